@@ -64,6 +64,13 @@ static const struct option rows[] = {
      "how long the folders of ended jobs are kept; older jobs are deleted, as by `brrctl delete`; none = forever"},
     {"jobs.max_size", OPTION_BYTES, C(max_files_bytes), "none", 1, 0, NULL,
      "limit for the folders of ended jobs; above it the oldest jobs are deleted; none = no limit"},
+    {"journal.file", OPTION_STRING, C(journal), "null", 0, 0, NULL,
+     "SQLite file of what happened to each stream: alarms, events, gaps, quality, connections; default "
+     "paths.results/journal.sqlite"},
+    {"journal.retention.age", OPTION_DURATION, C(journal_keep_ms), "365d", 1000, 0, NULL,
+     "how long entries of the journal are kept; none = forever"},
+    {"journal.retention.size", OPTION_BYTES, C(journal_max_bytes), "1GiB", 1 << 20, 0, NULL,
+     "limit for the journal; above it the oldest entries are deleted; none = no limit"},
     {"serve", OPTION_NODE, R(serve), "null", 0, 0, NULL,
      "list of {name, checkpoint}: served under names that never had a model; a name keeps what was promoted later, and stays "
      "unloaded"},
@@ -278,6 +285,8 @@ static int check(struct raw *raw, const struct yaml_node *root, const char *file
     if ((rc = check_sizes(raw, root, file, err)) || (rc = pick_device(raw, root, file, arena, err)))
         return rc;
     if (!c->database && !(c->database = arena_printf(arena, "%s/jobs.sqlite", c->results)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
+    if (!c->journal && !(c->journal = arena_printf(arena, "%s/journal.sqlite", c->results)))
         return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
     return 0;
 }

@@ -31,6 +31,8 @@ struct config {
     int64_t max_queued, default_wall_clock_ms, keep_finished_ms; /* -1 = none */
     int64_t keep_files_ms, max_files_bytes;                      /* of ended jobs; -1 = none */
     int64_t stop_wait_ms;
+    const char *journal;                        /* SQLite file */
+    int64_t journal_keep_ms, journal_max_bytes; /* -1 = none */
     struct source_store stores[CONFIG_MAX_STORES];
     int64_t cache_max; /* limit in bytes for objects of buckets and windows; -1 = four fifths of the volume */
     int n_stores;

@@ -31,7 +31,7 @@ enum {
     WATCH_MS = 10 * 1000,
     FILE_MS = 5 * 1000, /* a job that is in a file for longer is shown as waiting */
     MEASURE_MS = 60 * 1000,
-    MAX_METHODS = 64,
+    MAX_METHODS = 96,
     FULL_BYTES = 8 << 20 /* of paths.results: no room for a checkpoint */
 };
 
@@ -283,6 +283,7 @@ static void on_reports(uv_async_t *handle) {
             models_report(s->models, r);
         live_report_free(r);
     }
+    sessions_journaled(s->sessions);
     for (struct network_order *o; (o = device_hosts_take_network(s->hosts));)
         o->done(o);
     svc_burst_observed(s);
@@ -362,6 +363,7 @@ static void on_tick(uv_timer_t *timer) {
     keeper_tick(d->keeper);
     atomic_store(&s->unsaved_streams, sessions_unsaved(s->sessions));
     meters_ready(&d->meters, "snapshots", !atomic_load(&s->unsaved_streams));
+    meters_ready(&d->meters, "journal", !journal_is_failing(s->journal));
     models_tick(s->models);
     rpc_server_tick(d->rpc);
     look_for_deafness(d);
@@ -410,6 +412,17 @@ static int open_keeper(struct daemon *d, struct err *err) {
     return d->keeper ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for streams");
 }
 
+static int open_journal(struct daemon *d, struct err *err) {
+    const struct config *c = d->config;
+    const struct journal_config config = {.path = c->journal,
+                                          .keep_ms = c->journal_keep_ms,
+                                          .max_bytes = c->journal_max_bytes,
+                                          .metrics = d->services.metrics,
+                                          .wake = wake_loop,
+                                          .wake_ctx = &d->reports};
+    return journal_start(&config, &d->services.journal, err);
+}
+
 static int open_streams(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
@@ -433,6 +446,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .measure_ms = MEASURE_MS,
                                        .lag_ms = c->lag_ms,
                                        .keeper = keeper_for_sessions(d->keeper),
+                                       .journal = s->journal,
                                        .max_waiting_bytes = c->backlog_bytes};
     if (!(s->sessions = sessions_new(&sessions)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for streams");
@@ -593,8 +607,9 @@ static int open_parts(struct daemon *d, struct err *err) {
     s->source = (struct source_config){.stores = d->stores, .n_stores = c->n_stores, .cache_dir = c->cache};
     if ((rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err)) || (rc = open_device(d, err)) ||
         (rc = open_watch(d, err)) || (rc = db_open(c->database, &s->db, err)) || (rc = joblog_start(&s->joblog, err)) ||
-        (rc = open_scheduler(d, err)) || (rc = open_streams(d, err)) || (rc = open_retention(d, err)) ||
-        (rc = volume_open(c->results, &d->results, err)) || (rc = open_files(d, err)) || (rc = open_http(d, err)))
+        (rc = open_scheduler(d, err)) || (rc = open_journal(d, err)) || (rc = open_streams(d, err)) ||
+        (rc = open_retention(d, err)) || (rc = volume_open(c->results, &d->results, err)) || (rc = open_files(d, err)) ||
+        (rc = open_http(d, err)))
         return rc;
     return start_rpc(d, err);
 }
@@ -607,6 +622,7 @@ static void close_parts(struct daemon *d) {
     retention_free(d->retention);
     volume_close(d->results);
     sessions_free(d->services.sessions);
+    journal_stop(d->services.journal);
     keeper_free(d->keeper);
     models_free(d->services.models);
     sched_close(d->services.sched);

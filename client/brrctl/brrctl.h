@@ -114,7 +114,8 @@ int brrctl_key_tables(const struct task_kind *only, const struct option_table *r
 /* The options of the commands, beside the code that reads them. */
 extern const struct argument_table stream_arguments, detect_arguments, tune_arguments, score_arguments, submit_arguments,
     validate_arguments, resume_arguments, logs_arguments, checkpoint_arguments, geodesic_arguments, windows_arguments,
-    dataset_arguments, store_arguments, top_arguments, metrics_arguments, drain_arguments, usage_arguments, tls_arguments;
+    dataset_arguments, store_arguments, top_arguments, metrics_arguments, drain_arguments, usage_arguments, tls_arguments,
+    journal_arguments;
 extern const struct command_verb burst_verbs[];
 
 /* Commands, by file. */
@@ -131,6 +132,7 @@ int cmd_devices(const struct arguments *o);
 int cmd_score(const struct arguments *o);
 int cmd_tune(const struct arguments *o);
 int cmd_sessions(const struct arguments *o);
+int cmd_journal(const struct arguments *o);
 int cmd_stream(const struct arguments *o);
 int cmd_detect(const struct arguments *o);
 int cmd_validate(const struct arguments *o);

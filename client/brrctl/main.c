@@ -55,6 +55,13 @@ static const struct command commands[] = {
      "  close ID     end it for its client; for whoever opened it, and the role admin\n"
      "example: brrctl sessions observe 6f1c2a90b4d7e35f8812c6aa01d94e7b",
      NULL},
+    {"journal", "", &journal_arguments, "show what happened to each stream: alarms, events, gaps, quality, connections",
+     cmd_journal, 0, 0,
+     "From the daemon's disk, so also of streams that have ended and of times before a restart. Without --since the newest 100\n"
+     "entries. Kinds: alarm_on alarm_off event gap quality opened resumed lost restored ended. `received` is the daemon's clock,\n"
+     "`recorded` the recording's, where it says when it began; both are UTC. `at` counts from the first sample.\n"
+     "example: brrctl journal --bed 'icu-*' --since 12h --kind alarm_on",
+     NULL},
     {"detect", "FILE|DIR...|URL|job:ID", &detect_arguments, "run many recordings through a model; write one events TSV each",
      cmd_detect, 1, -1,
      "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written.\n"

@@ -314,6 +314,21 @@ static int stream_file(struct run *run) {
     return 0;
 }
 
+/* Unix time of the first sample, in ms; 0 when the header does not say it. EDF has the local time of the place of the recording,
+ * without a zone: this machine's is taken. */
+static int64_t start_ms(const struct edf_info *info) {
+    const struct edf_start *at = &info->start;
+    struct tm tm = {.tm_year = at->year - 1900,
+                    .tm_mon = at->month - 1,
+                    .tm_mday = at->day,
+                    .tm_hour = at->hour,
+                    .tm_min = at->minute,
+                    .tm_sec = at->second,
+                    .tm_isdst = -1};
+    time_t t = at->known ? mktime(&tm) : 0;
+    return t > 0 ? (int64_t)t * 1000 + llround(at->subsecond * 1000) : 0;
+}
+
 int playback_run(struct playback *r, brr_client *client, const struct playback_config *config, const struct playback_sink *sink,
                  struct brr_error *err) {
     struct run run = {.r = r, .config = config, .sink = sink, .err = err};
@@ -322,6 +337,7 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .n_channels = r->n,
                                      .rate_hz = r->rate_hz,
                                      .client_name = config->client,
+                                     .start_time_ms = start_ms(r->info),
                                      .realtime = config->pace > 0 || (r->feed && feed_is_live(r->feed)),
                                      .want_probabilities = 1,
                                      .threshold_on = config->on,

@@ -20,7 +20,10 @@ struct db {
     struct volume *volume; /* of the file */
     int lock_fd;
     char path[4096];
+    struct db_names names;
 };
+
+static const struct db_names job_names = {"job database", "jobs.database"};
 
 /* Also what a file system says that has no room for the memory that SQLite shares with other readers of the file. */
 static bool is_full(const struct db *db) {
@@ -29,12 +32,12 @@ static bool is_full(const struct db *db) {
 
 static int failed(struct db *db, const char *what, struct err *err) {
     int code = is_full(db) ? ERR_EXHAUSTED : ERR_INTERNAL;
-    return err_set(err, code, "job database %s: cannot %s: %s%s", db->path, what, sqlite3_errmsg(db->sqlite),
+    return err_set(err, code, "%s %s: cannot %s: %s%s", db->names.what, db->path, what, sqlite3_errmsg(db->sqlite),
                    code == ERR_EXHAUSTED ? "; free some space on that volume" : "");
 }
 
 static int silent(const struct db *db, struct err *err) {
-    return err_set(err, ERR_UNAVAILABLE, "job database %s: its volume does not answer; try again when it does", db->path);
+    return err_set(err, ERR_UNAVAILABLE, "%s %s: its volume does not answer; try again when it does", db->names.what, db->path);
 }
 
 int db_look(struct db *db, struct err *err) { return volume_look(db->volume) ? 0 : silent(db, err); }
@@ -42,7 +45,7 @@ int db_look(struct db *db, struct err *err) { return volume_look(db->volume) ? 0
 void db_wait(struct db *db) { volume_wait(db->volume); }
 
 int db_check(struct db *db, struct err *err) {
-    bool begun = !sqlite3_get_autocommit(db->sqlite); /* a transaction, which goes on */
+    bool begun = db->sqlite && !sqlite3_get_autocommit(db->sqlite); /* a transaction, which goes on */
     return begun || volume_answers(db->volume) ? 0 : silent(db, err);
 }
 
@@ -82,11 +85,10 @@ static int set_up(struct db *db, bool alone, struct err *err) {
         (rc = read_schema(db, &schema, err)))
         return rc;
     if (schema > SCHEMA)
-        return err_set(
-            err, ERR_PRECONDITION,
-            "job database %s has schema %lld, of a later version of brrd; this version knows schemas up to %d: install the "
-            "later version again, or set jobs.database to another file",
-            db->path, (long long)schema, SCHEMA);
+        return err_set(err, ERR_PRECONDITION,
+                       "%s %s has schema %lld, of a later version of brrd; this version knows schemas up to %d: install the "
+                       "later version again, or set %s to another file",
+                       db->names.what, db->path, (long long)schema, SCHEMA, db->names.key);
     return schema == SCHEMA ? 0 : execute(db, "PRAGMA user_version=1", "set it up", err);
 }
 
@@ -99,22 +101,50 @@ static int open_file(struct db *db, struct err *err) {
     db->sqlite = NULL;
     if ((rc = set_up(db, true, err)))
         return rc;
-    log_warn("the volume of the job database is full: other programs cannot read it until the next start", "path=%s", db->path);
+    log_warn("the volume of a database is full: other programs cannot read it until the next start", "path=%s", db->path);
     return 0;
 }
 
-int db_open(const char *path, struct db **ret, struct err *err) {
+static struct db *db_new(const char *path, const struct db_names *names, struct err *err) {
     struct db *db = calloc(1, sizeof *db);
+    if (!db) {
+        err_set(err, ERR_EXHAUSTED, "out of memory opening %s", path);
+        return NULL;
+    }
+    db->lock_fd = -1;
+    db->names = *names;
+    str_copy(db->path, sizeof db->path, path);
+    return db;
+}
+
+int db_open(const char *path, struct db **ret, struct err *err) { return db_open_named(path, &job_names, ret, err); }
+
+int db_open_named(const char *path, const struct db_names *names, struct db **ret, struct err *err) {
+    struct db *db = db_new(path, names, err);
     char lock[4096];
     if (!db)
-        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", path);
-    db->lock_fd = -1;
-    str_copy(db->path, sizeof db->path, path);
+        return ERR_EXHAUSTED;
     str_format(lock, sizeof lock, "%.4000s.lock", path);
     int rc = fsio_lock(lock, &db->lock_fd, err);
-    if (rc)
-        err_wrap(err, "another daemon uses the job database %s; stop it, or set jobs.database to another file", path);
+    if (rc == ERR_PRECONDITION)
+        err_wrap(err, "another daemon uses the %s %s; stop it, or set %s to another file", names->what, path, names->key);
     if (rc || (rc = open_volume(db, err)) || (rc = open_file(db, err))) {
+        db_close(db);
+        return rc;
+    }
+    *ret = db;
+    return 0;
+}
+
+int db_open_reader(const char *path, const struct db_names *names, struct db **ret, struct err *err) {
+    struct db *db = db_new(path, names, err);
+    if (!db)
+        return ERR_EXHAUSTED;
+    int rc = open_volume(db, err);
+    if (!rc && !(rc = db_check(db, err)) &&
+        sqlite3_open_v2(path, &db->sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+        rc = failed(db, "open it", err);
+    if (rc) {
         db_close(db);
         return rc;
     }
@@ -192,6 +222,8 @@ void db_put_real(struct db_query *q, double value) {
         sqlite3_bind_double(q->statement, q->parameters, value);
 }
 
+void db_put_null(struct db_query *q) { q->parameters++; }
+
 int db_next(struct db_query *q, bool *ret_row, struct err *err) {
     int step = sqlite3_step(q->statement);
     if (step != SQLITE_ROW && step != SQLITE_DONE)
@@ -219,6 +251,8 @@ bool db_is_null(const struct db_query *q, int column) { return sqlite3_column_ty
 double db_real(const struct db_query *q, int column) {
     return db_is_null(q, column) ? NAN : sqlite3_column_double(q->statement, column);
 }
+
+int64_t db_changes(const struct db *db) { return sqlite3_changes(db->sqlite); }
 
 /* ---- copies ---- */
 

@@ -1,7 +1,8 @@
-/* db: the daemon's SQLite file (WAL, synchronous=FULL). A write that returned success survives kill -9 and power loss. This is the
- * only module that uses SQLite; the modules that keep records (jobs/jobdb, models/serveddb) define their tables and write the SQL.
- * The server opens the database and lends it to them. Outside a transaction every statement asks first whether the volume of the
- * file answers (base/volume.h), and fails as UNAVAILABLE if it does not. Loop thread only. */
+/* db: a SQLite file of the daemon (WAL, synchronous=FULL). A write that returned success survives kill -9 and power loss. This is
+ * the only module that uses SQLite; the modules that keep records (jobs/jobdb, models/serveddb, journal/journaldb) define their
+ * tables and write the SQL. The server opens the job database and lends it to them; the journal's thread opens its own file.
+ * Outside a transaction every statement asks first whether the volume of the file answers (base/volume.h), and fails as
+ * UNAVAILABLE if it does not. One thread at a time for each database that is open. */
 #ifndef BRR_DAEMON_DB_DB_H
 #define BRR_DAEMON_DB_DB_H
 #include <stdbool.h>
@@ -14,6 +15,13 @@ struct db;
 /* Opens or creates the file; on a full volume an existing file is opened all the same, and can only be read. PRECONDITION if
  * another process has it open, or its schema is of a later version. */
 int db_open(const char *path, struct db **ret, struct err *err);
+/* What errors call the file, and the key of daemon.yaml that names it; static texts. */
+struct db_names {
+    const char *what, *key; /* "job database", "jobs.database" */
+};
+int db_open_named(const char *path, const struct db_names *names, struct db **ret, struct err *err);
+/* Opens a file that this process has open already a second time, only to read it, for another thread. */
+int db_open_reader(const char *path, const struct db_names *names, struct db **ret, struct err *err);
 void db_close(struct db *db); /* every query must have ended; NULL is allowed */
 
 /* UNAVAILABLE if the volume of the file does not answer; may take a second. db_look does not wait, and is to be called at
@@ -48,7 +56,8 @@ int db_query(struct db *db, const char *sql, const char *what, struct db_query *
 void db_put_text(struct db_query *q, const char *text); /* NULL is stored as "" */
 void db_put_int(struct db_query *q, int64_t value);
 void db_put_real(struct db_query *q, double value); /* NaN is stored as NULL */
-int db_run(struct db_query *q, struct err *err);    /* ends the query, with or without success */
+void db_put_null(struct db_query *q);
+int db_run(struct db_query *q, struct err *err); /* ends the query, with or without success */
 /* *ret_row: true if there is a row to read. */
 int db_next(struct db_query *q, bool *ret_row, struct err *err);
 void db_done(struct db_query *q);
@@ -59,6 +68,8 @@ int64_t db_int(const struct db_query *q, int column);
 double db_real(const struct db_query *q, int column);
 bool db_is_null(const struct db_query *q, int column);
 
+/* Number of rows that the newest INSERT, UPDATE or DELETE changed. */
+int64_t db_changes(const struct db *db);
 /* The number of the schema that this version writes. */
 int64_t db_schema(void);
 /* A consistent copy of the database file at `path`, which another connection may be using, as the new file `to`. Any thread; waits

@@ -93,6 +93,7 @@ static void bound_done(struct sessions *all) {
 
 void session_close(struct session *s, const char *reason) {
     struct sessions *all = s->all;
+    session_drop_held(s);
     session_count_end(s, reason);
     if (!s->resumable || !s->summary || strcmp(reason, "done") != 0) {
         session_let_go(s);
@@ -105,7 +106,19 @@ void session_close(struct session *s, const char *reason) {
     bound_done(all);
 }
 
+static const char *why_left(const struct session *s) {
+    return s->all->frozen_ms ? "the daemon stops" : s->sent_away ? "overloaded" : "connection lost";
+}
+
 void session_leave(struct session *s) {
+    bool told = !s->held_summary; /* else it leaves before it heard that it is done */
+    session_drop_held(s);
+    if (!told) {
+        session_close(s, "done");
+        return;
+    }
+    if (s->resumable && !s->closing)
+        session_note(s, JOURNAL_LOST, why_left(s));
     if (!s->resumable || (s->closing && !s->summary && !s->failure))
         session_close(s, "client_gone");
     else
@@ -148,8 +161,12 @@ int session_check(const struct session *s, const struct live_open *open, struct 
 void session_resume(struct session *s, const struct session_return *back) {
     const struct session_sink *former = s->sink;
     void *owner = s->owner;
+    session_drop_held(s); /* they are in the ring too */
     s->sink = back->sink;
     s->owner = back->owner;
+    str_copy(s->address, sizeof s->address, back->address ? back->address : "");
+    if (!s->closing)
+        session_note(s, JOURNAL_RESUMED, "");
     s->parked_ms = s->stalled_ms = 0;
     s->newest_ms = s->resumed_ms = clock_ms();
     session_restart_lag(s, s->newest_ms);
@@ -219,6 +236,7 @@ static int add_gap(struct session *s, int64_t end, const char *cause, struct err
     int64_t missing = end - s->next;
     if (o)
         o->samples = missing;
+    session_note_gap(s, end, cause);
     if ((rc = send(s, o, missing, err)))
         return rc;
     s->gaps++;
@@ -297,6 +315,8 @@ int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8
 }
 
 int session_finish(struct session *s, struct err *err) {
+    if (s->summary && s->sink)
+        session_release_held(s);
     if (s->summary && s->sink) { /* a client that came back, and had sent all before */
         s->sink->summary(s->owner, s->summary);
         return 0;
@@ -377,6 +397,7 @@ static void pass_on(struct session *s, struct live_report *r) {
         s->next_result = r->seq + 1;
         r->measured_rate_hz = s->measured_rate_hz;
     }
+    session_note_report(s, r);
     tell(s, r);
     if (!keep(s, r)) {
         err_set(&err, ERR_EXHAUSTED, "out of memory for the results of a stream");
@@ -392,6 +413,8 @@ static void on_opened(struct session *s, struct live_report *r) {
     s->info = r->opened;
     str_copy(s->sha256, sizeof s->sha256, s->info ? s->info->info.sha256 : "");
     r->opened = NULL;
+    if (!s->restoring)
+        session_note(s, JOURNAL_OPENED, live_stream_open(s->stream)->realtime ? "live" : "replay");
     s->restoring = false;
     if (s->resumable && s->durable < 0)
         session_save_begin(s);
@@ -407,6 +430,9 @@ static void on_summary(struct session *s, const struct live_report *r) {
         s->summary->totals = r->totals;
         str_copy(s->summary->mislabelled, sizeof s->summary->mislabelled, r->mislabelled);
     }
+    if (s->held.first && (s->held_summary = live_report_copy(r)))
+        return;
+    session_release_held(s);
     if (s->sink)
         s->sink->summary(s->owner, r);
     else
@@ -441,6 +467,7 @@ void sessions_report(struct sessions *all, struct live_report *r) {
     }
     if (s->closing)
         return;
+    session_look_at_held(s);
     s->unreleased += r->bytes;
     switch (kind) {
     case LIVE_OPENED:
@@ -562,6 +589,7 @@ void sessions_tick(struct sessions *all) {
     for (struct session *s = all->first, *next; s; s = next) {
         next = s->next_session;
         buffered += s->closed ? 0 : s->waiting_samples;
+        session_look_at_held(s);
         session_save_tick(s, now);
         parked += s->parked_ms && !s->closing;
         session_post_due(s);

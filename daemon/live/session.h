@@ -7,6 +7,7 @@
 #ifndef BRR_DAEMON_LIVE_SESSION_H
 #define BRR_DAEMON_LIVE_SESSION_H
 #include "base/metrics.h"
+#include "daemon/journal/journal.h"
 #include "daemon/live/live_stream.h"
 #include "daemon/live/pass.h"
 
@@ -53,8 +54,9 @@ struct sessions_config {
     int64_t idle_ms;       /* a session expires whose client sends or reads nothing for so long */
     int64_t resume_ttl_ms; /* how long a resumable session waits for its client */
     struct session_keeper keeper;
-    int64_t measure_ms; /* over which the rate of a live stream is measured; 0 = not at all */
-    int64_t lag_ms;     /* realtime sessions whose samples wait longer for the device are sent away, a few a second; 0: never */
+    struct journal *journal; /* may be NULL */
+    int64_t measure_ms;      /* over which the rate of a live stream is measured; 0 = not at all */
+    int64_t lag_ms; /* realtime sessions whose samples wait longer for the device are sent away, a few a second; 0: never */
     int64_t max_waiting_bytes; /* of samples of all sessions; above it a session is read only when none of its own wait */
 };
 struct sessions *sessions_new(const struct sessions_config *config);
@@ -83,6 +85,8 @@ struct session_sink {
 struct session_request {
     const struct live_open *open;
     const char *client, *principal; /* a name for people; who calls */
+    const char *address;            /* from where; NULL: unknown */
+    int64_t start_ms;               /* Unix time of sample 0; 0: unknown */
     bool resumable;
     bool served; /* the model serves: it is loaded already, and counts for no quota (live/model_quota.h) */
     bool admin;  /* may take all places */
@@ -106,6 +110,7 @@ int64_t session_retry_ms(const struct session *s);
 /* State that a client presents when it resumes a session. */
 struct session_return {
     const char *token;
+    const char *address; /* as in session_request */
     const struct session_sink *sink;
     void *owner;
     int64_t next_result, next_alarm; /* before these it has all results and alarms */
@@ -203,6 +208,8 @@ void sessions_freeze(struct sessions *all);
 bool sessions_saved(const struct sessions *all); /* none is being made */
 /* Every client is sent away: UNAVAILABLE, DRAINING. */
 void sessions_end(struct sessions *all);
+/* The journal has written entries: alarms that waited for it go to their connections. */
+void sessions_journaled(struct sessions *all);
 /* Once a second: idle sessions expire, orders that found no room are posted again, gauges are set. */
 void sessions_tick(struct sessions *all);
 

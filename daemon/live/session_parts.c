@@ -22,6 +22,7 @@ void session_free(struct session *s) {
     live_report_free(s->summary);
     live_report_free(s->failure);
     ring_clear(&s->kept);
+    session_drop_held(s);
     free(s->info);
     free(s->events);
     free(s->quality.channels);
@@ -94,6 +95,8 @@ struct session *session_new(struct sessions *all, const struct session_request *
     s->resumable = request->resumable;
     str_copy(s->model, sizeof s->model, open->model);
     str_copy(s->client, sizeof s->client, request->client ? request->client : "");
+    str_copy(s->address, sizeof s->address, request->address ? request->address : "");
+    s->start_ms = request->start_ms;
     if (!pass_random(s->id, err) && (!s->resumable || !pass_make(request->principal, &s->pass, err)))
         return s;
     session_free(s);
@@ -135,6 +138,8 @@ void session_count_end(struct session *s, const char *reason) {
     if (s->waiting_samples)
         session_count(s, "brrd_stream_samples_lost_total", reason, (double)s->waiting_samples);
     session_count(s, "brrd_stream_sessions_closed_total", reason, 1);
+    if (!s->ended)
+        session_note(s, JOURNAL_ENDED, reason);
 }
 
 void session_drop_snapshot(struct session *s) {
@@ -160,13 +165,6 @@ void session_park(struct session *s) {
     s->owner = NULL;
     s->stalled_ms = 0;
     s->parked_ms = clock_ms();
-}
-
-void session_deliver(const struct session *s, const struct live_report *r) {
-    if (r->message.kind == LIVE_ALARM)
-        s->sink->alarm(s->owner, r);
-    else
-        s->sink->result(s->owner, r);
 }
 
 /* First messages of a connection: Opened, then the results and alarms that the client may lack. */
@@ -202,6 +200,7 @@ void session_counts(const struct session *s, struct session_counts *ret) {
 
 void session_fail(struct session *s, const struct err *err, const char *reason) {
     session_release(s);
+    session_release_held(s);
     if (s->sink) {
         s->sink->failed(s->owner, err, reason);
         return;

@@ -2,6 +2,7 @@
  * includes it. Loop thread. */
 #ifndef BRR_DAEMON_LIVE_SESSION_PARTS_H
 #define BRR_DAEMON_LIVE_SESSION_PARTS_H
+#include "daemon/journal/journal.h"
 #include "daemon/live/model_quota.h"
 #include "daemon/live/ring.h"
 #include "daemon/live/session.h"
@@ -9,6 +10,8 @@
 struct session {
     struct sessions *all;
     char id[SESSION_ID_SIZE], model[LIVE_NAME], client[SESSION_NAME_SIZE];
+    char address[JOURNAL_ADDRESS]; /* of its newest connection */
+    int64_t start_ms;              /* Unix time of sample 0; 0: unknown */
     struct live_stream *stream;
     const struct session_sink *sink; /* NULL: no connection */
     void *owner;
@@ -51,6 +54,12 @@ struct session {
     bool unsaved;                 /* a live stream that goes on without snapshots: they cannot be written */
     int64_t promised; /* unsaved: what its client may have dropped until a snapshot was durable again; -1: none is yet */
     int64_t consumed_gaps;
+    /* the journal */
+    int64_t noted;                    /* number of its newest alarm there (journal_add) */
+    struct ring held;                 /* alarms that are not on the disk, and what follows them */
+    struct live_report *held_summary; /* what follows all of these */
+    int64_t held_ms;                  /* since when; 0: nothing is held */
+    char flaws[JOURNAL_DETAIL];       /* quality of the newest samples, as written there; "" = "good" */
     /* samples */
     int channels, width; /* bytes of a sample */
     double rate_hz;
@@ -105,8 +114,18 @@ void session_restart_lag(struct session *s, int64_t now_ms);
 /* Call at intervals: while the client reads nothing, or keeps the ring full, samples wait for it and not for the device. */
 void session_excuse_device(struct session *s, int64_t now_ms);
 
-/* A result or an alarm, to the connection. */
-void session_deliver(const struct session *s, const struct live_report *r);
+/* A result or an alarm, to the connection: at once, or when the journal has the alarm (session_journal.c). */
+void session_deliver(struct session *s, const struct live_report *r);
+void session_release_held(struct session *s); /* what waits goes to the connection now */
+void session_drop_held(struct session *s);    /* what waits is forgotten: the connection is gone */
+void session_look_at_held(struct session *s); /* releases it when it is time */
+
+/* Entries of the journal: of the session itself; of a gap from the next sample to `end`; of a result or an alarm; and of the
+ * results and alarms in the ring of a snapshot, which may be missing in the journal. */
+void session_note(struct session *s, enum journal_kind kind, const char *detail);
+void session_note_gap(struct session *s, int64_t end, const char *cause);
+void session_note_report(struct session *s, const struct live_report *r);
+void session_note_kept(struct session *s);
 /* Tells the connection that the session is open, and what it may lack, when it is open and the connection has not been told. A
  * resumable session is open when its first snapshot is durable, so that the token in Opened is good for all that can happen; a live
  * one is open after SESSION_FIRST_SAVE_MS in any case. */

@@ -11,14 +11,16 @@
 #include "daemon/live/snapshot.h"
 
 /* VIEW: from this version on a snapshot ends with what pack_view writes. THRESHOLDS: from this one on Open has thresholds.
- * MODEL: and the SHA-256 of the model that is kept with the snapshot. ALARM_RATE: and Open's rate of false alarms. */
+ * MODEL: and the SHA-256 of the model that is kept with the snapshot. ALARM_RATE: and Open's rate of false alarms. JOURNAL: the
+ * view has what entries of the journal need. */
 enum {
     OLDEST = 1,
     VIEW = 2,
     THRESHOLDS = 3,
     MODEL = 4,
     ALARM_RATE = 5,
-    VERSION = 5,
+    JOURNAL = 6,
+    VERSION = 6,
     STATE_MAX = 192 << 20,
     PERIOD_MS = 2000,
     BYTES_A_SECOND = 16 << 20,
@@ -51,14 +53,22 @@ static void pack_view(const struct session *s, struct str *out) {
     pack_i64(out, s->alarm);
     pack_f64(out, (double)s->probability);
     pack_i64(out, s->heard_seen);
+    pack_i64(out, s->start_ms);
+    pack_text(out, s->address);
+    pack_text(out, s->flaws);
 }
 
-static void unpack_view_of(struct unpack *in, struct session *s) {
+static void unpack_view_of(struct unpack *in, int64_t version, struct session *s) {
     s->samples = unpack_i64(in, 0, INT64_C(1) << 60);
     s->reconnects = unpack_i64(in, 0, INT64_C(1) << 60);
     s->alarm = unpack_bool(in);
     s->probability = (float)unpack_f64(in);
     s->heard_seen = unpack_bool(in);
+    if (version < JOURNAL)
+        return;
+    s->start_ms = unpack_i64(in, 0, INT64_MAX);
+    unpack_text(in, s->address, sizeof s->address);
+    unpack_text(in, s->flaws, sizeof s->flaws);
 }
 
 static void pack_session(const struct session *s, const struct live_report *saved, struct str *out) {
@@ -304,7 +314,7 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     bool whole = unpack_numbers(&in, s);
     const void *stream = unpack_view(&in, STATE_MAX, &stream_len);
     if (o->version >= VIEW)
-        unpack_view_of(&in, s);
+        unpack_view_of(&in, o->version, s);
     bool corrupt = in.failed || (whole && !unpack_done(&in)) || !stream_len;
     char *copy = whole && !corrupt ? malloc(stream_len) : NULL;
     if (!copy) {
@@ -316,7 +326,13 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     s->ended = o->ended;
     s->on_disk = s->restoring = true;
     session_park(s);
-    return session_begin(s, copy, stream_len, err);
+    int rc = session_begin(s, copy, stream_len, err);
+    if (rc)
+        return rc;
+    session_note_kept(s);
+    if (!s->ended)
+        session_note(s, JOURNAL_RESTORED, "");
+    return 0;
 }
 
 int sessions_restore(struct sessions *all, const char *state, size_t len, bool ended, struct err *err) {
@@ -411,6 +427,7 @@ void sessions_end(struct sessions *all) {
     err_set(&err, ERR_UNAVAILABLE, "the daemon is stopping; a resumable stream goes on with its token when it is back");
     for (struct session *s = all->first, *next; s; s = next) {
         next = s->next_session;
+        session_release_held(s);
         if (s->sink && !s->closing)
             s->sink->failed(s->owner, &err, "DRAINING");
     }

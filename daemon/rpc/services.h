@@ -33,6 +33,7 @@ struct services {
     struct joblog *joblog;
     struct models *models;
     struct sessions *sessions;
+    struct journal *journal;
     struct metrics *metrics;
     bool local_paths; /* value of the configuration key; places has what the current caller may open */
     struct places places;
@@ -89,6 +90,8 @@ extern const struct rpc_method svc_stream[];
 extern const size_t svc_stream_count;
 extern const struct rpc_method svc_sessions[];
 extern const size_t svc_sessions_count;
+extern const struct rpc_method svc_journal[];
+extern const size_t svc_journal_count;
 extern const struct rpc_method svc_models[];
 extern const size_t svc_models_count;
 extern const struct rpc_method svc_checkpoints[];

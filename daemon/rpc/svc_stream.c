@@ -331,6 +331,8 @@ static void open_session(struct stream_call *c, const Brr__V1__Open *in, const c
     const struct session_request request = {.open = &open,
                                             .client = in->client_name,
                                             .principal = rpc_caller(c->call)->name,
+                                            .address = rpc_caller(c->call)->peer,
+                                            .start_ms = in->start_time_ms > 0 ? in->start_time_ms : 0,
                                             .resumable = in->resumable,
                                             .served = served,
                                             .admin = rpc_caller(c->call)->role >= ROLE_ADMIN};
@@ -364,6 +366,7 @@ static bool resume_session(struct stream_call *c, const Brr__V1__Open *in) {
     c->session = s;
     c->resumed = true;
     session_resume(s, &(struct session_return){.token = in->resume_token,
+                                               .address = rpc_caller(c->call)->peer,
                                                .sink = &sink,
                                                .owner = c,
                                                .next_result = in->next_result_seq,

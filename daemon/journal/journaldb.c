@@ -1,0 +1,168 @@
+#include "daemon/journal/journaldb.h"
+
+#include <fnmatch.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/str.h"
+
+static const struct db_names names = {"journal", "journal.file"};
+static const struct db_column columns[] = {
+    {"id", "INTEGER"},   {"kind", "TEXT"},    {"number", "INTEGER"}, {"received_ms", "INTEGER"}, {"sample_ms", "INTEGER"},
+    {"start_s", "REAL"}, {"end_s", "REAL"},   {"value", "REAL"},     {"session", "TEXT"},        {"principal", "TEXT"},
+    {"client", "TEXT"},  {"address", "TEXT"}, {"model", "TEXT"},     {"sha256", "TEXT"},         {"detail", "TEXT"}};
+
+/* A statement without parameters and rows. */
+static int run(struct db *db, const char *sql, const char *what, struct err *err) {
+    struct db_query q;
+    int rc = db_query(db, sql, what, &q, err);
+    return rc ? rc : db_run(&q, err);
+}
+
+static int set_up(struct db *db, struct err *err) {
+    int rc;
+    if ((rc = db_table(db, "journal", columns, sizeof columns / sizeof *columns, "id", err)) ||
+        (rc = run(db, "CREATE UNIQUE INDEX IF NOT EXISTS journal_once ON journal(session, kind, number)", "set it up", err)))
+        return rc;
+    return run(db, "CREATE INDEX IF NOT EXISTS journal_time ON journal(received_ms)", "set it up", err);
+}
+
+int journaldb_open(const char *path, struct db **ret, struct err *err) {
+    struct db *db;
+    int rc = db_open_named(path, &names, &db, err);
+    if (rc)
+        return rc;
+    if ((rc = set_up(db, err))) {
+        db_close(db);
+        return rc;
+    }
+    *ret = db;
+    return 0;
+}
+
+int journaldb_open_reader(const char *path, struct db **ret, struct err *err) {
+    if (access(path, F_OK))
+        return err_set(err, ERR_UNAVAILABLE, "the journal %s does not exist yet; see the daemon's log", path);
+    return db_open_reader(path, &names, ret, err);
+}
+
+int journaldb_insert(struct db *db, const struct journal_entry *e, bool *ret_new, struct err *err) {
+    struct db_query q;
+    int rc =
+        db_query(db,
+                 "INSERT OR IGNORE INTO journal(kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, "
+                 "client, address, model, sha256, detail) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                 "write an entry", &q, err);
+    if (rc)
+        return rc;
+    db_put_text(&q, journal_kind_name(e->kind));
+    if (e->number < 0)
+        db_put_null(&q);
+    else
+        db_put_int(&q, e->number);
+    db_put_int(&q, e->received_ms);
+    db_put_int(&q, e->sample_ms);
+    db_put_real(&q, e->start_s);
+    db_put_real(&q, e->end_s);
+    db_put_real(&q, e->value);
+    const char *const texts[] = {e->session, e->principal, e->client, e->address, e->model, e->sha256, e->detail};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        db_put_text(&q, texts[i]);
+    if ((rc = db_run(&q, err)))
+        return rc;
+    *ret_new = db_changes(db) > 0;
+    return 0;
+}
+
+/* The one number that a statement answers with. */
+static int number(struct db *db, const char *sql, int64_t *ret, struct err *err) {
+    struct db_query q;
+    bool row = false;
+    int rc = db_query(db, sql, "read it", &q, err);
+    if (rc)
+        return rc;
+    if (!(rc = db_next(&q, &row, err)))
+        *ret = row ? db_int(&q, 0) : 0;
+    db_done(&q);
+    return rc;
+}
+
+int journaldb_newest(struct db *db, int64_t *ret_id, struct err *err) {
+    return number(db, "SELECT max(id) FROM journal", ret_id, err);
+}
+
+int journaldb_bytes(struct db *db, int64_t *ret, struct err *err) {
+    return number(
+        db, "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size", ret,
+        err);
+}
+
+int journaldb_prune(struct db *db, int64_t before_ms, int most, int64_t *ret_n, struct err *err) {
+    struct db_query q;
+    int rc = db_query(db,
+                      "DELETE FROM journal WHERE id IN (SELECT id FROM journal WHERE received_ms < ?1 AND id < (SELECT max(id) "
+                      "FROM journal) ORDER BY id LIMIT ?2)",
+                      "delete its oldest entries", &q, err);
+    if (rc)
+        return rc;
+    db_put_int(&q, before_ms);
+    db_put_int(&q, most);
+    if ((rc = db_run(&q, err)))
+        return rc;
+    *ret_n = db_changes(db);
+    return 0;
+}
+
+/* ---- reading ---- */
+
+static void read_row(const struct db_query *q, struct journal_entry *e) {
+    e->id = db_int(q, 0);
+    e->number = db_is_null(q, 2) ? -1 : db_int(q, 2);
+    e->received_ms = db_int(q, 3);
+    e->sample_ms = db_int(q, 4);
+    e->start_s = db_real(q, 5);
+    e->end_s = db_real(q, 6);
+    e->value = db_real(q, 7);
+    str_copy(e->session, sizeof e->session, db_text(q, 8));
+    str_copy(e->principal, sizeof e->principal, db_text(q, 9));
+    str_copy(e->client, sizeof e->client, db_text(q, 10));
+    str_copy(e->address, sizeof e->address, db_text(q, 11));
+    str_copy(e->model, sizeof e->model, db_text(q, 12));
+    str_copy(e->sha256, sizeof e->sha256, db_text(q, 13));
+    str_copy(e->detail, sizeof e->detail, db_text(q, 14));
+}
+
+static bool wanted(const struct journal_filter *f, const struct journal_entry *e) {
+    return (!f->kinds || (f->kinds & 1u << e->kind)) && (!*f->client || !fnmatch(f->client, e->client, 0)) &&
+           (!*f->session || str_starts(e->session, f->session)) && (!*f->principal || !strcmp(f->principal, e->principal));
+}
+
+int journaldb_list(struct db *db, const struct journal_filter *filter, const struct journal_page *page, journal_visit_fn *visit,
+                   void *ctx, struct err *err) {
+    struct db_query q;
+    char sql[512];
+    bool row;
+    int rc, n = 0;
+    str_format(
+        sql, sizeof sql,
+        "SELECT id, kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, address, model, "
+        "sha256, detail FROM journal WHERE id %s ?1 AND received_ms >= ?2 AND received_ms < ?3 ORDER BY id %s",
+        page->newest_first ? "<" : ">", page->newest_first ? "DESC" : "ASC");
+    if ((rc = db_query(db, sql, "read its entries", &q, err)))
+        return rc;
+    db_put_int(&q, page->newest_first && !page->after ? INT64_MAX : page->after);
+    db_put_int(&q, filter->since_ms);
+    db_put_int(&q, filter->until_ms ? filter->until_ms : INT64_MAX);
+    while (n < page->most && !(page->stop && atomic_load(page->stop)) && !(rc = db_next(&q, &row, err)) && row) {
+        struct journal_entry e;
+        if (!journal_kind_find(db_text(&q, 1), &e.kind))
+            continue; /* of a later version */
+        read_row(&q, &e);
+        if (!wanted(filter, &e))
+            continue;
+        visit(ctx, &e);
+        n++;
+    }
+    db_done(&q);
+    return rc;
+}

@@ -1,0 +1,44 @@
+/* journaldb: the table of the journal: entries go in once, come out page by page, and the oldest go first. One thread at a time for
+ * each database. */
+#ifndef BRR_DAEMON_JOURNAL_JOURNALDB_H
+#define BRR_DAEMON_JOURNAL_JOURNALDB_H
+#include <stdatomic.h>
+
+#include "daemon/db/db.h"
+#include "daemon/journal/journal_entry.h"
+
+enum { JOURNALDB_PAGE = 500, JOURNALDB_PATTERN = 256 };
+
+int journaldb_open(const char *path, struct db **ret, struct err *err);
+/* For another thread, to read; UNAVAILABLE as long as the file does not exist. */
+int journaldb_open_reader(const char *path, struct db **ret, struct err *err);
+
+/* Writes an entry unless there is one of its session, kind and number. *ret_new: it was written. */
+int journaldb_insert(struct db *db, const struct journal_entry *e, bool *ret_new, struct err *err);
+int journaldb_newest(struct db *db, int64_t *ret_id, struct err *err); /* 0: there is no entry */
+/* Deletes the oldest entries: at most `most`, and only those received before before_ms. The newest entry always stays.
+ * *ret_n: how many were deleted. */
+int journaldb_prune(struct db *db, int64_t before_ms, int most, int64_t *ret_n, struct err *err);
+int journaldb_bytes(struct db *db, int64_t *ret, struct err *err); /* that the entries take in the file */
+
+/* Which entries a reader wants. */
+struct journal_filter {
+    char client[JOURNALDB_PATTERN];    /* fnmatch pattern; "" = all */
+    char session[JOURNAL_SESSION];     /* id, or its first characters; "" = all */
+    char principal[JOURNAL_PRINCIPAL]; /* only of this one; "" = all */
+    unsigned kinds;                    /* bits 1 << kind; 0 = all */
+    int64_t since_ms, until_ms;        /* received in [since, until); until 0 = no end */
+};
+/* Calls visit for at most `most` entries behind the entry `after` (id), oldest first; or before it, newest first; after 0: from the
+ * first, or the newest one. Stops early, without an error, when *stop becomes true. */
+struct journal_page {
+    int64_t after;
+    bool newest_first;
+    int most;
+    const atomic_bool *stop;
+};
+typedef void journal_visit_fn(void *ctx, const struct journal_entry *e);
+int journaldb_list(struct db *db, const struct journal_filter *filter, const struct journal_page *page, journal_visit_fn *visit,
+                   void *ctx, struct err *err);
+
+#endif

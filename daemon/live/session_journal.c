@@ -1,0 +1,177 @@
+/* What a session writes into the journal (journal/journal.h), and alarms that wait for it: an alarm goes to the connection when it
+ * is on the disk, or after HOLD_MS, or at once while the journal cannot be written. What follows it waits behind it, so that the
+ * order stays. Numbers of entries depend on the samples alone, so a stream that goes on from a snapshot writes none twice. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "daemon/live/session_parts.h"
+
+enum { HOLD_MS = 500, HOLD_BYTES = 1 << 20 };
+
+static int64_t note(struct session *s, struct journal_entry *e) {
+    struct journal *journal = s->all->config.journal;
+    if (!journal)
+        return 0;
+    if (!e->received_ms)
+        e->received_ms = clock_wall_ms();
+    if (s->start_ms && !isnan(e->start_s))
+        e->sample_ms = s->start_ms + llround(e->start_s * 1000);
+    str_copy(e->session, sizeof e->session, s->id);
+    str_copy(e->principal, sizeof e->principal, s->pass.principal);
+    str_copy(e->client, sizeof e->client, s->client);
+    str_copy(e->address, sizeof e->address, s->address);
+    str_copy(e->model, sizeof e->model, s->model);
+    str_copy(e->sha256, sizeof e->sha256, s->sha256);
+    return journal_add(journal, e);
+}
+
+static struct journal_entry entry_of(enum journal_kind kind, int64_t number) {
+    return (struct journal_entry){.kind = kind, .number = number, .start_s = NAN, .end_s = NAN, .value = NAN};
+}
+
+static double seconds_of(int64_t samples) { return (double)samples / FRONTEND_RATE_HZ; }
+
+void session_note(struct session *s, enum journal_kind kind, const char *detail) {
+    struct journal_entry e = entry_of(kind, kind == JOURNAL_OPENED || kind == JOURNAL_ENDED ? 0 : -1);
+    str_copy(e.detail, sizeof e.detail, detail);
+    note(s, &e);
+}
+
+void session_note_gap(struct session *s, int64_t end, const char *cause) {
+    struct journal_entry e = entry_of(JOURNAL_GAP, s->next);
+    e.start_s = (double)s->next / s->rate_hz;
+    e.end_s = (double)end / s->rate_hz;
+    str_copy(e.detail, sizeof e.detail, cause);
+    note(s, &e);
+}
+
+/* "Fp1 flat, O2 clipped noisy"; "good" when no channel has a flaw. */
+static void name_flaws(const struct session *s, const struct quality_report *q, char ret[JOURNAL_DETAIL]) {
+    static const struct {
+        int flaw;
+        const char *name;
+    } flaws[] = {{QUALITY_FLAT, "flat"}, {QUALITY_CLIPPED, "clipped"}, {QUALITY_MISSING, "missing"}, {QUALITY_NOISY, "noisy"}};
+    const struct live_open *open = live_stream_open(s->stream);
+    struct str text;
+    str_init(&text, 1 << 16);
+    for (int i = 0; i < q->n; i++) {
+        int c = q->channels[i].channel;
+        str_printf(&text, "%s%s", text.len ? ", " : "", c < open->n_labels ? open->labels[c] : "?");
+        for (size_t k = 0; k < sizeof flaws / sizeof *flaws; k++)
+            if (q->channels[i].flaws & flaws[k].flaw)
+                str_printf(&text, " %s", flaws[k].name);
+    }
+    str_copy(ret, JOURNAL_DETAIL, text.len ? str_cstr(&text) : "good");
+    str_done(&text);
+}
+
+static void note_quality(struct session *s, const struct live_report *r) {
+    struct journal_entry e = entry_of(JOURNAL_QUALITY, r->seq);
+    if (!r->samples || r->gap)
+        return;
+    name_flaws(s, &r->quality, e.detail);
+    if (!strcmp(e.detail, *s->flaws ? s->flaws : "good"))
+        return;
+    str_copy(s->flaws, sizeof s->flaws, e.detail);
+    e.start_s = seconds_of(r->first);
+    e.end_s = seconds_of(r->first + r->samples);
+    note(s, &e);
+}
+
+static void note_events(struct session *s, const struct live_report *r) {
+    for (int i = 0; i < r->n_events; i++) {
+        struct journal_entry e = entry_of(JOURNAL_EVENT, r->events[i].first);
+        e.start_s = seconds_of(r->events[i].first);
+        e.end_s = seconds_of(r->events[i].end);
+        e.value = (double)r->events[i].confidence;
+        note(s, &e);
+    }
+}
+
+static void note_alarm(struct session *s, const struct live_report *r) {
+    struct journal_entry e = entry_of(r->on ? JOURNAL_ALARM_ON : JOURNAL_ALARM_OFF, r->seq);
+    e.received_ms = r->wall_ms;
+    e.start_s = seconds_of(r->first);
+    e.value = (double)r->probability;
+    int64_t number = note(s, &e);
+    s->noted = number ? number : s->noted;
+}
+
+void session_note_report(struct session *s, const struct live_report *r) {
+    if (r->message.kind == LIVE_ALARM) {
+        note_alarm(s, r);
+        return;
+    }
+    note_events(s, r);
+    note_quality(s, r);
+}
+
+void session_note_kept(struct session *s) {
+    for (const struct live_report *r = s->kept.first; r; r = ring_next(r))
+        if (r->message.kind == LIVE_ALARM)
+            note_alarm(s, r);
+        else
+            note_events(s, r);
+}
+
+/* ---- alarms that wait for the disk ---- */
+
+/* True if an alarm of the session is not on the disk yet and may still come there soon. */
+static bool awaits_disk(const struct session *s) {
+    const struct journal *journal = s->all->config.journal;
+    return journal && !journal_has(journal, s->noted) && !journal_is_failing(journal);
+}
+
+static void deliver(struct session *s, const struct live_report *r) {
+    if (r->message.kind == LIVE_ALARM)
+        s->sink->alarm(s->owner, r);
+    else
+        s->sink->result(s->owner, r);
+}
+
+void session_deliver(struct session *s, const struct live_report *r) {
+    bool waits = s->held.first || (r->message.kind == LIVE_ALARM && awaits_disk(s));
+    if (!waits || !ring_add(&s->held, r)) {
+        session_release_held(s);
+        deliver(s, r);
+        return;
+    }
+    if (!s->held_ms)
+        s->held_ms = clock_ms();
+}
+
+void session_release_held(struct session *s) {
+    struct ring held = s->held;
+    struct live_report *summary = s->held_summary;
+    s->held = (struct ring){0};
+    s->held_summary = NULL;
+    s->held_ms = 0;
+    for (const struct live_report *r = held.first; r && s->sink; r = ring_next(r))
+        deliver(s, r);
+    ring_clear(&held);
+    if (summary && s->sink)
+        s->sink->summary(s->owner, summary);
+    live_report_free(summary);
+}
+
+void session_drop_held(struct session *s) {
+    ring_clear(&s->held);
+    live_report_free(s->held_summary);
+    s->held_summary = NULL;
+    s->held_ms = 0;
+}
+
+void session_look_at_held(struct session *s) {
+    if (s->held_ms && (!awaits_disk(s) || clock_ms() - s->held_ms >= HOLD_MS || s->held.bytes > HOLD_BYTES))
+        session_release_held(s);
+}
+
+void sessions_journaled(struct sessions *all) {
+    for (struct session *s = all->first, *next; s; s = next) {
+        next = s->next_session;
+        session_look_at_held(s);
+    }
+}
