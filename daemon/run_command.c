@@ -261,7 +261,7 @@ static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct
                                   .stores = r->config.stores,
                                   .n_stores = r->config.n_stores};
     err_set(&ret->absent, ERR_NOT_FOUND, "there is no model file '%s'", ref);
-    if (seizure_feature_from_name(ref) < SEIZURE_TYPES) {
+    if (builtin_has(ref)) {
         int rc = builtin_write(r->config.cache, err);
         return rc ? rc : builtin_path(r->config.cache, ref, ret->path, sizeof ret->path, err);
     }

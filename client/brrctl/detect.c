@@ -233,7 +233,7 @@ int cmd_detect(const struct arguments *o) {
         fprintf(stderr, "brrctl: detect needs %s\n",
                 detect_options_of(o)->model
                     ? "--output: the folder for the events files"
-                    : "--model: a served or built-in name (line_length), job:ID, store://NAME/KEY or a model file");
+                    : "--model: a served or built-in name (demo, line_length), job:ID, store://NAME/KEY or a model file");
         return EXIT_USAGE;
     }
     brrctl_ref(detect_options_of(o)->model, b.model, sizeof b.model);

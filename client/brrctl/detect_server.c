@@ -41,7 +41,7 @@ static int check_arguments(const struct arguments *o, bool job) {
     if (!detect_options_of(o)->output)
         return usage("--output is missing: the folder for the events files");
     if (!job && !detect_options_of(o)->model)
-        return usage("--model is missing: a served or built-in name (line_length), job:ID, store://NAME/KEY or a model file");
+        return usage("--model is missing: a served or built-in name (demo, line_length), job:ID, store://NAME/KEY or a model file");
     if (job && (detect_options_of(o)->model || detect_options_of(o)->id_file || !isnan(detect_options_of(o)->on) ||
                 !isnan(detect_options_of(o)->off)))
         return usage("job:ID already has a model, thresholds and an id; remove --model, --on, --off and --id-file");

@@ -78,7 +78,7 @@ int cmd_models(const struct arguments *o) {
         printf("%-20s %-11s %-7s %-7s %12s %-15s %-8s %10s %8s  %s\n", "name", "type", "preset", "mixer", "parameters", "montage",
                "device", "memory", "sessions", "checkpoint");
     else if (!o->json)
-        puts("no model is served; `brrctl load NAME REF` serves one");
+        puts("no model is served; built in are demo, line_length and band_power; `brrctl load NAME REF` serves one");
     for (size_t i = 0; i < out->n_models; i++) {
         if (o->json)
             print_json(out->models[i]);

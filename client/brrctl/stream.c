@@ -428,7 +428,8 @@ int cmd_stream(const struct arguments *o) {
     if (own(o)->suppression && !str_ends(own(o)->suppression, ".tsv"))
         return usage("--suppression writes a table; expected a FILE.tsv");
     if (!own(o)->model)
-        return usage("stream needs --model: a served or built-in name (line_length), job:ID, store://NAME/KEY or a model file");
+        return usage(
+            "stream needs --model: a served or built-in name (demo, line_length), job:ID, store://NAME/KEY or a model file");
     if (feed && own(o)->plot)
         return usage("--plot needs a finished recording; plot the file when it is complete: brrctl stream FILE --plot");
     if (!feed && !isnan(own(o)->idle_s))

@@ -69,8 +69,12 @@ static int refer_upload(struct models *m, const char *ref, struct model_ref *ret
 
 /* Its file was written when the daemon started. */
 static int refer_builtin(const struct models *m, const char *ref, struct model_ref *ret, struct err *err) {
+    char installed[LIVE_PATH];
     str_copy(ret->name, sizeof ret->name, ref);
-    err_set(&ret->absent, ERR_NOT_FOUND, "the file of the built-in model '%s' has been removed; restart brrd", ref);
+    if (!builtin_installed(ref, installed, sizeof installed, NULL) && !fsio_exists(installed))
+        err_set(&ret->absent, ERR_NOT_FOUND, "the built-in model '%s' is not installed: there is no %s", ref, installed);
+    else
+        err_set(&ret->absent, ERR_NOT_FOUND, "the file of the built-in model '%s' has been removed; restart brrd", ref);
     return builtin_path(m->config.cache, ref, ret->path, sizeof ret->path, err);
 }
 
@@ -107,7 +111,7 @@ int models_refer(struct models *m, const char *ref, struct model_ref *ret, struc
     }
     if (str_starts(ref, upload_prefix))
         return refer_upload(m, ref, ret, err);
-    if (m->config.cache && seizure_feature_from_name(ref) < SEIZURE_TYPES)
+    if (m->config.cache && builtin_has(ref))
         return refer_builtin(m, ref, ret, err);
     if (!str_starts(ref, "job:"))
         return refer_file(ref, ret, err);

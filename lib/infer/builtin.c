@@ -1,5 +1,9 @@
 #include "infer/builtin.h"
 
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "base/fsio.h"
 #include "base/str.h"
 
@@ -34,6 +38,43 @@ int builtin_path(const char *cache, const char *name, char *ret, size_t size, st
                : err_set(err, ERR_RANGE, "the path of the cache directory is too long: %.200s…", cache);
 }
 
+static const char *const trained[] = {"demo"};
+
+static bool is_trained(const char *name) {
+    for (size_t i = 0; i < sizeof trained / sizeof *trained; i++)
+        if (!strcmp(name, trained[i]))
+            return true;
+    return false;
+}
+
+bool builtin_has(const char *name) { return seizure_feature_from_name(name) < SEIZURE_TYPES || is_trained(name); }
+
+int builtin_installed(const char *name, char *ret, size_t size, struct err *err) {
+    char program[4096];
+    if (!is_trained(name))
+        return err_set(err, ERR_NOT_FOUND, "there is no trained built-in model '%.40s'", name);
+    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n < 0)
+        return err_errno(err, errno, "cannot find the folder of this program");
+    program[n] = '\0';
+    char *slash = strrchr(program, '/');
+    if (slash)
+        *slash = '\0';
+    return str_format(ret, size, "%s/../share/brrd/models/%s.safetensors", program, name)
+               ? 0
+               : err_set(err, ERR_RANGE, "the path of this program is too long: %.200s…", program);
+}
+
+static int write_trained(const char *cache, const char *name, struct err *err) {
+    char from[4096 + 64], to[4096];
+    int rc;
+    if ((rc = builtin_installed(name, from, sizeof from, err)) || (rc = builtin_path(cache, name, to, sizeof to, err)))
+        return rc;
+    if (fsio_exists(from))
+        return fsio_copy(from, to, err);
+    return unlink(to) && errno != ENOENT ? err_errno(err, errno, "cannot remove %s", to) : 0;
+}
+
 int builtin_write(const char *cache, struct err *err) {
     char path[4096];
     for (int type = 0; type < SEIZURE_TYPES; type++) {
@@ -44,6 +85,11 @@ int builtin_write(const char *cache, struct err *err) {
             continue;
         if ((rc = builtin_model(name, &m, err)) || (rc = builtin_path(cache, name, path, sizeof path, err)) ||
             (rc = fsio_mkdirs_above(path, err)) || (rc = modelfile_save_initial(path, &m, err)))
+            return rc;
+    }
+    for (size_t i = 0; i < sizeof trained / sizeof *trained; i++) {
+        int rc = write_trained(cache, trained[i], err);
+        if (rc)
             return rc;
     }
     return 0;

@@ -33,7 +33,21 @@ static void only_types_without_a_network_are_built_in(void **state) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_int_equal(seizure_feature_from_name(others[i]), SEIZURE_TYPES);
     assert_int_equal(builtin_model("causal", &m, &err), ERR_INVALID);
+    assert_true(builtin_has("line_length") && builtin_has("demo"));
+    assert_false(builtin_has("causal") || builtin_has("demos") || builtin_has(""));
+    assert_int_equal(builtin_installed("line_length", path, sizeof path, &err), ERR_NOT_FOUND); /* it is computed, not installed */
+    assert_int_equal(builtin_installed("demo", path, sizeof path, &err), ERR_RANGE);
     assert_int_equal(builtin_path("/a/long/path", "line_length", path, sizeof path, &err), ERR_RANGE);
+}
+
+static void a_trained_model_is_the_installed_file(void **state) {
+    char installed[4096], path[4096], sha[2][DIGEST_HEX_SIZE];
+    ok(builtin_installed("demo", installed, sizeof installed, &err));
+    ok(builtin_path(*state, "demo", path, sizeof path, &err));
+    ok(builtin_write(*state, &err));
+    ok(digest_file(installed, sha[0], &err));
+    ok(digest_file(path, sha[1], &err));
+    assert_string_equal(sha[0], sha[1]);
 }
 
 static void files_are_written_with_the_same_bytes_each_time(void **state) {
@@ -121,6 +135,7 @@ static void hostile_files_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_types_without_a_network_are_built_in),
+        cmocka_unit_test_setup_teardown(a_trained_model_is_the_installed_file, temp_dir_make, temp_dir_remove),
         cmocka_unit_test_setup_teardown(files_are_written_with_the_same_bytes_each_time, temp_dir_make, temp_dir_remove),
         cmocka_unit_test_setup_teardown(hostile_files_are_refused, temp_dir_make, temp_dir_remove),
     };
