@@ -8,12 +8,13 @@
 #include "base/fsio.h"
 #include "base/options.h"
 #include "base/str.h"
+#include "daemon/config_hooks.h"
 #include "kernels/device.h"
 #include "store/store_options.h"
 
 struct raw {
     struct config c;
-    const struct yaml_node *stores, *serve;
+    const struct yaml_node *stores, *serve, *hooks;
     struct option_list devices;
     const char *memory, *networks_memory, *unix_mode;
     int64_t message_control, message_data;
@@ -74,6 +75,8 @@ static const struct option rows[] = {
     {"serve", OPTION_NODE, R(serve), "null", 0, 0, NULL,
      "list of {name, checkpoint}: served under names that never had a model; a name keeps what was promoted later, and stays "
      "unloaded"},
+    {"alarms.hooks", OPTION_NODE, R(hooks), "null", 0, 0, NULL,
+     "list of {name, command: [words…]} or {name, url, secret_file}: whom to tell about alarms; docs/operations.md"},
     {"limits.sessions", OPTION_I64, C(max_sessions), "1000", 1, 1000, NULL, "maximum number of open streams"},
     {"limits.session_idle", OPTION_DURATION, C(session_idle_ms), "5m", 1000, 0, NULL,
      "a stream ends when its client sends or reads nothing for this long; none = never"},
@@ -235,7 +238,7 @@ static int read_lists(struct raw *raw, const char *file, struct arena *arena, st
     for (const struct yaml_node *n = raw->serve ? raw->serve->child : NULL; n; n = n->next)
         if ((rc = read_served(raw, n, file, arena, err)))
             return rc;
-    return 0;
+    return config_read_hooks(raw->hooks, file, arena, &raw->c, err);
 }
 
 /* Values that are accepted because they are what the daemon does anyway. */

@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "daemon/hooks/hook.h"
 #include "daemon/models/source.h"
 
 enum { CONFIG_MAX_STORES = 32, CONFIG_MAX_SERVED = 16, CONFIG_MAX_BYTES = 1 << 20 };
@@ -38,6 +39,8 @@ struct config {
     int n_stores;
     struct config_served served[CONFIG_MAX_SERVED];
     int n_served;
+    struct hook hooks[HOOKS_MAX];
+    int n_hooks;
     int64_t max_sessions, session_idle_ms, resume_ttl_ms, lag_ms;
     int64_t max_calls, unread_bytes, backlog_bytes;
     int64_t memory_bytes; /* device memory of one job; 0 = nine tenths of the device */

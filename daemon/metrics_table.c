@@ -86,6 +86,8 @@ const struct metric_family metrics_families[] = {
      "reason", NULL, 0},
     {"brrd_journal_write_errors_total", METRIC_COUNTER, "Failed writes into the journal; its entries wait for the next one.", "",
      NULL, 0},
+    {"brrd_hook_attempts_total", METRIC_COUNTER,
+     "Attempts to tell a hook about an alarm: delivered, failed (tried again), dropped (given up).", "hook,result", NULL, 0},
     {"brrd_inference_windows_total", METRIC_COUNTER, "Windows of streams: done, or dropped because the client disconnected.",
      "model,result", NULL, 0},
     {"brrd_inference_compute_duration_seconds", METRIC_HISTOGRAM, "Duration of a batch of windows.", "model",

@@ -414,13 +414,19 @@ static int open_keeper(struct daemon *d, struct err *err) {
 
 static int open_journal(struct daemon *d, struct err *err) {
     const struct config *c = d->config;
+    struct services *s = &d->services;
+    int rc = hooks_new(c->hooks, c->n_hooks, s->metrics, &s->hooks, err);
+    if (rc)
+        return rc;
     const struct journal_config config = {.path = c->journal,
                                           .keep_ms = c->journal_keep_ms,
                                           .max_bytes = c->journal_max_bytes,
-                                          .metrics = d->services.metrics,
+                                          .metrics = s->metrics,
+                                          .outlet = hooks_outlet(s->hooks),
                                           .wake = wake_loop,
                                           .wake_ctx = &d->reports};
-    return journal_start(&config, &d->services.journal, err);
+    rc = journal_start(&config, &s->journal, err);
+    return rc ? rc : hooks_start(s->hooks, s->journal, err);
 }
 
 static int open_streams(struct daemon *d, struct err *err) {
@@ -622,7 +628,9 @@ static void close_parts(struct daemon *d) {
     retention_free(d->retention);
     volume_close(d->results);
     sessions_free(d->services.sessions);
-    journal_stop(d->services.journal);
+    hooks_stop(d->services.hooks);
+    if (journal_stop(d->services.journal))
+        hooks_free(d->services.hooks);
     keeper_free(d->keeper);
     models_free(d->services.models);
     sched_close(d->services.sched);

@@ -133,6 +133,7 @@ int cmd_score(const struct arguments *o);
 int cmd_tune(const struct arguments *o);
 int cmd_sessions(const struct arguments *o);
 int cmd_journal(const struct arguments *o);
+int cmd_hooks(const struct arguments *o);
 int cmd_stream(const struct arguments *o);
 int cmd_detect(const struct arguments *o);
 int cmd_validate(const struct arguments *o);

@@ -62,6 +62,10 @@ static const struct command commands[] = {
      "`recorded` the recording's, where it says when it began; both are UTC. `at` counts from the first sample.\n"
      "example: brrctl journal --bed 'icu-*' --since 12h --kind alarm_on",
      NULL},
+    {"hooks", "test [NAME]", &arguments_none, "send a test alarm to the hooks of daemon.yaml, or to one of them", cmd_hooks, 1, 2,
+     "One attempt each; exit 1 if one failed. The text says `test`: true. Needs the role admin.\n"
+     "example: brrctl hooks test pager",
+     NULL},
     {"detect", "FILE|DIR...|URL|job:ID", &detect_arguments, "run many recordings through a model; write one events TSV each",
      cmd_detect, 1, -1,
      "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written.\n"

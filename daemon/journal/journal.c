@@ -10,11 +10,15 @@
 #include "base/mailbox.h"
 #include "base/str.h"
 #include "daemon/journal/journaldb.h"
+#include "daemon/journal/outbox.h"
 
 enum { BATCH = 256, RETRY_MS = 1000, PRUNE_MS = 60 * 1000, PRUNE_ROWS = 512, LOOK_MS = 1000, STOP_S = 5, NAP_MS = 50 };
+#define OUTBOX_MS (25 * 3600 * INT64_C(1000)) /* longer than receivers try */
 
 struct line {
     struct message message;
+    int64_t delivered; /* the row of the outbox that is done; 0: this is an entry */
+    bool handed;       /* the entry went to its receivers without the outbox */
     struct journal_entry entry;
 };
 
@@ -31,6 +35,7 @@ struct journal {
     struct line *batch[BATCH];
     int n;
     int64_t pruned_ms, since_prune; /* when, and entries since */
+    int64_t handed[OUTLET_MAX];     /* newest row of the outbox that each receiver has got */
 };
 
 static void count(struct journal *j, const char *family, const char *label, double n) {
@@ -47,8 +52,13 @@ static int open_db(struct journal *j, struct err *err) {
     int rc;
     if (j->db)
         return 0;
-    if ((rc = journaldb_open(j->path, &j->db, err)) || (rc = journaldb_newest(j->db, &newest, err)))
+    if ((rc = journaldb_open(j->path, &j->db, err)))
         return rc;
+    if ((rc = outbox_setup(j->db, err)) || (rc = journaldb_newest(j->db, &newest, err))) {
+        db_close(j->db);
+        j->db = NULL;
+        return rc;
+    }
     atomic_store(&j->newest, newest);
     return 0;
 }
@@ -84,6 +94,7 @@ static void prune(struct journal *j) {
         return;
     j->pruned_ms = now;
     j->since_prune = 0;
+    (void)outbox_prune(j->db, clock_wall_ms() - OUTBOX_MS, &n, &err);
     if (j->config.keep_ms >= 0) {
         (void)prune_age(j, &n, &err); /* what fails is tried again */
         dropped(j, "age", n);
@@ -96,6 +107,37 @@ static void prune(struct journal *j) {
 
 /* ---- writing ---- */
 
+/* The line itself; an entry that is new goes to its receivers through the outbox. */
+static int write_line(struct journal *j, const struct line *l, bool *ret_new, struct err *err) {
+    const struct outlet *outlet = j->config.outlet;
+    int rc = l->delivered ? outbox_remove(j->db, l->delivered, err) : journaldb_insert(j->db, &l->entry, ret_new, err);
+    for (int i = 0; !rc && outlet && *ret_new && !l->handed && i < outlet->n; i++)
+        if (outlet->wants(outlet->ctx, i, &l->entry))
+            rc = outbox_add(j->db, outlet, i, &l->entry, err);
+    return rc;
+}
+
+/* Receivers do not wait for a journal that cannot be written: its entries go to them at once, and then not through the outbox. */
+static void hand_directly(struct journal *j) {
+    const struct outlet *outlet = j->config.outlet;
+    for (int k = 0; outlet && k < j->n; k++) {
+        struct line *l = j->batch[k];
+        for (int i = 0; !l->delivered && !l->handed && i < outlet->n; i++) {
+            struct delivery *d = outlet->wants(outlet->ctx, i, &l->entry) ? outbox_direct(outlet, i, &l->entry) : NULL;
+            if (d && !outlet->post(outlet->ctx, i, d))
+                delivery_free(d);
+        }
+        l->handed = true;
+    }
+}
+
+static void hand_out(struct journal *j) {
+    const struct outlet *outlet = j->config.outlet;
+    struct err err;
+    for (int i = 0; outlet && i < outlet->n; i++)
+        (void)outbox_hand(j->db, outlet, i, &j->handed[i], &err); /* what fails is tried again within a second */
+}
+
 /* One transaction: first the oldest `room` entries go, then those of the batch come. */
 static int insert_batch(struct journal *j, int room, int64_t *ret_gone, bool fresh[BATCH], struct err *err) {
     int rc = 0;
@@ -103,7 +145,7 @@ static int insert_batch(struct journal *j, int room, int64_t *ret_gone, bool fre
     if (room)
         rc = journaldb_prune(j->db, INT64_MAX, room, ret_gone, err);
     for (int i = 0; i < j->n && !rc; i++)
-        rc = journaldb_insert(j->db, &j->batch[i]->entry, &fresh[i], err);
+        rc = write_line(j, j->batch[i], &fresh[i], err);
     return rc;
 }
 
@@ -141,12 +183,16 @@ static bool write_batch(struct journal *j) {
         rc = write_once(j, PRUNE_ROWS, &err);
     if (rc) {
         report_failure(j, &err);
+        hand_directly(j);
         return false;
     }
     if (atomic_exchange(&j->failing, false))
         log_info("the journal can be written again", NULL);
-    atomic_fetch_add(&j->written, j->n);
-    j->since_prune += j->n;
+    int64_t entries = 0;
+    for (int i = 0; i < j->n; i++)
+        entries += !j->batch[i]->delivered;
+    atomic_fetch_add(&j->written, entries);
+    j->since_prune += entries;
     for (; j->n; j->n--)
         free(j->batch[j->n - 1]);
     if (j->config.wake)
@@ -195,6 +241,7 @@ static void *journal_run(void *ctx) {
                 break;
             nap(j, RETRY_MS);
         } else if (j->db) {
+            hand_out(j);
             prune(j);
         }
     }
@@ -228,10 +275,10 @@ int journal_start(const struct journal_config *config, struct journal **ret, str
     return 0;
 }
 
-void journal_stop(struct journal *j) {
+bool journal_stop(struct journal *j) {
     struct timespec deadline;
     if (!j)
-        return;
+        return true;
     atomic_store(&j->stopping, true);
     mailbox_close(j->lines);
     clock_gettime(CLOCK_REALTIME, &deadline);
@@ -239,9 +286,10 @@ void journal_stop(struct journal *j) {
     if (pthread_timedjoin_np(j->thread, NULL, &deadline)) {
         log_warn("the journal is not closed: its volume does not answer", "path=%s", j->path);
         pthread_detach(j->thread); /* it still uses the journal, which ends with the process */
-        return;
+        return false;
     }
     journal_free(j);
+    return true;
 }
 
 int64_t journal_add(struct journal *j, const struct journal_entry *e) {
@@ -254,6 +302,15 @@ int64_t journal_add(struct journal *j, const struct journal_entry *e) {
     free(l);
     dropped(j, "queue", 1);
     return 0;
+}
+
+void journal_delivered(struct journal *j, int64_t outbox) {
+    struct line *l = calloc(1, sizeof *l);
+    if (!l)
+        return;
+    l->delivered = outbox;
+    if (!mailbox_post(j->lines, &l->message))
+        free(l);
 }
 
 bool journal_has(const struct journal *j, int64_t number) { return atomic_load(&j->written) >= number; }

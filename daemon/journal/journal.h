@@ -7,24 +7,29 @@
 #include "base/err.h"
 #include "base/metrics.h"
 #include "daemon/journal/journal_entry.h"
+#include "daemon/journal/outlet.h"
 
 enum { JOURNAL_WAITING = 8192 };
 
 struct journal_config {
-    const char *path;        /* SQLite file; made when it is missing. Borrowed */
-    int64_t keep_ms;         /* -1 = for ever */
-    int64_t max_bytes;       /* -1 = no limit */
-    struct metrics *metrics; /* may be NULL */
-    void (*wake)(void *ctx); /* called on the journal's thread after each write; may be NULL */
+    const char *path;            /* SQLite file; made when it is missing. Borrowed */
+    int64_t keep_ms;             /* -1 = for ever */
+    int64_t max_bytes;           /* -1 = no limit */
+    struct metrics *metrics;     /* may be NULL */
+    const struct outlet *outlet; /* receivers of entries; NULL: there are none. Borrowed */
+    void (*wake)(void *ctx);     /* called on the journal's thread after each write; may be NULL */
     void *wake_ctx;
 };
 
 struct journal;
 int journal_start(const struct journal_config *config, struct journal **ret, struct err *err);
-/* Writes what waits; gives up after a few seconds when the volume does not answer. NULL is fine. */
-void journal_stop(struct journal *j);
+/* Writes what waits; gives up after a few seconds when the volume does not answer: false, and the thread goes on with the outlet
+ * until the process ends. NULL is fine. */
+bool journal_stop(struct journal *j);
 /* Hands a copy to the thread; never waits. Returns a number for journal_has, 0 when the entry was dropped. */
 int64_t journal_add(struct journal *j, const struct journal_entry *e);
+/* A delivery of the outlet is done: its row goes. Any thread; what finds no room is delivered again after a restart. */
+void journal_delivered(struct journal *j, int64_t outbox);
 /* True if the entries up to this number are on the disk. */
 bool journal_has(const struct journal *j, int64_t number);
 /* True while entries cannot be written. */

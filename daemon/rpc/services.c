@@ -11,6 +11,7 @@ size_t services_methods(const struct rpc_method **ret, size_t max) {
                   {svc_stream, svc_stream_count},
                   {svc_sessions, svc_sessions_count},
                   {svc_journal, svc_journal_count},
+                  {svc_hooks, svc_hooks_count},
                   {svc_models, svc_models_count},
                   {svc_checkpoints, svc_checkpoints_count},
                   {svc_checkpoint_files, svc_checkpoint_files_count},

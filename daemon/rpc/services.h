@@ -7,6 +7,7 @@
 #include "base/metrics.h"
 #include "daemon/burst/observer.h"
 #include "daemon/device/device_watch.h"
+#include "daemon/hooks/hooks.h"
 #include "daemon/hosts/device_hosts.h"
 #include "daemon/jobs/jobdb.h"
 #include "daemon/jobs/joblog.h"
@@ -34,6 +35,7 @@ struct services {
     struct models *models;
     struct sessions *sessions;
     struct journal *journal;
+    struct hooks *hooks;
     struct metrics *metrics;
     bool local_paths; /* value of the configuration key; places has what the current caller may open */
     struct places places;
@@ -92,6 +94,8 @@ extern const struct rpc_method svc_sessions[];
 extern const size_t svc_sessions_count;
 extern const struct rpc_method svc_journal[];
 extern const size_t svc_journal_count;
+extern const struct rpc_method svc_hooks[];
+extern const size_t svc_hooks_count;
 extern const struct rpc_method svc_models[];
 extern const size_t svc_models_count;
 extern const struct rpc_method svc_checkpoints[];

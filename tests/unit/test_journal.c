@@ -219,6 +219,102 @@ static void entries_wait_for_a_volume_that_cannot_be_written(void **state) {
     journal_stop(j);
 }
 
+/* A receiver of alarms that keeps what it gets; room for two. */
+struct receiver {
+    char ids[8][OUTLET_ID];
+    int64_t rows[8];
+    atomic_int n;
+    atomic_int room;
+};
+static const char *receiver_name(void *ctx, int i) { return (void)ctx, i ? "?" : "pager"; }
+static bool receiver_wants(void *ctx, int i, const struct journal_entry *e) {
+    return (void)ctx, (void)i, e->kind == JOURNAL_ALARM_ON;
+}
+static char *receiver_body(void *ctx, int i, const struct journal_entry *e, const char *id) {
+    return (void)ctx, (void)i, (void)e, strdup(id);
+}
+static int receiver_room(void *ctx, int i) { return (void)i, atomic_load(&((struct receiver *)ctx)->room); }
+static bool receiver_post(void *ctx, int i, struct delivery *d) {
+    struct receiver *r = ctx;
+    int n = atomic_load(&r->n);
+    assert_int_equal(i, 0);
+    assert_true(n < 8);
+    assert_string_equal(d->body, d->id);
+    str_copy(r->ids[n], sizeof r->ids[n], d->id);
+    r->rows[n] = d->outbox;
+    delivery_free(d);
+    atomic_fetch_sub(&r->room, 1);
+    atomic_fetch_add(&r->n, 1);
+    return true;
+}
+
+static struct journal *start_with(const char *path, struct receiver *r, struct outlet *outlet) {
+    struct journal *j = NULL;
+    *outlet = (struct outlet){.ctx = r,
+                              .n = 1,
+                              .name = receiver_name,
+                              .wants = receiver_wants,
+                              .body = receiver_body,
+                              .room = receiver_room,
+                              .post = receiver_post};
+    const struct journal_config config = {.path = path, .keep_ms = -1, .max_bytes = -1, .outlet = outlet};
+    assert_int_equal(journal_start(&config, &j, NULL), 0);
+    return j;
+}
+
+static void wait_until(const atomic_int *n, int want) {
+    for (int i = 0; atomic_load(n) < want; i++) {
+        assert_true(i < 60000);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+static void a_receiver_gets_each_new_entry_until_it_is_done(void **state) {
+    const char *path = in_dir(state, "j.sqlite");
+    struct receiver r = {.room = 2};
+    struct outlet outlet;
+    struct journal *j = start_with(path, &r, &outlet);
+    for (int i = 0; i < 3; i++) {
+        struct journal_entry e = entry(i == 1 ? JOURNAL_ALARM_OFF : JOURNAL_ALARM_ON, "icu-1", i / 2);
+        journal_add(j, &e);
+        journal_add(j, &e); /* the same alarm is told once */
+    }
+    wait_until(&r.n, 2);
+    journal_delivered(j, r.rows[0]);
+    assert_true(journal_stop(j));
+    assert_int_equal(r.n, 2);
+    struct receiver later = {.room = 8};
+    j = start_with(path, &later, &outlet); /* what is not done comes again, with the same id */
+    wait_until(&later.n, 1);
+    assert_string_equal(later.ids[0], r.ids[1]);
+    journal_delivered(j, later.rows[0]);
+    assert_true(journal_stop(j));
+    assert_int_equal(later.n, 1);
+    later = (struct receiver){.room = 8};
+    j = start_with(path, &later, &outlet);
+    struct journal_entry e = entry(JOURNAL_GAP, "icu-1", 1);
+    wait_for(j, journal_add(j, &e));
+    assert_true(journal_stop(j));
+    assert_int_equal(later.n, 0);
+}
+
+static void a_receiver_does_not_wait_for_a_journal_that_cannot_be_written(void **state) {
+    char folder[512], path[600];
+    str_copy(folder, sizeof folder, in_dir(state, "later"));
+    str_format(path, sizeof path, "%s/j.sqlite", folder);
+    struct receiver r = {.room = 8};
+    struct outlet outlet;
+    struct journal *j = start_with(path, &r, &outlet);
+    struct journal_entry e = entry(JOURNAL_ALARM_ON, "icu-1", 1);
+    int64_t number = journal_add(j, &e);
+    wait_until(&r.n, 1);
+    assert_int_equal(r.rows[0], 0);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    wait_for(j, number);
+    assert_true(journal_stop(j));
+    assert_int_equal(r.n, 1); /* not a second time through the outbox */
+}
+
 static void what_was_not_written_at_the_stop_is_counted(void **state) {
     struct journal *j = start(in_dir(state, "never/j.sqlite"), -1, -1);
     struct journal_entry e = entry(JOURNAL_GAP, "icu-1", 1);
@@ -240,6 +336,8 @@ int main(void) {
         in_temp_dir(the_oldest_go_by_age),
         in_temp_dir(the_oldest_go_by_size),
         in_temp_dir(entries_wait_for_a_volume_that_cannot_be_written),
+        in_temp_dir(a_receiver_gets_each_new_entry_until_it_is_done),
+        in_temp_dir(a_receiver_does_not_wait_for_a_journal_that_cannot_be_written),
         in_temp_dir(what_was_not_written_at_the_stop_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, done);

@@ -1,0 +1,100 @@
+#include "daemon/config_hooks.h"
+
+#include <string.h>
+
+#include "base/options.h"
+#include "base/str.h"
+
+struct hook_raw {
+    const char *name, *url, *secret_file, *ca, *bed, *model;
+    struct option_list command, kinds;
+    int64_t timeout_ms;
+};
+#define H(field) offsetof(struct hook_raw, field)
+static const struct option rows[] = {
+    {"name", OPTION_STRING, H(name), NULL, 0, 0, NULL, "name in logs, metrics and `brrctl hooks test`"},
+    {"command", OPTION_STRINGS, H(command), "[]", 0, 0, NULL, "words of a command, the first an absolute path; no shell"},
+    {"url", OPTION_STRING, H(url), "null", 0, 0, NULL, "https://… that takes a POST"},
+    {"secret_file", OPTION_STRING, H(secret_file), "null", 0, 0, NULL, "file with the key of the signature, mode 0600"},
+    {"ca", OPTION_STRING, H(ca), "null", 0, 0, NULL, "PEM file: CAs of the receiver; default those of the system"},
+    {"bed", OPTION_STRING, H(bed), "*", 0, 0, NULL, "pattern of clients' names"},
+    {"model", OPTION_STRING, H(model), "*", 0, 0, NULL, "pattern of models' names"},
+    {"kinds", OPTION_STRINGS, H(kinds), "[alarm_on, alarm_off]", 0, 0, NULL, "kinds of journal entries"},
+    {"timeout", OPTION_DURATION, H(timeout_ms), "10s", 100, 600 * 1000, NULL, "of one attempt"},
+};
+static const struct option_table table = {rows, sizeof rows / sizeof *rows};
+
+static int read_kinds(const struct yaml_node *node, const char *file, const struct option_list *kinds, unsigned *ret,
+                      struct err *err) {
+    for (size_t i = 0; i < kinds->count; i++) {
+        enum journal_kind kind;
+        if (!journal_kind_find(kinds->items[i], &kind))
+            return options_error(node, file, err, "alarms.hooks: '%.40s' is no kind of entry; `brrctl journal --help` lists them",
+                                 kinds->items[i]);
+        *ret |= 1u << kind;
+    }
+    return 0;
+}
+
+static bool is_secure(const char *url) {
+    return str_starts(url, "https://") || str_starts(url, "http://127.0.0.1:") || str_starts(url, "http://localhost:");
+}
+
+static int check(const struct yaml_node *node, const char *file, const struct config *c, const struct hook_raw *raw,
+                 struct err *err) {
+    if (!*raw->name || strlen(raw->name) >= HOOK_NAME)
+        return options_error(node, file, err, "alarms.hooks: name: expected 1 to %d bytes", HOOK_NAME - 1);
+    for (int i = 0; i < c->n_hooks; i++)
+        if (!strcmp(c->hooks[i].name, raw->name))
+            return options_error(node, file, err, "alarms.hooks: the name %s stands twice", raw->name);
+    if (!raw->url == !raw->command.count)
+        return options_error(node, file, err, "alarms.hooks: %s: expected either command or url", raw->name);
+    if (raw->command.count && *raw->command.items[0] != '/')
+        return options_error(node, file, err, "alarms.hooks: %s: command: '%.100s' is not an absolute path", raw->name,
+                             raw->command.items[0]);
+    if (raw->url && !is_secure(raw->url))
+        return options_error(node, file, err, "alarms.hooks: %s: url: expected https://…, or http:// of this machine", raw->name);
+    if (raw->url && !raw->secret_file)
+        return options_error(node, file, err, "alarms.hooks: %s: a url needs secret_file, the key of its signature", raw->name);
+    return 0;
+}
+
+static int read_hook(const struct yaml_node *node, const char *file, struct arena *arena, struct config *c, struct err *err) {
+    struct hook_raw raw = {0};
+    int rc;
+    if (node->type != YAML_MAPPING)
+        return options_error(node, file, err, "alarms.hooks: expected a list of {name, command} or {name, url, secret_file}");
+    if (c->n_hooks == HOOKS_MAX)
+        return options_error(node, file, err, "more than %d hooks", HOOKS_MAX);
+    if ((rc = options_read(&table, node, file, arena, &raw, err)) || (rc = check(node, file, c, &raw, err)))
+        return rc;
+    struct hook *h = &c->hooks[c->n_hooks];
+    *h = (struct hook){.name = raw.name,
+                       .url = raw.url,
+                       .secret_file = raw.secret_file,
+                       .ca = raw.ca,
+                       .bed = raw.bed,
+                       .model = raw.model,
+                       .n_words = (int)raw.command.count,
+                       .timeout_ms = raw.timeout_ms};
+    if ((rc = read_kinds(node, file, &raw.kinds, &h->kinds, err)))
+        return rc;
+    if (!raw.url && !(h->command = arena_alloc(arena, (raw.command.count + 1) * sizeof *h->command)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
+    for (size_t i = 0; i < raw.command.count; i++)
+        h->command[i] = raw.command.items[i];
+    c->n_hooks++;
+    return 0;
+}
+
+int config_read_hooks(const struct yaml_node *node, const char *file, struct arena *arena, struct config *ret, struct err *err) {
+    int rc;
+    if (!node || yaml_is_null(node))
+        return 0;
+    if (node->type != YAML_SEQUENCE)
+        return options_error(node, file, err, "alarms.hooks: expected a list of {name, command} or {name, url, secret_file}");
+    for (const struct yaml_node *n = node->child; n; n = n->next)
+        if ((rc = read_hook(n, file, arena, ret, err)))
+            return rc;
+    return 0;
+}

@@ -1,0 +1,29 @@
+/* signed_post: one HTTP POST of a JSON text whose receiver can check that it comes from who knows the secret. Any thread; the
+ * caller waits for the answer. */
+#ifndef BRR_STORE_SIGNED_POST_H
+#define BRR_STORE_SIGNED_POST_H
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum { SIGNED_POST_HEX = 65 };
+
+struct signed_post {
+    const char *url;
+    const char *ca;     /* PEM file of the CAs that the receiver's certificate may have; NULL = those of the system */
+    const char *secret; /* key of the signature */
+    const char *id;     /* the same for each try of a delivery */
+    const char *body;
+    size_t len;
+    int64_t timeout_ms;      /* of the whole request */
+    const atomic_bool *stop; /* ends the request early; may be NULL */
+};
+/* HMAC-SHA256 of the body in lower-case hexadecimal digits, as in the header `Brr-Signature: sha256=HEX`. */
+int signed_post_signature(const char *secret, const char *body, size_t len, char ret[SIGNED_POST_HEX], struct err *err);
+/* Sends it with the headers Brr-Delivery (the id) and Brr-Signature; follows no redirection. Errors: INVALID when the receiver
+ * refused it and would do so again (a status of 4xx but 408, 425 and 429), else UNAVAILABLE. */
+int signed_post_send(const struct signed_post *p, struct err *err);
+
+#endif

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Hooks of alarms: a command with JSON on its standard input and a time limit, a signed POST to an HTTPS receiver that fails twice, what
+was not delivered when the daemon was killed, patterns, and the test alarm."""
+import glob
+import hashlib
+import hmac
+import http.server
+import json
+import os
+import ssl
+import stat
+import sys
+import threading
+import time
+
+from daemon import PATIENCE, SOURCE, Daemon, make_corpus, temporary
+from secured import secret_file, tls
+from test_stream_journal import RULE, alarms_in, journal
+
+SECRET = "a key that both know"
+
+
+class Receiver(http.server.ThreadingHTTPServer):
+    """Keeps (status, delivery id, body) of every request; answers 503 for the next `failures` of them."""
+
+    def __init__(self, folder):
+        super().__init__(("127.0.0.1", 0), Handler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(f"{folder}/server.crt", f"{folder}/server.key")
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+        self.requests, self.failures = [], 0
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def delivered(self, client):
+        return [(body["entry"]["kind"], body["entry"]["start_s"]) for status, _, body in list(self.requests)
+                if status == 200 and body["entry"]["client"] == client]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):  # noqa: N802
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        want = "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+        status = 401 if self.headers["Brr-Signature"] != want else 503 if self.server.failures else 200
+        self.server.failures -= status == 503
+        self.server.requests.append((status, self.headers["Brr-Delivery"], json.loads(body)))
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *args):
+        pass
+
+
+class Hooked(Daemon):
+    def __init__(self, directory, hooks):
+        super().__init__(directory)
+        with open(f"{SOURCE}/configs/demo.yaml", encoding="utf-8") as f, open(f"{directory}/daemon.yaml", "w", encoding="utf-8") as out:
+            out.write(f.read() + "\nalarms:\n  hooks:\n" + "".join(f"    - {json.dumps(h)}\n" for h in hooks))
+
+    def command(self):
+        return [f"{self.dir}/daemon.yaml" if word.endswith("demo.yaml") else word for word in super().command()]
+
+
+def script(path, text):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\n" + text)
+    os.chmod(path, stat.S_IRWXU)
+    return path
+
+
+def soon(condition, what):
+    deadline = time.time() + PATIENCE
+    while not condition():
+        assert time.time() < deadline, what()
+        time.sleep(0.05)
+
+
+def lines(path):
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as f:
+        return f.read().splitlines()
+
+
+def attempts(d):
+    out = d.ctl("metrics", "brrd_hook_attempts_total", "--json")[1].splitlines()
+    return {json.loads(line)["labels"]: json.loads(line)["value"] for line in out}
+
+
+def stream(d, path, client):
+    code, _, err = d.ctl("stream", path, "--client", client, *RULE, "--output", f"{d.dir}/x.tsv")
+    assert code == 0, err
+    found = alarms_in(journal(d, "--bed", client))
+    assert len(found) > 3, found
+    return found
+
+
+def main():
+    with temporary() as tmp:
+        make_corpus(f"{tmp}/eeg", seed=31, patients=1, hours=0.1, seizures=2)
+        path = sorted(glob.glob(f"{tmp}/eeg/**/*_eeg.edf", recursive=True))[0]
+        tls("init", f"{tmp}/tls")
+        receiver = Receiver(f"{tmp}/tls")
+        receiver.failures = 2
+        url = f"https://127.0.0.1:{receiver.server_address[1]}/alarms"
+        secret = secret_file(f"{tmp}/secret", SECRET + "\n")
+        write = script(f"{tmp}/write", 'cat >> "$1"; echo >> "$1"\n')
+        d = Hooked(tmp, [
+            {"name": "pager", "url": url, "secret_file": secret, "ca": f"{tmp}/tls/ca.crt", "bed": "bed-*"},
+            {"name": "light", "command": [write, f"{tmp}/said; ls"], "kinds": ["alarm_on"]},
+            {"name": "other", "command": [write, f"{tmp}/never"], "bed": "ward-*"},
+            {"name": "model", "command": [write, f"{tmp}/never"], "model": "best"},
+            {"name": "slow", "command": [script(f"{tmp}/slow", "sleep 20\n")], "kinds": ["ended"], "timeout": "300ms"},
+        ]).start()
+
+        want = stream(d, path, "bed-1")
+        soon(lambda: len(receiver.delivered("bed-1")) >= len(want), lambda: receiver.requests)
+        assert receiver.delivered("bed-1") == want, receiver.requests
+        ids = [i for _, i, _ in receiver.requests]
+        assert [s for s, _, _ in receiver.requests] == [503, 503] + [200] * len(want) and ids[0] == ids[1] == ids[2], receiver.requests
+        assert len(set(ids)) == len(want) and all(i == body["id"] and body["hook"] == "pager" for _, i, body in receiver.requests)
+        said = [kind for kind, _ in want if kind == "alarm_on"]
+        soon(lambda: len(lines(f"{tmp}/said; ls")) == len(said), lambda: lines(f"{tmp}/said; ls"))
+        entry = json.loads(lines(f"{tmp}/said; ls")[0])["entry"]
+        assert entry["kind"] == "alarm_on" and entry["client"] == "bed-1" and entry["start_s"] == want[0][1] and entry["model"] == "line_length"
+        soon(lambda: attempts(d).get('hook="slow",result="dropped"') == 1, lambda: attempts(d))
+        assert "was killed" in d.read_log() and not os.path.exists(f"{tmp}/never")
+        assert attempts(d)['hook="pager",result="failed"'] == 2 and attempts(d)['hook="pager",result="delivered"'] == len(want)
+
+        receiver.failures = 1_000_000  # what cannot be delivered survives the daemon
+        again = stream(d, path, "bed-2")
+        soon(lambda: receiver.requests[-1][0] == 503, lambda: receiver.requests)
+        d.kill()
+        receiver.failures = 0
+        d.start()
+        soon(lambda: len(receiver.delivered("bed-2")) >= len(again), lambda: receiver.requests)
+        assert receiver.delivered("bed-2") == again == want and receiver.delivered("bed-1") == want
+
+        code, out, err = d.ctl("hooks", "test", "pager")
+        assert code == 0 and "delivered" in out and receiver.requests[-1][2]["test"] is True, (out, err)
+        receiver.failures = 1
+        code, out, err = d.ctl("hooks", "test", "--json")
+        results = {r["hook"]: r["error"] for r in map(json.loads, out.splitlines())}
+        assert code == 1 and "503" in results["pager"] and results["light"] is None and "killed" in results["slow"], (out, err)
+        code, _, err = d.ctl("hooks", "test", "nobody")
+        assert code == 3 and "no hook nobody" in err, err
+        assert d.stop() == 0
+
+        os.chmod(secret, 0o644)
+        d.spawn()
+        assert d.process.wait(timeout=PATIENCE) != 0 and "the secret of the hook pager" in d.read_log(), d.read_log()[-2000:]
+    print(f"{len(want)} alarms told once, in order")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
