@@ -121,6 +121,22 @@ static int make_table(struct seizure_net *net, const struct seizure_config *conf
     return rc ? rc : measure(net, err);
 }
 
+/* Working memory of the ops of a training step on a CPU, at most. A stream keeps one piece of memory, which grows to what its
+ * neediest op asks for, and one for partial sums. Each thread of the scan's gradient keeps the states of its channels (16 at a
+ * time) with six values beside them for every token; each thread of a convolution's gradient keeps its weights plain, packed and
+ * summed, and its rows. */
+static int64_t scratch_bound(const struct seizure_net *net) {
+    enum { TOKEN_SAMPLES = 16, CHANNELS = 16, BESIDE = 6, ROWS = 1 << 19, SUMS = 2, COPIES = 3 };
+    const struct seizure_config *c = &net->config;
+    int64_t largest = 0, threads = net->options.threads, tokens = c->window / TOKEN_SAMPLES;
+    for (int i = 0; i < net->params.count; i++)
+        if (net->params.items[i].kind == PARAM_WEIGHT && net->params.items[i].count > largest)
+            largest = net->params.items[i].count;
+    const int64_t weights = largest * (int64_t)sizeof(float);
+    const int64_t scan = tokens * CHANNELS * (c->d_state + BESIDE) * (int64_t)sizeof(float), conv = COPIES * weights + ROWS;
+    return threads * (scan > conv ? scan : conv) + SUMS * weights;
+}
+
 int seizure_memory(const struct seizure_config *config, const struct seizure_options *options, struct seizure_memory *ret,
                    struct err *err) {
     struct seizure_net *net = calloc(1, sizeof *net);
@@ -133,7 +149,8 @@ int seizure_memory(const struct seizure_config *config, const struct seizure_opt
                                        .gradients = param_set_bytes(&net->params, options->training) - weights,
                                        .folded = net->folded_count * (int64_t)sizeof(float),
                                        .activations = (int64_t)net->plan.peak};
-        ret->total = ret->parameters + ret->gradients + ret->folded + ret->activations;
+        ret->scratch = options->threads ? scratch_bound(net) : 0;
+        ret->total = ret->parameters + ret->gradients + ret->folded + ret->activations + ret->scratch;
     }
     seizure_free(net);
     return rc;

@@ -77,10 +77,13 @@ struct seizure_options {
     int max_batch;        /* rows per call (the micro-batch in training) */
     bool training;        /* keep activations and gradients */
     enum dtype precision; /* DTYPE_F32 or DTYPE_BF16: activations, and the arithmetic of convolutions and projections */
+    int threads; /* seizure_memory: of the CPU on which a training is to run, to count the working memory of its ops; 0 = leave it
+                    out */
 };
 struct seizure_memory {
     int64_t parameters, gradients, folded, activations, total; /* folded: the weights of the inference pass */
-}; /* bytes on the device, computed before any allocation; scratch and packed weights of ops are not included */
+    int64_t scratch;                                           /* an upper bound; 0 unless options.threads is set */
+}; /* bytes on the device, computed before any allocation; packed weights of ops are not included */
 int seizure_memory(const struct seizure_config *config, const struct seizure_options *options, struct seizure_memory *ret,
                    struct err *err);
 

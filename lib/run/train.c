@@ -71,9 +71,9 @@ static int plan_schedule(struct train *t, struct err *err) {
     return draw_windows(t, t->role, err);
 }
 
-static int check_memory(struct train *t, const struct seizure_options *options, struct err *err) {
+static int check_memory(struct train *t, const struct seizure_options *options, const struct device_info *device, struct err *err) {
     int64_t limit = t->env.memory_limit_bytes, need = 0, largest = 0;
-    int rc = train_memory(t->job, options->precision, limit, &need, &largest, err);
+    int rc = train_memory(t->job, options->precision, device, limit, &need, &largest, err);
     if (rc || !limit || need <= limit)
         return rc;
     return err_set(err, ERR_EXHAUSTED,
@@ -97,7 +97,7 @@ static int open_net(struct train *t, struct err *err) {
         .total_steps = t->total_steps,
         .constant = job->training.schedule == 1,
     };
-    int rc = check_memory(t, &options, err);
+    int rc = check_memory(t, &options, &device, err);
     if (!rc)
         rc = seizure_new(t->env.device, &job->model, &options, &t->net, err);
     struct step_config work = {
@@ -187,7 +187,7 @@ static int room_for_data(struct train *t, int64_t *ret, struct err *err) {
     device_describe(t->env.device, &device);
     int rc = device_probe(device.name, &device, err);
     if (!rc)
-        rc = train_memory(t->job, train_precision(t->job, &device), 0, &need, &largest, err);
+        rc = train_memory(t->job, train_precision(t->job, &device), &device, 0, &need, &largest, err);
     int64_t allowed = t->env.memory_limit_bytes ? t->env.memory_limit_bytes - need : device.free_bytes;
     *ret = (allowed < device.free_bytes ? allowed : device.free_bytes) - device.total_bytes / SPARE_SHARE;
     return rc;

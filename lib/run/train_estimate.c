@@ -27,9 +27,10 @@ static int64_t beside_network(const struct train_config *job, const struct seizu
     return feed + 2 * 4 * samples + (job->training.ema > 0 ? 3 : 2) * m->parameters;
 }
 
-int train_memory(const struct train_config *job, enum dtype precision, int64_t limit, int64_t *ret_bytes, int64_t *ret_largest,
-                 struct err *err) {
-    struct seizure_options options = {.training = true, .precision = precision};
+int train_memory(const struct train_config *job, enum dtype precision, const struct device_info *device, int64_t limit,
+                 int64_t *ret_bytes, int64_t *ret_largest, struct err *err) {
+    struct seizure_options options = {
+        .training = true, .precision = precision, .threads = device && !device->is_async ? device->threads : 0};
     struct seizure_memory m;
     *ret_largest = 0;
     for (int64_t b = job->training.batch_size; b > 0; b--) {
@@ -255,8 +256,8 @@ int estimate_train(const struct estimate_config *c, struct estimate *ret, struct
     tell_model(c, &job);
     ret->parameters = seizure_parameter_count(&job.model);
     ret->steps = job.training.max_steps;
-    rc = train_memory(&job, train_precision(&job, device), c->memory_limit_bytes, &ret->memory_bytes, &ret->largest_micro_batch,
-                      err);
+    rc = train_memory(&job, train_precision(&job, device), device, c->memory_limit_bytes, &ret->memory_bytes,
+                      &ret->largest_micro_batch, err);
     if (!rc && c->data_root)
         rc = plan_steps(c, ret, err);
     if (!rc && estimate_measures(c) && ret->largest_micro_batch)

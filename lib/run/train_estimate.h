@@ -3,10 +3,11 @@
 #define BRR_RUN_TRAIN_ESTIMATE_H
 #include "run/train_kind.h"
 
-/* Bytes a train job takes on the device (optimizer included), and the largest training.micro_batch_size within `limit` (0 = no
- * limit): a divisor of training.batch_size, or 0 when none fits. */
-int train_memory(const struct train_config *job, enum dtype precision, int64_t limit, int64_t *ret_bytes, int64_t *ret_largest,
-                 struct err *err);
+/* Bytes a train job takes on the device (optimizer included; on a CPU also the working memory of its ops, at most; device NULL
+ * leaves it out), and the largest training.micro_batch_size within `limit` (0 = no limit): a divisor of training.batch_size, or 0
+ * when none fits. */
+int train_memory(const struct train_config *job, enum dtype precision, const struct device_info *device, int64_t limit,
+                 int64_t *ret_bytes, int64_t *ret_largest, struct err *err);
 /* The role of each recording (manifest_split) under the job's data.split and data.validation_fraction, or the roles kept from an
  * earlier attempt (NULL: none); role has manifest_count elements. Errors: manifest_split's. */
 struct manifest;

@@ -61,7 +61,7 @@ static void a_job_has_the_keys_of_its_kind_and_the_defaults_of_all(void **state)
 static int64_t memory_of(const char *const *overrides, int n) {
     int64_t bytes = 0, largest = 0;
     struct jobfile job = job_of(TRAIN, overrides, n);
-    assert_int_equal(train_memory(job.config, DTYPE_F32, 0, &bytes, &largest, NULL), 0);
+    assert_int_equal(train_memory(job.config, DTYPE_F32, NULL, 0, &bytes, &largest, NULL), 0);
     return bytes;
 }
 
