@@ -23,7 +23,10 @@ static const struct command commands[] = {
      "example: brrctl keys train | grep -A1 data.balance",
      NULL},
     {"jobs", "", &arguments_none, "list jobs, newest first", cmd_jobs, 0, 0, "example: brrctl jobs --json", NULL},
-    {"job", "ID", &arguments_none, "show one job", cmd_job, 1, 1, "example: brrctl job train-260131-1", NULL},
+    {"job", "ID", &arguments_none, "show one job", cmd_job, 1, 1,
+     "ID: the id, or the first characters of it that no other job has (also for watch, logs, cancel and resume).\n"
+     "example: brrctl job train-260131-1",
+     NULL},
     {"watch", "ID", &arguments_none, "follow a job to its end; Ctrl-C detaches", cmd_watch, 1, 1,
      "Exit 0 when it succeeded, or was interrupted with a checkpoint, else 1.\nexample: brrctl watch train-260131-1", NULL},
     {"logs", "ID", &logs_arguments, "print the log of a job", cmd_logs, 1, 1, "example: brrctl logs train-260131-1 --follow", NULL},

@@ -5,6 +5,21 @@
 #include "base/str.h"
 #include "daemon/jobs/jobdb.h"
 
+int jobref_find(const struct sched *sched, const char *id, const struct job **ret, struct err *err) {
+    const struct job *found = sched_get(sched, id);
+    int n = found ? 1 : 0;
+    for (int i = 0; !found && strlen(id) >= JOBREF_PREFIX && i < sched_count(sched); i++)
+        n += str_starts(sched_at(sched, i)->id, id);
+    if (!n)
+        return err_set(err, ERR_NOT_FOUND, "there is no job '%.100s'; `brrctl jobs` lists them", id);
+    if (n > 1)
+        return err_set(err, ERR_INVALID, "the ids of %d jobs begin with '%.100s'; give more characters", n, id);
+    for (int i = 0; !found; i++)
+        found = str_starts(sched_at(sched, i)->id, id) ? sched_at(sched, i) : NULL;
+    *ret = found;
+    return 0;
+}
+
 struct wanted {
     int64_t step;
     struct jobref *ret;

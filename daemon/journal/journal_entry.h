@@ -18,8 +18,9 @@ enum {
 enum journal_kind {
     JOURNAL_ALARM_ON,
     JOURNAL_ALARM_OFF,
-    JOURNAL_EVENT,    /* a seizure event became final */
-    JOURNAL_GAP,      /* samples that never arrived; detail: "hole", or "client": the client announced them as lost */
+    JOURNAL_EVENT, /* a seizure event became final */
+    JOURNAL_GAP,   /* samples that never arrived; detail: "hole", or "client": the client announced them as lost */
+    /* This kind and those behind it are logged too. */
     JOURNAL_QUALITY,  /* detail: the channels with flaws from here on, or "good" */
     JOURNAL_OPENED,   /* the stream began; detail: "live" or "replay" */
     JOURNAL_RESUMED,  /* its client came back */

@@ -154,7 +154,7 @@ void session_counts(const struct session *s, struct session_counts *ret);
 /* ---- those who watch over sessions ---- */
 
 struct session_state {
-    const char *id, *client, *model, *principal; /* borrowed */
+    const char *id, *client, *model, *principal, *address; /* borrowed */
     const char *const *channels;
     int n_channels;
     double rate_hz, lag_s; /* lag: how long the oldest samples that wait for the device have waited */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
 
@@ -13,6 +14,10 @@ enum { HOLD_MS = 500, HOLD_BYTES = 1 << 20 };
 
 static int64_t note(struct session *s, struct journal_entry *e) {
     struct journal *journal = s->all->config.journal;
+    if (e->kind >= JOURNAL_QUALITY)
+        log_info("stream", "what=%s session=%s client=\"%s\" principal=\"%s\" peer=%s model=%s detail=\"%s\"",
+                 journal_kind_name(e->kind), s->id, s->client, s->pass.principal, *s->address ? s->address : "unknown", s->model,
+                 e->detail);
     if (!journal)
         return 0;
     if (!e->received_ms)

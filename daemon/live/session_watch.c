@@ -14,6 +14,7 @@ void session_describe(const struct session *s, struct session_state *ret) {
                                   .client = s->client,
                                   .model = s->model,
                                   .principal = s->pass.principal,
+                                  .address = s->address,
                                   .channels = open->labels,
                                   .n_channels = open->n_labels,
                                   .rate_hz = s->rate_hz,

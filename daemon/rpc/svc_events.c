@@ -8,6 +8,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
+#include "daemon/jobs/jobref.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/offload.h"
 #include "daemon/rpc/services.h"
@@ -136,17 +137,14 @@ static void drop(struct offload *work) {
 
 static void events(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__JobEventsRequest *in = convert_unpack(call, &brr__v1__job_events_request__descriptor, data, len);
-    const struct job *job = in ? sched_get(services_of(call)->sched, in->id) : NULL;
-    if (in)
-        rpc_concerns(call, "job", in->id);
+    const struct job *job = NULL;
     const struct task_kind *kind;
     struct reading *r = NULL;
     struct err err = {0};
     if (!in)
         return;
-    if (!job)
-        err_set(&err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", in->id);
-    else if (!(kind = task_kind_find(job->kind)) || !kind->events)
+    rpc_concerns(call, "job", in->id);
+    if (!jobref_find(services_of(call)->sched, in->id, &job, &err) && (!(kind = task_kind_find(job->kind)) || !kind->events))
         err_set(&err, ERR_PRECONDITION, "job %s is of kind %s, which keeps no events for clients; a detect job does", job->id,
                 job->kind);
     if (err.code) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "daemon/jobs/jobref.h"
 #include "daemon/jobs/removal.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/offload.h"
@@ -149,13 +150,13 @@ static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
 }
 
 static const struct job *find(struct rpc_call *call, const char *id) {
-    rpc_concerns(call, "job", id);
-    const struct job *job = sched_get(services_of(call)->sched, id);
+    const struct job *job = NULL;
     struct err err;
-    if (!job) {
-        err_set(&err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", id);
+    rpc_concerns(call, "job", id);
+    if (jobref_find(services_of(call)->sched, id, &job, &err))
         rpc_finish(call, &err);
-    }
+    else
+        rpc_concerns(call, "job", job->id);
     return job;
 }
 
@@ -277,25 +278,26 @@ void svc_jobs_changed(struct services *services, const struct job *job) {
 
 _Static_assert((int)JOB_OWNER_SIZE >= (int)AUTH_NAME_SIZE, "an owner that is cut might be another's");
 
-/* True for the owner and the role admin, and for jobs whose owner an earlier version did not record; else the call ends. */
-static bool may_change(struct rpc_call *call, const char *id) {
+/* The job, for its owner and the role admin, and where an earlier version did not record the owner; else NULL, and the call ends.
+ */
+static const struct job *find_own(struct rpc_call *call, const char *id) {
     const struct job *job = find(call, id);
     const struct auth_caller *caller = rpc_caller(call);
     struct err err;
     if (!job || !*job->owner || caller->role >= ROLE_ADMIN || !strcmp(job->owner, caller->name))
-        return job != NULL;
-    err_set(&err, ERR_DENIED, "job %s is %s's; changing it needs the role admin", id, job->owner);
+        return job;
+    err_set(&err, ERR_DENIED, "job %s is %s's; changing it needs the role admin", job->id, job->owner);
     rpc_refuse(call, &err, "NOT_OWNER", 0);
-    return false;
+    return NULL;
 }
 
 static void cancel_now(struct rpc_call *call, void *message) {
     const Brr__V1__CancelJobRequest *in = message;
-    const struct job *job = NULL;
+    const struct job *job = find_own(call, in->id);
     struct err err;
-    if (!may_change(call, in->id))
+    if (!job)
         return;
-    if (sched_cancel(services_of(call)->sched, in->id, &job, &err))
+    if (sched_cancel(services_of(call)->sched, job->id, &job, &err))
         rpc_finish(call, &err);
     else
         answer_job(call, job);
@@ -311,11 +313,11 @@ static void cancel(struct rpc_call *call, const uint8_t *data, size_t len) {
 
 static void resume_now(struct rpc_call *call, void *message) {
     const Brr__V1__ResumeJobRequest *in = message;
-    const struct job *job = NULL;
+    const struct job *job = find_own(call, in->id);
     struct err err;
-    if (!may_change(call, in->id))
+    if (!job)
         return;
-    if (sched_resume(services_of(call)->sched, in->id, (const char *const *)in->overrides, (int)in->n_overrides, &job, &err)) {
+    if (sched_resume(services_of(call)->sched, job->id, (const char *const *)in->overrides, (int)in->n_overrides, &job, &err)) {
         rpc_finish(call, &err);
         return;
     }
@@ -369,13 +371,21 @@ static void delete_now(struct rpc_call *call, void *message) {
     const Brr__V1__DeleteJobRequest *in = message;
     const struct services *s = services_of(call);
     const struct removal removal = removal_of(s);
-    struct deleting *d = may_change(call, in->id) ? offload_new(call, OFFLOAD_FILES, sizeof *d, NULL) : NULL;
+    const struct job *job = find_own(call, in->id);
     struct err err;
+    if (!job)
+        return;
+    if (strcmp(job->id, in->id) != 0) {
+        err_set(&err, ERR_INVALID, "deleting needs the whole id of a job: %s", job->id);
+        rpc_finish(call, &err);
+        return;
+    }
+    struct deleting *d = offload_new(call, OFFLOAD_FILES, sizeof *d, NULL);
     if (!d)
         return;
     d->services = s;
     str_copy(d->id, sizeof d->id, in->id);
-    if (!(d->message = keep_message(rpc_arena(call), sched_get(s->sched, in->id))))
+    if (!(d->message = keep_message(rpc_arena(call), job)))
         fail_memory(call);
     else if (removal_record(&removal, in->id, d->folder, &err))
         rpc_finish(call, &err);

@@ -8,6 +8,7 @@
 
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
+#include "daemon/jobs/jobref.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/offload.h"
 #include "daemon/rpc/services.h"
@@ -136,14 +137,12 @@ static void drop(struct offload *work) {
 
 static void logs(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__JobLogsRequest *in = convert_unpack(call, &brr__v1__job_logs_request__descriptor, data, len);
-    const struct job *job = in ? sched_get(services_of(call)->sched, in->id) : NULL;
-    if (in)
-        rpc_concerns(call, "job", in->id);
+    const struct job *job = NULL;
     struct err err;
     if (!in)
         return;
-    if (!job) {
-        err_set(&err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", in->id);
+    rpc_concerns(call, "job", in->id);
+    if (jobref_find(services_of(call)->sched, in->id, &job, &err)) {
         rpc_finish(call, &err);
         return;
     }

@@ -28,6 +28,7 @@ static void describe(const struct session *s, struct described *ret) {
     out->client_name = (char *)(uintptr_t)state.client;
     out->model = (char *)(uintptr_t)state.model;
     out->principal = (char *)(uintptr_t)state.principal;
+    out->address = (char *)(uintptr_t)state.address;
     out->channel_names = (char **)(uintptr_t)state.channels;
     out->n_channel_names = (size_t)state.n_channels;
     out->channels = state.n_channels;

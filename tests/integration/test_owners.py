@@ -86,8 +86,28 @@ def streams_of_others(d, recording):
     [session] = sessions("ana")
     assert sessions("bob") == [] and sessions("station") == [session] and sessions("admin") == [session]
     assert d.refused("bob", "sessions", "observe", session) == "NOT_OWNER"
+    seen = json.loads(d.as_role("station", "sessions", "--json")[1])
+    assert seen["principal"] == "token:ana" and seen["address"].startswith("127.0.0.1:") and seen["address"] in d.as_role("admin", "sessions")[1], seen
+    assert f'what=opened session={session} client="brrctl" principal="token:ana" peer={seen["address"]}' in d.read_log()
     stream.kill()
     stream.communicate()
+    entries = lambda who: [json.loads(line)["kind"] for line in d.as_role(who, "journal", "--json")[1].splitlines()]
+    d.until(lambda: entries("admin")[:1] == ["opened"] and entries("admin")[-1] == "lost", "the journal")
+    assert entries("bob") == [] and entries("ana") == entries("station") == entries("admin")
+    assert d.refused("ana", "hooks", "test") == "ROLE_TOO_SMALL"
+
+
+def named_by_prefix(d, job):
+    """One job, and then two whose ids begin alike."""
+    short = job[:4]
+    assert json.loads(d.ctl("job", short, "--json")[1])["job"] == job and d.ctl("watch", short)[0] == 0 and "step" in d.ctl("logs", short)[1]
+    code, _, err = d.ctl("delete", short)
+    assert code == 1 and f"the whole id of a job: {job}" in err, err
+    assert d.ctl("job", short[:3])[0] == 3
+    other = submit(d, "ana", *LONG)["job"]
+    code, _, err = d.ctl("cancel", short)
+    assert code == 1 and f"the ids of 2 jobs begin with '{short}'" in err, err
+    assert d.ctl("cancel", other)[0] == 0 and d.ctl("watch", other)[0] == 1
 
 
 def main():
@@ -100,6 +120,7 @@ def main():
         end = submit(d, "ana", "--watch")
         assert end["state"] == "succeeded", end
         assert d.as_role("admin", "load", "ward", f"job:{end['job']}")[0] == 0
+        named_by_prefix(d, end["job"])
         streams_of_others(d, f"{tmp}/data/eeg/sub-01/sub-01_run-01_eeg.edf")
         jobs_of_others(d)
         deleted(d, end["job"])
