@@ -665,6 +665,7 @@ static void announce(struct daemon *d) {
     device_hosts_describe(s->hosts, &info);
     meters_ready(&d->meters, "daemon", true);
     meters_ready(&d->meters, "device", true);
+    meters_ready(&d->meters, "journal", !journal_is_failing(s->journal));
     atomic_store(&s->serving, true);
     atomic_store(&s->device_serves, true);
     atomic_store(&s->writable, sched_writable(s->sched));

@@ -114,6 +114,22 @@ def paused_and_on_again(d, filler, sets):
     assert soon(lambda: metric(d, 'brrd_jobs_paused{reason="cache_full"}') == 0) and metric(d, 'brrd_ready{component="cache"}') == 1
 
 
+def journal_volume(tmp, corpus):
+    """Streams go on while the journal's volume is full; what it could not take is written when there is room, and nothing else suffers."""
+    d = SmallDisks(f"{tmp}/j", {"journal": 512}, [f"journal.file={tmp}/j/journal/journal.sqlite"]).start()
+    assert soon(lambda: os.path.exists(d.inside(f"{tmp}/j/journal/journal.sqlite-wal")))
+    recording = next(os.path.join(root, n) for root, _, names in sorted(os.walk(corpus)) for n in sorted(names) if n.endswith(".edf"))
+    filler = leave_room(d.inside(f"{tmp}/j/journal"), 0)
+    code, _, err = d.ctl("stream", recording, "--model", "line_length", "--client", "bed-1", "--output", f"{tmp}/j/x.tsv")
+    assert code == 0, err
+    assert soon(lambda: metric(d, "brrd_journal_write_errors_total") > 0) and "the journal cannot be written" in d.read_log()
+    assert soon(lambda: metric(d, 'brrd_ready{component="journal"}') == 0) and readyz(d)[0] == 200
+    os.unlink(filler)
+    assert soon(lambda: metric(d, 'brrd_ready{component="journal"}') == 1)
+    assert "bed-1" in d.ctl("journal", "--csv", "--kind", "opened")[1] and "done" in d.ctl("journal", "--kind", "ended")[1]
+    assert d.stop() == 0
+
+
 def cache_volume(tmp, source):
     d = SmallDisks(f"{tmp}/b", {"cache": 65536}).start()
     paused_and_on_again(d, leave_room(d.inside(f"{tmp}/b/cache"), 256), [*MINI, source])
@@ -194,6 +210,7 @@ def main():
         source = f"data.source=file://{tmp}/eeg"
         results_volume(tmp, source)
         print("full results volume: one error, earlier checkpoints whole, resumed after room was made")
+        journal_volume(tmp, f"{tmp}/eeg")
         cache_volume(tmp, source)
         cache_volume_of_a_bucket(tmp)
         cache_volume_of_many_corpora(tmp)
