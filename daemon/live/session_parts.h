@@ -114,6 +114,10 @@ void session_restart_lag(struct session *s, int64_t now_ms);
 /* Call at intervals: while the client reads nothing, or keeps the ring full, samples wait for it and not for the device. */
 void session_excuse_device(struct session *s, int64_t now_ms);
 
+/* Overload: sends the newest of the late sessions away, one in twenty a second, until the longest lag falls. Samples that wait
+ * longest are served first, so all live sessions become late at once, and sending all of them away would interrupt every bed. */
+void sessions_shed(struct sessions *all, int64_t now_ms);
+
 /* A result or an alarm, to the connection: at once, or when the journal has the alarm (session_journal.c). */
 void session_deliver(struct session *s, const struct live_report *r);
 void session_release_held(struct session *s); /* what waits goes to the connection now */
