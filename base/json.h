@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/str.h"
 
@@ -22,7 +23,8 @@ enum json_kind {
 
 /* Parses a document; errors carry `name`, line and column. Depth beyond 64, duplicate keys and NUL characters are errors. */
 int json_parse(const char *text, size_t len, const char *name, struct json **ret, struct err *err);
-void json_free(struct json *root);                                       /* takes NULL; only the root of a parse may be freed */
+void json_free(struct json *root); /* takes NULL; only the root of a parse may be freed */
+OWNABLE(struct json, json_free)
 enum json_kind json_kind(const struct json *j);                          /* JSON_KIND_NULL for NULL */
 const struct json *json_get(const struct json *object, const char *key); /* NULL when absent or not an object */
 size_t json_count(const struct json *j);                                 /* members or elements; 0 otherwise */

@@ -123,10 +123,10 @@ static int read_node(struct reader *r, const yaml_event_t *event, int depth, str
     struct yaml_node *node = make_node(r, sequence ? YAML_SEQUENCE : YAML_MAPPING, event->start_mark);
     if (!node)
         return err_set(r->err, ERR_EXHAUSTED, "%s: the document is too large", r->file);
-    rc = read_children(r, node, depth);
-    if (!rc)
-        *ret = node;
-    return rc;
+    if ((rc = read_children(r, node, depth)))
+        return rc;
+    *ret = node;
+    return 0;
 }
 
 static int read_document(struct reader *r, struct yaml_node **ret) {

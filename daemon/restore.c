@@ -15,7 +15,6 @@
 #include "daemon/paths.h"
 #include "store/digest.h"
 
-OWNABLE(struct json, json_free)
 OWNABLE(struct db, db_close)
 
 enum { MANIFEST_BYTES = 64 << 20, PATH = 4096 };

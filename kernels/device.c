@@ -141,9 +141,10 @@ const char *device_slowdown_name(enum device_slowdown reason) {
 
 int device_alloc(struct device *dev, size_t bytes, void **ret, struct err *err) {
     int rc = dev->backend->alloc(dev, bytes, ret, err);
-    if (!rc)
-        __atomic_add_fetch(&dev->allocations, 1, __ATOMIC_RELAXED);
-    return rc;
+    if (rc)
+        return rc;
+    __atomic_add_fetch(&dev->allocations, 1, __ATOMIC_RELAXED);
+    return 0;
 }
 
 void device_free(struct device *dev, void *data) {

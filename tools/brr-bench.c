@@ -6,6 +6,7 @@
 #include <sys/utsname.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/json.h"
@@ -276,13 +277,10 @@ static int parse(int argc, char **argv, struct options *o, struct err *err) {
 }
 
 static int load_old(const char *path, struct report *r, struct err *err) {
-    char *text = NULL;
+    OWNED_MEMORY char *text = NULL;
     size_t length = 0;
     int rc = fsio_read(path, 16 << 20, &text, &length, err);
-    if (!rc)
-        rc = json_parse(text, length, path, &r->old, err);
-    free(text);
-    return rc;
+    return rc ? rc : json_parse(text, length, path, &r->old, err);
 }
 
 int main(int argc, char **argv) {

@@ -325,10 +325,10 @@ extern "C" int cuda_convt1d(struct stream *s, const struct convt1d_args *a, stru
         return rc;
     struct act packed = {scratch, pitch, a->x.dtype == DTYPE_BF16};
     pack(s, &a->w, packed, false);
-    rc = pairs_product(s, &a->x, &a->y, packed, err);
-    if (!rc)
-        cuda_bias_relu(s, &a->y, (const float *)a->bias.data, false);
-    return rc;
+    if ((rc = pairs_product(s, &a->x, &a->y, packed, err)))
+        return rc;
+    cuda_bias_relu(s, &a->y, (const float *)a->bias.data, false);
+    return 0;
 }
 
 extern "C" int cuda_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a, struct err *err) {
@@ -382,10 +382,10 @@ extern "C" int cuda_linear(struct stream *s, const struct linear_args *a, struct
     g.c = a->y.data;
     g.ldc = a->y.ld;
     g.beta = a->accumulate ? 1.0f : 0.0f;
-    rc = cuda_gemm(s, &g, err);
-    if (!rc)
-        cuda_bias_relu(s, &a->y, (const float *)a->bias.data, false);
-    return rc;
+    if ((rc = cuda_gemm(s, &g, err)))
+        return rc;
+    cuda_bias_relu(s, &a->y, (const float *)a->bias.data, false);
+    return 0;
 }
 
 extern "C" int cuda_linear_backward(struct stream *s, const struct linear_backward_args *a, struct err *err) {

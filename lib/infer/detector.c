@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "infer/lanes.h"
@@ -112,12 +113,9 @@ int detector_upload(struct device *dev, const struct model_image *image, struct 
 
 int detector_open(struct device *dev, const char *checkpoint, int max_batch, int64_t memory_limit_bytes, struct detector **ret,
                   struct err *err) {
-    struct model_image *image = NULL;
+    OWNED_POINTER(model_image_close) struct model_image *image = NULL;
     int rc = model_image_open(checkpoint, max_batch, memory_limit_bytes, &image, err);
-    if (!rc)
-        rc = detector_upload(dev, image, ret, err);
-    model_image_close(image);
-    return rc;
+    return rc ? rc : detector_upload(dev, image, ret, err);
 }
 
 void detector_close(struct detector *d) {
@@ -161,10 +159,11 @@ static int infer_rows(struct detector *d, struct stream *s, const struct tensor 
         return seizure_infer(d->net, s, x, logits, err);
     if (!d->n_state)
         return seizure_infer_step(d->net, s, x, &state, logits, err);
-    int rc = stream_to_device(s, d->state, d->state_host, bytes, err);
-    if (!rc)
-        rc = seizure_infer_step(d->net, s, x, &state, logits, err);
-    return rc ? rc : stream_to_host(s, d->state_host, d->state, bytes, err);
+    int rc;
+    if ((rc = stream_to_device(s, d->state, d->state_host, bytes, err)) ||
+        (rc = seizure_infer_step(d->net, s, x, &state, logits, err)))
+        return rc;
+    return stream_to_host(s, d->state_host, d->state, bytes, err);
 }
 
 static int infer(struct detector *d, struct stream *s, int rows, struct err *err) {
@@ -173,14 +172,12 @@ static int infer(struct detector *d, struct stream *s, int rows, struct err *err
                   logits = tensor_2d(d->logits, DTYPE_F32, rows, d->window);
     struct sigmoid_args sigmoid = {.x = logits, .y = tensor_2d(d->p, DTYPE_F32, rows, d->window)};
     size_t out = (size_t)rows * (size_t)d->window * sizeof(float);
-    int rc = stream_to_device(s, d->x, d->x_host, out * (size_t)c->in_channels, err);
-    if (!rc)
-        rc = infer_rows(d, s, &x, &logits, err);
-    if (!rc)
-        rc = op_sigmoid(s, &sigmoid, err);
-    if (!rc)
-        rc = stream_to_host(s, d->p_host, d->p, out, err);
-    return rc ? rc : stream_sync(s, err);
+    int rc;
+    if ((rc = stream_to_device(s, d->x, d->x_host, out * (size_t)c->in_channels, err)) ||
+        (rc = infer_rows(d, s, &x, &logits, err)) || (rc = op_sigmoid(s, &sigmoid, err)) ||
+        (rc = stream_to_host(s, d->p_host, d->p, out, err)))
+        return rc;
+    return stream_sync(s, err);
 }
 
 int detector_warm_up(struct detector *d, struct stream *s, struct err *err) {

@@ -25,14 +25,12 @@ static int open_lane(const void *ctx, int64_t i, int thread, struct err *err) {
     struct lane *lane = &l->lanes[i];
     const struct seizure_options options = {.max_batch = 1, .precision = DTYPE_F32};
     (void)thread;
-    int rc = device_open("cpu", 1, &lane->device, err);
-    if (!rc)
-        rc = stream_open(lane->device, STREAM_HIGH, &lane->stream, err);
-    if (!rc)
-        rc = seizure_new(lane->device, &l->model, &options, &lane->net, err);
-    if (!rc)
-        rc = model_image_upload(l->image, lane->net, lane->stream, err);
-    return rc ? rc : device_alloc(lane->device, (size_t)l->model.window * sizeof(float), &lane->logits, err);
+    int rc;
+    if ((rc = device_open("cpu", 1, &lane->device, err)) || (rc = stream_open(lane->device, STREAM_HIGH, &lane->stream, err)) ||
+        (rc = seizure_new(lane->device, &l->model, &options, &lane->net, err)) ||
+        (rc = model_image_upload(l->image, lane->net, lane->stream, err)))
+        return rc;
+    return device_alloc(lane->device, (size_t)l->model.window * sizeof(float), &lane->logits, err);
 }
 
 int infer_lanes_open(const struct model_image *image, int n, struct infer_lanes **ret, struct err *err) {

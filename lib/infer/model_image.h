@@ -2,6 +2,7 @@
  * Needs no device. Any thread; model_image_open waits for the volume of the file. */
 #ifndef BRR_INFER_MODEL_IMAGE_H
 #define BRR_INFER_MODEL_IMAGE_H
+#include "base/cleanup.h"
 #include "infer/modelfile.h"
 #include "store/safetensors.h"
 
@@ -22,6 +23,7 @@ int64_t model_batch_bytes(const struct seizure_config *model, int max_batch);
  * more than memory_limit_bytes of the device (EXHAUSTED; 0 = no limit). */
 int model_image_open(const char *path, int max_batch, int64_t memory_limit_bytes, struct model_image **ret, struct err *err);
 void model_image_close(struct model_image *image); /* takes NULL */
+OWNABLE(struct model_image, model_image_close)
 /* Loads the parameters of a network of the image's configuration. */
 struct stream;
 int model_image_upload(const struct model_image *image, struct seizure_net *net, struct stream *s, struct err *err);

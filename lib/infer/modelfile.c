@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "nn/ckpt.h"
 
@@ -196,11 +197,13 @@ static int check_inputs(const struct modelfile *m, const char *path, struct err 
         return err_set(err, ERR_INVALID, "%s: a model of type '%s' cannot take normalize '%s'; expected %s", path, type, normalize,
                        feature ? type : FRONTEND_NORMALIZE_NAMES);
     int rc = montage_channels(m->montage, NULL, &channels, err);
+    if (rc)
+        return rc;
     int inputs = frontend_inputs(m->frontend.normalize, channels);
-    if (!rc && inputs != m->model.in_channels)
-        rc = err_set(err, ERR_INVALID, "%s: the network takes %d channels, its montage '%s' has %d with normalize '%s'", path,
-                     m->model.in_channels, m->montage, inputs, frontend_normalize_name(m->frontend.normalize));
-    return rc;
+    if (inputs != m->model.in_channels)
+        return err_set(err, ERR_INVALID, "%s: the network takes %d channels, its montage '%s' has %d with normalize '%s'", path,
+                       m->model.in_channels, m->montage, inputs, frontend_normalize_name(m->frontend.normalize));
+    return 0;
 }
 
 static int read_objects(const struct safetensors *st, const char *path, struct modelfile *m, struct err *err) {
@@ -286,19 +289,13 @@ int modelfile_parse_patients(const struct safetensors *st, const char *path, cha
 }
 
 int modelfile_read(const char *path, struct modelfile *ret, struct err *err) {
-    struct safetensors *st = NULL;
+    OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
     int rc = safetensors_open_header(path, &st, err);
-    if (!rc)
-        rc = modelfile_parse(st, path, ret, err);
-    safetensors_close(st);
-    return rc;
+    return rc ? rc : modelfile_parse(st, path, ret, err);
 }
 
 int modelfile_patients(const char *path, char **ret, struct err *err) {
-    struct safetensors *st = NULL;
+    OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
     int rc = safetensors_open_header(path, &st, err);
-    if (!rc)
-        rc = modelfile_parse_patients(st, path, ret, err);
-    safetensors_close(st);
-    return rc;
+    return rc ? rc : modelfile_parse_patients(st, path, ret, err);
 }

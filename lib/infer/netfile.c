@@ -184,12 +184,10 @@ static int copy_state(struct reader *r, const struct state_arrays *a, struct bur
     size_t n = (size_t)r->length[STATE], fired = (size_t)r->length[FIRED], pending = (size_t)r->length[PENDING];
     struct burst_state s = {.neurons = (uint32_t)n, .fired = (uint32_t)fired, .n_pending = (int64_t)pending};
     uint64_t fraction = 0, every_tick = 0;
-    int rc = read_number(r, "brr.tick", BURST_MOST_TICK, &s.tick);
-    if (!rc)
-        rc = read_number(r, "brr.fraction_bits", SPIKE_MOST_FRACTION, &fraction);
-    if (!rc && safetensors_metadata(r->file, EVERY_TICK_KEY))
-        rc = read_number(r, EVERY_TICK_KEY, 1, &every_tick);
-    if (rc)
+    int rc;
+    if ((rc = read_number(r, "brr.tick", BURST_MOST_TICK, &s.tick)) ||
+        (rc = read_number(r, "brr.fraction_bits", SPIKE_MOST_FRACTION, &fraction)) ||
+        (safetensors_metadata(r->file, EVERY_TICK_KEY) && (rc = read_number(r, EVERY_TICK_KEY, 1, &every_tick))))
         return rc;
     s.fraction_bits = (int)fraction;
     s.every_tick = every_tick;

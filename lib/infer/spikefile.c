@@ -27,17 +27,16 @@ static int read_whole(struct table *t, int column, double low, double high, doub
 
 static int read_row(struct table *t, const int columns[3], struct burst_injection *ret, struct err *err) {
     double tick = 0, id = 0, potential = 0;
-    int rc = read_whole(t, columns[0], 1, 9007199254740992.0, &tick, err);
-    if (!rc)
-        rc = read_whole(t, columns[1], 0, (double)SPIKE_MOST_NEURONS, &id, err);
-    if (!rc)
-        rc = table_number(t, columns[2], false, &potential, err);
-    if (!rc && !isfinite((float)potential))
-        rc =
-            err_set(err, ERR_INVALID, "%s:%d: potential is %s, which no float holds", t->path, t->line, table_field(t, columns[2]));
-    if (!rc)
-        *ret = (struct burst_injection){(uint64_t)tick, (uint32_t)id, (float)potential};
-    return rc;
+    int rc;
+    if ((rc = read_whole(t, columns[0], 1, 9007199254740992.0, &tick, err)) ||
+        (rc = read_whole(t, columns[1], 0, (double)SPIKE_MOST_NEURONS, &id, err)) ||
+        (rc = table_number(t, columns[2], false, &potential, err)))
+        return rc;
+    if (!isfinite((float)potential))
+        return err_set(err, ERR_INVALID, "%s:%d: potential is %s, which no float holds", t->path, t->line,
+                       table_field(t, columns[2]));
+    *ret = (struct burst_injection){(uint64_t)tick, (uint32_t)id, (float)potential};
+    return 0;
 }
 
 static int read_rows(struct table *t, const int columns[3], struct burst_injection **list, int64_t *n, struct err *err) {

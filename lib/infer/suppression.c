@@ -342,14 +342,16 @@ static void load_track(const struct suppression *s, struct track *k, struct unpa
 
 static int load_ready(struct suppression *s, struct unpack *in, struct err *err) {
     int64_t n = unpack_i64(in, 0, (int64_t)(in->left / (2 * sizeof(int64_t))));
-    int rc = in->failed ? 0 : reserve_ready(s, n, err);
-    for (s->n_ready = 0; !rc && !in->failed && s->n_ready < n; s->n_ready++) {
+    int rc;
+    if (!in->failed && (rc = reserve_ready(s, n, err)))
+        return rc;
+    for (s->n_ready = 0; !in->failed && s->n_ready < n; s->n_ready++) {
         s->ready[s->n_ready].sample = unpack_i64(in, 0, s->now);
         s->ready[s->n_ready].observed = unpack_i64(in, 1, SUPPRESSION_WINDOW_S * RATE);
     }
-    if (!rc && !in->failed)
+    if (!in->failed)
         unpack_bytes(in, s->values, (size_t)n * tracks_of(s) * 2 * sizeof *s->values);
-    return rc;
+    return 0;
 }
 
 int suppression_load(struct suppression *s, struct unpack *in, struct err *err) {

@@ -139,12 +139,10 @@ static int settle(struct timeline *t, int64_t through, struct err *err) {
 }
 
 static int finish_segment(struct timeline *t, int64_t end, struct err *err) {
-    int rc = emit_until(t, end, err);
-    if (!rc)
-        rc = events_finish(t->events, err);
-    if (!rc)
-        rc = set_alarm_off(t, end, err);
-    return rc ? rc : settle(t, end, err);
+    int rc;
+    if ((rc = emit_until(t, end, err)) || (rc = events_finish(t->events, err)) || (rc = set_alarm_off(t, end, err)))
+        return rc;
+    return settle(t, end, err);
 }
 
 /* Marks at the head of the queue take effect. */
@@ -341,14 +339,14 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
 int timeline_new(const struct modelfile *file, const struct frontend_source *source, const struct timeline_options *options,
                  const struct timeline_sink *sink, struct timeline **ret, struct frontend_report *report, struct err *err) {
     struct timeline *t = NULL;
-    int rc = make(file, options, sink, &t, err);
-    if (!rc)
-        rc = frontend_new(&file->frontend, source, on_rows, t, &t->frontend, report, err);
-    if (rc)
+    int rc;
+    if ((rc = make(file, options, sink, &t, err)) ||
+        (rc = frontend_new(&file->frontend, source, on_rows, t, &t->frontend, report, err))) {
         timeline_free(t);
-    else
-        *ret = t;
-    return rc;
+        return rc;
+    }
+    *ret = t;
+    return 0;
 }
 
 int timeline_new_cached(const struct modelfile *file, const struct recording *rec, const struct timeline_options *options,
@@ -356,11 +354,11 @@ int timeline_new_cached(const struct modelfile *file, const struct recording *re
     struct timeline *t = NULL;
     struct recording_info info;
     recording_info(rec, &info);
-    int rc = make(file, options, sink, &t, err);
-    if (!rc && (info.channels != t->channels || info.columns != t->columns))
-        rc = err_set(err, ERR_INVALID, "the recording has %d channels in %d columns; the model needs %d in %d", info.channels,
-                     info.columns, t->channels, t->columns);
-    if (rc) {
+    int rc;
+    if ((rc = make(file, options, sink, &t, err)) ||
+        ((info.channels != t->channels || info.columns != t->columns) &&
+         (rc = err_set(err, ERR_INVALID, "the recording has %d channels in %d columns; the model needs %d in %d", info.channels,
+                       info.columns, t->channels, t->columns)))) {
         timeline_free(t);
         return rc;
     }

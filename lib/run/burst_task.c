@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "infer/netfile.h"
@@ -358,7 +359,7 @@ static int estimate_burst(const struct estimate_config *config, struct estimate 
     const struct estimate_file *file = estimate_file(config, "network.file"), *injections = estimate_file(config, "input.file");
     const struct estimate_file *recording = estimate_file(config, "input.recording");
     struct burst_config c = *(const struct burst_config *)config->job->config;
-    struct burst_network network = {0};
+    OWNED(burst_network_done) struct burst_network network = {0};
     *ret = (struct estimate){.steps = c.ticks};
     if ((c.file && !file) || (c.injections && !injections) || (c.recording && !recording))
         return 0; /* not at hand */
@@ -372,10 +373,7 @@ static int estimate_burst(const struct estimate_config *config, struct estimate 
     }
     const struct task_env env = {.memory_limit_bytes = config->memory_limit_bytes};
     int rc = burst_network_load(&c, &env, &network, err);
-    if (!rc)
-        rc = estimate_engine(config, &network, ret, err);
-    burst_network_done(&network);
-    return rc;
+    return rc ? rc : estimate_engine(config, &network, ret, err);
 }
 
 const struct task_work work_burst = {

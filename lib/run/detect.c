@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/counted.h"
 #include "base/fsio.h"
 #include "base/str.h"
@@ -144,16 +145,14 @@ static int keep_row(void *ctx, const struct detect_row *row, struct err *err) {
 /* The queue of what is left, and the threads that make it ready. */
 static int begin(struct detect *d, struct err *err) {
     int64_t n = manifest_count(d->manifest);
-    int rc = str_format(d->list_path, sizeof d->list_path, "%s/%s", d->env.directory, DETECT_LIST_NAME)
-                 ? check_outputs(d, err)
-                 : err_set(err, ERR_RANGE, "path too long: %.200s…", d->env.directory);
-    if (!rc)
-        rc = detect_list_read(d->list_path, keep_row, d, err);
-    if (rc)
+    int rc;
+    if (!str_format(d->list_path, sizeof d->list_path, "%s/%s", d->env.directory, DETECT_LIST_NAME))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", d->env.directory);
+    if ((rc = check_outputs(d, err)) || (rc = detect_list_read(d->list_path, keep_row, d, err)))
         return rc;
     if (d->done)
         task_log(&d->env, TASK_INFO, "%s done before", counted(d->done, "recording").text);
-    struct recording **recordings = calloc((size_t)n + 1, sizeof *recordings);
+    OWNED_MEMORY struct recording **recordings = calloc((size_t)n + 1, sizeof *recordings);
     if (!recordings)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
     for (int64_t i = 0; i < n; i++) {
@@ -166,11 +165,9 @@ static int begin(struct detect *d, struct err *err) {
     }
     task_log(&d->env, TASK_INFO, "%s, %lld to be done, %lld that cannot be used", counted(n, "recording").text,
              (long long)d->n_queue, (long long)d->failed);
-    rc = detect_list_begin(d->list_path, &d->list, err);
-    if (!rc)
-        rc = loader_start(recordings, d->n_queue, (int)d->job->data->loader_workers, &d->loader, err);
-    free(recordings);
-    return rc;
+    if ((rc = detect_list_begin(d->list_path, &d->list, err)))
+        return rc;
+    return loader_start(recordings, d->n_queue, (int)d->job->data->loader_workers, &d->loader, err);
 }
 
 static int pick_thresholds(struct detect *d, const struct detect_config *c, struct err *err) {
@@ -184,16 +181,10 @@ static int detect_open(const struct jobfile *job, const struct task_env *env, vo
     d->job = job;
     d->env = *env;
     task_progress_init(&d->progress);
-    int rc = stream_open(env->device, STREAM_NORMAL, &d->stream, err);
-    if (!rc)
-        rc = task_open_detector(env, ((const struct detect_config *)job->config)->model, BATCH, &d->detector, err);
-    if (!rc)
-        rc = pick_thresholds(d, job->config, err);
-    if (!rc)
-        rc = open_data(d, err);
-    if (!rc)
-        rc = begin(d, err);
-    if (rc) {
+    int rc;
+    if ((rc = stream_open(env->device, STREAM_NORMAL, &d->stream, err)) ||
+        (rc = task_open_detector(env, ((const struct detect_config *)job->config)->model, BATCH, &d->detector, err)) ||
+        (rc = pick_thresholds(d, job->config, err)) || (rc = open_data(d, err)) || (rc = begin(d, err))) {
         detect_close(d);
         return rc;
     }
@@ -262,14 +253,14 @@ static int start_text(const struct detect *d, const char *relative, char buf[32]
 static int write_events(struct detect *d, const struct manifest_entry *entry, double duration_s, struct err *err) {
     char path[DETECT_LIST_PATH], start[32];
     struct events_header header = {.recording_s = duration_s};
-    int rc = start_text(d, entry->relative_path, start, err);
-    if (!rc)
-        rc = detect_events_path(d->env.directory, entry->relative_path, path, sizeof path, err);
-    if (rc)
+    int rc;
+    if ((rc = start_text(d, entry->relative_path, start, err)) ||
+        (rc = detect_events_path(d->env.directory, entry->relative_path, path, sizeof path, err)))
         return rc;
     header.start_text = strcmp(start, "n/a") ? start : NULL;
-    rc = fsio_mkdirs_above(path, err);
-    return rc ? rc : labels_write_bids_tsv(path, d->runs, (size_t)d->n_runs, &header, err);
+    if ((rc = fsio_mkdirs_above(path, err)))
+        return rc;
+    return labels_write_bids_tsv(path, d->runs, (size_t)d->n_runs, &header, err);
 }
 
 /* How the montage was met, what was repaired, and mislabelled channels. */

@@ -73,9 +73,11 @@ int detect_row_read(const char *line, size_t len, struct detect_row *ret, struct
 int detect_events_path(const char *directory, const char *recording, char *ret, size_t size, struct err *err) {
     char name[DETECT_LIST_PATH];
     int rc = labels_events_path(recording, name, sizeof name, err);
-    if (!rc && !str_format(ret, size, "%s/events/%s", directory, name))
-        rc = err_set(err, ERR_RANGE, "path too long: %.200s…", recording);
-    return rc;
+    if (rc)
+        return rc;
+    if (!str_format(ret, size, "%s/events/%s", directory, name))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", recording);
+    return 0;
 }
 
 int detect_list_lines(const char *path, detect_list_line_fn *visit, void *ctx, struct err *err) {

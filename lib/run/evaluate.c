@@ -264,14 +264,10 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
     e->config = job->config;
     e->env = *env;
     task_progress_init(&e->progress);
-    int rc = stream_open(env->device, STREAM_NORMAL, &e->stream, err);
-    if (!rc)
-        rc = task_open_detector(env, e->config->checkpoint, BATCH, &e->detector, err);
-    if (!rc)
-        rc = open_data(e, err);
-    if (!rc)
-        rc = begin(e, err);
-    if (rc) {
+    int rc;
+    if ((rc = stream_open(env->device, STREAM_NORMAL, &e->stream, err)) ||
+        (rc = task_open_detector(env, e->config->checkpoint, BATCH, &e->detector, err)) || (rc = open_data(e, err)) ||
+        (rc = begin(e, err))) {
         evaluate_close(e);
         return rc;
     }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "data/half.h"
@@ -62,22 +63,20 @@ static int output_path(const struct evaluate *e, const char *folder, const char 
 
 static int write_events(struct evaluate *e, const struct evaluation_recording *r, struct err *err) {
     char relative[PATH_SIZE], path[PATH_SIZE];
-    struct label_run *runs = calloc((size_t)r->n_events + 1, sizeof *runs);
+    OWNED_MEMORY struct label_run *runs = calloc((size_t)r->n_events + 1, sizeof *runs);
     struct events_header header = {.recording_s = r->trace.duration_s};
-    int rc = runs ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for events");
-    for (int64_t i = 0; !rc && i < r->n_events; i++)
+    if (!runs)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for events");
+    for (int64_t i = 0; i < r->n_events; i++)
         runs[i] = (struct label_run){.onset_s = (double)r->events[i].first / FRONTEND_RATE_HZ,
                                      .end_s = (double)r->events[i].end / FRONTEND_RATE_HZ,
                                      .confidence = r->events[i].confidence,
                                      .code = "sz"};
-    if (!rc)
-        rc = labels_events_path(r->entry->relative_path, relative, sizeof relative, err);
-    if (!rc)
-        rc = output_path(e, "events", relative, path, err);
-    if (!rc)
-        rc = labels_write_bids_tsv(path, runs, (size_t)r->n_events, &header, err);
-    free(runs);
-    return rc;
+    int rc;
+    if ((rc = labels_events_path(r->entry->relative_path, relative, sizeof relative, err)) ||
+        (rc = output_path(e, "events", relative, path, err)))
+        return rc;
+    return labels_write_bids_tsv(path, runs, (size_t)r->n_events, &header, err);
 }
 
 /* The filtered channels as envelopes. */
@@ -185,10 +184,10 @@ static int write_plot(struct evaluate *e, int index, const struct evaluation_rec
 int evaluate_report_recording(struct evaluate *e, int index, struct err *err) {
     struct evaluation_recording r;
     evaluation_recording(e->evaluation, index, &r);
-    int rc = write_events(e, &r, err);
-    if (!rc && index < e->config->plots)
-        rc = write_plot(e, index, &r, err);
-    return rc;
+    int rc;
+    if ((rc = write_events(e, &r, err)) || (index < e->config->plots && (rc = write_plot(e, index, &r, err))))
+        return rc;
+    return 0;
 }
 
 static void put_recording(const struct evaluate *e, struct json_writer *w, struct str *table,

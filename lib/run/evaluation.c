@@ -286,9 +286,10 @@ static int show(struct evaluation *e, int i, struct err *err) {
 int evaluation_trace(struct evaluation *e, int i, const float **ret_p, struct err *err) {
     const struct trace *t = &e->traces[i];
     int rc = show(e, i, err);
-    if (!rc)
-        *ret_p = t->p ? t->p : e->shown.p;
-    return rc;
+    if (rc)
+        return rc;
+    *ret_p = t->p ? t->p : e->shown.p;
+    return 0;
 }
 
 static int load_trace(void *ctx, int i, const float **ret_p, struct err *err) { return evaluation_trace(ctx, i, ret_p, err); }
@@ -513,12 +514,12 @@ static int conclude(struct evaluation *e, struct evaluation_result *r, struct er
     }
     score_sweep_sensitivities(&e->sweep);
     memcpy(r->sensitivity_at, e->sweep.sensitivity_at, sizeof r->sensitivity_at);
-    int rc = find_events(e, &r->events, &r->point, err);
-    if (!rc && e->config.alarm_hop)
-        rc = score_all_alarms(e, err);
+    int rc;
+    if ((rc = find_events(e, &r->events, &r->point, err)) || (e->config.alarm_hop && (rc = score_all_alarms(e, err))))
+        return rc;
     r->alarms = e->alarms;
     r->sets = e->rules.sets;
-    return rc;
+    return 0;
 }
 
 int evaluation_step(struct evaluation *e, bool *ret_done, struct evaluation_result *ret, struct err *err) {

@@ -254,14 +254,13 @@ static int stage(struct feed *f, struct stream *s, int buffer, const struct batc
     struct buffer *to = &f->buffers[buffer];
     int64_t samples = c->micro_batch_size * c->window, first = micro * samples;
     to->batch = NULL;
-    int rc = stream_to_device(s, to->x, batch->x + first * c->channels, (size_t)(samples * c->channels) * sizeof(float), err);
-    if (!rc)
-        rc = stream_to_device(s, to->labels, batch->labels + first, (size_t)samples, err);
-    if (!rc) {
-        to->batch = batch;
-        to->micro = micro;
-    }
-    return rc;
+    int rc;
+    if ((rc = stream_to_device(s, to->x, batch->x + first * c->channels, (size_t)(samples * c->channels) * sizeof(float), err)) ||
+        (rc = stream_to_device(s, to->labels, batch->labels + first, (size_t)samples, err)))
+        return rc;
+    to->batch = batch;
+    to->micro = micro;
+    return 0;
 }
 
 static int cut_micro(struct feed *f, struct stream *s, int64_t micro, const struct tensor *x, const struct tensor *labels,

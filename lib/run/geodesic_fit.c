@@ -58,16 +58,16 @@ static int add_run(struct geodesic_fit *f, int first, int end, struct err *err) 
                 pairs[n_pairs++] = (struct geodesic_pair){a, b};
     run->n_pairs = n_pairs;
     f->paths += (int64_t)count * n_pairs * f->spectra->width;
-    int rc = take(f, (size_t)(count * n) * sizeof(float), &run->knots, err);
-    if (!rc)
-        rc = take(f, (size_t)(count * n) * (size_t)f->spectra->width * sizeof(float), &run->spectra, err);
-    if (!rc)
-        rc = take(f, sizeof *pairs * (size_t)n_pairs, &run->pairs, err);
-    if (!rc)
-        rc = put(f, run->pairs, pairs, sizeof *pairs * (size_t)n_pairs, err);
-    for (int g = first; !rc && g < end; g++)
-        rc = put_group(f, run, g, err);
-    return rc ? rc : fit_orders_new(f, run, err);
+    int rc;
+    if ((rc = take(f, (size_t)(count * n) * sizeof(float), &run->knots, err)) ||
+        (rc = take(f, (size_t)(count * n) * (size_t)f->spectra->width * sizeof(float), &run->spectra, err)) ||
+        (rc = take(f, sizeof *pairs * (size_t)n_pairs, &run->pairs, err)) ||
+        (rc = put(f, run->pairs, pairs, sizeof *pairs * (size_t)n_pairs, err)))
+        return rc;
+    for (int g = first; g < end; g++)
+        if ((rc = put_group(f, run, g, err)))
+            return rc;
+    return fit_orders_new(f, run, err);
 }
 
 static int allocate(struct geodesic_fit *f, struct err *err) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "kernels/geodesic.h"
 #include "model/geodesic_params.h"
 #include "run/geodesic_fit_state.h"
@@ -68,56 +69,50 @@ static void lay_out(struct question *q, const struct spectra *spectra, float *kn
 
 static int ask(struct question *q, const struct geodesic_model *model, const struct spectra *spectra, struct err *err) {
     size_t width = (size_t)spectra->width;
-    float knots[GEODESIC_MAX_KNOTS] = {0}, *host = calloc(width * GEODESIC_MAX_KNOTS, sizeof *host);
-    int32_t *rows = calloc(width, sizeof *rows);
+    float knots[GEODESIC_MAX_KNOTS] = {0};
+    OWNED_MEMORY float *host = calloc(width * GEODESIC_MAX_KNOTS, sizeof *host);
+    OWNED_MEMORY int32_t *rows = calloc(width, sizeof *rows);
     struct geodesic_pair pairs[GEODESIC_MAX_KNOTS];
-    int rc = host && rows ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a prediction of %zu wavelengths", width);
-    if (!rc)
-        lay_out(q, spectra, knots, host, pairs);
-    if (!rc)
-        rc = put(q->s, &q->params, model->params, (size_t)geodesic_params_count(model->head) * sizeof(float), err);
-    if (!rc)
-        rc = put(q->s, &q->knots, knots, (size_t)q->n * sizeof *knots, err);
-    if (!rc)
-        rc = put(q->s, &q->spectra, host, width * (size_t)q->n * sizeof *host, err);
-    if (!rc)
-        rc = put(q->s, &q->pairs, pairs, (size_t)q->n_pairs * sizeof *pairs, err);
-    if (!rc)
-        rc = put(q->s, &q->prediction, NULL, width * (size_t)q->n_pairs * sizeof(float), err);
-    for (size_t i = 0; !rc && i < width; i++) {
+    if (!host || !rows)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a prediction of %zu wavelengths", width);
+    lay_out(q, spectra, knots, host, pairs);
+    int rc;
+    if ((rc = put(q->s, &q->params, model->params, (size_t)geodesic_params_count(model->head) * sizeof(float), err)) ||
+        (rc = put(q->s, &q->knots, knots, (size_t)q->n * sizeof *knots, err)) ||
+        (rc = put(q->s, &q->spectra, host, width * (size_t)q->n * sizeof *host, err)) ||
+        (rc = put(q->s, &q->pairs, pairs, (size_t)q->n_pairs * sizeof *pairs, err)) ||
+        (rc = put(q->s, &q->prediction, NULL, width * (size_t)q->n_pairs * sizeof(float), err)))
+        return rc;
+    for (size_t i = 0; i < width; i++) {
         rows[i] = (int32_t)i;
         host[i] = (float)geodesic_wavelength(spectra, spectra->wavelengths[i]);
     }
-    if (!rc)
-        rc = put(q->s, &q->wavelengths, host, width * sizeof *host, err);
-    if (!rc)
-        rc = put(q->s, &q->rows, rows, width * sizeof *rows, err);
-    free(host);
-    free(rows);
-    return rc;
+    if ((rc = put(q->s, &q->wavelengths, host, width * sizeof *host, err)))
+        return rc;
+    return put(q->s, &q->rows, rows, width * sizeof *rows, err);
 }
 
 /* The answers in absorbance; a member at the target itself answers with its own spectrum. */
 static int answer(const struct question *q, const struct geodesic_model *model, const struct spectra *spectra, double *ret,
                   struct err *err) {
     int64_t width = spectra->width;
-    float *host = malloc((size_t)(q->n_pairs * width) * sizeof *host);
+    OWNED_MEMORY float *host = malloc((size_t)(q->n_pairs * width) * sizeof *host);
     double mean, deviation;
     int member = 0;
     if (!host)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a prediction of %lld wavelengths", (long long)width);
     geodesic_statistics(spectra, model->members, &mean, &deviation);
-    int rc = stream_to_host(q->s, host, q->prediction, (size_t)(q->n_pairs * width) * sizeof *host, err);
-    if (!rc)
-        rc = stream_sync(q->s, err);
-    for (int k = 0; !rc && k < spectra->n; k++)
+    int rc;
+    if ((rc = stream_to_host(q->s, host, q->prediction, (size_t)(q->n_pairs * width) * sizeof *host, err)) ||
+        (rc = stream_sync(q->s, err)))
+        return rc;
+    for (int k = 0; k < spectra->n; k++)
         if (model->members >> k & 1)
             memcpy(ret + member++ * width, spectra->absorbance + k * width, (size_t)width * sizeof *ret);
-    for (int p = 0; !rc && p < q->n_pairs; p++)
+    for (int p = 0; p < q->n_pairs; p++)
         for (int64_t i = 0; i < width; i++)
             ret[q->source[p] * width + i] = mean + deviation * (double)host[p * width + i];
-    free(host);
-    return rc;
+    return 0;
 }
 
 int geodesic_predict(struct stream *s, const struct geodesic_model *model, const struct spectra *spectra, double at, double *ret,
@@ -171,35 +166,34 @@ static int metric_at(const struct metric_part *m, const double *position, int n,
                          .params = tensor_2d(m->params, DTYPE_F32, 1, mlp_count(GEODESIC_METRIC)),
                          .x = tensor_3d(m->x, DTYPE_F32, 1, rows, 2),
                          .y = tensor_2d(m->z, DTYPE_F32, 1, rows)};
-    int rc = stream_to_device(m->s, m->x, m->host, (size_t)rows * 2 * sizeof(float), err);
-    if (!rc)
-        rc = op_mlp(m->s, &a, err);
-    if (!rc)
-        rc = stream_to_host(m->s, m->host, m->z, (size_t)rows * sizeof(float), err);
-    if (!rc)
-        rc = stream_sync(m->s, err);
-    for (int64_t r = 0; !rc && r < rows; r++) {
+    int rc;
+    if ((rc = stream_to_device(m->s, m->x, m->host, (size_t)rows * 2 * sizeof(float), err)) || (rc = op_mlp(m->s, &a, err)) ||
+        (rc = stream_to_host(m->s, m->host, m->z, (size_t)rows * sizeof(float), err)) || (rc = stream_sync(m->s, err)))
+        return rc;
+    for (int64_t r = 0; r < rows; r++) {
         double z = (double)m->host[r];
         ret[r] = (z > 0 ? z : 0) + log1p(exp(-fabs(z))) + m->model->floor;
     }
-    return rc;
+    return 0;
 }
 
 /* The grid's wavelengths [first, first + count), scaled by (2/∫√g dc)². */
 static int metric_some(const struct metric_part *m, const double *position, int n, int64_t first, int64_t count, double *ret,
                        struct err *err) {
     int rc = metric_at(m, m->nodes, m->n_nodes, first, count, m->g, err);
+    if (rc)
+        return rc;
     double *g = m->g, *length = m->g + (n > m->n_nodes ? n : m->n_nodes) * count;
-    for (int64_t i = 0; !rc && i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         length[i] = 0;
         for (int q = 0; q < m->n_nodes; q++)
             length[i] += m->weights[q] * sqrt(g[q * count + i]);
     }
-    if (!rc)
-        rc = metric_at(m, position, n, first, count, g, err);
-    for (int64_t r = 0; !rc && r < n * count; r++)
+    if ((rc = metric_at(m, position, n, first, count, g, err)))
+        return rc;
+    for (int64_t r = 0; r < n * count; r++)
         ret[r / count * m->grid->n_rows + first + r % count] = g[r] * pow(2 / length[r % count], 2);
-    return rc;
+    return 0;
 }
 
 static void metric_nodes(struct metric_part *m) {

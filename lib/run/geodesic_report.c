@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "model/interpolate.h"
@@ -276,20 +277,15 @@ static void log_table(const struct geodesic_task *t, const struct spectrum_score
 
 /* All files but that of draw_metric, which asks the device. */
 static int write_files(const struct geodesic_task *t, struct err *err) {
-    struct spectrum_score *baselines = calloc((size_t)INTERPOLATE_RULES * (size_t)t->folds, sizeof *baselines);
-    int rc = baselines ? score_baselines(t, baselines, err) : err_set(err, ERR_EXHAUSTED, "out of memory for a report");
-    if (!rc)
-        rc = write_model(t, err);
-    if (!rc)
-        rc = write_csv(t, err);
-    if (!rc)
-        rc = draw_spectra(t, err);
-    if (!rc)
-        rc = write_json(t, baselines, err);
-    if (!rc)
-        log_table(t, baselines);
-    free(baselines);
-    return rc;
+    OWNED_MEMORY struct spectrum_score *baselines = calloc((size_t)INTERPOLATE_RULES * (size_t)t->folds, sizeof *baselines);
+    if (!baselines)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a report");
+    int rc;
+    if ((rc = score_baselines(t, baselines, err)) || (rc = write_model(t, err)) || (rc = write_csv(t, err)) ||
+        (rc = draw_spectra(t, err)) || (rc = write_json(t, baselines, err)))
+        return rc;
+    log_table(t, baselines);
+    return 0;
 }
 
 int geodesic_task_report(struct geodesic_task *t, struct err *err) {

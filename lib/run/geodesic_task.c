@@ -99,12 +99,13 @@ int geodesic_task_begin_phase(struct geodesic_task *t, struct err *err) {
     t->groups = geodesic_phase_groups(t->config, t->folds, last);
     for (int g = 0; g < t->groups; g++)
         members[g] = geodesic_task_members(t, g);
-    int rc = geodesic_fit_new(&config, &t->spectra, members, t->groups, t->stream, &t->fit, err);
-    if (!rc)
-        rc = geodesic_fit_state_new(t->fit, &t->state, err);
-    for (int g = 0; !rc && last && g < t->groups; g++)
+    int rc;
+    if ((rc = geodesic_fit_new(&config, &t->spectra, members, t->groups, t->stream, &t->fit, err)) ||
+        (rc = geodesic_fit_state_new(t->fit, &t->state, err)))
+        return rc;
+    for (int g = 0; last && g < t->groups; g++)
         geodesic_fit_limit(t->fit, g, t->decay[g], (int64_t)t->stop_epoch[g]);
-    return rc;
+    return 0;
 }
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "data/loader.h"
 #include "data/recording.h"
 #include "run/task.h"
@@ -71,7 +72,7 @@ static int upload(struct resident *r, const struct recording *rec, int64_t base,
     struct recording_info info;
     recording_info(rec, &info);
     int64_t n = rows_of(rec), at = 0;
-    uint8_t *labels = calloc(1, (size_t)n + 1);
+    OWNED_MEMORY uint8_t *labels = calloc(1, (size_t)n + 1);
     if (!labels)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the labels of %lld samples", (long long)n);
     for (int i = 0; i < info.n_segments; i++) {
@@ -79,18 +80,15 @@ static int upload(struct resident *r, const struct recording *rec, int64_t base,
         paint(&info.segments[i], info.held, info.n_held, WINDOW_LABEL_HELD, labels + at);
         at += info.segments[i].end - info.segments[i].first;
     }
-    uint16_t *packed = NULL;
+    OWNED_MEMORY uint16_t *packed = NULL;
     const uint16_t *rows = n ? pack(r, rec, &packed) : NULL;
-    int rc = n && !rows ? err_set(err, ERR_EXHAUSTED, "out of memory for the inputs of %lld samples", (long long)n) : 0;
-    if (!rc && n)
-        rc = stream_to_device(s, r->rows + base * r->inputs, rows, (size_t)(n * r->inputs) * sizeof *r->rows, err);
-    if (!rc && n)
-        rc = stream_to_device(s, r->labels + base, labels, (size_t)n, err);
-    if (!rc)
-        rc = stream_sync(s, err);
-    free(labels);
-    free(packed);
-    return rc;
+    if (n && !rows)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the inputs of %lld samples", (long long)n);
+    int rc;
+    if ((n && (rc = stream_to_device(s, r->rows + base * r->inputs, rows, (size_t)(n * r->inputs) * sizeof *r->rows, err))) ||
+        (n && (rc = stream_to_device(s, r->labels + base, labels, (size_t)n, err))))
+        return rc;
+    return stream_sync(s, err);
 }
 
 /* Waits for the recording that is loaded as number i, telling and asking meanwhile. done counts entries. */

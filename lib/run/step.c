@@ -110,10 +110,11 @@ int step_queue(struct step *t, struct stream *s, const struct step_input *input,
     t->host->there = (struct train_place){.step = (uint32_t)input->step, .row0 = input->row0, .loss_scale = input->loss_scale};
     memcpy(t->host->valid, input->valid, (size_t)t->config.rows * sizeof *input->valid);
     optim_place(t->config.optim, input->step, &t->host->there);
-    int rc = stream_to_device(s, &t->on_device->there, &t->host->there, travel_bytes(t->config.rows) - skip, err);
-    if (!rc)
-        rc = replay_run(&t->replay, s, &key, &(struct replay_body){run, &work}, err);
-    return rc ? rc : stream_to_host(s, &t->host->back, &t->on_device->back, sizeof t->host->back, err);
+    int rc;
+    if ((rc = stream_to_device(s, &t->on_device->there, &t->host->there, travel_bytes(t->config.rows) - skip, err)) ||
+        (rc = replay_run(&t->replay, s, &key, &(struct replay_body){run, &work}, err)))
+        return rc;
+    return stream_to_host(s, &t->host->back, &t->on_device->back, sizeof t->host->back, err);
 }
 
 int step_wait(struct step *t, struct stream *s, struct step_result *ret, struct err *err) {

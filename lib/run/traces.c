@@ -2,6 +2,7 @@
 
 #include <stdbool.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "store/safetensors.h"
 
@@ -56,12 +57,9 @@ int trace_read(const char *path, int64_t n, struct trace_values *ret, struct err
 }
 
 int trace_check(const char *path, int64_t n, struct err *err) {
-    struct safetensors *st = NULL;
+    OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
     int rc = safetensors_open_header(path, &st, err);
-    if (!rc)
-        rc = check(st, path, n, err);
-    safetensors_close(st);
-    return rc;
+    return rc ? rc : check(st, path, n, err);
 }
 
 void trace_drop(struct trace_values *v) {

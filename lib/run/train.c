@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "data/arrival.h"
@@ -30,9 +31,11 @@ static int draw_windows(struct train *t, const uint8_t *role, struct err *err) {
     sampler_free(t->sampler);
     t->sampler = NULL;
     int rc = sampler_new(t->manifest, role, &balance, (uint64_t)t->job->training.seed, &t->sampler, err);
-    if (!rc && data->augment.enabled && data->augment.jitter)
+    if (rc)
+        return rc;
+    if (data->augment.enabled && data->augment.jitter)
         sampler_set_jitter(t->sampler);
-    return rc;
+    return 0;
 }
 
 static int open_manifest(struct train *t, struct err *err) {
@@ -97,9 +100,9 @@ static int open_net(struct train *t, struct err *err) {
         .total_steps = t->total_steps,
         .constant = job->training.schedule == 1,
     };
-    int rc = check_memory(t, &options, &device, err);
-    if (!rc)
-        rc = seizure_new(t->env.device, &job->model, &options, &t->net, err);
+    int rc;
+    if ((rc = check_memory(t, &options, &device, err)) || (rc = seizure_new(t->env.device, &job->model, &options, &t->net, err)))
+        return rc;
     struct step_config work = {
         .net = t->net,
         .optim = &t->optim,
@@ -110,9 +113,9 @@ static int open_net(struct train *t, struct err *err) {
         .gamma = (float)job->training.gamma,
         .pos_weight = (float)t->pos_weight,
     };
-    if (!rc)
-        rc = step_new(t->env.device, &work, &t->work, err);
-    return rc ? rc : optim_init(&t->optim, seizure_params(t->net), &optim, t->stream, err);
+    if ((rc = step_new(t->env.device, &work, &t->work, err)))
+        return rc;
+    return optim_init(&t->optim, seizure_params(t->net), &optim, t->stream, err);
 }
 
 /* Weights that were trained on another kind of input fit in shape and mean nothing. A file without our metadata says nothing of it.
@@ -185,12 +188,13 @@ static int room_for_data(struct train *t, int64_t *ret, struct err *err) {
     struct device_info device;
     int64_t need = 0, largest = 0;
     device_describe(t->env.device, &device);
-    int rc = device_probe(device.name, &device, err);
-    if (!rc)
-        rc = train_memory(t->job, train_precision(t->job, &device), &device, 0, &need, &largest, err);
+    int rc;
+    if ((rc = device_probe(device.name, &device, err)) ||
+        (rc = train_memory(t->job, train_precision(t->job, &device), &device, 0, &need, &largest, err)))
+        return rc;
     int64_t allowed = t->env.memory_limit_bytes ? t->env.memory_limit_bytes - need : device.free_bytes;
     *ret = (allowed < device.free_bytes ? allowed : device.free_bytes) - device.total_bytes / SPARE_SHARE;
-    return rc;
+    return 0;
 }
 
 static int64_t validation_interval(const struct train *t) {
@@ -209,15 +213,14 @@ static int start_arrival(struct train *t, struct err *err) {
                                           .batch_size = batch,
                                           .windows = (t->total_steps - t->at.step) * batch,
                                           .windows_to_validation = due ? 0 : (every - since) * batch};
-    struct recording **recordings = NULL;
+    OWNED_MEMORY struct recording **recordings = NULL;
     if (!t->env.mirror)
         return 0;
     int rc = arrival_order(t->manifest, t->sampler, &config, &recordings, &n, err);
+    if (rc)
+        return rc;
     t->arriving = n;
-    if (!rc)
-        rc = loader_start(recordings, n, (int)t->job->data.loader_workers, &t->arrival, err);
-    free(recordings);
-    return rc;
+    return loader_start(recordings, n, (int)t->job->data.loader_workers, &t->arrival, err);
 }
 
 static int open_feed(struct train *t, struct err *err) {
@@ -244,12 +247,13 @@ static int open_feed(struct train *t, struct err *err) {
         .index = t->at.index,
     };
     int rc = room_for_data(t, &config.room_bytes, err);
+    if (rc)
+        return rc;
     t->failed = -1;
-    if (!rc)
-        rc = feed_open(&config, t->stream, &t->feed, err);
-    if (!rc)
-        task_log(&t->env, TASK_INFO, "data: %s", feed_description(t->feed));
-    return rc;
+    if ((rc = feed_open(&config, t->stream, &t->feed, err)))
+        return rc;
+    task_log(&t->env, TASK_INFO, "data: %s", feed_description(t->feed));
+    return 0;
 }
 
 /* After an error of a recording: draws the windows without it, from the present position on. */
@@ -309,28 +313,19 @@ static int prepare(struct train *t, struct err *err) {
     t->file.hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ);
     t->file.events = job->events;
     str_copy(t->file.labels, sizeof t->file.labels, job->data.labels);
-    int rc = modelfile_set_frontend(&t->file, &frontend, err);
-    if (!rc)
-        rc = augment_init(&t->augment, &job->data.augment, &frontend, job->model.window, (uint64_t)job->training.seed, err);
-    if (!rc)
-        rc = open_manifest(t, err);
-    if (!rc)
-        rc = plan_schedule(t, err);
-    if (!rc)
-        rc = stream_open(t->env.device, STREAM_NORMAL, &t->stream, err);
-    if (!rc)
-        rc = open_net(t, err);
-    if (!rc)
-        rc = train_checkpoint_restore(t, &found, err);
-    if (!rc && found)
-        rc = train_roles_resume(t, err);
-    if (!rc)
-        rc = found ? look_at_origin(t, err) : first_weights(t, err);
-    if (!rc && found)
+    int rc;
+    if ((rc = modelfile_set_frontend(&t->file, &frontend, err)) ||
+        (rc = augment_init(&t->augment, &job->data.augment, &frontend, job->model.window, (uint64_t)job->training.seed, err)) ||
+        (rc = open_manifest(t, err)) || (rc = plan_schedule(t, err)) ||
+        (rc = stream_open(t->env.device, STREAM_NORMAL, &t->stream, err)) || (rc = open_net(t, err)) ||
+        (rc = train_checkpoint_restore(t, &found, err)) || (found && (rc = train_roles_resume(t, err))) ||
+        (rc = found ? look_at_origin(t, err) : first_weights(t, err)))
+        return rc;
+    if (found)
         task_log(&t->env, TASK_INFO, "resumed at step %lld of %lld", (long long)t->at.step, (long long)t->total_steps);
-    if (!rc)
-        rc = start_arrival(t, err);
-    return rc ? rc : start_feed(t, err);
+    if ((rc = start_arrival(t, err)))
+        return rc;
+    return start_feed(t, err);
 }
 
 static int train_open(const struct jobfile *jobfile, const struct task_env *env, void **ret_task, struct err *err) {
@@ -507,11 +502,11 @@ static int train_batch(struct train *t, struct err *err) {
 
 static int save(struct train *t, struct err *err) {
     int rc = train_checkpoint_save(t, err);
-    if (!rc) {
-        train_course_draw(t);
-        train_report_write(t);
-    }
-    return rc;
+    if (rc)
+        return rc;
+    train_course_draw(t);
+    train_report_write(t);
+    return 0;
 }
 
 /* A validation ended: choose thresholds, keep the best, stop early when nothing improves. */

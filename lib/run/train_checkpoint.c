@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
@@ -98,6 +99,8 @@ struct steps {
     size_t count, capacity;
 };
 
+static void steps_done(struct steps *s) { free(s->items); }
+
 static int add_step(struct steps *s, int64_t step, struct err *err) {
     size_t at = s->count;
     while (at && s->items[at - 1] < step)
@@ -130,19 +133,19 @@ static DIR *open_folder(const struct train *t) {
 
 /* Steps that have a state file, under its own name or as FILE.new. */
 static int list_steps(const struct train *t, struct steps *ret, struct err *err) {
-    DIR *d = open_folder(t);
+    OWNED_DIR DIR *d = open_folder(t);
     struct dirent *e = NULL;
     *ret = (struct steps){0};
     if (!d)
         return errno == ENOENT ? 0 : err_errno(err, errno, "cannot list the checkpoints in %s", t->env.directory);
-    int rc = fsio_next_entry(d, &e, err);
-    for (; !rc && e; rc = rc ? rc : fsio_next_entry(d, &e, err)) {
+    int rc;
+    while (!(rc = fsio_next_entry(d, &e, err)) && e) {
         int64_t step;
         const char *end;
-        if (parse_name(e->d_name, &step, &end) && (!strcmp(end, STATE_END) || !strcmp(end, STATE_END NEW_END)))
-            rc = add_step(ret, step, err);
+        if (parse_name(e->d_name, &step, &end) && (!strcmp(end, STATE_END) || !strcmp(end, STATE_END NEW_END)) &&
+            (rc = add_step(ret, step, err)))
+            return rc;
     }
-    closedir(d);
     return rc;
 }
 
@@ -150,15 +153,13 @@ static int list_steps(const struct train *t, struct steps *ret, struct err *err)
  * a kill left behind in the middle of a save. Every state file in the folder must belong to a usable pair. A file that cannot be
  * removed is tried again after the next save. */
 static void sweep(const struct train *t) {
-    struct steps steps;
+    OWNED(steps_done) struct steps steps = {0};
     struct err err;
-    if (list_steps(t, &steps, &err)) {
-        free(steps.items);
+    if (list_steps(t, &steps, &err))
         return;
-    }
     size_t keep = (size_t)t->jobfile->checkpoint.keep;
     int64_t oldest = steps.count > keep ? steps.items[keep - 1] : 0;
-    DIR *d = open_folder(t);
+    OWNED_DIR DIR *d = open_folder(t);
     for (struct dirent *e; d && (e = readdir(d));) {
         int64_t step;
         const char *end;
@@ -171,9 +172,6 @@ static void sweep(const struct train *t) {
         if (!wanted)
             unlinkat(dirfd(d), e->d_name, 0);
     }
-    if (d)
-        closedir(d);
-    free(steps.items);
 }
 
 /* ---- saving ---- */
@@ -294,30 +292,30 @@ static void mark_left_out(struct train *t, const char *text) {
 
 /* The roles in a state file, and the recordings left out; *ret stays NULL if it has none. */
 static int read_roles(struct train *t, const char *path, struct known_patients **ret, struct err *err) {
-    struct safetensors *st = NULL;
-    struct json *json = NULL;
+    OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
+    OWNED_POINTER(json_free) struct json *json = NULL;
     int rc = safetensors_open_header(path, &st, err);
-    const char *left_out = rc ? NULL : safetensors_metadata(st, "left_out");
+    if (rc)
+        return rc;
+    const char *left_out = safetensors_metadata(st, "left_out"), *text = safetensors_metadata(st, "patients");
     if (left_out)
         mark_left_out(t, left_out);
-    const char *text = rc ? NULL : safetensors_metadata(st, "patients");
-    if (text && !(rc = json_parse(text, strlen(text), path, &json, err)))
-        rc = known_patients_read(json, ret, err);
-    json_free(json);
-    safetensors_close(st);
-    return rc;
+    if (!text)
+        return 0;
+    rc = json_parse(text, strlen(text), path, &json, err);
+    return rc ? rc : known_patients_read(json, ret, err);
 }
 
 /* All state files of a training have the same roles: the newest that can be read will do, even if its model cannot. */
 int train_checkpoint_roles(struct train *t, struct known_patients **ret, bool *ret_began, struct err *err) {
     struct known_patients *found = NULL;
-    struct steps steps;
+    OWNED(steps_done) struct steps steps = {0};
     bool began = false;
     int rc = list_steps(t, &steps, err);
     for (size_t i = 0; !rc && !found && i < steps.count; i++) {
         char model[PATH_SIZE], state[PATH_SIZE], new_state[NEW_SIZE];
         if ((rc = pair_paths(t, steps.items[i], model, state, err)))
-            break;
+            return rc;
         str_format(new_state, sizeof new_state, "%s" NEW_END, state);
         const char *const files[] = {state, new_state};
         for (int k = 0; !rc && !found && k < 2; k++) {
@@ -326,7 +324,6 @@ int train_checkpoint_roles(struct train *t, struct known_patients **ret, bool *r
             rc = is_broken(rc) ? 0 : rc;
         }
     }
-    free(steps.items);
     if (rc)
         return rc;
     *ret = found;
@@ -336,21 +333,20 @@ int train_checkpoint_roles(struct train *t, struct known_patients **ret, bool *r
 
 /* The state file of a usable pair: the model beside it has the SHA-256 that the state names. */
 static int open_pair(const char *model, const char *state, struct safetensors **ret, struct err *err) {
-    struct safetensors *st = NULL;
+    OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
     char sha[DIGEST_HEX_SIZE];
     int rc = safetensors_open(state, &st, err);
-    const char *expected = rc ? NULL : safetensors_metadata(st, "model_sha256");
-    if (!rc && !expected)
-        rc = err_set(err, ERR_INVALID, "%s is not the state of a training", state);
-    if (!rc)
-        rc = digest_file(model, sha, err);
-    if (!rc && strcmp(sha, expected) != 0)
-        rc = err_set(err, ERR_DATA_LOSS, "%s does not have the SHA-256 that its state names", model);
-    if (rc) {
-        safetensors_close(st);
+    if (rc)
         return rc;
-    }
+    const char *expected = safetensors_metadata(st, "model_sha256");
+    if (!expected)
+        return err_set(err, ERR_INVALID, "%s is not the state of a training", state);
+    if ((rc = digest_file(model, sha, err)))
+        return rc;
+    if (strcmp(sha, expected) != 0)
+        return err_set(err, ERR_DATA_LOSS, "%s does not have the SHA-256 that its state names", model);
     *ret = st;
+    st = NULL;
     return 0;
 }
 
@@ -393,30 +389,29 @@ static int read_pair(struct pair *p, struct err *err) {
 
 static int load_pair(struct pair *p, struct err *err) {
     struct train *t = p->t;
-    struct json *counters = NULL;
+    OWNED_POINTER(json_free) struct json *counters = NULL;
     const char *text = safetensors_metadata(p->st, "counters");
-    int rc =
-        text ? json_parse(text, strlen(text), p->state, &counters, err) : err_set(err, ERR_INVALID, "%s has no counters", p->state);
-    if (!rc && json_i64(json_get(counters, "total_steps"), 0) != t->total_steps)
+    if (!text)
+        return err_set(err, ERR_INVALID, "%s has no counters", p->state);
+    int rc = json_parse(text, strlen(text), p->state, &counters, err);
+    if (rc)
+        return rc;
+    if (json_i64(json_get(counters, "total_steps"), 0) != t->total_steps)
         task_log(&t->env, TASK_WARN,
                  "the schedule has %lld steps now and had %lld when %s was written; the learning rate follows the new one",
                  (long long)t->total_steps, (long long)json_i64(json_get(counters, "total_steps"), 0), p->state);
-    if (!rc)
-        rc = ckpt_load_model(p->model, seizure_params(t->net), t->stream, false, err);
-    if (!rc)
-        rc = ckpt_load_state(p->st, p->state, &t->optim, t->stream, err);
-    if (!rc) {
-        counters_from_json(t, counters);
-        t->file.events = t->newest.events = p->file.events;
-        t->file.alarms = t->newest.alarms = p->file.alarms;
-        str_copy(t->file.init_from, sizeof t->file.init_from, p->file.init_from);
-        str_copy(t->file.init_from_sha256, sizeof t->file.init_from_sha256, p->file.init_from_sha256);
-        free(t->patients);
-        t->patients = p->patients;
-        p->patients = NULL;
-    }
-    json_free(counters);
-    return rc;
+    if ((rc = ckpt_load_model(p->model, seizure_params(t->net), t->stream, false, err)) ||
+        (rc = ckpt_load_state(p->st, p->state, &t->optim, t->stream, err)))
+        return rc;
+    counters_from_json(t, counters);
+    t->file.events = t->newest.events = p->file.events;
+    t->file.alarms = t->newest.alarms = p->file.alarms;
+    str_copy(t->file.init_from, sizeof t->file.init_from, p->file.init_from);
+    str_copy(t->file.init_from_sha256, sizeof t->file.init_from_sha256, p->file.init_from_sha256);
+    free(t->patients);
+    t->patients = p->patients;
+    p->patients = NULL;
+    return 0;
 }
 
 /* A pair that cannot be used would count as one of the pairs to keep, and as newer than those to come. Its model is left to sweep,
@@ -430,6 +425,12 @@ static void drop_pair(const struct pair *p) {
     unlink(new_state);
 }
 
+/* Loads a pair into t unless a newer one was loaded; reads it in any case. */
+static int use_pair(struct pair *p, bool load) {
+    int rc = read_pair(p, &p->why);
+    return rc || !load ? rc : load_pair(p, &p->why);
+}
+
 /* Loads the newest usable pair, checks the older ones, and drops those that cannot be used. */
 static int restore_newest(struct train *t, const struct steps *steps, bool *ret_found, struct err *err) {
     for (size_t i = 0; i < steps->count; i++) {
@@ -437,16 +438,15 @@ static int restore_newest(struct train *t, const struct steps *steps, bool *ret_
         int rc = pair_paths(t, p.step, p.model, p.state, err);
         if (rc)
             return rc;
-        if (!(rc = read_pair(&p, &p.why)) && !*ret_found)
-            rc = load_pair(&p, &p.why);
+        rc = use_pair(&p, !*ret_found);
         safetensors_close(p.st);
         free(p.patients);
-        if (!rc)
-            *ret_found = true;
-        else if (is_broken(rc))
+        if (rc && !is_broken(rc))
+            return err_set(err, rc, "the checkpoint of step %lld cannot be read now: %s", (long long)p.step, p.why.message);
+        if (rc)
             drop_pair(&p);
         else
-            return err_set(err, rc, "the checkpoint of step %lld cannot be read now: %s", (long long)p.step, p.why.message);
+            *ret_found = true;
     }
     return 0;
 }
@@ -455,15 +455,12 @@ static int describe(struct train *t, int64_t step, struct task_checkpoint *ret, 
     char state[PATH_SIZE];
     struct modelfile file;
     *ret = (struct task_checkpoint){.step = step, .metric = step == t->at.step ? newest_metric(t) : t->at.best.metric};
-    int rc = pair_paths(t, step, ret->path, state, err);
-    if (!rc)
-        rc = modelfile_read(ret->path, &file, err);
-    if (!rc)
-        rc = digest_file(ret->path, ret->sha256, err);
-    if (!rc)
-        rc = fsio_size(ret->path, &ret->bytes, NULL, err);
-    ret->epoch = rc ? 0 : file.epoch;
-    return rc;
+    int rc;
+    if ((rc = pair_paths(t, step, ret->path, state, err)) || (rc = modelfile_read(ret->path, &file, err)) ||
+        (rc = digest_file(ret->path, ret->sha256, err)) || (rc = fsio_size(ret->path, &ret->bytes, NULL, err)))
+        return rc;
+    ret->epoch = file.epoch;
+    return 0;
 }
 
 /* A kill may have come between a save and its announcement: best and last are announced again. */
@@ -489,11 +486,10 @@ static int announce_restored(struct train *t, struct err *err) {
 }
 
 int train_checkpoint_restore(struct train *t, bool *ret_found, struct err *err) {
-    struct steps steps;
+    OWNED(steps_done) struct steps steps = {0};
     *ret_found = false;
-    int rc = list_steps(t, &steps, err);
-    if (!rc)
-        rc = restore_newest(t, &steps, ret_found, err);
-    free(steps.items);
-    return rc || !*ret_found ? rc : announce_restored(t, err);
+    int rc;
+    if ((rc = list_steps(t, &steps, err)) || (rc = restore_newest(t, &steps, ret_found, err)) || !*ret_found)
+        return rc;
+    return announce_restored(t, err);
 }

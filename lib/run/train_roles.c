@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/counted.h"
 #include "base/str.h"
 #include "run/train_checkpoint.h"
@@ -106,7 +107,7 @@ int train_roles_leave_out(struct train *t, int64_t entry, const struct err *why,
 
 /* The trainings before this one, as they are in an origin's file; null for an origin that does not say. */
 static int put_origin(struct json_writer *w, const char *origin, char *patients, struct err *err) {
-    struct json *groups = NULL;
+    OWNED_POINTER(json_free) struct json *groups = NULL;
     if (!origin)
         return 0;
     if (!patients) {
@@ -115,14 +116,15 @@ static int put_origin(struct json_writer *w, const char *origin, char *patients,
     }
     size_t n = strlen(patients);
     int rc = json_parse(patients, n, origin, &groups, err);
-    if (!rc && json_kind(groups) != JSON_KIND_ARRAY)
-        rc = err_set(err, ERR_INVALID, "%s: metadata brr.patients is not an array", origin);
-    if (!rc && json_count(groups)) {
+    if (rc)
+        return rc;
+    if (json_kind(groups) != JSON_KIND_ARRAY)
+        return err_set(err, ERR_INVALID, "%s: metadata brr.patients is not an array", origin);
+    if (json_count(groups)) {
         patients[n - 1] = '\0';
         json_put_raw(w, NULL, patients + 1);
     }
-    json_free(groups);
-    return rc;
+    return 0;
 }
 
 int train_roles_record(struct train *t, const char *origin, struct err *err) {

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "store/digest.h"
 
@@ -49,6 +50,7 @@ int safetensors_open(const char *path, struct safetensors **ret, struct err *err
 /* Names, shapes and metadata alone: the data of every tensor are NULL. The layout is checked against the length of the file. */
 int safetensors_open_header(const char *path, struct safetensors **ret, struct err *err);
 void safetensors_close(struct safetensors *st);
+OWNABLE(struct safetensors, safetensors_close)
 /* SHA-256 of the file as safetensors_open has read it. False if OpenSSL cannot compute it, or if only the header was read. */
 bool safetensors_digest(const struct safetensors *st, char ret_hex[DIGEST_HEX_SIZE]);
 size_t safetensors_count(const struct safetensors *st);

@@ -105,9 +105,11 @@ int token_check_request(const struct token_request *r, int64_t *ret_until_ms, st
     if (r->until && !read_day(r->until, &until_ms))
         return err_set(err, ERR_INVALID, "'%.40s' is no day; expected YYYY-MM-DD", r->until);
     int rc = token_check_name(r->name, err);
-    if (!rc && ret_until_ms)
+    if (rc)
+        return rc;
+    if (ret_until_ms)
         *ret_until_ms = until_ms;
-    return rc;
+    return 0;
 }
 
 static int read_line(char *line, const char *path, int number, struct token *ret, struct err *err) {

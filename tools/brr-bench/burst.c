@@ -53,13 +53,14 @@ static int draw(const struct burst_case *c, struct connectome **ret, struct err 
     w.excitability = (float)(SHARE / (1 - exp(-FAN_OUT * SHARE)));
     w.refractory = 0;
     int rc = wiring_make(&w, 0, ret, err);
-    for (int64_t i = 0; !rc && i < c->neurons; i++) {
+    if (rc)
+        return rc;
+    for (int64_t i = 0; i < c->neurons; i++) {
         (*ret)->net.fire_limit[i] = 100;
         (*ret)->net.snooze[i] = 1;
     }
-    if (!rc)
-        connectome_scan_features(*ret);
-    return rc;
+    connectome_scan_features(*ret);
+    return 0;
 }
 
 /* One percent of the neurons, once: the network goes on by itself. */
@@ -90,12 +91,9 @@ static int burst_case_open(const struct bench_case *c, const struct bench_contex
         return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
     s->c = c->parameters;
     s->stream = x->stream;
-    int rc = draw(s->c, &net, err);
-    if (!rc)
-        rc = burst_new(x->stream, net, NULL, &s->b, err);
-    if (!rc)
-        rc = start(s->b, s->c->neurons, err);
-    if (rc) {
+    int rc;
+    if ((rc = draw(s->c, &net, err)) || (rc = burst_new(x->stream, net, NULL, &s->b, err)) ||
+        (rc = start(s->b, s->c->neurons, err))) {
         burst_case_close(s, NULL);
         return rc;
     }

@@ -117,12 +117,12 @@ static int train(struct detector_state *s, struct stream *stream, struct err *er
                                .first = true,
                                .last = true};
     struct step_result result = {.report.skipped = false};
-    int rc = step_queue(s->work, stream, &input, err);
-    if (!rc)
-        rc = step_wait(s->work, stream, &result, err);
-    if (!rc && result.report.skipped)
-        rc = err_set(err, ERR_INTERNAL, "bench: the gradient is not finite");
-    return rc;
+    int rc;
+    if ((rc = step_queue(s->work, stream, &input, err)) || (rc = step_wait(s->work, stream, &result, err)))
+        return rc;
+    if (result.report.skipped)
+        return err_set(err, ERR_INTERNAL, "bench: the gradient is not finite");
+    return 0;
 }
 
 static int detector_run(void *state, struct stream *stream, struct err *err) {

@@ -46,14 +46,14 @@ static int fold_open(const struct bench_case *c, const struct bench_context *x, 
     struct fold_state *s = calloc(1, sizeof *s);
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
-    int rc = spectra_formula(&s->spectra, err);
-    if (!rc)
-        rc = geodesic_fit_new(&config, &s->spectra, members, 1, x->stream, &s->fit, err);
-    if (rc)
+    int rc;
+    if ((rc = spectra_formula(&s->spectra, err)) ||
+        (rc = geodesic_fit_new(&config, &s->spectra, members, 1, x->stream, &s->fit, err))) {
         fold_close(s, x->device);
-    else
-        *ret = s;
-    return rc;
+        return rc;
+    }
+    *ret = s;
+    return 0;
 }
 
 static int fold_run(void *state, struct stream *stream, struct err *err) {
