@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Check the measurable house rules: file, function and parameter-list lengths, banned functions, banned file names,
-words that announce unfinished work, conflicts that a merge left behind."""
+words that announce unfinished work, conflicts that a merge left behind, the number of `if (!rc)` ladders."""
 import os
 import re
 import subprocess
 import sys
 
 FILE_LINES, FUNCTION_LINES, PARAMETERS = 800, 120, 6
+# Lines with `if (!rc` in the product. Only ever lower it: new code returns early and owns by scope (base/cleanup.h).
+MOST_LADDERS = 705
+PRODUCT = ("base/", "lib/", "kernels/", "daemon/", "client/", "tools/")
+LADDER = re.compile(r"\bif \(!rc\b")
 # Callbacks of third-party libraries whose signature is not ours.
 FOREIGN_SIGNATURES = {"on_request"}
 # Inner loops compiled once per instruction set, and device code: operands are parameters, so that they stay in registers.
@@ -72,11 +76,21 @@ def check(path):
             yield f"{path}:{start}: {name}() takes {count} parameters besides err; at most {PARAMETERS}"
 
 
+def check_ladders(files):
+    """One ceiling for the whole product."""
+    files = [f for f in files if f.startswith(PRODUCT) and f.endswith((".c", ".h", ".cu", ".cuh")) and os.path.exists(f)]
+    lines = sum(len(LADDER.findall(strip(open(f, encoding="utf-8").read()))) for f in files)
+    if lines > MOST_LADDERS:
+        yield (f"{lines} lines with 'if (!rc' in {', '.join(PRODUCT)}; at most {MOST_LADDERS}: "
+               "write 'if ((rc = f(…, err))) return rc;' with OWNED of base/cleanup.h")
+
+
 def main():
     os.chdir(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     patterns = ["*.c", "*.h", "*.cu", "*.cuh", "*.py", "dev", "*.sh", "*.cmake", "*.yaml", "*.proto", "*.md"]
     files = subprocess.run(["git", "ls-files", *patterns], capture_output=True, text=True, check=True).stdout.split()
     problems = [p for f in files if os.path.exists(f) for p in check(f)]
+    problems += check_ladders(files)
     print("\n".join(problems) or f"source rules: {len(files)} files keep to them")
     return 1 if problems else 0
 
