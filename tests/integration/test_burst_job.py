@@ -165,7 +165,7 @@ def check_recording(d, tmp):
     sets = [f"network.file={tmp}/bare.safetensors", f"input.recording={recording}", "input.random=0", "input.potential=5"]
     code, end, err = d.submit(*sets, "ticks=2000", "input.samples_per_tick=4", "input.delta_uv=15", file=CONFIG)
     assert code == 0, (end, err)
-    (cache,) = [p for p in glob.glob(f"{d.dir}/cache/**", recursive=True) if os.path.isfile(p) and os.path.getsize(p) > 100000]
+    (cache,) = [p for p in glob.glob(f"{d.dir}/cache/windows/**", recursive=True) if os.path.isfile(p) and os.path.getsize(p) > 100000]
     expected = sorted(key for key in level_crossings(cached_rows(cache)[:8000], 15, 4))
     assert [tuple(row) for row in np.load(end["result"]["files"]["fired"])] == expected and len(expected) > 2000
     write_network(pathlib.Path(tmp, "few.safetensors"), {"neuron.threshold": np.full(30, 5, "<f4")}, [{"name": "all"}])
