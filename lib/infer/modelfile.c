@@ -207,39 +207,27 @@ static int check_inputs(const struct modelfile *m, const char *path, struct err 
 }
 
 static int read_objects(const struct safetensors *st, const char *path, struct modelfile *m, struct err *err) {
-    struct json *model = NULL, *frontend = NULL, *events = NULL, *labels = NULL;
-    int rc = parse(st, "brr.model", path, &model, err);
-    if (!rc)
-        rc = parse(st, "brr.frontend", path, &frontend, err);
-    if (!rc)
-        rc = parse(st, "brr.events", path, &events, err);
-    if (!rc)
-        rc = parse(st, "brr.labels", path, &labels, err);
-    if (!rc)
-        rc = seizure_config_from_json(model, &m->model, err);
-    if (!rc)
-        rc = read_frontend(frontend, path, m, err);
-    if (!rc)
-        rc = events_config_from_json(events, &m->events, err);
-    if (!rc)
-        rc = check_inputs(m, path, err);
+    OWNED_POINTER(json_free) struct json *model = NULL, *frontend = NULL, *events = NULL, *labels = NULL;
+    int rc;
+    if ((rc = parse(st, "brr.model", path, &model, err)) || (rc = parse(st, "brr.frontend", path, &frontend, err)) ||
+        (rc = parse(st, "brr.events", path, &events, err)) || (rc = parse(st, "brr.labels", path, &labels, err)) ||
+        (rc = seizure_config_from_json(model, &m->model, err)) || (rc = read_frontend(frontend, path, m, err)) ||
+        (rc = events_config_from_json(events, &m->events, err)) || (rc = check_inputs(m, path, err)))
+        return rc;
     str_copy(m->labels, sizeof m->labels, json_str(json_get(labels, "format"), "auto"));
-    json_free(model);
-    json_free(frontend);
-    json_free(events);
-    json_free(labels);
-    return rc;
+    return 0;
 }
 
 /* A model file without alarm thresholds has no sets. */
 static int read_alarms(const struct safetensors *st, const char *path, struct modelfile *m, struct err *err) {
-    struct json *json = NULL;
+    OWNED_POINTER(json_free) struct json *json = NULL;
     if (!safetensors_metadata(st, MODELFILE_ALARMS))
         return 0;
     int rc = parse(st, MODELFILE_ALARMS, path, &json, err);
-    if (!rc && (rc = alarm_sets_from_json(json, &m->alarms, err)))
+    if (rc)
+        return rc;
+    if ((rc = alarm_sets_from_json(json, &m->alarms, err)))
         err_wrap(err, "%s: " MODELFILE_ALARMS, path);
-    json_free(json);
     return rc;
 }
 

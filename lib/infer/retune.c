@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "infer/modelfile.h"
@@ -35,16 +36,12 @@ static int other_events(const struct safetensors *st, const char *path, const st
     const char *text = safetensors_metadata(st, EVENTS_KEY);
     struct events_config events;
     struct json_writer w;
-    struct json *json = NULL;
+    OWNED_POINTER(json_free) struct json *json = NULL;
     if (!text)
         return err_set(err, ERR_INVALID, "%s has no metadata '%s'; expected a seizure model", path, EVENTS_KEY);
-    int rc = json_parse(text, strlen(text), EVENTS_KEY, &json, err);
-    if (!rc)
-        rc = events_config_from_json(json, &events, err);
-    json_free(json);
-    if (!rc)
-        rc = events_config_with(&events, retune->on, retune->off, &events, err);
-    if (rc)
+    int rc;
+    if ((rc = json_parse(text, strlen(text), EVENTS_KEY, &json, err)) || (rc = events_config_from_json(json, &events, err)) ||
+        (rc = events_config_with(&events, retune->on, retune->off, &events, err)))
         return rc;
     json_writer_init(&w, ret);
     events_config_to_json(&events, &w, NULL);
@@ -81,16 +78,13 @@ static int write_copy(const struct safetensors *st, const char *to, const struct
 }
 
 int retune_model(const char *from, const char *to, const struct retune *retune, char ret_sha256[DIGEST_HEX_SIZE], struct err *err) {
-    struct safetensors *st = NULL;
-    struct str events;
+    OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
     int rc = safetensors_open(from, &st, err);
     if (rc)
         return rc;
+    OWNED(str_done) struct str events;
     str_init(&events, EVENTS_BYTES);
-    rc = other_events(st, from, retune, &events, err);
-    if (!rc)
-        rc = write_copy(st, to, retune, str_cstr(&events), ret_sha256, err);
-    str_done(&events);
-    safetensors_close(st);
-    return rc;
+    if ((rc = other_events(st, from, retune, &events, err)))
+        return rc;
+    return write_copy(st, to, retune, str_cstr(&events), ret_sha256, err);
 }

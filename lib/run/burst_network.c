@@ -65,20 +65,22 @@ static int encode(const struct burst_config *c, const struct task_env *env, stru
                          n->channels, needed - 1, neurons);
 }
 
-int burst_network_load(const struct burst_config *c, const struct task_env *env, struct burst_network *ret, struct err *err) {
+/* On error *n holds what was read until then. */
+static int load(const struct burst_config *c, const struct task_env *env, struct burst_network *n, struct err *err) {
     const int64_t max_bytes = env->memory_limit_bytes;
+    int rc;
+    if ((rc = identify(c, n->identity, err)) ||
+        (rc = c->file ? netfile_load(c->file, max_bytes, &n->net, &n->state, err) : generate(c, max_bytes, &n->net, err)))
+        return rc;
+    if (c->injections && ((rc = spikefile_read_injections(c->injections, &n->injections, &n->n_injections, err)) ||
+                          (rc = spikefile_check_injections(c->injections, n->injections, n->n_injections, n->net->net.n, err))))
+        return rc;
+    return c->recording && env->cache_dir ? encode(c, env, n, err) : 0;
+}
+
+int burst_network_load(const struct burst_config *c, const struct task_env *env, struct burst_network *ret, struct err *err) {
     struct burst_network n = {0};
-    int rc = identify(c, n.identity, err);
-    if (!rc && c->file)
-        rc = netfile_load(c->file, max_bytes, &n.net, &n.state, err);
-    else if (!rc)
-        rc = generate(c, max_bytes, &n.net, err);
-    if (!rc && c->injections)
-        rc = spikefile_read_injections(c->injections, &n.injections, &n.n_injections, err);
-    if (!rc && c->injections)
-        rc = spikefile_check_injections(c->injections, n.injections, n.n_injections, n.net->net.n, err);
-    if (!rc && c->recording && env->cache_dir)
-        rc = encode(c, env, &n, err);
+    int rc = load(c, env, &n, err);
     if (rc) {
         burst_network_done(&n);
         return rc;

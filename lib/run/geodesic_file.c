@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "kernels/geodesic.h"
 #include "model/geodesic_params.h"
@@ -169,47 +170,38 @@ void geodesic_file_done(struct geodesic_file *f) {
 }
 
 int geodesic_file_read(const char *path, struct geodesic_file *ret, struct err *err) {
-    struct safetensors *st = NULL;
+    OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
     struct geodesic_file f = {0};
-    int rc = safetensors_open(path, &st, err);
-    if (!rc)
-        rc = read_all(st, path, &f, err);
-    safetensors_close(st);
-    if (rc)
+    int rc;
+    if ((rc = safetensors_open(path, &st, err)) || (rc = read_all(st, path, &f, err))) {
         geodesic_file_done(&f);
-    else
-        *ret = f;
-    return rc;
+        return rc;
+    }
+    *ret = f;
+    return 0;
 }
 
 int geodesic_file_read_state(const char *path, struct geodesic_fit_state *fit, double *figures, int64_t n_figures,
                              char **ret_counters, struct err *err) {
-    struct safetensors *st = NULL;
-    struct geodesic_file f = {0};
-    int rc = safetensors_open(path, &st, err);
-    if (!rc)
-        rc = read_all(st, path, &f, err);
-    const char *counters = rc ? NULL : safetensors_metadata(st, "counters");
-    if (!rc && (f.groups != fit->groups || geodesic_params_count(f.head) != fit->count))
-        rc = err_set(err, ERR_INVALID, "%s: %d models of %lld parameters; expected %d of %lld", path, f.groups,
-                     (long long)geodesic_params_count(f.head), fit->groups, (long long)fit->count);
-    if (!rc)
-        rc = copy(fit->m, find(st, path, "optimizer.m", SAFETENSORS_F32, fit->groups, fit->count, err));
-    if (!rc)
-        rc = copy(fit->v, find(st, path, "optimizer.v", SAFETENSORS_F32, fit->groups, fit->count, err));
-    if (!rc)
-        rc = copy(fit->losses, find(st, path, "state.losses", SAFETENSORS_F64, 2 * (int64_t)fit->groups, 0, err));
-    if (!rc)
-        rc = copy(figures, find(st, path, "state.figures", SAFETENSORS_F64, n_figures, 0, err));
-    if (!rc && (!counters || !(*ret_counters = strdup(counters))))
-        rc = err_set(err, ERR_INVALID, "%s: no counters of a training", path);
-    if (!rc) {
-        memcpy(fit->params, f.params, (size_t)(fit->groups * fit->count) * sizeof *fit->params);
-        memcpy(fit->orders, f.orders, (size_t)fit->groups * sizeof *fit->orders);
-    }
-    safetensors_close(st);
-    geodesic_file_done(&f);
-    return rc;
+    OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
+    OWNED(geodesic_file_done) struct geodesic_file f = {0};
+    int rc;
+    if ((rc = safetensors_open(path, &st, err)) || (rc = read_all(st, path, &f, err)))
+        return rc;
+    if (f.groups != fit->groups || geodesic_params_count(f.head) != fit->count)
+        return err_set(err, ERR_INVALID, "%s: %d models of %lld parameters; expected %d of %lld", path, f.groups,
+                       (long long)geodesic_params_count(f.head), fit->groups, (long long)fit->count);
+    if ((rc = copy(fit->m, find(st, path, "optimizer.m", SAFETENSORS_F32, fit->groups, fit->count, err))) ||
+        (rc = copy(fit->v, find(st, path, "optimizer.v", SAFETENSORS_F32, fit->groups, fit->count, err))) ||
+        (rc = copy(fit->losses, find(st, path, "state.losses", SAFETENSORS_F64, 2 * (int64_t)fit->groups, 0, err))) ||
+        (rc = copy(figures, find(st, path, "state.figures", SAFETENSORS_F64, n_figures, 0, err))))
+        return rc;
+    const char *counters = safetensors_metadata(st, "counters");
+    if (!counters || !(*ret_counters = strdup(counters)))
+        return err_set(err, ERR_INVALID, "%s: no counters of a training", path);
+    memcpy(fit->params, f.params, (size_t)(fit->groups * fit->count) * sizeof *fit->params);
+    memcpy(fit->orders, f.orders, (size_t)fit->groups * sizeof *fit->orders);
+    return 0;
 }
 
 int geodesic_file_best(const struct geodesic_file *file) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/rng.h"
 #include "kernels/geodesic.h"
 #include "model/geodesic_params.h"
@@ -25,9 +26,10 @@ static int put(struct geodesic_fit *f, void *dst, const void *src, size_t bytes,
 static int put_group(struct geodesic_fit *f, const struct fit_run *run, int group, struct err *err) {
     const struct spectra *s = f->spectra;
     int64_t width = s->width, n = run->n, at = group - run->first;
-    float *host = malloc((size_t)(n * width) * sizeof *host), knots[GEODESIC_MAX_KNOTS];
+    OWNED_MEMORY float *host = malloc((size_t)(n * width) * sizeof *host);
+    float knots[GEODESIC_MAX_KNOTS];
     double mean, deviation;
-    int knot = 0, rc;
+    int knot = 0;
     if (!host)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld spectra", (long long)n);
     geodesic_statistics(s, f->members[group], &mean, &deviation);
@@ -39,11 +41,8 @@ static int put_group(struct geodesic_fit *f, const struct fit_run *run, int grou
             host[knot * width + i] = (float)((s->absorbance[k * width + i] - mean) / deviation);
         knot++;
     }
-    rc = put(f, run->knots + at * n, knots, (size_t)n * sizeof *knots, err);
-    if (!rc)
-        rc = put(f, run->spectra + at * n * width, host, (size_t)(n * width) * sizeof *host, err);
-    free(host);
-    return rc;
+    int rc = put(f, run->knots + at * n, knots, (size_t)n * sizeof *knots, err);
+    return rc ? rc : put(f, run->spectra + at * n * width, host, (size_t)(n * width) * sizeof *host, err);
 }
 
 /* Groups [first, end), all of n spectra. */
@@ -72,28 +71,17 @@ static int add_run(struct geodesic_fit *f, int first, int end, struct err *err) 
 
 static int allocate(struct geodesic_fit *f, struct err *err) {
     size_t row = (size_t)f->count * sizeof(float), all = row * (size_t)f->groups, width = (size_t)f->spectra->width;
-    int rc = take(f, all, &f->params, err);
-    if (!rc)
-        rc = take(f, all, &f->grads, err);
-    if (!rc)
-        rc = take(f, all, &f->m, err);
-    if (!rc)
-        rc = take(f, all, &f->v, err);
-    if (!rc)
-        rc = take(f, (size_t)f->count, &f->decay, err);
-    if (!rc)
-        rc = take(f, width * sizeof(float), &f->wavelengths, err);
-    if (!rc)
-        rc = take(f, width * sizeof(int32_t), &f->rows, err);
-    if (!rc)
-        rc = take(f, (size_t)f->groups * 3 * sizeof(double), &f->loss, err);
+    int rc;
+    if ((rc = take(f, all, &f->params, err)) || (rc = take(f, all, &f->grads, err)) || (rc = take(f, all, &f->m, err)) ||
+        (rc = take(f, all, &f->v, err)) || (rc = take(f, (size_t)f->count, &f->decay, err)) ||
+        (rc = take(f, width * sizeof(float), &f->wavelengths, err)) || (rc = take(f, width * sizeof(int32_t), &f->rows, err)) ||
+        (rc = take(f, (size_t)f->groups * 3 * sizeof(double), &f->loss, err)))
+        return rc;
     f->order = malloc(width * sizeof *f->order);
     f->host_loss = calloc((size_t)f->groups * 4, sizeof *f->host_loss);
     f->orders = calloc((size_t)f->groups, sizeof *f->orders);
-    if (!rc && (!f->order || !f->host_loss || !f->orders))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %d models", f->groups);
-    if (rc)
-        return rc;
+    if (!f->order || !f->host_loss || !f->orders)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d models", f->groups);
     f->squares = f->loss + 2 * f->groups;
     f->epoch_loss = f->host_loss + 2 * f->groups;
     f->running = f->host_loss + 3 * f->groups;
@@ -106,26 +94,24 @@ static int allocate(struct geodesic_fit *f, struct err *err) {
 
 static int fill(struct geodesic_fit *f, struct err *err) {
     int64_t width = f->spectra->width;
-    float *row = malloc((size_t)(f->count > width ? f->count : width) * sizeof *row);
-    uint8_t *ones = malloc((size_t)f->count);
-    int rc = row && ones ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a model");
-    for (int g = 0; !rc && g < f->groups; g++) {
+    OWNED_MEMORY float *row = malloc((size_t)(f->count > width ? f->count : width) * sizeof *row);
+    OWNED_MEMORY uint8_t *ones = malloc((size_t)f->count);
+    int rc;
+    if (!row || !ones)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a model");
+    for (int g = 0; g < f->groups; g++) {
         /* Drawn by its members, so that a model is the same whatever stands beside it. */
         struct geodesic_draw draw = {f->config.head, f->config.head_gain, f->config.seed, f->members[g] & 0x0fffffff};
         geodesic_params_draw(&draw, row);
-        rc = put(f, f->params + g * f->count, row, (size_t)f->count * sizeof *row, err);
+        if ((rc = put(f, f->params + g * f->count, row, (size_t)f->count * sizeof *row, err)))
+            return rc;
     }
-    for (int64_t i = 0; !rc && i < width; i++)
+    for (int64_t i = 0; i < width; i++)
         row[i] = (float)geodesic_wavelength(f->spectra, f->spectra->wavelengths[i]);
-    if (!rc)
-        rc = put(f, f->wavelengths, row, (size_t)width * sizeof *row, err);
-    if (!rc) {
-        memset(ones, 1, (size_t)f->count);
-        rc = put(f, f->decay, ones, (size_t)f->count, err);
-    }
-    free(row);
-    free(ones);
-    return rc;
+    if ((rc = put(f, f->wavelengths, row, (size_t)width * sizeof *row, err)))
+        return rc;
+    memset(ones, 1, (size_t)f->count);
+    return put(f, f->decay, ones, (size_t)f->count, err);
 }
 
 static int check_members(const struct geodesic_fit *f, struct err *err) {
@@ -283,27 +269,34 @@ static int account(struct geodesic_fit *f, struct err *err) {
     return rc;
 }
 
-int geodesic_fit_step(struct geodesic_fit *f, struct err *err) {
-    int rc = 0;
-    bool starts = f->step % f->epoch_steps == 0;
-    if (starts || f->shuffled != f->step / f->epoch_steps)
-        rc = shuffle(f, err);
-    if (!rc && starts)
-        rc = fit_choose_orders(f, err);
-    if (!rc)
-        rc = stream_zero(f->stream, f->grads, (size_t)(f->groups * f->count) * sizeof(float), err);
-    for (int r = 0; !rc && r < f->n_runs; r++)
-        for (int g = f->runs[r].first, end; !rc && g < f->runs[r].end; g = end) {
+/* The gradients of all groups, runs of groups with the same order of quadrature together. */
+static int all_gradients(struct geodesic_fit *f, struct err *err) {
+    int rc;
+    for (int r = 0; r < f->n_runs; r++)
+        for (int g = f->runs[r].first, end; g < f->runs[r].end; g = end) {
             for (end = g + 1; end < f->runs[r].end && f->orders[end] == f->orders[g]; end++)
                 ;
-            rc = gradients(f, &f->runs[r], g, end, err);
+            if ((rc = gradients(f, &f->runs[r], g, end, err)))
+                return rc;
         }
-    for (int g = 0; !rc && g < f->groups; g++)
-        rc = update_group(f, g, err);
-    if (!rc)
-        rc = account(f, err);
-    f->step += !rc;
-    return rc;
+    return 0;
+}
+
+int geodesic_fit_step(struct geodesic_fit *f, struct err *err) {
+    bool starts = f->step % f->epoch_steps == 0;
+    int rc;
+    if (((starts || f->shuffled != f->step / f->epoch_steps) && (rc = shuffle(f, err))) ||
+        (starts && (rc = fit_choose_orders(f, err))) ||
+        (rc = stream_zero(f->stream, f->grads, (size_t)(f->groups * f->count) * sizeof(float), err)) ||
+        (rc = all_gradients(f, err)))
+        return rc;
+    for (int g = 0; g < f->groups; g++)
+        if ((rc = update_group(f, g, err)))
+            return rc;
+    if ((rc = account(f, err)))
+        return rc;
+    f->step++;
+    return 0;
 }
 
 /* ---- questions ------------------------------------------------------------------------------------------------- */
@@ -354,17 +347,14 @@ int geodesic_fit_state_new(const struct geodesic_fit *f, struct geodesic_fit_sta
 
 int geodesic_fit_save(struct geodesic_fit *f, struct geodesic_fit_state *to, struct err *err) {
     size_t bytes = (size_t)(f->groups * f->count) * sizeof(float);
-    int rc = stream_to_host(f->stream, to->params, f->params, bytes, err);
-    if (!rc)
-        rc = stream_to_host(f->stream, to->m, f->m, bytes, err);
-    if (!rc)
-        rc = stream_to_host(f->stream, to->v, f->v, bytes, err);
-    if (!rc)
-        rc = stream_sync(f->stream, err);
     to->step = f->step;
     memcpy(to->orders, f->orders, (size_t)f->groups * sizeof *f->orders);
     memcpy(to->losses, f->epoch_loss, (size_t)f->groups * 2 * sizeof(double));
-    return rc;
+    int rc;
+    if ((rc = stream_to_host(f->stream, to->params, f->params, bytes, err)) ||
+        (rc = stream_to_host(f->stream, to->m, f->m, bytes, err)) || (rc = stream_to_host(f->stream, to->v, f->v, bytes, err)))
+        return rc;
+    return stream_sync(f->stream, err);
 }
 
 int geodesic_fit_load(struct geodesic_fit *f, const struct geodesic_fit_state *from, struct err *err) {
