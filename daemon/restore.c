@@ -188,7 +188,7 @@ int restore_run(const struct config *config, const char *directory, struct err *
     int rc;
     if ((rc = fsio_join(path, sizeof path, directory, "backup.json", err)))
         return rc;
-    if ((rc = fsio_read(path, MANIFEST_BYTES, &text, &len, err)))
+    if (fsio_read(path, MANIFEST_BYTES, &text, &len, err))
         return err_wrap(err, "%s is not a whole backup", directory);
     if ((rc = json_parse(text, len, path, &manifest, err)))
         return rc;
