@@ -318,16 +318,17 @@ static int read_default(struct reading *r, const struct option *o, void *target)
 }
 
 static int read_part(struct reading *r, const struct option_part *part, const struct yaml_node *root) {
-    int rc = 0;
-    for (size_t i = 0; !rc && i < part->table->count; i++) {
+    int rc;
+    for (size_t i = 0; i < part->table->count; i++) {
         const struct option *o = &part->table->rows[i];
         const struct yaml_node *node = yaml_path(root, o->name);
         bool nullable = o->type == OPTION_DURATION || o->type == OPTION_BYTES;
         if (node && yaml_is_null(node) && (!nullable || !o->fallback))
             node = NULL;
-        rc = node ? read_value(r, o, part->target, node) : read_default(r, o, part->target);
+        if ((rc = node ? read_value(r, o, part->target, node) : read_default(r, o, part->target)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 int options_read_parts(const struct option_part *parts, size_t n_parts, const struct yaml_node *root, const char *file,
@@ -336,9 +337,12 @@ int options_read_parts(const struct option_part *parts, size_t n_parts, const st
     if (root->type != YAML_MAPPING)
         return options_error(root, file, err, "expected keys and values");
     int rc = check_keys(&r, root, "");
-    for (size_t p = 0; !rc && p < n_parts; p++)
-        rc = read_part(&r, &parts[p], root);
-    return rc;
+    if (rc)
+        return rc;
+    for (size_t p = 0; p < n_parts; p++)
+        if ((rc = read_part(&r, &parts[p], root)))
+            return rc;
+    return 0;
 }
 
 int options_read(const struct option_table *table, const struct yaml_node *root, const char *file, struct arena *arena,

@@ -8,10 +8,12 @@ static const char *const bn_names[2] = {"bn1", "bn2"};
 
 /* The two ConvBlocks of a stage. */
 static int pair_params(struct param_set *set, const char *prefix, int64_t ci, int64_t co, struct err *err) {
-    int rc = 0;
-    for (int i = 0; !rc && i < 2; i++)
-        rc = conv_block_params(set, &(struct block_names){prefix, conv_names[i], bn_names[i]}, i ? co : ci, co, STAGE_TAPS, err);
-    return rc;
+    int rc;
+    for (int i = 0; i < 2; i++)
+        if ((rc = conv_block_params(set, &(struct block_names){prefix, conv_names[i], bn_names[i]}, i ? co : ci, co, STAGE_TAPS,
+                                    err)))
+            return rc;
+    return 0;
 }
 
 static void pair_bind(struct conv_block pair[2], const struct param_set *set, const char *prefix) {
@@ -62,12 +64,11 @@ int encoder_backward(struct encoder_stage *l, const struct pass *p, const struct
     size_t mark = plan_mark(p->plan);
     struct tensor part = nn_like(p, dskip); /* the shape of the first ConvBlock's output too */
     plan_release(p->plan, mark);
-    int rc = resample_backward(&l->down, p, dy, &part);
-    if (!rc)
-        rc = nn_eltwise(p, ELTWISE_ADD, dskip, &part, dskip);
-    if (!rc)
-        rc = conv_block_backward(&l->conv[1], p, dskip, &part);
-    return rc ? rc : conv_block_backward(&l->conv[0], p, &part, dx);
+    int rc;
+    if ((rc = resample_backward(&l->down, p, dy, &part)) || (rc = nn_eltwise(p, ELTWISE_ADD, dskip, &part, dskip)) ||
+        (rc = conv_block_backward(&l->conv[1], p, dskip, &part)))
+        return rc;
+    return conv_block_backward(&l->conv[0], p, &part, dx);
 }
 
 int decoder_params(struct param_set *set, int stage, const struct decoder_widths *w, struct err *err) {
@@ -109,12 +110,11 @@ int decoder_backward(struct decoder_stage *l, const struct pass *p, const struct
     plan_release(p->plan, mark);
     int64_t up = l->y.dim[2];
     struct tensor left = tensor_slice(&dcat, 0, up), right = tensor_slice(&dcat, up, dcat.dim[2] - up);
-    int rc = conv_block_backward(&l->conv[1], p, dy, &dfirst);
-    if (!rc)
-        rc = conv_block_backward(&l->conv[0], p, &dfirst, &dcat);
-    if (!rc)
-        rc = nn_eltwise(p, ELTWISE_COPY, &right, NULL, dskip);
-    return rc ? rc : resample_backward(&l->up, p, &left, dx);
+    int rc;
+    if ((rc = conv_block_backward(&l->conv[1], p, dy, &dfirst)) || (rc = conv_block_backward(&l->conv[0], p, &dfirst, &dcat)) ||
+        (rc = nn_eltwise(p, ELTWISE_COPY, &right, NULL, dskip)))
+        return rc;
+    return resample_backward(&l->up, p, &left, dx);
 }
 
 static const int branch_taps[RESCNN_BRANCHES] = {3, 5, 7};
@@ -124,11 +124,12 @@ static const char *const branch_bn[RESCNN_BRANCHES] = {"branch3.bn", "branch5.bn
 int rescnn_params(struct param_set *set, int index, int64_t d, struct err *err) {
     char prefix[PREFIX_SIZE];
     str_format(prefix, sizeof prefix, "rescnn.%d", index);
-    int rc = 0;
-    for (int i = 0; !rc && i < RESCNN_BRANCHES; i++)
-        rc = conv_block_params(set, &(struct block_names){prefix, branch_conv[i], branch_bn[i]}, d, i < 2 ? d / 3 : d - 2 * (d / 3),
-                               branch_taps[i], err);
-    return rc ? rc : conv_block_params(set, &(struct block_names){prefix, "fuse.conv", "fuse.bn"}, d, d, 1, err);
+    int rc;
+    for (int i = 0; i < RESCNN_BRANCHES; i++)
+        if ((rc = conv_block_params(set, &(struct block_names){prefix, branch_conv[i], branch_bn[i]}, d,
+                                    i < 2 ? d / 3 : d - 2 * (d / 3), branch_taps[i], err)))
+            return rc;
+    return conv_block_params(set, &(struct block_names){prefix, "fuse.conv", "fuse.bn"}, d, d, 1, err);
 }
 
 void rescnn_bind(struct rescnn *l, const struct param_set *set, int index) {

@@ -10,10 +10,8 @@ static int fetch_flat(struct stream *s, const float *device, int64_t n, float **
     float *host = malloc((size_t)(n ? n : 1) * sizeof *host);
     if (!host)
         return err_set(err, ERR_EXHAUSTED, "out of memory copying %lld parameters", (long long)n);
-    int rc = n ? stream_to_host(s, host, device, (size_t)n * sizeof *host, err) : 0;
-    if (!rc)
-        rc = stream_sync(s, err);
-    if (rc)
+    int rc;
+    if ((rc = n ? stream_to_host(s, host, device, (size_t)n * sizeof *host, err) : 0) || (rc = stream_sync(s, err)))
         free(host);
     else
         *ret = host;

@@ -58,18 +58,14 @@ int nn_affine_params(struct param_set *set, const char *prefix, const int64_t di
 
 int conv_block_params(struct param_set *set, const struct block_names *n, int64_t ci, int64_t co, int k, struct err *err) {
     struct param_spec weight = {PARAM_WEIGHT, 3, {co, ci, k}}, plain = {PARAM_PLAIN, 1, {co}}, buffer = {PARAM_BUFFER, 1, {co}};
-    int rc = param_add(set, &weight, err, "%s.%s.weight", n->prefix, n->conv);
-    if (!rc)
-        rc = param_add(set, &plain, err, "%s.%s.bias", n->prefix, n->conv);
-    if (!rc)
-        rc = param_add(set, &plain, err, "%s.%s.weight", n->prefix, n->bn);
-    if (!rc)
-        rc = param_add(set, &plain, err, "%s.%s.bias", n->prefix, n->bn);
-    if (!rc)
-        rc = param_add(set, &buffer, err, "%s.%s.running_mean", n->prefix, n->bn);
-    if (!rc)
-        rc = param_add(set, &buffer, err, "%s.%s.running_var", n->prefix, n->bn);
-    return rc;
+    int rc;
+    if ((rc = param_add(set, &weight, err, "%s.%s.weight", n->prefix, n->conv)) ||
+        (rc = param_add(set, &plain, err, "%s.%s.bias", n->prefix, n->conv)) ||
+        (rc = param_add(set, &plain, err, "%s.%s.weight", n->prefix, n->bn)) ||
+        (rc = param_add(set, &plain, err, "%s.%s.bias", n->prefix, n->bn)) ||
+        (rc = param_add(set, &buffer, err, "%s.%s.running_mean", n->prefix, n->bn)))
+        return rc;
+    return param_add(set, &buffer, err, "%s.%s.running_var", n->prefix, n->bn);
 }
 
 static const struct param *named(const struct param_set *set, const struct block_names *n, const char *part, const char *leaf) {

@@ -49,19 +49,18 @@ static int direction_params(struct param_set *set, const char *prefix, const str
 int mamba_params(struct param_set *set, int index, const struct mamba_shape *s, struct err *err) {
     int64_t d = s->d_model;
     struct param_spec fuse = {PARAM_WEIGHT, 2, {d, s->directions * d}}, plain = {PARAM_PLAIN, 1, {d}};
-    int rc = 0;
-    for (int i = 0; !rc && i < s->directions; i++) {
+    int rc;
+    for (int i = 0; i < s->directions; i++) {
         char prefix[48];
         str_format(prefix, sizeof prefix, "mamba.%d.%s", index, direction_names[i]);
-        rc = direction_params(set, prefix, s, err);
+        if ((rc = direction_params(set, prefix, s, err)))
+            return rc;
     }
-    if (!rc)
-        rc = param_add(set, &fuse, err, "mamba.%d.fuse.weight", index);
-    if (!rc)
-        rc = param_add(set, &plain, err, "mamba.%d.fuse.bias", index);
-    if (!rc)
-        rc = param_add(set, &plain, err, "mamba.%d.norm.weight", index);
-    return rc ? rc : param_add(set, &plain, err, "mamba.%d.norm.bias", index);
+    if ((rc = param_add(set, &fuse, err, "mamba.%d.fuse.weight", index)) ||
+        (rc = param_add(set, &plain, err, "mamba.%d.fuse.bias", index)) ||
+        (rc = param_add(set, &plain, err, "mamba.%d.norm.weight", index)))
+        return rc;
+    return param_add(set, &plain, err, "mamba.%d.norm.bias", index);
 }
 
 void mamba_bind(struct mamba_layer *l, const struct param_set *set, int index, const struct mamba_shape *shape) {
@@ -159,10 +158,11 @@ static int carry(const struct pass *p, const struct tensor *state, const struct 
     struct tensor dense[2] = {tensor_2d(inputs->data, DTYPE_F32, b, n),
                               tensor_2d(scan->data, DTYPE_F32, b, scan->dim[1] * scan->dim[2])};
     struct tensor rows[2] = {tensor_slice(state, 0, n), tensor_slice(state, n, dense[1].dim[1])};
-    int rc = 0;
-    for (int i = 0; !rc && i < 2; i++)
-        rc = nn_eltwise(p, ELTWISE_COPY, save ? &dense[i] : &rows[i], NULL, save ? &rows[i] : &dense[i]);
-    return rc;
+    int rc;
+    for (int i = 0; i < 2; i++)
+        if ((rc = nn_eltwise(p, ELTWISE_COPY, save ? &dense[i] : &rows[i], NULL, save ? &rows[i] : &dense[i])))
+            return rc;
+    return 0;
 }
 
 /* u → the gated scan output, before out_proj. */
@@ -191,14 +191,11 @@ static int direction_scan(struct mamba_direction *d, const struct mamba_shape *s
                                       .eps = NN_EPS};
     ssd.h0 = c->scan;
     ssd.hT = c->next_scan;
-    int rc = nn_eltwise(p, ELTWISE_NEG_EXP, &a_log, NULL, &d->a);
-    if (!rc)
-        rc = op_linear(p->stream, &in, p->err);
-    if (!rc)
-        rc = op_conv1d_depthwise(p->stream, &conv, p->err);
-    if (!rc)
-        rc = op_ssd(p->stream, &ssd, p->err);
-    return rc ? rc : op_rmsnorm_gated(p->stream, &norm, p->err);
+    int rc;
+    if ((rc = nn_eltwise(p, ELTWISE_NEG_EXP, &a_log, NULL, &d->a)) || (rc = op_linear(p->stream, &in, p->err)) ||
+        (rc = op_conv1d_depthwise(p->stream, &conv, p->err)) || (rc = op_ssd(p->stream, &ssd, p->err)))
+        return rc;
+    return op_rmsnorm_gated(p->stream, &norm, p->err);
 }
 
 /* half: this direction's channels of what fuse reads: in training (B,L,D) after out_proj, at inference (B,L,D_inner) before it. */
@@ -282,18 +279,12 @@ static int direction_backward(struct mamba_direction *d, const struct mamba_shap
                                       .dw = param_grad(set, d->in_proj),
                                       .accumulate_dx = true,
                                       .weight_version = set->version};
-    int rc = op_linear_backward(p->stream, &proj, p->err);
-    if (!rc)
-        rc = op_rmsnorm_gated_backward(p->stream, &norm, p->err);
-    if (!rc)
-        rc = nn_eltwise(p, ELTWISE_FILL, NULL, NULL, &da);
-    if (!rc)
-        rc = op_ssd_backward(p->stream, &ssd, p->err);
-    if (!rc)
-        rc = nn_eltwise(p, ELTWISE_MUL_ADD, &da, &d->a, &da_log);
-    if (!rc)
-        rc = op_conv1d_depthwise_backward(p->stream, &conv, p->err);
-    return rc ? rc : op_linear_backward(p->stream, &in, p->err);
+    int rc;
+    if ((rc = op_linear_backward(p->stream, &proj, p->err)) || (rc = op_rmsnorm_gated_backward(p->stream, &norm, p->err)) ||
+        (rc = nn_eltwise(p, ELTWISE_FILL, NULL, NULL, &da)) || (rc = op_ssd_backward(p->stream, &ssd, p->err)) ||
+        (rc = nn_eltwise(p, ELTWISE_MUL_ADD, &da, &d->a, &da_log)) || (rc = op_conv1d_depthwise_backward(p->stream, &conv, p->err)))
+        return rc;
+    return op_linear_backward(p->stream, &in, p->err);
 }
 
 static int conv_forward(const struct mamba_direction *d, const struct pass *p, const struct tensor *u, const struct tensor *out) {
@@ -397,12 +388,11 @@ static int fuse_backward(struct mamba_layer *l, const struct pass *p, const stru
                                         .dw = param_grad(set, l->fuse_w),
                                         .dbias = param_grad(set, l->fuse_b),
                                         .weight_version = set->version};
-    int rc = op_layernorm_backward(p->stream, &norm, p->err);
-    if (!rc)
-        rc = nn_eltwise(p, ELTWISE_COPY, du, NULL, dout);
-    if (!rc)
-        rc = nn_dropout(p, dout, l->rng_stream, false);
-    return rc ? rc : op_linear_backward(p->stream, &fuse, p->err);
+    int rc;
+    if ((rc = op_layernorm_backward(p->stream, &norm, p->err)) || (rc = nn_eltwise(p, ELTWISE_COPY, du, NULL, dout)) ||
+        (rc = nn_dropout(p, dout, l->rng_stream, false)))
+        return rc;
+    return op_linear_backward(p->stream, &fuse, p->err);
 }
 
 int mamba_backward(struct mamba_layer *l, const struct pass *p, const struct tensor *dout, const struct tensor *du) {

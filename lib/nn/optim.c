@@ -57,9 +57,9 @@ int64_t optim_bytes(const struct param_set *params, const struct optim_config *c
 int optim_start_ema(struct optim *o, struct stream *s, struct err *err) {
     const struct param_set *p = o->params;
     int rc = o->ema ? stream_copy(s, o->ema, p->data, (size_t)p->data_count * sizeof(float), err) : 0;
-    if (!rc && o->ema_buffers)
-        rc = stream_copy(s, o->ema_buffers, p->buffers, (size_t)p->buffer_count * sizeof(float), err);
-    return rc;
+    if (rc)
+        return rc;
+    return o->ema_buffers ? stream_copy(s, o->ema_buffers, p->buffers, (size_t)p->buffer_count * sizeof(float), err) : 0;
 }
 
 const struct param_average *optim_average(const struct optim *o, struct param_average *ret) {
@@ -69,10 +69,10 @@ const struct param_average *optim_average(const struct optim *o, struct param_av
 
 static int exchange(struct stream *s, float *a, float *b, float *scratch, int64_t n, struct err *err) {
     size_t bytes = (size_t)n * sizeof *a;
-    int rc = stream_copy(s, scratch, a, bytes, err);
-    if (!rc)
-        rc = stream_copy(s, a, b, bytes, err);
-    return rc ? rc : stream_copy(s, b, scratch, bytes, err);
+    int rc;
+    if ((rc = stream_copy(s, scratch, a, bytes, err)) || (rc = stream_copy(s, a, b, bytes, err)))
+        return rc;
+    return stream_copy(s, b, scratch, bytes, err);
 }
 
 int optim_exchange_ema(struct optim *o, struct stream *s, struct err *err) {
@@ -80,17 +80,17 @@ int optim_exchange_ema(struct optim *o, struct stream *s, struct err *err) {
     if (!o->ema)
         return 0;
     int rc = exchange(s, p->data, o->ema, p->grad, p->data_count, err);
-    if (!rc && o->ema_buffers) {
+    if (rc)
+        return rc;
+    if (o->ema_buffers) {
         float *zeros = o->ema_buffers + p->buffer_count;
-        rc = exchange(s, p->buffers, o->ema_buffers, zeros, p->buffer_count, err);
-        if (!rc)
-            rc = stream_zero(s, zeros, (size_t)p->buffer_count * sizeof *zeros, err);
+        if ((rc = exchange(s, p->buffers, o->ema_buffers, zeros, p->buffer_count, err)) ||
+            (rc = stream_zero(s, zeros, (size_t)p->buffer_count * sizeof *zeros, err)))
+            return rc;
     }
-    if (!rc) {
-        p->version++;
-        o->exchanged = !o->exchanged;
-    }
-    return rc;
+    p->version++;
+    o->exchanged = !o->exchanged;
+    return 0;
 }
 
 int optim_zero_grad(struct optim *o, struct stream *s, struct err *err) {
@@ -151,10 +151,10 @@ static int average_buffers(const struct optim *o, struct stream *s, const struct
 static int queue_update(const struct optim *o, struct stream *s, const struct adamw_args *update, double *squares,
                         struct err *err) {
     struct norm_args norm = {.x = update->grad, .sum_squares = squares};
-    int rc = op_norm(s, &norm, err);
-    if (!rc)
-        rc = op_adamw(s, update, err);
-    return rc ? rc : average_buffers(o, s, update, err);
+    int rc;
+    if ((rc = op_norm(s, &norm, err)) || (rc = op_adamw(s, update, err)))
+        return rc;
+    return average_buffers(o, s, update, err);
 }
 
 void optim_place(const struct optim *o, int64_t t, struct train_place *place) {
@@ -179,12 +179,10 @@ void optim_account(struct optim *o, int64_t t, double squares, struct optim_repo
 int optim_step(struct optim *o, struct stream *s, int64_t t, struct optim_report *ret, struct err *err) {
     struct adamw_args update = update_of(o, t, NULL);
     double squares = 0;
-    int rc = queue_update(o, s, &update, o->squares, err);
-    if (!rc)
-        rc = stream_to_host(s, &squares, o->squares, sizeof squares, err);
-    if (!rc)
-        rc = stream_sync(s, err);
-    if (!rc)
-        optim_account(o, t, squares, ret);
-    return rc;
+    int rc;
+    if ((rc = queue_update(o, s, &update, o->squares, err)) ||
+        (rc = stream_to_host(s, &squares, o->squares, sizeof squares, err)) || (rc = stream_sync(s, err)))
+        return rc;
+    optim_account(o, t, squares, ret);
+    return 0;
 }

@@ -183,16 +183,16 @@ static int run_segment(struct alarm_progress *p, const struct alarm_config *rule
                        const float *x, const struct block *blocks, struct err *err) {
     struct alarm_rule rule = {.config = *rule_of};
     int64_t n = segment->end - segment->first, hop = p->search.alarm_hop;
-    int rc = 0;
-    for (int64_t at = 0, size; !rc && at < n; at += size, blocks++) {
+    int rc;
+    for (int64_t at = 0, size; at < n; at += size, blocks++) {
         size = n - at < BLOCK ? n - at : BLOCK;
         if (pass_block(&rule, blocks, size))
             continue;
-        for (int64_t i = at; !rc && i < at + size; i++)
-            if (!isnan(x[i]) && alarm_rule_push(&rule, x[i]) > 0)
-                rc = note_alarm(p, segment->first + (i / hop + 1) * hop, err);
+        for (int64_t i = at; i < at + size; i++)
+            if (!isnan(x[i]) && alarm_rule_push(&rule, x[i]) > 0 && (rc = note_alarm(p, segment->first + (i / hop + 1) * hop, err)))
+                return rc;
     }
-    return rc;
+    return 0;
 }
 
 static int run_rule(struct alarm_progress *p, const struct alarm_config *rule, const struct score_trace *t, struct err *err) {

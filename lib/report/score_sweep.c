@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
+
 enum { RATE_HZ = 256, BINS = 65536, BEFORE_S = 30, AFTER_S = 60 };
 
 const double score_limits_fa_per_24h[SCORE_LIMITS] = {10, 5, 2.5, 1};
@@ -143,7 +145,7 @@ int score_candidates(const struct score_trace *traces, int n, int count, double 
 
 int score_apply(const struct score_trace *t, const struct event *events, int64_t n, struct score_counts sums[SCORE_KINDS],
                 struct err *err) {
-    struct score_event *hyp = malloc(((size_t)n + 1) * sizeof *hyp);
+    OWNED_MEMORY struct score_event *hyp = malloc(((size_t)n + 1) * sizeof *hyp);
     struct score_counts counts[SCORE_KINDS];
     if (!hyp)
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory for events", t->name);
@@ -151,10 +153,11 @@ int score_apply(const struct score_trace *t, const struct event *events, int64_t
         hyp[i] = (struct score_event){(double)events[i].first / RATE_HZ, (double)events[i].end / RATE_HZ};
     struct score_recording rec = {t->name, t->subject, t->duration_s, t->ref, hyp, t->n_ref, (int)n};
     int rc = score_recording(&rec, counts, err);
-    for (int k = 0; !rc && k < SCORE_KINDS; k++)
+    if (rc)
+        return rc;
+    for (int k = 0; k < SCORE_KINDS; k++)
         score_counts_add(&sums[k], &counts[k]);
-    free(hyp);
-    return rc;
+    return 0;
 }
 
 void score_sweep_sensitivities(struct score_sweep *s) {

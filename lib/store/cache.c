@@ -270,16 +270,11 @@ int cache_open_with_windows(const char *dir, const char *windows, int64_t max_by
     c->lock_fd = -1;
     c->stats.capacity_bytes = max_bytes;
     c->by_key = map_new(MAX_ENTRIES);
-    int rc = c->by_key ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", dir);
-    if (!rc)
-        rc = fsio_absolute(c->dir, sizeof c->dir, dir, err);
-    if (!rc && windows)
-        rc = fsio_absolute(c->shelves[WINDOWS], sizeof c->dir, windows, err);
-    if (!rc)
-        rc = prepare(c, err);
-    if (!rc)
-        rc = load(c, err);
-    if (rc) {
+    int rc;
+    if ((rc = c->by_key ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", dir)) ||
+        (rc = fsio_absolute(c->dir, sizeof c->dir, dir, err)) ||
+        (windows && (rc = fsio_absolute(c->shelves[WINDOWS], sizeof c->dir, windows, err))) || (rc = prepare(c, err)) ||
+        (rc = load(c, err))) {
         cache_close(c);
         return rc;
     }
@@ -440,9 +435,11 @@ static int sync_path(const char *path, int flags, int64_t *ret_bytes, struct err
         return err_errno(err, errno, "cannot open %s", path);
     int rc = fstat(fd, &st) < 0 || fsync(fd) < 0 ? err_errno(err, errno, "cannot sync %s", path) : 0;
     close(fd);
-    if (!rc && ret_bytes)
+    if (rc)
+        return rc;
+    if (ret_bytes)
         *ret_bytes = st.st_size;
-    return rc;
+    return 0;
 }
 
 /* DIR/partial/NAME of a slot, and the name alone. */

@@ -199,9 +199,11 @@ static int read_head(struct mirror *m, const struct file *f, void *buf, struct e
         return rc;
     }
     int rc = store_read(m->config.store, f->object.key, &piece, &watch, err);
-    if (!rc && piece.len != m->config.head_bytes)
-        rc = err_set(err, ERR_ABORTED, "%s changed since it was listed; start the job again", f->object.key);
-    return rc;
+    if (rc)
+        return rc;
+    if (piece.len != m->config.head_bytes)
+        return err_set(err, ERR_ABORTED, "%s changed since it was listed; start the job again", f->object.key);
+    return 0;
 }
 
 /* The start of a recording into the cache, pinned; path is where it stands. */
@@ -329,17 +331,11 @@ int mirror_open(const struct mirror_config *config, mirror_progress_fn *progress
     while (len && config->prefix[len - 1] == '/')
         len--;
     bool fits = str_format(m->prefix, sizeof m->prefix, "%.*s%s", (int)len, config->prefix, len ? "/" : "");
-    int rc = fits ? fsio_absolute(m->directory, sizeof m->directory, config->directory, err)
-                  : err_set(err, ERR_RANGE, "%.100s…: the prefix is too long", config->prefix);
-    if (!rc)
-        rc = fsio_remove_tree(m->directory, err);
-    if (!rc)
-        rc = fsio_mkdirs(m->directory, err);
-    if (!rc)
-        rc = drive(m, list_main, 1, progress, ctx, err);
-    if (!rc)
-        rc = transfer(m, progress, ctx, err);
-    if (rc) {
+    int rc;
+    if ((rc = fits ? fsio_absolute(m->directory, sizeof m->directory, config->directory, err)
+                   : err_set(err, ERR_RANGE, "%.100s…: the prefix is too long", config->prefix)) ||
+        (rc = fsio_remove_tree(m->directory, err)) || (rc = fsio_mkdirs(m->directory, err)) ||
+        (rc = drive(m, list_main, 1, progress, ctx, err)) || (rc = transfer(m, progress, ctx, err))) {
         mirror_close(m);
         return rc;
     }

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "store/md5_lanes.h"
 #include "store/s3_object.h"
 #include "store/s3_xml.h"
@@ -98,39 +99,37 @@ static int read_listing(struct listing *l, const char *xml, size_t len, struct e
     if (l->truncated && !token)
         return bad_answer(l->s3, "no continuation token", err);
     from = xml;
-    while (!rc && (item = s3_xml_find(&from, end, "Contents", &n)))
-        rc = add_listed(l, item, n, err);
-    return rc;
+    while ((item = s3_xml_find(&from, end, "Contents", &n)))
+        if ((rc = add_listed(l, item, n, err)))
+            return rc;
+    return 0;
 }
 
 /* One request: from the token, else after `after`. */
 static int list_some(struct listing *l, const char *prefix, const char *after, char *buf, struct err *err) {
     char name[S3_NAME_SIZE], begin[S3_NAME_SIZE], most[16], token[TOKEN_BYTES];
-    struct s3_call *call = calloc(1, sizeof *call);
-    int rc = call ? s3_name(l->s3, prefix, name, err) : err_set(err, ERR_EXHAUSTED, "out of memory listing keys");
-    if (!rc && *after)
-        rc = s3_name(l->s3, after, begin, err);
-    if (!rc) {
-        str_format(most, sizeof most, "%zu", STORE_PAGE_MAX - l->page->count);
-        str_copy(token, sizeof token, l->token);
-        call->method = "GET";
-        call->key = "";
-        call->query[call->n_query++] = (struct sigv4_pair){"list-type", "2"};
-        call->query[call->n_query++] = (struct sigv4_pair){"encoding-type", "url"};
-        call->query[call->n_query++] = (struct sigv4_pair){"max-keys", most};
-        call->query[call->n_query++] = (struct sigv4_pair){"prefix", name};
-        if (*token)
-            call->query[call->n_query++] = (struct sigv4_pair){"continuation-token", token};
-        else if (*after)
-            call->query[call->n_query++] = (struct sigv4_pair){"start-after", begin};
-        call->buf = buf;
-        call->cap = LIST_BYTES;
-        rc = s3_call_run(l->s3->client, call, NULL, err);
-    }
-    if (!rc)
-        rc = read_listing(l, buf, call->fetch.sink.got, err);
-    free(call);
-    return rc;
+    OWNED_MEMORY struct s3_call *call = calloc(1, sizeof *call);
+    int rc;
+    if ((rc = call ? s3_name(l->s3, prefix, name, err) : err_set(err, ERR_EXHAUSTED, "out of memory listing keys")) ||
+        (*after && (rc = s3_name(l->s3, after, begin, err))))
+        return rc;
+    str_format(most, sizeof most, "%zu", STORE_PAGE_MAX - l->page->count);
+    str_copy(token, sizeof token, l->token);
+    call->method = "GET";
+    call->key = "";
+    call->query[call->n_query++] = (struct sigv4_pair){"list-type", "2"};
+    call->query[call->n_query++] = (struct sigv4_pair){"encoding-type", "url"};
+    call->query[call->n_query++] = (struct sigv4_pair){"max-keys", most};
+    call->query[call->n_query++] = (struct sigv4_pair){"prefix", name};
+    if (*token)
+        call->query[call->n_query++] = (struct sigv4_pair){"continuation-token", token};
+    else if (*after)
+        call->query[call->n_query++] = (struct sigv4_pair){"start-after", begin};
+    call->buf = buf;
+    call->cap = LIST_BYTES;
+    if ((rc = s3_call_run(l->s3->client, call, NULL, err)))
+        return rc;
+    return read_listing(l, buf, call->fetch.sink.got, err);
 }
 
 static int s3_list(struct store *store, const char *prefix, const char *after, struct store_page *page, struct err *err) {
@@ -220,10 +219,8 @@ int s3_head(const struct s3 *s3, const char *name, const struct store_watch *wat
 static int s3_stat(struct store *store, const char *key, struct store_item *ret, const struct store_watch *watch, struct err *err) {
     char name[S3_NAME_SIZE];
     struct s3_head head;
-    int rc = s3_name(s3_of(store), key, name, err);
-    if (!rc)
-        rc = s3_head(s3_of(store), name, watch, &head, err);
-    if (rc)
+    int rc;
+    if ((rc = s3_name(s3_of(store), key, name, err)) || (rc = s3_head(s3_of(store), name, watch, &head, err)))
         return rc;
     *ret = (struct store_item){.key = key, .size_bytes = head.size_bytes, .mtime_ns = head.mtime_ns};
     s3_tag(head.etag, ret->tag);

@@ -112,13 +112,13 @@ static int configure(struct s3_client *c, const struct store_config *config, str
     if (!str_copy(c->region, sizeof c->region, region ? region : "us-east-1"))
         return err_set(err, ERR_INVALID, "region '%.60s…' is too long", region);
     int rc = read_endpoint(c, config->endpoint, err);
-    if (!rc && c->tls && strchr(c->bucket, '.'))
+    if (rc)
+        return rc;
+    if (c->tls && strchr(c->bucket, '.'))
         c->path_style = true; /* no certificate covers BUCKET.WITH.DOTS.HOST */
-    if (!rc && config->credentials && !(c->spec = strdup(config->credentials)))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory opening %s", config->url);
-    if (!rc && !c->anonymous)
-        rc = s3_credentials_load(c->spec, &c->credentials, err);
-    return rc;
+    if (config->credentials && !(c->spec = strdup(config->credentials)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", config->url);
+    return c->anonymous ? 0 : s3_credentials_load(c->spec, &c->credentials, err);
 }
 
 int s3_client_open(const struct store_config *config, struct s3_client **ret, struct err *err) {
@@ -127,10 +127,8 @@ int s3_client_open(const struct store_config *config, struct s3_client **ret, st
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", config->url);
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->renewing, NULL);
-    int rc = configure(c, config, err);
-    if (!rc)
-        rc = fetch_open(S3_CONNECTIONS, &c->fetch, err);
-    if (rc) {
+    int rc;
+    if ((rc = configure(c, config, err)) || (rc = fetch_open(S3_CONNECTIONS, &c->fetch, err))) {
         s3_client_close(c);
         return rc;
     }

@@ -199,10 +199,10 @@ static int put_in_place(struct download *d, struct err *err) {
     }
     if (fsync(d->part_fd))
         return err_errno(err, errno, "cannot put %s in place", d->path);
-    rc = fsio_rename(d->part_path, d->path, err);
-    if (!rc)
-        unlink(d->journal_path);
-    return rc;
+    if ((rc = fsio_rename(d->part_path, d->path, err)))
+        return rc;
+    unlink(d->journal_path);
+    return 0;
 }
 
 static int prepare(struct download *d, const struct store_watch *watch, struct err *err) {

@@ -72,9 +72,11 @@ static int begin(struct upload *u, char *answer, struct err *err) {
     size_t len = 0;
     *call = (struct s3_call){.method = "POST", .query = {{"uploads", ""}}, .n_query = 1, .meta_sha256 = u->sha256};
     int rc = ask(u, call, answer, &len, err);
-    if (!rc && (!s3_xml_text(answer, len, "UploadId", u->id, sizeof u->id) || !*u->id))
-        rc = err_set(err, ERR_DATA_LOSS, "%s: the server's answer to a multipart upload has no UploadId", u->object);
-    return rc;
+    if (rc)
+        return rc;
+    if (!s3_xml_text(answer, len, "UploadId", u->id, sizeof u->id) || !*u->id)
+        return err_set(err, ERR_DATA_LOSS, "%s: the server's answer to a multipart upload has no UploadId", u->object);
+    return 0;
 }
 
 /* Load the next part into slot i; false when all were handed out. */

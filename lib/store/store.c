@@ -49,10 +49,8 @@ static int check_key(const char *key, bool partial, struct err *err) {
 
 int store_list(struct store *store, const char *prefix, const char *after, struct store_page *ret, struct err *err) {
     enum { PAGE_BYTES = 4 << 20 };
-    int rc = check_key(prefix, true, err);
-    if (!rc)
-        rc = check_key(after, true, err);
-    if (rc)
+    int rc;
+    if ((rc = check_key(prefix, true, err)) || (rc = check_key(after, true, err)))
         return rc;
     struct store_page page = {0};
     arena_init(&page.memory, PAGE_BYTES);
@@ -80,9 +78,11 @@ int store_stat(struct store *store, const char *key, struct store_item *ret, con
 int store_read(struct store *store, const char *key, struct store_piece *piece, const struct store_watch *watch, struct err *err) {
     static const struct store_watch nobody;
     int rc = check_key(key, false, err);
-    if (!rc && piece->offset < 0)
-        rc = err_set(err, ERR_INVALID, "%s: cannot read from byte %lld", key, (long long)piece->offset);
-    return rc ? rc : store->ops->read(store, key, piece, watch ? watch : &nobody, err);
+    if (rc)
+        return rc;
+    if (piece->offset < 0)
+        return err_set(err, ERR_INVALID, "%s: cannot read from byte %lld", key, (long long)piece->offset);
+    return store->ops->read(store, key, piece, watch ? watch : &nobody, err);
 }
 
 int store_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err) {
