@@ -65,8 +65,8 @@ int augment_init(struct augment *a, const struct augment_config *config, const s
         a->partner[c] = find_opposite(names, n, c);
         a->mirrors &= a->partner[c] >= 0;
     }
-    for (int c = 0; c < a->inputs; c++) /* the envelopes as their channels */
-        a->partner[c] = a->mirrors ? a->partner[c % n] + c / n * n : c;
+    for (int c = 0; c < a->inputs; c++) /* the envelopes as their channels; the feature of all channels has no partner */
+        a->partner[c] = a->mirrors && c < 2 * n ? a->partner[c % n] + c / n * n : c;
     montage_channels_free(names);
     return 0;
 }
@@ -84,6 +84,8 @@ void augment_draw(const struct augment *a, int64_t epoch, int64_t index, struct 
         if (a->inputs > a->channels) /* an envelope is a ratio: it has no gain */
             ret->factor[a->channels + i] = kept;
     }
+    if (a->inputs > 2 * a->channels) /* the feature is one of all channels */
+        ret->factor[2 * a->channels] = 1;
 }
 
 int64_t augment_jitter(uint64_t seed, int64_t epoch, int64_t index, int64_t hop) {

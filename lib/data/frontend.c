@@ -41,6 +41,10 @@ struct frontend {
     double *filtered; /* (DSP_BLOCK, lanes) */
     uint8_t *marks;   /* (DSP_BLOCK) */
     uint16_t *halves; /* (DSP_BLOCK, columns) */
+    /* What the columns are made of: filtered and the channels of halves, or copies of both against the average. */
+    double *measured;          /* (DSP_BLOCK, lanes) */
+    uint16_t *measured_halves; /* rows of measured_stride values */
+    int measured_stride;
     struct loop_sums loops[2];
     int64_t loop_samples;
 };
@@ -51,12 +55,16 @@ static const char *const normalize_names[] = {
 #undef NAME
 };
 enum { NORMALIZE_COUNT = sizeof normalize_names / sizeof *normalize_names };
+static const char *const reference_names[] = {[FRONTEND_REFERENCE_RECORDED] = "recorded", [FRONTEND_REFERENCE_AVERAGE] = "average"};
+enum { REFERENCE_COUNT = sizeof reference_names / sizeof *reference_names };
 
 bool frontend_is_feature(int normalize) { return normalize >= FRONTEND_LINE_LENGTH; }
 
 int frontend_inputs(int normalize, int channels) {
     if (frontend_is_feature(normalize))
         return 1;
+    if (normalize == FRONTEND_BASELINE)
+        return 2 * channels + 1;
     return normalize == FRONTEND_ENVELOPE ? 2 * channels : channels;
 }
 
@@ -73,6 +81,33 @@ int frontend_normalize_from_name(const char *name) {
     return -1;
 }
 
+const char *frontend_reference_name(int reference) { return reference_names[reference]; }
+
+int frontend_reference_from_name(const char *name) {
+    for (int i = 0; i < REFERENCE_COUNT; i++)
+        if (!strcmp(name, reference_names[i]))
+            return i;
+    return -1;
+}
+
+/* Differences of electrodes have no common reference, and z-scored windows are cut from the channels themselves. */
+static int check_reference(const struct frontend_config *c, struct err *err) {
+    if (c->reference == FRONTEND_REFERENCE_RECORDED)
+        return 0;
+    if (c->normalize == FRONTEND_WINDOW || frontend_is_feature(c->normalize))
+        return err_set(err, ERR_INVALID, "reference average needs normalize causal, envelope or baseline; it is %s",
+                       frontend_normalize_name(c->normalize));
+    const char *const *names = NULL;
+    int n = 0, rc = montage_channels(c->montage, &names, &n, err);
+    for (int i = 0; i < n && !rc; i++)
+        if (strchr(names[i], '-'))
+            rc = err_set(err, ERR_INVALID,
+                         "reference average needs a montage of electrodes, such as referential-19; %.60s has the difference %s",
+                         c->montage, names[i]);
+    montage_channels_free(names);
+    return rc;
+}
+
 static int check_config(const struct frontend_config *c, struct err *err) {
     if (!c->montage)
         return err_set(err, ERR_INVALID, "no montage given; expected referential-19, bipolar-18 or custom:LABEL,…");
@@ -80,7 +115,7 @@ static int check_config(const struct frontend_config *c, struct err *err) {
         return err_set(err, ERR_INVALID, "fill_gap_s is %g; expected 0 to 60 seconds", c->fill_gap_s);
     if (c->notch_hz != 0 && c->notch_hz != 50 && c->notch_hz != 60 && c->notch_hz != FRONTEND_BOTH_NOTCHES)
         return err_set(err, ERR_INVALID, "notch_hz is %g; expected 0, 50, 60 or both", c->notch_hz);
-    return 0;
+    return check_reference(c, err);
 }
 
 static int design(const struct frontend_config *config, struct dsp_section sections[DSP_MAX_SECTIONS], int *ret_n,
@@ -123,12 +158,27 @@ static int make_buffers(struct frontend *f, struct err *err) {
     return 0;
 }
 
+/* What the columns are made of. */
+static int make_measured(struct frontend *f, int reference, struct err *err) {
+    f->measured = f->filtered;
+    f->measured_halves = f->halves;
+    f->measured_stride = f->columns;
+    if (reference == FRONTEND_REFERENCE_RECORDED)
+        return 0;
+    f->measured = dsp_rows(DSP_BLOCK, f->lanes);
+    f->measured_halves = calloc((size_t)DSP_BLOCK * (size_t)f->channels, sizeof *f->measured_halves);
+    f->measured_stride = f->channels;
+    return f->measured && f->measured_halves ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the average reference");
+}
+
 /* What gives the columns behind the channels. */
 static int make_columns(struct frontend *f, int normalize, struct err *err) {
     if (normalize == FRONTEND_WINDOW)
         return 0;
-    return frontend_is_feature(normalize) ? feature_new(normalize, f->channels, &f->feature, err)
-                                          : history_new(f->channels, f->lanes, normalize == FRONTEND_ENVELOPE, &f->history, err);
+    if (frontend_is_feature(normalize))
+        return feature_new(normalize, f->channels, &f->feature, err);
+    int rc = history_new(f->channels, f->lanes, normalize != FRONTEND_CAUSAL, &f->history, err);
+    return rc || normalize != FRONTEND_BASELINE ? rc : feature_new(FRONTEND_LINE_LENGTH, f->channels, &f->feature, err);
 }
 
 int frontend_new(const struct frontend_config *config, const struct frontend_source *source, frontend_sink_fn *sink, void *ctx,
@@ -150,7 +200,7 @@ int frontend_new(const struct frontend_config *config, const struct frontend_sou
     if ((rc = resampler_new(source->rate_hz, f->lanes, &f->resampler, err)) || (rc = make_filters(f, config, err)) ||
         (rc = make_buffers(f, err)))
         goto fail;
-    if ((rc = make_columns(f, config->normalize, err)))
+    if ((rc = make_measured(f, config->reference, err)) || (rc = make_columns(f, config->normalize, err)))
         goto fail;
     f->fill_gap = frontend_fill_gap(config, source->rate_hz);
     if (report) {
@@ -177,9 +227,13 @@ void frontend_free(struct frontend *f) {
     history_free(f->history);
     feature_free(f->feature);
     free(f->mixed);
-    free(f->filtered);
+    if (f->measured != f->filtered)
+        free(f->measured);
+    if (f->measured_halves != f->halves)
+        free(f->measured_halves);
     free(f->last);
     free(f->planar);
+    free(f->filtered);
     free(f->marks);
     free(f->halves);
     free(f);
@@ -191,26 +245,51 @@ int frontend_sources(const struct frontend *f, const int **ret_indices) {
     return f->montage->n_sources;
 }
 
-/* Hand n filtered rows over in runs of equal mark. */
-static int emit(struct frontend *f, int64_t n, int64_t first, struct err *err) {
+/* n rows in double → binary16, `stride` values apart. */
+static void round_rows(const struct frontend *f, const double *from, int64_t n, uint16_t *to, int stride) {
     for (int64_t i = 0; i < n; i++)
         for (int c = 0; c < f->channels; c++) {
-            double v = f->filtered[i * f->lanes + c];
+            double v = from[i * f->lanes + c];
             v = v > CLAMP_UV ? CLAMP_UV : v < -CLAMP_UV ? -CLAMP_UV : v;
-            f->halves[i * f->columns + c] = half_from_f32((float)v);
+            to[i * stride + c] = half_from_f32((float)v);
         }
+}
+
+/* The filtered rows against the mean of each; the filters are linear, so this is the average reference of what was recorded. */
+static void subtract_average(struct frontend *f, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const double *from = f->filtered + i * f->lanes;
+        double *to = f->measured + i * f->lanes, mean = 0;
+        for (int c = 0; c < f->channels; c++)
+            mean += from[c] / f->channels;
+        for (int c = 0; c < f->channels; c++)
+            to[c] = from[c] - mean;
+    }
+}
+
+/* The columns of n rows of equal mark, the first of them at `from` of the block. */
+static void run_columns(struct frontend *f, int64_t from, int64_t n) {
+    uint16_t *columns = f->halves + from * f->columns + f->channels;
+    bool held = f->marks[from];
+    if (f->history)
+        history_run(f->history, f->measured + from * f->lanes, n, held, (struct history_output){columns, f->columns});
+    if (f->feature)
+        feature_run(f->feature, (struct feature_rows){f->measured_halves + from * f->measured_stride, n, f->measured_stride, held},
+                    (struct feature_output){f->history ? columns + (f->columns - f->channels) - 1 : columns, f->columns});
+}
+
+/* Hand n filtered rows over in runs of equal mark. */
+static int emit(struct frontend *f, int64_t n, int64_t first, struct err *err) {
+    round_rows(f, f->filtered, n, f->halves, f->columns);
+    if (f->measured_halves != f->halves)
+        round_rows(f, f->measured, n, f->measured_halves, f->measured_stride);
     if (f->feature && !f->announced)
-        feature_start(f->feature, f->halves);
+        feature_start(f->feature, f->measured_halves);
     for (int64_t from = 0, to; from < n; from = to) {
         for (to = from + 1; to < n && f->marks[to] == f->marks[from];)
             to++;
-        uint16_t *rows = f->halves + from * f->columns, *columns = rows + f->channels;
-        if (f->history)
-            history_run(f->history, f->filtered + from * f->lanes, to - from, f->marks[from],
-                        (struct history_output){columns, f->columns});
-        if (f->feature)
-            feature_run(f->feature, (struct feature_rows){rows, to - from, f->columns, f->marks[from]},
-                        (struct feature_output){columns, f->columns});
+        uint16_t *rows = f->halves + from * f->columns;
+        run_columns(f, from, to - from);
         int rc = f->sink(f->ctx, rows, to - from, first + from, !f->announced, f->marks[from], err);
         f->announced = true;
         if (rc)
@@ -228,8 +307,10 @@ static int drain(struct frontend *f, struct err *err) {
         if (!f->announced)
             dsp_cascade_settle(&f->cascade, f->filtered);
         dsp_cascade_run(&f->cascade, f->filtered, n);
+        if (f->measured != f->filtered)
+            subtract_average(f, n);
         if (f->history && !f->announced)
-            history_start(f->history, f->filtered);
+            history_start(f->history, f->measured);
         int rc = emit(f, n, first, err);
         if (rc)
             return rc;

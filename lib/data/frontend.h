@@ -18,15 +18,17 @@ enum {
     FRONTEND_RATE_HZ = 256,
     FRONTEND_MAX_CHANNELS = 64,
     FRONTEND_MAX_LABELS = 1024,
-    FRONTEND_MAX_COLUMNS = 3 * FRONTEND_MAX_CHANNELS
+    FRONTEND_MAX_COLUMNS = 3 * FRONTEND_MAX_CHANNELS + 1
 };
 
-/* What a network takes: the filtered channels, z-scored for each window; the signal columns of data/history; or those and its
- * envelope columns. The last ones are what models without a network take: one column of data/feature. */
+/* What a network takes: the filtered channels, z-scored for each window; the signal columns of data/history; those and its
+ * envelope columns; or those and behind them the feature of the model line_length (data/feature). The last ones are what models
+ * without a network take: one column of data/feature. */
 #define FRONTEND_NORMALIZE_ROWS(X)                                                                                                 \
     X(WINDOW, "window")                                                                                                            \
     X(CAUSAL, "causal")                                                                                                            \
     X(ENVELOPE, "envelope")                                                                                                        \
+    X(BASELINE, "baseline")                                                                                                        \
     X(LINE_LENGTH, "line_length")                                                                                                  \
     X(BAND_POWER, "band_power")
 enum frontend_normalize {
@@ -34,7 +36,13 @@ enum frontend_normalize {
     FRONTEND_NORMALIZE_ROWS(FRONTEND_NORMALIZE_ENUM)
 #undef FRONTEND_NORMALIZE_ENUM
 };
-#define FRONTEND_NORMALIZE_NAMES "window|causal|envelope" /* of networks: the choices of data.normalize */
+#define FRONTEND_NORMALIZE_NAMES "window|causal|envelope|baseline" /* of networks: the choices of data.normalize */
+
+/* What the columns behind the channels measure against: the recording's own reference, or the mean over all electrodes of the
+ * montage at each sample, which is the same whatever reference the recording has. The channels themselves stay as recorded, so that
+ * a disconnected electrode stays flat (infer/contact). */
+#define FRONTEND_REFERENCE_NAMES "recorded|average"
+enum frontend_reference { FRONTEND_REFERENCE_RECORDED, FRONTEND_REFERENCE_AVERAGE };
 
 struct frontend_config {
     const char *montage;   /* "referential-19", "bipolar-18" or "custom:LABEL,LABEL,…" */
@@ -42,6 +50,7 @@ struct frontend_config {
     double bandpass_hz[2]; /* 0.5, 120 */
     double fill_gap_s;     /* 2 */
     int normalize;         /* enum frontend_normalize */
+    int reference;         /* enum frontend_reference; AVERAGE needs a montage of electrodes and columns of data/history */
 };
 /* A row has the `channels` of the montage in µV and behind them, unless windows are z-scored, the columns that the network takes.
  */
@@ -51,6 +60,8 @@ bool frontend_is_feature(int normalize);           /* one column of data/feature
 /* "window", …; from_name: −1 for an unknown name. */
 const char *frontend_normalize_name(int normalize);
 int frontend_normalize_from_name(const char *name);
+const char *frontend_reference_name(int reference);
+int frontend_reference_from_name(const char *name);
 
 /* How the montage was built; texts are for people and reports. */
 struct frontend_report {

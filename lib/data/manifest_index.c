@@ -46,6 +46,8 @@ static int index_path(const struct manifest_config *c, char *ret, size_t size, s
     json_put_f64(&json, "fill_gap_s", c->frontend.fill_gap_s);
     if (c->frontend.normalize != FRONTEND_WINDOW)
         json_put_str(&json, "normalize", frontend_normalize_name(c->frontend.normalize));
+    if (c->frontend.reference != FRONTEND_REFERENCE_RECORDED)
+        json_put_str(&json, "reference", frontend_reference_name(c->frontend.reference));
     json_put_str(&json, "labels", c->labels);
     json_put_str(&json, "unlabeled", c->unlabeled);
     json_end(&json, '}');

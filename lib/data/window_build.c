@@ -86,6 +86,8 @@ static int make_key(struct builder *b, struct err *err) {
     json_put_f64(&json, "fill_gap_s", r->frontend.fill_gap_s);
     if (r->frontend.normalize != FRONTEND_WINDOW)
         json_put_str(&json, "normalize", frontend_normalize_name(r->frontend.normalize));
+    if (r->frontend.reference != FRONTEND_REFERENCE_RECORDED)
+        json_put_str(&json, "reference", frontend_reference_name(r->frontend.reference));
     json_put_str(&json, "labels", r->labels);
     json_put_str(&json, "label_source", labels_source_name(b->labels.source));
     json_begin_array(&json, "runs");

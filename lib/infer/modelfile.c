@@ -51,6 +51,8 @@ static void put_frontend(struct json_writer *w, const struct frontend_config *f)
     json_put_f64(w, "fill_gap_s", f->fill_gap_s);
     json_put_i64(w, "rate_hz", FRONTEND_RATE_HZ);
     json_put_str(w, "normalize", frontend_normalize_name(f->normalize));
+    if (f->reference != FRONTEND_REFERENCE_RECORDED) /* older versions write none */
+        json_put_str(w, "reference", frontend_reference_name(f->reference));
     json_end(w, '}');
 }
 
@@ -171,19 +173,24 @@ static int parse(const struct safetensors *st, const char *key, const char *path
     return json_parse(text, strlen(text), key, ret, err);
 }
 
-/* A model file without "normalize" takes z-scored windows. */
+/* A model file without "normalize" takes z-scored windows; one without "reference" takes channels as recorded. */
 static int read_frontend(const struct json *j, const char *path, struct modelfile *m, struct err *err) {
     const struct json *band = json_get(j, "bandpass_hz");
     const char *normalize = json_str(json_get(j, "normalize"), frontend_normalize_name(FRONTEND_WINDOW));
+    const char *reference = json_str(json_get(j, "reference"), frontend_reference_name(FRONTEND_REFERENCE_RECORDED));
     struct frontend_config f = {
         .montage = json_str(json_get(j, "montage"), ""),
         .bandpass_hz = {json_f64(json_at(band, 0), 0.5), json_f64(json_at(band, 1), 120)},
         .fill_gap_s = json_f64(json_get(j, "fill_gap_s"), 2),
         .normalize = frontend_normalize_from_name(normalize),
+        .reference = frontend_reference_from_name(reference),
     };
     if (f.normalize < 0)
         return err_set(err, ERR_INVALID, "%s: brr.frontend says normalize '%.40s'; expected " FRONTEND_NORMALIZE_NAMES, path,
                        normalize);
+    if (f.reference < 0)
+        return err_set(err, ERR_INVALID, "%s: brr.frontend says reference '%.40s'; expected " FRONTEND_REFERENCE_NAMES, path,
+                       reference);
     int rc = read_notch(json_get(j, "notch_hz"), &f.notch_hz, err);
     return rc ? rc : modelfile_set_frontend(m, &f, err);
 }
@@ -199,6 +206,10 @@ static int check_inputs(const struct modelfile *m, const char *path, struct err 
     int rc = montage_channels(m->montage, NULL, &channels, err);
     if (rc)
         return rc;
+    if (m->model.skip != (m->frontend.normalize == FRONTEND_BASELINE))
+        return err_set(err, ERR_INVALID, "%s: the network %s, and its input has normalize '%s'", path,
+                       m->model.skip ? "adds its last input to the logit" : "has no way for the feature of normalize 'baseline'",
+                       normalize);
     int inputs = frontend_inputs(m->frontend.normalize, channels);
     if (inputs != m->model.in_channels)
         return err_set(err, ERR_INVALID, "%s: the network takes %d channels, its montage '%s' has %d with normalize '%s'", path,

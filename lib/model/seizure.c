@@ -8,7 +8,7 @@
 int seizure_table(const struct seizure_config *config, struct param_set *ret, struct err *err) {
     struct seizure_net net = {.config = *config, .ops = model_ops_of(config)};
     param_set_init(&net.params);
-    int rc = net.ops->params(&net, err);
+    int rc = seizure_net_params(&net, err);
     if (rc)
         param_set_done(&net.params);
     else
@@ -62,16 +62,58 @@ int seizure_net_convert(const struct pass *p, const struct tensor *t, enum dtype
     return nn_eltwise(p, ELTWISE_COPY, t, NULL, ret);
 }
 
+/* (B,T) as (B,T,1), and (1,1,1) as (1,1). */
+static struct tensor column(const struct tensor *logits) {
+    return tensor_3d(logits->data, DTYPE_F32, logits->dim[0], logits->dim[1], 1);
+}
+
+static struct tensor scalar(struct tensor w) {
+    w.rank = 2;
+    w.ld = 1;
+    return w;
+}
+
+/* logits += weight · the last input. */
+static int skip_forward(struct seizure_net *net, const struct pass *p, const struct tensor *x, struct tensor *logits) {
+    const struct param_set *set = p->params;
+    struct tensor last = tensor_slice(x, x->dim[2] - 1, 1);
+    net->skipped = plan_tensor(p->plan, DTYPE_F32, x->dim[0], x->dim[1], 1);
+    int rc = nn_eltwise(p, ELTWISE_COPY, &last, NULL, &net->skipped);
+    struct linear_args map = {.x = net->skipped,
+                              .w = scalar(param_value(set, net->skip_w)),
+                              .y = column(logits),
+                              .accumulate = true,
+                              .weight_version = set->version};
+    return rc || p->dry ? rc : op_linear(p->stream, &map, p->err);
+}
+
+static int skip_backward(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits) {
+    const struct param_set *set = p->params;
+    struct linear_backward_args map = {.x = net->skipped,
+                                       .w = scalar(param_value(set, net->skip_w)),
+                                       .dy = column(dlogits),
+                                       .dw = scalar(param_grad(set, net->skip_w)),
+                                       .weight_version = set->version};
+    return p->dry ? 0 : op_linear_backward(p->stream, &map, p->err);
+}
+
 static int forward(struct seizure_net *net, const struct pass *p, const struct tensor *x, const struct tensor *state,
                    struct tensor *logits) {
     net->has_pass = false;
     net->plan.overflow = false;
     int rc = net->ops->forward(net, p, x, state, logits);
+    if (!rc && net->skip_w)
+        rc = skip_forward(net, p, x, logits);
     if (!rc && net->plan.overflow)
         rc = err_set(p->err, ERR_INTERNAL, "the activation plan is too small");
     net->has_pass = !rc && p->training;
     net->kept = plan_mark(p->plan);
     return rc;
+}
+
+static int backward(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits) {
+    int rc = net->skip_w ? skip_backward(net, p, dlogits) : 0;
+    return rc ? rc : net->ops->backward(net, p, dlogits);
 }
 
 /* Lay everything out once without running, to learn the peak. */
@@ -87,7 +129,7 @@ static int measure(struct seizure_net *net, struct err *err) {
         state = none;
     int rc = forward(net, &p, &x, &state, &logits);
     if (!rc && net->options.training) {
-        rc = net->ops->backward(net, &p, &logits);
+        rc = backward(net, &p, &logits);
         net->plan.used = 0;
         p.training = false; /* validation runs the inference pass in the same memory */
         if (seizure_step(&net->config))
@@ -113,7 +155,7 @@ static int make_table(struct seizure_net *net, const struct seizure_config *conf
     if (!rc && options->max_batch < 1)
         rc = err_set(err, ERR_INVALID, "a batch of %d windows; expected at least 1", options->max_batch);
     if (!rc)
-        rc = net->ops->params(net, err);
+        rc = seizure_net_params(net, err);
     if (!rc)
         rc = seizure_net_bind(net, err);
     if (!rc)
@@ -236,7 +278,7 @@ int seizure_backward(struct seizure_net *net, struct stream *s, const struct ten
     struct pass p = training_pass(net, s, pass, err);
     net->plan.used = net->kept;
     net->has_pass = false;
-    return net->ops->backward(net, &p, dlogits);
+    return backward(net, &p, dlogits);
 }
 
 struct inference {

@@ -44,6 +44,7 @@ struct seizure_config {
     int d_state, d_conv, expand, headdim, ngroups;
     float dropout;
     enum seizure_mixer mixer;
+    bool skip; /* the last input is the feature of the model line_length: weight · it is added to the logit (seizure_map) */
 };
 /* "tiny" "small" "base" for C input channels and T = 15,360, of type seizure; INVALID for another name. */
 int seizure_preset(const char *name, int in_channels, struct seizure_config *ret, struct err *err);

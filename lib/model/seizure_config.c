@@ -44,6 +44,8 @@ static int check_causal(const struct seizure_config *c, struct err *err) {
 static int check_feature(const struct seizure_config *c, struct err *err) {
     bool none = !c->rescnn_blocks && !c->mamba_layers && !c->encoder_channels[0] && !c->encoder_channels[1] &&
                 !c->encoder_channels[2] && !c->encoder_channels[3];
+    if (c->skip)
+        return err_set(err, ERR_INVALID, "a model of type %s has no network that a skip could pass", seizure_type_name(c->type));
     if (c->in_channels != 1 || !none)
         return err_set(err, ERR_INVALID, "a model of type %s has one input and no layers; this one has %d inputs%s",
                        seizure_type_name(c->type), c->in_channels, none ? "" : " and layers");
@@ -162,6 +164,8 @@ void seizure_config_to_json(const struct seizure_config *c, struct json_writer *
 #undef PUT
     json_put_f64(w, "dropout", (double)c->dropout);
     json_put_str(w, "mixer", c->mixer == SEIZURE_MIXER_CONV ? "conv" : "mamba2");
+    if (c->skip) /* older versions write and read none */
+        json_put_bool(w, "skip", true);
     json_end(w, '}');
 }
 
@@ -173,6 +177,7 @@ int seizure_config_from_json(const struct json *j, struct seizure_config *ret, s
     CONFIG_FIELDS(GET)
 #undef GET
     c.dropout = (float)json_f64(json_get(j, "dropout"), -1);
+    c.skip = json_bool(json_get(j, "skip"), false);
     const char *mixer = json_str(json_get(j, "mixer"), ""),
                *type = json_str(json_get(j, "type"), seizure_type_name(SEIZURE_TYPE_UNET));
     while (c.type < SEIZURE_TYPES && strcmp(type, names[c.type]) != 0)

@@ -1,7 +1,8 @@
 /* Initial weights, drawn on the host from Philox: stream RNG_INIT, step = index of the tensor in the table. Rules: Kaiming normal
  * (fan out, ReLU) for convolutions, Xavier normal for projections, zero biases, unit norms; Mamba keeps its own: convolution
  * uniform ±K^-½, projections uniform ±fan_in^-½, A_log = log U(1,16), dt_bias the inverse softplus of a log-uniform step in [1e-3,
- * 1e-1], D = 1. The head starts small, with the prior's logit as its bias. Types without a network begin with fixed values. */
+ * 1e-1], D = 1. The head starts small, with the prior's logit as its bias; with a skip it
+ * starts at zero, so that the network begins as the model line_length. Types without a network begin with fixed values. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,10 +63,13 @@ void seizure_init_values(const struct seizure_config *c, const struct param *p, 
     }
     rng_init(&rng, seed, RNG_INIT, (uint32_t)p->index);
     const char *leaf = mamba_leaf(p->name);
-    if (!strcmp(p->name, "head.out.bias"))
-        fill(x, 1, (float)log(prior / (1 - prior)));
+    struct seizure_map begin = seizure_map(SEIZURE_TYPE_LINE_LENGTH); /* a network with a skip begins as this model */
+    if (!strcmp(p->name, "head.skip.weight"))
+        fill(x, 1, begin.weight);
+    else if (!strcmp(p->name, "head.out.bias"))
+        fill(x, 1, c->skip ? begin.bias : (float)log(prior / (1 - prior)));
     else if (!strcmp(p->name, "head.out.weight"))
-        fill_normal(x, p->count, &rng, 0.01);
+        fill_normal(x, p->count, &rng, c->skip ? 0 : 0.01);
     else if (leaf && !strcmp(leaf, "conv.bias")) /* same bound as its weight: K of the layer's taps */
         fill_uniform(x, p->count, &rng, 1 / sqrt(c->mixer == SEIZURE_MIXER_CONV ? MAMBA_CONV_TAPS : c->d_conv));
     else if (leaf)

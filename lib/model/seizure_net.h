@@ -52,8 +52,9 @@ struct seizure_net {
     struct mamba_layer *mamba; /* mamba_layers of them */
     struct decoder_stage decoder[STAGES];
     struct causal_stage causal[STAGES];
-    const struct param *proj_w, *proj_b, *out_w, *out_b;
+    const struct param *proj_w, *proj_b, *out_w, *out_b, *skip_w;
     struct tensor features, projected; /* kept in training, F32: what the head reads; 19 channels, causal: 1 */
+    struct tensor skipped;             /* kept in training, F32 (B,T,1): the input that goes straight to the logit */
     bool has_pass;                     /* of training, to run backward through */
     size_t kept;                       /* plan mark after it */
     float *folded;                     /* device: folded weights of every block and layer, then the head */
@@ -64,6 +65,8 @@ struct seizure_net {
 };
 
 struct mamba_shape seizure_net_mixer(const struct seizure_config *config);
+/* Table rows of the network, the skip included. */
+int seizure_net_params(struct seizure_net *net, struct err *err);
 /* Pointers of every layer to its rows of the table. */
 int seizure_net_bind(struct seizure_net *net, struct err *err);
 /* A copy of t in another precision; t itself where it has it already. */

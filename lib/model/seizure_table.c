@@ -14,6 +14,14 @@ struct mamba_shape seizure_net_mixer(const struct seizure_config *c) {
                                 .mixer = c->mixer == SEIZURE_MIXER_CONV ? MAMBA_MIXER_CONV : MAMBA_MIXER_SSD};
 }
 
+int seizure_net_params(struct seizure_net *net, struct err *err) {
+    int rc = net->ops->params(net, err);
+    if (rc || !net->config.skip)
+        return rc;
+    const struct param_spec weight = {PARAM_PLAIN, 3, {1, 1, 1}};
+    return param_add(&net->params, &weight, err, "head.skip.weight");
+}
+
 int seizure_net_bind(struct seizure_net *net, struct err *err) {
     const struct seizure_config *c = &net->config;
     struct param_set *set = &net->params;
@@ -25,6 +33,8 @@ int seizure_net_bind(struct seizure_net *net, struct err *err) {
     for (int i = 0; i < c->mamba_layers; i++)
         mamba_bind(&net->mamba[i], set, i, &shape);
     net->ops->bind(net);
+    if (c->skip)
+        net->skip_w = param_find(set, "head.skip.weight");
     return 0;
 }
 

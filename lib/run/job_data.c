@@ -52,7 +52,10 @@ static const struct option window_rows[] = {
      "gaps up to this length are filled and masked; longer gaps split the recording"},
     {"data.normalize", OPTION_ENUM, D(normalize), "window", 0, 0, FRONTEND_NORMALIZE_NAMES,
      "window: z-score of each window; causal: the signal in proportion to its last minutes; envelope: that and its line length in "
-     "proportion to its last minutes"},
+     "proportion to its last minutes; baseline: that and the feature of the model line_length, which the network begins as"},
+    {"data.reference", OPTION_ENUM, D(reference), "recorded", 0, 0, FRONTEND_REFERENCE_NAMES,
+     "average: the network's input is measured against the mean of all electrodes, so that it is the same whatever reference a "
+     "recording has"},
 };
 const struct option_table job_data_window_keys = TABLE(window_rows);
 
@@ -175,5 +178,6 @@ void job_data_frontend(const struct job_data *data, struct frontend_config *ret)
         .bandpass_hz = {data->bandpass_hz.items[0], data->bandpass_hz.items[1]},
         .fill_gap_s = data->fill_gap_s,
         .normalize = data->normalize,
+        .reference = data->reference,
     };
 }

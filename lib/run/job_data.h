@@ -20,6 +20,7 @@ struct job_data {
     int patient;   /* enum labels_patient_rule */
     int resident;  /* enum feed_residence */
     int normalize; /* enum frontend_normalize */
+    int reference; /* enum frontend_reference */
     struct {       /* as written, for job_data_read */
         const struct yaml_node *montage;
         double sampling_rate_hz;

@@ -122,12 +122,18 @@ static int open_net(struct train *t, struct err *err) {
  */
 static int check_origin(const struct train *t, const struct task_model *model, struct err *err) {
     struct modelfile file;
-    int ours = t->file.frontend.normalize;
-    if (modelfile_read(model->path, &file, NULL) || file.frontend.normalize == ours)
+    const struct frontend_config *ours = &t->file.frontend, *theirs = &file.frontend;
+    if (modelfile_read(model->path, &file, NULL))
         return 0;
-    return err_set(err, ERR_INVALID,
-                   "model.init_from %.200s was trained with data.normalize: %s and the job says %s; expected the same",
-                   t->job->init_from, frontend_normalize_name(file.frontend.normalize), frontend_normalize_name(ours));
+    if (theirs->normalize != ours->normalize)
+        return err_set(err, ERR_INVALID,
+                       "model.init_from %.200s was trained with data.normalize: %s and the job says %s; expected the same",
+                       t->job->init_from, frontend_normalize_name(theirs->normalize), frontend_normalize_name(ours->normalize));
+    if (theirs->reference != ours->reference)
+        return err_set(err, ERR_INVALID,
+                       "model.init_from %.200s was trained with data.reference: %s and the job says %s; expected the same",
+                       t->job->init_from, frontend_reference_name(theirs->reference), frontend_reference_name(ours->reference));
+    return 0;
 }
 
 /* The weights of model.init_from, and what the checkpoints will say of it. */

@@ -198,7 +198,7 @@ struct heard {
     int columns;
     int64_t rows, segments[8];
     int n_segments;
-    uint16_t values[ROWS * 3 * C];
+    uint16_t values[ROWS * (3 * C + 1)];
 };
 
 static int hear(void *ctx, const uint16_t *from, int64_t n, int64_t first, bool segment_start, bool held, struct err *err) {
@@ -215,7 +215,7 @@ static int hear(void *ctx, const uint16_t *from, int64_t n, int64_t first, bool 
 static void stream(int normalize, int chunk, struct heard *h) {
     static const char *const labels[C] = {"Fp1", "F3", "C3"};
     static const int steps[] = {20 * 200, -200, 10 * 200, -20 * 200, 12 * 200};
-    struct frontend_config config = {"custom:Fp1,F3,C3", 50, {0.5, 70}, 2, normalize};
+    struct frontend_config config = {"custom:Fp1,F3,C3", 50, {0.5, 70}, 2, normalize, FRONTEND_REFERENCE_RECORDED};
     struct frontend *f = NULL;
     struct frontend_report report;
     static float data[C][4000];
@@ -244,7 +244,7 @@ static void rows_begin_with_the_microvolt_of_before_and_restart_with_a_segment(v
     static struct heard plain, all, chunked;
     stream(FRONTEND_WINDOW, 4000, &plain);
     assert_int_equal(plain.columns, C);
-    for (int normalize = FRONTEND_CAUSAL; normalize <= FRONTEND_ENVELOPE; normalize++) {
+    for (int normalize = FRONTEND_CAUSAL; normalize <= FRONTEND_BASELINE; normalize++) {
         stream(normalize, 4000, &all);
         stream(normalize, 33, &chunked);
         assert_int_equal(all.columns, frontend_columns(normalize, C));
