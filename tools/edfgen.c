@@ -8,7 +8,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "data/labels.h"
+#include "data/events.h"
 #include "tools/edfgen/plan.h"
 #include "tools/edfgen/render.h"
 #include "tools/edfgen/writer.h"
@@ -125,10 +125,11 @@ static int write_labels(const struct job *job, struct err *err) {
     struct events_header header = {
         .start_text = start, .recording_s = (double)(job->plan->samples / RATE_HZ), .record_name = record_name};
     str_format(path, sizeof path, "%s_events.tsv", job->stem);
-    int rc = labels_write_bids_tsv(path, runs, n, &header, err);
+    int rc = events_write(events_format_find("tsv"), path, runs, n, &header, err);
     if (!rc && job->options->csv_bi) {
         str_format(path, sizeof path, "%s_eeg.csv_bi", job->stem);
-        rc = labels_write_csv_bi(path, runs, job->plan->bursts ? 0 : n, &header, err); /* it knows seizures only */
+        rc = events_write(events_format_find("csv_bi"), path, runs, job->plan->bursts ? 0 : n, &header,
+                          err); /* it knows seizures only */
     }
     free(runs);
     return rc;

@@ -34,8 +34,7 @@ static const struct argument rows[] = {
      "referential-19, bipolar-18 or custom:LABEL,LABEL,...; default referential-19", 0, 0},
     {"--window", NULL, ARGUMENT_NUMBER, AT(window_s), "S", "length of a window in seconds, default 60", 1, 600},
     {"--hop", NULL, ARGUMENT_NUMBER, AT(hop_s), "S", "seconds between window starts, default 10", 0.01, 600},
-    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), "auto|bids-tsv|tusz-csv|tusz-csv_bi|chbmit-summary|edf-annotations",
-     "format of the labels; default auto", 0, 0},
+    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels; default auto", 0, 0},
     {"--unlabeled", NULL, ARGUMENT_CHOICE, AT(unlabeled), "error|background|skip",
      "treatment of recordings without labels; default error", 0, 0},
     {"--patient", NULL, ARGUMENT_CHOICE, AT(patient), LABELS_PATIENT_RULES,
@@ -46,7 +45,7 @@ const struct argument_table dataset_arguments = ARGUMENT_TABLE_LOCAL(rows, struc
 
 static const struct dataset_options *own(const struct arguments *o) { return o->own; }
 
-enum { MAX_LINES = 100000, SHOWN_LINES = 20, MAX_TYPES = 64, SPLITS = 4, SOURCES = LABELS_EDF_ANNOTATIONS + 1 };
+enum { MAX_LINES = 100000, SHOWN_LINES = 20, MAX_TYPES = 64, SPLITS = 4, SOURCES = LABELS_SOURCES };
 static const double fill_gap_s = 2;
 static const char *const split_names[SPLITS] = {"", "train", "dev", "eval"};
 
@@ -211,15 +210,15 @@ static void check_span(struct survey *s, const char *file, int line, double onse
 
 /* Rows of an events file: seizures outside the recording, and types that are neither seizure nor background. */
 static int check_events(struct survey *s, const char *path, const char *relative, double recording_s, struct err *err) {
-    char events_path[8192], name[4096];
+    char tsv_path[8192], name[4096];
     struct events_file file;
     int rc;
-    if ((rc = labels_events_path(path, events_path, sizeof events_path, err)) ||
-        (rc = labels_events_path(relative, name, sizeof name, err)) || (rc = events_read_tsv(events_path, &file, err)))
+    if ((rc = events_path(events_format_find("tsv"), path, tsv_path, sizeof tsv_path, err)) ||
+        (rc = events_path(events_format_find("tsv"), relative, name, sizeof name, err)) || (rc = events_read(tsv_path, &file, err)))
         return rc;
     for (size_t i = 0; i < file.n_rows; i++) {
         const struct event_row *row = &file.rows[i];
-        if (labels_is_seizure(row->type))
+        if (events_is_seizure(row->type))
             check_span(s, name, row->line, row->onset_s, row->onset_s + row->duration_s, recording_s);
         else if (strncasecmp(row->type, "bckg", 4) != 0 && strcasecmp(row->type, "background") != 0)
             note_type(s, row->type);

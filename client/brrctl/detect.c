@@ -17,7 +17,7 @@
 #include "client/brrctl/detection.h"
 #include "client/brrctl/output.h"
 #include "data/edf.h"
-#include "data/labels.h"
+#include "data/events.h"
 
 #define AT(field) offsetof(struct detect_options, field)
 static const struct argument rows[] = {
@@ -26,6 +26,7 @@ static const struct argument rows[] = {
     {"--off", NULL, ARGUMENT_NUMBER, AT(off), "P", "probability that ends it; default: the model's, but at most --on", 0.0001,
      0.9999},
     {"--output", "--out", ARGUMENT_TEXT, AT(output), "DIR", "folder for the events files", 0, 0},
+    {"--format", NULL, ARGUMENT_CHOICE, AT(format), EVENTS_NAMES, "format of the events files; default tsv", 0, 0},
     {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(alarm_hop_s), "S", "seconds between alarm decisions, a divisor of the model's hop",
      0.01, 3600},
     {"--alarm-rate", NULL, ARGUMENT_CHOICE, AT(alarm_rate), "1|5|10",
@@ -56,7 +57,8 @@ struct batch {
 static int add(struct batch *b, const char *path, const char *relative, struct err *err) {
     char name[4096], output[8192];
     int rc;
-    if ((rc = labels_events_path(relative, name, sizeof name, err)) ||
+    const struct events_format *format = events_format_find(detect_options_of(b->o)->format);
+    if ((rc = events_path(format, relative, name, sizeof name, err)) ||
         (rc = fsio_join(output, sizeof output, detect_options_of(b->o)->output, name, err)))
         return rc;
     if (b->n == MAX_RECORDINGS)
@@ -122,6 +124,7 @@ static int collect(struct batch *b, struct err *err) {
 static void detect_one(struct batch *b, struct detect_item *item) {
     const struct arguments *o = b->o;
     struct detection_config config = {
+        .format = events_format_find(detect_options_of(o)->format),
         .playback = {.model = b->model,
                      .client = "brrctl detect",
                      .no_resume = true, /* as fast as the device: nothing waits to be durable */

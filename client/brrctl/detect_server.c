@@ -13,7 +13,7 @@
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect_table.h"
-#include "data/labels.h"
+#include "data/events.h"
 
 enum { PATH_SIZE = 4096, MAX_TSV_BYTES = 256 << 20, JOB_TEXT_BYTES = 64 << 10 };
 
@@ -43,8 +43,9 @@ static int check_arguments(const struct arguments *o, bool job) {
     if (!job && !detect_options_of(o)->model)
         return usage("--model is missing: a served or built-in name (demo, line_length), job:ID, store://NAME/KEY or a model file");
     if (job && (detect_options_of(o)->model || detect_options_of(o)->id_file || !isnan(detect_options_of(o)->on) ||
-                !isnan(detect_options_of(o)->off)))
-        return usage("job:ID already has a model, thresholds and an id; remove --model, --on, --off and --id-file");
+                !isnan(detect_options_of(o)->off) || detect_options_of(o)->format))
+        return usage("job:ID already has a model, thresholds, a format and an id; remove --model, --on, --off, --format and "
+                     "--id-file");
     if (detect_options_of(o)->chunk_samples > 0 || detect_options_of(o)->parallel > 0 ||
         !isnan(detect_options_of(o)->alarm_hop_s) || detect_options_of(o)->alarm_rate)
         return usage("--chunk-samples, --parallel, --alarm-hop and --alarm-rate have no effect when the daemon reads the "
@@ -63,6 +64,8 @@ static void write_job(const struct arguments *o, const char *source, struct str 
     json_put_str(&w, "source", source);
     json_end(&w, '}');
     json_begin_object(&w, "detect");
+    if (detect_options_of(o)->format)
+        json_put_str(&w, "format", detect_options_of(o)->format);
     json_put_str(&w, "model", brrctl_ref(detect_options_of(o)->model, model, sizeof model));
     if (!isnan(detect_options_of(o)->on))
         json_put_f64(&w, "on", detect_options_of(o)->on);
@@ -126,6 +129,7 @@ static int recording_path(const struct fetching *f, const char *recording, char 
 
 static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents *m) {
     char name[PATH_SIZE], path[2 * PATH_SIZE], output[2 * PATH_SIZE];
+    const struct events_format *format = events_format_find(m->format);
     if (f->n == f->capacity) {
         int capacity = f->capacity ? 2 * f->capacity : 64;
         struct detect_item *more = realloc(f->items, sizeof *more * (size_t)capacity);
@@ -149,7 +153,10 @@ static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents
     if (!stays_below(m->recording))
         err_set(&f->err, ERR_INVALID, "the daemon sent the path '%.200s' of a recording, which is outside %s", m->recording,
                 detect_options_of(f->o)->output);
-    else if (!labels_events_path(m->recording, name, sizeof name, &f->err) &&
+    else if (!format)
+        err_set(&f->err, ERR_UNSUPPORTED, "the daemon sent events in the format '%.40s', which this brrctl does not know",
+                m->format);
+    else if (!events_path(format, m->recording, name, sizeof name, &f->err) &&
              !fsio_join(output, sizeof output, detect_options_of(f->o)->output, name, &f->err) &&
              !recording_path(f, m->recording, path, sizeof path, &f->err)) {
         item->path = strdup(path);

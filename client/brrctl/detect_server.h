@@ -10,6 +10,7 @@ struct detect_options {
     double on;
     double off;
     const char *output;
+    const char *format; /* NULL = tsv */
     double alarm_hop_s;
     const char *alarm_rate;
     int64_t chunk_samples;

@@ -153,20 +153,20 @@ static void on_progress(void *ctx, double done_s) {
 
 /* ---- the recording ---- */
 
-/* Events of a named TSV as labels. */
+/* Events of a named file as labels. */
 static int read_reference(struct detection *d, const char *path, struct err *err) {
     struct events_file file;
-    int rc = events_read_tsv(path, &file, err);
+    int rc = events_read(path, &file, err);
     if (rc)
         return rc;
     d->reference.runs = calloc(file.n_rows + 1, sizeof *d->reference.runs);
     d->reference.source = LABELS_BIDS_TSV;
     for (size_t i = 0; d->reference.runs && i < file.n_rows; i++) {
         const struct event_row *row = &file.rows[i];
-        if (!labels_is_seizure(row->type) || !(row->duration_s > 0))
+        if (!events_is_seizure(row->type) || !(row->duration_s > 0))
             continue;
         struct label_run *run = &d->reference.runs[d->reference.n_runs++];
-        *run = (struct label_run){.onset_s = row->onset_s, .end_s = row->onset_s + row->duration_s, .confidence = row->confidence};
+        *run = (struct label_run){.onset_s = row->onset_s, .end_s = row->end_s, .confidence = row->confidence};
         str_copy(run->code, sizeof run->code, row->type);
     }
     events_done(&file);
@@ -274,28 +274,31 @@ int detection_match(const struct detection *d, double onset_s, double end_s) {
 
 /* ---- files ---- */
 
-/* X_alarms.tsv of X_events.tsv or X.tsv. */
-static int alarms_path(const char *events, char *buf, size_t size, struct err *err) {
-    const char *const endings[] = {"_events.tsv", ".tsv"};
+/* X_alarms.tsv of X_events.tsv or X.tsv, and so with the endings of other formats. */
+static int alarms_path(const struct events_format *format, const char *events, char *buf, size_t size, struct err *err) {
+    const char *const extension = events_extension(format), *const endings[] = {format->ending, extension};
+    const char *tail = str_starts(format->ending, "_annotations") ? format->ending : extension; /* X.edf would be a recording */
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         if (str_ends(events, endings[i]) &&
-            str_format(buf, size, "%.*s_alarms.tsv", (int)(strlen(events) - strlen(endings[i])), events))
+            str_format(buf, size, "%.*s_alarms%s", (int)(strlen(events) - strlen(endings[i])), events, tail))
             return 0;
-    return err_set(err, ERR_RANGE, "%.200s: no name for the alarms beside it; expected X_events.tsv or X.tsv", events);
+    return err_set(err, ERR_RANGE, "%.200s: no name for the alarms beside it; expected X%s or X%s", events, format->ending,
+                   extension);
 }
 
 /* Other programs know the rows of an events file as annotations of seizures, so alarms have a file of their own. */
 static int write_alarms(const struct detection *d, const char *events, const struct events_header *header, struct err *err) {
     char path[8192];
-    int rc = alarms_path(events, path, sizeof path, err);
+    int rc = alarms_path(d->config->format, events, path, sizeof path, err);
     for (int i = 0; i < d->n_alarms; i++)
         d->alarms[i].end_s = isnan(d->alarms[i].end_s) ? d->duration_s : d->alarms[i].end_s;
-    return rc ? rc : labels_write_bids_tsv(path, d->alarms, (size_t)d->n_alarms, header, err);
+    return rc ? rc : events_write(d->config->format, path, d->alarms, (size_t)d->n_alarms, header, err);
 }
 
 int detection_write_events(const struct detection *d, const char *path, struct err *err) {
     char start[32];
-    struct events_header header = {.recording_s = d->duration_s, .record_name = fsio_basename(d->path)};
+    struct events_header header = {
+        .recording_s = d->duration_s, .record_name = fsio_basename(d->path), .source = edf_info(playback_edf(d->playback))};
     OWNED_MEMORY struct label_run *runs = calloc((size_t)d->n_events + 1, sizeof *runs);
     if (!runs)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
@@ -305,7 +308,7 @@ int detection_write_events(const struct detection *d, const char *path, struct e
         runs[i] = (struct label_run){.onset_s = (double)d->events[i].first / DETECTION_RATE_HZ,
                                      .end_s = (double)d->events[i].end / DETECTION_RATE_HZ,
                                      .confidence = d->events[i].confidence};
-    int rc = labels_write_bids_tsv(path, runs, (size_t)d->n_events, &header, err);
+    int rc = events_write(d->config->format, path, runs, (size_t)d->n_events, &header, err);
     if (rc)
         return rc;
     return d->config->playback.alarm_hop_s >= 0 ? write_alarms(d, path, &header, err) : 0;

@@ -10,6 +10,7 @@
 enum { DETECTION_RATE_HZ = 256, DETECTION_MAX_ALARMS = 10000 };
 
 struct detection_config {
+    const struct events_format *format; /* of the events file */
     struct playback_config playback;
     const char *reference;          /* TSV, or NULL: the file beside the recording */
     bool want_trace;                /* the record trace, for detection_write_probabilities */
@@ -63,8 +64,8 @@ char *detection_note(const struct detection *d);
 
 /* Returns the index of the first reference event that overlaps [first, end) seconds, -1 = none. */
 int detection_match(const struct detection *d, double onset_s, double end_s);
-/* Write the SzCORE/BIDS events TSV (with alarms, also X_alarms.tsv beside X_events.tsv or X.tsv); FILE.npy or FILE.tsv of the
- * record trace; SVG. */
+/* Write the events file (with alarms, also X_alarms.tsv beside X_events.tsv or X.tsv, and so in the other formats); FILE.npy or
+ * FILE.tsv of the record trace; SVG. */
 int detection_write_events(const struct detection *d, const char *path, struct err *err);
 int detection_write_probabilities(const struct detection *d, const char *path, struct err *err);
 int detection_write_plot(const struct detection *d, const char *path, struct err *err);

@@ -41,7 +41,8 @@ static const struct command commands[] = {
      "example: brrctl resume train-260131-1 --set limits.wall_clock=24h",
      NULL},
     {"stream", "FILE|-", &stream_arguments, "run a recording through a model; print events as they become final", cmd_stream, 1, 1,
-     "FILE is EDF, EDF+ or BDF; its samples are sent unmodified. --output is a TSV file or a folder (NAME_events.tsv).\n"
+     "FILE is EDF, EDF+ or BDF; its samples are sent unmodified. --output is a file or a folder (NAME_events.tsv).\n"
+     "--format: tsv; edf+ or mne: annotations; csv_bi: for TUSZ tools; json: for programs.\n"
      "-       read the same formats from standard input, record by record, until the input ends\n"
      "--follow  FILE is still being written: complete records are sent as they are added, whatever record count the header\n"
      "        has, until the file has not grown for --idle-timeout seconds (120). Ctrl-C ends both with the results so far;\n"
@@ -69,9 +70,10 @@ static const struct command commands[] = {
      "One attempt each; exit 1 if one failed. The text says `test`: true. Needs the role admin.\n"
      "example: brrctl hooks test pager",
      NULL},
-    {"detect", "FILE|DIR...|URL|job:ID", &detect_arguments, "run many recordings through a model; write one events TSV each",
+    {"detect", "FILE|DIR...|URL|job:ID", &detect_arguments, "run many recordings through a model; write one events file each",
      cmd_detect, 1, -1,
-     "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written.\n"
+     "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written;\n"
+     "other --formats write _annotations.edf (EDF+), _annotations.txt (MNE), .csv_bi, _annotations.json.\n"
      "Recordings that cannot be read are listed at the end (exit 1); all others are processed.\n"
      "URL     store://NAME/prefix of the daemon's stores, or one recording there: the daemon runs them as a job, and brrctl "
      "writes\n"
@@ -80,10 +82,9 @@ static const struct command commands[] = {
      "example: brrctl detect /data/eeg --model best --output /data/hypothesis && brrctl score /data/eeg /data/hypothesis",
      NULL},
     {"score", "REF HYP", &score_arguments, "score event files or directories; works without a daemon", cmd_score, 2, 2,
-     "REF and HYP are two files, or two folders whose files are paired by their paths below them. A file is an events TSV, a TUSZ\n"
-     "csv or csv_bi, or an EDF or BDF recording, whose labels are found as a training finds them. The length of a recording is "
-     "its\n"
-     "header's, else what the label files state.\n"
+     "REF and HYP are two files, or two folders whose files are paired by their paths below them. A file is an event file of any\n"
+     "--format of detect, a TUSZ csv, or an EDF or BDF recording, whose labels are found as a training finds them. The length\n"
+     "of a recording is its header's, else what the label files state.\n"
      "example: brrctl score /data/reference /data/hypothesis --json",
      NULL},
     {"tune", "MODEL DIR", &tune_arguments, "choose a model's thresholds on labelled recordings; write a new model file", cmd_tune,

@@ -22,8 +22,7 @@ struct score_options {
 #define AT(field) offsetof(struct score_options, field)
 static const struct argument rows[] = {
     {"--events", NULL, ARGUMENT_FLAG, AT(events), "", "list every event with its outcome", 0, 0},
-    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), "auto|bids-tsv|tusz-csv|tusz-csv_bi|chbmit-summary|edf-annotations",
-     "format of the labels of recordings; default auto", 0, 0},
+    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels of recordings; default auto", 0, 0},
 };
 #undef AT
 const struct argument_table score_arguments = ARGUMENT_TABLE_LOCAL(rows, struct score_options);
@@ -48,15 +47,14 @@ static char *subject_of(const char *path) {
 
 /* The hypothesis of a reference: the same relative path, else the same name anywhere directly below. */
 static bool find_hypothesis(const struct pairs *p, const char *relative, char *buf, size_t size) {
-    static const char *const endings[] = {"_events.tsv", ".csv_bi"};
-    char stem[4096];
+    char stem[4096], at[8192];
     if (!p->directory)
         return str_copy(buf, size, p->hyp);
     if (!score_stem(relative, stem, sizeof stem))
         return false;
     const char *const places[] = {stem, fsio_basename(stem)};
-    for (int i = 0; i < 4; i++)
-        if (str_format(buf, size, "%s/%s%s", p->hyp, places[i % 2], endings[i / 2]) && fsio_exists(buf))
+    for (int i = 0; i < 2; i++)
+        if (str_format(at, sizeof at, "%s/%s", p->hyp, places[i]) && score_beside(at, buf, size))
             return true;
     return false;
 }
@@ -204,7 +202,8 @@ static int find_pairs(struct pairs *p, struct err *err) {
         (rc = p->directory ? fsio_walk(p->ref, visit, p, err) : add_pair(p, p->ref, fsio_basename(p->ref), err)))
         return rc;
     if (!p->n)
-        return err_set(err, ERR_NOT_FOUND, "no labelled recording and no *_events.tsv, *.csv or *.csv_bi below %s", p->ref);
+        return err_set(err, ERR_NOT_FOUND,
+                       "no labelled recording and no event file (*_events.tsv, *.csv, *.csv_bi, *_annotations.*) below %s", p->ref);
     if (p->missing)
         fprintf(stderr, "brrctl: %d of %d recording%s no file below %s: counted as without events\n", p->missing, p->n,
                 p->n == 1 ? " has" : "s have", p->hyp);

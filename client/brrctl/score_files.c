@@ -14,33 +14,56 @@
 enum { PATH_SIZE = 4096 };
 
 static const char *const RECORDINGS[] = {"_eeg.edf", "_eeg.bdf", ".edf", ".bdf", "_EEG.EDF", "_EEG.BDF", ".EDF", ".BDF"};
-static const char *const LABEL_FILES[] = {"_events.tsv", ".csv", ".csv_bi"}; /* the first that exists counts */
-enum { N_RECORDINGS = sizeof RECORDINGS / sizeof *RECORDINGS, N_LABEL_FILES = sizeof LABEL_FILES / sizeof *LABEL_FILES };
+enum { N_RECORDINGS = sizeof RECORDINGS / sizeof *RECORDINGS };
 
-/* Length of the ending among these that the path has, 0 = none. */
-static size_t ending(const char *path, const char *const *endings, int n) {
-    size_t len = strlen(path);
-    for (int i = 0; i < n; i++) {
-        size_t cut = strlen(endings[i]);
-        if (len > cut && !strcasecmp(path + len - cut, endings[i]))
-            return cut;
-    }
-    return 0;
+/* The endings of label files, the first that exists counts: TSV, those of TUSZ, the other formats of events. NULL past the end. */
+static const char *label_ending(int i) {
+    static const char *const first[] = {"_events.tsv", "_eeg.csv", ".csv", "_eeg.csv_bi", ".csv_bi"};
+    enum { N_FIRST = sizeof first / sizeof *first };
+    const struct events_format *format = i < N_FIRST ? NULL : events_format_at(i - N_FIRST);
+    return i < N_FIRST ? first[i] : format ? format->ending : NULL;
+}
+
+static size_t cut_of(const char *path, const char *ending) {
+    size_t len = strlen(path), cut = strlen(ending);
+    return len > cut && !strcasecmp(path + len - cut, ending) ? cut : 0;
+}
+
+/* Length of the ending that says that the file is a recording, or holds labels; 0 = neither. */
+static size_t recording_cut(const char *path) {
+    size_t cut = 0;
+    for (int i = 0; i < N_RECORDINGS && !cut && edf_named(path); i++)
+        cut = cut_of(path, RECORDINGS[i]);
+    return cut;
+}
+
+static size_t labels_cut(const char *path) {
+    size_t cut = 0;
+    for (int i = 0; !cut && label_ending(i); i++)
+        cut = cut_of(path, label_ending(i));
+    return cut;
 }
 
 bool score_stem(const char *path, char *ret, size_t size) {
-    size_t cut = ending(path, RECORDINGS, N_RECORDINGS);
-    cut = cut ? cut : ending(path, LABEL_FILES, N_LABEL_FILES);
+    size_t cut = recording_cut(path);
+    cut = cut ? cut : labels_cut(path);
     return str_format(ret, size, "%.*s", (int)(strlen(path) - cut), path);
 }
 
-/* The first file that exists of the stem with one of these endings. */
-static bool beside(const char *path, const char *const *endings, int n, char ret[PATH_SIZE]) {
+bool score_beside(const char *stem, char *ret, size_t size) {
+    for (int i = 0; label_ending(i); i++)
+        if (str_format(ret, size, "%s%s", stem, label_ending(i)) && fsio_exists(ret))
+            return true;
+    return false;
+}
+
+/* The recording of a file with labels. */
+static bool recording_beside(const char *path, char ret[PATH_SIZE]) {
     char stem[PATH_SIZE];
-    bool found = false;
-    for (int i = 0; i < n && !found && score_stem(path, stem, sizeof stem); i++)
-        found = str_format(ret, PATH_SIZE, "%s%s", stem, endings[i]) && fsio_exists(ret);
-    return found;
+    for (int i = 0; i < N_RECORDINGS && score_stem(path, stem, sizeof stem); i++)
+        if (str_format(ret, PATH_SIZE, "%s%s", stem, RECORDINGS[i]) && fsio_exists(ret))
+            return true;
+    return false;
 }
 
 /* A table of another origin has the ending of TUSZ labels too; theirs begin with their version. */
@@ -55,26 +78,26 @@ static bool is_tusz(const char *path) {
 }
 
 bool score_is_reference(const char *path) {
-    char other[PATH_SIZE];
-    if (ending(path, LABEL_FILES, 1))
+    char other[PATH_SIZE], stem[PATH_SIZE];
+    if (cut_of(path, "_events.tsv"))
         return true;
-    bool recording = edf_named(path), table = ending(path, LABEL_FILES, N_LABEL_FILES) && is_tusz(path);
-    if ((!recording && !table) || beside(path, LABEL_FILES, 1, other))
+    bool recording = edf_named(path), table = cut_of(path, ".csv") || cut_of(path, ".csv_bi");
+    if ((!recording && !labels_cut(path)) || (table && !is_tusz(path)) || !score_stem(path, stem, sizeof stem) ||
+        (str_format(other, sizeof other, "%s_events.tsv", stem) && fsio_exists(other)))
         return false;
-    return recording || (!beside(path, RECORDINGS, N_RECORDINGS, other) && beside(path, LABEL_FILES, N_LABEL_FILES, other) &&
-                         !strcmp(other, path));
+    return recording || (!recording_beside(path, other) && score_beside(stem, other, sizeof other) && !strcmp(other, path));
 }
 
-static int read_tsv(const char *path, struct score_labels *ret, struct err *err) {
+static int read_events(const char *path, struct score_labels *ret, struct err *err) {
     struct events_file file;
-    int rc = events_read_tsv(path, &file, err);
+    int rc = events_read(path, &file, err);
     if (rc)
         return rc;
     struct score_event *events = calloc(file.n_rows + 1, sizeof *events);
     int n = 0;
     for (size_t i = 0; events && i < file.n_rows; i++)
-        if (labels_is_seizure(file.rows[i].type) && !isnan(file.rows[i].duration_s))
-            events[n++] = (struct score_event){file.rows[i].onset_s, file.rows[i].onset_s + file.rows[i].duration_s};
+        if (events_is_seizure(file.rows[i].type) && !isnan(file.rows[i].duration_s))
+            events[n++] = (struct score_event){file.rows[i].onset_s, file.rows[i].end_s};
     *ret = (struct score_labels){events, n, file.recording_s};
     events_done(&file);
     return events ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
@@ -119,7 +142,7 @@ static int read_recording(const char *path, const char *format, struct score_lab
 static int add_length(const char *path, struct score_labels *labels, struct err *err) {
     char recording[PATH_SIZE];
     struct edf *edf = NULL;
-    if (!isnan(labels->duration_s) || !beside(path, RECORDINGS, N_RECORDINGS, recording))
+    if (!isnan(labels->duration_s) || !recording_beside(path, recording))
         return 0;
     int rc = edf_open_header(recording, &edf, err);
     if (rc)
@@ -131,17 +154,17 @@ static int add_length(const char *path, struct score_labels *labels, struct err 
 
 /* By the file's name. */
 static int read_any(const char *path, const char *format, struct score_labels *ret, struct err *err) {
-    char stem[PATH_SIZE], name[PATH_SIZE + 8];
-    bool tusz = ending(path, LABEL_FILES + 1, N_LABEL_FILES - 1) > 0;
+    char name[PATH_SIZE + 8];
+    size_t csv = cut_of(path, ".csv"), cut = csv ? csv : cut_of(path, ".csv_bi");
     if (edf_named(path))
         return read_recording(path, format, ret, err);
-    if (!tusz)
-        return read_tsv(path, ret, err);
-    if (!score_stem(path, stem, sizeof stem) || !str_format(name, sizeof name, "%s.edf", stem))
+    if (!cut)
+        return read_events(path, ret, err);
+    if (!str_format(name, sizeof name, "%.*s.edf", (int)(strlen(path) - cut), path)) /* rows of channels are merged as labels */
         return err_set(err, ERR_RANGE, "the path is too long: %.200s…", path);
     if (!fsio_exists(path))
         return err_set(err, ERR_NOT_FOUND, "there is no %s", path);
-    return read_labels(name, str_ends(path, "_bi") ? "tusz-csv_bi" : "tusz-csv", NULL, ret, err);
+    return read_labels(name, csv ? "tusz-csv" : "tusz-csv_bi", NULL, ret, err);
 }
 
 int score_labels_read(const char *path, const char *format, struct score_labels *ret, struct err *err) {

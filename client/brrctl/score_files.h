@@ -1,5 +1,5 @@
-/* score_files: the seizures of one recording for `score`, from every form of labels that training reads: an events TSV, a TUSZ csv
- * or csv_bi, or a recording whose labels stand beside it or in it. One thread. */
+/* score_files: the seizures of one recording for `score`, from every form of labels that training reads: an event file of any
+ * format, a TUSZ csv or csv_bi, or a recording whose labels stand beside it or in it. One thread. */
 #ifndef BRR_CLIENT_BRRCTL_SCORE_FILES_H
 #define BRR_CLIENT_BRRCTL_SCORE_FILES_H
 #include <stdbool.h>
@@ -16,11 +16,13 @@ struct score_labels {
 /* format: that of a recording's labels, as labels_load. NOT_FOUND for a recording without labels; errors of files and formats. */
 int score_labels_read(const char *path, const char *format, struct score_labels *ret, struct err *err);
 
-/* True if a file below a folder of references stands for a recording: an events TSV; a recording without one; a csv or csv_bi
- * without either. */
+/* True if a file below a folder of references stands for a recording: an events TSV; a recording without one; the first file with
+ * labels in another format where there is neither. */
 bool score_is_reference(const char *path);
 /* Writes the path without the ending that says what the file holds: "a/X_eeg.edf", "a/X_events.tsv", "a/X.csv_bi" → "a/X". False
  * when it does not fit. */
 bool score_stem(const char *path, char *ret, size_t size);
+/* The first file with labels whose path is the stem and an ending of theirs. */
+bool score_beside(const char *stem, char *ret, size_t size);
 
 #endif

@@ -22,6 +22,7 @@ struct stream_options {
     double off;
     const char *output;
     const char *probabilities;
+    const char *format;
     const char *suppression;
     const char *plot;
     const char *reference;
@@ -42,13 +43,15 @@ static const struct argument rows[] = {
     {"--off", NULL, ARGUMENT_NUMBER, AT(off), "P", "probability that ends it; default: the model's, but at most --on", 0.0001,
      0.9999},
     {"--output", "--out", ARGUMENT_TEXT, AT(output), "PATH",
-     "events of the recording as TSV: a FILE.tsv, or a folder for NAME_events.tsv", 0, 0},
+     "events of the recording: a file with the ending of --format (.tsv), or a folder for NAME_events.tsv and the like", 0, 0},
     {"--probabilities", "--probs", ARGUMENT_TEXT, AT(probabilities), "FILE",
      "write the record trace at 256 Hz: .npy (float32) or .tsv", 0, 0},
     {"--suppression", NULL, ARGUMENT_TEXT, AT(suppression), "FILE.tsv",
      "write burst suppression, once a second: of the recording and of each channel", 0, 0},
     {"--plot", NULL, ARGUMENT_TEXT, AT(plot), "FILE.svg", "draw the recording with probability, events and alarms", 0, 0},
-    {"--reference", NULL, ARGUMENT_TEXT, AT(reference), "TSV", "reference events; default: the labels beside the recording", 0, 0},
+    {"--reference", NULL, ARGUMENT_TEXT, AT(reference), "FILE",
+     "reference events in any format of --format; default: the labels beside the recording", 0, 0},
+    {"--format", NULL, ARGUMENT_CHOICE, AT(format), EVENTS_NAMES, "format of the events file; default tsv", 0, 0},
     {"--alarms", NULL, ARGUMENT_FLAG, AT(alarms), "", "print alarms as they go on and off", 0, 0},
     {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(alarm_hop_s), "S", "seconds between alarm decisions, a divisor of the model's hop",
      0.01, 3600},
@@ -308,7 +311,7 @@ static void print_summary(const struct view *v, const char *output) {
     if (d->has_reference && !d->reference.n_runs)
         puts("reference  no seizure");
     if (output)
-        printf("events     %s%s\n", output, d->config->playback.alarm_hop_s >= 0 ? "; alarms in _alarms.tsv beside it" : "");
+        printf("events     %s%s\n", output, d->config->playback.alarm_hop_s >= 0 ? "; alarms in a file beside it" : "");
     if (own(v->o)->probabilities)
         printf("trace      %s\n", own(v->o)->probabilities);
     if (own(v->o)->suppression)
@@ -317,21 +320,22 @@ static void print_summary(const struct view *v, const char *output) {
         printf("plot       %s\n", own(v->o)->plot);
 }
 
-/* --output: a TSV file, or a folder that receives NAME_events.tsv. */
+/* --output: a file with the ending of its format, or a folder that receives NAME_events.tsv and the like. */
 static int output_path(const struct arguments *o, char *buf, size_t size, struct err *err) {
     char name[4096];
     int rc;
-    if (str_ends(own(o)->output, ".tsv"))
+    const struct events_format *format = events_format_find(own(o)->format);
+    if (str_ends(own(o)->output, events_extension(format)))
         return str_copy(buf, size, own(o)->output) ? 0 : err_set(err, ERR_RANGE, "the path of --output is too long");
     const char *recording = strcmp(o->args[0], "-") != 0 ? fsio_basename(o->args[0]) : "stdin.edf";
-    if ((rc = labels_events_path(recording, name, sizeof name, err)) || (rc = fsio_mkdirs(own(o)->output, err)))
+    if ((rc = events_path(format, recording, name, sizeof name, err)) || (rc = fsio_mkdirs(own(o)->output, err)))
         return rc;
     return fsio_join(buf, size, own(o)->output, name, err);
 }
 
-static int write_files(const struct arguments *o, const struct detection *d, const char *events_path, struct err *err) {
+static int write_files(const struct arguments *o, const struct detection *d, const char *to, struct err *err) {
     int rc;
-    if ((rc = own(o)->output ? detection_write_events(d, events_path, err) : 0) ||
+    if ((rc = own(o)->output ? detection_write_events(d, to, err) : 0) ||
         (own(o)->probabilities && (rc = detection_write_probabilities(d, own(o)->probabilities, err))) ||
         (own(o)->suppression && (rc = suppression_table_write(&d->suppression, own(o)->suppression, err))) ||
         (own(o)->plot && (rc = detection_write_plot(d, own(o)->plot, err))))
@@ -340,10 +344,10 @@ static int write_files(const struct arguments *o, const struct detection *d, con
 }
 
 /* The folders of what will be written, before an hour of EEG is sent for nothing. */
-static int make_folders(const struct arguments *o, char *events_path, size_t size, struct err *err) {
+static int make_folders(const struct arguments *o, char *to, size_t size, struct err *err) {
     const char *const others[] = {own(o)->probabilities, own(o)->suppression, own(o)->plot};
     int rc;
-    if (own(o)->output && ((rc = output_path(o, events_path, size, err)) || (rc = fsio_mkdirs_above(events_path, err))))
+    if (own(o)->output && ((rc = output_path(o, to, size, err)) || (rc = fsio_mkdirs_above(to, err))))
         return rc;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i] && (rc = fsio_mkdirs_above(others[i], err)))
@@ -361,9 +365,9 @@ static int run(const struct arguments *o, struct view *v, struct detection_confi
     struct detection d;
     struct err err;
     struct brr_error failed;
-    char events_path[4096 + 64] = "";
+    char output[4096 + 64] = "";
     int code = 0;
-    if (make_folders(o, events_path, sizeof events_path, &err))
+    if (make_folders(o, output, sizeof output, &err))
         return brrctl_fail(&err);
     if (detection_open(&d, o->args[0], config, &err))
         return brrctl_fail(&err);
@@ -373,12 +377,12 @@ static int run(const struct arguments *o, struct view *v, struct detection_confi
     v->start_s = clock_s();
     if (client && detection_run(&d, client, &failed))
         code = brrctl_fail_call(&failed);
-    else if (client && write_files(o, &d, events_path, &err))
+    else if (client && write_files(o, &d, output, &err))
         code = brrctl_fail(&err);
     else if (client && o->json)
-        print_summary_json(v, own(o)->output ? events_path : NULL);
+        print_summary_json(v, own(o)->output ? output : NULL);
     else if (client)
-        print_summary(v, own(o)->output ? events_path : NULL);
+        print_summary(v, own(o)->output ? output : NULL);
     brr_disconnect(client);
     detection_done(&d);
     v->d = NULL;
@@ -395,7 +399,8 @@ int cmd_stream(const struct arguments *o) {
     bool input = !strcmp(o->args[0], "-"), feed = input || own(o)->follow;
     double idle_s = isnan(own(o)->idle_s) ? (input ? 0 : FOLLOW_IDLE_S) : own(o)->idle_s;
     struct view view = {.o = o, .terminal = output_redraws(stderr), .shown_percent = -1};
-    struct detection_config config = {.playback = {.model = own(o)->model ? brrctl_ref(own(o)->model, model, sizeof model) : NULL,
+    struct detection_config config = {.format = events_format_find(own(o)->format),
+                                      .playback = {.model = own(o)->model ? brrctl_ref(own(o)->model, model, sizeof model) : NULL,
                                                    .pace = isnan(own(o)->realtime) ? 0 : own(o)->realtime,
                                                    .alarm_hop_s = !isnan(own(o)->alarm_hop_s)            ? own(o)->alarm_hop_s
                                                                   : own(o)->alarms || own(o)->alarm_rate ? 0

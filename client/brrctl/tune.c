@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
+#include "data/labels.h"
 #include "infer/retune.h"
 #include "model/alarms.h"
 #include "report/interval.h"
@@ -28,8 +29,7 @@ static const struct argument rows[] = {
     {"--output", "--out", ARGUMENT_TEXT, AT(output), "FILE.safetensors", "the new model file", 0, 0},
     {"--target-fa", NULL, ARGUMENT_NUMBER, AT(target_fa), "N",
      "false alarms per 24 h to stay within, if some thresholds do; default: none", 0, 1000},
-    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), "auto|bids-tsv|tusz-csv|tusz-csv_bi|chbmit-summary|edf-annotations",
-     "format of the labels; default auto", 0, 0},
+    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels; default auto", 0, 0},
     {"--unlabeled", NULL, ARGUMENT_CHOICE, AT(unlabeled), "error|background|skip",
      "treatment of recordings without labels; default error", 0, 0},
     {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(alarm_hop_s), "S",

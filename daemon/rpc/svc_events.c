@@ -44,7 +44,7 @@ static void next_row(struct reading *r) {
         return;
     }
     r->at = r->len = 0;
-    if (!*r->row.error && (detect_events_path(r->directory, r->row.recording, path, sizeof path, &err) ||
+    if (!*r->row.error && (detect_events_path(r->directory, &r->row, path, sizeof path, &err) ||
                            fsio_read(path, MAX_TSV_BYTES, &r->tsv, &r->len, &err)))
         str_copy(r->row.error, sizeof r->row.error, err_text(&err, text, sizeof text));
     if (!r->tsv)
@@ -69,6 +69,7 @@ static bool send_part(struct reading *r) {
     out.largest_suppression = r->row.largest_suppression;
     out.highest_probability = r->row.highest;
     out.threshold_on = r->row.threshold_on;
+    out.format = r->row.format;
     out.tsv.data = (uint8_t *)r->tsv + r->at;
     out.tsv.len = n;
     r->at += n;

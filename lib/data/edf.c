@@ -472,8 +472,10 @@ static int open_path(const char *path, bool header_only, int64_t file_bytes, str
 }
 
 bool edf_named(const char *path) {
-    size_t len = strlen(path);
-    return len > 4 && (!strcasecmp(path + len - 4, ".edf") || !strcasecmp(path + len - 4, ".bdf"));
+    static const char annotations[] = "_annotations.edf";
+    size_t len = strlen(path), n = sizeof annotations - 1;
+    bool named = len > 4 && (!strcasecmp(path + len - 4, ".edf") || !strcasecmp(path + len - 4, ".bdf"));
+    return named && (len < n || strcasecmp(path + len - n, annotations) != 0);
 }
 
 int edf_open(const char *path, struct edf **ret, struct err *err) { return open_path(path, false, -1, ret, err); }

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 
 struct edf;
@@ -70,7 +71,7 @@ struct edf_info {
     const char *const *repairs; /* one sentence each */
 };
 
-/* True if the path ends in .edf or .bdf, in any case. */
+/* True for the path of a recording: it ends in .edf or .bdf, in any case, but not in _annotations.edf, which holds events. */
 bool edf_named(const char *path);
 
 /* Open and check a file. Errors: NOT_FOUND and the like from the file system; INVALID for what is not EDF or BDF or cannot be
@@ -96,6 +97,7 @@ int edf_feed(struct edf *edf, const void *records, int64_t n, struct err *err);
 int64_t edf_record_bytes(const struct edf *edf);
 /* takes NULL */
 void edf_close(struct edf *edf);
+OWNABLE(struct edf, edf_close)
 
 /* Valid until edf_close. */
 const struct edf_info *edf_info(const struct edf *edf);

@@ -6,13 +6,12 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "data/edf.h"
 #include "data/labels_path.h"
-#include "data/table.h"
 
 enum { PATH_SIZE = 4096 };
-static const double MAX_SECONDS = 1e10;
 
 /* Query to one source of labels. */
 struct request {
@@ -89,91 +88,44 @@ static bool beside(struct request *q, enum labels_source source, char path[PATH_
 
 /* ---- sources: 0 with *ret_found, or an error ---- */
 
-static int load_bids(struct request *q, bool *ret_found, struct err *err) {
-    char path[PATH_SIZE];
-    *ret_found = beside(q, LABELS_BIDS_TSV, path);
-    if (!*ret_found)
-        return 0;
-    struct events_file events;
-    int rc = events_read_tsv(path, &events, err);
-    if (rc)
-        return rc;
-    for (size_t i = 0; i < events.n_rows && !rc; i++) {
-        const struct event_row *row = &events.rows[i];
-        if (!labels_is_seizure(row->type))
+/* The seizures among the rows of an event file. */
+static int add_rows(struct request *q, const struct events_file *events, const char *path, struct err *err) {
+    for (size_t i = 0; i < events->n_rows; i++) {
+        const struct event_row *row = &events->rows[i];
+        if (!events_is_seizure(row->type))
             continue;
         if (!(row->duration_s > 0))
-            rc = err_set(err, ERR_INVALID, "%s: event %zu (%s at %.2f s) has no duration above 0", path, i + 1, row->type,
-                         row->onset_s);
-        else
-            rc = add_run(q, row->onset_s, row->onset_s + row->duration_s, row->confidence, row->type, err);
+            return err_set(err, ERR_INVALID, "%s: event %zu (%s at %.2f s) has no duration above 0", path, i + 1, row->type,
+                           row->onset_s);
+        int rc = add_run(q, row->onset_s, row->end_s, row->confidence, row->type, err);
+        if (rc)
+            return rc;
     }
-    q->out->recording_s = events.recording_s;
-    events_done(&events);
-    return rc;
+    q->out->recording_s = events->recording_s;
+    return 0;
 }
 
-static void visit_csv_comment(void *ctx, const char *text) {
-    double *recording_s = ctx, value;
-    const char *at = strstr(text, "duration");
-    if (!at || !(at = strchr(at, '=')))
-        return;
-    char number[32];
-    at += 1 + strspn(at + 1, " ");
-    size_t n = strspn(at, "0123456789.");
-    if (n < sizeof number && str_format(number, sizeof number, "%.*s", (int)n, at) && str_to_f64(number, &value) &&
-        value <= MAX_SECONDS)
-        *recording_s = value;
-}
-
-static int read_csv_row(struct request *q, const struct table *t, const int column[4], struct err *err) {
-    const char *code = table_field(t, column[2]);
-    double start, stop, confidence = NAN;
-    if (!*code)
-        return err_set(err, ERR_INVALID, "%s:%d: column 'label' is blank; expected bckg, seiz or another TUSZ code", t->path,
-                       t->line);
-    if (!labels_is_seizure(code))
-        return 0;
-    int rc;
-    if ((rc = table_number(t, column[0], false, &start, err)) || (rc = table_number(t, column[1], false, &stop, err)) ||
-        (column[3] >= 0 && (rc = table_number(t, column[3], true, &confidence, err))))
-        return rc;
-    if (!(start < stop) || fabs(start) > MAX_SECONDS || fabs(stop) > MAX_SECONDS)
-        return err_set(err, ERR_INVALID, "%s:%d: start %s is not before stop %s", t->path, t->line, table_field(t, column[0]),
-                       table_field(t, column[1]));
-    return add_run(q, start, stop, confidence, code, err);
-}
-
-static int load_csv(struct request *q, enum labels_source source, bool *ret_found, struct err *err) {
+static int load_events(struct request *q, enum labels_source source, const struct events_format *format, bool *ret_found,
+                       struct err *err) {
     char path[PATH_SIZE];
-    struct table t;
-    int column[4];
     *ret_found = beside(q, source, path);
     if (!*ret_found)
         return 0;
-    int rc = table_open(&t, path, ',', visit_csv_comment, &q->out->recording_s, err);
-    if (rc)
-        return rc;
-    static const char *const names[3] = {"start_time", "stop_time", "label"};
-    for (int i = 0; i < 3 && !rc; i++)
-        rc = table_require(&t, names[i], &column[i], err);
-    column[3] = table_column(&t, "confidence");
-    bool more = true;
-    while (!rc && more) {
-        rc = table_next(&t, &more, err);
-        if (!rc && more)
-            rc = read_csv_row(q, &t, column, err);
-    }
-    table_close(&t);
-    return rc;
+    OWNED(events_done) struct events_file events = {0};
+    int rc = format->read(path, &events, err);
+    return rc ? rc : add_rows(q, &events, path, err);
+}
+
+static int load_bids(struct request *q, bool *ret_found, struct err *err) {
+    return load_events(q, LABELS_BIDS_TSV, events_format_at(EVENTS_INDEX_tsv), ret_found, err);
 }
 
 static int load_tusz_csv(struct request *q, bool *ret_found, struct err *err) {
-    return load_csv(q, LABELS_TUSZ_CSV, ret_found, err);
+    return load_events(q, LABELS_TUSZ_CSV, events_format_at(EVENTS_INDEX_csv_bi), ret_found, err);
 }
 
 static int load_tusz_csv_bi(struct request *q, bool *ret_found, struct err *err) {
-    return load_csv(q, LABELS_TUSZ_CSV_BI, ret_found, err);
+    return load_events(q, LABELS_TUSZ_CSV_BI, events_format_at(EVENTS_INDEX_csv_bi), ret_found, err);
 }
 
 /* ---- CHB-MIT summary ---- */
@@ -194,7 +146,7 @@ static bool leading_seconds(const char *text, double *ret) {
     const char *rest = text + n + strspn(text + n, " \t\r");
     if (!n || n >= sizeof number || (*rest && strncasecmp(rest, "sec", 3) != 0))
         return false;
-    return str_format(number, sizeof number, "%.*s", (int)n, text) && str_to_f64(number, ret) && *ret <= MAX_SECONDS;
+    return str_format(number, sizeof number, "%.*s", (int)n, text) && str_to_f64(number, ret) && *ret <= EVENTS_MAX_SECONDS;
 }
 
 /* The state of reading one summary. */
@@ -354,43 +306,66 @@ static int load_annotations(struct request *q, bool *ret_found, struct err *err)
     return rc;
 }
 
-/* ---- the table of sources, in the order of "auto" ---- */
+/* ---- the sources, in the order of "auto" ---- */
 
 static const struct source {
     enum labels_source source;
     const char *other_name; /* besides labels_source_name */
     int (*load)(struct request *q, bool *ret_found, struct err *err);
 } SOURCES[] = {
-    {LABELS_BIDS_TSV, "bids_tsv", load_bids},
+    {LABELS_BIDS_TSV, "tsv", load_bids},
     {LABELS_TUSZ_CSV, "tusz_csv", load_tusz_csv},
     {LABELS_TUSZ_CSV_BI, "csv_bi", load_tusz_csv_bi},
     {LABELS_CHBMIT_SUMMARY, "chbmit_summary", load_summary},
+    {LABELS_FORMATS, "", NULL}, /* the event formats that no line above has */
     {LABELS_EDF_ANNOTATIONS, "edf_annotations", load_annotations},
 };
 enum { N_SOURCES = sizeof SOURCES / sizeof *SOURCES };
+
+static bool asked(const struct request *q, const char *format, const char *name, const char *other) {
+    return q->automatic || !strcmp(format, name) || (other && !strcmp(format, other));
+}
+
+/* The first event format with a file beside the recording. */
+static int load_formats(struct request *q, const char *format, bool *ret_found, struct err *err) {
+    for (int i = 0; i < EVENTS_FORMATS && !*ret_found; i++) {
+        const struct events_format *row = events_format_at(i);
+        enum labels_source source = LABELS_FORMATS + (unsigned)i;
+        if (i == EVENTS_INDEX_tsv || i == EVENTS_INDEX_csv_bi || !asked(q, format, row->name, NULL))
+            continue;
+        int rc = load_events(q, source, row, ret_found, err);
+        if (rc)
+            return rc;
+        if (*ret_found)
+            q->out->source = source;
+    }
+    return 0;
+}
+
+static int load_first(struct request *q, const char *format, struct err *err) {
+    for (int i = 0; i < N_SOURCES && q->out->source == LABELS_NONE; i++) {
+        const struct source *s = &SOURCES[i];
+        bool found = false;
+        int rc = 0;
+        if (!s->load)
+            rc = load_formats(q, format, &found, err);
+        else if (asked(q, format, labels_source_name(s->source), s->other_name) && !(rc = s->load(q, &found, err)) && found)
+            q->out->source = s->source;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
 
 int labels_load(const char *edf_path, const char *format, const struct edf *edf, struct labels *ret, struct err *err) {
     struct labels out = {.source = LABELS_NONE, .recording_s = NAN};
     struct request q = {.edf_path = edf_path, .name = fsio_basename(edf_path), .edf = edf, .out = &out};
     q.automatic = !strcmp(format, "auto");
-    if (strlen(edf_path) + sizeof "-summary.txt" > PATH_SIZE)
+    if (strlen(edf_path) + sizeof "_annotations.json" > PATH_SIZE)
         return err_set(err, ERR_RANGE, "path of %zu bytes is too long", strlen(edf_path));
-    bool known = !strcmp(format, "none"), found = false;
-    int rc = 0;
-    for (int i = 0; i < N_SOURCES && !found && !rc; i++) {
-        if (!q.automatic && strcmp(format, labels_source_name(SOURCES[i].source)) != 0 &&
-            strcmp(format, SOURCES[i].other_name) != 0)
-            continue;
-        known = true;
-        rc = SOURCES[i].load(&q, &found, err);
-        if (found)
-            out.source = SOURCES[i].source;
-    }
-    if (!rc && !known)
-        rc = err_set(
-            err, ERR_INVALID,
-            "label format '%s' is unknown; expected auto, bids-tsv, tusz-csv, tusz-csv_bi, chbmit-summary or edf-annotations",
-            format);
+    if (strcmp(format, "none") != 0 && !labels_known(format))
+        return err_set(err, ERR_INVALID, "label format '%s' is unknown; expected one of %s", format, labels_names);
+    int rc = load_first(&q, format, err);
     if (rc) {
         labels_done(&out);
         return rc;

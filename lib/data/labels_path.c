@@ -15,8 +15,26 @@ const char *labels_source_name(enum labels_source source) {
                                         [LABELS_TUSZ_CSV_BI] = "tusz-csv_bi",
                                         [LABELS_CHBMIT_SUMMARY] = "chbmit-summary",
                                         [LABELS_EDF_ANNOTATIONS] = "edf-annotations"};
+    if (source >= LABELS_FORMATS && source < LABELS_SOURCES)
+        return events_format_at((int)source - LABELS_FORMATS)->name;
     const char *name = (size_t)source < sizeof names / sizeof *names ? names[source] : NULL;
     return name ? name : "none";
+}
+
+#define EVENTS_FORMAT(id, name, ending) "|" name
+const char labels_names[] = "auto|bids-tsv|tusz-csv|tusz-csv_bi|chbmit-summary|edf-annotations"
+#include "data/events_formats.def"
+    ;
+#undef EVENTS_FORMAT
+
+bool labels_known(const char *format) {
+    size_t len = strlen(format), n;
+    for (const char *at = labels_names; *at; at += n + (at[n] == '|')) {
+        n = strcspn(at, "|");
+        if (n == len && !strncmp(at, format, len))
+            return true;
+    }
+    return false;
 }
 
 static const char *const SPLITS[] = {"train", "dev", "eval"};
@@ -119,69 +137,52 @@ int labels_patient(const char *relative_path, enum labels_patient_rule rule, cha
     return rc;
 }
 
-int labels_events_path(const char *edf_path, char *buf, size_t size, struct err *err) {
-    static const char *const endings[] = {"_eeg.edf", "_eeg.bdf", ".edf", ".bdf"};
-    size_t len = strlen(edf_path), cut = 0;
-    for (size_t i = 0; !cut && i < sizeof endings / sizeof *endings; i++) {
-        size_t n = strlen(endings[i]);
-        if (len >= n && !strcasecmp(edf_path + len - n, endings[i]))
-            cut = n;
-    }
-    if (!str_format(buf, size, "%.*s_events.tsv", (int)(len - cut), edf_path))
-        return err_set(err, ERR_RANGE, "the path is too long: %.200s…", edf_path);
-    return 0;
-}
-
 bool labels_candidate(enum labels_source source, const char *edf_path, char *buf, size_t size, bool *ret_fits) {
-    const char *name = fsio_basename(edf_path), *suffix = ".csv";
-    size_t len = strlen(edf_path), folder = (size_t)(name - edf_path);
+    const char *name = fsio_basename(edf_path);
     *ret_fits = true;
     if (source == LABELS_CHBMIT_SUMMARY) {
         if (strncasecmp(name, "chb", 3) != 0 || !isdigit((unsigned char)name[3]) || !isdigit((unsigned char)name[4]))
             return false;
-        *ret_fits = str_format(buf, size, "%.*s%.5s-summary.txt", (int)folder, edf_path, name);
+        *ret_fits = str_format(buf, size, "%.*s%.5s-summary.txt", (int)(name - edf_path), edf_path, name);
         return true;
     }
-    if (edf_named(edf_path))
-        len -= 4;
-    switch (source) {
-    case LABELS_BIDS_TSV:
-        suffix = "_events.tsv";
-        if (len - folder >= 4 && !strncasecmp(edf_path + len - 4, "_eeg", 4))
-            len -= 4;
-        break;
-    case LABELS_TUSZ_CSV:
-        break;
-    case LABELS_TUSZ_CSV_BI:
-        suffix = ".csv_bi";
-        break;
-    default:
-        return false;
+    if (source == LABELS_TUSZ_CSV) {
+        *ret_fits = str_format(buf, size, "%.*s.csv", (int)(strlen(edf_path) - (edf_named(edf_path) ? 4 : 0)), edf_path);
+        return true;
     }
-    *ret_fits = str_format(buf, size, "%.*s%s", (int)len, edf_path, suffix);
+    int format = source == LABELS_BIDS_TSV      ? EVENTS_INDEX_tsv
+                 : source == LABELS_TUSZ_CSV_BI ? EVENTS_INDEX_csv_bi
+                                                : (int)source - LABELS_FORMATS;
+    if (format < 0)
+        return false;
+    *ret_fits = !events_path(events_format_at(format), edf_path, buf, size, NULL);
     return true;
 }
 
+/* True if labels_load with this format would look for the file of the source. */
+static bool may_read(enum labels_source source, const char *format) {
+    const char *name = labels_source_name(source);
+    return !strcmp(format, "auto") || !strcmp(format, name) || (source < LABELS_FORMATS && !strncasecmp(format, name, 4)) ||
+           (source == LABELS_BIDS_TSV && !strcmp(format, "tsv")) || (source == LABELS_TUSZ_CSV_BI && strstr(format, "csv_bi"));
+}
+
 int labels_stamp(const char *edf_path, const char *format, char ret[LABELS_STAMP_SIZE], struct err *err) {
-    static const enum labels_source sources[] = {LABELS_BIDS_TSV, LABELS_TUSZ_CSV, LABELS_TUSZ_CSV_BI, LABELS_CHBMIT_SUMMARY};
     char path[4096], part[64];
     size_t used = 0;
-    bool automatic = !strcmp(format, "auto");
     ret[0] = '\0';
-    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
-        const char *name = labels_source_name(sources[i]);
-        bool fits,
-            asked = automatic || !strncasecmp(format, name, 4) || (sources[i] == LABELS_TUSZ_CSV_BI && strstr(format, "csv_bi"));
-        if (!asked || !labels_candidate(sources[i], edf_path, path, sizeof path, &fits))
-            continue;
+    for (enum labels_source source = LABELS_BIDS_TSV; source < LABELS_SOURCES; source++) {
+        bool fits;
         int64_t size, mtime_ns;
+        if (source == LABELS_FORMATS + EVENTS_INDEX_tsv || source == LABELS_FORMATS + EVENTS_INDEX_csv_bi ||
+            !may_read(source, format) || !labels_candidate(source, edf_path, path, sizeof path, &fits))
+            continue;
         if (!fits)
             return err_set(err, ERR_RANGE, "the path of the labels of %s does not fit %zu bytes", fsio_basename(edf_path),
                            sizeof path);
         if (fsio_size(path, &size, &mtime_ns, NULL))
             continue;
-        str_format(part, sizeof part, "%zu %lld %lld;", i, (long long)size, (long long)mtime_ns);
-        str_copy(ret + used, LABELS_STAMP_SIZE - used, part); /* four times at most 44 bytes */
+        str_format(part, sizeof part, "%d %lld %lld;", (int)source - 1, (long long)size, (long long)mtime_ns);
+        str_copy(ret + used, LABELS_STAMP_SIZE - used, part); /* each at most 45 bytes */
         used += strlen(part);
     }
     return 0;

@@ -10,7 +10,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "data/edf.h"
-#include "data/labels.h"
+#include "data/events.h"
 #include "data/loader.h"
 #include "data/manifest.h"
 #include "data/recording.h"
@@ -52,6 +52,10 @@ struct detect {
     int64_t done, failed, events; /* of all that ended */
     double hours, seizure_sum_s, suppressed_sum_s;
 };
+
+static const struct events_format *output_format(const struct detect *d) {
+    return events_format_at(((const struct detect_config *)d->job->config)->format);
+}
 
 static void detect_close(void *task) {
     struct detect *d = task;
@@ -95,7 +99,7 @@ static int check_outputs(const struct detect *d, struct err *err) {
     int rc = paths ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
     for (int64_t i = 0; i < n && !rc; i++) {
         const struct manifest_entry *e = manifest_entry(d->manifest, i);
-        if (e->recording && !(rc = labels_events_path(e->relative_path, path, sizeof path, err)) &&
+        if (e->recording && !(rc = events_path(output_format(d), e->relative_path, path, sizeof path, err)) &&
             !(paths[given++] = strdup(path)))
             rc = err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
     }
@@ -128,7 +132,7 @@ static int keep_row(void *ctx, const struct detect_row *row, struct err *err) {
     if (!o || o->done || *row->error || !manifest_entry(d->manifest, i)->recording ||
         strcmp(row->key, recording_key(manifest_entry(d->manifest, i)->recording)) != 0 ||
         strcmp(row->model, detector_info(d->detector)->sha256) != 0 ||
-        detect_events_path(d->env.directory, row->recording, path, sizeof path, NULL) || !fsio_exists(path))
+        detect_events_path(d->env.directory, row, path, sizeof path, NULL) || !fsio_exists(path))
         return 0;
     *o = (struct outcome){.done = true,
                           .duration_s = row->duration_s,
@@ -228,39 +232,46 @@ static int keep_event(void *ctx, const struct event *event, struct err *err) {
     return 0;
 }
 
-/* When the recording began, from its header; of a mirror's the head is enough, else the whole file is taken. */
-static int start_text(const struct detect *d, const char *relative, char buf[32], struct err *err) {
-    char path[DETECT_LIST_PATH], whole[DETECT_LIST_PATH];
-    struct edf *edf = NULL;
+/* The header of a recording; of a mirror's the head is enough, else the whole file is taken, which *ret_taken says. */
+static int open_header(const struct detect *d, const char *path, struct edf **ret, bool *ret_taken, struct err *err) {
+    char whole[DETECT_LIST_PATH];
     struct mirror_file file;
-    bool enough = false, taken = false;
-    int rc = fsio_join(path, sizeof path, d->env.data_root, relative, err);
-    if (!rc && !d->env.mirror)
-        rc = edf_open_header(path, &edf, err);
-    else if (!rc && !(rc = mirror_stat(d->env.mirror, path, &file, err)) && edf_open_head(path, file.bytes, &edf, &enough, NULL) &&
-             !(rc = mirror_take(d->env.mirror, path, whole, err))) {
-        taken = true;
-        rc = edf_open_header(whole, &edf, err);
-    }
+    bool enough = false;
+    int rc;
+    if (!d->env.mirror)
+        return edf_open_header(path, ret, err);
+    if ((rc = mirror_stat(d->env.mirror, path, &file, err)) || !edf_open_head(path, file.bytes, ret, &enough, NULL))
+        return rc;
+    if ((rc = mirror_take(d->env.mirror, path, whole, err)))
+        return rc;
+    *ret_taken = true;
+    return edf_open_header(whole, ret, err);
+}
+
+static int write_file(const struct detect *d, const struct detect_row *row, const struct edf *edf, struct err *err) {
+    char path[DETECT_LIST_PATH], start[32];
+    struct events_header header = {
+        .recording_s = row->duration_s, .record_name = fsio_basename(row->recording), .source = edf_info(edf)};
+    const char *text = edf_start_text(edf, start, sizeof start);
+    header.start_text = strcmp(text, "n/a") ? text : NULL;
+    int rc;
+    if ((rc = detect_events_path(d->env.directory, row, path, sizeof path, err)) || (rc = fsio_mkdirs_above(path, err)))
+        return rc;
+    return events_write(output_format(d), path, d->runs, (size_t)d->n_runs, &header, err);
+}
+
+static int write_events(const struct detect *d, const struct detect_row *row, struct err *err) {
+    char path[DETECT_LIST_PATH];
+    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    bool taken = false;
+    int rc = fsio_join(path, sizeof path, d->env.data_root, row->recording, err);
     if (!rc)
-        edf_start_text(edf, buf, 32);
-    edf_close(edf);
+        rc = open_header(d, path, &edf, &taken, err);
+    if (!rc)
+        rc = write_file(d, row, edf, err);
     if (taken)
         mirror_drop(d->env.mirror, path);
     return rc;
-}
-
-static int write_events(struct detect *d, const struct manifest_entry *entry, double duration_s, struct err *err) {
-    char path[DETECT_LIST_PATH], start[32];
-    struct events_header header = {.recording_s = duration_s};
-    int rc;
-    if ((rc = start_text(d, entry->relative_path, start, err)) ||
-        (rc = detect_events_path(d->env.directory, entry->relative_path, path, sizeof path, err)))
-        return rc;
-    header.start_text = strcmp(start, "n/a") ? start : NULL;
-    if ((rc = fsio_mkdirs_above(path, err)))
-        return rc;
-    return labels_write_bids_tsv(path, d->runs, (size_t)d->n_runs, &header, err);
 }
 
 /* How the montage was met, what was repaired, and mislabelled channels. */
@@ -289,6 +300,7 @@ static void describe(const struct detect *d, int64_t i, struct detect_row *row) 
                                .bursts = o->bursts};
     str_copy(row->recording, sizeof row->recording, entry->relative_path);
     str_copy(row->error, sizeof row->error, o->done ? "" : error ? error : "not done");
+    str_copy(row->format, sizeof row->format, output_format(d)->name);
     str_copy(row->model, sizeof row->model, detector_info(d->detector)->sha256);
     if (!entry->recording)
         return;
@@ -308,9 +320,6 @@ static int finish_recording(struct detect *d, struct err *err) {
     struct recording_info info;
     struct detect_row row;
     recording_info(entry->recording, &info);
-    int rc = write_events(d, entry, info.duration_s, err);
-    if (rc)
-        return rc;
     timeline_suppression(d->timeline, &suppression);
     d->outcomes[i] = (struct outcome){.done = true,
                                       .duration_s = info.duration_s,
@@ -320,9 +329,12 @@ static int finish_recording(struct detect *d, struct err *err) {
                                       .highest = d->highest,
                                       .events = d->n_runs,
                                       .bursts = suppression.bursts};
+    describe(d, i, &row);
+    int rc = write_events(d, &row, err);
+    if (rc)
+        return rc;
     timeline_free(d->timeline);
     d->timeline = NULL;
-    describe(d, i, &row);
     recording_unload(entry->recording); /* thousands of them would stay mapped */
     count(d, &d->outcomes[i]);
     d->at++;

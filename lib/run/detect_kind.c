@@ -2,6 +2,7 @@
 
 #include "base/counted.h"
 #include "base/str.h"
+#include "data/events.h"
 
 #define C(field) offsetof(struct detect_config, field)
 
@@ -11,6 +12,8 @@ static const struct option rows[] = {
     {"detect.on", OPTION_F64, C(on), "0", 0, 0.9999, NULL, "probability that begins an event; 0 = the model's"},
     {"detect.off", OPTION_F64, C(off), "0", 0, 0.9999, NULL,
      "probability that ends an event; 0 = the model's, but at most detect.on"},
+    {"detect.format", OPTION_ENUM, C(format), "tsv", 0, 0, EVENTS_NAMES,
+     "format of the events files: tsv, edf+ (annotations), mne (text), csv_bi, json"},
 };
 static const struct option_table own_keys = {rows, sizeof rows / sizeof *rows};
 static const struct kind_keys keys[] = {{&job_data_source_keys, C(data)}, {&own_keys, 0}, {NULL, 0}};

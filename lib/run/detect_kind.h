@@ -7,6 +7,7 @@ struct detect_config {
     struct job_data data;
     const char *model; /* resolved to a path by the owner unless it is a URL */
     double on, off;    /* thresholds; 0 = the model's */
+    int format;        /* of the events files, an index of data/events.h */
 };
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "data/labels.h"
+#include "data/events.h"
 
 enum { FLUSH_BYTES = 1 << 20 };
 
@@ -40,6 +40,8 @@ static void put_row(const struct detect_row *row, struct str *out) {
             json_put_str(&w, "note", row->note);
         if (*row->mislabelled)
             json_put_str(&w, "mislabelled", row->mislabelled);
+        if (*row->format)
+            json_put_str(&w, "format", row->format);
         json_put_str(&w, "key", row->key);
         json_put_str(&w, "model", row->model);
     }
@@ -63,6 +65,7 @@ int detect_row_read(const char *line, size_t len, struct detect_row *ret, struct
     str_copy(ret->error, sizeof ret->error, json_str(json_get(json, "error"), ""));
     str_copy(ret->note, sizeof ret->note, json_str(json_get(json, "note"), ""));
     str_copy(ret->mislabelled, sizeof ret->mislabelled, json_str(json_get(json, "mislabelled"), ""));
+    str_copy(ret->format, sizeof ret->format, json_str(json_get(json, "format"), ""));
     bool fits = *recording && str_copy(ret->recording, sizeof ret->recording, recording) &&
                 str_copy(ret->key, sizeof ret->key, json_str(json_get(json, "key"), "")) &&
                 str_copy(ret->model, sizeof ret->model, json_str(json_get(json, "model"), ""));
@@ -70,13 +73,16 @@ int detect_row_read(const char *line, size_t len, struct detect_row *ret, struct
     return fits ? 0 : err_set(err, ERR_DATA_LOSS, "%s holds a line without a recording", DETECT_LIST_NAME);
 }
 
-int detect_events_path(const char *directory, const char *recording, char *ret, size_t size, struct err *err) {
+int detect_events_path(const char *directory, const struct detect_row *row, char *ret, size_t size, struct err *err) {
     char name[DETECT_LIST_PATH];
-    int rc = labels_events_path(recording, name, sizeof name, err);
+    const struct events_format *format = events_format_find(row->format);
+    if (!format)
+        return err_set(err, ERR_DATA_LOSS, "%s names the unknown event format '%s'", DETECT_LIST_NAME, row->format);
+    int rc = events_path(format, row->recording, name, sizeof name, err);
     if (rc)
         return rc;
     if (!str_format(ret, size, "%s/events/%s", directory, name))
-        return err_set(err, ERR_RANGE, "path too long: %.200s…", recording);
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", row->recording);
     return 0;
 }
 

@@ -17,6 +17,7 @@ struct detect_row {
     char error[800];                  /* "" = done */
     char note[1600];                  /* how the montage was met, what was repaired in the recording, `mislabelled`; "" = nothing */
     char mislabelled[256];            /* recording_mislabelled */
+    char format[16];                  /* of its events file (data/events.h); "" = tsv */
     char key[65], model[65];          /* the inputs of its events: recording_key, SHA-256 of the model file */
     double duration_s, seizure_s;
     double suppressed_s, largest_suppression; /* burst suppression: seconds; highest ratio of a whole minute */
@@ -26,8 +27,8 @@ struct detect_row {
 
 /* Parses a line without its end; DATA_LOSS for an invalid line. */
 int detect_row_read(const char *line, size_t len, struct detect_row *ret, struct err *err);
-/* DIR/events/<name of its events file>; RANGE when it does not fit `size`. */
-int detect_events_path(const char *directory, const char *recording, char *ret, size_t size, struct err *err);
+/* DIR/events/<name of its events file>; RANGE when it does not fit `size`, DATA_LOSS for an unknown format. */
+int detect_events_path(const char *directory, const struct detect_row *row, char *ret, size_t size, struct err *err);
 
 /* Visits every complete line of the list at path; a truncated last line and a missing file are ignored. An error of visit ends it.
  */

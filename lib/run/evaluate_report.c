@@ -73,10 +73,10 @@ static int write_events(struct evaluate *e, const struct evaluation_recording *r
                                      .confidence = r->events[i].confidence,
                                      .code = "sz"};
     int rc;
-    if ((rc = labels_events_path(r->entry->relative_path, relative, sizeof relative, err)) ||
+    if ((rc = events_path(events_format_find("tsv"), r->entry->relative_path, relative, sizeof relative, err)) ||
         (rc = output_path(e, "events", relative, path, err)))
         return rc;
-    return labels_write_bids_tsv(path, runs, (size_t)r->n_events, &header, err);
+    return events_write(events_format_find("tsv"), path, runs, (size_t)r->n_events, &header, err);
 }
 
 /* The filtered channels as envelopes. */

@@ -30,7 +30,7 @@ const struct option_table job_data_source_keys = TABLE(source_rows);
 
 static const struct option label_rows[] = {
     {"data.labels", OPTION_STRING, D(labels), "auto", 0, 0, NULL,
-     "format of the labels: auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations"},
+     "format of the labels: auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations, or a format of detect.format"},
     {"data.unlabeled", OPTION_STRING, D(unlabeled), "error", 0, 0, NULL,
      "treatment of recordings without labels: error, background, skip"},
     {"data.patient", OPTION_ENUM, D(patient), "auto", 0, 0, LABELS_PATIENT_RULES,
@@ -129,13 +129,9 @@ static bool listed(const char *text, const char *const *names, size_t n) {
 }
 
 static int check_labels(const struct jobfile *job, const struct job_data *data, struct err *err) {
-    static const char *const formats[] = {"auto", "tusz-csv", "tusz-csv_bi", "bids-tsv", "chbmit-summary", "edf-annotations"};
     static const char *const unlabeled[] = {"error", "background", "skip"};
-    if (!listed(data->labels, formats, sizeof formats / sizeof *formats))
-        return err_set(err, ERR_INVALID,
-                       "%s: data.labels is '%s'; expected auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary or "
-                       "edf-annotations",
-                       job->file, data->labels);
+    if (!labels_known(data->labels))
+        return err_set(err, ERR_INVALID, "%s: data.labels is '%s'; expected one of %s", job->file, data->labels, labels_names);
     if (!listed(data->unlabeled, unlabeled, sizeof unlabeled / sizeof *unlabeled))
         return err_set(err, ERR_INVALID, "%s: data.unlabeled is '%s'; expected error, background or skip", job->file,
                        data->unlabeled);

@@ -49,12 +49,17 @@ static bool ends_in(const char *name, const char *const *endings) {
     return false;
 }
 
-static bool is_recording(const char *key) { return ends_in(key, (const char *const[]){".edf", ".bdf", NULL}); }
+/* Events in EDF+, no recording. */
+static bool is_annotations(const char *key) { return ends_in(key, (const char *const[]){"_annotations.edf", NULL}); }
+
+static bool is_recording(const char *key) {
+    return ends_in(key, (const char *const[]){".edf", ".bdf", NULL}) && !is_annotations(key);
+}
 
 /* Labels and what tells patients and splits apart. */
 static bool is_label(const char *key) {
-    return ends_in(key, (const char *const[]){".tsv", ".csv", ".csv_bi", ".txt", ".json", ".tse", ".tse_bi", ".lbl", ".lbl_bi",
-                                              ".seizures", NULL});
+    return is_annotations(key) || ends_in(key, (const char *const[]){".tsv", ".csv", ".csv_bi", ".txt", ".json", ".tse", ".tse_bi",
+                                                                     ".lbl", ".lbl_bi", ".seizures", NULL});
 }
 
 static int out_of_memory(const struct mirror *m, struct err *err) {

@@ -13,10 +13,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const struct {
         const char *format, *file;
-    } kinds[4] = {{"bids-tsv", "chb01_03_events.tsv"},
-                  {"tusz-csv", "chb01_03.csv"},
-                  {"csv_bi", "chb01_03.csv_bi"},
-                  {"chbmit-summary", "chb01-summary.txt"}};
+    } kinds[7] = {{"bids-tsv", "chb01_03_events.tsv"},  {"tusz-csv", "chb01_03.csv"},
+                  {"csv_bi", "chb01_03.csv_bi"},        {"chbmit-summary", "chb01-summary.txt"},
+                  {"edf+", "chb01_03_annotations.edf"}, {"mne", "chb01_03_annotations.txt"},
+                  {"json", "chb01_03_annotations.json"}};
     static char dir[64];
     if (!*dir) {
         str_format(dir, sizeof dir, "/tmp/brr-fuzz-labels-%ld", (long)getpid());
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char path[128], edf[128];
     struct labels labels;
     struct err err;
-    unsigned kind = data[0] % 4;
+    unsigned kind = data[0] % 7;
     str_format(path, sizeof path, "%s/%s", dir, kinds[kind].file);
     str_format(edf, sizeof edf, "%s/chb01_03.edf", dir);
     FILE *file = fopen(path, "wb");

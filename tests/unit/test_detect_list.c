@@ -111,9 +111,15 @@ static void events_lie_beside_the_list(void **state) {
     (void)state;
     char path[64];
     struct err err;
-    assert_int_equal(detect_events_path("/r/jobs/j", "a/x_eeg.edf", path, sizeof path, &err), 0);
+    struct detect_row row = {.recording = "a/x_eeg.edf"};
+    assert_int_equal(detect_events_path("/r/jobs/j", &row, path, sizeof path, &err), 0);
     assert_string_equal(path, "/r/jobs/j/events/a/x_events.tsv");
-    assert_int_equal(detect_events_path("/r/jobs/j", "a/x_eeg.edf", path, 16, &err), ERR_RANGE);
+    assert_int_equal(detect_events_path("/r/jobs/j", &row, path, 16, &err), ERR_RANGE);
+    str_copy(row.format, sizeof row.format, "edf+");
+    assert_int_equal(detect_events_path("/r/jobs/j", &row, path, sizeof path, &err), 0);
+    assert_string_equal(path, "/r/jobs/j/events/a/x_annotations.edf");
+    str_copy(row.format, sizeof row.format, "vhs");
+    assert_int_equal(detect_events_path("/r/jobs/j", &row, path, sizeof path, &err), ERR_DATA_LOSS);
 }
 
 int main(void) {

@@ -277,31 +277,32 @@ static void written_events_read_back(void **state) {
     const struct events_header header = {.start_text = "2002-03-02 04:05:06", .recording_s = 3600, .record_name = "w"};
     char path[160];
     assert_true(str_format(path, sizeof path, "%s/w_events.tsv", p->dir));
-    assert_int_equal(labels_write_bids_tsv(path, runs, 2, &header, &p->err), 0);
+    assert_int_equal(events_write(events_format_find("tsv"), path, runs, 2, &header, &p->err), 0);
     char *text;
     size_t len;
     assert_int_equal(fsio_read(path, 10000, &text, &len, &p->err), 0);
-    assert_string_equal(text, "onset\tduration\teventType\tconfidence\tchannels\tdateTime\trecordingDuration\n"
-                              "1.00\t9.01\tsz_foc\t0.88\tn/a\t2002-03-02 04:05:06\t3600.00\n"
-                              "20.00\t10.50\tsz\tn/a\tn/a\t2002-03-02 04:05:06\t3600.00\n");
+    assert_string_equal(text, "onset\tduration\teventType\tconfidence\tchannels\tdateTime\trecordingDuration\ttrial_type\n"
+                              "1.00\t9.01\tsz_foc\t0.88\tn/a\t2002-03-02 04:05:06\t3600.00\tsz_foc\n"
+                              "20.00\t10.50\tsz\tn/a\tn/a\t2002-03-02 04:05:06\t3600.00\tsz\n");
     free(text);
     struct events_file events;
-    assert_int_equal(events_read_tsv(path, &events, &p->err), 0);
+    assert_int_equal(events_read(path, &events, &p->err), 0);
     assert_int_equal(events.n_rows, 2);
     assert_string_equal(events.rows[0].type, "sz_foc");
     assert_true(events.rows[0].confidence == 0.88 && isnan(events.rows[1].confidence) && events.recording_s == 3600);
     assert_string_equal(events.start_text, "2002-03-02 04:05:06");
     events_done(&events);
-    assert_int_equal(labels_write_bids_tsv(path, NULL, 0, &(struct events_header){.recording_s = 12.5}, &p->err), 0);
+    assert_int_equal(events_write(events_format_find("tsv"), path, NULL, 0, &(struct events_header){.recording_s = 12.5}, &p->err),
+                     0);
     assert_int_equal(fsio_read(path, 10000, &text, &len, &p->err), 0);
-    assert_non_null(strstr(text, "\n0.00\t12.50\tbckg\tn/a\tn/a\tn/a\t12.50\n"));
+    assert_non_null(strstr(text, "\n0.00\t12.50\tbckg\tn/a\tn/a\tn/a\t12.50\tbckg\n"));
     free(text);
     assert_true(str_format(path, sizeof path, "%s/w.csv_bi", p->dir));
-    assert_int_equal(labels_write_csv_bi(path, runs, 2, &header, &p->err), 0);
+    assert_int_equal(events_write(events_format_find("csv_bi"), path, runs, 2, &header, &p->err), 0);
     assert_int_equal(load(p, "w.edf", "csv_bi"), 0);
     assert_runs(&p->labels, "1.004-10.006 seiz, 20-30.5 seiz");
     assert_true(p->labels.recording_s == 3600);
-    assert_int_equal(labels_write_csv_bi(path, NULL, 0, &header, &p->err), 0);
+    assert_int_equal(events_write(events_format_find("csv_bi"), path, NULL, 0, &header, &p->err), 0);
     assert_int_equal(load(p, "w.edf", "csv_bi"), 0);
     assert_int_equal(p->labels.source, LABELS_TUSZ_CSV_BI);
     assert_int_equal(p->labels.n_runs, 0);

@@ -1,0 +1,166 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/fsio.h"
+#include "data/edf.h"
+#include "data/events.h"
+#include "data/labels.h"
+#include "unit/cmocka_all.h"
+#include "unit/edf_writer.h"
+#include "unit/temp_dir.h"
+
+enum { MANY = 5000 };
+
+static void write_recording(const char *path, const char *patient, const char *first_keeper) {
+    const struct written_signal signals[2] = {{.label = "Fp1", .samples = 8},
+                                              {.label = "EDF Annotations", .samples = 60, .tal = ""}};
+    const char *keepers[] = {first_keeper, "+1.39"};
+    const struct written_file f = {.n_signals = 2, .n_records = 2, .signals = signals, .reserved = "EDF+C", .keepers = keepers};
+    OWNED(str_done) struct str bytes;
+    struct err err;
+    str_init(&bytes, 1 << 16);
+    edf_write(&f, false, &bytes);
+    memset(bytes.data + 8, ' ', 80);
+    memcpy(bytes.data + 8, patient, strlen(patient));
+    assert_int_equal(fsio_write_atomic(path, bytes.data, bytes.len, &err), 0);
+}
+
+/* Events on the grid of 1/256 s, as detections are. */
+static size_t make_runs(struct label_run *runs, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        runs[i] = (struct label_run){
+            .onset_s = (double)(i * 5000 + 77) / 256, .end_s = (double)(i * 5000 + 3001) / 256, .confidence = 0.75};
+        str_copy(runs[i].code, sizeof runs[i].code, i % 2 ? "sz_foc" : "sz");
+    }
+    return n;
+}
+
+static void every_format_reads_back_as_the_same_labels(void **state) {
+    assert_int_equal(chdir(*state), 0);
+    OWNED_MEMORY struct label_run *runs = calloc(MANY, sizeof *runs);
+    static const size_t counts[] = {0, 3, MANY};
+    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    struct err err;
+    write_recording("x_eeg.edf", "MCH-0234567 F 02-MAY-1951 Haagse_Harry", "+0.39");
+    assert_int_equal(edf_open("x_eeg.edf", &edf, &err), 0);
+    const struct events_header header = {
+        .start_text = "2002-03-02 04:05:06", .recording_s = 100000, .record_name = "x_eeg.edf", .source = edf_info(edf)};
+    for (int f = 0; f < EVENTS_FORMATS; f++) {
+        const struct events_format *format = events_format_at(f);
+        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+            size_t n = make_runs(runs, counts[k]);
+            char path[64];
+            OWNED(labels_done) struct labels labels = {0}, found = {0};
+            assert_int_equal(events_path(format, "x_eeg.edf", path, sizeof path, &err), 0);
+            assert_ptr_equal(events_format_of(path), format);
+            assert_int_equal(events_write(format, path, runs, n, &header, &err), 0);
+            assert_int_equal(labels_load("x_eeg.edf", format->name, edf, &labels, &err), 0);
+            assert_int_equal(labels_load("x_eeg.edf", "auto", edf, &found, &err), 0);
+            assert_int_equal(labels.n_runs, n);
+            assert_int_equal(found.n_runs, n);
+            assert_int_equal(found.source, labels.source);
+            bool coarse = !strcmp(format->name, "tsv") || !strcmp(format->name, "csv_bi");
+            for (size_t i = 0; i < n; i++) {
+                assert_true(fabs(labels.runs[i].onset_s - runs[i].onset_s) <= (coarse ? 0.0051 : 1e-7));
+                assert_true(fabs(labels.runs[i].end_s - runs[i].end_s) <= (coarse ? 0.0051 : 2e-7));
+                if (strcmp(format->name, "csv_bi") != 0)
+                    assert_string_equal(labels.runs[i].code, runs[i].code);
+            }
+            assert_int_equal(unlink(path), 0);
+        }
+    }
+}
+
+static void an_annotation_file_repeats_patient_and_start(void **state) {
+    assert_int_equal(chdir(*state), 0);
+    static const struct {
+        const char *given, *wanted;
+    } patients[] = {{"MCH-0234567 F 02-MAY-1951 Haagse_Harry", "MCH-0234567 F 02-MAY-1951 Haagse_Harry"},
+                    {"X X X X", "X X X X"},
+                    {"Harry from The Hague", "X X X Harry_from_The_Hague"},
+                    {"code F 2-5-1951 name", "X X X code_F_2-5-1951_name"},
+                    {"J\xF8rgen", "X X X J_rgen"}, /* Latin-1 */
+                    {"", "X X X X"}};
+    struct err err;
+    for (size_t i = 0; i < sizeof patients / sizeof *patients; i++) {
+        OWNED_POINTER(edf_close) struct edf *edf = NULL, *written = NULL;
+        write_recording("p.edf", patients[i].given, "+0.39");
+        assert_int_equal(edf_open("p.edf", &edf, &err), 0);
+        const struct events_header header = {.recording_s = 2, .source = edf_info(edf)};
+        const struct label_run run = {.onset_s = 0.25, .end_s = 1.5, .confidence = NAN};
+        assert_int_equal(events_write(events_format_find("edf+"), "p_annotations.edf", &run, 1, &header, &err), 0);
+        assert_int_equal(edf_open("p_annotations.edf", &written, &err), 0);
+        const struct edf_info *info = edf_info(written);
+        assert_string_equal(info->patient, patients[i].wanted);
+        assert_string_equal(info->recording, "Startdate 02-MAR-2002 X X X");
+        assert_memory_equal(&info->start, &edf_info(edf)->start, sizeof info->start);
+        assert_true(info->start.subsecond == 0.39 && info->plus && !info->discontinuous && info->record_s == 0);
+        assert_int_equal(info->n_repairs, 0);
+        assert_int_equal(info->n_annotations, 1);
+        assert_true(fabs(info->annotations[0].onset_s - 0.25) < 1e-12);
+        assert_string_equal(info->annotations[0].text, "sz");
+    }
+}
+
+static void every_record_of_an_annotation_file_begins_with_its_time_keeper(void **state) {
+    assert_int_equal(chdir(*state), 0);
+    OWNED_MEMORY struct label_run *runs = calloc(MANY, sizeof *runs);
+    OWNED_MEMORY char *bytes = NULL;
+    size_t len;
+    struct err err;
+    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    const struct events_header header = {.recording_s = 100000};
+    assert_int_equal(events_write(events_format_find("edf+"), "x_annotations.edf", runs, make_runs(runs, MANY), &header, &err), 0);
+    assert_int_equal(fsio_read("x_annotations.edf", 1 << 20, &bytes, &len, &err), 0);
+    assert_int_equal(edf_open("x_annotations.edf", &edf, &err), 0);
+    const struct edf_info *info = edf_info(edf);
+    size_t record = (size_t)info->signals[0].samples_per_record * 2;
+    assert_true(info->n_records > 10 && record <= 61440 && len == 512 + (size_t)info->n_records * record);
+    assert_false(info->start.known);
+    for (int64_t r = 0; r < info->n_records; r++)
+        assert_memory_equal(bytes + 512 + (size_t)r * record, "+0\x14\x14", 5);
+}
+
+static void an_annotation_file_is_no_recording(void **state) {
+    assert_int_equal(chdir(*state), 0);
+    assert_false(edf_named("a/x_annotations.edf") || edf_named("X_ANNOTATIONS.EDF"));
+    assert_true(edf_named("a/annotations.edf"));
+    assert_null(events_format_of("a/x_eeg.edf"));
+    assert_null(events_format_find("vhs"));
+    assert_ptr_equal(events_format_find(NULL), events_format_find("tsv"));
+}
+
+static void damaged_files_are_named_with_their_line(void **state) {
+    assert_int_equal(chdir(*state), 0);
+    static const struct {
+        const char *path, *text, *where;
+    } cases[] = {{"a_annotations.txt", "# MNE-Annotations\n1.0,2.0,sz\n3.0;1;sz\n", "a_annotations.txt:3"},
+                 {"a_annotations.txt", "1.0,-2.0,sz\n", "a_annotations.txt:1"},
+                 {"a_annotations.txt", "1e300,2.0,sz\n", "a_annotations.txt:1"},
+                 {"a_annotations.json",
+                  "{\"events\":[{\"onset_s\":1,\"end_s\":2,\"type\":\"sz\"},{\"onset_s\":3,\"end_s\":2,\"type\":\"sz\"}]}",
+                  "event 2"},
+                 {"a_annotations.json", "{\"events\":3}", "the array 'events'"},
+                 {"a_annotations.json", "[", "a_annotations.json"},
+                 {"a_annotations.edf", "no EDF", "a_annotations.edf"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct events_file file;
+        struct err err;
+        assert_int_equal(fsio_write_atomic(cases[i].path, cases[i].text, strlen(cases[i].text), &err), 0);
+        assert_int_equal(events_read(cases[i].path, &file, &err), ERR_INVALID);
+        if (!strstr(err.message, cases[i].where))
+            fail_msg("'%s' lacks '%s'", err.message, cases[i].where);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        in_temp_dir(every_format_reads_back_as_the_same_labels),
+        in_temp_dir(an_annotation_file_repeats_patient_and_start),
+        in_temp_dir(every_record_of_an_annotation_file_begins_with_its_time_keeper),
+        in_temp_dir(an_annotation_file_is_no_recording),
+        in_temp_dir(damaged_files_are_named_with_their_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
