@@ -8,6 +8,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "data/bids.h"
 #include "data/events.h"
 #include "tools/edfgen/plan.h"
 #include "tools/edfgen/render.h"
@@ -20,13 +21,13 @@ struct options {
     int64_t patients, seizures;
     double hours, suppressed; /* suppressed: share of the time, 0 = no burst suppression */
     uint64_t seed;
-    bool bipolar, csv_bi;
+    bool bipolar, csv_bi, bids;
     enum style style;
 };
 
 static const char USAGE[] =
     "usage: edfgen --out DIR --patients N --hours-per-patient H --seizures-per-patient K --seed S\n"
-    "              [--style simple|rich] [--montage referential|bipolar] [--labels csv_bi] [--burst-suppression RATIO]\n"
+    "              [--style simple|rich] [--montage referential|bipolar] [--labels csv_bi] [--bids] [--burst-suppression RATIO]\n"
     "Writes N synthetic patients with H hours (fractions allowed) and K seizures each: 256 Hz EDF+, one run per started hour,\n"
     "DIR/sub-NN/sub-NN_run-MM_eeg.edf with _events.tsv (and .csv_bi when asked for). The same seed gives the same files.\n"
     "--style simple (the default) makes corpora that a small network learns within minutes; rich ones are nearer to a ward: "
@@ -34,6 +35,10 @@ static const char USAGE[] =
     "build up in amplitude and fall in frequency, patients differ in reference and mains, and artefacts of eyes, muscle, "
     "electrodes and\n"
     "movement, interictal spikes and changes of sleep have as much band power as seizures.\n"
+    "--bids writes a BIDS dataset: DIR/sub-NN/eeg/sub-NN_task-szMonitoring_run-MM_eeg.edf with _events.tsv, _channels.tsv, "
+    "_eeg.json "
+    "and\n"
+    "_events.json, and DIR/dataset_description.json and README.\n"
     "With --burst-suppression the recordings are in burst suppression throughout, RATIO (0.5 to 0.95) of the time suppressed; the\n"
     "suppressions are rows of _events.tsv with the eventType 'suppression'. It needs --seizures-per-patient 0.\n";
 
@@ -43,7 +48,7 @@ struct job {
     const struct patient *patient;
     const struct recording_plan *plan;
     int run;              /* from 0 */
-    char stem[PATH_SIZE]; /* DIR/sub-NN/sub-NN_run-MM */
+    char stem[PATH_SIZE]; /* DIR/sub-NN/sub-NN_run-MM, in BIDS DIR/sub-NN/eeg/sub-NN_task-szMonitoring_run-MM */
     char subject[16];
 };
 
@@ -135,6 +140,18 @@ static int write_labels(const struct job *job, struct err *err) {
     return rc;
 }
 
+/* The side files of a BIDS dataset. */
+static int write_side_files(const struct job *job, struct err *err) {
+    char path[PATH_SIZE + 16];
+    struct bids_name name;
+    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    int rc;
+    str_format(path, sizeof path, "%s_eeg.edf", job->stem);
+    if ((rc = edf_open_header(path, &edf, err)) || (rc = bids_name_of(path, &name, err)))
+        return rc;
+    return bids_write_recording(job->options->out, &name, edf_info(edf), (double)job->patient->mains_hz, err);
+}
+
 static int make_patient(const struct options *o, int index, struct err *err) {
     int64_t seconds = llround(o->hours * HOUR_S);
     int n = (int)((seconds + HOUR_S - 1) / HOUR_S);
@@ -142,8 +159,9 @@ static int make_patient(const struct options *o, int index, struct err *err) {
     plan_patient(&patient, o->seed, (uint32_t)index, o->style);
     struct job job = {.options = o, .patient = &patient};
     str_format(job.subject, sizeof job.subject, "sub-%02d", index + 1);
-    char dir[PATH_SIZE];
-    int rc = fsio_join(dir, sizeof dir - 64, o->out, job.subject, err);
+    char dir[PATH_SIZE], folder[32];
+    str_format(folder, sizeof folder, "%s%s", job.subject, o->bids ? "/eeg" : "");
+    int rc = fsio_join(dir, sizeof dir - 64, o->out, folder, err);
     if (!rc)
         rc = fsio_mkdirs(dir, err);
     int64_t *samples = calloc((size_t)n, sizeof *samples);
@@ -159,10 +177,13 @@ static int make_patient(const struct options *o, int index, struct err *err) {
     for (int r = 0; r < n && !rc; r++) {
         job.plan = &plans[r];
         job.run = r;
-        str_format(job.stem, sizeof job.stem, "%.*s/%s_run-%02d", PATH_SIZE - 64, dir, job.subject, r + 1);
+        str_format(job.stem, sizeof job.stem, "%.*s/%s%s_run-%02d", PATH_SIZE - 64, dir, job.subject,
+                   o->bids ? "_task-" BIDS_TASK : "", r + 1);
         rc = write_signal(&job, err);
         if (!rc)
             rc = write_labels(&job, err);
+        if (!rc && o->bids)
+            rc = write_side_files(&job, err);
     }
     for (int r = 0; plans && r < n; r++)
         plan_done(&plans[r]);
@@ -185,6 +206,7 @@ static int parse_options(int argc, char **argv, struct options *o) {
                                           {"montage", required_argument, NULL, 'm'},
                                           {"labels", required_argument, NULL, 'l'},
                                           {"burst-suppression", required_argument, NULL, 'b'},
+                                          {"bids", no_argument, NULL, 'B'},
                                           {"style", required_argument, NULL, 'y'},
                                           {"help", no_argument, NULL, 'H'},
                                           {NULL, 0, NULL, 0}};
@@ -223,6 +245,9 @@ static int parse_options(int argc, char **argv, struct options *o) {
             o->csv_bi = !strcmp(optarg, "csv_bi");
             wrong = o->csv_bi ? NULL : "--labels takes csv_bi (the events TSV is always written)";
             break;
+        case 'B':
+            o->bids = true;
+            break;
         case 'y':
             o->style = !strcmp(optarg, "rich") ? STYLE_RICH : STYLE_SIMPLE;
             wrong = o->style == STYLE_RICH || !strcmp(optarg, "simple") ? NULL : "--style takes simple or rich";
@@ -258,6 +283,12 @@ int main(int argc, char **argv) {
     int status = parse_options(argc, argv, &options);
     if (status)
         return status < 0 ? 0 : status;
+    if (options.bids && (fsio_mkdirs(options.out, &err) ||
+                         bids_write_dataset(options.out, "Synthetic EEG by edfgen; no human recordings.", &err))) {
+        char text[1024];
+        fprintf(stderr, "edfgen: %s\n", err_text(&err, text, sizeof text));
+        return 1;
+    }
     for (int p = 0; p < options.patients; p++) {
         if (make_patient(&options, p, &err)) {
             char text[1024];

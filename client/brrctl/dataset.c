@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
+#include "data/bids.h"
 #include "data/channels.h"
 #include "data/edf.h"
 #include "data/frontend.h"
@@ -71,7 +72,7 @@ struct survey {
     double rates[16];
     int64_t rate_counts[16];
     int n_rates;
-    struct lines problems, notes; /* a note is no error */
+    struct lines problems, notes, bids; /* a note is no error; bids: what the folder lacks to be a BIDS dataset */
     struct {
         char name[LABELS_CODE_SIZE];
         int64_t count;
@@ -297,6 +298,11 @@ static int survey_open(struct survey *s, const char *path, const char *relative,
     return 0;
 }
 
+static void add_lack(void *ctx, const char *text) {
+    struct survey *s = ctx;
+    add_line(&s->bids, "%s", text);
+}
+
 static int visit(void *ctx, const char *relative, int64_t size, struct err *err) {
     struct survey *s = ctx;
     char path[8192];
@@ -313,6 +319,8 @@ static int visit(void *ctx, const char *relative, int64_t size, struct err *err)
         char text[800];
         add_line(&s->problems, "%s: %s", relative, err_text(&why, text, sizeof text));
     }
+    if (edf)
+        bids_check_recording(s->o->args[0], relative, edf_info(edf), add_lack, s);
     edf_close(edf);
     if (s->terminal && s->files % 16 == 0) {
         str_format(path, sizeof path, "%lld recordings", (long long)s->files);
@@ -389,6 +397,7 @@ static void print_json(const struct survey *s) {
     json_end(w, '}');
     put_lines(w, "notes", &s->notes);
     put_lines(w, "problems", &s->problems);
+    put_lines(w, "not_bids", &s->bids);
     output_end(&out);
 }
 
@@ -459,6 +468,10 @@ static void print_text(const struct survey *s) {
     print_types(s);
     print_lines("notes", &s->notes);
     print_lines("problems", &s->problems);
+    if (s->bids.n)
+        print_lines("not BIDS", &s->bids);
+    else
+        puts("BIDS       names and side files are those of a BIDS dataset");
 }
 
 static int survey_all(struct survey *s, struct err *err) {
@@ -469,6 +482,7 @@ static int survey_all(struct survey *s, struct err *err) {
     if (!s->files)
         return err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file below %s", root);
     check_overlap(s);
+    bids_check_dataset(root, add_lack, s);
     (s->o->json ? print_json : print_text)(s);
     return 0;
 }
@@ -496,5 +510,6 @@ int cmd_dataset(const struct arguments *o) {
     code = rc ? brrctl_fail(&err) : s.problems.n ? EXIT_FAILED : 0;
     lines_done(&s.problems);
     lines_done(&s.notes);
+    lines_done(&s.bids);
     return code;
 }

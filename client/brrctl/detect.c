@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/counted.h"
@@ -16,6 +17,7 @@
 #include "client/brrctl/detect_table.h"
 #include "client/brrctl/detection.h"
 #include "client/brrctl/output.h"
+#include "data/bids.h"
 #include "data/edf.h"
 #include "data/events.h"
 
@@ -27,6 +29,9 @@ static const struct argument rows[] = {
      0.9999},
     {"--output", "--out", ARGUMENT_TEXT, AT(output), "DIR", "folder for the events files", 0, 0},
     {"--format", NULL, ARGUMENT_CHOICE, AT(format), EVENTS_NAMES, "format of the events files; default tsv", 0, 0},
+    {"--bids", NULL, ARGUMENT_FLAG, AT(bids), "",
+     "make --output a BIDS dataset of the recordings (linked or copied) and their events", 0, 0},
+    {"--mains", NULL, ARGUMENT_NUMBER, AT(mains_hz), "HZ", "mains frequency for the BIDS dataset; default: not stated", 50, 60},
     {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(alarm_hop_s), "S", "seconds between alarm decisions, a divisor of the model's hop",
      0.01, 3600},
     {"--alarm-rate", NULL, ARGUMENT_CHOICE, AT(alarm_rate), "1|5|10",
@@ -46,6 +51,7 @@ struct batch {
     brr_client *client;
     const char *root; /* of the folder being searched */
     struct detect_item *items;
+    struct bids_name *names; /* of the items, with --bids */
     int n, capacity;
     pthread_mutex_t lock; /* next, finished, and the terminal */
     int next, finished, failed;
@@ -54,21 +60,52 @@ struct batch {
 
 /* ---- which recordings ---- */
 
-static int add(struct batch *b, const char *path, const char *relative, struct err *err) {
-    char name[4096], output[8192];
-    int rc;
-    const struct events_format *format = events_format_find(detect_options_of(b->o)->format);
-    if ((rc = events_path(format, relative, name, sizeof name, err)) ||
-        (rc = fsio_join(output, sizeof output, detect_options_of(b->o)->output, name, err)))
+/* The BIDS name of recording b->n. Recordings that have the same name are the runs of their subject and task. */
+static int name_recording(struct batch *b, const char *relative, struct err *err) {
+    struct bids_name *name = &b->names[b->n];
+    int rc = bids_name_of(relative, name, err), run = 1;
+    if (rc || *name->run)
         return rc;
+    for (int i = 0; i < b->n; i++)
+        run += !strcmp(b->names[i].subject, name->subject) && !strcmp(b->names[i].session, name->session) &&
+               !strcmp(b->names[i].task, name->task) && !strcmp(b->names[i].acquisition, name->acquisition);
+    str_format(name->run, sizeof name->run, "%02d", run);
+    return 0;
+}
+
+static int output_of(struct batch *b, const char *relative, char *buf, size_t size, struct err *err) {
+    const struct events_format *format = events_format_find(detect_options_of(b->o)->format);
+    char name[4096];
+    int rc;
+    if (b->names &&
+        ((rc = name_recording(b, relative, err)) || (rc = bids_path(&b->names[b->n], "_events.tsv", name, sizeof name, err))))
+        return rc;
+    if (!b->names && (rc = events_path(format, relative, name, sizeof name, err)))
+        return rc;
+    return fsio_join(buf, size, detect_options_of(b->o)->output, name, err);
+}
+
+static int grow(struct batch *b, struct err *err) {
     if (b->n == MAX_RECORDINGS)
         return err_set(err, ERR_EXHAUSTED, "more than %d recordings; process them in several runs", MAX_RECORDINGS);
-    if (b->n == b->capacity) {
-        struct detect_item *more = realloc(b->items, sizeof *more * (size_t)(b->capacity = b->capacity ? 2 * b->capacity : 64));
-        if (!more)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
-        b->items = more;
-    }
+    if (b->n < b->capacity)
+        return 0;
+    int capacity = b->capacity ? 2 * b->capacity : 64;
+    struct detect_item *items = realloc(b->items, sizeof *items * (size_t)capacity);
+    b->items = items ? items : b->items;
+    struct bids_name *names = detect_options_of(b->o)->bids ? realloc(b->names, sizeof *names * (size_t)capacity) : NULL;
+    b->names = names ? names : b->names;
+    if (!items || (detect_options_of(b->o)->bids && !names))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
+    b->capacity = capacity;
+    return 0;
+}
+
+static int add(struct batch *b, const char *path, const char *relative, struct err *err) {
+    char output[8192];
+    int rc;
+    if ((rc = grow(b, err)) || (rc = output_of(b, relative, output, sizeof output, err)))
+        return rc;
     struct detect_item *item = &b->items[b->n];
     *item = (struct detect_item){.path = strdup(path), .output = strdup(output)};
     b->n++;
@@ -121,6 +158,21 @@ static int collect(struct batch *b, struct err *err) {
 
 /* ---- the work ---- */
 
+/* The recording and its side files in the dataset. A hard link where the volume allows, else a copy. */
+static int add_to_dataset(const struct batch *b, const struct detect_item *item, const struct edf_info *info, struct err *err) {
+    const struct bids_name *name = &b->names[item - b->items];
+    const char *root = detect_options_of(b->o)->output;
+    double mains_hz = isnan(detect_options_of(b->o)->mains_hz) ? 0 : detect_options_of(b->o)->mains_hz;
+    char relative[4096], path[8192];
+    int rc;
+    if ((rc = bids_path(name, info->bdf ? "_eeg.bdf" : "_eeg.edf", relative, sizeof relative, err)) ||
+        (rc = fsio_join(path, sizeof path, root, relative, err)) || (rc = fsio_mkdirs_above(path, err)))
+        return rc;
+    if (!fsio_exists(path) && link(item->path, path) && (rc = fsio_copy(item->path, path, err)))
+        return rc;
+    return bids_write_recording(root, name, info, mains_hz, err);
+}
+
 static void detect_one(struct batch *b, struct detect_item *item) {
     const struct arguments *o = b->o;
     struct detection_config config = {
@@ -141,8 +193,9 @@ static void detect_one(struct batch *b, struct detect_item *item) {
         brrctl_keep_error(&item->err, &err);
         return;
     }
-    if (!detection_run(&d, b->client, &item->err) && !fsio_mkdirs_above(item->output, &err))
-        detection_write_events(&d, item->output, &err);
+    if (!detection_run(&d, b->client, &item->err) && !fsio_mkdirs_above(item->output, &err) &&
+        !detection_write_events(&d, item->output, &err) && b->names)
+        add_to_dataset(b, item, edf_info(playback_edf(d.playback)), &err);
     if (err.code)
         brrctl_keep_error(&item->err, &err);
     item->note = detection_note(&d);
@@ -225,6 +278,48 @@ static int run(struct batch *b) {
     return finish(b);
 }
 
+/* True if both files begin alike and have the same length: an EDF header holds patient, time and signals. */
+static bool same_recording(const char *a, const char *b) {
+    enum { COMPARED = 64 << 10 };
+    OWNED_FILE FILE *fa = fopen(a, "re"), *fb = fopen(b, "re");
+    OWNED_MEMORY char *bytes = malloc((size_t)2 * COMPARED);
+    int64_t size_a = -1, size_b = -2;
+    if (!fa || !fb || !bytes || fsio_size(a, &size_a, NULL, NULL) || fsio_size(b, &size_b, NULL, NULL) || size_a != size_b)
+        return false;
+    size_t n = fread(bytes, 1, COMPARED, fa);
+    return n == fread(bytes + COMPARED, 1, COMPARED, fb) && !memcmp(bytes, bytes + COMPARED, n);
+}
+
+/* A recording of an earlier run is never replaced by another one that would have its name. */
+static int check_dataset(const struct batch *b, struct err *err) {
+    static const char *const endings[] = {"_eeg.edf", "_eeg.bdf"};
+    char relative[4096], path[8192];
+    for (int i = 0; i < b->n; i++)
+        for (int k = 0; k < 2; k++) {
+            int rc;
+            if ((rc = bids_path(&b->names[i], endings[k], relative, sizeof relative, err)) ||
+                (rc = fsio_join(path, sizeof path, detect_options_of(b->o)->output, relative, err)))
+                return rc;
+            if (fsio_exists(path) && !same_recording(path, b->items[i].path))
+                return err_set(err, ERR_EXISTS,
+                               "%s exists and is another recording than %s; take another --output, or name recordings "
+                               "sub-LABEL_task-LABEL_run-NN_eeg.edf",
+                               path, b->items[i].path);
+        }
+    return 0;
+}
+
+static int begin_dataset(const struct batch *b, struct err *err) {
+    char about[600];
+    int rc;
+    if (!b->names)
+        return 0;
+    if ((rc = check_dataset(b, err)))
+        return rc;
+    str_format(about, sizeof about, "Events found by brrd with the model %.400s; not reviewed by people.", fsio_basename(b->model));
+    return bids_write_dataset(detect_options_of(b->o)->output, about, err);
+}
+
 int cmd_detect(const struct arguments *o) {
     struct batch b = {.o = o, .terminal = output_redraws(stderr) && !o->json, .lock = PTHREAD_MUTEX_INITIALIZER};
     struct err err;
@@ -239,8 +334,12 @@ int cmd_detect(const struct arguments *o) {
                     : "--model: a served or built-in name (demo, line_length), job:ID, store://NAME/KEY or a model file");
         return EXIT_USAGE;
     }
+    if (detect_options_of(o)->bids && detect_options_of(o)->format && strcmp(detect_options_of(o)->format, "tsv") != 0) {
+        fputs("brrctl: the events of a BIDS dataset are TSV; remove --format or --bids\n", stderr);
+        return EXIT_USAGE;
+    }
     brrctl_ref(detect_options_of(o)->model, b.model, sizeof b.model);
-    if (collect(&b, &err) || fsio_mkdirs(detect_options_of(o)->output, &err))
+    if (collect(&b, &err) || fsio_mkdirs(detect_options_of(o)->output, &err) || begin_dataset(&b, &err))
         code = brrctl_fail(&err);
     else
         code = run(&b);
@@ -250,5 +349,6 @@ int cmd_detect(const struct arguments *o) {
         free(b.items[i].note);
     }
     free(b.items);
+    free(b.names);
     return code;
 }

@@ -11,6 +11,8 @@ struct detect_options {
     double off;
     const char *output;
     const char *format; /* NULL = tsv */
+    bool bids;
+    double mains_hz;
     double alarm_hop_s;
     const char *alarm_rate;
     int64_t chunk_samples;

@@ -74,6 +74,8 @@ static const struct command commands[] = {
      cmd_detect, 1, -1,
      "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written;\n"
      "other --formats write _annotations.edf (EDF+), _annotations.txt (MNE), .csv_bi, _annotations.json.\n"
+     "--bids makes OUTPUT a BIDS dataset: sub-LABEL/eeg/sub-LABEL_task-LABEL_run-NN_eeg.edf (linked or copied), events, side "
+     "files.\n"
      "Recordings that cannot be read are listed at the end (exit 1); all others are processed.\n"
      "URL     store://NAME/prefix of the daemon's stores, or one recording there: the daemon runs them as a job, and brrctl "
      "writes\n"
@@ -151,7 +153,8 @@ static const struct command commands[] = {
      NULL},
     {"dataset", "DIR", &dataset_arguments, "show what a folder of recordings contains; works without a daemon", cmd_dataset, 1, 1,
      "Recordings, patients, hours, seizures, montage coverage, window counts, balance, train/dev/eval folders, and problems\n"
-     "(exit 1 if there are any). Only headers and labels are read. Defaults: referential-19, windows of 60 s every 10 s.\n"
+     "(exit 1 if there are any); what the folder lacks to be a BIDS dataset. Only headers and labels are read. Defaults:\n"
+     "referential-19, windows of 60 s every 10 s.\n"
      "example: brrctl dataset /data/eeg --montage bipolar-18",
      NULL},
     {"store", "ls|get|put|check [FILE] URL", &store_arguments,
