@@ -148,9 +148,7 @@ int fsio_writer_commit(struct fsio_writer *w, struct err *err) {
     if (close(w->fd) < 0 && !rc)
         rc = err_errno(err, errno, "cannot close %s", w->path);
     w->fd = -1;
-    if (!rc && rename(w->tmp_path, w->path) < 0)
-        rc = err_errno(err, errno, "cannot put %s in place", w->path);
-    if (rc) {
+    if (rc || (rename(w->tmp_path, w->path) < 0 && (rc = err_errno(err, errno, "cannot put %s in place", w->path)))) {
         fsio_writer_abort(w);
         return rc;
     }
@@ -290,9 +288,11 @@ static int remove_at(int parent, const char *name, int depth, struct err *err) {
         if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
             rc = remove_at(dirfd(dir), e->d_name, depth + 1, err);
     closedir(dir);
-    if (!rc && unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-        rc = err_errno(err, errno, "cannot remove directory %s", name);
-    return rc;
+    if (rc)
+        return rc;
+    if (unlinkat(parent, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        return err_errno(err, errno, "cannot remove directory %s", name);
+    return 0;
 }
 
 int fsio_remove_tree(const char *path, struct err *err) {
@@ -418,18 +418,23 @@ static int by_path(const void *a, const void *b) {
     return strcmp(((const struct found *)a)->path, ((const struct found *)b)->path);
 }
 
+static void walk_done(struct walk *walk) {
+    for (size_t i = 0; i < walk->count; i++)
+        free(walk->items[i].path);
+    free(walk->items);
+}
+
 int fsio_walk(const char *dir, fsio_visit_fn *visit, void *ctx, struct err *err) {
-    struct walk walk = {0};
+    OWNED(walk_done) struct walk walk = {0};
     int rc = walk_dir(&walk, dir, "", 0, err);
-    if (!rc && walk.count)
+    if (rc)
+        return rc;
+    if (walk.count)
         qsort(walk.items, walk.count, sizeof *walk.items, by_path);
-    for (size_t i = 0; i < walk.count; i++) {
-        if (!rc)
-            rc = visit(ctx, walk.items[i].path, walk.items[i].size, err);
-        free(walk.items[i].path);
-    }
-    free(walk.items);
-    return rc;
+    for (size_t i = 0; i < walk.count; i++)
+        if ((rc = visit(ctx, walk.items[i].path, walk.items[i].size, err)))
+            return rc;
+    return 0;
 }
 
 bool fsio_is_temporary(const char *name) {
@@ -473,16 +478,15 @@ int fsio_open_file(const char *path, int *ret_fd, size_t *ret_bytes, struct err 
 
 int fsio_map_open(struct fsio_map *map, const char *path, struct err *err) {
     size_t len = 0;
-    int fd = -1, rc = fsio_open_file(path, &fd, &len, err);
+    OWNED_FD int fd = -1;
+    int rc = fsio_open_file(path, &fd, &len, err);
     if (rc)
         return rc;
     void *data = len ? mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0) : NULL;
     if (data == MAP_FAILED)
-        rc = err_errno(err, errno, "cannot map %s", path);
-    close(fd);
-    if (!rc)
-        *map = (struct fsio_map){data, len};
-    return rc;
+        return err_errno(err, errno, "cannot map %s", path);
+    *map = (struct fsio_map){data, len};
+    return 0;
 }
 
 void fsio_map_close(struct fsio_map *map) {

@@ -319,10 +319,9 @@ int stream_record_end(struct stream *s, bool keep, struct graph **ret, struct er
     struct graph *g = keep ? calloc(1, sizeof *g) : NULL;
     void *recorded = NULL;
     s->recording = false;
-    int rc = s->device->backend->record_end(s, g != NULL, &recorded, err);
-    if (!rc && keep && !g)
-        rc = err_set(err, ERR_EXHAUSTED, "%s: out of memory for recorded work", s->device->info.name);
-    if (rc || !keep) {
+    int rc;
+    if ((rc = s->device->backend->record_end(s, g != NULL, &recorded, err)) ||
+        (keep && !g && (rc = err_set(err, ERR_EXHAUSTED, "%s: out of memory for recorded work", s->device->info.name))) || !keep) {
         free(g);
         return rc;
     }

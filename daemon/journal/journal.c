@@ -111,10 +111,12 @@ static void prune(struct journal *j) {
 static int write_line(struct journal *j, const struct line *l, bool *ret_new, struct err *err) {
     const struct outlet *outlet = j->config.outlet;
     int rc = l->delivered ? outbox_remove(j->db, l->delivered, err) : journaldb_insert(j->db, &l->entry, ret_new, err);
-    for (int i = 0; !rc && outlet && *ret_new && !l->handed && i < outlet->n; i++)
-        if (outlet->wants(outlet->ctx, i, &l->entry))
-            rc = outbox_add(j->db, outlet, i, &l->entry, err);
-    return rc;
+    if (rc)
+        return rc;
+    for (int i = 0; outlet && *ret_new && !l->handed && i < outlet->n; i++)
+        if (outlet->wants(outlet->ctx, i, &l->entry) && (rc = outbox_add(j->db, outlet, i, &l->entry, err)))
+            return rc;
+    return 0;
 }
 
 /* Receivers do not wait for a journal that cannot be written: its entries go to them at once, and then not through the outbox. */

@@ -42,10 +42,11 @@ int dnn_linear_backward(struct stream *s, const struct linear_backward_args *a, 
                                    .dy = {a->dy.data, a->dy.ld, 1},
                                    .dw = mf(&a->dw)};
     data.key.bf16 = weights.key.bf16 = true;
-    int rc = tensor_present(&a->dx) ? dnn_forward(s, &data, err) : 0;
-    if (!rc && tensor_present(&a->dw))
-        rc = dnn_weight_gradient(s, &weights, err);
-    return rc || !tensor_present(&a->dbias) ? rc : cpu_column_sums(s, &a->dy, mf(&a->dbias), err);
+    int rc;
+    if ((rc = tensor_present(&a->dx) ? dnn_forward(s, &data, err) : 0) ||
+        (tensor_present(&a->dw) && (rc = dnn_weight_gradient(s, &weights, err))))
+        return rc;
+    return !tensor_present(&a->dbias) ? 0 : cpu_column_sums(s, &a->dy, mf(&a->dbias), err);
 }
 
 /* ---- two taps, stride 2: pairs of rows are one row of 2·Ci channels ---------------------------------------------- */
@@ -171,8 +172,9 @@ int dnn_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a
                                    .dw = mf(&a->dw),
                                    .add = add_convt};
     data.key.bf16 = weights.key.bf16 = true;
-    int rc = tensor_present(&a->dx) ? dnn_forward(s, &data, err) : 0;
-    if (!rc && tensor_present(&a->dw))
-        rc = dnn_weight_gradient(s, &weights, err);
-    return rc || !tensor_present(&a->dbias) ? rc : cpu_column_sums(s, &a->dy, mf(&a->dbias), err);
+    int rc;
+    if ((rc = tensor_present(&a->dx) ? dnn_forward(s, &data, err) : 0) ||
+        (tensor_present(&a->dw) && (rc = dnn_weight_gradient(s, &weights, err))))
+        return rc;
+    return !tensor_present(&a->dbias) ? 0 : cpu_column_sums(s, &a->dy, mf(&a->dbias), err);
 }

@@ -112,8 +112,8 @@ int cpu_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a
         return ERR_EXHAUSTED;
     float *dwp = wp + 2 * ci * co;
     pack_convt(cf(&a->w), wp, ci, co);
-    int rc = 0;
-    for (int64_t k = 0; !rc && k < 2; k++) {
+    int rc;
+    for (int64_t k = 0; k < 2; k++) {
         const float *dy = cf(&a->dy) + k * a->dy.ld;
         if (tensor_present(&a->dx)) {
             struct gemm g = {.m = rows,
@@ -126,9 +126,10 @@ int cpu_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a
                              .c = mf(&a->dx),
                              .ldc = a->dx.ld,
                              .beta = k ? 1.0f : 0.0f};
-            rc = cpu_gemm(s, &g, err);
+            if ((rc = cpu_gemm(s, &g, err)))
+                return rc;
         }
-        if (!rc && tensor_present(&a->dw)) {
+        if (tensor_present(&a->dw)) {
             struct gemm g = {.trans_a = true,
                              .m = ci,
                              .n = co,
@@ -139,12 +140,11 @@ int cpu_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a
                              .ldb = 2 * a->dy.ld,
                              .c = dwp,
                              .ldc = co};
-            rc = cpu_gemm(s, &g, err);
-            for (int64_t j = 0; !rc && j < ci * co; j++)
+            if ((rc = cpu_gemm(s, &g, err)))
+                return rc;
+            for (int64_t j = 0; j < ci * co; j++)
                 mf(&a->dw)[2 * j + k] += dwp[j];
         }
     }
-    if (!rc && tensor_present(&a->dbias))
-        rc = cpu_column_sums(s, &a->dy, mf(&a->dbias), err);
-    return rc;
+    return tensor_present(&a->dbias) ? cpu_column_sums(s, &a->dy, mf(&a->dbias), err) : 0;
 }

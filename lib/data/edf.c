@@ -306,9 +306,10 @@ static int build_timeline(struct edf *edf, struct err *err) {
     if (edf->header.info.n_records > 0)
         see_first_record(edf);
     int rc = place_records(edf, 0, err);
-    if (!rc)
-        judge_keepers(edf);
-    return rc;
+    if (rc)
+        return rc;
+    judge_keepers(edf);
+    return 0;
 }
 
 /* ---- annotations ---- */
@@ -484,9 +485,10 @@ int edf_open_header(const char *path, struct edf **ret, struct err *err) { retur
 
 int edf_open_head(const char *path, int64_t file_bytes, struct edf **ret, bool *ret_enough, struct err *err) {
     int rc = open_path(path, true, file_bytes, ret, err);
-    if (!rc)
-        *ret_enough = !(*ret)->undecided;
-    return rc;
+    if (rc)
+        return rc;
+    *ret_enough = !(*ret)->undecided;
+    return 0;
 }
 
 int edf_open_memory(const void *data, size_t len, const char *name, struct edf **ret, struct err *err) {

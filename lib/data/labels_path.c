@@ -132,9 +132,11 @@ int labels_patient(const char *relative_path, enum labels_patient_rule rule, cha
         len = strlen(relative_path) - (edf_named(relative_path) ? 4 : 0);
     }
     int rc = give(buf, size, patient, len, err);
-    if (!rc && rule == LABELS_PATIENT_AUTO)
+    if (rc)
+        return rc;
+    if (rule == LABELS_PATIENT_AUTO)
         fold_chb(buf);
-    return rc;
+    return 0;
 }
 
 bool labels_candidate(enum labels_source source, const char *edf_path, char *buf, size_t size, bool *ret_fits) {

@@ -56,9 +56,11 @@ static int index_path(const struct manifest_config *c, char *ret, size_t size, s
                  ? 0
                  : err_set(err, ERR_EXHAUSTED, "out of memory for the index of %s", c->root);
     str_done(&text);
-    if (!rc && !str_format(ret, size, "%s/manifests/%s.jsonl", c->cache_dir, digest))
-        rc = err_set(err, ERR_RANGE, "the cache folder's path is too long: %s", c->cache_dir);
-    return rc;
+    if (rc)
+        return rc;
+    if (!str_format(ret, size, "%s/manifests/%s.jsonl", c->cache_dir, digest))
+        return err_set(err, ERR_RANGE, "the cache folder's path is too long: %s", c->cache_dir);
+    return 0;
 }
 
 static int by_path(const void *a, const void *b) {

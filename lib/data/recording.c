@@ -51,9 +51,7 @@ int recording_writer_open(const char *path, int channels, int columns, struct re
     w->columns = columns;
     int rc = fsio_writer_open(&w->file, path, err);
     w->open = rc == 0;
-    if (!rc)
-        rc = fsio_writer_write(&w->file, head, sizeof head, err);
-    if (rc)
+    if (rc || (rc = fsio_writer_write(&w->file, head, sizeof head, err)))
         recording_writer_abort(w);
     else
         *ret = w;

@@ -242,9 +242,10 @@ static int gather_facts(struct builder *b, const char *note, struct recording_fa
                                     .samples = samples};
     int rc = label_spans(b, samples, &seizures, &facts.n_seizures, err);
     facts.seizures = seizures;
-    if (!rc)
-        *ret = facts;
-    return rc;
+    if (rc)
+        return rc;
+    *ret = facts;
+    return 0;
 }
 
 static int commit(struct builder *b, struct err *err) {
@@ -311,10 +312,8 @@ static int open_head(struct builder *b, struct err *err) {
 /* Labels of a mirror's recording. */
 static int mirrored_labels(struct builder *b, const char *format, struct err *err) {
     const struct window_build *r = b->request;
-    int rc = open_head(b, err);
-    if (!rc)
-        rc = labels_load(r->edf_path, format, b->edf, &b->labels, err);
-    if (rc || !b->labels.undecided)
+    int rc;
+    if ((rc = open_head(b, err)) || (rc = labels_load(r->edf_path, format, b->edf, &b->labels, err)) || !b->labels.undecided)
         return rc;
     labels_done(&b->labels);
     rc = open_whole(b, true, err);

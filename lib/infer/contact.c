@@ -90,13 +90,13 @@ static void add_row(struct contact *c, const uint16_t *row) {
 }
 
 int contact_push(struct contact *c, const uint16_t *rows, int columns, int64_t n, struct err *err) {
-    int rc = 0;
-    for (int64_t i = 0; !rc && i < n; i++) {
+    int rc;
+    for (int64_t i = 0; i < n; i++) {
         add_row(c, rows + i * columns);
-        if (++c->samples == RATE_HZ)
-            rc = end_second(c, err);
+        if (++c->samples == RATE_HZ && (rc = end_second(c, err)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 bool contact_bad(struct contact *c, int64_t sample) {

@@ -54,18 +54,19 @@ static int read_array(struct reader *r, const struct wanted *w) {
 
 /* The arrays of the file in *ret; areas are apart. */
 static int read_arrays(struct reader *r, const struct wanted *wanted, size_t n) {
-    int rc = 0;
-    for (size_t i = 0; !rc && i < n; i++)
-        rc = read_array(r, &wanted[i]);
-    for (size_t k = 0; !rc && k < safetensors_count(r->file); k++) {
+    int rc;
+    for (size_t i = 0; i < n; i++)
+        if ((rc = read_array(r, &wanted[i])))
+            return rc;
+    for (size_t k = 0; k < safetensors_count(r->file); k++) {
         const char *name = safetensors_at(r->file, k)->name;
         bool known = false;
         for (size_t i = 0; i < n; i++)
             known |= !strcmp(wanted[i].name, name);
         if (!known)
-            rc = err_set(r->err, ERR_INVALID, "%s: array '%s' is unknown; docs/burst.md lists those of a network", r->path, name);
+            return err_set(r->err, ERR_INVALID, "%s: array '%s' is unknown; docs/burst.md lists those of a network", r->path, name);
     }
-    return rc;
+    return 0;
 }
 
 #define WANT(group, dtype, name, to)                                                                                               \

@@ -138,8 +138,8 @@ static void add(const struct quality *q, struct second *s, float *held, float *x
 }
 
 int quality_push(struct quality *q, float *const *uv, int64_t n, struct err *err) {
-    int rc = 0;
-    for (int64_t done = 0; !rc && done < n;) {
+    int rc;
+    for (int64_t done = 0; done < n;) {
         int64_t second = second_of(q, q->at), left = first_of(q, second + 1) - q->at;
         int64_t part = n - done < left ? n - done : left;
         for (int c = 0; c < q->channels; c++)
@@ -147,10 +147,10 @@ int quality_push(struct quality *q, float *const *uv, int64_t n, struct err *err
                 add(q, &q->now[c], &q->held[c], &uv[c][i]);
         q->at += part;
         done += part;
-        if (part == left)
-            rc = close_second(q, second, err);
+        if (part == left && (rc = close_second(q, second, err)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 /* Seconds that lie in a gap as a whole leave nothing: a gap may last a day. */

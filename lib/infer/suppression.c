@@ -210,9 +210,10 @@ static int add_reports(struct suppression *s, struct err *err) {
         int64_t at = decided(&s->tracks[c], s->now);
         until = at < until ? at : until;
     }
-    for (; !rc && s->next <= until; s->next += RATE)
-        rc = add_report(s, s->next, err);
-    return rc;
+    for (; s->next <= until; s->next += RATE)
+        if ((rc = add_report(s, s->next, err)))
+            return rc;
+    return 0;
 }
 
 /* ---- samples ---------------------------------------------------------------------------------------------------- */
@@ -231,9 +232,10 @@ static int stop(struct suppression *s, struct err *err) {
     if (!s->running)
         return 0;
     s->running = false;
-    for (int c = 0; !rc && c <= s->channels; c++)
-        rc = track_stop(s, &s->tracks[c], err);
-    return rc ? rc : add_reports(s, err);
+    for (int c = 0; c <= s->channels; c++)
+        if ((rc = track_stop(s, &s->tracks[c], err)))
+            return rc;
+    return add_reports(s, err);
 }
 
 static void start(struct suppression *s, const uint16_t *row, int64_t first) {

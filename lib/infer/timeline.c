@@ -262,9 +262,10 @@ static int push_suppression(struct timeline *t, const uint16_t *rows, int64_t n,
         return suppression_finish(t->suppression, err);
     if (t->columns == t->channels)
         return suppression_push(t->suppression, rows, n, first, err);
-    for (int64_t i = 0; !rc && i < n; i++)
-        rc = suppression_push(t->suppression, rows + i * t->columns, 1, first + i, err);
-    return rc;
+    for (int64_t i = 0; i < n; i++)
+        if ((rc = suppression_push(t->suppression, rows + i * t->columns, 1, first + i, err)))
+            return rc;
+    return 0;
 }
 
 /* frontend_sink_fn */
@@ -498,14 +499,16 @@ int64_t timeline_waiting(const struct timeline *t) { return t->n_waiting; }
 static int judge(struct timeline *t, int64_t known, const float *p, int64_t n, struct err *err) {
     int64_t first = known - n;
     int rc = t->sink.judged ? t->sink.judged(t->sink.ctx, first, p, n, err) : 0;
-    for (int64_t i = 0; !rc && i < n; i++) {
+    if (rc)
+        return rc;
+    for (int64_t i = 0; i < n; i++) {
         float taken = p ? p[i] : 0;
         int change = alarm_rule_push(&t->alarm, taken);
         const struct timeline_alarm alarm = {change > 0 ? ALARM_ON : ALARM_OFF, first + i, known, taken};
-        if (change && t->sink.alarm)
-            rc = t->sink.alarm(t->sink.ctx, &alarm, err);
+        if (change && t->sink.alarm && (rc = t->sink.alarm(t->sink.ctx, &alarm, err)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static int complete_alarm(struct timeline *t, const struct item *item, const float *p, struct err *err) {

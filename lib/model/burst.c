@@ -27,12 +27,11 @@ int burst_new(struct stream *s, struct connectome *c, const struct burst_options
         b->options.max_pending = BURST_MOST_PENDING;
     c->net.features |= b->options.every_tick ? SPIKE_EVERY_TICK : 0U;
     b->ids = malloc(((size_t)c->net.n + SPIKE_BLOCK) * sizeof *b->ids);
-    int rc = b->ids ? burst_device_open(b, err) : err_set(err, ERR_EXHAUSTED, "out of memory for %u neurons", c->net.n);
-    if (!rc && !(b->power = calloc((size_t)c->n_areas, sizeof *b->power)))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %d areas", c->n_areas);
-    if (!rc)
-        rc = burst_device_fired(b, b->ids, 0, err);
-    if (rc) {
+    int rc;
+    if ((rc = b->ids ? burst_device_open(b, err) : err_set(err, ERR_EXHAUSTED, "out of memory for %u neurons", c->net.n)) ||
+        (!(b->power = calloc((size_t)c->n_areas, sizeof *b->power)) &&
+         (rc = err_set(err, ERR_EXHAUSTED, "out of memory for %d areas", c->n_areas))) ||
+        (rc = burst_device_fired(b, b->ids, 0, err))) {
         burst_free(b);
         return rc;
     }
@@ -130,10 +129,8 @@ static int reserve_pending(struct burst *b, int64_t n, struct err *err) {
 }
 
 int burst_inject(struct burst *b, const struct burst_injection *list, int64_t n, struct err *err) {
-    int rc = burst_check_injections(b, b->tick, NULL, list, n, err);
-    if (!rc)
-        rc = reserve_pending(b, n, err);
-    if (rc || n == 0)
+    int rc;
+    if ((rc = burst_check_injections(b, b->tick, NULL, list, n, err)) || (rc = reserve_pending(b, n, err)) || n == 0)
         return rc;
     memcpy(b->pending + b->n_pending, list, (size_t)n * sizeof *list);
     b->n_pending += n;
@@ -258,13 +255,8 @@ int burst_settle(struct burst *b, struct err *err) {
     connectome_scale(b->c);
     if (b->c->net.wide != b->net.wide) /* there was no memory for them when they changed */
         rc = burst_device_rows(b, err);
-    if (!rc && b->c->net.wide_sums != b->net.wide_sums)
-        rc = burst_device_sums(b, err);
-    if (!rc)
-        rc = burst_device_fired_get(b, b->ids, &fired, err);
-    if (!rc)
-        rc = burst_device_fired(b, b->ids, fired, err);
-    if (rc)
+    if (rc || (b->c->net.wide_sums != b->net.wide_sums && (rc = burst_device_sums(b, err))) ||
+        (rc = burst_device_fired_get(b, b->ids, &fired, err)) || (rc = burst_device_fired(b, b->ids, fired, err)))
         return rc;
     b->net.fraction_bits = b->c->net.fraction_bits;
     b->net.features = b->c->net.features;

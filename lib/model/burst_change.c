@@ -126,25 +126,23 @@ int burst_set_neuron(struct burst *b, uint32_t id, enum burst_field field, doubl
 
 int burst_delete_neuron(struct burst *b, uint32_t id, struct err *err) {
     uint32_t n = 0, kept = 0;
-    int rc = check_id(b, "neuron", id, err);
-    if (!rc)
-        rc = burst_device_fired_get(b, b->ids, &n, err);
-    for (uint32_t i = 0; !rc && i < n; i++)
+    int rc;
+    if ((rc = check_id(b, "neuron", id, err)) || (rc = burst_device_fired_get(b, b->ids, &n, err)))
+        return rc;
+    for (uint32_t i = 0; i < n; i++)
         if (b->ids[i] != id)
             b->ids[kept++] = b->ids[i];
-    if (!rc && kept < n)
-        rc = burst_device_fired(b, b->ids, kept, err);
-    return rc ? rc : put_flag(b, id, SPIKE_ALIVE, false, err);
+    if (kept < n && (rc = burst_device_fired(b, b->ids, kept, err)))
+        return rc;
+    return put_flag(b, id, SPIKE_ALIVE, false, err);
 }
 
 /* ---- synapses and areas ---------------------------------------------------------------------------------------- */
 
 /* *ret_n synapses from *ret_first on; NOT_FOUND where there is none. */
 static int find(struct burst *b, uint32_t source, uint32_t target, uint32_t ret[2], struct err *err) {
-    int rc = check_id(b, "source neuron", source, err);
-    if (!rc)
-        rc = check_id(b, "target neuron", target, err);
-    if (rc)
+    int rc;
+    if ((rc = check_id(b, "source neuron", source, err)) || (rc = check_id(b, "target neuron", target, err)))
         return rc;
     uint32_t first = 0, n = connectome_find(b->c, source, target, &first);
     if (n == 0)

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
+
 #include "model/burst_parts.h"
 
 enum { SMALLEST_PART = 8192, MOST_PARTS = 32 }; /* more parts than that cost more in spans than they gain */
@@ -85,10 +87,11 @@ int burst_device_array(struct burst *b, void *array, struct err *err) {
         *p.device = array;
         return 0;
     }
-    int rc = *p.device ? 0 : device_alloc(b->device, p.count * p.each, p.device, err);
-    if (!rc)
-        rc = stream_to_device(b->stream, *p.device, array, p.count * p.each, err);
-    return rc ? rc : stream_sync(b->stream, err);
+    int rc;
+    if ((rc = *p.device ? 0 : device_alloc(b->device, p.count * p.each, p.device, err)) ||
+        (rc = stream_to_device(b->stream, *p.device, array, p.count * p.each, err)))
+        return rc;
+    return stream_sync(b->stream, err);
 }
 
 int burst_device_fetch(struct burst *b, void *array, struct err *err) {
@@ -123,12 +126,10 @@ int burst_device_rows(struct burst *b, struct err *err) {
         return 0;
     }
     void *synapses = NULL;
-    int rc = device_alloc(b->device, bytes, &synapses, err);
-    if (!rc)
-        rc = stream_to_device(b->stream, synapses, host->synapses, (size_t)b->c->capacity * synapse_bytes(b), err);
-    if (!rc)
-        rc = stream_sync(b->stream, err);
-    if (rc) {
+    int rc;
+    if ((rc = device_alloc(b->device, bytes, &synapses, err)) ||
+        (rc = stream_to_device(b->stream, synapses, host->synapses, (size_t)b->c->capacity * synapse_bytes(b), err)) ||
+        (rc = stream_sync(b->stream, err))) {
         device_free(b->device, synapses);
         return rc;
     }
@@ -141,16 +142,13 @@ int burst_device_rows(struct burst *b, struct err *err) {
 /* n words of `each` bytes, all of one value, into device memory. */
 static int fill(struct burst *b, void *to, const void *value, size_t each, struct err *err) {
     size_t n = (size_t)burst_padded(b);
-    char *from = malloc(n * each);
+    OWNED_MEMORY char *from = malloc(n * each);
     if (!from)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the sums of %u neurons", b->net.n);
     for (size_t i = 0; i < n; i++)
         memcpy(from + i * each, value, each);
     int rc = stream_to_device(b->stream, to, from, n * each, err);
-    if (!rc)
-        rc = stream_sync(b->stream, err);
-    free(from);
-    return rc;
+    return rc ? rc : stream_sync(b->stream, err);
 }
 
 int burst_device_sums(struct burst *b, struct err *err) {
@@ -159,10 +157,9 @@ int burst_device_sums(struct burst *b, struct err *err) {
     bool is_wide = b->c->net.wide_sums;
     size_t each = is_wide ? sizeof wide : sizeof narrow;
     void *sums = NULL;
-    int rc = device_alloc(b->device, (size_t)burst_padded(b) * each, &sums, err);
-    if (!rc)
-        rc = fill(b, sums, is_wide ? (const void *)&wide : &narrow, each, err);
-    if (rc) {
+    int rc;
+    if ((rc = device_alloc(b->device, (size_t)burst_padded(b) * each, &sums, err)) ||
+        (rc = fill(b, sums, is_wide ? (const void *)&wide : &narrow, each, err))) {
         device_free(b->device, sums);
         return rc;
     }
@@ -174,15 +171,12 @@ int burst_device_sums(struct burst *b, struct err *err) {
 
 int burst_device_stale(struct burst *b, struct err *err) {
     size_t n = (size_t)burst_padded(b) / SPIKE_BLOCK;
-    uint8_t *ones = malloc(n);
+    OWNED_MEMORY uint8_t *ones = malloc(n);
     if (!ones)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the state of %u neurons", b->net.n);
     memset(ones, 1, n);
     int rc = stream_to_device(b->stream, b->net.stale, ones, n, err);
-    if (!rc)
-        rc = stream_sync(b->stream, err);
-    free(ones);
-    return rc;
+    return rc ? rc : stream_sync(b->stream, err);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------------------------- */
@@ -191,35 +185,29 @@ int burst_device_stale(struct burst *b, struct err *err) {
 int burst_device_fired(struct burst *b, const uint32_t *ids, uint32_t n, struct err *err) {
     struct spike_fired *list = &b->lists[b->newest];
     struct spike_counts counts = {.tick = b->tick, .fired = n};
-    uint8_t *psp = malloc((size_t)n + 1);
+    OWNED_MEMORY uint8_t *psp = malloc((size_t)n + 1);
     int rc = psp ? burst_device_fetch(b, b->c->net.psp, err) : err_set(err, ERR_EXHAUSTED, "out of memory for %u fired neurons", n);
-    for (uint32_t i = 0; !rc && i < n; i++)
+    if (rc)
+        return rc;
+    for (uint32_t i = 0; i < n; i++)
         psp[i] = b->c->net.psp[ids[i]];
-    if (!rc)
-        rc = stream_to_device(b->stream, list->ids, ids, n * sizeof *ids, err);
-    if (!rc)
-        rc = stream_to_device(b->stream, list->psp, psp, n, err);
-    if (!rc)
-        rc = stream_to_device(b->stream, list->counts, &counts, sizeof counts, err);
-    if (!rc)
-        rc = stream_sync(b->stream, err);
-    free(psp);
-    return rc;
+    if ((rc = stream_to_device(b->stream, list->ids, ids, n * sizeof *ids, err)) ||
+        (rc = stream_to_device(b->stream, list->psp, psp, n, err)) ||
+        (rc = stream_to_device(b->stream, list->counts, &counts, sizeof counts, err)))
+        return rc;
+    return stream_sync(b->stream, err);
 }
 
 int burst_device_fired_get(struct burst *b, uint32_t *ret_ids, uint32_t *ret_n, struct err *err) {
     const struct spike_fired *list = &b->lists[b->newest];
     struct spike_counts counts;
-    int rc = stream_to_host(b->stream, &counts, list->counts, sizeof counts, err);
-    if (!rc)
-        rc = stream_sync(b->stream, err);
-    if (!rc)
-        rc = stream_to_host(b->stream, ret_ids, list->ids, counts.fired * sizeof *ret_ids, err);
-    if (!rc)
-        rc = stream_sync(b->stream, err);
-    if (!rc)
-        *ret_n = counts.fired;
-    return rc;
+    int rc;
+    if ((rc = stream_to_host(b->stream, &counts, list->counts, sizeof counts, err)) || (rc = stream_sync(b->stream, err)) ||
+        (rc = stream_to_host(b->stream, ret_ids, list->ids, counts.fired * sizeof *ret_ids, err)) ||
+        (rc = stream_sync(b->stream, err)))
+        return rc;
+    *ret_n = counts.fired;
+    return 0;
 }
 
 static int open_lists(struct burst *b, struct err *err) {

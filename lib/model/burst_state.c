@@ -43,17 +43,9 @@ int burst_save(struct burst *b, struct burst_state *ret, struct err *err) {
     state.every_tick = b->options.every_tick;
     state.fraction_bits = net->fraction_bits;
     state.neurons = net->n;
-    if (!rc)
-        rc = burst_device_fetch(b, net->v, err);
-    if (!rc)
-        rc = burst_device_fetch(b, net->countdown, err);
-    if (!rc)
-        rc = burst_device_fetch(b, net->fire_count, err);
-    if (!rc)
-        rc = burst_device_fetch(b, net->psp, err);
-    if (!rc)
-        rc = gather(b, &state, err);
-    if (rc) {
+    if (rc || (rc = burst_device_fetch(b, net->v, err)) || (rc = burst_device_fetch(b, net->countdown, err)) ||
+        (rc = burst_device_fetch(b, net->fire_count, err)) || (rc = burst_device_fetch(b, net->psp, err)) ||
+        (rc = gather(b, &state, err))) {
         burst_state_done(&state);
         return rc;
     }
@@ -124,11 +116,10 @@ int burst_restore(struct burst *b, const struct burst_state *state, struct err *
     if (!rc)
         rc = check(b, state, err);
     struct burst_injection *pending = NULL;
-    if (!rc && !(pending = copy_of(state->pending, (size_t)state->n_pending * sizeof *pending)))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %lld injections", (long long)state->n_pending);
-    if (!rc && needs_divisors(b->c, state))
-        rc = connectome_make_divisors(b->c, err);
-    if (rc) {
+    if (rc ||
+        (!(pending = copy_of(state->pending, (size_t)state->n_pending * sizeof *pending)) &&
+         (rc = err_set(err, ERR_EXHAUSTED, "out of memory for %lld injections", (long long)state->n_pending))) ||
+        (needs_divisors(b->c, state) && (rc = connectome_make_divisors(b->c, err)))) {
         free(pending);
         return rc;
     }
@@ -143,10 +134,10 @@ int burst_restore(struct burst *b, const struct burst_state *state, struct err *
     b->tick = state->tick;
     b->net.fraction_bits = net->fraction_bits = state->fraction_bits;
     void *const arrays[] = {net->v, net->countdown, net->fire_count, net->psp, net->flags, net->divisor};
-    for (size_t i = 0; !rc && i < sizeof arrays / sizeof *arrays; i++)
-        if (arrays[i])
-            rc = burst_device_array(b, arrays[i], err);
-    if (!rc)
-        rc = burst_device_stale(b, err);
-    return rc ? rc : burst_device_fired(b, state->fired_ids, state->fired, err);
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        if (arrays[i] && (rc = burst_device_array(b, arrays[i], err)))
+            return rc;
+    if ((rc = burst_device_stale(b, err)))
+        return rc;
+    return burst_device_fired(b, state->fired_ids, state->fired, err);
 }

@@ -107,23 +107,21 @@ static int check_floats(const char *name, const float *x, int64_t n, struct boun
 static int check_neurons(const struct connectome_arrays *a, struct err *err) {
     const struct bounds any = {-INFINITY, INFINITY, "a number"}, finite = {-3.4028235e38f, 3.4028235e38f, "a finite number"},
                         share = {0, 1, "a number from 0 to 1"};
-    int rc = check_floats("threshold", a->threshold, a->neurons, any, err);
-    if (!rc)
-        rc = check_floats("v", a->v, a->neurons, finite, err);
-    if (!rc)
-        rc = check_floats("threshold_limit", a->threshold_limit, a->neurons, any, err);
-    if (!rc)
-        rc = check_floats("leak", a->leak, a->neurons, share, err);
-    if (!rc)
-        rc = check_floats("excitability", a->excitability, a->neurons, any, err);
-    for (int64_t i = 0; !rc && a->accumulate && i < a->neurons; i++)
+    int rc;
+    if ((rc = check_floats("threshold", a->threshold, a->neurons, any, err)) ||
+        (rc = check_floats("v", a->v, a->neurons, finite, err)) ||
+        (rc = check_floats("threshold_limit", a->threshold_limit, a->neurons, any, err)) ||
+        (rc = check_floats("leak", a->leak, a->neurons, share, err)) ||
+        (rc = check_floats("excitability", a->excitability, a->neurons, any, err)))
+        return rc;
+    for (int64_t i = 0; a->accumulate && i < a->neurons; i++)
         if (a->accumulate[i] > 1)
-            rc = err_set(err, ERR_INVALID, "neuron.accumulate[%lld] is %d; expected 0 or 1", (long long)i, a->accumulate[i]);
-    for (int64_t i = 0; !rc && a->area && i < a->neurons; i++)
+            return err_set(err, ERR_INVALID, "neuron.accumulate[%lld] is %d; expected 0 or 1", (long long)i, a->accumulate[i]);
+    for (int64_t i = 0; a->area && i < a->neurons; i++)
         if (a->area[i] >= (uint32_t)a->n_areas)
-            rc = err_set(err, ERR_INVALID, "neuron.area[%lld] is %u; expected less than the %d areas of brr.areas", (long long)i,
-                         a->area[i], a->n_areas);
-    return rc;
+            return err_set(err, ERR_INVALID, "neuron.area[%lld] is %u; expected less than the %d areas of brr.areas", (long long)i,
+                           a->area[i], a->n_areas);
+    return 0;
 }
 
 /* Areas of neurons are only looked up after check_neurons. */
@@ -212,16 +210,9 @@ static int build(const struct connectome_arrays *arrays, int64_t max_bytes, stru
     struct connectome *c = NULL;
     if (!arrays->threshold)
         return err_set(err, ERR_INVALID, "neuron.threshold is missing");
-    int rc = check_sizes(arrays, max_bytes, err);
-    if (!rc)
-        rc = check_areas(arrays, err);
-    if (!rc)
-        rc = check_neurons(arrays, err);
-    if (!rc)
-        rc = check_synapses(arrays, err);
-    if (!rc)
-        rc = connectome_alloc(arrays->neurons, arrays->areas, arrays->n_areas, &c, err);
-    if (rc)
+    int rc;
+    if ((rc = check_sizes(arrays, max_bytes, err)) || (rc = check_areas(arrays, err)) || (rc = check_neurons(arrays, err)) ||
+        (rc = check_synapses(arrays, err)) || (rc = connectome_alloc(arrays->neurons, arrays->areas, arrays->n_areas, &c, err)))
         return rc;
     put_neurons(c, arrays);
     bool wide = needs_wide(c, arrays);

@@ -115,9 +115,10 @@ int events_config_from_json(const struct json *j, struct events_config *ret, str
         return err_set(err, ERR_INVALID, "events.confidence is '%s'; expected mean, peak or percentile", confidence);
     c.confidence = (enum event_confidence)kind;
     int rc = events_config_check(&c, err);
-    if (!rc)
-        *ret = c;
-    return rc;
+    if (rc)
+        return rc;
+    *ret = c;
+    return 0;
 }
 
 struct events *events_new(const struct events_config *config, events_emit_fn *emit, void *ctx) {
@@ -409,9 +410,7 @@ static void collect(void *ctx, const struct event *event) {
 
 /* The events, or what went wrong in finding them. */
 static int deliver(struct collected *c, int rc, struct event **ret, int64_t *ret_count, struct err *err) {
-    if (!rc && c->failed)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory collecting events");
-    if (rc) {
+    if (rc || (c->failed && (rc = err_set(err, ERR_EXHAUSTED, "out of memory collecting events")))) {
         free(c->items);
         return rc;
     }

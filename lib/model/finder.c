@@ -84,12 +84,9 @@ int finder_load(struct finder *f, const float *p, int64_t n, struct err *err) {
     f->n = f->n_pairs = 0;
     if (n < 1)
         return err_set(err, ERR_INVALID, "a trace of %lld samples; expected at least 1", (long long)n);
-    int rc = grow(f, n, err);
-    if (!rc)
-        rc = stream_to_device(f->stream, f->device_p, p, (size_t)n * sizeof *p, err);
-    if (!rc)
-        rc = stream_sync(f->stream, err);
-    if (rc)
+    int rc;
+    if ((rc = grow(f, n, err)) || (rc = stream_to_device(f->stream, f->device_p, p, (size_t)n * sizeof *p, err)) ||
+        (rc = stream_sync(f->stream, err)))
         return rc;
     f->p = p;
     f->n = n;

@@ -81,63 +81,69 @@ static int closed_forward(struct closed *x, struct err *err) {
     int64_t n = p->n;
     int rc = 0;
     geodesic_rule_of(p->order, &rule);
-    for (int64_t at = 0; !rc && at < x->all; at += n) {
+    for (int64_t at = 0; at < x->all; at += n) {
         int node = (int)(at / n);
         nodes(p, &rule, node / p->order, node % p->order, x->c + at, x->weight + at);
-        rc = field->metric(field->ctx, n, x->c + at, x->w + at, NULL, err);
-        for (int64_t i = 0; !rc && i < n; i++) {
+        if ((rc = field->metric(field->ctx, n, x->c + at, x->w + at, NULL, err)))
+            return rc;
+        for (int64_t i = 0; i < n; i++) {
             x->w[at + i] = sqrt(x->w[at + i]);
             x->s[i] += x->weight[at + i] * x->w[at + i];
         }
     }
-    for (int64_t i = 0; !rc && i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         x->t->value[i] = 0;
-    for (int64_t at = 0; !rc && at < x->all; at += n) {
+    for (int64_t at = 0; at < x->all; at += n) {
         for (int64_t i = 0; i < n; i++)
             x->v[at + i] = x->s[i] / x->w[at + i];
-        rc = field->flow(field->ctx, &(struct geodesic_points){n, x->c + at, x->v + at}, x->f + at, err);
-        for (int64_t i = 0; !rc && i < n; i++)
+        if ((rc = field->flow(field->ctx, &(struct geodesic_points){n, x->c + at, x->v + at}, x->f + at, err)))
+            return rc;
+        for (int64_t i = 0; i < n; i++)
             x->t->value[i] += x->f[at + i] * x->weight[at + i] * x->w[at + i] / x->s[i];
     }
-    return rc;
+    return 0;
 }
 
 /* r = G·dt·(f − v·f_v); dw = r/w, dS = −Σ r/S, and each node's dw gains W·dS; dg = dw/(2w). */
 static int closed_backward(struct closed *x, struct err *err) {
     const struct geodesic_field *field = x->p->field;
     int64_t n = x->p->n;
-    int rc = 0;
-    for (int64_t at = 0; !rc && at < x->all; at += n) {
+    int rc;
+    for (int64_t at = 0; at < x->all; at += n) {
         for (int64_t i = 0; i < n; i++)
             x->df[at + i] = x->t->gradient[i] * x->weight[at + i] * x->w[at + i] / x->s[i];
-        rc = field->flow_pull(field->ctx, &(struct geodesic_points){n, x->c + at, x->v + at}, x->df + at, NULL, x->dv + at, err);
-        for (int64_t i = 0; !rc && i < n; i++) {
+        if ((rc = field->flow_pull(field->ctx, &(struct geodesic_points){n, x->c + at, x->v + at}, x->df + at, NULL, x->dv + at,
+                                   err)))
+            return rc;
+        for (int64_t i = 0; i < n; i++) {
             double r = x->df[at + i] * x->f[at + i] - x->v[at + i] * x->dv[at + i];
             x->dw[at + i] = r / x->w[at + i];
             x->ds[i] -= r / x->s[i];
         }
     }
-    for (int64_t at = 0; !rc && at < x->all; at += n) {
+    for (int64_t at = 0; at < x->all; at += n) {
         for (int64_t i = 0; i < n; i++)
             x->dw[at + i] = (x->dw[at + i] + x->weight[at + i] * x->ds[i]) / (2 * x->w[at + i]);
-        rc = field->metric_pull(field->ctx, n, x->c + at, x->dw + at, NULL, NULL, err);
+        if ((rc = field->metric_pull(field->ctx, n, x->c + at, x->dw + at, NULL, NULL, err)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static int closed_ends(const struct closed *x, struct err *err) {
     const struct geodesic_field *field = x->p->field;
     const double *at[2] = {x->p->a, x->p->b};
     double *to[2] = {x->t->start, x->t->end};
-    int rc = 0;
-    for (int end = 0; !rc && end < 2; end++) {
+    int rc;
+    for (int end = 0; end < 2; end++) {
         if (!to[end])
             continue;
-        rc = field->metric(field->ctx, x->p->n, at[end], to[end], NULL, err);
-        for (int64_t i = 0; !rc && i < x->p->n; i++)
+        if ((rc = field->metric(field->ctx, x->p->n, at[end], to[end], NULL, err)))
+            return rc;
+        for (int64_t i = 0; i < x->p->n; i++)
             to[end][i] = x->s[i] / sqrt(to[end][i]);
     }
-    return rc;
+    return 0;
 }
 
 int geodesic_transport_closed(const struct geodesic_paths *p, const struct geodesic_transport *t, struct err *err) {

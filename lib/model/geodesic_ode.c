@@ -20,11 +20,13 @@ static int rate(void *ctx, const double *y, double *dy, struct err *err) {
     int64_t n = s->n;
     const double *c = y, *v = y + n;
     int rc = s->field->metric(s->field->ctx, n, c, s->g, s->gc, err);
-    for (int64_t i = 0; !rc && i < n; i++) {
+    if (rc)
+        return rc;
+    for (int64_t i = 0; i < n; i++) {
         dy[i] = v[i];
         dy[n + i] = -s->gc[i] / (2 * s->g[i]) * v[i] * v[i];
     }
-    return rc || !s->flows ? rc : s->field->flow(s->field->ctx, &(struct geodesic_points){n, c, v}, dy + 2 * n, err);
+    return !s->flows ? 0 : s->field->flow(s->field->ctx, &(struct geodesic_points){n, c, v}, dy + 2 * n, err);
 }
 
 static int pull(void *ctx, const double *y, const double *g, double *gy, struct err *err) {
@@ -32,21 +34,24 @@ static int pull(void *ctx, const double *y, const double *g, double *gy, struct 
     int64_t n = s->n;
     const double *c = y, *v = y + n;
     int rc = s->field->metric(s->field->ctx, n, c, s->g, s->gc, err);
-    for (int64_t i = 0; !rc && i < n; i++) {
+    if (rc)
+        return rc;
+    for (int64_t i = 0; i < n; i++) {
         double gamma = s->gc[i] / (2 * s->g[i]), dgamma = -g[n + i] * v[i] * v[i];
         s->dgc[i] = dgamma / (2 * s->g[i]);
         s->dg[i] = -dgamma * gamma / s->g[i];
         gy[n + i] += g[i] - 2 * gamma * v[i] * g[n + i];
     }
-    if (!rc)
-        rc = s->field->metric_pull(s->field->ctx, n, c, s->dg, s->dgc, s->part, err);
-    for (int64_t i = 0; !rc && i < n; i++)
+    if ((rc = s->field->metric_pull(s->field->ctx, n, c, s->dg, s->dgc, s->part, err)))
+        return rc;
+    for (int64_t i = 0; i < n; i++)
         gy[i] += s->part[i];
-    if (!rc && s->flows)
-        rc = s->field->flow_pull(s->field->ctx, &(struct geodesic_points){n, c, v}, g + 2 * n, s->part, s->part + n, err);
-    for (int64_t i = 0; !rc && s->flows && i < 2 * n; i++)
+    if (s->flows &&
+        (rc = s->field->flow_pull(s->field->ctx, &(struct geodesic_points){n, c, v}, g + 2 * n, s->part, s->part + n, err)))
+        return rc;
+    for (int64_t i = 0; s->flows && i < 2 * n; i++)
         gy[i] += s->part[i];
-    return rc;
+    return 0;
 }
 
 /* Memory of a solve: arrays of the system, the state, Runge–Kutta's work and, with gradients, the path. */
@@ -90,9 +95,11 @@ static int travel(struct solve *x, const struct geodesic_paths *p, const double 
 
 static int roots(const struct geodesic_paths *p, const double *c, double *w, struct err *err) {
     int rc = p->field->metric(p->field->ctx, p->n, c, w, NULL, err);
-    for (int64_t i = 0; !rc && i < p->n; i++)
+    if (rc)
+        return rc;
+    for (int64_t i = 0; i < p->n; i++)
         w[i] = sqrt(w[i]);
-    return rc;
+    return 0;
 }
 
 /* |c(1) − b| at its largest; a path that is no number counts as infinitely far. */
@@ -141,13 +148,15 @@ static int ode_gradient(struct solve *x, const struct geodesic_paths *p, const d
     int rc = roots(p, p->b, x->wb, err);
     memset(x->gy, 0, (size_t)(2 * n) * sizeof *x->gy);
     memcpy(x->gy + 2 * n, gradient, (size_t)n * sizeof *x->gy);
-    if (!rc)
-        rc = ode_rk4_backward(&x->ode, &x->run, x->gy, err);
-    for (int64_t i = 0; !rc && i < n; i++) {
+    if (rc)
+        return rc;
+    if ((rc = ode_rk4_backward(&x->ode, &x->run, x->gy, err)))
+        return rc;
+    for (int64_t i = 0; i < n; i++) {
         x->gy[i] = -x->gy[n + i] * x->wb[i] / x->wa[i];
         x->gy[n + i] = x->gy[2 * n + i] = 0;
     }
-    return rc ? rc : ode_rk4_backward(&x->ode, &x->run, x->gy, err);
+    return ode_rk4_backward(&x->ode, &x->run, x->gy, err);
 }
 
 int geodesic_transport_ode(const struct geodesic_paths *p, const struct geodesic_transport *t, struct err *err) {

@@ -43,13 +43,14 @@ static int step(const struct ode_system *s, double h, double *restrict y, double
 
 int ode_rk4(const struct ode_system *system, const struct ode_run *run, double *y, struct err *err) {
     double h = run->span / (double)run->steps;
-    int rc = 0;
-    for (int64_t i = 0; !rc && i < run->steps; i++) {
+    int rc;
+    for (int64_t i = 0; i < run->steps; i++) {
         if (run->path)
             memcpy(run->path + i * system->count, y, (size_t)system->count * sizeof *y);
-        rc = step(system, h, y, run->work, err);
+        if ((rc = step(system, h, y, run->work, err)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 /* The adjoint of one step. With g the gradient of its result: of k4, h/6·g; each pull gives the gradient of the stage's state,
@@ -82,8 +83,9 @@ static int step_backward(const struct ode_system *s, double h, const double *y, 
 
 int ode_rk4_backward(const struct ode_system *system, const struct ode_run *run, double *gy, struct err *err) {
     double h = run->span / (double)run->steps;
-    int rc = 0;
-    for (int64_t i = run->steps; !rc && i-- > 0;)
-        rc = step_backward(system, h, run->path + i * system->count, gy, run->work, err);
-    return rc;
+    int rc;
+    for (int64_t i = run->steps; i-- > 0;)
+        if ((rc = step_backward(system, h, run->path + i * system->count, gy, run->work, err)))
+            return rc;
+    return 0;
 }

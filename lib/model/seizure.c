@@ -150,17 +150,16 @@ static int make_table(struct seizure_net *net, const struct seizure_config *conf
     param_set_init(&net->params);
     plan_init(&net->plan);
     int rc = seizure_config_check(config, err);
-    if (!rc && options->precision != DTYPE_F32 && options->precision != DTYPE_BF16)
-        rc = err_set(err, ERR_INVALID, "precision %s; expected f32 or bf16", dtype_name(options->precision));
-    if (!rc && options->max_batch < 1)
-        rc = err_set(err, ERR_INVALID, "a batch of %d windows; expected at least 1", options->max_batch);
-    if (!rc)
-        rc = seizure_net_params(net, err);
-    if (!rc)
-        rc = seizure_net_bind(net, err);
-    if (!rc)
-        net->folded_count = seizure_net_folded_count(net);
-    return rc ? rc : measure(net, err);
+    if (rc)
+        return rc;
+    if (options->precision != DTYPE_F32 && options->precision != DTYPE_BF16)
+        return err_set(err, ERR_INVALID, "precision %s; expected f32 or bf16", dtype_name(options->precision));
+    if (options->max_batch < 1)
+        return err_set(err, ERR_INVALID, "a batch of %d windows; expected at least 1", options->max_batch);
+    if ((rc = seizure_net_params(net, err)) || (rc = seizure_net_bind(net, err)))
+        return rc;
+    net->folded_count = seizure_net_folded_count(net);
+    return measure(net, err);
 }
 
 /* Working memory of the ops of a training step on a CPU, at most. A stream keeps one piece of memory, which grows to what its
@@ -213,11 +212,7 @@ int seizure_new(struct device *dev, const struct seizure_config *config, const s
     if (!rc)
         rc = device_alloc(dev, (size_t)net->folded_count * sizeof(float), &folded, err);
     net->folded = folded;
-    if (!rc)
-        rc = param_set_alloc(&net->params, dev, options->training, err);
-    if (!rc)
-        rc = plan_reserve(&net->plan, dev, err);
-    if (rc) {
+    if (rc || (rc = param_set_alloc(&net->params, dev, options->training, err)) || (rc = plan_reserve(&net->plan, dev, err))) {
         seizure_free(net);
         return rc;
     }
@@ -258,10 +253,9 @@ static int check_input(const struct seizure_net *net, const struct tensor *x, in
 
 int seizure_forward_train(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct seizure_pass *pass,
                           struct tensor *logits, struct err *err) {
-    int rc = check_input(net, x, net->config.window, logits, err);
-    if (!rc && !net->options.training)
-        rc = err_set(err, ERR_PRECONDITION, "this network was made for inference");
-    if (rc)
+    int rc;
+    if ((rc = check_input(net, x, net->config.window, logits, err)) ||
+        (!net->options.training && (rc = err_set(err, ERR_PRECONDITION, "this network was made for inference"))))
         return rc;
     struct pass p = training_pass(net, s, pass, err);
     const struct tensor none = {0};
@@ -317,8 +311,10 @@ int seizure_infer_step(struct seizure_net *net, struct stream *s, const struct t
     if (!seizure_step(&net->config))
         return err_set(err, ERR_PRECONDITION, "a network of type %s looks at whole windows", seizure_type_name(net->config.type));
     int rc = check_input(net, x, seizure_step(&net->config), logits, err);
-    if (!rc && (state->rank != 2 || state->dim[0] != x->dim[0] || state->dim[1] != seizure_state_count(&net->config)))
-        rc = err_set(err, ERR_INVALID, "the state must be (%lld,%lld)", (long long)x->dim[0],
-                     (long long)seizure_state_count(&net->config));
-    return rc ? rc : infer(&(struct inference){net, s, x, state, logits}, err);
+    if (rc)
+        return rc;
+    if (state->rank != 2 || state->dim[0] != x->dim[0] || state->dim[1] != seizure_state_count(&net->config))
+        return err_set(err, ERR_INVALID, "the state must be (%lld,%lld)", (long long)x->dim[0],
+                       (long long)seizure_state_count(&net->config));
+    return infer(&(struct inference){net, s, x, state, logits}, err);
 }

@@ -24,19 +24,20 @@ static int64_t state_count(const struct seizure_config *c) {
 static int params(struct seizure_net *net, struct err *err) {
     const struct seizure_config *c = &net->config;
     struct mamba_shape shape = seizure_net_mixer(c);
-    int rc = 0;
-    for (int i = 0; !rc && i < STAGES; i++) {
+    int rc;
+    for (int i = 0; i < STAGES; i++) {
         char prefix[32], down[40];
         str_format(prefix, sizeof prefix, "encoder.%d", i);
         str_format(down, sizeof down, "%s.down", prefix);
-        rc = conv_block_params(&net->params, &(struct block_names){prefix, "conv", "bn"}, stage_inputs(c, i),
-                               c->encoder_channels[i], CAUSAL_TAPS, err);
-        if (!rc)
-            rc = resample_params(&net->params, down, c->encoder_channels[i], c->encoder_channels[i], false, err);
+        if ((rc = conv_block_params(&net->params, &(struct block_names){prefix, "conv", "bn"}, stage_inputs(c, i),
+                                    c->encoder_channels[i], CAUSAL_TAPS, err)) ||
+            (rc = resample_params(&net->params, down, c->encoder_channels[i], c->encoder_channels[i], false, err)))
+            return rc;
     }
-    for (int i = 0; !rc && i < c->mamba_layers; i++)
-        rc = mamba_params(&net->params, i, &shape, err);
-    return rc ? rc : nn_affine_params(&net->params, "head.out", (int64_t[]){1, shape.d_model, 1}, 1, err);
+    for (int i = 0; i < c->mamba_layers; i++)
+        if ((rc = mamba_params(&net->params, i, &shape, err)))
+            return rc;
+    return nn_affine_params(&net->params, "head.out", (int64_t[]){1, shape.d_model, 1}, 1, err);
 }
 
 static void bind(struct seizure_net *net) {
@@ -54,10 +55,11 @@ static void bind(struct seizure_net *net) {
 }
 
 static int each_block(struct seizure_net *net, int (*fn)(void *ctx, struct conv_block *block), void *ctx) {
-    int rc = 0;
-    for (int i = 0; !rc && i < STAGES; i++)
-        rc = fn(ctx, &net->causal[i].conv);
-    return rc;
+    int rc;
+    for (int i = 0; i < STAGES; i++)
+        if ((rc = fn(ctx, &net->causal[i].conv)))
+            return rc;
+    return 0;
 }
 
 /* Samples [first, first + n) of dense rows (B,T,C), as (B,n·C). */
@@ -92,9 +94,7 @@ static int stage_backward(struct causal_stage *l, const struct pass *p, const st
     int rc = resample_backward(&l->down, p, dy, &dconv);
     if (tensor_present(dx))
         dbefore = nn_like(p, &l->before);
-    if (!rc)
-        rc = conv_block_backward(&l->conv, p, &dconv, &dbefore);
-    if (rc || !tensor_present(dx))
+    if (rc || (rc = conv_block_backward(&l->conv, p, &dconv, &dbefore)) || !tensor_present(dx))
         return rc;
     struct tensor from = span(&dbefore, PAST, t), to = span(dx, 0, t);
     return nn_eltwise(p, ELTWISE_COPY, &from, NULL, &to);
@@ -136,11 +136,11 @@ static int head_forward(struct seizure_net *net, const struct pass *p, const str
                               .y = net->projected,
                               .weight_version = set->version};
     struct linear_args copies = {.x = to.token, .w = to.ones, .y = to.samples};
-    if (!rc)
-        rc = fill_ones(p, &to.ones);
-    if (!rc && !p->dry)
-        rc = op_linear(p->stream, &out, p->err);
-    return rc || p->dry ? rc : op_linear(p->stream, &copies, p->err);
+    if (rc)
+        return rc;
+    if ((rc = fill_ones(p, &to.ones)) || (!p->dry && (rc = op_linear(p->stream, &out, p->err))))
+        return rc;
+    return p->dry ? 0 : op_linear(p->stream, &copies, p->err);
 }
 
 static int head_backward(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits, const struct tensor *dh) {
@@ -157,12 +157,11 @@ static int head_backward(struct seizure_net *net, const struct pass *p, const st
                                        .dw = matrix(param_grad(set, net->out_w)),
                                        .dbias = param_grad(set, net->out_b),
                                        .weight_version = set->version};
-    int rc = fill_ones(p, &to.ones);
-    if (!rc && !p->dry)
-        rc = op_linear_backward(p->stream, &copies, p->err);
-    if (!rc && !p->dry)
-        rc = op_linear_backward(p->stream, &out, p->err);
-    return rc || dh->dtype == DTYPE_F32 ? rc : nn_eltwise(p, ELTWISE_COPY, &dfeatures, NULL, dh);
+    int rc;
+    if ((rc = fill_ones(p, &to.ones)) || (!p->dry && (rc = op_linear_backward(p->stream, &copies, p->err))) ||
+        (!p->dry && (rc = op_linear_backward(p->stream, &out, p->err))))
+        return rc;
+    return dh->dtype == DTYPE_F32 ? 0 : nn_eltwise(p, ELTWISE_COPY, &dfeatures, NULL, dh);
 }
 
 static int forward(struct seizure_net *net, const struct pass *p, const struct tensor *x, const struct tensor *state,
@@ -172,34 +171,40 @@ static int forward(struct seizure_net *net, const struct pass *p, const struct t
     struct tensor h = *x, y, none = {0};
     bool carries = tensor_present(state);
     int64_t at = 0;
-    int rc = 0;
-    for (int i = 0; !rc && i < STAGES; i++, h = y) {
+    int rc;
+    for (int i = 0; i < STAGES; i++, h = y) {
         int64_t n = PAST * stage_inputs(c, i);
         struct tensor own = carries ? tensor_slice(state, at, n) : none;
         at += n;
-        rc = stage_forward(&net->causal[i], p, &h, &own, &y);
+        if ((rc = stage_forward(&net->causal[i], p, &h, &own, &y)))
+            return rc;
     }
-    for (int i = 0; !rc && i < c->mamba_layers; i++, h = y) {
+    for (int i = 0; i < c->mamba_layers; i++, h = y) {
         int64_t n = mamba_state_count(&shape);
         net->mamba[i].state = carries ? tensor_slice(state, at, n) : none;
         at += n;
-        rc = mamba_forward(&net->mamba[i], p, &h, &y);
+        if ((rc = mamba_forward(&net->mamba[i], p, &h, &y)))
+            return rc;
     }
-    return rc ? rc : head_forward(net, p, &h, logits);
+    return head_forward(net, p, &h, logits);
 }
 
 static int backward(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits) {
     struct tensor dh = nn_like(p, &net->features), dx, none = {0};
     int rc = head_backward(net, p, dlogits, &dh);
-    for (int i = net->config.mamba_layers - 1; !rc && i >= 0; i--, dh = dx) {
+    if (rc)
+        return rc;
+    for (int i = net->config.mamba_layers - 1; i >= 0; i--, dh = dx) {
         dx = nn_like(p, &dh);
-        rc = mamba_backward(&net->mamba[i], p, &dh, &dx);
+        if ((rc = mamba_backward(&net->mamba[i], p, &dh, &dx)))
+            return rc;
     }
-    for (int i = STAGES - 1; !rc && i > 0; i--, dh = dx) {
+    for (int i = STAGES - 1; i > 0; i--, dh = dx) {
         dx = nn_tensor(p, dh.dim[0], 2 * dh.dim[1], stage_inputs(&net->config, i));
-        rc = stage_backward(&net->causal[i], p, &dh, &dx);
+        if ((rc = stage_backward(&net->causal[i], p, &dh, &dx)))
+            return rc;
     }
-    return rc ? rc : stage_backward(&net->causal[0], p, &dh, &none);
+    return stage_backward(&net->causal[0], p, &dh, &none);
 }
 
 const struct model_ops model_causal = {

@@ -188,7 +188,8 @@ int seizure_config_from_json(const struct json *j, struct seizure_config *ret, s
         return err_set(err, ERR_INVALID, "model mixer '%s' is unknown; expected mamba2 or conv", mixer);
     c.mixer = strcmp(mixer, "conv") ? SEIZURE_MIXER_MAMBA2 : SEIZURE_MIXER_CONV;
     int rc = seizure_config_check(&c, err);
-    if (!rc)
-        *ret = c;
-    return rc;
+    if (rc)
+        return rc;
+    *ret = c;
+    return 0;
 }

@@ -42,18 +42,22 @@ static int forward(struct seizure_net *net, const struct pass *p, const struct t
                    struct tensor *logits) {
     struct tensor h = {0}, y, input;
     (void)state;
-    int rc = seizure_net_convert(p, x, p->dtype, &input);
-    if (!rc)
-        rc = conv_block_forward(&net->stem, p, &input, &h);
-    for (int i = 0; !rc && i < STAGES; i++, h = y)
-        rc = encoder_forward(&net->encoder[i], p, &h, &y);
-    for (int i = 0; !rc && i < net->config.rescnn_blocks; i++, h = y)
-        rc = rescnn_forward(&net->rescnn[i], p, &h, &y);
-    for (int i = 0; !rc && i < net->config.mamba_layers; i++, h = y)
-        rc = mamba_forward(&net->mamba[i], p, &h, &y);
-    for (int i = 0; !rc && i < STAGES; i++, h = y)
-        rc = decoder_forward(&net->decoder[i], p, &h, &net->encoder[STAGES - 1 - i].skip, &y);
-    return rc ? rc : head_forward(net, p, &h, logits);
+    int rc;
+    if ((rc = seizure_net_convert(p, x, p->dtype, &input)) || (rc = conv_block_forward(&net->stem, p, &input, &h)))
+        return rc;
+    for (int i = 0; i < STAGES; i++, h = y)
+        if ((rc = encoder_forward(&net->encoder[i], p, &h, &y)))
+            return rc;
+    for (int i = 0; i < net->config.rescnn_blocks; i++, h = y)
+        if ((rc = rescnn_forward(&net->rescnn[i], p, &h, &y)))
+            return rc;
+    for (int i = 0; i < net->config.mamba_layers; i++, h = y)
+        if ((rc = mamba_forward(&net->mamba[i], p, &h, &y)))
+            return rc;
+    for (int i = 0; i < STAGES; i++, h = y)
+        if ((rc = decoder_forward(&net->decoder[i], p, &h, &net->encoder[STAGES - 1 - i].skip, &y)))
+            return rc;
+    return head_forward(net, p, &h, logits);
 }
 
 static int head_backward(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits, const struct tensor *dh) {
@@ -80,10 +84,10 @@ static int head_backward(struct seizure_net *net, const struct pass *p, const st
                                         .dw = matrix(param_grad(set, net->proj_w)),
                                         .dbias = param_grad(set, net->proj_b),
                                         .weight_version = set->version};
-    int rc = op_linear_backward(p->stream, &out, p->err);
-    if (!rc)
-        rc = op_linear_backward(p->stream, &proj, p->err);
-    return rc || dh->dtype == DTYPE_F32 ? rc : nn_eltwise(p, ELTWISE_COPY, &dfeatures, NULL, dh);
+    int rc;
+    if ((rc = op_linear_backward(p->stream, &out, p->err)) || (rc = op_linear_backward(p->stream, &proj, p->err)))
+        return rc;
+    return dh->dtype == DTYPE_F32 ? 0 : nn_eltwise(p, ELTWISE_COPY, &dfeatures, NULL, dh);
 }
 
 static int backward(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits) {
@@ -92,23 +96,29 @@ static int backward(struct seizure_net *net, const struct pass *p, const struct 
         dskip[i] = nn_like(p, &net->encoder[i].skip);
     dh = nn_like(p, &net->features);
     int rc = head_backward(net, p, dlogits, &dh);
-    for (int i = STAGES - 1; !rc && i >= 0; i--, dh = dx) {
+    if (rc)
+        return rc;
+    for (int i = STAGES - 1; i >= 0; i--, dh = dx) {
         dx = nn_like(p, &net->decoder[i].x);
-        rc = decoder_backward(&net->decoder[i], p, &dh, &dx, &dskip[STAGES - 1 - i]);
+        if ((rc = decoder_backward(&net->decoder[i], p, &dh, &dx, &dskip[STAGES - 1 - i])))
+            return rc;
     }
-    for (int i = net->config.mamba_layers - 1; !rc && i >= 0; i--, dh = dx) {
+    for (int i = net->config.mamba_layers - 1; i >= 0; i--, dh = dx) {
         dx = nn_like(p, &dh);
-        rc = mamba_backward(&net->mamba[i], p, &dh, &dx);
+        if ((rc = mamba_backward(&net->mamba[i], p, &dh, &dx)))
+            return rc;
     }
-    for (int i = net->config.rescnn_blocks - 1; !rc && i >= 0; i--, dh = dx) {
+    for (int i = net->config.rescnn_blocks - 1; i >= 0; i--, dh = dx) {
         dx = nn_like(p, &dh);
-        rc = rescnn_backward(&net->rescnn[i], p, &dh, &dx);
+        if ((rc = rescnn_backward(&net->rescnn[i], p, &dh, &dx)))
+            return rc;
     }
-    for (int i = STAGES - 1; !rc && i >= 0; i--, dh = dx) {
+    for (int i = STAGES - 1; i >= 0; i--, dh = dx) {
         dx = nn_like(p, &net->encoder[i].conv[0].x);
-        rc = encoder_backward(&net->encoder[i], p, &dh, &dskip[i], &dx);
+        if ((rc = encoder_backward(&net->encoder[i], p, &dh, &dskip[i], &dx)))
+            return rc;
     }
-    return rc ? rc : conv_block_backward(&net->stem, p, &dh, &none);
+    return conv_block_backward(&net->stem, p, &dh, &none);
 }
 
 static int encoder_in(const struct seizure_config *c, int stage) { return c->encoder_channels[stage ? stage - 1 : 0]; }
@@ -119,20 +129,27 @@ static int params(struct seizure_net *net, struct err *err) {
     struct mamba_shape shape = seizure_net_mixer(c);
     int rc = conv_block_params(&net->params, &(struct block_names){"encoder.stem", "conv", "bn"}, c->in_channels,
                                c->encoder_channels[0], STEM_TAPS, err);
-    for (int i = 0; !rc && i < STAGES; i++)
-        rc = encoder_params(&net->params, i, encoder_in(c, i), c->encoder_channels[i], err);
-    for (int i = 0; !rc && i < c->rescnn_blocks; i++)
-        rc = rescnn_params(&net->params, i, c->encoder_channels[3], err);
-    for (int i = 0; !rc && i < c->mamba_layers; i++)
-        rc = mamba_params(&net->params, i, &shape, err);
-    for (int i = 0; !rc && i < STAGES; i++) {
+    if (rc)
+        return rc;
+    for (int i = 0; i < STAGES; i++)
+        if ((rc = encoder_params(&net->params, i, encoder_in(c, i), c->encoder_channels[i], err)))
+            return rc;
+    for (int i = 0; i < c->rescnn_blocks; i++)
+        if ((rc = rescnn_params(&net->params, i, c->encoder_channels[3], err)))
+            return rc;
+    for (int i = 0; i < c->mamba_layers; i++)
+        if ((rc = mamba_params(&net->params, i, &shape, err)))
+            return rc;
+    for (int i = 0; i < STAGES; i++) {
         struct decoder_widths w = {
             .in = i ? decoder_out(c, i - 1) : c->encoder_channels[3], .skip = c->encoder_channels[3 - i], .out = decoder_out(c, i)};
-        rc = decoder_params(&net->params, i, &w, err);
+        if ((rc = decoder_params(&net->params, i, &w, err)))
+            return rc;
     }
-    if (!rc)
-        rc = nn_affine_params(&net->params, "head.proj", (int64_t[]){HEAD_CHANNELS, c->encoder_channels[0], 1}, HEAD_CHANNELS, err);
-    return rc ? rc : nn_affine_params(&net->params, "head.out", (int64_t[]){1, HEAD_CHANNELS, 1}, 1, err);
+    if ((rc = nn_affine_params(&net->params, "head.proj", (int64_t[]){HEAD_CHANNELS, c->encoder_channels[0], 1}, HEAD_CHANNELS,
+                               err)))
+        return rc;
+    return nn_affine_params(&net->params, "head.out", (int64_t[]){1, HEAD_CHANNELS, 1}, 1, err);
 }
 
 static void bind(struct seizure_net *net) {
@@ -154,19 +171,20 @@ static void bind(struct seizure_net *net) {
 /* Run fn over every ConvBlock until one fails. */
 static int each_block(struct seizure_net *net, int (*fn)(void *ctx, struct conv_block *block), void *ctx) {
     int rc = fn(ctx, &net->stem);
-    for (int i = 0; !rc && i < STAGES; i++)
-        for (int k = 0; !rc && k < 2; k++) {
-            rc = fn(ctx, &net->encoder[i].conv[k]);
-            if (!rc)
-                rc = fn(ctx, &net->decoder[i].conv[k]);
-        }
-    for (int i = 0; !rc && i < net->config.rescnn_blocks; i++) {
-        for (int k = 0; !rc && k < RESCNN_BRANCHES; k++)
-            rc = fn(ctx, &net->rescnn[i].branch[k]);
-        if (!rc)
-            rc = fn(ctx, &net->rescnn[i].fuse);
+    if (rc)
+        return rc;
+    for (int i = 0; i < STAGES; i++)
+        for (int k = 0; k < 2; k++)
+            if ((rc = fn(ctx, &net->encoder[i].conv[k])) || (rc = fn(ctx, &net->decoder[i].conv[k])))
+                return rc;
+    for (int i = 0; i < net->config.rescnn_blocks; i++) {
+        for (int k = 0; k < RESCNN_BRANCHES; k++)
+            if ((rc = fn(ctx, &net->rescnn[i].branch[k])))
+                return rc;
+        if ((rc = fn(ctx, &net->rescnn[i].fuse)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 const struct model_ops model_unet = {

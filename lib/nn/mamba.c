@@ -213,12 +213,9 @@ static int direction_forward(const struct mamba_layer *layer, struct mamba_direc
     d->rstd = nn_vector(p, b * l * s->ngroups);
     if (p->dry)
         return 0;
-    int rc = carry(p, &layer->state, &c, false);
-    if (!rc)
-        rc = direction_scan(d, s, p, u, &c);
-    if (!rc)
-        rc = carry(p, &layer->state, &c, true);
-    if (rc || !p->training)
+    int rc;
+    if ((rc = carry(p, &layer->state, &c, false)) || (rc = direction_scan(d, s, p, u, &c)) ||
+        (rc = carry(p, &layer->state, &c, true)) || !p->training)
         return rc;
     struct linear_args proj = {
         .x = d->gated, .w = param_value(p->params, d->out_proj), .y = *half, .weight_version = p->params->version};
@@ -335,10 +332,10 @@ static int fuse_forward(struct mamba_layer *l, const struct pass *p, const struc
                                   .save_mean = l->mean,
                                   .save_rstd = l->rstd,
                                   .eps = NN_EPS};
-    int rc = p->dry ? 0 : op_linear(p->stream, &fuse, p->err);
-    if (!rc)
-        rc = nn_dropout(p, out, l->rng_stream, false);
-    return rc || p->dry ? rc : op_layernorm(p->stream, &norm, p->err);
+    int rc;
+    if ((rc = p->dry ? 0 : op_linear(p->stream, &fuse, p->err)) || (rc = nn_dropout(p, out, l->rng_stream, false)))
+        return rc;
+    return p->dry ? 0 : op_layernorm(p->stream, &norm, p->err);
 }
 
 int mamba_forward(struct mamba_layer *l, const struct pass *p, const struct tensor *u, struct tensor *out) {

@@ -192,8 +192,9 @@ int plot_operating(const char *path, const struct plot_operating *p, struct err 
     svg_text(&g, LEFT, 50, "muted", "start", p->subtitle);
     int rc = draw_choices(&g, p, err);
     draw_all_delays(&g, p);
-    if (!rc)
-        return svg_save(&g, path, err);
-    str_done(&g.out);
-    return rc;
+    if (rc) {
+        str_done(&g.out);
+        return rc;
+    }
+    return svg_save(&g, path, err);
 }

@@ -346,9 +346,7 @@ int score_all(const struct score_recording *recs, int n, struct score_report *re
             score_counts_add(&pooled[k], &counts[k]);
         }
     }
-    if (!rc)
-        rc = score_onsets(recs, n, &r.onsets, err);
-    if (rc) {
+    if (rc || (rc = score_onsets(recs, n, &r.onsets, err))) {
         free(r.subjects);
         return rc;
     }

@@ -123,19 +123,19 @@ int score_search_candidates(const struct score_trace *traces, int n, const struc
     int64_t longest = 1;
     for (int i = 0; i < n; i++)
         longest = traces[i].n > longest ? traces[i].n : longest;
-    struct histogram *h = calloc(1, sizeof *h);
-    uint8_t *inside = malloc((size_t)longest);
-    int rc = h && inside ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory choosing thresholds");
-    for (int i = 0; i < n && !rc; i++) {
+    OWNED_MEMORY struct histogram *h = calloc(1, sizeof *h);
+    OWNED_MEMORY uint8_t *inside = malloc((size_t)longest);
+    if (!h || !inside)
+        return err_set(err, ERR_EXHAUSTED, "out of memory choosing thresholds");
+    for (int i = 0; i < n; i++) {
         struct score_trace t;
-        if (!(rc = load(traces, i, search->load, search->ctx, &t, err)))
-            add_trace(h, &t, inside);
+        int rc = load(traces, i, search->load, search->ctx, &t, err);
+        if (rc)
+            return rc;
+        add_trace(h, &t, inside);
     }
-    if (!rc)
-        *ret_n = spread(h, count, ret_on);
-    free(h);
-    free(inside);
-    return rc;
+    *ret_n = spread(h, count, ret_on);
+    return 0;
 }
 
 int score_candidates(const struct score_trace *traces, int n, int count, double *ret_on, int *ret_n, struct err *err) {
@@ -225,9 +225,7 @@ int score_sweep_begin(const struct score_trace *traces, int n, const struct scor
         s.points[i].on = p->pairs[i].on;
         s.points[i].off = p->pairs[i].off;
     }
-    if (!rc)
-        rc = finder_new(stream, &p->finder, err);
-    if (rc)
+    if (rc || (rc = finder_new(stream, &p->finder, err)))
         score_sweep_done(&s);
     else
         *ret = s;
@@ -239,8 +237,8 @@ static int try_pairs(struct score_sweep *s, struct err *err) {
     struct sweep_progress *p = s->progress;
     const struct score_trace *t = &p->traces[p->trace];
     struct score_trace loaded;
-    int rc = p->point ? 0 : load(p->traces, p->trace, p->load, p->ctx, &loaded, err);
-    if (!rc && !p->point)
+    int rc = 0;
+    if (!p->point && !(rc = load(p->traces, p->trace, p->load, p->ctx, &loaded, err)))
         rc = finder_load(p->finder, loaded.p, t->n, err);
     int n = finder_most(p->finder);
     n = s->n - p->point < n ? s->n - p->point : n;

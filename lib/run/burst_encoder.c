@@ -68,15 +68,15 @@ static int encode_segment(struct encoder *e, int segment, struct err *err) {
     int64_t per_tick = e->config->samples_per_tick, end = e->config->ticks * per_tick;
     int rc = 0;
     end = span->end < end ? span->end : end;
-    for (int64_t at = span->first; !rc && at < end; at++) {
+    for (int64_t at = span->first; at < end; at++) {
         const uint16_t *row = recording_rows(e->recording, segment, at);
         for (int c = 0; at == span->first && c < e->info.channels; c++)
             e->level[c] = half_to_f32(row[c]);
         cross(e, row);
-        if ((at + 1) % per_tick == 0 || at + 1 == end)
-            rc = end_tick(e, at / per_tick + 1, err);
+        if (((at + 1) % per_tick == 0 || at + 1 == end) && (rc = end_tick(e, at / per_tick + 1, err)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 int burst_encoder_read(const struct burst_config *config, const struct task_env *env, struct burst_injection **ret, int64_t *ret_n,

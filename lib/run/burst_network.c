@@ -150,7 +150,8 @@ int burst_network_drive(const struct burst_config *c, struct burst *b, int64_t n
     }
     int rc = burst_inject(b, list, (int64_t)count, err);
     free(list);
-    if (!rc)
-        *driven = last;
-    return rc;
+    if (rc)
+        return rc;
+    *driven = last;
+    return 0;
 }

@@ -117,14 +117,17 @@ static void read_areas(const struct json *counts, const char *key, int64_t *ret,
 /* Control characters in the name of an area would break the table. */
 static int put_rates_header(struct burst_output *o, struct err *err) {
     int rc = append(&o->rates, "tick", 4, err);
-    for (int i = 0; !rc && i < o->net->n_areas; i++) {
+    if (rc)
+        return rc;
+    for (int i = 0; i < o->net->n_areas; i++) {
         char name[CONNECTOME_NAME_SIZE + 1];
         str_format(name, sizeof name, "\t%s", o->net->areas[i].name);
         for (char *at = name + 1; *at; at++)
             *at = (unsigned char)*at < ' ' ? ' ' : *at;
-        rc = append(&o->rates, name, strlen(name), err);
+        if ((rc = append(&o->rates, name, strlen(name), err)))
+            return rc;
     }
-    return rc ? rc : append(&o->rates, "\n", 1, err);
+    return append(&o->rates, "\n", 1, err);
 }
 
 static int open_files(struct burst_output *o, const struct task_env *env, const struct json *counts, struct err *err) {
@@ -204,13 +207,16 @@ static int put_rates(struct burst_output *o, uint64_t tick, struct err *err) {
     char text[64];
     str_format(text, sizeof text, "%" PRIu64, tick);
     int rc = append(&o->rates, text, strlen(text), err);
-    for (int i = 0; !rc && i < o->net->n_areas; i++) {
+    if (rc)
+        return rc;
+    for (int i = 0; i < o->net->n_areas; i++) {
         double members = (double)(o->area_neurons[i] ? o->area_neurons[i] : 1);
         str_format(text, sizeof text, "\t%.6g", (double)o->row_spikes[i] / members / (double)o->config->rates_every);
         o->row_spikes[i] = 0;
-        rc = append(&o->rates, text, strlen(text), err);
+        if ((rc = append(&o->rates, text, strlen(text), err)))
+            return rc;
     }
-    return rc ? rc : append(&o->rates, "\n", 1, err);
+    return append(&o->rates, "\n", 1, err);
 }
 
 int burst_output_add(struct burst_output *o, const struct burst_frame *frame, struct err *err) {

@@ -62,7 +62,7 @@ static int save_state(void *arg, const char *path, char sha256[DIGEST_HEX_SIZE],
     struct saving *s = arg;
     struct burst_task *t = s->t;
     struct json_writer w;
-    struct str note;
+    OWNED(str_done) struct str note;
     str_init(&note, NETFILE_MOST_NOTE_BYTES);
     json_writer_init(&w, &note);
     json_begin_object(&w, NULL);
@@ -72,12 +72,11 @@ static int save_state(void *arg, const char *path, char sha256[DIGEST_HEX_SIZE],
     json_put_i64(&w, "driven", (int64_t)t->driven);
     int rc = burst_output_sync(&t->output, &w, err);
     json_end(&w, '}');
-    if (!rc && !str_ok(&note))
-        rc = err_set(err, ERR_EXHAUSTED, "the counts of %d areas do not fit into a checkpoint", t->output.net->n_areas);
-    if (!rc)
-        rc = netfile_save_state(path, &s->state, str_cstr(&note), sha256, err);
-    str_done(&note);
-    return rc;
+    if (rc)
+        return rc;
+    if (!str_ok(&note))
+        return err_set(err, ERR_EXHAUSTED, "the counts of %d areas do not fit into a checkpoint", t->output.net->n_areas);
+    return netfile_save_state(path, &s->state, str_cstr(&note), sha256, err);
 }
 
 static int task_checkpoint(void *task, struct err *err) {

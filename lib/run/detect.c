@@ -388,21 +388,21 @@ static int run_windows(struct detect *d, struct err *err) {
         if ((rc = timeline_new_cached(&detector_info(d->detector)->file, rec, &options, &sink, &d->timeline, err)))
             return rc;
     }
-    rc = detector_run(d->detector, d->stream, &d->timeline, 1, BATCH, &windows, err);
-    if (!rc)
-        rc = timeline_status(d->timeline, err);
-    if (rc || !timeline_done(d->timeline))
+    if ((rc = detector_run(d->detector, d->stream, &d->timeline, 1, BATCH, &windows, err)) ||
+        (rc = timeline_status(d->timeline, err)) || !timeline_done(d->timeline))
         return rc;
     return finish_recording(d, err);
 }
 
 static int conclude(struct detect *d, struct err *err) {
     int rc = detect_list_write(d->list_path, manifest_count(d->manifest), row_of, d, err);
-    for (int64_t i = 0; !rc && !d->done && i < manifest_count(d->manifest); i++)
+    if (rc)
+        return rc;
+    for (int64_t i = 0; !d->done && i < manifest_count(d->manifest); i++)
         if (d->outcomes[i].error)
-            rc = err_set(err, ERR_PRECONDITION, "none of %lld recordings can be used: %.300s", (long long)d->failed,
-                         d->outcomes[i].error);
-    return rc;
+            return err_set(err, ERR_PRECONDITION, "none of %lld recordings can be used: %.300s", (long long)d->failed,
+                           d->outcomes[i].error);
+    return 0;
 }
 
 static int detect_run(void *task, struct err *err) {

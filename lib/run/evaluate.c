@@ -121,10 +121,11 @@ static int list_recording(struct evaluate *e, const struct manifest_entry *entry
 }
 
 static int add_baselines(struct evaluate *e, const struct evaluation_recording *r, struct err *err) {
-    int rc = 0;
-    for (size_t k = 0; !rc && k < e->config->baselines.count; k++)
-        rc = baseline_add(e->baselines[k], r, err);
-    return rc;
+    int rc;
+    for (size_t k = 0; k < e->config->baselines.count; k++)
+        if ((rc = baseline_add(e->baselines[k], r, err)))
+            return rc;
+    return 0;
 }
 
 static int finished(void *ctx, int64_t i, struct err *err) {

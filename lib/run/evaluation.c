@@ -216,9 +216,7 @@ int evaluation_start(const struct evaluation_config *config, struct evaluation *
     for (int64_t i = 0; !rc && i < entries; i++)
         if (config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording)
             rc = add_trace(e, i, err);
-    if (!rc)
-        rc = start_loader(e, err);
-    if (rc) {
+    if (rc || (rc = start_loader(e, err))) {
         evaluation_free(e);
         return rc;
     }
@@ -428,10 +426,8 @@ static int run_windows(struct evaluation *e, struct err *err) {
     int rc = e->timeline ? 0 : next_recording(e, err);
     if (rc || !e->timeline)
         return rc;
-    rc = detector_run(e->config.detector, e->config.stream, &e->timeline, 1, e->config.windows_per_step, &windows, err);
-    if (!rc)
-        rc = timeline_status(e->timeline, err);
-    if (rc || !timeline_done(e->timeline))
+    if ((rc = detector_run(e->config.detector, e->config.stream, &e->timeline, 1, e->config.windows_per_step, &windows, err)) ||
+        (rc = timeline_status(e->timeline, err)) || !timeline_done(e->timeline))
         return rc;
     timeline_free(e->timeline);
     e->timeline = NULL;

@@ -148,11 +148,7 @@ int geodesic_fit_new(const struct geodesic_fit_config *config, const struct spec
             ;
         rc = add_run(f, g, end, err);
     }
-    if (!rc)
-        rc = fill(f, err);
-    if (!rc && config->solver == GEODESIC_ODE)
-        rc = fit_ode_new(f, &f->ode, err);
-    if (rc) {
+    if (rc || (rc = fill(f, err)) || (config->solver == GEODESIC_ODE && (rc = fit_ode_new(f, &f->ode, err)))) {
         geodesic_fit_free(f);
         return rc;
     }
@@ -228,7 +224,9 @@ static int update_group(struct geodesic_fit *f, int g, struct err *err) {
     int64_t metric = mlp_count(GEODESIC_METRIC), at = g * f->count;
     struct norm_args norm = {tensor_1d(f->grads + at, DTYPE_F32, f->count), f->squares + g};
     int rc = op_norm(f->stream, &norm, err);
-    for (int head = 0; !rc && head < 2; head++) {
+    if (rc)
+        return rc;
+    for (int head = 0; head < 2; head++) {
         int64_t first = at + (head ? metric : 0), n = head ? f->count - metric : metric;
         struct adamw_args a = {.param = tensor_1d(f->params + first, DTYPE_F32, n),
                                .grad = tensor_1d(f->grads + first, DTYPE_F32, n),
@@ -243,9 +241,10 @@ static int update_group(struct geodesic_fit *f, int g, struct err *err) {
                                .step = f->step + 1,
                                .clip = f->config.clip,
                                .sum_squares = f->squares + g};
-        rc = op_adamw(f->stream, &a, err);
+        if ((rc = op_adamw(f->stream, &a, err)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 /* Losses of the step into the epoch's sums; at its end the epoch's means. */

@@ -86,12 +86,14 @@ static int metric_values(struct fit_ode *o, int64_t n, const double *c, bool tan
 static int field_metric(void *ctx, int64_t n, const double *c, double *g, double *gc, struct err *err) {
     struct fit_ode *o = ctx;
     int rc = metric_values(o, n, c, gc != NULL, err);
-    for (int64_t i = 0; !rc && i < n; i++) {
+    if (rc)
+        return rc;
+    for (int64_t i = 0; i < n; i++) {
         g[i] = softplus((double)o->y[i]) + o->fit->config.floor;
         if (gc)
             gc[i] = sigmoid((double)o->y[i]) * (double)o->tangent[i];
     }
-    return rc;
+    return 0;
 }
 
 static int field_metric_pull(void *ctx, int64_t n, const double *c, const double *dg, const double *dgc, double *dc,
@@ -136,9 +138,11 @@ static int field_flow(void *ctx, const struct geodesic_points *at, double *f, st
                          .x = tensor_3d(o->x, DTYPE_F32, 1, n, 3),
                          .y = tensor_2d(o->y, DTYPE_F32, 1, n)};
     int rc = op_mlp(o->fit->stream, &a, err);
-    for (int64_t i = 0; !rc && i < n; i++)
+    if (rc)
+        return rc;
+    for (int64_t i = 0; i < n; i++)
         f[i] = (double)o->y[i];
-    return rc;
+    return 0;
 }
 
 static int field_flow_pull(void *ctx, const struct geodesic_points *at, const double *df, double *dc, double *dv, struct err *err) {
@@ -154,12 +158,14 @@ static int field_flow_pull(void *ctx, const struct geodesic_points *at, const do
                                   .dx = tensor_3d(o->dx, DTYPE_F32, 1, n, 3),
                                   .dparams = o->dhead};
     int rc = op_mlp_backward(o->fit->stream, &a, err);
-    for (int64_t i = 0; !rc && i < n; i++) {
+    if (rc)
+        return rc;
+    for (int64_t i = 0; i < n; i++) {
         if (dc)
             dc[i] = (double)o->dx[3 * i];
         dv[i] = (double)o->dx[3 * i + 1];
     }
-    return rc;
+    return 0;
 }
 
 /* ---- the step -------------------------------------------------------------------------------------------------- */

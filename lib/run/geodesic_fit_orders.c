@@ -79,8 +79,8 @@ static int rule_of(int order) {
 }
 
 int fit_choose_orders(struct geodesic_fit *f, struct err *err) {
-    int rc = 0;
-    for (int r = 0; !rc && r < f->n_runs; r++) {
+    int rc;
+    for (int r = 0; r < f->n_runs; r++) {
         struct fit_run *run = &f->runs[r];
         int64_t groups = run->end - run->first, rows = run->check_rows, settled = 0;
         for (int g = run->first; g < run->end; g++)
@@ -92,15 +92,14 @@ int fit_choose_orders(struct geodesic_fit *f, struct err *err) {
                              .x = tensor_3d(run->check_x, DTYPE_F32, groups, rows, 2),
                              .y = tensor_2d(run->check_z, DTYPE_F32, groups, rows)};
         a.params.ld = f->count;
-        rc = op_mlp(f->stream, &a, err);
-        if (!rc)
-            rc = stream_to_host(f->stream, run->check_host, run->check_z, (size_t)(groups * rows) * sizeof(float), err);
-        if (!rc)
-            rc = stream_sync(f->stream, err);
-        for (int64_t g = 0; !rc && g < groups; g++) {
+        if ((rc = op_mlp(f->stream, &a, err)) ||
+            (rc = stream_to_host(f->stream, run->check_host, run->check_z, (size_t)(groups * rows) * sizeof(float), err)) ||
+            (rc = stream_sync(f->stream, err)))
+            return rc;
+        for (int64_t g = 0; g < groups; g++) {
             int32_t *order = &f->orders[run->first + g];
             *order = geodesic_orders[rule_for(f, run, run->check_host + g * rows, rule_of(*order))];
         }
     }
-    return rc;
+    return 0;
 }

@@ -117,7 +117,7 @@ static int answer(const struct question *q, const struct geodesic_model *model, 
 
 int geodesic_predict(struct stream *s, const struct geodesic_model *model, const struct spectra *spectra, double at, double *ret,
                      struct err *err) {
-    struct question q = {.s = s, .asked = model->members, .at = at};
+    OWNED(done) struct question q = {.s = s, .asked = model->members, .at = at};
     int rc = ask(&q, model, spectra, err);
     struct geodesic_args a = {.head = model->head,
                               .order = model->order,
@@ -131,12 +131,11 @@ int geodesic_predict(struct stream *s, const struct geodesic_model *model, const
                               .n_rows = spectra->width,
                               .pairs = q.pairs,
                               .n_pairs = q.n_pairs};
-    if (!rc)
-        rc = op_geodesic(s, &a, err);
-    if (!rc)
-        rc = answer(&q, model, spectra, ret, err);
-    done(&q);
-    return rc;
+    if (rc)
+        return rc;
+    if ((rc = op_geodesic(s, &a, err)))
+        return rc;
+    return answer(&q, model, spectra, ret, err);
 }
 
 /* ---- the metric ------------------------------------------------------------------------------------------------ */

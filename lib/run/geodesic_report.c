@@ -129,7 +129,7 @@ static void put_selection(const struct geodesic_task *t, struct json_writer *w) 
 
 static int write_json(const struct geodesic_task *t, const struct spectrum_score *baselines, struct err *err) {
     char path[PATH_SIZE];
-    struct str out;
+    OWNED(str_done) struct str out;
     struct json_writer w;
     int rc = fsio_join(path, sizeof path, t->env.directory, "report.json", err);
     str_init(&out, MAX_REPORT);
@@ -150,10 +150,9 @@ static int write_json(const struct geodesic_task *t, const struct spectrum_score
     put_selection(t, &w);
     json_end(&w, '}');
     str_puts(&out, "\n");
-    if (!rc)
-        rc = fsio_write_text(path, &out, err);
-    str_done(&out);
-    return rc;
+    if (rc)
+        return rc;
+    return fsio_write_text(path, &out, err);
 }
 
 /* ---- predictions.csv ------------------------------------------------------------------------------------------- */
@@ -161,7 +160,7 @@ static int write_json(const struct geodesic_task *t, const struct spectrum_score
 static int write_csv(const struct geodesic_task *t, struct err *err) {
     const struct spectra *s = &t->spectra;
     char path[PATH_SIZE];
-    struct str out;
+    OWNED(str_done) struct str out;
     int rc = fsio_join(path, sizeof path, t->env.directory, "predictions.csv", err);
     str_init(&out, MAX_REPORT);
     str_puts(&out, "wavelength");
@@ -174,10 +173,9 @@ static int write_csv(const struct geodesic_task *t, struct err *err) {
             str_printf(&out, ",%.6g,%.6g,%.3g", s->absorbance[k * s->width + i], t->fold[k].predicted[i], t->fold[k].spread[i]);
         str_puts(&out, "\n");
     }
-    if (!rc)
-        rc = fsio_write_text(path, &out, err);
-    str_done(&out);
-    return rc;
+    if (rc)
+        return rc;
+    return fsio_write_text(path, &out, err);
 }
 
 /* ---- pictures -------------------------------------------------------------------------------------------------- */

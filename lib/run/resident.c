@@ -157,9 +157,7 @@ int resident_open(const struct resident_config *config, struct stream *s, struct
         rc = device_alloc(config->device, (size_t)r->n_rows, &labels, err);
     r->rows = rows;
     r->labels = labels;
-    if (!rc)
-        rc = load_all(r, s, err);
-    if (rc) {
+    if (rc || (rc = load_all(r, s, err))) {
         resident_close(r);
         return rc;
     }

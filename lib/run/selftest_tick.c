@@ -94,12 +94,14 @@ static void compare(void *ctx, const struct burst_frame *f) {
 static int check_membranes(const struct trial *t, struct burst *b, struct err *err) {
     float v[NEURONS];
     int rc = burst_membranes(b, v, err);
-    for (int i = 0; !rc && i < NEURONS; i++)
+    if (rc)
+        return rc;
+    for (int i = 0; i < NEURONS; i++)
         if (v[i] != t->c->net.v[i]) /* one that is no number differs too */
-            rc = err_set(err, ERR_INTERNAL,
-                         "the burst tick is wrong: the membrane of neuron %d is %.9g after %d ticks, expected %.9g", i,
-                         (double)v[i], TICKS, (double)t->c->net.v[i]);
-    return rc;
+            return err_set(err, ERR_INTERNAL,
+                           "the burst tick is wrong: the membrane of neuron %d is %.9g after %d ticks, expected %.9g", i,
+                           (double)v[i], TICKS, (double)t->c->net.v[i]);
+    return 0;
 }
 
 static int run(struct stream *s, struct trial *t, struct err *err) {

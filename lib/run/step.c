@@ -90,14 +90,10 @@ static int run(void *ctx, struct err *err) {
                              .pos_weight = c->pos_weight,
                              .place = pass.place,
                              .sums = &t->on_device->back.loss_sum};
-    int rc = t->input.first ? optim_zero_grad(c->optim, w->stream, err) : 0;
-    if (!rc)
-        rc = seizure_forward_train(c->net, w->stream, &t->input.x, &pass, &logits, err);
-    if (!rc)
-        rc = op_loss(w->stream, &loss, err);
-    if (!rc)
-        rc = seizure_backward(c->net, w->stream, &dlogits, &pass, err);
-    if (rc || !t->input.last)
+    int rc;
+    if ((rc = t->input.first ? optim_zero_grad(c->optim, w->stream, err) : 0) ||
+        (rc = seizure_forward_train(c->net, w->stream, &t->input.x, &pass, &logits, err)) ||
+        (rc = op_loss(w->stream, &loss, err)) || (rc = seizure_backward(c->net, w->stream, &dlogits, &pass, err)) || !t->input.last)
         return rc;
     return optim_queue(c->optim, w->stream, pass.place, &t->on_device->back.squares, err);
 }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/map.h"
 #include "base/str.h"
@@ -224,36 +225,36 @@ static int take_shelf(struct stock *s, enum shelf shelf, struct err *err) {
 }
 
 /* Entries of the directories into memory, oldest first, within the limit. */
+static void stock_done(struct stock *s) { free(s->items); }
+
 static int load(struct cache *c, struct err *err) {
-    struct stock s = {.cache = c};
-    int rc = take_shelf(&s, OBJECTS, err);
-    if (!rc)
-        rc = take_shelf(&s, WINDOWS, err);
-    if (!rc && s.count)
+    OWNED(stock_done) struct stock s = {.cache = c};
+    int rc;
+    if ((rc = take_shelf(&s, OBJECTS, err)) || (rc = take_shelf(&s, WINDOWS, err)))
+        return rc;
+    if (s.count)
         qsort(s.items, s.count, sizeof *s.items, by_use);
-    for (size_t i = 0; !rc && i < s.count; i++)
+    for (size_t i = 0; i < s.count; i++)
         if (!add_entry(c, s.items[i].shelf, s.items[i].key, s.items[i].bytes))
-            rc = err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", c->dir);
-    free(s.items);
-    if (!rc)
-        rc = partials_load(&c->partials, is_missing, c, err);
-    return rc ? rc : fit_limit(c, OBJECTS, 0, err);
+            return err_set(err, ERR_EXHAUSTED, "out of memory opening cache %s", c->dir);
+    if ((rc = partials_load(&c->partials, is_missing, c, err)))
+        return rc;
+    return fit_limit(c, OBJECTS, 0, err);
 }
 
 /* DIR/entries, DIR/partial, the folder of windows, and the lock. */
 static int prepare(struct cache *c, struct err *err) {
     char path[CACHE_PATH_SIZE];
-    int rc = fsio_mkdirs(c->dir, err);
     str_format(path, sizeof path, "%s/.lock", c->dir);
-    if (!rc)
-        rc = fsio_lock(path, &c->lock_fd, err);
     str_format(c->shelves[OBJECTS], sizeof c->shelves[OBJECTS], "%s/entries", c->dir);
-    if (!rc)
-        rc = fsio_mkdirs(c->shelves[OBJECTS], err);
-    if (!rc && *c->shelves[WINDOWS] && !(rc = fsio_mkdirs(c->shelves[WINDOWS], err)))
-        rc = fsio_remove_temporaries(c->shelves[WINDOWS], err);
     str_format(c->partials.dir, sizeof c->partials.dir, "%s/partial", c->dir);
-    return rc ? rc : fsio_mkdirs(c->partials.dir, err);
+    int rc;
+    if ((rc = fsio_mkdirs(c->dir, err)) || (rc = fsio_lock(path, &c->lock_fd, err)) || (rc = fsio_mkdirs(c->shelves[OBJECTS], err)))
+        return rc;
+    if (*c->shelves[WINDOWS] &&
+        ((rc = fsio_mkdirs(c->shelves[WINDOWS], err)) || (rc = fsio_remove_temporaries(c->shelves[WINDOWS], err))))
+        return rc;
+    return fsio_mkdirs(c->partials.dir, err);
 }
 
 int cache_open(const char *dir, int64_t max_bytes, struct cache **ret, struct err *err) {
@@ -320,9 +321,10 @@ static int lookup(struct cache *c, enum shelf shelf, const char *key, char *ret_
         rc = err_set(err, ERR_NOT_FOUND, "cache %s has no entry %s", c->dir, key);
     }
     pthread_mutex_unlock(&c->lock);
-    if (!rc)
-        str_copy(ret_path, CACHE_PATH_SIZE, path);
-    return rc;
+    if (rc)
+        return rc;
+    str_copy(ret_path, CACHE_PATH_SIZE, path);
+    return 0;
 }
 
 int cache_lookup(struct cache *c, const char *key, char *ret_path, struct err *err) {
@@ -366,17 +368,15 @@ static int set_aside(struct cache *c, struct partial *p, enum shelf shelf, int64
     int64_t there = p->bytes;
     p->busy = true; /* not to be dropped for its own sake */
     p->bytes = 0;
-    int rc = fit_limit(c, shelf, bytes, err);
-    if (!rc)
-        rc = fit_volume(c, bytes > there ? bytes - there : 0, err);
-    if (!rc) {
-        p->promised = bytes;
-        p->window = shelf == WINDOWS;
-        return 0;
+    int rc;
+    if ((rc = fit_limit(c, shelf, bytes, err)) || (rc = fit_volume(c, bytes > there ? bytes - there : 0, err))) {
+        p->busy = false;
+        p->bytes = there;
+        return rc;
     }
-    p->busy = false;
-    p->bytes = there;
-    return rc;
+    p->promised = bytes;
+    p->window = shelf == WINDOWS;
+    return 0;
 }
 
 /* Reserves ret->key on the shelf of the slot. */
@@ -483,10 +483,8 @@ int cache_commit(struct cache *c, struct cache_slot *slot, char *ret_path, struc
     enum shelf shelf = slot->window ? WINDOWS : OBJECTS;
     entry_path(c, shelf, slot->key, path);
     str_format(shard, sizeof shard, "%s/%.*s", c->shelves[shelf], SHARD_DIGITS, slot->key);
-    int rc = sync_path(slot->path, O_RDONLY, &bytes, err);
-    if (!rc)
-        rc = fsio_mkdirs(shard, err);
-    if (!rc) {
+    int rc;
+    if (!(rc = sync_path(slot->path, O_RDONLY, &bytes, err)) && !(rc = fsio_mkdirs(shard, err))) {
         pthread_mutex_lock(&c->lock);
         rc = put_in_place(c, slot, bytes, path, err);
         pthread_mutex_unlock(&c->lock);

@@ -30,25 +30,29 @@ bool cached_find(const struct cached_place *place, const struct cached_object *o
 /* True if an error leaves something to go on from, and room to leave it. */
 static bool worth_keeping(int rc) { return rc != ERR_ABORTED && rc != ERR_DATA_LOSS && rc != ERR_NOT_FOUND && rc != ERR_EXHAUSTED; }
 
-int cached_fetch(const struct cached_place *place, const struct cached_object *o, char path[CACHE_PATH_SIZE], struct err *err) {
-    struct cache_slot slot;
+/* Fetches the object to path unless the file there is complete: the process was killed before it put it in place. */
+static int fetch_into(const struct cached_place *place, const struct cached_object *o, const char *path, struct err *err) {
     const struct store_watch watch = {.progress = place->progress, .ctx = place->ctx, .tag = o->tag};
     int64_t bytes = 0;
+    int rc;
+    if (!fsio_size(path, &bytes, NULL, NULL) && bytes == o->bytes)
+        return 0;
+    if ((rc = store_get(place->store, o->key, path, &watch, err)) || (rc = fsio_size(path, &bytes, NULL, err)))
+        return rc;
+    if (bytes != o->bytes) /* a newer version than the one named must not stand under its key */
+        return err_set(err, ERR_ABORTED, "%s changed since it was listed (%lld bytes, was %lld); start the job again", o->key,
+                       (long long)bytes, (long long)o->bytes);
+    return 0;
+}
+
+int cached_fetch(const struct cached_place *place, const struct cached_object *o, char path[CACHE_PATH_SIZE], struct err *err) {
+    struct cache_slot slot;
     if (cached_find(place, o, path))
         return 0;
     int rc = cache_reserve(place->cache, o->cache_key, o->bytes, &slot, err);
     if (rc)
         return rc;
-    if (fsio_size(slot.path, &bytes, NULL, NULL) ||
-        bytes != o->bytes) { /* else killed between getting it and putting it in place */
-        rc = store_get(place->store, o->key, slot.path, &watch, err);
-        if (!rc)
-            rc = fsio_size(slot.path, &bytes, NULL, err);
-        if (!rc && bytes != o->bytes) /* a newer version than the one named must not stand under its key */
-            rc = err_set(err, ERR_ABORTED, "%s changed since it was listed (%lld bytes, was %lld); start the job again", o->key,
-                         (long long)bytes, (long long)o->bytes);
-    }
-    if (!rc)
+    if (!(rc = fetch_into(place, o, slot.path, err)))
         return cache_commit(place->cache, &slot, path, err);
     if (worth_keeping(rc))
         cache_suspend(place->cache, &slot);

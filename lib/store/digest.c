@@ -73,11 +73,13 @@ int digest_file(const char *path, char ret_hex[DIGEST_HEX_SIZE], struct err *err
     free(block);
     close(fd);
     char hex[DIGEST_HEX_SIZE];
-    if (!digest_finish(d, hex) && !rc)
-        rc = err_set(err, ERR_INTERNAL, "%s: OpenSSL could not compute its SHA-256", path);
-    if (!rc)
-        memcpy(ret_hex, hex, sizeof hex);
-    return rc;
+    bool finished = digest_finish(d, hex);
+    if (rc)
+        return rc;
+    if (!finished)
+        return err_set(err, ERR_INTERNAL, "%s: OpenSSL could not compute its SHA-256", path);
+    memcpy(ret_hex, hex, sizeof hex);
+    return 0;
 }
 
 bool digest_is_hex(const char *text) {

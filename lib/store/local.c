@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 
@@ -137,25 +138,24 @@ static int add_item(struct listing *l, const char *key) {
 
 static int list_dir(struct listing *l, const char *dir, int depth) {
     char path[PATH_MAX];
-    struct names names = {0};
+    OWNED(names_done) struct names names = {0};
     if (depth > MAX_DEPTH)
         return err_set(l->err, ERR_RANGE, "%s/%s: directories nested deeper than %d", local_of(l->store)->root, dir, MAX_DEPTH);
-    int rc = path_of(l->store, dir, path, l->err);
-    if (!rc)
-        rc = read_names(path, &names, l->err);
-    for (size_t i = 0; !rc && !l->page->more && i < names.count; i++) {
+    int rc;
+    if ((rc = path_of(l->store, dir, path, l->err)) || (rc = read_names(path, &names, l->err)))
+        return rc;
+    for (size_t i = 0; !l->page->more && i < names.count; i++) {
         char key[STORE_KEY_SIZE];
-        if (!str_format(key, sizeof key, "%s%s", dir, names.items[i])) {
-            rc = err_set(l->err, ERR_RANGE, "%s: a path below it has more than %d bytes", path, STORE_KEY_SIZE - 1);
-            break;
-        }
+        if (!str_format(key, sizeof key, "%s%s", dir, names.items[i]))
+            return err_set(l->err, ERR_RANGE, "%s: a path below it has more than %d bytes", path, STORE_KEY_SIZE - 1);
         if (str_ends(key, "/"))
             rc = worth_entering(l, key) ? list_dir(l, key, depth + 1) : 0;
         else if (str_starts(key, l->prefix) && strcmp(key, l->after) > 0)
             rc = add_item(l, key);
+        if (rc)
+            return rc;
     }
-    names_done(&names);
-    return rc;
+    return 0;
 }
 
 static int local_list(struct store *store, const char *prefix, const char *after, struct store_page *page, struct err *err) {
@@ -190,24 +190,22 @@ static int local_read(struct store *store, const char *key, struct store_piece *
                       struct err *err) {
     struct stat st;
     size_t done = 0;
-    int fd, rc = open_object(store, key, &fd, &st, err);
-    if (rc)
+    OWNED_FD int fd = -1;
+    int rc;
+    if ((rc = open_object(store, key, &fd, &st, err)) || (rc = check_version(store, key, &st, watch, err)))
         return rc;
-    rc = check_version(store, key, &st, watch, err);
-    while (!rc && done < piece->len) {
+    while (done < piece->len) {
         ssize_t n = pread(fd, (char *)piece->buf + done, piece->len - done, (off_t)(piece->offset + (int64_t)done));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            rc = err_errno(err, errno, "cannot read %s/%s", local_of(store)->root, key);
-        if (n <= 0)
+            return err_errno(err, errno, "cannot read %s/%s", local_of(store)->root, key);
+        if (n == 0)
             break;
         done += (size_t)n;
     }
-    close(fd);
-    if (!rc)
-        piece->len = done;
-    return rc;
+    piece->len = done;
+    return 0;
 }
 
 /* Everything of fd into w; total is what stat said. Ends soon after it, however long the file grows meanwhile. */
@@ -241,26 +239,25 @@ static int copy_file(int fd, const struct stat *before, const char *from, const 
     int rc = fsio_writer_open(&w, to, err);
     if (rc)
         return rc;
-    rc = copy_all(fd, from, before->st_size, &w, watch, err);
-    if (!rc && (fstat(fd, &after) < 0 || after.st_size != before->st_size || w.written_bytes != before->st_size ||
-                after.st_mtim.tv_sec != before->st_mtim.tv_sec || after.st_mtim.tv_nsec != before->st_mtim.tv_nsec))
-        rc = err_set(err, ERR_ABORTED, "%s changed while it was copied; try again when nobody writes it", from);
-    if (!rc)
-        return fsio_writer_commit(&w, err);
-    fsio_writer_abort(&w);
-    return rc;
+    if ((rc = copy_all(fd, from, before->st_size, &w, watch, err))) {
+        fsio_writer_abort(&w);
+        return rc;
+    }
+    if (fstat(fd, &after) < 0 || after.st_size != before->st_size || w.written_bytes != before->st_size ||
+        after.st_mtim.tv_sec != before->st_mtim.tv_sec || after.st_mtim.tv_nsec != before->st_mtim.tv_nsec) {
+        fsio_writer_abort(&w);
+        return err_set(err, ERR_ABORTED, "%s changed while it was copied; try again when nobody writes it", from);
+    }
+    return fsio_writer_commit(&w, err);
 }
 
 static int local_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err) {
     struct stat st;
-    int fd, rc = open_object(store, key, &fd, &st, err);
-    if (rc)
+    OWNED_FD int fd = -1;
+    int rc;
+    if ((rc = open_object(store, key, &fd, &st, err)) || (rc = check_version(store, key, &st, watch, err)))
         return rc;
-    rc = check_version(store, key, &st, watch, err);
-    if (!rc)
-        rc = copy_file(fd, &st, key, path, watch, err);
-    close(fd);
-    return rc;
+    return copy_file(fd, &st, key, path, watch, err);
 }
 
 static int local_put(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err) {
@@ -293,10 +290,10 @@ int local_open(const char *directory, struct store **ret, struct err *err) {
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", directory);
     local->base.ops = &local_ops;
     local->base.identity = local->root;
-    int rc = fsio_absolute(local->root, sizeof local->root, directory, err);
-    if (!rc && !fsio_is_dir(local->root))
-        rc = err_set(err, ERR_NOT_FOUND, "%s is not a directory; create it, or correct the store's url", directory);
-    if (rc) {
+    int rc;
+    if ((rc = fsio_absolute(local->root, sizeof local->root, directory, err)) ||
+        (!fsio_is_dir(local->root) &&
+         (rc = err_set(err, ERR_NOT_FOUND, "%s is not a directory; create it, or correct the store's url", directory)))) {
         free(local);
         return rc;
     }

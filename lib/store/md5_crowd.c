@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "store/md5_lanes.h"
 
@@ -154,27 +155,28 @@ static struct lane *find_free(struct md5_crowd *c) {
 }
 
 /* Without lanes, which are slower for one file alone. */
+OWNABLE(EVP_MD_CTX, EVP_MD_CTX_free)
+
 static int work_alone(int fd, const char *name, char ret[33], struct err *err) {
     unsigned char sum[EVP_MAX_MD_SIZE];
     int64_t offset = 0;
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    char *block = malloc(ALONE_PIECE);
-    int rc = ctx && block && EVP_DigestInit_ex(ctx, EVP_md5(), NULL) == 1 ? 0 : err_set(err, ERR_EXHAUSTED, "no memory for MD5");
-    for (ssize_t n = 1; !rc && n;) {
+    OWNED_POINTER(EVP_MD_CTX_free) EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    OWNED_MEMORY char *block = malloc(ALONE_PIECE);
+    if (!ctx || !block || EVP_DigestInit_ex(ctx, EVP_md5(), NULL) != 1)
+        return err_set(err, ERR_EXHAUSTED, "no memory for MD5");
+    for (ssize_t n = 1; n;) {
         n = pread(fd, block, ALONE_PIECE, (off_t)offset);
         if (n < 0 && errno != EINTR)
-            rc = err_errno(err, errno, "cannot read %s", name);
-        else if (n > 0 && EVP_DigestUpdate(ctx, block, (size_t)n) != 1)
-            rc = err_set(err, ERR_INTERNAL, "OpenSSL could not compute an MD5");
+            return err_errno(err, errno, "cannot read %s", name);
+        if (n > 0 && EVP_DigestUpdate(ctx, block, (size_t)n) != 1)
+            return err_set(err, ERR_INTERNAL, "OpenSSL could not compute an MD5");
         offset += n > 0 ? n : 0;
     }
-    if (!rc && EVP_DigestFinal_ex(ctx, sum, NULL) != 1)
-        rc = err_set(err, ERR_INTERNAL, "OpenSSL could not compute an MD5");
-    for (size_t i = 0; !rc && i < 16; i++)
+    if (EVP_DigestFinal_ex(ctx, sum, NULL) != 1)
+        return err_set(err, ERR_INTERNAL, "OpenSSL could not compute an MD5");
+    for (size_t i = 0; i < 16; i++)
         snprintf(ret + 2 * i, 3, "%02x", (unsigned)sum[i]);
-    EVP_MD_CTX_free(ctx);
-    free(block);
-    return rc;
+    return 0;
 }
 
 /* The lane is somebody else's from now on. The lock is held. */

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
@@ -101,12 +102,11 @@ static int list_one(struct mirror *m, struct err *err) {
     struct store_item item;
     const struct store_watch watch = {.progress = go_on, .ctx = m};
     int rc = store_stat(m->config.store, m->config.prefix, &item, &watch, err);
-    if (rc == ERR_NOT_FOUND)
-        return 0;
+    if (rc)
+        return rc == ERR_NOT_FOUND ? 0 : rc;
     char *slash = strrchr(m->config.prefix, '/');
     str_format(m->prefix, sizeof m->prefix, "%.*s", slash ? (int)(slash + 1 - m->config.prefix) : 0, m->config.prefix);
-    if (!rc)
-        rc = add_file(m, &item, err);
+    rc = add_file(m, &item, err);
     pthread_mutex_lock(&m->lock);
     m->progress.files = m->n_files;
     m->progress.bytes = m->n_bytes;
@@ -143,10 +143,12 @@ static int list_files(struct mirror *m, struct err *err) {
         if (!rc && atomic_load(&m->stop))
             rc = err_set(err, ERR_CANCELLED, "listing %s was cancelled", store_identity(m->config.store));
     }
-    if (!rc && !recordings)
-        rc = err_set(err, ERR_NOT_FOUND, "%s has no *.edf or *.bdf below '%s'; correct data.source",
-                     store_identity(m->config.store), m->prefix);
-    return rc;
+    if (rc)
+        return rc;
+    if (!recordings)
+        return err_set(err, ERR_NOT_FOUND, "%s has no *.edf or *.bdf below '%s'; correct data.source",
+                       store_identity(m->config.store), m->prefix);
+    return 0;
 }
 
 static void *list_main(void *arg) {
@@ -224,16 +226,16 @@ static int fetch_head(struct mirror *m, const struct file *f, char path[CACHE_PA
             return 0;
         cache_discard(m->config.cache, key);
     }
-    void *buf = malloc(wanted);
-    int rc = buf ? read_head(m, f, buf, err) : out_of_memory(m, err);
-    if (!rc && !(rc = cache_reserve(m->config.cache, key, (int64_t)wanted, &slot, err))) {
-        if ((rc = fsio_write_atomic(slot.path, buf, wanted, err)))
-            cache_abort(m->config.cache, &slot);
-        else
-            rc = cache_commit(m->config.cache, &slot, path, err);
+    OWNED_MEMORY void *buf = malloc(wanted);
+    int rc;
+    if ((rc = buf ? read_head(m, f, buf, err) : out_of_memory(m, err)) ||
+        (rc = cache_reserve(m->config.cache, key, (int64_t)wanted, &slot, err)))
+        return rc;
+    if ((rc = fsio_write_atomic(slot.path, buf, wanted, err))) {
+        cache_abort(m->config.cache, &slot);
+        return rc;
     }
-    free(buf);
-    return rc;
+    return cache_commit(m->config.cache, &slot, path, err);
 }
 
 static int link_file(const struct mirror *m, const struct file *f, const char *target, struct err *err) {
@@ -431,19 +433,16 @@ static int check_head(struct mirror *m, struct file *f, const char *path, struct
     size_t n = m->config.head_bytes;
     if (!only_head(m, f))
         return 0;
-    char *buf = malloc(2 * n);
-    if (!buf || !head_key(m, f, key)) {
-        free(buf);
+    OWNED_MEMORY char *buf = malloc(2 * n);
+    if (!buf || !head_key(m, f, key))
         return out_of_memory(m, err);
-    }
     int rc = cache_lookup(m->config.cache, key, head_path, err);
-    if (!rc) {
-        if (!(rc = read_start(head_path, n, buf, err)) && !(rc = read_start(path, n, buf + n, err)) &&
-            memcmp(buf, buf + n, n) != 0 && !(rc = fsio_write_atomic(head_path, buf + n, n, err)))
-            atomic_fetch_add(&f->refetched, 1);
-        cache_unpin(m->config.cache, key);
-    }
-    free(buf);
+    if (rc)
+        return rc;
+    if (!(rc = read_start(head_path, n, buf, err)) && !(rc = read_start(path, n, buf + n, err)) && memcmp(buf, buf + n, n) != 0 &&
+        !(rc = fsio_write_atomic(head_path, buf + n, n, err)))
+        atomic_fetch_add(&f->refetched, 1);
+    cache_unpin(m->config.cache, key);
     return rc;
 }
 

@@ -134,15 +134,16 @@ static int list_some(struct listing *l, const char *prefix, const char *after, c
 
 static int s3_list(struct store *store, const char *prefix, const char *after, struct store_page *page, struct err *err) {
     struct listing l = {.s3 = s3_of(store), .page = page};
-    char *buf = malloc(LIST_BYTES);
-    int rc = buf ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory listing keys");
+    OWNED_MEMORY char *buf = malloc(LIST_BYTES);
+    if (!buf)
+        return err_set(err, ERR_EXHAUSTED, "out of memory listing keys");
     do {
-        if (!rc)
-            rc = list_some(&l, prefix, after, buf, err);
-    } while (!rc && l.truncated && page->count < STORE_PAGE_MAX);
+        int rc = list_some(&l, prefix, after, buf, err);
+        if (rc)
+            return rc;
+    } while (l.truncated && page->count < STORE_PAGE_MAX);
     page->more = l.truncated;
-    free(buf);
-    return rc;
+    return 0;
 }
 
 /* One object's state. */
@@ -190,7 +191,7 @@ static int run_head(const struct s3 *s3, const char *name, const struct store_wa
 }
 
 int s3_head(const struct s3 *s3, const char *name, const struct store_watch *watch, struct s3_head *ret, struct err *err) {
-    struct s3_call *call = calloc(1, sizeof *call);
+    OWNED_MEMORY struct s3_call *call = calloc(1, sizeof *call);
     char byte;
     if (!call)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a request");
@@ -208,12 +209,12 @@ int s3_head(const struct s3 *s3, const char *name, const struct store_watch *wat
                 *err = why;
         }
     }
-    if (!rc && call->fetch.answer.content_length < 0)
-        rc = err_set(err, ERR_DATA_LOSS, "s3://%s/%s: the server does not say its length", s3_client_bucket(s3->client), name);
-    if (!rc)
-        read_head(&call->fetch.answer, ret);
-    free(call);
-    return rc;
+    if (rc)
+        return rc;
+    if (call->fetch.answer.content_length < 0)
+        return err_set(err, ERR_DATA_LOSS, "s3://%s/%s: the server does not say its length", s3_client_bucket(s3->client), name);
+    read_head(&call->fetch.answer, ret);
+    return 0;
 }
 
 static int s3_stat(struct store *store, const char *key, struct store_item *ret, const struct store_watch *watch, struct err *err) {
@@ -241,9 +242,7 @@ static int s3_read(struct store *store, const char *key, struct store_piece *pie
         return 0;
     int rc = s3_name(s3_of(store), key, name, err);
     struct s3_call *call = rc ? NULL : calloc(1, sizeof *call);
-    if (!rc && !call)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a request");
-    if (rc)
+    if (rc || (!call && (rc = err_set(err, ERR_EXHAUSTED, "out of memory for a request"))))
         return rc;
     *call = (struct s3_call){.method = "GET",
                              .key = name,
@@ -344,11 +343,10 @@ int s3_open(const struct store_config *config, struct store **ret, struct err *e
         rc = err_set(err, ERR_RANGE, "%.100s…: a prefix of S3 has at most %d bytes", config->url, STORE_KEY_SIZE - 1);
     else if (len)
         str_format(s3->prefix, sizeof s3->prefix, "%.*s/", (int)len, prefix);
-    if (!rc && md5_lanes_usable() && !(s3->crowd = md5_crowd_new()))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory opening %s", config->url);
-    if (!rc)
-        rc = s3_client_open(config, &s3->client, err);
-    if (rc) {
+    if (rc ||
+        (md5_lanes_usable() && !(s3->crowd = md5_crowd_new()) &&
+         (rc = err_set(err, ERR_EXHAUSTED, "out of memory opening %s", config->url))) ||
+        (rc = s3_client_open(config, &s3->client, err))) {
         s3_close(&s3->base);
         return rc;
     }

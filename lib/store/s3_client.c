@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "store/s3_credentials.h"
@@ -271,7 +272,7 @@ static bool add_headers(struct s3_client *c, struct plan *p) {
 
 static int sign(struct s3_client *c, struct plan *p, struct err *err) {
     struct s3_call *call = p->call;
-    struct str text;
+    OWNED(str_done) struct str text = {0};
     if (c->anonymous)
         return 0;
     const struct sigv4_request request = {call->method, p->path, call->query, call->n_query, p->headers, p->n_headers, p->payload};
@@ -279,13 +280,13 @@ static int sign(struct s3_client *c, struct plan *p, struct err *err) {
     str_init(&text, 16 << 10);
     str_puts(&text, "Authorization: ");
     int rc = sigv4_sign(&request, &key, &text, err);
-    const char *line = rc ? NULL : arena_strdup(&call->memory, str_cstr(&text));
-    if (!rc && !line)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a request");
-    if (!rc)
-        call->fetch.headers[call->fetch.n_headers++] = line;
-    str_done(&text);
-    return rc;
+    if (rc)
+        return rc;
+    const char *line = arena_strdup(&call->memory, str_cstr(&text));
+    if (!line)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a request");
+    call->fetch.headers[call->fetch.n_headers++] = line;
+    return 0;
 }
 
 static int make_url(struct s3_client *c, struct plan *p, struct err *err) {
@@ -323,12 +324,9 @@ static int prepare(struct s3_client *c, struct s3_call *call, struct err *err) {
     take_state(c, &p);
     if (!p.host || !p.path || !p.id || !p.secret || !p.token)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a request");
-    int rc = make_url(c, &p, err);
-    if (!rc && !add_headers(c, &p))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a request");
-    if (!rc)
-        rc = sign(c, &p, err);
-    if (rc)
+    int rc;
+    if ((rc = make_url(c, &p, err)) || (!add_headers(c, &p) && (rc = err_set(err, ERR_EXHAUSTED, "out of memory for a request"))) ||
+        (rc = sign(c, &p, err)))
         return rc;
     f->headers[f->n_headers++] = "Expect:"; /* not signed: no second of waiting for 100-continue */
     f->headers[f->n_headers++] = "Accept:";

@@ -188,10 +188,9 @@ static int check_crc(const struct download *d, struct err *err) {
 
 /* Whole and true: under its name, durably. */
 static int put_in_place(struct download *d, struct err *err) {
-    int rc = check_crc(d, err);
-    if (!rc)
-        rc = s3_verify(d->s3, d->part_path, d->object, &d->head, err);
-    if (rc) { /* the parts are not to be trusted */
+    int rc;
+    if ((rc = check_crc(d, err)) ||
+        (rc = s3_verify(d->s3, d->part_path, d->object, &d->head, err))) { /* the parts are not to be trusted */
         d->untrue = rc == ERR_DATA_LOSS;
         unlink(d->journal_path);
         unlink(d->part_path);

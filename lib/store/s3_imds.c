@@ -91,12 +91,11 @@ static int read_answer(const struct session *s, struct s3_credentials *ret, stru
 static int talk(struct session *s, struct s3_credentials *ret, struct err *err) {
     char path[512], life[64];
     str_format(life, sizeof life, "X-aws-ec2-metadata-token-ttl-seconds: %d", SESSION_S);
-    int rc = ask(s, "PUT", "/latest/api/token", life, err);
-    if (!rc && (strpbrk(s->answer, "\r\n") || !str_format(s->header, sizeof s->header, "X-aws-ec2-metadata-token: %s", s->answer)))
-        rc = err_set(err, ERR_DATA_LOSS, "the metadata service at %s gave no session token that can be used", s->address);
-    if (!rc)
-        rc = ask(s, "GET", ROLES, s->header, err);
-    if (rc)
+    int rc;
+    if ((rc = ask(s, "PUT", "/latest/api/token", life, err)) ||
+        ((strpbrk(s->answer, "\r\n") || !str_format(s->header, sizeof s->header, "X-aws-ec2-metadata-token: %s", s->answer)) &&
+         (rc = err_set(err, ERR_DATA_LOSS, "the metadata service at %s gave no session token that can be used", s->address))) ||
+        (rc = ask(s, "GET", ROLES, s->header, err)))
         return rc;
     s->answer[strcspn(s->answer, "\r\n")] = '\0'; /* the first of them; there is one */
     if (!*s->answer || strpbrk(s->answer, " ?#%") || !str_format(path, sizeof path, ROLES "%s", s->answer))

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "store/s3_object.h"
 #include "store/s3_xml.h"
 
@@ -50,11 +51,11 @@ static int check_unchanged(struct upload *u, struct err *err) {
 
 static int put_single(struct upload *u, const struct store_watch *watch, struct err *err) {
     struct s3_call *call = &u->calls[0];
-    int rc = read_block(u, 0, u->blocks[0], (size_t)u->size, err);
-    if (!rc)
-        rc = check_unchanged(u, err);
+    int rc;
+    if ((rc = read_block(u, 0, u->blocks[0], (size_t)u->size, err)) || (rc = check_unchanged(u, err)))
+        return rc;
     *call = (struct s3_call){.method = "PUT", .key = u->name, .body = u->blocks[0], .body_len = (size_t)u->size};
-    return rc ? rc : s3_call_run(u->s3->client, call, watch, err);
+    return s3_call_run(u->s3->client, call, watch, err);
 }
 
 /* A call that answers with XML in buf (ANSWER_MAX bytes). */
@@ -166,14 +167,13 @@ static int complete(struct upload *u, char *answer, struct err *err) {
                              .stall_s = COMPLETE_STALL_S};
     int rc = str_ok(&body) ? ask(u, call, answer, &len, err) : err_set(err, ERR_EXHAUSTED, "out of memory sending %s", u->object);
     str_done(&body);
-    if (rc && call->tries > 1 && stands(u))
+    if (rc)
+        return call->tries > 1 && stands(u) ? 0 : rc;
+    if (!s3_xml_text(answer, len, "Code", code, sizeof code)) /* an error may come with status 200 */
         return 0;
-    if (!rc && s3_xml_text(answer, len, "Code", code, sizeof code)) { /* an error may come with status 200 */
-        (void)s3_xml_text(answer, len, "Message", said, sizeof said);
-        rc = err_set(err, ERR_UNAVAILABLE, "%s: the server did not put the parts together (%s: %s); try again", u->object, code,
-                     said);
-    }
-    return rc;
+    (void)s3_xml_text(answer, len, "Message", said, sizeof said);
+    return err_set(err, ERR_UNAVAILABLE, "%s: the server did not put the parts together (%s: %s); try again", u->object, code,
+                   said);
 }
 
 /* Parts of a failed upload cost money until they are dropped. */
@@ -189,10 +189,10 @@ static int hash_source(struct upload *u, const struct store_watch *watch, struct
     int rc = 0;
     for (int64_t offset = 0; !rc && offset < u->size; offset += u->part_bytes) {
         size_t len = (size_t)(u->size - offset < u->part_bytes ? u->size - offset : u->part_bytes);
-        rc = read_block(u, offset, u->blocks[0], len, err);
-        if (!rc)
-            digest_update(digest, u->blocks[0], len);
-        if (!rc && watch->progress && !watch->progress(watch->ctx, 0, u->size))
+        if ((rc = read_block(u, offset, u->blocks[0], len, err)))
+            break;
+        digest_update(digest, u->blocks[0], len);
+        if (watch->progress && !watch->progress(watch->ctx, 0, u->size))
             rc = err_set(err, ERR_CANCELLED, "sending %s was cancelled before it began", u->object);
     }
     if (!digest_finish(digest, u->sha256) && !rc)
@@ -201,20 +201,15 @@ static int hash_source(struct upload *u, const struct store_watch *watch, struct
 }
 
 static int put_parts(struct upload *u, const struct store_watch *watch, struct err *err) {
-    char *answer = malloc(ANSWER_MAX);
+    OWNED_MEMORY char *answer = malloc(ANSWER_MAX);
     u->etags = calloc((size_t)u->parts, sizeof *u->etags);
-    int rc = answer && u->etags ? hash_source(u, watch, err) : err_set(err, ERR_EXHAUSTED, "out of memory sending %s", u->object);
-    if (!rc)
-        rc = begin(u, answer, err);
-    if (!rc) {
-        rc = send_parts(u, watch, err);
-        if (!rc)
-            rc = complete(u, answer, err);
-        if (rc)
-            give_up(u);
-    }
-    free(u->etags);
-    free(answer);
+    if (!answer || !u->etags)
+        return err_set(err, ERR_EXHAUSTED, "out of memory sending %s", u->object);
+    int rc;
+    if ((rc = hash_source(u, watch, err)) || (rc = begin(u, answer, err)))
+        return rc;
+    if ((rc = send_parts(u, watch, err)) || (rc = complete(u, answer, err)))
+        give_up(u);
     return rc;
 }
 
@@ -239,19 +234,23 @@ static int open_source(struct upload *u, struct err *err) {
     return ok ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory sending %s", u->path);
 }
 
+static void upload_done(struct upload *u) {
+    if (u->fd >= 0)
+        close(u->fd);
+    for (int i = 0; i < WINDOW; i++)
+        free(u->blocks[i]);
+    free(u->calls);
+    free(u->etags);
+}
+
 int s3_put(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err) {
     char name[S3_NAME_SIZE];
-    struct upload u = {.s3 = s3_of(store), .path = path, .name = name, .fd = -1};
+    OWNED(upload_done) struct upload u = {.s3 = s3_of(store), .path = path, .name = name, .fd = -1};
     int rc = s3_name(u.s3, key, name, err);
+    if (rc)
+        return rc;
     str_format(u.object, sizeof u.object, "s3://%s/%s", s3_client_bucket(u.s3->client), name);
-    if (!rc)
-        rc = open_source(&u, err);
-    if (!rc)
-        rc = u.size <= SINGLE_MAX ? put_single(&u, watch, err) : put_parts(&u, watch, err);
-    if (u.fd >= 0)
-        close(u.fd);
-    for (int i = 0; i < WINDOW; i++)
-        free(u.blocks[i]);
-    free(u.calls);
-    return rc;
+    if ((rc = open_source(&u, err)))
+        return rc;
+    return u.size <= SINGLE_MAX ? put_single(&u, watch, err) : put_parts(&u, watch, err);
 }

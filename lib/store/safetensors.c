@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/map.h"
@@ -211,18 +212,13 @@ static int read_header(struct safetensors *st, const char *path, size_t len, str
 static int open_file(const char *path, bool has_data, struct safetensors **ret, struct err *err) {
     struct safetensors *st = calloc(1, sizeof *st);
     size_t len = 0;
-    int fd = -1;
+    OWNED_FD int fd = -1;
     if (!st)
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
     st->has_data = has_data;
-    int rc = fsio_open_file(path, &fd, &st->len, err);
-    if (!rc)
-        rc = read_bytes(st, fd, path, &len, err);
-    if (fd >= 0)
-        close(fd);
-    if (!rc)
-        rc = read_header(st, path, len, err);
-    if (rc) {
+    int rc;
+    if ((rc = fsio_open_file(path, &fd, &st->len, err)) || (rc = read_bytes(st, fd, path, &len, err)) ||
+        (rc = read_header(st, path, len, err))) {
         safetensors_close(st);
         return rc;
     }
@@ -359,8 +355,7 @@ static int write_file(const char *path, const struct safetensors_content *conten
     if (rc)
         return rc;
     struct digest *d = digest_new();
-    rc = put(&w, d, len, sizeof len, err);
-    if (!rc)
+    if (!(rc = put(&w, d, len, sizeof len, err)))
         rc = put(&w, d, str_cstr(header), header->len, err);
     for (size_t i = 0; !rc && i < content->n_entries; i++)
         rc = put(&w, d, content->entries[order[i]].data, content->entries[order[i]].bytes, err);
@@ -379,16 +374,14 @@ static int write_file(const char *path, const struct safetensors_content *conten
 
 int safetensors_write(const char *path, const struct safetensors_content *content, char ret_sha256[DIGEST_HEX_SIZE],
                       struct err *err) {
-    struct str header;
     int rc = check_content(path, content, err);
     if (rc)
         return rc;
-    size_t *order = write_order(content);
+    OWNED_MEMORY size_t *order = write_order(content);
+    if (!order)
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
+    OWNED(str_done) struct str header;
     str_init(&header, SAFETENSORS_MAX_HEADER);
-    rc = order ? make_header(path, content, order, &header, err) : err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
-    if (!rc)
-        rc = write_file(path, content, order, &header, ret_sha256, err);
-    str_done(&header);
-    free(order);
-    return rc;
+    rc = make_header(path, content, order, &header, err);
+    return rc ? rc : write_file(path, content, order, &header, ret_sha256, err);
 }

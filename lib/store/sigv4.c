@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "store/digest.h"
 
 enum { HASH_BYTES = 32, TEXT_MAX = 64 << 10 };
@@ -125,29 +126,26 @@ static bool signature(const struct sigv4_key *key, const char *day, const char *
 }
 
 int sigv4_sign(const struct sigv4_request *request, const struct sigv4_key *key, struct str *ret, struct err *err) {
-    struct str text, names;
+    OWNED(str_done) struct str text;
+    OWNED(str_done) struct str names;
     char day[9], hex[DIGEST_HEX_SIZE], scope[128];
     unsigned char sum[HASH_BYTES];
     str_copy(day, sizeof day, key->date);
     str_init(&text, TEXT_MAX);
     str_init(&names, TEXT_MAX);
     int rc = canonical(request, &text, &names, err);
-    if (!rc && !str_format(scope, sizeof scope, "%s/%s/s3/aws4_request", day, key->region))
-        rc = err_set(err, ERR_INVALID, "region '%.60s…' is too long", key->region);
-    if (!rc && !digest_bytes(str_cstr(&text), text.len, hex))
-        rc = err_set(err, ERR_INTERNAL, "OpenSSL could not compute a SHA-256");
-    if (!rc) {
-        str_clear(&text);
-        str_printf(&text, "AWS4-HMAC-SHA256\n%s\n%s\n%s", key->date, scope, hex);
-        if (!signature(key, day, str_cstr(&text), sum))
-            rc = err_set(err, ERR_INTERNAL, "OpenSSL could not compute an HMAC");
-    }
-    if (!rc) {
-        str_printf(ret, "AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,Signature=", key->id, scope, str_cstr(&names));
-        for (int i = 0; i < HASH_BYTES; i++)
-            str_printf(ret, "%02x", (unsigned)sum[i]);
-    }
-    str_done(&text);
-    str_done(&names);
-    return rc;
+    if (rc)
+        return rc;
+    if (!str_format(scope, sizeof scope, "%s/%s/s3/aws4_request", day, key->region))
+        return err_set(err, ERR_INVALID, "region '%.60s…' is too long", key->region);
+    if (!digest_bytes(str_cstr(&text), text.len, hex))
+        return err_set(err, ERR_INTERNAL, "OpenSSL could not compute a SHA-256");
+    str_clear(&text);
+    str_printf(&text, "AWS4-HMAC-SHA256\n%s\n%s\n%s", key->date, scope, hex);
+    if (!signature(key, day, str_cstr(&text), sum))
+        return err_set(err, ERR_INTERNAL, "OpenSSL could not compute an HMAC");
+    str_printf(ret, "AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,Signature=", key->id, scope, str_cstr(&names));
+    for (int i = 0; i < HASH_BYTES; i++)
+        str_printf(ret, "%02x", (unsigned)sum[i]);
+    return 0;
 }

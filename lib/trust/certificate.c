@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 
 enum { SERIAL_BITS = 159, MAX_CHAIN = 8, SKEW_S = 3600, DAY_S = 24 * 3600 };
@@ -22,6 +23,9 @@ enum { SERIAL_BITS = 159, MAX_CHAIN = 8, SKEW_S = 3600, DAY_S = 24 * 3600 };
 struct authorities {
     X509_STORE *store;
 };
+
+OWNABLE(X509, X509_free)
+OWNABLE(EVP_PKEY, EVP_PKEY_free)
 
 static int failed(struct err *err, const char *what) {
     char why[160];
@@ -177,23 +181,20 @@ static bool issue(X509 *x, X509 *ca, EVP_PKEY *ca_key, const char *names) {
 
 int certificate_issue(const struct certificate_pair *authority, const struct certificate_request *r, struct certificate_pair *ret,
                       struct err *err) {
-    struct str names;
+    OWNED(str_done) struct str names;
     str_init(&names, 32 * 1024);
+    OWNED_POINTER(X509_free) X509 *ca = read_certificate(authority->certificate);
+    OWNED_POINTER(X509_free) X509 *x = X509_new();
+    OWNED_POINTER(EVP_PKEY_free) EVP_PKEY *ca_key = read_key(authority->key);
+    OWNED_POINTER(EVP_PKEY_free) EVP_PKEY *key = EVP_EC_gen("P-256");
     int rc = alternative_names(r, &names, err);
-    X509 *ca = read_certificate(authority->certificate), *x = X509_new();
-    EVP_PKEY *ca_key = read_key(authority->key), *key = EVP_EC_gen("P-256");
-    if (!rc && (!ca || !ca_key || X509_check_private_key(ca, ca_key) != 1))
-        rc = err_set(err, ERR_INVALID, "the CA's certificate and key cannot be read or do not belong together");
-    if (!rc && !(x && key && fill(x, r->name, key, r->days) && issue(x, ca, ca_key, str_cstr(&names))))
-        rc = failed(err, "a certificate");
-    if (!rc)
-        rc = write_pair(x, key, ret, err);
-    str_done(&names);
-    X509_free(ca);
-    X509_free(x);
-    EVP_PKEY_free(ca_key);
-    EVP_PKEY_free(key);
-    return rc;
+    if (rc)
+        return rc;
+    if (!ca || !ca_key || X509_check_private_key(ca, ca_key) != 1)
+        return err_set(err, ERR_INVALID, "the CA's certificate and key cannot be read or do not belong together");
+    if (!x || !key || !fill(x, r->name, key, r->days) || !issue(x, ca, ca_key, str_cstr(&names)))
+        return failed(err, "a certificate");
+    return write_pair(x, key, ret, err);
 }
 
 /* ---- checking ---- */
