@@ -15,9 +15,11 @@
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "base/world_mpi.h"
 #include "daemon/config.h"
 #include "daemon/jobs/runner.h"
 #include "daemon/jobs/submission.h"
+#include "daemon/versions.h"
 #include "infer/builtin.h"
 
 static const char usage[] =
@@ -37,7 +39,7 @@ static const char usage[] =
     "\n"
     "example: brrd run configs/tiny.yaml --set data.source=file:///srv/eeg --directory /scratch/run-1\n";
 
-enum { PATH_SIZE = 4096, ARENA_BYTES = 24 << 20, JOB_FILE_BYTES = 1 << 20 };
+enum { RANKS_MEET_MS = 5 * 60 * 1000, PATH_SIZE = 4096, ARENA_BYTES = 24 << 20, JOB_FILE_BYTES = 1 << 20 };
 #define PROGRESS_EVERY_S 1.0
 
 struct arguments {
@@ -49,6 +51,7 @@ struct arguments {
 
 struct run {
     struct arguments args;
+    struct world world; /* the ranks that a launcher has started */
     struct arena arena;
     struct config config;
     struct source_config source;
@@ -143,6 +146,8 @@ static void on_running(void *ctx) { (void)ctx; }
 
 static void on_progress(void *ctx, const struct task_progress *p) {
     struct run *r = ctx;
+    if (r->world.rank)
+        return;
     if (!strcmp(r->phase, p->phase) && clock_s() - r->shown_s < PROGRESS_EVERY_S)
         return;
     r->shown_s = clock_s();
@@ -159,6 +164,11 @@ static void on_log(void *ctx, enum task_level level, const char *text) {
     static const char *const levels[] = {"info", "warn", "error"};
     struct run *r = ctx;
     clear_line(r);
+    if (r->world.rank) {
+        if (level != TASK_INFO)
+            fprintf(stderr, "rank %d: %s: %s\n", r->world.rank, level == TASK_WARN ? "warning" : "error", text);
+        return;
+    }
     if (r->args.json)
         print_line(levels[level], fill_text, text);
     else
@@ -222,16 +232,24 @@ static int find_directory(struct run *r, struct err *err) {
 static int open_directory(struct run *r, struct err *err) {
     char lock[PATH_SIZE];
     int rc;
+    if (r->world.rank)
+        return 0;
     if ((rc = fsio_mkdirs(r->directory, err)) || (rc = fsio_join(lock, sizeof lock, r->directory, ".lock", err)))
         return rc;
     rc = fsio_lock(lock, &r->lock, err);
     return rc == ERR_PRECONDITION ? err_wrap(err, "another process runs a job in %s", r->directory) : rc;
 }
 
-/* The cache of the configuration, or a folder in it while another process holds its lock. */
+/* The cache of the configuration, of a rank its folder in it; or a folder in that while another process holds its lock. */
 static int open_cache(struct run *r, struct err *err) {
-    char lock[PATH_SIZE], own[32];
+    char lock[PATH_SIZE], own[32], rank[PATH_SIZE];
     int rc;
+    if (r->world.size > 1) {
+        str_format(own, sizeof own, "rank-%d", r->world.rank);
+        if ((rc = fsio_join(rank, sizeof rank, r->config.cache, own, err)) ||
+            !(r->config.cache = arena_strndup(&r->arena, rank, strlen(rank))))
+            return rc ? rc : err_set(err, ERR_EXHAUSTED, "out of memory for the path of the cache");
+    }
     if ((rc = fsio_mkdirs(r->config.cache, err)) || (rc = fsio_join(lock, sizeof lock, r->config.cache, ".lock", err)))
         return rc;
     rc = fsio_lock(lock, &r->cache_lock, err);
@@ -287,15 +305,40 @@ static int read_job(struct run *r, struct err *err) {
     return rc ? rc : draft_look(r->draft, err);
 }
 
-static int open_run(struct run *r, struct err *err) {
-    int rc;
-    if ((rc = find_directory(r, err)) || (rc = read_config(r, err)) || (rc = read_job(r, err)) || (rc = open_directory(r, err)) ||
-        (rc = open_cache(r, err)))
+/* What must be equal for equal bits. */
+struct rank_build {
+    char text[600];
+};
+
+/* INVALID names the ranks whose program, libraries or processors differ. */
+static int compare_builds(struct run *r, struct err *err) {
+    struct rank_build own = {0}, first;
+    struct service_library rows[32];
+    struct device_info device;
+    device_describe(r->device, &device);
+    versions_describe(rows, versions_list(rows, sizeof rows / sizeof *rows), own.text, sizeof own.text / 2);
+    size_t len = strlen(own.text);
+    str_format(own.text + len, sizeof own.text - len, "; %s", device.is_async ? device.description : device_isa());
+    first = own;
+    int rc = world_broadcast(&r->world, &first, sizeof first, RANKS_MEET_MS, err);
+    if (rc || !strcmp(first.text, own.text))
         return rc;
-    return device_open(r->config.device, (int)r->config.cpu_threads, &r->device, err);
+    return err_set(err, ERR_INVALID, "ranks differ, and so would their bits: rank %d has %.200s; rank 0 has %.200s", r->world.rank,
+                   own.text, first.text);
 }
 
-static void close_run(struct run *r) {
+static int open_run(struct run *r, struct err *err) {
+    int rc;
+    if ((rc = world_launched(&r->world, err)) || (rc = find_directory(r, err)) || (rc = read_config(r, err)) ||
+        (rc = read_job(r, err)) || (rc = open_directory(r, err)) || (rc = open_cache(r, err)))
+        return rc;
+    if ((rc = device_open(r->config.device, (int)r->config.cpu_threads, &r->device, err)))
+        return rc;
+    return compare_builds(r, err);
+}
+
+static void close_run(struct run *r, bool clean) {
+    world_close(&r->world, clean);
     device_close(r->device);
     draft_free(r->draft);
     object_cache_free(r->source.objects);
@@ -348,12 +391,17 @@ static void summarise(const struct run *r, const char *result) {
 static int show_end(struct run *r, const struct runner_end *end) {
     char reason[800] = "";
     bool stopped = end->stopped != WORKER_STOP_NONE && (!end->rc || end->rc == ERR_CANCELLED);
-    int code = stopped ? RUN_AGAIN : end->rc ? RUN_FAILED : RUN_DONE;
+    int code = stopped || r->world.broken ? RUN_AGAIN : end->rc ? RUN_FAILED : RUN_DONE;
     if (end->rc && !stopped)
         err_text(&end->err, reason, sizeof reason);
     else if (stopped)
         str_copy(reason, sizeof reason, end->stopped == WORKER_STOP_TIME_LIMIT ? "time_limit" : "stopped");
     clear_line(r);
+    if (r->world.rank) {
+        if (code != RUN_DONE && !stopped)
+            fprintf(stderr, "rank %d: %s\n", r->world.rank, reason);
+        return code;
+    }
     if (r->args.json)
         print_line("end", fill_end,
                    &(struct ending){r, end,
@@ -396,7 +444,8 @@ static int run_job(struct run *r) {
     const struct runner_config config = {.device = r->device,
                                          .source = r->source,
                                          .default_wall_clock_ms = r->config.default_wall_clock_ms,
-                                         .memory_limit_bytes = memory_limit(r)};
+                                         .memory_limit_bytes = memory_limit(r),
+                                         .world = &r->world};
     const struct runner_job order = {
         fsio_basename(r->directory), r->directory, job->data_root, job->yaml, job->file, job->overrides};
     const struct runner_events events = {
@@ -409,7 +458,8 @@ static int run_job(struct run *r) {
 }
 
 int run_command(int argc, char **argv) {
-    struct run r = {.args = parse(argc, argv), .lock = -1, .cache_lock = -1, .terminal = isatty(STDERR_FILENO)};
+    struct run r = {
+        .args = parse(argc, argv), .world = {.size = 1}, .lock = -1, .cache_lock = -1, .terminal = isatty(STDERR_FILENO)};
     struct err err = {0};
     char text[800];
     if (r.args.help) {
@@ -421,16 +471,16 @@ int run_command(int argc, char **argv) {
                 r.args.bad ? ": not an option, or one without its value" : "", usage);
         return RUN_USAGE;
     }
-    r.terminal = r.terminal && !r.args.json;
+    r.terminal = r.terminal && !r.args.json && !r.world.rank;
     arena_init(&r.arena, ARENA_BYTES);
     runner_wish_init(&wish);
     heed_signals();
     be_nice();
-    int rc = open_run(&r, &err), code = RUN_FAILED;
+    int rc = open_run(&r, &err), code = r.world.broken ? RUN_AGAIN : RUN_FAILED;
     if (rc)
         fprintf(stderr, "brrd: %s\n", err_text(&err, text, sizeof text));
     else
         code = run_job(&r);
-    close_run(&r);
+    close_run(&r, !rc && (code == RUN_DONE || code == RUN_AGAIN));
     return code;
 }

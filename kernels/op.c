@@ -218,7 +218,17 @@ int op_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *e
     check_batchnorm(&c, a);
     check(&c, &a->save_mean, WANT("save_mean", 1, DIM(a->x.dim[2])));
     check(&c, &a->save_rstd, WANT("save_rstd", 1, DIM(a->x.dim[2])));
+    check(&c, &a->leaf_mean, WANT("leaf_mean", 1, DIM(a->x.dim[2]), .optional = true));
+    check(&c, &a->leaf_var, WANT("leaf_var", 1, DIM(a->x.dim[2]), .optional = !tensor_present(&a->leaf_mean)));
+    require(&c, tensor_present(&a->leaf_mean) || !tensor_present(&a->leaf_var), "leaf_var needs leaf_mean");
     RUN(batchnorm);
+}
+
+int op_running_statistics(struct stream *s, const struct running_statistics_args *a, struct err *err) {
+    CHECKER(running_statistics);
+    check(&c, &a->running, WANT("running", 1, DIM(-1)));
+    check(&c, &a->leaves, WANT("leaves", 2, DIM(-1, a->running.dim[0])));
+    RUN(running_statistics);
 }
 
 int op_batchnorm_inference(struct stream *s, const struct batchnorm_args *a, struct err *err) {

@@ -96,13 +96,22 @@ int op_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwise
 
 /* Training batch norm over all rows of x (B,T,C): y = (x − m)·rs·weight + bias, optional ReLU; m, rs from biased variance
  * (eps inside the root), written to save_mean, save_rstd (C). running_* (C) F32 are updated in place with `momentum`
- * (running variance unbiased), except in channels whose mean or variance is not finite. y may be a channel slice. y may equal x. */
+ * (running variance unbiased), except in channels whose mean or variance is not finite. y may be a channel slice. y may equal x.
+ * leaf_mean, leaf_var (C) F32, optional, both or neither: they receive the mean and the unbiased variance, NaN in such channels,
+ * and running_* stay as they are; op_running_statistics applies them later. */
 struct batchnorm_args {
-    struct tensor x, weight, bias, y, save_mean, save_rstd, running_mean, running_var;
+    struct tensor x, weight, bias, y, save_mean, save_rstd, running_mean, running_var, leaf_mean, leaf_var;
     float eps, momentum;
     bool relu;
 };
 int op_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *err);
+/* Running statistics from those of leaves, row by row: running[i] += momentum·(leaves[v,i] − running[i]) for v = 0 to V − 1, except
+ * where leaves[v,i] is not finite. running (N), leaves (V,N), F32. The bits of V calls of op_batchnorm without leaf statistics. */
+struct running_statistics_args {
+    struct tensor running, leaves;
+    float momentum;
+};
+int op_running_statistics(struct stream *s, const struct running_statistics_args *a, struct err *err);
 /* y = (x − running_mean)/sqrt(running_var + eps)·weight + bias, optional ReLU (save_* unused). */
 int op_batchnorm_inference(struct stream *s, const struct batchnorm_args *a, struct err *err);
 /* y: the forward output, needed only with relu (its mask). dx may equal dy. */
@@ -426,6 +435,7 @@ struct op_table {
     X(conv1d_depthwise, conv1d_depthwise_args)                                                                                     \
     X(conv1d_depthwise_backward, conv1d_depthwise_backward_args)                                                                   \
     X(batchnorm, batchnorm_args)                                                                                                   \
+    X(running_statistics, running_statistics_args)                                                                                 \
     X(batchnorm_inference, batchnorm_args)                                                                                         \
     X(batchnorm_backward, batchnorm_backward_args)                                                                                 \
     X(layernorm, layernorm_args)                                                                                                   \

@@ -54,6 +54,7 @@ WALLS = {
     "dnnl": ["kernels/cpu/"],
     "oneapi/": ["kernels/cpu/"],
     "omp.h": ["kernels/cpu/"],
+    "mpi.h": ["base/mpi/mpi.c"],
     "cuda": ["kernels/cuda/"],
     "cudnn": ["kernels/cuda/"],
     "cublas": ["kernels/cuda/"],

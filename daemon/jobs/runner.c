@@ -15,7 +15,8 @@
 #include "run/estimate.h"
 
 enum { WALL_MARGIN_MS = 3000, MAX_RESULT = 1 << 20, ARENA_BYTES = 32 << 20 };
-enum { PACED_REPORTS = 5 }; /* the first ones tell little */
+enum { POINT_LIMIT_MS = 15 * 60 * 1000 }; /* until all ranks are at a point, while others read, save or validate */
+enum { PACED_REPORTS = 5 };               /* the first ones tell little */
 
 struct runner {
     const struct runner_config *config;
@@ -120,19 +121,48 @@ static void look_at_clock(struct runner *r) {
         runner_wish_stop(r->wish, WORKER_STOP_TIME_LIMIT);
 }
 
+static bool is_shared(const struct runner *r) { return r->config->world && r->config->world->size > 1; }
+static bool is_writer(const struct runner *r) { return !r->config->world || r->config->world->rank == 0; }
+
+/* What a rank wishes at a point. */
+struct point_wish {
+    int stop; /* enum worker_stop */
+    bool save;
+};
+
+/* All ranks stop and save together: when any wishes to stop, and when rank 0 has a checkpoint due. */
+static int agree(struct runner *r, struct point_wish *own, struct err *err) {
+    struct world *w = r->config->world;
+    struct point_wish all[WORLD_MAX];
+    all[w->rank] = *own;
+    int rc = world_gather(w, all, sizeof *all, POINT_LIMIT_MS, err);
+    for (int i = 0; !rc && i < w->size; i++)
+        if (own->stop == WORKER_STOP_NONE)
+            own->stop = all[i].stop;
+    if (rc)
+        return rc;
+    own->save = all[0].save;
+    if (own->stop != WORKER_STOP_NONE)
+        runner_wish_stop(r->wish, (enum worker_stop)own->stop);
+    return 0;
+}
+
 static int on_point(void *ctx, struct err *err) {
     struct runner *r = ctx;
     int rc = check_recorded(r, err);
     if (rc)
         return rc;
     look_at_clock(r);
-    int stop = atomic_load(&r->wish->stop);
+    int64_t every_ms = r->job.checkpoint.every_ms;
+    struct point_wish wish = {atomic_load(&r->wish->stop), every_ms > 0 && clock_ms() - r->checkpoint_ms >= every_ms};
+    if (is_shared(r) && (rc = agree(r, &wish, err)))
+        return rc;
+    int stop = wish.stop;
     if (stop == WORKER_STOP_CANCEL)
         return TASK_STOP;
     if (stop != WORKER_STOP_NONE)
         return (rc = save(r, err)) ? rc : TASK_STOP;
-    int64_t every_ms = r->job.checkpoint.every_ms;
-    return every_ms > 0 && clock_ms() - r->checkpoint_ms >= every_ms ? save(r, err) : 0;
+    return wish.save ? save(r, err) : 0;
 }
 
 /* ---- the attempt ---- */
@@ -144,10 +174,17 @@ static int open_upload(struct runner *r, struct err *err) {
     return !to || !strcmp(to, "none") ? 0 : upload_open(&config, &r->upload, err);
 }
 
+static int check_shared(const struct runner *r, struct err *err) {
+    if (is_shared(r) && !r->work->shares)
+        return err_set(err, ERR_INVALID, "a job of kind %s cannot be shared by %d ranks; start one", r->job.kind->name,
+                       r->config->world->size);
+    return 0;
+}
+
 static int open_task(struct runner *r, struct err *err) {
     on_file(r, r->env.directory);
-    int rc = fsio_remove_temporaries(r->env.directory, err);
-    if (rc || (rc = open_upload(r, err)))
+    int rc = check_shared(r, err);
+    if (rc || (is_writer(r) && ((rc = fsio_remove_temporaries(r->env.directory, err)) || (rc = open_upload(r, err)))))
         return rc;
     on_file(r, *r->env.data_root ? r->env.data_root : NULL);
     if ((rc = source_open(&r->config->source, &r->job, &r->env, &r->source, err)))
@@ -228,6 +265,7 @@ void runner_run(const struct runner_config *config, const struct runner_job *job
                               .directory = job->directory,
                               .cache_dir = config->source.cache_dir,
                               .data_root = job->data_root,
+                              .world = config->world,
                               .memory_limit_bytes = config->memory_limit_bytes,
                               .stop = &wish->now,
                               .ctx = &r,

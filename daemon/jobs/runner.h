@@ -25,6 +25,8 @@ struct runner_config {
     int64_t default_wall_clock_ms; /* for jobs without a limit; -1 = none */
     int64_t memory_limit_bytes;    /* device memory for one job; 0 = no limit */
     struct metrics *metrics;       /* may be NULL */
+    struct world *world;           /* the ranks that share the job; NULL: none. Rank 0's clock and all ranks' wishes decide, and its
+                                    * process alone writes into the job's directory */
 };
 
 /* The job; the texts are borrowed. */

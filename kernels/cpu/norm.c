@@ -75,6 +75,18 @@ static void apply_affine(struct stream *s, const struct batchnorm_args *a, const
         affine_rows(a, part_of(i, rows), scale_shift, buffers);
 }
 
+static inline void move_running(float *running, float leaf, float momentum) { *running += momentum * (leaf - *running); }
+
+int cpu_running_statistics(struct stream *s, const struct running_statistics_args *a, struct err *err) {
+    (void)s, (void)err;
+    int64_t n = a->running.dim[0];
+    for (int64_t v = 0; v < a->leaves.dim[0]; v++)
+        for (int64_t i = 0; i < n; i++)
+            if (isfinite(cf(&a->leaves)[v * n + i]))
+                move_running(mf(&a->running) + i, cf(&a->leaves)[v * n + i], a->momentum);
+    return 0;
+}
+
 int cpu_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *err) {
     int64_t rows = tensor_rows(&a->x), c = a->x.dim[2], blocks = (rows + BLOCK - 1) / BLOCK;
     size_t floats = (size_t)(blocks + 2) * (size_t)(2 * c);
@@ -101,10 +113,13 @@ int cpu_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *
         float batch_mean = (float)mean, unbiased = (float)(rows > 1 ? var * (double)rows / (double)(rows - 1) : var);
         mf(&a->save_mean)[j] = batch_mean;
         mf(&a->save_rstd)[j] = (float)rstd;
-        float *rm = mf(&a->running_mean) + j, *rv = mf(&a->running_var) + j;
-        if (isfinite(batch_mean) && isfinite(unbiased)) { /* the step is skipped otherwise, and must leave no trace */
-            *rm += a->momentum * (batch_mean - *rm);
-            *rv += a->momentum * (unbiased - *rv);
+        bool finite = isfinite(batch_mean) && isfinite(unbiased); /* the step is skipped otherwise, and must leave no trace */
+        if (tensor_present(&a->leaf_mean)) {
+            mf(&a->leaf_mean)[j] = finite ? batch_mean : NAN;
+            mf(&a->leaf_var)[j] = finite ? unbiased : NAN;
+        } else if (finite) {
+            move_running(mf(&a->running_mean) + j, batch_mean, a->momentum);
+            move_running(mf(&a->running_var) + j, unbiased, a->momentum);
         }
         scale_shift[j] = (float)(rstd * (double)cf(&a->weight)[j]);
         scale_shift[c + j] = (float)((double)cf(&a->bias)[j] - mean * rstd * (double)cf(&a->weight)[j]);

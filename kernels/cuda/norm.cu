@@ -22,9 +22,11 @@ static __global__ void affine_kernel(struct affine_job j) {
 struct bn_job {
     struct columns sums;
     const float *weight, *bias;
-    float *mean, *rstd, *running_mean, *running_var, *scale_shift;
+    float *mean, *rstd, *running_mean, *running_var, *leaf_mean, *leaf_var, *scale_shift;
     float eps, momentum;
 };
+
+static __device__ void move_running(float *running, float leaf, float momentum) { *running += momentum * (leaf - *running); }
 
 static __global__ void bn_statistics(struct bn_job j) {
     double rows = (double)j.sums.rows;
@@ -36,9 +38,13 @@ static __global__ void bn_statistics(struct bn_job j) {
         float batch_mean = (float)mean, unbiased = (float)(rows > 1 ? var * rows / (rows - 1) : var);
         j.mean[c] = batch_mean;
         j.rstd[c] = (float)rstd;
-        if (isfinite(batch_mean) && isfinite(unbiased)) { /* the step is skipped otherwise, and must leave no trace */
-            j.running_mean[c] += j.momentum * (batch_mean - j.running_mean[c]);
-            j.running_var[c] += j.momentum * (unbiased - j.running_var[c]);
+        bool finite = isfinite(batch_mean) && isfinite(unbiased); /* the step is skipped otherwise, and must leave no trace */
+        if (j.leaf_mean) {
+            j.leaf_mean[c] = finite ? batch_mean : NAN;
+            j.leaf_var[c] = finite ? unbiased : NAN;
+        } else if (finite) {
+            move_running(j.running_mean + c, batch_mean, j.momentum);
+            move_running(j.running_var + c, unbiased, j.momentum);
         }
         j.scale_shift[c] = (float)(rstd * (double)j.weight[c]);
         j.scale_shift[j.sums.cols + c] = (float)((double)j.bias[c] - mean * rstd * (double)j.weight[c]);
@@ -53,6 +59,28 @@ static __global__ void bn_constants(struct bn_job j) {
     }
 }
 
+struct running_job {
+    float *running;
+    const float *leaves;
+    int64_t v, n;
+    float momentum;
+};
+
+static __global__ void running_kernel(struct running_job j) {
+    for (int64_t i = cuda_index(); i < j.n; i += cuda_stride())
+        for (int64_t v = 0; v < j.v; v++)
+            if (isfinite(j.leaves[v * j.n + i]))
+                move_running(j.running + i, j.leaves[v * j.n + i], j.momentum);
+}
+
+extern "C" int cuda_running_statistics(struct stream *s, const struct running_statistics_args *a, struct err *err) {
+    (void)err;
+    struct running_job j = {(float *)a->running.data, (const float *)a->leaves.data, a->leaves.dim[0], a->running.dim[0],
+                            a->momentum};
+    CUDA_LAUNCH(running_kernel, cuda_blocks(j.n, 128), 128, cuda_stream(s)->stream, j);
+    return 0;
+}
+
 static int batchnorm(struct stream *s, const struct batchnorm_args *a, bool training, struct err *err) {
     struct bn_job j = {};
     j.sums.term = COLUMN_MOMENTS;
@@ -65,6 +93,8 @@ static int batchnorm(struct stream *s, const struct batchnorm_args *a, bool trai
     j.rstd = (float *)a->save_rstd.data;
     j.running_mean = (float *)a->running_mean.data;
     j.running_var = (float *)a->running_var.data;
+    j.leaf_mean = (float *)a->leaf_mean.data;
+    j.leaf_var = (float *)a->leaf_var.data;
     j.eps = a->eps;
     j.momentum = a->momentum;
     size_t shares = cuda_columns_size(&j.sums);

@@ -64,13 +64,24 @@ static void plan(struct prefetch *p, struct slot *slot) {
     slot->code = 0;
 }
 
+/* The number of valid samples follows from the segments of a recording; its samples are not read. */
+static void measure(const struct prefetch *p, struct slot *slot, int i) {
+    struct recording_info info;
+    recording_info(manifest_entry(p->manifest, slot->refs[i].entry)->recording, &info);
+    slot->batch.valid[i] = (int32_t)window_valid(info.segments, info.n_segments, slot->refs[i].start, p->config.window);
+}
+
 static void fill(const struct prefetch *p, struct slot *slot) {
     int64_t window = p->config.window, row = window * p->config.channels;
     for (int i = 0; i < slot->batch.size && !slot->code; i++) {
         const struct manifest_entry *entry = manifest_entry(p->manifest, slot->refs[i].entry);
-        int64_t valid = 0;
-        slot->code = window_read(entry->recording, slot->refs[i].start, window, slot->batch.x + i * row,
-                                 slot->batch.labels + i * window, &valid, &slot->error);
+        int64_t valid = 0, at = i - p->config.first_row;
+        if (at < 0 || at >= p->config.rows) {
+            measure(p, slot, i);
+            continue;
+        }
+        slot->code = window_read(entry->recording, slot->refs[i].start, window, slot->batch.x + at * row,
+                                 slot->batch.labels + at * window, &valid, &slot->error);
         slot->batch.valid[i] = (int32_t)valid;
         if (!slot->code)
             continue;
@@ -110,6 +121,9 @@ static int check_config(const struct manifest *m, const struct prefetch_config *
     if (c->batch_size < 1 || c->workers < 1 || c->workers > PREFETCH_MAX_WORKERS || c->depth < 1 || c->depth > PREFETCH_MAX_DEPTH)
         return err_set(err, ERR_INVALID, "prefetch of batches of %d with %d readers and %d in the ring; expected ≥ 1, 1..%d, 1..%d",
                        c->batch_size, c->workers, c->depth, PREFETCH_MAX_WORKERS, PREFETCH_MAX_DEPTH);
+    if (c->first_row < 0 || c->rows < 0 || c->first_row + c->rows > c->batch_size)
+        return err_set(err, ERR_INVALID, "prefetch of rows %d to %d of batches of %d", c->first_row, c->first_row + c->rows,
+                       c->batch_size);
     if (c->channels != manifest_inputs(m) || c->window < 1 || epoch < 0 || index < 0 || !c->alloc != !c->free)
         return err_set(
             err, ERR_INVALID,
@@ -120,7 +134,7 @@ static int check_config(const struct manifest *m, const struct prefetch_config *
 
 static bool make_slots(struct prefetch *p) {
     const struct prefetch_config *c = &p->config;
-    size_t samples = (size_t)c->batch_size * (size_t)c->window;
+    size_t samples = (size_t)c->rows * (size_t)c->window;
     for (int i = 0; i < c->depth; i++) {
         struct slot *s = &p->slots[i];
         s->batch.x = c->alloc(c->alloc_ctx, samples * (unsigned long)c->channels * sizeof(float));
@@ -144,6 +158,7 @@ int prefetch_start(const struct manifest *m, struct sampler *s, const struct pre
     p->manifest = m;
     p->sampler = s;
     p->config = *config;
+    p->config.rows = config->rows ? config->rows : config->batch_size;
     if (!config->alloc) {
         p->config.alloc = plain_alloc;
         p->config.free = plain_free;

@@ -11,7 +11,7 @@
 
 enum { PREFETCH_MAX_DEPTH = 64, PREFETCH_MAX_WORKERS = 64 };
 
-/* A batch ready for the device: x (B,T,C) F32, labels (B,T) U8, valid (B). */
+/* A batch ready for the device: x (R,T,C) F32 and labels (R,T) U8 of its rows that are read, valid (B) of all. */
 struct batch {
     float *x;
     uint8_t *labels;
@@ -21,6 +21,7 @@ struct batch {
 };
 struct prefetch_config {
     int batch_size, workers, depth; /* depth = batches in the ring */
+    int first_row, rows;            /* the rows of each batch that are read; rows 0 = all */
     int64_t window;
     int channels;
     void *(*alloc)(void *ctx, unsigned long bytes); /* host memory for x (pinned on CUDA); NULL = plain memory */

@@ -51,6 +51,7 @@ static struct pass training_pass(struct seizure_net *net, struct stream *s, cons
     p.step = of->step;
     p.row0 = of->row0;
     p.place = of->place;
+    p.leaf_statistics = of->leaf_statistics;
     return p;
 }
 

@@ -109,6 +109,7 @@ struct seizure_pass {
     uint32_t step;
     int64_t row0;
     const struct train_place *place; /* optional */
+    float *leaf_statistics;          /* optional; struct pass (nn/layers.h) */
 };
 int seizure_forward_train(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct seizure_pass *pass,
                           struct tensor *logits, struct err *err);

@@ -99,6 +99,11 @@ static int forward_folded(struct conv_block *l, const struct pass *p, const stru
     return p->dry ? 0 : op_conv1d(p->stream, &conv, p->err);
 }
 
+/* Where the leaf's statistic for this buffer goes; absent outside of such a pass. */
+static struct tensor leaf_statistic(const struct pass *p, const struct param *buffer) {
+    return p->leaf_statistics ? tensor_1d(p->leaf_statistics + buffer->offset, DTYPE_F32, buffer->count) : (struct tensor){0};
+}
+
 int conv_block_forward(struct conv_block *l, const struct pass *p, const struct tensor *x, struct tensor *y) {
     const struct param_set *set = p->params;
     int64_t co = l->w->dim[0], t = x->dim[1] + 2 * l->pad - l->k + 1;
@@ -129,6 +134,8 @@ int conv_block_forward(struct conv_block *l, const struct pass *p, const struct 
         .save_rstd = l->rstd,
         .running_mean = param_value(set, l->bn_mean),
         .running_var = param_value(set, l->bn_var),
+        .leaf_mean = leaf_statistic(p, l->bn_mean),
+        .leaf_var = leaf_statistic(p, l->bn_var),
         .eps = NN_EPS,
         .momentum = NN_MOMENTUM,
         .relu = !l->linear,

@@ -20,6 +20,8 @@ struct pass {
     uint32_t step;
     int64_t row0;
     const struct train_place *place;
+    float *leaf_statistics; /* batch norm writes its statistics there instead of moving the running ones: buffer_count floats in
+                             * device memory, each at its buffer's place; NULL: it moves them */
     float dropout;
     struct err *err;
 };

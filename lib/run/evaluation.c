@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "data/loader.h"
 #include "infer/detector.h"
@@ -17,8 +18,10 @@ static const int64_t most_room = 256 << 20; /* bytes of traces that stay in memo
 /* One recording's trace, reference and what was found. */
 struct trace {
     const struct manifest_entry *entry;
-    int64_t index; /* of the entry in the manifest */
-    int loaded;    /* its number for the loader; −1: its trace was kept */
+    int64_t index;    /* of the entry in the manifest */
+    int loaded;       /* its number for the loader; −1: its trace was kept, or is another rank's */
+    int owner;        /* the rank that computes it */
+    struct err *lost; /* why this rank could not, or NULL */
     struct recording_info info;
     struct score_span *segments;
     int64_t n;      /* samples of p */
@@ -45,6 +48,8 @@ struct place {
 
 struct evaluation {
     struct evaluation_config config;
+    int rank, ranks;
+    bool collected; /* rank 0 has the traces of all */
     char folder[TRACES_PATH];
     struct loader *loader; /* readies the recordings in the order of the traces */
     struct timeline *timeline;
@@ -159,12 +164,12 @@ static void trace_done(struct trace *t) {
     free(t->events);
     free(t->alarms_s);
     free(t->segments);
+    free(t->lost);
 }
 
-/* The present recording cannot be loaded. */
-static int leave_out(struct evaluation *e, struct err *why, struct err *err) {
+/* The evaluation goes on without the present recording. */
+static int drop_trace(struct evaluation *e, const struct err *why, struct err *err) {
     struct trace *t = &e->traces[e->current];
-    err_wrap(why, "%s", t->entry->relative_path);
     if (!e->config.bad) {
         if (err)
             *err = *why;
@@ -180,6 +185,35 @@ static int leave_out(struct evaluation *e, struct err *why, struct err *err) {
     return 0;
 }
 
+/* The present recording cannot be loaded. Ranks go on with their others, and drop it together (collect). */
+static int leave_out(struct evaluation *e, struct err *why, struct err *err) {
+    struct trace *t = &e->traces[e->current];
+    err_wrap(why, "%s", t->entry->relative_path);
+    if (e->ranks == 1)
+        return drop_trace(e, why, err);
+    if (!(t->lost = malloc(sizeof *t->lost)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
+    *t->lost = *why;
+    e->current++;
+    return 0;
+}
+
+/* Each recording to the rank that has the fewest samples so far. */
+static int share_traces(struct evaluation *e, struct err *err) {
+    int64_t *samples = calloc((size_t)e->ranks, sizeof *samples);
+    if (!samples)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
+    for (int i = 0; i < e->n_traces; i++) {
+        int least = 0;
+        for (int r = 1; r < e->ranks; r++)
+            least = samples[r] < samples[least] ? r : least;
+        e->traces[i].owner = least;
+        samples[least] += e->traces[i].info.samples;
+    }
+    free(samples);
+    return 0;
+}
+
 static int start_loader(struct evaluation *e, struct err *err) {
     struct recording **recordings = calloc((size_t)e->n_traces + 1, sizeof *recordings);
     if (!recordings)
@@ -187,7 +221,7 @@ static int start_loader(struct evaluation *e, struct err *err) {
     int n = 0;
     for (int i = 0; i < e->n_traces; i++) {
         struct trace *t = &e->traces[i];
-        if (e->config.kept && e->config.kept[t->index])
+        if ((e->config.kept && e->config.kept[t->index]) || t->owner != e->rank)
             continue;
         recordings[t->loaded = n++] = t->entry->recording;
     }
@@ -208,6 +242,8 @@ int evaluation_start(const struct evaluation_config *config, struct evaluation *
     if (!rc) {
         e->config = *config;
         e->shown_index = -1;
+        e->rank = config->world ? config->world->rank : 0;
+        e->ranks = config->world ? config->world->size : 1;
         int64_t share = config->memory_bytes / ROOM_SHARE;
         e->room = config->keep ? 0 : share && share < most_room ? share : most_room;
     }
@@ -216,7 +252,7 @@ int evaluation_start(const struct evaluation_config *config, struct evaluation *
     for (int64_t i = 0; !rc && i < entries; i++)
         if (config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording)
             rc = add_trace(e, i, err);
-    if (rc || (rc = start_loader(e, err))) {
+    if (rc || (rc = share_traces(e, err)) || (rc = start_loader(e, err))) {
         evaluation_free(e);
         return rc;
     }
@@ -361,13 +397,19 @@ static int spool(struct evaluation *e, struct trace *t, struct err *err) {
     return e->config.finished ? e->config.finished(e->config.ctx, t->index, err) : 0;
 }
 
-static int finish_trace(struct evaluation *e, struct err *err) {
-    struct trace *t = &e->traces[e->current];
+/* Keeps a trace in memory while there is room, else in its file. */
+static int store_trace(struct evaluation *e, struct trace *t, struct err *err) {
     int64_t bytes = trace_bytes(e, t);
-    evaluation_add_samples(&e->samples, &t->info, t->p);
     bool stays = e->held + bytes <= e->room;
     e->held += stays ? bytes : 0;
-    int rc = stays ? 0 : spool(e, t, err);
+    return stays ? 0 : spool(e, t, err);
+}
+
+static int finish_trace(struct evaluation *e, struct err *err) {
+    struct trace *t = &e->traces[e->current];
+    if (e->ranks == 1)
+        evaluation_add_samples(&e->samples, &t->info, t->p);
+    int rc = store_trace(e, t, err);
     e->current += !rc;
     return rc;
 }
@@ -423,6 +465,10 @@ static int next_recording(struct evaluation *e, struct err *err) {
 
 static int run_windows(struct evaluation *e, struct err *err) {
     int64_t windows = 0;
+    if (e->traces[e->current].owner != e->rank) {
+        e->current++;
+        return 0;
+    }
     int rc = e->timeline ? 0 : next_recording(e, err);
     if (rc || !e->timeline)
         return rc;
@@ -432,6 +478,95 @@ static int run_windows(struct evaluation *e, struct err *err) {
     timeline_free(e->timeline);
     e->timeline = NULL;
     return finish_trace(e, err);
+}
+
+/* ---- traces of other ranks ---- */
+
+/* Recordings that their ranks could not load are dropped by all. */
+static int drop_lost(struct evaluation *e, struct err *err) {
+    size_t n = (size_t)e->n_traces, ranks = (size_t)e->ranks;
+    OWNED_MEMORY int *codes = calloc(n * ranks + 1, sizeof *codes);
+    OWNED_MEMORY struct err *whys = calloc(ranks, sizeof *whys);
+    int rc;
+    if (!codes || !whys)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
+    for (size_t i = 0; i < n; i++)
+        codes[(size_t)e->rank * n + i] = e->traces[i].lost ? e->traces[i].lost->code : 0;
+    if ((rc = world_gather(e->config.world, codes, n * sizeof *codes, e->config.limit_ms, err)))
+        return rc;
+    e->current = 0;
+    for (size_t i = 0; i < n; i++) { /* dropping moves the later ones down */
+        const struct trace *t = &e->traces[e->current];
+        int owner = t->owner;
+        if (!codes[(size_t)owner * n + i]) {
+            e->current++;
+            continue;
+        }
+        if (t->lost)
+            whys[e->rank] = *t->lost;
+        if ((rc = world_gather(e->config.world, whys, sizeof *whys, e->config.limit_ms, err)) ||
+            (rc = drop_trace(e, &whys[owner], err)))
+            return rc;
+    }
+    return 0;
+}
+
+static int give_trace(struct evaluation *e, int i, struct err *err) {
+    const struct trace *t = &e->traces[i];
+    const float *p = NULL, *alarm_p = NULL;
+    int64_t n_alarms = t->n_alarms;
+    int rc;
+    if ((rc = evaluation_trace(e, i, &p, err)) || (e->config.alarm_hop && (rc = load_alarm_trace(e, i, &alarm_p, err))))
+        return rc;
+    size_t bytes = (size_t)t->n * sizeof *p;
+    const struct world_parts parts[] = {{.out = &n_alarms, .out_bytes = sizeof n_alarms},
+                                        {.out = p, .out_bytes = bytes},
+                                        {.out = alarm_p, .out_bytes = alarm_p ? bytes : 0},
+                                        {.out = t->alarms_s, .out_bytes = (size_t)n_alarms * sizeof *t->alarms_s}};
+    for (size_t k = 0; !rc && k < sizeof parts / sizeof *parts; k++)
+        rc = world_exchange(e->config.world, 0, &parts[k], e->config.limit_ms, err);
+    return rc;
+}
+
+static int take_part(struct evaluation *e, int owner, void *in, size_t bytes, struct err *err) {
+    return world_exchange(e->config.world, owner, &(struct world_parts){.in = in, .in_bytes = bytes}, e->config.limit_ms, err);
+}
+
+static int take_trace(struct evaluation *e, int i, struct err *err) {
+    struct trace *t = &e->traces[i];
+    size_t bytes = (size_t)t->n * sizeof *t->p;
+    int64_t n_alarms = 0;
+    int rc = take_part(e, t->owner, &n_alarms, sizeof n_alarms, err);
+    if (rc)
+        return rc;
+    t->p = new_trace(t->n);
+    t->alarm_p = e->config.alarm_hop ? new_trace(t->n) : NULL;
+    t->alarms_s = calloc((size_t)n_alarms + 1, sizeof *t->alarms_s);
+    t->n_alarms = (int)n_alarms;
+    if (!t->p || !t->alarms_s || (e->config.alarm_hop && !t->alarm_p))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the trace of %s", t->entry->relative_path);
+    if ((rc = take_part(e, t->owner, t->p, bytes, err)) || (t->alarm_p && (rc = take_part(e, t->owner, t->alarm_p, bytes, err))) ||
+        (rc = take_part(e, t->owner, t->alarms_s, (size_t)n_alarms * sizeof *t->alarms_s, err)))
+        return rc;
+    evaluation_add_samples(&e->samples, &t->info, t->p);
+    return store_trace(e, t, err);
+}
+
+/* Rank 0 adds up all traces in the order of recordings, as it would alone. */
+static int collect(struct evaluation *e, struct err *err) {
+    const float *p = NULL;
+    int rc = drop_lost(e, err);
+    for (int i = 0; !rc && i < e->n_traces; i++) {
+        struct trace *t = &e->traces[i];
+        if (e->rank)
+            rc = t->owner == e->rank ? give_trace(e, i, err) : 0;
+        else if (t->owner)
+            rc = take_trace(e, i, err);
+        else if (!(rc = evaluation_trace(e, i, &p, err)))
+            evaluation_add_samples(&e->samples, &t->info, p);
+    }
+    e->collected = true;
+    return rc;
 }
 
 /* Which pairs will be tried: none when the thresholds are given and no sweep is wanted. */
@@ -522,6 +657,12 @@ int evaluation_step(struct evaluation *e, bool *ret_done, struct evaluation_resu
     *ret_done = false;
     if (e->current < e->n_traces)
         return run_windows(e, err);
+    if (e->ranks > 1 && !e->collected)
+        return collect(e, err);
+    if (e->rank) {
+        *ret_done = true;
+        return 0;
+    }
     if (!e->searched)
         return begin_search(e, err);
     if (!e->swept)

@@ -2,9 +2,11 @@
  * traces, then the evaluation of thresholds (report/score_sweep.h) and of alarm rules (report/alarm_sweep.h), then the scores in
  * absolute time. Used by validation inside training and by evaluate jobs. Steps are short: a batch of windows, or some pairs of
  * thresholds on one recording; the choice of the pairs and the scores under the chosen one read every trace once. A trace takes 4
- * bytes per sample of signal, 8 with alarms; those that do not stay in memory are in files (run/traces.h). The device's thread. */
+ * bytes per sample of signal, 8 with alarms; those that do not stay in memory are in files (run/traces.h). Ranks share the traces
+ * by whole recordings; rank 0 collects them in order, and has the bits of an evaluation by one rank. The device's thread. */
 #ifndef BRR_RUN_EVALUATION_H
 #define BRR_RUN_EVALUATION_H
+#include "base/world.h"
 #include "data/manifest.h"
 #include "infer/detector.h"
 #include "report/alarm_sweep.h"
@@ -28,7 +30,10 @@ struct evaluation_config {
     /* A recording, the manifest's number `entry`, cannot be loaded: 0 leaves it out, an error ends the evaluation. NULL: any does.
      */
     int (*bad)(void *ctx, int64_t entry, const struct err *why, struct err *err);
-    const char *directory; /* of the job; traces are in its folder TRACES_FOLDER, which is made when it is needed */
+    struct world *world;   /* the ranks that share the traces, with the same recordings and model; NULL: none */
+    int limit_ms;          /* until all of them have computed their traces */
+    const char *directory; /* of the job, or another one of this rank; traces are in its folder TRACES_FOLDER, which is made when it
+                              is needed */
     /* Every trace goes to a file, and the folder outlives the evaluation. False: only traces beyond a bound of memory go to files,
      * and the folder is removed at the end. */
     bool keep;
@@ -70,7 +75,7 @@ void evaluation_add_samples(struct evaluation_samples *sums, const struct record
 
 struct evaluation;
 int evaluation_start(const struct evaluation_config *config, struct evaluation **ret, struct err *err);
-/* *ret_done: *ret holds the result; undefined values are NaN. */
+/* *ret_done: *ret holds the result; undefined values are NaN. Ranks but rank 0 get no result. */
 int evaluation_step(struct evaluation *e, bool *ret_done, struct evaluation_result *ret, struct err *err);
 void evaluation_free(struct evaluation *e);         /* takes NULL */
 int evaluation_count(const struct evaluation *e);   /* recordings, without those that were left out */

@@ -55,6 +55,8 @@ static int open_readers(struct feed *f, struct err *err) {
     struct device_info info;
     device_describe(c->recordings.device, &info);
     struct prefetch_config ring = {.batch_size = c->batch_size,
+                                   .first_row = c->first_micro * c->micro_batch_size,
+                                   .rows = c->micros * c->micro_batch_size,
                                    .workers = c->workers,
                                    .depth = RING_DEPTH,
                                    .window = c->window,
@@ -150,7 +152,7 @@ static int change_micro(struct feed *f, struct stream *s, int64_t micro, const s
     int64_t rows = c->micro_batch_size, first = micro * rows;
     int32_t *mirrored = f->device_changes->rest, *pad = mirrored + c->batch_size;
     float *factor = (float *)(void *)(pad + c->batch_size) + first * c->channels;
-    int rc = micro ? 0 : draw_changes(f, s, err);
+    int rc = micro > c->first_micro ? 0 : draw_changes(f, s, err);
     struct augment_args args = {.x = *x,
                                 .labels = *labels,
                                 .factor = tensor_2d(factor, DTYPE_F32, rows, c->channels),
@@ -252,7 +254,7 @@ int feed_next(struct feed *f, const struct batch **ret, struct err *err) {
 static int stage(struct feed *f, struct stream *s, int buffer, const struct batch *batch, int64_t micro, struct err *err) {
     const struct feed_config *c = &f->config;
     struct buffer *to = &f->buffers[buffer];
-    int64_t samples = c->micro_batch_size * c->window, first = micro * samples;
+    int64_t samples = c->micro_batch_size * c->window, first = (micro - c->first_micro) * samples;
     to->batch = NULL;
     int rc;
     if ((rc = stream_to_device(s, to->x, batch->x + first * c->channels, (size_t)(samples * c->channels) * sizeof(float), err)) ||
@@ -307,7 +309,7 @@ int feed_ahead(struct feed *f, struct err *err) {
     const struct feed_config *c = &f->config;
     if (!f->copies || f->next)
         return 0;
-    if ((f->micro + 1) * c->micro_batch_size < c->batch_size)
+    if (f->micro + 1 < c->first_micro + c->micros)
         return stage(f, f->copies, 1 - f->newest, f->current, f->micro + 1, err);
     if (!prefetch_poll(f->prefetch, 0))
         return 0; /* not read yet: feed_poll waits for it */
@@ -315,7 +317,7 @@ int feed_ahead(struct feed *f, struct err *err) {
         f->next = NULL; /* its error comes again in the batch's place */
         return 0;
     }
-    return stage(f, f->copies, 1 - f->newest, f->next, 0, err);
+    return stage(f, f->copies, 1 - f->newest, f->next, c->first_micro, err);
 }
 
 void feed_release(struct feed *f, const struct batch *b) {

@@ -20,6 +20,8 @@ struct feed_config {
     struct sampler *sampler;
     const struct augment *augment; /* NULL: windows stay as they are */
     int batch_size, micro_batch_size, workers, channels;
+    int first_micro,
+        micros; /* the micro-batches of a batch that are asked for: all, or a rank's share; valid is that of all windows */
     int64_t window;
     int residence;        /* enum feed_residence */
     bool arriving;        /* recordings are still arriving: FEED_RESIDENT_AUTO begins with readers */

@@ -16,6 +16,8 @@ struct travels {
     int32_t valid[];
 };
 
+enum { PART_LEAF = 4, PART_UPDATE }; /* parts of a recording, beside first + 2·last */
+
 struct step {
     struct step_config config;
     struct device *device;
@@ -67,19 +69,33 @@ void step_free(struct step *t) {
 
 const float *step_logits(const struct step *t) { return t->logits; }
 
+/* The values of this step, on their way to the device. */
+static void place_values(struct step *t, const struct step_input *input) {
+    t->host->there = (struct train_place){.step = (uint32_t)input->step, .row0 = input->row0, .loss_scale = input->loss_scale};
+    memcpy(t->host->valid, input->valid, (size_t)t->config.rows * sizeof *input->valid);
+    optim_place(t->config.optim, input->step, &t->host->there);
+}
+
 struct work {
     struct step *step;
     struct stream *stream;
 };
 
-/* The whole of it, as what the recording holds. */
+static int update(struct work *w, struct err *err) {
+    struct step *t = w->step;
+    return optim_queue(t->config.optim, w->stream, &t->on_device->there, &t->on_device->back.squares, err);
+}
+
+/* The whole of it, as what the recording holds; with a reduction, up to the gradient of the leaf. */
 static int run(void *ctx, struct err *err) {
     struct work *w = ctx;
     struct step *t = w->step;
     const struct step_config *c = &t->config;
     int64_t rows = c->rows, window = seizure_config(c->net)->window;
     struct tensor logits = tensor_2d(t->logits, DTYPE_F32, rows, window), dlogits = tensor_2d(t->dlogits, DTYPE_F32, rows, window);
-    struct seizure_pass pass = {.seed = c->seed, .place = &t->on_device->there};
+    struct seizure_pass pass = {.seed = c->seed,
+                                .place = &t->on_device->there,
+                                .leaf_statistics = c->reduction ? reduction_leaf_statistics(c->reduction) : NULL};
     struct loss_args loss = {.kind = c->loss,
                              .logits = logits,
                              .labels = t->input.labels,
@@ -91,24 +107,42 @@ static int run(void *ctx, struct err *err) {
                              .place = pass.place,
                              .sums = &t->on_device->back.loss_sum};
     int rc;
-    if ((rc = t->input.first ? optim_zero_grad(c->optim, w->stream, err) : 0) ||
+    if (((t->input.first || c->reduction) && (rc = optim_zero_grad(c->optim, w->stream, err))) ||
         (rc = seizure_forward_train(c->net, w->stream, &t->input.x, &pass, &logits, err)) ||
-        (rc = op_loss(w->stream, &loss, err)) || (rc = seizure_backward(c->net, w->stream, &dlogits, &pass, err)) || !t->input.last)
+        (rc = op_loss(w->stream, &loss, err)) || (rc = seizure_backward(c->net, w->stream, &dlogits, &pass, err)))
         return rc;
-    return optim_queue(c->optim, w->stream, pass.place, &t->on_device->back.squares, err);
+    return t->input.last && !c->reduction ? update(w, err) : 0;
+}
+
+/* The end of a batch whose gradients were reduced. */
+static int run_update(void *ctx, struct err *err) {
+    struct work *w = ctx;
+    int rc = reduction_apply_statistics(w->step->config.reduction, w->stream, err);
+    return rc ? rc : update(w, err);
+}
+
+static int reduce(struct work *w, struct err *err) {
+    struct step *t = w->step;
+    struct reduction *reduction = t->config.reduction;
+    const struct replay_key key = {t, NULL, t->config.rows, PART_UPDATE};
+    int rc = reduction_add(reduction, w->stream, t->input.leaf, err);
+    if (rc || !t->input.last)
+        return rc;
+    rc = reduction_exchange(reduction, w->stream, err);
+    return rc ? rc : replay_run(&t->replay, w->stream, &key, &(struct replay_body){run_update, w}, err);
 }
 
 int step_queue(struct step *t, struct stream *s, const struct step_input *input, struct err *err) {
     struct work work = {t, s};
-    struct replay_key key = {input->x.data, input->labels.data, t->config.rows, input->first + 2 * input->last};
+    int part = t->config.reduction ? PART_LEAF : input->first + 2 * input->last;
+    const struct replay_key key = {input->x.data, input->labels.data, t->config.rows, part};
     size_t skip = offsetof(struct travels, there);
     t->input = *input;
-    t->host->there = (struct train_place){.step = (uint32_t)input->step, .row0 = input->row0, .loss_scale = input->loss_scale};
-    memcpy(t->host->valid, input->valid, (size_t)t->config.rows * sizeof *input->valid);
-    optim_place(t->config.optim, input->step, &t->host->there);
+    place_values(t, input);
     int rc;
     if ((rc = stream_to_device(s, &t->on_device->there, &t->host->there, travel_bytes(t->config.rows) - skip, err)) ||
-        (rc = replay_run(&t->replay, s, &key, &(struct replay_body){run, &work}, err)))
+        (rc = replay_run(&t->replay, s, &key, &(struct replay_body){run, &work}, err)) ||
+        (t->config.reduction && (rc = reduce(&work, err))))
         return rc;
     return stream_to_host(s, &t->host->back, &t->on_device->back, sizeof t->host->back, err);
 }

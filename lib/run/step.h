@@ -1,16 +1,20 @@
 /* step: the device work of one training micro-batch: gradients zeroed before the first of a batch, forward pass, loss, backward
- * pass, and after the last one the gradient's norm and AdamW. On a device that can record, all of it is one recording (nn/replay):
- * values that differ between micro-batches are copied in before it, results for the host are copied out after it. Other devices run
- * the same ops one by one, with the same bits. One owner, the device's thread. */
+ * pass, and after the last one the gradient's norm and AdamW. With a reduction each micro-batch is a leaf of a tree: its gradient
+ * begins at zero and is added to those before, and after the last one the ranks exchange their sums before the norm. On a device
+ * that can record, all of it is one recording (nn/replay): values that differ between micro-batches are copied in before it,
+ * results for the host are copied out after it. Other devices run the same ops one by one, with the same bits. One owner, the
+ * device's thread. */
 #ifndef BRR_RUN_STEP_H
 #define BRR_RUN_STEP_H
 #include "model/seizure.h"
 #include "nn/optim.h"
+#include "nn/reduction.h"
 
 struct step_config {
-    struct seizure_net *net; /* made for training; net and optim must outlive the step */
+    struct seizure_net *net; /* made for training; net, optim and reduction must outlive the step */
     struct optim *optim;
-    int rows; /* of a micro-batch */
+    struct reduction *reduction; /* NULL: each gradient is added to the sum of those before */
+    int rows;                    /* of a micro-batch */
     uint64_t seed;
     enum loss_kind loss;
     float alpha, gamma, pos_weight;
@@ -21,7 +25,8 @@ struct step_input {
     const int32_t *valid; /* host, rows */
     int64_t step, row0;   /* optimizer steps done; the micro-batch's first row within the batch */
     float loss_scale;
-    bool first, last; /* of the batch */
+    int leaf;         /* number of the micro-batch among those of this rank */
+    bool first, last; /* of this rank's micro-batches */
 };
 struct step_result {
     double loss_sum;

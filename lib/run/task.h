@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/world.h"
 #include "data/manifest.h"
 #include "kernels/device.h"
 #include "run/jobfile.h"
@@ -64,6 +65,7 @@ struct task_env {
     struct cache *cache;        /* bounds its windows (data/window.h); NULL: no limit */
     const char *data_root;      /* absolute directory with the recordings; already confined by the owner */
     struct mirror *mirror;      /* whose tree data_root is (store/mirror.h): recordings are taken from it; NULL: they are there */
+    struct world *world;        /* the ranks that share the task (base/world.h), if its kind can be shared; NULL: none */
     int64_t memory_limit_bytes; /* refuse before start what needs more; 0 = no limit */
     atomic_bool *stop;          /* set by the owner: return from long preparation soon with ERR_CANCELLED */
     void *ctx;
@@ -96,6 +98,7 @@ struct task_work {
     void (*close)(void *task); /* NULL is fine */
     /* Estimates memory and time of such a job (estimate.h). Any thread; opens a device of its own. NULL: no estimate. */
     int (*estimate)(const struct estimate_config *config, struct estimate *ret, struct err *err);
+    bool shares;         /* ranks can share such a task: its points are called by all of them together */
     bool estimates_time; /* estimate measures how long the job takes: its time limit is checked when it is submitted */
 };
 

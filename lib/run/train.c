@@ -12,6 +12,7 @@
 #include "run/train_checkpoint.h"
 #include "run/train_course.h"
 #include "run/train_estimate.h"
+#include "run/train_ranks.h"
 #include "run/train_report.h"
 #include "run/train_roles.h"
 #include "run/train_validate.h"
@@ -103,9 +104,13 @@ static int open_net(struct train *t, struct err *err) {
     int rc;
     if ((rc = check_memory(t, &options, &device, err)) || (rc = seizure_new(t->env.device, &job->model, &options, &t->net, err)))
         return rc;
+    const struct reduction_config reduction = {seizure_params(t->net), t->world, train_leaves(job), RANKS_GRADIENT_MS};
+    if (job->training.reduction == TRAIN_REDUCTION_TREE && (rc = reduction_new(t->env.device, &reduction, &t->reduction, err)))
+        return rc;
     struct step_config work = {
         .net = t->net,
         .optim = &t->optim,
+        .reduction = t->reduction,
         .rows = options.max_batch,
         .seed = (uint64_t)job->training.seed,
         .loss = (enum loss_kind)job->training.loss,
@@ -244,6 +249,8 @@ static int open_feed(struct train *t, struct err *err) {
         .augment = job->data.augment.enabled ? &t->augment : NULL,
         .batch_size = (int)job->training.batch_size,
         .micro_batch_size = (int)job->training.micro_batch_size,
+        .first_micro = train_first_leaf(t),
+        .micros = train_share(t),
         .workers = (int)job->data.loader_workers,
         .channels = job->model.in_channels,
         .window = job->model.window,
@@ -271,13 +278,14 @@ static int leave_out(struct train *t, const struct err *why, struct err *err) {
 }
 
 static int start_feed(struct train *t, struct err *err) {
-    struct err why = {0};
-    while (open_feed(t, &why)) { /* each time without one more recording */
-        int rc = leave_out(t, &why, err);
-        if (rc)
+    for (;;) { /* each time without one more recording */
+        struct err why = {0};
+        int outcome, rc = train_ranks_outcome(t, open_feed(t, &why), &why, &outcome, err);
+        if (rc || !outcome)
+            return rc;
+        if ((rc = leave_out(t, &why, err)))
             return rc;
     }
-    return 0;
 }
 
 /* All recordings have arrived: those that fit are resident in device memory from now on. */
@@ -300,6 +308,7 @@ static void train_close(void *task) {
     sampler_free(t->sampler);
     manifest_close(t->manifest);
     step_free(t->work);
+    reduction_free(t->reduction);
     optim_done(&t->optim);
     seizure_free(t->net);
     stream_close(t->stream);
@@ -307,6 +316,7 @@ static void train_close(void *task) {
     free(t->role);
     free(t->left_out);
     free(t->patients);
+    free(t->losses);
     free(t);
 }
 
@@ -319,13 +329,19 @@ static int prepare(struct train *t, struct err *err) {
     t->file.hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ);
     t->file.events = job->events;
     str_copy(t->file.labels, sizeof t->file.labels, job->data.labels);
+    int64_t step = -1;
     int rc;
+    if (!train_is_writer(t) && (rc = train_ranks_follow(t, &step, err)))
+        return rc;
     if ((rc = modelfile_set_frontend(&t->file, &frontend, err)) ||
         (rc = augment_init(&t->augment, &job->data.augment, &frontend, job->model.window, (uint64_t)job->training.seed, err)) ||
         (rc = open_manifest(t, err)) || (rc = plan_schedule(t, err)) ||
         (rc = stream_open(t->env.device, STREAM_NORMAL, &t->stream, err)) || (rc = open_net(t, err)) ||
-        (rc = train_checkpoint_restore(t, &found, err)) || (found && (rc = train_roles_resume(t, err))) ||
-        (rc = found ? look_at_origin(t, err) : first_weights(t, err)))
+        (rc = train_is_writer(t) ? train_checkpoint_restore(t, &found, err) : train_checkpoint_follow(t, step, &found, err)) ||
+        (found && (rc = train_roles_resume(t, err))) || (rc = found ? look_at_origin(t, err) : first_weights(t, err)))
+        return rc;
+    t->resumed = found;
+    if ((train_is_writer(t) && (rc = train_ranks_follow(t, &step, err))) || (rc = train_ranks_compare(t, err)))
         return rc;
     if (found)
         task_log(&t->env, TASK_INFO, "resumed at step %lld of %lld", (long long)t->at.step, (long long)t->total_steps);
@@ -349,8 +365,10 @@ static int train_open(const struct jobfile *jobfile, const struct task_env *env,
         .event_f1 = NAN, .false_alarms_per_24h = NAN, .auroc = NAN, .loss = NAN, .value.metric = NAN, .events = job->events};
     task_progress_init(&t->progress);
     str_copy(t->progress.metric_name, sizeof t->progress.metric_name, job->training.stop_metric);
-    int rc = prepare(t, err);
-    if (rc) {
+    int rc = train_ranks_open(t, err);
+    if (!(t->losses = calloc((size_t)train_leaves(job), sizeof *t->losses)))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a training task");
+    if (rc || (rc = prepare(t, err))) {
         train_close(t);
         return rc;
     }
@@ -394,6 +412,9 @@ static void tell_arrived(struct train *t) {
 /* All micro-batches of the batch are through, and the optimizer's step with the last. */
 static int finish_batch(struct train *t, struct err *err) {
     struct optim_report r = t->newest_work.report;
+    int lost = train_ranks_losses(t, err);
+    if (lost)
+        return lost;
     double loss = t->batch_loss / (double)(t->batch_count ? t->batch_count : 1);
     t->at.step++;
     t->at.nonfinite += r.skipped;
@@ -429,22 +450,22 @@ static int finish_batch(struct train *t, struct err *err) {
 }
 
 static int micro_batch(struct train *t, struct err *err) {
-    int64_t b = t->job->training.micro_batch_size, valid = 0;
+    int64_t b = t->job->training.micro_batch_size, valid = 0, micro = train_first_leaf(t) + t->micro;
     for (int i = 0; i < t->batch->size; i++)
         valid += t->batch->valid[i];
-    struct step_input input = {.valid = t->batch->valid + t->micro * b,
+    struct step_input input = {.valid = t->batch->valid + micro * b,
                                .step = t->at.step,
-                               .row0 = t->micro * b,
+                               .row0 = micro * b,
                                .loss_scale = 1.0f / (float)(valid ? valid : 1),
+                               .leaf = (int)t->micro,
                                .first = t->micro == 0,
-                               .last = (t->micro + 1) * b >= t->job->training.batch_size};
+                               .last = t->micro + 1 == train_share(t)};
     int rc;
-    if ((rc = feed_micro(t->feed, t->stream, t->micro, &input.x, &input.labels, err)) ||
+    if ((rc = feed_micro(t->feed, t->stream, micro, &input.x, &input.labels, err)) ||
         (rc = step_queue(t->work, t->stream, &input, err)) || (rc = feed_ahead(t->feed, err)) ||
         (rc = step_wait(t->work, t->stream, &t->newest_work, err)))
         return rc;
-    t->batch_loss += t->newest_work.loss_sum;
-    t->batch_count += t->newest_work.count;
+    t->losses[micro] = (struct leaf_loss){t->newest_work.loss_sum, t->newest_work.count};
     t->micro++;
     return input.last ? finish_batch(t, err) : 0;
 }
@@ -462,16 +483,17 @@ static void tell_waiting(struct train *t) {
 static int await_batch(struct train *t, struct err *err) {
     for (;;) {
         struct err why = {0};
-        int rc;
+        int rc, outcome;
         while (!feed_poll(t->feed, POLL_MS)) {
             task_file(&t->env, t->env.data_root);
             tell_waiting(t);
-            if ((rc = task_point(&t->env, err)))
+            if ((rc = train_lone_point(t, err)))
                 return rc;
         }
         task_file(&t->env, NULL);
-        if (!feed_next(t->feed, &t->batch, &why))
-            return 0;
+        if ((rc = train_ranks_outcome(t, feed_next(t->feed, &t->batch, &why), &why, &outcome, err)) || !outcome)
+            return rc;
+        t->batch = NULL;
         if ((rc = leave_out(t, &why, err)) || (rc = start_feed(t, err)))
             return rc;
     }
@@ -480,14 +502,12 @@ static int await_batch(struct train *t, struct err *err) {
 static int read_batch(struct train *t, struct err *err) {
     int rc;
     t->batch_start_s = clock_s();
-    if (feed_waits(t->feed) && loader_done(t->arrival) == t->arriving && (rc = settle_feed(t, err)))
+    if (!train_is_shared(t) && feed_waits(t->feed) && loader_done(t->arrival) == t->arriving && (rc = settle_feed(t, err)))
         return rc;
     if ((rc = await_batch(t, err)))
         return rc;
     t->batch_wait_s = clock_s() - t->batch_start_s;
     t->micro = 0;
-    t->batch_loss = 0;
-    t->batch_count = 0;
     return 0;
 }
 
@@ -498,21 +518,22 @@ static int train_batch(struct train *t, struct err *err) {
         int stop = task_point(&t->env, err);
         return stop ? stop : rc;
     }
-    if (rc)
+    if (rc || (train_is_shared(t) && (rc = train_point(t, err))))
         return rc;
-    while (!(rc = task_point(&t->env, err)) && t->batch) /* a checkpoint finishes the batch by itself */
+    while (!(rc = train_lone_point(t, err)) && t->batch) /* a checkpoint finishes the batch by itself */
         if ((rc = micro_batch(t, err)))
             return rc;
     return rc;
 }
 
+/* Rank 0's files; the others wait until they are there. */
 static int save(struct train *t, struct err *err) {
-    int rc = train_checkpoint_save(t, err);
-    if (rc)
-        return rc;
-    train_course_draw(t);
-    train_report_write(t);
-    return 0;
+    int rc = train_is_writer(t) ? train_checkpoint_save(t, err) : 0;
+    if (!rc && train_is_writer(t)) {
+        train_course_draw(t);
+        train_report_write(t);
+    }
+    return train_ranks_saved(t, rc, err);
 }
 
 /* A validation ended: choose thresholds, keep the best, stop early when nothing improves. */
@@ -589,5 +610,6 @@ const struct task_work work_train = {
     .result = train_report_result,
     .close = train_close,
     .estimate = estimate_train,
+    .shares = true,
     .estimates_time = true,
 };

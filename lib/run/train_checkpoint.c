@@ -59,6 +59,7 @@ static void counters_to_json(const struct train *t, struct str *out) {
     json_put_i64(&w, "seed", t->job->training.seed);
     json_put_i64(&w, "total_steps", t->total_steps);
     json_put_str(&w, "manifest", t->file.manifest);
+    json_put_str(&w, "reduction", train_reduction_name(t->job->training.reduction));
     json_end(&w, '}');
 }
 
@@ -387,6 +388,16 @@ static int read_pair(struct pair *p, struct err *err) {
     return modelfile_patients(p->model, &p->patients, err);
 }
 
+/* Another order of addition would give other bits. States without the key are older than it. */
+static int check_reduction(const struct train *t, const struct json *counters, const char *path, struct err *err) {
+    const char *began = json_str(json_get(counters, "reduction"), "chain"), *now = train_reduction_name(t->job->training.reduction);
+    if (train_leaves(t->job) == 1 || !strcmp(began, now))
+        return 0;
+    return err_set(err, ERR_PRECONDITION,
+                   "training.reduction is %s, and the training of %s began with %.20s: set it to %.20s, or begin a new job", now,
+                   path, began, began);
+}
+
 static int load_pair(struct pair *p, struct err *err) {
     struct train *t = p->t;
     OWNED_POINTER(json_free) struct json *counters = NULL;
@@ -400,7 +411,8 @@ static int load_pair(struct pair *p, struct err *err) {
         task_log(&t->env, TASK_WARN,
                  "the schedule has %lld steps now and had %lld when %s was written; the learning rate follows the new one",
                  (long long)t->total_steps, (long long)json_i64(json_get(counters, "total_steps"), 0), p->state);
-    if ((rc = ckpt_load_model(p->model, seizure_params(t->net), t->stream, false, err)) ||
+    if ((rc = check_reduction(t, counters, p->state, err)) ||
+        (rc = ckpt_load_model(p->model, seizure_params(t->net), t->stream, false, err)) ||
         (rc = ckpt_load_state(p->st, p->state, &t->optim, t->stream, err)))
         return rc;
     counters_from_json(t, counters);
@@ -492,4 +504,23 @@ int train_checkpoint_restore(struct train *t, bool *ret_found, struct err *err) 
     if ((rc = list_steps(t, &steps, err)) || (rc = restore_newest(t, &steps, ret_found, err)) || !*ret_found)
         return rc;
     return announce_restored(t, err);
+}
+
+int train_checkpoint_follow(struct train *t, int64_t step, bool *ret_found, struct err *err) {
+    struct pair p = {.t = t, .step = step};
+    int rc;
+    *ret_found = false;
+    if (step < 0)
+        return 0;
+    if ((rc = pair_paths(t, step, p.model, p.state, err)))
+        return rc;
+    rc = use_pair(&p, true);
+    safetensors_close(p.st);
+    free(p.patients);
+    if (rc)
+        return err_set(err, rc == ERR_NOT_FOUND ? ERR_UNAVAILABLE : rc,
+                       "rank %d cannot read the checkpoint of step %lld, which rank 0 has read: %s", t->world->rank,
+                       (long long)step, p.why.message);
+    *ret_found = true;
+    return 0;
 }

@@ -17,5 +17,7 @@ int train_checkpoint_roles(struct train *t, struct known_patients **ret, bool *r
  * then. Errors that say nothing about the files, such as no memory, are returned: the training must not restart from step 0 because
  * of them. */
 int train_checkpoint_restore(struct train *t, bool *ret_found, struct err *err);
+/* Loads the pair of this step, which rank 0 has restored, and changes no file; step −1: there is none, and nothing is loaded. */
+int train_checkpoint_follow(struct train *t, int64_t step, bool *ret_found, struct err *err);
 
 #endif

@@ -27,7 +27,7 @@ void train_course_add(struct train *t, const char *kind, const struct validation
     struct str line;
     struct json_writer w;
     struct err err = {0};
-    if (!str_format(path, sizeof path, "%s/metrics.jsonl", t->env.directory))
+    if (t->world->rank || !str_format(path, sizeof path, "%s/metrics.jsonl", t->env.directory))
         return;
     str_init(&line, 4096);
     json_writer_init(&w, &line);

@@ -21,10 +21,13 @@ enum { MEASURED_STEPS = 2 };
 /* ---- memory ---- */
 
 /* Beside the network for each micro-batch: two buffers of windows with their labels (run/feed), the logits and their gradient
- * (run/step); and the optimizer's moments and average. */
+ * (run/step); the optimizer's moments and average; and the sums of a reduction on one rank: more ranks take less. */
 static int64_t beside_network(const struct train_config *job, const struct seizure_memory *m, int64_t rows) {
-    int64_t samples = rows * job->model.window, feed = 2 * samples * (4 * job->model.in_channels + 1);
-    return feed + 2 * 4 * samples + (job->training.ema > 0 ? 3 : 2) * m->parameters;
+    int64_t samples = rows * job->model.window, feed = 2 * samples * (4 * job->model.in_channels + 1), sums = 0;
+    if (job->training.reduction == TRAIN_REDUCTION_TREE)
+        for (int64_t leaves = job->training.batch_size / rows; leaves > 1; leaves /= 2)
+            sums += m->gradients;
+    return feed + 2 * 4 * samples + (job->training.ema > 0 ? 3 : 2) * m->parameters + sums;
 }
 
 int train_memory(const struct train_config *job, enum dtype precision, const struct device_info *device, int64_t limit,

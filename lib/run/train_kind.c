@@ -52,6 +52,9 @@ static const struct option training_rows[] = {
      "share of steps during which the learning rate rises"},
     {"training.schedule", OPTION_ENUM, C(training.schedule), "cosine", 0, 0, "cosine|constant", "learning rate after warm-up"},
     {"training.gradient_clip", OPTION_F64, C(training.gradient_clip), "1.0", 0, 1e6, NULL, "maximum global gradient norm; 0 = off"},
+    {"training.reduction", OPTION_ENUM, C(training.reduction), "chain", 0, 0, TRAIN_REDUCTION_NAMES,
+     "how the gradients of micro-batches are added: one after the other, or as a binary tree, the same bits on any number of "
+     "ranks"},
     {"training.ema", OPTION_F64, C(training.ema), "0", 0, 0.99999, NULL,
      "decay of the average of weights and running statistics, which covers at most the last fifth of the steps; 0 = off"},
     {"training.validate_every", OPTION_I64, C(training.validate_every), "0", 0, 1e9, NULL,
@@ -162,6 +165,13 @@ static int read_training(struct jobfile *job, struct train_config *c, struct are
     if (c->training.batch_size % c->training.micro_batch_size)
         return err_set(err, ERR_INVALID, "%s: training.batch_size %lld is not a multiple of training.micro_batch_size %lld",
                        job->file, (long long)c->training.batch_size, (long long)c->training.micro_batch_size);
+    int64_t leaves = c->training.batch_size / c->training.micro_batch_size;
+    if (c->training.reduction == TRAIN_REDUCTION_TREE && leaves & (leaves - 1))
+        return err_set(
+            err, ERR_INVALID,
+            "%s: training.reduction: tree needs training.batch_size / training.micro_batch_size to be a power of two; it is "
+            "%lld / %lld = %lld",
+            job->file, (long long)c->training.batch_size, (long long)c->training.micro_batch_size, (long long)leaves);
     if (c->written.mixed_precision) {
         bool on = !strcmp(c->written.mixed_precision, "true");
         jobfile_note(job, "training.mixed_precision is read as training.precision");
@@ -200,6 +210,12 @@ static int read_config(struct jobfile *job, struct arena *arena, struct err *err
             arena_printf(arena, "train-%s", seizure_is_feature(c->model.type) ? seizure_type_name(c->model.type) : c->preset);
     return job->name && c->training.stop_metric ? 0 : err_set(err, ERR_EXHAUSTED, "%s: the job file is too large", job->file);
 }
+
+int train_leaves(const struct train_config *config) {
+    return (int)(config->training.batch_size / config->training.micro_batch_size);
+}
+
+const char *train_reduction_name(int reduction) { return reduction == TRAIN_REDUCTION_TREE ? "tree" : "chain"; }
 
 enum dtype train_precision(const struct train_config *config, const struct device_info *device) {
     if (config->training.precision == TRAIN_PRECISION_AUTO)

@@ -6,6 +6,8 @@
 #include "model/seizure.h"
 #include "run/job_data.h"
 
+#define TRAIN_REDUCTION_NAMES "chain|tree"
+enum train_reduction { TRAIN_REDUCTION_CHAIN, TRAIN_REDUCTION_TREE };
 enum train_precision { TRAIN_PRECISION_AUTO, TRAIN_PRECISION_FP32, TRAIN_PRECISION_BF16 };
 
 struct train_config {
@@ -16,6 +18,7 @@ struct train_config {
     struct {
         int64_t epochs, max_steps, batch_size, micro_batch_size, seed;
         int precision; /* enum train_precision */
+        int reduction; /* enum train_reduction */
         double learning_rate, weight_decay, warmup_ratio, gradient_clip, ema;
         int schedule;                    /* "cosine|constant" */
         int loss;                        /* enum loss_kind */
@@ -37,6 +40,9 @@ struct train_config {
     } written;
 };
 
+/* The micro-batches of a batch. */
+int train_leaves(const struct train_config *config);
+const char *train_reduction_name(int reduction);
 /* The data type that training.precision selects on this device. */
 enum dtype train_precision(const struct train_config *config, const struct device_info *device);
 

@@ -33,10 +33,19 @@ struct train_counters {
     bool finished; /* early stopping or end of schedule, final validation done */
 };
 
+/* Of one micro-batch. */
+struct leaf_loss {
+    double sum;
+    int64_t count;
+};
+
 struct train {
     const struct train_config *job;
     const struct jobfile *jobfile;
     struct task_env env;
+    struct world *world; /* the ranks of the training, or only this one: alone */
+    struct world alone;
+    bool resumed; /* began from a checkpoint */
     struct stream *stream;
     struct manifest *manifest;
     uint8_t *split;    /* per entry of the manifest, enum patient_role: as drawn */
@@ -53,7 +62,8 @@ struct train {
     int64_t micro;             /* next micro-batch of it */
     struct seizure_net *net;
     struct optim optim;
-    struct modelfile file; /* metadata of the next checkpoint */
+    struct modelfile file;       /* metadata of the next checkpoint */
+    struct reduction *reduction; /* NULL: training.reduction is chain */
     struct step *work;
     struct step_result newest_work; /* of the newest micro-batch */
     int64_t steps_per_epoch, total_steps, validation_recordings;
@@ -61,6 +71,7 @@ struct train {
     struct train_counters at;
     struct validation_result newest;
     struct task_progress progress;
+    struct leaf_loss *losses; /* of the batch's micro-batches, all ranks' */
     double batch_loss, batch_wait_s, batch_start_s;
     double told_s; /* of the newest report while a batch was awaited */
     int64_t batch_count;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "run/train_ranks.h"
 #include "run/train_roles.h"
 
 static int leave_out(void *ctx, int64_t entry, const struct err *why, struct err *err) {
@@ -44,7 +45,9 @@ static int evaluate(struct train *t, struct detector *detector, struct evaluatio
                                              .latch_s = t->job->events.alarm_latch_s,
                                              .target_fa_per_24h = t->job->target_fa_per_24h,
                                              .bad = leave_out,
-                                             .directory = t->env.directory,
+                                             .world = t->world,
+                                             .limit_ms = RANKS_READY_MS,
+                                             .directory = train_is_writer(t) ? t->env.directory : t->env.cache_dir,
                                              .memory_bytes = t->env.memory_limit_bytes,
                                              .ctx = t,
                                              .workers = (int)t->job->data.loader_workers,
@@ -53,7 +56,7 @@ static int evaluate(struct train *t, struct detector *detector, struct evaluatio
     bool done = false;
     int rc = evaluation_start(&config, &evaluation, err);
     str_copy(t->progress.phase, sizeof t->progress.phase, "validate");
-    while (!rc && !done && !(rc = task_point(&t->env, err)) && !(rc = evaluation_step(evaluation, &done, e, err))) {
+    while (!rc && !done && !(rc = train_lone_point(t, err)) && !(rc = evaluation_step(evaluation, &done, e, err))) {
         t->progress.done = evaluation_current(evaluation);
         t->progress.total = evaluation_count(evaluation);
         task_report(&t->env, &t->progress);
@@ -80,7 +83,7 @@ static int judge(struct train *t, struct evaluation_result *e, struct err *err) 
 }
 
 int train_validate(struct train *t, struct validation_result *ret, struct err *err) {
-    struct evaluation_result e;
+    struct evaluation_result e = {0};
     int rc = judge(t, &e, err);
     if (rc)
         return rc;
@@ -92,5 +95,5 @@ int train_validate(struct train *t, struct validation_result *ret, struct err *e
                                       .loss = e.loss,
                                       .events = e.events,
                                       .alarms = e.sets};
-    return 0;
+    return train_ranks_validated(t, ret, err);
 }

@@ -152,6 +152,28 @@ static int run_batchnorm_not_finite(struct stream *s, const struct tensor *t, do
             rc = stream_zero(s, t[i].data, tensor_span_bytes(&t[i]), err);
     return rc;
 }
+static int run_batchnorm_leaf(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)sums;
+    struct batchnorm_args a = {.x = t[0],
+                               .weight = t[1],
+                               .bias = t[2],
+                               .y = t[3],
+                               .save_mean = t[4],
+                               .save_rstd = t[5],
+                               .running_mean = t[6],
+                               .running_var = t[7],
+                               .leaf_mean = t[8],
+                               .leaf_var = t[9],
+                               .eps = 1e-5f,
+                               .momentum = 0.1f,
+                               .relu = true};
+    return op_batchnorm(s, &a, err);
+}
+static int run_running_statistics(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)sums;
+    struct running_statistics_args a = {.running = t[0], .leaves = t[1], .momentum = 0.1f};
+    return op_running_statistics(s, &a, err);
+}
 static int run_14(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
     (void)sums;
     struct batchnorm_args a = {.x = t[0],

@@ -75,7 +75,7 @@ class Pages(unittest.TestCase):
         self.assertEqual([c for c in rows("docs/operations.md", r"\d+") if c != "130"], codes)
 
     def test_every_variable_that_is_read_stands_once(self):
-        folders = ("lib", "kernels", "daemon", "client", "tools", "tests")
+        folders = ("base", "lib", "kernels", "daemon", "client", "tools", "tests")
         files = [path for folder in folders for path in glob.glob(f"{SOURCE}/{folder}/**/*.*", recursive=True)]
         read = set()
         for path in [f"{SOURCE}/dev", *files]:

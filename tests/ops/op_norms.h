@@ -164,6 +164,33 @@ static const struct op_case bn_cases[] = {
     {.name = NULL},
 };
 
+/* ---- running statistics ----------------------------------------------------------------------------------------- */
+
+enum { RS_RUNNING, RS_LEAVES };
+
+static void rs_arrays(const struct op_case *c, struct array_spec *s) {
+    s[RS_RUNNING] = plain("running", ROLE_ADD, 1, c->ci, 0, 0);
+    s[RS_LEAVES] = plain("leaves", ROLE_IN, 2, c->b, c->ci, 0);
+    s[RS_LEAVES].alone = true; /* any number of leaves */
+}
+
+static void rs_reference(const struct op_case *c, double *const *v) {
+    for (int64_t n = 0; n < c->b * c->ci; n++)
+        v[RS_RUNNING][n % c->ci] += bn_momentum * (v[RS_LEAVES][n] - v[RS_RUNNING][n % c->ci]);
+}
+
+static int rs_run(const struct op_case *c, const struct tensor *t, struct err *err) {
+    (void)c;
+    struct running_statistics_args a = {.running = t[RS_RUNNING], .leaves = t[RS_LEAVES], .momentum = 0.1f};
+    return op_running_statistics(fixture.stream, &a, err);
+}
+
+static const struct op_case rs_cases[] = {
+    {.name = "one leaf", .b = 1, .ci = 19},
+    {.name = "eight leaves", .b = 8, .ci = 333},
+    {.name = NULL},
+};
+
 /* ---- layer norm ------------------------------------------------------------------------------------------------ */
 
 enum { LN_X, LN_RESIDUAL, LN_WEIGHT, LN_BIAS, LN_Y, LN_SUM, LN_MEAN, LN_RSTD, LN_DY, LN_DX, LN_DWEIGHT, LN_DBIAS };

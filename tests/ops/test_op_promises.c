@@ -336,6 +336,53 @@ static void running_statistics_move_only_in_finite_channels(void **state) {
     free(vectors);
 }
 
+/* Statistics of leaves, kept and applied afterwards in order, move the running ones to the bits of calls that move them at once; a
+ * channel that is not finite in one leaf skips that leaf. */
+static void leaf_statistics_applied_in_order_equal_running_ones(void **state) {
+    (void)state;
+    enum { LEAVES = 4, ROWS = 150, CHANNELS = 19, N = LEAVES * ROWS * CHANNELS };
+    float *x = fixture_floats(N, -1, 1), *y = fixture_floats(N, 0, 0), *other = fixture_floats(N, 0, 0);
+    float *vectors = fixture_floats(4 * CHANNELS, 0.5, 1), *leaves = fixture_floats(2 * LEAVES * CHANNELS, 7, 8);
+    float at_once[2 * CHANNELS], later[2 * CHANNELS];
+    struct err err = {0};
+    for (int i = 0; i < 2 * CHANNELS; i++)
+        at_once[i] = later[i] = 1 + (float)i / 8;
+    x[(2 * ROWS + 40) * CHANNELS + 3] = INFINITY;
+#define VECTOR(i) tensor_1d(vectors + (i)*CHANNELS, DTYPE_F32, CHANNELS)
+    for (int64_t v = 0; v < LEAVES; v++) {
+        struct batchnorm_args a = {.x = tensor_3d(x + v * ROWS * CHANNELS, DTYPE_F32, 1, ROWS, CHANNELS),
+                                   .weight = VECTOR(0),
+                                   .bias = VECTOR(1),
+                                   .y = tensor_3d(y + v * ROWS * CHANNELS, DTYPE_F32, 1, ROWS, CHANNELS),
+                                   .save_mean = VECTOR(2),
+                                   .save_rstd = VECTOR(3),
+                                   .running_mean = tensor_1d(at_once, DTYPE_F32, CHANNELS),
+                                   .running_var = tensor_1d(at_once + CHANNELS, DTYPE_F32, CHANNELS),
+                                   .eps = 1e-5f,
+                                   .momentum = 0.1f};
+        struct batchnorm_args leaf = a;
+        leaf.y.data = other + v * ROWS * CHANNELS;
+        leaf.running_mean.data = later;
+        leaf.running_var.data = later + CHANNELS;
+        leaf.leaf_mean = tensor_1d(leaves + 2 * v * CHANNELS, DTYPE_F32, CHANNELS);
+        leaf.leaf_var = tensor_1d(leaves + (2 * v + 1) * CHANNELS, DTYPE_F32, CHANNELS);
+        fixture_check(op_batchnorm(fixture.stream, &a, &err), &err);
+        fixture_check(op_batchnorm(fixture.stream, &leaf, &err), &err);
+    }
+#undef VECTOR
+    assert_memory_equal(y, other, N * sizeof *y);
+    for (int i = 0; i < 2 * CHANNELS; i++)
+        assert_true(later[i] == 1 + (float)i / 8);
+    struct running_statistics_args apply = {.running = tensor_1d(later, DTYPE_F32, 2 * CHANNELS),
+                                            .leaves = tensor_2d(leaves, DTYPE_F32, LEAVES, 2 * CHANNELS),
+                                            .momentum = 0.1f};
+    fixture_check(op_running_statistics(fixture.stream, &apply, &err), &err);
+    assert_memory_equal(at_once, later, sizeof later);
+    float *all[] = {x, y, other, vectors, leaves};
+    for (int i = 0; i < 5; i++)
+        free(all[i]);
+}
+
 /* While live windows run, a normal stream of a CPU sleeps before an op until it has slept nine tenths of a second; a stream of high
  * priority never does, and other devices run streams by priority. */
 static void normal_streams_park_while_live_windows_run(void **state) {
@@ -377,6 +424,7 @@ int main(void) {
         cmocka_unit_test(concatenation_through_slices_keeps_every_number),
         cmocka_unit_test(batch_norm_in_place_equals_batch_norm),
         cmocka_unit_test(running_statistics_move_only_in_finite_channels),
+        cmocka_unit_test(leaf_statistics_applied_in_order_equal_running_ones),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }
