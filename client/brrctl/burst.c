@@ -46,7 +46,7 @@ static const struct argument run_rows[] = {
     ROW_TICKS,
     {"--inject", NULL, ARGUMENT_TEXT, AT(inject), "FILE.tsv", "table of injections: tick, id, potential", 0, 0},
     ROW_FIRED,
-    {"--plot", NULL, ARGUMENT_TEXT, AT(plot), "FILE.svg", "draw the spikes as a raster", 0, 0},
+    {"--plot", NULL, ARGUMENT_TEXT, AT(plot), "FILE", "draw the spikes as a raster; .svg, .png or .pdf", 0, 0},
     {"--keep", NULL, ARGUMENT_TEXT, AT(keep), "NAME", "leave the network in the daemon under this name", 0, 0},
     ROW_EVERY_TICK,
     ROW_BUDGET,

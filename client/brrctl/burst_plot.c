@@ -9,6 +9,7 @@
 #include "client/brrctl/output.h"
 #include "infer/netfile.h"
 #include "infer/spikefile.h"
+#include "report/picture.h"
 #include "report/raster.h"
 
 /* Contents of the file, from a first reading. */
@@ -88,8 +89,8 @@ static int plot(const struct arguments *o, struct netfile_areas *areas, struct e
 int burst_plot(const struct arguments *o) {
     struct netfile_areas areas = {0};
     struct err err = {0};
-    if (!burst_options_of(o)->output || !str_ends(burst_options_of(o)->output, ".svg")) {
-        fputs("brrctl: burst plot needs --out FILE.svg\n", stderr);
+    if (!burst_options_of(o)->output || !picture_known(burst_options_of(o)->output)) {
+        fputs("brrctl: burst plot needs --out FILE.svg, FILE.png or FILE.pdf\n", stderr);
         return EXIT_USAGE;
     }
     int rc = plot(o, &areas, &err);

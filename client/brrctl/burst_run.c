@@ -15,6 +15,7 @@
 #include "client/brrctl/output.h"
 #include "client/brrctl/spikes.h"
 #include "infer/netfile.h"
+#include "report/picture.h"
 #include "report/raster.h"
 
 enum { SLICE_MS = 200, MOST_SLICE = 1 << 20, STEP_TIMEOUT_MS = 600 * 1000, OBSERVED_BYTES = 16 << 20 };
@@ -231,8 +232,8 @@ static int check_names(const struct arguments *o) {
         fprintf(stderr, "brrctl: burst %s needs --ticks N\n", o->args[0]);
     else if (burst_options_of(o)->fired && !spikes_is_name(burst_options_of(o)->fired))
         fprintf(stderr, "brrctl: --fired is '%s'; expected a name that ends in .npy or .tsv\n", burst_options_of(o)->fired);
-    else if (burst_options_of(o)->plot && !str_ends(burst_options_of(o)->plot, ".svg"))
-        fprintf(stderr, "brrctl: --plot is '%s'; expected a name that ends in .svg\n", burst_options_of(o)->plot);
+    else if (burst_options_of(o)->plot && !picture_known(burst_options_of(o)->plot))
+        fprintf(stderr, "brrctl: --plot is '%s'; expected a name that ends in .svg, .png or .pdf\n", burst_options_of(o)->plot);
     else
         return 0;
     return EXIT_USAGE;

@@ -7,7 +7,17 @@
 #include "client/brrctl/brrctl.h"
 #include "run/jobfile.h"
 
-#define NETWORKS "random ring layered" /* that `burst generate` draws */
+#define NETWORKS "random ring layered"         /* that `burst generate` draws */
+#define MODELS   "demo line_length band_power" /* that need no file; the daemon knows those that it serves */
+
+/* Commands whose words are ids of jobs. */
+static const char *const of_jobs[] = {"job", "watch", "logs", "cancel", "delete", "resume", "compare"};
+enum { OF_JOBS = sizeof of_jobs / sizeof *of_jobs };
+
+static void print_of_jobs(const char *between) {
+    for (size_t i = 0; i < OF_JOBS; i++)
+        printf("%s%s", i ? between : "", of_jobs[i]);
+}
 
 static void print_name(void *ctx, const struct argument *o) {
     fprintf(ctx, " %s", o->name);
@@ -74,8 +84,11 @@ static void print_bash(void) {
     int n;
     const struct command *c = brrctl_commands(&n);
     puts("# bash completion of brrctl: brrctl completion bash > /etc/bash_completion.d/brrctl\n"
+         "_brrctl_known() { # jobs or models that the daemon knows: the first text of each line\n"
+         "    brrctl \"$1\" --json 2>/dev/null | sed -n 's/^{\"[a-z_]*\":\"\\([^\"]*\\)\".*/\\1/p'\n"
+         "}\n"
          "_brrctl() {\n"
-         "    local word=${COMP_WORDS[COMP_CWORD]} options= words= values=");
+         "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} options= words= values=");
     fputs("    local commands=\"", stdout);
     for (int i = 0; i < n; i++)
         printf("%s ", c[i].name);
@@ -96,6 +109,21 @@ static void print_bash(void) {
     for (int i = 0; i < n; i++)
         each_option(&c[i], print_bash_values, (void *)(uintptr_t)c[i].name);
     puts("    esac\n"
+         "    if [ \"$word\" = : ]; then before=: word=; fi # job:ID is three words to bash\n"
+         "    if [ \"$before\" = : ] && [[ \" ${COMP_WORDS[*]} \" == *\" job : \"* ]]; then\n"
+         "        values=$(_brrctl_known jobs)\n"
+         "    elif [ \"$before\" = --model ]; then\n"
+         "        words=\"" MODELS " $(_brrctl_known models)\"\n"
+         "        COMPREPLY=($(compgen -W \"$words\" -- \"$word\") $(compgen -f -- \"$word\"))\n"
+         "        return\n"
+         "    elif [ \"$COMP_CWORD\" -ge 2 ] && [ \"${word#-}\" = \"$word\" ] && [ -z \"$values\" ]; then\n"
+         "        case ${COMP_WORDS[1]} in");
+    fputs("        ", stdout);
+    print_of_jobs("|");
+    puts(") [ \"${before#-}\" = \"$before\" ] && values=$(_brrctl_known jobs) ;;\n"
+         "        load | unload | models) [ \"$COMP_CWORD\" -eq 2 ] && values=$(_brrctl_known models) ;;\n"
+         "        esac\n"
+         "    fi\n"
          "    if [ \"$COMP_CWORD\" -eq 3 ] && [ \"${COMP_WORDS[*]:1:2}\" = \"burst generate\" ]; then\n"
          "        values=\"" NETWORKS "\"\n"
          "    fi\n"
@@ -145,6 +173,8 @@ static void print_fish_option(void *ctx, const struct argument *o) {
         fputs(" -f -a '", stdout);
         print_choices(o->value);
         putchar('\'');
+    } else if (!strcmp(o->name, "--model")) {
+        fputs(" -a '" MODELS " (__brrctl_known models)'", stdout);
     }
     fputs(" -d ", stdout);
     print_quoted(o->help);
@@ -154,7 +184,13 @@ static void print_fish_option(void *ctx, const struct argument *o) {
 static void print_fish(void) {
     int n;
     const struct command *c = brrctl_commands(&n);
-    puts("# fish completion of brrctl: brrctl completion fish > ~/.config/fish/completions/brrctl.fish");
+    puts("# fish completion of brrctl: brrctl completion fish > ~/.config/fish/completions/brrctl.fish\n"
+         "function __brrctl_known # jobs or models that the daemon knows\n"
+         "    brrctl $argv[1] --json 2>/dev/null | string replace -rf '^{\"[a-z_]*\":\"([^\"]*)\".*' '$1'\n"
+         "end");
+    fputs("complete -c brrctl -n '__fish_seen_subcommand_from ", stdout);
+    print_of_jobs(" ");
+    puts("' -f -a '(__brrctl_known jobs)'");
     for (int i = 0; i < n; i++) {
         printf("complete -c brrctl -n __fish_use_subcommand -f -a %s -d ", c[i].name);
         print_quoted(c[i].summary);

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/curves.h"
 #include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 #include "run/kind.h"
@@ -28,6 +29,14 @@ static const struct argument logs_rows[] = {
     {"--tail", NULL, ARGUMENT_INTEGER, AT(tail), "N", "only the last N lines", 1, 1e6},
 };
 #undef AT
+struct job_show_options {
+    bool csv;
+};
+static const struct argument job_rows[] = {
+    {"--csv", NULL, ARGUMENT_FLAG, offsetof(struct job_show_options, csv), "",
+     "the curves of a training: a row for each ten steps and each validation", 0, 0},
+};
+const struct argument_table job_arguments = ARGUMENT_TABLE(job_rows, struct job_show_options);
 const struct argument_table submit_arguments = ARGUMENT_TABLE(submit_rows, struct job_options);
 const struct argument_table resume_arguments = ARGUMENT_TABLE(resume_rows, struct job_options);
 const struct argument_table logs_arguments = ARGUMENT_TABLE(logs_rows, struct job_options);
@@ -413,7 +422,18 @@ static int one_job(const struct arguments *o, const char *path, const ProtobufCM
     return 0;
 }
 
+static int print_curves(const struct arguments *o) {
+    struct curves curves = {0};
+    int code = curves_fetch(o, o->args[0], &curves);
+    if (!code)
+        curves_print_csv(&curves, stdout);
+    curves_done(&curves);
+    return code;
+}
+
 int cmd_job(const struct arguments *o) {
+    if (((const struct job_show_options *)o->own)->csv)
+        return print_curves(o);
     Brr__V1__GetJobRequest in = BRR__V1__GET_JOB_REQUEST__INIT;
     in.id = (char *)(uintptr_t)o->args[0];
     return one_job(o, "/brr.v1.Jobs/Get", &in.base, print_details);

@@ -23,9 +23,14 @@ static const struct command commands[] = {
      "example: brrctl keys train | grep -A1 data.balance",
      NULL},
     {"jobs", "", &arguments_none, "list jobs, newest first", cmd_jobs, 0, 0, "example: brrctl jobs --json", NULL},
-    {"job", "ID", &arguments_none, "show one job", cmd_job, 1, 1,
+    {"job", "ID", &job_arguments, "show one job, or its curves as CSV", cmd_job, 1, 1,
      "ID: the id, or the first characters of it that no other job has (also for watch, logs, cancel and resume).\n"
-     "example: brrctl job train-260131-1",
+     "example: brrctl job train-260131-1\n"
+     "example: brrctl job train-260131-1 --csv > curves.csv",
+     NULL},
+    {"compare", "JOB JOB", &compare_arguments, "show what differs between two jobs: keys, results, curves", cmd_compare, 2, 2,
+     "Keys that only one job file has are compared with \"(default)\".\n"
+     "example: brrctl compare train-260131-1 train-260131-2 --plot curves.png",
      NULL},
     {"watch", "ID", &arguments_none, "follow a job to its end; Ctrl-C detaches", cmd_watch, 1, 1,
      "Exit 0 when it succeeded, or was interrupted with a checkpoint, else 1.\nexample: brrctl watch train-260131-1", NULL},
@@ -129,7 +134,7 @@ static const struct command commands[] = {
      "Without a daemon:\n"
      "  generate random|ring|layered --out FILE   draw a network from a seed; targets anywhere, the next neurons, the next layer\n"
      "  info FILE                    synapses, degrees, areas, memory and numbers of a network or snapshot\n"
-     "  plot FILE FIRED --out SVG    a raster of spikes that a run or a job wrote (.npy or .tsv)\n"
+     "  plot FILE FIRED --out FILE   a raster of spikes that a run or a job wrote (.npy or .tsv)\n"
      "In the daemon:\n"
      "  run FILE --ticks N           create, inject (--inject FILE.tsv), run, write spikes (--fired) and a raster (--plot), "
      "destroy;\n"
@@ -145,6 +150,16 @@ static const struct command commands[] = {
      "example: brrctl burst generate random --neurons 10000 --synapses 100 --seed 7 --power 2000 --out net.safetensors\n"
      "example: brrctl burst run net.safetensors --ticks 500 --inject in.tsv --fired out.npy --plot raster.svg",
      burst_verbs},
+    {"report", "job:ID|DIR", &report_arguments, "write a job or a folder of events as one HTML file, with a page of EEG an event",
+     cmd_report, 1, 1,
+     "DIR: the output of `brrctl detect`, or the folder of a job. Scores need labels, pages of EEG the recordings (--eeg).\n"
+     "example: brrctl detect eeg --model demo --output found && brrctl report found --eeg eeg --output found.html\n"
+     "example: brrctl report job:evaluate-260131-1",
+     NULL},
+    {"picture", "SVG|job:ID/PATH", &picture_arguments, "write a picture as PNG or PDF", cmd_picture, 1, 1,
+     "The picture is an SVG file, or one in the folder of a job. Needs the library librsvg2-2.\n"
+     "example: brrctl picture job:train-260131-1/training.svg --output training.pdf",
+     NULL},
     {"windows", "FILE", &windows_arguments, "show or write the network's input for a recording; works without a daemon",
      cmd_windows, 1, 1,
      "Writes safetensors: x F32 (n,C,T) normalised, start I64 (n) in 256 Hz samples of file time, valid I64 (n) samples.\n"

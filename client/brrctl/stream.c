@@ -14,6 +14,7 @@
 #include "client/brrctl/output.h"
 #include "data/edf.h"
 #include "data/labels.h"
+#include "report/picture.h"
 
 /* The options of stream. */
 struct stream_options {
@@ -48,7 +49,8 @@ static const struct argument rows[] = {
      "write the record trace at 256 Hz: .npy (float32) or .tsv", 0, 0},
     {"--suppression", NULL, ARGUMENT_TEXT, AT(suppression), "FILE.tsv",
      "write burst suppression, once a second: of the recording and of each channel", 0, 0},
-    {"--plot", NULL, ARGUMENT_TEXT, AT(plot), "FILE.svg", "draw the recording with probability, events and alarms", 0, 0},
+    {"--plot", NULL, ARGUMENT_TEXT, AT(plot), "FILE", "draw the recording with probability, events and alarms; .svg, .png or .pdf",
+     0, 0},
     {"--reference", NULL, ARGUMENT_TEXT, AT(reference), "FILE",
      "reference events in any format of --format; default: the labels beside the recording", 0, 0},
     {"--format", NULL, ARGUMENT_CHOICE, AT(format), EVENTS_NAMES, "format of the events file; default tsv", 0, 0},
@@ -426,8 +428,8 @@ int cmd_stream(const struct arguments *o) {
                                       .reconnected = show_reconnected,
                                       .unsaved = show_unsaved,
                                       .progress = show_progress};
-    if (own(o)->plot && !str_ends(own(o)->plot, ".svg"))
-        return usage("--plot writes SVG; expected a FILE.svg");
+    if (own(o)->plot && !picture_known(own(o)->plot))
+        return usage("--plot writes a picture; expected a FILE.svg, FILE.png or FILE.pdf");
     if (own(o)->probabilities && !str_ends(own(o)->probabilities, ".npy") && !str_ends(own(o)->probabilities, ".tsv"))
         return usage("--probabilities writes a FILE.npy (float32) or a FILE.tsv; expected one of these endings");
     if (own(o)->suppression && !str_ends(own(o)->suppression, ".tsv"))

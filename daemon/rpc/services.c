@@ -7,6 +7,7 @@ size_t services_methods(const struct rpc_method **ret, size_t max) {
     } tables[] = {{svc_jobs, svc_jobs_count},
                   {svc_logs, svc_logs_count},
                   {svc_events, svc_events_count},
+                  {svc_job_files, svc_job_files_count},
                   {svc_validate, svc_validate_count},
                   {svc_stream, svc_stream_count},
                   {svc_sessions, svc_sessions_count},

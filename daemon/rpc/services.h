@@ -82,6 +82,8 @@ extern const struct rpc_method svc_logs[];
 extern const size_t svc_logs_count;
 extern const struct rpc_method svc_events[];
 extern const size_t svc_events_count;
+extern const struct rpc_method svc_job_files[];
+extern const size_t svc_job_files_count;
 extern const struct rpc_method svc_metrics[];
 extern const size_t svc_metrics_count;
 extern const struct rpc_method svc_admin[];

@@ -62,6 +62,7 @@ set(exact "libbrr1 (= ${BRR_PACKAGE_VERSION})")
 set(CPACK_DEBIAN_BRRD_PACKAGE_NAME brrd)
 set(CPACK_DEBIAN_BRRD_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_BRRD_PACKAGE_DEPENDS "${exact}, ca-certificates, systemd | systemd-standalone-sysusers")
+set(CPACK_DEBIAN_BRRD_PACKAGE_RECOMMENDS "librsvg2-2, fonts-dejavu-core") # pictures as PNG and PDF
 set(CPACK_DEBIAN_BRRD_PACKAGE_SUGGESTS prometheus)
 set(CPACK_DEBIAN_BRRD_PACKAGE_CONTROL_EXTRA ${debian}/postinst ${debian}/prerm ${debian}/postrm ${debian}/conffiles)
 set(CPACK_COMPONENT_BRRD_DESCRIPTION "EEG daemon: seizure detection, training and streaming

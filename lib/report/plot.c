@@ -326,7 +326,7 @@ static void draw_curve(struct svg *g, const struct plot_curve *c, double last_x,
     char class[24];
     struct svg_path p;
     bool started = false;
-    str_format(class, sizeof class, "line line%d", color % 4);
+    str_format(class, sizeof class, "line line%d", color % 8);
     svg_path_open(&p, g, class);
     for (int i = 0; i < c->n;) {
         int64_t column = (int64_t)(TRAINING_WIDTH * c->points[i].x / last_x);
@@ -398,7 +398,7 @@ static void draw_names(struct svg *g, const struct plot_training *t) {
         const char *name = curve->name;
         if (!has_points(curve))
             continue;
-        str_format(class, sizeof class, "line line%d", i % 4);
+        str_format(class, sizeof class, "line line%d", i % 8);
         svg_line(g, x, TRAINING_TOP - 18, x + 18, TRAINING_TOP - 18, class);
         svg_text(g, x + 24, TRAINING_TOP - 14, "muted", "start", name);
         double letters = 0;

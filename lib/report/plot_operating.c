@@ -178,7 +178,8 @@ static void draw_all_delays(struct svg *g, const struct plot_operating *p) {
         longest = fmax(longest, p->delays[i].n ? p->delays[i].delays_s[p->delays[i].n - 1] : 0);
     }
     struct panel panel = {g, RIGHT, longest};
-    draw_axes(&panel, any ? "share of the seizures with an alarm" : "no alarm at or after an onset", "seconds after the onset");
+    const char *name = p->of_events ? "share of the seizures that were found" : "share of the seizures with an alarm";
+    draw_axes(&panel, any ? name : "no alarm at or after an onset", "seconds after the onset");
     for (int i = 0; i < n; i++) {
         draw_delays(&panel, &p->delays[i], p->seizures, delay_classes[i]);
         draw_legend(&panel, i, delay_classes[i], p->delays[i].name);

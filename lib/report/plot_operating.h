@@ -27,6 +27,7 @@ struct plot_operating {
     const struct plot_delays *delays;
     int n_delays;
     int64_t seizures; /* of which the delays are shares */
+    bool of_events;   /* the delays are of events too, not of alarms alone */
 };
 /* Atomic. */
 int plot_operating(const char *path, const struct plot_operating *p, struct err *err);

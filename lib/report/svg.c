@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/fsio.h"
+#include "report/picture.h"
 
 static const char style[] =
     "text{font-family:system-ui,'Segoe UI',Helvetica,Arial,sans-serif;font-size:12px;fill:#1f2937}"
@@ -29,9 +30,19 @@ void svg_open(struct svg *g, double width, double height, const char *label) {
 
 int svg_save(struct svg *g, const char *path, struct err *err) {
     str_puts(&g->out, "</svg>\n");
-    int rc = fsio_write_text(path, &g->out, err);
+    int rc = picture_named(path) && str_ok(&g->out) ? picture_write(path, g->out.data, g->out.len, err)
+                                                    : fsio_write_text(path, &g->out, err);
     str_done(&g->out);
     return rc;
+}
+
+int svg_append(struct svg *g, struct str *out, struct err *err) {
+    str_puts(&g->out, "</svg>\n");
+    bool fits = str_ok(&g->out);
+    if (fits)
+        str_append(out, g->out.data, g->out.len);
+    str_done(&g->out);
+    return fits && str_ok(out) ? 0 : err_set(err, ERR_EXHAUSTED, "the picture takes more than %d bytes", SVG_MAX_BYTES);
 }
 
 /* Length of the valid UTF-8 sequence at text (surrogates and overlong forms are not), 0 when it is not one. */

@@ -13,8 +13,10 @@ struct svg {
 };
 /* Opens the document: white ground, sans-serif. label is the text alternative of the picture. */
 void svg_open(struct svg *g, double width, double height, const char *label);
-/* Closes it and writes the file (atomic). Always frees g. */
+/* Closes it and writes the file (atomic), as PNG or PDF if its name says so (report/picture.h). Always frees g. */
 int svg_save(struct svg *g, const char *path, struct err *err);
+/* Closes it and appends it to a text. Always frees g. */
+int svg_append(struct svg *g, struct str *out, struct err *err);
 
 /* Text content with markup escaped; invalid UTF-8 and control characters become '?'. */
 void svg_escape(struct svg *g, const char *text);

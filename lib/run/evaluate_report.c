@@ -61,6 +61,20 @@ static int output_path(const struct evaluate *e, const char *folder, const char 
     return fsio_mkdirs_above(path, err);
 }
 
+/* X_alarms.tsv beside X_events.tsv: a row for each alarm, at the moment at which it turned on. */
+static int write_alarms(const struct evaluation_recording *r, const char *events, struct err *err) {
+    char path[PATH_SIZE];
+    const struct events_header header = {.recording_s = r->trace.duration_s};
+    OWNED_MEMORY struct label_run *runs = calloc((size_t)r->n_alarms + 1, sizeof *runs);
+    if (!runs)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for alarms");
+    for (int i = 0; i < r->n_alarms; i++)
+        runs[i] = (struct label_run){.onset_s = r->alarms_s[i], .end_s = r->alarms_s[i], .confidence = NAN, .code = "alarm"};
+    if (!str_format(path, sizeof path, "%.*s_alarms.tsv", (int)(strlen(events) - strlen("_events.tsv")), events))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", events);
+    return events_write(events_format_find("tsv"), path, runs, (size_t)r->n_alarms, &header, err);
+}
+
 static int write_events(struct evaluate *e, const struct evaluation_recording *r, struct err *err) {
     char relative[PATH_SIZE], path[PATH_SIZE];
     OWNED_MEMORY struct label_run *runs = calloc((size_t)r->n_events + 1, sizeof *runs);
@@ -76,7 +90,10 @@ static int write_events(struct evaluate *e, const struct evaluation_recording *r
     if ((rc = events_path(events_format_find("tsv"), r->entry->relative_path, relative, sizeof relative, err)) ||
         (rc = output_path(e, "events", relative, path, err)))
         return rc;
-    return events_write(events_format_find("tsv"), path, runs, (size_t)r->n_events, &header, err);
+    if ((rc = events_write(events_format_find("tsv"), path, runs, (size_t)r->n_events, &header, err)) ||
+        e->config->alarm_hop_s <= 0)
+        return rc;
+    return write_alarms(r, path, err);
 }
 
 /* The filtered channels as envelopes. */

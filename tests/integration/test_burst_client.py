@@ -102,7 +102,7 @@ def check_errors(folder):
                               (("generate", "rnd", "--out", "x"), 2, "expected random"), (("generate", "ring"), 2, "--out"),
                               (("generate", "ring", "--layers", 3, "--out", "x"), 2, "no layers"), (("info", "x", "--neurons", 3), 2, "no option '--neurons'"),
                               (("generate", "ring", "--weights", "5-900", "--out", "x"), 2, "0-255"), (("info", f"{folder}/none"), 3, "none"),
-                              (("plot", "x", "y", "--out", "z.png"), 2, ".svg"), (("plot", f"{folder}/net.safetensors", f"{folder}/none.npy", "--out", f"{folder}/x.svg"), 3, "none.npy"),
+                              (("plot", "x", "y", "--out", "z.gif"), 2, ".svg"), (("plot", f"{folder}/net.safetensors", f"{folder}/none.npy", "--out", f"{folder}/x.svg"), 3, "none.npy"),
                               (("plot", f"{folder}/net.safetensors", f"{folder}/net.safetensors", "--out", f"{folder}/x.svg"), 1, "no .npy file"),
                               (("generate", "random", "--neurons", 10, "--synapses", 11, "--out", f"{folder}/x"), 1, "11 synapses")):
         out, err = ctl(*args, code=code)
@@ -279,7 +279,7 @@ def check_refusals(d, case):
                               (("step", "nobody", "--ticks", 5), 3, "nobody"), (("observe", "nobody"), 3, "nobody"), (("destroy", "nobody"), 3, "nobody"),
                               (("snapshot", "nobody", "--out", out), 3, "nobody"), (("restore", "nobody", case.path), 3, "nobody"),
                               (("inject", "nobody", case.table), 3, "nobody"), (("inject", "taken", bad), 1, "200"), (("run", case.path), 2, "--ticks"),
-                              (("run", case.path, "--ticks", 5, "--fired", "x.csv"), 2, ".npy or .tsv"), (("run", case.path, "--ticks", 5, "--plot", "x.png"), 2, ".svg"),
+                              (("run", case.path, "--ticks", 5, "--fired", "x.csv"), 2, ".npy or .tsv"), (("run", case.path, "--ticks", 5, "--plot", "x.gif"), 2, ".svg"),
                               (("run", case.path, "--ticks", 5, "--budget", "much"), 2, "512MiB"), (("snapshot", "taken"), 2, "--out"),
                               (("step", "taken", "--ticks", 5, "--plot", "x.svg"), 2, "no option '--plot'"),
                               (("list", "--endpoint", f"unix:{d.dir}/none"), 4, "no daemon answers")):

@@ -39,7 +39,7 @@ def check_usage(d):
         code, out, err = d.ctl(*args)
         assert code == 2 and "did you mean " + hint in err, (args, err)
     for args in (["store", "lss", "file:///tmp"], ["store", "put", "x"], ["checkpoint", "get", "a", "b"], ["dataset", "x", "--unlabeled", "nothing"],
-                 ["stream", "x", "--model", "m", "--plot", "x.png"], ["stream", "x", "--model", "m", "--probs", "x.csv"],
+                 ["stream", "x", "--model", "m", "--plot", "x.gif"], ["stream", "x", "--model", "m", "--probs", "x.csv"],
                  ["dataset", d.dir, "--montage", "bipolar18"], ["windows", "x", "--montage", "bipolar18"], ["submit", "x", "--set", "data.source"],
                  ["burst", "generate", "ring", "--out", "x", "--synapses", "9999999999"], ["jobs", "--endpoint", "foo"],
                  ["tls", "token", d.dir, "--role", "read", "--name", "x", "--until", "tomorrow"],
