@@ -26,6 +26,7 @@ install(DIRECTORY client/examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/exa
 install(FILES models/demo.safetensors models/demo.md DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/models)
 install(FILES deploy/grafana/brrd.json DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/grafana)
 install(FILES deploy/prometheus/rules.yml DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/prometheus)
+install(DIRECTORY deploy/kubernetes/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/kubernetes FILES_MATCHING PATTERN "*.yaml")
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/brrd)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/brrd FILES_MATCHING PATTERN "*.md")
 # The unit and what it reads: /etc where the prefix is /usr, which is known when it is installed. The unit gets the prefix, a new
