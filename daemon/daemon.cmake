@@ -1,5 +1,13 @@
 # daemon: brrd.
-brr_floor(brr_daemon DIRS daemon/backup daemon/device daemon/db daemon/journal daemon/hooks daemon/live daemon/burst daemon/hosts daemon/models daemon/jobs daemon/rpc LINK brr_run brr_trust brr_proto PkgConfig::UV PkgConfig::GRPC PkgConfig::SQLITE)
-add_executable(brrd daemon/main.c daemon/check.c daemon/server.c daemon/config.c daemon/config_hooks.c daemon/http.c daemon/access.c daemon/reload.c daemon/drain.c daemon/meters.c daemon/notify.c daemon/paths.c daemon/run_command.c daemon/restore.c daemon/user_daemon.c daemon/versions.c daemon/metrics_table.c)
+brr_floor(brr_daemon DIRS daemon/backup daemon/device daemon/db daemon/journal daemon/hooks daemon/live daemon/burst daemon/hosts daemon/models daemon/jobs daemon/rpc daemon/status daemon/page daemon/http LINK brr_run brr_trust brr_proto PkgConfig::UV PkgConfig::GRPC PkgConfig::SQLITE PkgConfig::MICROHTTPD)
+
+# Style, script and icon of the pages, as bytes in the program.
+set(page_assets ${CMAKE_BINARY_DIR}/page/assets.c)
+file(GLOB page_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/daemon/page/assets/*)
+add_custom_command(OUTPUT ${page_assets} COMMAND ${CMAKE_COMMAND} -DOUT=${page_assets} -DDIR=${CMAKE_SOURCE_DIR}/daemon/page/assets -P ${CMAKE_SOURCE_DIR}/daemon/page/assets/embed.cmake
+  DEPENDS ${page_files} VERBATIM)
+target_sources(brr_daemon PRIVATE ${page_assets})
+
+add_executable(brrd daemon/main.c daemon/check.c daemon/server.c daemon/config.c daemon/config_hooks.c daemon/access.c daemon/reload.c daemon/drain.c daemon/meters.c daemon/notify.c daemon/paths.c daemon/run_command.c daemon/restore.c daemon/user_daemon.c daemon/versions.c daemon/metrics_table.c)
 target_link_libraries(brrd PRIVATE brr_daemon PkgConfig::MICROHTTPD)
 target_compile_definitions(brrd PRIVATE BRR_VERSION="${PROJECT_VERSION}" BRR_REVISION="${BRR_REVISION}")

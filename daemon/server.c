@@ -15,6 +15,7 @@
 #include "daemon/access.h"
 #include "daemon/drain.h"
 #include "daemon/hosts/device_hosts.h"
+#include "daemon/http/http.h"
 #include "daemon/jobs/jobref.h"
 #include "daemon/jobs/retention.h"
 #include "daemon/jobs/worker.h"
@@ -24,6 +25,7 @@
 #include "daemon/notify.h"
 #include "daemon/paths.h"
 #include "daemon/rpc/services.h"
+#include "daemon/status/gather.h"
 #include "daemon/versions.h"
 
 enum {
@@ -46,6 +48,8 @@ struct daemon {
     uv_signal_t signals[3];
     uv_timer_t tick;
     struct rpc_server *rpc;
+    struct status_board *board; /* what the pages show */
+    struct gather *gather;
     struct http *http;
     struct access access;
     struct drain drain;
@@ -284,6 +288,7 @@ static void on_reports(uv_async_t *handle) {
         live_report_free(r);
     }
     sessions_journaled(s->sessions);
+    gather_look(d->gather);
     for (struct network_order *o; (o = device_hosts_take_network(s->hosts));)
         o->done(o);
     svc_burst_observed(s);
@@ -374,6 +379,7 @@ static void on_tick(uv_timer_t *timer) {
     look_at_model_files(d);
     atomic_store(&s->writable, sched_writable(s->sched));
     meters_tick(&d->meters, s->sched, d->rpc);
+    gather_tick(d->gather);
     const bool serves = device_serves(d);
     look_at_models(d);
     notify_tick(&d->notify);
@@ -493,6 +499,28 @@ static int open_files(struct daemon *d, struct err *err) {
     return reload_start(d->configuration, wake_loop, &d->reports, err);
 }
 
+static int open_status(struct daemon *d, struct err *err) {
+    struct services *s = &d->services;
+    const struct gather_source source = {
+        .version = s->version,
+        .revision = s->revision,
+        .notice = s->notice,
+        .start_ms = s->start_ms,
+        .sessions = s->sessions,
+        .sched = s->sched,
+        .models = s->models,
+        .hosts = s->hosts,
+        .watch = s->watch,
+        .journal = s->journal,
+        .hooks = s->hooks,
+        .metrics = s->metrics,
+        .volumes = {{"results", d->config->results, d->results}, {"cache", d->config->cache, sched_cache(s->sched)}},
+        .n_volumes = 2};
+    if (!(d->board = status_board_new()))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the status pages");
+    return gather_new(&source, d->board, &d->gather, err);
+}
+
 static int open_http(struct daemon *d, struct err *err) {
     const struct http_state state = {.serving = &d->services.serving,
                                      .watch = d->services.watch,
@@ -503,8 +531,12 @@ static int open_http(struct daemon *d, struct err *err) {
                                      .results_full = &d->services.results_full,
                                      .unsaved = &d->services.unsaved_streams,
                                      .auth = d->access.auth,
-                                     .tls = d->access.tls};
-    return d->config->http ? http_start(d->config->http, d->services.metrics, &state, &d->http, err) : 0;
+                                     .tls = d->access.tls,
+                                     .metrics = d->services.metrics,
+                                     .board = d->board,
+                                     .journal = d->config->journal,
+                                     .database = d->config->database};
+    return d->config->http ? http_start(d->config->http, &state, &d->http, err) : 0;
 }
 
 /* Without tokens a listener on a loopback address trusts every user of this machine. */
@@ -615,7 +647,7 @@ static int open_parts(struct daemon *d, struct err *err) {
         (rc = open_watch(d, err)) || (rc = db_open(c->database, &s->db, err)) || (rc = joblog_start(&s->joblog, err)) ||
         (rc = open_scheduler(d, err)) || (rc = open_journal(d, err)) || (rc = open_streams(d, err)) ||
         (rc = open_retention(d, err)) || (rc = volume_open(c->results, &d->results, err)) || (rc = open_files(d, err)) ||
-        (rc = open_http(d, err)))
+        (rc = open_status(d, err)) || (rc = open_http(d, err)))
         return rc;
     return start_rpc(d, err);
 }
@@ -626,6 +658,8 @@ static void close_parts(struct daemon *d) {
     worker_stop(d->services.worker);
     device_hosts_stop(d->services.hosts);
     retention_free(d->retention);
+    gather_free(d->gather);
+    status_board_free(d->board);
     volume_close(d->results);
     sessions_free(d->services.sessions);
     hooks_stop(d->services.hooks);
@@ -670,6 +704,7 @@ static void announce(struct daemon *d) {
     atomic_store(&s->device_serves, true);
     atomic_store(&s->writable, sched_writable(s->sched));
     meters_tick(&d->meters, s->sched, d->rpc);
+    gather_tick(d->gather);
     log_info("serving", "version=%s device=%s description=\"%s\" unix=%s tcp=%s http=%s", versions_own(), info.name,
              info.description, d->config->unix_path ? d->config->unix_path : "none", d->config->tcp ? d->config->tcp : "none",
              d->config->http ? d->config->http : "none");

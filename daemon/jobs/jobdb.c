@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 
@@ -199,6 +200,36 @@ int jobdb_load(struct db *db, int64_t max, int (*visit)(void *ctx, struct job *j
         return rc;
     *ret_left = all - read;
     return 0;
+}
+
+int jobdb_get(struct db *db, const char *id, struct job **ret, struct err *err) {
+    OWNED(str_done) struct str sql;
+    struct db_query q;
+    bool row = false;
+    str_init(&sql, 4096);
+    for (int i = 0; i < FIELDS; i++)
+        str_printf(&sql, "%s%s", i ? "," : "SELECT ", fields[i].name);
+    str_puts(&sql, " FROM jobs WHERE id=?");
+    int rc = db_query(db, str_cstr(&sql), "read a job", &q, err);
+    if (rc)
+        return rc;
+    db_put_text(&q, id);
+    rc = db_next(&q, &row, err);
+    struct job *job = rc || !row ? NULL : read_job(&q);
+    db_done(&q);
+    if (rc)
+        return rc;
+    if (!row)
+        return err_set(err, ERR_NOT_FOUND, "there is no job '%.40s'", id);
+    if (!job)
+        return err_set(err, ERR_EXHAUSTED, "out of memory reading a job");
+    *ret = job;
+    return 0;
+}
+
+int jobdb_open_reader(const char *path, struct db **ret, struct err *err) {
+    static const struct db_names names = {"job database", "jobs.database"};
+    return db_open_reader(path, &names, ret, err);
 }
 
 static const char sequence_counter[] = "job sequence";

@@ -13,6 +13,11 @@ int jobdb_save(struct db *db, const struct job *job, struct err *err);
  * ended jobs. visit takes ownership of each job. *ret_left: number of jobs not visited. */
 int jobdb_load(struct db *db, int64_t max, int (*visit)(void *ctx, struct job *job, struct err *err), void *ctx, int64_t *ret_left,
                struct err *err);
+/* The record of one job, the caller's to free; NOT_FOUND. The same connection rules as elsewhere: another thread uses one of its
+ * own (jobdb_open_reader). */
+int jobdb_get(struct db *db, const char *id, struct job **ret, struct err *err);
+/* The job database once more, for another thread, to read. */
+int jobdb_open_reader(const char *path, struct db **ret, struct err *err);
 /* The number of the next job: larger than that of any earlier job, including forgotten ones. */
 int jobdb_sequence(struct db *db, int64_t *ret, struct err *err);
 int jobdb_save_sequence(struct db *db, int64_t next, struct err *err);

@@ -163,6 +163,7 @@ struct session_state {
     int64_t opened_ms, received_through, durable_through, samples, events, reconnects;
     const struct quality_report *quality; /* borrowed; of the newest result */
     double measured_rate_hz;              /* 0: it is what Open says */
+    const struct live_opened *opened;     /* borrowed; NULL until the model is loaded */
 };
 void session_describe(const struct session *s, struct session_state *ret);
 /* Calls visit for each open session; visit must not end any. */

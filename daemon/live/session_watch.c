@@ -30,7 +30,8 @@ void session_describe(const struct session *s, struct session_state *ret) {
                                   .events = s->events_total,
                                   .reconnects = s->reconnects,
                                   .quality = &s->quality,
-                                  .measured_rate_hz = s->measured_rate_hz};
+                                  .measured_rate_hz = s->measured_rate_hz,
+                                  .opened = s->info};
 }
 
 void sessions_visit(const struct sessions *all, void (*visit)(void *ctx, const struct session *s), void *ctx) {

@@ -1,0 +1,324 @@
+#include "daemon/http/answer.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/str.h"
+#include "daemon/hosts/device_hosts.h"
+#include "daemon/http/http_parts.h"
+#include "daemon/http/reading.h"
+#include "daemon/models/models.h"
+
+enum { HOST_SIZE = 256, COOKIE_SIZE = 600, METRICS_BYTES = 8 << 20, LINE_BYTES = 4096 };
+
+static const char text_type[] = "text/plain; charset=utf-8";
+
+static enum MHD_Result answer_text(const struct http_request *r, unsigned status, const char *type, const struct str *body) {
+    return http_answer(
+        r->connection,
+        &(struct http_answer){
+            .status = status, .type = type, .data = str_cstr(body), .len = body->len, .headers = {"Cache-Control: no-store"}});
+}
+
+/* ---- readiness ---- */
+
+static void say_loading(const struct http_state *state, struct str *body) {
+    char file[MODEL_LOADER_TEXT];
+    bool waits = device_hosts_waits(state->hosts, file);
+    str_printf(body, "not ready: models that serve are being loaded%s%s\n", waits ? "; the daemon " : "", waits ? file : "");
+}
+
+bool http_readiness(const struct http_state *state, struct str *body) {
+    const struct device_verdict *bad = device_watch_verdict(state->watch);
+    bool serving = atomic_load(state->serving), writable = atomic_load(state->writable);
+    bool full = atomic_load(state->results_full);
+    bool device_serves = atomic_load(state->device_serves);
+    int models = atomic_load(state->models), unsaved = atomic_load(state->unsaved);
+    if (!serving)
+        str_puts(body, "not ready: the daemon is starting or stopping\n");
+    else if (bad)
+        str_printf(body, "not ready: the device takes no new work: %s; %s\n", bad->why, bad->fix);
+    else if (!device_serves)
+        str_puts(body, "not ready: the device hangs in an order; systemd restarts a daemon that stays so\n");
+    else if (!writable)
+        str_puts(body,
+                 "not ready: the job database cannot be written; free space on the volume of jobs.database, or see the log\n");
+    else if (models == MODELS_LOADING)
+        say_loading(state, body);
+    else if (models == MODELS_FAILED)
+        str_puts(body, "not ready: a model that serves could not be loaded; the log says why; load it again, or unload it\n");
+    else if (full)
+        str_puts(body, "not ready: the volume of paths.results is full; free space on it, or delete jobs (`brrctl delete`)\n");
+    else if (unsaved)
+        str_printf(body,
+                   "not ready: snapshots of %d live stream%s cannot be written (durable: false); free space on the volume of "
+                   "paths.results, or see the log\n",
+                   unsaved, unsaved == 1 ? "" : "s");
+    else
+        str_puts(body, "ready\n");
+    return serving && !bad && device_serves && writable && models == MODELS_WARM && !full && !unsaved;
+}
+
+/* ---- who ---- */
+
+/* "10.0.0.7:4711", as auth_caller has it. */
+static const char *peer_of(struct MHD_Connection *connection, char ret[AUTH_PEER_SIZE]) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    char host[HOST_SIZE], port[16];
+    const socklen_t len =
+        info && info->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    if (!info || getnameinfo(info->client_addr, len, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV))
+        return "unknown";
+    str_format(ret, AUTH_PEER_SIZE, len == sizeof(struct sockaddr_in6) ? "[%s]:%s" : "%s:%s", host, port);
+    return ret;
+}
+
+/* Metrics and pages need the role read where tokens are configured: in the header, or in the cookie of the form. */
+bool http_admit(struct http_request *r, struct auth_refusal *ret) {
+    const struct http_state *state = &r->server->http->state;
+    const struct auth_door door = {.listener = "http", .role = auth_has_tokens(state->auth) ? ROLE_NONE : ROLE_READ};
+    const char *header = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Authorization");
+    char peer[AUTH_PEER_SIZE], cookie[COOKIE_SIZE];
+    if (!header && auth_has_tokens(state->auth) && http_cookie(r->connection, state->tls != NULL, cookie, sizeof cookie))
+        header = cookie;
+    const struct auth_request request = {.door = &door,
+                                         .peer = peer_of(r->connection, peer),
+                                         .authorization = header,
+                                         .authorization_len = header ? strlen(header) : 0};
+    const struct auth_record record = {.method = r->url, .needed = ROLE_READ, .outcome = "ok"};
+    if (!auth_identify(state->auth, &request, &r->caller, ret)) {
+        auth_count_refusal(state->auth, &r->caller, &record, ret);
+        return false;
+    }
+    auth_audit(&r->caller, &record);
+    return true;
+}
+
+bool http_view(const struct http_request *r, struct str *readiness, struct page_view *ret) {
+    const struct http_state *state = &r->server->http->state;
+    const bool open = !auth_has_tokens(state->auth);
+    const struct status *status = status_newest(state->board);
+    if (!status)
+        return false;
+    *ret = (struct page_view){.status = status,
+                              .all = open || r->caller.all || r->caller.role >= ROLE_ADMIN,
+                              .principal = r->caller.name,
+                              .signed_in = !open,
+                              .ready = http_readiness(state, readiness),
+                              .journal = state->journal,
+                              .database = state->database};
+    ret->readiness = str_cstr(readiness);
+    return true;
+}
+
+void http_view_done(struct page_view *v) { status_drop(v->status); }
+
+/* ---- pages ---- */
+
+static enum MHD_Result answer_error(const struct http_request *r, const struct page_view *v, unsigned status, const char *title,
+                                    const char *text) {
+    struct html page;
+    html_init(&page);
+    page_error(&page, v, title, text);
+    enum MHD_Result result = http_answer_html(r, status, &page);
+    html_done(&page);
+    return result;
+}
+
+static enum MHD_Result answer_reading(const struct http_request *r, const struct page_view *v, enum reading_what what,
+                                      const char *path) {
+    const struct reading_request request = {.what = what, .view = v, .path = path};
+    struct reading *reading = NULL;
+    struct err err;
+    int rc = reading_run(&request, &reading, &err);
+    if (rc == ERR_NOT_FOUND)
+        return answer_error(r, v, MHD_HTTP_NOT_FOUND, "Not found",
+                            what == READING_STREAM
+                                ? "There is no stream of this id, or its client has ended it more than ten minutes ago. "
+                                  "brrctl journal has what happened to it."
+                            : what == READING_JOB ? "There is no job of this id; it may have been deleted."
+                                                  : "The job has no picture of this name.");
+    if (rc)
+        return answer_error(r, v, MHD_HTTP_SERVICE_UNAVAILABLE, "Not now", err.message);
+    const struct html *page = reading_page(reading);
+    enum MHD_Result result = what != READING_PICTURE
+                                 ? http_answer_html(r, MHD_HTTP_OK, page)
+                                 : http_answer(r->connection, &(struct http_answer){.status = MHD_HTTP_OK,
+                                                                                    .type = "image/svg+xml",
+                                                                                    .data = str_cstr(&page->out),
+                                                                                    .len = page->out.len,
+                                                                                    .document = true});
+    reading_done(reading);
+    return result;
+}
+
+static const struct {
+    const char *path;
+    void (*write)(struct html *h, const struct page_view *v);
+} pages[] = {{"/", page_overview}, {"/streams", page_streams}, {"/jobs", page_jobs}, {"/models", page_models}};
+
+/* The overview for those who do not ask for HTML, such as curl. */
+static enum MHD_Result answer_line(const struct http_request *r, const struct page_view *v) {
+    struct str body;
+    str_init(&body, LINE_BYTES);
+    str_printf(&body, "brrd %s (%s): %s\n%s%s\n/metrics /healthz /readyz, and pages for browsers\n", v->status->version,
+               v->status->revision, atomic_load(r->server->http->state.serving) ? "serving" : "not serving", v->readiness,
+               v->status->notice);
+    enum MHD_Result result = answer_text(r, MHD_HTTP_OK, text_type, &body);
+    str_done(&body);
+    return result;
+}
+
+static enum MHD_Result answer_page(const struct http_request *r, const struct page_view *v) {
+    struct html page;
+    if (!r->browser && !strcmp(r->url, "/"))
+        return answer_line(r, v);
+    if (str_starts(r->url, "/streams/") && r->url[9])
+        return answer_reading(r, v, READING_STREAM, r->url + 9);
+    if (str_starts(r->url, "/jobs/") && r->url[6])
+        return answer_reading(r, v, strchr(r->url + 6, '/') ? READING_PICTURE : READING_JOB, r->url + 6);
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+        if (strcmp(pages[i].path, r->url) != 0)
+            continue;
+        html_init(&page);
+        pages[i].write(&page, v);
+        enum MHD_Result result = http_answer_html(r, MHD_HTTP_OK, &page);
+        html_done(&page);
+        return result;
+    }
+    return answer_error(r, v, MHD_HTTP_NOT_FOUND, "Not found", "There is no such page. The pages are those at the top.");
+}
+
+static enum MHD_Result answer_asset(const struct http_request *r, const struct page_asset *asset) {
+    char tag[64];
+    const char *known = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "If-None-Match");
+    str_format(tag, sizeof tag, "ETag: \"%s\"", asset->digest);
+    const bool same = known && !strcmp(known, tag + strlen("ETag: "));
+    return http_answer(r->connection, &(struct http_answer){.status = same ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK,
+                                                            .type = asset->type,
+                                                            .data = same ? "" : (const char *)asset->data,
+                                                            .len = same ? 0 : asset->len,
+                                                            .headers = {tag, "Cache-Control: max-age=86400"}});
+}
+
+/* ---- requests ---- */
+
+static enum MHD_Result refuse(const struct http_request *r, const struct auth_refusal *refusal) {
+    struct html page;
+    struct str line;
+    enum MHD_Result result;
+    if (!r->browser) {
+        str_init(&line, LINE_BYTES);
+        str_printf(&line, "%s: %s\n", refusal->reason, refusal->err.message);
+        result = answer_text(r, MHD_HTTP_UNAUTHORIZED, text_type, &line);
+        str_done(&line);
+        return result;
+    }
+    html_init(&page);
+    page_login(&page, r->url, strcmp(refusal->reason, "TOKEN_MISSING") != 0 ? refusal->err.message : NULL);
+    result = http_answer_html(r, MHD_HTTP_UNAUTHORIZED, &page);
+    html_done(&page);
+    return result;
+}
+
+static enum MHD_Result answer_metrics(const struct http_request *r) {
+    struct str body;
+    str_init(&body, METRICS_BYTES);
+    metrics_print(r->server->http->state.metrics, &body);
+    enum MHD_Result result = answer_text(r, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", &body);
+    str_done(&body);
+    return result;
+}
+
+/* For everybody: is the process alive, does it take new work. */
+static enum MHD_Result answer_probe(const struct http_request *r) {
+    struct str body;
+    unsigned status = MHD_HTTP_OK;
+    str_init(&body, LINE_BYTES);
+    if (!strcmp(r->url, "/healthz"))
+        str_puts(&body, "ok\n");
+    else
+        status = http_readiness(&r->server->http->state, &body) ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
+    enum MHD_Result result = answer_text(r, status, text_type, &body);
+    str_done(&body);
+    return result;
+}
+
+/* What needs the role read. */
+static enum MHD_Result answer_reader(struct http_request *r) {
+    struct auth_refusal refusal;
+    struct page_view view;
+    struct str line;
+    if (!http_admit(r, &refusal))
+        return refuse(r, &refusal);
+    if (!strcmp(r->url, "/metrics"))
+        return answer_metrics(r);
+    if (!strcmp(r->url, "/events"))
+        return http_follow(r);
+    str_init(&line, LINE_BYTES);
+    const bool begun = http_view(r, &line, &view);
+    enum MHD_Result result =
+        begun ? answer_page(r, &view)
+              : answer_error(r, NULL, MHD_HTTP_SERVICE_UNAVAILABLE, "Not yet", "The daemon is starting; try again in a second.");
+    if (begun)
+        http_view_done(&view);
+    str_done(&line);
+    return result;
+}
+
+static enum MHD_Result answer_get(struct http_request *r) {
+    const struct page_asset *asset = page_asset_find(r->url);
+    const char *accepted = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Accept");
+    r->browser = accepted && strstr(accepted, "text/html");
+    if (!strcmp(r->url, "/healthz") || !strcmp(r->url, "/readyz"))
+        return answer_probe(r);
+    return asset ? answer_asset(r, asset) : answer_reader(r);
+}
+
+static enum MHD_Result answer_post(struct http_request *r, const struct http_form *form) {
+    char peer[AUTH_PEER_SIZE];
+    str_copy(r->caller.peer, sizeof r->caller.peer, peer_of(r->connection, peer));
+    if (!strcmp(r->url, "/logout"))
+        return http_logout(r);
+    return auth_has_tokens(r->server->http->state.auth)
+               ? http_login(r, form)
+               : answer_error(r, NULL, MHD_HTTP_NOT_FOUND, "Not found", "This daemon has no tokens: nobody needs to sign in.");
+}
+
+static enum MHD_Result refuse_method(const struct http_request *r) {
+    static const char text[] = "only GET and HEAD are answered here\n";
+    return http_answer(r->connection, &(struct http_answer){.status = MHD_HTTP_METHOD_NOT_ALLOWED,
+                                                            .type = text_type,
+                                                            .data = text,
+                                                            .len = strlen(text),
+                                                            .headers = {"Allow: GET, HEAD"}});
+}
+
+enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const char *url, const char *method, const char *version,
+                           const char *upload, size_t *upload_size, void **state) {
+    (void)version;
+    struct http_request r = {.server = ctx, .connection = connection, .url = url};
+    const bool post = !strcmp(method, "POST") && (!strcmp(url, "/login") || !strcmp(url, "/logout"));
+    if (post && !*state) { /* the body follows */
+        *state = http_form_new();
+        return *state ? MHD_YES : MHD_NO;
+    }
+    if (post && *upload_size) {
+        http_form_add(*state, upload, *upload_size);
+        *upload_size = 0;
+        return MHD_YES;
+    }
+    *upload_size = 0;
+    if (post)
+        return answer_post(&r, *state);
+    return strcmp(method, "GET") && strcmp(method, "HEAD") ? refuse_method(&r) : answer_get(&r);
+}
+
+void on_completed(void *ctx, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode why) {
+    (void)ctx, (void)connection, (void)why;
+    http_form_free(*state);
+    *state = NULL;
+}

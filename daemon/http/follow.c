@@ -1,0 +1,110 @@
+/* Server-sent events: what has changed since the event before, each second and at each alarm. A client that reads slowly gets
+ * fewer of them; the status of its last event is all that is kept for it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "daemon/http/http_parts.h"
+
+enum { BLOCK_BYTES = 16 * 1024, EVENT_BYTES = 4 << 20, WAIT_MS = 1000, QUIET_MS = 10 * 1000, PATH_SIZE = 200 };
+
+struct follow {
+    struct http_server *server;
+    struct auth_caller caller;
+    const struct status *last;
+    char path[PATH_SIZE];
+    struct str out;
+    size_t sent;
+    int64_t said_ms;
+};
+
+static struct page_view view_of(const struct follow *f, const struct status *status) {
+    const bool open = !auth_has_tokens(f->server->http->state.auth);
+    return (struct page_view){.status = status,
+                              .all = open || f->caller.all || f->caller.role >= ROLE_ADMIN,
+                              .principal = f->caller.name,
+                              .readiness = ""};
+}
+
+/* The next event into `out`; false: the stream is over. */
+static bool next_event(struct follow *f) {
+    const struct http_state *state = &f->server->http->state;
+    struct auth_refusal refusal;
+    const struct status *now = status_await(state->board, f->last ? f->last->number : 0, WAIT_MS);
+    if (atomic_load(&f->server->ending) || !auth_still_valid(state->auth, &f->caller, &refusal)) {
+        status_drop(now);
+        return false;
+    }
+    str_clear(&f->out);
+    f->sent = 0;
+    if (now) {
+        const struct page_view before = view_of(f, f->last), after = view_of(f, now);
+        page_event(&f->out, f->last ? &before : NULL, &after, f->path);
+        status_drop(f->last);
+        f->last = now;
+    } else if (clock_ms() - f->said_ms > QUIET_MS) {
+        str_puts(&f->out, ":\n\n"); /* finds out whether the client is still there */
+    } else {
+        return true;
+    }
+    f->said_ms = clock_ms();
+    return str_ok(&f->out);
+}
+
+static ssize_t give(void *ctx, uint64_t at, char *buf, size_t max) {
+    struct follow *f = ctx;
+    (void)at;
+    while (f->sent == f->out.len)
+        if (!next_event(f))
+            return MHD_CONTENT_READER_END_OF_STREAM;
+    size_t n = f->out.len - f->sent < max ? f->out.len - f->sent : max;
+    memcpy(buf, f->out.data + f->sent, n);
+    f->sent += n;
+    return (ssize_t)n;
+}
+
+static void follow_free(void *ctx) {
+    struct follow *f = ctx;
+    atomic_fetch_sub(&f->server->http->events, 1);
+    status_drop(f->last);
+    str_done(&f->out);
+    free(f);
+}
+
+static enum MHD_Result refuse(const struct http_request *r) {
+    static const char text[] = "too many pages are open at this daemon; close some\n";
+    return http_answer(r->connection, &(struct http_answer){.status = MHD_HTTP_SERVICE_UNAVAILABLE,
+                                                            .type = "text/plain; charset=utf-8",
+                                                            .data = text,
+                                                            .len = strlen(text),
+                                                            .headers = {"Retry-After: 10", "Cache-Control: no-store"}});
+}
+
+enum MHD_Result http_follow(struct http_request *r) {
+    struct http *http = r->server->http;
+    const char *path = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "page");
+    struct follow *f = atomic_fetch_add(&http->events, 1) < HTTP_EVENTS ? calloc(1, sizeof *f) : NULL;
+    if (!f) {
+        atomic_fetch_sub(&http->events, 1);
+        return refuse(r);
+    }
+    f->server = r->server;
+    f->caller = r->caller;
+    f->said_ms = clock_ms();
+    str_copy(f->path, sizeof f->path, path ? path : "/");
+    str_init(&f->out, EVENT_BYTES);
+    str_puts(&f->out, "retry: 2000\n\n");
+    struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, give, f, follow_free);
+    if (!response) {
+        follow_free(f);
+        return MHD_NO;
+    }
+    MHD_add_response_header(response, "Content-Type", "text/event-stream; charset=utf-8");
+    MHD_add_response_header(response, "Cache-Control", "no-store");
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* proxies pass events on at once */
+    enum MHD_Result result = MHD_queue_response(r->connection, MHD_HTTP_OK, response);
+    MHD_destroy_response(response);
+    return result;
+}

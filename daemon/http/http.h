@@ -1,0 +1,38 @@
+/* http: the HTTP server, over TLS where the daemon has a certificate: /healthz and /readyz for everybody, /metrics and the pages
+ * (page/page.h) for the role read. Each connection has a thread of libmicrohttpd, which touches nothing of the loop: it reads the
+ * metrics registry, the newest status, the device's verdict and the table of callers. Bounded: connections in all and of one
+ * address, the time that one may be silent, the pages that wait for files (http/reading.h), the streams of events. */
+#ifndef BRR_DAEMON_HTTP_HTTP_H
+#define BRR_DAEMON_HTTP_HTTP_H
+#include <stdatomic.h>
+
+#include "base/metrics.h"
+#include "daemon/device/device_watch.h"
+#include "daemon/rpc/auth.h"
+#include "daemon/status/status.h"
+
+struct http;
+struct device_hosts;
+struct tls;
+/* State from which requests are answered; copied. */
+struct http_state {
+    const atomic_bool *serving;
+    const struct device_watch *watch;
+    const atomic_bool *writable; /* whether the job database can be written */
+    const atomic_bool *device_serves;
+    const atomic_int *models; /* enum models_state */
+    const struct device_hosts *hosts;
+    const atomic_bool *results_full; /* the volume of paths.results */
+    const atomic_int *unsaved;       /* live streams that go on without snapshots */
+    struct auth *auth;               /* decides who may read */
+    struct tls *tls;                 /* NULL: plain text */
+    struct metrics *metrics;
+    struct status_board *board;
+    const char *journal, *database; /* files that pages read */
+};
+int http_start(const char *address, const struct http_state *state, struct http **ret, struct err *err);
+/* Loop thread. New connections use the current certificate. NULL is allowed. */
+int http_renew(struct http *http, struct err *err);
+void http_stop(struct http *http); /* NULL is allowed */
+
+#endif

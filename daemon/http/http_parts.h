@@ -1,0 +1,66 @@
+/* http_parts: the server's state and the kinds of answers, for the files of daemon/http; nobody else includes it. */
+#ifndef BRR_DAEMON_HTTP_HTTP_PARTS_H
+#define BRR_DAEMON_HTTP_HTTP_PARTS_H
+#include <microhttpd.h>
+
+#include "daemon/http/http.h"
+#include "daemon/page/page.h"
+
+enum { HTTP_EVENTS = 64 /* streams of events at a time, of HTTP_CONNECTIONS */, HTTP_CONNECTIONS = 128, HTTP_OF_ADDRESS = 32 };
+
+/* One libmicrohttpd daemon: the present one, or that of the certificate before, which finishes what it began. */
+struct http_server {
+    struct http *http;
+    struct MHD_Daemon *daemon;
+    atomic_bool ending; /* its streams of events end */
+};
+struct http {
+    struct http_server *current, *retired;
+    struct http_state state;
+    int listener;
+    atomic_int events; /* streams that are open */
+};
+
+/* A request on its way to its answer; on the stack of its thread. */
+struct http_request {
+    struct http_server *server;
+    struct MHD_Connection *connection;
+    const char *url;
+    struct auth_caller caller; /* after http_admit */
+    bool browser;              /* it wants HTML */
+};
+
+/* An answer that is whole. Headers are "name: value"; NULL ends them. */
+struct http_answer {
+    unsigned status;
+    const char *type;
+    const void *data;
+    size_t len;
+    const char *headers[4];
+    bool document; /* a page or a picture: what it may load is limited */
+};
+enum MHD_Result http_answer(struct MHD_Connection *connection, const struct http_answer *a);
+enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, const struct html *page);
+/* Identifies the caller by token or cookie, for the role read. False: *ret has why. */
+bool http_admit(struct http_request *r, struct auth_refusal *ret);
+/* The state in one line; true if the daemon takes new work. */
+bool http_readiness(const struct http_state *state, struct str *line);
+
+/* What the caller of an admitted request sees; holds a status until http_view_done. readiness: its line, of the caller's. */
+bool http_view(const struct http_request *r, struct str *readiness, struct page_view *ret);
+void http_view_done(struct page_view *v);
+
+/* The body of a POST, as it comes; answers once it is whole. */
+struct http_form;
+struct http_form *http_form_new(void);
+void http_form_free(struct http_form *f);
+void http_form_add(struct http_form *f, const char *data, size_t len);
+enum MHD_Result http_login(struct http_request *r, const struct http_form *f);
+enum MHD_Result http_logout(struct http_request *r);
+/* The token in the cookie as "Bearer TOKEN"; false: there is none. */
+bool http_cookie(struct MHD_Connection *connection, bool secure, char *ret, size_t size);
+
+/* Server-sent events for a page, until the client goes, its token ends or the server stops. */
+enum MHD_Result http_follow(struct http_request *r);
+
+#endif

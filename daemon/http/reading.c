@@ -1,0 +1,128 @@
+#include "daemon/http/reading.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "daemon/page/job_files.h"
+
+struct reading {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    atomic_int references; /* the caller's and the thread's */
+    bool done;
+    enum reading_what what;
+    struct page_view view;
+    char path[READING_PATH], principal[400], readiness[400], journal[4096], database[4096];
+    struct html page;
+    int rc;
+    struct err err;
+};
+
+static atomic_int at_work; /* threads of all servers */
+
+void reading_done(struct reading *r) {
+    if (!r || atomic_fetch_sub(&r->references, 1) > 1)
+        return;
+    html_done(&r->page);
+    status_drop(r->view.status);
+    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->lock);
+    free(r);
+}
+
+const struct html *reading_page(const struct reading *r) { return &r->page; }
+
+static int read_it(struct reading *r) {
+    bool found = false;
+    switch (r->what) {
+    case READING_STREAM:
+        found = page_stream(&r->page, &r->view, r->path);
+        break;
+    case READING_JOB:
+        found = page_job(&r->page, &r->view, r->path);
+        break;
+    case READING_PICTURE:
+        found = job_picture(&r->page, &r->view, r->path);
+        break;
+    }
+    return found ? 0 : err_set(&r->err, ERR_NOT_FOUND, "there is no such page");
+}
+
+static void *reading_work(void *ctx) {
+    struct reading *r = ctx;
+    int rc = read_it(r);
+    pthread_mutex_lock(&r->lock);
+    r->rc = rc;
+    r->done = true;
+    pthread_cond_signal(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    atomic_fetch_sub(&at_work, 1);
+    reading_done(r);
+    return NULL;
+}
+
+static struct reading *reading_new(const struct reading_request *q) {
+    struct reading *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    pthread_mutex_init(&r->lock, NULL);
+    clock_cond_init(&r->changed);
+    atomic_init(&r->references, 2);
+    r->what = q->what;
+    r->view = *q->view;
+    status_share(q->view->status);
+    str_copy(r->path, sizeof r->path, q->path);
+    str_copy(r->principal, sizeof r->principal, q->view->principal);
+    str_copy(r->readiness, sizeof r->readiness, q->view->readiness);
+    str_copy(r->journal, sizeof r->journal, q->view->journal);
+    str_copy(r->database, sizeof r->database, q->view->database);
+    r->view.principal = r->principal;
+    r->view.readiness = r->readiness;
+    r->view.journal = r->journal;
+    r->view.database = r->database;
+    html_init(&r->page);
+    return r;
+}
+
+/* Waits for the thread, and takes what it found. */
+static int await(struct reading *r, struct reading **ret, struct err *err) {
+    const struct timespec until = clock_after_ms(READING_S * 1000);
+    bool late = false;
+    pthread_mutex_lock(&r->lock);
+    while (!r->done && !late)
+        late = pthread_cond_timedwait(&r->changed, &r->lock, &until) != 0;
+    const bool done = r->done;
+    pthread_mutex_unlock(&r->lock);
+    if (done && !r->rc) {
+        *ret = r;
+        return 0;
+    }
+    int rc = done ? err_set(err, ERR_NOT_FOUND, "%s", r->err.message)
+                  : err_set(err, ERR_UNAVAILABLE, "the volume with these files does not answer; try again later");
+    reading_done(r);
+    return rc;
+}
+
+int reading_run(const struct reading_request *request, struct reading **ret, struct err *err) {
+    pthread_attr_t detached;
+    pthread_t thread;
+    if (atomic_fetch_add(&at_work, 1) >= READINGS) {
+        atomic_fetch_sub(&at_work, 1);
+        return err_set(err, ERR_EXHAUSTED, "%d pages wait for files already; try again later", READINGS);
+    }
+    struct reading *r = reading_new(request);
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    int failed = r ? pthread_create(&thread, &detached, reading_work, r) : -1;
+    pthread_attr_destroy(&detached);
+    if (!failed)
+        return await(r, ret, err);
+    atomic_fetch_sub(&at_work, 1);
+    if (r) {
+        reading_done(r);
+        reading_done(r);
+    }
+    return err_set(err, ERR_EXHAUSTED, "out of memory for a page; try again later");
+}

@@ -1,0 +1,24 @@
+/* reading: answers that need files: the journal of a stream, the folder of a job. A thread of its own reads and the caller waits a
+ * few seconds at most, so that a volume that does not answer costs only these pages, and no stop of the server waits for it.
+ * Bounded: READINGS at a time. Any thread. */
+#ifndef BRR_DAEMON_HTTP_READING_H
+#define BRR_DAEMON_HTTP_READING_H
+#include "base/err.h"
+#include "daemon/page/page.h"
+
+enum { READINGS = 8, READING_S = 3, READING_PATH = 600 };
+
+enum reading_what { READING_STREAM, READING_JOB, READING_PICTURE };
+/* view is copied, with its status shared. path: of the URL, behind "/streams/" or "/jobs/". */
+struct reading_request {
+    enum reading_what what;
+    const struct page_view *view;
+    const char *path;
+};
+struct reading;
+/* 0; NOT_FOUND; EXHAUSTED: too many are at work; UNAVAILABLE: the volume does not answer. *ret is to be freed with reading_done. */
+int reading_run(const struct reading_request *request, struct reading **ret, struct err *err);
+const struct html *reading_page(const struct reading *r); /* a page, or the picture (image/svg+xml) */
+void reading_done(struct reading *r);
+
+#endif

@@ -1,0 +1,49 @@
+/* Answers that are whole, with the headers that all of them have. */
+#include <string.h>
+
+#include "base/str.h"
+#include "daemon/http/http_parts.h"
+
+static const char text_type[] = "text/plain; charset=utf-8";
+/* Pages load their own style, script and pictures, and nothing from anywhere else; pictures of jobs load nothing. */
+static const char page_policy[] =
+    "Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+static const char picture_policy[] = "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; sandbox";
+
+static void put_header(struct MHD_Response *response, const char *line) {
+    char name[64];
+    const char *colon = strchr(line, ':');
+    if (colon && str_format(name, sizeof name, "%.*s", (int)(colon - line), line))
+        MHD_add_response_header(response, name, colon + 2);
+}
+
+enum MHD_Result http_answer(struct MHD_Connection *connection, const struct http_answer *a) {
+    struct MHD_Response *response = MHD_create_response_from_buffer(a->len, (void *)(uintptr_t)a->data, MHD_RESPMEM_MUST_COPY);
+    if (!response)
+        return MHD_NO;
+    MHD_add_response_header(response, "Content-Type", a->type);
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (a->status == MHD_HTTP_UNAUTHORIZED)
+        MHD_add_response_header(response, "WWW-Authenticate", "Bearer realm=\"brrd\"");
+    if (a->document) {
+        put_header(response, strcmp(a->type, "image/svg+xml") != 0 ? page_policy : picture_policy);
+        MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+        MHD_add_response_header(response, "Cache-Control", "no-store");
+    }
+    for (size_t i = 0; i < sizeof a->headers / sizeof *a->headers && a->headers[i]; i++)
+        put_header(response, a->headers[i]);
+    enum MHD_Result result = MHD_queue_response(connection, a->status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, const struct html *page) {
+    const bool whole = str_ok(&page->out);
+    static const char sorry[] = "the page is too long\n";
+    return http_answer(r->connection, &(struct http_answer){.status = whole ? status : MHD_HTTP_INTERNAL_SERVER_ERROR,
+                                                            .type = whole ? "text/html; charset=utf-8" : text_type,
+                                                            .data = whole ? str_cstr(&page->out) : sorry,
+                                                            .len = whole ? page->out.len : strlen(sorry),
+                                                            .document = true});
+}

@@ -1,0 +1,17 @@
+# Writes a C file with the files of the pages: cmake -DOUT=FILE -DDIR=FOLDER -P embed.cmake
+set(files page.css text/css page.js text/javascript icon.svg image/svg+xml)
+set(text "/* Made from daemon/page/assets. */\n#include \"daemon/page/page.h\"\n\n#include <string.h>\n\n")
+set(rows "")
+while(files)
+  list(POP_FRONT files name type)
+  file(READ ${DIR}/${name} hex HEX)
+  file(SHA256 ${DIR}/${name} digest)
+  string(SUBSTRING ${digest} 0 16 digest)
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+  string(MAKE_C_IDENTIFIER ${name} id)
+  string(APPEND text "static const unsigned char ${id}[] = {${bytes}};\n")
+  string(APPEND rows "    {\"/assets/${name}\", \"${type}; charset=utf-8\", \"${digest}\", ${id}, sizeof ${id}},\n")
+endwhile()
+string(APPEND text "static const struct page_asset assets[] = {\n${rows}};\n\nconst struct page_asset *page_asset_find(const char *path) {\n"
+  "    for (size_t i = 0; i < sizeof assets / sizeof *assets; i++)\n        if (!strcmp(assets[i].path, path))\n            return &assets[i];\n    return NULL;\n}\n")
+file(WRITE ${OUT} "${text}")

@@ -1,0 +1,86 @@
+/* What has changed since the event before, for the script of the pages: one line of JSON. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "daemon/page/chart.h"
+#include "daemon/page/tile.h"
+#include "daemon/page/words.h"
+
+enum { NAMED_ALARMS = 12 };
+
+static void put_alarms(struct json_writer *w, const struct page_view *v) {
+    int n = 0;
+    json_begin_array(w, "alarms");
+    for (int i = 0; i < v->status->n_streams; i++) {
+        const struct status_stream *s = &v->status->streams[i];
+        if (s->mood != STATUS_ALARM || !page_sees(v, s) || n++ >= NAMED_ALARMS)
+            continue;
+        json_begin_array(w, NULL);
+        json_put_str(w, NULL, s->id);
+        json_put_str(w, NULL, tile_name(s));
+        json_end(w, ']');
+    }
+    json_end(w, ']');
+    json_put_i64(w, "n_alarms", n);
+}
+
+/* The fields whose text is another one. */
+static void put_stream(struct json_writer *w, const struct status_stream *old, int64_t old_ms, const struct status_stream *s,
+                       int64_t now_ms) {
+    char line[CHART_PATH_SIZE], old_line[CHART_PATH_SIZE];
+    struct tile before = {0}, now;
+    if (old)
+        tile_of(old, old_ms, &before);
+    tile_of(s, now_ms, &now);
+    json_begin_object(w, s->id);
+    if (!old || old->mood != s->mood)
+        json_put_str(w, "state", status_mood_name(s->mood));
+    for (int f = 0; f < TILE_FIELDS; f++)
+        if (!old || strcmp(before.text[f], now.text[f]) != 0)
+            json_put_str(w, tile_field_name((enum tile_field)f), now.text[f]);
+    chart_minute(s->minute, line);
+    if (!old || strcmp(chart_minute(old->minute, old_line), line) != 0)
+        json_put_str(w, "line", line);
+    json_end(w, '}');
+}
+
+static const struct status_stream *found_in(const struct page_view *v, const char *id) {
+    return v ? page_find_stream(v, id) : NULL;
+}
+
+static void put_streams(struct json_writer *w, const struct page_view *before, const struct page_view *v, const char *only) {
+    json_begin_object(w, "streams");
+    for (int i = 0, at = 0; i < v->status->n_streams; i++) {
+        const struct status_stream *s = &v->status->streams[i], *old = NULL;
+        if (!page_sees(v, s) || (only && strcmp(s->id, only) != 0))
+            continue;
+        /* Mostly the order is that of before. */
+        if (before && at < before->status->n_streams && !strcmp(before->status->streams[at].id, s->id))
+            old = &before->status->streams[at];
+        else
+            old = found_in(before, s->id);
+        at = old ? (int)(old - before->status->streams) + 1 : at;
+        put_stream(w, old, before ? before->status->taken_ms : 0, s, v->status->taken_ms);
+    }
+    json_end(w, '}');
+}
+
+void page_event(struct str *out, const struct page_view *before, const struct page_view *v, const char *path) {
+    struct json_writer w;
+    struct words t;
+    char order[24];
+    const bool one = str_starts(path, "/streams/");
+    str_puts(out, "data: ");
+    json_writer_init(&w, out);
+    json_begin_object(&w, NULL);
+    json_put_str(&w, "time", words_time(&t, v->status->taken_ms));
+    str_format(order, sizeof order, "%" PRId64, (int64_t)page_order(v));
+    json_put_str(&w, "order", order);
+    put_alarms(&w, v);
+    if (one || !strcmp(path, "/streams"))
+        put_streams(&w, before, v, one ? path + strlen("/streams/") : NULL);
+    json_end(&w, '}');
+    str_puts(out, "\n\n");
+}

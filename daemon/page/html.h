@@ -1,0 +1,22 @@
+/* html: writes HTML. Every text that is filled in is escaped here and nowhere else, so that no name of a client, a model or a file
+ * can become markup. One thread per object. */
+#ifndef BRR_DAEMON_PAGE_HTML_H
+#define BRR_DAEMON_PAGE_HTML_H
+#include "base/str.h"
+
+enum { HTML_MAX_BYTES = 16 << 20 };
+
+struct html {
+    struct str out;
+};
+void html_init(struct html *h);
+void html_done(struct html *h);
+/* fmt is markup, a constant of the program. In it %s is filled in as escaped text (element content and quoted attribute values);
+ * %d, %lld, %zu and %.Nf are numbers; %% is a percent sign. Nothing else is known. */
+void html_put(struct html *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The text as part of a URL's path: all but unreserved characters as %XX. */
+void html_put_url(struct html *h, const char *text);
+/* Escaped text of len bytes: & < > " ' as entities; invalid UTF-8 and control characters but tab and newline as U+FFFD. */
+void html_put_text(struct html *h, const char *text, size_t len);
+
+#endif

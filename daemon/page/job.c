@@ -1,0 +1,157 @@
+/* /jobs/ID: what the job is, how far it is, what came of it. The record is read from the database, progress from the status. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "daemon/jobs/jobdb.h"
+#include "daemon/page/job_files.h"
+#include "daemon/page/job_row.h"
+#include "daemon/page/shell.h"
+#include "daemon/page/words.h"
+
+static const struct status_job *find(const struct page_view *v, const char *id) {
+    for (int i = 0; i < v->status->n_jobs; i++)
+        if (!strcmp(v->status->jobs[i].id, id))
+            return &v->status->jobs[i];
+    return NULL;
+}
+
+static struct job *read_record(const struct page_view *v, const char *id, struct err *err) {
+    struct db *db = NULL;
+    struct job *job = NULL;
+    if (jobdb_open_reader(v->database, &db, err))
+        return NULL;
+    (void)jobdb_get(db, id, &job, err);
+    db_close(db);
+    return job;
+}
+
+static void put_facts(struct html *h, const struct job *job, const struct status_job *now) {
+    struct words w;
+    html_put(h, "<section aria-labelledby=\"facts\"><h2 id=\"facts\">Job</h2><dl>");
+    html_put(h, "<dt>state</dt><dd><span class=\"job-state\" data-state=\"%s\">%s</span>",
+             now ? now->state : job_state_name(job->state), now ? now->state : job_state_name(job->state));
+    if (now && now->position)
+        html_put(h, ", %d. in the queue", now->position);
+    html_put(h, "</dd>");
+    const char *reason = now ? now->reason : job->reason;
+    if (*reason)
+        shell_put_fact(h, "why", reason);
+    shell_put_fact(h, "kind", job->kind);
+    if (*job->name)
+        shell_put_fact(h, "name", job->name);
+    shell_put_fact(h, "submitted by", *job->owner ? job->owner : "–");
+    html_put(h, "<dt>submitted</dt><dd>");
+    shell_put_time(h, job->created_ms);
+    html_put(h, "</dd><dt>started</dt><dd>");
+    shell_put_time(h, job->started_ms);
+    html_put(h, "</dd><dt>ended</dt><dd>");
+    shell_put_time(h, job->finished_ms);
+    html_put(h, "</dd><dt>attempts</dt><dd>%d</dd>", job->attempts);
+    if (job->run_ms > 0)
+        shell_put_fact(h, "time of attempts that ended", words_duration(&w, job->run_ms / 1000));
+    if (*job->device)
+        shell_put_fact(h, "device", job->device);
+    if (*job->versions)
+        shell_put_fact(h, "software", job->versions);
+    if (*job->best)
+        shell_put_fact(h, "best model", job->best);
+    if (*job->last)
+        shell_put_fact(h, "newest model", job->last);
+    shell_put_fact(h, "folder", job->directory);
+    html_put(h, "</dl></section>\n");
+}
+
+/* "false_alarms_per_24h" as "false alarms per 24h". */
+static void put_name(struct html *h, const char *key) {
+    char text[80];
+    str_copy(text, sizeof text, key);
+    for (char *p = text; *p; p++)
+        *p = *p == '_' ? ' ' : *p;
+    html_put(h, "<th scope=\"row\">%s</th>", text);
+}
+
+static void put_value(struct html *h, const struct json *value) {
+    struct words w;
+    switch (json_kind(value)) {
+    case JSON_KIND_STRING:
+        html_put(h, "<td>%s</td>", json_str(value, ""));
+        break;
+    case JSON_KIND_BOOL:
+        html_put(h, "<td>%s</td>", json_bool(value, false) ? "yes" : "no");
+        break;
+    case JSON_KIND_INTEGER:
+    case JSON_KIND_REAL:
+        html_put(h, "<td>%s</td>", words_number(&w, json_f64(value, NAN), "–"));
+        break;
+    default:
+        html_put(h, "<td>–</td>");
+    }
+}
+
+static void put_result(struct html *h, const struct job *job) {
+    OWNED_POINTER(json_free) struct json *result = NULL;
+    struct json_cursor at = {0};
+    const char *key;
+    const struct json *value;
+    bool nested = false;
+    if (!job->result || json_parse(job->result, strlen(job->result), "result", &result, NULL))
+        return;
+    const char *definition = json_str(json_get(result, "definition"), NULL);
+    html_put(h, "<section aria-labelledby=\"result\"><h2 id=\"result\">%s</h2>", definition ? "Scores" : "Result");
+    if (definition)
+        html_put(h, "<p class=\"hint\">Definition: %s. A score says nothing without it; docs/scores.md explains the terms.</p>",
+                 definition);
+    html_put(h, "<table><tbody>");
+    while (json_next(result, &at, &key, &value)) {
+        bool inner = json_kind(value) == JSON_KIND_OBJECT || json_kind(value) == JSON_KIND_ARRAY;
+        nested = nested || inner;
+        if (inner || !strcmp(key, "definition"))
+            continue;
+        html_put(h, "<tr>");
+        put_name(h, key);
+        put_value(h, value);
+        html_put(h, "</tr>\n");
+    }
+    html_put(h, "</tbody></table>");
+    if (nested)
+        html_put(h, "<details><summary>All of the result as JSON</summary><pre>%s</pre></details>", job->result);
+    html_put(h, "</section>\n");
+}
+
+static void put_configuration(struct html *h, const struct job *job) {
+    html_put(h, "<section class=\"wide\" aria-labelledby=\"configuration\"><h2 id=\"configuration\">Configuration</h2>");
+    if (job->overrides && strcmp(job->overrides, "[]") && *job->overrides)
+        html_put(h, "<p class=\"hint\">over the file: <code>%s</code></p>", job->overrides);
+    html_put(h, "<pre tabindex=\"0\" aria-labelledby=\"configuration\" role=\"region\">%s</pre></section>\n",
+             job->yaml ? job->yaml : "");
+}
+
+bool page_job(struct html *h, const struct page_view *v, const char *id) {
+    struct err err = {0};
+    const struct status_job *now = find(v, id);
+    struct job *job = read_record(v, id, &err);
+    if (!job && !now)
+        return false;
+    shell_begin(h, v, &(struct shell){.title = id, .place = SHELL_JOBS, .live = !now || !now->over});
+    html_put(h, "<h1>%s</h1>\n", id);
+    if (now && now->active)
+        job_put_running(h, now, v->status->taken_ms);
+    html_put(h, "<div class=\"panels two\" id=\"panels\">\n");
+    if (!job)
+        html_put(h, "<p class=\"wrong\">Its record cannot be read now: %s</p>\n", err.message);
+    if (job) {
+        put_facts(h, job, now);
+        put_result(h, job);
+        job_put_curves(h, job->directory);
+        job_put_pictures(h, job->id, job->directory);
+        job_put_events(h, job->directory);
+        put_configuration(h, job);
+        job_put_log(h, job->directory);
+    }
+    html_put(h, "</div>\n");
+    shell_end(h, v);
+    job_free(job);
+    return true;
+}

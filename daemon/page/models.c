@@ -1,0 +1,101 @@
+/* /models: the cards of the models that serve. */
+#include <math.h>
+#include <string.h>
+
+#include "daemon/page/shell.h"
+#include "daemon/page/words.h"
+
+static void put_rates(struct html *h, const struct status_model *m) {
+    if (!m->n_rates)
+        return;
+    html_put(h,
+             "<div class=\"scroll\"><table><caption>Rules for alarms, and what they reached on the %.0f h with %.0f seizures "
+             "of %.0f patient%s on "
+             "which they were chosen (95 %% intervals)</caption><thead><tr><th scope=\"col\">rule for</th><th scope=\"col\" "
+             "class=\"n\">on, off</th><th "
+             "scope=\"col\" class=\"n\">sensitivity</th><th scope=\"col\" class=\"n\">false alarms reached</th><th scope=\"col\" "
+             "class=\"n\">median "
+             "delay</th></tr></thead><tbody>",
+             m->rates[0].hours, m->rates[0].seizures, m->rates[0].patients, m->rates[0].patients > 1 ? "s" : "");
+    for (int i = 0; i < m->n_rates; i++) {
+        const struct status_rate *r = &m->rates[i];
+        html_put(h,
+                 "<tr><th scope=\"row\">%.0f in 24 h</th><td class=\"n\">%.3f, %.3f</td><td class=\"n\">%.2f "
+                 "(%.2f–%.2f)</td><td "
+                 "class=\"n\">%.2f</td><td class=\"n\">%.1f s</td></tr>",
+                 r->rate, r->on, r->off, r->sensitivity, r->low, r->high, r->false_alarms_per_24h, r->delay_p50_s);
+    }
+    html_put(h, "</tbody></table></div>");
+}
+
+static void put_card(struct html *h, const struct status_model *m) {
+    struct words w;
+    char text[200];
+    html_put(h, "<dl>");
+    str_format(text, sizeof text, "%s%s%s", m->type, strcmp(m->preset, "none") ? ", " : "",
+               strcmp(m->preset, "none") ? m->preset : "");
+    shell_put_fact(h, "network", text);
+    str_format(text, sizeof text, "%lld, %s of device memory", (long long)m->parameters, words_bytes(&w, m->memory_bytes));
+    shell_put_fact(h, "parameters", text);
+    shell_put_fact(h, "montage", m->montage);
+    str_format(text, sizeof text, "%g–%g Hz, notch %s", m->bandpass_hz[0], m->bandpass_hz[1],
+               m->notch_hz > 1000 ? "50 and 60 Hz"
+               : m->notch_hz > 55 ? "60 Hz"
+               : m->notch_hz > 0  ? "50 Hz"
+                                  : "none");
+    shell_put_fact(h, "filters", text);
+    str_format(text, sizeof text, "%g s, a new result every %g s", m->window_s, m->hop_s);
+    shell_put_fact(h, "window", text);
+    str_format(text, sizeof text, "on above %.3f, off below %.3f", m->on, m->off);
+    shell_put_fact(h, "events", text);
+    str_format(text, sizeof text, "step %lld, epoch %lld", (long long)m->step, (long long)m->epoch);
+    shell_put_fact(h, "trained to", text);
+    if (isfinite(m->prior) && m->prior > 0)
+        shell_put_fact(h, "share of seizure in training", words_number(&w, m->prior, "–"));
+    if (*m->labels)
+        shell_put_fact(h, "labels", m->labels);
+    if (*m->init_from)
+        shell_put_fact(h, "trained from", m->init_from);
+    shell_put_fact(h, "on", m->device);
+    html_put(h, "</dl>");
+    if (*m->note)
+        html_put(h, "<p class=\"hint\">%s</p>", m->note);
+    put_rates(h, m);
+}
+
+void page_models(struct html *h, const struct page_view *v) {
+    const struct status *s = v->status;
+    shell_begin(h, v, &(struct shell){.title = "Models", .place = SHELL_MODELS, .live = true});
+    html_put(h, "<h1>Models</h1>\n");
+    if (!s->n_models)
+        html_put(h, "<p class=\"empty\">No model serves under a name. <code>brrctl load ward job:ID</code> makes one serve; the "
+                    "built-in models "
+                    "<code>demo</code>, <code>line_length</code> and <code>band_power</code> are loaded when a stream asks for "
+                    "them.</p>\n");
+    html_put(h, "<div class=\"cards\">");
+    for (int i = 0; i < s->n_models; i++) {
+        const struct status_model *m = &s->models[i];
+        html_put(h,
+                 "<article class=\"card\" id=\"model-%d\"><h2>%s</h2><p><span class=\"job-state\" data-state=\"%s\">%s</span> %d "
+                 "open stream%s</p>",
+                 i, m->name,
+                 m->loaded ? "running"
+                 : *m->why ? "failed"
+                           : "queued",
+                 m->loaded ? "serves"
+                 : *m->why ? "does not serve"
+                           : "is being loaded",
+                 m->streams, m->streams == 1 ? "" : "s");
+        if (*m->why)
+            html_put(h, "<p class=\"wrong\">%s</p>", m->why);
+        html_put(h,
+                 "<dl><dt>reference</dt><dd>%s</dd><dt>file</dt><dd><code>%s</code></dd><dt>version "
+                 "(SHA-256)</dt><dd><code>%s</code></dd></dl>",
+                 m->ref, m->path, *m->sha256 ? m->sha256 : "–");
+        if (m->loaded)
+            put_card(h, m);
+        html_put(h, "</article>\n");
+    }
+    html_put(h, "</div>\n");
+    shell_end(h, v);
+}

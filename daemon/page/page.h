@@ -1,0 +1,48 @@
+/* page: the web pages, each written from a status (status/status.h) for one reader. Pages that show one stream or one job also read
+ * files: those of the journal and of the job, and may wait for their volume. Any thread; nothing of the loop is touched. */
+#ifndef BRR_DAEMON_PAGE_PAGE_H
+#define BRR_DAEMON_PAGE_PAGE_H
+#include "daemon/page/html.h"
+#include "daemon/status/status.h"
+
+/* Who looks, and at what. Everything is borrowed. */
+struct page_view {
+    const struct status *status;
+    bool all;                       /* sees the streams of all callers */
+    const char *principal;          /* else those of this one */
+    bool signed_in;                 /* by a token, which can be forgotten */
+    bool ready;                     /* /readyz */
+    const char *readiness;          /* its line */
+    const char *journal, *database; /* files */
+};
+bool page_sees(const struct page_view *v, const struct status_stream *s);
+/* The stream of this id, if the reader may see it. */
+const struct status_stream *page_find_stream(const struct page_view *v, const char *id);
+/* Of the streams that the reader sees, in their order: changes when one comes, goes or changes its mood. */
+uint64_t page_order(const struct page_view *v);
+
+void page_overview(struct html *h, const struct page_view *v);
+void page_streams(struct html *h, const struct page_view *v);
+void page_jobs(struct html *h, const struct page_view *v);
+void page_models(struct html *h, const struct page_view *v);
+/* False: there is no such stream or job, and nothing was written. They read files. */
+bool page_stream(struct html *h, const struct page_view *v, const char *id);
+bool page_job(struct html *h, const struct page_view *v, const char *id);
+/* The form that asks for a token. next: the path to go on to; why: what was wrong with the last one, or NULL. */
+void page_login(struct html *h, const char *next, const char *why);
+/* What went wrong in plain words; v may be NULL. */
+void page_error(struct html *h, const struct page_view *v, const char *title, const char *text);
+
+/* What has changed for this reader since `before` (NULL: everything is new), as one server-sent event. path: of the page. */
+void page_event(struct str *out, const struct page_view *before, const struct page_view *v, const char *path);
+
+/* A file that pages name. */
+struct page_asset {
+    const char *path; /* "/assets/page.css" */
+    const char *type, *digest;
+    const unsigned char *data;
+    size_t len;
+};
+const struct page_asset *page_asset_find(const char *path); /* NULL: there is none */
+
+#endif

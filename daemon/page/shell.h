@@ -1,0 +1,22 @@
+/* shell: what all pages have: head, navigation, the line of alarms, foot. For the pages. */
+#ifndef BRR_DAEMON_PAGE_SHELL_H
+#define BRR_DAEMON_PAGE_SHELL_H
+#include "daemon/page/page.h"
+
+enum shell_place { SHELL_OVERVIEW, SHELL_STREAMS, SHELL_JOBS, SHELL_MODELS, SHELL_NOWHERE };
+
+/* live: the page follows the daemon by its script, or is loaded again every few seconds without. */
+struct shell {
+    const char *title;
+    enum shell_place place;
+    bool live;
+};
+void shell_begin(struct html *h, const struct page_view *v, const struct shell *s); /* v may be NULL */
+void shell_end(struct html *h, const struct page_view *v);
+
+/* "<time>" of a moment; "–" for 0. */
+void shell_put_time(struct html *h, int64_t wall_ms);
+/* "<dt>name</dt><dd>text</dd>". */
+void shell_put_fact(struct html *h, const char *name, const char *text);
+
+#endif

@@ -1,0 +1,213 @@
+/* /streams/ID: one stream: its last minute and hours, what the journal has of it, the quality of its channels. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "daemon/journal/journaldb.h"
+#include "daemon/page/chart.h"
+#include "daemon/page/shell.h"
+#include "daemon/page/tile.h"
+#include "daemon/page/words.h"
+#include "infer/quality.h"
+
+enum { ENTRIES = 200, SPANS = 2 * ENTRIES, SHOWN = 60 };
+/* What the chart can show, in points of the past: a quarter of an hour, an hour, all of it. */
+static const int ranges[] = {90, 360, PAST_POINTS};
+static const char *const range_names[] = {"Last 15 minutes", "Last hour", "Last six hours"};
+
+/* The newest entries of the stream in the journal, newest first. */
+struct history {
+    struct journal_entry *entries;
+    int n;
+    struct err err; /* why there is none */
+};
+
+static void keep_entry(void *ctx, const struct journal_entry *e) {
+    struct history *past = ctx;
+    past->entries[past->n++] = *e;
+}
+
+static void read_history(const struct page_view *v, const char *session, struct history *past) {
+    struct journal_filter filter = {0};
+    const struct journal_page page = {.newest_first = true, .most = ENTRIES};
+    struct db *db = NULL;
+    str_copy(filter.session, sizeof filter.session, session);
+    if (!v->all)
+        str_copy(filter.principal, sizeof filter.principal, v->principal);
+    if (!(past->entries = calloc(ENTRIES, sizeof *past->entries))) {
+        err_set(&past->err, ERR_EXHAUSTED, "out of memory reading the journal");
+        return;
+    }
+    if (journaldb_open_reader(v->journal, &db, &past->err))
+        return;
+    (void)journaldb_list(db, &filter, &page, keep_entry, past, &past->err);
+    db_close(db);
+}
+
+/* ---- hours ---- */
+
+static double share(int64_t before_ms, int points) { return 1 - (double)before_ms / ((double)points * PAST_STEP_MS); }
+
+/* Alarms from on to off, oldest entry last; one that is on now reaches to the end. Events end when they became final. */
+static int spans_of(const struct history *past, int64_t now_ms, int points, struct chart_span spans[SPANS]) {
+    double off = 1;
+    int n = 0;
+    for (int i = 0; i < past->n && n < SPANS; i++) {
+        const struct journal_entry *e = &past->entries[i];
+        const int64_t before_ms = now_ms - e->received_ms;
+        const double at = share(before_ms, points);
+        if (e->kind == JOURNAL_ALARM_OFF)
+            off = at;
+        if (e->kind == JOURNAL_ALARM_ON)
+            spans[n++] = (struct chart_span){.from = at, .to = off};
+        if (e->kind == JOURNAL_EVENT && isfinite(e->end_s))
+            spans[n++] = (struct chart_span){
+                .from = share(before_ms + llround((e->end_s - e->start_s) * 1000), points), .to = at, .event = true};
+    }
+    return n;
+}
+
+static void put_hours(struct html *h, const struct status_stream *s, const struct history *past, int64_t now_ms) {
+    OWNED_MEMORY float *points = malloc(PAST_POINTS * sizeof *points);
+    OWNED_MEMORY struct chart_span *spans = malloc(SPANS * sizeof *spans);
+    if (!s->trace || !points || !spans)
+        return;
+    past_copy(s->trace, now_ms, points);
+    int range = 0, first = 0;
+    while (first < PAST_POINTS && !isfinite(points[first]))
+        first++;
+    while (ranges[range] < PAST_POINTS - first)
+        range++;
+    const int n = ranges[range];
+    const struct chart_hours chart = {
+        .points = points + PAST_POINTS - n, .n = n, .on = s->on, .spans = spans, .n_spans = spans_of(past, now_ms, n, spans)};
+    html_put(h, "<section class=\"wide\" aria-labelledby=\"hours\"><h2 id=\"hours\">%s</h2>", range_names[range]);
+    chart_put_hours(h, &chart);
+    html_put(h, "<p class=\"hint\"><span class=\"key p\">highest probability of each 10 s</span> <span class=\"key "
+                "alarm\">alarm</span> <span "
+                "class=\"key event\">event</span> <span class=\"key on\">threshold of the alarm</span></p></section>\n");
+}
+
+/* ---- facts, channels, journal ---- */
+
+static void put_facts(struct html *h, const struct status_stream *s) {
+    struct words w;
+    char text[160];
+    html_put(h, "<section aria-labelledby=\"facts\"><h2 id=\"facts\">Stream</h2><dl>");
+    shell_put_fact(h, "client", *s->client ? s->client : "–");
+    shell_put_fact(h, "opened by", s->principal);
+    shell_put_fact(h, "from", *s->address ? s->address : "–");
+    shell_put_fact(h, "session", s->id);
+    html_put(h, "<dt>model</dt><dd><a href=\"/models\">%s</a></dd><dt>opened</dt><dd>", s->model);
+    shell_put_time(h, s->opened_ms);
+    html_put(h, "</dd>");
+    if (s->mood != STATUS_ENDED) {
+        str_format(text, sizeof text, s->measured_hz > 0 ? "%g Hz; measured: %.2f Hz" : "%g Hz", s->rate_hz, s->measured_hz);
+        shell_put_fact(h, "rate", text);
+        shell_put_fact(h, "received", words_duration(&w, s->received_s));
+        html_put(h, "<dt>events</dt><dd>%lld</dd><dt>reconnects</dt><dd>%lld</dd>", (long long)s->events, (long long)s->reconnects);
+    }
+    if (s->on > 0) {
+        str_format(text, sizeof text, "on above %.3f, off below %.3f", s->on, s->off);
+        shell_put_fact(h, "alarm", text);
+    }
+    html_put(h, "</dl></section>\n");
+}
+
+static void put_flaws(struct html *h, const struct status_channel *c) {
+    html_put(h, "<td class=\"%s\">%s%s%s%s%s</td>", c->flaws ? "bad" : "good", c->flaws ? "" : "good",
+             c->flaws & QUALITY_FLAT ? "flat " : "", c->flaws & QUALITY_CLIPPED ? "clipped " : "",
+             c->flaws & QUALITY_MISSING ? "missing " : "", c->flaws & QUALITY_NOISY ? "noisy" : "");
+}
+
+static void put_channels(struct html *h, const struct status_stream *s) {
+    if (!s->n_channels)
+        return;
+    html_put(h, "<section aria-labelledby=\"quality\"><h2 id=\"quality\">Quality and montage</h2><p>%s of %d channels</p>",
+             s->n_flawed ? "Flaws in some" : "No flaw in any", s->n_channels);
+    if (*s->montage)
+        html_put(h, "<p class=\"hint\">montage of the model: %s</p>", s->montage);
+    chart_put_head(h, s->channels, s->n_channels);
+    html_put(h,
+             "<details%s><summary>All channels</summary><div class=\"scroll\"><table><thead><tr><th scope=\"col\">channel</th><th "
+             "scope=\"col\">signal</th>"
+             "<th scope=\"col\">used by the model</th></tr></thead><tbody>",
+             s->n_flawed ? " open" : "");
+    for (int i = 0; i < s->n_channels; i++) {
+        html_put(h, "<tr><th scope=\"row\">%s</th>", s->channels[i].name);
+        put_flaws(h, &s->channels[i]);
+        html_put(h, "<td>%s</td></tr>\n", s->channels[i].used ? "yes" : "no");
+    }
+    html_put(h, "</tbody></table></div></details></section>\n");
+}
+
+static void put_entry(struct html *h, const struct journal_entry *e) {
+    static const char *const names[JOURNAL_KINDS] = {"Alarm on", "Alarm off", "Event", "Gap",      "Quality",
+                                                     "Opened",   "Resumed",   "Lost",  "Restored", "Ended"};
+    struct words w;
+    html_put(h, "<tr class=\"%s\"><td>", journal_kind_name(e->kind));
+    shell_put_time(h, e->received_ms);
+    html_put(h, "</td><th scope=\"row\">%s</th><td>", names[e->kind]);
+    if (isfinite(e->start_s))
+        html_put(h, "%s", words_timer(&w, (int64_t)e->start_s));
+    if (isfinite(e->end_s))
+        html_put(h, "–%s", words_timer(&w, (int64_t)e->end_s));
+    html_put(h, "</td><td class=\"n\">%s</td><td>%s</td></tr>\n", isfinite(e->value) ? words_p(&w, (float)e->value) : "",
+             e->detail);
+}
+
+static void put_journal(struct html *h, const struct history *past) {
+    html_put(h, "<section class=\"wide\" aria-labelledby=\"journal\"><h2 id=\"journal\">Journal</h2>");
+    if (past->err.code)
+        html_put(h, "<p class=\"wrong\">The journal cannot be read now: %s</p>", past->err.message);
+    if (past->n) {
+        html_put(h, "<div class=\"scroll\"><table><thead><tr><th scope=\"col\">when</th><th scope=\"col\">what</th><th "
+                    "scope=\"col\">in the recording"
+                    "</th><th scope=\"col\" class=\"n\">value</th><th scope=\"col\">detail</th></tr></thead><tbody>\n");
+        for (int i = 0; i < past->n && i < SHOWN; i++)
+            put_entry(h, &past->entries[i]);
+        html_put(h, "</tbody></table></div>");
+    } else if (!past->err.code) {
+        html_put(h, "<p class=\"empty\">nothing yet</p>");
+    }
+    if (past->n > SHOWN)
+        html_put(h, "<p class=\"hint\">Earlier entries: <code>brrctl journal</code></p>");
+    html_put(h, "</section>\n");
+}
+
+bool page_stream(struct html *h, const struct page_view *v, const char *id) {
+    const struct status_stream *s = page_find_stream(v, id);
+    const int64_t now_ms = v->status->taken_ms;
+    struct tile t;
+    struct history past = {0};
+    char title[60];
+    if (!s)
+        return false;
+    read_history(v, id, &past);
+    tile_of(s, now_ms, &t);
+    str_copy(title, sizeof title, tile_name(s));
+    shell_begin(h, v, &(struct shell){.title = title, .place = SHELL_STREAMS, .live = true});
+    html_put(h,
+             "<div class=\"bed\" id=\"s-%s\" data-mood=\"%s\"><div class=\"top\"><h1>%s</h1><p class=\"mood\" "
+             "data-f=\"mood\">%s</p></div>",
+             s->id, status_mood_name(s->mood), tile_name(s), t.text[TILE_MOOD]);
+    html_put(h,
+             "<div class=\"minute-row\"><p class=\"now\"><span class=\"label\">seizure probability</span><span "
+             "data-f=\"p\">%s</span></p>",
+             t.text[TILE_P]);
+    chart_put_minute(h, s);
+    html_put(h,
+             "</div><p class=\"note\" data-f=\"note\">%s</p><p class=\"small\"><span>last 60 s</span> <span>lag <span "
+             "data-f=\"lag\">%s</span></span> "
+             "<span>last seen <span data-f=\"seen\">%s</span></span></p></div>\n<div class=\"panels two\" id=\"panels\">\n",
+             t.text[TILE_NOTE], t.text[TILE_LAG], t.text[TILE_SEEN]);
+    put_hours(h, s, &past, now_ms);
+    put_facts(h, s);
+    put_channels(h, s);
+    put_journal(h, &past);
+    html_put(h, "</div>\n");
+    shell_end(h, v);
+    free(past.entries);
+    return true;
+}

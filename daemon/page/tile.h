@@ -1,0 +1,18 @@
+/* tile: what the pages say of a stream in a few words; the same texts when a page is written and when its script updates it. */
+#ifndef BRR_DAEMON_PAGE_TILE_H
+#define BRR_DAEMON_PAGE_TILE_H
+#include "daemon/page/page.h"
+
+enum tile_field { TILE_MOOD, TILE_P, TILE_LAG, TILE_SEEN, TILE_NOTE, TILE_FIELDS };
+enum { TILE_TEXT = 120 };
+
+struct tile {
+    char text[TILE_FIELDS][TILE_TEXT]; /* "Alarm 0:45", "0.62", "0.3 s", "1 s ago", "F3 flat" */
+};
+void tile_of(const struct status_stream *s, int64_t now_ms, struct tile *ret);
+const char *tile_field_name(enum tile_field f); /* data-f of the element */
+/* What people call it: the client's name, or the model's when the client has not said one. */
+const char *tile_name(const struct status_stream *s);
+void tile_put(struct html *h, const struct status_stream *s, int64_t now_ms); /* "<li>" */
+
+#endif

@@ -1,0 +1,175 @@
+#include "daemon/status/beds.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/map.h"
+#include "base/str.h"
+
+struct beds {
+    struct sessions *sessions;
+    struct map *open; /* by the session's id */
+    struct bed *ended;
+    bool changed;
+    int64_t wall_ms, now_ms; /* of the tick at work */
+};
+
+struct beds *beds_new(struct sessions *sessions) {
+    struct beds *all = calloc(1, sizeof *all);
+    if (all && (all->open = map_new(STATUS_STREAMS)))
+        all->sessions = sessions;
+    else {
+        free(all);
+        all = NULL;
+    }
+    return all;
+}
+
+static void bed_free(void *at) {
+    struct bed *b = at;
+    session_watch_stop(&b->watch);
+    past_drop(b->trace);
+    free(b);
+}
+
+void beds_free(struct beds *all) {
+    if (!all)
+        return;
+    map_free(all->open, bed_free);
+    for (struct bed *b = all->ended, *next; b; b = next) {
+        next = b->next;
+        bed_free(b);
+    }
+    free(all);
+}
+
+static void on_report(struct session_watch *w, const struct live_report *r) {
+    struct bed *b = (struct bed *)w;
+    if (r->message.kind == LIVE_ALARM) {
+        b->alarm = r->on;
+        b->alarm_ms = r->on ? clock_wall_ms() : b->alarm_ms;
+        b->all->changed = true;
+    }
+    if (!r->p || r->message.kind == LIVE_ALARM)
+        return;
+    for (int64_t i = 0; i < r->samples; i++)
+        if (!isnan(r->p[i])) {
+            b->newest = r->p[i];
+            b->peak = b->peak >= r->p[i] ? b->peak : r->p[i];
+        }
+    b->value_ms = clock_ms();
+}
+
+/* Forgets ended beds, from the first one on for which this holds. */
+static void forget_from(struct bed **link) {
+    struct bed *b = *link;
+    *link = NULL;
+    for (struct bed *next; b; b = next) {
+        next = b->next;
+        bed_free(b);
+    }
+}
+
+static void on_ended(struct session_watch *w) {
+    struct bed *b = (struct bed *)w;
+    struct beds *all = b->all;
+    map_remove(all->open, b->id);
+    b->ended_ms = clock_wall_ms();
+    b->next = all->ended;
+    all->ended = b;
+    all->changed = true;
+    int n = 0;
+    for (struct bed **link = &all->ended; *link; link = &(*link)->next)
+        if (++n > BEDS_ENDED) {
+            forget_from(link);
+            break;
+        }
+}
+
+/* A stream of the same client takes the place of one that has ended. */
+static void replace_ended(struct beds *all, const struct bed *by) {
+    for (struct bed **link = &all->ended; *link; link = &(*link)->next) {
+        struct bed *old = *link;
+        if (strcmp(old->client, by->client) != 0 || strcmp(old->principal, by->principal) != 0)
+            continue;
+        *link = old->next;
+        bed_free(old);
+        return;
+    }
+}
+
+static void begin(struct beds *all, const struct session_state *state) {
+    struct session *s;
+    struct bed *b = calloc(1, sizeof *b);
+    if (!b || sessions_by_id(all->sessions, state->id, &s, NULL) || map_put(all->open, state->id, b, NULL)) {
+        free(b);
+        return;
+    }
+    *b = (struct bed){.watch = {.report = on_report, .ended = on_ended},
+                      .all = all,
+                      .trace = past_new(),
+                      .peak = NAN,
+                      .newest = state->probability,
+                      .alarm = state->alarm,
+                      .opened_ms = state->opened_ms,
+                      .value_ms = all->now_ms,
+                      .received = -1};
+    for (int i = 0; i < STATUS_MINUTE; i++)
+        b->minute[i] = NAN;
+    str_copy(b->id, sizeof b->id, state->id);
+    str_copy(b->client, sizeof b->client, state->client);
+    str_copy(b->model, sizeof b->model, state->model);
+    str_copy(b->principal, sizeof b->principal, state->principal);
+    session_watch_start(s, &b->watch);
+    replace_ended(all, b);
+}
+
+/* A value holds until the next one, while samples come. */
+static float point(const struct beds *all, const struct bed *b) {
+    bool holds = all->wall_ms - b->seen_ms < BEDS_HOLD_MS && all->now_ms - b->value_ms < BEDS_HOLD_MS;
+    return !isnan(b->peak) ? b->peak : holds ? b->newest : NAN;
+}
+
+static void look(void *ctx, const struct session *s) {
+    struct beds *all = ctx;
+    struct session_state state;
+    session_describe(s, &state);
+    struct bed *b = map_get(all->open, state.id);
+    if (!b) {
+        begin(all, &state);
+        if (!(b = map_get(all->open, state.id)))
+            return;
+    }
+    if (state.received_through != b->received && state.received_through > 0)
+        b->seen_ms = b->received < 0 && !state.connected ? 0 : all->wall_ms; /* restored samples came before the restart */
+    b->received = state.received_through;
+    float p = point(all, b);
+    b->minute[b->at] = p;
+    b->at = (b->at + 1) % STATUS_MINUTE;
+    if (b->trace)
+        past_put(b->trace, all->wall_ms, p);
+    b->peak = NAN;
+}
+
+void beds_tick(struct beds *all) {
+    all->wall_ms = clock_wall_ms();
+    all->now_ms = clock_ms();
+    sessions_visit(all->sessions, look, all);
+    for (struct bed **link = &all->ended; *link; link = &(*link)->next)
+        if (all->wall_ms - (*link)->ended_ms > BEDS_ENDED_MS) { /* those behind it ended earlier */
+            forget_from(link);
+            break;
+        }
+}
+
+bool beds_changed(struct beds *all) {
+    bool changed = all->changed;
+    all->changed = false;
+    return changed;
+}
+
+const struct bed *beds_find(const struct beds *all, const char *session) { return map_get(all->open, session); }
+
+const struct bed *beds_ended(const struct beds *all) { return all->ended; }

@@ -1,0 +1,43 @@
+/* beds: the recent past of every stream, for the pages: its probability of the last minute and hours, when samples came last, since
+ * when its alarm is on. A stream that has ended stays for BEDS_ENDED_MS, so that people see that it is gone. Bounded by the number
+ * of sessions and BEDS_ENDED. Loop thread. */
+#ifndef BRR_DAEMON_STATUS_BEDS_H
+#define BRR_DAEMON_STATUS_BEDS_H
+#include "daemon/live/session.h"
+#include "daemon/status/status.h"
+
+enum {
+    BEDS_ENDED = 64,
+    BEDS_ENDED_MS = 10 * 60 * 1000,
+    BEDS_HOLD_MS = 10 * 1000 /* a value holds for so long while samples come */
+};
+
+struct bed {
+    struct session_watch watch; /* its first member */
+    struct bed *next;
+    struct beds *all;
+    char id[SESSION_ID_SIZE], client[SESSION_NAME_SIZE], model[LIVE_NAME], principal[PASS_PRINCIPAL_SIZE];
+    float minute[STATUS_MINUTE]; /* a ring; the newest is before `at` */
+    int at;
+    float peak, newest; /* of the values since the newest point, and the last one; NaN: none */
+    struct past *trace; /* NULL: out of memory */
+    bool alarm;
+    int64_t alarm_ms;                     /* Unix time at which it went on last; 0: unknown, or never */
+    int64_t opened_ms, seen_ms, ended_ms; /* seen: newest samples. 0: not yet */
+    int64_t value_ms;                     /* monotonic: newest value */
+    int64_t received;                     /* source samples at the newest tick */
+};
+
+struct beds;
+struct beds *beds_new(struct sessions *sessions); /* NULL when out of memory */
+void beds_free(struct beds *all);                 /* before the sessions; NULL is fine */
+/* Once a second: begins with new streams, adds a point to each, forgets those that ended long ago. */
+void beds_tick(struct beds *all);
+/* True once after an alarm went on or off, or a stream ended. */
+bool beds_changed(struct beds *all);
+/* The bed of an open session; NULL before its first tick. */
+const struct bed *beds_find(const struct beds *all, const char *session);
+/* Those that have ended, newest first; NULL after the last. */
+const struct bed *beds_ended(const struct beds *all);
+
+#endif

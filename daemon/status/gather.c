@@ -1,0 +1,232 @@
+#include "daemon/status/gather.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "daemon/status/gather_parts.h"
+#include "run/kind.h"
+
+enum { LOOK_MS = 200, SCANNED_JOBS = 5000 };
+
+int gather_new(const struct gather_source *source, struct status_board *board, struct gather **ret, struct err *err) {
+    struct gather *g = calloc(1, sizeof *g);
+    if (!g || !(g->beds = beds_new(source->sessions))) {
+        free(g);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the status pages");
+    }
+    g->source = *source;
+    g->board = board;
+    *ret = g;
+    return 0;
+}
+
+void gather_free(struct gather *g) {
+    if (!g)
+        return;
+    beds_free(g->beds);
+    free(g);
+}
+
+/* ---- device, volumes, hooks ---- */
+
+static void put_device(const struct gather *g, struct status *to) {
+    struct status_device *d = &to->device;
+    struct device_info info;
+    struct device_health health = {0};
+    struct str slow;
+    const struct device_verdict *bad = device_watch_verdict(g->source.watch);
+    device_hosts_describe(g->source.hosts, &info);
+    device_watch_latest(g->source.watch, &health);
+    *d = (struct status_device){.name = gather_text(to, info.name),
+                                .description = gather_text(to, info.description),
+                                .bad = gather_text(to, bad ? bad->why : ""),
+                                .fix = gather_text(to, bad ? bad->fix : ""),
+                                .memory_used = health.told ? health.memory_used_bytes : g->machine.memory_used,
+                                .memory_total = health.told ? health.memory_total_bytes : g->machine.memory_total,
+                                .utilization = health.told ? health.utilization : g->machine.busy,
+                                .temperature_c = health.told ? health.temperature_c : NAN,
+                                .power_w = health.told ? health.power_w : NAN,
+                                .slowed = ""};
+    if (info.is_async && !health.told)
+        d->memory_used = d->memory_total = -1;
+    str_init(&slow, 256);
+    for (int i = 1; health.told && i < DEVICE_SLOWDOWN_COUNT; i++) /* 0: idle */
+        if (health.slowed & 1 << i)
+            str_printf(&slow, "%s%s", slow.len ? ", " : "", device_slowdown_name((enum device_slowdown)i));
+    d->slowed = gather_text(to, str_cstr(&slow));
+    str_done(&slow);
+}
+
+static void put_volumes(const struct gather *g, struct status *to) {
+    for (int i = 0; i < g->source.n_volumes; i++) {
+        const struct gather_volume *v = &g->source.volumes[i];
+        bool answers = volume_look(v->volume);
+        to->volumes[to->n_volumes++] = (struct status_volume){.name = v->name,
+                                                              .path = v->path,
+                                                              .answers = answers,
+                                                              .free_bytes = answers ? volume_free_bytes(v->volume) : -1,
+                                                              .size_bytes = volume_size_bytes(v->volume)};
+    }
+}
+
+static double attempts(const struct gather *g, const char *hook, const char *result) {
+    char labels[HOOK_NAME + 16];
+    str_format(labels, sizeof labels, "%s\x1f%s", hook, result);
+    const struct metric *series = metrics_series(g->source.metrics, "brrd_hook_attempts_total", labels);
+    return series ? metric_value(series) : 0;
+}
+
+static void put_hooks(const struct gather *g, struct status *to) {
+    for (int i = 0; i < hooks_count(g->source.hooks) && to->n_hooks < STATUS_HOOKS; i++) {
+        const char *name = hooks_at(g->source.hooks, i)->name;
+        to->hooks[to->n_hooks++] = (struct status_hook){.name = name,
+                                                        .delivered = attempts(g, name, "delivered"),
+                                                        .failed = attempts(g, name, "failed"),
+                                                        .dropped = attempts(g, name, "dropped")};
+    }
+}
+
+/* ---- jobs ---- */
+
+static void put_losses(const struct gather *g, struct status *to, const struct job *job, struct status_job *out) {
+    const struct gather_losses *l = &g->losses;
+    if (strcmp(l->job, job->id) != 0 || l->n < 2)
+        return;
+    float *copy = arena_alloc(&to->arena, (size_t)l->n * sizeof *copy);
+    if (!copy)
+        return;
+    memcpy(copy, l->values, (size_t)l->n * sizeof *copy);
+    out->losses = copy;
+    out->n_losses = l->n;
+}
+
+static void put_job(const struct gather *g, struct status *to, const struct job *job) {
+    const struct task_kind *kind = task_kind_find(job->kind);
+    const struct task_progress *p = &job->progress;
+    struct status_job *out = &to->jobs[to->n_jobs++];
+    *out = (struct status_job){.id = gather_text(to, job->id),
+                               .name = gather_text(to, job->name),
+                               .kind = gather_text(to, job->kind),
+                               .owner = gather_text(to, job->owner),
+                               .reason = gather_text(to, job->reason),
+                               .directory = gather_text(to, job->directory),
+                               .state = job_state_name(job->state),
+                               .active = job_is_active(job->state),
+                               .over = job_is_over(job->state),
+                               .position = sched_position(g->source.sched, job),
+                               .priority = job->priority,
+                               .created_ms = job->created_ms,
+                               .started_ms = job->started_ms,
+                               .finished_ms = job->finished_ms,
+                               .phase = gather_text(to, p->phase),
+                               .metric_name = gather_text(to, p->metric_name),
+                               .step_name = kind && kind->step ? kind->step : "step",
+                               .step = p->step,
+                               .steps = p->steps,
+                               .epoch = p->epoch,
+                               .epochs = p->epochs,
+                               .done = p->done,
+                               .total = p->total,
+                               .loss = p->loss,
+                               .validation_loss = p->validation_loss,
+                               .metric = p->metric,
+                               .eta_s = p->eta_s,
+                               .windows_per_s = p->windows_per_s};
+    put_losses(g, to, job, out);
+}
+
+/* Running before waiting jobs, those in the order of the queue, the rest by submission. */
+static int by_turn(const void *a, const void *b) {
+    const struct status_job *l = a, *r = b;
+    if (l->active != r->active)
+        return l->active ? -1 : 1;
+    if (l->position != r->position)
+        return l->position < r->position ? -1 : 1;
+    return l->created_ms < r->created_ms ? -1 : l->created_ms > r->created_ms;
+}
+
+static void put_jobs(const struct gather *g, struct status *to) {
+    const struct sched *sched = g->source.sched;
+    const int open = sched_open_count(sched), most = STATUS_JOBS - STATUS_ENDED_JOBS;
+    int ended = 0, all = sched_count(sched);
+    if (!(to->jobs = arena_alloc(&to->arena, STATUS_JOBS * sizeof *to->jobs)))
+        return;
+    for (int i = 0; i < open && to->n_jobs < most; i++)
+        put_job(g, to, sched_open_at(sched, i));
+    qsort(to->jobs, (size_t)to->n_jobs, sizeof *to->jobs, by_turn);
+    for (int i = all - 1; i >= 0 && i > all - 1 - SCANNED_JOBS && ended < STATUS_ENDED_JOBS; i--)
+        if (job_is_over(sched_at(sched, i)->state)) {
+            put_job(g, to, sched_at(sched, i));
+            ended++;
+        }
+    to->left_jobs = all - to->n_jobs;
+}
+
+/* The losses of the running job at even distances: when there is no more room, every second one goes. */
+static void follow_losses(struct gather *g) {
+    struct gather_losses *l = &g->losses;
+    const struct job *job = NULL;
+    for (int i = 0; i < sched_open_count(g->source.sched) && !job; i++)
+        if (job_is_active(sched_open_at(g->source.sched, i)->state))
+            job = sched_open_at(g->source.sched, i);
+    if (!job)
+        return;
+    const struct task_progress *p = &job->progress;
+    if (strcmp(l->job, job->id) != 0 || p->step < l->step) {
+        *l = (struct gather_losses){.every = 1};
+        str_copy(l->job, sizeof l->job, job->id);
+    }
+    if (isnan(p->loss) || p->step - l->step < l->every)
+        return;
+    if (l->n == STATUS_LOSSES) {
+        for (int i = 0; i < STATUS_LOSSES / 2; i++)
+            l->values[i] = l->values[2 * i + 1];
+        l->n = STATUS_LOSSES / 2;
+        l->every = l->every * 2 > (p->step - l->first) / l->n ? l->every * 2 : (p->step - l->first) / l->n;
+    }
+    l->first = l->n ? l->first : p->step;
+    l->step = p->step;
+    l->values[l->n++] = (float)p->loss;
+}
+
+/* ---- all of it ---- */
+
+static void publish(struct gather *g) {
+    struct status *to = status_new();
+    if (!to)
+        return;
+    g->published_ms = clock_ms();
+    to->version = g->source.version;
+    to->revision = g->source.revision;
+    to->notice = g->source.notice;
+    to->taken_ms = clock_wall_ms();
+    to->uptime_s = (g->published_ms - g->source.start_ms) / 1000;
+    to->cpu = g->machine.cpu;
+    to->resident_bytes = g->machine.resident_bytes;
+    to->journal_fails = journal_is_failing(g->source.journal);
+    to->database_fails = !sched_writable(g->source.sched);
+    put_device(g, to);
+    put_volumes(g, to);
+    put_hooks(g, to);
+    put_jobs(g, to);
+    gather_streams(g, to);
+    gather_models(g, to);
+    status_sort(to);
+    status_publish(g->board, to);
+}
+
+void gather_tick(struct gather *g) {
+    machine_look(&g->machine);
+    follow_losses(g);
+    beds_tick(g->beds);
+    beds_changed(g->beds);
+    publish(g);
+}
+
+void gather_look(struct gather *g) {
+    if (g && clock_ms() - g->published_ms >= LOOK_MS && beds_changed(g->beds)) /* else the next look or tick has it */
+        publish(g);
+}

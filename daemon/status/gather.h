@@ -1,0 +1,46 @@
+/* gather: makes the status (status/status.h) from the daemon's state, on the loop: each second, and when an alarm goes on or off.
+ * It reads state, and keeps of its own only what no other module has: the recent past of streams (status/beds.h) and the losses of
+ * the running job. Loop thread. */
+#ifndef BRR_DAEMON_STATUS_GATHER_H
+#define BRR_DAEMON_STATUS_GATHER_H
+#include "base/metrics.h"
+#include "base/volume.h"
+#include "daemon/device/device_watch.h"
+#include "daemon/hooks/hooks.h"
+#include "daemon/hosts/device_hosts.h"
+#include "daemon/jobs/sched.h"
+#include "daemon/journal/journal.h"
+#include "daemon/live/session.h"
+#include "daemon/models/models.h"
+#include "daemon/status/status.h"
+
+struct gather_volume {
+    const char *name, *path;
+    struct volume *volume;
+};
+
+/* Where it looks; everything is borrowed. */
+struct gather_source {
+    const char *version, *revision, *notice;
+    int64_t start_ms; /* monotonic */
+    struct sessions *sessions;
+    struct sched *sched;
+    struct models *models;
+    struct device_hosts *hosts;
+    struct device_watch *watch;
+    struct journal *journal;
+    struct hooks *hooks;
+    struct metrics *metrics;
+    struct gather_volume volumes[STATUS_VOLUMES];
+    int n_volumes;
+};
+
+struct gather;
+/* board: where each status is published; borrowed. */
+int gather_new(const struct gather_source *source, struct status_board *board, struct gather **ret, struct err *err);
+void gather_free(struct gather *g); /* before the sessions; NULL is fine */
+void gather_tick(struct gather *g); /* once a second */
+/* Call when streams have reported: publishes at once what people must not wait for. */
+void gather_look(struct gather *g);
+
+#endif

@@ -1,0 +1,32 @@
+/* gather_parts: the state of gather, for gather.c, gather_streams.c and gather_models.c; nobody else includes it. Loop thread. */
+#ifndef BRR_DAEMON_STATUS_GATHER_PARTS_H
+#define BRR_DAEMON_STATUS_GATHER_PARTS_H
+#include "daemon/status/beds.h"
+#include "daemon/status/gather.h"
+#include "daemon/status/machine.h"
+
+struct gather_losses {
+    char job[JOB_ID_SIZE];
+    int64_t first, step, every; /* steps: of the first and the newest value, and between two */
+    int n;
+    float values[STATUS_LOSSES];
+};
+
+struct gather {
+    struct gather_source source;
+    struct status_board *board;
+    struct beds *beds;
+    struct machine machine;
+    struct gather_losses losses;
+    int64_t published_ms;
+};
+
+/* A copy that lives as long as the status; "" for NULL, and without memory. */
+static inline const char *gather_text(struct status *to, const char *text) {
+    const char *copy = text && *text ? arena_strdup(&to->arena, text) : "";
+    return copy ? copy : "";
+}
+void gather_streams(const struct gather *g, struct status *to);
+void gather_models(const struct gather *g, struct status *to);
+
+#endif

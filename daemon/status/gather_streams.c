@@ -1,0 +1,147 @@
+/* The streams of a status: what session_describe says, and the recent past of the bed. */
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "daemon/status/gather_parts.h"
+
+enum { SILENT_MS = 10 * 1000, QUALITY_TEXT = 400 };
+static const double LATE_S = 5, LOST_SHARE = 0.1;
+
+struct gathering {
+    const struct gather *from;
+    struct status *to;
+    int64_t now_ms;
+};
+
+static const struct {
+    int flaw;
+    const char *name;
+} flaws[] = {{QUALITY_FLAT, "flat"}, {QUALITY_CLIPPED, "clipped"}, {QUALITY_MISSING, "missing"}, {QUALITY_NOISY, "noisy"}};
+
+/* "F3 flat, O2 clipped noisy", of the channels that the model uses. */
+static const char *name_flaws(struct status *to, const struct status_stream *s) {
+    struct str text;
+    str_init(&text, QUALITY_TEXT);
+    for (int i = 0; i < s->n_channels; i++) {
+        const struct status_channel *c = &s->channels[i];
+        if (!c->used || !c->flaws)
+            continue;
+        str_printf(&text, "%s%s", text.len ? ", " : "", c->name);
+        for (size_t k = 0; k < sizeof flaws / sizeof *flaws; k++)
+            if (c->flaws & flaws[k].flaw)
+                str_printf(&text, " %s", flaws[k].name);
+    }
+    const char *copy = gather_text(to, str_cstr(&text));
+    str_done(&text);
+    return copy;
+}
+
+static void put_channels(struct status *to, const struct session_state *from, struct status_stream *s) {
+    struct status_channel *c = arena_alloc(&to->arena, (size_t)from->n_channels * sizeof *c);
+    s->quality = "";
+    if (!c)
+        return;
+    for (int i = 0; i < from->n_channels; i++)
+        c[i] = (struct status_channel){.name = gather_text(to, from->channels[i]), .used = !from->opened};
+    for (int i = 0; from->opened && i < from->opened->n_sources; i++)
+        if (from->opened->sources[i] >= 0 && from->opened->sources[i] < from->n_channels)
+            c[from->opened->sources[i]].used = true;
+    for (int i = 0; i < from->quality->n; i++)
+        if (from->quality->channels[i].channel < from->n_channels)
+            c[from->quality->channels[i].channel].flaws = from->quality->channels[i].flaws;
+    for (int i = 0; i < from->n_channels; i++)
+        s->n_flawed += c[i].used && c[i].flaws;
+    s->channels = c;
+    s->n_channels = from->n_channels;
+    s->quality = name_flaws(to, s);
+}
+
+static enum status_mood mood_of(const struct status_stream *s, int64_t now_ms) {
+    const int64_t heard_ms = s->seen_ms > s->opened_ms ? s->seen_ms : s->opened_ms;
+    if (s->ended_ms)
+        return STATUS_ENDED;
+    if (!s->connected || (s->realtime && now_ms - heard_ms > SILENT_MS))
+        return STATUS_LOST;
+    if (s->realtime && s->lag_s > LATE_S)
+        return STATUS_LATE;
+    return s->n_flawed || s->gap_fraction > LOST_SHARE ? STATUS_POOR : STATUS_FINE;
+}
+
+static void put_past(const struct bed *b, struct status_stream *s) {
+    for (int i = 0; i < STATUS_MINUTE; i++)
+        s->minute[i] = b->minute[(b->at + i) % STATUS_MINUTE];
+    s->seen_ms = b->seen_ms;
+    s->alarm_ms = b->alarm_ms;
+    s->trace = b->trace ? past_share(b->trace) : NULL;
+}
+
+static struct status_stream *next_stream(struct status *to) {
+    if (!to->streams || to->n_streams == STATUS_STREAMS) {
+        to->left_streams++;
+        return NULL;
+    }
+    return &to->streams[to->n_streams++];
+}
+
+static void put_stream(void *ctx, const struct session *session) {
+    struct gathering *g = ctx;
+    struct session_state from;
+    session_describe(session, &from);
+    struct status_stream *s = next_stream(g->to);
+    if (!s)
+        return;
+    *s = (struct status_stream){.id = gather_text(g->to, from.id),
+                                .client = gather_text(g->to, from.client),
+                                .model = gather_text(g->to, from.model),
+                                .principal = gather_text(g->to, from.principal),
+                                .address = gather_text(g->to, from.address),
+                                .realtime = from.realtime,
+                                .connected = from.connected,
+                                .probability = from.probability,
+                                .rate_hz = from.rate_hz,
+                                .measured_hz = from.measured_rate_hz,
+                                .lag_s = from.lag_s,
+                                .gap_fraction = from.quality->gap_fraction,
+                                .opened_ms = from.opened_ms,
+                                .received_s = (int64_t)((double)from.received_through / from.rate_hz),
+                                .events = from.events,
+                                .reconnects = from.reconnects,
+                                .montage = gather_text(g->to, from.opened ? from.opened->info.file.montage : "")};
+    s->on = from.opened ? from.opened->alarms.on : 0;
+    s->off = from.opened ? from.opened->alarms.off : 0;
+    put_channels(g->to, &from, s);
+    const struct bed *b = beds_find(g->from->beds, from.id);
+    for (int i = 0; i < STATUS_MINUTE; i++)
+        s->minute[i] = NAN;
+    if (b)
+        put_past(b, s);
+    s->mood = from.alarm ? STATUS_ALARM : mood_of(s, g->now_ms);
+}
+
+static void put_ended(struct gathering *g, const struct bed *b) {
+    struct status_stream *s = next_stream(g->to);
+    if (!s)
+        return;
+    *s = (struct status_stream){.id = gather_text(g->to, b->id),
+                                .client = gather_text(g->to, b->client),
+                                .model = gather_text(g->to, b->model),
+                                .principal = gather_text(g->to, b->principal),
+                                .address = "",
+                                .quality = "",
+                                .montage = "",
+                                .mood = STATUS_ENDED,
+                                .probability = NAN,
+                                .opened_ms = b->opened_ms,
+                                .ended_ms = b->ended_ms};
+    put_past(b, s);
+}
+
+void gather_streams(const struct gather *g, struct status *to) {
+    struct gathering all = {.from = g, .to = to, .now_ms = clock_wall_ms()};
+    to->streams = arena_alloc(&to->arena, STATUS_STREAMS * sizeof *to->streams);
+    sessions_visit(g->source.sessions, put_stream, &all);
+    for (const struct bed *b = beds_ended(g->beds); b; b = b->next)
+        put_ended(&all, b);
+}

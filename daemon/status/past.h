@@ -1,0 +1,18 @@
+/* past: the seizure probability of a stream over the last hours, one point for PAST_STEP_MS: the highest value in it. Shared by
+ * reference: the loop adds points, threads that draw it copy them. Bounded: the oldest points go. */
+#ifndef BRR_DAEMON_STATUS_PAST_H
+#define BRR_DAEMON_STATUS_PAST_H
+#include <stdint.h>
+
+enum { PAST_STEP_MS = 10 * 1000, PAST_POINTS = 6 * 360 /* six hours */ };
+
+struct past;
+struct past *past_new(void); /* one reference; NULL when out of memory */
+struct past *past_share(struct past *t);
+void past_drop(struct past *t); /* NULL is fine */
+/* A value at a time of day; NaN: there is none. Times that go back count as the newest one. */
+void past_put(struct past *t, int64_t wall_ms, float p);
+/* The points that end at `wall_ms`, oldest first, NaN where there is none. Any thread. */
+void past_copy(struct past *t, int64_t wall_ms, float ret[PAST_POINTS]);
+
+#endif

@@ -1,0 +1,116 @@
+#include "daemon/status/status.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+static const char *const moods[STATUS_MOODS] = {"alarm", "lost", "late", "poor", "fine", "ended"};
+
+const char *status_mood_name(enum status_mood m) { return moods[m]; }
+
+struct status *status_new(void) {
+    struct status *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    arena_init(&s->arena, STATUS_BYTES);
+    atomic_init(&s->references, 1);
+    return s;
+}
+
+/* The newest alarm first; others by name, numbers in names by their value. */
+static int by_mood(const void *a, const void *b) {
+    const struct status_stream *l = a, *r = b;
+    if (l->mood != r->mood)
+        return l->mood < r->mood ? -1 : 1;
+    if (l->mood == STATUS_ALARM && l->alarm_ms != r->alarm_ms)
+        return l->alarm_ms > r->alarm_ms ? -1 : 1;
+    int order = strverscmp(l->client, r->client);
+    return order ? order : strcmp(l->id, r->id);
+}
+
+void status_sort(struct status *s) {
+    if (s->n_streams)
+        qsort(s->streams, (size_t)s->n_streams, sizeof *s->streams, by_mood);
+}
+
+const struct status *status_share(const struct status *s) {
+    atomic_fetch_add(&((struct status *)(uintptr_t)s)->references, 1);
+    return s;
+}
+
+void status_drop(const struct status *shared) {
+    struct status *s = (struct status *)(uintptr_t)shared;
+    if (!s || atomic_fetch_sub(&s->references, 1) > 1)
+        return;
+    for (int i = 0; i < s->n_streams; i++)
+        past_drop(s->streams[i].trace);
+    arena_done(&s->arena);
+    free(s);
+}
+
+struct status_board {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct status *newest;
+    uint64_t number;
+    bool stopped;
+};
+
+struct status_board *status_board_new(void) {
+    struct status_board *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    pthread_mutex_init(&b->lock, NULL);
+    clock_cond_init(&b->changed);
+    return b;
+}
+
+void status_board_free(struct status_board *b) {
+    if (!b)
+        return;
+    status_drop(b->newest);
+    pthread_cond_destroy(&b->changed);
+    pthread_mutex_destroy(&b->lock);
+    free(b);
+}
+
+void status_publish(struct status_board *b, struct status *s) {
+    if (!s)
+        return;
+    pthread_mutex_lock(&b->lock);
+    const struct status *old = b->newest;
+    s->number = ++b->number;
+    b->newest = s;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+    status_drop(old);
+}
+
+const struct status *status_newest(struct status_board *b) {
+    pthread_mutex_lock(&b->lock);
+    const struct status *s = b->newest ? status_share(b->newest) : NULL;
+    pthread_mutex_unlock(&b->lock);
+    return s;
+}
+
+const struct status *status_await(struct status_board *b, uint64_t number, int64_t ms) {
+    const struct timespec until = clock_after_ms(ms);
+    const struct status *s = NULL;
+    pthread_mutex_lock(&b->lock);
+    while (!b->stopped && b->number <= number)
+        if (pthread_cond_timedwait(&b->changed, &b->lock, &until))
+            break;
+    if (!b->stopped && b->newest && b->number > number)
+        s = status_share(b->newest);
+    pthread_mutex_unlock(&b->lock);
+    return s;
+}
+
+void status_board_stop(struct status_board *b) {
+    pthread_mutex_lock(&b->lock);
+    b->stopped = true;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+}

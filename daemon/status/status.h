@@ -1,0 +1,151 @@
+/* status: what the pages show, as one picture of the daemon that never changes once it is published. The loop makes one each
+ * second and at each alarm (status/gather.h); threads that answer HTTP share it by reference, so that they touch nothing of the
+ * loop. Plain data, all of it in the arena of the status. Bounded: STATUS_STREAMS, STATUS_JOBS, STATUS_BYTES. */
+#ifndef BRR_DAEMON_STATUS_STATUS_H
+#define BRR_DAEMON_STATUS_STATUS_H
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "daemon/status/past.h"
+
+enum {
+    STATUS_STREAMS = 1024,
+    STATUS_JOBS = 300,
+    STATUS_ENDED_JOBS = 100, /* of these, the newest */
+    STATUS_MINUTE = 60,      /* one point a second */
+    STATUS_LOSSES = 120,
+    STATUS_RATES = 3,
+    STATUS_HOOKS = 16,
+    STATUS_VOLUMES = 3,
+    STATUS_BYTES = 64 << 20,
+};
+
+/* In the order in which people should look at them. */
+enum status_mood {
+    STATUS_ALARM,
+    STATUS_LOST, /* no samples come */
+    STATUS_LATE, /* the device is behind */
+    STATUS_POOR, /* channels with flaws, or lost samples */
+    STATUS_FINE,
+    STATUS_ENDED, /* the stream is over, a few minutes ago */
+    STATUS_MOODS
+};
+
+struct status_channel {
+    const char *name;
+    int flaws; /* bits of enum quality_flaw; 0: good */
+    bool used; /* by the model */
+};
+
+struct status_stream {
+    const char *id, *client, *model, *principal, *address; /* address "": unknown */
+    enum status_mood mood;
+    bool realtime, connected;
+    float probability;           /* newest of the alarm trace; NaN: none yet */
+    float minute[STATUS_MINUTE]; /* the highest of each of the last seconds, oldest first; NaN: none */
+    double on, off;              /* thresholds of the alarm; 0: unknown */
+    double rate_hz, measured_hz; /* measured: 0 = it is what the client says */
+    double lag_s, gap_fraction;  /* gap: of the newest samples */
+    int64_t opened_ms, seen_ms;  /* Unix time; seen: newest samples, 0: none yet */
+    int64_t alarm_ms, ended_ms;  /* since when it is on, else when the newest began; 0: none */
+    int64_t received_s, events, reconnects;
+    const struct status_channel *channels;
+    int n_channels, n_flawed;
+    const char *quality; /* "F3 flat, O2 clipped noisy"; "" when no channel has a flaw */
+    const char *montage; /* of the model; "" until it is loaded */
+    struct past *trace;  /* NULL: none */
+};
+
+struct status_job {
+    const char *id, *name, *kind, *owner, *reason, *directory;
+    const char *state; /* "running" */
+    bool active, over;
+    int position; /* in the queue from 1; 0: it does not wait */
+    int64_t priority, created_ms, started_ms, finished_ms;
+    const char *phase, *metric_name, *step_name;
+    int64_t step, steps, epoch, epochs, done, total;
+    double loss, validation_loss, metric, eta_s, windows_per_s; /* NaN: unknown */
+    const float *losses;                                        /* over the steps of this attempt, at even distances */
+    int n_losses;
+};
+
+struct status_rate { /* a rule for alarms */
+    double rate, on, off, sensitivity, low, high, false_alarms_per_24h, delay_p50_s, patients, seizures, hours;
+};
+
+struct status_model {
+    const char *name, *ref, *path, *sha256, *type, *preset, *montage, *labels, *device, *init_from, *note;
+    const char *why; /* it does not serve; "" */
+    bool loaded;
+    int streams;
+    int channels;
+    int64_t parameters, memory_bytes, step, epoch;
+    double window_s, hop_s, on, off, bandpass_hz[2], notch_hz, prior;
+    struct status_rate rates[STATUS_RATES];
+    int n_rates;
+};
+
+struct status_volume {
+    const char *name, *path;
+    bool answers;
+    int64_t free_bytes, size_bytes; /* -1: unknown */
+};
+
+struct status_hook {
+    const char *name;
+    double delivered, failed, dropped; /* attempts */
+};
+
+struct status_device {
+    const char *name, *description, *slowed;    /* slowed: why its clocks are reduced, or "" */
+    const char *bad, *fix;                      /* it takes no new work; "" */
+    int64_t memory_used, memory_total;          /* -1: unknown */
+    double utilization, temperature_c, power_w; /* NaN: unknown */
+};
+
+struct status {
+    const char *version, *revision, *notice;
+    int64_t taken_ms; /* Unix time */
+    int64_t uptime_s;
+    double cpu; /* processors that the daemon uses */
+    int64_t resident_bytes;
+    struct status_device device;
+    struct status_volume volumes[STATUS_VOLUMES];
+    int n_volumes;
+    struct status_hook hooks[STATUS_HOOKS];
+    int n_hooks;
+    bool journal_fails, database_fails;
+    struct status_stream *streams; /* by mood, then by name */
+    int n_streams, left_streams;   /* left: beyond STATUS_STREAMS */
+    struct status_job *jobs;       /* running, waiting, then ended ones, newest first */
+    int n_jobs, left_jobs;
+    struct status_model *models;
+    int n_models;
+    /* the module's own */
+    struct arena arena;
+    atomic_int references;
+    uint64_t number; /* grows with each that is published */
+};
+
+struct status *status_new(void);    /* one reference; NULL when out of memory */
+void status_sort(struct status *s); /* before it is published: streams into their order */
+const struct status *status_share(const struct status *s);
+void status_drop(const struct status *s);         /* NULL is fine */
+const char *status_mood_name(enum status_mood m); /* "alarm", for pages and scripts */
+
+/* Where the newest one is. Any thread, except where noted. */
+struct status_board;
+struct status_board *status_board_new(void);
+void status_board_free(struct status_board *b); /* nobody waits any more; NULL is fine */
+/* Loop thread. Takes the reference; NULL: nothing is published. */
+void status_publish(struct status_board *b, struct status *s);
+/* The newest one, shared; NULL before the first. */
+const struct status *status_newest(struct status_board *b);
+/* Waits for one with a higher number, at most `ms`; NULL: there was none, or the board has stopped. */
+const struct status *status_await(struct status_board *b, uint64_t number, int64_t ms);
+/* From now on nobody waits. */
+void status_board_stop(struct status_board *b);
+
+#endif

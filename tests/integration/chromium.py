@@ -1,0 +1,139 @@
+"""Chromium without a window, driven by its DevTools protocol: pages, screenshots, what the console says, which hosts are asked."""
+import base64
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+from daemon import PATIENCE
+
+
+class WebSocket:
+    """Just enough of RFC 6455 for one peer that is trusted: text messages of any length."""
+
+    def __init__(self, url):
+        host, _, path = url.removeprefix("ws://").partition("/")
+        name, _, port = host.partition(":")
+        self.socket = socket.create_connection((name, int(port)), timeout=PATIENCE)
+        key = base64.b64encode(os.urandom(16)).decode()
+        self.socket.sendall((f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                             f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n").encode())
+        self.buffer = b""
+        while b"\r\n\r\n" not in self.buffer:
+            self.buffer += self.socket.recv(65536)
+        head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
+        assert b" 101 " in head.splitlines()[0], head
+
+    def take(self, n):
+        while len(self.buffer) < n:
+            data = self.socket.recv(1 << 20)
+            assert data, "the browser closed the connection"
+            self.buffer += data
+        data, self.buffer = self.buffer[:n], self.buffer[n:]
+        return data
+
+    def send(self, text):
+        data = text.encode()
+        size = struct.pack("!B", 0x80 | len(data)) if len(data) < 126 else struct.pack("!BH", 0x80 | 126, len(data)) if len(data) < 65536 \
+            else struct.pack("!BQ", 0x80 | 127, len(data))
+        self.socket.sendall(b"\x81" + size + b"\0\0\0\0" + data)  # a mask of zeros
+
+    def receive(self):
+        text = b""
+        while True:
+            first, size = self.take(2)
+            if size == 126:
+                size, = struct.unpack("!H", self.take(2))
+            elif size == 127:
+                size, = struct.unpack("!Q", self.take(8))
+            data = self.take(size)
+            if first & 15 in (0, 1):
+                text += data
+                if first & 128:
+                    return text.decode()
+
+
+class Chromium:
+    def __init__(self, *options):
+        self.folder = tempfile.mkdtemp(prefix="brr-chromium-")
+        self.errors, self.urls, self.number = [], [], 0
+        command = [shutil.which("chromium"), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+                   "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions", "--hide-scrollbars",
+                   "--force-color-profile=srgb", "--remote-debugging-port=0", f"--user-data-dir={self.folder}", *options, "about:blank"]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        port = f"{self.folder}/DevToolsActivePort"
+        deadline = time.time() + PATIENCE
+        while not (os.path.exists(port) and "\n" in open(port, encoding="ascii").read()):
+            assert self.process.poll() is None and time.time() < deadline, "chromium did not start"
+            time.sleep(0.05)
+        number = open(port, encoding="ascii").readline().strip()
+        targets = json.load(urllib.request.urlopen(f"http://127.0.0.1:{number}/json", timeout=PATIENCE))
+        self.socket = WebSocket(next(t["webSocketDebuggerUrl"] for t in targets if t["type"] == "page"))
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(timeout=PATIENCE)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def note(self, message):
+        what, p = message.get("method"), message.get("params", {})
+        if what == "Runtime.exceptionThrown":
+            self.errors.append(json.dumps(p["exceptionDetails"])[:500])
+        elif what == "Runtime.consoleAPICalled" and p["type"] in ("error", "warning", "assert"):
+            self.errors.append(json.dumps(p["args"])[:500])
+        elif what == "Log.entryAdded" and p["entry"]["level"] in ("error", "warning"):
+            self.errors.append(f"{p['entry'].get('url', '')}: {p['entry']['text']}")
+        elif what == "Network.requestWillBeSent":
+            self.urls.append(p["request"]["url"])
+
+    def call(self, method, **params):
+        self.number += 1
+        self.socket.send(json.dumps({"id": self.number, "method": method, "params": params}))
+        while True:
+            message = json.loads(self.socket.receive())
+            if message.get("id") == self.number:
+                assert "error" not in message, (method, message["error"])
+                return message["result"]
+            self.note(message)
+
+    def run(self, script):
+        """The value of an expression in the page; a promise is waited for."""
+        result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in result, (script, result["exceptionDetails"])
+        return result["result"].get("value")
+
+    def open(self, url):
+        assert "errorText" not in self.call("Page.navigate", url=url)
+        self.wait(f"location.href === {json.dumps(url)} && document.readyState === 'complete'")
+
+    def wait(self, condition, seconds=PATIENCE):
+        """Until the expression is true: looked at at each frame or tick of the page, not from here."""
+        deadline = time.time() + seconds
+        while time.time() < deadline:
+            try:
+                if self.run(f"new Promise(done => {{ const look = n => ({condition}) ? done(true) : n ? setTimeout(look, 20, n - 1) : done(false); look(100); }})"):
+                    return
+            except AssertionError:  # the page was left in between
+                time.sleep(0.05)
+        raise AssertionError(f"never in the page: {condition}\n{self.run('document.body.innerText')[:3000]}")
+
+    def size(self, width, height, dark=False, phone=False):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+                                                          {"name": "prefers-reduced-motion", "value": "reduce"}])
+
+    def screenshot(self, path, whole=False):
+        params = {"captureBeyondViewport": True} if whole else {}
+        if whole:
+            box = self.call("Page.getLayoutMetrics")["cssContentSize"]
+            params["clip"] = {"x": 0, "y": 0, "width": box["width"], "height": min(box["height"], 4000), "scale": 1}
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as f:
+            f.write(base64.b64decode(self.call("Page.captureScreenshot", format="png", **params)["data"]))

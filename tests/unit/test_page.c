@@ -1,0 +1,379 @@
+/* The web pages from a status that is made up: no name becomes markup, the order, the moods, what an event says. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "daemon/page/chart.h"
+#include "daemon/page/page.h"
+#include "daemon/page/tile.h"
+#include "daemon/page/words.h"
+#include "infer/quality.h"
+
+#define HOSTILE "<script>alert(1)</script>\" onload='x' & \xff\x01\xe2\x80\xae"
+
+static struct status *made(int n) {
+    static struct status_channel channels[] = {{"Fp1", 0, true}, {"F3", QUALITY_FLAT, true}, {HOSTILE, 0, false}};
+    struct status *s = status_new();
+    assert_non_null(s);
+    s->version = s->revision = s->notice = "x";
+    s->taken_ms = 1800000000000;
+    s->device = (struct status_device){.name = "cpu",
+                                       .description = HOSTILE,
+                                       .slowed = "",
+                                       .bad = "",
+                                       .fix = "",
+                                       .memory_used = 1,
+                                       .memory_total = 2,
+                                       .power_w = NAN,
+                                       .temperature_c = 61};
+    s->streams = arena_alloc(&s->arena, (size_t)(n + 1) * sizeof *s->streams);
+    s->jobs = arena_alloc(&s->arena, sizeof *s->jobs);
+    s->models = arena_alloc(&s->arena, sizeof *s->models);
+    for (int i = 0; i < n; i++) {
+        struct status_stream *t = &s->streams[s->n_streams++];
+        *t = (struct status_stream){.id = arena_printf(&s->arena, "%032x", (unsigned)i),
+                                    .client = i ? arena_printf(&s->arena, "bed-%d", i) : HOSTILE,
+                                    .model = HOSTILE,
+                                    .principal = i % 2 ? "token:odd" : "token:even",
+                                    .address = "",
+                                    .quality = i % 10 == 3 ? "F3 flat" : "",
+                                    .montage = "bipolar-18",
+                                    .mood = i == n / 2    ? STATUS_ALARM
+                                            : i % 10 == 3 ? STATUS_POOR
+                                                          : STATUS_FINE,
+                                    .realtime = true,
+                                    .connected = true,
+                                    .probability = 0.5f,
+                                    .on = 0.8,
+                                    .rate_hz = 256,
+                                    .opened_ms = s->taken_ms - 60000,
+                                    .seen_ms = s->taken_ms - 1000,
+                                    .alarm_ms = i == n / 2 ? s->taken_ms - 45000 : 0,
+                                    .channels = channels,
+                                    .n_channels = 3,
+                                    .n_flawed = i % 10 == 3};
+        for (int k = 0; k < STATUS_MINUTE; k++)
+            t->minute[k] = k < 30 ? NAN : (float)k / STATUS_MINUTE;
+    }
+    status_sort(s);
+    return s;
+}
+
+static struct page_view all_of(const struct status *s) {
+    return (struct page_view){.status = s,
+                              .all = true,
+                              .principal = "",
+                              .ready = true,
+                              .readiness = "ready",
+                              .journal = "/nonexistent",
+                              .database = "/nonexistent"};
+}
+
+/* Everything between the first < of a hostile name and its end is gone as markup. */
+static void assert_harmless(const struct html *h) {
+    const char *page = str_cstr(&h->out);
+    assert_true(str_ok(&h->out));
+    assert_null(strstr(page, "<script>alert"));
+    assert_null(strstr(page, "onload='"));
+    assert_null(strstr(page, "\x01"));
+    assert_null(strstr(page, "\xff"));
+    assert_null(strstr(page, "\xe2\x80\xae"));
+    for (const char *p = page; *p; p += str_utf8_step(p))
+        assert_true(str_utf8_step(p) > 0);
+}
+
+static void every_text_is_escaped(void **state) {
+    (void)state;
+    struct html h;
+    html_init(&h);
+    html_put(&h, "<p title=\"%s\">%s %d %lld %zu %.2f %%</p>", HOSTILE, "a&b", -3, 1LL << 40, (size_t)7, 0.5);
+    assert_string_equal(str_cstr(&h.out), "<p title=\"&lt;script&gt;alert(1)&lt;/script&gt;&quot; onload=&#39;x&#39; &amp; "
+                                          "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\">a&amp;b -3 "
+                                          "1099511627776 7 0.50 %</p>");
+    html_done(&h);
+    html_init(&h);
+    html_put_url(&h, "a b/\"<\xc3\xa9");
+    assert_string_equal(str_cstr(&h.out), "a%20b%2F%22%3C%C3%A9");
+    html_done(&h);
+}
+
+static void a_cut_character_at_the_end_is_replaced(void **state) {
+    (void)state;
+    struct html h;
+    html_init(&h);
+    html_put_text(&h, "a\xc3\xa9", 2);
+    assert_string_equal(str_cstr(&h.out), "a\xEF\xBF\xBD");
+    html_done(&h);
+}
+
+static void hostile_names_are_no_markup_on_any_page(void **state) {
+    (void)state;
+    struct status *s = made(3);
+    static const float losses[] = {1, 0.5f, NAN};
+    s->jobs[s->n_jobs++] = (struct status_job){.id = "train-1",
+                                               .name = HOSTILE,
+                                               .kind = HOSTILE,
+                                               .owner = HOSTILE,
+                                               .reason = HOSTILE,
+                                               .directory = "",
+                                               .state = "running",
+                                               .active = true,
+                                               .phase = HOSTILE,
+                                               .metric_name = HOSTILE,
+                                               .step_name = "step",
+                                               .steps = 10,
+                                               .loss = 1,
+                                               .validation_loss = NAN,
+                                               .metric = 1,
+                                               .eta_s = 5,
+                                               .windows_per_s = NAN,
+                                               .losses = losses,
+                                               .n_losses = 3};
+    s->models[s->n_models++] = (struct status_model){.name = HOSTILE,
+                                                     .ref = HOSTILE,
+                                                     .path = HOSTILE,
+                                                     .sha256 = HOSTILE,
+                                                     .type = HOSTILE,
+                                                     .preset = HOSTILE,
+                                                     .montage = HOSTILE,
+                                                     .labels = HOSTILE,
+                                                     .device = HOSTILE,
+                                                     .init_from = HOSTILE,
+                                                     .note = HOSTILE,
+                                                     .why = HOSTILE,
+                                                     .loaded = true};
+    const struct page_view v = all_of(s);
+    void (*const pages[])(struct html *, const struct page_view *) = {page_overview, page_streams, page_jobs, page_models};
+    struct html h;
+    for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
+        html_init(&h);
+        pages[i](&h, &v);
+        assert_harmless(&h);
+        html_done(&h);
+    }
+    html_init(&h);
+    assert_true(page_stream(&h, &v, s->streams[0].id));
+    assert_harmless(&h);
+    assert_non_null(strstr(str_cstr(&h.out), "The journal cannot be read now"));
+    html_done(&h);
+    html_init(&h);
+    assert_true(page_job(&h, &v, "train-1"));
+    assert_harmless(&h);
+    html_done(&h);
+    html_init(&h);
+    page_login(&h, HOSTILE, HOSTILE);
+    page_error(&h, &v, HOSTILE, HOSTILE);
+    assert_harmless(&h);
+    html_done(&h);
+    status_drop(s);
+}
+
+static int count(const char *text, const char *what) {
+    int n = 0;
+    for (const char *p = text; (p = strstr(p, what)); p++)
+        n++;
+    return n;
+}
+
+static void an_alarm_comes_first_among_two_hundred(void **state) {
+    (void)state;
+    struct status *s = made(200);
+    const struct page_view v = all_of(s);
+    struct html h;
+    html_init(&h);
+    page_streams(&h, &v);
+    const char *page = str_cstr(&h.out);
+    assert_int_equal(count(page, "<li class=\"tile\""), 200);
+    const char *first = strstr(page, "<li class=\"tile\"");
+    assert_true(strstr(first, "data-mood=\"alarm\"") < strstr(first, "</li>"));
+    assert_non_null(strstr(page, ">Alarm 0:45</p>"));
+    assert_non_null(strstr(page, "(1) Streams"));
+    assert_non_null(strstr(page, "tiles crowd"));
+    assert_string_equal(s->streams[1].client, "bed-3"); /* then poor ones, by the number in the name */
+    assert_string_equal(s->streams[2].client, "bed-13");
+    html_done(&h);
+    status_drop(s);
+}
+
+static void no_stream_is_said_in_words(void **state) {
+    (void)state;
+    struct status *s = made(0);
+    const struct page_view v = all_of(s);
+    struct html h;
+    html_init(&h);
+    page_streams(&h, &v);
+    page_overview(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "No stream is open"));
+    assert_null(strstr(str_cstr(&h.out), "<li class=\"tile\""));
+    html_done(&h);
+    status_drop(s);
+}
+
+static void a_reader_sees_the_streams_of_its_own_principal_only(void **state) {
+    (void)state;
+    struct status *s = made(10);
+    struct page_view v = all_of(s);
+    v.all = false;
+    v.principal = "token:odd";
+    struct html h;
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_int_equal(count(str_cstr(&h.out), "<li class=\"tile\""), 5);
+    html_done(&h);
+    html_init(&h);
+    assert_false(page_stream(&h, &v, "00000000000000000000000000000002"));
+    assert_int_equal(h.out.len, 0);
+    html_done(&h);
+    struct str event;
+    str_init(&event, 1 << 20);
+    page_event(&event, NULL, &v, "/streams");
+    assert_null(strstr(str_cstr(&event), "00000000000000000000000000000002"));
+    assert_non_null(strstr(str_cstr(&event), "00000000000000000000000000000003"));
+    str_done(&event);
+    status_drop(s);
+}
+
+/* The JSON of an event. */
+static struct json *event_of(const struct page_view *before, const struct page_view *after, const char *path) {
+    struct str event;
+    struct json *json = NULL;
+    struct err err;
+    str_init(&event, 4 << 20);
+    page_event(&event, before, after, path);
+    assert_true(str_starts(str_cstr(&event), "data: ") && str_ends(str_cstr(&event), "\n\n"));
+    assert_int_equal(count(str_cstr(&event), "\n"), 2);
+    assert_int_equal(json_parse(event.data + 6, event.len - 8, "event", &json, &err), 0);
+    str_done(&event);
+    return json;
+}
+
+static void an_event_says_what_has_changed_and_nothing_else(void **state) {
+    (void)state;
+    struct status *old = made(3), *now = made(3);
+    struct page_view before = all_of(old), after = all_of(now);
+    struct json *same = event_of(&before, &after, "/streams");
+    assert_int_equal(json_count(json_get(json_get(same, "streams"), now->streams[1].id)), 0);
+    const char *order = json_str(json_get(same, "order"), "");
+    struct json *first = event_of(NULL, &after, "/streams");
+    assert_string_equal(json_str(json_get(first, "order"), ""), order);
+    assert_string_equal(json_str(json_get(json_get(json_get(first, "streams"), now->streams[0].id), "mood"), ""), "Alarm 0:45");
+    assert_int_equal(json_i64(json_get(first, "n_alarms"), 0), 1);
+    json_free(first);
+    now->streams[1].mood = STATUS_LOST;
+    now->streams[1].lag_s = 3;
+    struct json *moved = event_of(&before, &after, "/streams");
+    const struct json *fields = json_get(json_get(moved, "streams"), now->streams[1].id);
+    assert_string_equal(json_str(json_get(fields, "state"), ""), "lost");
+    assert_string_equal(json_str(json_get(fields, "lag"), ""), "3.0 s");
+    assert_null(json_get(fields, "p"));
+    assert_string_not_equal(json_str(json_get(moved, "order"), ""), order);
+    struct json *elsewhere = event_of(&before, &after, "/jobs");
+    assert_null(json_get(elsewhere, "streams"));
+    json_free(elsewhere);
+    json_free(moved);
+    json_free(same);
+    status_drop(old);
+    status_drop(now);
+}
+
+static void a_minute_without_values_has_gaps(void **state) {
+    (void)state;
+    float minute[STATUS_MINUTE];
+    char path[CHART_PATH_SIZE];
+    for (int i = 0; i < STATUS_MINUTE; i++)
+        minute[i] = NAN;
+    assert_string_equal(chart_minute(minute, path), "M0 0");
+    minute[3] = 0;
+    minute[10] = 1;
+    minute[11] = 2; /* beyond the scale */
+    assert_string_equal(chart_minute(minute, path), "M7 31.0h1M21 1.0L23 1.0");
+    for (int i = 0; i < STATUS_MINUTE; i++)
+        minute[i] = 0.123f;
+    assert_true(strlen(chart_minute(minute, path)) < CHART_PATH_SIZE - 1);
+}
+
+static void the_past_keeps_the_highest_value_of_each_step(void **state) {
+    (void)state;
+    struct past *t = past_new();
+    float points[PAST_POINTS];
+    const int64_t now = 1800000000000;
+    past_put(t, now, 0.2f);
+    past_put(t, now + 1000, 0.9f);
+    past_put(t, now + 2000, 0.1f);
+    past_put(t, now + 3 * PAST_STEP_MS, NAN);
+    past_copy(t, now + 3 * PAST_STEP_MS, points);
+    assert_float_equal(points[PAST_POINTS - 4], 0.9f, 0);
+    for (int i = 1; i < 4; i++)
+        assert_true(isnan(points[PAST_POINTS - i]));
+    past_put(t, now + (int64_t)PAST_POINTS * PAST_STEP_MS * 2, 0.5f); /* all before is too old */
+    past_copy(t, now + (int64_t)PAST_POINTS * PAST_STEP_MS * 2, points);
+    for (int i = 0; i + 1 < PAST_POINTS; i++)
+        assert_true(isnan(points[i]));
+    assert_float_equal(points[PAST_POINTS - 1], 0.5f, 0);
+    past_drop(past_share(t));
+    past_drop(t);
+}
+
+static void a_board_wakes_who_waits_and_keeps_what_is_read(void **state) {
+    (void)state;
+    struct status_board *b = status_board_new();
+    assert_null(status_newest(b));
+    assert_null(status_await(b, 0, 1));
+    status_publish(b, made(1));
+    const struct status *one = status_await(b, 0, 1000);
+    assert_non_null(one);
+    status_publish(b, made(2));
+    assert_int_equal(one->n_streams, 1); /* still the one that was taken */
+    const struct status *two = status_await(b, one->number, 1000);
+    assert_int_equal(two->n_streams, 2);
+    status_drop(one);
+    status_drop(two);
+    status_board_stop(b);
+    assert_null(status_await(b, 0, 1000));
+    status_board_free(b);
+}
+
+static void numbers_are_in_words(void **state) {
+    (void)state;
+    struct words w;
+    assert_string_equal(words_bytes(&w, 1400000000), "1.4 GB");
+    assert_string_equal(words_bytes(&w, -1), "unknown");
+    assert_string_equal(words_duration(&w, 3700), "1 h 1 min");
+    assert_string_equal(words_timer(&w, 3723), "1:02:03");
+    assert_string_equal(words_time(&w, 1000000000000), "2001-09-09T01:46:40Z");
+    assert_string_equal(words_p(&w, NAN), "–");
+}
+
+static void files_of_pages_have_digests(void **state) {
+    (void)state;
+    const struct page_asset *css = page_asset_find("/assets/page.css");
+    assert_non_null(css);
+    assert_true(css->len > 1000 && strlen(css->digest) == 16);
+    assert_null(page_asset_find("/assets/../page.css"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_text_is_escaped),
+        cmocka_unit_test(a_cut_character_at_the_end_is_replaced),
+        cmocka_unit_test(hostile_names_are_no_markup_on_any_page),
+        cmocka_unit_test(an_alarm_comes_first_among_two_hundred),
+        cmocka_unit_test(no_stream_is_said_in_words),
+        cmocka_unit_test(a_reader_sees_the_streams_of_its_own_principal_only),
+        cmocka_unit_test(an_event_says_what_has_changed_and_nothing_else),
+        cmocka_unit_test(a_minute_without_values_has_gaps),
+        cmocka_unit_test(the_past_keeps_the_highest_value_of_each_step),
+        cmocka_unit_test(a_board_wakes_who_waits_and_keeps_what_is_read),
+        cmocka_unit_test(numbers_are_in_words),
+        cmocka_unit_test(files_of_pages_have_digests),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
