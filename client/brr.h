@@ -188,6 +188,7 @@ struct brr_stream_config {
     double threshold_on;     /* probability that begins an event or alarm, 0 = the model's */
     double threshold_off;    /* probability that ends it, 0 = the model's, but at most threshold_on */
     double alarm_rate;       /* 1, 5 or 10: alarms by the model's rule for that many false alarms per 24 h; 0: by the thresholds */
+    const char *device;      /* name of the daemon's device that computes it, such as "cuda:1"; NULL = the daemon chooses */
 };
 
 /* The settings agreed with the daemon. Pointers are valid as long as the stream. */
@@ -338,6 +339,7 @@ struct brr_network_options {
     int64_t max_pending;  /* injections that may wait, 0 = the daemon's default */
     int every_tick;       /* 1: leak and refractory advance in every tick, also without input */
     int64_t timeout_ms;   /* of the transfer, 0 = 600 s */
+    const char *device;   /* name of the daemon's device, such as "cuda:1"; NULL = the one with the most free memory */
 };
 /* Sends the network file or snapshot at path; the daemon checks it and builds the network. options may be NULL. INVALID names array
  * and index; EXHAUSTED: more bytes than the budget; EXISTS: the name is taken. After an error there is no network. */

@@ -153,6 +153,7 @@ int brr_network_create(brr_client *client, const char *path, const struct brr_ne
     u.create.budget_bytes = o->budget_bytes;
     u.create.every_tick = o->every_tick != 0;
     u.create.max_pending = o->max_pending;
+    u.create.device = message_text(o->device);
     return upload(client, &u, o->timeout_ms, ret, err);
 }
 

@@ -41,8 +41,9 @@ static const struct option rows[] = {
      "lines `role name sha256-of-token`; reloaded when the file changes"},
     {"http.listen", OPTION_STRING, C(http), "127.0.0.1:9464", 0, 0, NULL,
      "/metrics /healthz /readyz and the status page; none = off"},
-    {"devices", OPTION_STRINGS, R(devices), "[auto]", 0, 0, NULL, "auto (cuda:0, else cpu), cpu, or one cuda:N"},
-    {"devices_cpu_threads", OPTION_I64, C(cpu_threads), "0", 0, 1024, NULL, "threads of the CPU device; 0 = all"},
+    {"devices", OPTION_STRINGS, R(devices), "[auto]", 0, 0, NULL,
+     "auto (cuda:0, else cpu), or a list of cpu, cuda:N and cpu:N; cpu:0, cpu:1, … share threads and memory evenly"},
+    {"devices_cpu_threads", OPTION_I64, C(cpu_threads), "0", 0, 1024, NULL, "threads of all CPU devices together; 0 = all"},
     {"paths.data", OPTION_STRING, C(data), "/data", 0, 0, NULL, "read-only recordings"},
     {"paths.cache", OPTION_STRING, C(cache), "/cache", 0, 0, NULL, "cache volume"},
     {"paths.results", OPTION_STRING, C(results), "/results", 0, 0, NULL, "job output and checkpoints"},
@@ -73,8 +74,8 @@ static const struct option rows[] = {
     {"journal.retention.size", OPTION_BYTES, C(journal_max_bytes), "1GiB", 1 << 20, 0, NULL,
      "limit for the journal; above it the oldest entries are deleted; none = no limit"},
     {"serve", OPTION_NODE, R(serve), "null", 0, 0, NULL,
-     "list of {name, checkpoint}: served under names that never had a model; a name keeps what was promoted later, and stays "
-     "unloaded"},
+     "list of {name, checkpoint, device}: served under names that never had a model; a name keeps what was promoted later, and "
+     "stays unloaded"},
     {"alarms.hooks", OPTION_NODE, R(hooks), "null", 0, 0, NULL,
      "list of {name, command: [words…]} or {name, url, secret_file}: whom to tell about alarms; docs/operations.md"},
     {"limits.sessions", OPTION_I64, C(max_sessions), "1000", 1, 1000, NULL, "maximum number of open streams"},
@@ -104,13 +105,14 @@ static const struct option rows[] = {
 static const struct option_table table = ROWS(rows);
 
 struct serve_raw {
-    const char *name, *checkpoint;
+    const char *name, *checkpoint, *device;
     const struct yaml_node *max_delay_ms, *alarm_hop_s;
 };
 #define V(field) offsetof(struct serve_raw, field)
 static const struct option serve_rows[] = {
     {"name", OPTION_STRING, V(name), NULL, 0, 0, NULL, "served name"},
     {"checkpoint", OPTION_STRING, V(checkpoint), NULL, 0, 0, NULL, "job:ID, upload:NAME, a model file, or store://NAME/KEY"},
+    {"device", OPTION_STRING, V(device), "null", 0, 0, NULL, "the device that serves it, such as cuda:1; default: every device"},
     {"max_delay_ms", OPTION_NODE, V(max_delay_ms), "null", 0, 0, NULL, "unsupported yet"},
     {"alarm_hop_s", OPTION_NODE, V(alarm_hop_s), "null", 0, 0, NULL, "unsupported yet: streams choose it"},
 };
@@ -178,24 +180,64 @@ static int check_access(struct raw *raw, const struct yaml_node *root, const cha
     return 0;
 }
 
-static int pick_device(struct raw *raw, const struct yaml_node *root, const char *file, struct arena *arena, struct err *err) {
-    char text[300];
-    if (raw->devices.count != 1)
-        return blame(root, file, "devices", ERR_UNSUPPORTED, "one device is supported yet; name one", err);
-    const char *name = raw->devices.items[0];
-    if (strcmp(name, "auto") && strcmp(name, "cpu") && !str_starts(name, "cuda:")) {
-        str_format(text, sizeof text, "'%.100s'; expected auto, cpu or cuda:N", name);
-        return blame(root, file, "devices", ERR_INVALID, text, err);
-    }
+/* A device of the list that is usable here. */
+static int add_device(struct config *c, const char *name, const struct yaml_node *root, const char *file, struct arena *arena,
+                      struct err *err) {
     struct device_info info;
     struct err why = {0};
-    if (!strcmp(name, "auto"))
-        name = !device_probe("cuda:0", &info, NULL) ? "cuda:0" : "cpu";
+    char text[300];
     if (device_probe(name, &info, &why)) {
-        str_format(text, sizeof text, "%.60s is not usable here: %.230s", name, why.message);
-        return blame(root, file, "devices", ERR_UNSUPPORTED, text, err);
+        bool unknown = why.code == ERR_INVALID;
+        str_format(text, sizeof text,
+                   unknown ? "'%.100s'; expected auto, cpu, cpu:N or cuda:N" : "%.60s is not usable here: %.230s", name,
+                   why.message);
+        return blame(root, file, "devices", unknown ? ERR_INVALID : ERR_UNSUPPORTED, text, err);
     }
-    return (raw->c.device = arena_strdup(arena, name)) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
+    for (int i = 0; i < c->n_devices; i++) {
+        bool all = !strcmp(name, "cpu") || !strcmp(c->devices[i], "cpu");
+        if (!strcmp(name, c->devices[i]))
+            str_format(text, sizeof text, "%.60s is listed twice", name);
+        else if (all && !strncmp(name, "cpu", 3) && !strncmp(c->devices[i], "cpu", 3))
+            str_format(text, sizeof text, "cpu is all processors; beside other CPU devices name it cpu:%d", i);
+        else
+            continue;
+        return blame(root, file, "devices", ERR_INVALID, text, err);
+    }
+    c->devices[c->n_devices] = arena_strdup(arena, name);
+    return c->devices[c->n_devices++] ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
+}
+
+static int pick_devices(struct raw *raw, const struct yaml_node *root, const char *file, struct arena *arena, struct err *err) {
+    const struct option_list *list = &raw->devices;
+    struct device_info info;
+    char text[100];
+    if (list->count < 1 || list->count > CONFIG_MAX_DEVICES) {
+        str_format(text, sizeof text, "%d devices; expected 1 to %d", (int)list->count, CONFIG_MAX_DEVICES);
+        return blame(root, file, "devices", ERR_INVALID, text, err);
+    }
+    if (list->count == 1 && !strcmp(list->items[0], "auto"))
+        return add_device(&raw->c, !device_probe("cuda:0", &info, NULL) ? "cuda:0" : "cpu", root, file, arena, err);
+    for (size_t i = 0; i < (size_t)list->count; i++) {
+        int rc = add_device(&raw->c, list->items[i], root, file, arena, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* Models are served on devices of the list. */
+static int check_served_devices(const struct raw *raw, const char *file, struct err *err) {
+    const struct config *c = &raw->c;
+    const struct yaml_node *node = raw->serve ? raw->serve->child : NULL;
+    for (int i = 0; i < c->n_served; i++, node = node->next) {
+        int at = 0;
+        while (c->served[i].device && at < c->n_devices && strcmp(c->served[i].device, c->devices[at]) != 0)
+            at++;
+        if (at == c->n_devices)
+            return options_error(node, file, err, "serve: model '%.60s': device '%.40s' is not in devices", c->served[i].name,
+                                 c->served[i].device);
+    }
+    return 0;
 }
 
 static int read_store(struct raw *raw, const struct yaml_node *node, const char *file, struct arena *arena, struct err *err) {
@@ -222,7 +264,7 @@ static int read_served(struct raw *raw, const struct yaml_node *node, const char
         (rc = refuse(served.max_delay_ms, file, "serve[].max_delay_ms", err)) ||
         (rc = refuse(served.alarm_hop_s, file, "serve[].alarm_hop_s", err)))
         return rc;
-    raw->c.served[raw->c.n_served++] = (struct config_served){served.name, served.checkpoint};
+    raw->c.served[raw->c.n_served++] = (struct config_served){served.name, served.checkpoint, served.device};
     return 0;
 }
 
@@ -285,7 +327,8 @@ static int check(struct raw *raw, const struct yaml_node *root, const char *file
         return rc;
     if (!c->tcp && !c->unix_path)
         return err_set(err, ERR_INVALID, "%s: listen.unix and listen.tcp are both none; nobody could reach the daemon", file);
-    if ((rc = check_sizes(raw, root, file, err)) || (rc = pick_device(raw, root, file, arena, err)))
+    if ((rc = check_sizes(raw, root, file, err)) || (rc = pick_devices(raw, root, file, arena, err)) ||
+        (rc = check_served_devices(raw, file, err)))
         return rc;
     if (!c->database && !(c->database = arena_printf(arena, "%s/jobs.sqlite", c->results)))
         return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);

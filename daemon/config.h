@@ -10,10 +10,10 @@
 #include "daemon/hooks/hook.h"
 #include "daemon/models/source.h"
 
-enum { CONFIG_MAX_STORES = 32, CONFIG_MAX_SERVED = 16, CONFIG_MAX_BYTES = 1 << 20 };
+enum { CONFIG_MAX_STORES = 32, CONFIG_MAX_SERVED = 16, CONFIG_MAX_DEVICES = 16, CONFIG_MAX_BYTES = 1 << 20 };
 
 struct config_served {
-    const char *name, *checkpoint;
+    const char *name, *checkpoint, *device; /* device: NULL = every device */
 };
 
 struct config {
@@ -23,8 +23,9 @@ struct config {
     const char *tls_cert, *tls_key, *tls_client_ca; /* NULL = none; certificate and key must be set together */
     const char *tokens_file;                        /* NULL = none */
     const char *http;                               /* host:port, NULL = none */
-    const char *device;                             /* "cpu", "cuda:N" */
-    int64_t cpu_threads;
+    const char *devices[CONFIG_MAX_DEVICES];        /* "cpu", "cpu:N", "cuda:N"; each once */
+    int n_devices;
+    int64_t cpu_threads; /* of all CPU devices together; 0 = all of the machine */
     const char *data, *cache, *results, *database;
     bool local_paths;
     int log_level;                                               /* enum log_level */

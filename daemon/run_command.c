@@ -327,12 +327,19 @@ static int compare_builds(struct run *r, struct err *err) {
                    own.text, first.text);
 }
 
+/* The device that the job names, of whatever the configuration lists; else the first of the list. It has all threads: the job runs
+ * alone. */
+static int open_device(struct run *r, struct err *err) {
+    const char *wanted = r->draft->file.device;
+    return device_open(wanted ? wanted : r->config.devices[0], (int)r->config.cpu_threads, &r->device, err);
+}
+
 static int open_run(struct run *r, struct err *err) {
     int rc;
     if ((rc = world_launched(&r->world, err)) || (rc = find_directory(r, err)) || (rc = read_config(r, err)) ||
         (rc = read_job(r, err)) || (rc = open_directory(r, err)) || (rc = open_cache(r, err)))
         return rc;
-    if ((rc = device_open(r->config.device, (int)r->config.cpu_threads, &r->device, err)))
+    if ((rc = open_device(r, err)))
         return rc;
     return compare_builds(r, err);
 }

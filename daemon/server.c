@@ -13,8 +13,9 @@
 #include "base/str.h"
 #include "base/volume.h"
 #include "daemon/access.h"
+#include "daemon/devices.h"
 #include "daemon/drain.h"
-#include "daemon/hosts/device_hosts.h"
+#include "daemon/hosts/device_set.h"
 #include "daemon/http/http.h"
 #include "daemon/jobs/jobref.h"
 #include "daemon/jobs/retention.h"
@@ -30,7 +31,6 @@
 
 enum {
     TICK_MS = 1000,
-    WATCH_MS = 10 * 1000,
     FILE_MS = 5 * 1000, /* a job that is in a file for longer is shown as waiting */
     MEASURE_MS = 60 * 1000,
     MAX_METHODS = 96,
@@ -62,11 +62,11 @@ struct daemon {
     struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
     int cache_lock;
     bool announced; /* READY was sent */
-    bool drain_wanted, stopping, rpc_stopped, lost, deaf, held;
+    bool drain_wanted, stopping, rpc_stopped, lost, deaf, held[DEVICE_SET_MAX];
     int64_t stop_ms; /* when the stop began */
     bool file_waits; /* for a model file that does not answer */
     struct meters meters;
-    char device[JOB_DEVICE_SIZE], versions[JOB_VERSIONS_SIZE]; /* for the records of jobs */
+    char versions[JOB_VERSIONS_SIZE]; /* for the records of jobs */
 };
 
 /* True if the folders of ended jobs stay for ever. */
@@ -138,8 +138,11 @@ static int exit_status(const struct daemon *d) { return d->lost || d->deaf ? SER
 static void leave_if_late(const struct daemon *d) {
     if (!drain_is_over(&d->drain) || clock_ms() - d->stop_ms < d->config->stop_wait_ms)
         return;
-    log_warn("the running job did not stop within jobs.stop_wait: exiting; the job goes on from its newest checkpoint",
-             "job=%s seconds=%lld", *d->meters.jobs.job ? d->meters.jobs.job : "none", (long long)(d->config->stop_wait_ms / 1000));
+    for (int i = 0; i < device_set_count(d->services.devices); i++)
+        if (sched_on(d->services.sched, i))
+            log_warn("a running job did not stop within jobs.stop_wait: exiting; the job goes on from its newest checkpoint",
+                     "job=%s device=%s seconds=%lld", sched_on(d->services.sched, i)->id, device_set_name(d->services.devices, i),
+                     (long long)(d->config->stop_wait_ms / 1000));
     _exit(exit_status(d));
 }
 
@@ -169,7 +172,7 @@ static void on_drain(struct services *s) {
 
 static void seed_models(struct services *s, const struct config *c) {
     for (int i = 0; i < c->n_served; i++)
-        models_seed(s->models, c->served[i].name, c->served[i].checkpoint);
+        models_seed(s->models, &(struct models_request){c->served[i].name, c->served[i].checkpoint, c->served[i].device});
 }
 
 static void use_configuration(struct daemon *d, const struct reload_report *report) {
@@ -208,16 +211,16 @@ static void on_signal(uv_signal_t *handle, int signum) {
     reload_request(d->configuration);
 }
 
-/* A fault took the device from this process: the job at work goes back to the queue (a restart is charged to it), and the process
- * ends with a code of its own so that the next one begins anew. */
+/* A fault took a device from this process: the job at work goes back to the queue (a restart is charged to it), and the process
+ * ends with a code of its own so that the next one begins anew. Jobs of other devices are saved first. */
 static void look_for_loss(struct daemon *d) {
-    if (d->lost || !device_hosts_lost(d->services.hosts))
+    int lost = d->lost ? DEVICE_ANY : device_set_lost(d->services.devices);
+    if (lost == DEVICE_ANY)
         return;
-    struct device_info info;
-    device_hosts_describe(d->services.hosts, &info);
+    const struct job *job = sched_on(d->services.sched, lost);
     d->lost = true;
-    log_error("the device is unusable after a fault: exiting to be restarted", "device=%s job=%s exit=%d", info.name,
-              *d->meters.jobs.job ? d->meters.jobs.job : "none", SERVER_RESTART);
+    log_error("the device is unusable after a fault: exiting to be restarted", "device=%s job=%s exit=%d",
+              device_set_name(d->services.devices, lost), job ? job->id : "none", SERVER_RESTART);
     begin_stop(d);
 }
 
@@ -232,26 +235,33 @@ static void look_for_deafness(struct daemon *d) {
 
 /* A device that went bad: nothing new begins on it, and what runs stops with a checkpoint. The daemon stays, since another start
  * would find the same device. */
-static void look_at_verdict(struct daemon *d) {
-    const struct device_verdict *bad = device_watch_verdict(d->services.watch);
-    if (!bad || d->held)
-        return;
-    struct device_info info;
+static void look_at_verdict(struct daemon *d, int device) {
+    struct services *s = &d->services;
+    const struct device_verdict *bad = device_watch_verdict(s->device_watches[device]);
+    const char *name = device_set_name(s->devices, device);
     char why[JOB_REASON_SIZE];
-    device_hosts_describe(d->services.hosts, &info);
-    str_format(why, sizeof why, "device_bad: %s takes no new work: %s; %s", info.name, bad->why, bad->fix);
-    d->held = true;
+    if (!bad || d->held[device])
+        return;
+    str_format(why, sizeof why, "device_bad: %s takes no new work: %s; %s", name, bad->why, bad->fix);
+    d->held[device] = true;
     meters_ready(&d->meters, "device", false);
-    log_error("the device takes no new work", "device=%s reason=\"%s\" fix=\"%s\"", info.name, bad->why, bad->fix);
-    sched_hold(d->services.sched, why);
+    log_error("the device takes no new work", "device=%s reason=\"%s\" fix=\"%s\"", name, bad->why, bad->fix);
+    device_set_hold(s->devices, device);
+    sched_hold(s->sched, device, why);
 }
 
-/* Handles reports of the worker about its job, and starts the next job when it has ended. */
+static void look_at_verdicts(struct daemon *d) {
+    for (int i = 0; i < device_set_count(d->services.devices); i++)
+        look_at_verdict(d, i);
+}
+
+/* Handles reports of the workers about their jobs, and starts the next jobs when some have ended. */
 static void take_reports(struct services *s) {
-    for (struct worker_report *r; (r = worker_take(s->worker));) {
-        sched_report(s->sched, r);
-        worker_report_free(r);
-    }
+    for (int i = 0; i < device_set_count(s->devices); i++)
+        for (struct worker_report *r; (r = worker_take(s->workers[i]));) {
+            sched_report(s->sched, r);
+            worker_report_free(r);
+        }
     sched_turn(s->sched);
 }
 
@@ -278,9 +288,9 @@ static void on_reports(uv_async_t *handle) {
     struct daemon *d = handle->data;
     struct services *s = &d->services;
     look_for_loss(d); /* first: the scheduler must not begin anything on it */
-    look_at_verdict(d);
+    look_at_verdicts(d);
     take_files(d);
-    for (struct live_report *r; (r = device_hosts_take_stream(s->hosts));) {
+    for (struct live_report *r; (r = device_set_take_stream(s->devices));) {
         if (r->stream)
             sessions_report(s->sessions, r);
         else
@@ -289,7 +299,7 @@ static void on_reports(uv_async_t *handle) {
     }
     sessions_journaled(s->sessions);
     gather_look(d->gather);
-    for (struct network_order *o; (o = device_hosts_take_network(s->hosts));)
+    for (struct network_order *o; (o = device_set_take_network(s->devices));)
         o->done(o);
     svc_burst_observed(s);
     look_at_models(d);
@@ -303,7 +313,7 @@ static void on_reports(uv_async_t *handle) {
 /* False while an order or call of the device takes so long that only another start of the process helps. */
 static bool device_serves(struct daemon *d) {
     struct services *s = &d->services;
-    const bool serves = !device_hosts_stalled(s->hosts);
+    const bool serves = !device_set_stalled(s->devices);
     if (serves == atomic_exchange(&s->device_serves, serves))
         return serves;
     if (serves)
@@ -331,7 +341,7 @@ static int open_retention(struct daemon *d, struct err *err) {
 /* Streams of a model wait while its file does not answer; all others go on. */
 static void look_at_model_files(struct daemon *d) {
     char text[MODEL_LOADER_TEXT];
-    const bool waits = device_hosts_waits(d->services.hosts, text);
+    const bool waits = device_set_waits(d->services.devices, text);
     if (waits && !d->file_waits)
         log_warn("a model file does not answer", "state=\"%s\"", text);
     else if (!waits && d->file_waits)
@@ -353,15 +363,17 @@ static void look_at_results(struct daemon *d) {
 
 static void show_waiting(struct services *s) {
     char text[JOB_REASON_SIZE];
-    worker_waits(s->worker, FILE_MS, text, sizeof text);
-    sched_waits(s->sched, text);
+    for (int i = 0; i < device_set_count(s->devices); i++) {
+        worker_waits(s->workers[i], FILE_MS, text, sizeof text);
+        sched_waits(s->sched, i, text);
+    }
 }
 
 static void on_tick(uv_timer_t *timer) {
     struct daemon *d = timer->data;
     struct services *s = &d->services;
     look_for_loss(d);
-    look_at_verdict(d);
+    look_at_verdicts(d);
     take_reports(s);
     show_waiting(s);
     sessions_tick(s->sessions);
@@ -380,6 +392,7 @@ static void on_tick(uv_timer_t *timer) {
     atomic_store(&s->writable, sched_writable(s->sched));
     meters_tick(&d->meters, s->sched, d->rpc);
     gather_tick(d->gather);
+    devices_measure(s);
     const bool serves = device_serves(d);
     look_at_models(d);
     notify_tick(&d->notify);
@@ -401,7 +414,7 @@ static int job_model(void *ctx, const char *ref, struct model_ref *ret, struct e
     return rc;
 }
 
-static bool post_order(void *ctx, struct live_order *o) { return device_hosts_post_stream(ctx, o); }
+static bool post_order(void *ctx, struct live_order *o) { return device_set_post_stream(ctx, o); }
 
 static void on_kept(void *ctx, const char *id, const struct err *err) {
     struct daemon *d = ctx;
@@ -443,14 +456,18 @@ static int open_streams(struct daemon *d, struct err *err) {
         return rc;
     struct models_config models = {.db = s->db,
                                    .post = post_order,
-                                   .post_ctx = s->hosts,
+                                   .post_ctx = s->devices,
+                                   .devices = c->devices,
+                                   .n_devices = c->n_devices,
                                    .loop = &d->loop,
                                    .places = &s->places,
                                    .cache = c->cache,
                                    .job_model = job_model,
                                    .ctx = s};
     struct sessions_config sessions = {.post = post_order,
-                                       .post_ctx = s->hosts,
+                                       .post_ctx = s->devices,
+                                       .place = devices_place_stream,
+                                       .place_ctx = s,
                                        .metrics = s->metrics,
                                        .max_sessions = (int)c->max_sessions,
                                        .idle_ms = c->session_idle_ms,
@@ -471,21 +488,6 @@ static int open_streams(struct daemon *d, struct err *err) {
 
 static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
     return models_refer(((const struct services *)ctx)->models, ref, ret, err);
-}
-
-static int run_job(void *worker, const struct job *job, struct err *err) { return worker_run(worker, job, err); }
-static void interrupt_job(void *worker, enum worker_stop why) { worker_interrupt(worker, why); }
-static void ask_health(void *ctx, struct device_health *ret) { device_hosts_health(ctx, ret); }
-
-static int open_watch(struct daemon *d, struct err *err) {
-    const struct device_watch_config watch = {.device = d->config->device,
-                                              .ask = ask_health,
-                                              .ctx = d->services.hosts,
-                                              .metrics = d->services.metrics,
-                                              .interval_ms = WATCH_MS,
-                                              .wake = wake_loop,
-                                              .wake_ctx = &d->reports};
-    return device_watch_start(&watch, &d->services.watch, err);
 }
 
 /* The files that are read again while the daemon runs. */
@@ -509,8 +511,8 @@ static int open_status(struct daemon *d, struct err *err) {
         .sessions = s->sessions,
         .sched = s->sched,
         .models = s->models,
-        .hosts = s->hosts,
-        .watch = s->watch,
+        .devices = s->devices,
+        .watches = s->device_watches,
         .journal = s->journal,
         .hooks = s->hooks,
         .metrics = s->metrics,
@@ -523,11 +525,12 @@ static int open_status(struct daemon *d, struct err *err) {
 
 static int open_http(struct daemon *d, struct err *err) {
     const struct http_state state = {.serving = &d->services.serving,
-                                     .watch = d->services.watch,
+                                     .watches = d->services.device_watches,
+                                     .n_watches = device_set_count(d->services.devices),
                                      .writable = &d->services.writable,
                                      .device_serves = &d->services.device_serves,
                                      .models = &d->services.models_state,
-                                     .hosts = d->services.hosts,
+                                     .devices = d->services.devices,
                                      .results_full = &d->services.results_full,
                                      .unsaved = &d->services.unsaved_streams,
                                      .auth = d->access.auth,
@@ -552,58 +555,22 @@ static void describe_doors(const struct daemon *d, struct rpc_config *rpc) {
                                        .tcp_role = c->tokens_file ? ROLE_NONE : ROLE_ADMIN};
 }
 
-/* Device and software that run jobs: "cpu: AMD …" and "brrd 0.1.0 (1a2b3c), driver 580.1, grpc 1.51.1, …". */
-static void describe_build(struct daemon *d) {
-    const struct services *s = &d->services;
-    struct device_info info;
-    device_hosts_describe(s->hosts, &info);
-    str_format(d->device, sizeof d->device, "%s: %s", info.name, info.description);
-    versions_describe(s->libraries, s->n_libraries, d->versions, sizeof d->versions);
-}
-
-/* The device with its hosts, and the thread of jobs beside them. */
-static int open_device(struct daemon *d, struct err *err) {
-    struct services *s = &d->services;
-    const struct config *c = d->config;
-    const struct device_hosts_config hosts = {.device = c->device,
-                                              .threads = (int)c->cpu_threads,
-                                              .memory_limit_bytes = c->memory_bytes,
-                                              .max_networks = (int)c->max_networks,
-                                              .networks_bytes = c->networks_bytes,
-                                              .metrics = s->metrics,
-                                              .wake = wake_loop,
-                                              .wake_ctx = &d->reports};
-    int rc = device_hosts_start(&hosts, &s->hosts, err);
-    if (rc)
-        return rc;
-    const struct worker_config worker = {.runner = {.device = device_hosts_device(s->hosts),
-                                                    .source = s->source,
-                                                    .default_wall_clock_ms = c->default_wall_clock_ms,
-                                                    .memory_limit_bytes = device_hosts_memory_limit(s->hosts),
-                                                    .metrics = s->metrics},
-                                         .wake = wake_loop,
-                                         .wake_ctx = &d->reports};
-    return worker_start(&worker, &s->worker, err);
-}
-
 static int open_scheduler(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
     s->rules = (struct submission_rules){.places = &s->places, .refer_model = refer_model, .ctx = s};
-    describe_build(d);
-    const struct sched_config sched = {.db = s->db,
-                                       .rules = s->rules,
-                                       .cache_dir = c->cache,
-                                       .keep_finished_ms = keeps_files(c) ? c->keep_finished_ms : -1,
-                                       .max_queued = c->max_queued,
-                                       .device = d->device,
-                                       .versions = d->versions,
-                                       .changed = on_job_changed,
-                                       .logged = on_job_log,
-                                       .ctx = d,
-                                       .worker = s->worker,
-                                       .run = run_job,
-                                       .interrupt = interrupt_job};
+    devices_fill_rules(s, &s->rules);
+    versions_describe(s->libraries, s->n_libraries, d->versions, sizeof d->versions);
+    struct sched_config sched = {.db = s->db,
+                                 .rules = s->rules,
+                                 .cache_dir = c->cache,
+                                 .keep_finished_ms = keeps_files(c) ? c->keep_finished_ms : -1,
+                                 .max_queued = c->max_queued,
+                                 .versions = d->versions,
+                                 .changed = on_job_changed,
+                                 .logged = on_job_log,
+                                 .ctx = d};
+    devices_fill_sched(s, &sched);
     return sched_open(&sched, &s->sched, err);
 }
 
@@ -643,20 +610,18 @@ static int open_parts(struct daemon *d, struct err *err) {
     s->wake = wake_loop;
     s->wake_ctx = &d->reports;
     s->source = (struct source_config){.stores = d->stores, .n_stores = c->n_stores, .cache_dir = c->cache};
-    if ((rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err)) || (rc = open_device(d, err)) ||
-        (rc = open_watch(d, err)) || (rc = db_open(c->database, &s->db, err)) || (rc = joblog_start(&s->joblog, err)) ||
-        (rc = open_scheduler(d, err)) || (rc = open_journal(d, err)) || (rc = open_streams(d, err)) ||
-        (rc = open_retention(d, err)) || (rc = volume_open(c->results, &d->results, err)) || (rc = open_files(d, err)) ||
-        (rc = open_status(d, err)) || (rc = open_http(d, err)))
+    if ((rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err)) || (rc = devices_open(s, c, err)) ||
+        (rc = db_open(c->database, &s->db, err)) || (rc = joblog_start(&s->joblog, err)) || (rc = open_scheduler(d, err)) ||
+        (rc = open_journal(d, err)) || (rc = open_streams(d, err)) || (rc = open_retention(d, err)) ||
+        (rc = volume_open(c->results, &d->results, err)) || (rc = open_files(d, err)) || (rc = open_status(d, err)) ||
+        (rc = open_http(d, err)))
         return rc;
     return start_rpc(d, err);
 }
 
 static void close_parts(struct daemon *d) {
     http_stop(d->http);
-    device_watch_stop(d->services.watch);
-    worker_stop(d->services.worker);
-    device_hosts_stop(d->services.hosts);
+    devices_close(&d->services);
     retention_free(d->retention);
     gather_free(d->gather);
     status_board_free(d->board);
@@ -695,8 +660,6 @@ static void start_handles(struct daemon *d) {
 
 static void announce(struct daemon *d) {
     struct services *s = &d->services;
-    struct device_info info;
-    device_hosts_describe(s->hosts, &info);
     meters_ready(&d->meters, "daemon", true);
     meters_ready(&d->meters, "device", true);
     meters_ready(&d->meters, "journal", !journal_is_failing(s->journal));
@@ -705,11 +668,14 @@ static void announce(struct daemon *d) {
     atomic_store(&s->writable, sched_writable(s->sched));
     meters_tick(&d->meters, s->sched, d->rpc);
     gather_tick(d->gather);
-    log_info("serving", "version=%s device=%s description=\"%s\" unix=%s tcp=%s http=%s", versions_own(), info.name,
-             info.description, d->config->unix_path ? d->config->unix_path : "none", d->config->tcp ? d->config->tcp : "none",
+    devices_measure(s);
+    for (int i = 0; i < device_set_count(s->devices); i++)
+        log_info("device", "description=\"%s\"", s->described[i]);
+    log_info("serving", "version=%s devices=%d unix=%s tcp=%s http=%s", versions_own(), device_set_count(s->devices),
+             d->config->unix_path ? d->config->unix_path : "none", d->config->tcp ? d->config->tcp : "none",
              d->config->http ? d->config->http : "none");
     versions_log_parts();
-    look_at_verdict(d); /* before anything starts */
+    look_at_verdicts(d); /* before anything starts */
     look_at_models(d);
     sched_turn(s->sched);
 }

@@ -47,12 +47,22 @@ int device_parts(struct device_part *parts, int max) {
     return 1;
 }
 
-/* "cpu" → cpu backend, "cuda:N" → cuda backend and N. */
-static int find_backend(const char *name, const struct backend **ret, int *ret_ordinal, struct err *err) {
+enum { MAX_ORDINAL = 64 };
+
+/* The N of "KIND:N"; -1: the name is another. */
+static int ordinal_of(const char *name, const char *kind) {
     int64_t ordinal = 0;
-    if (!strcmp(name, "cpu")) {
+    return str_starts(name, kind) && str_to_i64(name + strlen(kind), &ordinal) && ordinal >= 0 && ordinal < MAX_ORDINAL
+               ? (int)ordinal
+               : -1;
+}
+
+/* "cpu" and "cpu:N" → cpu backend, "cuda:N" → cuda backend and N. */
+static int find_backend(const char *name, const struct backend **ret, int *ret_ordinal, struct err *err) {
+    int ordinal = 0;
+    if (!strcmp(name, "cpu") || ordinal_of(name, "cpu:") >= 0) {
         *ret = cpu_backend();
-    } else if (str_starts(name, "cuda:") && str_to_i64(name + 5, &ordinal) && ordinal >= 0 && ordinal < 64) {
+    } else if ((ordinal = ordinal_of(name, "cuda:")) >= 0) {
         *ret = cuda_backend();
         if (!*ret && *cuda_backend_error())
             return err_set(err, ERR_UNSUPPORTED,
@@ -61,16 +71,29 @@ static int find_backend(const char *name, const struct backend **ret, int *ret_o
         if (!*ret)
             return err_set(err, ERR_UNSUPPORTED, "device %s: this build has no CUDA backend; use the device cpu", name);
     } else {
-        return err_set(err, ERR_INVALID, "device '%s' is unknown; expected cpu or cuda:N", name);
+        return err_set(err, ERR_INVALID, "device '%s' is unknown; expected cpu, cpu:N or cuda:N", name);
     }
-    *ret_ordinal = (int)ordinal;
+    *ret_ordinal = ordinal;
+    return 0;
+}
+
+/* The CPU devices of a process share the processors and their memory; names tell them apart. */
+static int describe(const struct backend *backend, const char *name, int ordinal, int threads, struct device_info *ret,
+                    struct err *err) {
+    struct device_info info;
+    int rc = backend->describe(ordinal, threads, &info, err);
+    if (rc)
+        return rc;
+    if (!info.is_async)
+        str_copy(info.name, sizeof info.name, name);
+    *ret = info;
     return 0;
 }
 
 int device_probe(const char *name, struct device_info *ret, struct err *err) {
     const struct backend *backend = NULL;
     int ordinal = 0, rc = find_backend(name, &backend, &ordinal, err);
-    return rc ? rc : backend->describe(ordinal, 0, ret, err);
+    return rc ? rc : describe(backend, name, ordinal, 0, ret, err);
 }
 
 static void device_free_handle(struct device *dev) {
@@ -80,6 +103,10 @@ static void device_free_handle(struct device *dev) {
 }
 
 int device_open(const char *name, int threads, struct device **ret, struct err *err) {
+    return device_open_share(name, threads, 1, ret, err);
+}
+
+int device_open_share(const char *name, int threads, int shares, struct device **ret, struct err *err) {
     const struct backend *backend = NULL;
     int ordinal = 0, rc = find_backend(name, &backend, &ordinal, err);
     if (rc)
@@ -90,9 +117,13 @@ int device_open(const char *name, int threads, struct device **ret, struct err *
     dev->backend = backend;
     pthread_mutex_init(&dev->lock, NULL);
     clock_cond_init(&dev->resumed);
-    if ((rc = backend->describe(ordinal, threads, &dev->info, err)) || (rc = backend->open(dev, ordinal, threads, err))) {
+    if ((rc = describe(backend, name, ordinal, threads, &dev->info, err)) || (rc = backend->open(dev, ordinal, threads, err))) {
         device_free_handle(dev);
         return rc;
+    }
+    if (!dev->info.is_async && shares > 1) {
+        dev->info.total_bytes /= shares;
+        dev->info.free_bytes /= shares;
     }
     *ret = dev;
     return 0;

@@ -14,7 +14,7 @@ struct stream;
 struct op_table;
 
 struct device_info {
-    char name[32];         /* "cpu", "cuda:0" */
+    char name[32];         /* "cpu", "cpu:1", "cuda:0" */
     char description[128]; /* "AMD EPYC …, avx512 avx512_bf16, 2 threads", "NVIDIA H200, sm_90" */
     int64_t total_bytes, free_bytes;
     int threads;    /* CPU */
@@ -81,15 +81,18 @@ struct device_health {
  * lone program little and saves a shared machine much. The OpenMP runtime reads this setting only when a process starts, so the
  * program executes itself once more; OMP_WAIT_POLICY or GOMP_SPINCOUNT in the environment take precedence. */
 void device_share_processors(char **argv);
-/* Lists the usable devices: index 0 is always "cpu". Returns the number written. */
+/* Lists the usable devices: index 0 is always "cpu", which stands for every "cpu:N". Returns the number written. */
 int device_list(struct device_info *infos, int max);
 /* Lists the components that CUDA devices need here, suitable or not; returns the number of rows. None: this build has no CUDA
  * backend. */
 int device_parts(struct device_part *parts, int max);
 /* Describes `name` if it can be opened; otherwise the error states what is missing and the fix. */
 int device_probe(const char *name, struct device_info *ret, struct err *err);
-/* "cpu" or "cuda:N". threads: CPU threads, 0 = all; OMP_THREAD_LIMIT bounds them. */
+/* "cpu", "cpu:N" or "cuda:N". "cpu" and every "cpu:N" are the processors of the machine: each is a device of its own, with its own
+ * streams, parking and count of threads. threads: CPU threads, 0 = all; OMP_THREAD_LIMIT bounds them. */
 int device_open(const char *name, int threads, struct device **ret, struct err *err);
+/* The same for one of `shares` CPU devices of a process: total_bytes and free_bytes of its info are its share of the memory. */
+int device_open_share(const char *name, int threads, int shares, struct device **ret, struct err *err);
 void device_close(struct device *dev); /* streams and memory must be freed before; takes NULL */
 void device_describe(const struct device *dev, struct device_info *ret);
 /* True after a fault that no later call survives (an illegal address, an uncorrectable memory error): everything on this device

@@ -20,6 +20,11 @@
         "--budget", NULL, ARGUMENT_TEXT, AT(budget), "BYTES",                                                                      \
             "memory that the network may use (512MiB, 4GB); default: the daemon's", 0, 0                                           \
     }
+#define ROW_DEVICE                                                                                                                 \
+    {                                                                                                                              \
+        "--device", NULL, ARGUMENT_TEXT, AT(device), "NAME",                                                                       \
+            "the daemon's device, such as cuda:1; default: the one with the most free memory", 0, 0                                \
+    }
 static const struct argument generate_rows[] = {
     {"--neurons", NULL, ARGUMENT_INTEGER, AT(neurons), "N", "neurons of the network, default 1000", 1, 4294967231.0},
     {"--synapses", NULL, ARGUMENT_INTEGER, AT(synapses), "K", "synapses of each neuron, default 100", 0, 4294967295.0},
@@ -50,12 +55,14 @@ static const struct argument run_rows[] = {
     {"--keep", NULL, ARGUMENT_TEXT, AT(keep), "NAME", "leave the network in the daemon under this name", 0, 0},
     ROW_EVERY_TICK,
     ROW_BUDGET,
+    ROW_DEVICE,
 };
 static const struct argument_table run_table = ARGUMENT_TABLE(run_rows, struct burst_options);
 static const struct argument create_rows[] = {
     {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the network", 0, 0},
     ROW_EVERY_TICK,
     ROW_BUDGET,
+    ROW_DEVICE,
 };
 static const struct argument_table create_table = ARGUMENT_TABLE(create_rows, struct burst_options);
 static const struct argument step_rows[] = {

@@ -25,7 +25,7 @@ struct burst_options {
     const char *plot;
     const char *keep;
     bool every_tick;
-    const char *budget;
+    const char *budget, *device;
     const char *name;
     int64_t frames;
     const char *output;

@@ -49,7 +49,8 @@ static void print_networks(const struct brr_network *list, size_t n, bool json) 
 
 bool burst_open(const struct arguments *o, brr_client *client, const char *path, const char *name, struct brr_network *ret,
                 int *ret_exit) {
-    struct brr_network_options options = {.name = name, .every_tick = burst_options_of(o)->every_tick};
+    struct brr_network_options options = {
+        .name = name, .every_tick = burst_options_of(o)->every_tick, .device = burst_options_of(o)->device};
     struct brr_error err;
     if (burst_options_of(o)->budget &&
         (!str_to_bytes(burst_options_of(o)->budget, &options.budget_bytes) || options.budget_bytes < 1)) {

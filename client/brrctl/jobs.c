@@ -43,7 +43,7 @@ const struct argument_table logs_arguments = ARGUMENT_TABLE(logs_rows, struct jo
 
 static const struct job_options *own(const struct arguments *o) { return o->own; }
 
-#define JOB_ROW "%-24s %-9s %-13s %-14s %-7s %-8s %-12s %s\n"
+#define JOB_ROW "%-24s %-9s %-13s %-8s %-14s %-7s %-8s %-12s %s\n"
 enum { ESTIMATE_MS = 20 * 1000 };
 
 static bool ended(const Brr__V1__Job *job) {
@@ -69,7 +69,8 @@ static void print_json(const Brr__V1__Job *job) {
     message_json(w, &job->base, "owner? run_ms");
     json_put_f64(w, "energy_joules", job->energy_joules > 0 ? job->energy_joules : NAN);
     message_json(w, &job->base,
-                 "created_ms started_ms finished_ms attempts restarts crashes retry_ms owner? device versions directory "
+                 "created_ms started_ms finished_ms attempts restarts crashes retry_ms owner? device device_name? memory_bytes? "
+                 "versions directory "
                  "last_checkpoint? file(name yaml overrides)");
     output_end(&out);
 }
@@ -101,8 +102,8 @@ static void print_row(const Brr__V1__Job *job) {
         str_format(loss, sizeof loss, "%.4f", p->loss);
     if (p && isfinite(p->eta_s) && p->eta_s > 0)
         output_duration(p->eta_s, left, sizeof left);
-    printf(JOB_ROW, job->id, job->kind, brr_job_state_name((int)job->state), steps_text(job, steps), age_text(job->created_ms, age),
-           loss, left, job->name);
+    printf(JOB_ROW, job->id, job->kind, brr_job_state_name((int)job->state), *job->device_name ? job->device_name : "-",
+           steps_text(job, steps), age_text(job->created_ms, age), loss, left, job->name);
     if (*job->reason && strcmp(job->reason, brr_job_state_name((int)job->state)) != 0)
         printf("%24s %s\n", "", job->reason);
 }
@@ -386,7 +387,7 @@ int cmd_jobs(const struct arguments *o) {
     if (!out)
         return code;
     if (!o->json && out->n_jobs)
-        printf(JOB_ROW, "job", "kind", "state", "steps", "age", "loss", "left", "name");
+        printf(JOB_ROW, "job", "kind", "state", "device", "steps", "age", "loss", "left", "name");
     else if (!o->json)
         puts("no jobs; `brrctl submit FILE` queues one");
     for (size_t i = 0; i < out->n_jobs; i++) {

@@ -119,7 +119,7 @@ static const struct command commands[] = {
      NULL},
     {"models", "[NAME]", &arguments_none, "list served models, or show one in detail", cmd_models, 0, 1,
      "example: brrctl models best", NULL},
-    {"load", "NAME REF", &arguments_none, "serve a model", cmd_load, 2, 2,
+    {"load", "NAME REF", &load_arguments, "serve a model", cmd_load, 2, 2,
      "REF: as in `brrctl checkpoint promote`.\nexample: brrctl load best job:train-260131-1", NULL},
     {"unload", "NAME", &arguments_none, "stop serving a model; open streams finish with it", cmd_unload, 1, 1,
      "example: brrctl unload best", NULL},

@@ -1,4 +1,5 @@
 /* models [NAME], load NAME REF, unload NAME. */
+#include <stddef.h>
 #include <stdio.h>
 
 #include "base/str.h"
@@ -8,6 +9,15 @@
 #include "client/brrctl/output.h"
 
 enum { LOAD_MS = 600 * 1000 };
+
+struct load_options {
+    const char *device;
+};
+static const struct argument load_rows[] = {
+    {"--device", NULL, ARGUMENT_TEXT, offsetof(struct load_options, device), "NAME",
+     "the daemon's device that serves it, such as cuda:1; default: every device", 0, 0},
+};
+const struct argument_table load_arguments = ARGUMENT_TABLE(load_rows, struct load_options);
 
 static void print_json(const Brr__V1__ModelDescription *m) {
     struct output out;
@@ -95,6 +105,8 @@ int cmd_load(const struct arguments *o) {
     char ref[4096];
     in.name = (char *)(uintptr_t)o->args[0];
     in.ref = brrctl_ref(o->args[1], ref, sizeof ref);
+    const char *device = ((const struct load_options *)o->own)->device;
+    in.device = (char *)(uintptr_t)(device ? device : "");
     return brrctl_show_model(o, &method, &in.base);
 }
 

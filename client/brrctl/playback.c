@@ -343,6 +343,7 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .threshold_on = config->on,
                                      .threshold_off = config->off,
                                      .alarm_rate = config->alarm_rate,
+                                     .device = config->device,
                                      .no_resume = config->no_resume,
                                      .alarm_hop_s = config->alarm_hop_s};
     int rc = brr_stream_open(client, &open, &run.stream, err);

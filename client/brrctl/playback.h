@@ -32,6 +32,7 @@ struct playback_config {
     double alarm_hop_s;         /* as in brr_stream_config */
     double on, off;             /* thresholds, 0 = the model's */
     double alarm_rate;          /* as in brr_stream_config */
+    const char *device;         /* the same */
     bool no_resume;
     int64_t chunk_samples; /* 0 = the library's choice */
 };

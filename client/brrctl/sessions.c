@@ -90,17 +90,18 @@ static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t
 }
 
 static void put_info(struct json_writer *w, const Brr__V1__SessionInfo *s) {
-    message_json(w, &s->base,
-                 "session=session_id client=client_name principal address model realtime connected rate_hz channels opened_ms "
-                 "received_through durable_through samples events lag_s alarm probability reconnects");
+    message_json(
+        w, &s->base,
+        "session=session_id client=client_name principal address model device realtime connected rate_hz channels opened_ms "
+        "received_through durable_through samples events lag_s alarm probability reconnects");
     put_quality(w, s);
 }
 
 static void print_row(const Brr__V1__SessionInfo *s) {
     char at[32], p[16], quality[120];
     const char *state = !s->connected ? "away" : s->alarm ? "ALARM" : s->realtime ? "live" : "replay";
-    printf("%-*.*s %-7s %-16.16s %-14.14s %-21.21s %-12.12s %12s %8.2f %11s %7lld %5lld  %s\n", SHORT_ID, SHORT_ID, s->session_id,
-           state, s->client_name, s->principal, s->address, s->model,
+    printf("%-*.*s %-7s %-16.16s %-14.14s %-21.21s %-12.12s %-8.8s %12s %8.2f %11s %7lld %5lld  %s\n", SHORT_ID, SHORT_ID,
+           s->session_id, state, s->client_name, s->principal, s->address, s->model, s->device,
            output_clock(s->rate_hz > 0 ? (double)s->received_through / s->rate_hz : 0, at, sizeof at), s->lag_s,
            output_probability(s->probability, p), (long long)s->events, (long long)s->reconnects,
            quality_text(s, quality, sizeof quality));
@@ -114,8 +115,8 @@ static int list(const struct arguments *o) {
     if (!out)
         return code;
     if (!o->json && out->n_sessions)
-        printf("%-*s %-7s %-16s %-14s %-21s %-12s %12s %8s %11s %7s %5s  %s\n", SHORT_ID, "session", "state", "client", "principal",
-               "address", "model", "received", "lag s", "probability", "events", "cuts", "quality");
+        printf("%-*s %-7s %-16s %-14s %-21s %-12s %-8s %12s %8s %11s %7s %5s  %s\n", SHORT_ID, "session", "state", "client",
+               "principal", "address", "model", "device", "received", "lag s", "probability", "events", "cuts", "quality");
     else if (!o->json)
         puts("no stream is open; `brrctl stream FILE --model M` opens one");
     for (size_t i = 0; i < out->n_sessions; i++) {

@@ -29,7 +29,7 @@ struct stream_options {
     const char *reference;
     bool alarms;
     double alarm_hop_s;
-    const char *alarm_rate;
+    const char *alarm_rate, *device;
     double realtime;
     int64_t chunk_samples;
     const char *client;
@@ -59,6 +59,8 @@ static const struct argument rows[] = {
      0.01, 3600},
     {"--alarm-rate", NULL, ARGUMENT_CHOICE, AT(alarm_rate), "1|5|10",
      "alarms by the model's rule for so many false alarms in 24 h; default: by --on and --off", 0, 0},
+    {"--device", NULL, ARGUMENT_TEXT, AT(device), "NAME",
+     "the daemon's device that computes it, such as cuda:1; default: the one with the fewest streams", 0, 0},
     {"--realtime", NULL, ARGUMENT_NUMBER, AT(realtime), "FACTOR",
      "speed: 1 = as recorded, 10 = ten times as fast; default: as fast as possible", 0.001, 1e6},
     {"--chunk-samples", NULL, ARGUMENT_INTEGER, AT(chunk_samples), "N", "samples per message; default 8 s, with --realtime 0.25 s",
@@ -408,6 +410,7 @@ int cmd_stream(const struct arguments *o) {
                                                                   : own(o)->alarms || own(o)->alarm_rate ? 0
                                                                                                          : -1,
                                                    .alarm_rate = own(o)->alarm_rate ? strtod(own(o)->alarm_rate, NULL) : 0,
+                                                   .device = own(o)->device,
                                                    .client = own(o)->client ? own(o)->client : "brrctl",
                                                    .on = isnan(own(o)->on) ? 0 : own(o)->on,
                                                    .off = isnan(own(o)->off) ? 0 : own(o)->off,

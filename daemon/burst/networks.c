@@ -11,7 +11,8 @@ struct networks {
     struct stream *stream;
     struct network **items; /* (config.most) in the order of their turns */
     int count;
-    int64_t picked; /* names picked so far */
+    int64_t picked;  /* names picked so far */
+    char device[32]; /* its name */
     struct network_metrics metrics;
     struct metric *number, *bytes;
     struct message *left; /* answered, and nobody took them */
@@ -101,9 +102,18 @@ static void show(struct networks *n) {
     metric_set(n->bytes, (double)used_bytes(n));
 }
 
+/* Adds one to the infos of the order, which have room. */
+static int add_info(struct networks *n, struct network_order *o, int i, struct err *err) {
+    int rc = network_describe(n->items[i], o, err);
+    if (rc)
+        return rc;
+    str_copy(o->infos[o->n_infos - 1].device, sizeof o->infos->device, n->device);
+    return 0;
+}
+
 static int describe(struct networks *n, struct network_order *o, int i, struct err *err) {
     o->infos = calloc(1, sizeof *o->infos);
-    return o->infos ? network_describe(n->items[i], o, err) : err_set(err, ERR_EXHAUSTED, "out of memory describing a network");
+    return o->infos ? add_info(n, o, i, err) : err_set(err, ERR_EXHAUSTED, "out of memory describing a network");
 }
 
 static int create(struct networks *n, struct network_order *o, struct err *err) {
@@ -148,11 +158,13 @@ static int replace(struct networks *n, struct network_order *o, int i, struct er
 }
 
 static int list(struct networks *n, struct network_order *o, struct err *err) {
+    struct network_info *infos = realloc(o->infos, (size_t)(o->n_infos + n->count + 1) * sizeof *infos);
     int rc;
-    if (!(o->infos = calloc((size_t)n->count + 1, sizeof *o->infos)))
-        return err_set(err, ERR_EXHAUSTED, "out of memory describing %d networks", n->count);
+    if (!infos)
+        return err_set(err, ERR_EXHAUSTED, "out of memory describing %d networks", o->n_infos + n->count);
+    o->infos = infos;
     for (int i = 0; i < n->count; i++)
-        if ((rc = network_describe(n->items[i], o, err)))
+        if ((rc = add_info(n, o, i, err)))
             return rc;
     return 0;
 }
@@ -335,13 +347,17 @@ struct networks *networks_new(const struct networks_config *config) {
         free(n);
         return NULL;
     }
+    struct device_info info;
+    device_describe(config->device, &info);
+    str_copy(n->device, sizeof n->device, info.name);
     if (config->metrics) {
-        n->metrics = (struct network_metrics){.ticks = metrics_series(config->metrics, "brrd_burst_ticks_total", ""),
-                                              .tick_seconds = metrics_series(config->metrics, "brrd_burst_tick_seconds", ""),
-                                              .spikes = metrics_series(config->metrics, "brrd_burst_network_spikes_total", ""),
-                                              .overruns = metrics_series(config->metrics, "brrd_burst_overruns_total", "")};
-        n->number = metrics_series(config->metrics, "brrd_burst_networks", "");
-        n->bytes = metrics_series(config->metrics, "brrd_burst_network_bytes", "");
+        n->metrics =
+            (struct network_metrics){.ticks = metrics_series(config->metrics, "brrd_burst_ticks_total", n->device),
+                                     .tick_seconds = metrics_series(config->metrics, "brrd_burst_tick_seconds", n->device),
+                                     .spikes = metrics_series(config->metrics, "brrd_burst_network_spikes_total", n->device),
+                                     .overruns = metrics_series(config->metrics, "brrd_burst_overruns_total", n->device)};
+        n->number = metrics_series(config->metrics, "brrd_burst_networks", n->device);
+        n->bytes = metrics_series(config->metrics, "brrd_burst_network_bytes", n->device);
     }
     return n;
 }

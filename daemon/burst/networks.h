@@ -57,7 +57,7 @@ struct network_change {
 };
 
 struct network_info {
-    char name[NETWORK_NAME_SIZE];
+    char name[NETWORK_NAME_SIZE], device[32]; /* device: its name */
     int64_t neurons, synapses, tick, bytes, budget_bytes, pending, fired_total;
     int observers, n_areas, n_named;
     bool every_tick;
@@ -81,6 +81,7 @@ struct network_order {
     struct burst_state state; /* neurons 0: none */
     bool every_tick;
     int64_t max_pending, budget_bytes;
+    char device[32]; /* CREATE: the name of the device; "" = any */
     /* INJECT */
     struct burst_injection *injections;
     bool next_tick; /* all of them, whatever their ticks */
@@ -97,7 +98,7 @@ struct network_order {
 
     /* The answer. */
     struct err err;
-    struct network_info *infos; /* (n_infos): LIST all, otherwise the network */
+    struct network_info *infos; /* (n_infos): LIST adds all of the device, otherwise the network */
     int n_infos;
     int64_t ran, fired, events; /* STEP */
     double seconds;

@@ -205,3 +205,14 @@ void device_watch_latest(struct device_watch *w, struct device_health *ret) {
 const struct device_verdict *device_watch_verdict(const struct device_watch *w) {
     return w && atomic_load(&w->bad) ? &w->verdict : NULL;
 }
+
+const struct device_verdict *device_watch_verdicts(struct device_watch *const *watches, int n, bool all) {
+    const struct device_verdict *first = NULL;
+    int bad = 0;
+    for (int i = 0; i < n; i++) {
+        const struct device_verdict *verdict = device_watch_verdict(watches[i]);
+        bad += verdict != NULL;
+        first = first ? first : verdict;
+    }
+    return all && bad < n ? NULL : first;
+}

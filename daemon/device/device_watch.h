@@ -36,4 +36,7 @@ void device_watch_latest(struct device_watch *w, struct device_health *ret);
 /* NULL while the device is good or not watched; the verdict lives as long as the watch. Any thread. */
 const struct device_verdict *device_watch_verdict(const struct device_watch *w);
 
+/* The same for n watches: the verdict on the first bad device; all: NULL unless every device is bad. */
+const struct device_verdict *device_watch_verdicts(struct device_watch *const *watches, int n, bool all);
+
 #endif

@@ -96,7 +96,7 @@ static const struct host_work network_work = {.name = "networks",
 /* ---- life ---- */
 
 static int start(struct device_hosts *h, struct err *err) {
-    int rc = device_open(h->config.device, h->config.threads, &h->device, err);
+    int rc = device_open_share(h->config.device, h->config.threads, h->config.shares, &h->device, err);
     if (rc)
         return rc;
     device_describe(h->device, &h->info);

@@ -9,8 +9,9 @@
 #include "kernels/device.h"
 
 struct device_hosts_config {
-    const char *device;         /* "cpu", "cuda:N" */
-    int threads;                /* of the CPU; 0 = all */
+    const char *device;         /* "cpu", "cpu:N", "cuda:N" */
+    int threads;                /* of a CPU; 0 = all */
+    int shares;                 /* number of CPU devices that share the memory; 0 and 1: it is the only one */
     int64_t memory_limit_bytes; /* device memory of one model or job; 0 = nine tenths of the device */
     int max_networks;
     int64_t networks_bytes;  /* of all networks; 0 = half of the device */

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 #include "base/str.h"
-#include "daemon/hosts/device_hosts.h"
+#include "daemon/hosts/device_set.h"
 #include "daemon/http/http_parts.h"
 #include "daemon/http/reading.h"
 #include "daemon/models/models.h"
@@ -27,12 +27,12 @@ static enum MHD_Result answer_text(const struct http_request *r, unsigned status
 
 static void say_loading(const struct http_state *state, struct str *body) {
     char file[MODEL_LOADER_TEXT];
-    bool waits = device_hosts_waits(state->hosts, file);
+    bool waits = device_set_waits(state->devices, file);
     str_printf(body, "not ready: models that serve are being loaded%s%s\n", waits ? "; the daemon " : "", waits ? file : "");
 }
 
 bool http_readiness(const struct http_state *state, struct str *body) {
-    const struct device_verdict *bad = device_watch_verdict(state->watch);
+    const struct device_verdict *bad = device_watch_verdicts(state->watches, state->n_watches, true);
     bool serving = atomic_load(state->serving), writable = atomic_load(state->writable);
     bool full = atomic_load(state->results_full);
     bool device_serves = atomic_load(state->device_serves);

@@ -12,16 +12,17 @@
 #include "daemon/status/status.h"
 
 struct http;
-struct device_hosts;
+struct device_set;
 struct tls;
 /* State from which requests are answered; copied. */
 struct http_state {
     const atomic_bool *serving;
-    const struct device_watch *watch;
+    struct device_watch *const *watches; /* one for each device; ready while one of them is not bad */
+    int n_watches;
     const atomic_bool *writable; /* whether the job database can be written */
     const atomic_bool *device_serves;
     const atomic_int *models; /* enum models_state */
-    const struct device_hosts *hosts;
+    const struct device_set *devices;
     const atomic_bool *results_full; /* the volume of paths.results */
     const atomic_int *unsaved;       /* live streams that go on without snapshots */
     struct auth *auth;               /* decides who may read */

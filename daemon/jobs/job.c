@@ -65,6 +65,10 @@ bool job_is_over(enum job_state s) { return s == JOB_SUCCEEDED || s == JOB_FAILE
 bool job_is_active(enum job_state s) { return s == JOB_PREPARING || s == JOB_RUNNING; }
 bool job_may_resume(enum job_state s) { return states[s].resumable; }
 
+bool job_precedes(const struct job *a, const struct job *b) {
+    return a->priority != b->priority ? a->priority > b->priority : a->sequence < b->sequence;
+}
+
 int job_move(struct job *job, enum job_state to, const char *reason, int64_t now_ms, struct err *err) {
     if (!(allowed[job->state] & 1u << to))
         return err_set(err, ERR_PRECONDITION, "job %s has the state %s and cannot become %s", job->id, job_state_name(job->state),

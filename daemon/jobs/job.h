@@ -47,10 +47,15 @@ struct job {
     int64_t retry_ms;   /* queued: not started before this time (Unix ms); 0 = at once */
     enum job_wish wish; /* active jobs only */
     char device[JOB_DEVICE_SIZE], versions[JOB_VERSIONS_SIZE]; /* of the newest attempt, or "" */
-    int64_t paused_ms;  /* queued: when it began to wait for room on the cache volume; 0 = it does not wait. Not stored: a */
-    int64_t room_bytes; /* daemon that starts tries at once. room_bytes: free bytes at that time */
-    int64_t run_ms;     /* wall time of finished attempts */
-    double energy_j;    /* energy used by the device during finished attempts; NaN if the device does not report it */
+    char on[32];                                               /* active: the name of its device; not stored */
+    char wanted[32];                                           /* the device that the job file names; "" = any; not stored */
+    bool preemptible;                                          /* limits.preemptible; not stored */
+    bool alone;           /* active: it ran when the daemon died, and has written no checkpoint since; not stored */
+    int64_t memory_bytes; /* device memory that it needs; 0 = not known */
+    int64_t paused_ms;    /* queued: when it began to wait for room on the cache volume; 0 = it does not wait. Not stored: a */
+    int64_t room_bytes;   /* daemon that starts tries at once. room_bytes: free bytes at that time */
+    int64_t run_ms;       /* wall time of finished attempts */
+    double energy_j;      /* energy used by the device during finished attempts; NaN if the device does not report it */
     char directory[2048], data_root[2048];
     char *result;                  /* JSON of a finished job, or NULL */
     char best[4096], last[4096];   /* model files, or "" */
@@ -66,6 +71,8 @@ bool job_state_parse(const char *text, enum job_state *ret);
 bool job_is_over(enum job_state state);   /* succeeded, failed, cancelled, interrupted */
 bool job_is_active(enum job_state state); /* preparing, running */
 bool job_may_resume(enum job_state state);
+/* The order of the queue: by priority, then by submission. */
+bool job_precedes(const struct job *a, const struct job *b);
 /* The only function that changes a state. PRECONDITION names both states if the transition does not exist. reason may be "". */
 int job_move(struct job *job, enum job_state to, const char *reason, int64_t now_ms, struct err *err);
 /* Appends n overrides to those of `array` (NULL: none), whose overrides of the same keys they replace, and returns the new JSON

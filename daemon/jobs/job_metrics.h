@@ -1,13 +1,17 @@
 /* job_metrics: updates the metric families of the kinds of job (run/kind.h) while a job runs. Loop thread. */
 #ifndef BRR_DAEMON_JOBS_JOB_METRICS_H
 #define BRR_DAEMON_JOBS_JOB_METRICS_H
-#include "daemon/jobs/job.h"
+#include "daemon/jobs/slots.h"
 
 struct job_metrics {
     struct metrics *metrics;
-    char job[JOB_ID_SIZE]; /* the job whose gauges are shown, or "" */
-    int64_t steps;         /* its steps counted so far */
-    int64_t first_step_ms; /* start of the attempt whose first step was counted */
+    struct job_metrics_slot {
+        char device[32];       /* its name; the label of counters */
+        char job[JOB_ID_SIZE]; /* the job whose gauges are shown, or "" */
+        int64_t steps;         /* its steps counted so far */
+        int64_t first_step_ms; /* start of the attempt whose first step was counted */
+    } at[SLOTS_MAX];
+    int n;
 };
 
 /* Call after each change of a job. */

@@ -48,6 +48,7 @@ static const struct field fields[] = {
     FIELD("last", TEXT, last),
     FIELD("energy_j", REAL, energy_j),
     FIELD("run_ms", I64, run_ms),
+    FIELD("memory_bytes", I64, memory_bytes),
     FIELD("step", I64, progress.step),
     FIELD("steps", I64, progress.steps),
     FIELD("epoch", I64, progress.epoch),

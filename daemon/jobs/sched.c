@@ -22,18 +22,15 @@ enum { BACKOFF_FIRST_MS = 2000, BACKOFF_MAX_MS = 300000 };
 
 struct sched {
     struct sched_config config;
+    struct slots slots;
     struct ledger ledger;
     struct volume *cache; /* its volume */
     struct job **jobs;    /* order of submission */
     struct job **open;    /* those that have not ended, which are few */
     int count, n_open, capacity;
     struct map *by_id;
-    struct job *running;
-    bool preemptible;              /* limits.preemptible of the running job */
     _Atomic int64_t next_sequence; /* drafts count it up */
     bool draining;
-    char held[JOB_REASON_SIZE];                           /* why nothing starts, or "" */
-    char waits[JOB_REASON_SIZE], notice[JOB_REASON_SIZE]; /* sched_waits, and the reason that it replaced */
 };
 
 static void tell(struct sched *s, const struct job *job) {
@@ -64,13 +61,31 @@ static void announce(struct sched *s, const struct job *job) {
     tell(s, job);
 }
 
+/* limits of a job, and its demands of the device; zeros when its file cannot be read any more. */
+static struct jobfile_limits read_demands(struct job *job) {
+    OWNED(arena_done) struct arena arena;
+    struct jobfile file = {0};
+    arena_init(&arena, JOB_FILE_BYTES);
+    if (job_parse(job->yaml, job->file, job->overrides, &arena, &file, NULL))
+        return (struct jobfile_limits){0};
+    str_copy(job->wanted, sizeof job->wanted, file.device ? file.device : "");
+    job->preemptible = file.limits.preemptible;
+    return file.limits;
+}
+
+static int64_t restart_limit(struct job *job) { return read_demands(job).restarts; }
+
+/* ---- changes ---- */
+
 /* A change that has happened: queued jobs start no sooner than retry_ms. */
 static void move_until(struct sched *s, struct job *job, enum job_state to, const char *reason, int64_t retry_ms) {
     struct err err;
-    if (job_move(job, to, to == JOB_QUEUED && *s->held ? s->held : reason, wall_ms(s), &err))
+    const char *held = to == JOB_QUEUED ? slots_held_for(&s->slots, job) : "";
+    if (job_move(job, to, *held ? held : reason, wall_ms(s), &err))
         log_error("a job cannot change its state", "job=%s error=\"%s\"", job->id, err.message);
     job->retry_ms = retry_ms;
-    s->waits[0] = '\0';
+    if (slots_of(&s->slots, job))
+        slots_of(&s->slots, job)->waits[0] = '\0';
     list_open(s, job);
     ledger_record(&s->ledger, job);
     announce(s, job);
@@ -81,9 +96,9 @@ static void move(struct sched *s, struct job *job, enum job_state to, const char
 /* A change that was asked for: nothing has changed when it fails. */
 static int move_asked(struct sched *s, struct job *job, enum job_state to, const char *reason, struct err *err) {
     const struct job before = *job;
+    const char *held = to == JOB_QUEUED ? slots_held_for(&s->slots, job) : "";
     int rc;
-    if ((rc = job_move(job, to, to == JOB_QUEUED && *s->held ? s->held : reason, wall_ms(s), err)) ||
-        (rc = ledger_commit(&s->ledger, job, &before, err)))
+    if ((rc = job_move(job, to, *held ? held : reason, wall_ms(s), err)) || (rc = ledger_commit(&s->ledger, job, &before, err)))
         return rc;
     list_open(s, job);
     announce(s, job);
@@ -113,6 +128,8 @@ static int add(struct sched *s, struct job *job, struct err *err) {
 
 static int load_one(void *ctx, struct job *job, struct err *err) {
     int rc = add(ctx, job, err);
+    if (!job_is_over(job->state))
+        read_demands(job);
     if (rc)
         job_free(job);
     return rc;
@@ -136,6 +153,11 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
     s->config = *config;
+    s->slots = (struct slots){.n = config->n_devices ? config->n_devices : 1, .room = config->room, .ctx = config->worker};
+    for (int i = 0; i < s->slots.n; i++) {
+        s->slots.at[i].name = config->devices[i].name;
+        s->slots.at[i].description = config->devices[i].description;
+    }
     if (!config->max_jobs)
         s->config.max_jobs = SCHED_MAX_JOBS;
     ledger_init(&s->ledger, config->db);
@@ -173,19 +195,17 @@ int sched_count(const struct sched *s) { return s->count; }
 const struct job *sched_at(const struct sched *s, int index) { return s->jobs[index]; }
 int sched_open_count(const struct sched *s) { return s->n_open; }
 const struct job *sched_open_at(const struct sched *s, int index) { return s->open[index]; }
-bool sched_idle(const struct sched *s) { return !s->running; }
-bool sched_writable(const struct sched *s) { return !s->ledger.broken; }
+const struct job *sched_on(const struct sched *s, int device) { return s->slots.at[device].job; }
 
-static bool before(const struct job *a, const struct job *b) {
-    return a->priority != b->priority ? a->priority > b->priority : a->sequence < b->sequence;
-}
+bool sched_idle(const struct sched *s) { return slots_idle(&s->slots); }
+bool sched_writable(const struct sched *s) { return !s->ledger.broken; }
 
 int sched_position(const struct sched *s, const struct job *job) {
     int position = 1;
     if (job->state != JOB_QUEUED)
         return 0;
     for (int i = 0; i < s->n_open; i++)
-        position += s->open[i]->state == JOB_QUEUED && s->open[i] != job && before(s->open[i], job);
+        position += s->open[i]->state == JOB_QUEUED && s->open[i] != job && job_precedes(s->open[i], job);
     return position;
 }
 
@@ -196,14 +216,6 @@ static bool may_start(const struct sched *s, const struct job *job) {
     if (job->state != JOB_QUEUED || !job->paused_ms || waited_ms > PAUSE_MAX_MS || waited_ms < 0)
         return job->state == JOB_QUEUED;
     return waited_ms >= PAUSE_MIN_MS && volume_free_bytes(s->cache) >= job->room_bytes + PAUSE_ROOM_BYTES;
-}
-
-static struct job *next_job(const struct sched *s) {
-    struct job *best = NULL;
-    for (int i = 0; i < s->n_open; i++)
-        if ((!best || before(s->open[i], best)) && may_start(s, s->open[i]))
-            best = s->open[i];
-    return best;
 }
 
 struct volume *sched_cache(const struct sched *s) {
@@ -277,11 +289,13 @@ int sched_accept(struct sched *s, struct draft *d, void (*notice)(void *ctx, con
     d->job = NULL;
     if (notice)
         jobfile_notices(&d->file, notice, ctx);
-    if (notice && *s->held)
-        notice(ctx, s->held);
+    read_demands(job);
+    const char *held = slots_held_for(&s->slots, job);
+    if (notice && *held)
+        notice(ctx, held);
     log_info("job submitted", "job=%s kind=%s", job->id, job->kind);
     tell(s, job);
-    str_copy(job->reason, sizeof job->reason, s->held); /* after it was told of as new */
+    str_copy(job->reason, sizeof job->reason, held); /* after it was told of as new */
     *ret = job;
     return 0;
 }
@@ -297,7 +311,7 @@ static int cancel_running(struct sched *s, struct job *job, struct err *err) {
     int rc = ledger_commit(&s->ledger, job, &before, err);
     if (rc)
         return rc;
-    s->config.interrupt(s->config.worker, WORKER_STOP_CANCEL);
+    s->config.interrupt(s->config.worker, slots_index(&s->slots, slots_of(&s->slots, job)), WORKER_STOP_CANCEL);
     return 0;
 }
 
@@ -308,7 +322,7 @@ int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct
         return rc;
     if (job_is_over(job->state))
         return err_set(err, ERR_PRECONDITION, "job %s has ended already: %s", id, job_state_name(job->state));
-    if ((rc = job == s->running ? cancel_running(s, job, err) : move_asked(s, job, JOB_CANCELLED, "cancelled", err)))
+    if ((rc = slots_of(&s->slots, job) ? cancel_running(s, job, err) : move_asked(s, job, JOB_CANCELLED, "cancelled", err)))
         return rc;
     *ret = job;
     return 0;
@@ -347,6 +361,7 @@ int sched_resume(struct sched *s, const char *id, const char *const *overrides, 
     if ((rc = join_limits(job, overrides, n, &joined, err)))
         return rc;
     job->overrides = joined;
+    read_demands(job);
     job->restarts = job->crashes = job->stalled = 0;
     if ((rc = move_asked(s, job, JOB_QUEUED, "resumed", err))) {
         *job = before;
@@ -389,16 +404,6 @@ static void restart(struct sched *s, struct job *job, int64_t limit, const char 
     job->stalled++;
     move_until(s, job, JOB_QUEUED, reason, wall_ms(s) + (wait_ms < BACKOFF_MAX_MS ? wait_ms : BACKOFF_MAX_MS));
 }
-
-/* limits of a job; zeroes when its file cannot be read any more. */
-static struct jobfile_limits limits_of(const struct job *job) {
-    OWNED(arena_done) struct arena arena;
-    struct jobfile file = {0};
-    arena_init(&arena, 16u << 20);
-    return job_parse(job->yaml, job->file, job->overrides, &arena, &file, NULL) ? (struct jobfile_limits){0} : file.limits;
-}
-
-static int64_t restart_limit(const struct job *job) { return limits_of(job).restarts; }
 
 /* Jobs that were active when the daemon died, and were not to stop. */
 static int count_crashed(const struct sched *s) {
@@ -465,9 +470,14 @@ static void fail_running(struct sched *s, struct job *job, const struct worker_r
     }
 }
 
-static void finish_running(struct sched *s, struct worker_report *r) {
-    struct job *job = s->running;
-    s->running = NULL;
+static void finish_running(struct sched *s, struct slot *slot, struct worker_report *r) {
+    struct job *job = slot->job;
+    slot->job = NULL;
+    slot->waits[0] = '\0';
+    job->alone = false;
+    job->on[0] = '\0';
+    if (s->config.ended)
+        s->config.ended(s->config.worker, slots_index(&s->slots, slot));
     job->run_ms += wall_ms(s) > job->started_ms ? wall_ms(s) - job->started_ms : 0;
     if (!isnan(r->energy_j))
         job->energy_j = r->energy_j + (isnan(job->energy_j) ? 0 : job->energy_j);
@@ -497,6 +507,7 @@ static void take_checkpoint(struct sched *s, struct job *job, const struct task_
         job->stalled = 0;
     if (c->last)
         str_copy(job->last, sizeof job->last, c->path);
+    job->alone = false;
     if (c->best)
         str_copy(job->best, sizeof job->best, c->path);
     ledger_checkpoint(&s->ledger, job, c, wall_ms(s));
@@ -504,8 +515,9 @@ static void take_checkpoint(struct sched *s, struct job *job, const struct task_
 
 void sched_report(struct sched *s, struct worker_report *r) {
     static const char *const levels[] = {"info", "warn", "error"};
-    struct job *job = s->running;
-    if (!job || strcmp(job->id, r->job_id))
+    struct job *job = map_get(s->by_id, r->job_id);
+    struct slot *slot = job ? slots_of(&s->slots, job) : NULL;
+    if (!slot)
         return;
     switch ((enum worker_report_kind)r->message.kind) {
     case WORKER_RUNNING:
@@ -527,19 +539,20 @@ void sched_report(struct sched *s, struct worker_report *r) {
         take_checkpoint(s, job, &r->checkpoint);
         break;
     case WORKER_DONE:
-        finish_running(s, r);
+        finish_running(s, slot, r);
         break;
     }
 }
 
-void sched_waits(struct sched *s, const char *text) {
-    struct job *job = s->running;
-    if (!job || !strcmp(s->waits, text))
+void sched_waits(struct sched *s, int device, const char *text) {
+    struct slot *slot = &s->slots.at[device];
+    struct job *job = slot->job;
+    if (!job || !strcmp(slot->waits, text))
         return;
-    if (!*s->waits)
-        str_copy(s->notice, sizeof s->notice, job->reason);
-    str_copy(s->waits, sizeof s->waits, text);
-    str_copy(job->reason, sizeof job->reason, *text ? text : s->notice);
+    if (!*slot->waits)
+        str_copy(slot->notice, sizeof slot->notice, job->reason);
+    str_copy(slot->waits, sizeof slot->waits, text);
+    str_copy(job->reason, sizeof job->reason, *text ? text : slot->notice);
     log_info(*text ? "a job waits for a file" : "a job waits no more", "job=%s reason=\"%s\"", job->id, job->reason);
     tell(s, job);
 }
@@ -605,67 +618,114 @@ void sched_tick(struct sched *s) {
         forget_old(s);
 }
 
-/* The job is recorded as active first: a daemon that dies from here on charges it. */
-static void start(struct sched *s, struct job *job) {
-    const struct job before = *job;
-    struct err err;
-    str_copy(job->device, sizeof job->device, s->config.device ? s->config.device : "");
-    str_copy(job->versions, sizeof job->versions, s->config.versions ? s->config.versions : "");
-    if (job_move(job, JOB_PREPARING, "", wall_ms(s), &err) || ledger_commit(&s->ledger, job, &before, &err))
-        return;
-    announce(s, job);
-    if (s->config.run(s->config.worker, job, &err))
-        restart(s, job, restart_limit(job), err.message);
-    else
-        s->running = job;
-    s->preemptible = s->running && limits_of(job).preemptible;
+/* ---- which job runs where ---- */
+
+/* The daemon died while the job ran, alone or with others: it runs alone until it has written a checkpoint. */
+static bool must_run_alone(const struct sched *s, const struct job *job) {
+    return s->slots.n > 1 && str_starts(job->reason, "daemon_crashed");
 }
 
-/* The job that runs checkpoints and goes back to the queue; should the daemon be killed before that, no restart is charged. */
-static void stop_running(struct sched *s, enum worker_stop why) {
-    if (!s->running)
-        return;
-    if (s->running->wish == JOB_WISH_NONE) {
-        s->running->wish = JOB_WISH_SHUTDOWN;
-        ledger_record(&s->ledger, s->running);
+/* The first waiting job, in order, that has a device now, and its device. A job that must run alone holds up those after it. */
+static struct job *next_job(struct sched *s, struct slot **ret) {
+    struct job *best = NULL;
+    for (int i = 0; i < s->n_open; i++) {
+        struct job *job = s->open[i];
+        if ((best && !job_precedes(job, best)) || !may_start(s, job) || *slots_held_for(&s->slots, job))
+            continue;
+        bool alone = must_run_alone(s, job);
+        struct slot *slot = alone && !sched_idle(s) ? NULL : slots_place(&s->slots, job);
+        if (!slot && !alone)
+            continue;
+        best = job;
+        *ret = slot;
     }
-    s->config.interrupt(s->config.worker, why);
+    return best && *ret ? best : NULL;
 }
 
-/* A waiting job of higher priority gets the device, unless the running one says otherwise or ends already. */
+/* The job is recorded as active first: a daemon that dies from here on charges it. */
+static bool start(struct sched *s, struct slot *slot, struct job *job) {
+    const struct job before = *job;
+    const int device = slots_index(&s->slots, slot);
+    struct err err;
+    str_copy(job->on, sizeof job->on, slot->name ? slot->name : "");
+    str_copy(job->device, sizeof job->device, slot->description ? slot->description : "");
+    str_copy(job->versions, sizeof job->versions, s->config.versions ? s->config.versions : "");
+    job->alone = must_run_alone(s, job);
+    if (job_move(job, JOB_PREPARING, "", wall_ms(s), &err) || ledger_commit(&s->ledger, job, &before, &err))
+        return false;
+    announce(s, job);
+    int64_t limit = read_demands(job).restarts;
+    if (!s->config.run(s->config.worker, device, job, &err)) {
+        slot->job = job;
+        return true;
+    }
+    job->alone = false;
+    job->on[0] = '\0';
+    restart(s, job, limit, err.message);
+    return false;
+}
+
+/* The device's job checkpoints and goes back to the queue; should the daemon be killed before that, no restart is charged. */
+static void stop_running(struct sched *s, struct slot *slot, enum worker_stop why) {
+    if (!slot->job)
+        return;
+    if (slot->job->wish == JOB_WISH_NONE) {
+        slot->job->wish = JOB_WISH_SHUTDOWN;
+        ledger_record(&s->ledger, slot->job);
+    }
+    s->config.interrupt(s->config.worker, slots_index(&s->slots, slot), why);
+}
+
+/* The first waiting job that has no device. */
+static struct job *first_waiting(const struct sched *s) {
+    struct job *best = NULL;
+    for (int i = 0; i < s->n_open; i++)
+        if ((!best || job_precedes(s->open[i], best)) && may_start(s, s->open[i]) && !must_run_alone(s, s->open[i]) &&
+            !*slots_held_for(&s->slots, s->open[i]))
+            best = s->open[i];
+    return best;
+}
+
+/* A waiting job of higher priority gets a device, unless the running ones say otherwise or end already. */
 static void preempt(struct sched *s) {
     char text[JOB_REASON_SIZE];
-    const struct job *next = s->preemptible && s->running->wish == JOB_WISH_NONE ? next_job(s) : NULL;
-    if (!next || next->priority <= s->running->priority)
+    const struct job *next = first_waiting(s);
+    struct slot *victim = next && !slots_run_alone(&s->slots) ? slots_victim(&s->slots, next) : NULL;
+    if (!victim)
         return;
     str_format(text, sizeof text,
                "job %s of priority %lld preempts this one of priority %lld, which is saved and goes on afterwards", next->id,
-               (long long)next->priority, (long long)s->running->priority);
-    append_log(s, s->running, "info", text);
-    stop_running(s, WORKER_STOP_PREEMPT);
+               (long long)next->priority, (long long)victim->job->priority);
+    append_log(s, victim->job, "info", text);
+    stop_running(s, victim, WORKER_STOP_PREEMPT);
 }
 
 void sched_turn(struct sched *s) {
-    if (s->draining || *s->held || s->ledger.broken)
+    struct slot *slot = NULL;
+    struct job *job;
+    if (s->draining || s->ledger.broken)
         return;
-    struct job *job = s->running ? NULL : next_job(s);
-    if (s->running)
-        preempt(s);
-    else if (job)
-        start(s, job);
+    while (!slots_run_alone(&s->slots) && (job = next_job(s, &slot)))
+        if (!start(s, slot, job))
+            return;
+    preempt(s);
 }
 
 void sched_drain(struct sched *s) {
     s->draining = true;
-    stop_running(s, WORKER_STOP_SHUTDOWN);
+    for (int i = 0; i < s->slots.n; i++)
+        stop_running(s, &s->slots.at[i], WORKER_STOP_SHUTDOWN);
 }
 
-void sched_hold(struct sched *s, const char *why) {
-    str_copy(s->held, sizeof s->held, why);
-    for (int i = 0; i < s->n_open; i++)
-        if (s->open[i]->state == JOB_QUEUED) {
-            str_copy(s->open[i]->reason, sizeof s->open[i]->reason, why); /* not stored: another daemon may start it */
-            tell(s, s->open[i]);
-        }
-    stop_running(s, WORKER_STOP_SHUTDOWN);
+void sched_hold(struct sched *s, int device, const char *why) {
+    str_copy(s->slots.at[device].held, sizeof s->slots.at[device].held, why);
+    for (int i = 0; i < s->n_open; i++) {
+        struct job *job = s->open[i];
+        const char *held = job->state == JOB_QUEUED ? slots_held_for(&s->slots, job) : "";
+        if (!*held)
+            continue;
+        str_copy(job->reason, sizeof job->reason, held); /* not stored: another daemon may start it */
+        tell(s, job);
+    }
+    stop_running(s, &s->slots.at[device], WORKER_STOP_SHUTDOWN);
 }

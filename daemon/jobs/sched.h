@@ -1,13 +1,15 @@
-/* sched: all jobs of the daemon: the queue (by priority, then order of submission), the running job, and ended jobs. It changes
+/* sched: all jobs of the daemon: the queue (by priority, then order of submission), the running jobs, one on each device at most,
+ * and ended jobs. A job runs on the device that its file names, else on the free one with the most free memory. It changes
  * their states and writes each change to the database before it notifies anybody (ledger.h); while the database cannot be written,
  * no job starts. A job that ended by a device fault, or ran when the daemon died, starts again after a delay that doubles each time
  * the job makes no progress. Each such restart counts against limits.restarts; above that limit the job fails with the cause. Jobs
- * that were active together in a crash are not charged: they start again one after the other (one job runs at a time), so that the
- * job at fault crashes alone. A shutdown or a full cache volume counts no restart: on a full cache volume the job is paused
- * (queued, passed over, and retried when there is room, and at intervals). Loop thread. */
+ * that were active together in a crash are not charged: they start again one after the other, each alone until its first
+ * checkpoint, so that the job at fault crashes alone. A shutdown or a full cache volume counts no restart: on a full cache volume
+ * the job is paused (queued, passed over, and retried when there is room, and at intervals). Loop thread. */
 #ifndef BRR_DAEMON_JOBS_SCHED_H
 #define BRR_DAEMON_JOBS_SCHED_H
 #include "daemon/db/db.h"
+#include "daemon/jobs/slots.h"
 #include "daemon/jobs/submission.h"
 #include "daemon/jobs/worker.h"
 
@@ -24,12 +26,20 @@ struct sched_config {
     /* Called for each line of a job's log; the callee writes it. May be NULL. */
     void (*logged)(void *ctx, const struct job *job, const char *level, const char *text);
     void *ctx;
-    /* The device worker (jobs/worker.h): `run` starts a job, `interrupt` asks the running job to end soon. */
-    int (*run)(void *worker, const struct job *job, struct err *err);
-    void (*interrupt)(void *worker, enum worker_stop why);
+    /* The workers (jobs/worker.h), one for each device: `run` starts a job, `interrupt` asks the running job to end soon; `ended`
+     * follows when it has. Devices are indices below n_devices. */
+    int (*run)(void *worker, int device, const struct job *job, struct err *err);
+    void (*interrupt)(void *worker, int device, enum worker_stop why);
+    void (*ended)(void *worker, int device); /* may be NULL */
+    /* Device memory in bytes that a job may use at all, and that it could have now. NULL: no job waits for memory. */
+    void (*room)(void *worker, int device, int64_t *ret_limit, int64_t *ret_free);
     void *worker;
-    const char *device, *versions; /* recorded with each job that runs */
-    int64_t (*wall_ms)(void);      /* NULL: clock_wall_ms */
+    int n_devices; /* 0: one */
+    struct {
+        const char *name, *description; /* "cuda:0"; "cuda:0: NVIDIA H200", recorded with each job that runs there */
+    } devices[SLOTS_MAX];
+    const char *versions;     /* recorded too */
+    int64_t (*wall_ms)(void); /* NULL: clock_wall_ms */
 };
 struct sched;
 /* Loads the jobs. Jobs that ran when the daemon died are queued again or, above limits.restarts, failed. */
@@ -63,21 +73,24 @@ int sched_remove(struct sched *s, const char *id, const char *folder, struct err
 void sched_measured(struct sched *s, const char *id, int64_t bytes);
 /* Handles a report of the worker; the caller keeps ownership. */
 void sched_report(struct sched *s, struct worker_report *r);
-/* Shows `text` as the reason of the running job, such as "waits for PATH since TIME"; "" shows the reason before again. Not stored.
+/* Shows `text` as the reason of the device's job, such as "waits for PATH since TIME"; "" shows the reason before again. Not
+ * stored.
  */
-void sched_waits(struct sched *s, const char *text);
-/* Starts the next job if the device is free; tells the running job to make room for a waiting one of higher priority, if it is
- * preemptible. Call after every report and at intervals. */
+void sched_waits(struct sched *s, int device, const char *text);
+/* Starts waiting jobs on free devices; tells a running job to make room for a waiting one of higher priority, if it is preemptible.
+ * Call after every report and at intervals. */
 void sched_turn(struct sched *s);
 /* Call about every second: writes changes that could not be written before, and forgets ended jobs that are old enough. */
 void sched_tick(struct sched *s);
-/* Starts no more jobs; the running job writes a checkpoint and returns to the queue. */
+/* Starts no more jobs; the running jobs write checkpoints and return to the queue. */
 void sched_drain(struct sched *s);
-/* Same for a device that has gone bad, but the daemon keeps running; `why` becomes the reason of waiting jobs. */
-void sched_hold(struct sched *s, const char *why);
-bool sched_writable(const struct sched *s);        /* false: the database cannot be written, so no job starts */
-int sched_paused(const struct sched *s);           /* number of jobs that wait for room on the cache volume */
-struct volume *sched_cache(const struct sched *s); /* the volume of the cache; borrowed */
-bool sched_idle(const struct sched *s);            /* no job is running */
+/* Same for a device that has gone bad, but the daemon keeps running; `why` becomes the reason of jobs that no other device can run.
+ */
+void sched_hold(struct sched *s, int device, const char *why);
+bool sched_writable(const struct sched *s);                    /* false: the database cannot be written, so no job starts */
+int sched_paused(const struct sched *s);                       /* number of jobs that wait for room on the cache volume */
+struct volume *sched_cache(const struct sched *s);             /* the volume of the cache; borrowed */
+bool sched_idle(const struct sched *s);                        /* no job is running */
+const struct job *sched_on(const struct sched *s, int device); /* the device's job, or NULL */
 
 #endif

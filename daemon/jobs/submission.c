@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/models/model_fetch.h"
+#include "run/estimate.h"
 
 enum { DRAFT_BYTES = 16 << 20 };
 
@@ -31,6 +32,8 @@ int submission_refer(const struct submission_rules *rules, const struct jobfile 
     int rc;
     ret->places = *places;
     ret->n = jobfile_refs(file, refs);
+    if (file->device && rules->find_device && (rc = rules->find_device(rules->ctx, file->device, err)))
+        return rc;
     if (upload && str_starts(upload, "store://") &&
         (rc = source_find(places->stores, places->n_stores, upload + strlen("store://"), &store, &prefix, err))) {
         err_wrap(err, "checkpoint.upload");
@@ -118,6 +121,8 @@ int draft_new(const struct submission_rules *rules, const struct submission *r, 
     }
     arena_init(&d->arena, DRAFT_BYTES);
     d->n_overrides = r->n_overrides;
+    d->estimate_device = rules->estimate_device;
+    d->estimate_threads = rules->estimate_threads;
     d->job->created_ms = now_ms;
     if ((rc = jobfile_parse(r->yaml, r->file, r->overrides, r->n_overrides, &d->arena, &d->file, err)) ||
         (rc = fill(d->job, r, &d->file, err)) || (rc = submission_refer(rules, &d->file, &d->refs, err))) {
@@ -128,11 +133,27 @@ int draft_new(const struct submission_rules *rules, const struct submission *r, 
     return 0;
 }
 
+static void no_notice(void *ctx, const char *text) { (void)ctx, (void)text; }
+
+/* What a job with recordings needs of a device's memory, by the plan of its model; 0: its model cannot be looked at now. */
+static int64_t memory_of(const struct draft *d) {
+    const struct task_work *kind = task_work_of(d->file.kind);
+    struct estimate_file files[JOBFILE_MAX_REFS];
+    struct estimate_config config = {
+        .job = &d->file, .device = d->estimate_device, .threads = d->estimate_threads, .files = files, .notice = no_notice};
+    struct estimate estimate = {0};
+    for (int i = 0; i < d->refs.n; i++)
+        if (*d->refs.at[i].path)
+            files[config.n_files++] = (struct estimate_file){d->refs.at[i].ref.key, d->refs.at[i].ref.value, d->refs.at[i].path};
+    return kind->estimate && !kind->estimate(&config, &estimate, NULL) ? estimate.memory_bytes : 0;
+}
+
 int draft_look(struct draft *d, struct err *err) {
     int rc;
     if ((rc = submission_look(&d->refs, &d->file, err)) || (rc = pin_refs(d, err)))
         return rc;
     str_copy(d->job->data_root, sizeof d->job->data_root, d->refs.data_root);
+    d->job->memory_bytes = d->estimate_device && d->file.data ? memory_of(d) : 0;
     return 0;
 }
 

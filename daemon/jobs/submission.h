@@ -22,7 +22,12 @@ struct submission_rules {
     const struct places *places; /* borrowed; copied when a job file comes */
     /* What the tables say about a model REF (models_refer). */
     int (*refer_model)(void *ctx, const char *ref, struct model_ref *ret, struct err *err);
+    /* NOT_FOUND for a device that is not there; NULL: not looked at. */
+    int (*find_device)(void *ctx, const char *name, struct err *err);
     void *ctx;
+    /* The device for which the memory of a job is estimated, when there are several to choose from; NULL: not estimated. */
+    const char *estimate_device;
+    int estimate_threads;
 };
 
 /* The models and files that a job file names, and its recordings. */
@@ -50,6 +55,8 @@ struct draft {
     struct jobfile file;
     struct submission_refs refs;
     int n_overrides;
+    const char *estimate_device; /* as in submission_rules */
+    int estimate_threads;
     _Atomic int64_t *next; /* the number of the next job; borrowed */
 };
 /* Parses and refers, without a look at any file. Loop thread. */

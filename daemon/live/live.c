@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/str.h"
@@ -316,21 +315,18 @@ enum live_step live_step(struct live *l) {
 
 /* ---- its life ---- */
 
-static int64_t alarm_hop_of(const struct device *device) {
-    struct device_info info;
-    device_describe(device, &info);
-    return strcmp(info.name, "cpu") ? ALARM_HOP_CUDA : ALARM_HOP_CPU;
-}
-
 struct live *live_new(const struct live_config *config) {
     struct live *l = calloc(1, sizeof *l);
+    struct device_info info;
     if (!l)
         return NULL;
+    device_describe(config->device, &info);
     l->reports = config->reports;
-    l->alarm_hop = alarm_hop_of(config->device);
+    l->alarm_hop = info.is_async ? ALARM_HOP_CUDA : ALARM_HOP_CPU;
     l->loads = (struct live_loads){.loader = config->loader, .post = config->post, .ctx = config->post_ctx};
     l->models = (struct live_models){
         .device = config->device, .metrics = config->metrics, .memory_limit_bytes = config->memory_limit_bytes};
+    str_copy(l->models.device_name, sizeof l->models.device_name, info.name);
     l->serve = config->serve;
     l->serve_ctx = config->serve_ctx;
     if (stream_open(config->device, config->priority, &l->stream, NULL)) {

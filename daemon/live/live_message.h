@@ -46,6 +46,7 @@ struct live_prepared {
 struct live_order {
     struct message message; /* kind: enum live_order_kind */
     struct live_stream *stream;
+    int device;    /* LOAD, UNLOAD: index of the device; other orders go to the device of their stream (live_open.device) */
     uint8_t *data; /* CHUNK: channel-major samples of every channel, in the stream's format; OPEN: a saved state, or NULL */
     int64_t data_bytes;
     int64_t samples, skip; /* CHUNK: per channel in data, and how many at the front are known already; GAP: missing */
@@ -89,6 +90,7 @@ struct live_suppression {
 struct live_report {
     struct message message; /* kind: enum live_report_kind */
     struct live_stream *stream;
+    int device;             /* LOADED, UNLOADED: index of the device that answers */
     int64_t seq;            /* RESULT, ALARM: its number among those of the stream, from 0 */
     int64_t first, samples; /* 256 Hz; CONSUMED: samples at the source rate; SUMMARY: length */
     int64_t windows;        /* SUMMARY */

@@ -7,17 +7,19 @@
 #include "base/str.h"
 
 static struct metric *series(struct live_models *s, const char *family, const char *name, const char *second) {
-    char labels[LIVE_NAME + 32];
+    char labels[LIVE_NAME + 96];
     if (!s->metrics)
         return NULL;
-    str_format(labels, sizeof labels, second ? "%s\x1f%s" : "%s%s", name, second ? second : "");
+    str_format(labels, sizeof labels, second ? "%s\x1f%s\x1f%s" : "%s\x1f%s", name, s->device_name, second ? second : "");
     return metrics_series(s->metrics, family, labels);
 }
 
 static void unload(struct live_models *s, struct live_model *m) {
+    char labels[LIVE_NAME + 64];
     detector_close(m->detector);
+    str_format(labels, sizeof labels, "%s\x1f%s", m->name, s->device_name);
     if (s->metrics && !live_models_served(s, m->path))
-        metrics_drop(s->metrics, "brrd_model_loaded", m->name);
+        metrics_drop(s->metrics, "brrd_model_loaded", labels);
     *m = (struct live_model){0};
 }
 

@@ -18,6 +18,7 @@ struct live_model {
 
 struct live_models {
     struct device *device;
+    char device_name[32];       /* label of the metrics */
     struct stream *stream;      /* that the detectors run on */
     struct metrics *metrics;    /* may be NULL */
     int64_t memory_limit_bytes; /* of one model; 0 = no limit */

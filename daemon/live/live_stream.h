@@ -30,6 +30,8 @@ struct live_open {
     double on, off;     /* thresholds of events and alarms; 0 = the model's */
     double alarm_rate;  /* alarms by the model's rule for so many false alarms per 24 h; 0 = by the thresholds */
     bool realtime, want_probabilities;
+    int device;           /* index of the device that computes it */
+    char device_name[32]; /* its name, if the client chose it; a stream that goes on after a restart returns to it */
 };
 
 /* ---- the owner's thread ---- */

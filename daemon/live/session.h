@@ -49,6 +49,9 @@ struct session_keeper {
 struct sessions_config {
     live_post_fn *post; /* takes the orders */
     void *post_ctx;
+    /* The device of a restored stream of this model, device_name "": any; NULL: the first one. */
+    int (*place)(void *ctx, const char *device_name, const char *model, int *ret, struct err *err);
+    void *place_ctx;
     struct metrics *metrics; /* may be NULL */
     int max_sessions;
     int64_t idle_ms;       /* a session expires whose client sends or reads nothing for so long */
@@ -158,6 +161,7 @@ struct session_state {
     const char *const *channels;
     int n_channels;
     double rate_hz, lag_s; /* lag: how long the oldest samples that wait for the device have waited */
+    int device;            /* its index */
     bool realtime, connected, alarm;
     float probability; /* newest of the alarm trace; NaN before the first */
     int64_t opened_ms, received_through, durable_through, samples, events, reconnects;

@@ -12,7 +12,7 @@
 
 /* VIEW: from this version on a snapshot ends with what pack_view writes. THRESHOLDS: from this one on Open has thresholds.
  * MODEL: and the SHA-256 of the model that is kept with the snapshot. ALARM_RATE: and Open's rate of false alarms. JOURNAL: the
- * view has what entries of the journal need. */
+ * view has what entries of the journal need. DEVICE: and Open's device. */
 enum {
     OLDEST = 1,
     VIEW = 2,
@@ -20,7 +20,8 @@ enum {
     MODEL = 4,
     ALARM_RATE = 5,
     JOURNAL = 6,
-    VERSION = 6,
+    DEVICE = 7,
+    VERSION = 7,
     STATE_MAX = 192 << 20,
     PERIOD_MS = 2000,
     BYTES_A_SECOND = 16 << 20,
@@ -44,6 +45,7 @@ static void pack_open(const struct live_open *open, struct str *out) {
     pack_f64(out, open->on);
     pack_f64(out, open->off);
     pack_f64(out, open->alarm_rate);
+    pack_text(out, open->device_name);
 }
 
 /* What observers and the overview show of a session, and how its client behaves. */
@@ -127,6 +129,8 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
     }
     if (o->version >= ALARM_RATE)
         o->open.alarm_rate = unpack_f64(in);
+    if (o->version >= DEVICE)
+        unpack_text(in, o->open.device_name, sizeof o->open.device_name);
     if (o->version >= MODEL)
         unpack_text(in, o->sha256, sizeof o->sha256);
     unpack_require(in, !*o->sha256 || digest_is_hex(o->sha256));
@@ -292,6 +296,16 @@ void sessions_kept(struct sessions *all, const char *id, const struct err *err) 
 
 /* ---- going on from one ---- */
 
+/* A device that the configuration no longer has is as good as none. */
+static int place(const struct sessions *all, struct live_open *open, struct err *err) {
+    const struct sessions_config *c = &all->config;
+    int rc = c->place ? c->place(c->place_ctx, open->device_name, open->model, &open->device, err) : 0;
+    if (rc != ERR_NOT_FOUND)
+        return rc;
+    open->device_name[0] = '\0';
+    return c->place(c->place_ctx, "", open->model, &open->device, err);
+}
+
 static int restore(struct sessions *all, struct opening *o, const char *state, size_t len, struct err *err) {
     struct unpack in = unpack_of(state, len);
     size_t stream_len = 0;
@@ -303,9 +317,10 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
         return err_set(err, other->closing ? ERR_UNAVAILABLE : ERR_EXISTS, "there is a session of this snapshot already");
     if (*o->sha256 && all->config.keeper.model)
         all->config.keeper.model(all->config.keeper.ctx, o->sha256, o->checkpoint, sizeof o->checkpoint);
-    struct session *s = session_new(all, &o->request, err);
+    int rc = place(all, &o->open, err);
+    struct session *s = rc ? NULL : session_new(all, &o->request, err);
     if (!s)
-        return err ? err->code : ERR_EXHAUSTED;
+        return rc ? rc : err ? err->code : ERR_EXHAUSTED;
     str_copy(s->id, sizeof s->id, o->id);
     str_copy(s->sha256, sizeof s->sha256, o->sha256);
     str_copy(s->pass.digest, sizeof s->pass.digest, o->digest);
@@ -326,7 +341,7 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     s->ended = o->ended;
     s->on_disk = s->restoring = true;
     session_park(s);
-    int rc = session_begin(s, copy, stream_len, err);
+    rc = session_begin(s, copy, stream_len, err);
     if (rc)
         return rc;
     session_note_kept(s);

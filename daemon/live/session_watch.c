@@ -19,6 +19,7 @@ void session_describe(const struct session *s, struct session_state *ret) {
                                   .n_channels = open->n_labels,
                                   .rate_hz = s->rate_hz,
                                   .lag_s = (double)session_lag_ms(s, clock_ms()) / 1000,
+                                  .device = open->device,
                                   .realtime = open->realtime,
                                   .connected = s->sink != NULL,
                                   .alarm = s->alarm,

@@ -21,7 +21,7 @@ struct fetching {
     struct models *models;
     struct model_fetch fetch; /* STORE */
     struct model_ref file;    /* FILE */
-    char name[LIVE_NAME], ref[LIVE_PATH], path[LIVE_PATH];
+    char name[LIVE_NAME], ref[LIVE_PATH], path[LIVE_PATH], device[32];
     struct served_file kept; /* REMOVE: the file that stays, if any */
     bool adopted;            /* the file of a record of an earlier version */
     models_done_fn *done;
@@ -154,7 +154,7 @@ enum models_state models_state(const struct models *m) {
         if (m->fetching[i]->kind != FETCH_REMOVE)
             return MODELS_LOADING;
     for (int i = 0; i < m->count; i++) {
-        if (!m->served[i]->opened && !m->served[i]->err.code)
+        if (m->served[i]->loading)
             return MODELS_LOADING;
         failed = failed || !m->served[i]->opened;
     }
@@ -164,7 +164,7 @@ enum models_state models_state(const struct models *m) {
 int models_failed(const struct models *m) {
     int n = m->n_missing;
     for (int i = 0; i < m->count; i++)
-        n += m->served[i]->err.code != 0;
+        n += !m->served[i]->loading && !m->served[i]->opened;
     return n;
 }
 
@@ -189,16 +189,19 @@ static void miss(struct models *m, const char *name) {
 }
 
 static void served_free(struct served_model *s) {
-    live_order_free(s->load);
-    live_order_free(s->unload);
+    for (int i = 0; i < MODELS_MAX_DEVICES; i++) {
+        live_order_free(s->load[i]);
+        live_order_free(s->unload[i]);
+    }
     free(s->opened);
     free(s);
 }
 
-static struct live_order *order_new(enum live_order_kind kind, const struct served_model *s) {
+static struct live_order *order_new(enum live_order_kind kind, const struct served_model *s, int device) {
     struct live_order *o = live_order_new(kind, NULL);
     if (!o)
         return NULL;
+    o->device = device;
     str_copy(o->checkpoint, sizeof o->checkpoint, s->path);
     str_copy(o->model, sizeof o->model, s->name);
     return o;
@@ -215,8 +218,8 @@ void models_tick(struct models *m) {
     }
 }
 
-/* In order: a model must not be loaded again before it was let go. At most two wait per name, as a name is settled before it is
- * given again. */
+/* In order: a model must not be loaded again before it was let go. At most two wait per name and device, as a name is settled
+ * before it is given again. */
 static void hand_over(struct models *m, struct live_order **order) {
     (*order)->message.next = NULL;
     *m->due_end = &(*order)->message;
@@ -231,9 +234,43 @@ static void drop(struct models *m, struct served_model *s) {
         i++;
     memmove(m->served + i, m->served + i + 1, (size_t)(m->count - i - 1) * sizeof *m->served);
     m->count--;
-    if (s->opened)
-        hand_over(m, &s->unload);
+    for (int device = 0; device < MODELS_MAX_DEVICES; device++)
+        if (s->opened && s->devices >> device & 1)
+            hand_over(m, &s->unload[device]);
     served_free(s);
+}
+
+static int device_count(const struct models *m) { return m->config.n_devices ? m->config.n_devices : 1; }
+
+/* The device of this name as a bit; every device for "". NOT_FOUND. */
+static int find_devices(const struct models *m, const char *name, uint32_t *ret, struct err *err) {
+    *ret = (1u << device_count(m)) - 1;
+    if (!*name)
+        return 0;
+    for (int i = 0; i < m->config.n_devices; i++)
+        if (!strcmp(m->config.devices[i], name)) {
+            *ret = 1u << i;
+            return 0;
+        }
+    return err_set(err, ERR_NOT_FOUND, "device: this daemon has no device '%.40s'; `brrctl devices` lists them", name);
+}
+
+/* A record may name a device that the configuration no longer has. */
+static void choose_devices(const struct models *m, struct served_model *s, const char *device) {
+    struct err err;
+    str_copy(s->device, sizeof s->device, device);
+    if (!find_devices(m, device, &s->devices, &err))
+        return;
+    log_warn("a served model names a device that is not there: every device serves it", "model=%s device=%s", s->name, device);
+    find_devices(m, "", &s->devices, NULL);
+}
+
+/* The orders of each of its devices. */
+static bool make_orders(struct served_model *s) {
+    for (int i = 0; i < MODELS_MAX_DEVICES; i++)
+        if (s->devices >> i & 1 && (!(s->load[i] = order_new(LIVE_LOAD, s, i)) || !(s->unload[i] = order_new(LIVE_UNLOAD, s, i))))
+            return false;
+    return true;
 }
 
 /* A row beside those there are, or in the place of `old`, with all that it needs to be served and to be dropped. */
@@ -248,7 +285,8 @@ static int new_row(const struct models *m, const struct served_model *old, const
     str_copy(s->path, sizeof s->path, record->path);
     str_copy(s->ref, sizeof s->ref, record->ref);
     str_copy(s->sha256, sizeof s->sha256, record->sha256);
-    if (!(s->load = order_new(LIVE_LOAD, s)) || !(s->unload = order_new(LIVE_UNLOAD, s))) {
+    choose_devices(m, s, record->device);
+    if (!make_orders(s)) {
         served_free(s);
         return err_set(err, ERR_EXHAUSTED, "out of memory for a model");
     }
@@ -259,21 +297,22 @@ static int new_row(const struct models *m, const struct served_model *old, const
 /* The row is in the table and its file is being loaded. */
 static void add(struct models *m, struct served_model *s) {
     m->served[m->count++] = s;
-    hand_over(m, &s->load);
+    s->loading = s->devices;
+    for (int i = 0; i < MODELS_MAX_DEVICES; i++)
+        if (s->devices >> i & 1)
+            hand_over(m, &s->load[i]);
 }
 
 /* A name that is being loaded cannot be given to another file. */
 static int check_settled(const struct models *m, const char *name, struct err *err) {
     const struct served_model *s = models_find(m, name);
-    return s && !s->opened && !s->err.code
-               ? err_set(err, ERR_UNAVAILABLE, "model '%s' is being loaded; try again in a moment", name)
-               : 0;
+    return s && s->loading ? err_set(err, ERR_UNAVAILABLE, "model '%s' is being loaded; try again in a moment", name) : 0;
 }
 
 /* The file of the fetch takes the name, and is loaded next. What was served under the name stays until nothing can fail any more;
  * its file stays until the record names the new one. */
 static int serve_kept(struct models *m, const struct fetching *f, struct err *err) {
-    const struct served_record record = {f->name, f->kept.path, f->ref, f->kept.sha256};
+    const struct served_record record = {f->name, f->kept.path, f->ref, f->kept.sha256, f->device};
     struct served_model *s = NULL, *old = (struct served_model *)(uintptr_t)models_find(m, f->name);
     int rc;
     if ((rc = check_settled(m, f->name, err)) || (rc = new_row(m, old, &record, &s, err)))
@@ -415,10 +454,12 @@ static int prepare_fetch(struct models *m, struct fetching *f, struct err *err) 
     return rc ? rc : model_fetch_init(&f->fetch, places->stores, places->n_stores, f->ref, f->path, err);
 }
 
-int models_serve(struct models *m, const char *name, const char *ref, models_done_fn *done, void *ctx, struct err *err) {
+int models_serve(struct models *m, const struct models_request *request, models_done_fn *done, void *ctx, struct err *err) {
+    const char *name = request->name, *ref = request->ref, *device = request->device ? request->device : "";
     struct fetching *f = NULL;
-    int rc = check_name(name, err);
-    if (rc)
+    uint32_t devices;
+    int rc;
+    if ((rc = check_name(name, err)) || (rc = find_devices(m, device, &devices, err)))
         return rc;
     for (int i = 0; !done && i < m->n_fetching; i++)
         if (!strcmp(m->fetching[i]->name, name) && !strcmp(m->fetching[i]->ref, ref))
@@ -429,13 +470,15 @@ int models_serve(struct models *m, const char *name, const char *ref, models_don
         free(f);
         return rc;
     }
+    str_copy(f->device, sizeof f->device, device);
     f->done = done;
     f->ctx = ctx;
     queue_fetch(m, f);
     return 0;
 }
 
-void models_seed(struct models *m, const char *name, const char *ref) {
+void models_seed(struct models *m, const struct models_request *request) {
+    const char *name = request->name, *ref = request->ref;
     const struct served_model *now = models_find(m, name);
     bool recorded = now != NULL;
     struct err err;
@@ -446,7 +489,7 @@ void models_seed(struct models *m, const char *name, const char *ref) {
         log_warn("serve: the name was unloaded and stays so; `brrctl load` serves a model under it", "model=%s ref=%s", name, ref);
     if (recorded)
         return;
-    if (models_serve(m, name, ref, NULL, NULL, &err))
+    if (models_serve(m, request, NULL, NULL, &err))
         cannot_serve(m, name, &err);
 }
 
@@ -483,32 +526,38 @@ int models_unserve(struct models *m, const char *name, struct err *err) {
     return 0;
 }
 
-/* Weights other than those that were promoted never serve. */
-static void check_weights(struct models *m, struct served_model *s) {
-    if (!s->opened || !strcmp(s->opened->info.sha256, s->sha256))
-        return;
-    s->changed = true;
-    err_set(&s->err, ERR_DATA_LOSS,
-            "%.600s has changed since it was served as '%s': its SHA-256 is %.12s…, expected %.12s…; load it again", s->path,
-            s->name, s->opened->info.sha256, s->sha256);
-    free(s->opened);
-    s->opened = NULL;
-    hand_over(m, &s->unload);
+/* The answer of one device. Weights other than those that were promoted never serve. */
+static void take_answer(struct models *m, struct served_model *s, struct live_report *r) {
+    const uint32_t bit = 1u << r->device;
+    if (r->opened && strcmp(r->opened->info.sha256, s->sha256) != 0) {
+        s->changed = true;
+        err_set(&r->err, ERR_DATA_LOSS,
+                "%.600s has changed since it was served as '%s': its SHA-256 is %.12s…, expected %.12s…; load it again", s->path,
+                s->name, r->opened->info.sha256, s->sha256);
+        hand_over(m, &s->unload[r->device]);
+    } else if (r->opened && !s->opened) {
+        s->opened = r->opened;
+        r->opened = NULL;
+    }
+    if (r->err.code) {
+        s->devices &= ~bit;
+        s->err = r->err;
+        log_error("model cannot serve", "model=%s device=%s error=\"%s\"", s->name,
+                  m->config.devices ? m->config.devices[r->device] : "", s->err.message);
+    }
+    s->loading &= ~bit;
 }
 
 void models_report(struct models *m, struct live_report *r) {
     struct served_model *s = r->message.kind == LIVE_LOADED ? (struct served_model *)(uintptr_t)models_find(m, r->model) : NULL;
-    if (!s)
+    if (!s || !(s->loading >> r->device & 1))
         return;
-    s->err = r->err;
-    s->opened = r->opened;
-    r->opened = NULL;
-    check_weights(m, s);
+    take_answer(m, s, r);
+    if (s->loading)
+        return;
     if (s->opened) {
         find_missing(m, s->name, true);
         log_info("model serves", "model=%s sha256=%.12s", s->name, s->opened->info.sha256);
-    } else {
-        log_error("model cannot serve", "model=%s error=\"%s\"", s->name, s->err.message);
     }
     models_done_fn *done = s->done;
     s->done = NULL;
@@ -524,6 +573,7 @@ static int adopt(struct models *m, const struct served_record *r, struct err *er
         return rc;
     f->adopted = f->file.known = true;
     str_copy(f->file.path, sizeof f->file.path, r->path);
+    str_copy(f->device, sizeof f->device, r->device);
     queue_fetch(m, f);
     return 0;
 }

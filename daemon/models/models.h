@@ -16,7 +16,7 @@ typedef struct uv_loop_s uv_loop_t;
 
 /* File work occupies threads that the loop needs for other work, so only a few pieces run at a time, and fewer fetches from stores;
  * up to MODELS_MAX pieces can wait. */
-enum { MODELS_MAX = LIVE_MAX_MODELS, MODELS_MAX_WORK = 4, MODELS_MAX_FETCHES = 2 };
+enum { MODELS_MAX = LIVE_MAX_MODELS, MODELS_MAX_WORK = 4, MODELS_MAX_FETCHES = 2, MODELS_MAX_DEVICES = 16 };
 
 /* A REF resolved from the job records; no file is opened. */
 struct model_ref {
@@ -32,6 +32,8 @@ struct models_config {
     struct db *db;      /* borrowed */
     live_post_fn *post; /* posts orders to load and unload models */
     void *post_ctx;
+    const char *const *devices; /* their names; borrowed; NULL: one without a name */
+    int n_devices;              /* at most MODELS_MAX_DEVICES; 0: one */
     uv_loop_t *loop;
     const struct places *places; /* borrowed */
     const char *cache;           /* directory with the built-in models; NULL: there are none */
@@ -57,10 +59,14 @@ int models_upload_path(const struct models *m, const char *name, char path[LIVE_
 /* Serves REF under a name; replaces the model of that name once the new one is fetched and loaded. done(ctx, opened or NULL, err)
  * is called once, later, on the loop. */
 typedef void models_done_fn(void *ctx, const struct live_opened *opened, const struct err *err);
-int models_serve(struct models *m, const char *name, const char *ref, models_done_fn *done, void *ctx, struct err *err);
+struct models_request {
+    const char *name, *ref;
+    const char *device; /* the name of a device; "" or NULL: every device of the daemon serves the model */
+};
+int models_serve(struct models *m, const struct models_request *request, models_done_fn *done, void *ctx, struct err *err);
 /* For the configuration: serves REF if the name has no record and was not unloaded. A failure is logged, and makes models_state
  * FAILED. */
-void models_seed(struct models *m, const char *name, const char *ref);
+void models_seed(struct models *m, const struct models_request *request);
 /* Call if the caller of models_serve goes away: its done is not called, and its fetch is cancelled. */
 void models_forget(struct models *m, void *ctx);
 /* Also for a name whose model could not be had, so that models_state is no longer FAILED for it. */
@@ -68,13 +74,17 @@ int models_unserve(struct models *m, const char *name, struct err *err);
 
 struct served_model {
     char name[LIVE_NAME], path[LIVE_PATH], ref[LIVE_PATH];
-    struct live_opened *opened; /* NULL while the model loads or after loading failed */
+    struct live_opened *opened; /* NULL while the model loads or after loading failed on every device */
     char sha256[DIGEST_HEX_SIZE];
-    bool changed;   /* loading failed because the file has changed since it was served: it must not be opened */
-    struct err err; /* why loading failed */
+    char device[32];  /* the name of its device; "" = every device */
+    uint32_t devices; /* bit i: device i serves the model, or loads it now */
+    uint32_t loading; /* bit i: device i has not answered yet */
+    bool changed;     /* loading failed because the file has changed since it was served: it must not be opened */
+    struct err err;   /* why loading failed, on some device */
     models_done_fn *done;
     void *ctx;
-    struct live_order *load, *unload; /* until they are due; made with the row, so that they cannot fail for want of memory */
+    /* For each device, until they are due; made with the row, so that they cannot fail for want of memory. */
+    struct live_order *load[MODELS_MAX_DEVICES], *unload[MODELS_MAX_DEVICES];
 };
 int models_count(const struct models *m);
 /* Number of names whose model could not be had or loaded. */

@@ -2,9 +2,12 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/statvfs.h>
 
 #include "base/str.h"
+
+enum { CLAIMS_MAX = 64, CLAIM_NAME = 320 };
 
 struct object_cache {
     char dir[CACHE_PATH_SIZE], windows[CACHE_PATH_SIZE], volume[CACHE_PATH_SIZE];
@@ -14,6 +17,10 @@ struct object_cache {
     struct cache *cache;  /* NULL while nobody uses it */
     int users;
     struct cache_stats counted; /* in the metrics so far, since it was opened */
+    struct claim {
+        char name[CLAIM_NAME]; /* "": free */
+        int number;
+    } claims[CLAIMS_MAX];
 };
 
 int object_cache_new(const char *dir, int64_t max_bytes, struct metrics *metrics, struct object_cache **ret, struct err *err) {
@@ -94,5 +101,35 @@ void object_cache_leave(struct object_cache *c) {
 void object_cache_count(struct object_cache *c) {
     pthread_mutex_lock(&c->lock);
     count(c);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* The lock is held. */
+static struct claim *find_claim(struct object_cache *c, const char *name, int number) {
+    for (int i = 0; i < CLAIMS_MAX; i++)
+        if (!strcmp(c->claims[i].name, name) && c->claims[i].number == number)
+            return &c->claims[i];
+    return NULL;
+}
+
+int object_cache_claim(struct object_cache *c, const char *name) {
+    int number = 0;
+    pthread_mutex_lock(&c->lock);
+    while (find_claim(c, name, number))
+        number++;
+    struct claim *claim = find_claim(c, "", 0);
+    if (claim && str_copy(claim->name, sizeof claim->name, name))
+        claim->number = number;
+    else
+        number = -1;
+    pthread_mutex_unlock(&c->lock);
+    return number;
+}
+
+void object_cache_unclaim(struct object_cache *c, const char *name, int number) {
+    pthread_mutex_lock(&c->lock);
+    struct claim *claim = find_claim(c, name, number);
+    if (claim)
+        *claim = (struct claim){.number = 0};
     pthread_mutex_unlock(&c->lock);
 }

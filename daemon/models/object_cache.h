@@ -16,4 +16,8 @@ void object_cache_leave(struct object_cache *c);
 /* Adds what happened since the last call to the metrics; enter and leave do so too. */
 void object_cache_count(struct object_cache *c);
 
+/* A number for a user of the folder `name` that no other present user of it has, from 0; -1: there are too many. Any thread. */
+int object_cache_claim(struct object_cache *c, const char *name);
+void object_cache_unclaim(struct object_cache *c, const char *name, int number);
+
 #endif

@@ -1,7 +1,8 @@
 #include "daemon/models/serveddb.h"
 
 int serveddb_setup(struct db *db, struct err *err) {
-    static const struct db_column columns[] = {{"name", "TEXT"}, {"path", "TEXT"}, {"ref", "TEXT"}, {"sha256", "TEXT"}};
+    static const struct db_column columns[] = {
+        {"name", "TEXT"}, {"path", "TEXT"}, {"ref", "TEXT"}, {"sha256", "TEXT"}, {"device", "TEXT"}};
     static const struct db_column unloaded[] = {{"name", "TEXT"}};
     int rc = db_table(db, "served", columns, sizeof columns / sizeof *columns, "name", err);
     return rc ? rc : db_table(db, "unloaded", unloaded, 1, "name", err);
@@ -19,13 +20,15 @@ static int change(struct db *db, const char *sql, const char *what, const char *
 
 static int insert(struct db *db, const struct served_record *record, struct err *err) {
     struct db_query q;
-    int rc = db_query(db, "INSERT OR REPLACE INTO served(name, path, ref, sha256) VALUES(?,?,?,?)", "save a served model", &q, err);
+    int rc = db_query(db, "INSERT OR REPLACE INTO served(name, path, ref, sha256, device) VALUES(?,?,?,?,?)", "save a served model",
+                      &q, err);
     if (rc)
         return rc;
     db_put_text(&q, record->name);
     db_put_text(&q, record->path);
     db_put_text(&q, record->ref);
     db_put_text(&q, record->sha256);
+    db_put_text(&q, record->device);
     return db_run(&q, err);
 }
 
@@ -62,11 +65,11 @@ int serveddb_find(struct db *db, const char *name, bool *ret, struct err *err) {
 int serveddb_load(struct db *db, void (*visit)(void *ctx, const struct served_record *record), void *ctx, struct err *err) {
     struct db_query q;
     bool row = true;
-    int rc = db_query(db, "SELECT name, path, ref, sha256 FROM served ORDER BY name", "read served models", &q, err);
+    int rc = db_query(db, "SELECT name, path, ref, sha256, device FROM served ORDER BY name", "read served models", &q, err);
     if (rc)
         return rc;
     while (!(rc = db_next(&q, &row, err)) && row)
-        visit(ctx, &(struct served_record){db_text(&q, 0), db_text(&q, 1), db_text(&q, 2), db_text(&q, 3)});
+        visit(ctx, &(struct served_record){db_text(&q, 0), db_text(&q, 1), db_text(&q, 2), db_text(&q, 3), db_text(&q, 4)});
     db_done(&q);
     return rc;
 }

@@ -9,6 +9,7 @@ struct served_record {
     const char *name, *path; /* of the model file */
     const char *ref;         /* from which it was resolved */
     const char *sha256;      /* of the file; "" in records of earlier versions */
+    const char *device;      /* the name of the device that serves it; "" = every device */
 };
 /* Inserts the name or replaces its record; the name is unloaded no more. */
 int serveddb_save(struct db *db, const struct served_record *record, struct err *err);

@@ -16,7 +16,8 @@ struct source {
     struct cache *cache; /* NULL: not entered */
     struct mirror *mirror;
     const struct task_env *env;
-    char root[4096];
+    char root[4096], name[300]; /* name: of the mirror's folder, without the number of this user */
+    int number;                 /* -1: it is not claimed */
 };
 
 int source_find(const struct source_store *stores, int n, const char *name, const struct source_store **ret,
@@ -42,14 +43,20 @@ static bool on_progress(void *ctx, const struct mirror_progress *p) {
     return !atomic_load(s->env->stop);
 }
 
-/* One place per store and prefix, the same for every job; one runs at a time. */
+/* One place per store and prefix, the same for every job, so that its index of recordings is found again; jobs that run beside one
+ * another have places of their own. */
 static int make_root(struct source *s, const struct source_config *config, const struct source_store *store, const char *prefix,
                      struct err *err) {
-    char hex[DIGEST_HEX_SIZE];
-    if (digest_bytes(prefix, strlen(prefix), hex) &&
-        str_format(s->root, sizeof s->root, "%s/mirror/%s-%.16s", config->cache_dir, store->name, hex))
-        return 0;
-    return err_set(err, ERR_RANGE, "paths.cache is too long");
+    char hex[DIGEST_HEX_SIZE], number[16] = "";
+    if (!digest_bytes(prefix, strlen(prefix), hex) || !str_format(s->name, sizeof s->name, "%s-%.16s", store->name, hex))
+        return err_set(err, ERR_RANGE, "the name of store %.40s… is too long", store->name);
+    if ((s->number = object_cache_claim(s->objects, s->name)) < 0)
+        return err_set(err, ERR_EXHAUSTED, "too many jobs read from stores at once");
+    if (s->number)
+        str_format(number, sizeof number, "-%d", s->number + 1);
+    if (!str_format(s->root, sizeof s->root, "%s/mirror/%s%s", config->cache_dir, s->name, number))
+        return err_set(err, ERR_RANGE, "paths.cache is too long");
+    return 0;
 }
 
 static int open_mirror(struct source *s, const struct source_config *config, const struct jobfile *job, const char *name,
@@ -97,6 +104,7 @@ int source_open(const struct source_config *config, const struct jobfile *job, s
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the data of a job");
     s->env = env;
+    s->number = -1;
     s->objects = config->objects;
     bool fetch = job->data && str_starts(env->data_root, "store://");
     int rc = open_parts(s, config, job, fetch, err);
@@ -117,6 +125,8 @@ void source_close(struct source *s) {
     if (!s)
         return;
     mirror_close(s->mirror);
+    if (s->number >= 0)
+        object_cache_unclaim(s->objects, s->name, s->number);
     if (s->cache)
         object_cache_leave(s->objects);
     store_close(s->store);

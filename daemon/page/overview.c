@@ -14,12 +14,10 @@ static void put_meter(struct html *h, const char *name, double share, const char
     html_put(h, "%s</dd>", text);
 }
 
-static void put_device(struct html *h, const struct status *s) {
-    const struct status_device *d = &s->device;
-    struct words used, total, w;
+static void put_device(struct html *h, const struct status_device *d) {
+    struct words used, total;
     char text[160];
-    html_put(h, "<section aria-labelledby=\"device\"><h2 id=\"device\">Device</h2><p class=\"lead\">%s</p><p class=\"hint\">%s</p>",
-             d->name, d->description);
+    html_put(h, "<p class=\"lead\">%s</p><p class=\"hint\">%s</p>", d->name, d->description);
     if (*d->bad)
         html_put(h, "<p class=\"wrong\">It takes no new work: %s; %s</p>", d->bad, d->fix);
     html_put(h, "<dl>");
@@ -37,7 +35,15 @@ static void put_device(struct html *h, const struct status *s) {
         html_put(h, "<dt>power</dt><dd>%.0f W</dd>", d->power_w);
     if (*d->slowed)
         shell_put_fact(h, "slowed by", d->slowed);
-    html_put(h, "<dt>the daemon takes</dt><dd>%s processors, %s</dd>", words_number(&w, round(s->cpu * 100) / 100, "–"),
+    html_put(h, "</dl>");
+}
+
+static void put_devices(struct html *h, const struct status *s) {
+    struct words used, w;
+    html_put(h, "<section aria-labelledby=\"device\"><h2 id=\"device\">Device%s</h2>", s->n_devices == 1 ? "" : "s");
+    for (int i = 0; i < s->n_devices; i++)
+        put_device(h, &s->devices[i]);
+    html_put(h, "<dl><dt>the daemon takes</dt><dd>%s processors, %s</dd>", words_number(&w, round(s->cpu * 100) / 100, "–"),
              words_bytes(&used, s->resident_bytes));
     shell_put_fact(h, "runs for", words_duration(&w, s->uptime_s));
     html_put(h, "</dl></section>\n");
@@ -129,7 +135,7 @@ void page_overview(struct html *h, const struct page_view *v) {
     html_put(h, "<div class=\"top\"><h1>Overview</h1><p class=\"state %s\">%s</p></div>\n<div class=\"panels\" id=\"panels\">\n",
              v->ready ? "good" : "wrong", v->readiness);
     put_beds(h, v);
-    put_device(h, v->status);
+    put_devices(h, v->status);
     put_volumes(h, v->status);
     put_work(h, v->status);
     put_hooks(h, v->status);

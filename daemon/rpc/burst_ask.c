@@ -1,6 +1,5 @@
 #include "daemon/rpc/burst_ask.h"
 
-#include "daemon/hosts/device_hosts.h"
 #include "daemon/rpc/convert.h"
 
 enum { RETRY_MS = 1000 };
@@ -18,7 +17,7 @@ void burst_ask(struct burst_ask *a, struct network_order *o, void (*answered)(st
     o->owner = a;
     o->done = on_done;
     offload_away(&a->work, answered);
-    if (device_hosts_post_network(services_of(call)->hosts, o))
+    if (device_set_post_network(services_of(call)->devices, o))
         return;
     a->work.working = false;
     network_order_free(o);
@@ -39,12 +38,9 @@ bool burst_ask_good(const struct burst_ask *a) {
 
 Brr__V1__Network *burst_message_of(struct rpc_call *call, const struct network_info *info) {
     struct arena *arena = rpc_arena(call);
-    struct device_info device;
     Brr__V1__Network *m = arena_alloc(arena, sizeof *m);
     char **areas = arena_alloc(arena, ((size_t)info->n_named + 1) * sizeof *areas);
-    device_hosts_describe(services_of(call)->hosts, &device);
-    char *name = arena_strdup(arena, device.name);
-    if (!m || !areas || !name)
+    if (!m || !areas)
         return NULL;
     brr__v1__network__init(m);
     m->name = (char *)(uintptr_t)info->name;
@@ -58,7 +54,7 @@ Brr__V1__Network *burst_message_of(struct rpc_call *call, const struct network_i
     m->observers = info->observers;
     m->every_tick = info->every_tick;
     m->area_count = info->n_areas;
-    m->device = name;
+    m->device = (char *)(uintptr_t)info->device;
     m->areas = areas;
     m->n_areas = (size_t)info->n_named;
     for (int i = 0; i < info->n_named; i++)

@@ -129,6 +129,8 @@ Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_
     m->retry_ms = job->retry_ms;
     m->run_ms = job->run_ms;
     m->device = (char *)(uintptr_t)job->device;
+    m->device_name = (char *)(uintptr_t)(*job->on ? job->on : job->wanted);
+    m->memory_bytes = job->memory_bytes;
     m->versions = (char *)(uintptr_t)job->versions;
     m->energy_joules = isnan(job->energy_j) ? 0 : job->energy_j;
     m->progress = progress_of(arena, &job->progress);

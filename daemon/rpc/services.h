@@ -8,7 +8,7 @@
 #include "daemon/burst/observer.h"
 #include "daemon/device/device_watch.h"
 #include "daemon/hooks/hooks.h"
-#include "daemon/hosts/device_hosts.h"
+#include "daemon/hosts/device_set.h"
 #include "daemon/jobs/jobdb.h"
 #include "daemon/jobs/joblog.h"
 #include "daemon/jobs/sched.h"
@@ -26,9 +26,13 @@ struct service_library {
 /* rpc_context of every call; the daemon fills it and owns everything in it. */
 struct services {
     uv_loop_t *loop;
-    struct device_hosts *hosts;
-    struct worker *worker; /* of jobs */
-    struct device_watch *watch;
+    struct device_set *devices;
+    struct worker *workers[DEVICE_SET_MAX]; /* of jobs; for each device */
+    struct device_watch *device_watches[DEVICE_SET_MAX];
+    char described[DEVICE_SET_MAX][JOB_DEVICE_SIZE]; /* "cuda:0: NVIDIA H200, sm_90" */
+    /* The device for a stream of this model: the one that the client names, else the one of its model's devices with the fewest
+     * streams. NOT_FOUND, INVALID (the model serves elsewhere), UNAVAILABLE. NULL: the first one. */
+    int (*place_stream)(void *services, const char *wanted, const char *model, int *ret, struct err *err);
     struct db *db;
     struct sched *sched;
     struct joblog *joblog;
@@ -49,7 +53,7 @@ struct services {
     const char *database;              /* path of the job database */
     void (*drain)(struct services *s); /* same as SIGTERM */
     atomic_bool serving, writable;     /* writable: the job database can be written */
-    atomic_bool device_serves;         /* false while device_hosts_stalled */
+    atomic_bool device_serves;         /* false while device_set_stalled */
     atomic_int models_state;           /* enum models_state; WARM is final: models loaded later do not change it */
     atomic_bool results_full;          /* the volume of paths.results */
     atomic_int unsaved_streams;        /* that go on although their snapshots cannot be written */
@@ -128,7 +132,7 @@ void svc_validate_yield(struct services *services);
 
 /* Loads REF under a name and answers with the ModelDescription (Models.Load, Checkpoints.Promote); the end of the call must be
  * passed to svc_models_load_end. */
-void svc_models_load(struct rpc_call *call, const char *name, const char *ref);
+void svc_models_load(struct rpc_call *call, const char *name, const char *ref, const char *device);
 void svc_models_load_end(struct rpc_call *call);
 
 #endif

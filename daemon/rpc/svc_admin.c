@@ -13,7 +13,7 @@
 #include "daemon/rpc/services.h"
 #include "run/selftest.h"
 
-enum { MAX_CHECKS = 24, MAX_PARTS = 6, LOW_SPACE_BYTES = 1000 * 1000 * 1000 };
+enum { MAX_CHECKS = 24 + 4 * DEVICE_SET_MAX, MAX_PARTS = 6, LOW_SPACE_BYTES = 1000 * 1000 * 1000 };
 
 static void version(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (!convert_unpack(call, &brr__v1__version_request__descriptor, data, len))
@@ -38,41 +38,44 @@ static void version(struct rpc_call *call, const uint8_t *data, size_t len) {
 
 enum { MAX_READINGS = 8 };
 
-/* The health data of the device; the message points into `h` and `room`. */
-struct health_message {
+/* A device with its health data; the message points into this. */
+struct device_message {
+    Brr__V1__Device device;
+    struct device_info info;
     struct device_health h;
     char condition[400];
     Brr__V1__DeviceReading readings[MAX_READINGS], *list[MAX_READINGS];
     char *slowed_by[DEVICE_SLOWDOWN_COUNT];
 };
 
-static void add_reading(struct health_message *m, Brr__V1__Device *device, const char *name, double value) {
+static void add_reading(struct device_message *m, const char *name, double value) {
     if (isnan(value) || value < 0)
         return;
-    Brr__V1__DeviceReading *r = &m->readings[device->n_readings];
+    Brr__V1__DeviceReading *r = &m->readings[m->device.n_readings];
     brr__v1__device_reading__init(r);
     r->name = (char *)(uintptr_t)name;
     r->value = value;
-    m->list[device->n_readings++] = r;
+    m->list[m->device.n_readings++] = r;
 }
 
-static void put_health(struct services *s, struct health_message *m, Brr__V1__Device *device) {
+static void put_health(struct device_watch *watch, struct device_message *m) {
     const struct device_health *h = &m->h;
-    const struct device_verdict *bad = device_watch_verdict(s->watch);
-    device_watch_latest(s->watch, &m->h);
+    const struct device_verdict *bad = device_watch_verdict(watch);
+    Brr__V1__Device *device = &m->device;
+    device_watch_latest(watch, &m->h);
     device_watch_describe(h, m->condition, sizeof m->condition);
     device->model = m->h.model;
     device->uuid = m->h.uuid;
     device->condition = m->condition;
     device->readings = m->list;
-    add_reading(m, device, "temperature_celsius", h->temperature_c);
-    add_reading(m, device, "power_watts", h->power_w);
-    add_reading(m, device, "energy_joules", h->energy_j);
-    add_reading(m, device, "utilization_ratio", h->utilization);
-    add_reading(m, device, "memory_used_bytes", (double)h->memory_used_bytes);
-    add_reading(m, device, "ecc_corrected", (double)h->ecc_corrected);
-    add_reading(m, device, "ecc_uncorrectable", (double)h->ecc_uncorrected);
-    add_reading(m, device, "memory_repair_pending", h->repair_pending);
+    add_reading(m, "temperature_celsius", h->temperature_c);
+    add_reading(m, "power_watts", h->power_w);
+    add_reading(m, "energy_joules", h->energy_j);
+    add_reading(m, "utilization_ratio", h->utilization);
+    add_reading(m, "memory_used_bytes", (double)h->memory_used_bytes);
+    add_reading(m, "ecc_corrected", (double)h->ecc_corrected);
+    add_reading(m, "ecc_uncorrectable", (double)h->ecc_uncorrected);
+    add_reading(m, "memory_repair_pending", h->repair_pending);
     device->slowed_by = m->slowed_by;
     for (int i = 0; h->slowed > 0 && i < DEVICE_SLOWDOWN_COUNT; i++)
         if (h->slowed >> i & 1)
@@ -85,38 +88,63 @@ static void put_health(struct services *s, struct health_message *m, Brr__V1__De
     }
 }
 
+static void describe_device(struct services *s, int i, struct device_message *m) {
+    Brr__V1__Device *device = &m->device;
+    struct device_room room;
+    const struct job *job = sched_on(s->sched, i);
+    device_hosts_describe(device_set_at(s->devices, i), &m->info);
+    device_set_room(s->devices, i, &room);
+    brr__v1__device__init(device);
+    device->name = m->info.name;
+    device->description = m->info.description;
+    device->total_bytes = m->info.total_bytes;
+    device->free_bytes = m->info.free_bytes;
+    device->limit_bytes = room.limit_bytes;
+    device->used_bytes = room.used_bytes;
+    device->reserved_bytes = room.reserved_bytes;
+    device->streams = device_set_streams(s->devices, i);
+    device->isa = (char *)(uintptr_t)device_isa();
+    device->occupant = (char *)(uintptr_t)(job ? job->id : "");
+    put_health(s->device_watches[i], m);
+}
+
 static void devices(struct rpc_call *call, const uint8_t *data, size_t len) {
+    struct services *s = services_of(call);
     if (!convert_unpack(call, &brr__v1__devices_request__descriptor, data, len))
         return;
-    struct device_info info;
-    struct health_message health;
-    Brr__V1__Device device = BRR__V1__DEVICE__INIT, *list[] = {&device};
+    Brr__V1__Device *list[DEVICE_SET_MAX];
     Brr__V1__DevicesResponse out = BRR__V1__DEVICES_RESPONSE__INIT;
-    device_hosts_describe(services_of(call)->hosts, &info);
-    device.name = info.name;
-    device.description = info.description;
-    device.total_bytes = info.total_bytes;
-    device.free_bytes = info.free_bytes;
-    device.isa = (char *)(uintptr_t)device_isa();
-    put_health(services_of(call), &health, &device);
-    for (int i = 0; i < sched_open_count(services_of(call)->sched); i++)
-        if (job_is_active(sched_open_at(services_of(call)->sched, i)->state))
-            device.occupant = (char *)(uintptr_t)sched_open_at(services_of(call)->sched, i)->id;
+    struct err err;
     out.devices = list;
-    out.n_devices = 1;
+    for (; (int)out.n_devices < device_set_count(s->devices); out.n_devices++) {
+        struct device_message *m = arena_alloc(rpc_arena(call), sizeof *m);
+        if (!m) {
+            err_set(&err, ERR_EXHAUSTED, "out of memory describing the devices");
+            rpc_finish(call, &err);
+            return;
+        }
+        describe_device(s, (int)out.n_devices, m);
+        list[out.n_devices] = &m->device;
+    }
     convert_answer(call, &out.base);
 }
 
 /* ---- Doctor: on the thread pool ---- */
 
+struct doctor_device {
+    struct device_info info;
+    struct device_health health;
+    const struct device_verdict *bad; /* NULL: fit */
+    bool lost;
+};
+
 struct doctor {
     struct offload work;
     struct arena arena;
-    struct device_info device;
-    struct device_health health;
-    const struct device_verdict *bad; /* NULL: fit */
+    struct doctor_device devices[DEVICE_SET_MAX];
+    int n_devices;
     const char *paths[3], *path_names[3];
-    bool serving, lost;
+    bool serving;
     int served_models, failed_models, paused_jobs;
     Brr__V1__DoctorCheck checks[MAX_CHECKS], *list[MAX_CHECKS];
     size_t n;
@@ -154,13 +182,20 @@ static void check_directory(struct doctor *d, const char *name, const char *path
           "less than 1 GB is left: free some space on that volume");
 }
 
+static bool any_async(const struct doctor *d) {
+    for (int i = 0; i < d->n_devices; i++)
+        if (d->devices[i].info.is_async)
+            return true;
+    return false;
+}
+
 /* The driver and libraries that CUDA devices need. A machine without all of them computes on its CPU, which is no fault. */
 static void check_parts(struct doctor *d) {
     struct device_part parts[MAX_PARTS];
     int n = device_parts(parts, MAX_PARTS);
     for (int i = 0; i < n; i++) {
         const struct device_part *p = &parts[i];
-        bool absent = !p->version[0] && !strcmp(d->device.name, "cpu");
+        bool absent = !p->version[0] && !any_async(d);
         const char *detail = absent ? arena_printf(&d->arena, "none, devices: cpu (%s)", p->fix)
                                     : arena_strdup(&d->arena, p->version[0] ? p->version : "none");
         found(d, arena_strdup(&d->arena, p->name), p->fits || absent, detail, arena_strdup(&d->arena, p->fix));
@@ -169,35 +204,50 @@ static void check_parts(struct doctor *d) {
     }
 }
 
+/* "scan kernels", with the device's name where there are several. */
+static const char *check_name(struct doctor *d, const struct doctor_device *device, const char *what) {
+    return d->n_devices > 1 ? arena_printf(&d->arena, "%s %s", what, device->info.name) : what;
+}
+
 /* A device without health data, such as a CPU, adds no line. */
-static void check_health(struct doctor *d) {
+static void check_health(struct doctor *d, const struct doctor_device *device) {
+    const char *name = check_name(d, device, "device health");
     char text[400];
-    device_watch_describe(&d->health, text, sizeof text);
-    if (d->bad)
-        found(d, "device health", false, arena_printf(&d->arena, "takes no new work: %s (%s)", d->bad->why, text), d->bad->fix);
-    else if (d->health.told)
-        found(d, "device health", true, arena_strdup(&d->arena, *text ? text : "the driver reports no health data"), "");
+    device_watch_describe(&device->health, text, sizeof text);
+    if (device->bad)
+        found(d, name, false, arena_printf(&d->arena, "takes no new work: %s (%s)", device->bad->why, text), device->bad->fix);
+    else if (device->health.told)
+        found(d, name, true, arena_strdup(&d->arena, *text ? text : "the driver reports no health data"), "");
 }
 
 /* Computes reference cases on the device. */
-static void check_kernels(struct doctor *d) {
+static void check_kernels(struct doctor *d, const struct doctor_device *device) {
     const char *fix = "do not use results of this device; report its description and the build with this line";
+    const char *scan_name = check_name(d, device, "scan kernels"), *tick_name = check_name(d, device, "burst tick");
     struct selftest scan;
     struct selftest_tick tick;
     struct err err = {0};
-    if (selftest_scan(d->device.name, d->device.threads, &scan, &err))
-        found(d, "scan kernels", false, arena_strdup(&d->arena, err.message), fix);
+    if (selftest_scan(device->info.name, device->info.threads, &scan, &err))
+        found(d, scan_name, false, arena_strdup(&d->arena, err.message), fix);
     else
-        found(d, "scan kernels", true,
+        found(d, scan_name, true,
               arena_printf(&d->arena, "forward %.1e, backward %.1e from double precision", scan.forward_error, scan.backward_error),
               "");
-    if (selftest_tick(d->device.name, d->device.threads, &tick, &err))
-        found(d, "burst tick", false, arena_strdup(&d->arena, err.message), fix);
+    if (selftest_tick(device->info.name, device->info.threads, &tick, &err))
+        found(d, tick_name, false, arena_strdup(&d->arena, err.message), fix);
     else
-        found(d, "burst tick", true,
+        found(d, tick_name, true,
               arena_printf(&d->arena, "%lld ticks of 1,000 neurons on %s, %lld spikes, bit for bit as a sequential simulation",
-                           (long long)tick.ticks, d->device.name, (long long)tick.fired),
+                           (long long)tick.ticks, device->info.name, (long long)tick.fired),
               "");
+}
+
+static void check_device(struct doctor *d, const struct doctor_device *device) {
+    found(d, check_name(d, device, "device"), !device->lost,
+          arena_printf(&d->arena, "%s: %s, %.1f GiB memory%s", device->info.name, device->info.description,
+                       (double)device->info.total_bytes / 0x1p30, device->lost ? ", lost after a fault" : ""),
+          "the daemon exits and systemd restarts it; without systemd, start it again");
+    check_health(d, device);
 }
 
 /* A distribution may have fixed them, which only its package tells: no failure. */
@@ -215,14 +265,12 @@ static void check_grpc(struct doctor *d) {
 
 static void examine(struct offload *work) {
     struct doctor *d = (struct doctor *)work;
-    found(d, "device", !d->lost,
-          arena_printf(&d->arena, "%s: %s, %.1f GiB memory%s", d->device.name, d->device.description,
-                       (double)d->device.total_bytes / 0x1p30, d->lost ? ", lost after a fault" : ""),
-          "the daemon exits and systemd restarts it; without systemd, start it again");
-    check_health(d);
+    for (int i = 0; i < d->n_devices; i++)
+        check_device(d, &d->devices[i]);
     check_parts(d);
     check_grpc(d);
-    check_kernels(d);
+    for (int i = 0; i < d->n_devices; i++)
+        check_kernels(d, &d->devices[i]);
     for (int i = 0; i < 3; i++)
         check_directory(d, d->path_names[i], d->paths[i], i > 0);
     if (d->paused_jobs)
@@ -257,12 +305,15 @@ static void doctor(struct rpc_call *call, const uint8_t *data, size_t len) {
     if (!d)
         return;
     arena_init(&d->arena, 1u << 20);
-    device_hosts_describe(s->hosts, &d->device);
+    for (d->n_devices = 0; d->n_devices < device_set_count(s->devices); d->n_devices++) {
+        struct doctor_device *device = &d->devices[d->n_devices];
+        device_hosts_describe(device_set_at(s->devices, d->n_devices), &device->info);
+        device->lost = device_hosts_lost(device_set_at(s->devices, d->n_devices));
+        device_watch_latest(s->device_watches[d->n_devices], &device->health);
+        device->bad = device_watch_verdict(s->device_watches[d->n_devices]);
+    }
     d->serving = atomic_load(&s->serving);
-    d->lost = device_hosts_lost(s->hosts);
     d->paused_jobs = sched_paused(s->sched);
-    device_watch_latest(s->watch, &d->health);
-    d->bad = device_watch_verdict(s->watch);
     for (int i = 0; i < models_count(s->models); i++)
         d->served_models += models_at(s->models, i)->opened != NULL;
     d->failed_models = models_failed(s->models);

@@ -21,6 +21,7 @@ struct file_call {
     struct burst_ask ask;
     struct services *services;
     char name[NETWORK_NAME_SIZE], path[PATH_SIZE]; /* path: of the file while it has a name */
+    char device[32];                               /* Create: its name, or "" */
     int fd;                                        /* -1: no file yet */
     int64_t bytes, at;                             /* size; received or sent so far */
     uint8_t *part;
@@ -78,6 +79,7 @@ struct header {
     const char *name;
     int64_t bytes, budget_bytes, max_pending;
     bool every_tick;
+    const char *device; /* NULL: any */
 };
 
 static bool good_name(const char *name, bool may_be_empty) {
@@ -88,6 +90,9 @@ static bool good_name(const char *name, bool may_be_empty) {
 /* A synapse takes 11 bytes in a file and at least 4 in memory, so a file of three times the budget holds no network that fits. */
 static int check_header(const struct file_call *f, const struct header *h, struct err *err) {
     int64_t limit = f->services->network_memory, budget = h->budget_bytes ? h->budget_bytes : limit;
+    int device, rc = device_set_find(f->services->devices, h->device ? h->device : "", &device, err);
+    if (rc)
+        return rc;
     if (!good_name(h->name, !f->replace))
         return err_set(err, ERR_INVALID, "'%.80s' is not a valid network name; expected 1 to %d of a-z, 0-9 and -", h->name,
                        NETWORK_NAME_SIZE - 1);
@@ -117,6 +122,7 @@ static int begin_upload(struct file_call *f, const struct header *h, struct err 
     f->budget_bytes = h->budget_bytes ? h->budget_bytes : f->services->network_memory;
     f->max_pending = h->max_pending;
     f->every_tick = h->every_tick;
+    str_copy(f->device, sizeof f->device, h->device ? h->device : "");
     f->named = true;
     return (f->part = malloc(PART_BYTES)) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a network");
 }
@@ -178,6 +184,7 @@ static void on_read(struct offload *work) {
     o->net = f->net;
     o->state = f->state;
     o->every_tick = f->every_tick;
+    str_copy(o->device, sizeof o->device, f->device);
     o->max_pending = f->max_pending;
     o->budget_bytes = f->budget_bytes;
     f->net = NULL;
@@ -244,7 +251,7 @@ static void create_part(struct rpc_call *call, const uint8_t *data, size_t len) 
     arena_init(&arena, 2 * RPC_DATA_BYTES);
     Brr__V1__CreateNetworkRequest *in = convert_unpack_into(&arena, call, &brr__v1__create_network_request__descriptor, data, len);
     if (in) {
-        const struct header h = {in->name, in->bytes, in->budget_bytes, in->max_pending, in->every_tick};
+        const struct header h = {in->name, in->bytes, in->budget_bytes, in->max_pending, in->every_tick, in->device};
         take_part(call, false, &h, &in->part);
     }
     arena_done(&arena);
@@ -279,7 +286,7 @@ static void upload_half_close(struct rpc_call *call) {
 
 /* The network goes on. There is room for the order: the mailbox takes more of them than there can be calls. */
 static void give_back(struct file_call *f) {
-    if (f->lent && device_hosts_post_network(f->services->hosts, f->give_back))
+    if (f->lent && device_set_post_network(f->services->devices, f->give_back))
         f->give_back = NULL;
     f->lent = NULL;
 }

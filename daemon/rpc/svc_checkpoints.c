@@ -321,7 +321,7 @@ static void pin(struct rpc_call *call, const uint8_t *data, size_t len) {
 static void promote(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__PromoteRequest *in = convert_unpack(call, &brr__v1__promote_request__descriptor, data, len);
     if (in)
-        svc_models_load(call, in->name, in->ref);
+        svc_models_load(call, in->name, in->ref, "");
 }
 
 const struct rpc_method svc_checkpoints[] = {

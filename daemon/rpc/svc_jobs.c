@@ -24,15 +24,18 @@ static void fail_memory(struct rpc_call *call) {
 }
 
 /* Why a job waits that has no other reason. */
-static char *waits_for(struct arena *arena, const struct sched *sched, int position) {
+static char *waits_for(struct arena *arena, const struct sched *sched, const struct job *job, int position) {
     const char *running = NULL;
-    for (int i = 0; i < sched_open_count(sched); i++)
-        if (job_is_active(sched_open_at(sched, i)->state))
-            running = sched_open_at(sched, i)->id;
+    for (int i = 0; i < sched_open_count(sched); i++) {
+        const struct job *other = sched_open_at(sched, i);
+        if (job_is_active(other->state) && (!*job->wanted || !strcmp(job->wanted, other->on)))
+            running = other->id;
+    }
+    const char *device = *job->wanted ? arena_printf(arena, "device %s", job->wanted) : "the device";
     char *text = position > 1
-                     ? arena_printf(arena, "waits for the device; number %d in the queue%s%s", position, running ? ", behind " : "",
+                     ? arena_printf(arena, "waits for %s; number %d in the queue%s%s", device, position, running ? ", behind " : "",
                                     running ? running : "")
-                     : arena_printf(arena, "waits for the device%s%s", running ? ", which runs " : "", running ? running : "");
+                     : arena_printf(arena, "waits for %s%s%s", device, running ? ", which runs " : "", running ? running : "");
     return text ? text : (char *)(uintptr_t) "";
 }
 
@@ -41,7 +44,7 @@ static Brr__V1__Job *message_of(struct rpc_call *call, const struct job *job) {
     const int position = sched_position(sched, job);
     Brr__V1__Job *m = convert_job(rpc_arena(call), job, position);
     if (m && position && !*job->reason)
-        m->reason = waits_for(rpc_arena(call), sched, position);
+        m->reason = waits_for(rpc_arena(call), sched, job, position);
     return m;
 }
 

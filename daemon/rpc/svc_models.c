@@ -41,6 +41,18 @@ static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name
     return m->name && m->checkpoint && m->montage ? m : NULL;
 }
 
+/* "cuda:0, cuda:1" */
+static char *devices_of(struct rpc_call *call, const struct served_model *s) {
+    const struct device_set *set = services_of(call)->devices;
+    char names[DEVICE_SET_MAX * 34] = "";
+    for (int i = 0; i < device_set_count(set); i++)
+        if (s->devices >> i & 1) {
+            size_t len = strlen(names);
+            str_format(names + len, sizeof names - len, "%s%s", len ? ", " : "", device_set_name(set, i));
+        }
+    return arena_strdup(rpc_arena(call), names);
+}
+
 static Brr__V1__ModelDescription *describe_served(struct rpc_call *call, const struct served_model *s) {
     struct arena *arena = rpc_arena(call);
     if (!s->opened) { /* loads, or could not be loaded */
@@ -57,7 +69,7 @@ static Brr__V1__ModelDescription *describe_served(struct rpc_call *call, const s
     if (!m)
         return NULL;
     m->sha256 = arena_strdup(arena, info->sha256);
-    m->device = arena_strdup(arena, info->device);
+    m->device = devices_of(call, s);
     m->memory_bytes = info->memory_bytes;
     m->sessions = sessions_of_model(services_of(call)->sessions, s->name);
     return m->sha256 && m->device ? m : NULL;
@@ -156,7 +168,7 @@ static char *name_of_ref(struct arena *arena, const char *ref) {
     return name;
 }
 
-void svc_models_load(struct rpc_call *call, const char *name, const char *ref) {
+void svc_models_load(struct rpc_call *call, const char *name, const char *ref, const char *device) {
     struct err err;
     char *own = *name ? arena_strdup(rpc_arena(call), name) : name_of_ref(rpc_arena(call), ref);
     if (!own) {
@@ -165,7 +177,7 @@ void svc_models_load(struct rpc_call *call, const char *name, const char *ref) {
         return;
     }
     rpc_set_state(call, own);
-    if (models_serve(services_of(call)->models, own, ref, on_loaded, call, &err))
+    if (models_serve(services_of(call)->models, &(struct models_request){own, ref, device}, on_loaded, call, &err))
         rpc_finish(call, &err);
 }
 
@@ -174,7 +186,7 @@ void svc_models_load_end(struct rpc_call *call) { models_forget(services_of(call
 static void load(struct rpc_call *call, const uint8_t *data, size_t len) {
     Brr__V1__LoadModelRequest *in = convert_unpack(call, &brr__v1__load_model_request__descriptor, data, len);
     if (in)
-        svc_models_load(call, in->name, in->ref);
+        svc_models_load(call, in->name, in->ref, in->device);
 }
 
 static void unload_now(struct rpc_call *call, void *message) {

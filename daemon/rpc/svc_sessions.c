@@ -18,7 +18,7 @@ struct described {
     int32_t *channels;
 };
 
-static void describe(const struct session *s, struct described *ret) {
+static void describe(const struct services *services, const struct session *s, struct described *ret) {
     struct session_state state;
     Brr__V1__SessionInfo *out = &ret->info;
     bool flawed;
@@ -32,6 +32,7 @@ static void describe(const struct session *s, struct described *ret) {
     out->channel_names = (char **)(uintptr_t)state.channels;
     out->n_channel_names = (size_t)state.n_channels;
     out->channels = state.n_channels;
+    out->device = (char *)(uintptr_t)(services->devices ? device_set_name(services->devices, state.device) : "");
     out->realtime = state.realtime;
     out->connected = state.connected;
     out->rate_hz = state.rate_hz;
@@ -51,6 +52,7 @@ static void describe(const struct session *s, struct described *ret) {
 /* ---- List ---- */
 
 struct listing {
+    const struct services *services;
     const struct auth_caller *caller;
     struct arena arena;
     Brr__V1__SessionInfo **items;
@@ -69,13 +71,13 @@ static void add(void *ctx, const struct session *s) {
         l->full = true;
         return;
     }
-    describe(s, d);
+    describe(l->services, s, d);
     l->items[l->n++] = &d->info; /* its first member */
 }
 
 static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
     struct sessions *all = services_of(call)->sessions;
-    struct listing l = {.caller = rpc_caller(call), .max = (size_t)sessions_count(all)};
+    struct listing l = {.services = services_of(call), .caller = rpc_caller(call), .max = (size_t)sessions_count(all)};
     Brr__V1__ListSessionsResponse out = BRR__V1__LIST_SESSIONS_RESPONSE__INIT;
     struct err err;
     if (!convert_unpack(call, &brr__v1__list_sessions_request__descriptor, data, len))
@@ -159,7 +161,7 @@ static void send_info(uv_timer_t *timer) {
     struct described d;
     if (!o->watch.session)
         return;
-    describe(o->watch.session, &d);
+    describe(services_of(o->call), o->watch.session, &d);
     update.kind_case = BRR__V1__SESSION_UPDATE__KIND_INFO;
     update.info = &d.info;
     push(o, &update);

@@ -312,7 +312,7 @@ static struct live_open describe_open(const Brr__V1__Open *in, const char *path,
 /* True if streams are taken at all; else the call is refused. */
 static bool takes_streams(struct stream_call *c) {
     struct services *services = services_of(c->call);
-    const struct device_verdict *bad = device_watch_verdict(services->watch);
+    const struct device_verdict *bad = device_watch_verdicts(services->device_watches, device_set_count(services->devices), true);
     struct err err;
     if (bad) {
         err_set(&err, ERR_UNAVAILABLE, "the device takes no new streams: %s; %s", bad->why, bad->fix);
@@ -336,8 +336,14 @@ static void open_session(struct stream_call *c, const Brr__V1__Open *in, const c
                                             .resumable = in->resumable,
                                             .served = served,
                                             .admin = rpc_caller(c->call)->role >= ROLE_ADMIN};
+    struct services *services = services_of(c->call);
     struct err err;
-    if (takes_streams(c) && session_open(services_of(c->call)->sessions, &request, &sink, c, &c->session, &err))
+    str_copy(open.device_name, sizeof open.device_name, in->device);
+    if (!takes_streams(c))
+        return;
+    if (services->place_stream && services->place_stream(services, in->device, name, &open.device, &err))
+        refuse(c, &err, err.code == ERR_UNAVAILABLE ? "DEVICE_BAD" : NULL, 0);
+    else if (session_open(services_of(c->call)->sessions, &request, &sink, c, &c->session, &err))
         refuse(c, &err, "OVERLOADED", SESSION_RETRY_MS);
 }
 

@@ -199,6 +199,16 @@ static bool line_up(struct validate *v) {
     return true;
 }
 
+/* The device that the job names, else a free one, else the first. */
+static int device_for(const struct services *s, const struct jobfile *job) {
+    int device = DEVICE_ANY;
+    device_set_find(s->devices, job->device ? job->device : "", &device, NULL);
+    for (int i = 0; device == DEVICE_ANY && i < device_set_count(s->devices); i++)
+        if (!sched_on(s->sched, i) && !device_watch_verdict(s->device_watches[i]))
+            device = i;
+    return device == DEVICE_ANY ? 0 : device;
+}
+
 static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *err) {
     struct services *s = services_of(v->work.call);
     struct device_info device;
@@ -209,20 +219,21 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
         return rc;
     v->source = s->source;
     jobfile_notices(&v->job, notice, v);
-    device_hosts_describe(s->hosts, &device);
+    struct device_hosts *hosts = device_set_at(s->devices, device_for(s, &v->job));
+    device_hosts_describe(hosts, &device);
     str_copy(v->device, sizeof v->device, device.name);
     v->config = (struct estimate_config){.job = &v->job,
                                          .device = v->device,
                                          .threads = device.threads,
                                          .cache_dir = s->paths[1],
-                                         .memory_limit_bytes = device_hosts_memory_limit(s->hosts),
+                                         .memory_limit_bytes = device_hosts_memory_limit(hosts),
                                          .measure = &v->measure,
                                          .stop = &v->work.gone,
                                          .files = v->files,
                                          .ctx = v,
                                          .fact = fact,
                                          .notice = notice};
-    v->default_wall_clock_ms = worker_default_wall_clock(s->worker);
+    v->default_wall_clock_ms = worker_default_wall_clock(s->workers[0]);
     return 0;
 }
 

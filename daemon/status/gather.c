@@ -30,16 +30,16 @@ void gather_free(struct gather *g) {
     free(g);
 }
 
-/* ---- device, volumes, hooks ---- */
+/* ---- devices, volumes, hooks ---- */
 
-static void put_device(const struct gather *g, struct status *to) {
-    struct status_device *d = &to->device;
+static void put_device(const struct gather *g, int i, struct status *to) {
+    struct status_device *d = &to->devices[to->n_devices++];
     struct device_info info;
     struct device_health health = {0};
     struct str slow;
-    const struct device_verdict *bad = device_watch_verdict(g->source.watch);
-    device_hosts_describe(g->source.hosts, &info);
-    device_watch_latest(g->source.watch, &health);
+    const struct device_verdict *bad = device_watch_verdict(g->source.watches[i]);
+    device_hosts_describe(device_set_at(g->source.devices, i), &info);
+    device_watch_latest(g->source.watches[i], &health);
     *d = (struct status_device){.name = gather_text(to, info.name),
                                 .description = gather_text(to, info.description),
                                 .bad = gather_text(to, bad ? bad->why : ""),
@@ -53,9 +53,9 @@ static void put_device(const struct gather *g, struct status *to) {
     if (info.is_async && !health.told)
         d->memory_used = d->memory_total = -1;
     str_init(&slow, 256);
-    for (int i = 1; health.told && i < DEVICE_SLOWDOWN_COUNT; i++) /* 0: idle */
-        if (health.slowed & 1 << i)
-            str_printf(&slow, "%s%s", slow.len ? ", " : "", device_slowdown_name((enum device_slowdown)i));
+    for (int k = 1; health.told && k < DEVICE_SLOWDOWN_COUNT; k++) /* 0: idle */
+        if (health.slowed & 1 << k)
+            str_printf(&slow, "%s%s", slow.len ? ", " : "", device_slowdown_name((enum device_slowdown)k));
     d->slowed = gather_text(to, str_cstr(&slow));
     str_done(&slow);
 }
@@ -208,7 +208,8 @@ static void publish(struct gather *g) {
     to->resident_bytes = g->machine.resident_bytes;
     to->journal_fails = journal_is_failing(g->source.journal);
     to->database_fails = !sched_writable(g->source.sched);
-    put_device(g, to);
+    for (int i = 0; i < device_set_count(g->source.devices); i++)
+        put_device(g, i, to);
     put_volumes(g, to);
     put_hooks(g, to);
     put_jobs(g, to);

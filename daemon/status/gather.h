@@ -7,7 +7,7 @@
 #include "base/volume.h"
 #include "daemon/device/device_watch.h"
 #include "daemon/hooks/hooks.h"
-#include "daemon/hosts/device_hosts.h"
+#include "daemon/hosts/device_set.h"
 #include "daemon/jobs/sched.h"
 #include "daemon/journal/journal.h"
 #include "daemon/live/session.h"
@@ -26,8 +26,8 @@ struct gather_source {
     struct sessions *sessions;
     struct sched *sched;
     struct models *models;
-    struct device_hosts *hosts;
-    struct device_watch *watch;
+    struct device_set *devices;
+    struct device_watch *const *watches; /* one for each device */
     struct journal *journal;
     struct hooks *hooks;
     struct metrics *metrics;

@@ -27,7 +27,6 @@ static void put_file(struct status *to, const struct live_opened *opened, struct
     out->preset = seizure_preset_name(&f->model);
     out->montage = gather_text(to, f->montage);
     out->labels = gather_text(to, f->labels);
-    out->device = gather_text(to, opened->info.device);
     out->init_from = gather_text(to, *f->init_from ? f->init_from : f->init_from_sha256);
     out->note = gather_text(to, opened->note);
     out->channels = f->model.in_channels;
@@ -46,6 +45,18 @@ static void put_file(struct status *to, const struct live_opened *opened, struct
     put_rates(&f->alarms, out);
 }
 
+/* "cuda:0, cuda:1" */
+static const char *devices_of(const struct gather *g, const struct served_model *m, struct status *to) {
+    const char *names = "";
+    for (int i = 0; i < device_set_count(g->source.devices); i++)
+        if (m->devices >> i & 1) {
+            const char *name = device_set_name(g->source.devices, i);
+            char *more = *names ? arena_printf(&to->arena, "%s, %s", names, name) : arena_strdup(&to->arena, name);
+            names = more ? more : names;
+        }
+    return names;
+}
+
 void gather_models(const struct gather *g, struct status *to) {
     int n = models_count(g->source.models);
     to->models = arena_alloc(&to->arena, ((size_t)n + 1) * sizeof *to->models);
@@ -60,7 +71,7 @@ void gather_models(const struct gather *g, struct status *to) {
                                      .preset = "",
                                      .montage = "",
                                      .labels = "",
-                                     .device = "",
+                                     .device = devices_of(g, m, to),
                                      .init_from = "",
                                      .note = "",
                                      .why = gather_text(to, m->err.code ? m->err.message : ""),

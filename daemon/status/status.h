@@ -18,6 +18,7 @@ enum {
     STATUS_LOSSES = 120,
     STATUS_RATES = 3,
     STATUS_HOOKS = 16,
+    STATUS_DEVICES = 16,
     STATUS_VOLUMES = 3,
     STATUS_BYTES = 64 << 20,
 };
@@ -111,7 +112,8 @@ struct status {
     int64_t uptime_s;
     double cpu; /* processors that the daemon uses */
     int64_t resident_bytes;
-    struct status_device device;
+    struct status_device devices[STATUS_DEVICES];
+    int n_devices;
     struct status_volume volumes[STATUS_VOLUMES];
     int n_volumes;
     struct status_hook hooks[STATUS_HOOKS];

@@ -79,8 +79,7 @@ static int64_t available_bytes(void) {
 }
 
 static int cpu_describe(int ordinal, int threads, struct device_info *ret, struct err *err) {
-    if (ordinal)
-        return err_set(err, ERR_NOT_FOUND, "there is one CPU device, 'cpu'");
+    (void)ordinal, (void)err;
     *ret = (struct device_info){.name = "cpu"};
     char name[80];
     read_proc("/proc/cpuinfo", "model name", name, sizeof name);

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "model/geodesic.h"
 #include "run/geodesic_fit_state.h"
@@ -25,7 +24,7 @@ int fit_ode_new(struct geodesic_fit *f, struct fit_ode **ret, struct err *err) {
         return err_set(err, ERR_UNSUPPORTED, "training.solver ode supports only the flow head; set model.head to flow");
     if (f->config.smoothness > 0)
         return err_set(err, ERR_UNSUPPORTED, "training.solver ode does not support training.smoothness; set it to 0");
-    if (strcmp(info.name, "cpu"))
+    if (info.is_async)
         return err_set(err, ERR_UNSUPPORTED, "training.solver ode runs on the CPU only, not on %s; use closed_form", info.name);
     struct fit_ode *o = calloc(1, sizeof *o);
     if (!o)

@@ -12,6 +12,8 @@ static const struct option job_rows[] = {
     {"kind", OPTION_STRING, J(written_kind), NULL, 0, 0, NULL, "the kind of work; `brrctl keys` lists them"},
     {"name", OPTION_STRING, J(name), "null", 0, 0, NULL, "a name shown in lists"},
     {"priority", OPTION_I64, J(priority), "5", 0, 9, NULL, "0 (last) to 9 (first)"},
+    {"device", OPTION_STRING, J(device), "null", 0, 0, NULL,
+     "the device that runs the job, such as cuda:1; without it a free one with enough memory does"},
     {"limits.wall_clock", OPTION_DURATION, J(limits.wall_clock_ms), "none", 1000, 0, NULL,
      "time limit of an attempt; the job writes a checkpoint and stops before it"},
     {"limits.restarts", OPTION_I64, J(limits.restarts), "3", 0, 1000, NULL,

@@ -24,6 +24,7 @@ struct jobfile {
     const struct task_kind *kind;
     const char *written_kind; /* its name */
     const char *name;
+    const char *device; /* "cuda:1"; NULL: any */
     int64_t priority;
     struct jobfile_limits limits;
     struct {

@@ -200,8 +200,11 @@ static int room_for_data(struct train *t, int64_t *ret, struct err *err) {
     int64_t need = 0, largest = 0;
     device_describe(t->env.device, &device);
     int rc;
-    if ((rc = device_probe(device.name, &device, err)) ||
-        (rc = train_memory(t->job, train_precision(t->job, &device), &device, 0, &need, &largest, err)))
+    const int threads = device.threads;
+    if ((rc = device_probe(device.name, &device, err))) /* what is free now */
+        return rc;
+    device.threads = threads;
+    if ((rc = train_memory(t->job, train_precision(t->job, &device), &device, 0, &need, &largest, err)))
         return rc;
     int64_t allowed = t->env.memory_limit_bytes ? t->env.memory_limit_bytes - need : device.free_bytes;
     *ret = (allowed < device.free_bytes ? allowed : device.free_bytes) - device.total_bytes / SPARE_SHARE;

@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/counted.h"
@@ -198,9 +197,9 @@ static int one_step(const struct seizure_config *model, struct trial *t, int64_t
 }
 
 /* On the CPU the time of a step is that of its windows, so one window is measured. */
-static int measure(const struct estimate_config *c, const struct train_config *job, struct estimate *e, struct err *err) {
-    bool cpu = !strcmp(c->device, "cpu");
-    struct trial t = {.batch = cpu ? 1 : job->training.micro_batch_size};
+static int measure(const struct estimate_config *c, const struct train_config *job, bool is_async, struct estimate *e,
+                   struct err *err) {
+    struct trial t = {.batch = is_async ? job->training.micro_batch_size : 1};
     double best = INFINITY;
     int rc = open_trial(c, job, &t, err);
     for (int64_t i = 0; !rc && i <= MEASURED_STEPS && estimate_measures(c); i++) { /* the first warms up */
@@ -240,29 +239,27 @@ static void tell_model(const struct estimate_config *c, const struct train_confi
 
 int estimate_train(const struct estimate_config *c, struct estimate *ret, struct err *err) {
     struct train_config job = *(const struct train_config *)c->job->config;
-    struct device_info infos[17], *device = NULL;
-    int n = device_list(infos, 17);
+    struct device_info device;
     *ret = (struct estimate){0};
-    for (int i = 0; i < n; i++)
-        if (!strcmp(infos[i].name, c->device))
-            device = &infos[i];
-    if (!device)
-        return err_set(err, ERR_UNSUPPORTED, "device %s is not usable here", c->device);
-    if (!device->has_bf16 && train_precision(&job, device) == DTYPE_BF16) {
+    int rc = device_probe(c->device, &device, err);
+    if (rc)
+        return rc;
+    if (c->threads)
+        device.threads = c->threads;
+    if (!device.has_bf16 && train_precision(&job, &device) == DTYPE_BF16) {
         c->notice(c->ctx,
                   "this device has no bf16 arithmetic, so the job would fail here; the figures are for training.precision fp32");
         job.training.precision = TRAIN_PRECISION_FP32;
     }
-    int rc = look_at_origin(c, err);
-    if (rc)
+    if ((rc = look_at_origin(c, err)))
         return rc;
     tell_model(c, &job);
     ret->parameters = seizure_parameter_count(&job.model);
     ret->steps = job.training.max_steps;
-    if ((rc = train_memory(&job, train_precision(&job, device), device, c->memory_limit_bytes, &ret->memory_bytes,
+    if ((rc = train_memory(&job, train_precision(&job, &device), &device, c->memory_limit_bytes, &ret->memory_bytes,
                            &ret->largest_micro_batch, err)) ||
         (c->data_root && (rc = plan_steps(c, ret, err))) ||
-        (estimate_measures(c) && ret->largest_micro_batch && (rc = measure(c, &job, ret, err))))
+        (estimate_measures(c) && ret->largest_micro_batch && (rc = measure(c, &job, device.is_async, ret, err))))
         return rc;
     ret->seconds_total = ret->seconds_per_step * (double)ret->steps;
     return 0;

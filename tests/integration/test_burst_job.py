@@ -48,7 +48,7 @@ def check_example(d):
     in_first = np.array([float(row.split("\t")[1]) for row in rates[1:]])
     assert abs(in_first.sum() * 10 * 200 - (fired[:, 1] < 200).sum()) < 1, "rates are spikes per neuron and tick"
     metrics = urllib.request.urlopen(f"http://127.0.0.1:{d.port}/metrics").read().decode()
-    assert "brrd_burst_ticks_total 10000\n" in metrics, [x for x in metrics.splitlines() if "burst" in x]
+    assert 'brrd_burst_ticks_total{device="cpu"} 10000\n' in metrics, [x for x in metrics.splitlines() if "burst" in x]
     code, out, err = d.ctl("validate", CONFIG, "--json")
     answer = json.loads(out)
     assert code == 0 and answer["facts"]["neurons"] == "1000" and answer["memory_bytes"] > 4 * int(answer["facts"]["synapses"]) and answer["steps"] == 10000, (answer, err)

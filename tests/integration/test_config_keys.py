@@ -16,7 +16,7 @@ REFUSED = {
     "listen.unix_mode=rw": "octal mode",
     "serve=[{name: a, checkpoint: b, max_delay_ms: 5}]": "unsupported yet", "serve=[{name: a, checkpoint: b, alarm_hop_s: 5}]": "unsupported yet",
     "listen.tcp=0.0.0.0:7000": "brrctl tls init", "http.listen='[::]:7000'": "brrctl tls init",
-    "listen.tcp=127.evil.example:7000": "brrctl tls init", "devices=[cpu, cpu]": "one device",
+    "listen.tcp=127.evil.example:7000": "brrctl tls init", "devices=[cpu, cpu]": "listed twice", "devices=[cpu, cpu:1]": "beside other CPU devices", "devices=[cpu:0, gpu]": "expected auto, cpu, cpu:N",
     "stores={a: {url: 'file:///x', anonymous: true}}": "anonymous does nothing for a directory",
     "stores={a: {url: 'file:///x', endpoint: 'http://h'}}": "endpoint does nothing for a directory",
     "stores={a: {url: 's3://x', anonymous: true, credentials: env}}": "contradict",

@@ -59,7 +59,7 @@ def check_run(d):
     code, out, err = d.ctl("submit", f"{d.dir}/jobs/counter.yaml", "--watch", "--set", "counter.to=30")
     assert code == 0 and "numbers/s 100" in out and "succeeded: counted to 30" in out, (out, err)
     metrics = urllib.request.urlopen(f"http://127.0.0.1:{d.port}/metrics").read().decode()
-    assert "\nbrrd_counter_steps_total 36\n" in metrics and "# TYPE brrd_counter_rate gauge" in metrics, metrics
+    assert '\nbrrd_counter_steps_total{device="cpu"} 36\n' in metrics and "# TYPE brrd_counter_rate gauge" in metrics, metrics
 
 
 def check_kill(d):

@@ -66,7 +66,7 @@ static void note(void *ctx, const struct live_opened *opened, const struct err *
 static int serve(struct bench *b, const char *name, const char *ref, struct err *err) {
     struct err own, *said = err ? err : &own;
     said->code = 0;
-    int rc = models_serve(b->models, name, ref, note, said, said);
+    int rc = models_serve(b->models, &(struct models_request){name, ref, ""}, note, said, said);
     uv_run(&b->loop, UV_RUN_DEFAULT);
     models_forget(b->models, said);
     return rc ? rc : said->code;
@@ -269,32 +269,32 @@ static void the_file_of_a_model_is_named_by_its_weights_and_goes_after_the_recor
 
 static void the_configuration_only_seeds_names_without_a_record(void **state) {
     struct bench *b = *state;
-    models_seed(b->models, "ward", "upload:a");
+    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
     uv_run(&b->loop, UV_RUN_DEFAULT);
     loaded(b);
     assert_int_equal(serve(b, "ward", "upload:b", NULL), 0);
     loaded(b);
-    models_seed(b->models, "ward", "upload:a"); /* read again */
+    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""}); /* read again */
     uv_run(&b->loop, UV_RUN_DEFAULT);
     assert_string_equal(models_find(b->models, "ward")->ref, "upload:b");
     stop(b);
     start(b);
-    models_seed(b->models, "ward", "upload:a");
+    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
     uv_run(&b->loop, UV_RUN_DEFAULT);
     assert_string_equal(models_find(b->models, "ward")->ref, "upload:b");
 }
 
 static void a_name_that_was_unloaded_is_not_seeded_again(void **state) {
     struct bench *b = *state;
-    models_seed(b->models, "ward", "upload:a");
+    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
     uv_run(&b->loop, UV_RUN_DEFAULT);
     loaded(b);
     assert_int_equal(models_unserve(b->models, "ward", NULL), 0);
     uv_run(&b->loop, UV_RUN_DEFAULT);
-    models_seed(b->models, "ward", "upload:a"); /* read again */
+    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""}); /* read again */
     stop(b);
     start(b);
-    models_seed(b->models, "ward", "upload:a");
+    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
     uv_run(&b->loop, UV_RUN_DEFAULT);
     assert_null(models_find(b->models, "ward"));
     assert_true(models_state(b->models) == MODELS_WARM);
@@ -306,11 +306,11 @@ static void a_name_that_was_unloaded_is_not_seeded_again(void **state) {
 
 static void a_configured_model_that_is_gone_makes_the_daemon_not_ready_until_it_is_there(void **state) {
     struct bench *b = *state;
-    models_seed(b->models, "ward", "upload:none");
+    models_seed(b->models, &(struct models_request){"ward", "upload:none", ""});
     uv_run(&b->loop, UV_RUN_DEFAULT);
     assert_true(models_state(b->models) == MODELS_FAILED);
     assert_int_equal(models_failed(b->models), 1);
-    models_seed(b->models, "ward", "upload:a");
+    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
     uv_run(&b->loop, UV_RUN_DEFAULT);
     loaded(b);
     assert_true(models_state(b->models) == MODELS_WARM);
@@ -325,7 +325,7 @@ static void the_configuration_leaves_a_record_whose_model_is_gone(void **state) 
         db_query(b->db, "INSERT INTO served(name, path, ref) VALUES('ward','/none.safetensors','a')", "insert", &q, NULL), 0);
     assert_int_equal(db_run(&q, NULL), 0);
     start(b);
-    models_seed(b->models, "ward", "upload:b");
+    models_seed(b->models, &(struct models_request){"ward", "upload:b", ""});
     uv_run(&b->loop, UV_RUN_DEFAULT);
     assert_null(models_find(b->models, "ward"));
     assert_true(models_state(b->models) == MODELS_FAILED);

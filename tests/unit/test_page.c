@@ -25,15 +25,16 @@ static struct status *made(int n) {
     assert_non_null(s);
     s->version = s->revision = s->notice = "x";
     s->taken_ms = 1800000000000;
-    s->device = (struct status_device){.name = "cpu",
-                                       .description = HOSTILE,
-                                       .slowed = "",
-                                       .bad = "",
-                                       .fix = "",
-                                       .memory_used = 1,
-                                       .memory_total = 2,
-                                       .power_w = NAN,
-                                       .temperature_c = 61};
+    s->n_devices = 1;
+    s->devices[0] = (struct status_device){.name = "cpu",
+                                           .description = HOSTILE,
+                                           .slowed = "",
+                                           .bad = "",
+                                           .fix = "",
+                                           .memory_used = 1,
+                                           .memory_total = 2,
+                                           .power_w = NAN,
+                                           .temperature_c = 61};
     s->streams = arena_alloc(&s->arena, (size_t)(n + 1) * sizeof *s->streams);
     s->jobs = arena_alloc(&s->arena, sizeof *s->jobs);
     s->models = arena_alloc(&s->arena, sizeof *s->models);

@@ -70,7 +70,7 @@ static void start(struct rig *rig) {
                                        .cache_dir = rig->dir,
                                        .max_queued = 10,
                                        .keep_finished_ms = -1,
-                                       .device = "cpu",
+                                       .devices = {{"cpu", "cpu"}},
                                        .versions = ""};
     const struct models_config models = {.db = rig->db,
                                          .post = take,
@@ -271,7 +271,7 @@ static void a_job_whose_model_serves_from_another_volume_stays(void **state) {
     struct err err;
     char folder[2048];
     far = true;
-    assert_int_equal(models_serve(rig->models, "ward", "job:train-1", on_served, rig, NULL), 0);
+    assert_int_equal(models_serve(rig->models, &(struct models_request){"ward", "job:train-1", ""}, on_served, rig, NULL), 0);
     uv_run(&rig->loop, UV_RUN_DEFAULT);
     assert_string_equal(models_find(rig->models, "ward")->path, rig->model);
     assert_int_equal(removal_record(&removal, "train-1", folder, &err), ERR_PRECONDITION);
@@ -283,7 +283,7 @@ static void a_job_whose_model_serves_from_another_volume_stays(void **state) {
 
 static void a_job_whose_model_serves_from_a_file_of_its_own_goes(void **state) {
     struct rig *rig = *state;
-    assert_int_equal(models_serve(rig->models, "ward", "job:train-1", on_served, rig, NULL), 0);
+    assert_int_equal(models_serve(rig->models, &(struct models_request){"ward", "job:train-1", ""}, on_served, rig, NULL), 0);
     uv_run(&rig->loop, UV_RUN_DEFAULT);
     record(rig);
     models_forget(rig->models, rig);

@@ -36,21 +36,26 @@ struct rig {
     struct sched_config config;
     struct sched *sched;
     char data[512], results[512], running[JOB_ID_SIZE]; /* running: of the newest job that was started */
-    int runs, run_rc;
+    int runs, run_rc, device, interrupted_device;       /* device: of the newest job that was started */
     enum worker_stop interrupted;
     bool read_only; /* the database, from the next start on */
     int told;       /* changes */
 };
 
-static int run(void *worker, const struct job *job, struct err *err) {
+static int run(void *worker, int device, const struct job *job, struct err *err) {
     struct rig *rig = worker;
+    rig->device = device;
     assert_int_equal(job->state, JOB_PREPARING);
     str_copy(rig->running, sizeof rig->running, job->id);
     rig->runs++;
     return rig->run_rc ? err_set(err, rig->run_rc, "no room for a job") : 0;
 }
 
-static void interrupt_run(void *worker, enum worker_stop why) { ((struct rig *)worker)->interrupted = why; }
+static void interrupt_run(void *worker, int device, enum worker_stop why) {
+    struct rig *rig = worker;
+    rig->interrupted = why;
+    rig->interrupted_device = device;
+}
 static void changed(void *ctx, const struct job *job) {
     (void)job;
     ((struct rig *)ctx)->told++;
@@ -87,7 +92,8 @@ static void open_sched(struct rig *rig) {
     config.ctx = config.worker = rig;
     config.run = run;
     config.interrupt = interrupt_run;
-    config.device = "cpu";
+    config.devices[0].name = "cpu";
+    config.devices[0].description = "cpu";
     config.versions = "brrd 9.9";
     config.wall_ms = wall_ms;
     if (rig->read_only)
@@ -383,11 +389,11 @@ static void a_job_that_was_to_stop_is_none_of_those_that_crashed(void **state) {
 static void a_wait_is_shown_and_what_it_covered_comes_back(void **state) {
     struct rig *rig = *state;
     const struct job *job = started(rig);
-    sched_waits(rig->sched, "waits for /a since T");
+    sched_waits(rig->sched, 0, "waits for /a since T");
     assert_string_equal(job->reason, "waits for /a since T");
-    sched_waits(rig->sched, "");
+    sched_waits(rig->sched, 0, "");
     assert_string_equal(job->reason, "");
-    sched_waits(rig->sched, "waits for /b since U");
+    sched_waits(rig->sched, 0, "waits for /b since U");
     report_end(rig, 0, WORKER_STOP_NONE, "{}");
     assert_string_equal(job->reason, "");
 }

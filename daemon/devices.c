@@ -1,0 +1,149 @@
+#include "daemon/devices.h"
+
+#include "base/str.h"
+
+enum { WATCH_MS = 10 * 1000 };
+
+/* ---- life ---- */
+
+static void ask_health(void *ctx, struct device_health *ret) { device_hosts_health(ctx, ret); }
+
+static int open_watch(struct services *s, int device, struct err *err) {
+    const struct device_watch_config watch = {.device = device_set_name(s->devices, device),
+                                              .ask = ask_health,
+                                              .ctx = device_set_at(s->devices, device),
+                                              .metrics = s->metrics,
+                                              .interval_ms = WATCH_MS,
+                                              .wake = s->wake,
+                                              .wake_ctx = s->wake_ctx};
+    return device_watch_start(&watch, &s->device_watches[device], err);
+}
+
+static int open_worker(struct services *s, int device, const struct config *config, struct err *err) {
+    struct device_hosts *hosts = device_set_at(s->devices, device);
+    const struct worker_config worker = {.runner = {.device = device_hosts_device(hosts),
+                                                    .source = s->source,
+                                                    .default_wall_clock_ms = config->default_wall_clock_ms,
+                                                    .memory_limit_bytes = device_hosts_memory_limit(hosts),
+                                                    .metrics = s->metrics},
+                                         .wake = s->wake,
+                                         .wake_ctx = s->wake_ctx};
+    return worker_start(&worker, &s->workers[device], err);
+}
+
+int devices_open(struct services *s, const struct config *config, struct err *err) {
+    const struct device_set_config set = {.names = config->devices,
+                                          .n = config->n_devices,
+                                          .threads = (int)config->cpu_threads,
+                                          .hosts = {.memory_limit_bytes = config->memory_bytes,
+                                                    .max_networks = (int)config->max_networks,
+                                                    .networks_bytes = config->networks_bytes,
+                                                    .metrics = s->metrics,
+                                                    .wake = s->wake,
+                                                    .wake_ctx = s->wake_ctx}};
+    struct device_info info;
+    int rc = device_set_start(&set, &s->devices, err);
+    if (rc)
+        return rc;
+    s->place_stream = devices_place_stream;
+    for (int i = 0; i < config->n_devices; i++) {
+        device_hosts_describe(device_set_at(s->devices, i), &info);
+        str_format(s->described[i], sizeof s->described[i], "%s: %s", info.name, info.description);
+        if ((rc = open_worker(s, i, config, err)) || (rc = open_watch(s, i, err)))
+            return rc;
+    }
+    return 0;
+}
+
+void devices_close(struct services *s) {
+    for (int i = 0; i < DEVICE_SET_MAX; i++) {
+        device_watch_stop(s->device_watches[i]);
+        worker_stop(s->workers[i]);
+    }
+    device_set_stop(s->devices);
+}
+
+/* ---- jobs ---- */
+
+static int find_device(void *ctx, const char *name, struct err *err) {
+    int device;
+    return device_set_find(((const struct services *)ctx)->devices, name, &device, err);
+}
+
+static int run_job(void *ctx, int device, const struct job *job, struct err *err) {
+    struct services *s = ctx;
+    device_set_reserve(s->devices, device, job->memory_bytes);
+    int rc = worker_run(s->workers[device], job, err);
+    if (rc)
+        device_set_release(s->devices, device);
+    return rc;
+}
+
+static void interrupt_job(void *ctx, int device, enum worker_stop why) {
+    worker_interrupt(((const struct services *)ctx)->workers[device], why);
+}
+
+static void job_ended(void *ctx, int device) { device_set_release(((const struct services *)ctx)->devices, device); }
+
+static void room_for_job(void *ctx, int device, int64_t *ret_limit, int64_t *ret_free) {
+    struct device_room room;
+    device_set_room(((const struct services *)ctx)->devices, device, &room);
+    *ret_limit = room.limit_bytes;
+    *ret_free = room.limit_bytes - room.used_bytes - room.reserved_bytes;
+}
+
+void devices_fill_sched(struct services *s, struct sched_config *sched) {
+    sched->worker = s;
+    sched->run = run_job;
+    sched->interrupt = interrupt_job;
+    sched->ended = job_ended;
+    sched->room = room_for_job;
+    sched->n_devices = device_set_count(s->devices);
+    for (int i = 0; i < sched->n_devices; i++) {
+        sched->devices[i].name = device_set_name(s->devices, i);
+        sched->devices[i].description = s->described[i];
+    }
+}
+
+void devices_fill_rules(struct services *s, struct submission_rules *rules) {
+    struct device_info info;
+    rules->find_device = find_device;
+    if (device_set_count(s->devices) < 2) /* nothing to choose */
+        return;
+    device_hosts_describe(device_set_at(s->devices, 0), &info);
+    rules->estimate_device = device_set_name(s->devices, 0);
+    rules->estimate_threads = info.threads;
+}
+
+/* ---- streams ---- */
+
+int devices_place_stream(void *ctx, const char *wanted, const char *model, int *ret, struct err *err) {
+    const struct services *s = ctx;
+    const struct served_model *served = s->models ? models_find(s->models, model) : NULL;
+    uint32_t devices = served ? served->devices : 0;
+    int rc = device_set_place_stream(s->devices, wanted, devices, ret, err);
+    if (rc != ERR_INVALID)
+        return rc;
+    return err_set(err, ERR_INVALID, "model '%s' does not serve on device %s; `brrctl models` shows where it does", model, wanted);
+}
+
+/* ---- metrics ---- */
+
+static void put(struct services *s, const char *family, int device, const char *use, double value) {
+    char labels[64];
+    str_format(labels, sizeof labels, *use ? "%s\x1f%s" : "%s%s", device_set_name(s->devices, device), use);
+    metric_set(metrics_series(s->metrics, family, labels), value);
+}
+
+void devices_measure(struct services *s) {
+    for (int i = 0; i < device_set_count(s->devices); i++) {
+        struct device_room room;
+        device_set_room(s->devices, i, &room);
+        put(s, "brrd_device_ready", i, "", device_watch_verdict(s->device_watches[i]) == NULL);
+        put(s, "brrd_device_jobs", i, "", sched_on(s->sched, i) != NULL);
+        put(s, "brrd_device_streams", i, "", device_set_streams(s->devices, i));
+        put(s, "brrd_device_memory_bytes", i, "limit", (double)room.limit_bytes);
+        put(s, "brrd_device_memory_bytes", i, "used", (double)room.used_bytes);
+        put(s, "brrd_device_memory_bytes", i, "reserved", (double)room.reserved_bytes);
+    }
+}

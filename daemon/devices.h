@@ -1,0 +1,20 @@
+/* devices: the devices of the daemon with all that it has for each: hosts, the thread of jobs, the watch over its health. It opens
+ * and closes them, carries out what the scheduler decides, gives streams their device, and shows the devices in /metrics. Loop
+ * thread. */
+#ifndef BRR_DAEMON_DEVICES_H
+#define BRR_DAEMON_DEVICES_H
+#include "daemon/config.h"
+#include "daemon/rpc/services.h"
+
+/* Fills in devices, workers, watches, described and place_stream. The wake function, metrics and source are there. */
+int devices_open(struct services *s, const struct config *config, struct err *err);
+void devices_close(struct services *s); /* half-opened ones too */
+/* What the scheduler, and those who check job files, must know of the devices. */
+void devices_fill_sched(struct services *s, struct sched_config *sched);
+void devices_fill_rules(struct services *s, struct submission_rules *rules);
+/* services.place_stream; ctx is the services. */
+int devices_place_stream(void *ctx, const char *wanted, const char *model, int *ret, struct err *err);
+/* Sets brrd_device_…; once a second. */
+void devices_measure(struct services *s);
+
+#endif

@@ -1,0 +1,20 @@
+/* network_places: the names of the daemon's spiking networks and the device of each, for hosts/device_set. A name is there from the
+ * order that creates the network to the answer that it is gone. Loop thread. */
+#ifndef BRR_DAEMON_HOSTS_NETWORK_PLACES_H
+#define BRR_DAEMON_HOSTS_NETWORK_PLACES_H
+#include "daemon/burst/networks.h"
+
+struct network_places;
+struct network_places *network_places_new(int most); /* NULL when out of memory */
+void network_places_free(struct network_places *p);  /* NULL is allowed */
+/* The index of the network's device; -1: there is no such network. */
+int network_places_find(const struct network_places *p, const char *name);
+bool network_places_full(const struct network_places *p);
+/* A name that no network has. */
+void network_places_pick(struct network_places *p, char ret_name[NETWORK_NAME_SIZE]);
+/* An order that creates the network goes to this device; network_places_end must follow with its answer. The table is not full. */
+void network_places_begin(struct network_places *p, const char *name, int device);
+void network_places_end(struct network_places *p, const char *name, bool made);
+void network_places_drop(struct network_places *p, const char *name); /* it was destroyed */
+
+#endif

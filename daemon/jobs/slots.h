@@ -1,0 +1,36 @@
+/* slots: the devices as the scheduler sees them, one job on each at most: which of them a waiting job may have, and which running
+ * job makes room for another. It changes nothing but its own fields. Loop thread. */
+#ifndef BRR_DAEMON_JOBS_SLOTS_H
+#define BRR_DAEMON_JOBS_SLOTS_H
+#include "daemon/jobs/job.h"
+
+enum { SLOTS_MAX = 16 };
+
+/* A device. */
+struct slot {
+    const char *name, *description;                       /* "cuda:0"; recorded with each job that runs there; borrowed */
+    struct job *job;                                      /* that runs there, or NULL */
+    char held[JOB_REASON_SIZE];                           /* why nothing starts there, or "" */
+    char waits[JOB_REASON_SIZE], notice[JOB_REASON_SIZE]; /* sched_waits, and the reason that it replaced */
+};
+
+struct slots {
+    struct slot at[SLOTS_MAX];
+    int n;
+    /* Device memory in bytes that a job may use at all, and that it could have now. NULL: no job waits for memory. */
+    void (*room)(void *ctx, int device, int64_t *ret_limit, int64_t *ret_free);
+    void *ctx;
+};
+
+int slots_index(const struct slots *s, const struct slot *slot);
+struct slot *slots_of(struct slots *s, const struct job *job); /* the slot where the job runs, or NULL */
+bool slots_idle(const struct slots *s);
+bool slots_run_alone(const struct slots *s);                              /* a job runs that must run alone (job->alone) */
+const char *slots_held_for(const struct slots *s, const struct job *job); /* why no device can run the job; "": one can */
+/* The device that a waiting job gets now, or NULL: it waits. The one with the most free memory of those that are free and have
+ * enough. A job for which no device has enough, whatever ends, gets one all the same: there it fails and says what it needs. */
+struct slot *slots_place(struct slots *s, const struct job *job);
+/* The slot whose job, of lowest priority, makes room for `next`; NULL: none does, or one does already. */
+struct slot *slots_victim(struct slots *s, const struct job *next);
+
+#endif

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Two CPU devices in one daemon: two jobs at once and a stream on each give the bits of one device; models, networks and jobs that name a
+device lie there; what does not answer holds up its own job alone; the devices show in tables, answers and metrics."""
+import glob
+import json
+import os
+import re
+import sys
+
+from daemon import MINI, PATIENCE, make_corpus, temporary, tensors
+from stream_fixture import trace, train
+from test_held_volume import HeldDaemon
+
+STEPS = 24
+
+
+def steps(d, source, *sets, n=STEPS):
+    code, end, err = d.submit(*MINI, f"data.source=file://{source}", f"training.max_steps={n}", "training.epochs=100000", "training.validate_every=100000",
+                              "checkpoint.keep=1", *sets, watch=False)
+    assert code == 0, err
+    return end["job"]
+
+
+def done(d, job):
+    d.wait(job, lambda j: j["state"] == "succeeded")
+    return tensors(max(glob.glob(f"{d.dir}/results/jobs/{job}/checkpoints/step-*[0-9].safetensors")))
+
+
+def device_of(d, job):
+    """Once it runs."""
+    return d.wait(job, lambda j: j["state"] == "running")["device_name"]
+
+
+def lines(d, *args):
+    code, out, err = d.ctl(*args, "--json")
+    assert code == 0, err
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def metric(d, name):
+    return dict(re.findall(rf'^{name}{{[^}}]*device="([^"]+)"[^}}]*}} (\S+)', d.ctl("metrics")[1], re.M))
+
+
+def jobs_and_streams(d, tmp, model, recording, weights, events):
+    first, second, third = (steps(d, f"{tmp}/eeg") for _ in range(3))
+    assert {device_of(d, first), device_of(d, second)} == {"cpu:0", "cpu:1"}
+    assert [d.job(job)["state"] for job in (first, second, third)] == ["running", "running", "queued"]
+    for device in ("cpu:0", "cpu:1"):
+        got = trace(d, recording, model, "--device", device, "--realtime", "4000")
+        assert got[0] == events[0] and got[1].tobytes() == events[1].tobytes(), f"the stream on {device} has other bits"
+    assert [done(d, job) for job in (first, second, third)] == [weights] * 3, "a job on one of two devices ended with other bits"
+    assert set(metric(d, "brrd_inference_windows_total")) == {"cpu:0", "cpu:1"} == set(metric(d, "brrd_train_steps_total"))
+    assert sum(float(x) for x in metric(d, "brrd_train_steps_total").values()) == 3 * STEPS
+
+
+def tables(d):
+    shown = lines(d, "devices")
+    assert [x["name"] for x in shown] == ["cpu:0", "cpu:1"], shown
+    assert shown[0]["total_bytes"] == shown[1]["total_bytes"] and "1 thread" in shown[0]["description"], shown
+    checks = {c["check"] for c in lines(d, "doctor")}
+    assert {"device cpu:0", "scan kernels cpu:1", "burst tick cpu:1"} <= checks, checks
+    assert set(metric(d, "brrd_device_streams")) == {"cpu:0", "cpu:1"} == set(metric(d, "brrd_device_ready"))
+
+
+def named_devices(d, tmp, model, recording):
+    code, _, err = d.submit(*MINI, f"data.source=file://{tmp}/eeg", "device=cpu:7", watch=False)
+    assert code != 0 and "no device 'cpu:7'; expected cpu:0, cpu:1" in err, err
+    job, other = steps(d, f"{tmp}/eeg", "device=cpu:1", n=100000), steps(d, f"{tmp}/eeg", "device=cpu:1", n=1)
+    assert device_of(d, job) == "cpu:1"
+    assert d.job(other)["reason"] == f"waits for device cpu:1, which runs {job}", d.job(other)
+    assert d.ctl("cancel", job)[0] == 0
+    done(d, other)
+
+    assert d.ctl("load", "ward", model, "--device", "cpu:1")[0] == 0 and d.ctl("load", "both", model)[0] == 0
+    assert {m["name"]: m["device"] for m in lines(d, "models")} == {"ward": "cpu:1", "both": "cpu:0, cpu:1"}
+    code, _, err = d.ctl("stream", recording, "--model", "ward", "--device", "cpu:0", "--json")
+    assert code != 0 and "does not serve on device cpu:0" in err, err
+    assert trace(d, recording, "ward")[0] == trace(d, recording, "both")[0]
+
+    assert d.ctl("burst", "generate", "--neurons", "100", "--output", f"{tmp}/net.safetensors", "random")[0] == 0
+    for name, device in (("a", "cpu:0"), ("b", "cpu:1")):
+        code, _, err = d.ctl("burst", "create", f"{tmp}/net.safetensors", "--name", name, "--device", device)
+        assert code == 0, err
+    assert {n["name"]: n["device"] for n in lines(d, "burst", "list")} == {"a": "cpu:0", "b": "cpu:1"}
+    assert "already" in d.ctl("burst", "create", f"{tmp}/net.safetensors", "--name", "b", "--device", "cpu:0")[2]
+    assert all(d.ctl("burst", "step", name, "--ticks", "10")[0] == 0 for name in "ab")
+    assert d.ctl("burst", "destroy", "b")[0] == 0 and [n["name"] for n in lines(d, "burst", "list")] == ["a"]
+
+
+def a_held_volume(d, tmp, model, recording, weights):
+    busy = steps(d, f"{tmp}/eeg", "device=cpu:0", n=100000)
+    assert device_of(d, busy) == "cpu:0"
+    held = steps(d, f"{tmp}/held-eeg", "device=cpu:0")
+    d.hold()
+    assert d.ctl("cancel", busy)[0] == 0
+    d.wait(held, lambda j: j["reason"].startswith(f"waits for {tmp}/held-eeg"), timeout=PATIENCE)
+    others = [steps(d, f"{tmp}/eeg") for _ in range(2)]
+    assert [done(d, job) for job in others] == [weights] * 2
+    for device in ("cpu:0", "cpu:1"):
+        trace(d, recording, model, "--device", device, "--realtime", "4000")
+    assert d.is_held() and d.job(held)["state"] == "preparing", d.job(held)
+    d.release()
+    assert done(d, held) == weights
+
+
+def after_a_kill(d, tmp, weights):
+    """Jobs that ran together are not charged, start again one after the other, and end with the same bits."""
+    jobs = [steps(d, f"{tmp}/eeg", "checkpoint.every=1s") for _ in range(2)]
+    assert {device_of(d, job) for job in jobs} == {"cpu:0", "cpu:1"}
+    d.kill()
+    d.start()
+    assert [done(d, job) for job in jobs] == [weights] * 2
+    assert [(d.job(job)["restarts"], d.job(job)["crashes"]) for job in jobs] == [(0, 0)] * 2
+
+
+def main():
+    with temporary() as tmp:
+        make_corpus(f"{tmp}/eeg", 33, patients=2, hours=0.05)
+        d = HeldDaemon(tmp)
+        os.environ["BRR_HOLD_PATH"] = f"{tmp}/held-eeg"
+        os.makedirs(f"{tmp}/held-eeg")
+        for path in glob.glob(f"{tmp}/eeg/**/*", recursive=True):
+            if os.path.isfile(path):
+                to = path.replace(f"{tmp}/eeg", f"{tmp}/held-eeg")
+                os.makedirs(os.path.dirname(to), exist_ok=True)
+                os.link(path, to)
+        d.extra += ["devices=[cpu]", "devices_cpu_threads=1"]
+        d.start()
+        recording = sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0]
+        model = train(d, f"{tmp}/eeg")
+        weights, events = done(d, steps(d, f"{tmp}/eeg")), trace(d, recording, model, "--realtime", "4000")
+        assert d.stop() == 0
+        d.extra[-2:] = ["devices=[cpu:0, cpu:1]", "devices_cpu_threads=2"]
+        d.start()
+        jobs_and_streams(d, tmp, model, recording, weights, events)
+        tables(d)
+        named_devices(d, tmp, model, recording)
+        after_a_kill(d, tmp, weights)
+        a_held_volume(d, tmp, model, recording, weights)
+        assert d.stop() == 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
