@@ -124,8 +124,7 @@ static void put_configuration(struct html *h, const struct job *job) {
     html_put(h, "<section class=\"wide\" aria-labelledby=\"configuration\"><h2 id=\"configuration\">Configuration</h2>");
     if (job->overrides && strcmp(job->overrides, "[]") && *job->overrides)
         html_put(h, "<p class=\"hint\">over the file: <code>%s</code></p>", job->overrides);
-    html_put(h, "<pre tabindex=\"0\" aria-labelledby=\"configuration\" role=\"region\">%s</pre></section>\n",
-             job->yaml ? job->yaml : "");
+    html_put(h, "<pre tabindex=\"0\">%s</pre></section>\n", job->yaml ? job->yaml : "");
 }
 
 bool page_job(struct html *h, const struct page_view *v, const char *id) {

@@ -204,7 +204,7 @@ void job_put_log(struct html *h, const char *directory) {
     OWNED_MEMORY char *text = str_format(path, sizeof path, "%s/log.txt", directory) ? read_tail(path, LOG_BYTES, &len) : NULL;
     html_put(h, "<section class=\"wide\" aria-labelledby=\"log\"><h2 id=\"log\">Log, its end</h2>");
     if (len) {
-        html_put(h, "<pre tabindex=\"0\" aria-labelledby=\"log\" role=\"region\">");
+        html_put(h, "<pre tabindex=\"0\">");
         html_put_text(h, text, len);
         html_put(h, "</pre>");
     } else {

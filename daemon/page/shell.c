@@ -34,7 +34,8 @@ static void put_alarms(struct html *h, const struct page_view *v, int alarms) {
         const struct status_stream *s = &v->status->streams[i];
         if (s->mood != STATUS_ALARM || !page_sees(v, s))
             continue;
-        html_put(h, "%s<a href=\"/streams/%s\">%s</a>", named++ ? " " : "<strong>Alarm</strong> ", s->id, tile_name(s));
+        html_put(h, named++ ? " <a href=\"/streams/%s\">%s</a>" : "<strong>Alarm</strong> <a href=\"/streams/%s\">%s</a>", s->id,
+                 tile_name(s));
     }
     if (alarms > named)
         html_put(h, " <a href=\"/streams\">and %d more</a>", alarms - named);
@@ -51,8 +52,8 @@ void shell_begin(struct html *h, const struct page_view *v, const struct shell *
              s->live ? " data-live" : "");
     html_put(h, "<nav aria-label=\"Pages\"><ul>");
     for (int i = 0; v && i < SHELL_NOWHERE; i++)
-        html_put(h, "<li><a href=\"%s\"%s>%s</a></li>", places[i].path, (int)s->place == i ? " aria-current=page" : "",
-                 places[i].name);
+        html_put(h, (int)s->place == i ? "<li><a href=\"%s\" aria-current=\"page\">%s</a></li>" : "<li><a href=\"%s\">%s</a></li>",
+                 places[i].path, places[i].name);
     if (!v)
         html_put(h, "<li><a href=\"/\">Overview</a></li>");
     html_put(h, "</ul></nav>\n");

@@ -72,6 +72,7 @@ static enum status_mood mood_of(const struct status_stream *s, int64_t now_ms) {
 static void put_past(const struct bed *b, struct status_stream *s) {
     for (int i = 0; i < STATUS_MINUTE; i++)
         s->minute[i] = b->minute[(b->at + i) % STATUS_MINUTE];
+    s->probability = isnan(s->probability) ? b->newest : s->probability; /* without alarms: of the record trace */
     s->seen_ms = b->seen_ms;
     s->alarm_ms = b->alarm_ms;
     s->trace = b->trace ? past_share(b->trace) : NULL;

@@ -1,0 +1,67 @@
+"""Beds whose signal a test decides: streams of made-up EEG over gRPC, in real time after a first burst, with a seizure on demand."""
+import threading
+import time
+
+import grpc
+import numpy
+
+from stream_fixture import endpoint, messages
+
+LABELS = "Fp1 F3 C3 P3 F7 T3 T5 O1 Fz Cz Pz Fp2 F4 C4 P4 F8 T4 T6 O2".split()
+RATE, BURST_S, CHUNK = 256, 40, 128  # no alarm comes from less than 30 s of signal
+
+
+class Bed:
+    """flat: the electrode F3 is off."""
+
+    def __init__(self, d, name, flat=False, burst_s=BURST_S, model="line_length"):
+        self.name, self.flat, self.burst_s, self.model = name, flat, burst_s, model
+        self.seizure, self.over, self.alarm = threading.Event(), threading.Event(), threading.Event()
+        self.alarm_at, self.error = None, None
+        self.rng = numpy.random.default_rng(len(name) + sum(map(ord, name)))
+        self.folder, _, self.pb, stubs = messages()
+        self.channel = grpc.insecure_channel(endpoint(d))
+        self.call = stubs.StreamStub(self.channel).Run(self.say())
+        self.thread = threading.Thread(target=self.listen, daemon=True)
+        self.thread.start()
+
+    def signal(self, first, n):
+        t = (first + numpy.arange(n)) / RATE
+        uv = self.rng.normal(0, 12, (len(LABELS), n)) + 15 * numpy.sin(2 * numpy.pi * 9.5 * t)
+        if self.seizure.is_set():
+            uv += 260 * numpy.sign(numpy.sin(2 * numpy.pi * 5 * t)) * (1 + 0.2 * self.rng.normal(0, 1, (len(LABELS), 1)))
+        if self.flat:
+            uv[1] = 0
+        return uv.astype("<f4")
+
+    def chunk(self, first, n):
+        return self.pb.ClientMessage(chunk=self.pb.Chunk(first_sample=first, samples=n, data=self.signal(first, n).tobytes()))
+
+    def say(self):
+        yield self.pb.ClientMessage(open=self.pb.Open(model=self.model, channels=LABELS, rate_hz=RATE, format=self.pb.SAMPLE_FORMAT_F32_UV, client_name=self.name,
+                                                      realtime=True, threshold_on=0.6, threshold_off=0.2, alarm_hop_s=1))
+        at = 0
+        while at < self.burst_s * RATE:
+            yield self.chunk(at, RATE)
+            at += RATE
+        begun, sent = time.monotonic(), at
+        while not self.over.is_set():
+            yield self.chunk(at, CHUNK)
+            at += CHUNK
+            self.over.wait(max(0, begun + (at - sent) / RATE - time.monotonic()))
+
+    def listen(self):
+        try:
+            for message in self.call:
+                if message.HasField("alarm") and message.alarm.on and not self.alarm.is_set():
+                    self.alarm_at = time.time()
+                    self.alarm.set()
+        except grpc.RpcError as error:
+            self.error = error
+
+    def close(self):
+        self.over.set()
+        self.call.cancel()
+        self.thread.join()
+        self.channel.close()
+        self.folder.cleanup()

@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""The pages in a real browser: with no stream, a few and two hundred; an alarm that a seizure raises is on the open page at once and in the
+journal after kill -9; no message in the console, no request to another host, valid HTML, a page without script, by keyboard, behind
+a login. Screenshots lie in build/pages; with BRR_PAGE_PICTURES set to a folder, those of docs/ are made there, which takes a minute more."""
+import http.client
+import json
+import os
+import shutil
+import sqlite3
+import ssl
+import subprocess
+import sys
+import time
+
+from chromium import Chromium
+from daemon import BIN, MINI, PATIENCE, Daemon, make_corpus, temporary
+from npm import npm_modules, skip
+from page_beds import Bed
+from secured import Secured
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SHOTS = f"{os.environ['BRR_BUILD_DIR']}/pages"
+PICTURES = os.environ.get("BRR_PAGE_PICTURES")
+TILES = "document.querySelectorAll('#tiles > .tile').length"
+
+
+class Pages:
+    """The daemon's pages in the browser, each validated as HTML at the end."""
+
+    def __init__(self, browser, d):
+        self.browser, self.d, self.base = browser, d, f"http://127.0.0.1:{d.port}"
+
+    def ask(self, path, method="GET", **headers):
+        c = http.client.HTTPConnection("127.0.0.1", self.d.port, timeout=PATIENCE)
+        c.request(method, path, headers={"Accept": "text/html", **headers})
+        answer = c.getresponse()
+        body = answer.read().decode()
+        c.close()
+        return answer.status, dict(answer.getheaders()), body
+
+    def keep(self, path, name):
+        status, _, body = self.ask(path)
+        assert "&lt;" not in body, f"{path}: markup of its own was filled in as text"
+        with open(f"{SHOTS}/{name}.html", "w", encoding="utf-8") as f:
+            f.write(body)
+        return status
+
+    def open(self, path, name, picture=None, whole=False):
+        assert self.keep(path, name) == 200, path
+        self.browser.open(self.base + path)
+        if not path.startswith("/jobs/"):  # the first event has come
+            self.browser.wait("document.getElementById('alarms').dataset.key !== undefined")
+        self.browser.screenshot(f"{SHOTS}/{name}.png", whole=whole)
+        if PICTURES and picture:
+            self.browser.screenshot(f"{PICTURES}/{picture}.png")
+
+
+def check_empty(p):
+    for path, name in (("/", "overview-0"), ("/jobs", "jobs-0"), ("/models", "models-0"), ("/streams", "streams-0")):
+        p.open(path, name)
+    assert "No stream is open" in p.browser.run("document.body.innerText")
+
+
+def check_headers(p):
+    status, headers, body = p.ask("/streams")
+    assert status == 200 and "default-src 'none'" in headers["Content-Security-Policy"] and headers["Cache-Control"] == "no-store", headers
+    assert headers["X-Content-Type-Options"] == "nosniff" and "unsafe" not in headers["Content-Security-Policy"]
+    head = p.ask("/streams", "HEAD")
+    assert head[0] == 200 and head[2] == "" and abs(int(head[1]["Content-Length"]) - len(body.encode())) < 64
+    status, headers, _ = p.ask("/assets/page.css")
+    assert status == 200 and p.ask("/assets/page.css", **{"If-None-Match": headers["ETag"]})[::2] == (304, "")
+    assert p.ask("/streams/0123")[0] == p.ask("/jobs/none")[0] == p.ask("/jobs/none/x.svg")[0] == p.keep("/nowhere", "not-found") == 404
+    for path in ("/jobs/../../etc/passwd.svg", "/jobs/x/..%2f..%2fjobs.sqlite", "/streams/%00", "/jobs/" + "x" * 2000):
+        assert p.ask(path)[0] in (400, 404), path
+    assert p.ask("/", "POST")[0] == p.ask("/", "DELETE")[0] == 405
+    assert p.ask("/login", "POST")[0] == 404  # nobody needs to sign in here
+    assert p.ask("/", Accept="*/*")[2].startswith("brrd ")
+
+
+def check_alarm(p, beds):
+    """The page was opened before the seizure; it hears of the alarm by itself."""
+    browser = p.browser
+    browser.run("""(() => { const look = () => { if (document.querySelector('.tile[data-mood=alarm]') && !window.seen) window.seen = Date.now(); };
+        new MutationObserver(look).observe(document.body, {subtree: true, childList: true, attributes: true}); look(); })()""")
+    beds[1].seizure.set()
+    browser.wait("window.seen")
+    assert beds[1].alarm.wait(PATIENCE), beds[1].error
+    delay = browser.run("window.seen") / 1000 - beds[1].alarm_at
+    browser.wait("document.querySelector('.tile').dataset.mood === 'alarm'")  # in its place, at the top
+    assert browser.run("document.querySelector('.tile h2').textContent") == "bed-12"
+    assert browser.run("document.getElementById('alarms').textContent") == "Alarm bed-12 " and browser.run("document.title").startswith("(1) ")
+    return delay
+
+
+def check_three(p, beds):
+    browser = p.browser
+    p.open("/streams", "streams-3")
+    browser.wait(f"{TILES} === 3 && document.querySelectorAll('[data-mood=fine]').length >= 2 && document.querySelector('.tile[data-mood=poor]')")
+    assert browser.run("document.querySelector('[data-mood=poor] .note').textContent") == "F3 flat"
+    if PICTURES:
+        time.sleep(45)  # for the pictures: a minute of probability
+    delay = check_alarm(p, beds)
+    if PICTURES:
+        time.sleep(8)
+    p.open("/streams", "streams-alarm", "page-streams")
+    browser.size(1280, 800, dark=True)
+    p.open("/streams", "streams-alarm-dark", "page-streams-dark")
+    browser.size(390, 800, phone=True)
+    p.open("/streams", "streams-phone")
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than a phone"
+    browser.size(1280, 960)
+    session = browser.run("document.querySelector('.tile[data-mood=alarm]').id.slice(2)")
+    p.open(f"/streams/{session}", "stream", "page-stream")
+    assert "Alarm on" in browser.run("document.body.innerText")
+    poor = browser.run("fetch('/streams').then(a => a.text()).then(t => /id=\"s-(\\w+)\" data-mood=\"poor\"/.exec(t)[1])")
+    p.open(f"/streams/{poor}", "stream-poor", whole=True)
+    browser.size(1280, 800)
+    return delay
+
+
+def check_keyboard(p):
+    browser = p.browser
+    browser.open(p.base + "/streams")
+    found = []
+    for _ in range(12):
+        for kind in ("rawKeyDown", "keyUp"):
+            browser.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        found.append(browser.run("document.activeElement.textContent"))
+    assert found[0] == "Skip to the content" and "bed-12" in found and "Jobs" in found, found
+
+
+def check_without_script(p):
+    browser = p.browser
+    browser.call("Emulation.setScriptExecutionDisabled", value=True)
+    browser.call("Page.navigate", url=p.base + "/streams")
+    time.sleep(1)
+    browser.screenshot(f"{SHOTS}/streams-no-script.png")
+    browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    assert "bed-12" in p.ask("/streams")[2] and "<noscript><meta http-equiv=\"refresh\"" in p.ask("/streams")[2]
+    browser.open(p.base + "/streams")
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    browser.screenshot(f"{SHOTS}/streams-print.png")
+    browser.call("Emulation.setEmulatedMedia", media="")
+
+
+def check_work(p, tmp):
+    d = p.d
+    code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/eeg", "data.validation_fraction=0.5", "training.max_steps=30", "training.validate_every=10")
+    assert code == 0, err
+    job = end["job"]
+    assert d.ctl("load", "ward", "demo")[0] == 0
+    p.browser.size(1280, 960)
+    p.open(f"/jobs/{job}", "job", "page-job", whole=True)
+    assert p.browser.run("Array.from(document.images).every(i => i.complete && i.naturalWidth)"), "a picture is missing"
+    text = p.browser.run("document.body.innerText")
+    assert "Definition" in text and "training.svg" in text and "validate_every" in text and "first step" in text, text
+    p.open("/models", "models", "page-models")
+    p.browser.size(1280, 800)
+    p.open("/jobs", "jobs")
+    p.open("/", "overview", "page-overview")
+    assert job in p.browser.run("document.body.innerText")
+
+
+def check_many(p):
+    """Two hundred streams come and go while the page is open."""
+    browser = p.browser
+    browser.open(p.base + "/streams")
+    before = browser.run(TILES)
+    load = subprocess.Popen([f"{BIN}/brr-load", "--model", "line_length", "--sessions", "200", "--connections", "4", "--seconds", "6", "--chunk-ms", "1000",
+                             "--alarm-hop", "-1", "--no-resume"], env=p.d.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    browser.wait(f"{TILES} >= {before + 200}")
+    p.open("/streams", "streams-200")
+    assert p.keep("/", "overview-200") == 200
+    assert load.wait(timeout=PATIENCE) == 0, load.stderr.read().decode()
+
+
+def check_killed(p, beds):
+    """The alarm outlives kill -9; the page says that it is old, and goes on after the start."""
+    d, browser = p.d, p.browser
+    browser.open(p.base + "/streams")
+    browser.wait("document.getElementById('alarms').dataset.key !== undefined")
+    d.kill()
+    with sqlite3.connect(f"{d.dir}/results/journal.sqlite") as db:
+        assert ("bed-12",) in db.execute("SELECT client FROM journal WHERE kind = 'alarm_on'").fetchall()
+    browser.wait("!document.getElementById('stale').hidden")
+    browser.screenshot(f"{SHOTS}/streams-stale.png")
+    for bed in beds:
+        bed.close()
+    d.start()
+    browser.wait("document.getElementById('stale').hidden")
+    browser.wait(f"{TILES} === 0")
+
+
+def check_login(browser, tmp):
+    d = Secured(f"{tmp}/secured", roles=("read", "stream")).start()
+    try:
+        browser.call("Security.setIgnoreCertificateErrors", ignore=True)
+        base = f"https://127.0.0.1:{d.port}"
+        browser.call("Page.navigate", url=f"{base}/streams")
+        browser.wait("document.getElementById('token')")
+        browser.screenshot(f"{SHOTS}/login.png")
+        sign_in = "document.getElementById('token').value = {}; document.querySelector('.login').submit()"
+        browser.run(sign_in.format(json.dumps("brr_" + "0" * 64)))
+        browser.wait("document.querySelector('.wrong') && location.pathname === '/login'")
+        browser.run(sign_in.format(json.dumps(d.tokens["read"])))
+        browser.wait("location.pathname === '/streams' && document.getElementById('alarms').dataset.key !== undefined")
+        assert "its own streams only" in browser.run("document.body.innerText") and browser.run("document.cookie") == "", "scripts see the cookie"
+        cookies = browser.call("Network.getCookies", urls=[base])["cookies"]
+        assert [(c["name"], c["httpOnly"], c["secure"], c["sameSite"]) for c in cookies] == [("__Host-brrd", True, True, "Strict")], cookies
+        context = ssl.create_default_context(cafile=f"{d.ca}/ca.crt")
+        c = http.client.HTTPSConnection("127.0.0.1", d.port, context=context, timeout=PATIENCE)
+        c.request("POST", "/login", f"next=//evil.example/&token={d.tokens['read']}")
+        answer = c.getresponse()
+        assert answer.status == 303 and answer.getheader("Location") == "/", answer.getheaders()
+        answer.read()
+        c.request("POST", "/login", "token=" + "x" * 100000)
+        assert c.getresponse().status == 401
+        with open(f"{d.ca}/tokens", encoding="utf-8") as f:
+            lines = f.read().replace("read read ", "revoked read ")
+        with open(f"{d.ca}/tokens", "w", encoding="utf-8") as f:
+            f.write(lines)
+        browser.wait("document.getElementById('token')")  # the open page notices by itself
+    finally:
+        d.stop()
+
+
+def validate(modules):
+    shutil.copy(f"{HERE}/html_validate/htmlvalidate.json", f"{SHOTS}/.htmlvalidate.json")
+    pages = sorted(f for f in os.listdir(SHOTS) if f.endswith(".html"))
+    assert len(pages) >= 15, pages
+    r = subprocess.run(["node", f"{modules}/html-validate/bin/html-validate.mjs", "--formatter", "text", *pages], cwd=SHOTS, capture_output=True, text=True, timeout=PATIENCE)
+    assert r.returncode == 0, r.stdout[-6000:] + r.stderr[-2000:]
+    return len(pages)
+
+
+def main():
+    if not shutil.which("chromium"):
+        skip("there is no chromium; ./dev deps installs it")
+    modules = npm_modules(f"{HERE}/html_validate")
+    shutil.rmtree(SHOTS, ignore_errors=True)
+    os.makedirs(SHOTS)
+    with temporary() as tmp:
+        os.makedirs(f"{tmp}/secured")
+        make_corpus(f"{tmp}/eeg", seed=31, patients=2, hours=0.05, seizures=1)
+        d = Daemon(tmp).start()
+        browser = Chromium()
+        browser.size(1280, 800)
+        p = Pages(browser, d)
+        beds = []
+        try:
+            check_empty(p)
+            check_headers(p)
+            beds = [Bed(d, "bed-3", flat=True), Bed(d, "bed-12"), Bed(d, "bed-7")]
+            delay = check_three(p, beds)
+            check_keyboard(p)
+            check_without_script(p)
+            check_work(p, tmp)
+            check_many(p)
+            assert not browser.errors, browser.errors
+            check_killed(p, beds)
+            hosts = {u.split("/")[2] for u in browser.urls if u.startswith(("http:", "https:", "ws:"))}
+            assert hosts == {f"127.0.0.1:{d.port}"}, hosts
+            check_login(browser, tmp)
+        finally:
+            for bed in beds:
+                bed.close()
+            browser.close()
+            if d.process.poll() is None:
+                d.stop()
+    n = validate(modules)
+    print(f"{n} pages are valid; the alarm was on the page {delay:.2f} s after its client heard it; screenshots in {SHOTS}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
