@@ -59,10 +59,10 @@ class WebSocket:
 
 
 class Chromium:
-    def __init__(self, *options):
+    def __init__(self, *options, prefix=()):
         self.folder = tempfile.mkdtemp(prefix="brr-chromium-")
         self.errors, self.urls, self.number = [], [], 0
-        command = [shutil.which("chromium"), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+        command = [*prefix, shutil.which("chromium"), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
                    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions", "--hide-scrollbars",
                    "--force-color-profile=srgb", "--remote-debugging-port=0", f"--user-data-dir={self.folder}", *options, "about:blank"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,12 +1,5 @@
 /* The web pages from a status that is made up: no name becomes markup, the order, the moods, what an event says. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -16,6 +9,7 @@
 #include "daemon/page/tile.h"
 #include "daemon/page/words.h"
 #include "infer/quality.h"
+#include "unit/cmocka_all.h"
 
 #define HOSTILE "<script>alert(1)</script>\" onload='x' & \xff\x01\xe2\x80\xae"
 

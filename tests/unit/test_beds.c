@@ -1,0 +1,134 @@
+/* The recent past of streams: points of each second, alarms, what stays of a stream that has ended. Time is the test's. */
+#include <math.h>
+
+#include "daemon/status/beds.h"
+#include "unit/session_fixture.h"
+
+static int64_t now_ms = 1800000000000;
+int64_t __wrap_clock_ms(void);
+int64_t __wrap_clock_wall_ms(void);
+int64_t __wrap_clock_ms(void) { return now_ms; }
+int64_t __wrap_clock_wall_ms(void) { return now_ms; }
+
+/* Values of the alarm trace. */
+static void provisional(struct bench *b, struct live_stream *stream, float p, float q) {
+    float values[2] = {p, q};
+    struct live_report r = report(stream, LIVE_PROVISIONAL);
+    r.samples = 2;
+    r.p = values;
+    r.probability = q;
+    sessions_report(b->all, &r);
+}
+
+static void second(struct beds *beds) {
+    now_ms += 1000;
+    beds_tick(beds);
+}
+
+static float newest(const struct bed *bed) { return bed->minute[(bed->at + STATUS_MINUTE - 1) % STATUS_MINUTE]; }
+
+static void each_second_keeps_its_highest_value(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    struct beds *beds = beds_new(b->all);
+    second(beds);
+    const struct bed *bed = beds_find(beds, session_id(s));
+    assert_non_null(bed);
+    assert_true(isnan(newest(bed)));
+    assert_int_equal(push(s, 0, RATE), 0);
+    provisional(b, stream, 0.9f, 0.2f);
+    second(beds);
+    assert_float_equal(newest(bed), 0.9f, 0);
+    assert_int_equal(bed->seen_ms, now_ms);
+    assert_int_equal(push(s, RATE, RATE), 0);
+    second(beds); /* no new value yet: the last one holds */
+    assert_float_equal(newest(bed), 0.2f, 0);
+    for (int i = 0; i < BEDS_HOLD_MS / 1000 + 1; i++) /* no samples come */
+        second(beds);
+    assert_true(isnan(newest(bed)));
+    float points[PAST_POINTS];
+    past_copy(bed->trace, now_ms, points);
+    assert_float_equal(fmaxf(points[PAST_POINTS - 2], points[PAST_POINTS - 3]), 0.9f, 0);
+    session_close(s, "done");
+    closed(b, stream);
+    beds_free(beds);
+}
+
+static void an_alarm_is_news_once_and_has_its_time(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_one(b, &stream);
+    struct beds *beds = beds_new(b->all);
+    second(beds);
+    assert_false(beds_changed(beds));
+    struct live_report r = report(stream, LIVE_ALARM);
+    r.on = true;
+    now_ms += 300;
+    const int64_t at = now_ms;
+    sessions_report(b->all, &r);
+    assert_true(beds_changed(beds));
+    assert_false(beds_changed(beds));
+    r.on = false;
+    now_ms += 5000;
+    sessions_report(b->all, &r);
+    assert_true(beds_changed(beds));
+    assert_int_equal(beds_find(beds, session_id(s))->alarm_ms, at); /* of the newest that went on */
+    session_close(s, "done");
+    closed(b, stream);
+    beds_free(beds);
+}
+
+static void a_stream_that_ended_stays_until_its_client_is_back(void **state) {
+    static const struct session_request named = {.open = &own_open, .client = "bed 7", .principal = "uid:1"};
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_as(b, &named, &stream);
+    struct beds *beds = beds_new(b->all);
+    second(beds);
+    session_close(s, "client_gone");
+    closed(b, stream);
+    assert_true(beds_changed(beds));
+    assert_non_null(beds_ended(beds));
+    assert_string_equal(beds_ended(beds)->client, "bed 7");
+    s = open_as(b, &named, &stream);
+    second(beds);
+    assert_null(beds_ended(beds));
+    session_close(s, "client_gone");
+    closed(b, stream);
+    now_ms += BEDS_ENDED_MS;
+    second(beds);
+    assert_null(beds_ended(beds)); /* or for ten minutes */
+    beds_free(beds);
+}
+
+static void ended_streams_are_bounded(void **state) {
+    struct bench *b = *state;
+    struct beds *beds = beds_new(b->all);
+    char name[16];
+    for (int i = 0; i < BEDS_ENDED + 10; i++) {
+        struct live_stream *stream;
+        str_format(name, sizeof name, "bed %d", i);
+        const struct session_request named = {.open = &own_open, .client = name, .principal = "uid:1"};
+        struct session *s = open_as(b, &named, &stream);
+        second(beds);
+        session_close(s, "client_gone");
+        closed(b, stream);
+    }
+    int n = 0;
+    for (const struct bed *bed = beds_ended(beds); bed; bed = bed->next)
+        n++;
+    assert_int_equal(n, BEDS_ENDED);
+    assert_string_equal(beds_ended(beds)->client, name); /* the newest first */
+    beds_free(beds);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(each_second_keeps_its_highest_value, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_alarm_is_news_once_and_has_its_time, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_stream_that_ended_stays_until_its_client_is_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(ended_streams_are_bounded, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
