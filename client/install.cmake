@@ -28,7 +28,8 @@ install(FILES deploy/grafana/brrd.json DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd
 install(FILES deploy/prometheus/rules.yml DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/prometheus)
 install(DIRECTORY deploy/kubernetes/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/kubernetes FILES_MATCHING PATTERN "*.yaml")
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/brrd)
-install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/brrd FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/brrd FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
+install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/eeg FILES_MATCHING PATTERN "*.edf" PATTERN "*.tsv")
 # The unit and what it reads: /etc where the prefix is /usr, which is known when it is installed. The unit gets the prefix, a new
 # configuration the unit's directories; a configuration that is there already is left alone.
 install(CODE "

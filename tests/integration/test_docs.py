@@ -5,8 +5,10 @@ import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 BIN = os.environ["BRR_BIN"]
@@ -67,6 +69,30 @@ class Pages(unittest.TestCase):
         built = [name for table in tables for name in re.findall(r'\{"(brrd_\w+)", METRIC_', text(table))]
         self.assertGreater(len(built), 30)
         self.assertEqual(sorted(rows("docs/operations.md", r"brrd_\w+")), sorted(built))
+
+    def test_the_changelog_begins_with_this_version(self):
+        version = subprocess.run([f"{BIN}/brrd", "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
+        self.assertEqual(re.findall(r"^## (\S+)", text("CHANGELOG.md"), re.M)[0], version)
+
+    def test_the_label_file_of_the_page_is_read(self):
+        example = "".join(line[4:] + "\n" for line in re.findall(r"^    (?:onset|[0-9.]+)\t.*$", text("docs/labels.md"), re.M))
+        self.assertEqual(example.count("\n"), 3)
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf", f"{folder}/night.edf")
+            with open(f"{folder}/night_events.tsv", "w", encoding="utf-8") as f:
+                f.write(example.replace("1310.0", "200.0").replace("42.5", "12.5"))
+            said = subprocess.run([f"{BIN}/brrctl", "dataset", folder, "--json"], check=True, capture_output=True, text=True).stdout
+        found = json.loads(said)["splits"]["all"]
+        self.assertEqual((found["seizures"], round(found["seizure_s"], 1)), (2, 92.5))
+
+    def test_files_and_commands_of_the_readme_exist(self):
+        page = text("README.md")
+        commands = re.findall(r"^  (\S+)", subprocess.run([f"{BIN}/brrctl", "help"], check=True, capture_output=True, text=True).stdout, re.M)
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page) + re.findall(r"(?:configs|examples)/[\w./-]+\.(?:yaml|edf)", page):
+            self.assertTrue(os.path.exists(f"{SOURCE}/{target}"), target)
+        used = re.findall(r"(?:^    |; |&& |\| )brrctl (\w+)", page, re.M)
+        self.assertGreater(len(used), 25)
+        self.assertEqual(set(used) - set(commands), set())
 
     def test_the_exit_codes_of_the_help_are_those_of_the_page(self):
         said = subprocess.run([f"{BIN}/brrctl", "help"], check=True, capture_output=True, text=True).stdout
