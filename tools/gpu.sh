@@ -175,7 +175,7 @@ figures() { if [ -s "$log/bench-$1.json" ]; then cat "$log/bench-$1.json"; else 
 
 check() {
     local i libs products nvrtc failed=0
-    [ -x "$build/tests/test_ops_vs_cpu" ] || die "no test programs in $build; run ./dev build first"
+    [ -x "$build/tests/test_ops_vs_cpu" ] || die "no test programs in $build; run ninja -C $build first"
     [ -f "$build/lib/libbrr_cuda.so" ] || die "this build has no CUDA backend: it needs nvcc and libcublasLt"
     given=${LD_LIBRARY_PATH:-}
     libs=$(find_libraries)
