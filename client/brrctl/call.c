@@ -3,12 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
+#include "base/user_paths.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
+
+enum { AWAIT_TURNS = 60, AWAIT_TURN_NS = 50 * 1000 * 1000 }; /* 3 s in all */
 
 static int exit_of(int code) {
     if (code == ERR_NOT_FOUND)
@@ -36,9 +40,21 @@ int brrctl_fail_call(const struct brr_error *err) {
     return exit_of(err->code);
 }
 
+/* Waits a moment for a daemon that was started on the line before and has no socket yet. With a named endpoint nobody waits. */
+static void await_daemon(const struct arguments *o) {
+    char own[USER_PATH_SIZE];
+    const char *named = getenv("BRR_ENDPOINT"), *service = BRR_DEFAULT_ENDPOINT + strlen("unix:");
+    struct err err;
+    if (o->endpoint || (named && *named) || user_path_socket(own, &err))
+        return;
+    for (int i = 0; i < AWAIT_TURNS && !user_path_answers(own) && !fsio_exists(service); i++)
+        nanosleep(&(struct timespec){.tv_nsec = AWAIT_TURN_NS}, NULL);
+}
+
 int brrctl_open(const struct arguments *o, brr_client **ret, struct brr_error *err) {
     const struct brr_connect_options options = {
         .endpoint = o->endpoint, .tls_ca = o->tls_ca, .tls_cert = o->tls_cert, .tls_key = o->tls_key, .token_file = o->token_file};
+    await_daemon(o);
     return brr_connect_with(&options, ret, err);
 }
 
