@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 
 #define PARKED_SHARE 0.9 /* of a second */
+enum { MAX_ORDINAL = 64 };
 
 void device_share_processors(char **argv) {
     char self[4096];
@@ -27,8 +28,8 @@ int device_list(struct device_info *infos, int max) {
     if (n < max && cpu_backend()->describe(0, 0, &infos[n], NULL) == 0)
         n++;
     const struct backend *cuda = cuda_backend();
-    for (int i = 0; cuda && n < max && cuda->describe(i, 0, &infos[n], NULL) == 0; i++)
-        n++;
+    for (int i = 0, rc = 0; cuda && n < max && i < MAX_ORDINAL && rc != ERR_NOT_FOUND; i++)
+        n += !(rc = cuda->describe(i, 0, &infos[n], NULL)); /* one that is too old is left out */
     return n;
 }
 
@@ -46,8 +47,6 @@ int device_parts(struct device_part *parts, int max) {
                why);
     return 1;
 }
-
-enum { MAX_ORDINAL = 64 };
 
 /* The N of "KIND:N"; -1: the name is another. */
 static int ordinal_of(const char *name, const char *kind) {

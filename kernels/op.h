@@ -23,10 +23,10 @@
 /* ---- convolution and projection -------------------------------------------------------------------------------- */
 
 /* y[b,t,o] = bias[o] + Σ_{i,k} w[o,i,k]·x[b, t·stride + k − pad, i], zero outside; optional ReLU.
- * x (B,T,Ci) · w (Co,Ci,K) in PyTorch order · bias (Co) optional · y (B,To,Co), To = (T + 2·pad − K)/stride + 1.
- * x and y may be channel slices (ld). stride 1 or 2.
- * weight_version: 0 = w may change any time; else the backend may keep a packed copy of w until a call with the same
- * w.data and another version (inference: a constant; training: the step number + 1). */
+ * x (B,T,Ci) · w (Co,Ci,K) in PyTorch order · bias (Co) optional · y (B,To,Co), To = (T + 2·pad − K)/stride + 1; stride 1 or 2.
+ * x and y may be channel slices (ld). weight_version: 0 = w may change any time; else the backend may keep a packed copy of w until
+ * a call with the same w.data and another version; with the bit WEIGHTS_CONSTANT recorded work may rely on that copy. */
+#define WEIGHTS_CONSTANT ((uint64_t)1 << 63)
 struct conv1d_args {
     struct tensor x, w, bias, y;
     int stride, pad;

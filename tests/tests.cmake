@@ -178,7 +178,7 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
   set(emulator_flags -std=c++20 -O1 -g -fPIC -fvisibility=hidden -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unknown-pragmas
       -I${CMAKE_SOURCE_DIR}/tests/gpu/emulator -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/lib)
   file(GLOB emulated_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
-  list(FILTER emulated_sources EXCLUDE REGEX "/(products|cudnn)\\.cu$") # cuBLASLt's place is taken by the plain kernel
+  list(FILTER emulated_sources EXCLUDE REGEX "/cudnn\\.cu$")
   file(GLOB emulator_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/*.h ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cuh ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/*.h)
   file(GLOB emulator_parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/*.cc)
   set(plain_objects)
@@ -239,9 +239,13 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
   endforeach()
   target_compile_definitions(fake_nvml_old PRIVATE FAKE_NVML_OLD)
   target_compile_definitions(test_nvml_old PRIVATE FAKE_NVML_OLD)
-  foreach(name test_scan_conv test_scan_reference test_op_windows test_augment test_op_masks test_op_geodesic test_burst test_burst_bits test_burst_change test_burst_state test_ops_vs_cpu test_network_vs_cpu test_fault)
+  foreach(name test_scan_conv test_scan_reference test_op_windows test_augment test_op_masks test_op_geodesic test_burst test_burst_bits test_burst_change test_burst_state test_ops_vs_cpu test_network_vs_cpu test_batch test_fault)
     add_test(NAME emulated_${name} COMMAND ${name})
     set_tests_properties(emulated_${name} PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS "emulated;seeded" # the order of threads too
       ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_TEST_MODEL=mini;BRR_CUDA_LIBRARY=${checked_library}")
   endforeach()
+  # Three devices, the second of which is too old.
+  add_test(NAME emulated_test_gpu_devices COMMAND test_gpu_devices)
+  set_tests_properties(emulated_test_gpu_devices PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS emulated
+    ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_EMULATED_DEVICES=3;BRR_EMULATED_OLD=1;BRR_CUDA_LIBRARY=${checked_library}")
 endif()

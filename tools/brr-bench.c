@@ -203,11 +203,18 @@ static bool wanted(const struct options *o, const struct bench_case *c) {
              (o->filter && !strstr(both, o->filter)) || (c->f32_only && o->dtype != DTYPE_F32));
 }
 
+/* What the cases rested on; with cuBLASLt, how many shapes it declined. */
+static void print_parts(void) {
+    struct device_part parts[8];
+    for (int i = 0, n = device_parts(parts, 8); i < n; i++)
+        printf("# %s %s\n", parts[i].name, parts[i].version);
+}
+
 static int run_all(const struct options *o, struct report *r, struct err *err) {
     struct bench_context x = {.dtype = o->dtype};
     int rc = device_open(o->device, (int)o->threads, &x.device, err), ran = 0;
     if (!rc)
-        rc = stream_open(x.device, STREAM_NORMAL, &x.stream, err);
+        rc = stream_open(x.device, STREAM_HIGH, &x.stream, err); /* its owner spins where others sleep */
     if (!rc) {
         struct device_info info;
         device_describe(x.device, &info);
@@ -227,6 +234,8 @@ static int run_all(const struct options *o, struct report *r, struct err *err) {
                 ran++;
             }
     }
+    if (x.stream && strcmp(o->device, "cpu"))
+        print_parts();
     stream_close(x.stream);
     device_close(x.device);
     if (!rc && !ran)

@@ -1,32 +1,13 @@
-/* conv: dense convolutions and projections as matrix products. A convolution's taps are laid side by side (rows of K·C inputs, at
- * most COLUMN_BYTES at a time), so that each output is one sum in F32; where they lie side by side already the input is used as it
- * is. */
+/* conv: dense convolutions and projections as matrix products, bias and ReLU in the product's epilogue. A convolution's taps are
+ * laid side by side (rows of K·C inputs, at most COLUMN_BYTES at a time, which a GPU's L2 holds until the product has read them),
+ * so that each output is one sum in F32; where they lie side by side already the input is used as it is. */
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/cudnn.cuh"
+#include "kernels/cuda/weights.cuh"
 
 #include <string.h>
 
-enum { THREADS = 256, COLUMN_BYTES = 256 << 20 };
-
-/* w (A,C,K) as rows of `pitch`: row a holds w[a][c][k] at k·C + c, or flipped, as rows of A: row c holds w[a][c][K−1−k] at k·A + a.
- */
-struct pack_job {
-    const float *w;
-    struct act packed; /* ld = pitch */
-    int64_t a, c, taps, rows;
-    bool flip;
-};
-
-static __global__ void pack_kernel(struct pack_job j) {
-    int64_t width = j.flip ? j.a : j.c;
-    for (int64_t i = cuda_index(); i < j.rows * j.packed.ld; i += cuda_stride()) {
-        int64_t row = i / j.packed.ld, col = i - row * j.packed.ld, k = col / width, n = col - k * width;
-        float v = 0;
-        if (k < j.taps)
-            v = j.flip ? j.w[(n * j.c + row) * j.taps + j.taps - 1 - k] : j.w[(row * j.c + n) * j.taps + k];
-        act_put(j.packed, i, v);
-    }
-}
+enum { THREADS = 256, COLUMN_BYTES = 24 << 20, TILE_ROWS = 128 };
 
 /* dw[a][c][k] += packed[a][k·C + c] */
 static __global__ void unpack_kernel(const float *packed, int64_t pitch, float *dw, int64_t count, int64_t c, int64_t taps) {
@@ -81,9 +62,13 @@ static struct taps taps_of(const struct tensor *x, int64_t t_out, int64_t count,
     return t;
 }
 
+/* Equal pieces, whole tiles of the product's. */
 static int64_t rows_at_once(const struct taps *t) {
     int64_t rows = t->x->dim[0] * t->t_out, most = COLUMN_BYTES / (t->pitch * (int64_t)dtype_bytes(t->x->dtype));
-    return t->direct ? rows : cuda_min(rows, most > 0 ? most : 1);
+    if (t->direct || rows <= most)
+        return rows;
+    most = most / TILE_ROWS * TILE_ROWS > 0 ? most / TILE_ROWS * TILE_ROWS : (int64_t)TILE_ROWS;
+    return cuda_ceil(cuda_ceil(rows, cuda_ceil(rows, most)), TILE_ROWS) * TILE_ROWS;
 }
 
 static size_t column_bytes(const struct taps *t) {
@@ -107,17 +92,11 @@ static const void *lay_rows(struct stream *s, const struct taps *t, void *column
     return columns;
 }
 
-static void pack(struct stream *s, const struct tensor *w, struct act packed, bool flip) {
-    int64_t taps = w->rank > 2 ? w->dim[2] : 1;
-    struct pack_job j = {(const float *)w->data, packed, w->dim[0], w->dim[1], taps, flip ? w->dim[1] : w->dim[0], flip};
-    CUDA_LAUNCH(pack_kernel, cuda_blocks(j.rows * packed.ld, THREADS), THREADS, cuda_stream(s)->stream, j);
-}
-
 static void *row_at(const struct tensor *t, int64_t row) { return (char *)t->data + (size_t)(row * t->ld) * dtype_bytes(t->dtype); }
 
-/* y rows = laid rows · packedᵀ, packed (n, pitch). */
-static int product_rows(struct stream *s, const struct taps *t, const struct tensor *y, struct act packed, void *columns,
-                        struct err *err) {
+/* y rows = relu?(laid rows · wᵀ + bias?), w (n, pitch). */
+static int product_rows(struct stream *s, const struct taps *t, const struct tensor *y, const struct weights *w, void *columns,
+                        bool relu, struct err *err) {
     int64_t rows = t->x->dim[0] * t->t_out, at_once = rows_at_once(t);
     for (int64_t first = 0; first < rows; first += at_once) {
         int64_t span[2] = {first, cuda_min(at_once, rows - first)};
@@ -129,10 +108,12 @@ static int product_rows(struct stream *s, const struct taps *t, const struct ten
         g.n = y->dim[2];
         g.k = t->pitch;
         g.a = lay_rows(s, t, columns, span, &g.lda);
-        g.b = packed.data;
-        g.ldb = packed.ld;
+        g.b = w->w.data;
+        g.ldb = w->w.ld;
         g.c = row_at(y, first);
         g.ldc = y->ld;
+        g.bias = w->bias;
+        g.relu = relu;
         int rc = cuda_gemm(s, &g, err);
         if (rc)
             return rc;
@@ -187,28 +168,30 @@ static struct cudnn_convolution for_cudnn(enum cudnn_what what, const struct ten
 }
 
 /* Weights (Co,K,Ci) go in front as bf16, or come out as F32 sums that are added to dw. */
-static int through_cudnn(struct stream *s, struct cudnn_convolution *c, const struct tensor *w, bool *ret_done, struct err *err) {
-    bool filter = c->what == CUDNN_FILTER_GRADIENT, bf16 = !filter;
-    size_t workspace = 0, weights = (size_t)tensor_count(w) * (filter ? sizeof(float) : 2);
+static int through_cudnn(struct stream *s, struct cudnn_convolution *c, const struct weights_job *weights, bool *ret_done,
+                         struct err *err) {
+    bool filter = c->what == CUDNN_FILTER_GRADIENT;
+    size_t workspace = 0, bytes = filter ? (size_t)tensor_count(weights->w) * sizeof(float) : cuda_weights_bytes(weights);
     int rc = cudnn_takes(s, c, ret_done, &workspace, err);
     if (rc || !*ret_done)
         return rc;
     struct cuda_area area = {NULL, 0};
-    cuda_take(&area, weights);
+    cuda_take(&area, bytes);
     cuda_take(&area, workspace);
     rc = cuda_scratch(s, area.used, (void **)&area.base, err);
     if (rc)
         return rc;
     area.used = 0;
-    struct act packed = {cuda_take(&area, weights), c->k * c->ci, bf16};
-    c->w = packed.data;
-    if (!filter)
-        pack(s, w, packed, false);
+    void *room = cuda_take(&area, bytes);
+    struct weights w = {{room, weights->pitch, false}, NULL};
+    if (!filter && (rc = cuda_weights(s, weights, room, &w, err)))
+        return rc;
+    c->w = w.w.data;
     rc = cudnn_run(s, c, cuda_take(&area, workspace), err);
     if (!rc && filter) {
-        int64_t count = tensor_count(w);
-        CUDA_LAUNCH(unpack_kernel, cuda_blocks(count, THREADS), THREADS, cuda_stream(s)->stream, (const float *)packed.data,
-                    packed.ld, (float *)w->data, count, c->ci, c->k);
+        int64_t count = tensor_count(weights->w);
+        CUDA_LAUNCH(unpack_kernel, cuda_blocks(count, THREADS), THREADS, cuda_stream(s)->stream, (const float *)room,
+                    weights->pitch, (float *)weights->w->data, count, c->ci, c->k);
     }
     return rc;
 }
@@ -218,47 +201,48 @@ static bool like_cudnn(const struct tensor *x, const struct tensor *w, int strid
 }
 
 extern "C" int cuda_conv1d(struct stream *s, const struct conv1d_args *a, struct err *err) {
+    bool bf16 = a->x.dtype == DTYPE_BF16;
+    int rc;
     if (like_cudnn(&a->x, &a->w, a->stride, a->pad)) {
         struct cudnn_convolution c = for_cudnn(CUDNN_FORWARD, &a->x, &a->w, &a->y, a->pad);
+        struct weights_job weights = {&a->w, NULL, c.k * c.ci, false, true, a->weight_version};
         bool done = false;
         c.bias = (const float *)a->bias.data;
         c.relu = a->relu;
-        int rc = through_cudnn(s, &c, &a->w, &done, err);
+        rc = through_cudnn(s, &c, &weights, &done, err);
         if (rc || done)
             return rc;
     }
     struct taps t = taps_of(&a->x, a->y.dim[1], a->w.dim[2], a->stride, a->pad);
+    struct weights_job job = {&a->w, &a->bias, t.pitch, false, bf16, a->weight_version};
+    struct weights w;
     struct cuda_area area = {NULL, 0};
-    size_t weights = (size_t)(a->w.dim[0] * t.pitch) * dtype_bytes(a->x.dtype);
-    cuda_take(&area, weights);
+    cuda_take(&area, cuda_weights_bytes(&job));
     cuda_take(&area, column_bytes(&t));
-    int rc = cuda_scratch(s, area.used, (void **)&area.base, err);
-    if (rc)
+    if ((rc = cuda_scratch(s, area.used, (void **)&area.base, err)))
         return rc;
     area.used = 0;
-    struct act packed = {cuda_take(&area, weights), t.pitch, a->x.dtype == DTYPE_BF16};
-    pack(s, &a->w, packed, false);
-    rc = product_rows(s, &t, &a->y, packed, cuda_take(&area, column_bytes(&t)), err);
-    if (!rc)
-        cuda_bias_relu(s, &a->y, (const float *)a->bias.data, a->relu);
-    return rc;
+    rc = cuda_weights(s, &job, cuda_take(&area, cuda_weights_bytes(&job)), &w, err);
+    return rc ? rc : product_rows(s, &t, &a->y, &w, cuda_take(&area, column_bytes(&t)), a->relu, err);
 }
 
-/* Stride 2, K = 2: dx[2r + k] = dy[r]·w[:,:,k], packed as for the forward pass. */
-static int pairs_product(struct stream *s, const struct tensor *from, const struct tensor *to, struct act packed, struct err *err) {
+/* Stride 2, K = 2: to[2r + k] = from[r]·w[:,:,k] + bias?, packed as for the forward pass. */
+static int pairs_product(struct stream *s, const struct tensor *from, const struct tensor *to, const struct weights *w,
+                         struct err *err) {
     for (int64_t k = 0; k < 2; k++) {
         struct cuda_gemm g = {};
-        g.bf16 = packed.bf16;
+        g.bf16 = w->w.bf16;
         g.c_bf16 = to->dtype == DTYPE_BF16;
         g.m = tensor_rows(from);
         g.n = to->dim[2];
         g.k = from->dim[2];
         g.a = from->data;
         g.lda = from->ld;
-        g.b = (const char *)packed.data + (size_t)(k * to->dim[2]) * (packed.bf16 ? 2 : 4);
-        g.ldb = packed.ld;
+        g.b = (const char *)w->w.data + (size_t)(k * to->dim[2]) * (w->w.bf16 ? 2 : 4);
+        g.ldb = w->w.ld;
         g.c = row_at(to, k);
         g.ldc = 2 * to->ld;
+        g.bias = w->bias;
         int rc = cuda_gemm(s, &g, err);
         if (rc)
             return rc;
@@ -290,25 +274,27 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 extern "C" int cuda_conv1d_backward(struct stream *s, const struct conv1d_backward_args *a, struct err *err) {
     int64_t co = a->w.dim[0], ci = a->w.dim[1], k = a->w.dim[2];
-    bool bf16 = a->x.dtype == DTYPE_BF16;
+    bool bf16 = a->x.dtype == DTYPE_BF16, flip = a->stride == 1;
     struct taps t = taps_of(&a->x, a->dy.dim[1], k, a->stride, a->pad);
     struct taps back = taps_of(&a->dy, a->x.dim[1], k, 1, k - 1 - a->pad); /* stride 1 */
-    size_t packed_bytes = larger((size_t)(co * padded(k * ci)), (size_t)(ci * padded(k * co))) * dtype_bytes(a->x.dtype);
-    size_t columns = larger(column_bytes(&t), a->stride == 1 ? column_bytes(&back) : 0);
+    struct weights_job like = {&a->w, NULL, k * ci, false, true, a->weight_version}, into = like;
+    struct weights_job job = {&a->w, NULL, flip ? back.pitch : padded(k * ci), flip, bf16, a->weight_version};
+    size_t columns = larger(column_bytes(&t), flip ? column_bytes(&back) : 0);
     struct gradient_room room;
-    bool dx_done = !tensor_present(&a->dx), dw_done = !tensor_present(&a->dw), like = like_cudnn(&a->x, &a->w, a->stride, a->pad);
+    bool dx_done = !tensor_present(&a->dx), dw_done = !tensor_present(&a->dw), suits = like_cudnn(&a->x, &a->w, a->stride, a->pad);
     struct cudnn_convolution data = for_cudnn(CUDNN_DATA_GRADIENT, &a->dx, &a->w, &a->dy, a->pad),
                              filter = for_cudnn(CUDNN_FILTER_GRADIENT, &a->x, &a->w, &a->dy, a->pad);
-    int rc = like && !dx_done ? through_cudnn(s, &data, &a->w, &dx_done, err) : 0;
-    if (!rc && like && !dw_done)
-        rc = through_cudnn(s, &filter, &a->dw, &dw_done, err);
+    into.w = &a->dw;
+    int rc = suits && !dx_done ? through_cudnn(s, &data, &like, &dx_done, err) : 0;
+    if (!rc && suits && !dw_done)
+        rc = through_cudnn(s, &filter, &into, &dw_done, err);
     if (!rc && !(dx_done && dw_done))
-        rc = gradient_room(s, packed_bytes, (size_t)(co * t.pitch) * sizeof(float), columns, &room, err);
+        rc = gradient_room(s, cuda_weights_bytes(&job), (size_t)(co * t.pitch) * sizeof(float), columns, &room, err);
     if (!rc && !dx_done) {
-        bool flip = a->stride == 1;
-        struct act packed = {room.packed, flip ? back.pitch : padded(k * ci), bf16};
-        pack(s, &a->w, packed, flip);
-        rc = flip ? product_rows(s, &back, &a->dx, packed, room.columns, err) : pairs_product(s, &a->dy, &a->dx, packed, err);
+        struct weights w;
+        rc = cuda_weights(s, &job, room.packed, &w, err);
+        if (!rc)
+            rc = flip ? product_rows(s, &back, &a->dx, &w, room.columns, false, err) : pairs_product(s, &a->dy, &a->dx, &w, err);
     }
     if (!rc && !dw_done)
         rc = gradient_rows(s, &t, &a->dy, &a->dw, room.columns, room.sums, err);
@@ -318,30 +304,24 @@ extern "C" int cuda_conv1d_backward(struct stream *s, const struct conv1d_backwa
 }
 
 extern "C" int cuda_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err) {
-    int64_t ci = a->w.dim[0], pitch = padded(2 * a->w.dim[1]);
-    void *scratch = NULL;
-    int rc = cuda_scratch(s, (size_t)(ci * pitch) * dtype_bytes(a->x.dtype), &scratch, err);
-    if (rc)
-        return rc;
-    struct act packed = {scratch, pitch, a->x.dtype == DTYPE_BF16};
-    pack(s, &a->w, packed, false);
-    if ((rc = pairs_product(s, &a->x, &a->y, packed, err)))
-        return rc;
-    cuda_bias_relu(s, &a->y, (const float *)a->bias.data, false);
-    return 0;
+    struct weights_job job = {&a->w, &a->bias, padded(2 * a->w.dim[1]), false, a->x.dtype == DTYPE_BF16, a->weight_version};
+    struct weights w;
+    void *room = NULL;
+    int rc = cuda_scratch(s, cuda_weights_bytes(&job), &room, err);
+    if (!rc)
+        rc = cuda_weights(s, &job, room, &w, err);
+    return rc ? rc : pairs_product(s, &a->x, &a->y, &w, err);
 }
 
 extern "C" int cuda_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a, struct err *err) {
     int64_t ci = a->w.dim[0];
     struct taps t = taps_of(&a->dy, a->x.dim[1], 2, 2, 0); /* the pairs of dy, side by side */
+    struct weights_job job = {&a->w, NULL, t.pitch, false, a->x.dtype == DTYPE_BF16, a->weight_version};
     struct gradient_room room;
-    int rc = gradient_room(s, (size_t)(ci * t.pitch) * dtype_bytes(a->x.dtype), (size_t)(ci * t.pitch) * sizeof(float),
-                           column_bytes(&t), &room, err);
-    if (!rc && tensor_present(&a->dx)) {
-        struct act packed = {room.packed, t.pitch, a->x.dtype == DTYPE_BF16};
-        pack(s, &a->w, packed, false);
-        rc = product_rows(s, &t, &a->dx, packed, room.columns, err);
-    }
+    struct weights w;
+    int rc = gradient_room(s, cuda_weights_bytes(&job), (size_t)(ci * t.pitch) * sizeof(float), column_bytes(&t), &room, err);
+    if (!rc && tensor_present(&a->dx) && !(rc = cuda_weights(s, &job, room.packed, &w, err)))
+        rc = product_rows(s, &t, &a->dx, &w, room.columns, false, err);
     if (!rc && tensor_present(&a->dw))
         rc = gradient_rows(s, &t, &a->x, &a->dw, room.columns, room.sums, err);
     if (!rc && tensor_present(&a->dbias))
@@ -349,49 +329,45 @@ extern "C" int cuda_convt1d_backward(struct stream *s, const struct convt1d_back
     return rc;
 }
 
-/* w (Co,Ci) in the activations' type: as it is, or narrowed into scratch. */
-static int weights_of(struct stream *s, const struct tensor *w, bool bf16, struct act *ret, struct err *err) {
-    ret->data = w->data;
-    ret->ld = w->dim[1];
-    ret->bf16 = bf16;
-    if (!bf16)
-        return 0;
-    ret->ld = padded(w->dim[1]);
-    int rc = cuda_scratch(s, (size_t)(w->dim[0] * ret->ld) * 2, &ret->data, err);
-    if (rc)
-        return rc;
-    pack(s, w, *ret, false);
-    return 0;
+/* w (Co,Ci) in the activations' type: as it is, or narrowed. */
+static int projection(struct stream *s, const struct weights_job *job, struct weights *ret, struct err *err) {
+    void *room = NULL;
+    size_t bytes = cuda_weights_bytes(job);
+    int rc = bytes ? cuda_scratch(s, bytes, &room, err) : 0;
+    return rc ? rc : cuda_weights(s, job, room, ret, err);
 }
 
+static int64_t projection_pitch(const struct tensor *w, bool bf16) { return bf16 ? padded(w->dim[1]) : w->dim[1]; }
+
 extern "C" int cuda_linear(struct stream *s, const struct linear_args *a, struct err *err) {
-    struct act w;
+    bool bf16 = a->x.dtype == DTYPE_BF16;
+    struct weights_job job = {&a->w, &a->bias, projection_pitch(&a->w, bf16), false, bf16, a->weight_version};
+    struct weights w;
     struct cuda_gemm g = {};
-    g.bf16 = g.c_bf16 = a->x.dtype == DTYPE_BF16;
-    int rc = weights_of(s, &a->w, g.bf16, &w, err);
+    int rc = projection(s, &job, &w, err);
     if (rc)
         return rc;
+    g.bf16 = g.c_bf16 = bf16;
     g.trans_b = true;
     g.m = tensor_rows(&a->x);
     g.n = a->w.dim[0];
     g.k = a->w.dim[1];
     g.a = a->x.data;
     g.lda = a->x.ld;
-    g.b = w.data;
-    g.ldb = w.ld;
+    g.b = w.w.data;
+    g.ldb = w.w.ld;
     g.c = a->y.data;
     g.ldc = a->y.ld;
     g.beta = a->accumulate ? 1.0f : 0.0f;
-    if ((rc = cuda_gemm(s, &g, err)))
-        return rc;
-    cuda_bias_relu(s, &a->y, (const float *)a->bias.data, false);
-    return 0;
+    g.bias = w.bias;
+    return cuda_gemm(s, &g, err);
 }
 
 extern "C" int cuda_linear_backward(struct stream *s, const struct linear_backward_args *a, struct err *err) {
-    struct act w;
     bool bf16 = a->x.dtype == DTYPE_BF16;
-    int rc = weights_of(s, &a->w, bf16, &w, err);
+    struct weights_job job = {&a->w, NULL, projection_pitch(&a->w, bf16), false, bf16, a->weight_version};
+    struct weights w;
+    int rc = projection(s, &job, &w, err);
     struct cuda_gemm g = {};
     g.bf16 = bf16;
     g.a = a->dy.data;
@@ -401,8 +377,8 @@ extern "C" int cuda_linear_backward(struct stream *s, const struct linear_backwa
         g.c_bf16 = bf16;
         g.m = tensor_rows(&a->x);
         g.k = a->w.dim[0];
-        g.b = w.data;
-        g.ldb = w.ld;
+        g.b = w.w.data;
+        g.ldb = w.w.ld;
         g.c = a->dx.data;
         g.ldc = a->dx.ld;
         g.beta = a->accumulate_dx ? 1.0f : 0.0f;

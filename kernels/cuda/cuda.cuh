@@ -27,6 +27,7 @@ enum { CUDA_STAGING_BYTES = 1 << 20, CUDA_WORKSPACE_BYTES = 32 << 20 };
 struct cuda_stream {
     cudaStream_t stream;
     cudaEvent_t reached;       /* recorded for streams that wait for this one */
+    cudaEvent_t done;          /* STREAM_NORMAL: for which its thread sleeps; STREAM_HIGH: NULL */
     void *scratch, *workspace; /* workspace: for the products */
     size_t scratch_bytes;
     char *staging; /* pinned, handed out from the front until the next sync */
@@ -50,6 +51,12 @@ struct cuda_products *cuda_products_open(struct device *dev, struct err *err);
 void cuda_products_close(struct cuda_products *p);
 /* major, minor, patch of the cuBLASLt that is loaded and of the one this was compiled against. */
 void cuda_products_version(int loaded[3], int compiled[3]);
+/* Of the process so far: shapes of products, those that cuBLASLt declined (they run in our own, much slower kernel), and those
+ * whose bias and ReLU it declined (they are a pass of their own). */
+struct cuda_product_counts {
+    long shapes, declined, apart;
+};
+void cuda_products_count(struct cuda_product_counts *ret);
 
 /* graph.cu, parts.cu: slots of the backend. */
 int cuda_wait(struct stream *s, struct stream *earlier, struct err *err);
@@ -61,12 +68,13 @@ int cuda_parts(struct device_part *parts, int max);
 /* Whether the driver serves this build's runtime; UNSUPPORTED with the fix where it does not, NOT_FOUND without a driver. */
 int cuda_check_driver(struct err *err);
 
-/* C (m,n) = A·B + beta·C, row-major, optionally transposed operands, leading dimensions in elements. A and B are both F32 or both
- * BF16; sums are F32 (never TF32); C is either. */
+/* C (m,n) = relu?(A·B + beta·C + bias?), row-major, optionally transposed operands, leading dimensions in elements. A and B are
+ * both F32 or both BF16; sums are F32 (never TF32); C is either; bias (n) has the type of C. Unless A is transposed a row of C does
+ * not depend on m. */
 struct cuda_gemm {
-    bool trans_a, trans_b, bf16, c_bf16;
+    bool trans_a, trans_b, bf16, c_bf16, relu;
     int64_t m, n, k;
-    const void *a, *b;
+    const void *a, *b, *bias;
     int64_t lda, ldb, ldc;
     float beta;
     void *c;
@@ -74,8 +82,8 @@ struct cuda_gemm {
 int cuda_gemm(struct stream *s, const struct cuda_gemm *g, struct err *err);
 /* The same by own kernel, for what the library declines. */
 void cuda_gemm_plain(struct stream *s, const struct cuda_gemm *g);
-/* y = relu?(y + bias?) in place. */
-void cuda_bias_relu(struct stream *s, const struct tensor *y, const float *bias, bool relu);
+/* C = relu?(C + bias?): the end of a product alone. */
+void cuda_bias_relu(struct stream *s, const struct cuda_gemm *g);
 
 /* Cuts scratch into 256-byte aligned pieces; base NULL only measures. */
 struct cuda_area {

@@ -1,19 +1,10 @@
-/* depthwise: y[t,c] = act(bias[c] + Σ_k w[c,k]·x[t + k − pad, c]) and its gradients, one output per thread, neighbouring channels
- * side by side. Reverse is the same sum with the taps flipped; the carried state then lies at the other end of the row. */
+/* depthwise: any depthwise convolution; depthwise_wide.cu has the usual one. y[t,c] = act(bias[c] + Σ_k w[c,k]·x[t + k − pad, c])
+ * and its gradients, one output per thread, neighbouring channels side by side. Reverse is the same sum with the taps flipped; the
+ * carried state then lies at the other end of the row. */
 #include "kernels/cuda/columns.cuh"
+#include "kernels/cuda/depthwise.cuh"
 
 enum { THREADS = 256, MAX_TAPS = 8, WIDE = 32, DEEP = 8, STRETCHES = 512, SHORTEST = 64 };
-
-struct depthwise_job {
-    int64_t batch, length, channels, stretch, stretches;
-    int taps, pad;
-    bool silu, reverse;
-    const int32_t *lengths;
-    const uint8_t *resets;
-    struct act x, y, dy, dx, gp; /* gp: dy·act'(pre), F32 scratch */
-    const float *w, *bias, *state0, *dstate;
-    float *state, *dstate0, *shares, *dw, *dbias; /* shares (stretches, taps + 1, D) */
-};
 
 static __device__ int64_t length_of(const struct depthwise_job &j, int64_t row) { return j.lengths ? j.lengths[row] : j.length; }
 
@@ -206,7 +197,21 @@ extern "C" int cuda_conv1d_depthwise(struct stream *s, const struct conv1d_depth
     cudaStream_t stream = cuda_stream(s)->stream;
     if (j.state)
         CUDA_LAUNCH(state_kernel, cuda_blocks(j.batch * (j.taps - 1) * j.channels, THREADS), THREADS, stream, j);
-    CUDA_LAUNCH(forward_kernel, cuda_blocks(j.batch * j.length * j.channels, THREADS), THREADS, stream, j);
+    if (depthwise_is_wide(&j))
+        depthwise_wide_forward(s, &j);
+    else
+        CUDA_LAUNCH(forward_kernel, cuda_blocks(j.batch * j.length * j.channels, THREADS), THREADS, stream, j);
+    return 0;
+}
+
+static int backward_wide(struct stream *s, struct depthwise_job *j, struct err *err) {
+    j->stretches = depthwise_wide_stretches(j);
+    int rc = cuda_scratch(s, (size_t)(j->stretches * (j->taps + 1) * j->channels) * sizeof(float), (void **)&j->shares, err);
+    if (rc)
+        return rc;
+    depthwise_wide_backward(s, j);
+    if (j->dw || j->dbias)
+        CUDA_LAUNCH(weight_sum_kernel, cuda_blocks(j->channels * (j->taps + 1), 32), 32, cuda_stream(s)->stream, *j);
     return 0;
 }
 
@@ -216,6 +221,18 @@ extern "C" int cuda_conv1d_depthwise_backward(struct stream *s, const struct con
     size_t bytes = (size_t)j.batch * sizeof(int32_t);
     struct cuda_area area = {NULL, 0};
     int rc = 0;
+    j.silu = a->silu;
+    j.resets = (const uint8_t *)a->resets.data;
+    j.bias = (const float *)a->bias.data;
+    j.state0 = (const float *)a->state0.data;
+    j.dstate = (const float *)a->dstate.data;
+    j.dstate0 = (float *)a->dstate0.data;
+    j.dy = act_of(&a->dy);
+    j.dx = act_of(&a->dx);
+    j.dw = (float *)a->dw.data;
+    j.dbias = (float *)a->dbias.data;
+    if (!a->lengths && depthwise_is_wide(&j))
+        return backward_wide(s, &j, err);
     for (int pass = 0; pass < 2; pass++) {
         area.used = 0;
         j.gp.data = cuda_take(&area, (size_t)count * sizeof(float));
@@ -228,16 +245,6 @@ extern "C" int cuda_conv1d_depthwise_backward(struct stream *s, const struct con
     if (rc)
         return rc;
     j.lengths = a->lengths ? j.lengths : NULL;
-    j.silu = a->silu;
-    j.resets = (const uint8_t *)a->resets.data;
-    j.bias = (const float *)a->bias.data;
-    j.state0 = (const float *)a->state0.data;
-    j.dstate = (const float *)a->dstate.data;
-    j.dstate0 = (float *)a->dstate0.data;
-    j.dy = act_of(&a->dy);
-    j.dx = act_of(&a->dx);
-    j.dw = (float *)a->dw.data;
-    j.dbias = (float *)a->dbias.data;
     cudaStream_t stream = cuda_stream(s)->stream;
     CUDA_LAUNCH(pre_gradient_kernel, cuda_blocks(count, THREADS), THREADS, stream, j);
     if (j.dw || j.dbias) {

@@ -1,6 +1,7 @@
 /* device: memory, streams, copies and the op table of the CUDA backend. */
 #include "kernels/cuda/cudnn.cuh"
 #include "kernels/cuda/nvml.cuh"
+#include "kernels/cuda/weights.cuh"
 
 #include <math.h>
 #include <pthread.h>
@@ -10,6 +11,8 @@
 extern "C" {
 #include "base/str.h"
 }
+
+static unsigned long opened; /* bit i: this process has opened device i, which has a context then */
 
 /* Every block handed out, so that freeing knows its size. */
 struct cuda_block {
@@ -40,6 +43,32 @@ static int enter_stream(struct stream *s, const char *what, struct err *err) {
     return s->recording ? 0 : cuda_enter(s->device, what, err);
 }
 
+/* Free bytes, and the total that is the process's own: from CUDA where the process uses the device already, else from the driver's
+ * management library. A context, which CUDA would make to answer, takes half a gigabyte on each device of the machine. */
+static void free_memory(int ordinal, struct device_info *ret) {
+    size_t free_bytes = 0, total_bytes = 0;
+    int before = 0;
+    if (__atomic_load_n(&opened, __ATOMIC_ACQUIRE) >> ordinal & 1) {
+        cudaGetDevice(&before);
+        if (cudaSetDevice(ordinal) == cudaSuccess && cudaMemGetInfo(&free_bytes, &total_bytes) == cudaSuccess) {
+            ret->free_bytes = (int64_t)free_bytes;
+            ret->total_bytes = (int64_t)total_bytes;
+        }
+        cudaSetDevice(before);
+        cudaGetLastError();
+        return;
+    }
+    char bus[32];
+    struct device_health health = {};
+    struct nvml *nvml = cudaDeviceGetPCIBusId(bus, sizeof bus, ordinal) == cudaSuccess ? nvml_open(bus) : NULL;
+    health.memory_used_bytes = health.memory_total_bytes = -1;
+    if (nvml)
+        nvml_read(nvml, &health);
+    nvml_close(nvml);
+    if (health.memory_used_bytes >= 0 && health.memory_total_bytes > 0)
+        ret->free_bytes = health.memory_total_bytes - health.memory_used_bytes;
+}
+
 static int cuda_describe(int ordinal, int threads, struct device_info *ret, struct err *err) {
     (void)threads;
     int count = 0, rc = cuda_check_driver(err);
@@ -60,14 +89,8 @@ static int cuda_describe(int ordinal, int threads, struct device_info *ret, stru
     memset(ret, 0, sizeof *ret);
     str_format(ret->name, sizeof ret->name, "cuda:%d", ordinal);
     str_format(ret->description, sizeof ret->description, "%s, sm_%d%d", p.name, p.major, p.minor);
-    int before = 0;
-    size_t free_bytes = 0, total_bytes = p.totalGlobalMem;
-    cudaGetDevice(&before);
-    if (cudaSetDevice(ordinal) == cudaSuccess && cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess)
-        cudaGetLastError();
-    cudaSetDevice(before);
-    ret->total_bytes = (int64_t)total_bytes;
-    ret->free_bytes = (int64_t)free_bytes;
+    ret->total_bytes = ret->free_bytes = (int64_t)p.totalGlobalMem;
+    free_memory(ordinal, ret);
     ret->has_bf16 = 1;
     ret->is_async = 1;
     const char *graphs = getenv("BRR_CUDA_GRAPHS");
@@ -93,8 +116,10 @@ static int cuda_open(struct device *dev, int ordinal, int threads, struct err *e
         pthread_mutex_destroy(&d->lock);
         pthread_mutex_destroy(&d->asked);
         free(d);
+        return rc;
     }
-    return rc;
+    __atomic_or_fetch(&opened, 1UL << ordinal, __ATOMIC_RELEASE);
+    return 0;
 }
 
 static void cuda_close(struct device *dev) {
@@ -165,7 +190,10 @@ static void give_memory(struct device *dev, void *data, bool host) {
     if (!block)
         return;
     __atomic_sub_fetch(&dev->live_bytes, (int64_t)block->bytes, __ATOMIC_RELAXED);
+    size_t bytes = block->bytes;
     free(block);
+    if (!host)
+        cuda_weights_forget(dev, NULL, data, bytes);
     cudaSetDevice(d->ordinal);
     if (host)
         cudaFreeHost(data);
@@ -191,6 +219,9 @@ static void cuda_stream_close(struct stream *s) {
     }
     if (cs->reached)
         cudaEventDestroy(cs->reached);
+    if (cs->done)
+        cudaEventDestroy(cs->done);
+    cuda_weights_forget(s->device, s, NULL, 0);
     if (cs->products)
         cuda_products_close(cs->products);
     cudnn_close(cs->cudnn);
@@ -216,6 +247,8 @@ static int cuda_stream_open(struct stream *s, enum stream_priority priority, str
         code = cudaStreamCreateWithPriority(&cs->stream, cudaStreamNonBlocking, priority == STREAM_HIGH ? greatest : least);
     if (code == cudaSuccess)
         code = cudaEventCreateWithFlags(&cs->reached, cudaEventDisableTiming);
+    if (code == cudaSuccess && priority == STREAM_NORMAL)
+        code = cudaEventCreateWithFlags(&cs->done, cudaEventDisableTiming | cudaEventBlockingSync);
     if (code != cudaSuccess)
         rc = cuda_failed(dev, "opening a stream", code, err);
     if (!rc)
@@ -270,12 +303,20 @@ static int cuda_zero(struct stream *s, void *dst, size_t bytes, struct err *err)
     return code == cudaSuccess ? rc : cuda_failed(s->device, "zeroing", code, err);
 }
 
+/* The thread of a live stream spins, which is the faster; that of a job sleeps, and leaves the processor to the readers. */
+static cudaError_t wait_for(struct cuda_stream *cs) {
+    if (!cs->done)
+        return cudaStreamSynchronize(cs->stream);
+    cudaError_t code = cudaEventRecord(cs->done, cs->stream);
+    return code == cudaSuccess ? cudaEventSynchronize(cs->done) : code;
+}
+
 static int cuda_sync(struct stream *s, struct err *err) {
     struct cuda_stream *cs = cuda_stream(s);
     int rc = cuda_enter(s->device, "waiting for the stream", err);
     if (rc)
         return rc;
-    cudaError_t code = cudaStreamSynchronize(cs->stream);
+    cudaError_t code = wait_for(cs);
     cs->staging_used = 0;
     if (code != cudaSuccess)
         return cuda_failed(s->device, "waiting for the stream: an op queued before failed", code, err);

@@ -1,6 +1,7 @@
-/* eltwise: element-wise ops, dropout (the same Philox numbers as base/rng.c) and the sigmoid. */
+/* eltwise: element-wise ops (in pieces of 16 bytes where all operands are of one type and lie on them), dropout (the same Philox
+ * numbers as base/rng.c) and the sigmoid. */
 #include "base/philox.h"
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/vector.cuh"
 
 enum { THREADS = 256 };
 
@@ -11,41 +12,99 @@ struct eltwise_job {
     float alpha;
 };
 
+static __device__ inline float eltwise_of(const struct eltwise_job &j, float a, float b, float y) {
+    switch (j.kind) {
+    case ELTWISE_COPY:
+        return a;
+    case ELTWISE_ADD:
+        return a + b;
+    case ELTWISE_ADD_RELU:
+        return a + b > 0 ? a + b : 0;
+    case ELTWISE_RELU:
+        return a > 0 ? a : 0;
+    case ELTWISE_RELU_BACKWARD:
+        return b > 0 ? a : 0;
+    case ELTWISE_SCALE:
+        return j.alpha * a;
+    case ELTWISE_FILL:
+        return j.alpha;
+    case ELTWISE_NEG_EXP:
+        return -expf(a);
+    case ELTWISE_MUL_ADD:
+        return y + a * b;
+    }
+    return 0;
+}
+
 static __global__ void eltwise_kernel(struct eltwise_job j) {
     for (int64_t i = cuda_index(); i < j.count; i += cuda_stride()) {
         int64_t row = i / j.cols, col = i - row * j.cols, at = row * j.y.ld + col;
-        float a = j.a.data ? act_get(j.a, row * j.a.ld + col) : 0.0f, b = j.b.data ? act_get(j.b, row * j.b.ld + col) : 0.0f, y = 0;
-        switch (j.kind) {
-        case ELTWISE_COPY:
-            y = a;
-            break;
-        case ELTWISE_ADD:
-            y = a + b;
-            break;
-        case ELTWISE_ADD_RELU:
-            y = a + b > 0 ? a + b : 0;
-            break;
-        case ELTWISE_RELU:
-            y = a > 0 ? a : 0;
-            break;
-        case ELTWISE_RELU_BACKWARD:
-            y = b > 0 ? a : 0;
-            break;
-        case ELTWISE_SCALE:
-            y = j.alpha * a;
-            break;
-        case ELTWISE_FILL:
-            y = j.alpha;
-            break;
-        case ELTWISE_NEG_EXP:
-            y = -expf(a);
-            break;
-        case ELTWISE_MUL_ADD:
-            y = act_get(j.y, at) + a * b;
-            break;
-        }
-        act_put(j.y, at, y);
+        float a = j.a.data ? act_get(j.a, row * j.a.ld + col) : 0.0f, b = j.b.data ? act_get(j.b, row * j.b.ld + col) : 0.0f;
+        act_put(j.y, at, eltwise_of(j, a, b, j.kind == ELTWISE_MUL_ADD ? act_get(j.y, at) : 0.0f));
     }
+}
+
+template <bool BF16>
+static __device__ inline wide<BF16> eltwise_piece(const struct eltwise_job &j, const wide<BF16> &a, const wide<BF16> &b,
+                                                  const wide<BF16> &y) {
+    constexpr int W = wide<BF16>::N;
+    float va[W], vb[W], vy[W];
+    wide<BF16> ret;
+    a.get(va);
+    b.get(vb);
+    y.get(vy);
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        vy[i] = eltwise_of(j, va[i], vb[i], vy[i]);
+    ret.put(vy);
+    return ret;
+}
+
+/* Four pieces of a thread are in flight together. */
+template <bool BF16>
+static __global__ void __launch_bounds__(PIECE_THREADS) eltwise_wide_kernel(struct eltwise_job j, struct piece_grid g) {
+    constexpr int W = wide<BF16>::N;
+    int64_t col = (int64_t)piece_column(g) * W, step = piece_row_step(g);
+    for (int64_t first = piece_first_row(g); first < g.rows && col < j.cols; first += PIECE_ROWS * step) {
+        wide<BF16> a[PIECE_ROWS], b[PIECE_ROWS], y[PIECE_ROWS];
+#pragma unroll
+        for (int k = 0; k < PIECE_ROWS; k++) {
+            int64_t row = first + k * step;
+            if (row < g.rows && j.a.data)
+                a[k].load(j.a.data, row * j.a.ld + col);
+            if (row < g.rows && j.b.data)
+                b[k].load(j.b.data, row * j.b.ld + col);
+            if (row < g.rows && j.kind == ELTWISE_MUL_ADD)
+                y[k].load(j.y.data, row * j.y.ld + col);
+        }
+#pragma unroll
+        for (int k = 0; k < PIECE_ROWS; k++)
+            if (first + k * step < g.rows)
+                eltwise_piece(j, a[k], b[k], y[k]).store(j.y.data, (first + k * step) * j.y.ld + col);
+    }
+}
+
+/* All operands of one type, on 16 bytes; dense ones count as rows of whatever length suits. */
+static bool eltwise_wide(struct stream *s, struct eltwise_job j, bool dense) {
+    bool bf16 = j.y.bf16;
+    int64_t row = PIECE_THREADS * (bf16 ? 8 : 4);
+    if ((j.a.data && j.a.bf16 != bf16) || (j.b.data && j.b.bf16 != bf16))
+        return false;
+    if (dense) {
+        while (row > 4 && j.count % row)
+            row /= 2;
+        if (j.count % row)
+            return false;
+        j.cols = j.a.ld = j.b.ld = j.y.ld = row;
+    }
+    if (!cols_are_wide(j.cols, bf16) || !act_is_wide(j.a) || !act_is_wide(j.b) || !act_is_wide(j.y))
+        return false;
+    struct piece_grid g = piece_grid_of(j.count / j.cols, j.cols, bf16);
+    if (bf16)
+        CUDA_LAUNCH(eltwise_wide_kernel<true>, piece_blocks(&g), PIECE_THREADS, cuda_stream(s)->stream, j, g);
+    else
+        CUDA_LAUNCH(eltwise_wide_kernel<false>, piece_blocks(&g), PIECE_THREADS, cuda_stream(s)->stream, j, g);
+    return true;
 }
 
 /* Rank 1 is one row, whatever its ld. */
@@ -61,6 +120,8 @@ extern "C" int cuda_eltwise(struct stream *s, const struct eltwise_args *a, stru
     struct eltwise_job j = {a->kind, tensor_count(&a->y), a->y.dim[a->y.rank - 1], rows_of(&a->a), rows_of(&a->b), rows_of(&a->y),
                             a->alpha};
     bool dense = tensor_dense(&a->y) && (!a->a.data || tensor_dense(&a->a)) && (!a->b.data || tensor_dense(&a->b));
+    if (eltwise_wide(s, j, dense))
+        return 0;
     if (dense)
         j.cols = j.count;
     CUDA_LAUNCH(eltwise_kernel, cuda_blocks(j.count, THREADS), THREADS, cuda_stream(s)->stream, j);

@@ -7,6 +7,11 @@ static __device__ float operand(const void *p, bool bf16, int64_t at) {
     return bf16 ? __bfloat162float(((const __nv_bfloat16 *)p)[at]) : ((const float *)p)[at];
 }
 
+static __device__ float finished(const struct cuda_gemm &g, float sum, int64_t col) {
+    float v = g.bias ? sum + operand(g.bias, g.c_bf16, col) : sum;
+    return g.relu && !(v > 0) ? 0.0f : v;
+}
+
 /* One TILE × TILE piece of C per block of TILE·TILE threads; sums in order of k. */
 static __global__ void gemm_kernel(struct cuda_gemm g) {
     __shared__ float ta[TILE][TILE + 1], tb[TILE][TILE + 1];
@@ -29,7 +34,7 @@ static __global__ void gemm_kernel(struct cuda_gemm g) {
         if (row < g.m && col < g.n) {
             struct act c = {g.c, g.ldc, g.c_bf16};
             int64_t at = row * g.ldc + col;
-            act_put(c, at, g.beta != 0 ? sum + g.beta * act_get(c, at) : sum);
+            act_put(c, at, finished(g, g.beta != 0 ? sum + g.beta * act_get(c, at) : sum, col));
         }
     }
 }
@@ -39,17 +44,14 @@ void cuda_gemm_plain(struct stream *s, const struct cuda_gemm *g) {
     CUDA_LAUNCH(gemm_kernel, grid, TILE * TILE, cuda_stream(s)->stream, *g);
 }
 
-static __global__ void bias_relu_kernel(struct act y, int64_t count, int64_t cols, const float *bias, bool relu) {
-    for (int64_t i = cuda_index(); i < count; i += cuda_stride()) {
-        int64_t row = i / cols, col = i - row * cols, at = row * y.ld + col;
-        float v = act_get(y, at) + (bias ? bias[col] : 0.0f);
-        act_put(y, at, relu && !(v > 0) ? 0.0f : v);
+static __global__ void bias_relu_kernel(struct cuda_gemm g) {
+    struct act c = {g.c, g.ldc, g.c_bf16};
+    for (int64_t i = cuda_index(); i < g.m * g.n; i += cuda_stride()) {
+        int64_t row = i / g.n, col = i - row * g.n, at = row * g.ldc + col;
+        act_put(c, at, finished(g, act_get(c, at), col));
     }
 }
 
-void cuda_bias_relu(struct stream *s, const struct tensor *y, const float *bias, bool relu) {
-    int64_t count = tensor_count(y);
-    if (bias || relu)
-        CUDA_LAUNCH(bias_relu_kernel, cuda_blocks(count, THREADS), THREADS, cuda_stream(s)->stream, act_of(y), count,
-                    y->dim[y->rank - 1], bias, relu);
+void cuda_bias_relu(struct stream *s, const struct cuda_gemm *g) {
+    CUDA_LAUNCH(bias_relu_kernel, cuda_blocks(g->m * g->n, THREADS), THREADS, cuda_stream(s)->stream, *g);
 }

@@ -1,8 +1,6 @@
-/* norm: batch norm, layer norm and the gated RMS norm. Statistics of columns come from columns.cuh, of rows from one block per row.
- */
+/* norm: batch norm. Statistics of columns come from columns.cuh. */
 #include "kernels/cuda/columns.cuh"
-
-enum { THREADS = 128 };
+#include "kernels/cuda/vector.cuh"
 
 struct affine_job {
     struct act x, y;
@@ -19,6 +17,52 @@ static __global__ void affine_kernel(struct affine_job j) {
     }
 }
 
+/* The same in pieces of 16 bytes; a thread's columns keep their scale and shift. */
+template <bool BF16>
+static __global__ void __launch_bounds__(PIECE_THREADS) affine_wide_kernel(struct affine_job j, struct piece_grid g) {
+    constexpr int W = wide<BF16>::N;
+    int64_t col = (int64_t)piece_column(g) * W, step = piece_row_step(g);
+    float scale[W], shift[W];
+    if (col >= j.cols)
+        return;
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        scale[i] = j.scale_shift[col + i];
+        shift[i] = j.scale_shift[j.cols + col + i];
+    }
+    for (int64_t first = piece_first_row(g); first < g.rows; first += PIECE_ROWS * step) {
+        wide<BF16> x[PIECE_ROWS];
+#pragma unroll
+        for (int k = 0; k < PIECE_ROWS; k++)
+            if (first + k * step < g.rows)
+                x[k].load(j.x.data, (first + k * step) * j.x.ld + col);
+#pragma unroll
+        for (int k = 0; k < PIECE_ROWS; k++) {
+            float v[W];
+            x[k].get(v);
+#pragma unroll
+            for (int i = 0; i < W; i++) {
+                v[i] = v[i] * scale[i] + shift[i];
+                v[i] = j.relu && !(v[i] > 0) ? 0.0f : v[i];
+            }
+            x[k].put(v);
+            if (first + k * step < g.rows)
+                x[k].store(j.y.data, (first + k * step) * j.y.ld + col);
+        }
+    }
+}
+
+static void affine(struct stream *s, const struct affine_job *j) {
+    cudaStream_t stream = cuda_stream(s)->stream;
+    struct piece_grid g = piece_grid_of(j->count / j->cols, j->cols, j->x.bf16);
+    if (!cols_are_wide(j->cols, j->x.bf16) || !act_is_wide(j->x) || !act_is_wide(j->y))
+        CUDA_LAUNCH(affine_kernel, cuda_blocks(j->count, 256), 256, stream, *j);
+    else if (j->x.bf16)
+        CUDA_LAUNCH(affine_wide_kernel<true>, piece_blocks(&g), PIECE_THREADS, stream, *j, g);
+    else
+        CUDA_LAUNCH(affine_wide_kernel<false>, piece_blocks(&g), PIECE_THREADS, stream, *j, g);
+}
+
 struct bn_job {
     struct columns sums;
     const float *weight, *bias;
@@ -29,9 +73,11 @@ struct bn_job {
 static __device__ void move_running(float *running, float leaf, float momentum) { *running += momentum * (leaf - *running); }
 
 static __global__ void bn_statistics(struct bn_job j) {
-    double rows = (double)j.sums.rows;
-    for (int64_t c = cuda_index(); c < j.sums.cols; c += cuda_stride()) {
-        double mean = columns_total(j.sums, c, 0) / rows, var = columns_total(j.sums, c, 1) / rows - mean * mean;
+    __shared__ double room[COLUMN_DEEP][COLUMN_WIDE];
+    double rows = (double)j.sums.rows, first, second;
+    int64_t c;
+    if (columns_totals(j.sums, room, &c, &first, &second)) {
+        double mean = first / rows, var = second / rows - mean * mean;
         var = var > 0 ? var : 0;
         mean += (double)act_get(j.sums.x, c);
         double rstd = 1.0 / sqrt(var + (double)j.eps);
@@ -105,12 +151,12 @@ static int batchnorm(struct stream *s, const struct batchnorm_args *a, bool trai
     cudaStream_t stream = cuda_stream(s)->stream;
     if (training) {
         cuda_columns_run(s, &j.sums);
-        CUDA_LAUNCH(bn_statistics, cuda_blocks(j.sums.cols, 32), 32, stream, j);
+        CUDA_LAUNCH(bn_statistics, columns_total_blocks(j.sums.cols), COLUMN_WIDE * COLUMN_DEEP, stream, j);
     } else {
         CUDA_LAUNCH(bn_constants, cuda_blocks(j.sums.cols, 32), 32, stream, j);
     }
     struct affine_job f = {act_of(&a->x), act_of(&a->y), j.sums.rows * j.sums.cols, j.sums.cols, j.scale_shift, a->relu};
-    CUDA_LAUNCH(affine_kernel, cuda_blocks(f.count, 256), 256, stream, f);
+    affine(s, &f);
     return 0;
 }
 
@@ -131,9 +177,10 @@ struct bn_gradient {
 };
 
 static __global__ void bn_gradient_sums(struct bn_gradient j) {
-    double rows = (double)j.sums.rows;
-    for (int64_t c = cuda_index(); c < j.sums.cols; c += cuda_stride()) {
-        double sum = columns_total(j.sums, c, 0), dot = columns_total(j.sums, c, 1);
+    __shared__ double room[COLUMN_DEEP][COLUMN_WIDE];
+    double rows = (double)j.sums.rows, sum, dot;
+    int64_t c;
+    if (columns_totals(j.sums, room, &c, &sum, &dot)) {
         j.dbias[c] += (float)sum;
         j.dweight[c] += (float)dot;
         j.k[c] = j.weight[c] * j.sums.rstd[c];
@@ -151,6 +198,63 @@ static __global__ void bn_gradient_rows(struct bn_gradient j) {
             g = 0;
         act_put(j.dx, row * j.dx.ld + col, j.k[col] * (g - j.k[c.cols + col] - hat * j.k[2 * c.cols + col]));
     }
+}
+
+template <bool BF16>
+static __global__ void __launch_bounds__(PIECE_THREADS) bn_gradient_wide(struct bn_gradient j, struct piece_grid g) {
+    constexpr int W = wide<BF16>::N, ROWS = 2; /* of three operands */
+    const struct columns &c = j.sums;
+    int64_t col = (int64_t)piece_column(g) * W, step = piece_row_step(g);
+    float scale[W], from_x[W], shift[W]; /* dx = scale·g − from_x·x − shift */
+    if (col >= c.cols)
+        return;
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+        float k0 = j.k[col + i], k1 = j.k[c.cols + col + i], k2 = j.k[2 * c.cols + col + i];
+        scale[i] = k0;
+        from_x[i] = k0 * k2 * c.rstd[col + i];
+        shift[i] = k0 * k1 - from_x[i] * c.mean[col + i];
+    }
+    for (int64_t first = piece_first_row(g); first < g.rows; first += ROWS * step) {
+        wide<BF16> x[ROWS], dy[ROWS], y[ROWS];
+#pragma unroll
+        for (int k = 0; k < ROWS; k++) {
+            int64_t row = first + k * step;
+            if (row >= g.rows)
+                continue;
+            x[k].load(c.x.data, row * c.x.ld + col);
+            dy[k].load(c.g.data, row * c.g.ld + col);
+            if (c.y.data)
+                y[k].load(c.y.data, row * c.y.ld + col);
+        }
+#pragma unroll
+        for (int k = 0; k < ROWS; k++) {
+            float vx[W], vg[W], vy[W];
+            x[k].get(vx);
+            dy[k].get(vg);
+            y[k].get(vy);
+#pragma unroll
+            for (int i = 0; i < W; i++) {
+                float grad = c.y.data && !(vy[i] > 0) ? 0.0f : vg[i];
+                vg[i] = scale[i] * grad - from_x[i] * vx[i] - shift[i];
+            }
+            dy[k].put(vg);
+            if (first + k * step < g.rows)
+                dy[k].store(j.dx.data, (first + k * step) * j.dx.ld + col);
+        }
+    }
+}
+
+static void gradient_rows(struct stream *s, const struct bn_gradient *j) {
+    const struct columns *c = &j->sums;
+    cudaStream_t stream = cuda_stream(s)->stream;
+    struct piece_grid g = piece_grid_of(c->rows, c->cols, c->x.bf16);
+    if (!cols_are_wide(c->cols, c->x.bf16) || !act_is_wide(c->x) || !act_is_wide(c->g) || !act_is_wide(c->y) || !act_is_wide(j->dx))
+        CUDA_LAUNCH(bn_gradient_rows, cuda_blocks(c->rows * c->cols, 256), 256, stream, *j);
+    else if (c->x.bf16)
+        CUDA_LAUNCH(bn_gradient_wide<true>, piece_blocks(&g), PIECE_THREADS, stream, *j, g);
+    else
+        CUDA_LAUNCH(bn_gradient_wide<false>, piece_blocks(&g), PIECE_THREADS, stream, *j, g);
 }
 
 extern "C" int cuda_batchnorm_backward(struct stream *s, const struct batchnorm_backward_args *a, struct err *err) {
@@ -175,96 +279,7 @@ extern "C" int cuda_batchnorm_backward(struct stream *s, const struct batchnorm_
     j.k = j.sums.shares + shares / sizeof(float);
     cudaStream_t stream = cuda_stream(s)->stream;
     cuda_columns_run(s, &j.sums);
-    CUDA_LAUNCH(bn_gradient_sums, cuda_blocks(j.sums.cols, 32), 32, stream, j);
-    CUDA_LAUNCH(bn_gradient_rows, cuda_blocks(j.sums.rows * j.sums.cols, 256), 256, stream, j);
-    return 0;
-}
-
-struct layernorm_job {
-    struct act x, residual, y, sum;
-    const float *weight, *bias;
-    float *mean, *rstd;
-    int64_t cols;
-    float eps;
-};
-
-static __device__ float layernorm_input(const struct layernorm_job &j, int64_t at) {
-    return act_get(j.x, at) + (j.residual.data ? act_get(j.residual, at) : 0.0f);
-}
-
-/* One block per row. */
-static __global__ void layernorm_kernel(struct layernorm_job j) {
-    __shared__ float room[THREADS];
-    int64_t row = blockIdx.x, at = row * j.cols;
-    float sum = 0, squares = 0;
-    for (int64_t i = threadIdx.x; i < j.cols; i += THREADS)
-        sum += layernorm_input(j, at + i);
-    float mean = cuda_block_sum(sum, room) / (float)j.cols;
-    for (int64_t i = threadIdx.x; i < j.cols; i += THREADS) {
-        float d = layernorm_input(j, at + i) - mean;
-        squares += d * d;
-    }
-    float rstd = 1.0f / sqrtf(cuda_block_sum(squares, room) / (float)j.cols + j.eps);
-    for (int64_t i = threadIdx.x; i < j.cols; i += THREADS) {
-        float r = layernorm_input(j, at + i);
-        if (j.sum.data)
-            act_put(j.sum, at + i, r);
-        act_put(j.y, at + i, (r - mean) * rstd * j.weight[i] + j.bias[i]);
-    }
-    if (threadIdx.x == 0 && j.mean)
-        j.mean[row] = mean;
-    if (threadIdx.x == 0 && j.rstd)
-        j.rstd[row] = rstd;
-}
-
-extern "C" int cuda_layernorm(struct stream *s, const struct layernorm_args *a, struct err *err) {
-    (void)err;
-    struct layernorm_job j = {act_of(&a->x),
-                              act_of(&a->residual),
-                              act_of(&a->y),
-                              act_of(&a->sum),
-                              (const float *)a->weight.data,
-                              (const float *)a->bias.data,
-                              (float *)a->save_mean.data,
-                              (float *)a->save_rstd.data,
-                              a->x.dim[2],
-                              a->eps};
-    CUDA_LAUNCH(layernorm_kernel, (unsigned)tensor_rows(&a->x), THREADS, cuda_stream(s)->stream, j);
-    return 0;
-}
-
-static __global__ void layernorm_gradient(struct columns c, const float *weight, struct act dx) {
-    __shared__ float room[THREADS];
-    int64_t row = blockIdx.x, at = row * c.cols;
-    float mean = c.mean[row], rstd = c.rstd[row], m1 = 0, m2 = 0;
-    for (int64_t i = threadIdx.x; i < c.cols; i += THREADS) {
-        float t = act_get(c.g, at + i) * weight[i];
-        m1 += t;
-        m2 += t * (act_get(c.x, at + i) - mean) * rstd;
-    }
-    m1 = cuda_block_sum(m1, room) / (float)c.cols;
-    m2 = cuda_block_sum(m2, room) / (float)c.cols;
-    for (int64_t i = threadIdx.x; i < c.cols; i += THREADS) {
-        float hat = (act_get(c.x, at + i) - mean) * rstd;
-        act_put(dx, at + i, rstd * (act_get(c.g, at + i) * weight[i] - m1 - hat * m2));
-    }
-}
-
-extern "C" int cuda_layernorm_backward(struct stream *s, const struct layernorm_backward_args *a, struct err *err) {
-    struct columns c = {};
-    c.term = COLUMN_LAYERNORM;
-    c.rows = tensor_rows(&a->sum);
-    c.cols = a->sum.dim[2];
-    c.x = act_of(&a->sum);
-    c.g = act_of(&a->dy);
-    c.mean = (const float *)a->save_mean.data;
-    c.rstd = (const float *)a->save_rstd.data;
-    int rc = cuda_scratch(s, cuda_columns_size(&c), (void **)&c.shares, err);
-    if (rc)
-        return rc;
-    cuda_columns_run(s, &c); /* before dx, which may lie over dy */
-    cuda_columns_add(s, &c, (float *)a->dweight.data, (float *)a->dbias.data);
-    CUDA_LAUNCH(layernorm_gradient, (unsigned)c.rows, THREADS, cuda_stream(s)->stream, c, (const float *)a->weight.data,
-                act_of(&a->dx));
+    CUDA_LAUNCH(bn_gradient_sums, columns_total_blocks(j.sums.cols), COLUMN_WIDE * COLUMN_DEEP, stream, j);
+    gradient_rows(s, &j);
     return 0;
 }

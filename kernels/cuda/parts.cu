@@ -62,9 +62,14 @@ static void describe_runtime(struct device_part *part) {
 
 static void describe_products(struct device_part *part) {
     int loaded[3], compiled[3];
+    struct cuda_product_counts counts;
     cuda_products_version(loaded, compiled);
     str_copy(part->name, sizeof part->name, "cuBLASLt");
+    cuda_products_count(&counts);
     str_format(part->version, sizeof part->version, "%d.%d.%d", loaded[0], loaded[1], loaded[2]);
+    if (counts.shapes)
+        str_format(part->version, sizeof part->version, "%d.%d.%d; %ld of %ld shapes declined, %ld without epilogue", loaded[0],
+                   loaded[1], loaded[2], counts.declined, counts.shapes, counts.apart);
     part->fits = loaded[0] == compiled[0]; /* every function that is used was found when this library was loaded */
     if (!part->fits)
         str_format(part->fix, sizeof part->fix, "this build was made with cuBLASLt %d.%d.%d: install one of major number %d",

@@ -1,21 +1,26 @@
-/* products: matrix products through cuBLASLt. A plan (layouts and algorithm) is made once per shape, alignment and beta and kept;
- * what the library declines goes to the own kernel of gemm.cu. Row-major C = A·B is asked for as column-major Cᵀ = Bᵀ·Aᵀ. */
+/* products: matrix products through cuBLASLt. A plan (layouts and algorithm) is made once per shape, alignment and epilogue and
+ * kept; what the library declines goes to the own kernel of gemm.cu and is counted. Row-major C = A·B is asked for as column-major
+ * Cᵀ = Bᵀ·Aᵀ.
+ *
+ * Batch invariance: rows of C that are rows of a batch must not depend on how many rows there are. The library's choice does: so it
+ * is asked for CHOICE_ROWS rows whatever m is, without split sums, and the algorithm it names is used for every m. */
 #include "kernels/cuda/cuda.cuh"
 
 #include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLANS = 256, WAYS = 4 };
+enum { PLANS = 1024, WAYS = 4, PROPOSALS = 8, CHOICE_ROWS = 4096 };
 
 struct key {
     int64_t m, n, k, lda, ldb, ldc;
-    int32_t trans_a, trans_b, bf16, c_bf16, adds;
+    int32_t trans_a, trans_b, bf16, c_bf16, adds, bias, relu;
     uint32_t align_a, align_b, align_c;
 };
 
 struct plan {
     bool made, declined;
+    bool apart; /* the library does the product, and bias and ReLU are a pass after it */
     struct key key;
     cublasLtMatmulDesc_t what;
     cublasLtMatrixLayout_t a, b, c;
@@ -27,6 +32,14 @@ struct cuda_products {
     unsigned next; /* of the ways of a full set, which to replace */
     struct plan plans[PLANS];
 };
+
+static struct cuda_product_counts counts; /* of the process */
+
+void cuda_products_count(struct cuda_product_counts *ret) {
+    ret->shapes = __atomic_load_n(&counts.shapes, __ATOMIC_RELAXED);
+    ret->declined = __atomic_load_n(&counts.declined, __ATOMIC_RELAXED);
+    ret->apart = __atomic_load_n(&counts.apart, __ATOMIC_RELAXED);
+}
 
 struct cuda_products *cuda_products_open(struct device *dev, struct err *err) {
     struct cuda_products *p = (struct cuda_products *)calloc(1, sizeof *p);
@@ -72,9 +85,9 @@ void cuda_products_close(struct cuda_products *p) {
     free(p);
 }
 
-/* The largest power of two up to 256 that divides the address. */
+/* The largest power of two up to 16, the widest access, that divides the address. */
 static uint32_t alignment(const void *p) {
-    uintptr_t at = (uintptr_t)p | 256;
+    uintptr_t at = (uintptr_t)p | 16;
     return (uint32_t)(at & (~at + 1));
 }
 
@@ -92,25 +105,30 @@ static struct key key_of(const struct cuda_gemm *g) {
     k.bf16 = g->bf16;
     k.c_bf16 = g->c_bf16;
     k.adds = g->beta != 0;
+    k.bias = g->bias != NULL;
+    k.relu = g->relu;
     k.align_a = alignment(g->a);
     k.align_b = alignment(g->b);
     k.align_c = alignment(g->c);
     return k;
 }
 
+/* Whether rows of C are rows of a batch. The others are gradients of weights, whose sums run over the batch. */
+static bool by_rows(const struct key *k) { return !k->trans_a; }
+
 /* A row-major (rows, cols) matrix as the column-major one it also is. */
 static cublasStatus_t layout(cublasLtMatrixLayout_t *ret, bool bf16, int64_t rows, int64_t cols, int64_t ld) {
     return cublasLtMatrixLayoutCreate(ret, bf16 ? CUDA_R_16BF : CUDA_R_32F, (uint64_t)cols, (uint64_t)rows, ld);
 }
 
-static cublasStatus_t choose(struct cuda_products *p, struct plan *plan) {
-    const struct key *k = &plan->key;
-    cublasLtMatmulPreference_t wish = NULL;
-    cublasStatus_t status = cublasLtMatmulPreferenceCreate(&wish);
-    if (status != CUBLAS_STATUS_SUCCESS)
-        return status;
+static cublasStatus_t layout_a(cublasLtMatrixLayout_t *ret, const struct key *k, int64_t m) {
+    return layout(ret, k->bf16, k->trans_a ? k->k : m, k->trans_a ? m : k->k, k->lda);
+}
+
+static cublasStatus_t wishes_of(const struct key *k, cublasLtMatmulPreference_t *ret) {
     size_t workspace = CUDA_WORKSPACE_BYTES;
-    uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* split sums added in a fixed order, never in place */
+    /* Split sums added in a fixed order, never in place; none at all where bits must not depend on the batch. */
+    uint32_t sums = by_rows(k) ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const struct {
         cublasLtMatmulPreferenceAttributes_t what;
         const void *value;
@@ -123,26 +141,71 @@ static cublasStatus_t choose(struct cuda_products *p, struct plan *plan) {
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &k->align_c, sizeof k->align_c},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &k->align_c, sizeof k->align_c},
     };
+    cublasStatus_t status = cublasLtMatmulPreferenceCreate(ret);
     for (size_t i = 0; status == CUBLAS_STATUS_SUCCESS && i < sizeof wishes / sizeof *wishes; i++)
-        status = cublasLtMatmulPreferenceSetAttribute(wish, wishes[i].what, wishes[i].value, wishes[i].size);
-    int found = 0;
-    cublasLtMatmulHeuristicResult_t result;
-    if (status == CUBLAS_STATUS_SUCCESS)
-        status =
-            cublasLtMatmulAlgoGetHeuristic(p->handle, plan->what, plan->b, plan->a, plan->c, plan->c, wish, 1, &result, &found);
-    cublasLtMatmulPreferenceDestroy(wish);
-    if (status != CUBLAS_STATUS_SUCCESS)
-        return status;
-    if (found < 1 || result.state != CUBLAS_STATUS_SUCCESS)
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    plan->algo = result.algo;
-    return CUBLAS_STATUS_SUCCESS;
+        status = cublasLtMatmulPreferenceSetAttribute(*ret, wishes[i].what, wishes[i].value, wishes[i].size);
+    return status;
 }
 
-static void make(struct cuda_products *p, struct plan *plan, const struct key *k) {
-    forget(plan);
-    plan->key = *k;
-    plan->made = true;
+static bool splits(const cublasLtMatmulAlgo_t *algo) {
+    int32_t parts = 1;
+    size_t written = 0;
+    return cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &parts, sizeof parts, &written) ==
+               CUBLAS_STATUS_SUCCESS &&
+           parts > 1;
+}
+
+/* The library's first usable proposal for the operands a and c. */
+static cublasStatus_t propose(struct cuda_products *p, struct plan *plan, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t c) {
+    cublasLtMatmulPreference_t wish = NULL;
+    cublasLtMatmulHeuristicResult_t results[PROPOSALS];
+    int found = 0;
+    cublasStatus_t status = wishes_of(&plan->key, &wish);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulAlgoGetHeuristic(p->handle, plan->what, plan->b, a, c, c, wish, PROPOSALS, results, &found);
+    if (wish)
+        cublasLtMatmulPreferenceDestroy(wish);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return status;
+    for (int i = 0; i < found; i++)
+        if (results[i].state == CUBLAS_STATUS_SUCCESS && !(by_rows(&plan->key) && splits(&results[i].algo))) {
+            plan->algo = results[i].algo;
+            return CUBLAS_STATUS_SUCCESS;
+        }
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+static cublasStatus_t choose(struct cuda_products *p, struct plan *plan) {
+    const struct key *k = &plan->key;
+    cublasLtMatrixLayout_t a = NULL, c = NULL;
+    cublasLtMatmulHeuristicResult_t result;
+    int64_t rows = by_rows(k) ? (int64_t)CHOICE_ROWS : k->m;
+    cublasStatus_t status = layout_a(&a, k, rows);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = layout(&c, k->c_bf16, rows, k->n, k->ldc);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = propose(p, plan, a, c);
+    if (a)
+        cublasLtMatrixLayoutDestroy(a);
+    if (c)
+        cublasLtMatrixLayoutDestroy(c);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulAlgoCheck(p->handle, plan->what, plan->b, plan->a, plan->c, plan->c, &plan->algo, &result);
+    if (status == CUBLAS_STATUS_SUCCESS && result.workspaceSize > CUDA_WORKSPACE_BYTES)
+        status = CUBLAS_STATUS_NOT_SUPPORTED;
+    return status;
+}
+
+/* Bias (one per column of C, in C's type) and ReLU in the product itself. */
+static cublasStatus_t set_epilogue(struct plan *plan, bool bias, bool relu) {
+    cublasLtEpilogue_t epilogue = bias   ? relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
+                                  : relu ? CUBLASLT_EPILOGUE_RELU
+                                         : CUBLASLT_EPILOGUE_DEFAULT;
+    return cublasLtMatmulDescSetAttribute(plan->what, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+}
+
+static cublasStatus_t describe(struct plan *plan) {
+    const struct key *k = &plan->key;
     cublasOperation_t op_a = k->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, op_b = k->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasStatus_t status = cublasLtMatmulDescCreate(&plan->what, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -150,12 +213,29 @@ static void make(struct cuda_products *p, struct plan *plan, const struct key *k
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmulDescSetAttribute(plan->what, CUBLASLT_MATMUL_DESC_TRANSB, &op_a, sizeof op_a);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = layout(&plan->a, k->bf16, k->trans_a ? k->k : k->m, k->trans_a ? k->m : k->k, k->lda);
+        status = layout_a(&plan->a, k, k->m);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = layout(&plan->b, k->bf16, k->trans_b ? k->n : k->k, k->trans_b ? k->k : k->n, k->ldb);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = layout(&plan->c, k->c_bf16, k->m, k->n, k->ldc);
-    plan->declined = status != CUBLAS_STATUS_SUCCESS || choose(p, plan) != CUBLAS_STATUS_SUCCESS;
+    return status;
+}
+
+static void make(struct cuda_products *p, struct plan *plan, const struct key *k) {
+    forget(plan);
+    plan->key = *k;
+    plan->made = true;
+    cublasStatus_t status = describe(plan);
+    if (status == CUBLAS_STATUS_SUCCESS && (k->bias || k->relu)) {
+        plan->apart = set_epilogue(plan, k->bias, k->relu) != CUBLAS_STATUS_SUCCESS || choose(p, plan) != CUBLAS_STATUS_SUCCESS;
+        status = plan->apart ? set_epilogue(plan, false, false) : status;
+    }
+    if (status == CUBLAS_STATUS_SUCCESS && (plan->apart || !(k->bias || k->relu)))
+        status = choose(p, plan);
+    plan->declined = status != CUBLAS_STATUS_SUCCESS;
+    __atomic_add_fetch(&counts.shapes, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&counts.declined, plan->declined, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&counts.apart, plan->apart && !plan->declined, __ATOMIC_RELAXED);
 }
 
 static struct plan *plan_for(struct cuda_products *p, const struct key *k) {
@@ -176,20 +256,29 @@ static struct plan *plan_for(struct cuda_products *p, const struct key *k) {
     return chosen;
 }
 
+static cublasStatus_t multiply(struct cuda_stream *cs, const struct plan *plan, const struct cuda_gemm *g) {
+    float one = 1.0f;
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    if (g->bias && !plan->apart)
+        status = cublasLtMatmulDescSetAttribute(plan->what, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->bias, sizeof g->bias);
+    return status != CUBLAS_STATUS_SUCCESS
+               ? status
+               : cublasLtMatmul(cs->products->handle, plan->what, &one, g->b, plan->b, g->a, plan->a, &g->beta, g->c, plan->c, g->c,
+                                plan->c, &plan->algo, cs->workspace, CUDA_WORKSPACE_BYTES, cs->stream);
+}
+
 int cuda_gemm(struct stream *s, const struct cuda_gemm *g, struct err *err) {
     struct cuda_stream *cs = cuda_stream(s);
     struct key key = key_of(g);
     struct plan *plan = plan_for(cs->products, &key);
-    if (plan->declined) {
-        cuda_gemm_plain(s, g);
+    cublasStatus_t status = plan->declined ? CUBLAS_STATUS_NOT_SUPPORTED : multiply(cs, plan, g);
+    if (status == CUBLAS_STATUS_SUCCESS) {
+        if (plan->apart)
+            cuda_bias_relu(s, g);
         return 0;
     }
-    float one = 1.0f;
-    cublasStatus_t status = cublasLtMatmul(cs->products->handle, plan->what, &one, g->b, plan->b, g->a, plan->a, &g->beta, g->c,
-                                           plan->c, g->c, plan->c, &plan->algo, cs->workspace, CUDA_WORKSPACE_BYTES, cs->stream);
-    if (status == CUBLAS_STATUS_SUCCESS)
-        return 0;
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) { /* it proposed what this device then does not do; nothing was queued */
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) { /* nothing was queued */
+        __atomic_add_fetch(&counts.declined, !plan->declined, __ATOMIC_RELAXED);
         plan->declined = true;
         cuda_gemm_plain(s, g);
         return 0;

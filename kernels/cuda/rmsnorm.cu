@@ -1,6 +1,8 @@
-/* rmsnorm: q = y·silu(z), out = weight·q·rs, rs = 1/sqrt(mean q² + eps) within each channel group, one block per row and group; and
- * dq = rs·(t − q̂·mean(t·q̂)), t = dout·weight, q̂ = q·rs; dy = dq·silu(z), dz = dq·y·silu'(z), dweight = Σ dout·q̂. */
+/* rmsnorm: q = y·silu(z), out = weight·q·rs, rs = 1/sqrt(mean q² + eps) within each channel group, one warp (rows.cuh) or block per
+ * row and group; and dq = rs·(t − q̂·mean(t·q̂)), t = dout·weight, q̂ = q·rs; dy = dq·silu(z), dz = dq·y·silu'(z), dweight = Σ dout·q̂.
+ */
 #include "kernels/cuda/columns.cuh"
+#include "kernels/cuda/rows.cuh"
 
 enum { THREADS = 128 };
 
@@ -48,6 +50,100 @@ static __global__ void rms_gradient(struct rms_job j) {
     }
 }
 
+template <bool BF16, int P> static __global__ void __launch_bounds__(ROW_THREADS) rms_row_kernel(struct rms_job j, int64_t count) {
+    constexpr int W = wide<BF16>::N;
+    int64_t n = row_of_warp(), row = n / j.groups, first = (n - row * j.groups) * j.width;
+    bool real = n < count;
+    row_part<BF16, P> q, z;
+    float squares = 0;
+    q.load(j.y, row, first, j.width, real);
+    z.load(j.z, row, first, j.width, real);
+#pragma unroll
+    for (int k = 0; k < P; k++)
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            q.v[k][i] *= cuda_silu(z.v[k][i]);
+            squares += q.v[k][i] * q.v[k][i];
+        }
+    float rs = 1.0f / sqrtf(warp_sum(squares) / (float)j.width + j.eps);
+    z.load_columns(j.weight + first, real ? j.width : 0);
+#pragma unroll
+    for (int k = 0; k < P; k++)
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            q.v[k][i] *= z.v[k][i] * rs;
+    q.store(j.out, row, first, j.width, real);
+    if (real && threadIdx.x % 32 == 0 && j.save_rstd)
+        j.save_rstd[n] = rs;
+}
+
+template <bool BF16, int P>
+static __global__ void __launch_bounds__(ROW_THREADS) rms_row_gradient(struct rms_job j, int64_t count) {
+    constexpr int W = wide<BF16>::N;
+    int64_t n = row_of_warp(), row = n / j.groups, first = (n - row * j.groups) * j.width;
+    bool real = n < count;
+    row_part<BF16, P> y, z, t, w;
+    float rs = real ? j.rstd[n] : 0.0f, dot = 0;
+    y.load(j.y, row, first, j.width, real);
+    z.load(j.z, row, first, j.width, real);
+    t.load(j.dout, row, first, j.width, real);
+    w.load_columns(j.weight + first, real ? j.width : 0);
+#pragma unroll
+    for (int k = 0; k < P; k++)
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            t.v[k][i] *= w.v[k][i];
+            w.v[k][i] = cuda_silu(z.v[k][i]);
+            dot += t.v[k][i] * y.v[k][i] * w.v[k][i] * rs;
+        }
+    float mean = warp_sum(dot) / (float)j.width;
+#pragma unroll
+    for (int k = 0; k < P; k++)
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            float gate = w.v[k][i], dq = (t.v[k][i] - y.v[k][i] * gate * (rs * mean)) * rs;
+            t.v[k][i] = dq * gate;
+            z.v[k][i] = dq * y.v[k][i] * cuda_silu_grad(z.v[k][i]);
+        }
+    if (j.dy.data)
+        t.store(j.dy, row, first, j.width, real);
+    if (j.dz.data)
+        z.store(j.dz, row, first, j.width, real);
+}
+
+/* Pieces of a lane where all operands lie in pieces; 0: they do not. */
+static int pieces_of(const struct rms_job *j) {
+    const struct act all[] = {j->y, j->z, j->out, j->dout, j->dy, j->dz};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!act_is_wide(all[i]))
+            return 0;
+    return (uintptr_t)j->weight % 16 ? 0 : row_pieces(j->width, j->y.bf16);
+}
+
+static void norm_rows(struct stream *s, const struct rms_job *j, int64_t count) {
+    cudaStream_t stream = cuda_stream(s)->stream;
+    int pieces = pieces_of(j);
+    if (!pieces) {
+        CUDA_LAUNCH(rms_kernel, (unsigned)count, THREADS, stream, *j);
+        return;
+    }
+#define LAUNCH(bf16, p) CUDA_LAUNCH((rms_row_kernel<bf16, p>), row_blocks(count), ROW_THREADS, stream, *j, count)
+    ROW_LAUNCH(j->y.bf16, pieces, LAUNCH);
+#undef LAUNCH
+}
+
+static void gradient_rows(struct stream *s, const struct rms_job *j, int64_t count) {
+    cudaStream_t stream = cuda_stream(s)->stream;
+    int pieces = pieces_of(j);
+    if (!pieces) {
+        CUDA_LAUNCH(rms_gradient, (unsigned)count, THREADS, stream, *j);
+        return;
+    }
+#define LAUNCH(bf16, p) CUDA_LAUNCH((rms_row_gradient<bf16, p>), row_blocks(count), ROW_THREADS, stream, *j, count)
+    ROW_LAUNCH(j->y.bf16, pieces, LAUNCH);
+#undef LAUNCH
+}
+
 extern "C" int cuda_rmsnorm_gated(struct stream *s, const struct rmsnorm_gated_args *a, struct err *err) {
     (void)err;
     struct rms_job j = {};
@@ -59,7 +155,7 @@ extern "C" int cuda_rmsnorm_gated(struct stream *s, const struct rmsnorm_gated_a
     j.groups = a->groups;
     j.width = a->y.dim[2] / a->groups;
     j.eps = a->eps;
-    CUDA_LAUNCH(rms_kernel, (unsigned)(tensor_rows(&a->y) * j.groups), THREADS, cuda_stream(s)->stream, j);
+    norm_rows(s, &j, tensor_rows(&a->y) * j.groups);
     return 0;
 }
 
@@ -91,6 +187,6 @@ extern "C" int cuda_rmsnorm_gated_backward(struct stream *s, const struct rmsnor
         cuda_columns_add(s, &c, (float *)a->dweight.data, NULL);
     }
     if (j.dy.data || j.dz.data)
-        CUDA_LAUNCH(rms_gradient, (unsigned)(c.rows * j.groups), THREADS, cuda_stream(s)->stream, j);
+        gradient_rows(s, &j, c.rows * j.groups);
     return 0;
 }

@@ -2,7 +2,7 @@
  * states and partial sums fit ROOM_BYTES. Every sum runs in a fixed order. */
 #include "kernels/cuda/scan_tile.cuh"
 
-enum { THREADS = 128, MOST_ROWS = 32768 };
+enum { THREADS = 128, MOST_ROWS = 32768, FILLING_BLOCKS = 256 }; /* with fewer, more threads for each channel are faster */
 static const size_t ROOM_BYTES = (size_t)1 << 30;
 
 /* dB or dC of a group of rows: the blocks' shares added in order. */
@@ -43,8 +43,8 @@ static __global__ void head_kernel(struct scan_job j, float *pre) {
     for (int64_t i = cuda_index(); i < j.rows * j.length * heads; i += cuda_stride()) {
         int64_t local = i / heads, h = i - local * heads, token = j.first_row * j.length + local;
         float sum = 0;
-        for (int64_t p = 0; p < j.share; p++)
-            sum += j.head_delta[local * j.channels + h * j.share + p];
+        for (int64_t p = 0; p < j.head_shares; p++)
+            sum += j.head_delta[(local * heads + h) * j.head_shares + p];
         int64_t row = token / j.length;
         sum = token - row * j.length < scan_length(j, row) ? sum * scan_step_grad(j, scan_pre(j, token, h * j.share)) : 0.0f;
         if (j.ddelta.data)
@@ -64,7 +64,8 @@ static struct scan_view states_of(const struct tensor *t, int64_t n) {
 
 static void cut(struct scan_job *j) {
     j->per_group = j->channels / j->groups;
-    j->blocks_per_group = cuda_ceil(j->per_group, scan_channels(j->states));
+    j->blocks_per_group = cuda_ceil(j->per_group, ssd_suits(j) ? (int64_t)SSD_CHANNELS : scan_channels(j->states));
+    j->head_shares = ssd_suits(j) && j->share % 32 == 0 ? j->share / 32 : j->share;
     j->tiles = scan_tiles(j->length, j->states);
 }
 
@@ -140,7 +141,10 @@ int scan_forward(struct stream *s, struct scan_job *j, const int32_t *host_lengt
     }
     for (; j->first_row < j->batch; j->first_row += j->rows) {
         j->rows = cuda_min(MOST_ROWS, j->batch - j->first_row);
-        scan_forward_launch(s, j);
+        if (ssd_suits(j) && j->rows * j->groups * j->blocks_per_group >= FILLING_BLOCKS)
+            ssd_forward_launch(s, j);
+        else
+            scan_forward_launch(s, j);
     }
     return 0;
 }
@@ -150,13 +154,13 @@ static size_t lay_out(struct scan_job *j, int64_t rows, char *base, void **ret_l
     struct cuda_area area = {base, 0};
     size_t tokens = (size_t)(rows * j->length), wide = (size_t)j->channels * sizeof(float);
     *ret_lengths = cuda_take(&area, (size_t)j->batch * sizeof(int32_t));
-    j->starts = (float *)cuda_take(&area, (size_t)(rows * j->tiles * j->states) * wide);
+    j->starts = (float *)cuda_take(&area, (size_t)(rows * j->tiles * (ssd_suits(j) ? (int64_t)SSD_STATES : j->states)) * wide);
     j->part_b = (float *)cuda_take(&area, tokens * (size_t)(j->blocks_per_group * j->groups * j->states) * sizeof(float));
     j->part_c = (float *)cuda_take(&area, tokens * (size_t)(j->blocks_per_group * j->groups * j->states) * sizeof(float));
     j->part_a = (float *)cuda_take(&area, (size_t)(rows * (j->per_head ? 1 : j->states)) * wide);
     j->part_skip = (float *)cuda_take(&area, (size_t)rows * wide);
     j->part_bias = (float *)cuda_take(&area, (size_t)rows * wide);
-    j->head_delta = (float *)cuda_take(&area, j->per_head ? tokens * wide : 0);
+    j->head_delta = (float *)cuda_take(&area, j->per_head ? tokens * wide / (size_t)(j->share / j->head_shares) : 0);
     *ret_pre = (float *)cuda_take(&area, j->per_head ? tokens * wide / (size_t)j->share : 0);
     return area.used;
 }
@@ -174,8 +178,13 @@ static void add_rows(struct stream *s, const struct scan_job *j, const float *pa
 static void backward_rows(struct stream *s, const struct scan_job *j, float *pre, const struct scan_sums *to) {
     cudaStream_t stream = cuda_stream(s)->stream;
     struct scan_job forward = *j, gradient = *j;
-    scan_forward_launch(s, &forward);
-    scan_backward_launch(s, &gradient);
+    if (ssd_suits(j)) {
+        ssd_forward_launch(s, &forward);
+        ssd_backward_launch(s, &gradient);
+    } else {
+        scan_forward_launch(s, &forward);
+        scan_backward_launch(s, &gradient);
+    }
     unsigned blocks = cuda_blocks(j->rows * j->length * j->groups * j->states, THREADS);
     if (j->dbm.act.data)
         CUDA_LAUNCH(states_kernel, blocks, THREADS, stream, *j, (const float *)j->part_b, j->dbm);

@@ -36,7 +36,7 @@ template <int LANES, int PER> static __global__ void __launch_bounds__(SCAN_THRE
             int64_t token = scan_token(j, p.row, len, step0 + i), at = p.first + c;
             float y = sy[i][c];
             if (j.dskip)
-                y += j.dskip[at / j.share] * act_get(j.x, token * j.x.ld + at);
+                y = __fmaf_rn(j.dskip[at / j.share], act_get(j.x, token * j.x.ld + at), y);
             if (j.z.data)
                 y *= cuda_silu(act_get(j.z, token * j.z.ld + at));
             act_put(j.y, token * j.y.ld + at, y);
@@ -50,7 +50,9 @@ template <int LANES, int PER> static __global__ void __launch_bounds__(SCAN_THRE
         scan_store_state<LANES, PER>(j, j.ht, (p.row * j.channels + d) * j.states, lane, h);
 }
 
-void scan_forward_launch(struct stream *s, const struct scan_job *j) {
+void scan_forward_launch(struct stream *s, const struct scan_job *from) {
+    struct scan_job own = *from, *j = &own;
+    own.blocks_per_group = cuda_ceil(own.per_group, scan_channels(own.states));
     cudaStream_t stream = cuda_stream(s)->stream;
     dim3 grid = scan_grid(j);
     if (j->states <= 16)

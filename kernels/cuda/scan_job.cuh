@@ -6,7 +6,7 @@
 #define BRR_KERNELS_CUDA_SCAN_JOB_CUH
 #include "kernels/cuda/cuda.cuh"
 
-enum { SCAN_THREADS = 128 };
+enum { SCAN_THREADS = 128, SSD_CHANNELS = 64, SSD_STATES = 16 };
 
 struct scan_view {
     struct act act; /* element (row, group, i) at row·ld + group·step + i */
@@ -33,12 +33,19 @@ struct scan_job {
     float *part_b, *part_c;       /* (blocks_per_group, rows, L, G, N) */
     float *part_a;                /* (rows, D, N), or (rows, D) per_head */
     float *part_skip, *part_bias; /* (rows, D) */
-    float *head_delta;            /* per_head: (rows, L, D) shares of dΔ */
+    float *head_delta;            /* per_head: (rows, L, H·head_shares) shares of dΔ */
+    int64_t head_shares;          /* sums of neighbouring channels of a head; share: one of each channel */
+    bool wide;                    /* ssd.cu: 16-byte accesses */
 };
 
 struct scan_job scan1_job(const struct scan1_args *a);
 struct scan_job ssd_job(const struct ssd_args *a);
 int scan_forward(struct stream *s, struct scan_job *j, const int32_t *host_lengths, struct err *err);
+
+/* ssd.cu: scans of heads with few states. */
+bool ssd_suits(const struct scan_job *j);
+void ssd_forward_launch(struct stream *s, const struct scan_job *j);
+void ssd_backward_launch(struct stream *s, const struct scan_job *j);
 
 struct scan_sums {
     float *da, *dskip, *dbias; /* NULL: not wanted */

@@ -68,7 +68,7 @@ static __device__ inline void scan_stage(const struct scan_job &j, const struct 
         bool real = c < p.count;
         float delta = real ? scan_step(j, scan_pre(j, token, d)) : 0.0f;
         w.delta[i][c] = delta;
-        w.dx[i][c] = real ? delta * act_get(j.x, token * j.x.ld + d) : 0.0f;
+        w.dx[i][c] = real ? __fmul_rn(delta, act_get(j.x, token * j.x.ld + d)) : 0.0f;
         w.decay[i][c] = real && j.per_head ? exp2f(delta * (j.a[d / j.share] * SCAN_LOG2E)) : 1.0f;
     }
     for (int e = (int)threadIdx.x; e < n * STATES; e += SCAN_THREADS) {
@@ -81,7 +81,7 @@ static __device__ inline void scan_stage(const struct scan_job &j, const struct 
         w.anew[threadIdx.x] = scan_starts(j, p.row, len, step0 + threadIdx.x);
 }
 
-/* One step; returns this thread's share of C·h. */
+/* One step; returns this thread's share of C·h. Roundings are spelled out: ssd.cu has the same. */
 template <int LANES, int PER, typename staged>
 static __device__ inline float scan_advance(const struct scan_job &j, const staged &w, int i, const float (&a2)[PER],
                                             float (&h)[PER]) {
@@ -91,11 +91,11 @@ static __device__ inline float scan_advance(const struct scan_job &j, const stag
 #pragma unroll
     for (int q = 0; q < PER; q++) {
         int n = lane + q * LANES;
-        float x = delta * a2[q], a = j.per_head ? decay : exp2f(x), in = dx * w.b[i][n];
+        float x = delta * a2[q], a = j.per_head ? decay : exp2f(x), in = __fmul_rn(dx, w.b[i][n]);
         if (j.zoh)
             in *= scan_phi(x * SCAN_LN2, a);
-        h[q] = anew ? in : a * h[q] + in;
-        y += h[q] * w.c[i][n];
+        h[q] = __fmaf_rn(a, anew ? 0.0f : h[q], in);
+        y = __fmaf_rn(h[q], w.c[i][n], y);
     }
     return y;
 }

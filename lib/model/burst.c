@@ -12,6 +12,16 @@ enum { FIRST_ROOM = 1024 };
 #define MOST_POTENTIAL 0x1p40f
 #define MOST_INJECTED  ((__int128)1 << 62)
 
+/* Host memory, pinned where the device copies it, and the arrays on the device. */
+static int reserve_host(struct burst *b, struct err *err) {
+    size_t ids = ((size_t)b->c->net.n + SPIKE_BLOCK) * sizeof *b->ids, seen = (BURST_AHEAD + 1) * sizeof *b->seen;
+    int rc;
+    if ((rc = device_alloc_host(b->device, ids, (void **)&b->ids, err)) ||
+        (rc = device_alloc_host(b->device, seen, (void **)&b->seen, err)))
+        return rc;
+    return burst_device_open(b, err);
+}
+
 int burst_new(struct stream *s, struct connectome *c, const struct burst_options *options, struct burst **ret, struct err *err) {
     struct burst *b = calloc(1, sizeof *b);
     if (!b) {
@@ -26,9 +36,8 @@ int burst_new(struct stream *s, struct connectome *c, const struct burst_options
     if (b->options.max_pending <= 0)
         b->options.max_pending = BURST_MOST_PENDING;
     c->net.features |= b->options.every_tick ? SPIKE_EVERY_TICK : 0U;
-    b->ids = malloc(((size_t)c->net.n + SPIKE_BLOCK) * sizeof *b->ids);
     int rc;
-    if ((rc = b->ids ? burst_device_open(b, err) : err_set(err, ERR_EXHAUSTED, "out of memory for %u neurons", c->net.n)) ||
+    if ((rc = reserve_host(b, err)) ||
         (!(b->power = calloc((size_t)c->n_areas, sizeof *b->power)) &&
          (rc = err_set(err, ERR_EXHAUSTED, "out of memory for %d areas", c->n_areas))) ||
         (rc = burst_device_fired(b, b->ids, 0, err))) {
@@ -45,11 +54,12 @@ void burst_free(struct burst *b) {
         return;
     burst_device_close(b);
     connectome_free(b->c);
-    free(b->ids);
+    device_free_host(b->device, b->ids);
+    device_free_host(b->device, b->seen);
+    device_free_host(b->device, b->inject_ids);
+    device_free_host(b->device, b->inject_sums);
     free(b->pending);
     free(b->power);
-    free(b->inject_ids);
-    free(b->inject_sums);
     free(b);
 }
 
@@ -177,17 +187,19 @@ static int reserve_sums(struct burst *b, int64_t n, struct err *err) {
     b->device_ids = NULL;
     b->device_sums = NULL;
     b->inject_room = 0;
-    uint32_t *ids = realloc(b->inject_ids, (size_t)room * sizeof *ids);
-    b->inject_ids = ids ? ids : b->inject_ids;
-    int64_t *sums = realloc(b->inject_sums, (size_t)room * sizeof *sums);
-    b->inject_sums = sums ? sums : b->inject_sums;
-    int rc = ids && sums ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %lld injections", (long long)room);
-    if (!rc && b->remote)
-        rc = device_alloc(b->device, (size_t)room * sizeof *ids, (void **)&b->device_ids, err);
-    if (!rc && b->remote)
-        rc = device_alloc(b->device, (size_t)room * sizeof *sums, (void **)&b->device_sums, err);
-    b->inject_room = rc ? 0 : room;
-    return rc;
+    device_free_host(b->device, b->inject_ids);
+    device_free_host(b->device, b->inject_sums);
+    b->inject_ids = NULL;
+    b->inject_sums = NULL;
+    size_t ids = (size_t)room * sizeof *b->inject_ids, sums = (size_t)room * sizeof *b->inject_sums;
+    int rc;
+    if ((rc = device_alloc_host(b->device, ids, (void **)&b->inject_ids, err)) ||
+        (rc = device_alloc_host(b->device, sums, (void **)&b->inject_sums, err)) ||
+        (b->remote && ((rc = device_alloc(b->device, ids, (void **)&b->device_ids, err)) ||
+                       (rc = device_alloc(b->device, sums, (void **)&b->device_sums, err)))))
+        return rc;
+    b->inject_room = room;
+    return 0;
 }
 
 /* In units of 2^-f, half to even. */

@@ -18,8 +18,8 @@ struct burst {
     struct spike_counts *counts; /* device; one of each list */
     struct spike_fired lists[BURST_AHEAD + 1];
     int n_lists, newest;
-    struct spike_counts seen[BURST_AHEAD + 1]; /* host copies */
-    uint32_t *ids;                             /* host: the list that a sink reads */
+    struct spike_counts *seen; /* host copies of the counts, BURST_AHEAD + 1 */
+    uint32_t *ids;             /* host: the list that a sink reads */
     uint64_t tick;
     bool unsettled; /* bounds or features are to be looked at before the next tick */
 

@@ -179,6 +179,24 @@ static int64_t scratch_bound(const struct seizure_net *net) {
     return threads * (scan > conv ? scan : conv) + SUMS * weights;
 }
 
+/* The same on a GPU, where scratch of the neediest op (the scan's gradient, at most ROOM; the convolution before it, with a value
+ * of four bytes for each of its channels and tokens) lies beside columns of convolutions, the weights of one op packed and summed,
+ * the workspaces of the job's two streams and its recorded work, and what the driver takes for the process. */
+static int64_t gpu_bound(const struct seizure_net *net) {
+    enum { TOKEN_SAMPLES = 16, TILE = 8, COPIES = 3 };
+    const int64_t ROOM = (int64_t)1 << 30, FIXED = (int64_t)704 << 20;
+    const struct seizure_config *c = &net->config;
+    int64_t tokens = net->options.max_batch * (c->window / TOKEN_SAMPLES),
+            inner = (int64_t)c->encoder_channels[STAGES - 1] * c->expand, largest = 0;
+    int64_t states = tokens / TILE * inner * c->d_state * (int64_t)sizeof(float),
+            conv = tokens * 2 * inner * (int64_t)sizeof(float);
+    for (int i = 0; i < net->params.count; i++)
+        if (net->params.items[i].kind == PARAM_WEIGHT && net->params.items[i].count > largest)
+            largest = net->params.items[i].count;
+    int64_t scan = 3 * states < ROOM ? 3 * states : ROOM;
+    return (scan > conv ? scan : conv) + COPIES * largest * (int64_t)sizeof(float) + FIXED;
+}
+
 int seizure_memory(const struct seizure_config *config, const struct seizure_options *options, struct seizure_memory *ret,
                    struct err *err) {
     struct seizure_net *net = calloc(1, sizeof *net);
@@ -191,7 +209,7 @@ int seizure_memory(const struct seizure_config *config, const struct seizure_opt
                                        .gradients = param_set_bytes(&net->params, options->training) - weights,
                                        .folded = net->folded_count * (int64_t)sizeof(float),
                                        .activations = (int64_t)net->plan.peak};
-        ret->scratch = options->threads ? scratch_bound(net) : 0;
+        ret->scratch = options->threads < 0 ? gpu_bound(net) : options->threads ? scratch_bound(net) : 0;
         ret->total = ret->parameters + ret->gradients + ret->folded + ret->activations + ret->scratch;
     }
     seizure_free(net);
@@ -298,6 +316,9 @@ static int infer(const struct inference *work, struct err *err) {
     if (rc)
         return rc;
     net->has_pass = false;
+    if (net->recorded_version != net->params.version) /* a recording relies on packed copies of the weights */
+        replay_done(&net->inference);
+    net->recorded_version = net->params.version;
     return replay_run(&net->inference, work->stream, &key, &(struct replay_body){run_inference, (void *)(uintptr_t)work}, err);
 }
 

@@ -78,8 +78,8 @@ struct seizure_options {
     int max_batch;        /* rows per call (the micro-batch in training) */
     bool training;        /* keep activations and gradients */
     enum dtype precision; /* DTYPE_F32 or DTYPE_BF16: activations, and the arithmetic of convolutions and projections */
-    int threads; /* seizure_memory: of the CPU on which a training is to run, to count the working memory of its ops; 0 = leave it
-                    out */
+    int threads; /* seizure_memory: of the CPU on which a training is to run (−1: a GPU), to count the working memory of its ops;
+                    0 = leave it out */
 };
 struct seizure_memory {
     int64_t parameters, gradients, folded, activations, total; /* folded: the weights of the inference pass */

@@ -60,7 +60,7 @@ struct seizure_net {
     float *folded;                     /* device: folded weights of every block and layer, then the head */
     int64_t folded_count;
     struct folded head;
-    uint64_t folded_version;
+    uint64_t folded_version, recorded_version; /* of the parameters that `folded` and the recordings were made of */
     struct replay inference;
 };
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/op.h"
+
 void param_set_init(struct param_set *set) { *set = (struct param_set){.version = 1}; }
 
 void param_set_done(struct param_set *set) {
@@ -68,6 +70,8 @@ int param_set_alloc(struct param_set *set, struct device *dev, bool training, st
     int64_t live, allocations;
     device_alloc_stats(dev, &live, &allocations);
     set->version = (uint64_t)allocations << 32; /* never that of another set that once lay at the same address */
+    if (!training)
+        set->version |= WEIGHTS_CONSTANT;
     if (rc || !training)
         return rc;
     uint8_t *host = calloc(1, (size_t)set->data_count);

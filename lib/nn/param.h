@@ -33,7 +33,7 @@ struct param_set {
     struct device *device;
     float *data, *grad, *buffers; /* device memory; grad NULL without training */
     uint8_t *decay;               /* device, data_count: 1 where weight decay applies */
-    uint64_t version;             /* never 0, unique on the device; changes with the values, so that packed copies are remade */
+    uint64_t version; /* never 0, unique on the device; changes with the values; has WEIGHTS_CONSTANT (op.h) without training */
 };
 
 /* Averages of a set's values and of its running statistics, in device memory. */

@@ -28,6 +28,24 @@ static int record(struct replay_entry *e, struct stream *s, const struct replay_
     return rc ? rc : ended;
 }
 
+/* Records the work if that is possible; else it runs op by op now, and always. A lost device is an error. */
+static int record_or_run(struct replay *r, struct replay_entry *e, struct stream *s, const struct replay_body *body,
+                         struct err *err) {
+    struct err why = {0};
+    int rc = record(e, s, body, &why);
+    if (!rc)
+        return 0;
+    if (device_lost(stream_device(s))) {
+        if (err)
+            *err = why;
+        return rc;
+    }
+    e->never = true;
+    if (!r->refusal.code)
+        r->refusal = why;
+    return body->run(body->ctx, err);
+}
+
 int replay_run(struct replay *r, struct stream *s, const struct replay_key *key, const struct replay_body *body, struct err *err) {
     struct device_info info;
     device_describe(stream_device(s), &info);
@@ -37,16 +55,24 @@ int replay_run(struct replay *r, struct stream *s, const struct replay_key *key,
     e->turn = ++r->turns;
     if (e->used && e->epoch != stream_epoch(s)) { /* another stream, or its memory has moved */
         graph_free(e->graph);
-        *e = (struct replay_entry){.key = *key, .turn = r->turns};
+        *e = (struct replay_entry){.key = *key, .turn = r->turns, .never = e->never};
     }
     int rc = 0;
     if (!e->graph)
-        rc = e->used ? record(e, s, body, err) : body->run(body->ctx, err);
+        rc = e->used && !e->never ? record_or_run(r, e, s, body, err) : body->run(body->ctx, err);
     if (!rc && e->graph)
         rc = graph_run(e->graph, s, err);
     e->used = !rc;
     e->epoch = stream_epoch(s);
     return rc;
+}
+
+bool replay_warning(struct replay *r, struct err *ret) {
+    if (!r->refusal.code || r->warned)
+        return false;
+    r->warned = true;
+    *ret = r->refusal;
+    return true;
 }
 
 void replay_done(struct replay *r) {

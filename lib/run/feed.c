@@ -73,13 +73,15 @@ static int open_readers(struct feed *f, struct err *err) {
 static int open_resident(struct feed *f, struct stream *s, struct err *err) {
     const struct feed_config *c = &f->config;
     size_t n = (size_t)c->batch_size;
-    f->first = calloc(n, sizeof *f->first);
-    f->own.valid = calloc(n, sizeof *f->own.valid);
+    void *first = NULL, *valid = NULL;
     f->epoch = c->epoch;
     f->index = c->index;
     int rc;
-    if ((rc = f->first && f->own.valid ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a batch")) ||
-        (rc = device_alloc(c->recordings.device, n * sizeof *f->first, &f->device_first, err)) ||
+    rc = device_alloc_host(c->recordings.device, n * sizeof *f->first, &first, err);
+    f->first = first;
+    rc = rc ? rc : device_alloc_host(c->recordings.device, n * sizeof *f->own.valid, &valid, err);
+    f->own.valid = valid;
+    if (rc || (rc = device_alloc(c->recordings.device, n * sizeof *f->first, &f->device_first, err)) ||
         (rc = device_alloc(c->recordings.device, n * sizeof *f->own.valid, &f->device_valid, err)))
         return rc;
     return resident_open(&c->recordings, s, &f->resident, err);
@@ -122,12 +124,13 @@ static size_t changes_bytes(const struct feed_config *c) {
 
 static int open_changes(struct feed *f, struct err *err) {
     const struct feed_config *c = &f->config;
-    void *there = NULL;
-    f->changes = calloc(1, changes_bytes(c));
-    if (!f->changes)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for augmentation");
+    void *there = NULL, *here = NULL;
+    int rc = device_alloc_host(c->recordings.device, changes_bytes(c), &here, err);
+    if (rc)
+        return rc;
+    f->changes = here;
     memcpy(f->changes->partner, c->augment->partner, sizeof f->changes->partner);
-    int rc = device_alloc(c->recordings.device, changes_bytes(c), &there, err);
+    rc = device_alloc(c->recordings.device, changes_bytes(c), &there, err);
     f->device_changes = there;
     return rc;
 }
@@ -200,10 +203,10 @@ void feed_close(struct feed *f) {
         device_free(dev, f->buffers[i].x);
         device_free(dev, f->buffers[i].labels);
     }
-    free(f->first);
-    free(f->own.valid);
+    device_free_host(dev, f->first);
+    device_free_host(dev, f->own.valid);
     device_free(dev, f->device_changes);
-    free(f->changes);
+    device_free_host(dev, f->changes);
     free(f);
 }
 

@@ -71,16 +71,18 @@ static int add_run(struct geodesic_fit *f, int first, int end, struct err *err) 
 
 static int allocate(struct geodesic_fit *f, struct err *err) {
     size_t row = (size_t)f->count * sizeof(float), all = row * (size_t)f->groups, width = (size_t)f->spectra->width;
+    void *host_loss = NULL;
     int rc;
     if ((rc = take(f, all, &f->params, err)) || (rc = take(f, all, &f->grads, err)) || (rc = take(f, all, &f->m, err)) ||
         (rc = take(f, all, &f->v, err)) || (rc = take(f, (size_t)f->count, &f->decay, err)) ||
         (rc = take(f, width * sizeof(float), &f->wavelengths, err)) || (rc = take(f, width * sizeof(int32_t), &f->rows, err)) ||
-        (rc = take(f, (size_t)f->groups * 3 * sizeof(double), &f->loss, err)))
+        (rc = take(f, (size_t)f->groups * 3 * sizeof(double), &f->loss, err)) ||
+        (rc = device_alloc_host(stream_device(f->stream), (size_t)f->groups * 4 * sizeof *f->host_loss, &host_loss, err)))
         return rc;
+    f->host_loss = host_loss;
     f->order = malloc(width * sizeof *f->order);
-    f->host_loss = calloc((size_t)f->groups * 4, sizeof *f->host_loss);
     f->orders = calloc((size_t)f->groups, sizeof *f->orders);
-    if (!f->order || !f->host_loss || !f->orders)
+    if (!f->order || !f->orders)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %d models", f->groups);
     f->squares = f->loss + 2 * f->groups;
     f->epoch_loss = f->host_loss + 2 * f->groups;
@@ -173,7 +175,7 @@ void geodesic_fit_free(struct geodesic_fit *f) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         device_free(dev, all[i]);
     free(f->order);
-    free(f->host_loss);
+    device_free_host(dev, f->host_loss);
     free(f->orders);
     free(f);
 }

@@ -69,6 +69,8 @@ void step_free(struct step *t) {
 
 const float *step_logits(const struct step *t) { return t->logits; }
 
+bool step_warning(struct step *t, struct err *ret) { return replay_warning(&t->replay, ret); }
+
 /* The values of this step, on their way to the device. */
 static void place_values(struct step *t, const struct step_input *input) {
     t->host->there = (struct train_place){.step = (uint32_t)input->step, .row0 = input->row0, .loss_scale = input->loss_scale};

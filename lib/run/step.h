@@ -41,6 +41,8 @@ void step_free(struct step *step); /* takes NULL */
 int step_queue(struct step *step, struct stream *s, const struct step_input *input, struct err *err);
 /* Waits for the stream and updates the optimizer's bookkeeping. */
 int step_wait(struct step *step, struct stream *s, struct step_result *ret, struct err *err);
+/* Once, after the step could not be recorded: true, and the reason in *ret. Steps then run op by op, slower, with the same bits. */
+bool step_warning(struct step *step, struct err *ret);
 /* Logits of the newest micro-batch, (rows,T) F32 in device memory. */
 const float *step_logits(const struct step *step);
 

@@ -469,6 +469,9 @@ static int micro_batch(struct train *t, struct err *err) {
         (rc = step_wait(t->work, t->stream, &t->newest_work, err)))
         return rc;
     t->losses[micro] = (struct leaf_loss){t->newest_work.loss_sum, t->newest_work.count};
+    struct err why;
+    if (step_warning(t->work, &why))
+        task_log(&t->env, TASK_WARN, "the device cannot record a step, which is slower from here on: %s", why.message);
     t->micro++;
     return input.last ? finish_batch(t, err) : 0;
 }

@@ -31,8 +31,11 @@ static int64_t beside_network(const struct train_config *job, const struct seizu
 
 int train_memory(const struct train_config *job, enum dtype precision, const struct device_info *device, int64_t limit,
                  int64_t *ret_bytes, int64_t *ret_largest, struct err *err) {
-    struct seizure_options options = {
-        .training = true, .precision = precision, .threads = device && !device->is_async ? device->threads : 0};
+    struct seizure_options options = {.training = true,
+                                      .precision = precision,
+                                      .threads = !device            ? 0
+                                                 : device->is_async ? -1
+                                                                    : device->threads};
     struct seizure_memory m;
     *ret_largest = 0;
     for (int64_t b = job->training.batch_size; b > 0; b--) {

@@ -415,4 +415,40 @@ static int run_70(struct stream *s, const struct tensor *t, double sums[2], stru
     struct morphology_args a = {.mask = t[0], .opening = 3, .closing = 5};
     return op_morphology(s, &a, err);
 }
+/* Whole rows of four taps: what a GPU's wide accesses take. */
+static int depthwise_wide(struct stream *s, const struct tensor *t, bool reverse, struct err *err) {
+    struct conv1d_depthwise_args a = {
+        .x = t[0], .w = t[1], .bias = t[2], .y = t[3], .pad_left = 3, .silu = true, .reverse = reverse};
+    return op_conv1d_depthwise(s, &a, err);
+}
+static int depthwise_wide_backward(struct stream *s, const struct tensor *t, bool reverse, struct err *err) {
+    struct conv1d_depthwise_backward_args a = {.x = t[0],
+                                               .w = t[1],
+                                               .bias = t[2],
+                                               .dy = t[3],
+                                               .dx = t[4],
+                                               .dw = t[5],
+                                               .dbias = t[6],
+                                               .pad_left = 3,
+                                               .silu = true,
+                                               .reverse = reverse};
+    return op_conv1d_depthwise_backward(s, &a, err);
+}
+static int run_depthwise_wide(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)sums;
+    return depthwise_wide(s, t, false, err);
+}
+static int run_depthwise_wide_reverse(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)sums;
+    return depthwise_wide(s, t, true, err);
+}
+static int run_depthwise_wide_backward(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)sums;
+    return depthwise_wide_backward(s, t, false, err);
+}
+static int run_depthwise_wide_backward_reverse(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)sums;
+    return depthwise_wide_backward(s, t, true, err);
+}
+
 #endif

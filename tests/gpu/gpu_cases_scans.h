@@ -710,4 +710,46 @@ static int run_51(struct stream *s, const struct tensor *t, double sums[2], stru
     return op_ssd_backward(s, &a, err);
 }
 
+/* Heads of 64 channels with 16 states, one group: what a GPU's wide accesses and whole blocks take. */
+static int run_ssd_wide(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)sums;
+    struct ssd_args a = {.x = t[0],
+                         .delta = t[1],
+                         .A = t[2],
+                         .Bm = t[3],
+                         .Cm = t[4],
+                         .Dskip = t[5],
+                         .dbias = t[6],
+                         .y = t[7],
+                         .resets = t[8],
+                         .heads = 4,
+                         .groups = 1,
+                         .softplus = true,
+                         .reverse = true};
+    return op_ssd(s, &a, err);
+}
+static int run_ssd_wide_backward(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)sums;
+    struct ssd_backward_args a = {.fwd = {.x = t[0],
+                                          .delta = t[1],
+                                          .A = t[2],
+                                          .Bm = t[3],
+                                          .Cm = t[4],
+                                          .Dskip = t[5],
+                                          .dbias = t[6],
+                                          .resets = t[15],
+                                          .heads = 4,
+                                          .groups = 1,
+                                          .softplus = true},
+                                  .dy = t[7],
+                                  .dx = t[8],
+                                  .ddelta = t[9],
+                                  .dBm = t[10],
+                                  .dCm = t[11],
+                                  .dA = t[12],
+                                  .dDskip = t[13],
+                                  .ddbias = t[14]};
+    return op_ssd_backward(s, &a, err);
+}
+
 #endif

@@ -1,5 +1,6 @@
 /* test_ops_vs_cpu [SEED]: every op of the table on the CPU and on cuda:0 with the same random inputs, F32 and bf16; all arrays of
- * the call are compared by norm afterwards, inputs too. Exits 77 without a GPU (or library), 1 when an op differs. The GPU runs
+ * the call are compared by norm afterwards, inputs too. A CPU without bf16 arithmetic (or BRR_TEST_REFERENCE=f32) computes bf16's
+ * cases in F32, from inputs that were rounded to bf16. Exits 77 without a GPU (or library), 1 when an op differs. The GPU runs
  * every call twice from the same memory and must give the same bits. */
 #include <math.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ struct machine {
 };
 
 static struct rng rng;
+static bool cpu_has_bf16;
 
 static int rank_of(const struct array *a) {
     int rank = 0;
@@ -44,24 +46,35 @@ static double value_of(const struct tensor *t, const void *host, int64_t i) {
     return (double)((const float *)host)[i];
 }
 
-static void *random_array(const struct array *a, const struct tensor *t) {
+static float rounded(float f) {
+    uint32_t bits = (uint32_t)narrow(f) << 16;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* F32, or U8; bf16: F32 that bf16 holds exactly. */
+static void *random_array(const struct array *a, const struct tensor *t, bool bf16) {
     int64_t n = tensor_count(t);
-    char *host = malloc((size_t)n * dtype_bytes(t->dtype));
+    char *host = malloc((size_t)n * sizeof(float));
     for (int64_t i = 0; host && i < n; i++) {
         float f = a->low + (a->high - a->low) * (float)rng_uniform(&rng);
         if (t->dtype == DTYPE_U8)
             ((uint8_t *)host)[i] = (uint8_t)(f > 0 ? f : 0);
-        else if (t->dtype == DTYPE_BF16)
-            ((uint16_t *)host)[i] = narrow(f);
         else
-            ((float *)host)[i] = f;
+            ((float *)host)[i] = bf16 && a->kind == ACT ? rounded(f) : f;
     }
     return host;
 }
 
 static int upload(struct machine *m, int i, const void *host, struct err *err) {
-    int rc = stream_to_device(m->stream, m->t[i].data, host, tensor_span_bytes(&m->t[i]), err);
-    return rc ? rc : stream_sync(m->stream, err);
+    int64_t n = tensor_count(&m->t[i]);
+    uint16_t *narrowed = m->t[i].dtype == DTYPE_BF16 ? malloc((size_t)n * sizeof *narrowed) : NULL;
+    for (int64_t k = 0; narrowed && k < n; k++)
+        narrowed[k] = narrow(((const float *)host)[k]);
+    int rc = stream_to_device(m->stream, m->t[i].data, narrowed ? (const void *)narrowed : host, tensor_span_bytes(&m->t[i]), err);
+    rc = rc ? rc : stream_sync(m->stream, err);
+    free(narrowed);
+    return rc;
 }
 
 /* The arrays of a test on a machine; the first call allocates. */
@@ -143,10 +156,11 @@ static void release(struct machine *m) {
 static bool passes(struct machine *cpu, struct machine *gpu, const struct op_test *test, bool bf16) {
     struct err err = {0};
     void *host[MAX_ARRAYS] = {0};
-    int rc = prepare(cpu, test, NULL, bf16, &err);
+    bool narrow_cpu = bf16 && cpu_has_bf16;
+    int rc = prepare(cpu, test, NULL, narrow_cpu, &err);
     for (int i = 0; !rc && i < MAX_ARRAYS; i++)
-        host[i] = test->arrays[i].kind ? random_array(&test->arrays[i], &cpu->t[i]) : NULL;
-    rc = rc ? rc : run_on(cpu, test, host, bf16, &err);
+        host[i] = test->arrays[i].kind ? random_array(&test->arrays[i], &cpu->t[i], bf16) : NULL;
+    rc = rc ? rc : run_on(cpu, test, host, narrow_cpu, &err);
     rc = rc ? rc : run_on(gpu, test, host, bf16, &err);
     double worst = 0, tolerance = bf16 ? 1e-2 : 2e-5;
     int array = 0;
@@ -197,13 +211,14 @@ int main(int argc, char **argv) {
     printf("%s, %s; seed %llu\n", info.name, info.description, (unsigned long long)seed);
     rng_init(&rng, seed, 1, 0);
     device_describe(cpu.device, &info);
-    bool has_bf16 = info.has_bf16;
-    if (!has_bf16)
-        printf("skipped: this CPU has no bf16 arithmetic to compare with\n");
+    const char *reference = getenv("BRR_TEST_REFERENCE");
+    cpu_has_bf16 = info.has_bf16 && !(reference && !strcmp(reference, "f32"));
+    printf("bf16 is compared with the CPU's %s\n", cpu_has_bf16 ? "bf16" : "fp32 on rounded inputs");
+    const char *only = getenv("BRR_TEST_OPS"); /* cases whose name contains this text */
     int failed = 0;
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        for (int bf16 = 0; bf16 < (tests[i].f32_only || !has_bf16 ? 1 : 2); bf16++)
-            failed += !passes(&cpu, &gpu, &tests[i], bf16);
+        for (int bf16 = 0; bf16 < (tests[i].f32_only ? 1 : 2); bf16++)
+            failed += (!only || strstr(tests[i].name, only)) && !passes(&cpu, &gpu, &tests[i], bf16);
     printf("%d of the ops' checks failed\n", failed);
     close_machine(&gpu);
     close_machine(&cpu);

@@ -44,7 +44,7 @@ def check_stream(tmp):
     daemon = start(tmp, {}, "devices=[cpu]")
     model = stream_fixture.train(daemon, f"{tmp}/eeg")
     assert daemon.stop() == 0
-    daemon = start(tmp, {"BRR_CUDA_LIBRARY": EMULATED, "BRR_EMULATED_FAULT": "1500"}, "devices=[cuda:0]")
+    daemon = start(tmp, {"BRR_CUDA_LIBRARY": EMULATED, "BRR_EMULATED_FAULT": "600"}, "devices=[cuda:0]")
     stream = stream_fixture.start(daemon, recording, model, "--json", "--realtime", "6")
     try:
         assert daemon.process.wait(timeout=PATIENCE) == DEVICE_LOST, daemon.read_log()

@@ -1,5 +1,7 @@
-/* Cases of the burst engine: networks of 100 synapses a neuron in which 1 % of the neurons fire in every tick, by themselves: any
- * input makes a neuron fire with a chance of its excitability, so that the share of firing neurons a keeps a = e·(1 − exp(−100·a)).
+/* Cases of the burst engine: networks of F synapses a neuron in which a share a of the neurons fires in every tick, by itself: any
+ * input makes a neuron fire with a chance of its excitability, so that a keeps a = e·(1 − exp(−F·a)). Usually F = 100, a = 1 %; one
+ * case has size, fan-out and rate of the column of Potjans and Diesmann (2014). On a GPU 64 ticks are also run at once, without a
+ * sink, as a job runs them.
  * Every neuron has a refractory time, a fire limit and a snooze, so that the whole rule is paid for. Beside the ticks: drawing a
  * network, and loading it from a file in $TMPDIR. */
 #include <math.h>
@@ -14,8 +16,7 @@
 #include "model/burst.h"
 #include "model/wiring.h"
 
-enum { FAN_OUT = 100, SETTLE = 50 };
-static const double SHARE = 0.01;
+enum { SETTLE = 50, COUNTED = 4 };
 
 /* Work of an average tick of the newest case, for the floor. */
 static struct {
@@ -24,9 +25,12 @@ static struct {
 } seen;
 
 struct burst_case {
-    int64_t neurons;
+    int64_t neurons, fan_out, ticks; /* ticks: of one run; with more than one nobody looks at them */
+    double share;                    /* of the neurons that fire in a tick */
 };
-static const struct burst_case SMALL = {100000}, MEDIUM = {500000}, LARGE = {1000000};
+static const struct burst_case SMALL = {100000, 100, 1, 0.01}, MEDIUM = {500000, 100, 1, 0.01}, LARGE = {1000000, 100, 1, 0.01};
+static const struct burst_case SMALL_AHEAD = {100000, 100, 64, 0.01}, LARGE_AHEAD = {1000000, 100, 64, 0.01},
+                               DENSE_AHEAD = {1000000, 1000, 64, 0.01}, COLUMN_AHEAD = {77169, 3870, 64, 0.00035};
 
 struct burst_bench {
     const struct burst_case *c;
@@ -43,14 +47,16 @@ static void count(void *ctx, const struct burst_frame *f) {
     seen.ticks += 1;
 }
 
+static double excitability(const struct burst_case *c) { return c->share / (1 - exp(-(double)c->fan_out * c->share)); }
+
 static int draw(const struct burst_case *c, struct connectome **ret, struct err *err) {
     struct wiring w;
     wiring_default(&w);
     w.neurons = c->neurons;
-    w.fan_out = FAN_OUT;
+    w.fan_out = c->fan_out;
     w.threshold = -INFINITY;
     w.leak = 0.1f;
-    w.excitability = (float)(SHARE / (1 - exp(-FAN_OUT * SHARE)));
+    w.excitability = (float)excitability(c);
     w.refractory = 0;
     int rc = wiring_make(&w, 0, ret, err);
     if (rc)
@@ -63,13 +69,14 @@ static int draw(const struct burst_case *c, struct connectome **ret, struct err 
     return 0;
 }
 
-/* One percent of the neurons, once: the network goes on by itself. */
-static int start(struct burst *b, int64_t n, struct err *err) {
-    int64_t kicked = (int64_t)((double)n * SHARE / 0.0158), step = n / kicked;
+/* So many neurons, once, that their share fires: the network goes on by itself. */
+static int start(struct burst *b, const struct burst_case *c, struct err *err) {
+    int64_t kicked = (int64_t)((double)c->neurons * c->share / excitability(c)), step = c->neurons / kicked;
     int rc = 0;
     for (int64_t i = 0; !rc && i < kicked; i++)
         rc = burst_inject(b, &(struct burst_injection){1, (uint32_t)(i * step), 1}, 1, err);
-    return rc ? rc : burst_step(b, SETTLE, NULL, NULL, err);
+    rc = rc ? rc : burst_step(b, SETTLE, NULL, NULL, err);
+    return rc ? rc : burst_step(b, COUNTED, count, NULL, err);
 }
 
 static void burst_case_close(void *state, struct device *dev) {
@@ -92,8 +99,7 @@ static int burst_case_open(const struct bench_case *c, const struct bench_contex
     s->c = c->parameters;
     s->stream = x->stream;
     int rc;
-    if ((rc = draw(s->c, &net, err)) || (rc = burst_new(x->stream, net, NULL, &s->b, err)) ||
-        (rc = start(s->b, s->c->neurons, err))) {
+    if ((rc = draw(s->c, &net, err)) || (rc = burst_new(x->stream, net, NULL, &s->b, err)) || (rc = start(s->b, s->c, err))) {
         burst_case_close(s, NULL);
         return rc;
     }
@@ -105,7 +111,7 @@ static int burst_case_open(const struct bench_case *c, const struct bench_contex
 static int run_tick(void *state, struct stream *stream, struct err *err) {
     struct burst_bench *s = state;
     (void)stream;
-    return burst_step(s->b, 1, count, NULL, err);
+    return burst_step(s->b, s->c->ticks, s->c->ticks > 1 ? NULL : count, NULL, err);
 }
 
 /* A tick's bytes: 4 of each synapse that delivers; of every neuron its sum; of a candidate the sum again and its state: membrane,
@@ -116,7 +122,8 @@ static struct bench_work burst_work(const struct bench_case *c, const struct ben
     (void)x;
     printf("# burst %s: a tick fires %.0f neurons, delivers %.0f synapses, has %.0f candidates; %.3f GB resident\n", c->name,
            seen.fired / ticks, seen.events / ticks, seen.candidates / ticks, (double)seen.bytes * 1e-9);
-    return (struct bench_work){.bytes = 4 * seen.events / ticks + 4 * (double)p->neurons + (4 + 39) * seen.candidates / ticks};
+    double bytes = 4 * seen.events / ticks + 4 * (double)p->neurons + (4 + 39) * seen.candidates / ticks;
+    return (struct bench_work){.bytes = (double)p->ticks * bytes};
 }
 
 /* ---- drawing and loading --------------------------------------------------------------------------------------- */
@@ -168,20 +175,25 @@ static int run_load(void *state, struct stream *stream, struct err *err) {
     return rc;
 }
 
+static int64_t synapses(const struct bench_case *c) {
+    const struct burst_case *p = c->parameters;
+    return p->neurons * p->fan_out;
+}
+
 /* The packed synapses written once; for a file its 11 bytes a synapse read once too. */
 static struct bench_work draw_work(const struct bench_case *c, const struct bench_context *x) {
     (void)x;
-    return (struct bench_work){.bytes = 4.0 * FAN_OUT * (double)((const struct burst_case *)c->parameters)->neurons};
+    return (struct bench_work){.bytes = 4.0 * (double)synapses(c)};
 }
 static struct bench_work load_work(const struct bench_case *c, const struct bench_context *x) {
     (void)x;
-    return (struct bench_work){.bytes = 15.0 * FAN_OUT * (double)((const struct burst_case *)c->parameters)->neurons};
+    return (struct bench_work){.bytes = 15.0 * (double)synapses(c)};
 }
 
-#define TICKS(name_, parameters_)                                                                                                  \
+#define TICKS(name_, where_, parameters_)                                                                                          \
     {                                                                                                                              \
-        .bench = "burst", .name = name_, .batch = 1, .f32_only = true, .work = burst_work, .open = burst_case_open,                \
-        .run = run_tick, .close = burst_case_close, .parameters = &(parameters_)                                                   \
+        .bench = "burst", .name = name_, .batch = 1, .f32_only = true, .where = where_, .work = burst_work,                        \
+        .open = burst_case_open, .run = run_tick, .close = burst_case_close, .parameters = &(parameters_)                          \
     }
 #define ONCE(bench_, open_, run_, work_)                                                                                           \
     {                                                                                                                              \
@@ -189,9 +201,13 @@ static struct bench_work load_work(const struct bench_case *c, const struct benc
         .run = run_, .close = burst_case_close, .parameters = &SMALL                                                               \
     }
 const struct bench_case bench_burst_cases[] = {
-    TICKS("100k x100", SMALL),
-    TICKS("500k x100", MEDIUM),
-    TICKS("1m x100", LARGE),
+    TICKS("100k x100", BENCH_ANYWHERE, SMALL),
+    TICKS("500k x100", BENCH_ANYWHERE, MEDIUM),
+    TICKS("1m x100", BENCH_ANYWHERE, LARGE),
+    TICKS("100k x100 64 ticks", BENCH_GPU, SMALL_AHEAD),
+    TICKS("1m x100 64 ticks", BENCH_GPU, LARGE_AHEAD),
+    TICKS("1m x1000 64 ticks", BENCH_GPU, DENSE_AHEAD),
+    TICKS("column 64 ticks", BENCH_GPU, COLUMN_AHEAD),
     ONCE("burst.generate", wiring_case_open, run_draw, draw_work),
     ONCE("burst.load", file_case_open, run_load, load_work),
     {.name = NULL},

@@ -52,13 +52,15 @@ static int upload_rate(const struct bench_context *x, size_t bytes, double *ret,
 
 static int run_product(void *ctx, struct stream *s, struct err *err) { return op_linear(s, ctx, err); }
 
-/* Operations per second of an n × n × n product. */
+/* Operations per second of an n × n × n product, the weights packed before. */
 static int product_rate(const struct bench_context *x, enum dtype dtype, int64_t n, double *ret, struct err *err) {
+    static uint64_t products = 0;
     struct bench_memory m = {.device = x->device, .stream = x->stream, .err = err};
     struct bench_range unit = {-1, 1};
     struct linear_args a = {.x = bench_fill(&m, dtype, (const int64_t[3]){1, n, n}, unit),
                             .w = bench_fill(&m, DTYPE_F32, (const int64_t[3]){n, n, 0}, unit),
-                            .y = bench_fill(&m, dtype, (const int64_t[3]){1, n, n}, unit)};
+                            .y = bench_fill(&m, dtype, (const int64_t[3]){1, n, n}, unit),
+                            .weight_version = WEIGHTS_CONSTANT | ++products};
     double seconds = 1;
     int rc = m.rc ? m.rc : timed(run_product, &a, x->stream, &seconds, err);
     bench_memory_done(&m, x->device);

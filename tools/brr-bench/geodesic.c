@@ -1,4 +1,5 @@
-/* Geodesic models: an optimizer step of one fold of the built-in spectra (20 paths at each of 50 wavelengths) in closed form, and
+/* Geodesic models: an optimizer step of one fold, and of six side by side, of the built-in spectra (20 paths at each of 50
+ * wavelengths) in closed form, and
  * (at 5 wavelengths) by Runge-Kutta with shooting; and the integrator alone, on the Lorenz system, beside the same steps as a plain
  * C loop. */
 #include <stdlib.h>
@@ -8,7 +9,17 @@
 #include "model/ode.h"
 #include "run/geodesic_fit.h"
 
-enum { WAVELENGTHS = 50, ODE_WAVELENGTHS = 5, PAIRS = 20, CELLS = 4, ORDER = 4, ODE_STEPS = 100, MEMBERS = 0x1f };
+enum {
+    WAVELENGTHS = 50,
+    ODE_WAVELENGTHS = 5,
+    PAIRS = 20,
+    CELLS = 4,
+    ORDER = 4,
+    ODE_STEPS = 100,
+    MEMBERS = 0x1f,
+    FOLDS = 6,
+    ALL_SPECTRA = 0x3f
+};
 /* Nodes of the 20 paths between 5 spectra: 8 span one cell, 6 two, 4 three, 2 four. */
 enum { PATH_NODES = (8 * 1 + 6 * 2 + 4 * 3 + 2 * 4) * ORDER };
 /* Trajectories side by side in the first-level cache, and blocks of them in one run. */
@@ -42,13 +53,15 @@ static int fold_open(const struct bench_case *c, const struct bench_context *x, 
                                          .floor = 0.1,
                                          .head_gain = 0.7,
                                          .seed = 1};
-    const geodesic_members members[1] = {MEMBERS};
+    geodesic_members members[FOLDS];
+    for (int i = 0; i < c->batch; i++) /* each without one of the six spectra */
+        members[i] = c->batch == 1 ? MEMBERS : (geodesic_members)(ALL_SPECTRA & ~(1U << i));
     struct fold_state *s = calloc(1, sizeof *s);
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
     int rc;
     if ((rc = spectra_formula(&s->spectra, err)) ||
-        (rc = geodesic_fit_new(&config, &s->spectra, members, 1, x->stream, &s->fit, err))) {
+        (rc = geodesic_fit_new(&config, &s->spectra, members, c->batch, x->stream, &s->fit, err))) {
         fold_close(s, x->device);
         return rc;
     }
@@ -75,6 +88,8 @@ static struct bench_work fold_work(const struct bench_case *c, const struct benc
         flows = (double)ODE_WAVELENGTHS * PAIRS * ODE_STEPS * 4;
         metrics = 2 * flows;
     }
+    metrics *= c->batch;
+    flows *= c->batch;
     w.flops = 3 * (metrics * operations(metric) + flows * operations(head));
     w.exponentials = metrics * (metric.hidden1 + metric.hidden2) / (c->parameters ? 2 : 1) + flows * (head.hidden1 + head.hidden2);
     return w;
@@ -177,14 +192,12 @@ static struct bench_work lorenz_work(const struct bench_case *c, const struct be
 }
 
 static const bool by_ode = true;
-#define FOLD(name_, where_, parameters_)                                                                                           \
-    { "geodesic", name_, 1, true, where_, fold_work, fold_open, fold_run, fold_close, parameters_ }
+#define FOLD(name_, batch_, where_, parameters_)                                                                                   \
+    { "geodesic", name_, batch_, true, where_, fold_work, fold_open, fold_run, fold_close, parameters_ }
 #define LORENZ(name_, run_)                                                                                                        \
     { "ode", name_, LANES *BLOCKS, true, BENCH_CPU, lorenz_work, lorenz_open, run_, lorenz_close, NULL }
 const struct bench_case bench_geodesic_cases[] = {
-    FOLD("fold closed_form", BENCH_ANYWHERE, NULL),
-    FOLD("fold ode", BENCH_CPU, &by_ode),
-    LORENZ("lorenz batch", lorenz_batch),
-    LORENZ("lorenz plain loop", lorenz_loop),
-    {.name = NULL},
+    FOLD("fold closed_form", 1, BENCH_ANYWHERE, NULL), FOLD("six folds closed_form", FOLDS, BENCH_ANYWHERE, NULL),
+    FOLD("fold ode", 1, BENCH_CPU, &by_ode),           LORENZ("lorenz batch", lorenz_batch),
+    LORENZ("lorenz plain loop", lorenz_loop),          {.name = NULL},
 };

@@ -260,5 +260,7 @@ const struct bench_case bench_scan_cases[] = {
     CASE("scan", "eeg bwd b64", 64, BENCH_GPU, eeg1_bwd),
     CASE("ssd", "eeg fwd b64", 64, BENCH_GPU, eeg2_fwd),
     CASE("ssd", "eeg bwd b64", 64, BENCH_GPU, eeg2_bwd),
+    CASE("conv", "eeg fwd b64", 64, BENCH_GPU, conv_fwd),
+    CASE("conv", "eeg bwd b64", 64, BENCH_GPU, conv_bwd),
     {.name = NULL},
 };

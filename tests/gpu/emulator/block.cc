@@ -143,14 +143,14 @@ static bool must_fail(void) {
     return wanted && ++launches == atol(wanted);
 }
 
-void block_run(const char *kernel, dim3 grid, unsigned threads, const std::function<void()> &thread) {
+void block_run(const char *kernel, int device, dim3 grid, unsigned threads, const std::function<void()> &thread) {
     if (emulator_fault)
         return;
     if (must_fail()) {
         emulator_fault = cudaErrorIllegalAddress;
         return;
     }
-    checker_kernel(kernel);
+    checker_kernel(kernel, device);
     block.body = &thread;
     emulator_place.grid = grid;
     emulator_place.block_dim = dim3(threads);

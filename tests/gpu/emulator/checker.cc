@@ -2,7 +2,8 @@
  * sanitizer's own library. Of each word of device and shared memory it is known who wrote and who read last: `when` counts
  * barriers, blocks and launches, which run one after another, so a number tells whether that was since the last barrier, in this
  * block, in this launch.
- *   - A kernel goes to device memory that is allocated, to the variables of its block, to its stack; else it is an illegal address.
+ *   - A kernel goes to memory of its own device that is allocated, to the variables of its block, to its stack; else it is an
+ * illegal address.
  *   - Two threads at one place, one of them writing, with no barrier between them; or two blocks of one launch. Atomic operations
  *     may meet one another, but no plain access.
  *   - Shared memory read before anything was written there in this block. */
@@ -30,6 +31,7 @@ struct word {
 
 static struct {
     const char *kernel;
+    int device;                  /* whose kernel */
     uint32_t now, launch, block; /* now, and when this launch and this block began */
     uintptr_t stacks, library, data;
     size_t stacks_bytes, library_bytes, data_bytes;
@@ -69,7 +71,7 @@ static struct word *shadow(size_t bytes) {
     return (struct word *)p;
 }
 
-void checker_kernel(const char *name) {
+void checker_kernel(const char *name, int device) {
     if (!seen.global) {
         block_stacks(&seen.stacks, &seen.stacks_bytes);
         dl_iterate_phdr(find_library, NULL);
@@ -77,6 +79,7 @@ void checker_kernel(const char *name) {
         seen.shared = shadow(seen.data_bytes + WORD);
     }
     seen.kernel = name;
+    seen.device = device;
     seen.launch = ++seen.now;
     if (seen.now > UINT32_MAX - (1U << 24)) { /* before the count begins anew, all is forgotten */
         madvise(seen.global, memory_bytes / WORD * sizeof(struct word), MADV_DONTNEED);
@@ -186,7 +189,8 @@ static inline void touch(const void *p, size_t n, enum way way) {
         return;
     if (at - memory_base < memory_bytes) {
         size_t offset = at - memory_base;
-        if (at % n == 0 && offset % MEMORY_UNIT + n <= memory_valid[offset / MEMORY_UNIT]) {
+        bool there = at % n == 0 && offset % MEMORY_UNIT + n <= memory_valid[offset / MEMORY_UNIT];
+        if (there && memory_owner[offset / MEMORY_UNIT] == seen.device) {
             check_words(seen.global, offset, at, n, way, true);
             return;
         }

@@ -19,5 +19,6 @@ static inline __nv_bfloat16 __float2bfloat16_rn(float f) {
     uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     return __nv_bfloat16{(uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? 0x7fff : rounded)};
 }
+static inline uint16_t __bfloat16_as_ushort(__nv_bfloat16 h) { return h.bits; }
 
 #endif

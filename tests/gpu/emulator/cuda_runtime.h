@@ -34,6 +34,25 @@ void __syncthreads(void);
 /* All of the block's threads must take part. */
 float __shfl_xor_sync(unsigned mask, float v, int lane_mask);
 unsigned __ballot_sync(unsigned mask, int predicate);
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+static inline float4 make_float4(float x, float y, float z, float w) { return float4{x, y, z, w}; }
+static inline float __uint_as_float(unsigned bits) {
+    float f;
+    __builtin_memcpy(&f, &bits, sizeof f);
+    return f;
+}
+static inline unsigned __float_as_uint(float f) {
+    unsigned bits;
+    __builtin_memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static inline float __fmul_rn(float a, float b) { return a * b; }
 static inline int __popc(unsigned v) { return __builtin_popcount(v); }
 int atomicAdd(int *p, int v);
 unsigned long long atomicAdd(unsigned long long *p, unsigned long long v);
@@ -61,8 +80,10 @@ static inline void emulator_call(const char *name, void (*kernel)(P...), dim3 gr
 enum cudaError_t {
     cudaSuccess,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidDevice = 101,
     cudaErrorECCUncorrectable = 214,
     cudaErrorNvlinkUncorrectable = 220,
+    cudaErrorInvalidResourceHandle = 400,
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchTimeout = 702,
     cudaErrorContextIsDestroyed = 709,
@@ -75,11 +96,20 @@ enum cudaError_t {
     cudaErrorLaunchFailure = 719,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorStreamCaptureUnjoined = 904,
+    cudaErrorStreamCaptureIsolation = 905,
+    cudaErrorCapturedEvent = 907,
     cudaErrorExternalDevice = 911,
     cudaErrorUnknown = 999
 };
 enum cudaMemcpyKind { cudaMemcpyDefault, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
-enum { cudaHostAllocDefault = 0, cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaStreamCaptureModeThreadLocal = 1 };
+enum {
+    cudaHostAllocDefault = 0,
+    cudaStreamNonBlocking = 1,
+    cudaEventBlockingSync = 1,
+    cudaEventDisableTiming = 2,
+    cudaStreamCaptureModeThreadLocal = 1
+};
 struct cudaDeviceProp {
     char name[256];
     size_t totalGlobalMem;
@@ -108,6 +138,7 @@ cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, int mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *ret);

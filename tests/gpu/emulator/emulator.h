@@ -3,7 +3,8 @@
  *   checker.cc  every access of a kernel to memory: where it may go, and who else was there
  *   memory.cc   device memory, which the host cannot touch, and pinned memory
  *   streams.cc  queues that run later, events, recordings
- *   runtime.cc  the device, its errors, and what stands in for cuBLASLt and cuDNN
+ *   runtime.cc  the devices, their errors, and what stands in for cuDNN
+ *   matmul.cc   cuBLASLt (cublasLt.h beside it)
  * One gate: whoever runs queued work, or changes what it runs in, holds it. */
 #ifndef BRR_TESTS_GPU_EMULATOR_EMULATOR_H
 #define BRR_TESTS_GPU_EMULATOR_EMULATOR_H
@@ -14,6 +15,16 @@
 extern std::recursive_mutex emulator_gate;
 extern cudaError_t emulator_fault; /* stays once it has happened */
 
+/* BRR_EMULATED_DEVICES devices, one without; each thread has a current one. */
+int emulator_devices(void);
+int emulator_current(void);
+/* A call for which CUDA makes a context on the thread's current device (cudaSetDevice, memory, streams). */
+void emulator_use_device(void);
+/* What cudaGetLastError of this thread returns next: a launch that was refused. */
+void emulator_refuse(cudaError_t code);
+/* Queues work of a library on the stream, as a kernel. It runs with device memory open. */
+cudaError_t emulator_work(cudaStream_t stream, std::function<void()> work);
+
 /* A random number below n; the same numbers in each run that has one host thread, unless BRR_TEST_SEED names another seed. Under
  * the gate. */
 uint64_t emulator_chance(uint64_t n);
@@ -21,13 +32,13 @@ uint64_t emulator_chance(uint64_t n);
 [[noreturn]] void emulator_die(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Runs a kernel now. One that goes where nothing is leaves emulator_fault. Under the gate, device memory open. */
-void block_run(const char *kernel, dim3 grid, unsigned threads, const std::function<void()> &thread);
+void block_run(const char *kernel, int device, dim3 grid, unsigned threads, const std::function<void()> &thread);
 [[noreturn]] void block_fault(void); /* from a kernel: back to its launch */
 /* The stacks of a block's threads: what runs on one of them is a kernel. */
 void block_stacks(uintptr_t *ret_from, size_t *ret_bytes);
 
 /* What separates accesses in time: a launch (name: static text), a block, a barrier of the running block. Under the gate. */
-void checker_kernel(const char *name);
+void checker_kernel(const char *name, int device);
 void checker_block(void);
 void checker_barrier(void);
 
@@ -35,6 +46,7 @@ enum { MEMORY_UNIT = 256 };
 extern uintptr_t memory_base; /* of the device's addresses */
 extern const size_t memory_bytes;
 extern uint16_t *memory_valid; /* bytes of each unit that belong to an allocation */
+extern uint8_t *memory_owner;  /* the device of each unit */
 static inline bool memory_is_device(const void *p) { return (uintptr_t)p - memory_base < memory_bytes; }
 /* Between these the host's side of the program may touch device memory; they nest. Under the gate. */
 void memory_open(void);

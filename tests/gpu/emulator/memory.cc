@@ -12,6 +12,7 @@
 const size_t memory_bytes = (size_t)8 << 30;
 uintptr_t memory_base;
 uint16_t *memory_valid;
+uint8_t *memory_owner;
 static std::map<size_t, size_t> taken; /* units: from, how many */
 static size_t cursor;
 static int opened;
@@ -29,6 +30,7 @@ static void prepare(void) {
     if (memory_base)
         return;
     memory_valid = (uint16_t *)reserve(memory_bytes / MEMORY_UNIT * sizeof *memory_valid, PROT_READ | PROT_WRITE);
+    memory_owner = (uint8_t *)reserve(memory_bytes / MEMORY_UNIT, PROT_READ | PROT_WRITE);
     memory_base = (uintptr_t)reserve(memory_bytes, PROT_NONE);
 }
 
@@ -82,6 +84,7 @@ cudaError_t memory_take(void **ret, size_t bytes) {
         return cudaErrorMemoryAllocation;
     taken[at] = units;
     cursor = at + units + 1;
+    memset(memory_owner + at, emulator_current(), units);
     for (size_t i = 0; i < units; i++)
         memory_valid[at + i] = (uint16_t)(i + 1 < units ? (size_t)MEMORY_UNIT : bytes - i * MEMORY_UNIT);
     *ret = (void *)(memory_base + at * MEMORY_UNIT);

@@ -1,5 +1,4 @@
-/* runtime: the device and its errors; chance; and what stands in for cuBLASLt, whose products the plain kernel gives, and for
- * cuDNN, which is never there. */
+/* runtime: the devices and their errors; chance; and what stands in for cuDNN, which is never there. */
 #include "emulator.h"
 
 #include "kernels/cuda/cudnn.cuh"
@@ -35,24 +34,55 @@ void emulator_die(const char *format, ...) {
     _exit(2);
 }
 
-/* BRR_EMULATED_MEMORY: what the device says it has, in MiB; 1024 without. */
+/* ---- devices ---- */
+
+static thread_local int current;
+static thread_local cudaError_t refused;
+static unsigned long contexts; /* bit i: device i has one */
+
+int emulator_devices(void) {
+    static const char *wanted = getenv("BRR_EMULATED_DEVICES");
+    return wanted ? atoi(wanted) : 1;
+}
+int emulator_current(void) { return current; }
+void emulator_use_device(void) { __atomic_or_fetch(&contexts, 1UL << current, __ATOMIC_RELAXED); }
+void emulator_refuse(cudaError_t code) { refused = code; }
+/* Of the process so far: the devices on which it has made a context. */
+extern "C" __attribute__((visibility("default"))) unsigned long emulator_contexts(void) {
+    return __atomic_load_n(&contexts, __ATOMIC_RELAXED);
+}
+
+/* BRR_EMULATED_MEMORY: what a device says it has, in MiB; 1024 without. */
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes) {
     const char *wanted = getenv("BRR_EMULATED_MEMORY");
+    emulator_use_device();
     *free_bytes = *total_bytes = (size_t)(wanted ? atol(wanted) : 1024) << 20;
     return emulator_fault;
 }
 
-cudaError_t cudaGetDeviceCount(int *count) { return *count = 1, cudaSuccess; }
-cudaError_t cudaGetDevice(int *ordinal) { return *ordinal = 0, cudaSuccess; }
-cudaError_t cudaSetDevice(int) { return emulator_fault; }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
+cudaError_t cudaGetDeviceCount(int *count) { return *count = emulator_devices(), cudaSuccess; }
+cudaError_t cudaGetDevice(int *ordinal) { return *ordinal = current, cudaSuccess; }
+cudaError_t cudaSetDevice(int ordinal) {
+    if (ordinal < 0 || ordinal >= emulator_devices())
+        return cudaErrorInvalidDevice;
+    current = ordinal;
+    emulator_use_device();
+    return emulator_fault;
+}
+/* BRR_EMULATED_OLD: the ordinal of a device that is too old. */
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal) {
+    const char *old = getenv("BRR_EMULATED_OLD"), *memory = getenv("BRR_EMULATED_MEMORY");
+    if (ordinal < 0 || ordinal >= emulator_devices())
+        return cudaErrorInvalidDevice;
     memset(p, 0, sizeof *p);
     snprintf(p->name, sizeof p->name, "emulated");
-    p->totalGlobalMem = (size_t)1 << 30;
-    p->major = 8;
+    p->totalGlobalMem = (size_t)(memory ? atol(memory) : 1024) << 20;
+    p->major = old && atoi(old) == ordinal ? 7 : 8;
     return cudaSuccess;
 }
-cudaError_t cudaDeviceGetPCIBusId(char *ret, int size, int) { return snprintf(ret, (size_t)size, "0000:3B:00.0"), cudaSuccess; }
+cudaError_t cudaDeviceGetPCIBusId(char *ret, int size, int ordinal) {
+    return snprintf(ret, (size_t)size, "0000:%02X:00.0", 0x3b + ordinal), cudaSuccess;
+}
 /* BRR_EMULATED_DRIVER: the CUDA version that the driver serves, as cudaDriverGetVersion counts; 0 = there is none. */
 cudaError_t cudaDriverGetVersion(int *version) {
     const char *wanted = getenv("BRR_EMULATED_DRIVER");
@@ -60,34 +90,24 @@ cudaError_t cudaDriverGetVersion(int *version) {
 }
 cudaError_t cudaRuntimeGetVersion(int *version) { return *version = CUDART_VERSION, cudaSuccess; }
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { return *least = *greatest = 0, cudaSuccess; }
-cudaError_t cudaGetLastError(void) { return emulator_fault; }
-cudaError_t cudaPeekAtLastError(void) { return emulator_fault; }
+cudaError_t cudaPeekAtLastError(void) { return emulator_fault ? emulator_fault : refused; }
+cudaError_t cudaGetLastError(void) {
+    cudaError_t code = cudaPeekAtLastError();
+    refused = cudaSuccess;
+    return code;
+}
 const char *cudaGetErrorString(cudaError_t code) {
-    return code == cudaSuccess                 ? "no error"
-           : code == cudaErrorIllegalAddress   ? "an illegal memory access was encountered"
-           : code == cudaErrorMemoryAllocation ? "out of memory"
-                                               : "another error";
+    return code == cudaSuccess                      ? "no error"
+           : code == cudaErrorIllegalAddress        ? "an illegal memory access was encountered"
+           : code == cudaErrorMemoryAllocation      ? "out of memory"
+           : code == cudaErrorInvalidResourceHandle ? "invalid resource handle"
+                                                    : "another error";
 }
 const char *cudaGetErrorName(cudaError_t code) {
     return code == cudaSuccess                 ? "cudaSuccess"
            : code == cudaErrorIllegalAddress   ? "cudaErrorIllegalAddress"
            : code == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
                                                : "cudaError";
-}
-
-/* ---- what products.cu does with cuBLASLt ---- */
-
-struct cuda_products *cuda_products_open(struct device *, struct err *) {
-    return (struct cuda_products *)malloc(1);
-}
-void cuda_products_close(struct cuda_products *p) { free(p); }
-void cuda_products_version(int loaded[3], int compiled[3]) {
-    for (int i = 0; i < 3; i++)
-        loaded[i] = compiled[i] = i == 0 ? CUDART_VERSION / 1000 : 0;
-}
-int cuda_gemm(struct stream *s, const struct cuda_gemm *g, struct err *) {
-    cuda_gemm_plain(s, g);
-    return 0;
 }
 
 /* ---- cuDNN: never there ---- */

@@ -13,6 +13,7 @@
 
 struct event_state {
     uint64_t asked, reached;
+    cudaStream_t capture, recorder; /* recorded into the recording that `capture` began; NULL: into a queue */
 };
 struct emulator_event {
     std::shared_ptr<struct event_state> state;
@@ -24,8 +25,11 @@ struct task {
 };
 typedef std::vector<std::function<void()>> recording;
 struct emulator_stream {
+    int device;
     std::deque<struct task> tasks;
     std::unique_ptr<recording> captured; /* NULL: not capturing */
+    cudaStream_t origin;                 /* it takes part in the recording that this stream began; NULL: in none */
+    bool ahead;                          /* it takes part, and no other stream has waited for it since */
     bool spoiled;                        /* what is captured was interrupted by a call that none may contain */
     uint64_t haste;                      /* of 4 calls, so many run something */
 };
@@ -94,8 +98,9 @@ static void perhaps_run(void) {
 }
 
 static cudaError_t queue(cudaStream_t s, std::function<void()> work, long *counter) {
-    if (s->captured) {
-        s->captured->push_back(std::move(work));
+    if (s->origin) {
+        s->origin->captured->push_back(std::move(work));
+        s->ahead = s != s->origin;
         return emulator_fault;
     }
     ++*counter;
@@ -111,13 +116,30 @@ void emulator_launch(const char *kernel, dim3 grid, unsigned threads, cudaStream
     gate lock(emulator_gate);
     if (threads < 1 || threads > 1024 || !grid.x || grid.x > INT32_MAX || !grid.y || grid.y > 65535)
         emulator_die("%s: a grid of %u x %u blocks of %u threads cannot be launched", kernel, grid.x, grid.y, threads);
+    if (stream->device != emulator_current())
+        return emulator_refuse(cudaErrorInvalidResourceHandle);
+    int device = stream->device;
     queue(
-        stream, [=] { block_run(kernel, grid, threads, thread); }, &kernels);
+        stream, [=] { block_run(kernel, device, grid, threads, thread); }, &kernels);
+}
+cudaError_t emulator_work(cudaStream_t stream, std::function<void()> work) {
+    gate lock(emulator_gate);
+    if (stream->device != emulator_current())
+        return cudaErrorInvalidResourceHandle;
+    return queue(
+        stream,
+        [=] {
+            if (!emulator_fault)
+                work();
+        },
+        &kernels);
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *ret, unsigned, int) {
     gate lock(emulator_gate);
     *ret = new emulator_stream();
+    (*ret)->device = emulator_current();
+    emulator_use_device();
     (*ret)->haste = emulator_chance(5);
     streams.push_back(*ret);
     return emulator_fault;
@@ -139,8 +161,8 @@ static bool is_forbidden(void) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     gate lock(emulator_gate);
-    if (stream && stream->captured)
-        return is_forbidden(), cudaErrorStreamCaptureUnsupported;
+    if (stream && stream->origin)
+        return stream->origin->spoiled = true, cudaErrorStreamCaptureUnsupported;
     if (stream)
         finish(stream);
     return emulator_fault;
@@ -155,19 +177,47 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret, unsigned) {
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, emulator_fault; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     gate lock(emulator_gate);
-    if (stream->captured)
-        return is_forbidden(), cudaErrorStreamCaptureUnsupported;
     std::shared_ptr<struct event_state> state = event->state;
+    state->capture = stream->origin;
+    state->recorder = stream;
+    if (stream->origin)
+        return emulator_fault; /* what was recorded before it comes before what waits for it */
     uint64_t count = ++state->asked;
     stream->tasks.push_back({[=] { state->reached = count; }, NULL, 0});
     return emulator_fault;
 }
+/* Within a recording: a stream that waits for an event of it joins it; an event from outside is an error, and spoils it. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
     gate lock(emulator_gate);
-    if (stream->captured)
-        return is_forbidden(), cudaErrorStreamCaptureUnsupported;
+    cudaStream_t capture = event->state->capture;
+    if (stream->origin && stream->origin != capture)
+        return stream->origin->spoiled = true, cudaErrorStreamCaptureIsolation;
+    if (capture && !capture->captured)
+        return cudaErrorCapturedEvent; /* of a recording that has ended */
+    if (capture) {
+        event->state->recorder->ahead = false;
+        stream->ahead = stream != capture;
+        stream->origin = capture;
+        return emulator_fault;
+    }
     stream->tasks.push_back({NULL, event->state, event->state->asked});
     perhaps_run();
+    return emulator_fault;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    gate lock(emulator_gate);
+    if (event->state->capture) {
+        event->state->capture->spoiled = true;
+        return cudaErrorCapturedEvent;
+    }
+    memory_open();
+    while (event->state->reached < event->state->asked && !emulator_fault) {
+        cudaStream_t next = any_that_can();
+        if (!next)
+            emulator_die("an event is waited for that no queue can reach");
+        run_first(next);
+    }
+    memory_shut();
     return emulator_fault;
 }
 
@@ -176,18 +226,29 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, int) {
     gate lock(emulator_gate);
     stream->captured = std::make_unique<recording>();
+    stream->origin = stream;
     stream->spoiled = false;
     capturing = stream;
     return emulator_fault;
 }
+/* BRR_EMULATED_RECORDINGS=0: no recording succeeds. */
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *ret) {
     gate lock(emulator_gate);
     if (capturing != stream)
         emulator_die("a recording is ended by another thread than began it");
     capturing = NULL;
     std::unique_ptr<recording> work = std::move(stream->captured);
-    *ret = stream->spoiled ? NULL : new emulator_graph{std::move(work)};
-    return stream->spoiled ? cudaErrorStreamCaptureInvalidated : emulator_fault;
+    const char *allowed = getenv("BRR_EMULATED_RECORDINGS");
+    bool unjoined = false;
+    stream->spoiled = stream->spoiled || (allowed && !strcmp(allowed, "0"));
+    for (cudaStream_t s : streams)
+        if (s->origin == stream) {
+            unjoined = unjoined || s->ahead;
+            s->origin = NULL;
+            s->ahead = false;
+        }
+    *ret = stream->spoiled || unjoined ? NULL : new emulator_graph{std::move(work)};
+    return stream->spoiled ? cudaErrorStreamCaptureInvalidated : unjoined ? cudaErrorStreamCaptureUnjoined : emulator_fault;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *ret, cudaGraph_t graph, unsigned long long) {
     return *ret = new emulator_graph(*graph), emulator_fault;
@@ -247,6 +308,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
 cudaError_t cudaMalloc(void **ret, size_t bytes) {
     if (is_forbidden())
         return cudaErrorStreamCaptureUnsupported;
+    emulator_use_device();
     return emulator_fault ? emulator_fault : memory_take(ret, bytes);
 }
 cudaError_t cudaHostAlloc(void **ret, size_t bytes, unsigned) {

@@ -256,6 +256,74 @@ static void check_recordings(void) {
     check(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureInvalidated && !graph, "which spoils the recording", "");
 }
 
+static cudaEvent_t new_event(void) {
+    cudaEvent_t e = NULL;
+    must(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "an event");
+    return e;
+}
+
+/* A recording that forks to a second stream, and joins it again or not. */
+static cudaError_t fork_in_recording(cudaStream_t s, float *x, bool join, cudaGraph_t *ret) {
+    cudaStream_t other = new_stream();
+    cudaEvent_t forked = new_event(), joined = new_event();
+    must(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "recording");
+    CUDA_LAUNCH(add_kernel, 1, THREADS, s, x, 1.0f);
+    must(cudaEventRecord(forked, s), "an event in a recording");
+    must(cudaStreamWaitEvent(other, forked, 0), "joining a recording");
+    CUDA_LAUNCH(add_kernel, 1, THREADS, other, x, 2.0f);
+    must(cudaEventRecord(joined, other), "an event in a recording");
+    if (join)
+        must(cudaStreamWaitEvent(s, joined, 0), "joining a recording");
+    return cudaStreamEndCapture(s, ret);
+}
+
+static void check_events_in_recordings(void) {
+    cudaStream_t s = new_stream(), other = new_stream();
+    cudaEvent_t before = new_event(), within = new_event();
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t ready = NULL;
+    float *x = new_memory(THREADS), y[THREADS];
+    check(fork_in_recording(s, x, true, &graph) == cudaSuccess, "a recording may fork and join", "");
+    must(cudaGraphInstantiate(&ready, graph, 0), "a recording");
+    must(cudaGraphLaunch(ready, s), "a recording");
+    must(cudaMemcpyAsync(y, x, sizeof y, cudaMemcpyDeviceToHost, s), "a copy");
+    must(cudaStreamSynchronize(s), "a copy");
+    check(y[5] == 3, "and has the work of both streams", "");
+    check(fork_in_recording(s, x, false, &graph) == cudaErrorStreamCaptureUnjoined, "a fork that is not joined is an error", "");
+    must(cudaEventRecord(before, other), "an event");
+    must(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "recording");
+    check(cudaStreamWaitEvent(s, before, 0) == cudaErrorStreamCaptureIsolation, "a recording waits for no event outside it", "");
+    check(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureInvalidated, "which spoils it", "");
+    must(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "recording");
+    must(cudaEventRecord(within, s), "an event in a recording");
+    check(cudaEventSynchronize(within) == cudaErrorCapturedEvent, "the host waits for no event of a recording", "");
+    check(cudaStreamEndCapture(s, &graph) == cudaErrorStreamCaptureInvalidated, "which spoils it too", "");
+}
+
+/* One writes, the other device's kernel reads: illegal, as is a launch on a stream that is not the current device's. */
+static void reads_neighbour(cudaStream_t, float *y) {
+    must(cudaSetDevice(1), "another device");
+    cudaStream_t own = new_stream();
+    CUDA_LAUNCH(read_kernel, 1, THREADS, own, y, (const void *)y, 0);
+    cudaStreamSynchronize(own);
+}
+static void reads_own(cudaStream_t s, float *y) { CUDA_LAUNCH(read_kernel, 1, THREADS, s, y, (const void *)new_memory(100), 0); }
+
+static void check_devices(void) {
+    cudaStream_t s = new_stream();
+    float *x = new_memory(THREADS);
+    int count = 0;
+    must(cudaGetDeviceCount(&count), "devices");
+    check(count == 2 && cudaSetDevice(2) == cudaErrorInvalidDevice, "there are two devices", "");
+    must(cudaSetDevice(1), "another device");
+    CUDA_LAUNCH(add_kernel, 1, THREADS, s, x, 1.0f);
+    check(cudaGetLastError() == cudaErrorInvalidResourceHandle, "no launch on a stream of another device", "");
+    check(cudaGetLastError() == cudaSuccess, "which is forgotten once it was told", "");
+    must(cudaSetDevice(0), "the first device");
+    check_fault("a kernel on memory of its own device", false, reads_own);
+    check_fault("a kernel on memory of another device", true, reads_neighbour);
+}
+
 static void check_atomics(void) {
     cudaStream_t s = new_stream();
     float *x = new_memory(THREADS), y[THREADS];
@@ -270,6 +338,7 @@ static void check_atomics(void) {
 }
 
 int main(void) {
+    setenv("BRR_EMULATED_DEVICES", "2", 1);
     for (const struct mortal &m : mortals) {
         check_mortal(&m, false);
         check_mortal(&m, true);
@@ -285,6 +354,8 @@ int main(void) {
     check(torn_copies(true) == 0, "host memory stays until the copy is done", "");
     check(torn_copies(false) > 0, "host memory is changed before the copy is done", "");
     check_recordings();
+    check_events_in_recordings();
+    check_devices();
     check_atomics();
     printf("%d failed\n", failures);
     return failures != 0;

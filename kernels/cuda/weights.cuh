@@ -1,0 +1,27 @@
+/* weights: weights and biases as products read them: taps side by side, rows padded, in the activations' type. Copies of weights
+ * that never change (WEIGHTS_CONSTANT, kernels/op.h) are made once for each stream and kept until the stream closes or the weights'
+ * memory is freed; recorded work relies on them. Internal to kernels/cuda. */
+#ifndef BRR_KERNELS_CUDA_WEIGHTS_CUH
+#define BRR_KERNELS_CUDA_WEIGHTS_CUH
+#include "kernels/cuda/cuda.cuh"
+
+/* w (A,C,K) as rows of `pitch`: row a holds w[a][c][k] at k·C + c, or flipped, as rows of A: row c holds w[a][c][K−1−k] at k·A + a.
+ * bias, optional: in the type of the weights. */
+struct weights_job {
+    const struct tensor *w, *bias;
+    int64_t pitch;
+    bool flip, bf16;
+    uint64_t version;
+};
+struct weights {
+    struct act w;     /* ld = pitch */
+    const void *bias; /* NULL: none */
+};
+/* Scratch that cuda_weights needs: 0 where a kept copy serves. */
+size_t cuda_weights_bytes(const struct weights_job *j);
+int cuda_weights(struct stream *s, const struct weights_job *j, void *room, struct weights *ret, struct err *err);
+
+/* device.cu's hooks: the copies of a stream, or of weights in [from, from + bytes), are dropped. */
+void cuda_weights_forget(struct device *dev, const struct stream *s, const void *from, size_t bytes);
+
+#endif
