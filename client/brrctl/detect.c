@@ -189,13 +189,14 @@ static void detect_one(struct batch *b, struct detect_item *item) {
                      .chunk_samples = detect_options_of(o)->chunk_samples > 0 ? detect_options_of(o)->chunk_samples : 0}};
     struct detection d;
     struct err err = {0};
-    if (detection_open(&d, item->path, &config, &err)) {
+    struct source *source = NULL;
+    if (source_open_file(item->path, &source, &err) || detection_open(&d, item->path, source, &config, &err)) {
         brrctl_keep_error(&item->err, &err);
         return;
     }
     if (!detection_run(&d, b->client, &item->err) && !fsio_mkdirs_above(item->output, &err) &&
         !detection_write_events(&d, item->output, &err) && b->names)
-        add_to_dataset(b, item, edf_info(playback_edf(d.playback)), &err);
+        add_to_dataset(b, item, playback_source(d.playback)->info, &err);
     if (err.code)
         brrctl_keep_error(&item->err, &err);
     item->note = detection_note(&d);

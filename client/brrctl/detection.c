@@ -24,17 +24,16 @@ static void on_opened(void *ctx, const struct brr_stream_info *info) {
     d->hop_s = info->hop_s;
     d->alarm_hop_s = info->alarm_hop_s;
     str_copy(d->model_sha256, sizeof d->model_sha256, info->model_sha256);
-    const char *assumed = playback_assumed(d->playback);
+    const struct source *source = playback_source(d->playback);
+    const char *assumed = source->assumed;
     str_format(d->note, sizeof d->note, "%s%s%s", info->note, *info->note && *assumed ? "; " : "", assumed);
     str_copy(d->session, sizeof d->session, info->session_id);
     if (d->config->want_suppression)
         suppression_table_begin(&d->suppression, info);
-    const char *const *labels;
-    int n = playback_channels(d->playback, &labels);
     for (int i = 0; d->traces && i < info->n_used && d->n_shown < PLOT_CHANNELS_SHOWN; i++) {
-        if (info->used[i] < 0 || info->used[i] >= n)
+        if (info->used[i] < 0 || info->used[i] >= source->n)
             continue;
-        plot_trace_init(&d->traces[d->n_shown], labels[info->used[i]], d->duration_s, playback_rate_hz(d->playback));
+        plot_trace_init(&d->traces[d->n_shown], source->labels[info->used[i]], d->duration_s, source->rate_hz);
         d->shown[d->n_shown++] = info->used[i];
     }
     if (d->config->opened)
@@ -175,7 +174,7 @@ static int read_reference(struct detection *d, const char *path, struct err *err
 
 static int find_reference(struct detection *d, struct err *err) {
     int rc = d->config->reference ? read_reference(d, d->config->reference, err)
-                                  : labels_load(d->path, "auto", playback_edf(d->playback), &d->reference, err);
+                                  : labels_load(d->path, "auto", playback_source(d->playback)->edf, &d->reference, err);
     if (rc)
         return rc;
     d->has_reference = d->reference.source != LABELS_NONE;
@@ -198,27 +197,18 @@ static int make_buffers(struct detection *d, struct err *err) {
     return 0;
 }
 
-static int open_parts(struct detection *d, const char *path, struct err *err) {
-    const struct detection_config *config = d->config;
-    int rc = config->feed ? playback_open_feed(path, config->idle_s, &d->playback, err) : playback_open(path, &d->playback, err);
+int detection_open(struct detection *d, const char *path, struct source *source, const struct detection_config *config,
+                   struct err *err) {
+    *d = (struct detection){.config = config, .highest = NAN, .highest_s = NAN, .highest_alarm = NAN, .path = path};
+    int rc = playback_open(source, &d->playback, err);
     if (rc)
         return rc;
-    d->duration_s = edf_info(playback_edf(d->playback))->duration_s;
-    if ((rc = make_buffers(d, err)))
-        return rc;
-    return config->want_reference ? find_reference(d, err) : 0;
-}
-
-int detection_open(struct detection *d, const char *path, const struct detection_config *config, struct err *err) {
-    *d = (struct detection){.config = config,
-                            .highest = NAN,
-                            .highest_s = NAN,
-                            .highest_alarm = NAN,
-                            .path = strcmp(path, "-") != 0 || !config->feed ? path : "stdin"};
-    int rc = open_parts(d, path, err);
-    if (rc)
+    d->duration_s = source->info->duration_s;
+    if ((rc = make_buffers(d, err)) || (config->want_reference && (rc = find_reference(d, err)))) {
         detection_done(d);
-    return rc;
+        return rc;
+    }
+    return 0;
 }
 
 int detection_run(struct detection *d, brr_client *client, struct brr_error *err) {
@@ -230,7 +220,7 @@ int detection_run(struct detection *d, brr_client *client, struct brr_error *err
                                        .progress = on_progress,
                                        .unsaved = on_unsaved};
     int rc = playback_run(d->playback, client, &d->config->playback, &sink, err);
-    d->duration_s = edf_info(playback_edf(d->playback))->duration_s; /* a feed's has grown */
+    d->duration_s = playback_source(d->playback)->info->duration_s; /* a feed's has grown */
     if (rc)
         return rc;
     if (d->config->want_trace && !reserve(d, d->end.samples))
@@ -252,7 +242,7 @@ void detection_done(struct detection *d) {
 }
 
 char *detection_note(const struct detection *d) {
-    const struct edf_info *info = edf_info(playback_edf(d->playback));
+    const struct edf_info *info = playback_source(d->playback)->info;
     struct str text;
     str_init(&text, 1 << 20);
     str_puts(&text, d->note);
@@ -298,11 +288,11 @@ static int write_alarms(const struct detection *d, const char *events, const str
 int detection_write_events(const struct detection *d, const char *path, struct err *err) {
     char start[32];
     struct events_header header = {
-        .recording_s = d->duration_s, .record_name = fsio_basename(d->path), .source = edf_info(playback_edf(d->playback))};
+        .recording_s = d->duration_s, .record_name = fsio_basename(d->path), .source = playback_source(d->playback)->info};
     OWNED_MEMORY struct label_run *runs = calloc((size_t)d->n_events + 1, sizeof *runs);
     if (!runs)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
-    const char *text = edf_start_text(playback_edf(d->playback), start, sizeof start);
+    const char *text = edf_start_text_of(&header.source->start, start, sizeof start);
     header.start_text = strcmp(text, "n/a") ? text : NULL;
     for (int i = 0; i < d->n_events; i++)
         runs[i] = (struct label_run){.onset_s = (double)d->events[i].first / DETECTION_RATE_HZ,
@@ -359,7 +349,7 @@ int detection_write_probabilities(const struct detection *d, const char *path, s
 
 int detection_write_plot(const struct detection *d, const char *path, struct err *err) {
     char subtitle[512];
-    const struct edf_start *begin = &edf_info(playback_edf(d->playback))->start;
+    const struct edf_start *begin = &playback_source(d->playback)->info->start;
     const struct plot_trace *channels[PLOT_CHANNELS_SHOWN];
     size_t n_reference = d->reference.n_runs < PLOT_MAX_SPANS ? d->reference.n_runs : PLOT_MAX_SPANS;
     OWNED_MEMORY struct plot_span *detected = calloc((size_t)d->n_events + 1, sizeof *detected);

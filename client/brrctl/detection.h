@@ -16,8 +16,7 @@ struct detection_config {
     bool want_trace;                /* the record trace, for detection_write_probabilities */
     bool want_suppression;          /* rows of the table of burst suppression */
     bool want_reference, want_plot; /* plot only for recordings that are complete */
-    bool feed;                      /* still being written: a growing file, or "-", standard input */
-    double idle_s;                  /* of a feed */
+    bool endless;                   /* nobody knows how long it will be: a growing file, standard input, a live stream */
     /* Called for immediate output; may be NULL. */
     void *ctx;
     void (*opened)(void *ctx);
@@ -52,9 +51,10 @@ struct detection {
     bool out_of_memory;
 };
 
-/* Opens the file (a feed: waits for its header) and reads its reference events. An unreadable reference is an error when it was
- * named; otherwise it counts as absent. */
-int detection_open(struct detection *d, const char *path, const struct detection_config *config, struct err *err);
+/* Takes the source, also when it fails, and reads the reference events of the recording at path, which names it. An unreadable
+ * reference is an error when it was named; otherwise it counts as absent. */
+int detection_open(struct detection *d, const char *path, struct source *source, const struct detection_config *config,
+                   struct err *err);
 /* Streams it. Returns errors of the file, of memory and of the daemon. */
 int detection_run(struct detection *d, brr_client *client, struct brr_error *err);
 void detection_done(struct detection *d);

@@ -1,28 +1,23 @@
-/* playback: an EDF or BDF file, complete or still being written, as a stream: all usable signals of the rate that most of its
- * voltage signals have, sent unchanged. One thread per playback; several may share a client. */
+/* playback: a source of samples as a stream of the daemon, sent unchanged. One thread per playback; several may share a client. */
 #ifndef BRR_CLIENT_BRRCTL_PLAYBACK_H
 #define BRR_CLIENT_BRRCTL_PLAYBACK_H
 #include <stdbool.h>
 
 #include "base/err.h"
 #include "client/brr.h"
-#include "data/edf.h"
+#include "client/brrctl/source.h"
 
 struct playback;
-int playback_open(const char *path, struct playback **ret, struct err *err);
-/* Opens an input that is still being written: standard input ("-") or a growing file; errors: feed_open's. */
-int playback_open_feed(const char *path, double idle_s, struct playback **ret, struct err *err);
+/* Takes the source, also when it fails. */
+int playback_open(struct source *source, struct playback **ret, struct err *err);
 /* takes NULL */
 void playback_close(struct playback *r);
-const struct edf *playback_edf(const struct playback *r);
-double playback_rate_hz(const struct playback *r);
-/* Labels of the sent rows. Returns their number. */
-int playback_channels(const struct playback *r, const char *const **ret);
-/* The reason it ended: "file" (complete), or as feed_ended; and the bytes of an incomplete last record. */
+/* Labels, rate and description; what was assumed about units is valid once the stream is open. */
+const struct source *playback_source(const struct playback *r);
+/* The source's ended, left_bytes (0 = it has none) and remark ("" = none). */
 const char *playback_ended(const struct playback *r);
 int64_t playback_left_bytes(const struct playback *r);
-/* The assumptions made about units of the channels that the model reads, or ""; valid once the stream is open. */
-const char *playback_assumed(const struct playback *r);
+const char *playback_remark(const struct playback *r);
 /* How often the connection was lost and came back. */
 int64_t playback_reconnects(const struct playback *r);
 
@@ -49,7 +44,7 @@ struct playback_sink {
     /* Called when the daemon can no longer write snapshots of the stream, and when it can again. May be NULL. */
     void (*unsaved)(void *ctx, bool unsaved);
 };
-/* Plays the whole file, or the feed until it ends, up to the summary. Gaps of a discontinuous file are sent as gaps. */
+/* Plays the source until it ends, up to the summary. Its gaps are sent as gaps. */
 int playback_run(struct playback *r, brr_client *client, const struct playback_config *config, const struct playback_sink *sink,
                  struct brr_error *err);
 

@@ -12,31 +12,11 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detection.h"
 #include "client/brrctl/output.h"
+#include "client/brrctl/stream.h"
 #include "data/edf.h"
 #include "data/labels.h"
 #include "report/picture.h"
 
-/* The options of stream. */
-struct stream_options {
-    const char *model;
-    double on;
-    double off;
-    const char *output;
-    const char *probabilities;
-    const char *format;
-    const char *suppression;
-    const char *plot;
-    const char *reference;
-    bool alarms;
-    double alarm_hop_s;
-    const char *alarm_rate, *device;
-    double realtime;
-    int64_t chunk_samples;
-    const char *client;
-    bool follow;
-    double idle_s;
-    bool no_resume;
-};
 #define AT(field) offsetof(struct stream_options, field)
 static const struct argument rows[] = {
     {"--model", NULL, ARGUMENT_TEXT, AT(model), "REF", "served or built-in name, job:ID, store://NAME/KEY or a model file", 0, 0},
@@ -83,6 +63,7 @@ enum { FOLLOW_IDLE_S = 120 }; /* below the daemon's limits.session_idle */
 struct view {
     struct detection *d;
     const struct arguments *o;
+    const struct stream_input *input;
     bool terminal, head;
     int shown_percent;
     double start_s;
@@ -95,7 +76,7 @@ static void show_progress(void *ctx, double done_s) {
     double share = v->d->duration_s > 0 ? done_s / v->d->duration_s : 1;
     int percent = (int)(share * 100);
     char bar[OUTPUT_BAR_SIZE], at[32], of[32], line[128];
-    if (v->d->config->feed) /* nobody knows how much will come */
+    if (v->d->config->endless) /* nobody knows how much will come */
         percent = (int)fmin(done_s, 1e9);
     if (!v->terminal || v->o->json || percent == v->shown_percent)
         return;
@@ -103,21 +84,21 @@ static void show_progress(void *ctx, double done_s) {
     output_duration(done_s, at, sizeof at);
     str_format(line, sizeof line, "%s %3d%%  %s of %s", output_bar(share, bar), percent, at,
                output_duration(v->d->duration_s, of, sizeof of));
-    output_progress(stderr, v->d->config->feed ? at : line);
+    output_progress(stderr, v->d->config->endless ? at : line);
 }
 
 static void show_opened(void *ctx) {
     const struct view *v = ctx;
     const struct detection *d = v->d;
-    const char *const *labels;
+    const struct source *source = playback_source(d->playback);
     if (v->o->json)
         return;
     char length[32] = "as it comes";
-    if (!d->config->feed)
+    if (!d->config->endless)
         snprintf(length, sizeof length, "%.1f s", d->duration_s);
     printf("%s: %s, %d signals of %g Hz; model %.12s, windows of %g s every %g s, thresholds %.3g/%.3g%s%s\n",
-           fsio_basename(d->path), length, playback_channels(d->playback, &labels), playback_rate_hz(d->playback), d->model_sha256,
-           d->window_s, d->hop_s, d->on, d->off, *d->note ? "; " : "", d->note);
+           fsio_basename(d->path), length, source->n, source->rate_hz, d->model_sha256, d->window_s, d->hop_s, d->on, d->off,
+           *d->note ? "; " : "", d->note);
     fflush(stdout);
 }
 
@@ -277,6 +258,7 @@ static void print_summary_json(const struct view *v, const char *output) {
     json_put_i64(w, "reconnects", playback_reconnects(d->playback));
     json_put_str(w, "ended", playback_ended(d->playback));
     json_put_i64(w, "unfinished_bytes", playback_left_bytes(d->playback));
+    json_put_str(w, "remark", playback_remark(d->playback));
     json_put_str(w, "output", output);
     output_end(&out);
 }
@@ -304,9 +286,11 @@ static void print_summary(const struct view *v, const char *output) {
                100 * (double)d->suppression.largest);
     if (*d->mislabelled)
         printf("channels   %s\n", d->mislabelled);
-    if (d->config->feed)
+    if (d->config->endless && playback_source(d->playback)->kind->left_bytes)
         printf("ended      %s; %lld bytes of an incomplete record ignored\n", playback_ended(d->playback),
                (long long)playback_left_bytes(d->playback));
+    if (*playback_remark(d->playback))
+        printf("source     %s\n", playback_remark(d->playback));
     for (size_t i = 0; d->has_reference && i < d->reference.n_runs; i++) {
         const struct label_run *run = &d->reference.runs[i];
         printf("reference  %s to %s  %s\n", output_clock(run->onset_s, from, sizeof from), output_clock(run->end_s, to, sizeof to),
@@ -325,13 +309,12 @@ static void print_summary(const struct view *v, const char *output) {
 }
 
 /* --output: a file with the ending of its format, or a folder that receives NAME_events.tsv and the like. */
-static int output_path(const struct arguments *o, char *buf, size_t size, struct err *err) {
+static int output_path(const struct arguments *o, const char *recording, char *buf, size_t size, struct err *err) {
     char name[4096];
     int rc;
     const struct events_format *format = events_format_find(own(o)->format);
     if (str_ends(own(o)->output, events_extension(format)))
         return str_copy(buf, size, own(o)->output) ? 0 : err_set(err, ERR_RANGE, "the path of --output is too long");
-    const char *recording = strcmp(o->args[0], "-") != 0 ? fsio_basename(o->args[0]) : "stdin.edf";
     if ((rc = events_path(format, recording, name, sizeof name, err)) || (rc = fsio_mkdirs(own(o)->output, err)))
         return rc;
     return fsio_join(buf, size, own(o)->output, name, err);
@@ -348,10 +331,10 @@ static int write_files(const struct arguments *o, const struct detection *d, con
 }
 
 /* The folders of what will be written, before an hour of EEG is sent for nothing. */
-static int make_folders(const struct arguments *o, char *to, size_t size, struct err *err) {
+static int make_folders(const struct arguments *o, const char *recording, char *to, size_t size, struct err *err) {
     const char *const others[] = {own(o)->probabilities, own(o)->suppression, own(o)->plot};
     int rc;
-    if (own(o)->output && ((rc = output_path(o, to, size, err)) || (rc = fsio_mkdirs_above(to, err))))
+    if (own(o)->output && ((rc = output_path(o, recording, to, size, err)) || (rc = fsio_mkdirs_above(to, err))))
         return rc;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i] && (rc = fsio_mkdirs_above(others[i], err)))
@@ -360,7 +343,7 @@ static int make_folders(const struct arguments *o, char *to, size_t size, struct
 }
 
 static void print_repairs(const struct detection *d) {
-    const struct edf_info *info = edf_info(playback_edf(d->playback));
+    const struct edf_info *info = playback_source(d->playback)->info;
     for (int i = 0; i < info->n_repairs; i++)
         fprintf(stderr, "brrctl: note: %s: %s\n", d->path, info->repairs[i]);
 }
@@ -371,9 +354,11 @@ static int run(const struct arguments *o, struct view *v, struct detection_confi
     struct brr_error failed;
     char output[4096 + 64] = "";
     int code = 0;
-    if (make_folders(o, output, sizeof output, &err))
-        return brrctl_fail(&err);
-    if (detection_open(&d, o->args[0], config, &err))
+    const struct stream_input *input = v->input;
+    const char *recording = strcmp(input->name, "stdin") != 0 ? fsio_basename(input->name) : "stdin.edf";
+    struct source *source = NULL;
+    if (make_folders(o, recording, output, sizeof output, &err) || input->open(o, &source, &err) ||
+        detection_open(&d, input->name, source, config, &err))
         return brrctl_fail(&err);
     v->d = &d;
     print_repairs(&d);
@@ -398,31 +383,45 @@ static int usage(const char *text) {
     return EXIT_USAGE;
 }
 
-int cmd_stream(const struct arguments *o) {
+static void set_playback(const struct stream_options *s, struct playback_config *p) {
+    bool alarms = s->alarms || s->alarm_rate;
+    *p = (struct playback_config){.pace = isnan(s->realtime) ? 0 : s->realtime,
+                                  .alarm_hop_s = !isnan(s->alarm_hop_s) ? s->alarm_hop_s
+                                                 : alarms               ? 0
+                                                                        : -1,
+                                  .alarm_rate = s->alarm_rate ? strtod(s->alarm_rate, NULL) : 0,
+                                  .device = s->device,
+                                  .client = s->client ? s->client : "brrctl",
+                                  .on = isnan(s->on) ? 0 : s->on,
+                                  .off = isnan(s->off) ? 0 : s->off,
+                                  .no_resume = s->no_resume,
+                                  .chunk_samples = s->chunk_samples > 0 ? s->chunk_samples : 0};
+}
+
+/* NULL, or what is wrong with the options. */
+static const char *check_options(const struct stream_options *s) {
+    if (s->plot && !picture_known(s->plot))
+        return "--plot writes a picture; expected a FILE.svg, FILE.png or FILE.pdf";
+    if (s->probabilities && !str_ends(s->probabilities, ".npy") && !str_ends(s->probabilities, ".tsv"))
+        return "--probabilities writes a FILE.npy (float32) or a FILE.tsv; expected one of these endings";
+    if (s->suppression && !str_ends(s->suppression, ".tsv"))
+        return "--suppression writes a table; expected a FILE.tsv";
+    if (!s->model)
+        return "a stream needs --model: a served or built-in name (demo, line_length), job:ID, store://NAME/KEY or a model file";
+    return NULL;
+}
+
+int stream_play(const struct arguments *o, const struct stream_input *input) {
+    const struct stream_options *s = o->own;
     char model[4096];
-    bool input = !strcmp(o->args[0], "-"), feed = input || own(o)->follow;
-    double idle_s = isnan(own(o)->idle_s) ? (input ? 0 : FOLLOW_IDLE_S) : own(o)->idle_s;
-    struct view view = {.o = o, .terminal = output_redraws(stderr), .shown_percent = -1};
-    struct detection_config config = {.format = events_format_find(own(o)->format),
-                                      .playback = {.model = own(o)->model ? brrctl_ref(own(o)->model, model, sizeof model) : NULL,
-                                                   .pace = isnan(own(o)->realtime) ? 0 : own(o)->realtime,
-                                                   .alarm_hop_s = !isnan(own(o)->alarm_hop_s)            ? own(o)->alarm_hop_s
-                                                                  : own(o)->alarms || own(o)->alarm_rate ? 0
-                                                                                                         : -1,
-                                                   .alarm_rate = own(o)->alarm_rate ? strtod(own(o)->alarm_rate, NULL) : 0,
-                                                   .device = own(o)->device,
-                                                   .client = own(o)->client ? own(o)->client : "brrctl",
-                                                   .on = isnan(own(o)->on) ? 0 : own(o)->on,
-                                                   .off = isnan(own(o)->off) ? 0 : own(o)->off,
-                                                   .no_resume = own(o)->no_resume,
-                                                   .chunk_samples = own(o)->chunk_samples > 0 ? own(o)->chunk_samples : 0},
-                                      .reference = own(o)->reference,
-                                      .want_reference = !feed || own(o)->reference,
-                                      .want_trace = own(o)->probabilities != NULL,
-                                      .want_plot = own(o)->plot != NULL,
-                                      .want_suppression = own(o)->suppression != NULL,
-                                      .feed = feed,
-                                      .idle_s = idle_s,
+    struct view view = {.o = o, .input = input, .terminal = output_redraws(stderr), .shown_percent = -1};
+    struct detection_config config = {.format = events_format_find(s->format),
+                                      .reference = s->reference,
+                                      .want_reference = !input->endless || s->reference,
+                                      .want_trace = s->probabilities != NULL,
+                                      .want_plot = s->plot != NULL,
+                                      .want_suppression = s->suppression != NULL,
+                                      .endless = input->endless,
                                       .ctx = &view,
                                       .opened = show_opened,
                                       .event = show_event,
@@ -431,18 +430,26 @@ int cmd_stream(const struct arguments *o) {
                                       .reconnected = show_reconnected,
                                       .unsaved = show_unsaved,
                                       .progress = show_progress};
-    if (own(o)->plot && !picture_known(own(o)->plot))
-        return usage("--plot writes a picture; expected a FILE.svg, FILE.png or FILE.pdf");
-    if (own(o)->probabilities && !str_ends(own(o)->probabilities, ".npy") && !str_ends(own(o)->probabilities, ".tsv"))
-        return usage("--probabilities writes a FILE.npy (float32) or a FILE.tsv; expected one of these endings");
-    if (own(o)->suppression && !str_ends(own(o)->suppression, ".tsv"))
-        return usage("--suppression writes a table; expected a FILE.tsv");
-    if (!own(o)->model)
-        return usage(
-            "stream needs --model: a served or built-in name (demo, line_length), job:ID, store://NAME/KEY or a model file");
-    if (feed && own(o)->plot)
-        return usage("--plot needs a finished recording; plot the file when it is complete: brrctl stream FILE --plot");
-    if (!feed && !isnan(own(o)->idle_s))
-        return usage("--idle-timeout needs --follow or standard input (-)");
+    const char *wrong = check_options(s);
+    if (wrong)
+        return usage(wrong);
+    set_playback(s, &config.playback);
+    config.playback.model = brrctl_ref(s->model, model, sizeof model);
     return run(o, &view, &config);
+}
+
+static int open_input(const struct arguments *o, struct source **ret, struct err *err) {
+    bool input = !strcmp(o->args[0], "-");
+    double idle_s = isnan(own(o)->idle_s) ? (input ? 0 : FOLLOW_IDLE_S) : own(o)->idle_s;
+    return input || own(o)->follow ? source_open_feed(o->args[0], idle_s, ret, err) : source_open_file(o->args[0], ret, err);
+}
+
+int cmd_stream(const struct arguments *o) {
+    bool piped = !strcmp(o->args[0], "-"), endless = piped || own(o)->follow;
+    const struct stream_input input = {.name = piped ? "stdin" : o->args[0], .endless = endless, .open = open_input};
+    if (endless && own(o)->plot && own(o)->model)
+        return usage("--plot needs a finished recording; plot the file when it is complete: brrctl stream FILE --plot");
+    if (!endless && !isnan(own(o)->idle_s) && own(o)->model)
+        return usage("--idle-timeout needs --follow or standard input (-)");
+    return stream_play(o, &input);
 }

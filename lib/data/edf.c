@@ -571,7 +571,10 @@ int edf_find(const struct edf *edf, const char *label) {
 }
 
 const char *edf_start_text(const struct edf *edf, char *buf, size_t size) {
-    const struct edf_start *s = &edf->header.info.start;
+    return edf_start_text_of(&edf->header.info.start, buf, size);
+}
+
+const char *edf_start_text_of(const struct edf_start *s, char *buf, size_t size) {
     if (s->known)
         str_format(buf, size, "%04d-%02d-%02d %02d:%02d:%02d", s->year, s->month, s->day, s->hour, s->minute, s->second);
     else

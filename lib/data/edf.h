@@ -111,6 +111,7 @@ int edf_segments(const struct edf *edf, const struct edf_segment **ret);
 int edf_find(const struct edf *edf, const char *label);
 /* "YYYY-MM-DD HH:MM:SS" of info->start, or "n/a". Returns buf; size ≥ 20. */
 const char *edf_start_text(const struct edf *edf, char *buf, size_t size);
+const char *edf_start_text_of(const struct edf_start *start, char *buf, size_t size);
 
 /* Decode n_records whole records of one signal: n_records · samples_per_record values to uv. Nothing is clamped: samples outside
  * the declared digital range are scaled like the others. RANGE for records or signals that do not exist, PRECONDITION for
