@@ -76,6 +76,7 @@ target_sources(test_client_call PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/call.c
 target_link_libraries(test_client_call PRIVATE brr_proto)
 target_sources(test_message_json PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/message_json.c)
 target_link_libraries(test_message_json PRIVATE brr_proto)
+target_sources(test_lsl_timeline PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/lsl_timeline.c)
 target_link_libraries(test_link PRIVATE brr_proto) # libbrr hides its parts; the test stands in for its connections
 target_sources(test_link PRIVATE ${CMAKE_SOURCE_DIR}/client/link.c ${CMAKE_SOURCE_DIR}/client/inbox.c ${CMAKE_SOURCE_DIR}/client/outbox.c)
 target_sources(test_reload PRIVATE ${CMAKE_SOURCE_DIR}/daemon/reload.c)
@@ -118,6 +119,10 @@ foreach(source ${driver_programs})
 endforeach()
 
 target_link_libraries(away_driver PRIVATE brr)
+foreach(part source_lsl lsl_library lsl_timeline interrupt output)
+  target_sources(lsl_driver PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/${part}.c)
+endforeach()
+target_link_libraries(lsl_driver PRIVATE ${CMAKE_DL_LIBS})
 
 # build/kinds: brrd and brrctl with one kind of job more, from the same objects. tests/kinds adds its file and its line of the table.
 foreach(program brrd brrctl)

@@ -116,7 +116,7 @@ extern const struct argument_table stream_arguments, detect_arguments, tune_argu
     validate_arguments, job_arguments, resume_arguments, logs_arguments, load_arguments, checkpoint_arguments, geodesic_arguments,
     windows_arguments, dataset_arguments, store_arguments, top_arguments, metrics_arguments, drain_arguments, usage_arguments,
     tls_arguments, journal_arguments, picture_arguments, compare_arguments, report_arguments;
-extern const struct command_verb burst_verbs[];
+extern const struct command_verb burst_verbs[], lsl_verbs[];
 
 /* Commands, by file. */
 int cmd_submit(const struct arguments *o);

@@ -34,7 +34,7 @@ static void load(void) {
     void *handle = open_library();
     if (!handle)
         return;
-    /* A pointer to a function is copied as bytes: C has no conversion from void *. */
+        /* A pointer to a function is copied as bytes: C has no conversion from void *. */
 #define LSL_LOAD(type, name, parameters)                                                                                           \
     {                                                                                                                              \
         void *symbol = dlsym(handle, "lsl_" #name);                                                                                \

@@ -1,5 +1,5 @@
-/* lsl_library: liblsl, loaded at run time (the Lab Streaming Layer is no package of Debian). LSL_LIBRARY names the file; otherwise the
- * names under which it is installed are tried. Handles are the library's own. Any thread. */
+/* lsl_library: liblsl, loaded at run time (the Lab Streaming Layer is no package of Debian). LSL_LIBRARY names the file; otherwise
+ * the names under which it is installed are tried. Handles are the library's own. Any thread. */
 #ifndef BRR_CLIENT_BRRCTL_LSL_LIBRARY_H
 #define BRR_CLIENT_BRRCTL_LSL_LIBRARY_H
 #include <stdint.h>
@@ -12,8 +12,8 @@ typedef struct lsl_inlet_ *lsl_inlet;
 typedef struct lsl_outlet_ *lsl_outlet;
 typedef struct lsl_resolver_ *lsl_resolver;
 
-enum { LSL_FLOAT32 = 1, LSL_STRING = 3 };                          /* channel formats */
-enum { LSL_OK = 0, LSL_TIMED_OUT = -1, LSL_LOST = -2 };            /* error codes */
+enum { LSL_FLOAT32 = 1, LSL_STRING = 3 };               /* channel formats */
+enum { LSL_OK = 0, LSL_TIMED_OUT = -1, LSL_LOST = -2 }; /* error codes */
 #define LSL_FOREVER 32000000.0
 
 /* Return type, name without "lsl_", parameters: every function that is used, all of version 1.12. */
@@ -22,7 +22,7 @@ enum { LSL_OK = 0, LSL_TIMED_OUT = -1, LSL_LOST = -2 };            /* error code
     F(double, local_clock, (void))                                                                                                 \
     F(int32_t, resolve_all, (lsl_streaminfo * buffer, uint32_t n, double wait_s))                                                  \
     F(lsl_resolver, create_continuous_resolver_byprop, (const char *property, const char *value, double forget_s))                 \
-    F(int32_t, resolver_results, (lsl_resolver resolver, lsl_streaminfo *buffer, uint32_t n))                                      \
+    F(int32_t, resolver_results, (lsl_resolver resolver, lsl_streaminfo * buffer, uint32_t n))                                     \
     F(void, destroy_continuous_resolver, (lsl_resolver resolver))                                                                  \
     F(lsl_streaminfo, create_streaminfo,                                                                                           \
       (const char *name, const char *type, int32_t channels, double rate_hz, int32_t format, const char *source_id))               \

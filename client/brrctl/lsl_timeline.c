@@ -38,7 +38,8 @@ static void count_gap(struct lsl_timeline *t, int64_t n) {
     t->position += n;
 }
 
-/* Missing samples where stamps are off by deviation_s and elapsed_s passed here: stamps are believed as far as a signal may pause. */
+/* Missing samples where stamps are off by deviation_s and elapsed_s passed here: stamps are believed as far as a signal may pause.
+ */
 static int64_t missing(const struct lsl_timeline *t, double deviation_s, double elapsed_s) {
     bool credible = deviation_s > 0 && (deviation_s <= CREDIBLE_S || fabs(deviation_s - elapsed_s) < 2);
     double gap_s = credible ? deviation_s : elapsed_s;
@@ -49,7 +50,8 @@ static int64_t missing(const struct lsl_timeline *t, double deviation_s, double 
 /* After a silence whose length was declared up to `position`. */
 static enum lsl_verdict add_after_silence(struct lsl_timeline *t, double stamp_s, double now_s, int64_t *ret_gap) {
     double deviation_s = stamp_s - (t->anchor_s + (double)t->position / t->rate_hz);
-    if (deviation_s < -0.5 / t->rate_hz && deviation_s > -CREDIBLE_S) {
+    double declared_s = (double)t->silent_samples / t->rate_hz;
+    if (deviation_s < -0.5 / t->rate_hz && deviation_s > -declared_s - TOLERANCE_S) { /* sent in the silence, arrived after it */
         t->late++;
         return LSL_LATE;
     }
@@ -115,8 +117,10 @@ int64_t lsl_timeline_silence(struct lsl_timeline *t, double now_s) {
     if (t->silent) {
         t->gap_samples += n;
         t->position += n;
+        t->silent_samples += n;
     } else {
         count_gap(t, n);
+        t->silent_samples = n;
     }
     t->silent = true;
     t->arrived_s = now_s;

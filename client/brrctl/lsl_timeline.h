@@ -1,6 +1,6 @@
 /* lsl_timeline: the place of each sample of a Lab Streaming Layer stream in a recording, from its time stamp. Samples are counted;
- * stamps decide only where something is missing: a stamp that is off by more than 0.25 s for half a second is a gap, one that is off
- * for less is jitter of the sender. A silence becomes a gap while it lasts. Knows no library and no clock: times are given, in
+ * stamps decide only where something is missing: a stamp that is off by more than 0.25 s for half a second is a gap, one that is
+ * off for less is jitter of the sender. A silence becomes a gap while it lasts. Knows no library and no clock: times are given, in
  * seconds. One thread. */
 #ifndef BRR_CLIENT_BRRCTL_LSL_TIMELINE_H
 #define BRR_CLIENT_BRRCTL_LSL_TIMELINE_H
@@ -13,10 +13,11 @@ struct lsl_timeline {
     int64_t held;     /* samples behind them that wait for a decision */
     double anchor_s;  /* stamp of position 0, as it is expected */
     bool began, silent;
-    int64_t began_samples;   /* samples since the anchor was set */
-    double arrived_s;        /* when the last sample came that was no held one */
-    double held_since_s;     /* when the first of them came */
-    double nearest_s;        /* their smallest deviation, with its sign */
+    int64_t silent_samples; /* declared missing since the silence began */
+    int64_t began_samples;  /* samples since the anchor was set */
+    double arrived_s;       /* when the last sample came that was no held one */
+    double held_since_s;    /* when the first of them came */
+    double nearest_s;       /* their smallest deviation, with its sign */
     /* What there is to say at the end. */
     int64_t gaps, gap_samples, late;
     double first_stamp_s, last_stamp_s; /* of the samples since the last gap or reset: the rate that the stamps say */
@@ -31,8 +32,8 @@ enum lsl_verdict {
 };
 
 void lsl_timeline_init(struct lsl_timeline *t, double rate_hz);
-/* stamp_s: of the sample, corrected to the local clock; now_s: the local clock. After FOLLOWS and GAP the samples have their places,
- * and `position` is behind them. */
+/* stamp_s: of the sample, corrected to the local clock; now_s: the local clock. After FOLLOWS and GAP the samples have their
+ * places, and `position` is behind them. */
 enum lsl_verdict lsl_timeline_add(struct lsl_timeline *t, double stamp_s, double now_s, int64_t *ret_gap);
 /* Nothing came until now_s: missing samples that are to be declared at once, 0 = none. Held samples must be taken before
  * (lsl_timeline_settle). */

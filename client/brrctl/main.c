@@ -160,6 +160,17 @@ static const struct command commands[] = {
      "The picture is an SVG file, or one in the folder of a job. Needs the library librsvg2-2.\n"
      "example: brrctl picture job:train-260131-1/training.svg --output training.pdf",
      NULL},
+    {"lsl", "list|in|out [STREAM|SESSION]", &arguments_none, "streams of the Lab Streaming Layer: list, run through a model, send",
+     NULL, 1, 2,
+     "Needs liblsl, which is no package of Debian: LSL_LIBRARY names its file.\n"
+     "  list           streams in the network; works without a daemon\n"
+     "  in STREAM      an EEG stream (its name, source_id or uid) through a model, like `brrctl stream`, until Ctrl-C; channels\n"
+     "                 and units are the stream's, gaps are those of its time stamps, and it may vanish and come back\n"
+     "  out SESSION    probability and alarms of an open stream as two LSL streams, `brrd probability` (256 Hz) and `brrd events`\n"
+     "                 (markers alarm_on, alarm_off, sz_on, sz_off), for LabRecorder and others; needs --yes, as every outlet\n"
+     "                 listens on all addresses of the machine\n"
+     "example: brrctl lsl in EEG-amplifier --model ward --alarms",
+     lsl_verbs},
     {"windows", "FILE", &windows_arguments, "show or write the network's input for a recording; works without a daemon",
      cmd_windows, 1, 1,
      "Writes safetensors: x F32 (n,C,T) normalised, start I64 (n) in 256 Hz samples of file time, valid I64 (n) samples.\n"

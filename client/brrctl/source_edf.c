@@ -54,7 +54,7 @@ static int choose_signals(struct source_edf *s, const char *path, struct err *er
         base->labels[base->n] = signal->label;
         s->signals[base->n++] = i;
     }
-    if (!base->n)
+    if (!base->n || !s->per_record)
         return err_set(err, ERR_PRECONDITION, "%s: no usable signal", path);
     s->records = READ_BYTES / (int64_t)sizeof(float) / base->n / s->per_record;
     s->records = s->records < 1 ? 1 : s->records;

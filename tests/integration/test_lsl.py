@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Streams of the Lab Streaming Layer through the real liblsl (of the npm package lsl.js): nothing is lost, results are those of the file;
+a sender that is frozen, killed, restarted, or whose clock jumps, is a gap within two seconds and never a wrong sample; units of all
+spellings mean the same; `lsl out` gives probability and markers.
+
+BRR_TEST_LSL=long: an hour at thirty times its speed and five minutes in real time, instead of a minute and a quarter of one."""
+import atexit
+import ctypes
+import glob
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy
+
+import lsl
+from daemon import BIN, SOURCE, Daemon, make_corpus, temporary
+from npm import npm_modules
+
+DRIVER = f"{os.environ['BRR_BUILD_DIR']}/tests/lsl_driver"
+LONG = os.environ.get("BRR_TEST_LSL") == "long"
+RATE = 256
+
+
+class Sender:
+    def __init__(self, env, scratch, **options):
+        o = {"name": "brrd test", "id": "amp-1", "unit": "uV", **options}
+        self.process = subprocess.Popen([sys.executable, f"{SOURCE}/tests/integration/lsl.py", "send", env["LSL_LIBRARY"], scratch, json.dumps(o)],
+                                        env=env, stdout=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill)
+
+    def line(self):
+        return self.process.stdout.readline().split()
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+class Driver:
+    """lsl_driver: what became of a stream, as pieces of samples and gaps between them."""
+
+    def __init__(self, env, scratch, stream="amp-1", unit="", idle_s=4):
+        self.out = f"{scratch}.out"
+        self.process = subprocess.Popen([DRIVER, stream, unit, str(idle_s), self.out], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True)
+        atexit.register(self.process.kill)
+
+    def result(self, channels):
+        text, err = self.process.communicate(timeout=600)
+        rows = [line.split() for line in text.splitlines()]
+        pieces, gaps, at = [], [], 0
+        samples = numpy.fromfile(self.out, numpy.float32).reshape(-1, channels)
+        for r in rows:
+            if r[0] == "gap":
+                gaps.append((int(r[1]), int(r[2]), float(r[3])))
+            elif r[0] == "samples":
+                if pieces and pieces[-1][0] + len(pieces[-1][1]) == int(r[1]):
+                    pieces[-1][1] = samples[at - len(pieces[-1][1]):at + int(r[2])]
+                else:
+                    pieces.append([int(r[1]), samples[at:at + int(r[2])]])
+                at += int(r[2])
+        assert at == len(samples) and self.process.returncode == 0, (text, err)
+        return pieces, gaps, " ".join(rows[-1]), err
+
+
+def first_of(piece, samples):
+    """Where these samples lie in the recording: each piece must be a stretch of it, unchanged."""
+    starts = numpy.flatnonzero((samples[:, 0] == piece[0, 0]) & (samples[:, 1] == piece[0, 1]))
+    found = [s for s in starts if s + len(piece) <= len(samples) and numpy.array_equal(samples[s:s + len(piece)], piece)]
+    assert len(found) == 1, f"a piece of {len(piece)} samples is no stretch of the recording"
+    return found[0]
+
+
+def check_faults(env, scratch, samples):
+    """Frozen, killed and restarted, a clock that jumps both ways, samples that are missing: in one stream each, at its own speed."""
+    n = samples.shape[1]
+    driver = Driver(env, scratch, idle_s=9)
+    sender = Sender(env, scratch)
+    assert sender.line() == ["connected"]
+    time.sleep(4)
+    frozen = time.time()
+    sender.process.send_signal(signal.SIGSTOP)
+    time.sleep(4)
+    sender.process.send_signal(signal.SIGCONT)
+    time.sleep(4)
+    killed = time.time()
+    sender.kill()
+    time.sleep(4)
+    again = Sender(env, scratch, first=30 * RATE, seconds=5, jump_at=0, jump_s=-3000)  # another clock
+    assert again.line() == ["connected"]
+    assert again.line()[0] == "sent"
+    pieces, gaps, remark, err = driver.result(n)
+    again.kill()
+    for moment, what in ((frozen, "frozen"), (killed, "killed")):
+        assert any(0 <= g[2] - moment <= 2.0 for g in gaps), (what, moment, gaps)
+    starts = [first_of(p[1], samples) for p in pieces]
+    assert starts == sorted(starts) and starts[0] == 0 and starts[-1] == 30 * RATE and len(pieces[-1][1]) == 5 * RATE, (starts, remark)
+    for p, start in zip(pieces[:-1], starts[:-1]):  # before the clock changed, every sample is where it was recorded
+        assert abs(p[0] - start) <= 1, (p[0], start, remark)
+    assert "is back" in err, err
+    lags = [round(min(g[2] - m for g in gaps if g[2] >= m), 2) for m in (frozen, killed)]
+    print(f"frozen and killed: a gap after {lags[0]} and {lags[1]} s; {len(pieces)} pieces, all unchanged; {remark}")
+    for jump_s in (200000, -200000, 2):
+        driver = Driver(env, scratch, idle_s=1.2)
+        sender = Sender(env, scratch, seconds=6, jump_at=3 * RATE, jump_s=jump_s, speed=3)
+        pieces, gaps, remark, err = driver.result(n)
+        sender.kill()
+        assert len(pieces) == 2 and len(gaps) == 1, (jump_s, gaps, remark)
+        assert [first_of(p[1], samples) for p in pieces] == [0, 3 * RATE] and sum(len(p[1]) for p in pieces) == 6 * RATE, (jump_s, gaps)
+        assert gaps[0][0] == 3 * RATE and (gaps[0][1] == 2 * RATE if jump_s == 2 else gaps[0][1] <= RATE), (jump_s, gaps)
+    print("clock jumps of +-200000 s: a gap at their sample, all samples kept; a hole of 2 s: its length to the sample")
+
+
+def check_units(env, scratch, samples):
+    """µV in every way that senders write it; a stream without units by its amplitude; no voltage is refused."""
+    n = samples.shape[1]
+    for unit, scale, given in (("microvolts", 1, ""), ("\u00b5V", 1, ""), ("-6", 1, ""), ("mV", 1e-3, ""), ("V", 1e-6, ""), ("0", 1e-6, ""), ("-3", 1e-3, ""),
+                               (None, 1, ""), (None, 1e-6, "V"), ("counts", 1e-3, "mV")):
+        driver, sender = Driver(env, scratch, unit=given, idle_s=1.2), Sender(env, scratch, unit=unit, scale=scale, seconds=3, speed=3)
+        pieces, gaps, remark, err = driver.result(n)
+        sender.kill()
+        got = numpy.concatenate([p[1] for p in pieces])
+        assert got.shape == (3 * RATE, n) and numpy.allclose(got, samples[:3 * RATE], rtol=2e-7, atol=1e-4), (unit, given, remark)
+        assert ("uV is assumed" in remark) == (unit is None and not given), remark
+    for unit, scale, want in ((None, 1e-6, "looks like V"), ("mmHg", 1, "no voltage"), (None, 1e6, "--unit")):
+        driver, sender = Driver(env, scratch, idle_s=1.2), Sender(env, scratch, unit=unit, scale=scale, seconds=3, speed=3)
+        text, err = driver.process.communicate(timeout=600)
+        sender.kill()
+        assert driver.process.returncode == 1 and want in err, (unit, scale, err)
+    print("units: 10 ways of saying it give the same samples, 3 are refused")
+
+
+def detection(d, env, *args):
+    return subprocess.Popen([f"{BIN}/brrctl", *args], env={**d.env, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def check_results(d, env, scratch, recording, seconds, speed):
+    """The probabilities of the stream are, to the bit, those of the file."""
+    probs, want = f"{d.dir}/lsl.npy", f"{d.dir}/file.npy"
+    code, _, err = d.ctl("stream", recording, "--model", "line_length", "--probs", want)
+    assert code == 0, err
+    process = detection(d, env, "lsl", "in", "brrd test", "--model", "line_length", "--probs", probs, "--wait", "60", "--idle-timeout", "1.4", "--json")
+    sender = Sender(env, scratch, seconds=seconds, speed=speed)
+    text, err = process.communicate(timeout=3600)
+    sender.kill()
+    assert process.returncode == 0, (text, err)
+    summary = json.loads(text.splitlines()[-1])
+    got, wanted = numpy.load(probs), numpy.load(want)
+    n = int(seconds * RATE)
+    assert summary["samples"] == n and summary["gaps"] == 0 and summary["remark"].startswith("0 gaps"), summary
+    if n == len(wanted):
+        assert got.tobytes() == wanted.tobytes(), "the probabilities differ"
+    else:  # the last windows of a shorter record are others
+        sure = n - 120 * RATE if n > 240 * RATE else 0
+        assert got[:sure].tobytes() == wanted[:sure].tobytes()
+    print(f"{seconds:g} s at {speed} times real time: {n} samples, none lost; {summary['remark']}")
+
+
+def check_list(d, env, scratch):
+    sender = Sender(env, scratch)
+    process = detection(d, env, "lsl", "list", "--json")
+    text, err = process.communicate(timeout=600)
+    sender.kill()
+    row = json.loads(text.splitlines()[0])
+    assert (row["name"], row["type"], row["channels"], row["rate_hz"], row["source_id"]) == ("brrd test", "EEG", 19, 256, "amp-1"), (text, err)
+    process = detection(d, env, "lsl", "in", "nobody", "--model", "line_length", "--wait", "1")
+    text, err = process.communicate(timeout=600)
+    assert process.returncode == 3 and "no stream nobody" in err, (process.returncode, err)
+    process = detection(d, {**env, "LSL_LIBRARY": "/nonexistent.so"}, "lsl", "list")
+    text, err = process.communicate(timeout=600)
+    assert process.returncode == 3 and "LSL_LIBRARY" in err, (process.returncode, err)
+
+
+def check_out(d, env):
+    """What another program receives of `lsl out`: regular probabilities, and markers of alarms."""
+    make_corpus(f"{d.dir}/more", 11, patients=2, hours=0.1)  # the second has events under line_length
+    recording = glob.glob(f"{d.dir}/more/sub-02/*_eeg.edf")[0]
+    stream = detection(d, env, "stream", recording, "--model", "line_length", "--realtime", "12", "--alarms", "--alarm-hop", "1", "--on", "0.06", "--off",
+                       "0.03", "--json")
+    deadline = time.time() + 600
+    rows = []
+    while not rows and time.time() < deadline:
+        rows = [json.loads(line) for line in d.ctl("sessions", "--json")[1].splitlines()]
+    session = rows[0]["session"]
+    refused = detection(d, env, "lsl", "out", session)
+    _, err = refused.communicate(timeout=600)
+    assert refused.returncode == 2 and "--yes" in err, err
+    out = detection(d, env, "lsl", "out", session, "--yes")
+    os.environ.update(env)
+    native = lsl.library(env["LSL_LIBRARY"])
+    values, stamps, markers = [], [], []
+    inlets = []
+    for name in (b"brrd probability", b"brrd events"):
+        info = ctypes.c_void_p()
+        assert native.lsl_resolve_byprop(ctypes.byref(info), 1, b"name", name, 1, 60) == 1, name
+        inlets.append(native.lsl_create_inlet(info, 360, 0, 0))
+        assert native.lsl_get_nominal_srate(info) == (0 if markers is None or name == b"brrd events" else RATE)
+        code = ctypes.c_int32()
+        native.lsl_open_stream(inlets[-1], 60, ctypes.byref(code))
+        assert code.value == 0
+    value, text, code = ctypes.c_float(), ctypes.c_char_p(), ctypes.c_int32()
+    while stream.poll() is None and time.time() < deadline:
+        stamp = native.lsl_pull_sample_f(inlets[0], ctypes.byref(value), 1, 0.02, ctypes.byref(code))
+        while stamp:
+            values.append(value.value)
+            stamps.append(stamp)
+            stamp = native.lsl_pull_sample_f(inlets[0], ctypes.byref(value), 1, 0.0, ctypes.byref(code))
+        if native.lsl_pull_sample_str(inlets[1], ctypes.byref(text), 1, 0.0, ctypes.byref(code)):
+            markers.append(text.value.decode())
+    told, err = stream.communicate(timeout=600)
+    _, out_err = out.communicate(timeout=600)  # ends with the session
+    said = [json.loads(line) for line in told.splitlines() if '"alarm":' in line]
+    assert stream.returncode == 0 and len(values) > 60 * RATE, (len(values), err, out_err)
+    assert all(0 <= v <= 1 or v != v for v in values) and markers and set(markers) <= {"alarm_on", "alarm_off", "sz_on", "sz_off"}, markers
+    assert abs(sum(m.startswith("alarm") for m in markers) - len(said)) <= 1, (markers, said)  # the last may come with the end
+    print(f"lsl out: {len(values)} probabilities, markers {markers}")
+
+
+def main():
+    modules = npm_modules(f"{SOURCE}/tests/integration/lsl")
+    with temporary() as folder:
+        env = {**os.environ, **lsl.environment(folder, modules)}
+        hours = 1.0 if LONG else 0.05
+        make_corpus(f"{folder}/data", 11, patients=1, hours=hours)
+        recording = glob.glob(f"{folder}/data/sub-01/*_eeg.edf")[0]
+        scratch = f"{folder}/samples"
+        samples = lsl.recording(recording, scratch)
+        check_units(env, scratch, samples)
+        check_faults(env, scratch, samples)
+        d = Daemon(folder).start()
+        check_list(d, env, scratch)
+        check_results(d, env, scratch, recording, hours * 3600, 30)
+        check_results(d, env, scratch, recording, 300 if LONG else 15, 1)
+        check_out(d, env)
+        assert d.stop() == 0
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()
