@@ -45,6 +45,7 @@ static const struct argument in_rows[] = {
     {"--probabilities", "--probs", ARGUMENT_TEXT, AT(stream.probabilities), "FILE",
      "write the record trace at the end: .npy or .tsv", 0, 0},
     {"--client", NULL, ARGUMENT_TEXT, AT(stream.client), "NAME", "name in `brrctl sessions`; default: of the stream", 0, 0},
+    {"--device", NULL, ARGUMENT_TEXT, AT(stream.device), "NAME", "the daemon's device that computes it, such as cuda:1", 0, 0},
     {"--no-resume", NULL, ARGUMENT_FLAG, AT(stream.no_resume), "", "end at the first cut of the connection to the daemon", 0, 0},
 };
 static const struct argument out_rows[] = {
