@@ -1,6 +1,7 @@
-# Stages: build (CPU), test, build-cuda, runtime-cuda, runtime (default, CPU).
+# Stages: build (CPU), test, build-cuda, runtime-cuda, szcore, runtime (default, CPU).
 #   docker build -t brrd .                              CPU
 #   docker build -t brrd:cuda --target runtime-cuda .   CUDA 13
+#   docker build -t brrd:szcore --target szcore .       the SzCORE challenge
 FROM debian:12 AS build
 ARG DEBIAN_FRONTEND=noninteractive
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates sudo && rm -rf /var/lib/apt/lists/*
@@ -45,6 +46,14 @@ VOLUME ["/data", "/cache", "/results"]
 EXPOSE 9464
 HEALTHCHECK --interval=15s --timeout=3s CMD brrctl version --endpoint unix:/run/brrd/brrd.sock > /dev/null || exit 1
 ENTRYPOINT ["/usr/bin/brrd", "--config", "/etc/brrd/daemon.yaml"]
+
+# The detector alone, as SzCORE runs it (docs/eeg-tools.md): /data/$INPUT in, /output/$OUTPUT out, nothing else is needed.
+FROM runtime-base AS szcore
+COPY --from=build /stage/usr /usr
+COPY deploy/szcore/detect /usr/bin/szcore-detect
+ENV BRR_MODEL=demo
+HEALTHCHECK NONE
+ENTRYPOINT ["/usr/bin/szcore-detect"]
 
 FROM runtime-base AS runtime
 COPY --from=build /stage/usr /usr
