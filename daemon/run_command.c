@@ -236,6 +236,8 @@ static int open_directory(struct run *r, struct err *err) {
         return 0;
     if ((rc = fsio_mkdirs(r->directory, err)) || (rc = fsio_join(lock, sizeof lock, r->directory, ".lock", err)))
         return rc;
+    if (world_is_batch()) /* a node that was cut off may hold it; attempts have folders of their own */
+        return 0;
     rc = fsio_lock(lock, &r->lock, err);
     return rc == ERR_PRECONDITION ? err_wrap(err, "another process runs a job in %s", r->directory) : rc;
 }
@@ -452,7 +454,8 @@ static int run_job(struct run *r) {
                                          .source = r->source,
                                          .default_wall_clock_ms = r->config.default_wall_clock_ms,
                                          .memory_limit_bytes = memory_limit(r),
-                                         .world = &r->world};
+                                         .world = &r->world,
+                                         .contended = world_is_batch()};
     const struct runner_job order = {
         fsio_basename(r->directory), r->directory, job->data_root, job->yaml, job->file, job->overrides};
     const struct runner_events events = {

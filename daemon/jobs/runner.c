@@ -184,7 +184,8 @@ static int check_shared(const struct runner *r, struct err *err) {
 static int open_task(struct runner *r, struct err *err) {
     on_file(r, r->env.directory);
     int rc = check_shared(r, err);
-    if (rc || (is_writer(r) && ((rc = fsio_remove_temporaries(r->env.directory, err)) || (rc = open_upload(r, err)))))
+    if (rc || (is_writer(r) &&
+               ((!r->env.contended && (rc = fsio_remove_temporaries(r->env.directory, err))) || (rc = open_upload(r, err)))))
         return rc;
     on_file(r, *r->env.data_root ? r->env.data_root : NULL);
     if ((rc = source_open(&r->config->source, &r->job, &r->env, &r->source, err)))
@@ -266,6 +267,7 @@ void runner_run(const struct runner_config *config, const struct runner_job *job
                               .cache_dir = config->source.cache_dir,
                               .data_root = job->data_root,
                               .world = config->world,
+                              .contended = config->contended,
                               .memory_limit_bytes = config->memory_limit_bytes,
                               .stop = &wish->now,
                               .ctx = &r,

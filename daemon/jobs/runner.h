@@ -27,6 +27,7 @@ struct runner_config {
     struct metrics *metrics;       /* may be NULL */
     struct world *world;           /* the ranks that share the job; NULL: none. Rank 0's clock and all ranks' wishes decide, and its
                                     * process alone writes into the job's directory */
+    bool contended;                /* as task_env.contended */
 };
 
 /* The job; the texts are borrowed. */

@@ -61,6 +61,7 @@ struct task_env {
     struct device *device;
     const char *directory;      /* the job's own output folder, exists, without files that a kill has left half written
                                  * (fsio_remove_temporaries); checkpoints/ metrics.jsonl report.json … go here */
+    bool contended;             /* another process may still write into the folder, such as an attempt on a node that was cut off */
     const char *cache_dir;      /* window cache volume */
     struct cache *cache;        /* bounds its windows (data/window.h); NULL: no limit */
     const char *data_root;      /* absolute directory with the recordings; already confined by the owner */

@@ -332,19 +332,20 @@ static int prepare(struct train *t, struct err *err) {
     t->file.hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ);
     t->file.events = job->events;
     str_copy(t->file.labels, sizeof t->file.labels, job->data.labels);
-    int64_t step = -1;
+    struct ranks_origin origin;
     int rc;
-    if (!train_is_writer(t) && (rc = train_ranks_follow(t, &step, err)))
+    if (!train_is_writer(t) && (rc = train_ranks_follow(t, &origin, err)))
         return rc;
     if ((rc = modelfile_set_frontend(&t->file, &frontend, err)) ||
         (rc = augment_init(&t->augment, &job->data.augment, &frontend, job->model.window, (uint64_t)job->training.seed, err)) ||
         (rc = open_manifest(t, err)) || (rc = plan_schedule(t, err)) ||
         (rc = stream_open(t->env.device, STREAM_NORMAL, &t->stream, err)) || (rc = open_net(t, err)) ||
-        (rc = train_is_writer(t) ? train_checkpoint_restore(t, &found, err) : train_checkpoint_follow(t, step, &found, err)) ||
+        (rc = train_is_writer(t) ? train_checkpoint_restore(t, &found, err)
+                                 : train_checkpoint_follow(t, origin.step, origin.attempt, &found, err)) ||
         (found && (rc = train_roles_resume(t, err))) || (rc = found ? look_at_origin(t, err) : first_weights(t, err)))
         return rc;
     t->resumed = found;
-    if ((train_is_writer(t) && (rc = train_ranks_follow(t, &step, err))) || (rc = train_ranks_compare(t, err)))
+    if ((train_is_writer(t) && (rc = train_ranks_follow(t, &origin, err))) || (rc = train_ranks_compare(t, err)))
         return rc;
     if (found)
         task_log(&t->env, TASK_INFO, "resumed at step %lld of %lld", (long long)t->at.step, (long long)t->total_steps);

@@ -3,7 +3,10 @@
  *
  * A pair may be saved twice at one step, before its validation and after it. Both files are therefore written under the names
  * FILE.new first, and then renamed, the model before the state. A kill between the two renames leaves the new model beside the old
- * state; the new state is still there as FILE.new and is renamed when the training is restored. */
+ * state; the new state is still there as FILE.new and is renamed when the training is restored.
+ *
+ * Under a batch system an earlier attempt may still run on a node that was cut off. Each attempt then writes, renames and removes
+ * in a folder of its own, checkpoints/aN, and only reads those of the others: pairs of the same step have the same bytes. */
 #include "run/train_checkpoint.h"
 
 #include <dirent.h>
@@ -11,6 +14,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -18,6 +22,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "nn/ckpt.h"
+#include "run/train_ranks.h"
 
 #define MODEL_END ".safetensors"
 #define STATE_END ".state.safetensors"
@@ -25,9 +30,21 @@
 
 enum { PATH_SIZE = 4096, NEW_SIZE = PATH_SIZE + 8 };
 
-static int pair_paths(const struct train *t, int64_t step, char model[PATH_SIZE], char state[PATH_SIZE], struct err *err) {
-    bool ok = str_format(model, PATH_SIZE, "%s/checkpoints/step-%08lld" MODEL_END, t->env.directory, (long long)step) &&
-              str_format(state, PATH_SIZE, "%s/checkpoints/step-%08lld" STATE_END, t->env.directory, (long long)step);
+/* A pair's place: its step, and the attempt whose folder it is in; 0 = checkpoints/ itself. */
+struct place {
+    int64_t step, attempt;
+};
+
+static bool folder_path(const struct train *t, int64_t attempt, char ret[PATH_SIZE]) {
+    return attempt ? str_format(ret, PATH_SIZE, "%s/checkpoints/a%lld", t->env.directory, (long long)attempt)
+                   : str_format(ret, PATH_SIZE, "%s/checkpoints", t->env.directory);
+}
+
+static int pair_paths(const struct train *t, struct place at, char model[PATH_SIZE], char state[PATH_SIZE], struct err *err) {
+    char folder[PATH_SIZE];
+    bool ok = folder_path(t, at.attempt, folder) &&
+              str_format(model, PATH_SIZE, "%s/step-%08lld" MODEL_END, folder, (long long)at.step) &&
+              str_format(state, PATH_SIZE, "%s/step-%08lld" STATE_END, folder, (long long)at.step);
     return ok ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", t->env.directory);
 }
 
@@ -95,78 +112,113 @@ static bool parse_name(const char *name, int64_t *ret_step, const char **ret_end
     return true;
 }
 
-struct steps {
-    int64_t *items; /* newest first, each once */
+struct places {
+    struct place *items; /* newest step first, of equal steps the newest attempt first; each once */
     size_t count, capacity;
 };
 
-static void steps_done(struct steps *s) { free(s->items); }
+static void places_done(struct places *s) { free(s->items); }
 
-static int add_step(struct steps *s, int64_t step, struct err *err) {
+static int later(struct place a, struct place b) {
+    return a.step != b.step ? (a.step > b.step) - (a.step < b.step) : (a.attempt > b.attempt) - (a.attempt < b.attempt);
+}
+
+static int add_place(struct places *s, struct place place, struct err *err) {
     size_t at = s->count;
-    while (at && s->items[at - 1] < step)
+    while (at && later(place, s->items[at - 1]) > 0)
         at--;
-    if (at && s->items[at - 1] == step)
+    if (at && !later(place, s->items[at - 1]))
         return 0;
     if (s->count == s->capacity) {
         size_t capacity = s->capacity ? 2 * s->capacity : 64;
-        int64_t *items = realloc(s->items, capacity * sizeof *items);
+        struct place *items = realloc(s->items, capacity * sizeof *items);
         if (!items)
             return err_set(err, ERR_EXHAUSTED, "out of memory for a list of checkpoints");
         s->items = items;
         s->capacity = capacity;
     }
     memmove(s->items + at + 1, s->items + at, (s->count - at) * sizeof *s->items);
-    s->items[at] = step;
+    s->items[at] = place;
     s->count++;
     return 0;
 }
 
-static int newest_first(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x < y) - (x > y);
-}
+static int newest_first(const void *a, const void *b) { return later(*(const struct place *)b, *(const struct place *)a); }
 
-static DIR *open_folder(const struct train *t) {
+static DIR *open_folder(const struct train *t, int64_t attempt) {
     char dir[PATH_SIZE];
-    return str_format(dir, sizeof dir, "%s/checkpoints", t->env.directory) ? opendir(dir) : NULL;
+    return folder_path(t, attempt, dir) ? opendir(dir) : NULL;
 }
 
-/* Steps that have a state file, under its own name or as FILE.new. */
-static int list_steps(const struct train *t, struct steps *ret, struct err *err) {
-    OWNED_DIR DIR *d = open_folder(t);
+/* The attempt whose folder has this name. */
+static bool parse_attempt(const char *name, int64_t *ret) { return name[0] == 'a' && str_to_i64(name + 1, ret) && *ret > 0; }
+
+/* Adds the pairs of one folder that have a state file, under its own name or as FILE.new; *newest: the greatest attempt among its
+ * folders. */
+static int list_folder(const struct train *t, int64_t attempt, struct places *ret, int64_t *newest, struct err *err) {
+    OWNED_DIR DIR *d = open_folder(t, attempt);
     struct dirent *e = NULL;
-    *ret = (struct steps){0};
     if (!d)
         return errno == ENOENT ? 0 : err_errno(err, errno, "cannot list the checkpoints in %s", t->env.directory);
     int rc;
     while (!(rc = fsio_next_entry(d, &e, err)) && e) {
-        int64_t step;
+        int64_t step, number;
         const char *end;
         if (parse_name(e->d_name, &step, &end) && (!strcmp(end, STATE_END) || !strcmp(end, STATE_END NEW_END)) &&
-            (rc = add_step(ret, step, err)))
+            (rc = add_place(ret, (struct place){step, attempt}, err)))
             return rc;
+        if (parse_attempt(e->d_name, &number) && number > *newest)
+            *newest = number;
     }
     return rc;
 }
 
-/* Removes what nobody will read again: pairs older than the newest `keep`, models that are no longer among the best, and files that
- * a kill left behind in the middle of a save. Every state file in the folder must belong to a usable pair. A file that cannot be
- * removed is tried again after the next save. */
+/* The pairs of all attempts. Folders are numbered without gaps. */
+static int list_places(const struct train *t, struct places *ret, struct err *err) {
+    int64_t newest = 0, none = 0;
+    *ret = (struct places){0};
+    int rc = list_folder(t, 0, ret, &newest, err);
+    for (int64_t attempt = 1; !rc && attempt <= newest; attempt++)
+        rc = list_folder(t, attempt, ret, &none, err);
+    return rc;
+}
+
+static int begin_attempt(struct train *t, struct err *err) {
+    OWNED(places_done) struct places places = {0};
+    char path[PATH_SIZE];
+    int rc;
+    if (!t->env.contended)
+        return 0;
+    if (!folder_path(t, 0, path))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", t->env.directory);
+    if ((rc = fsio_mkdirs(path, err)) || (rc = list_folder(t, 0, &places, &t->attempt, err)))
+        return rc;
+    do
+        if (!folder_path(t, ++t->attempt, path))
+            return err_set(err, ERR_RANGE, "path too long: %.200s…", t->env.directory);
+    while (mkdir(path, 0777) && errno == EEXIST); /* another attempt was faster */
+    return fsio_exists(path) ? 0 : err_errno(err, errno, "cannot create %s", path);
+}
+
+/* Removes what nobody will read again from the folder of this attempt: pairs older than the newest `keep`, models that are no
+ * longer among the best, and files that a kill left behind in the middle of a save. Every state file in the folder must belong to a
+ * usable pair. A file that cannot be removed is tried again after the next save. */
 static void sweep(const struct train *t) {
-    OWNED(steps_done) struct steps steps = {0};
+    OWNED(places_done) struct places places = {0};
     struct err err;
-    if (list_steps(t, &steps, &err))
+    int64_t none = 0;
+    if (list_folder(t, t->attempt, &places, &none, &err))
         return;
     size_t keep = (size_t)t->jobfile->checkpoint.keep;
-    int64_t oldest = steps.count > keep ? steps.items[keep - 1] : 0;
-    OWNED_DIR DIR *d = open_folder(t);
+    int64_t oldest = places.count > keep ? places.items[keep - 1].step : 0;
+    OWNED_DIR DIR *d = open_folder(t, t->attempt);
     for (struct dirent *e; d && (e = readdir(d));) {
         int64_t step;
         const char *end;
         if (!parse_name(e->d_name, &step, &end))
             continue;
-        bool kept = step >= oldest && bsearch(&step, steps.items, steps.count, sizeof step, newest_first);
+        const struct place place = {step, t->attempt};
+        bool kept = step >= oldest && bsearch(&place, places.items, places.count, sizeof place, newest_first);
         bool wanted = !strcmp(end, STATE_END)
                           ? kept
                           : !strcmp(end, MODEL_END) && (kept || best_keeps(&t->at.best, step, t->job->training.keep_best));
@@ -228,7 +280,7 @@ struct saving {
 };
 
 static int begin_save(struct saving *s, struct err *err) {
-    int rc = pair_paths(s->t, s->c.step, s->c.path, s->state, err);
+    int rc = pair_paths(s->t, (struct place){s->c.step, s->t->attempt}, s->c.path, s->state, err);
     str_format(s->new_model, sizeof s->new_model, "%s" NEW_END, s->c.path);
     str_format(s->new_state, sizeof s->new_state, "%s" NEW_END, s->state);
     return rc ? rc : fsio_mkdirs_above(s->c.path, err);
@@ -310,12 +362,12 @@ static int read_roles(struct train *t, const char *path, struct known_patients *
 /* All state files of a training have the same roles: the newest that can be read will do, even if its model cannot. */
 int train_checkpoint_roles(struct train *t, struct known_patients **ret, bool *ret_began, struct err *err) {
     struct known_patients *found = NULL;
-    OWNED(steps_done) struct steps steps = {0};
+    OWNED(places_done) struct places places = {0};
     bool began = false;
-    int rc = list_steps(t, &steps, err);
-    for (size_t i = 0; !rc && !found && i < steps.count; i++) {
+    int rc = list_places(t, &places, err);
+    for (size_t i = 0; !rc && !found && i < places.count; i++) {
         char model[PATH_SIZE], state[PATH_SIZE], new_state[NEW_SIZE];
-        if ((rc = pair_paths(t, steps.items[i], model, state, err)))
+        if ((rc = pair_paths(t, places.items[i], model, state, err)))
             return rc;
         str_format(new_state, sizeof new_state, "%s" NEW_END, state);
         const char *const files[] = {state, new_state};
@@ -372,17 +424,36 @@ static int finish_save(const char *model, const char *state, struct err *err) {
 /* One of the folder's pairs, as far as it has been read. */
 struct pair {
     struct train *t;
-    int64_t step;
-    char model[PATH_SIZE], state[PATH_SIZE];
+    struct place place;
+    char model[NEW_SIZE], state[NEW_SIZE];
     struct safetensors *st;
     struct modelfile file;
     char *patients;
     struct err why;
 };
 
+/* The whole pair in another attempt's folder, where nothing is renamed: that of a finished save, or of one that was killed before
+ * or between its two renames. */
+static int open_foreign(struct pair *p, struct err *err) {
+    char model[NEW_SIZE], state[NEW_SIZE];
+    int rc = open_pair(p->model, p->state, &p->st, err);
+    for (int renamed = 1; is_broken(rc) && renamed >= 0; renamed--) {
+        str_format(state, sizeof state, "%.*s" NEW_END, PATH_SIZE - 1, p->state);
+        str_format(model, sizeof model, "%.*s%s", PATH_SIZE - 1, p->model, renamed ? "" : NEW_END);
+        if (open_pair(model, state, &p->st, NULL))
+            continue;
+        str_copy(p->model, sizeof p->model, model);
+        str_copy(p->state, sizeof p->state, state);
+        return 0;
+    }
+    return rc;
+}
+
+static bool is_own(const struct pair *p) { return train_is_writer(p->t) && p->place.attempt == p->t->attempt; }
+
 static int read_pair(struct pair *p, struct err *err) {
-    int rc;
-    if ((rc = finish_save(p->model, p->state, err)) || (rc = open_pair(p->model, p->state, &p->st, err)) ||
+    int rc = is_own(p) ? finish_save(p->model, p->state, err) : 0;
+    if (rc || (rc = is_own(p) ? open_pair(p->model, p->state, &p->st, err) : open_foreign(p, err)) ||
         (rc = modelfile_read(p->model, &p->file, err)))
         return rc;
     return modelfile_patients(p->model, &p->patients, err);
@@ -430,8 +501,11 @@ static int load_pair(struct pair *p, struct err *err) {
  * as it may be the best. */
 static void drop_pair(const struct pair *p) {
     char new_state[NEW_SIZE];
-    task_log(&p->t->env, TASK_WARN, "the checkpoint of step %lld cannot be used (%s) and is removed", (long long)p->step,
-             p->why.message);
+    bool own = is_own(p);
+    task_log(&p->t->env, TASK_WARN, "the checkpoint of step %lld cannot be used (%s)%s", (long long)p->place.step, p->why.message,
+             own ? " and is removed" : "");
+    if (!own)
+        return;
     str_format(new_state, sizeof new_state, "%s" NEW_END, p->state);
     unlink(p->state);
     unlink(new_state);
@@ -444,31 +518,47 @@ static int use_pair(struct pair *p, bool load) {
 }
 
 /* Loads the newest usable pair, checks the older ones, and drops those that cannot be used. */
-static int restore_newest(struct train *t, const struct steps *steps, bool *ret_found, struct err *err) {
-    for (size_t i = 0; i < steps->count; i++) {
-        struct pair p = {.t = t, .step = steps->items[i]};
-        int rc = pair_paths(t, p.step, p.model, p.state, err);
+static int restore_newest(struct train *t, const struct places *places, bool *ret_found, struct err *err) {
+    for (size_t i = 0; i < places->count; i++) {
+        struct pair p = {.t = t, .place = places->items[i]};
+        int rc = pair_paths(t, p.place, p.model, p.state, err);
         if (rc)
             return rc;
+        if (*ret_found && !is_own(&p)) /* nothing is left to do for another attempt's */
+            continue;
         rc = use_pair(&p, !*ret_found);
         safetensors_close(p.st);
         free(p.patients);
         if (rc && !is_broken(rc))
-            return err_set(err, rc, "the checkpoint of step %lld cannot be read now: %s", (long long)p.step, p.why.message);
-        if (rc)
+            return err_set(err, rc, "the checkpoint of step %lld cannot be read now: %s", (long long)p.place.step, p.why.message);
+        if (rc) {
             drop_pair(&p);
-        else
+        } else if (!*ret_found) {
             *ret_found = true;
+            t->restored_attempt = p.place.attempt;
+        }
     }
     return 0;
 }
 
-static int describe(struct train *t, int64_t step, struct task_checkpoint *ret, struct err *err) {
+/* The model file of a step, in the folder of whichever attempt has it. */
+static int find_model(const struct train *t, int64_t step, char ret[PATH_SIZE], struct err *err) {
     char state[PATH_SIZE];
+    int64_t newest = t->attempt;
+    struct places places = {0};
+    int rc = list_folder(t, 0, &places, &newest, err);
+    places_done(&places);
+    for (int64_t attempt = newest; !rc && attempt >= 0; attempt--)
+        if (!(rc = pair_paths(t, (struct place){step, attempt}, ret, state, err)) && fsio_exists(ret))
+            return 0;
+    return rc ? rc : err_set(err, ERR_NOT_FOUND, "no attempt has the model of step %lld", (long long)step);
+}
+
+static int describe(struct train *t, int64_t step, struct task_checkpoint *ret, struct err *err) {
     struct modelfile file;
     *ret = (struct task_checkpoint){.step = step, .metric = step == t->at.step ? newest_metric(t) : t->at.best.metric};
     int rc;
-    if ((rc = pair_paths(t, step, ret->path, state, err)) || (rc = modelfile_read(ret->path, &file, err)) ||
+    if ((rc = find_model(t, step, ret->path, err)) || (rc = modelfile_read(ret->path, &file, err)) ||
         (rc = digest_file(ret->path, ret->sha256, err)) || (rc = fsio_size(ret->path, &ret->bytes, NULL, err)))
         return rc;
     ret->epoch = file.epoch;
@@ -498,21 +588,22 @@ static int announce_restored(struct train *t, struct err *err) {
 }
 
 int train_checkpoint_restore(struct train *t, bool *ret_found, struct err *err) {
-    OWNED(steps_done) struct steps steps = {0};
+    OWNED(places_done) struct places places = {0};
     *ret_found = false;
     int rc;
-    if ((rc = list_steps(t, &steps, err)) || (rc = restore_newest(t, &steps, ret_found, err)) || !*ret_found)
+    if ((rc = begin_attempt(t, err)) || (rc = list_places(t, &places, err)) || (rc = restore_newest(t, &places, ret_found, err)) ||
+        !*ret_found)
         return rc;
     return announce_restored(t, err);
 }
 
-int train_checkpoint_follow(struct train *t, int64_t step, bool *ret_found, struct err *err) {
-    struct pair p = {.t = t, .step = step};
+int train_checkpoint_follow(struct train *t, int64_t step, int64_t attempt, bool *ret_found, struct err *err) {
+    struct pair p = {.t = t, .place = {step, attempt}};
     int rc;
     *ret_found = false;
     if (step < 0)
         return 0;
-    if ((rc = pair_paths(t, step, p.model, p.state, err)))
+    if ((rc = pair_paths(t, p.place, p.model, p.state, err)))
         return rc;
     rc = use_pair(&p, true);
     safetensors_close(p.st);

@@ -1,4 +1,5 @@
-/* train_checkpoint: the durable state of a training task, pairs of a model and a state file in checkpoints/ of the job's folder.
+/* train_checkpoint: the durable state of a training task, pairs of a model and a state file in checkpoints/ of the job's folder, or
+ * where another attempt may still write (task_env.contended) in checkpoints/aN of attempt N, which reads those of the others.
  * A training that was killed at any moment is restored from the newest usable pair and ends with the same bits. The thread that
  * drives the task; nobody else writes into the folder. Internal to lib/run. */
 #ifndef BRR_RUN_TRAIN_CHECKPOINT_H
@@ -17,7 +18,8 @@ int train_checkpoint_roles(struct train *t, struct known_patients **ret, bool *r
  * then. Errors that say nothing about the files, such as no memory, are returned: the training must not restart from step 0 because
  * of them. */
 int train_checkpoint_restore(struct train *t, bool *ret_found, struct err *err);
-/* Loads the pair of this step, which rank 0 has restored, and changes no file; step −1: there is none, and nothing is loaded. */
-int train_checkpoint_follow(struct train *t, int64_t step, bool *ret_found, struct err *err);
+/* Loads the pair of this step and attempt, which rank 0 has restored, and changes no file; step −1: there is none, and nothing is
+ * loaded. */
+int train_checkpoint_follow(struct train *t, int64_t step, int64_t attempt, bool *ret_found, struct err *err);
 
 #endif

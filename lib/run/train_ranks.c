@@ -28,11 +28,11 @@ struct beginning {
     char manifest[sizeof((struct modelfile *)0)->manifest];
 };
 
-int train_ranks_follow(struct train *t, int64_t *ret_step, struct err *err) {
-    int64_t step = t->resumed ? t->at.step : -1;
-    int rc = world_broadcast(t->world, &step, sizeof step, RANKS_PREPARE_MS, err);
+int train_ranks_follow(struct train *t, struct ranks_origin *ret, struct err *err) {
+    struct ranks_origin origin = {t->resumed ? t->at.step : -1, t->restored_attempt};
+    int rc = world_broadcast(t->world, &origin, sizeof origin, RANKS_PREPARE_MS, err);
     if (!rc)
-        *ret_step = step;
+        *ret = origin;
     return rc;
 }
 

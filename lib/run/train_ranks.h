@@ -16,8 +16,11 @@ static inline int train_first_leaf(const struct train *t) { return t->world->ran
 /* Takes the world of the environment. INVALID: the ranks cannot share the batches of this job. */
 int train_ranks_open(struct train *t, struct err *err);
 /* Before the others look at recordings and checkpoints rank 0 has done so. Called by rank 0 when it has, and by the others before
- * they do; *ret_step: the step of the checkpoint that rank 0 has loaded, −1 = none. */
-int train_ranks_follow(struct train *t, int64_t *ret_step, struct err *err);
+ * they do. Returns the checkpoint that rank 0 has loaded. */
+struct ranks_origin {
+    int64_t step, attempt; /* step −1 = none */
+};
+int train_ranks_follow(struct train *t, struct ranks_origin *ret, struct err *err);
 /* PRECONDITION: a rank has other recordings than rank 0, or another checkpoint. */
 int train_ranks_compare(struct train *t, struct err *err);
 /* A place where all ranks stand between two pieces of work: task_point. Elsewhere a shared training has no points, as ranks would

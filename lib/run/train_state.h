@@ -45,7 +45,8 @@ struct train {
     struct task_env env;
     struct world *world; /* the ranks of the training, or only this one: alone */
     struct world alone;
-    bool resumed; /* began from a checkpoint */
+    bool resumed;                      /* began from a checkpoint */
+    int64_t attempt, restored_attempt; /* whose folder of checkpoints this one writes, and has read; 0 = the only one */
     struct stream *stream;
     struct manifest *manifest;
     uint8_t *split;    /* per entry of the manifest, enum patient_role: as drawn */

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Trainings under a real Slurm with simulated nodes and deploy/slurm/train.sbatch: one rank, and two on two nodes, have the same bits. With
+BRR_TEST_LONG also faults: a rank is killed, a node lost or cut off, a job preempted, cancelled or at its time limit; it is started again
+and ends with the same bits."""
+import glob
+import json
+import os
+import sys
+import time
+
+import slurm
+from daemon import BIN, MINI, SOURCE, make_corpus, temporary, tensors
+
+LONG = bool(os.environ.get("BRR_TEST_LONG"))
+KEYS = [key for key in MINI if not key.startswith("training.")] + [
+    "training.batch_size=16", "training.micro_batch_size=4", "training.reduction=tree", "training.max_steps=24",
+    "training.validate_every=6", "data.loader_workers=1"]
+# A job gives way to all other work of its machine, which here would be other tests.
+AWAKE = "#!/bin/sh\n(for i in $(seq 60); do sleep 1; echo 0 >/proc/$$/autogroup; done) 2>/dev/null &\nexec {}/brrd \"$@\"\n"
+
+
+class Jobs:
+    def __init__(self, cluster, tmp):
+        self.cluster, self.tmp, self.reference = cluster, tmp, None
+        with open(f"{tmp}/brrd", "w", encoding="ascii") as f:
+            f.write(AWAKE.format(BIN))
+        os.chmod(f"{tmp}/brrd", 0o755)
+        cluster.env.update(BRRD=f"{tmp}/brrd", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", XDG_CACHE_HOME=f"{tmp}/cache",
+                           OMPI_MCA_mpi_yield_when_idle="1", OMPI_MCA_btl="self,vader,tcp")
+
+    def submit(self, name, *options, nodes=2, tasks=2, keys=()):
+        out = f"{self.tmp}/{name}"
+        return self.cluster.call("sbatch", "--parsable", f"--nodes={nodes}", f"--ntasks={tasks}", f"--output={out}.log", *options,
+                                 f"{SOURCE}/deploy/slurm/train.sbatch", f"{SOURCE}/configs/tiny.yaml", out,
+                                 f"data.source=file://{self.tmp}/eeg", *KEYS, *keys), out
+
+    def events(self, out):
+        try:
+            with open(f"{out}/events.jsonl", encoding="utf-8") as f:
+                return [json.loads(line) for line in f if line.startswith("{") and line.endswith("}\n")]
+        except FileNotFoundError:
+            return []
+
+    def trains(self, out, after=0):
+        """Its steps have begun, in an attempt whose events come after so many."""
+        slurm.wait_for(lambda: any("first step after" in e.get("text", "") for e in self.events(out)[after:]), 240,
+                       lambda: f"the first step in {out}: {self.told(out)}")
+
+    def told(self, out):
+        text = ""
+        for path in (f"{out}.log", f"{out}/errors.log"):
+            if os.path.exists(path):
+                with open(path, encoding="utf-8", errors="replace") as f:
+                    text += f.read()[-1500:]
+        return text
+
+    def exit_code(self, out):
+        slurm.wait_for(lambda: os.path.exists(f"{out}/exit"), 300, lambda: f"the end of {out}: {self.told(out)}")
+        with open(f"{out}/exit", encoding="ascii") as f:
+            return int(f.read())
+
+    def check(self, out, attempts=2):
+        """It succeeded, after that many attempts at least, with the bits of the undisturbed one."""
+        assert self.exit_code(out) == 0, self.told(out)
+        end = [e for e in self.events(out) if e["event"] == "end"][-1]
+        found = tensors(end["checkpoint"]), end["result"]
+        self.reference = self.reference or found
+        assert found == self.reference, (found, self.reference)
+        ran = len(glob.glob(f"{out}/checkpoints/a*"))
+        assert ran >= attempts, (ran, self.told(out))
+
+
+def undisturbed(jobs):
+    _, out = jobs.submit("alone", nodes=1, tasks=1)
+    jobs.check(out, attempts=1)
+    _, out = jobs.submit("two-nodes")
+    jobs.check(out, attempts=1)
+
+
+def rank_killed(jobs):
+    _, out = jobs.submit("killed")
+    jobs.trains(out)
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
+        with open(path, "rb") as f:
+            words = f.read().split(b"\0")
+        if words[0].endswith(b"/brrd") and out.encode() in words:
+            os.kill(int(path.split("/")[2]), 9)
+            break
+    else:
+        raise AssertionError("no rank runs")
+    jobs.check(out)
+
+
+def node_lost(jobs):
+    """The second node; the batch script runs on the first."""
+    _, out = jobs.submit("lost")
+    jobs.trains(out)
+    seen, lost = len(jobs.events(out)), time.monotonic()
+    jobs.cluster.kill(2)
+    slurm.wait_for(lambda: "down" in jobs.cluster.call("sinfo", "-h", "-N", "-n", "n2", "-o", "%T"), 90, "Slurm sees the loss")
+    jobs.cluster.start(2)
+    jobs.trains(out, after=seen)
+    print(f"trains again {time.monotonic() - lost:.0f} s after the loss of its node")
+    jobs.check(out)
+
+
+def preempted(jobs):
+    _, out = jobs.submit("preempted", f"--cpus-per-task={jobs.cluster.cpus}")
+    jobs.trains(out)
+    jobs.cluster.call("sbatch", "--parsable", "-p", "urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap", "sleep 1")
+    jobs.check(out)
+
+
+def time_limit(jobs):
+    """Slurm's limits are minutes; the signal comes a minute before the end."""
+    _, out = jobs.submit("limited", "--time=1", "--signal=USR1@55", keys=["training.max_steps=24"])
+    jobs.trains(out)
+    jobs.check(out, attempts=1)
+
+
+def node_cut(jobs):
+    """Ranks on a node without network live on, and write into folders that nobody reads as the newest."""
+    _, out = jobs.submit("cut")
+    jobs.trains(out)
+    jobs.cluster.cut(1)
+    slurm.wait_for(lambda: "down" in jobs.cluster.call("sinfo", "-h", "-N", "-n", "n1", "-o", "%T"), 90, "Slurm sees the loss")
+    jobs.cluster.join(1)
+    jobs.check(out)
+
+
+def cancelled(jobs):
+    number, out = jobs.submit("cancelled")
+    jobs.trains(out)
+    jobs.cluster.call("scancel", number)
+    slurm.wait_for(lambda: not jobs.cluster.state(number), 60, "the end of a cancelled job")
+    assert not os.path.exists(f"{out}/exit"), "a cancelled job has ended by itself"
+    _, out = jobs.submit("cancelled")  # the same directory: it goes on
+    jobs.check(out)
+
+
+def wrong_job(jobs):
+    number, out = jobs.submit("wrong", keys=["training.batch_size=48"])
+    assert jobs.exit_code(out) == 1, jobs.told(out)
+    slurm.wait_for(lambda: not jobs.cluster.state(number), 60, "the end of a job that is wrong")
+
+
+def main():
+    why = slurm.unavailable()
+    if why or not os.path.exists(f"{os.environ['BRR_BUILD_DIR']}/lib/libbrr_mpi.so"):
+        print(f"skipped: {why or 'a build without libopenmpi-dev'}")
+        return 77
+    with temporary() as tmp:
+        os.chmod(tmp, 0o755)
+        make_corpus(f"{tmp}/eeg", seed=21, patients=4, hours=0.12)
+        with slurm.Cluster(f"{tmp}/slurm") as cluster:
+            jobs = Jobs(cluster, tmp)
+            checks = [undisturbed]
+            if LONG:
+                checks += [wrong_job, node_lost, preempted, rank_killed, time_limit, cancelled, node_cut]
+            for check in [c for c in checks if not sys.argv[1:] or c.__name__ in ["undisturbed", *sys.argv[1:]]]:
+                started = time.monotonic()
+                check(jobs)
+                print(f"{check.__name__}: {time.monotonic() - started:.1f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
