@@ -43,7 +43,7 @@ static void put_devices(struct html *h, const struct status *s) {
     html_put(h, "<section aria-labelledby=\"device\"><h2 id=\"device\">Device%s</h2>", s->n_devices == 1 ? "" : "s");
     for (int i = 0; i < s->n_devices; i++)
         put_device(h, &s->devices[i]);
-    html_put(h, "<dl><dt>the daemon takes</dt><dd>%s processors, %s</dd>", words_number(&w, round(s->cpu * 100) / 100, "–"),
+    html_put(h, "<dl><dt>daemon</dt><dd>%s processors, %s</dd>", words_number(&w, round(s->cpu * 100) / 100, "–"),
              words_bytes(&used, s->resident_bytes));
     shell_put_fact(h, "runs for", words_duration(&w, s->uptime_s));
     html_put(h, "</dl></section>\n");

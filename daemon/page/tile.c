@@ -32,7 +32,7 @@ static void say_mood(const struct status_stream *s, int64_t now_ms, char *text) 
         str_copy(text, TILE_TEXT, "Poor signal");
         break;
     case STATUS_ENDED:
-        str_format(text, TILE_TEXT, "Ended %s ago", words_duration(&w, since(now_ms, s->ended_ms)));
+        str_copy(text, TILE_TEXT, "Ended");
         break;
     default:
         str_copy(text, TILE_TEXT, s->realtime ? "Good" : "Replay");
@@ -41,7 +41,9 @@ static void say_mood(const struct status_stream *s, int64_t now_ms, char *text) 
 
 static void say_note(const struct status_stream *s, int64_t now_ms, char *text) {
     struct words w;
-    if (*s->quality)
+    if (s->mood == STATUS_ENDED)
+        str_format(text, TILE_TEXT, "%s ago", words_duration(&w, since(now_ms, s->ended_ms)));
+    else if (*s->quality)
         str_copy(text, TILE_TEXT, s->quality);
     else if (s->mood == STATUS_POOR)
         str_format(text, TILE_TEXT, "%.0f %% of the samples lost", 100 * s->gap_fraction);

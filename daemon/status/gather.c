@@ -60,15 +60,22 @@ static void put_device(const struct gather *g, int i, struct status *to) {
     str_done(&slow);
 }
 
+static double gauge(const struct gather *g, const char *family, const char *volume) {
+    const struct metric *series = metrics_series(g->source.metrics, family, volume);
+    return series ? metric_value(series) : -1;
+}
+
+/* Sizes are those of the metrics, so that nothing waits for a volume here. */
 static void put_volumes(const struct gather *g, struct status *to) {
     for (int i = 0; i < g->source.n_volumes; i++) {
         const struct gather_volume *v = &g->source.volumes[i];
-        bool answers = volume_look(v->volume);
-        to->volumes[to->n_volumes++] = (struct status_volume){.name = v->name,
-                                                              .path = v->path,
-                                                              .answers = answers,
-                                                              .free_bytes = answers ? volume_free_bytes(v->volume) : -1,
-                                                              .size_bytes = volume_size_bytes(v->volume)};
+        const double size = gauge(g, "brrd_volume_size_bytes", v->name);
+        to->volumes[to->n_volumes++] =
+            (struct status_volume){.name = v->name,
+                                   .path = v->path,
+                                   .answers = volume_look(v->volume),
+                                   .free_bytes = size > 0 ? (int64_t)gauge(g, "brrd_volume_free_bytes", v->name) : -1,
+                                   .size_bytes = size > 0 ? (int64_t)size : -1};
     }
 }
 
