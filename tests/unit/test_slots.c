@@ -1,0 +1,120 @@
+/* slots: which device a waiting job gets, by name and by memory, and which running job makes room. */
+#include "daemon/jobs/slots.h"
+
+#include "base/str.h"
+#include "unit/cmocka_all.h"
+
+enum { DEVICES = 3 };
+
+struct bench {
+    struct slots slots;
+    struct job jobs[6];
+    int64_t limit[DEVICES], free[DEVICES];
+};
+
+static void room(void *ctx, int device, int64_t *ret_limit, int64_t *ret_free) {
+    const struct bench *b = ctx;
+    *ret_limit = b->limit[device];
+    *ret_free = b->free[device];
+}
+
+static int set_up(void **state) {
+    static const char *const names[DEVICES] = {"cuda:0", "cuda:1", "cpu"};
+    static struct bench b;
+    b = (struct bench){.slots = {.n = DEVICES, .room = room, .ctx = &b}, .limit = {80, 40, 20}, .free = {80, 40, 20}};
+    for (int i = 0; i < DEVICES; i++)
+        b.slots.at[i].name = names[i];
+    for (int i = 0; i < 6; i++)
+        b.jobs[i] = (struct job){.sequence = i, .priority = 5, .preemptible = true};
+    *state = &b;
+    return 0;
+}
+
+static void expect(struct bench *b, const struct job *job, const char *device) {
+    const struct slot *slot = slots_place(&b->slots, job);
+    assert_string_equal(slot ? slot->name : "none", device);
+}
+
+static void a_job_gets_the_free_device_with_the_most_free_memory(void **state) {
+    struct bench *b = *state;
+    expect(b, &b->jobs[0], "cuda:0");
+    b->free[0] = 30;
+    expect(b, &b->jobs[0], "cuda:1");
+    b->slots.at[1].job = &b->jobs[1];
+    expect(b, &b->jobs[0], "cuda:0");
+}
+
+static void a_job_waits_for_the_device_that_it_names(void **state) {
+    struct bench *b = *state;
+    str_copy(b->jobs[0].wanted, sizeof b->jobs[0].wanted, "cpu");
+    expect(b, &b->jobs[0], "cpu");
+    b->slots.at[2].job = &b->jobs[1];
+    expect(b, &b->jobs[0], "none");
+}
+
+static void a_job_waits_for_a_device_that_will_have_enough_memory(void **state) {
+    struct bench *b = *state;
+    b->jobs[0].memory_bytes = 60;
+    b->slots.at[0].job = &b->jobs[1]; /* the one that is large enough runs a job */
+    expect(b, &b->jobs[0], "none");
+    b->slots.at[0].job = NULL;
+    expect(b, &b->jobs[0], "cuda:0");
+}
+
+static void a_job_larger_than_every_device_fails_on_one_of_them(void **state) {
+    struct bench *b = *state;
+    b->jobs[0].memory_bytes = 1000;
+    expect(b, &b->jobs[0], "cuda:0");
+}
+
+static void the_only_device_takes_every_job(void **state) {
+    struct bench *b = *state;
+    b->slots.n = 1;
+    b->jobs[0].memory_bytes = 90;
+    b->free[0] = 10;
+    expect(b, &b->jobs[0], "cuda:0");
+}
+
+static void a_bad_device_takes_no_job_and_says_why(void **state) {
+    struct bench *b = *state;
+    str_copy(b->slots.at[0].held, sizeof b->slots.at[0].held, "device_bad");
+    expect(b, &b->jobs[0], "cuda:1");
+    assert_string_equal(slots_held_for(&b->slots, &b->jobs[0]), "");
+    str_copy(b->jobs[0].wanted, sizeof b->jobs[0].wanted, "cuda:0");
+    expect(b, &b->jobs[0], "none");
+    assert_string_equal(slots_held_for(&b->slots, &b->jobs[0]), "device_bad");
+    str_copy(b->jobs[0].wanted, sizeof b->jobs[0].wanted, "cuda:9");
+    assert_non_null(strstr(slots_held_for(&b->slots, &b->jobs[0]), "daemon.yaml"));
+}
+
+static void the_job_of_lowest_priority_makes_room_and_one_at_a_time(void **state) {
+    struct bench *b = *state;
+    struct job *next = &b->jobs[5];
+    next->priority = 9;
+    for (int i = 0; i < DEVICES; i++)
+        b->slots.at[i].job = &b->jobs[i];
+    b->jobs[1].priority = 2;
+    assert_ptr_equal(slots_victim(&b->slots, next), &b->slots.at[1]);
+    b->jobs[1].preemptible = false;
+    assert_ptr_equal(slots_victim(&b->slots, next), &b->slots.at[2]); /* of equal priority the newest */
+    next->memory_bytes = 30;                                          /* too large for the last */
+    assert_ptr_equal(slots_victim(&b->slots, next), &b->slots.at[0]);
+    b->jobs[0].wish = JOB_WISH_SHUTDOWN;
+    assert_null(slots_victim(&b->slots, next)); /* room is being made */
+    next->priority = 5;
+    b->jobs[0].wish = JOB_WISH_NONE;
+    assert_null(slots_victim(&b->slots, next));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_job_gets_the_free_device_with_the_most_free_memory, set_up),
+        cmocka_unit_test_setup(a_job_waits_for_the_device_that_it_names, set_up),
+        cmocka_unit_test_setup(a_job_waits_for_a_device_that_will_have_enough_memory, set_up),
+        cmocka_unit_test_setup(a_job_larger_than_every_device_fails_on_one_of_them, set_up),
+        cmocka_unit_test_setup(the_only_device_takes_every_job, set_up),
+        cmocka_unit_test_setup(a_bad_device_takes_no_job_and_says_why, set_up),
+        cmocka_unit_test_setup(the_job_of_lowest_priority_makes_room_and_one_at_a_time, set_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
