@@ -46,8 +46,8 @@ class Daemon:
 
     def train(self, steps, watch=False):
         args = ["submit", TINY, "--json", *(["--watch"] if watch else [])]
-        for s in (f"data.source=file://{self.dir}/eeg", f"training.max_steps={steps}", "training.epochs=1000000", "training.validate_every=1000000",
-                  "training.early_stopping.patience=1000000", f"data.window_s={WINDOW_S}", f"data.hop_s={HOP_S}", "training.batch_size=8"):
+        for s in (f"data.source=file://{self.dir}/eeg", f"training.max_steps={steps}", "training.epochs=100000", "training.validate_every=100000", f"data.window_s={WINDOW_S}", f"data.hop_s={HOP_S}", "training.batch_size=8",
+                  "data.notch_hz=60"):
             args += ["--set", s]
         return json.loads(self.ctl(*args).splitlines()[-1])
 
@@ -86,14 +86,15 @@ def measure(binaries, directory, model, args):
             time.sleep(0.2)
         found["training alone, steps/s"] = d.speed(args.seconds)
         found["threads, training"] = d.threads()
-        replay = subprocess.Popen([f"{binaries}/brrctl", "stream", f"{directory}/long.edf", "--model", model, "--json"], env=d.env, stdout=subprocess.DEVNULL)
+        replay = subprocess.Popen(["bash", "-c", f"while {binaries}/brrctl stream {directory}/long.edf --model {model} --json; do :; done"], env=d.env,
+                                  stdout=subprocess.DEVNULL, start_new_session=True)
         time.sleep(3)
         found["beside a replay, steps/s"] = d.speed(args.seconds)
-        assert replay.poll() is None, "the replay has ended"
-        replay.kill()
+        assert replay.poll() is None, "the replay failed"
+        os.killpg(replay.pid, signal.SIGKILL)
         replay.wait()
         d.ctl("burst", "create", f"{directory}/net.safetensors", "--name", "free")
-        network = subprocess.Popen([f"{binaries}/brrctl", "burst", "step", "free", "--ticks", "100000000"], env=d.env, stdout=subprocess.DEVNULL)
+        network = subprocess.Popen([f"{binaries}/brrctl", "burst", "step", "free", "--ticks", "1000000000"], env=d.env, stdout=subprocess.DEVNULL)
         time.sleep(3)
         found["beside a network, steps/s"] = d.speed(args.seconds)
         assert network.poll() is None, "the network has ended"
@@ -116,7 +117,7 @@ def measure(binaries, directory, model, args):
 def prepare(binaries, directory):
     subprocess.run([f"{binaries}/edfgen", "--out", f"{directory}/eeg", "--patients", "2", "--hours-per-patient", "0.2", "--seizures-per-patient", "2", "--seed",
                     "5"], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([f"{binaries}/edfgen", "--out", f"{directory}/long", "--patients", "1", "--hours-per-patient", "24", "--seizures-per-patient", "2", "--seed",
+    subprocess.run([f"{binaries}/edfgen", "--out", f"{directory}/long", "--patients", "1", "--hours-per-patient", "1", "--seizures-per-patient", "2", "--seed",
                     "6"], check=True, stdout=subprocess.DEVNULL)
     recordings = sorted(os.path.join(root, f) for root, _, files in os.walk(f"{directory}/long") for f in files if f.endswith(".edf"))
     os.rename(recordings[0], f"{directory}/long.edf")
