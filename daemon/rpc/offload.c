@@ -1,6 +1,9 @@
 #include "daemon/rpc/offload.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "daemon/rpc/services.h"
 
@@ -108,4 +111,28 @@ void offload_record(struct rpc_call *call, void *request, void (*then)(struct rp
     r->request = request;
     r->then = then;
     offload_start(&r->work, wait_volume, answered);
+}
+
+enum { NICE_COMPUTE = 10 };
+
+struct computing {
+    struct offload *o;
+    void (*run)(struct offload *o);
+};
+
+static void *compute(void *arg) {
+    const struct computing *c = arg;
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE_COMPUTE);
+    c->run(c->o);
+    return NULL;
+}
+
+void offload_compute(struct offload *o, void (*run)(struct offload *o)) {
+    struct computing c = {o, run};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, compute, &c)) {
+        err_set(&o->err, ERR_EXHAUSTED, "cannot start a thread that computes; try again later");
+        return;
+    }
+    pthread_join(thread, NULL);
 }

@@ -53,4 +53,8 @@ void offload_end(struct rpc_call *call);
  * of the job database answers, else when it does, unless the call has ended by then. */
 void offload_record(struct rpc_call *call, void *request, void (*then)(struct rpc_call *call, void *request));
 
+/* For a run function that computes on a device: calls it on a thread of its own and waits. The teams of computing threads that it
+ * makes end with that thread; on the pool each thread would keep a team for ever. Nice +10, as jobs. */
+void offload_compute(struct offload *o, void (*run)(struct offload *o));
+
 #endif

@@ -242,6 +242,12 @@ static void check_kernels(struct doctor *d, const struct doctor_device *device) 
               "");
 }
 
+static void check_all_kernels(struct offload *work) {
+    struct doctor *d = (struct doctor *)work;
+    for (int i = 0; i < d->n_devices; i++)
+        check_kernels(d, &d->devices[i]);
+}
+
 static void check_device(struct doctor *d, const struct doctor_device *device) {
     found(d, check_name(d, device, "device"), !device->lost,
           arena_printf(&d->arena, "%s: %s, %.1f GiB memory%s", device->info.name, device->info.description,
@@ -269,8 +275,7 @@ static void examine(struct offload *work) {
         check_device(d, &d->devices[i]);
     check_parts(d);
     check_grpc(d);
-    for (int i = 0; i < d->n_devices; i++)
-        check_kernels(d, &d->devices[i]);
+    offload_compute(work, check_all_kernels);
     for (int i = 0; i < 3; i++)
         check_directory(d, d->path_names[i], d->paths[i], i > 0);
     if (d->paused_jobs)
@@ -287,7 +292,9 @@ static void examined(struct offload *work) {
     Brr__V1__DoctorResponse out = BRR__V1__DOCTOR_RESPONSE__INIT;
     out.checks = d->list;
     out.n_checks = d->n;
-    if (work->call)
+    if (work->call && work->err.code)
+        rpc_finish(work->call, &work->err);
+    else if (work->call)
         convert_answer(work->call, &out.base);
 }
 

@@ -106,7 +106,7 @@ static int measure(struct validate *v, struct err *err) {
     return kind->estimate ? kind->estimate(&v->config, &v->estimate, err) : 0;
 }
 
-static void look(struct offload *work) {
+static void look_apart(struct offload *work) {
     struct validate *v = (struct validate *)work;
     char text[400];
     int rc = measure(v, &v->work.err);
@@ -119,6 +119,8 @@ static void look(struct offload *work) {
     if (rc == 0 && estimate_past_limit(&v->job, v->default_wall_clock_ms, v->estimate.seconds_total, text, sizeof text))
         notice(v, text);
 }
+
+static void look(struct offload *work) { offload_compute(work, look_apart); }
 
 static void answer(struct validate *v) {
     const struct estimate *e = &v->estimate;
