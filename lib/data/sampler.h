@@ -13,12 +13,16 @@
 struct balance_config {
     double full, none;
     bool redraw_each_epoch;
+    int64_t per_patient; /* most partial windows of one patient in an epoch, drawn anew for each; 0: all */
+    double hard;         /* share of the background windows that are drawn from the hard ones (sampler_set_hard) */
 };
 struct balance_counts {
     int64_t partial, full, none;
 };
 /* all partial + full·P full + none·P none (P = partial; if P = 0 the number of full ones), never more than exist. */
 void balance_plan(const struct balance_counts *found, const struct balance_config *config, struct balance_counts *ret_used);
+/* The partial windows of the entries with role 1 that an epoch shows under config->per_patient. Returns −1 when out of memory. */
+int64_t balance_partial(const struct manifest *m, const uint8_t *role, const struct balance_config *config);
 
 struct sampler;
 /* Uses the windows of the entries with role 1. ERR_PRECONDITION when the balance leaves none. */
@@ -37,5 +41,14 @@ struct window_ref {
     int64_t entry, start;
 };
 struct window_ref sampler_at(struct sampler *s, int64_t epoch, int64_t i);
+
+/* All background windows in order of entry and start; valid as long as s. */
+const struct window_ref *sampler_background(const struct sampler *s, int64_t *ret_n);
+/* The hard windows an epoch wants: twice as many as it shows, so that draws differ. 0 without balance.hard. */
+int64_t sampler_hard_wanted(const struct sampler *s);
+/* From now on, the epoch in progress included, config.hard of the background windows of an epoch are drawn from these, the others
+ * from the rest; n = 0: from all. Windows that are no background windows of s are passed over. The pure function of sampler_at is
+ * then one of (manifest, seed, these, epoch, i). */
+int sampler_set_hard(struct sampler *s, const struct window_ref *hard, int64_t n, struct err *err);
 
 #endif

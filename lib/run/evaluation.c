@@ -596,11 +596,36 @@ static int try_rules(struct evaluation *e, struct err *err) {
     return alarm_sweep_begin(e->views, e->n_traces, &search, &e->rules, err);
 }
 
+/* The mean over patients of their event F1, from the counts of each trace. */
+static double mean_over_subjects(const struct evaluation *e, const struct score_counts *of_trace) {
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < e->n_traces; i++) {
+        struct score_counts counts = {0};
+        struct score score;
+        bool first = true;
+        for (int k = 0; k < e->n_traces; k++)
+            if (!strcmp(e->views[k].subject, e->views[i].subject)) {
+                first &= k >= i;
+                score_counts_add(&counts, &of_trace[k]);
+            }
+        score_from_counts(&counts, &score);
+        if (!first || isnan(score.f1))
+            continue;
+        sum += score.f1;
+        n++;
+    }
+    return n ? sum / n : NAN;
+}
+
 /* Events of every trace under the thresholds in force, and their scores. */
-static int find_events(struct evaluation *e, const struct events_config *config, struct score_point *ret, struct err *err) {
+static int find_events(struct evaluation *e, const struct events_config *config, struct evaluation_result *r, struct err *err) {
     struct score_counts sums[SCORE_KINDS] = {{0}};
-    int rc = events_config_check(config, err);
+    struct score_point *ret = &r->point;
+    OWNED_MEMORY struct score_counts *of_trace = calloc((size_t)e->n_traces + 1, sizeof *of_trace);
+    int rc = of_trace ? events_config_check(config, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the scores of patients");
     for (int i = 0; !rc && i < e->n_traces; i++) {
+        struct score_counts own[SCORE_KINDS] = {{0}};
         struct trace *t = &e->traces[i];
         free(t->events);
         t->events = NULL;
@@ -608,13 +633,19 @@ static int find_events(struct evaluation *e, const struct events_config *config,
         if ((rc = evaluation_trace(e, i, &p, err)) || (rc = events_find(config, p, t->n, &t->events, &t->n_events, err)))
             break;
         score_trace_to_time(&e->views[i], t->events, t->n_events);
-        rc = score_apply(&e->views[i], t->events, t->n_events, sums, err);
+        rc = score_apply(&e->views[i], t->events, t->n_events, own, err);
+        of_trace[i] = own[SCORE_EVENT];
+        for (int k = 0; k < SCORE_KINDS; k++)
+            score_counts_add(&sums[k], &own[k]);
     }
+    if (rc)
+        return rc;
+    r->subject_f1 = mean_over_subjects(e, of_trace);
     ret->on = config->on;
     ret->off = config->off;
     for (int k = 0; k < SCORE_KINDS; k++)
         score_from_counts(&sums[k], &ret->scores[k]);
-    return rc;
+    return 0;
 }
 
 static int score_all_alarms(struct evaluation *e, struct err *err) {
@@ -646,7 +677,7 @@ static int conclude(struct evaluation *e, struct evaluation_result *r, struct er
     score_sweep_sensitivities(&e->sweep);
     memcpy(r->sensitivity_at, e->sweep.sensitivity_at, sizeof r->sensitivity_at);
     int rc;
-    if ((rc = find_events(e, &r->events, &r->point, err)) || (e->config.alarm_hop && (rc = score_all_alarms(e, err))))
+    if ((rc = find_events(e, &r->events, r, err)) || (e->config.alarm_hop && (rc = score_all_alarms(e, err))))
         return rc;
     r->alarms = e->alarms;
     r->sets = e->rules.sets;

@@ -47,6 +47,7 @@ struct evaluation_config {
 struct evaluation_result {
     struct events_config events; /* with the thresholds in force */
     struct score_point point;    /* pooled scores under them */
+    double subject_f1;           /* mean of the event F1 of each patient, those without one left out */
     double auroc, loss;          /* over labelled samples that were measured; loss: mean cross entropy of the record trace */
     double sensitivity_at[SCORE_LIMITS];
     struct alarm_sets sets;           /* none without alarm_sets */

@@ -71,6 +71,10 @@ static const struct option sample_rows[] = {
      "share of patients held out for validation"},
     {"data.balance.full", OPTION_F64, D(balance_full), "0.3", 0, 100, NULL, "windows that are all seizure, per partial window"},
     {"data.balance.none", OPTION_F64, D(balance_none), "2.5", 0, 100, NULL, "background windows, per partial window"},
+    {"data.balance.hard", OPTION_F64, D(balance_hard), "0", 0, 1, NULL,
+     "share of the background windows that are drawn from those which the newest validation's weights take for seizures most"},
+    {"data.balance.per_patient", OPTION_I64, D(balance_per_patient), "0", 0, 1e9, NULL,
+     "most partial windows of one patient in an epoch, drawn anew for each; 0 = all"},
     {"data.balance.redraw_each_epoch", OPTION_BOOL, D(redraw_each_epoch), "true", 0, 0, NULL,
      "draw new background windows every epoch"},
     {"data.augment.enabled", OPTION_BOOL, D(augment.enabled), "false", 0, 0, NULL, "change training windows at random, as below"},
@@ -164,6 +168,14 @@ int job_data_read(struct jobfile *job, struct job_data *data, struct arena *aren
     data->rebuild = env_is_one("BRR_FORCE_MANIFEST_REBUILD") || env_is_one("BGB_FORCE_MANIFEST_REBUILD");
     job->data = data;
     return 0;
+}
+
+struct balance_config job_data_balance(const struct job_data *data) {
+    return (struct balance_config){.full = data->balance_full,
+                                   .none = data->balance_none,
+                                   .redraw_each_epoch = data->redraw_each_epoch,
+                                   .per_patient = data->balance_per_patient,
+                                   .hard = data->balance_hard};
 }
 
 void job_data_frontend(const struct job_data *data, struct frontend_config *ret) {

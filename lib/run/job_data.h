@@ -4,6 +4,7 @@
 #define BRR_RUN_JOB_DATA_H
 #include "data/augment.h"
 #include "data/frontend.h"
+#include "data/sampler.h"
 #include "run/jobfile.h"
 
 struct job_data {
@@ -12,10 +13,10 @@ struct job_data {
     int fail_on_bad_file, fail_on_mislabelled;
     bool official_split, redraw_each_epoch, rebuild;
     struct option_list split_train, split_validation, split_test;
-    double window_s, hop_s, fill_gap_s, validation_fraction, balance_full, balance_none;
+    double window_s, hop_s, fill_gap_s, validation_fraction, balance_full, balance_none, balance_hard;
     struct option_numbers bandpass_hz;
     struct augment_config augment;
-    int64_t loader_workers, max_files, split_seed;
+    int64_t loader_workers, max_files, split_seed, balance_per_patient;
     int notch;     /* index of data.notch_hz */
     int patient;   /* enum labels_patient_rule */
     int resident;  /* enum feed_residence */
@@ -36,6 +37,8 @@ extern const struct option_table job_data_sample_keys; /* who trains, who valida
 /* Checks what the tables read into *data, fills in what follows from it, and makes it the job's data. Values of tables that the
  * kind does not name stay as they are. */
 int job_data_read(struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err);
+/* Which windows a training shows. Needs job_data_sample_keys. */
+struct balance_config job_data_balance(const struct job_data *data);
 /* How recordings are read; strings are the job's. Needs job_data_window_keys. */
 void job_data_frontend(const struct job_data *data, struct frontend_config *ret);
 

@@ -83,6 +83,15 @@ struct work {
     struct stream *stream;
 };
 
+/* Alarms come from the newest samples of a window. */
+static int weigh_newest(const struct work *w, const struct tensor *dlogits, struct err *err) {
+    float weight = w->step->config.newest_weight;
+    int64_t window = dlogits->dim[1], n = window < STEP_NEWEST ? window : STEP_NEWEST;
+    struct tensor newest = tensor_slice(dlogits, window - n, n);
+    struct eltwise_args scale = {.kind = ELTWISE_SCALE, .a = newest, .y = newest, .alpha = weight};
+    return weight > 0 && weight != 1 ? op_eltwise(w->stream, &scale, err) : 0;
+}
+
 static int update(struct work *w, struct err *err) {
     struct step *t = w->step;
     return optim_queue(t->config.optim, w->stream, &t->on_device->there, &t->on_device->back.squares, err);
@@ -111,7 +120,8 @@ static int run(void *ctx, struct err *err) {
     int rc;
     if (((t->input.first || c->reduction) && (rc = optim_zero_grad(c->optim, w->stream, err))) ||
         (rc = seizure_forward_train(c->net, w->stream, &t->input.x, &pass, &logits, err)) ||
-        (rc = op_loss(w->stream, &loss, err)) || (rc = seizure_backward(c->net, w->stream, &dlogits, &pass, err)))
+        (rc = op_loss(w->stream, &loss, err)) || (rc = weigh_newest(w, &dlogits, err)) ||
+        (rc = seizure_backward(c->net, w->stream, &dlogits, &pass, err)))
         return rc;
     return t->input.last && !c->reduction ? update(w, err) : 0;
 }

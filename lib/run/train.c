@@ -12,6 +12,7 @@
 #include "run/train_checkpoint.h"
 #include "run/train_course.h"
 #include "run/train_estimate.h"
+#include "run/train_hard.h"
 #include "run/train_ranks.h"
 #include "run/train_report.h"
 #include "run/train_roles.h"
@@ -28,7 +29,7 @@ enum {
 /* The windows of the recordings with role PATIENT_TRAINING. */
 static int draw_windows(struct train *t, const uint8_t *role, struct err *err) {
     const struct job_data *data = &t->job->data;
-    struct balance_config balance = {data->balance_full, data->balance_none, data->redraw_each_epoch};
+    struct balance_config balance = job_data_balance(data);
     sampler_free(t->sampler);
     t->sampler = NULL;
     int rc = sampler_new(t->manifest, role, &balance, (uint64_t)t->job->training.seed, &t->sampler, err);
@@ -36,7 +37,7 @@ static int draw_windows(struct train *t, const uint8_t *role, struct err *err) {
         return rc;
     if (data->augment.enabled && data->augment.jitter)
         sampler_set_jitter(t->sampler);
-    return 0;
+    return train_hard_apply(t, err);
 }
 
 static int open_manifest(struct train *t, struct err *err) {
@@ -117,6 +118,7 @@ static int open_net(struct train *t, struct err *err) {
         .alpha = (float)job->training.alpha,
         .gamma = (float)job->training.gamma,
         .pos_weight = (float)t->pos_weight,
+        .newest_weight = (float)job->training.newest_weight,
     };
     if ((rc = step_new(t->env.device, &work, &t->work, err)))
         return rc;
@@ -318,6 +320,7 @@ static void train_close(void *task) {
     free(t->split);
     free(t->role);
     free(t->left_out);
+    free(t->hard);
     free(t->patients);
     free(t->losses);
     free(t);
@@ -349,7 +352,7 @@ static int prepare(struct train *t, struct err *err) {
         return rc;
     if (found)
         task_log(&t->env, TASK_INFO, "resumed at step %lld of %lld", (long long)t->at.step, (long long)t->total_steps);
-    if ((rc = start_arrival(t, err)))
+    if ((rc = train_hard_apply(t, err)) || (rc = start_arrival(t, err)))
         return rc;
     return start_feed(t, err);
 }
@@ -565,10 +568,22 @@ static int conclude_validation(struct train *t, const struct validation_result *
     return rc ? rc : save(t, err);
 }
 
+/* The weights just validated say which background windows are hard; the epoch in progress goes on with them. */
+static int redraw_hard(struct train *t, struct err *err) {
+    int rc = train_hard_find(t, err);
+    if (rc || !t->n_hard)
+        return rc;
+    feed_close(t->feed);
+    t->feed = NULL;
+    return (rc = train_hard_apply(t, err)) ? rc : start_feed(t, err);
+}
+
 static int validate(struct train *t, struct err *err) {
     struct validation_result r;
     int rc = train_validate(t, &r, err);
-    return rc ? rc : conclude_validation(t, &r, err);
+    if (rc || (t->at.step < t->total_steps && (rc = redraw_hard(t, err))))
+        return rc;
+    return conclude_validation(t, &r, err);
 }
 
 static bool validation_due(const struct train *t) {

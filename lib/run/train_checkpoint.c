@@ -9,6 +9,8 @@
  * in a folder of its own, checkpoints/aN, and only reads those of the others: pairs of the same step have the same bytes. */
 #include "run/train_checkpoint.h"
 
+#include "run/train_hard.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -66,6 +68,7 @@ static void counters_to_json(const struct train *t, struct str *out) {
         json_put_f64(&w, NULL, t->at.best.scored[i].rank);
     }
     json_end(&w, ']');
+    train_hard_put(t, &w);
     json_put_f64(&w, "loss_average", t->at.loss_average);
     json_put_f64(&w, "metric", t->newest.value.metric);
     json_put_f64(&w, "event_f1", t->newest.event_f1);
@@ -238,7 +241,7 @@ static int save_state(struct train *t, const char *path, const char *model_sha, 
     struct str counters, roles, left_out;
     struct json_writer w;
     char updates[32], sha[DIGEST_HEX_SIZE];
-    str_init(&counters, 65536);
+    str_init(&counters, SAFETENSORS_MAX_HEADER);
     counters_to_json(t, &counters);
     str_init(&roles, SAFETENSORS_MAX_HEADER);
     json_writer_init(&w, &roles);
@@ -256,7 +259,7 @@ static int save_state(struct train *t, const char *path, const char *model_sha, 
         {"counters", str_cstr(&counters)}, {"patients", str_cstr(&roles)}, {"left_out", str_cstr(&left_out)},
     };
     struct ckpt_file file = {path, metadata, sizeof metadata / sizeof *metadata};
-    int rc = str_ok(&roles) && str_ok(&left_out)
+    int rc = str_ok(&counters) && str_ok(&roles) && str_ok(&left_out)
                  ? ckpt_save_state(&file, &t->optim, t->stream, sha, err)
                  : err_set(err, ERR_EXHAUSTED, "the roles of the patients take more than %d bytes", SAFETENSORS_MAX_HEADER);
     str_done(&counters);
@@ -485,6 +488,8 @@ static int load_pair(struct pair *p, struct err *err) {
     if ((rc = check_reduction(t, counters, p->state, err)) ||
         (rc = ckpt_load_model(p->model, seizure_params(t->net), t->stream, false, err)) ||
         (rc = ckpt_load_state(p->st, p->state, &t->optim, t->stream, err)))
+        return rc;
+    if ((rc = train_hard_get(t, counters, err)))
         return rc;
     counters_from_json(t, counters);
     t->file.events = t->newest.events = p->file.events;

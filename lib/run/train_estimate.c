@@ -111,7 +111,7 @@ static int64_t count_windows(const struct manifest *m, const uint8_t *role, stru
 
 static int plan_steps(const struct estimate_config *c, struct estimate *e, struct err *err) {
     const struct train_config *job = c->job->config;
-    struct balance_config balance = {job->data.balance_full, job->data.balance_none, job->data.redraw_each_epoch};
+    struct balance_config balance = job_data_balance(&job->data);
     struct balance_counts windows, used;
     struct modelfile file;
     struct manifest *m = NULL;
@@ -121,6 +121,8 @@ static int plan_steps(const struct estimate_config *c, struct estimate *e, struc
     uint8_t *role = calloc((size_t)manifest_count(m) + 1, 1);
     rc = role ? train_split(job, m, NULL, role, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the manifest");
     int64_t seizures = rc ? 0 : count_windows(m, role, &windows);
+    if (!rc && (windows.partial = balance_partial(m, role, &balance)) < 0)
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for the patients of the manifest");
     e->recordings = manifest_count(m);
     manifest_close(m);
     free(role);

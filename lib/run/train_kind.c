@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "run/task.h"
 
-#define METRICS  "event_f1|auroc|sensitivity_at_10fa|sensitivity_at_5fa|sensitivity_at_2.5fa|sensitivity_at_1fa|loss"
+#define METRICS  "event_f1|subject_f1|auroc|sensitivity_at_10fa|sensitivity_at_5fa|sensitivity_at_2.5fa|sensitivity_at_1fa|loss"
 #define C(field) offsetof(struct train_config, field)
 #define W(field) offsetof(struct train_config, written.field)
 #define TABLE(row)                                                                                                                 \
@@ -63,8 +63,10 @@ static const struct option training_rows[] = {
     {"training.loss.alpha", OPTION_F64, C(training.alpha), "0.5", 0.01, 0.99, NULL, "focal weight of seizure samples"},
     {"training.loss.gamma", OPTION_F64, C(training.gamma), "2", 0, 10, NULL, "focal exponent"},
     {"training.loss.pos_weight", OPTION_STRING, W(pos_weight), "auto", 0, 0, NULL, "auto = sqrt((1-r)/r), none, or a number"},
+    {"training.loss.newest_weight", OPTION_F64, C(training.newest_weight), "1", 1, 20, NULL,
+     "weight of the last 5 s of a window, which alarms look at, beside the rest"},
     {"training.early_stopping.metric", OPTION_ENUM, W(stop_metric), "event_f1", 0, 0, METRICS,
-     "metric that selects the best checkpoint"},
+     "metric that selects the best checkpoint; subject_f1: event F1 averaged over patients"},
     {"checkpoint.keep_best", OPTION_I64, C(training.keep_best), "1", 1, BEST_MAX, NULL,
      "checkpoints to keep by their score at validation, the best included"},
     {"training.early_stopping.patience", OPTION_I64, C(training.patience), "5", 0, 100000, NULL,

@@ -55,6 +55,8 @@ struct train {
     int64_t failed;    /* entry of the recording at fault for the newest error of the feed, or −1 */
     char *patients;    /* for model files (modelfile_patients) */
     struct sampler *sampler;
+    struct window_ref *hard; /* background windows that are shown more often (train_hard); NULL: none are known yet */
+    int64_t n_hard;
     struct loader *arrival; /* fetches recordings in the order they are needed; NULL when all are here */
     int64_t arriving;       /* how many it has to fetch */
     struct augment augment;

@@ -12,13 +12,14 @@ static int leave_out(void *ctx, int64_t entry, const struct err *why, struct err
     return train_roles_leave_out(ctx, entry, why, err);
 }
 
-/* training.early_stopping.metric of a result. An event F1 is partly chance, and AUROC breaks its ties; AUROC and loss, of samples,
- * are hardly, and sensitivities at a limit are taken as they are. */
+/* training.early_stopping.metric of a result. An event F1, pooled or of patients, is partly chance, and AUROC breaks its ties;
+ * AUROC and loss, of samples, are hardly, and sensitivities at a limit are taken as they are. */
 static struct best_value value_of(const char *name, const struct evaluation_result *e) {
     static const char *const limits[SCORE_LIMITS] = {"sensitivity_at_10fa", "sensitivity_at_5fa", "sensitivity_at_2.5fa",
                                                      "sensitivity_at_1fa"};
     const struct score *event = &e->point.scores[SCORE_EVENT];
-    double f1 = isnan(event->f1) ? 0 : event->f1;
+    bool of_subjects = !strcmp(name, "subject_f1");
+    double f1 = of_subjects ? e->subject_f1 : event->f1;
     for (int i = 0; i < SCORE_LIMITS; i++)
         if (!strcmp(name, limits[i]))
             return (struct best_value){.metric = e->sensitivity_at[i], .rank = e->sensitivity_at[i]};
@@ -26,6 +27,7 @@ static struct best_value value_of(const char *name, const struct evaluation_resu
         return (struct best_value){.metric = e->auroc, .rank = e->auroc};
     if (!strcmp(name, "loss"))
         return (struct best_value){.metric = e->loss, .rank = -e->loss};
+    f1 = isnan(f1) ? 0 : f1;
     return (struct best_value){
         .metric = f1, .rank = f1 + 1e-3 * (isnan(e->auroc) ? 0 : e->auroc), .chance = score_f1_chance(event->counts.ref)};
 }

@@ -69,7 +69,7 @@ static int open_corpus(struct scale *s, char **argv, struct json_writer *w, stru
         return err_set(err, ERR_EXHAUSTED, "out of memory");
     rc = manifest_split(s->manifest, &(struct split_config){.validation_fraction = 0.2, .seed = 1}, s->role, err);
     if (!rc)
-        rc = sampler_new(s->manifest, s->role, &(struct balance_config){0.3, 2.5, true}, 1, &s->sampler, err);
+        rc = sampler_new(s->manifest, s->role, &(struct balance_config){0.3, 2.5, true, 0, 0}, 1, &s->sampler, err);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     json_put_i64(w, "recordings", n);

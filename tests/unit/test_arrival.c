@@ -32,7 +32,7 @@ static int tear_down(void **state) {
 }
 
 static struct sampler *open_sampler(double none) {
-    const struct balance_config balance = {1, none, true};
+    const struct balance_config balance = {1, none, true, 0, 0};
     struct sampler *s = NULL;
     assert_int_equal(sampler_new(corpus, role, &balance, 7, &s, NULL), 0);
     return s;

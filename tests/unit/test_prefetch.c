@@ -18,7 +18,7 @@ static struct sampler *sampler, *reference;
 static int set_up(void **state) {
     (void)state;
     static const uint8_t role[5] = {1, 1, 1, 1, 1};
-    const struct balance_config balance = {0.5, 2.5, true};
+    const struct balance_config balance = {0.5, 2.5, true, 0, 0};
     fixture_folder(folder, sizeof folder);
     snprintf(root, sizeof root, "%s/data", folder);
     snprintf(cache, sizeof cache, "%s/cache", folder);
@@ -198,7 +198,7 @@ static int bench(void) {
     struct manifest_config config = corpus_config(root, cache);
     config.window = 15360;
     config.hop = 2560;
-    if (manifest_open(&config, NULL, NULL, &m, NULL) || sampler_new(m, role, &(struct balance_config){1, 9, true}, 1, &s, NULL))
+    if (manifest_open(&config, NULL, NULL, &m, NULL) || sampler_new(m, role, &(struct balance_config){1, 9, true, 0, 0}, 1, &s, NULL))
         return 1;
     for (int workers = 1; workers <= 4; workers *= 2) {
         struct prefetch_config c = {.batch_size = 16, .workers = workers, .depth = 4, .window = 15360, .channels = 19};

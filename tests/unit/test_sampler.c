@@ -33,7 +33,7 @@ static int tear_down(void **state) {
 static void the_published_counts_give_the_published_epoch(void **state) {
     (void)state;
     const struct balance_counts found = {13095, 6759, 232235};
-    const struct balance_config balance = {0.3, 2.5, true};
+    const struct balance_config balance = {0.3, 2.5, true, 0, 0};
     struct balance_counts used;
     balance_plan(&found, &balance, &used);
     assert_int_equal(used.partial, 13095);
@@ -46,7 +46,7 @@ static void the_published_counts_give_the_published_epoch(void **state) {
 
 static void the_balance_never_takes_more_than_there_is(void **state) {
     (void)state;
-    const struct balance_config balance = {0.3, 2.5, true};
+    const struct balance_config balance = {0.3, 2.5, true, 0, 0};
     struct balance_counts used;
     balance_plan(&(struct balance_counts){100, 5, 40}, &balance, &used);
     assert_int_equal(used.full, 5);
@@ -61,7 +61,7 @@ static void the_balance_never_takes_more_than_there_is(void **state) {
 
 static struct sampler *open_sampler(uint64_t seed, bool redraw) {
     static const uint8_t role[5] = {1, 1, 1, 1, 2};
-    const struct balance_config balance = {0.5, 2.5, redraw};
+    const struct balance_config balance = {0.5, 2.5, redraw, 0, 0};
     struct sampler *s = NULL;
     assert_int_equal(sampler_new(corpus, role, &balance, seed, &s, NULL), 0);
     return s;
@@ -178,10 +178,97 @@ static void background_is_redrawn_each_epoch_only_when_asked(void **state) {
     sampler_free(s);
 }
 
+static struct sampler *open_balanced(const struct balance_config *balance) {
+    static const uint8_t role[5] = {1, 1, 1, 1, 2};
+    struct sampler *s = NULL;
+    assert_int_equal(sampler_new(corpus, role, balance, 5, &s, NULL), 0);
+    return s;
+}
+
+static void half_of_the_background_comes_from_the_hard_windows(void **state) {
+    (void)state;
+    const struct balance_config balance = {0.5, 2.5, true, 0, 0.5};
+    struct sampler *s = open_balanced(&balance), *resumed = open_balanced(&balance), *plain = open_sampler(5, true);
+    struct window_ref hard[30];
+    int64_t n = 0, found = 0, wanted = sampler_hard_wanted(s);
+    const struct window_ref *background = sampler_background(s, &found);
+    uint8_t seen[5][64], is_hard[5][64] = {{0}};
+    assert_int_equal(wanted, 20);
+    assert_int_equal(found, 47 * 2 + 59 + 29);
+    for (int64_t i = 0; i < 32; i++) { /* without hard windows nothing changes */
+        struct window_ref x = sampler_at(s, 0, i), y = sampler_at(plain, 0, i);
+        assert_true(x.entry == y.entry && x.start == y.start);
+    }
+    for (; n < wanted; n++) {
+        hard[n] = background[(n * 37 + 11) % found];
+        is_hard[hard[n].entry][hard[n].start / CORPUS_HOP] = 1;
+    }
+    hard[n++] = hard[3];                                 /* twice */
+    hard[n++] = (struct window_ref){0, 22 * CORPUS_HOP}; /* no background */
+    hard[n++] = (struct window_ref){-1, 0};              /* nothing at all */
+    assert_int_equal(sampler_set_hard(s, hard, n, NULL), 0);
+    assert_int_equal(sampler_set_hard(resumed, hard, n, NULL), 0);
+    for (int64_t epoch = 0; epoch < 4; epoch++) {
+        int64_t shown = 0, classes[3] = {0}, different = 0;
+        mark(s, epoch, seen);
+        for (int e = 0; e < 5; e++)
+            for (int w = 0; w < 64; w++) {
+                shown += seen[e][w] && is_hard[e][w];
+                different += seen[e][w];
+            }
+        assert_int_equal(shown, 10); /* half of 20, of 20 hard ones */
+        assert_int_equal(different, 32);
+        for (int64_t i = 0; i < 32; i++) {
+            struct window_ref x = sampler_at(s, 3 - epoch, i), y = sampler_at(resumed, 3 - epoch, i);
+            assert_true(x.entry == y.entry && x.start == y.start);
+            classes[class_of(x)]++;
+        }
+        assert_true(classes[WINDOW_PARTIAL] == 8 && classes[WINDOW_FULL] == 4 && classes[WINDOW_NONE] == 20);
+    }
+    assert_int_equal(sampler_set_hard(s, NULL, 0, NULL), 0);
+    for (int64_t i = 0; i < 32; i++) {
+        struct window_ref x = sampler_at(s, 1, i), y = sampler_at(plain, 1, i);
+        assert_true(x.entry == y.entry && x.start == y.start);
+    }
+    sampler_free(s);
+    sampler_free(resumed);
+    sampler_free(plain);
+}
+
+static void no_patient_shows_more_partial_windows_than_it_may(void **state) {
+    (void)state;
+    static const uint8_t role[5] = {1, 1, 1, 1, 2};
+    const struct balance_config balance = {0.5, 2.5, true, 3, 0};
+    struct sampler *s = open_balanced(&balance);
+    struct balance_counts found, used;
+    int64_t ever[5][64] = {{0}};
+    int different = 0;
+    sampler_counts(s, &found, &used);
+    assert_true(found.partial == 8 && used.partial == 6 && used.full == 3 && used.none == 15);
+    assert_int_equal(balance_partial(corpus, role, &balance), 6);
+    assert_int_equal(balance_partial(corpus, role, &(struct balance_config){0.5, 2.5, true, 0, 0}), 8);
+    for (int64_t epoch = 0; epoch < 12; epoch++) {
+        int64_t of_patient[5] = {0};
+        for (int64_t i = 0; i < sampler_epoch_windows(s); i++) {
+            struct window_ref ref = sampler_at(s, epoch, i);
+            if (class_of(ref) != WINDOW_PARTIAL)
+                continue;
+            of_patient[ref.entry]++;
+            ever[ref.entry][ref.start / CORPUS_HOP]++;
+        }
+        assert_true(of_patient[0] == 3 && of_patient[1] == 3);
+    }
+    for (int e = 0; e < 2; e++)
+        for (int w = 0; w < 64; w++)
+            different += ever[e][w] > 0;
+    assert_int_equal(different, 8); /* each is shown sooner or later */
+    sampler_free(s);
+}
+
 static void a_training_set_without_seizures_is_refused(void **state) {
     (void)state;
     static const uint8_t role[5] = {0, 0, 1, 1, 0};
-    const struct balance_config balance = {0.3, 2.5, true};
+    const struct balance_config balance = {0.3, 2.5, true, 0, 0};
     struct sampler *s = NULL;
     struct err err;
     assert_int_equal(sampler_new(corpus, role, &balance, 1, &s, &err), ERR_PRECONDITION);
@@ -197,6 +284,8 @@ int main(void) {
         cmocka_unit_test(a_window_depends_only_on_seed_epoch_and_index),
         cmocka_unit_test(jitter_moves_whole_windows_within_their_segment),
         cmocka_unit_test(background_is_redrawn_each_epoch_only_when_asked),
+        cmocka_unit_test(half_of_the_background_comes_from_the_hard_windows),
+        cmocka_unit_test(no_patient_shows_more_partial_windows_than_it_may),
         cmocka_unit_test(a_training_set_without_seizures_is_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
