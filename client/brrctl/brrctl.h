@@ -112,10 +112,10 @@ struct option_table;
 int brrctl_key_tables(const struct task_kind *only, const struct option_table *ret[BRRCTL_MAX_TABLES]);
 
 /* The options of the commands, beside the code that reads them. */
-extern const struct argument_table stream_arguments, detect_arguments, tune_arguments, score_arguments, submit_arguments,
-    validate_arguments, job_arguments, resume_arguments, logs_arguments, load_arguments, checkpoint_arguments, geodesic_arguments,
-    windows_arguments, dataset_arguments, store_arguments, top_arguments, metrics_arguments, drain_arguments, usage_arguments,
-    tls_arguments, journal_arguments, picture_arguments, compare_arguments, report_arguments;
+extern const struct argument_table stream_arguments, detect_arguments, tune_arguments, ensemble_arguments, score_arguments,
+    submit_arguments, validate_arguments, job_arguments, resume_arguments, logs_arguments, load_arguments, checkpoint_arguments,
+    geodesic_arguments, windows_arguments, dataset_arguments, store_arguments, top_arguments, metrics_arguments, drain_arguments,
+    usage_arguments, tls_arguments, journal_arguments, picture_arguments, compare_arguments, report_arguments;
 extern const struct command_verb burst_verbs[], lsl_verbs[];
 
 /* Commands, by file. */
@@ -134,6 +134,7 @@ int cmd_version(const struct arguments *o);
 int cmd_devices(const struct arguments *o);
 int cmd_score(const struct arguments *o);
 int cmd_tune(const struct arguments *o);
+int cmd_ensemble(const struct arguments *o);
 int cmd_sessions(const struct arguments *o);
 int cmd_journal(const struct arguments *o);
 int cmd_hooks(const struct arguments *o);

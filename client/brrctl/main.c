@@ -103,6 +103,13 @@ static const struct command commands[] = {
      "The new file also has rules for alarms: stream and detect --alarm-rate 1, 5 or 10 (false alarms in 24 h).\n"
      "example: brrctl tune job:train-260131-1 /data/labelled --out tuned.safetensors",
      NULL},
+    {"ensemble", "MODEL.safetensors...", &ensemble_arguments, "write one model file of several; works without a daemon",
+     cmd_ensemble, 2, 8,
+     "2 to 8 model files of one shape and one input, such as trainings that differ in their seed; `checkpoint get` fetches them.\n"
+     "Their networks answer together, with the mean of their log-odds, wherever a model is named: load, stream, detect, evaluate.\n"
+     "It takes their time and memory together. Choose its thresholds with tune.\n"
+     "example: brrctl ensemble a.safetensors b.safetensors c.safetensors --out ward.safetensors",
+     NULL},
     {"checkpoints", "[JOB]", &arguments_none, "list model files of jobs, and uploads", cmd_checkpoints, 0, 1,
      "example: brrctl checkpoints train-260131-1", NULL},
     {"checkpoint", "get|put|verify|pin|unpin|delete|promote REF", &checkpoint_arguments,

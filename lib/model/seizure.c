@@ -27,7 +27,7 @@ const struct model_ops *model_ops_of(const struct seizure_config *config) {
 
 int64_t seizure_state_count(const struct seizure_config *config) {
     const struct model_ops *ops = model_ops_of(config);
-    return ops->state_count ? ops->state_count(config) : 0;
+    return ops->state_count ? ops->state_count(config) * (seizure_net_is_ensemble(config) ? config->members : 1) : 0;
 }
 
 int64_t seizure_parameter_count(const struct seizure_config *config) {
@@ -157,7 +157,11 @@ static int make_table(struct seizure_net *net, const struct seizure_config *conf
         return err_set(err, ERR_INVALID, "precision %s; expected f32 or bf16", dtype_name(options->precision));
     if (options->max_batch < 1)
         return err_set(err, ERR_INVALID, "a batch of %d windows; expected at least 1", options->max_batch);
-    if ((rc = seizure_net_params(net, err)) || (rc = seizure_net_bind(net, err)))
+    if ((rc = seizure_net_params(net, err)))
+        return rc;
+    if (seizure_net_is_ensemble(config))
+        return options->training ? err_set(err, ERR_INVALID, "an ensemble is not trained; train its members") : 0;
+    if ((rc = seizure_net_bind(net, err)))
         return rc;
     net->folded_count = seizure_net_folded_count(net);
     return measure(net, err);
@@ -197,8 +201,31 @@ static int64_t gpu_bound(const struct seizure_net *net) {
     return (scan > conv ? scan : conv) + COPIES * largest * (int64_t)sizeof(float) + FIXED;
 }
 
+static int64_t spare_bytes(const struct seizure_config *config, const struct seizure_options *options) {
+    return options->max_batch * config->window * (int64_t)sizeof(float);
+}
+
+static int ensemble_memory(const struct seizure_config *config, const struct seizure_options *options, struct seizure_memory *ret,
+                           struct err *err) {
+    const struct seizure_config member = seizure_net_member(config);
+    struct seizure_memory m;
+    int rc = options->training ? err_set(err, ERR_INVALID, "an ensemble is not trained; train its members")
+                               : seizure_memory(&member, options, &m, err);
+    if (rc)
+        return rc;
+    *ret = (struct seizure_memory){.parameters = config->members * m.parameters,
+                                   .folded = config->members * m.folded,
+                                   .activations = config->members * m.activations + spare_bytes(config, options),
+                                   .scratch = m.scratch};
+    ret->total = ret->parameters + ret->folded + ret->activations + ret->scratch;
+    return 0;
+}
+
 int seizure_memory(const struct seizure_config *config, const struct seizure_options *options, struct seizure_memory *ret,
                    struct err *err) {
+    int checked = seizure_net_is_ensemble(config) ? seizure_config_check(config, err) : 0;
+    if (checked || seizure_net_is_ensemble(config))
+        return checked ? checked : ensemble_memory(config, options, ret, err);
     struct seizure_net *net = calloc(1, sizeof *net);
     if (!net)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
@@ -216,8 +243,41 @@ int seizure_memory(const struct seizure_config *config, const struct seizure_opt
     return rc;
 }
 
+/* Where a member's parameters lie: slice k of the ensemble's. */
+struct place {
+    const struct seizure_net *ensemble;
+    int k;
+};
+static int new_net(struct device *dev, const struct seizure_config *config, const struct seizure_options *options,
+                   const struct place *in, struct seizure_net **ret, struct err *err);
+
+static int open_members(struct seizure_net *net, struct err *err) {
+    const struct seizure_config member = seizure_net_member(&net->config);
+    void *spare = NULL;
+    int rc = device_alloc(net->device, (size_t)spare_bytes(&net->config, &net->options), &spare, err);
+    net->spare = spare;
+    for (int k = 0; !rc && k < net->config.members; k++)
+        rc = new_net(net->device, &member, &net->options, &(struct place){net, k}, &net->members[k], err);
+    return rc;
+}
+
+/* Memory for the parameters, or the slice of the ensemble's. */
+static int place_params(struct seizure_net *net, const struct place *in, struct err *err) {
+    struct param_set *set = &net->params;
+    if (!in)
+        return param_set_alloc(set, net->device, net->options.training, err);
+    set->data = in->ensemble->params.data + in->k * set->data_count; /* set->device stays NULL: the ensemble owns them */
+    set->buffers = in->ensemble->params.buffers + in->k * set->buffer_count;
+    return 0;
+}
+
 int seizure_new(struct device *dev, const struct seizure_config *config, const struct seizure_options *options,
                 struct seizure_net **ret, struct err *err) {
+    return new_net(dev, config, options, NULL, ret, err);
+}
+
+static int new_net(struct device *dev, const struct seizure_config *config, const struct seizure_options *options,
+                   const struct place *in, struct seizure_net **ret, struct err *err) {
     struct seizure_net *net = calloc(1, sizeof *net);
     if (!net)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
@@ -231,7 +291,8 @@ int seizure_new(struct device *dev, const struct seizure_config *config, const s
     if (!rc)
         rc = device_alloc(dev, (size_t)net->folded_count * sizeof(float), &folded, err);
     net->folded = folded;
-    if (rc || (rc = param_set_alloc(&net->params, dev, options->training, err)) || (rc = plan_reserve(&net->plan, dev, err))) {
+    if (rc || (rc = place_params(net, in, err)) ||
+        (rc = seizure_net_is_ensemble(config) ? open_members(net, err) : plan_reserve(&net->plan, dev, err))) {
         seizure_free(net);
         return rc;
     }
@@ -242,6 +303,10 @@ int seizure_new(struct device *dev, const struct seizure_config *config, const s
 void seizure_free(struct seizure_net *net) {
     if (!net)
         return;
+    for (int k = 0; k < SEIZURE_MAX_MEMBERS; k++)
+        seizure_free(net->members[k]);
+    if (net->spare)
+        device_free(net->device, net->spare);
     replay_done(&net->inference);
     if (net->folded)
         device_free(net->device, net->folded);
@@ -308,8 +373,33 @@ static int run_inference(void *ctx, struct err *err) {
     return forward(w->net, &p, w->x, w->state, w->logits);
 }
 
+static int infer(const struct inference *work, struct err *err);
+
+/* The mean of the members' logits; member k has slice k of the state. */
+static int infer_members(const struct inference *work, struct err *err) {
+    struct seizure_net *net = work->net;
+    int members = net->config.members;
+    int64_t n = tensor_present(work->state) ? work->state->dim[1] / members : 0;
+    struct tensor spare = *work->logits;
+    spare.data = net->spare;
+    for (int k = 0; k < members; k++) {
+        struct tensor state = {0}, *to = k ? &spare : work->logits;
+        if (n)
+            state = tensor_slice(work->state, k * n, n);
+        net->members[k]->params.version = net->params.version;
+        struct eltwise_args add = {.kind = ELTWISE_ADD, .a = *work->logits, .b = spare, .y = *work->logits};
+        int rc = infer(&(struct inference){net->members[k], work->stream, work->x, &state, to}, err);
+        if (rc || (k && (rc = op_eltwise(work->stream, &add, err))))
+            return rc;
+    }
+    struct eltwise_args mean = {.kind = ELTWISE_SCALE, .a = *work->logits, .y = *work->logits, .alpha = 1.0f / (float)members};
+    return op_eltwise(work->stream, &mean, err);
+}
+
 static int infer(const struct inference *work, struct err *err) {
     struct seizure_net *net = work->net;
+    if (seizure_net_is_ensemble(&net->config))
+        return infer_members(work, err);
     struct replay_key key = {
         .in = work->x->data, .out = work->logits->data, .rows = work->x->dim[0], .part = tensor_present(work->state)};
     int rc = seizure_net_fold(net, work->stream, err);

@@ -33,6 +33,7 @@ enum seizure_type {
 #define SEIZURE_TYPE_NAME(id, name, ops) "|" name
 #define SEIZURE_TYPE_NAMES               (&SEIZURE_TYPE_ROWS(SEIZURE_TYPE_NAME)[1]) /* "seizure|causal|…" */
 enum { SEIZURE_STEP = 256 }; /* samples of a pass of a network that carries its state */
+enum { SEIZURE_MAX_MEMBERS = 8 };
 enum seizure_mixer { SEIZURE_MIXER_MAMBA2, SEIZURE_MIXER_CONV };
 
 struct seizure_config {
@@ -44,7 +45,8 @@ struct seizure_config {
     int d_state, d_conv, expand, headdim, ngroups;
     float dropout;
     enum seizure_mixer mixer;
-    bool skip; /* the last input is the feature of the model line_length: weight · it is added to the logit (seizure_map) */
+    int members; /* networks of one shape whose logits are averaged (SEIZURE_MAX_MEMBERS); 0 is read as 1. Inference only */
+    bool skip;   /* the last input is the feature of the model line_length: weight · it is added to the logit (seizure_map) */
 };
 /* "tiny" "small" "base" for C input channels and T = 15,360, of type seizure; INVALID for another name. */
 int seizure_preset(const char *name, int in_channels, struct seizure_config *ret, struct err *err);
@@ -71,7 +73,8 @@ int64_t seizure_parameter_count(const struct seizure_config *config);
 int64_t seizure_step(const struct seizure_config *config);
 /* Floats of one row's state; 0 without. A recording begins with zeros. */
 int64_t seizure_state_count(const struct seizure_config *config);
-/* The tensors of such a network as a table without memory; the caller ends it with param_set_done. */
+/* The tensors of such a network, of ensembles as "member.K.NAME", as a table without memory; the caller ends it with
+ * param_set_done. */
 int seizure_table(const struct seizure_config *config, struct param_set *ret, struct err *err);
 
 struct seizure_options {

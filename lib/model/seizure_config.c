@@ -143,6 +143,10 @@ int seizure_config_check(const struct seizure_config *c, struct err *err) {
         return err_set(err, ERR_INVALID, "the model has %d input channels; expected 1 to 512", c->in_channels);
     if (c->window < 256 || c->window > 1 << 20 || c->window % 16)
         return err_set(err, ERR_INVALID, "the window has %lld samples; expected a multiple of 16 from 256", (long long)c->window);
+    if (c->members < 0 || c->members > SEIZURE_MAX_MEMBERS)
+        return err_set(err, ERR_INVALID, "an ensemble of %d networks; expected 1 to %d", c->members, SEIZURE_MAX_MEMBERS);
+    if (c->members > 1 && seizure_is_feature(c->type))
+        return err_set(err, ERR_INVALID, "models of type %s have no network and make no ensemble", seizure_type_name(c->type));
     return types[c->type].check(c, err);
 }
 
@@ -164,6 +168,8 @@ void seizure_config_to_json(const struct seizure_config *c, struct json_writer *
 #undef PUT
     json_put_f64(w, "dropout", (double)c->dropout);
     json_put_str(w, "mixer", c->mixer == SEIZURE_MIXER_CONV ? "conv" : "mamba2");
+    if (c->members > 1)
+        json_put_i64(w, "members", c->members);
     if (c->skip) /* older versions write and read none */
         json_put_bool(w, "skip", true);
     json_end(w, '}');
@@ -177,6 +183,7 @@ int seizure_config_from_json(const struct json *j, struct seizure_config *ret, s
     CONFIG_FIELDS(GET)
 #undef GET
     c.dropout = (float)json_f64(json_get(j, "dropout"), -1);
+    c.members = (int)json_i64(json_get(j, "members"), 0);
     c.skip = json_bool(json_get(j, "skip"), false);
     const char *mixer = json_str(json_get(j, "mixer"), ""),
                *type = json_str(json_get(j, "type"), seizure_type_name(SEIZURE_TYPE_UNET));

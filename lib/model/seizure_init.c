@@ -62,6 +62,14 @@ void seizure_init_values(const struct seizure_config *c, const struct param *p, 
         return;
     }
     rng_init(&rng, seed, RNG_INIT, (uint32_t)p->index);
+    if (seizure_net_is_ensemble(c)) { /* each member draws its own */
+        struct param own = *p;
+        const char *name = strchr(p->name + strlen("member."), '.');
+        str_copy(own.name, sizeof own.name, name ? name + 1 : p->name);
+        struct seizure_config member = seizure_net_member(c);
+        seizure_init_values(&member, &own, seed, prior, x);
+        return;
+    }
     const char *leaf = mamba_leaf(p->name);
     struct seizure_map begin = seizure_map(SEIZURE_TYPE_LINE_LENGTH); /* a network with a skip begins as this model */
     if (!strcmp(p->name, "head.skip.weight"))

@@ -59,11 +59,16 @@ struct seizure_net {
     size_t kept;                       /* plan mark after it */
     float *folded;                     /* device: folded weights of every block and layer, then the head */
     int64_t folded_count;
+    struct seizure_net *members[SEIZURE_MAX_MEMBERS]; /* of an ensemble, on slices of its parameters; its own layers are unused */
+    float *spare;                                     /* device: logits of a member */
     struct folded head;
     uint64_t folded_version, recorded_version; /* of the parameters that `folded` and the recordings were made of */
     struct replay inference;
 };
 
+/* The configuration of one network of the ensemble. */
+struct seizure_config seizure_net_member(const struct seizure_config *config);
+static inline bool seizure_net_is_ensemble(const struct seizure_config *config) { return config->members > 1; }
 struct mamba_shape seizure_net_mixer(const struct seizure_config *config);
 /* Table rows of the network, the skip included. */
 int seizure_net_params(struct seizure_net *net, struct err *err);

@@ -1,5 +1,6 @@
 /* The parameter table of the network, in checkpoint order, and the folded inference weights. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "model/seizure_net.h"
 
@@ -14,7 +15,33 @@ struct mamba_shape seizure_net_mixer(const struct seizure_config *c) {
                                 .mixer = c->mixer == SEIZURE_MIXER_CONV ? MAMBA_MIXER_CONV : MAMBA_MIXER_SSD};
 }
 
+struct seizure_config seizure_net_member(const struct seizure_config *config) {
+    struct seizure_config c = *config;
+    c.members = 0;
+    return c;
+}
+
+/* The table of a member as often as there are members, one behind the other, so that each has a slice of the flat arrays. */
+static int ensemble_params(struct seizure_net *net, struct err *err) {
+    struct seizure_config member = seizure_net_member(&net->config);
+    struct param_set table;
+    int rc = seizure_table(&member, &table, err);
+    if (rc)
+        return rc;
+    for (int k = 0; !rc && k < net->config.members; k++)
+        for (int i = 0; !rc && i < table.count; i++) {
+            const struct param *p = &table.items[i];
+            struct param_spec spec = {.kind = p->kind, .rank = p->rank};
+            memcpy(spec.dim, p->dim, sizeof spec.dim);
+            rc = param_add(&net->params, &spec, err, "member.%d.%s", k, p->name);
+        }
+    param_set_done(&table);
+    return rc;
+}
+
 int seizure_net_params(struct seizure_net *net, struct err *err) {
+    if (seizure_net_is_ensemble(&net->config))
+        return ensemble_params(net, err);
     int rc = net->ops->params(net, err);
     if (rc || !net->config.skip)
         return rc;
