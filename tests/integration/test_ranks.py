@@ -15,7 +15,7 @@ from daemon import BIN, MINI, SOURCE, make_corpus, temporary, tensors
 AGAIN, STEPS = 75, 24
 LONG = bool(os.environ.get("BRR_TEST_LONG"))
 TREE = ["training.batch_size=16", "training.micro_batch_size=4", "training.reduction=tree", f"training.max_steps={STEPS}",
-        "training.validate_every=12", "data.loader_workers=1"]
+        "training.validate_every=12", "data.loader_workers=1", "data.balance.hard=0.5"]
 SMALL = [] if LONG else [key for key in MINI if not key.startswith("training.")]
 
 
