@@ -198,7 +198,8 @@ static int bench(void) {
     struct manifest_config config = corpus_config(root, cache);
     config.window = 15360;
     config.hop = 2560;
-    if (manifest_open(&config, NULL, NULL, &m, NULL) || sampler_new(m, role, &(struct balance_config){1, 9, true, 0, 0}, 1, &s, NULL))
+    if (manifest_open(&config, NULL, NULL, &m, NULL) ||
+        sampler_new(m, role, &(struct balance_config){1, 9, true, 0, 0}, 1, &s, NULL))
         return 1;
     for (int workers = 1; workers <= 4; workers *= 2) {
         struct prefetch_config c = {.batch_size = 16, .workers = workers, .depth = 4, .window = 15360, .channels = 19};
