@@ -1,15 +1,21 @@
 #!/usr/bin/env bash
-# gpu.sh check BUILD OUT.json | bundle BUILD OUT.tar.gz: the work behind `./dev gpu` and `./dev gpu-bundle`. BUILD is a build folder or
-# that of an unpacked bundle (then libs/ beside bin/ holds what programs load).
+# gpu.sh check BUILD OUT.json [STAGE…] | bundle BUILD OUT.tar.gz: the work behind `./dev gpu` and `./dev gpu-bundle`. BUILD is a build
+# folder or that of an unpacked bundle (then libs/ beside bin/ holds what programs load). Stages, each within nine minutes:
+# smoke (what needs no GPU, then a first small figure), correctness, figures, peers, sanitizer, faults. Without one: all, in this order.
+# What breaks a device on purpose, or may hang on one, comes last.
 set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "$0")")")
 verb=$1 build=$2 out=$3
+shift 3
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "gpu: $*"; exit 1; }
 
-programs=(bin/brrd bin/brrctl bin/edfgen bin/brr-bench bin/brr-op tests/test_ops_vs_cpu tests/test_network_vs_cpu tests/test_op_windows
-    tests/test_op_masks tests/test_scan_conv tests/test_scan_reference tests/test_fault tests/test_health tests/task_driver tests/golden_net)
+programs=(bin/brrd bin/brrctl bin/edfgen bin/brr-bench bin/brr-op tests/test_ops_vs_cpu tests/test_network_vs_cpu tests/test_batch
+    tests/test_op_windows tests/test_augment tests/test_op_masks tests/test_op_geodesic tests/test_geodesic_fit tests/test_burst
+    tests/test_burst_bits tests/test_burst_change tests/test_burst_state tests/test_scan_conv tests/test_scan_reference tests/test_gpu_devices
+    tests/test_fault tests/test_health tests/task_driver tests/golden_net)
+all_stages=(smoke correctness figures peers sanitizer faults)
 most_bytes=$((40 << 20))
 runtimes='libstdc\+\+\.so|libgcc_s\.so' # the target's own where it has them: its CUDA libraries were made for those
 
@@ -173,60 +179,138 @@ torch_peer() {
 
 figures() { if [ -s "$log/bench-$1.json" ]; then cat "$log/bench-$1.json"; else printf null; fi; }
 
+# What needs no GPU: every program finds its libraries and starts, and the CUDA backend belongs to these programs.
+starts() {
+    local program missing failed=0
+    for program in $programs_list; do
+        missing=$(ldd "$build/$program" | grep 'not found' || true)
+        [ -z "$missing" ] || { echo "$program: $missing" && failed=1; }
+    done
+    missing=$(ldd "$BRR_CUDA_LIBRARY" | grep 'not found' || true)
+    [ -z "$missing" ] || { echo "$BRR_CUDA_LIBRARY: $missing" && failed=1; }
+    "$build/bin/brrd" --version && "$build/bin/brrctl" --version && "$build/bin/brr-bench" --help >/dev/null || failed=1
+    env -u BRR_TEST_DEVICE "$build/tests/test_op_masks" >/dev/null || failed=1
+    "$build/bin/brr-bench" sigmoid --device cuda --seconds 0 2>&1 | grep -E 'another build|is not a CUDA backend|cannot be loaded' && failed=1
+    return $failed
+}
+
+# The CPU's side of what a GPU is compared with.
+cpu_side() {
+    local dir rc=0
+    dir=$(mktemp -d)
+    "$build/bin/edfgen" --out "$dir" --patients 1 --hours-per-patient 0.05 --seizures-per-patient 0 --seed 3 || rc=1
+    "$build/tests/test_op_geodesic" && "$build/tests/test_scan_reference" || rc=1
+    rm -rf "$dir"
+    return $rc
+}
+
+ops_and_network() { "$build/tests/test_ops_vs_cpu" && "$build/tests/test_network_vs_cpu" gradients inference replay; }
+
+stage_smoke() {
+    run starts 60 bash -c starts
+    run cpu-side 90 env -u BRR_TEST_DEVICE bash -c cpu_side
+    find_device
+    run first-figure 60 "$build/bin/brr-bench" --device cuda --dtype f32 --seconds 0.1 --filter "norm layer"
+    run health 60 "$build/tests/test_health"
+    run batch-mini 60 env BRR_TEST_MODEL=mini "$build/tests/test_batch"
+}
+
+stage_correctness() {
+    local test section
+    find_device
+    run ops 150 "$build/tests/test_ops_vs_cpu"
+    run batch 90 "$build/tests/test_batch"
+    for test in op_windows augment op_masks scan_conv scan_reference op_geodesic geodesic_fit burst burst_bits burst_change burst_state; do
+        run "${test#op_}" 60 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_$test"
+    done
+    for section in gradients inference replay training; do
+        run "network-$section" 90 "$build/tests/test_network_vs_cpu" $section
+    done
+    run training 120 bash -c training
+    run devices 60 "$build/tests/test_gpu_devices"
+    run doctor 60 bash -c doctor
+    BRR_UP_DIR=$log/up "$root/dev" down # where it ran out of time
+}
+
+stage_figures() {
+    find_device
+    run bench-f32 200 bash -c 'bench f32'
+    run bench-bf16 200 bash -c 'bench bf16'
+    run bench-bf16-cudnn 120 bash -c 'with_cudnn bench bf16 detector'
+}
+
+# cuDNN's own fusion compiles for seconds a shape: its ops and network are calls of their own.
+stage_peers() {
+    find_device
+    run ops-cudnn 150 bash -c 'with_cudnn ops_and_network'
+    run torch 380 bash -c torch_peer
+}
+
+stage_sanitizer() {
+    find_device
+    run memcheck 260 bash -c 'sanitize memcheck'
+    run racecheck 260 bash -c 'sanitize racecheck'
+}
+
+stage_faults() {
+    find_device
+    run unload 150 "$build/tests/test_network_vs_cpu" unload
+    run fault 60 "$build/tests/test_fault"
+}
+
+# Ends the run where there is no GPU: the first stage has then done all that needs none. A small bench asks: it breaks nothing.
+find_device() {
+    local answer
+    [ -z "$device" ] || return 0
+    answer=$(timeout -k 5 60 "$build/bin/brr-bench" norm "layer fwd" --device cuda --seconds 0 2>&1) || {
+        summary || true
+        die "no GPU to be used here: $(tail -1 <<<"$answer")"
+    }
+    device=$(sed -n 's/^# \([^;]*\); copy.*/\1/p' <<<"$answer" | head -1 | tr -d '"\\')
+}
+
+# The table of what was done; fails where a check failed.
+summary() {
+    local i failed=0
+    grep -h '^ok\|^FAILED\|^ ' "$log"/network-* "$log/batch" "$log/unload" 2>/dev/null | cut -c1-110 || true
+    grep -hE '^#|^(detector|scan|ssd|burst|geodesic),' "$log"/bench-* 2>/dev/null | grep -v json | cut -d, -f1-6,9,10 || true
+    grep -hE 'PyTorch|^detector' "$log/torch" 2>/dev/null | grep -v '^no ' || true
+    for i in "${!names[@]}"; do
+        printf '%-20s %-12s %4d s  %s\n' "${names[i]}" "${verdicts[i]}" "${spent[i]}" "${notes[i]}"
+        case ${verdicts[i]} in passed | skipped) ;; *) failed=1 ;; esac
+    done
+    return $failed
+}
+
 check() {
-    local i libs products nvrtc failed=0
+    local stage libs products nvrtc failed=0 stages=("$@")
+    [ $# -gt 0 ] || stages=("${all_stages[@]}")
+    for stage in "${stages[@]}"; do
+        [[ " ${all_stages[*]} " == *" $stage "* ]] || die "no stage '$stage'; expected ${all_stages[*]}"
+    done
     [ -x "$build/tests/test_ops_vs_cpu" ] || die "no test programs in $build; run ninja -C $build first"
     [ -f "$build/lib/libbrr_cuda.so" ] || die "this build has no CUDA backend: it needs nvcc and libcublasLt"
     given=${LD_LIBRARY_PATH:-}
     libs=$(find_libraries)
     export given LD_LIBRARY_PATH=$libs${libs:+${given:+:}}$given
     export BRR_CUDA_LIBRARY=${BRR_CUDA_LIBRARY:-$build/lib/libbrr_cuda.so} OMP_WAIT_POLICY=passive
-    export -f training doctor sanitize bench with_cudnn torch_peer
+    export -f training doctor sanitize bench with_cudnn torch_peer starts cpu_side ops_and_network
     products=$(ldd "$build/lib/libbrr_cuda.so" | grep -om1 'libcublasLt\.so\.[0-9]*' || true)
     cudnn=$(where 'libcudnn.so.9') nvrtc=$(where "libnvrtc.so.${products##*.}") # with which cuDNN compiles what it fuses
     export cudnn=$cudnn${cudnn:+${nvrtc:+:$nvrtc}}
     log=$(mktemp -d)
-    export build root log
+    trap 'rm -rf "$log"' EXIT
+    export build root log programs_list="${programs[*]}"
     revision=$(cat "$root/revision" 2>/dev/null || git -C "$root" describe --always --dirty)
-    device=$(timeout -k 5 60 "$build/tests/test_fault" 2>&1) || case $? in
-    77) die "no GPU to be used here: ${device#skipped: }" ;;
-    126 | 127) die "the programs do not start here: $device" ;;
-    esac
-    device=$(sed -n 's/^cuda:0: //p' <<<"$device" | head -1 | tr -d '"\\')
+    device=
     : >"$out.log"
-    run fault 60 "$build/tests/test_fault"
-    run health 60 "$build/tests/test_health"
-    run ops 120 "$build/tests/test_ops_vs_cpu"
-    run windows 60 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_op_windows"
-    run masks 60 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_op_masks"
-    for test in scan_conv scan_reference; do # against double loops
-        run "$test" 60 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_$test"
+    for stage in "${stages[@]}"; do
+        say "gpu: stage $stage"
+        "stage_$stage"
     done
-    for section in gradients inference replay training; do
-        run "network-$section" 150 "$build/tests/test_network_vs_cpu" $section
-    done
-    run doctor 60 bash -c doctor
-    BRR_UP_DIR=$log/up "$root/dev" down # where it ran out of time
-    run training 120 bash -c training
-    run bench-f32 150 bash -c 'bench f32'
-    run bench-bf16 150 bash -c 'bench bf16'
-    run ops-cudnn 120 bash -c 'with_cudnn "$build/tests/test_ops_vs_cpu"'
-    run network-cudnn 120 bash -c 'with_cudnn "$build/tests/test_network_vs_cpu" gradients inference replay'
-    run bench-bf16-cudnn 100 bash -c 'with_cudnn bench bf16 detector'
-    run unload 150 "$build/tests/test_network_vs_cpu" unload
-    run torch 400 bash -c torch_peer
-    [ -n "${BRR_GPU_FAST:-}" ] || run memcheck 180 bash -c 'sanitize memcheck'
-    [ -n "${BRR_GPU_FAST:-}" ] || run racecheck 180 bash -c 'sanitize racecheck'
-    grep -h '^ok\|^FAILED\|^ ' "$log"/network-* "$log/unload" 2>/dev/null | cut -c1-110 || true
-    grep -hE '^#|^(detector|scan|ssd),' "$log"/bench-* 2>/dev/null | cut -d, -f1-6,9,10 || true
-    grep -hE 'PyTorch|^detector' "$log/torch" 2>/dev/null | grep -v '^no ' || true
-    for i in "${!names[@]}"; do
-        printf '%-20s %-12s %4d s  %s\n' "${names[i]}" "${verdicts[i]}" "${spent[i]}" "${notes[i]}"
-        case ${verdicts[i]} in passed | skipped) ;; *) failed=1 ;; esac
-    done
-    rm -rf "$log"
+    summary || failed=1
     say "gpu: $out, what each check printed in $out.log"
     return $failed
 }
 
-"$verb"
+"$verb" "$@"
