@@ -27,6 +27,7 @@ endif()
 if(BRR_CUDA_BUILT)
   set(cuda_flags -std=c++20 -O3 -lineinfo -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/lib -D_GNU_SOURCE
       -gencode arch=compute_80,code=sm_80 "-gencode" "arch=compute_90,code=[sm_90,compute_90]"
+      -Xptxas -warn-spills,-warn-lmem-usage # a kernel that spills, or has an array in local memory, is an error
       -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden -Werror all-warnings)
   file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
   set(cuda_objects)
