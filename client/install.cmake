@@ -23,6 +23,8 @@ install(FILES ${CMAKE_BINARY_DIR}/brr.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkg
 install(DIRECTORY proto/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/proto COMPONENT libbrr-dev FILES_MATCHING PATTERN "*.proto")
 install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/configs FILES_MATCHING PATTERN "*.yaml")
 install(DIRECTORY client/examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/examples COMPONENT libbrr-dev)
+install(DIRECTORY client/python/ ${CMAKE_BINARY_DIR}/python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/python COMPONENT libbrr-dev
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi")
 install(FILES models/demo.safetensors models/demo.md DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/models)
 install(FILES deploy/grafana/brrd.json DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/grafana)
 install(FILES deploy/prometheus/rules.yml DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/prometheus)

@@ -28,3 +28,12 @@ add_library(brr_proto STATIC ${proto_sources} ${proto_out}/descriptors.c)
 target_include_directories(brr_proto SYSTEM PUBLIC ${proto_out} PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_options(brr_proto PRIVATE -w)
 target_link_libraries(brr_proto PUBLIC PkgConfig::PROTOBUF_C)
+
+# build/python: the same messages for Python, with their types (.pyi), for client/python.
+set(python_out ${CMAKE_BINARY_DIR}/python)
+add_custom_command(OUTPUT ${python_out}/stamp
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${python_out}
+  COMMAND ${PROTOC} -I${CMAKE_SOURCE_DIR}/proto --python_out=${python_out} --pyi_out=${python_out} ${proto_inputs}
+  COMMAND ${CMAKE_COMMAND} -E touch ${python_out}/stamp
+  DEPENDS ${proto_inputs} VERBATIM)
+add_custom_target(python_messages ALL DEPENDS ${python_out}/stamp)

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""client/python without a package of its own: the typed messages of the build, the events of an mne.io.Raw, a live stream that is followed, and
+windows by Braindecode's conventions."""
+import glob
+import os
+import subprocess
+import sys
+import time
+
+from daemon import BIN, SOURCE, Daemon, make_corpus, temporary
+
+FOLDER = f"{SOURCE}/client/python"
+MODEL = "line_length"
+
+
+def environment(d):
+    return {**d.env, "BRR_PYTHON": f"{os.environ['BRR_BUILD_DIR']}/python", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def check_stubs():
+    for name in ("stream", "sessions", "common", "jobs"):
+        with open(f"{os.environ['BRR_BUILD_DIR']}/python/brr/v1/{name}_pb2.pyi", encoding="utf-8") as f:
+            text = f.read()
+        assert "_message.Message" in text and ": float" in text + ": float", name
+
+
+def check_events(d, recording, model):
+    r = subprocess.run([sys.executable, f"{FOLDER}/mne_events.py", recording, model, f"{d.dir}/found_annotations.txt"], env=environment(d),
+                       capture_output=True, text=True, timeout=600)
+    assert r.returncode == 0, r.stderr
+    rows = [line.split("\t") for line in r.stdout.splitlines()]
+    code, _, err = d.ctl("stream", recording, "--model", model, "--out", f"{d.dir}/want.tsv")
+    assert code == 0, err
+    with open(f"{d.dir}/want.tsv", encoding="utf-8") as f:
+        want = [line.split("\t") for line in f.read().splitlines()[1:] if "\tsz\t" in line]
+    assert [(f"{float(a):.2f}", c) for a, b, c in rows] == [(w[0], w[2]) for w in want], (rows, want)
+    assert rows, "the recording should have events"
+    return len(rows)
+
+
+def check_follow(d, recording):
+    stream = subprocess.Popen([f"{BIN}/brrctl", "stream", recording, "--model", MODEL, "--on", "0.06", "--off", "0.03", "--realtime", "30", "--alarms",
+                               "--alarm-hop", "1"], env=d.env, stdout=subprocess.PIPE, text=True)
+    deadline = time.time() + 600
+    while not d.ctl("sessions", "--json")[1] and time.time() < deadline:
+        time.sleep(0.05)
+    r = subprocess.run([sys.executable, f"{FOLDER}/follow.py"], env=environment(d), capture_output=True, text=True, timeout=600)
+    told, _ = stream.communicate(timeout=600)
+    said = [line for line in r.stdout.splitlines() if "\talarm on\t" in line]
+    assert r.returncode == 0 and said and len(said) <= told.count("alarm on"), (r.stdout, r.stderr, told)
+
+
+def check_windows(d, recording):
+    path = f"{d.dir}/w.safetensors"
+    code, _, err = d.ctl("windows", recording, "--window", "16", "--hop", "8", "--out", path)
+    assert code == 0, err
+    sys.path.insert(0, FOLDER)
+    from windows import load_windows
+    x, rows = load_windows(path)
+    assert x.shape == (len(rows), 19, 4096) and x.dtype.name == "float32" and abs(float(x[0].mean())) < 1e-3
+    assert [r["i_start_in_trial"] for r in rows[:3]] == [0, 2048, 4096] and rows[0]["i_stop_in_trial"] == 4096 and rows[0]["n_valid"] == 4096
+
+
+def main():
+    try:
+        import mne  # noqa: F401
+    except ImportError:
+        print("skipped: there is no MNE; ./dev deps installs python3-mne")
+        sys.exit(77)
+    check_stubs()
+    with temporary() as scratch:
+        d = Daemon(scratch).start()
+        make_corpus(f"{scratch}/data", 11, patients=2, hours=0.1)
+        recording = glob.glob(f"{scratch}/data/sub-02/*_eeg.edf")[0]
+        found = check_events(d, recording, "demo")
+        print(f"{found} events in MNE, as of brrctl")
+        check_follow(d, recording)
+        check_windows(d, recording)
+        assert d.stop() == 0
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()
