@@ -151,7 +151,7 @@ foreach(source ${driver_tests})
     ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_BIN=${CMAKE_BINARY_DIR}/bin;BRR_SOURCE_DIR=${CMAKE_SOURCE_DIR};BRR_BUILD_DIR=${CMAKE_BINARY_DIR}")
 endforeach()
 
-set_property(TEST test_install test_package PROPERTY RESOURCE_LOCK installed) # both write build/installed
+set_property(TEST test_install test_package test_image PROPERTY RESOURCE_LOCK installed) # all write build/installed
 
 # Preloaded by test_held_*.py: a volume that does not answer; by test_training_patients.py: a disk with bad sectors.
 foreach(name hold_volume failing_reads)

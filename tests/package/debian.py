@@ -1,0 +1,65 @@
+"""A bare Debian 12 and the packages of this build, made once for a build and shared by the tests of this folder."""
+import contextlib
+import fcntl
+import glob
+import os
+import shutil
+import subprocess
+import time
+
+from daemon import PATIENCE
+
+BUILD = os.environ["BRR_BUILD_DIR"]
+MIRROR = "http://deb.debian.org/debian"
+NAMES = ("brrd", "libbrr1", "libbrr-dev")
+BASE_AGE_S = 7 * 86400  # then Debian has other packages
+
+
+def run(*command, **options):
+    r = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL, **options)
+    assert r.returncode == 0, f"{' '.join(command)}\n{r.stdout[-4000:]}{r.stderr[-4000:]}"
+    return r.stdout
+
+
+@contextlib.contextmanager
+def locked(name):
+    """One test at a time makes what all of them use."""
+    folder = f"{BUILD}/debian"
+    os.makedirs(folder, exist_ok=True)
+    with open(f"{folder}/{name}.lock", "w", encoding="ascii") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield folder
+
+
+def base_archive():
+    """The path of a tar of a bare Debian 12."""
+    with locked("base") as folder:
+        path = f"{folder}/base.tar"
+        if not os.path.exists(path) or time.time() - os.path.getmtime(path) > BASE_AGE_S:
+            shutil.rmtree(f"{folder}/base", ignore_errors=True)
+            run("debootstrap", "--variant=minbase", "bookworm", f"{folder}/base", MIRROR)
+            with open(f"{folder}/base/etc/dpkg/dpkg.cfg.d/unsafe-io", "w", encoding="ascii") as f:
+                f.write("force-unsafe-io\n")  # nobody needs this Debian after a power cut
+            run("tar", "-C", f"{folder}/base", "-cf", f"{path}.new", ".")
+            shutil.rmtree(f"{folder}/base")
+            os.rename(f"{path}.new", path)
+        return path
+
+
+def packages():
+    """The folder of the packages, which are made anew when a program has changed."""
+    run("ninja", "-C", BUILD, "package_files")
+    with locked("packages") as folder:
+        made = f"{folder}/packages"
+        stamp = "".join(f"{path} {os.path.getmtime(path)}\n" for path in sorted(glob.glob(f"{BUILD}/bin/*") + glob.glob(f"{BUILD}/CMakeCache.txt")))
+        if not os.path.exists(f"{made}/stamp") or open(f"{made}/stamp", encoding="utf-8").read() != stamp:
+            shutil.rmtree(made, ignore_errors=True)
+            run("cpack", "-G", "DEB", "-B", made, cwd=BUILD)
+            with open(f"{made}/stamp", "w", encoding="utf-8") as f:
+                f.write(stamp)
+        return made
+
+
+def package(name):
+    (path,) = glob.glob(f"{packages()}/{name}_*.deb")
+    return path

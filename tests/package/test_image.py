@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""The image of the Dockerfile: built from this build's packages on a bare Debian, it runs without root, network, capabilities and with a
+read-only root, says over its socket that it is healthy, streams, stops cleanly and finds its files again. With BRR_TEST_IMAGE=full all of it is
+built in the container, from the sources. It needs root (podman with runc and vfs, debootstrap)."""
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.environ["BRR_SOURCE_DIR"], "tests", "integration"))
+import debian  # noqa: E402
+from daemon import PATIENCE, SOURCE, make_corpus, temporary  # noqa: E402
+
+# Limits that no machine's root has to raise for, and no timer of systemd for the health check.
+LIMITS = ("--ulimit=nofile=4096:4096", "--ulimit=nproc=1000:1000")
+STRICT = (*LIMITS, "--health-interval=disable", "--read-only", "--read-only-tmpfs=false", "--cap-drop=all", "--security-opt=no-new-privileges", "--network=none")
+
+
+class Podman:
+    def __init__(self, tmp):
+        self.command = ["podman", "--root", f"{tmp}/storage", "--runroot", f"{tmp}/run", "--tmpdir", f"{tmp}/tmp", "--runtime", "runc", "--storage-driver", "vfs",
+                        "--cgroup-manager", "cgroupfs", "--events-backend", "none"]
+
+    def __call__(self, *words, check=True):
+        r = subprocess.run([*self.command, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=4 * PATIENCE)
+        assert r.returncode == 0 or not check, f"podman {' '.join(words)}\n{r.stdout[-3000:]}{r.stderr[-3000:]}"
+        return r.stdout.strip() if check else r
+
+    def inside(self, *words, check=True):
+        return self("exec", "bed", *words, check=check)
+
+
+def build(podman, tmp):
+    base = debian.base_archive()
+    for tag in ("12", "12-slim"):
+        podman("import", "-q", base, f"docker.io/library/debian:{tag}")
+    words = ["build", "-q", "--format", "docker", "--layers=false", "--network", "host", "--target", "runtime", "-t", "brrd", "-f", f"{SOURCE}/Dockerfile"]
+    if os.environ.get("BRR_TEST_IMAGE") == "full":
+        podman(*words, SOURCE)
+        return
+    context = f"{tmp}/context"
+    os.makedirs(f"{context}/build/packages")
+    for path in glob.glob(f"{debian.packages()}/*.deb"):
+        shutil.copy(path, f"{context}/build/packages")
+    shutil.copytree(f"{SOURCE}/configs", f"{context}/configs")
+    shutil.copy(f"{SOURCE}/.dockerignore", context)
+    podman(*words, "--build-arg", "PACKAGES=given", context)
+
+
+def healthy(podman):
+    """Waits until the image's own check, over the unix socket, says so."""
+    deadline = time.time() + PATIENCE
+    while podman("healthcheck", "run", "bed", check=False).returncode:
+        running = podman("inspect", "--format", "{{.State.Running}}", "bed")
+        assert running == "true" and time.time() < deadline, podman("logs", "bed", check=False)
+        time.sleep(0.2)
+
+
+def check_confined(podman):
+    status = podman.inside("cat", "/proc/1/status")
+    assert "CapEff:\t0000000000000000" in status and "NoNewPrivs:\t1" in status, status
+    assert podman.inside("id", "-u") == podman.inside("id", "-g") == "900"
+    for path in ("/etc/x", "/usr/x", "/data/x", "/tmp/x"):
+        r = podman.inside("touch", path, check=False)
+        assert r.returncode and "Read-only" in r.stderr + r.stdout, (path, r)
+    assert podman.inside("ls", "/sys/class/net").split() == ["lo"]
+
+
+def check_stream(podman):
+    recording = podman.inside("find", "/data", "-name", "*.edf").splitlines()[0]
+    podman.inside("brrctl", "stream", recording, "--model", "line_length", "--client", "bed-1", "--probabilities", "/results/p.npy")
+    assert int(podman.inside("stat", "-c", "%s", "/results/p.npy")) > 100000
+
+
+def opened(podman):
+    lines = [json.loads(line) for line in podman.inside("brrctl", "journal", "--json").splitlines()]
+    return [e for e in lines if e["kind"] == "opened" and e["client"] == "bed-1"]
+
+
+def stop(podman):
+    podman("stop", "--time", "100", "bed")
+    assert podman("inspect", "--format", "{{.State.ExitCode}}", "bed") == "0", podman("logs", "bed", check=False)
+
+
+def main():
+    if os.geteuid() != 0:
+        print("skipped: podman with a storage of its own, and debootstrap, need root")
+        return 77
+    with temporary() as tmp:
+        podman = Podman(f"{tmp}/podman")
+        build(podman, tmp)
+        make_corpus(f"{tmp}/eeg", 7, patients=1, hours=0.05)
+        os.chmod(f"{tmp}/eeg", 0o755)
+        os.chmod(tmp, 0o755)
+        try:
+            podman("run", "-d", "--name", "bed", *STRICT, "-v", f"{tmp}/eeg:/data:ro", "-v", "results:/results", "brrd")
+            healthy(podman)
+            check_confined(podman)
+            check_stream(podman)
+            assert len(opened(podman)) == 1
+            stop(podman)
+            podman("start", "bed")
+            healthy(podman)
+            assert len(opened(podman)) == 1, "the journal did not outlive the container's stop"
+            stop(podman)
+        finally:
+            podman("rm", "-f", "-t", "0", "bed", check=False)
+            podman("rmi", "-a", "-f", check=False)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
