@@ -48,7 +48,7 @@ def check_hardened(program):
 def check_images():
     """A daemon with TLS is as healthy as one without: its images ask over the unix socket."""
     with open(f"{SOURCE}/Dockerfile", encoding="utf-8") as f:
-        checks = re.findall(r"^HEALTHCHECK .*", f.read(), re.M)
+        checks = re.findall(r"^HEALTHCHECK (?!NONE).*", f.read(), re.M)
     assert checks and all("unix:" in c and "http:" not in c for c in checks), checks
 
 
