@@ -16,7 +16,7 @@ KEYS = [key for key in MINI if not key.startswith("training.")] + [
     "training.batch_size=16", "training.micro_batch_size=4", "training.reduction=tree", "training.max_steps=24",
     "training.validate_every=6", "data.loader_workers=1"]
 # A job gives way to all other work of its machine, which here would be other tests.
-AWAKE = "#!/bin/sh\n(for i in $(seq 60); do sleep 1; echo 0 >/proc/$$/autogroup; done) 2>/dev/null &\nexec {}/brrd \"$@\"\n"
+AWAKE = "#!/bin/sh\n(for i in $(seq 60); do sleep 1; echo 0 >/proc/$$/autogroup || break; done) 2>/dev/null &\nexec {}/brrd \"$@\"\n"
 
 
 class Jobs:
