@@ -126,9 +126,10 @@ static int read_result(struct table *t, const Brr__V1__Job *job, int side, struc
     if (!*job->result_json)
         return 0;
     int rc = json_parse(job->result_json, strlen(job->result_json), "result", &result, err);
-    if (!rc)
-        put_results(t, result, "", side);
-    return rc;
+    if (rc)
+        return rc;
+    put_results(t, result, "", side);
+    return 0;
 }
 
 /* ---- printing ---- */

@@ -10,6 +10,9 @@
 #include "infer/timeline.h"
 #include "kernels/op.h"
 
+OWNABLE(struct stream, stream_close)
+OWNABLE(struct seizure_net, seizure_free)
+
 struct detector {
     struct detector_info info;
     struct device *device;
@@ -37,25 +40,22 @@ static int take_buffers(struct detector *d, struct err *err) {
     size_t states = (size_t)d->max_batch * (size_t)d->n_state * sizeof(float);
     void *x_host = NULL, *p_host = NULL, *state_host = NULL;
     int rc = device_alloc_host(d->device, wide, &x_host, err);
-    if (!rc)
-        rc = device_alloc_host(d->device, rows, &p_host, err);
-    if (!rc)
-        rc = device_alloc(d->device, wide, &d->x, err);
-    if (!rc)
-        rc = device_alloc(d->device, rows, &d->logits, err);
-    if (!rc)
-        rc = device_alloc(d->device, rows, &d->p, err);
-    if (!rc && states)
-        rc = device_alloc_host(d->device, states, &state_host, err);
-    if (!rc && states)
-        rc = device_alloc(d->device, states, &d->state, err);
     d->x_host = x_host;
+    if (rc)
+        return rc;
+    rc = device_alloc_host(d->device, rows, &p_host, err);
     d->p_host = p_host;
-    d->state_host = state_host;
+    if (rc || (rc = device_alloc(d->device, wide, &d->x, err)) || (rc = device_alloc(d->device, rows, &d->logits, err)) ||
+        (rc = device_alloc(d->device, rows, &d->p, err)))
+        return rc;
+    if (states) {
+        rc = device_alloc_host(d->device, states, &state_host, err);
+        d->state_host = state_host;
+        if (rc || (rc = device_alloc(d->device, states, &d->state, err)))
+            return rc;
+    }
     d->batch = calloc((size_t)d->max_batch, sizeof *d->batch);
-    if (!rc && !d->batch)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a detector");
-    return rc;
+    return d->batch ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a detector");
 }
 
 int detector_wrap(struct device *dev, struct seizure_net *net, const struct modelfile *file, int max_batch, struct detector **ret,
@@ -83,27 +83,20 @@ int detector_wrap(struct device *dev, struct seizure_net *net, const struct mode
 
 int detector_upload(struct device *dev, const struct model_image *image, struct detector **ret, struct err *err) {
     const struct seizure_options options = {.max_batch = image->max_batch, .precision = DTYPE_F32};
-    struct seizure_net *net = NULL;
+    OWNED_POINTER(seizure_free) struct seizure_net *net = NULL;
     struct detector *d = NULL;
-    struct stream *s = NULL;
-    char *patients = image->patients ? strdup(image->patients) : NULL;
-    int rc = image->patients && !patients ? err_set(err, ERR_EXHAUSTED, "out of memory for a detector") : 0;
-    if (!rc)
-        rc = stream_open(dev, STREAM_NORMAL, &s, err);
-    if (!rc)
-        rc = seizure_new(dev, &image->file.model, &options, &net, err);
-    if (!rc)
-        rc = model_image_upload(image, net, s, err);
-    if (!rc)
-        rc = detector_wrap(dev, net, &image->file, image->max_batch, &d, err);
-    stream_close(s);
-    if (rc) {
-        free(patients);
-        seizure_free(net);
+    OWNED_POINTER(stream_close) struct stream *s = NULL;
+    OWNED_MEMORY char *patients = image->patients ? strdup(image->patients) : NULL;
+    if (image->patients && !patients)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a detector");
+    int rc;
+    if ((rc = stream_open(dev, STREAM_NORMAL, &s, err)) || (rc = seizure_new(dev, &image->file.model, &options, &net, err)) ||
+        (rc = model_image_upload(image, net, s, err)) || (rc = detector_wrap(dev, net, &image->file, image->max_batch, &d, err)))
         return rc;
-    }
     d->owns_net = true;
+    net = NULL;
     d->info.patients = d->patients = patients;
+    patients = NULL;
     d->info.memory_bytes = image->memory_bytes;
     str_copy(d->path, sizeof d->path, image->path);
     memcpy(d->info.sha256, image->sha256, sizeof image->sha256);

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "nn/ckpt.h"
 
@@ -34,12 +35,10 @@ static int examine(struct model_image *image, const struct safetensors *st, int6
 
 /* The header is examined before the tensors are read, and again with them: the file may have been replaced in between. */
 static int read_file(struct model_image *image, int64_t limit_bytes, struct err *err) {
-    struct safetensors *header = NULL;
-    int rc = safetensors_open_header(image->path, &header, err);
-    if (!rc)
-        rc = examine(image, header, limit_bytes, err);
-    safetensors_close(header);
-    if (rc || (rc = safetensors_open(image->path, &image->contents, err)))
+    OWNED_POINTER(safetensors_close) struct safetensors *header = NULL;
+    int rc;
+    if ((rc = safetensors_open_header(image->path, &header, err)) || (rc = examine(image, header, limit_bytes, err)) ||
+        (rc = safetensors_open(image->path, &image->contents, err)))
         return rc;
     if ((rc = examine(image, image->contents, limit_bytes, err)))
         return rc;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "store/safetensors.h"
@@ -243,34 +244,31 @@ static int load_network(struct reader *r, int64_t max_bytes, struct connectome *
     struct connectome_arrays a = {0};
     struct state_arrays s = {0};
     const struct wanted wanted[] = {NETWORK_ARRAYS(a), STATE_ARRAYS(s)};
-    struct connectome_area *areas = NULL;
-    struct burst_state state = {0};
+    OWNED_MEMORY struct connectome_area *areas = NULL;
+    OWNED(burst_state_done) struct burst_state state = {0};
     struct err inner = {0};
-    int rc = check_kind(r, KIND);
-    if (!rc)
-        rc = read_arrays(r, wanted, sizeof wanted / sizeof *wanted);
-    if (!rc)
-        rc = read_areas(r, &areas, &a.n_areas);
-    if (!rc && ret_state)
-        rc = read_state(r, &s, &state);
+    int rc;
+    if ((rc = check_kind(r, KIND)) || (rc = read_arrays(r, wanted, sizeof wanted / sizeof *wanted)) ||
+        (rc = read_areas(r, &areas, &a.n_areas)) || (ret_state && (rc = read_state(r, &s, &state))))
+        return rc;
     a.areas = areas;
     a.neurons = r->length[NEURON];
     a.synapses = r->length[SYNAPSE];
-    if (!rc && (rc = connectome_new(&a, max_bytes, ret, &inner)))
-        err_set(r->err, rc, "%s: %s", r->path, inner.message);
-    free(areas);
-    if (rc)
-        burst_state_done(&state);
-    else if (ret_state)
+    if ((rc = connectome_new(&a, max_bytes, ret, &inner)))
+        return err_set(r->err, rc, "%s: %s", r->path, inner.message);
+    if (ret_state) {
         *ret_state = state;
-    return rc;
+        state = (struct burst_state){0};
+    }
+    return 0;
 }
 
 int netfile_load(const char *path, int64_t max_bytes, struct connectome **ret, struct burst_state *ret_state, struct err *err) {
     struct reader r = {.path = path, .err = err};
     int rc = safetensors_open(path, &r.file, err);
-    if (!rc)
-        rc = load_network(&r, max_bytes, ret, ret_state);
+    if (rc)
+        return rc;
+    rc = load_network(&r, max_bytes, ret, ret_state);
     safetensors_close(r.file);
     return rc;
 }
@@ -298,19 +296,14 @@ int netfile_read_areas(const char *path, struct netfile_areas *ret, struct err *
     const struct wanted wanted[] = {NETWORK_ARRAYS(a), STATE_ARRAYS(s)};
     struct netfile_areas found = {0};
     int rc = safetensors_open(path, &r.file, err);
-    if (!rc)
-        rc = check_kind(&r, KIND);
-    if (!rc)
-        rc = read_arrays(&r, wanted, sizeof wanted / sizeof *wanted);
-    if (!rc)
-        rc = read_areas(&r, &found.areas, &found.n_areas);
-    if (!rc)
-        rc = copy_areas(&r, a.area, &found);
-    safetensors_close(r.file);
     if (rc)
+        return rc;
+    if ((rc = check_kind(&r, KIND)) || (rc = read_arrays(&r, wanted, sizeof wanted / sizeof *wanted)) ||
+        (rc = read_areas(&r, &found.areas, &found.n_areas)) || (rc = copy_areas(&r, a.area, &found)))
         netfile_areas_done(&found);
     else
         *ret = found;
+    safetensors_close(r.file);
     return rc;
 }
 
@@ -324,26 +317,21 @@ int netfile_load_state(const char *path, struct burst_state *ret, char **ret_not
     struct reader r = {.path = path, .err = err};
     struct state_arrays s = {0};
     const struct wanted wanted[] = {STATE_ARRAYS(s)};
-    struct burst_state state = {0};
+    OWNED_POINTER(safetensors_close) struct safetensors *file = NULL;
+    OWNED(burst_state_done) struct burst_state state = {0};
     char *note = NULL;
-    int rc = safetensors_open(path, &r.file, err);
-    if (!rc)
-        rc = check_kind(&r, KIND_STATE);
-    if (!rc)
-        rc = read_arrays(&r, wanted, sizeof wanted / sizeof *wanted);
-    if (!rc)
-        rc = read_state(&r, &s, &state);
-    if (!rc && !state.neurons)
-        rc = err_set(err, ERR_INVALID, "%s: state.v is missing", path);
-    const char *text = rc ? NULL : safetensors_metadata(r.file, NOTE_KEY);
-    if (text && !(note = strdup(text)))
-        rc = err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
-    safetensors_close(r.file);
-    if (rc) {
-        burst_state_done(&state);
+    int rc = safetensors_open(path, &file, err);
+    r.file = file;
+    if (rc || (rc = check_kind(&r, KIND_STATE)) || (rc = read_arrays(&r, wanted, sizeof wanted / sizeof *wanted)) ||
+        (rc = read_state(&r, &s, &state)))
         return rc;
-    }
+    if (!state.neurons)
+        return err_set(err, ERR_INVALID, "%s: state.v is missing", path);
+    const char *text = safetensors_metadata(r.file, NOTE_KEY);
+    if (text && !(note = strdup(text)))
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
     *ret = state;
+    state = (struct burst_state){0};
     *ret_note = note;
     return 0;
 }
@@ -460,35 +448,31 @@ static void writer_free(struct writer *w) {
     free(w);
 }
 
+OWNABLE(struct writer, writer_free)
+
 int netfile_save(const char *path, const struct connectome *c, const struct burst_state *state, char ret_sha256[DIGEST_HEX_SIZE],
                  struct err *err) {
     struct connectome_arrays a;
-    void *memory = NULL;
-    struct writer *w = writer_new(KIND);
+    OWNED_MEMORY void *memory = NULL;
+    OWNED_POINTER(writer_free) struct writer *w = writer_new(KIND);
     int rc = w ? connectome_export(c, &a, &memory, err) : err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
-    if (!rc) {
-        put_areas(w, c);
-        add_metadata(w, "brr.areas", str_cstr(&w->areas));
-        put_network(w, &a);
-        rc = state ? put_state(w, state, err) : 0;
-    }
-    if (!rc)
-        rc = safetensors_write(path, &w->content, ret_sha256, err);
-    free(memory);
-    if (w)
-        writer_free(w);
-    return rc;
+    if (rc)
+        return rc;
+    put_areas(w, c);
+    add_metadata(w, "brr.areas", str_cstr(&w->areas));
+    put_network(w, &a);
+    if (state && (rc = put_state(w, state, err)))
+        return rc;
+    return safetensors_write(path, &w->content, ret_sha256, err);
 }
 
 int netfile_save_state(const char *path, const struct burst_state *state, const char *note, char ret_sha256[DIGEST_HEX_SIZE],
                        struct err *err) {
-    struct writer *w = writer_new(KIND_STATE);
+    OWNED_POINTER(writer_free) struct writer *w = writer_new(KIND_STATE);
     int rc = w ? put_state(w, state, err) : err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
-    if (w && note)
+    if (rc)
+        return rc;
+    if (note)
         add_metadata(w, NOTE_KEY, note);
-    if (!rc)
-        rc = safetensors_write(path, &w->content, ret_sha256, err);
-    if (w)
-        writer_free(w);
-    return rc;
+    return safetensors_write(path, &w->content, ret_sha256, err);
 }

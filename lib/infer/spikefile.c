@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "data/table.h"
 #include "model/connectome.h"
@@ -60,26 +61,21 @@ static int read_rows(struct table *t, const int columns[3], struct burst_injecti
 }
 
 int spikefile_read_injections(const char *path, struct burst_injection **ret, int64_t *ret_n, struct err *err) {
-    struct burst_injection *list = NULL;
+    OWNED_MEMORY struct burst_injection *list = NULL;
     struct table t;
     int columns[3];
     int64_t n = 0;
     int rc = table_open(&t, path, '\t', NULL, NULL, err);
     if (rc)
         return rc;
-    rc = table_require(&t, "tick", &columns[0], err);
-    if (!rc)
-        rc = table_require(&t, "id", &columns[1], err);
-    if (!rc)
-        rc = table_require(&t, "potential", &columns[2], err);
-    if (!rc)
+    if (!(rc = table_require(&t, "tick", &columns[0], err)) && !(rc = table_require(&t, "id", &columns[1], err)) &&
+        !(rc = table_require(&t, "potential", &columns[2], err)))
         rc = read_rows(&t, columns, &list, &n, err);
     table_close(&t);
-    if (rc) {
-        free(list);
+    if (rc)
         return rc;
-    }
     *ret = list;
+    list = NULL;
     *ret_n = n;
     return 0;
 }
@@ -127,7 +123,9 @@ int spikefile_open(struct spikefile *f, const char *path, struct err *err) {
     *f = (struct spikefile){0};
     make_header(header, 0);
     int rc = fsio_writer_open(&f->out, path, err);
-    if (!rc && (rc = fsio_writer_write(&f->out, header, sizeof header, err)))
+    if (rc)
+        return rc;
+    if ((rc = fsio_writer_write(&f->out, header, sizeof header, err)))
         fsio_writer_abort(&f->out);
     return rc;
 }
@@ -258,15 +256,12 @@ static int read_tsv(struct gathering *g, struct err *err) {
     int rc = table_open(&t, g->path, '\t', NULL, NULL, err);
     if (rc)
         return rc;
-    rc = table_require(&t, "tick", &columns[0], err);
-    if (!rc)
+    if (!(rc = table_require(&t, "tick", &columns[0], err)))
         rc = table_require(&t, "id", &columns[1], err);
     for (int64_t row = 0; !rc && !(rc = table_next(&t, &more, err)) && more; row++) {
         double tick = 0, id = 0;
-        rc = read_whole(&t, columns[0], 1, 9007199254740992.0, &tick, err);
-        if (!rc)
-            rc = read_whole(&t, columns[1], 0, (double)SPIKE_MOST_NEURONS, &id, err);
-        if (!rc)
+        if (!(rc = read_whole(&t, columns[0], 1, 9007199254740992.0, &tick, err)) &&
+            !(rc = read_whole(&t, columns[1], 0, (double)SPIKE_MOST_NEURONS, &id, err)))
             rc = gather_spike(g, row, (int64_t)tick, (int64_t)id, err);
     }
     table_close(&t);

@@ -282,13 +282,14 @@ int suppression_push(struct suppression *s, const uint16_t *rows, int64_t n, int
                        (long long)first, (long long)s->now);
     if (n <= 0)
         return 0;
-    if (first > s->now)
-        rc = stop(s, err);
-    if (!rc && !s->running)
+    if (first > s->now && (rc = stop(s, err)))
+        return rc;
+    if (!s->running)
         start(s, rows, first);
-    for (int64_t i = 0; !rc && i < n; i++)
-        rc = push_row(s, rows + i * s->channels, err);
-    return rc;
+    for (int64_t i = 0; i < n; i++)
+        if ((rc = push_row(s, rows + i * s->channels, err)))
+            return rc;
+    return 0;
 }
 
 int suppression_finish(struct suppression *s, struct err *err) { return stop(s, err); }

@@ -89,8 +89,8 @@ static int emit_until(struct timeline *t, int64_t end, struct err *err) {
         return 0;
     for (int64_t i = 0; i < n; i++)
         t->sum[i] /= t->count[i];
-    int rc = give_out(t, t->emitted, t->sum, n, err);
-    if (!rc)
+    int rc;
+    if (!(rc = give_out(t, t->emitted, t->sum, n, err)))
         rc = events_push(t->events, t->sum, n, err);
     int64_t rest = 2 * t->window - n;
     memmove(t->sum, t->sum + n, (size_t)rest * sizeof *t->sum);
@@ -285,11 +285,10 @@ static int on_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bo
     if ((rc = reserve_rows(t, n, err)))
         return rc;
     keep_rows(t, rows, n);
-    if (t->suppression)
-        rc = push_suppression(t, rows, n, first, held, err);
-    if (!rc && t->contact)
-        rc = contact_push(t->contact, rows, t->columns, n, err);
-    return rc ? rc : queue_windows(t, TIMELINE_MAX_PENDING, err);
+    if ((t->suppression && (rc = push_suppression(t, rows, n, first, held, err))) ||
+        (t->contact && (rc = contact_push(t->contact, rows, t->columns, n, err))))
+        return rc;
+    return queue_windows(t, TIMELINE_MAX_PENDING, err);
 }
 
 static int make(const struct modelfile *file, const struct timeline_options *options, const struct timeline_sink *sink,
@@ -413,8 +412,8 @@ int timeline_gap(struct timeline *t, int64_t missing, struct err *err) {
 static int finish(struct timeline *t, struct err *err) {
     struct err own;
     err = err ? err : &own;
-    int rc = t->frontend ? frontend_finish(t->frontend, err) : 0;
-    if (!rc)
+    int rc = 0;
+    if (!t->frontend || !(rc = frontend_finish(t->frontend, err)))
         rc = end_segment(t, err);
     t->finished = true;
     return keep_status(t, rc, err);
@@ -544,14 +543,11 @@ int timeline_complete(struct timeline *t, const float *p, struct err *err) {
     t->n_items--;
     memmove(t->items, t->items + 1, (size_t)t->n_items * sizeof *t->items);
     t->windows++;
-    int rc = item.alarm ? complete_alarm(t, &item, p, err) : 0;
-    if (!rc && item.record)
-        rc = complete_record(t, &item, p, err);
-    if (!rc)
-        rc = run_marks(t, err);
-    if (!rc && t->stalled)
-        rc = queue_windows(t, TIMELINE_MAX_PENDING, err);
-    return keep_status(t, rc, err);
+    int rc = 0;
+    if ((item.alarm && (rc = complete_alarm(t, &item, p, err))) || (item.record && (rc = complete_record(t, &item, p, err))) ||
+        (rc = run_marks(t, err)) || (t->stalled && (rc = queue_windows(t, TIMELINE_MAX_PENDING, err))))
+        return keep_status(t, rc, err);
+    return keep_status(t, 0, err);
 }
 
 bool timeline_done(const struct timeline *t) { return t->finished && t->n_items == 0; }
@@ -721,20 +717,21 @@ static int load_alarms(struct timeline *t, struct unpack *in, struct err *err) {
     return t->contact ? contact_load(t->contact, in, err) : 0;
 }
 
+static int load_parts(struct timeline *t, struct unpack *in, struct err *err) {
+    int rc;
+    if (!t->frontend)
+        return err_set(err, ERR_PRECONDITION, "a cached recording has no state to load");
+    if ((rc = load_state(t, in, err)) || (rc = events_load(t->events, in, err)))
+        return rc;
+    unpack_same(in, t->suppression != NULL);
+    if ((t->suppression && (rc = suppression_load(t->suppression, in, err))) || (rc = frontend_load(t->frontend, in, err)) ||
+        (!in->failed && (rc = load_alarms(t, in, err))))
+        return rc;
+    return in->failed ? err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt or of another model, source or options") : 0;
+}
+
 int timeline_load(struct timeline *t, struct unpack *in, struct err *err) {
     struct err own;
     err = err ? err : &own;
-    int rc = t->frontend ? load_state(t, in, err) : err_set(err, ERR_PRECONDITION, "a cached recording has no state to load");
-    if (!rc)
-        rc = events_load(t->events, in, err);
-    unpack_same(in, t->suppression != NULL);
-    if (!rc && t->suppression)
-        rc = suppression_load(t->suppression, in, err);
-    if (!rc)
-        rc = frontend_load(t->frontend, in, err);
-    if (!rc && !in->failed)
-        rc = load_alarms(t, in, err);
-    if (!rc && in->failed)
-        rc = err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt or of another model, source or options");
-    return keep_status(t, rc, err);
+    return keep_status(t, load_parts(t, in, err), err);
 }

@@ -246,13 +246,12 @@ static int settle_areas(struct burst *b, struct err *err) {
         return rc;
     connectome_apply_areas(b->c);
     burst_list_power(b);
-    rc = burst_device_array(b, net->flags, err);
-    if (!rc)
-        rc = burst_device_array(b, net->psp, err);
-    if (!rc && net->divisor)
-        rc = burst_device_array(b, net->divisor, err);
-    b->areas_changed = rc != 0;
-    return rc;
+    b->areas_changed = true; /* until the device has all of it */
+    if ((rc = burst_device_array(b, net->flags, err)) || (rc = burst_device_array(b, net->psp, err)) ||
+        (net->divisor && (rc = burst_device_array(b, net->divisor, err))))
+        return rc;
+    b->areas_changed = false;
+    return 0;
 }
 
 /* Changes since the last tick: areas' neurons, bounds and features of the network as it is now, and p of those that fired last. */
@@ -278,13 +277,13 @@ int burst_settle(struct burst *b, struct err *err) {
 
 /* Queues n ticks; offsets[i] is where the injections of tick i begin. */
 static int queue_ticks(struct burst *b, int n, const int64_t *offsets, struct err *err) {
-    int rc = 0;
-    if (b->remote && offsets[n] > 0) {
-        rc = stream_to_device(b->stream, b->device_ids, b->inject_ids, (size_t)offsets[n] * sizeof *b->inject_ids, err);
-        if (!rc)
-            rc = stream_to_device(b->stream, b->device_sums, b->inject_sums, (size_t)offsets[n] * sizeof *b->inject_sums, err);
-    }
-    for (int i = 0; !rc && i < n; i++) {
+    size_t ids = (size_t)offsets[n] * sizeof *b->inject_ids, sums = (size_t)offsets[n] * sizeof *b->inject_sums;
+    int rc;
+    if (b->remote && offsets[n] > 0 &&
+        ((rc = stream_to_device(b->stream, b->device_ids, b->inject_ids, ids, err)) ||
+         (rc = stream_to_device(b->stream, b->device_sums, b->inject_sums, sums, err))))
+        return rc;
+    for (int i = 0; i < n; i++) {
         struct spike_tick_args a = {.net = b->net,
                                     .before = b->lists[(b->newest + i) % b->n_lists],
                                     .after = b->lists[(b->newest + i + 1) % b->n_lists],
@@ -293,10 +292,10 @@ static int queue_ticks(struct burst *b, int n, const int64_t *offsets, struct er
             a.inject_ids = (b->remote ? b->device_ids : b->inject_ids) + offsets[i];
             a.inject_sums = (b->remote ? b->device_sums : b->inject_sums) + offsets[i];
         }
-        rc = op_spike_tick(b->stream, &a, err);
+        if ((rc = op_spike_tick(b->stream, &a, err)))
+            return rc;
     }
-    if (!rc)
-        rc = stream_to_host(b->stream, b->seen, b->counts, (size_t)b->n_lists * sizeof *b->counts, err);
+    rc = stream_to_host(b->stream, b->seen, b->counts, (size_t)b->n_lists * sizeof *b->counts, err);
     return rc ? rc : stream_sync(b->stream, err);
 }
 
@@ -304,10 +303,8 @@ static int show(struct burst *b, int list, burst_sink *sink, void *ctx, struct e
     const struct spike_counts *counts = &b->seen[list];
     const uint32_t *ids = b->lists[list].ids;
     if (b->remote) {
-        int rc = stream_to_host(b->stream, b->ids, ids, counts->fired * sizeof *ids, err);
-        if (!rc)
-            rc = stream_sync(b->stream, err);
-        if (rc)
+        int rc;
+        if ((rc = stream_to_host(b->stream, b->ids, ids, counts->fired * sizeof *ids, err)) || (rc = stream_sync(b->stream, err)))
             return rc;
         ids = b->ids;
     }

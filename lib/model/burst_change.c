@@ -117,9 +117,10 @@ static int set_field(struct burst *b, uint32_t id, enum burst_field field, doubl
 
 int burst_set_neuron(struct burst *b, uint32_t id, enum burst_field field, double value, struct err *err) {
     int rc = check_id(b, "neuron", id, err);
+    if (rc)
+        return rc;
     unsigned was = subnormals_keep(); /* the calling thread may flush them */
-    if (!rc)
-        rc = set_field(b, id, field, value, err);
+    rc = set_field(b, id, field, value, err);
     subnormals_restore(was);
     return rc;
 }

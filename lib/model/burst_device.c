@@ -45,11 +45,12 @@ static int span_rows(struct burst *b, struct err *err) {
     b->net.parts = parts;
     b->net.part_neurons = (uint32_t)((blocks + parts - 1) / parts) * SPIKE_BLOCK;
     int rc = device_alloc(b->device, (size_t)span_bytes(b), (void **)&b->net.span, err);
-#pragma omp parallel for schedule(static) if (!rc)
+    if (rc)
+        return rc;
+#pragma omp parallel for schedule(static)
     for (uint32_t i = 0; i < b->net.n; i++)
-        if (!rc)
-            span_row(b, i);
-    return rc;
+        span_row(b, i);
+    return 0;
 }
 
 /* ---- copies ---------------------------------------------------------------------------------------------------- */
@@ -214,14 +215,16 @@ static int open_lists(struct burst *b, struct err *err) {
     size_t n = (size_t)burst_padded(b);
     b->n_lists = b->remote ? BURST_AHEAD + 1 : 2;
     int rc = device_alloc(b->device, (size_t)b->n_lists * sizeof *b->counts, (void **)&b->counts, err);
-    for (int i = 0; !rc && i < b->n_lists; i++) {
+    if (rc)
+        return rc;
+    for (int i = 0; i < b->n_lists; i++) {
         struct spike_fired *list = &b->lists[i];
-        rc = device_alloc(b->device, n * sizeof *list->ids, (void **)&list->ids, err);
-        if (!rc)
-            rc = device_alloc(b->device, n, (void **)&list->psp, err);
         list->counts = b->counts + i;
+        if ((rc = device_alloc(b->device, n * sizeof *list->ids, (void **)&list->ids, err)) ||
+            (rc = device_alloc(b->device, n, (void **)&list->psp, err)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------------- */
@@ -235,28 +238,21 @@ int burst_device_open(struct burst *b, struct err *err) {
     b->net = (struct spike_net){.n = host->n, .features = host->features, .fraction_bits = host->fraction_bits, .hubs = host->hubs};
     b->net.parts = 1;
     b->net.part_neurons = (uint32_t)burst_padded(b);
-    int rc = 0;
+    size_t n = (size_t)burst_padded(b);
+    int rc;
 #define OPEN(type, name)                                                                                                           \
-    if (!rc)                                                                                                                       \
-        rc = burst_device_array(b, host->name, err);
+    if ((rc = burst_device_array(b, host->name, err)))                                                                             \
+        return rc;
     CONNECTOME_NEURONS(OPEN)
     OPEN(int64_t, row)
     if (host->divisor)
         OPEN(uint32_t, divisor)
 #undef OPEN
-    if (!rc)
-        rc = burst_device_rows(b, err);
-    if (!rc)
-        rc = burst_device_sums(b, err);
-    if (!rc)
-        rc = device_alloc(b->device, (size_t)burst_padded(b) / SPIKE_BLOCK, (void **)&b->net.stale, err);
-    if (!rc)
-        rc = burst_device_stale(b, err);
-    if (!rc && b->remote)
-        rc = device_alloc(b->device, (size_t)burst_padded(b) / 8, (void **)&b->net.touched, err);
-    if (!rc && !b->remote)
-        rc = span_rows(b, err);
-    return rc ? rc : open_lists(b, err);
+    if ((rc = burst_device_rows(b, err)) || (rc = burst_device_sums(b, err)) ||
+        (rc = device_alloc(b->device, n / SPIKE_BLOCK, (void **)&b->net.stale, err)) || (rc = burst_device_stale(b, err)) ||
+        (rc = b->remote ? device_alloc(b->device, n / 8, (void **)&b->net.touched, err) : span_rows(b, err)))
+        return rc;
+    return open_lists(b, err);
 }
 
 void burst_device_close(struct burst *b) {

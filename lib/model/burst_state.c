@@ -112,11 +112,9 @@ static bool needs_divisors(const struct connectome *c, const struct burst_state 
 
 int burst_restore(struct burst *b, const struct burst_state *state, struct err *err) {
     struct spike_net *net = &b->c->net;
-    int rc = burst_settle(b, err);
-    if (!rc)
-        rc = check(b, state, err);
     struct burst_injection *pending = NULL;
-    if (rc ||
+    int rc;
+    if ((rc = burst_settle(b, err)) || (rc = check(b, state, err)) ||
         (!(pending = copy_of(state->pending, (size_t)state->n_pending * sizeof *pending)) &&
          (rc = err_set(err, ERR_EXHAUSTED, "out of memory for %lld injections", (long long)state->n_pending))) ||
         (needs_divisors(b->c, state) && (rc = connectome_make_divisors(b->c, err)))) {

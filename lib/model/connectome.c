@@ -221,9 +221,7 @@ static int build(const struct connectome_arrays *arrays, int64_t max_bytes, stru
         rc = err_set(err, ERR_EXHAUSTED,
                      "the network takes %lld bytes, as its synapses need 8 bytes each; its memory budget is %lld", (long long)bytes,
                      (long long)max_bytes);
-    if (!rc)
-        rc = connectome_alloc_rows(c, wide, err);
-    if (!rc) {
+    else if (!(rc = connectome_alloc_rows(c, wide, err))) {
         put_synapses(c, arrays);
         rc = connectome_finish(c, err);
     }

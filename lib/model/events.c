@@ -428,15 +428,13 @@ int events_find(const struct events_config *config, const float *p, int64_t n, s
         int64_t start = i;
         while (i < n && isnan(p[i]))
             i++;
-        if (i > start)
-            rc = events_break(e, i, err);
+        if (i > start && (rc = events_break(e, i, err)))
+            break;
         for (start = i; i < n && i - start < FIND_CHUNK && !isnan(p[i]);)
             i++;
-        if (!rc)
-            rc = events_push(e, p + start, i - start, err);
+        rc = events_push(e, p + start, i - start, err);
     }
-    if (!rc)
-        rc = events_finish(e, err);
+    rc = rc ? rc : events_finish(e, err);
     events_free(e);
     return deliver(&c, rc, ret, ret_count, err);
 }

@@ -65,16 +65,14 @@ static int grow(struct finder *f, int64_t n, struct err *err) {
     mask_capacity = mask > mask_capacity ? mask : mask_capacity;
     drop(f);
     void *masks = NULL;
-    int rc = device_alloc(dev, (size_t)p_capacity * sizeof *f->p, &f->device_p, err);
-    if (!rc)
-        rc = device_alloc(dev, (size_t)mask_capacity, &f->device_masks, err);
-    if (!rc)
-        rc = device_alloc_host(dev, (size_t)mask_capacity, &masks, err);
-    f->masks = masks;
-    if (rc) {
+    int rc;
+    if ((rc = device_alloc(dev, (size_t)p_capacity * sizeof *f->p, &f->device_p, err)) ||
+        (rc = device_alloc(dev, (size_t)mask_capacity, &f->device_masks, err)) ||
+        (rc = device_alloc_host(dev, (size_t)mask_capacity, &masks, err))) {
         drop(f);
         return rc;
     }
+    f->masks = masks;
     f->p_capacity = p_capacity;
     f->mask_capacity = mask_capacity;
     return 0;
@@ -100,11 +98,12 @@ int finder_try(struct finder *f, const struct events_config *base, const struct 
     if (n < 1 || n > finder_most(f))
         return err_set(err, ERR_INVALID, "%d pairs of thresholds; expected 1 to %d for this trace", n, finder_most(f));
     f->base = *base;
-    int rc = 0;
-    for (int i = 0; !rc && i < n; i++) {
+    int rc;
+    for (int i = 0; i < n; i++) {
         f->thresholds[i] = f->base.on = pairs[i].on;
         f->thresholds[n + i] = f->base.off = pairs[i].off;
-        rc = events_config_check(&f->base, err);
+        if ((rc = events_config_check(&f->base, err)))
+            return rc;
     }
     const double *on = f->device_thresholds;
     struct hysteresis_args latch = {.p = tensor_2d(f->device_p, DTYPE_F32, 1, f->n),
@@ -114,18 +113,12 @@ int finder_try(struct finder *f, const struct events_config *base, const struct 
                                     .min_onset = base->min_onset,
                                     .min_offset = base->min_offset};
     struct morphology_args shape = {.mask = latch.mask, .opening = base->opening, .closing = base->closing};
-    if (!rc)
-        rc = stream_to_device(f->stream, f->device_thresholds, f->thresholds, 2 * (size_t)n * sizeof *on, err);
-    if (!rc)
-        rc = op_hysteresis(f->stream, &latch, err);
-    if (!rc)
-        rc = op_morphology(f->stream, &shape, err);
-    if (!rc)
-        rc = stream_to_host(f->stream, f->masks, f->device_masks, (size_t)(n * f->n), err);
-    if (!rc)
-        rc = stream_sync(f->stream, err);
-    f->n_pairs = rc ? 0 : n;
-    return rc;
+    if ((rc = stream_to_device(f->stream, f->device_thresholds, f->thresholds, 2 * (size_t)n * sizeof *on, err)) ||
+        (rc = op_hysteresis(f->stream, &latch, err)) || (rc = op_morphology(f->stream, &shape, err)) ||
+        (rc = stream_to_host(f->stream, f->masks, f->device_masks, (size_t)(n * f->n), err)) || (rc = stream_sync(f->stream, err)))
+        return rc;
+    f->n_pairs = n;
+    return 0;
 }
 
 int finder_events(const struct finder *f, int i, struct event **ret, int64_t *ret_count, struct err *err) {

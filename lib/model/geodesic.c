@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "kernels/geodesic.h"
 
 /* Nodes of the k-th cell's q-th point of all paths, and their signed weights. */
@@ -21,36 +22,40 @@ static int out_of_memory(struct err *err) { return err_set(err, ERR_EXHAUSTED, "
 int geodesic_lengths(const struct geodesic_paths *p, double *ret_s, struct err *err) {
     struct geodesic_rule rule;
     int64_t n = p->n;
-    double *work = calloc((size_t)n * 4, sizeof *work), *c = work, *weight = c + n, *g = weight + n, *s = g + n;
-    int rc = work ? 0 : out_of_memory(err);
+    OWNED_MEMORY double *work = calloc((size_t)n * 4, sizeof *work);
+    if (!work)
+        return out_of_memory(err);
+    double *c = work, *weight = c + n, *g = weight + n, *s = g + n;
     geodesic_rule_of(p->order, &rule);
-    for (int at = 0; !rc && at < p->cells * p->order; at++) {
+    for (int at = 0; at < p->cells * p->order; at++) {
         nodes(p, &rule, at / p->order, at % p->order, c, weight);
-        rc = p->field->metric(p->field->ctx, n, c, g, NULL, err);
-        for (int64_t i = 0; !rc && i < n; i++)
+        int rc = p->field->metric(p->field->ctx, n, c, g, NULL, err);
+        if (rc)
+            return rc;
+        for (int64_t i = 0; i < n; i++)
             s[i] += weight[i] * sqrt(g[i]);
     }
-    if (!rc)
-        memcpy(ret_s, s, (size_t)n * sizeof *s);
-    free(work);
-    return rc;
+    memcpy(ret_s, s, (size_t)n * sizeof *s);
+    return 0;
 }
 
 /* Newton steps on S(a, c) = t·S, each with a quadrature over [a, c]; kept between a and b. */
 int geodesic_positions(const struct geodesic_paths *p, const double *s, double t, double *ret_c, struct err *err) {
     int64_t n = p->n;
-    double *work = calloc((size_t)n * 3, sizeof *work), *c = work, *length = c + n, *g = length + n;
-    int rc = work ? 0 : out_of_memory(err);
+    OWNED_MEMORY double *work = calloc((size_t)n * 3, sizeof *work);
+    if (!work)
+        return out_of_memory(err);
+    double *c = work, *length = c + n, *g = length + n;
     struct geodesic_paths part = *p;
     part.b = c;
-    for (int64_t i = 0; !rc && i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         c[i] = p->a[i] + t * (p->b[i] - p->a[i]);
-    for (int round = 0; !rc && round < 40; round++) {
+    for (int round = 0; round < 40; round++) {
         double worst = 0;
-        rc = geodesic_lengths(&part, length, err);
-        if (!rc)
-            rc = p->field->metric(p->field->ctx, n, c, g, NULL, err);
-        for (int64_t i = 0; !rc && i < n; i++) {
+        int rc;
+        if ((rc = geodesic_lengths(&part, length, err)) || (rc = p->field->metric(p->field->ctx, n, c, g, NULL, err)))
+            return rc;
+        for (int64_t i = 0; i < n; i++) {
             double low = fmin(p->a[i], p->b[i]), high = fmax(p->a[i], p->b[i]);
             double next = fmin(high, fmax(low, c[i] - (length[i] - t * s[i]) / sqrt(g[i])));
             worst = fmax(worst, fabs(next - c[i]));
@@ -59,10 +64,8 @@ int geodesic_positions(const struct geodesic_paths *p, const double *s, double t
         if (worst < 1e-13)
             break;
     }
-    if (!rc)
-        memcpy(ret_c, c, (size_t)n * sizeof *c);
-    free(work);
-    return rc;
+    memcpy(ret_c, c, (size_t)n * sizeof *c);
+    return 0;
 }
 
 /* Working memory of the closed form: arrays of (nodes, n), and some of n. */
@@ -148,7 +151,8 @@ static int closed_ends(const struct closed *x, struct err *err) {
 
 int geodesic_transport_closed(const struct geodesic_paths *p, const struct geodesic_transport *t, struct err *err) {
     int64_t n = p->n, all = n * p->cells * p->order;
-    double *work = calloc((size_t)(8 * all + 2 * n), sizeof *work), *at = work;
+    OWNED_MEMORY double *work = calloc((size_t)(8 * all + 2 * n), sizeof *work);
+    double *at = work;
     struct closed x = {.p = p, .t = t, .all = all};
     double **arrays[] = {&x.c, &x.weight, &x.w, &x.v, &x.f, &x.dw, &x.dv, &x.df};
     if (!work)
@@ -158,12 +162,11 @@ int geodesic_transport_closed(const struct geodesic_paths *p, const struct geode
     x.s = at;
     x.ds = at + n;
     int rc = closed_forward(&x, err);
-    if (!rc && t->gradient && t->derive)
+    if (rc)
+        return rc;
+    if (t->gradient && t->derive)
         t->derive(t->ctx, t->value, t->gradient);
-    if (!rc && t->gradient)
-        rc = closed_backward(&x, err);
-    if (!rc)
-        rc = closed_ends(&x, err);
-    free(work);
-    return rc;
+    if (t->gradient && (rc = closed_backward(&x, err)))
+        return rc;
+    return closed_ends(&x, err);
 }

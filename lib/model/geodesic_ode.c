@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "model/geodesic.h"
 #include "model/ode.h"
 
@@ -113,8 +114,8 @@ static double largest_miss(const struct solve *x, const struct geodesic_paths *p
 }
 
 static int shoot(struct solve *x, const struct geodesic_paths *p, double *v, int rounds, double *miss, struct err *err) {
-    int rc = roots(p, p->a, x->wa, err);
-    if (!rc)
+    int rc;
+    if (!(rc = roots(p, p->a, x->wa, err)))
         rc = travel(x, p, v, false, err);
     *miss = rc ? INFINITY : largest_miss(x, p);
     for (int round = 0; !rc && round<rounds && * miss> p->tolerance && isfinite(*miss); round++) {
@@ -128,17 +129,16 @@ static int shoot(struct solve *x, const struct geodesic_paths *p, double *v, int
     return rc;
 }
 
+static void solve_done(struct solve *x) { free(x->memory); }
+
 int geodesic_shoot(const struct geodesic_paths *p, double *v, int rounds, double *ret_miss, struct err *err) {
-    struct solve x;
+    OWNED(solve_done) struct solve x = {0};
     double miss;
-    int rc = solve_open(&x, p, false, err);
-    if (rc)
+    int rc;
+    if ((rc = solve_open(&x, p, false, err)) || (rc = shoot(&x, p, v, rounds, &miss, err)))
         return rc;
-    rc = shoot(&x, p, v, rounds, &miss, err);
-    if (!rc)
-        *ret_miss = miss;
-    free(x.memory);
-    return rc;
+    *ret_miss = miss;
+    return 0;
 }
 
 /* The gradient at fixed starting velocities, then what their dependence on the metric adds: with G_v the gradient of v(0), a second
@@ -160,23 +160,20 @@ static int ode_gradient(struct solve *x, const struct geodesic_paths *p, const d
 }
 
 int geodesic_transport_ode(const struct geodesic_paths *p, const struct geodesic_transport *t, struct err *err) {
-    struct solve x;
+    OWNED(solve_done) struct solve x = {0};
     int64_t n = p->n;
-    double miss, *v = calloc((size_t)n, sizeof *v);
+    double miss;
+    OWNED_MEMORY double *v = calloc((size_t)n, sizeof *v);
     if (!v)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld geodesics", (long long)n);
-    int rc = solve_open(&x, p, t->gradient, err);
-    if (!rc)
-        rc = geodesic_lengths(p, v, err);
-    if (!rc)
-        rc = roots(p, p->a, x.wa, err);
-    for (int64_t i = 0; !rc && i < n; i++)
+    int rc;
+    if ((rc = solve_open(&x, p, t->gradient, err)) || (rc = geodesic_lengths(p, v, err)) || (rc = roots(p, p->a, x.wa, err)))
+        return rc;
+    for (int64_t i = 0; i < n; i++)
         v[i] /= x.wa[i];
-    if (!rc)
-        rc = shoot(&x, p, v, 8, &miss, err);
-    if (!rc)
-        rc = travel(&x, p, v, true, err);
-    for (int64_t i = 0; !rc && i < n; i++) {
+    if ((rc = shoot(&x, p, v, 8, &miss, err)) || (rc = travel(&x, p, v, true, err)))
+        return rc;
+    for (int64_t i = 0; i < n; i++) {
         t->value[i] = x.y[2 * n + i];
         if (t->start)
             t->start[i] = v[i];
@@ -185,11 +182,7 @@ int geodesic_transport_ode(const struct geodesic_paths *p, const struct geodesic
         if (t->miss)
             t->miss[i] = x.y[i] - p->b[i];
     }
-    if (!rc && t->gradient && t->derive)
+    if (t->gradient && t->derive)
         t->derive(t->ctx, t->value, t->gradient);
-    if (!rc && t->gradient)
-        rc = ode_gradient(&x, p, t->gradient, err);
-    free(x.memory);
-    free(v);
-    return rc;
+    return t->gradient ? ode_gradient(&x, p, t->gradient, err) : 0;
 }

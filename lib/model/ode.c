@@ -30,15 +30,17 @@ static int step(const struct ode_system *s, double h, double *restrict y, double
     double *restrict k = work, *restrict sum = work + n, *restrict at = work + 2 * n;
     static const double weight[4] = {1, 2, 2, 1}, ahead[4] = {0.5, 0.5, 1, 0};
     int rc = s->rate(s->ctx, y, k, err);
+    if (rc)
+        return rc;
     memcpy(sum, k, (size_t)n * sizeof *k);
-    for (int stage = 1; !rc && stage < 4; stage++) {
+    for (int stage = 1; stage < 4; stage++) {
         advance(n, y, h * ahead[stage - 1], k, at);
-        rc = s->rate(s->ctx, at, k, err);
+        if ((rc = s->rate(s->ctx, at, k, err)))
+            return rc;
         add(n, weight[stage], k, sum);
     }
-    if (!rc)
-        add(n, h / 6, sum, y);
-    return rc;
+    add(n, h / 6, sum, y);
+    return 0;
 }
 
 int ode_rk4(const struct ode_system *system, const struct ode_run *run, double *y, struct err *err) {

@@ -77,14 +77,12 @@ static int stage_forward(struct causal_stage *l, const struct pass *p, const str
                   input = span(x, 0, t), y = {0};
     bool carries = tensor_present(state);
     int rc = carries ? nn_eltwise(p, ELTWISE_COPY, state, NULL, &past) : nn_eltwise(p, ELTWISE_FILL, NULL, NULL, &past);
-    if (!rc)
-        rc = nn_eltwise(p, ELTWISE_COPY, &input, NULL, &now);
-    if (!rc && carries)
-        rc = nn_eltwise(p, ELTWISE_COPY, &last, NULL, state);
-    if (!rc)
-        rc = conv_block_forward(&l->conv, p, &l->before, &y);
+    if (rc || (rc = nn_eltwise(p, ELTWISE_COPY, &input, NULL, &now)) ||
+        (carries && (rc = nn_eltwise(p, ELTWISE_COPY, &last, NULL, state))) ||
+        (rc = conv_block_forward(&l->conv, p, &l->before, &y)))
+        return rc;
     *ret = nn_tensor(p, b, t / 2, resample_channels(&l->down));
-    return rc ? rc : resample_forward(&l->down, p, &y, ret);
+    return resample_forward(&l->down, p, &y, ret);
 }
 
 /* dx absent: not needed. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "model/seizure_net.h"
@@ -96,19 +97,17 @@ void seizure_init_values(const struct seizure_config *c, const struct param *p, 
 
 int seizure_init(struct seizure_net *net, struct stream *s, uint64_t seed, double prior, struct err *err) {
     struct param_set *set = &net->params;
-    int rc = 0;
-    for (int i = 0; !rc && i < set->count; i++) {
+    seizure_touch(net);
+    for (int i = 0; i < set->count; i++) {
         const struct param *p = &set->items[i];
-        float *host = malloc((size_t)p->count * sizeof *host);
+        OWNED_MEMORY float *host = malloc((size_t)p->count * sizeof *host);
         if (!host)
             return err_set(err, ERR_EXHAUSTED, "out of memory initialising %s", p->name);
         seizure_init_values(&net->config, p, seed, prior, host);
         struct tensor t = param_value(set, p);
-        rc = stream_to_device(s, t.data, host, (size_t)p->count * sizeof *host, err);
-        if (!rc)
-            rc = stream_sync(s, err);
-        free(host);
+        int rc;
+        if ((rc = stream_to_device(s, t.data, host, (size_t)p->count * sizeof *host, err)) || (rc = stream_sync(s, err)))
+            return rc;
     }
-    seizure_touch(net);
-    return rc;
+    return 0;
 }

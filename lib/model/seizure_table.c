@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "model/seizure_net.h"
 
 struct mamba_shape seizure_net_mixer(const struct seizure_config *c) {
@@ -101,37 +102,36 @@ int64_t seizure_net_folded_count(struct seizure_net *net) {
 static int fold_head(struct seizure_net *net, struct stream *s, float *memory, struct err *err) {
     int64_t c = net->config.encoder_channels[0];
     const struct param *rows[] = {net->proj_w, net->proj_b, net->out_w, net->out_b};
-    float *host = calloc((size_t)(c + 1 + net->proj_w->count + 2 * HEAD_CHANNELS + 1), sizeof *host), *at = host + c + 1;
+    OWNED_MEMORY float *host = calloc((size_t)(c + 1 + net->proj_w->count + 2 * HEAD_CHANNELS + 1), sizeof *host);
     const float *fetched[4];
     if (!host)
         return err_set(err, ERR_EXHAUSTED, "out of memory folding the head");
-    int rc = 0;
-    for (int i = 0; !rc && i < 4; i++) {
+    int rc;
+    float *at = host + c + 1;
+    for (int i = 0; i < 4; i++) {
         struct tensor t = param_value(&net->params, rows[i]);
         fetched[i] = at;
-        rc = stream_to_host(s, at, t.data, (size_t)rows[i]->count * sizeof *at, err);
+        if ((rc = stream_to_host(s, at, t.data, (size_t)rows[i]->count * sizeof *at, err)))
+            return rc;
         at += rows[i]->count;
     }
-    if (!rc)
-        rc = stream_sync(s, err);
+    if ((rc = stream_sync(s, err)))
+        return rc;
     const float *proj_w = fetched[0], *proj_b = fetched[1], *out_w = fetched[2];
-    double bias = rc ? 0 : (double)fetched[3][0];
-    for (int k = 0; !rc && k < HEAD_CHANNELS; k++)
+    double bias = (double)fetched[3][0];
+    for (int k = 0; k < HEAD_CHANNELS; k++)
         bias += (double)out_w[k] * (double)proj_b[k];
-    for (int64_t i = 0; !rc && i < c; i++) {
+    for (int64_t i = 0; i < c; i++) {
         double sum = 0;
         for (int k = 0; k < HEAD_CHANNELS; k++)
             sum += (double)out_w[k] * (double)proj_w[k * c + i];
         host[i] = (float)sum;
     }
     host[c] = (float)bias;
-    if (!rc)
-        rc = stream_to_device(s, memory, host, (size_t)(c + 1) * sizeof *host, err);
-    if (!rc)
-        rc = stream_sync(s, err);
-    free(host);
+    if ((rc = stream_to_device(s, memory, host, (size_t)(c + 1) * sizeof *host, err)) || (rc = stream_sync(s, err)))
+        return rc;
     net->head = (struct folded){tensor_2d(memory, DTYPE_F32, 1, c), tensor_1d(memory + c, DTYPE_F32, 1)};
-    return rc;
+    return 0;
 }
 
 int seizure_net_fold(struct seizure_net *net, struct stream *s, struct err *err) {
@@ -139,13 +139,15 @@ int seizure_net_fold(struct seizure_net *net, struct stream *s, struct err *err)
         return 0;
     struct folding f = {net, s, 0, err};
     int rc = net->ops->each_block(net, fold_block, &f);
-    for (int i = 0; !rc && i < net->config.mamba_layers; i++) {
-        rc = mamba_fold(&net->mamba[i], &net->params, s, net->folded + f.at, err);
+    if (rc)
+        return rc;
+    for (int i = 0; i < net->config.mamba_layers; i++) {
+        if ((rc = mamba_fold(&net->mamba[i], &net->params, s, net->folded + f.at, err)))
+            return rc;
         f.at += mamba_folded_count(&net->mamba[i]);
     }
-    if (!rc && net->proj_w)
-        rc = fold_head(net, s, net->folded + f.at, err);
-    if (!rc)
-        net->folded_version = net->params.version;
-    return rc;
+    if (net->proj_w && (rc = fold_head(net, s, net->folded + f.at, err)))
+        return rc;
+    net->folded_version = net->params.version;
+    return 0;
 }

@@ -17,10 +17,12 @@ static int head_forward(struct seizure_net *net, const struct pass *p, const str
     const struct param_set *set = p->params;
     struct tensor column = as_column(logits);
     int rc = seizure_net_convert(p, h, DTYPE_F32, &net->features);
+    if (rc)
+        return rc;
     if (!p->training) {
         struct linear_args folded = {
             .x = net->features, .w = net->head.w, .bias = net->head.bias, .y = column, .weight_version = set->version};
-        return rc || p->dry ? rc : op_linear(p->stream, &folded, p->err);
+        return p->dry ? 0 : op_linear(p->stream, &folded, p->err);
     }
     net->projected = plan_tensor(p->plan, DTYPE_F32, h->dim[0], h->dim[1], HEAD_CHANNELS);
     struct linear_args proj = {.x = net->features,
@@ -33,9 +35,10 @@ static int head_forward(struct seizure_net *net, const struct pass *p, const str
                               .bias = param_value(set, net->out_b),
                               .y = column,
                               .weight_version = set->version};
-    if (!rc && !p->dry)
-        rc = op_linear(p->stream, &proj, p->err);
-    return rc || p->dry ? rc : op_linear(p->stream, &out, p->err);
+    if (p->dry)
+        return 0;
+    rc = op_linear(p->stream, &proj, p->err);
+    return rc ? rc : op_linear(p->stream, &out, p->err);
 }
 
 static int forward(struct seizure_net *net, const struct pass *p, const struct tensor *x, const struct tensor *state,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "model/connectome_rows.h"
@@ -119,19 +120,14 @@ static void set_neurons(const struct wiring *w, struct connectome *c) {
 }
 
 int wiring_make(const struct wiring *w, int64_t max_bytes, struct connectome **ret, struct err *err) {
-    struct connectome_area *areas = NULL;
+    OWNED_MEMORY struct connectome_area *areas = NULL;
     struct connectome *c = NULL;
-    int n_areas = 0, rc = check(w, max_bytes, err);
-    if (!rc)
-        rc = make_areas(w, &areas, &n_areas, err);
-    if (!rc)
-        rc = connectome_alloc(w->neurons, areas, n_areas, &c, err);
-    free(areas);
-    if (rc)
+    int n_areas = 0, rc;
+    if ((rc = check(w, max_bytes, err)) || (rc = make_areas(w, &areas, &n_areas, err)) ||
+        (rc = connectome_alloc(w->neurons, areas, n_areas, &c, err)))
         return rc;
     set_neurons(w, c);
-    rc = connectome_alloc_rows(c, w->neurons > SPIKE_PACKED_NEURONS, err);
-    if (!rc) {
+    if (!(rc = connectome_alloc_rows(c, w->neurons > SPIKE_PACKED_NEURONS, err))) {
 #pragma omp parallel for schedule(dynamic, 1024)
         for (uint32_t i = 0; i < c->net.n; i++)
             draw_row(w, c, i);

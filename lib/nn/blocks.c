@@ -1,5 +1,6 @@
 #include "nn/blocks.h"
 
+#include "base/cleanup.h"
 #include "base/rng.h"
 #include "base/str.h"
 
@@ -90,17 +91,13 @@ int decoder_forward(struct decoder_stage *l, const struct pass *p, const struct 
     int64_t b = x->dim[0], t = 2 * x->dim[1], up = resample_channels(&l->up);
     l->x = *x;
     *y = l->y = nn_tensor(p, b, t, up);
-    size_t mark = plan_mark(p->plan);
+    OWNED(plan_scope_end) struct plan_scope scope = {p->training ? NULL : p->plan, plan_mark(p->plan)};
     l->cat = nn_tensor(p, b, t, up + skip->dim[2]);
     struct tensor left = tensor_slice(&l->cat, 0, up), right = tensor_slice(&l->cat, up, skip->dim[2]);
-    int rc = resample_forward(&l->up, p, x, &left);
-    if (!rc)
-        rc = nn_eltwise(p, ELTWISE_COPY, skip, NULL, &right);
-    if (!rc)
-        rc = pair_forward(l->conv, p, &l->cat, y);
-    if (!p->training)
-        plan_release(p->plan, mark);
-    return rc;
+    int rc;
+    if ((rc = resample_forward(&l->up, p, x, &left)) || (rc = nn_eltwise(p, ELTWISE_COPY, skip, NULL, &right)))
+        return rc;
+    return pair_forward(l->conv, p, &l->cat, y);
 }
 
 int decoder_backward(struct decoder_stage *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx,
@@ -144,46 +141,36 @@ void rescnn_bind(struct rescnn *l, const struct param_set *set, int index) {
 
 int rescnn_forward(struct rescnn *l, const struct pass *p, const struct tensor *x, struct tensor *y) {
     *y = nn_like(p, x);
-    size_t mark = plan_mark(p->plan);
+    OWNED(plan_scope_end) struct plan_scope scope = {p->training ? NULL : p->plan, plan_mark(p->plan)};
     struct tensor cat = nn_like(p, x), fused = nn_like(p, x);
     int64_t first = 0;
-    int rc = 0;
-    for (int i = 0; !rc && i < RESCNN_BRANCHES; i++) {
-        struct tensor slice = tensor_slice(&cat, first, l->branch[i].w->dim[0]);
-        first += slice.dim[2];
-        rc = conv_block_forward(&l->branch[i], p, x, &slice);
-    }
-    if (!rc)
-        rc = conv_block_forward(&l->fuse, p, &cat, &fused);
-    if (!rc)
-        rc = nn_dropout(p, &fused, l->rng_stream, true);
-    if (!rc)
-        rc = nn_eltwise(p, ELTWISE_ADD_RELU, &fused, x, y);
+    int rc;
     l->x = *x;
     l->y = *y;
-    if (!p->training)
-        plan_release(p->plan, mark);
-    return rc;
+    for (int i = 0; i < RESCNN_BRANCHES; i++) {
+        struct tensor slice = tensor_slice(&cat, first, l->branch[i].w->dim[0]);
+        first += slice.dim[2];
+        if ((rc = conv_block_forward(&l->branch[i], p, x, &slice)))
+            return rc;
+    }
+    if ((rc = conv_block_forward(&l->fuse, p, &cat, &fused)) || (rc = nn_dropout(p, &fused, l->rng_stream, true)))
+        return rc;
+    return nn_eltwise(p, ELTWISE_ADD_RELU, &fused, x, y);
 }
 
 int rescnn_backward(struct rescnn *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx) {
-    size_t mark = plan_mark(p->plan);
+    OWNED(plan_scope_end) struct plan_scope scope = {p->plan, plan_mark(p->plan)};
     struct tensor g = nn_like(p, dy), dcat = nn_like(p, dy), part = nn_like(p, dy);
     int rc = nn_eltwise(p, ELTWISE_RELU_BACKWARD, dy, &l->y, dx); /* the residual path */
-    if (!rc)
-        rc = nn_eltwise(p, ELTWISE_COPY, dx, NULL, &g);
-    if (!rc)
-        rc = nn_dropout(p, &g, l->rng_stream, true);
-    if (!rc)
-        rc = conv_block_backward(&l->fuse, p, &g, &dcat);
+    if (rc || (rc = nn_eltwise(p, ELTWISE_COPY, dx, NULL, &g)) || (rc = nn_dropout(p, &g, l->rng_stream, true)) ||
+        (rc = conv_block_backward(&l->fuse, p, &g, &dcat)))
+        return rc;
     int64_t first = 0;
-    for (int i = 0; !rc && i < RESCNN_BRANCHES; i++) {
+    for (int i = 0; i < RESCNN_BRANCHES; i++) {
         struct tensor slice = tensor_slice(&dcat, first, l->branch[i].w->dim[0]);
         first += slice.dim[2];
-        rc = conv_block_backward(&l->branch[i], p, &slice, &part);
-        if (!rc)
-            rc = nn_eltwise(p, ELTWISE_ADD, dx, &part, dx);
+        if ((rc = conv_block_backward(&l->branch[i], p, &slice, &part)) || (rc = nn_eltwise(p, ELTWISE_ADD, dx, &part, dx)))
+            return rc;
     }
-    plan_release(p->plan, mark);
-    return rc;
+    return 0;
 }

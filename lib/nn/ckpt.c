@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 
 /* Host copies of whole flat arrays, freed together. */
@@ -34,14 +35,16 @@ static int write_checked(const struct ckpt_file *file, const struct safetensors_
 
 int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, const struct param_average *average,
                     struct stream *s, char sha[DIGEST_HEX_SIZE], struct err *err) {
-    float *data = NULL, *buffers = NULL;
-    struct safetensors_entry *entries = calloc((size_t)set->count + 1, sizeof *entries);
-    int rc = entries ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory writing %s", file->path);
-    if (!rc)
-        rc = fetch_flat(s, average ? average->data : set->data, set->data_count, &data, err);
-    if (!rc)
-        rc = fetch_flat(s, average && average->buffers ? average->buffers : set->buffers, set->buffer_count, &buffers, err);
-    for (int i = 0; !rc && i < set->count; i++) {
+    OWNED_MEMORY float *data = NULL;
+    OWNED_MEMORY float *buffers = NULL;
+    OWNED_MEMORY struct safetensors_entry *entries = calloc((size_t)set->count + 1, sizeof *entries);
+    if (!entries)
+        return err_set(err, ERR_EXHAUSTED, "out of memory writing %s", file->path);
+    int rc;
+    if ((rc = fetch_flat(s, average ? average->data : set->data, set->data_count, &data, err)) ||
+        (rc = fetch_flat(s, average && average->buffers ? average->buffers : set->buffers, set->buffer_count, &buffers, err)))
+        return rc;
+    for (int i = 0; i < set->count; i++) {
         const struct param *p = &set->items[i];
         struct safetensors_entry *e = &entries[i];
         *e = (struct safetensors_entry){
@@ -49,12 +52,7 @@ int ckpt_save_model(const struct ckpt_file *file, const struct param_set *set, c
         memcpy(e->shape, p->dim, sizeof p->dim);
         e->data = (p->kind == PARAM_BUFFER ? buffers : data) + p->offset;
     }
-    if (!rc)
-        rc = write_checked(file, entries, (size_t)set->count, sha, err);
-    free(data);
-    free(buffers);
-    free(entries);
-    return rc;
+    return write_checked(file, entries, (size_t)set->count, sha, err);
 }
 
 static void shape_text(const int64_t *dim, int rank, char *buf, size_t size) {
@@ -124,16 +122,12 @@ int ckpt_upload(const struct safetensors *st, struct param_set *set, struct stre
 }
 
 int ckpt_load_model(const char *path, struct param_set *set, struct stream *s, bool head_may_differ, struct err *err) {
-    struct safetensors *st = NULL;
-    int rc = safetensors_open(path, &st, err);
-    if (!rc)
-        rc = check_tensors(st, path, set, head_may_differ, err);
-    if (!rc) {
-        rc = load_tensors(st, set, s, head_may_differ, err);
-        set->version++;
-    }
-    safetensors_close(st);
-    return rc;
+    OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
+    int rc;
+    if ((rc = safetensors_open(path, &st, err)) || (rc = check_tensors(st, path, set, head_may_differ, err)))
+        return rc;
+    set->version++;
+    return load_tensors(st, set, s, head_may_differ, err);
 }
 
 static const char *const state_names[] = {"adam.m", "adam.v", "raw", "raw.buffers"};
@@ -191,17 +185,19 @@ int ckpt_load_state(const struct safetensors *st, const char *path, struct optim
     int64_t updates;
     const char *text = safetensors_metadata(st, "updates");
     int rc = find_states(st, path, set, entries, err);
-    if (!rc && (!text || !str_to_i64(text, &updates)))
-        rc = err_set(err, ERR_INVALID, "%s: the number of updates is missing", path);
-    if (rc || (rc = optim_start_ema(o, s, err)))
+    if (rc)
         return rc;
-    float *targets[STATES] = {o->m, o->v, set->data, set->buffers};
-    for (int i = 0; !rc && i < STATES; i++)
-        rc = entries[i] ? stream_to_device(s, targets[i], entries[i]->data, entries[i]->bytes, err) : 0;
-    if (!rc)
-        rc = stream_sync(s, err);
+    if (!text || !str_to_i64(text, &updates))
+        return err_set(err, ERR_INVALID, "%s: the number of updates is missing", path);
+    if ((rc = optim_start_ema(o, s, err)))
+        return rc;
     set->version++;
-    if (!rc)
-        o->updates = updates;
-    return rc;
+    float *targets[STATES] = {o->m, o->v, set->data, set->buffers};
+    for (int i = 0; i < STATES; i++)
+        if (entries[i] && (rc = stream_to_device(s, targets[i], entries[i]->data, entries[i]->bytes, err)))
+            return rc;
+    if ((rc = stream_sync(s, err)))
+        return rc;
+    o->updates = updates;
+    return 0;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 
 struct tensor nn_tensor(const struct pass *p, int64_t b, int64_t t, int64_t c) {
@@ -185,39 +186,28 @@ static int fetch(const struct param_set *set, const struct param *p, struct stre
 
 int conv_block_fold(struct conv_block *l, const struct param_set *set, struct stream *s, float *device_memory, struct err *err) {
     int64_t co = l->w->dim[0], per = l->w->count / co, n = conv_block_folded_count(l);
-    float *host = calloc((size_t)(n + 4 * co), sizeof *host);
+    OWNED_MEMORY float *host = calloc((size_t)(n + 4 * co), sizeof *host);
     if (!host)
         return err_set(err, ERR_EXHAUSTED, "out of memory folding batch norm");
     float *bias = host + (n - (co + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN);
     float *gamma = host + n, *beta = gamma + co, *mean = beta + co, *var = mean + co;
-    int rc = fetch(set, l->w, s, host, err);
-    if (!rc)
-        rc = fetch(set, l->b, s, bias, err);
-    if (!rc)
-        rc = fetch(set, l->bn_w, s, gamma, err);
-    if (!rc)
-        rc = fetch(set, l->bn_b, s, beta, err);
-    if (!rc)
-        rc = fetch(set, l->bn_mean, s, mean, err);
-    if (!rc)
-        rc = fetch(set, l->bn_var, s, var, err);
-    if (!rc)
-        rc = stream_sync(s, err);
-    for (int64_t o = 0; !rc && o < co; o++) {
+    int rc;
+    if ((rc = fetch(set, l->w, s, host, err)) || (rc = fetch(set, l->b, s, bias, err)) ||
+        (rc = fetch(set, l->bn_w, s, gamma, err)) || (rc = fetch(set, l->bn_b, s, beta, err)) ||
+        (rc = fetch(set, l->bn_mean, s, mean, err)) || (rc = fetch(set, l->bn_var, s, var, err)) || (rc = stream_sync(s, err)))
+        return rc;
+    for (int64_t o = 0; o < co; o++) {
         double scale = (double)gamma[o] / sqrt((double)var[o] + (double)NN_EPS);
         for (int64_t i = 0; i < per; i++)
             host[o * per + i] = (float)((double)host[o * per + i] * scale);
         bias[o] = (float)(((double)bias[o] - (double)mean[o]) * scale + (double)beta[o]);
     }
-    if (!rc)
-        rc = stream_to_device(s, device_memory, host, (size_t)n * sizeof *host, err);
-    if (!rc)
-        rc = stream_sync(s, err);
+    if ((rc = stream_to_device(s, device_memory, host, (size_t)n * sizeof *host, err)) || (rc = stream_sync(s, err)))
+        return rc;
     l->folded.w = param_value(set, l->w);
     l->folded.w.data = device_memory;
     l->folded.bias = tensor_1d(device_memory + (bias - host), DTYPE_F32, co);
-    free(host);
-    return rc;
+    return 0;
 }
 
 int resample_params(struct param_set *set, const char *prefix, int64_t ci, int64_t co, bool up, struct err *err) {

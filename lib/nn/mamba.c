@@ -1,5 +1,6 @@
 #include "nn/mamba.h"
 
+#include "base/cleanup.h"
 #include "base/rng.h"
 #include "base/str.h"
 
@@ -343,25 +344,20 @@ int mamba_forward(struct mamba_layer *l, const struct pass *p, const struct tens
     bool conv = l->shape.mixer == MAMBA_MIXER_CONV;
     int64_t width = conv || p->training ? u->dim[2] : widths_of(&l->shape).inner;
     *out = nn_like(p, u);
-    size_t mark = plan_mark(p->plan);
+    OWNED(plan_scope_end) struct plan_scope scope = {p->training ? NULL : p->plan, plan_mark(p->plan)};
     l->u = *u;
     l->cat = nn_tensor(p, b, t, l->shape.directions * width);
     l->sum = nn_like(p, u);
     l->mean = nn_vector(p, b * t);
     l->rstd = nn_vector(p, b * t);
-    int rc = 0;
-    for (int i = 0; !rc && i < l->shape.directions; i++) {
-        size_t inner = plan_mark(p->plan);
+    for (int i = 0; i < l->shape.directions; i++) {
+        OWNED(plan_scope_end) struct plan_scope inner = {p->training ? NULL : p->plan, plan_mark(p->plan)};
         struct tensor half = tensor_slice(&l->cat, i * width, width);
-        rc = conv ? conv_forward(&l->dir[i], p, u, &half) : direction_forward(l, &l->dir[i], p, u, &half);
-        if (!p->training)
-            plan_release(p->plan, inner);
+        int rc = conv ? conv_forward(&l->dir[i], p, u, &half) : direction_forward(l, &l->dir[i], p, u, &half);
+        if (rc)
+            return rc;
     }
-    if (!rc)
-        rc = fuse_forward(l, p, out);
-    if (!p->training)
-        plan_release(p->plan, mark);
-    return rc;
+    return fuse_forward(l, p, out);
 }
 
 /* dout → dcat and, through the residual, du. */

@@ -2,39 +2,32 @@
 
 #include <math.h>
 
+static int alloc(const struct optim *o, size_t bytes, void **ret, struct err *err) {
+    return device_alloc(o->params->device, bytes, ret, err);
+}
+
 /* AdamW of a zero gradient leaves its parameters as they are and moves their average: so the running statistics are averaged with
  * the decay of the step, recorded or not, and skipped with it. */
 static int alloc_buffers(struct optim *o, struct stream *s, struct err *err) {
     size_t n = (size_t)o->params->buffer_count;
-    void *average = NULL, *no_decay = NULL;
-    int rc = device_alloc(o->params->device, 4 * n * sizeof(float), &average, err);
-    if (!rc)
-        rc = device_alloc(o->params->device, n, &no_decay, err);
-    o->ema_buffers = average;
-    o->no_decay = no_decay;
-    if (!rc)
-        rc = stream_zero(s, average, 4 * n * sizeof(float), err);
-    return rc ? rc : stream_zero(s, no_decay, n, err);
+    int rc;
+    if ((rc = alloc(o, 4 * n * sizeof(float), (void **)&o->ema_buffers, err)) || (rc = alloc(o, n, (void **)&o->no_decay, err)) ||
+        (rc = stream_zero(s, o->ema_buffers, 4 * n * sizeof(float), err)))
+        return rc;
+    return stream_zero(s, o->no_decay, n, err);
 }
 
 int optim_init(struct optim *o, struct param_set *params, const struct optim_config *config, struct stream *s, struct err *err) {
     *o = (struct optim){.config = *config, .params = params};
     size_t bytes = (size_t)params->data_count * sizeof(float);
-    void *m = NULL, *v = NULL, *ema = NULL, *squares = NULL;
-    int rc = device_alloc(params->device, bytes, &m, err);
-    if (!rc)
-        rc = device_alloc(params->device, sizeof *o->squares, &squares, err);
-    if (!rc)
-        rc = device_alloc(params->device, bytes, &v, err);
-    if (!rc && config->ema > 0)
-        rc = device_alloc(params->device, bytes, &ema, err);
-    if (!rc && config->ema > 0 && params->buffer_count)
-        rc = alloc_buffers(o, s, err);
-    o->m = m;
-    o->v = v;
-    o->ema = ema;
-    o->squares = squares;
-    return rc ? rc : optim_start_ema(o, s, err);
+    int rc;
+    if ((rc = alloc(o, bytes, (void **)&o->m, err)) || (rc = alloc(o, sizeof *o->squares, (void **)&o->squares, err)) ||
+        (rc = alloc(o, bytes, (void **)&o->v, err)))
+        return rc;
+    if (config->ema > 0 &&
+        ((rc = alloc(o, bytes, (void **)&o->ema, err)) || (params->buffer_count && (rc = alloc_buffers(o, s, err)))))
+        return rc;
+    return optim_start_ema(o, s, err);
 }
 
 void optim_done(struct optim *o) {

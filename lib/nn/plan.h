@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "kernels/device.h"
 #include "kernels/tensor.h"
@@ -27,5 +28,15 @@ int plan_reserve(struct plan *plan, struct device *dev, struct err *err);
 struct tensor plan_tensor(struct plan *plan, enum dtype dtype, int64_t b, int64_t t, int64_t c);
 static inline size_t plan_mark(const struct plan *plan) { return plan->used; }
 static inline void plan_release(struct plan *plan, size_t mark) { plan->used = mark; }
+
+/* Releases what was taken since the mark when the scope is left; plan NULL keeps it. OWNED(plan_scope_end) struct plan_scope … */
+struct plan_scope {
+    struct plan *plan;
+    size_t mark;
+};
+static inline void plan_scope_end(struct plan_scope *scope) {
+    if (scope->plan)
+        plan_release(scope->plan, scope->mark);
+}
 
 #endif

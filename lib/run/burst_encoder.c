@@ -91,9 +91,11 @@ int burst_encoder_read(const struct burst_config *config, const struct task_env 
     struct encoder e = {.config = config, .path = config->recording};
     bool skipped = false;
     int rc = window_plan(&build, &e.recording, &skipped, err);
-    if (!rc && (rc = recording_load(e.recording, err)))
+    if (rc)
+        return rc;
+    if ((rc = recording_load(e.recording, err)))
         err_wrap(err, "%s", fsio_basename(config->recording));
-    if (!rc)
+    else
         recording_info(e.recording, &e.info);
     for (int s = 0; !rc && s < e.info.n_segments; s++)
         rc = encode_segment(&e, s, err);

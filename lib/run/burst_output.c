@@ -19,14 +19,15 @@ static int open_growing(struct burst_growing *g, const struct task_env *env, con
     struct stat st = {0};
     *g = (struct burst_growing){.fd = -1, .bytes = bytes};
     int rc = fsio_join(g->path, sizeof g->path, env->directory, name, err);
-    if (!rc && !str_format(g->part, sizeof g->part, "%s.part", g->path))
-        rc = err_set(err, ERR_RANGE, "path too long: %.200s…", env->directory);
-    if (!rc && bytes && !fsio_exists(g->part) && fsio_exists(g->path))
-        rc = fsio_rename(g->path, g->part, err); /* the job was killed after it had finished this file */
-    if (!rc && !(g->buffer = malloc(BUFFER_BYTES)))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %s", g->path);
     if (rc)
         return rc;
+    if (!str_format(g->part, sizeof g->part, "%s.part", g->path))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", env->directory);
+    if (bytes && !fsio_exists(g->part) && fsio_exists(g->path) &&
+        (rc = fsio_rename(g->path, g->part, err))) /* the job was killed after it had finished this file */
+        return rc;
+    if (!(g->buffer = malloc(BUFFER_BYTES)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", g->path);
     if ((g->fd = open(g->part, O_RDWR | O_CREAT | O_CLOEXEC, 0644)) < 0 || fstat(g->fd, &st))
         return err_errno(err, errno, "cannot open %s", g->part);
     if (st.st_size < bytes)
@@ -134,18 +135,18 @@ static int open_files(struct burst_output *o, const struct task_env *env, const 
     static const char blank[NPY_BYTES];
     const struct burst_config *c = o->config;
     bool tsv = c->fired == BURST_FIRED_TSV;
-    int rc = 0;
-    if (c->fired != BURST_FIRED_NONE)
-        rc = open_growing(&o->fired, env, tsv ? "fired.tsv" : "fired.npy", count_of(counts, "fired_bytes"), err);
-    if (!rc && c->rates_every)
-        rc = open_growing(&o->rates, env, "rates.tsv", count_of(counts, "rates_bytes"), err);
-    if (!rc && c->membranes_every)
-        rc = open_growing(&o->membranes, env, "membranes.npy", count_of(counts, "membranes_bytes"), err);
-    if (!rc && is_open(&o->fired) && !o->fired.bytes)
-        rc = tsv ? append(&o->fired, "tick\tid\n", 8, err) : append(&o->fired, blank, sizeof blank, err);
-    if (!rc && is_open(&o->membranes) && !o->membranes.bytes)
-        rc = append(&o->membranes, blank, sizeof blank, err);
-    return !rc && is_open(&o->rates) && !o->rates.bytes ? put_rates_header(o, err) : rc;
+    const char *fired = tsv ? "fired.tsv" : "fired.npy";
+    int rc;
+    if ((c->fired != BURST_FIRED_NONE && (rc = open_growing(&o->fired, env, fired, count_of(counts, "fired_bytes"), err))) ||
+        (c->rates_every && (rc = open_growing(&o->rates, env, "rates.tsv", count_of(counts, "rates_bytes"), err))) ||
+        (c->membranes_every && (rc = open_growing(&o->membranes, env, "membranes.npy", count_of(counts, "membranes_bytes"), err))))
+        return rc;
+    if (is_open(&o->fired) && !o->fired.bytes &&
+        (rc = tsv ? append(&o->fired, "tick\tid\n", 8, err) : append(&o->fired, blank, sizeof blank, err)))
+        return rc;
+    if (is_open(&o->membranes) && !o->membranes.bytes && (rc = append(&o->membranes, blank, sizeof blank, err)))
+        return rc;
+    return is_open(&o->rates) && !o->rates.bytes ? put_rates_header(o, err) : 0;
 }
 
 int burst_output_open(struct burst_output *o, const struct task_env *env, const struct burst_config *config,
@@ -154,23 +155,22 @@ int burst_output_open(struct burst_output *o, const struct task_env *env, const 
     *o = (struct burst_output){.config = config, .net = net, .fired.fd = -1, .rates.fd = -1, .membranes.fd = -1};
     o->area_neurons = calloc(3 * n, sizeof *o->area_neurons);
     o->v = config->membranes_every ? malloc((size_t)net->net.n * sizeof *o->v) : NULL;
-    int rc = o->area_neurons && (o->v || !config->membranes_every)
-                 ? 0
-                 : err_set(err, ERR_EXHAUSTED, "out of memory for the output of %zu areas", n);
-    if (!rc) {
-        o->area_spikes = o->area_neurons + n;
-        o->row_spikes = o->area_spikes + n;
-        for (uint32_t i = 0; i < net->net.n; i++)
-            o->area_neurons[net->area[i]]++;
-        o->ticks = count_of(counts, "ticks");
-        o->spikes = count_of(counts, "spikes");
-        o->events = count_of(counts, "events");
-        o->spike_rows = count_of(counts, "spike_rows");
-        o->membrane_rows = count_of(counts, "membrane_rows");
-        read_areas(counts, "area_spikes", o->area_spikes, net->n_areas);
-        read_areas(counts, "row_spikes", o->row_spikes, net->n_areas);
-        rc = open_files(o, env, counts, err);
+    if (!o->area_neurons || (config->membranes_every && !o->v)) {
+        burst_output_close(o);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the output of %zu areas", n);
     }
+    o->area_spikes = o->area_neurons + n;
+    o->row_spikes = o->area_spikes + n;
+    for (uint32_t i = 0; i < net->net.n; i++)
+        o->area_neurons[net->area[i]]++;
+    o->ticks = count_of(counts, "ticks");
+    o->spikes = count_of(counts, "spikes");
+    o->events = count_of(counts, "events");
+    o->spike_rows = count_of(counts, "spike_rows");
+    o->membrane_rows = count_of(counts, "membrane_rows");
+    read_areas(counts, "area_spikes", o->area_spikes, net->n_areas);
+    read_areas(counts, "row_spikes", o->row_spikes, net->n_areas);
+    int rc = open_files(o, env, counts, err);
     if (rc)
         burst_output_close(o);
     return rc;
@@ -255,11 +255,9 @@ static void put_areas(struct json_writer *w, const char *key, const int64_t *val
 }
 
 int burst_output_sync(struct burst_output *o, struct json_writer *w, struct err *err) {
-    int rc = sync_growing(&o->fired, err);
-    if (!rc)
-        rc = sync_growing(&o->rates, err);
-    if (!rc)
-        rc = sync_growing(&o->membranes, err);
+    int rc;
+    if ((rc = sync_growing(&o->fired, err)) || (rc = sync_growing(&o->rates, err)) || (rc = sync_growing(&o->membranes, err)))
+        return rc;
     json_put_i64(w, "ticks", o->ticks);
     json_put_i64(w, "spikes", o->spikes);
     json_put_i64(w, "events", o->events);
@@ -270,17 +268,18 @@ int burst_output_sync(struct burst_output *o, struct json_writer *w, struct err 
     json_put_i64(w, "membranes_bytes", o->membranes.bytes);
     put_areas(w, "area_spikes", o->area_spikes, o->net->n_areas);
     put_areas(w, "row_spikes", o->row_spikes, o->net->n_areas);
-    return rc;
+    return 0;
 }
 
 int burst_output_finish(struct burst_output *o, struct err *err) {
     char header[NPY_BYTES];
     npy_header(header, "<i8", o->spike_rows, 2);
-    int rc = finish_growing(&o->fired, o->config->fired == BURST_FIRED_NPY ? header : NULL, err);
-    if (!rc)
-        rc = finish_growing(&o->rates, NULL, err);
+    int rc;
+    if ((rc = finish_growing(&o->fired, o->config->fired == BURST_FIRED_NPY ? header : NULL, err)) ||
+        (rc = finish_growing(&o->rates, NULL, err)))
+        return rc;
     npy_header(header, "<f4", o->membrane_rows, o->net->net.n);
-    return rc ? rc : finish_growing(&o->membranes, header, err);
+    return finish_growing(&o->membranes, header, err);
 }
 
 /* Spikes per neuron and tick. */

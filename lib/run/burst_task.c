@@ -15,6 +15,10 @@
 #include "run/series.h"
 #include "run/task.h"
 
+OWNABLE(struct device, device_close)
+OWNABLE(struct stream, stream_close)
+OWNABLE(struct burst, burst_free)
+
 enum { MOST_SLICE = 1 << 16 };
 #define SLICE_S   0.005 /* aimed at */
 #define LONGEST_S 0.02  /* a network that wakes up in a slice: no further tick begins */
@@ -88,8 +92,9 @@ static int task_checkpoint(void *task, struct err *err) {
     t->began_s = now;
     struct saving s = {.t = t};
     int rc = burst_save(t->burst, &s.state, err);
-    if (!rc)
-        rc = series_write(&series, &c, t->job->checkpoint.keep, save_state, &s, err);
+    if (rc)
+        return rc;
+    rc = series_write(&series, &c, t->job->checkpoint.keep, save_state, &s, err);
     burst_state_done(&s.state);
     return rc;
 }
@@ -98,13 +103,13 @@ static int task_checkpoint(void *task, struct err *err) {
 static int read_checkpoint(const struct burst_task *t, const char *path, struct burst_state *state, struct json **ret_note,
                            struct err *err) {
     struct json *note = NULL;
-    char *text = NULL;
+    OWNED_MEMORY char *text = NULL;
     int rc = netfile_load_state(path, state, &text, err);
-    if (!rc)
-        rc = text ? json_parse(text, strlen(text), path, &note, err)
-                  : err_set(err, ERR_INVALID, "%s was not written by a job", path);
-    free(text);
     if (rc)
+        return rc;
+    if (!text)
+        return err_set(err, ERR_INVALID, "%s was not written by a job", path);
+    if ((rc = json_parse(text, strlen(text), path, &note, err)))
         return rc;
     if (strcmp(json_str(json_get(note, "job"), ""), t->identity) != 0) {
         json_free(note);
@@ -128,13 +133,13 @@ static int open_output(struct burst_task *t, const struct json *note, struct err
 /* Into the network and the output, whole or not at all. */
 static int restore_from(void *task, const char *path, struct err *err) {
     struct burst_task *t = task;
-    struct burst_state state = {0};
-    struct json *note = NULL;
-    int rc = read_checkpoint(t, path, &state, &note, err);
-    if (!rc && !(rc = open_output(t, note, err)) && (rc = burst_restore(t->burst, &state, err)))
+    OWNED(burst_state_done) struct burst_state state = {0};
+    OWNED_POINTER(json_free) struct json *note = NULL;
+    int rc;
+    if ((rc = read_checkpoint(t, path, &state, &note, err)) || (rc = open_output(t, note, err)))
+        return rc;
+    if ((rc = burst_restore(t->burst, &state, err)))
         burst_output_close(&t->output);
-    json_free(note);
-    burst_state_done(&state);
     return rc;
 }
 
@@ -190,15 +195,13 @@ static void describe(const struct burst_task *t, const struct burst_network *net
 }
 
 static int open_network(struct burst_task *t, struct err *err) {
-    struct burst_network network = {0};
-    int rc = make_network(t, &network, err);
-    if (!rc)
-        rc = check_memory(t, err);
-    if (!rc)
-        describe(t, &network);
+    OWNED(burst_network_done) struct burst_network network = {0};
+    int rc;
+    if ((rc = make_network(t, &network, err)) || (rc = check_memory(t, err)))
+        return rc;
+    describe(t, &network);
     str_copy(t->identity, sizeof t->identity, network.identity);
-    burst_network_done(&network);
-    return rc;
+    return 0;
 }
 
 static int task_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
@@ -329,28 +332,22 @@ static int measure(const struct burst_config *c, struct burst *b, double *ret, s
 static int estimate_engine(const struct estimate_config *config, struct burst_network *network, struct estimate *ret,
                            struct err *err) {
     const struct burst_config *c = config->job->config;
-    struct device *device = NULL;
-    struct stream *stream = NULL;
-    struct burst *b = NULL;
-    int rc = device_open(config->device, config->threads, &device, err);
-    if (!rc)
-        rc = stream_open(device, STREAM_NORMAL, &stream, err);
-    if (!rc)
-        rc = burst_network_start(network, c, stream, &b, err);
-    if (!rc) {
-        const struct connectome *net = burst_connectome(b);
-        ret->memory_bytes = burst_bytes(b);
-        estimate_fact(config, "neurons", "%u", net->net.n);
-        estimate_fact(config, "synapses", "%lld", (long long)net->synapses);
-        estimate_fact(config, "areas", "%d", net->n_areas);
-    }
-    if (!rc && estimate_measures(config) && !(rc = estimate_stopped(config, err)))
-        rc = measure(c, b, &ret->seconds_per_step, err);
-    burst_free(b);
-    stream_close(stream);
-    device_close(device);
+    OWNED_POINTER(device_close) struct device *device = NULL;
+    OWNED_POINTER(stream_close) struct stream *stream = NULL;
+    OWNED_POINTER(burst_free) struct burst *b = NULL;
+    int rc;
+    if ((rc = device_open(config->device, config->threads, &device, err)) ||
+        (rc = stream_open(device, STREAM_NORMAL, &stream, err)) || (rc = burst_network_start(network, c, stream, &b, err)))
+        return rc;
+    const struct connectome *net = burst_connectome(b);
+    ret->memory_bytes = burst_bytes(b);
+    estimate_fact(config, "neurons", "%u", net->net.n);
+    estimate_fact(config, "synapses", "%lld", (long long)net->synapses);
+    estimate_fact(config, "areas", "%d", net->n_areas);
+    if (estimate_measures(config) && ((rc = estimate_stopped(config, err)) || (rc = measure(c, b, &ret->seconds_per_step, err))))
+        return rc;
     ret->seconds_total = ret->seconds_per_step * (double)ret->steps;
-    return rc;
+    return 0;
 }
 
 /* A generated network that is too large is not built. */

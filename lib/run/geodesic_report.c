@@ -38,18 +38,19 @@ static int baseline(const struct geodesic_task *t, enum interpolate_rule rule, i
 /* Scores of all rules on all folds: (INTERPOLATE_RULES, folds). */
 static int score_baselines(const struct geodesic_task *t, struct spectrum_score *ret, struct err *err) {
     size_t width = (size_t)t->spectra.width;
-    double *y = malloc((size_t)(t->folds + 1) * width * sizeof *y);
-    int rc = y ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for baselines");
+    OWNED_MEMORY double *y = malloc((size_t)(t->folds + 1) * width * sizeof *y);
+    if (!y)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for baselines");
     for (int rule = 0; rule < INTERPOLATE_RULES; rule++)
-        for (int k = 0; !rc && k < t->folds; k++) {
+        for (int k = 0; k < t->folds; k++) {
             double *found = y + (size_t)t->folds * width;
-            rc = baseline(t, (enum interpolate_rule)rule, k, y, found, err);
-            if (!rc)
-                ret[rule * t->folds + k] =
-                    spectrum_score(t->spectra.wavelengths, found, t->spectra.absorbance + (size_t)k * width, (int64_t)width);
+            int rc = baseline(t, (enum interpolate_rule)rule, k, y, found, err);
+            if (rc)
+                return rc;
+            ret[rule * t->folds + k] =
+                spectrum_score(t->spectra.wavelengths, found, t->spectra.absorbance + (size_t)k * width, (int64_t)width);
         }
-    free(y);
-    return rc;
+    return 0;
 }
 
 static double mean_rmse(const struct geodesic_task *t, bool near) {
@@ -210,22 +211,25 @@ static int draw_metric(const struct geodesic_task *t, struct err *err) {
     const struct spectra *s = &t->spectra;
     int n = t->groups < PLOT_MAX_PANELS ? t->groups : PLOT_MAX_PANELS;
     double at[METRIC_POINTS], g[METRIC_POINTS * METRIC_CURVES];
-    double *w = malloc((size_t)n * METRIC_CURVES * METRIC_POINTS * sizeof *w);
+    OWNED_MEMORY double *w = malloc((size_t)n * METRIC_CURVES * METRIC_POINTS * sizeof *w);
     struct plot_panel_curve curves[PLOT_MAX_PANELS][METRIC_CURVES];
     struct plot_panel panels[PLOT_MAX_PANELS];
     char titles[PLOT_MAX_PANELS][48], names[METRIC_CURVES][24], path[PATH_SIZE];
     int64_t rows[METRIC_CURVES];
     struct geodesic_grid grid = {at, METRIC_POINTS, rows, METRIC_CURVES};
-    int rc = w ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a picture of the metric");
+    int rc;
+    if (!w)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a picture of the metric");
     for (int c = 0; c < METRIC_CURVES; c++)
         rows[c] = c * (s->width - 1) / (METRIC_CURVES - 1);
     for (int i = 0; i < METRIC_POINTS; i++)
         at[i] = s->concentrations[0] + (s->concentrations[s->n - 1] - s->concentrations[0]) * i / (METRIC_POINTS - 1);
-    for (int k = 0; !rc && k < n; k++) {
+    for (int k = 0; k < n; k++) {
         struct geodesic_model model;
         geodesic_fit_model(&t->state, t->fit, k, &model);
-        rc = geodesic_metric(t->stream, &model, s, &grid, g, err);
-        for (int c = 0; !rc && c < METRIC_CURVES; c++) {
+        if ((rc = geodesic_metric(t->stream, &model, s, &grid, g, err)))
+            return rc;
+        for (int c = 0; c < METRIC_CURVES; c++) {
             double *curve = w + (k * METRIC_CURVES + c) * METRIC_POINTS;
             for (int i = 0; i < METRIC_POINTS; i++)
                 curve[i] = sqrt(g[i * METRIC_CURVES + c]);
@@ -245,12 +249,8 @@ static int draw_metric(const struct geodesic_task *t, struct err *err) {
                             .n = METRIC_POINTS,
                             .panels = panels,
                             .n_panels = n};
-    if (!rc)
-        rc = fsio_join(path, sizeof path, t->env.directory, "metric.svg", err);
-    if (!rc)
-        rc = plot_panels(path, &p, err);
-    free(w);
-    return rc;
+    rc = fsio_join(path, sizeof path, t->env.directory, "metric.svg", err);
+    return rc ? rc : plot_panels(path, &p, err);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "run/geodesic_task.h"
@@ -229,21 +230,21 @@ static struct spectrum_score score(const struct geodesic_task *t, int k, const d
 /* Both left-out spectra of a model of the selection, at this mark. */
 static int score_selection(struct geodesic_task *t, int g, struct err *err) {
     geodesic_members out = ~geodesic_task_members(t, g);
-    int h = __builtin_ctz(out), k = __builtin_ctz(out & (out - 1)), rc = 0;
+    int h = __builtin_ctz(out), k = __builtin_ctz(out & (out - 1));
     int64_t epoch = geodesic_fit_at(t->fit) / geodesic_fit_epoch_steps(t->fit);
     int64_t mark = epoch * GEODESIC_MARKS / t->config->epochs - 1;
-    double *mean = malloc((size_t)t->spectra.width * sizeof *mean);
+    OWNED_MEMORY double *mean = malloc((size_t)t->spectra.width * sizeof *mean);
     double *scores = t->selection + (t->phase * GEODESIC_MARKS + mark) * t->folds * t->folds;
     if (!mean)
         return err_set(err, ERR_EXHAUSTED, "out of memory for predictions");
-    for (int side = 0; !rc && side < 2; side++) {
+    for (int side = 0; side < 2; side++) {
         int held = side ? h : k, fold = side ? k : h;
-        rc = geodesic_task_predict(t, g, held, mean, NULL, NULL, err);
-        if (!rc)
-            scores[fold * t->folds + held] = score(t, held, mean).rmse;
+        int rc = geodesic_task_predict(t, g, held, mean, NULL, NULL, err);
+        if (rc)
+            return rc;
+        scores[fold * t->folds + held] = score(t, held, mean).rmse;
     }
-    free(mean);
-    return rc;
+    return 0;
 }
 
 static int score_fold(struct geodesic_task *t, int k, struct err *err) {

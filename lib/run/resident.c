@@ -126,7 +126,7 @@ static int fill(struct resident *r, struct loader *loader, struct stream *s, str
 static int load_all(struct resident *r, struct stream *s, struct err *err) {
     const struct resident_config *c = &r->config;
     int64_t count = manifest_count(c->manifest), n = 0;
-    struct recording **recordings = calloc((size_t)count + 1, sizeof *recordings);
+    OWNED_MEMORY struct recording **recordings = calloc((size_t)count + 1, sizeof *recordings);
     struct loader *loader = NULL;
     if (!recordings)
         return err_set(err, ERR_EXHAUSTED, "out of memory for resident data");
@@ -134,10 +134,10 @@ static int load_all(struct resident *r, struct stream *s, struct err *err) {
         if (wanted(c, i))
             recordings[n++] = wanted(c, i);
     int rc = loader_start(recordings, n, c->workers, &loader, err);
-    if (!rc)
-        rc = fill(r, loader, s, err);
+    if (rc)
+        return rc;
+    rc = fill(r, loader, s, err);
     loader_stop(loader);
-    free(recordings);
     return rc;
 }
 

@@ -3,12 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "kernels/device.h"
 #include "model/burst.h"
 #include "model/wiring.h"
 #include "run/selftest.h"
+
+OWNABLE(struct burst, burst_free)
 
 enum { NEURONS = 1000, FAN_OUT = 100, TICKS = 40, KICKED = 40 };
 
@@ -106,22 +109,17 @@ static int check_membranes(const struct trial *t, struct burst *b, struct err *e
 
 static int run(struct stream *s, struct trial *t, struct err *err) {
     struct connectome *c = NULL;
-    struct burst *b = NULL;
-    int rc = draw(&c, err);
-    if (!rc)
-        rc = burst_new(s, c, NULL, &b, err);
-    for (uint32_t tick = 1; !rc && tick <= 3; tick++)
-        for (uint32_t i = 0; !rc && i < NEURONS; i++)
-            if (kick(i, tick) != 0)
-                rc = burst_inject(b, &(struct burst_injection){tick, i, kick(i, tick)}, 1, err);
-    if (!rc)
-        rc = burst_step(b, TICKS, compare, t, err);
-    if (!rc && *t->wrong)
-        rc = err_set(err, ERR_INTERNAL, "the burst tick is wrong: %s", t->wrong);
-    if (!rc)
-        rc = check_membranes(t, b, err);
-    burst_free(b);
-    return rc;
+    OWNED_POINTER(burst_free) struct burst *b = NULL;
+    int rc;
+    if ((rc = draw(&c, err)) || (rc = burst_new(s, c, NULL, &b, err)))
+        return rc;
+    for (uint32_t tick = 1; tick <= 3; tick++)
+        for (uint32_t i = 0; i < NEURONS; i++)
+            if (kick(i, tick) != 0 && (rc = burst_inject(b, &(struct burst_injection){tick, i, kick(i, tick)}, 1, err)))
+                return rc;
+    if ((rc = burst_step(b, TICKS, compare, t, err)))
+        return rc;
+    return *t->wrong ? err_set(err, ERR_INTERNAL, "the burst tick is wrong: %s", t->wrong) : check_membranes(t, b, err);
 }
 
 int selftest_tick(const char *device, int threads, struct selftest_tick *ret, struct err *err) {
@@ -130,22 +128,17 @@ int selftest_tick(const char *device, int threads, struct selftest_tick *ret, st
     struct stream *s = NULL;
     double start_s = clock_s();
     *ret = (struct selftest_tick){.ticks = TICKS};
-    int rc = t ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a self-test");
-    if (!rc) {
-        t->totals = ret;
-        rc = draw(&t->c, err);
-    }
-    if (!rc)
-        rc = device_open(device, threads, &dev, err);
-    if (!rc)
-        rc = stream_open(dev, STREAM_NORMAL, &s, err);
-    if (!rc)
+    if (!t)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a self-test");
+    t->totals = ret;
+    int rc;
+    if (!(rc = draw(&t->c, err)) && !(rc = device_open(device, threads, &dev, err)) &&
+        !(rc = stream_open(dev, STREAM_NORMAL, &s, err)))
         rc = run(s, t, err);
     ret->seconds = clock_s() - start_s;
     stream_close(s);
     device_close(dev);
-    if (t)
-        connectome_free(t->c);
+    connectome_free(t->c);
     free(t);
     return rc;
 }
