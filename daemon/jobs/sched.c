@@ -413,8 +413,8 @@ static int count_crashed(const struct sched *s) {
     return n;
 }
 
-/* A job that was active when the daemon ended. One of several that were active in a crash is not charged: they start again one
- * after the other, and a job that crashes the daemon alone is charged then. */
+/* A job that was active when the daemon ended. One of several that were active in a crash is not charged: each starts again
+ * when no other runs, and a job that crashes the daemon alone is charged then. */
 static void recover(struct sched *s, struct job *job, int crashed) {
     char reason[JOB_REASON_SIZE];
     int64_t limit = restart_limit(job);
@@ -425,7 +425,7 @@ static void recover(struct sched *s, struct job *job, int crashed) {
     } else if (crashed > 1) {
         str_format(
             reason, sizeof reason,
-            "daemon_crashed: the daemon died while %d jobs ran; no restart is charged, and they start again one after the other",
+            "daemon_crashed: the daemon died while %d jobs ran; no restart is charged, and each starts again when no other runs",
             crashed);
         append_log(s, job, "error", reason);
         move(s, job, JOB_QUEUED, reason);

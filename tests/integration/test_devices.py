@@ -42,15 +42,16 @@ def metric(d, name):
 
 
 def jobs_and_streams(d, tmp, model, recording, weights, events):
-    first, second, third = (steps(d, f"{tmp}/eeg") for _ in range(3))
-    assert {device_of(d, first), device_of(d, second)} == {"cpu:0", "cpu:1"}
-    assert [d.job(job)["state"] for job in (first, second, third)] == ["running", "running", "queued"]
-    for device in ("cpu:0", "cpu:1"):
+    busy = [steps(d, f"{tmp}/eeg", n=100000) for _ in range(2)]
+    assert {device_of(d, job) for job in busy} == {"cpu:0", "cpu:1"}
+    waiting = [steps(d, f"{tmp}/eeg") for _ in range(3)]
+    assert [d.job(job)["state"] for job in (*busy, waiting[0])] == ["running", "running", "queued"]
+    for device in ("cpu:0", "cpu:1"):  # beside a training on each
         got = trace(d, recording, model, "--device", device, "--realtime", "4000")
         assert got[0] == events[0] and got[1].tobytes() == events[1].tobytes(), f"the stream on {device} has other bits"
-    assert [done(d, job) for job in (first, second, third)] == [weights] * 3, "a job on one of two devices ended with other bits"
     assert set(metric(d, "brrd_inference_windows_total")) == {"cpu:0", "cpu:1"} == set(metric(d, "brrd_train_steps_total"))
-    assert sum(float(x) for x in metric(d, "brrd_train_steps_total").values()) == 3 * STEPS
+    assert all(d.ctl("cancel", job)[0] == 0 for job in busy)
+    assert [done(d, job) for job in waiting] == [weights] * 3, "a job on one of two devices ended with other bits"
 
 
 def tables(d):
@@ -103,14 +104,20 @@ def a_held_volume(d, tmp, model, recording, weights):
     assert done(d, held) == weights
 
 
-def after_a_kill(d, tmp, weights):
-    """Jobs that ran together are not charged, start again one after the other, and end with the same bits."""
-    jobs = [steps(d, f"{tmp}/eeg", "checkpoint.every=1s") for _ in range(2)]
+def after_a_kill(d, tmp):
+    """Jobs that ran together are not charged; each starts again when no other runs, so that the second waits for the first."""
+    jobs = [steps(d, f"{tmp}/eeg", "checkpoint.every=1s", n=100000) for _ in range(2)]
     assert {device_of(d, job) for job in jobs} == {"cpu:0", "cpu:1"}
     d.kill()
     d.start()
-    assert [done(d, job) for job in jobs] == [weights] * 2
-    assert [(d.job(job)["restarts"], d.job(job)["crashes"]) for job in jobs] == [(0, 0)] * 2
+    shown = {job["job"]: job for job in lines(d, "jobs")}
+    assert all(shown[job]["restarts"] == shown[job]["crashes"] == 0 for job in jobs), shown
+    device_of(d, jobs[0])
+    waiting = d.job(jobs[1])
+    assert waiting["state"] == "queued" and "2 jobs ran; no restart is charged" in waiting["reason"], waiting
+    assert d.ctl("cancel", jobs[0])[0] == 0
+    device_of(d, jobs[1])
+    assert d.ctl("cancel", jobs[1])[0] == 0
 
 
 def main():
@@ -135,7 +142,7 @@ def main():
         jobs_and_streams(d, tmp, model, recording, weights, events)
         tables(d)
         named_devices(d, tmp, model, recording)
-        after_a_kill(d, tmp, weights)
+        after_a_kill(d, tmp)
         a_held_volume(d, tmp, model, recording, weights)
         assert d.stop() == 0
     return 0
