@@ -62,7 +62,7 @@ def outlet(lsl, labels, rate, o):
 
 def send(path, scratch, o):
     """Sends the samples from `first` on at the wanted speed. Stamps advance with the samples, so that they do not depend on when this
-    program was given a processor; from sample jump_at on they are jump_s later."""
+    program was given a processor; from sample jump_at on they are jump_s later, and the time when the first of these was sent is printed."""
     lsl = library(path)
     with open(scratch + ".json", encoding="utf-8") as f:
         labels, rate = json.load(f)
@@ -84,6 +84,8 @@ def send(path, scratch, o):
         block = numpy.ascontiguousarray((samples[at:at + n].astype(numpy.float64) * scale).astype(numpy.float32) if scale != 1 else samples[at:at + n])
         stamps = began + (numpy.arange(at, at + n) - first + 1) / rate + jumps[at:at + n]
         lsl.lsl_push_chunk_ftnp(out, block.ctypes.data, block.size, stamps.ctypes.data, 1)
+        if first < o.get("jump_at", 0) < at + n and o["jump_at"] >= at:
+            print("jumped", time.time(), flush=True)
         at += n
         wait = began + (at - first) / rate / speed - lsl.lsl_local_clock()
         if wait > 0:

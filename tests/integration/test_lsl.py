@@ -104,15 +104,21 @@ def check_faults(env, scratch, samples):
     assert "is back" in err, err
     lags = [round(min(g[2] - m for g in gaps if g[2] >= m), 2) for m in (frozen, killed)]
     print(f"frozen and killed: a gap after {lags[0]} and {lags[1]} s; {len(pieces)} pieces, all unchanged; {remark}")
+    lags = []
     for jump_s in (200000, -200000, 2):
         driver = Driver(env, scratch, idle_s=1.2)
         sender = Sender(env, scratch, seconds=6, jump_at=3 * RATE, jump_s=jump_s, speed=3)
+        assert sender.line() == ["connected"]
+        jumped = float(sender.line()[1])
         pieces, gaps, remark, err = driver.result(n)
         sender.kill()
         assert len(pieces) == 2 and len(gaps) == 1, (jump_s, gaps, remark)
         assert [first_of(p[1], samples) for p in pieces] == [0, 3 * RATE] and sum(len(p[1]) for p in pieces) == 6 * RATE, (jump_s, gaps)
         assert gaps[0][0] == 3 * RATE and (gaps[0][1] == 2 * RATE if jump_s == 2 else gaps[0][1] <= RATE), (jump_s, gaps)
-    print("clock jumps of +-200000 s: a gap at their sample, all samples kept; a hole of 2 s: its length to the sample")
+        lags.append(gaps[0][2] - jumped)
+        assert -0.1 < lags[-1] <= 2, (jump_s, gaps, jumped)
+    print(f"clock jumps of +-200000 s: a gap at their sample {lags[0]:.2f} and {lags[1]:.2f} s after it was sent, all samples kept; a hole of 2 s: "
+          "its length to the sample")
 
 
 def check_units(env, scratch, samples):
