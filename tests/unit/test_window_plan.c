@@ -290,7 +290,7 @@ static void real_files_give_the_same_through_a_mirror(void **state) {
         DIR *dir = opendir(source);
         assert_non_null(dir);
         for (struct dirent *e; (e = readdir(dir));) {
-            if (!str_ends(e->d_name, ".edf") && !str_ends(e->d_name, ".bdf"))
+            if (!edf_named(e->d_name))
                 continue;
             bool took = false;
             snprintf(path, sizeof path, "%s/%s", source, e->d_name);
