@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
+#include "data/edf.h"
 #include "data/frontend.h"
 #include "data/loader.h"
 #include "data/recording.h"
