@@ -10,7 +10,7 @@
 #include "data/events.h"
 #include "data/labels.h"
 #include "report/plot_operating.h"
-#include "report/score_sweep.h"
+#include "report/score_alarms.h"
 
 enum { PATH_SIZE = 4096, OPERATING_POINTS = 60 };
 

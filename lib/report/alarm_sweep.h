@@ -1,9 +1,10 @@
 /* alarm_sweep: evaluation of many alarm rules on the alarm traces of labelled recordings, and the choice of one for each rate of
  * false alarms. Every rule (thresholds and shortest onset) runs over every trace as in a stream (model/alarms.h) and its alarms are
- * scored (score_alarms in report/score_sweep.h); nothing is interpolated. Definitions: docs/scores.md. One thread. */
+ * scored (report/score_alarms.h); nothing is interpolated. Definitions: docs/scores.md. One thread. */
 #ifndef BRR_REPORT_ALARM_SWEEP_H
 #define BRR_REPORT_ALARM_SWEEP_H
 #include "model/alarms.h"
+#include "report/score_alarms.h"
 #include "report/score_sweep.h"
 
 /* A rule and its scores over all recordings. Undefined values are NaN. */

@@ -1,8 +1,7 @@
 /* score_sweep: evaluation of many thresholds. Every candidate goes through the whole post-processing (model/events.h) on whole
  * probability traces and is scored in absolute time (report/score.h); nothing is interpolated between candidates, because false
  * alarms are not monotone in the threshold (low thresholds fuse events). Many candidates are evaluated at a time on a device
- * (model/finder.h), on the thread of its stream. Also the scores of alarms: their delay and their false alarms. Definitions:
- * docs/scores.md. */
+ * (model/finder.h), on the thread of its stream. Definitions: docs/scores.md. */
 #ifndef BRR_REPORT_SCORE_SWEEP_H
 #define BRR_REPORT_SCORE_SWEEP_H
 #include "model/finder.h"
@@ -89,25 +88,5 @@ double score_f1_chance(double seizures);
  * close to the best of those, the one with the highest `on` (docs/scores.md); −1 when no point finds an event. target_fa_per_24h: 0
  * = none; otherwise points above it (in whole false alarms, rounded up) are used only if no point within it finds an event. */
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h);
-
-/* Alarms of one recording. at_s: recording time of the alarm, the end of the window that raised it. */
-struct score_alarms {
-    const char *name;
-    double duration_s;
-    const struct score_event *ref;
-    const double *at_s; /* ascending */
-    int n_ref, n_alarms;
-};
-struct score_alarm_report {
-    int64_t references, alarmed, alarms, false_alarms;
-    double hours, sensitivity, false_alarms_per_24h;
-    double delay_p50_s, delay_p95_s; /* from a seizure's onset to its first alarm at or after it; NaN without one */
-    double *delays_s;                /* malloc'd, ascending: all of these delays */
-    int64_t n_delays;                /* ≤ alarmed: a seizure whose alarm came before its onset has none */
-};
-/* A seizure is alarmed by an alarm from 30 s before its onset to 60 s after its end; an alarm near no seizure is false. */
-int score_alarms(const struct score_alarms *recs, int n, struct score_alarm_report *ret, struct err *err);
-void score_alarm_report_done(struct score_alarm_report *r);
-void score_alarm_report_json(const struct score_alarm_report *r, struct json_writer *w, const char *key);
 
 #endif

@@ -10,6 +10,7 @@
 #include "data/manifest.h"
 #include "infer/detector.h"
 #include "report/alarm_sweep.h"
+#include "report/score_alarms.h"
 #include "report/score_sweep.h"
 
 struct evaluation_config {

@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "report/score.h"
+#include "report/score_alarms.h"
 #include "report/score_sweep.h"
 
 enum { MAX = 8 };
