@@ -2,6 +2,7 @@
  */
 #include "daemon/hosts/device_set.h"
 
+#include <omp.h>
 #include <time.h>
 
 #include "base/str.h"
@@ -25,7 +26,8 @@ static void cpu_devices_share_threads_and_memory(void **state) {
     assert_int_equal(device_probe("cpu", &machine, NULL), 0);
     for (int i = 0; i < 2; i++)
         device_hosts_describe(device_set_at(set, i), &info[i]);
-    assert_true(info[0].threads == 2 && info[1].threads == 1);
+    assert_int_equal(info[0].threads, omp_get_thread_limit() < 2 ? 1 : 2); /* a sanitizer's run has one */
+    assert_int_equal(info[1].threads, 1);
     assert_true(info[0].total_bytes == machine.total_bytes / 2 && info[1].total_bytes == machine.total_bytes / 2);
     assert_string_equal(device_set_name(set, 1), "cpu:1");
     device_set_stop(set);
