@@ -94,8 +94,8 @@ class Edfgen(unittest.TestCase):
         generate(self.out("t"), 1, "0.1", 0, 2, "--labels", "csv_bi")
         folder = self.out("t/sub-01")
         text = pathlib.Path(f"{folder}/sub-01_run-01_events.tsv").read_text()
-        self.assertEqual(text, "onset\tduration\teventType\tconfidence\tchannels\tdateTime\trecordingDuration\n"
-                               "0.00\t360.00\tbckg\tn/a\tn/a\t2030-01-01 08:00:00\t360.00\n")
+        self.assertEqual(text, "onset\tduration\teventType\tconfidence\tchannels\tdateTime\trecordingDuration\ttrial_type\n"
+                               "0.00\t360.00\tbckg\tn/a\tn/a\t2030-01-01 08:00:00\t360.00\tbckg\n")
         self.assertIn("TERM,0.0000,360.0000,bckg,1.0000", pathlib.Path(f"{folder}/sub-01_run-01_eeg.csv_bi").read_text())
         generate(self.out("u"), 1, "0.2", 1, 2, "--labels", "csv_bi")
         rows = [line.split("\t") for line in pathlib.Path(self.out("u/sub-01/sub-01_run-01_events.tsv")).read_text().splitlines()]
