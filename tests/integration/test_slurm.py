@@ -48,7 +48,7 @@ class Jobs:
 
     def told(self, out):
         text = ""
-        for path in (f"{out}.log", f"{out}/errors.log"):
+        for path in [f"{out}.log", f"{out}/errors.log", *sorted(glob.glob(f"{self.cluster.dir}/log/n*.log"))]:
             if os.path.exists(path):
                 with open(path, encoding="utf-8", errors="replace") as f:
                     text += f.read()[-1500:]
