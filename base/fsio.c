@@ -141,20 +141,32 @@ static int sync_directory_of(const char *path, struct err *err) {
     return rc;
 }
 
-int fsio_writer_commit(struct fsio_writer *w, struct err *err) {
+/* Renames like rename(2), but fails with ENOENT if there is no file `to`. */
+static int rename_over(const char *from, const char *to) {
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0)
+        return unlink(from);
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    return access(to, F_OK) ? -1 : rename(from, to);
+}
+
+static int commit(struct fsio_writer *w, int (*place)(const char *from, const char *to), struct err *err) {
     int rc = 0;
     if (fsync(w->fd) < 0)
         rc = err_errno(err, errno, "cannot sync %s", w->path);
     if (close(w->fd) < 0 && !rc)
         rc = err_errno(err, errno, "cannot close %s", w->path);
     w->fd = -1;
-    if (rc || (rename(w->tmp_path, w->path) < 0 && (rc = err_errno(err, errno, "cannot put %s in place", w->path)))) {
+    if (rc || (place(w->tmp_path, w->path) < 0 && (rc = err_errno(err, errno, "cannot put %s in place", w->path)))) {
         fsio_writer_abort(w);
         return rc;
     }
     w->tmp_path[0] = '\0';
     return sync_directory_of(w->path, err);
 }
+
+int fsio_writer_commit(struct fsio_writer *w, struct err *err) { return commit(w, rename, err); }
+int fsio_writer_renew(struct fsio_writer *w, struct err *err) { return commit(w, rename_over, err); }
 
 void fsio_writer_abort(struct fsio_writer *w) {
     if (w->fd >= 0)

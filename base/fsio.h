@@ -25,7 +25,7 @@ int fsio_write_atomic(const char *path, const void *data, size_t len, struct err
 /* The same with a text. EXHAUSTED when the text did not fit its string (str_ok): nothing is written then. */
 int fsio_write_text(const char *path, const struct str *text, struct err *err);
 
-/* The same in steps, for large files. After open: write, then exactly one of commit and abort, also after an error. */
+/* The same in steps, for large files. After open: write, then exactly one of commit, renew and abort, also after an error. */
 struct fsio_writer {
     int fd;
     int64_t written_bytes;
@@ -35,6 +35,9 @@ struct fsio_writer {
 int fsio_writer_open(struct fsio_writer *w, const char *path, struct err *err);
 int fsio_writer_write(struct fsio_writer *w, const void *data, size_t len, struct err *err);
 int fsio_writer_commit(struct fsio_writer *w, struct err *err);
+/* Commits only if the file exists; NOT_FOUND, and nothing is written, if it was moved or removed. Atomic where the file system has
+ * RENAME_EXCHANGE; elsewhere (NFS, overlayfs) the file is looked for just before the rename. */
+int fsio_writer_renew(struct fsio_writer *w, struct err *err);
 void fsio_writer_abort(struct fsio_writer *w);
 /* True if the file name is that of a temporary file of fsio_writer. */
 bool fsio_is_temporary(const char *name);

@@ -66,8 +66,10 @@ BRR_API const char *brr_library_version(void);
 
 typedef struct brr_client brr_client;
 /* endpoint: "unix:/path", "unix:///path" or "host:port"; NULL or "" = environment BRR_ENDPOINT, else the socket of a running `brrd
- * --user`, else BRR_DEFAULT_ENDPOINT. Sends nothing: the first call shows if a daemon answers (BRR_UNAVAILABLE names the endpoint).
- * INVALID: an endpoint of another form, or longer than 255 bytes. */
+ * --user`, else BRR_DEFAULT_ENDPOINT. Up to eight endpoints, separated by commas, are daemons that share their streams
+ * (sessions.shared): a stream moves to the next one when its own stays away; other calls go to the first. Sends nothing: the first
+ * call shows if a daemon answers (BRR_UNAVAILABLE names the endpoint). INVALID: an endpoint of another form, or longer than 255
+ * bytes. */
 BRR_API int brr_connect(const char *endpoint, brr_client **ret, struct brr_error *err);
 
 /* How to connect. NULL: the environment variable decides; "": none. */
@@ -189,6 +191,7 @@ struct brr_stream_config {
     double threshold_off;    /* probability that ends it, 0 = the model's, but at most threshold_on */
     double alarm_rate;       /* 1, 5 or 10: alarms by the model's rule for that many false alarms per 24 h; 0: by the thresholds */
     const char *device;      /* name of the daemon's device that computes it, such as "cuda:1"; NULL = the daemon chooses */
+    int64_t move_after_ms;   /* with several endpoints: how long to try the same daemon before the next one, 0 = 10 s */
 };
 
 /* The settings agreed with the daemon. Pointers are valid as long as the stream. */

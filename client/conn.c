@@ -24,11 +24,16 @@
 enum { KEEPALIVE_MS = 30000, KEEPALIVE_TIMEOUT_MS = 20000, ENDPOINT_SIZE = 256 };
 enum { CONNECT_MS = 10000 }; /* for TCP and TLS handshakes together */
 
-struct brr_client {
-    grpc_channel_credentials *credentials;
-    pthread_mutex_t lock;            /* the two channels */
+struct server {
     grpc_channel *channel, *retired; /* retired: the one before, whose last calls may still be failing; or NULL */
     char endpoint[ENDPOINT_SIZE];
+};
+
+struct brr_client {
+    grpc_channel_credentials *credentials;
+    pthread_mutex_t lock; /* the channels */
+    struct server servers[CONN_MAX_ENDPOINTS];
+    int n_servers;
     bool secure, has_token;
     grpc_slice authorization; /* "Bearer TOKEN" */
 };
@@ -90,7 +95,7 @@ static grpc_channel_credentials *make_credentials(const struct credentials *c) {
 }
 
 /* Without a pool of its own a channel would share connections, and failed attempts, with other channels of the process. */
-static grpc_channel *make_channel(const struct brr_client *c) {
+static grpc_channel *make_channel(const struct brr_client *c, const struct server *server) {
     static char receive[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, keepalive[] = GRPC_ARG_KEEPALIVE_TIME_MS,
                 keepalive_timeout[] = GRPC_ARG_KEEPALIVE_TIMEOUT_MS, connect[] = GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
                 own_connection[] = GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL;
@@ -100,19 +105,19 @@ static grpc_channel *make_channel(const struct brr_client *c) {
                        {.type = GRPC_ARG_INTEGER, .key = connect, .value.integer = CONNECT_MS},
                        {.type = GRPC_ARG_INTEGER, .key = own_connection, .value.integer = 1}};
     grpc_channel_args args = {sizeof list / sizeof *list, list};
-    return grpc_channel_create(c->endpoint, c->credentials, &args);
+    return grpc_channel_create(server->endpoint, c->credentials, &args);
 }
 
 /* A channel whose last attempt failed fails every call at once and connects in the background, where no thread of this library
  * drives its handshakes: TLS took up to 33 s. A new channel connects for its first call, and the thread that waits for that call
  * drives it. The failed channel is kept until the next one fails, for the calls that it has not failed yet. Locked. */
-static void replace_failed_channel(struct brr_client *c) {
-    if (grpc_channel_check_connectivity_state(c->channel, 0) != GRPC_CHANNEL_TRANSIENT_FAILURE)
+static void replace_failed_channel(const struct brr_client *c, struct server *server) {
+    if (grpc_channel_check_connectivity_state(server->channel, 0) != GRPC_CHANNEL_TRANSIENT_FAILURE)
         return;
-    if (c->retired)
-        grpc_channel_destroy(c->retired);
-    c->retired = c->channel;
-    c->channel = make_channel(c);
+    if (server->retired)
+        grpc_channel_destroy(server->retired);
+    server->retired = server->channel;
+    server->channel = make_channel(c, server);
 }
 
 static int read_credentials(const struct brr_connect_options *o, const char *endpoint, struct credentials *ret,
@@ -136,6 +141,44 @@ static const char *default_endpoint(char *buf, size_t size) {
     return buf;
 }
 
+/* The next endpoint of a list, which begins at *list. */
+static int next_endpoint(const char **list, char ret[ENDPOINT_SIZE], struct brr_error *err) {
+    const size_t len = strcspn(*list, ",");
+    if (len >= ENDPOINT_SIZE)
+        return conn_error(err, BRR_INVALID, "the endpoint is longer than %d bytes", ENDPOINT_SIZE - 1);
+    str_format(ret, ENDPOINT_SIZE, "%.*s", (int)len, *list);
+    if (!well_formed(ret))
+        return conn_error(err, BRR_INVALID, "'%.200s' is not an endpoint; expected unix:/path/to/socket or host:port", ret);
+    *list += len + ((*list)[len] == ',');
+    return 0;
+}
+
+static int read_endpoints(struct brr_client *c, const char *list, struct brr_error *err) {
+    int rc;
+    do {
+        if (c->n_servers == CONN_MAX_ENDPOINTS)
+            return conn_error(err, BRR_INVALID, "'%.200s' has more than %d endpoints", list, CONN_MAX_ENDPOINTS);
+        if ((rc = next_endpoint(&list, c->servers[c->n_servers].endpoint, err)))
+            return rc;
+        bool local = str_starts(c->servers[c->n_servers++].endpoint, "unix:");
+        if (local != str_starts(c->servers[0].endpoint, "unix:"))
+            return conn_error(err, BRR_INVALID, "a list of endpoints has either sockets (unix:/path) or hosts, not both");
+    } while (*list);
+    return 0;
+}
+
+/* Credentials that each of the endpoints takes. */
+static int read_all_credentials(const struct brr_client *c, const struct brr_connect_options *o, struct credentials *ret,
+                                struct brr_error *err) {
+    int rc = 0;
+    for (int i = 0; i < c->n_servers && !rc; i++) {
+        if (i)
+            credentials_done(ret);
+        rc = read_credentials(o, c->servers[i].endpoint, ret, err);
+    }
+    return rc;
+}
+
 int brr_connect_with(const struct brr_connect_options *options, brr_client **ret, struct brr_error *err) {
     static const struct brr_connect_options none;
     const struct brr_connect_options *o = options ? options : &none;
@@ -143,22 +186,19 @@ int brr_connect_with(const struct brr_connect_options *options, brr_client **ret
     char found[USER_PATH_SIZE + 8];
     const char *wanted = o->endpoint && *o->endpoint ? o->endpoint : env && *env ? env : default_endpoint(found, sizeof found);
     struct credentials credentials;
-    if (!well_formed(wanted))
-        return conn_error(err, BRR_INVALID, "'%.200s' is not an endpoint; expected unix:/path/to/socket or host:port", wanted);
     struct brr_client *c = calloc(1, sizeof *c);
     if (!c)
         return conn_error(err, BRR_EXHAUSTED, "out of memory for a connection");
-    int rc = str_copy(c->endpoint, sizeof c->endpoint, wanted)
-                 ? read_credentials(o, wanted, &credentials, err)
-                 : conn_error(err, BRR_INVALID, "the endpoint is longer than %d bytes", ENDPOINT_SIZE - 1);
-    if (rc) {
+    int rc = read_endpoints(c, wanted, err);
+    if (rc || (rc = read_all_credentials(c, o, &credentials, err))) {
         free(c);
         return rc;
     }
     grpc_init();
     pthread_mutex_init(&c->lock, NULL);
     c->credentials = make_credentials(&credentials);
-    c->channel = make_channel(c);
+    for (int i = 0; i < c->n_servers; i++)
+        c->servers[i].channel = make_channel(c, &c->servers[i]);
     c->secure = credentials.ca != NULL;
     c->has_token = credentials.bearer != NULL;
     c->authorization = c->has_token ? grpc_slice_from_copied_string(credentials.bearer) : grpc_empty_slice();
@@ -170,9 +210,11 @@ int brr_connect_with(const struct brr_connect_options *options, brr_client **ret
 void brr_disconnect(brr_client *c) {
     if (!c)
         return;
-    if (c->retired)
-        grpc_channel_destroy(c->retired);
-    grpc_channel_destroy(c->channel);
+    for (int i = 0; i < c->n_servers; i++) {
+        if (c->servers[i].retired)
+            grpc_channel_destroy(c->servers[i].retired);
+        grpc_channel_destroy(c->servers[i].channel);
+    }
     grpc_channel_credentials_release(c->credentials);
     pthread_mutex_destroy(&c->lock);
     grpc_slice_unref(c->authorization);
@@ -180,7 +222,8 @@ void brr_disconnect(brr_client *c) {
     grpc_shutdown();
 }
 
-const char *brr_endpoint(const brr_client *c) { return c->endpoint; }
+const char *brr_endpoint(const brr_client *c) { return c->servers[0].endpoint; }
+int conn_endpoints(const struct brr_client *c) { return c->n_servers; }
 
 /* ---- one call ---- */
 
@@ -207,7 +250,8 @@ static void prepare(struct conn_call *c, struct brr_client *client, const struct
                                 ? gpr_time_add(gpr_now(GPR_CLOCK_REALTIME), gpr_time_from_millis(o->deadline_ms, GPR_TIMESPAN))
                                 : gpr_inf_future(GPR_CLOCK_REALTIME);
     grpc_slice path = grpc_slice_from_copied_string(o->method);
-    str_copy(c->endpoint, sizeof c->endpoint, client->endpoint);
+    struct server *server = &client->servers[o->endpoint];
+    str_copy(c->endpoint, sizeof c->endpoint, server->endpoint);
     c->secure = client->secure;
     c->owner = o->owner;
     for (int i = 0; i < TAGS; i++)
@@ -217,8 +261,8 @@ static void prepare(struct conn_call *c, struct brr_client *client, const struct
     c->details = grpc_empty_slice();
     c->queue->calls++;
     pthread_mutex_lock(&client->lock);
-    replace_failed_channel(client);
-    c->call = grpc_channel_create_call(client->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->queue->queue, path, NULL, deadline, NULL);
+    replace_failed_channel(client, server);
+    c->call = grpc_channel_create_call(server->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->queue->queue, path, NULL, deadline, NULL);
     pthread_mutex_unlock(&client->lock);
     grpc_slice_unref(path);
 }

@@ -8,7 +8,7 @@
 
 #include "client/brr.h"
 
-enum { CONN_MAX_MESSAGE = 64 << 20 };
+enum { CONN_MAX_MESSAGE = 64 << 20, CONN_MAX_ENDPOINTS = 8 };
 
 struct brr_client;
 struct conn_call;
@@ -27,7 +27,10 @@ struct conn_open {
     int64_t deadline_ms;      /* negative = none */
     struct conn_queue *queue; /* NULL: the call has its own, and conn_call_poll serves it */
     void *owner;              /* with a queue: not NULL */
+    int endpoint;             /* its index, below conn_endpoints */
 };
+/* How many endpoints the client was given; calls go to the first one unless they say otherwise. */
+int conn_endpoints(const struct brr_client *client);
 /* Sends nothing yet. */
 int conn_call_open(struct brr_client *client, const struct conn_open *open, struct conn_call **ret, struct brr_error *err);
 /* Cancels a call that has not ended. The memory of a call with a shared queue is freed when its last event was processed. Takes

@@ -22,7 +22,8 @@ static bool resumable(const struct link *l) { return l->resume_ms > 0 && *l->tok
 
 /* Calls with the first Open, or with one that continues its session. */
 static int connect_now(struct link *l, struct brr_error *err) {
-    const struct conn_open open = {.method = "/brr.v1.Stream/Run", .deadline_ms = -1, .queue = l->queue, .owner = l->owner};
+    const struct conn_open open = {
+        .method = "/brr.v1.Stream/Run", .deadline_ms = -1, .queue = l->queue, .owner = l->owner, .endpoint = l->endpoint};
     l->open_sent = l->closed = l->draining = false;
     int rc = conn_call_open(l->client, &open, &l->call, err);
     if (rc)
@@ -60,8 +61,28 @@ int64_t link_pause_ms(const struct link *l, int64_t retry_after_ms, uint32_t ran
     return hint > pause ? hint + (int64_t)(share * (double)(hint / 4)) : pause;
 }
 
+static bool is_unknown(const struct brr_error *e) { return !strcmp(e->reason, "SESSION_UNKNOWN"); }
+
+/* A daemon that restarts is back within seconds and has the stream's state in memory by then; after move_ms, and if this daemon
+ * does not know the session, the next one is tried. */
+static void choose_endpoint(struct link *l, int64_t now) {
+    const int n = conn_endpoints(l->client);
+    bool unknown = is_unknown(&l->error);
+    if (unknown)
+        l->unknown |= 1U << l->endpoint;
+    if (n > 1 && (unknown || (l->away_since_ms && now - l->away_since_ms >= l->move_ms)))
+        l->endpoint = (l->endpoint + 1) % n;
+}
+
+/* Some daemon has not been asked for the session. */
+static bool may_be_elsewhere(const struct link *l) {
+    const int n = conn_endpoints(l->client);
+    return n > 1 && l->unknown != (1U << n) - 1;
+}
+
 static void go_away(struct link *l, int64_t retry_after_ms) {
     int64_t now = clock_ms();
+    choose_endpoint(l, now);
     conn_call_close(l->call);
     l->call = NULL;
     l->retry_at_ms = now + link_pause_ms(l, retry_after_ms, random_bits());
@@ -72,7 +93,19 @@ static void go_away(struct link *l, int64_t retry_after_ms) {
 }
 
 /* True if the same session may answer at another attempt: what the transport says, a daemon that stops, or that asks to wait. */
-static bool passing(const struct brr_error *e) { return !*e->reason || !strcmp(e->reason, "DRAINING") || e->retry_after_ms > 0; }
+static bool passing(const struct brr_error *e) {
+    return !*e->reason || !strcmp(e->reason, "DRAINING") || is_unknown(e) || e->retry_after_ms > 0;
+}
+
+/* A daemon that cannot be reached begins no stream: the next one does. */
+static void begin_elsewhere(struct link *l) {
+    struct brr_error err;
+    conn_call_close(l->call);
+    l->call = NULL;
+    l->endpoint++;
+    if (connect_now(l, &err))
+        link_fail(l, err.code, err.message);
+}
 
 static void on_end(struct link *l) {
     struct brr_error status = {0};
@@ -86,6 +119,8 @@ static void on_end(struct link *l) {
     l->error = status;
     if (resumable(l) && passing(&status))
         go_away(l, strcmp(status.reason, "DRAINING") != 0 ? status.retry_after_ms : 0);
+    else if (!l->opened && status.code == BRR_UNAVAILABLE && l->endpoint + 1 < conn_endpoints(l->client))
+        begin_elsewhere(l);
     else
         l->state = LINK_FAILED;
 }
@@ -130,6 +165,7 @@ static void on_opened_again(struct link *l, Brr__V1__ServerMessage *m) {
         str_copy(l->token, sizeof l->token, o->resume_token);
     l->state = LINK_RUNNING;
     l->attempts = 0;
+    l->unknown = 0;
     l->away_since_ms = 0;
     l->reconnects++;
     l->seen_results = l->in.next_result_seq; /* Open named them */
@@ -198,6 +234,7 @@ static void send_open(struct link *l) {
         m->open->resume_token = l->token;
         m->open->next_result_seq = l->in.next_result_seq;
         m->open->next_alarm_seq = l->in.next_alarm_seq;
+        m->open->resume_only = may_be_elsewhere(l);
         if ((bytes = malloc(brr__v1__client_message__get_packed_size(m))))
             conn_call_send(l->call, bytes, brr__v1__client_message__pack(m, bytes), false);
         m->open->resume_token = token;

@@ -1,7 +1,8 @@
 /* link: one session of brr.v1.Stream/Run over as many connections as it takes. It never waits: link_advance does what can be done
  * at once, link_due_ms says when to call it again without an event of its call (conn.h). A connection that was cut, or a daemon
  * that stopped, is tried again with growing pauses for resume_ms; the daemon then says from where to send again, and what the
- * client has already is dropped (inbox.h). One thread at a time. */
+ * client has already is dropped (inbox.h). With several endpoints the session may go on at another daemon, which shares its
+ * snapshots. One thread at a time. */
 #ifndef BRR_CLIENT_LINK_H
 #define BRR_CLIENT_LINK_H
 #include "client/conn.h"
@@ -27,6 +28,9 @@ struct link {
     int64_t received, durable, reconnects;
     bool unsaved;          /* as in the newest Ack */
     int64_t resume_ms;     /* how long to try, 0 = a cut ends the stream */
+    int64_t move_ms;       /* how long to try the same daemon, if there are others */
+    int endpoint;          /* index of the daemon */
+    unsigned unknown;      /* a bit for each endpoint whose daemon does not know the session */
     int64_t away_since_ms; /* of the first attempt that failed, 0 = connected */
     int64_t retry_at_ms, seen_at_ms;
     int64_t seen_results, seen_alarms;

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-enum { OPEN_TIMEOUT_MS = 120000, RESUME_MS = 120000, BUFFER_S = 150, LEAST_BUFFER_BYTES = 64 << 20 };
+enum { OPEN_TIMEOUT_MS = 120000, RESUME_MS = 120000, MOVE_MS = 10000, BUFFER_S = 150, LEAST_BUFFER_BYTES = 64 << 20 };
 
 static int failure(const struct brr_stream *s, struct brr_error *err) {
     if (err)
@@ -131,6 +131,7 @@ int stream_new(brr_client *client, const struct brr_stream_config *config, brr_s
                                                   : LEAST_BUFFER_BYTES;
     s->link.client = client;
     s->link.resume_ms = config->no_resume ? 0 : config->resume_ms > 0 ? config->resume_ms : RESUME_MS;
+    s->link.move_ms = config->move_after_ms > 0 ? config->move_after_ms : MOVE_MS;
     fill_open(open, config);
     *ret = s;
     return 0;

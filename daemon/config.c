@@ -78,6 +78,11 @@ static const struct option rows[] = {
      "stays unloaded"},
     {"alarms.hooks", OPTION_NODE, R(hooks), "null", 0, 0, NULL,
      "list of {name, command: [words…]} or {name, url, secret_file}: whom to tell about alarms; docs/operations.md"},
+    {"sessions.shared", OPTION_STRING, C(shared_sessions), "null", 0, 0, NULL,
+     "folder that several daemons share for snapshots of streams, so that a stream goes on at another daemon; default: "
+     "paths.results/sessions, which belongs to one daemon"},
+    {"sessions.name", OPTION_STRING, C(session_folder), "null", 0, 0, NULL,
+     "the folder of this daemon in sessions.shared; default: the name of the machine"},
     {"limits.sessions", OPTION_I64, C(max_sessions), "1000", 1, 1000, NULL, "maximum number of open streams"},
     {"limits.session_idle", OPTION_DURATION, C(session_idle_ms), "5m", 1000, 0, NULL,
      "a stream ends when its client sends or reads nothing for this long; none = never"},
@@ -178,6 +183,18 @@ static int check_access(struct raw *raw, const struct yaml_node *root, const cha
                      "expected an octal mode such as 0660 that lets the owner read and write", err);
     c->unix_mode = (unsigned)mode;
     return 0;
+}
+
+static int check_sessions(const struct config *c, const struct yaml_node *root, const char *file, struct err *err) {
+    const char *name = c->session_folder;
+    if (!name)
+        return 0;
+    if (!c->shared_sessions)
+        return blame(root, file, "sessions.name", ERR_INVALID, "it does nothing without sessions.shared", err);
+    if (*name && *name != '.' && strlen(name) <= 128 && !strchr(name, '/'))
+        return 0;
+    return blame(root, file, "sessions.name", ERR_INVALID,
+                 "expected the name of a folder, without '/' and without '.' at its start", err);
 }
 
 /* A device of the list that is usable here. */
@@ -322,8 +339,8 @@ static int check(struct raw *raw, const struct yaml_node *root, const char *file
     for (int i = 0; i < 3; i++)
         if (*addresses[i] && !strcmp(*addresses[i], "none"))
             *addresses[i] = NULL;
-    if ((rc = check_access(raw, root, file, err)) || (rc = check_address(root, file, "listen.tcp", c, err)) ||
-        (rc = check_address(root, file, "http.listen", c, err)))
+    if ((rc = check_access(raw, root, file, err)) || (rc = check_sessions(c, root, file, err)) ||
+        (rc = check_address(root, file, "listen.tcp", c, err)) || (rc = check_address(root, file, "http.listen", c, err)))
         return rc;
     if (!c->tcp && !c->unix_path)
         return err_set(err, ERR_INVALID, "%s: listen.unix and listen.tcp are both none; nobody could reach the daemon", file);

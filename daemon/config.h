@@ -27,6 +27,7 @@ struct config {
     int n_devices;
     int64_t cpu_threads; /* of all CPU devices together; 0 = all of the machine */
     const char *data, *cache, *results, *database;
+    const char *shared_sessions, *session_folder; /* NULL: nothing is shared; and the name of this daemon there */
     bool local_paths;
     int log_level;                                               /* enum log_level */
     int log_format;                                              /* 0 text, 1 JSON */

@@ -60,7 +60,7 @@ struct daemon {
     char snapshots[4096];   /* folder of the keeper */
     const struct rpc_method *methods[MAX_METHODS];
     struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
-    int cache_lock;
+    int cache_lock, sessions_lock;
     bool announced; /* READY was sent */
     bool drain_wanted, stopping, rpc_stopped, lost, deaf, held[DEVICE_SET_MAX];
     int64_t stop_ms; /* when the stop began */
@@ -422,12 +422,26 @@ static void on_kept(void *ctx, const char *id, const struct err *err) {
     look_at_models(d);
 }
 
-static int open_keeper(struct daemon *d, struct err *err) {
+/* The folder of this daemon among those of others, which no other daemon may use. */
+static int lock_shared(struct daemon *d, struct err *err) {
+    const struct config *c = d->config;
+    char host[256] = "", lock[4096];
     int rc;
-    if ((rc = fsio_join(d->snapshots, sizeof d->snapshots, d->config->results, "sessions", err)) ||
-        (rc = snapshot_prepare(d->snapshots, err)))
+    if (!c->session_folder && gethostname(host, sizeof host - 1))
+        return err_errno(err, errno, "sessions.name is not set, and the name of the machine is unknown");
+    if ((rc =
+             fsio_join(d->snapshots, sizeof d->snapshots, c->shared_sessions, c->session_folder ? c->session_folder : host, err)) ||
+        (rc = fsio_mkdirs(d->snapshots, err)) || (rc = fsio_join(lock, sizeof lock, d->snapshots, ".lock", err)))
         return rc;
-    d->keeper = keeper_new(&d->loop, d->snapshots, on_kept, d);
+    return fsio_lock(lock, &d->sessions_lock, err) ? err_wrap(err, "sessions.shared: another daemon has this sessions.name") : 0;
+}
+
+static int open_keeper(struct daemon *d, struct err *err) {
+    const bool shared = d->config->shared_sessions;
+    int rc = shared ? lock_shared(d, err) : fsio_join(d->snapshots, sizeof d->snapshots, d->config->results, "sessions", err);
+    if (rc || (rc = snapshot_prepare(d->snapshots, err)))
+        return rc;
+    d->keeper = keeper_new(&d->loop, d->snapshots, shared, on_kept, d);
     return d->keeper ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for streams");
 }
 

@@ -12,7 +12,8 @@
 /* The options of all commands. */
 static const struct argument common[] = {
     {"--json", NULL, ARGUMENT_FLAG, AT(json), "", "print one JSON object per line, for programs", 0, 0},
-    {"--endpoint", NULL, ARGUMENT_TEXT, AT(endpoint), "E", "unix:/path or host:port; default: environment BRR_ENDPOINT", 0, 0},
+    {"--endpoint", NULL, ARGUMENT_TEXT, AT(endpoint), "E",
+     "unix:/path or host:port, or a list of daemons that share streams; default: environment BRR_ENDPOINT", 0, 0},
     {"--tls-ca", NULL, ARGUMENT_TEXT, AT(tls_ca), "FILE",
      "CA of the daemon's certificate; enables TLS for host:port; default BRR_TLS_CA", 0, 0},
     {"--token-file", NULL, ARGUMENT_TEXT, AT(token_file), "FILE", "this client's token; default BRR_TOKEN_FILE", 0, 0},

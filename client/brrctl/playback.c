@@ -235,6 +235,7 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .alarm_rate = config->alarm_rate,
                                      .device = config->device,
                                      .no_resume = config->no_resume,
+                                     .move_after_ms = (int64_t)(config->move_after_s * 1000),
                                      .alarm_hop_s = config->alarm_hop_s};
     int rc = brr_stream_open(client, &open, &run.stream, err);
     if (rc)

@@ -29,6 +29,7 @@ struct playback_config {
     double alarm_rate;          /* as in brr_stream_config */
     const char *device;         /* the same */
     bool no_resume;
+    double move_after_s;   /* with several endpoints; 0 = the library's choice */
     int64_t chunk_samples; /* 0 = the library's choice */
 };
 struct playback_sink {

@@ -51,6 +51,8 @@ static const struct argument rows[] = {
     {"--idle-timeout", NULL, ARGUMENT_NUMBER, AT(idle_s), "S",
      "end after this many seconds without new data; default 120 with --follow, never on standard input", 0.1, 86400},
     {"--no-resume", NULL, ARGUMENT_FLAG, AT(no_resume), "", "end at the first cut of the connection", 0, 0},
+    {"--move-after", NULL, ARGUMENT_NUMBER, AT(move_after_s), "S",
+     "with several endpoints: seconds for which a lost daemon is tried before the next one; default 10", 0.01, 3600},
 };
 #undef AT
 const struct argument_table stream_arguments = ARGUMENT_TABLE(rows, struct stream_options);
@@ -395,6 +397,7 @@ static void set_playback(const struct stream_options *s, struct playback_config 
                                   .on = isnan(s->on) ? 0 : s->on,
                                   .off = isnan(s->off) ? 0 : s->off,
                                   .no_resume = s->no_resume,
+                                  .move_after_s = s->move_after_s > 0 ? s->move_after_s : 0,
                                   .chunk_samples = s->chunk_samples > 0 ? s->chunk_samples : 0};
 }
 

@@ -27,6 +27,7 @@ struct stream_options {
     bool follow;
     double idle_s;
     bool no_resume;
+    double move_after_s;
 };
 
 /* The whole command; returns an exit code. name: of the recording, for people and for names of files. endless: it grows while it is

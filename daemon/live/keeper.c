@@ -6,10 +6,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/live/claim.h"
 #include "daemon/live/snapshot.h"
 
 enum { RETRY_MS = 5000 };
-enum deed { DEED_WRITE, DEED_END, DEED_REMOVE, DEED_REJECT, DEED_LIST, DEED_READ, DEED_MODELS, DEED_UNKEEP };
+enum deed { DEED_WRITE, DEED_END, DEED_REMOVE, DEED_REJECT, DEED_LIST, DEED_READ, DEED_MODELS, DEED_UNKEEP, DEED_CLAIM };
 struct task {
     struct task *next;
     enum deed deed;
@@ -20,6 +21,9 @@ struct task {
     struct snapshot_model *models;        /* MODELS, n_list of them */
     struct snapshot_entry *list;          /* LIST */
     size_t n_list;
+    bool again;         /* WRITE: a snapshot of the id is there, or is another daemon's */
+    struct claim found; /* CLAIM, and who asked */
+    struct session_claim *asks;
     struct err err;
 };
 
@@ -32,12 +36,14 @@ struct restoring {
     struct snapshot_entry *entries;
     size_t n, at, kept; /* entries before `kept` wait for the next round; `at` is being read */
     bool left;          /* some are left for the next daemon */
-    int64_t until_ms, next_ms;
+    int64_t until_ms, next_ms, try_ms;
 };
 
 struct keeper {
     uv_loop_t *loop;
     const char *dir;
+    bool shared;
+    int claims; /* that are under way */
     void (*written)(void *ctx, const char *id, const struct err *err);
     void *ctx;
     uv_work_t work;
@@ -47,11 +53,11 @@ struct keeper {
     bool swept; /* kept models were compared with the snapshots since one was removed */
 };
 
-struct keeper *keeper_new(uv_loop_t *loop, const char *dir, void (*written)(void *ctx, const char *id, const struct err *err),
-                          void *ctx) {
+struct keeper *keeper_new(uv_loop_t *loop, const char *dir, bool shared,
+                          void (*written)(void *ctx, const char *id, const struct err *err), void *ctx) {
     struct keeper *k = calloc(1, sizeof *k);
     if (k)
-        *k = (struct keeper){.loop = loop, .dir = dir, .written = written, .ctx = ctx};
+        *k = (struct keeper){.loop = loop, .dir = dir, .shared = shared, .written = written, .ctx = ctx};
     return k;
 }
 
@@ -68,6 +74,8 @@ static void task_free(struct task *t) {
     free(t->list);
     free(t->model);
     free(t->models);
+    free(t->found.state);
+    free(t->asks);
     free(t);
 }
 
@@ -86,7 +94,10 @@ static void run(uv_work_t *work) {
     switch (t->deed) {
     case DEED_WRITE:
         if (!*t->sha256 || !snapshot_keep_model(k->dir, t->sha256, t->model, &t->err))
-            snapshot_write(k->dir, t->id, t->state, t->len, &t->err);
+            (t->again ? snapshot_renew : snapshot_write)(k->dir, t->id, t->state, t->len, &t->err);
+        break;
+    case DEED_CLAIM:
+        claim_take(k->dir, t->id, &t->found, &t->err);
         break;
     case DEED_END:
         snapshot_end(k->dir, t->id, &t->err);
@@ -118,6 +129,7 @@ static void done(uv_work_t *work, int status);
 static void on_listed(struct keeper *k, struct task *t);
 static void on_read(struct keeper *k, struct task *t);
 static void on_models(struct keeper *k, const struct task *t);
+static void on_claimed(struct keeper *k, struct task *t);
 
 static void go_on(struct keeper *k) {
     if (k->working || !k->first)
@@ -133,7 +145,7 @@ static void done(uv_work_t *work, int status) {
     char text[800];
     (void)status;
     k->working = false;
-    if (t->err.code && t->deed != DEED_READ)
+    if (t->err.code && t->deed != DEED_READ && t->deed != DEED_CLAIM)
         log_warn("snapshot of a stream", "error=\"%s\"", err_text(&t->err, text, sizeof text));
     if (t->deed == DEED_WRITE)
         k->written(k->ctx, t->id, &t->err);
@@ -143,6 +155,8 @@ static void done(uv_work_t *work, int status) {
         on_read(k, t);
     else if (t->deed == DEED_MODELS)
         on_models(k, t);
+    else if (t->deed == DEED_CLAIM)
+        on_claimed(k, t);
     task_free(t);
     go_on(k);
 }
@@ -244,7 +258,7 @@ static void on_read(struct keeper *k, struct task *t) {
 }
 
 void keeper_restore(struct keeper *k, struct sessions *sessions, struct metrics *metrics, int64_t try_ms) {
-    k->restoring = (struct restoring){.sessions = sessions, .metrics = metrics, .until_ms = clock_ms() + try_ms};
+    k->restoring = (struct restoring){.sessions = sessions, .metrics = metrics, .until_ms = clock_ms() + try_ms, .try_ms = try_ms};
     sessions_await(sessions, true);
     begin_round(k);
 }
@@ -263,9 +277,57 @@ static void retry(void *ctx, const char *id, bool ended) {
     sessions_await(r->sessions, true);
 }
 
+/* ---- sessions of other daemons ---- */
+
+/* The session could not be made yet: it is tried again soon. Its client waits as after a start. */
+static void retry_claimed(struct keeper *k, const struct task *t) {
+    struct restoring *r = &k->restoring;
+    retry(k, t->id, t->found.ended);
+    r->next_ms = clock_ms();
+    r->until_ms = r->next_ms + r->try_ms;
+}
+
+static void on_claimed(struct keeper *k, struct task *t) {
+    struct sessions *all = k->restoring.sessions;
+    char text[800];
+    k->claims--;
+    if (t->found.moved) {
+        sessions_disown(all, t->id);
+        if (!t->err.code)
+            sessions_restore(all, t->found.state, t->found.len, t->found.ended, &t->err);
+        log_info("a stream of another daemon goes on here", "session=%s", t->id);
+    }
+    if (t->err.code && t->err.code != ERR_NOT_FOUND && t->err.code != ERR_CANCELLED)
+        log_warn("a stream of another daemon cannot go on here now", "session=%s error=\"%s\"", t->id,
+                 err_text(&t->err, text, sizeof text));
+    if (t->found.moved && snapshot_is_useless(&t->err))
+        ask_or_log(k, DEED_REJECT, t->id);
+    else if (t->found.moved && t->err.code && t->err.code != ERR_CANCELLED)
+        retry_claimed(k, t);
+    t->asks->done(t->asks);
+}
+
+static bool claim(void *ctx, const char *id, struct session_claim *asks) {
+    struct keeper *k = ctx;
+    struct task *t = k->restoring.sessions ? calloc(1, sizeof *t) : NULL;
+    if (!t)
+        return false;
+    t->deed = DEED_CLAIM;
+    t->asks = asks;
+    str_copy(t->id, sizeof t->id, id);
+    k->claims++;
+    k->swept = false;
+    enqueue(k, t);
+    return true;
+}
+
 /* ---- models that no snapshot needs any more ---- */
 
 static void on_models(struct keeper *k, const struct task *t) {
+    if (k->claims) { /* which may have brought one of these models, for a session that is not made yet */
+        k->swept = false;
+        return;
+    }
     for (size_t i = 0; i < t->n_list; i++) {
         struct task *unkeep = sessions_need_model(k->restoring.sessions, t->models[i].sha256) ? NULL : calloc(1, sizeof *unkeep);
         if (!unkeep)
@@ -279,7 +341,7 @@ static void on_models(struct keeper *k, const struct task *t) {
 /* Not while a snapshot waits, or was left for the next daemon: its model is not known here. */
 static void sweep_models(struct keeper *k) {
     struct restoring *r = &k->restoring;
-    if (k->swept || r->left || !r->sessions || r->round || !r->listed || r->n)
+    if (k->swept || k->claims || r->left || !r->sessions || r->round || !r->listed || r->n)
         return;
     k->swept = ask(k, DEED_MODELS, "");
 }
@@ -300,18 +362,20 @@ void keeper_tick(struct keeper *k) {
     sessions_await(r->sessions, false);
 }
 
-static bool put(void *ctx, const char *id, char *state, size_t len, const char *sha256, const char *model) {
+static bool put(void *ctx, const struct session_snapshot *snapshot) {
+    struct keeper *k = ctx;
     struct task *t = calloc(1, sizeof *t);
-    if (!t || !(t->model = strdup(model))) {
+    if (!t || !(t->model = strdup(snapshot->model))) {
         free(t);
         return false;
     }
     t->deed = DEED_WRITE;
-    t->state = state;
-    t->len = len;
-    str_copy(t->id, sizeof t->id, id);
-    str_copy(t->sha256, sizeof t->sha256, sha256);
-    enqueue(ctx, t);
+    t->state = snapshot->state;
+    t->len = snapshot->len;
+    t->again = k->shared && snapshot->again;
+    str_copy(t->id, sizeof t->id, snapshot->id);
+    str_copy(t->sha256, sizeof t->sha256, snapshot->sha256);
+    enqueue(k, t);
     return true;
 }
 
@@ -330,6 +394,12 @@ static void reject(void *ctx, const char *id) {
 }
 
 struct session_keeper keeper_for_sessions(struct keeper *k) {
-    return (struct session_keeper){
-        .put = put, .model = model, .end = end, .drop = drop, .reject = reject, .retry = retry, .ctx = k};
+    return (struct session_keeper){.put = put,
+                                   .model = model,
+                                   .end = end,
+                                   .drop = drop,
+                                   .reject = reject,
+                                   .retry = retry,
+                                   .claim = k->shared ? claim : NULL,
+                                   .ctx = k};
 }

@@ -8,10 +8,11 @@
 #include "daemon/live/session.h"
 
 struct keeper;
-/* dir exists (snapshot_prepare) and outlives the keeper. written: on the loop, for each put; err has code 0 when the snapshot is
+/* dir exists (snapshot_prepare) and outlives the keeper. shared: the folder above dir has those of other daemons (live/claim.h).
+ * written: on the loop, for each put; err has code 0 when the snapshot is
  * durable. */
-struct keeper *keeper_new(uv_loop_t *loop, const char *dir, void (*written)(void *ctx, const char *id, const struct err *err),
-                          void *ctx);
+struct keeper *keeper_new(uv_loop_t *loop, const char *dir, bool shared,
+                          void (*written)(void *ctx, const char *id, const struct err *err), void *ctx);
 void keeper_free(struct keeper *k); /* only after the loop has ended; queued snapshots are not written. NULL is fine */
 /* At start: every session with a snapshot goes on from it, sessions that have ended last. Corrupt snapshots and those of another
  * version are logged, counted and moved aside. Others that cannot be used now (the volume does not answer, a model is missing,

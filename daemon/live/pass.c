@@ -38,6 +38,10 @@ bool pass_digest(const char *token, char ret[DIGEST_HEX_SIZE]) {
     return strnlen(token, PASS_TOKEN_SIZE) == PASS_TOKEN_SIZE - 1 && digest_bytes(token, PASS_TOKEN_SIZE - 1, ret);
 }
 
+void pass_id(const char digest[DIGEST_HEX_SIZE], char ret[PASS_TOKEN_SIZE]) {
+    str_format(ret, PASS_TOKEN_SIZE, "%.*s", PASS_TOKEN_SIZE - 1, digest);
+}
+
 bool pass_fits(const struct pass *pass, const char digest[DIGEST_HEX_SIZE], const char *principal) {
     return !strcmp(pass->principal, principal) && same(digest, pass->digest, DIGEST_HEX_SIZE - 1);
 }

@@ -19,6 +19,8 @@ int pass_random(char ret[PASS_TOKEN_SIZE], struct err *err);
 /* The digest of a token that a client presents, for any number of pass_fits. False for a text of another length than our tokens
  * have: it opens no pass and is not hashed. */
 bool pass_digest(const char *token, char ret[DIGEST_HEX_SIZE]);
+/* The id of the session that a token of this digest opens, of which the token cannot be guessed. */
+void pass_id(const char digest[DIGEST_HEX_SIZE], char ret[PASS_TOKEN_SIZE]);
 /* True if a caller with the token of this digest, and with this principal, holds the pass. The comparison of digests takes the same
  * time for all. */
 bool pass_fits(const struct pass *pass, const char digest[DIGEST_HEX_SIZE], const char *principal);

@@ -31,11 +31,24 @@ enum {
 struct sessions;
 struct session;
 
+struct session_snapshot {
+    const char *id;
+    char *state; /* malloc'd */
+    size_t len;
+    const char *sha256, *model; /* of its model, "" = none, and the file of the model */
+    bool again;                 /* one of this session is on the disk already */
+};
+
+/* The answer to sessions_claim. Heap; the keeper frees it after `done`, or with itself. */
+struct session_claim {
+    void (*done)(struct session_claim *c);
+    void *ctx;
+};
+
 /* Where snapshots of resumable sessions are kept (live/keeper.h); zeroed: nowhere, and sessions do not outlive the daemon. */
 struct session_keeper {
-    /* Takes the state unless false; sessions_kept answers. The model's file is kept by its SHA-256 ("": none) before the snapshot.
-     */
-    bool (*put)(void *ctx, const char *id, char *state, size_t len, const char *sha256, const char *model);
+    /* Takes the state unless false; sessions_kept answers. The model's file is kept by its SHA-256 before the snapshot. */
+    bool (*put)(void *ctx, const struct session_snapshot *snapshot);
     /* Where the kept model is; "" if the path does not fit. */
     void (*model)(void *ctx, const char *sha256, char *path, size_t size);
     void (*end)(void *ctx, const char *id); /* the client was sent the Summary; the snapshot stays in case it did not arrive */
@@ -43,6 +56,9 @@ struct session_keeper {
     void (*reject)(void *ctx, const char *id); /* one that cannot be used: out of the way */
     /* One that cannot be used now: sessions_restore is called with it later. */
     void (*retry)(void *ctx, const char *id, bool ended);
+    /* Makes the snapshot of this id this daemon's, and a session of it if it was another daemon's; c is taken unless false. NULL:
+     * no other daemon shares the snapshots. */
+    bool (*claim)(void *ctx, const char *id, struct session_claim *c);
     void *ctx;
 };
 
@@ -69,6 +85,11 @@ int sessions_count(const struct sessions *all);
 int sessions_of_model(const struct sessions *all, const char *model); /* open ones under this name */
 /* The session that this token of this principal opens, also one that has ended within resume_ttl_ms; NULL: there is none. */
 struct session *sessions_find(struct sessions *all, const char *token, const char *principal);
+
+/* Another daemon may have, or have taken over, the session of this token: c->done follows on the loop thread, and sessions_find
+ * then finds a session that any daemon has. UNSUPPORTED: no other daemon shares the snapshots; EXHAUSTED: no room for one more. On
+ * an error c stays the caller's. */
+int sessions_claim(struct sessions *all, const char *token, struct session_claim *c, struct err *err);
 
 /* Callbacks of a session to its owner, on the loop thread. After failed or summary only session_close may follow. The place of a
  * session that failed or expired is free at once, also when its owner closes it much later. */
@@ -191,12 +212,16 @@ void session_watch_stop(struct session_watch *w);
 
 /* A report of the worker about a stream; stays the caller's, but for its description of the model (opened). */
 void sessions_report(struct sessions *all, struct live_report *r);
-/* The snapshot of this id is durable, or could not be written. */
+/* The snapshot of this id is durable, or could not be written. ABORTED: another daemon has it, and goes on with the session. */
 void sessions_kept(struct sessions *all, const char *id, const struct err *err);
 /* A session goes on from a snapshot, and waits for its client. ended: it is open to no one but its client, which comes back if it
  * did not receive the Summary, and takes no place of max_sessions. DATA_LOSS: the snapshot is corrupt; EXISTS: it is another one of
  * the same session; CANCELLED: the daemon stops; after other errors it may be tried again. */
 int sessions_restore(struct sessions *all, const char *state, size_t len, bool ended, struct err *err);
+/* The SHA-256 of the model of a snapshot, "" = none. DATA_LOSS. Any thread. */
+int sessions_model_of(const char *state, size_t len, char ret[DIGEST_HEX_SIZE], struct err *err);
+/* The session of this id goes on in another daemon: its connection is told TAKEN_OVER, and its snapshot is left alone. */
+void sessions_disown(struct sessions *all, const char *id);
 /* True if a snapshot of a session needs the model of this SHA-256. */
 bool sessions_need_model(const struct sessions *all, const char *sha256);
 /* Whether sessions may still be restored: the client of a session that is not found may come back later. */

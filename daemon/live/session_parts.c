@@ -97,8 +97,11 @@ struct session *session_new(struct sessions *all, const struct session_request *
     str_copy(s->client, sizeof s->client, request->client ? request->client : "");
     str_copy(s->address, sizeof s->address, request->address ? request->address : "");
     s->start_ms = request->start_ms;
-    if (!pass_random(s->id, err) && (!s->resumable || !pass_make(request->principal, &s->pass, err)))
+    if (!(s->resumable ? pass_make(request->principal, &s->pass, err) : pass_random(s->id, err))) {
+        if (s->resumable)
+            pass_id(s->pass.digest, s->id);
         return s;
+    }
     session_free(s);
     return NULL;
 }

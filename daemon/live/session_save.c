@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/pack.h"
@@ -259,7 +260,13 @@ void session_saved(struct session *s, struct live_report *r) {
     s->saved = s->consumed;
     s->saved_bytes = (int64_t)len;
     s->on_disk = true;
-    if (!data || !keeper->put(keeper->ctx, s->id, data, len, s->sha256, live_stream_open(s->stream)->checkpoint)) {
+    const struct session_snapshot snapshot = {.id = s->id,
+                                              .state = data,
+                                              .len = len,
+                                              .sha256 = s->sha256,
+                                              .model = live_stream_open(s->stream)->checkpoint,
+                                              .again = s->durable >= 0};
+    if (!data || !keeper->put(keeper->ctx, &snapshot)) {
         struct err err;
         err_set(&err, ERR_EXHAUSTED, "out of memory for its state, or the state is larger than %d MiB", STATE_MAX >> 20);
         log_unsaved(s, &err);
@@ -275,10 +282,47 @@ static struct session *find(struct sessions *all, const char *id) {
     return s;
 }
 
+void sessions_disown(struct sessions *all, const char *id) {
+    struct session *s = find(all, id);
+    struct err err;
+    if (!s)
+        return;
+    const struct session_sink *former = s->sink;
+    void *owner = s->owner;
+    log_info("a stream goes on in another daemon", "session=%s model=%s", s->id, s->model);
+    s->on_disk = s->saving = false;
+    session_count_end(s, "moved");
+    if (former && s->closing) /* its owner has heard the end and will close it */
+        return;
+    session_drop_held(s);
+    session_let_go(s);
+    err_set(&err, ERR_ABORTED, "another daemon has taken the stream over");
+    if (former)
+        former->failed(owner, &err, "TAKEN_OVER");
+}
+
+int sessions_claim(struct sessions *all, const char *token, struct session_claim *c, struct err *err) {
+    const struct session_keeper *keeper = &all->config.keeper;
+    char digest[DIGEST_HEX_SIZE], id[SESSION_ID_SIZE];
+    if (!keeper->claim || !pass_digest(token, digest))
+        return err_set(err, ERR_UNSUPPORTED, "no daemon shares the snapshots of streams");
+    pass_id(digest, id);
+    struct session *s = find(all, id);
+    if (s && s->parked_ms)
+        s->parked_ms = clock_ms();
+    if (!s && sessions_places(all, false) >= all->config.max_sessions)
+        return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions)", all->config.max_sessions);
+    return keeper->claim(keeper->ctx, id, c) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+}
+
 void sessions_kept(struct sessions *all, const char *id, const struct err *err) {
     struct session *s = find(all, id);
     if (!s || !s->saving)
         return;
+    if (err->code == ERR_ABORTED) {
+        sessions_disown(all, id);
+        return;
+    }
     if (err->code) {
         give_up(s);
         return;
@@ -304,6 +348,18 @@ static int place(const struct sessions *all, struct live_open *open, struct err 
         return rc;
     open->device_name[0] = '\0';
     return c->place(c->place_ctx, "", open->model, &open->device, err);
+}
+
+int sessions_model_of(const char *state, size_t len, char ret[DIGEST_HEX_SIZE], struct err *err) {
+    OWNED_MEMORY struct opening *o = calloc(1, sizeof *o);
+    struct unpack in = unpack_of(state, len);
+    if (!o)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    unpack_opening(&in, o);
+    if (in.failed)
+        return err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt or of another version");
+    str_copy(ret, DIGEST_HEX_SIZE, o->sha256);
+    return 0;
 }
 
 static int restore(struct sessions *all, struct opening *o, const char *state, size_t len, struct err *err) {

@@ -48,7 +48,7 @@ bool snapshot_ended(const char *dir, const char *id) {
     return !mark_path(dir, id, path, NULL) && fsio_exists(path);
 }
 
-static int unmark(const char *dir, const char *id, struct err *err) {
+int snapshot_unmark(const char *dir, const char *id, struct err *err) {
     char path[4096];
     int rc = mark_path(dir, id, path, err);
     if (rc)
@@ -72,27 +72,59 @@ static int write_parts(struct fsio_writer *w, const char *path, const struct par
     return fsio_writer_write(w, p->hex, TAIL, err);
 }
 
-int snapshot_write(const char *dir, const char *id, const void *state, size_t len, struct err *err) {
-    char path[4096], hex[DIGEST_HEX_SIZE];
-    struct fsio_writer w;
-    OWNED(str_done) struct str head;
+/* The words around a state: head and digest. */
+static int frame(const void *state, size_t len, struct str *head, char hex[DIGEST_HEX_SIZE], struct err *err) {
     struct digest *digest = digest_new();
-    int rc;
-    str_init(&head, HEAD);
-    str_puts(&head, magic);
-    pack_i64(&head, (int64_t)len);
-    digest_update(digest, str_cstr(&head), head.len);
+    str_puts(head, magic);
+    pack_i64(head, (int64_t)len);
+    digest_update(digest, str_cstr(head), head->len);
     digest_update(digest, state, len);
-    if (!digest_finish(digest, hex) || !str_ok(&head))
+    if (!digest_finish(digest, hex) || !str_ok(head))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a snapshot");
-    if ((rc = unmark(dir, id, err)) || (rc = fsio_join(path, sizeof path, dir, id, err)) || (rc = fsio_writer_open(&w, path, err)))
+    return 0;
+}
+
+/* A temporary file that holds the snapshot. */
+static int prepare_file(const char *dir, const char *id, const struct parts *p, struct fsio_writer *w, struct err *err) {
+    char path[4096];
+    int rc;
+    if ((rc = fsio_join(path, sizeof path, dir, id, err)) || (rc = fsio_writer_open(w, path, err)))
         return rc;
-    const struct parts parts = {.head = head.data, .head_len = head.len, .state = state, .state_len = len, .hex = hex};
-    if ((rc = write_parts(&w, path, &parts, err))) {
-        fsio_writer_abort(&w);
+    if ((rc = write_parts(w, path, p, err)))
+        fsio_writer_abort(w);
+    return rc;
+}
+
+static int write_with(int (*commit)(struct fsio_writer *w, struct err *err), const char *dir, const char *id,
+                      const struct parts *parts, struct err *err) {
+    struct fsio_writer w;
+    int rc;
+    if ((rc = snapshot_unmark(dir, id, err)) || (rc = prepare_file(dir, id, parts, &w, err)))
         return rc;
-    }
-    return fsio_writer_commit(&w, err);
+    return commit(&w, err);
+}
+
+static int write_framed(int (*commit)(struct fsio_writer *w, struct err *err), const char *dir, const char *id,
+                        const struct parts *state, struct err *err) {
+    char hex[DIGEST_HEX_SIZE];
+    OWNED(str_done) struct str head;
+    str_init(&head, HEAD);
+    int rc = frame(state->state, state->state_len, &head, hex, err);
+    const struct parts all = {head.data, state->state, hex, head.len, state->state_len};
+    return rc ? rc : write_with(commit, dir, id, &all, err);
+}
+
+int snapshot_write(const char *dir, const char *id, const void *state, size_t len, struct err *err) {
+    return write_framed(fsio_writer_commit, dir, id, &(struct parts){.state = state, .state_len = len}, err);
+}
+
+static int commit_own(struct fsio_writer *w, struct err *err) {
+    int rc = fsio_writer_renew(w, err);
+    return rc == ERR_NOT_FOUND ? err_set(err, ERR_ABORTED, "another daemon has taken the stream over") : rc;
+}
+
+int snapshot_renew(const char *dir, const char *id, const void *state, size_t len, struct err *err) {
+    return write_framed(commit_own, dir, id, &(struct parts){.state = state, .state_len = len}, err);
 }
 
 int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err) {
@@ -122,7 +154,7 @@ bool snapshot_is_useless(const struct err *why) {
 int snapshot_remove(const char *dir, const char *id, struct err *err) {
     char path[4096];
     int rc;
-    if ((rc = unmark(dir, id, err)) || (rc = fsio_join(path, sizeof path, dir, id, err)))
+    if ((rc = snapshot_unmark(dir, id, err)) || (rc = fsio_join(path, sizeof path, dir, id, err)))
         return rc;
     if (unlink(path) && errno != ENOENT)
         return err_errno(err, errno, "%s: cannot be removed", path);
@@ -132,7 +164,7 @@ int snapshot_remove(const char *dir, const char *id, struct err *err) {
 int snapshot_reject(const char *dir, const char *id, struct err *err) {
     char from[4096], folder[4096], to[4096];
     int rc;
-    if ((rc = unmark(dir, id, err)) || (rc = fsio_join(from, sizeof from, dir, id, err)) ||
+    if ((rc = snapshot_unmark(dir, id, err)) || (rc = fsio_join(from, sizeof from, dir, id, err)) ||
         (rc = fsio_join(folder, sizeof folder, dir, "rejected", err)) || (rc = fsio_join(to, sizeof to, folder, id, err)) ||
         (rc = make_private(folder, err)))
         return rc;

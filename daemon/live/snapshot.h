@@ -19,10 +19,13 @@ enum {
 /* The folder, mode 0700; what killed writers left in it is removed. */
 int snapshot_prepare(const char *dir, struct err *err);
 int snapshot_write(const char *dir, const char *id, const void *state, size_t len, struct err *err);
+/* Replaces the snapshot. ABORTED, and nothing is written, if another daemon has claimed it (live/claim.h). */
+int snapshot_renew(const char *dir, const char *id, const void *state, size_t len, struct err *err);
 /* DATA_LOSS when the file is corrupt or of another version. The caller frees *ret. */
 int snapshot_read(const char *dir, const char *id, char **ret, size_t *ret_len, struct err *err);
 /* Marks the session as ended: its client was sent the Summary. The next snapshot_write of this id removes the mark. */
 int snapshot_end(const char *dir, const char *id, struct err *err);
+int snapshot_unmark(const char *dir, const char *id, struct err *err);
 bool snapshot_ended(const char *dir, const char *id);
 int snapshot_remove(const char *dir, const char *id, struct err *err); /* one that is not there is removed */
 /* True for errors that stay however often the snapshot is read: the snapshot is corrupt or of another version, or its model is

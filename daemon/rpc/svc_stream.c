@@ -30,6 +30,8 @@ struct stream_call {
     struct session *session;       /* NULL before Open and after the end */
     struct model_leasing *leasing; /* of the model, which Open names by its URL */
     struct finding *finding;       /* of the model's file */
+    struct session_claim *claim;   /* the session may be another daemon's */
+    bool claimed;                  /* it was asked for */
     uint8_t *open;                 /* that Open, while the model is on its way or looked for */
     size_t open_len;
     struct model_lease lease; /* the model, to the end */
@@ -360,7 +362,11 @@ static bool resume_session(struct stream_call *c, const Brr__V1__Open *in) {
     struct err err;
     if (!s) {
         count_resume(c, "unknown", "expired");
-        return false;
+        if (!in->resume_only)
+            return false;
+        err_set(&err, ERR_UNAVAILABLE, "this daemon does not have the session; another one may");
+        refuse(c, &err, "SESSION_UNKNOWN", 0);
+        return true;
     }
     if (!takes_streams(c))
         return true;
@@ -405,8 +411,7 @@ static bool keep_open(struct stream_call *c, const uint8_t *data, size_t len) {
 
 static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const uint8_t *data, size_t len);
 
-static void open_again(uv_timer_t *timer) {
-    struct stream_call *c = timer->data;
+static void open_again(struct stream_call *c) {
     struct arena arena;
     uint8_t *data = c->open;
     c->open = NULL;
@@ -418,6 +423,8 @@ static void open_again(uv_timer_t *timer) {
     free(data);
     steer(c);
 }
+
+static void look_again(uv_timer_t *timer) { open_again(timer->data); }
 
 /* The daemon has just started: the session of this Open may be restored in a moment. True if the call waits, or was refused. */
 static bool await_session(struct stream_call *c, const Brr__V1__Open *in, const uint8_t *data, size_t len) {
@@ -431,9 +438,41 @@ static bool await_session(struct stream_call *c, const Brr__V1__Open *in, const 
         err_set(&err, ERR_UNAVAILABLE, "snapshots of streams cannot be read yet (see the daemon's log); try again later");
         refuse(c, &err, "RESTORING", RESTORING_RETRY_MS);
     } else if (keep_open(c, data, len)) {
-        uv_timer_start(&c->ack_timer, open_again, RESTORING_LOOK_MS, 0);
+        uv_timer_start(&c->ack_timer, look_again, RESTORING_LOOK_MS, 0);
     }
     return true;
+}
+
+static void on_claimed(struct session_claim *claim) {
+    struct stream_call *c = claim->ctx;
+    if (!c) /* the call has ended */
+        return;
+    c->claim = NULL;
+    open_again(c);
+}
+
+/* The session may be another daemon's, and becomes this one's. True if the call waits, or was refused. */
+static bool claim_session(struct stream_call *c, const Brr__V1__Open *in, const uint8_t *data, size_t len) {
+    struct err err;
+    if (c->claimed)
+        return false;
+    c->claimed = true;
+    if (!takes_streams(c))
+        return true;
+    struct session_claim *claim = calloc(1, sizeof *claim);
+    int rc = claim ? 0 : err_set(&err, ERR_EXHAUSTED, "out of memory for a stream");
+    if (claim) {
+        *claim = (struct session_claim){.done = on_claimed, .ctx = c};
+        rc = sessions_claim(services_of(c->call)->sessions, in->resume_token, claim, &err);
+    }
+    if (rc) {
+        free(claim);
+        if (rc != ERR_UNSUPPORTED)
+            refuse(c, &err, "OVERLOADED", SESSION_RETRY_MS);
+        return rc != ERR_UNSUPPORTED;
+    }
+    c->claim = claim;
+    return keep_open(c, data, len) || true;
 }
 
 static void on_leased(void *ctx, const struct model_lease *lease, const struct err *err) {
@@ -530,7 +569,7 @@ static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const ui
     struct err err;
     if (check_open(in, &err))
         refuse(c, &err, NULL, 0);
-    else if (*in->resume_token && (await_session(c, in, data, len) || resume_session(c, in)))
+    else if (*in->resume_token && (await_session(c, in, data, len) || claim_session(c, in, data, len) || resume_session(c, in)))
         return;
     else if (model_fetch_is_url(in->model) && !may_fetch(c, &err))
         refuse(c, &err, "ROLE_TOO_SMALL", 0);
@@ -563,7 +602,7 @@ static void on_more(struct stream_call *c, const Brr__V1__ClientMessage *m) {
 }
 
 /* An Open has come. */
-static bool has_open(const struct stream_call *c) { return c->session || c->leasing || c->finding || c->restoring; }
+static bool has_open(const struct stream_call *c) { return c->session || c->leasing || c->finding || c->claim || c->restoring; }
 
 /* NULL when out of memory: the call has been refused then. */
 static struct stream_call *state_of(struct rpc_call *call) {
@@ -647,6 +686,8 @@ static void end(struct rpc_call *call) {
         model_lease_forget(c->leasing);
     if (c->finding)
         forget_finding(c->finding);
+    if (c->claim)
+        c->claim->ctx = NULL;
     model_lease_release(services_of(call)->loop, &c->lease);
     free(c->open);
     uv_close((uv_handle_t *)&c->ack_timer, on_timer_closed);

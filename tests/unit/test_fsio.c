@@ -103,6 +103,29 @@ static void a_writer_shows_nothing_before_commit_and_nothing_after_abort(void **
     assert_int_equal(files_below(state), 1);
 }
 
+static void a_file_is_renewed_only_where_it_still_is(void **state) {
+    struct fsio_writer w;
+    struct err err;
+    char *data = NULL;
+    size_t len = 0;
+    const char *path = in_dir(state, "renewed");
+    assert_int_equal(fsio_write_atomic(path, "old", 3, NULL), 0);
+    assert_int_equal(fsio_writer_open(&w, path, NULL), 0);
+    assert_int_equal(fsio_writer_write(&w, "newer", 5, NULL), 0);
+    assert_int_equal(fsio_writer_renew(&w, &err), 0);
+    assert_int_equal(fsio_read(path, 10, &data, &len, NULL), 0);
+    assert_string_equal(data, "newer");
+    free(data);
+    assert_int_equal(fsio_writer_open(&w, path, NULL), 0);
+    assert_int_equal(fsio_writer_write(&w, "late", 4, NULL), 0);
+    char tmp[sizeof w.tmp_path];
+    memcpy(tmp, w.tmp_path, sizeof tmp);
+    assert_int_equal(unlink(path), 0); /* somebody has moved it */
+    assert_int_equal(fsio_writer_renew(&w, &err), ERR_NOT_FOUND);
+    assert_false(fsio_exists(path));
+    assert_false(fsio_exists(tmp));
+}
+
 static void temporaries_of_a_dead_process_with_the_same_id_do_no_harm(void **state) {
     const char *path = in_dir(state, "a");
     char left[600];
@@ -532,6 +555,7 @@ int main(void) {
         cmocka_unit_test(a_file_without_a_size_is_bounded_too),
         in_temp_dir(an_atomic_write_replaces_the_file_at_once),
         in_temp_dir(a_writer_shows_nothing_before_commit_and_nothing_after_abort),
+        in_temp_dir(a_file_is_renewed_only_where_it_still_is),
         in_temp_dir(temporaries_of_a_dead_process_with_the_same_id_do_no_harm),
         in_temp_dir(two_writers_of_one_path_do_not_mix),
         in_temp_dir(a_write_that_does_not_fit_leaves_the_old_file_and_no_temporary),

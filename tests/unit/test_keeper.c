@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/fsio.h"
+#include "daemon/live/session_parts.h"
 #include "daemon/live/snapshot.h"
 #include "unit/session_fixture.h"
 #include "unit/temp_dir.h"
@@ -31,6 +32,7 @@ struct daemon_side {
     struct keeper *keeper;
     void *folder;
     char dir[512];
+    bool shared; /* with the folders beside it */
 };
 
 static void on_written(void *ctx, const char *id, const struct err *err) {
@@ -39,7 +41,7 @@ static void on_written(void *ctx, const char *id, const struct err *err) {
 
 static void begin(struct daemon_side *d) {
     uv_loop_init(&d->loop);
-    assert_non_null(d->keeper = keeper_new(&d->loop, d->dir, on_written, d));
+    assert_non_null(d->keeper = keeper_new(&d->loop, d->dir, d->shared, on_written, d));
     const struct sessions_config config = {.post = take,
                                            .post_ctx = &d->b.worker,
                                            .metrics = d->b.metrics,
@@ -288,6 +290,98 @@ static void live_streams_come_before_those_that_have_ended(void **state) {
     stop(d);
 }
 
+/* ---- daemons that share the folder ---- */
+
+static struct daemon_side *make_peer(struct daemon_side *d) {
+    struct daemon_side *peer = calloc(1, sizeof *peer);
+    peer->b.metrics = d->b.metrics;
+    assert_true(str_format(peer->dir, sizeof peer->dir, "%s/peer", (const char *)d->folder));
+    assert_int_equal(snapshot_prepare(peer->dir, NULL), 0);
+    d->shared = peer->shared = true;
+    begin(d);
+    begin(peer);
+    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    keeper_restore(peer->keeper, peer->b.all, peer->b.metrics, 60 * 1000);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    uv_run(&peer->loop, UV_RUN_DEFAULT);
+    return peer;
+}
+
+static int answers;
+static void on_claimed(struct session_claim *c) { answers += c->ctx != NULL; }
+
+static void claim(struct daemon_side *d, const char *token) {
+    struct session_claim *c = calloc(1, sizeof *c);
+    int before = answers;
+    *c = (struct session_claim){.done = on_claimed, .ctx = d};
+    assert_int_equal(sessions_claim(d->b.all, token, c, NULL), 0);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    assert_int_equal(answers, before + 1);
+}
+
+static void save_again(struct daemon_side *d, struct session *s) {
+    struct live_report r = report(s->stream, LIVE_SAVED);
+    s->saving = true;
+    r.state = strdup("the worker's part");
+    r.state_len = strlen(r.state);
+    sessions_report(d->b.all, &r);
+    free(r.state);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+}
+
+static void a_stream_goes_on_at_the_daemon_that_claims_its_snapshot(void **state) {
+    struct daemon_side *d = *state;
+    struct daemon_side *peer = make_peer(d);
+    char token[PASS_TOKEN_SIZE], mine[1024], theirs[1024];
+    struct session *s = make_stream(d, token);
+    path_of(d, "", session_id(s), mine);
+    path_of(peer, "", session_id(s), theirs);
+    claim(peer, "0123456789abcdef0123456789abcdef"); /* nobody has it */
+    assert_null(sessions_find(peer->b.all, "0123456789abcdef0123456789abcdef", "uid:1"));
+    claim(d, token); /* its own */
+    assert_ptr_equal(sessions_find(d->b.all, token, "uid:1"), s);
+    assert_true(fsio_exists(mine));
+    claim(peer, token);
+    assert_non_null(sessions_find(peer->b.all, token, "uid:1"));
+    assert_null(sessions_find(peer->b.all, token, "uid:2"));
+    assert_false(fsio_exists(mine));
+    assert_true(fsio_exists(theirs));
+    int failures = d->b.owner.failures;
+    save_again(d, s); /* the former owner, which has noticed nothing until now */
+    assert_false(fsio_exists(mine));
+    assert_true(fsio_exists(theirs));
+    assert_int_equal(d->b.owner.failures, failures + 1);
+    assert_string_equal(d->b.owner.reason, "TAKEN_OVER");
+    assert_null(sessions_find(d->b.all, token, "uid:1"));
+    stop(peer);
+    stop(d);
+    free(peer);
+}
+
+static void a_stream_that_came_back_goes_on_from_the_newest_snapshot(void **state) {
+    struct daemon_side *d = *state;
+    struct daemon_side *peer = make_peer(d);
+    char token[PASS_TOKEN_SIZE];
+    struct session *s = make_stream(d, token);
+    session_leave(s);
+    claim(peer, token);
+    struct session *there = sessions_find(peer->b.all, token, "uid:1");
+    assert_ptr_equal(sessions_find(d->b.all, token, "uid:1"), s); /* out of date, and not known to be */
+    there->duplicates = 7;
+    save_again(peer, there);
+    claim(d, token);
+    assert_null(sessions_find(d->b.all, token, "uid:1")); /* the old one is on its way out */
+    struct live_report r = report(s->stream, LIVE_CLOSED);
+    sessions_report(d->b.all, &r);
+    round_of(d, 0);
+    struct session *back = sessions_find(d->b.all, token, "uid:1");
+    assert_non_null(back);
+    assert_int_equal(back->duplicates, 7);
+    stop(peer);
+    stop(d);
+    free(peer);
+}
+
 int main(void) {
 #define KEEPER_TEST(f) cmocka_unit_test_setup_teardown(f, set_up_daemon, tear_down_daemon)
     const struct CMUnitTest tests[] = {
@@ -298,6 +392,8 @@ int main(void) {
         KEEPER_TEST(a_stream_whose_model_is_not_there_yet_is_restored_later),
         KEEPER_TEST(rejected_snapshots_are_pruned_at_the_start_and_with_the_next_one),
         KEEPER_TEST(live_streams_come_before_those_that_have_ended),
+        KEEPER_TEST(a_stream_goes_on_at_the_daemon_that_claims_its_snapshot),
+        KEEPER_TEST(a_stream_that_came_back_goes_on_from_the_newest_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

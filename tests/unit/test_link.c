@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/str.h"
 #include "unit/cmocka_all.h"
 
 /* ---- the connection's side: one call at a time, whose answers the test has put down ---- */
@@ -17,8 +18,12 @@ struct conn_call {
     bool ended;
 };
 static struct conn_call *now;
-static Brr__V1__ClientMessage *sent; /* the newest message */
-static int sends;
+static Brr__V1__ClientMessage *sent;    /* the newest message */
+static int sends, endpoints = 1, asked; /* asked: the endpoint of the newest call */
+int conn_endpoints(const struct brr_client *client) {
+    (void)client;
+    return endpoints;
+}
 
 int conn_error(struct brr_error *err, int code, const char *fmt, ...) {
     va_list args;
@@ -32,7 +37,8 @@ int conn_error(struct brr_error *err, int code, const char *fmt, ...) {
     return code;
 }
 int conn_call_open(struct brr_client *client, const struct conn_open *o, struct conn_call **ret, struct brr_error *err) {
-    (void)client, (void)o, (void)err;
+    (void)client, (void)err;
+    asked = o->endpoint;
     *ret = now = calloc(1, sizeof *now);
     return 0;
 }
@@ -206,12 +212,61 @@ static void a_stream_without_snapshots_holds_no_samples_and_ends_with_the_daemon
     assert_non_null(strstr(l->error.message, "could not write snapshots"));
 }
 
+static void say_unknown(void) {
+    now->ended = true;
+    conn_error(&now->status, BRR_UNAVAILABLE, "this daemon does not have the session");
+    str_copy(now->status.reason, sizeof now->status.reason, "SESSION_UNKNOWN");
+}
+
+static void a_stream_moves_to_the_next_daemon_when_its_own_stays_away(void **state) {
+    struct link *l = *state;
+    endpoints = 3;
+    l->move_ms = 60 * 1000;
+    cut();
+    advance(l);
+    wait_until_back(l);
+    assert_int_equal(asked, 0); /* it may be about to come back */
+    l->move_ms = 0;
+    cut();
+    advance(l);
+    wait_until_back(l);
+    assert_int_equal(asked, 1);
+    assert_true(sent->open->resume_only);
+    assert_string_equal(sent->open->resume_token, "token");
+    say_opened(true, 0);
+    advance(l);
+    assert_int_equal(l->state, LINK_RUNNING);
+    assert_int_equal(l->endpoint, 1);
+}
+
+static void a_stream_begins_anew_only_when_no_daemon_knows_it(void **state) {
+    struct link *l = *state;
+    endpoints = 2;
+    l->move_ms = 60 * 1000;
+    cut();
+    advance(l);
+    wait_until_back(l);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(asked, i);
+        assert_true(sent->open->resume_only);
+        say_unknown();
+        advance(l);
+        wait_until_back(l);
+    }
+    assert_false(sent->open->resume_only);
+    say_opened(false, 0); /* nothing was durable: nothing is lost */
+    advance(l);
+    assert_int_equal(l->state, LINK_RUNNING);
+}
+
 int main(void) {
 #define LINK_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         LINK_TEST(clients_that_were_sent_away_together_come_back_one_by_one),
         LINK_TEST(after_a_cut_the_daemon_says_from_where_to_send_again),
         LINK_TEST(a_stream_without_snapshots_holds_no_samples_and_ends_with_the_daemon),
+        LINK_TEST(a_stream_moves_to_the_next_daemon_when_its_own_stays_away),
+        LINK_TEST(a_stream_begins_anew_only_when_no_daemon_knows_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

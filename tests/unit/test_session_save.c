@@ -15,14 +15,13 @@ struct kept {
     size_t len;
     int puts, ends, drops, rejects, retries;
 };
-static bool put(void *ctx, const char *id, char *state, size_t len, const char *sha256, const char *file) {
-    (void)sha256, (void)file;
+static bool put(void *ctx, const struct session_snapshot *snapshot) {
     struct kept *k = ctx;
     free(k->state);
-    k->state = state;
-    k->len = len;
+    k->state = snapshot->state;
+    k->len = snapshot->len;
     k->puts++;
-    str_copy(k->id, sizeof k->id, id);
+    str_copy(k->id, sizeof k->id, snapshot->id);
     return true;
 }
 static void end(void *ctx, const char *id) { (void)id, ((struct kept *)ctx)->ends++; }

@@ -1,0 +1,75 @@
+#include "daemon/live/claim.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "daemon/live/session.h"
+
+enum { LOOKS = 2 }; /* a snapshot that moves between two other folders may be missed once */
+
+/* The file of the model comes first, so that a snapshot in dir has its model there. */
+static int take_model(const char *other, const char *dir, const char *id, struct err *err) {
+    char sha256[DIGEST_HEX_SIZE], path[4096];
+    OWNED_MEMORY char *state = NULL;
+    size_t len = 0;
+    int rc;
+    if ((rc = snapshot_read(other, id, &state, &len, err)) || (rc = sessions_model_of(state, len, sha256, err)) || !*sha256)
+        return rc;
+    rc = snapshot_model_path(other, sha256, path, sizeof path, err);
+    return rc ? rc : snapshot_keep_model(dir, sha256, path, err);
+}
+
+/* NOT_FOUND also if another daemon was faster. */
+static int take_from(const char *other, const char *dir, const char *id, struct claim *ret, struct err *err) {
+    char from[4096], to[4096];
+    int rc;
+    if ((rc = fsio_join(from, sizeof from, other, id, err)) || (rc = fsio_join(to, sizeof to, dir, id, err)))
+        return rc;
+    if (!fsio_exists(from))
+        return err_set(err, ERR_NOT_FOUND, "%s: no such snapshot", from);
+    bool ended = snapshot_ended(other, id);
+    if ((rc = take_model(other, dir, id, err)) || (rc = ended ? snapshot_end(dir, id, err) : snapshot_unmark(dir, id, err)) ||
+        (rc = fsio_rename(from, to, err)))
+        return rc;
+    snapshot_unmark(other, id, NULL);
+    ret->moved = true;
+    ret->ended = ended;
+    return snapshot_read(dir, id, &ret->state, &ret->len, err);
+}
+
+static int look(const char *root, const char *own, const char *dir, const char *id, struct claim *ret, struct err *err) {
+    OWNED_DIR DIR *d = opendir(root);
+    struct dirent *e = NULL;
+    int rc;
+    if (!d)
+        return err_errno(err, errno, "%s: cannot be read", root);
+    while (!(rc = fsio_next_entry(d, &e, err)) && e) {
+        char other[4096];
+        if (e->d_name[0] == '.' || !strcmp(e->d_name, own) || fsio_join(other, sizeof other, root, e->d_name, NULL))
+            continue;
+        if ((rc = take_from(other, dir, id, ret, err)) != ERR_NOT_FOUND)
+            return rc;
+    }
+    return rc ? rc : err_set(err, ERR_NOT_FOUND, "no daemon below %s has a snapshot of the stream", root);
+}
+
+int claim_take(const char *dir, const char *id, struct claim *ret, struct err *err) {
+    char path[4096], root[4096];
+    int rc = fsio_join(path, sizeof path, dir, id, err);
+    *ret = (struct claim){0};
+    if (rc || fsio_exists(path))
+        return rc;
+    if (!str_copy(root, sizeof root, dir))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", dir);
+    *strrchr(root, '/') = '\0';
+    rc = ERR_NOT_FOUND;
+    for (int i = 0; i < LOOKS && rc == ERR_NOT_FOUND; i++)
+        rc = look(root, fsio_basename(dir), dir, id, ret, err);
+    return rc;
+}
