@@ -131,6 +131,12 @@ static int read_model(struct jobfile *job, struct train_config *c, struct err *e
         return read_feature(job, c, err);
     if ((rc = montage_channels(c->data.montage, NULL, &channels, err)))
         return rc;
+    if (c->type == SEIZURE_TYPE_CAUSAL && c->data.normalize == FRONTEND_WINDOW)
+        return err_set(
+            err, ERR_INVALID,
+            "%s: data.normalize is window, the z-score of a whole window, but a network of type causal is served second by "
+            "second; expected causal, envelope or baseline",
+            job->file);
     struct seizure_config *m = &c->model;
     if (seizure_preset_of((enum seizure_type)c->type, c->preset, frontend_inputs(c->data.normalize, channels), m, err))
         return err_set(err, ERR_INVALID, "%s: model.preset is '%.80s'; expected tiny, small or base", job->file, c->preset);

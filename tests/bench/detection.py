@@ -3,13 +3,14 @@
 the model's own rule for 5 false alarms per 24 h, onset errors and delays, beside line length and band power in the same run.
 
     BRR_BUILD_DIR=build /usr/bin/python3 tests/bench/detection.py [--draws 5] [--seed N] [--style simple|rich] [--config configs/alarm.yaml]
-        [--arm "NAME [KEY=VALUE ...]" ...] [--small] [--json FILE]
+        [--arm "NAME [KEY=VALUE ...]" ...] [--small] [--train PxHxS] [--test PxHxS]
+        [--json FILE]
 
 Draw k makes patients to train on (seed N + 2k) and others to test on (seed N + 2k + 1); every arm trains on the same patients with job keys of
 its own and is judged on the same others. N is drawn unless given. Checkpoint, thresholds and alarm rules are chosen on patients of the
 training corpus; nothing is chosen on the test. Figures of every draw are printed and kept, with 95 % intervals: Wilson's for shares of
 seizures, Byar's for counts of false alarms. Definitions: docs/scores.md; alarms are scored here by the same definition, from the files
-of `brrctl detect --alarm-rate 5`. --small: the sizes of the ablation in docs/models.md. Real EEG: tests/bench/clips.py.
+of `brrctl detect --alarm-rate 5`. --small: the sizes of the ablation in docs/models.md; --train 12x1x5: 12 patients of 1 h with 5 seizures each. Real EEG: tests/bench/clips.py.
 """
 import argparse
 import datetime
@@ -38,6 +39,12 @@ BEFORE_S, AFTER_S, RATE = 30, 60, 5
 LONGEST_S = 4 * 3600
 
 
+def size(text):
+    """PxHxS: patients, hours of each, seizures of each."""
+    patients, hours, seizures = text.split("x")
+    return {"patients": int(patients), "hours": float(hours), "seizures": int(seizures)}
+
+
 def wilson(k, n):
     if not n:
         return [None, None]
@@ -52,9 +59,9 @@ def byar(k, days):
     return [low / days, (k + 1) * (1 - 1 / (9 * (k + 1)) + 1.96 / (3 * math.sqrt(k + 1))) ** 3 / days]
 
 
-def make(directory, size, seed, style):
-    subprocess.run([f"{BIN}/edfgen", "--out", directory, "--patients", str(size["patients"]), "--hours-per-patient", str(size["hours"]),
-                    "--seizures-per-patient", str(size["seizures"]), "--seed", str(seed), "--style", style], check=True, stdout=subprocess.DEVNULL)
+def make(directory, patients, seed, style):
+    subprocess.run([f"{BIN}/edfgen", "--out", directory, "--patients", str(patients["patients"]), "--hours-per-patient", str(patients["hours"]),
+                    "--seizures-per-patient", str(patients["seizures"]), "--seed", str(seed), "--style", style], check=True, stdout=subprocess.DEVNULL)
 
 
 def rows_of(path, kind):
@@ -109,7 +116,7 @@ def run(daemon, folder, arm, o, seed):
     code, job, err = daemon.submit(f"data.source=file://{folder}/train", *sets, file=f"{SOURCE}/{o.config}", timeout=LONGEST_S)
     assert code == 0 and job["state"] == "succeeded", (job, err)
     trained, model = time.monotonic() - begun, f"job:{job['job']}"
-    report, test = evaluate(daemon, model, f"{folder}/test"), SIZES[o.small][1]
+    report, test = evaluate(daemon, model, f"{folder}/test"), o.test
     hours = test["patients"] * test["hours"]
     event, onset = report["scores"]["pooled"]["event"], report["scores"]["onset_error"]
     return {"arm": name, "set": sets, "train_seed": seed, "test_seed": seed + 1, "trained_s": round(trained, 1), "steps": job["result"]["steps"],
@@ -150,9 +157,8 @@ def summarise(rows):
 
 
 def draw(tmp, seed, o):
-    train, test = SIZES[o.small]
-    make(f"{tmp}/train", train, seed, o.style)
-    make(f"{tmp}/test", test, seed + 1, o.style)
+    make(f"{tmp}/train", o.train, seed, o.style)
+    make(f"{tmp}/test", o.test, seed + 1, o.style)
     daemon = Daemon(tmp).start()
     for i, arm in enumerate(o.arm or ["default"]):
         row = run(daemon, tmp, arm, o, seed)
@@ -171,8 +177,11 @@ def main():
     parser.add_argument("--config", default="configs/alarm.yaml", help="job file, from the root of the sources")
     parser.add_argument("--arm", action="append", default=[], metavar="NAME [KEY=VALUE ...]", help="keys of the training; default: one without")
     parser.add_argument("--small", action="store_true", help="4 h of training EEG and 8 h of test EEG, instead of 12 and 24")
+    parser.add_argument("--train", type=size, metavar="PxHxS", help="patients, hours and seizures of each to train on")
+    parser.add_argument("--test", type=size, metavar="PxHxS", help="the same of those to test on")
     parser.add_argument("--json", metavar="FILE", help="written again after every run")
     o = parser.parse_args()
+    o.train, o.test = o.train or SIZES[o.small][0], o.test or SIZES[o.small][1]
     rows = []
     for k in range(o.draws):
         with temporary() as tmp:
@@ -181,7 +190,7 @@ def main():
                 if o.json:
                     with open(o.json, "w", encoding="utf-8") as f:
                         json.dump({"date": datetime.date.today().isoformat(), "machine": platform.processor() or platform.machine(),
-                                   "cores": os.cpu_count(), "config": o.config, "style": o.style, "small": o.small, "runs": rows}, f, indent=1)
+                                   "cores": os.cpu_count(), "config": o.config, "style": o.style, "train": o.train, "test": o.test, "runs": rows}, f, indent=1)
                         f.write("\n")
     summarise(rows)
     return 0

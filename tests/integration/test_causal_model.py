@@ -61,6 +61,12 @@ def check_streams(d, model):
     assert code != 0 and "1 s" in err + text, (code, err, text)
 
 
+def check_refused(d, data):
+    """A z-score of whole windows is not what a second of a stream can have."""
+    code, _, err = d.submit(*CAUSAL, data, "data.normalize=window", "data.reference=recorded")
+    assert code != 0 and "expected causal, envelope or baseline" in err, (code, err)
+
+
 def check_evaluation(d, model, data):
     job = f"{d.dir}/eval.yaml"
     with open(job, "w", encoding="utf-8") as f:
@@ -75,6 +81,7 @@ def main():
         make_corpus(f"{tmp}/eeg", seed=31, hours=0.07)
         d = Daemon(tmp).start()
         data = f"data.source=file://{tmp}/eeg"
+        check_refused(d, data)
         model = check_training(d, data)
         check_streams(d, model)
         check_evaluation(d, model, data)
