@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 
-from daemon import PATIENCE
+from daemon import PATIENCE, SOURCE
 
 BUILD = os.environ["BRR_BUILD_DIR"]
 MIRROR = "http://deb.debian.org/debian"
@@ -46,12 +46,19 @@ def base_archive():
         return path
 
 
+def contents():
+    """What goes into the packages, and what says how."""
+    built = [path for pattern in ("bin/*", "lib/*.so*", "CMakeCache.txt") for path in glob.glob(f"{BUILD}/{pattern}")]
+    written = [path for folder in ("configs", "deploy/debian", "systemd", "models", "examples", "proto", "client") for path in glob.glob(f"{SOURCE}/{folder}/**", recursive=True)]
+    return sorted(path for path in built + written if os.path.isfile(path))
+
+
 def packages():
-    """The folder of the packages, which are made anew when a program has changed."""
+    """The folder of the packages, which are made anew when something in them has changed."""
     run("ninja", "-C", BUILD, "package_files")
     with locked("packages") as folder:
         made = f"{folder}/packages"
-        stamp = "".join(f"{path} {os.path.getmtime(path)}\n" for path in sorted(glob.glob(f"{BUILD}/bin/*") + glob.glob(f"{BUILD}/CMakeCache.txt")))
+        stamp = "".join(f"{path} {os.path.getmtime(path)}\n" for path in contents())
         if not os.path.exists(f"{made}/stamp") or open(f"{made}/stamp", encoding="utf-8").read() != stamp:
             shutil.rmtree(made, ignore_errors=True)
             run("cpack", "-G", "DEB", "-B", made, cwd=BUILD)

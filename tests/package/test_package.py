@@ -1,29 +1,22 @@
 #!/usr/bin/env python3
-"""The Debian packages on a bare Debian: install, train, serve, stream, scrape, upgrade under a running stream, remove, purge. The chroot has
-no systemd running, so this test starts and stops the daemon as the unit does. It needs root (debootstrap, chroot, mount)."""
+"""The Debian packages on a bare Debian: install, serve the shipped model, stream, page, scrape, train, upgrade under a running stream, roll back,
+remove, purge. The chroot has no systemd running, so this test starts and stops the daemon as the unit does. It needs root (debootstrap, chroot, mount)."""
 import glob
 import json
 import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.environ["BRR_SOURCE_DIR"], "tests", "integration"))
-from daemon import BIN, MINI, PATIENCE, free_port, make_corpus, temporary  # noqa: E402
-
-BUILD = os.environ["BRR_BUILD_DIR"]
-MIRROR = "http://deb.debian.org/debian"
-NAMES = ("brrd", "libbrr1", "libbrr-dev")
-
-
-def run(*command, **options):
-    r = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL, **options)
-    assert r.returncode == 0, f"{' '.join(command)}\n{r.stdout[-4000:]}{r.stderr[-4000:]}"
-    return r.stdout
+import debian  # noqa: E402
+from daemon import MINI, PATIENCE, free_port, make_corpus, temporary  # noqa: E402
+from debian import NAMES, run  # noqa: E402
 
 
 class Root:
@@ -31,7 +24,8 @@ class Root:
 
     def __init__(self, directory):
         self.dir = directory
-        run("debootstrap", "--variant=minbase", "bookworm", directory, MIRROR)
+        os.makedirs(directory)
+        run("tar", "-C", directory, "-xf", debian.base_archive())
         for name in ("resolv.conf", "hosts"):
             shutil.copy(f"/etc/{name}", f"{directory}/etc/{name}")
         run("mount", "-t", "proc", "proc", f"{directory}/proc")
@@ -55,9 +49,11 @@ class Service:
         with open(f"{root.dir}/usr/lib/systemd/system/brrd.service", encoding="utf-8") as f:
             self.unit = f.read()
 
+    def command(self):
+        return re.search(r"^User=(\S+)", self.unit, re.M)[1], re.search(r"^ExecStart=(.*)", self.unit, re.M)[1].split()
+
     def start(self):
-        user = re.search(r"^User=(\S+)", self.unit, re.M)[1]
-        command = re.search(r"^ExecStart=(.*)", self.unit, re.M)[1].split()
+        user, command = self.command()
         self.root("install", "-d", "-o", user, "-g", user, "-m", "0755", "/run/brrd")
         with open(f"{self.root.dir}/var/log/brrd.log", "ab") as log:
             self.process = subprocess.Popen(["chroot", f"--userspec={user}:{user}", self.root.dir, *command, "--set", f"http.listen=127.0.0.1:{self.port}"],
@@ -85,12 +81,11 @@ class Service:
 
 def build(directory):
     """The packages, and the same ones with the next revision."""
-    run("ninja", "-C", BUILD, "package_files")
-    run("cpack", "-G", "DEB", "-B", f"{directory}/made", cwd=BUILD)
+    made = debian.packages()
     for revision in ("1", "2"):
         os.makedirs(f"{directory}/{revision}")
     for name in NAMES:
-        (package,) = glob.glob(f"{directory}/made/{name}_*.deb")
+        (package,) = glob.glob(f"{made}/{name}_*.deb")
         shutil.copy(package, f"{directory}/1/{name}.deb")
         tree = f"{directory}/tree-{name}"
         run("dpkg-deb", "-R", package, tree)
@@ -101,8 +96,8 @@ def build(directory):
         run("dpkg-deb", "-b", tree, f"{directory}/2/{name}.deb")
 
 
-def check_lint(directory):
-    packages = glob.glob(f"{directory}/made/*.deb")
+def check_lint():
+    packages = glob.glob(f"{debian.packages()}/*.deb")
     r = subprocess.run(["lintian", "--fail-on", "error", "--tag-display-limit", "0", *packages], capture_output=True, text=True)
     assert r.returncode == 0, r.stdout
     verdict = run("systemd-analyze", "security", "--offline=yes", f"{os.environ['BRR_SOURCE_DIR']}/systemd/brrd.service")
@@ -127,6 +122,26 @@ def check_installed(root):
     refused = subprocess.run(["chroot", "--userspec=nobody", root.dir, "brrctl", "version", "--endpoint", "unix:/run/brrd/brrd.sock"], capture_output=True,
                              text=True, timeout=PATIENCE)
     assert refused.returncode != 0 and "join the group" in refused.stderr, refused
+
+
+def page(service, path):
+    """What a browser gets; programs get lines of text."""
+    with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{service.port}{path}", headers={"Accept": "text/html"}), timeout=60) as answer:
+        assert answer.headers["Content-Type"].startswith("text/html"), answer.headers
+        return answer.read().decode()
+
+
+def check_demo(root, service):
+    """The shipped model, served, finds the seizure of the shipped recording; pages and journal say what happened."""
+    recording = "/usr/share/brrd/eeg/sub-01/sub-01_run-01_eeg.edf"
+    root("brrctl", "load", "bedside", "demo")
+    out = root("brrctl", "stream", recording, "--model", "bedside", "--client", "bed-1", "--alarms", user="nurse")
+    assert re.search(r"^reference .* found$", out, re.M), out
+    assert "bedside" in page(service, "/models")
+    (session,) = set(re.findall(r'href="/streams/(\w+)"', page(service, "/streams")))
+    assert "bed-1" in page(service, "/streams") and "Alarm on" in page(service, f"/streams/{session}")
+    kinds = [json.loads(line)["kind"] for line in root("brrctl", "journal", "--bed", "bed-1", "--json").splitlines()]
+    assert {"opened", "alarm_on", "event", "ended"} <= set(kinds), kinds
 
 
 def train(root, corpus):
@@ -190,6 +205,27 @@ def check_upgrade(root, service, packages, recording):
         assert f.read().endswith("# edited by its operator\n")
 
 
+def check_rollback(root, service, packages):
+    """The version before is installed again; files of a later schema are refused by name, before anything is changed."""
+    service.stop()
+    for name in NAMES:
+        shutil.copy(f"{packages}/1/{name}.deb", f"{root.dir}/tmp/{name}.deb")
+    root.apt("--allow-downgrades", "install", *(f"/tmp/{name}.deb" for name in NAMES))
+    service.start()
+    assert json.loads(root("brrctl", "jobs", "--json", user="nurse").splitlines()[0])["state"] == "succeeded"
+    service.stop()
+    path = f"{root.dir}/var/lib/brrd/jobs.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version=99")
+    db.close()
+    user, command = service.command()
+    r = subprocess.run(["chroot", f"--userspec={user}:{user}", root.dir, *command], capture_output=True, text=True, timeout=PATIENCE)
+    assert r.returncode == 1 and "jobs.sqlite has schema 99, of a later version of brrd" in r.stderr, r
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version=1")
+    db.close()
+
+
 def check_purge(root, job):
     """A removal keeps configuration and results, a purge the results alone."""
     root.apt("remove", "brrd")
@@ -206,7 +242,7 @@ def main():
         return 77
     with temporary() as tmp:
         build(f"{tmp}/packages")
-        check_lint(f"{tmp}/packages")
+        check_lint()
         root = Root(f"{tmp}/root")
         service = None
         try:
@@ -214,13 +250,14 @@ def main():
             service = Service(root)
             service.start()
             check_installed(root)
+            check_demo(root, service)
             make_corpus(f"{root.dir}/data/eeg", 5)
             os.chmod(f"{root.dir}/data/eeg", 0o755)
             job = train(root, "/data/eeg")
             assert scraped(service.port, tmp), "no metrics in Prometheus"
             recording = sorted(glob.glob(f"{root.dir}/data/eeg/**/*.edf", recursive=True))[0][len(root.dir):]
             check_upgrade(root, service, f"{tmp}/packages", recording)
-            service.stop()
+            check_rollback(root, service, f"{tmp}/packages")
             check_purge(root, job)
         finally:
             if service and service.process and service.process.poll() is None:
