@@ -48,7 +48,7 @@ int volume_open(const char *directory, struct volume **ret, struct err *err) {
         free(v);
         return err_set(err, ERR_EXHAUSTED, "out of memory watching %s", directory);
     }
-    v->size_bytes = -1;
+    v->free_bytes = v->size_bytes = -1;
     pthread_mutex_init(&v->lock, NULL);
     clock_cond_init(&v->changed);
     int code = pthread_create(&v->thread, NULL, volume_main, v);
@@ -121,7 +121,7 @@ bool volume_look(struct volume *v) {
 
 int64_t volume_free_bytes(struct volume *v) {
     pthread_mutex_lock(&v->lock);
-    int64_t bytes = wait_answer(v) ? v->free_bytes : -1;
+    int64_t bytes = ask(v) < VOLUME_WAIT_MS ? v->free_bytes : -1;
     pthread_mutex_unlock(&v->lock);
     return bytes;
 }

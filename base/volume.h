@@ -23,7 +23,9 @@ bool volume_answers(struct volume *v);
 bool volume_look(struct volume *v);
 /* Waits until the volume answers, however long that takes. Any thread that may wait. */
 void volume_wait(struct volume *v);
-/* Free bytes of the volume; waits as volume_answers does. -1 when it does not answer, or they are unknown. Any thread. */
+/* Free bytes of the volume by its newest answer; never waits, and begins a call as volume_look does, so that whoever asks at
+ * intervals gets the answer to the call before. -1 before the first answer, while a call is unanswered for longer than
+ * VOLUME_WAIT_MS, or when they are unknown. Any thread. */
 int64_t volume_free_bytes(struct volume *v);
 /* Size of the volume, by its newest answer; never waits. -1 before the first answer, or when it is unknown. Any thread. */
 int64_t volume_size_bytes(struct volume *v);

@@ -54,7 +54,7 @@ void meters_close(struct meters *m) {
 void meters_ready(struct meters *m, const char *component, bool ready) { metric_set(series(m, "brrd_ready", component), ready); }
 
 void meters_volume(struct meters *m, const char *name, struct volume *volume) {
-    const int64_t free_bytes = volume_look(volume) ? volume_free_bytes(volume) : -1, size = volume_size_bytes(volume);
+    const int64_t free_bytes = volume_free_bytes(volume), size = volume_size_bytes(volume);
     if (free_bytes < 0 || size < 0)
         return;
     metric_set(series(m, "brrd_volume_free_bytes", name), (double)free_bytes);

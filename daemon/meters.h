@@ -21,7 +21,8 @@ int meters_open(struct meters *m, int64_t start_ms, struct err *err);
 void meters_close(struct meters *m);
 /* Sets brrd_ready of a component: "daemon", "device", "models", "cache", "results" or "database". */
 void meters_ready(struct meters *m, const char *component, bool ready);
-/* Free bytes and size of a volume, "cache" or "results", by its newest answer. A volume that does not answer keeps its values. */
+/* Free bytes and size of a volume, "cache" or "results", by its newest answer, without waiting. A volume that does not
+ * answer keeps its values. */
 void meters_volume(struct meters *m, const char *name, struct volume *volume);
 /* Call after each change of a job. */
 void meters_job_changed(struct meters *m, const struct job *job);

@@ -381,12 +381,11 @@ static void append_log(struct sched *s, const struct job *job, const char *level
 /* Its data do not fit on the volume of the cache now: to the queue, no restart charged. What it fetched stays in the cache. */
 static void pause_job(struct sched *s, struct job *job, const struct err *err) {
     char text[JOB_REASON_SIZE], reason[JOB_REASON_SIZE];
-    int64_t room = volume_free_bytes(s->cache);
     str_format(reason, sizeof reason, "cache_full: waits for room on the volume of %.120s and goes on by itself; %.400s",
                s->config.cache_dir, err_text(err, text, sizeof text));
     append_log(s, job, "warn", reason);
     move(s, job, JOB_QUEUED, reason);
-    job->room_bytes = room;
+    job->room_bytes = volume_free_bytes(s->cache);
     job->paused_ms = wall_ms(s);
 }
 
@@ -612,7 +611,18 @@ static void forget_old(struct sched *s) {
     drop_jobs(s, old, n);
 }
 
+/* The answer that a job got when it began to wait may be of the second before, when the volume was emptier. */
+static void follow_room(struct sched *s) {
+    for (int i = 0; i < s->n_open; i++) {
+        struct job *job = s->open[i];
+        int64_t room = job->paused_ms && wall_ms(s) - job->paused_ms < PAUSE_MIN_MS ? volume_free_bytes(s->cache) : -1;
+        if (room >= 0 && room < job->room_bytes)
+            job->room_bytes = room;
+    }
+}
+
 void sched_tick(struct sched *s) {
+    follow_room(s);
     ledger_retry(&s->ledger, s->jobs, s->count);
     if (s->config.keep_finished_ms >= 0)
         forget_old(s);

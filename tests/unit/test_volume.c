@@ -1,5 +1,5 @@
-/* volume: a volume that does not answer delays whoever asks once, and is seen to be back. The system call that waits is this
- * file's. */
+/* volume: a volume that does not answer delays whoever waits for it once and whoever only looks never, and is seen to be back. The
+ * system call that waits is this file's. */
 #include "base/volume.h"
 
 #include <stdatomic.h>
@@ -32,6 +32,7 @@ static void a_volume_that_answers_tells_its_free_bytes_and_its_size(void **state
     (void)state;
     struct volume *v = open_volume();
     assert_int_equal(volume_size_bytes(v), -1); /* nobody asked yet */
+    assert_int_equal(volume_free_bytes(v), -1);
     assert_true(volume_answers(v) && volume_look(v));
     assert_int_equal(volume_size_bytes(v), 9 * 512);
     assert_int_equal(volume_free_bytes(v), 7 * 512);
@@ -56,10 +57,31 @@ static void a_volume_that_hangs_delays_once(void **state) {
     volume_close(v);
 }
 
+/* What the loop thread does each second: it gets the newest answer while the next one is on its way, and none once that has taken
+ * too long. A reader that waited here would get no answer at all. */
+static void free_bytes_never_wait(void **state) {
+    (void)state;
+    struct volume *v = open_volume();
+    volume_wait(v);
+    atomic_store(&held, true);
+    int64_t asked = atomic_load(&calls);
+    assert_int_equal(volume_free_bytes(v), 7 * 512);
+    assert_int_equal(volume_free_bytes(v), 7 * 512); /* the same call is still on its way */
+    assert_false(volume_answers(v));                 /* until it is too old */
+    assert_int_equal(volume_free_bytes(v), -1);
+    assert_int_equal(volume_size_bytes(v), 9 * 512);
+    assert_int_equal(atomic_load(&calls), asked + 1);
+    atomic_store(&held, false);
+    volume_wait(v);
+    assert_int_equal(volume_free_bytes(v), 7 * 512);
+    volume_close(v);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_volume_that_answers_tells_its_free_bytes_and_its_size),
         cmocka_unit_test(a_volume_that_hangs_delays_once),
+        cmocka_unit_test(free_bytes_never_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
