@@ -351,7 +351,7 @@ static void look_at_model_files(struct daemon *d) {
 
 /* /readyz is not ready while nothing can be written to the results volume. */
 static void look_at_results(struct daemon *d) {
-    int64_t free_bytes = volume_look(d->results) ? volume_free_bytes(d->results) : -1;
+    int64_t free_bytes = volume_free_bytes(d->results);
     bool full = free_bytes >= 0 && free_bytes < FULL_BYTES;
     if (full && !atomic_load(&d->services.results_full))
         log_error("the volume of paths.results is full", "path=%s free_bytes=%lld", d->config->results, (long long)free_bytes);
@@ -553,7 +553,9 @@ static int open_http(struct daemon *d, struct err *err) {
                                      .board = d->board,
                                      .journal = d->config->journal,
                                      .database = d->config->database};
-    return d->config->http ? http_start(d->config->http, &state, &d->http, err) : 0;
+    if (!d->config->http || !http_start(d->config->http, &state, &d->http, err))
+        return 0;
+    return err_wrap(err, "%.400s: http.listen cannot be used", d->source->path);
 }
 
 /* Without tokens a listener on a loopback address trusts every user of this machine. */

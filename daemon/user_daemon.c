@@ -1,14 +1,17 @@
 #include "daemon/user_daemon.h"
 
+#include <arpa/inet.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "base/user_paths.h"
 
-enum { CONFIG_BYTES = 16 << 10, PRIVATE = 0077 };
+enum { CONFIG_BYTES = 16 << 10, PRIVATE = 0077, FIRST_PORT = 9465, LAST_PORT = 9564 };
 
 /* A path as a double-quoted scalar of YAML. */
 static void put_path(struct str *s, const char *key, const char *path, const char *comment) {
@@ -19,6 +22,23 @@ static void put_path(struct str *s, const char *key, const char *path, const cha
         str_append(s, path, 1);
     }
     str_printf(s, "\" # %s\n", comment);
+}
+
+static bool is_free(int port) {
+    const struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    OWNED_FD int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int on = 1;
+    return fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
+           !bind(fd, (const struct sockaddr *)&at, sizeof at) && !listen(fd, 1);
+}
+
+/* Another user's daemon may run on this machine: the first port that is free now, which stays in the configuration. */
+static int choose_port(void) {
+    int port = FIRST_PORT;
+    while (port < LAST_PORT && !is_free(port))
+        port++;
+    return port;
 }
 
 static int write_config(const char *path, struct err *err) {
@@ -33,9 +53,9 @@ static int write_config(const char *path, struct err *err) {
         &text,
         "# The configuration of `brrd --user`, which wrote this file and reads it at each start. `brrd --help-config` lists all\n"
         "# keys. listen.unix stays where brrctl looks for it.\n"
-        "http:\n"
-        "  listen: 127.0.0.1:9465 # the page, /metrics, /healthz; none = off\n"
-        "paths:\n");
+        "http:\n");
+    str_printf(&text, "  listen: 127.0.0.1:%d # the page, /metrics, /healthz; none = off\n", choose_port());
+    str_puts(&text, "paths:\n");
     put_path(&text, "data", home && *home == '/' ? home : state, "recordings");
     put_path(&text, "cache", cache, "may be deleted while the daemon is stopped");
     put_path(&text, "results", state, "jobs, checkpoints and served models");

@@ -46,8 +46,10 @@ static int listen_at(const char *address, int *ret, struct err *err) {
     for (const struct addrinfo *at = found; at && fd < 0; at = at->ai_next)
         fd = bind_one(at);
     freeaddrinfo(found);
+    if (fd < 0 && errno == EADDRINUSE)
+        return err_set(err, ERR_EXISTS, "another program listens on %s; choose another port, or none", address);
     if (fd < 0)
-        return err_errno(err, errno, "cannot listen on http.listen %s; is the port taken? choose another, or none", address);
+        return err_errno(err, errno, "cannot listen on %s; choose another address, or none", address);
     *ret = fd;
     return 0;
 }

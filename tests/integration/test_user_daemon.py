@@ -3,8 +3,10 @@
 jobs that are there after a restart. Its unit is one that systemd accepts."""
 import json
 import os
+import re
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -46,8 +48,38 @@ def check_configuration(user):
         text = f.read()
     port = free_port()
     with open(path, "w", encoding="utf-8") as f:
-        f.write(text.replace("127.0.0.1:9465", f"127.0.0.1:{port}") + "# mine\n")
+        f.write(re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{port}", text) + "# mine\n")
     return path, port
+
+
+def check_ports(tmp):
+    """Two users of one machine: the second gets another port; a port that was taken since is named with the file that says so."""
+    taken = socket.socket()
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        taken.bind(("127.0.0.1", 9465))
+        taken.listen()
+    except OSError:
+        pass  # somebody's daemon has it
+    with taken:
+        user = User(f"{tmp}/grace")
+        process = user.start()
+    path = f"{user.home}/.config/brrd/daemon.yaml"
+    with open(path, encoding="utf-8") as f:
+        port = int(re.search(r"^  listen: 127\.0\.0\.1:(\d+) ", f.read(), re.M)[1])
+    assert 9465 < port < 9565, port
+    with open(f"{user.home}/log", encoding="utf-8") as f:
+        assert f"http=127.0.0.1:{port}" in f.read()
+    subprocess.run(["curl", "-fsS", f"http://127.0.0.1:{port}/healthz"], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE)
+    other = User(f"{tmp}/joan")
+    os.makedirs(f"{other.home}/.config/brrd", mode=0o700)
+    shutil.copy(path, f"{other.home}/.config/brrd/daemon.yaml")
+    r = subprocess.run([f"{BIN}/brrd", "--user", "--set", f"paths.results={other.home}/r", "--set", f"paths.cache={other.home}/c"], env=other.env,
+                       capture_output=True, text=True, timeout=PATIENCE)
+    assert r.returncode == 1 and f"{other.home}/.config/brrd/daemon.yaml: http.listen" in r.stderr, r.stderr
+    assert f"another program listens on 127.0.0.1:{port}; choose another port, or none" in r.stderr, r.stderr
+    process.terminate()
+    assert process.wait(PATIENCE) == 0
 
 
 def main():
@@ -84,6 +116,7 @@ def main():
         assert open(path, encoding="utf-8").read().endswith("# mine\n")
         again.terminate()
         assert again.wait(PATIENCE) == 0
+        check_ports(tmp)
         both = subprocess.run([f"{BIN}/brrd", "--user", "--config", path], env=user.env, capture_output=True, text=True, timeout=PATIENCE)
         assert both.returncode == 2 and "exclude" in both.stderr, both.stderr
         if shutil.which("systemd-analyze"):
