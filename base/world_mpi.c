@@ -73,7 +73,7 @@ static int load_library(struct err *err) {
     if (!library)
         return err_set(err, ERR_UNAVAILABLE,
                        "this process was started as a rank, and libbrr_mpi.so cannot be loaded (%.300s); install the package "
-                       "brrd-mpi, or build with libopenmpi-dev or the site's mpicc",
+                       "brrd-mpi, or build brrd where Debian's libopenmpi-dev or the site's own mpicc (BRR_MPICC) is",
                        dlerror());
     const struct world_mpi *found = dlsym(library, WORLD_MPI_SYMBOL);
     if (!found || found->version != WORLD_MPI_VERSION)

@@ -18,6 +18,13 @@ if(TARGET brr_cuda) # where brrd looks for it: ../lib/brrd of the programs
       execute_process(COMMAND ${CMAKE_STRIP} --strip-unneeded \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/brrd/libbrr_cuda.so)
     endif()" COMPONENT brrd-cuda)
 endif()
+if(TARGET brr_mpi)
+  install(PROGRAMS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libbrr_mpi.so DESTINATION lib/brrd COMPONENT brrd-mpi)
+  install(CODE "
+    if(CMAKE_INSTALL_DO_STRIP)
+      execute_process(COMMAND ${CMAKE_STRIP} --strip-unneeded \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/brrd/libbrr_mpi.so)
+    endif()" COMPONENT brrd-mpi)
+endif()
 install(FILES client/brr.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT libbrr-dev)
 install(FILES ${CMAKE_BINARY_DIR}/brr.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT libbrr-dev)
 install(DIRECTORY proto/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/proto COMPONENT libbrr-dev FILES_MATCHING PATTERN "*.proto")

@@ -1,5 +1,5 @@
-# Debian packages by CPack: brrd (daemon, brrctl, tools), libbrr1 (client library), libbrr-dev (header, example programs), and brrd-cuda
-# where the CUDA backend was built. `./dev package` makes them in build/packages; docs/operations.md says how they are used.
+# Debian packages by CPack: brrd (daemon, brrctl, tools), libbrr1 (client library), libbrr-dev (header, example programs), brrd-mpi where
+# mpicc was found, and brrd-cuda where the CUDA backend was built. `./dev package` makes them in build/packages; docs/operations.md says how they are used.
 set(debian ${CMAKE_SOURCE_DIR}/deploy/debian)
 set(packaged ${CMAKE_BINARY_DIR}/packaged) # what is made for the packages alone
 
@@ -31,10 +31,13 @@ install(FILES ${packaged}/completion/brrctl.fish DESTINATION ${CMAKE_INSTALL_DAT
 install(FILES ${packaged}/completion/_brrctl DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT brrd OPTIONAL)
 
 set(components brrd libbrr libbrr-dev)
+if(TARGET brr_mpi)
+  list(APPEND components brrd-mpi)
+endif()
 if(TARGET brr_cuda)
   list(APPEND components brrd-cuda)
 endif()
-foreach(package brrd libbrr1 libbrr-dev brrd-cuda)
+foreach(package brrd libbrr1 libbrr-dev brrd-mpi brrd-cuda)
   string(REPLACE libbrr1 libbrr component ${package})
   install(FILES ${debian}/copyright ${packaged}/changelog.Debian.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${component})
 endforeach()
@@ -87,6 +90,16 @@ set(CPACK_DEBIAN_LIBBRR-DEV_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_COMPONENT_LIBBRR-DEV_DESCRIPTION "client library of the EEG daemon brrd (development files)
 The header, the pkg-config file, the protobuf files and example programs
 of libbrr.")
+
+set(CPACK_DEBIAN_BRRD-MPI_PACKAGE_NAME brrd-mpi)
+set(CPACK_DEBIAN_BRRD-MPI_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_BRRD-MPI_PACKAGE_DEPENDS "brrd (= ${BRR_PACKAGE_VERSION})") # and the MPI that it was built with
+set(CPACK_DEBIAN_BRRD-MPI_PACKAGE_RECOMMENDS openmpi-bin) # mpirun; Slurm's srun will do
+set(CPACK_DEBIAN_BRRD-MPI_PACKAGE_SUGGESTS libpmix-dev)
+set(CPACK_DEBIAN_BRRD-MPI_PACKAGE_GENERATE_SHLIBS OFF)
+set(CPACK_COMPONENT_BRRD-MPI_DESCRIPTION "ranks of one training for the EEG daemon brrd
+The library by which processes that mpirun or Slurm started share one
+training of brrd, with the same bits at any number of them.")
 
 set(CPACK_DEBIAN_BRRD-CUDA_PACKAGE_NAME brrd-cuda)
 set(CPACK_DEBIAN_BRRD-CUDA_PACKAGE_SECTION science)
