@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The image of the Dockerfile: built from this build's packages on a bare Debian, it runs without root, network, capabilities and with a
-read-only root, says over its socket that it is healthy, streams, stops cleanly and finds its files again. With BRR_TEST_IMAGE=full all of it is
-built in the container, from the sources. It needs root (podman with runc and vfs, debootstrap)."""
+read-only root, says over its socket that it is healthy, streams, stops cleanly and finds its files again. The stage szcore passes the checks
+of the challenge. With BRR_TEST_IMAGE=full all of it is built in the container, from the sources, and szcore gets a longer recording too. It needs root (podman with runc and vfs, debootstrap)."""
 import glob
 import json
 import os
@@ -12,8 +12,9 @@ import time
 
 sys.path.insert(0, os.path.join(os.environ["BRR_SOURCE_DIR"], "tests", "integration"))
 import debian  # noqa: E402
-from daemon import PATIENCE, SOURCE, make_corpus, temporary  # noqa: E402
+from daemon import BIN, PATIENCE, SOURCE, make_corpus, temporary  # noqa: E402
 
+FULL = os.environ.get("BRR_TEST_IMAGE") == "full"
 # Limits that no machine's root has to raise for, and no timer of systemd for the health check.
 LIMITS = ("--ulimit=nofile=4096:4096", "--ulimit=nproc=1000:1000")
 STRICT = (*LIMITS, "--health-interval=disable", "--read-only", "--read-only-tmpfs=false", "--cap-drop=all", "--security-opt=no-new-privileges", "--network=none")
@@ -37,17 +38,24 @@ def build(podman, tmp):
     base = debian.base_archive()
     for tag in ("12", "12-slim"):
         podman("import", "-q", base, f"docker.io/library/debian:{tag}")
-    words = ["build", "-q", "--format", "docker", "--layers=false", "--network", "host", "--target", "runtime", "-t", "brrd", "-f", f"{SOURCE}/Dockerfile"]
-    if os.environ.get("BRR_TEST_IMAGE") == "full":
-        podman(*words, SOURCE)
-        return
-    context = f"{tmp}/context"
+    words = ["build", "-q", "--format", "docker", "--layers=false", "--network", "host", "-f", f"{SOURCE}/Dockerfile"]
+    context = SOURCE
+    if not FULL:
+        context = given(f"{tmp}/context")
+        words += ["--build-arg", "PACKAGES=given"]
+    for tag, target in (("brrd", "runtime"), ("brrd:szcore", "szcore")):
+        podman(*words, "--target", target, "-t", tag, context)
+
+
+def given(context):
+    """A folder for the build that has the packages and what the Dockerfile takes beside them."""
     os.makedirs(f"{context}/build/packages")
     for path in glob.glob(f"{debian.packages()}/*.deb"):
         shutil.copy(path, f"{context}/build/packages")
-    shutil.copytree(f"{SOURCE}/configs", f"{context}/configs")
+    for folder in ("configs", "deploy/szcore"):
+        shutil.copytree(f"{SOURCE}/{folder}", f"{context}/{folder}")
     shutil.copy(f"{SOURCE}/.dockerignore", context)
-    podman(*words, "--build-arg", "PACKAGES=given", context)
+    return context
 
 
 def healthy(podman):
@@ -85,6 +93,15 @@ def stop(podman):
     assert podman("inspect", "--format", "{{.State.ExitCode}}", "bed") == "0", podman("logs", "bed", check=False)
 
 
+def check_szcore(podman, recording):
+    """The detector's stage, by the rules of the challenge: other users, read-only roots, a kill in the middle."""
+    more, kills = ([recording], "2 4") if FULL else ([], "1")
+    r = subprocess.run([f"{SOURCE}/tools/check-image", "brrd:szcore", *more], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=4 * PATIENCE,
+                       env={**os.environ, "ENGINE": " ".join(podman.command), "RUN_OPTIONS": " ".join(LIMITS), "EDFGEN": f"{BIN}/edfgen", "KILL_AFTER": kills})
+    assert r.returncode == 0 and "PASS" in r.stdout and "FAIL" not in r.stdout, r.stdout + r.stderr
+    return r.stdout.count("PASS")
+
+
 def main():
     if os.geteuid() != 0:
         print("skipped: podman with a storage of its own, and debootstrap, need root")
@@ -106,6 +123,7 @@ def main():
             healthy(podman)
             assert len(opened(podman)) == 1, "the journal did not outlive the container's stop"
             stop(podman)
+            print(f"szcore: {check_szcore(podman, glob.glob(f'{tmp}/eeg/**/*.edf', recursive=True)[0])} checks passed")
         finally:
             podman("rm", "-f", "-t", "0", "bed", check=False)
             podman("rmi", "-a", "-f", check=False)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The Debian packages on a bare Debian: install, serve the shipped model, stream, page, scrape, train, upgrade under a running stream, roll back,
-remove, purge. The chroot has no systemd running, so this test starts and stops the daemon as the unit does. It needs root (debootstrap, chroot, mount)."""
+remove, purge. With BRR_TEST_PACKAGE=full also two ranks of mpirun, for which brrd-mpi brings 200 MB. The chroot has no systemd running, so this
+test starts and stops the daemon as the unit does. It needs root (debootstrap, chroot, mount)."""
 import glob
 import json
 import os
@@ -15,7 +16,7 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.environ["BRR_SOURCE_DIR"], "tests", "integration"))
 import debian  # noqa: E402
-from daemon import MINI, PATIENCE, free_port, make_corpus, temporary  # noqa: E402
+from daemon import MINI, PATIENCE, free_port, make_corpus, temporary, tensors  # noqa: E402
 from debian import NAMES, run  # noqa: E402
 
 
@@ -183,6 +184,26 @@ def stream(root, recording, out, *words):
                              "--probabilities", out, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def check_ranks(root):
+    """brrd-mpi is for the MPI that it was built with, and two ranks share a training by it."""
+    made = debian.package("brrd-mpi")
+    assert "libopenmpi3" in run("dpkg-deb", "-f", made, "Depends") and "/usr/lib/brrd/libbrr_mpi.so" in run("dpkg-deb", "-c", made)
+    if os.environ.get("BRR_TEST_PACKAGE") != "full":
+        return
+    sets = [*(key for key in MINI if not key.startswith("training.")), "training.batch_size=4", "training.micro_batch_size=2", "training.reduction=tree",
+            "training.max_steps=2", "data.source=file:///data/eeg"]
+    words = ["brrd", "run", "/usr/share/brrd/configs/tiny.yaml", *(w for s in sets for w in ("--set", s)), "--json", "--directory"]
+    ranks = ["env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"]
+    r = subprocess.run(["chroot", root.dir, "env", "PMIX_RANK=0", *words, "/tmp/none"], capture_output=True, text=True, timeout=PATIENCE)
+    assert r.returncode == 1 and "install the package brrd-mpi" in r.stderr + r.stdout, r
+    shutil.copy(made, f"{root.dir}/tmp/brrd-mpi.deb")
+    root.apt("install", "/tmp/brrd-mpi.deb", "openmpi-bin")
+    one, two = (json.loads(root(*launch, *words, f"/tmp/{len(launch)}").splitlines()[-1]) for launch in ([], ranks))
+    assert one["state"] == two["state"] == "succeeded", (one, two)
+    assert tensors(root.dir + one["checkpoint"]) == tensors(root.dir + two["checkpoint"])
+    root.apt("purge", "brrd-mpi")
+
+
 def check_upgrade(root, service, packages, recording):
     """A stream outlives the upgrade with the bits of an undisturbed one, and an edited configuration stays."""
     with open(f"{root.dir}/etc/brrd/daemon.yaml", "a", encoding="utf-8") as f:
@@ -255,6 +276,7 @@ def main():
             os.chmod(f"{root.dir}/data/eeg", 0o755)
             job = train(root, "/data/eeg")
             assert scraped(service.port, tmp), "no metrics in Prometheus"
+            check_ranks(root)
             recording = sorted(glob.glob(f"{root.dir}/data/eeg/**/*.edf", recursive=True))[0][len(root.dir):]
             check_upgrade(root, service, f"{tmp}/packages", recording)
             check_rollback(root, service, f"{tmp}/packages")
