@@ -94,7 +94,7 @@ enum models_state { MODELS_LOADING, MODELS_FAILED, MODELS_WARM };
 enum models_state models_state(const struct models *m);
 const struct served_model *models_at(const struct models *m, int index);
 const struct served_model *models_find(const struct models *m, const char *name); /* NULL if no model is served under this name */
-/* Handles the worker's LOADED and UNLOADED reports; takes r->opened. */
+/* Handles the worker's LOADED and UNLOADED reports; takes r->opened (and leaves NULL) if it is the first of its model. */
 void models_report(struct models *m, struct live_report *r);
 /* Once a second: hands over orders that the worker had no room for. */
 void models_tick(struct models *m);

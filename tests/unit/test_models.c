@@ -342,6 +342,7 @@ static void weights_that_changed_behind_the_record_do_not_serve(void **state) {
     str_copy(r.model, sizeof r.model, "ward");
     str_copy(r.opened->info.sha256, sizeof r.opened->info.sha256, "0123");
     models_report(b->models, &r);
+    free(r.opened);
     assert_null(models_find(b->models, "ward")->opened);
     assert_true(models_state(b->models) == MODELS_FAILED);
     assert_int_equal(b->orders[b->n - 1]->message.kind, LIVE_UNLOAD);
