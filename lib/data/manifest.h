@@ -84,6 +84,7 @@ struct split_config {
     int n_validation;
     const char *const *test; /* neither train nor validate, whatever the other rules say */
     int n_test;
+    int64_t folds, fold;        /* folds > 0: without lists; the patients of fold 1 ≤ fold ≤ folds are kept for a test */
     bool official;              /* TUSZ train/dev */
     double validation_fraction; /* by patient, round(f·patients), at least 1 if f > 0, must contain a seizure */
     uint64_t seed;              /* of the draw by fraction */
@@ -94,8 +95,10 @@ struct split_config {
 /* Patient lists take precedence; without a train list all other patients train. Without lists of training and validation,
  * recordings below train/ and dev/ are split by these folders (required by `official`), otherwise by fraction: the patients whose
  * patient_hash(SEED, name) is lowest validate, so that patients who come or go leave the role of most others as it was. Recordings
- * below eval/ are unused unless a list of training or validation is given. role[i] is an enum patient_role. Patients in two lists,
- * no seizure in training, or no seizure in a required validation set are errors that state what was found and the fix. */
+ * below eval/ are unused unless a list of training or validation is given. Folds take the patients in turn, in the order of
+ * patient_hash: every patient is in one fold, folders do not split, and the patients outside `fold` train and validate by fraction.
+ * role[i] is an enum patient_role. Patients in two lists, no seizure in training, or no seizure in a required validation set are
+ * errors that state what was found and the fix. */
 int manifest_split(const struct manifest *m, const struct split_config *config, uint8_t *role, struct err *err);
 
 #endif

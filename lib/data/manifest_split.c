@@ -166,6 +166,21 @@ static int assign_fraction(struct patients *p, double fraction, uint64_t seed, s
     return 0;
 }
 
+/* Every folds-th training patient in the order of the draw is kept for a test. */
+static int assign_fold(struct patients *p, const struct split_config *c, struct err *err) {
+    struct patient **order = malloc(sizeof *order * (size_t)(p->count + 1));
+    if (!order)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld patients", (long long)p->count);
+    int64_t n = rank_patients(p, c->seed, order);
+    for (int64_t i = c->fold - 1; n >= c->folds && i < n; i += c->folds)
+        order[i]->role = ROLE_TEST;
+    free(order);
+    return n >= c->folds ? 0
+                         : err_set(err, ERR_PRECONDITION,
+                                   "data.split.folds is %lld, but there are %lld patients; expected at most as many folds",
+                                   (long long)c->folds, (long long)n);
+}
+
 /* By folder: train → 1, dev → 2, eval and the rest stay unused. */
 static int assign_folders(const struct manifest *m, struct patients *p, struct err *err) {
     int64_t found[2] = {0, 0};
@@ -262,7 +277,7 @@ static int assign(const struct manifest *m, const struct split_config *c, struct
     }
     if ((rc = assign_list(p, c->test, c->n_test, ROLE_TEST, err)))
         return rc;
-    if (c->official || (!c->n_train && !c->n_validation && has_folders(m, p)))
+    if (c->official || (!c->n_train && !c->n_validation && !c->folds && has_folders(m, p)))
         return assign_folders(m, p, err);
     if ((rc = assign_list(p, c->train, c->n_train, ROLE_TRAIN, err)) ||
         (rc = assign_list(p, c->validation, c->n_validation, ROLE_VALIDATION, err)))
@@ -270,6 +285,8 @@ static int assign(const struct manifest *m, const struct split_config *c, struct
     for (int64_t i = 0; !c->n_train && i < manifest_count(m); i++)
         if (p->of_entry[i] >= 0 && strcmp(manifest_entry(m, i)->split, "eval") && p->items[p->of_entry[i]].role == ROLE_UNUSED)
             p->items[p->of_entry[i]].role = ROLE_TRAIN;
+    if (c->folds && (rc = assign_fold(p, c, err)))
+        return rc;
     return !c->n_validation && c->validation_fraction > 0 ? assign_fraction(p, c->validation_fraction, c->seed, err) : 0;
 }
 

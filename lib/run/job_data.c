@@ -66,6 +66,10 @@ static const struct option sample_rows[] = {
      "patients kept for a test: they neither train nor validate (evaluate.patients: unseen)"},
     {"data.split.seed", OPTION_I64, D(split_seed), "1", 0, 9e15, NULL,
      "seed of the draw of validation patients, independent of training.seed"},
+    {"data.split.folds", OPTION_I64, D(split_folds), "0", 0, 1000, NULL,
+     "cut the patients into this many folds, the same for the same patients and data.split.seed; 0 = no folds"},
+    {"data.split.fold", OPTION_I64, D(split_fold), "1", 1, 1000, NULL,
+     "with data.split.folds: the fold whose patients are kept for a test"},
     {"data.split.official", OPTION_BOOL, D(official_split), "false", 0, 0, NULL, "TUSZ: train/ to train, dev/ to validate"},
     {"data.validation_fraction", OPTION_F64, D(validation_fraction), "0.2", 0, 0.5, NULL,
      "share of patients held out for validation"},
@@ -155,11 +159,27 @@ static int check_windows(const struct jobfile *job, const struct job_data *data,
     return 0;
 }
 
+static int check_split(const struct jobfile *job, const struct job_data *data, struct err *err) {
+    long long folds = (long long)data->split_folds, fold = (long long)data->split_fold;
+    if (!folds)
+        return 0;
+    if (folds < 2 || fold > folds)
+        return err_set(err, ERR_INVALID,
+                       "%s: data.split.fold %lld of data.split.folds %lld; expected at least 2 folds and one of them", job->file,
+                       fold, folds);
+    if (data->split_train.count || data->split_validation.count || data->split_test.count || data->official_split)
+        return err_set(err, ERR_INVALID,
+                       "%s: data.split.folds divides all patients; empty data.split.train, validation and test, and set "
+                       "data.split.official to false",
+                       job->file);
+    return 0;
+}
+
 int job_data_read(struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err) {
     int rc = 0;
     if (data->window_s > 0 && ((rc = read_montage(job, data, arena, err)) || (rc = check_windows(job, data, err))))
         return rc;
-    if (data->labels && (rc = check_labels(job, data, err)))
+    if ((data->labels && (rc = check_labels(job, data, err))) || (rc = check_split(job, data, err)))
         return rc;
     if (data->written.num_workers > 0) {
         data->loader_workers = data->written.num_workers;

@@ -16,7 +16,7 @@ struct job_data {
     double window_s, hop_s, fill_gap_s, validation_fraction, balance_full, balance_none, balance_hard;
     struct option_numbers bandpass_hz;
     struct augment_config augment;
-    int64_t loader_workers, max_files, split_seed, balance_per_patient;
+    int64_t loader_workers, max_files, split_seed, split_folds, split_fold, balance_per_patient;
     int notch;     /* index of data.notch_hz */
     int patient;   /* enum labels_patient_rule */
     int resident;  /* enum feed_residence */

@@ -73,6 +73,8 @@ int train_split(const struct train_config *job, const struct manifest *m, const 
         .n_validation = (int)job->data.split_validation.count,
         .test = job->data.split_test.items,
         .n_test = (int)job->data.split_test.count,
+        .folds = job->data.split_folds,
+        .fold = job->data.split_fold,
         .official = job->data.official_split,
         .validation_fraction = job->data.validation_fraction,
         .seed = (uint64_t)job->data.split_seed,

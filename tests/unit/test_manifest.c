@@ -549,6 +549,35 @@ static void test_patients_take_no_part(void **state) {
     manifest_close(m);
 }
 
+static void every_patient_is_kept_for_a_test_in_one_fold(void **state) {
+    (void)state;
+    struct manifest_config config = corpus_config(root, cache);
+    struct manifest *m = open_corpus(&config);
+    struct err err;
+    uint8_t role[5];
+    for (int64_t folds = 2; folds <= 4; folds++)
+        for (uint64_t seed = 0; seed < 10; seed++) {
+            int tests[5] = {0}, orders = 0;
+            for (int64_t fold = 1; fold <= folds; fold++) {
+                struct split_config split = {.folds = folds, .fold = fold, .seed = seed};
+                int of_fold = 0, rc = manifest_split(m, &split, role, &err);
+                for (int i = 0; i < 5 && !rc; i++) {
+                    tests[i] += role[i] == PATIENT_TEST;
+                    of_fold += role[i] == PATIENT_TEST;
+                    assert_true(role[i] == PATIENT_TEST || role[i] == PATIENT_TRAINING || !manifest_entry(m, i)->recording);
+                }
+                orders += !rc;
+                assert_true(rc ? rc == ERR_PRECONDITION && strstr(err.message, "no seizure") != NULL : of_fold > 0);
+            }
+            for (int i = 0; i < 5 && orders == folds; i++) /* no fold kept all seizures for its test */
+                assert_int_equal(tests[i], manifest_entry(m, i)->recording != NULL);
+        }
+    struct split_config many = {.folds = 9, .fold = 1};
+    assert_int_equal(manifest_split(m, &many, role, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "data.split.folds is 9"));
+    manifest_close(m);
+}
+
 static void recordings_that_are_patients_of_their_own_are_counted_by_folder(void **state) {
     (void)state;
     struct lone_patients lone;
@@ -625,6 +654,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(new_patients_leave_the_roles_of_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(kept_roles_outlive_patients_who_come_and_go, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_patients_take_no_part, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_patient_is_kept_for_a_test_in_one_fold, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recordings_that_are_patients_of_their_own_are_counted_by_folder, set_up, tear_down),
         cmocka_unit_test_setup_teardown(folders_of_the_official_split_are_obeyed, set_up, tear_down),
     };
