@@ -21,7 +21,8 @@ COPY --from=build /packages/ /packages/
 FROM scratch AS given
 COPY build/packages/brrd_*.deb build/packages/libbrr1_*.deb /packages/
 
-FROM ${PACKAGES} AS packages
+# The default stands here too: Podman 4.3 takes only those of FROM, and arguments given to it, for stages that it must build.
+FROM ${PACKAGES:-built} AS packages
 WORKDIR /packages
 
 FROM nvidia/cuda:13.0.1-cudnn-devel-ubuntu24.04 AS build-cuda
