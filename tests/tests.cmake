@@ -85,6 +85,7 @@ target_sources(test_notify PRIVATE ${CMAKE_SOURCE_DIR}/daemon/notify.c)
 file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
 set(fuzz_floor_jobfile brr_run) # what a target needs beyond lib/data
 set(fuzz_floor_proto brr_daemon)
+set(fuzz_floor_form brr_daemon)
 set(fuzz_floor_tokens brr_trust)
 set(fuzz_floor_certificate brr_trust)
 set(fuzz_floor_network brr_infer)

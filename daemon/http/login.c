@@ -1,9 +1,9 @@
 /* Signing in: a form sends the token, and a cookie keeps it that scripts cannot read and other sites cannot use. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
+#include "daemon/http/form.h"
 #include "daemon/http/http_parts.h"
 
 enum { FORM_BYTES = 4096, COOKIE_S = 30 * 86400, TOKEN_MAX = 512, NEXT_MAX = 300 };
@@ -31,44 +31,9 @@ void http_form_free(struct http_form *f) {
 
 void http_form_add(struct http_form *f, const char *data, size_t len) { str_append(&f->body, data, len); }
 
-static int hex(char c) { return isdigit((unsigned char)c) ? c - '0' : (tolower((unsigned char)c) - 'a') + 10; }
-
-/* A field of the form, decoded; "" when it is missing or too long. */
-static void field(const struct http_form *f, const char *name, char *ret, size_t size) {
-    const char *at = str_cstr(&f->body);
-    size_t n = 0, len = strlen(name);
-    *ret = '\0';
-    while (at && (strncmp(at, name, len) != 0 || at[len] != '=')) {
-        at = strchr(at, '&');
-        at = at ? at + 1 : NULL;
-    }
-    for (at = at ? at + len + 1 : ""; *at && *at != '&' && n + 1 < size; at++) {
-        bool coded = *at == '%' && isxdigit((unsigned char)at[1]) && isxdigit((unsigned char)at[2]);
-        ret[n++] = (char)(coded ? hex(at[1]) * 16 + hex(at[2]) : *at == '+' ? ' ' : *at);
-        at += coded ? 2 : 0;
-    }
-    ret[*at && *at != '&' ? 0 : n] = '\0';
-}
-
-/* Visible ASCII without what separates cookies. */
-static bool is_token(const char *text) {
-    for (const char *p = text; *p; p++)
-        if (!isalnum((unsigned char)*p) && !strchr("._~+/=-", *p))
-            return false;
-    return *text != '\0';
-}
-
-/* A path of this host that we may send a browser to. */
-static bool is_own_path(const char *text) {
-    for (const char *p = text; *p; p++)
-        if (!isalnum((unsigned char)*p) && !strchr("/-_.", *p))
-            return false;
-    return text[0] == '/' && text[1] != '/';
-}
-
 bool http_cookie(struct MHD_Connection *connection, bool secure, char *ret, size_t size) {
     const char *value = MHD_lookup_connection_value(connection, MHD_COOKIE_KIND, cookie_name(secure));
-    return value && is_token(value) && strlen(value) < TOKEN_MAX && str_format(ret, size, "Bearer %s", value);
+    return value && form_is_token(value) && strlen(value) < TOKEN_MAX && str_format(ret, size, "Bearer %s", value);
 }
 
 static enum MHD_Result go(const struct http_request *r, const char *next, const char *value, int age_s) {
@@ -90,14 +55,14 @@ enum MHD_Result http_login(struct http_request *r, const struct http_form *f) {
     struct auth *auth = r->server->http->state.auth;
     const struct auth_door door = {.listener = "http", .role = ROLE_NONE};
     struct auth_refusal refusal = {0};
-    field(f, "token", token, sizeof token);
-    field(f, "next", next, sizeof next);
-    str_copy(next, sizeof next, is_own_path(next) ? next : "/");
+    form_field(str_cstr(&f->body), "token", token, sizeof token);
+    form_field(str_cstr(&f->body), "next", next, sizeof next);
+    str_copy(next, sizeof next, form_is_own_path(next) ? next : "/");
     str_format(authorization, sizeof authorization, "Bearer %s", token);
     str_copy(peer, sizeof peer, r->caller.peer);
     const struct auth_request request = {
         .door = &door, .peer = peer, .authorization = authorization, .authorization_len = strlen(authorization)};
-    if (is_token(token) && auth_identify(auth, &request, &r->caller, &refusal))
+    if (form_is_token(token) && auth_identify(auth, &request, &r->caller, &refusal))
         return go(r, next, token, COOKIE_S);
     const struct auth_record record = {.method = "/login", .needed = ROLE_READ};
     if (refusal.reason)
