@@ -108,6 +108,7 @@ def check_three(p, beds):
     browser.size(390, 800, phone=True)
     p.open("/streams", "streams-phone")
     assert browser.run("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than a phone"
+    assert browser.run("Array.from(document.querySelectorAll('.tile')).every(t => t.scrollWidth <= t.clientWidth)"), "a tile is narrower than what is in it"
     browser.size(1280, 960)
     session = browser.run("document.querySelector('.tile[data-mood=alarm]').id.slice(2)")
     p.open(f"/streams/{session}", "stream", "page-stream")
@@ -154,6 +155,8 @@ def check_work(p, tmp):
     assert p.browser.run("Array.from(document.images).every(i => i.complete && i.naturalWidth)"), "a picture is missing"
     text = p.browser.run("document.body.innerText")
     assert "Definition" in text and "training.svg" in text and "validate_every" in text and "first step" in text, text
+    p.browser.open(p.base + "/models")
+    p.browser.wait("fetch('/models').then(a => a.text()).then(t => t.includes('share of seizure in training'))")  # it is loaded
     p.open("/models", "models", "page-models")
     p.browser.size(1280, 800)
     p.open("/jobs", "jobs")
