@@ -12,7 +12,7 @@
 #include "client/brrctl/output.h"
 #include "report/picture.h"
 
-enum { COMPARE_ROWS = 1024, COMPARE_ARENA = 4 << 20, COMPARE_VALUE = 160, COMPARE_WIDTH = 30 };
+enum { COMPARE_ROWS = 1024, COMPARE_ARENA = 4 << 20, COMPARE_VALUE = 160, COMPARE_WIDTH = 32 };
 
 struct compare_options {
     const char *plot;

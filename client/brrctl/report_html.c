@@ -392,14 +392,17 @@ static void put_recordings(const struct report_data *d, struct str *out) {
 
 /* ---- what the job says of itself ---- */
 
-static void put_facts(const struct json *report, struct str *out) {
+static void put_rows(const struct json *report, struct str *out) {
     struct json_cursor at = {0};
     const struct json *value;
     const char *key;
     char figure[32];
-    str_puts(out, "<table>\n");
     while (json_next(report, &at, &key, &value)) {
         enum json_kind kind = json_kind(value);
+        if (kind == JSON_KIND_OBJECT && !strcmp(key, "result")) { /* of a training: its scores */
+            put_rows(value, out);
+            continue;
+        }
         if (kind != JSON_KIND_STRING && kind != JSON_KIND_INTEGER && kind != JSON_KIND_REAL)
             continue;
         str_puts(out, "<tr>");
@@ -408,6 +411,11 @@ static void put_facts(const struct json *report, struct str *out) {
                 kind == JSON_KIND_STRING ? json_str(value, "") : output_figure(json_f64(value, NAN), figure, sizeof figure));
         str_puts(out, "</tr>\n");
     }
+}
+
+static void put_facts(const struct json *report, struct str *out) {
+    str_puts(out, "<table>\n");
+    put_rows(report, out);
     str_puts(out, "</table>\n");
 }
 

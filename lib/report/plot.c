@@ -20,6 +20,7 @@ enum {
     DAY_S = 86400,
     TRAINING_WIDTH = 760,
     TRAINING_TOP = 96,
+    NAME_ROW = 20,
     TRAINING_HEIGHT = 300,
     MAX_TICKS = 12,
 };
@@ -390,22 +391,29 @@ static bool has_points(const struct plot_curve *c) {
     return false;
 }
 
-static void draw_names(struct svg *g, const struct plot_training *t) {
+/* The names of the curves from y down, in rows as wide as the axes; returns how many rows. g: NULL to count alone. */
+static int draw_names(struct svg *g, const struct plot_training *t, double y) {
     double x = LEFT + 10;
+    int rows = 1;
     for (int i = 0; i < t->n_losses + t->n_scores; i++) {
         char class[24];
         const struct plot_curve *curve = i < t->n_losses ? &t->losses[i] : &t->scores[i - t->n_losses];
-        const char *name = curve->name;
+        double width = 48 + 6.6 * (double)strlen(curve->name);
         if (!has_points(curve))
             continue;
+        if (x > LEFT + 10 && x + width > LEFT + TRAINING_WIDTH) {
+            x = LEFT + 10;
+            y += NAME_ROW;
+            rows++;
+        }
         str_format(class, sizeof class, "line line%d", i % 8);
-        svg_line(g, x, TRAINING_TOP - 18, x + 18, TRAINING_TOP - 18, class);
-        svg_text(g, x + 24, TRAINING_TOP - 14, "muted", "start", name);
-        double letters = 0;
-        for (const char *c = name; *c; c++)
-            letters++;
-        x += 48 + 6.6 * letters;
+        if (g) {
+            svg_line(g, x, y, x + 18, y, class);
+            svg_text(g, x + 24, y + 4, "muted", "start", curve->name);
+        }
+        x += width;
     }
+    return rows;
 }
 
 int plot_training(const char *path, const struct plot_training *t, struct err *err) {
@@ -416,11 +424,13 @@ int plot_training(const char *path, const struct plot_training *t, struct err *e
     top_y = top_y > 0 ? top_y : 1;
     double step_y = svg_step(top_y, 6);
     top_y = ceil(top_y / step_y - 1e-9) * step_y;
+    int rows = draw_names(NULL, t, 0); /* one is above the axes, more are below */
     struct svg g;
-    svg_open(&g, LEFT + TRAINING_WIDTH + 60, bottom + 52, "course of a training: loss and scores over steps");
+    svg_open(&g, LEFT + TRAINING_WIDTH + 60, bottom + 52 + (rows > 1 ? rows * NAME_ROW : 0),
+             "course of a training: loss and scores over steps");
     draw_heading(&g, t->title, t->subtitle);
     draw_training_axes(&g, t, last_x, step_y, top_y);
-    draw_names(&g, t);
+    draw_names(&g, t, rows > 1 ? bottom + 60 : TRAINING_TOP - 18);
     struct scale loss = {bottom, TRAINING_HEIGHT / top_y, TRAINING_TOP, bottom},
                  score = {bottom, TRAINING_HEIGHT, TRAINING_TOP, bottom};
     if (t->best_step >= 0) {

@@ -138,6 +138,9 @@ def check_comparison(d, a, b):
     assert "training.max_steps" in text and "(+2)" in text and "(default)" in text and "training loss" in text, text
     assert "training loss B" in read(f"{d.dir}/both.svg")
     assert d.ctl("compare", a, "nobody")[0] == 3
+    code, _, err = d.ctl("report", f"job:{a}", "--output", f"{d.dir}/training.html")
+    page = read(f"{d.dir}/training.html")
+    assert code == 0 and "<th>auroc</th>" in page and "<th>best_step</th>" in page, err  # its scores
 
 
 def check_job(d, job):

@@ -320,6 +320,35 @@ static void a_training_shows_loss_and_scores(void **state) {
     free(text);
 }
 
+/* As `brrctl compare` has them: more names than fit above the axes. */
+static void the_names_of_many_curves_stay_within_the_picture(void **state) {
+    struct folder *f = *state;
+    static const char *const names[] = {"training loss A", "training loss B", "validation loss A", "validation loss B",
+                                        "event F1 A",      "event F1 B",      "AUROC A",           "AUROC B"};
+    const struct plot_point points[] = {{10, 0.4}, {20, 0.5}};
+    struct plot_curve curves[8];
+    double width = 0, height = 0, x = 0, y = 0;
+    for (int i = 0; i < 8; i++)
+        curves[i] = (struct plot_curve){names[i], points, 2};
+    const struct plot_training t = {"both", "sub", curves, curves + 4, 4, 4, -1};
+    snprintf(f->file, sizeof f->file, "%s/both.svg", f->path);
+    assert_int_equal(plot_training(f->file, &t, NULL), 0);
+    char *text = read_text(f->file);
+    check_xml(text);
+    assert_int_equal(sscanf(strstr(text, "viewBox=\"0 0 "), "viewBox=\"0 0 %lf %lf", &width, &height), 2);
+    for (int i = 0; i < 8; i++) {
+        char name[64];
+        snprintf(name, sizeof name, ">%s<", names[i]);
+        char *at = strstr(text, name);
+        assert_non_null(at);
+        while (strncmp(at, "<text", 5) != 0)
+            at--;
+        assert_int_equal(sscanf(strstr(at, " x="), " x=\"%lf\" y=\"%lf\"", &x, &y), 2);
+        assert_true(x + 6.6 * (double)strlen(names[i]) < width && y < height);
+    }
+    free(text);
+}
+
 static void operating_points_show_sensitivity_and_delay(void **state) {
     struct folder *f = *state;
     const struct plot_point points[] = {{4, 0.9}, {1, 0.5}, {NAN, 0.7}, {60, 1}, {10, 0.2}};
@@ -371,6 +400,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(impossible_recordings_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(operating_points_show_sensitivity_and_delay, setup, teardown),
         cmocka_unit_test_setup_teardown(a_training_shows_loss_and_scores, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_names_of_many_curves_stay_within_the_picture, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
