@@ -73,7 +73,7 @@ struct brrctl_fetched {
 };
 int brrctl_fetch_model(const struct arguments *o, const char *ref, const char *path, struct brrctl_fetched *ret);
 
-/* The options of submit, validate, resume and logs. */
+/* The options of submit, validate, resume and logs, and the first of sweep. */
 struct job_options {
     struct argument_list set;
     const char *name;
@@ -115,7 +115,7 @@ int brrctl_key_tables(const struct task_kind *only, const struct option_table *r
 extern const struct argument_table stream_arguments, detect_arguments, tune_arguments, ensemble_arguments, score_arguments,
     submit_arguments, validate_arguments, job_arguments, resume_arguments, logs_arguments, load_arguments, checkpoint_arguments,
     geodesic_arguments, windows_arguments, dataset_arguments, store_arguments, top_arguments, metrics_arguments, drain_arguments,
-    usage_arguments, tls_arguments, journal_arguments, picture_arguments, compare_arguments, report_arguments;
+    usage_arguments, tls_arguments, journal_arguments, picture_arguments, compare_arguments, report_arguments, sweep_arguments;
 extern const struct command_verb burst_verbs[], lsl_verbs[];
 
 /* Commands, by file. */
@@ -123,6 +123,7 @@ int cmd_submit(const struct arguments *o);
 int cmd_jobs(const struct arguments *o);
 int cmd_job(const struct arguments *o);
 int cmd_compare(const struct arguments *o);
+int cmd_sweep(const struct arguments *o);
 int cmd_picture(const struct arguments *o);
 int cmd_report(const struct arguments *o);
 int cmd_watch(const struct arguments *o);

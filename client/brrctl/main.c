@@ -28,6 +28,16 @@ static const struct command commands[] = {
      "example: brrctl job train-260131-1\n"
      "example: brrctl job train-260131-1 --csv > curves.csv",
      NULL},
+    {"sweep", "FILE", &sweep_arguments,
+     "train with all combinations of some keys, and for each left-out patient; one table of scores", cmd_sweep, 1, 1,
+     "Each training is a job of the queue, or of --executor. With --folds a training neither trains nor validates on the patients "
+     "that it\n"
+     "leaves out; an evaluate job scores its model on them, and the row `pooled` adds up what the folds found. Jobs that are "
+     "queued\n"
+     "go on if the command ends.\n"
+     "example: brrctl sweep configs/tiny.yaml --grid training.learning_rate=1e-3,2e-3 --grid model.d_state=8,16\n"
+     "example: brrctl sweep configs/chbmit.yaml --folds patients --executor cluster --output folds.tsv",
+     NULL},
     {"compare", "JOB JOB", &compare_arguments, "show what differs between two jobs: keys, results, curves", cmd_compare, 2, 2,
      "Keys that only one job file has are compared with \"(default)\".\n"
      "example: brrctl compare train-260131-1 train-260131-2 --plot curves.png",

@@ -14,7 +14,7 @@
 #include "run/estimate.h"
 #include "run/task.h"
 
-enum { MAX_NOTICES = 40, MAX_FACTS = 24, MAX_LINE = 16, RETRY_MS = 5000 };
+enum { MAX_NOTICES = 40, MAX_FACTS = 24, MAX_PATIENTS = 4096, MAX_LINE = 16, RETRY_MS = 5000 };
 
 struct validate {
     struct offload work;
@@ -36,6 +36,8 @@ struct validate {
     size_t n_notices;
     Brr__V1__Pair pairs[MAX_FACTS], *facts[MAX_FACTS];
     size_t n_facts;
+    char *patients[MAX_PATIENTS];
+    size_t n_patients;
     struct err err;
 };
 
@@ -55,6 +57,15 @@ static void fact(void *ctx, const char *key, const char *value) {
     p->value = arena_strdup(&v->arena, value);
     if (p->key && p->value)
         v->facts[v->n_facts++] = p;
+}
+
+static void patient(void *ctx, const char *name) {
+    struct validate *v = ctx;
+    for (size_t i = 0; i < v->n_patients; i++)
+        if (!strcmp(v->patients[i], name))
+            return;
+    if (v->n_patients < MAX_PATIENTS && (v->patients[v->n_patients] = arena_strdup(&v->arena, name)))
+        v->n_patients++;
 }
 
 /* Fetches an object, unless it is in the cache. A store that does not answer now may do so when the job runs. */
@@ -139,6 +150,8 @@ static void answer(struct validate *v) {
     out.windows_per_epoch = e->windows_per_epoch;
     out.facts = v->facts;
     out.n_facts = v->n_facts;
+    out.patients = v->patients;
+    out.n_patients = v->n_patients;
     out.largest_micro_batch = e->largest_micro_batch;
     convert_answer(v->work.call, &out.base);
 }
@@ -234,6 +247,7 @@ static int read_job(struct validate *v, const Brr__V1__JobFile *in, struct err *
                                          .files = v->files,
                                          .ctx = v,
                                          .fact = fact,
+                                         .patient = patient,
                                          .notice = notice};
     v->default_wall_clock_ms = worker_default_wall_clock(s->workers[0]);
     return 0;

@@ -39,6 +39,7 @@ struct estimate_config {
     void *ctx;
     void (*fact)(void *ctx, const char *key, const char *value); /* a further line for people; copied */
     void (*notice)(void *ctx, const char *text);                 /* a note for people; copied */
+    void (*patient)(void *ctx, const char *name); /* one of the recordings, once or several times; copied; may be NULL */
 };
 
 /* The file of this key, or NULL: not named, or not at hand. */

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/counted.h"
@@ -111,6 +112,15 @@ static int64_t count_windows(const struct manifest *m, const uint8_t *role, stru
     return seizures;
 }
 
+static void name_patients(const struct estimate_config *c, const struct manifest *m) {
+    const char *before = "";
+    for (int64_t i = 0; c->patient && i < manifest_count(m); i++) {
+        const struct manifest_entry *e = manifest_entry(m, i);
+        if (e->recording && strcmp(e->patient, before) != 0)
+            c->patient(c->ctx, before = e->patient);
+    }
+}
+
 static int plan_steps(const struct estimate_config *c, struct estimate *e, struct err *err) {
     const struct train_config *job = c->job->config;
     struct balance_config balance = job_data_balance(&job->data);
@@ -126,6 +136,7 @@ static int plan_steps(const struct estimate_config *c, struct estimate *e, struc
     if (!rc && (windows.partial = balance_partial(m, role, &balance)) < 0)
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for the patients of the manifest");
     e->recordings = manifest_count(m);
+    name_patients(c, m);
     manifest_close(m);
     free(role);
     if (rc)
