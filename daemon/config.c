@@ -76,6 +76,8 @@ static const struct option rows[] = {
     {"serve", OPTION_NODE, R(serve), "null", 0, 0, NULL,
      "list of {name, checkpoint, device}: served under names that never had a model; a name keeps what was promoted later, and "
      "stays unloaded"},
+    {"serve_precision", OPTION_ENUM, C(serve_precision), "fp32", 0, 0, "fp32|bf16",
+     "of all models of streams; bf16: a model whose logits differ more from fp32 than its file allows is refused"},
     {"alarms.hooks", OPTION_NODE, R(hooks), "null", 0, 0, NULL,
      "list of {name, command: [words…]} or {name, url, secret_file}: whom to tell about alarms; docs/operations.md"},
     {"sessions.shared", OPTION_STRING, C(shared_sessions), "null", 0, 0, NULL,

@@ -41,6 +41,7 @@ struct config {
     int n_stores;
     struct config_served served[CONFIG_MAX_SERVED];
     int n_served;
+    int serve_precision; /* "fp32|bf16" */
     struct hook hooks[HOOKS_MAX];
     int n_hooks;
     int64_t max_sessions, session_idle_ms, resume_ttl_ms, lag_ms;

@@ -36,6 +36,7 @@ int devices_open(struct services *s, const struct config *config, struct err *er
                                           .n = config->n_devices,
                                           .threads = (int)config->cpu_threads,
                                           .hosts = {.memory_limit_bytes = config->memory_bytes,
+                                                    .precision = config->serve_precision ? DTYPE_BF16 : DTYPE_F32,
                                                     .max_networks = (int)config->max_networks,
                                                     .networks_bytes = config->networks_bytes,
                                                     .metrics = s->metrics,

@@ -104,7 +104,7 @@ static int start(struct device_hosts *h, struct err *err) {
         h->config.memory_limit_bytes = h->info.total_bytes / 10 * 9;
     h->reports = mailbox_new(REPORTS_MAX, h->config.wake, h->config.wake_ctx);
     h->answers = mailbox_new(REPORTS_MAX, h->config.wake, h->config.wake_ctx);
-    h->loader = model_loader_new(h->config.memory_limit_bytes);
+    h->loader = model_loader_new(h->config.precision, h->config.memory_limit_bytes);
     if (!h->reports || !h->answers || !h->loader)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the threads of %s", h->info.name);
     if ((rc = host_start(&replay_work, h, &h->replays, err)))

@@ -13,6 +13,7 @@ struct device_hosts_config {
     int threads;                /* of a CPU; 0 = all */
     int shares;                 /* number of CPU devices that share the memory; 0 and 1: it is the only one */
     int64_t memory_limit_bytes; /* device memory of one model or job; 0 = nine tenths of the device */
+    enum dtype precision;       /* of models of streams */
     int max_networks;
     int64_t networks_bytes;  /* of all networks; 0 = half of the device */
     struct metrics *metrics; /* may be NULL */

@@ -26,7 +26,7 @@ struct reading {
 };
 
 struct model_loader {
-    int64_t memory_limit_bytes;
+    struct model_use use;
     pthread_mutex_t lock; /* everything below */
     pthread_cond_t changed;
     struct reading *first;
@@ -34,11 +34,11 @@ struct model_loader {
     bool stopping, freed;
 };
 
-struct model_loader *model_loader_new(int64_t memory_limit_bytes) {
+struct model_loader *model_loader_new(enum dtype precision, int64_t memory_limit_bytes) {
     struct model_loader *l = calloc(1, sizeof *l);
     if (!l)
         return NULL;
-    l->memory_limit_bytes = memory_limit_bytes;
+    l->use = (struct model_use){LIVE_MAX_BATCH, precision, memory_limit_bytes};
     pthread_mutex_init(&l->lock, NULL);
     clock_cond_init(&l->changed);
     return l;
@@ -52,12 +52,12 @@ static void release(struct model_loader *l) {
 
 /* ---- one file ---- */
 
-static void prepare(struct live_prepared *p, int64_t memory_limit_bytes) {
+static void prepare(struct live_prepared *p, const struct model_use *use) {
     if (fsio_size(p->path, &p->bytes, &p->mtime_ns, &p->err))
         return;
     p->unchanged = p->bytes == p->known_bytes && p->mtime_ns == p->known_mtime_ns;
     if (!p->unchanged)
-        model_image_open(p->path, LIVE_MAX_BATCH, memory_limit_bytes, &p->image, &p->err);
+        model_image_open(p->path, use, &p->image, &p->err);
 }
 
 /* The hosts may be gone after model_loader_stop, which waits for a post but not for a file. */
@@ -94,7 +94,7 @@ static void *read_main(void *arg) {
     struct reading *r = arg;
     pthread_setname_np(pthread_self(), "model-file");
     setpriority(PRIO_PROCESS, (id_t)gettid(), NICE_LOADER);
-    prepare(r->order->prepared, r->loader->memory_limit_bytes);
+    prepare(r->order->prepared, &r->loader->use);
     deliver(r);
     forget(r);
     return NULL;

@@ -10,8 +10,8 @@
 enum { MODEL_LOADER_SLOW_MS = 10 * 1000, MODEL_LOADER_STOP_MS = 1000, MODEL_LOADER_TEXT = LIVE_PATH + 64 };
 
 struct model_loader;
-/* memory_limit_bytes: of one model on the device, 0 = no limit. NULL when out of memory. */
-struct model_loader *model_loader_new(int64_t memory_limit_bytes);
+/* precision of models; memory_limit_bytes: of one model on the device, 0 = no limit. NULL when out of memory. */
+struct model_loader *model_loader_new(enum dtype precision, int64_t memory_limit_bytes);
 /* Reads the file of a LIVE_PREPARED order, fills in order->prepared and hands the order to post, which may wait for room and
  * returns false when nobody takes orders any more. Takes the order unless it fails (EXHAUSTED: no thread can be started). */
 int model_loader_read(struct model_loader *l, struct live_order *order, live_post_fn *post, void *ctx, struct err *err);

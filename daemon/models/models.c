@@ -557,7 +557,9 @@ void models_report(struct models *m, struct live_report *r) {
         return;
     if (s->opened) {
         find_missing(m, s->name, true);
-        log_info("model serves", "model=%s sha256=%.12s", s->name, s->opened->info.sha256);
+        const struct detector_info *info = &s->opened->info;
+        log_info("model serves", "model=%s sha256=%.12s precision=%s bf16_difference=%.3g", s->name, info->sha256,
+                 dtype_name(info->precision), info->bf16_difference);
     }
     models_done_fn *done = s->done;
     s->done = NULL;

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "infer/lanes.h"
+#include "infer/precision.h"
 #include "infer/timeline.h"
 #include "kernels/op.h"
 
@@ -82,32 +83,36 @@ int detector_wrap(struct device *dev, struct seizure_net *net, const struct mode
 }
 
 int detector_upload(struct device *dev, const struct model_image *image, struct detector **ret, struct err *err) {
-    const struct seizure_options options = {.max_batch = image->max_batch, .precision = DTYPE_F32};
+    const struct seizure_options options = {.max_batch = image->max_batch, .precision = image->precision};
     OWNED_POINTER(seizure_free) struct seizure_net *net = NULL;
     struct detector *d = NULL;
     OWNED_POINTER(stream_close) struct stream *s = NULL;
     OWNED_MEMORY char *patients = image->patients ? strdup(image->patients) : NULL;
     if (image->patients && !patients)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a detector");
-    int rc;
-    if ((rc = stream_open(dev, STREAM_NORMAL, &s, err)) || (rc = seizure_new(dev, &image->file.model, &options, &net, err)) ||
-        (rc = model_image_upload(image, net, s, err)) || (rc = detector_wrap(dev, net, &image->file, image->max_batch, &d, err)))
+    double difference = 0;
+    int rc = stream_open(dev, STREAM_NORMAL, &s, err);
+    if (!rc && image->precision == DTYPE_BF16)
+        rc = precision_check(dev, image, s, &difference, err);
+    if (rc || (rc = seizure_new(dev, &image->file.model, &options, &net, err)) || (rc = model_image_upload(image, net, s, err)) ||
+        (rc = detector_wrap(dev, net, &image->file, image->max_batch, &d, err)))
         return rc;
     d->owns_net = true;
     net = NULL;
     d->info.patients = d->patients = patients;
     patients = NULL;
     d->info.memory_bytes = image->memory_bytes;
+    d->info.precision = image->precision;
+    d->info.bf16_difference = difference;
     str_copy(d->path, sizeof d->path, image->path);
     memcpy(d->info.sha256, image->sha256, sizeof image->sha256);
     *ret = d;
     return 0;
 }
 
-int detector_open(struct device *dev, const char *checkpoint, int max_batch, int64_t memory_limit_bytes, struct detector **ret,
-                  struct err *err) {
+int detector_open(struct device *dev, const char *checkpoint, const struct model_use *use, struct detector **ret, struct err *err) {
     OWNED_POINTER(model_image_close) struct model_image *image = NULL;
-    int rc = model_image_open(checkpoint, max_batch, memory_limit_bytes, &image, err);
+    int rc = model_image_open(checkpoint, use, &image, err);
     return rc ? rc : detector_upload(dev, image, ret, err);
 }
 
@@ -204,7 +209,7 @@ int detector_spread(struct detector *d, const struct model_image *image, struct 
     device_describe(d->device, &info);
     if (info.is_async || info.threads < 2 || info.threads > d->max_batch || d->lanes || seizure_step(c))
         return 0;
-    int64_t bytes = infer_lanes_bytes(c, info.threads);
+    int64_t bytes = infer_lanes_bytes(c, image->precision, info.threads);
     if (memory_limit_bytes && bytes > memory_limit_bytes - d->info.memory_bytes)
         return 0;
     int rc = infer_lanes_open(image, info.threads, &lanes, err);

@@ -15,13 +15,15 @@ struct detector_info {
     const char *patients;   /* modelfile_patients; NULL: not known, or a wrapped net */
     char sha256[65];
     int64_t parameters, memory_bytes;
+    enum dtype precision;   /* DTYPE_BF16: within the bound of its file of fp32 */
+    double bf16_difference; /* greatest, of its logits (infer/precision.h); 0 in F32 */
     char device[32];
 };
-/* A detector with the weights of the image, which stays the caller's. Opens no file. */
+/* A detector with the weights of the image, which stays the caller's. Opens no file. In bf16: UNSUPPORTED on a device without it,
+ * PRECONDITION if the logits differ more from fp32 than the file allows. */
 int detector_upload(struct device *dev, const struct model_image *image, struct detector **ret, struct err *err);
-/* Loads a model file for at most max_batch windows per call; errors as of model_image_open, and of the device. */
-int detector_open(struct device *dev, const char *checkpoint, int max_batch, int64_t memory_limit_bytes, struct detector **ret,
-                  struct err *err);
+/* Loads a model file; errors as of model_image_open, and of the device. */
+int detector_open(struct device *dev, const char *checkpoint, const struct model_use *use, struct detector **ret, struct err *err);
 /* Wraps a net owned by the caller (validation inside training); the net must outlive it. */
 int detector_wrap(struct device *dev, struct seizure_net *net, const struct modelfile *file, int max_batch, struct detector **ret,
                   struct err *err);

@@ -23,7 +23,7 @@ struct infer_lanes {
 static int open_lane(const void *ctx, int64_t i, int thread, struct err *err) {
     struct infer_lanes *l = (struct infer_lanes *)(uintptr_t)ctx;
     struct lane *lane = &l->lanes[i];
-    const struct seizure_options options = {.max_batch = 1, .precision = DTYPE_F32};
+    const struct seizure_options options = {.max_batch = 1, .precision = l->image->precision};
     (void)thread;
     int rc;
     if ((rc = device_open("cpu", 1, &lane->device, err)) || (rc = stream_open(lane->device, STREAM_HIGH, &lane->stream, err)) ||
@@ -62,8 +62,8 @@ void infer_lanes_close(struct infer_lanes *l) {
     free(l);
 }
 
-int64_t infer_lanes_bytes(const struct seizure_config *model, int n) {
-    const struct seizure_options options = {.max_batch = 1, .precision = DTYPE_F32};
+int64_t infer_lanes_bytes(const struct seizure_config *model, enum dtype precision, int n) {
+    const struct seizure_options options = {.max_batch = 1, .precision = precision};
     struct seizure_memory memory;
     return seizure_memory(model, &options, &memory, NULL) ? INT64_MAX : n * memory.total;
 }

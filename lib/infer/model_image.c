@@ -14,19 +14,31 @@ int64_t model_batch_bytes(const struct seizure_config *model, int max_batch) {
     return 2 * rows * model->in_channels + 3 * rows + 2 * state; /* as take_buffers of the detector */
 }
 
+/* Of the detector; in bf16 its logits are compared with those of a network in fp32 before there is one (infer/precision.h). */
+static int count_memory(struct model_image *image, struct err *err) {
+    const struct seizure_config *model = &image->file.model;
+    image->precision = seizure_is_feature(model->type) ? DTYPE_F32 : image->precision;
+    const struct seizure_options options = {.max_batch = image->max_batch, .precision = image->precision},
+                                 alone = {.max_batch = 1, .precision = DTYPE_F32};
+    struct seizure_memory memory, compared;
+    int rc;
+    if ((rc = seizure_memory(model, &options, &memory, err)) || (rc = seizure_memory(model, &alone, &compared, err)))
+        return rc;
+    int64_t own = memory.total + model_batch_bytes(model, image->max_batch), other = compared.total + model_batch_bytes(model, 1);
+    image->memory_bytes = image->precision == DTYPE_BF16 && other > own ? other : own;
+    return 0;
+}
+
 /* The file's metadata, the shapes of its tensors, and the memory that its network needs. */
 static int examine(struct model_image *image, const struct safetensors *st, int64_t limit_bytes, struct err *err) {
-    const struct seizure_options options = {.max_batch = image->max_batch, .precision = DTYPE_F32};
-    struct seizure_memory memory;
     struct param_set table;
     int rc = modelfile_parse(st, image->path, &image->file, err);
     if (rc || (rc = seizure_table(&image->file.model, &table, err)))
         return rc;
     rc = ckpt_check(st, image->path, &table, err);
     param_set_done(&table);
-    if (rc || (rc = seizure_memory(&image->file.model, &options, &memory, err)))
+    if (rc || (rc = count_memory(image, err)))
         return rc;
-    image->memory_bytes = memory.total + model_batch_bytes(&image->file.model, image->max_batch);
     if (limit_bytes && image->memory_bytes > limit_bytes)
         return err_set(err, ERR_EXHAUSTED, "the model needs %lld bytes of the device's memory, %lld may be used (limits.memory)",
                        (long long)image->memory_bytes, (long long)limit_bytes);
@@ -47,13 +59,14 @@ static int read_file(struct model_image *image, int64_t limit_bytes, struct err 
     return modelfile_parse_patients(image->contents, image->path, &image->patients, err);
 }
 
-int model_image_open(const char *path, int max_batch, int64_t memory_limit_bytes, struct model_image **ret, struct err *err) {
+int model_image_open(const char *path, const struct model_use *use, struct model_image **ret, struct err *err) {
     struct model_image *image = calloc(1, sizeof *image);
     if (!image)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
-    image->max_batch = max_batch;
+    image->max_batch = use->max_batch;
+    image->precision = use->precision;
     int rc = str_copy(image->path, sizeof image->path, path)
-                 ? read_file(image, memory_limit_bytes, err)
+                 ? read_file(image, use->memory_limit_bytes, err)
                  : err_set(err, ERR_INVALID, "the path of a model is longer than %zu bytes", sizeof image->path - 1);
     if (rc) {
         model_image_close(image);

@@ -132,10 +132,20 @@ static int read_metadata(const struct safetensors *st, const char *path, struct 
     return 0;
 }
 
+/* A number above 0, or nothing. */
+static int read_bf16_bound(const struct safetensors *st, const char *path, double *ret, struct err *err) {
+    const char *text = safetensors_metadata(st, MODELFILE_BF16_BOUND);
+    *ret = MODELFILE_BF16_BOUND_DEFAULT;
+    return !text || (str_to_f64(text, ret) && isfinite(*ret) && *ret > 0)
+               ? 0
+               : err_set(err, ERR_INVALID, "%s: metadata " MODELFILE_BF16_BOUND " is '%.40s'; expected a number above 0", path,
+                         text);
+}
+
 int modelfile_parse(const struct safetensors *st, const char *path, struct modelfile *ret, struct err *err) {
     struct modelfile m = {0};
     int rc = read_metadata(st, path, &m, err);
-    if (rc)
+    if (rc || (rc = read_bf16_bound(st, path, &m.bf16_bound, err)))
         return rc;
     *ret = m;
     ret->frontend.montage = ret->montage;

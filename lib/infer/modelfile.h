@@ -3,7 +3,7 @@
  * `brr.frontend`, `brr.events`, `brr.labels` (JSON objects), `brr.hop`, `brr.step`, `brr.epoch`, `brr.prior` (numbers),
  * `brr.manifest`, `brr.patients` (JSON, see modelfile_patients); for a fine-tuned model `brr.init_from_sha256` (of the first
  * model's file) and, if it came from a store, `brr.init_from` (its URL); with alarm thresholds for rates of false alarms
- * `brr.alarms` (JSON, model/alarms.h). Any thread. */
+ * `brr.alarms` (JSON, model/alarms.h); `brr.bf16_bound` (number): by how much a logit in bf16 may differ from fp32. Any thread. */
 #ifndef BRR_INFER_MODELFILE_H
 #define BRR_INFER_MODELFILE_H
 #include <stdint.h>
@@ -15,7 +15,9 @@
 #include "model/seizure.h"
 
 enum { MODELFILE_TEXT = 1024 };
-#define MODELFILE_ALARMS "brr.alarms"
+#define MODELFILE_ALARMS             "brr.alarms"
+#define MODELFILE_BF16_BOUND         "brr.bf16_bound"
+#define MODELFILE_BF16_BOUND_DEFAULT 0.25
 
 struct modelfile {
     struct seizure_config model;
@@ -24,7 +26,9 @@ struct modelfile {
     struct alarm_sets alarms; /* none in files of older versions */
     int64_t hop;              /* samples between windows of training and, unless the model carries its state, of the record trace */
     int64_t step, epoch;
-    double prior; /* share of seizure samples in training */
+    double prior;      /* share of seizure samples in training */
+    double bf16_bound; /* greatest difference of logits in bf16 (infer/precision.h); 0 when saved: none is written. A file without
+                        * one allows MODELFILE_BF16_BOUND_DEFAULT */
     char montage[MODELFILE_TEXT];
     char labels[64];                                            /* data.labels of the job */
     char manifest[80];                                          /* hash of the training manifest */

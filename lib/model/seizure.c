@@ -287,7 +287,7 @@ static int new_net(struct device *dev, const struct seizure_config *config, cons
     void *folded = NULL;
     int rc = make_table(net, config, options, err);
     if (!rc && options->precision == DTYPE_BF16 && !info.has_bf16)
-        rc = err_set(err, ERR_UNSUPPORTED, "%s has no bf16 arithmetic; set training.precision to fp32", info.description);
+        rc = err_set(err, ERR_UNSUPPORTED, "%s has no bf16 arithmetic; use fp32", info.description);
     if (!rc)
         rc = device_alloc(dev, (size_t)net->folded_count * sizeof(float), &folded, err);
     net->folded = folded;

@@ -182,13 +182,15 @@ static int detect_open(const struct jobfile *job, const struct task_env *env, vo
     struct detect *d = calloc(1, sizeof *d);
     if (!d)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a detection");
+    const struct detect_config *config = job->config;
+    const struct model_use use = {.max_batch = BATCH, .precision = config->precision ? DTYPE_BF16 : DTYPE_F32};
     d->job = job;
     d->env = *env;
     task_progress_init(&d->progress);
     int rc;
     if ((rc = stream_open(env->device, STREAM_NORMAL, &d->stream, err)) ||
-        (rc = task_open_detector(env, ((const struct detect_config *)job->config)->model, BATCH, &d->detector, err)) ||
-        (rc = pick_thresholds(d, job->config, err)) || (rc = open_data(d, err)) || (rc = begin(d, err))) {
+        (rc = task_open_detector(env, config->model, &use, &d->detector, err)) || (rc = pick_thresholds(d, config, err)) ||
+        (rc = open_data(d, err)) || (rc = begin(d, err))) {
         detect_close(d);
         return rc;
     }

@@ -14,6 +14,8 @@ static const struct option rows[] = {
      "probability that ends an event; 0 = the model's, but at most detect.on"},
     {"detect.format", OPTION_ENUM, C(format), "tsv", 0, 0, EVENTS_NAMES,
      "format of the events files: tsv, edf+ (annotations), mne (text), csv_bi, json"},
+    {"detect.precision", OPTION_ENUM, C(precision), "fp32", 0, 0, "fp32|bf16",
+     "bf16: refused if the logits differ more from fp32 than the model allows"},
 };
 static const struct option_table own_keys = {rows, sizeof rows / sizeof *rows};
 static const struct kind_keys keys[] = {{&job_data_source_keys, C(data)}, {&own_keys, 0}, {NULL, 0}};

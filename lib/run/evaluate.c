@@ -264,10 +264,11 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
     e->job = job;
     e->config = job->config;
     e->env = *env;
+    const struct model_use use = {.max_batch = BATCH, .precision = e->config->precision ? DTYPE_BF16 : DTYPE_F32};
     task_progress_init(&e->progress);
     int rc;
     if ((rc = stream_open(env->device, STREAM_NORMAL, &e->stream, err)) ||
-        (rc = task_open_detector(env, e->config->checkpoint, BATCH, &e->detector, err)) || (rc = open_data(e, err)) ||
+        (rc = task_open_detector(env, e->config->checkpoint, &use, &e->detector, err)) || (rc = open_data(e, err)) ||
         (rc = begin(e, err))) {
         evaluate_close(e);
         return rc;

@@ -18,6 +18,8 @@ static const struct option rows[] = {
      "with threshold auto: false alarms per 24 h to stay within if some pair of thresholds does; 0 = no target"},
     {"evaluate.patients", OPTION_ENUM, C(unseen), "all", 0, 0, "all|unseen",
      "unseen: leave out the patients that the model was trained, validated or fine-tuned on, which its file names by hashes"},
+    {"evaluate.precision", OPTION_ENUM, C(precision), "fp32", 0, 0, "fp32|bf16",
+     "bf16: refused if the logits differ more from fp32 than the model allows"},
     {"evaluate.alarm_hop_s", OPTION_F64, C(alarm_hop_s), "5", 0, 120, NULL,
      "interval at which alarms are decided and scored; must divide the model's hop (if not set and 5 does not divide it: the hop); "
      "0 = no alarms"},

@@ -11,7 +11,8 @@ struct evaluate_config {
     int split;              /* "all|train|dev|eval" */
     int threshold;          /* "model|auto" */
     double target_fa_per_24h;
-    int unseen; /* "all|unseen" */
+    int unseen;    /* "all|unseen" */
+    int precision; /* "fp32|bf16" */
     double alarm_hop_s, alarm_latch_s;
     int64_t plots;
     struct option_list baselines; /* names of built-in models (infer/builtin.h) */

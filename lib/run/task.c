@@ -163,18 +163,23 @@ int task_model_find(const struct task_env *env, const char *ref, struct task_mod
     return env->model(env->ctx, ref, ret, err);
 }
 
-int task_open_detector(const struct task_env *env, const char *ref, int batch, struct detector **ret, struct err *err) {
+int task_open_detector(const struct task_env *env, const char *ref, const struct model_use *use, struct detector **ret,
+                       struct err *err) {
     struct task_model model;
     struct detector *detector = NULL;
     int rc = task_model_find(env, ref, &model, err);
     if (rc)
         return rc;
     task_file(env, model.path);
-    rc = detector_open(env->device, model.path, batch, env->memory_limit_bytes, &detector, err);
+    const struct model_use limited = {use->max_batch, use->precision, env->memory_limit_bytes};
+    rc = detector_open(env->device, model.path, &limited, &detector, err);
     task_file(env, NULL);
     if (rc)
         return task_model_is_url(ref) ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
     task_log(env, TASK_INFO, "model %.800s, SHA-256 %s", ref, model.sha256);
+    if (detector_info(detector)->precision == DTYPE_BF16)
+        task_log(env, TASK_INFO, "in bf16: logits differ from fp32 by at most %.3g on test windows, the model allows %.3g",
+                 detector_info(detector)->bf16_difference, detector_info(detector)->file.bf16_bound);
     *ret = detector;
     return 0;
 }

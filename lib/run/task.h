@@ -149,9 +149,11 @@ bool task_goes_on_without(const struct task_env *env, const struct jobfile *job,
 /* True if the model reference is the URL of an object. task_model_find gives the file of a model named by URL or path. */
 bool task_model_is_url(const char *ref);
 int task_model_find(const struct task_env *env, const char *ref, struct task_model *ret, struct err *err);
-/* The detector of such a model, for at most `batch` windows at once; named in the log. EXHAUSTED when it needs more than
+/* The detector of such a model, within the memory limit of env; named in the log. EXHAUSTED when it needs more than
  * memory_limit_bytes, and what task_model_find and detector_open (infer/detector.h) answer. */
 struct detector;
-int task_open_detector(const struct task_env *env, const char *ref, int batch, struct detector **ret, struct err *err);
+struct model_use;
+int task_open_detector(const struct task_env *env, const char *ref, const struct model_use *use, struct detector **ret,
+                       struct err *err);
 
 #endif

@@ -334,6 +334,7 @@ static int prepare(struct train *t, struct err *err) {
     t->file.model = job->model;
     t->file.hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ);
     t->file.events = job->events;
+    t->file.bf16_bound = job->training.bf16_bound;
     str_copy(t->file.labels, sizeof t->file.labels, job->data.labels);
     struct ranks_origin origin;
     int rc;

@@ -43,6 +43,8 @@ static const struct option training_rows[] = {
      "windows per pass; gradients accumulate; 0 = batch_size"},
     {"training.seed", OPTION_I64, C(training.seed), "42", 0, 9e15, NULL, "random seed of initialisation, sampling and dropout"},
     {"training.precision", OPTION_ENUM, C(training.precision), "auto", 0, 0, "auto|fp32|bf16", "auto = bf16 on CUDA, fp32 on CPU"},
+    {"training.bf16_bound", OPTION_F64, C(training.bf16_bound), "0.25", 1e-6, 100, NULL,
+     "written into the model file: how much its logits may differ from fp32 where it is used in bf16"},
     {"training.mixed_precision", OPTION_STRING, W(mixed_precision), "null", 0, 0, NULL,
      "older form of training.precision: true = bf16"},
     {"training.learning_rate", OPTION_F64, C(training.learning_rate), "3e-4", 1e-8, 1, NULL, "peak learning rate"},

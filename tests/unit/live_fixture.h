@@ -36,7 +36,7 @@ struct bench {
 static inline bool post_prepared(void *box, struct live_order *o) { return mailbox_post_wait(box, &o->message, -1); }
 
 static inline struct live *live_of(struct bench *b, int64_t memory_limit_bytes) {
-    b->loader = model_loader_new(memory_limit_bytes);
+    b->loader = model_loader_new(DTYPE_F32, memory_limit_bytes);
     b->passed = b->passed ? b->passed : mailbox_new(BOX, NULL, NULL);
     return live_new(&(struct live_config){.device = b->device,
                                           .reports = b->reports,

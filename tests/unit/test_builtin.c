@@ -94,7 +94,7 @@ static int open_changed(void *dir, const char *key, const char *value, int rows)
     assert_true(str_format(changed, sizeof changed, "%s/changed", (char *)dir));
     ok(safetensors_write(changed, &content, sha, &err));
     safetensors_close(st);
-    int rc = model_image_open(changed, 8, 0, &image, &err);
+    int rc = model_image_open(changed, &(struct model_use){8, DTYPE_F32, 0}, &image, &err);
     model_image_close(image);
     return rc;
 }

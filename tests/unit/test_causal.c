@@ -231,8 +231,8 @@ static void streams_of_any_chunks_equal_the_whole_recording(void **state) {
     struct detector *single = NULL, *batched = NULL;
     struct timeline *t[STREAMS];
     int64_t at[STREAMS] = {0}, ran = 0;
-    check(detector_open(f->dev, f->path, 1, 0, &single, &err));
-    check(detector_open(f->dev, f->path, 4, 0, &batched, &err));
+    check(detector_open(f->dev, f->path, &(struct model_use){1, DTYPE_F32, 0}, &single, &err));
+    check(detector_open(f->dev, f->path, &(struct model_use){4, DTYPE_F32, 0}, &batched, &err));
     for (int k = 0; k < STREAMS; k++) {
         offline(f, single, k, &whole[k]);
         live[k] = (struct trace){0};
@@ -267,7 +267,7 @@ static void a_snapshot_carries_the_state(void **state) {
     struct model *f = *state;
     static struct trace whole, live;
     struct detector *d = NULL;
-    check(detector_open(f->dev, f->path, 2, 0, &d, &err));
+    check(detector_open(f->dev, f->path, &(struct model_use){2, DTYPE_F32, 0}, &d, &err));
     offline(f, d, 0, &whole);
     live = (struct trace){0};
     struct timeline *t = open_stream(d, &live);
@@ -296,7 +296,7 @@ static void a_long_gap_begins_from_zeros(void **state) {
     static struct trace whole, live;
     enum { BEFORE = 1500, GAP = 1024 };
     struct detector *d = NULL;
-    check(detector_open(f->dev, f->path, 2, 0, &d, &err));
+    check(detector_open(f->dev, f->path, &(struct model_use){2, DTYPE_F32, 0}, &d, &err));
     offline(f, d, 0, &whole);
     live = (struct trace){0};
     struct timeline *t = open_stream(d, &live);

@@ -11,7 +11,9 @@
 #include <cmocka.h>
 
 #include "infer/detector.h"
+#include "infer/precision.h"
 #include "infer/timeline.h"
+#include "kernels/op.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 3, WINDOW = 512, HOP = 128, SECONDS = 13, N = SECONDS * 256, STREAMS = 3 };
@@ -90,7 +92,7 @@ static void a_model_file_brings_back_everything_detection_needs(void **state) {
     assert_string_equal(m.manifest, "abc");
     assert_true(m.model.in_channels == C && m.model.window == WINDOW && m.model.encoder_channels[2] == 16);
     struct detector *d = NULL;
-    assert_int_equal(detector_open(f->dev, f->path, 2, 0, &d, &err), 0);
+    assert_int_equal(detector_open(f->dev, f->path, &(struct model_use){2, DTYPE_F32, 0}, &d, &err), 0);
     const struct detector_info *info = detector_info(d);
     assert_string_equal(info->sha256, f->sha);
     assert_string_equal(info->checkpoint, f->path);
@@ -117,7 +119,7 @@ static void a_file_that_claims_more_than_it_holds_costs_no_memory(void **state) 
     little = (struct rlimit){(rlim_t)8 << 30, old.rlim_max}; /* an allocation of that size fails, and another error comes */
 #endif
     assert_int_equal(setrlimit(RLIMIT_AS, &little), 0);
-    int rc = detector_open(f->dev, f->path, 1, 0, &d, &err);
+    int rc = detector_open(f->dev, f->path, &(struct model_use){1, DTYPE_F32, 0}, &d, &err);
     assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
     if (rc != ERR_INVALID)
         fail_msg("%d: %s", rc, err.message);
@@ -125,7 +127,8 @@ static void a_file_that_claims_more_than_it_holds_costs_no_memory(void **state) 
     f->file.model = right;
     f->file.model.window = 1 << 20; /* no tensor tells */
     assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, f->sha, NULL), 0);
-    assert_int_equal(detector_open(f->dev, f->path, 64, (int64_t)64 << 20, &d, &err), ERR_EXHAUSTED);
+    assert_int_equal(detector_open(f->dev, f->path, &(struct model_use){64, DTYPE_F32, (int64_t)64 << 20}, &d, &err),
+                     ERR_EXHAUSTED);
     assert_non_null(strstr(err.message, "67108864 may be used (limits.memory)"));
     assert_null(d);
 }
@@ -141,14 +144,14 @@ static void files_that_are_no_models_are_refused_with_the_reason(void **state) {
     seizure_free(f->net);
     net_new(f, 1);
     assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, f->sha, NULL), 0);
-    assert_int_equal(detector_open(f->dev, f->path, 1, 0, &d, &err), ERR_INVALID);
+    assert_int_equal(detector_open(f->dev, f->path, &(struct model_use){1, DTYPE_F32, 0}, &d, &err), ERR_INVALID);
     assert_non_null(strstr(err.message, "takes 4 channels"));
     f->file.model = right;
     seizure_free(f->net);
     net_new(f, 1);
     f->file.model.encoder_channels[0] = 12; /* metadata of another network than the tensors' */
     assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, f->sha, NULL), 0);
-    assert_int_equal(detector_open(f->dev, f->path, 1, 0, &d, &err), ERR_INVALID);
+    assert_int_equal(detector_open(f->dev, f->path, &(struct model_use){1, DTYPE_F32, 0}, &d, &err), ERR_INVALID);
     assert_non_null(strstr(err.message, "encoder."));
     f->file.model = right;
     f->file.hop = WINDOW + 1;
@@ -195,7 +198,7 @@ static void send(struct timeline *t, int k, int64_t at, int64_t n) {
 static void check_batches(struct model *f, struct detector *batched) {
     static struct trace alone[STREAMS], together[STREAMS];
     struct detector *single = NULL;
-    assert_int_equal(detector_open(f->dev, f->path, 1, 0, &single, NULL), 0);
+    assert_int_equal(detector_open(f->dev, f->path, &(struct model_use){1, DTYPE_F32, 0}, &single, NULL), 0);
     for (int k = 0; k < STREAMS; k++) { /* offline: everything at once, one window per batch */
         struct timeline *t = open_stream(single, &alone[k]);
         send(t, k, 0, N);
@@ -241,7 +244,7 @@ static void check_batches(struct model *f, struct detector *batched) {
 static void batched_and_interleaved_streams_equal_each_alone(void **state) {
     struct model *f = *state;
     struct detector *batched = NULL;
-    assert_int_equal(detector_open(f->dev, f->path, 4, 0, &batched, NULL), 0);
+    assert_int_equal(detector_open(f->dev, f->path, &(struct model_use){4, DTYPE_F32, 0}, &batched, NULL), 0);
     check_batches(f, batched);
     detector_close(batched);
 }
@@ -256,7 +259,7 @@ static void windows_side_by_side_equal_each_alone(void **state) {
         assert_int_equal(device_open("cpu", threads, &dev, NULL), 0);
         assert_int_equal(stream_open(dev, STREAM_NORMAL, &s, NULL), 0);
         struct model_image *image = NULL;
-        assert_int_equal(model_image_open(f->path, 4, 0, &image, NULL), 0);
+        assert_int_equal(model_image_open(f->path, &(struct model_use){4, DTYPE_F32, 0}, &image, NULL), 0);
         assert_int_equal(detector_upload(dev, image, &spread, NULL), 0);
         int64_t bytes = detector_info(spread)->memory_bytes;
         assert_int_equal(detector_spread(spread, image, s, bytes + 1000, NULL), 0); /* there is no room for them */
@@ -279,7 +282,7 @@ static void a_wrapped_net_gives_what_its_file_gives(void **state) {
     struct detector *d[2] = {NULL, NULL};
     struct trace *to[2] = {&wrapped, &opened};
     assert_int_equal(detector_wrap(f->dev, f->net, &f->file, 4, &d[0], NULL), 0);
-    assert_int_equal(detector_open(f->dev, f->path, 4, 0, &d[1], NULL), 0);
+    assert_int_equal(detector_open(f->dev, f->path, &(struct model_use){4, DTYPE_F32, 0}, &d[1], NULL), 0);
     for (int i = 0; i < 2; i++) {
         struct timeline *t = open_stream(d[i], to[i]);
         send(t, 0, 0, 3000);
@@ -294,6 +297,55 @@ static void a_wrapped_net_gives_what_its_file_gives(void **state) {
         assert_true(wrapped.p[i] > 0 && wrapped.p[i] < 1);
 }
 
+/* The same model in bf16: probabilities near those of fp32, the same for a window alone and beside others, and a file that allows
+ * less than the difference is refused, by name and key. */
+static void bf16_serves_within_the_bound_of_the_file(void **state) {
+    struct model *f = *state;
+    static struct trace precise, rounded[2];
+    struct device_info device;
+    device_describe(f->dev, &device);
+    const struct model_use uses[] = {{4, DTYPE_F32, 0}, {4, DTYPE_BF16, 0}, {1, DTYPE_BF16, 0}};
+    struct trace *to[] = {&precise, &rounded[0], &rounded[1]};
+    struct detector *d = NULL;
+    struct err err = {0};
+    if (!device.has_bf16) { /* fp32 never takes its place */
+        assert_int_equal(detector_open(f->dev, f->path, &uses[1], &d, &err), ERR_UNSUPPORTED);
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        if (detector_open(f->dev, f->path, &uses[i], &d, &err))
+            fail_msg("%s", err.message);
+        const struct detector_info *info = detector_info(d);
+        assert_int_equal(info->precision, uses[i].precision);
+        assert_true(i ? info->bf16_difference > 0 && info->bf16_difference <= info->file.bf16_bound : info->bf16_difference == 0);
+        struct timeline *t = open_stream(d, to[i]);
+        send(t, 0, 0, 3000);
+        assert_int_equal(timeline_finish(t, NULL), 0);
+        assert_int_equal(detector_run(d, f->s, &t, 1, 0, NULL, NULL), 0);
+        timeline_free(t);
+        detector_close(d);
+    }
+    assert_memory_equal(rounded[0].p, rounded[1].p, 3000 * sizeof(float));
+    for (int i = 0; i < 3000; i++) /* a logit that is off by x moves its probability by x/4 at most; these windows are others */
+        assert_true(fabsf(precise.p[i] - rounded[0].p[i]) < (float)MODELFILE_BF16_BOUND_DEFAULT);
+    assert_true(memcmp(precise.p, rounded[0].p, 3000 * sizeof(float)) != 0); // NOLINT(bugprone-suspicious-memory-comparison)
+    f->file.bf16_bound = 1e-9;
+    assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, f->sha, NULL), 0);
+    assert_int_equal(detector_open(f->dev, f->path, &uses[1], &d, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "allows 1e-09 (brr.bf16_bound); use it in fp32"));
+    assert_int_equal(detector_open(f->dev, f->path, &uses[0], &d, &err), 0);
+    detector_close(d);
+}
+
+static void differences_of_logits_are_the_greatest_and_never_hide_a_nan(void **state) {
+    (void)state;
+    const float a[] = {0, 1, -2, 3}, b[] = {0.5f, 1, -4, 3}, c[] = {0, NAN, 0, 9}, d[] = {0, INFINITY, 0, 0};
+    assert_true(precision_difference(a, b, 4) == 2);
+    assert_true(precision_difference(a, a, 4) == 0);
+    assert_true(isnan(precision_difference(a, c, 4)));
+    assert_true(isinf(precision_difference(a, d, 4)));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_model_file_brings_back_everything_detection_needs, setup, teardown),
@@ -301,6 +353,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(files_that_are_no_models_are_refused_with_the_reason, setup, teardown),
         cmocka_unit_test_setup_teardown(batched_and_interleaved_streams_equal_each_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(windows_side_by_side_equal_each_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(bf16_serves_within_the_bound_of_the_file, setup, teardown),
+        cmocka_unit_test(differences_of_logits_are_the_greatest_and_never_hide_a_nan),
         cmocka_unit_test_setup_teardown(a_wrapped_net_gives_what_its_file_gives, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,10 +22,10 @@ static void rest(void) { nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL)
 /* While `held` the volume of files called held… does not answer; while `hangs` the device does not. No file is read. */
 static atomic_bool held, hangs;
 static atomic_int reading, uploading;
-typedef int open_fn(const char *path, int max_batch, int64_t limit, struct model_image **ret, struct err *err);
+typedef int open_fn(const char *path, const struct model_use *use, struct model_image **ret, struct err *err);
 open_fn __wrap_model_image_open;
-int __wrap_model_image_open(const char *path, int max_batch, int64_t limit, struct model_image **ret, struct err *err) {
-    (void)max_batch, (void)limit, (void)err;
+int __wrap_model_image_open(const char *path, const struct model_use *use, struct model_image **ret, struct err *err) {
+    (void)use, (void)err;
     atomic_fetch_add(&reading, 1);
     while (strstr(path, "/held") && atomic_load(&held))
         rest();

@@ -76,7 +76,7 @@ static void open_nets(struct nets *n, struct modelfile *ret) {
         struct model_image *image = NULL;
         struct seizure_options options = {.max_batch = ROWS, .precision = DTYPE_F32};
         struct seizure_memory memory;
-        check(model_image_open(paths[k], ROWS, 0, &image, &err));
+        check(model_image_open(paths[k], &(struct model_use){ROWS, DTYPE_F32, 0}, &image, &err));
         int64_t before, after, count;
         device_alloc_stats(n->dev, &before, &count);
         check(seizure_new(n->dev, &image->file.model, &options, &n->net[k], &err));

@@ -31,7 +31,8 @@ static int set_up(void **state) {
         fixture_referential, 19, 256, SECONDS, NULL, FIXTURE_EVENTS "20\t10\tsz\tn/a\tn/a\tn/a\t120\n"};
     fixture_write(edf, &recording);
     if (device_open("cpu", 0, &b->device, NULL) || stream_open(b->device, STREAM_NORMAL, &b->queue, NULL) ||
-        fixture_model(b->device, b->queue, b->model) || detector_open(b->device, b->model, 4, 0, &b->detector, NULL))
+        fixture_model(b->device, b->queue, b->model) ||
+        detector_open(b->device, b->model, &(struct model_use){4, DTYPE_F32, 0}, &b->detector, NULL))
         return -1;
     struct manifest_config config = corpus_config(b->root, b->cache);
     config.frontend = detector_info(b->detector)->file.frontend;

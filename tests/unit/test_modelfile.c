@@ -17,7 +17,7 @@ static void ok(int rc) {
 }
 
 static void make_example(struct modelfile *m) {
-    *m = (struct modelfile){.hop = 128, .step = 4321, .epoch = 7, .prior = 0.1};
+    *m = (struct modelfile){.hop = 128, .step = 4321, .epoch = 7, .prior = 0.1, .bf16_bound = 0.375};
     struct frontend_config frontend = {"custom:Fp1,F3,C3", 60, {1, 70.5}, 1.5, FRONTEND_CAUSAL, FRONTEND_REFERENCE_RECORDED};
     ok(seizure_preset("tiny", 3, &m->model, &err));
     m->model.window = 512;
@@ -90,6 +90,7 @@ static void everything_comes_back(void **state) {
     assert_string_equal(back.montage, "custom:Fp1,F3,C3");
     assert_true(back.frontend.notch_hz == 60 && back.frontend.bandpass_hz[0] == 1 && back.frontend.bandpass_hz[1] == 70.5 &&
                 back.frontend.fill_gap_s == 1.5 && back.frontend.normalize == FRONTEND_CAUSAL);
+    assert_true(back.bf16_bound == 0.375);
     assert_true(back.hop == m.hop && back.step == m.step && back.epoch == m.epoch && back.prior == m.prior);
     assert_true(back.events.on == m.events.on && back.events.off == m.events.off && back.events.confidence == m.events.confidence);
     assert_true(back.model.window == 512 && back.model.mamba_layers == 1 && back.model.in_channels == 3);
@@ -177,6 +178,21 @@ static int read_pairs(const char *path, const struct safetensors_pair *pairs, si
     return modelfile_read(path, ret, &err);
 }
 
+static void a_bound_of_bf16_that_is_no_positive_number_is_an_error(void **state) {
+    static const char *const wrong[] = {"0", "-1", "nan", "inf", "much"};
+    struct safetensors_pair pairs[MOST_PAIRS];
+    struct str texts[3];
+    struct modelfile back;
+    size_t n = good_pairs(pairs, texts);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        pairs[n] = (struct safetensors_pair){MODELFILE_BF16_BOUND, wrong[i]};
+        assert_int_equal(read_pairs(in_dir(state, "m"), pairs, n + 1, &back), ERR_INVALID);
+        assert_non_null(strstr(err.message, "brr.bf16_bound is '"));
+    }
+    str_done(&texts[0]);
+    str_done(&texts[1]);
+}
+
 static void what_is_optional_has_a_value_when_it_is_missing(void **state) {
     struct safetensors_pair pairs[MOST_PAIRS];
     struct str texts[3];
@@ -185,7 +201,7 @@ static void what_is_optional_has_a_value_when_it_is_missing(void **state) {
     pairs[2].value = "{\"montage\":\"custom:Fp1,F3,C3\"}";
     pairs[4].value = "{}";
     ok(read_pairs(in_dir(state, "m"), pairs, n, &back));
-    assert_true(back.step == 0 && back.epoch == 0 && isnan(back.prior));
+    assert_true(back.step == 0 && back.epoch == 0 && isnan(back.prior) && back.bf16_bound == MODELFILE_BF16_BOUND_DEFAULT);
     assert_true(back.frontend.notch_hz == 0 && back.frontend.bandpass_hz[0] == 0.5 && back.frontend.bandpass_hz[1] == 120 &&
                 back.frontend.fill_gap_s == 2 && back.frontend.normalize == FRONTEND_WINDOW);
     assert_string_equal(back.labels, "auto");
@@ -254,6 +270,7 @@ int main(void) {
         in_temp_dir(everything_comes_back),
         in_temp_dir(averaged_weights_take_the_place_of_the_parameters),
         cmocka_unit_test(a_montage_longer_than_a_model_file_holds_is_an_error),
+        in_temp_dir(a_bound_of_bf16_that_is_no_positive_number_is_an_error),
         in_temp_dir(what_is_optional_has_a_value_when_it_is_missing),
         in_temp_dir(what_is_missing_or_wrong_is_named_and_nothing_is_returned),
         in_temp_dir(other_files_are_told_apart),
