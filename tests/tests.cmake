@@ -181,7 +181,7 @@ foreach(source ${gpu_tests})
 endforeach()
 find_program(BRR_CXX NAMES g++)
 if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
-  set(emulator_flags -std=c++20 -O1 -g -fPIC -fvisibility=hidden -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-unknown-pragmas
+  set(emulator_flags -std=c++20 -O1 -g -fPIC -fvisibility=hidden -D_GNU_SOURCE -DSPIKE_LIST_BLOCKS=2 -Wall -Wextra -Werror -Wno-unknown-pragmas
       -I${CMAKE_SOURCE_DIR}/tests/gpu/emulator -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/lib)
   file(GLOB emulated_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
   list(FILTER emulated_sources EXCLUDE REGEX "/cudnn\\.cu$")

@@ -258,3 +258,8 @@ unsigned atomicOr(unsigned *p, unsigned v) {
     *p = was | v;
     return was;
 }
+unsigned __nv_atomic_load_n(const unsigned *p, int, int) {
+    if (checks)
+        touch(p, sizeof *p, ADD);
+    return *p;
+}

@@ -57,6 +57,8 @@ static inline int __popc(unsigned v) { return __builtin_popcount(v); }
 int atomicAdd(int *p, int v);
 unsigned long long atomicAdd(unsigned long long *p, unsigned long long v);
 unsigned atomicOr(unsigned *p, unsigned v);
+enum { __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE };
+unsigned __nv_atomic_load_n(const unsigned *p, int order, int scope); /* may meet other atomic operations */
 
 typedef struct emulator_stream *cudaStream_t;
 typedef struct emulator_graph *cudaGraph_t, *cudaGraphExec_t;
