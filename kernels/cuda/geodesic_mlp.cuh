@@ -2,9 +2,10 @@
  * kernels/cuda.
  *
  * Activations of the tile lie in shared memory; weights come from global memory, where a warp reads neighbours: the forward pass
- * from a transposed copy of w2, the gradients from w2 itself. A thread keeps a column's sums of several rows in registers. With a
- * tangent 8 of the 16 rows are values and 8 their derivatives by the first input. Gradients are added to (or, for a first tile,
- * written as) the block's own row of partial sums; the blocks' rows are added in order by geodesic_add. */
+ * from a transposed copy of w2, the gradients from w2 itself. A thread keeps a column's sums of several rows in registers; the rows
+ * of h1 lie side by side, so that it reads four of them at once. With a tangent 8 of the 16 rows are values and 8 their derivatives
+ * by the first input. Gradients are added to (or, for a first tile, written as) the block's own row of partial sums; the blocks'
+ * rows are added in order by geodesic_add. */
 #ifndef BRR_KERNELS_CUDA_GEODESIC_MLP_CUH
 #define BRR_KERNELS_CUDA_GEODESIC_MLP_CUH
 #include "kernels/cuda/cuda.cuh"
@@ -13,7 +14,13 @@ extern "C" {
 #include "kernels/geodesic.h"
 }
 
-enum { MLP_THREADS = 256, MLP_ROWS = 16, MLP_MAX_H1 = 128, MLP_MAX_H2 = 256 };
+enum {
+    MLP_THREADS = 256,
+    MLP_ROWS = 16,
+    MLP_ROOM = MLP_ROWS + 4 /* of a column: threads at neighbours meet no bank twice */,
+    MLP_MAX_H1 = 128,
+    MLP_MAX_H2 = 256
+};
 
 /* One group's parameters. */
 struct mlp_weights {
@@ -27,7 +34,8 @@ static inline __host__ __device__ struct mlp_weights mlp_weights_of(struct mlp_s
 }
 
 struct mlp_shared {
-    float h1[MLP_ROWS * MLP_MAX_H1], h2[MLP_ROWS * MLP_MAX_H2], d1[MLP_ROWS * MLP_MAX_H1];
+    alignas(16) float h1[MLP_MAX_H1 * MLP_ROOM];
+    float h2[MLP_ROWS * MLP_MAX_H2], d1[MLP_ROWS * MLP_MAX_H1];
     float x[MLP_MAX_INPUTS][MLP_ROWS], dx[MLP_MAX_INPUTS][MLP_ROWS];
     float y[MLP_ROWS], dy[MLP_ROWS]; /* with a tangent: of the values, then of the derivatives */
     float part[MLP_ROWS][MLP_THREADS / MLP_ROWS];
@@ -38,14 +46,14 @@ template <int H1, int H2> static __device__ void mlp_tile_forward(const struct m
     constexpr int SHARE = MLP_ROWS * H2 / MLP_THREADS;
     int tid = (int)threadIdx.x;
     for (int e = tid; e < rows * H1; e += MLP_THREADS) {
-        int r = e / H1, i = e % H1;
+        int i = e / rows, r = e % rows;
         float z = w.b1[i];
         for (int k = 0; k < w.in; k++)
             z += w.w1[i * w.in + k] * m.x[k][r];
         float h = tanhf(z);
-        m.h1[r * H1 + i] = h;
+        m.h1[i * MLP_ROOM + r] = h;
         if (rows < MLP_ROWS)
-            m.h1[(rows + r) * H1 + i] = (1.0f - h * h) * w.w1[i * w.in];
+            m.h1[i * MLP_ROOM + rows + r] = (1.0f - h * h) * w.w1[i * w.in];
     }
     __syncthreads();
     int j = tid % H2, first = tid / H2 * SHARE;
@@ -55,8 +63,13 @@ template <int H1, int H2> static __device__ void mlp_tile_forward(const struct m
     for (int i = 0; i < H1; i++) {
         float v = w.w2t[i * H2 + j];
 #pragma unroll
-        for (int r = 0; r < SHARE; r++)
-            acc[r] += v * m.h1[(first + r) * H1 + i];
+        for (int r = 0; r < SHARE; r += 4) {
+            float4 h = *(const float4 *)(m.h1 + i * MLP_ROOM + first + r);
+            acc[r] += v * h.x;
+            acc[r + 1] += v * h.y;
+            acc[r + 2] += v * h.z;
+            acc[r + 3] += v * h.w;
+        }
     }
     for (int r = 0; r < SHARE; r++)
         m.h2[(first + r) * H2 + j] = first + r < rows ? tanhf(acc[r] + w.b2[j]) : acc[r];
@@ -117,7 +130,7 @@ static __device__ void mlp_tile_backward(const struct mlp_weights w, struct mlp_
     float column[MLP_ROWS], acc[SHARE];
 #pragma unroll
     for (int s = 0; s < MLP_ROWS; s++)
-        column[s] = m.h1[s * H1 + i];
+        column[s] = m.h1[i * MLP_ROOM + s];
     for (int j = lane; j < H2; j += LANES) {
         float sum = 0;
 #pragma unroll
@@ -139,7 +152,7 @@ static __device__ void mlp_tile_backward(const struct mlp_weights w, struct mlp_
     if (tid < H1) {
         float slope0 = w.w1[tid * w.in], db = 0, extra = 0, dw[MLP_MAX_INPUTS] = {};
         for (int r = 0; r < rows; r++) {
-            float h = m.h1[r * H1 + tid], slope = 1.0f - h * h, g = m.d1[r * H1 + tid];
+            float h = m.h1[tid * MLP_ROOM + r], slope = 1.0f - h * h, g = m.d1[r * H1 + tid];
             if (tangent) {
                 float gt = m.d1[(rows + r) * H1 + tid];
                 g -= 2.0f * h * slope0 * gt;
