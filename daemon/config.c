@@ -8,13 +8,14 @@
 #include "base/fsio.h"
 #include "base/options.h"
 #include "base/str.h"
+#include "daemon/config_executors.h"
 #include "daemon/config_hooks.h"
 #include "kernels/device.h"
 #include "store/store_options.h"
 
 struct raw {
     struct config c;
-    const struct yaml_node *stores, *serve, *hooks;
+    const struct yaml_node *stores, *serve, *hooks, *executors;
     struct option_list devices;
     const char *memory, *networks_memory, *unix_mode;
     int64_t message_control, message_data;
@@ -66,6 +67,9 @@ static const struct option rows[] = {
      "how long the folders of ended jobs are kept; older jobs are deleted, as by `brrctl delete`; none = forever"},
     {"jobs.max_size", OPTION_BYTES, C(max_files_bytes), "none", 1, 0, NULL,
      "limit for the folders of ended jobs; above it the oldest jobs are deleted; none = no limit"},
+    {"executors", OPTION_NODE, R(executors), "null", 0, 0, NULL,
+     "NAME: {kind: slurm, partition, template, config, jobs}: clusters that run the jobs whose file says executor: NAME; "
+     "docs/scaling.md"},
     {"journal.file", OPTION_STRING, C(journal), "null", 0, 0, NULL,
      "SQLite file of what happened to each stream: alarms, events, gaps, quality, connections; default "
      "paths.results/journal.sqlite"},
@@ -299,6 +303,8 @@ static int read_lists(struct raw *raw, const char *file, struct arena *arena, st
     for (const struct yaml_node *n = raw->serve ? raw->serve->child : NULL; n; n = n->next)
         if ((rc = read_served(raw, n, file, arena, err)))
             return rc;
+    if ((rc = config_read_executors(raw->executors, file, arena, &raw->c, err)))
+        return rc;
     return config_read_hooks(raw->hooks, file, arena, &raw->c, err);
 }
 

@@ -8,9 +8,11 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "daemon/hooks/hook.h"
+#include "daemon/jobs/slurm.h"
 #include "daemon/models/source.h"
 
 enum { CONFIG_MAX_STORES = 32, CONFIG_MAX_SERVED = 16, CONFIG_MAX_DEVICES = 16, CONFIG_MAX_BYTES = 1 << 20 };
+enum { CONFIG_MAX_CLUSTERS = 8, CONFIG_MAX_REMOTE = 48 /* jobs in all of them at a time */ };
 
 struct config_served {
     const char *name, *checkpoint, *device; /* device: NULL = every device */
@@ -44,6 +46,8 @@ struct config {
     int serve_precision; /* "fp32|bf16" */
     struct hook hooks[HOOKS_MAX];
     int n_hooks;
+    struct slurm_config clusters[CONFIG_MAX_CLUSTERS];
+    int n_clusters;
     int64_t max_sessions, session_idle_ms, resume_ttl_ms, lag_ms;
     int64_t max_calls, unread_bytes, backlog_bytes;
     int64_t memory_bytes; /* device memory of one job; 0 = nine tenths of the device */

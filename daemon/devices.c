@@ -1,5 +1,7 @@
 #include "daemon/devices.h"
 
+#include <string.h>
+
 #include "base/str.h"
 
 enum { WATCH_MS = 10 * 1000 };
@@ -31,6 +33,20 @@ static int open_worker(struct services *s, int device, const struct config *conf
     return worker_start(&worker, &s->workers[device], err);
 }
 
+/* A thread for each job that a cluster may have at a time. */
+static int open_clusters(struct services *s, const struct config *config, struct err *err) {
+    int rc;
+    for (int i = 0; i < config->n_clusters; i++)
+        for (int64_t k = 0; k < config->clusters[i].jobs; k++) {
+            const struct worker_config worker = {
+                .executor = &executor_slurm, .cluster = &config->clusters[i], .wake = s->wake, .wake_ctx = s->wake_ctx};
+            if ((rc = worker_start(&worker, &s->workers[s->n_workers], err)))
+                return rc;
+            s->clusters[s->n_workers++] = &config->clusters[i];
+        }
+    return 0;
+}
+
 int devices_open(struct services *s, const struct config *config, struct err *err) {
     const struct device_set_config set = {.names = config->devices,
                                           .n = config->n_devices,
@@ -52,15 +68,16 @@ int devices_open(struct services *s, const struct config *config, struct err *er
         str_format(s->described[i], sizeof s->described[i], "%s: %s", info.name, info.description);
         if ((rc = open_worker(s, i, config, err)) || (rc = open_watch(s, i, err)))
             return rc;
+        s->n_workers++;
     }
-    return 0;
+    return open_clusters(s, config, err);
 }
 
 void devices_close(struct services *s) {
-    for (int i = 0; i < DEVICE_SET_MAX; i++) {
+    for (int i = 0; i < DEVICE_SET_MAX; i++)
         device_watch_stop(s->device_watches[i]);
+    for (int i = 0; i < SLOTS_MAX; i++)
         worker_stop(s->workers[i]);
-    }
     device_set_stop(s->devices);
 }
 
@@ -71,8 +88,18 @@ static int find_device(void *ctx, const char *name, struct err *err) {
     return device_set_find(((const struct services *)ctx)->devices, name, &device, err);
 }
 
+static int find_executor(void *ctx, const char *name, struct err *err) {
+    const struct services *s = ctx;
+    for (int i = 0; i < s->n_workers; i++)
+        if (s->clusters[i] && !strcmp(s->clusters[i]->name, name))
+            return 0;
+    return err_set(err, ERR_NOT_FOUND, "executor: '%.60s' is no entry of executors in daemon.yaml", name);
+}
+
 static int run_job(void *ctx, int device, const struct job *job, struct err *err) {
     struct services *s = ctx;
+    if (s->clusters[device])
+        return worker_run(s->workers[device], job, err);
     device_set_reserve(s->devices, device, job->memory_bytes);
     int rc = worker_run(s->workers[device], job, err);
     if (rc)
@@ -84,7 +111,11 @@ static void interrupt_job(void *ctx, int device, enum worker_stop why) {
     worker_interrupt(((const struct services *)ctx)->workers[device], why);
 }
 
-static void job_ended(void *ctx, int device) { device_set_release(((const struct services *)ctx)->devices, device); }
+static void job_ended(void *ctx, int device) {
+    const struct services *s = ctx;
+    if (!s->clusters[device])
+        device_set_release(s->devices, device);
+}
 
 static void room_for_job(void *ctx, int device, int64_t *ret_limit, int64_t *ret_free) {
     struct device_room room;
@@ -99,16 +130,18 @@ void devices_fill_sched(struct services *s, struct sched_config *sched) {
     sched->interrupt = interrupt_job;
     sched->ended = job_ended;
     sched->room = room_for_job;
-    sched->n_devices = device_set_count(s->devices);
-    for (int i = 0; i < sched->n_devices; i++) {
-        sched->devices[i].name = device_set_name(s->devices, i);
-        sched->devices[i].description = s->described[i];
+    sched->n_devices = s->n_workers;
+    for (int i = 0; i < s->n_workers; i++) {
+        sched->devices[i].remote = s->clusters[i] != NULL;
+        sched->devices[i].name = s->clusters[i] ? s->clusters[i]->name : device_set_name(s->devices, i);
+        sched->devices[i].description = s->clusters[i] ? s->clusters[i]->name : s->described[i];
     }
 }
 
 void devices_fill_rules(struct services *s, struct submission_rules *rules) {
     struct device_info info;
     rules->find_device = find_device;
+    rules->find_executor = find_executor;
     if (device_set_count(s->devices) < 2) /* nothing to choose */
         return;
     device_hosts_describe(device_set_at(s->devices, 0), &info);

@@ -182,7 +182,12 @@ static void fill_checkpoint(struct json_writer *w, const void *what) {
     json_put_str(w, "path", c->path);
     json_put_str(w, "sha256", c->sha256);
     json_put_i64(w, "step", c->step);
+    json_put_i64(w, "epoch", c->epoch);
+    json_put_i64(w, "bytes", c->bytes);
+    json_put_f64(w, "metric", c->metric);
+    json_put_str(w, "metric_name", c->metric_name);
     json_put_bool(w, "best", c->best);
+    json_put_bool(w, "last", c->last);
 }
 
 static bool on_checkpoint(void *ctx, const struct task_checkpoint *c) {

@@ -257,7 +257,7 @@ static void look_at_verdicts(struct daemon *d) {
 
 /* Handles reports of the workers about their jobs, and starts the next jobs when some have ended. */
 static void take_reports(struct services *s) {
-    for (int i = 0; i < device_set_count(s->devices); i++)
+    for (int i = 0; i < s->n_workers; i++)
         for (struct worker_report *r; (r = worker_take(s->workers[i]));) {
             sched_report(s->sched, r);
             worker_report_free(r);
@@ -363,7 +363,7 @@ static void look_at_results(struct daemon *d) {
 
 static void show_waiting(struct services *s) {
     char text[JOB_REASON_SIZE];
-    for (int i = 0; i < device_set_count(s->devices); i++) {
+    for (int i = 0; i < s->n_workers; i++) {
         worker_waits(s->workers[i], FILE_MS, text, sizeof text);
         sched_waits(s->sched, i, text);
     }

@@ -68,7 +68,8 @@ static struct jobfile_limits read_demands(struct job *job) {
     arena_init(&arena, JOB_FILE_BYTES);
     if (job_parse(job->yaml, job->file, job->overrides, &arena, &file, NULL))
         return (struct jobfile_limits){0};
-    str_copy(job->wanted, sizeof job->wanted, file.device ? file.device : "");
+    job->remote = file.executor != NULL;
+    str_copy(job->wanted, sizeof job->wanted, file.executor ? file.executor : file.device ? file.device : "");
     job->preemptible = file.limits.preemptible;
     return file.limits;
 }
@@ -157,6 +158,7 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
     for (int i = 0; i < s->slots.n; i++) {
         s->slots.at[i].name = config->devices[i].name;
         s->slots.at[i].description = config->devices[i].description;
+        s->slots.at[i].remote = config->devices[i].remote;
     }
     if (!config->max_jobs)
         s->config.max_jobs = SCHED_MAX_JOBS;
@@ -408,8 +410,19 @@ static void restart(struct sched *s, struct job *job, int64_t limit, const char 
 static int count_crashed(const struct sched *s) {
     int n = 0;
     for (int i = 0; i < s->n_open; i++)
-        n += job_is_active(s->open[i]->state) && s->open[i]->wish == JOB_WISH_NONE;
+        n += job_is_active(s->open[i]->state) && s->open[i]->wish == JOB_WISH_NONE && !s->open[i]->remote;
     return n;
+}
+
+/* A job of a cluster, which does not end with the daemon: the next attempt at it follows it further, or ends it if that was asked.
+ */
+static void recover_remote(struct sched *s, struct job *job) {
+    const enum job_wish wish = job->wish == JOB_WISH_CANCEL ? JOB_WISH_CANCEL : JOB_WISH_NONE;
+    move(s, job, JOB_QUEUED,
+         wish == JOB_WISH_CANCEL ? "cancelled: it is being ended" : "daemon_restarted: the job goes on meanwhile");
+    job->wish = wish;
+    if (wish == JOB_WISH_CANCEL)
+        ledger_record(&s->ledger, job);
 }
 
 /* A job that was active when the daemon ended. One of several that were active in a crash is not charged: each starts again
@@ -417,7 +430,9 @@ static int count_crashed(const struct sched *s) {
 static void recover(struct sched *s, struct job *job, int crashed) {
     char reason[JOB_REASON_SIZE];
     int64_t limit = restart_limit(job);
-    if (job->wish == JOB_WISH_CANCEL) {
+    if (job->remote) {
+        recover_remote(s, job);
+    } else if (job->wish == JOB_WISH_CANCEL) {
         move(s, job, JOB_CANCELLED, "cancelled");
     } else if (job->wish == JOB_WISH_SHUTDOWN) {
         move(s, job, JOB_QUEUED, "daemon_stopped");
@@ -656,6 +671,7 @@ static struct job *next_job(struct sched *s, struct slot **ret) {
 static bool start(struct sched *s, struct slot *slot, struct job *job) {
     const struct job before = *job;
     const int device = slots_index(&s->slots, slot);
+    const bool cancel = job->wish == JOB_WISH_CANCEL;
     struct err err;
     str_copy(job->on, sizeof job->on, slot->name ? slot->name : "");
     str_copy(job->device, sizeof job->device, slot->description ? slot->description : "");
@@ -667,6 +683,10 @@ static bool start(struct sched *s, struct slot *slot, struct job *job) {
     int64_t limit = read_demands(job).restarts;
     if (!s->config.run(s->config.worker, device, job, &err)) {
         slot->job = job;
+        if (cancel) {
+            job->wish = JOB_WISH_CANCEL;
+            s->config.interrupt(s->config.worker, device, WORKER_STOP_CANCEL);
+        }
         return true;
     }
     job->alone = false;

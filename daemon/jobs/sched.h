@@ -37,6 +37,7 @@ struct sched_config {
     int n_devices; /* 0: one */
     struct {
         const char *name, *description; /* "cuda:0"; "cuda:0: NVIDIA H200", recorded with each job that runs there */
+        bool remote;                    /* a place in the cluster of this name, for jobs that outlive the daemon */
     } devices[SLOTS_MAX];
     const char *versions;     /* recorded too */
     int64_t (*wall_ms)(void); /* NULL: clock_wall_ms */

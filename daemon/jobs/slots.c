@@ -13,7 +13,7 @@ struct slot *slots_of(struct slots *s, const struct job *job) {
 
 bool slots_idle(const struct slots *s) {
     for (int i = 0; i < s->n; i++)
-        if (s->at[i].job)
+        if (s->at[i].job && !s->at[i].remote)
             return false;
     return true;
 }
@@ -26,11 +26,11 @@ bool slots_run_alone(const struct slots *s) {
 }
 
 static bool may_use(const struct slot *slot, const struct job *job) {
-    return !*job->wanted || (slot->name && !strcmp(job->wanted, slot->name));
+    return *job->wanted ? slot->name && !strcmp(job->wanted, slot->name) : !slot->remote;
 }
 
 static const char not_there[] =
-    "the job waits for a device that daemon.yaml does not list: resume it with the device, or cancel it";
+    "the job waits for a device or an executor that daemon.yaml does not list: resume it with that, or cancel it";
 
 const char *slots_held_for(const struct slots *s, const struct job *job) {
     const char *why = not_there;
@@ -52,7 +52,7 @@ struct fit {
 
 static struct fit fit_of(const struct slots *s, const struct slot *slot, const struct job *job) {
     int64_t limit = INT64_MAX, free_bytes = INT64_MAX;
-    if (s->room)
+    if (s->room && !slot->remote)
         s->room(s->ctx, slots_index(s, slot), &limit, &free_bytes);
     return (struct fit){
         .now = job->memory_bytes <= free_bytes, .ever = job->memory_bytes <= limit || s->n == 1, .free_bytes = free_bytes};
@@ -82,7 +82,7 @@ struct slot *slots_victim(struct slots *s, const struct job *next) {
     struct slot *victim = NULL;
     for (struct slot *slot = s->at; slot < s->at + s->n; slot++) {
         const struct job *job = slot->job;
-        if (!job || *slot->held || !may_use(slot, next) || !fit_of(s, slot, next).ever)
+        if (!job || slot->remote || *slot->held || !may_use(slot, next) || !fit_of(s, slot, next).ever)
             continue;
         if (job->wish != JOB_WISH_NONE)
             return NULL;

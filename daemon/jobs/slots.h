@@ -1,13 +1,14 @@
-/* slots: the devices as the scheduler sees them, one job on each at most: which of them a waiting job may have, and which running
- * job makes room for another. It changes nothing but its own fields. Loop thread. */
+/* slots: the devices, and the places of executors, as the scheduler sees them, one job on each at most: which of them a waiting job
+ * may have, and which running job makes room for another. It changes nothing but its own fields. Loop thread. */
 #ifndef BRR_DAEMON_JOBS_SLOTS_H
 #define BRR_DAEMON_JOBS_SLOTS_H
 #include "daemon/jobs/job.h"
 
-enum { SLOTS_MAX = 16 };
+enum { SLOTS_MAX = 64 };
 
-/* A device. */
+/* A device, or a place for a job in a cluster: several of these have the cluster's name. */
 struct slot {
+    bool remote;                                          /* a place in a cluster: for jobs that name it alone */
     const char *name, *description;                       /* "cuda:0"; recorded with each job that runs there; borrowed */
     struct job *job;                                      /* that runs there, or NULL */
     char held[JOB_REASON_SIZE];                           /* why nothing starts there, or "" */
@@ -23,8 +24,8 @@ struct slots {
 };
 
 int slots_index(const struct slots *s, const struct slot *slot);
-struct slot *slots_of(struct slots *s, const struct job *job); /* the slot where the job runs, or NULL */
-bool slots_idle(const struct slots *s);
+struct slot *slots_of(struct slots *s, const struct job *job);            /* the slot where the job runs, or NULL */
+bool slots_idle(const struct slots *s);                                   /* no job is on a device of this daemon */
 bool slots_run_alone(const struct slots *s);                              /* a job runs that must run alone (job->alone) */
 const char *slots_held_for(const struct slots *s, const struct job *job); /* why no device can run the job; "": one can */
 /* The device that a waiting job gets now, or NULL: it waits. The one with the most free memory of those that are free and have

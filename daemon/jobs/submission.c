@@ -34,6 +34,8 @@ int submission_refer(const struct submission_rules *rules, const struct jobfile 
     ret->n = jobfile_refs(file, refs);
     if (file->device && rules->find_device && (rc = rules->find_device(rules->ctx, file->device, err)))
         return rc;
+    if (file->executor && rules->find_executor && (rc = rules->find_executor(rules->ctx, file->executor, err)))
+        return rc;
     if (upload && str_starts(upload, "store://") &&
         (rc = source_find(places->stores, places->n_stores, upload + strlen("store://"), &store, &prefix, err))) {
         err_wrap(err, "checkpoint.upload");
@@ -153,7 +155,7 @@ int draft_look(struct draft *d, struct err *err) {
     if ((rc = submission_look(&d->refs, &d->file, err)) || (rc = pin_refs(d, err)))
         return rc;
     str_copy(d->job->data_root, sizeof d->job->data_root, d->refs.data_root);
-    d->job->memory_bytes = d->estimate_device && d->file.data ? memory_of(d) : 0;
+    d->job->memory_bytes = d->estimate_device && d->file.data && !d->file.executor ? memory_of(d) : 0;
     return 0;
 }
 

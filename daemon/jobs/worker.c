@@ -134,7 +134,7 @@ static void run_order(struct worker *w) {
                                          .file = on_file,
                                          .checkpoint = on_checkpoint};
     struct runner_end end;
-    runner_run(&w->config.runner, &job, &events, &w->wish, &end);
+    w->config.executor->run(&w->config.runner, w->config.cluster, &job, &events, &w->wish, &end);
     on_file(w, NULL);
     struct worker_report *r = o->done;
     o->done = NULL;
@@ -163,7 +163,7 @@ static void order_free(struct order *o) {
 static int open_thread(void *ctx, void **ret, struct err *err) {
     struct worker *w = ctx;
     *ret = w;
-    return stream_open(w->config.runner.device, STREAM_NORMAL, &w->stream, err);
+    return !w->config.executor->on_device ? 0 : stream_open(w->config.runner.device, STREAM_NORMAL, &w->stream, err);
 }
 
 static void take_order(void *state, struct message *m) {
@@ -181,7 +181,9 @@ static bool nothing_due(void *state) {
 
 static void close_thread(void *state, void *ctx) {
     (void)ctx;
-    stream_close(((struct worker *)state)->stream);
+    struct worker *w = state;
+    if (w->stream)
+        stream_close(w->stream);
 }
 
 static const struct host_work job_work = {
@@ -197,6 +199,8 @@ int worker_start(const struct worker_config *config, struct worker **ret, struct
     }
     pthread_mutex_init(&w->file.lock, NULL);
     w->config = *config;
+    if (!w->config.executor)
+        w->config.executor = &executor_local;
     w->reports = reports;
     if ((rc = host_start(&job_work, w, &w->host, err)))
         goto fail;

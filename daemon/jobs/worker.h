@@ -1,10 +1,10 @@
-/* worker: the daemon's thread of jobs. It runs them one at a time (jobs/runner.h) and reports to the loop through a mailbox. A
- * volume that does not answer holds up its job alone. Nice +10. Loop thread only, except where noted. */
+/* worker: a thread of jobs, of a device or of a place in a cluster. It runs them one at a time (jobs/executor.h) and reports to the
+ * loop through a mailbox. A volume that does not answer holds up its job alone. Nice +10. Loop thread only, except where noted. */
 #ifndef BRR_DAEMON_JOBS_WORKER_H
 #define BRR_DAEMON_JOBS_WORKER_H
 #include "base/mailbox.h"
+#include "daemon/jobs/executor.h"
 #include "daemon/jobs/job.h"
-#include "daemon/jobs/runner.h"
 
 /* Reports of the worker; free with worker_report_free. */
 enum worker_report_kind {
@@ -32,8 +32,10 @@ struct worker_report {
 void worker_report_free(struct worker_report *r);
 
 struct worker_config {
-    struct runner_config runner; /* its device must outlive the worker */
-    mailbox_wake_fn *wake;       /* called on the worker's thread when reports are waiting */
+    struct runner_config runner;        /* its device must outlive the worker */
+    const struct executor *executor;    /* NULL: executor_local */
+    const struct slurm_config *cluster; /* of executor_slurm; borrowed */
+    mailbox_wake_fn *wake;              /* called on the worker's thread when reports are waiting */
     void *wake_ctx;
 };
 struct worker;

@@ -17,6 +17,12 @@ struct jobfile_limits {
     bool auto_resume, preemptible;
 };
 
+/* What a job needs of a cluster. */
+struct jobfile_resources {
+    int64_t nodes, ranks, cpus_per_rank, gpus_per_rank;
+    int64_t time_ms; /* -1: the cluster's */
+};
+
 struct jobfile {
     const char *file;             /* name for messages */
     const char *yaml;             /* the text it was read from, before overrides */
@@ -24,7 +30,9 @@ struct jobfile {
     const struct task_kind *kind;
     const char *written_kind; /* its name */
     const char *name;
-    const char *device; /* "cuda:1"; NULL: any */
+    const char *device;   /* "cuda:1"; NULL: any */
+    const char *executor; /* the cluster that runs it; NULL: the daemon */
+    struct jobfile_resources resources;
     int64_t priority;
     struct jobfile_limits limits;
     struct {

@@ -106,6 +106,32 @@ static void the_job_of_lowest_priority_makes_room_and_one_at_a_time(void **state
     assert_null(slots_victim(&b->slots, next));
 }
 
+static void places_of_a_cluster_are_for_jobs_that_name_it(void **state) {
+    struct bench *b = *state;
+    struct job *job = &b->jobs[0];
+    b->slots.n = 5;
+    for (int i = 3; i < 5; i++) {
+        b->slots.at[i].name = "cluster";
+        b->slots.at[i].remote = true;
+    }
+    b->free[0] = b->free[1] = b->free[2] = 0;
+    job->memory_bytes = 10;
+    for (int i = 0; i < 3; i++)
+        b->slots.at[i].job = &b->jobs[i + 1];
+    expect(b, job, "none");
+    str_copy(job->wanted, sizeof job->wanted, "cluster");
+    expect(b, job, "cluster"); /* whatever memory this daemon has */
+    for (int i = 0; i < 3; i++)
+        b->slots.at[i].job = NULL;
+    b->slots.at[3].job = &b->jobs[4];
+    expect(b, job, "cluster");
+    assert_true(slots_idle(&b->slots)); /* nothing runs on a device */
+    b->slots.at[4].job = &b->jobs[5];
+    expect(b, job, "none");
+    job->priority = 9;
+    assert_null(slots_victim(&b->slots, job)); /* Slurm has priorities of its own */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_job_gets_the_free_device_with_the_most_free_memory, set_up),
@@ -115,6 +141,7 @@ int main(void) {
         cmocka_unit_test_setup(the_only_device_takes_every_job, set_up),
         cmocka_unit_test_setup(a_bad_device_takes_no_job_and_says_why, set_up),
         cmocka_unit_test_setup(the_job_of_lowest_priority_makes_room_and_one_at_a_time, set_up),
+        cmocka_unit_test_setup(places_of_a_cluster_are_for_jobs_that_name_it, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

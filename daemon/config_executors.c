@@ -1,0 +1,57 @@
+#include "daemon/config_executors.h"
+
+#include <string.h>
+
+#include "base/options.h"
+#include "base/str.h"
+
+struct executor_raw {
+    int kind;
+    struct slurm_config slurm;
+};
+#define E(field) offsetof(struct executor_raw, field)
+static const struct option rows[] = {
+    {"kind", OPTION_ENUM, E(kind), NULL, 0, 0, "slurm", "what it is"},
+    {"partition", OPTION_STRING, E(slurm.partition), "null", 0, 0, NULL, "of Slurm; default: Slurm's own"},
+    {"template", OPTION_STRING, E(slurm.script), "/usr/share/brrd/slurm/train.sbatch", 0, 0, NULL, "the batch script"},
+    {"config", OPTION_STRING, E(slurm.config), "null", 0, 0, NULL,
+     "a daemon.yaml that the nodes see, for the stores, device and threads of the ranks"},
+    {"jobs", OPTION_I64, E(slurm.jobs), "4", 1, CONFIG_MAX_REMOTE, NULL, "how many jobs of this daemon it has at a time"},
+};
+static const struct option_table table = {rows, sizeof rows / sizeof *rows};
+
+static bool is_device(const char *name) { return !strncmp(name, "cpu", 3) || !strncmp(name, "cuda", 4); }
+
+static int read_executor(const struct yaml_node *node, const char *file, struct arena *arena, struct config *c, struct err *err) {
+    struct executor_raw raw = {0};
+    int64_t jobs = 0;
+    int rc;
+    if (node->type != YAML_MAPPING)
+        return options_error(node, file, err, "executors: expected NAME: {kind: slurm, …}");
+    if (c->n_clusters == CONFIG_MAX_CLUSTERS)
+        return options_error(node, file, err, "more than %d executors", CONFIG_MAX_CLUSTERS);
+    if (is_device(node->key) || !strcmp(node->key, "local") || strlen(node->key) >= 32)
+        return options_error(node, file, err, "executors: '%.40s' is the name of a device, or longer than 31 bytes", node->key);
+    if ((rc = options_read(&table, node, file, arena, &raw, err)))
+        return rc;
+    if (*raw.slurm.script != '/' || (raw.slurm.config && *raw.slurm.config != '/'))
+        return options_error(node, file, err, "executors: %s: template and config are absolute paths", node->key);
+    raw.slurm.name = node->key;
+    c->clusters[c->n_clusters++] = raw.slurm;
+    for (int i = 0; i < c->n_clusters; i++)
+        jobs += c->clusters[i].jobs;
+    if (jobs > CONFIG_MAX_REMOTE)
+        return options_error(node, file, err, "executors: more than %d jobs at a time in all", CONFIG_MAX_REMOTE);
+    return 0;
+}
+
+int config_read_executors(const struct yaml_node *node, const char *file, struct arena *arena, struct config *ret,
+                          struct err *err) {
+    int rc;
+    if (node && !yaml_is_null(node) && node->type != YAML_MAPPING)
+        return options_error(node, file, err, "executors: expected NAME: {kind: slurm, …}");
+    for (const struct yaml_node *n = node ? node->child : NULL; n; n = n->next)
+        if ((rc = read_executor(n, file, arena, ret, err)))
+            return rc;
+    return 0;
+}

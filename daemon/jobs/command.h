@@ -1,0 +1,16 @@
+/* command: a program that is run to its end, for its exit status and what it prints. Any thread; blocks. */
+#ifndef BRR_DAEMON_JOBS_COMMAND_H
+#define BRR_DAEMON_JOBS_COMMAND_H
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+enum { COMMAND_OUTPUT_BYTES = 64 << 10 };
+
+/* words: the program, found in PATH, its arguments, NULL. Standard output and error are appended to *out, up to its limit. An exit
+ * status other than 0 is no error: *ret_status has it. DEADLINE: the program was killed after timeout_ms; INVALID: a signal ended
+ * it; NOT_FOUND: there is no such program. */
+int command_run(const char *const *words, int64_t timeout_ms, struct str *out, int *ret_status, struct err *err);
+
+#endif

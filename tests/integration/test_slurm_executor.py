@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Jobs that a daemon hands to a real Slurm (executors, kind slurm): submitted once although the daemon is killed between sbatch and its
+record, watched although it is killed while they run, and cancelled. With BRR_TEST_LONG also Slurm's controller is killed, and a job is cancelled
+behind the daemon's back, and a sweep of four folds."""
+import json
+import os
+import signal
+import sys
+import time
+
+import slurm
+from daemon import BIN, MINI, SOURCE, Daemon, make_corpus, temporary, tensors
+
+LONG = bool(os.environ.get("BRR_TEST_LONG"))
+STEPS = 24 if LONG else 12
+KEYS = [key for key in MINI if not key.startswith("training.")] + [
+    "training.batch_size=16", "training.micro_batch_size=4", "training.reduction=tree", "training.validate_every=6", "data.loader_workers=1"]
+# A job gives way to all other work of its machine, which here would be other tests.
+AWAKE = "#!/bin/sh\n(for i in $(seq 60); do sleep 1; echo 0 >/proc/$$/autogroup || break; done) 2>/dev/null &\nexec {}/brrd \"$@\"\n"
+# Once told to, it kills the daemon after the job was submitted and before anybody hears of it.
+TRAP = "#!/bin/sh\nout=$(/usr/bin/sbatch \"$@\") || exit $?\nif [ -e {dir}/trap ]; then rm {dir}/trap; kill -9 $PPID; fi\necho \"$out\"\n"
+
+
+class Side:
+    """A daemon beside a cluster."""
+
+    def __init__(self, cluster, tmp):
+        self.cluster, self.tmp = cluster, tmp
+        os.makedirs(f"{tmp}/bin")
+        for name, text in (("brrd", AWAKE.format(BIN)), ("sbatch", TRAP.format(dir=tmp))):
+            with open(f"{tmp}/bin/{name}", "w", encoding="ascii") as f:
+                f.write(text)
+            os.chmod(f"{tmp}/bin/{name}", 0o755)
+        env = {"BRRD": f"{tmp}/bin/brrd", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "XDG_CACHE_HOME": f"{tmp}/ranks",
+               "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl": "self,vader,tcp", "SLURM_CONF": cluster.env["SLURM_CONF"],
+               "PATH": f"{tmp}/bin:{os.environ['PATH']}"}
+        os.environ.update(env)
+        self.d = Daemon(tmp, [f"executors={{cluster: {{kind: slurm, template: {SOURCE}/deploy/slurm/train.sbatch}}}}"]).start()
+
+    def submit(self, steps, *sets):
+        end = self.d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--json", *[a for s in [
+            *KEYS, f"training.max_steps={steps}", f"data.source=file://{self.tmp}/eeg", *sets] for a in ("--set", s)])
+        if end[0] and self.d.process.poll() is None:
+            raise AssertionError(end[2])
+        return json.loads(end[1].splitlines()[-1])["job"] if not end[0] else None
+
+    def remote(self, steps, *sets):
+        return self.submit(steps, "executor=cluster", "resources.ranks=2", "resources.nodes=2", *sets)
+
+    def names(self):
+        return [n for n in self.cluster.call("squeue", "-h", "-t", "all", "-o", "%j").split() if n.startswith("brrd-")]
+
+    def until(self, job, state):
+        return self.d.wait(job, lambda j: j["state"] == state)
+
+    def kill(self):
+        self.d.process.send_signal(signal.SIGKILL)
+        self.d.process.wait()
+
+    def told(self, job):
+        folder = f"{self.tmp}/results/jobs/{job}"
+        text = self.d.read_log()[-3000:]
+        for name in ("slurm.log", "errors.log", "events.jsonl"):
+            if os.path.exists(f"{folder}/{name}"):
+                with open(f"{folder}/{name}", encoding="utf-8", errors="replace") as f:
+                    text += f"\n{name}:\n" + f.read()[-1500:]
+        return text
+
+    def done(self, job):
+        try:
+            end = self.until(job, "succeeded")
+        except AssertionError as e:
+            raise AssertionError(f"{e}\n{self.told(job)}") from e
+        return tensors(end["checkpoint"]), end["result"]
+
+
+def submitted_once(side, want):
+    """The daemon dies between sbatch and its record, and again while the ranks train."""
+    with open(f"{side.tmp}/trap", "w", encoding="ascii"):
+        pass
+    job = side.remote(STEPS)
+    side.d.process.wait(timeout=120)
+    side.d.start()
+    job = job or json.loads(side.d.ctl("jobs", "--json")[1].splitlines()[0])["job"]
+    side.d.wait(job, lambda j: j["state"] == "running" and (j.get("step") or 0) > 0)
+    side.kill()
+    side.d.start()
+    got = side.done(job)
+    assert len(side.names()) == 1, side.names()
+    assert got == want, (got, want)
+    found = side.d.job(job)
+    assert found["restarts"] == 0, found
+    log = side.d.ctl("logs", job)[1]
+    assert log.count("training patients") == 1, log
+
+
+def cancelled(side, _):
+    job = side.remote(100000)
+    side.until(job, "running")
+    code, _, err = side.d.ctl("cancel", job)
+    assert code == 0, err
+    side.kill()  # what was acknowledged holds
+    side.d.start()
+    side.until(job, "cancelled")
+    slurm.wait_for(lambda: not side.cluster.call("squeue", "-h", "-t", "PD,R,CF"), 60, "the end of a cancelled job")
+    code, _, err = side.d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--set", "executor=elsewhere")
+    assert code and "elsewhere" in err, err
+
+
+def refused(side, _):
+    """Slurm's reason is shown, of what it does not take and of what waits."""
+    try:
+        side.until(side.remote(6, "resources.gpus_per_rank=1"), "succeeded")
+        raise AssertionError("a cluster without GPUs took a job for GPUs")
+    except AssertionError as e:
+        assert "sbatch refused the job" in str(e), e
+    job = side.remote(6, "resources.nodes=50", "resources.ranks=64", "training.batch_size=256")
+    side.d.wait(job, lambda j: "PENDING, PartitionConfig" in j["reason"])
+    assert side.d.ctl("cancel", job)[0] == 0
+    side.until(job, "cancelled")
+
+
+def controller_killed(side, want):
+    """Slurm saves its own state every five seconds; what it has saved goes on."""
+    long = side.done(side.submit(120))
+    job = side.remote(120)
+    side.until(job, "running")
+    time.sleep(8)
+    side.cluster.kill_controller()
+    waiting = side.remote(STEPS)
+    time.sleep(5)
+    assert side.d.job(waiting)["state"] == "preparing" and side.d.job(job)["restarts"] == 0
+    side.cluster.start_controller()
+    assert side.done(job) == long and side.done(waiting) == want
+    assert side.d.job(job)["restarts"] == side.d.job(waiting)["restarts"] == 0
+
+
+def cancelled_elsewhere(side, want):
+    """Somebody's scancel counts as a lost job, which is charged and tried again."""
+    job = side.remote(STEPS)
+    side.until(job, "running")
+    side.cluster.call("scancel", "--name", f"brrd-{job}-1")
+    assert side.done(job) == want
+    assert side.d.job(job)["restarts"] == 1
+
+
+def folds(side, _):
+    """Leaving out one patient after the other, in the cluster and on the daemon's device: one pooled table, the same."""
+    tables = []
+    for options in ([], ["--executor", "cluster"]):
+        code, out, err = side.d.ctl("sweep", f"{SOURCE}/configs/tiny.yaml", "--folds", "patients", "--json", *options, *[a for s in [
+            *KEYS, "training.max_steps=6", f"data.source=file://{side.tmp}/eeg"] for a in ("--set", s)])
+        assert code == 0, err
+        tables.append([{k: v for k, v in json.loads(line).items() if k not in ("job", "evaluation")} for line in out.splitlines()])
+    assert tables[0] == tables[1] and len(tables[0]) == 5, tables
+    print(json.dumps(tables[1][-1]))
+
+
+def main():
+    why = slurm.unavailable()
+    if why or not os.path.exists(f"{os.environ['BRR_BUILD_DIR']}/lib/libbrr_mpi.so"):
+        print(f"skipped: {why or 'a build without libopenmpi-dev'}")
+        return 77
+    with temporary() as tmp:
+        os.chmod(tmp, 0o755)
+        make_corpus(f"{tmp}/eeg", seed=21, patients=4, hours=0.12)
+        with slurm.Cluster(f"{tmp}/slurm") as cluster:
+            side = Side(cluster, tmp)
+            want = side.done(side.submit(STEPS))
+            for check in [submitted_once, cancelled] + LONG * [refused, controller_killed, cancelled_elsewhere, folds]:
+                if sys.argv[1:] and check.__name__ not in sys.argv[1:]:
+                    continue
+                started = time.monotonic()
+                check(side, want)
+                print(f"{check.__name__}: {time.monotonic() - started:.1f} s", flush=True)
+            side.d.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
