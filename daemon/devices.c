@@ -96,14 +96,24 @@ static int find_executor(void *ctx, const char *name, struct err *err) {
     return err_set(err, ERR_NOT_FOUND, "executor: '%.60s' is no entry of executors in daemon.yaml", name);
 }
 
+/* The job has its first device, and others if it wants several. */
 static int run_job(void *ctx, int device, const struct job *job, struct err *err) {
     struct services *s = ctx;
+    struct worker *team[DEVICE_SET_MAX] = {s->workers[device]};
+    int n = 1, rc;
     if (s->clusters[device])
         return worker_run(s->workers[device], job, err);
-    device_set_reserve(s->devices, device, job->memory_bytes);
-    int rc = worker_run(s->workers[device], job, err);
-    if (rc)
-        device_set_release(s->devices, device);
+    for (int i = 0; i < device_set_count(s->devices); i++)
+        if (i != device && sched_on(s->sched, i) == job)
+            team[n++] = s->workers[i];
+    for (int i = 0; i < device_set_count(s->devices); i++)
+        if (sched_on(s->sched, i) == job)
+            device_set_reserve(s->devices, i, job->memory_bytes);
+    if (!(rc = worker_run_shared(team, n, job, err)))
+        return 0;
+    for (int i = 0; i < device_set_count(s->devices); i++)
+        if (sched_on(s->sched, i) == job)
+            device_set_release(s->devices, i);
     return rc;
 }
 
@@ -142,6 +152,7 @@ void devices_fill_rules(struct services *s, struct submission_rules *rules) {
     struct device_info info;
     rules->find_device = find_device;
     rules->find_executor = find_executor;
+    rules->n_devices = device_set_count(s->devices);
     if (device_set_count(s->devices) < 2) /* nothing to choose */
         return;
     device_hosts_describe(device_set_at(s->devices, 0), &info);

@@ -309,6 +309,10 @@ static int read_job(struct run *r, struct err *err) {
         .yaml = text, .file = r->args.file, .request_id = "", .overrides = r->args.overrides, .n_overrides = r->args.n};
     rc = draft_new(&rules, &submission, clock_wall_ms(), &r->draft, err);
     free(text);
+    if (!rc && r->draft->file.devices > 1)
+        return err_set(err, ERR_INVALID,
+                       "devices: %lld needs a daemon with so many devices; without one start so many ranks (mpirun)",
+                       (long long)r->draft->file.devices);
     return rc ? rc : draft_look(r->draft, err);
 }
 

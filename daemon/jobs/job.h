@@ -49,6 +49,7 @@ struct job {
     char device[JOB_DEVICE_SIZE], versions[JOB_VERSIONS_SIZE]; /* of the newest attempt, or "" */
     char on[32];                                               /* active: the name of its device; not stored */
     char wanted[32];                                           /* the device that the job file names; "" = any; not stored */
+    int devices;                                               /* that share it; not stored */
     bool remote;                                               /* a cluster runs it, which wanted names; not stored */
     bool preemptible;                                          /* limits.preemptible; not stored */
     bool alone;           /* active: it ran when the daemon died, and has written no checkpoint since; not stored */

@@ -69,6 +69,7 @@ static struct jobfile_limits read_demands(struct job *job) {
     if (job_parse(job->yaml, job->file, job->overrides, &arena, &file, NULL))
         return (struct jobfile_limits){0};
     job->remote = file.executor != NULL;
+    job->devices = job->remote ? 1 : (int)file.devices;
     str_copy(job->wanted, sizeof job->wanted, file.executor ? file.executor : file.device ? file.device : "");
     job->preemptible = file.limits.preemptible;
     return file.limits;
@@ -307,13 +308,20 @@ static int find(struct sched *s, const char *id, struct job **ret, struct err *e
     return *ret ? 0 : err_set(err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", id);
 }
 
+/* On each of its devices. */
+static void interrupt(struct sched *s, const struct job *job, enum worker_stop why) {
+    for (int i = 0; i < s->slots.n; i++)
+        if (s->slots.at[i].job == job)
+            s->config.interrupt(s->config.worker, i, why);
+}
+
 static int cancel_running(struct sched *s, struct job *job, struct err *err) {
     const struct job before = *job;
     job->wish = JOB_WISH_CANCEL;
     int rc = ledger_commit(&s->ledger, job, &before, err);
     if (rc)
         return rc;
-    s->config.interrupt(s->config.worker, slots_index(&s->slots, slots_of(&s->slots, job)), WORKER_STOP_CANCEL);
+    interrupt(s, job, WORKER_STOP_CANCEL);
     return 0;
 }
 
@@ -486,12 +494,12 @@ static void fail_running(struct sched *s, struct job *job, const struct worker_r
 
 static void finish_running(struct sched *s, struct slot *slot, struct worker_report *r) {
     struct job *job = slot->job;
-    slot->job = NULL;
-    slot->waits[0] = '\0';
+    for (int i = 0; s->config.ended && i < s->slots.n; i++)
+        if (s->slots.at[i].job == job)
+            s->config.ended(s->config.worker, i);
+    slots_free(&s->slots, job);
     job->alone = false;
     job->on[0] = '\0';
-    if (s->config.ended)
-        s->config.ended(s->config.worker, slots_index(&s->slots, slot));
     job->run_ms += wall_ms(s) > job->started_ms ? wall_ms(s) - job->started_ms : 0;
     if (!isnan(r->energy_j))
         job->energy_j = r->energy_j + (isnan(job->energy_j) ? 0 : job->energy_j);
@@ -650,21 +658,27 @@ static bool must_run_alone(const struct sched *s, const struct job *job) {
     return s->slots.n > 1 && str_starts(job->reason, "daemon_crashed");
 }
 
-/* The first waiting job, in order, that has a device now, and its device. A job that must run alone holds up those after it. */
-static struct job *next_job(struct sched *s, struct slot **ret) {
+/* The first waiting job, in order, that has a device now, and its device; of those for clusters, or of the others. A job that must
+ * run alone, or on several devices, holds up those after it. */
+static struct job *next_of(struct sched *s, bool remote, struct slot **ret) {
     struct job *best = NULL;
     for (int i = 0; i < s->n_open; i++) {
         struct job *job = s->open[i];
-        if ((best && !job_precedes(job, best)) || !may_start(s, job) || *slots_held_for(&s->slots, job))
+        if (job->remote != remote || (best && !job_precedes(job, best)) || !may_start(s, job) || *slots_held_for(&s->slots, job))
             continue;
-        bool alone = must_run_alone(s, job);
+        bool alone = must_run_alone(s, job), holds = alone || job->devices > 1;
         struct slot *slot = alone && !sched_idle(s) ? NULL : slots_place(&s->slots, job);
-        if (!slot && !alone)
+        if (!slot && !holds)
             continue;
         best = job;
         *ret = slot;
     }
     return best && *ret ? best : NULL;
+}
+
+static struct job *next_job(struct sched *s, struct slot **ret) {
+    struct job *job = next_of(s, false, ret);
+    return job ? job : next_of(s, true, ret);
 }
 
 /* The job is recorded as active first: a daemon that dies from here on charges it. */
@@ -681,14 +695,15 @@ static bool start(struct sched *s, struct slot *slot, struct job *job) {
         return false;
     announce(s, job);
     int64_t limit = read_demands(job).restarts;
+    slots_take(&s->slots, slot, job);
     if (!s->config.run(s->config.worker, device, job, &err)) {
-        slot->job = job;
         if (cancel) {
             job->wish = JOB_WISH_CANCEL;
-            s->config.interrupt(s->config.worker, device, WORKER_STOP_CANCEL);
+            interrupt(s, job, WORKER_STOP_CANCEL);
         }
         return true;
     }
+    slots_free(&s->slots, job);
     job->alone = false;
     job->on[0] = '\0';
     restart(s, job, limit, err.message);
@@ -703,7 +718,7 @@ static void stop_running(struct sched *s, struct slot *slot, enum worker_stop wh
         slot->job->wish = JOB_WISH_SHUTDOWN;
         ledger_record(&s->ledger, slot->job);
     }
-    s->config.interrupt(s->config.worker, slots_index(&s->slots, slot), why);
+    interrupt(s, slot->job, why);
 }
 
 /* The first waiting job that has no device. */

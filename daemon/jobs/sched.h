@@ -26,8 +26,9 @@ struct sched_config {
     /* Called for each line of a job's log; the callee writes it. May be NULL. */
     void (*logged)(void *ctx, const struct job *job, const char *level, const char *text);
     void *ctx;
-    /* The workers (jobs/worker.h), one for each device: `run` starts a job, `interrupt` asks the running job to end soon; `ended`
-     * follows when it has. Devices are indices below n_devices. */
+    /* The workers (jobs/worker.h), one for each device: `run` starts a job, on all devices for which sched_on gives it, the
+     * first being `device`; `interrupt` asks the running job to end soon; `ended` follows when it has, for each device. Devices are
+     * indices below n_devices. */
     int (*run)(void *worker, int device, const struct job *job, struct err *err);
     void (*interrupt)(void *worker, int device, enum worker_stop why);
     void (*ended)(void *worker, int device); /* may be NULL */

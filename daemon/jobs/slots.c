@@ -58,7 +58,50 @@ static struct fit fit_of(const struct slots *s, const struct slot *slot, const s
         .now = job->memory_bytes <= free_bytes, .ever = job->memory_bytes <= limit || s->n == 1, .free_bytes = free_bytes};
 }
 
+/* "cuda" of "cuda:1". */
+static bool same_kind(const struct slot *a, const struct slot *b) {
+    const size_t len = strcspn(a->name, ":");
+    return strcspn(b->name, ":") == len && !strncmp(a->name, b->name, len);
+}
+
+/* True if the job could have this slot beside the first one. */
+static bool is_free_beside(const struct slots *s, const struct slot *slot, const struct slot *first, const struct job *job) {
+    return !slot->remote && !slot->job && !*slot->held && same_kind(slot, first) && fit_of(s, slot, job).now;
+}
+
+/* The first of enough free devices of one kind. */
+static struct slot *place_together(struct slots *s, const struct job *job) {
+    for (struct slot *first = s->at; first < s->at + s->n; first++) {
+        int n = 0;
+        for (const struct slot *slot = s->at; slot < s->at + s->n; slot++)
+            n += is_free_beside(s, slot, first, job);
+        if (may_use(first, job) && is_free_beside(s, first, first, job) && n >= job->devices)
+            return first;
+    }
+    return NULL;
+}
+
+void slots_take(struct slots *s, struct slot *first, struct job *job) {
+    int n = 1;
+    for (struct slot *slot = s->at; slot < s->at + s->n && n < job->devices; slot++)
+        if (slot != first && is_free_beside(s, slot, first, job)) {
+            slot->job = job;
+            n++;
+        }
+    first->job = job;
+}
+
+void slots_free(struct slots *s, const struct job *job) {
+    for (struct slot *slot = s->at; slot < s->at + s->n; slot++)
+        if (slot->job == job) {
+            slot->job = NULL;
+            slot->waits[0] = '\0';
+        }
+}
+
 struct slot *slots_place(struct slots *s, const struct job *job) {
+    if (job->devices > 1)
+        return place_together(s, job);
     struct slot *best = NULL, *last_resort = NULL;
     int64_t most = INT64_MIN;
     bool may_fit_later = false;

@@ -7,14 +7,27 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "base/world.h"
 #include "daemon/hosts/host.h"
 #include "daemon/jobs/job.h"
 
 enum { REPORTS_MAX = 4096, NICE = 10 };
 
+/* The workers that share a job, as ranks of one world. */
+struct team {
+    pthread_mutex_t lock;
+    int left; /* that have not ended */
+    int rc;   /* the first error that is no consequence of another rank's end */
+    struct err err;
+    struct worker_report *done; /* of the first worker */
+    struct world ranks[];
+};
+
 /* A copy of the job for the thread. */
 struct order {
     struct message message;
+    struct team *team; /* NULL: the worker has the job for itself */
+    int rank;
     char id[JOB_ID_SIZE], directory[2048], data_root[2048];
     char *yaml, *file, *overrides;
     struct worker_report *done;       /* made before the job begins, so that its end can be told even when memory is short */
@@ -123,8 +136,54 @@ static bool on_checkpoint(void *ctx, const struct task_checkpoint *c) {
 
 /* ---- the thread ---- */
 
+static void team_free(struct team *t) {
+    worker_report_free(t->done);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+/* A rank has ended. The last one gets the report, which it posts; the team is gone then. */
+static struct worker_report *team_leave(struct team *t, int rank, struct worker_report *own, bool wanted) {
+    pthread_mutex_lock(&t->lock);
+    if (own && own->rc && (!t->rc || t->rc == ERR_UNAVAILABLE)) {
+        t->rc = own->rc;
+        t->err = own->err;
+    }
+    if (!rank)
+        t->done = own;
+    else
+        worker_report_free(own);
+    const bool last = --t->left == 0;
+    pthread_mutex_unlock(&t->lock);
+    if (!last)
+        return NULL;
+    struct worker_report *done = t->done;
+    t->done = NULL;
+    if (done && done->rc) { /* rank 0 may know only that another rank has ended */
+        done->rc = t->rc == ERR_UNAVAILABLE && wanted ? ERR_CANCELLED : t->rc;
+        done->err = t->err;
+    }
+    team_free(t);
+    return done;
+}
+
+static bool keep_quiet_checkpoint(void *ctx, const struct task_checkpoint *c) { return (void)ctx, (void)c, true; }
+static void keep_quiet(void *ctx) { (void)ctx; }
+static void keep_quiet_progress(void *ctx, const struct task_progress *p) { (void)ctx, (void)p; }
+static void keep_quiet_log(void *ctx, enum task_level level, const char *text) { (void)ctx, (void)level, (void)text; }
+static void keep_quiet_notice(void *ctx, const char *text) { (void)ctx, (void)text; }
+
+/* Of ranks whose rank 0 says the same. */
+static const struct runner_events quiet = {.running = keep_quiet,
+                                           .progress = keep_quiet_progress,
+                                           .log = keep_quiet_log,
+                                           .notice = keep_quiet_notice,
+                                           .checkpoint = keep_quiet_checkpoint};
+
 static void run_order(struct worker *w) {
     struct order *o = w->order;
+    struct runner_config config = w->config.runner;
+    struct world *world = o->team ? &o->team->ranks[o->rank] : NULL;
     const struct runner_job job = {o->id, o->directory, o->data_root, o->yaml, o->file, o->overrides};
     const struct runner_events events = {.ctx = w,
                                          .running = on_running,
@@ -134,8 +193,13 @@ static void run_order(struct worker *w) {
                                          .file = on_file,
                                          .checkpoint = on_checkpoint};
     struct runner_end end;
-    w->config.executor->run(&w->config.runner, w->config.cluster, &job, &events, &w->wish, &end);
+    config.world = world;
+    if (o->rank)
+        config.metrics = NULL;
+    w->config.executor->run(&config, w->config.cluster, &job, o->rank ? &quiet : &events, &w->wish, &end);
     on_file(w, NULL);
+    if (world)
+        world_close(world, !end.rc);
     struct worker_report *r = o->done;
     o->done = NULL;
     r->rc = end.rc;
@@ -146,7 +210,7 @@ static void run_order(struct worker *w) {
     r->energy_j = end.energy_j;
     r->text = end.result;
     atomic_store(&w->busy, false);
-    post(w, r);
+    post(w, o->team ? team_leave(o->team, o->rank, r, atomic_load(&w->wish.now)) : r);
 }
 
 static void order_free(struct order *o) {
@@ -224,27 +288,91 @@ void worker_stop(struct worker *w) {
     free(w);
 }
 
-int worker_run(struct worker *w, const struct job *job, struct err *err) {
-    if (atomic_load(&w->busy))
-        return err_set(err, ERR_PRECONDITION, "the device is busy with another job");
+static struct order *order_new(const struct job *job) {
     struct order *o = calloc(1, sizeof *o);
-    if (o) {
-        o->yaml = strdup(job->yaml);
-        o->file = strdup(job->file);
-        o->overrides = strdup(job->overrides);
-        o->done = report_of(job->id, WORKER_DONE);
-        o->checkpoint = report_of(job->id, WORKER_CHECKPOINT);
-        str_copy(o->id, sizeof o->id, job->id);
-        str_copy(o->directory, sizeof o->directory, job->directory);
-        str_copy(o->data_root, sizeof o->data_root, job->data_root);
-    }
+    if (!o)
+        return NULL;
+    o->yaml = strdup(job->yaml);
+    o->file = strdup(job->file);
+    o->overrides = strdup(job->overrides);
+    o->done = report_of(job->id, WORKER_DONE);
+    o->checkpoint = report_of(job->id, WORKER_CHECKPOINT);
+    str_copy(o->id, sizeof o->id, job->id);
+    str_copy(o->directory, sizeof o->directory, job->directory);
+    str_copy(o->data_root, sizeof o->data_root, job->data_root);
+    if (o->yaml && o->file && o->overrides && o->done && o->checkpoint)
+        return o;
+    order_free(o);
+    return NULL;
+}
+
+static bool start(struct worker *w, struct order *o) {
     runner_wish_init(&w->wish);
     atomic_store(&w->busy, true);
-    if (!o || !o->yaml || !o->file || !o->overrides || !o->done || !o->checkpoint || !host_post(w->host, &o->message)) {
-        atomic_store(&w->busy, false);
+    if (host_post(w->host, &o->message))
+        return true;
+    atomic_store(&w->busy, false);
+    return false;
+}
+
+static int team_new(int n, struct team **ret, struct err *err) {
+    struct team *t = calloc(1, sizeof *t + (size_t)n * sizeof *t->ranks);
+    int rc = t ? world_threads(t->ranks, n, err) : err_set(err, ERR_EXHAUSTED, "out of memory for a job");
+    if (rc) {
+        free(t);
+        return rc;
+    }
+    pthread_mutex_init(&t->lock, NULL);
+    t->left = n;
+    *ret = t;
+    return 0;
+}
+
+/* A rank that does not begin has ended: the others hear of it, and the job fails. */
+static void start_rank(struct worker *w, struct team *t, int rank, const struct job *job) {
+    struct order *o = order_new(job);
+    if (o) {
+        o->team = t;
+        o->rank = rank;
+        if (start(w, o))
+            return;
+    }
+    struct worker_report *done = o ? o->done : NULL;
+    if (o)
+        o->done = NULL;
+    order_free(o);
+    world_close(&t->ranks[rank], false);
+    if (done)
+        done->rc = err_set(&done->err, ERR_EXHAUSTED, "cannot hand job %s to its threads", job->id);
+    post(w, team_leave(t, rank, done, false));
+}
+
+int worker_run(struct worker *w, const struct job *job, struct err *err) { return worker_run_shared(&w, 1, job, err); }
+
+int worker_run_shared(struct worker *const *team, int n, const struct job *job, struct err *err) {
+    struct team *t = NULL;
+    int rc;
+    for (int i = 0; i < n; i++)
+        if (atomic_load(&team[i]->busy))
+            return err_set(err, ERR_PRECONDITION, "the device is busy with another job");
+    struct order *o = order_new(job);
+    if (!o)
+        return err_set(err, ERR_EXHAUSTED, "cannot hand job %s to its thread", job->id);
+    if (n > 1 && (rc = team_new(n, &t, err))) {
         order_free(o);
+        return rc;
+    }
+    o->team = t;
+    if (!start(team[0], o)) {
+        order_free(o);
+        for (int i = 0; i < n && t; i++)
+            world_close(&t->ranks[i], false);
+        if (t)
+            team_free(t);
         return err_set(err, ERR_EXHAUSTED, "cannot hand job %s to its thread", job->id);
     }
+    for (int i = 1; i < n; i++)
+        start_rank(team[i], t, i, job);
     return 0;
 }
 

@@ -45,6 +45,9 @@ int worker_start(const struct worker_config *config, struct worker **ret, struct
 void worker_stop(struct worker *w);
 /* Starts a job; PRECONDITION while another job runs. The worker copies the parts of `job` that it needs. */
 int worker_run(struct worker *w, const struct job *job, struct err *err);
+/* The same for n workers that share the job as ranks of one world (base/world.h), each with a device. The first one reports; the
+ * end is reported when the last one has ended. */
+int worker_run_shared(struct worker *const *team, int n, const struct job *job, struct err *err);
 /* Asks the running task to end soon; it writes a checkpoint first, except for a cancel. */
 void worker_interrupt(struct worker *w, enum worker_stop why);
 /* Writes "waits for PATH since TIME" if the running task has been in the same file or folder for at least_ms, else "". */

@@ -31,6 +31,7 @@ struct jobfile {
     const char *written_kind; /* its name */
     const char *name;
     const char *device;   /* "cuda:1"; NULL: any */
+    int64_t devices;      /* that share the job */
     const char *executor; /* the cluster that runs it; NULL: the daemon */
     struct jobfile_resources resources;
     int64_t priority;

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from daemon import MINI, PATIENCE, make_corpus, temporary, tensors
+from daemon import MINI, PATIENCE, SOURCE, make_corpus, temporary, tensors
 from stream_fixture import trace, train
 from test_held_volume import HeldDaemon
 
@@ -52,6 +52,20 @@ def jobs_and_streams(d, tmp, model, recording, weights, events):
     assert set(metric(d, "brrd_inference_windows_total")) == {"cpu:0", "cpu:1"} == set(metric(d, "brrd_train_steps_total"))
     assert all(d.ctl("cancel", job)[0] == 0 for job in busy)
     assert [done(d, job) for job in waiting] == [weights] * 3, "a job on one of two devices ended with other bits"
+
+
+def shared(d, tmp):
+    """One training on two devices has the bits of one device; a cancelled one frees both."""
+    keys = ["training.batch_size=8", "training.micro_batch_size=2", "training.reduction=tree"]
+    both = steps(d, f"{tmp}/eeg", *keys, "devices=2", n=100000)
+    device_of(d, both)
+    after = steps(d, f"{tmp}/eeg", *keys, n=6)
+    assert d.job(after)["state"] == "queued" and d.ctl("cancel", both)[0] == 0
+    d.wait(both, lambda j: j["state"] == "cancelled")
+    together = steps(d, f"{tmp}/eeg", *keys, "devices=2", n=6)
+    assert done(d, together) == done(d, after), "two devices ended with other bits"
+    code, _, err = d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--set", "devices=4")
+    assert code != 0 and "the daemon has 2" in err, err
 
 
 def tables(d):
@@ -142,6 +156,7 @@ def main():
         jobs_and_streams(d, tmp, model, recording, weights, events)
         tables(d)
         named_devices(d, tmp, model, recording)
+        shared(d, tmp)
         after_a_kill(d, tmp)
         a_held_volume(d, tmp, model, recording, weights)
         assert d.stop() == 0
