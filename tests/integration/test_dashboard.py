@@ -3,6 +3,7 @@
 returns a series from a real Prometheus that scraped daemons at work; each alert is silent on a sound daemon and rings on its cause."""
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import yaml
 
 from daemon import MINI, PATIENCE, SOURCE, Daemon, free_port, make_corpus, temporary
 from npm import npm_modules
-from test_device_health import Machine
+from test_device_health import EMULATED, Machine
 
 HERE = f"{SOURCE}/tests/integration/grafana"
 RULES = f"{SOURCE}/deploy/prometheus/rules.yml"
@@ -125,6 +126,9 @@ def main():
     with temporary() as tmp:
         check_rules(tmp)
         check_types(text, npm_modules(HERE), tmp)
+    if not os.path.exists(EMULATED):
+        print("skipped: no emulated CUDA backend in this build, which the panels of a GPU need")
+        return 0
     check_series(text)
     return 0
 
