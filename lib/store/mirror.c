@@ -114,37 +114,41 @@ static int list_one(struct mirror *m, struct err *err) {
     return rc;
 }
 
+/* One page of the listing. */
+static int add_page(struct mirror *m, const struct store_page *page, int64_t *recordings, struct err *err) {
+    const int64_t most = m->config.max_recordings;
+    for (size_t i = 0; i < page->count; i++) {
+        bool recording = is_recording(page->items[i].key);
+        if (recording && most && *recordings >= most)
+            continue;
+        *recordings += recording;
+        int rc = recording || is_label(page->items[i].key) ? add_file(m, &page->items[i], err) : 0;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
 static int list_files(struct mirror *m, struct err *err) {
     char after[STORE_KEY_SIZE] = "";
-    int64_t recordings = 0, most = m->config.max_recordings;
+    int64_t recordings = 0;
     int rc = m->config.or_recording && is_recording(m->config.prefix) ? list_one(m, err) : 0;
     if (rc || m->n_files)
         return rc;
-    for (bool more = true; !rc && more;) {
-        struct store_page page;
-        if ((rc = store_list(m->config.store, m->prefix, after, &page, err)))
+    for (bool more = true; more;) {
+        OWNED(store_page_done) struct store_page page = {0};
+        if ((rc = store_list(m->config.store, m->prefix, after, &page, err)) || (rc = add_page(m, &page, &recordings, err)))
             return rc;
         more = page.more && page.count;
         if (page.count)
             str_copy(after, sizeof after, page.items[page.count - 1].key);
-        for (size_t i = 0; !rc && i < page.count; i++) {
-            bool recording = is_recording(page.items[i].key);
-            if (recording && most && recordings >= most)
-                continue;
-            recordings += recording;
-            if (recording || is_label(page.items[i].key))
-                rc = add_file(m, &page.items[i], err);
-        }
-        store_page_done(&page);
         pthread_mutex_lock(&m->lock);
         m->progress.files = m->n_files;
         m->progress.bytes = m->n_bytes;
         pthread_mutex_unlock(&m->lock);
-        if (!rc && atomic_load(&m->stop))
-            rc = err_set(err, ERR_CANCELLED, "listing %s was cancelled", store_identity(m->config.store));
+        if (atomic_load(&m->stop))
+            return err_set(err, ERR_CANCELLED, "listing %s was cancelled", store_identity(m->config.store));
     }
-    if (rc)
-        return rc;
     if (!recordings)
         return err_set(err, ERR_NOT_FOUND, "%s has no *.edf or *.bdf below '%s'; correct data.source",
                        store_identity(m->config.store), m->prefix);

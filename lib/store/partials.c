@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 
@@ -137,22 +138,28 @@ static size_t names_of(const char *dir, char **names, size_t most) {
     return n;
 }
 
+static void names_done(char ***names) {
+    for (size_t i = 0; *names && i < MAX_NAMES; i++)
+        free((*names)[i]);
+    free(*names);
+}
+
 int partials_load(struct partials *all, bool (*wanted)(void *ctx, const char *key), void *ctx, struct err *err) {
     char path[CACHE_PATH_SIZE];
-    char **names = calloc(MAX_NAMES, sizeof *names);
-    int rc = names ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", all->dir);
-    size_t n = rc ? 0 : names_of(all->dir, names, MAX_NAMES);
+    OWNED(names_done) char **names = calloc(MAX_NAMES, sizeof *names);
+    if (!names)
+        return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", all->dir);
+    size_t n = names_of(all->dir, names, MAX_NAMES);
     for (size_t i = 0; i < n; i++) {
         partials_path(all, names[i], path);
         struct usage left = {.dir = path};
         bool keep = digest_is_hex(names[i]) && wanted(ctx, names[i]) && !fsio_walk(path, take_left, &left, NULL);
-        if (!rc && (!keep || !left.bytes))
-            rc = fsio_remove_tree(path, err);
-        else if (!rc && !partials_add(all, names[i], left.bytes))
-            rc = err_set(err, ERR_EXHAUSTED, "out of memory reading %s", all->dir);
-        free(names[i]);
+        int rc = keep && left.bytes ? 0 : fsio_remove_tree(path, err);
+        if (rc)
+            return rc;
+        if (keep && left.bytes && !partials_add(all, names[i], left.bytes))
+            return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", all->dir);
     }
-    free(names);
     partials_bound(all);
-    return rc;
+    return 0;
 }

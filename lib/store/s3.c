@@ -238,12 +238,14 @@ static int s3_read(struct store *store, const char *key, struct store_piece *pie
                    struct err *err) {
     char name[S3_NAME_SIZE], etag[STORE_TAG_SIZE + 2];
     struct err why = {0};
+    int rc;
     if (!piece->len)
         return 0;
-    int rc = s3_name(s3_of(store), key, name, err);
-    struct s3_call *call = rc ? NULL : calloc(1, sizeof *call);
-    if (rc || (!call && (rc = err_set(err, ERR_EXHAUSTED, "out of memory for a request"))))
+    if ((rc = s3_name(s3_of(store), key, name, err)))
         return rc;
+    OWNED_MEMORY struct s3_call *call = calloc(1, sizeof *call);
+    if (!call)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a request");
     *call = (struct s3_call){.method = "GET",
                              .key = name,
                              .first = piece->offset,
@@ -253,14 +255,13 @@ static int s3_read(struct store *store, const char *key, struct store_piece *pie
                              .buf = piece->buf,
                              .cap = piece->len};
     rc = s3_call_run(s3_of(store)->client, call, watch, &why);
-    if (!rc)
-        piece->len = call->fetch.sink.got;
-    else if (rc == ERR_RANGE) /* past the end */
-        piece->len = 0;
-    else if (err)
-        *err = why;
-    free(call);
-    return rc == ERR_RANGE ? 0 : rc;
+    if (rc && rc != ERR_RANGE) {
+        if (err)
+            *err = why;
+        return rc;
+    }
+    piece->len = rc ? 0 : call->fetch.sink.got; /* RANGE: past the end */
+    return 0;
 }
 
 /* Digests of a whole file under OpenSSL's name of the kind; false when it cannot be read. */

@@ -159,6 +159,17 @@ static bool same_key(const struct s3_credentials *a, const struct s3_credentials
            a->remote == b->remote;
 }
 
+static int load_credentials(const struct s3_client *c, struct s3_credentials *ret, struct err *err) {
+    int rc = s3_credentials_load(c->spec, ret, err);
+    if (rc || !ret->remote)
+        return rc;
+    rc = s3_imds_load(c->spec ? METADATA_TRIES : 1, ret, err);
+    if (rc && !c->spec)
+        rc = err_wrap(err, "no credentials: neither AWS_ACCESS_KEY_ID nor a shared credentials file is there; set them, name "
+                           "credentials: file:PATH#profile, or set anonymous: true for a public bucket");
+    return rc;
+}
+
 /* Fetch the credentials anew, unless somebody did since they had this serial. The lock is not held, `renewing` is. */
 static int renew(struct s3_client *c, unsigned serial, struct err *err) {
     struct s3_credentials fresh;
@@ -167,13 +178,7 @@ static int renew(struct s3_client *c, unsigned serial, struct err *err) {
     pthread_mutex_unlock(&c->lock);
     if (!current)
         return 0;
-    int rc = s3_credentials_load(c->spec, &fresh, err);
-    if (!rc && fresh.remote) {
-        rc = s3_imds_load(c->spec ? METADATA_TRIES : 1, &fresh, err);
-        if (rc && !c->spec)
-            rc = err_wrap(err, "no credentials: neither AWS_ACCESS_KEY_ID nor a shared credentials file is there; set them, name "
-                               "credentials: file:PATH#profile, or set anonymous: true for a public bucket");
-    }
+    int rc = load_credentials(c, &fresh, err);
     pthread_mutex_lock(&c->lock);
     if (!rc && !same_key(&fresh, &c->credentials)) {
         c->credentials = fresh;
@@ -548,5 +553,50 @@ int s3_call_run(struct s3_client *c, struct s3_call *call, const struct store_wa
             rc = err_set(err, ERR_CANCELLED, "s3://%s/%s: cancelled", c->bucket, call->key);
     }
     s3_call_done(c, call);
+    return rc;
+}
+
+/* One step of each call; *ret_flying: calls that go on. */
+static int step_all(struct s3_client *c, const struct s3_batch *b, bool *busy, int *ret_flying, struct err *err) {
+    int rc;
+    *ret_flying = 0;
+    for (int i = 0; i < b->n; i++) {
+        if (!busy[i] && (rc = b->next(b->ctx, i, &busy[i], err)))
+            return rc;
+        if (!busy[i])
+            continue;
+        if ((rc = s3_call_step(c, &b->calls[i], err)))
+            return rc;
+        if (b->calls[i].state == S3_ENDED) {
+            busy[i] = false;
+            if ((rc = b->ended(b->ctx, i, err)) || (rc = b->next(b->ctx, i, &busy[i], err)) ||
+                (busy[i] && (rc = s3_call_step(c, &b->calls[i], err))))
+                return rc;
+        }
+        *ret_flying += busy[i];
+    }
+    return 0;
+}
+
+static int run_all(struct s3_client *c, const struct s3_batch *b, bool *busy, struct err *err) {
+    const struct store_watch *watch = b->watch;
+    uint64_t seen = 0;
+    for (int flying = 1, rc; flying;) {
+        if ((rc = step_all(c, b, busy, &flying, err)))
+            return rc;
+        if (watch->progress && !watch->progress(watch->ctx, *b->done_bytes, b->size_bytes))
+            return err_set(err, ERR_CANCELLED, "%s %s was cancelled at byte %lld", b->verb, b->object, (long long)*b->done_bytes);
+        if (flying)
+            s3_client_wait(c, &seen);
+    }
+    return 0;
+}
+
+int s3_batch_run(struct s3_client *c, const struct s3_batch *b, struct err *err) {
+    bool busy[S3_CONNECTIONS] = {0};
+    int rc = run_all(c, b, busy, err);
+    for (int i = 0; i < b->n; i++)
+        if (busy[i])
+            s3_call_done(c, &b->calls[i]);
     return rc;
 }

@@ -58,4 +58,19 @@ void s3_client_wait(struct s3_client *c, uint64_t *seen);
 /* Runs the call to its end; watch (may be NULL) may cancel it: CANCELLED. */
 int s3_call_run(struct s3_client *c, struct s3_call *call, const struct store_watch *watch, struct err *err);
 
+/* Calls that run side by side, each place taking the next call when its last one has succeeded. */
+struct s3_batch {
+    struct s3_call *calls; /* (n), n ≤ S3_CONNECTIONS */
+    int n;
+    void *ctx;
+    int (*next)(void *ctx, int i, bool *ret_more, struct err *err); /* sets up calls[i]; *ret_more false when no call remains */
+    int (*ended)(void *ctx, int i, struct err *err);                /* calls[i] succeeded: takes its result and ends it */
+    const struct store_watch *watch;
+    const int64_t *done_bytes;
+    int64_t size_bytes;
+    const char *verb, *object; /* for the message "fetching s3://… was cancelled" */
+};
+/* Runs them to their end, or until the first fails or watch cancels: CANCELLED. No call is in flight afterwards. */
+int s3_batch_run(struct s3_client *c, const struct s3_batch *batch, struct err *err);
+
 #endif

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "store/s3_object.h"
 
@@ -106,12 +107,15 @@ static int open_files(struct download *d, struct err *err) {
     return note(d, line, err);
 }
 
-/* Give a free call the next part that is missing; false when none is. */
-static bool assign(struct download *d, int i) {
+/* Give a free call the next part that is missing. */
+static int assign(void *ctx, int i, bool *ret_more, struct err *err) {
+    (void)err;
+    struct download *d = ctx;
     while (d->next < d->parts && d->have[d->next])
         d->next++;
-    if (d->next == d->parts)
-        return false;
+    *ret_more = d->next < d->parts;
+    if (!*ret_more)
+        return 0;
     int64_t part = d->part_of[i] = d->next++;
     size_t len = (size_t)part_length(d, part);
     d->calls[i] = (struct s3_call){.method = "GET",
@@ -125,10 +129,11 @@ static bool assign(struct download *d, int i) {
                                    .cap = len,
                                    .crc = true,
                                    .crc_kind = d->head.crc_kind};
-    return true;
+    return 0;
 }
 
-static int finish_part(struct download *d, int i, struct err *err) {
+static int finish_part(void *ctx, int i, struct err *err) {
+    struct download *d = ctx;
     char line[48];
     int64_t part = d->part_of[i];
     d->have[part] = true;
@@ -141,34 +146,20 @@ static int finish_part(struct download *d, int i, struct err *err) {
 
 /* All missing parts, S3_CONNECTIONS at a time. */
 static int transfer(struct download *d, const struct store_watch *watch, struct err *err) {
-    bool busy[S3_CONNECTIONS] = {0};
-    uint64_t seen = 0;
-    int rc = 0, flying = 0;
-    do {
-        flying = 0;
-        for (int i = 0; !rc && i < S3_CONNECTIONS; i++) {
-            if (!busy[i] && !(busy[i] = assign(d, i)))
-                continue;
-            rc = s3_call_step(d->s3->client, &d->calls[i], err);
-            if (!rc && d->calls[i].state == S3_ENDED) {
-                rc = finish_part(d, i, err);
-                busy[i] = !rc && assign(d, i);
-                if (busy[i])
-                    rc = s3_call_step(d->s3->client, &d->calls[i], err);
-            }
-            flying += busy[i];
-        }
-        if (!rc && watch->progress && !watch->progress(watch->ctx, d->done_bytes, d->head.size_bytes))
-            rc = err_set(err, ERR_CANCELLED, "fetching %s was cancelled at byte %lld", d->object, (long long)d->done_bytes);
-        if (!rc && flying)
-            s3_client_wait(d->s3->client, &seen);
-    } while (!rc && flying);
-    for (int i = 0; i < S3_CONNECTIONS; i++) {
-        if (rc && busy[i] && d->calls[i].fetch.sink_errno)
+    const struct s3_batch batch = {.calls = d->calls,
+                                   .n = S3_CONNECTIONS,
+                                   .ctx = d,
+                                   .next = assign,
+                                   .ended = finish_part,
+                                   .watch = watch,
+                                   .done_bytes = &d->done_bytes,
+                                   .size_bytes = d->head.size_bytes,
+                                   .verb = "fetching",
+                                   .object = d->object};
+    int rc = s3_batch_run(d->s3->client, &batch, err);
+    for (int i = 0; rc && i < S3_CONNECTIONS; i++)
+        if (d->calls[i].fetch.sink_errno)
             rc = err_errno(err, d->calls[i].fetch.sink_errno, "cannot write %s", d->part_path);
-        if (busy[i])
-            s3_call_done(d->s3->client, &d->calls[i]);
-    }
     return rc;
 }
 
@@ -206,11 +197,11 @@ static int put_in_place(struct download *d, struct err *err) {
 
 static int prepare(struct download *d, const struct store_watch *watch, struct err *err) {
     char name_hash[DIGEST_HEX_SIZE], tag[STORE_TAG_SIZE];
-    int rc = s3_head(d->s3, d->name, watch, &d->head, err);
-    if (!rc && watch->progress && !watch->progress(watch->ctx, 0, d->head.size_bytes)) /* before room is set aside */
-        rc = err_set(err, ERR_CANCELLED, "fetching %.200s was cancelled before it began", d->name);
-    if (rc)
+    int rc;
+    if ((rc = s3_head(d->s3, d->name, watch, &d->head, err)))
         return rc;
+    if (watch->progress && !watch->progress(watch->ctx, 0, d->head.size_bytes)) /* before room is set aside */
+        return err_set(err, ERR_CANCELLED, "fetching %.200s was cancelled before it began", d->name);
     s3_tag(d->head.etag, tag);
     if (watch->tag && *watch->tag && strcmp(watch->tag, tag) != 0)
         return err_set(err, ERR_ABORTED, "s3://%s/%s changed since it was listed (ETag %s, was %s); list it again",
@@ -227,31 +218,39 @@ static int prepare(struct download *d, const struct store_watch *watch, struct e
     return open_files(d, err);
 }
 
+static int transfer_and_put(struct download *d, const struct store_watch *watch, struct err *err) {
+    int rc;
+    if ((rc = prepare(d, watch, err)))
+        return rc;
+    bool crowded = s3_crowded(d->s3, &d->head);
+    if (crowded)
+        md5_crowd_enter(d->s3->crowd);
+    rc = transfer(d, watch, err);
+    rc = rc ? rc : put_in_place(d, err);
+    if (crowded)
+        md5_crowd_leave(d->s3->crowd);
+    return rc;
+}
+
+static void download_done(struct download *d) {
+    if (d->journal_fd >= 0)
+        close(d->journal_fd);
+    if (d->part_fd >= 0)
+        close(d->part_fd);
+    free(d->have);
+    free(d->sums);
+    free(d->calls);
+}
+
 /* *ret_untrue: it arrived, but its sum is another one. */
 static int get_once(struct s3 *s3, const char *name, const char *path, const struct store_watch *watch, bool *ret_untrue,
                     struct err *err) {
-    struct download d = {.s3 = s3, .path = path, .name = name, .part_fd = -1, .journal_fd = -1};
-    int rc = prepare(&d, watch, err);
-    bool crowded = !rc && s3_crowded(d.s3, &d.head);
-    if (crowded)
-        md5_crowd_enter(d.s3->crowd);
-    if (!rc)
-        rc = transfer(&d, watch, err);
-    if (!rc)
-        rc = put_in_place(&d, err);
-    if (crowded)
-        md5_crowd_leave(d.s3->crowd);
+    OWNED(download_done) struct download d = {.s3 = s3, .path = path, .name = name, .part_fd = -1, .journal_fd = -1};
+    int rc = transfer_and_put(&d, watch, err);
     if (rc == ERR_ABORTED || (rc && !d.done_bytes && d.journal_fd >= 0)) { /* another version, or nothing to go on from */
         unlink(d.journal_path);
         unlink(d.part_path);
     }
-    if (d.journal_fd >= 0)
-        close(d.journal_fd);
-    if (d.part_fd >= 0)
-        close(d.part_fd);
-    free(d.have);
-    free(d.sums);
-    free(d.calls);
     *ret_untrue = d.untrue;
     return rc;
 }
@@ -259,9 +258,10 @@ static int get_once(struct s3 *s3, const char *name, const char *path, const str
 int s3_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err) {
     char name[S3_NAME_SIZE];
     bool untrue = false;
-    int rc = s3_name(s3_of(store), key, name, err);
-    if (!rc)
-        rc = get_once(s3_of(store), name, path, watch, &untrue, err);
+    int rc;
+    if ((rc = s3_name(s3_of(store), key, name, err)))
+        return rc;
+    rc = get_once(s3_of(store), name, path, watch, &untrue, err);
     if (untrue) /* a part that an earlier process left, or a fault on the way: once more, all of it */
         rc = get_once(s3_of(store), name, path, watch, &untrue, err);
     return rc;

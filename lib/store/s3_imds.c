@@ -5,6 +5,7 @@
 #include <strings.h>
 #include <time.h>
 
+#include "base/cleanup.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "store/fetch.h"
@@ -105,11 +106,18 @@ static int talk(struct session *s, struct s3_credentials *ret, struct err *err) 
     return rc ? rc : read_answer(s, ret, err);
 }
 
+static void session_free(struct session *s) {
+    fetch_close(s->fetch);
+    explicit_bzero(s, sizeof *s);
+    free(s);
+}
+OWNABLE(struct session, session_free)
+
 int s3_imds_load(int tries, struct s3_credentials *ret, struct err *err) {
     const char *disabled = getenv("AWS_EC2_METADATA_DISABLED"), *address = getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT");
     if (disabled && !strcasecmp(disabled, "true"))
         return err_set(err, ERR_UNAUTHENTICATED, "AWS_EC2_METADATA_DISABLED forbids asking the metadata service");
-    struct session *s = calloc(1, sizeof *s);
+    OWNED_POINTER(session_free) struct session *s = calloc(1, sizeof *s);
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "out of memory for credentials");
     s->address = address && *address ? address : ADDRESS;
@@ -119,10 +127,5 @@ int s3_imds_load(int tries, struct s3_credentials *ret, struct err *err) {
     if (s->address[len - 1] == '/' && str_format(plain, sizeof plain, "%.*s", (int)(len - 1), s->address))
         s->address = plain;
     int rc = fetch_open(1, &s->fetch, err);
-    if (!rc)
-        rc = talk(s, ret, err);
-    fetch_close(s->fetch);
-    explicit_bzero(s, sizeof *s);
-    free(s);
-    return rc;
+    return rc ? rc : talk(s, ret, err);
 }

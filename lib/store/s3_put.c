@@ -81,13 +81,18 @@ static int begin(struct upload *u, char *answer, struct err *err) {
 }
 
 /* Load the next part into slot i; false when all were handed out. */
-static bool assign(struct upload *u, int i, int *rc, struct err *err) {
-    if (*rc || u->next == u->parts)
-        return false;
+static int assign(void *ctx, int i, bool *ret_more, struct err *err) {
+    struct upload *u = ctx;
+    int rc;
+    *ret_more = u->next < u->parts;
+    if (!*ret_more)
+        return 0;
     int64_t part = u->part_of[i] = u->next++, offset = part * u->part_bytes;
     size_t len = (size_t)(u->size - offset < u->part_bytes ? u->size - offset : u->part_bytes);
-    if ((*rc = read_block(u, offset, u->blocks[i], len, err)))
-        return false;
+    if ((rc = read_block(u, offset, u->blocks[i], len, err))) {
+        *ret_more = false;
+        return rc;
+    }
     str_format(u->numbers[i], sizeof u->numbers[i], "%lld", (long long)part + 1);
     u->calls[i] = (struct s3_call){.method = "PUT",
                                    .key = u->name,
@@ -95,10 +100,11 @@ static bool assign(struct upload *u, int i, int *rc, struct err *err) {
                                    .n_query = 2,
                                    .body = u->blocks[i],
                                    .body_len = len};
-    return true;
+    return 0;
 }
 
-static int finish_part(struct upload *u, int i, struct err *err) {
+static int finish_part(void *ctx, int i, struct err *err) {
+    struct upload *u = ctx;
     struct s3_call *call = &u->calls[i];
     int64_t part = u->part_of[i];
     str_copy(u->etags[part], sizeof u->etags[part], call->fetch.answer.etag);
@@ -110,31 +116,8 @@ static int finish_part(struct upload *u, int i, struct err *err) {
 }
 
 static int send_parts(struct upload *u, const struct store_watch *watch, struct err *err) {
-    bool busy[WINDOW] = {0};
-    uint64_t seen = 0;
-    int rc = 0, flying = 0;
-    do {
-        flying = 0;
-        for (int i = 0; !rc && i < WINDOW; i++) {
-            if (!busy[i] && !(busy[i] = assign(u, i, &rc, err)))
-                continue;
-            rc = s3_call_step(u->s3->client, &u->calls[i], err);
-            if (!rc && u->calls[i].state == S3_ENDED) {
-                rc = finish_part(u, i, err);
-                busy[i] = assign(u, i, &rc, err);
-                if (busy[i])
-                    rc = s3_call_step(u->s3->client, &u->calls[i], err);
-            }
-            flying += busy[i];
-        }
-        if (!rc && watch->progress && !watch->progress(watch->ctx, u->done_bytes, u->size))
-            rc = err_set(err, ERR_CANCELLED, "sending %s was cancelled at byte %lld", u->object, (long long)u->done_bytes);
-        if (!rc && flying)
-            s3_client_wait(u->s3->client, &seen);
-    } while (!rc && flying);
-    for (int i = 0; i < WINDOW; i++)
-        if (busy[i])
-            s3_call_done(u->s3->client, &u->calls[i]);
+    const struct s3_batch batch = {u->calls, WINDOW, u, assign, finish_part, watch, &u->done_bytes, u->size, "sending", u->object};
+    int rc = s3_batch_run(u->s3->client, &batch, err);
     return rc ? rc : check_unchanged(u, err);
 }
 
