@@ -248,11 +248,11 @@ static int write_text(const char *root, const char *relative, const struct str *
 
 static int write_side_file(const char *root, const struct bids_name *name, const char *suffix, struct str *text, struct err *err) {
     char relative[PATH_SIZE];
-    int rc = bids_path(name, suffix, relative, sizeof relative, err);
-    if (!rc)
-        rc = write_text(root, relative, text, err);
+    int rc;
+    if ((rc = bids_path(name, suffix, relative, sizeof relative, err)) || (rc = write_text(root, relative, text, err)))
+        return rc;
     str_clear(text);
-    return rc;
+    return 0;
 }
 
 int bids_write_recording(const char *root, const struct bids_name *name, const struct edf_info *info, double mains_hz,

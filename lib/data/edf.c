@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "data/edf_bytes.h"
 #include "data/edf_decode.h"
@@ -210,21 +211,19 @@ static int place_record(struct edf *edf, int64_t record, struct err *err) {
 /* Put the records from this number on into segments. */
 static int place_records(struct edf *edf, int64_t from, struct err *err) {
     struct edf_info *info = &edf->header.info;
-    int rc = 0;
+    int rc;
     if (!info->n_records || !info->duration_num)
         return 0;
     if (!info->discontinuous || edf->clock.keeper < 0) {
-        if (!info->n_segments)
-            rc = add_segment(edf, (struct edf_segment){0, 0, 0}, err);
-        if (!rc)
-            edf->segments[0].n_records = info->n_records;
+        if (!info->n_segments && (rc = add_segment(edf, (struct edf_segment){0, 0, 0}, err)))
+            return rc;
+        edf->segments[0].n_records = info->n_records;
     } else {
         edf->undecided |= info->n_records > 1 && !record_there(edf, info->n_records - 1);
-        for (int64_t r = from; r < info->n_records && !rc && (!r || !edf->undecided); r++)
-            rc = place_record(edf, r, err);
+        for (int64_t r = from; r < info->n_records && (!r || !edf->undecided); r++)
+            if ((rc = place_record(edf, r, err)))
+                return rc;
     }
-    if (rc)
-        return rc;
     info->segments = edf->segments;
     info->duration_s = segment_end_s(edf, &edf->segments[info->n_segments - 1]);
     return 0;
@@ -399,17 +398,19 @@ static int read_annotations(struct edf *edf, struct err *err) {
 /* The header's bytes; *ret lives as long as edf. */
 static int read_front(struct edf *edf, const uint8_t **ret, struct err *err) {
     size_t there = edf->bytes.len, n = there < FIXED_HEADER_BYTES ? there : FIXED_HEADER_BYTES;
-    uint8_t fixed[FIXED_HEADER_BYTES], *front = NULL;
+    uint8_t fixed[FIXED_HEADER_BYTES], *front;
+    int rc;
     if (edf->bytes.memory) {
         *ret = edf->bytes.memory;
         return 0;
     }
-    int rc = edf_bytes_get(&edf->bytes, 0, n, fixed, ret, err);
-    int64_t whole = rc || n < FIXED_HEADER_BYTES ? -1 : edf_header_bytes(fixed);
+    if ((rc = edf_bytes_get(&edf->bytes, 0, n, fixed, ret, err)))
+        return rc;
+    int64_t whole = n < FIXED_HEADER_BYTES ? -1 : edf_header_bytes(fixed);
     n = whole > 0 && (uint64_t)whole <= there ? (size_t)whole : n;
-    if (!rc && !(front = arena_alloc(&edf->arena, n + 1)))
-        rc = out_of_memory(edf, err);
-    return rc ? rc : edf_bytes_get(&edf->bytes, 0, n, front, ret, err);
+    if (!(front = arena_alloc(&edf->arena, n + 1)))
+        return out_of_memory(edf, err);
+    return edf_bytes_get(&edf->bytes, 0, n, front, ret, err);
 }
 
 static int open_records(struct edf *edf, struct err *err) {
@@ -452,23 +453,21 @@ static struct edf *edf_new(const char *name) {
 
 /* file_bytes −1: the file at path is whole. */
 static int open_path(const char *path, bool header_only, int64_t file_bytes, struct edf **ret, struct err *err) {
-    struct edf *edf = edf_new(path);
+    OWNED_POINTER(edf_close) struct edf *edf = edf_new(path);
+    int rc;
     if (!edf)
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", path);
     edf->header_only = header_only;
-    int rc = edf_bytes_open(&edf->bytes, path, err);
-    if (!rc) {
-        size_t there = edf->bytes.len;
-        edf->len = file_bytes > (int64_t)there ? (size_t)file_bytes : there;
-        edf_bytes_scattered(&edf->bytes, header_only); /* a header needs no megabytes read ahead of it */
-        rc = open_bytes(edf, err);
-        edf_bytes_scattered(&edf->bytes, false);
-    }
-    if (rc) {
-        edf_close(edf);
+    if ((rc = edf_bytes_open(&edf->bytes, path, err)))
         return rc;
-    }
+    size_t there = edf->bytes.len;
+    edf->len = file_bytes > (int64_t)there ? (size_t)file_bytes : there;
+    edf_bytes_scattered(&edf->bytes, header_only); /* a header needs no megabytes read ahead of it */
+    if ((rc = open_bytes(edf, err)))
+        return rc;
+    edf_bytes_scattered(&edf->bytes, false);
     *ret = edf;
+    edf = NULL;
     return 0;
 }
 

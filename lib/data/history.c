@@ -22,25 +22,30 @@ struct history {
     int64_t *recent_sum, at; /* (channels); position of the oldest row of `recent` */
 };
 
-int history_new(int channels, int lanes, bool envelope, struct history **ret, struct err *err) {
+static int allocate(struct history *h, struct err *err) {
     struct dsp_section sections[3];
-    struct history *h = calloc(1, sizeof *h);
-    int rc = h ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the history of %d channels", channels);
-    if (rc)
-        return rc;
-    size_t n = (size_t)channels;
-    *h = (struct history){.channels = channels, .lanes = lanes, .envelope = envelope};
-    h->decay = exp(-1.0 / ((double)HISTORY_S * DSP_RATE_HZ));
+    size_t n = (size_t)h->channels;
+    int rc;
     h->power = calloc(n, sizeof *h->power);
     h->length = calloc(n, sizeof *h->length);
     h->before = calloc(n, sizeof *h->before);
     h->recent = calloc(RECENT * n, sizeof *h->recent);
     h->recent_sum = calloc(n, sizeof *h->recent_sum);
-    h->banded = dsp_rows(DSP_BLOCK, lanes);
+    h->banded = dsp_rows(DSP_BLOCK, h->lanes);
     if (!h->power || !h->length || !h->before || !h->recent || !h->recent_sum || !h->banded)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for the history of %d channels", channels);
-    if (!rc && !(rc = dsp_bandpass(BAND_HZ[0], BAND_HZ[1], DSP_RATE_HZ, sections, err)))
-        rc = dsp_cascade_init(&h->band, sections, 3, lanes, err);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the history of %d channels", h->channels);
+    if ((rc = dsp_bandpass(BAND_HZ[0], BAND_HZ[1], DSP_RATE_HZ, sections, err)))
+        return rc;
+    return dsp_cascade_init(&h->band, sections, 3, h->lanes, err);
+}
+
+int history_new(int channels, int lanes, bool envelope, struct history **ret, struct err *err) {
+    struct history *h = calloc(1, sizeof *h);
+    if (!h)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the history of %d channels", channels);
+    *h = (struct history){.channels = channels, .lanes = lanes, .envelope = envelope};
+    h->decay = exp(-1.0 / ((double)HISTORY_S * DSP_RATE_HZ));
+    int rc = allocate(h, err);
     if (rc)
         history_free(h);
     else

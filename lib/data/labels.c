@@ -199,31 +199,31 @@ static int summary_line(struct request *q, struct summary *s, const char *line, 
 }
 
 static int read_summary(struct request *q, const char *path, bool *ret_found, struct err *err) {
-    char *text;
+    OWNED_MEMORY char *text = NULL;
     size_t len;
-    int rc = fsio_read(path, (size_t)16 << 20, &text, &len, err);
-    if (rc)
+    int rc;
+    if ((rc = fsio_read(path, (size_t)16 << 20, &text, &len, err)))
         return rc;
     struct summary s = {.path = path, .start = NAN, .announced = NAN};
-    for (char *line = text; !rc && line < text + len;) {
+    for (char *line = text; line < text + len;) {
         char *end = line + strcspn(line, "\n"), *next = end + 1;
         while (end > line && isspace((unsigned char)end[-1]))
             end--;
         *end = '\0';
         s.line++;
-        rc = summary_line(q, &s, line, err);
+        if ((rc = summary_line(q, &s, line, err)))
+            return rc;
         line = next;
     }
-    if (!rc)
-        rc = end_of_entry(&s, err);
+    if ((rc = end_of_entry(&s, err)))
+        return rc;
     *ret_found = s.seen;
     if (!s.seen) {
         char why[256];
         str_format(why, sizeof why, "no entry for %s", q->name);
         note_tried(q, fsio_basename(path), why);
     }
-    free(text);
-    return rc;
+    return 0;
 }
 
 static int load_summary(struct request *q, bool *ret_found, struct err *err) {
@@ -258,52 +258,51 @@ static int read_annotations(struct request *q, const struct edf_info *info, size
     static const char *const end_words[] = {"end", "offset", "stop", NULL};
     double open = NAN;
     size_t seizures = 0;
-    int rc = 0;
-    for (size_t i = 0; i < info->n_annotations && !rc; i++) {
+    int rc;
+    for (size_t i = 0; i < info->n_annotations; i++) {
         const struct edf_annotation *a = &info->annotations[i];
         if (strncasecmp(a->text, "sz", 2) != 0 && strncasecmp(a->text, "seizure", 7) != 0)
             continue;
         bool closes = has_word(a->text, end_words);
         seizures++;
-        if (a->duration_s > 0)
-            rc = add_run(q, a->onset_s, a->onset_s + a->duration_s, NAN, "sz", err);
-        else if (closes != !isnan(open) || (closes && a->onset_s <= open))
-            rc = err_set(err, ERR_INVALID, "%s: annotation '%s' at %.3f s has no duration and no matching seizure %s", q->edf_path,
-                         a->text, a->onset_s, closes ? "start" : "end");
-        else if (closes)
-            rc = add_run(q, open, a->onset_s, NAN, "sz", err);
-        if (!rc && !(a->duration_s > 0))
-            open = closes ? NAN : a->onset_s;
+        if (a->duration_s > 0) {
+            if ((rc = add_run(q, a->onset_s, a->onset_s + a->duration_s, NAN, "sz", err)))
+                return rc;
+            continue;
+        }
+        if (closes != !isnan(open) || (closes && a->onset_s <= open))
+            return err_set(err, ERR_INVALID, "%s: annotation '%s' at %.3f s has no duration and no matching seizure %s",
+                           q->edf_path, a->text, a->onset_s, closes ? "start" : "end");
+        if (closes && (rc = add_run(q, open, a->onset_s, NAN, "sz", err)))
+            return rc;
+        open = closes ? NAN : a->onset_s;
     }
-    if (!rc && !isnan(open))
-        rc = err_set(err, ERR_INVALID, "%s: the seizure annotated at %.3f s has no duration and no end", q->edf_path, open);
+    if (!isnan(open))
+        return err_set(err, ERR_INVALID, "%s: the seizure annotated at %.3f s has no duration and no end", q->edf_path, open);
     *ret_seizures = seizures;
-    return rc;
+    return 0;
 }
 
 static int load_annotations(struct request *q, bool *ret_found, struct err *err) {
-    struct edf *opened = NULL;
-    const struct edf *edf = q->edf;
-    if (!edf) {
-        int rc = edf_open(q->edf_path, &opened, err);
-        if (rc)
-            return rc;
-        edf = opened;
-    }
+    OWNED_POINTER(edf_close) struct edf *opened = NULL;
+    int rc;
+    if (!q->edf && (rc = edf_open(q->edf_path, &opened, err)))
+        return rc;
+    const struct edf *edf = q->edf ? q->edf : opened;
     q->out->undecided = !edf_annotations_known(edf);
     const struct edf_info *info = edf_info(edf);
     bool signal = false;
     for (int i = 0; i < info->n_signals; i++)
         signal |= info->signals[i].annotation;
     size_t seizures = 0;
-    int rc = read_annotations(q, info, &seizures, err);
+    if ((rc = read_annotations(q, info, &seizures, err)))
+        return rc;
     *ret_found = seizures || (signal && !q->automatic);
-    if (!rc && !*ret_found)
-        note_tried(q, "EDF+ annotations", signal ? "none is a seizure" : "the file has none");
-    if (!rc && *ret_found)
+    if (*ret_found)
         q->out->recording_s = info->duration_s;
-    edf_close(opened);
-    return rc;
+    else
+        note_tried(q, "EDF+ annotations", signal ? "none is a seizure" : "the file has none");
+    return 0;
 }
 
 /* ---- the sources, in the order of "auto" ---- */

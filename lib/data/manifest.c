@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/arena.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
@@ -105,21 +106,20 @@ static int count_windows(struct manifest_entry *e, int64_t window, int64_t hop, 
 static int identify_mirrored(const struct manifest_config *c, const char *path, struct manifest_identity *ret, struct err *err) {
     struct mirror_file file;
     char hex[DIGEST_HEX_SIZE];
-    int rc = mirror_stat(c->mirror, path, &file, err);
-    char *head = rc ? NULL : malloc(HEAD_BYTES);
-    FILE *start = head ? fopen(path, "rbe") : NULL;
+    OWNED_FILE FILE *start = NULL;
+    OWNED_MEMORY char *head = NULL;
+    int rc;
+    if ((rc = mirror_stat(c->mirror, path, &file, err)))
+        return rc;
+    head = malloc(HEAD_BYTES);
+    start = head ? fopen(path, "rbe") : NULL;
     struct digest *digest = start ? digest_new() : NULL;
     if (digest) {
         digest_update(digest, file.version, strlen(file.version));
         digest_update(digest, head, fread(head, 1, HEAD_BYTES, start));
     }
-    if (!rc && !digest_finish(digest, hex))
-        rc = err_set(err, ERR_INTERNAL, "%s: its beginning cannot be read", path);
-    if (start)
-        fclose(start);
-    free(head);
-    if (rc)
-        return rc;
+    if (!digest_finish(digest, hex))
+        return err_set(err, ERR_INTERNAL, "%s: its beginning cannot be read", path);
     hex[15] = '\0';
     ret->size_bytes = file.bytes;
     ret->mtime_ns = (int64_t)strtoll(hex, NULL, 16);
@@ -173,9 +173,9 @@ static int open_entry(struct opening *o, int64_t i, bool *ret_known, struct err 
         rc = window_plan(&request, &e->recording, &e->skipped, err);
     else if (!e->skipped)
         rc = window_replan(&request, facts, &e->recording, err);
-    if (!rc && !e->skipped)
-        rc = check_times(e, err);
-    return rc || e->skipped ? rc : count_windows(e, c->window, c->hop, err);
+    if (rc || e->skipped || (rc = check_times(e, err)))
+        return rc;
+    return count_windows(e, c->window, c->hop, err);
 }
 
 static void *worker(void *arg) {
@@ -268,22 +268,20 @@ static int finish(struct manifest *m, const struct opening *o, struct err *err) 
 
 /* Looks at every entry, and writes down what the index did not have. */
 static int look_at_all(struct opening *o, manifest_progress_fn *progress, void *ctx, struct err *err) {
-    struct manifest_index *index = NULL;
-    int rc = manifest_index_open(o->config, &index, err);
-    if (rc)
+    OWNED_POINTER(manifest_index_close) struct manifest_index *index = NULL;
+    int rc;
+    if ((rc = manifest_index_open(o->config, &index, err)))
         return rc;
     o->index = index;
-    rc = run_workers(o, progress, ctx, err);
-    if (!rc && o->config->mirror)
-        rc = mirror_failure(o->config->mirror, err);
+    if ((rc = run_workers(o, progress, ctx, err)) || (o->config->mirror && (rc = mirror_failure(o->config->mirror, err))))
+        return rc;
     int64_t usable = 0;
     for (int64_t i = 0; i < o->manifest->count; i++)
         usable += o->manifest->entries[i].recording || o->manifest->entries[i].skipped;
-    if (!rc && (usable != o->known || usable != manifest_index_count(index)))
-        rc = manifest_index_write(index, &(struct manifest_index_content){o->manifest->entries, o->identities, o->manifest->count},
-                                  err);
-    manifest_index_close(index);
-    return rc;
+    if (usable == o->known && usable == manifest_index_count(index))
+        return 0;
+    return manifest_index_write(index, &(struct manifest_index_content){o->manifest->entries, o->identities, o->manifest->count},
+                                err);
 }
 
 static int open_all(struct manifest *m, const struct manifest_config *c, manifest_progress_fn *progress, void *ctx,
@@ -294,21 +292,38 @@ static int open_all(struct manifest *m, const struct manifest_config *c, manifes
         return rc;
     if (m->count == 0)
         return err_set(err, ERR_NOT_FOUND, "no *.edf or *.bdf file below %s", c->root);
-    o.errors = calloc((size_t)m->count, sizeof *o.errors);
-    o.identities = calloc((size_t)m->count, sizeof *o.identities);
-    rc = o.errors && o.identities ? look_at_all(&o, progress, ctx, err)
-                                  : err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)m->count);
-    for (int64_t i = 0; i < m->count && !rc && c->fail_on_bad_file; i++)
-        if (o.errors[i].code) {
-            rc = o.errors[i].code;
+    OWNED_MEMORY struct err *errors = o.errors = calloc((size_t)m->count, sizeof *o.errors);
+    OWNED_MEMORY struct manifest_identity *identities = o.identities = calloc((size_t)m->count, sizeof *o.identities);
+    if (!errors || !identities)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)m->count);
+    if ((rc = look_at_all(&o, progress, ctx, err)))
+        return rc;
+    for (int64_t i = 0; i < m->count && c->fail_on_bad_file; i++)
+        if (errors[i].code) {
             if (err)
-                *err = o.errors[i];
+                *err = errors[i];
+            return errors[i].code;
         }
-    if (!rc)
-        rc = finish(m, &o, err);
-    free(o.errors);
-    free(o.identities);
-    return rc;
+    return finish(m, &o, err);
+}
+
+/* Reads all recordings; at least one must be usable. */
+static int open_usable(struct manifest *m, const struct manifest_config *c, manifest_progress_fn *progress, void *ctx,
+                       struct err *err) {
+    int channels = 0, rc;
+    if ((rc = montage_channels(c->frontend.montage, NULL, &channels, err)))
+        return rc;
+    m->inputs = frontend_inputs(c->frontend.normalize, channels);
+    m->raw = c->frontend.normalize != FRONTEND_WINDOW;
+    if ((rc = open_all(m, c, progress, ctx, err)))
+        return rc;
+    for (int64_t i = 0; i < m->count; i++)
+        if (m->entries[i].recording)
+            return 0;
+    char bad[500];
+    if (manifest_describe_bad(m, 2, bad, sizeof bad))
+        return err_set(err, ERR_PRECONDITION, "%s", bad);
+    return err_set(err, ERR_PRECONDITION, "all %lld recordings below %s are unlabelled and skipped", (long long)m->count, c->root);
 }
 
 int manifest_open(const struct manifest_config *config, manifest_progress_fn *progress, void *ctx, struct manifest **ret,
@@ -324,21 +339,7 @@ int manifest_open(const struct manifest_config *config, manifest_progress_fn *pr
     m->hop = config->hop;
     m->limit = config->max_files;
     m->patient_rule = config->patient;
-    int channels = 0, rc = montage_channels(config->frontend.montage, NULL, &channels, err);
-    m->inputs = frontend_inputs(config->frontend.normalize, channels);
-    m->raw = config->frontend.normalize != FRONTEND_WINDOW;
-    if (!rc)
-        rc = open_all(m, config, progress, ctx, err);
-    bool usable = false;
-    for (int64_t i = 0; i < m->count; i++)
-        usable |= m->entries[i].recording != NULL;
-    if (!rc && !usable) {
-        char bad[500];
-        int64_t n_bad = manifest_describe_bad(m, 2, bad, sizeof bad);
-        rc = n_bad ? err_set(err, ERR_PRECONDITION, "%s", bad)
-                   : err_set(err, ERR_PRECONDITION, "all %lld recordings below %s are unlabelled and skipped", (long long)m->count,
-                             config->root);
-    }
+    int rc = open_usable(m, config, progress, ctx, err);
     if (rc)
         manifest_close(m);
     else

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
@@ -93,18 +94,16 @@ static int add_item(struct manifest_index *index, const struct json *line, struc
 }
 
 static int read_lines(struct manifest_index *index, const char *text, size_t len, struct err *err) {
-    int rc = 0;
-    for (const char *line = text, *end; !rc && line < text + len; line = end + 1) {
-        struct json *json = NULL;
+    for (const char *line = text, *end; line < text + len; line = end + 1) {
+        OWNED_POINTER(json_free) struct json *json = NULL;
+        int rc;
         end = memchr(line, '\n', (size_t)(text + len - line));
         if (!end)
             return err_set(err, ERR_DATA_LOSS, "%s: the last line is cut", index->path);
-        rc = json_parse(line, (size_t)(end - line), index->path, &json, err);
-        if (!rc)
-            rc = add_item(index, json, err);
-        json_free(json);
+        if ((rc = json_parse(line, (size_t)(end - line), index->path, &json, err)) || (rc = add_item(index, json, err)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 int manifest_index_open(const struct manifest_config *config, struct manifest_index **ret, struct err *err) {
@@ -170,26 +169,33 @@ static void put_line(const struct manifest_entry *e, const struct manifest_ident
     str_puts(out, "\n");
 }
 
-int manifest_index_write(const struct manifest_index *index, const struct manifest_index_content *content, struct err *err) {
-    struct fsio_writer writer;
-    struct str text;
-    int rc = fsio_mkdirs_above(index->path, err);
-    if (rc || (rc = fsio_writer_open(&writer, index->path, err)))
-        return rc;
+static int put_lines(struct fsio_writer *writer, const struct manifest_index_content *content, struct err *err) {
+    OWNED(str_done) struct str text;
     str_init(&text, INDEX_MAX_BYTES);
-    for (int64_t i = 0; i < content->n && !rc; i++) {
+    for (int64_t i = 0; i < content->n; i++) {
         const struct manifest_entry *e = &content->entries[i];
         if (e->recording || e->skipped)
             put_line(e, &content->identities[i], &text);
         if (text.len < FLUSH_BYTES && i + 1 < content->n)
             continue;
-        rc = str_ok(&text) ? fsio_writer_write(&writer, str_cstr(&text), text.len, err)
-                           : err_set(err, ERR_EXHAUSTED, "out of memory writing %s", index->path);
+        if (!str_ok(&text))
+            return err_set(err, ERR_EXHAUSTED, "out of memory writing %s", writer->path);
+        int rc = fsio_writer_write(writer, str_cstr(&text), text.len, err);
+        if (rc)
+            return rc;
         str_clear(&text);
     }
-    str_done(&text);
-    if (!rc)
-        return fsio_writer_commit(&writer, err);
-    fsio_writer_abort(&writer);
-    return rc;
+    return 0;
+}
+
+int manifest_index_write(const struct manifest_index *index, const struct manifest_index_content *content, struct err *err) {
+    struct fsio_writer writer;
+    int rc = fsio_mkdirs_above(index->path, err);
+    if (rc || (rc = fsio_writer_open(&writer, index->path, err)))
+        return rc;
+    if ((rc = put_lines(&writer, content, err))) {
+        fsio_writer_abort(&writer);
+        return rc;
+    }
+    return fsio_writer_commit(&writer, err);
 }

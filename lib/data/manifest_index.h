@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "data/labels.h"
 #include "data/manifest.h"
@@ -23,6 +24,7 @@ struct manifest_index;
  */
 int manifest_index_open(const struct manifest_config *config, struct manifest_index **ret, struct err *err);
 void manifest_index_close(struct manifest_index *index);
+OWNABLE(struct manifest_index, manifest_index_close)
 /* Returns the facts of a recording whose identity is unchanged; NULL when it is new or changed. *ret_skipped: unlabelled, and the
  * rule is to skip (the facts are then empty). Valid as long as the index. */
 const struct recording_facts *manifest_index_find(const struct manifest_index *index, const char *relative_path,

@@ -162,16 +162,19 @@ int montage_channels(const char *montage, const char *const **ret_names, int *re
     if (!block)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the channels of montage %s", montage);
     int n = 0, rc = parse_spec(montage, block->names, &n, err);
-    if (rc || !ret_names) {
+    if (rc) {
         free(block);
-    } else {
-        for (int i = 0; i < n; i++)
-            block->pointers[i] = block->names[i];
-        *ret_names = block->pointers;
+        return rc;
     }
-    if (!rc)
-        *ret_n = n;
-    return rc;
+    *ret_n = n;
+    if (!ret_names) {
+        free(block);
+        return 0;
+    }
+    for (int i = 0; i < n; i++)
+        block->pointers[i] = block->names[i];
+    *ret_names = block->pointers;
+    return 0;
 }
 
 void montage_channels_free(const char *const *names) { free((void *)(uintptr_t)names); }

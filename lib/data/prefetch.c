@@ -240,9 +240,11 @@ int prefetch_next(struct prefetch *p, const struct batch **ret, double *ret_wait
         pthread_cond_wait(&p->changed, &p->lock);
     }
     pthread_mutex_unlock(&p->lock);
-    if (!rc && ret_wait_s)
+    if (rc)
+        return rc;
+    if (ret_wait_s)
         *ret_wait_s = clock_s() - began;
-    return rc;
+    return 0;
 }
 
 int64_t prefetch_failed(const struct prefetch *p) { return p->failed; }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
@@ -151,24 +152,28 @@ static uint64_t get_u64(const uint8_t *from) {
     return value;
 }
 
-int recording_writer_commit(struct recording_writer *w, const struct recording_facts *facts, struct err *err) {
-    struct str index;
+/* Index and trailer behind the samples. */
+static int write_end(struct recording_writer *w, const struct recording_facts *facts, struct err *err) {
+    OWNED(str_done) struct str index;
     uint8_t trailer[TRAILER_SIZE] = {0};
+    int rc;
     str_init(&index, INDEX_MAX_BYTES);
     put_index(w, facts, &index);
-    int rc =
-        str_ok(&index) ? 0 : err_set(err, ERR_EXHAUSTED, "the index of %s is larger than %d bytes", w->file.path, INDEX_MAX_BYTES);
+    if (!str_ok(&index))
+        return err_set(err, ERR_EXHAUSTED, "the index of %s is larger than %d bytes", w->file.path, INDEX_MAX_BYTES);
     size_t padding = (size_t)(-w->file.written_bytes & 7);
-    if (!rc && padding)
-        rc = fsio_writer_write(&w->file, trailer, padding, err);
+    if (padding && (rc = fsio_writer_write(&w->file, trailer, padding, err)))
+        return rc;
     put_u64(trailer, (uint64_t)w->file.written_bytes);
     put_u64(trailer + 8, index.len);
     memcpy(trailer + 16, MAGIC, MAGIC_SIZE);
-    if (!rc)
-        rc = fsio_writer_write(&w->file, str_cstr(&index), index.len, err);
-    if (!rc)
-        rc = fsio_writer_write(&w->file, trailer, sizeof trailer, err);
-    str_done(&index);
+    if ((rc = fsio_writer_write(&w->file, str_cstr(&index), index.len, err)))
+        return rc;
+    return fsio_writer_write(&w->file, trailer, sizeof trailer, err);
+}
+
+int recording_writer_commit(struct recording_writer *w, const struct recording_facts *facts, struct err *err) {
+    int rc = write_end(w, facts, err);
     if (rc) {
         recording_writer_abort(w);
         return rc;
@@ -273,46 +278,43 @@ static struct recording *recording_new(void) {
     return rec;
 }
 
-int recording_open(const char *cache_file, struct recording **ret, struct err *err) {
-    struct recording *rec = recording_new();
+/* Facts and samples of the mapped file, checked. */
+static int adopt_file(struct recording *rec, const char *cache_file, struct err *err) {
     struct recording_facts facts = {0};
-    struct json *index = NULL;
-    if (!rec)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", cache_file);
-    int rc = fsio_map_open(&rec->map, cache_file, err);
-    if (rc)
-        goto fail;
+    OWNED_POINTER(json_free) struct json *index = NULL;
+    int64_t *first_row;
+    int rc;
     if (rec->map.len < HEAD_SIZE + TRAILER_SIZE || memcmp(rec->map.data, MAGIC, MAGIC_SIZE) ||
-        memcmp(rec->map.data + rec->map.len - MAGIC_SIZE, MAGIC, MAGIC_SIZE)) {
-        rc = damaged(cache_file, "it is not a whole cache file", err);
-        goto fail;
-    }
+        memcmp(rec->map.data + rec->map.len - MAGIC_SIZE, MAGIC, MAGIC_SIZE))
+        return damaged(cache_file, "it is not a whole cache file", err);
     const uint8_t *trailer = rec->map.data + rec->map.len - TRAILER_SIZE;
     uint64_t offset = get_u64(trailer), len = get_u64(trailer + 8), end = rec->map.len - TRAILER_SIZE;
-    if (offset < HEAD_SIZE || offset > end || len != end - offset) {
-        rc = damaged(cache_file, "its index lies outside the file", err);
-        goto fail;
+    if (offset < HEAD_SIZE || offset > end || len != end - offset)
+        return damaged(cache_file, "its index lies outside the file", err);
+    if ((rc = json_parse((const char *)rec->map.data + offset, len, cache_file, &index, err)) ||
+        (rc = recording_get_facts(index, cache_file, &rec->arena, &facts, err)))
+        return rc;
+    if (!(first_row = arena_alloc(&rec->arena, sizeof *first_row * ((size_t)facts.n_segments + 1))))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", cache_file);
+    adopt(rec, &facts, first_row);
+    atomic_store(&rec->mislabelled, facts.mislabelled);
+    if (rec->first_row[facts.n_segments] * facts.columns * 2 > (int64_t)offset - HEAD_SIZE)
+        return damaged(cache_file, "it holds fewer samples than its index says", err);
+    return 0;
+}
+
+int recording_open(const char *cache_file, struct recording **ret, struct err *err) {
+    struct recording *rec = recording_new();
+    int rc;
+    if (!rec)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", cache_file);
+    if ((rc = fsio_map_open(&rec->map, cache_file, err)) || (rc = adopt_file(rec, cache_file, err))) {
+        recording_close(rec);
+        return rc;
     }
-    int64_t *first_row = NULL;
-    if (!(rc = json_parse((const char *)rec->map.data + offset, len, cache_file, &index, err)))
-        rc = recording_get_facts(index, cache_file, &rec->arena, &facts, err);
-    json_free(index);
-    if (!rc && !(first_row = arena_alloc(&rec->arena, sizeof *first_row * ((size_t)facts.n_segments + 1))))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", cache_file);
-    if (!rc) {
-        adopt(rec, &facts, first_row);
-        atomic_store(&rec->mislabelled, facts.mislabelled);
-    }
-    if (!rc && rec->first_row[facts.n_segments] * facts.columns * 2 > (int64_t)offset - HEAD_SIZE)
-        rc = damaged(cache_file, "it holds fewer samples than its index says", err);
-    if (rc)
-        goto fail;
     atomic_store(&rec->ready, true);
     *ret = rec;
     return 0;
-fail:
-    recording_close(rec);
-    return rc;
 }
 
 static const struct window_span *copy_spans(uint8_t **at, const struct window_span *spans, int n) {
@@ -395,24 +397,25 @@ static void release(struct recording *rec) {
         rec->loader.release(rec->loader.ctx);
 }
 
+static int load_locked(struct recording *rec, struct err *err) {
+    char path[4096];
+    struct recording *built = NULL;
+    int rc;
+    if ((rc = rec->loader.load(rec->loader.ctx, path, sizeof path, err)))
+        return rc;
+    if ((rc = recording_open(path, &built, err)) || (rc = take_samples(rec, built, path, err)))
+        release(rec);
+    else
+        atomic_store(&rec->ready, true);
+    recording_close(built);
+    return rc;
+}
+
 int recording_load(struct recording *rec, struct err *err) {
     if (atomic_load(&rec->ready))
         return 0;
-    char path[4096];
-    struct recording *built = NULL;
-    int rc = 0;
     pthread_mutex_lock(&rec->lock);
-    if (!atomic_load(&rec->ready)) {
-        rc = rec->loader.load(rec->loader.ctx, path, sizeof path, err);
-        bool loaded = !rc;
-        if (!rc && !(rc = recording_open(path, &built, err)))
-            rc = take_samples(rec, built, path, err);
-        recording_close(built);
-        if (!rc)
-            atomic_store(&rec->ready, true);
-        else if (loaded)
-            release(rec);
-    }
+    int rc = atomic_load(&rec->ready) ? 0 : load_locked(rec, err);
     pthread_mutex_unlock(&rec->lock);
     return rc;
 }

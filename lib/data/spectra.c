@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "data/table.h"
 
@@ -120,28 +121,30 @@ static int read_header(const struct table *t, struct place *columns, struct err 
 
 static int read_rows(struct table *t, struct rows *r, struct err *err) {
     bool more = true;
-    int rc = 0;
-    while (!rc && !(rc = table_next(t, &more, err)) && more) {
+    int rc;
+    for (;;) {
+        if ((rc = table_next(t, &more, err)))
+            return rc;
+        if (!more)
+            break;
         if (r->count == SPECTRA_MAX_WAVELENGTHS)
             return err_set(err, ERR_RANGE, "%s:%d: more than %d wavelengths", t->path, t->line, SPECTRA_MAX_WAVELENGTHS);
         if (t->n_fields != t->n_names)
             return err_set(err, ERR_INVALID, "%s:%d: %d fields; expected %d, as in the header row", t->path, t->line, t->n_fields,
                            t->n_names);
-        rc = grow(r, err);
-        if (!rc)
-            rc = table_number(t, 0, false, &r->places[r->count].value, err);
-        for (int i = 0; !rc && i < r->n; i++)
-            rc = table_number(t, i + 1, false, &r->values[r->count * r->n + i], err);
-        if (rc)
+        if ((rc = grow(r, err)) || (rc = table_number(t, 0, false, &r->places[r->count].value, err)))
             return rc;
+        for (int i = 0; i < r->n; i++)
+            if ((rc = table_number(t, i + 1, false, &r->values[r->count * r->n + i], err)))
+                return rc;
         r->places[r->count].line = t->line;
         r->places[r->count].at = r->count;
         r->count++;
     }
-    if (!rc && r->count < 2)
-        rc = err_set(err, ERR_INVALID, "%s: %lld rows of absorbances; expected one for each wavelength, at least two", t->path,
-                     (long long)r->count);
-    return rc;
+    if (r->count < 2)
+        return err_set(err, ERR_INVALID, "%s: %lld rows of absorbances; expected one for each wavelength, at least two", t->path,
+                       (long long)r->count);
+    return 0;
 }
 
 static int check_rows(const struct table *t, struct rows *r, struct err *err) {
@@ -167,27 +170,23 @@ static int fill(const struct place *columns, const struct rows *r, struct spectr
     return 0;
 }
 
+static void rows_done(struct rows *r) {
+    free(r->places);
+    free(r->values);
+}
+
 int spectra_read(const char *path, struct spectra *ret, struct err *err) {
-    struct table t;
+    OWNED(table_close) struct table t = {0};
     struct place columns[TABLE_MAX_COLUMNS] = {0};
-    struct rows rows = {0};
+    OWNED(rows_done) struct rows rows = {0};
     struct spectra s = {0};
     char sha256[DIGEST_HEX_SIZE];
     int rc;
-    if ((rc = digest_file(path, sha256, err)) || (rc = table_open(&t, path, ',', NULL, NULL, err)))
+    if ((rc = digest_file(path, sha256, err)) || (rc = table_open(&t, path, ',', NULL, NULL, err)) ||
+        (rc = read_header(&t, columns, err)))
         return rc;
-    rc = read_header(&t, columns, err);
     rows.n = t.n_names - 1;
-    if (!rc)
-        rc = read_rows(&t, &rows, err);
-    if (!rc)
-        rc = check_rows(&t, &rows, err);
-    if (!rc)
-        rc = fill(columns, &rows, &s, err);
-    table_close(&t);
-    free(rows.places);
-    free(rows.values);
-    if (rc)
+    if ((rc = read_rows(&t, &rows, err)) || (rc = check_rows(&t, &rows, err)) || (rc = fill(columns, &rows, &s, err)))
         return rc;
     memcpy(s.sha256, sha256, sizeof sha256);
     *ret = s;

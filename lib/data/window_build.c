@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
@@ -72,13 +73,15 @@ static int put_source(const struct window_build *r, struct json_writer *json, st
 /* The text whose SHA-256 is the key: everything that decides the bytes of the cache file. */
 static int make_key(struct builder *b, struct err *err) {
     const struct window_build *r = b->request;
-    struct str text;
+    OWNED(str_done) struct str text;
     struct json_writer json;
+    int rc;
     str_init(&text, 64 << 20);
     json_writer_init(&json, &text);
     json_begin_object(&json, NULL);
     json_put_i64(&json, "version", RECORDING_VERSION);
-    int rc = put_source(r, &json, err);
+    if ((rc = put_source(r, &json, err)))
+        return rc;
     json_put_str(&json, "montage", r->frontend.montage);
     json_put_f64(&json, "notch_hz", r->frontend.notch_hz);
     json_put_f64(&json, "low_hz", r->frontend.bandpass_hz[0]);
@@ -97,12 +100,10 @@ static int make_key(struct builder *b, struct err *err) {
     }
     json_end(&json, ']');
     json_end(&json, '}');
-    if (!rc && str_ok(&text))
-        digest_bytes(str_cstr(&text), text.len, b->key);
-    else if (!rc)
-        rc = err_set(err, ERR_EXHAUSTED, "%s: too many label runs (%zu)", r->edf_path, b->labels.n_runs);
-    str_done(&text);
-    return rc;
+    if (!str_ok(&text))
+        return err_set(err, ERR_EXHAUSTED, "%s: too many label runs (%zu)", r->edf_path, b->labels.n_runs);
+    digest_bytes(str_cstr(&text), text.len, b->key);
+    return 0;
 }
 
 static int take_rows(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t first, bool segment_start, bool held,
@@ -125,19 +126,20 @@ static int segment_start(const struct edf_segment *segment, double rate_hz, int6
 /* Decode one segment in pieces of about READ_BYTES and push it. */
 static int push_segment(struct builder *b, const struct edf_segment *segment, const int *signals, struct err *err) {
     const int *used;
-    int channels = frontend_sources(b->frontend, &used), chosen[FRONTEND_MAX_LABELS], rc = 0;
+    int channels = frontend_sources(b->frontend, &used), chosen[FRONTEND_MAX_LABELS], rc;
     for (int c = 0; c < channels; c++)
         chosen[c] = signals[used[c]];
     int64_t spr = b->info->signals[chosen[0]].samples_per_record;
     int64_t most = READ_BYTES / (int64_t)sizeof(float) / channels, records = most / spr, length = segment->n_records * spr;
     int64_t piece = records ? records * spr : most; /* records, or parts of a long one */
     piece = piece < length ? piece : length;
-    float **uv = calloc((size_t)channels, sizeof *uv), *samples = malloc(sizeof *samples * (size_t)(piece * channels));
+    OWNED_MEMORY float **uv = calloc((size_t)channels, sizeof *uv);
+    OWNED_MEMORY float *samples = malloc(sizeof *samples * (size_t)(piece * channels));
     if (!uv || !samples)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %lld samples", (long long)piece);
-    for (int c = 0; uv && samples && c < channels; c++)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld samples", (long long)piece);
+    for (int c = 0; c < channels; c++)
         uv[c] = samples + (int64_t)c * piece;
-    for (int64_t at = 0, n; at < length && !rc; at += n) {
+    for (int64_t at = 0, n; at < length; at += n) {
         struct edf_range range = {segment->first_record + at / spr, 1, at % spr, 0};
         int64_t end = records ? length : at - at % spr + spr; /* one read goes no further than this */
         n = end - at < piece ? end - at : piece;
@@ -145,29 +147,26 @@ static int push_segment(struct builder *b, const struct edf_segment *segment, co
             range.n_records = n / spr;
         else
             range.n_samples = n;
-        rc = edf_read_signals(b->edf, chosen, channels, range, uv, err);
-        if (!rc)
-            rc = frontend_push(b->frontend, (const float *const *)uv, n, err);
+        if ((rc = edf_read_signals(b->edf, chosen, channels, range, uv, err)) ||
+            (rc = frontend_push(b->frontend, (const float *const *)uv, n, err)))
+            return rc;
     }
-    free(samples);
-    free(uv);
-    return rc;
+    return 0;
 }
 
 static int push_all(struct builder *b, const struct channels *c, struct err *err) {
     int64_t position = 0; /* source samples of file time */
-    int rc = 0;
-    for (int s = 0; s < b->info->n_segments && !rc; s++) {
+    for (int s = 0; s < b->info->n_segments; s++) {
         const struct edf_segment *segment = &b->info->segments[s];
         int64_t start = 0;
-        rc = segment_start(segment, c->rate_hz, position, &start, err);
-        if (!rc && start > position)
-            rc = frontend_gap(b->frontend, start - position, err);
-        if (!rc)
-            rc = push_segment(b, segment, c->signals, err);
+        int rc;
+        if ((rc = segment_start(segment, c->rate_hz, position, &start, err)) ||
+            (start > position && (rc = frontend_gap(b->frontend, start - position, err))) ||
+            (rc = push_segment(b, segment, c->signals, err)))
+            return rc;
         position = start + segment->n_records * c->samples_per_record;
     }
-    return rc ? rc : frontend_finish(b->frontend, err);
+    return frontend_finish(b->frontend, err);
 }
 
 /* Seizure runs in samples: rounded to the grid, inside file time, empty ones dropped. */
@@ -357,19 +356,18 @@ static int keep(struct builder *b, char path[PATH_BYTES], struct err *err) {
 }
 
 static int build(struct builder *b, char path[PATH_BYTES], struct err *err) {
-    struct channels c = {0};
-    int rc = b->edf && !b->head ? 0 : open_whole(b, false, err);
-    if (!rc)
-        rc = choose_source(b, &c, err);
-    if (!rc &&
-        !(rc = frontend_new(&b->request->frontend, &(struct frontend_source){c.labels, c.n, c.rate_hz}, take_rows, b, &b->frontend,
-                            &b->report, err)) &&
-        !(rc = reserve(b, &c, path, err)) &&
-        !(rc = recording_writer_open(path, b->report.output_channels, b->report.output_columns, &b->writer, err)) &&
-        !(rc = push_all(b, &c, err)) && !(rc = commit(b, err)))
-        rc = keep(b, path, err);
-    channels_done(&c);
-    return rc;
+    OWNED(channels_done) struct channels c = {0};
+    int rc;
+    if ((!b->edf || b->head) && (rc = open_whole(b, false, err)))
+        return rc;
+    if ((rc = choose_source(b, &c, err)) ||
+        (rc = frontend_new(&b->request->frontend, &(struct frontend_source){c.labels, c.n, c.rate_hz}, take_rows, b, &b->frontend,
+                           &b->report, err)) ||
+        (rc = reserve(b, &c, path, err)) ||
+        (rc = recording_writer_open(path, b->report.output_channels, b->report.output_columns, &b->writer, err)) ||
+        (rc = push_all(b, &c, err)) || (rc = commit(b, err)))
+        return rc;
+    return keep(b, path, err);
 }
 
 /* Labels, the decision about unlabelled files, and the key. */
@@ -437,9 +435,9 @@ static void builder_done(struct builder *b) {
 
 static int prepare_and_build(struct builder *b, char path[PATH_BYTES], bool *ret_skipped, struct err *err) {
     int rc = prepare(b, ret_skipped, err);
-    if (!rc && !*ret_skipped && !(rc = cache_path(b->request->cache_dir, b->key, path, PATH_BYTES, err)) && !find_cached(b, path))
-        rc = build(b, path, err);
-    return rc;
+    if (rc || *ret_skipped || (rc = cache_path(b->request->cache_dir, b->key, path, PATH_BYTES, err)) || find_cached(b, path))
+        return rc;
+    return build(b, path, err);
 }
 
 /* window_build whose errors do not name the recording. ret_pinned receives the key that the caller unpins, or "". */
@@ -459,13 +457,14 @@ static int build_unless_cached(const struct window_build *request, char *ret_pat
             str_copy(ret_pinned, DIGEST_HEX_SIZE, b.key);
         builder_done(&b);
     }
-    if (!rc && !skipped && !str_copy(ret_path, size, path))
-        rc = err_set(err, ERR_RANGE, "the path of a cache file does not fit %lu bytes", size);
-    if (!rc)
-        *ret_skipped = skipped;
-    else
+    if (rc) {
         (void)err_in_cache(err);
-    return rc;
+        return rc;
+    }
+    if (!skipped && !str_copy(ret_path, size, path))
+        return err_set(err, ERR_RANGE, "the path of a cache file does not fit %lu bytes", size);
+    *ret_skipped = skipped;
+    return 0;
 }
 
 int window_build(const struct window_build *request, char *ret_path, unsigned long size, bool *ret_skipped, struct err *err) {
@@ -501,16 +500,18 @@ static void add_span(struct window_span *spans, int *n, struct window_span span,
 static int outline(const struct builder *b, const struct channels *c, struct outline *o, struct err *err) {
     const struct edf_info *info = b->info;
     int64_t up, down, position = 0, first = 0, fill = frontend_fill_gap(&b->request->frontend, c->rate_hz);
-    int rc = dsp_ratio(c->rate_hz, &up, &down, err);
+    int rc;
     bool inside = false;
+    if ((rc = dsp_ratio(c->rate_hz, &up, &down, err)))
+        return rc;
     o->segments = calloc((size_t)info->n_segments + 1, sizeof *o->segments);
     o->held = calloc((size_t)info->n_segments + 1, sizeof *o->held);
-    if (!rc && (!o->segments || !o->held))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %d segments", info->n_segments);
-    for (int s = 0; s < info->n_segments && !rc; s++) {
+    if (!o->segments || !o->held)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d segments", info->n_segments);
+    for (int s = 0; s < info->n_segments; s++) {
         int64_t start = 0, end = position;
         if ((rc = segment_start(&info->segments[s], c->rate_hz, position, &start, err)))
-            break;
+            return rc;
         position = start + info->segments[s].n_records * c->samples_per_record;
         if (inside && start - end <= fill) {
             add_span(o->held, &o->n_held, (struct window_span){output_at(end, up, down), output_at(start, up, down)}, true);
@@ -522,10 +523,10 @@ static int outline(const struct builder *b, const struct channels *c, struct out
         inside = true;
         first = start;
     }
-    if (!rc && inside)
+    if (inside)
         add_span(o->segments, &o->n_segments, (struct window_span){output_at(first, up, down), output_at(position, up, down)},
                  false);
-    return rc;
+    return 0;
 }
 
 /* A request that outlives its maker's texts. */
@@ -592,32 +593,31 @@ static int survey(struct builder *b, struct channels *c, struct outline *o, stru
 
 /* Reads header and labels. */
 static int plan_from_source(struct builder *b, struct recording **ret, struct err *err) {
-    struct channels c = {0};
-    struct outline o = {0};
+    OWNED(channels_done) struct channels c = {0};
+    OWNED(outline_done) struct outline o = {0};
     struct recording_facts facts = {0};
-    int rc = b->edf ? 0 : open_whole(b, false, err);
-    if (!rc && (rc = survey(b, &c, &o, err)) && b->head) { /* nobody has checked a head: the whole file decides */
+    int rc;
+    if (!b->edf && (rc = open_whole(b, false, err)))
+        return rc;
+    if ((rc = survey(b, &c, &o, err)) && b->head) { /* nobody has checked a head: the whole file decides */
         channels_done(&c);
         outline_done(&o);
-        if (!(rc = open_whole(b, false, err)))
-            rc = survey(b, &c, &o, err);
+        rc = open_whole(b, false, err);
+        rc = rc ? rc : survey(b, &c, &o, err);
     }
-    if (!rc) {
-        b->end = o.n_segments ? o.segments[o.n_segments - 1].end : 0;
-        rc = gather_facts(b, c.note, &facts, err);
-    }
-    if (!rc) {
-        facts.channels = c.n_outputs;
-        facts.columns = frontend_columns(b->request->frontend.normalize, c.n_outputs);
-        facts.segments = o.segments;
-        facts.n_segments = o.n_segments;
-        facts.held = o.held;
-        facts.n_held = o.n_held;
-        rc = window_replan(b->request, &facts, ret, err);
-    }
+    if (rc)
+        return rc;
+    b->end = o.n_segments ? o.segments[o.n_segments - 1].end : 0;
+    if ((rc = gather_facts(b, c.note, &facts, err)))
+        return rc;
+    facts.channels = c.n_outputs;
+    facts.columns = frontend_columns(b->request->frontend.normalize, c.n_outputs);
+    facts.segments = o.segments;
+    facts.n_segments = o.n_segments;
+    facts.held = o.held;
+    facts.n_held = o.n_held;
+    rc = window_replan(b->request, &facts, ret, err);
     free((void *)(uintptr_t)facts.seizures);
-    outline_done(&o);
-    channels_done(&c);
     return rc;
 }
 
@@ -636,14 +636,19 @@ static bool plan_from_cache(struct builder *b, struct recording **ret, int *ret_
     return true;
 }
 
+static int plan_once(struct builder *b, struct recording **ret, bool *ret_skipped, struct err *err) {
+    int rc = prepare(b, ret_skipped, err);
+    if (rc || *ret_skipped || plan_from_cache(b, ret, &rc, err))
+        return rc;
+    return plan_from_source(b, ret, err);
+}
+
 int window_plan(const struct window_build *request, struct recording **ret, bool *ret_skipped, struct err *err) {
     bool skipped = false, again = true;
     int rc = 0;
     for (int i = 0; i < TRIES && again; i++) {
         struct builder b = {.request = request};
-        rc = prepare(&b, &skipped, err);
-        if (!rc && !skipped && !plan_from_cache(&b, ret, &rc, err))
-            rc = plan_from_source(&b, ret, err);
+        rc = plan_once(&b, ret, &skipped, err);
         again = b.again;
         builder_done(&b);
     }
