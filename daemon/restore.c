@@ -1,8 +1,10 @@
 #include "daemon/restore.h"
 
 #include <errno.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -180,6 +182,18 @@ static int restore(const struct restore *r, struct err *err) {
     return unlink(marker) ? err_errno(err, errno, "cannot remove %s", marker) : 0;
 }
 
+/* Files of another user are of no use to the daemon. */
+static int check_owner(const struct config *config, struct err *err) {
+    struct stat st;
+    if (stat(config->results, &st) || st.st_uid == geteuid())
+        return 0;
+    const struct passwd *owner = getpwuid(st.st_uid); // NOLINT(concurrency-mt-unsafe): this program has one thread
+    return err_set(err, ERR_PRECONDITION,
+                   "paths.results %.300s belongs to another user (%.64s, uid %u); restore as that user, with `sudo -u USER brrd "
+                   "--restore ...`",
+                   config->results, owner ? owner->pw_name : "without a name", (unsigned)st.st_uid);
+}
+
 int restore_run(const struct config *config, const char *directory, struct err *err) {
     OWNED_POINTER(json_free) struct json *manifest = NULL;
     OWNED_MEMORY char *text = NULL;
@@ -188,7 +202,12 @@ int restore_run(const struct config *config, const char *directory, struct err *
     int rc;
     if ((rc = fsio_join(path, sizeof path, directory, "backup.json", err)))
         return rc;
-    if (fsio_read(path, MANIFEST_BYTES, &text, &len, err))
+    if ((rc = check_owner(config, err)))
+        return rc;
+    rc = fsio_read(path, MANIFEST_BYTES, &text, &len, err);
+    if (rc == ERR_DENIED)
+        return err_wrap(err, "%.300s cannot be read; give it to the daemon's user (chown -R USER: DIRECTORY)", directory);
+    if (rc)
         return err_wrap(err, "%s is not a whole backup", directory);
     if ((rc = json_parse(text, len, path, &manifest, err)))
         return rc;

@@ -174,7 +174,8 @@ static void check_directory(struct doctor *d, const char *name, const char *path
     }
     if (!pass) {
         found(d, name, false, arena_printf(&d->arena, "%s: %s", path, err.code ? err.message : "no such directory"),
-              "create the directory and make it writable for the daemon's user, or set another path in daemon.yaml");
+              writable ? "create the directory and make it writable for the daemon's user, or set another path in daemon.yaml"
+                       : "create the directory and make it readable for the daemon's user, or set another path in daemon.yaml");
         return;
     }
     found(d, name, !writable || free_bytes >= LOW_SPACE_BYTES,

@@ -227,7 +227,8 @@ def check_upgrade(root, service, packages, recording):
 
 
 def check_rollback(root, service, packages):
-    """The version before is installed again; files of a later schema are refused by name, before anything is changed."""
+    """The version before is installed again; files of a later schema are refused by name, and the backup of before makes a daemon once more."""
+    root("brrctl", "backup", "/tmp/before")
     service.stop()
     for name in NAMES:
         shutil.copy(f"{packages}/1/{name}.deb", f"{root.dir}/tmp/{name}.deb")
@@ -242,9 +243,22 @@ def check_rollback(root, service, packages):
     user, command = service.command()
     r = subprocess.run(["chroot", f"--userspec={user}:{user}", root.dir, *command], capture_output=True, text=True, timeout=PATIENCE)
     assert r.returncode == 1 and "jobs.sqlite has schema 99, of a later version of brrd" in r.stderr, r
-    with sqlite3.connect(path) as db:
-        db.execute("PRAGMA user_version=1")
-    db.close()
+    root("mv", "/var/lib/brrd", "/var/lib/brrd-later")
+    root("install", "-d", "-o", user, "-g", user, "-m", "0750", "/var/lib/brrd")
+    restore = ["chroot", root.dir, "brrd", "--restore", "/tmp/before", "--config", "/etc/brrd/daemon.yaml"]
+    r = subprocess.run(restore, capture_output=True, text=True, timeout=PATIENCE)
+    assert r.returncode == 1 and f"belongs to another user ({user}," in r.stderr, r
+    restore.insert(1, f"--userspec={user}:{user}")
+    r = subprocess.run(restore, capture_output=True, text=True, timeout=PATIENCE)
+    assert r.returncode == 1 and "give it to the daemon's user" in r.stderr, r
+    root("chown", "-R", f"{user}:", "/tmp/before")
+    r = subprocess.run(restore, capture_output=True, text=True, timeout=PATIENCE)
+    assert r.returncode == 0, r
+    root("cp", "-a", "/var/lib/brrd-later/jobs", "/var/lib/brrd/")
+    service.start()
+    assert json.loads(root("brrctl", "jobs", "--json", user="nurse").splitlines()[0])["state"] == "succeeded"
+    assert {"bedside", "ward"} <= {json.loads(line)["name"] for line in root("brrctl", "models", "--json").splitlines()}
+    service.stop()
 
 
 def check_purge(root, job):
