@@ -165,8 +165,7 @@ int conv_block_backward(struct conv_block *l, const struct pass *p, const struct
                                         .w = param_value(set, l->w),
                                         .dy = *dy,
                                         .dx = *dx,
-                                        .dw = param_grad(set, l->w),
-                                        .dbias = param_grad(set, l->b),
+                                        .dw = param_grad(set, l->w), /* no dbias: the norm takes every bias away */
                                         .stride = 1,
                                         .pad = l->pad,
                                         .weight_version = set->version};

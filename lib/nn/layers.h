@@ -60,7 +60,8 @@ int conv_block_params(struct param_set *set, const struct block_names *names, in
 void conv_block_bind(struct conv_block *l, const struct param_set *set, const struct block_names *names);
 /* y may be a slice made by the caller; data NULL = take one from the plan. *y is the output. */
 int conv_block_forward(struct conv_block *l, const struct pass *p, const struct tensor *x, struct tensor *y);
-/* dy is overwritten. dx data NULL = not needed. */
+/* dy is overwritten. dx data NULL = not needed. The convolution's bias gets no gradient: batch norm subtracts the mean, so that it
+ * would be what rounding leaves of a sum that cancels. */
 int conv_block_backward(struct conv_block *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx);
 /* Floats that conv_block_fold fills, and the fold itself (host arithmetic in double over host copies). */
 int64_t conv_block_folded_count(const struct conv_block *l);
