@@ -39,8 +39,10 @@ if(BRR_CUDA_BUILT)
       set(exact_flags --fmad=false)
     endif()
     add_custom_command(OUTPUT ${object} DEPENDS ${source} DEPFILE ${object}.d VERBATIM COMMENT "Building CUDA object ${name}.cu"
-      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda
-      COMMAND ${BRR_NVCC} ${cuda_flags} ${exact_flags} -MD -MF ${object}.d -c ${source} -o ${object})
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda/${name}
+      COMMAND ${BRR_NVCC} ${cuda_flags} ${exact_flags} --keep --keep-dir ${CMAKE_BINARY_DIR}/cuda/${name} # its PTX: tests/gpu/check_ptx.py
+        -MD -MF ${object}.d -c ${source} -o ${object}
+      COMMAND sh -c "cd '${CMAKE_BINARY_DIR}/cuda/${name}' && rm -f *.ii *.cubin *.cudafe* *.fatbin* *.module_id")
     list(APPEND cuda_objects ${object})
   endforeach()
   add_library(brr_cuda_base OBJECT ${CMAKE_SOURCE_DIR}/base/err.c ${CMAKE_SOURCE_DIR}/base/str.c ${CMAKE_SOURCE_DIR}/kernels/tensor.c)

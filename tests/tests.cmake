@@ -179,6 +179,10 @@ foreach(source ${gpu_tests})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS gpu # seeds: the emulated ones below
     ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_CUDA_LIBRARY=${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libbrr_cuda.so")
 endforeach()
+if(BRR_CUDA_BUILT) # what the compiler made of the kernels, without a GPU
+  add_test(NAME check_ptx COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/gpu/check_ptx.py ${CMAKE_BINARY_DIR}/cuda)
+  set_tests_properties(check_ptx PROPERTIES TIMEOUT ${test_timeout} LABELS gpu)
+endif()
 find_program(BRR_CXX NAMES g++)
 if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
   set(emulator_flags -std=c++20 -O1 -g -fPIC -fvisibility=hidden -D_GNU_SOURCE -DSPIKE_LIST_BLOCKS=2 -Wall -Wextra -Werror -Wno-unknown-pragmas

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""check_ptx.py FOLDER: the kernels that read and write activations in pieces of 16 bytes do so in the PTX that the build keeps in
+FOLDER/NAME/NAME.compute_SM.ptx, for each architecture. What else they touch belongs to a column or a row: F32, and few."""
+import collections
+import glob
+import re
+import sys
+
+# file, kernel: at least so many 16-byte loads and stores; at most so many narrower loads and stores, all of 4 bytes
+WIDE = {
+    ("eltwise", "eltwise_wide_kernel"): (4, 4, 0, 0),
+    ("norm", "affine_wide_kernel"): (4, 4, 16, 0),  # scale and shift of each column
+    ("norm", "bn_gradient_wide"): (2, 2, 40, 0),  # five constants of each column
+    ("layernorm", "layernorm_row_kernel"): (1, 1, 0, 2),  # mean and deviation of the row
+    ("layernorm", "layernorm_row_gradient"): (1, 1, 2, 0),
+    ("rmsnorm", "rms_row_kernel"): (1, 1, 0, 1),
+    ("rmsnorm", "rms_row_gradient"): (1, 1, 1, 0),
+    ("columns", "columns_wide_kernel"): (2, 0, 16, 2),  # sums of each column
+    ("conv", "lay_pieces_kernel"): (1, 1, 0, 0),
+    ("depthwise_wide", "forward_kernel"): (2, 4, 8, 0),  # biases
+    ("depthwise_wide", "backward_kernel"): (7, 1, 5, 5),  # sums of each tap
+}
+PILOT = re.compile(r"columns_wide_kernelILb\dELi1E")  # moments: the pilot is an element of each column
+ACCESS = re.compile(r"\s*(?:@\S+\s+)?(ld|st)\.(?:volatile\.|relaxed\.\w+\.|weak\.)?global(?:\.\w+)*?(?:\.v([24]))?\.[usbf](8|16|32|64)\s")
+
+
+def accesses(path):
+    """Of each kernel: how many accesses there are of (ld or st, bytes)."""
+    kernels, kernel = collections.defaultdict(collections.Counter), None
+    with open(path, encoding="utf-8") as f:
+        for line in f:
+            entry = re.search(r"\.entry (\w+)", line)
+            kernel = entry.group(1) if entry else kernel
+            found = ACCESS.match(line)
+            if found and kernel:
+                kernels[kernel][found.group(1), int(found.group(2) or 1) * int(found.group(3)) // 8] += 1
+    return kernels
+
+
+def check(name, counts, rule):
+    """What is wrong with a kernel."""
+    loads, stores, narrow_loads, narrow_stores = rule
+    narrow = {way: sum(n for (w, size), n in counts.items() if w == way and size != 16) for way in ("ld", "st")}
+    if counts["ld", 16] < loads or counts["st", 16] < stores:
+        yield f"{counts['ld', 16]} loads and {counts['st', 16]} stores of 16 bytes; expected {loads} and {stores} at least"
+    if narrow["ld"] > narrow_loads or narrow["st"] > narrow_stores:
+        yield f"{narrow['ld']} loads and {narrow['st']} stores of other sizes; expected {narrow_loads} and {narrow_stores} at most"
+    if any(size not in (4, 16) for _, size in counts) and not PILOT.search(name):
+        yield f"accesses of {sorted(size for _, size in counts)} bytes; expected 4 and 16"
+
+
+def main(folder):
+    wrong, seen = [], collections.Counter()
+    for (file, kernel), rule in WIDE.items():
+        for path in sorted(glob.glob(f"{folder}/{file}/{file}.compute_*.ptx")):
+            for name, counts in accesses(path).items():
+                if re.match(rf"_Z\d+{kernel}(?:I|\d)", name):
+                    seen[file, kernel] += 1
+                    wrong += [f"{path}: {name}: {text}" for text in check(name, counts, rule)]
+    wrong += [f"{folder}: no PTX of {kernel} in {file}" for file, kernel in WIDE if not seen[file, kernel]]
+    print("\n".join(wrong) or f"{sum(seen.values())} kernels access activations in pieces of 16 bytes")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
