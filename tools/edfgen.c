@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "data/bids.h"
@@ -152,43 +153,41 @@ static int write_side_files(const struct job *job, struct err *err) {
     return bids_write_recording(job->options->out, &name, edf_info(edf), (double)job->patient->mains_hz, err);
 }
 
+static int make_recordings(struct job *job, const char *dir, int n, const struct recording_plan *plans, struct err *err) {
+    const struct options *o = job->options;
+    for (int r = 0, rc; r < n; r++) {
+        job->plan = &plans[r];
+        job->run = r;
+        str_format(job->stem, sizeof job->stem, "%.*s/%s%s_run-%02d", PATH_SIZE - 64, dir, job->subject,
+                   o->bids ? "_task-" BIDS_TASK : "", r + 1);
+        if ((rc = write_signal(job, err)) || (rc = write_labels(job, err)) || (o->bids && (rc = write_side_files(job, err))))
+            return rc;
+    }
+    return 0;
+}
+
 static int make_patient(const struct options *o, int index, struct err *err) {
     int64_t seconds = llround(o->hours * HOUR_S);
-    int n = (int)((seconds + HOUR_S - 1) / HOUR_S);
+    int n = (int)((seconds + HOUR_S - 1) / HOUR_S), rc;
     struct patient patient;
     plan_patient(&patient, o->seed, (uint32_t)index, o->style);
     struct job job = {.options = o, .patient = &patient};
     str_format(job.subject, sizeof job.subject, "sub-%02d", index + 1);
     char dir[PATH_SIZE], folder[32];
     str_format(folder, sizeof folder, "%s%s", job.subject, o->bids ? "/eeg" : "");
-    int rc = fsio_join(dir, sizeof dir - 64, o->out, folder, err);
-    if (!rc)
-        rc = fsio_mkdirs(dir, err);
-    int64_t *samples = calloc((size_t)n, sizeof *samples);
-    struct recording_plan *plans = calloc((size_t)n, sizeof *plans);
-    if (!rc && (!samples || !plans))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory");
-    for (int r = 0; r < n && !rc; r++)
+    if ((rc = fsio_join(dir, sizeof dir - 64, o->out, folder, err)) || (rc = fsio_mkdirs(dir, err)))
+        return rc;
+    OWNED_MEMORY int64_t *samples = calloc((size_t)n, sizeof *samples);
+    OWNED_MEMORY struct recording_plan *plans = calloc((size_t)n, sizeof *plans);
+    if (!samples || !plans)
+        return err_set(err, ERR_EXHAUSTED, "out of memory");
+    for (int r = 0; r < n; r++)
         samples[r] = (r + 1 < n ? HOUR_S : seconds - (int64_t)r * HOUR_S) * RATE_HZ;
-    if (!rc && o->suppressed > 0)
-        rc = plan_burst_suppression(&patient, samples, n, o->suppressed, plans, err);
-    else if (!rc)
-        rc = plan_recordings(&patient, samples, n, (int)o->seizures, plans, err);
-    for (int r = 0; r < n && !rc; r++) {
-        job.plan = &plans[r];
-        job.run = r;
-        str_format(job.stem, sizeof job.stem, "%.*s/%s%s_run-%02d", PATH_SIZE - 64, dir, job.subject,
-                   o->bids ? "_task-" BIDS_TASK : "", r + 1);
-        rc = write_signal(&job, err);
-        if (!rc)
-            rc = write_labels(&job, err);
-        if (!rc && o->bids)
-            rc = write_side_files(&job, err);
-    }
-    for (int r = 0; plans && r < n; r++)
+    rc = o->suppressed > 0 ? plan_burst_suppression(&patient, samples, n, o->suppressed, plans, err)
+                           : plan_recordings(&patient, samples, n, (int)o->seizures, plans, err);
+    rc = rc ? rc : make_recordings(&job, dir, n, plans, err);
+    for (int r = 0; r < n; r++)
         plan_done(&plans[r]);
-    free(plans);
-    free(samples);
     return rc;
 }
 

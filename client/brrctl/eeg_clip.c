@@ -62,13 +62,14 @@ static int read_segment(struct reading *r, const struct edf_segment *segment, do
     int64_t from = llround(fmax(0, from_s - segment->start_s) * rate),
             to = llround(fmin((double)length, (to_s - segment->start_s) * rate));
     struct frontend *frontend = NULL;
+    int rc;
     if (from >= to)
         return 0;
     r->offset = llround((segment->start_s + (double)from / rate) * FRONTEND_RATE_HZ);
     const struct frontend_source source = {r->channels.labels, r->channels.n, rate};
-    int rc = frontend_new(r->config, &source, take_rows, r, &frontend, NULL, err);
-    if (!rc)
-        rc = push_samples(r, frontend, segment, from, to, err);
+    if ((rc = frontend_new(r->config, &source, take_rows, r, &frontend, NULL, err)))
+        return rc;
+    rc = push_samples(r, frontend, segment, from, to, err);
     frontend_free(frontend);
     return rc;
 }
@@ -115,18 +116,25 @@ static int allocate(struct eeg_clip *clip, double seconds, struct err *err) {
     return clip->uv ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a clip of %g s", seconds);
 }
 
+static int read_all(struct reading *r, struct frontend_config *frontend, const struct eeg_clip_config *config, double from_s,
+                    double seconds, struct err *err) {
+    const struct edf_segment *segments;
+    int n = edf_segments(r->edf, &segments), rc;
+    if ((rc = choose(r, frontend, config->montage, err)) || (rc = allocate(r->clip, seconds, err)))
+        return rc;
+    for (int i = 0; i < n; i++)
+        if ((rc = read_segment(r, &segments[i], from_s - WARM_UP_S, from_s + seconds, err)))
+            return rc;
+    return 0;
+}
+
 int eeg_clip_read(const struct edf *edf, const struct eeg_clip_config *config, double from_s, double seconds, struct eeg_clip *ret,
                   struct err *err) {
     *ret = (struct eeg_clip){0};
     struct frontend_config frontend = {
         .notch_hz = config->notch_hz, .bandpass_hz = {config->bandpass_hz[0], config->bandpass_hz[1]}, .fill_gap_s = 0};
     struct reading r = {.edf = edf, .config = &frontend, .clip = ret, .first = llround(from_s * FRONTEND_RATE_HZ)};
-    const struct edf_segment *segments;
-    int n = edf_segments(edf, &segments), rc = choose(&r, &frontend, config->montage, err);
-    if (!rc)
-        rc = allocate(ret, seconds, err);
-    for (int i = 0; !rc && i < n; i++)
-        rc = read_segment(&r, &segments[i], from_s - WARM_UP_S, from_s + seconds, err);
+    int rc = read_all(&r, &frontend, config, from_s, seconds, err);
     channels_done(&r.channels);
     if (rc)
         eeg_clip_done(ret);

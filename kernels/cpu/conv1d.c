@@ -57,6 +57,7 @@ int cpu_conv1d(struct stream *s, const struct conv1d_args *a, struct err *err) {
 static int backward_stride2(struct stream *s, const struct conv1d_backward_args *a, struct err *err) {
     int64_t b = a->x.dim[0], to = a->dy.dim[1], ci = a->x.dim[2], co = a->w.dim[0];
     int64_t n = co * 2 * ci;
+    int rc;
     if (a->x.ld != ci || (tensor_present(&a->dx) && a->dx.ld != ci))
         return err_set(err, ERR_UNSUPPORTED, "op conv1d_backward: stride 2 with a strided x is unsupported");
     float *wp = cpu_scratch(s, (size_t)(2 * n) * sizeof *wp, err);
@@ -64,7 +65,6 @@ static int backward_stride2(struct stream *s, const struct conv1d_backward_args 
         return ERR_EXHAUSTED;
     float *dwp = wp + n;
     pack_stride2(cf(&a->w), wp, co, ci);
-    int rc = 0;
     if (tensor_present(&a->dx)) {
         struct gemm g = {.m = b * to,
                          .n = 2 * ci,
@@ -75,9 +75,10 @@ static int backward_stride2(struct stream *s, const struct conv1d_backward_args 
                          .ldb = 2 * ci,
                          .c = mf(&a->dx),
                          .ldc = 2 * ci};
-        rc = cpu_gemm(s, &g, err);
+        if ((rc = cpu_gemm(s, &g, err)))
+            return rc;
     }
-    if (!rc && tensor_present(&a->dw)) {
+    if (tensor_present(&a->dw)) {
         struct gemm g = {.trans_a = true,
                          .m = co,
                          .n = 2 * ci,
@@ -88,13 +89,14 @@ static int backward_stride2(struct stream *s, const struct conv1d_backward_args 
                          .ldb = 2 * ci,
                          .c = dwp,
                          .ldc = 2 * ci};
-        rc = cpu_gemm(s, &g, err);
-        for (int64_t o = 0; !rc && o < co; o++)
+        if ((rc = cpu_gemm(s, &g, err)))
+            return rc;
+        for (int64_t o = 0; o < co; o++)
             for (int64_t i = 0; i < ci; i++)
                 for (int64_t k = 0; k < 2; k++)
                     mf(&a->dw)[(o * ci + i) * 2 + k] += dwp[(o * 2 + k) * ci + i];
     }
-    return rc;
+    return 0;
 }
 
 /* w (Co,Ci,K) → (Ci,Co,K) with the taps reversed; ci and co of the key are those of the flipped convolution. */
@@ -174,15 +176,11 @@ static int backward_weights(struct stream *s, const struct conv1d_backward_args 
 
 int cpu_conv1d_backward(struct stream *s, const struct conv1d_backward_args *a, struct err *err) {
     int rc = 0;
-    if (a->stride == 2) {
+    if (a->stride == 2)
         rc = a->x.dtype == DTYPE_BF16 ? dnn_conv1d_stride2_backward(s, a, err) : backward_stride2(s, a, err);
-    } else {
-        if (tensor_present(&a->dx))
-            rc = backward_data(s, a, err);
-        if (!rc && tensor_present(&a->dw))
-            rc = backward_weights(s, a, err);
-    }
-    if (!rc && tensor_present(&a->dbias))
-        rc = cpu_column_sums(s, &a->dy, mf(&a->dbias), err);
-    return rc;
+    else if (tensor_present(&a->dx))
+        rc = backward_data(s, a, err);
+    if (rc || (a->stride != 2 && tensor_present(&a->dw) && (rc = backward_weights(s, a, err))))
+        return rc;
+    return tensor_present(&a->dbias) ? cpu_column_sums(s, &a->dy, mf(&a->dbias), err) : 0;
 }

@@ -32,7 +32,7 @@ int cpu_linear_backward(struct stream *s, const struct linear_backward_args *a, 
     if (a->x.dtype == DTYPE_BF16)
         return dnn_linear_backward(s, a, err);
     int64_t rows = tensor_rows(&a->x), ci = a->x.dim[2], co = a->w.dim[0];
-    int rc = 0;
+    int rc;
     if (tensor_present(&a->dx)) {
         struct gemm g = {.m = rows,
                          .n = ci,
@@ -44,9 +44,10 @@ int cpu_linear_backward(struct stream *s, const struct linear_backward_args *a, 
                          .c = mf(&a->dx),
                          .ldc = a->dx.ld,
                          .beta = a->accumulate_dx ? 1.0f : 0.0f};
-        rc = cpu_gemm(s, &g, err);
+        if ((rc = cpu_gemm(s, &g, err)))
+            return rc;
     }
-    if (!rc && tensor_present(&a->dw)) {
+    if (tensor_present(&a->dw)) {
         struct gemm g = {.trans_a = true,
                          .m = co,
                          .n = ci,
@@ -58,11 +59,10 @@ int cpu_linear_backward(struct stream *s, const struct linear_backward_args *a, 
                          .c = mf(&a->dw),
                          .ldc = ci,
                          .beta = 1.0f};
-        rc = cpu_gemm(s, &g, err);
+        if ((rc = cpu_gemm(s, &g, err)))
+            return rc;
     }
-    if (!rc && tensor_present(&a->dbias))
-        rc = cpu_column_sums(s, &a->dy, mf(&a->dbias), err);
-    return rc;
+    return tensor_present(&a->dbias) ? cpu_column_sums(s, &a->dy, mf(&a->dbias), err) : 0;
 }
 
 /* w (Ci,Co,2) → wp (2, Co, Ci). */

@@ -118,16 +118,17 @@ int modelfile_save(const char *path, const struct modelfile *m, struct seizure_n
 }
 
 int modelfile_save_initial(const char *path, const struct modelfile *m, struct err *err) {
-    struct param_set table;
+    OWNED(param_set_done) struct param_set table;
     char sha256[DIGEST_HEX_SIZE];
-    int rc = seizure_table(&m->model, &table, err);
-    if (rc)
+    int rc;
+    param_set_init(&table);
+    if ((rc = seizure_table(&m->model, &table, err)))
         return rc;
-    float *values = calloc((size_t)(table.data_count + table.buffer_count) + 1, sizeof *values);
-    struct safetensors_entry *entries = calloc((size_t)table.count + 1, sizeof *entries);
+    OWNED_MEMORY float *values = calloc((size_t)(table.data_count + table.buffer_count) + 1, sizeof *values);
+    OWNED_MEMORY struct safetensors_entry *entries = calloc((size_t)table.count + 1, sizeof *entries);
     if (!values || !entries)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory writing %s", path);
-    for (int i = 0; !rc && i < table.count; i++) {
+        return err_set(err, ERR_EXHAUSTED, "out of memory writing %s", path);
+    for (int i = 0; i < table.count; i++) {
         const struct param *p = &table.items[i];
         float *to = values + p->offset + (p->kind == PARAM_BUFFER ? table.data_count : 0);
         seizure_init_values(&m->model, p, 0, m->prior, to);
@@ -135,14 +136,8 @@ int modelfile_save_initial(const char *path, const struct modelfile *m, struct e
             .name = p->name, .dtype = SAFETENSORS_F32, .rank = p->rank, .data = to, .bytes = (size_t)p->count * sizeof *to};
         memcpy(entries[i].shape, p->dim, sizeof p->dim);
     }
-    struct metadata metadata;
+    OWNED(metadata_done) struct metadata metadata;
     metadata_init(&metadata, m);
     const struct safetensors_content content = {entries, (size_t)table.count, metadata.pairs, metadata.n};
-    if (!rc)
-        rc = safetensors_write(path, &content, sha256, err);
-    metadata_done(&metadata);
-    free(values);
-    free(entries);
-    param_set_done(&table);
-    return rc;
+    return safetensors_write(path, &content, sha256, err);
 }

@@ -198,22 +198,23 @@ static int queue_windows(struct timeline *t, int limit, struct err *err) {
 
 /* The grid's last, padded window, and the end of the segment. */
 static int end_segment(struct timeline *t, struct err *err) {
+    int rc;
     if (!t->in_segment)
         return 0;
-    int rc = t->suppression ? suppression_finish(t->suppression, err) : 0;
-    if (!rc)
-        rc = queue_windows(t, QUEUE_SIZE, err);
+    if ((t->suppression && (rc = suppression_finish(t->suppression, err))) || (rc = queue_windows(t, QUEUE_SIZE, err)))
+        return rc;
     int64_t covered = t->next_record == t->segment ? t->segment : t->next_record - t->hop + t->window;
-    if (!rc && covered < t->now) {
+    if (covered < t->now) {
         struct item item = {.kind = ITEM_WINDOW,
                             .record = true,
                             .start = t->next_record,
                             .valid = t->now - t->next_record,
                             .row = row_of(t, t->next_record)};
-        rc = add_item(t, item, err);
+        if ((rc = add_item(t, item, err)))
+            return rc;
     }
     t->in_segment = false;
-    return rc ? rc : add_item(t, (struct item){.kind = ITEM_SEGMENT_END, .start = t->now}, err);
+    return add_item(t, (struct item){.kind = ITEM_SEGMENT_END, .start = t->now}, err);
 }
 
 /* Make room for n more rows: drop those that no waiting or coming window needs, then grow. */

@@ -98,15 +98,19 @@ static int skip_backward(struct seizure_net *net, const struct pass *p, const st
     return p->dry ? 0 : op_linear_backward(p->stream, &map, p->err);
 }
 
+static int run_forward(struct seizure_net *net, const struct pass *p, const struct tensor *x, const struct tensor *state,
+                       struct tensor *logits) {
+    int rc;
+    if ((rc = net->ops->forward(net, p, x, state, logits)) || (net->skip_w && (rc = skip_forward(net, p, x, logits))))
+        return rc;
+    return net->plan.overflow ? err_set(p->err, ERR_INTERNAL, "the activation plan is too small") : 0;
+}
+
 static int forward(struct seizure_net *net, const struct pass *p, const struct tensor *x, const struct tensor *state,
                    struct tensor *logits) {
     net->has_pass = false;
     net->plan.overflow = false;
-    int rc = net->ops->forward(net, p, x, state, logits);
-    if (!rc && net->skip_w)
-        rc = skip_forward(net, p, x, logits);
-    if (!rc && net->plan.overflow)
-        rc = err_set(p->err, ERR_INTERNAL, "the activation plan is too small");
+    int rc = run_forward(net, p, x, state, logits);
     net->has_pass = !rc && p->training;
     net->kept = plan_mark(p->plan);
     return rc;
@@ -117,8 +121,7 @@ static int backward(struct seizure_net *net, const struct pass *p, const struct 
     return rc ? rc : net->ops->backward(net, p, dlogits);
 }
 
-/* Lay everything out once without running, to learn the peak. */
-static int measure(struct seizure_net *net, struct err *err) {
+static int measure_passes(struct seizure_net *net, struct err *err) {
     struct pass p = pass_of(net, NULL, err);
     p.dry = true;
     p.training = net->options.training;
@@ -126,18 +129,20 @@ static int measure(struct seizure_net *net, struct err *err) {
     struct tensor x = tensor_3d((void *)(uintptr_t)64, DTYPE_F32, b, t, net->config.in_channels),
                   logits = tensor_2d(x.data, DTYPE_F32, b, t);
     struct tensor state = tensor_2d(x.data, DTYPE_F32, b, seizure_state_count(&net->config)), none = {0};
-    if (!seizure_step(&net->config) || p.training)
-        state = none;
-    int rc = forward(net, &p, &x, &state, &logits);
-    if (!rc && net->options.training) {
-        rc = backward(net, &p, &logits);
-        net->plan.used = 0;
-        p.training = false; /* validation runs the inference pass in the same memory */
-        if (seizure_step(&net->config))
-            state = tensor_2d(x.data, DTYPE_F32, b, seizure_state_count(&net->config));
-        if (!rc)
-            rc = forward(net, &p, &x, &state, &logits);
-    }
+    bool stateful = seizure_step(&net->config) != 0;
+    int rc = forward(net, &p, &x, stateful && !p.training ? &state : &none, &logits);
+    if (rc || !net->options.training)
+        return rc;
+    if ((rc = backward(net, &p, &logits)))
+        return rc;
+    net->plan.used = 0;
+    p.training = false; /* validation runs the inference pass in the same memory */
+    return forward(net, &p, &x, stateful ? &state : &none, &logits);
+}
+
+/* Lay everything out once without running, to learn the peak. */
+static int measure(struct seizure_net *net, struct err *err) {
+    int rc = measure_passes(net, err);
     net->plan.used = 0;
     net->has_pass = false;
     return rc;
@@ -230,17 +235,19 @@ int seizure_memory(const struct seizure_config *config, const struct seizure_opt
     if (!net)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
     int rc = make_table(net, config, options, err);
-    if (!rc) {
-        int64_t weights = param_set_bytes(&net->params, false);
-        *ret = (struct seizure_memory){.parameters = weights,
-                                       .gradients = param_set_bytes(&net->params, options->training) - weights,
-                                       .folded = net->folded_count * (int64_t)sizeof(float),
-                                       .activations = (int64_t)net->plan.peak};
-        ret->scratch = options->threads < 0 ? gpu_bound(net) : options->threads ? scratch_bound(net) : 0;
-        ret->total = ret->parameters + ret->gradients + ret->folded + ret->activations + ret->scratch;
+    if (rc) {
+        seizure_free(net);
+        return rc;
     }
+    int64_t weights = param_set_bytes(&net->params, false);
+    *ret = (struct seizure_memory){.parameters = weights,
+                                   .gradients = param_set_bytes(&net->params, options->training) - weights,
+                                   .folded = net->folded_count * (int64_t)sizeof(float),
+                                   .activations = (int64_t)net->plan.peak};
+    ret->scratch = options->threads < 0 ? gpu_bound(net) : options->threads ? scratch_bound(net) : 0;
+    ret->total = ret->parameters + ret->gradients + ret->folded + ret->activations + ret->scratch;
     seizure_free(net);
-    return rc;
+    return 0;
 }
 
 /* Where a member's parameters lie: slice k of the ensemble's. */

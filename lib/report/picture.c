@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 
@@ -103,50 +104,51 @@ static int draw(const char *path, void *handle, void *surface, const struct rsvg
     return good ? 0 : invalid(path, error, err);
 }
 
+static void surface_free(void **surface) { lib.cairo_surface_destroy(*surface); }
+
+static void handle_free(void **handle) {
+    if (*handle)
+        lib.g_object_unref(*handle);
+}
+
 static int make_pdf(const char *path, void *handle, const struct rsvg_rectangle *pixels, struct str *out, struct err *err) {
     struct rsvg_rectangle points = {0, 0, pixels->width * POINTS_PER_PIXEL, pixels->height * POINTS_PER_PIXEL};
-    void *surface = lib.cairo_pdf_surface_create_for_stream(keep_bytes, out, points.width, points.height);
+    OWNED(surface_free) void *surface = lib.cairo_pdf_surface_create_for_stream(keep_bytes, out, points.width, points.height);
     int rc = draw(path, handle, surface, &points, err);
     lib.cairo_surface_finish(surface);
-    if (!rc && lib.cairo_surface_status(surface))
-        rc = err_set(err, ERR_EXHAUSTED, "%s: out of memory for a PDF", path);
-    lib.cairo_surface_destroy(surface);
-    return rc;
+    if (rc)
+        return rc;
+    return lib.cairo_surface_status(surface) ? err_set(err, ERR_EXHAUSTED, "%s: out of memory for a PDF", path) : 0;
 }
 
 static int make_png(const char *path, void *handle, const struct rsvg_rectangle *pixels, struct str *out, struct err *err) {
     double longest = fmax(pixels->width, pixels->height), scale = fmin(PICTURE_SCALE, PICTURE_MOST_PIXELS / longest);
     struct rsvg_rectangle size = {0, 0, ceil(pixels->width * scale), ceil(pixels->height * scale)};
-    void *surface = lib.cairo_image_surface_create(CAIRO_FORMAT_ARGB32, (int)size.width, (int)size.height);
+    OWNED(surface_free) void *surface = lib.cairo_image_surface_create(CAIRO_FORMAT_ARGB32, (int)size.width, (int)size.height);
     int rc = draw(path, handle, surface, &size, err);
-    if (!rc && lib.cairo_surface_write_to_png_stream(surface, keep_bytes, out))
-        rc = err_set(err, ERR_EXHAUSTED, "%s: out of memory for %.0f × %.0f pixels", path, size.width, size.height);
-    lib.cairo_surface_destroy(surface);
-    return rc;
+    if (rc)
+        return rc;
+    if (lib.cairo_surface_write_to_png_stream(surface, keep_bytes, out))
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory for %.0f × %.0f pixels", path, size.width, size.height);
+    return 0;
 }
 
 int picture_write(const char *path, const char *svg, size_t len, struct err *err) {
     struct rsvg_rectangle pixels = {0};
     struct g_error *error = NULL;
-    struct str out;
+    OWNED(str_done) struct str out;
+    str_init(&out, PICTURE_BYTES);
     pthread_once(&opened, open_library);
     if (*missing)
         return err_set(err, ERR_UNSUPPORTED,
                        "%s: PNG and PDF need librsvg (librsvg-2.so.2): %s; install the package librsvg2-2, or name a file *.svg",
                        path, missing);
-    void *handle = lib.rsvg_handle_new_from_data((const uint8_t *)svg, len, &error);
+    OWNED(handle_free) void *handle = lib.rsvg_handle_new_from_data((const uint8_t *)svg, len, &error);
     if (!handle)
         return invalid(path, error, err);
-    int rc = lib.rsvg_handle_get_intrinsic_size_in_pixels(handle, &pixels.width, &pixels.height) && pixels.width >= 1 &&
-                     pixels.height >= 1
-                 ? 0
-                 : err_set(err, ERR_INVALID, "%s: the SVG has no width and height in pixels", path);
-    str_init(&out, PICTURE_BYTES);
-    if (!rc)
-        rc = has_ending(path, ".pdf") ? make_pdf(path, handle, &pixels, &out, err) : make_png(path, handle, &pixels, &out, err);
-    lib.g_object_unref(handle);
-    if (!rc)
-        rc = fsio_write_text(path, &out, err);
-    str_done(&out);
-    return rc;
+    if (!lib.rsvg_handle_get_intrinsic_size_in_pixels(handle, &pixels.width, &pixels.height) || pixels.width < 1 ||
+        pixels.height < 1)
+        return err_set(err, ERR_INVALID, "%s: the SVG has no width and height in pixels", path);
+    int rc = has_ending(path, ".pdf") ? make_pdf(path, handle, &pixels, &out, err) : make_png(path, handle, &pixels, &out, err);
+    return rc ? rc : fsio_write_text(path, &out, err);
 }

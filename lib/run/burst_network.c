@@ -4,12 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "infer/netfile.h"
 #include "infer/spikefile.h"
 #include "model/wiring.h"
 #include "run/burst_encoder.h"
+
+OWNABLE(struct burst, burst_free)
 
 enum { MOST_DRIVEN = 1 << 20 }; /* random injections at once */
 
@@ -101,22 +104,21 @@ int burst_network_start(struct burst_network *n, const struct burst_config *conf
                         struct err *err) {
     const struct burst_options options = {.every_tick = config->every_tick};
     struct connectome *net = n->net;
-    struct burst *b = NULL;
+    OWNED_POINTER(burst_free) struct burst *b = NULL;
+    int rc;
     n->net = NULL;
-    int rc = burst_new(s, net, &options, &b, err);
-    if (!rc && n->state.neurons && (rc = burst_restore(b, &n->state, err)))
-        err_wrap(err, "the state in %s cannot be used", config->file);
-    if (!rc && n->n_injections && (rc = burst_inject(b, n->injections, n->n_injections, err)))
-        err_wrap(err, "%s cannot be used (injections count from 0)", config->injections);
-    for (int64_t i = 0; !rc && i < n->n_encoded; i++)
-        n->encoded[i].tick += burst_tick(b); /* the recording begins where the snapshot is */
-    if (!rc && n->n_encoded && (rc = burst_inject(b, n->encoded, n->n_encoded, err)))
-        err_wrap(err, "%s cannot be used", config->recording);
-    if (rc) {
-        burst_free(b);
+    if ((rc = burst_new(s, net, &options, &b, err)))
         return rc;
-    }
+    if (n->state.neurons && burst_restore(b, &n->state, err))
+        return err_wrap(err, "the state in %s cannot be used", config->file);
+    if (n->n_injections && burst_inject(b, n->injections, n->n_injections, err))
+        return err_wrap(err, "%s cannot be used (injections count from 0)", config->injections);
+    for (int64_t i = 0; i < n->n_encoded; i++)
+        n->encoded[i].tick += burst_tick(b); /* the recording begins where the snapshot is */
+    if (n->n_encoded && burst_inject(b, n->encoded, n->n_encoded, err))
+        return err_wrap(err, "%s cannot be used", config->recording);
     *ret = b;
+    b = NULL;
     return 0;
 }
 

@@ -263,22 +263,23 @@ static int64_t next_slice(const struct burst_task *t) {
 static int run_slice(struct burst_task *t, int64_t n, struct err *err) {
     double start = clock_s();
     uint64_t begun = burst_tick(t->burst);
-    int rc = burst_network_drive(t->config, t->burst, n, &t->driven, err);
-    if (!rc)
-        rc = burst_step_within(t->burst, n, LONGEST_S, on_tick, t, err);
-    if (!rc && t->sink_rc) {
+    int rc;
+    if ((rc = burst_network_drive(t->config, t->burst, n, &t->driven, err)) ||
+        (rc = burst_step_within(t->burst, n, LONGEST_S, on_tick, t, err)))
+        return rc;
+    if (t->sink_rc) {
         if (err)
             *err = t->sink_err;
-        rc = t->sink_rc;
+        return t->sink_rc;
     }
-    if (!rc)
-        rc = burst_output_membranes(&t->output, t->burst, err);
+    if ((rc = burst_output_membranes(&t->output, t->burst, err)))
+        return rc;
     double took = clock_s() - start;
     t->tick_s += took;
     double fit = SLICE_S / fmax(took / fmax((double)(burst_tick(t->burst) - begun), 1), 1e-9);
     t->slice = fit < 1 ? 1 : fit > 2 * (double)t->slice ? 2 * t->slice : (int64_t)fit;
     t->slice = t->slice > MOST_SLICE ? MOST_SLICE : t->slice;
-    return rc;
+    return 0;
 }
 
 static int task_work_off(void *task, struct err *err) {
@@ -316,17 +317,16 @@ static int measure(const struct burst_config *c, struct burst *b, double *ret, s
     int64_t ticks = 0, most = burst_network_drive_most(c, b);
     uint64_t driven = 0;
     double start = clock_s();
-    int rc = 0;
-    for (int64_t n = 1; !rc && clock_s() - start < 0.3 && ticks + n <= c->ticks; n = 2 * n < most ? 2 * n : most) {
+    for (int64_t n = 1; clock_s() - start < 0.3 && ticks + n <= c->ticks; n = 2 * n < most ? 2 * n : most) {
+        int rc;
         if (n == 4)
             start = clock_s(), ticks = 0;
-        rc = burst_network_drive(c, b, n, &driven, err);
-        if (!rc)
-            rc = burst_step(b, n, NULL, NULL, err);
+        if ((rc = burst_network_drive(c, b, n, &driven, err)) || (rc = burst_step(b, n, NULL, NULL, err)))
+            return rc;
         ticks += n;
     }
     *ret = ticks ? (clock_s() - start) / (double)ticks : 0;
-    return rc;
+    return 0;
 }
 
 static int estimate_engine(const struct estimate_config *config, struct burst_network *network, struct estimate *ret,

@@ -92,26 +92,32 @@ static int open_data(struct detect *d, struct err *err) {
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
+static void free_paths(char ***paths) {
+    for (char **p = *paths; p && *p; p++)
+        free(*p);
+    free(*paths);
+}
+
 /* Two recordings that would write the same file are a mistake. */
 static int check_outputs(const struct detect *d, struct err *err) {
     int64_t n = manifest_count(d->manifest), given = 0;
-    char **paths = calloc((size_t)n + 1, sizeof *paths), path[DETECT_LIST_PATH];
-    int rc = paths ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
-    for (int64_t i = 0; i < n && !rc; i++) {
+    OWNED(free_paths) char **paths = calloc((size_t)n + 1, sizeof *paths);
+    char path[DETECT_LIST_PATH];
+    if (!paths)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
+    for (int64_t i = 0; i < n; i++) {
         const struct manifest_entry *e = manifest_entry(d->manifest, i);
-        if (e->recording && !(rc = events_path(output_format(d), e->relative_path, path, sizeof path, err)) &&
-            !(paths[given++] = strdup(path)))
-            rc = err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
+        int rc = e->recording ? events_path(output_format(d), e->relative_path, path, sizeof path, err) : 0;
+        if (rc)
+            return rc;
+        if (e->recording && !(paths[given++] = strdup(path)))
+            return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
     }
-    if (!rc)
-        qsort(paths, (size_t)given, sizeof *paths, by_text);
-    for (int64_t i = 1; i < given && !rc; i++)
+    qsort(paths, (size_t)given, sizeof *paths, by_text);
+    for (int64_t i = 1; i < given; i++)
         if (!strcmp(paths[i - 1], paths[i]))
-            rc = err_set(err, ERR_INVALID, "two recordings would both be written to %s; give them in separate jobs", paths[i]);
-    for (int64_t i = 0; i < given; i++)
-        free(paths[i]);
-    free(paths);
-    return rc;
+            return err_set(err, ERR_INVALID, "two recordings would both be written to %s; give them in separate jobs", paths[i]);
+    return 0;
 }
 
 static void count(struct detect *d, const struct outcome *o) {
@@ -266,11 +272,11 @@ static int write_events(const struct detect *d, const struct detect_row *row, st
     char path[DETECT_LIST_PATH];
     OWNED_POINTER(edf_close) struct edf *edf = NULL;
     bool taken = false;
-    int rc = fsio_join(path, sizeof path, d->env.data_root, row->recording, err);
-    if (!rc)
-        rc = open_header(d, path, &edf, &taken, err);
-    if (!rc)
-        rc = write_file(d, row, edf, err);
+    int rc;
+    if ((rc = fsio_join(path, sizeof path, d->env.data_root, row->recording, err)))
+        return rc;
+    rc = open_header(d, path, &edf, &taken, err);
+    rc = rc ? rc : write_file(d, row, edf, err);
     if (taken)
         mirror_drop(d->env.mirror, path);
     return rc;

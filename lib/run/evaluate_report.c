@@ -34,23 +34,25 @@ static struct score_recording as_scored(const struct evaluation_recording *r, co
                                     .n_hyp = (int)r->n_events};
 }
 
-int evaluate_report_score(struct evaluate *e, struct err *err) {
-    int n = evaluation_count(e->evaluation), rc = 0;
-    struct score_recording *recs = calloc((size_t)n + 1, sizeof *recs);
-    if (!recs)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for scores");
+static int score_recordings(struct evaluate *e, struct score_recording *recs, int n, struct err *err) {
     for (int i = 0; i < n; i++) {
         struct evaluation_recording r;
         evaluation_recording(e->evaluation, i, &r);
         recs[i] = as_scored(&r, in_seconds(&r));
         if (!recs[i].hyp)
-            rc = err_set(err, ERR_EXHAUSTED, "out of memory for scores");
+            return err_set(err, ERR_EXHAUSTED, "out of memory for scores");
     }
-    if (!rc)
-        rc = score_all(recs, n, &e->scores, err);
+    return score_all(recs, n, &e->scores, err);
+}
+
+int evaluate_report_score(struct evaluate *e, struct err *err) {
+    int n = evaluation_count(e->evaluation);
+    OWNED_MEMORY struct score_recording *recs = calloc((size_t)n + 1, sizeof *recs);
+    if (!recs)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for scores");
+    int rc = score_recordings(e, recs, n, err);
     for (int i = 0; i < n; i++)
         free((void *)(uintptr_t)recs[i].hyp);
-    free(recs);
     return rc;
 }
 
@@ -122,79 +124,71 @@ static void trace_probability(const struct evaluation_recording *r, const float 
     }
 }
 
+static void names_free(const char *const **names) { montage_channels_free(*names); }
+
 static int draw(const char *path, const struct evaluate *e, const float *p, const struct evaluation_recording *r,
                 struct plot_trace *traces, struct err *err) {
     const struct modelfile *file = &detector_info(e->detector)->file;
     const struct plot_trace *channels[PLOT_MAX_CHANNELS];
-    const char *const *names = NULL;
+    OWNED(names_free) const char *const *names = NULL;
     int all = 0;
-    struct score_event *hyp = in_seconds(r);
-    struct plot_span *ref = calloc((size_t)r->trace.n_ref + 1, sizeof *ref),
-                     *found = calloc((size_t)r->n_events + 1, sizeof *found);
+    OWNED_MEMORY struct score_event *hyp = in_seconds(r);
+    OWNED_MEMORY struct plot_span *ref = calloc((size_t)r->trace.n_ref + 1, sizeof *ref);
+    OWNED_MEMORY struct plot_span *found = calloc((size_t)r->n_events + 1, sizeof *found);
     char subtitle[512];
     str_format(subtitle, sizeof subtitle, "%.100s; model %.200s (SHA-256 %.12s); %g to %g Hz, notch %g Hz", e->job->name,
                e->config->checkpoint, detector_info(e->detector)->sha256, file->frontend.bandpass_hz[0],
                file->frontend.bandpass_hz[1], file->frontend.notch_hz);
     int rc = montage_channels(file->montage, &names, &all, err);
+    if (rc)
+        return rc;
     int n = all < PLOT_MAX_CHANNELS ? all : PLOT_MAX_CHANNELS;
-    if (!rc && (!ref || !found || !hyp))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a plot");
-    for (int c = 0; !rc && c < n; c++) {
+    if (!ref || !found || !hyp)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a plot");
+    for (int c = 0; c < n; c++) {
         plot_trace_init(&traces[c + 1], names ? names[c] : "", r->trace.duration_s, FRONTEND_RATE_HZ);
         channels[c] = &traces[c + 1];
     }
-    if (!rc) {
-        trace_channels(r, traces + 1, n);
-        plot_trace_init(&traces[0], "probability", r->trace.duration_s, FRONTEND_RATE_HZ);
-        trace_probability(r, p, &traces[0]);
-        for (int i = 0; i < r->trace.n_ref; i++)
-            ref[i] = (struct plot_span){r->trace.ref[i].onset_s, r->trace.ref[i].end_s};
-        for (int64_t i = 0; i < r->n_events; i++)
-            found[i] = (struct plot_span){hyp[i].onset_s, hyp[i].end_s};
-        struct plot_recording plot = {.title = r->entry->relative_path,
-                                      .subtitle = subtitle,
-                                      .has_alarms = e->config->alarm_hop_s > 0,
-                                      .duration_s = r->trace.duration_s,
-                                      .channels = channels,
-                                      .n_channels = n,
-                                      .probability = &traces[0],
-                                      .on = e->found.events.on,
-                                      .off = e->found.events.off,
-                                      .detected = found,
-                                      .n_detected = (int)r->n_events,
-                                      .reference = ref,
-                                      .n_reference = r->trace.n_ref,
-                                      .has_reference = true,
-                                      .alarms_s = r->alarms_s,
-                                      .n_alarms = r->n_alarms};
-        rc = plot_recording(path, &plot, err);
-    }
-    montage_channels_free(names);
-    free(hyp);
-    free(ref);
-    free(found);
-    return rc;
+    trace_channels(r, traces + 1, n);
+    plot_trace_init(&traces[0], "probability", r->trace.duration_s, FRONTEND_RATE_HZ);
+    trace_probability(r, p, &traces[0]);
+    for (int i = 0; i < r->trace.n_ref; i++)
+        ref[i] = (struct plot_span){r->trace.ref[i].onset_s, r->trace.ref[i].end_s};
+    for (int64_t i = 0; i < r->n_events; i++)
+        found[i] = (struct plot_span){hyp[i].onset_s, hyp[i].end_s};
+    struct plot_recording plot = {.title = r->entry->relative_path,
+                                  .subtitle = subtitle,
+                                  .has_alarms = e->config->alarm_hop_s > 0,
+                                  .duration_s = r->trace.duration_s,
+                                  .channels = channels,
+                                  .n_channels = n,
+                                  .probability = &traces[0],
+                                  .on = e->found.events.on,
+                                  .off = e->found.events.off,
+                                  .detected = found,
+                                  .n_detected = (int)r->n_events,
+                                  .reference = ref,
+                                  .n_reference = r->trace.n_ref,
+                                  .has_reference = true,
+                                  .alarms_s = r->alarms_s,
+                                  .n_alarms = r->n_alarms};
+    return plot_recording(path, &plot, err);
 }
 
 static int write_plot(struct evaluate *e, int index, const struct evaluation_recording *r, struct err *err) {
     const float *p = NULL;
     char relative[PATH_SIZE], path[PATH_SIZE];
-    struct plot_trace *traces = calloc(PLOT_MAX_CHANNELS + 1, sizeof *traces);
+    OWNED_MEMORY struct plot_trace *traces = calloc(PLOT_MAX_CHANNELS + 1, sizeof *traces);
+    int rc;
     if (!traces)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a plot");
-    int rc = str_format(relative, sizeof relative, "%s.svg", r->entry->relative_path)
-                 ? 0
-                 : err_set(err, ERR_RANGE, "path too long: %.200s…", r->entry->relative_path);
-    if (!rc)
-        rc = output_path(e, "plots", relative, path, err);
-    if (!rc)
-        rc = evaluation_trace(e->evaluation, index, &p, err);
-    if (!rc)
-        rc = recording_load(r->entry->recording, err);
-    if (!rc)
-        rc = draw(path, e, p, r, traces, err);
+    if (!str_format(relative, sizeof relative, "%s.svg", r->entry->relative_path))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", r->entry->relative_path);
+    if ((rc = output_path(e, "plots", relative, path, err)) || (rc = evaluation_trace(e->evaluation, index, &p, err)) ||
+        (rc = recording_load(r->entry->recording, err)))
+        return rc;
+    rc = draw(path, e, p, r, traces, err);
     recording_unload(r->entry->recording);
-    free(traces);
     return rc;
 }
 
@@ -292,15 +286,15 @@ static void put_unusable(struct json_writer *w, const struct evaluate *e) {
 
 int evaluate_report_write(struct evaluate *e, struct err *err) {
     char path[PATH_SIZE], table_path[PATH_SIZE];
-    struct str out, scores, table;
+    OWNED(str_done) struct str out, scores, table;
     struct json_writer w;
-    int rc = 0;
-    if (!str_format(path, sizeof path, "%s/report.json", e->env.directory) ||
-        !str_format(table_path, sizeof table_path, "%s/recordings.tsv", e->env.directory))
-        return err_set(err, ERR_RANGE, "path too long: %.200s…", e->env.directory);
+    int rc;
     str_init(&out, REPORT_BYTES);
     str_init(&scores, REPORT_BYTES);
     str_init(&table, REPORT_BYTES);
+    if (!str_format(path, sizeof path, "%s/report.json", e->env.directory) ||
+        !str_format(table_path, sizeof table_path, "%s/recordings.tsv", e->env.directory))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", e->env.directory);
     json_writer_init(&w, &scores);
     score_report_json(&e->scores, &w);
     json_writer_init(&w, &out);
@@ -319,15 +313,8 @@ int evaluate_report_write(struct evaluate *e, struct err *err) {
     json_end(&w, '}');
     str_puts(&out, "\n");
     if (!str_ok(&scores))
-        rc = err_set(err, ERR_EXHAUSTED, "%s: the scores take more than %d bytes", path, REPORT_BYTES);
-    if (!rc)
-        rc = fsio_write_text(path, &out, err);
-    if (!rc)
-        rc = fsio_write_text(table_path, &table, err);
-    if (!rc)
-        rc = evaluate_operating(e, err);
-    str_done(&out);
-    str_done(&scores);
-    str_done(&table);
-    return rc;
+        return err_set(err, ERR_EXHAUSTED, "%s: the scores take more than %d bytes", path, REPORT_BYTES);
+    if ((rc = fsio_write_text(path, &out, err)) || (rc = fsio_write_text(table_path, &table, err)))
+        return rc;
+    return evaluate_operating(e, err);
 }

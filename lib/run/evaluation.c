@@ -230,34 +230,40 @@ static int start_loader(struct evaluation *e, struct err *err) {
     return rc;
 }
 
-int evaluation_start(const struct evaluation_config *config, struct evaluation **ret, struct err *err) {
+static int open_traces(struct evaluation *e, struct err *err) {
+    const struct evaluation_config *config = &e->config;
     int64_t entries = manifest_count(config->manifest), wanted = 0;
-    struct evaluation *e = calloc(1, sizeof *e);
+    int rc;
     for (int64_t i = 0; i < entries; i++)
         wanted += config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording;
-    int rc = 0;
-    if (!e || !(e->traces = calloc((size_t)wanted + 1, sizeof *e->traces)) ||
-        !(e->views = calloc((size_t)wanted + 1, sizeof *e->views)))
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
-    if (!rc) {
-        e->config = *config;
-        e->shown_index = -1;
-        e->rank = config->world ? config->world->rank : 0;
-        e->ranks = config->world ? config->world->size : 1;
-        int64_t share = config->memory_bytes / ROOM_SHARE;
-        e->room = config->keep ? 0 : share && share < most_room ? share : most_room;
-    }
-    if (!rc && (rc = fsio_join(e->folder, sizeof e->folder, config->directory, TRACES_FOLDER, err)) == 0 && !config->keep)
-        rc = fsio_remove_tree(e->folder, err); /* what a killed process left there */
-    for (int64_t i = 0; !rc && i < entries; i++)
-        if (config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording)
-            rc = add_trace(e, i, err);
-    if (rc || (rc = share_traces(e, err)) || (rc = start_loader(e, err))) {
-        evaluation_free(e);
+    if (!(e->traces = calloc((size_t)wanted + 1, sizeof *e->traces)) || !(e->views = calloc((size_t)wanted + 1, sizeof *e->views)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
+    e->shown_index = -1;
+    e->rank = config->world ? config->world->rank : 0;
+    e->ranks = config->world ? config->world->size : 1;
+    int64_t share = config->memory_bytes / ROOM_SHARE;
+    e->room = config->keep ? 0 : share && share < most_room ? share : most_room;
+    if ((rc = fsio_join(e->folder, sizeof e->folder, config->directory, TRACES_FOLDER, err)) ||
+        (!config->keep && (rc = fsio_remove_tree(e->folder, err)))) /* what a killed process left there */
         return rc;
-    }
-    *ret = e;
-    return 0;
+    for (int64_t i = 0; i < entries; i++)
+        if (config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording && (rc = add_trace(e, i, err)))
+            return rc;
+    rc = share_traces(e, err);
+    return rc ? rc : start_loader(e, err);
+}
+
+int evaluation_start(const struct evaluation_config *config, struct evaluation **ret, struct err *err) {
+    struct evaluation *e = calloc(1, sizeof *e);
+    if (!e)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
+    e->config = *config;
+    int rc = open_traces(e, err);
+    if (rc)
+        evaluation_free(e);
+    else
+        *ret = e;
+    return rc;
 }
 
 void evaluation_free(struct evaluation *e) {
@@ -331,12 +337,13 @@ static int load_trace(void *ctx, int i, const float **ret_p, struct err *err) { 
 static int load_alarm_trace(void *ctx, int i, const float **ret_p, struct err *err) {
     struct evaluation *e = ctx;
     int rc = show(e, i, err);
-    const float *p = rc ? NULL : e->traces[i].p ? e->traces[i].alarm_p : e->shown.alarm_p;
-    if (!rc && !p)
-        rc = err_set(err, ERR_INTERNAL, "%s: no alarm trace was kept", e->traces[i].entry->relative_path);
-    if (!rc)
-        *ret_p = p;
-    return rc;
+    if (rc)
+        return rc;
+    const float *p = e->traces[i].p ? e->traces[i].alarm_p : e->shown.alarm_p;
+    if (!p)
+        return err_set(err, ERR_INTERNAL, "%s: no alarm trace was kept", e->traces[i].entry->relative_path);
+    *ret_p = p;
+    return 0;
 }
 
 void evaluation_add_samples(struct evaluation_samples *sums, const struct recording_info *info, const float *p) {
@@ -385,11 +392,10 @@ static int spool(struct evaluation *e, struct trace *t, struct err *err) {
         .p = t->p, .alarm_p = t->alarm_p, .n = t->n, .alarms_s = t->alarms_s, .n_alarms = t->n_alarms};
     char path[TRACES_PATH];
     int64_t n;
-    int rc = evaluation_trace_path(&e->config, t->index, path, sizeof path, &n, err);
-    if (!rc)
-        rc = fsio_mkdirs(e->folder, err);
+    int rc;
     e->spooled = true;
-    if (rc || (rc = trace_write(path, &values, err)))
+    if ((rc = evaluation_trace_path(&e->config, t->index, path, sizeof path, &n, err)) || (rc = fsio_mkdirs(e->folder, err)) ||
+        (rc = trace_write(path, &values, err)))
         return rc;
     free(t->p);
     free(t->alarm_p);

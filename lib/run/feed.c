@@ -165,29 +165,32 @@ static int change_micro(struct feed *f, struct stream *s, int64_t micro, const s
     return rc ? rc : op_augment(s, &args, err);
 }
 
+static int open_batches(struct feed *f, struct stream *s, struct err *err) {
+    const struct feed_config *c = &f->config;
+    size_t samples = (size_t)c->micro_batch_size * (size_t)c->window;
+    bool resident = false;
+    int rc;
+    if ((rc = choose(f, &resident, err)) || (rc = resident ? open_resident(f, s, err) : open_readers(f, err)) ||
+        (c->augment && (rc = open_changes(f, err))))
+        return rc;
+    for (int i = 0; i < (f->copies ? BUFFERS : 1); i++)
+        if ((rc = device_alloc(c->recordings.device, samples * (size_t)c->channels * sizeof(float), &f->buffers[i].x, err)) ||
+            (rc = device_alloc(c->recordings.device, samples, &f->buffers[i].labels, err)))
+            return rc;
+    return 0;
+}
+
 int feed_open(const struct feed_config *config, struct stream *s, struct feed **ret, struct err *err) {
     struct feed *f = calloc(1, sizeof *f);
     if (!f)
         return err_set(err, ERR_EXHAUSTED, "out of memory for batches");
     f->config = *config;
-    size_t samples = (size_t)config->micro_batch_size * (size_t)config->window;
-    bool resident = false;
-    int rc = choose(f, &resident, err);
-    if (!rc)
-        rc = resident ? open_resident(f, s, err) : open_readers(f, err);
-    if (!rc && config->augment)
-        rc = open_changes(f, err);
-    for (int i = 0; !rc && i < (f->copies ? BUFFERS : 1); i++) {
-        rc = device_alloc(config->recordings.device, samples * (size_t)config->channels * sizeof(float), &f->buffers[i].x, err);
-        if (!rc)
-            rc = device_alloc(config->recordings.device, samples, &f->buffers[i].labels, err);
-    }
-    if (rc) {
+    int rc = open_batches(f, s, err);
+    if (rc)
         feed_close(f);
-        return rc;
-    }
-    *ret = f;
-    return 0;
+    else
+        *ret = f;
+    return rc;
 }
 
 void feed_close(struct feed *f) {
@@ -244,13 +247,15 @@ int feed_next(struct feed *f, const struct batch **ret, struct err *err) {
         f->current = f->next;
     else
         rc = prefetch_next(f->prefetch, &f->current, NULL, err);
-    if (rc && f->prefetch && f->config.recordings.failed)
-        *f->config.recordings.failed = prefetch_failed(f->prefetch);
     f->next = NULL;
     f->micro = -1;
-    if (!rc)
-        *ret = f->current;
-    return rc;
+    if (rc) {
+        if (f->prefetch && f->config.recordings.failed)
+            *f->config.recordings.failed = prefetch_failed(f->prefetch);
+        return rc;
+    }
+    *ret = f->current;
+    return 0;
 }
 
 /* Queues the copy of a micro-batch. */
@@ -272,9 +277,11 @@ static int cut_micro(struct feed *f, struct stream *s, int64_t micro, const stru
                      struct err *err) {
     int64_t first = micro * f->config.micro_batch_size;
     size_t n = (size_t)f->own.size;
-    int rc = f->sent ? 0 : stream_to_device(s, f->device_first, f->first, n * sizeof *f->first, err);
-    if (!rc && !f->sent)
-        rc = stream_to_device(s, f->device_valid, f->own.valid, n * sizeof *f->own.valid, err);
+    int rc;
+    if (!f->sent && ((rc = stream_to_device(s, f->device_first, f->first, n * sizeof *f->first, err)) ||
+                     (rc = stream_to_device(s, f->device_valid, f->own.valid, n * sizeof *f->own.valid, err))))
+        return rc;
+    f->sent = true;
     struct windows_args cut = {.rows = resident_rows(f->resident),
                                .row_labels = resident_labels(f->resident),
                                .first = (const int64_t *)f->device_first + first,
@@ -282,30 +289,28 @@ static int cut_micro(struct feed *f, struct stream *s, int64_t micro, const stru
                                .raw = manifest_raw(f->config.recordings.manifest),
                                .x = *x,
                                .labels = *labels};
-    f->sent = !rc;
-    return rc ? rc : op_windows(s, &cut, err);
+    return op_windows(s, &cut, err);
 }
 
 int feed_micro(struct feed *f, struct stream *s, int64_t micro, struct tensor *ret_x, struct tensor *ret_labels, struct err *err) {
     const struct feed_config *c = &f->config;
-    int rc = 0;
+    int rc;
     if (f->copies) {
         int ahead = 1 - f->newest;
-        if (f->buffers[ahead].batch != f->current || f->buffers[ahead].micro != micro)
-            rc = stage(f, f->copies, ahead, f->current, micro, err);
-        if (!rc)
-            rc = stream_wait(s, f->copies, err);
+        bool staged = f->buffers[ahead].batch == f->current && f->buffers[ahead].micro == micro;
+        if ((!staged && (rc = stage(f, f->copies, ahead, f->current, micro, err))) || (rc = stream_wait(s, f->copies, err)))
+            return rc;
         f->buffers[ahead].batch = NULL; /* a batch's address may come again with other windows */
         f->newest = ahead;
-    } else if (f->prefetch) {
-        rc = stage(f, s, 0, f->current, micro, err);
+    } else if (f->prefetch && (rc = stage(f, s, 0, f->current, micro, err))) {
+        return rc;
     }
     f->micro = micro;
     *ret_x = tensor_3d(f->buffers[f->newest].x, DTYPE_F32, c->micro_batch_size, c->window, c->channels);
     *ret_labels = tensor_2d(f->buffers[f->newest].labels, DTYPE_U8, c->micro_batch_size, c->window);
-    if (!rc && f->resident)
-        rc = cut_micro(f, s, micro, ret_x, ret_labels, err);
-    return rc || !f->changes ? rc : change_micro(f, s, micro, ret_x, ret_labels, err);
+    if (f->resident && (rc = cut_micro(f, s, micro, ret_x, ret_labels, err)))
+        return rc;
+    return f->changes ? change_micro(f, s, micro, ret_x, ret_labels, err) : 0;
 }
 
 int feed_ahead(struct feed *f, struct err *err) {

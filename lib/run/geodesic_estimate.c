@@ -36,15 +36,16 @@ static int open_trial(const struct estimate_config *c, const struct geodesic_fit
 /* The fastest of n steps after a first one, which sets memory up. */
 static int run_trial(const struct estimate_config *c, struct trial *t, int n, double *ret_seconds, struct err *err) {
     double best = INFINITY;
-    int rc = 0;
-    for (int i = 0; !rc && i <= n && (!i || estimate_measures(c)); i++) {
+    for (int i = 0; i <= n && (!i || estimate_measures(c)); i++) {
         double start = clock_s();
-        if (!(rc = estimate_stopped(c, err)) && !(rc = geodesic_fit_step(t->fit, err)) && i)
+        int rc;
+        if ((rc = estimate_stopped(c, err)) || (rc = geodesic_fit_step(t->fit, err)))
+            return rc;
+        if (i)
             best = fmin(best, clock_s() - start);
     }
-    if (!rc)
-        *ret_seconds = n ? best : 0;
-    return rc;
+    *ret_seconds = n ? best : 0;
+    return 0;
 }
 
 /* Bytes of a phase in device memory, and the seconds of its step, 0 unless measured. Runge-Kutta works on every wavelength by
@@ -102,13 +103,11 @@ static int estimate_spectra(const struct estimate_config *c, const struct spectr
     tell_models(c, job, s);
     ret->parameters = geodesic_params_count((enum geodesic_head)job->head) * geodesic_phase_groups(job, s->n, true);
     ret->steps = (selections + 1) * steps;
-    if (selections)
-        rc = try_phase(c, s, false, ret, &select_s, err);
-    if (!rc)
-        rc = try_phase(c, s, true, ret, &train_s, err);
+    if ((selections && (rc = try_phase(c, s, false, ret, &select_s, err))) || (rc = try_phase(c, s, true, ret, &train_s, err)))
+        return rc;
     ret->seconds_total = (double)steps * ((double)selections * select_s + train_s);
     ret->seconds_per_step = ret->seconds_total / (double)ret->steps;
-    return rc;
+    return 0;
 }
 
 int estimate_geodesic(const struct estimate_config *c, struct estimate *ret, struct err *err) {

@@ -37,22 +37,27 @@ static void add_params(struct layout *l, const struct geodesic_file *file) {
         }
 }
 
+static void layout_done(struct layout *l) {
+    free(l->entries);
+    free(l->names);
+}
+
 int geodesic_file_write(const char *path, const struct geodesic_file *file, const struct geodesic_file_state *state,
                         char ret_sha256[DIGEST_HEX_SIZE], struct err *err) {
     size_t most = (size_t)file->groups * GEODESIC_PARTS + EXTRA;
+    OWNED(layout_done)
     struct layout l = {.entries = calloc(most, sizeof *l.entries), .names = calloc(most, sizeof *l.names)};
     const struct spectra *s = &file->spectra;
     char floor[40];
-    int rc = l.entries && l.names ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a model file");
-    if (!rc) {
-        add_params(&l, file);
-        add(&l, "members", SAFETENSORS_U32, file->groups, 0, file->members);
-        add(&l, "orders", SAFETENSORS_I32, file->groups, 0, file->orders);
-        add(&l, "concentrations", SAFETENSORS_F64, s->n, 0, s->concentrations);
-        add(&l, "wavelengths", SAFETENSORS_F64, s->width, 0, s->wavelengths);
-        add(&l, "absorbance", SAFETENSORS_F64, s->n, s->width, s->absorbance);
-    }
-    if (!rc && state) {
+    if (!l.entries || !l.names)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a model file");
+    add_params(&l, file);
+    add(&l, "members", SAFETENSORS_U32, file->groups, 0, file->members);
+    add(&l, "orders", SAFETENSORS_I32, file->groups, 0, file->orders);
+    add(&l, "concentrations", SAFETENSORS_F64, s->n, 0, s->concentrations);
+    add(&l, "wavelengths", SAFETENSORS_F64, s->width, 0, s->wavelengths);
+    add(&l, "absorbance", SAFETENSORS_F64, s->n, s->width, s->absorbance);
+    if (state) {
         add(&l, "optimizer.m", SAFETENSORS_F32, file->groups, state->fit->count, state->fit->m);
         add(&l, "optimizer.v", SAFETENSORS_F32, file->groups, state->fit->count, state->fit->v);
         add(&l, "state.losses", SAFETENSORS_F64, 2 * (int64_t)file->groups, 0, state->fit->losses);
@@ -65,11 +70,7 @@ int geodesic_file_write(const char *path, const struct geodesic_file *file, cons
                                           {"spectra_sha256", s->sha256},
                                           {"counters", state ? state->counters : ""}};
     struct safetensors_content content = {l.entries, l.n, metadata, sizeof metadata / sizeof *metadata - !state};
-    if (!rc)
-        rc = safetensors_write(path, &content, ret_sha256, err);
-    free(l.entries);
-    free(l.names);
-    return rc;
+    return safetensors_write(path, &content, ret_sha256, err);
 }
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */

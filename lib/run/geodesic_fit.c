@@ -126,8 +126,20 @@ static int check_members(const struct geodesic_fit *f, struct err *err) {
     return 0;
 }
 
+/* Groups with as many members run together. */
+static int add_runs(struct geodesic_fit *f, const geodesic_members *members, struct err *err) {
+    for (int g = 0, end, rc; g < f->groups; g = end) {
+        for (end = g + 1; end < f->groups && geodesic_members_count(members[end]) == geodesic_members_count(members[g]); end++)
+            ;
+        if ((rc = add_run(f, g, end, err)))
+            return rc;
+    }
+    return 0;
+}
+
 int geodesic_fit_new(const struct geodesic_fit_config *config, const struct spectra *spectra, const geodesic_members *members,
                      int groups, struct stream *s, struct geodesic_fit **ret, struct err *err) {
+    int rc;
     if (groups < 1 || groups > GEODESIC_MAX_GROUPS)
         return err_set(err, ERR_RANGE, "%d models at once; expected 1 to %d", groups, GEODESIC_MAX_GROUPS);
     struct geodesic_fit *f = calloc(1, sizeof *f);
@@ -142,15 +154,8 @@ int geodesic_fit_new(const struct geodesic_fit_config *config, const struct spec
     f->epoch_steps = (spectra->width + config->batch - 1) / config->batch;
     for (int g = 0; g < groups; g++)
         geodesic_fit_limit(f, g, config->decay, 0);
-    int rc = check_members(f, err);
-    if (!rc)
-        rc = allocate(f, err);
-    for (int g = 0, end; !rc && g < groups; g = end) {
-        for (end = g + 1; end < groups && geodesic_members_count(members[end]) == geodesic_members_count(members[g]); end++)
-            ;
-        rc = add_run(f, g, end, err);
-    }
-    if (rc || (rc = fill(f, err)) || (config->solver == GEODESIC_ODE && (rc = fit_ode_new(f, &f->ode, err)))) {
+    if ((rc = check_members(f, err)) || (rc = allocate(f, err)) || (rc = add_runs(f, members, err)) || (rc = fill(f, err)) ||
+        (config->solver == GEODESIC_ODE && (rc = fit_ode_new(f, &f->ode, err)))) {
         geodesic_fit_free(f);
         return rc;
     }
@@ -251,23 +256,24 @@ static int update_group(struct geodesic_fit *f, int g, struct err *err) {
 
 /* Losses of the step into the epoch's sums; at its end the epoch's means. */
 static int account(struct geodesic_fit *f, struct err *err) {
-    int rc = stream_to_host(f->stream, f->host_loss, f->loss, (size_t)f->groups * 2 * sizeof(double), err);
-    if (!rc)
-        rc = stream_sync(f->stream, err);
-    for (int r = 0; !rc && r < f->n_runs; r++)
-        for (int g = f->runs[r].first; !rc && g < f->runs[r].end; g++) {
+    int rc;
+    if ((rc = stream_to_host(f->stream, f->host_loss, f->loss, (size_t)f->groups * 2 * sizeof(double), err)) ||
+        (rc = stream_sync(f->stream, err)))
+        return rc;
+    for (int r = 0; r < f->n_runs; r++)
+        for (int g = f->runs[r].first; g < f->runs[r].end; g++) {
             double loss = f->host_loss[2 * g];
             if (!isfinite(loss))
-                rc =
-                    err_set(err, ERR_INTERNAL, "the loss of model %d is no finite number at step %lld; try a smaller learning rate",
-                            g, (long long)f->step);
+                return err_set(err, ERR_INTERNAL,
+                               "the loss of model %d is no finite number at step %lld; try a smaller learning rate", g,
+                               (long long)f->step);
             f->running[g] += loss / ((double)f->runs[r].n_pairs * (double)f->spectra->width);
             if ((f->step + 1) % f->epoch_steps)
                 continue;
             f->epoch_loss[g] = f->running[g];
             f->running[g] = 0;
         }
-    return rc;
+    return 0;
 }
 
 /* The gradients of all groups, runs of groups with the same order of quadrature together. */
@@ -360,19 +366,18 @@ int geodesic_fit_save(struct geodesic_fit *f, struct geodesic_fit_state *to, str
 
 int geodesic_fit_load(struct geodesic_fit *f, const struct geodesic_fit_state *from, struct err *err) {
     size_t bytes = (size_t)(f->groups * f->count) * sizeof(float);
+    int rc;
     if (from->groups != f->groups || from->count != f->count)
         return err_set(err, ERR_INVALID, "the checkpoint holds %d models of %lld parameters; expected %d of %lld", from->groups,
                        (long long)from->count, f->groups, (long long)f->count);
-    int rc = put(f, f->params, from->params, bytes, err);
-    if (!rc)
-        rc = put(f, f->m, from->m, bytes, err);
-    if (!rc)
-        rc = put(f, f->v, from->v, bytes, err);
+    if ((rc = put(f, f->params, from->params, bytes, err)) || (rc = put(f, f->m, from->m, bytes, err)) ||
+        (rc = put(f, f->v, from->v, bytes, err)))
+        return rc;
     f->step = from->step;
     f->shuffled = -1;
     memcpy(f->orders, from->orders, (size_t)f->groups * sizeof *f->orders);
     memcpy(f->epoch_loss, from->losses, (size_t)f->groups * 2 * sizeof(double));
-    return rc;
+    return 0;
 }
 
 void geodesic_fit_model(const struct geodesic_fit_state *state, const struct geodesic_fit *f, int group,

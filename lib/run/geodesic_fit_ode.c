@@ -99,7 +99,9 @@ static int field_metric_pull(void *ctx, int64_t n, const double *c, const double
                              struct err *err) {
     struct fit_ode *o = ctx;
     int rc = metric_values(o, n, c, dgc != NULL, err);
-    for (int64_t i = 0; !rc && i < n; i++) {
+    if (rc)
+        return rc;
+    for (int64_t i = 0; i < n; i++) {
         double s = sigmoid((double)o->y[i]);
         o->dy[i] = (float)(dg[i] * s + (dgc ? dgc[i] * (double)o->tangent[i] * s * (1 - s) : 0));
         o->dtangent[i] = dgc ? (float)(dgc[i] * s) : 0;
@@ -113,11 +115,11 @@ static int field_metric_pull(void *ctx, int64_t n, const double *c, const double
         a.dtangent = tensor_2d(o->dtangent, DTYPE_F32, 1, n);
     if (dc)
         a.dx = tensor_3d(o->dx, DTYPE_F32, 1, n, 2);
-    if (!rc)
-        rc = op_mlp_backward(o->fit->stream, &a, err);
-    for (int64_t i = 0; !rc && dc && i < n; i++)
+    if ((rc = op_mlp_backward(o->fit->stream, &a, err)))
+        return rc;
+    for (int64_t i = 0; dc && i < n; i++)
         dc[i] = (double)o->dx[2 * i];
-    return rc;
+    return 0;
 }
 
 static void flow_inputs(struct fit_ode *o, const struct geodesic_points *at) {

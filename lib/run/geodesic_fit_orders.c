@@ -35,21 +35,21 @@ int fit_orders_new(struct geodesic_fit *f, struct fit_run *run, struct err *err)
     float knots[GEODESIC_MAX_KNOTS];
     run->check_rows = rows_of(run->n);
     size_t bytes = (size_t)(groups * run->check_rows) * sizeof(float);
-    run->check_host = malloc(2 * bytes);
-    int rc = run->check_host ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the quadrature's checks");
-    if (!rc)
-        rc = device_alloc(dev, 2 * bytes, (void **)&run->check_x, err);
-    if (!rc)
-        rc = device_alloc(dev, bytes, (void **)&run->check_z, err);
-    for (int64_t g = 0; !rc && g < groups; g++) {
-        rc = stream_to_host(f->stream, knots, run->knots + g * run->n, (size_t)run->n * sizeof *knots, err);
-        rc = rc ? rc : stream_sync(f->stream, err);
-        if (!rc)
-            fill_rows(f, run, knots, run->check_host + g * run->check_rows * 2);
+    int rc;
+    if (!(run->check_host = malloc(2 * bytes)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the quadrature's checks");
+    if ((rc = device_alloc(dev, 2 * bytes, (void **)&run->check_x, err)) ||
+        (rc = device_alloc(dev, bytes, (void **)&run->check_z, err)))
+        return rc;
+    for (int64_t g = 0; g < groups; g++) {
+        if ((rc = stream_to_host(f->stream, knots, run->knots + g * run->n, (size_t)run->n * sizeof *knots, err)) ||
+            (rc = stream_sync(f->stream, err)))
+            return rc;
+        fill_rows(f, run, knots, run->check_host + g * run->check_rows * 2);
     }
-    if (!rc)
-        rc = stream_to_device(f->stream, run->check_x, run->check_host, 2 * bytes, err);
-    return rc ? rc : stream_sync(f->stream, err);
+    if ((rc = stream_to_device(f->stream, run->check_x, run->check_host, 2 * bytes, err)))
+        return rc;
+    return stream_sync(f->stream, err);
 }
 
 static double root(double z, double floor) { return sqrt((z > 0 ? z : 0) + log1p(exp(-fabs(z))) + floor); }

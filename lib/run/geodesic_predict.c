@@ -207,33 +207,35 @@ static void metric_nodes(struct metric_part *m) {
         }
 }
 
+static void metric_done(struct metric_part *m) {
+    device_free(stream_device(m->s), m->params);
+    device_free(stream_device(m->s), m->x);
+    device_free(stream_device(m->s), m->z);
+    free(m->host);
+    free(m->g);
+}
+
 int geodesic_metric(struct stream *s, const struct geodesic_model *model, const struct spectra *spectra,
                     const struct geodesic_grid *grid, double *ret, struct err *err) {
-    struct metric_part m = {.model = model, .spectra = spectra, .grid = grid, .s = s};
+    OWNED(metric_done) struct metric_part m = {.model = model, .spectra = spectra, .grid = grid, .s = s};
+    int rc;
     metric_nodes(&m);
     int n = grid->n, most = n > m.n_nodes ? n : m.n_nodes;
     int64_t count = most > 0 && METRIC_ROWS / most > 1 ? METRIC_ROWS / most : 1;
     count = count < grid->n_rows ? count : grid->n_rows;
     size_t rows = (size_t)(most * count);
-    double *position = malloc((size_t)n * sizeof *position);
+    OWNED_MEMORY double *position = malloc((size_t)n * sizeof *position);
     m.host = malloc(2 * rows * sizeof *m.host);
     m.g = malloc((rows + (size_t)count) * sizeof *m.g);
-    int rc = m.host && m.g && position ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a metric at %d concentrations", n);
-    for (int i = 0; !rc && i < n; i++)
+    if (!m.host || !m.g || !position)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a metric at %d concentrations", n);
+    for (int i = 0; i < n; i++)
         position[i] = geodesic_position(spectra, grid->concentrations[i]);
-    if (!rc)
-        rc = put(s, &m.params, model->params, (size_t)mlp_count(GEODESIC_METRIC) * sizeof(float), err);
-    if (!rc)
-        rc = put(s, &m.x, NULL, 2 * rows * sizeof(float), err);
-    if (!rc)
-        rc = put(s, &m.z, NULL, rows * sizeof(float), err);
-    for (int64_t first = 0; !rc && first < grid->n_rows; first += count)
-        rc = metric_some(&m, position, n, first, grid->n_rows - first < count ? grid->n_rows - first : count, ret, err);
-    device_free(stream_device(s), m.params);
-    device_free(stream_device(s), m.x);
-    device_free(stream_device(s), m.z);
-    free(m.host);
-    free(m.g);
-    free(position);
-    return rc;
+    if ((rc = put(s, &m.params, model->params, (size_t)mlp_count(GEODESIC_METRIC) * sizeof(float), err)) ||
+        (rc = put(s, &m.x, NULL, 2 * rows * sizeof(float), err)) || (rc = put(s, &m.z, NULL, rows * sizeof(float), err)))
+        return rc;
+    for (int64_t first = 0; first < grid->n_rows; first += count)
+        if ((rc = metric_some(&m, position, n, first, grid->n_rows - first < count ? grid->n_rows - first : count, ret, err)))
+            return rc;
+    return 0;
 }

@@ -141,23 +141,28 @@ static int load_all(struct resident *r, struct stream *s, struct err *err) {
     return rc;
 }
 
+static int allocate(struct resident *r, struct err *err) {
+    void *rows = NULL, *labels = NULL;
+    int rc;
+    if (!(r->base = calloc((size_t)manifest_count(r->config.manifest) + 1, sizeof *r->base)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for resident data");
+    rc = device_alloc(r->config.device, (size_t)(r->n_rows * r->inputs) * sizeof *r->rows, &rows, err);
+    r->rows = rows;
+    if (rc || (rc = device_alloc(r->config.device, (size_t)r->n_rows, &labels, err)))
+        return rc;
+    r->labels = labels;
+    return 0;
+}
+
 int resident_open(const struct resident_config *config, struct stream *s, struct resident **ret, struct err *err) {
     struct resident *r = calloc(1, sizeof *r);
-    void *rows = NULL, *labels = NULL;
+    int rc;
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for resident data");
     r->config = *config;
     r->inputs = manifest_inputs(config->manifest);
     r->n_rows = count_rows(config);
-    r->base = calloc((size_t)manifest_count(config->manifest) + 1, sizeof *r->base);
-    int rc = r->base ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for resident data");
-    if (!rc)
-        rc = device_alloc(config->device, (size_t)(r->n_rows * r->inputs) * sizeof *r->rows, &rows, err);
-    if (!rc)
-        rc = device_alloc(config->device, (size_t)r->n_rows, &labels, err);
-    r->rows = rows;
-    r->labels = labels;
-    if (rc || (rc = load_all(r, s, err))) {
+    if ((rc = allocate(r, err)) || (rc = load_all(r, s, err))) {
         resident_close(r);
         return rc;
     }

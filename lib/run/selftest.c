@@ -4,10 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/rng.h"
 #include "kernels/device.h"
 #include "kernels/op.h"
+
+OWNABLE(struct device, device_close)
+OWNABLE(struct stream, stream_close)
 
 enum { B = 2, L = 37, H = 3, P = 8, N = 5, D = H * P, RNG_CASE = 0x5E1F }; /* a stream of its own */
 static const double tolerance = 1e-4;
@@ -134,38 +138,34 @@ static int run(struct stream *s, const struct scan_case *k, struct arrays *m, co
     return 0;
 }
 
-int selftest_scan(const char *device, int threads, struct selftest *ret, struct err *err) {
-    struct scan_case *k = calloc(1, sizeof *k);
-    struct scan_result *want = calloc(1, sizeof *want);
+static int compute(const char *device, int threads, struct selftest *ret, struct err *err) {
+    OWNED_MEMORY struct scan_case *k = calloc(1, sizeof *k);
+    OWNED_MEMORY struct scan_result *want = calloc(1, sizeof *want);
     struct arrays m = {.total = 16 * (size_t)B * L * D};
-    struct device *dev = NULL;
-    struct stream *s = NULL;
+    OWNED_MEMORY float *host = m.host = calloc(m.total, sizeof *m.host);
+    OWNED_POINTER(device_close) struct device *dev = NULL;
+    OWNED_POINTER(stream_close) struct stream *s = NULL;
     void *data = NULL;
-    double start_s = clock_s();
-    m.host = calloc(m.total, sizeof *m.host);
-    int rc = k && want && m.host ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a self-test");
-    if (!rc)
-        rc = device_open(device, threads, &dev, err);
-    if (!rc)
-        rc = stream_open(dev, STREAM_NORMAL, &s, err);
-    if (!rc)
-        rc = device_alloc(dev, m.total * sizeof(float), &data, err);
+    int rc;
+    if (!k || !want || !host)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a self-test");
+    if ((rc = device_open(device, threads, &dev, err)) || (rc = stream_open(dev, STREAM_NORMAL, &s, err)) ||
+        (rc = device_alloc(dev, m.total * sizeof(float), &data, err)))
+        return rc;
     m.device = data;
+    draw_case(k);
+    for (int row = 0; row < B; row++)
+        for (int d = 0; d < D; d++)
+            channel(k, want, row, d);
+    rc = run(s, k, &m, want, ret, err);
+    device_free(dev, data);
+    return rc;
+}
+
+int selftest_scan(const char *device, int threads, struct selftest *ret, struct err *err) {
+    double start_s = clock_s();
     *ret = (struct selftest){0};
-    if (!rc) {
-        draw_case(k);
-        for (int row = 0; row < B; row++)
-            for (int d = 0; d < D; d++)
-                channel(k, want, row, d);
-        rc = run(s, k, &m, want, ret, err);
-    }
+    int rc = compute(device, threads, ret, err);
     ret->seconds = clock_s() - start_s;
-    if (dev)
-        device_free(dev, data);
-    stream_close(s);
-    device_close(dev);
-    free(m.host);
-    free(want);
-    free(k);
     return rc;
 }

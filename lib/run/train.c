@@ -537,15 +537,19 @@ static int train_batch(struct train *t, struct err *err) {
     return rc;
 }
 
-/* Rank 0's files; the others wait until they are there. */
-static int save(struct train *t, struct err *err) {
-    int rc = train_is_writer(t) ? train_checkpoint_save(t, err) : 0;
-    if (!rc && train_is_writer(t)) {
-        train_course_draw(t);
-        train_report_write(t);
-    }
-    return train_ranks_saved(t, rc, err);
+static int write_files(struct train *t, struct err *err) {
+    int rc;
+    if (!train_is_writer(t))
+        return 0;
+    if ((rc = train_checkpoint_save(t, err)))
+        return rc;
+    train_course_draw(t);
+    train_report_write(t);
+    return 0;
 }
+
+/* Rank 0's files; the others wait until they are there. */
+static int save(struct train *t, struct err *err) { return train_ranks_saved(t, write_files(t, err), err); }
 
 /* A validation ended: choose thresholds, keep the best, stop early when nothing improves. */
 static int conclude_validation(struct train *t, const struct validation_result *r, struct err *err) {
@@ -609,16 +613,21 @@ static int train_run(void *task, struct err *err) {
     return 0;
 }
 
+/* A checkpoint stands between optimizer steps and holds the weights themselves, not their average. */
+static int save_whole_step(struct train *t, struct err *err) {
+    int rc;
+    while (t->batch)
+        if ((rc = micro_batch(t, err)))
+            return rc;
+    if (t->optim.exchanged && (rc = optim_exchange_ema(&t->optim, t->stream, err)))
+        return rc;
+    return save(t, err);
+}
+
 static int train_checkpoint(void *task, struct err *err) {
     struct train *t = task;
-    int rc = 0;
     bool validating = t->optim.exchanged;
-    while (!rc && t->batch) /* a checkpoint stands between optimizer steps */
-        rc = micro_batch(t, err);
-    if (!rc && validating)
-        rc = optim_exchange_ema(&t->optim, t->stream, err);
-    if (!rc)
-        rc = save(t, err);
+    int rc = save_whole_step(t, err);
     if (validating && !t->optim.exchanged) { /* the validation goes on, whether or not the files could be written */
         int back = optim_exchange_ema(&t->optim, t->stream, rc ? NULL : err);
         rc = rc ? rc : back;

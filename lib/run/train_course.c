@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
@@ -116,15 +117,20 @@ static int read_series(const char *path, struct series series[CURVES], struct er
     return rc;
 }
 
+static void series_done(struct series (*series)[CURVES]) {
+    for (int i = 0; i < CURVES; i++)
+        free((*series)[i].points);
+}
+
 static int draw(const struct train *t, struct err *err) {
-    struct series series[CURVES] = {{0}};
+    OWNED(series_done) struct series series[CURVES] = {{0}};
     struct plot_curve curve[CURVES];
     char from[PATH_SIZE], to[PATH_SIZE], subtitle[160];
-    int rc = fsio_join(from, sizeof from, t->env.directory, "metrics.jsonl", err);
-    if (!rc)
-        rc = fsio_join(to, sizeof to, t->env.directory, "training.svg", err);
-    if (!rc && fsio_exists(from)) /* the first lines come with the tenth step */
-        rc = read_series(from, series, err);
+    int rc;
+    if ((rc = fsio_join(from, sizeof from, t->env.directory, "metrics.jsonl", err)) ||
+        (rc = fsio_join(to, sizeof to, t->env.directory, "training.svg", err)) ||
+        (fsio_exists(from) && (rc = read_series(from, series, err)))) /* the first lines come with the tenth step */
+        return rc;
     for (int i = 0; i < CURVES; i++)
         curve[i] = (struct plot_curve){curves[i].name, series[i].points, series[i].n};
     str_format(subtitle, sizeof subtitle, "%lld of %lld steps, montage %s", (long long)t->at.step, (long long)t->total_steps,
@@ -136,11 +142,7 @@ static int draw(const struct train *t, struct err *err) {
                                  .n_losses = EVENT_F1,
                                  .n_scores = CURVES - EVENT_F1,
                                  .best_step = t->at.best.step ? (double)t->at.best.step : -1};
-    if (!rc && series[TRAINING_LOSS].n)
-        rc = plot_training(to, &plot, err);
-    for (int i = 0; i < CURVES; i++)
-        free(series[i].points);
-    return rc;
+    return series[TRAINING_LOSS].n ? plot_training(to, &plot, err) : 0;
 }
 
 void train_course_draw(struct train *t) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/counted.h"
 #include "data/manifest.h"
@@ -217,18 +218,20 @@ static int one_step(const struct seizure_config *model, struct trial *t, int64_t
 /* On the CPU the time of a step is that of its windows, so one window is measured. */
 static int measure(const struct estimate_config *c, const struct train_config *job, bool is_async, struct estimate *e,
                    struct err *err) {
-    struct trial t = {.batch = is_async ? job->training.micro_batch_size : 1};
+    OWNED(close_trial) struct trial t = {.batch = is_async ? job->training.micro_batch_size : 1};
     double best = INFINITY;
-    int rc = open_trial(c, job, &t, err);
-    for (int64_t i = 0; !rc && i <= MEASURED_STEPS && estimate_measures(c); i++) { /* the first warms up */
+    int rc;
+    if ((rc = open_trial(c, job, &t, err)))
+        return rc;
+    for (int64_t i = 0; i <= MEASURED_STEPS && estimate_measures(c); i++) { /* the first warms up */
         double start = clock_s();
-        if (!(rc = estimate_stopped(c, err)) && !(rc = one_step(&job->model, &t, i, err)) && i)
+        if ((rc = estimate_stopped(c, err)) || (rc = one_step(&job->model, &t, i, err)))
+            return rc;
+        if (i)
             best = fmin(best, clock_s() - start);
     }
-    close_trial(&t);
-    if (!rc)
-        e->seconds_per_step = best * (double)(job->training.batch_size / t.batch);
-    return rc;
+    e->seconds_per_step = best * (double)(job->training.batch_size / t.batch);
+    return 0;
 }
 
 /* Any file of tensors may be the beginning; whether their shapes fit is seen when the job runs. */

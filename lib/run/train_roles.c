@@ -10,6 +10,8 @@
 #include "run/train_estimate.h"
 #include "store/safetensors.h"
 
+OWNABLE(struct known_patients, known_patients_free)
+
 enum { NAMES_BYTES = 800 };
 
 static int64_t tell_role(struct train *t, enum patient_role role) {
@@ -55,38 +57,36 @@ static void tell_lone(struct train *t) {
 }
 
 int train_roles_assign(struct train *t, struct err *err) {
-    struct known_patients *kept = NULL;
+    OWNED_POINTER(known_patients_free) struct known_patients *kept = NULL;
     bool began = false;
     int64_t used = 0;
     size_t n = (size_t)manifest_count(t->manifest) + 1;
+    int rc;
     t->split = calloc(n, 1);
     t->role = calloc(n, 1);
     t->left_out = calloc(n, 1);
     if (!t->split || !t->role || !t->left_out)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the roles of %zu recordings", n);
-    int rc = train_checkpoint_roles(t, &kept, &began, err);
-    if (!rc)
-        rc = train_split(t->job, t->manifest, kept, t->split, err);
-    for (int r = PATIENT_TRAINING; !rc && r < PATIENT_ROLES; r++)
+    if ((rc = train_checkpoint_roles(t, &kept, &began, err)) || (rc = train_split(t->job, t->manifest, kept, t->split, err)))
+        return rc;
+    for (int r = PATIENT_TRAINING; r < PATIENT_ROLES; r++)
         used += tell_role(t, (enum patient_role)r);
-    if (!rc && kept)
-        rc = tell_changes(t, kept, used, err);
-    else if (!rc && began)
+    if (kept && (rc = tell_changes(t, kept, used, err)))
+        return rc;
+    if (!kept && began)
         task_log(
             &t->env, TASK_WARN,
             "the checkpoints are of an older version and do not say which patients trained: the roles were drawn again, so that "
             "validation patients may have been trained on; submit a new job for scores that can be trusted");
-    if (!rc)
-        tell_lone(t);
-    for (int64_t i = 0; !rc && i < manifest_count(t->manifest); i++) {
+    tell_lone(t);
+    for (int64_t i = 0; i < manifest_count(t->manifest); i++) {
         t->role[i] = t->left_out[i] ? PATIENT_UNUSED : t->split[i];
         t->validation_recordings += t->role[i] == PATIENT_VALIDATION && manifest_entry(t->manifest, i)->recording;
         if (t->left_out[i])
             task_log(&t->env, TASK_WARN, "%.300s stays left out: its samples could not be read before",
                      manifest_entry(t->manifest, i)->relative_path);
     }
-    known_patients_free(kept);
-    return rc;
+    return 0;
 }
 
 int train_roles_leave_out(struct train *t, int64_t entry, const struct err *why, struct err *err) {
@@ -128,25 +128,24 @@ static int put_origin(struct json_writer *w, const char *origin, char *patients,
 }
 
 int train_roles_record(struct train *t, const char *origin, struct err *err) {
-    char *patients = NULL; /* of the origin */
-    struct str text;
+    OWNED_MEMORY char *patients = NULL; /* of the origin */
+    OWNED(str_done) struct str text;
     struct json_writer w;
-    int rc = origin ? modelfile_patients(origin, &patients, err) : 0;
-    if (rc)
-        return rc;
+    int rc;
     str_init(&text, SAFETENSORS_MAX_HEADER);
+    if (origin && (rc = modelfile_patients(origin, &patients, err)))
+        return rc;
     json_writer_init(&w, &text);
     json_begin_array(&w, NULL);
     patients_put_hashes(t->manifest, t->split, manifest_hash(t->manifest), false, &w);
-    rc = put_origin(&w, origin, patients, err);
+    if ((rc = put_origin(&w, origin, patients, err)))
+        return rc;
     json_end(&w, ']');
-    free(patients);
     free(t->patients);
     t->file.patients = t->patients = str_take(&text);
-    if (!rc && !t->patients)
-        rc = err_set(err, ERR_EXHAUSTED, "the hashes of the patients take more than %d bytes", SAFETENSORS_MAX_HEADER);
-    str_done(&text);
-    return rc;
+    if (!t->patients)
+        return err_set(err, ERR_EXHAUSTED, "the hashes of the patients take more than %d bytes", SAFETENSORS_MAX_HEADER);
+    return 0;
 }
 
 int train_roles_resume(struct train *t, struct err *err) {

@@ -65,23 +65,16 @@ static int take(struct detector_state *s, const struct bench_case *c, const stru
     return s->memory.rc;
 }
 
-static int detector_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
+static int open_state(struct detector_state *s, const struct bench_case *c, const struct bench_context *x, struct err *err) {
     const struct detector_case *d = c->parameters;
     struct seizure_config config;
     struct seizure_options options = {.max_batch = c->batch, .training = d->training, .precision = x->dtype};
     struct optim_config optim = {.learning_rate = 1e-4, .weight_decay = 0.05, .gradient_clip = 1, .total_steps = 1000000};
-    struct detector_state *s = calloc(1, sizeof *s);
-    if (!s)
-        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
-    s->training = d->training;
-    s->memory = (struct bench_memory){.device = x->device, .stream = x->stream, .err = err};
-    int rc = config_of(d, &config, err);
-    if (!rc)
-        rc = seizure_new(x->device, &config, &options, &s->net, err);
-    if (!rc)
-        rc = seizure_init(s->net, x->stream, 1, 0.1, err);
-    if (!rc && d->training)
-        rc = optim_init(&s->optim, seizure_params(s->net), &optim, x->stream, err);
+    int rc;
+    if ((rc = config_of(d, &config, err)) || (rc = seizure_new(x->device, &config, &options, &s->net, err)) ||
+        (rc = seizure_init(s->net, x->stream, 1, 0.1, err)) ||
+        (d->training && (rc = optim_init(&s->optim, seizure_params(s->net), &optim, x->stream, err))))
+        return rc;
     struct step_config work = {.net = s->net,
                                .optim = &s->optim,
                                .rows = c->batch,
@@ -90,10 +83,19 @@ static int detector_open(const struct bench_case *c, const struct bench_context 
                                .alpha = 0.5f,
                                .gamma = 2,
                                .pos_weight = 1};
-    if (!rc && d->training)
-        rc = step_new(x->device, &work, &s->work, err);
-    if (!rc)
-        rc = take(s, c, &config, err);
+    if (d->training && (rc = step_new(x->device, &work, &s->work, err)))
+        return rc;
+    return take(s, c, &config, err);
+}
+
+static int detector_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
+    const struct detector_case *d = c->parameters;
+    struct detector_state *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    s->training = d->training;
+    s->memory = (struct bench_memory){.device = x->device, .stream = x->stream, .err = err};
+    int rc = open_state(s, c, x, err);
     if (rc)
         detector_close(s, x->device);
     else

@@ -9,16 +9,17 @@ enum { ROUNDS = 10 };
 /* Seconds of one of ROUNDS runs queued together, after one that warms up. */
 static int timed(int (*run)(void *ctx, struct stream *s, struct err *err), void *ctx, struct stream *s, double *ret,
                  struct err *err) {
-    int rc = run(ctx, s, err);
-    if (!rc)
-        rc = stream_sync(s, err);
+    int rc;
+    if ((rc = run(ctx, s, err)) || (rc = stream_sync(s, err)))
+        return rc;
     double start = clock_s();
-    for (int i = 0; !rc && i < ROUNDS; i++)
-        rc = run(ctx, s, err);
-    if (!rc)
-        rc = stream_sync(s, err);
+    for (int i = 0; i < ROUNDS; i++)
+        if ((rc = run(ctx, s, err)))
+            return rc;
+    if ((rc = stream_sync(s, err)))
+        return rc;
     *ret = (clock_s() - start) / ROUNDS;
-    return rc;
+    return 0;
 }
 
 struct copy {

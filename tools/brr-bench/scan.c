@@ -178,14 +178,16 @@ __attribute__((noinline, optimize("no-tree-vectorize"))) static void scalar_scan
 
 static int run_from_host(struct scan_state *s, struct stream *stream, struct err *err) {
     struct tensor all[MOST_TRAVELS];
-    int in = 0, n = travels(&s->scan1, s->shape.backward, all, &in), rc = 0;
-    for (int i = 0; !rc && i < in; i++)
-        rc = stream_to_device(stream, all[i].data, s->host[i], tensor_span_bytes(&all[i]), err);
-    if (!rc)
-        rc = s->shape.backward ? op_scan1_backward(stream, &s->scan1, err) : op_scan1(stream, &s->scan1.fwd, err);
-    for (int i = in; !rc && i < n; i++)
-        rc = stream_to_host(stream, s->host[i], all[i].data, tensor_span_bytes(&all[i]), err);
-    return rc ? rc : stream_sync(stream, err);
+    int in = 0, n = travels(&s->scan1, s->shape.backward, all, &in), rc;
+    for (int i = 0; i < in; i++)
+        if ((rc = stream_to_device(stream, all[i].data, s->host[i], tensor_span_bytes(&all[i]), err)))
+            return rc;
+    if ((rc = s->shape.backward ? op_scan1_backward(stream, &s->scan1, err) : op_scan1(stream, &s->scan1.fwd, err)))
+        return rc;
+    for (int i = in; i < n; i++)
+        if ((rc = stream_to_host(stream, s->host[i], all[i].data, tensor_span_bytes(&all[i]), err)))
+            return rc;
+    return stream_sync(stream, err);
 }
 
 static int scan_run(void *state, struct stream *stream, struct err *err) {

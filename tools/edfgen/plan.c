@@ -273,21 +273,22 @@ static int plan_recording(const struct patient *p, const struct placed *placed, 
         enum event_kind kind;
         float per_hour;
     } artefacts[] = {{EVENT_BLINK, 400}, {EVENT_MUSCLE, 50}, {EVENT_POP, 12}};
+    const bool rich = p->style == STYLE_RICH;
     struct rng rng;
+    int rc;
     patient_rng(&rng, p, 2 + (uint32_t)recording);
     plan->noise = rng_u32(&rng);
-    int rc = place_seizures(&rng, p, placed, seizures, recording, plan);
-    if (!rc)
-        rc = p->style == STYLE_RICH ? plan_rich_scenes(&rng, p, plan) : add_distractors(&rng, p, plan);
-    for (size_t i = 0; i < sizeof artefacts / sizeof *artefacts && !rc; i++)
-        rc = add_short_events(&rng, p, plan, artefacts[i].kind, artefacts[i].per_hour);
-    if (!rc)
-        rc = add_short_events(&rng, p, plan, EVENT_SPIKE, p->spikes_per_hour);
-    if (!rc)
-        rc = p->style == STYLE_RICH ? plan_rich_vigils(&rng, plan) : add_vigils(&rng, plan);
-    if (!rc)
-        qsort(plan->events, plan->n_events, sizeof *plan->events, by_first);
-    return rc;
+    if ((rc = place_seizures(&rng, p, placed, seizures, recording, plan)) ||
+        (rc = rich ? plan_rich_scenes(&rng, p, plan) : add_distractors(&rng, p, plan)))
+        return rc;
+    for (size_t i = 0; i < sizeof artefacts / sizeof *artefacts; i++)
+        if ((rc = add_short_events(&rng, p, plan, artefacts[i].kind, artefacts[i].per_hour)))
+            return rc;
+    if ((rc = add_short_events(&rng, p, plan, EVENT_SPIKE, p->spikes_per_hour)) ||
+        (rc = rich ? plan_rich_vigils(&rng, plan) : add_vigils(&rng, plan)))
+        return rc;
+    qsort(plan->events, plan->n_events, sizeof *plan->events, by_first);
+    return 0;
 }
 
 int plan_recordings(const struct patient *p, const int64_t *samples, int n, int seizures, struct recording_plan *plans,
