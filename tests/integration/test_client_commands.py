@@ -88,7 +88,7 @@ def check_usage(d):
         code, out, err = d.ctl("completion", shell)
         assert code == 0 and all(c in out for c in commands) and "model" in out
         if shell == "bash":
-            for words, offered in (("stream --mo", "--model"), ("checkpoint pr", "promote"), ("burst obs", "observe"), ("burst run x --pl", "--plot"), ("help dat", "dataset"), ("tls token x --role st", "stream"), ("burst generate ri", "ring"), ("dataset x --labels b", "bids-tsv"), ("completion z", "zsh"), ("keys ev", "evaluate"),
+            for words, offered in (("stream --mod", "--model"), ("checkpoint pr", "promote"), ("burst obs", "observe"), ("burst run x --pl", "--plot"), ("help dat", "dataset"), ("tls token x --role st", "stream"), ("burst generate ri", "ring"), ("dataset x --labels b", "bids-tsv"), ("completion z", "zsh"), ("keys ev", "evaluate"),
                                    ("submit /dev/nul", "/dev/null"), ("submit x --set training.ep", "training.epochs=")):
                 asked = f"{out}\nCOMP_WORDS=(brrctl {words}); COMP_CWORD={len(words.split())}; _brrctl; echo \"got ${{COMPREPLY[*]}}\""
                 r = subprocess.run(["bash", "-c", asked], capture_output=True, text=True)
