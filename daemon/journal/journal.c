@@ -35,6 +35,7 @@ struct journal {
     struct line *batch[BATCH];
     int n;
     int64_t pruned_ms, since_prune; /* when, and entries since */
+    int64_t queued;                 /* newest row that the outbox ever had */
     int64_t handed[OUTLET_MAX];     /* newest row of the outbox that each receiver has got */
 };
 
@@ -54,7 +55,7 @@ static int open_db(struct journal *j, struct err *err) {
         return 0;
     if ((rc = journaldb_open(j->path, &j->db, err)))
         return rc;
-    if ((rc = outbox_setup(j->db, err)) || (rc = journaldb_newest(j->db, &newest, err))) {
+    if ((rc = outbox_setup(j->db, &j->queued, err)) || (rc = journaldb_newest(j->db, &newest, err))) {
         db_close(j->db);
         j->db = NULL;
         return rc;
@@ -114,7 +115,7 @@ static int write_line(struct journal *j, const struct line *l, bool *ret_new, st
     if (rc)
         return rc;
     for (int i = 0; outlet && *ret_new && !l->handed && i < outlet->n; i++)
-        if (outlet->wants(outlet->ctx, i, &l->entry) && (rc = outbox_add(j->db, outlet, i, &l->entry, err)))
+        if (outlet->wants(outlet->ctx, i, &l->entry) && (rc = outbox_add(j->db, outlet, i, &l->entry, &j->queued, err)))
             return rc;
     return 0;
 }

@@ -13,10 +13,19 @@ void delivery_free(struct delivery *d) {
     free(d);
 }
 
-int outbox_setup(struct db *db, struct err *err) {
+int outbox_setup(struct db *db, int64_t *newest, struct err *err) {
     static const struct db_column columns[] = {
         {"id", "INTEGER"}, {"hook", "TEXT"}, {"delivery", "TEXT"}, {"made_ms", "INTEGER"}, {"body", "TEXT"}};
-    return db_table(db, "outbox", columns, sizeof columns / sizeof *columns, "id", err);
+    struct db_query q;
+    bool row = false;
+    int rc;
+    if ((rc = db_table(db, "outbox", columns, sizeof columns / sizeof *columns, "id", err)) ||
+        (rc = db_query(db, "SELECT max(id) FROM outbox", "read deliveries", &q, err)))
+        return rc;
+    if (!(rc = db_next(&q, &row, err)) && row && db_int(&q, 0) > *newest)
+        *newest = db_int(&q, 0);
+    db_done(&q);
+    return rc;
 }
 
 static bool make_id(char ret[OUTLET_ID]) {
@@ -38,13 +47,14 @@ struct delivery *outbox_direct(const struct outlet *outlet, int i, const struct 
     return NULL;
 }
 
-int outbox_add(struct db *db, const struct outlet *outlet, int i, const struct journal_entry *e, struct err *err) {
+int outbox_add(struct db *db, const struct outlet *outlet, int i, const struct journal_entry *e, int64_t *newest, struct err *err) {
     struct db_query q;
     struct delivery *d = outbox_direct(outlet, i, e);
     if (!d)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a delivery");
-    int rc = db_query(db, "INSERT INTO outbox(hook, delivery, made_ms, body) VALUES(?,?,?,?)", "keep a delivery", &q, err);
+    int rc = db_query(db, "INSERT INTO outbox(id, hook, delivery, made_ms, body) VALUES(?,?,?,?,?)", "keep a delivery", &q, err);
     if (!rc) {
+        db_put_int(&q, ++*newest);
         db_put_text(&q, outlet->name(outlet->ctx, i));
         db_put_text(&q, d->id);
         db_put_int(&q, d->made_ms);

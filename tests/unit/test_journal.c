@@ -298,6 +298,22 @@ static void a_receiver_gets_each_new_entry_until_it_is_done(void **state) {
     assert_int_equal(later.n, 0);
 }
 
+static void a_receiver_gets_what_comes_when_nothing_waits_any_more(void **state) {
+    struct receiver r = {.room = 8};
+    struct outlet outlet;
+    struct journal *j = start_with(in_dir(state, "j.sqlite"), &r, &outlet);
+    for (int i = 0; i < 3; i++) {
+        struct journal_entry e = entry(JOURNAL_ALARM_ON, "icu-1", i);
+        journal_add(j, &e);
+        wait_until(&r.n, i + 1);
+        journal_delivered(j, r.rows[i]);
+        e = entry(JOURNAL_GAP, "icu-1", i);
+        wait_for(j, journal_add(j, &e)); /* the outbox is empty */
+    }
+    assert_true(r.rows[0] < r.rows[1] && r.rows[1] < r.rows[2]);
+    assert_true(journal_stop(j));
+}
+
 static void a_receiver_does_not_wait_for_a_journal_that_cannot_be_written(void **state) {
     char folder[512], path[600];
     str_copy(folder, sizeof folder, in_dir(state, "later"));
@@ -337,6 +353,7 @@ int main(void) {
         in_temp_dir(the_oldest_go_by_size),
         in_temp_dir(entries_wait_for_a_volume_that_cannot_be_written),
         in_temp_dir(a_receiver_gets_each_new_entry_until_it_is_done),
+        in_temp_dir(a_receiver_gets_what_comes_when_nothing_waits_any_more),
         in_temp_dir(a_receiver_does_not_wait_for_a_journal_that_cannot_be_written),
         in_temp_dir(what_was_not_written_at_the_stop_is_counted),
     };
