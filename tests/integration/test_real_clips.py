@@ -18,7 +18,7 @@ EEG = os.environ.get("BRR_EEG_DIR") or os.path.join(SOURCE, "..", "shared", "eeg
 SEIZURES = {"chb01_03_2986-3036": (10, 50, 50), "chb01_04_1457-1494": (10, 37, 37)}
 # Windows scaled to themselves lose the amplitude, by which the seconds before this seizure are told from it (docs/models.md).
 COMMON = ["data.montage=bipolar-18", "data.validation_fraction=0", "data.window_s=8", "data.bandpass_hz=[0.5,25]",
-          "data.normalize=envelope", "training.loss.kind=bce", "events.threshold=fixed"]
+          "data.normalize=baseline", "training.loss.kind=bce", "events.threshold=fixed"]
 SYNTHETIC = ["data.hop_s=4", "training.max_steps=400"]
 # Few windows of sleep for each of those at a seizure's onset: the seconds before it are all that is known of being awake.
 REAL = ["data.unlabeled=background", "data.hop_s=1", "data.balance.none=0.2", "training.max_steps=60", "training.learning_rate=1e-3"]
