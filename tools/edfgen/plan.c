@@ -287,7 +287,8 @@ static int plan_recording(const struct patient *p, const struct placed *placed, 
     if ((rc = add_short_events(&rng, p, plan, EVENT_SPIKE, p->spikes_per_hour)) ||
         (rc = rich ? plan_rich_vigils(&rng, plan) : add_vigils(&rng, plan)))
         return rc;
-    qsort(plan->events, plan->n_events, sizeof *plan->events, by_first);
+    if (plan->n_events)
+        qsort(plan->events, plan->n_events, sizeof *plan->events, by_first);
     return 0;
 }
 
