@@ -1,10 +1,8 @@
 #include "daemon/hooks/hook.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <fnmatch.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -14,12 +12,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/spawn.h"
 #include "base/str.h"
 #include "store/signed_post.h"
 
 enum { BODY_MAX = 64 * 1024, LOOK_MS = 10 };
-
-extern char **environ;
 
 bool hook_wants(const struct hook *h, const struct journal_entry *e) {
     return (h->kinds & 1u << e->kind) && !fnmatch(h->bed, e->client, 0) && !fnmatch(h->model, e->model, 0);
@@ -76,30 +73,7 @@ static int body_file(const char *body, int *ret, struct err *err) {
     return 0;
 }
 
-/* Starts it in a process group of its own, with default signals and no output. */
-static int start(const struct hook *h, int input, pid_t *ret, struct err *err) {
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
-    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1); /* libraries leave sockets inheritable */
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int failed = posix_spawn(ret, h->command[0], &files, &attributes, (char *const *)(uintptr_t)h->command, environ);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&files);
-    return failed ? err_errno(err, failed, "cannot start %.200s", h->command[0]) : 0;
-}
-
-/* Waits for its end; kills its process group after the time limit. */
+/* Waits for the end of the command; kills its process group after the time limit. */
 static int await(const struct hook *h, pid_t pid, const atomic_bool *stop, struct err *err) {
     int64_t deadline = clock_ms() + h->timeout_ms;
     int status = 0;
@@ -124,7 +98,7 @@ static int run_command(const struct hook *h, const struct hook_attempt *a, struc
     OWNED_FD int input = -1;
     pid_t pid = 0;
     int rc;
-    if ((rc = body_file(a->body, &input, err)) || (rc = start(h, input, &pid, err)))
+    if ((rc = body_file(a->body, &input, err)) || (rc = spawn_start(h->command, input, -1, &pid, err)))
         return rc;
     return await(h, pid, a->stop, err);
 }

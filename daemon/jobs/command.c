@@ -4,39 +4,16 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/spawn.h"
 
 enum { LOOK_MS = 20 };
 
-/* In a process group of its own, with default signals and no input. */
-static int start(const char *const *words, int output, pid_t *ret, struct err *err) {
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&files, output, STDERR_FILENO);
-    posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int failed = posix_spawnp(ret, words[0], &files, &attributes, (char *const *)(uintptr_t)words, environ);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&files);
-    return failed ? err_errno(err, failed, "cannot start %.200s", words[0]) : 0;
-}
-
-/* False at the end of what the program prints. */
+/* Reads what the program has printed, and waits LOOK_MS for it at most. False: it prints no more. */
 static bool drain(int fd, struct str *out) {
     char block[4096];
     ssize_t n;
@@ -74,7 +51,7 @@ int command_run(const char *const *words, int64_t timeout_ms, struct str *out, i
     if (pipe2(ends, O_CLOEXEC))
         return err_errno(err, errno, "cannot make a pipe for %.200s", words[0]);
     OWNED_FD int output = ends[0];
-    int rc = start(words, ends[1], &pid, err);
+    int rc = spawn_start(words, -1, ends[1], &pid, err);
     close(ends[1]);
     if (rc)
         return rc;

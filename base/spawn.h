@@ -1,0 +1,13 @@
+/* spawn: starts another program. Any thread. */
+#ifndef BRR_BASE_SPAWN_H
+#define BRR_BASE_SPAWN_H
+#include <sys/types.h>
+
+#include "base/err.h"
+
+/* Starts words[0], found in PATH, with the arguments behind it (NULL ends them), in a process group of its own and with default
+ * signals. input and output are descriptors, which stay the caller's; output takes standard output and error; −1 is /dev/null. No
+ * other descriptor is passed on. The caller waits for *ret. NOT_FOUND: there is no such program. */
+int spawn_start(const char *const *words, int input, int output, pid_t *ret, struct err *err);
+
+#endif
