@@ -213,7 +213,7 @@ static int queue_training(struct sweep *s, struct member *m) {
     return code;
 }
 
-/* Those keys of the training's data that an evaluation has as well. */
+/* Writes the data keys of the training that evaluate jobs take too. */
 static int put_data(struct sweep *s, struct json_writer *w, struct err *err) {
     const struct task_kind *kind = task_kind_find("evaluate");
     struct yaml_node *root = NULL;

@@ -173,7 +173,7 @@ static void keep_quiet_progress(void *ctx, const struct task_progress *p) { (voi
 static void keep_quiet_log(void *ctx, enum task_level level, const char *text) { (void)ctx, (void)level, (void)text; }
 static void keep_quiet_notice(void *ctx, const char *text) { (void)ctx, (void)text; }
 
-/* Of ranks whose rank 0 says the same. */
+/* The events of all ranks but the first, which announces the same ones. */
 static const struct runner_events quiet = {.running = keep_quiet,
                                            .progress = keep_quiet_progress,
                                            .log = keep_quiet_log,

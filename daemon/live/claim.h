@@ -5,7 +5,7 @@
 #define BRR_DAEMON_LIVE_CLAIM_H
 #include "daemon/live/snapshot.h"
 
-/* What a claim found: the snapshot lies in the own folder already, or was moved there with its model. */
+/* The result of a claim: the snapshot was in this daemon's folder already, or was moved there together with its model. */
 struct claim {
     bool moved, ended; /* ended: the stream has, as in snapshot_entry; of a snapshot that moved */
     char *state;       /* of a snapshot that moved; free() */

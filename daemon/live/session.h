@@ -220,7 +220,7 @@ void sessions_kept(struct sessions *all, const char *id, const struct err *err);
 int sessions_restore(struct sessions *all, const char *state, size_t len, bool ended, struct err *err);
 /* The SHA-256 of the model of a snapshot, "" = none. DATA_LOSS. Any thread. */
 int sessions_model_of(const char *state, size_t len, char ret[DIGEST_HEX_SIZE], struct err *err);
-/* The session of this id goes on in another daemon: its connection is told TAKEN_OVER, and its snapshot is left alone. */
+/* Another daemon has taken the session of this id over: its connection here ends with TAKEN_OVER; its snapshot is not touched. */
 void sessions_disown(struct sessions *all, const char *id);
 /* True if a snapshot of a session needs the model of this SHA-256. */
 bool sessions_need_model(const struct sessions *all, const char *sha256);

@@ -14,7 +14,7 @@ int64_t model_batch_bytes(const struct seizure_config *model, int max_batch) {
     return 2 * rows * model->in_channels + 3 * rows + 2 * state; /* as take_buffers of the detector */
 }
 
-/* Of the detector; in bf16 its logits are compared with those of a network in fp32 before there is one (infer/precision.h). */
+/* The memory of the detector, or of the network in fp32 with which bf16 is compared before (infer/precision.h), if that is more. */
 static int count_memory(struct model_image *image, struct err *err) {
     const struct seizure_config *model = &image->file.model;
     image->precision = seizure_is_feature(model->type) ? DTYPE_F32 : image->precision;

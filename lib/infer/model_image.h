@@ -6,7 +6,7 @@
 #include "infer/modelfile.h"
 #include "store/safetensors.h"
 
-/* What a detector of the file is for. */
+/* How the detectors of this file will compute. */
 struct model_use {
     int max_batch;              /* windows per call */
     enum dtype precision;       /* DTYPE_F32 or DTYPE_BF16; models without a network compute in F32 */

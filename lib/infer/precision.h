@@ -7,9 +7,10 @@
 
 struct device;
 struct stream;
-/* Of the passes over those windows: samples that are compared. */
+/* How many samples of logits are compared. */
 int64_t precision_samples(const struct seizure_config *model);
-/* Their logits to ret (host, precision_samples floats) by a network of the image in this precision, which is freed again.
+/* Writes the logits of the windows to ret (host memory, precision_samples floats), by a network of the image in this precision,
+ * which is freed again.
  * UNSUPPORTED: the device has no bf16. */
 int precision_logits(struct device *dev, const struct model_image *image, enum dtype precision, struct stream *s, float *ret,
                      struct err *err);
