@@ -33,15 +33,16 @@ static int open_worker(struct services *s, int device, const struct config *conf
     return worker_start(&worker, &s->workers[device], err);
 }
 
-/* A thread for each job that a cluster may have at a time. */
+/* A thread for each job that a cluster may have at a time, and the last one for jobs that are to be cancelled. */
 static int open_clusters(struct services *s, const struct config *config, struct err *err) {
     int rc;
     for (int i = 0; i < config->n_clusters; i++)
-        for (int64_t k = 0; k < config->clusters[i].jobs; k++) {
+        for (int64_t k = 0; k <= config->clusters[i].jobs; k++) {
             const struct worker_config worker = {
                 .executor = &executor_slurm, .cluster = &config->clusters[i], .wake = s->wake, .wake_ctx = s->wake_ctx};
             if ((rc = worker_start(&worker, &s->workers[s->n_workers], err)))
                 return rc;
+            s->is_for_cancel[s->n_workers] = k == config->clusters[i].jobs;
             s->clusters[s->n_workers++] = &config->clusters[i];
         }
     return 0;
@@ -96,13 +97,26 @@ static int find_executor(void *ctx, const char *name, struct err *err) {
     return err_set(err, ERR_NOT_FOUND, "executor: '%.60s' is no entry of executors in daemon.yaml", name);
 }
 
+/* Alone, or with the other jobs of its array. */
+static int run_in_cluster(const struct services *s, int place, const struct job *job, struct err *err) {
+    const struct job *members[JOBFILE_MAX_ARRAY], *head = NULL;
+    const char *directories[JOBFILE_MAX_ARRAY];
+    const int n = sched_array(s->sched, job, members, &head);
+    if (!n)
+        return worker_run(s->workers[place], job, err);
+    for (int i = 0; i < n; i++)
+        directories[i] = members[i] ? members[i]->directory : NULL;
+    const struct runner_array array = {head->id, head->directory, job->array.index, n, directories};
+    return worker_run_array(s->workers[place], job, &array, err);
+}
+
 /* The job has its first device, and others if it wants several. */
 static int run_job(void *ctx, int device, const struct job *job, struct err *err) {
     struct services *s = ctx;
     struct worker *team[DEVICE_SET_MAX] = {s->workers[device]};
     int n = 1, rc;
     if (s->clusters[device])
-        return worker_run(s->workers[device], job, err);
+        return run_in_cluster(s, device, job, err);
     for (int i = 0; i < device_set_count(s->devices); i++)
         if (i != device && sched_on(s->sched, i) == job)
             team[n++] = s->workers[i];
@@ -143,6 +157,7 @@ void devices_fill_sched(struct services *s, struct sched_config *sched) {
     sched->n_devices = s->n_workers;
     for (int i = 0; i < s->n_workers; i++) {
         sched->devices[i].remote = s->clusters[i] != NULL;
+        sched->devices[i].for_cancel = s->is_for_cancel[i];
         sched->devices[i].name = s->clusters[i] ? s->clusters[i]->name : device_set_name(s->devices, i);
         sched->devices[i].description = s->clusters[i] ? s->clusters[i]->name : s->described[i];
     }

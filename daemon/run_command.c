@@ -466,7 +466,7 @@ static int run_job(struct run *r) {
                                          .world = &r->world,
                                          .contended = world_is_batch()};
     const struct runner_job order = {
-        fsio_basename(r->directory), r->directory, job->data_root, job->yaml, job->file, job->overrides};
+        fsio_basename(r->directory), r->directory, job->data_root, job->yaml, job->file, job->overrides, NULL};
     const struct runner_events events = {
         .ctx = r, .running = on_running, .progress = on_progress, .log = on_log, .notice = on_notice, .checkpoint = on_checkpoint};
     struct runner_end end;

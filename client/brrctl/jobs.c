@@ -440,10 +440,16 @@ int cmd_job(const struct arguments *o) {
     return one_job(o, "/brr.v1.Jobs/Get", &in.base, print_details);
 }
 
+/* Each of them is tried; the exit code is that of the first that failed. */
 int cmd_cancel(const struct arguments *o) {
-    Brr__V1__CancelJobRequest in = BRR__V1__CANCEL_JOB_REQUEST__INIT;
-    in.id = (char *)(uintptr_t)o->args[0];
-    return one_job(o, "/brr.v1.Jobs/Cancel", &in.base, print_cancelled);
+    int first = 0;
+    for (int i = 0; i < o->n_args; i++) {
+        Brr__V1__CancelJobRequest in = BRR__V1__CANCEL_JOB_REQUEST__INIT;
+        in.id = (char *)(uintptr_t)o->args[i];
+        const int code = one_job(o, "/brr.v1.Jobs/Cancel", &in.base, print_cancelled);
+        first = first ? first : code;
+    }
+    return first;
 }
 
 int cmd_delete(const struct arguments *o) {

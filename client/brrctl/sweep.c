@@ -70,6 +70,7 @@ struct sweep {
     int n_axes, n_points;
     char **patients;
     int n_patients, n_folds; /* 0: no folds */
+    bool in_array;           /* a cluster gets the trainings as arrays */
     struct member *members;
     int n_members;
 };
@@ -191,9 +192,38 @@ static void drop_own(struct sweep *s) {
         free(s->file.overrides[--s->file.message.n_overrides]);
 }
 
-static int queue_training(struct sweep *s, struct member *m) {
+/* The trainings go to a cluster, and need the same of it. */
+static int ask_array(struct sweep *s, struct err *err) {
+    struct yaml_node *root = NULL;
+    int rc = yaml_parse(&s->arena, s->file.text, strlen(s->file.text), s->o->args[0], &root, err);
+    for (size_t i = 0; !rc && i < s->n_common; i++)
+        rc = yaml_set(&s->arena, root, s->file.overrides[i], err);
+    if (rc)
+        return rc;
+    const struct yaml_node *executor = yaml_get(root, "executor");
+    s->in_array = executor && !yaml_is_null(executor);
+    for (int i = 0; i < s->n_axes; i++)
+        s->in_array &= strcmp(s->axes[i].key, "executor") != 0 && !str_starts(s->axes[i].key, "resources.");
+    return 0;
+}
+
+/* Training i of n: an array for each JOBFILE_MAX_ARRAY of them. */
+static bool add_array(struct sweep *s, int i, int n) {
+    const int head = i - i % JOBFILE_MAX_ARRAY, left = n - head, size = left < JOBFILE_MAX_ARRAY ? left : JOBFILE_MAX_ARRAY;
+    char text[24];
+    str_format(text, sizeof text, "%d", size);
+    if (!s->in_array || size < 2)
+        return true;
+    if (!add(s, "array.size", text) || (i > head && !add(s, "array.head", s->members[head].job)))
+        return false;
+    str_format(text, sizeof text, "%d", i - head);
+    return add(s, "array.index", text);
+}
+
+static int queue_training(struct sweep *s, int index, int n) {
+    struct member *m = &s->members[index];
     OWNED(str_done) struct str test;
-    bool fine = true;
+    bool fine = add_array(s, index, n);
     str_init(&test, TABLE_BYTES);
     for (int i = 0; i < s->n_axes; i++)
         fine = fine && add(s, s->axes[i].key, value_of(s, m->point, i));
@@ -278,7 +308,7 @@ static int queue_trainings(struct sweep *s) {
         *m =
             (struct member){.point = i / folds, .fold = s->n_folds ? i % folds : -1, .state = BRR__V1__JOB_STATE__JOB_STATE_QUEUED};
         m->seizures = m->found = m->false_events = m->hours = m->f1 = m->false_alarms = m->auroc = NAN;
-        if ((code = queue_training(s, m)))
+        if ((code = queue_training(s, i, s->n_points * folds)))
             return code;
         s->n_members++;
     }
@@ -510,7 +540,7 @@ static int run(struct sweep *s) {
     s->n_common = s->file.message.n_overrides;
     if (own(s->o)->executor && add(s, "executor", own(s->o)->executor))
         s->n_common++;
-    if (read_grid(s, &err))
+    if (read_grid(s, &err) || ask_array(s, &err))
         return brrctl_fail(&err);
     if (read_folds(s, &code) || (code = queue_trainings(s)) || (code = await_all(s)))
         return code;

@@ -6,8 +6,6 @@
 #include "base/err.h"
 #include "base/str.h"
 
-enum { COMMAND_OUTPUT_BYTES = 64 << 10 };
-
 /* words: the program, found in PATH, its arguments, NULL. Standard output and error are appended to *out, up to its limit. An exit
  * status other than 0 is no error: *ret_status has it. DEADLINE: the program was killed after timeout_ms; INVALID: a signal ended
  * it; NOT_FOUND: there is no such program. */

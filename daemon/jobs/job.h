@@ -51,13 +51,20 @@ struct job {
     char wanted[32];                                           /* the device that the job file names; "" = any; not stored */
     int devices;                                               /* that share it; not stored */
     bool remote;                                               /* a cluster runs it, which wanted names; not stored */
-    bool preemptible;                                          /* limits.preemptible; not stored */
-    bool alone;           /* active: it ran when the daemon died, and has written no checkpoint since; not stored */
-    int64_t memory_bytes; /* device memory that it needs; 0 = not known */
-    int64_t paused_ms;    /* queued: when it began to wait for room on the cache volume; 0 = it does not wait. Not stored: a */
-    int64_t room_bytes;   /* daemon that starts tries at once. room_bytes: free bytes at that time */
-    int64_t run_ms;       /* wall time of finished attempts */
-    double energy_j;      /* energy used by the device during finished attempts; NaN if the device does not report it */
+    struct {
+        char head[JOB_ID_SIZE];         /* the id of its first job */
+        int index, size;                /* size 0: the job is in none */
+        bool whole;                     /* all its jobs have been submitted */
+        int64_t newest_ms;              /* when the newest of them was; 0 = before this daemon began */
+    } array;                            /* with remote: jobs/array.h; not stored */
+    struct jobfile_resources resources; /* with remote; not stored */
+    bool preemptible;                   /* limits.preemptible; not stored */
+    bool alone;                         /* active: it ran when the daemon died, and has written no checkpoint since; not stored */
+    int64_t memory_bytes;               /* device memory that it needs; 0 = not known */
+    int64_t paused_ms;  /* queued: when it began to wait for room on the cache volume; 0 = it does not wait. Not stored: a */
+    int64_t room_bytes; /* daemon that starts tries at once. room_bytes: free bytes at that time */
+    int64_t run_ms;     /* wall time of finished attempts */
+    double energy_j;    /* energy used by the device during finished attempts; NaN if the device does not report it */
     char directory[2048], data_root[2048];
     char *result;                  /* JSON of a finished job, or NULL */
     char best[4096], last[4096];   /* model files, or "" */

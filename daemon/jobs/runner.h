@@ -30,12 +30,20 @@ struct runner_config {
     bool contended;                /* as task_env.contended */
 };
 
+/* The jobs that a cluster gets together, as one array; borrowed. */
+struct runner_array {
+    const char *name, *directory;   /* the id and the directory of the first job */
+    int index, n;                   /* the job's place among the n */
+    const char *const *directories; /* of all; NULL: no job of the array any more */
+};
+
 /* The job; the texts are borrowed. */
 struct runner_job {
     const char *id;                      /* for messages and the folder of uploads */
     const char *directory;               /* exists */
     const char *data_root;               /* "" if the kind has none */
     const char *yaml, *file, *overrides; /* job_parse */
+    const struct runner_array *array;    /* for executors in clusters; NULL: none */
 };
 
 /* What happens meanwhile; called on the runner's thread, or on one of an upload for log lines. */

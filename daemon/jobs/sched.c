@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "base/str.h"
 #include "base/volume.h"
+#include "daemon/jobs/array.h"
 #include "daemon/jobs/ledger.h"
 
 /* A paused job is tried again when so much became free, but not at once, or when a while has passed: others may have unpinned what
@@ -19,6 +20,8 @@
 enum { PAUSE_ROOM_BYTES = 1 << 20, PAUSE_MIN_MS = 2000, PAUSE_MAX_MS = 60000, JOB_FILE_BYTES = 16 << 20 };
 /* Before a restart that is charged; the first of these doubles with each one that brought no checkpoint. */
 enum { BACKOFF_FIRST_MS = 2000, BACKOFF_MAX_MS = 300000 };
+
+#define CANCELLED_ELSEWHERE "cancelled: it is being ended"
 
 struct sched {
     struct sched_config config;
@@ -72,6 +75,7 @@ static struct jobfile_limits read_demands(struct job *job) {
     job->devices = job->remote ? 1 : (int)file.devices;
     str_copy(job->wanted, sizeof job->wanted, file.executor ? file.executor : file.device ? file.device : "");
     job->preemptible = file.limits.preemptible;
+    array_read(job, &file);
     return file.limits;
 }
 
@@ -160,6 +164,7 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
         s->slots.at[i].name = config->devices[i].name;
         s->slots.at[i].description = config->devices[i].description;
         s->slots.at[i].remote = config->devices[i].remote;
+        s->slots.at[i].for_cancel = config->devices[i].for_cancel;
     }
     if (!config->max_jobs)
         s->config.max_jobs = SCHED_MAX_JOBS;
@@ -200,6 +205,12 @@ int sched_open_count(const struct sched *s) { return s->n_open; }
 const struct job *sched_open_at(const struct sched *s, int index) { return s->open[index]; }
 const struct job *sched_on(const struct sched *s, int device) { return s->slots.at[device].job; }
 
+int sched_array(const struct sched *s, const struct job *job, const struct job *ret[JOBFILE_MAX_ARRAY],
+                const struct job **ret_head) {
+    *ret_head = job->array.size ? map_get(s->by_id, job->array.head) : NULL;
+    return *ret_head && !strcmp((*ret_head)->owner, job->owner) ? array_members(s->open, s->n_open, job, ret) : 0;
+}
+
 bool sched_idle(const struct sched *s) { return slots_idle(&s->slots); }
 bool sched_writable(const struct sched *s) { return !s->ledger.broken; }
 
@@ -214,6 +225,10 @@ int sched_position(const struct sched *s, const struct job *job) {
 
 static bool may_start(const struct sched *s, const struct job *job) {
     int64_t now_ms = wall_ms(s), waited_ms = now_ms - job->paused_ms;
+    if (job->wish == JOB_WISH_CANCEL) /* which a cluster may have */
+        return job->state == JOB_QUEUED;
+    if (!array_is_due(job, now_ms))
+        return false;
     if (job->retry_ms > now_ms && job->retry_ms <= now_ms + BACKOFF_MAX_MS) /* else the clock was set back */
         return false;
     if (job->state != JOB_QUEUED || !job->paused_ms || waited_ms > PAUSE_MAX_MS || waited_ms < 0)
@@ -293,6 +308,7 @@ int sched_accept(struct sched *s, struct draft *d, void (*notice)(void *ctx, con
     if (notice)
         jobfile_notices(&d->file, notice, ctx);
     read_demands(job);
+    array_entered(s->open, s->n_open, job, wall_ms(s));
     const char *held = slots_held_for(&s->slots, job);
     if (notice && *held)
         notice(ctx, held);
@@ -315,13 +331,21 @@ static void interrupt(struct sched *s, const struct job *job, enum worker_stop w
             s->config.interrupt(s->config.worker, i, why);
 }
 
+/* True if a cluster may have the queued job: an attempt at it then cancels it there. */
+static bool is_elsewhere(const struct sched *s, const struct job *job) {
+    return job->remote && (job->attempts || job->array.size) && !*slots_held_for(&s->slots, job);
+}
+
 static int cancel_running(struct sched *s, struct job *job, struct err *err) {
     const struct job before = *job;
     job->wish = JOB_WISH_CANCEL;
+    if (job->state == JOB_QUEUED)
+        str_copy(job->reason, sizeof job->reason, CANCELLED_ELSEWHERE);
     int rc = ledger_commit(&s->ledger, job, &before, err);
     if (rc)
         return rc;
     interrupt(s, job, WORKER_STOP_CANCEL);
+    tell(s, job);
     return 0;
 }
 
@@ -332,7 +356,8 @@ int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct
         return rc;
     if (job_is_over(job->state))
         return err_set(err, ERR_PRECONDITION, "job %s has ended already: %s", id, job_state_name(job->state));
-    if ((rc = slots_of(&s->slots, job) ? cancel_running(s, job, err) : move_asked(s, job, JOB_CANCELLED, "cancelled", err)))
+    if ((rc = slots_of(&s->slots, job) || is_elsewhere(s, job) ? cancel_running(s, job, err)
+                                                               : move_asked(s, job, JOB_CANCELLED, "cancelled", err)))
         return rc;
     *ret = job;
     return 0;
@@ -426,8 +451,7 @@ static int count_crashed(const struct sched *s) {
  */
 static void recover_remote(struct sched *s, struct job *job) {
     const enum job_wish wish = job->wish == JOB_WISH_CANCEL ? JOB_WISH_CANCEL : JOB_WISH_NONE;
-    move(s, job, JOB_QUEUED,
-         wish == JOB_WISH_CANCEL ? "cancelled: it is being ended" : "daemon_restarted: the job goes on meanwhile");
+    move(s, job, JOB_QUEUED, wish == JOB_WISH_CANCEL ? CANCELLED_ELSEWHERE : "daemon_restarted: the job goes on meanwhile");
     job->wish = wish;
     if (wish == JOB_WISH_CANCEL)
         ledger_record(&s->ledger, job);

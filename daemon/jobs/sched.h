@@ -39,6 +39,7 @@ struct sched_config {
     struct {
         const char *name, *description; /* "cuda:0"; "cuda:0: NVIDIA H200", recorded with each job that runs there */
         bool remote;                    /* a place in the cluster of this name, for jobs that outlive the daemon */
+        bool for_cancel;                /* as slot.for_cancel */
     } devices[SLOTS_MAX];
     const char *versions;     /* recorded too */
     int64_t (*wall_ms)(void); /* NULL: clock_wall_ms */
@@ -94,5 +95,9 @@ int sched_paused(const struct sched *s);                       /* number of jobs
 struct volume *sched_cache(const struct sched *s);             /* the volume of the cache; borrowed */
 bool sched_idle(const struct sched *s);                        /* no job is running */
 const struct job *sched_on(const struct sched *s, int device); /* the device's job, or NULL */
+/* The open jobs that go to a cluster with this one, as one array, by index (NULL: none there), and the array's first job, which may
+ * have ended. Returns the size of the array; 0: the job goes alone. */
+int sched_array(const struct sched *s, const struct job *job, const struct job *ret[JOBFILE_MAX_ARRAY],
+                const struct job **ret_head);
 
 #endif

@@ -106,7 +106,7 @@ struct slot *slots_place(struct slots *s, const struct job *job) {
     int64_t most = INT64_MIN;
     bool may_fit_later = false;
     for (struct slot *slot = s->at; slot < s->at + s->n; slot++) {
-        if (!may_use(slot, job) || *slot->held)
+        if (!may_use(slot, job) || *slot->held || (slot->for_cancel && job->wish != JOB_WISH_CANCEL))
             continue;
         struct fit fit = fit_of(s, slot, job);
         may_fit_later |= slot->job && fit.ever;

@@ -4,14 +4,15 @@
 #define BRR_DAEMON_JOBS_SLOTS_H
 #include "daemon/jobs/job.h"
 
-enum { SLOTS_MAX = 64 };
+enum { SLOTS_MAX = 72 };
 
 /* A device, or a place for a job in a cluster: several of these have the cluster's name. */
 struct slot {
-    bool remote;                                          /* a place in a cluster: for jobs that name it alone */
-    const char *name, *description;                       /* "cuda:0"; recorded with each job that runs there; borrowed */
-    struct job *job;                                      /* that runs there, or NULL */
-    char held[JOB_REASON_SIZE];                           /* why nothing starts there, or "" */
+    bool remote;                    /* a place in a cluster: for jobs that name it alone */
+    bool for_cancel;                /* remote: only for jobs that the cluster has and that are to be cancelled */
+    const char *name, *description; /* "cuda:0"; recorded with each job that runs there; borrowed */
+    struct job *job;                /* that runs there, or NULL */
+    char held[JOB_REASON_SIZE];     /* why nothing starts there, or "" */
     char waits[JOB_REASON_SIZE], notice[JOB_REASON_SIZE]; /* sched_waits, and the reason that it replaced */
 };
 

@@ -15,16 +15,19 @@
 #include "base/str.h"
 #include "daemon/jobs/command.h"
 #include "daemon/jobs/job.h"
+#include "daemon/jobs/slurm_record.h"
 
 enum {
-    LOOK_MS = 200,        /* at the files */
-    ASK_MS = 2000,        /* squeue */
-    COMMAND_MS = 60000,   /* of Slurm's, which wait for a controller that is away */
-    GONE_LOOKS = 5,       /* of squeue after which a job that left no exit code is lost: files may come late */
-    LINE_BYTES = 4 << 20, /* an event */
+    LOOK_MS = 200,          /* at the files */
+    ASK_MS = 2000,          /* squeue */
+    COMMAND_MS = 60000,     /* of Slurm's, which wait for a controller that is away */
+    GONE_LOOKS = 5,         /* of squeue after which a job that left no exit code is lost: files may come late */
+    OUTPUT_BYTES = 4 << 20, /* of a command: squeue writes a line, with a path, for each task of an array */
+    LINE_BYTES = 4 << 20,   /* an event */
     ARENA_BYTES = 24 << 20,
+    TASKS_BYTES = 8 << 10, /* "0,1,2…" */
     PATH_SIZE = 4096,
-    WORDS = 16
+    WORDS = 24
 };
 
 struct remote {
@@ -37,8 +40,11 @@ struct remote {
     struct jobfile file;
     char **sets; /* overrides */
     int n_sets;
-    int64_t attempt;
-    char name[80];                    /* of Slurm's job */
+    struct slurm_record record;
+    char name[80];                    /* of Slurm's job, or of the array */
+    const char *directory;            /* where it was submitted */
+    int task;                         /* index in the array; -1: a job of its own */
+    bool *known;                      /* of the array's tasks: Slurm has it */
     char number[32], state[32];       /* Slurm's, "" = not known */
     char told[160];                   /* what people were told of its state */
     int64_t read_bytes, silent_bytes; /* of the events; those before were told by an earlier daemon */
@@ -52,56 +58,36 @@ static int path_of(const struct remote *r, const char *name, char path[PATH_SIZE
     return fsio_join(path, PATH_SIZE, r->job->directory, name, err);
 }
 
-/* ---- the record: ATTEMPT and whether it is over ---- */
-
-static int write_record(const struct remote *r, const char *state, struct err *err) {
-    char path[PATH_SIZE], text[64];
-    str_format(text, sizeof text, "%lld %s\n", (long long)r->attempt, state);
-    int rc = path_of(r, "slurm", path, err);
-    return rc ? rc : fsio_write_atomic(path, text, strlen(text), err);
-}
-
-/* True if an attempt was begun and is not known to be over. */
-static bool read_record(struct remote *r) {
-    char path[PATH_SIZE];
-    OWNED_MEMORY char *text = NULL;
-    size_t len;
-    if (path_of(r, "slurm", path, NULL) || fsio_read(path, 64, &text, &len, NULL))
-        return false;
-    r->attempt = strtoll(text, NULL, 10);
-    return strstr(text, "begun") != NULL;
-}
-
 static int64_t size_of(const char *path) {
     int64_t bytes = 0, time_ns;
     return fsio_size(path, &bytes, &time_ns, NULL) ? 0 : bytes;
 }
 
-static int remove_file(const char *path, struct err *err) {
-    return unlink(path) && errno != ENOENT ? err_errno(err, errno, "%s cannot be removed", path) : 0;
+/* The attempt's record. */
+static int note(struct remote *r, enum slurm_state state, struct err *err) {
+    r->record.state = state;
+    return slurm_record_write(r->job->directory, &r->record, err);
 }
 
 /* A new attempt: what the one before left is no sign of it. */
 static int begin_attempt(struct remote *r, struct err *err) {
-    char exit_file[PATH_SIZE], tries[PATH_SIZE], yaml[PATH_SIZE];
     int rc;
-    r->attempt++;
-    if ((rc = path_of(r, "exit", exit_file, err)) || (rc = path_of(r, "tries", tries, err)) ||
-        (rc = path_of(r, "job.yaml", yaml, err)) || (rc = remove_file(exit_file, err)) || (rc = remove_file(tries, err)) ||
-        (rc = fsio_write_atomic(yaml, r->job->yaml, strlen(r->job->yaml), err)))
+    r->record.attempt++;
+    if ((rc = slurm_record_clear(r->job->directory, err)) ||
+        (rc = slurm_record_job(r->job->directory, r->job->yaml, r->job->overrides, err)))
         return rc;
-    return write_record(r, "begun", err);
+    return note(r, SLURM_BEGUN, err);
 }
 
 /* ---- Slurm's commands ---- */
 
 /* EXHAUSTED, DEADLINE and what command_run answers: Slurm gave no answer now. */
 static int call(const char *const *words, struct str *out, int *ret_status, struct err *err) {
-    str_init(out, COMMAND_OUTPUT_BYTES);
+    str_init(out, OUTPUT_BYTES);
     return command_run(words, COMMAND_MS, out, ret_status, err);
 }
 
-/* The line of squeue about the job, whose working directory tells it from jobs of other daemons: number|state|reason|directory. */
+/* The line of squeue about a job: number|state|reason|directory. The directory tells it from jobs of other daemons. */
 static bool is_own(const struct remote *r, char *line) {
     char *fields[4] = {line};
     for (int i = 1; i < 4; i++) {
@@ -109,31 +95,51 @@ static bool is_own(const struct remote *r, char *line) {
             return false;
         *fields[i]++ = '\0';
     }
-    return !strcmp(fields[3], r->job->directory);
+    return !strcmp(fields[3], r->directory);
 }
 
-/* Sets number and state, "" when Slurm does not know the job, and `told`. False if Slurm does not answer. */
+/* "7" of "123_7"; -1: the job is no task of an array. */
+static int task_of(const char *number) {
+    const char *mark = strchr(number, '_');
+    int64_t task = -1;
+    return mark && str_to_i64(mark + 1, &task) && task < JOBFILE_MAX_ARRAY ? (int)task : -1;
+}
+
+/* Slurm has this job. `line`: its number, state and reason, each with a NUL behind it. */
+static void take_line(struct remote *r, const char *line) {
+    const char *state = line + strlen(line) + 1, *reason = state + strlen(state) + 1;
+    const bool plain = !strcmp(reason, "None");
+    char now[sizeof r->told];
+    str_copy(r->number, sizeof r->number, line);
+    str_copy(r->state, sizeof r->state, state);
+    str_format(now, sizeof now, "Slurm job %s: %s%s%s", line, state, plain ? "" : ", ", plain ? "" : reason);
+    if (strcmp(now, r->told) != 0 && !strcmp(state, "PENDING"))
+        r->events->notice(r->events->ctx, now);
+    str_copy(r->told, sizeof r->told, now);
+}
+
+/* Sets number and state, "" when Slurm does not know the job, told, and known. False if Slurm does not answer. */
 static bool ask(struct remote *r) {
-    const char *const words[] = {"squeue", "--noheader", "--states=all", "--format=%i|%T|%r|%Z", "--name", r->name, NULL};
+    const char *const words[] = {"squeue", "--noheader", "--array", "--states=all", "--format=%i|%T|%r|%Z",
+                                 "--name", r->name,      NULL};
+    const int n = r->job->array ? r->job->array->n : 0;
     OWNED(str_done) struct str out;
     int status = 0;
     if (call(words, &out, &status, NULL) || status)
         return false;
     *r->number = *r->state = '\0';
+    for (int i = 0; r->known && i < n; i++)
+        r->known[i] = false;
     OWNED_MEMORY char *text = str_take(&out);
     char *rest = NULL;
     for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest)) {
         if (!is_own(r, line))
             continue;
-        const char *state = line + strlen(line) + 1, *reason = state + strlen(state) + 1;
-        char now[sizeof r->told];
-        str_copy(r->number, sizeof r->number, line);
-        str_copy(r->state, sizeof r->state, state);
-        str_format(now, sizeof now, "Slurm job %s: %s%s%s", line, state, strcmp(reason, "None") != 0 ? ", " : "",
-                   strcmp(reason, "None") != 0 ? reason : "");
-        if (strcmp(now, r->told) != 0 && !strcmp(state, "PENDING"))
-            r->events->notice(r->events->ctx, now);
-        str_copy(r->told, sizeof r->told, now);
+        const int task = task_of(line);
+        if (r->known && task >= 0 && task < n)
+            r->known[task] = true;
+        if (task == r->task)
+            take_line(r, line);
     }
     return true;
 }
@@ -156,18 +162,14 @@ static const char *count(struct remote *r, const char *key, int64_t n) {
     return arena_printf(&r->arena, "--%s=%lld", key, (long long)n);
 }
 
-/* The words of sbatch; NULL when out of memory. */
-static const char **words_of(struct remote *r) {
+/* What sbatch is told of each job: the options. Returns their number. */
+static int put_options(struct remote *r, const char **words) {
     const struct jobfile_resources *need = &r->file.resources;
-    const char **words = arena_alloc(&r->arena, (size_t)(r->n_sets + WORDS) * sizeof *words);
     int n = 0;
-    if (!words)
-        return NULL;
     words[n++] = "sbatch";
     words[n++] = "--parsable";
     words[n++] = option(r, "job-name", r->name);
-    words[n++] = option(r, "chdir", r->job->directory);
-    words[n++] = "--output=slurm.log";
+    words[n++] = option(r, "chdir", r->directory);
     words[n++] = count(r, "nodes", need->nodes);
     words[n++] = count(r, "ntasks", need->ranks);
     if (need->cpus_per_rank)
@@ -180,16 +182,65 @@ static const char **words_of(struct remote *r) {
         words[n++] = arena_printf(&r->arena, "--export=ALL,BRRD_CONFIG=%s", r->config->config);
     if (r->config->partition)
         words[n++] = option(r, "partition", r->config->partition);
-    words[n++] = r->config->script;
-    words[n++] = arena_printf(&r->arena, "%s/job.yaml", r->job->directory);
-    words[n++] = r->job->directory;
-    for (int i = 0; i < r->n_sets; i++)
-        words[n++] = r->sets[i];
+    return n;
+}
+
+static const char **ended(const char **words, int n) {
     for (int i = 0; i < n; i++)
         if (!words[i])
             return NULL;
     words[n] = NULL;
     return words;
+}
+
+/* The words of sbatch for a job of its own; NULL when out of memory. */
+static const char **words_of(struct remote *r) {
+    const char **words = arena_alloc(&r->arena, (size_t)(r->n_sets + WORDS) * sizeof *words);
+    if (!words)
+        return NULL;
+    int n = put_options(r, words);
+    words[n++] = "--output=slurm.log";
+    words[n++] = r->config->script;
+    words[n++] = arena_printf(&r->arena, "%s/job.yaml", r->job->directory);
+    words[n++] = r->job->directory;
+    for (int i = 0; i < r->n_sets; i++)
+        words[n++] = r->sets[i];
+    return ended(words, n);
+}
+
+/* The same for an array: the batch script takes the directory whose place is the task's index. Its output goes there, too; what
+ * comes before that is for the file of all. */
+static const char **words_of_array(struct remote *r, const char *tasks) {
+    const struct runner_array *array = r->job->array;
+    const char **words = arena_alloc(&r->arena, (size_t)(array->n + WORDS) * sizeof *words);
+    if (!words)
+        return NULL;
+    int n = put_options(r, words);
+    words[n++] = arena_printf(&r->arena, "--array=%s%%%lld", tasks, (long long)r->config->jobs);
+    words[n++] = "--output=array.log";
+    words[n++] = r->config->script;
+    words[n++] = "--tasks";
+    for (int i = 0; i < array->n; i++)
+        words[n++] = array->directories[i] ? array->directories[i] : "-";
+    return ended(words, n);
+}
+
+/* Records task i and returns true if it is to be submitted: Slurm does not have it, and it has not ended. */
+static bool list_task(const struct remote *r, int i) {
+    const struct runner_array *array = r->job->array;
+    const char *directory = array->directories[i];
+    struct slurm_record record;
+    if (!directory || r->known[i])
+        return false;
+    slurm_record_read(directory, &record);
+    if (record.state == SLURM_LISTED || record.state == SLURM_JOINED)
+        return !strcmp(record.array, r->name) && slurm_record_exit(directory) < 0;
+    if (record.state != SLURM_NONE)
+        return false;
+    record = (struct slurm_record){.attempt = 1, .state = SLURM_LISTED, .task = i};
+    str_copy(record.array, sizeof record.array, r->name);
+    str_copy(record.directory, sizeof record.directory, r->directory);
+    return !slurm_record_write(directory, &record, NULL);
 }
 
 static bool is_passing(const char *text) {
@@ -198,9 +249,8 @@ static bool is_passing(const char *text) {
 }
 
 /* UNAVAILABLE: the controller is away; the job may have been submitted all the same. */
-static int submit(struct remote *r, struct err *err) {
+static int submit_words(const char *const *words, struct err *err) {
     OWNED(str_done) struct str out;
-    const char **words = words_of(r);
     int status = 0, rc;
     str_init(&out, 1);
     if (!words)
@@ -213,6 +263,19 @@ static int submit(struct remote *r, struct err *err) {
                    str_cstr(&out));
 }
 
+/* All tasks that Slurm does not have. The caller has the array's lock. */
+static int submit_array(struct remote *r, struct err *err) {
+    OWNED(str_done) struct str tasks;
+    str_init(&tasks, TASKS_BYTES);
+    for (int i = 0; i < r->job->array->n; i++)
+        if (list_task(r, i))
+            str_printf(&tasks, "%s%d", tasks.len ? "," : "", i);
+    slurm_record_read(r->job->directory, &r->record);
+    if (r->record.state == SLURM_NONE)
+        return err_set(err, ERR_UNAVAILABLE, "the record of the attempt in %s cannot be written", r->job->directory);
+    return submit_words(words_of_array(r, str_cstr(&tasks)), err);
+}
+
 static bool stops(const struct remote *r) { return atomic_load(&r->wish->now); }
 
 static void wait_ms(const struct remote *r, int64_t ms) {
@@ -220,25 +283,45 @@ static void wait_ms(const struct remote *r, int64_t ms) {
         poll(NULL, 0, LOOK_MS / 4);
 }
 
-static bool has_exit(const struct remote *r) {
+static bool has_exit(const struct remote *r) { return slurm_record_exit(r->job->directory) >= 0; }
+
+/* Of several jobs of an array one looks and submits at a time. PRECONDITION: another one does. */
+static int lock_array(const struct remote *r, int *ret_fd, struct err *err) {
     char path[PATH_SIZE];
-    return !path_of(r, "exit", path, NULL) && fsio_exists(path);
+    int rc = fsio_join(path, sizeof path, r->directory, "array.lock", err);
+    return rc ? rc : fsio_lock(path, ret_fd, err);
 }
 
-/* Slurm has the job of the attempt, or it has ended already. Without an answer nothing is submitted: it may be there. */
+/* Slurm has the job now, or Slurm does not answer (UNAVAILABLE), or another job of the array is at it (PRECONDITION with
+ * *ret_busy). Without an answer nothing is submitted: the job may be there. */
+static int look_and_submit(struct remote *r, bool *ret_busy, struct err *err) {
+    OWNED_FD int lock = -1;
+    int rc;
+    if (r->known && (rc = lock_array(r, &lock, err))) {
+        *ret_busy = rc == ERR_PRECONDITION;
+        return rc;
+    }
+    if (!ask(r))
+        return err_set(err, ERR_UNAVAILABLE, "Slurm's controller does not answer; the job waits for it");
+    if (*r->number || (r->task >= 0 && !r->known))
+        return 0;
+    if ((rc = r->known ? submit_array(r, err) : submit_words(words_of(r), err)))
+        return rc;
+    ask(r);
+    return 0;
+}
+
+/* Slurm has the job of the attempt, or it has ended already, or this attempt is to stop. */
 static int find_or_submit(struct remote *r, struct err *err) {
     bool told = false;
-    int rc;
     while (!has_exit(r) && !stops(r)) {
-        if (ask(r)) {
-            if (*r->number)
-                return 0;
-            if ((rc = submit(r, err)) != ERR_UNAVAILABLE && rc)
-                return rc;
-        } else if (!told) {
-            told = true;
-            r->events->notice(r->events->ctx, "Slurm's controller does not answer; the job waits for it");
-        }
+        bool busy = false;
+        int rc = look_and_submit(r, &busy, err);
+        if (!busy && rc != ERR_UNAVAILABLE)
+            return rc;
+        if (!busy && !told)
+            r->events->notice(r->events->ctx, err->message);
+        told |= !busy;
         wait_ms(r, LOOK_MS);
     }
     return 0;
@@ -337,19 +420,10 @@ static void read_events(struct remote *r) {
 
 /* ---- the end ---- */
 
-static int read_exit(const struct remote *r) {
-    char path[PATH_SIZE];
-    OWNED_MEMORY char *text = NULL;
-    size_t len;
-    if (path_of(r, "exit", path, NULL) || fsio_read(path, 64, &text, &len, NULL))
-        return -1;
-    return (int)strtol(text, NULL, 10);
-}
-
 static int conclude(struct remote *r, struct err *err) {
-    const int code = read_exit(r);
+    const int code = slurm_record_exit(r->job->directory);
     read_events(r);
-    write_record(r, "over", NULL);
+    note(r, SLURM_OVER, NULL);
     if (!code && !strcmp(r->last, "succeeded"))
         return 0;
     if (r->cancelled) {
@@ -366,7 +440,7 @@ static int conclude(struct remote *r, struct err *err) {
 /* Slurm says that it is over, or knows it no more, and there is no exit code. */
 static int conclude_lost(struct remote *r, struct err *err) {
     read_events(r);
-    write_record(r, "over", NULL);
+    note(r, SLURM_OVER, NULL);
     if (r->cancelled) {
         r->end->stopped = WORKER_STOP_CANCEL;
         return 0;
@@ -409,6 +483,70 @@ static int follow(struct remote *r, struct err *err) {
     }
 }
 
+static int run_alone(struct remote *r, struct err *err) {
+    const bool begun = r->record.state == SLURM_BEGUN;
+    int rc;
+    if (!begun && stops(r)) {
+        r->end->stopped = atomic_load(&r->wish->stop);
+        return 0;
+    }
+    if (!begun && (rc = begin_attempt(r, err)))
+        return rc;
+    if (!begun)
+        r->read_bytes = r->silent_bytes; /* what earlier attempts said */
+    str_format(r->name, sizeof r->name, "brrd-%s-%lld", r->job->id, (long long)r->record.attempt);
+    r->directory = r->job->directory;
+    if ((rc = find_or_submit(r, err))) {
+        note(r, SLURM_OVER, NULL);
+        return rc;
+    }
+    return follow(r, err);
+}
+
+/* The job is to stop and is no task of the array yet; a cancelled one must not become one. True: it has become one meanwhile. */
+static bool was_listed(struct remote *r) {
+    OWNED_FD int lock = -1;
+    const int why = atomic_load(&r->wish->stop);
+    while (why == WORKER_STOP_CANCEL && lock_array(r, &lock, NULL) == ERR_PRECONDITION)
+        poll(NULL, 0, LOOK_MS / 4);
+    slurm_record_read(r->job->directory, &r->record);
+    if (r->record.state != SLURM_NONE)
+        return true;
+    r->record.attempt = 1;
+    if (why == WORKER_STOP_CANCEL)
+        note(r, SLURM_OVER, NULL);
+    r->end->stopped = why;
+    return false;
+}
+
+/* A task of an array, which whichever of its jobs comes first submits. */
+static int run_in_array(struct remote *r, struct err *err) {
+    const struct runner_array *array = r->job->array;
+    struct slurm_record *record = &r->record;
+    int rc;
+    if (record->state == SLURM_NONE) {
+        record->task = array->index;
+        str_format(record->array, sizeof record->array, "brrd-%s-1", array->name);
+        str_copy(record->directory, sizeof record->directory, array->directory);
+    }
+    if (record->state != SLURM_JOINED)
+        r->silent_bytes = 0; /* nobody was told of it */
+    str_copy(r->name, sizeof r->name, record->array);
+    r->task = record->task;
+    if (!(r->directory = arena_strdup(&r->arena, record->directory)) ||
+        (array && !(r->known = arena_alloc(&r->arena, (size_t)array->n * sizeof *r->known))))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a job");
+    if ((rc = find_or_submit(r, err))) {
+        record->attempt = 1;
+        note(r, SLURM_OVER, NULL);
+        return rc;
+    }
+    slurm_record_read(r->job->directory, record);
+    if (record->state == SLURM_NONE && !was_listed(r))
+        return 0;
+    return (rc = note(r, SLURM_JOINED, err)) ? rc : follow(r, err);
+}
+
 static int run(struct remote *r, struct err *err) {
     char events[PATH_SIZE];
     int rc;
@@ -418,21 +556,11 @@ static int run(struct remote *r, struct err *err) {
         return rc;
     r->end->limits = r->file.limits;
     r->silent_bytes = size_of(events);
-    bool begun = read_record(r);
-    if (!begun && stops(r)) {
-        r->end->stopped = atomic_load(&r->wish->stop);
-        return 0;
-    }
-    if (!begun && (rc = begin_attempt(r, err)))
-        return rc;
-    if (!begun)
-        r->read_bytes = r->silent_bytes; /* what earlier attempts said */
-    str_format(r->name, sizeof r->name, "brrd-%s-%lld", r->job->id, (long long)r->attempt);
-    if ((rc = find_or_submit(r, err))) {
-        write_record(r, "over", NULL);
-        return rc;
-    }
-    return follow(r, err);
+    slurm_record_read(r->job->directory, &r->record);
+    const enum slurm_state state = r->record.state;
+    if (state == SLURM_LISTED || state == SLURM_JOINED || (state == SLURM_NONE && r->job->array))
+        return run_in_array(r, err);
+    return run_alone(r, err);
 }
 
 void slurm_run(const struct slurm_config *config, const struct runner_job *job, const struct runner_events *events,
@@ -443,7 +571,7 @@ void slurm_run(const struct slurm_config *config, const struct runner_job *job, 
         ret->rc = err_set(&ret->err, ERR_EXHAUSTED, "out of memory for a job");
         return;
     }
-    *r = (struct remote){.config = config, .job = job, .events = events, .wish = wish, .end = ret};
+    *r = (struct remote){.config = config, .job = job, .events = events, .wish = wish, .end = ret, .task = -1};
     arena_init(&r->arena, ARENA_BYTES);
     str_init(&r->line, LINE_BYTES);
     task_progress_init(&r->progress);

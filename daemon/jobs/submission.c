@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/jobs/slurm_record.h"
 #include "daemon/models/model_fetch.h"
 #include "run/estimate.h"
 
@@ -163,13 +163,17 @@ int draft_look(struct draft *d, struct err *err) {
 }
 
 int draft_place(struct draft *d, struct err *err) {
-    int rc = draft_look(d, err);
-    return rc ? rc : submission_place(d->refs.places.results_dir, d->job, d->next, err);
+    int rc;
+    if ((rc = draft_look(d, err)) || (rc = submission_place(d->refs.places.results_dir, d->job, d->next, err)) ||
+        !d->file.executor || !d->file.array.size)
+        return rc;
+    return slurm_record_job(d->job->directory, d->job->yaml, d->job->overrides, err);
 }
 
 void draft_discard(struct draft *d) {
-    if (d->job && *d->job->directory)
-        rmdir(d->job->directory);
+    struct err err;
+    if (d->job && *d->job->directory && fsio_remove_tree(d->job->directory, &err))
+        log_warn("the directory of a job that was not queued stays", "path=%s error=\"%s\"", d->job->directory, err.message);
 }
 
 void draft_free(struct draft *d) {

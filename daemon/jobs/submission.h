@@ -66,7 +66,8 @@ int draft_new(const struct submission_rules *rules, const struct submission *sub
               struct err *err);
 /* Completes the record but for its number, id and directory. Any thread; blocks. Errors: those of submission_look, EXHAUSTED. */
 int draft_look(struct draft *d, struct err *err);
-/* Completes the record and makes the job's directory. Any thread; blocks. Errors: those of submission_look, EXHAUSTED. */
+/* Completes the record and makes the job's directory, with the files that a task of an array reads there. Any thread; blocks.
+ * Errors: those of submission_look, EXHAUSTED. */
 int draft_place(struct draft *d, struct err *err);
 /* Removes the directory of a job that the queue did not take. Any thread; blocks. */
 void draft_discard(struct draft *d);

@@ -11,7 +11,7 @@
 #include "daemon/hosts/host.h"
 #include "daemon/jobs/job.h"
 
-enum { REPORTS_MAX = 4096, NICE = 10 };
+enum { REPORTS_MAX = 4096, NICE = 10, ARRAY_BYTES = 4 << 20 };
 
 /* The workers that share a job, as ranks of one world. */
 struct team {
@@ -30,6 +30,8 @@ struct order {
     int rank;
     char id[JOB_ID_SIZE], directory[2048], data_root[2048];
     char *yaml, *file, *overrides;
+    struct arena arena; /* of array */
+    struct runner_array array;
     struct worker_report *done;       /* made before the job begins, so that its end can be told even when memory is short */
     struct worker_report *checkpoint; /* the same for its next checkpoint; NULL once used, until another one can be made */
 };
@@ -184,7 +186,8 @@ static void run_order(struct worker *w) {
     struct order *o = w->order;
     struct runner_config config = w->config.runner;
     struct world *world = o->team ? &o->team->ranks[o->rank] : NULL;
-    const struct runner_job job = {o->id, o->directory, o->data_root, o->yaml, o->file, o->overrides};
+    const struct runner_job job = {
+        o->id, o->directory, o->data_root, o->yaml, o->file, o->overrides, o->array.n ? &o->array : NULL};
     const struct runner_events events = {.ctx = w,
                                          .running = on_running,
                                          .progress = on_progress,
@@ -219,6 +222,7 @@ static void order_free(struct order *o) {
     free(o->yaml);
     free(o->file);
     free(o->overrides);
+    arena_done(&o->arena);
     worker_report_free(o->done);
     worker_report_free(o->checkpoint);
     free(o);
@@ -292,6 +296,7 @@ static struct order *order_new(const struct job *job) {
     struct order *o = calloc(1, sizeof *o);
     if (!o)
         return NULL;
+    arena_init(&o->arena, ARRAY_BYTES);
     o->yaml = strdup(job->yaml);
     o->file = strdup(job->file);
     o->overrides = strdup(job->overrides);
@@ -313,6 +318,19 @@ static bool start(struct worker *w, struct order *o) {
         return true;
     atomic_store(&w->busy, false);
     return false;
+}
+
+/* False when out of memory. */
+static bool keep_array(struct order *o, const struct runner_array *array) {
+    const char **directories = arena_alloc(&o->arena, (size_t)array->n * sizeof *directories);
+    bool fits = directories != NULL;
+    for (int i = 0; fits && i < array->n; i++)
+        if (array->directories[i])
+            fits = (directories[i] = arena_strdup(&o->arena, array->directories[i])) != NULL;
+    o->array = *array;
+    o->array.directories = directories;
+    return fits && (o->array.name = arena_strdup(&o->arena, array->name)) &&
+           (o->array.directory = arena_strdup(&o->arena, array->directory));
 }
 
 static int team_new(int n, struct team **ret, struct err *err) {
@@ -348,6 +366,16 @@ static void start_rank(struct worker *w, struct team *t, int rank, const struct 
 }
 
 int worker_run(struct worker *w, const struct job *job, struct err *err) { return worker_run_shared(&w, 1, job, err); }
+
+int worker_run_array(struct worker *w, const struct job *job, const struct runner_array *array, struct err *err) {
+    if (atomic_load(&w->busy))
+        return err_set(err, ERR_PRECONDITION, "the place in the cluster is taken by another job");
+    struct order *o = order_new(job);
+    if (o && keep_array(o, array) && start(w, o))
+        return 0;
+    order_free(o);
+    return err_set(err, ERR_EXHAUSTED, "cannot hand job %s to its thread", job->id);
+}
 
 int worker_run_shared(struct worker *const *team, int n, const struct job *job, struct err *err) {
     struct team *t = NULL;

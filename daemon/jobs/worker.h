@@ -45,6 +45,8 @@ int worker_start(const struct worker_config *config, struct worker **ret, struct
 void worker_stop(struct worker *w);
 /* Starts a job; PRECONDITION while another job runs. The worker copies the parts of `job` that it needs. */
 int worker_run(struct worker *w, const struct job *job, struct err *err);
+/* The same for a job that its cluster gets as a task of an array, which is copied. */
+int worker_run_array(struct worker *w, const struct job *job, const struct runner_array *array, struct err *err);
 /* The same for n workers that share the job as ranks of one world (base/world.h), each with a device. The first one reports; the
  * end is reported when the last one has ended. */
 int worker_run_shared(struct worker *const *team, int n, const struct job *job, struct err *err);

@@ -30,6 +30,7 @@ struct services {
     struct worker *workers[SLOTS_MAX]; /* of jobs; for each device, then for each place in a cluster */
     int n_workers;
     const struct slurm_config *clusters[SLOTS_MAX]; /* of these places; NULL: a device */
+    bool is_for_cancel[SLOTS_MAX];                  /* as slot.for_cancel */
     struct device_watch *device_watches[DEVICE_SET_MAX];
     char described[DEVICE_SET_MAX][JOB_DEVICE_SIZE]; /* "cuda:0: NVIDIA H200, sm_90" */
     /* The device for a stream of this model: the one that the client names, else the one of its model's devices with the fewest

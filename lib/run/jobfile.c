@@ -25,6 +25,10 @@ static const struct option job_rows[] = {
     {"resources.gpus_per_rank", OPTION_I64, J(resources.gpus_per_rank), "0", 0, 64, NULL, "with executor: GPUs of each"},
     {"resources.time", OPTION_DURATION, J(resources.time_ms), "none", 60000, 0, NULL,
      "with executor: time limit of an attempt there, after which the job goes on in another one"},
+    {"array.size", OPTION_I64, J(array.size), "0", 0, JOBFILE_MAX_ARRAY, NULL,
+     "with executor: so many jobs are submitted to the cluster together, as one array; `brrctl sweep` sets array.*"},
+    {"array.index", OPTION_I64, J(array.index), "0", 0, JOBFILE_MAX_ARRAY - 1, NULL, "the place of this job among them, from 0"},
+    {"array.head", OPTION_STRING, J(array.head), "null", 0, 0, NULL, "the id of the first of them; default: this job is the first"},
     {"limits.wall_clock", OPTION_DURATION, J(limits.wall_clock_ms), "none", 1000, 0, NULL,
      "time limit of an attempt; the job writes a checkpoint and stops before it"},
     {"limits.restarts", OPTION_I64, J(limits.restarts), "3", 0, 1000, NULL,
@@ -169,6 +173,9 @@ static int check_common(const struct jobfile *job, struct err *err) {
     const char *upload = job->checkpoint.upload;
     if (job->name && has_control(job->name))
         return err_set(err, ERR_INVALID, "%s: name holds a line end or another control character; leave it out", job->file);
+    if (job->array.size && job->array.index >= job->array.size)
+        return err_set(err, ERR_INVALID, "%s: array.index is %lld; expected less than array.size, %lld", job->file,
+                       (long long)job->array.index, (long long)job->array.size);
     if (upload && strcmp(upload, "none") != 0 && !str_starts(upload, "store://"))
         return err_set(err, ERR_INVALID,
                        "%s: checkpoint.upload '%s'; expected store://NAME/prefix of a store in daemon.yaml, or none", job->file,

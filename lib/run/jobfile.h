@@ -10,7 +10,13 @@
 #include "base/err.h"
 #include "run/kind.h"
 
-enum { JOBFILE_MAX_OVERRIDES = 256, JOBFILE_MAX_TABLES = 16, JOBFILE_MAX_NOTES = 8, JOBFILE_MAX_REFS = 8 };
+enum {
+    JOBFILE_MAX_OVERRIDES = 256,
+    JOBFILE_MAX_TABLES = 16,
+    JOBFILE_MAX_NOTES = 8,
+    JOBFILE_MAX_REFS = 8,
+    JOBFILE_MAX_ARRAY = 1000
+};
 
 struct jobfile_limits {
     int64_t wall_clock_ms, restarts;
@@ -34,6 +40,10 @@ struct jobfile {
     int64_t devices;      /* that share the job */
     const char *executor; /* the cluster that runs it; NULL: the daemon */
     struct jobfile_resources resources;
+    struct {
+        int64_t size, index; /* 0: none */
+        const char *head;    /* the id of its first job; NULL: this one */
+    } array;                 /* jobs that a cluster gets together */
     int64_t priority;
     struct jobfile_limits limits;
     struct {

@@ -52,7 +52,8 @@ class Pages(unittest.TestCase):
         said = subprocess.run([f"{BIN}/brrctl", "keys", "--json"], check=True, capture_output=True, text=True).stdout.splitlines()
         keys = [json.loads(line) for line in said]
         every = ("kind", "name", "priority", "device", "devices", "executor", "limits.wall_clock", "limits.restarts", "limits.preemptible", "resources.nodes",
-                 "resources.ranks", "resources.cpus_per_rank", "resources.gpus_per_rank", "resources.time")  # of all kinds there will be
+                 "resources.ranks", "resources.cpus_per_rank", "resources.gpus_per_rank", "resources.time",
+                 "array.size", "array.index", "array.head")  # of all kinds there will be
         want = [(key["key"], "all" if key["key"] in every else ", ".join(key["kinds"]), "required" if key["required"] else key["default"],
                  key["accepts"].replace("|", ", "), key["meaning"]) for key in keys]
         lines = [line for line in text("docs/jobs.md").splitlines() if re.match(r"\| [a-z0-9_.]+ \|", line)]

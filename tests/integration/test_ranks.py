@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A training shared by the ranks of mpirun has the same bits at 1, 2 and 4 ranks, and when it is stopped at 4 and goes on at 2, then 1.
 Jobs that ranks cannot share, and ranks that do not find one another, are refused by name. `tiny`, 24 steps, batches of 16 in
-micro-batches of 4; short windows by default, whole ones with BRR_TEST_LONG."""
+micro-batches of 4; by default a smaller network. BRR_TEST_LONG: all of `tiny`, also at 8 ranks, on 1 and 2 nodes of a real Slurm and on 1 and
+2 CPU devices of a daemon; a number is the length of its windows in seconds."""
 import json
 import os
 import shutil
@@ -10,13 +11,17 @@ import subprocess
 import sys
 import time
 
-from daemon import BIN, MINI, SOURCE, make_corpus, temporary, tensors
+import slurm
+from daemon import BIN, MINI, SOURCE, Daemon, make_corpus, temporary, tensors
+from test_slurm import Jobs
 
 AGAIN, STEPS = 75, 24
-LONG = bool(os.environ.get("BRR_TEST_LONG"))
+LONG = os.environ.get("BRR_TEST_LONG", "")
 TREE = ["training.batch_size=16", "training.micro_batch_size=4", "training.reduction=tree", f"training.max_steps={STEPS}",
         "training.validate_every=12", "data.loader_workers=1", "data.balance.hard=0.5"]
-SMALL = [] if LONG else [key for key in MINI if not key.startswith("training.")]
+SMALL = [key for key in MINI if not key.startswith("training.")]
+if LONG:
+    SMALL = [f"data.window_s={LONG}", f"data.hop_s={LONG}"] if LONG.isdigit() and int(LONG) > 1 else []
 
 
 def environment(tmp, **extra):
@@ -78,6 +83,30 @@ def another_number_of_ranks(tmp, one):
     assert result(end) == result(one), (end, one)
 
 
+def on_nodes(tmp, one):
+    """srun: two ranks on one node, and one on each of two."""
+    why = slurm.unavailable()
+    if why:
+        print(f"nodes are left out: {why}")
+        return
+    with slurm.Cluster(f"{tmp}/slurm") as cluster:
+        jobs = Jobs(cluster, tmp, [*SMALL, *TREE])
+        jobs.reference = result(one)
+        for nodes in (1, 2):
+            _, out = jobs.submit(f"nodes-{nodes}", nodes=nodes, tasks=2)
+            jobs.check(out, attempts=1)
+
+
+def on_devices(tmp, one):
+    """Devices of one daemon."""
+    d = Daemon(tmp, ["devices=[cpu:0, cpu:1]", "devices_cpu_threads=2"]).start()
+    for n in (1, 2):
+        code, end, err = d.submit(f"data.source=file://{tmp}/eeg", *SMALL, *TREE, f"devices={n}", timeout=3600)
+        assert code == 0, err
+        assert result(end) == result(one), (end, one)
+    assert d.stop() == 0
+
+
 def refusals(tmp):
     text = run(tmp, 2, "chain", "training.reduction=chain", expected=1)
     assert "2 ranks need training.reduction: tree" in text, text
@@ -100,11 +129,15 @@ def main():
         return 77
     started = time.time()
     with temporary() as tmp:
+        os.chmod(tmp, 0o755)
         make_corpus(f"{tmp}/eeg", seed=21, patients=4, hours=0.3 if LONG else 0.12)
         one = any_number_of_ranks(tmp)
         print(f"any number of ranks: {time.time() - started:.1f} s")
         another_number_of_ranks(tmp, one)
         print(f"another number of ranks: {time.time() - started:.1f} s")
+        for check in (on_nodes, on_devices) if LONG else ():
+            check(tmp, one)
+            print(f"{check.__name__}: {time.time() - started:.1f} s, weights {result(one)[0][:12]}", flush=True)
         refusals(tmp)
         print(f"refusals: {time.time() - started:.1f} s")
     return 0

@@ -20,8 +20,8 @@ AWAKE = "#!/bin/sh\n(for i in $(seq 60); do sleep 1; echo 0 >/proc/$$/autogroup 
 
 
 class Jobs:
-    def __init__(self, cluster, tmp):
-        self.cluster, self.tmp, self.reference = cluster, tmp, None
+    def __init__(self, cluster, tmp, keys=tuple(KEYS)):
+        self.cluster, self.tmp, self.keys, self.reference = cluster, tmp, keys, None
         with open(f"{tmp}/brrd", "w", encoding="ascii") as f:
             f.write(AWAKE.format(BIN))
         os.chmod(f"{tmp}/brrd", 0o755)
@@ -32,7 +32,7 @@ class Jobs:
         out = f"{self.tmp}/{name}"
         return self.cluster.call("sbatch", "--parsable", f"--nodes={nodes}", f"--ntasks={tasks}", f"--output={out}.log", *options,
                                  f"{SOURCE}/deploy/slurm/train.sbatch", f"{SOURCE}/configs/tiny.yaml", out,
-                                 f"data.source=file://{self.tmp}/eeg", *KEYS, *keys), out
+                                 f"data.source=file://{self.tmp}/eeg", *self.keys, *keys), out
 
     def events(self, out):
         try:

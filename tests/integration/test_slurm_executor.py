@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Jobs that a daemon hands to a real Slurm (executors, kind slurm): submitted once although the daemon is killed between sbatch and its
-record, watched although it is killed while they run, and cancelled. With BRR_TEST_LONG also Slurm's controller is killed, and a job is cancelled
-behind the daemon's back, and a sweep of four folds."""
+record, watched although it is killed while they run, and cancelled; and jobs that go there together, as one array. With BRR_TEST_LONG also
+Slurm's controller is killed, and a job is cancelled behind the daemon's back, and a sweep of four folds."""
 import json
 import os
 import signal
@@ -35,7 +35,7 @@ class Side:
                "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl": "self,vader,tcp", "SLURM_CONF": cluster.env["SLURM_CONF"],
                "PATH": f"{tmp}/bin:{os.environ['PATH']}"}
         os.environ.update(env)
-        self.d = Daemon(tmp, [f"executors={{cluster: {{kind: slurm, template: {SOURCE}/deploy/slurm/train.sbatch}}}}"]).start()
+        self.d = Daemon(tmp, [f"executors={{cluster: {{kind: slurm, jobs: 2, template: {SOURCE}/deploy/slurm/train.sbatch}}}}"]).start()
 
     def submit(self, steps, *sets):
         end = self.d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--json", *[a for s in [
@@ -49,6 +49,11 @@ class Side:
 
     def names(self):
         return [n for n in self.cluster.call("squeue", "-h", "-t", "all", "-o", "%j").split() if n.startswith("brrd-")]
+
+    def tasks(self, job):
+        """What Slurm has of the array whose first job this is: pairs of array and index."""
+        lines = [line.split() for line in self.cluster.call("squeue", "-h", "-r", "-t", "all", "-o", "%j %F %K").splitlines()]
+        return sorted((line[1], line[2]) for line in lines if line[0] == f"brrd-{job}-1")
 
     def until(self, job, state):
         return self.d.wait(job, lambda j: j["state"] == state)
@@ -92,6 +97,31 @@ def submitted_once(side, want):
     assert found["restarts"] == 0, found
     log = side.d.ctl("logs", job)[1]
     assert log.count("training patients") == 1, log
+
+
+def array(side, want):
+    """Three jobs, of which Slurm runs two at a time, are one array, although the daemon dies right after sbatch. The third is cancelled
+    while it waits in Slurm; the others end with their bits."""
+    with open(f"{side.tmp}/trap", "w", encoding="ascii"):
+        pass
+    first = side.submit(STEPS, "executor=cluster", "name=member-0", "array.size=3")
+    for i, steps in ((1, STEPS), (2, 100000)):
+        side.submit(steps, "executor=cluster", f"name=member-{i}", "array.size=3", f"array.index={i}", f"array.head={first}")
+    side.d.process.wait(timeout=120)
+    assert len(side.tasks(first)) == 3, side.tasks(first)
+    side.d.start()
+    jobs = {job["name"]: job["job"] for job in map(json.loads, side.d.ctl("jobs", "--json")[1].splitlines())}
+    third = jobs["member-2"]
+    side.until(first, "running")
+    assert side.d.job(third)["state"] == "queued"
+    assert side.d.ctl("cancel", third)[0] == 0
+    side.until(third, "cancelled")
+    assert side.done(first) == side.done(jobs["member-1"]) == want
+    number = side.tasks(first)[0][0]
+    assert side.tasks(first) == [(number, str(i)) for i in range(3)], side.tasks(first)
+    assert not os.path.exists(f"{side.tmp}/results/jobs/{third}/events.jsonl"), "the cancelled job has run"
+    for job in (first, jobs["member-1"]):
+        assert side.d.job(job)["restarts"] == 0, side.d.job(job)
 
 
 def cancelled(side, _):
@@ -151,7 +181,10 @@ def folds(side, _):
         code, out, err = side.d.ctl("sweep", f"{SOURCE}/configs/tiny.yaml", "--folds", "patients", "--json", *options, *[a for s in [
             *KEYS, "training.max_steps=6", f"data.source=file://{side.tmp}/eeg"] for a in ("--set", s)])
         assert code == 0, err
-        tables.append([{k: v for k, v in json.loads(line).items() if k not in ("job", "evaluation")} for line in out.splitlines()])
+        lines = list(map(json.loads, out.splitlines()))
+        tables.append([{k: v for k, v in line.items() if k not in ("job", "evaluation")} for line in lines])
+    tasks = side.tasks(lines[0]["job"])
+    assert tasks == [(tasks[0][0], str(i)) for i in range(4)], tasks
     assert tables[0] == tables[1] and len(tables[0]) == 5, tables
     print(json.dumps(tables[1][-1]))
 
@@ -167,7 +200,7 @@ def main():
         with slurm.Cluster(f"{tmp}/slurm") as cluster:
             side = Side(cluster, tmp)
             want = side.done(side.submit(STEPS))
-            for check in [submitted_once, cancelled] + LONG * [refused, controller_killed, cancelled_elsewhere, folds]:
+            for check in [submitted_once, array, cancelled] + LONG * [refused, controller_killed, cancelled_elsewhere, folds]:
                 if sys.argv[1:] and check.__name__ not in sys.argv[1:]:
                     continue
                 started = time.monotonic()

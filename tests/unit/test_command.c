@@ -5,9 +5,11 @@
 
 #include "unit/cmocka_all.h"
 
+enum { OUTPUT_BYTES = 64 << 10 };
+
 static int run_shell(const char *script, int64_t timeout_ms, struct str *out, int *ret_status) {
     const char *const words[] = {"sh", "-c", script, NULL};
-    str_init(out, COMMAND_OUTPUT_BYTES);
+    str_init(out, OUTPUT_BYTES);
     return command_run(words, timeout_ms, out, ret_status, NULL);
 }
 
@@ -27,7 +29,7 @@ static void output_beyond_the_limit_is_read_and_dropped(void **state) {
     (void)state;
     assert_int_equal(run_shell("head -c 300000 /dev/zero | tr '\\0' x", 10000, &out, &status), 0);
     assert_int_equal(status, 0);
-    assert_true(out.len > 0 && out.len <= COMMAND_OUTPUT_BYTES);
+    assert_true(out.len > 0 && out.len <= OUTPUT_BYTES);
     str_done(&out);
 }
 
@@ -51,7 +53,7 @@ static void what_is_no_program_is_an_error(void **state) {
     struct str out;
     int status = -1;
     (void)state;
-    str_init(&out, COMMAND_OUTPUT_BYTES);
+    str_init(&out, OUTPUT_BYTES);
     assert_int_equal(command_run(words, 1000, &out, &status, NULL), ERR_NOT_FOUND);
     str_done(&out);
     assert_int_equal(run_shell("kill -9 $$", 10000, &out, &status), ERR_INVALID);

@@ -132,6 +132,22 @@ static void places_of_a_cluster_are_for_jobs_that_name_it(void **state) {
     assert_null(slots_victim(&b->slots, job)); /* Slurm has priorities of its own */
 }
 
+static void a_place_is_kept_for_jobs_that_are_to_be_cancelled(void **state) {
+    struct bench *b = *state;
+    struct job *job = &b->jobs[0];
+    b->slots.n = 5;
+    for (int i = 3; i < 5; i++) {
+        b->slots.at[i].name = "cluster";
+        b->slots.at[i].remote = true;
+    }
+    b->slots.at[4].for_cancel = true;
+    str_copy(job->wanted, sizeof job->wanted, "cluster");
+    b->slots.at[3].job = &b->jobs[4];
+    expect(b, job, "none");
+    job->wish = JOB_WISH_CANCEL;
+    assert_ptr_equal(slots_place(&b->slots, job), &b->slots.at[4]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_job_gets_the_free_device_with_the_most_free_memory, set_up),
@@ -142,6 +158,7 @@ int main(void) {
         cmocka_unit_test_setup(a_bad_device_takes_no_job_and_says_why, set_up),
         cmocka_unit_test_setup(the_job_of_lowest_priority_makes_room_and_one_at_a_time, set_up),
         cmocka_unit_test_setup(places_of_a_cluster_are_for_jobs_that_name_it, set_up),
+        cmocka_unit_test_setup(a_place_is_kept_for_jobs_that_are_to_be_cancelled, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
