@@ -78,15 +78,11 @@ void checkpoint_find_file(struct offload *work) {
     db_wait(o->db); /* its record is read next */
 }
 
-void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, void (*drop)(struct offload *work)) {
-    struct err err;
-    struct checkpoint_find *o = offload_new(call, OFFLOAD_FILES, size, drop);
-    if (!o)
+void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, void (*drop)(struct offload *work),
+                          struct err *err) {
+    struct checkpoint_find *o = offload_new(call, OFFLOAD_FILES, size, drop, err);
+    if (!o || models_refer(services_of(call)->models, ref, &o->file, err))
         return NULL;
-    if (models_refer(services_of(call)->models, ref, &o->file, &err)) {
-        rpc_finish(call, &err);
-        return NULL;
-    }
     str_copy(o->ref, sizeof o->ref, ref);
     o->db = services_of(call)->db;
     return o;

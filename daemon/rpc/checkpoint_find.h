@@ -24,8 +24,8 @@ struct checkpoint_find {
     bool recorded;
 };
 
-/* The call's state with the REF, not yet looked for; NULL after the call was refused. */
-void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, void (*drop)(struct offload *work));
+/* The call's state with the REF, not yet looked for; NULL after an error. */
+void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, void (*drop)(struct offload *work), struct err *err);
 /* Finds the file and reads what it says of itself. On the pool. */
 void checkpoint_find_file(struct offload *work);
 /* The checkpoint that was found, as a message of the call's arena; NULL after the call was refused, or when it has ended. */

@@ -6,33 +6,6 @@
 
 #include "daemon/rpc/texts.h"
 
-static void *arena_take(void *ctx, size_t size) { return arena_alloc(ctx, size); }
-
-static void arena_keep(void *ctx, void *data) {
-    (void)ctx;
-    (void)data; /* freed with the call */
-}
-
-void *convert_unpack_into(struct arena *arena, struct rpc_call *call, const ProtobufCMessageDescriptor *descriptor,
-                          const uint8_t *data, size_t len) {
-    ProtobufCAllocator allocator = {arena_take, arena_keep, arena};
-    void *message = protobuf_c_message_unpack(descriptor, &allocator, len, data);
-    const char *bad = message ? texts_bad_field(message) : NULL;
-    if (message && !bad)
-        return message;
-    struct err err;
-    if (bad)
-        err_set(&err, ERR_INVALID, "%s: the text of %s is not UTF-8", descriptor->name, bad);
-    else
-        err_set(&err, ERR_INVALID, "the request is not a valid %s, or is too large", descriptor->name);
-    rpc_finish(call, &err);
-    return NULL;
-}
-
-void *convert_unpack(struct rpc_call *call, const ProtobufCMessageDescriptor *descriptor, const uint8_t *data, size_t len) {
-    return convert_unpack_into(rpc_arena(call), call, descriptor, data, len);
-}
-
 bool convert_send(struct rpc_call *call, const ProtobufCMessage *message) {
     size_t len = protobuf_c_message_get_packed_size(message);
     uint8_t *bytes = malloc(len + 1);
@@ -48,9 +21,9 @@ bool convert_send(struct rpc_call *call, const ProtobufCMessage *message) {
     return room;
 }
 
-void convert_answer(struct rpc_call *call, const ProtobufCMessage *message) {
+int convert_answer(struct rpc_call *call, const ProtobufCMessage *message) {
     convert_send(call, message);
-    rpc_finish(call, NULL);
+    return rpc_finish(call, NULL);
 }
 
 /* The kind's own figures; false when out of memory. */

@@ -1,6 +1,4 @@
-/* convert: packs and unpacks the protobuf messages of calls. Unpacking allocates in the call's arena (a hostile message cannot use
- * more than its budget) and checks that text fields are UTF-8 without NUL; packing writes directly into a queued answer. Loop
- * thread. */
+/* convert: packs the protobuf messages of answers, directly into a queued answer. Loop thread. */
 #ifndef BRR_DAEMON_RPC_CONVERT_H
 #define BRR_DAEMON_RPC_CONVERT_H
 #include <protobuf-c/protobuf-c.h>
@@ -9,15 +7,10 @@
 #include "daemon/jobs/job.h"
 #include "daemon/rpc/rpc.h"
 
-/* Returns NULL after finishing the call with INVALID. The message lives as long as the call. */
-void *convert_unpack(struct rpc_call *call, const ProtobufCMessageDescriptor *descriptor, const uint8_t *data, size_t len);
-/* Same, into an arena of the caller, for calls with many messages. */
-void *convert_unpack_into(struct arena *arena, struct rpc_call *call, const ProtobufCMessageDescriptor *descriptor,
-                          const uint8_t *data, size_t len);
 /* Packs the message and queues it; returns the result of rpc_send. */
 bool convert_send(struct rpc_call *call, const ProtobufCMessage *message);
-/* Queues the answer of a unary call and ends the call. */
-void convert_answer(struct rpc_call *call, const ProtobufCMessage *message);
+/* Queues the answer of a unary call and ends the call; returns 0. */
+int convert_answer(struct rpc_call *call, const ProtobufCMessage *message);
 /* Its number in the protocol. */
 Brr__V1__JobState convert_job_state(enum job_state state);
 /* Builds a job's message in the call's arena (strings point into the job: pack it before the job changes). NULL if the arena is

@@ -22,12 +22,11 @@ static serving_status status_of(const struct services *services) {
                  : GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING;
 }
 
-static void check(struct rpc_call *call, const uint8_t *data, size_t len) {
+static int check(struct rpc_call *call, const void *message, struct err *err) {
+    (void)message, (void)err;
     Grpc__Health__V1__HealthCheckResponse out = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
-    if (!convert_unpack(call, &grpc__health__v1__health_check_request__descriptor, data, len))
-        return;
     out.status = status_of(rpc_context(call));
-    convert_answer(call, &out.base);
+    return convert_answer(call, &out.base);
 }
 
 static void tell(struct health_watch *w, serving_status status) {
@@ -36,22 +35,18 @@ static void tell(struct health_watch *w, serving_status status) {
     w->full = !convert_send(w->call, &out.base);
 }
 
-static void watch(struct rpc_call *call, const uint8_t *data, size_t len) {
+static int watch(struct rpc_call *call, const void *message, struct err *err) {
+    (void)message;
     struct services *services = rpc_context(call);
-    struct err err;
-    if (!convert_unpack(call, &grpc__health__v1__health_check_request__descriptor, data, len))
-        return;
     struct health_watch *w = calloc(1, sizeof *w);
-    if (!w) {
-        err_set(&err, ERR_EXHAUSTED, "out of memory watching health");
-        rpc_finish(call, &err);
-        return;
-    }
+    if (!w)
+        return err_set(err, ERR_EXHAUSTED, "out of memory watching health");
     w->call = call;
     w->next = services->health;
     services->health = w;
     rpc_set_state(call, w);
     tell(w, status_of(services));
+    return 0;
 }
 
 static void watch_writable(struct rpc_call *call) {
@@ -82,7 +77,8 @@ void svc_health_changed(struct services *services) {
 }
 
 const struct rpc_method svc_health[] = {
-    {"/grpc.health.v1.Health/Check", ROLE_READ, false, RPC_CONTROL_BYTES, check, NULL, NULL, NULL, false, 0},
-    {"/grpc.health.v1.Health/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end, false, 0},
+    {RPC_METHOD("/grpc.health.v1.Health/Check", ROLE_READ, grpc__health__v1__health_check_request, check)},
+    {RPC_METHOD("/grpc.health.v1.Health/Watch", ROLE_READ, grpc__health__v1__health_check_request, watch),
+     .writable = watch_writable, .end = watch_end},
+    {.path = NULL},
 };
-const size_t svc_health_count = sizeof svc_health / sizeof *svc_health;

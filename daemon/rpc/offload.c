@@ -21,12 +21,10 @@ struct pool_share *offload_share(struct services *services, enum offload_class c
 
 static void drop_plain(struct offload *o) { free(o); }
 
-void *offload_new(struct rpc_call *call, enum offload_class class, size_t size, void (*drop)(struct offload *o)) {
+void *offload_new(struct rpc_call *call, enum offload_class class, size_t size, void (*drop)(struct offload *o), struct err *err) {
     struct offload *o = calloc(1, size);
-    struct err err;
     if (!o) {
-        err_set(&err, ERR_EXHAUSTED, "out of memory for a call");
-        rpc_finish(call, &err);
+        err_set(err, ERR_EXHAUSTED, "out of memory for a call");
         return NULL;
     }
     o->loop = services_of(call)->loop;
@@ -52,6 +50,12 @@ void offload_back(struct offload *o) {
     o->done(o);
     if (!o->call && !o->working)
         o->drop(o);
+}
+
+bool offload_good(struct offload *o) {
+    if (o->call && o->err.code)
+        rpc_finish(o->call, &o->err);
+    return o->call && !o->err.code;
 }
 
 void offload_start(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o)) {
@@ -82,8 +86,8 @@ void offload_end(struct rpc_call *call) {
 struct recording {
     struct offload work;
     struct db *db;
-    void *request;
-    void (*then)(struct rpc_call *call, void *request);
+    const void *request;
+    rpc_handler *then;
 };
 
 static void wait_volume(struct offload *work) { db_wait(((struct recording *)work)->db); }
@@ -98,19 +102,18 @@ static void answered(struct offload *work) {
     rpc_handle(call, r->then, r->request);
 }
 
-void offload_record(struct rpc_call *call, void *request, void (*then)(struct rpc_call *call, void *request)) {
+int offload_record(struct rpc_call *call, const void *request, rpc_handler *then, struct err *err) {
     const struct services *services = rpc_context(call);
-    if (!db_check(services->db, NULL)) {
-        then(call, request);
-        return;
-    }
-    struct recording *r = offload_new(call, OFFLOAD_RECORD, sizeof *r, NULL);
+    if (!db_check(services->db, NULL))
+        return then(call, request, err);
+    struct recording *r = offload_new(call, OFFLOAD_RECORD, sizeof *r, NULL, err);
     if (!r)
-        return;
+        return err->code;
     r->db = services->db;
     r->request = request;
     r->then = then;
     offload_start(&r->work, wait_volume, answered);
+    return 0;
 }
 
 enum { NICE_COMPUTE = 10 };

@@ -34,9 +34,9 @@ struct offload {
     struct err err;                  /* of run */
 };
 
-/* A zeroed state of this size, which becomes that of the call and is freed by `drop` (NULL = free). NULL when out of memory: the
- * call has been refused then. */
-void *offload_new(struct rpc_call *call, enum offload_class class, size_t size, void (*drop)(struct offload *o));
+/* A zeroed state of this size, which becomes that of the call and is freed by `drop` (NULL = free). NULL and an error when out of
+ * memory. */
+void *offload_new(struct rpc_call *call, enum offload_class class, size_t size, void (*drop)(struct offload *o), struct err *err);
 /* Calls run on the pool when the class has room there, then done. If the call ends before run began, neither is called. Not while
  * it works. */
 void offload_start(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o));
@@ -46,12 +46,14 @@ void offload_start_must(struct offload *o, void (*run)(struct offload *o), void 
  */
 void offload_away(struct offload *o, void (*done)(struct offload *o));
 void offload_back(struct offload *o);
+/* For done: true if the call is still open and run did well. After an error of run it ends the call. */
+bool offload_good(struct offload *o);
 /* The call's end callback. */
 void offload_end(struct rpc_call *call);
 
-/* For requests that are recorded on the loop: calls `then` with the request, a message of the call's arena: at once if the volume
- * of the job database answers, else when it does, unless the call has ended by then. */
-void offload_record(struct rpc_call *call, void *request, void (*then)(struct rpc_call *call, void *request));
+/* For requests that are recorded on the loop: calls `then` at once if the volume of the job database answers, else when it does,
+ * unless the call has ended by then. */
+int offload_record(struct rpc_call *call, const void *request, rpc_handler *then, struct err *err);
 
 /* For a run function that computes on a device: calls it on a thread of its own and waits. The teams of computing threads that it
  * makes end with that thread; on the pool each thread would keep a team for ever. Nice +10, as jobs. */

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <uv.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "brr/v1/common.pb-c.h"
 #include "daemon/rpc/peer.h"
@@ -422,6 +423,32 @@ static void enter(const struct rpc_call *c, const struct auth_caller *caller) {
         c->server->config.enter(c->server->config.ctx, caller);
 }
 
+void rpc_handle(struct rpc_call *c, rpc_handler *handler, const void *request) {
+    struct err err = {0};
+    enter(c, &c->caller);
+    if (handler(c, request, &err))
+        rpc_finish(c, &err);
+    enter(c, NULL);
+}
+
+/* A message that has come whole. */
+static void take_message(struct rpc_call *c, const uint8_t *data, size_t len) {
+    const struct rpc_method *m = c->method;
+    const size_t most = m->max_message ? m->max_message : RPC_CONTROL_BYTES;
+    OWNED(arena_done) struct arena arena;
+    struct err err;
+    arena_init(&arena, 2 * most);
+    const void *message = NULL;
+    if (len > most)
+        err_set(&err, ERR_EXHAUSTED, "a message of %zu bytes; at most %zu are accepted", len, most);
+    else
+        message = texts_unpack(m->client_stream ? &arena : &c->arena, m->request, data, len, &err);
+    if (message)
+        rpc_handle(c, m->message, message);
+    else
+        rpc_finish(c, &err);
+}
+
 static void on_message(struct rpc_call *c, bool ok) {
     c->receiving = false;
     c->heard = true;
@@ -433,20 +460,11 @@ static void on_message(struct rpc_call *c, bool ok) {
             c->method->half_close(c);
         return;
     }
-    size_t len = grpc_byte_buffer_length(buffer);
-    if (!still_admitted(c)) {
-        /* too late */
-    } else if (len > c->method->max_message) {
-        struct err err;
-        err_set(&err, ERR_EXHAUSTED, "a message of %zu bytes; at most %zu are accepted", len, c->method->max_message);
-        rpc_finish(c, &err);
-    } else {
+    if (still_admitted(c)) {
         grpc_byte_buffer_reader reader;
         grpc_byte_buffer_reader_init(&reader, buffer);
         grpc_slice all = grpc_byte_buffer_reader_readall(&reader);
-        enter(c, &c->caller);
-        c->method->message(c, GRPC_SLICE_START_PTR(all), GRPC_SLICE_LENGTH(all));
-        enter(c, NULL);
+        take_message(c, GRPC_SLICE_START_PTR(all), GRPC_SLICE_LENGTH(all));
         grpc_slice_unref(all);
         grpc_byte_buffer_reader_destroy(&reader);
     }
@@ -718,11 +736,11 @@ bool rpc_send(struct rpc_call *c, const uint8_t *data, size_t len) {
 
 void rpc_flush(struct rpc_call *c, void (*flushed)(struct rpc_call *call)) { c->flushed = flushed; }
 
-void rpc_finish(struct rpc_call *c, const struct err *err) { rpc_refuse(c, err, NULL, 0); }
+int rpc_finish(struct rpc_call *c, const struct err *err) { return rpc_refuse(c, err, NULL, 0); }
 
-void rpc_refuse(struct rpc_call *c, const struct err *err, const char *reason, int64_t retry_after_ms) {
+int rpc_refuse(struct rpc_call *c, const struct err *err, const char *reason, int64_t retry_after_ms) {
     if (c->finishing || c->ended)
-        return;
+        return 0;
     c->finishing = true;
     if (err && err->code)
         c->err = *err;
@@ -733,6 +751,7 @@ void rpc_refuse(struct rpc_call *c, const struct err *err, const char *reason, i
     c->retry_after_ms = retry_after_ms;
     c->progress_ms = uv_now(c->server->loop);
     pump(c);
+    return 0;
 }
 
 void rpc_concerns(struct rpc_call *c, const char *kind, const char *id) {
@@ -745,12 +764,6 @@ void rpc_hold(struct rpc_call *c) { c->held = true; }
 void rpc_release(struct rpc_call *c) {
     c->held = false;
     receive(c);
-}
-
-void rpc_handle(struct rpc_call *c, void (*work)(struct rpc_call *call, void *arg), void *arg) {
-    enter(c, &c->caller);
-    work(c, arg);
-    enter(c, NULL);
 }
 
 const char *rpc_library_version(void) { return grpc_version_string(); }

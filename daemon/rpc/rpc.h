@@ -25,14 +25,20 @@ enum { RPC_GRACE_MS = 30 * 1000, RPC_FILE_IDLE_MS = 60 * 1000 };
  */
 enum { RPC_FIRST_MESSAGE_MS = 60 * 1000, RPC_CHECK_MS = 60 * 1000, RPC_ID_SIZE = 80 };
 
-/* One row per method. Requests arrive as bytes; answers leave as bytes (rpc/convert.h packs them). */
+/* A handler of a call: answers with rpc_send and rpc_finish, at once or later. An error that it returns ends the call, unless the
+ * handler has ended it already. */
+typedef int rpc_handler(struct rpc_call *call, const void *request, struct err *err);
+
+/* One row per method; a table ends with a row without a path. Answers leave as bytes (rpc/convert.h packs them). */
 struct rpc_method {
     const char *path; /* "/brr.v1.Jobs/Submit" */
     enum role role;   /* the least role that may call it; never ROLE_NONE */
     bool client_stream;
-    size_t max_message;
-    /* A message of the client. Unary methods answer with rpc_send and rpc_finish, at once or later. */
-    void (*message)(struct rpc_call *call, const uint8_t *data, size_t len);
+    size_t max_message; /* 0 = RPC_CONTROL_BYTES */
+    /* A message of the client, of this type. It lives as long as the call, that of a client stream until `message` returns. A
+     * message that cannot be unpacked ends the call as INVALID. */
+    const struct ProtobufCMessageDescriptor *request;
+    rpc_handler *message;
     /* Client streams: no further message comes. NULL otherwise. */
     void (*half_close)(struct rpc_call *call);
     /* There is room for answers again, after rpc_send said false. May be NULL. */
@@ -42,6 +48,10 @@ struct rpc_method {
     bool frequent; /* many times a second: calls that end well are audited at level debug */
     int idle_ms;   /* a call for whose client the daemon waits so long, for a message or for answers to be read, ends; 0 = never */
 };
+
+/* The fields that every row has; others may follow. `type` is the request's C name, such as brr__v1__get_job_request. */
+#define RPC_METHOD(method_path, least_role, type, handler)                                                                         \
+    .path = (method_path), .role = (least_role), .request = &type##__descriptor, .message = (handler)
 
 struct rpc_config {
     struct doors_config doors; /* the listeners; max_message, opened and ctx are filled in */
@@ -83,17 +93,18 @@ bool rpc_send(struct rpc_call *call, const uint8_t *data, size_t len);
 void rpc_flush(struct rpc_call *call, void (*flushed)(struct rpc_call *call));
 /* Names the job or session that the call is about, for the audit log: kind "job" or "session" (static), and its id. */
 void rpc_concerns(struct rpc_call *call, const char *kind, const char *id);
-/* Ends the call: well when err is NULL or has no code, else with its code and text. Queued answers leave first. */
-void rpc_finish(struct rpc_call *call, const struct err *err);
+/* Ends the call: well when err is NULL or has no code, else with its code and text. Queued answers leave first. Returns 0, so that
+ * a handler can return it. */
+int rpc_finish(struct rpc_call *call, const struct err *err);
 /* The same with a stable reason code for programs (brr.v1.ErrorDetail, in the trailing metadata brr-error-bin; NULL = the code's
  * name) and, when trying again may help, after which time. */
-void rpc_refuse(struct rpc_call *call, const struct err *err, const char *reason, int64_t retry_after_ms);
+int rpc_refuse(struct rpc_call *call, const struct err *err, const char *reason, int64_t retry_after_ms);
 /* The client stream may go on: the next message is read only after the one before was consumed. message() consumes it by
  * returning unless it called rpc_hold; then rpc_release lets the next one in. */
 void rpc_hold(struct rpc_call *call);
 void rpc_release(struct rpc_call *call);
-/* Calls work(call, arg) for the caller of this call, as `message` is called: for what a handler does later. */
-void rpc_handle(struct rpc_call *call, void (*work)(struct rpc_call *call, void *arg), void *arg);
+/* Calls the handler as `message` is called: for what happens later. */
+void rpc_handle(struct rpc_call *call, rpc_handler *handler, const void *request);
 const char *rpc_library_version(void);
 
 #endif

@@ -81,44 +81,10 @@ struct pool_share *offload_share(struct services *services, enum offload_class c
 
 static inline struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
 
-extern const struct rpc_method svc_jobs[];
-extern const size_t svc_jobs_count;
-extern const struct rpc_method svc_validate[];
-extern const size_t svc_validate_count;
-extern const struct rpc_method svc_logs[];
-extern const size_t svc_logs_count;
-extern const struct rpc_method svc_events[];
-extern const size_t svc_events_count;
-extern const struct rpc_method svc_job_files[];
-extern const size_t svc_job_files_count;
-extern const struct rpc_method svc_metrics[];
-extern const size_t svc_metrics_count;
-extern const struct rpc_method svc_admin[];
-extern const size_t svc_admin_count;
-extern const struct rpc_method svc_backup[];
-extern const size_t svc_backup_count;
-extern const struct rpc_method svc_stream[];
-extern const size_t svc_stream_count;
-extern const struct rpc_method svc_sessions[];
-extern const size_t svc_sessions_count;
-extern const struct rpc_method svc_journal[];
-extern const size_t svc_journal_count;
-extern const struct rpc_method svc_hooks[];
-extern const size_t svc_hooks_count;
-extern const struct rpc_method svc_models[];
-extern const size_t svc_models_count;
-extern const struct rpc_method svc_checkpoints[];
-extern const size_t svc_checkpoints_count;
-extern const struct rpc_method svc_checkpoint_files[];
-extern const size_t svc_checkpoint_files_count;
-extern const struct rpc_method svc_burst[];
-extern const size_t svc_burst_count;
-extern const struct rpc_method svc_burst_files[];
-extern const size_t svc_burst_files_count;
-extern const struct rpc_method svc_health[];
-extern const size_t svc_health_count;
-extern const struct rpc_method svc_reflection[];
-extern const size_t svc_reflection_count;
+/* The tables, each with a row without a path at its end. */
+extern const struct rpc_method svc_jobs[], svc_logs[], svc_events[], svc_job_files[], svc_validate[], svc_stream[], svc_sessions[],
+    svc_journal[], svc_hooks[], svc_models[], svc_checkpoints[], svc_checkpoint_files[], svc_burst[], svc_burst_files[],
+    svc_admin[], svc_backup[], svc_metrics[], svc_health[], svc_reflection[];
 
 /* Notifies every Watch of grpc.health whose status has changed. Call at each change of the conditions of /readyz, and once a
  * second. */
@@ -135,7 +101,7 @@ void svc_validate_yield(struct services *services);
 
 /* Loads REF under a name and answers with the ModelDescription (Models.Load, Checkpoints.Promote); the end of the call must be
  * passed to svc_models_load_end. */
-void svc_models_load(struct rpc_call *call, const char *name, const char *ref, const char *device);
+int svc_models_load(struct rpc_call *call, const char *name, const char *ref, const char *device, struct err *err);
 void svc_models_load_end(struct rpc_call *call);
 
 #endif

@@ -15,9 +15,8 @@
 
 enum { MAX_CHECKS = 24 + 4 * DEVICE_SET_MAX, MAX_PARTS = 6, LOW_SPACE_BYTES = 1000 * 1000 * 1000 };
 
-static void version(struct rpc_call *call, const uint8_t *data, size_t len) {
-    if (!convert_unpack(call, &brr__v1__version_request__descriptor, data, len))
-        return;
+static int version(struct rpc_call *call, const void *message, struct err *err) {
+    (void)message, (void)err;
     const struct services *services = services_of(call);
     Brr__V1__Pair pairs[SERVICES_MAX_LIBRARIES], *list[SERVICES_MAX_LIBRARIES];
     Brr__V1__VersionResponse out = BRR__V1__VERSION_RESPONSE__INIT;
@@ -33,7 +32,7 @@ static void version(struct rpc_call *call, const uint8_t *data, size_t len) {
     out.n_libraries = services->n_libraries;
     out.uptime_ms = clock_ms() - services->start_ms;
     out.notice = (char *)(uintptr_t)services->notice;
-    convert_answer(call, &out.base);
+    return convert_answer(call, &out.base);
 }
 
 enum { MAX_READINGS = 8 };
@@ -108,25 +107,20 @@ static void describe_device(struct services *s, int i, struct device_message *m)
     put_health(s->device_watches[i], m);
 }
 
-static void devices(struct rpc_call *call, const uint8_t *data, size_t len) {
+static int devices(struct rpc_call *call, const void *message, struct err *err) {
+    (void)message;
     struct services *s = services_of(call);
-    if (!convert_unpack(call, &brr__v1__devices_request__descriptor, data, len))
-        return;
     Brr__V1__Device *list[DEVICE_SET_MAX];
     Brr__V1__DevicesResponse out = BRR__V1__DEVICES_RESPONSE__INIT;
-    struct err err;
     out.devices = list;
     for (; (int)out.n_devices < device_set_count(s->devices); out.n_devices++) {
         struct device_message *m = arena_alloc(rpc_arena(call), sizeof *m);
-        if (!m) {
-            err_set(&err, ERR_EXHAUSTED, "out of memory describing the devices");
-            rpc_finish(call, &err);
-            return;
-        }
+        if (!m)
+            return err_set(err, ERR_EXHAUSTED, "out of memory describing the devices");
         describe_device(s, (int)out.n_devices, m);
         list[out.n_devices] = &m->device;
     }
-    convert_answer(call, &out.base);
+    return convert_answer(call, &out.base);
 }
 
 /* ---- Doctor: on the thread pool ---- */
@@ -293,9 +287,7 @@ static void examined(struct offload *work) {
     Brr__V1__DoctorResponse out = BRR__V1__DOCTOR_RESPONSE__INIT;
     out.checks = d->list;
     out.n_checks = d->n;
-    if (work->call && work->err.code)
-        rpc_finish(work->call, &work->err);
-    else if (work->call)
+    if (offload_good(work))
         convert_answer(work->call, &out.base);
 }
 
@@ -305,13 +297,12 @@ static void drop_doctor(struct offload *work) {
     free(d);
 }
 
-static void doctor(struct rpc_call *call, const uint8_t *data, size_t len) {
+static int doctor(struct rpc_call *call, const void *message, struct err *err) {
+    (void)message;
     struct services *s = services_of(call);
-    if (!convert_unpack(call, &brr__v1__doctor_request__descriptor, data, len))
-        return;
-    struct doctor *d = offload_new(call, OFFLOAD_DOCTOR, sizeof *d, drop_doctor);
+    struct doctor *d = offload_new(call, OFFLOAD_DOCTOR, sizeof *d, drop_doctor, err);
     if (!d)
-        return;
+        return err->code;
     arena_init(&d->arena, 1u << 20);
     for (d->n_devices = 0; d->n_devices < device_set_count(s->devices); d->n_devices++) {
         struct doctor_device *device = &d->devices[d->n_devices];
@@ -330,15 +321,15 @@ static void doctor(struct rpc_call *call, const uint8_t *data, size_t len) {
         d->paths[i] = arena_strdup(&d->arena, s->paths[i]);
     }
     offload_start(&d->work, examine, examined);
+    return 0;
 }
 
-static void drain(struct rpc_call *call, const uint8_t *data, size_t len) {
-    if (!convert_unpack(call, &brr__v1__drain_request__descriptor, data, len))
-        return;
+static int drain(struct rpc_call *call, const void *message, struct err *err) {
+    (void)message, (void)err;
     rpc_set_state(call, services_of(call)); /* it may end now, and then drains */
     Brr__V1__DrainResponse out = BRR__V1__DRAIN_RESPONSE__INIT;
     out.message = "nothing new is accepted; the running job checkpoints, then the daemon exits";
-    convert_answer(call, &out.base);
+    return convert_answer(call, &out.base);
 }
 
 static void drain_end(struct rpc_call *call) {
@@ -348,9 +339,9 @@ static void drain_end(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_admin[] = {
-    {"/brr.v1.Admin/Version", ROLE_READ, false, RPC_CONTROL_BYTES, version, NULL, NULL, NULL, false, 0},
-    {"/brr.v1.Admin/Devices", ROLE_READ, false, RPC_CONTROL_BYTES, devices, NULL, NULL, NULL, false, 0},
-    {"/brr.v1.Admin/Doctor", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, doctor, NULL, NULL, offload_end, false, 0},
-    {"/brr.v1.Admin/Drain", ROLE_ADMIN, false, RPC_CONTROL_BYTES, drain, NULL, NULL, drain_end, false, 0},
+    {RPC_METHOD("/brr.v1.Admin/Version", ROLE_READ, brr__v1__version_request, version)},
+    {RPC_METHOD("/brr.v1.Admin/Devices", ROLE_READ, brr__v1__devices_request, devices)},
+    {RPC_METHOD("/brr.v1.Admin/Doctor", ROLE_SUBMIT, brr__v1__doctor_request, doctor), .end = offload_end},
+    {RPC_METHOD("/brr.v1.Admin/Drain", ROLE_ADMIN, brr__v1__drain_request, drain), .end = drain_end},
+    {.path = NULL},
 };
-const size_t svc_admin_count = sizeof svc_admin / sizeof *svc_admin;

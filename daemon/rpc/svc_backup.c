@@ -120,10 +120,10 @@ static void read_part(struct offload *work) {
 static void send_part(struct offload *work) {
     struct backup_call *b = (struct backup_call *)work;
     Brr__V1__BackupPart out = BRR__V1__BACKUP_PART__INIT;
-    if (!work->call)
+    if (!offload_good(work))
         return;
-    if (work->err.code || !b->path) {
-        rpc_finish(work->call, &work->err);
+    if (!b->path) {
+        rpc_finish(work->call, NULL);
         return;
     }
     out.path = b->begins ? (char *)(uintptr_t)b->path : out.path;
@@ -139,12 +139,8 @@ static void send_info(struct offload *work) {
     struct backup_call *b = (struct backup_call *)work;
     Brr__V1__BackupInfo info = BRR__V1__BACKUP_INFO__INIT;
     Brr__V1__BackupPart out = BRR__V1__BACKUP_PART__INIT;
-    if (!work->call)
+    if (!offload_good(work))
         return;
-    if (work->err.code) {
-        rpc_finish(work->call, &work->err);
-        return;
-    }
     info.version = (char *)(uintptr_t)places_of(work->call)->version;
     info.revision = (char *)(uintptr_t)places_of(work->call)->revision;
     info.schema = db_schema();
@@ -156,24 +152,20 @@ static void send_info(struct offload *work) {
         offload_start(work, read_part, send_part);
 }
 
-static void backup(struct rpc_call *call, const uint8_t *data, size_t len) {
+static int backup(struct rpc_call *call, const void *message, struct err *err) {
+    (void)message;
     static unsigned calls;
     const struct services *s = places_of(call);
-    if (!convert_unpack(call, &brr__v1__backup_request__descriptor, data, len))
-        return;
-    struct backup_call *b = offload_new(call, OFFLOAD_FILES, sizeof *b, drop);
-    struct err err;
+    struct backup_call *b = offload_new(call, OFFLOAD_FILES, sizeof *b, drop, err);
     if (!b)
-        return;
+        return err->code;
     str_copy(b->database, sizeof b->database, s->database);
     str_copy(b->results, sizeof b->results, s->paths[2]);
-    if (!(b->part = malloc(PART_BYTES))) {
-        err_set(&err, ERR_EXHAUSTED, "out of memory for a backup");
-        rpc_finish(call, &err);
-        return;
-    }
+    if (!(b->part = malloc(PART_BYTES)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a backup");
     str_format(b->copy, sizeof b->copy, "%s/networks/backup-%u.sqlite", s->paths[1], calls++);
     offload_start(&b->work, prepare, send_info);
+    return 0;
 }
 
 static void writable(struct rpc_call *call) {
@@ -185,6 +177,7 @@ static void writable(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_backup[] = {
-    {"/brr.v1.Admin/Backup", ROLE_ADMIN, false, RPC_CONTROL_BYTES, backup, NULL, writable, offload_end, false, RPC_FILE_IDLE_MS},
+    {RPC_METHOD("/brr.v1.Admin/Backup", ROLE_ADMIN, brr__v1__backup_request, backup), .writable = writable, .end = offload_end,
+     .idle_ms = RPC_FILE_IDLE_MS},
+    {.path = NULL},
 };
-const size_t svc_backup_count = sizeof svc_backup / sizeof *svc_backup;

@@ -11,21 +11,24 @@
 enum { PART_FRAMES = 512, PART_IDS = 65536 };
 static const int64_t most_ticks = INT64_C(1000000000000);
 
+static int no_memory(struct err *err) { return err_set(err, ERR_EXHAUSTED, "out of memory for a call to a network"); }
+
 static void fail_memory(struct rpc_call *call) {
     struct err err;
-    err_set(&err, ERR_EXHAUSTED, "out of memory for a call to a network");
+    no_memory(&err);
     rpc_finish(call, &err);
 }
 
-/* Sends an order of a unary call; either may be NULL: out of memory, or refused before. */
-static void ask(struct rpc_call *call, struct network_order *o, void (*answered)(struct offload *work)) {
-    struct burst_ask *a = o ? offload_new(call, OFFLOAD_FILES, sizeof *a, NULL) : NULL;
+/* Sends an order of a unary call; NULL: there was no memory for it. */
+static int ask(struct rpc_call *call, struct network_order *o, void (*answered)(struct offload *work), struct err *err) {
+    if (!o)
+        return no_memory(err);
+    struct burst_ask *a = offload_new(call, OFFLOAD_FILES, sizeof *a, NULL, err);
     if (a)
         burst_ask(a, o, answered);
-    else if (o)
-        network_order_free(o);
     else
-        fail_memory(call);
+        network_order_free(o);
+    return a ? 0 : err->code;
 }
 
 /* ---- List, Destroy --------------------------------------------------------------------------------------------- */
@@ -46,9 +49,9 @@ static void listed(struct offload *work) {
     burst_ask_done(a);
 }
 
-static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
-    if (convert_unpack(call, &brr__v1__list_networks_request__descriptor, data, len))
-        ask(call, network_order_new(NETWORK_LIST, ""), listed);
+static int list(struct rpc_call *call, const void *message, struct err *err) {
+    (void)message;
+    return ask(call, network_order_new(NETWORK_LIST, ""), listed, err);
 }
 
 static void destroyed(struct offload *work) {
@@ -59,10 +62,9 @@ static void destroyed(struct offload *work) {
     burst_ask_done(a);
 }
 
-static void destroy(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__DestroyNetworkRequest *in = convert_unpack(call, &brr__v1__destroy_network_request__descriptor, data, len);
-    if (in)
-        ask(call, network_order_new(NETWORK_DESTROY, in->name), destroyed);
+static int destroy(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__DestroyNetworkRequest *in = message;
+    return ask(call, network_order_new(NETWORK_DESTROY, in->name), destroyed, err);
 }
 
 /* ---- Inject ---------------------------------------------------------------------------------------------------- */
@@ -89,15 +91,11 @@ static int check_inject(const Brr__V1__InjectRequest *in, struct err *err) {
     return 0;
 }
 
-static void inject(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__InjectRequest *in = convert_unpack(call, &brr__v1__inject_request__descriptor, data, len);
-    struct err err;
-    if (!in)
-        return;
-    if (check_inject(in, &err)) {
-        rpc_finish(call, &err);
-        return;
-    }
+static int inject(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__InjectRequest *in = message;
+    int rc = check_inject(in, err);
+    if (rc)
+        return rc;
     struct network_order *o = network_order_new(NETWORK_INJECT, in->name);
     if (o && !(o->injections = malloc((in->n_id + 1) * sizeof *o->injections))) {
         network_order_free(o);
@@ -109,7 +107,7 @@ static void inject(struct rpc_call *call, const uint8_t *data, size_t len) {
         for (size_t i = 0; i < in->n_id; i++)
             o->injections[i] = (struct burst_injection){in->n_tick ? (uint64_t)in->tick[i] : 0, in->id[i], in->potential[i]};
     }
-    ask(call, o, injected);
+    return ask(call, o, injected, err);
 }
 
 /* ---- Patch ----------------------------------------------------------------------------------------------------- */
@@ -187,24 +185,17 @@ static int read_changes(const Brr__V1__PatchRequest *in, struct network_change *
     return change_areas(in, to + n, err);
 }
 
-static void patch(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__PatchRequest *in = convert_unpack(call, &brr__v1__patch_request__descriptor, data, len);
-    struct err err = {0};
-    if (!in)
-        return;
+static int patch(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__PatchRequest *in = message;
     struct network_order *o = network_order_new(NETWORK_PATCH, in->name);
     size_t n = in->n_neurons + in->n_synapses + in->n_areas;
-    bool room = o && (o->changes = malloc((n + 1) * sizeof *o->changes));
-    if (room && !read_changes(in, o->changes, &err)) {
-        o->count = (int64_t)n;
-        ask(call, o, patched);
-        return;
+    int rc = o && (o->changes = malloc((n + 1) * sizeof *o->changes)) ? read_changes(in, o->changes, err) : no_memory(err);
+    if (rc) {
+        network_order_free(o);
+        return rc;
     }
-    network_order_free(o);
-    if (room)
-        rpc_finish(call, &err);
-    else
-        fail_memory(call);
+    o->count = (int64_t)n;
+    return ask(call, o, patched, err);
 }
 
 /* ---- Step ------------------------------------------------------------------------------------------------------ */
@@ -245,20 +236,16 @@ static void stepped(struct offload *work) {
     burst_ask_done(a);
 }
 
-static void step(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__StepRequest *in = convert_unpack(call, &brr__v1__step_request__descriptor, data, len);
-    struct err err;
-    if (in && (in->ticks < 1 || in->ticks > most_ticks)) {
-        err_set(&err, ERR_INVALID, "Step.ticks is %" PRId64 "; expected 1 to %" PRId64, in->ticks, most_ticks);
-        rpc_finish(call, &err);
-    } else if (in) {
-        struct network_order *o = network_order_new(NETWORK_STEP, in->name);
-        if (o) {
-            o->ticks = in->ticks;
-            o->want_fired = in->want_fired;
-        }
-        ask(call, o, stepped);
+static int step(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__StepRequest *in = message;
+    if (in->ticks < 1 || in->ticks > most_ticks)
+        return err_set(err, ERR_INVALID, "Step.ticks is %" PRId64 "; expected 1 to %" PRId64, in->ticks, most_ticks);
+    struct network_order *o = network_order_new(NETWORK_STEP, in->name);
+    if (o) {
+        o->ticks = in->ticks;
+        o->want_fired = in->want_fired;
     }
+    return ask(call, o, stepped, err);
 }
 
 /* ---- Observe --------------------------------------------------------------------------------------------------- */
@@ -371,29 +358,21 @@ static void attached(struct offload *work) {
     burst_ask_done(&g->ask);
 }
 
-static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__ObserveNetworkRequest *in = convert_unpack(call, &brr__v1__observe_network_request__descriptor, data, len);
+static int observe(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__ObserveNetworkRequest *in = message;
     struct services *services = services_of(call);
-    struct err err;
-    if (!in)
-        return;
-    if (in->queue_frames < 0 || in->queue_frames > OBSERVER_MOST_FRAMES) {
-        err_set(&err, ERR_INVALID, "queue_frames is %d; expected 1 to %d, or 0 for %d", in->queue_frames, OBSERVER_MOST_FRAMES,
-                OBSERVER_FRAMES);
-        rpc_finish(call, &err);
-        return;
-    }
+    if (in->queue_frames < 0 || in->queue_frames > OBSERVER_MOST_FRAMES)
+        return err_set(err, ERR_INVALID, "queue_frames is %d; expected 1 to %d, or 0 for %d", in->queue_frames,
+                       OBSERVER_MOST_FRAMES, OBSERVER_FRAMES);
     struct network_order *o = network_order_new(NETWORK_OBSERVE, in->name);
     struct observer *observer = o ? observer_new(in->queue_frames ? in->queue_frames : OBSERVER_FRAMES, &services->frames,
                                                  services->wake, services->wake_ctx)
                                   : NULL;
-    struct observing *g = observer ? offload_new(call, OFFLOAD_FILES, sizeof *g, drop_observing) : NULL;
+    struct observing *g = observer ? offload_new(call, OFFLOAD_FILES, sizeof *g, drop_observing, err) : NULL;
     if (!g) {
-        if (!observer)
-            fail_memory(call);
         observer_release(observer);
         network_order_free(o);
-        return;
+        return no_memory(err);
     }
     g->services = services;
     g->observer = observer;
@@ -402,6 +381,7 @@ static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
     observer_hold(observer);
     o->observer = observer;
     burst_ask(&g->ask, o, attached);
+    return 0;
 }
 
 static void observe_writable(struct rpc_call *call) {
@@ -413,11 +393,14 @@ static void observe_writable(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_burst[] = {
-    {"/brr.v1.Burst/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, offload_end, false, 0},
-    {"/brr.v1.Burst/Inject", ROLE_SUBMIT, false, RPC_DATA_BYTES, inject, NULL, NULL, offload_end, true, 0},
-    {"/brr.v1.Burst/Patch", ROLE_SUBMIT, false, RPC_DATA_BYTES, patch, NULL, NULL, offload_end, false, 0},
-    {"/brr.v1.Burst/Step", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, step, NULL, NULL, offload_end, true, 0},
-    {"/brr.v1.Burst/Observe", ROLE_READ, false, RPC_CONTROL_BYTES, observe, NULL, observe_writable, offload_end, false, 0},
-    {"/brr.v1.Burst/Destroy", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, destroy, NULL, NULL, offload_end, false, 0},
+    {RPC_METHOD("/brr.v1.Burst/List", ROLE_READ, brr__v1__list_networks_request, list), .end = offload_end},
+    {RPC_METHOD("/brr.v1.Burst/Inject", ROLE_SUBMIT, brr__v1__inject_request, inject), .max_message = RPC_DATA_BYTES,
+     .end = offload_end, .frequent = true},
+    {RPC_METHOD("/brr.v1.Burst/Patch", ROLE_SUBMIT, brr__v1__patch_request, patch), .max_message = RPC_DATA_BYTES,
+     .end = offload_end},
+    {RPC_METHOD("/brr.v1.Burst/Step", ROLE_SUBMIT, brr__v1__step_request, step), .end = offload_end, .frequent = true},
+    {RPC_METHOD("/brr.v1.Burst/Observe", ROLE_READ, brr__v1__observe_network_request, observe), .writable = observe_writable,
+     .end = offload_end},
+    {RPC_METHOD("/brr.v1.Burst/Destroy", ROLE_SUBMIT, brr__v1__destroy_network_request, destroy), .end = offload_end},
+    {.path = NULL},
 };
-const size_t svc_burst_count = sizeof svc_burst / sizeof *svc_burst;

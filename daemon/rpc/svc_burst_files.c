@@ -51,20 +51,19 @@ static void drop_file(struct offload *work) {
     free(f);
 }
 
-/* NULL when the call was refused. */
-static struct file_call *file_call_new(struct rpc_call *call) {
+/* NULL after an error. */
+static struct file_call *file_call_new(struct rpc_call *call, struct err *err) {
     struct services *s = services_of(call);
-    struct err err;
     if (s->network_files == MOST_FILES || !atomic_load(&s->serving)) {
         bool stops = !atomic_load(&s->serving);
-        err_set(&err, ERR_UNAVAILABLE,
+        err_set(err, ERR_UNAVAILABLE,
                 stops ? "the daemon is stopping, and its networks end"
                       : "%d networks or snapshots are on their way; try again later",
                 s->network_files);
-        rpc_refuse(call, &err, stops ? "DRAINING" : "OVERLOADED", RETRY_MS);
+        rpc_refuse(call, err, stops ? "DRAINING" : "OVERLOADED", RETRY_MS);
         return NULL;
     }
-    struct file_call *f = offload_new(call, OFFLOAD_FILES, sizeof *f, drop_file);
+    struct file_call *f = offload_new(call, OFFLOAD_FILES, sizeof *f, drop_file, err);
     if (!f)
         return NULL;
     f->services = s;
@@ -173,12 +172,10 @@ static void made(struct offload *work) {
 static void on_read(struct offload *work) {
     struct file_call *f = (struct file_call *)work;
     struct network_order *o = NULL;
-    if (!work->call)
-        return;
     if (!work->err.code && !(o = network_order_new(f->replace ? NETWORK_REPLACE : NETWORK_CREATE, f->name)))
         err_set(&work->err, ERR_EXHAUSTED, "out of memory for a network");
-    if (work->err.code) {
-        rpc_finish(work->call, &work->err);
+    if (!offload_good(work)) {
+        network_order_free(o);
         return;
     }
     o->net = f->net;
@@ -204,11 +201,9 @@ static void finish_upload(struct file_call *f) {
 
 static void on_written(struct offload *work) {
     struct file_call *f = (struct file_call *)work;
-    if (!work->call)
+    if (!offload_good(work))
         return;
-    if (work->err.code)
-        rpc_finish(work->call, &work->err);
-    else if (f->half_closed)
+    if (f->half_closed)
         finish_upload(f);
     else
         rpc_release(work->call);
@@ -227,46 +222,33 @@ static int check_part(struct file_call *f, const struct header *h, const Protobu
 }
 
 /* The first message begins the file; one part at a time is on its way to the disk. */
-static void take_part(struct rpc_call *call, bool replace, const struct header *h, const ProtobufCBinaryData *part) {
+static int take_part(struct rpc_call *call, bool replace, const struct header *h, const ProtobufCBinaryData *part,
+                     struct err *err) {
     struct file_call *f = rpc_state(call);
-    struct err err;
-    if (!f && !(f = file_call_new(call)))
-        return;
+    if (!f && !(f = file_call_new(call, err)))
+        return err->code;
     f->replace = replace;
-    if (check_part(f, h, part, &err)) {
-        rpc_finish(call, &err);
-        return;
-    }
-    if (!part->len)
-        return;
+    int rc = check_part(f, h, part, err);
+    if (rc || !part->len)
+        return rc;
     memcpy(f->part, part->data, part->len);
     f->part_len = part->len;
     f->at += (int64_t)part->len;
     rpc_hold(call);
     offload_start(&f->ask.work, write_part, on_written);
+    return 0;
 }
 
-static void create_part(struct rpc_call *call, const uint8_t *data, size_t len) {
-    struct arena arena;
-    arena_init(&arena, 2 * RPC_DATA_BYTES);
-    Brr__V1__CreateNetworkRequest *in = convert_unpack_into(&arena, call, &brr__v1__create_network_request__descriptor, data, len);
-    if (in) {
-        const struct header h = {in->name, in->bytes, in->budget_bytes, in->max_pending, in->every_tick, in->device};
-        take_part(call, false, &h, &in->part);
-    }
-    arena_done(&arena);
+static int create_part(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__CreateNetworkRequest *in = message;
+    const struct header h = {in->name, in->bytes, in->budget_bytes, in->max_pending, in->every_tick, in->device};
+    return take_part(call, false, &h, &in->part, err);
 }
 
-static void restore_part(struct rpc_call *call, const uint8_t *data, size_t len) {
-    struct arena arena;
-    arena_init(&arena, 2 * RPC_DATA_BYTES);
-    Brr__V1__RestoreNetworkRequest *in =
-        convert_unpack_into(&arena, call, &brr__v1__restore_network_request__descriptor, data, len);
-    if (in) {
-        const struct header h = {.name = in->name, .bytes = in->bytes};
-        take_part(call, true, &h, &in->part);
-    }
-    arena_done(&arena);
+static int restore_part(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__RestoreNetworkRequest *in = message;
+    const struct header h = {.name = in->name, .bytes = in->bytes};
+    return take_part(call, true, &h, &in->part, err);
 }
 
 static void upload_half_close(struct rpc_call *call) {
@@ -336,11 +318,7 @@ static void on_snapshot(struct offload *work) {
     struct file_call *f = (struct file_call *)work;
     give_back(f);
     burst_state_done(&f->state);
-    if (!work->call)
-        return;
-    if (work->err.code)
-        rpc_finish(work->call, &work->err);
-    else
+    if (offload_good(work))
         offload_start(work, read_part, send_part);
 }
 
@@ -358,22 +336,20 @@ static void on_lent(struct offload *work) {
     burst_ask_done(&f->ask);
 }
 
-static void snapshot(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__SnapshotRequest *in = convert_unpack(call, &brr__v1__snapshot_request__descriptor, data, len);
-    struct file_call *f = in ? file_call_new(call) : NULL;
-    struct err err;
+static int snapshot(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__SnapshotRequest *in = message;
+    struct file_call *f = file_call_new(call, err);
     if (!f)
-        return;
+        return err->code;
     struct network_order *o = network_order_new(NETWORK_LEND, in->name);
     f->give_back = network_order_new(NETWORK_RETURN, in->name);
     f->part = malloc(PART_BYTES);
     if (o && f->give_back && f->part) {
         burst_ask(&f->ask, o, on_lent);
-        return;
+        return 0;
     }
     network_order_free(o);
-    err_set(&err, ERR_EXHAUSTED, "out of memory for a snapshot");
-    rpc_finish(call, &err);
+    return err_set(err, ERR_EXHAUSTED, "out of memory for a snapshot");
 }
 
 static void snapshot_writable(struct rpc_call *call) {
@@ -385,11 +361,11 @@ static void snapshot_writable(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_burst_files[] = {
-    {"/brr.v1.Burst/Create", ROLE_SUBMIT, true, RPC_DATA_BYTES, create_part, upload_half_close, NULL, offload_end, false,
-     RPC_FILE_IDLE_MS},
-    {"/brr.v1.Burst/Restore", ROLE_SUBMIT, true, RPC_DATA_BYTES, restore_part, upload_half_close, NULL, offload_end, false,
-     RPC_FILE_IDLE_MS},
-    {"/brr.v1.Burst/Snapshot", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, snapshot, NULL, snapshot_writable, offload_end, false,
-     RPC_FILE_IDLE_MS},
+    {RPC_METHOD("/brr.v1.Burst/Create", ROLE_SUBMIT, brr__v1__create_network_request, create_part), .client_stream = true,
+     .max_message = RPC_DATA_BYTES, .half_close = upload_half_close, .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
+    {RPC_METHOD("/brr.v1.Burst/Restore", ROLE_SUBMIT, brr__v1__restore_network_request, restore_part), .client_stream = true,
+     .max_message = RPC_DATA_BYTES, .half_close = upload_half_close, .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
+    {RPC_METHOD("/brr.v1.Burst/Snapshot", ROLE_SUBMIT, brr__v1__snapshot_request, snapshot), .writable = snapshot_writable,
+     .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
+    {.path = NULL},
 };
-const size_t svc_burst_files_count = sizeof svc_burst_files / sizeof *svc_burst_files;

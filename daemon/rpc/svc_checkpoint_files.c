@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "daemon/rpc/checkpoint_find.h"
@@ -49,11 +48,13 @@ static void answer_verify(struct offload *work) {
     convert_answer(work->call, &out.base);
 }
 
-static void verify(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__CheckpointRef *in = convert_unpack(call, &brr__v1__checkpoint_ref__descriptor, data, len);
-    struct verify *v = in ? checkpoint_find_new(call, sizeof *v, in->ref, NULL) : NULL;
-    if (v)
-        offload_start(&v->one.work, read_whole, answer_verify);
+static int verify(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__CheckpointRef *in = message;
+    struct verify *v = checkpoint_find_new(call, sizeof *v, in->ref, NULL, err);
+    if (!v)
+        return err->code;
+    offload_start(&v->one.work, read_whole, answer_verify);
+    return 0;
 }
 
 /* ---- Get: parts as the client reads them ---- */
@@ -116,18 +117,15 @@ static void send_found(struct offload *work) {
         offload_start(work, read_part, send_part);
 }
 
-static void get(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__GetCheckpointRequest *in = convert_unpack(call, &brr__v1__get_checkpoint_request__descriptor, data, len);
-    struct download *d = in ? checkpoint_find_new(call, sizeof *d, in->ref, drop_download) : NULL;
-    struct err err;
+static int get(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__GetCheckpointRequest *in = message;
+    struct download *d = checkpoint_find_new(call, sizeof *d, in->ref, drop_download, err);
     if (!d)
-        return;
-    if ((d->part = malloc(PART_BYTES))) {
-        offload_start(&d->one.work, open_file, send_found);
-        return;
-    }
-    err_set(&err, ERR_EXHAUSTED, "out of memory for a checkpoint");
-    rpc_finish(call, &err);
+        return err->code;
+    if (!(d->part = malloc(PART_BYTES)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a checkpoint");
+    offload_start(&d->one.work, open_file, send_found);
+    return 0;
 }
 
 static void get_writable(struct rpc_call *call) {
@@ -230,11 +228,9 @@ static void on_written(struct offload *work) {
     struct upload *u = (struct upload *)work;
     free(u->part);
     u->part = NULL;
-    if (!work->call)
+    if (!offload_good(work))
         return;
-    if (work->err.code)
-        rpc_finish(work->call, &work->err);
-    else if (u->half_closed)
+    if (u->half_closed)
         offload_start(work, commit_upload, answer_upload);
     else
         rpc_release(work->call);
@@ -255,22 +251,16 @@ static int take_part(struct upload *u, const Brr__V1__PutCheckpointPart *in, str
 }
 
 /* One part at a time: the next is read when this one is written. */
-static void put_part(struct rpc_call *call, const uint8_t *data, size_t len) {
+static int put_part(struct rpc_call *call, const void *message, struct err *err) {
     struct upload *u = rpc_state(call);
-    OWNED(arena_done) struct arena arena;
-    struct err err;
-    arena_init(&arena, 2 * RPC_DATA_BYTES);
-    if (!u && !(u = offload_new(call, OFFLOAD_FILES, sizeof *u, drop_upload)))
-        return;
-    Brr__V1__PutCheckpointPart *in = convert_unpack_into(&arena, call, &brr__v1__put_checkpoint_part__descriptor, data, len);
-    if (!in)
-        return;
-    if (take_part(u, in, &err)) {
-        rpc_finish(call, &err);
-        return;
-    }
+    if (!u && !(u = offload_new(call, OFFLOAD_FILES, sizeof *u, drop_upload, err)))
+        return err->code;
+    int rc = take_part(u, message, err);
+    if (rc)
+        return rc;
     rpc_hold(call);
     offload_start(&u->work, write_part, on_written);
+    return 0;
 }
 
 static void put_half_close(struct rpc_call *call) {
@@ -287,10 +277,10 @@ static void put_half_close(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_checkpoint_files[] = {
-    {"/brr.v1.Checkpoints/Get", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, get, NULL, get_writable, offload_end, false,
-     RPC_FILE_IDLE_MS},
-    {"/brr.v1.Checkpoints/Put", ROLE_SUBMIT, true, RPC_DATA_BYTES, put_part, put_half_close, NULL, offload_end, false,
-     RPC_FILE_IDLE_MS},
-    {"/brr.v1.Checkpoints/Verify", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, verify, NULL, NULL, offload_end, false, 0},
+    {RPC_METHOD("/brr.v1.Checkpoints/Get", ROLE_SUBMIT, brr__v1__get_checkpoint_request, get), .writable = get_writable,
+     .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
+    {RPC_METHOD("/brr.v1.Checkpoints/Put", ROLE_SUBMIT, brr__v1__put_checkpoint_part, put_part), .client_stream = true,
+     .max_message = RPC_DATA_BYTES, .half_close = put_half_close, .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
+    {RPC_METHOD("/brr.v1.Checkpoints/Verify", ROLE_SUBMIT, brr__v1__checkpoint_ref, verify), .end = offload_end},
+    {.path = NULL},
 };
-const size_t svc_checkpoint_files_count = sizeof svc_checkpoint_files / sizeof *svc_checkpoint_files;

@@ -143,31 +143,25 @@ static void answer_list(struct offload *work) {
     convert_answer(call, &out.base);
 }
 
-static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__ListCheckpointsRequest *in = convert_unpack(call, &brr__v1__list_checkpoints_request__descriptor, data, len);
+static int list(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__ListCheckpointsRequest *in = message;
     struct services *services = services_of(call);
     char path[LIVE_PATH];
-    struct err err;
-    if (!in)
-        return;
-    if (*in->job_id && !sched_get(services->sched, in->job_id)) {
-        err_set(&err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", in->job_id);
-        rpc_finish(call, &err);
-        return;
-    }
-    struct listing *l = offload_new(call, OFFLOAD_FILES, sizeof *l, drop_listing);
+    if (*in->job_id && !sched_get(services->sched, in->job_id))
+        return err_set(err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", in->job_id);
+    struct listing *l = offload_new(call, OFFLOAD_FILES, sizeof *l, drop_listing, err);
     if (!l)
-        return;
+        return err->code;
     l->db = services->db;
     str_copy(l->job_id, sizeof l->job_id, in->job_id);
-    if (!*in->job_id && !models_upload_path(services->models, "x", path, &err)) {
+    if (!*in->job_id && !models_upload_path(services->models, "x", path, NULL)) {
         *strrchr(path, '/') = '\0';
         str_copy(l->folder, sizeof l->folder, path);
     }
     if (jobdb_records(services->db, l->job_id, note_record, l, &l->work.err))
-        rpc_finish(call, &l->work.err);
-    else
-        offload_start(&l->work, look_at_files, answer_list);
+        return rpc_finish(call, &l->work.err);
+    offload_start(&l->work, look_at_files, answer_list);
+    return 0;
 }
 
 static int check_delete(const struct checkpoint_find *o, struct err *err) {
@@ -212,9 +206,7 @@ static void remove_files(struct offload *work) {
 }
 
 static void deleted(struct offload *work) {
-    if (work->call && work->err.code)
-        rpc_finish(work->call, &work->err);
-    else if (work->call)
+    if (offload_good(work))
         convert_answer(work->call, &((struct deletion *)work)->message->base);
 }
 
@@ -231,11 +223,13 @@ static void delete_found(struct offload *work) {
         offload_start_must(work, remove_files, deleted);
 }
 
-static void delete_one(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__CheckpointRef *in = convert_unpack(call, &brr__v1__checkpoint_ref__descriptor, data, len);
-    struct deletion *d = in ? checkpoint_find_new(call, sizeof *d, in->ref, NULL) : NULL;
-    if (d)
-        offload_start(&d->one.work, checkpoint_find_file, delete_found);
+static int delete_one(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__CheckpointRef *in = message;
+    struct deletion *d = checkpoint_find_new(call, sizeof *d, in->ref, NULL, err);
+    if (!d)
+        return err->code;
+    offload_start(&d->one.work, checkpoint_find_file, delete_found);
+    return 0;
 }
 
 struct pinning {
@@ -308,26 +302,26 @@ static void pin_found(struct offload *work) {
         offload_start_must(work, drop_link, answer_pin);
 }
 
-static void pin(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__PinRequest *in = convert_unpack(call, &brr__v1__pin_request__descriptor, data, len);
-    struct pinning *p = in ? checkpoint_find_new(call, sizeof *p, in->ref, NULL) : NULL;
+static int pin(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__PinRequest *in = message;
+    struct pinning *p = checkpoint_find_new(call, sizeof *p, in->ref, NULL, err);
     if (!p)
-        return;
+        return err->code;
     p->pinned = in->pinned;
     p->results_dir = services_of(call)->places.results_dir;
     offload_start(&p->one.work, checkpoint_find_file, pin_found);
+    return 0;
 }
 
-static void promote(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__PromoteRequest *in = convert_unpack(call, &brr__v1__promote_request__descriptor, data, len);
-    if (in)
-        svc_models_load(call, in->name, in->ref, "");
+static int promote(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__PromoteRequest *in = message;
+    return svc_models_load(call, in->name, in->ref, "", err);
 }
 
 const struct rpc_method svc_checkpoints[] = {
-    {"/brr.v1.Checkpoints/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, offload_end, false, 0},
-    {"/brr.v1.Checkpoints/Promote", ROLE_ADMIN, false, RPC_CONTROL_BYTES, promote, NULL, NULL, svc_models_load_end, false, 0},
-    {"/brr.v1.Checkpoints/Delete", ROLE_ADMIN, false, RPC_CONTROL_BYTES, delete_one, NULL, NULL, offload_end, false, 0},
-    {"/brr.v1.Checkpoints/Pin", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, pin, NULL, NULL, offload_end, false, 0},
+    {RPC_METHOD("/brr.v1.Checkpoints/List", ROLE_READ, brr__v1__list_checkpoints_request, list), .end = offload_end},
+    {RPC_METHOD("/brr.v1.Checkpoints/Promote", ROLE_ADMIN, brr__v1__promote_request, promote), .end = svc_models_load_end},
+    {RPC_METHOD("/brr.v1.Checkpoints/Delete", ROLE_ADMIN, brr__v1__checkpoint_ref, delete_one), .end = offload_end},
+    {RPC_METHOD("/brr.v1.Checkpoints/Pin", ROLE_SUBMIT, brr__v1__pin_request, pin), .end = offload_end},
+    {.path = NULL},
 };
-const size_t svc_checkpoints_count = sizeof svc_checkpoints / sizeof *svc_checkpoints;

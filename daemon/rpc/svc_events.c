@@ -111,12 +111,12 @@ static void pump(struct reading *r) {
 
 static void on_row(struct offload *work) {
     struct reading *r = (struct reading *)work;
-    if (!work->call)
+    if (!offload_good(work))
         return;
-    if (work->err.code || !r->any)
-        rpc_finish(work->call, &work->err);
-    else
+    if (r->any)
         pump(r);
+    else
+        rpc_finish(work->call, NULL);
 }
 
 static void writable(struct rpc_call *call) {
@@ -136,31 +136,28 @@ static void drop(struct offload *work) {
     free(r);
 }
 
-static void events(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__JobEventsRequest *in = convert_unpack(call, &brr__v1__job_events_request__descriptor, data, len);
+static int events(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__JobEventsRequest *in = message;
     const struct job *job = NULL;
     const struct task_kind *kind;
-    struct reading *r = NULL;
-    struct err err = {0};
-    if (!in)
-        return;
     rpc_concerns(call, "job", in->id);
-    if (!jobref_find(services_of(call)->sched, in->id, &job, &err) && (!(kind = task_kind_find(job->kind)) || !kind->events))
-        err_set(&err, ERR_PRECONDITION, "job %s is of kind %s, which keeps no events for clients; a detect job does", job->id,
-                job->kind);
-    if (err.code) {
-        rpc_finish(call, &err);
-        return;
-    }
-    if (!(r = offload_new(call, OFFLOAD_LOGS, sizeof *r, drop)))
-        return;
+    int rc = jobref_find(services_of(call)->sched, in->id, &job, err);
+    if (rc)
+        return rc;
+    if (!(kind = task_kind_find(job->kind)) || !kind->events)
+        return err_set(err, ERR_PRECONDITION, "job %s is of kind %s, which keeps no events for clients; a detect job does", job->id,
+                       job->kind);
+    struct reading *r = offload_new(call, OFFLOAD_LOGS, sizeof *r, drop, err);
+    if (!r)
+        return err->code;
     str_copy(r->id, sizeof r->id, job->id);
     r->state = job_state_name(job->state);
     str_copy(r->directory, sizeof r->directory, job->directory);
     pump(r);
+    return 0;
 }
 
 const struct rpc_method svc_events[] = {
-    {"/brr.v1.Jobs/Events", ROLE_READ, false, RPC_CONTROL_BYTES, events, NULL, writable, offload_end, false, 0},
+    {RPC_METHOD("/brr.v1.Jobs/Events", ROLE_READ, brr__v1__job_events_request, events), .writable = writable, .end = offload_end},
+    {.path = NULL},
 };
-const size_t svc_events_count = sizeof svc_events / sizeof *svc_events;

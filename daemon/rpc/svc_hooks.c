@@ -32,7 +32,7 @@ static void tested(struct offload *work) {
     struct hook_test *t = (struct hook_test *)work;
     Brr__V1__TestHooksResponse out = BRR__V1__TEST_HOOKS_RESPONSE__INIT;
     Brr__V1__HookResult results[HOOKS_MAX], *list[HOOKS_MAX];
-    if (!work->call)
+    if (!offload_good(work))
         return;
     for (int i = t->first; i < t->end; i++) {
         Brr__V1__HookResult *r = &results[out.n_results];
@@ -46,31 +46,26 @@ static void tested(struct offload *work) {
     convert_answer(work->call, &out.base);
 }
 
-static void test(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__TestHooksRequest *in = convert_unpack(call, &brr__v1__test_hooks_request__descriptor, data, len);
+static int test(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__TestHooksRequest *in = message;
     const struct hooks *hooks = services_of(call)->hooks;
-    struct err err;
-    if (!in)
-        return;
     int first = 0, end = hooks_count(hooks);
     while (*in->name && first < end && strcmp(hooks_at(hooks, first)->name, in->name) != 0)
         first++;
-    if (first == end) {
-        err_set(&err, ERR_NOT_FOUND, "alarms.hooks of the daemon's configuration has no hook%s%.60s", *in->name ? " " : "",
-                in->name);
-        rpc_finish(call, &err);
-        return;
-    }
-    struct hook_test *t = offload_new(call, OFFLOAD_DOCTOR, sizeof *t, NULL);
+    if (first == end)
+        return err_set(err, ERR_NOT_FOUND, "alarms.hooks of the daemon's configuration has no hook%s%.60s", *in->name ? " " : "",
+                       in->name);
+    struct hook_test *t = offload_new(call, OFFLOAD_DOCTOR, sizeof *t, NULL, err);
     if (!t)
-        return;
+        return err->code;
     t->hooks = hooks;
     t->first = first;
     t->end = *in->name ? first + 1 : end;
     offload_start(&t->work, test_all, tested);
+    return 0;
 }
 
 const struct rpc_method svc_hooks[] = {
-    {.path = "/brr.v1.Hooks/Test", .role = ROLE_ADMIN, .max_message = RPC_CONTROL_BYTES, .message = test, .end = offload_end},
+    {RPC_METHOD("/brr.v1.Hooks/Test", ROLE_ADMIN, brr__v1__test_hooks_request, test), .end = offload_end},
+    {.path = NULL},
 };
-const size_t svc_hooks_count = sizeof svc_hooks / sizeof *svc_hooks;

@@ -114,10 +114,10 @@ static void files_read(struct offload *work) {
 static void files_send(struct offload *work) {
     struct files_call *f = (struct files_call *)work;
     Brr__V1__JobFilePart out = BRR__V1__JOB_FILE_PART__INIT;
-    if (!work->call)
+    if (!offload_good(work))
         return;
-    if (work->err.code || f->over) {
-        rpc_finish(work->call, &work->err);
+    if (f->over) {
+        rpc_finish(work->call, NULL);
         return;
     }
     out.path = f->begins ? f->paths[f->next - 1] : out.path;
@@ -130,11 +130,7 @@ static void files_send(struct offload *work) {
 }
 
 static void files_listed(struct offload *work) {
-    if (!work->call)
-        return;
-    if (work->err.code)
-        rpc_finish(work->call, &work->err);
-    else
+    if (offload_good(work))
         offload_start(work, files_read, files_send);
 }
 
@@ -157,24 +153,20 @@ static int files_prepare(struct files_call *f, const Brr__V1__JobFilesRequest *i
     return f->part ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the files of a job");
 }
 
-static void files(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__JobFilesRequest *in = convert_unpack(call, &brr__v1__job_files_request__descriptor, data, len);
+static int files(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__JobFilesRequest *in = message;
     const struct job *job = NULL;
-    struct err err;
-    if (!in)
-        return;
-    if (files_check(call, in, &job, &err)) {
-        rpc_finish(call, &err);
-        return;
-    }
-    struct files_call *f = offload_new(call, OFFLOAD_LOGS, sizeof *f, files_drop);
+    int rc = files_check(call, in, &job, err);
+    if (rc)
+        return rc;
+    struct files_call *f = offload_new(call, OFFLOAD_LOGS, sizeof *f, files_drop, err);
     if (!f)
-        return;
+        return err->code;
     f->fd = -1;
-    if (files_prepare(f, in, job->directory, &err))
-        rpc_finish(call, &err);
-    else
-        offload_start(&f->work, files_list, files_listed);
+    if ((rc = files_prepare(f, in, job->directory, err)))
+        return rc;
+    offload_start(&f->work, files_list, files_listed);
+    return 0;
 }
 
 static void files_writable(struct rpc_call *call) {
@@ -186,6 +178,7 @@ static void files_writable(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_job_files[] = {
-    {"/brr.v1.Jobs/Files", ROLE_READ, false, RPC_CONTROL_BYTES, files, NULL, files_writable, offload_end, false, RPC_FILE_IDLE_MS},
+    {RPC_METHOD("/brr.v1.Jobs/Files", ROLE_READ, brr__v1__job_files_request, files), .writable = files_writable, .end = offload_end,
+     .idle_ms = RPC_FILE_IDLE_MS},
+    {.path = NULL},
 };
-const size_t svc_job_files_count = sizeof svc_job_files / sizeof *svc_job_files;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "daemon/jobs/jobref.h"
 #include "daemon/jobs/removal.h"
@@ -17,11 +18,7 @@ struct watch {
     struct watch *next;
 };
 
-static void fail_memory(struct rpc_call *call) {
-    struct err err;
-    err_set(&err, ERR_EXHAUSTED, "out of memory describing a job");
-    rpc_finish(call, &err);
-}
+static int no_memory(struct err *err) { return err_set(err, ERR_EXHAUSTED, "out of memory describing a job"); }
 
 /* Why a job waits that has no other reason. */
 static char *waits_for(struct arena *arena, const struct sched *sched, const struct job *job, int position) {
@@ -48,12 +45,9 @@ static Brr__V1__Job *message_of(struct rpc_call *call, const struct job *job) {
     return m;
 }
 
-static void answer_job(struct rpc_call *call, const struct job *job) {
+static int answer_job(struct rpc_call *call, const struct job *job, struct err *err) {
     Brr__V1__Job *m = message_of(call, job);
-    if (m)
-        convert_answer(call, &m->base);
-    else
-        fail_memory(call);
+    return m ? convert_answer(call, &m->base) : no_memory(err);
 }
 
 struct notices {
@@ -91,16 +85,14 @@ static void place(struct offload *work) {
 static void discard(struct offload *work) { draft_discard(((struct submitting *)work)->draft); }
 static void discarded(struct offload *work) { (void)work; }
 
-static void answer_submit(struct rpc_call *call, const struct job *job, struct notices *notices) {
+static int answer_submit(struct rpc_call *call, const struct job *job, struct notices *notices, struct err *err) {
     rpc_concerns(call, "job", job->id);
     Brr__V1__SubmitResponse out = BRR__V1__SUBMIT_RESPONSE__INIT;
-    if (!(out.job = message_of(call, job))) {
-        fail_memory(call);
-        return;
-    }
+    if (!(out.job = message_of(call, job)))
+        return no_memory(err);
     out.notices = notices->items;
     out.n_notices = notices->n;
-    convert_answer(call, &out.base);
+    return convert_answer(call, &out.base);
 }
 
 /* A client that has left meanwhile has no job. */
@@ -111,54 +103,45 @@ static void placed(struct offload *work) {
     if (call && !work->err.code) {
         struct notices notices = {.arena = rpc_arena(call)};
         if (!sched_accept(u->services->sched, u->draft, add_notice, &notices, &job, &work->err))
-            answer_submit(call, job, &notices);
+            answer_submit(call, job, &notices, &work->err);
     }
-    if (call && work->err.code)
-        rpc_finish(call, &work->err);
+    offload_good(work);
     if (u->draft->job)
         offload_start_must(work, discard, discarded);
 }
 
-static void submit(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__SubmitRequest *in = convert_unpack(call, &brr__v1__submit_request__descriptor, data, len);
+static int submit(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__SubmitRequest *in = message;
     struct notices none = {.n = 0};
     const struct job *same = NULL;
-    struct submitting *u = NULL;
     struct draft *draft = NULL;
-    struct err err;
-    if (!in)
-        return;
-    if (!in->file) {
-        err_set(&err, ERR_INVALID, "the Submit request has no job file");
-        rpc_finish(call, &err);
-        return;
-    }
+    if (!in->file)
+        return err_set(err, ERR_INVALID, "the Submit request has no job file");
     struct submission request = {.yaml = in->file->yaml,
                                  .file = *in->file->name ? in->file->name : "job.yaml",
                                  .request_id = in->request_id,
                                  .owner = rpc_caller(call)->name,
                                  .overrides = (const char *const *)in->file->overrides,
                                  .n_overrides = (int)in->file->n_overrides};
-    if (sched_draft(services_of(call)->sched, &request, &draft, &same, &err)) {
-        rpc_finish(call, &err);
-    } else if (same) {
-        answer_submit(call, same, &none);
-    } else if (!(u = offload_new(call, OFFLOAD_SUBMIT, sizeof *u, drop_submitting))) {
+    int rc = sched_draft(services_of(call)->sched, &request, &draft, &same, err);
+    if (rc || same)
+        return rc ? rc : answer_submit(call, same, &none, err);
+    struct submitting *u = offload_new(call, OFFLOAD_SUBMIT, sizeof *u, drop_submitting, err);
+    if (!u) {
         draft_free(draft);
-    } else {
-        u->draft = draft;
-        u->services = services_of(call);
-        offload_start(&u->work, place, placed);
+        return err->code;
     }
+    u->draft = draft;
+    u->services = services_of(call);
+    offload_start(&u->work, place, placed);
+    return 0;
 }
 
-static const struct job *find(struct rpc_call *call, const char *id) {
+/* NULL after an error. */
+static const struct job *find(struct rpc_call *call, const char *id, struct err *err) {
     const struct job *job = NULL;
-    struct err err;
     rpc_concerns(call, "job", id);
-    if (jobref_find(services_of(call)->sched, id, &job, &err))
-        rpc_finish(call, &err);
-    else
+    if (!jobref_find(services_of(call)->sched, id, &job, err))
         rpc_concerns(call, "job", job->id);
     return job;
 }
@@ -178,14 +161,13 @@ static Brr__V1__JobFile *file_of(struct arena *arena, const struct job *job) {
     return m;
 }
 
-static void get(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__GetJobRequest *in = convert_unpack(call, &brr__v1__get_job_request__descriptor, data, len);
-    const struct job *job = in ? find(call, in->id) : NULL;
-    Brr__V1__Job *m = job ? message_of(call, job) : NULL;
-    if (m && (m->file = file_of(rpc_arena(call), job)))
-        convert_answer(call, &m->base);
-    else if (job)
-        fail_memory(call);
+static int get(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__GetJobRequest *in = message;
+    const struct job *job = find(call, in->id, err);
+    if (!job)
+        return err->code;
+    Brr__V1__Job *m = message_of(call, job);
+    return m && (m->file = file_of(rpc_arena(call), job)) ? convert_answer(call, &m->base) : no_memory(err);
 }
 
 static bool wanted(const Brr__V1__ListJobsRequest *in, const struct job *job) {
@@ -195,30 +177,26 @@ static bool wanted(const Brr__V1__ListJobsRequest *in, const struct job *job) {
     return in->n_states == 0;
 }
 
-static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__ListJobsRequest *in = convert_unpack(call, &brr__v1__list_jobs_request__descriptor, data, len);
+static int list(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__ListJobsRequest *in = message;
     struct sched *sched = services_of(call)->sched;
-    struct err err;
-    if (!in)
-        return;
     Brr__V1__ListJobsResponse out = BRR__V1__LIST_JOBS_RESPONSE__INIT;
     int limit = in->limit > 0 ? in->limit : 100, count = sched_count(sched);
     bool whole = (out.jobs = arena_alloc(rpc_arena(call), (size_t)(limit < count ? limit : count) * sizeof *out.jobs + 1)) != NULL;
     for (int i = count - 1; whole && i >= 0 && (int)out.n_jobs < limit; i--) /* newest first */
         if (wanted(in, sched_at(sched, i)))
             whole = (out.jobs[out.n_jobs++] = message_of(call, sched_at(sched, i))) != NULL;
-    if (whole) {
-        convert_answer(call, &out.base);
-        return;
-    }
-    err_set(&err, ERR_EXHAUSTED, "these jobs do not fit into one answer, the newest %zu would; ask for fewer with limit or states",
-            out.n_jobs ? out.n_jobs - 1 : 0);
-    rpc_finish(call, &err);
+    if (whole)
+        return convert_answer(call, &out.base);
+    return err_set(err, ERR_EXHAUSTED,
+                   "these jobs do not fit into one answer, the newest %zu would; ask for fewer with limit or states",
+                   out.n_jobs ? out.n_jobs - 1 : 0);
 }
 
 /* Each update is packed from an arena of its own: a watch may last for days. */
 static void send_update(struct watch *w, const struct job *job) {
-    struct arena arena;
+    OWNED(arena_done) struct arena arena;
+    struct err err = {0};
     arena_init(&arena, 1u << 20);
     Brr__V1__JobUpdate out = BRR__V1__JOB_UPDATE__INIT;
     out.job = convert_job(&arena, job, sched_position(services_of(w->call)->sched, job));
@@ -226,20 +204,19 @@ static void send_update(struct watch *w, const struct job *job) {
     if (out.job)
         w->stale = !convert_send(w->call, &out.base);
     else
-        fail_memory(w->call); /* rather than an end without the last state */
-    if (out.final)
-        rpc_finish(w->call, NULL);
-    arena_done(&arena);
+        no_memory(&err); /* rather than an end without the last state */
+    if (out.final || err.code)
+        rpc_finish(w->call, &err);
 }
 
-static void watch(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__WatchJobRequest *in = convert_unpack(call, &brr__v1__watch_job_request__descriptor, data, len);
-    const struct job *job = in ? find(call, in->id) : NULL;
-    struct watch *w = job ? calloc(1, sizeof *w) : NULL;
-    if (job && !w)
-        fail_memory(call);
+static int watch(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__WatchJobRequest *in = message;
+    const struct job *job = find(call, in->id, err);
+    if (!job)
+        return err->code;
+    struct watch *w = calloc(1, sizeof *w);
     if (!w)
-        return;
+        return no_memory(err);
     struct services *services = services_of(call);
     w->call = call;
     str_copy(w->id, sizeof w->id, job->id);
@@ -247,6 +224,7 @@ static void watch(struct rpc_call *call, const uint8_t *data, size_t len) {
     services->watches = w;
     rpc_set_state(call, w);
     send_update(w, job);
+    return 0;
 }
 
 static void watch_end(struct rpc_call *call) {
@@ -281,59 +259,46 @@ void svc_jobs_changed(struct services *services, const struct job *job) {
 
 _Static_assert((int)JOB_OWNER_SIZE >= (int)AUTH_NAME_SIZE, "an owner that is cut might be another's");
 
-/* The job, for its owner and the role admin, and where an earlier version did not record the owner; else NULL, and the call ends.
- */
-static const struct job *find_own(struct rpc_call *call, const char *id) {
-    const struct job *job = find(call, id);
+/* The job, for its owner and the role admin, and where an earlier version did not record the owner; else NULL and an error. */
+static const struct job *find_own(struct rpc_call *call, const char *id, struct err *err) {
+    const struct job *job = find(call, id, err);
     const struct auth_caller *caller = rpc_caller(call);
-    struct err err;
     if (!job || !*job->owner || caller->role >= ROLE_ADMIN || !strcmp(job->owner, caller->name))
         return job;
-    err_set(&err, ERR_DENIED, "job %s is %s's; changing it needs the role admin", job->id, job->owner);
-    rpc_refuse(call, &err, "NOT_OWNER", 0);
+    err_set(err, ERR_DENIED, "job %s is %s's; changing it needs the role admin", job->id, job->owner);
+    rpc_refuse(call, err, "NOT_OWNER", 0);
     return NULL;
 }
 
-static void cancel_now(struct rpc_call *call, void *message) {
+static int cancel_now(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__CancelJobRequest *in = message;
-    const struct job *job = find_own(call, in->id);
-    struct err err;
-    if (!job)
-        return;
-    if (sched_cancel(services_of(call)->sched, job->id, &job, &err))
-        rpc_finish(call, &err);
-    else
-        answer_job(call, job);
+    const struct job *job = find_own(call, in->id, err);
+    if (!job || sched_cancel(services_of(call)->sched, job->id, &job, err))
+        return err->code;
+    return answer_job(call, job, err);
 }
 
-static void cancel(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__CancelJobRequest *in = convert_unpack(call, &brr__v1__cancel_job_request__descriptor, data, len);
-    if (!in)
-        return;
+static int cancel(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__CancelJobRequest *in = message;
     rpc_concerns(call, "job", in->id);
-    offload_record(call, in, cancel_now);
+    return offload_record(call, in, cancel_now, err);
 }
 
-static void resume_now(struct rpc_call *call, void *message) {
+static int resume_now(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__ResumeJobRequest *in = message;
-    const struct job *job = find_own(call, in->id);
-    struct err err;
-    if (!job)
-        return;
-    if (sched_resume(services_of(call)->sched, job->id, (const char *const *)in->overrides, (int)in->n_overrides, &job, &err)) {
-        rpc_finish(call, &err);
-        return;
-    }
-    answer_job(call, job);
-    sched_turn(services_of(call)->sched);
+    struct sched *sched = services_of(call)->sched;
+    const struct job *job = find_own(call, in->id, err);
+    if (!job || sched_resume(sched, job->id, (const char *const *)in->overrides, (int)in->n_overrides, &job, err))
+        return err->code;
+    int rc = answer_job(call, job, err);
+    sched_turn(sched);
+    return rc;
 }
 
-static void resume(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__ResumeJobRequest *in = convert_unpack(call, &brr__v1__resume_job_request__descriptor, data, len);
-    if (!in)
-        return;
+static int resume(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__ResumeJobRequest *in = message;
     rpc_concerns(call, "job", in->id);
-    offload_record(call, in, resume_now);
+    return offload_record(call, in, resume_now, err);
 }
 
 struct deleting {
@@ -354,9 +319,7 @@ static void folder_removed(struct offload *work) {
     const struct removal removal = removal_of(d->services);
     if (!work->err.code)
         removal_end(&removal, d->id);
-    if (work->call && work->err.code)
-        rpc_finish(work->call, &work->err);
-    else if (work->call)
+    if (offload_good(work))
         convert_answer(work->call, &d->message->base);
 }
 
@@ -370,45 +333,40 @@ static Brr__V1__Job *keep_message(struct arena *arena, const struct job *job) {
     return job->result && !copy->result ? NULL : convert_job(arena, copy, 0);
 }
 
-static void delete_now(struct rpc_call *call, void *message) {
+static int delete_now(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__DeleteJobRequest *in = message;
     const struct services *s = services_of(call);
     const struct removal removal = removal_of(s);
-    const struct job *job = find_own(call, in->id);
-    struct err err;
+    const struct job *job = find_own(call, in->id, err);
     if (!job)
-        return;
-    if (strcmp(job->id, in->id) != 0) {
-        err_set(&err, ERR_INVALID, "deleting needs the whole id of a job: %s", job->id);
-        rpc_finish(call, &err);
-        return;
-    }
-    struct deleting *d = offload_new(call, OFFLOAD_FILES, sizeof *d, NULL);
+        return err->code;
+    if (strcmp(job->id, in->id) != 0)
+        return err_set(err, ERR_INVALID, "deleting needs the whole id of a job: %s", job->id);
+    struct deleting *d = offload_new(call, OFFLOAD_FILES, sizeof *d, NULL, err);
     if (!d)
-        return;
+        return err->code;
     d->services = s;
     str_copy(d->id, sizeof d->id, in->id);
     if (!(d->message = keep_message(rpc_arena(call), job)))
-        fail_memory(call);
-    else if (removal_record(&removal, in->id, d->folder, &err))
-        rpc_finish(call, &err);
-    else
-        offload_start_must(&d->work, remove_folder, folder_removed);
+        return no_memory(err);
+    int rc = removal_record(&removal, in->id, d->folder, err);
+    if (rc)
+        return rc;
+    offload_start_must(&d->work, remove_folder, folder_removed);
+    return 0;
 }
 
-static void delete_job(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__DeleteJobRequest *in = convert_unpack(call, &brr__v1__delete_job_request__descriptor, data, len);
-    if (in)
-        offload_record(call, in, delete_now);
+static int delete_job(struct rpc_call *call, const void *message, struct err *err) {
+    return offload_record(call, message, delete_now, err);
 }
 
 const struct rpc_method svc_jobs[] = {
-    {"/brr.v1.Jobs/Submit", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, submit, NULL, NULL, offload_end, false, 0},
-    {"/brr.v1.Jobs/Get", ROLE_READ, false, RPC_CONTROL_BYTES, get, NULL, NULL, NULL, false, 0},
-    {"/brr.v1.Jobs/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL, false, 0},
-    {"/brr.v1.Jobs/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end, false, 0},
-    {"/brr.v1.Jobs/Cancel", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, cancel, NULL, NULL, offload_end, false, 0},
-    {"/brr.v1.Jobs/Delete", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, delete_job, NULL, NULL, offload_end, false, 0},
-    {"/brr.v1.Jobs/Resume", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, resume, NULL, NULL, offload_end, false, 0},
+    {RPC_METHOD("/brr.v1.Jobs/Submit", ROLE_SUBMIT, brr__v1__submit_request, submit), .end = offload_end},
+    {RPC_METHOD("/brr.v1.Jobs/Get", ROLE_READ, brr__v1__get_job_request, get)},
+    {RPC_METHOD("/brr.v1.Jobs/List", ROLE_READ, brr__v1__list_jobs_request, list)},
+    {RPC_METHOD("/brr.v1.Jobs/Watch", ROLE_READ, brr__v1__watch_job_request, watch), .writable = watch_writable, .end = watch_end},
+    {RPC_METHOD("/brr.v1.Jobs/Cancel", ROLE_SUBMIT, brr__v1__cancel_job_request, cancel), .end = offload_end},
+    {RPC_METHOD("/brr.v1.Jobs/Delete", ROLE_SUBMIT, brr__v1__delete_job_request, delete_job), .end = offload_end},
+    {RPC_METHOD("/brr.v1.Jobs/Resume", ROLE_SUBMIT, brr__v1__resume_job_request, resume), .end = offload_end},
+    {.path = NULL},
 };
-const size_t svc_jobs_count = sizeof svc_jobs / sizeof *svc_jobs;

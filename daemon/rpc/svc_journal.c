@@ -4,6 +4,7 @@
 #include <string.h>
 #include <uv.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "brr/v1/journal.pb-c.h"
 #include "daemon/journal/journaldb.h"
@@ -63,25 +64,22 @@ static void reading_drop(struct offload *work) {
     free(r);
 }
 
-/* The state of a call with this filter; NULL after the call has ended with an error. */
+/* The state of a call with this filter; NULL after an error. */
 static struct reading *reading_new(struct rpc_call *call, const Brr__V1__JournalFilter *in, int most,
-                                   void (*drop)(struct offload *o)) {
+                                   void (*drop)(struct offload *o), struct err *err) {
     struct journal_filter filter;
-    struct err err;
-    if (read_filter(rpc_caller(call), in, &filter, &err)) {
-        rpc_finish(call, &err);
+    struct reading *r = NULL;
+    OWNED_MEMORY struct journal_entry *entries = NULL;
+    if (read_filter(rpc_caller(call), in, &filter, err))
         return NULL;
-    }
-    struct journal_entry *entries = malloc((size_t)most * sizeof *entries);
-    struct reading *r = entries ? offload_new(call, OFFLOAD_LOGS, sizeof *r, drop) : NULL;
-    if (!r) {
-        err_set(&err, ERR_EXHAUSTED, "out of memory reading the journal; try again later");
-        if (!entries)
-            rpc_finish(call, &err);
-        free(entries);
+    if (!(entries = malloc((size_t)most * sizeof *entries)))
+        err_set(err, ERR_EXHAUSTED, "out of memory reading the journal; try again later");
+    else
+        r = offload_new(call, OFFLOAD_LOGS, sizeof *r, drop, err);
+    if (!r)
         return NULL;
-    }
     r->entries = entries;
+    entries = NULL;
     r->filter = filter;
     r->page = (struct journal_page){.most = most, .stop = &r->work.gone};
     str_copy(r->path, sizeof r->path, journal_path(services_of(call)->journal));
@@ -128,37 +126,35 @@ static void describe(const struct journal_entry *e, Brr__V1__JournalEntry *out) 
 static void on_listed(struct offload *work) {
     struct reading *r = (struct reading *)work;
     Brr__V1__ListJournalResponse out = BRR__V1__LIST_JOURNAL_RESPONSE__INIT;
-    if (!work->call)
+    if (!offload_good(work))
         return;
-    Brr__V1__JournalEntry *items = calloc((size_t)r->n + 1, sizeof *items), **list = calloc((size_t)r->n + 1, sizeof *list);
-    if (!work->err.code && !(items && list))
+    OWNED_MEMORY Brr__V1__JournalEntry *items = calloc((size_t)r->n + 1, sizeof *items);
+    OWNED_MEMORY Brr__V1__JournalEntry **list = calloc((size_t)r->n + 1, sizeof *list);
+    if (!items || !list) {
         err_set(&work->err, ERR_EXHAUSTED, "out of memory listing the journal; try again later");
-    for (int i = 0; i < r->n && items && list; i++) {
+        rpc_finish(work->call, &work->err);
+        return;
+    }
+    for (int i = 0; i < r->n; i++) {
         describe(&r->entries[i], &items[i]);
         list[i] = &items[i];
     }
     out.entries = list;
     out.n_entries = (size_t)r->n;
     out.cursor = r->n == r->page.most ? r->entries[r->n - 1].id : 0;
-    if (work->err.code)
-        rpc_finish(work->call, &work->err);
-    else
-        convert_answer(work->call, &out.base);
-    free(items);
-    free(list);
+    convert_answer(work->call, &out.base);
 }
 
-static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__ListJournalRequest *in = convert_unpack(call, &brr__v1__list_journal_request__descriptor, data, len);
-    if (!in)
-        return;
+static int list(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__ListJournalRequest *in = message;
     int most = in->limit > 0 && in->limit < JOURNALDB_PAGE ? in->limit : JOURNALDB_PAGE;
-    struct reading *r = reading_new(call, in->filter, most, reading_drop);
+    struct reading *r = reading_new(call, in->filter, most, reading_drop, err);
     if (!r)
-        return;
+        return err->code;
     r->page.after = in->cursor;
     r->page.newest_first = in->newest_first;
     offload_start(&r->work, read_page, on_listed);
+    return 0;
 }
 
 /* ---- Follow ---- */
@@ -205,15 +201,16 @@ static void on_closed(uv_handle_t *handle) { reading_drop(handle->data); }
 
 static void follow_drop(struct offload *work) { uv_close((uv_handle_t *)&((struct reading *)work)->timer, on_closed); }
 
-static void follow(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__FollowJournalRequest *in = convert_unpack(call, &brr__v1__follow_journal_request__descriptor, data, len);
-    struct reading *r = in ? reading_new(call, in->filter, JOURNALDB_PAGE, follow_drop) : NULL;
+static int follow(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__FollowJournalRequest *in = message;
+    struct reading *r = reading_new(call, in->filter, JOURNALDB_PAGE, follow_drop, err);
     if (!r)
-        return;
+        return err->code;
     r->page.after = in->after_id > 0 || r->filter.since_ms > 0 ? in->after_id : journal_newest(services_of(call)->journal);
     uv_timer_init(services_of(call)->loop, &r->timer);
     r->timer.data = r;
     uv_timer_start(&r->timer, on_timer, 0, POLL_MS);
+    return 0;
 }
 
 static void follow_writable(struct rpc_call *call) {
@@ -235,12 +232,8 @@ static void follow_end(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_journal[] = {
-    {.path = "/brr.v1.Journal/List", .role = ROLE_READ, .max_message = RPC_CONTROL_BYTES, .message = list, .end = offload_end},
-    {.path = "/brr.v1.Journal/Follow",
-     .role = ROLE_READ,
-     .max_message = RPC_CONTROL_BYTES,
-     .message = follow,
-     .writable = follow_writable,
+    {RPC_METHOD("/brr.v1.Journal/List", ROLE_READ, brr__v1__list_journal_request, list), .end = offload_end},
+    {RPC_METHOD("/brr.v1.Journal/Follow", ROLE_READ, brr__v1__follow_journal_request, follow), .writable = follow_writable,
      .end = follow_end},
+    {.path = NULL},
 };
-const size_t svc_journal_count = sizeof svc_journal / sizeof *svc_journal;

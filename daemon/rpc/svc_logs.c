@@ -135,20 +135,16 @@ static void drop(struct offload *work) {
     uv_close((uv_handle_t *)&f->timer, on_closed);
 }
 
-static void logs(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__JobLogsRequest *in = convert_unpack(call, &brr__v1__job_logs_request__descriptor, data, len);
+static int logs(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__JobLogsRequest *in = message;
     const struct job *job = NULL;
-    struct err err;
-    if (!in)
-        return;
     rpc_concerns(call, "job", in->id);
-    if (jobref_find(services_of(call)->sched, in->id, &job, &err)) {
-        rpc_finish(call, &err);
-        return;
-    }
-    struct follow *f = offload_new(call, OFFLOAD_LOGS, sizeof *f, drop);
+    int rc = jobref_find(services_of(call)->sched, in->id, &job, err);
+    if (rc)
+        return rc;
+    struct follow *f = offload_new(call, OFFLOAD_LOGS, sizeof *f, drop, err);
     if (!f)
-        return;
+        return err->code;
     f->fd = -1;
     f->follow = in->follow;
     f->tail = in->tail;
@@ -157,6 +153,7 @@ static void logs(struct rpc_call *call, const uint8_t *data, size_t len) {
     uv_timer_init(services_of(call)->loop, &f->timer);
     f->timer.data = f;
     uv_timer_start(&f->timer, on_timer, 0, POLL_MS);
+    return 0;
 }
 
 static void logs_writable(struct rpc_call *call) {
@@ -177,6 +174,6 @@ static void logs_end(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_logs[] = {
-    {"/brr.v1.Jobs/Logs", ROLE_READ, false, RPC_CONTROL_BYTES, logs, NULL, logs_writable, logs_end, false, 0},
+    {RPC_METHOD("/brr.v1.Jobs/Logs", ROLE_READ, brr__v1__job_logs_request, logs), .writable = logs_writable, .end = logs_end},
+    {.path = NULL},
 };
-const size_t svc_logs_count = sizeof svc_logs / sizeof *svc_logs;

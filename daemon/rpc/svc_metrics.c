@@ -48,12 +48,11 @@ static bool send_samples(struct rpc_call *call, const char *prefix) {
     return room;
 }
 
-static void get(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__MetricsRequest *in = convert_unpack(call, &brr__v1__metrics_request__descriptor, data, len);
-    if (!in)
-        return;
+static int get(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__MetricsRequest *in = message;
+    (void)err;
     send_samples(call, in->prefix);
-    rpc_finish(call, NULL);
+    return rpc_finish(call, NULL);
 }
 
 struct metrics_watch {
@@ -69,28 +68,22 @@ static void on_timer(uv_timer_t *timer) {
         w->full = !send_samples(w->call, w->prefix);
 }
 
-static void watch(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__WatchMetricsRequest *in = convert_unpack(call, &brr__v1__watch_metrics_request__descriptor, data, len);
-    struct err err;
-    if (!in)
-        return;
+static int watch(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__WatchMetricsRequest *in = message;
     int interval_ms = in->interval_ms ? in->interval_ms : DEFAULT_INTERVAL_MS;
-    struct metrics_watch *w = NULL;
     if (interval_ms < MIN_INTERVAL_MS || interval_ms > MAX_INTERVAL_MS)
-        err_set(&err, ERR_INVALID, "interval_ms is %d; expected %d to %d, or 0 for %d", in->interval_ms, MIN_INTERVAL_MS,
-                MAX_INTERVAL_MS, DEFAULT_INTERVAL_MS);
-    else if (!(w = calloc(1, sizeof *w)))
-        err_set(&err, ERR_EXHAUSTED, "out of memory watching metrics");
-    if (!w) {
-        rpc_finish(call, &err);
-        return;
-    }
+        return err_set(err, ERR_INVALID, "interval_ms is %d; expected %d to %d, or 0 for %d", in->interval_ms, MIN_INTERVAL_MS,
+                       MAX_INTERVAL_MS, DEFAULT_INTERVAL_MS);
+    struct metrics_watch *w = calloc(1, sizeof *w);
+    if (!w)
+        return err_set(err, ERR_EXHAUSTED, "out of memory watching metrics");
     str_copy(w->prefix, sizeof w->prefix, in->prefix);
     w->call = call;
     uv_timer_init(services_of(call)->loop, &w->timer);
     w->timer.data = w;
     rpc_set_state(call, w);
     uv_timer_start(&w->timer, on_timer, 0, (uint64_t)interval_ms);
+    return 0;
 }
 
 static void watch_writable(struct rpc_call *call) {
@@ -108,7 +101,8 @@ static void watch_end(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_metrics[] = {
-    {"/brr.v1.Metrics/Get", ROLE_READ, false, RPC_CONTROL_BYTES, get, NULL, NULL, NULL, false, 0},
-    {"/brr.v1.Metrics/Watch", ROLE_READ, false, RPC_CONTROL_BYTES, watch, NULL, watch_writable, watch_end, false, 0},
+    {RPC_METHOD("/brr.v1.Metrics/Get", ROLE_READ, brr__v1__metrics_request, get)},
+    {RPC_METHOD("/brr.v1.Metrics/Watch", ROLE_READ, brr__v1__watch_metrics_request, watch), .writable = watch_writable,
+     .end = watch_end},
+    {.path = NULL},
 };
-const size_t svc_metrics_count = sizeof svc_metrics / sizeof *svc_metrics;

@@ -75,29 +75,21 @@ static Brr__V1__ModelDescription *describe_served(struct rpc_call *call, const s
     return m->sha256 && m->device ? m : NULL;
 }
 
-static void answer(struct rpc_call *call, const Brr__V1__ModelDescription *m) {
-    struct err err;
-    if (m) {
-        convert_answer(call, &m->base);
-        return;
-    }
-    err_set(&err, ERR_EXHAUSTED, "out of memory describing a model");
-    rpc_finish(call, &err);
+/* NULL: there was no memory for the description. */
+static int answer(struct rpc_call *call, const Brr__V1__ModelDescription *m, struct err *err) {
+    return m ? convert_answer(call, &m->base) : err_set(err, ERR_EXHAUSTED, "out of memory describing a model");
 }
 
-static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
+static int list(struct rpc_call *call, const void *message, struct err *err) {
+    (void)message;
     struct models *models = services_of(call)->models;
-    if (!convert_unpack(call, &brr__v1__list_models_request__descriptor, data, len))
-        return;
     Brr__V1__ModelDescription *items[MODELS_MAX];
     Brr__V1__ListModelsResponse out = BRR__V1__LIST_MODELS_RESPONSE__INIT;
     out.models = items;
     for (; (int)out.n_models < models_count(models); out.n_models++)
-        if (!(items[out.n_models] = describe_served(call, models_at(models, (int)out.n_models)))) {
-            answer(call, NULL);
-            return;
-        }
-    convert_answer(call, &out.base);
+        if (!(items[out.n_models] = describe_served(call, models_at(models, (int)out.n_models))))
+            return answer(call, NULL, err);
+    return convert_answer(call, &out.base);
 }
 
 /* A model that does not serve: its file is read on libuv's thread pool. */
@@ -116,41 +108,37 @@ static void read_model(struct offload *work) {
 
 static void answer_description(struct offload *work) {
     struct description *d = (struct description *)work;
-    if (work->call && work->err.code)
+    if (offload_good(work) && answer(work->call, describe(rpc_arena(work->call), d->name, d->ref.path, &d->file), &work->err))
         rpc_finish(work->call, &work->err);
-    else if (work->call)
-        answer(work->call, describe(rpc_arena(work->call), d->name, d->ref.path, &d->file));
 }
 
-static void describe_one(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__DescribeModelRequest *in = convert_unpack(call, &brr__v1__describe_model_request__descriptor, data, len);
-    struct description *d = NULL;
+static int describe_one(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__DescribeModelRequest *in = message;
     struct model_ref ref;
-    struct err err;
-    if (!in)
-        return;
     const struct served_model *served = models_find(services_of(call)->models, in->name);
-    if (served && served->opened) {
-        answer(call, describe_served(call, served));
-    } else if (models_refer(services_of(call)->models, in->name, &ref, &err)) {
-        rpc_finish(call, &err);
-    } else if ((d = offload_new(call, OFFLOAD_FILES, sizeof *d, NULL))) {
-        str_copy(d->name, sizeof d->name, in->name);
-        d->ref = ref;
-        offload_start(&d->work, read_model, answer_description);
-    }
+    if (served && served->opened)
+        return answer(call, describe_served(call, served), err);
+    int rc = models_refer(services_of(call)->models, in->name, &ref, err);
+    if (rc)
+        return rc;
+    struct description *d = offload_new(call, OFFLOAD_FILES, sizeof *d, NULL, err);
+    if (!d)
+        return err->code;
+    str_copy(d->name, sizeof d->name, in->name);
+    d->ref = ref;
+    offload_start(&d->work, read_model, answer_description);
+    return 0;
 }
 
 static void on_loaded(void *ctx, const struct live_opened *opened, const struct err *err) {
     struct rpc_call *call = ctx;
     const char *name = rpc_state(call);
     const struct served_model *served = name ? models_find(services_of(call)->models, name) : NULL;
-    struct err gone;
-    err_set(&gone, ERR_UNAVAILABLE, "model '%s' was unloaded while it was loading; load it again", name ? name : "");
-    if (opened && served)
-        answer(call, describe_served(call, served));
-    else
-        rpc_finish(call, err && err->code ? err : &gone);
+    struct err why = err ? *err : (struct err){0};
+    if (!why.code && !(opened && served))
+        err_set(&why, ERR_UNAVAILABLE, "model '%s' was unloaded while it was loading; load it again", name ? name : "");
+    if (why.code || answer(call, describe_served(call, served), &why))
+        rpc_finish(call, &why);
 }
 
 /* A served name from a REF: "job:train-1@best" → "train-1-best", "upload:net" or "/a/b/net.safetensors" → "net". */
@@ -168,48 +156,37 @@ static char *name_of_ref(struct arena *arena, const char *ref) {
     return name;
 }
 
-void svc_models_load(struct rpc_call *call, const char *name, const char *ref, const char *device) {
-    struct err err;
+int svc_models_load(struct rpc_call *call, const char *name, const char *ref, const char *device, struct err *err) {
     char *own = *name ? arena_strdup(rpc_arena(call), name) : name_of_ref(rpc_arena(call), ref);
-    if (!own) {
-        err_set(&err, ERR_EXHAUSTED, "out of memory loading a model");
-        rpc_finish(call, &err);
-        return;
-    }
+    if (!own)
+        return err_set(err, ERR_EXHAUSTED, "out of memory loading a model");
     rpc_set_state(call, own);
-    if (models_serve(services_of(call)->models, &(struct models_request){own, ref, device}, on_loaded, call, &err))
-        rpc_finish(call, &err);
+    return models_serve(services_of(call)->models, &(struct models_request){own, ref, device}, on_loaded, call, err);
 }
 
 void svc_models_load_end(struct rpc_call *call) { models_forget(services_of(call)->models, call); }
 
-static void load(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__LoadModelRequest *in = convert_unpack(call, &brr__v1__load_model_request__descriptor, data, len);
-    if (in)
-        svc_models_load(call, in->name, in->ref, in->device);
+static int load(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__LoadModelRequest *in = message;
+    return svc_models_load(call, in->name, in->ref, in->device, err);
 }
 
-static void unload_now(struct rpc_call *call, void *message) {
+static int unload_now(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__UnloadModelRequest *in = message;
-    struct err err;
     const struct served_model *served = models_find(services_of(call)->models, in->name);
     Brr__V1__ModelDescription *m = served ? describe_served(call, served) : NULL;
-    if (models_unserve(services_of(call)->models, in->name, &err))
-        rpc_finish(call, &err);
-    else
-        answer(call, m);
+    int rc = models_unserve(services_of(call)->models, in->name, err);
+    return rc ? rc : answer(call, m, err);
 }
 
-static void unload(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__UnloadModelRequest *in = convert_unpack(call, &brr__v1__unload_model_request__descriptor, data, len);
-    if (in)
-        offload_record(call, in, unload_now);
+static int unload(struct rpc_call *call, const void *message, struct err *err) {
+    return offload_record(call, message, unload_now, err);
 }
 
 const struct rpc_method svc_models[] = {
-    {"/brr.v1.Models/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL, false, 0},
-    {"/brr.v1.Models/Load", ROLE_ADMIN, false, RPC_CONTROL_BYTES, load, NULL, NULL, svc_models_load_end, false, 0},
-    {"/brr.v1.Models/Unload", ROLE_ADMIN, false, RPC_CONTROL_BYTES, unload, NULL, NULL, offload_end, false, 0},
-    {"/brr.v1.Models/Describe", ROLE_READ, false, RPC_CONTROL_BYTES, describe_one, NULL, NULL, offload_end, false, 0},
+    {RPC_METHOD("/brr.v1.Models/List", ROLE_READ, brr__v1__list_models_request, list)},
+    {RPC_METHOD("/brr.v1.Models/Load", ROLE_ADMIN, brr__v1__load_model_request, load), .end = svc_models_load_end},
+    {RPC_METHOD("/brr.v1.Models/Unload", ROLE_ADMIN, brr__v1__unload_model_request, unload), .end = offload_end},
+    {RPC_METHOD("/brr.v1.Models/Describe", ROLE_READ, brr__v1__describe_model_request, describe_one), .end = offload_end},
+    {.path = NULL},
 };
-const size_t svc_models_count = sizeof svc_models / sizeof *svc_models;

@@ -281,22 +281,22 @@ static bool answer(struct rpc_call *call, const Request *in) {
 
 /* ---- the stream ---- */
 
-static void message(struct rpc_call *call, const uint8_t *data, size_t len) {
-    struct arena arena;
-    arena_init(&arena, 2 * RPC_CONTROL_BYTES);
-    const Request *in = convert_unpack_into(&arena, call, &grpc__reflection__v1__server_reflection_request__descriptor, data, len);
-    if (in && !answer(call, in))
+static int message(struct rpc_call *call, const void *request, struct err *err) {
+    (void)err;
+    if (!answer(call, request))
         rpc_hold(call); /* the client reads its answers before it is asked for more */
-    arena_done(&arena);
+    return 0;
 }
 
 static void writable(struct rpc_call *call) { rpc_release(call); }
 static void half_close(struct rpc_call *call) { rpc_finish(call, NULL); }
 
 const struct rpc_method svc_reflection[] = {
-    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", ROLE_READ, true, RPC_CONTROL_BYTES, message, half_close, writable,
-     NULL, false, 0},
-    {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", ROLE_READ, true, RPC_CONTROL_BYTES, message, half_close,
-     writable, NULL, false, 0},
+    {RPC_METHOD("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", ROLE_READ,
+                grpc__reflection__v1__server_reflection_request, message),
+     .client_stream = true, .half_close = half_close, .writable = writable},
+    {RPC_METHOD("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", ROLE_READ,
+                grpc__reflection__v1__server_reflection_request, message),
+     .client_stream = true, .half_close = half_close, .writable = writable},
+    {.path = NULL},
 };
-const size_t svc_reflection_count = sizeof svc_reflection / sizeof *svc_reflection;

@@ -75,36 +75,31 @@ static void add(void *ctx, const struct session *s) {
     l->items[l->n++] = &d->info; /* its first member */
 }
 
-static void list(struct rpc_call *call, const uint8_t *data, size_t len) {
+static int list(struct rpc_call *call, const void *message, struct err *err) {
+    (void)message;
     struct sessions *all = services_of(call)->sessions;
     struct listing l = {.services = services_of(call), .caller = rpc_caller(call), .max = (size_t)sessions_count(all)};
     Brr__V1__ListSessionsResponse out = BRR__V1__LIST_SESSIONS_RESPONSE__INIT;
-    struct err err;
-    if (!convert_unpack(call, &brr__v1__list_sessions_request__descriptor, data, len))
-        return;
+    int rc;
     arena_init(&l.arena, LIST_BYTES);
     l.items = arena_alloc(&l.arena, (l.max + 1) * sizeof *l.items);
     sessions_visit(all, add, &l);
     out.sessions = l.items;
     out.n_sessions = l.n;
-    err_set(&err, ERR_EXHAUSTED, "out of memory listing %zu streams; try again later", l.max);
     if (l.full)
-        rpc_finish(call, &err);
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory listing %zu streams; try again later", l.max);
     else
-        convert_answer(call, &out.base);
+        rc = convert_answer(call, &out.base);
     for (size_t i = 0; i < l.n; i++)
         free(((struct described *)l.items[i])->channels);
     arena_done(&l.arena);
+    return rc;
 }
 
-/* The open session of this id; else the call ends. */
-static struct session *find(struct rpc_call *call, const char *id) {
-    struct session *s = NULL;
-    struct err err;
+/* The open session of this id. */
+static int find(struct rpc_call *call, const char *id, struct session **ret, struct err *err) {
     rpc_concerns(call, "session", id);
-    if (sessions_by_id(services_of(call)->sessions, id, &s, &err))
-        rpc_finish(call, &err);
-    return s;
+    return sessions_by_id(services_of(call)->sessions, id, ret, err);
 }
 
 /* ---- Observe ---- */
@@ -201,26 +196,22 @@ static void on_ended(struct session_watch *w) {
     rpc_finish(o->call, NULL);
 }
 
-static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__ObserveSessionRequest *in = convert_unpack(call, &brr__v1__observe_session_request__descriptor, data, len);
-    struct session *s = in ? find(call, in->session_id) : NULL;
+static int observe(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__ObserveSessionRequest *in = message;
+    struct session *s;
     struct session_state state;
-    struct err err;
-    if (!s)
-        return;
+    int rc = find(call, in->session_id, &s, err);
+    if (rc)
+        return rc;
     session_describe(s, &state);
     if (!auth_sees(rpc_caller(call), state.principal)) {
-        err_set(&err, ERR_DENIED, "the session is %s's; seeing it needs a token with the word `all`, or the role admin",
+        err_set(err, ERR_DENIED, "the session is %s's; seeing it needs a token with the word `all`, or the role admin",
                 state.principal);
-        rpc_refuse(call, &err, "NOT_OWNER", 0);
-        return;
+        return rpc_refuse(call, err, "NOT_OWNER", 0);
     }
     struct view *o = calloc(1, sizeof *o);
-    if (!o) {
-        err_set(&err, ERR_EXHAUSTED, "out of memory for an observer");
-        rpc_finish(call, &err);
-        return;
-    }
+    if (!o)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an observer");
     o->call = call;
     o->watch.report = on_report;
     o->watch.ended = on_ended;
@@ -229,6 +220,7 @@ static void observe(struct rpc_call *call, const uint8_t *data, size_t len) {
     rpc_set_state(call, o);
     session_watch_start(s, &o->watch);
     uv_timer_start(&o->timer, send_info, 0, INFO_MS);
+    return 0;
 }
 
 static void view_writable(struct rpc_call *call) {
@@ -253,28 +245,28 @@ static void view_end(struct rpc_call *call) {
 
 /* ---- Close ---- */
 
-static void close_session(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__CloseSessionRequest *in = convert_unpack(call, &brr__v1__close_session_request__descriptor, data, len);
-    struct session *s = in ? find(call, in->session_id) : NULL;
+static int close_session(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__CloseSessionRequest *in = message;
+    struct session *s;
     Brr__V1__CloseSessionResponse out = BRR__V1__CLOSE_SESSION_RESPONSE__INIT;
     const struct auth_caller *caller = rpc_caller(call);
     struct session_state state;
-    struct err err;
-    if (!s)
-        return;
+    int rc = find(call, in->session_id, &s, err);
+    if (rc)
+        return rc;
     session_describe(s, &state);
     if (caller->role < ROLE_ADMIN && strcmp(caller->name, state.principal) != 0) {
-        err_set(&err, ERR_DENIED, "the session is %s's; closing it needs the role admin", state.principal);
-        rpc_refuse(call, &err, "ROLE_TOO_SMALL", 0);
-        return;
+        err_set(err, ERR_DENIED, "the session is %s's; closing it needs the role admin", state.principal);
+        return rpc_refuse(call, err, "ROLE_TOO_SMALL", 0);
     }
     session_end(s, caller->name, in->reason);
-    convert_answer(call, &out.base);
+    return convert_answer(call, &out.base);
 }
 
 const struct rpc_method svc_sessions[] = {
-    {"/brr.v1.Sessions/List", ROLE_READ, false, RPC_CONTROL_BYTES, list, NULL, NULL, NULL, false, 0},
-    {"/brr.v1.Sessions/Observe", ROLE_READ, false, RPC_CONTROL_BYTES, observe, NULL, view_writable, view_end, false, 0},
-    {"/brr.v1.Sessions/Close", ROLE_STREAM, false, RPC_CONTROL_BYTES, close_session, NULL, NULL, NULL, false, 0},
+    {RPC_METHOD("/brr.v1.Sessions/List", ROLE_READ, brr__v1__list_sessions_request, list)},
+    {RPC_METHOD("/brr.v1.Sessions/Observe", ROLE_READ, brr__v1__observe_session_request, observe), .writable = view_writable,
+     .end = view_end},
+    {RPC_METHOD("/brr.v1.Sessions/Close", ROLE_STREAM, brr__v1__close_session_request, close_session)},
+    {.path = NULL},
 };
-const size_t svc_sessions_count = sizeof svc_sessions / sizeof *svc_sessions;

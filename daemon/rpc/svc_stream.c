@@ -4,6 +4,7 @@
 #include <string.h>
 #include <uv.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "brr/v1/stream.pb-c.h"
 #include "daemon/models/model_fetch.h"
@@ -11,6 +12,7 @@
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/convert_stream.h"
 #include "daemon/rpc/services.h"
+#include "daemon/rpc/texts.h"
 
 enum {
     ACK_DELAY_MS = 10,
@@ -32,7 +34,7 @@ struct stream_call {
     struct finding *finding;       /* of the model's file */
     struct session_claim *claim;   /* the session may be another daemon's */
     bool claimed;                  /* it was asked for */
-    uint8_t *open;                 /* that Open, while the model is on its way or looked for */
+    uint8_t *open;                 /* that Open, packed, while the model is on its way or looked for */
     size_t open_len;
     struct model_lease lease; /* the model, to the end */
     uv_timer_t ack_timer;
@@ -386,48 +388,53 @@ static bool resume_session(struct stream_call *c, const Brr__V1__Open *in) {
     return true;
 }
 
-/* The Open that was kept, with the model file that is here now; the model does not serve. */
+/* The Open that was kept; NULL when out of memory: the call has been refused then. */
+static const Brr__V1__Open *kept_open(struct stream_call *c, struct arena *arena) {
+    struct err err;
+    const Brr__V1__Open *in = texts_unpack(arena, &brr__v1__open__descriptor, c->open, c->open_len, &err);
+    if (!in)
+        refuse(c, &err, NULL, 0);
+    free(c->open);
+    c->open = NULL;
+    return in;
+}
+
+/* Opens with the model file that is here now; the model does not serve. */
 static void open_kept(struct stream_call *c, const char *path, const char *name) {
-    struct arena arena;
+    OWNED(arena_done) struct arena arena;
     arena_init(&arena, 2 * RPC_DATA_BYTES);
-    Brr__V1__ClientMessage *m = convert_unpack_into(&arena, c->call, &brr__v1__client_message__descriptor, c->open, c->open_len);
-    if (m) /* it could be read before */
-        open_session(c, m->open, path, name, false);
-    arena_done(&arena);
+    const Brr__V1__Open *in = kept_open(c, &arena);
+    if (in)
+        open_session(c, in, path, name, false);
     steer(c);
 }
 
-static bool keep_open(struct stream_call *c, const uint8_t *data, size_t len) {
+static bool keep_open(struct stream_call *c, const Brr__V1__Open *in) {
     struct err err;
-    if (!(c->open = malloc(len))) {
+    if (!(c->open = malloc(brr__v1__open__get_packed_size(in) + 1))) {
         err_set(&err, ERR_EXHAUSTED, "out of memory for a stream");
         refuse(c, &err, NULL, 0);
         return false;
     }
-    memcpy(c->open, data, len);
-    c->open_len = len;
+    c->open_len = brr__v1__open__pack(in, c->open);
     return true;
 }
 
-static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const uint8_t *data, size_t len);
+static void open_stream(struct stream_call *c, const Brr__V1__Open *in);
 
 static void open_again(struct stream_call *c) {
-    struct arena arena;
-    uint8_t *data = c->open;
-    c->open = NULL;
+    OWNED(arena_done) struct arena arena;
     arena_init(&arena, 2 * RPC_DATA_BYTES);
-    Brr__V1__ClientMessage *m = convert_unpack_into(&arena, c->call, &brr__v1__client_message__descriptor, data, c->open_len);
-    if (m)
-        open_stream(c, m->open, data, c->open_len);
-    arena_done(&arena);
-    free(data);
+    const Brr__V1__Open *in = kept_open(c, &arena);
+    if (in)
+        open_stream(c, in);
     steer(c);
 }
 
 static void look_again(uv_timer_t *timer) { open_again(timer->data); }
 
 /* The daemon has just started: the session of this Open may be restored in a moment. True if the call waits, or was refused. */
-static bool await_session(struct stream_call *c, const Brr__V1__Open *in, const uint8_t *data, size_t len) {
+static bool await_session(struct stream_call *c, const Brr__V1__Open *in) {
     struct sessions *all = services_of(c->call)->sessions;
     struct err err;
     if (!sessions_awaited(all) || sessions_find(all, in->resume_token, rpc_caller(c->call)->name)) {
@@ -437,7 +444,7 @@ static bool await_session(struct stream_call *c, const Brr__V1__Open *in, const 
     if (c->restoring++ == RESTORING_LOOKS) {
         err_set(&err, ERR_UNAVAILABLE, "snapshots of streams cannot be read yet (see the daemon's log); try again later");
         refuse(c, &err, "RESTORING", RESTORING_RETRY_MS);
-    } else if (keep_open(c, data, len)) {
+    } else if (keep_open(c, in)) {
         uv_timer_start(&c->ack_timer, look_again, RESTORING_LOOK_MS, 0);
     }
     return true;
@@ -452,7 +459,7 @@ static void on_claimed(struct session_claim *claim) {
 }
 
 /* The session may be another daemon's, and becomes this one's. True if the call waits, or was refused. */
-static bool claim_session(struct stream_call *c, const Brr__V1__Open *in, const uint8_t *data, size_t len) {
+static bool claim_session(struct stream_call *c, const Brr__V1__Open *in) {
     struct err err;
     if (c->claimed)
         return false;
@@ -472,7 +479,7 @@ static bool claim_session(struct stream_call *c, const Brr__V1__Open *in, const 
         return rc != ERR_UNSUPPORTED;
     }
     c->claim = claim;
-    return keep_open(c, data, len) || true;
+    return keep_open(c, in) || true;
 }
 
 static void on_leased(void *ctx, const struct model_lease *lease, const struct err *err) {
@@ -499,7 +506,7 @@ static bool may_fetch(const struct stream_call *c, struct err *err) {
 }
 
 /* The model lies in a store: the stream begins when it is here. */
-static void lease_model(struct stream_call *c, const char *url, const uint8_t *data, size_t len) {
+static void lease_model(struct stream_call *c, const Brr__V1__Open *in) {
     struct services *services = services_of(c->call);
     struct err err;
     const struct model_lease_start start = {
@@ -509,7 +516,7 @@ static void lease_model(struct stream_call *c, const char *url, const uint8_t *d
         refuse(c, &err, "OVERLOADED", SESSION_RETRY_MS);
         return;
     }
-    if (keep_open(c, data, len) && model_lease_start(&start, url, &c->leasing, &err))
+    if (keep_open(c, in) && model_lease_start(&start, in->model, &c->leasing, &err))
         refuse(c, &err, NULL, 0);
 }
 
@@ -538,7 +545,7 @@ static void find_done(struct pool_work *work) {
     free(f);
 }
 
-static void find_model(struct stream_call *c, const struct model_ref *ref, const uint8_t *data, size_t len) {
+static void find_model(struct stream_call *c, const struct model_ref *ref, const Brr__V1__Open *in) {
     struct finding *f = calloc(1, sizeof *f);
     struct err err;
     if (!f) {
@@ -546,7 +553,7 @@ static void find_model(struct stream_call *c, const struct model_ref *ref, const
         refuse(c, &err, NULL, 0);
         return;
     }
-    if (!keep_open(c, data, len)) {
+    if (!keep_open(c, in)) {
         free(f);
         return;
     }
@@ -564,23 +571,23 @@ static void forget_finding(struct finding *f) {
         free(f);
 }
 
-static void open_stream(struct stream_call *c, const Brr__V1__Open *in, const uint8_t *data, size_t len) {
+static void open_stream(struct stream_call *c, const Brr__V1__Open *in) {
     struct model_ref ref;
     struct err err;
     if (check_open(in, &err))
         refuse(c, &err, NULL, 0);
-    else if (*in->resume_token && (await_session(c, in, data, len) || claim_session(c, in, data, len) || resume_session(c, in)))
+    else if (*in->resume_token && (await_session(c, in) || claim_session(c, in) || resume_session(c, in)))
         return;
     else if (model_fetch_is_url(in->model) && !may_fetch(c, &err))
         refuse(c, &err, "ROLE_TOO_SMALL", 0);
     else if (model_fetch_is_url(in->model))
-        lease_model(c, in->model, data, len);
+        lease_model(c, in);
     else if (models_refer(services_of(c->call)->models, in->model, &ref, &err))
         refuse(c, &err, NULL, 0);
     else if (ref.known)
         open_session(c, in, ref.path, ref.name, true);
     else
-        find_model(c, &ref, data, len);
+        find_model(c, &ref, in);
 }
 
 /* Anything after Open. */
@@ -621,26 +628,22 @@ static struct stream_call *state_of(struct rpc_call *call) {
     return c;
 }
 
-static void message(struct rpc_call *call, const uint8_t *data, size_t len) {
-    struct arena arena;
-    struct err err;
-    arena_init(&arena, 2 * RPC_DATA_BYTES);
+static int message(struct rpc_call *call, const void *request, struct err *err) {
+    const Brr__V1__ClientMessage *m = request;
     struct stream_call *c = state_of(call);
-    Brr__V1__ClientMessage *m = c ? convert_unpack_into(&arena, call, &brr__v1__client_message__descriptor, data, len) : NULL;
-    if (m) {
-        bool is_open = m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND_OPEN;
-        if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND__NOT_SET || is_open == has_open(c)) {
-            err_set(&err, ERR_INVALID, "%s",
-                    is_open ? "a second Open on one stream" : "the first message of a stream must be Open");
-            refuse(c, &err, NULL, 0);
-        } else if (is_open) {
-            open_stream(c, m->open, data, len);
-        } else {
-            on_more(c, m);
-        }
-        steer(c);
+    if (!c)
+        return 0;
+    bool is_open = m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND_OPEN;
+    if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND__NOT_SET || is_open == has_open(c)) {
+        err_set(err, ERR_INVALID, "%s", is_open ? "a second Open on one stream" : "the first message of a stream must be Open");
+        refuse(c, err, NULL, 0);
+    } else if (is_open) {
+        open_stream(c, m->open);
+    } else {
+        on_more(c, m);
     }
-    arena_done(&arena);
+    steer(c);
+    return 0;
 }
 
 static void half_close(struct rpc_call *call) {
@@ -694,6 +697,7 @@ static void end(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_stream[] = {
-    {"/brr.v1.Stream/Run", ROLE_STREAM, true, RPC_DATA_BYTES, message, half_close, writable, end, false, 0},
+    {RPC_METHOD("/brr.v1.Stream/Run", ROLE_STREAM, brr__v1__client_message, message), .client_stream = true,
+     .max_message = RPC_DATA_BYTES, .half_close = half_close, .writable = writable, .end = end},
+    {.path = NULL},
 };
-const size_t svc_stream_count = sizeof svc_stream / sizeof *svc_stream;

@@ -194,9 +194,7 @@ static void done(struct offload *work) {
     if (!v->limit_only && !atomic_load(&v->measure) && task_work_of(v->job.kind)->estimates_time &&
         v->estimate.seconds_per_step <= 0)
         notice(v, "a job runs now: the time of a step is not measured beside it");
-    if (work->call && work->err.code)
-        rpc_finish(work->call, &work->err);
-    else if (work->call)
+    if (offload_good(work))
         answer(v);
 }
 
@@ -259,28 +257,28 @@ static bool limit_matters(const struct validate *v) {
     return limited && task_work_of(v->job.kind)->estimates_time && sched_idle(services_of(v->work.call)->sched);
 }
 
-static void validate(struct rpc_call *call, const uint8_t *data, size_t len) {
-    Brr__V1__ValidateRequest *in = convert_unpack(call, &brr__v1__validate_request__descriptor, data, len);
-    struct validate *v = in ? offload_new(call, OFFLOAD_VALIDATE, sizeof *v, drop) : NULL;
-    struct err err;
+static int validate(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__ValidateRequest *in = message;
+    struct validate *v = offload_new(call, OFFLOAD_VALIDATE, sizeof *v, drop, err);
     if (!v)
-        return;
+        return err->code;
     arena_init(&v->arena, 16u << 20);
     v->services = services_of(call);
-    int rc = in->file ? read_job(v, in->file, &err) : err_set(&err, ERR_INVALID, "the Validate request has no job file");
+    int rc = in->file ? read_job(v, in->file, err) : err_set(err, ERR_INVALID, "the Validate request has no job file");
+    if (rc)
+        return rc;
     v->limit_only = in->limit_only;
-    if (rc) {
-        rpc_finish(call, &err);
-    } else if (v->limit_only && !limit_matters(v)) {
+    if (v->limit_only && !limit_matters(v)) {
         v->n_notices = 0;
         answer(v);
     } else if (!line_up(v)) {
-        err_set(&err, ERR_EXHAUSTED, "%d job files are being looked at already; try again later", MAX_LINE);
-        rpc_refuse(call, &err, "OVERLOADED", RETRY_MS);
+        err_set(err, ERR_EXHAUSTED, "%d job files are being looked at already; try again later", MAX_LINE);
+        return rpc_refuse(call, err, "OVERLOADED", RETRY_MS);
     }
+    return 0;
 }
 
 const struct rpc_method svc_validate[] = {
-    {"/brr.v1.Jobs/Validate", ROLE_SUBMIT, false, RPC_CONTROL_BYTES, validate, NULL, NULL, offload_end, false, 0},
+    {RPC_METHOD("/brr.v1.Jobs/Validate", ROLE_SUBMIT, brr__v1__validate_request, validate), .end = offload_end},
+    {.path = NULL},
 };
-const size_t svc_validate_count = sizeof svc_validate / sizeof *svc_validate;

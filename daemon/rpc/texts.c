@@ -95,3 +95,24 @@ void texts_repair(const ProtobufCMessageDescriptor *type, uint8_t *packed, size_
             texts_repair(f->descriptor, from, n);
     }
 }
+
+static void *arena_take(void *ctx, size_t size) { return arena_alloc(ctx, size); }
+
+static void arena_keep(void *ctx, void *data) {
+    (void)ctx;
+    (void)data; /* freed with the arena */
+}
+
+void *texts_unpack(struct arena *arena, const ProtobufCMessageDescriptor *descriptor, const uint8_t *data, size_t len,
+                   struct err *err) {
+    ProtobufCAllocator allocator = {arena_take, arena_keep, arena};
+    void *message = protobuf_c_message_unpack(descriptor, &allocator, len, data);
+    const char *bad = message ? texts_bad_field(message) : NULL;
+    if (message && !bad)
+        return message;
+    if (bad)
+        err_set(err, ERR_INVALID, "%s: the text of %s is not UTF-8", descriptor->name, bad);
+    else
+        err_set(err, ERR_INVALID, "the request is not a valid %s, or is too large", descriptor->name);
+    return NULL;
+}

@@ -11,6 +11,7 @@
 #include "brr/v1/jobs.pb-c.h"
 #include "brr/v1/stream.pb-c.h"
 #include "client/brr.h"
+#include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
 #include "unit/temp_dir.h"
 
@@ -77,18 +78,20 @@ struct bench {
 
 /* ---- the server ---- */
 
-static void answer(struct rpc_call *call, const uint8_t *data, size_t len) {
+static int answer(struct rpc_call *call, const void *request, struct err *err) {
+    (void)err;
     for (int i = 0; i < ANSWERS; i++)
-        rpc_send(call, data, len);
-    rpc_finish(call, NULL);
+        convert_send(call, request);
+    return rpc_finish(call, NULL);
 }
 
 /* A client stream whose messages are counted, and how many of them one turn of the loop handled. */
 static atomic_int counted, most_in_a_turn;
 static atomic_bool loop_held;
-static void count_message(struct rpc_call *call, const uint8_t *data, size_t len) {
-    (void)call, (void)data, (void)len;
+static int count_message(struct rpc_call *call, const void *request, struct err *err) {
+    (void)call, (void)request, (void)err;
     atomic_fetch_add(&counted, 1);
+    return 0;
 }
 
 static void on_turn(uv_check_t *turn) {
@@ -102,13 +105,14 @@ static void on_turn(uv_check_t *turn) {
         uv_sleep(1);
 }
 
-static const struct rpc_method flood = {.path = "/test.Flood/Count",
-                                        .role = ROLE_READ,
-                                        .client_stream = true,
-                                        .max_message = 100,
-                                        .idle_ms = RPC_FILE_IDLE_MS,
-                                        .message = count_message};
-static const struct rpc_method method = {.path = "/test.Echo/Three", .role = ROLE_READ, .max_message = 100, .message = answer};
+/* A whole message of both. */
+static const char hello[] = "\x0a\x05hello";
+enum { HELLO_BYTES = sizeof hello - 1 };
+
+static const struct rpc_method flood = {RPC_METHOD("/test.Flood/Count", ROLE_READ, brr__v1__get_job_request, count_message),
+                                        .client_stream = true, .max_message = 100, .idle_ms = RPC_FILE_IDLE_MS};
+static const struct rpc_method method = {RPC_METHOD("/test.Echo/Three", ROLE_READ, brr__v1__get_job_request, answer),
+                                         .max_message = 100};
 static const struct rpc_method *methods[64] = {&method, &flood};
 
 static int no_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
@@ -217,6 +221,7 @@ static const struct metric_family families[] = {{"brrd_auth_failures_total", MET
 
 static int set_up(void **state) {
     struct bench *b = calloc(1, sizeof *b);
+    const struct rpc_method *const served[] = {svc_jobs, svc_stream, svc_models};
     char path[280];
     void *dir = NULL;
     *state = b;
@@ -230,16 +235,13 @@ static int set_up(void **state) {
     const struct auth_config auth = {.metrics = b->metrics};
     struct rpc_config config = {.doors = {.unix_path = path, .unix_mode = 0600},
                                 .methods = methods,
-                                .n_methods = OWN + svc_jobs_count + svc_stream_count + svc_models_count,
+                                .n_methods = OWN,
                                 .max_calls = MAX_CALLS,
                                 .max_unsent_bytes = 1 << 20,
                                 .ctx = &b->services};
-    for (size_t i = 0; i < svc_jobs_count; i++)
-        methods[OWN + i] = &svc_jobs[i];
-    for (size_t i = 0; i < svc_stream_count; i++)
-        methods[OWN + svc_jobs_count + i] = &svc_stream[i];
-    for (size_t i = 0; i < svc_models_count; i++)
-        methods[OWN + svc_jobs_count + svc_stream_count + i] = &svc_models[i];
+    for (size_t i = 0; i < sizeof served / sizeof *served; i++)
+        for (const struct rpc_method *m = served[i]; m->path; m++)
+            methods[config.n_methods++] = m;
     if (make_job(b) || auth_new(&auth, &config.auth, NULL))
         return -1;
     b->auth = config.auth;
@@ -298,7 +300,7 @@ struct ask {
     bool (*whole)(const void *data, size_t len); /* true if an answer lacks nothing; may be NULL */
     const char *wrong;                           /* what no error may say; may be NULL */
 };
-static const struct ask three = {"/test.Echo/Three", "hello", 5, ANSWERS, NULL, NULL};
+static const struct ask three = {"/test.Echo/Three", hello, HELLO_BYTES, ANSWERS, NULL, NULL};
 
 /* What ended a call: BRR_END or an error; *ret_answers: how many came before. */
 static int call(struct bench *b, const struct ask *ask, int *ret_answers) {
@@ -368,7 +370,7 @@ static int call_as(struct bench *b, unsigned uid) {
 static void send_counted(brr_rpc *rpc) {
     struct brr_error err;
     const int before = atomic_load(&counted);
-    assert_int_equal(brr_rpc_send(rpc, "hello", 5, -1, &err), 0);
+    assert_int_equal(brr_rpc_send(rpc, hello, HELLO_BYTES, -1, &err), 0);
     while (atomic_load(&counted) == before)
         uv_sleep(1);
 }
@@ -526,7 +528,7 @@ static void a_flood_of_calls_is_bounded_and_leaves_the_loop_its_turns(void **sta
     size_t len = 0;
     for (int i = 0; i < CALLS; i++) {
         assert_int_equal(brr_rpc_open(b->client, flood.path, TIMEOUT_MS, &rpc[i], &err), 0);
-        assert_int_equal(brr_rpc_send(rpc[i], "begin", 5, -1, &err), 0);
+        assert_int_equal(brr_rpc_send(rpc[i], hello, HELLO_BYTES, -1, &err), 0);
     }
     while (atomic_load(&counted) < before + CALLS)
         uv_sleep(1);
@@ -537,7 +539,7 @@ static void a_flood_of_calls_is_bounded_and_leaves_the_loop_its_turns(void **sta
     atomic_store(&most_in_a_turn, 0);
     atomic_store(&loop_held, true);
     for (int i = 0; i < CALLS; i++)
-        assert_int_equal(brr_rpc_send(rpc[i], "more", 4, -1, &err), 0);
+        assert_int_equal(brr_rpc_send(rpc[i], hello, HELLO_BYTES, -1, &err), 0);
     uv_sleep(300); /* until most of them have come */
     atomic_store(&loop_held, false);
     while (atomic_load(&counted) < before + 2 * CALLS)
@@ -584,24 +586,19 @@ static void a_client_that_sends_nothing_more_does_not_keep_its_call(void **state
     const void *answer;
     size_t len = 0;
     brr_rpc *rpc = NULL;
-    const int before = atomic_load(&counted);
     assert_int_equal(brr_rpc_open(b->client, flood.path, TIMEOUT_MS, &rpc, &err), 0);
-    assert_int_equal(brr_rpc_send(rpc, "begin", 5, -1, &err), 0);
-    while (atomic_load(&counted) == before)
-        uv_sleep(1);
+    send_counted(rpc);
     atomic_fetch_add(&ahead_ms, RPC_FILE_IDLE_MS / 2);
     assert_int_equal(brr_rpc_next(rpc, 50, &answer, &len, &err), BRR_AGAIN);
     assert_idle_after(rpc, RPC_FILE_IDLE_MS);
     brr_rpc_close(rpc);
     int uploads = 0;
-    for (size_t i = 0; i < svc_burst_files_count; i++) {
-        uploads += svc_burst_files[i].client_stream;
-        assert_true(!svc_burst_files[i].client_stream || svc_burst_files[i].idle_ms == RPC_FILE_IDLE_MS);
-    }
-    for (size_t i = 0; i < svc_checkpoint_files_count; i++) {
-        uploads += svc_checkpoint_files[i].client_stream;
-        assert_true(!svc_checkpoint_files[i].client_stream || svc_checkpoint_files[i].idle_ms == RPC_FILE_IDLE_MS);
-    }
+    const struct rpc_method *const files[] = {svc_burst_files, svc_checkpoint_files};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        for (const struct rpc_method *m = files[i]; m->path; m++) {
+            uploads += m->client_stream;
+            assert_true(!m->client_stream || m->idle_ms == RPC_FILE_IDLE_MS);
+        }
     assert_int_equal(uploads, 3);
 }
 
