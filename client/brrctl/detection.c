@@ -9,8 +9,9 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
+#include "data/npy.h"
 
-enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, NPY_HEADER = 128, ALARM_SIGNAL_S = 30 };
+enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, ALARM_SIGNAL_S = 30 };
 
 /* ---- what arrives ---- */
 
@@ -305,13 +306,10 @@ int detection_write_events(const struct detection *d, const char *path, struct e
 }
 
 static int write_npy(struct fsio_writer *w, const float *p, int64_t n, struct err *err) {
-    static const char magic[] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0, NPY_HEADER - 10, 0};
-    char text[NPY_HEADER];
-    str_format(text, sizeof text, "{'descr': '<f4', 'fortran_order': False, 'shape': (%19lld,), }%*s", (long long)n, 43, "\n");
-    int rc;
-    if ((rc = fsio_writer_write(w, magic, sizeof magic, err)) || (rc = fsio_writer_write(w, text, NPY_HEADER - sizeof magic, err)))
-        return rc;
-    return fsio_writer_write(w, p, (size_t)n * sizeof *p, err);
+    char header[NPY_HEADER_BYTES];
+    npy_header(header, "<f4", n, 0);
+    int rc = fsio_writer_write(w, header, sizeof header, err);
+    return rc ? rc : fsio_writer_write(w, p, (size_t)n * sizeof *p, err);
 }
 
 static int write_tsv(struct fsio_writer *w, const float *p, int64_t n, struct err *err) {

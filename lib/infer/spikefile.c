@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "data/npy.h"
 #include "data/table.h"
 #include "model/connectome.h"
 
@@ -104,24 +105,10 @@ int spikefile_check_injections(const char *path, const struct burst_injection *l
 
 /* ---- fired neurons --------------------------------------------------------------------------------------------- */
 
-enum { HEADER_BYTES = 128 };
-
-/* The header of an int64 array [rows,2], padded with blanks so that the data may follow once their number is known. */
-static void make_header(char header[HEADER_BYTES], int64_t rows) {
-    char text[HEADER_BYTES];
-    str_format(text, sizeof text, "{'descr': '<i8', 'fortran_order': False, 'shape': (%" PRId64 ", 2), }", rows);
-    memset(header, ' ', HEADER_BYTES);
-    memcpy(header, "\x93NUMPY\x01\x00", 8);
-    header[8] = (char)(HEADER_BYTES - 10);
-    header[9] = 0;
-    memcpy(header + 10, text, strlen(text));
-    header[HEADER_BYTES - 1] = '\n';
-}
-
 int spikefile_open(struct spikefile *f, const char *path, struct err *err) {
-    char header[HEADER_BYTES];
+    char header[NPY_HEADER_BYTES];
     *f = (struct spikefile){0};
-    make_header(header, 0);
+    npy_header(header, "<i8", 0, 2);
     int rc = fsio_writer_open(&f->out, path, err);
     if (rc)
         return rc;
@@ -147,8 +134,8 @@ int spikefile_add(struct spikefile *f, const struct burst_frame *frame, struct e
 }
 
 int spikefile_close(struct spikefile *f, struct err *err) {
-    char header[HEADER_BYTES];
-    make_header(header, f->rows);
+    char header[NPY_HEADER_BYTES];
+    npy_header(header, "<i8", f->rows, 2);
     if (pwrite(f->out.fd, header, sizeof header, 0) != (ssize_t)sizeof header)
         return err_set(err, ERR_INTERNAL, "%s: the header could not be written", f->out.path);
     int rc = fsio_writer_commit(&f->out, err);

@@ -10,8 +10,9 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "data/npy.h"
 
-enum { BUFFER_BYTES = 256 * 1024, NPY_BYTES = 128, MOST_AREAS_TOLD = 1000 };
+enum { BUFFER_BYTES = 256 * 1024, MOST_AREAS_TOLD = 1000 };
 
 /* ---- a file that grows ----------------------------------------------------------------------------------------- */
 
@@ -79,26 +80,13 @@ static int sync_growing(struct burst_growing *g, struct err *err) {
     return rc || !fdatasync(g->fd) ? rc : err_errno(err, errno, "cannot make %s durable", g->part);
 }
 
-/* The header of a .npy file with so many rows, padded with blanks. */
-static void npy_header(char header[NPY_BYTES], const char *descr, int64_t rows, int64_t columns) {
-    char text[NPY_BYTES];
-    str_format(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (%" PRId64 ", %" PRId64 "), }", descr, rows,
-               columns);
-    memset(header, ' ', NPY_BYTES);
-    memcpy(header, "\x93NUMPY\x01\x00", 8);
-    header[8] = (char)(NPY_BYTES - 10);
-    header[9] = 0;
-    memcpy(header + 10, text, strlen(text));
-    header[NPY_BYTES - 1] = '\n';
-}
-
 static int finish_growing(struct burst_growing *g, const char *header, struct err *err) {
     if (!is_open(g))
         return 0;
     int rc;
     if ((rc = flush(g, err)))
         return rc;
-    if (header && pwrite(g->fd, header, NPY_BYTES, 0) != NPY_BYTES)
+    if (header && pwrite(g->fd, header, NPY_HEADER_BYTES, 0) != NPY_HEADER_BYTES)
         return err_errno(err, errno, "cannot write the header of %s", g->part);
     if (fsync(g->fd))
         return err_errno(err, errno, "cannot make %s durable", g->part);
@@ -132,7 +120,7 @@ static int put_rates_header(struct burst_output *o, struct err *err) {
 }
 
 static int open_files(struct burst_output *o, const struct task_env *env, const struct json *counts, struct err *err) {
-    static const char blank[NPY_BYTES];
+    static const char blank[NPY_HEADER_BYTES];
     const struct burst_config *c = o->config;
     bool tsv = c->fired == BURST_FIRED_TSV;
     const char *fired = tsv ? "fired.tsv" : "fired.npy";
@@ -272,7 +260,7 @@ int burst_output_sync(struct burst_output *o, struct json_writer *w, struct err 
 }
 
 int burst_output_finish(struct burst_output *o, struct err *err) {
-    char header[NPY_BYTES];
+    char header[NPY_HEADER_BYTES];
     npy_header(header, "<i8", o->spike_rows, 2);
     int rc;
     if ((rc = finish_growing(&o->fired, o->config->fired == BURST_FIRED_NPY ? header : NULL, err)) ||
