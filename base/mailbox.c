@@ -6,11 +6,12 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/queue.h"
 
 struct mailbox {
     pthread_mutex_t lock;
     pthread_cond_t filled, drained;
-    struct message *head, *tail;
+    struct message *first, *last;
     size_t count, max;
     bool closed;
     mailbox_wake_fn *wake;
@@ -57,12 +58,7 @@ bool mailbox_post_wait(struct mailbox *box, struct message *msg, int64_t timeout
         return false;
     }
     bool was_empty = box->count++ == 0;
-    msg->next = NULL;
-    if (box->tail)
-        box->tail->next = msg;
-    else
-        box->head = msg;
-    box->tail = msg;
+    QUEUE_ADD(box, msg, next);
     pthread_cond_signal(&box->filled);
     pthread_mutex_unlock(&box->lock);
     if (was_empty && box->wake)
@@ -75,14 +71,12 @@ bool mailbox_post(struct mailbox *box, struct message *msg) { return mailbox_pos
 struct message *mailbox_wait(struct mailbox *box, int64_t timeout_ms) {
     struct timespec deadline = clock_after_ms(timeout_ms > 0 ? timeout_ms : 0);
     pthread_mutex_lock(&box->lock);
-    while (!box->head && !box->closed && timeout_ms != 0)
+    while (!box->first && !box->closed && timeout_ms != 0)
         if (!wait_until(box, &box->filled, timeout_ms < 0 ? NULL : &deadline))
             break;
-    struct message *msg = box->head;
+    struct message *msg = box->first;
     if (msg) {
-        box->head = msg->next;
-        if (!box->head)
-            box->tail = NULL;
+        QUEUE_DROP(box, next);
         box->count--;
         msg->next = NULL;
         pthread_cond_signal(&box->drained);

@@ -2,31 +2,26 @@
 
 #include <stdlib.h>
 
+#include "base/queue.h"
+
 bool outbox_add(struct outbox *o, const ProtobufCMessage *message, int64_t end) {
     size_t len = protobuf_c_message_get_packed_size(message);
     struct packet *p = malloc(sizeof *p + len);
     if (!p)
         return false;
-    p->next = NULL;
     p->end = end;
     p->len = len;
     protobuf_c_message_pack(message, p->data);
-    if (o->last)
-        o->last->next = p;
-    else
-        o->first = p;
+    QUEUE_ADD(o, p, next);
     if (!o->unsent)
         o->unsent = p;
-    o->last = p;
     o->bytes += len;
     return true;
 }
 
 static void drop_first(struct outbox *o) {
     struct packet *p = o->first;
-    o->first = p->next;
-    if (!o->first)
-        o->last = NULL;
+    QUEUE_DROP(o, next);
     if (p->end > o->dropped_through)
         o->dropped_through = p->end;
     o->bytes -= p->len;

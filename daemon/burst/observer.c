@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/queue.h"
+
 struct observer {
     atomic_int holders;
     struct observer_share *share;
@@ -44,9 +46,7 @@ static struct observer_frame *take_first(struct observer *o) {
     struct observer_frame *f = o->first;
     if (!f)
         return NULL;
-    o->first = f->next;
-    if (!o->first)
-        o->last = NULL;
+    QUEUE_DROP(o, next);
     o->frames--;
     o->bytes -= bytes_for(f->fired);
     return f;
@@ -101,11 +101,7 @@ static struct observer_frame *copy_of(struct observer *o, const struct burst_fra
 
 /* The frame, for which there is room, joins the queue. With the lock. */
 static void join(struct observer *o, struct observer_frame *f) {
-    if (o->last)
-        o->last->next = f;
-    else
-        o->first = f;
-    o->last = f;
+    QUEUE_ADD(o, f, next);
     o->frames++;
     o->bytes += bytes_for(f->fired);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/queue.h"
 #include "base/str.h"
 #include "daemon/hosts/network_places.h"
 #include "daemon/live/live_stream.h"
@@ -208,11 +209,7 @@ struct live_report *device_set_take_stream(struct device_set *set) {
 
 /* An order that ends here. */
 static bool answer_here(struct device_set *set, struct network_order *o) {
-    struct message **end = &set->answered;
-    while (*end)
-        end = &(*end)->next;
-    o->message.next = NULL;
-    *end = &o->message;
+    LIST_ADD_LAST(set->answered, &o->message, next);
     if (set->config.hosts.wake)
         set->config.hosts.wake(set->config.hosts.wake_ctx);
     return true;

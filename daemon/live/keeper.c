@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/queue.h"
 #include "base/str.h"
 #include "daemon/live/claim.h"
 #include "daemon/live/snapshot.h"
@@ -63,9 +64,7 @@ struct keeper *keeper_new(uv_loop_t *loop, const char *dir, bool shared,
 
 static struct task *pop(struct keeper *k) {
     struct task *t = k->first;
-    k->first = t->next;
-    if (!k->first)
-        k->last = NULL;
+    QUEUE_DROP(k, next);
     return t;
 }
 
@@ -162,11 +161,7 @@ static void done(uv_work_t *work, int status) {
 }
 
 static void enqueue(struct keeper *k, struct task *t) {
-    if (k->last)
-        k->last->next = t;
-    else
-        k->first = t;
-    k->last = t;
+    QUEUE_ADD(k, t, next);
     go_on(k);
 }
 

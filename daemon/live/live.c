@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/queue.h"
 #include "base/str.h"
 #include "daemon/live/live_loads.h"
 #include "daemon/live/live_models.h"
@@ -140,19 +141,14 @@ static bool pass_on(struct live *l, struct live_order *o) {
 }
 
 static void on_prepared(struct live *l, struct live_order *o) {
-    struct message *due = NULL, **again;
+    struct message *due = NULL;
     struct live_load *load = live_loads_take(&l->loads, o->prepared->path, &due);
     if (!load)
         return;
-    for (again = &load->asked; *again;)
-        again = &(*again)->next;
-    for (struct message *m = due, *next; m; m = next) {
-        next = m->next;
-        if (use_file(l, (struct live_order *)m, o->prepared))
-            continue;
-        m->next = NULL;
-        *again = m;
-        again = &m->next;
+    for (struct message *m; (m = due);) {
+        due = m->next;
+        if (!use_file(l, (struct live_order *)m, o->prepared))
+            LIST_ADD_LAST(load->asked, m, next);
     }
     if (load->asked)
         read_file(l, load);

@@ -4,18 +4,12 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/queue.h"
 #include "base/str.h"
 #include "daemon/live/live_stream.h"
 
 const char *live_load_path(const struct live_order *o) {
     return o->message.kind == LIVE_OPEN ? live_stream_open(o->stream)->checkpoint : o->checkpoint;
-}
-
-static void append(struct message **list, struct message *m) {
-    while (*list)
-        list = &(*list)->next;
-    m->next = NULL;
-    *list = m;
 }
 
 static struct live_load *find(const struct live_loads *w, const char *path) {
@@ -37,7 +31,7 @@ int live_loads_add(struct live_loads *w, struct live_order *o, struct live_load 
     struct live_load *load = find(w, path);
     *ret_ask = NULL;
     if (load) {
-        append(&load->later, &o->message);
+        LIST_ADD_LAST(load->later, &o->message, next);
         return 0;
     }
     if (o->message.kind == LIVE_OPEN && count(w) >= LIVE_MAX_LOADS)
@@ -45,7 +39,7 @@ int live_loads_add(struct live_loads *w, struct live_order *o, struct live_load 
     if (!(load = calloc(1, sizeof *load)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a model");
     str_copy(load->path, sizeof load->path, path);
-    append(&load->asked, &o->message);
+    LIST_ADD_LAST(load->asked, &o->message, next);
     load->next = w->first;
     w->first = load;
     *ret_ask = load;
@@ -80,11 +74,8 @@ struct live_load *live_loads_take(struct live_loads *w, const char *path, struct
 }
 
 struct message *live_loads_remove(struct live_loads *w, struct live_load *load) {
-    struct live_load **link = &w->first;
     struct message *orders = load->asked;
-    while (*link != load)
-        link = &(*link)->next;
-    *link = load->next;
+    LIST_REMOVE(w->first, load, next);
     free(load);
     return orders;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/queue.h"
 #include "base/str.h"
 #include "daemon/live/live_models.h"
 #include "infer/timeline.h"
@@ -389,10 +390,9 @@ void live_stream_save(struct live_stream *s, struct live_order *o) {
 static void drop_orders(struct live_stream *s) {
     while (s->first) {
         struct live_order *o = (struct live_order *)s->first;
-        s->first = o->message.next;
+        QUEUE_DROP(s, next);
         live_order_free(o);
     }
-    s->last = NULL;
 }
 
 void live_stream_leave(struct live_stream *s) {
@@ -425,12 +425,7 @@ bool live_stream_queue(struct live_stream *s, struct live_order *o) {
         return false;
     if (o->message.kind == LIVE_CHUNK)
         pace(s, o);
-    o->message.next = NULL;
-    if (s->last)
-        s->last->next = &o->message;
-    else
-        s->first = &o->message;
-    s->last = &o->message;
+    QUEUE_ADD(s, &o->message, next);
     return true;
 }
 
@@ -485,9 +480,7 @@ void live_stream_absorb(struct live_stream *s) {
     struct err err = {0};
     while (s->first && !s->failed && !timeline_ready(s->timeline, &err)) {
         struct live_order *o = (struct live_order *)s->first;
-        s->first = o->message.next;
-        if (!s->first)
-            s->last = NULL;
+        QUEUE_DROP(s, next);
         if (carry_out(s, o, &err)) {
             live_stream_fail(s, &err);
         } else if (o->answer) {

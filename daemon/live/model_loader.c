@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/fsio.h"
+#include "base/queue.h"
 #include "base/str.h"
 
 enum { NICE_LOADER = 10 };
@@ -78,10 +79,7 @@ static void deliver(struct reading *r) {
 static void forget(struct reading *r) {
     struct model_loader *l = r->loader;
     pthread_mutex_lock(&l->lock);
-    struct reading **link = &l->first;
-    while (*link != r)
-        link = &(*link)->next;
-    *link = r->next;
+    LIST_REMOVE(l->first, r, next);
     bool last = l->freed && !l->first;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);

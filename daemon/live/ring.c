@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/queue.h"
+
 /* Values of the channels with one second of burst suppression. */
 static size_t channel_bytes(int channels) { return 2 * (size_t)channels * sizeof(float); }
 
@@ -12,11 +14,7 @@ bool ring_add(struct ring *ring, const struct live_report *r) {
     struct live_report *copy = live_report_copy(r);
     if (!copy)
         return false;
-    if (ring->last)
-        ring->last->message.next = &copy->message;
-    else
-        ring->first = copy;
-    ring->last = copy;
+    QUEUE_ADD(ring, copy, message.next);
     ring->bytes += live_report_bytes(copy);
     return true;
 }
@@ -30,16 +28,11 @@ void ring_seen(struct ring *ring, int64_t next_result, int64_t next_alarm) {
     *ring = (struct ring){0};
     for (struct live_report *next; r; r = next) {
         next = (struct live_report *)r->message.next;
-        r->message.next = NULL;
         if (has(r, next_result, next_alarm)) {
             live_report_free(r);
             continue;
         }
-        if (ring->last)
-            ring->last->message.next = &r->message;
-        else
-            ring->first = r;
-        ring->last = r;
+        QUEUE_ADD(ring, r, message.next);
         ring->bytes += live_report_bytes(r);
     }
 }
@@ -48,9 +41,7 @@ int64_t ring_trim(struct ring *ring, int64_t max_bytes) {
     int64_t dropped = 0;
     for (; ring->first && ring->bytes > max_bytes; dropped++) {
         struct live_report *oldest = ring->first;
-        ring->first = (struct live_report *)oldest->message.next;
-        if (!ring->first)
-            ring->last = NULL;
+        QUEUE_DROP(ring, message.next);
         ring->bytes -= live_report_bytes(oldest);
         live_report_free(oldest);
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/queue.h"
 #include "base/str.h"
 
 void session_count(struct session *s, const char *family, const char *second, double n) {
@@ -127,10 +128,7 @@ int session_begin(struct session *s, char *state, size_t len, struct err *err) {
 }
 
 void session_forget(struct session *s) {
-    struct session **link = &s->all->first;
-    while (*link != s)
-        link = &(*link)->next_session;
-    *link = s->next_session;
+    LIST_REMOVE(s->all->first, s, next_session);
     session_free(s);
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/queue.h"
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
 
@@ -75,9 +76,6 @@ void session_watch_start(struct session *s, struct session_watch *w) {
 void session_watch_stop(struct session_watch *w) {
     if (!w->session)
         return;
-    struct session_watch **link = &w->session->watches;
-    while (*link != w)
-        link = &(*link)->next;
-    *link = w->next;
+    LIST_REMOVE(w->session->watches, w, next);
     w->session = NULL;
 }

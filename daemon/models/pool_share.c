@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+#include "base/queue.h"
+
 static void on_work(uv_work_t *work) {
     struct pool_work *w = work->data;
     w->run(w);
@@ -30,11 +32,7 @@ static void on_done(uv_work_t *work, int status) {
 
 void pool_share_start(struct pool_share *share, uv_loop_t *loop, struct pool_work *w, void (*run)(struct pool_work *w),
                       void (*done)(struct pool_work *w)) {
-    struct pool_work **end = &share->first;
-    while (*end)
-        end = &(*end)->next;
-    *end = w;
-    w->next = NULL;
+    LIST_ADD_LAST(share->first, w, next);
     w->waiting = true;
     w->share = share;
     w->run = run;
@@ -47,10 +45,7 @@ void pool_share_start(struct pool_share *share, uv_loop_t *loop, struct pool_wor
 bool pool_share_cancel(struct pool_work *w) {
     if (!w->waiting)
         return false;
-    struct pool_work **link = &w->share->first;
-    while (*link != w)
-        link = &(*link)->next;
-    *link = w->next;
+    LIST_REMOVE(w->share->first, w, next);
     w->waiting = false;
     return true;
 }

@@ -1,6 +1,7 @@
 /* grpc.health.v1: Check answers; Watch sends the status, and each change of it. SERVING means what /readyz means. */
 #include <stdlib.h>
 
+#include "base/queue.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
 #include "grpc/health/v1/health.pb-c.h"
@@ -60,12 +61,8 @@ static void watch_writable(struct rpc_call *call) {
 
 static void watch_end(struct rpc_call *call) {
     struct services *services = rpc_context(call);
-    struct health_watch *w = rpc_state(call), **link = &services->health;
-    if (!w)
-        return;
-    while (*link != w)
-        link = &(*link)->next;
-    *link = w->next;
+    struct health_watch *w = rpc_state(call);
+    LIST_REMOVE(services->health, w, next);
     free(w);
 }
 

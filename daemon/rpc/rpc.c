@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include "base/cleanup.h"
+#include "base/queue.h"
 #include "base/str.h"
 #include "brr/v1/common.pb-c.h"
 #include "daemon/rpc/peer.h"
@@ -44,7 +45,7 @@ struct rpc_call {
     struct rpc_server *server;
     struct door *door;
     struct auth_caller caller;
-    struct rpc_call *previous, *next; /* among the server's open calls */
+    struct rpc_call *next; /* among the server's open calls */
     const struct rpc_method *method;
     grpc_call *call;
     grpc_call_details details;
@@ -64,7 +65,7 @@ struct rpc_call {
     bool admitted;                          /* the caller is known and may call the method */
     bool given_up;                          /* cancelled for reading nothing */
     bool heard;                             /* a message has come */
-    bool counted;                           /* among the calls of its door */
+    bool listed;                            /* among the calls of the server, and counted at its door */
     void (*flushed)(struct rpc_call *call); /* told when no answer is left; may be NULL */
     int code;
     struct err err;
@@ -81,8 +82,8 @@ struct rpc_server {
     uv_loop_t *loop;
     uv_async_t wake;
     pthread_t drain;
-    pthread_mutex_t lock; /* head and tail */
-    struct tag *head, *tail;
+    pthread_mutex_t lock; /* first and last */
+    struct tag *first, *last;
     bool drained, stopping;
     struct rpc_call *calls; /* open ones */
     uint64_t checked_ms;    /* when all callers were last checked again */
@@ -104,12 +105,7 @@ static void *drain_main(void *arg) {
         pthread_mutex_lock(&s->lock);
         if (tag) {
             tag->ok = e.success;
-            tag->next = NULL;
-            if (s->tail)
-                s->tail->next = tag;
-            else
-                s->head = tag;
-            s->tail = tag;
+            QUEUE_ADD(s, tag, next);
         }
         s->drained = e.type == GRPC_QUEUE_SHUTDOWN;
         bool over = s->drained;
@@ -178,14 +174,12 @@ static void count_unsent(struct rpc_call *c, size_t more, size_t less) {
 }
 
 static void free_answers(struct rpc_call *c) {
-    while (c->first) {
-        struct answer *next = c->first->next;
-        count_unsent(c, 0, c->first->len);
-        grpc_byte_buffer_destroy(c->first->buffer);
-        free(c->first);
-        c->first = next;
+    for (struct answer *a; (a = c->first);) {
+        QUEUE_DROP(c, next);
+        count_unsent(c, 0, a->len);
+        grpc_byte_buffer_destroy(a->buffer);
+        free(a);
     }
-    c->last = NULL;
     c->queued = 0;
 }
 
@@ -214,20 +208,19 @@ static void end_call(struct rpc_call *c) {
 static void list_call(struct rpc_call *c) {
     struct rpc_server *s = c->server;
     c->next = s->calls;
-    if (c->next)
-        c->next->previous = c;
     s->calls = c;
     s->n_calls++;
+    c->listed = true;
+    doors_count_call(s->doors, c->door, 1);
 }
 
 static void unlist_call(struct rpc_call *c) {
     struct rpc_server *s = c->server;
-    if (!c->previous && s->calls != c)
+    if (!c->listed)
         return; /* it was never matched */
-    *(c->previous ? &c->previous->next : &s->calls) = c->next;
-    if (c->next)
-        c->next->previous = c->previous;
+    LIST_REMOVE(s->calls, c, next);
     s->n_calls--;
+    doors_count_call(s->doors, c->door, -1);
 }
 
 /* Free the call once its last operation has come back. */
@@ -245,8 +238,6 @@ static void unref(struct rpc_call *c) {
     grpc_call_details_destroy(&c->details);
     grpc_metadata_array_destroy(&c->metadata);
     arena_done(&c->arena);
-    if (c->counted)
-        doors_count_call(c->server->doors, c->door, -1);
     door_drop(c->door);
     free(c);
 }
@@ -303,9 +294,7 @@ static void pump(struct rpc_call *c) {
         return;
     }
     struct answer *a = c->first;
-    c->first = a->next;
-    if (!c->first)
-        c->last = NULL;
+    QUEUE_DROP(c, next);
     c->queued--;
     c->in_flight = a->len;
     grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
@@ -392,8 +381,6 @@ static void on_new(struct rpc_call *c, bool ok) {
         ask_for_call(s, c->door);
     struct err err;
     list_call(c);
-    c->counted = true;
-    doors_count_call(s->doors, c->door, 1);
     c->start_ns = uv_hrtime();
     c->method = find_method(s, c->details.method);
     if (c->method && s->config.begun)
@@ -543,9 +530,9 @@ static void on_closed(uv_handle_t *handle) {
 
 static struct tag *take_tag(struct rpc_server *s, bool *ret_drained) {
     pthread_mutex_lock(&s->lock);
-    struct tag *tag = s->head;
-    if (tag && !(s->head = tag->next))
-        s->tail = NULL;
+    struct tag *tag = s->first;
+    if (tag)
+        QUEUE_DROP(s, next);
     *ret_drained = s->drained;
     pthread_mutex_unlock(&s->lock);
     return tag;
@@ -720,11 +707,7 @@ bool rpc_send(struct rpc_call *c, const uint8_t *data, size_t len) {
     grpc_slice slice = grpc_slice_from_copied_buffer((const char *)data, len);
     a->buffer = grpc_raw_byte_buffer_create(&slice, 1);
     grpc_slice_unref(slice);
-    if (c->last)
-        c->last->next = a;
-    else
-        c->first = a;
-    c->last = a;
+    QUEUE_ADD(c, a, next);
     a->len = len;
     c->queued++;
     count_unsent(c, len, 0);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/queue.h"
 #include "base/str.h"
 #include "daemon/rpc/burst_ask.h"
 #include "daemon/rpc/convert.h"
@@ -268,13 +269,9 @@ static void count_missed(struct observing *g, int64_t missed) {
 
 static void drop_observing(struct offload *work) {
     struct observing *g = (struct observing *)work;
-    struct observing **link = &g->services->observings;
     int64_t missed = g->missed;
     bool ended = false;
-    while (*link && *link != g)
-        link = &(*link)->next;
-    if (*link)
-        *link = g->next;
+    LIST_REMOVE(g->services->observings, g, next);
     observer_frame_free(g->frame);
     observer_frame_free(observer_take(g->observer, &missed, &ended));
     count_missed(g, missed);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/queue.h"
 #include "base/str.h"
 #include "daemon/jobs/jobref.h"
 #include "daemon/jobs/removal.h"
@@ -229,11 +230,8 @@ static int watch(struct rpc_call *call, const void *message, struct err *err) {
 
 static void watch_end(struct rpc_call *call) {
     struct services *services = services_of(call);
-    struct watch *w = rpc_state(call), **link = &services->watches;
-    while (w && *link && *link != w)
-        link = &(*link)->next;
-    if (w && *link)
-        *link = w->next;
+    struct watch *w = rpc_state(call);
+    LIST_REMOVE(services->watches, w, next);
     free(w);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <uv.h>
 
+#include "base/queue.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "daemon/models/model_lease.h"
@@ -170,13 +171,8 @@ void svc_validate_yield(struct services *services) {
 
 /* Out of the line; the next one begins. */
 static void leave(struct validate *v) {
-    struct validate **link = &v->services->validates;
-    bool first = *link == v;
-    while (*link && *link != v)
-        link = &(*link)->next;
-    if (!*link)
-        return;
-    *link = v->next;
+    bool first = v->services->validates == v;
+    LIST_REMOVE(v->services->validates, v, next);
     if (first && v->services->validates)
         begin(v->services->validates);
 }

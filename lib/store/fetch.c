@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/queue.h"
 #include "base/str.h"
 
 enum { CONNECT_TIMEOUT_MS = 10000, POLL_MS = 1000, GET_MIN_BYTES_PER_S = 1000, MAX_EVENTS = 32 };
@@ -221,11 +222,7 @@ static void end(struct fetch *f, struct fetch_request *r, int failure) {
     r->failure = failure;
     str_copy(r->failure_text, sizeof r->failure_text, failure ? curl_easy_strerror((CURLcode)failure) : "");
     pthread_mutex_lock(&f->lock);
-    for (struct fetch_request **at = &f->running; *at; at = &(*at)->next)
-        if (*at == r) {
-            *at = r->next;
-            break;
-        }
+    LIST_REMOVE(f->running, r, next);
     r->done = true;
     f->finished++;
     pthread_cond_broadcast(&f->ended);
@@ -405,11 +402,7 @@ void fetch_start(struct fetch *f, struct fetch_request *r) {
     r->handle = r->header_list = NULL;
     r->done = r->cancelled = false;
     pthread_mutex_lock(&f->lock);
-    struct fetch_request **at = &f->incoming;
-    while (*at)
-        at = &(*at)->next;
-    r->next = NULL;
-    *at = r;
+    LIST_ADD_LAST(f->incoming, r, next);
     pthread_mutex_unlock(&f->lock);
     wake(f);
 }

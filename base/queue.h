@@ -1,0 +1,42 @@
+/* queue: intrusive lists, linked by a member `next` of their items. An item is in one list at a time; the lists own nothing and
+ * lock nothing. A queue is a struct with pointers `first` and `last`, a list a pointer to its first item; NULL means empty. */
+#ifndef BRR_BASE_QUEUE_H
+#define BRR_BASE_QUEUE_H
+
+/* At the end of a queue. `next` may be a member of the item's first member, hence void. */
+#define QUEUE_ADD(queue, item, next)                                                                                               \
+    do {                                                                                                                           \
+        (item)->next = NULL;                                                                                                       \
+        if ((queue)->last)                                                                                                         \
+            (queue)->last->next = (void *)(item);                                                                                  \
+        else                                                                                                                       \
+            (queue)->first = (item);                                                                                               \
+        (queue)->last = (item);                                                                                                    \
+    } while (0)
+
+/* Takes the first item off a queue that has one. */
+#define QUEUE_DROP(queue, next)                                                                                                    \
+    do {                                                                                                                           \
+        if (!((queue)->first = (void *)(queue)->first->next))                                                                      \
+            (queue)->last = NULL;                                                                                                  \
+    } while (0)
+
+/* Linear: for lists of a few items. At the end of a list; and out of it, if the item is in it. */
+#define LIST_ADD_LAST(list, item, next)                                                                                            \
+    do {                                                                                                                           \
+        __typeof__(&(list)) link_ = &(list);                                                                                       \
+        while (*link_)                                                                                                             \
+            link_ = &(*link_)->next;                                                                                               \
+        (item)->next = NULL;                                                                                                       \
+        *link_ = (item);                                                                                                           \
+    } while (0)
+#define LIST_REMOVE(list, item, next)                                                                                              \
+    do {                                                                                                                           \
+        __typeof__(&(list)) link_ = &(list);                                                                                       \
+        while (*link_ && *link_ != (item))                                                                                         \
+            link_ = &(*link_)->next;                                                                                               \
+        if (*link_)                                                                                                                \
+            *link_ = (item)->next;                                                                                                 \
+    } while (0)
+
+#endif
