@@ -18,8 +18,11 @@ struct array {
 struct op_test {
     const char *name;
     struct array arrays[MAX_ARRAYS];
-    int (*run)(struct stream *s, const struct tensor *t, double sums[2], struct err *err);
+    int (*run)(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err);
     bool f32_only;
+    /* what a call of this op is told; `kind` is of its own type */
+    bool reverse, zoh, chunked, per_channel, strided;
+    int kind;
 };
 
 #define A3(b, t, c)                                                                                                                \

@@ -5,54 +5,57 @@
 
 #include "gpu_cases.h"
 
-static int run_0(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+static int run_conv1d(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
     (void)sums;
-    struct conv1d_args a = {.x = t[0], .w = t[1], .bias = t[2], .y = t[3], .stride = 1, .pad = 3, .relu = true};
+    struct conv1d_args a = {.x = t[0],
+                            .w = t[1],
+                            .bias = t[2],
+                            .y = t[3],
+                            .stride = c->strided ? 2 : 1,
+                            .pad = c->strided ? 0 : 3,
+                            .relu = !c->strided};
     return op_conv1d(s, &a, err);
 }
-static int run_1(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+static int run_conv1d_backward(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
     (void)sums;
-    struct conv1d_args a = {.x = t[0], .w = t[1], .bias = t[2], .y = t[3], .stride = 2};
-    return op_conv1d(s, &a, err);
-}
-static int run_2(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    struct conv1d_backward_args a = {
-        .x = t[0], .w = t[1], .dy = t[2], .dx = t[3], .dw = t[4], .dbias = t[5], .stride = 1, .pad = 2};
+    struct conv1d_backward_args a = {.x = t[0],
+                                     .w = t[1],
+                                     .dy = t[2],
+                                     .dx = t[3],
+                                     .dw = t[4],
+                                     .dbias = t[5],
+                                     .stride = c->strided ? 2 : 1,
+                                     .pad = c->strided ? 0 : 2};
     return op_conv1d_backward(s, &a, err);
 }
-static int run_3(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    struct conv1d_backward_args a = {.x = t[0], .w = t[1], .dy = t[2], .dx = t[3], .dw = t[4], .dbias = t[5], .stride = 2};
-    return op_conv1d_backward(s, &a, err);
-}
-static int run_4(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_convt1d(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c, (void)sums;
     struct convt1d_args a = {.x = t[0], .w = t[1], .bias = t[2], .y = t[3]};
     return op_convt1d(s, &a, err);
 }
-static int run_5(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_convt1d_backward(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2],
+                                struct err *err) {
+    (void)c, (void)sums;
     struct convt1d_backward_args a = {.x = t[0], .w = t[1], .dy = t[2], .dx = t[3], .dw = t[4], .dbias = t[5]};
     return op_convt1d_backward(s, &a, err);
 }
-static int run_6(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_linear(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c, (void)sums;
     struct linear_args a = {.x = t[0], .w = t[1], .bias = t[2], .y = t[3]};
     return op_linear(s, &a, err);
 }
-static int run_7(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_linear_adding(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c, (void)sums;
     struct linear_args a = {.x = t[0], .w = t[1], .y = t[3], .accumulate = true};
     return op_linear(s, &a, err);
 }
-static int run_8(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_linear_backward(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c, (void)sums;
     struct linear_backward_args a = {
         .x = t[0], .w = t[1], .dy = t[2], .dx = t[3], .dw = t[4], .dbias = t[5], .accumulate_dx = true};
     return op_linear_backward(s, &a, err);
 }
-static int run_9(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+static int run_depthwise(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
     (void)sums;
     struct conv1d_depthwise_args a = {.x = t[0],
                                       .w = t[1],
@@ -63,11 +66,12 @@ static int run_9(struct stream *s, const struct tensor *t, double sums[2], struc
                                       .resets = t[6],
                                       .pad_left = 3,
                                       .silu = true,
-                                      .reverse = false,
+                                      .reverse = c->reverse,
                                       .lengths = lengths};
     return op_conv1d_depthwise(s, &a, err);
 }
-static int run_10(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+static int run_depthwise_backward(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2],
+                                  struct err *err) {
     (void)sums;
     struct conv1d_depthwise_backward_args a = {.x = t[0],
                                                .w = t[1],
@@ -82,46 +86,12 @@ static int run_10(struct stream *s, const struct tensor *t, double sums[2], stru
                                                .resets = t[10],
                                                .pad_left = 3,
                                                .silu = true,
-                                               .reverse = false,
+                                               .reverse = c->reverse,
                                                .lengths = lengths};
     return op_conv1d_depthwise_backward(s, &a, err);
 }
-static int run_11(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    struct conv1d_depthwise_args a = {.x = t[0],
-                                      .w = t[1],
-                                      .bias = t[2],
-                                      .y = t[3],
-                                      .state0 = t[4],
-                                      .state = t[5],
-                                      .resets = t[6],
-                                      .pad_left = 3,
-                                      .silu = true,
-                                      .reverse = true,
-                                      .lengths = lengths};
-    return op_conv1d_depthwise(s, &a, err);
-}
-static int run_12(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    struct conv1d_depthwise_backward_args a = {.x = t[0],
-                                               .w = t[1],
-                                               .bias = t[2],
-                                               .dy = t[3],
-                                               .dx = t[4],
-                                               .dw = t[5],
-                                               .dbias = t[6],
-                                               .state0 = t[7],
-                                               .dstate0 = t[8],
-                                               .dstate = t[9],
-                                               .resets = t[10],
-                                               .pad_left = 3,
-                                               .silu = true,
-                                               .reverse = true,
-                                               .lengths = lengths};
-    return op_conv1d_depthwise_backward(s, &a, err);
-}
-static int run_13(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_batchnorm(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c, (void)sums;
     struct batchnorm_args a = {.x = t[0],
                                .weight = t[1],
                                .bias = t[2],
@@ -136,7 +106,8 @@ static int run_13(struct stream *s, const struct tensor *t, double sums[2], stru
     return op_batchnorm(s, &a, err);
 }
 /* Two channels are not finite: the running statistics, all that is compared, stay as they were there and move elsewhere. */
-static int run_batchnorm_not_finite(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+static int run_batchnorm_not_finite(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2],
+                                    struct err *err) {
     static const uint32_t f32[2] = {0x7fc00000u, 0x7f800000u}; /* a NaN and an infinity */
     static const uint16_t bf16[2] = {0x7fc0u, 0x7f80u};
     bool wide = t[0].dtype == DTYPE_F32;
@@ -146,14 +117,14 @@ static int run_batchnorm_not_finite(struct stream *s, const struct tensor *t, do
     if (!rc)
         rc = stream_sync(s, err);
     if (!rc)
-        rc = run_13(s, t, sums, err);
+        rc = run_batchnorm(c, s, t, sums, err);
     for (int i = 0; !rc && i <= 5; i++)
         if (i == 0 || i >= 3)
             rc = stream_zero(s, t[i].data, tensor_span_bytes(&t[i]), err);
     return rc;
 }
-static int run_batchnorm_leaf(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_batchnorm_leaf(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c, (void)sums;
     struct batchnorm_args a = {.x = t[0],
                                .weight = t[1],
                                .bias = t[2],
@@ -169,13 +140,15 @@ static int run_batchnorm_leaf(struct stream *s, const struct tensor *t, double s
                                .relu = true};
     return op_batchnorm(s, &a, err);
 }
-static int run_running_statistics(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_running_statistics(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2],
+                                  struct err *err) {
+    (void)c, (void)sums;
     struct running_statistics_args a = {.running = t[0], .leaves = t[1], .momentum = 0.1f};
     return op_running_statistics(s, &a, err);
 }
-static int run_14(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_batchnorm_inference(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2],
+                                   struct err *err) {
+    (void)c, (void)sums;
     struct batchnorm_args a = {.x = t[0],
                                .weight = t[1],
                                .bias = t[2],
@@ -188,8 +161,9 @@ static int run_14(struct stream *s, const struct tensor *t, double sums[2], stru
                                .relu = true};
     return op_batchnorm_inference(s, &a, err);
 }
-static int run_15(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_batchnorm_backward(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2],
+                                  struct err *err) {
+    (void)c, (void)sums;
     struct batchnorm_backward_args a = {.x = t[0],
                                         .y = t[1],
                                         .weight = t[2],
@@ -202,8 +176,8 @@ static int run_15(struct stream *s, const struct tensor *t, double sums[2], stru
                                         .relu = true};
     return op_batchnorm_backward(s, &a, err);
 }
-static int run_16(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_layernorm(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c, (void)sums;
     struct layernorm_args a = {.x = t[0],
                                .residual = t[1],
                                .weight = t[2],
@@ -215,19 +189,21 @@ static int run_16(struct stream *s, const struct tensor *t, double sums[2], stru
                                .eps = 1e-5f};
     return op_layernorm(s, &a, err);
 }
-static int run_17(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_layernorm_backward(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2],
+                                  struct err *err) {
+    (void)c, (void)sums;
     struct layernorm_backward_args a = {
         .sum = t[0], .weight = t[1], .save_mean = t[2], .save_rstd = t[3], .dy = t[4], .dx = t[5], .dweight = t[6], .dbias = t[7]};
     return op_layernorm_backward(s, &a, err);
 }
-static int run_18(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_rmsnorm_gated(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c, (void)sums;
     struct rmsnorm_gated_args a = {.y = t[0], .z = t[1], .weight = t[2], .out = t[3], .save_rstd = t[4], .groups = 3, .eps = 1e-5f};
     return op_rmsnorm_gated(s, &a, err);
 }
-static int run_19(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_rmsnorm_gated_backward(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2],
+                                      struct err *err) {
+    (void)c, (void)sums;
     struct rmsnorm_gated_backward_args a = {.y = t[0],
                                             .z = t[1],
                                             .weight = t[2],
@@ -239,61 +215,15 @@ static int run_19(struct stream *s, const struct tensor *t, double sums[2], stru
                                             .groups = 3};
     return op_rmsnorm_gated_backward(s, &a, err);
 }
-static int run_52(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+static int run_eltwise(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
     (void)sums;
-    struct eltwise_args a = {.a = t[0], .b = t[1], .y = t[2], .kind = ELTWISE_COPY, .alpha = 0.75f};
+    struct eltwise_args a = {.a = t[0], .b = t[1], .y = t[2], .kind = (enum eltwise_kind)c->kind, .alpha = 0.75f};
     return op_eltwise(s, &a, err);
 }
-static int run_53(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    struct eltwise_args a = {.a = t[0], .b = t[1], .y = t[2], .kind = ELTWISE_ADD, .alpha = 0.75f};
-    return op_eltwise(s, &a, err);
-}
-static int run_54(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    struct eltwise_args a = {.a = t[0], .b = t[1], .y = t[2], .kind = ELTWISE_ADD_RELU, .alpha = 0.75f};
-    return op_eltwise(s, &a, err);
-}
-static int run_55(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    struct eltwise_args a = {.a = t[0], .b = t[1], .y = t[2], .kind = ELTWISE_RELU, .alpha = 0.75f};
-    return op_eltwise(s, &a, err);
-}
-static int run_56(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    struct eltwise_args a = {.a = t[0], .b = t[1], .y = t[2], .kind = ELTWISE_RELU_BACKWARD, .alpha = 0.75f};
-    return op_eltwise(s, &a, err);
-}
-static int run_57(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    struct eltwise_args a = {.a = t[0], .b = t[1], .y = t[2], .kind = ELTWISE_SCALE, .alpha = 0.75f};
-    return op_eltwise(s, &a, err);
-}
-static int run_58(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    struct eltwise_args a = {.a = t[0], .b = t[1], .y = t[2], .kind = ELTWISE_FILL, .alpha = 0.75f};
-    return op_eltwise(s, &a, err);
-}
-static int run_59(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    struct eltwise_args a = {.a = t[0], .b = t[1], .y = t[2], .kind = ELTWISE_NEG_EXP, .alpha = 0.75f};
-    return op_eltwise(s, &a, err);
-}
-static int run_60(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    struct eltwise_args a = {.a = t[0], .b = t[1], .y = t[2], .kind = ELTWISE_MUL_ADD, .alpha = 0.75f};
-    return op_eltwise(s, &a, err);
-}
-static int run_61(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+static int run_dropout(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
     (void)sums;
     struct dropout_args a = {
-        .x = t[0], .y = t[1], .p = 0.3f, .per_channel = false, .seed = 77, .rng_stream = 5, .step = 9, .row0 = 6};
-    return op_dropout(s, &a, err);
-}
-static int run_62(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    struct dropout_args a = {
-        .x = t[0], .y = t[1], .p = 0.3f, .per_channel = true, .seed = 77, .rng_stream = 5, .step = 9, .row0 = 6};
+        .x = t[0], .y = t[1], .p = 0.3f, .per_channel = c->per_channel, .seed = 77, .rng_stream = 5, .step = 9, .row0 = 6};
     return op_dropout(s, &a, err);
 }
 /* What the host gives and gets, in device memory for the time of a call. */
@@ -314,7 +244,8 @@ static int end_exchange(struct stream *s, struct exchange *on_device, int rc, do
     device_free(stream_device(s), on_device);
     return rc;
 }
-static int run_loss(struct stream *s, const struct tensor *t, enum loss_kind kind, double sums[2], struct err *err) {
+static int run_loss(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    const enum loss_kind kind = (enum loss_kind)c->kind;
     struct exchange host = {.place.loss_scale = 0.02f, .valid = {37, 0, 21}}, *there = NULL;
     int rc = begin_exchange(s, &host, &there, err);
     struct loss_args a = {.kind = kind,
@@ -332,21 +263,16 @@ static int run_loss(struct stream *s, const struct tensor *t, enum loss_kind kin
     rc = rc ? rc : op_loss(s, &a, err);
     return end_exchange(s, there, rc, sums, err);
 }
-static int run_63(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    return run_loss(s, t, LOSS_BCE, sums, err);
-}
-static int run_64(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    return run_loss(s, t, LOSS_FOCAL, sums, err);
-}
-static int run_65(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+static int run_norm(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c;
     struct exchange host = {.sums = {NAN, 1}}, *there = NULL;
     int rc = begin_exchange(s, &host, &there, err);
     struct norm_args a = {.x = t[0], .sum_squares = there ? there->sums : NULL};
     rc = rc ? rc : op_norm(s, &a, err);
     return end_exchange(s, there, rc, sums, err);
 }
-static int run_66(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_adamw(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c, (void)sums;
     struct adamw_args a = {.param = t[0],
                            .grad = t[1],
                            .m = t[2],
@@ -364,7 +290,8 @@ static int run_66(struct stream *s, const struct tensor *t, double sums[2], stru
     return op_adamw(s, &a, err);
 }
 /* The gradient's norm and the step's place from device memory; a norm that is not finite first, which must change nothing. */
-static int run_68(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+static int run_adamw_on_device(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c;
     struct exchange host = {.sums = {NAN, 0}}, *there = NULL;
     int rc = begin_exchange(s, &host, &there, err);
     struct norm_args norm = {.x = t[1], .sum_squares = there ? there->sums : NULL};
@@ -391,14 +318,14 @@ static int run_68(struct stream *s, const struct tensor *t, double sums[2], stru
     rc = rc ? rc : op_adamw(s, &a, err);
     return end_exchange(s, there, rc, sums, err);
 }
-static int run_67(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_sigmoid(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c, (void)sums;
     struct sigmoid_args a = {.x = t[0], .y = t[1]};
     return op_sigmoid(s, &a, err);
 }
 /* p (3,T) or (1,T), mask (3,T). */
-static int run_69(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_hysteresis(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c, (void)sums;
     static const double thresholds[6] = {0.5, 0.6, 0.25, 0.4, 0.6, 0.125};
     void *there = NULL;
     int rc = device_alloc(stream_device(s), sizeof thresholds, &there, err);
@@ -410,18 +337,21 @@ static int run_69(struct stream *s, const struct tensor *t, double sums[2], stru
     device_free(stream_device(s), there);
     return rc;
 }
-static int run_70(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
+static int run_morphology(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c, (void)sums;
     struct morphology_args a = {.mask = t[0], .opening = 3, .closing = 5};
     return op_morphology(s, &a, err);
 }
 /* Whole rows of four taps: what a GPU's wide accesses take. */
-static int depthwise_wide(struct stream *s, const struct tensor *t, bool reverse, struct err *err) {
+static int run_depthwise_wide(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)sums;
     struct conv1d_depthwise_args a = {
-        .x = t[0], .w = t[1], .bias = t[2], .y = t[3], .pad_left = 3, .silu = true, .reverse = reverse};
+        .x = t[0], .w = t[1], .bias = t[2], .y = t[3], .pad_left = 3, .silu = true, .reverse = c->reverse};
     return op_conv1d_depthwise(s, &a, err);
 }
-static int depthwise_wide_backward(struct stream *s, const struct tensor *t, bool reverse, struct err *err) {
+static int run_depthwise_wide_backward(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2],
+                                       struct err *err) {
+    (void)sums;
     struct conv1d_depthwise_backward_args a = {.x = t[0],
                                                .w = t[1],
                                                .bias = t[2],
@@ -431,24 +361,8 @@ static int depthwise_wide_backward(struct stream *s, const struct tensor *t, boo
                                                .dbias = t[6],
                                                .pad_left = 3,
                                                .silu = true,
-                                               .reverse = reverse};
+                                               .reverse = c->reverse};
     return op_conv1d_depthwise_backward(s, &a, err);
-}
-static int run_depthwise_wide(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    return depthwise_wide(s, t, false, err);
-}
-static int run_depthwise_wide_reverse(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    return depthwise_wide(s, t, true, err);
-}
-static int run_depthwise_wide_backward(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    return depthwise_wide_backward(s, t, false, err);
-}
-static int run_depthwise_wide_backward_reverse(struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    return depthwise_wide_backward(s, t, true, err);
 }
 
 #endif

@@ -103,7 +103,7 @@ static int prepare(struct machine *m, const struct op_test *test, void *const *h
 static int run_on(struct machine *m, const struct op_test *test, void *const *host, bool bf16, struct err *err) {
     int rc = prepare(m, test, host, bf16, err);
     m->sums[0] = m->sums[1] = 0;
-    rc = rc ? rc : test->run(m->stream, m->t, m->sums, err);
+    rc = rc ? rc : test->run(test, m->stream, m->t, m->sums, err);
     return rc ? rc : stream_sync(m->stream, err);
 }
 
