@@ -6,7 +6,7 @@
 
 #include "kernels/op.h"
 
-enum { RATE_HZ = 256, MAX_RULE_SAMPLES = 3600 * RATE_HZ, MAX_RULE_S = 86400, MAX_LATCH_S = 3600, FIND_CHUNK = 65536 };
+enum { RATE_HZ = 256, MAX_RULE_SAMPLES = 3600 * RATE_HZ, MAX_RULE_S = 86400, MAX_LATCH_S = 3600, MAX_LOOKBACK_S = 3600, FIND_CHUNK = 65536 };
 
 /* Flat morphology on a binary trace is a rule on run lengths. With an odd kernel k = 2r + 1 and samples outside the segment
  * ignored, opening removes runs shorter than k (shorter than r + 1 where they touch the segment's edge), and closing fills gaps
@@ -65,6 +65,8 @@ int events_config_check(const struct events_config *c, struct err *err) {
                        c->min_duration_s, c->max_duration_s, c->merge_gap_s, MAX_RULE_S, MAX_RULE_S);
     if (!(c->alarm_latch_s >= 0 && c->alarm_latch_s <= MAX_LATCH_S))
         return err_set(err, ERR_INVALID, "alarm_latch_s %g: expected 0 to %d", c->alarm_latch_s, MAX_LATCH_S);
+    if (!(c->lookback_s >= 0 && c->lookback_s <= MAX_LOOKBACK_S))
+        return err_set(err, ERR_INVALID, "lookback_s %g: expected 0 to %d", c->lookback_s, MAX_LOOKBACK_S);
     if (!(c->percentile >= 0 && c->percentile <= 1))
         return err_set(err, ERR_INVALID, "percentile %g: expected 0 to 1", c->percentile);
     return 0;
@@ -83,7 +85,7 @@ int events_config_with(const struct events_config *base, double on, double off, 
 
 static const char *const confidence_names[] = {"mean", "peak", "percentile"};
 
-#define EVENT_NUMBERS(X) X(on) X(off) X(min_duration_s) X(max_duration_s) X(merge_gap_s) X(percentile) X(alarm_latch_s)
+#define EVENT_NUMBERS(X) X(on) X(off) X(min_duration_s) X(max_duration_s) X(merge_gap_s) X(percentile) X(lookback_s) X(alarm_latch_s)
 #define EVENT_SAMPLES(X) X(min_onset) X(min_offset) X(opening) X(closing)
 
 void events_config_to_json(const struct events_config *c, struct json_writer *w, const char *key) {
@@ -189,6 +191,16 @@ static void finish_event(struct events *e) {
     e->event.present = false;
 }
 
+/* Where a run that the hysteresis began at `first` begins: back to where the trace rose to off. It cannot reach the run before, which
+ * ends with samples below off. */
+static int64_t rise(const struct events *e, int64_t first) {
+    int64_t least = first - samples(e->config.lookback_s);
+    least = least > e->segment ? least : e->segment;
+    while (first > least && (double)e->trace[first - 1 - e->base] >= e->config.off)
+        first--;
+    return first;
+}
+
 /* The closed run is final: duration rule, then merging. */
 static void finish_closed(struct events *e) {
     if (!e->closed.present)
@@ -219,7 +231,7 @@ static void add_run(struct events *e, int64_t first, int64_t end, bool at_end) {
     }
     finish_closed(e);
     bool near_start = first - e->segment <= e->config.closing / 2;
-    e->closed = (struct run){true, settled, near_start ? e->segment : first, end};
+    e->closed = (struct run){true, settled, near_start ? e->segment : rise(e, first), end};
 }
 
 /* Settle what nothing later can change. */
@@ -227,16 +239,18 @@ static void settle(struct events *e) {
     int64_t next = e->on ? e->on_first : e->now - e->onset; /* no later run starts before this */
     if (e->closed.present && next - e->closed.end >= e->config.closing)
         finish_closed(e);
-    int64_t coming = e->closed.present ? e->closed.first : next;
-    if (e->event.present && coming - e->event.end > samples(e->config.merge_gap_s))
-        finish_event(e);
+    if (e->event.present) {
+        int64_t coming = e->closed.present ? e->closed.first : rise(e, next);
+        if (coming - e->event.end > samples(e->config.merge_gap_s))
+            finish_event(e);
+    }
     if (!e->closed.present && e->event.present)
         emit_pieces(e, e->event.end);
 }
 
 /* Drop trace that no future event can cover. */
 static void trim(struct events *e) {
-    int64_t keep = (e->on ? e->on_first : e->now - e->onset) - e->config.closing;
+    int64_t keep = (e->on ? e->on_first : e->now - e->onset) - e->config.closing - samples(e->config.lookback_s);
     if (e->closed.present && e->closed.first < keep)
         keep = e->closed.first;
     if (e->event.present && e->event.first < keep)
@@ -275,8 +289,8 @@ static void settle_long_run(struct events *e) {
     if (e->closed.present) { /* settle() left it because the running one is within the closing gap */
         first = e->closed.first;
         e->closed.present = false;
-    } else if (first - e->segment <= e->config.closing / 2) {
-        first = e->segment;
+    } else {
+        first = first - e->segment <= e->config.closing / 2 ? e->segment : rise(e, first);
     }
     if (e->event.present && first - e->event.end <= samples(e->config.merge_gap_s)) {
         e->event.end = e->now;
@@ -447,7 +461,7 @@ int events_of_mask(const struct events_config *config, const struct events_trace
         for (end = i + 1; end < trace->n && trace->mask[end] == trace->mask[i];)
             end++;
         if (trace->mask[i] == MASK_ON) {
-            e.closed = (struct run){.present = true, .first = i, .end = end};
+            e.closed = (struct run){.present = true, .first = rise(&e, i), .end = end};
             finish_closed(&e);
         } else if (trace->mask[i] == MASK_GAP) {
             finish_event(&e);

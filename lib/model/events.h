@@ -1,7 +1,7 @@
 /* events: from a probability trace at 256 Hz to seizure events, in absolute samples; incremental and exact, so a stream
  * and a whole recording give the same events. Pure arithmetic; one thread per object.
- * hysteresis (on, off, min_onset, min_offset) → opening → closing → minimum duration → merge gap → split above
- * the maximum (pieces are not merged again) → confidence. Definitions: docs/models.md. */
+ * hysteresis (on, off, min_onset, min_offset) → opening → closing → look back to where the trace rose to off → minimum duration →
+ * merge gap → split above the maximum (pieces are not merged again) → confidence. Definitions: docs/models.md. */
 #ifndef BRR_MODEL_EVENTS_H
 #define BRR_MODEL_EVENTS_H
 #include <stdbool.h>
@@ -19,9 +19,10 @@ struct events_config {
     double min_duration_s, max_duration_s, merge_gap_s;
     enum event_confidence confidence;
     double percentile;    /* 0.75 */
+    double lookback_s;    /* an event begins at most this long before `on`, while p was ≥ off; 0 in files that do not say it */
     double alarm_latch_s; /* an alarm stays on for at least this long (model/alarms.h); 0 in files that do not say it */
 };
-void events_config_default(struct events_config *ret); /* 0.86 0.78 128 256 11 31 3 600 2 mean, no latch */
+void events_config_default(struct events_config *ret); /* 0.86 0.78 128 256 11 31 3 600 2 mean, no lookback, no latch */
 int events_config_check(const struct events_config *c, struct err *err);
 /* The configuration with other thresholds: 0 = that of `base`, and off then at most `on`. INVALID: they are none. */
 int events_config_with(const struct events_config *base, double on, double off, struct events_config *ret, struct err *err);

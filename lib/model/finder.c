@@ -125,5 +125,8 @@ int finder_events(const struct finder *f, int i, struct event **ret, int64_t *re
     if (i < 0 || i >= f->n_pairs)
         return err_set(err, ERR_INVALID, "pair %d of %d that were tried", i, f->n_pairs);
     struct events_trace trace = {f->p, f->masks + i * f->n, f->n};
-    return events_of_mask(&f->base, &trace, ret, ret_count, err);
+    struct events_config config = f->base;
+    config.on = f->thresholds[i];
+    config.off = f->thresholds[f->n_pairs + i];
+    return events_of_mask(&config, &trace, ret, ret_count, err);
 }

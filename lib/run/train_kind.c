@@ -92,6 +92,8 @@ static const struct option events_rows[] = {
     {"events.max_duration_s", OPTION_F64, C(events.max_duration_s), "600", 1, 86400, NULL, "longer events are split"},
     {"events.merge_gap_s", OPTION_F64, C(events.merge_gap_s), "2", 0, 600, NULL,
      "events with a smaller gap between them are merged"},
+    {"events.lookback_s", OPTION_F64, C(events.lookback_s), "60", 0, 3600, NULL,
+     "an event begins at most this long before events.on was reached, where the probability rose to events.off; 0 = at events.on"},
     {"events.alarm_latch_s", OPTION_F64, C(events.alarm_latch_s), "60", 0, 3600, NULL,
      "an alarm stays on for at least this long; 0 = it ends as soon as the rule for its end holds"},
 };

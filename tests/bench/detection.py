@@ -2,15 +2,16 @@
 """How well a training finds seizures in patients that it never saw, by draws of fresh synthetic corpora: events of the record trace, alarms of
 the model's own rule for 5 false alarms per 24 h, onset errors and delays, beside line length and band power in the same run.
 
-    BRR_BUILD_DIR=build /usr/bin/python3 tests/bench/detection.py [--draws 5] [--seed N] [--style simple|rich] [--config configs/alarm.yaml]
-        [--arm "NAME [KEY=VALUE ...]" ...] [--small] [--train PxHxS] [--test PxHxS]
+    BRR_BUILD_DIR=build /usr/bin/python3 tests/bench/detection.py [--draws 5] [--seed N] [--style simple|rich|both] [--config configs/alarm.yaml]
+        [--arm "NAME [FILE.yaml] [KEY=VALUE ...]" ...] [--small] [--train PxHxS] [--test PxHxS] [--tune PxHxS] [--alarm-hop S]
         [--json FILE]
 
-Draw k makes patients to train on (seed N + 2k) and others to test on (seed N + 2k + 1); every arm trains on the same patients with job keys of
-its own and is judged on the same others. N is drawn unless given. Checkpoint, thresholds and alarm rules are chosen on patients of the
-training corpus; nothing is chosen on the test. Figures of every draw are printed and kept, with 95 % intervals: Wilson's for shares of
+Draw k makes patients to train on (seed N + 3k), others to test on (seed N + 3k + 1) and, with --tune, others to choose on (seed N + 3k + 2);
+every arm trains on the same patients with a job file and keys of its own and is judged on the same others. N is drawn unless given. With
+style both each patient has recordings of both styles, and each style is judged for itself. Checkpoint, thresholds and alarm rules are chosen
+on patients of the training corpus, with --tune the latter two by `brrctl tune` on patients of their own; nothing is chosen on the test. Figures of every draw are printed and kept, with 95 % intervals: Wilson's for shares of
 seizures, Byar's for counts of false alarms. Definitions: docs/scores.md; alarms are scored here by the same definition, from the files
-of `brrctl detect --alarm-rate 5`. --small: the sizes of the ablation in docs/models.md; --train 12x1x5: 12 patients of 1 h with 5 seizures each. Real EEG: tests/bench/clips.py.
+of `brrctl detect --alarm-rate 5`; --alarm-hop 0 leaves them out. --small: the sizes of the ablation in docs/models.md; --train 12x1x5: 12 patients of 1 h with 5 seizures each. Real EEG: tests/bench/clips.py.
 """
 import argparse
 import datetime
@@ -59,9 +60,12 @@ def byar(k, days):
     return [low / days, (k + 1) * (1 - 1 / (9 * (k + 1)) + 1.96 / (3 * math.sqrt(k + 1))) ** 3 / days]
 
 
-def make(directory, patients, seed, style):
-    subprocess.run([f"{BIN}/edfgen", "--out", directory, "--patients", str(patients["patients"]), "--hours-per-patient", str(patients["hours"]),
-                    "--seizures-per-patient", str(patients["seizures"]), "--seed", str(seed), "--style", style], check=True, stdout=subprocess.DEVNULL)
+def make(directory, patients, seed, styles):
+    """A corpus of each style, in a folder of its own: DIRECTORY/STYLE/sub-NN."""
+    for style in styles:
+        subprocess.run([f"{BIN}/edfgen", "--out", f"{directory}/{style}", "--patients", str(patients["patients"]), "--hours-per-patient",
+                        str(patients["hours"]), "--seizures-per-patient", str(patients["seizures"]), "--seed", str(seed), "--style", style],
+                       check=True, stdout=subprocess.DEVNULL)
 
 
 def rows_of(path, kind):
@@ -109,23 +113,47 @@ def evaluate(daemon, model, test):
         return json.load(f)
 
 
-def run(daemon, folder, arm, o, seed):
-    """One training on the draw's patients, judged on the draw's others."""
-    name, *sets = arm.split()
+def train(daemon, folder, arm, o):
+    """The job of an arm, and how long it took."""
+    config = next((word for word in arm if word.endswith(".yaml")), o.config)
+    sets = [word for word in arm if not word.endswith(".yaml")]
     begun = time.monotonic()
-    code, job, err = daemon.submit(f"data.source=file://{folder}/train", *sets, file=f"{SOURCE}/{o.config}", timeout=LONGEST_S)
+    code, job, err = daemon.submit(f"data.source=file://{folder}/train", *sets, file=f"{SOURCE}/{config}", timeout=LONGEST_S)
     assert code == 0 and job["state"] == "succeeded", (job, err)
-    trained, model = time.monotonic() - begun, f"job:{job['job']}"
-    report, test = evaluate(daemon, model, f"{folder}/test"), o.test
-    hours = test["patients"] * test["hours"]
+    return job, {"config": config, "set": sets, "trained_s": round(time.monotonic() - begun, 1), "steps": job["result"]["steps"],
+                 "best_step": job["result"]["best_step"]}
+
+
+def tune(daemon, folder, name, model, o):
+    """The model with thresholds and alarm rules of the patients for that."""
+    path = f"{folder}/{name}.safetensors"
+    code, out, err = daemon.ctl("tune", model, f"{folder}/tune", "--alarm-hop", str(o.alarm_hop), "--out", path, timeout=LONGEST_S)
+    assert code == 0, out + err
+    return path
+
+
+def judge(daemon, folder, name, model, style, o):
+    """A model on the draw's test patients of one style."""
+    test, hours = f"{folder}/test/{style}", o.test["patients"] * o.test["hours"]
+    report = evaluate(daemon, model, test)
     event, onset = report["scores"]["pooled"]["event"], report["scores"]["onset_error"]
-    return {"arm": name, "set": sets, "train_seed": seed, "test_seed": seed + 1, "trained_s": round(trained, 1), "steps": job["result"]["steps"],
-            "best_step": job["result"]["best_step"], **{k: event[k] for k in ("f1", "sensitivity", "precision", "false_alarms_per_24h", "tp", "fp", "ref")},
+    return {"style": style, **{k: event[k] for k in ("f1", "sensitivity", "precision", "false_alarms_per_24h", "tp", "fp", "ref")},
             "sensitivity_95": wilson(event["tp"], event["ref"]), "false_alarms_per_24h_95": byar(event["fp"], hours / 24),
             "onset_p50_s": onset["p50_s"], "onset_p90_s": onset["p90_s"], "auroc": report["auroc"],
             "on": report["events"]["on"], "off": report["events"]["off"],
-            "alarms": judge_alarms(daemon, model, f"{folder}/test", hours, f"{folder}/{name}"), "baselines": report["baselines"],
-            "definition": report["definition"]}
+            "alarms": judge_alarms(daemon, model, test, hours, f"{folder}/{name}-{style}") if o.alarm_hop else None,
+            "baselines": report["baselines"], "definition": report["definition"]}
+
+
+def run(daemon, folder, arm, o, seed):
+    """One training on the draw's patients, judged on the draw's others: a row for each style."""
+    name, *words = arm.split()
+    job, trained = train(daemon, folder, words, o)
+    model = f"job:{job['job']}"
+    if o.tune:
+        model = tune(daemon, folder, name, model, o)
+    for style in o.styles:
+        yield {"arm": name, "train_seed": seed, "test_seed": seed + 1, **trained, **judge(daemon, folder, name, model, style, o)}
 
 
 def number(value, form="{:.1f}"):
@@ -136,7 +164,7 @@ def show(r):
     a = r["alarms"]
     alarms = "no rule" if not a else (f"{a['hit']} of {a['ref']}, {a['false_per_24h']:.1f} FA/24h, delay "
                                       f"{number(a['delay_p50_s'])}/{number(a['delay_p95_s'])} s")
-    print(f"{r['arm']:<18} {r['train_seed']:>9} {r['trained_s']:6.0f} s  F1 {number(r['f1'], '{:.3f}')}  {r['tp']:.0f} of {r['ref']:.0f}, "
+    print(f"{r['arm']:<18} {r['style']:<6} {r['train_seed']:>9} {r['trained_s']:6.0f} s  F1 {number(r['f1'], '{:.3f}')}  {r['tp']:.0f} of {r['ref']:.0f}, "
           f"{r['false_alarms_per_24h']:.1f} FA/24h, AUROC {r['auroc']:.4f}, onset {number(r['onset_p50_s'])}/{number(r['onset_p90_s'])} s  "
           f"alarms {alarms}", flush=True)
 
@@ -144,28 +172,29 @@ def show(r):
 def show_baselines(r):
     for b in r["baselines"]:
         event = b["event"]
-        print(f"{b['name']:<18} {r['train_seed']:>9}           F1 {number(event['f1'], '{:.3f}')}  sensitivity {number(event['sensitivity'], '{:.2f}')}, "
+        print(f"{b['name']:<18} {r['style']:<6} {r['train_seed']:>9}           F1 {number(event['f1'], '{:.3f}')}  sensitivity {number(event['sensitivity'], '{:.2f}')}, "
               f"{event['false_alarms_per_24h']:.1f} FA/24h, AUROC {b['auroc']:.4f}", flush=True)
 
 
 def summarise(rows):
-    for arm in dict.fromkeys(r["arm"] for r in rows):
-        own = [r for r in rows if r["arm"] == arm]
+    for arm, style in dict.fromkeys((r["arm"], r["style"]) for r in rows):
+        own = [r for r in rows if (r["arm"], r["style"]) == (arm, style)]
         f1 = sorted(r["f1"] or 0 for r in own)
-        print(f"{arm}: F1 median {np.median(f1):.3f}, worst {f1[0]:.3f}; most false alarms in 24 h {max(r['false_alarms_per_24h'] for r in own):.1f}; "
-              f"{len(own)} draws")
+        print(f"{arm}, {style}: F1 median {np.median(f1):.3f}, worst {f1[0]:.3f}; most false alarms in 24 h "
+              f"{max(r['false_alarms_per_24h'] for r in own):.1f}; {len(own)} draws")
 
 
 def draw(tmp, seed, o):
-    make(f"{tmp}/train", o.train, seed, o.style)
-    make(f"{tmp}/test", o.test, seed + 1, o.style)
+    for k, (name, patients) in enumerate((("train", o.train), ("test", o.test), ("tune", o.tune))):
+        if patients:
+            make(f"{tmp}/{name}", patients, seed + k, o.styles)
     daemon = Daemon(tmp).start()
     for i, arm in enumerate(o.arm or ["default"]):
-        row = run(daemon, tmp, arm, o, seed)
-        if not i:
-            show_baselines(row)
-        show(row)
-        yield row
+        for row in run(daemon, tmp, arm, o, seed):
+            if not i:
+                show_baselines(row)
+            show(row)
+            yield row
     daemon.stop()
 
 
@@ -173,24 +202,28 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1, 10**8))
     parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--style", choices=("simple", "rich"), default="simple")
+    parser.add_argument("--style", choices=("simple", "rich", "both"), default="simple")
     parser.add_argument("--config", default="configs/alarm.yaml", help="job file, from the root of the sources")
-    parser.add_argument("--arm", action="append", default=[], metavar="NAME [KEY=VALUE ...]", help="keys of the training; default: one without")
+    parser.add_argument("--arm", action="append", default=[], metavar="NAME [FILE.yaml] [KEY=VALUE ...]",
+                        help="job file and keys of a training; default: one with --config as it is")
     parser.add_argument("--small", action="store_true", help="4 h of training EEG and 8 h of test EEG, instead of 12 and 24")
     parser.add_argument("--train", type=size, metavar="PxHxS", help="patients, hours and seizures of each to train on")
     parser.add_argument("--test", type=size, metavar="PxHxS", help="the same of those to test on")
+    parser.add_argument("--tune", type=size, metavar="PxHxS", help="the same of those to choose thresholds and alarm rules on; default: the training's choice")
+    parser.add_argument("--alarm-hop", type=float, default=5, help="seconds between alarm decisions where --tune chooses them; 0: no alarms; default %(default)s")
     parser.add_argument("--json", metavar="FILE", help="written again after every run")
     o = parser.parse_args()
     o.train, o.test = o.train or SIZES[o.small][0], o.test or SIZES[o.small][1]
+    o.styles = ("simple", "rich") if o.style == "both" else (o.style,)
     rows = []
     for k in range(o.draws):
         with temporary() as tmp:
-            for row in draw(tmp, o.seed + 2 * k, o):
+            for row in draw(tmp, o.seed + 3 * k, o):
                 rows.append(row)
                 if o.json:
                     with open(o.json, "w", encoding="utf-8") as f:
                         json.dump({"date": datetime.date.today().isoformat(), "machine": platform.processor() or platform.machine(),
-                                   "cores": os.cpu_count(), "config": o.config, "style": o.style, "train": o.train, "test": o.test, "runs": rows}, f, indent=1)
+                                   "cores": os.cpu_count(), "config": o.config, "style": o.style, "train": o.train, "test": o.test, "tune": o.tune, "runs": rows}, f, indent=1)
                         f.write("\n")
     summarise(rows)
     return 0

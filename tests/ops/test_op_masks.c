@@ -164,6 +164,7 @@ static void a_finder_finds_the_events_of_the_whole_rule(void **state) {
         c.min_duration_s = (double)below(&rng, 3) / 4;
         c.merge_gap_s = (double)below(&rng, 3) / 4;
         c.max_duration_s = 1 + (double)below(&rng, 4);
+        c.lookback_s = (double)below(&rng, 3) / 2;
         c.confidence = (enum event_confidence)below(&rng, 3);
         draw(&rng, &c, p, n);
         for (int r = 0; r < ROWS; r++)

@@ -83,7 +83,11 @@ static int64_t naive(const struct events_config *c, const float *p, int64_t firs
         int64_t start = i;
         while (i < n && a[i] == a[start])
             i++;
-        if (!a[start] || i - start < to_samples(c->min_duration_s))
+        if (!a[start])
+            continue;
+        for (int64_t at = start; start > 0 && at - start < to_samples(c->lookback_s) && p[first + start - 1] >= c->off;)
+            start--;
+        if (i - start < to_samples(c->min_duration_s))
             continue;
         if (k && start - spans[k - 1][1] <= to_samples(c->merge_gap_s)) {
             spans[k - 1][1] = i;
@@ -132,6 +136,7 @@ static struct events_config random_config(struct rng *rng) {
     c.min_duration_s = 0.5 * rng_uniform(rng);
     c.max_duration_s = 1 + 4 * rng_uniform(rng);
     c.merge_gap_s = rng_uniform(rng) < 0.3 ? 0 : 0.6 * rng_uniform(rng);
+    c.lookback_s = rng_uniform(rng) < 0.3 ? 0 : 2 * rng_uniform(rng);
     c.confidence = (enum event_confidence)rng_below(rng, 3);
     c.percentile = rng_uniform(rng);
     assert_int_equal(events_config_check(&c, NULL), 0);
@@ -258,6 +263,28 @@ static void hysteresis_switches_at_the_exact_sample(void **state) {
     assert_int_equal(find(&c, p, 8192, e), 0);
 }
 
+static void an_event_begins_where_the_trace_rose_to_off(void **state) {
+    (void)state;
+    static float p[8192];
+    struct events_config c;
+    struct event e[8];
+    events_config_default(&c);
+    fill(p, 0, 8192, 0.1f);
+    fill(p, 500, 1500, 0.8f); /* above off, below on */
+    fill(p, 1500, 3000, 0.9f);
+    assert_int_equal(find(&c, p, 8192, e), 1);
+    assert_int_equal(e[0].first, 1500);
+    c.lookback_s = 60;
+    assert_int_equal(find(&c, p, 8192, e), 1);
+    assert_int_equal(e[0].first, 500);
+    c.lookback_s = 2;
+    assert_int_equal(find(&c, p, 8192, e), 1);
+    assert_int_equal(e[0].first, 1500 - 512);
+    fill(p, 1200, 1201, 0.7f); /* below off */
+    assert_int_equal(find(&c, p, 8192, e), 1);
+    assert_int_equal(e[0].first, 1201);
+}
+
 static void events_two_seconds_apart_merge_and_a_sample_more_keeps_them_apart(void **state) {
     (void)state;
     static float p[16384];
@@ -347,6 +374,7 @@ static void settings_travel_through_json_and_bad_ones_are_refused(void **state) 
     c.on = 0.812345678901;
     c.closing = 77;
     c.confidence = EVENT_CONFIDENCE_PERCENTILE;
+    c.lookback_s = 30;
     str_init(&text, 4096);
     json_writer_init(&w, &text);
     events_config_to_json(&c, &w, NULL);
@@ -355,11 +383,12 @@ static void settings_travel_through_json_and_bad_ones_are_refused(void **state) 
     assert_true(back.on == c.on && back.off == c.off && back.min_onset == c.min_onset && back.min_offset == c.min_offset);
     assert_true(back.opening == c.opening && back.closing == c.closing && back.merge_gap_s == c.merge_gap_s);
     assert_true(back.min_duration_s == c.min_duration_s && back.max_duration_s == c.max_duration_s);
-    assert_true(back.confidence == c.confidence && back.percentile == c.percentile);
+    assert_true(back.confidence == c.confidence && back.percentile == c.percentile && back.lookback_s == c.lookback_s);
     json_free(j);
     str_done(&text);
     static const char *const bad[] = {"{\"on\":0.5,\"off\":0.6}", "{\"opening\":10}",   "{\"confidence\":\"median\"}",
-                                      "{\"min_onset\":0}",        "{\"percentile\":2}", "{\"max_duration_s\":2}"};
+                                      "{\"min_onset\":0}",        "{\"percentile\":2}", "{\"max_duration_s\":2}",
+                                      "{\"lookback_s\":-1}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(json_parse(bad[i], strlen(bad[i]), "events", &j, NULL), 0);
         assert_int_equal(events_config_from_json(j, &back, &err), ERR_INVALID);
@@ -392,6 +421,7 @@ int main(void) {
         cmocka_unit_test(nan_gaps_split_events),
         cmocka_unit_test(a_recording_may_have_more_events_than_65536),
         cmocka_unit_test(hysteresis_switches_at_the_exact_sample),
+        cmocka_unit_test(an_event_begins_where_the_trace_rose_to_off),
         cmocka_unit_test(events_two_seconds_apart_merge_and_a_sample_more_keeps_them_apart),
         cmocka_unit_test(long_events_are_cut_into_pieces_of_600_s),
         cmocka_unit_test(events_are_given_out_as_soon_as_they_are_final),
