@@ -12,7 +12,7 @@ enum { RATE_HZ = 256, BINS = 65536 };
 const double score_limits_fa_per_24h[SCORE_LIMITS] = {10, 5, 2.5, 1};
 
 void score_search_default(struct score_search *s, const struct events_config *base) {
-    *s = (struct score_search){.base = base, .candidates = 32, .off_ratios = {1, 0.78 / 0.86, 0.75}, .n_off_ratios = 3};
+    *s = (struct score_search){.base = base, .candidates = 32, .off_ratios = {1, 0.78 / 0.86, 0.75, 0.5, 0.35}, .n_off_ratios = 5};
 }
 
 /* Histograms of all probabilities and of those inside references. */
