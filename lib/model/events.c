@@ -6,7 +6,14 @@
 
 #include "kernels/op.h"
 
-enum { RATE_HZ = 256, MAX_RULE_SAMPLES = 3600 * RATE_HZ, MAX_RULE_S = 86400, MAX_LATCH_S = 3600, MAX_LOOKBACK_S = 3600, FIND_CHUNK = 65536 };
+enum {
+    RATE_HZ = 256,
+    MAX_RULE_SAMPLES = 3600 * RATE_HZ,
+    MAX_RULE_S = 86400,
+    MAX_LATCH_S = 3600,
+    MAX_LOOKBACK_S = 3600,
+    FIND_CHUNK = 65536
+};
 
 /* Flat morphology on a binary trace is a rule on run lengths. With an odd kernel k = 2r + 1 and samples outside the segment
  * ignored, opening removes runs shorter than k (shorter than r + 1 where they touch the segment's edge), and closing fills gaps
@@ -85,7 +92,8 @@ int events_config_with(const struct events_config *base, double on, double off, 
 
 static const char *const confidence_names[] = {"mean", "peak", "percentile"};
 
-#define EVENT_NUMBERS(X) X(on) X(off) X(min_duration_s) X(max_duration_s) X(merge_gap_s) X(percentile) X(lookback_s) X(alarm_latch_s)
+#define EVENT_NUMBERS(X)                                                                                                           \
+    X(on) X(off) X(min_duration_s) X(max_duration_s) X(merge_gap_s) X(percentile) X(lookback_s) X(alarm_latch_s)
 #define EVENT_SAMPLES(X) X(min_onset) X(min_offset) X(opening) X(closing)
 
 void events_config_to_json(const struct events_config *c, struct json_writer *w, const char *key) {
@@ -191,8 +199,8 @@ static void finish_event(struct events *e) {
     e->event.present = false;
 }
 
-/* Where a run that the hysteresis began at `first` begins: back to where the trace rose to off. It cannot reach the run before, which
- * ends with samples below off. */
+/* Where a run that the hysteresis began at `first` begins: back to where the trace rose to off. It cannot reach the run before,
+ * which ends with samples below off. */
 static int64_t rise(const struct events *e, int64_t first) {
     int64_t least = first - samples(e->config.lookback_s);
     least = least > e->segment ? least : e->segment;
