@@ -312,7 +312,7 @@ static double f1_of(const struct score_point *p, enum score_kind kind, double ta
 }
 
 /* docs/scores.md says why these. */
-static const double sample_slack = 0.1;
+static const double sample_slack = 0.02, equal = 1e-9;
 
 double score_f1_chance(double seizures) { return 0.1 * fmin(1, sqrt(10 / fmax(1, seizures))); }
 
@@ -334,7 +334,22 @@ static void mark_good(const struct score_sweep *s, double target, bool *good) {
         good[i] = good[i] && f1_of(&s->points[i], SCORE_SAMPLE, target) >= sample;
 }
 
-static bool more_careful(const struct score_point *a, const struct score_point *b) {
+/* Log-odds in the middle between the lowest and the highest `on` of the good points. */
+static double middle_of(const struct score_sweep *s, const bool *good) {
+    double low = INFINITY, high = -INFINITY;
+    for (int i = 0; i < s->n; i++)
+        if (good[i]) {
+            low = fmin(low, log_odds(s->points[i].on));
+            high = fmax(high, log_odds(s->points[i].on));
+        }
+    return (low + high) / 2;
+}
+
+/* Nearer to the middle; then higher; then with the better sample F1. */
+static bool is_better(const struct score_point *a, const struct score_point *b, double middle) {
+    double nearer = fabs(log_odds(b->on) - middle) - fabs(log_odds(a->on) - middle);
+    if (fabs(nearer) > equal)
+        return nearer > 0;
     return a->on > b->on || (a->on >= b->on && a->scores[SCORE_SAMPLE].f1 > b->scores[SCORE_SAMPLE].f1);
 }
 
@@ -345,8 +360,9 @@ int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h) {
     if (!s->n || s->n > SCORE_MAX_POINTS)
         return -1;
     mark_good(s, target, good);
+    double middle = middle_of(s, good);
     for (int i = 0; i < s->n; i++)
-        if (good[i] && (best < 0 || more_careful(&s->points[i], &s->points[best])))
+        if (good[i] && (best < 0 || is_better(&s->points[i], &s->points[best], middle)))
             best = i;
     return best >= 0 || isinf(target) ? best : score_sweep_best(s, 0);
 }

@@ -107,7 +107,7 @@ def judge_alarms(daemon, model, test, hours, out):
 
 def evaluate(daemon, model, test):
     code, out, err = daemon.ctl("submit", f"{SOURCE}/configs/eval.yaml", "--set", f"data.source=file://{test}", "--set",
-                                f"evaluate.checkpoint={model}", "--set", "evaluate.plots=0", "--watch", timeout=LONGEST_S)
+                                f"evaluate.checkpoint={model}", "--set", "evaluate.plots=0", "--set", "evaluate.alarm_hop_s=0", "--watch", timeout=LONGEST_S)
     assert code == 0, out + err
     with open(max(glob.glob(f"{daemon.dir}/results/jobs/evaluat*/report.json"), key=os.path.getmtime), encoding="utf-8") as f:
         return json.load(f)
