@@ -22,7 +22,7 @@ struct tune_options {
     double target_fa;
     const char *labels;
     const char *unlabeled;
-    double alarm_hop_s, alarm_latch_s;
+    double lookback_s, alarm_hop_s, alarm_latch_s;
 };
 #define AT(field) offsetof(struct tune_options, field)
 static const struct argument rows[] = {
@@ -32,6 +32,9 @@ static const struct argument rows[] = {
     {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels; default auto", 0, 0},
     {"--unlabeled", NULL, ARGUMENT_CHOICE, AT(unlabeled), "error|background|skip",
      "treatment of recordings without labels; default error", 0, 0},
+    {"--lookback", NULL, ARGUMENT_NUMBER, AT(lookback_s), "S",
+     "an event begins at most this long before the on threshold, where the probability rose to the off threshold; default 60", 0,
+     3600},
     {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(alarm_hop_s), "S",
      "seconds between alarm decisions, a divisor of the model's hop; 0 = no alarm thresholds; default 5", 0, 120},
     {"--alarm-latch", NULL, ARGUMENT_NUMBER, AT(alarm_latch_s), "S", "an alarm stays on for at least this long; default 60", 0,
@@ -46,7 +49,7 @@ enum { PATH_SIZE = 4096, JOB_BYTES = 64 << 10, ORIGIN_BYTES = 4096 };
 
 /* The job's result. */
 struct tuned {
-    double on, off, hours, seizures, found, false_events, f1;
+    double on, off, lookback_s, hours, seizures, found, false_events, f1;
     int64_t recordings;
     struct alarm_sets alarms;
     char model_sha256[DIGEST_HEX_SIZE];
@@ -79,6 +82,8 @@ static int write_job(const struct arguments *o, const char *model, struct str *t
     json_put_str(&w, "threshold", "auto");
     if (!isnan(own(o)->target_fa))
         json_put_f64(&w, "target_fa_per_24h", own(o)->target_fa);
+    if (!isnan(own(o)->lookback_s))
+        json_put_f64(&w, "lookback_s", own(o)->lookback_s);
     if (!isnan(own(o)->alarm_hop_s))
         json_put_f64(&w, "alarm_hop_s", own(o)->alarm_hop_s);
     if (!isnan(own(o)->alarm_latch_s))
@@ -117,6 +122,7 @@ static int read_result(const char *text, struct tuned *ret, struct err *err) {
         return rc;
     *ret = (struct tuned){.on = json_f64(json_get(json, "threshold_on"), NAN),
                           .off = json_f64(json_get(json, "threshold_off"), NAN),
+                          .lookback_s = json_f64(json_get(json, "lookback_s"), 0),
                           .hours = json_f64(json_get(json, "hours"), 0),
                           .seizures = json_f64(json_get(json, "seizures"), 0),
                           .found = json_f64(json_get(json, "found"), 0),
@@ -175,7 +181,8 @@ static int write_model(const struct arguments *o, const char *model, const struc
         return code;
     str_init(&origin, ORIGIN_BYTES);
     write_origin(t, &origin);
-    if (retune_model(part, own(o)->output, &(struct retune){t->on, t->off, &t->alarms, str_cstr(&origin)}, sha256, &err))
+    if (retune_model(part, own(o)->output, &(struct retune){t->on, t->off, t->lookback_s, &t->alarms, str_cstr(&origin)}, sha256,
+                     &err))
         code = brrctl_fail(&err);
     str_done(&origin);
     unlink(part);
@@ -203,6 +210,7 @@ static void print_json(const struct arguments *o, const struct tuned *t, const c
     json_put_str(w, "model_sha256", t->model_sha256);
     json_put_f64(w, "threshold_on", t->on);
     json_put_f64(w, "threshold_off", t->off);
+    json_put_f64(w, "lookback_s", t->lookback_s);
     json_put_i64(w, "recordings", t->recordings);
     json_put_f64(w, "hours", t->hours);
     json_put_f64(w, "seizures", t->seizures);

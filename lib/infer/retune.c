@@ -43,6 +43,7 @@ static int other_events(const struct safetensors *st, const char *path, const st
     if ((rc = json_parse(text, strlen(text), EVENTS_KEY, &json, err)) || (rc = events_config_from_json(json, &events, err)) ||
         (rc = events_config_with(&events, retune->on, retune->off, &events, err)))
         return rc;
+    events.lookback_s = retune->lookback_s;
     json_writer_init(&w, ret);
     events_config_to_json(&events, &w, NULL);
     return 0;

@@ -7,6 +7,7 @@
 
 struct retune {
     double on, off;                  /* 0 = as events_config_with says */
+    double lookback_s;               /* of events */
     const struct alarm_sets *alarms; /* NULL: those of the model; none in the copy where n is 0 */
     const char *origin;              /* a JSON object that says where they come from, kept as `brr.tuned` */
 };

@@ -202,6 +202,7 @@ static int begin(struct evaluate *e, struct err *err) {
                        "alarms; without the key it is the model's",
                        e->job->file, e->config->alarm_hop_s, (double)file_hop / FRONTEND_RATE_HZ);
     hop = hop && file_hop % hop ? file_hop : hop;
+    bool chooses = e->config->threshold == EVALUATE_THRESHOLD_AUTO;
     struct evaluation_config config = {.detector = e->detector,
                                        .stream = e->stream,
                                        .manifest = e->manifest,
@@ -209,7 +210,7 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .wanted = 1,
                                        .events = file->events,
                                        .sweep = true,
-                                       .auto_threshold = e->config->threshold == EVALUATE_THRESHOLD_AUTO,
+                                       .auto_threshold = chooses,
                                        .target_fa_per_24h = e->config->target_fa_per_24h,
                                        .workers = (int)e->job->data->loader_workers,
                                        .windows_per_step = BATCH,
@@ -222,6 +223,8 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .memory_bytes = e->env.memory_limit_bytes,
                                        .finished = finished,
                                        .ctx = e};
+    if (chooses)
+        config.events.lookback_s = e->config->lookback_s;
     if (!(e->errors = calloc((size_t)manifest_count(e->manifest) + 1, sizeof *e->errors)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
     int rc = open_list(e, &config, err);
@@ -357,6 +360,7 @@ static void evaluate_result(void *task, struct json_writer *w, const char *key) 
     json_put_str(w, "threshold", e->config->threshold == EVALUATE_THRESHOLD_AUTO ? "auto" : "model");
     json_put_f64(w, "threshold_on", e->found.events.on);
     json_put_f64(w, "threshold_off", e->found.events.off);
+    json_put_f64(w, "lookback_s", e->found.events.lookback_s);
     if (e->seen.known)
         json_put_i64(w, "seen_patients", e->config->unseen ? 0 : e->seen.training + e->seen.validation);
     else

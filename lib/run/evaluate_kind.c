@@ -16,6 +16,9 @@ static const struct option rows[] = {
      "auto: choose the thresholds on these recordings as a validation does (`brrctl tune`)"},
     {"evaluate.target_fa_per_24h", OPTION_F64, C(target_fa_per_24h), "0", 0, 1000, NULL,
      "with threshold auto: false alarms per 24 h to stay within if some pair of thresholds does; 0 = no target"},
+    {"evaluate.lookback_s", OPTION_F64, C(lookback_s), "60", 0, 3600, NULL,
+     "with threshold auto: an event begins at most this long before the on threshold was reached, where the probability rose to "
+     "the off threshold"},
     {"evaluate.patients", OPTION_ENUM, C(unseen), "all", 0, 0, "all|unseen",
      "unseen: leave out the patients that the model was trained, validated or fine-tuned on, which its file names by hashes"},
     {"evaluate.precision", OPTION_ENUM, C(precision), "fp32", 0, 0, "fp32|bf16",

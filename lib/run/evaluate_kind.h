@@ -10,7 +10,7 @@ struct evaluate_config {
     const char *checkpoint; /* the model, resolved to a path by the owner unless it is a URL */
     int split;              /* "all|train|dev|eval" */
     int threshold;          /* "model|auto" */
-    double target_fa_per_24h;
+    double target_fa_per_24h, lookback_s;
     int unseen;    /* "all|unseen" */
     int precision; /* "fp32|bf16" */
     double alarm_hop_s, alarm_latch_s;

@@ -152,6 +152,7 @@ def check_tune(d, recording, model):
     assert code == 0, (text, err)
     tuned = json.loads(text.splitlines()[-1])
     assert tuned["recordings"] == 2 and tuned["seizures"] == 2 >= tuned["found"] > 0 and tuned["selected_on"] == "these recordings", tuned
+    assert tuned["lookback_s"] == 60, tuned
     low, high = tuned["sensitivity_95"]
     assert 0 <= low < tuned["sensitivity"] <= high <= 1 and tuned["false_alarms_per_24h_95"][1] > tuned["false_alarms_per_24h"], tuned
     before, after = (summary(d, recording, "--model", m) for m in (model, out))
