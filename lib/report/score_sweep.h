@@ -85,8 +85,9 @@ void score_sweep_json(const struct score_sweep *s, struct json_writer *w, const 
  * 0.1; about one standard error of a rate near 0.9. */
 double score_f1_chance(double seizures);
 /* Returns the index of the point to use: among the points whose event F1 is within the tolerance of the best and whose sample F1 is
- * close to the best of those, the one in the middle of their `on` (docs/scores.md); −1 when no point finds an event. target_fa_per_24h: 0
- * = none; otherwise points above it (in whole false alarms, rounded up) are used only if no point within it finds an event. */
+ * close to the best of those, the one in the middle of their `on` (docs/scores.md); −1 when no point finds an event.
+ * target_fa_per_24h: 0 = none; otherwise points above it (in whole false alarms, rounded up) are used only if no point within it
+ * finds an event. */
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h);
 
 #endif
