@@ -464,20 +464,26 @@ int op_loss(struct stream *s, const struct loss_args *a, struct err *err) {
 
 int op_norm(struct stream *s, const struct norm_args *a, struct err *err) {
     CHECKER(norm);
-    check(&c, &a->x, WANT("x", 1, DIM(-1)));
+    if (a->x.rank == 2)
+        check(&c, &a->x, WANT("x", 2, DIM(-1, -1), .slice = true));
+    else
+        check(&c, &a->x, WANT("x", 1, DIM(-1)));
     require(&c, a->sum_squares, "sum_squares is required");
     RUN(norm);
 }
 
 int op_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
     CHECKER(adamw);
-    int64_t n = a->param.dim[0];
-    check(&c, &a->param, WANT("param", 1, DIM(-1)));
-    check(&c, &a->grad, WANT("grad", 1, DIM(n)));
-    check(&c, &a->m, WANT("m", 1, DIM(n)));
-    check(&c, &a->v, WANT("v", 1, DIM(n)));
-    check(&c, &a->ema, WANT("ema", 1, DIM(n), .optional = true));
-    check_u8(&c, &a->decay, &a->param, "decay must be u8 of the parameters' length");
+    int64_t first = a->param.dim[0], second = a->param.dim[1];
+    bool rows = a->param.rank == 2;
+    int rank = rows ? 2 : 1;
+    struct tensor flat = rows ? tensor_1d(a->param.data, DTYPE_F32, second) : a->param;
+    check(&c, &a->param, WANT("param", rank, DIM(-1, -1), .slice = rows));
+    check(&c, &a->grad, WANT("grad", rank, DIM(first, second), .slice = rows));
+    check(&c, &a->m, WANT("m", rank, DIM(first, second), .slice = rows));
+    check(&c, &a->v, WANT("v", rank, DIM(first, second), .slice = rows));
+    check(&c, &a->ema, WANT("ema", rank, DIM(first, second), .optional = true, .slice = rows));
+    check_u8(&c, &a->decay, &flat, "decay must be u8 of the parameters' length");
     require(&c, a->place || a->step >= 1, "step counts from 1");
     require(&c, a->clip >= 0, "clip must not be negative");
     RUN(adamw);

@@ -252,18 +252,18 @@ struct loss_args {
 };
 int op_loss(struct stream *s, const struct loss_args *a, struct err *err);
 
-/* Sum of squares (F64, fixed order) of a flat F32 array into device memory (=); not finite when an element is not. */
+/* Sum of squares (F64, fixed order) of x (n), or of each row of x (G,n), to device memory (=); not finite if an element is not. */
 struct norm_args {
     struct tensor x;
     double *sum_squares;
 };
 int op_norm(struct stream *s, const struct norm_args *a, struct err *err);
 
-/* AdamW on flat F32 arrays of n: m = b1·m + (1−b1)·g; v = b2·v + (1−b2)·g²; p −= lr·(m̂/(√v̂ + eps) + wd·p), g scaled
- * by grad_scale first. `decay` (n) U8: 1 where weight decay applies. ema (n) optional: ema = d·ema + (1−d)·p. step from 1.
- * sum_squares (device memory, optional): of grad, as op_norm gives it. When it is not finite nothing changes; else grad_scale is
- * min(1, clip/√sum_squares), or 1 when clip is 0. place (device memory, optional): holds instead of lr, weight_decay,
- * ema_decay and step. */
+/* AdamW on F32 arrays of n: m = b1·m + (1−b1)·g; v = b2·v + (1−b2)·g²; p −= lr·(m̂/(√v̂ + eps) + wd·p); g = grad·grad_scale.
+ * `decay` (n) U8: 1 where weight decay applies. ema (n) optional: ema = d·ema + (1−d)·p. step from 1. sum_squares (device memory,
+ * optional): of grad, as op_norm gives it. If it is not finite nothing changes; else grad_scale is min(1, clip/√sum_squares), or 1
+ * when clip is 0. place (device memory, optional): holds instead of lr, weight_decay, ema_decay and step. Arrays may be (G,n), also
+ * slices, with one `decay` (n) and a sum_squares for each row: the bits of G calls. */
 struct adamw_args {
     struct tensor param, grad, m, v, decay, ema;
     float lr, beta1, beta2, eps, weight_decay, grad_scale, ema_decay;

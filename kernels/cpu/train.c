@@ -75,18 +75,28 @@ static double block_squares(const float *x, int64_t n) {
     return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
-int cpu_norm(struct stream *s, const struct norm_args *a, struct err *err) {
-    int64_t n = a->x.dim[0], blocks = (n + BLOCK - 1) / BLOCK;
-    double *sums = cpu_scratch(s, (size_t)blocks * sizeof *sums, err);
-    if (!sums)
-        return ERR_EXHAUSTED;
+/* Rows of an array that is one row, or (G,n). */
+static int64_t rows_of(const struct tensor *t) { return t->rank == 2 ? t->dim[0] : 1; }
+
+/* sums: one of each block, scratch. */
+static double squares(struct stream *s, const float *x, int64_t n, double *sums) {
+    int64_t blocks = (n + BLOCK - 1) / BLOCK;
 #pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
     for (int64_t i = 0; i < blocks; i++)
-        sums[i] = block_squares(cf(&a->x) + i * BLOCK, i + 1 < blocks ? BLOCK : n - i * BLOCK);
+        sums[i] = block_squares(x + i * BLOCK, i + 1 < blocks ? BLOCK : n - i * BLOCK);
     double total = 0;
     for (int64_t i = 0; i < blocks; i++)
         total += sums[i];
-    *a->sum_squares = total;
+    return total;
+}
+
+int cpu_norm(struct stream *s, const struct norm_args *a, struct err *err) {
+    int64_t n = a->x.dim[a->x.rank - 1];
+    double *sums = cpu_scratch(s, (size_t)((n + BLOCK - 1) / BLOCK) * sizeof *sums, err);
+    if (!sums)
+        return ERR_EXHAUSTED;
+    for (int64_t row = 0; row < rows_of(&a->x); row++)
+        a->sum_squares[row] = squares(s, cf(&a->x) + row * a->x.ld, n, sums);
     return 0;
 }
 
@@ -94,10 +104,11 @@ struct adam_step {
     float beta1, beta2, eps, rate, decay_rate, scale, correct2;
 };
 
-CPU_CLONES static void adam_block(const struct adam_step *h, const struct adamw_args *a, int64_t at, int64_t n) {
-    const float *restrict g = cf(&a->grad) + at;
+CPU_CLONES static void adam_block(const struct adam_step *h, const struct adamw_args *a, int64_t row, int64_t at, int64_t n) {
+    const float *restrict g = cf(&a->grad) + row * a->grad.ld + at;
     const uint8_t *restrict decay = (const uint8_t *)a->decay.data + at;
-    float *restrict p = mf(&a->param) + at, *restrict m = mf(&a->m) + at, *restrict v = mf(&a->v) + at;
+    float *restrict p = mf(&a->param) + row * a->param.ld + at;
+    float *restrict m = mf(&a->m) + row * a->m.ld + at, *restrict v = mf(&a->v) + row * a->v.ld + at;
     for (int64_t i = 0; i < n; i++) {
         float grad = g[i] * h->scale;
         float mi = h->beta1 * m[i] + (1.0f - h->beta1) * grad;
@@ -114,17 +125,20 @@ CPU_CLONES static void ema_block(float *restrict ema, const float *restrict p, i
         ema[i] = d * ema[i] + (1.0f - d) * p[i];
 }
 
+static void adam_row(struct stream *s, const struct adamw_args *a, const struct adam_step *h, int64_t row, float ema_decay) {
+    int64_t n = a->decay.dim[0], blocks = (n + BLOCK - 1) / BLOCK;
+#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
+    for (int64_t i = 0; i < blocks; i++) {
+        int64_t at = i * BLOCK, count = i + 1 < blocks ? BLOCK : n - at;
+        adam_block(h, a, row, at, count);
+        if (tensor_present(&a->ema))
+            ema_block(mf(&a->ema) + row * a->ema.ld + at, cf(&a->param) + row * a->param.ld + at, count, ema_decay);
+    }
+}
+
 int cpu_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
     (void)err;
-    int64_t n = a->param.dim[0], blocks = (n + BLOCK - 1) / BLOCK;
     struct train_place place;
-    float scale = a->grad_scale;
-    if (a->sum_squares) {
-        double norm = sqrt(*a->sum_squares);
-        if (!isfinite(norm))
-            return 0;
-        scale = (float)(a->clip > 0 && norm > a->clip ? a->clip / norm : 1);
-    }
     if (a->place)
         place = *a->place;
     else
@@ -134,14 +148,15 @@ int cpu_adamw(struct stream *s, const struct adamw_args *a, struct err *err) {
                           .eps = a->eps,
                           .rate = place.rate,
                           .decay_rate = place.decay_rate,
-                          .scale = scale,
+                          .scale = a->grad_scale,
                           .correct2 = place.correct2};
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t i = 0; i < blocks; i++) {
-        int64_t at = i * BLOCK, count = i + 1 < blocks ? BLOCK : n - at;
-        adam_block(&h, a, at, count);
-        if (tensor_present(&a->ema))
-            ema_block(mf(&a->ema) + at, cf(&a->param) + at, count, place.ema_decay);
+    for (int64_t row = 0; row < rows_of(&a->param); row++) {
+        double norm = a->sum_squares ? sqrt(a->sum_squares[row]) : 0;
+        if (!isfinite(norm))
+            continue;
+        if (a->sum_squares)
+            h.scale = (float)(a->clip > 0 && norm > a->clip ? a->clip / norm : 1);
+        adam_row(s, a, &h, row, place.ema_decay);
     }
     return 0;
 }

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum { THREADS = 256, NORM_BLOCKS = 1024 };
+enum { THREADS = 256, NORM_BLOCKS = 1024, ROW_BLOCKS = 65535 };
 
 struct loss_job {
     const float *logits;
@@ -55,10 +55,12 @@ static __global__ void loss_kernel(struct loss_job j) {
     }
 }
 
-/* pair = Σ of n pairs; single: its first alone. One block. */
+/* pair = Σ of n pairs; single: its first alone. One block for each row of n pairs. */
 static __global__ void add_pairs(const double *pairs, int64_t n, double *pair, bool single) {
     __shared__ double room[THREADS];
     double first = 0, second = 0;
+    pairs += 2 * n * blockIdx.x;
+    pair += (single ? 1 : 2) * blockIdx.x;
     for (int64_t i = threadIdx.x; i < n; i += THREADS) {
         first += pairs[2 * i];
         second += pairs[2 * i + 1];
@@ -97,27 +99,35 @@ extern "C" int cuda_loss(struct stream *s, const struct loss_args *a, struct err
     return 0;
 }
 
-static __global__ void squares_kernel(const float *x, int64_t n, double *pairs) {
+/* Rows are the grid's second dimension. */
+static __global__ void squares_kernel(const float *x, int64_t ld, int64_t rows, int64_t n, double *pairs) {
     __shared__ double room[THREADS];
-    double sum = 0;
-    for (int64_t i = cuda_index(); i < n; i += cuda_stride())
-        sum += (double)x[i] * (double)x[i];
-    sum = cuda_block_sum(sum, room);
-    if (threadIdx.x == 0) {
-        pairs[2 * blockIdx.x] = sum;
-        pairs[2 * blockIdx.x + 1] = 0;
+    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+        double sum = 0, *pair = pairs + 2 * (row * gridDim.x + blockIdx.x);
+        for (int64_t i = cuda_index(); i < n; i += cuda_stride())
+            sum += (double)x[row * ld + i] * (double)x[row * ld + i];
+        sum = cuda_block_sum(sum, room);
+        if (threadIdx.x == 0) {
+            pair[0] = sum;
+            pair[1] = 0;
+        }
     }
 }
 
+/* Rows of an array that is one row, or (G,n); their blocks. */
+static int64_t rows_of(const struct tensor *t) { return t->rank == 2 ? t->dim[0] : 1; }
+static dim3 row_grid(unsigned blocks, int64_t rows) { return dim3(blocks, (unsigned)cuda_min(rows, ROW_BLOCKS)); }
+
 extern "C" int cuda_norm(struct stream *s, const struct norm_args *a, struct err *err) {
-    int64_t n = a->x.dim[0], blocks = cuda_min(cuda_ceil(n, THREADS), NORM_BLOCKS);
+    int64_t n = a->x.dim[a->x.rank - 1], rows = rows_of(&a->x), blocks = cuda_min(cuda_ceil(n, THREADS), NORM_BLOCKS);
     double *pairs = NULL;
-    int rc = cuda_scratch(s, (size_t)blocks * 2 * sizeof(double), (void **)&pairs, err);
+    int rc = cuda_scratch(s, (size_t)(rows * blocks) * 2 * sizeof(double), (void **)&pairs, err);
     if (rc)
         return rc;
     cudaStream_t stream = cuda_stream(s)->stream;
-    CUDA_LAUNCH(squares_kernel, (unsigned)blocks, THREADS, stream, (const float *)a->x.data, n, pairs);
-    CUDA_LAUNCH(add_pairs, 1, THREADS, stream, (const double *)pairs, blocks, a->sum_squares, true);
+    CUDA_LAUNCH(squares_kernel, row_grid((unsigned)blocks, rows), THREADS, stream, (const float *)a->x.data, a->x.ld, rows, n,
+                pairs);
+    CUDA_LAUNCH(add_pairs, (unsigned)rows, THREADS, stream, (const double *)pairs, blocks, a->sum_squares, true);
     return 0;
 }
 
@@ -125,7 +135,7 @@ struct adam_job {
     float *p, *m, *v, *ema;
     const float *g;
     const uint8_t *decay;
-    int64_t n;
+    int64_t rows, n, p_ld, m_ld, v_ld, ema_ld, g_ld;
     float beta1, beta2, eps, scale;
     double clip;
     const double *sum_squares;       /* or NULL */
@@ -133,30 +143,39 @@ struct adam_job {
     struct train_place own;
 };
 
-static __global__ void adam_kernel(struct adam_job j) {
-    float scale = j.scale, rate = j.own.rate, decay_rate = j.own.decay_rate, correct2 = j.own.correct2, ema_decay = j.own.ema_decay;
-    if (j.place) {
-        rate = j.place->rate;
-        decay_rate = j.place->decay_rate;
-        correct2 = j.place->correct2;
-        ema_decay = j.place->ema_decay;
-    }
-    if (j.sum_squares) {
-        double norm = sqrt(*j.sum_squares);
-        if (!isfinite(norm))
-            return;
-        scale = (float)(j.clip > 0 && norm > j.clip ? j.clip / norm : 1);
-    }
+/* What a row's gradient is multiplied by; NaN: the row stays as it is. */
+static __device__ float adam_scale(const struct adam_job &j, int64_t row) {
+    if (!j.sum_squares)
+        return j.scale;
+    double norm = sqrt(j.sum_squares[row]);
+    return !isfinite(norm) ? NAN : (float)(j.clip > 0 && norm > j.clip ? j.clip / norm : 1);
+}
+
+static __device__ void adam_row(const struct adam_job &j, const struct train_place &at, int64_t row, float scale) {
     for (int64_t i = cuda_index(); i < j.n; i += cuda_stride()) {
-        float grad = j.g[i] * scale;
-        float m = j.beta1 * j.m[i] + (1.0f - j.beta1) * grad, v = j.beta2 * j.v[i] + (1.0f - j.beta2) * grad * grad;
-        float keep = 1.0f - (j.decay[i] ? decay_rate : 0.0f);
-        float p = j.p[i] * keep - rate * m / (sqrtf(v) * correct2 + j.eps);
-        j.m[i] = m;
-        j.v[i] = v;
-        j.p[i] = p;
-        if (j.ema)
-            j.ema[i] = ema_decay * j.ema[i] + (1.0f - ema_decay) * p;
+        float grad = j.g[row * j.g_ld + i] * scale;
+        float *mp = j.m + row * j.m_ld + i, *vp = j.v + row * j.v_ld + i, *pp = j.p + row * j.p_ld + i;
+        float m = j.beta1 * *mp + (1.0f - j.beta1) * grad, v = j.beta2 * *vp + (1.0f - j.beta2) * grad * grad;
+        float keep = 1.0f - (j.decay[i] ? at.decay_rate : 0.0f);
+        float p = *pp * keep - at.rate * m / (sqrtf(v) * at.correct2 + j.eps);
+        *mp = m;
+        *vp = v;
+        *pp = p;
+        if (j.ema) {
+            float *ema = j.ema + row * j.ema_ld + i;
+            *ema = at.ema_decay * *ema + (1.0f - at.ema_decay) * p;
+        }
+    }
+}
+
+static __global__ void adam_kernel(struct adam_job j) {
+    struct train_place at = j.own;
+    if (j.place)
+        at = *j.place;
+    for (int64_t row = blockIdx.y; row < j.rows; row += gridDim.y) {
+        float scale = adam_scale(j, row);
+        if (!j.sum_squares || isfinite(scale))
+            adam_row(j, at, row, scale);
     }
 }
 
@@ -169,7 +188,13 @@ extern "C" int cuda_adamw(struct stream *s, const struct adamw_args *a, struct e
     j.ema = (float *)a->ema.data;
     j.g = (const float *)a->grad.data;
     j.decay = (const uint8_t *)a->decay.data;
-    j.n = a->param.dim[0];
+    j.rows = rows_of(&a->param);
+    j.n = a->decay.dim[0];
+    j.p_ld = a->param.ld;
+    j.m_ld = a->m.ld;
+    j.v_ld = a->v.ld;
+    j.ema_ld = a->ema.ld;
+    j.g_ld = a->grad.ld;
     j.beta1 = a->beta1;
     j.beta2 = a->beta2;
     j.eps = a->eps;
@@ -179,6 +204,6 @@ extern "C" int cuda_adamw(struct stream *s, const struct adamw_args *a, struct e
     j.place = a->place;
     if (!a->place)
         adamw_place(a, &j.own);
-    CUDA_LAUNCH(adam_kernel, cuda_blocks(j.n, THREADS), THREADS, cuda_stream(s)->stream, j);
+    CUDA_LAUNCH(adam_kernel, row_grid(cuda_blocks(j.n, THREADS), j.rows), THREADS, cuda_stream(s)->stream, j);
     return 0;
 }

@@ -225,30 +225,46 @@ void geodesic_fit_limit(struct geodesic_fit *f, int group, double decay, int64_t
     f->limit[group].stop_epoch = stop_epoch ? stop_epoch : f->config.epochs;
 }
 
-static int update_group(struct geodesic_fit *f, int g, struct err *err) {
-    if (f->step >= f->limit[g].stop_epoch * f->epoch_steps)
-        return 0;
-    int64_t metric = mlp_count(GEODESIC_METRIC), at = g * f->count;
-    struct norm_args norm = {tensor_1d(f->grads + at, DTYPE_F32, f->count), f->squares + g};
+static bool learns(const struct geodesic_fit *f, int g) { return f->step < f->limit[g].stop_epoch * f->epoch_steps; }
+
+/* Groups [first, end), which learn and have the same decay. */
+static int update_groups(struct geodesic_fit *f, int first, int end, struct err *err) {
+    int64_t metric = mlp_count(GEODESIC_METRIC), at = first * f->count, rows = end - first;
+    struct tensor param = tensor_2d(f->params + at, DTYPE_F32, rows, f->count);
+    struct tensor grad = tensor_2d(f->grads + at, DTYPE_F32, rows, f->count);
+    struct tensor m = tensor_2d(f->m + at, DTYPE_F32, rows, f->count), v = tensor_2d(f->v + at, DTYPE_F32, rows, f->count);
+    struct norm_args norm = {grad, f->squares + first};
     int rc = op_norm(f->stream, &norm, err);
     if (rc)
         return rc;
     for (int head = 0; head < 2; head++) {
-        int64_t first = at + (head ? metric : 0), n = head ? f->count - metric : metric;
-        struct adamw_args a = {.param = tensor_1d(f->params + first, DTYPE_F32, n),
-                               .grad = tensor_1d(f->grads + first, DTYPE_F32, n),
-                               .m = tensor_1d(f->m + first, DTYPE_F32, n),
-                               .v = tensor_1d(f->v + first, DTYPE_F32, n),
+        int64_t from = head ? metric : 0, n = head ? f->count - metric : metric;
+        struct adamw_args a = {.param = tensor_slice(&param, from, n),
+                               .grad = tensor_slice(&grad, from, n),
+                               .m = tensor_slice(&m, from, n),
+                               .v = tensor_slice(&v, from, n),
                                .decay = tensor_1d(f->decay, DTYPE_U8, n),
                                .lr = (float)fit_rate(f, head ? f->config.head_rate : f->config.metric_rate),
                                .beta1 = 0.9f,
                                .beta2 = 0.999f,
                                .eps = 1e-8f,
-                               .weight_decay = (float)f->limit[g].decay,
+                               .weight_decay = (float)f->limit[first].decay,
                                .step = f->step + 1,
                                .clip = f->config.clip,
-                               .sum_squares = f->squares + g};
+                               .sum_squares = f->squares + first};
         if ((rc = op_adamw(f->stream, &a, err)))
+            return rc;
+    }
+    return 0;
+}
+
+/* Neighbours that learn and have the same decay together. */
+static int update(struct geodesic_fit *f, struct err *err) {
+    int rc;
+    for (int g = 0, end; g < f->groups; g = end) {
+        for (end = g + 1; end < f->groups && learns(f, end) == learns(f, g) && f->limit[end].decay == f->limit[g].decay; end++)
+            ;
+        if (learns(f, g) && (rc = update_groups(f, g, end, err)))
             return rc;
     }
     return 0;
@@ -295,12 +311,7 @@ int geodesic_fit_step(struct geodesic_fit *f, struct err *err) {
     if (((starts || f->shuffled != f->step / f->epoch_steps) && (rc = shuffle(f, err))) ||
         (starts && (rc = fit_choose_orders(f, err))) ||
         (rc = stream_zero(f->stream, f->grads, (size_t)(f->groups * f->count) * sizeof(float), err)) ||
-        (rc = all_gradients(f, err)))
-        return rc;
-    for (int g = 0; g < f->groups; g++)
-        if ((rc = update_group(f, g, err)))
-            return rc;
-    if ((rc = account(f, err)))
+        (rc = all_gradients(f, err)) || (rc = update(f, err)) || (rc = account(f, err)))
         return rc;
     f->step++;
     return 0;

@@ -318,6 +318,35 @@ static int run_adamw_on_device(const struct op_test *c, struct stream *s, const 
     rc = rc ? rc : op_adamw(s, &a, err);
     return end_exchange(s, there, rc, sums, err);
 }
+/* Slices of rows, each with the norm of its own gradient. */
+static int run_adamw_rows(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)c;
+    const int64_t first = 7, n = t[4].dim[0];
+    double *squares = NULL;
+    int rc = device_alloc(stream_device(s), (size_t)t[0].dim[0] * sizeof *squares, (void **)&squares, err);
+    struct norm_args norm = {.x = tensor_slice(&t[1], first, n), .sum_squares = squares};
+    struct adamw_args a = {.param = tensor_slice(&t[0], first, n),
+                           .grad = norm.x,
+                           .m = tensor_slice(&t[2], first, n),
+                           .v = tensor_slice(&t[3], first, n),
+                           .decay = t[4],
+                           .ema = tensor_slice(&t[5], first, n),
+                           .lr = 1e-2f,
+                           .beta1 = 0.9f,
+                           .beta2 = 0.99f,
+                           .eps = 1e-8f,
+                           .weight_decay = 0.1f,
+                           .ema_decay = 0.9f,
+                           .step = 3,
+                           .clip = 1.5,
+                           .sum_squares = squares};
+    rc = rc ? rc : op_norm(s, &norm, err);
+    rc = rc ? rc : op_adamw(s, &a, err);
+    rc = rc ? rc : stream_to_host(s, sums, squares, 2 * sizeof *sums, err);
+    rc = rc ? rc : stream_sync(s, err);
+    device_free(stream_device(s), squares);
+    return rc;
+}
 static int run_sigmoid(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
     (void)c, (void)sums;
     struct sigmoid_args a = {.x = t[0], .y = t[1]};

@@ -1,5 +1,5 @@
 /* Promises of the small ops that are not values: dropout's counters and rate, calls in place, concatenation through slices, the
- * finite check, batch norm's running statistics over several calls. */
+ * finite check, rows updated together, batch norm's running statistics over several calls. */
 #include "scan_fixture.h"
 
 /* Philox4x32-10, written from its definition: key = seed, counter = (index low, index high, step, stream). */
@@ -232,6 +232,55 @@ static void an_update_from_device_memory_is_the_same_and_a_bad_gradient_changes_
     free(decay);
 }
 
+/* Rows of wider arrays at once against each alone. One row's gradient is not finite, and the row stays as it is. */
+static void rows_are_updated_as_each_alone(void **state) {
+    (void)state;
+    enum { G = 5, LD = 20100, FIRST = 3, N = 17003, BAD = 2, ARRAYS = 5 /* param, m, v, ema, grad */ };
+    float *arrays[ARRAYS], *alone[ARRAYS];
+    uint8_t *decay = calloc(N, 1);
+    double squares[G] = {0}, one[G] = {0};
+    struct err err = {0};
+    for (int i = 0; i < ARRAYS; i++) {
+        arrays[i] = fixture_floats((int64_t)G * LD, i == 2 ? 0 : -1, 1);
+        alone[i] = memcpy(fixture_floats((int64_t)G * LD, 0, 0), arrays[i], sizeof(float) * G * LD);
+    }
+    for (int i = 0; i < N; i++)
+        decay[i] = fixture_next() % 2;
+    arrays[4][BAD * LD + FIRST + N - 1] = alone[4][BAD * LD + FIRST + N - 1] = INFINITY;
+    struct adamw_args a = {.decay = tensor_1d(decay, DTYPE_U8, N),
+                           .lr = 1e-2f,
+                           .beta1 = 0.9f,
+                           .beta2 = 0.999f,
+                           .eps = 1e-8f,
+                           .weight_decay = 0.05f,
+                           .ema_decay = 0.9f,
+                           .step = 3,
+                           .clip = 5};
+    struct tensor *const slots[ARRAYS] = {&a.param, &a.m, &a.v, &a.ema, &a.grad};
+    for (int i = 0; i < ARRAYS; i++) {
+        struct tensor whole = tensor_2d(arrays[i], DTYPE_F32, G, LD);
+        *slots[i] = tensor_slice(&whole, FIRST, N);
+    }
+    a.sum_squares = squares;
+    fixture_check(op_norm(fixture.stream, &(struct norm_args){a.grad, squares}, &err), &err);
+    fixture_check(op_adamw(fixture.stream, &a, &err), &err);
+    for (int g = 0; g < G; g++) {
+        for (int i = 0; i < ARRAYS; i++)
+            *slots[i] = tensor_1d(alone[i] + g * LD + FIRST, DTYPE_F32, N);
+        a.sum_squares = one + g;
+        fixture_check(op_norm(fixture.stream, &(struct norm_args){a.grad, one + g}, &err), &err);
+        fixture_check(op_adamw(fixture.stream, &a, &err), &err);
+        assert_true(isfinite(one[g]) == (g != BAD));
+    }
+    assert_memory_equal(squares, one, sizeof squares);
+    for (int i = 0; i < ARRAYS; i++) {
+        assert_memory_equal(arrays[i], alone[i], sizeof(float) * G * LD);
+        free(arrays[i]);
+        free(alone[i]);
+    }
+    free(decay);
+}
+
 static void concatenation_through_slices_keeps_every_number(void **state) {
     (void)state;
     int64_t b = 2, t = 9, wide = 30, left = 13;
@@ -421,6 +470,7 @@ int main(void) {
         cmocka_unit_test(normal_streams_park_while_live_windows_run),
         cmocka_unit_test(one_bad_number_makes_a_gradient_not_finite),
         cmocka_unit_test(an_update_from_device_memory_is_the_same_and_a_bad_gradient_changes_nothing),
+        cmocka_unit_test(rows_are_updated_as_each_alone),
         cmocka_unit_test(concatenation_through_slices_keeps_every_number),
         cmocka_unit_test(batch_norm_in_place_equals_batch_norm),
         cmocka_unit_test(running_statistics_move_only_in_finite_channels),
