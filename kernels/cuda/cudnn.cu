@@ -74,11 +74,16 @@ struct plan {
     int n_parts;
 };
 
+/* A handle with its plans serves one stream at a time: cuDNN does not promise that a plan may run on two threads at once. */
 struct cudnn {
+    struct cudnn *next; /* while no stream has it */
+    int ordinal;        /* of its device */
     cudnnHandle_t handle;
     int n_plans;
     struct plan plans[PLANS];
 };
+static struct cudnn *idle; /* those of streams that have closed */
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- descriptors: the first failure makes the rest do nothing ---- */
 
@@ -281,20 +286,50 @@ static void forget(struct plan *p) {
     p->n_parts = 0;
 }
 
+static void release(struct cudnn *c) {
+    for (int i = 0; i < c->n_plans; i++)
+        forget(&c->plans[i]);
+    if (c->handle)
+        api.cudnnDestroy_(c->handle);
+    free(c);
+}
+
+/* One that an earlier stream of the device has left, with its plans unless they are many by now; NULL: none. */
+static struct cudnn *take_idle(int ordinal) {
+    pthread_mutex_lock(&idle_lock);
+    struct cudnn **at = &idle;
+    while (*at && (*at)->ordinal != ordinal)
+        at = &(*at)->next;
+    struct cudnn *c = *at;
+    if (c)
+        *at = c->next;
+    pthread_mutex_unlock(&idle_lock);
+    if (!c || c->n_plans <= PLANS / 2)
+        return c;
+    for (int i = 0; i < c->n_plans; i++)
+        forget(&c->plans[i]);
+    memset(c->plans, 0, sizeof c->plans);
+    c->n_plans = 0;
+    return c;
+}
+
 static int open_library(struct stream *s, struct err *err) {
     struct cuda_stream *cs = cuda_stream(s);
     pthread_once(&once, load);
     if (!api.loaded)
         return err_set(err, ERR_UNSUPPORTED, "%s: BRR_CUDNN=1, but cuDNN cannot be loaded (%s); install cuDNN %d, or unset it",
                        s->device->info.name, api.failure, CUDNN_MAJOR);
-    struct cudnn *c = (struct cudnn *)calloc(1, sizeof *c);
-    if (!c)
+    int ordinal = 0;
+    cudaGetDevice(&ordinal);
+    struct cudnn *c = take_idle(ordinal);
+    if (!c && !(c = (struct cudnn *)calloc(1, sizeof *c)))
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", s->device->info.name);
-    cudnnStatus_t status = api.cudnnCreate_(&c->handle);
+    c->ordinal = ordinal;
+    cudnnStatus_t status = c->handle ? CUDNN_STATUS_SUCCESS : api.cudnnCreate_(&c->handle);
     if (status == CUDNN_STATUS_SUCCESS)
         status = api.cudnnSetStream_(c->handle, cs->stream);
     if (status != CUDNN_STATUS_SUCCESS) {
-        cudnn_close(c); /* else the next op would take it for started, on no stream */
+        release(c); /* else the next op would take it for started, on no stream */
         return err_set(err, ERR_INTERNAL, "%s: starting cuDNN: %s", s->device->info.name, api.cudnnGetErrorString_(status));
     }
     cs->cudnn = c;
@@ -391,11 +426,14 @@ int cudnn_run(struct stream *s, const struct cudnn_convolution *c, void *workspa
 void cudnn_close(struct cudnn *c) {
     if (!c)
         return;
-    for (int i = 0; i < c->n_plans; i++)
-        forget(&c->plans[i]);
-    if (c->handle)
-        api.cudnnDestroy_(c->handle);
-    free(c);
+    if (api.cudnnSetStream_(c->handle, NULL) != CUDNN_STATUS_SUCCESS) {
+        release(c);
+        return;
+    }
+    pthread_mutex_lock(&idle_lock);
+    c->next = idle;
+    idle = c;
+    pthread_mutex_unlock(&idle_lock);
 }
 
 void cudnn_describe(struct device_part *part) {

@@ -1,5 +1,6 @@
 /* cudnn: dense convolutions of stride 1 in bf16 through cuDNN's graph interface, with bias and ReLU in the same kernel, when
- * BRR_CUDNN=1 is in the environment. The library is loaded when first needed. Internal to kernels/cuda. */
+ * BRR_CUDNN=1 is in the environment. The library is loaded when first needed. Its plans, whose choice may take seconds, are kept
+ * for the process: a stream leaves them to the next one on the device. Internal to kernels/cuda. */
 #ifndef BRR_KERNELS_CUDA_CUDNN_CUH
 #define BRR_KERNELS_CUDA_CUDNN_CUH
 #include "kernels/cuda/cuda.cuh"
@@ -21,7 +22,7 @@ struct cudnn;
  * not there. */
 int cudnn_takes(struct stream *s, const struct cudnn_convolution *c, bool *ret, size_t *ret_workspace, struct err *err);
 int cudnn_run(struct stream *s, const struct cudnn_convolution *c, void *workspace, struct err *err);
-void cudnn_close(struct cudnn *c); /* NULL is fine */
+void cudnn_close(struct cudnn *c); /* the stream still exists and is idle; NULL is fine */
 /* Row of cuda_parts. */
 void cudnn_describe(struct device_part *part);
 

@@ -213,10 +213,11 @@ static void cuda_free_host(struct device *dev, void *data) { give_memory(dev, da
 static void cuda_stream_close(struct stream *s) {
     struct cuda_stream *cs = cuda_stream(s);
     cudaSetDevice(state_of(s->device)->ordinal);
-    if (cs->stream) {
+    if (cs->stream)
         cudaStreamSynchronize(cs->stream);
+    cudnn_close(cs->cudnn);
+    if (cs->stream)
         cudaStreamDestroy(cs->stream);
-    }
     if (cs->reached)
         cudaEventDestroy(cs->reached);
     if (cs->done)
@@ -224,7 +225,6 @@ static void cuda_stream_close(struct stream *s) {
     cuda_weights_forget(s->device, s, NULL, 0);
     if (cs->products)
         cuda_products_close(cs->products);
-    cudnn_close(cs->cudnn);
     if (cs->scratch)
         cuda_free(s->device, cs->scratch);
     if (cs->workspace)
