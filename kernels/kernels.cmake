@@ -27,20 +27,22 @@ endif()
 if(BRR_CUDA_BUILT)
   set(cuda_flags -std=c++20 -O3 -lineinfo -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/lib -D_GNU_SOURCE
       -gencode arch=compute_80,code=sm_80 "-gencode" "arch=compute_90,code=[sm_90,compute_90]"
-      -Xptxas -warn-spills,-warn-lmem-usage # a kernel that spills, or has an array in local memory, is an error
+      -Xptxas -v,-warn-spills,-warn-lmem-usage # a kernel that spills, or has an array in local memory, is an error
       -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden -Werror all-warnings)
   file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
   set(cuda_objects)
   foreach(source ${cuda_sources})
     get_filename_component(name ${source} NAME_WE)
     set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
+    set(report ${CMAKE_BINARY_DIR}/cuda/${name}/${name}.ptxas) # registers and memory of its kernels: tests/gpu/check_resources.py
     set(exact_flags)
     if(name STREQUAL "spike") # the bits of the CPU kernels
       set(exact_flags --fmad=false)
     endif()
     add_custom_command(OUTPUT ${object} DEPENDS ${source} DEPFILE ${object}.d VERBATIM COMMENT "Building CUDA object ${name}.cu"
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/cuda/${name}
-      COMMAND ${BRR_NVCC} ${cuda_flags} ${exact_flags} --keep --keep-dir ${CMAKE_BINARY_DIR}/cuda/${name} # its PTX: tests/gpu/check_ptx.py
+      COMMAND sh -c "\"$@\" 2>'${report}' || { cat '${report}' >&2; exit 1; }" sh
+        ${BRR_NVCC} ${cuda_flags} ${exact_flags} --keep --keep-dir ${CMAKE_BINARY_DIR}/cuda/${name} # its PTX: tests/gpu/check_ptx.py
         -MD -MF ${object}.d -c ${source} -o ${object}
       COMMAND sh -c "cd '${CMAKE_BINARY_DIR}/cuda/${name}' && rm -f *.ii *.cubin *.cudafe* *.fatbin* *.module_id")
     list(APPEND cuda_objects ${object})

@@ -180,8 +180,10 @@ foreach(source ${gpu_tests})
     ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_CUDA_LIBRARY=${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libbrr_cuda.so")
 endforeach()
 if(BRR_CUDA_BUILT) # what the compiler made of the kernels, without a GPU
-  add_test(NAME check_ptx COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/gpu/check_ptx.py ${CMAKE_BINARY_DIR}/cuda)
-  set_tests_properties(check_ptx PROPERTIES TIMEOUT ${test_timeout} LABELS gpu)
+  foreach(check check_ptx check_resources)
+    add_test(NAME ${check} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/gpu/${check}.py ${CMAKE_BINARY_DIR}/cuda)
+    set_tests_properties(${check} PROPERTIES TIMEOUT ${test_timeout} LABELS gpu)
+  endforeach()
 endif()
 find_program(BRR_CXX NAMES g++)
 if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
@@ -249,11 +251,14 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
   endforeach()
   target_compile_definitions(fake_nvml_old PRIVATE FAKE_NVML_OLD)
   target_compile_definitions(test_nvml_old PRIVATE FAKE_NVML_OLD)
-  foreach(name test_scan_conv test_scan_reference test_op_windows test_augment test_op_masks test_op_geodesic test_burst test_burst_bits test_burst_change test_burst_state test_ops_vs_cpu test_network_vs_cpu test_batch test_fault)
+  foreach(name test_scan_conv test_scan_reference test_op_windows test_augment test_op_masks test_op_geodesic test_burst test_burst_bits test_burst_change test_burst_state test_geodesic_fit test_ops_vs_cpu test_network_vs_cpu test_batch test_fault)
     add_test(NAME emulated_${name} COMMAND ${name})
     set_tests_properties(emulated_${name} PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS "emulated;seeded" # the order of threads too
       ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_TEST_MODEL=mini;BRR_CUDA_LIBRARY=${checked_library}")
   endforeach()
+  # It trains, for minutes in the checked build.
+  set_property(TEST emulated_test_geodesic_fit PROPERTY ENVIRONMENT
+    "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_TEST_MODEL=mini;BRR_CUDA_LIBRARY=${emulated_library}")
   # Three devices, the second of which is too old.
   add_test(NAME emulated_test_gpu_devices COMMAND test_gpu_devices)
   set_tests_properties(emulated_test_gpu_devices PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS emulated

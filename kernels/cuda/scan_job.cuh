@@ -35,7 +35,6 @@ struct scan_job {
     float *part_skip, *part_bias; /* (rows, D) */
     float *head_delta;            /* per_head: (rows, L, H·head_shares) shares of dΔ */
     int64_t head_shares;          /* sums of neighbouring channels of a head; share: one of each channel */
-    bool wide;                    /* ssd.cu: 16-byte accesses */
 };
 
 struct scan_job scan1_job(const struct scan1_args *a);

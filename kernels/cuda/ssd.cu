@@ -47,7 +47,7 @@ template <bool BF16, int TILE, int WIDTH> struct flight {
     }
 };
 
-/* The same for a block at the end of its group, or where addresses are odd: element by element, into place. */
+/* The same where addresses are odd or a block is at the end of its group: element by element, into place. */
 template <int TILE>
 static __device__ void land_elements(const struct scan_job &j, const struct scan_place &p, int64_t len, int64_t step0, int n,
                                      ssd_room<TILE> &w) {
@@ -161,29 +161,31 @@ static __device__ inline float output(const float *row, const float (&h)[N]) {
     return (part[0] + part[2]) + (part[1] + part[3]);
 }
 
-/* STARTS: only the states at the starts of the gradient's tiles. */
-template <bool BF16, bool STARTS> static __global__ void __launch_bounds__(SSD_CHANNELS) ssd_forward_kernel(struct scan_job j) {
+/* WIDE: all blocks are whole, and pieces of 16 bytes are of the type that BF16 tells; else BF16 tells nothing. STARTS: only the
+ * states at the starts of the gradient's tiles. */
+template <bool BF16, bool WIDE, bool STARTS>
+static __global__ void __launch_bounds__(SSD_CHANNELS) ssd_forward_kernel(struct scan_job j) {
     constexpr int TILE = FORWARD_TILE;
     __shared__ ssd_room<TILE> w;
     struct scan_place p = scan_place_of<SSD_CHANNELS>(j);
     ssd_flight<BF16, TILE> next;
     int64_t len = scan_length(j, p.row), d = p.first + threadIdx.x;
-    bool real = (int)threadIdx.x < p.count, whole = j.wide && p.count == SSD_CHANNELS;
+    bool real = WIDE || (int)threadIdx.x < p.count;
     int head = (int)((real ? d : p.first) / j.share - p.first / j.share);
     float h[N], skip = real && j.dskip ? j.dskip[d / j.share] : 0.0f;
     load_states(j, real ? j.h0 : NULL, p.row * j.channels + d, h);
-    if (whole)
+    if (WIDE)
         next.load(j, p, len, 0, (int)(len < TILE ? len : TILE));
     for (int64_t step0 = 0; step0 < len; step0 += TILE) {
         int n = (int)(len - step0 < TILE ? len - step0 : TILE);
         int64_t left = len - step0 - TILE;
-        if (whole)
+        if (WIDE)
             next.land(w);
         else
             land_elements(j, p, len, step0, n, w);
         land_heads(j, p, len, step0, n, w);
         __syncthreads();
-        if (whole && left > 0)
+        if (WIDE && left > 0)
             next.load(j, p, len, step0 + TILE, (int)(left < TILE ? left : TILE));
         for (int i = 0; i < n; i++) {
             if (STARTS && real && i % BACK_TILE == 0)
@@ -318,14 +320,14 @@ static __device__ void clear_tails(const struct scan_job &j, const struct scan_p
     }
 }
 
-template <bool BF16> static __global__ void __launch_bounds__(SSD_CHANNELS, 5) ssd_backward_kernel(struct scan_job j) {
+template <bool BF16, bool WIDE> static __global__ void __launch_bounds__(SSD_CHANNELS, 5) ssd_backward_kernel(struct scan_job j) {
     constexpr int TILE = BACK_TILE;
     __shared__ struct ssd_back_room r;
     struct scan_place p = scan_place_of<SSD_CHANNELS>(j);
     ssd_flight<BF16, TILE> next;
     flight<BF16, TILE, SSD_CHANNELS> next_gy;
     int64_t len = scan_length(j, p.row), d = p.first + threadIdx.x, local = p.row - j.first_row;
-    bool real = (int)threadIdx.x < p.count, whole = j.wide && p.count == SSD_CHANNELS;
+    bool real = WIDE || (int)threadIdx.x < p.count;
     int head = (int)((real ? d : p.first) / j.share - p.first / j.share);
     float h[N], start[N], lambda[N], skip = real && j.dskip ? j.dskip[d / j.share] : 0.0f, a_head = real ? j.a[d / j.share] : 0.0f;
     struct ssd_sums sums = {0, 0};
@@ -333,7 +335,7 @@ template <bool BF16> static __global__ void __launch_bounds__(SSD_CHANNELS, 5) s
     int64_t tile = (len + TILE - 1) / TILE - 1;
     if (tile >= 0) {
         load_start(start_of(j, p, tile, d), real, start);
-        if (whole) {
+        if (WIDE) {
             next.load(j, p, len, tile * TILE, (int)(len - tile * TILE));
             next_gy.load(j, p, len, tile * TILE, (int)(len - tile * TILE), j.dy, p.first);
         }
@@ -341,7 +343,7 @@ template <bool BF16> static __global__ void __launch_bounds__(SSD_CHANNELS, 5) s
     for (; tile >= 0; tile--) {
         int64_t step0 = tile * TILE;
         int n = (int)(len - step0 < TILE ? len - step0 : TILE);
-        if (whole) {
+        if (WIDE) {
             next.land(r.w);
             next_gy.land(r.gy);
         } else {
@@ -356,7 +358,7 @@ template <bool BF16> static __global__ void __launch_bounds__(SSD_CHANNELS, 5) s
         __syncthreads();
         if (tile > 0) {
             load_start(start_of(j, p, tile - 1, d), real, start);
-            if (whole) {
+            if (WIDE) {
                 next.load(j, p, len, step0 - TILE, TILE);
                 next_gy.load(j, p, len, step0 - TILE, TILE, j.dy, p.first);
             }
@@ -401,25 +403,30 @@ static dim3 grid_of(const struct scan_job *j) {
     return dim3((unsigned)(j->groups * cuda_ceil(j->per_group, SSD_CHANNELS)), (unsigned)j->rows);
 }
 
+template <bool BF16, bool WIDE> static void launch_forward(struct stream *s, const struct scan_job *j) {
+    if (j->starts)
+        CUDA_LAUNCH((ssd_forward_kernel<BF16, WIDE, true>), grid_of(j), SSD_CHANNELS, cuda_stream(s)->stream, *j);
+    else
+        CUDA_LAUNCH((ssd_forward_kernel<BF16, WIDE, false>), grid_of(j), SSD_CHANNELS, cuda_stream(s)->stream, *j);
+}
+
 void ssd_forward_launch(struct stream *s, const struct scan_job *from) {
     struct scan_job j = *from;
     j.blocks_per_group = cuda_ceil(j.per_group, SSD_CHANNELS);
-    j.wide = lies_wide(&j);
-    if (j.starts && j.x.bf16)
-        CUDA_LAUNCH((ssd_forward_kernel<true, true>), grid_of(&j), SSD_CHANNELS, cuda_stream(s)->stream, j);
-    else if (j.starts)
-        CUDA_LAUNCH((ssd_forward_kernel<false, true>), grid_of(&j), SSD_CHANNELS, cuda_stream(s)->stream, j);
+    if (!lies_wide(&j))
+        launch_forward<false, false>(s, &j);
     else if (j.x.bf16)
-        CUDA_LAUNCH((ssd_forward_kernel<true, false>), grid_of(&j), SSD_CHANNELS, cuda_stream(s)->stream, j);
+        launch_forward<true, true>(s, &j);
     else
-        CUDA_LAUNCH((ssd_forward_kernel<false, false>), grid_of(&j), SSD_CHANNELS, cuda_stream(s)->stream, j);
+        launch_forward<false, true>(s, &j);
 }
 
 void ssd_backward_launch(struct stream *s, const struct scan_job *from) {
     struct scan_job j = *from;
-    j.wide = lies_wide(&j);
-    if (j.x.bf16)
-        CUDA_LAUNCH(ssd_backward_kernel<true>, grid_of(&j), SSD_CHANNELS, cuda_stream(s)->stream, j);
+    if (!lies_wide(&j))
+        CUDA_LAUNCH((ssd_backward_kernel<false, false>), grid_of(&j), SSD_CHANNELS, cuda_stream(s)->stream, j);
+    else if (j.x.bf16)
+        CUDA_LAUNCH((ssd_backward_kernel<true, true>), grid_of(&j), SSD_CHANNELS, cuda_stream(s)->stream, j);
     else
-        CUDA_LAUNCH(ssd_backward_kernel<false>, grid_of(&j), SSD_CHANNELS, cuda_stream(s)->stream, j);
+        CUDA_LAUNCH((ssd_backward_kernel<false, true>), grid_of(&j), SSD_CHANNELS, cuda_stream(s)->stream, j);
 }

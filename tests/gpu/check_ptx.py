@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """check_ptx.py FOLDER: the kernels that read and write activations in pieces of 16 bytes do so in the PTX that the build keeps in
-FOLDER/NAME/NAME.compute_SM.ptx, for each architecture. What else they touch belongs to a column or a row: F32, and few."""
+FOLDER/NAME/NAME.compute_SM.ptx, for each architecture. What else they touch belongs to a column, a row or a head: few, and F32 but
+for the scan of heads, whose outputs neighbouring threads write next to one another."""
 import collections
 import glob
 import re
 import sys
 
-# file, kernel: at least so many 16-byte loads and stores; at most so many narrower loads and stores, all of 4 bytes
+# file, kernel (its template arguments): at least so many 16-byte loads and stores; at most so many narrower loads and stores, of
+# 4 bytes if no sizes follow
 WIDE = {
     ("eltwise", "eltwise_wide_kernel"): (4, 4, 0, 0),
     ("norm", "affine_wide_kernel"): (4, 4, 16, 0),  # scale and shift of each column
@@ -19,6 +21,15 @@ WIDE = {
     ("conv", "lay_pieces_kernel"): (1, 1, 0, 0),
     ("depthwise_wide", "forward_kernel"): (2, 4, 8, 0),  # biases
     ("depthwise_wide", "backward_kernel"): (7, 1, 5, 5),  # sums of each tap
+    # Scan of heads in bf16 and F32; two tiles in flight at two places. Loads: x, B, C (and dy, states at the starts of tiles).
+    # Narrower ones: 16 states before the first token, delta in either type, A, D, bias, a row's length, marks of segments; stored: 16
+    # states after the last token, an output for each channel in either type.
+    ("ssd", "ssd_forward_kernelILb1ELb1ELb0E"): (8, 0, 23, 28, (1, 2, 4)),
+    ("ssd", "ssd_forward_kernelILb0ELb1ELb0E"): (12, 0, 23, 28, (1, 2, 4)),
+    ("ssd", "ssd_forward_kernelILb1ELb1ELb1E"): (8, 4, 22, 0, (1, 2, 4)),
+    ("ssd", "ssd_forward_kernelILb0ELb1ELb1E"): (12, 4, 22, 0, (1, 2, 4)),
+    ("ssd", "ssd_backward_kernelILb1ELb1E"): (16, 0, 24, 54, (1, 2, 4)),  # and shares of the sums over channels
+    ("ssd", "ssd_backward_kernelILb0ELb1E"): (20, 0, 24, 54, (1, 2, 4)),
 }
 PILOT = re.compile(r"columns_wide_kernelILb\dELi1E")  # moments: the pilot is an element of each column
 ACCESS = re.compile(r"\s*(?:@\S+\s+)?(ld|st)\.(?:volatile\.|relaxed\.\w+\.|weak\.)?global(?:\.\w+)*?(?:\.v([24]))?\.[usbf](8|16|32|64)\s")
@@ -39,14 +50,15 @@ def accesses(path):
 
 def check(name, counts, rule):
     """What is wrong with a kernel."""
-    loads, stores, narrow_loads, narrow_stores = rule
+    loads, stores, narrow_loads, narrow_stores, *sizes = rule
+    sizes = (*(sizes[0] if sizes else (4,)), 16)
     narrow = {way: sum(n for (w, size), n in counts.items() if w == way and size != 16) for way in ("ld", "st")}
     if counts["ld", 16] < loads or counts["st", 16] < stores:
         yield f"{counts['ld', 16]} loads and {counts['st', 16]} stores of 16 bytes; expected {loads} and {stores} at least"
     if narrow["ld"] > narrow_loads or narrow["st"] > narrow_stores:
         yield f"{narrow['ld']} loads and {narrow['st']} stores of other sizes; expected {narrow_loads} and {narrow_stores} at most"
-    if any(size not in (4, 16) for _, size in counts) and not PILOT.search(name):
-        yield f"accesses of {sorted(size for _, size in counts)} bytes; expected 4 and 16"
+    if any(size not in sizes for _, size in counts) and not PILOT.search(name):
+        yield f"accesses of {sorted({size for _, size in counts})} bytes; expected {sizes}"
 
 
 def main(folder):
@@ -54,7 +66,7 @@ def main(folder):
     for (file, kernel), rule in WIDE.items():
         for path in sorted(glob.glob(f"{folder}/{file}/{file}.compute_*.ptx")):
             for name, counts in accesses(path).items():
-                if re.match(rf"_Z\d+{kernel}(?:I|\d)", name):
+                if re.match(rf"_Z\d+{kernel}(?:I|E|\d)", name):
                     seen[file, kernel] += 1
                     wrong += [f"{path}: {name}: {text}" for text in check(name, counts, rule)]
     wrong += [f"{folder}: no PTX of {kernel} in {file}" for file, kernel in WIDE if not seen[file, kernel]]
