@@ -34,8 +34,11 @@ struct cuda_stream {
     size_t staging_used;
     struct cuda_products *products;
     struct cudnn *cudnn; /* when first needed */
+    uint64_t recordings; /* begun so far */
 };
 static inline struct cuda_stream *cuda_stream(struct stream *s) { return (struct cuda_stream *)s->state; }
+/* Which of the stream's recordings is going on; 0: none. */
+static inline uint64_t cuda_recording(struct stream *s) { return s->recording ? cuda_stream(s)->recordings : 0; }
 
 /* Fails with INTERNAL (EXHAUSTED when memory is short) and "cuda:N: WHAT: reason". A fault that the process cannot survive marks
  * the device as lost and says so. */

@@ -14,6 +14,7 @@ int cuda_wait(struct stream *s, struct stream *earlier, struct err *err) {
 int cuda_record(struct stream *s, struct err *err) {
     int rc = cuda_enter(s->device, "recording", err);
     cudaError_t code = rc ? cudaSuccess : cudaStreamBeginCapture(cuda_stream(s)->stream, cudaStreamCaptureModeThreadLocal);
+    cuda_stream(s)->recordings++;
     return code == cudaSuccess ? rc : cuda_failed(s->device, "recording", code, err);
 }
 

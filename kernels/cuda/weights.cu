@@ -5,6 +5,7 @@
 
 enum { THREADS = 256 };
 
+/* An array in F32 and its copy: rows of packed.ld. */
 struct pack_job {
     const float *w;
     struct act packed;
@@ -23,49 +24,27 @@ static __global__ void pack_kernel(struct pack_job j) {
     }
 }
 
-/* ---- one copy ---- */
+static size_t packed_bytes(const struct pack_job *j) { return (size_t)(j->rows * j->packed.ld) * (j->packed.bf16 ? 2 : 4); }
 
-static bool has_bias(const struct weights_job *j) { return j->bias && tensor_present(j->bias); }
+static void pack(struct stream *s, const struct pack_job *j) {
+    CUDA_LAUNCH(pack_kernel, cuda_blocks(j->rows * j->packed.ld, THREADS), THREADS, cuda_stream(s)->stream, *j);
+}
 
-static int64_t rows_of(const struct weights_job *j) { return j->flip ? j->w->dim[1] : j->w->dim[0]; }
+/* ---- what a product needs ---- */
 
 /* A projection's weights in F32 serve as they are. */
 static bool serves(const struct weights_job *j) {
     return !j->bf16 && !j->flip && (j->w->rank == 2 || j->w->dim[2] == 1) && j->pitch == j->w->dim[1];
 }
-
-static size_t area_of(const struct weights_job *j, char *base, void **ret_w, void **ret_bias) {
-    struct cuda_area area = {base, 0};
-    size_t each = j->bf16 ? 2 : 4;
-    *ret_w = cuda_take(&area, serves(j) ? 0 : (size_t)(rows_of(j) * j->pitch) * each);
-    *ret_bias = cuda_take(&area, has_bias(j) && j->bf16 ? (size_t)j->bias->dim[0] * each : 0);
-    return area.used;
+static struct pack_job weights_of(const struct weights_job *j) {
+    int64_t a = j->w->dim[0], c = j->w->dim[1], taps = j->w->rank > 2 ? j->w->dim[2] : 1;
+    return {(const float *)j->w->data, {NULL, j->pitch, j->bf16}, a, c, taps, j->flip ? c : a, j->flip};
 }
 
-static void launch(struct stream *s, const struct pack_job *j) {
-    CUDA_LAUNCH(pack_kernel, cuda_blocks(j->rows * j->packed.ld, THREADS), THREADS, cuda_stream(s)->stream, *j);
-}
-
-/* Where the copy is, or will be, in `room`. */
-static struct weights lie(const struct weights_job *j, void *room) {
-    struct weights to = {{j->w->data, j->pitch, j->bf16}, has_bias(j) ? j->bias->data : NULL};
-    void *w = NULL, *bias = NULL;
-    area_of(j, (char *)room, &w, &bias);
-    to.w.data = serves(j) ? to.w.data : w;
-    to.bias = to.bias && j->bf16 ? bias : to.bias;
-    return to;
-}
-
-static void fill(struct stream *s, const struct weights_job *j, const struct weights *to) {
-    struct pack_job w = {(const float *)j->w->data,         to->w,      j->w->dim[0], j->w->dim[1],
-                         j->w->rank > 2 ? j->w->dim[2] : 1, rows_of(j), j->flip};
-    if (!serves(j))
-        launch(s, &w);
-    if (!has_bias(j) || !j->bf16)
-        return;
+static bool bias_serves(const struct weights_job *j) { return !j->bf16 || !j->bias || !tensor_present(j->bias); }
+static struct pack_job bias_of(const struct weights_job *j) {
     int64_t n = j->bias->dim[0];
-    struct pack_job bias = {(const float *)j->bias->data, {(void *)to->bias, 1, true}, n, 1, 1, n, false};
-    launch(s, &bias);
+    return {(const float *)j->bias->data, {NULL, 1, true}, n, 1, 1, n, false};
 }
 
 /* ---- copies that are kept ---- */
@@ -74,23 +53,18 @@ struct kept {
     struct kept *next;
     const struct device *device;
     const struct stream *stream;
-    const void *w, *bias;
-    uint64_t version;
-    int64_t pitch;
-    bool flip, bf16;
-    void *block; /* NULL: nothing had to be copied */
+    struct pack_job job;
+    uint64_t version, recording; /* of the last copying; recording 0: outside of all */
 };
 static struct kept *copies;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool is_constant(const struct weights_job *j) { return (j->version & WEIGHTS_CONSTANT) != 0; }
-
-static bool is_of(const struct kept *k, const struct stream *s, const struct weights_job *j) {
-    return k->stream == s && k->w == j->w->data && k->bias == (has_bias(j) ? j->bias->data : NULL) && k->pitch == j->pitch &&
-           k->flip == j->flip && k->bf16 == j->bf16;
+static bool is_of(const struct kept *k, const struct stream *s, const struct pack_job *j) {
+    return k->stream == s && k->job.w == j->w && k->job.packed.ld == j->packed.ld && k->job.rows == j->rows &&
+           k->job.flip == j->flip && k->job.packed.bf16 == j->packed.bf16;
 }
 
-static struct kept *find(const struct stream *s, const struct weights_job *j) {
+static struct kept *find(const struct stream *s, const struct pack_job *j) {
     pthread_mutex_lock(&lock);
     struct kept *k = copies;
     while (k && !is_of(k, s, j))
@@ -99,29 +73,21 @@ static struct kept *find(const struct stream *s, const struct weights_job *j) {
     return k;
 }
 
-static int keep(struct stream *s, const struct weights_job *j, struct kept **ret, struct err *err) {
-    void *w, *bias;
-    size_t bytes = area_of(j, NULL, &w, &bias);
+static int keep(struct stream *s, const struct pack_job *j, struct kept **ret, struct err *err) {
+    if (s->recording)
+        return err_set(err, ERR_PRECONDITION, "%s: recorded work must have run once before: it meets new weights",
+                       s->device->info.name);
     struct kept *k = (struct kept *)calloc(1, sizeof *k);
     if (!k)
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory", s->device->info.name);
-    if (s->recording) {
-        free(k);
-        return err_set(err, ERR_PRECONDITION, "%s: recorded work must have run once before: it meets new weights",
-                       s->device->info.name);
-    }
-    int rc = bytes ? s->device->backend->alloc(s->device, bytes, &k->block, err) : 0;
+    k->device = s->device;
+    k->stream = s;
+    k->job = *j;
+    int rc = s->device->backend->alloc(s->device, packed_bytes(j), &k->job.packed.data, err);
     if (rc) {
         free(k);
         return rc;
     }
-    k->device = s->device;
-    k->stream = s;
-    k->w = j->w->data;
-    k->bias = has_bias(j) ? j->bias->data : NULL;
-    k->pitch = j->pitch;
-    k->flip = j->flip;
-    k->bf16 = j->bf16;
     pthread_mutex_lock(&lock);
     k->next = copies;
     copies = k;
@@ -130,12 +96,34 @@ static int keep(struct stream *s, const struct weights_job *j, struct kept **ret
     return 0;
 }
 
+/* Whether the copy holds that version when the work queued now runs. A recording runs again after the weights have changed: it
+ * begins with copies of its own, and what it leaves behind is known to itself alone; weights that never change are copied before
+ * it. */
+static bool is_current(const struct kept *k, struct stream *s, uint64_t version) {
+    bool constant = (version & WEIGHTS_CONSTANT) != 0;
+    return k->version == version && (constant || k->recording == cuda_recording(s));
+}
+
+static int kept_copy(struct stream *s, struct pack_job *j, uint64_t version, struct err *err) {
+    struct kept *k = find(s, j);
+    int rc = k ? 0 : keep(s, j, &k, err);
+    if (rc)
+        return rc;
+    *j = k->job;
+    if (is_current(k, s, version))
+        return 0;
+    pack(s, j);
+    k->version = version;
+    k->recording = cuda_recording(s);
+    return 0;
+}
+
 void cuda_weights_forget(struct device *dev, const struct stream *s, const void *from, size_t bytes) {
     struct kept *gone = NULL;
     pthread_mutex_lock(&lock);
     for (struct kept **at = &copies; *at;) {
         struct kept *k = *at;
-        bool goes = s ? k->stream == s : k->device == dev && (uintptr_t)k->w - (uintptr_t)from < bytes;
+        bool goes = s ? k->stream == s : k->device == dev && (uintptr_t)k->job.w - (uintptr_t)from < bytes;
         if (!goes) {
             at = &k->next;
             continue;
@@ -148,31 +136,53 @@ void cuda_weights_forget(struct device *dev, const struct stream *s, const void 
     while (gone) {
         struct kept *k = gone;
         gone = k->next;
-        if (k->block)
-            dev->backend->free(dev, k->block);
+        dev->backend->free(dev, k->job.packed.data);
         free(k);
     }
 }
 
+/* ---- both ---- */
+
 size_t cuda_weights_bytes(const struct weights_job *j) {
-    void *w, *bias;
-    return is_constant(j) ? 0 : area_of(j, NULL, &w, &bias);
+    struct cuda_area area = {NULL, 0};
+    if (j->version)
+        return 0;
+    if (!serves(j)) {
+        struct pack_job w = weights_of(j);
+        cuda_take(&area, packed_bytes(&w));
+    }
+    if (!bias_serves(j)) {
+        struct pack_job bias = bias_of(j);
+        cuda_take(&area, packed_bytes(&bias));
+    }
+    return area.used;
+}
+
+/* Into the area, or into a copy that is kept. */
+static int copy(struct stream *s, struct pack_job *j, uint64_t version, struct cuda_area *area, struct err *err) {
+    if (version)
+        return kept_copy(s, j, version, err);
+    j->packed.data = cuda_take(area, packed_bytes(j));
+    pack(s, j);
+    return 0;
 }
 
 int cuda_weights(struct stream *s, const struct weights_job *j, void *room, struct weights *ret, struct err *err) {
-    if (!is_constant(j)) {
-        *ret = lie(j, room);
-        fill(s, j, ret);
-        return 0;
+    struct cuda_area area = {(char *)room, 0};
+    struct weights to = {{j->w->data, j->pitch, j->bf16}, j->bias ? j->bias->data : NULL};
+    int rc;
+    if (!serves(j)) {
+        struct pack_job w = weights_of(j);
+        if ((rc = copy(s, &w, j->version, &area, err)))
+            return rc;
+        to.w.data = w.packed.data;
     }
-    struct kept *k = find(s, j);
-    int rc = k ? 0 : keep(s, j, &k, err);
-    if (rc)
-        return rc;
-    *ret = lie(j, k->block);
-    if (k->version == j->version)
-        return 0;
-    fill(s, j, ret);
-    k->version = j->version;
+    if (!bias_serves(j)) {
+        struct pack_job bias = bias_of(j);
+        if ((rc = copy(s, &bias, j->version, &area, err)))
+            return rc;
+        to.bias = bias.packed.data;
+    }
+    *ret = to;
     return 0;
 }

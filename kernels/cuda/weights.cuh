@@ -1,6 +1,7 @@
 /* weights: weights and biases as products read them: taps side by side, rows padded, in the activations' type. Copies of weights
- * that never change (WEIGHTS_CONSTANT, kernels/op.h) are made once for each stream and kept until the stream closes or the weights'
- * memory is freed; recorded work relies on them. Internal to kernels/cuda. */
+ * with a version (kernels/op.h) are made once for each version and stream, and their memory is kept until the stream closes or the
+ * weights' memory is freed. Recorded work relies on copies of weights that never change (WEIGHTS_CONSTANT); others it copies
+ * itself, each once. Internal to kernels/cuda. */
 #ifndef BRR_KERNELS_CUDA_WEIGHTS_CUH
 #define BRR_KERNELS_CUDA_WEIGHTS_CUH
 #include "kernels/cuda/cuda.cuh"
@@ -17,7 +18,7 @@ struct weights {
     struct act w;     /* ld = pitch */
     const void *bias; /* NULL: none */
 };
-/* Scratch that cuda_weights needs: 0 where a kept copy serves. */
+/* Scratch that cuda_weights needs: 0 where copies are kept. */
 size_t cuda_weights_bytes(const struct weights_job *j);
 int cuda_weights(struct stream *s, const struct weights_job *j, void *room, struct weights *ret, struct err *err);
 

@@ -189,8 +189,9 @@ static int64_t scratch_bound(const struct seizure_net *net) {
 }
 
 /* The same on a GPU, where scratch of the neediest op (the scan's gradient, at most ROOM; the convolution before it, with a value
- * of four bytes for each of its channels and tokens) lies beside columns of convolutions, the weights of one op packed and summed,
- * the workspaces of the job's two streams and its recorded work, and what the driver takes for the process. */
+ * of four bytes for each of its channels and tokens) lies beside columns of convolutions, the weights of one op summed, copies of
+ * all weights as products read them (in training both ways round), the workspaces of the job's two streams and its recorded work,
+ * and what the driver takes for the process. */
 static int64_t gpu_bound(const struct seizure_net *net) {
     enum { TOKEN_SAMPLES = 16, TILE = 8, COPIES = 3 };
     const int64_t ROOM = (int64_t)1 << 30, FIXED = (int64_t)704 << 20;
@@ -198,12 +199,16 @@ static int64_t gpu_bound(const struct seizure_net *net) {
     int64_t tokens = net->options.max_batch * (c->window / TOKEN_SAMPLES),
             inner = (int64_t)c->encoder_channels[STAGES - 1] * c->expand, largest = 0;
     int64_t states = tokens / TILE * inner * c->d_state * (int64_t)sizeof(float),
-            conv = tokens * 2 * inner * (int64_t)sizeof(float);
-    for (int i = 0; i < net->params.count; i++)
-        if (net->params.items[i].kind == PARAM_WEIGHT && net->params.items[i].count > largest)
-            largest = net->params.items[i].count;
-    int64_t scan = 3 * states < ROOM ? 3 * states : ROOM;
-    return (scan > conv ? scan : conv) + COPIES * largest * (int64_t)sizeof(float) + FIXED;
+            conv = tokens * 2 * inner * (int64_t)sizeof(float), copied = net->folded_count;
+    for (int i = 0; i < net->params.count; i++) {
+        const struct param *p = &net->params.items[i];
+        if (p->kind != PARAM_WEIGHT)
+            continue;
+        largest = p->count > largest ? p->count : largest;
+        copied += (net->options.training ? 2 : 1) * p->count;
+    }
+    int64_t scan = 3 * states < ROOM ? 3 * states : ROOM, copies = copied * (int64_t)dtype_bytes(net->options.precision);
+    return (scan > conv ? scan : conv) + COPIES * largest * (int64_t)sizeof(float) + copies + FIXED;
 }
 
 static int64_t spare_bytes(const struct seizure_config *config, const struct seizure_options *options) {
