@@ -34,7 +34,7 @@ int sessions_count(const struct sessions *all) { return all->count; }
 int sessions_of_model(const struct sessions *all, const char *model) {
     int n = 0;
     for (const struct session *s = all->first; s; s = s->next_session)
-        n += !s->closing && !s->ended && !strcmp(s->model, model);
+        n += !session_is_closing(s) && !s->ended && !strcmp(s->model, model);
     return n;
 }
 
@@ -44,7 +44,7 @@ static int check_share(const struct sessions *all, const char *principal, struct
     const int most = sessions_of_one(all->config.max_sessions);
     int own = 0;
     for (const struct session *s = all->first; s; s = s->next_session)
-        own += !s->closed && !s->ended && !strcmp(s->pass.principal, principal);
+        own += s->stage != SESSION_CLOSED && !s->ended && !strcmp(s->pass.principal, principal);
     return own < most
                ? 0
                : err_set(err, ERR_EXHAUSTED,
@@ -83,7 +83,7 @@ static void bound_done(struct sessions *all) {
     struct session *oldest = NULL;
     int n = 0;
     for (struct session *s = all->first; s; s = s->next_session)
-        if (s->closing && s->parked_ms) {
+        if (session_is_closing(s) && s->parked_ms) {
             oldest = s;
             n++;
         }
@@ -117,9 +117,9 @@ void session_leave(struct session *s) {
         session_close(s, "done");
         return;
     }
-    if (s->resumable && !s->closing)
+    if (s->resumable && !session_is_closing(s))
         session_note(s, JOURNAL_LOST, why_left(s));
-    if (!s->resumable || (s->closing && !s->summary && !s->failure))
+    if (!s->resumable || (session_is_closing(s) && !s->summary && !s->failure))
         session_close(s, "client_gone");
     else
         session_park(s);
@@ -133,7 +133,7 @@ struct session *sessions_find(struct sessions *all, const char *token, const cha
     if (!pass_digest(token, digest))
         return NULL;
     for (struct session *s = all->first; s; s = s->next_session)
-        if (s->resumable && (s->sink || s->parked_ms) && (!s->closing || s->summary || s->failure) &&
+        if (s->resumable && (s->sink || s->parked_ms) && (!session_is_closing(s) || s->summary || s->failure) &&
             pass_fits(&s->pass, digest, principal))
             found = s;
     return found;
@@ -165,7 +165,7 @@ void session_resume(struct session *s, const struct session_return *back) {
     s->sink = back->sink;
     s->owner = back->owner;
     str_copy(s->address, sizeof s->address, back->address ? back->address : "");
-    if (!s->closing)
+    if (!session_is_closing(s))
         session_note(s, JOURNAL_RESUMED, "");
     s->parked_ms = s->stalled_ms = 0;
     s->newest_ms = s->resumed_ms = clock_ms();
@@ -181,14 +181,14 @@ void session_resume(struct session *s, const struct session_return *back) {
         former->failed(owner, &err, "TAKEN_OVER");
     }
     session_greet(s);
-    if (!s->stalled_ms && !s->closing)
+    if (!s->stalled_ms && !session_is_closing(s))
         session_give_credit(s);
 }
 
 void session_seen(struct session *s, int64_t next_result, int64_t next_alarm) {
     s->heard_seen = true;
     ring_seen(&s->kept, next_result, next_alarm);
-    if (!s->stalled_ms && !s->closing)
+    if (!s->stalled_ms && !session_is_closing(s))
         session_give_credit(s);
 }
 
@@ -202,7 +202,7 @@ static int check_index(const struct session *s, int64_t first, int64_t samples, 
     if (first < 0 || samples < 0 || first > INT64_C(1) << MAX_SAMPLE_BITS || samples > INT64_C(1) << MAX_SAMPLE_BITS)
         return err_set(err, ERR_INVALID, "samples %lld and %lld more; expected counts from 0 that stay below 2^53",
                        (long long)first, (long long)samples);
-    if (s->over && first + samples > s->next)
+    if (s->stage > SESSION_RUNNING && first + samples > s->next)
         return err_set(err, ERR_PRECONDITION, "the stream has ended; open a new one");
     if ((double)(first + samples - s->next) > SESSION_MAX_GAP_S * s->rate_hz)
         return err_set(err, ERR_RANGE,
@@ -321,11 +321,11 @@ int session_finish(struct session *s, struct err *err) {
         s->sink->summary(s->owner, s->summary);
         return 0;
     }
-    if (s->finishing && !s->closing)
+    if (s->stage == SESSION_FINISHING)
         return 0;
-    if (s->over)
+    if (s->stage > SESSION_RUNNING)
         return err_set(err, ERR_PRECONDITION, "the stream has ended already");
-    s->over = s->finishing = true;
+    session_reach(s, SESSION_FINISHING);
     return session_post(s, LIVE_FINISH) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory at the end of a stream");
 }
 
@@ -342,7 +342,7 @@ int64_t session_max_chunk(const struct session *s, size_t message_bytes) {
 
 void session_stall(struct session *s, bool stalled) {
     s->stalled_ms = !stalled ? 0 : s->stalled_ms ? s->stalled_ms : clock_ms();
-    if (!stalled && !s->closing)
+    if (!stalled && !session_is_closing(s))
         session_give_credit(s);
 }
 
@@ -413,9 +413,9 @@ static void on_opened(struct session *s, struct live_report *r) {
     s->info = r->opened;
     str_copy(s->sha256, sizeof s->sha256, s->info ? s->info->info.sha256 : "");
     r->opened = NULL;
-    if (!s->restoring)
+    if (s->stage != SESSION_RESTORING)
         session_note(s, JOURNAL_OPENED, live_stream_open(s->stream)->realtime ? "live" : "replay");
-    s->restoring = false;
+    session_reach(s, SESSION_RUNNING);
     if (s->resumable && s->durable < 0)
         session_save_begin(s);
     session_greet(s);
@@ -440,7 +440,7 @@ static void on_summary(struct session *s, const struct live_report *r) {
 }
 
 static void on_closed(struct session *s) {
-    s->closed = true;
+    session_reach(s, SESSION_CLOSED);
     s->all->count--;
     s->all->waiting_bytes -= s->waiting_bytes; /* of orders that were dropped */
     s->waiting_bytes = 0;
@@ -465,7 +465,7 @@ void sessions_report(struct sessions *all, struct live_report *r) {
         s->all->waiting_bytes -= r->data_bytes;
         s->consumed += r->samples;
     }
-    if (s->closing)
+    if (session_is_closing(s))
         return;
     session_look_at_held(s);
     s->unreleased += r->bytes;
@@ -493,7 +493,7 @@ void sessions_report(struct sessions *all, struct live_report *r) {
     case LIVE_FAILED:
         if (r->lost && s->resumable)
             session_survive(s, &r->err);
-        else if (s->restoring)
+        else if (s->stage == SESSION_RESTORING)
             session_restore_failed(s, &r->err);
         else
             session_fail(s, &r->err, NULL);
@@ -506,19 +506,19 @@ void sessions_report(struct sessions *all, struct live_report *r) {
     case LIVE_UNLOADED:
         break;
     }
-    if (!s->stalled_ms && !s->closing)
+    if (!s->stalled_ms && !session_is_closing(s))
         session_give_credit(s);
 }
 
 /* Why the session ends now, or false: its client sends nothing, or reads nothing. */
 static bool expired(const struct session *s, int64_t now, struct err *err) {
     int64_t limit = s->all->config.idle_ms, seconds = limit / 1000;
-    if (s->closing || limit <= 0 || !s->sink)
+    if (session_is_closing(s) || limit <= 0 || !s->sink)
         return false;
     if (s->stalled_ms && now - s->stalled_ms >= limit)
         return err_set(err, ERR_ABORTED, "the client has read no answer for %lld s (limits.session_idle); open a new stream",
                        (long long)seconds);
-    return s->opened && !s->over && !s->waiting && now - s->newest_ms >= limit &&
+    return s->stage == SESSION_RUNNING && !s->waiting && now - s->newest_ms >= limit &&
            err_set(err, ERR_ABORTED, "no samples for %lld s (limits.session_idle); open a new stream", (long long)seconds);
 }
 
@@ -527,10 +527,10 @@ void sessions_tick(struct sessions *all) {
     sessions_shed(all, now);
     for (struct session *s = all->first, *next; s; s = next) {
         next = s->next_session;
-        buffered += s->closed ? 0 : s->waiting_samples;
+        buffered += s->stage == SESSION_CLOSED ? 0 : s->waiting_samples;
         session_look_at_held(s);
         session_save_tick(s, now);
-        parked += s->parked_ms && !s->closing;
+        parked += s->parked_ms && !session_is_closing(s);
         session_post_due(s);
         struct err err;
         if (expired(s, now, &err)) {

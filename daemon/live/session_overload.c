@@ -35,7 +35,7 @@ static void send_away(struct session *s, int64_t now) {
 /* True if the session waits for the device longer than limits.lag allows. */
 static bool is_late(struct session *s, int64_t now) {
     int64_t limit = s->all->config.lag_ms;
-    if (limit <= 0 || !s->sink || s->sent_away || s->closing || s->finishing || !live_stream_open(s->stream)->realtime)
+    if (limit <= 0 || !s->sink || s->sent_away || s->stage >= SESSION_FINISHING || !live_stream_open(s->stream)->realtime)
         return false;
     if (session_lag_ms(s, now) > limit)
         return true;

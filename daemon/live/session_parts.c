@@ -39,14 +39,14 @@ bool session_post(struct session *s, enum live_order_kind kind) {
 }
 
 void session_post_due(struct session *s) {
-    if (s->closing && s->close && s->all->config.post(s->all->config.post_ctx, s->close))
+    if (session_is_closing(s) && s->close && s->all->config.post(s->all->config.post_ctx, s->close))
         s->close = NULL;
-    if (s->wake && !s->closing)
+    if (s->wake && !session_is_closing(s))
         s->wake = !session_post(s, LIVE_WAKE);
 }
 
 bool session_is_full(const struct session *s) {
-    return s->kept.bytes >= SESSION_KEPT_BYTES && (!s->sink || (s->heard_seen && !s->finishing));
+    return s->kept.bytes >= SESSION_KEPT_BYTES && (!s->sink || (s->heard_seen && s->stage != SESSION_FINISHING));
 }
 
 void session_give_credit(struct session *s) {
@@ -59,9 +59,9 @@ void session_give_credit(struct session *s) {
 }
 
 void session_release(struct session *s) {
-    if (s->closing)
+    if (session_is_closing(s))
         return;
-    s->over = s->closing = true;
+    session_reach(s, SESSION_CLOSING);
     session_tell_end(s);
     live_stream_abandon(s->stream);
     session_post_due(s);
@@ -70,7 +70,7 @@ void session_release(struct session *s) {
 int sessions_places(const struct sessions *all, bool ended) {
     int n = 0;
     for (const struct session *s = all->first; s; s = s->next_session)
-        n += !s->closed && s->ended == ended;
+        n += s->stage != SESSION_CLOSED && s->ended == ended;
     return n;
 }
 
@@ -155,7 +155,7 @@ void session_let_go(struct session *s) {
     s->sink = NULL;
     s->owner = NULL;
     s->parked_ms = 0;
-    if (s->closed)
+    if (s->stage == SESSION_CLOSED)
         session_forget(s);
     else
         session_release(s);
@@ -215,7 +215,7 @@ void session_fail(struct session *s, const struct err *err, const char *reason) 
 }
 
 int64_t session_lag_ms(const struct session *s, int64_t now_ms) {
-    return s->waiting > 0 && !s->closing ? now_ms - s->waiting_since[s->oldest] : 0;
+    return s->waiting > 0 && !session_is_closing(s) ? now_ms - s->waiting_since[s->oldest] : 0;
 }
 
 void session_restart_lag(struct session *s, int64_t now_ms) {

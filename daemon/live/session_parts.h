@@ -7,6 +7,17 @@
 #include "daemon/live/ring.h"
 #include "daemon/live/session.h"
 
+/* The life of a session, which only moves forward; each stage may be left out. */
+enum session_stage {
+    SESSION_OPENING,   /* the host has not opened its stream yet; */
+    SESSION_RESTORING, /* nor has it loaded the state of the snapshot */
+    SESSION_RUNNING,
+    SESSION_CUT,       /* its device is lost: no more samples are taken */
+    SESSION_FINISHING, /* no more samples come; its last results do */
+    SESSION_CLOSING,   /* CLOSE is due or posted */
+    SESSION_CLOSED     /* CLOSED came */
+};
+
 struct session {
     struct sessions *all;
     char id[SESSION_ID_SIZE], model[LIVE_NAME], client[SESSION_NAME_SIZE];
@@ -16,8 +27,8 @@ struct session {
     const struct session_sink *sink; /* NULL: no connection */
     void *owner;
     struct live_order *close; /* CLOSE, made at birth and kept until it is posted; NULL afterwards */
-    bool closing, closed;     /* CLOSE is due or posted; CLOSED came */
-    bool counted;             /* its end, in the metric */
+    enum session_stage stage;
+    bool counted; /* its end, in the metric */
     /* for a client that comes back */
     bool resumable;
     struct pass pass;
@@ -46,7 +57,7 @@ struct session {
     /* its snapshot */
     bool on_disk;                 /* there may be one */
     bool ended;                   /* restored after its Summary was sent, and its client has not come back */
-    bool saving, restoring;       /* a snapshot is being made; the worker has not loaded its state yet */
+    bool saving;                  /* a snapshot is being made */
     bool greeted;                 /* the connection was told that it is open */
     int64_t saved_ms, saved;      /* when the newest was begun; source samples consumed in it */
     int64_t saved_bytes, durable; /* of the newest that is durable: bytes, samples */
@@ -72,7 +83,7 @@ struct session {
     struct event *events; /* the first n_events of events_total */
     int n_events;
     int64_t events_total, seizure_samples;
-    bool opened, finishing, over; /* finishing: no more samples come; over: none are taken */
+    bool opened; /* the host has opened its stream, in whatever stage the session is */
     int64_t newest_ms;
     struct session *next_session;
 };
@@ -97,6 +108,10 @@ void session_free(struct session *s);
 /* Hands OPEN to the worker, with a saved state or NULL (taken), and lists the session; on an error it is freed. */
 int session_begin(struct session *s, char *state, size_t len, struct err *err);
 bool session_post(struct session *s, enum live_order_kind kind);
+/* Moves on to this stage, unless it is there or further. */
+static inline void session_reach(struct session *s, enum session_stage stage) { s->stage = s->stage > stage ? s->stage : stage; }
+/* The host lets go of its stream, or has. */
+static inline bool session_is_closing(const struct session *s) { return s->stage >= SESSION_CLOSING; }
 void session_post_due(struct session *s); /* what could not be posted before */
 /* For the metric family of the session's model; second: another label, or NULL. */
 void session_count(struct session *s, const char *family, const char *second, double n);

@@ -161,7 +161,7 @@ static bool unpack_numbers(struct unpack *in, struct session *s) {
 /* ---- making one ---- */
 
 void session_save_begin(struct session *s) {
-    if (!s->all->config.keeper.put || s->saving || s->closing || !session_post(s, LIVE_SAVE))
+    if (!s->all->config.keeper.put || s->saving || session_is_closing(s) || !session_post(s, LIVE_SAVE))
         return;
     s->saving = true;
     s->saved_ms = clock_ms();
@@ -172,7 +172,8 @@ static bool far(const struct session *s) { return (s->consumed - s->durable) * s
 
 static void save_when_due(struct session *s, int64_t now, int64_t least_ms) {
     int64_t bytes = 0;
-    if (!s->resumable || !s->opened || s->closing || s->saving || s->consumed <= s->durable || now - s->saved_ms < least_ms)
+    if (!s->resumable || !s->opened || session_is_closing(s) || s->saving || s->consumed <= s->durable ||
+        now - s->saved_ms < least_ms)
         return;
     for (const struct session *other = s->all->first; other; other = other->next_session)
         bytes += other->saved_bytes;
@@ -188,13 +189,13 @@ static void go_unsaved(struct session *s) {
     log_warn("a live stream goes on without snapshots, which cannot be written; a crash of the daemon would end it",
              "session=%s model=%s", s->id, s->model);
     session_greet(s);
-    if (s->sink && s->greeted && !s->closing)
+    if (s->sink && s->greeted && !session_is_closing(s))
         s->sink->progress(s->owner);
 }
 
 /* A live stream does not wait for a disk that is full or does not answer. */
 static void look_at_disk(struct session *s, int64_t now) {
-    bool live = s->resumable && s->opened && !s->closing && live_stream_open(s->stream)->realtime;
+    bool live = s->resumable && s->opened && !session_is_closing(s) && live_stream_open(s->stream)->realtime;
     int64_t patience = s->durable < 0 ? SESSION_FIRST_SAVE_MS : SESSION_SAVE_HUNG_MS;
     if (live && !s->unsaved && (s->failed_saves >= SESSION_SAVE_FAILURES || (s->saving && now - s->saved_ms >= patience)))
         go_unsaved(s);
@@ -208,7 +209,7 @@ void session_save_tick(struct session *s, int64_t now) {
 int sessions_unsaved(const struct sessions *all) {
     int n = 0;
     for (const struct session *s = all->first; s; s = s->next_session)
-        n += s->unsaved && !s->closing;
+        n += s->unsaved && !session_is_closing(s);
     return n;
 }
 
@@ -292,7 +293,7 @@ void sessions_disown(struct sessions *all, const char *id) {
     log_info("a stream goes on in another daemon", "session=%s model=%s", s->id, s->model);
     s->on_disk = s->saving = false;
     session_count_end(s, "moved");
-    if (former && s->closing) /* its owner has heard the end and will close it */
+    if (former && session_is_closing(s)) /* its owner has heard the end and will close it */
         return;
     session_drop_held(s);
     session_let_go(s);
@@ -332,7 +333,7 @@ void sessions_kept(struct sessions *all, const char *id, const struct err *err) 
     s->durable = s->saved;
     keep_promise(s);
     session_greet(s);
-    if (s->sink && s->greeted && !s->closing)
+    if (s->sink && s->greeted && !session_is_closing(s))
         s->sink->progress(s->owner);
     if (s->saved_ms < all->frozen_ms && s->consumed > s->durable)
         session_save_begin(s);
@@ -370,7 +371,8 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
         return err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt or of another version");
     struct session *other = find(all, o->id);
     if (other)
-        return err_set(err, other->closing ? ERR_UNAVAILABLE : ERR_EXISTS, "there is a session of this snapshot already");
+        return err_set(err, session_is_closing(other) ? ERR_UNAVAILABLE : ERR_EXISTS,
+                       "there is a session of this snapshot already");
     if (*o->sha256 && all->config.keeper.model)
         all->config.keeper.model(all->config.keeper.ctx, o->sha256, o->checkpoint, sizeof o->checkpoint);
     int rc = place(all, &o->open, err);
@@ -395,7 +397,8 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     }
     memcpy(copy, stream, stream_len);
     s->ended = o->ended;
-    s->on_disk = s->restoring = true;
+    s->on_disk = true;
+    session_reach(s, SESSION_RESTORING);
     session_park(s);
     rc = session_begin(s, copy, stream_len, err);
     if (rc)
@@ -443,7 +446,7 @@ void session_restore_failed(struct session *s, const struct err *err) {
         log_warn("a stream waits for its snapshot, which cannot be used now", "session=%s error=\"%s\"", s->id, text);
         keeper->retry(keeper->ctx, s->id, s->ended);
     }
-    s->on_disk = s->restoring = false;
+    s->on_disk = false;
     if (!s->sink) {
         session_let_go(s);
         return;
@@ -455,7 +458,7 @@ void session_restore_failed(struct session *s, const struct err *err) {
 
 bool sessions_restoring(const struct sessions *all) {
     for (const struct session *s = all->first; s; s = s->next_session)
-        if (s->restoring && !s->closing)
+        if (s->stage == SESSION_RESTORING)
             return true;
     return false;
 }
@@ -464,14 +467,14 @@ bool sessions_restoring(const struct sessions *all) {
 
 void sessions_announce_end(struct sessions *all, int64_t retry_ms, const char *reason) {
     for (struct session *s = all->first; s; s = s->next_session)
-        if (s->sink && s->greeted && !s->closing)
+        if (s->sink && s->greeted && !session_is_closing(s))
             s->sink->draining(s->owner, retry_ms, reason);
 }
 
 void sessions_freeze(struct sessions *all) {
     all->frozen_ms = clock_ms();
     for (struct session *s = all->first; s; s = s->next_session)
-        if (s->resumable && s->opened && !s->closing && s->consumed > s->durable)
+        if (s->resumable && s->opened && !session_is_closing(s) && s->consumed > s->durable)
             session_save_begin(s);
 }
 
@@ -481,14 +484,14 @@ void session_survive(struct session *s, const struct err *why) {
     err_set(&err, ERR_UNAVAILABLE,
             "the device failed, and the daemon restarts: %.300s; a resumable stream goes on with its token then",
             err_text(why, text, sizeof text));
-    s->over = true;
+    session_reach(s, SESSION_CUT);
     if (s->sink)
         s->sink->failed(s->owner, &err, "DRAINING");
 }
 
 bool sessions_saved(const struct sessions *all) {
     for (const struct session *s = all->first; s; s = s->next_session)
-        if (s->saving && !s->closing)
+        if (s->saving && !session_is_closing(s))
             return false;
     return true;
 }
@@ -499,7 +502,7 @@ void sessions_end(struct sessions *all) {
     for (struct session *s = all->first, *next; s; s = next) {
         next = s->next_session;
         session_release_held(s);
-        if (s->sink && !s->closing)
+        if (s->sink && !session_is_closing(s))
             s->sink->failed(s->owner, &err, "DRAINING");
     }
 }

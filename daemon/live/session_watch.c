@@ -38,7 +38,7 @@ void session_describe(const struct session *s, struct session_state *ret) {
 
 void sessions_visit(const struct sessions *all, void (*visit)(void *ctx, const struct session *s), void *ctx) {
     for (const struct session *s = all->first; s; s = s->next_session)
-        if (!s->closing && !s->ended)
+        if (!session_is_closing(s) && !s->ended)
             visit(ctx, s);
 }
 
@@ -47,7 +47,7 @@ int sessions_by_id(struct sessions *all, const char *id, struct session **ret, s
     int n = 0;
     for (struct session *s = all->first; s; s = s->next_session) {
         bool exact = !strcmp(s->id, id), begins = strlen(id) >= SESSION_PREFIX && str_starts(s->id, id);
-        if (s->closing || s->ended || (!exact && !begins))
+        if (session_is_closing(s) || s->ended || (!exact && !begins))
             continue;
         found = s;
         n++;

@@ -35,6 +35,10 @@ struct tag {
     struct tag *next; /* on its way from the drain thread to the loop */
 };
 
+/* A call only moves forward, and may end in any stage: queued answers leave and the status after them; the status has left; `end`
+ * was called. */
+enum call_stage { CALL_OPEN, CALL_FINISHING, CALL_ANSWERED, CALL_ENDED };
+
 struct answer {
     struct answer *next;
     grpc_byte_buffer *buffer;
@@ -59,7 +63,8 @@ struct rpc_call {
     int queued;
     size_t unsent, in_flight; /* bytes of answers: all, and of the one that grpc has */
     uint64_t progress_ms;     /* when the client last read or was asked for something, or the call ended for the daemon */
-    bool sending, receiving, held, full, finishing, status_sent, ended;
+    enum call_stage stage;
+    bool sending, receiving, held, full;
     bool half_closed;                       /* the client said so: nothing more is read */
     bool gone;                              /* the client went away, as the loop knows it */
     bool admitted;                          /* the caller is known and may call the method */
@@ -94,6 +99,8 @@ struct rpc_server {
     void (*done)(void *ctx);
     void *done_ctx;
 };
+
+static bool is_open(const struct rpc_call *c) { return c->stage == CALL_OPEN; }
 
 /* ---- events: completion queue → loop ---- */
 
@@ -184,12 +191,13 @@ static void free_answers(struct rpc_call *c) {
 }
 
 static void end_call(struct rpc_call *c) {
-    if (c->ended || !c->method)
+    if (c->stage == CALL_ENDED || !c->method)
         return;
-    c->ended = true;
+    const bool answered = c->stage == CALL_ANSWERED;
+    c->stage = CALL_ENDED;
     if (c->method->end)
         c->method->end(c);
-    const int code = c->gone && !c->status_sent ? ERR_CANCELLED : c->code;
+    const int code = c->gone && !answered ? ERR_CANCELLED : c->code;
     const char *reason = code && code == c->code ? c->reason : "";
     const double seconds = 1e-9 * (double)(uv_hrtime() - c->start_ns);
     const struct auth_record record = {.method = c->method->path,
@@ -245,7 +253,7 @@ static void unref(struct rpc_call *c) {
 /* ---- one call ---- */
 
 static void receive(struct rpc_call *c) {
-    if (c->receiving || c->held || c->half_closed || c->finishing || c->ended)
+    if (c->receiving || c->held || c->half_closed || !is_open(c))
         return;
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
     op.data.recv_message.recv_message = &c->received;
@@ -279,17 +287,18 @@ static void send_status(struct rpc_call *c) {
     op.data.send_status_from_server.status_details = &details;
     op.data.send_status_from_server.trailing_metadata = &detail;
     op.data.send_status_from_server.trailing_metadata_count = c->code ? 1 : 0;
-    c->status_sent = start(c, &op, 1, TAG_STATUS);
+    if (start(c, &op, 1, TAG_STATUS))
+        c->stage = CALL_ANSWERED;
     grpc_slice_unref(details);
     grpc_slice_unref(detail.value);
 }
 
 /* Send the next answer, or the status when nothing is left and the call is finishing. */
 static void pump(struct rpc_call *c) {
-    if (c->sending || c->status_sent || c->gone)
+    if (c->sending || c->stage >= CALL_ANSWERED || c->gone)
         return;
     if (!c->first) {
-        if (c->finishing)
+        if (c->stage == CALL_FINISHING)
             send_status(c);
         return;
     }
@@ -351,7 +360,7 @@ static bool admit(struct rpc_call *c) {
 /* Ends a call whose token was revoked, has expired, or has a smaller role than when it began. */
 static bool still_admitted(struct rpc_call *c) {
     struct auth_refusal refusal;
-    if (c->finishing || c->ended)
+    if (!is_open(c))
         return false;
     if (auth_still_valid(c->server->config.auth, &c->caller, &refusal) &&
         (!c->method || auth_permits(&c->caller, c->method->role, c->method->path, &refusal)))
@@ -365,7 +374,7 @@ static bool crowded(const struct rpc_call *c, struct err *err) {
     const struct rpc_server *s = c->server;
     struct quota_use use = {.calls = s->n_calls};
     for (const struct rpc_call *other = s->calls; other; other = other->next) {
-        const bool same = !other->ended && !strcmp(other->caller.name, c->caller.name);
+        const bool same = other->stage != CALL_ENDED && !strcmp(other->caller.name, c->caller.name);
         use.of_caller += same;
         use.of_method += same && other->method == c->method;
     }
@@ -443,7 +452,7 @@ static void on_message(struct rpc_call *c, bool ok) {
     c->received = NULL;
     if (!ok || !buffer) { /* half-close, or the call is gone */
         c->half_closed = true;
-        if (ok && !c->finishing && !c->ended && c->method->half_close)
+        if (ok && is_open(c) && c->method->half_close)
             c->method->half_close(c);
         return;
     }
@@ -468,12 +477,12 @@ static void on_sent(struct rpc_call *c, bool ok) {
     if (!ok)
         return;
     pump(c);
-    if (!c->sending && c->flushed && !c->finishing && !c->ended) {
+    if (!c->sending && c->flushed && is_open(c)) {
         void (*flushed)(struct rpc_call *) = c->flushed;
         c->flushed = NULL;
         flushed(c);
     }
-    if (c->full && c->queued <= RPC_SEND_MAX / 2 && c->unsent <= RPC_SEND_BYTES / 2 && !c->finishing && !c->ended) {
+    if (c->full && c->queued <= RPC_SEND_MAX / 2 && c->unsent <= RPC_SEND_BYTES / 2 && is_open(c)) {
         c->full = false;
         if (c->method->writable)
             c->method->writable(c);
@@ -620,12 +629,12 @@ size_t rpc_server_unsent(const struct rpc_server *s) { return s->unsent; }
 
 /* The daemon can do nothing for the call until its client moves. */
 static bool waits_for_client(const struct rpc_call *c) {
-    return !c->finishing && !c->ended && ((c->method->client_stream && c->receiving) || c->unsent > 0);
+    return is_open(c) && ((c->method->client_stream && c->receiving) || c->unsent > 0);
 }
 
 /* How long the daemon waits for the client of this call as it is now; 0 = for ever. */
 static int patience_ms(const struct rpc_call *c) {
-    if (!c->method || c->finishing || c->ended)
+    if (!c->method || !is_open(c))
         return 0;
     if (c->receiving && !c->heard)
         return RPC_FIRST_MESSAGE_MS;
@@ -635,7 +644,7 @@ static int patience_ms(const struct rpc_call *c) {
 static void look_at_call(struct rpc_call *c, uint64_t now) {
     const uint64_t idle_ms = now - c->progress_ms;
     const int patience = patience_ms(c);
-    if (c->finishing && !c->given_up && idle_ms > RPC_GRACE_MS) {
+    if ((c->stage == CALL_FINISHING || c->stage == CALL_ANSWERED) && !c->given_up && idle_ms > RPC_GRACE_MS) {
         c->given_up = true;
         grpc_call_cancel(c->call, NULL);
     } else if (patience && idle_ms > (uint64_t)patience) {
@@ -681,7 +690,7 @@ static void relieve(struct rpc_server *s) {
         struct rpc_call *most = NULL;
         struct err err;
         for (struct rpc_call *c = s->calls; c; c = c->next)
-            if (!c->finishing && !c->ended && c->first && (!most || c->unsent > most->unsent))
+            if (is_open(c) && c->first && (!most || c->unsent > most->unsent))
                 most = c;
         if (!most)
             return;
@@ -714,7 +723,7 @@ bool rpc_send(struct rpc_call *c, const uint8_t *data, size_t len) {
     pump(c);
     c->full = c->queued >= RPC_SEND_MAX || c->unsent >= RPC_SEND_BYTES;
     relieve(c->server);
-    return !c->full && !c->finishing;
+    return !c->full && is_open(c);
 }
 
 void rpc_flush(struct rpc_call *c, void (*flushed)(struct rpc_call *call)) { c->flushed = flushed; }
@@ -722,9 +731,9 @@ void rpc_flush(struct rpc_call *c, void (*flushed)(struct rpc_call *call)) { c->
 int rpc_finish(struct rpc_call *c, const struct err *err) { return rpc_refuse(c, err, NULL, 0); }
 
 int rpc_refuse(struct rpc_call *c, const struct err *err, const char *reason, int64_t retry_after_ms) {
-    if (c->finishing || c->ended)
+    if (!is_open(c))
         return 0;
-    c->finishing = true;
+    c->stage = CALL_FINISHING;
     if (err && err->code)
         c->err = *err;
     c->code = c->err.code;
