@@ -6,10 +6,18 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
+
+from daemon import BIN, make_corpus, temporary
 
 os.environ["PATH"] = "/usr/sbin:/sbin:" + os.environ["PATH"]  # Debian keeps daemons there
 
+# A job gives way to all other work of its machine, which here would be other tests.
+AWAKE = "#!/bin/sh\n(for i in $(seq 60); do sleep 1; echo 0 >/proc/$$/autogroup || break; done) 2>/dev/null &\nexec {}/brrd \"$@\"\n"
+# What a training on the cluster needs beside its job file, and what its ranks need in this place.
+KEYS = ["training.batch_size=16", "training.micro_batch_size=4", "training.reduction=tree", "training.validate_every=6", "data.loader_workers=1"]
+RANKS = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl": "self,vader,tcp"}
 CONFIG = """
 ClusterName=test
 SlurmctldHost=ctl({net}.254)
@@ -81,6 +89,32 @@ def wait_for(condition, seconds, what):
             return found
         assert time.monotonic() < end, f"{what() if callable(what) else what}: not within {seconds} s"
         time.sleep(0.2)
+
+
+def write_program(path, text):
+    with open(path, "w", encoding="ascii") as f:
+        f.write(text)
+    os.chmod(path, 0o755)
+
+
+def main(make_side, checks, always=(), end=lambda side: None):
+    """Runs the checks, or those that the command line names and `always`, with what make_side(cluster, directory) returns; recordings lie in
+    the directory's eeg. Returns the exit status."""
+    why = unavailable()
+    if why or not os.path.exists(f"{os.environ['BRR_BUILD_DIR']}/lib/libbrr_mpi.so"):
+        print(f"skipped: {why or 'a build without libopenmpi-dev'}")
+        return 77
+    with temporary() as tmp:
+        os.chmod(tmp, 0o755)
+        make_corpus(f"{tmp}/eeg", seed=21, patients=4, hours=0.12)
+        with Cluster(f"{tmp}/slurm") as cluster:
+            side = make_side(cluster, tmp)
+            for check in [c for c in checks if not sys.argv[1:] or c in always or c.__name__ in sys.argv[1:]]:
+                started = time.monotonic()
+                check(side)
+                print(f"{check.__name__}: {time.monotonic() - started:.1f} s", flush=True)
+            end(side)
+    return 0
 
 
 class Cluster:

@@ -9,24 +9,17 @@ import sys
 import time
 
 import slurm
-from daemon import BIN, MINI, SOURCE, make_corpus, temporary, tensors
+from daemon import BIN, MINI, SOURCE, tensors
 
 LONG = bool(os.environ.get("BRR_TEST_LONG"))
-KEYS = [key for key in MINI if not key.startswith("training.")] + [
-    "training.batch_size=16", "training.micro_batch_size=4", "training.reduction=tree", "training.max_steps=24",
-    "training.validate_every=6", "data.loader_workers=1"]
-# A job gives way to all other work of its machine, which here would be other tests.
-AWAKE = "#!/bin/sh\n(for i in $(seq 60); do sleep 1; echo 0 >/proc/$$/autogroup || break; done) 2>/dev/null &\nexec {}/brrd \"$@\"\n"
+KEYS = [key for key in MINI if not key.startswith("training.")] + [*slurm.KEYS, "training.max_steps=24"]
 
 
 class Jobs:
     def __init__(self, cluster, tmp, keys=tuple(KEYS)):
         self.cluster, self.tmp, self.keys, self.reference = cluster, tmp, keys, None
-        with open(f"{tmp}/brrd", "w", encoding="ascii") as f:
-            f.write(AWAKE.format(BIN))
-        os.chmod(f"{tmp}/brrd", 0o755)
-        cluster.env.update(BRRD=f"{tmp}/brrd", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", XDG_CACHE_HOME=f"{tmp}/cache",
-                           OMPI_MCA_mpi_yield_when_idle="1", OMPI_MCA_btl="self,vader,tcp")
+        slurm.write_program(f"{tmp}/brrd", slurm.AWAKE.format(BIN))
+        cluster.env.update(slurm.RANKS, BRRD=f"{tmp}/brrd", XDG_CACHE_HOME=f"{tmp}/cache")
 
     def submit(self, name, *options, nodes=2, tasks=2, keys=()):
         out = f"{self.tmp}/{name}"
@@ -144,25 +137,6 @@ def wrong_job(jobs):
     slurm.wait_for(lambda: not jobs.cluster.state(number), 60, "the end of a job that is wrong")
 
 
-def main():
-    why = slurm.unavailable()
-    if why or not os.path.exists(f"{os.environ['BRR_BUILD_DIR']}/lib/libbrr_mpi.so"):
-        print(f"skipped: {why or 'a build without libopenmpi-dev'}")
-        return 77
-    with temporary() as tmp:
-        os.chmod(tmp, 0o755)
-        make_corpus(f"{tmp}/eeg", seed=21, patients=4, hours=0.12)
-        with slurm.Cluster(f"{tmp}/slurm") as cluster:
-            jobs = Jobs(cluster, tmp)
-            checks = [undisturbed]
-            if LONG:
-                checks += [wrong_job, node_lost, preempted, rank_killed, time_limit, cancelled, node_cut]
-            for check in [c for c in checks if not sys.argv[1:] or c.__name__ in ["undisturbed", *sys.argv[1:]]]:
-                started = time.monotonic()
-                check(jobs)
-                print(f"{check.__name__}: {time.monotonic() - started:.1f} s", flush=True)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(slurm.main(Jobs, [undisturbed] + LONG * [wrong_job, node_lost, preempted, rank_killed, time_limit, cancelled, node_cut],
+                        always=[undisturbed]))

@@ -9,14 +9,11 @@ import sys
 import time
 
 import slurm
-from daemon import BIN, MINI, SOURCE, Daemon, make_corpus, temporary, tensors
+from daemon import BIN, MINI, SOURCE, Daemon, tensors
 
 LONG = bool(os.environ.get("BRR_TEST_LONG"))
 STEPS = 24 if LONG else 12
-KEYS = [key for key in MINI if not key.startswith("training.")] + [
-    "training.batch_size=16", "training.micro_batch_size=4", "training.reduction=tree", "training.validate_every=6", "data.loader_workers=1"]
-# A job gives way to all other work of its machine, which here would be other tests.
-AWAKE = "#!/bin/sh\n(for i in $(seq 60); do sleep 1; echo 0 >/proc/$$/autogroup || break; done) 2>/dev/null &\nexec {}/brrd \"$@\"\n"
+KEYS = [key for key in MINI if not key.startswith("training.")] + slurm.KEYS
 # Once told to, it kills the daemon after the job was submitted and before anybody hears of it.
 TRAP = "#!/bin/sh\nout=$(/usr/bin/sbatch \"$@\") || exit $?\nif [ -e {dir}/trap ]; then rm {dir}/trap; kill -9 $PPID; fi\necho \"$out\"\n"
 
@@ -27,15 +24,12 @@ class Side:
     def __init__(self, cluster, tmp):
         self.cluster, self.tmp = cluster, tmp
         os.makedirs(f"{tmp}/bin")
-        for name, text in (("brrd", AWAKE.format(BIN)), ("sbatch", TRAP.format(dir=tmp))):
-            with open(f"{tmp}/bin/{name}", "w", encoding="ascii") as f:
-                f.write(text)
-            os.chmod(f"{tmp}/bin/{name}", 0o755)
-        env = {"BRRD": f"{tmp}/bin/brrd", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "XDG_CACHE_HOME": f"{tmp}/ranks",
-               "OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_btl": "self,vader,tcp", "SLURM_CONF": cluster.env["SLURM_CONF"],
-               "PATH": f"{tmp}/bin:{os.environ['PATH']}"}
-        os.environ.update(env)
+        slurm.write_program(f"{tmp}/bin/brrd", slurm.AWAKE.format(BIN))
+        slurm.write_program(f"{tmp}/bin/sbatch", TRAP.format(dir=tmp))
+        os.environ.update(slurm.RANKS, BRRD=f"{tmp}/bin/brrd", XDG_CACHE_HOME=f"{tmp}/ranks", SLURM_CONF=cluster.env["SLURM_CONF"],
+                          PATH=f"{tmp}/bin:{os.environ['PATH']}")
         self.d = Daemon(tmp, [f"executors={{cluster: {{kind: slurm, jobs: 2, template: {SOURCE}/deploy/slurm/train.sbatch}}}}"]).start()
+        self.want = self.done(self.submit(STEPS))  # of a training that nothing disturbs
 
     def submit(self, steps, *sets):
         end = self.d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--json", *[a for s in [
@@ -79,7 +73,7 @@ class Side:
         return tensors(end["checkpoint"]), end["result"]
 
 
-def submitted_once(side, want):
+def submitted_once(side):
     """The daemon dies between sbatch and its record, and again while the ranks train."""
     with open(f"{side.tmp}/trap", "w", encoding="ascii"):
         pass
@@ -92,14 +86,14 @@ def submitted_once(side, want):
     side.d.start()
     got = side.done(job)
     assert len(side.names()) == 1, side.names()
-    assert got == want, (got, want)
+    assert got == side.want, (got, side.want)
     found = side.d.job(job)
     assert found["restarts"] == 0, found
     log = side.d.ctl("logs", job)[1]
     assert log.count("training patients") == 1, log
 
 
-def array(side, want):
+def array(side):
     """Three jobs, of which Slurm runs two at a time, are one array, although the daemon dies right after sbatch. The third is cancelled
     while it waits in Slurm; the others end with their bits."""
     with open(f"{side.tmp}/trap", "w", encoding="ascii"):
@@ -116,7 +110,7 @@ def array(side, want):
     assert side.d.job(third)["state"] == "queued"
     assert side.d.ctl("cancel", third)[0] == 0
     side.until(third, "cancelled")
-    assert side.done(first) == side.done(jobs["member-1"]) == want
+    assert side.done(first) == side.done(jobs["member-1"]) == side.want
     number = side.tasks(first)[0][0]
     assert side.tasks(first) == [(number, str(i)) for i in range(3)], side.tasks(first)
     assert not os.path.exists(f"{side.tmp}/results/jobs/{third}/events.jsonl"), "the cancelled job has run"
@@ -124,7 +118,7 @@ def array(side, want):
         assert side.d.job(job)["restarts"] == 0, side.d.job(job)
 
 
-def cancelled(side, _):
+def cancelled(side):
     job = side.remote(100000)
     side.until(job, "running")
     code, _, err = side.d.ctl("cancel", job)
@@ -137,7 +131,7 @@ def cancelled(side, _):
     assert code and "elsewhere" in err, err
 
 
-def refused(side, _):
+def refused(side):
     """Slurm's reason is shown, of what it does not take and of what waits."""
     try:
         side.until(side.remote(6, "resources.gpus_per_rank=1"), "succeeded")
@@ -150,7 +144,7 @@ def refused(side, _):
     side.until(job, "cancelled")
 
 
-def controller_killed(side, want):
+def controller_killed(side):
     """Slurm saves its own state every five seconds; what it has saved goes on."""
     long = side.done(side.submit(120))
     job = side.remote(120)
@@ -161,20 +155,20 @@ def controller_killed(side, want):
     time.sleep(5)
     assert side.d.job(waiting)["state"] == "preparing" and side.d.job(job)["restarts"] == 0
     side.cluster.start_controller()
-    assert side.done(job) == long and side.done(waiting) == want
+    assert side.done(job) == long and side.done(waiting) == side.want
     assert side.d.job(job)["restarts"] == side.d.job(waiting)["restarts"] == 0
 
 
-def cancelled_elsewhere(side, want):
+def cancelled_elsewhere(side):
     """Somebody's scancel counts as a lost job, which is charged and tried again."""
     job = side.remote(STEPS)
     side.until(job, "running")
     side.cluster.call("scancel", "--name", f"brrd-{job}-1")
-    assert side.done(job) == want
+    assert side.done(job) == side.want
     assert side.d.job(job)["restarts"] == 1
 
 
-def folds(side, _):
+def folds(side):
     """Leaving out one patient after the other, in the cluster and on the daemon's device: one pooled table, the same."""
     tables = []
     for options in ([], ["--executor", "cluster"]):
@@ -189,26 +183,6 @@ def folds(side, _):
     print(json.dumps(tables[1][-1]))
 
 
-def main():
-    why = slurm.unavailable()
-    if why or not os.path.exists(f"{os.environ['BRR_BUILD_DIR']}/lib/libbrr_mpi.so"):
-        print(f"skipped: {why or 'a build without libopenmpi-dev'}")
-        return 77
-    with temporary() as tmp:
-        os.chmod(tmp, 0o755)
-        make_corpus(f"{tmp}/eeg", seed=21, patients=4, hours=0.12)
-        with slurm.Cluster(f"{tmp}/slurm") as cluster:
-            side = Side(cluster, tmp)
-            want = side.done(side.submit(STEPS))
-            for check in [submitted_once, array, cancelled] + LONG * [refused, controller_killed, cancelled_elsewhere, folds]:
-                if sys.argv[1:] and check.__name__ not in sys.argv[1:]:
-                    continue
-                started = time.monotonic()
-                check(side, want)
-                print(f"{check.__name__}: {time.monotonic() - started:.1f} s", flush=True)
-            side.d.stop()
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(slurm.main(Side, [submitted_once, array, cancelled] + LONG * [refused, controller_killed, cancelled_elsewhere, folds],
+                        end=lambda side: side.d.stop()))
