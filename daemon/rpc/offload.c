@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
 
 /* Shares of the pool, whose size (daemon/main.c) leaves room for the work of models, streams and the scheduler. */
@@ -47,7 +48,8 @@ void offload_away(struct offload *o, void (*done)(struct offload *o)) {
 
 void offload_back(struct offload *o) {
     o->working = false;
-    o->done(o);
+    if (o->done)
+        o->done(o);
     if (!o->call && !o->working)
         o->drop(o);
 }
@@ -64,6 +66,23 @@ void offload_start(struct offload *o, void (*run)(struct offload *o), void (*don
     o->working = true;
     o->must = false;
     pool_share_start(o->share, o->loop, &o->work, on_work, on_done);
+}
+
+void offload_send(struct offload *o, const ProtobufCMessage *message, void (*run)(struct offload *o),
+                  void (*done)(struct offload *o)) {
+    o->run = run;
+    o->done = done;
+    o->full = !convert_send(o->call, message);
+    if (!o->full)
+        offload_start(o, run, done);
+}
+
+void offload_writable(struct rpc_call *call) {
+    struct offload *o = rpc_state(call);
+    if (!o || !o->full)
+        return;
+    o->full = false;
+    offload_start(o, o->run, o->done);
 }
 
 void offload_start_must(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o)) {

@@ -3,6 +3,7 @@
  * a time. Loop thread, except for `run`. */
 #ifndef BRR_DAEMON_RPC_OFFLOAD_H
 #define BRR_DAEMON_RPC_OFFLOAD_H
+#include <protobuf-c/protobuf-c.h>
 #include <stdatomic.h>
 
 #include "daemon/models/pool_share.h"
@@ -30,6 +31,7 @@ struct offload {
     void (*drop)(struct offload *o); /* frees the state, when the call has ended and nothing runs */
     bool working;                    /* or waits for its turn */
     bool must;                       /* the work is done even if the call ends before it began */
+    bool full;                       /* offload_send waits for room */
     atomic_bool gone;                /* the call has ended: run may stop early */
     struct err err;                  /* of run */
 };
@@ -37,8 +39,8 @@ struct offload {
 /* A zeroed state of this size, which becomes that of the call and is freed by `drop` (NULL = free). NULL and an error when out of
  * memory. */
 void *offload_new(struct rpc_call *call, enum offload_class class, size_t size, void (*drop)(struct offload *o), struct err *err);
-/* Calls run on the pool when the class has room there, then done. If the call ends before run began, neither is called. Not while
- * it works. */
+/* Calls run on the pool when the class has room there, then done, unless it is NULL. If the call ends before run began, neither is
+ * called. Not while it works. */
 void offload_start(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o));
 /* The same for work that must be done, whatever becomes of the call. */
 void offload_start_must(struct offload *o, void (*run)(struct offload *o), void (*done)(struct offload *o));
@@ -46,6 +48,11 @@ void offload_start_must(struct offload *o, void (*run)(struct offload *o), void 
  */
 void offload_away(struct offload *o, void (*done)(struct offload *o));
 void offload_back(struct offload *o);
+/* For done, of calls with many answers: sends one and calls run for the next, then done, when there is room for it. The call's
+ * writable callback is offload_writable. */
+void offload_send(struct offload *o, const ProtobufCMessage *message, void (*run)(struct offload *o),
+                  void (*done)(struct offload *o));
+void offload_writable(struct rpc_call *call);
 /* For done: true if the call is still open and run did well. After an error of run it ends the call. */
 bool offload_good(struct offload *o);
 /* The call's end callback. */

@@ -29,7 +29,7 @@ struct backup_call {
     char sha256[DIGEST_HEX_SIZE]; /* "" but in the last part of a file */
     const char *path;             /* of the open file; NULL when all are sent */
     int fd;
-    bool open, begins, full;
+    bool open, begins;
 };
 
 static const struct services *places_of(struct rpc_call *call) { return services_of(call); }
@@ -45,12 +45,10 @@ static void clean(struct offload *work) {
     *b->copy = '\0';
 }
 
-static void cleaned(struct offload *work) { (void)work; /* dropped once more */ }
-
 static void drop(struct offload *work) {
     struct backup_call *b = (struct backup_call *)work;
     if (b->open || *b->copy) {
-        offload_start_must(work, clean, cleaned);
+        offload_start_must(work, clean, NULL); /* dropped once more */
         return;
     }
     if (b->digest)
@@ -130,9 +128,7 @@ static void send_part(struct offload *work) {
     out.data = (ProtobufCBinaryData){b->got, b->part};
     out.sha256 = b->sha256;
     b->begins = false;
-    b->full = !convert_send(work->call, &out.base);
-    if (!b->full)
-        offload_start(work, read_part, send_part);
+    offload_send(work, &out.base, read_part, send_part);
 }
 
 static void send_info(struct offload *work) {
@@ -147,9 +143,7 @@ static void send_info(struct offload *work) {
     info.results = b->results;
     info.created_ms = clock_wall_ms();
     out.info = &info;
-    b->full = !convert_send(work->call, &out.base);
-    if (!b->full)
-        offload_start(work, read_part, send_part);
+    offload_send(work, &out.base, read_part, send_part);
 }
 
 static int backup(struct rpc_call *call, const void *message, struct err *err) {
@@ -168,16 +162,8 @@ static int backup(struct rpc_call *call, const void *message, struct err *err) {
     return 0;
 }
 
-static void writable(struct rpc_call *call) {
-    struct backup_call *b = rpc_state(call);
-    if (!b || !b->full)
-        return;
-    b->full = false;
-    offload_start(&b->work, read_part, send_part);
-}
-
 const struct rpc_method svc_backup[] = {
-    {RPC_METHOD("/brr.v1.Admin/Backup", ROLE_ADMIN, brr__v1__backup_request, backup), .writable = writable, .end = offload_end,
-     .idle_ms = RPC_FILE_IDLE_MS},
+    {RPC_METHOD("/brr.v1.Admin/Backup", ROLE_ADMIN, brr__v1__backup_request, backup), .writable = offload_writable,
+     .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
     {.path = NULL},
 };

@@ -36,7 +36,6 @@ struct file_call {
     const struct connectome *lent;
     ssize_t got;
     int64_t tick;
-    bool full;
 };
 
 static void drop_file(struct offload *work) {
@@ -309,9 +308,7 @@ static void send_part(struct offload *work) {
     out.tick = f->at ? 0 : f->tick;
     out.part = (ProtobufCBinaryData){(size_t)f->got, f->part};
     f->at += f->got;
-    f->full = !convert_send(work->call, &out.base);
-    if (!f->full)
-        offload_start(work, read_part, send_part);
+    offload_send(work, &out.base, read_part, send_part);
 }
 
 static void on_snapshot(struct offload *work) {
@@ -352,20 +349,12 @@ static int snapshot(struct rpc_call *call, const void *message, struct err *err)
     return err_set(err, ERR_EXHAUSTED, "out of memory for a snapshot");
 }
 
-static void snapshot_writable(struct rpc_call *call) {
-    struct file_call *f = rpc_state(call);
-    if (!f || !f->full)
-        return;
-    f->full = false;
-    offload_start(&f->ask.work, read_part, send_part);
-}
-
 const struct rpc_method svc_burst_files[] = {
     {RPC_METHOD("/brr.v1.Burst/Create", ROLE_SUBMIT, brr__v1__create_network_request, create_part), .client_stream = true,
      .max_message = RPC_DATA_BYTES, .half_close = upload_half_close, .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
     {RPC_METHOD("/brr.v1.Burst/Restore", ROLE_SUBMIT, brr__v1__restore_network_request, restore_part), .client_stream = true,
      .max_message = RPC_DATA_BYTES, .half_close = upload_half_close, .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
-    {RPC_METHOD("/brr.v1.Burst/Snapshot", ROLE_SUBMIT, brr__v1__snapshot_request, snapshot), .writable = snapshot_writable,
+    {RPC_METHOD("/brr.v1.Burst/Snapshot", ROLE_SUBMIT, brr__v1__snapshot_request, snapshot), .writable = offload_writable,
      .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
     {.path = NULL},
 };

@@ -66,7 +66,7 @@ struct download {
     int fd;      /* while open */
     ssize_t got; /* bytes of the last read, or a negative errno */
     int64_t at;
-    bool open, full;
+    bool open;
 };
 
 static void drop_download(struct offload *work) {
@@ -106,9 +106,7 @@ static void send_part(struct offload *work) {
     out.data = (ProtobufCBinaryData){(size_t)d->got, d->part};
     d->checkpoint = NULL;
     d->at += d->got;
-    d->full = !convert_send(work->call, &out.base);
-    if (!d->full)
-        offload_start(work, read_part, send_part);
+    offload_send(work, &out.base, read_part, send_part);
 }
 
 static void send_found(struct offload *work) {
@@ -126,14 +124,6 @@ static int get(struct rpc_call *call, const void *message, struct err *err) {
         return err_set(err, ERR_EXHAUSTED, "out of memory for a checkpoint");
     offload_start(&d->one.work, open_file, send_found);
     return 0;
-}
-
-static void get_writable(struct rpc_call *call) {
-    struct download *d = rpc_state(call);
-    if (!d || !d->full)
-        return;
-    d->full = false;
-    offload_start(&d->one.work, read_part, send_part);
 }
 
 /* ---- Put ---- */
@@ -156,12 +146,10 @@ static void abort_upload(struct offload *work) {
     u->open = false;
 }
 
-static void aborted(struct offload *work) { (void)work; /* dropped once more */ }
-
 static void drop_upload(struct offload *work) {
     struct upload *u = (struct upload *)work;
     if (u->open) {
-        offload_start_must(work, abort_upload, aborted);
+        offload_start_must(work, abort_upload, NULL); /* dropped once more */
         return;
     }
     if (u->digest)
@@ -277,7 +265,7 @@ static void put_half_close(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_checkpoint_files[] = {
-    {RPC_METHOD("/brr.v1.Checkpoints/Get", ROLE_SUBMIT, brr__v1__get_checkpoint_request, get), .writable = get_writable,
+    {RPC_METHOD("/brr.v1.Checkpoints/Get", ROLE_SUBMIT, brr__v1__get_checkpoint_request, get), .writable = offload_writable,
      .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
     {RPC_METHOD("/brr.v1.Checkpoints/Put", ROLE_SUBMIT, brr__v1__put_checkpoint_part, put_part), .client_stream = true,
      .max_message = RPC_DATA_BYTES, .half_close = put_half_close, .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},

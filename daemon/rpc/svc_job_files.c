@@ -25,7 +25,7 @@ struct files_call {
     uint8_t *part;
     size_t got; /* bytes in part */
     int fd;     /* of paths[next - 1]; -1 = none */
-    bool begins, last, over, full;
+    bool begins, last, over;
 };
 
 static void files_drop(struct offload *work) {
@@ -124,9 +124,7 @@ static void files_send(struct offload *work) {
     out.data = (ProtobufCBinaryData){f->got, f->part};
     out.last = f->last;
     f->begins = false;
-    f->full = !convert_send(work->call, &out.base);
-    if (!f->full)
-        offload_start(work, files_read, files_send);
+    offload_send(work, &out.base, files_read, files_send);
 }
 
 static void files_listed(struct offload *work) {
@@ -169,16 +167,8 @@ static int files(struct rpc_call *call, const void *message, struct err *err) {
     return 0;
 }
 
-static void files_writable(struct rpc_call *call) {
-    struct files_call *f = rpc_state(call);
-    if (!f || !f->full)
-        return;
-    f->full = false;
-    offload_start(&f->work, files_read, files_send);
-}
-
 const struct rpc_method svc_job_files[] = {
-    {RPC_METHOD("/brr.v1.Jobs/Files", ROLE_READ, brr__v1__job_files_request, files), .writable = files_writable, .end = offload_end,
-     .idle_ms = RPC_FILE_IDLE_MS},
+    {RPC_METHOD("/brr.v1.Jobs/Files", ROLE_READ, brr__v1__job_files_request, files), .writable = offload_writable,
+     .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
     {.path = NULL},
 };

@@ -84,7 +84,6 @@ static void place(struct offload *work) {
 }
 
 static void discard(struct offload *work) { draft_discard(((struct submitting *)work)->draft); }
-static void discarded(struct offload *work) { (void)work; }
 
 static int answer_submit(struct rpc_call *call, const struct job *job, struct notices *notices, struct err *err) {
     rpc_concerns(call, "job", job->id);
@@ -108,7 +107,7 @@ static void placed(struct offload *work) {
     }
     offload_good(work);
     if (u->draft->job)
-        offload_start_must(work, discard, discarded);
+        offload_start_must(work, discard, NULL);
 }
 
 static int submit(struct rpc_call *call, const void *message, struct err *err) {
