@@ -30,13 +30,12 @@ static int begin_file(struct backup *b, const char *path) {
     int rc;
     if (*b->path || !fsio_is_below(path))
         return err_set(&b->err, ERR_DATA_LOSS, "the daemon sent a file '%.200s' out of its place", path);
-    str_copy(b->path, sizeof b->path, path);
     if ((rc = fsio_join(whole, sizeof whole, b->directory, path, &b->err)) || (rc = fsio_mkdirs_above(whole, &b->err)) ||
         (rc = fsio_writer_open(&b->file, whole, &b->err)))
-        *b->path = '\0';
-    if (!rc)
-        b->digest = digest_new();
-    return rc;
+        return rc;
+    str_copy(b->path, sizeof b->path, path);
+    b->digest = digest_new();
+    return 0;
 }
 
 static int end_file(struct backup *b, const char *sha256) {

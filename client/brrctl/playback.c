@@ -152,15 +152,14 @@ static int push_all(struct run *run) {
     struct source *source = run->r->source;
     struct source_block block = {0};
     struct err err;
-    int rc = 0;
-    while (!rc && !block.end) {
+    int rc;
+    while (!block.end) {
         if (source->kind->next(source, &block, &err))
             return brrctl_keep_error(run->err, &err);
-        rc = push_gap(run, &block);
-        if (!rc)
-            rc = block.n ? push_block(run, &block) : take(run, 0);
+        if ((rc = push_gap(run, &block)) || (rc = block.n ? push_block(run, &block) : take(run, 0)))
+            return rc;
     }
-    return rc;
+    return 0;
 }
 
 static int finish(struct run *run) {

@@ -260,15 +260,15 @@ static int put_pages(const struct report_content *c, const struct listing *l, in
 /* ---- scores ---- */
 
 static int score_data(const struct report_data *d, struct score_report *ret, struct err *err) {
-    struct score_recording *recs = calloc((size_t)d->n + 1, sizeof *recs);
-    struct score_event *events;
+    OWNED_MEMORY struct score_recording *recs = calloc((size_t)d->n + 1, sizeof *recs);
     size_t all = 1, at = 0;
     int n = 0;
     for (int i = 0; i < d->n; i++)
         all += (size_t)(d->recordings[i].n_detected + d->recordings[i].n_reference);
-    events = malloc(all * sizeof *events);
-    int rc = recs && events ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for scores");
-    for (int i = 0; !rc && i < d->n; i++) {
+    OWNED_MEMORY struct score_event *events = malloc(all * sizeof *events);
+    if (!recs || !events)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for scores");
+    for (int i = 0; i < d->n; i++) {
         const struct report_recording *r = &d->recordings[i];
         if (!r->labelled || isnan(r->duration_s))
             continue;
@@ -281,11 +281,7 @@ static int score_data(const struct report_data *d, struct score_report *ret, str
         recs[n++] =
             (struct score_recording){r->name, r->subject, r->duration_s, reference, detected, r->n_reference, r->n_detected};
     }
-    if (!rc)
-        rc = score_all(recs, n, ret, err);
-    free(recs);
-    free(events);
-    return rc;
+    return score_all(recs, n, ret, err);
 }
 
 static void put_scores(const struct score_report *s, struct str *out) {

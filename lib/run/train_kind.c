@@ -124,9 +124,7 @@ static int read_feature(const struct jobfile *job, struct train_config *c, struc
     c->data.normalize = frontend_normalize_from_name(type);
     int rc = seizure_preset_of((enum seizure_type)c->type, c->preset, 1, &c->model, err);
     c->model.window = (int64_t)llround(c->data.window_s * FRONTEND_RATE_HZ);
-    if (!rc)
-        rc = seizure_config_check(&c->model, err);
-    return rc ? err_wrap(err, "%s: model", job->file) : 0;
+    return rc || seizure_config_check(&c->model, err) ? err_wrap(err, "%s: model", job->file) : 0;
 }
 
 static int read_model(struct jobfile *job, struct train_config *c, struct err *err) {
