@@ -4,8 +4,23 @@
 #define BRR_KERNELS_BACKEND_H
 #include <pthread.h>
 
+#include "base/world.h"
 #include "kernels/device.h"
 #include "kernels/op.h"
+
+enum { COMM_ID_BYTES = 128 };
+
+/* What a rank brings to an exchange between devices. */
+struct comm_offer {
+    int version;            /* of the library; 0: it is not there */
+    char name[32];          /* "NCCL 2.28.3" */
+    char gpu[96];           /* differs between the GPUs of all machines */
+    char id[COMM_ID_BYTES]; /* rank 0's: of the communicator to be opened */
+};
+struct comm_place {
+    const char *id;
+    int rank, size, limit_ms;
+};
 
 struct backend {
     const char *name;
@@ -33,6 +48,13 @@ struct backend {
     /* Fills in the device's report; *ret is initialised to "unknown" values. Any thread. NULL in a backend without reports. */
     void (*health)(struct device *dev, struct device_health *ret);
     int (*parts)(struct device_part *parts, int max); /* NULL in a backend that does not need it */
+    /* Exchange with the devices of other ranks by a library of the device's maker; NULL in a backend without one. */
+    int (*comm_offer)(struct device *dev, bool first, struct comm_offer *ret, struct err *err); /* first: this is rank 0 */
+    /* All ranks of the world call it; UNAVAILABLE: another one did not come within the limit. */
+    int (*comm_open)(struct device *dev, const struct comm_place *place, void **ret, struct err *err);
+    /* As comm_exchange (kernels/comm.h); returns when the data have arrived. */
+    int (*comm_exchange)(struct stream *s, void *comm, int peer, const struct world_parts *parts, int limit_ms, struct err *err);
+    void (*comm_close)(void *comm); /* takes NULL; waits for no other rank */
 };
 
 /* Must be equal in the program and in a loaded library: the sizes of all structures that cross the boundary, in order. A library of
@@ -44,6 +66,7 @@ static inline uint64_t backend_layout(void) {
 #undef BACKEND_MIX
     layout = layout * 31 + sizeof(struct tensor);
     layout = layout * 31 + sizeof(struct device_info);
+    layout = layout * 31 + sizeof(struct comm_offer) + sizeof(struct comm_place) + sizeof(struct world_parts);
     layout = layout * 31 + sizeof(struct device_health);
     return layout * 31 + sizeof(struct device_part);
 }

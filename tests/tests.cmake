@@ -259,6 +259,13 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
   # It trains, for minutes in the checked build.
   set_property(TEST emulated_test_geodesic_fit PROPERTY ENVIRONMENT
     "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_TEST_MODEL=mini;BRR_CUDA_LIBRARY=${emulated_library}")
+  # libnccl.so.2 is the emulator itself.
+  add_custom_command(TARGET brr_cuda_emulated POST_BUILD VERBATIM
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/tests/nccl
+    COMMAND ${CMAKE_COMMAND} -E create_symlink ${checked_library} ${CMAKE_BINARY_DIR}/tests/nccl/libnccl.so.2)
+  add_test(NAME emulated_test_gpu_exchange COMMAND test_gpu_exchange)
+  set_tests_properties(emulated_test_gpu_exchange PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS "emulated;seeded"
+    ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_EMULATED_DEVICES=4;BRR_CUDA_LIBRARY=${checked_library};LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/nccl")
   # Three devices, the second of which is too old.
   add_test(NAME emulated_test_gpu_devices COMMAND test_gpu_devices)
   set_tests_properties(emulated_test_gpu_devices PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS emulated

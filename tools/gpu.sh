@@ -14,7 +14,7 @@ die() { say "gpu: $*"; exit 1; }
 programs=(bin/brrd bin/brrctl bin/edfgen bin/brr-bench tests/test_ops_vs_cpu tests/test_network_vs_cpu tests/test_batch tests/test_weights
     tests/test_op_windows tests/test_augment tests/test_op_masks tests/test_op_geodesic tests/test_geodesic_fit tests/test_burst
     tests/test_burst_bits tests/test_burst_change tests/test_burst_state tests/test_scan_conv tests/test_scan_reference tests/test_gpu_devices
-    tests/test_fault tests/test_health tests/task_driver tests/golden_net)
+    tests/test_gpu_exchange tests/test_fault tests/test_health tests/task_driver tests/golden_net)
 all_stages=(smoke correctness figures peers sanitizer faults)
 most_bytes=$((48 << 20))
 runtimes='libstdc\+\+\.so|libgcc_s\.so' # the target's own where it has them: its CUDA libraries were made for those
@@ -229,6 +229,7 @@ stage_correctness() {
     done
     run training 120 bash -c training
     run devices 60 "$build/tests/test_gpu_devices"
+    run exchange 60 "$build/tests/test_gpu_exchange"
     run doctor 60 bash -c doctor
     BRR_UP_DIR=$log/up "$root/dev" down # where it ran out of time
 }

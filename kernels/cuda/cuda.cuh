@@ -68,6 +68,11 @@ int cuda_record_end(struct stream *s, bool keep, void **ret, struct err *err);
 int cuda_replay(struct stream *s, void *recorded, struct err *err);
 void cuda_forget(struct device *dev, void *recorded);
 int cuda_parts(struct device_part *parts, int max);
+/* nccl.cu: likewise. */
+int cuda_comm_offer(struct device *dev, bool first, struct comm_offer *ret, struct err *err);
+int cuda_comm_open(struct device *dev, const struct comm_place *place, void **ret, struct err *err);
+int cuda_comm_exchange(struct stream *s, void *comm, int peer, const struct world_parts *parts, int limit_ms, struct err *err);
+void cuda_comm_close(void *comm);
 /* Whether the driver serves this build's runtime; UNSUPPORTED with the fix where it does not, NOT_FOUND without a driver. */
 int cuda_check_driver(struct err *err);
 

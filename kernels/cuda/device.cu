@@ -391,6 +391,10 @@ extern "C" __attribute__((visibility("default"))) const struct backend *brr_cuda
         .forget = cuda_forget,
         .health = cuda_health,
         .parts = cuda_parts,
+        .comm_offer = cuda_comm_offer,
+        .comm_open = cuda_comm_open,
+        .comm_exchange = cuda_comm_exchange,
+        .comm_close = cuda_comm_close,
     };
     return &backend;
 }

@@ -63,7 +63,8 @@ static int alloc_all(struct reduction *r, struct err *err) {
         (several && (rc = alloc_floats(r, half_count(set), &r->half, err))))
         return rc;
     size_t half = (size_t)half_count(set), table = (size_t)(r->config.leaves * set->buffer_count);
-    return several ? comm_open(r->device, r->config.world, (half > table ? half : table) * sizeof(float), &r->comm, err) : 0;
+    const struct comm_config comm = {r->config.world, (half > table ? half : table) * sizeof(float), r->config.meet_ms};
+    return several ? comm_open(r->device, &comm, &r->comm, err) : 0;
 }
 
 int reduction_new(struct device *dev, const struct reduction_config *config, struct reduction **ret, struct err *err) {
@@ -96,6 +97,8 @@ void reduction_free(struct reduction *r) {
     device_free(r->device, r->table);
     free(r);
 }
+
+const char *reduction_way(const struct reduction *r) { return r->comm ? comm_way(r->comm) : NULL; }
 
 float *reduction_leaf_statistics(const struct reduction *r) { return r->leaf; }
 

@@ -12,11 +12,14 @@ struct reduction_config {
     struct world *world;      /* both must outlive the reduction */
     int leaves;               /* of the whole batch, a power of two; the ranks' number divides it */
     int limit_ms;             /* of an exchange: the ranks begin it together */
+    int meet_ms;              /* of reduction_new, where they meet */
 };
 
 struct reduction;
 int reduction_new(struct device *dev, const struct reduction_config *config, struct reduction **ret, struct err *err);
 void reduction_free(struct reduction *r); /* takes NULL */
+/* How the ranks' sums travel (comm_way); NULL with one rank. */
+const char *reduction_way(const struct reduction *r);
 /* Device memory that it takes, for a set whose table is complete. */
 int64_t reduction_bytes(const struct param_set *params, int leaves, int ranks);
 

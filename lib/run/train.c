@@ -105,7 +105,8 @@ static int open_net(struct train *t, struct err *err) {
     int rc;
     if ((rc = check_memory(t, &options, &device, err)) || (rc = seizure_new(t->env.device, &job->model, &options, &t->net, err)))
         return rc;
-    const struct reduction_config reduction = {seizure_params(t->net), t->world, train_leaves(job), RANKS_GRADIENT_MS};
+    const struct reduction_config reduction = {seizure_params(t->net), t->world, train_leaves(job), RANKS_GRADIENT_MS,
+                                               RANKS_PREPARE_MS};
     if (job->training.reduction == TRAIN_REDUCTION_TREE && (rc = reduction_new(t->env.device, &reduction, &t->reduction, err)))
         return rc;
     struct step_config work = {
@@ -351,6 +352,8 @@ static int prepare(struct train *t, struct err *err) {
     t->resumed = found;
     if ((train_is_writer(t) && (rc = train_ranks_follow(t, &origin, err))) || (rc = train_ranks_compare(t, err)))
         return rc;
+    if (train_is_shared(t))
+        task_log(&t->env, TASK_INFO, "%d ranks exchange their gradients by way of %s", t->world->size, reduction_way(t->reduction));
     if (found)
         task_log(&t->env, TASK_INFO, "resumed at step %lld of %lld", (long long)t->at.step, (long long)t->total_steps);
     if ((rc = train_hard_apply(t, err)) || (rc = start_arrival(t, err)))

@@ -63,7 +63,7 @@ static void training_open(struct training *t) {
     ok(seizure_new(t->device, &model, &options, &t->net, &err), &err);
     ok(seizure_init(t->net, t->stream, 7, 0.2, &err), &err);
     ok(optim_init(&t->optim, seizure_params(t->net), &optim, t->stream, &err), &err);
-    const struct reduction_config reduction = {seizure_params(t->net), &t->world, t->leaves, LIMIT_MS};
+    const struct reduction_config reduction = {seizure_params(t->net), &t->world, t->leaves, LIMIT_MS, LIMIT_MS};
     if (t->mode == TREE)
         ok(reduction_new(t->device, &reduction, &t->reduction, &err), &err);
     const struct step_config config = {.net = t->net,
@@ -191,8 +191,8 @@ static void a_reduction_refuses_leaves_that_ranks_cannot_share(void **state) {
     struct param_set set = {.data_count = 16};
     struct reduction *r = NULL;
     struct err err = {0};
-    assert_int_equal(reduction_new(NULL, &(struct reduction_config){&set, &world, 3, LIMIT_MS}, &r, &err), ERR_INVALID);
-    assert_int_equal(reduction_new(NULL, &(struct reduction_config){&set, &world, 1, LIMIT_MS}, &r, &err), ERR_INVALID);
+    assert_int_equal(reduction_new(NULL, &(struct reduction_config){&set, &world, 3, LIMIT_MS, LIMIT_MS}, &r, &err), ERR_INVALID);
+    assert_int_equal(reduction_new(NULL, &(struct reduction_config){&set, &world, 1, LIMIT_MS, LIMIT_MS}, &r, &err), ERR_INVALID);
 }
 
 int main(void) {

@@ -5,12 +5,15 @@
  *   streams.cc  queues that run later, events, recordings
  *   runtime.cc  the devices, their errors, and what stands in for cuDNN
  *   matmul.cc   cuBLASLt (cublasLt.h beside it)
+ *   communicators.cc  NCCL, for the threads of one process
  * One gate: whoever runs queued work, or changes what it runs in, holds it. */
 #ifndef BRR_TESTS_GPU_EMULATOR_EMULATOR_H
 #define BRR_TESTS_GPU_EMULATOR_EMULATOR_H
 #include <cuda_runtime.h>
 
+#include <memory>
 #include <mutex>
+#include <vector>
 
 extern std::recursive_mutex emulator_gate;
 extern cudaError_t emulator_fault; /* stays once it has happened */
@@ -24,6 +27,13 @@ void emulator_use_device(void);
 void emulator_refuse(cudaError_t code);
 /* Queues work of a library on the stream, as a kernel. It runs with device memory open. */
 cudaError_t emulator_work(cudaStream_t stream, std::function<void()> work);
+
+/* Queues a meeting of streams: `arrive` runs when the stream comes to it, with device memory open, and the stream goes on once all
+ * flags are raised, which others may do. */
+typedef std::shared_ptr<struct event_state> emulator_flag;
+emulator_flag emulator_flag_new(void);
+void emulator_raise(const emulator_flag &flag);
+cudaError_t emulator_meet(cudaStream_t stream, std::function<void()> arrive, const std::vector<emulator_flag> &flags);
 
 /* A random number below n; the same numbers in each run that has one host thread, unless BRR_TEST_SEED names another seed. Under
  * the gate. */

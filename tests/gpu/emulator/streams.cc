@@ -135,6 +135,25 @@ cudaError_t emulator_work(cudaStream_t stream, std::function<void()> work) {
         &kernels);
 }
 
+emulator_flag emulator_flag_new(void) {
+    emulator_flag flag = std::make_shared<struct event_state>();
+    flag->asked = 1;
+    return flag;
+}
+void emulator_raise(const emulator_flag &flag) { flag->reached = 1; }
+cudaError_t emulator_meet(cudaStream_t stream, std::function<void()> arrive, const std::vector<emulator_flag> &flags) {
+    gate lock(emulator_gate);
+    if (stream->device != emulator_current())
+        return cudaErrorInvalidResourceHandle;
+    if (stream->origin)
+        emulator_die("streams of several devices meet within a recording");
+    stream->tasks.push_back({std::move(arrive), NULL, 0});
+    for (const emulator_flag &flag : flags)
+        stream->tasks.push_back({NULL, flag, 1});
+    perhaps_run();
+    return emulator_fault;
+}
+
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *ret, unsigned, int) {
     gate lock(emulator_gate);
     *ret = new emulator_stream();
@@ -219,6 +238,20 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     }
     memory_shut();
     return emulator_fault;
+}
+
+/* Something may run meanwhile. */
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    gate lock(emulator_gate);
+    if (event->state->capture)
+        return event->state->capture->spoiled = true, cudaErrorCapturedEvent;
+    cudaStream_t next = event->state->reached < event->state->asked ? any_that_can() : NULL;
+    if (next) {
+        memory_open();
+        run_first(next);
+        memory_shut();
+    }
+    return emulator_fault ? emulator_fault : event->state->reached < event->state->asked ? cudaErrorNotReady : cudaSuccess;
 }
 
 /* ---- recordings ---- */
