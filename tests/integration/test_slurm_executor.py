@@ -14,8 +14,9 @@ from daemon import BIN, MINI, SOURCE, Daemon, tensors
 LONG = bool(os.environ.get("BRR_TEST_LONG"))
 STEPS = 24 if LONG else 12
 KEYS = [key for key in MINI if not key.startswith("training.")] + slurm.KEYS
-# Once told to, it kills the daemon after the job was submitted and before anybody hears of it.
-TRAP = "#!/bin/sh\nout=$(/usr/bin/sbatch \"$@\") || exit $?\nif [ -e {dir}/trap ]; then rm {dir}/trap; kill -9 $PPID; fi\necho \"$out\"\n"
+# Once told to, it kills the daemon before the job is submitted, or after that and before anybody hears of it.
+TRAP = "#!/bin/sh\nif [ -e {dir}/trap-before ]; then rm {dir}/trap-before; kill -9 $PPID; exit 1; fi\n" \
+       "out=$(/usr/bin/sbatch \"$@\") || exit $?\nif [ -e {dir}/trap ]; then rm {dir}/trap; kill -9 $PPID; fi\necho \"$out\"\n"
 
 
 class Side:
@@ -94,13 +95,17 @@ def submitted_once(side):
 
 
 def array(side):
-    """Three jobs, of which Slurm runs two at a time, are one array, although the daemon dies right after sbatch. The third is cancelled
-    while it waits in Slurm; the others end with their bits."""
-    with open(f"{side.tmp}/trap", "w", encoding="ascii"):
-        pass
+    """Three jobs, of which Slurm runs two at a time, are one array, although the daemon dies right before sbatch and right after it. The
+    third is cancelled while it waits in Slurm; the others end with their bits."""
+    for trap in ("trap-before", "trap"):
+        with open(f"{side.tmp}/{trap}", "w", encoding="ascii"):
+            pass
     first = side.submit(STEPS, "executor=cluster", "name=member-0", "array.size=3")
     for i, steps in ((1, STEPS), (2, 100000)):
         side.submit(steps, "executor=cluster", f"name=member-{i}", "array.size=3", f"array.index={i}", f"array.head={first}")
+    side.d.process.wait(timeout=120)
+    assert not side.tasks(first), side.tasks(first)
+    side.d.spawn()
     side.d.process.wait(timeout=120)
     assert len(side.tasks(first)) == 3, side.tasks(first)
     side.d.start()
