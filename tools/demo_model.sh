@@ -15,7 +15,18 @@ done
 brrd run "$here/configs/tiny.yaml" --directory "$dir/model" --set "data.source=file://$dir/train" --set data.patient=folder \
     --set data.montage=bipolar-18 --set data.normalize=envelope --set data.augment.enabled=true --set training.max_steps=600 \
     --set training.validate_every=150
+# Thresholds and alarm rules by a daemon, on patients of their own.
 for style in rich simple; do
-    brrd run "$here/configs/eval.yaml" --directory "$dir/scores-$style" --set "evaluate.checkpoint=$dir/model/checkpoints/step-00000600.safetensors" \
+    edfgen --out "$dir/tune/$style" --patients 6 --hours-per-patient 1 --seizures-per-patient 5 --seed 2103 --style "$style" --montage bipolar
+done
+brrd --config "$here/configs/demo.yaml" --set listen.unix="$dir/brrd.sock" --set http.listen=none --set paths.data="$dir" --set paths.cache="$dir/cache" \
+    --set paths.results="$dir/results" --set jobs.database="$dir/jobs.sqlite" &
+daemon=$!
+trap 'kill "$daemon"' EXIT
+export BRR_ENDPOINT=unix:$dir/brrd.sock
+until brrctl version >/dev/null 2>&1; do sleep 0.2; done
+brrctl tune "$dir/model/checkpoints/step-00000600.safetensors" "$dir/tune" --alarm-hop 5 --target-fa 5 --out "$dir/demo.safetensors"
+for style in rich simple; do
+    brrd run "$here/configs/eval.yaml" --directory "$dir/scores-$style" --set "evaluate.checkpoint=$dir/demo.safetensors" \
         --set "data.source=file://$dir/test/$style"
 done
