@@ -172,7 +172,7 @@ def main():
         d.env["TZ"] = "Asia/Tokyo"
         d.start()
         path = sorted(glob.glob(f"{tmp}/eeg/**/*_eeg.edf", recursive=True))[0]
-        follow = subprocess.Popen([f"{BIN}/brrctl", "journal", "--follow", "--json"], env=d.env, stdout=subprocess.PIPE, text=True)
+        follow = subprocess.Popen([f"{BIN}/brrctl", "journal", "--follow", "--since", "1h", "--json"], env=d.env, stdout=subprocess.PIPE, text=True)
         want = check_undisturbed(d, path)
         followed = [json.loads(follow.stdout.readline()) for _ in journal(d)]
         assert followed == journal(d), followed
