@@ -105,7 +105,8 @@ def check_killed(d, path, want, client, *options):
         d.kill()
         assert (client, *alarms_of(lines)[0]) in on_disk(d), (lines, on_disk(d))
         d.start()
-        lines += stream.communicate(timeout=PATIENCE)[0].splitlines()
+        lines += stream.stdout.read().splitlines()  # communicate() would lose what readline() has read ahead
+        stream.wait(timeout=PATIENCE)
     finally:
         stream.kill()
         stream.wait()
