@@ -274,7 +274,7 @@ find_device() {
 # The table of what was done; fails where a check failed.
 summary() {
     local i failed=0
-    grep -h '^ok\|^FAILED\|^ ' "$log"/network-* "$log/batch" "$log/unload" 2>/dev/null | cut -c1-110 || true
+    grep -h '^ok\|^FAILED\|^ ' "$log"/network-* "$log/batch" "$log/weights" "$log/unload" 2>/dev/null | cut -c1-110 || true
     grep -hE '^#|^(detector|scan|ssd|burst|geodesic),' "$log"/bench-* 2>/dev/null | grep -v json | cut -d, -f1-6,9,10 || true
     grep -hE 'PyTorch|^detector' "$log/torch" 2>/dev/null | grep -v '^no ' || true
     for i in "${!names[@]}"; do

@@ -250,7 +250,7 @@ static const struct op_test tests[] = {
      .f32_only = true},
     {"norm and adamw of rows",
      {P2(3, 5101), P2(3, 5101), P2(3, 5101), {F32, {3, 5101}, 0.5f, 1.5f}, {U8, {5001}, 0, 1.999f}, P2(3, 5101)},
-     run_adamw_rows,
+     .run = run_adamw_rows,
      .f32_only = true},
     {"sigmoid", {P2(37, 45), P2(37, 45)}, .run = run_sigmoid, .f32_only = true},
     {"hysteresis", {{F32, {3, 9001}, 0, 1}, BITS(3, 9001)}, .run = run_hysteresis, .f32_only = true},
