@@ -10,7 +10,7 @@
 
 enum { COMM_ID_BYTES = 128 };
 
-/* What a rank brings to an exchange between devices. */
+/* Each rank's description of its library and GPU; the ranks compare these before they open a communicator. */
 struct comm_offer {
     int version;            /* of the library; 0: it is not there */
     char name[32];          /* "NCCL 2.28.3" */

@@ -162,7 +162,7 @@ static const char *count(struct remote *r, const char *key, int64_t n) {
     return arena_printf(&r->arena, "--%s=%lld", key, (long long)n);
 }
 
-/* What sbatch is told of each job: the options. Returns their number. */
+/* Writes sbatch's options for the job into words; returns how many. */
 static int put_options(struct remote *r, const char **words) {
     const struct jobfile_resources *need = &r->file.resources;
     int n = 0;
@@ -285,7 +285,7 @@ static void wait_ms(const struct remote *r, int64_t ms) {
 
 static bool has_exit(const struct remote *r) { return slurm_record_exit(r->job->directory) >= 0; }
 
-/* Of several jobs of an array one looks and submits at a time. PRECONDITION: another one does. */
+/* The jobs of an array look up and submit it one at a time. PRECONDITION: another job of the array holds the lock. */
 static int lock_array(const struct remote *r, int *ret_fd, struct err *err) {
     char path[PATH_SIZE];
     int rc = fsio_join(path, sizeof path, r->directory, "array.lock", err);

@@ -143,7 +143,7 @@ struct adam_job {
     struct train_place own;
 };
 
-/* What a row's gradient is multiplied by; NaN: the row stays as it is. */
+/* The factor of a row's gradient, after clipping. NaN, for a norm that is not finite: the row stays unchanged. */
 static __device__ float adam_scale(const struct adam_job &j, int64_t row) {
     if (!j.sum_squares)
         return j.scale;

@@ -96,9 +96,8 @@ static int keep(struct stream *s, const struct pack_job *j, struct kept **ret, s
     return 0;
 }
 
-/* Whether the copy holds that version when the work queued now runs. A recording runs again after the weights have changed: it
- * begins with copies of its own, and what it leaves behind is known to itself alone; weights that never change are copied before
- * it. */
+/* True if the copy will hold this version when the work that is queued now runs. A recording is replayed after the weights have
+ * changed, so it packs copies of its own and uses only those; weights that never change are packed before the recording. */
 static bool is_current(const struct kept *k, struct stream *s, uint64_t version) {
     bool constant = (version & WEIGHTS_CONSTANT) != 0;
     return k->version == version && (constant || k->recording == cuda_recording(s));

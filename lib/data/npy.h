@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 enum { NPY_HEADER_BYTES = 128 };
-/* Of an array (rows, columns), or (rows,) if columns is 0; type is such as "<f4". Its length is always the same, so that it can be
- * written again once the number of rows is known. */
+/* Writes the header of an array (rows, columns), or (rows,) if columns is 0. type: NumPy's name, for example "<f4". The length
+ * never varies, so that the header can be written again when the number of rows is known. */
 void npy_header(char header[NPY_HEADER_BYTES], const char *type, int64_t rows, int64_t columns);
 
 #endif

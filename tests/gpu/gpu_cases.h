@@ -20,7 +20,7 @@ struct op_test {
     struct array arrays[MAX_ARRAYS];
     int (*run)(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err);
     bool f32_only;
-    /* what a call of this op is told; `kind` is of its own type */
+    /* arguments of the op's call; kind: a value of the op's own enum */
     bool reverse, zoh, chunked, per_channel, strided;
     int kind;
 };

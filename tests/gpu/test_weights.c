@@ -92,7 +92,7 @@ static int run(const struct call *c, int to, uint64_t version) {
     return rc ? rc : op_linear_backward(s, &g, &err);
 }
 
-/* What run(c, 0, …) left, against version 0 now. */
+/* Compares the results of run(c, 0, …) with those of version 0 computed again. */
 static bool is_right(const struct call *c) {
     size_t bytes = (size_t)ROWS * SIDE * dtype_bytes(c->dtype);
     static char host[4][ROWS * SIDE * sizeof(float)];

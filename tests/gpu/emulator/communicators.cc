@@ -96,7 +96,7 @@ NCCL int ncclCommGetAsyncError(ncclComm *comm, int *ret) {
     gate lock(emulator_gate);
     return *ret = comm->world->joined < comm->world->size ? IN_PROGRESS : SUCCESS, SUCCESS;
 }
-/* What waits for others goes on. */
+/* Calls that wait for other ranks return. */
 NCCL int ncclCommAbort(ncclComm *comm) {
     gate lock(emulator_gate);
     for (const trade_ptr &t : comm->trades) {
