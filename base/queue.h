@@ -3,7 +3,7 @@
 #ifndef BRR_BASE_QUEUE_H
 #define BRR_BASE_QUEUE_H
 
-/* At the end of a queue. `next` may be a member of the item's first member, hence void. */
+/* Appends an item. `next` may be a member of the item's first member, hence void. */
 #define QUEUE_ADD(queue, item, next)                                                                                               \
     do {                                                                                                                           \
         (item)->next = NULL;                                                                                                       \
@@ -21,7 +21,7 @@
             (queue)->last = NULL;                                                                                                  \
     } while (0)
 
-/* Linear: for lists of a few items. At the end of a list; and out of it, if the item is in it. */
+/* LIST_ADD_LAST appends an item; LIST_REMOVE takes it out, if it is there. Both walk the list: for a few items. */
 #define LIST_ADD_LAST(list, item, next)                                                                                            \
     do {                                                                                                                           \
         __typeof__(&(list)) link_ = &(list);                                                                                       \

@@ -192,7 +192,7 @@ static void drop_own(struct sweep *s) {
         free(s->file.overrides[--s->file.message.n_overrides]);
 }
 
-/* The trainings go to a cluster, and need the same of it. */
+/* Sets in_array: the trainings run on a cluster, and all with the same executor and resources. */
 static int ask_array(struct sweep *s, struct err *err) {
     struct yaml_node *root = NULL;
     int rc = yaml_parse(&s->arena, s->file.text, strlen(s->file.text), s->o->args[0], &root, err);

@@ -8,9 +8,9 @@
 /* Once no further job has come for so long, the array is taken as it is: the client has gone. */
 enum { ARRAY_PATIENCE_MS = 60000 };
 
-/* Takes over what the job file says. */
+/* Copies array.* of the job file into the job. */
 void array_read(struct job *job, const struct jobfile *file);
-/* A job has been submitted, and is one of the n open jobs. */
+/* To be called when a job was submitted; it is one of the n open jobs. */
 void array_entered(struct job *const *open, int n, const struct job *job, int64_t now_ms);
 /* False: other jobs of its array are still to come. */
 bool array_is_due(const struct job *job, int64_t now_ms);

@@ -31,7 +31,7 @@ int slurm_record_write(const char *directory, const struct slurm_record *record,
 int slurm_record_clear(const char *directory, struct err *err);
 /* The exit code that the batch script has left; -1: none. */
 int slurm_record_exit(const char *directory);
-/* overrides: the JSON array of a job. */
+/* Writes job.yaml and sets. overrides: a JSON array of KEY=VALUE texts. */
 int slurm_record_job(const char *directory, const char *yaml, const char *overrides, struct err *err);
 
 #endif
