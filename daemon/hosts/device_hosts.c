@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 
+#include "base/niceness.h"
 #include "daemon/hosts/host.h"
 #include "daemon/live/live_stream.h"
 
 enum { REPORTS_MAX = 4096 };
-enum { NICE_LIVE = 5, NICE_OTHER = 10 }; /* sockets come first, then live windows; jobs/worker.h is like replays and networks */
 
 /* Steps of hosts take milliseconds to seconds. A single op of a large training may take long on a slow CPU. */
 /* Replays sleep nine tenths of the time while live windows run. */
@@ -79,15 +79,15 @@ static void close_streams(void *state, void *ctx) {
 static void close_networks(void *state, void *ctx) { networks_free(state, &((struct device_hosts *)ctx)->unanswered); }
 
 static const struct host_work live_work = {
-    .name = "live", .nice = NICE_LIVE, .open = open_live, .order = order_stream, .step = step_streams, .close = close_streams};
+    .name = "live", .niceness = NICENESS_LIVE, .open = open_live, .order = order_stream, .step = step_streams, .close = close_streams};
 static const struct host_work replay_work = {.name = "replays",
-                                             .nice = NICE_OTHER,
+                                             .niceness = NICENESS_OTHER,
                                              .open = open_replays,
                                              .order = order_stream,
                                              .step = step_streams,
                                              .close = close_streams};
 static const struct host_work network_work = {.name = "networks",
-                                              .nice = NICE_OTHER,
+                                              .niceness = NICENESS_OTHER,
                                               .open = open_networks,
                                               .order = order_network,
                                               .step = step_networks,

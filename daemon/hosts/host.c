@@ -3,10 +3,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/niceness.h"
 
 enum { ORDERS_MAX = 1 << 17 };
 
@@ -51,7 +50,7 @@ static void serve(struct host *h) {
 static void *host_main(void *arg) {
     struct host *h = arg;
     pthread_setname_np(pthread_self(), h->work->name);
-    setpriority(PRIO_PROCESS, (id_t)gettid(), h->work->nice);
+    niceness_set(h->work->niceness);
     h->rc = h->work->open(h->ctx, &h->state, &h->err);
     mailbox_post(h->started, &h->ready);
     if (h->rc)

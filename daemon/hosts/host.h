@@ -12,7 +12,7 @@
 /* The functions of a kind of work; all run on the host's thread. */
 struct host_work {
     const char *name; /* of the thread, at most 15 characters */
-    int nice;
+    int niceness;
     /* ctx is that of host_start. On failure nothing is left. */
     int (*open)(void *ctx, void **ret_state, struct err *err);
     void (*order)(void *state, struct message *order); /* carries out or queues an order; owns it from now on */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/niceness.h"
 #include "base/str.h"
 #include "daemon/hosts/device_set.h"
 #include "daemon/http/http_parts.h"
@@ -301,6 +302,7 @@ enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const c
                            const char *upload, size_t *upload_size, void **state) {
     (void)version;
     struct http_request r = {.server = ctx, .connection = connection, .url = url};
+    niceness_set(NICENESS_OTHER);
     const bool post = !strcmp(method, "POST") && (!strcmp(url, "/login") || !strcmp(url, "/logout"));
     if (post && !*state) { /* the body follows */
         *state = http_form_new();

@@ -6,12 +6,13 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/niceness.h"
 #include "base/str.h"
 #include "base/world.h"
 #include "daemon/hosts/host.h"
 #include "daemon/jobs/job.h"
 
-enum { REPORTS_MAX = 4096, NICE = 10, ARRAY_BYTES = 4 << 20 };
+enum { REPORTS_MAX = 4096, ARRAY_BYTES = 4 << 20 };
 
 /* The workers that share a job, as ranks of one world. */
 struct team {
@@ -255,7 +256,7 @@ static void close_thread(void *state, void *ctx) {
 }
 
 static const struct host_work job_work = {
-    .name = "job", .nice = NICE, .open = open_thread, .order = take_order, .step = nothing_due, .close = close_thread};
+    .name = "job", .niceness = NICENESS_OTHER, .open = open_thread, .order = take_order, .step = nothing_due, .close = close_thread};
 
 int worker_start(const struct worker_config *config, struct worker **ret, struct err *err) {
     struct worker *w = calloc(1, sizeof *w);

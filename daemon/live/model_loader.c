@@ -4,16 +4,13 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fsio.h"
+#include "base/niceness.h"
 #include "base/queue.h"
 #include "base/str.h"
-
-enum { NICE_LOADER = 10 };
 
 /* A file that is being read. */
 struct reading {
@@ -91,7 +88,7 @@ static void forget(struct reading *r) {
 static void *read_main(void *arg) {
     struct reading *r = arg;
     pthread_setname_np(pthread_self(), "model-file");
-    setpriority(PRIO_PROCESS, (id_t)gettid(), NICE_LOADER);
+    niceness_set(NICENESS_OTHER);
     prepare(r->order->prepared, &r->loader->use);
     deliver(r);
     forget(r);

@@ -2,9 +2,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
+#include "base/niceness.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/services.h"
 
@@ -135,8 +134,6 @@ int offload_record(struct rpc_call *call, const void *request, rpc_handler *then
     return 0;
 }
 
-enum { NICE_COMPUTE = 10 };
-
 struct computing {
     struct offload *o;
     void (*run)(struct offload *o);
@@ -144,7 +141,7 @@ struct computing {
 
 static void *compute(void *arg) {
     const struct computing *c = arg;
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE_COMPUTE);
+    niceness_set(NICENESS_OTHER);
     c->run(c->o);
     return NULL;
 }

@@ -2,10 +2,11 @@
 """What open pages cost live streams. brr-load runs many streams, without browsers and with some that show /streams, alternating (a b b a …), and
 the last lines compare the lag of results. One command for a quiet machine, which takes 42 minutes: page_load.py
 
-usage: page_load.py [--streams 200] [--seconds 600] [--rounds 2] [--browsers 3] [--model line_length] [--fifo 0] [--output FILE]
+usage: page_load.py [--streams 200] [--seconds 600] [--rounds 2] [--browsers 3] [--readers | --idle] [--model line_length] [--fifo 0] [--output FILE]
 
 Each run prints one JSON line. others_cpu in it is what the rest of the machine computed meanwhile, in processors: above 0.05 the lag may be
-theirs. --fifo N (as root) gives daemon and load the real-time priority N, and browsers the normal one."""
+theirs. --readers has clients that follow the events of /streams and draw nothing, which is what browsers on machines of their own cost this one; --idle
+lets browsers compute only where nothing else would (SCHED_IDLE). --fifo N (as root) gives daemon and load the real-time priority N, and browsers the normal one."""
 import argparse
 import json
 import os
@@ -51,13 +52,31 @@ def tree(roots):
     return sum(sum(map(int, stats[pid][11:15])) for pid in found if pid in stats) / TICKS
 
 
+class Reader:
+    """What a browser asks of the daemon, without the browser: the page, then its events."""
+
+    def __init__(self, d):
+        subprocess.run(["curl", "-sf", "-o", "/dev/null", f"http://127.0.0.1:{d.port}/streams"], check=True)
+        self.process = subprocess.Popen(["curl", "-sfN", "-o", "/dev/null", f"http://127.0.0.1:{d.port}/events?page=/streams"])
+
+    def close(self):
+        assert self.process.poll() is None, "the events ended early"
+        self.process.terminate()
+        self.process.wait()
+
+
+def open_page(d, args):
+    if args.readers:
+        return Reader(d)
+    browser = Chromium(prefix=("chrt", "-i", "0") if args.idle else ("chrt", "-o", "0") if args.fifo else ())
+    browser.size(1920, 1080)
+    browser.open(f"http://127.0.0.1:{d.port}/streams")
+    return browser
+
+
 def run(d, args, n):
-    """One load with n browsers."""
-    prefix = ("chrt", "-o", "0") if args.fifo else ()
-    browsers = [Chromium(prefix=prefix) for _ in range(n)]
-    for b in browsers:
-        b.size(1920, 1080)
-        b.open(f"http://127.0.0.1:{d.port}/streams")
+    """One load with n pages open."""
+    browsers = [open_page(d, args) for _ in range(n)]
     command = [f"{BIN}/brr-load", "--model", args.model, "--sessions", str(args.streams), "--seconds", str(args.seconds), "--ramp-s", "5",
                "--connections", "8", "--json"]
     begun, all_before, ours_before = time.time(), busy(), tree([os.getpid()])
@@ -91,6 +110,8 @@ def main():
     for name, value in (("streams", 200), ("seconds", 600), ("rounds", 2), ("browsers", 3), ("fifo", 0)):
         p.add_argument(f"--{name}", type=int, default=value)
     p.add_argument("--model", default="line_length")
+    p.add_argument("--readers", action="store_true")
+    p.add_argument("--idle", action="store_true")
     p.add_argument("--output")
     args = p.parse_args()
     if args.browsers < 1 or args.rounds < 1:
