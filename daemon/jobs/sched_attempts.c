@@ -1,0 +1,214 @@
+/* How an attempt at a job goes and ends: reports, restarts, pauses, and what becomes of the jobs that a dead daemon ran. Declared
+ * in sched.h and sched_parts.h. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/str.h"
+#include "base/volume.h"
+#include "daemon/jobs/sched_parts.h"
+
+static int64_t restart_limit(struct job *job) { return sched_read_demands(job).restarts; }
+
+/* Queues a job whose data do not fit on the volume of the cache now. No restart is charged; what the job fetched stays in the
+ * cache. */
+static void pause_job(struct sched *s, struct job *job, const struct err *err) {
+    char text[JOB_REASON_SIZE], reason[JOB_REASON_SIZE];
+    str_format(reason, sizeof reason, "cache_full: waits for room on the volume of %.120s and goes on by itself; %.400s",
+               s->config.cache_dir, err_text(err, text, sizeof text));
+    sched_log(s, job, "warn", reason);
+    sched_move(s, job, JOB_QUEUED, reason);
+    job->room_bytes = volume_free_bytes(s->cache);
+    job->paused_ms = sched_wall_ms(s);
+}
+
+void sched_restart(struct sched *s, struct job *job, int64_t limit, const char *reason) {
+    int64_t wait_ms = BACKOFF_FIRST_MS;
+    sched_log(s, job, "error", reason);
+    if (job->restarts >= limit) {
+        sched_move(s, job, JOB_FAILED, reason);
+        return;
+    }
+    for (int i = 0; i < job->stalled && wait_ms < BACKOFF_MAX_MS; i++)
+        wait_ms *= 2;
+    job->restarts++;
+    job->stalled++;
+    sched_move_until(s, job, JOB_QUEUED, reason, sched_wall_ms(s) + (wait_ms < BACKOFF_MAX_MS ? wait_ms : BACKOFF_MAX_MS));
+}
+
+/* Counts the jobs that were active when the daemon died, and were not to stop. */
+static int count_crashed(const struct sched *s) {
+    int n = 0;
+    for (int i = 0; i < s->n_open; i++)
+        n += job_is_active(s->open[i]->state) && s->open[i]->wish == JOB_WISH_NONE && !s->open[i]->remote;
+    return n;
+}
+
+/* A job of a cluster, which does not end with the daemon: the next attempt at it follows it further, or ends it if that was asked.
+ */
+static void recover_remote(struct sched *s, struct job *job) {
+    const enum job_wish wish = job->wish == JOB_WISH_CANCEL ? JOB_WISH_CANCEL : JOB_WISH_NONE;
+    sched_move(s, job, JOB_QUEUED,
+               wish == JOB_WISH_CANCEL ? SCHED_CANCELLED_ELSEWHERE : "daemon_restarted: the job goes on meanwhile");
+    job->wish = wish;
+    if (wish == JOB_WISH_CANCEL)
+        ledger_record(&s->ledger, job);
+}
+
+/* A job that was active when the daemon ended. One of several that were active in a crash is not charged: each starts again
+ * when no other runs, and a job that crashes the daemon alone is charged then. */
+static void recover_one(struct sched *s, struct job *job, int crashed) {
+    char reason[JOB_REASON_SIZE];
+    int64_t limit = restart_limit(job);
+    if (job->remote) {
+        recover_remote(s, job);
+    } else if (job->wish == JOB_WISH_CANCEL) {
+        sched_move(s, job, JOB_CANCELLED, "cancelled");
+    } else if (job->wish == JOB_WISH_SHUTDOWN) {
+        sched_move(s, job, JOB_QUEUED, "daemon_stopped");
+    } else if (crashed > 1) {
+        str_format(
+            reason, sizeof reason,
+            "daemon_crashed: the daemon died while %d jobs ran; no restart is charged, and each starts again when no other runs",
+            crashed);
+        sched_log(s, job, "error", reason);
+        sched_move(s, job, JOB_QUEUED, reason);
+    } else {
+        job->crashes++;
+        str_format(reason, sizeof reason,
+                   "daemon_crashed: the daemon died while this job ran, %d time%s so far (limits.restarts: %lld); the system's log "
+                   "may say why, such as out of memory%s",
+                   job->crashes, job->crashes == 1 ? "" : "s", (long long)limit,
+                   job->restarts < limit ? "" : "; `brrctl resume` starts it again");
+        sched_restart(s, job, limit, reason);
+    }
+}
+
+void sched_recover(struct sched *s) {
+    int crashed = count_crashed(s);
+    for (int i = s->n_open - 1; i >= 0; i--) /* jobs that end leave the list */
+        if (job_is_active(s->open[i]->state))
+            recover_one(s, s->open[i], crashed);
+}
+
+/* ---- reports of the attempt ---- */
+
+static bool is_fault(int rc) { return rc == ERR_INTERNAL || rc == ERR_UNAVAILABLE || rc == ERR_DATA_LOSS; }
+
+/* True if the run ended because it was asked to. At a shutdown an error that is no fault, such as a full volume, is only logged:
+ * the job keeps its place in the queue, and its checkpoints before are valid. */
+static bool was_stopped(struct sched *s, const struct job *job, const struct worker_report *r) {
+    char text[JOB_REASON_SIZE];
+    if (r->stopped == WORKER_STOP_NONE)
+        return false;
+    if (!r->rc || r->rc == ERR_CANCELLED)
+        return true;
+    if ((r->stopped != WORKER_STOP_SHUTDOWN && r->stopped != WORKER_STOP_PREEMPT) || is_fault(r->rc))
+        return false;
+    sched_log(s, job, "error", err_text(&r->err, text, sizeof text));
+    return true;
+}
+
+/* A run that ended by an error. */
+static void fail_running(struct sched *s, struct job *job, const struct worker_report *r, int64_t limit) {
+    char reason[JOB_REASON_SIZE];
+    err_text(&r->err, reason, sizeof reason);
+    if (r->err.room == ERR_ROOM_NONE_IN_CACHE) {
+        pause_job(s, job, &r->err);
+    } else if (is_fault(r->rc) || r->err.room != ERR_ROOM_ENOUGH) { /* room on a volume, or a descriptor, may be there later */
+        sched_restart(s, job, limit, reason);
+    } else {
+        sched_log(s, job, "error", reason);
+        sched_move(s, job, JOB_FAILED, reason);
+    }
+}
+
+static void finish_running(struct sched *s, struct slot *slot, struct worker_report *r) {
+    struct job *job = slot->job;
+    for (int i = 0; s->config.ended && i < s->slots.n; i++)
+        if (s->slots.at[i].job == job)
+            s->config.ended(s->config.worker, i);
+    slots_free(&s->slots, job);
+    job->alone = false;
+    job->on[0] = '\0';
+    job->run_ms += sched_wall_ms(s) > job->started_ms ? sched_wall_ms(s) - job->started_ms : 0;
+    if (!isnan(r->energy_j))
+        job->energy_j = r->energy_j + (isnan(job->energy_j) ? 0 : job->energy_j);
+    if (!r->rc && r->stopped == WORKER_STOP_NONE) {
+        free(job->result);
+        job->result = r->text;
+        r->text = NULL;
+        sched_move(s, job, JOB_SUCCEEDED, "");
+    } else if (job->wish == JOB_WISH_CANCEL) { /* whatever else ended it */
+        sched_move(s, job, JOB_CANCELLED, "cancelled");
+    } else if (!was_stopped(s, job, r)) {
+        fail_running(s, job, r, r->limits.restarts);
+    } else if (r->stopped == WORKER_STOP_TIME_LIMIT) {
+        sched_move(s, job, JOB_INTERRUPTED, "time_limit");
+        if (r->limits.auto_resume && r->has_checkpoint)
+            sched_move(s, job, JOB_QUEUED, "time_limit: resuming");
+    } else if (r->stopped == WORKER_STOP_PREEMPT && !s->draining) {
+        sched_move(s, job, JOB_QUEUED, "preempted: a job of higher priority runs first");
+    } else {
+        sched_move(s, job, JOB_QUEUED, "daemon_stopped");
+    }
+}
+
+/* The checkpoint is new, or the task found it when it began and reports it again, in case a crash came before its record. */
+static void take_checkpoint(struct sched *s, struct job *job, const struct task_checkpoint *c) {
+    if (c->last && strcmp(job->last, c->path) != 0)
+        job->stalled = 0;
+    if (c->last)
+        str_copy(job->last, sizeof job->last, c->path);
+    job->alone = false;
+    if (c->best)
+        str_copy(job->best, sizeof job->best, c->path);
+    ledger_checkpoint(&s->ledger, job, c, sched_wall_ms(s));
+}
+
+void sched_report(struct sched *s, struct worker_report *r) {
+    static const char *const levels[] = {"info", "warn", "error"};
+    struct job *job = map_get(s->by_id, r->job_id);
+    struct slot *slot = job ? slots_of(&s->slots, job) : NULL;
+    if (!slot)
+        return;
+    switch ((enum worker_report_kind)r->message.kind) {
+    case WORKER_RUNNING:
+        sched_move(s, job, JOB_RUNNING, "");
+        break;
+    case WORKER_PROGRESS:
+        job->progress = r->progress;
+        sched_tell(s, job);
+        break;
+    case WORKER_LOG:
+        sched_log(s, job, levels[r->level], r->text ? r->text : "");
+        break;
+    case WORKER_NOTICE:
+        sched_log(s, job, levels[TASK_WARN], r->text ? r->text : "");
+        str_copy(job->reason, sizeof job->reason, r->text ? r->text : "");
+        sched_tell(s, job);
+        break;
+    case WORKER_CHECKPOINT:
+        take_checkpoint(s, job, &r->checkpoint);
+        break;
+    case WORKER_DONE:
+        finish_running(s, slot, r);
+        break;
+    }
+}
+
+void sched_waits(struct sched *s, int device, const char *text) {
+    struct slot *slot = &s->slots.at[device];
+    struct job *job = slot->job;
+    if (!job || !strcmp(slot->waits, text))
+        return;
+    if (!*slot->waits)
+        str_copy(slot->notice, sizeof slot->notice, job->reason);
+    str_copy(slot->waits, sizeof slot->waits, text);
+    str_copy(job->reason, sizeof job->reason, *text ? text : slot->notice);
+    log_info(*text ? "a job waits for a file" : "a job waits no more", "job=%s reason=\"%s\"", job->id, job->reason);
+    sched_tell(s, job);
+}

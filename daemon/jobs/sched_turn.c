@@ -1,0 +1,142 @@
+/* Which job runs where: starts on free devices and on places of clusters, preemption, and the end of a device or of the daemon.
+ * Declared in sched.h. */
+#include "base/log.h"
+#include "base/str.h"
+#include "base/volume.h"
+#include "daemon/jobs/array.h"
+#include "daemon/jobs/sched_parts.h"
+
+static bool may_start(const struct sched *s, const struct job *job) {
+    int64_t now_ms = sched_wall_ms(s), waited_ms = now_ms - job->paused_ms;
+    if (job->wish == JOB_WISH_CANCEL) /* which a cluster may have */
+        return job->state == JOB_QUEUED;
+    if (!array_is_due(job, now_ms))
+        return false;
+    if (job->retry_ms > now_ms && job->retry_ms <= now_ms + BACKOFF_MAX_MS) /* else the clock was set back */
+        return false;
+    if (job->state != JOB_QUEUED || !job->paused_ms || waited_ms > PAUSE_MAX_MS || waited_ms < 0)
+        return job->state == JOB_QUEUED;
+    return waited_ms >= PAUSE_MIN_MS && volume_free_bytes(s->cache) >= job->room_bytes + PAUSE_ROOM_BYTES;
+}
+
+/* The daemon died while the job ran, alone or with others: it runs alone until it has written a checkpoint. */
+static bool must_run_alone(const struct sched *s, const struct job *job) {
+    return s->slots.n > 1 && str_starts(job->reason, "daemon_crashed");
+}
+
+/* The first waiting job, in order, that has a device now, and its device; of those for clusters, or of the others. A job that must
+ * run alone, or on several devices, holds up those after it. */
+static struct job *next_of(struct sched *s, bool remote, struct slot **ret) {
+    struct job *best = NULL;
+    for (int i = 0; i < s->n_open; i++) {
+        struct job *job = s->open[i];
+        if (job->remote != remote || (best && !job_precedes(job, best)) || !may_start(s, job) || *slots_held_for(&s->slots, job))
+            continue;
+        bool alone = must_run_alone(s, job), holds = alone || job->devices > 1;
+        struct slot *slot = alone && !sched_idle(s) ? NULL : slots_place(&s->slots, job);
+        if (!slot && !holds)
+            continue;
+        best = job;
+        *ret = slot;
+    }
+    return best && *ret ? best : NULL;
+}
+
+static struct job *next_job(struct sched *s, struct slot **ret) {
+    struct job *job = next_of(s, false, ret);
+    return job ? job : next_of(s, true, ret);
+}
+
+/* The job is recorded as active first: a daemon that dies from here on charges it. */
+static bool start(struct sched *s, struct slot *slot, struct job *job) {
+    const struct job before = *job;
+    const int device = slots_index(&s->slots, slot);
+    const bool cancel = job->wish == JOB_WISH_CANCEL;
+    struct err err;
+    str_copy(job->on, sizeof job->on, slot->name ? slot->name : "");
+    str_copy(job->device, sizeof job->device, slot->description ? slot->description : "");
+    str_copy(job->versions, sizeof job->versions, s->config.versions ? s->config.versions : "");
+    job->alone = must_run_alone(s, job);
+    if (job_move(job, JOB_PREPARING, "", sched_wall_ms(s), &err) || ledger_commit(&s->ledger, job, &before, &err))
+        return false;
+    sched_announce(s, job);
+    int64_t limit = sched_read_demands(job).restarts;
+    slots_take(&s->slots, slot, job);
+    if (!s->config.run(s->config.worker, device, job, &err)) {
+        if (cancel) {
+            job->wish = JOB_WISH_CANCEL;
+            sched_interrupt(s, job, WORKER_STOP_CANCEL);
+        }
+        return true;
+    }
+    slots_free(&s->slots, job);
+    job->alone = false;
+    job->on[0] = '\0';
+    sched_restart(s, job, limit, err.message);
+    return false;
+}
+
+/* The device's job checkpoints and goes back to the queue; should the daemon be killed before that, no restart is charged. */
+static void stop_running(struct sched *s, struct slot *slot, enum worker_stop why) {
+    if (!slot->job)
+        return;
+    if (slot->job->wish == JOB_WISH_NONE) {
+        slot->job->wish = JOB_WISH_SHUTDOWN;
+        ledger_record(&s->ledger, slot->job);
+    }
+    sched_interrupt(s, slot->job, why);
+}
+
+/* The first waiting job that has no device. */
+static struct job *first_waiting(const struct sched *s) {
+    struct job *best = NULL;
+    for (int i = 0; i < s->n_open; i++)
+        if ((!best || job_precedes(s->open[i], best)) && may_start(s, s->open[i]) && !must_run_alone(s, s->open[i]) &&
+            !*slots_held_for(&s->slots, s->open[i]))
+            best = s->open[i];
+    return best;
+}
+
+/* A waiting job of higher priority gets a device, unless the running ones say otherwise or end already. */
+static void preempt(struct sched *s) {
+    char text[JOB_REASON_SIZE];
+    const struct job *next = first_waiting(s);
+    struct slot *victim = next && !slots_run_alone(&s->slots) ? slots_victim(&s->slots, next) : NULL;
+    if (!victim)
+        return;
+    str_format(text, sizeof text,
+               "job %s of priority %lld preempts this one of priority %lld, which is saved and goes on afterwards", next->id,
+               (long long)next->priority, (long long)victim->job->priority);
+    sched_log(s, victim->job, "info", text);
+    stop_running(s, victim, WORKER_STOP_PREEMPT);
+}
+
+void sched_turn(struct sched *s) {
+    struct slot *slot = NULL;
+    struct job *job;
+    if (s->draining || s->ledger.broken)
+        return;
+    while (!slots_run_alone(&s->slots) && (job = next_job(s, &slot)))
+        if (!start(s, slot, job))
+            return;
+    preempt(s);
+}
+
+void sched_drain(struct sched *s) {
+    s->draining = true;
+    for (int i = 0; i < s->slots.n; i++)
+        stop_running(s, &s->slots.at[i], WORKER_STOP_SHUTDOWN);
+}
+
+void sched_hold(struct sched *s, int device, const char *why) {
+    str_copy(s->slots.at[device].held, sizeof s->slots.at[device].held, why);
+    for (int i = 0; i < s->n_open; i++) {
+        struct job *job = s->open[i];
+        const char *held = job->state == JOB_QUEUED ? slots_held_for(&s->slots, job) : "";
+        if (!*held)
+            continue;
+        str_copy(job->reason, sizeof job->reason, held); /* not stored: another daemon may start it */
+        sched_tell(s, job);
+    }
+    stop_running(s, &s->slots.at[device], WORKER_STOP_SHUTDOWN);
+}
