@@ -21,7 +21,7 @@ function(seeded_label source ret) # ";seeded", or nothing
 endfunction()
 
 file(GLOB unit_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c ${CMAKE_SOURCE_DIR}/tests/ops/test_*.c)
-set(ground_floor_tests err world volume arena str counted pack map mailbox fsio json yaml options log metrics rng digest safetensors store cache)
+set(ground_floor_tests err world volume arena str counted pack map mailbox crew fsio json yaml options log metrics rng digest safetensors store cache)
 list(TRANSFORM ground_floor_tests PREPEND test_)
 set(trust_tests test_token test_certificate)
 add_custom_target(unit_programs) # all that carries the label unit

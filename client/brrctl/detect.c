@@ -2,7 +2,6 @@
  * by the daemon (detect_server.c). */
 #include <ctype.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/counted.h"
+#include "base/crew.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -43,7 +43,7 @@ static const struct argument rows[] = {
 #undef AT
 const struct argument_table detect_arguments = ARGUMENT_TABLE(rows, struct detect_options);
 
-enum { MAX_RECORDINGS = 1 << 20, DEFAULT_PARALLEL = 2, MAX_PARALLEL = 16 };
+enum { MAX_RECORDINGS = 1 << 20, DEFAULT_PARALLEL = 2 };
 
 struct batch {
     const struct arguments *o;
@@ -53,8 +53,7 @@ struct batch {
     struct detect_item *items;
     struct bids_name *names; /* of the items, with --bids */
     int n, capacity;
-    pthread_mutex_t lock; /* next, finished, and the terminal */
-    int next, finished, failed;
+    int finished, failed;
     bool terminal;
 };
 
@@ -211,7 +210,6 @@ static void detect_one(struct batch *b, struct detect_item *item) {
     detection_done(&d);
 }
 
-/* Under the lock. */
 static void report(struct batch *b, const struct detect_item *item) {
     char bar[OUTPUT_BAR_SIZE], line[512];
     if (b->o->json) {
@@ -230,23 +228,22 @@ static bool hopeless(const struct brr_error *err) {
     return err->code == BRR_UNAVAILABLE || err->code == BRR_UNAUTHENTICATED || err->code == BRR_DENIED;
 }
 
-static void *work(void *arg) {
-    struct batch *b = arg;
-    pthread_mutex_lock(&b->lock);
-    while (b->next < b->n) {
-        struct detect_item *item = &b->items[b->next++];
-        pthread_mutex_unlock(&b->lock);
-        detect_one(b, item);
-        pthread_mutex_lock(&b->lock);
-        item->done = true;
-        b->finished++;
-        b->failed += item->err.code != 0;
-        if (hopeless(&item->err))
-            b->next = b->n;
-        report(b, item);
-    }
-    pthread_mutex_unlock(&b->lock);
-    return NULL;
+static int detect_item(void *ctx, int64_t i, struct err *err) {
+    struct batch *b = ctx;
+    (void)err; /* the item keeps it */
+    detect_one(b, &b->items[i]);
+    return 0;
+}
+
+static bool item_finished(void *ctx, int64_t i, int rc) {
+    struct batch *b = ctx;
+    struct detect_item *item = &b->items[i];
+    (void)rc;
+    item->done = true;
+    b->finished++;
+    b->failed += item->err.code != 0;
+    report(b, item);
+    return hopeless(&item->err);
 }
 
 static int finish(const struct batch *b) {
@@ -264,19 +261,26 @@ static int finish(const struct batch *b) {
 }
 
 static int run(struct batch *b) {
-    pthread_t threads[MAX_PARALLEL];
-    int wanted = detect_options_of(b->o)->parallel > 0 ? (int)detect_options_of(b->o)->parallel : DEFAULT_PARALLEL, started = 0,
-        code = 0;
-    wanted = wanted < b->n ? wanted : b->n;
+    const int64_t parallel = detect_options_of(b->o)->parallel;
+    const struct crew_work work = {.n = b->n,
+                                   .threads = parallel > 0 ? (int)parallel : DEFAULT_PARALLEL,
+                                   .run = detect_item,
+                                   .finished = item_finished,
+                                   .ctx = b};
+    struct crew *crew = NULL;
+    struct err err;
+    int code = 0;
     if (!(b->client = brrctl_connect(b->o, &code)))
         return code;
-    while (started < wanted - 1 && !pthread_create(&threads[started], NULL, work, b))
-        started++;
-    work(b);
-    for (int i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
+    if (crew_start(&work, &crew, &err)) {
+        code = brrctl_fail(&err);
+    } else {
+        crew_follow(crew, NULL, NULL);
+        code = finish(b);
+    }
+    crew_close(crew);
     brr_disconnect(b->client);
-    return finish(b);
+    return code;
 }
 
 /* True if both files begin alike and have the same length: an EDF header holds patient, time and signals. */
@@ -322,7 +326,7 @@ static int begin_dataset(const struct batch *b, struct err *err) {
 }
 
 int cmd_detect(const struct arguments *o) {
-    struct batch b = {.o = o, .terminal = output_redraws(stderr) && !o->json, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct batch b = {.o = o, .terminal = output_redraws(stderr) && !o->json};
     struct err err;
     int code;
     for (int i = 0; i < o->n_args; i++)

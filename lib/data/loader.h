@@ -9,9 +9,8 @@
 #include "data/recording.h"
 
 struct loader;
-enum { LOADER_MAX_WORKERS = 64 };
-/* The list is copied; the recordings must outlive the loader. workers: number of threads, 1 to LOADER_MAX_WORKERS. Errors:
- * EXHAUSTED, and those of starting a thread. */
+/* The list is copied; the recordings must outlive the loader. workers: number of threads, 1 to CREW_MAX_THREADS
+ * (base/crew.h). Errors: those of crew_start. */
 int loader_start(struct recording *const *recordings, int64_t n, int workers, struct loader **ret, struct err *err);
 /* Waits up to wait_ms until the loader has finished with the i-th recording; returns true if it has. */
 bool loader_wait(struct loader *l, int64_t i, int wait_ms);

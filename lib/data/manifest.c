@@ -1,14 +1,13 @@
 #include "data/manifest.h"
 
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/arena.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
+#include "base/crew.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "data/edf.h"
@@ -18,7 +17,7 @@
 #include "store/digest.h"
 #include "store/mirror.h"
 
-enum { TEXT_MAX_BYTES = 1 << 30, PATH_BYTES = 4096, TURN_MS = 100, HEAD_BYTES = 16 << 10 };
+enum { TEXT_MAX_BYTES = 1 << 30, PATH_BYTES = 4096, HEAD_BYTES = 16 << 10 };
 
 struct manifest {
     struct arena text; /* paths, patients, error texts; only the opening thread allocates */
@@ -31,20 +30,16 @@ struct manifest {
     char hash[DIGEST_HEX_SIZE];
 };
 
-/* State shared by the worker threads of manifest_open. */
+/* State of manifest_open that its crew of threads shares. */
 struct opening {
     const struct manifest_config *config;
     struct manifest *manifest;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    int64_t next, done;
-    int running;
-    bool stop;
-    struct err *errors; /* (count) of bad files, written by the file's worker alone */
+    struct crew *crew; /* an item for each entry */
+    manifest_progress_fn *progress;
+    void *ctx;
     const struct manifest_index *index;
     struct manifest_identity *identities; /* (count) */
-    int64_t known;                        /* entries that the index had */
-    int64_t last_done;                    /* index of the newest finished file */
+    _Atomic int64_t known;                /* entries that the index had */
 };
 
 static int collect(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
@@ -151,7 +146,7 @@ static int check_times(const struct manifest_entry *e, struct err *err) {
 }
 
 /* Fills one entry from the index, or from its header and labels. Its samples are not read. */
-static int open_entry(struct opening *o, int64_t i, bool *ret_known, struct err *err) {
+static int fill_entry(struct opening *o, int64_t i, struct err *err) {
     const struct manifest_config *c = o->config;
     struct manifest_entry *e = &o->manifest->entries[i];
     struct manifest_identity *identity = &o->identities[i];
@@ -168,7 +163,7 @@ static int open_entry(struct opening *o, int64_t i, bool *ret_known, struct err 
     if (rc || (rc = identify(c, edf_path, identity, err)))
         return rc;
     const struct recording_facts *facts = manifest_index_find(o->index, e->relative_path, identity, &e->skipped);
-    *ret_known = facts != NULL;
+    atomic_fetch_add(&o->known, facts != NULL);
     if (!facts)
         rc = window_plan(&request, &e->recording, &e->skipped, err);
     else if (!e->skipped)
@@ -178,80 +173,55 @@ static int open_entry(struct opening *o, int64_t i, bool *ret_known, struct err 
     return count_windows(e, c->window, c->hop, err);
 }
 
-static void *worker(void *arg) {
-    struct opening *o = arg;
-    pthread_mutex_lock(&o->lock);
-    while (!o->stop && o->next < o->manifest->count) {
-        int64_t i = o->next++;
-        pthread_mutex_unlock(&o->lock);
-        bool known = false;
-        int rc = open_entry(o, i, &known, &o->errors[i]);
-        pthread_mutex_lock(&o->lock);
-        o->known += known;
-        if (rc) {
-            recording_close(o->manifest->entries[i].recording);
-            o->manifest->entries[i].recording = NULL;
-            o->errors[i].code = rc;
-            o->stop |= o->config->fail_on_bad_file || (o->config->mirror && mirror_failure(o->config->mirror, NULL));
-        }
-        o->done++;
-        o->last_done = i;
-        pthread_cond_signal(&o->changed);
+static int open_entry(void *ctx, int64_t i, struct err *err) {
+    struct opening *o = ctx;
+    struct manifest_entry *e = &o->manifest->entries[i];
+    int rc = fill_entry(o, i, err);
+    if (rc) {
+        recording_close(e->recording);
+        e->recording = NULL;
     }
-    o->running--;
-    pthread_cond_signal(&o->changed);
-    pthread_mutex_unlock(&o->lock);
-    return NULL;
+    return rc;
 }
 
-/* Starts the workers and reports their progress until all are done. */
-static int run_workers(struct opening *o, manifest_progress_fn *progress, void *ctx, struct err *err) {
-    pthread_t threads[MANIFEST_MAX_WORKERS];
-    int wanted = o->config->workers, n = 0, errnum = 0;
-    bool cancelled = false;
-    pthread_mutex_init(&o->lock, NULL);
-    clock_cond_init(&o->changed);
-    pthread_mutex_lock(&o->lock);
-    for (; n < wanted && n < o->manifest->count && !errnum; n += !errnum) {
-        errnum = pthread_create(&threads[n], NULL, worker, o);
-        o->running += !errnum;
-    }
-    for (int64_t seen = 0; o->running > 0 || o->done != seen;) {
-        struct timespec until = clock_after_ms(TURN_MS);
-        if (o->done == seen)
-            pthread_cond_timedwait(&o->changed, &o->lock, &until);
-        seen = o->done;
-        const char *path = o->manifest->entries[o->last_done].relative_path;
-        pthread_mutex_unlock(&o->lock);
-        bool go_on = !progress || cancelled || progress(ctx, seen, o->manifest->count, path);
-        pthread_mutex_lock(&o->lock);
-        cancelled |= !go_on;
-        o->stop |= !go_on;
-    }
-    pthread_mutex_unlock(&o->lock);
-    for (int i = 0; i < n; i++)
-        pthread_join(threads[i], NULL);
-    pthread_cond_destroy(&o->changed);
-    pthread_mutex_destroy(&o->lock);
-    if (cancelled)
-        return err_set(err, ERR_CANCELLED, "opening the data was stopped after %lld of %lld recordings", (long long)o->done,
-                       (long long)o->manifest->count);
-    return n || !o->manifest->count ? 0 : err_errno(err, errnum, "cannot start a worker thread");
+static bool ends_opening(void *ctx, int64_t i, int rc) {
+    const struct manifest_config *c = ((struct opening *)ctx)->config;
+    (void)i;
+    return rc && (c->fail_on_bad_file || (c->mirror && mirror_failure(c->mirror, NULL)));
+}
+
+static bool report_progress(void *ctx, int64_t done, int64_t newest) {
+    const struct opening *o = ctx;
+    const struct manifest *m = o->manifest;
+    return !o->progress || o->progress(o->ctx, done, m->count, m->entries[newest].relative_path);
+}
+
+static int open_entries(struct opening *o, struct err *err) {
+    const struct crew_work work = {
+        .n = o->manifest->count, .threads = o->config->workers, .run = open_entry, .finished = ends_opening, .ctx = o};
+    int rc = crew_start(&work, &o->crew, err);
+    if (rc)
+        return rc;
+    if (!crew_follow(o->crew, report_progress, o))
+        return err_set(err, ERR_CANCELLED, "opening the data was stopped after %lld of %lld recordings",
+                       (long long)crew_done(o->crew), (long long)o->manifest->count);
+    return o->config->mirror ? mirror_failure(o->config->mirror, err) : 0;
 }
 
 static int compare_keys(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 /* The hash, the channel count, and the texts of the bad files. */
-static int finish(struct manifest *m, const struct opening *o, struct err *err) {
+static int finish(struct manifest *m, struct opening *o, struct err *err) {
     const char **keys = calloc((size_t)m->count + 1, sizeof *keys);
     int64_t n = 0;
     char text[800];
+    struct err bad;
     if (!keys)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld cache keys", (long long)m->count);
     for (int64_t i = 0; i < m->count; i++) {
         struct manifest_entry *e = &m->entries[i];
-        if (o->errors[i].code)
-            e->error = arena_strdup(&m->text, err_text(&o->errors[i], text, sizeof text));
+        if (crew_result(o->crew, i, &bad))
+            e->error = arena_strdup(&m->text, err_text(&bad, text, sizeof text));
         if (e->recording)
             keys[n++] = recording_key(e->recording);
     }
@@ -267,13 +237,13 @@ static int finish(struct manifest *m, const struct opening *o, struct err *err) 
 }
 
 /* Looks at every entry, and writes down what the index did not have. */
-static int look_at_all(struct opening *o, manifest_progress_fn *progress, void *ctx, struct err *err) {
+static int look_at_all(struct opening *o, struct err *err) {
     OWNED_POINTER(manifest_index_close) struct manifest_index *index = NULL;
     int rc;
     if ((rc = manifest_index_open(o->config, &index, err)))
         return rc;
     o->index = index;
-    if ((rc = run_workers(o, progress, ctx, err)) || (o->config->mirror && (rc = mirror_failure(o->config->mirror, err))))
+    if ((rc = open_entries(o, err)))
         return rc;
     int64_t usable = 0;
     for (int64_t i = 0; i < o->manifest->count; i++)
@@ -286,25 +256,22 @@ static int look_at_all(struct opening *o, manifest_progress_fn *progress, void *
 
 static int open_all(struct manifest *m, const struct manifest_config *c, manifest_progress_fn *progress, void *ctx,
                     struct err *err) {
-    struct opening o = {.config = c, .manifest = m};
+    struct opening o = {.config = c, .manifest = m, .progress = progress, .ctx = ctx};
     int rc = fsio_walk(c->root, collect, m, err);
     if (rc)
         return rc;
     if (m->count == 0)
         return err_set(err, ERR_NOT_FOUND, "no *.edf or *.bdf file below %s", c->root);
-    OWNED_MEMORY struct err *errors = o.errors = calloc((size_t)m->count, sizeof *o.errors);
     OWNED_MEMORY struct manifest_identity *identities = o.identities = calloc((size_t)m->count, sizeof *o.identities);
-    if (!errors || !identities)
+    if (!identities)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)m->count);
-    if ((rc = look_at_all(&o, progress, ctx, err)))
-        return rc;
-    for (int64_t i = 0; i < m->count && c->fail_on_bad_file; i++)
-        if (errors[i].code) {
-            if (err)
-                *err = errors[i];
-            return errors[i].code;
-        }
-    return finish(m, &o, err);
+    rc = look_at_all(&o, err);
+    for (int64_t i = 0; i < m->count && c->fail_on_bad_file && !rc; i++)
+        rc = crew_result(o.crew, i, err);
+    if (!rc)
+        rc = finish(m, &o, err);
+    crew_close(o.crew);
+    return rc;
 }
 
 /* Reads all recordings; at least one must be usable. */

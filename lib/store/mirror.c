@@ -7,16 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/crew.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "store/cached.h"
 
-enum { THREADS = 16, TURN_MS = 100, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
+enum { THREADS = 16, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
 
 struct file {
     struct cached_object object; /* its key is the mirror's */
@@ -32,9 +32,7 @@ struct mirror {
     pthread_mutex_t lock;                         /* everything below */
     pthread_cond_t turned;
     struct mirror_progress progress;
-    int64_t next;
-    int running;
-    struct err err;
+    struct err err; /* of the first failed take */
     int taken;      /* files on their way to a taker, or with one */
     uint64_t drops; /* how often that became less */
     atomic_bool stop;
@@ -155,17 +153,9 @@ static int list_files(struct mirror *m, struct err *err) {
     return 0;
 }
 
-static void *list_main(void *arg) {
-    struct mirror *m = arg;
-    struct err err = {0};
-    int rc = list_files(m, &err);
-    pthread_mutex_lock(&m->lock);
-    if (rc)
-        m->err = err;
-    m->running--;
-    pthread_cond_signal(&m->turned);
-    pthread_mutex_unlock(&m->lock);
-    return NULL;
+static int list_all(void *ctx, int64_t item, struct err *err) {
+    (void)item;
+    return list_files(ctx, err);
 }
 
 static struct cached_place place_of(struct mirror *m) {
@@ -250,72 +240,60 @@ static int link_file(const struct mirror *m, const struct file *f, const char *t
     return symlink(target, path) ? err_errno(err, errno, "cannot link %s", path) : 0;
 }
 
-static void *transfer_main(void *arg) {
-    struct mirror *m = arg;
+static int transfer_file(void *ctx, int64_t item, struct err *err) {
+    struct mirror *m = ctx;
+    struct file *f = &m->files[item];
+    char target[CACHE_PATH_SIZE];
+    int rc = only_head(m, f) ? fetch_head(m, f, target, err) : fetch(m, f, target, err);
+    f->pinned = !rc;
+    if (rc || (rc = link_file(m, f, target, err)))
+        return rc;
     pthread_mutex_lock(&m->lock);
-    while (!m->err.code && !atomic_load(&m->stop) && m->next < m->n_files) {
-        struct file *f = &m->files[m->next++];
-        pthread_mutex_unlock(&m->lock);
-        char target[CACHE_PATH_SIZE];
-        struct err err = {0};
-        int rc = only_head(m, f) ? fetch_head(m, f, target, &err) : fetch(m, f, target, &err);
-        f->pinned = !rc;
-        if (!rc)
-            rc = link_file(m, f, target, &err);
-        pthread_mutex_lock(&m->lock);
-        if (rc && !m->err.code) {
-            m->err = err;
-            atomic_store(&m->stop, true);
-        }
-        m->progress.done_files += !rc;
-        m->progress.done_bytes += rc ? 0 : f->object.bytes;
-    }
-    m->running--;
-    pthread_cond_signal(&m->turned);
+    m->progress.done_files++;
+    m->progress.done_bytes += f->object.bytes;
     pthread_mutex_unlock(&m->lock);
-    return NULL;
+    return 0;
 }
 
-/* One turn of waiting; false when all threads are through. */
-static bool wait_turn(struct mirror *m, struct mirror_progress *p) {
-    struct timespec until = clock_after_ms(TURN_MS);
-    pthread_mutex_lock(&m->lock);
-    if (m->running)
-        pthread_cond_timedwait(&m->turned, &m->lock, &until);
-    *p = m->progress;
-    bool more = m->running > 0;
-    pthread_mutex_unlock(&m->lock);
-    return more;
+/* The first error ends the transfers of other files too. */
+static bool stop_on_error(void *ctx, int64_t item, int rc) {
+    struct mirror *m = ctx;
+    (void)item;
+    if (rc)
+        atomic_store(&m->stop, true);
+    return rc != 0;
 }
 
-/* n threads at their work to its end; this one tells and asks, so that it never waits for a server. */
-static int drive(struct mirror *m, void *(*work)(void *), int n, mirror_progress_fn *progress, void *ctx, struct err *err) {
-    pthread_t threads[THREADS];
-    struct mirror_progress p;
-    bool cancelled = false;
-    int started = 0;
-    m->running = n;
-    while (started < n && !pthread_create(&threads[started], NULL, work, m))
-        started++;
-    pthread_mutex_lock(&m->lock);
-    m->running -= n - started;
-    pthread_mutex_unlock(&m->lock);
-    for (bool more = true; more;) {
-        more = wait_turn(m, &p);
-        if (!progress(ctx, &p)) {
-            cancelled = true;
-            atomic_store(&m->stop, true);
-        }
-    }
-    for (int i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
-    if (cancelled)
+struct mirror_watch {
+    struct mirror *mirror;
+    mirror_progress_fn *progress;
+    void *ctx;
+};
+
+static bool report_progress(void *ctx, int64_t done, int64_t newest) {
+    const struct mirror_watch *w = ctx;
+    (void)done, (void)newest;
+    pthread_mutex_lock(&w->mirror->lock);
+    const struct mirror_progress p = w->mirror->progress;
+    pthread_mutex_unlock(&w->mirror->lock);
+    const bool wanted = w->progress(w->ctx, &p);
+    if (!wanted)
+        atomic_store(&w->mirror->stop, true);
+    return wanted;
+}
+
+/* Has threads run n items. This thread reports their progress, so that it never waits for a server. */
+static int drive(struct mirror *m, int (*run)(void *ctx, int64_t item, struct err *err), int64_t n, mirror_progress_fn *progress,
+                 void *ctx, struct err *err) {
+    const struct crew_work work = {.n = n, .threads = THREADS, .run = run, .finished = stop_on_error, .ctx = m};
+    struct mirror_watch watch = {m, progress, ctx};
+    OWNED_POINTER(crew_close) struct crew *crew = NULL;
+    int rc = crew_start(&work, &crew, err);
+    if (rc)
+        return rc;
+    if (!crew_follow(crew, report_progress, &watch))
         return err_set(err, ERR_CANCELLED, "fetching from %s was cancelled", store_identity(m->config.store));
-    if (!started)
-        return err_set(err, ERR_EXHAUSTED, "cannot start a thread to fetch from %s", store_identity(m->config.store));
-    if (m->err.code && err)
-        *err = m->err;
-    return m->err.code;
+    return crew_failure(crew, err);
 }
 
 /* Labels, which are small, first; recordings in order of their keys. */
@@ -328,7 +306,7 @@ static int transfer(struct mirror *m, mirror_progress_fn *progress, void *ctx, s
     qsort(m->files, (size_t)m->n_files, sizeof *m->files, by_kind);
     while (m->n_labels < m->n_files && !m->files[m->n_labels].recording)
         m->n_labels++;
-    return drive(m, transfer_main, m->n_files < THREADS ? (int)m->n_files : THREADS, progress, ctx, err);
+    return drive(m, transfer_file, m->n_files, progress, ctx, err);
 }
 
 int mirror_open(const struct mirror_config *config, mirror_progress_fn *progress, void *ctx, struct mirror **ret, struct err *err) {
@@ -346,7 +324,7 @@ int mirror_open(const struct mirror_config *config, mirror_progress_fn *progress
     if ((rc = fits ? fsio_absolute(m->directory, sizeof m->directory, config->directory, err)
                    : err_set(err, ERR_RANGE, "%.100s…: the prefix is too long", config->prefix)) ||
         (rc = fsio_remove_tree(m->directory, err)) || (rc = fsio_mkdirs(m->directory, err)) ||
-        (rc = drive(m, list_main, 1, progress, ctx, err)) || (rc = transfer(m, progress, ctx, err))) {
+        (rc = drive(m, list_all, 1, progress, ctx, err)) || (rc = transfer(m, progress, ctx, err))) {
         mirror_close(m);
         return rc;
     }
