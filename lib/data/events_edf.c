@@ -7,17 +7,14 @@
 
 #include "base/cleanup.h"
 #include "data/edf.h"
+#include "data/edf_write.h"
 #include "data/events_formats.h"
 
-enum { FIELD = 80, TAL_SIZE = 160, LEAST_RECORD = 128, MOST_RECORD = 4096, TIME_SIZE = 32 };
+enum { FIELD = EDF_WRITE_FIELD, TAL_SIZE = 160, LEAST_RECORD = 128, MOST_RECORD = 4096 };
 static const size_t MAX_BODY = (size_t)255 << 20;
 static const char *const MONTHS[] = {"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"};
 
 /* ---- header ---- */
-
-static void put_field(struct str *out, int width, const char *text) { str_printf(out, "%-*.*s", width, width, text); }
-
-static void put_number(struct str *out, int width, size_t number) { str_printf(out, "%-*zu", width, number); }
 
 /* Printable ASCII, as EDF+ wants it: other characters, and with `join` blanks too, become '_'. */
 static void ascii_copy(char ret[FIELD + 1], const char *text, bool join) {
@@ -47,17 +44,14 @@ static bool is_plus_patient(const char *text) {
            strchr(sex + 3, ' ')[1] > ' ';
 }
 
-/* The field of the recording; a field of plain EDF becomes the name. */
-static void put_patient(struct str *out, const struct edf_info *source) {
-    char text[FIELD + 1], field[FIELD + 1];
-    ascii_copy(text, source ? source->patient : "", false);
-    if (!is_plus_patient(text)) {
-        char name[FIELD + 1];
-        ascii_copy(name, source ? source->patient : "", true);
-        str_format(text, sizeof text, "X X X %s", *name ? name : "X");
-    }
-    str_copy(field, sizeof field, text);
-    put_field(out, FIELD, field);
+/* The patient field of the recording; a field of plain EDF becomes the name. */
+static void patient_of(const struct edf_info *source, char ret[FIELD + 1]) {
+    char name[FIELD + 1];
+    ascii_copy(ret, source ? source->patient : "", false);
+    if (is_plus_patient(ret))
+        return;
+    ascii_copy(name, source ? source->patient : "", true);
+    str_format(ret, FIELD + 1, "X X X %s", *name ? name : "X");
 }
 
 /* When the first sample was, in whole seconds; false when nobody knows. The rest of a second stands in the time-keepers. */
@@ -78,73 +72,47 @@ static bool start_of(const struct edf_info *source, struct tm *ret, double *ret_
     return gmtime_r(&t, ret) != NULL;
 }
 
-static void put_start(struct str *out, const struct edf_info *source) {
-    struct tm tm;
-    double fraction;
-    char recording[FIELD + 1], date[16];
-    bool known = start_of(source, &tm, &fraction);
+static void recording_of(const struct edf_info *source, const struct tm *tm, bool known, char ret[FIELD + 1]) {
     const char *begin = known ? source->recording : "";
     if (!strncmp(begin, "Startdate ", 10) && is_date(begin + 10) && strchr(begin + 10, ' '))
-        ascii_copy(recording, begin, false);
+        ascii_copy(ret, begin, false);
     else if (known)
-        str_format(recording, sizeof recording, "Startdate %02d-%s-%04d X X X", tm.tm_mday, MONTHS[tm.tm_mon], tm.tm_year + 1900);
+        str_format(ret, FIELD + 1, "Startdate %02d-%s-%04d X X X", tm->tm_mday, MONTHS[tm->tm_mon], tm->tm_year + 1900);
     else
-        str_copy(recording, sizeof recording, "Startdate X X X X");
-    put_field(out, FIELD, recording);
+        str_copy(ret, FIELD + 1, "Startdate X X X X");
+}
+
+static void put_header(struct str *out, const struct edf_info *source, size_t n_records, size_t record_bytes) {
+    const struct edf_write_signal annotations = edf_write_annotations((int64_t)record_bytes / 2);
+    char patient[FIELD + 1], recording[FIELD + 1], date[16], time[16];
+    struct tm tm;
+    double fraction;
+    bool known = start_of(source, &tm, &fraction);
+    patient_of(source, patient);
+    recording_of(source, &tm, known, recording);
     if (tm.tm_year >= 85 && tm.tm_year < 185)
         str_format(date, sizeof date, "%02d.%02d.%02d", tm.tm_mday, tm.tm_mon + 1, tm.tm_year % 100);
     else /* the year stands in the recording field */
         str_format(date, sizeof date, "%02d.%02d.yy", tm.tm_mday, tm.tm_mon + 1);
-    put_field(out, 8, date);
-    str_printf(out, "%02d.%02d.%02d", tm.tm_hour, tm.tm_min, tm.tm_sec);
-}
-
-static void put_header(struct str *out, const struct edf_info *source, size_t n_records, size_t record_bytes) {
-    put_field(out, 8, "0");
-    put_patient(out, source);
-    put_start(out, source);
-    put_number(out, 8, 512);
-    put_field(out, 44, "EDF+C");
-    put_number(out, 8, n_records);
-    put_number(out, 8, 0); /* seconds of a record */
-    put_number(out, 4, 1);
-    put_field(out, 16, "EDF Annotations");
-    put_field(out, 80, "");
-    put_field(out, 8, "");
-    put_field(out, 8, "-1");
-    put_field(out, 8, "1");
-    put_field(out, 8, "-32768");
-    put_field(out, 8, "32767");
-    put_field(out, 80, "");
-    put_number(out, 8, record_bytes / 2);
-    put_field(out, 32, "");
+    str_format(time, sizeof time, "%02d.%02d.%02d", tm.tm_hour, tm.tm_min, tm.tm_sec);
+    const struct edf_write_file file = {.patient = patient,
+                                        .recording = recording,
+                                        .date = date,
+                                        .time = time,
+                                        .records = (int64_t)n_records,
+                                        .signals = &annotations,
+                                        .n_signals = 1};
+    edf_write_header(out, &file);
 }
 
 /* ---- annotations ---- */
 
-/* Seconds in steps of 100 ns, which is what readers keep, without trailing zeros. */
-static const char *time_text(double seconds, char buf[TIME_SIZE]) {
-    str_format(buf, TIME_SIZE, "%.7f", seconds);
-    size_t n = strlen(buf);
-    while (buf[n - 1] == '0')
-        n--;
-    buf[buf[n - 1] == '.' ? n - 1 : n] = '\0';
-    return buf;
-}
-
 static void put_event(struct str *tal, const struct label_run *run, double start_s) {
-    char onset[TIME_SIZE], duration[TIME_SIZE];
+    char onset[EDF_WRITE_TIME_SIZE], duration[EDF_WRITE_TIME_SIZE];
     double at = start_s + run->onset_s;
     str_clear(tal);
-    str_printf(tal, "%s%s\x15%s\x14%s\x14", at < 0 ? "" : "+", time_text(at, onset), time_text(run->end_s - run->onset_s, duration),
-               *run->code ? run->code : "sz");
-    str_append(tal, "", 1);
-}
-
-static void put_keeper(struct str *tal, double start_s) {
-    char text[TIME_SIZE];
-    str_clear(tal);
-    str_printf(tal, "+%s\x14\x14", time_text(start_s, text));
+    str_printf(tal, "%s%s\x15%s\x14%s\x14", at < 0 ? "" : "+", edf_write_time(at, onset),
+               edf_write_time(run->end_s - run->onset_s, duration), *run->code ? run->code : "sz");
     str_append(tal, "", 1);
 }
 
@@ -157,9 +125,8 @@ static void pad(struct str *body, size_t to) {
 }
 
 /* One record if everything fits into it. */
-static size_t record_size(const struct label_run *runs, size_t n_runs, double start_s, struct str *tal) {
-    put_keeper(tal, start_s);
-    size_t bytes = tal->len;
+static size_t record_size(const struct label_run *runs, size_t n_runs, double start_s, size_t keeper_bytes, struct str *tal) {
+    size_t bytes = keeper_bytes;
     for (size_t i = 0; i < n_runs && bytes <= MOST_RECORD; i++) {
         put_event(tal, &runs[i], start_s);
         bytes += tal->len;
@@ -169,21 +136,21 @@ static size_t record_size(const struct label_run *runs, size_t n_runs, double st
 }
 
 void events_put_edf(const struct label_run *runs, size_t n_runs, const struct events_header *header, struct str *out) {
-    OWNED(str_done) struct str body, tal, keeper;
+    OWNED(str_done) struct str body, tal;
+    char keeper[EDF_WRITE_KEEPER_SIZE];
     struct tm tm;
     double start_s;
     str_init(&body, MAX_BODY);
     str_init(&tal, TAL_SIZE);
-    str_init(&keeper, TAL_SIZE);
     start_of(header->source, &tm, &start_s);
-    put_keeper(&keeper, start_s);
-    size_t record = record_size(runs, n_runs, start_s, &tal), n_records = 1;
-    str_append(&body, keeper.data, keeper.len);
+    size_t keeper_bytes = edf_write_keeper(start_s, keeper);
+    size_t record = record_size(runs, n_runs, start_s, keeper_bytes, &tal), n_records = 1;
+    str_append(&body, keeper, keeper_bytes);
     for (size_t i = 0; i < n_runs; i++) {
         put_event(&tal, &runs[i], start_s);
         if (body.len + tal.len > n_records * record) {
             pad(&body, n_records++ * record);
-            str_append(&body, keeper.data, keeper.len);
+            str_append(&body, keeper, keeper_bytes);
         }
         str_append(&body, tal.data, tal.len);
     }

@@ -4,61 +4,38 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/str.h"
+#include "data/edf_write.h"
 
 enum { ANNOTATION_SAMPLES = 16, HEADER_MAX = 256 * (WRITER_MAX_SIGNALS + 2) };
 
-static void put_field(struct str *out, int width, const char *text) { str_printf(out, "%-*.*s", width, width, text); }
-
-static void put_number(struct str *out, int width, int64_t number) { str_printf(out, "%-*lld", width, (long long)number); }
-
-/* One column of the signal headers: the same text for all EEG signals, another for the annotations. */
-static void put_column(struct str *out, int n_signals, int width, const char *eeg, const char *annotation) {
-    for (int s = 0; s < n_signals; s++)
-        put_field(out, width, eeg);
-    put_field(out, width, annotation);
-}
-
 int writer_open(struct edf_writer *w, const struct writer_config *config, struct err *err) {
-    struct str header;
-    char text[96];
-    int n = config->n_signals;
-    str_init(&header, HEADER_MAX);
-    put_field(&header, 8, "0");
-    str_format(text, sizeof text, "%s X X %s", config->patient, config->patient);
-    put_field(&header, 80, text);
-    str_format(text, sizeof text, "Startdate %02d-JAN-2030 X X synthetic", config->start_day);
-    put_field(&header, 80, text);
-    str_format(text, sizeof text, "%02d.01.30%02d.00.00", config->start_day, config->start_hour);
-    put_field(&header, 16, text);
-    put_number(&header, 8, 256 * (n + 2));
-    put_field(&header, 44, "EDF+C");
-    put_number(&header, 8, config->records);
-    put_number(&header, 8, 1);
-    put_number(&header, 4, n + 1);
+    struct edf_write_signal signals[WRITER_MAX_SIGNALS + 1];
+    char patient[96], recording[96], date[16], time[16];
+    OWNED(str_done) struct str header;
+    const int n = config->n_signals;
     for (int s = 0; s < n; s++)
-        put_field(&header, 16, config->labels[s]);
-    put_field(&header, 16, "EDF Annotations");
-    put_column(&header, n, 80, "synthetic", "");
-    put_column(&header, n, 8, "uV", "");
-    put_column(&header, n, 8, "-3276.8", "-1");
-    put_column(&header, n, 8, "3276.7", "1");
-    put_column(&header, n, 8, "-32768", "-32768");
-    put_column(&header, n, 8, "32767", "32767");
-    put_column(&header, n, 80, "", "");
-    str_format(text, sizeof text, "%d", RATE_HZ);
-    char annotation[16];
-    str_format(annotation, sizeof annotation, "%d", ANNOTATION_SAMPLES);
-    put_column(&header, n, 8, text, annotation);
-    put_column(&header, n, 32, "", "");
+        signals[s] = (struct edf_write_signal){config->labels[s], "synthetic", "uV", "-3276.8", "3276.7", RATE_HZ};
+    signals[n] = edf_write_annotations(ANNOTATION_SAMPLES);
+    str_format(patient, sizeof patient, "%s X X %s", config->patient, config->patient);
+    str_format(recording, sizeof recording, "Startdate %02d-JAN-2030 X X synthetic", config->start_day);
+    str_format(date, sizeof date, "%02d.01.30", config->start_day);
+    str_format(time, sizeof time, "%02d.00.00", config->start_hour);
+    const struct edf_write_file file = {.patient = patient,
+                                        .recording = recording,
+                                        .date = date,
+                                        .time = time,
+                                        .records = config->records,
+                                        .record_s = 1,
+                                        .signals = signals,
+                                        .n_signals = n + 1};
+    str_init(&header, HEADER_MAX);
+    edf_write_header(&header, &file);
     *w = (struct edf_writer){.n_signals = n};
     int rc = fsio_writer_open(&w->file, config->path, err);
-    if (!rc) {
-        rc = fsio_writer_write(&w->file, str_cstr(&header), header.len, err);
-        if (rc)
-            fsio_writer_abort(&w->file);
-    }
-    str_done(&header);
+    if (!rc && (rc = fsio_writer_write(&w->file, str_cstr(&header), header.len, err)))
+        fsio_writer_abort(&w->file);
     return rc;
 }
 
@@ -73,9 +50,8 @@ int writer_second(struct edf_writer *w, const float *const *uv, struct err *err)
         }
     }
     memset(record + at, 0, ANNOTATION_SAMPLES * 2);
-    char keeper[ANNOTATION_SAMPLES * 2];
-    str_format(keeper, sizeof keeper, "+%lld\x14\x14", (long long)w->record++);
-    memcpy(record + at, keeper, strlen(keeper));
+    char keeper[EDF_WRITE_KEEPER_SIZE];
+    memcpy(record + at, keeper, edf_write_keeper((double)w->record++, keeper));
     return fsio_writer_write(&w->file, record, at + ANNOTATION_SAMPLES * 2, err);
 }
 
