@@ -325,6 +325,7 @@ void seizure_free(struct seizure_net *net) {
     plan_done(&net->plan);
     param_set_done(&net->params);
     free(net->rescnn);
+    free(net->causal_blocks);
     free(net->mamba);
     free(net);
 }

@@ -41,7 +41,8 @@ struct seizure_config {
     int in_channels;
     int64_t window; /* T, samples */
     int encoder_channels[4];
-    int rescnn_blocks, mamba_layers; /* causal: no ResCNN */
+    int rescnn_blocks, mamba_layers; /* causal: residual blocks of two causal convolutions (nn/causal.h) */
+    int stage_convs;                 /* causal: convolutions of a stage, 1 to 4; 0 is read as 1. Other types: 0 */
     int d_state, d_conv, expand, headdim, ngroups;
     float dropout;
     enum seizure_mixer mixer;
@@ -50,6 +51,7 @@ struct seizure_config {
 };
 /* "tiny" "small" "base" for C input channels and T = 15,360, of type seizure; INVALID for another name. */
 int seizure_preset(const char *name, int in_channels, struct seizure_config *ret, struct err *err);
+int seizure_stage_convs(const struct seizure_config *config); /* at least 1 */
 /* The same of any type. */
 int seizure_preset_of(enum seizure_type type, const char *name, int in_channels, struct seizure_config *ret, struct err *err);
 const char *seizure_type_name(enum seizure_type type); /* as in SEIZURE_TYPE_NAMES */

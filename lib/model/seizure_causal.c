@@ -1,23 +1,23 @@
-/* The wiring of the causal network: four stages of causal convolutions, each of which halves T, forward Mamba-2 layers over tokens
- * of 16 samples, and one logit per token, given to each of its samples. Nothing looks ahead further than the end of a token.
+/* The wiring of the causal network: four stages of causal convolutions, each of which halves T, residual blocks of causal
+ * convolutions and forward Mamba-2 layers over tokens of 16 samples, and one logit per token, given to each of its samples. Nothing
+ * looks ahead further than the end of a token.
  *
- * A row's state, F32: for each stage the CAUSAL_TAPS − 1 samples before the next input; for each Mamba-2 layer what
- * mamba_state_count says. A convolution reads the earlier samples and the input side by side in one array, so that it needs no
- * padding. */
-#include "base/str.h"
+ * A row's state, F32: those of the stages, of the residual blocks (nn/causal.h) and of the Mamba-2 layers (mamba_state_count). */
 #include "model/seizure_net.h"
 
-enum { PAST = CAUSAL_TAPS - 1 };
-
-static int stage_inputs(const struct seizure_config *c, int stage) {
-    return stage ? c->encoder_channels[stage - 1] : c->in_channels;
+static struct causal_widths widths_of(const struct seizure_config *c, int stage) {
+    return (struct causal_widths){.in = stage ? c->encoder_channels[stage - 1] : c->in_channels,
+                                  .out = c->encoder_channels[stage],
+                                  .n_convs = seizure_stage_convs(c)};
 }
 
 static int64_t state_count(const struct seizure_config *c) {
     struct mamba_shape shape = seizure_net_mixer(c);
-    int64_t n = c->mamba_layers * mamba_state_count(&shape);
-    for (int i = 0; i < STAGES; i++)
-        n += PAST * stage_inputs(c, i);
+    int64_t n = c->mamba_layers * mamba_state_count(&shape) + c->rescnn_blocks * causal_block_state(shape.d_model);
+    for (int i = 0; i < STAGES; i++) {
+        struct causal_widths w = widths_of(c, i);
+        n += causal_stage_state(&w);
+    }
     return n;
 }
 
@@ -26,14 +26,13 @@ static int params(struct seizure_net *net, struct err *err) {
     struct mamba_shape shape = seizure_net_mixer(c);
     int rc;
     for (int i = 0; i < STAGES; i++) {
-        char prefix[32], down[40];
-        str_format(prefix, sizeof prefix, "encoder.%d", i);
-        str_format(down, sizeof down, "%s.down", prefix);
-        if ((rc = conv_block_params(&net->params, &(struct block_names){prefix, "conv", "bn"}, stage_inputs(c, i),
-                                    c->encoder_channels[i], CAUSAL_TAPS, err)) ||
-            (rc = resample_params(&net->params, down, c->encoder_channels[i], c->encoder_channels[i], false, err)))
+        struct causal_widths w = widths_of(c, i);
+        if ((rc = causal_stage_params(&net->params, i, &w, err)))
             return rc;
     }
+    for (int i = 0; i < c->rescnn_blocks; i++)
+        if ((rc = causal_block_params(&net->params, i, shape.d_model, err)))
+            return rc;
     for (int i = 0; i < c->mamba_layers; i++)
         if ((rc = mamba_params(&net->params, i, &shape, err)))
             return rc;
@@ -41,15 +40,10 @@ static int params(struct seizure_net *net, struct err *err) {
 }
 
 static void bind(struct seizure_net *net) {
-    for (int i = 0; i < STAGES; i++) {
-        struct causal_stage *stage = &net->causal[i];
-        char prefix[32], down[40];
-        str_format(prefix, sizeof prefix, "encoder.%d", i);
-        str_format(down, sizeof down, "%s.down", prefix);
-        conv_block_bind(&stage->conv, &net->params, &(struct block_names){prefix, "conv", "bn"});
-        stage->conv.pad = 0;
-        resample_bind(&stage->down, &net->params, down, false);
-    }
+    for (int i = 0; i < STAGES; i++)
+        causal_stage_bind(&net->causal[i], &net->params, i, seizure_stage_convs(&net->config));
+    for (int i = 0; i < net->config.rescnn_blocks; i++)
+        causal_block_bind(&net->causal_blocks[i], &net->params, i);
     net->out_w = param_find(&net->params, "head.out.weight");
     net->out_b = param_find(&net->params, "head.out.bias");
 }
@@ -57,45 +51,14 @@ static void bind(struct seizure_net *net) {
 static int each_block(struct seizure_net *net, int (*fn)(void *ctx, struct conv_block *block), void *ctx) {
     int rc;
     for (int i = 0; i < STAGES; i++)
-        if ((rc = fn(ctx, &net->causal[i].conv)))
-            return rc;
+        for (int k = 0; k < net->causal[i].n_convs; k++)
+            if ((rc = fn(ctx, &net->causal[i].convs[k].conv)))
+                return rc;
+    for (int i = 0; i < net->config.rescnn_blocks; i++)
+        for (int k = 0; k < 2; k++)
+            if ((rc = fn(ctx, &net->causal_blocks[i].convs[k].conv)))
+                return rc;
     return 0;
-}
-
-/* Samples [first, first + n) of dense rows (B,T,C), as (B,n·C). */
-static struct tensor span(const struct tensor *t, int64_t first, int64_t n) {
-    struct tensor rows = tensor_2d(t->data, t->dtype, t->dim[0], t->dim[1] * t->dim[2]);
-    return tensor_slice(&rows, first * t->dim[2], n * t->dim[2]);
-}
-
-/* state: the stage's slice, or absent. */
-static int stage_forward(struct causal_stage *l, const struct pass *p, const struct tensor *x, const struct tensor *state,
-                         struct tensor *ret) {
-    int64_t b = x->dim[0], t = x->dim[1];
-    l->before = nn_tensor(p, b, PAST + t, x->dim[2]);
-    struct tensor past = span(&l->before, 0, PAST), now = span(&l->before, PAST, t), last = span(&l->before, t, PAST),
-                  input = span(x, 0, t), y = {0};
-    bool carries = tensor_present(state);
-    int rc = carries ? nn_eltwise(p, ELTWISE_COPY, state, NULL, &past) : nn_eltwise(p, ELTWISE_FILL, NULL, NULL, &past);
-    if (rc || (rc = nn_eltwise(p, ELTWISE_COPY, &input, NULL, &now)) ||
-        (carries && (rc = nn_eltwise(p, ELTWISE_COPY, &last, NULL, state))) ||
-        (rc = conv_block_forward(&l->conv, p, &l->before, &y)))
-        return rc;
-    *ret = nn_tensor(p, b, t / 2, resample_channels(&l->down));
-    return resample_forward(&l->down, p, &y, ret);
-}
-
-/* dx absent: not needed. */
-static int stage_backward(struct causal_stage *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx) {
-    int64_t t = l->before.dim[1] - PAST;
-    struct tensor dconv = nn_like(p, &l->conv.y), dbefore = {0};
-    int rc = resample_backward(&l->down, p, dy, &dconv);
-    if (tensor_present(dx))
-        dbefore = nn_like(p, &l->before);
-    if (rc || (rc = conv_block_backward(&l->conv, p, &dconv, &dbefore)) || !tensor_present(dx))
-        return rc;
-    struct tensor from = span(&dbefore, PAST, t), to = span(dx, 0, t);
-    return nn_eltwise(p, ELTWISE_COPY, &from, NULL, &to);
 }
 
 static struct tensor matrix(struct tensor w) { /* (1,D,1) → (1,D) */
@@ -162,25 +125,33 @@ static int head_backward(struct seizure_net *net, const struct pass *p, const st
     return dh->dtype == DTYPE_F32 ? 0 : nn_eltwise(p, ELTWISE_COPY, &dfeatures, NULL, dh);
 }
 
+/* The next n floats of a state; absent: of none. */
+static struct tensor next_state(const struct tensor *state, int64_t *at, int64_t n) {
+    int64_t first = *at;
+    *at += n;
+    return tensor_present(state) ? tensor_slice(state, first, n) : (struct tensor){0};
+}
+
 static int forward(struct seizure_net *net, const struct pass *p, const struct tensor *x, const struct tensor *state,
                    struct tensor *logits) {
     const struct seizure_config *c = &net->config;
     struct mamba_shape shape = seizure_net_mixer(c);
-    struct tensor h = *x, y, none = {0};
-    bool carries = tensor_present(state);
+    struct tensor h = *x, y;
     int64_t at = 0;
     int rc;
     for (int i = 0; i < STAGES; i++, h = y) {
-        int64_t n = PAST * stage_inputs(c, i);
-        struct tensor own = carries ? tensor_slice(state, at, n) : none;
-        at += n;
-        if ((rc = stage_forward(&net->causal[i], p, &h, &own, &y)))
+        struct causal_widths w = widths_of(c, i);
+        struct tensor own = next_state(state, &at, causal_stage_state(&w));
+        if ((rc = causal_stage_forward(&net->causal[i], p, &h, &own, &y)))
+            return rc;
+    }
+    for (int i = 0; i < c->rescnn_blocks; i++, h = y) {
+        struct tensor own = next_state(state, &at, causal_block_state(shape.d_model));
+        if ((rc = causal_block_forward(&net->causal_blocks[i], p, &h, &own, &y)))
             return rc;
     }
     for (int i = 0; i < c->mamba_layers; i++, h = y) {
-        int64_t n = mamba_state_count(&shape);
-        net->mamba[i].state = carries ? tensor_slice(state, at, n) : none;
-        at += n;
+        net->mamba[i].state = next_state(state, &at, mamba_state_count(&shape));
         if ((rc = mamba_forward(&net->mamba[i], p, &h, &y)))
             return rc;
     }
@@ -188,21 +159,22 @@ static int forward(struct seizure_net *net, const struct pass *p, const struct t
 }
 
 static int backward(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits) {
+    const struct seizure_config *c = &net->config;
     struct tensor dh = nn_like(p, &net->features), dx, none = {0};
     int rc = head_backward(net, p, dlogits, &dh);
-    if (rc)
-        return rc;
-    for (int i = net->config.mamba_layers - 1; i >= 0; i--, dh = dx) {
+    for (int i = c->mamba_layers - 1; !rc && i >= 0; i--, dh = dx) {
         dx = nn_like(p, &dh);
-        if ((rc = mamba_backward(&net->mamba[i], p, &dh, &dx)))
-            return rc;
+        rc = mamba_backward(&net->mamba[i], p, &dh, &dx);
     }
-    for (int i = STAGES - 1; i > 0; i--, dh = dx) {
-        dx = nn_tensor(p, dh.dim[0], 2 * dh.dim[1], stage_inputs(&net->config, i));
-        if ((rc = stage_backward(&net->causal[i], p, &dh, &dx)))
-            return rc;
+    for (int i = c->rescnn_blocks - 1; !rc && i >= 0; i--, dh = dx) {
+        dx = nn_like(p, &dh);
+        rc = causal_block_backward(&net->causal_blocks[i], p, &dh, &dx);
     }
-    return stage_backward(&net->causal[0], p, &dh, &none);
+    for (int i = STAGES - 1; !rc && i > 0; i--, dh = dx) {
+        dx = nn_tensor(p, dh.dim[0], 2 * dh.dim[1], widths_of(c, i).in);
+        rc = causal_stage_backward(&net->causal[i], p, &dh, &dx);
+    }
+    return rc ? rc : causal_stage_backward(&net->causal[0], p, &dh, &none);
 }
 
 const struct model_ops model_causal = {

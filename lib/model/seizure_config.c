@@ -24,6 +24,12 @@ static int check_network(const struct seizure_config *c, struct err *err) {
     return 0;
 }
 
+static int check_unet(const struct seizure_config *c, struct err *err) {
+    if (c->stage_convs)
+        return err_set(err, ERR_INVALID, "stage_convs is %d; only a causal network has this setting", c->stage_convs);
+    return check_network(c, err);
+}
+
 static int check_seconds(const struct seizure_config *c, struct err *err) {
     if (c->window % SEIZURE_STEP)
         return err_set(err, ERR_INVALID, "the window of a model of type %s has %lld samples; expected a multiple of %d",
@@ -34,15 +40,14 @@ static int check_seconds(const struct seizure_config *c, struct err *err) {
 static int check_causal(const struct seizure_config *c, struct err *err) {
     if (c->mixer != SEIZURE_MIXER_MAMBA2)
         return err_set(err, ERR_INVALID, "a causal network needs the mixer mamba2: that of conv looks ahead");
-    if (c->rescnn_blocks)
-        return err_set(err, ERR_INVALID, "a causal network has no ResCNN blocks, as they look ahead; rescnn_blocks is %d",
-                       c->rescnn_blocks);
+    if (c->stage_convs < 0 || c->stage_convs > 4)
+        return err_set(err, ERR_INVALID, "stage_convs is %d; expected 1 to 4", c->stage_convs);
     int rc = check_seconds(c, err);
     return rc ? rc : check_network(c, err);
 }
 
 static int check_feature(const struct seizure_config *c, struct err *err) {
-    bool none = !c->rescnn_blocks && !c->mamba_layers && !c->encoder_channels[0] && !c->encoder_channels[1] &&
+    bool none = !c->rescnn_blocks && !c->mamba_layers && !c->stage_convs && !c->encoder_channels[0] && !c->encoder_channels[1] &&
                 !c->encoder_channels[2] && !c->encoder_channels[3];
     if (c->skip)
         return err_set(err, ERR_INVALID, "a model of type %s has no network that a skip could pass", seizure_type_name(c->type));
@@ -61,7 +66,7 @@ static const struct type {
     /* INVALID for a configuration that passes the checks of all types and is none of this one. */
     int (*check)(const struct seizure_config *config, struct err *err);
 } types[SEIZURE_TYPES] = {
-    [SEIZURE_TYPE_UNET] = {.check = check_network},
+    [SEIZURE_TYPE_UNET] = {.check = check_unet},
     [SEIZURE_TYPE_CAUSAL] = {.step = SEIZURE_STEP, .check = check_causal},
     [SEIZURE_TYPE_LINE_LENGTH] = {.step = SEIZURE_STEP, .map = {10, -3}, .check = check_feature},
     [SEIZURE_TYPE_BAND_POWER] = {.step = SEIZURE_STEP, .map = {6, -3}, .check = check_feature},
@@ -130,10 +135,12 @@ int seizure_preset_of(enum seizure_type type, const char *name, int in_channels,
     return err_set(err, ERR_INVALID, "model preset '%s' is unknown; expected tiny, small or base", name);
 }
 
+int seizure_stage_convs(const struct seizure_config *config) { return config->stage_convs ? config->stage_convs : 1; }
+
 const char *seizure_preset_name(const struct seizure_config *c) {
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++)
         if (c->type == presets[i].type && !memcmp(c->encoder_channels, presets[i].channels, sizeof presets[i].channels) &&
-            c->rescnn_blocks == presets[i].rescnn_blocks && c->mamba_layers == presets[i].mamba_layers)
+            c->rescnn_blocks == presets[i].rescnn_blocks && c->mamba_layers == presets[i].mamba_layers && c->stage_convs <= 1)
             return presets[i].name;
     return seizure_is_feature(c->type) ? "none" : "custom";
 }
@@ -170,7 +177,9 @@ void seizure_config_to_json(const struct seizure_config *c, struct json_writer *
     json_put_str(w, "mixer", c->mixer == SEIZURE_MIXER_CONV ? "conv" : "mamba2");
     if (c->members > 1)
         json_put_i64(w, "members", c->members);
-    if (c->skip) /* older versions write and read none */
+    if (c->stage_convs > 1) /* older versions write and read none of these */
+        json_put_i64(w, "stage_convs", c->stage_convs);
+    if (c->skip)
         json_put_bool(w, "skip", true);
     json_end(w, '}');
 }
@@ -184,6 +193,7 @@ int seizure_config_from_json(const struct json *j, struct seizure_config *ret, s
 #undef GET
     c.dropout = (float)json_f64(json_get(j, "dropout"), -1);
     c.members = (int)json_i64(json_get(j, "members"), 0);
+    c.stage_convs = (int)json_i64(json_get(j, "stage_convs"), 0);
     c.skip = json_bool(json_get(j, "skip"), false);
     const char *mixer = json_str(json_get(j, "mixer"), ""),
                *type = json_str(json_get(j, "type"), seizure_type_name(SEIZURE_TYPE_UNET));

@@ -5,10 +5,11 @@
 #define BRR_MODEL_SEIZURE_NET_H
 #include "model/seizure.h"
 #include "nn/blocks.h"
+#include "nn/causal.h"
 #include "nn/mamba.h"
 #include "nn/replay.h"
 
-enum { STAGES = 4, STEM_TAPS = 7, HEAD_CHANNELS = 19, CAUSAL_TAPS = 5, TOKEN = 16 };
+enum { STAGES = 4, STEM_TAPS = 7, HEAD_CHANNELS = 19, TOKEN = 16 };
 
 struct seizure_net;
 /* How a type of network computes; what it is called and which configurations it has, seizure_config.c says, which needs no kernels.
@@ -32,13 +33,6 @@ SEIZURE_TYPE_ROWS(MODEL_OPS)
 #undef MODEL_OPS
 const struct model_ops *model_ops_of(const struct seizure_config *config);
 
-/* Causal convolution of stride 1 behind the samples before it → batch norm → ReLU → convolution that halves T. */
-struct causal_stage {
-    struct conv_block conv;
-    struct resample down;
-    struct tensor before; /* kept in training: samples of the past and of the input, side by side */
-};
-
 struct seizure_net {
     const struct model_ops *ops;
     struct seizure_config config;
@@ -52,6 +46,7 @@ struct seizure_net {
     struct mamba_layer *mamba; /* mamba_layers of them */
     struct decoder_stage decoder[STAGES];
     struct causal_stage causal[STAGES];
+    struct causal_block *causal_blocks; /* rescnn_blocks of them */
     const struct param *proj_w, *proj_b, *out_w, *out_b, *skip_w;
     struct tensor features, projected; /* kept in training, F32: what the head reads; 19 channels, causal: 1 */
     struct tensor skipped;             /* kept in training, F32 (B,T,1): the input that goes straight to the logit */

@@ -56,7 +56,8 @@ int seizure_net_bind(struct seizure_net *net, struct err *err) {
     struct mamba_shape shape = seizure_net_mixer(c);
     net->rescnn = calloc((size_t)c->rescnn_blocks + 1, sizeof *net->rescnn);
     net->mamba = calloc((size_t)c->mamba_layers + 1, sizeof *net->mamba);
-    if (!net->rescnn || !net->mamba)
+    net->causal_blocks = calloc((size_t)c->rescnn_blocks + 1, sizeof *net->causal_blocks);
+    if (!net->rescnn || !net->mamba || !net->causal_blocks)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the network's layers");
     for (int i = 0; i < c->mamba_layers; i++)
         mamba_bind(&net->mamba[i], set, i, &shape);

@@ -24,6 +24,7 @@ static const struct option model_rows[] = {
     {"model.encoder_channels", OPTION_F64S, W(encoder_channels), "[]", 8, 1024, NULL,
      "four widths; the last is d_model; []: the preset's"},
     {"model.rescnn_blocks", OPTION_I64, W(rescnn_blocks), "-1", -1, 16, NULL, "residual CNN blocks; -1: the preset's"},
+    {"model.stage_convs", OPTION_I64, W(stage_convs), "1", 1, 4, NULL, "causal: convolutions of an encoder stage"},
     {"model.mamba_layers", OPTION_I64, W(mamba_layers), "-1", -1, 24, NULL, "bidirectional Mamba layers; -1: the preset's"},
     {"model.d_state", OPTION_I64, W(d_state), "16", 1, 256, NULL, "state size N"},
     {"model.d_conv", OPTION_I64, W(d_conv), "4", 2, 8, NULL, "causal convolution taps"},
@@ -150,6 +151,8 @@ static int read_model(struct jobfile *job, struct train_config *c, struct err *e
         m->encoder_channels[i] = (int)c->written.encoder_channels.items[i];
     if (c->written.rescnn_blocks >= 0)
         m->rescnn_blocks = (int)c->written.rescnn_blocks;
+    if (c->written.stage_convs > 1)
+        m->stage_convs = (int)c->written.stage_convs;
     if (c->written.mamba_layers >= 0)
         m->mamba_layers = (int)c->written.mamba_layers;
     m->d_state = (int)c->written.d_state;

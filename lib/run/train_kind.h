@@ -37,7 +37,7 @@ struct train_config {
         struct option_numbers encoder_channels;
         const char *pos_weight, *mixed_precision;
         int mixer, stop_metric, threshold;
-        int64_t rescnn_blocks, mamba_layers, d_state, d_conv, expand, headdim;
+        int64_t rescnn_blocks, stage_convs, mamba_layers, d_state, d_conv, expand, headdim;
         double dropout;
     } written;
 };

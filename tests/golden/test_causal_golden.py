@@ -22,6 +22,8 @@ CASES = {
                  headdim=16, ngroups=1),
     "odd widths, two groups, three taps": dict(in_channels=5, window=512, encoder_channels=[5, 7, 9, 12], mamba_layers=1, d_state=6,
                                                d_conv=3, expand=2, headdim=6, ngroups=2),
+    "two convolutions a stage, two residual blocks": dict(in_channels=7, window=768, encoder_channels=[6, 8, 10, 12], stage_convs=2, rescnn_blocks=2,
+                                                          mamba_layers=1, d_state=8, d_conv=4, expand=2, headdim=8, ngroups=1),
 }
 SETTINGS = dict(loss="bce", pos_weight=1.4, learning_rate=1e-3, steps=1, seed=1, row0=0)
 
@@ -89,9 +91,15 @@ def forward(w, c, x, training):
     h = x
     for s in range(4):
         e = f"encoder.{s}."
-        h = np.maximum(batch_norm(causal_conv(h, w[e + "conv.weight"], w[e + "conv.bias"]), w, e + "bn", training), 0)
+        for k in range(c.get("stage_convs", 1)):
+            n = "" if k == 0 else str(k + 1)
+            h = np.maximum(batch_norm(causal_conv(h, w[f"{e}conv{n}.weight"], w[f"{e}conv{n}.bias"]), w, f"{e}bn{n}", training), 0)
         down = w[e + "down.weight"]
         h = h[:, 0::2] @ down[:, :, 0].T + h[:, 1::2] @ down[:, :, 1].T + w[e + "down.bias"]
+    for i in range(c["rescnn_blocks"]):
+        b = f"causal.{i}."
+        r = np.maximum(batch_norm(causal_conv(h, w[b + "conv1.weight"], w[b + "conv1.bias"]), w, b + "bn1", training), 0)
+        h = np.maximum(h + batch_norm(causal_conv(r, w[b + "conv2.weight"], w[b + "conv2.bias"]), w, b + "bn2", training), 0)
     for i in range(c["mamba_layers"]):
         m = f"mamba.{i}."
         own = {k[len(m) + 4:]: v for k, v in w.items() if k.startswith(m + "fwd.")}
@@ -113,7 +121,7 @@ def run(*args):
 
 
 def run_case(directory, name, rng):
-    config = dict(CASES[name], type="causal", rescnn_blocks=0, dropout=0, mixer="mamba2")
+    config = {"rescnn_blocks": 0, **CASES[name], "type": "causal", "dropout": 0, "mixer": "mamba2"}
     (directory / "config.json").write_text(json.dumps(config))
     run("init", directory / "config.json", int(rng.integers(1 << 30)), directory / "first")
     weights = read_safetensors(directory / "first")
@@ -153,7 +161,7 @@ def run_case(directory, name, rng):
         direction /= np.linalg.norm(direction)
         if np.linalg.norm(g) > 0:
             direction = direction + g / np.linalg.norm(g)  # so that a wrong length shows, and a wrong direction too
-        h, moved = 1e-6, []
+        h, moved = 1e-8, []  # so small that hardly any ReLU switches between the two
         for sign in (1, -1):
             moved.append(loss_of(forward({**w, key: w[key] + sign * h * direction}, config, x.astype(np.float64), True), labels, valid,
                                  settings))

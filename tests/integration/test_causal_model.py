@@ -11,7 +11,7 @@ import numpy as np
 
 from daemon import MINI, Daemon, make_corpus, temporary
 
-CAUSAL = [*MINI[2:], "model.type=causal", "model.preset=tiny", "model.encoder_channels=[8,8,8,16]", "model.rescnn_blocks=0", "data.window_s=16",
+CAUSAL = [*MINI[2:], "model.type=causal", "model.preset=tiny", "model.encoder_channels=[8,8,8,16]", "model.rescnn_blocks=1", "model.stage_convs=2", "data.window_s=16",
           "data.normalize=baseline", "data.reference=average", "data.augment.enabled=true", "training.max_steps=40", "training.validate_every=20",
           "checkpoint.every=1s", "limits.restarts=100"]
 
