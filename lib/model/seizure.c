@@ -169,6 +169,7 @@ static int make_table(struct seizure_net *net, const struct seizure_config *conf
     if ((rc = seizure_net_bind(net, err)))
         return rc;
     net->folded_count = seizure_net_folded_count(net);
+    net->padded_count = seizure_net_padded_count(net);
     return measure(net, err);
 }
 
@@ -239,6 +240,7 @@ int seizure_memory(const struct seizure_config *config, const struct seizure_opt
     struct seizure_net *net = calloc(1, sizeof *net);
     if (!net)
         return err_set(err, ERR_EXHAUSTED, "out of memory");
+    net->gpu_form = options->threads < 0;
     int rc = make_table(net, config, options, err);
     if (rc) {
         seizure_free(net);
@@ -247,7 +249,7 @@ int seizure_memory(const struct seizure_config *config, const struct seizure_opt
     int64_t weights = param_set_bytes(&net->params, false);
     *ret = (struct seizure_memory){.parameters = weights,
                                    .gradients = param_set_bytes(&net->params, options->training) - weights,
-                                   .folded = net->folded_count * (int64_t)sizeof(float),
+                                   .folded = (net->folded_count + net->padded_count) * (int64_t)sizeof(float),
                                    .activations = (int64_t)net->plan.peak};
     ret->scratch = options->threads < 0 ? gpu_bound(net) : options->threads ? scratch_bound(net) : 0;
     ret->total = ret->parameters + ret->gradients + ret->folded + ret->activations + ret->scratch;
@@ -255,10 +257,11 @@ int seizure_memory(const struct seizure_config *config, const struct seizure_opt
     return 0;
 }
 
-/* Where a member's parameters lie: slice k of the ensemble's. */
+/* Where a member's parameters lie: slice k of the ensemble's; NULL: they are its own. And the form of all on a device. */
 struct place {
     const struct seizure_net *ensemble;
     int k;
+    bool gpu_form;
 };
 static int new_net(struct device *dev, const struct seizure_config *config, const struct seizure_options *options,
                    const struct place *in, struct seizure_net **ret, struct err *err);
@@ -269,23 +272,39 @@ static int open_members(struct seizure_net *net, struct err *err) {
     int rc = device_alloc(net->device, (size_t)spare_bytes(&net->config, &net->options), &spare, err);
     net->spare = spare;
     for (int k = 0; !rc && k < net->config.members; k++)
-        rc = new_net(net->device, &member, &net->options, &(struct place){net, k}, &net->members[k], err);
+        rc = new_net(net->device, &member, &net->options, &(struct place){net, k, net->gpu_form}, &net->members[k], err);
     return rc;
 }
 
 /* Memory for the parameters, or the slice of the ensemble's. */
 static int place_params(struct seizure_net *net, const struct place *in, struct err *err) {
     struct param_set *set = &net->params;
-    if (!in)
+    if (!in->ensemble)
         return param_set_alloc(set, net->device, net->options.training, err);
     set->data = in->ensemble->params.data + in->k * set->data_count; /* set->device stays NULL: the ensemble owns them */
     set->buffers = in->ensemble->params.buffers + in->k * set->buffer_count;
     return 0;
 }
 
+static int open_padded(struct seizure_net *net, struct err *err) {
+    void *padded = NULL;
+    int rc = net->padded_count ? device_alloc(net->device, (size_t)net->padded_count * sizeof(float), &padded, err) : 0;
+    net->padded = padded;
+    if (padded)
+        seizure_net_place_padded(net, padded);
+    return rc;
+}
+
 int seizure_new(struct device *dev, const struct seizure_config *config, const struct seizure_options *options,
                 struct seizure_net **ret, struct err *err) {
-    return new_net(dev, config, options, NULL, ret, err);
+    struct device_info info;
+    device_describe(dev, &info);
+    return new_net(dev, config, options, &(struct place){.gpu_form = info.is_async}, ret, err);
+}
+
+int seizure_net_new_as_on_gpu(struct device *dev, const struct seizure_config *config, const struct seizure_options *options,
+                              struct seizure_net **ret, struct err *err) {
+    return new_net(dev, config, options, &(struct place){.gpu_form = true}, ret, err);
 }
 
 static int new_net(struct device *dev, const struct seizure_config *config, const struct seizure_options *options,
@@ -297,13 +316,14 @@ static int new_net(struct device *dev, const struct seizure_config *config, cons
     struct device_info info;
     device_describe(dev, &info);
     void *folded = NULL;
+    net->gpu_form = in->gpu_form;
     int rc = make_table(net, config, options, err);
     if (!rc && options->precision == DTYPE_BF16 && !info.has_bf16)
         rc = err_set(err, ERR_UNSUPPORTED, "%s has no bf16 arithmetic; use fp32", info.description);
     if (!rc)
         rc = device_alloc(dev, (size_t)net->folded_count * sizeof(float), &folded, err);
     net->folded = folded;
-    if (rc || (rc = place_params(net, in, err)) ||
+    if (rc || (rc = open_padded(net, err)) || (rc = place_params(net, in, err)) ||
         (rc = seizure_net_is_ensemble(config) ? open_members(net, err) : plan_reserve(&net->plan, dev, err))) {
         seizure_free(net);
         return rc;
@@ -322,6 +342,8 @@ void seizure_free(struct seizure_net *net) {
     replay_done(&net->inference);
     if (net->folded)
         device_free(net->device, net->folded);
+    if (net->padded)
+        device_free(net->device, net->padded);
     plan_done(&net->plan);
     param_set_done(&net->params);
     free(net->rescnn);

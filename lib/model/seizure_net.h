@@ -38,6 +38,7 @@ struct seizure_net {
     struct seizure_config config;
     struct seizure_options options;
     struct device *device;
+    bool gpu_form; /* padded branches (nn/padded.h), as every network on a GPU has them */
     struct param_set params;
     struct plan plan;
     struct conv_block stem;
@@ -53,7 +54,8 @@ struct seizure_net {
     bool has_pass;                     /* of training, to run backward through */
     size_t kept;                       /* plan mark after it */
     float *folded;                     /* device: folded weights of every block and layer, then the head */
-    int64_t folded_count;
+    float *padded;                     /* device: weights and gradients of padded blocks, in training */
+    int64_t folded_count, padded_count;
     struct seizure_net *members[SEIZURE_MAX_MEMBERS]; /* of an ensemble, on slices of its parameters; its own layers are unused */
     float *spare;                                     /* device: logits of a member */
     struct folded head;
@@ -61,6 +63,9 @@ struct seizure_net {
     struct replay inference;
 };
 
+/* seizure_new, with the form that a network has on a GPU. */
+int seizure_net_new_as_on_gpu(struct device *dev, const struct seizure_config *config, const struct seizure_options *options,
+                              struct seizure_net **ret, struct err *err);
 /* The configuration of one network of the ensemble. */
 struct seizure_config seizure_net_member(const struct seizure_config *config);
 static inline bool seizure_net_is_ensemble(const struct seizure_config *config) { return config->members > 1; }
@@ -73,6 +78,9 @@ int seizure_net_bind(struct seizure_net *net, struct err *err);
 int seizure_net_convert(const struct pass *p, const struct tensor *t, enum dtype dtype, struct tensor *ret);
 /* Floats of all folded weights. */
 int64_t seizure_net_folded_count(struct seizure_net *net);
+/* Floats of the weights and gradients of padded blocks in training, and their place. */
+int64_t seizure_net_padded_count(struct seizure_net *net);
+void seizure_net_place_padded(struct seizure_net *net, float *device_memory);
 /* Refreshes the folded weights if parameters changed since the last refresh. */
 int seizure_net_fold(struct seizure_net *net, struct stream *s, struct err *err);
 

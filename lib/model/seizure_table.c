@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "model/seizure_net.h"
+#include "nn/padded.h"
 
 struct mamba_shape seizure_net_mixer(const struct seizure_config *c) {
     return (struct mamba_shape){.d_model = c->encoder_channels[3],
@@ -86,9 +87,32 @@ static int count_block(void *ctx, struct conv_block *block) {
     return 0;
 }
 
+static int count_padded(void *ctx, struct conv_block *block) {
+    *(int64_t *)ctx += padded_count(block);
+    return 0;
+}
+
+static int place_padded(void *ctx, struct conv_block *block) {
+    float **at = ctx;
+    padded_set(block, *at);
+    *at += padded_count(block);
+    return 0;
+}
+
+int64_t seizure_net_padded_count(struct seizure_net *net) {
+    int64_t count = 0;
+    if (net->options.training)
+        net->ops->each_block(net, count_padded, &count);
+    return count;
+}
+
+void seizure_net_place_padded(struct seizure_net *net, float *device_memory) {
+    net->ops->each_block(net, place_padded, &device_memory);
+}
+
 /* The head of the U-Net is two projections; that of the causal network one, which needs no folding. */
 static int64_t head_count(const struct seizure_net *net) {
-    return !net->proj_w ? 0 : (net->config.encoder_channels[0] + 1 + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN;
+    return !net->proj_w ? 0 : nn_aligned(net->config.encoder_channels[0] + 1);
 }
 
 int64_t seizure_net_folded_count(struct seizure_net *net) {

@@ -164,7 +164,7 @@ static void bind(struct seizure_net *net) {
         decoder_bind(&net->decoder[i], set, i);
     }
     for (int i = 0; i < c->rescnn_blocks; i++)
-        rescnn_bind(&net->rescnn[i], set, i);
+        rescnn_bind(&net->rescnn[i], set, i, net->gpu_form);
     net->proj_w = param_find(set, "head.proj.weight");
     net->proj_b = param_find(set, "head.proj.bias");
     net->out_w = param_find(set, "head.out.weight");

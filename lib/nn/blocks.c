@@ -3,6 +3,7 @@
 #include "base/cleanup.h"
 #include "base/rng.h"
 #include "base/str.h"
+#include "nn/padded.h"
 
 static const char *const conv_names[2] = {"conv1", "conv2"};
 static const char *const bn_names[2] = {"bn1", "bn2"};
@@ -129,26 +130,37 @@ int rescnn_params(struct param_set *set, int index, int64_t d, struct err *err) 
     return conv_block_params(set, &(struct block_names){prefix, "fuse.conv", "fuse.bn"}, d, d, 1, err);
 }
 
-void rescnn_bind(struct rescnn *l, const struct param_set *set, int index) {
+static void pad(struct rescnn *l) {
+    int64_t channels[RESCNN_BRANCHES];
+    for (int i = 0; i < RESCNN_BRANCHES; i++) {
+        channels[i] = l->branch[i].co;
+        padded_output(&l->branch[i]);
+    }
+    padded_input(&l->fuse, channels, RESCNN_BRANCHES);
+}
+
+void rescnn_bind(struct rescnn *l, const struct param_set *set, int index, bool padded) {
     char prefix[PREFIX_SIZE];
     str_format(prefix, sizeof prefix, "rescnn.%d", index);
     for (int i = 0; i < RESCNN_BRANCHES; i++)
         conv_block_bind(&l->branch[i], set, &(struct block_names){prefix, branch_conv[i], branch_bn[i]});
     conv_block_bind(&l->fuse, set, &(struct block_names){prefix, "fuse.conv", "fuse.bn"});
     l->fuse.linear = true;
+    if (padded)
+        pad(l);
     l->rng_stream = RNG_DROPOUT + (uint32_t)index;
 }
 
 int rescnn_forward(struct rescnn *l, const struct pass *p, const struct tensor *x, struct tensor *y) {
     *y = nn_like(p, x);
     OWNED(plan_scope_end) struct plan_scope scope = {p->training ? NULL : p->plan, plan_mark(p->plan)};
-    struct tensor cat = nn_like(p, x), fused = nn_like(p, x);
+    struct tensor cat = nn_tensor(p, x->dim[0], x->dim[1], l->fuse.ci), fused = nn_like(p, x);
     int64_t first = 0;
     int rc;
     l->x = *x;
     l->y = *y;
     for (int i = 0; i < RESCNN_BRANCHES; i++) {
-        struct tensor slice = tensor_slice(&cat, first, l->branch[i].w->dim[0]);
+        struct tensor slice = tensor_slice(&cat, first, l->branch[i].co);
         first += slice.dim[2];
         if ((rc = conv_block_forward(&l->branch[i], p, x, &slice)))
             return rc;
@@ -160,14 +172,14 @@ int rescnn_forward(struct rescnn *l, const struct pass *p, const struct tensor *
 
 int rescnn_backward(struct rescnn *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx) {
     OWNED(plan_scope_end) struct plan_scope scope = {p->plan, plan_mark(p->plan)};
-    struct tensor g = nn_like(p, dy), dcat = nn_like(p, dy), part = nn_like(p, dy);
+    struct tensor g = nn_like(p, dy), dcat = nn_tensor(p, dy->dim[0], dy->dim[1], l->fuse.ci), part = nn_like(p, dy);
     int rc = nn_eltwise(p, ELTWISE_RELU_BACKWARD, dy, &l->y, dx); /* the residual path */
     if (rc || (rc = nn_eltwise(p, ELTWISE_COPY, dx, NULL, &g)) || (rc = nn_dropout(p, &g, l->rng_stream, true)) ||
         (rc = conv_block_backward(&l->fuse, p, &g, &dcat)))
         return rc;
     int64_t first = 0;
     for (int i = 0; i < RESCNN_BRANCHES; i++) {
-        struct tensor slice = tensor_slice(&dcat, first, l->branch[i].w->dim[0]);
+        struct tensor slice = tensor_slice(&dcat, first, l->branch[i].co);
         first += slice.dim[2];
         if ((rc = conv_block_backward(&l->branch[i], p, &slice, &part)) || (rc = nn_eltwise(p, ELTWISE_ADD, dx, &part, dx)))
             return rc;

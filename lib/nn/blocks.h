@@ -38,14 +38,15 @@ int decoder_backward(struct decoder_stage *l, const struct pass *p, const struct
                      const struct tensor *dskip);
 
 /* ResCNN: three parallel ConvBlocks (K = 3, 5, 7; d/3, d/3, rest) → concatenation → 1×1 block without ReLU → channel dropout →
- * relu(· + x). Rows rescnn.R.{branch3,branch5,branch7,fuse}.{conv,bn}. */
+ * relu(· + x). padded: the concatenation has zeros behind each of them (nn/padded.h). Rows
+ * rescnn.R.{branch3,branch5,branch7,fuse}.{conv,bn}. */
 struct rescnn {
     struct conv_block branch[RESCNN_BRANCHES], fuse;
     uint32_t rng_stream;
     struct tensor x, y;
 };
 int rescnn_params(struct param_set *set, int index, int64_t d, struct err *err);
-void rescnn_bind(struct rescnn *l, const struct param_set *set, int index);
+void rescnn_bind(struct rescnn *l, const struct param_set *set, int index, bool padded);
 int rescnn_forward(struct rescnn *l, const struct pass *p, const struct tensor *x, struct tensor *y);
 int rescnn_backward(struct rescnn *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx);
 

@@ -9,6 +9,9 @@
 
 #define NN_EPS      1e-5f
 #define NN_MOMENTUM 0.1f
+enum { CONV_MAX_GROUPS = 3 };
+/* Elements that n take where each tensor starts at a multiple of PARAM_ALIGN. */
+static inline int64_t nn_aligned(int64_t n) { return (n + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN; }
 
 struct pass {
     struct stream *stream;
@@ -44,11 +47,16 @@ struct folded {
     struct tensor w, bias;
 };
 
-/* ConvBlock: convolution (stride 1, "same" unless pad is changed after the bind) → batch norm → ReLU (unless linear). */
+/* ConvBlock: convolution (stride 1, "same" unless pad is changed after the bind) → batch norm → ReLU (unless linear). Its
+ * activations may have zero channels between the real ones (nn/padded.h). */
 struct conv_block {
     const struct param *w, *b, *bn_w, *bn_b, *bn_mean, *bn_var;
     int k, pad;
     bool linear;
+    int64_t ci, co; /* channels of input and output, those of zeros included */
+    int groups;     /* of real input channels, each followed by zeros up to a multiple of PADDED_PIECE if there are several */
+    int64_t group[CONV_MAX_GROUPS];
+    struct tensor padded_w, padded_dw; /* in training, of a padded block: the weights with zeros between them, and their gradient */
     struct folded folded;
     struct tensor x, u, y, mean, rstd; /* kept in training: input, convolution's output, output, statistics */
 };
