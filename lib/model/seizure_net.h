@@ -38,7 +38,7 @@ struct seizure_net {
     struct seizure_config config;
     struct seizure_options options;
     struct device *device;
-    bool gpu_form; /* padded branches (nn/padded.h), as every network on a GPU has them */
+    bool gpu_form; /* padded branches (nn/padded.h) and joined projections (nn/mamba.h), as every network on a GPU has them */
     struct param_set params;
     struct plan plan;
     struct conv_block stem;

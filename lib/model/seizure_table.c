@@ -60,8 +60,10 @@ int seizure_net_bind(struct seizure_net *net, struct err *err) {
     net->causal_blocks = calloc((size_t)c->rescnn_blocks + 1, sizeof *net->causal_blocks);
     if (!net->rescnn || !net->mamba || !net->causal_blocks)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the network's layers");
-    for (int i = 0; i < c->mamba_layers; i++)
+    for (int i = 0; i < c->mamba_layers; i++) {
         mamba_bind(&net->mamba[i], set, i, &shape);
+        net->mamba[i].joins = net->gpu_form;
+    }
     net->ops->bind(net);
     if (c->skip)
         net->skip_w = param_find(set, "head.skip.weight");

@@ -166,13 +166,28 @@ static int carry(const struct pass *p, const struct tensor *state, const struct 
     return 0;
 }
 
-/* u → the gated scan output, before out_proj. */
-static int direction_scan(struct mamba_direction *d, const struct mamba_shape *s, const struct pass *p, const struct tensor *u,
-                          const struct carried *c) {
-    struct slices v = slices_of(s, &d->zxbcdt, &d->xbc);
-    struct tensor a_log = param_value(p->params, d->a_log);
+static bool joins(const struct mamba_layer *l) { return l->joins && l->shape.directions == 2 && l->shape.mixer == MAMBA_MIXER_SSD; }
+
+/* At inference in_proj of both directions at once, where that is kept; else *ret is absent. */
+static int project_both(const struct mamba_layer *l, const struct pass *p, const struct tensor *u, struct tensor *ret) {
+    *ret = (struct tensor){0};
+    if (p->training || !joins(l))
+        return 0;
+    *ret = nn_tensor(p, u->dim[0], u->dim[1], 2 * widths_of(&l->shape).proj);
+    struct linear_args in = {.x = *u, .w = l->joined, .y = *ret, .weight_version = p->params->version};
+    return p->dry ? 0 : op_linear(p->stream, &in, p->err);
+}
+
+static int project(const struct mamba_direction *d, const struct pass *p, const struct tensor *u) {
     struct linear_args in = {
         .x = *u, .w = param_value(p->params, d->in_proj), .y = d->zxbcdt, .weight_version = p->params->version};
+    return op_linear(p->stream, &in, p->err);
+}
+
+/* in_proj's output → the gated scan output, before out_proj. */
+static int direction_scan(struct mamba_direction *d, const struct mamba_shape *s, const struct pass *p, const struct carried *c) {
+    struct slices v = slices_of(s, &d->zxbcdt, &d->xbc);
+    struct tensor a_log = param_value(p->params, d->a_log);
     struct conv1d_depthwise_args conv = {.x = v.xbc_in,
                                          .w = taps(param_value(p->params, d->conv_w)),
                                          .bias = param_value(p->params, d->conv_b),
@@ -193,21 +208,22 @@ static int direction_scan(struct mamba_direction *d, const struct mamba_shape *s
     ssd.h0 = c->scan;
     ssd.hT = c->next_scan;
     int rc;
-    if ((rc = nn_eltwise(p, ELTWISE_NEG_EXP, &a_log, NULL, &d->a)) || (rc = op_linear(p->stream, &in, p->err)) ||
-        (rc = op_conv1d_depthwise(p->stream, &conv, p->err)) || (rc = op_ssd(p->stream, &ssd, p->err)))
+    if ((rc = nn_eltwise(p, ELTWISE_NEG_EXP, &a_log, NULL, &d->a)) || (rc = op_conv1d_depthwise(p->stream, &conv, p->err)) ||
+        (rc = op_ssd(p->stream, &ssd, p->err)))
         return rc;
     return op_rmsnorm_gated(p->stream, &norm, p->err);
 }
 
-/* half: this direction's channels of what fuse reads: in training (B,L,D) after out_proj, at inference (B,L,D_inner) before it. */
+/* half: this direction's channels of what fuse reads: in training (B,L,D) after out_proj, at inference (B,L,D_inner) before it.
+ * both: the output of project_both. */
 static int direction_forward(const struct mamba_layer *layer, struct mamba_direction *d, const struct pass *p,
-                             const struct tensor *u, const struct tensor *half) {
+                             const struct tensor *u, const struct tensor *both, const struct tensor *half) {
     const struct mamba_shape *s = &layer->shape;
     struct widths w = widths_of(s);
     struct carried c = carried_of(s, p, &layer->state);
     int64_t b = u->dim[0], l = u->dim[1];
     d->a = nn_vector(p, w.heads);
-    d->zxbcdt = nn_tensor(p, b, l, w.proj);
+    d->zxbcdt = tensor_present(both) ? tensor_slice(both, d->reverse ? w.proj : 0, w.proj) : nn_tensor(p, b, l, w.proj);
     d->xbc = nn_tensor(p, b, l, w.conv);
     d->y = nn_tensor(p, b, l, w.inner);
     d->gated = p->training ? nn_tensor(p, b, l, w.inner) : *half;
@@ -215,8 +231,8 @@ static int direction_forward(const struct mamba_layer *layer, struct mamba_direc
     if (p->dry)
         return 0;
     int rc;
-    if ((rc = carry(p, &layer->state, &c, false)) || (rc = direction_scan(d, s, p, u, &c)) ||
-        (rc = carry(p, &layer->state, &c, true)) || !p->training)
+    if ((rc = carry(p, &layer->state, &c, false)) || (!tensor_present(both) && (rc = project(d, p, u))) ||
+        (rc = direction_scan(d, s, p, &c)) || (rc = carry(p, &layer->state, &c, true)) || !p->training)
         return rc;
     struct linear_args proj = {
         .x = d->gated, .w = param_value(p->params, d->out_proj), .y = *half, .weight_version = p->params->version};
@@ -350,10 +366,14 @@ int mamba_forward(struct mamba_layer *l, const struct pass *p, const struct tens
     l->sum = nn_like(p, u);
     l->mean = nn_vector(p, b * t);
     l->rstd = nn_vector(p, b * t);
+    struct tensor both;
+    int rc = project_both(l, p, u, &both);
+    if (rc)
+        return rc;
     for (int i = 0; i < l->shape.directions; i++) {
         OWNED(plan_scope_end) struct plan_scope inner = {p->training ? NULL : p->plan, plan_mark(p->plan)};
         struct tensor half = tensor_slice(&l->cat, i * width, width);
-        int rc = conv ? conv_forward(&l->dir[i], p, u, &half) : direction_forward(l, &l->dir[i], p, u, &half);
+        rc = conv ? conv_forward(&l->dir[i], p, u, &half) : direction_forward(l, &l->dir[i], p, u, &both, &half);
         if (rc)
             return rc;
     }
@@ -402,8 +422,27 @@ int mamba_backward(struct mamba_layer *l, const struct pass *p, const struct ten
     return rc;
 }
 
+/* The map of out_proj and fuse. */
+static int64_t map_count(const struct mamba_layer *l) {
+    return nn_aligned((int64_t)l->shape.d_model * l->shape.directions * widths_of(&l->shape).inner);
+}
+
 int64_t mamba_folded_count(const struct mamba_layer *l) {
-    return l->shape.mixer == MAMBA_MIXER_SSD ? (int64_t)l->shape.d_model * l->shape.directions * widths_of(&l->shape).inner : 0;
+    int64_t joined = joins(l) ? nn_aligned(2 * widths_of(&l->shape).proj * l->shape.d_model) : 0;
+    return l->shape.mixer == MAMBA_MIXER_SSD ? map_count(l) + joined : 0;
+}
+
+/* in_proj of both directions, one below the other. */
+static int join(struct mamba_layer *l, const struct param_set *set, struct stream *s, float *device_memory, struct err *err) {
+    int64_t n = l->dir[0].in_proj->count;
+    l->joined = tensor_2d(device_memory, DTYPE_F32, 2 * widths_of(&l->shape).proj, l->shape.d_model);
+    for (int i = 0; i < 2; i++) {
+        struct tensor w = param_value(set, l->dir[i].in_proj);
+        int rc = stream_copy(s, device_memory + i * n, w.data, (size_t)n * sizeof(float), err);
+        if (rc)
+            return rc;
+    }
+    return 0;
 }
 
 /* fuse·[out_f·f ; out_b·b] = [fuse_f·out_f , fuse_b·out_b]·[f ; b]. The products are those of a projection's input gradient. */
@@ -421,5 +460,5 @@ int mamba_fold(struct mamba_layer *l, const struct param_set *set, struct stream
         rc = op_linear_backward(s, &args, err);
     }
     l->folded.w = tensor_2d(device_memory, DTYPE_F32, d, n * inner);
-    return rc;
+    return rc || !joins(l) ? rc : join(l, set, s, device_memory + map_count(l), err);
 }

@@ -28,6 +28,8 @@ struct mamba_layer {
     const struct param *fuse_w, *fuse_b, *norm_w, *norm_b;
     uint32_t rng_stream;
     struct folded folded;                  /* mamba2: out_proj and fuse as one (D, directions·D_inner) map */
+    bool joins;                            /* inference projects both directions of mamba2 at once; set before mamba_fold */
+    struct tensor joined;                  /* then: their in_proj, one below the other */
     struct tensor u, cat, sum, mean, rstd; /* kept in training */
     /* The state of a forward-only layer of mamba2 after a call and before the next: (B, mamba_state_count) F32, a slice of a wider
      * array. Absent: a call begins with zeros and keeps nothing. Set before mamba_forward. */
@@ -42,7 +44,8 @@ void mamba_bind(struct mamba_layer *l, const struct param_set *set, int index, c
 int mamba_forward(struct mamba_layer *l, const struct pass *p, const struct tensor *u, struct tensor *out);
 /* dout is overwritten; du (=). */
 int mamba_backward(struct mamba_layer *l, const struct pass *p, const struct tensor *dout, const struct tensor *du);
-/* Floats that mamba_fold fills, and the fold itself: nothing stands between out_proj and fuse at inference. */
+/* Floats that mamba_fold fills, and the fold itself: nothing stands between out_proj and fuse at inference, and both directions
+ * read the same input. */
 int64_t mamba_folded_count(const struct mamba_layer *l);
 int mamba_fold(struct mamba_layer *l, const struct param_set *set, struct stream *s, float *device_memory, struct err *err);
 
