@@ -69,13 +69,32 @@ static int add_run(struct geodesic_fit *f, int first, int end, struct err *err) 
     return fit_orders_new(f, run, err);
 }
 
+static size_t place_bytes(const struct geodesic_fit *f) { return (size_t)f->groups * 2 * sizeof(struct train_place); }
+
+static struct fit_travel travel_in(const struct geodesic_fit *f, void *memory) {
+    return (struct fit_travel){memory, (int32_t *)((char *)memory + place_bytes(f))};
+}
+
+static int allocate_travel(struct geodesic_fit *f, struct err *err) {
+    size_t bytes = place_bytes(f) + (size_t)f->config.batch * sizeof(int32_t);
+    void *host = NULL, *there = NULL;
+    int rc = device_alloc_host(stream_device(f->stream), bytes, &host, err);
+    if (rc)
+        return rc;
+    f->host = travel_in(f, host);
+    if ((rc = take(f, bytes, &there, err)))
+        return rc;
+    f->there = travel_in(f, there);
+    return 0;
+}
+
 static int allocate(struct geodesic_fit *f, struct err *err) {
     size_t row = (size_t)f->count * sizeof(float), all = row * (size_t)f->groups, width = (size_t)f->spectra->width;
     void *host_loss = NULL;
     int rc;
     if ((rc = take(f, all, &f->params, err)) || (rc = take(f, all, &f->grads, err)) || (rc = take(f, all, &f->m, err)) ||
         (rc = take(f, all, &f->v, err)) || (rc = take(f, (size_t)f->count, &f->decay, err)) ||
-        (rc = take(f, width * sizeof(float), &f->wavelengths, err)) || (rc = take(f, width * sizeof(int32_t), &f->rows, err)) ||
+        (rc = take(f, width * sizeof(float), &f->wavelengths, err)) || (rc = allocate_travel(f, err)) ||
         (rc = take(f, (size_t)f->groups * 3 * sizeof(double), &f->loss, err)) ||
         (rc = device_alloc_host(stream_device(f->stream), (size_t)f->groups * 4 * sizeof *f->host_loss, &host_loss, err)))
         return rc;
@@ -167,6 +186,7 @@ void geodesic_fit_free(struct geodesic_fit *f) {
     if (!f)
         return;
     struct device *dev = stream_device(f->stream);
+    replay_done(&f->replay);
     fit_ode_free(f->ode);
     for (int r = 0; r < f->n_runs; r++) {
         device_free(dev, f->runs[r].knots);
@@ -176,11 +196,12 @@ void geodesic_fit_free(struct geodesic_fit *f) {
         device_free(dev, f->runs[r].check_z);
         free(f->runs[r].check_host);
     }
-    void *all[] = {f->params, f->grads, f->m, f->v, f->decay, f->wavelengths, f->rows, f->loss};
+    void *all[] = {f->params, f->grads, f->m, f->v, f->decay, f->wavelengths, f->there.place, f->loss};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         device_free(dev, all[i]);
     free(f->order);
     device_free_host(dev, f->host_loss);
+    device_free_host(dev, f->host.place);
     free(f->orders);
     free(f);
 }
@@ -188,21 +209,28 @@ void geodesic_fit_free(struct geodesic_fit *f) {
 /* ---- one step -------------------------------------------------------------------------------------------------- */
 
 /* The order of wavelengths in this epoch, the same for all models. */
-static int shuffle(struct geodesic_fit *f, struct err *err) {
+static void shuffle(struct geodesic_fit *f) {
     struct rng rng;
     for (int64_t i = 0; i < f->spectra->width; i++)
         f->order[i] = (uint32_t)i;
     rng_init(&rng, f->config.seed, RNG_SAMPLER, (uint32_t)(f->step / f->epoch_steps));
     rng_shuffle_u32(&rng, f->order, (size_t)f->spectra->width);
     f->shuffled = f->step / f->epoch_steps;
-    return put(f, f->rows, f->order, (size_t)f->spectra->width * sizeof *f->order, err);
+}
+
+/* The step's wavelengths within the epoch's order. */
+struct span {
+    int64_t from, n;
+};
+static struct span span_of(const struct geodesic_fit *f) {
+    int64_t b = f->step % f->epoch_steps, width = f->spectra->width, from = b * width / f->epoch_steps;
+    return (struct span){from, (b + 1) * width / f->epoch_steps - from};
 }
 
 /* Gradients and losses of groups [first, end) of a run, alike in their order of quadrature. */
 static int gradients(struct geodesic_fit *f, const struct fit_run *run, int first, int end, struct err *err) {
-    int64_t b = f->step % f->epoch_steps, width = f->spectra->width;
-    int64_t from = b * width / f->epoch_steps, to = (b + 1) * width / f->epoch_steps, at = first - run->first;
-    int64_t n = end - first;
+    int64_t width = f->spectra->width, at = first - run->first, n = end - first;
+    struct span span = span_of(f);
     struct geodesic_args a = {.head = f->config.head,
                               .order = f->orders[first],
                               .floor = (float)f->config.floor,
@@ -212,12 +240,12 @@ static int gradients(struct geodesic_fit *f, const struct fit_run *run, int firs
                               .knots = tensor_2d(run->knots + at * run->n, DTYPE_F32, n, run->n),
                               .wavelengths = tensor_1d(f->wavelengths, DTYPE_F32, width),
                               .spectra = tensor_3d(run->spectra + at * run->n * width, DTYPE_F32, n, run->n, width),
-                              .rows = f->rows + from,
-                              .n_rows = to - from,
+                              .rows = f->there.rows,
+                              .n_rows = span.n,
                               .pairs = run->pairs,
                               .n_pairs = run->n_pairs,
                               .loss = f->loss + 2 * first};
-    return f->ode ? fit_ode_gradients(f->ode, &a, (const int32_t *)f->order + from, err) : op_geodesic(f->stream, &a, err);
+    return f->ode ? fit_ode_gradients(f->ode, &a, (const int32_t *)f->order + span.from, err) : op_geodesic(f->stream, &a, err);
 }
 
 void geodesic_fit_limit(struct geodesic_fit *f, int group, double decay, int64_t stop_epoch) {
@@ -227,19 +255,14 @@ void geodesic_fit_limit(struct geodesic_fit *f, int group, double decay, int64_t
 
 static bool learns(const struct geodesic_fit *f, int g) { return f->step < f->limit[g].stop_epoch * f->epoch_steps; }
 
-/* Groups [first, end), which learn and have the same decay. */
-static int update_groups(struct geodesic_fit *f, int first, int end, struct err *err) {
+/* The metrics (0) or heads (1) of groups [first, end), which learn and have the same decay. */
+static struct adamw_args update_of(const struct geodesic_fit *f, int first, int end, int head) {
     int64_t metric = mlp_count(GEODESIC_METRIC), at = first * f->count, rows = end - first;
+    int64_t from = head ? metric : 0, n = head ? f->count - metric : metric;
     struct tensor param = tensor_2d(f->params + at, DTYPE_F32, rows, f->count);
     struct tensor grad = tensor_2d(f->grads + at, DTYPE_F32, rows, f->count);
     struct tensor m = tensor_2d(f->m + at, DTYPE_F32, rows, f->count), v = tensor_2d(f->v + at, DTYPE_F32, rows, f->count);
-    struct norm_args norm = {grad, f->squares + first};
-    int rc = op_norm(f->stream, &norm, err);
-    if (rc)
-        return rc;
-    for (int head = 0; head < 2; head++) {
-        int64_t from = head ? metric : 0, n = head ? f->count - metric : metric;
-        struct adamw_args a = {.param = tensor_slice(&param, from, n),
+    return (struct adamw_args){.param = tensor_slice(&param, from, n),
                                .grad = tensor_slice(&grad, from, n),
                                .m = tensor_slice(&m, from, n),
                                .v = tensor_slice(&v, from, n),
@@ -251,23 +274,48 @@ static int update_groups(struct geodesic_fit *f, int first, int end, struct err 
                                .weight_decay = (float)f->limit[first].decay,
                                .step = f->step + 1,
                                .clip = f->config.clip,
-                               .sum_squares = f->squares + first};
-        if ((rc = op_adamw(f->stream, &a, err)))
+                               .sum_squares = f->squares + first,
+                               .place = f->there.place + 2 * first + head};
+}
+
+static int update_groups(struct geodesic_fit *f, int first, int end, struct err *err) {
+    struct norm_args norm = {tensor_2d(f->grads + first * f->count, DTYPE_F32, end - first, f->count), f->squares + first};
+    int rc = op_norm(f->stream, &norm, err);
+    for (int head = 0; !rc && head < 2; head++) {
+        struct adamw_args a = update_of(f, first, end, head);
+        rc = op_adamw(f->stream, &a, err);
+    }
+    return rc;
+}
+
+/* The end of the neighbours of g that learn, or do not, as g does, and have the same decay. */
+static int alike(const struct geodesic_fit *f, int g) {
+    int end = g + 1;
+    while (end < f->groups && learns(f, end) == learns(f, g) && f->limit[end].decay == f->limit[g].decay)
+        end++;
+    return end;
+}
+
+static int update(struct geodesic_fit *f, struct err *err) {
+    int rc;
+    for (int g = 0, end; g < f->groups; g = end) {
+        end = alike(f, g);
+        if (learns(f, g) && (rc = update_groups(f, g, end, err)))
             return rc;
     }
     return 0;
 }
 
-/* Neighbours that learn and have the same decay together. */
-static int update(struct geodesic_fit *f, struct err *err) {
-    int rc;
-    for (int g = 0, end; g < f->groups; g = end) {
-        for (end = g + 1; end < f->groups && learns(f, end) == learns(f, g) && f->limit[end].decay == f->limit[g].decay; end++)
-            ;
-        if (learns(f, g) && (rc = update_groups(f, g, end, err)))
-            return rc;
-    }
-    return 0;
+/* The values of this step, to the device. */
+static int send_values(struct geodesic_fit *f, struct err *err) {
+    struct span span = span_of(f);
+    for (int g = 0; g < f->groups; g = alike(f, g))
+        for (int head = 0; head < 2; head++) {
+            struct adamw_args a = update_of(f, g, g + 1, head);
+            adamw_place(&a, f->host.place + 2 * g + head);
+        }
+    memcpy(f->host.rows, f->order + span.from, (size_t)span.n * sizeof *f->host.rows);
+    return stream_to_device(f->stream, f->there.place, f->host.place, place_bytes(f) + (size_t)span.n * sizeof *f->host.rows, err);
 }
 
 /* Losses of the step into the epoch's sums; at its end the epoch's means. */
@@ -305,17 +353,46 @@ static int all_gradients(struct geodesic_fit *f, struct err *err) {
     return 0;
 }
 
+/* The device's work of a step. */
+static int device_work(void *ctx, struct err *err) {
+    struct geodesic_fit *f = ctx;
+    int rc = stream_zero(f->stream, f->grads, (size_t)(f->groups * f->count) * sizeof(float), err);
+    if (rc || (rc = all_gradients(f, err)))
+        return rc;
+    return update(f, err);
+}
+
+/* Recordings of another form will not be needed again. */
+static void keep_form(struct geodesic_fit *f) {
+    bool same = true, told = f->replay.warned;
+    for (int g = 0; g < f->groups; g++) {
+        struct fit_form now = {f->limit[g].decay, f->orders[g], learns(f, g)}, *before = &f->form[g];
+        same = same && now.decay == before->decay && now.order == before->order && now.learns == before->learns;
+        *before = now;
+    }
+    if (same)
+        return;
+    replay_done(&f->replay);
+    f->replay.warned = told;
+}
+
 int geodesic_fit_step(struct geodesic_fit *f, struct err *err) {
     bool starts = f->step % f->epoch_steps == 0;
+    const struct replay_key key = {.in = f->params, .rows = span_of(f).n};
     int rc;
-    if (((starts || f->shuffled != f->step / f->epoch_steps) && (rc = shuffle(f, err))) ||
-        (starts && (rc = fit_choose_orders(f, err))) ||
-        (rc = stream_zero(f->stream, f->grads, (size_t)(f->groups * f->count) * sizeof(float), err)) ||
-        (rc = all_gradients(f, err)) || (rc = update(f, err)) || (rc = account(f, err)))
+    if (starts || f->shuffled != f->step / f->epoch_steps)
+        shuffle(f);
+    if (starts && (rc = fit_choose_orders(f, err)))
+        return rc;
+    keep_form(f);
+    if ((rc = send_values(f, err)) || (rc = replay_run(&f->replay, f->stream, &key, &(struct replay_body){device_work, f}, err)) ||
+        (rc = account(f, err)))
         return rc;
     f->step++;
     return 0;
 }
+
+bool geodesic_fit_warning(struct geodesic_fit *f, struct err *ret) { return replay_warning(&f->replay, ret); }
 
 /* ---- questions ------------------------------------------------------------------------------------------------- */
 

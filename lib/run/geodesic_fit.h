@@ -3,7 +3,8 @@
  * its own statistics for normalising, its own clipping, and the bits that it would have alone. A spectrum that a model does not
  * learn from is not read for it.
  *
- * A step works on the paths between all its spectra at some wavelengths. Owned by the driving thread; allocates nothing in a step.
+ * A step works on the paths between all its spectra at some wavelengths. On a device that can record, its work is one recording
+ * (nn/replay). Owned by the driving thread; allocates nothing in a step.
  */
 #ifndef BRR_RUN_GEODESIC_FIT_H
 #define BRR_RUN_GEODESIC_FIT_H
@@ -39,6 +40,9 @@ int64_t geodesic_fit_epoch_steps(const struct geodesic_fit *f);
 int64_t geodesic_fit_paths(const struct geodesic_fit *f); /* geodesics of one epoch: pairs times wavelengths, all groups */
 /* One step of all models. INTERNAL when a loss is no finite number: which model. */
 int geodesic_fit_step(struct geodesic_fit *f, struct err *err);
+/* Once, after the device could not record a step: true, and the reason in *ret. Steps then run op by op, slower, with the same
+ * bits. */
+bool geodesic_fit_warning(struct geodesic_fit *f, struct err *ret);
 /* Mean squared error of the epoch that ended last, of a group or (−1) of all, normalised units; NaN before. */
 double geodesic_fit_loss(const struct geodesic_fit *f, int group);
 double geodesic_fit_rate(const struct geodesic_fit *f); /* of the head, at the next step */

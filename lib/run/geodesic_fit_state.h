@@ -1,6 +1,7 @@
 /* geodesic_fit_state: what the files of a geodesic training share. Internal to geodesic_fit*.c. */
 #ifndef BRR_RUN_GEODESIC_FIT_STATE_H
 #define BRR_RUN_GEODESIC_FIT_STATE_H
+#include "nn/replay.h"
 #include "run/geodesic_fit.h"
 
 #define FIT_LAST_RATE   1e-6 /* where the cosine ends */
@@ -17,6 +18,20 @@ struct fit_run {
     float *check_x, *check_z, *check_host;
 };
 
+/* What decides which ops a step takes for a group: while it stays the same for all, a step can be a recording of one before. */
+struct fit_form {
+    double decay;
+    int32_t order;
+    bool learns;
+};
+
+/* What differs between steps of one form, laid out alike on the host and on the device: AdamW's values of the metrics and the heads
+ * of neighbours that learn alike, and the wavelengths. */
+struct fit_travel {
+    struct train_place *place; /* two of each group */
+    int32_t *rows;             /* of the step, behind the places */
+};
+
 struct geodesic_fit {
     struct geodesic_fit_config config;
     const struct spectra *spectra;
@@ -31,12 +46,14 @@ struct geodesic_fit {
     } limit[GEODESIC_MAX_GROUPS];
     float *params, *grads, *m, *v, *wavelengths; /* device */
     uint8_t *decay;                              /* device */
-    int32_t *rows;                               /* device: wavelengths in this epoch's order */
-    double *loss, *squares;                      /* device: two of each group; one of each group */
-    uint32_t *order;                             /* host: rows */
-    double *host_loss, *epoch_loss, *running;    /* host: two of each group; one of each group, neighbours */
-    int32_t *orders;                             /* host: nodes in a cell, of each group */
-    struct fit_ode *ode;                         /* with that solver */
+    struct fit_travel host, there;               /* pinned; device */
+    struct fit_form form[GEODESIC_MAX_GROUPS];   /* of the recordings */
+    struct replay replay;
+    double *loss, *squares;                   /* device: two of each group; one of each group */
+    uint32_t *order;                          /* host: wavelengths in this epoch's order */
+    double *host_loss, *epoch_loss, *running; /* host: two of each group; one of each group, neighbours */
+    int32_t *orders;                          /* host: nodes in a cell, of each group */
+    struct fit_ode *ode;                      /* with that solver */
 };
 
 double fit_rate(const struct geodesic_fit *f, double peak);

@@ -295,8 +295,11 @@ static int train_step(struct geodesic_task *t, struct err *err) {
     double start = clock_s();
     int rc = geodesic_fit_step(t->fit, err);
     double step_s = clock_s() - start;
+    struct err why;
     if (rc)
         return rc;
+    if (geodesic_fit_warning(t->fit, &why))
+        task_log(&t->env, TASK_WARN, "the device cannot record a step, which is slower from here on: %s", why.message);
     if (geodesic_task_is_last(t))
         *t->train_s += step_s;
     if (geodesic_fit_at(t->fit) % geodesic_fit_epoch_steps(t->fit) == 0)

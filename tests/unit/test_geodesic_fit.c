@@ -1,6 +1,7 @@
 /* The training of geodesic models: what a held-out spectrum may not touch, going on from a saved state, both solvers on trained
  * networks, model files, predictions and metrics. Small tables of the formula's spectra. BRR_TEST_DEVICE names another device than
  * the CPU; fewer steps with BRR_TEST_MODEL=mini, for an emulated one. */
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -149,6 +150,73 @@ static void a_training_goes_on_from_its_state_bit_for_bit(void **state) {
     end(&whole);
     end(&first);
     end(&second);
+    spectra_done(&s);
+}
+
+/* Calls of an emulated GPU so far: kernels, copies, launches of recordings; false: it is none. */
+static bool calls(long ret[3]) {
+    static void (*counts)(long ret[3]);
+    const char *path = getenv("BRR_CUDA_LIBRARY");
+    void *library = path && !counts ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (library)
+        *(void **)&counts = dlsym(library, "emulator_counts");
+    if (counts)
+        counts(ret);
+    return counts;
+}
+
+/* Epochs of four and five wavelengths a step; the second model stops after the first. The last step's calls in ret. */
+static struct run two_epochs(const struct spectra *s, long ret[3]) {
+    const geodesic_members members[2] = {0x2b, 0x15};
+    struct geodesic_fit_config c = config_of(GEODESIC_FLOW);
+    struct err why;
+    long before[3] = {0};
+    c.batch = 5;
+    struct run r = start(&c, s, members, 2);
+    assert_int_equal(geodesic_fit_epoch_steps(r.fit), 5);
+    geodesic_fit_limit(r.fit, 1, 0.3, 1);
+    for (int i = 0; i < 10; i++) {
+        calls(before);
+        ok(geodesic_fit_step(r.fit, &err));
+    }
+    calls(ret);
+    for (int i = 0; i < 3; i++)
+        ret[i] -= before[i];
+    ok(geodesic_fit_save(r.fit, &r.state, &err));
+    assert_false(geodesic_fit_warning(r.fit, &why));
+    return r;
+}
+
+/* A recorded step is one launch between two copies. Where none can be recorded, two devices have the same bits. */
+static void recorded_steps_have_the_bits_of_others(void **state) {
+    (void)state;
+    struct device_info info;
+    device_describe(device, &info);
+    struct device *own_device = device;
+    struct stream *own_stream = stream;
+    struct spectra s = some_spectra();
+    long made[2][3] = {{0}};
+    struct run recorded = two_epochs(&s, made[0]);
+    setenv("BRR_CUDA_GRAPHS", "0", 1);
+    ok(device_open(info.name, 1, &device, &err));
+    ok(stream_open(device, STREAM_NORMAL, &stream, &err));
+    unsetenv("BRR_CUDA_GRAPHS");
+    device_describe(device, &info);
+    assert_false(info.has_graphs);
+    struct run plain = two_epochs(&s, made[1]);
+    for (int g = 0; g < 2; g++)
+        same_bits(&recorded.state, g, &plain.state, g);
+    if (calls(made[1])) {
+        assert_int_equal(made[0][0], 0);
+        assert_int_equal(made[0][1], 2);
+        assert_int_equal(made[0][2], 1);
+    }
+    end(&plain);
+    stream_close(stream);
+    device_close(device);
+    device = own_device;
+    stream = own_stream;
+    end(&recorded);
     spectra_done(&s);
 }
 
@@ -373,6 +441,7 @@ int main(void) {
         cmocka_unit_test(a_held_out_spectrum_of_no_numbers_changes_no_bit),
         cmocka_unit_test(a_model_is_the_same_alone_and_beside_others),
         cmocka_unit_test(a_training_goes_on_from_its_state_bit_for_bit),
+        cmocka_unit_test(recorded_steps_have_the_bits_of_others),
         cmocka_unit_test(training_lowers_the_loss),
         cmocka_unit_test(solvers_agree_on_trained_networks),
         cmocka_unit_test(a_step_by_runge_kutta_is_one_in_closed_form),
