@@ -268,6 +268,6 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
     ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_EMULATED_DEVICES=4;BRR_CUDA_LIBRARY=${checked_library};LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/nccl")
   # Three devices, the second of which is too old.
   add_test(NAME emulated_test_gpu_devices COMMAND test_gpu_devices)
-  set_tests_properties(emulated_test_gpu_devices PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS emulated
+  set_tests_properties(emulated_test_gpu_devices PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS "emulated;seeded"
     ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_EMULATED_DEVICES=3;BRR_EMULATED_OLD=1;BRR_CUDA_LIBRARY=${checked_library}")
 endif()
