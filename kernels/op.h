@@ -25,7 +25,7 @@
 /* y[b,t,o] = bias[o] + Σ_{i,k} w[o,i,k]·x[b, t·stride + k − pad, i], zero outside; optional ReLU.
  * x (B,T,Ci) · w (Co,Ci,K) in PyTorch order · bias (Co) optional · y (B,To,Co), To = (T + 2·pad − K)/stride + 1; stride 1 or 2.
  * x and y may be channel slices (ld). weight_version: 0 = w may change any time; else the backend may keep a packed copy of w until
- * a call with the same w.data and another version; with the bit WEIGHTS_CONSTANT recorded work may rely on that copy. */
+ * a call with the same w.data and another version. Two bits, described at the end, say when recorded work may rely on it. */
 #define WEIGHTS_CONSTANT ((uint64_t)1 << 63)
 struct conv1d_args {
     struct tensor x, w, bias, y;
@@ -464,5 +464,13 @@ struct op_table {
     OP_MAP(OP_SLOT)
 #undef OP_SLOT
 };
+
+/* ---- versions of weights --------------------------------------------------------------------------------------- */
+
+/* Recorded work makes its own copies of weights, as they may have changed when it runs, unless their version has one of these bits:
+ * WEIGHTS_CONSTANT, they will not have changed; WEIGHTS_UNCHANGED, whenever it runs, work with the same weights has run before it
+ * on the same stream since they changed last. Neither makes it another version. */
+#define WEIGHTS_UNCHANGED          ((uint64_t)1 << 62)
+#define WEIGHTS_VERSION_OF(number) ((number) & ~(WEIGHTS_CONSTANT | WEIGHTS_UNCHANGED))
 
 #endif

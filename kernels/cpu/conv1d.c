@@ -48,7 +48,7 @@ int cpu_conv1d(struct stream *s, const struct conv1d_args *a, struct err *err) {
                                .y = {a->y.data, a->y.ld, 1},
                                .bias = cf(&a->bias),
                                .source = a->w.data,
-                               .version = a->weight_version};
+                               .version = WEIGHTS_VERSION_OF(a->weight_version)};
     call.key.relu = a->relu;
     call.key.bf16 = a->x.dtype == DTYPE_BF16;
     return dnn_forward(s, &call, err);

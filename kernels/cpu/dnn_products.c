@@ -22,7 +22,7 @@ int dnn_linear(struct stream *s, const struct linear_args *a, struct err *err) {
                                .bias = cf(&a->bias),
                                .accumulate = a->accumulate,
                                .source = a->w.data,
-                               .version = a->weight_version};
+                               .version = WEIGHTS_VERSION_OF(a->weight_version)};
     call.key.bf16 = true;
     return dnn_forward(s, &call, err);
 }
@@ -87,7 +87,7 @@ int dnn_conv1d_stride2(struct stream *s, const struct conv1d_args *a, struct err
                                .y = {a->y.data, a->y.ld, 1},
                                .bias = cf(&a->bias),
                                .source = a->w.data,
-                               .version = a->weight_version,
+                               .version = WEIGHTS_VERSION_OF(a->weight_version),
                                .lay = lay_stride2};
     call.key.bf16 = true;
     return dnn_forward(s, &call, err);
@@ -151,7 +151,7 @@ int dnn_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err)
                                .bias = cf(&a->bias),
                                .bias_repeat = 2,
                                .source = a->w.data,
-                               .version = a->weight_version,
+                               .version = WEIGHTS_VERSION_OF(a->weight_version),
                                .lay = lay_convt};
     call.key.bf16 = true;
     return dnn_forward(s, &call, err);

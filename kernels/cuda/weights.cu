@@ -54,7 +54,7 @@ struct kept {
     const struct device *device;
     const struct stream *stream;
     struct pack_job job;
-    uint64_t version, recording; /* of the last copying; recording 0: outside of all */
+    uint64_t version, recording; /* of the last copying, 0: not known; recording 0: outside of all */
 };
 static struct kept *copies;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -97,10 +97,13 @@ static int keep(struct stream *s, const struct pack_job *j, struct kept **ret, s
 }
 
 /* True if the copy will hold this version when the work that is queued now runs. A recording is replayed after the weights have
- * changed, so it packs copies of its own and uses only those; weights that never change are packed before the recording. */
+ * changed, so it packs copies of its own and uses only those, unless other work always packs them before. */
 static bool is_current(const struct kept *k, struct stream *s, uint64_t version) {
-    bool constant = (version & WEIGHTS_CONSTANT) != 0;
-    return k->version == version && (constant || k->recording == cuda_recording(s));
+    if (s->recording && version & WEIGHTS_UNCHANGED)
+        return true;
+    if (k->version != WEIGHTS_VERSION_OF(version))
+        return false;
+    return k->recording == cuda_recording(s) || (s->recording && version & WEIGHTS_CONSTANT && !k->recording);
 }
 
 static int kept_copy(struct stream *s, struct pack_job *j, uint64_t version, struct err *err) {
@@ -112,7 +115,7 @@ static int kept_copy(struct stream *s, struct pack_job *j, uint64_t version, str
     if (is_current(k, s, version))
         return 0;
     pack(s, j);
-    k->version = version;
+    k->version = WEIGHTS_VERSION_OF(version);
     k->recording = cuda_recording(s);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* weights: weights and biases as products read them: taps side by side, rows padded, in the activations' type. Copies of weights
  * with a version (kernels/op.h) are made once for each version and stream, and their memory is kept until the stream closes or the
- * weights' memory is freed. Recorded work relies on copies of weights that never change (WEIGHTS_CONSTANT); others it copies
- * itself, each once. Internal to kernels/cuda. */
+ * weights' memory is freed. Recorded work relies on copies where the version says that it may (WEIGHTS_CONSTANT,
+ * WEIGHTS_UNCHANGED); other weights it copies itself, each once. Internal to kernels/cuda. */
 #ifndef BRR_KERNELS_CUDA_WEIGHTS_CUH
 #define BRR_KERNELS_CUDA_WEIGHTS_CUH
 #include "kernels/cuda/cuda.cuh"

@@ -404,8 +404,12 @@ struct inference {
 static int run_inference(void *ctx, struct err *err) {
     struct inference *w = ctx;
     struct pass p = pass_of(w->net, w->stream, err);
+    uint64_t version = w->net->params.version;
     w->net->plan.used = 0;
-    return forward(w->net, &p, w->x, w->state, w->logits);
+    w->net->params.version |= WEIGHTS_CONSTANT; /* recordings of another version are dropped */
+    int rc = forward(w->net, &p, w->x, w->state, w->logits);
+    w->net->params.version = version;
+    return rc;
 }
 
 static int infer(const struct inference *work, struct err *err);

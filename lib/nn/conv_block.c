@@ -101,7 +101,7 @@ int conv_block_forward(struct conv_block *l, const struct pass *p, const struct 
         .momentum = NN_MOMENTUM,
         .relu = !l->linear,
     };
-    int rc = padded ? padded_copy(l, p) : 0;
+    int rc = padded && !(set->version & WEIGHTS_UNCHANGED) ? padded_copy(l, p) : 0;
     if (rc || (rc = op_conv1d(p->stream, &conv, p->err)))
         return rc;
     return op_batchnorm(p->stream, &bn, p->err);

@@ -1,8 +1,9 @@
 /* padded: ConvBlocks whose activations lie side by side in one tensor, each followed by zero channels up to a multiple of
  * PADDED_PIECE, so that a device reads and writes them in pieces of 16 bytes. The table of parameters and checkpoints know nothing
- * of it: weights are copied with zeros in between, at inference when they are folded, in training in each pass, and the gradient of
- * the copy is added to the table's. Channels of zeros stay zero forwards and backwards, and so do their values of the batch norm,
- * which lie behind those of the table's tensors. Same rules as layers.h. */
+ * of it: weights are copied with zeros in between, at inference when they are folded, in training in each pass whose weights are
+ * not those of the pass before (WEIGHTS_UNCHANGED of kernels/op.h), and the gradient of the copy is added to the table's. Channels
+ * of zeros stay zero forwards and backwards, and so do their values of the batch norm, which lie behind those of the table's
+ * tensors. Same rules as layers.h. */
 #ifndef BRR_NN_PADDED_H
 #define BRR_NN_PADDED_H
 #include "nn/layers.h"

@@ -16,7 +16,7 @@ struct travels {
     int32_t valid[];
 };
 
-enum { PART_LEAF = 4, PART_UPDATE }; /* parts of a recording, beside first + 2·last */
+enum { PART_LEAF = 4, PART_UPDATE, PART_UNCHANGED = 8 }; /* parts of a recording, beside first + 2·last */
 
 struct step {
     struct step_config config;
@@ -24,7 +24,9 @@ struct step {
     struct travels *host, *on_device; /* host: pinned */
     float *logits, *dlogits;          /* device */
     struct replay replay;
-    struct step_input input; /* queued, not waited for */
+    struct step_input input;     /* queued, not waited for */
+    const struct stream *stream; /* of the micro-batch before */
+    uint64_t weights;            /* their version then; 0: there was none */
 };
 
 static size_t travel_bytes(int rows) { return sizeof(struct travels) + (size_t)rows * sizeof(int32_t); }
@@ -146,16 +148,24 @@ static int reduce(struct work *w, struct err *err) {
 
 int step_queue(struct step *t, struct stream *s, const struct step_input *input, struct err *err) {
     struct work work = {t, s};
+    uint64_t *version = &seizure_params(t->config.net)->version, weights = *version;
     int part = t->config.reduction ? PART_LEAF : input->first + 2 * input->last;
-    const struct replay_key key = {input->x.data, input->labels.data, t->config.rows, part};
+    bool unchanged = t->weights == weights && t->stream == s; /* what the micro-batch before made of them serves */
+    const struct replay_key key = {input->x.data, input->labels.data, t->config.rows, part + (unchanged ? PART_UNCHANGED : 0)};
     size_t skip = offsetof(struct travels, there);
     t->input = *input;
+    t->weights = 0; /* until all of it is queued */
     place_values(t, input);
     int rc;
-    if ((rc = stream_to_device(s, &t->on_device->there, &t->host->there, travel_bytes(t->config.rows) - skip, err)) ||
-        (rc = replay_run(&t->replay, s, &key, &(struct replay_body){run, &work}, err)) ||
-        (t->config.reduction && (rc = reduce(&work, err))))
+    if ((rc = stream_to_device(s, &t->on_device->there, &t->host->there, travel_bytes(t->config.rows) - skip, err)))
         return rc;
+    *version |= unchanged ? WEIGHTS_UNCHANGED : 0;
+    rc = replay_run(&t->replay, s, &key, &(struct replay_body){run, &work}, err);
+    *version = weights;
+    if (rc || (t->config.reduction && (rc = reduce(&work, err))))
+        return rc;
+    t->weights = weights;
+    t->stream = s;
     return stream_to_host(s, &t->host->back, &t->on_device->back, sizeof t->host->back, err);
 }
 

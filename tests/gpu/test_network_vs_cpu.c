@@ -390,6 +390,37 @@ static void replay(enum dtype precision) {
         free(results[i]);
 }
 
+/* Recorded micro-batches after the first of a step use its copies of the weights. Only an emulated device counts. */
+static void copies_of_weights(void *library) {
+    long (*recorded)(void) = NULL;
+    *(void **)&recorded = dlsym(library, "emulator_recorded_kernels");
+    static const int parts[] = {FIRST, 0, LAST};
+    struct machine m;
+    struct err err = {0};
+    long kernels[3] = {0};
+    double loss;
+    int weights = 0, rc = open_machine(&m, "cuda:0", DTYPE_BF16, &err);
+    for (uint32_t step = 0; recorded && !rc && step < 4; step++) {
+        draw(&m, step);
+        rc = upload(&m, &err);
+        for (int part = 0; !rc && part < 3; part++) {
+            long before = recorded();
+            rc = pass(&m, step, parts[part], &loss, &err);
+            kernels[part] = recorded() - before;
+        }
+    }
+    if (!rc)
+        for (int i = 0; i < seizure_params(m.net)->count; i++)
+            weights += seizure_params(m.net)->items[i].kind == PARAM_WEIGHT;
+    printf("       kernels of a recorded micro-batch: %ld first, %ld between, %ld last\n", kernels[0], kernels[1], kernels[2]);
+    if (rc)
+        broken("copies of weights", &err);
+    else /* most are copied in two forms, or with a bias */
+        verdict(kernels[1] > 0 && kernels[0] - kernels[1] >= weights, "weights that each micro-batch does not copy",
+                (double)(kernels[0] - kernels[1]), 1e9);
+    close_machine(&m);
+}
+
 /* A step in its steady state is one launch of recorded work between two copies. Only an emulated device counts. */
 static void launches(void) {
     const char *path = getenv("BRR_CUDA_LIBRARY");
@@ -416,6 +447,8 @@ static void launches(void) {
                 "calls of a recorded step: a launch, two copies", (double)(after[0] - before[0] + after[1] - before[1]), 2);
     if (counts)
         close_machine(&m);
+    if (counts)
+        copies_of_weights(library);
     if (library)
         dlclose(library);
 }

@@ -1,7 +1,7 @@
 /* test_weights: copies of weights in the form that products read. A copy serves until the version changes, in both directions of a
- * projection and of a convolution; recorded work copies weights that may change itself, and sees each change. Results are compared
- * bit for bit with calls of version 0, which copy every time. An emulated GPU also counts kernels. Exits 77 without a GPU (or
- * library), 1 when something differs. */
+ * projection and of a convolution; recorded work copies weights that may change itself, and sees each change, unless it says that
+ * other work has done so. Results are compared bit for bit with calls of version 0, which copy every time. An emulated GPU also
+ * counts kernels. Exits 77 without a GPU (or library), 1 when something differs. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +31,9 @@ static long kernels(void) {
         counts(now);
     return now[0];
 }
+
+static long (*recorded_counts)(void);
+static long kernels_recorded(void) { return recorded_counts ? recorded_counts() : 0; }
 
 static void verdict(bool ok, const char *what) {
     failures += !ok;
@@ -152,13 +155,55 @@ static void recorded(const struct call *c, uint64_t version) {
     verdict(right, "recorded work sees weights that change");
 }
 
+static int record_one(const struct call *c, uint64_t version, struct graph **ret) {
+    int rc = stream_record(s, &err);
+    if (rc)
+        return rc;
+    rc = run(c, 0, version);
+    int ended = stream_record_end(s, !rc, ret, rc ? NULL : &err);
+    return rc ? rc : ended;
+}
+
+/* Two recordings, of which the second says that the first has always run before it: it copies nothing. Another recording says that
+ * weights will not have changed. */
+static void recorded_unchanged(const struct call *c, uint64_t version) {
+    struct device_info info;
+    struct graph *first = NULL, *second = NULL, *constant = NULL;
+    device_describe(device, &info);
+    if (!info.has_graphs)
+        return;
+    bool right = !run(c, 0, version) && !record_one(c, version, &first) && !record_one(c, version | WEIGHTS_UNCHANGED, &second);
+    for (int i = 0; right && i < 3; i++) {
+        right = !new_weights() && !graph_run(first, s, &err) && !graph_run(second, s, &err) && is_right(c);
+        right = right && !run(c, 0, version + 1 + (uint64_t)i) && is_right(c); /* op by op between them */
+        right = right && !graph_run(second, s, &err) && is_right(c);
+    }
+    long before = kernels_recorded();
+    right = right && !graph_run(first, s, &err);
+    long with = kernels_recorded() - before;
+    right = right && !graph_run(second, s, &err);
+    long without = kernels_recorded() - before - with;
+    verdict(right, "recorded work that follows other work uses its copies");
+    if (recorded_counts)
+        verdict(right && with - without == copies_of(c), "and makes none");
+    right = !run(c, 0, version + 10) && !record_one(c, (version + 10) | WEIGHTS_CONSTANT, &constant);
+    before = kernels_recorded();
+    right = right && !graph_run(constant, s, &err) && is_right(c);
+    verdict(right && (!recorded_counts || kernels_recorded() - before == without), "recorded work of constant weights makes none");
+    graph_free(first);
+    graph_free(second);
+    graph_free(constant);
+}
+
 static int open_all(void) {
     const char *path = getenv("BRR_CUDA_LIBRARY");
     void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     void **const acts[] = {&x, &dy, &y[0], &y[1], &dx[0], &dx[1]};
     struct device_info info;
-    if (library)
+    if (library) {
         *(void **)&counts = dlsym(library, "emulator_counts");
+        *(void **)&recorded_counts = dlsym(library, "emulator_recorded_kernels");
+    }
     rng_init(&rng, test_seed(), RNG_SYNTH, 2);
     int rc = device_open("cuda:0", 0, &device, &err);
     rc = rc ? rc : stream_open(device, STREAM_NORMAL, &s, &err);
@@ -199,6 +244,7 @@ int main(void) {
         }
         op_by_op(&c, version);
         recorded(&c, version + 50);
+        recorded_unchanged(&c, version + 70);
     }
     if (!opened)
         verdict(false, "opening");

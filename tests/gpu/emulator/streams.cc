@@ -23,7 +23,10 @@ struct task {
     std::shared_ptr<struct event_state> after; /* runs once this has reached `count` */
     uint64_t count;
 };
-typedef std::vector<std::function<void()>> recording;
+struct recording {
+    std::vector<std::function<void()>> steps;
+    long kernels;
+};
 struct emulator_stream {
     int device;
     std::deque<struct task> tasks;
@@ -42,13 +45,18 @@ typedef std::lock_guard<std::recursive_mutex> gate;
 static std::vector<cudaStream_t> streams;
 static thread_local cudaStream_t capturing; /* by this thread */
 
-/* Of the process so far, outside recordings: kernels, copies and fillings, launches of recordings. */
-static long kernels, copies, launches;
+/* Of the process so far, outside recordings: kernels, copies and fillings, launches of recordings; and kernels of recordings that
+ * were launched. */
+static long kernels, copies, launches, recorded_kernels;
 extern "C" __attribute__((visibility("default"))) void emulator_counts(long ret[3]) {
     gate lock(emulator_gate);
     ret[0] = kernels;
     ret[1] = copies;
     ret[2] = launches;
+}
+extern "C" __attribute__((visibility("default"))) long emulator_recorded_kernels(void) {
+    gate lock(emulator_gate);
+    return recorded_kernels;
 }
 
 /* ---- running ---- */
@@ -99,7 +107,8 @@ static void perhaps_run(void) {
 
 static cudaError_t queue(cudaStream_t s, std::function<void()> work, long *counter) {
     if (s->origin) {
-        s->origin->captured->push_back(std::move(work));
+        s->origin->captured->steps.push_back(std::move(work));
+        s->origin->captured->kernels += counter == &kernels;
         s->ahead = s != s->origin;
         return emulator_fault;
     }
@@ -291,10 +300,11 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return delete graph, e
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
     gate lock(emulator_gate);
     std::shared_ptr<const recording> work = graph->work;
+    recorded_kernels += work->kernels;
     return queue(
         stream,
         [=] {
-            for (const std::function<void()> &step : *work)
+            for (const std::function<void()> &step : work->steps)
                 step();
         },
         &launches);
