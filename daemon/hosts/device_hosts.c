@@ -78,8 +78,13 @@ static void close_streams(void *state, void *ctx) {
 
 static void close_networks(void *state, void *ctx) { networks_free(state, &((struct device_hosts *)ctx)->unanswered); }
 
-static const struct host_work live_work = {
-    .name = "live", .niceness = NICENESS_LIVE, .open = open_live, .order = order_stream, .step = step_streams, .close = close_streams};
+static const struct host_work live_work = {.name = "live",
+                                           .niceness = NICENESS_LIVE,
+                                           .prompt = true,
+                                           .open = open_live,
+                                           .order = order_stream,
+                                           .step = step_streams,
+                                           .close = close_streams};
 static const struct host_work replay_work = {.name = "replays",
                                              .niceness = NICENESS_OTHER,
                                              .open = open_replays,
@@ -87,7 +92,7 @@ static const struct host_work replay_work = {.name = "replays",
                                              .step = step_streams,
                                              .close = close_streams};
 static const struct host_work network_work = {.name = "networks",
-                                              .niceness = NICENESS_OTHER,
+                                              .niceness = NICENESS_NETWORKS,
                                               .open = open_networks,
                                               .order = order_network,
                                               .step = step_networks,

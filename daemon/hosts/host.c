@@ -50,7 +50,7 @@ static void serve(struct host *h) {
 static void *host_main(void *arg) {
     struct host *h = arg;
     pthread_setname_np(pthread_self(), h->work->name);
-    niceness_set(h->work->niceness);
+    (h->work->prompt ? niceness_set_prompt : niceness_set)(h->work->niceness);
     h->rc = h->work->open(h->ctx, &h->state, &h->err);
     mailbox_post(h->started, &h->ready);
     if (h->rc)
