@@ -16,7 +16,8 @@ enum rng_stream {
     RNG_DRIVE = 901,     /* random injections: step = tick */
     RNG_AUGMENT = 902,   /* training windows: step = epoch, index = 2¹² · place in the epoch */
     RNG_BOOTSTRAP = 903, /* patients drawn with replacement, for intervals (report/alarm_sweep.h) */
-    RNG_SYNTH = 1000,    /* edfgen */
+    RNG_NOISE = 904, /* noise of training windows: step = epoch, index = 2¹² · place in the epoch; of its table: index = 2⁶² */
+    RNG_SYNTH = 1000, /* edfgen */
 };
 
 struct rng_block {

@@ -567,6 +567,15 @@ int op_augment(struct stream *s, const struct augment_args *a, struct err *err) 
     RUN(augment);
 }
 
+int op_noise(struct stream *s, const struct noise_args *a, struct err *err) {
+    CHECKER(noise);
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1)));
+    require(&c, a->signals >= 1 && a->signals <= a->x.dim[2], "signals must lie in 1..C");
+    require(&c, a->signals <= WINDOWS_MAX_CHANNELS, "signals must be at most 64");
+    require(&c, a->windows && a->channels && a->noise && a->wave, "windows, channels, noise or wave is missing");
+    RUN(noise);
+}
+
 /* Dense u8 (R,T) with at most 2^30 samples a row. */
 static void check_mask(struct checker *c, const struct tensor *mask) {
     require(c, tensor_present(mask) && mask->rank == 2 && mask->dim[0] > 0 && mask->dim[1] > 0, "mask must be (R,T)");

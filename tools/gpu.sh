@@ -12,7 +12,7 @@ say() { printf '%s\n' "$*" >&2; }
 die() { say "gpu: $*"; exit 1; }
 
 programs=(bin/brrd bin/brrctl bin/edfgen bin/brr-bench tests/test_ops_vs_cpu tests/test_network_vs_cpu tests/test_batch tests/test_weights
-    tests/test_op_windows tests/test_augment tests/test_op_masks tests/test_op_geodesic tests/test_geodesic_fit tests/test_burst
+    tests/test_op_windows tests/test_augment tests/test_augment_noise tests/test_op_masks tests/test_op_geodesic tests/test_geodesic_fit tests/test_burst
     tests/test_burst_bits tests/test_burst_change tests/test_burst_state tests/test_scan_conv tests/test_scan_reference tests/test_gpu_devices
     tests/test_gpu_exchange tests/test_fault tests/test_health tests/task_driver tests/golden_net)
 all_stages=(smoke correctness figures peers sanitizer faults)
@@ -221,7 +221,7 @@ stage_correctness() {
     run ops 150 "$build/tests/test_ops_vs_cpu"
     run batch 90 "$build/tests/test_batch"
     run weights 60 "$build/tests/test_weights"
-    for test in op_windows augment op_masks scan_conv scan_reference op_geodesic geodesic_fit burst burst_bits burst_change burst_state; do
+    for test in op_windows augment augment_noise op_masks scan_conv scan_reference op_geodesic geodesic_fit burst burst_bits burst_change burst_state; do
         run "${test#op_}" 60 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_$test"
     done
     for section in gradients inference replay training; do

@@ -22,7 +22,8 @@ static void ok(int rc) {
         fail_msg("%s", err.message);
 }
 
-static const struct augment_config all = {true, true, 0.5, 0.1, 2, 0.3};
+static const struct augment_config all = {
+    .enabled = true, .jitter = true, .mirror = 0.5, .drop_channels = 0.1, .gain = 2, .left_pad = 0.3};
 
 static struct augment make(const char *montage, int normalize, uint64_t seed) {
     struct augment a;
