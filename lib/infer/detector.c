@@ -164,15 +164,22 @@ static int infer_rows(struct detector *d, struct stream *s, const struct tensor 
     return stream_to_host(s, d->state_host, d->state, bytes, err);
 }
 
+/* Probabilities of the rows' logits, which are lost where the model has a temperature. */
+static int to_probabilities(struct detector *d, struct stream *s, const struct tensor *logits, struct err *err) {
+    struct sigmoid_args sigmoid = {.x = *logits, .y = tensor_2d(d->p, DTYPE_F32, logits->dim[0], d->window)};
+    struct eltwise_args scaled = {.kind = ELTWISE_SCALE, .a = *logits, .y = *logits, .alpha = modelfile_logit_scale(&d->info.file)};
+    int rc = scaled.alpha != 1 ? op_eltwise(s, &scaled, err) : 0;
+    return rc ? rc : op_sigmoid(s, &sigmoid, err);
+}
+
 static int infer(struct detector *d, struct stream *s, int rows, struct err *err) {
     const struct seizure_config *c = &d->info.file.model;
     struct tensor x = tensor_3d(d->x, DTYPE_F32, rows, d->window, c->in_channels),
                   logits = tensor_2d(d->logits, DTYPE_F32, rows, d->window);
-    struct sigmoid_args sigmoid = {.x = logits, .y = tensor_2d(d->p, DTYPE_F32, rows, d->window)};
     size_t out = (size_t)rows * (size_t)d->window * sizeof(float);
     int rc;
     if ((rc = stream_to_device(s, d->x, d->x_host, out * (size_t)c->in_channels, err)) ||
-        (rc = infer_rows(d, s, &x, &logits, err)) || (rc = op_sigmoid(s, &sigmoid, err)) ||
+        (rc = infer_rows(d, s, &x, &logits, err)) || (rc = to_probabilities(d, s, &logits, err)) ||
         (rc = stream_to_host(s, d->p_host, d->p, out, err)))
         return rc;
     return stream_sync(s, err);

@@ -20,6 +20,8 @@ struct ensemble {
     struct modelfile models[SEIZURE_MAX_MEMBERS];
     struct safetensors_entry *entries;
     char (*names)[PARAM_NAME_MAX];
+    float *heads[3 * SEIZURE_MAX_MEMBERS]; /* tensors that are not as in the members' files */
+    int n_heads;
     struct safetensors_pair pairs[MAX_METADATA + 4];
     size_t n_pairs;
     bool full;
@@ -29,6 +31,8 @@ struct ensemble {
 static void ensemble_done(struct ensemble *e) {
     for (int k = 0; k < e->n; k++)
         safetensors_close(e->files[k]);
+    for (int i = 0; i < e->n_heads; i++)
+        free(e->heads[i]);
     free(e->entries);
     free(e->names);
     str_done(&e->model);
@@ -91,7 +95,8 @@ static int put_patients(struct ensemble *e, struct err *err) {
 }
 
 static void keep_pair(void *ctx, const char *key, const char *value) {
-    static const char *const others[] = {"brr.model", "brr.events", "brr.patients", "brr.tuned", "brr.ensemble", MODELFILE_ALARMS};
+    static const char *const others[] = {"brr.model",    "brr.events",     "brr.patients",       "brr.tuned",
+                                         "brr.ensemble", MODELFILE_ALARMS, MODELFILE_TEMPERATURE};
     struct ensemble *e = ctx;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!strcmp(key, others[i]))
@@ -139,6 +144,26 @@ static int write_metadata(struct ensemble *e, struct err *err) {
     return 0;
 }
 
+/* A member's temperature becomes part of its last layer, which the logits are linear in. */
+static int scale_head(struct ensemble *e, int k, struct safetensors_entry *entry, struct err *err) {
+    static const char *const head[] = {"head.out.weight", "head.out.bias", "head.skip.weight"};
+    float scale = modelfile_logit_scale(&e->models[k]);
+    size_t n = entry->bytes / sizeof(float), known = 0;
+    while (known < 3 && strcmp(entry->name, head[known]) != 0)
+        known++;
+    if (scale == 1 || known == 3)
+        return 0;
+    float *to = e->heads[e->n_heads] = malloc(entry->bytes + 1);
+    if (!to)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", entry->name);
+    e->n_heads++;
+    memcpy(to, entry->data, entry->bytes);
+    for (size_t i = 0; i < n; i++)
+        to[i] *= scale;
+    entry->data = to;
+    return 0;
+}
+
 static int name_tensors(struct ensemble *e, size_t *ret_n, struct err *err) {
     size_t n = 0;
     for (int k = 0; k < e->n; k++)
@@ -152,6 +177,9 @@ static int name_tensors(struct ensemble *e, size_t *ret_n, struct err *err) {
     for (int k = 0; k < e->n; k++)
         for (size_t i = 0; i < safetensors_count(e->files[k]); i++, n++) {
             e->entries[n] = *safetensors_at(e->files[k], i);
+            int rc = scale_head(e, k, &e->entries[n], err);
+            if (rc)
+                return rc;
             if (!str_format(e->names[n], sizeof e->names[n], "member.%d.%s", k, e->entries[n].name))
                 return err_set(err, ERR_RANGE, "the name of a tensor is too long: %s", e->entries[n].name);
             e->entries[n].name = e->names[n];

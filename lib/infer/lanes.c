@@ -15,6 +15,7 @@ struct lane {
 
 struct infer_lanes {
     struct seizure_config model;
+    float logit_scale;               /* modelfile_logit_scale */
     const struct model_image *image; /* while they are being opened */
     int n;
     struct lane lanes[];
@@ -37,7 +38,8 @@ int infer_lanes_open(const struct model_image *image, int n, struct infer_lanes 
     struct infer_lanes *l = calloc(1, sizeof *l + (size_t)n * sizeof l->lanes[0]);
     if (!l)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %d lanes", n);
-    *l = (struct infer_lanes){.model = image->file.model, .image = image, .n = n};
+    *l = (struct infer_lanes){
+        .model = image->file.model, .logit_scale = modelfile_logit_scale(&image->file), .image = image, .n = n};
     int rc = lanes_run(&(struct lanes_work){open_lane, l, 0, n, n}, err);
     l->image = NULL;
     if (rc) {
@@ -82,7 +84,9 @@ static int run_window(const void *ctx, int64_t i, int thread, struct err *err) {
     struct tensor x = tensor_3d((void *)(uintptr_t)window, DTYPE_F32, 1, c->window, c->in_channels),
                   logits = tensor_2d(lane->logits, DTYPE_F32, 1, c->window);
     struct sigmoid_args sigmoid = {.x = logits, .y = tensor_2d(b->p + i * c->window, DTYPE_F32, 1, c->window)};
+    struct eltwise_args scaled = {.kind = ELTWISE_SCALE, .a = logits, .y = logits, .alpha = b->lanes->logit_scale};
     int rc = seizure_infer(lane->net, lane->stream, &x, &logits, err);
+    rc = rc || scaled.alpha == 1 ? rc : op_eltwise(lane->stream, &scaled, err);
     return rc ? rc : op_sigmoid(lane->stream, &sigmoid, err);
 }
 

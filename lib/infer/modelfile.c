@@ -132,20 +132,21 @@ static int read_metadata(const struct safetensors *st, const char *path, struct 
     return 0;
 }
 
-/* A number above 0, or nothing. */
-static int read_bf16_bound(const struct safetensors *st, const char *path, double *ret, struct err *err) {
-    const char *text = safetensors_metadata(st, MODELFILE_BF16_BOUND);
-    *ret = MODELFILE_BF16_BOUND_DEFAULT;
+/* A number above 0; a file without the key leaves *ret as it is. */
+static int read_positive(const struct safetensors *st, const char *key, const char *path, double *ret, struct err *err) {
+    const char *text = safetensors_metadata(st, key);
     return !text || (str_to_f64(text, ret) && isfinite(*ret) && *ret > 0)
                ? 0
-               : err_set(err, ERR_INVALID, "%s: metadata " MODELFILE_BF16_BOUND " is '%.40s'; expected a number above 0", path,
-                         text);
+               : err_set(err, ERR_INVALID, "%s: metadata %s is '%.40s'; expected a number above 0", path, key, text);
 }
 
 int modelfile_parse(const struct safetensors *st, const char *path, struct modelfile *ret, struct err *err) {
     struct modelfile m = {0};
     int rc = read_metadata(st, path, &m, err);
-    if (rc || (rc = read_bf16_bound(st, path, &m.bf16_bound, err)))
+    m.bf16_bound = MODELFILE_BF16_BOUND_DEFAULT;
+    m.temperature = 1;
+    if (rc || (rc = read_positive(st, MODELFILE_BF16_BOUND, path, &m.bf16_bound, err)) ||
+        (rc = read_positive(st, MODELFILE_TEMPERATURE, path, &m.temperature, err)))
         return rc;
     *ret = m;
     ret->frontend.montage = ret->montage;

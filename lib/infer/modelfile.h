@@ -3,7 +3,8 @@
  * `brr.frontend`, `brr.events`, `brr.labels` (JSON objects), `brr.hop`, `brr.step`, `brr.epoch`, `brr.prior` (numbers),
  * `brr.manifest`, `brr.patients` (JSON, see modelfile_patients); for a fine-tuned model `brr.init_from_sha256` (of the first
  * model's file) and, if it came from a store, `brr.init_from` (its URL); with alarm thresholds for rates of false alarms
- * `brr.alarms` (JSON, model/alarms.h); `brr.bf16_bound` (number): by how much a logit in bf16 may differ from fp32. Any thread. */
+ * `brr.alarms` (JSON, model/alarms.h); `brr.bf16_bound` (number): by how much a logit in bf16 may differ from fp32;
+ * `brr.temperature` (number): what logits are divided by before the sigmoid. Any thread. */
 #ifndef BRR_INFER_MODELFILE_H
 #define BRR_INFER_MODELFILE_H
 #include <stdint.h>
@@ -18,6 +19,7 @@ enum { MODELFILE_TEXT = 1024 };
 #define MODELFILE_ALARMS             "brr.alarms"
 #define MODELFILE_BF16_BOUND         "brr.bf16_bound"
 #define MODELFILE_BF16_BOUND_DEFAULT 0.25
+#define MODELFILE_TEMPERATURE        "brr.temperature"
 
 struct modelfile {
     struct seizure_config model;
@@ -26,9 +28,10 @@ struct modelfile {
     struct alarm_sets alarms; /* none in files of older versions */
     int64_t hop;              /* samples between windows of training and, unless the model carries its state, of the record trace */
     int64_t step, epoch;
-    double prior;      /* share of seizure samples in training */
-    double bf16_bound; /* greatest difference of logits in bf16 (infer/precision.h); 0 when saved: none is written. A file without
-                        * one allows MODELFILE_BF16_BOUND_DEFAULT */
+    double prior;       /* share of seizure samples in training */
+    double bf16_bound;  /* greatest difference of logits in bf16 (infer/precision.h); 0 when saved: none is written. A file without
+                         * one allows MODELFILE_BF16_BOUND_DEFAULT */
+    double temperature; /* logits are divided by it before the sigmoid; 0 = 1, as in files that do not say it */
     char montage[MODELFILE_TEXT];
     char labels[64];                                            /* data.labels of the job */
     char manifest[80];                                          /* hash of the training manifest */
@@ -42,6 +45,10 @@ int modelfile_set_frontend(struct modelfile *m, const struct frontend_config *fr
  * state (seizure_step), else hop and model.window. */
 int64_t modelfile_hop(const struct modelfile *m);
 int64_t modelfile_window(const struct modelfile *m);
+/* 1/temperature, what logits are multiplied by. */
+static inline float modelfile_logit_scale(const struct modelfile *m) {
+    return m->temperature > 0 ? (float)(1 / m->temperature) : 1;
+}
 /* Saves the net's parameters and running statistics with this metadata, or their average if it is not NULL. */
 struct stream;
 struct param_average;

@@ -10,6 +10,7 @@
 #include "infer/detector.h"
 #include "infer/timeline.h"
 #include "run/task.h"
+#include "run/temperature.h"
 #include "run/traces.h"
 
 enum { WAIT_MS = 20, ROOM_SHARE = 8, TRACE_SHARE = 4 };
@@ -66,6 +67,7 @@ struct evaluation {
     struct alarm_sweep rules;
     bool rules_chosen, rules_tried;
     struct evaluation_samples samples;
+    struct temperature_seconds seconds;
     struct score_alarm_report alarms;
 };
 
@@ -278,6 +280,7 @@ void evaluation_free(struct evaluation *e) {
     score_sweep_done(&e->sweep);
     alarm_sweep_done(&e->rules);
     trace_drop(&e->shown);
+    temperature_seconds_done(&e->seconds);
     if (e->spooled && !e->config.keep)
         fsio_remove_tree(e->folder, NULL);
     score_alarm_report_done(&e->alarms);
@@ -365,6 +368,12 @@ void evaluation_add_samples(struct evaluation_samples *sums, const struct record
     }
 }
 
+/* Adds a trace to the sums over all of them. */
+static int add_up(struct evaluation *e, const struct trace *t, const float *p, struct err *err) {
+    evaluation_add_samples(&e->samples, &t->info, p);
+    return e->config.temperature ? temperature_add(&e->seconds, &t->info, p, err) : 0;
+}
+
 static int64_t trace_bytes(const struct evaluation *e, const struct trace *t) {
     return t->n * (int64_t)sizeof *t->p * (e->config.alarm_hop ? 2 : 1);
 }
@@ -382,9 +391,9 @@ static int take_kept(struct evaluation *e, struct err *err) {
     if (bytes)
         memcpy(t->alarms_s, e->shown.alarms_s, bytes);
     t->n_alarms = (int)e->shown.n_alarms;
-    evaluation_add_samples(&e->samples, &t->info, p);
-    e->current++;
-    return 0;
+    rc = add_up(e, t, p, err);
+    e->current += !rc;
+    return rc;
 }
 
 static int spool(struct evaluation *e, struct trace *t, struct err *err) {
@@ -413,9 +422,8 @@ static int store_trace(struct evaluation *e, struct trace *t, struct err *err) {
 
 static int finish_trace(struct evaluation *e, struct err *err) {
     struct trace *t = &e->traces[e->current];
-    if (e->ranks == 1)
-        evaluation_add_samples(&e->samples, &t->info, t->p);
-    int rc = store_trace(e, t, err);
+    int rc = e->ranks == 1 ? add_up(e, t, t->p, err) : 0;
+    rc = rc ? rc : store_trace(e, t, err);
     e->current += !rc;
     return rc;
 }
@@ -554,8 +562,8 @@ static int take_trace(struct evaluation *e, int i, struct err *err) {
     if ((rc = take_part(e, t->owner, t->p, bytes, err)) || (t->alarm_p && (rc = take_part(e, t->owner, t->alarm_p, bytes, err))) ||
         (rc = take_part(e, t->owner, t->alarms_s, (size_t)n_alarms * sizeof *t->alarms_s, err)))
         return rc;
-    evaluation_add_samples(&e->samples, &t->info, t->p);
-    return store_trace(e, t, err);
+    rc = add_up(e, t, t->p, err);
+    return rc ? rc : store_trace(e, t, err);
 }
 
 /* Rank 0 adds up all traces in the order of recordings, as it would alone. */
@@ -569,7 +577,7 @@ static int collect(struct evaluation *e, struct err *err) {
         else if (t->owner)
             rc = take_trace(e, i, err);
         else if (!(rc = evaluation_trace(e, i, &p, err)))
-            evaluation_add_samples(&e->samples, &t->info, p);
+            rc = add_up(e, t, p, err);
     }
     e->collected = true;
     return rc;
@@ -674,6 +682,7 @@ static int score_all_alarms(struct evaluation *e, struct err *err) {
 static int conclude(struct evaluation *e, struct evaluation_result *r, struct err *err) {
     int best = e->config.auto_threshold ? score_sweep_best(&e->sweep, e->config.target_fa_per_24h) : -1;
     *r = (struct evaluation_result){.events = e->config.events,
+                                    .temperature = e->config.temperature ? temperature_fit(&e->seconds) : 1,
                                     .auroc = auroc_value(&e->samples.auroc),
                                     .loss = e->samples.count ? e->samples.loss / (double)e->samples.count : NAN};
     if (best >= 0) {

@@ -28,6 +28,7 @@ struct evaluation_config {
     int64_t alarm_hop; /* samples; 0 = no alarms */
     bool alarm_sets;   /* with alarms: choose rules for the rates of false alarms */
     double latch_s;    /* of these rules */
+    bool temperature;  /* fit a temperature (run/temperature.h) to the record traces */
     /* A recording, the manifest's number `entry`, cannot be loaded: 0 leaves it out, an error ends the evaluation. NULL: any does.
      */
     int (*bad)(void *ctx, int64_t entry, const struct err *why, struct err *err);
@@ -49,6 +50,7 @@ struct evaluation_result {
     struct events_config events; /* with the thresholds in force */
     struct score_point point;    /* pooled scores under them */
     double subject_f1;           /* mean of the event F1 of each patient, those without one left out */
+    double temperature;          /* for the logits as the detector gives them; 1 unless it was to be fitted */
     double auroc, loss;          /* over labelled samples that were measured; loss: mean cross entropy of the record trace */
     double sensitivity_at[SCORE_LIMITS];
     struct alarm_sets sets;           /* none without alarm_sets */

@@ -561,6 +561,7 @@ static int conclude_validation(struct train *t, const struct validation_result *
     t->newest = *r;
     t->file.events = r->events;
     t->file.alarms = r->alarms;
+    t->file.temperature = r->temperature;
     t->at.validated_step = t->at.step;
     t->at.validations_without_gain = gain ? 0 : t->at.validations_without_gain + 1;
     t->progress.metric = r->value.metric;

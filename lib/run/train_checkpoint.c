@@ -494,6 +494,7 @@ static int load_pair(struct pair *p, struct err *err) {
     counters_from_json(t, counters);
     t->file.events = t->newest.events = p->file.events;
     t->file.alarms = t->newest.alarms = p->file.alarms;
+    t->file.temperature = t->newest.temperature = p->file.temperature;
     str_copy(t->file.init_from, sizeof t->file.init_from, p->file.init_from);
     str_copy(t->file.init_from_sha256, sizeof t->file.init_from_sha256, p->file.init_from_sha256);
     free(t->patients);

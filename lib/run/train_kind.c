@@ -46,6 +46,8 @@ static const struct option training_rows[] = {
     {"training.precision", OPTION_ENUM, C(training.precision), "auto", 0, 0, "auto|fp32|bf16", "auto = bf16 on CUDA, fp32 on CPU"},
     {"training.bf16_bound", OPTION_F64, C(training.bf16_bound), "0.25", 1e-6, 100, NULL,
      "written into the model file: how much its logits may differ from fp32 where it is used in bf16"},
+    {"training.temperature", OPTION_ENUM, C(training.temperature), "none", 0, 0, "none|auto",
+     "auto: each validation chooses a number by which the model file's logits are divided, for probabilities that are calibrated"},
     {"training.mixed_precision", OPTION_STRING, W(mixed_precision), "null", 0, 0, NULL,
      "older form of training.precision: true = bf16"},
     {"training.learning_rate", OPTION_F64, C(training.learning_rate), "3e-4", 1e-8, 1, NULL, "peak learning rate"},

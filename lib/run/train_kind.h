@@ -25,6 +25,7 @@ struct train_config {
         double alpha, gamma, pos_weight; /* pos_weight: 0 = auto, 1 = none */
         double newest_weight;
         double bf16_bound; /* of the model file */
+        int temperature;   /* "none|auto" */
         const char *stop_metric;
         int64_t patience;       /* validations without a better metric; 0 = never */
         int64_t keep_best;      /* 1 to BEST_MAX (best.h) */

@@ -16,6 +16,8 @@ static void put_scores(const struct train *t, struct json_writer *w) {
     json_put_f64(w, "validation_loss", t->newest.loss);
     json_put_f64(w, "threshold_on", t->newest.events.on);
     json_put_f64(w, "threshold_off", t->newest.events.off);
+    if (t->job->training.temperature)
+        json_put_f64(w, "temperature", t->newest.temperature);
     json_put_str(w, "definition", SCORE_DEFINITION);
 }
 

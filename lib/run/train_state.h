@@ -21,6 +21,7 @@ struct validation_result {
     double event_f1, auroc, loss, false_alarms_per_24h;
     struct events_config events; /* with the thresholds chosen */
     struct alarm_sets alarms;
+    double temperature; /* of the model file */
 };
 
 /* Everything that must survive a kill, besides tensors. */

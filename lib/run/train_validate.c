@@ -32,18 +32,19 @@ static struct best_value value_of(const char *name, const struct evaluation_resu
         .metric = f1, .rank = f1 + 1e-3 * (isnan(e->auroc) ? 0 : e->auroc), .chance = score_f1_chance(event->counts.ref)};
 }
 
-/* Scores the recordings of the validation; e is valid after 0. */
-static int evaluate(struct train *t, struct detector *detector, struct evaluation_result *e, struct err *err) {
+/* Scores the recordings of the validation, or only fits a temperature to their traces; e is valid after 0. */
+static int evaluate(struct train *t, struct detector *detector, bool fit, struct evaluation_result *e, struct err *err) {
     const struct evaluation_config config = {.detector = detector,
                                              .stream = t->stream,
                                              .manifest = t->manifest,
                                              .role = t->role,
                                              .wanted = TRAIN_ROLE_VALIDATION,
                                              .events = t->job->events,
-                                             .auto_threshold = t->job->auto_threshold,
-                                             .sweep = str_starts(t->job->training.stop_metric, "sensitivity_at"),
-                                             .alarm_hop = modelfile_hop(&t->file),
-                                             .alarm_sets = true,
+                                             .temperature = fit,
+                                             .auto_threshold = !fit && t->job->auto_threshold,
+                                             .sweep = !fit && str_starts(t->job->training.stop_metric, "sensitivity_at"),
+                                             .alarm_hop = fit ? 0 : modelfile_hop(&t->file),
+                                             .alarm_sets = !fit,
                                              .latch_s = t->job->events.alarm_latch_s,
                                              .target_fa_per_24h = t->job->target_fa_per_24h,
                                              .bad = leave_out,
@@ -67,16 +68,32 @@ static int evaluate(struct train *t, struct detector *detector, struct evaluatio
     return rc;
 }
 
-/* With the weights that the model file will hold. */
-static int judge(struct train *t, struct evaluation_result *e, struct err *err) {
+/* The validation with logits that are divided by the temperature. */
+static int evaluate_at(struct train *t, double temperature, bool fit, struct evaluation_result *e, struct err *err) {
     struct detector *detector = NULL;
-    int batch = (int)t->job->training.micro_batch_size;
+    struct modelfile file = t->file;
+    file.temperature = temperature;
+    int rc = detector_wrap(t->env.device, t->net, &file, (int)t->job->training.micro_batch_size, &detector, err);
+    rc = rc ? rc : evaluate(t, detector, fit, e, err);
+    detector_close(detector);
+    return rc;
+}
+
+/* The temperature that all ranks validate under. */
+static int fit_temperature(struct train *t, double *ret, struct err *err) {
+    struct evaluation_result e = {.temperature = 1};
+    int rc = t->job->training.temperature ? evaluate_at(t, 1, true, &e, err) : 0;
+    *ret = e.temperature;
+    return rc || !t->job->training.temperature ? rc : world_broadcast(t->world, ret, sizeof *ret, RANKS_READY_MS, err);
+}
+
+/* With the weights that the model file will hold. */
+static int judge(struct train *t, struct evaluation_result *e, double *ret_temperature, struct err *err) {
     int rc = optim_exchange_ema(&t->optim, t->stream, err);
     if (!rc)
-        rc = detector_wrap(t->env.device, t->net, &t->file, batch, &detector, err);
+        rc = fit_temperature(t, ret_temperature, err);
     if (!rc)
-        rc = evaluate(t, detector, e, err);
-    detector_close(detector);
+        rc = evaluate_at(t, *ret_temperature, false, e, err);
     if (t->optim.exchanged) {
         int back = optim_exchange_ema(&t->optim, t->stream, rc ? NULL : err);
         rc = rc ? rc : back;
@@ -86,7 +103,8 @@ static int judge(struct train *t, struct evaluation_result *e, struct err *err) 
 
 int train_validate(struct train *t, struct validation_result *ret, struct err *err) {
     struct evaluation_result e = {0};
-    int rc = judge(t, &e, err);
+    double temperature = 1;
+    int rc = judge(t, &e, &temperature, err);
     if (rc)
         return rc;
     const struct score *event = &e.point.scores[SCORE_EVENT];
@@ -96,6 +114,7 @@ int train_validate(struct train *t, struct validation_result *ret, struct err *e
                                       .auroc = e.auroc,
                                       .loss = e.loss,
                                       .events = e.events,
-                                      .alarms = e.sets};
+                                      .alarms = e.sets,
+                                      .temperature = temperature};
     return train_ranks_validated(t, ret, err);
 }
