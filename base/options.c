@@ -47,8 +47,9 @@ static const char *type_name(const struct option *o) {
     case OPTION_F64:
         return "a number";
     case OPTION_STRING:
-    case OPTION_SOURCE:
         return "text";
+    case OPTION_SOURCE:
+        return "text, or a list of sources";
     case OPTION_PATH:
         return "a file";
     case OPTION_MODEL:
@@ -161,6 +162,10 @@ static bool whole_number(const char *text, int64_t *ret) {
 static int read_scalar(struct reading *r, const struct option *o, const struct yaml_node *node, void *out) {
     const char *text = node->text;
     bool null = yaml_is_null(node);
+    if (o->type == OPTION_SOURCE && node->type == YAML_SEQUENCE) {
+        *(const char **)out = "";
+        return 0;
+    }
     if (node->type != YAML_SCALAR)
         return bad_value(r, o, node);
     switch (o->type) {

@@ -19,7 +19,8 @@ enum option_type {
     OPTION_STRING,   /* const char * in the arena; NULL where the default is null */
     OPTION_PATH,     /* the same, naming a local file or the URL of an object */
     OPTION_MODEL,    /* the same, naming a model: a job, a served name, a local file or the URL of an object */
-    OPTION_SOURCE,   /* the same, naming where recordings are: a store's URL, a file:// folder or a prefix */
+    OPTION_SOURCE,   /* the same, naming where recordings are: a store's URL, a file:// folder or a prefix. "" for a list of
+                      * sources, which the owner reads from the tree */
     OPTION_ENUM,     /* int: index into choices "a|b|c" */
     OPTION_DURATION, /* int64_t milliseconds; "none" and null → -1 */
     OPTION_BYTES,    /* int64_t bytes; "none" and null → -1 */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fsio.h"
+#include "base/json.h"
 #include "base/str.h"
 #include "base/yaml.h"
 #include "client/brrctl/brrctl.h"
@@ -41,13 +42,71 @@ static char *assignment_of(const struct option *row, const char *value, const ch
     return out;
 }
 
+/* One of several sources, with an absolute path in place of a relative one; *changed is set then. False: the daemon will say what
+ * is wrong with it. */
+static bool put_source(const struct yaml_node *item, const char *dir, struct json_writer *w, bool *changed) {
+    char path[PATH_SIZE], url[PATH_SIZE];
+    const struct yaml_node *key = item->type == YAML_MAPPING ? item->child : item;
+    json_begin_object(w, NULL);
+    for (; key; key = item->type == YAML_MAPPING ? key->next : NULL) {
+        const char *name = item->type == YAML_MAPPING ? key->key : "uri";
+        double number;
+        if (key->type != YAML_SCALAR || yaml_is_null(key))
+            return false;
+        if (!strcmp(name, "uri") && complete(key->text, OPTION_SOURCE, dir, path, sizeof path)) {
+            if (!str_format(url, sizeof url, "file://%s", path))
+                return false;
+            json_put_str(w, name, url);
+            *changed = true;
+        } else if (!strcmp(name, "weight") && str_to_f64(key->text, &number)) {
+            json_put_f64(w, name, number);
+        } else {
+            json_put_str(w, name, key->text);
+        }
+    }
+    json_end(w, '}');
+    return true;
+}
+
+/* The same for a list of sources. */
+static char *assignment_of_list(const struct option *row, const struct yaml_node *list, const char *dir) {
+    struct str text;
+    struct json_writer w;
+    bool changed = false, known = true;
+    str_init(&text, JOB_FILE_MAX);
+    str_printf(&text, "%s=", row->name);
+    json_writer_init(&w, &text);
+    json_begin_array(&w, NULL);
+    for (const struct yaml_node *item = list->child; item && known; item = item->next)
+        known = put_source(item, dir, &w, &changed);
+    json_end(&w, ']');
+    if (known && changed)
+        return str_take(&text);
+    str_done(&text);
+    return NULL;
+}
+
+/* The same of an override, which holds the list as text. */
+static char *assignment_of_text(const struct option *row, const char *assignment) {
+    struct arena arena;
+    struct yaml_node *root = NULL;
+    arena_init(&arena, ARENA_MAX);
+    const struct yaml_node *list = yaml_parse(&arena, "{}", 2, "", &root, NULL) || yaml_set(&arena, root, assignment, NULL)
+                                       ? NULL
+                                       : yaml_path(root, row->name);
+    char *out = list && list->type == YAML_SEQUENCE ? assignment_of_list(row, list, ".") : NULL;
+    arena_done(&arena);
+    return out;
+}
+
 /* "KEY=VALUE" with an absolute path where VALUE is a relative one, else a copy. */
 static char *absolute_override(const struct task_kind *kind, const char *assignment) {
     const char *equals = strchr(assignment, '=');
     char key[128];
     if (equals && str_format(key, sizeof key, "%.*s", (int)(equals - assignment), assignment)) {
         const struct option *row = jobfile_key(kind, key);
-        char *out = may_be_path(row) ? assignment_of(row, equals + 1, ".") : NULL;
+        bool list = row && row->type == OPTION_SOURCE && equals[1] == '[';
+        char *out = list ? assignment_of_text(row, assignment) : may_be_path(row) ? assignment_of(row, equals + 1, ".") : NULL;
         if (out)
             return out;
     }
@@ -70,7 +129,11 @@ static void complete_file_paths(struct brrctl_job_file *f, const struct task_kin
             const struct option *row = &tables[t]->rows[i];
             const struct yaml_node *node = may_be_path(row) ? yaml_path(root, row->name) : NULL;
             bool text = node && node->type == YAML_SCALAR && !yaml_is_null(node);
-            char *out = text && f->message.n_overrides < JOBFILE_MAX_REFS ? assignment_of(row, node->text, dir) : NULL;
+            bool list = node && node->type == YAML_SEQUENCE && row->type == OPTION_SOURCE;
+            char *out = f->message.n_overrides >= JOBFILE_MAX_REFS ? NULL
+                        : text                                     ? assignment_of(row, node->text, dir)
+                        : list                                     ? assignment_of_list(row, node, dir)
+                                                                   : NULL;
             if (out)
                 f->overrides[f->message.n_overrides++] = out;
         }

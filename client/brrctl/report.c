@@ -80,6 +80,8 @@ static void find_source(const struct Brr__V1__JobFile *file, char *ret, size_t s
         rc = yaml_set(&arena, root, file->overrides[i], &err);
     const struct yaml_node *source = rc ? NULL : yaml_path(root, "data.source");
     *ret = '\0';
+    if (source && source->type != YAML_SCALAR)
+        source = NULL;
     if (source && str_starts(source->text, "file://") && fsio_exists(source->text + 7))
         str_copy(ret, size, source->text + 7);
     else if (source && *source->text == '/' && fsio_exists(source->text))

@@ -109,9 +109,13 @@ static void on_notice(void *ctx, const char *text) { post_text(ctx, WORKER_NOTIC
 
 static void on_file(void *ctx, const char *path) {
     struct worker *w = ctx;
+    char shown[sizeof w->file.path];
+    str_copy(shown, sizeof shown, path ? path : "");
+    for (char *end = shown; (end = strchr(end, '\n'));) /* the folders of several sources */
+        *end = ' ';
     pthread_mutex_lock(&w->file.lock);
-    if (path && (!w->file.since_ms || strcmp(w->file.path, path) != 0)) {
-        str_copy(w->file.path, sizeof w->file.path, path);
+    if (path && (!w->file.since_ms || strcmp(w->file.path, shown) != 0)) {
+        str_copy(w->file.path, sizeof w->file.path, shown);
         w->file.since_ms = clock_ms();
         w->file.since_wall_ms = clock_wall_ms();
     } else if (!path) {
@@ -255,8 +259,12 @@ static void close_thread(void *state, void *ctx) {
         stream_close(w->stream);
 }
 
-static const struct host_work job_work = {
-    .name = "job", .niceness = NICENESS_OTHER, .open = open_thread, .order = take_order, .step = nothing_due, .close = close_thread};
+static const struct host_work job_work = {.name = "job",
+                                          .niceness = NICENESS_OTHER,
+                                          .open = open_thread,
+                                          .order = take_order,
+                                          .step = nothing_due,
+                                          .close = close_thread};
 
 int worker_start(const struct worker_config *config, struct worker **ret, struct err *err) {
     struct worker *w = calloc(1, sizeof *w);

@@ -49,8 +49,7 @@ static int local(const struct places *p, const char *key, const char *source, ch
     return 0;
 }
 
-static int source_path(const struct places *p, const struct jobfile *job, char path[4096], struct err *err) {
-    const char *source = job->data->source;
+static int source_path(const struct places *p, const struct jobfile *job, const char *source, char path[4096], struct err *err) {
     if (str_starts(source, "store://"))
         return store_source(p, source + 8, job->kind->recordings == KIND_RECORDINGS_OR_ONE, path, err);
     if (str_starts(source, "file://"))
@@ -63,16 +62,37 @@ static int source_path(const struct places *p, const struct jobfile *job, char p
     return below(p->data_dir, "data.source", source, path, err);
 }
 
-int places_source(const struct places *p, const struct jobfile *job, char *buf, size_t size, struct err *err) {
-    const char *source = job->data->source;
-    char path[4096];
-    int rc = source_path(p, job, path, err);
+/* The directory of one source, or its URL. */
+static int find_source(const struct places *p, const struct jobfile *job, const char *source, char path[4096], struct err *err) {
+    int rc = source_path(p, job, source, path, err);
     if (rc)
         return rc;
     if (!str_starts(path, "store://") && !fsio_is_dir(path))
         return err_set(err, ERR_NOT_FOUND, "data.source: %s is not a directory that the daemon can read%s%s", path,
                        *source == '/' ? "; a folder outside paths.data is named file://" : "", *source == '/' ? source : "");
-    return str_copy(buf, size, path) ? 0 : err_set(err, ERR_RANGE, "data.source is too long");
+    return strchr(path, '\n') ? err_set(err, ERR_INVALID, "data.source: the path %s has a line end", path) : 0;
+}
+
+int places_source(const struct places *p, const struct jobfile *job, char *buf, size_t size, struct err *err) {
+    const struct job_data *data = job->data;
+    const char *line = data->source;
+    size_t used = 0;
+    char source[4096], path[4096];
+    if (!data->n_sources) {
+        int rc = find_source(p, job, data->source, path, err);
+        return rc ? rc : str_copy(buf, size, path) ? 0 : err_set(err, ERR_RANGE, "data.source is too long");
+    }
+    for (int i = 0; i < data->n_sources; i++, line += strcspn(line, "\n") + 1) {
+        int n = (int)strcspn(line, "\n");
+        if (!str_format(source, sizeof source, "%.*s", n, line))
+            return err_set(err, ERR_RANGE, "data.source %s is too long", data->sources[i].name);
+        if (find_source(p, job, source, path, err))
+            return err_wrap(err, "source %s", data->sources[i].name);
+        if (!str_format(buf + used, size - used, "%s%s", i ? "\n" : "", path))
+            return err_set(err, ERR_RANGE, "data.source has too many or too long paths");
+        used += strlen(buf + used);
+    }
+    return 0;
 }
 
 int places_file(const struct places *p, const char *key, const char *ref, char path[4096], struct err *err) {

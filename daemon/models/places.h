@@ -13,7 +13,8 @@ struct places {
 };
 
 /* Returns the job's data.source as an absolute directory, or unchanged as "store://NAME/prefix" if it is in a bucket or is one file
- * of a store that a detect job names (both are fetched when the job runs). Errors: INVALID, DENIED, NOT_FOUND, RANGE. */
+ * of a store that a detect job names (both are fetched when the job runs). With several sources: one of these for each, separated
+ * by line ends; errors name the source. Errors: INVALID, DENIED, NOT_FOUND, RANGE. */
 int places_source(const struct places *p, const struct jobfile *job, char *buf, size_t size, struct err *err);
 /* The file that a job names by a key: an absolute path, a file:// URL, or a path below the data directory; path has 4096 bytes.
  * DENIED outside the data directory unless local_paths; NOT_FOUND. */

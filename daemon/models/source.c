@@ -10,14 +10,22 @@
 enum { HEAD_BYTES = 16 << 10 };       /* of a recording: the header of up to 63 signals */
 enum { SMALL_FILES_BYTES = 4 << 20 }; /* indexes, labels and links of a job */
 
-struct source {
+/* One source of the job; without a store its folder is used as it is. */
+struct part {
     struct store *store;
-    struct object_cache *objects;
-    struct cache *cache; /* NULL: not entered */
     struct mirror *mirror;
-    const struct task_env *env;
     char root[4096], name[300]; /* name: of the mirror's folder, without the number of this user */
     int number;                 /* -1: it is not claimed */
+};
+
+struct source {
+    struct object_cache *objects;
+    struct cache *cache; /* NULL: not entered */
+    const struct task_env *env;
+    char *roots; /* of several parts, separated by line ends */
+    struct mirror *mirrors[MANIFEST_MAX_SOURCES];
+    struct part parts[MANIFEST_MAX_SOURCES];
+    int n_parts;
 };
 
 int source_find(const struct source_store *stores, int n, const char *name, const struct source_store **ret,
@@ -45,41 +53,41 @@ static bool on_progress(void *ctx, const struct mirror_progress *p) {
 
 /* One place per store and prefix, the same for every job, so that its index of recordings is found again; jobs that run beside one
  * another have places of their own. */
-static int make_root(struct source *s, const struct source_config *config, const struct source_store *store, const char *prefix,
-                     struct err *err) {
+static int make_root(struct source *s, struct part *p, const struct source_config *config, const struct source_store *store,
+                     const char *prefix, struct err *err) {
     char hex[DIGEST_HEX_SIZE], number[16] = "";
-    if (!digest_bytes(prefix, strlen(prefix), hex) || !str_format(s->name, sizeof s->name, "%s-%.16s", store->name, hex))
+    if (!digest_bytes(prefix, strlen(prefix), hex) || !str_format(p->name, sizeof p->name, "%s-%.16s", store->name, hex))
         return err_set(err, ERR_RANGE, "the name of store %.40s… is too long", store->name);
-    if ((s->number = object_cache_claim(s->objects, s->name)) < 0)
+    if ((p->number = object_cache_claim(s->objects, p->name)) < 0)
         return err_set(err, ERR_EXHAUSTED, "too many jobs read from stores at once");
-    if (s->number)
-        str_format(number, sizeof number, "-%d", s->number + 1);
-    if (!str_format(s->root, sizeof s->root, "%s/mirror/%s%s", config->cache_dir, s->name, number))
+    if (p->number)
+        str_format(number, sizeof number, "-%d", p->number + 1);
+    if (!str_format(p->root, sizeof p->root, "%s/mirror/%s%s", config->cache_dir, p->name, number))
         return err_set(err, ERR_RANGE, "paths.cache is too long");
     return 0;
 }
 
-static int open_mirror(struct source *s, const struct source_config *config, const struct jobfile *job, const char *name,
-                       struct err *err) {
+static int open_mirror(struct source *s, struct part *p, const struct source_config *config, const struct jobfile *job,
+                       const char *name, struct err *err) {
     const struct source_store *store;
     const char *prefix;
     int rc;
     if ((rc = source_find(config->stores, config->n_stores, name, &store, &prefix, err)) ||
-        (rc = make_root(s, config, store, prefix, err)) || (rc = store_open_config(&store->config, &s->store, err)))
+        (rc = make_root(s, p, config, store, prefix, err)) || (rc = store_open_config(&store->config, &p->store, err)))
         return rc;
-    const struct mirror_config mirror = {.store = s->store,
+    const struct mirror_config mirror = {.store = p->store,
                                          .cache = s->cache,
                                          .prefix = prefix,
                                          .or_recording = job->kind->recordings == KIND_RECORDINGS_OR_ONE,
-                                         .directory = s->root,
+                                         .directory = p->root,
                                          .max_recordings = job->data->max_files,
                                          .head_bytes = HEAD_BYTES};
-    return mirror_open(&mirror, on_progress, s, &s->mirror, err);
+    return mirror_open(&mirror, on_progress, s, &p->mirror, err);
 }
 
-static int fetch_first(struct source *s, const struct source_config *config, const struct jobfile *job, const char *name,
-                       struct err *err) {
-    int rc = open_mirror(s, config, job, name, err);
+static int fetch_first(struct source *s, struct part *p, const struct source_config *config, const struct jobfile *job,
+                       const char *name, struct err *err) {
+    int rc = open_mirror(s, p, config, job, name, err);
     object_cache_count(config->objects);
     if (rc == 0)
         return 0;
@@ -87,12 +95,55 @@ static int fetch_first(struct source *s, const struct source_config *config, con
     return err_wrap(err, "data.source store://%.200s cannot be fetched", name);
 }
 
-static int open_parts(struct source *s, const struct source_config *config, const struct jobfile *job, bool fetch,
-                      struct err *err) {
+/* The folder at `root`, or the tree of the store that it names. */
+static int open_part(struct source *s, const struct source_config *config, const struct jobfile *job, const char *root,
+                     struct err *err) {
+    struct part *p = &s->parts[s->n_parts++];
+    p->number = -1;
+    if (!str_starts(root, "store://"))
+        return str_copy(p->root, sizeof p->root, root) ? 0 : err_set(err, ERR_RANGE, "data.source is too long");
+    return fetch_first(s, p, config, job, root + strlen("store://"), err);
+}
+
+/* One part for each of the job's sources. */
+static int open_parts(struct source *s, const struct source_config *config, const struct jobfile *job, struct err *err) {
+    const char *line = s->env->data_root;
+    char root[4096];
+    int rc = 0;
     if (object_cache_enter(config->objects, &s->cache, err))
         return err_in_cache(err);
     cache_make_room(s->cache, SMALL_FILES_BYTES);
-    return fetch ? fetch_first(s, config, job, s->env->data_root + strlen("store://"), err) : 0;
+    if (!job->data || !strstr(line, "store://"))
+        return 0;
+    for (int i = 0; i < job->data->n_sources && !rc; i++, line += strcspn(line, "\n") + 1) {
+        rc = str_format(root, sizeof root, "%.*s", (int)strcspn(line, "\n"), line)
+                 ? open_part(s, config, job, root, err)
+                 : err_set(err, ERR_RANGE, "data.source %s is too long", job->data->sources[i].name);
+        s->mirrors[i] = s->parts[i].mirror;
+    }
+    return rc || job->data->n_sources || !str_starts(line, "store://") ? rc : open_part(s, config, job, line, err);
+}
+
+/* Tells the task where the parts are. */
+static int point_env(struct source *s, const struct jobfile *job, struct task_env *env, struct err *err) {
+    struct str roots;
+    env->cache = s->cache;
+    if (!s->n_parts)
+        return 0;
+    if (!job->data->n_sources) {
+        env->data_root = mirror_directory(s->parts[0].mirror);
+        env->mirror = s->parts[0].mirror;
+        return 0;
+    }
+    str_init(&roots, MANIFEST_MAX_SOURCES * sizeof s->parts[0].root);
+    for (int i = 0; i < s->n_parts; i++)
+        str_printf(&roots, "%s%s", i ? "\n" : "", s->mirrors[i] ? mirror_directory(s->mirrors[i]) : s->parts[i].root);
+    if (!(s->roots = str_take(&roots)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the data of a job");
+    env->data_root = s->roots;
+    env->mirrors = s->mirrors;
+    env->n_mirrors = s->n_parts;
+    return 0;
 }
 
 int source_open(const struct source_config *config, const struct jobfile *job, struct task_env *env, struct source **ret,
@@ -104,18 +155,11 @@ int source_open(const struct source_config *config, const struct jobfile *job, s
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the data of a job");
     s->env = env;
-    s->number = -1;
     s->objects = config->objects;
-    bool fetch = job->data && str_starts(env->data_root, "store://");
-    int rc = open_parts(s, config, job, fetch, err);
-    if (rc) {
+    int rc = open_parts(s, config, job, err);
+    if (rc || (rc = point_env(s, job, env, err))) {
         source_close(s);
         return rc;
-    }
-    env->cache = s->cache;
-    if (fetch) {
-        env->data_root = mirror_directory(s->mirror);
-        env->mirror = s->mirror;
     }
     *ret = s;
     return 0;
@@ -124,11 +168,15 @@ int source_open(const struct source_config *config, const struct jobfile *job, s
 void source_close(struct source *s) {
     if (!s)
         return;
-    mirror_close(s->mirror);
-    if (s->number >= 0)
-        object_cache_unclaim(s->objects, s->name, s->number);
+    for (int i = 0; i < s->n_parts; i++) {
+        struct part *p = &s->parts[i];
+        mirror_close(p->mirror);
+        if (p->number >= 0)
+            object_cache_unclaim(s->objects, p->name, p->number);
+        store_close(p->store);
+    }
     if (s->cache)
         object_cache_leave(s->objects);
-    store_close(s->store);
+    free(s->roots);
     free(s);
 }

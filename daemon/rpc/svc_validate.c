@@ -94,9 +94,12 @@ static int lease_object(struct validate *v, int i, struct err *err) {
 static void find_data(struct validate *v) {
     char line[4200];
     const char *root = v->refs.data_root;
-    if (!str_starts(root, "store://"))
+    const char *url = strstr(root, "store://");
+    bool stored = url && (url == root || url[-1] == '\n');
+    if (!stored)
         v->config.data_root = *root ? root : NULL;
-    else if (str_format(line, sizeof line, "%s is fetched when the job runs; its recordings are not counted here", root))
+    else if (str_format(line, sizeof line, "%.*s is fetched when the job runs; its recordings are not counted here",
+                        (int)strcspn(url, "\n"), url))
         notice(v, line);
 }
 

@@ -28,6 +28,9 @@ struct manifest {
     int inputs;
     bool raw;
     char hash[DIGEST_HEX_SIZE];
+    struct manifest *parts[MANIFEST_MAX_SOURCES]; /* one for each source, which own the recordings */
+    struct manifest_source sources[MANIFEST_MAX_SOURCES];
+    int n_sources; /* 0: the recordings are this manifest's own */
 };
 
 /* State of manifest_open that its crew of threads shares. */
@@ -67,6 +70,7 @@ static int collect(void *ctx, const char *relative_path, int64_t size_bytes, str
                                  .patient = arena_strdup(&m->text, patient),
                                  .lone = lone,
                                  .split = labels_split(relative_path)};
+    e->own_patient = e->patient;
     return e->relative_path && e->patient ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the list of recordings");
 }
 
@@ -293,11 +297,106 @@ static int open_usable(struct manifest *m, const struct manifest_config *c, mani
     return err_set(err, ERR_PRECONDITION, "all %lld recordings below %s are unlabelled and skipped", (long long)m->count, c->root);
 }
 
+static int open_one(const struct manifest_config *config, manifest_progress_fn *progress, void *ctx, struct manifest **ret,
+                    struct err *err); /* a source, or all of them */
+
+/* ---- several sources ---- */
+
+/* Line i of text. */
+static bool line_of(const char *text, int i, char *ret, size_t size) {
+    for (; i > 0; i--)
+        text = strchr(text, '\n') ? strchr(text, '\n') + 1 : "";
+    return *text && str_format(ret, size, "%.*s", (int)strcspn(text, "\n"), text);
+}
+
+static int open_part(struct manifest *m, const struct manifest_config *config, int i, manifest_progress_fn *progress, void *ctx,
+                     struct err *err) {
+    const struct manifest_source *source = &config->sources[i];
+    struct manifest_config part = *config;
+    char root[PATH_BYTES];
+    m->sources[i] = *source;
+    m->sources[i].name = arena_strdup(&m->text, source->name);
+    if (!m->sources[i].name)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the sources");
+    if (!line_of(config->root, i, root, sizeof root))
+        return err_set(err, ERR_INVALID, "data.source %s has no folder", source->name);
+    part.root = root;
+    part.mirror = config->mirrors ? config->mirrors[i] : NULL;
+    part.n_sources = 0;
+    int rc = open_one(&part, progress, ctx, &m->parts[i], err);
+    return rc ? err_wrap(err, "data.source %s", source->name) : 0;
+}
+
+/* The entries of one source under its name. */
+static int join_part(struct manifest *m, int i, struct err *err) {
+    const struct manifest *part = m->parts[i];
+    const char *name = m->sources[i].name;
+    for (int64_t k = 0; k < part->count; k++) {
+        struct manifest_entry *e = &m->entries[m->count++];
+        *e = part->entries[k];
+        e->source = i;
+        e->relative_path = arena_printf(&m->text, "%s/%s", name, e->relative_path);
+        e->patient = arena_printf(&m->text, "%s/%s", name, e->own_patient);
+        if (e->error)
+            e->error = arena_printf(&m->text, "%s/%s", name, e->error);
+        if (!e->relative_path || !e->patient || (part->entries[k].error && !e->error))
+            return err_set(err, ERR_EXHAUSTED, "out of memory for the list of recordings");
+    }
+    return 0;
+}
+
+static int by_path(const void *a, const void *b) {
+    return strcmp(((const struct manifest_entry *)a)->relative_path, ((const struct manifest_entry *)b)->relative_path);
+}
+
+static int hash_parts(struct manifest *m, struct err *err) {
+    struct digest *digest = digest_new();
+    for (int i = 0; digest && i < m->n_sources; i++) {
+        digest_update(digest, m->sources[i].name, strlen(m->sources[i].name) + 1);
+        digest_update(digest, m->parts[i]->hash, strlen(m->parts[i]->hash));
+    }
+    return digest_finish(digest, m->hash) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the manifest's hash");
+}
+
+static int open_sources(struct manifest *m, const struct manifest_config *config, manifest_progress_fn *progress, void *ctx,
+                        struct err *err) {
+    int64_t total = 0;
+    int rc = 0;
+    for (m->n_sources = 0; m->n_sources < config->n_sources; m->n_sources++) {
+        if ((rc = open_part(m, config, m->n_sources, progress, ctx, err)))
+            return rc;
+        total += m->parts[m->n_sources]->count;
+    }
+    m->inputs = m->parts[0]->inputs;
+    m->raw = m->parts[0]->raw;
+    m->entries = calloc((size_t)total + 1, sizeof *m->entries);
+    if (!m->entries)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)total);
+    for (int i = 0; i < m->n_sources && !rc; i++)
+        rc = join_part(m, i, err);
+    if (rc)
+        return rc;
+    qsort(m->entries, (size_t)m->count, sizeof *m->entries, by_path); /* manifest_find's order */
+    return hash_parts(m, err);
+}
+
+int manifest_sources(const struct manifest *m, const struct manifest_source **ret) {
+    *ret = m->n_sources ? m->sources : NULL;
+    return m->n_sources ? m->n_sources : 1;
+}
+
 int manifest_open(const struct manifest_config *config, manifest_progress_fn *progress, void *ctx, struct manifest **ret,
                   struct err *err) {
     if (config->window < 1 || config->hop < 1 || config->workers < 1 || config->workers > MANIFEST_MAX_WORKERS)
         return err_set(err, ERR_INVALID, "window %lld, hop %lld, %d workers; expected windows and hops ≥ 1 and 1..%d workers",
                        (long long)config->window, (long long)config->hop, config->workers, MANIFEST_MAX_WORKERS);
+    if (config->n_sources > MANIFEST_MAX_SOURCES)
+        return err_set(err, ERR_INVALID, "%d sources; expected at most %d", config->n_sources, MANIFEST_MAX_SOURCES);
+    return open_one(config, progress, ctx, ret, err);
+}
+
+static int open_one(const struct manifest_config *config, manifest_progress_fn *progress, void *ctx, struct manifest **ret,
+                    struct err *err) {
     struct manifest *m = calloc(1, sizeof *m);
     if (!m)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a manifest");
@@ -306,7 +405,7 @@ int manifest_open(const struct manifest_config *config, manifest_progress_fn *pr
     m->hop = config->hop;
     m->limit = config->max_files;
     m->patient_rule = config->patient;
-    int rc = open_usable(m, config, progress, ctx, err);
+    int rc = config->n_sources ? open_sources(m, config, progress, ctx, err) : open_usable(m, config, progress, ctx, err);
     if (rc)
         manifest_close(m);
     else
@@ -317,8 +416,10 @@ int manifest_open(const struct manifest_config *config, manifest_progress_fn *pr
 void manifest_close(struct manifest *m) {
     if (!m)
         return;
-    for (int64_t i = 0; i < m->count; i++)
+    for (int64_t i = 0; i < m->count && !m->n_sources; i++)
         recording_close(m->entries[i].recording);
+    for (int i = 0; i < MANIFEST_MAX_SOURCES; i++)
+        manifest_close(m->parts[i]);
     free(m->entries);
     arena_done(&m->text);
     free(m);

@@ -15,14 +15,23 @@
 
 /* Seizure share of a window's valid samples: 0, between, ≥ 0.99. */
 enum window_class { WINDOW_NONE, WINDOW_PARTIAL, WINDOW_FULL };
-enum { MANIFEST_MAX_FILES = 1 << 20, MANIFEST_MAX_WORKERS = 64 };
+enum { MANIFEST_MAX_FILES = 1 << 20, MANIFEST_MAX_WORKERS = 64, MANIFEST_MAX_SOURCES = 16 };
 /* A recording without samples, longer than this, or with a longer gap is a bad file: its clock is wrong, and scores are per hour.
  */
 enum { MANIFEST_MAX_S = 60 * 24 * 3600 - 1, MANIFEST_MAX_GAP_S = 30 * 24 * 3600 };
 
+/* One of several sources. Its recordings are NAME/path and its patients NAME/patient, so that those of different sources differ. */
+struct manifest_source {
+    const char *name;
+    double weight; /* share of an epoch's windows in proportion to the other sources' (data/sampler); 0: none of them has one */
+};
+
 struct manifest_config {
-    const char *root;      /* absolute local directory */
-    struct mirror *mirror; /* the mirror that owns root, or NULL; must outlive the manifest */
+    const char *root;                      /* absolute local directory; with sources: one for each, separated by line ends */
+    struct mirror *mirror;                 /* the mirror that owns root, or NULL; must outlive the manifest */
+    const struct manifest_source *sources; /* (n_sources) in the order of root's lines; NULL: a single source without a name */
+    int n_sources;
+    struct mirror *const *mirrors; /* (n_sources) the mirrors that own the roots, in place of `mirror`; may be NULL or hold NULL */
     const char *cache_dir;
     struct cache *cache; /* of windows, as in struct window_build; may be NULL */
     struct frontend_config frontend;
@@ -31,13 +40,15 @@ struct manifest_config {
     enum labels_patient_rule patient;
     bool fail_on_bad_file;
     int workers;
-    int64_t max_files; /* 0 = all (first files in sorted order) */
+    int64_t max_files; /* of each source; 0 = all (first files in sorted order) */
     bool rebuild;
 };
 
 struct manifest_entry {
-    const char *relative_path;   /* relative to root */
-    const char *patient;         /* by the rule (labels_patient) */
+    const char *relative_path;   /* relative to root, with a source's name in front */
+    const char *patient;         /* by the rule (labels_patient), with a source's name in front */
+    const char *own_patient;     /* without it */
+    int source;                  /* number of its source, 0 if there is one */
     bool lone;                   /* the path has no known form: the recording is a patient of its own */
     const char *split;           /* "train" "dev" "eval" when the path contains it (TUSZ), else "" */
     struct recording *recording; /* planned; NULL for a bad or skipped file */
@@ -51,6 +62,7 @@ struct manifest;
 typedef bool manifest_progress_fn(void *ctx, int64_t done, int64_t total, const char *path);
 /* Opens every *.edf and *.bdf (any case) below root. Errors: NOT_FOUND (no such file), the first bad file's when fail_on_bad_file,
  * PRECONDITION when no file can be used (names some and their errors). */
+/* With sources: errors name the source, and all sources need a usable recording. */
 int manifest_open(const struct manifest_config *config, manifest_progress_fn *progress, void *ctx, struct manifest **ret,
                   struct err *err);
 void manifest_close(struct manifest *m);
@@ -60,6 +72,8 @@ const struct manifest_entry *manifest_entry(const struct manifest *m, int64_t in
 int64_t manifest_find(const struct manifest *m, const char *relative_path);
 /* SHA-256 over the sorted cache keys, hex. */
 const char *manifest_hash(const struct manifest *m);
+/* The sources, 1 and *ret NULL without names; valid as long as the manifest. */
+int manifest_sources(const struct manifest *m, const struct manifest_source **ret);
 /* Window and hop in samples. */
 void manifest_grid(const struct manifest *m, int64_t *ret_window, int64_t *ret_hop);
 /* Values of a sample that a network takes (window_inputs); raw: windows are cut out of the rows as they are, not z-scored. */
@@ -94,7 +108,8 @@ struct split_config {
 };
 /* Patient lists take precedence; without a train list all other patients train. Without lists of training and validation,
  * recordings below train/ and dev/ are split by these folders (required by `official`), otherwise by fraction: the patients whose
- * patient_hash(SEED, name) is lowest validate, so that patients who come or go leave the role of most others as it was. Recordings
+ * patient_hash(SEED, name) is lowest validate, of several sources the fraction of each, so that patients who come or go leave the
+ * role of most others as it was. Recordings
  * below eval/ are unused unless a list of training or validation is given. Folds take the patients in turn, in the order of
  * patient_hash: every patient is in one fold, folders do not split, and the patients outside `fold` train and validate by fraction.
  * role[i] is an enum patient_role. Patients in two lists, no seizure in training, or no seizure in a required validation set are

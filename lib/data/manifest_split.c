@@ -19,6 +19,7 @@ struct patient {
     const char *name;
     int64_t recordings, seizure_windows;
     uint64_t rank; /* in the draw by fraction */
+    int source;
     uint8_t role;
 };
 
@@ -67,6 +68,7 @@ static int patients_init(struct patients *p, const struct manifest *m, struct er
         if (p->of_entry[i] < 0)
             continue;
         struct patient *patient = &p->items[p->of_entry[i]];
+        patient->source = e->source;
         patient->recordings++;
         patient->seizure_windows += e->windows[WINDOW_PARTIAL] + e->windows[WINDOW_FULL];
     }
@@ -138,23 +140,43 @@ static int64_t rank_patients(struct patients *p, uint64_t seed, struct patient *
     return n;
 }
 
-/* Draw round(f·n) of the training patients for validation. If the draw leaves one side without a seizure, one patient changes
- * places. */
-static int assign_fraction(struct patients *p, double fraction, uint64_t seed, struct err *err) {
+/* round(f·n), at least 1, of the n patients of this source (−1: of all) get the role; returns n − their number, or 0 and none gets
+ * it when none would be left. */
+static int64_t draw_share(struct patient **order, int64_t n, int source, double fraction) {
+    int64_t own = 0, wanted;
+    for (int64_t i = 0; i < n; i++)
+        own += source < 0 || order[i]->source == source;
+    wanted = llround(fraction * (double)own);
+    wanted = wanted < 1 ? 1 : wanted;
+    if (wanted >= own)
+        return 0;
+    for (int64_t i = 0, drawn = 0; drawn < wanted; i++) {
+        bool counts = source < 0 || order[i]->source == source;
+        drawn += counts;
+        if (counts)
+            order[i]->role = ROLE_VALIDATION;
+    }
+    return own - wanted;
+}
+
+/* Draw round(f·n) of the training patients for validation, of several sources in each that has enough of them. If the draw leaves
+ * one side without a seizure, one patient changes places. */
+static int assign_fraction(const struct manifest *m, struct patients *p, double fraction, uint64_t seed, struct err *err) {
+    const struct manifest_source *names;
     struct patient **order = malloc(sizeof *order * (size_t)(p->count + 1));
     if (!order)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld patients", (long long)p->count);
-    int64_t n = rank_patients(p, seed, order), wanted = llround(fraction * (double)n);
-    wanted = wanted < 1 ? 1 : wanted;
-    if (wanted >= n) {
+    int64_t n = rank_patients(p, seed, order), left = 0;
+    int sources = manifest_sources(m, &names);
+    for (int s = 0; s < sources && sources > 1; s++)
+        left += draw_share(order, n, s, fraction);
+    if (!left && !draw_share(order, n, -1, fraction)) {
         free(order);
         return err_set(
             err, ERR_PRECONDITION,
             "validation of %.3g of %lld patients leaves none to train on; add patients, or set data.validation_fraction to 0",
             fraction, (long long)n);
     }
-    for (int64_t i = 0; i < wanted; i++)
-        order[i]->role = ROLE_VALIDATION;
     if (!count_role(p, ROLE_VALIDATION, true) && count_role(p, ROLE_TRAIN, true) > 1) {
         move_one(order, n, ROLE_VALIDATION, false, ROLE_TRAIN);
         move_one(order, n, ROLE_TRAIN, true, ROLE_VALIDATION);
@@ -287,7 +309,7 @@ static int assign(const struct manifest *m, const struct split_config *c, struct
             p->items[p->of_entry[i]].role = ROLE_TRAIN;
     if (c->folds && (rc = assign_fold(p, c, err)))
         return rc;
-    return !c->n_validation && c->validation_fraction > 0 ? assign_fraction(p, c->validation_fraction, c->seed, err) : 0;
+    return !c->n_validation && c->validation_fraction > 0 ? assign_fraction(m, p, c->validation_fraction, c->seed, err) : 0;
 }
 
 int manifest_split(const struct manifest *m, const struct split_config *config, uint8_t *role, struct err *err) {

@@ -33,8 +33,9 @@ uint64_t patient_hash(const char *salt, const char *name) {
 
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-/* Names of the role's patients in order, each once; malloc'd, NULL when out of memory. */
-static const char **names_of(const struct manifest *m, const uint8_t *role, enum patient_role wanted, int64_t *ret_count) {
+/* Names of the role's patients in order, each once, without their source if `own`; malloc'd, NULL when out of memory. */
+static const char **list_names(const struct manifest *m, const uint8_t *role, enum patient_role wanted, bool own,
+                               int64_t *ret_count) {
     int64_t n = 0, distinct = 0;
     const char **names = malloc(sizeof *names * (size_t)(manifest_count(m) + 1));
     *ret_count = 0;
@@ -42,13 +43,17 @@ static const char **names_of(const struct manifest *m, const uint8_t *role, enum
         return NULL;
     for (int64_t i = 0; i < manifest_count(m); i++)
         if (role[i] == wanted && manifest_entry(m, i)->recording)
-            names[n++] = manifest_entry(m, i)->patient;
+            names[n++] = own ? manifest_entry(m, i)->own_patient : manifest_entry(m, i)->patient;
     qsort(names, (size_t)n, sizeof *names, by_name);
     for (int64_t i = 0; i < n; i++)
         if (!distinct || strcmp(names[distinct - 1], names[i]))
             names[distinct++] = names[i];
     *ret_count = distinct;
     return names;
+}
+
+static const char **names_of(const struct manifest *m, const uint8_t *role, enum patient_role wanted, int64_t *ret_count) {
+    return list_names(m, role, wanted, false, ret_count);
 }
 
 int64_t patients_list(const struct manifest *m, const uint8_t *role, enum patient_role wanted, size_t max, struct str *out) {
@@ -100,17 +105,32 @@ static void put_hashes(const char *const *names, int64_t n, const char *salt, st
     free(hashes);
 }
 
+/* True if a role of a training before r has the name; those lists are in order. */
+static bool stands_before(const char **const *names, const int64_t *n, int r, const char *name) {
+    for (int before = PATIENT_TRAINING; before < r; before++)
+        if (n[before] && bsearch(&name, names[before], (size_t)n[before], sizeof *names[before], by_name))
+            return true;
+    return false;
+}
+
 void patients_put_hashes(const struct manifest *m, const uint8_t *role, const char *salt, bool all, struct json_writer *w) {
+    const char **names[PATIENT_ROLES] = {NULL};
+    int64_t n[PATIENT_ROLES] = {0};
     json_begin_object(w, NULL);
     json_put_str(w, "salt", salt);
     for (int r = all ? PATIENT_UNUSED : PATIENT_TRAINING; r < PATIENT_ROLES; r++) {
-        int64_t n = 0;
-        const char **names = names_of(m, role, (enum patient_role)r, &n);
+        names[r] = list_names(m, role, (enum patient_role)r, !all, &n[r]);
+        int64_t kept = 0;
+        for (int64_t i = 0; names[r] && i < n[r]; i++)
+            if (all || !stands_before(names, n, r, names[r][i]))
+                names[r][kept++] = names[r][i];
         json_begin_array(w, patient_role_name((enum patient_role)r));
-        put_hashes(names, n, salt, w);
+        n[r] = kept;
+        put_hashes(names[r], n[r], salt, w);
         json_end(w, ']');
-        free(names);
     }
+    for (int r = 0; r < PATIENT_ROLES; r++)
+        free(names[r]);
     json_end(w, '}');
 }
 

@@ -26,7 +26,9 @@ void patients_put_role(const struct manifest *m, const uint8_t *role, enum patie
 /* {"training": ["sub-01", …], "validation": […], "test": […]}, names in order, each once. */
 void patients_put_names(const struct manifest *m, const uint8_t *role, struct json_writer *w, const char *key);
 /* {"salt": SALT, "training": ["0123456789abcdef", …], "validation": […], "test": […]}: patient_hash in hex, ascending; with
- * "unused" in front if `all`. */
+ * "unused" in front if `all`. With several sources `all` hashes NAME/patient; otherwise the patient alone, in the first of the
+ * roles that the patients of this name have, so that a model also knows patients of a source that is evaluated without the others.
+ */
 void patients_put_hashes(const struct manifest *m, const uint8_t *role, const char *salt, bool all, struct json_writer *w);
 
 /* The patients of an earlier training or attempt, from what patients_put_hashes wrote. */

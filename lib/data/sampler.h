@@ -1,28 +1,13 @@
 /* sampler: chooses and orders the windows of an epoch: all partial windows, some full ones and some without seizure, redrawn each
- * epoch from the seed (Philox, stream RNG_SAMPLER, step = epoch). Windows less than half valid are never shown. */
+ * epoch from the seed (Philox, stream RNG_SAMPLER, step = epoch). Windows less than half valid are never shown. Where the sources
+ * of the manifest have weights, these are the shares of their windows in an epoch, and each source has a balance of its own. */
 #ifndef BRR_DATA_SAMPLER_H
 #define BRR_DATA_SAMPLER_H
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
-#include "data/manifest.h"
-
-/* full and none are ratios to the number of partial windows. redraw_each_epoch false: every epoch shows the windows of epoch 0, in
- * an order of its own. */
-struct balance_config {
-    double full, none;
-    bool redraw_each_epoch;
-    int64_t per_patient; /* most partial windows of one patient in an epoch, drawn anew for each; 0: all */
-    double hard;         /* share of the background windows that are drawn from the hard ones (sampler_set_hard) */
-};
-struct balance_counts {
-    int64_t partial, full, none;
-};
-/* all partial + full·P full + none·P none (P = partial; if P = 0 the number of full ones), never more than exist. */
-void balance_plan(const struct balance_counts *found, const struct balance_config *config, struct balance_counts *ret_used);
-/* The partial windows of the entries with role 1 that an epoch shows under config->per_patient. Returns −1 when out of memory. */
-int64_t balance_partial(const struct manifest *m, const uint8_t *role, const struct balance_config *config);
+#include "data/draws.h"
 
 struct sampler;
 /* Uses the windows of the entries with role 1. ERR_PRECONDITION when the balance leaves none. */
@@ -37,9 +22,6 @@ void sampler_counts(const struct sampler *s, struct balance_counts *ret_found, s
 void sampler_ratios(const struct sampler *s, double *ret_sample_prior, double *ret_window_ratio);
 /* Returns the i-th window (0 ≤ i < sampler_epoch_windows) of an epoch ≥ 0, a pure function of (manifest, seed, epoch, i). The order
  * of the latest epoch is kept, so that iterating over an epoch costs one draw; one thread at a time. */
-struct window_ref {
-    int64_t entry, start;
-};
 struct window_ref sampler_at(struct sampler *s, int64_t epoch, int64_t i);
 
 /* All background windows in order of entry and start; valid as long as s. */

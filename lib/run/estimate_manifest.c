@@ -1,6 +1,7 @@
 /* estimate_manifest (estimate.h) has a file of its own: it needs what runs tasks, and the client, which reads jobs, has none of
  * that. */
 #include <stdint.h>
+#include <string.h>
 
 #include "base/counted.h"
 #include "base/str.h"
@@ -22,7 +23,11 @@ static void tell_data(const struct estimate_config *config, const struct manifes
         recording_info(manifest_entry(m, i)->recording, &info);
         hours += info.duration_s / 3600;
     }
-    estimate_fact(config, "data", "%s", config->data_root);
+    const char *root = config->data_root;
+    for (int i = 0; i < config->job->data->n_sources; i++, root += strcspn(root, "\n") + 1)
+        estimate_fact(config, config->job->data->sources[i].name, "%.*s", (int)strcspn(root, "\n"), root);
+    if (!config->job->data->n_sources)
+        estimate_fact(config, "data", "%s", root);
     estimate_fact(config, "hours", "%.2f", hours);
     int64_t n_bad = manifest_describe_bad(m, BAD_NAMED, bad, sizeof bad);
     if (!n_bad)

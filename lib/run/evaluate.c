@@ -238,8 +238,7 @@ static void evaluate_close(void *task) {
     struct evaluate *e = task;
     if (!e)
         return;
-    if (e->env.mirror)
-        mirror_stop(e->env.mirror);
+    task_stop_mirrors(&e->env);
     evaluation_free(e->evaluation);
     score_report_done(&e->scores);
     for (size_t i = 0; i < EVALUATE_MAX_BASELINES; i++)

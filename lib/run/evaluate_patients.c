@@ -12,7 +12,7 @@ static int mark(struct seen_patients *s, const struct manifest *m, const struct 
     }
     int rc = known_patients_read(training, &known, err);
     for (int64_t i = 0; !rc && i < manifest_count(m); i++) {
-        int role = s->role[i] ? known_patients_role(known, manifest_entry(m, i)->patient) : -1;
+        int role = s->role[i] ? known_patients_role(known, manifest_entry(m, i)->own_patient) : -1;
         if ((role == PATIENT_TRAINING || role == PATIENT_VALIDATION) && role < s->role[i])
             s->role[i] = (uint8_t)role;
     }

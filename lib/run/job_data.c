@@ -6,6 +6,7 @@
 
 #include "base/str.h"
 #include "data/labels.h"
+#include "run/job_source.h"
 
 #define D(field) offsetof(struct job_data, field)
 #define TABLE(row)                                                                                                                 \
@@ -184,7 +185,9 @@ static int check_split(const struct jobfile *job, const struct job_data *data, s
 }
 
 int job_data_read(struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err) {
-    int rc = 0;
+    int rc = job_source_read(job, data, arena, err);
+    if (rc)
+        return rc;
     if (data->window_s > 0 && ((rc = read_montage(job, data, arena, err)) || (rc = check_windows(job, data, err))))
         return rc;
     if ((data->labels && (rc = check_labels(job, data, err))) || (rc = check_split(job, data, err)))

@@ -4,11 +4,15 @@
 #define BRR_RUN_JOB_DATA_H
 #include "data/augment.h"
 #include "data/frontend.h"
+#include "data/manifest.h"
 #include "data/sampler.h"
 #include "run/jobfile.h"
 
 struct job_data {
-    const char *source, *labels, *unlabeled;
+    const char *source; /* with several sources their URIs, separated by line ends */
+    const struct manifest_source *sources;
+    int n_sources; /* 0: one source without a name */
+    const char *labels, *unlabeled;
     const char *montage; /* frontend_config form */
     int fail_on_bad_file, fail_on_mislabelled;
     bool official_split, redraw_each_epoch, rebuild;

@@ -32,20 +32,38 @@ void task_log(const struct task_env *env, enum task_level level, const char *fmt
         env->log(env->ctx, level, text);
 }
 
+bool task_is_mirrored(const struct task_env *env) {
+    bool mirrored = env->mirror != NULL;
+    for (int i = 0; i < env->n_mirrors; i++)
+        mirrored |= env->mirrors[i] != NULL;
+    return mirrored;
+}
+
+void task_stop_mirrors(const struct task_env *env) {
+    if (env->mirror)
+        mirror_stop(env->mirror);
+    for (int i = 0; i < env->n_mirrors; i++)
+        if (env->mirrors[i])
+            mirror_stop(env->mirrors[i]);
+}
+
 bool task_phase(const struct task_env *env, struct task_progress *p, const char *phase, int64_t done, int64_t total) {
     str_copy(p->phase, sizeof p->phase, phase);
     p->done = done;
     p->total = total;
     task_report(env, p);
     bool stop = env->stop && atomic_load(env->stop);
-    if (stop && env->mirror)
-        mirror_stop(env->mirror); /* else the fetch of a whole recording would go on */
+    if (stop)
+        task_stop_mirrors(env); /* else the fetch of a whole recording would go on */
     return !stop;
 }
 
 struct manifest_config task_manifest_config(const struct jobfile *job, const struct task_env *env, const struct modelfile *file) {
     struct manifest_config config = {.root = env->data_root,
                                      .mirror = env->mirror,
+                                     .sources = job->data->sources,
+                                     .n_sources = job->data->n_sources,
+                                     .mirrors = env->mirrors,
                                      .cache_dir = env->cache_dir,
                                      .cache = env->cache,
                                      .frontend = file->frontend,
@@ -148,7 +166,10 @@ int task_check_labelling(const struct task_env *env, const struct jobfile *job, 
 bool task_goes_on_without(const struct task_env *env, const struct jobfile *job, const struct err *why) {
     bool own = why->code == ERR_INVALID || why->code == ERR_PRECONDITION || why->code == ERR_RANGE ||
                why->code == ERR_UNSUPPORTED || why->code == ERR_NOT_FOUND || why->code == ERR_DENIED;
-    return own && !job->data->fail_on_bad_file && !(env->mirror && mirror_failure(env->mirror, NULL));
+    bool failed = env->mirror && mirror_failure(env->mirror, NULL);
+    for (int i = 0; i < env->n_mirrors; i++)
+        failed |= env->mirrors[i] && mirror_failure(env->mirrors[i], NULL);
+    return own && !job->data->fail_on_bad_file && !failed;
 }
 
 bool task_model_is_url(const char *ref) { return str_starts(ref, "store://"); }

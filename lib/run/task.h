@@ -59,13 +59,16 @@ struct task_model {
 /* Everything a task may touch, given by its owner. Callbacks must not block for long; they are called on the task's thread. */
 struct task_env {
     struct device *device;
-    const char *directory;      /* the job's own output folder, exists, without files that a kill has left half written
-                                 * (fsio_remove_temporaries); checkpoints/ metrics.jsonl report.json … go here */
-    bool contended;             /* another process may still write into the folder, such as an attempt on a node that was cut off */
-    const char *cache_dir;      /* window cache volume */
-    struct cache *cache;        /* bounds its windows (data/window.h); NULL: no limit */
-    const char *data_root;      /* absolute directory with the recordings; already confined by the owner */
-    struct mirror *mirror;      /* whose tree data_root is (store/mirror.h): recordings are taken from it; NULL: they are there */
+    const char *directory; /* the job's own output folder, exists, without files that a kill has left half written
+                            * (fsio_remove_temporaries); checkpoints/ metrics.jsonl report.json … go here */
+    bool contended;        /* another process may still write into the folder, such as an attempt on a node that was cut off */
+    const char *cache_dir; /* window cache volume */
+    struct cache *cache;   /* bounds its windows (data/window.h); NULL: no limit */
+    const char *data_root; /* absolute directory with the recordings; already confined by the owner. Several, one for each of
+                            * job->data->sources: separated by line ends */
+    struct mirror *mirror; /* whose tree data_root is (store/mirror.h): recordings are taken from it; NULL: they are there */
+    struct mirror *const *mirrors; /* with several sources, in place of it: whose tree each is; NULL or an element NULL: none */
+    int n_mirrors;
     struct world *world;        /* the ranks that share the task (base/world.h), if its kind can be shared; NULL: none */
     int64_t memory_limit_bytes; /* refuse before start what needs more; 0 = no limit */
     atomic_bool *stop;          /* set by the owner: return from long preparation soon with ERR_CANCELLED */
@@ -141,6 +144,10 @@ int task_open_manifest(const struct task_env *env, struct task_progress *p, cons
 int task_check_recording(const struct task_env *env, const struct jobfile *job, const struct manifest_entry *entry,
                          struct err *err);
 int task_check_labelling(const struct task_env *env, const struct jobfile *job, const struct manifest *manifest, struct err *err);
+
+/* True if recordings are fetched while the task runs; and an end to that: those that are still to come fail. */
+bool task_is_mirrored(const struct task_env *env);
+void task_stop_mirrors(const struct task_env *env);
 
 /* True if the job goes on without a recording that could not be loaded: the fault is the recording's own, and data.on_bad_file is
  * report. DATA_LOSS means that it is no longer what it was when the job began: another attempt looks at it anew. */

@@ -231,7 +231,7 @@ static int start_arrival(struct train *t, struct err *err) {
                                           .windows = (t->total_steps - t->at.step) * batch,
                                           .windows_to_validation = due ? 0 : (every - since) * batch};
     OWNED_MEMORY struct recording **recordings = NULL;
-    if (!t->env.mirror)
+    if (!task_is_mirrored(&t->env))
         return 0;
     int rc = arrival_order(t->manifest, t->sampler, &config, &recordings, &n, err);
     if (rc)
@@ -307,8 +307,7 @@ static void train_close(void *task) {
     struct train *t = task;
     if (!t)
         return;
-    if (t->env.mirror)
-        mirror_stop(t->env.mirror);
+    task_stop_mirrors(&t->env);
     feed_close(t->feed);
     loader_stop(t->arrival);
     sampler_free(t->sampler);

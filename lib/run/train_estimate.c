@@ -122,6 +122,20 @@ static void name_patients(const struct estimate_config *c, const struct manifest
     }
 }
 
+/* The windows of an epoch from sources with weights; 0 without weights. */
+static int count_mixed(const struct train_config *job, const struct manifest *m, const uint8_t *role, int64_t *ret,
+                       struct err *err) {
+    const struct balance_config balance = job_data_balance(&job->data);
+    struct sampler *sampler = NULL;
+    *ret = 0;
+    if (!job->data.n_sources || job->data.sources[0].weight <= 0)
+        return 0;
+    int rc = sampler_new(m, role, &balance, (uint64_t)job->training.seed, &sampler, err);
+    *ret = rc ? 0 : sampler_epoch_windows(sampler);
+    sampler_free(sampler);
+    return rc;
+}
+
 static int plan_steps(const struct estimate_config *c, struct estimate *e, struct err *err) {
     const struct train_config *job = c->job->config;
     struct balance_config balance = job_data_balance(&job->data);
@@ -133,7 +147,8 @@ static int plan_steps(const struct estimate_config *c, struct estimate *e, struc
         return rc;
     uint8_t *role = calloc((size_t)manifest_count(m) + 1, 1);
     rc = role ? train_split(job, m, NULL, role, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the manifest");
-    int64_t seizures = rc ? 0 : count_windows(m, role, &windows);
+    int64_t seizures = rc ? 0 : count_windows(m, role, &windows), mixed = 0;
+    rc = rc ? rc : count_mixed(job, m, role, &mixed, err);
     if (!rc && (windows.partial = balance_partial(m, role, &balance)) < 0)
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for the patients of the manifest");
     e->recordings = manifest_count(m);
@@ -143,7 +158,7 @@ static int plan_steps(const struct estimate_config *c, struct estimate *e, struc
     if (rc)
         return rc;
     balance_plan(&windows, &balance, &used);
-    e->windows_per_epoch = used.partial + used.full + used.none;
+    e->windows_per_epoch = mixed ? mixed : used.partial + used.full + used.none;
     int64_t steps = 0;
     if ((rc = train_steps_per_epoch(job, e->windows_per_epoch, &steps, err)))
         return rc;

@@ -113,9 +113,9 @@ static void keys_of_other_kinds_are_named_where_they_stand(void **state) {
 
 static void a_required_key_of_the_kind_is_missed(void **state) {
     (void)state;
-    assert_refused(
-        "kind: train\n", NULL,
-        "j.yaml: data.source is missing; expected text (store://NAME/prefix, file:///dir, or a prefix under paths.data)");
+    assert_refused("kind: train\n", NULL,
+                   "j.yaml: data.source is missing; expected text, or a list of sources (store://NAME/prefix, file:///dir, or a "
+                   "prefix under paths.data)");
     assert_refused(
         "kind: evaluate\ndata: { source: eeg }\n", NULL,
         "j.yaml: evaluate.checkpoint is missing; expected a model (job:ID, job:ID@best, store://NAME/KEY, a served or built-in "
