@@ -63,7 +63,7 @@ bool frontend_is_feature(int normalize) { return normalize >= FRONTEND_LINE_LENG
 int frontend_inputs(int normalize, int channels) {
     if (frontend_is_feature(normalize))
         return 1;
-    if (normalize == FRONTEND_BASELINE)
+    if (normalize == FRONTEND_BASELINE || normalize == FRONTEND_CONTEXT)
         return 2 * channels + 1;
     return normalize == FRONTEND_ENVELOPE ? 2 * channels : channels;
 }
@@ -95,7 +95,7 @@ static int check_reference(const struct frontend_config *c, struct err *err) {
     if (c->reference == FRONTEND_REFERENCE_RECORDED)
         return 0;
     if (c->normalize == FRONTEND_WINDOW || frontend_is_feature(c->normalize))
-        return err_set(err, ERR_INVALID, "reference average needs normalize causal, envelope or baseline; it is %s",
+        return err_set(err, ERR_INVALID, "reference average needs normalize causal, envelope, baseline or context; it is %s",
                        frontend_normalize_name(c->normalize));
     const char *const *names = NULL;
     int n = 0, rc = montage_channels(c->montage, &names, &n, err);
@@ -177,7 +177,10 @@ static int make_columns(struct frontend *f, int normalize, struct err *err) {
         return 0;
     if (frontend_is_feature(normalize))
         return feature_new(normalize, f->channels, &f->feature, err);
-    int rc = history_new(f->channels, f->lanes, normalize != FRONTEND_CAUSAL, &f->history, err);
+    enum history_columns columns = normalize == FRONTEND_CAUSAL    ? HISTORY_SIGNAL
+                                   : normalize == FRONTEND_CONTEXT ? HISTORY_CONTEXT
+                                                                   : HISTORY_ENVELOPE;
+    int rc = history_new(f->channels, f->lanes, columns, &f->history, err);
     return rc || normalize != FRONTEND_BASELINE ? rc : feature_new(FRONTEND_LINE_LENGTH, f->channels, &f->feature, err);
 }
 

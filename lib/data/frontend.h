@@ -22,13 +22,14 @@ enum {
 };
 
 /* What a network takes: the filtered channels, z-scored for each window; the signal columns of data/history; those and its
- * envelope columns; or those and behind them the feature of the model line_length (data/feature). The last ones are what models
- * without a network take: one column of data/feature. */
+ * envelope columns; or those and behind them the feature of the model line_length (data/feature), or the context column of
+ * data/history. The last ones are what models without a network take: one column of data/feature. */
 #define FRONTEND_NORMALIZE_ROWS(X)                                                                                                 \
     X(WINDOW, "window")                                                                                                            \
     X(CAUSAL, "causal")                                                                                                            \
     X(ENVELOPE, "envelope")                                                                                                        \
     X(BASELINE, "baseline")                                                                                                        \
+    X(CONTEXT, "context")                                                                                                          \
     X(LINE_LENGTH, "line_length")                                                                                                  \
     X(BAND_POWER, "band_power")
 enum frontend_normalize {
@@ -36,7 +37,7 @@ enum frontend_normalize {
     FRONTEND_NORMALIZE_ROWS(FRONTEND_NORMALIZE_ENUM)
 #undef FRONTEND_NORMALIZE_ENUM
 };
-#define FRONTEND_NORMALIZE_NAMES "window|causal|envelope|baseline" /* of networks: the choices of data.normalize */
+#define FRONTEND_NORMALIZE_NAMES "window|causal|envelope|baseline|context" /* of networks: the choices of data.normalize */
 
 /* What the columns behind the channels measure against: the recording's own reference, or the mean over all electrodes of the
  * montage at each sample, which is the same whatever reference the recording has. The channels themselves stay as recorded, so that

@@ -13,7 +13,7 @@ static const double BAND_HZ[2] = {1, 25};
 
 struct history {
     int channels, lanes;
-    bool envelope;
+    bool envelope, context;
     double decay, weight;    /* per sample; of both decayed sums */
     double *power, *length;  /* (channels) decayed sums of x² and of the steps */
     struct dsp_cascade band; /* for the envelopes, with all below */
@@ -39,11 +39,12 @@ static int allocate(struct history *h, struct err *err) {
     return dsp_cascade_init(&h->band, sections, 3, h->lanes, err);
 }
 
-int history_new(int channels, int lanes, bool envelope, struct history **ret, struct err *err) {
+int history_new(int channels, int lanes, enum history_columns columns, struct history **ret, struct err *err) {
     struct history *h = calloc(1, sizeof *h);
     if (!h)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the history of %d channels", channels);
-    *h = (struct history){.channels = channels, .lanes = lanes, .envelope = envelope};
+    *h = (struct history){
+        .channels = channels, .lanes = lanes, .envelope = columns != HISTORY_SIGNAL, .context = columns == HISTORY_CONTEXT};
     h->decay = exp(-1.0 / ((double)HISTORY_S * DSP_RATE_HZ));
     int rc = allocate(h, err);
     if (rc)
@@ -86,11 +87,21 @@ static void add(const struct history *h, double *sum, double v, double most, dou
     *sum = h->decay * *sum + (v < limit ? v : limit);
 }
 
+static double scale_of(const struct history *h, int c) {
+    double s = sqrt(h->power[c] / h->weight);
+    return s > FLOOR_UV ? s : FLOOR_UV;
+}
+
 static void signal_row(const struct history *h, const double *x, uint16_t *to) {
-    for (int c = 0; c < h->channels; c++) {
-        double s = sqrt(h->power[c] / h->weight);
-        to[c] = half_from_f32((float)asinh(x[c] / (s > FLOOR_UV ? s : FLOOR_UV)));
-    }
+    for (int c = 0; c < h->channels; c++)
+        to[c] = half_from_f32((float)asinh(x[c] / scale_of(h, c)));
+}
+
+static void context_value(const struct history *h, uint16_t *to) {
+    double sum = 0;
+    for (int c = 0; c < h->channels; c++)
+        sum += log(scale_of(h, c) / PRIOR_UV);
+    *to = half_from_f32((float)(sum / h->channels));
 }
 
 static void envelope_row(const struct history *h, uint16_t *to) {
@@ -135,6 +146,8 @@ void history_run(struct history *h, const double *rows, int64_t n, bool held, st
         signal_row(h, x, out.to + i * out.stride);
         if (h->envelope)
             envelope_row(h, out.to + i * out.stride + h->channels);
+        if (h->context)
+            context_value(h, out.to + i * out.stride + 2 * h->channels);
     }
 }
 

@@ -32,7 +32,7 @@ static void make_rows(void) {
 
 static struct history *make(bool envelope) {
     struct history *h = NULL;
-    assert_int_equal(history_new(C, LANES, envelope, &h, NULL), 0);
+    assert_int_equal(history_new(C, LANES, envelope ? HISTORY_ENVELOPE : HISTORY_SIGNAL, &h, NULL), 0);
     return h;
 }
 
@@ -244,7 +244,7 @@ static void rows_begin_with_the_microvolt_of_before_and_restart_with_a_segment(v
     static struct heard plain, all, chunked;
     stream(FRONTEND_WINDOW, 4000, &plain);
     assert_int_equal(plain.columns, C);
-    for (int normalize = FRONTEND_CAUSAL; normalize <= FRONTEND_BASELINE; normalize++) {
+    for (int normalize = FRONTEND_CAUSAL; normalize <= FRONTEND_CONTEXT; normalize++) {
         stream(normalize, 4000, &all);
         stream(normalize, 33, &chunked);
         assert_int_equal(all.columns, frontend_columns(normalize, C));
@@ -259,10 +259,36 @@ static void rows_begin_with_the_microvolt_of_before_and_restart_with_a_segment(v
                         (size_t)(9 * 256 * all.columns) * sizeof *all.values);
 }
 
+static void the_context_is_the_scale_of_the_last_minutes_over_all_channels(void **state) {
+    (void)state;
+    enum { WIDE = COLUMNS + 1 };
+    static uint16_t wide[N * WIDE], before[N * COLUMNS];
+    struct history *h = make(true), *context = NULL;
+    make_rows();
+    history_start(h, rows);
+    run(h, 0, N, 77, COLUMNS);
+    memcpy(before, got, sizeof before);
+    assert_int_equal(history_new(C, LANES, HISTORY_CONTEXT, &context, NULL), 0);
+    history_start(context, rows);
+    for (int t = 0; t < N; t += DSP_BLOCK)
+        history_run(context, rows + t * LANES, DSP_BLOCK, false, (struct history_output){wide + t * WIDE, WIDE});
+    for (int t = 0; t < N; t++) /* the other columns are those of before */
+        assert_memory_equal(wide + t * WIDE, before + t * COLUMNS, COLUMNS * sizeof *wide);
+    for (int t = 0; t < N; t += 1999) {
+        double want = 0;
+        for (int c = 0; c < C; c++)
+            want += log(scale(t, c) / 20) / C;
+        assert_true(fabs((double)half_to_f32(wide[t * WIDE + COLUMNS]) - want) <= 1e-3 * fabs(want) + 1e-6);
+    }
+    history_free(h);
+    history_free(context);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_signal_is_in_proportion_to_its_decaying_mean_square),
         cmocka_unit_test(the_envelope_is_the_last_second_in_proportion_to_the_last_minutes),
+        cmocka_unit_test(the_context_is_the_scale_of_the_last_minutes_over_all_channels),
         cmocka_unit_test(an_artefact_does_not_hide_the_next_minutes),
         cmocka_unit_test(silence_of_any_length_ends),
         cmocka_unit_test(held_rows_leave_the_history_as_it_was),
