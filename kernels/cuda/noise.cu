@@ -18,7 +18,7 @@ static __device__ inline float ramp_at(const struct noise_window &w, int t) {
     if (!w.period || t < w.burst || (t - w.burst) % w.period >= w.length)
         return 0;
     int at = (t - w.burst) % w.period, left = w.length - at, edge = at + 1 < left ? at + 1 : left;
-    return (float)(edge < NOISE_RAMP ? edge : NOISE_RAMP) * (1.0f / NOISE_RAMP);
+    return (float)(edge < NOISE_RAMP ? edge : NOISE_RAMP) * (1.0f / (float)NOISE_RAMP);
 }
 
 static __device__ inline float with_noise(const struct noise_job &j, const struct noise_window &w, const struct noise_channel &k,
