@@ -3,7 +3,7 @@
  * CPU. */
 #include "kernels/cuda/cuda.cuh"
 
-enum { AHEAD = 8 };
+enum { AHEAD = 8, COLUMNS = 32 /* of a block */ };
 
 struct noise_job {
     float *x;
@@ -38,7 +38,9 @@ static __device__ inline float filtered(const float *band, float *state, float v
 
 static __global__ void noise_kernel(struct noise_job j) {
     const struct noise_window w = j.windows[blockIdx.x];
-    int c = (int)threadIdx.x;
+    int c = (int)(blockIdx.y * COLUMNS + threadIdx.x);
+    if (c >= j.signals)
+        return;
     const struct noise_channel k = j.channels[(int64_t)blockIdx.x * j.signals + c];
     float *x = j.x + blockIdx.x * j.t * j.c + c, state[2] = {0, 0}, v[AHEAD];
     bool stops = w.band[0] != 0;
@@ -57,6 +59,7 @@ extern "C" int cuda_noise(struct stream *s, const struct noise_args *a, struct e
     (void)err;
     struct noise_job j = {(float *)a->x.data, a->windows,       a->channels, a->noise, a->wave,
                           a->x.dim[1],        (int)a->x.dim[2], a->signals};
-    CUDA_LAUNCH(noise_kernel, (unsigned)a->x.dim[0], (unsigned)a->signals, cuda_stream(s)->stream, j);
+    dim3 grid((unsigned)a->x.dim[0], (unsigned)((a->signals + COLUMNS - 1) / COLUMNS));
+    CUDA_LAUNCH(noise_kernel, grid, COLUMNS, cuda_stream(s)->stream, j);
     return 0;
 }
