@@ -62,7 +62,7 @@ struct stage_names {
     char prefix[NAME_SIZE], conv[NAME_SIZE], bn[NAME_SIZE];
 };
 
-/* Of convolution i: conv and bn, then conv2 and bn2 and so on. */
+/* The names of convolution i: conv and bn for the first, conv2 and bn2 for the second. */
 static struct block_names names_of(struct stage_names *n, int stage, int i) {
     str_format(n->prefix, sizeof n->prefix, "encoder.%d", stage);
     str_format(n->conv, sizeof n->conv, i ? "conv%d" : "conv", i + 1);

@@ -18,15 +18,16 @@ struct fit_run {
     float *check_x, *check_z, *check_host;
 };
 
-/* What decides which ops a step takes for a group: while it stays the same for all, a step can be a recording of one before. */
+/* The values that decide which ops a step runs for a group. While they stay the same for each group, a recorded step is run again.
+ */
 struct fit_form {
     double decay;
     int32_t order;
     bool learns;
 };
 
-/* What differs between steps of one form, laid out alike on the host and on the device: AdamW's values of the metrics and the heads
- * of neighbours that learn alike, and the wavelengths. */
+/* The values that change from step to step of one form, in one layout on the host and on the device: AdamW's values of the metrics
+ * and the heads of neighbours that learn alike, and the wavelengths. */
 struct fit_travel {
     struct train_place *place; /* two of each group */
     int32_t *rows;             /* of the step, behind the places */

@@ -145,8 +145,9 @@ int task_check_recording(const struct task_env *env, const struct jobfile *job, 
                          struct err *err);
 int task_check_labelling(const struct task_env *env, const struct jobfile *job, const struct manifest *manifest, struct err *err);
 
-/* True if recordings are fetched while the task runs; and an end to that: those that are still to come fail. */
+/* True if recordings are fetched while the task runs. */
 bool task_is_mirrored(const struct task_env *env);
+/* Ends the fetching: recordings that are not here yet fail. */
 void task_stop_mirrors(const struct task_env *env);
 
 /* True if the job goes on without a recording that could not be loaded: the fault is the recording's own, and data.on_bad_file is

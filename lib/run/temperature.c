@@ -19,7 +19,7 @@ static int put_second(struct temperature_seconds *s, const struct second *from, 
         int64_t capacity = s->capacity ? 2 * s->capacity : 4096;
         struct temperature_second *items = realloc(s->items, sizeof *items * (size_t)capacity);
         if (!items)
-            return err_set(err, ERR_EXHAUSTED, "out of memory for the seconds of %lld traces' samples", (long long)capacity);
+            return err_set(err, ERR_EXHAUSTED, "out of memory for %lld seconds of traces", (long long)capacity);
         s->items = items;
         s->capacity = capacity;
     }
