@@ -26,7 +26,7 @@ struct report {
     struct str json;
     struct json_writer writer;
     struct json *old;
-    int regressions, compared;
+    int regressions, compared, failed;
 };
 
 static const char usage[] = "usage: brr-bench [BENCH [CASE]] [options]\n"
@@ -210,6 +210,24 @@ static void print_parts(void) {
         printf("# %s %s\n", parts[i].name, parts[i].version);
 }
 
+/* Runs the cases that are wanted; returns how many ran. One that fails leaves the others to run. */
+static int run_cases(const struct options *o, const struct bench_context *x, const struct bench_rates *rates, bool gpu,
+                     struct report *r) {
+    struct err err = {0};
+    int ran = 0;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const struct bench_case *c = tables[t]; c->name; c++) {
+            if (!wanted(o, c) || (c->where != BENCH_ANYWHERE && (c->where == BENCH_GPU) != gpu))
+                continue;
+            if (run_case(c, x, o, rates, r, &err)) {
+                printf("# %s %s failed: %s\n", c->bench, c->name, err.message);
+                r->failed++;
+            }
+            ran++;
+        }
+    return ran;
+}
+
 static int run_all(const struct options *o, struct report *r, struct err *err) {
     struct bench_context x = {.dtype = o->dtype};
     int rc = device_open(o->device, (int)o->threads, &x.device, err), ran = 0;
@@ -217,8 +235,8 @@ static int run_all(const struct options *o, struct report *r, struct err *err) {
         rc = stream_open(x.device, STREAM_HIGH, &x.stream, err); /* its owner spins where others sleep */
     if (!rc) {
         struct device_info info;
-        device_describe(x.device, &info);
         struct bench_rates rates;
+        device_describe(x.device, &info);
         if (info.is_async)
             rc = bench_device_rates(&x, &rates, err);
         else
@@ -226,13 +244,7 @@ static int run_all(const struct options *o, struct report *r, struct err *err) {
         if (!rc)
             put_machine(r, &info, &rates);
         printf("bench, case, device, dtype, batch, median_ms, p10_ms, p90_ms, floor_ms, ratio_to_floor, rate, unit\n");
-        for (size_t t = 0; t < sizeof tables / sizeof *tables && !rc; t++)
-            for (const struct bench_case *c = tables[t]; c->name && !rc; c++) {
-                if (!wanted(o, c) || (c->where != BENCH_ANYWHERE && (c->where == BENCH_GPU) != (info.is_async != 0)))
-                    continue;
-                rc = run_case(c, &x, o, &rates, r, err);
-                ran++;
-            }
+        ran = rc ? 0 : run_cases(o, &x, &rates, info.is_async, r);
     }
     if (x.stream && strcmp(o->device, "cpu"))
         print_parts();
@@ -316,10 +328,12 @@ int main(int argc, char **argv) {
         char text[800];
         fprintf(stderr, "brr-bench: %s\n", err_text(&err, text, sizeof text));
     }
+    if (r.failed)
+        fprintf(stderr, "brr-bench: %d cases failed\n", r.failed);
     if (r.regressions)
         fprintf(stderr, "brr-bench: %d cases are more than %g %% further from their floors than in %s\n", r.regressions,
                 o.threshold, o.compare);
     json_free(r.old);
     str_done(&r.json);
-    return rc || r.regressions ? 1 : 0;
+    return rc || r.failed || r.regressions ? 1 : 0;
 }

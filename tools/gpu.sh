@@ -2,7 +2,7 @@
 # gpu.sh check BUILD OUT.json [STAGE…] | bundle BUILD OUT.tar.gz: the work behind `./dev gpu` and `./dev gpu-bundle`. BUILD is a build
 # folder or that of an unpacked bundle (then libs/ beside bin/ holds what programs load). Stages, each within nine minutes:
 # smoke (what needs no GPU, then a first small figure), correctness, figures, peers, sanitizer, faults. Without one: all, in this order.
-# What breaks a device on purpose, or may hang on one, comes last.
+# What breaks a device on purpose, or may hang on one, comes last. BRR_GPU_JOBS: correctness and sanitizer run so many checks side by side.
 set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "$0")")")
 verb=$1 build=$2 out=$3
@@ -69,14 +69,19 @@ find_libraries() {
     printf '%s' "$build/libs${products:+:$products}${missing:+:$build/runtimes}"
 }
 
-names=() verdicts=() spent=() notes=()
+names=() # of the checks, in the order in which they began
+jobs=1   # checks at a time
+
+# What a check's end left: its verdict, its seconds, and why it was skipped.
+ended() { cat "$log/$1.end" 2>/dev/null || printf 'not ended\t0\t\n'; }
 
 write_json() {
-    local i
+    local i verdict took
     {
         printf '{"time": "%s", "commit": "%s", "device": "%s", "checks": [' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$revision" "$device"
         for i in "${!names[@]}"; do
-            printf '%s{"name": "%s", "verdict": "%s", "seconds": %d}' "$([ "$i" = 0 ] || printf ', ')" "${names[i]}" "${verdicts[i]}" "${spent[i]}"
+            IFS=$'\t' read -r verdict took _ < <(ended "${names[i]}")
+            printf '%s{"name": "%s", "verdict": "%s", "seconds": %d}' "$([ "$i" = 0 ] || printf ', ')" "${names[i]}" "$verdict" "$took"
         done
         printf '], "f32": %s, "bf16": %s, "bf16_cudnn": %s, "torch": %s}\n' "$(figures f32)" "$(figures bf16)" "$(figures bf16-cudnn)" \
             "$(figures torch)"
@@ -84,14 +89,11 @@ write_json() {
     mv "$out.new" "$out"
 }
 
-# run NAME SECONDS COMMAND…: 77 is a skip; output goes to the log, the end of it to the screen when it fails.
-run() {
-    local name=$1 limit=$2 rc=0 start=$SECONDS verdict=passed left=$((${BRR_GPU_SECONDS:-86400} - SECONDS - 6)) # 6: to end what hangs
+# NAME SECONDS COMMAND…: 77 is a skip; output goes to the log, the end of it to the screen when it fails.
+check_one() {
+    local name=$1 limit=$2 rc=0 start=$SECONDS verdict=passed why=
     shift 2
-    [[ $name =~ ${BRR_GPU_ONLY:-.} ]] || return 0
-    [ "$limit" -le "${BRR_GPU_LIMIT:-$limit}" ] || limit=$BRR_GPU_LIMIT
-    [ "$limit" -le "$left" ] || limit=$left
-    if [ "$left" -ge 5 ]; then
+    if [ "$limit" -ge 5 ]; then
         say "gpu: $name"
         timeout -k 5 "$limit" "$@" >"$log/$name" 2>&1 || rc=$?
     else
@@ -100,16 +102,35 @@ run() {
     fi
     case $rc in
     0) ;;
-    77) verdict=skipped ;;
+    77) verdict=skipped why=$(tail -1 "$log/$name" | cut -c1-90) ;;
     124 | 137) verdict="over $limit s" ;;
     *) verdict=failed ;;
     esac
+    printf '%s\t%d\t%s\n' "$verdict" $((SECONDS - start)) "$why" >"$log/$name.end"
     { printf -- '---- %s: %s, %d s\n' "$name" "$verdict" $((SECONDS - start)) && cat "$log/$name"; } >>"$out.log"
     [ $rc -eq 0 ] || [ $rc -eq 77 ] || { say "--- $name"; tail -25 "$log/$name" | cut -c1-240 >&2; }
-    names+=("$name") verdicts+=("$verdict") spent+=($((SECONDS - start)))
-    notes+=("$([ "$verdict" != skipped ] || tail -1 "$log/$name" | cut -c1-90)") # why
+}
+
+# run NAME SECONDS COMMAND…: begins the check as soon as fewer than $jobs are under way, and waits for it where there is one at a time.
+run() {
+    local name=$1 limit=$2 left
+    shift 2
+    [[ $name =~ ${BRR_GPU_ONLY:-.} ]] || return 0
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+    left=$((${BRR_GPU_SECONDS:-86400} - SECONDS - 6)) # 6: to end what hangs
+    [ "$limit" -le "${BRR_GPU_LIMIT:-$limit}" ] || limit=$BRR_GPU_LIMIT
+    [ "$limit" -le "$left" ] || limit=$left
+    names+=("$name")
+    check_one "$name" "$limit" "$@" &
+    [ "$jobs" -gt 1 ] || wait
     write_json # after every check: whatever ends this early leaves what there is
-    return 0
+}
+
+# COUNT: so many checks side by side, each with its share of the processors; with 1, waits for those under way.
+side_by_side() {
+    wait
+    jobs=$1
+    export OMP_NUM_THREADS=$(($(nproc) > jobs ? $(nproc) / jobs : 1))
 }
 
 # A short training from resident recordings, and the same from readers: the same weights.
@@ -148,7 +169,7 @@ sanitize() {
 
 bench() { # DTYPE [FILTER]; BRR_GPU_FILTER: only cases whose name contains it
     local filter=${2:-${BRR_GPU_FILTER:-}}
-    "$build/bin/brr-bench" --device cuda --dtype "$1" --seconds 0.5 --json "$log/bench-$1${BRR_CUDNN:+-cudnn}.json" ${filter:+--filter "$filter"}
+    "$build/bin/brr-bench" --device cuda --dtype "$1" --seconds "${BRR_GPU_BENCH_SECONDS:-0.5}" --json "$log/bench-$1${BRR_CUDNN:+-cudnn}.json" ${filter:+--filter "$filter"}
 }
 
 # The same with cuDNN's convolutions: COMMAND… with BRR_CUDNN=1, skipped where there is none.
@@ -218,6 +239,7 @@ stage_smoke() {
 stage_correctness() {
     local test section
     find_device
+    side_by_side "${BRR_GPU_JOBS:-1}"
     run ops 150 "$build/tests/test_ops_vs_cpu"
     run batch 90 "$build/tests/test_batch"
     run weights 60 "$build/tests/test_weights"
@@ -231,6 +253,7 @@ stage_correctness() {
     run devices 60 "$build/tests/test_gpu_devices"
     run exchange 60 "$build/tests/test_gpu_exchange"
     run doctor 60 bash -c doctor
+    side_by_side 1
     BRR_UP_DIR=$log/up "$root/dev" down # where it ran out of time
 }
 
@@ -250,8 +273,10 @@ stage_peers() {
 
 stage_sanitizer() {
     find_device
+    side_by_side "${BRR_GPU_JOBS:-1}"
     run memcheck 260 bash -c 'sanitize memcheck'
     run racecheck 260 bash -c 'sanitize racecheck'
+    side_by_side 1
 }
 
 stage_faults() {
@@ -273,13 +298,14 @@ find_device() {
 
 # The table of what was done; fails where a check failed.
 summary() {
-    local i failed=0
+    local i verdict took why failed=0
     grep -h '^ok\|^FAILED\|^ ' "$log"/network-* "$log/batch" "$log/weights" "$log/unload" 2>/dev/null | cut -c1-110 || true
     grep -hE '^#|^(detector|scan|ssd|burst|geodesic),' "$log"/bench-* 2>/dev/null | grep -v json | cut -d, -f1-6,9,10 || true
     grep -hE 'PyTorch|^detector' "$log/torch" 2>/dev/null | grep -v '^no ' || true
-    for i in "${!names[@]}"; do
-        printf '%-20s %-12s %4d s  %s\n' "${names[i]}" "${verdicts[i]}" "${spent[i]}" "${notes[i]}"
-        case ${verdicts[i]} in passed | skipped) ;; *) failed=1 ;; esac
+    for i in "${names[@]}"; do
+        IFS=$'\t' read -r verdict took why < <(ended "$i")
+        printf '%-20s %-12s %4d s  %s\n' "$i" "$verdict" "$took" "$why"
+        case $verdict in passed | skipped) ;; *) failed=1 ;; esac
     done
     return $failed
 }
