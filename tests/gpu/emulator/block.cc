@@ -1,6 +1,7 @@
 /* block: fibers for a block's threads, which meet at barriers. Threads run in an order that chance gives anew at every barrier, and
  * blocks in one that it gives at every launch, so that what only works in one order fails. A block whose threads do not all reach
- * the same barrier ends the program: on a GPU it would hang or compute nonsense. */
+ * the same barrier, or a warp whose threads do not all reach the same shuffle, ends the program: on a GPU it would hang or compute
+ * nonsense. */
 #include "emulator.h"
 
 #include <setjmp.h>
@@ -25,7 +26,14 @@ static struct {
     char *stacks;
     bool made[MOST_THREADS], in_kernel[MOST_THREADS];
     enum fiber_state state[MOST_THREADS];
-    float exchange[MOST_THREADS];
+    bool waits[MOST_THREADS / 32]; /* warps that wait for the others at a barrier, or have ended */
+    union {
+        float number;
+        const void *pointer;
+        struct {
+            uint32_t a[4], b[2];
+        };
+    } exchange[MOST_THREADS];
     unsigned current, order[MOST_THREADS];
     const std::function<void()> *body;
 } block;
@@ -69,38 +77,87 @@ void __syncthreads(void) { to_scheduler(AT_BARRIER); }
 
 float __shfl_xor_sync(unsigned, float v, int lane_mask) {
     unsigned at = block.current;
-    block.exchange[at] = v;
+    block.exchange[at].number = v;
     to_scheduler(AT_SHUFFLE);
-    float other = block.exchange[at ^ (unsigned)lane_mask];
+    float other = block.exchange[at ^ (unsigned)lane_mask].number;
     to_scheduler(AT_SHUFFLE);
     return other;
 }
 
 unsigned __ballot_sync(unsigned, int predicate) {
     unsigned at = block.current, warp = at / 32 * 32, ballot = 0;
-    block.exchange[at] = predicate ? 1.0f : 0.0f;
+    block.exchange[at].number = predicate ? 1.0f : 0.0f;
     to_scheduler(AT_SHUFFLE);
     for (unsigned i = 0; i < 32 && warp + i < emulator_place.block_dim.x; i++)
-        ballot |= (unsigned)(block.exchange[warp + i] != 0.0f) << i;
+        ballot |= (unsigned)(block.exchange[warp + i].number != 0.0f) << i;
     to_scheduler(AT_SHUFFLE);
     return ballot;
 }
 
-/* All threads go on to where they meet next, which is where the first of them stands then. */
+void emulator_share(const void *mine, const void *(&ret)[32]) {
+    unsigned at = block.current, warp = at / 32 * 32;
+    if ((uintptr_t)mine % 16)
+        emulator_die("a row of a tile lies at %p; expected a multiple of 16 bytes", mine);
+    block.exchange[at].pointer = mine;
+    to_scheduler(AT_SHUFFLE);
+    for (unsigned i = 0; i < 32; i++)
+        ret[i] = block.exchange[warp + i].pointer;
+    to_scheduler(AT_SHUFFLE);
+}
+
+/* Element `upper` of a register. */
+static float element(uint32_t both, unsigned upper) { return __uint_as_float(upper ? both & 0xffff0000U : both << 16); }
+
+/* The lanes that hold row r of A and column c of B: 4·r and 4·c, and the three after them (kernels/cuda/mma.cuh). */
+void emulator_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    unsigned at = block.current, warp = at / 32 * 32, g = at % 32 / 4, t = at % 4;
+    memcpy(block.exchange[at].a, a, sizeof a);
+    memcpy(block.exchange[at].b, b, sizeof b);
+    to_scheduler(AT_SHUFFLE);
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned lower = i / 2, column = 2 * t + i % 2;
+        for (unsigned k = 0; k < 16; k++) {
+            unsigned lane = k % 8 / 2, half = k / 8;
+            uint32_t left = block.exchange[warp + 4 * g + lane].a[2 * half + lower];
+            uint32_t right = block.exchange[warp + 4 * column + lane].b[half];
+            d[i] += element(left, k % 2) * element(right, k % 2);
+        }
+    }
+    to_scheduler(AT_SHUFFLE);
+}
+
+/* Threads from..to stand at the same place. */
+static void must_be_together(unsigned from, unsigned to, unsigned threads) {
+    for (unsigned t = from + 1; t < to && t < threads; t++)
+        if (block.state[t] != block.state[from])
+            emulator_die("threads %u and %u of block (%u,%u) part: one %s, the other %s", from, t, emulator_place.block.x,
+                         emulator_place.block.y, block.state[from] == DONE ? "has ended" : "waits",
+                         block.state[t] == DONE ? "has ended" : "waits elsewhere");
+}
+
+/* All threads go on to where their warps meet next: at a shuffle, or, where all warps must meet, at a barrier or the end. Warps
+ * that have come to a barrier wait there while others shuffle. */
 static enum fiber_state run_to_meeting(unsigned threads) {
     unsigned from = (unsigned)emulator_chance(threads);
     for (unsigned i = 0; i < threads; i++) {
         unsigned t = block.order[(from + i) % threads];
+        if (block.waits[t / 32])
+            continue;
         block.current = t;
         emulator_place.thread = dim3(t, 0, 0);
         emulator_place.in_kernel = block.in_kernel[t];
         to_fiber(t);
     }
-    for (unsigned t = 1; t < threads; t++)
-        if (block.state[t] != block.state[0])
-            emulator_die("threads 0 and %u of block (%u,%u) part: one %s, the other %s", t, emulator_place.block.x,
-                         emulator_place.block.y, block.state[0] == DONE ? "has ended" : "waits",
-                         block.state[t] == DONE ? "has ended" : "waits elsewhere");
+    bool shuffles = false;
+    for (unsigned t = 0; t < threads; t += 32) {
+        must_be_together(t, t + 32, threads);
+        block.waits[t / 32] = block.state[t] != AT_SHUFFLE;
+        shuffles = shuffles || block.state[t] == AT_SHUFFLE;
+    }
+    if (shuffles)
+        return AT_SHUFFLE;
+    must_be_together(0, threads, threads);
+    memset(block.waits, 0, sizeof block.waits);
     return block.state[0];
 }
 
@@ -170,5 +227,6 @@ void block_run(const char *kernel, int device, dim3 grid, unsigned threads, cons
         emulator_fault = cudaErrorIllegalAddress;
         memset(block.made, 0, sizeof block.made);
         memset(block.in_kernel, 0, sizeof block.in_kernel);
+        memset(block.waits, 0, sizeof block.waits);
     }
 }

@@ -31,9 +31,22 @@ extern struct emulator_place {
 #define blockDim  emulator_place.block_dim
 #define gridDim   emulator_place.grid
 void __syncthreads(void);
-/* All of the block's threads must take part. */
+/* All threads of a warp must take part; warps may differ. */
 float __shfl_xor_sync(unsigned mask, float v, int lane_mask);
 unsigned __ballot_sync(unsigned mask, int predicate);
+/* mma.sync and ldmatrix of four tiles (kernels/cuda/mma.cuh). Sums are F32, added in the order of k. */
+void emulator_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+/* Each lane gives a pointer and gets those of its warp. */
+void emulator_share(const void *mine, const void *(&ret)[32]);
+static inline void emulator_load_tiles(uint32_t (&r)[4], const void *row, bool trans) {
+    const void *rows[32];
+    emulator_share(row, rows);
+    unsigned g = emulator_place.thread.x % 32 / 4, t = emulator_place.thread.x % 4;
+    for (unsigned tile = 0; tile < 4; tile++) {
+        const uint16_t *const *of = (const uint16_t *const *)rows + tile * 8;
+        r[tile] = trans ? of[2 * t][g] | (uint32_t)of[2 * t + 1][g] << 16 : of[g][2 * t] | (uint32_t)of[g][2 * t + 1] << 16;
+    }
+}
 struct alignas(16) float4 {
     float x, y, z, w;
 };

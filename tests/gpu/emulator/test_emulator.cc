@@ -2,6 +2,8 @@
  * that end the program run in a child, whose words are read. */
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/mma.cuh"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +73,37 @@ static __global__ void count_kernel(int *n, bool sets) {
 static __global__ void ballot_kernel(float *x) {
     unsigned odd = __ballot_sync(0xffffffffU, threadIdx.x & 1);
     x[threadIdx.x] = odd == 0xaaaaaaaaU ? (float)__popc(odd) : -1;
+}
+/* Products of tiles: out[way] (16,16) = A (16,16) · B (16,16) of a warp, A and B read as they lie or as transposes; warps that
+ * multiply more often than others must not disturb them. */
+enum { TILE = 16, TILE_ROOM = TILE + 8, TILE_WAYS = 4 };
+static __global__ void tiles_kernel(const __nv_bfloat16 *from, float *out) {
+    alignas(16) __shared__ __nv_bfloat16 a[2][TILE * TILE_ROOM], b[2][TILE * TILE_ROOM]; /* as they lie, transposes */
+    unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    for (unsigned e = threadIdx.x; e < TILE * TILE; e += blockDim.x) {
+        unsigned i = e / TILE, j = e % TILE;
+        a[0][i * TILE_ROOM + j] = a[1][j * TILE_ROOM + i] = from[e];
+        b[0][i * TILE_ROOM + j] = b[1][j * TILE_ROOM + i] = from[TILE * TILE + e];
+    }
+    __syncthreads();
+    for (unsigned way = warp; way < TILE_WAYS; way += warp ? TILE_WAYS : 1) { /* warp 0: all */
+        float d[2][4] = {};
+        uint32_t left[4], right[2][2];
+        if (way & 1)
+            mma_load_a_trans(left, a[1], TILE_ROOM);
+        else
+            mma_load_a(left, a[0], TILE_ROOM);
+        if (way & 2)
+            mma_load_b(right, b[1], TILE_ROOM);
+        else
+            mma_load_b_trans(right, b[0], TILE_ROOM);
+        mma_bf16(d[0], left, right[0]);
+        mma_bf16(d[1], left, right[1]);
+        float *to = out + (warp * TILE_WAYS + way) * TILE * TILE;
+        for (unsigned half = 0; half < 2; half++)
+            for (unsigned i = 0; i < 4; i++)
+                to[(g + i / 2 * 8) * TILE + half * 8 + 2 * t + i % 2] = d[half][i];
+    }
 }
 static __global__ void add_kernel(float *x, float v) { x[threadIdx.x] += v; }
 
@@ -337,6 +370,31 @@ static void check_atomics(void) {
     check(y[0] == 16 && y[THREADS - 1] == 16, "a ballot has the votes of its own warp", "");
 }
 
+static void check_tiles(void) {
+    enum { WARPS = TILE_WAYS, OUT = WARPS * TILE_WAYS * TILE * TILE };
+    cudaStream_t s = new_stream();
+    __nv_bfloat16 host[2 * TILE * TILE];
+    static float y[OUT];
+    float *x = new_memory(TILE * TILE), *out = new_memory(OUT);
+    for (int i = 0; i < 2 * TILE * TILE; i++)
+        host[i] = __float2bfloat16_rn((float)(i * 37 % 101) / 64 - 0.75f);
+    must(cudaMemcpyAsync(x, host, sizeof host, cudaMemcpyHostToDevice, s), "a copy");
+    CUDA_LAUNCH(tiles_kernel, 1, WARPS * 32, s, (const __nv_bfloat16 *)x, out);
+    must(cudaMemcpyAsync(y, out, sizeof y, cudaMemcpyDeviceToHost, s), "a copy");
+    must(cudaStreamSynchronize(s), "a copy");
+    bool same = true;
+    for (int way = 0; way < TILE_WAYS; way++)
+        for (int i = 0; i < TILE * TILE; i++) {
+            float sum = 0;
+            for (int k = 0; k < TILE; k++)
+                sum += __bfloat162float(host[i / TILE * TILE + k]) * __bfloat162float(host[TILE * TILE + k * TILE + i % TILE]);
+            same = same && y[way * TILE * TILE + i] == sum && y[(way * TILE_WAYS + way) * TILE * TILE + i] == sum;
+        }
+    check(same, "products of tiles, of operands that lie either way", "");
+    uint32_t both = mma_pack(1.00390625f, -1.01171875f); /* halfway between neighbours: the even one */
+    check(mma_low(both) == 1 && mma_high(both) == -1.015625f, "two elements in a register are rounded to the nearest", "");
+}
+
 int main(void) {
     setenv("BRR_EMULATED_DEVICES", "2", 1);
     for (const struct mortal &m : mortals) {
@@ -357,6 +415,7 @@ int main(void) {
     check_events_in_recordings();
     check_devices();
     check_atomics();
+    check_tiles();
     printf("%d failed\n", failures);
     return failures != 0;
 }
