@@ -338,6 +338,8 @@ static const struct scene scenes[] = {
 };
 enum { SCENES = sizeof scenes / sizeof *scenes };
 
+/* The metric's gradient is a difference of larger terms: in scene 8 it is off by up to 4e-5 on a CPU, whichever instructions it
+ * has, by 1e-4 where the GPU's order of sums is emulated, and by 2.3e-4 on an H200. */
 static void transport_and_its_gradients_are_those_in_double(void **state) {
     (void)state;
     for (int i = 0; i < SCENES; i++) {
@@ -360,7 +362,7 @@ static void transport_and_its_gradients_are_those_in_double(void **state) {
                 if (!(fabs(q.loss[g][k] - q.want_loss[g][k]) <= (k ? 1e-2 : 2e-5) * q.want_loss[g][k]))
                     fail_msg("loss %d is %.9g, expected %.9g", k, q.loss[g][k], q.want_loss[g][k]);
             near("the head's gradient", q.grads[g] + metric, q.dexact[g] + metric, head, 1e-4);
-            near("the metric's gradient", q.grads[g], q.dexact[g], metric, 1e-4);
+            near("the metric's gradient", q.grads[g], q.dexact[g], metric, is_cpu() ? 1e-4 : 1e-3);
         }
     }
     doing = "";
