@@ -1,5 +1,7 @@
 /* eltwise: element-wise ops (in pieces of 16 bytes where all operands are of one type and lie on them), dropout (the same Philox
  * numbers as base/rng.c) and the sigmoid. */
+#include <math.h>
+
 #include "base/philox.h"
 #include "kernels/cuda/vector.cuh"
 
@@ -134,9 +136,17 @@ struct dropout_job {
     uint64_t seed;
     uint32_t rng_stream, step;
     float p, scale;
+    uint32_t least; /* random words from this one on keep their element: those whose upper 24 bits, times 2^-24, reach p */
     bool per_channel;
     const struct train_place *place; /* or NULL */
 };
+
+static __device__ inline void dropout_place(struct dropout_job &j) {
+    if (!j.place)
+        return;
+    j.step = j.place->step;
+    j.row0 = j.place->row0;
+}
 
 static __device__ float uniform_at(const struct dropout_job &j, uint64_t n) {
     uint32_t c[4];
@@ -146,10 +156,7 @@ static __device__ float uniform_at(const struct dropout_job &j, uint64_t n) {
 }
 
 static __global__ void dropout_kernel(struct dropout_job j) {
-    if (j.place) {
-        j.step = j.place->step;
-        j.row0 = j.place->row0;
-    }
+    dropout_place(j);
     for (int64_t i = cuda_index(); i < j.count; i += cuda_stride()) {
         int64_t batch = i / (j.t * j.c), inside = i - batch * j.t * j.c;
         uint64_t row = (uint64_t)(j.row0 + batch);
@@ -158,6 +165,89 @@ static __global__ void dropout_kernel(struct dropout_job j) {
         float keep = uniform_at(j, n) >= j.p ? j.scale : 0.0f;
         act_put(j.y, i, act_get(j.x, i) * keep);
     }
+}
+
+/* What the elements from number `n` on, a multiple of 4, are multiplied by: one Philox block for 4 elements. */
+template <int W> static __device__ inline void dropout_scales(const struct dropout_job &j, uint64_t n, float (&ret)[W]) {
+#pragma unroll
+    for (int part = 0; part < W; part += 4) {
+        uint32_t c[4];
+        philox(j.seed, j.rng_stream, j.step, (n + (uint64_t)part) / 4, c);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            ret[part + i] = c[i] >= j.least ? j.scale : 0.0f;
+    }
+}
+
+template <bool BF16> static __device__ inline wide<BF16> dropout_piece(const wide<BF16> &x, const float (&scale)[wide<BF16>::N]) {
+    float v[wide<BF16>::N];
+    wide<BF16> ret;
+    x.get(v);
+#pragma unroll
+    for (int i = 0; i < wide<BF16>::N; i++)
+        v[i] *= scale[i];
+    ret.put(v);
+    return ret;
+}
+
+/* The mask of elements, which are numbered on from one batch row to the next. */
+template <bool BF16> static __global__ void __launch_bounds__(PIECE_THREADS) dropout_wide_kernel(struct dropout_job j) {
+    constexpr int W = wide<BF16>::N;
+    dropout_place(j);
+    uint64_t first = (uint64_t)(j.row0 * j.t * j.c);
+    for (int64_t at = cuda_index() * W; at < j.count; at += cuda_stride() * W) {
+        wide<BF16> x;
+        float scale[W];
+        x.load(j.x.data, at);
+        dropout_scales<W>(j, first + (uint64_t)at, scale);
+        dropout_piece<BF16>(x, scale).store(j.y.data, at);
+    }
+}
+
+/* The mask of channels, drawn once for all rows of a thread. blockIdx.x: n blocks for each row of the batch. Four pieces are in
+ * flight together. */
+template <bool BF16>
+static __global__ void __launch_bounds__(PIECE_THREADS) dropout_channels(struct dropout_job j, struct piece_grid g, unsigned n) {
+    constexpr int W = wide<BF16>::N;
+    int64_t batch = blockIdx.x / n, col = (int64_t)piece_column(g) * W, start = batch * j.t * j.c + col;
+    int deep = PIECE_THREADS >> g.shift; /* rows of a block at once */
+    int64_t step = (int64_t)n * deep;
+    float scale[W];
+    if (col >= j.c)
+        return;
+    dropout_place(j);
+    dropout_scales<W>(j, (uint64_t)((j.row0 + batch) * j.c + col), scale);
+    for (int64_t first = blockIdx.x % n * deep + (threadIdx.x >> g.shift); first < g.rows; first += PIECE_ROWS * step) {
+        wide<BF16> x[PIECE_ROWS];
+#pragma unroll
+        for (int k = 0; k < PIECE_ROWS; k++)
+            if (first + k * step < g.rows)
+                x[k].load(j.x.data, start + (first + k * step) * j.c);
+#pragma unroll
+        for (int k = 0; k < PIECE_ROWS; k++)
+            if (first + k * step < g.rows)
+                dropout_piece<BF16>(x[k], scale).store(j.y.data, start + (first + k * step) * j.c);
+    }
+}
+
+template <bool BF16> static bool dropout_wide(struct stream *s, const struct dropout_job *j) {
+    constexpr int W = wide<BF16>::N;
+    cudaStream_t stream = cuda_stream(s)->stream;
+    int64_t batch = j->count / (j->t * j->c);
+    if (j->per_channel) {
+        if (j->c % W || batch > 65535)
+            return false;
+        struct piece_grid g = piece_grid_of(j->t, j->c, BF16);
+        dim3 grid = piece_blocks(&g);
+        unsigned n = grid.x;
+        grid.x *= (unsigned)batch;
+        CUDA_LAUNCH(dropout_channels<BF16>, grid, PIECE_THREADS, stream, *j, g, n);
+        return true;
+    }
+    if (j->t * j->c % 4 || j->count % W)
+        return false;
+    CUDA_LAUNCH(dropout_wide_kernel<BF16>, cuda_blocks(j->count / W, PIECE_THREADS), PIECE_THREADS, stream, *j);
+    return true;
 }
 
 extern "C" int cuda_dropout(struct stream *s, const struct dropout_args *a, struct err *err) {
@@ -170,9 +260,24 @@ extern "C" int cuda_dropout(struct stream *s, const struct dropout_args *a, stru
         copy.y = a->y;
         return cuda_eltwise(s, &copy, err);
     }
-    struct dropout_job j = {
-        act_of(&a->x), act_of(&a->y), tensor_count(&a->x),  a->x.dim[1],    a->x.dim[2], a->row0, a->seed, a->rng_stream,
-        a->step,       a->p,          1.0f / (1.0f - a->p), a->per_channel, a->place};
+    struct dropout_job j = {};
+    j.x = act_of(&a->x);
+    j.y = act_of(&a->y);
+    j.count = tensor_count(&a->x);
+    j.t = a->x.dim[1];
+    j.c = a->x.dim[2];
+    j.row0 = a->row0;
+    j.seed = a->seed;
+    j.rng_stream = a->rng_stream;
+    j.step = a->step;
+    j.p = a->p;
+    j.scale = 1.0f / (1.0f - a->p);
+    j.least = (uint32_t)ceilf(a->p * 0x1p24f) << 8;
+    j.per_channel = a->per_channel;
+    j.place = a->place;
+    bool whole = (uintptr_t)j.x.data % 16 == 0 && (uintptr_t)j.y.data % 16 == 0 && j.x.bf16 == j.y.bf16;
+    if (whole && (j.x.bf16 ? dropout_wide<true>(s, &j) : dropout_wide<false>(s, &j)))
+        return 0;
     CUDA_LAUNCH(dropout_kernel, cuda_blocks(j.count, THREADS), THREADS, cuda_stream(s)->stream, j);
     return 0;
 }
