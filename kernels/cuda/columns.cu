@@ -138,9 +138,9 @@ template <bool BF16, int TERM> static __global__ void __launch_bounds__(LANES *L
 
 static __global__ void add_kernel(struct columns c, float *to0, float *to1) {
     __shared__ double room[COLUMN_DEEP][COLUMN_WIDE];
-    double first, second;
-    int64_t col;
-    if (!columns_totals(c, room, &col, &first, &second))
+    int64_t col = (int64_t)blockIdx.x * COLUMN_WIDE + threadIdx.x % COLUMN_WIDE;
+    double first = to0 ? columns_total(c, room, col, 0) : 0, second = to1 ? columns_total(c, room, col, 1) : 0;
+    if (threadIdx.x >= COLUMN_WIDE || col >= c.cols)
         return;
     if (to0)
         to0[col] += (float)first;

@@ -1,6 +1,6 @@
-/* layernorm: a warp takes a row (rows.cuh) where rows lie in 16-byte pieces, else a block. */
-#include "kernels/cuda/columns.cuh"
-#include "kernels/cuda/rows.cuh"
+/* layernorm: a warp takes a row (rows.cuh) where rows lie in 16-byte pieces, else a block. Backwards a team of threads (teams.cuh)
+ * takes a row and adds to the gradients of weight and bias on its way. */
+#include "kernels/cuda/teams.cuh"
 
 enum { THREADS = 128 };
 
@@ -169,6 +169,69 @@ static __global__ void __launch_bounds__(ROW_THREADS) layernorm_row_gradient(str
     t.store(dx, row, 0, c.cols, real);
 }
 
+/* What a team's thread has of a row. */
+template <bool BF16> struct layernorm_piece {
+    wide<BF16> x, g;
+    float mean = 0, rstd = 0;
+    __device__ void load(const struct columns &c, uint32_t row, uint32_t col) {
+        x.load(c.x.data, team_at<BF16>(c.x, row, col));
+        g.load(c.g.data, team_at<BF16>(c.g, row, col));
+        mean = c.mean[row];
+        rstd = c.rstd[row];
+    }
+};
+
+/* blockIdx.x: a stretch of rows. The next row is loaded while one is worked on. Of j: weight, and y, which is dx. */
+template <bool BF16, int T>
+static __global__ void __launch_bounds__(TEAM_THREADS, TEAM_BLOCKS) layernorm_team(struct columns c, struct layernorm_job j) {
+    constexpr int W = wide<BF16>::N, TEAMS = TEAM_THREADS / T;
+    __shared__ float turns[2][2][TEAM_THREADS / 32], room[TEAM_THREADS * W];
+    int lane = (int)threadIdx.x % T, team = (int)threadIdx.x / T, turn = 0;
+    uint32_t first = blockIdx.x * (uint32_t)c.stretch;
+    int n = (int)(c.rows - first < c.stretch ? c.rows - first : c.stretch);
+    bool mine = lane * W < c.cols;
+    float w[W], scale[W] = {}, shift[W] = {}, inverse = 1.0f / (float)c.cols;
+    layernorm_piece<BF16> next;
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        w[i] = mine ? j.weight[lane * W + i] : 0.0f;
+    if (mine && team < n)
+        next.load(c, first + (uint32_t)team, (uint32_t)lane);
+    for (int at = team; at - team < n; at += TEAMS, turn ^= 1) { /* as often for every team */
+        layernorm_piece<BF16> p = next;
+        float x[W], t[W], m1 = 0, m2 = 0;
+        bool real = mine && at < n;
+        if (mine && at + TEAMS < n)
+            next.load(c, first + (uint32_t)(at + TEAMS), (uint32_t)lane);
+        p.x.get(x);
+        p.g.get(t);
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+            x[i] = (x[i] - p.mean) * p.rstd;
+            scale[i] += real ? t[i] * x[i] : 0.0f;
+            shift[i] += real ? t[i] : 0.0f;
+            t[i] *= w[i]; /* 0 beyond the last column */
+            m1 += t[i];
+            m2 += t[i] * x[i];
+        }
+        m1 = team_sum<T>(m1, turns[turn][0]) * inverse;
+        m2 = team_sum<T>(m2, turns[turn][1]) * inverse;
+#pragma unroll
+        for (int i = 0; i < W; i++)
+            t[i] = p.rstd * (t[i] - m1 - x[i] * m2);
+        p.g.put(t);
+        if (real)
+            p.g.store(j.y.data, team_at<BF16>(j.y, first + (uint32_t)at, (uint32_t)lane));
+    }
+    team_share<T, W>(c, 0, 0, c.cols, scale, room);
+    team_share<T, W>(c, 1, 0, c.cols, shift, room);
+}
+
+static bool gradient_fits_teams(const struct columns *c, const float *weight, struct act dx) {
+    return act_is_wide(c->x) && act_is_wide(c->g) && act_is_wide(dx) && aligned(weight, weight) && team_fits(c->x, c->rows) &&
+           team_fits(c->g, c->rows) && team_fits(dx, c->rows);
+}
+
 static void gradient(struct stream *s, const struct columns *c, const float *weight, struct act dx) {
     cudaStream_t stream = cuda_stream(s)->stream;
     int pieces = row_pieces(c->cols, c->x.bf16);
@@ -190,11 +253,25 @@ extern "C" int cuda_layernorm_backward(struct stream *s, const struct layernorm_
     c.g = act_of(&a->dy);
     c.mean = (const float *)a->save_mean.data;
     c.rstd = (const float *)a->save_rstd.data;
-    int rc = cuda_scratch(s, cuda_columns_size(&c), (void **)&c.shares, err);
+    struct act dx = act_of(&a->dx);
+    const float *weight = (const float *)a->weight.data;
+    int threads = gradient_fits_teams(&c, weight, dx) ? team_threads(c.cols, c.x.bf16) : 0;
+    size_t bytes = threads ? team_stretches(&c) : cuda_columns_size(&c);
+    int rc = cuda_scratch(s, bytes, (void **)&c.shares, err);
     if (rc)
         return rc;
+    if (threads) {
+        struct layernorm_job j = {};
+        j.y = dx;
+        j.weight = weight;
+#define LAUNCH(bf16, t) CUDA_LAUNCH((layernorm_team<bf16, t>), (unsigned)c.stretches, TEAM_THREADS, cuda_stream(s)->stream, c, j)
+        TEAM_LAUNCH(c.x.bf16, threads, LAUNCH);
+#undef LAUNCH
+        cuda_columns_add(s, &c, (float *)a->dweight.data, (float *)a->dbias.data);
+        return 0;
+    }
     cuda_columns_run(s, &c); /* before dx, which may lie over dy */
     cuda_columns_add(s, &c, (float *)a->dweight.data, (float *)a->dbias.data);
-    gradient(s, &c, (const float *)a->weight.data, act_of(&a->dx));
+    gradient(s, &c, weight, dx);
     return 0;
 }

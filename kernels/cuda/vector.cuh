@@ -15,6 +15,8 @@ template <bool BF16> struct wide {
     __device__ void load(const void *data, int64_t at) { raw = ((const uint4 *)data)[at / N]; }
     __device__ void store(void *data, int64_t at) const { ((uint4 *)data)[at / N] = raw; }
     __device__ void zero(void) { raw.x = raw.y = raw.z = raw.w = 0; }
+    /* Values taken from here on are unpacked anew, rather than held in registers that long: 4 words instead of N. */
+    __device__ void unpack_again(void) { asm volatile("" : "+r"(raw.x), "+r"(raw.y), "+r"(raw.z), "+r"(raw.w)); }
     /* bf16 is the upper half of an F32. */
     __device__ void get(float (&v)[N]) const {
         const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};

@@ -11,12 +11,16 @@ import sys
 # 4 bytes if no sizes follow
 WIDE = {
     ("eltwise", "eltwise_wide_kernel"): (4, 4, 0, 0),
+    ("eltwise", "dropout_wide_kernel"): (1, 1, 2, 0, (4, 8)),  # step and first row of a training's place
+    ("eltwise", "dropout_channels"): (4, 4, 2, 0, (4, 8)),
     ("norm", "affine_wide_kernel"): (4, 4, 16, 0),  # scale and shift of each column
     ("norm", "bn_gradient_wide"): (2, 2, 40, 0),  # five constants of each column
     ("layernorm", "layernorm_row_kernel"): (1, 1, 0, 2),  # mean and deviation of the row
     ("layernorm", "layernorm_row_gradient"): (1, 1, 2, 0),
+    ("layernorm", "layernorm_team"): (4, 1, 12, 10),  # weights, mean and deviation of the row; sums of each column
     ("rmsnorm", "rms_row_kernel"): (1, 1, 0, 1),
     ("rmsnorm", "rms_row_gradient"): (1, 1, 1, 0),
+    ("rmsnorm", "rms_team_gradient"): (6, 2, 7, 5),  # deviation of the row, weights; sums of each column
     ("columns", "columns_wide_kernel"): (2, 0, 16, 2),  # sums of each column
     ("conv", "lay_pieces_kernel"): (1, 1, 0, 0),
     ("depthwise_wide", "forward_kernel"): (2, 4, 8, 0),  # biases

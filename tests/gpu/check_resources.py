@@ -15,6 +15,8 @@ COUNTED = {
     ("ssd", "ssd_backward_kernel"): (64, 5),
     ("depthwise_wide", "forward_kernel"): (128, 5),
     ("depthwise_wide", "backward_kernel"): (128, 3),
+    ("layernorm", "layernorm_team"): (128, 5),
+    ("rmsnorm", "rms_team_gradient"): (128, 5),
     ("spike", "deliver_kernel"): (256, 4),
     ("geodesic", "geodesic_kernel"): (256, 2),
 }

@@ -68,6 +68,7 @@ static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c);
 static inline float __fmul_rn(float a, float b) { return a * b; }
 static inline float __fadd_rn(float a, float b) { return a + b; }
 static inline float __fsub_rn(float a, float b) { return a - b; }
+static inline float __fdividef(float a, float b) { return a / b; }
 static inline int __popc(unsigned v) { return __builtin_popcount(v); }
 int atomicAdd(int *p, int v);
 unsigned long long atomicAdd(unsigned long long *p, unsigned long long v);
