@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/crew.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "data/bids.h"
@@ -276,24 +278,47 @@ static int parse_options(int argc, char **argv, struct options *o) {
     return 0;
 }
 
+static int patient_item(void *ctx, int64_t item, struct err *err) {
+    struct err own = {0};
+    char text[1024];
+    int rc = make_patient(ctx, (int)item, &own);
+    return rc ? err_set(err, rc, "sub-%02d: %s", (int)item + 1, err_text(&own, text, sizeof text)) : 0;
+}
+static bool failed(void *ctx, int64_t item, int rc) {
+    (void)ctx, (void)item;
+    return rc != 0;
+}
+
+/* Each patient is drawn from the seed and its number alone: their order does not matter. */
+static int make_patients(struct options *o, struct err *err) {
+    OWNED_POINTER(crew_close) struct crew *crew = NULL;
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    struct crew_work work = {.n = o->patients,
+                             .threads = (int)(processors < 1                  ? 1
+                                              : processors > CREW_MAX_THREADS ? CREW_MAX_THREADS
+                                                                              : processors),
+                             .run = patient_item,
+                             .finished = failed,
+                             .ctx = o};
+    int rc = crew_start(&work, &crew, err);
+    if (rc)
+        return rc;
+    crew_follow(crew, NULL, NULL);
+    return crew_failure(crew, err);
+}
+
 int main(int argc, char **argv) {
     struct options options = {0};
     struct err err = {0};
     int status = parse_options(argc, argv, &options);
     if (status)
         return status < 0 ? 0 : status;
-    if (options.bids && (fsio_mkdirs(options.out, &err) ||
-                         bids_write_dataset(options.out, "Synthetic EEG by edfgen; no human recordings.", &err))) {
+    if ((options.bids && (fsio_mkdirs(options.out, &err) ||
+                          bids_write_dataset(options.out, "Synthetic EEG by edfgen; no human recordings.", &err))) ||
+        make_patients(&options, &err)) {
         char text[1024];
         fprintf(stderr, "edfgen: %s\n", err_text(&err, text, sizeof text));
         return 1;
-    }
-    for (int p = 0; p < options.patients; p++) {
-        if (make_patient(&options, p, &err)) {
-            char text[1024];
-            fprintf(stderr, "edfgen: sub-%02d: %s\n", p + 1, err_text(&err, text, sizeof text));
-            return 1;
-        }
     }
     return 0;
 }
