@@ -175,9 +175,24 @@ static void add_rows(struct stream *s, const struct scan_job *j, const float *pa
         CUDA_LAUNCH(add_rows_kernel, cuda_blocks(cols, 32), 32, stream, part, j->rows, cols, to);
 }
 
+static void backward_in_chunks(struct stream *s, const struct scan_job *j, const struct scan_sums *to) {
+    unsigned heads = (unsigned)(j->channels / j->share);
+    const float *parts[] = {j->part_a, j->part_skip, j->part_bias};
+    float *sums[] = {to->da, to->dskip, to->dbias};
+    ssd_chunks_backward_launch(s, j);
+    for (int i = 0; i < 3; i++)
+        if (sums[i])
+            CUDA_LAUNCH(add_shares_kernel, heads, THREADS, cuda_stream(s)->stream, parts[i], j->rows, (int64_t)heads, (int64_t)1,
+                        sums[i]);
+}
+
 static void backward_rows(struct stream *s, const struct scan_job *j, float *pre, const struct scan_sums *to) {
     cudaStream_t stream = cuda_stream(s)->stream;
     struct scan_job forward = *j, gradient = *j;
+    if (j->chunks) {
+        backward_in_chunks(s, j, to);
+        return;
+    }
     if (ssd_suits(j)) {
         ssd_forward_launch(s, &forward);
         ssd_backward_launch(s, &gradient);
@@ -259,6 +274,9 @@ extern "C" int cuda_ssd_backward(struct stream *s, const struct ssd_backward_arg
     j.dcm = states_of(&a->dCm, j.states);
     j.dht = (const float *)a->dhT.data;
     j.dh0 = (float *)a->dh0.data;
+    j.chunks = ssd_chunks_suit(&j);
+    if (j.chunks)
+        j.tiles = ssd_chunks_of(j.length);
     struct scan_sums to = {(float *)a->dA.data, (float *)a->dDskip.data, (float *)a->ddbias.data};
     return scan_backward(s, &j, a->fwd.lengths, &to, err);
 }

@@ -35,6 +35,7 @@ struct scan_job {
     float *part_skip, *part_bias; /* (rows, D) */
     float *head_delta;            /* per_head: (rows, L, H·head_shares) shares of dΔ */
     int64_t head_shares;          /* sums of neighbouring channels of a head; share: one of each channel */
+    bool chunks;                  /* whether ssd_chunks_backward.cu takes the job */
 };
 
 struct scan_job scan1_job(const struct scan1_args *a);
@@ -45,6 +46,13 @@ int scan_forward(struct stream *s, struct scan_job *j, const int32_t *host_lengt
 bool ssd_suits(const struct scan_job *j);
 void ssd_forward_launch(struct stream *s, const struct scan_job *j);
 void ssd_backward_launch(struct stream *s, const struct scan_job *j);
+
+/* ssd_chunks_backward.cu: gradients of heads of 64 channels with 16 states in bf16, without carried states, by tensor cores. It
+ * needs `starts` with ssd_chunks_of(length) tiles, finishes dx, ddelta, dbm and dcm, and leaves part_a, part_skip and part_bias as
+ * (rows, H). */
+bool ssd_chunks_suit(const struct scan_job *j);
+int64_t ssd_chunks_of(int64_t length);
+void ssd_chunks_backward_launch(struct stream *s, const struct scan_job *j);
 
 struct scan_sums {
     float *da, *dskip, *dbias; /* NULL: not wanted */

@@ -34,6 +34,9 @@ WIDE = {
     ("ssd", "ssd_forward_kernelILb0ELb1ELb1E"): (12, 4, 22, 0, (1, 2, 4)),
     ("ssd", "ssd_backward_kernelILb1ELb1E"): (16, 0, 24, 54, (1, 2, 4)),  # and shares of the sums over channels
     ("ssd", "ssd_backward_kernelILb0ELb1E"): (20, 0, 24, 54, (1, 2, 4)),
+    # x, dy, B, C, states; pairs of a row's lanes store dx by 8 bytes; parts of dB and dC. Narrower: delta in either type, A, D, bias,
+    # a row's length, marks; delta's gradient in either type, three sums.
+    ("ssd_chunks_backward", "chunk_gradient_kernel"): (11, 4, 11, 27, (1, 2, 4, 8)),
 }
 PILOT = re.compile(r"columns_wide_kernelILb\dELi1E")  # moments: the pilot is an element of each column
 ACCESS = re.compile(r"\s*(?:@\S+\s+)?(ld|st)\.(?:volatile\.|relaxed\.\w+\.|weak\.)?global(?:\.\w+)*?(?:\.v([24]))?\.[usbf](8|16|32|64)\s")

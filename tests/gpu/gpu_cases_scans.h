@@ -109,4 +109,23 @@ static int run_ssd_wide_backward(const struct op_test *c, struct stream *s, cons
     return op_ssd_backward(s, &a, err);
 }
 
+/* Rows of several chunks, one of them empty; one group or two. */
+static int run_ssd_chunks_backward(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2],
+                                   struct err *err) {
+    (void)sums;
+    static const int32_t chunk_lengths[3] = {150, 0, 97};
+    struct ssd_backward_args a = {.fwd = ssd_of(c, t, (int)(t[3].dim[2] / 16)),
+                                  .dy = t[7],
+                                  .dx = t[8],
+                                  .ddelta = t[9],
+                                  .dBm = t[10],
+                                  .dCm = t[11],
+                                  .dA = t[12],
+                                  .dDskip = t[13],
+                                  .ddbias = t[14]};
+    a.fwd.lengths = chunk_lengths;
+    a.fwd.resets = t[15];
+    return op_ssd_backward(s, &a, err);
+}
+
 #endif
