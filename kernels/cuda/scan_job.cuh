@@ -46,6 +46,9 @@ int scan_forward(struct stream *s, struct scan_job *j, const int32_t *host_lengt
 bool ssd_suits(const struct scan_job *j);
 void ssd_forward_launch(struct stream *s, const struct scan_job *j);
 void ssd_backward_launch(struct stream *s, const struct scan_job *j);
+/* ssd_chunks.cu: forward by tensor cores, for the jobs that suit. */
+bool ssd_chunks_suits(const struct scan_job *j);
+void ssd_chunks_launch(struct stream *s, const struct scan_job *j);
 
 /* ssd_chunks_backward.cu: gradients of heads of 64 channels with 16 states in bf16, without carried states, by tensor cores. It
  * needs `starts` with ssd_chunks_of(length) tiles, finishes dx, ddelta, dbm and dcm, and leaves part_a, part_skip and part_bias as

@@ -32,6 +32,8 @@ WIDE = {
     ("ssd", "ssd_forward_kernelILb0ELb1ELb0E"): (12, 0, 23, 28, (1, 2, 4)),
     ("ssd", "ssd_forward_kernelILb1ELb1ELb1E"): (8, 4, 22, 0, (1, 2, 4)),
     ("ssd", "ssd_forward_kernelILb0ELb1ELb1E"): (12, 4, 22, 0, (1, 2, 4)),
+    # Chunks by tensor cores: x, B, C, in two places; zeros behind the last token. Narrower: as above; four channels of an output.
+    ("ssd_chunks", "ssd_chunks_kernel"): (12, 1, 11, 4, (1, 2, 4, 8)),
     ("ssd", "ssd_backward_kernelILb1ELb1E"): (16, 0, 24, 54, (1, 2, 4)),  # and shares of the sums over channels
     ("ssd", "ssd_backward_kernelILb0ELb1E"): (20, 0, 24, 54, (1, 2, 4)),
     # x, dy, B, C, states; pairs of a row's lanes store dx by 8 bytes; parts of dB and dC. Narrower: delta in either type, A, D, bias,

@@ -15,6 +15,7 @@ COUNTED = {
     ("ssd", "ssd_backward_kernel"): (64, 5),
     ("ssd_chunks_backward", "chunk_starts_kernel"): (128, 6),
     ("ssd_chunks_backward", "chunk_gradient_kernel"): (128, 3),
+    ("ssd_chunks", "ssd_chunks_kernel"): (128, 5),
     ("depthwise_wide", "forward_kernel"): (128, 5),
     ("depthwise_wide", "backward_kernel"): (128, 3),
     ("layernorm", "layernorm_team"): (128, 5),

@@ -44,6 +44,10 @@ struct op_test {
 #define RARE(n, m)                                                                                                                 \
     { U8, {n, m}, -9, 1.999f } /* 1 now and then */
 
+#define NO_ARRAY                                                                                                                   \
+    { NONE, {0}, 0, 0 }
+
 static const int32_t lengths[3] = {37, 0, 21};
+static const int32_t long_lengths[3] = {197, 0, 83};
 
 #endif

@@ -47,12 +47,20 @@ static inline void emulator_load_tiles(uint32_t (&r)[4], const void *row, bool t
         r[tile] = trans ? of[2 * t][g] | (uint32_t)of[2 * t + 1][g] << 16 : of[g][2 * t] | (uint32_t)of[g][2 * t + 1] << 16;
     }
 }
+struct alignas(8) float2 {
+    float x, y;
+};
 struct alignas(16) float4 {
     float x, y, z, w;
 };
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
 };
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+static inline uint2 make_uint2(unsigned x, unsigned y) { return uint2{x, y}; }
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return uint4{x, y, z, w}; }
 static inline float4 make_float4(float x, float y, float z, float w) { return float4{x, y, z, w}; }
 static inline float __uint_as_float(unsigned bits) {
     float f;
@@ -70,6 +78,7 @@ static inline float __fadd_rn(float a, float b) { return a + b; }
 static inline float __fsub_rn(float a, float b) { return a - b; }
 static inline float __fdividef(float a, float b) { return a / b; }
 static inline int __popc(unsigned v) { return __builtin_popcount(v); }
+static inline int __clz(int v) { return v ? __builtin_clz((unsigned)v) : 32; }
 int atomicAdd(int *p, int v);
 unsigned long long atomicAdd(unsigned long long *p, unsigned long long v);
 unsigned atomicOr(unsigned *p, unsigned v);
