@@ -2,8 +2,8 @@
  *
  * A block takes CHANNELS channels of a head and a row. With the state H (states, channels) before a tile of 16 tokens, and cum the
  * sums of Δ·A from the tile's first token on:
- *   Y = M·X + exp(cum_i)·(C·H) + D·X,    M_ij = (C·Bᵀ)_ij · exp(cum_i − cum_j) · Δ_j for j ≤ i, else 0
- *   H ← exp(cum_15)·H + B'ᵀ·X,           B'_j = B_j · Δ_j · exp(cum_15 − cum_j)
+ *   Y = M·X + exp(cum_i)·(C·H),   M_ij = (C·Bᵀ)_ij · exp(cum_i − cum_j) · Δ_j for j ≤ i, else 0; and D on the diagonal
+ *   H ← exp(cum_15)·H + B'ᵀ·X,    B'_j = B_j · Δ_j · exp(cum_15 − cum_j)
  * Only differences of cum from a later to an earlier token are exponents. A token that begins a segment clears what it and later
  * tokens would have had from earlier ones: entries of M, of B', and the share of H.
  *
@@ -32,23 +32,37 @@ struct chunk_flight {
     uint4 x[TILES], b, c;
     float pre;
     bool anew;
+    const uint4 *at_x, *at_b, *at_c; /* of the chunk to load next */
 
     static __device__ const uint4 *piece_of(struct act from, int64_t token, int64_t column) {
         return (const uint4 *)((const __nv_bfloat16 *)from.data + token * from.ld + column);
     }
-
-    __device__ void load(const struct scan_job &j, const struct scan_place &p, int64_t len, int64_t step0) {
+    __device__ void begin(const struct scan_job &j, const struct scan_place &p, int64_t len) {
+        int t = (int)threadIdx.x;
+        int64_t token = scan_token(j, p.row, len, t / 2);
+        at_x = piece_of(j.x, scan_token(j, p.row, len, t / 8), p.first + t % 8 * 8);
+        at_b = piece_of(j.bm.act, token, p.group * j.bm.step + t % 2 * 8);
+        at_c = piece_of(j.cm.act, token, p.group * j.cm.step + t % 2 * 8);
+    }
+    __device__ void load(const struct scan_job &j, const struct scan_place &p, int64_t head, int64_t len, int64_t step0) {
+        const uint4 none = {0, 0, 0, 0};
         int t = (int)threadIdx.x, n = (int)(len - step0 < CHUNK ? len - step0 : CHUNK);
-        const uint4 *from = piece_of(j.x, scan_token(j, p.row, len, step0 + t / 8), p.first + t % 8 * 8);
-        int64_t along = (j.reverse ? -TILE : TILE) * (j.x.ld >> 3);
+        int64_t along_x = j.reverse ? -(j.x.ld >> 3) : j.x.ld >> 3, along_b = j.reverse ? -(j.bm.act.ld >> 3) : j.bm.act.ld >> 3;
+        int64_t along_c = j.reverse ? -(j.cm.act.ld >> 3) : j.cm.act.ld >> 3;
 #pragma unroll
         for (int k = 0; k < TILES; k++)
-            x[k] = t / 8 + k * TILE < n ? from[k * along] : make_uint4(0, 0, 0, 0);
-        int64_t token = scan_token(j, p.row, len, step0 + t / 2);
-        b = t / 2 < n ? *piece_of(j.bm.act, token, p.group * j.bm.step + t % 2 * 8) : make_uint4(0, 0, 0, 0);
-        c = t / 2 < n ? *piece_of(j.cm.act, token, p.group * j.cm.step + t % 2 * 8) : make_uint4(0, 0, 0, 0);
-        pre = t < n ? scan_pre(j, scan_token(j, p.row, len, step0 + t), p.first) : 0.0f;
-        anew = t < n && scan_starts(j, p.row, len, step0 + t);
+            x[k] = t / 8 + k * TILE < n ? at_x[k * TILE * along_x] : none;
+        b = t / 2 < n ? *at_b : none;
+        c = t / 2 < n ? *at_c : none;
+        at_x += CHUNK * along_x;
+        at_b += CHUNK * along_b;
+        at_c += CHUNK * along_c;
+        pre = 0;
+        anew = false;
+        if (t < n) {
+            pre = act_get(j.delta, scan_token(j, p.row, len, step0 + t) * j.delta.ld + head);
+            anew = scan_starts(j, p.row, len, step0 + t);
+        }
     }
 
     /* Of each 16 channels the even pairs come first, then the odd ones, so that a lane's four sums of a token (columns 2t, 2t + 1
@@ -65,15 +79,15 @@ struct chunk_flight {
         *(uint4 *)(w.c + t / 2 * B_LD + t % 2 * 8) = c;
     }
 
-    /* What belongs to a token; by whole warps. `left`: tokens of the chunk; those beyond have Δ 0. */
-    __device__ void land_token(const struct scan_job &j, int64_t left, float a2, chunk_room &w) const {
+    /* What belongs to a token; by whole warps. n: tokens of the chunk; those beyond have Δ 0. */
+    __device__ void land_token(const struct scan_job &j, int n, float a2, float bias, chunk_room &w) const {
         int t = (int)threadIdx.x, i = t % TILE;
-        float delta = t < left ? scan_step(j, pre) : 0.0f, log = delta * a2, cum = log, total = log;
+        float delta = t < n ? scan_step(j, pre + bias) : 0.0f, log = delta * a2, cum = log, total = log;
 #pragma unroll
         for (int step = 1; step < TILE; step *= 2) {
             float other = __shfl_xor_sync(0xffffffffu, total, step);
             cum += i & step ? other : 0.0f;
-            total = i & step ? other + total : total + other;
+            total += other;
         }
         unsigned starts = __ballot_sync(0xffffffffu, anew) >> t % 32 / TILE * TILE & 0xffffu, before = starts & ((2u << i) - 1);
         w.delta[t] = delta;
@@ -86,8 +100,19 @@ struct chunk_flight {
     }
 };
 
-/* M of a tile. */
-static __device__ inline void make_m(chunk_room &w, int tile) {
+/* 2^x; results below 2^-126 are 0. */
+static __device__ inline float exp2_of(float x) {
+#ifdef __CUDACC__
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return exp2f(x);
+#endif
+}
+
+/* M of a tile, with D on its diagonal. */
+static __device__ inline void make_m(chunk_room &w, int tile, float skip) {
     int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4, first = tile * TILE;
     uint32_t c[4], b[2][2], m[4];
     float s[2][4] = {};
@@ -103,8 +128,14 @@ static __device__ inline void make_m(chunk_room &w, int tile) {
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             int before = g + e / 2 * 8 - (half * 8 + 2 * t + e % 2);
-            float decay = exp2f(cum_i[e / 2] - (e % 2 ? cum.y : cum.x)) * (e % 2 ? delta.y : delta.x);
+            if (half > e / 2) { /* later tokens only */
+                s[half][e] = 0;
+                continue;
+            }
+            float decay = exp2_of(cum_i[e / 2] - (e % 2 ? cum.y : cum.x)) * (e % 2 ? delta.y : delta.x);
             s[half][e] = (unsigned)before <= (unsigned)reach[e / 2] ? s[half][e] * decay : 0.0f;
+            if (half == e / 2)
+                s[half][e] += before ? 0.0f : skip;
         }
     }
     mma_pack_a(m, s[0], s[1]);
@@ -128,27 +159,25 @@ static __device__ inline void make_scaled_b(chunk_room &w, int tile) {
 
 /* A warp's 16 channels through a tile. h: Hᵀ (channels, states), whose sums in pairs are the B of C·H. y: tokens g and g + 8 of the
  * tile by channels 4t to 4t + 3. */
-static __device__ inline void step_tile(const chunk_room &w, int tile, int column, float skip, float (&h)[2][4],
-                                        uint32_t (&y)[2][2]) {
+static __device__ inline void step_tile(const chunk_room &w, int tile, int column, float (&h)[2][4], uint32_t (&y)[2][2]) {
     int lane = (int)threadIdx.x % 32, g = lane / 4, first = tile * TILE;
     const __nv_bfloat16 *from = w.x + first * X_LD + column;
-    uint32_t c[4], xt[4], x[4];
+    uint32_t c[4], xt[4], x[2][2];
     float out[2][4] = {}, p0 = w.from_start[first + g], p8 = w.from_start[first + g + 8], decay = w.decay[tile];
     uint4 mv = w.m[tile][lane], bv = w.scaled_b[tile][lane];
     const uint32_t m[4] = {mv.x, mv.y, mv.z, mv.w}, b[2][2] = {{bv.x, bv.y}, {bv.z, bv.w}};
     mma_load_a(c, w.c + first * B_LD, B_LD);
-    mma_load_a(x, from, X_LD);
+    mma_load_b_trans(x, from, X_LD);
     mma_load_a_trans(xt, from, X_LD);
 #pragma unroll
     for (int half = 0; half < 2; half++) { /* of the channels */
         const uint32_t hb[2] = {mma_pack(h[0][2 * half], h[0][2 * half + 1]), mma_pack(h[1][2 * half], h[1][2 * half + 1])};
-        const uint32_t xb[2] = {xt[half], xt[half + 2]};
         mma_bf16(out[half], c, hb);
-        out[half][0] = __fmaf_rn(skip, mma_low(x[2 * half]), out[half][0] * p0);
-        out[half][1] = __fmaf_rn(skip, mma_high(x[2 * half]), out[half][1] * p0);
-        out[half][2] = __fmaf_rn(skip, mma_low(x[2 * half + 1]), out[half][2] * p8);
-        out[half][3] = __fmaf_rn(skip, mma_high(x[2 * half + 1]), out[half][3] * p8);
-        mma_bf16(out[half], m, xb);
+        out[half][0] *= p0;
+        out[half][1] *= p0;
+        out[half][2] *= p8;
+        out[half][3] *= p8;
+        mma_bf16(out[half], m, x[half]);
         y[0][half] = mma_pack(out[half][0], out[half][1]);
         y[1][half] = mma_pack(out[half][2], out[half][3]);
     }
@@ -173,27 +202,28 @@ static __global__ void __launch_bounds__(THREADS, 5) ssd_chunks_kernel(struct sc
     struct scan_place p = scan_place_of<CHANNELS>(j);
     int warp = (int)threadIdx.x / 32, g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     int64_t len = scan_length(j, p.row), head = p.first / j.share, along = j.reverse ? -j.y.ld : j.y.ld;
-    float h[2][4] = {}, skip = j.dskip ? j.dskip[head] : 0.0f, a2 = j.a[head] * SCAN_LOG2E;
+    float h[2][4] = {}, a2 = j.a[head] * SCAN_LOG2E, bias = j.dbias ? j.dbias[head] : 0.0f, skip = j.dskip ? j.dskip[head] : 0.0f;
     chunk_flight next;
     __nv_bfloat16 *y = (__nv_bfloat16 *)j.y.data + scan_token(j, p.row, len, g) * j.y.ld + p.first + warp * 16 + 4 * t;
-    next.load(j, p, len, 0);
+    next.begin(j, p, len);
+    next.load(j, p, head, len, 0);
     for (int64_t step0 = 0; step0 < len; step0 += CHUNK) {
-        int64_t left = len - step0;
+        int n = (int)(len - step0 < CHUNK ? len - step0 : CHUNK);
         next.land(w);
         if (threadIdx.x < CHUNK)
-            next.land_token(j, left, a2, w);
+            next.land_token(j, n, a2, bias, w);
         __syncthreads();
-        next.load(j, p, len, step0 + CHUNK);
-        make_m(w, warp);
+        next.load(j, p, head, len, step0 + CHUNK);
+        make_m(w, warp, skip);
         make_scaled_b(w, warp);
         __syncthreads();
 #pragma unroll 2 /* all four: registers spill */
         for (int tile = 0; tile < TILES; tile++) {
             uint32_t out[2][2];
-            step_tile(w, tile, warp * 16, skip, h, out);
-            if (tile * TILE + g < left)
+            step_tile(w, tile, warp * 16, h, out);
+            if (tile * TILE + g < n)
                 *(uint2 *)y = make_uint2(out[0][0], out[0][1]);
-            if (tile * TILE + g + 8 < left)
+            if (tile * TILE + g + 8 < n)
                 *(uint2 *)(y + 8 * along) = make_uint2(out[1][0], out[1][1]);
             y += TILE * along;
         }

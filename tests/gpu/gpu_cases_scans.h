@@ -93,14 +93,14 @@ static int run_ssd_wide(const struct op_test *c, struct stream *s, const struct 
     a.resets = t[8];
     return op_ssd(s, &a, err);
 }
-/* Two heads, and rows of more than a chunk of a GPU's tensor cores; a single row is whole. */
+/* Two heads, and rows of more than a chunk of the GPU kernel (64 tokens); three rows have the lengths of long_lengths. */
 static int run_ssd_chunks(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
     (void)sums;
-    struct ssd_args a = ssd_of(c, t, 1);
+    struct ssd_args a = ssd_of(c, t, (int)(t[3].dim[2] / 16));
     a.heads = 2;
     a.y = t[7];
     a.resets = t[8];
-    a.lengths = a.x.dim[0] > 1 ? long_lengths : NULL;
+    a.lengths = a.x.dim[0] == 3 ? long_lengths : NULL;
     return op_ssd(s, &a, err);
 }
 static int run_ssd_wide_backward(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2],
