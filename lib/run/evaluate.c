@@ -191,17 +191,33 @@ static int open_list(struct evaluate *e, const struct evaluation_config *config,
     return detect_list_begin(path, &e->list, err);
 }
 
-static int begin(struct evaluate *e, struct err *err) {
-    const struct modelfile *file = &detector_info(e->detector)->file;
-    int64_t file_hop = modelfile_hop(file);
-    int64_t hop = (int64_t)llround(e->config->alarm_hop_s * FRONTEND_RATE_HZ);
+/* Samples between alarm decisions: as asked, else as the alarm rule was chosen with, else 5 s or the model's hop. */
+static int alarm_hop(const struct evaluate *e, const struct alarm_set *set, int64_t *ret, struct err *err) {
+    int64_t file_hop = modelfile_hop(&detector_info(e->detector)->file);
     bool asked = yaml_path(e->job->root, "evaluate.alarm_hop_s");
-    if (hop && file_hop % hop && asked)
+    double seconds = set && !asked ? set->alarm_hop_s : e->config->alarm_hop_s;
+    *ret = (int64_t)llround(seconds * FRONTEND_RATE_HZ);
+    if (*ret && file_hop % *ret && asked)
         return err_set(err, ERR_INVALID,
                        "%s: evaluate.alarm_hop_s %g does not divide the model's hop of %g s; expected a divisor of it, or 0 for no "
                        "alarms; without the key it is the model's",
-                       e->job->file, e->config->alarm_hop_s, (double)file_hop / FRONTEND_RATE_HZ);
-    hop = hop && file_hop % hop ? file_hop : hop;
+                       e->job->file, seconds, (double)file_hop / FRONTEND_RATE_HZ);
+    if (set && !*ret)
+        return err_set(err, ERR_INVALID, "%s: evaluate.alarm_rate needs alarms, but evaluate.alarm_hop_s is 0", e->job->file);
+    if (*ret && file_hop % *ret)
+        *ret = file_hop;
+    return 0;
+}
+
+static int begin(struct evaluate *e, struct err *err) {
+    const struct modelfile *file = &detector_info(e->detector)->file;
+    const struct alarm_set *set = NULL;
+    int64_t hop;
+    if (e->config->alarm_rate > 0 && !(set = alarm_sets_find(&file->alarms, e->config->alarm_rate, err)))
+        return ERR_PRECONDITION;
+    int rc = alarm_hop(e, set, &hop, err);
+    if (rc)
+        return rc;
     bool chooses = e->config->threshold == EVALUATE_THRESHOLD_AUTO;
     struct evaluation_config config = {.detector = e->detector,
                                        .stream = e->stream,
@@ -215,6 +231,7 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .workers = (int)e->job->data->loader_workers,
                                        .windows_per_step = BATCH,
                                        .alarm_hop = hop,
+                                       .alarms = set ? &set->rule : NULL,
                                        .alarm_sets = true,
                                        .latch_s = e->config->alarm_latch_s,
                                        .bad = leave_out,
@@ -227,7 +244,7 @@ static int begin(struct evaluate *e, struct err *err) {
         config.events.lookback_s = e->config->lookback_s;
     if (!(e->errors = calloc((size_t)manifest_count(e->manifest) + 1, sizeof *e->errors)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
-    int rc = open_list(e, &config, err);
+    rc = open_list(e, &config, err);
     for (size_t k = 0; !rc && k < e->config->baselines.count; k++)
         rc = baseline_new(e->config->baselines.items[k], &e->baselines[k], err);
     config.kept = e->kept;
@@ -366,6 +383,7 @@ static void evaluate_result(void *task, struct json_writer *w, const char *key) 
         json_put_null(w, "seen_patients");
     json_put_f64(w, "onset_error_p50_s", e->scores.onsets.p50_s);
     json_put_f64(w, "onset_error_p90_s", e->scores.onsets.p90_s);
+    json_put_f64(w, "alarm_sensitivity", e->found.alarms.sensitivity);
     json_put_f64(w, "alarm_delay_p50_s", e->found.alarms.delay_p50_s);
     json_put_f64(w, "alarm_false_alarms_per_24h", e->found.alarms.false_alarms_per_24h);
     alarm_sets_to_json(&evaluation_alarm_sweep(e->evaluation)->sets, w, "alarm_sets");

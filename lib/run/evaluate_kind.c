@@ -26,6 +26,8 @@ static const struct option rows[] = {
     {"evaluate.alarm_hop_s", OPTION_F64, C(alarm_hop_s), "5", 0, 120, NULL,
      "interval at which alarms are decided and scored; must divide the model's hop (if not set and 5 does not divide it: the hop); "
      "0 = no alarms"},
+    {"evaluate.alarm_rate", OPTION_F64, C(alarm_rate), "0", 0, 10, NULL,
+     "1, 5 or 10: score the alarms by the model's own rule for so many false alarms per 24 h; 0 = by the thresholds of events"},
     {"evaluate.alarm_latch_s", OPTION_F64, C(alarm_latch_s), "60", 0, 3600, NULL,
      "an alarm stays on for at least this long in the alarm sets that are chosen for 1, 5 and 10 false alarms per 24 h"},
     {"evaluate.plots", OPTION_I64, C(plots), "20", 0, 100000, NULL, "number of recordings that are plotted (SVG)"},

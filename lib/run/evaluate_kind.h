@@ -13,7 +13,7 @@ struct evaluate_config {
     double target_fa_per_24h, lookback_s;
     int unseen;    /* "all|unseen" */
     int precision; /* "fp32|bf16" */
-    double alarm_hop_s, alarm_latch_s;
+    double alarm_rate, alarm_hop_s, alarm_latch_s;
     int64_t plots;
     struct option_list baselines; /* names of built-in models (infer/builtin.h) */
 };

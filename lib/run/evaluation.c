@@ -447,7 +447,7 @@ static float *new_trace(int64_t n) {
 }
 
 static int begin_trace(struct evaluation *e, struct err *err) {
-    struct timeline_options options = {.alarm_hop = e->config.alarm_hop, .events = &e->config.events};
+    struct timeline_options options = {.alarm_hop = e->config.alarm_hop, .events = &e->config.events, .alarms = e->config.alarms};
     struct timeline_sink sink = {.ctx = e, .probabilities = keep_trace, .gap = pass_gap, .alarm = keep_alarm};
     struct trace *t = &e->traces[e->current];
     t->p = new_trace(t->n);

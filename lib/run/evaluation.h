@@ -24,11 +24,12 @@ struct evaluation_config {
     bool sweep;               /* compute sensitivity_at even if no threshold is chosen */
     double target_fa_per_24h; /* target of auto_threshold */
     int windows_per_step;
-    int workers;       /* threads that decode recordings missing in the window cache */
-    int64_t alarm_hop; /* samples; 0 = no alarms */
-    bool alarm_sets;   /* with alarms: choose rules for the rates of false alarms */
-    double latch_s;    /* of these rules */
-    bool temperature;  /* fit a temperature (run/temperature.h) to the record traces */
+    int workers;                       /* threads that decode recordings missing in the window cache */
+    int64_t alarm_hop;                 /* samples; 0 = no alarms */
+    const struct alarm_config *alarms; /* the rule in force, kept by the detector's model; NULL: that of the events */
+    bool alarm_sets;                   /* with alarms: choose rules for the rates of false alarms */
+    double latch_s;                    /* of these rules */
+    bool temperature;                  /* fit a temperature (run/temperature.h) to the record traces */
     /* A recording, the manifest's number `entry`, cannot be loaded: 0 leaves it out, an error ends the evaluation. NULL: any does.
      */
     int (*bad)(void *ctx, int64_t entry, const struct err *why, struct err *err);

@@ -10,8 +10,7 @@ Draw k makes patients to train on (seed N + 3k), others to test on (seed N + 3k 
 every arm trains on the same patients with a job file and keys of its own and is judged on the same others. N is drawn unless given. With
 style both each patient has recordings of both styles, and each style is judged for itself. Checkpoint, thresholds and alarm rules are chosen
 on patients of the training corpus, with --tune the latter two by `brrctl tune` on patients of their own; nothing is chosen on the test. Figures of every draw are printed and kept, with 95 % intervals: Wilson's for shares of
-seizures, Byar's for counts of false alarms. Definitions: docs/scores.md; alarms are scored here by the same definition, from the files
-of `brrctl detect --alarm-rate 5`; --alarm-hop 0 leaves them out. --small: the sizes of the ablation in docs/models.md; --train 12x1x5: 12 patients of 1 h with 5 seizures each. Real EEG: tests/bench/clips.py.
+seizures, Byar's for counts of false alarms. Definitions: docs/scores.md; --alarm-hop 0 leaves alarms out. --small: the sizes of the ablation in docs/models.md; --train 12x1x5: 12 patients of 1 h with 5 seizures each. Real EEG: tests/bench/clips.py.
 """
 import argparse
 import datetime
@@ -36,7 +35,7 @@ from daemon import BIN, SOURCE, Daemon, temporary  # noqa: E402
 
 SIZES = {False: ({"patients": 6, "hours": 2, "seizures": 10}, {"patients": 3, "hours": 8, "seizures": 10}),
          True: ({"patients": 8, "hours": 0.5, "seizures": 4}, {"patients": 4, "hours": 2, "seizures": 8})}
-BEFORE_S, AFTER_S, RATE = 30, 60, 5
+RATE = 5  # false alarms per 24 h that the alarm rule was chosen for
 LONGEST_S = 4 * 3600
 
 
@@ -68,49 +67,24 @@ def make(directory, patients, seed, styles):
                        check=True, stdout=subprocess.DEVNULL)
 
 
-def rows_of(path, kind):
-    with open(path, encoding="utf-8") as f:
-        rows = [line.split("\t") for line in f.read().splitlines()[1:]]
-    return [(float(r[0]), float(r[0]) + float(r[1])) for r in rows if r[2].startswith(kind)]
+def alarms_of(report, hours):
+    """The report's alarms by the model's rule for RATE, with intervals."""
+    a = report["alarms"]
+    return {"sensitivity": a["sensitivity"], "sensitivity_95": wilson(a["alarmed"], a["references"]), "hit": a["alarmed"], "ref": a["references"],
+            "false": a["false_alarms"], "false_per_24h": a["false_alarms_per_24h"], "false_per_24h_95": byar(a["false_alarms"], hours / 24),
+            "delay_p50_s": a["delay_p50_s"], "delay_p95_s": a["delay_p95_s"]}
 
 
-def score_alarms(reference, detected):
-    """Seizures alarmed, false alarms and delays over the recordings: docs/scores.md, Alarms."""
-    hit = refs = false = 0
-    delays = []
-    for path in sorted(glob.glob(f"{reference}/**/*_events.tsv", recursive=True)):
-        seizures = rows_of(path, "sz")
-        alarms = [a for a, _ in rows_of(f"{detected}/{os.path.relpath(path, reference)}".replace("_events.tsv", "_alarms.tsv"), "alarm")]
-        refs += len(seizures)
-        for onset, end in seizures:
-            near = [a for a in alarms if onset - BEFORE_S <= a <= end + AFTER_S]
-            hit += bool(near)
-            delays += [min(a for a in near if a >= onset) - onset] if any(a >= onset for a in near) else []
-        false += sum(not any(onset - BEFORE_S <= a <= end + AFTER_S for onset, end in seizures) for a in alarms)
-    return hit, refs, false, delays
-
-
-def percentile(values, q):
-    return float(np.percentile(values, q)) if values else None
-
-
-def judge_alarms(daemon, model, test, hours, out):
-    code, text, err = daemon.ctl("detect", test, "--model", model, "--alarm-rate", str(RATE), "--out", out, timeout=LONGEST_S)
-    if code:  # a training whose validation found no rule for this rate has none to judge
-        assert "no alarm thresholds" in err + text, (text, err)
-        return None
-    hit, refs, false, delays = score_alarms(test, out)
-    return {"sensitivity": hit / refs, "sensitivity_95": wilson(hit, refs), "hit": hit, "ref": refs, "false": false,
-            "false_per_24h": false / hours * 24, "false_per_24h_95": byar(false, hours / 24),
-            "delay_p50_s": percentile(delays, 50), "delay_p95_s": percentile(delays, 95)}
-
-
-def evaluate(daemon, model, test):
+def evaluate(daemon, model, test, alarms):
+    """The report, and whether its alarms are by the model's rule: a training whose validation found no rule for this rate has none to judge."""
     code, out, err = daemon.ctl("submit", f"{SOURCE}/configs/eval.yaml", "--set", f"data.source=file://{test}", "--set",
-                                f"evaluate.checkpoint={model}", "--set", "evaluate.plots=0", "--set", "evaluate.alarm_hop_s=0", "--watch", timeout=LONGEST_S)
+                                f"evaluate.checkpoint={model}", "--set", "evaluate.plots=0", "--set",
+                                f"evaluate.alarm_rate={RATE}" if alarms else "evaluate.alarm_hop_s=0", "--watch", timeout=LONGEST_S)
+    if code and alarms and "no alarm thresholds" in err + out:
+        return evaluate(daemon, model, test, False)
     assert code == 0, out + err
     with open(max(glob.glob(f"{daemon.dir}/results/jobs/evaluat*/report.json"), key=os.path.getmtime), encoding="utf-8") as f:
-        return json.load(f)
+        return json.load(f), alarms
 
 
 def train(daemon, folder, arm, o):
@@ -132,16 +106,16 @@ def tune(daemon, folder, name, model, o):
     return path
 
 
-def judge(daemon, folder, name, model, style, o):
+def judge(daemon, folder, model, style, o):
     """A model on the draw's test patients of one style."""
     test, hours = f"{folder}/test/{style}", o.test["patients"] * o.test["hours"]
-    report = evaluate(daemon, model, test)
+    report, by_rule = evaluate(daemon, model, test, bool(o.alarm_hop))
     event, onset = report["scores"]["pooled"]["event"], report["scores"]["onset_error"]
     return {"style": style, **{k: event[k] for k in ("f1", "sensitivity", "precision", "false_alarms_per_24h", "tp", "fp", "ref")},
             "sensitivity_95": wilson(event["tp"], event["ref"]), "false_alarms_per_24h_95": byar(event["fp"], hours / 24),
             "onset_p50_s": onset["p50_s"], "onset_p90_s": onset["p90_s"], "auroc": report["auroc"],
             "on": report["events"]["on"], "off": report["events"]["off"],
-            "alarms": judge_alarms(daemon, model, test, hours, f"{folder}/{name}-{style}") if o.alarm_hop else None,
+            "alarms": alarms_of(report, hours) if by_rule else None,
             "baselines": report["baselines"], "definition": report["definition"]}
 
 
@@ -153,7 +127,7 @@ def run(daemon, folder, arm, o, seed):
     if o.tune:
         model = tune(daemon, folder, name, model, o)
     for style in o.styles:
-        yield {"arm": name, "train_seed": seed, "test_seed": seed + 1, **trained, **judge(daemon, folder, name, model, style, o)}
+        yield {"arm": name, "train_seed": seed, "test_seed": seed + 1, **trained, **judge(daemon, folder, model, style, o)}
 
 
 def number(value, form="{:.1f}"):

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 
+from daemon import SOURCE
 from stream_fixture import metadata, streaming_daemon, with_metadata
 
 RATE = 256
@@ -73,6 +74,19 @@ def tuned(d, recording, model):
     assert code == 0 and "brr.alarms" not in metadata(f"{d.dir}/none.safetensors"), (text, err)
     text, _ = stream(d, recording, f"{d.dir}/none.safetensors", "--alarm-rate", "5", code=1)
     assert "brrctl tune" in text, text
+    return sets
+
+
+def by_rule(d, sets):
+    """An evaluation by the model's rules has, on the recordings that they were chosen on, what the model says of them."""
+    for s in sets:
+        code, end, err = d.submit(f"evaluate.checkpoint={d.dir}/tuned.safetensors", f"data.source=file://{d.dir}/eeg", "evaluate.plots=0",
+                                  f"evaluate.alarm_rate={s['rate']:g}", file=f"{SOURCE}/configs/eval.yaml")
+        assert code == 0, err
+        assert (end["result"]["alarm_sensitivity"], end["result"]["alarm_false_alarms_per_24h"]) == (s["sensitivity"], s["false_alarms_per_24h"]), (end, s)
+    code, end, err = d.submit(f"evaluate.checkpoint={d.dir}/none.safetensors", f"data.source=file://{d.dir}/eeg", "evaluate.alarm_rate=5",
+                              file=f"{SOURCE}/configs/eval.yaml")
+    assert code and "no alarm thresholds" in end["reason"] + err, (end, err)
 
 
 def evaluated(d, model):
@@ -93,7 +107,7 @@ def evaluated(d, model):
 def main():
     with streaming_daemon() as (d, recording, model):
         crafted(d, recording, model)
-        tuned(d, recording, model)
+        by_rule(d, tuned(d, recording, model))
         evaluated(d, model)
     return 0
 
