@@ -141,8 +141,8 @@ int scan_forward(struct stream *s, struct scan_job *j, const int32_t *host_lengt
     }
     for (; j->first_row < j->batch; j->first_row += j->rows) {
         j->rows = cuda_min(MOST_ROWS, j->batch - j->first_row);
-        if (ssd_chunks_suits(j)) /* of any size: a row's bits do not depend on the batch */
-            ssd_chunks_launch(s, j);
+        if (ssd_chunks_forward_suits(j)) /* of any size: a row's bits do not depend on the batch */
+            ssd_chunks_forward_launch(s, j);
         else if (ssd_suits(j) && j->rows * j->groups * j->blocks_per_group >= FILLING_BLOCKS)
             ssd_forward_launch(s, j);
         else

@@ -47,8 +47,8 @@ bool ssd_suits(const struct scan_job *j);
 void ssd_forward_launch(struct stream *s, const struct scan_job *j);
 void ssd_backward_launch(struct stream *s, const struct scan_job *j);
 /* ssd_chunks.cu: forward by tensor cores, for the jobs that suit. */
-bool ssd_chunks_suits(const struct scan_job *j);
-void ssd_chunks_launch(struct stream *s, const struct scan_job *j);
+bool ssd_chunks_forward_suits(const struct scan_job *j);
+void ssd_chunks_forward_launch(struct stream *s, const struct scan_job *j);
 
 /* ssd_chunks_backward.cu: gradients of heads of 64 channels with 16 states in bf16, without carried states, by tensor cores. It
  * needs `starts` with ssd_chunks_of(length) tiles, finishes dx, ddelta, dbm and dcm, and leaves part_a, part_skip and part_bias as
@@ -74,7 +74,7 @@ static __device__ inline bool scan_starts(const struct scan_job &j, int64_t row,
     int64_t t = (j.reverse ? len - 1 - step : step) + (j.reverse ? 1 : 0);
     return j.resets && t < len && j.resets[row * j.length + t] != 0;
 }
-static __device__ inline float scan_softplus(float x) { return x > 0 ? x + log1pf(expf(-x)) : log1pf(expf(x)); }
+static __device__ inline float scan_softplus(float x) { return fmaxf(x, 0) + log1pf(expf(-fabsf(x))); }
 static __device__ inline float scan_step(const struct scan_job &j, float pre) {
     float d = j.softplus ? scan_softplus(pre) : pre;
     return j.clamp ? (d < j.clamp_lo ? j.clamp_lo : d > j.clamp_hi ? j.clamp_hi : d) : d;

@@ -201,7 +201,7 @@ static __global__ void __launch_bounds__(THREADS, 5) ssd_chunks_kernel(struct sc
     __shared__ chunk_room w;
     struct scan_place p = scan_place_of<CHANNELS>(j);
     int warp = (int)threadIdx.x / 32, g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
-    int64_t len = scan_length(j, p.row), head = p.first / j.share, along = j.reverse ? -j.y.ld : j.y.ld;
+    int64_t len = scan_length(j, p.row), head = (uint32_t)p.first / (uint32_t)j.share, along = j.reverse ? -j.y.ld : j.y.ld;
     float h[2][4] = {}, a2 = j.a[head] * SCAN_LOG2E, bias = j.dbias ? j.dbias[head] : 0.0f, skip = j.dskip ? j.dskip[head] : 0.0f;
     chunk_flight next;
     __nv_bfloat16 *y = (__nv_bfloat16 *)j.y.data + scan_token(j, p.row, len, g) * j.y.ld + p.first + warp * 16 + 4 * t;
@@ -232,13 +232,13 @@ static __global__ void __launch_bounds__(THREADS, 5) ssd_chunks_kernel(struct sc
     clear_tail(j, p, len);
 }
 
-bool ssd_chunks_suits(const struct scan_job *j) {
+bool ssd_chunks_forward_suits(const struct scan_job *j) {
     return j->per_head && j->states == N && j->share % CHANNELS == 0 && !j->h0 && !j->ht && !j->starts && j->x.bf16 && j->y.bf16 &&
            j->bm.act.bf16 && j->cm.act.bf16 && act_is_wide(j->x) && act_is_wide(j->y) && act_is_wide(j->bm.act) &&
            act_is_wide(j->cm.act) && j->bm.step % 8 == 0 && j->cm.step % 8 == 0;
 }
 
-void ssd_chunks_launch(struct stream *s, const struct scan_job *from) {
+void ssd_chunks_forward_launch(struct stream *s, const struct scan_job *from) {
     struct scan_job j = *from;
     j.blocks_per_group = j.per_group / CHANNELS;
     CUDA_LAUNCH(ssd_chunks_kernel, dim3((unsigned)(j.channels / CHANNELS), (unsigned)j.rows), THREADS, cuda_stream(s)->stream, j);
