@@ -78,7 +78,12 @@ int cuda_check_driver(struct err *err);
 
 /* C (m,n) = relu?(A·B + beta·C + bias?), row-major, optionally transposed operands, leading dimensions in elements. A and B are
  * both F32 or both BF16; sums are F32 (never TF32); C is either; bias (n) has the type of C. Unless A is transposed a row of C does
- * not depend on m. */
+ * not depend on m.
+ *
+ * batch > 1: so many products of one shape; the operands of the next one lie step_a, step_b and step_c elements further, the bias
+ * is the same. Rows of C must not be common to two of them. like, not NULL: C's rows come out as if they were rows of a matrix at
+ * `like` with leading dimension like_ld: products that agree in n, k, lda, ldb, the epilogue and these two give equal rows of A
+ * equal bits, wherever C is, batched or not. */
 struct cuda_gemm {
     bool trans_a, trans_b, bf16, c_bf16, relu;
     int64_t m, n, k;
@@ -86,9 +91,12 @@ struct cuda_gemm {
     int64_t lda, ldb, ldc;
     float beta;
     void *c;
+    int64_t batch, step_a, step_b, step_c;
+    const void *like;
+    int64_t like_ld;
 };
 int cuda_gemm(struct stream *s, const struct cuda_gemm *g, struct err *err);
-/* The same by own kernel, for what the library declines. */
+/* The same by own kernel, for what the library declines; no batch. */
 void cuda_gemm_plain(struct stream *s, const struct cuda_gemm *g);
 /* C = relu?(C + bias?): the end of a product alone. */
 void cuda_bias_relu(struct stream *s, const struct cuda_gemm *g);

@@ -13,9 +13,10 @@
 enum { PLANS = 1024, WAYS = 4, PROPOSALS = 8, CHOICE_ROWS = 4096 };
 
 struct key {
-    int64_t m, n, k, lda, ldb, ldc;
+    int64_t m, n, k, lda, ldb, ldc, like_ld; /* like_ld: of the C for which the algorithm is chosen */
+    int64_t batch, step_a, step_b, step_c;   /* batch 1: no steps */
     int32_t trans_a, trans_b, bf16, c_bf16, adds, bias, relu;
-    uint32_t align_a, align_b, align_c;
+    uint32_t align_a, align_b, align_c; /* of all products of a batch; align_c as of like_ld */
 };
 
 struct plan {
@@ -85,9 +86,9 @@ void cuda_products_close(struct cuda_products *p) {
     free(p);
 }
 
-/* The largest power of two up to 16, the widest access, that divides the address. */
-static uint32_t alignment(const void *p) {
-    uintptr_t at = (uintptr_t)p | 16;
+/* The largest power of two up to 16, the widest access, that divides the address and a step from it, in elements. */
+static uint32_t alignment(const void *p, int64_t step, bool bf16) {
+    uintptr_t at = (uintptr_t)p | (uintptr_t)(step * (bf16 ? 2 : 4)) | 16;
     return (uint32_t)(at & (~at + 1));
 }
 
@@ -107,9 +108,17 @@ static struct key key_of(const struct cuda_gemm *g) {
     k.adds = g->beta != 0;
     k.bias = g->bias != NULL;
     k.relu = g->relu;
-    k.align_a = alignment(g->a);
-    k.align_b = alignment(g->b);
-    k.align_c = alignment(g->c);
+    k.batch = 1;
+    if (g->batch > 1) {
+        k.batch = g->batch;
+        k.step_a = g->step_a;
+        k.step_b = g->step_b;
+        k.step_c = g->step_c;
+    }
+    k.like_ld = g->like ? g->like_ld : g->ldc;
+    k.align_a = alignment(g->a, k.step_a, g->bf16);
+    k.align_b = alignment(g->b, k.step_b, g->bf16);
+    k.align_c = g->like ? alignment(g->like, g->like_ld, g->c_bf16) : alignment(g->c, k.step_c, g->c_bf16);
     return k;
 }
 
@@ -119,6 +128,25 @@ static bool by_rows(const struct key *k) { return !k->trans_a; }
 /* A row-major (rows, cols) matrix as the column-major one it also is. */
 static cublasStatus_t layout(cublasLtMatrixLayout_t *ret, bool bf16, int64_t rows, int64_t cols, int64_t ld) {
     return cublasLtMatrixLayoutCreate(ret, bf16 ? CUDA_R_16BF : CUDA_R_32F, (uint64_t)cols, (uint64_t)rows, ld);
+}
+
+static cublasStatus_t set_batch(cublasLtMatrixLayout_t layout, int64_t batch, int64_t step) {
+    int32_t count = (int32_t)batch;
+    if (batch == 1)
+        return CUBLAS_STATUS_SUCCESS;
+    cublasStatus_t status = cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
+    return status != CUBLAS_STATUS_SUCCESS
+               ? status
+               : cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
+}
+
+/* Of a plan's b and the operands a and c beside it. */
+static cublasStatus_t set_batches(const struct plan *plan, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t c) {
+    const struct key *k = &plan->key;
+    cublasStatus_t status = set_batch(a, k->batch, k->step_a);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = set_batch(plan->b, k->batch, k->step_b);
+    return status == CUBLAS_STATUS_SUCCESS ? set_batch(c, k->batch, k->step_c) : status;
 }
 
 static cublasStatus_t layout_a(cublasLtMatrixLayout_t *ret, const struct key *k, int64_t m) {
@@ -182,13 +210,17 @@ static cublasStatus_t choose(struct cuda_products *p, struct plan *plan) {
     int64_t rows = by_rows(k) ? (int64_t)CHOICE_ROWS : k->m;
     cublasStatus_t status = layout_a(&a, k, rows);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = layout(&c, k->c_bf16, rows, k->n, k->ldc);
+        status = layout(&c, k->c_bf16, rows, k->n, by_rows(k) ? k->like_ld : k->ldc);
+    if (status == CUBLAS_STATUS_SUCCESS && !by_rows(k)) /* rows get the algorithm of a single product */
+        status = set_batches(plan, a, c);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = propose(p, plan, a, c);
     if (a)
         cublasLtMatrixLayoutDestroy(a);
     if (c)
         cublasLtMatrixLayoutDestroy(c);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = set_batches(plan, plan->a, plan->c);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmulAlgoCheck(p->handle, plan->what, plan->b, plan->a, plan->c, plan->c, &plan->algo, &result);
     if (status == CUBLAS_STATUS_SUCCESS && result.workspaceSize > CUDA_WORKSPACE_BYTES)
@@ -230,9 +262,13 @@ static void make(struct cuda_products *p, struct plan *plan, const struct key *k
         plan->apart = set_epilogue(plan, k->bias, k->relu) != CUBLAS_STATUS_SUCCESS || choose(p, plan) != CUBLAS_STATUS_SUCCESS;
         status = plan->apart ? set_epilogue(plan, false, false) : status;
     }
+    if (k->batch > 1 && plan->apart)
+        status = CUBLAS_STATUS_NOT_SUPPORTED;
     if (status == CUBLAS_STATUS_SUCCESS && (plan->apart || !(k->bias || k->relu)))
         status = choose(p, plan);
     plan->declined = status != CUBLAS_STATUS_SUCCESS;
+    if (k->batch > 1 && plan->declined) /* the products one by one count */
+        return;
     __atomic_add_fetch(&counts.shapes, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&counts.declined, plan->declined, __ATOMIC_RELAXED);
     __atomic_add_fetch(&counts.apart, plan->apart && !plan->declined, __ATOMIC_RELAXED);
@@ -267,6 +303,20 @@ static cublasStatus_t multiply(struct cuda_stream *cs, const struct plan *plan, 
                                 plan->c, &plan->algo, cs->workspace, CUDA_WORKSPACE_BYTES, cs->stream);
 }
 
+static int one_by_one(struct stream *s, const struct cuda_gemm *g, struct err *err) {
+    size_t each = g->bf16 ? 2 : 4;
+    struct cuda_gemm one = *g;
+    int rc = 0;
+    one.batch = 1;
+    for (int64_t i = 0; !rc && i < g->batch; i++) {
+        rc = cuda_gemm(s, &one, err);
+        one.a = (const char *)one.a + (size_t)g->step_a * each;
+        one.b = (const char *)one.b + (size_t)g->step_b * each;
+        one.c = (char *)one.c + (size_t)g->step_c * (g->c_bf16 ? 2 : 4);
+    }
+    return rc;
+}
+
 int cuda_gemm(struct stream *s, const struct cuda_gemm *g, struct err *err) {
     struct cuda_stream *cs = cuda_stream(s);
     struct key key = key_of(g);
@@ -277,7 +327,11 @@ int cuda_gemm(struct stream *s, const struct cuda_gemm *g, struct err *err) {
             cuda_bias_relu(s, g);
         return 0;
     }
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) { /* nothing was queued */
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED && key.batch > 1) { /* nothing was queued */
+        plan->declined = true;
+        return one_by_one(s, g, err);
+    }
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) { /* likewise */
         __atomic_add_fetch(&counts.declined, !plan->declined, __ATOMIC_RELAXED);
         plan->declined = true;
         cuda_gemm_plain(s, g);

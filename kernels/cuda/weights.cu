@@ -9,16 +9,16 @@ enum { THREADS = 256 };
 struct pack_job {
     const float *w;
     struct act packed;
-    int64_t a, c, taps, rows;
+    int64_t a, c, taps, rows, width; /* width: elements of a tap, some of them zeros */
     bool flip;
 };
 
 static __global__ void pack_kernel(struct pack_job j) {
-    int64_t width = j.flip ? j.a : j.c;
+    int64_t wanted = j.flip ? j.a : j.c;
     for (int64_t i = cuda_index(); i < j.rows * j.packed.ld; i += cuda_stride()) {
-        int64_t row = i / j.packed.ld, col = i - row * j.packed.ld, k = col / width, n = col - k * width;
+        int64_t row = i / j.packed.ld, col = i - row * j.packed.ld, k = col / j.width, n = col - k * j.width;
         float v = 0;
-        if (k < j.taps)
+        if (k < j.taps && n < wanted)
             v = j.flip ? j.w[(n * j.c + row) * j.taps + j.taps - 1 - k] : j.w[(row * j.c + n) * j.taps + k];
         act_put(j.packed, i, v);
     }
@@ -38,13 +38,14 @@ static bool serves(const struct weights_job *j) {
 }
 static struct pack_job weights_of(const struct weights_job *j) {
     int64_t a = j->w->dim[0], c = j->w->dim[1], taps = j->w->rank > 2 ? j->w->dim[2] : 1;
-    return {(const float *)j->w->data, {NULL, j->pitch, j->bf16}, a, c, taps, j->flip ? c : a, j->flip};
+    int64_t width = j->width ? j->width : j->flip ? a : c;
+    return {(const float *)j->w->data, {NULL, j->pitch, j->bf16}, a, c, taps, j->flip ? c : a, width, j->flip};
 }
 
 static bool bias_serves(const struct weights_job *j) { return !j->bf16 || !j->bias || !tensor_present(j->bias); }
 static struct pack_job bias_of(const struct weights_job *j) {
     int64_t n = j->bias->dim[0];
-    return {(const float *)j->bias->data, {NULL, 1, true}, n, 1, 1, n, false};
+    return {(const float *)j->bias->data, {NULL, 1, true}, n, 1, 1, n, 1, false};
 }
 
 /* ---- copies that are kept ---- */
@@ -61,7 +62,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool is_of(const struct kept *k, const struct stream *s, const struct pack_job *j) {
     return k->stream == s && k->job.w == j->w && k->job.packed.ld == j->packed.ld && k->job.rows == j->rows &&
-           k->job.flip == j->flip && k->job.packed.bf16 == j->packed.bf16;
+           k->job.width == j->width && k->job.flip == j->flip && k->job.packed.bf16 == j->packed.bf16;
 }
 
 static struct kept *find(const struct stream *s, const struct pack_job *j) {

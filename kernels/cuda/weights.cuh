@@ -7,12 +7,13 @@
 #include "kernels/cuda/cuda.cuh"
 
 /* w (A,C,K) as rows of `pitch`: row a holds w[a][c][k] at k·C + c, or flipped, as rows of A: row c holds w[a][c][K−1−k] at k·A + a.
- * bias, optional: in the type of the weights. */
+ * width > 0: k·width in place of k·C or k·A, with zeros between. bias, optional: in the type of the weights. */
 struct weights_job {
     const struct tensor *w, *bias;
     int64_t pitch;
     bool flip, bf16;
     uint64_t version;
+    int64_t width;
 };
 struct weights {
     struct act w;     /* ld = pitch */

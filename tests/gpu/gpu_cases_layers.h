@@ -5,28 +5,48 @@
 
 #include "gpu_cases.h"
 
-static int run_conv1d(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)sums;
-    struct conv1d_args a = {.x = t[0],
+/* Stride 1: with padding that keeps the length. */
+static int conv1d_of(const struct op_test *c, struct stream *s, const struct tensor *t, struct tensor x, struct tensor y,
+                     struct err *err) {
+    struct conv1d_args a = {.x = x,
                             .w = t[1],
                             .bias = t[2],
-                            .y = t[3],
+                            .y = y,
                             .stride = c->strided ? 2 : 1,
-                            .pad = c->strided ? 0 : 3,
-                            .relu = !c->strided};
+                            .pad = c->strided ? 0 : (int)t[1].dim[2] / 2,
+                            .relu = !c->strided && tensor_present(&t[2])};
     return op_conv1d(s, &a, err);
 }
-static int run_conv1d_backward(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+static int run_conv1d(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
     (void)sums;
-    struct conv1d_backward_args a = {.x = t[0],
+    return conv1d_of(c, s, t, t[0], t[3], err);
+}
+/* Input and output are slices of channels: they begin at channel 8 (x) and 3 (y). */
+static int run_conv1d_slices(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)sums;
+    return conv1d_of(c, s, t, tensor_slice(&t[0], 8, t[1].dim[1]), tensor_slice(&t[3], 3, t[1].dim[0]), err);
+}
+static int conv1d_backward_of(const struct op_test *c, struct stream *s, const struct tensor *t, struct tensor x, struct tensor dy,
+                              struct tensor dx, struct err *err) {
+    struct conv1d_backward_args a = {.x = x,
                                      .w = t[1],
-                                     .dy = t[2],
-                                     .dx = t[3],
+                                     .dy = dy,
+                                     .dx = dx,
                                      .dw = t[4],
                                      .dbias = t[5],
                                      .stride = c->strided ? 2 : 1,
-                                     .pad = c->strided ? 0 : 2};
+                                     .pad = c->strided ? 0 : (int)t[1].dim[2] / 2};
     return op_conv1d_backward(s, &a, err);
+}
+static int run_conv1d_backward(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
+    (void)sums;
+    return conv1d_backward_of(c, s, t, t[0], t[2], t[3], err);
+}
+static int run_conv1d_backward_slices(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2],
+                                      struct err *err) {
+    (void)sums;
+    return conv1d_backward_of(c, s, t, tensor_slice(&t[0], 3, t[1].dim[1]), tensor_slice(&t[2], 8, t[1].dim[0]),
+                              tensor_slice(&t[3], 8, t[1].dim[1]), err);
 }
 static int run_convt1d(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
     (void)c, (void)sums;

@@ -20,7 +20,8 @@ struct emulator_matmul {
 struct emulator_layout {
     cudaDataType_t type;
     uint64_t rows, cols;
-    int64_t ld;
+    int64_t ld, step; /* step: to the next matrix of a batch */
+    int32_t batch;
 };
 struct emulator_wishes {
     uint32_t reduction;
@@ -60,7 +61,12 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *ret, cudaDataT
     *ret = NULL;
     if (!rows || !cols || ld < (int64_t)rows)
         return CUBLAS_STATUS_INVALID_VALUE;
-    *ret = new emulator_layout{type, rows, cols, ld};
+    *ret = new emulator_layout{type, rows, cols, ld, 0, 1};
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t name,
+                                                const void *value, size_t size) {
+    memcpy(name == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT ? (void *)&layout->batch : (void *)&layout->step, value, size);
     return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return delete layout, CUBLAS_STATUS_SUCCESS; }
@@ -84,7 +90,7 @@ static bool suits(cublasLtMatrixLayout_t m) { return m->type == CUDA_R_32F || m-
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                        cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *algo,
                                        cublasLtMatmulHeuristicResult_t *result) {
-    if (!algo->data[PIECE] || !suits(a) || !suits(b) || !suits(c))
+    if (!algo->data[PIECE] || !suits(a) || !suits(b) || !suits(c) || a->batch != c->batch || b->batch != c->batch)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     *result = {*algo, 0, CUBLAS_STATUS_SUCCESS, 1};
     return CUBLAS_STATUS_SUCCESS;
@@ -164,7 +170,7 @@ static void check(const void *p, const struct emulator_layout &l) {
         emulator_fault = cudaErrorIllegalAddress;
 }
 
-static void multiply(const struct product &p) {
+static void multiply_one(const struct product &p) {
     check(p.a, p.layout_a);
     check(p.b, p.layout_b);
     check(p.d, p.layout_d);
@@ -186,6 +192,16 @@ static void multiply(const struct product &p) {
                 v = v > 0 ? v : 0;
             put(p.d, p.layout_d.type, at, v);
         }
+}
+
+static void multiply(struct product p) {
+    auto bytes = [](const struct emulator_layout &l) { return l.step * (l.type == CUDA_R_16BF ? 2 : 4); };
+    for (int32_t i = 0; i < p.layout_d.batch; i++) {
+        multiply_one(p);
+        p.a = (const char *)p.a + bytes(p.layout_a);
+        p.b = (const char *)p.b + bytes(p.layout_b);
+        p.d = (char *)p.d + bytes(p.layout_d);
+    }
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
