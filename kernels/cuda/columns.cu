@@ -137,10 +137,10 @@ template <bool BF16, int TERM> static __global__ void __launch_bounds__(LANES *L
 }
 
 static __global__ void add_kernel(struct columns c, float *to0, float *to1) {
-    __shared__ double room[COLUMN_DEEP][COLUMN_WIDE];
-    int64_t col = (int64_t)blockIdx.x * COLUMN_WIDE + threadIdx.x % COLUMN_WIDE;
-    double first = to0 ? columns_total(c, room, col, 0) : 0, second = to1 ? columns_total(c, room, col, 1) : 0;
-    if (threadIdx.x >= COLUMN_WIDE || col >= c.cols)
+    __shared__ struct column_room room;
+    double first, second;
+    int64_t col;
+    if (!columns_totals(c, &room, to1 != NULL, &col, &first, &second))
         return;
     if (to0)
         to0[col] += (float)first;
@@ -189,7 +189,7 @@ void cuda_columns_run(struct stream *s, const struct columns *c) {
 }
 
 void cuda_columns_add(struct stream *s, const struct columns *c, float *to0, float *to1) {
-    CUDA_LAUNCH(add_kernel, columns_total_blocks(c->cols), COLUMN_WIDE * COLUMN_DEEP, cuda_stream(s)->stream, *c, to0, to1);
+    CUDA_LAUNCH(add_kernel, columns_total_blocks(c->cols), COLUMN_THREADS, cuda_stream(s)->stream, *c, to0, to1);
 }
 
 int cuda_column_sums(struct stream *s, const struct tensor *dy, float *dbias, struct err *err) {

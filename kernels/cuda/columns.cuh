@@ -30,33 +30,41 @@ void cuda_columns_add(struct stream *s, const struct columns *c, float *to0, flo
 /* dbias += column sums of dy. Uses the stream's scratch. */
 int cuda_column_sums(struct stream *s, const struct tensor *dy, float *dbias, struct err *err);
 
-/* The sums of the shares, by blocks of COLUMN_WIDE columns and COLUMN_DEEP threads for each: a thread adds every COLUMN_DEEP-th
- * share in order, then the threads' sums are added top to bottom. */
-enum { COLUMN_WIDE = 32, COLUMN_DEEP = 8 };
+/* The sums of the shares, by blocks of COLUMN_WIDE columns, few so that there are many blocks, and COLUMN_DEEP threads for each: a
+ * thread adds every COLUMN_DEEP-th share in order, then the threads' sums are added top to bottom. */
+enum { COLUMN_WIDE = 8, COLUMN_DEEP = 32, COLUMN_THREADS = COLUMN_WIDE * COLUMN_DEEP };
+struct column_room {
+    double sums[2][COLUMN_DEEP][COLUMN_WIDE];
+};
 static inline unsigned columns_total_blocks(int64_t cols) { return (unsigned)cuda_ceil(cols, COLUMN_WIDE); }
-static __device__ inline double columns_total(const struct columns &c, double (*room)[COLUMN_WIDE], int64_t col, int which) {
-    int x = (int)threadIdx.x % COLUMN_WIDE, y = (int)threadIdx.x / COLUMN_WIDE;
-    double sum = 0;
-    if (col < c.cols) {
-#pragma unroll 8
-        for (int64_t i = y; i < c.stretches; i += COLUMN_DEEP)
-            sum += (double)c.shares[(2 * i + which) * c.cols + col];
-    }
-    room[y][x] = sum;
-    __syncthreads();
-    double total = 0;
-    for (int i = 0; i < COLUMN_DEEP; i++)
-        total += room[i][x];
-    __syncthreads();
-    return total;
-}
-/* Both sums of this thread's column; true in the one thread of each column that goes on with them. All threads call it. */
-static __device__ inline bool columns_totals(const struct columns &c, double (*room)[COLUMN_WIDE], int64_t *ret_col,
+/* Both sums of this thread's column, or the first and 0; true in the one thread of each column that goes on with them. All threads
+ * call it, once. */
+static __device__ inline bool columns_totals(const struct columns &c, struct column_room *room, bool both, int64_t *ret_col,
                                              double *ret_first, double *ret_second) {
-    *ret_col = (int64_t)blockIdx.x * COLUMN_WIDE + threadIdx.x % COLUMN_WIDE;
-    *ret_first = columns_total(c, room, *ret_col, 0);
-    *ret_second = columns_total(c, room, *ret_col, 1);
-    return threadIdx.x < COLUMN_WIDE && *ret_col < c.cols;
+    int x = (int)threadIdx.x % COLUMN_WIDE, y = (int)threadIdx.x / COLUMN_WIDE;
+    int64_t col = (int64_t)blockIdx.x * COLUMN_WIDE + x;
+    double first = 0, second = 0;
+    if (col < c.cols) {
+        const float *at = c.shares + 2 * y * c.cols + col;
+#pragma unroll 8
+        for (int64_t i = y; i < c.stretches; i += COLUMN_DEEP, at += 2 * COLUMN_DEEP * c.cols) {
+            first += (double)at[0];
+            if (both)
+                second += (double)at[c.cols];
+        }
+    }
+    room->sums[0][y][x] = first;
+    room->sums[1][y][x] = second;
+    __syncthreads();
+    if (y > 0 || col >= c.cols)
+        return false;
+    *ret_col = col;
+    *ret_first = *ret_second = 0;
+    for (int i = 0; i < COLUMN_DEEP; i++) {
+        *ret_first += room->sums[0][i][x];
+        *ret_second += room->sums[1][i][x];
+    }
+    return true;
 }
 
 #endif

@@ -73,10 +73,10 @@ struct bn_job {
 static __device__ void move_running(float *running, float leaf, float momentum) { *running += momentum * (leaf - *running); }
 
 static __global__ void bn_statistics(struct bn_job j) {
-    __shared__ double room[COLUMN_DEEP][COLUMN_WIDE];
+    __shared__ struct column_room room;
     double rows = (double)j.sums.rows, first, second;
     int64_t c;
-    if (columns_totals(j.sums, room, &c, &first, &second)) {
+    if (columns_totals(j.sums, &room, true, &c, &first, &second)) {
         double mean = first / rows, var = second / rows - mean * mean;
         var = var > 0 ? var : 0;
         mean += (double)act_get(j.sums.x, c);
@@ -151,7 +151,7 @@ static int batchnorm(struct stream *s, const struct batchnorm_args *a, bool trai
     cudaStream_t stream = cuda_stream(s)->stream;
     if (training) {
         cuda_columns_run(s, &j.sums);
-        CUDA_LAUNCH(bn_statistics, columns_total_blocks(j.sums.cols), COLUMN_WIDE * COLUMN_DEEP, stream, j);
+        CUDA_LAUNCH(bn_statistics, columns_total_blocks(j.sums.cols), COLUMN_THREADS, stream, j);
     } else {
         CUDA_LAUNCH(bn_constants, cuda_blocks(j.sums.cols, 32), 32, stream, j);
     }
@@ -177,10 +177,10 @@ struct bn_gradient {
 };
 
 static __global__ void bn_gradient_sums(struct bn_gradient j) {
-    __shared__ double room[COLUMN_DEEP][COLUMN_WIDE];
+    __shared__ struct column_room room;
     double rows = (double)j.sums.rows, sum, dot;
     int64_t c;
-    if (columns_totals(j.sums, room, &c, &sum, &dot)) {
+    if (columns_totals(j.sums, &room, true, &c, &sum, &dot)) {
         j.dbias[c] += (float)sum;
         j.dweight[c] += (float)dot;
         j.k[c] = j.weight[c] * j.sums.rstd[c];
@@ -279,7 +279,7 @@ extern "C" int cuda_batchnorm_backward(struct stream *s, const struct batchnorm_
     j.k = j.sums.shares + shares / sizeof(float);
     cudaStream_t stream = cuda_stream(s)->stream;
     cuda_columns_run(s, &j.sums);
-    CUDA_LAUNCH(bn_gradient_sums, columns_total_blocks(j.sums.cols), COLUMN_WIDE * COLUMN_DEEP, stream, j);
+    CUDA_LAUNCH(bn_gradient_sums, columns_total_blocks(j.sums.cols), COLUMN_THREADS, stream, j);
     gradient_rows(s, &j);
     return 0;
 }
