@@ -323,10 +323,11 @@ static int strided_product(struct stream *s, const struct taps *t, const struct 
     g.c = room->edges;
     g.ldc = taps_padded(g.n);
     int rc = cuda_gemm(s, &g, err);
+    if (rc)
+        return rc;
     struct edge_move move = {q, act_of(y), {room->edges, g.ldc, g.c_bf16}, g.n, false};
-    if (!rc)
-        move_edges(s, &move);
-    return rc;
+    move_edges(s, &move);
+    return 0;
 }
 
 int taps_product(struct stream *s, const struct taps *t, const struct tensor *y, const struct weights *w, void *base, bool relu,
@@ -475,7 +476,8 @@ int taps_gradient(struct stream *s, const struct taps *t, const struct tensor *o
     g.n = g.ldb = g.ldc = t->pitch;
     gradient_room(t, g.m, base, &room);
     int rc = t->way == TAPS_STRIDED ? strided_gradient(s, t, other, &room, g, err) : summed_gradient(s, t, other, &room, g, err);
-    if (!rc)
-        taps_unpack(s, room.sums, room.parts, t->pitch, t->width, dw);
-    return rc;
+    if (rc)
+        return rc;
+    taps_unpack(s, room.sums, room.parts, t->pitch, t->width, dw);
+    return 0;
 }

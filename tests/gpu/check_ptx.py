@@ -22,7 +22,10 @@ WIDE = {
     ("rmsnorm", "rms_row_gradient"): (1, 1, 1, 0),
     ("rmsnorm", "rms_team_gradient"): (6, 2, 7, 5),  # deviation of the row, weights; sums of each column
     ("columns", "columns_wide_kernel"): (2, 0, 16, 2),  # sums of each column
-    ("conv", "lay_pieces_kernel"): (1, 1, 0, 0),
+    ("taps", "lay_kernelILb1ELb1E"): (1, 1, 0, 0),
+    ("taps", "lay_kernelILb0ELb1E"): (1, 1, 0, 0),
+    ("taps", "lay_kernelILb1ELb0E"): (0, 1, 8, 0, (2,)),  # an input whose pieces are not aligned
+    ("taps", "lay_edges_kernel"): (1, 1, 0, 0),
     ("depthwise_wide", "forward_kernel"): (2, 4, 8, 0),  # biases
     ("depthwise_wide", "backward_kernel"): (7, 1, 5, 5),  # sums of each tap
     # Scan of heads in bf16 and F32; two tiles in flight at two places. Loads: x, B, C (and dy, states at the starts of tiles).
