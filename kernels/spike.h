@@ -89,10 +89,12 @@ struct spike_net {
     float *threshold, *threshold_limit, *leak, *excitability; /* threshold_limit: +infinity = none */
     uint16_t *refractory, *fire_limit, *snooze;               /* fire_limit: SPIKE_UNLIMITED = none */
     uint16_t *countdown, *fire_count;
-    void *sums;        /* without input when a tick begins, and again when it ends */
-    uint32_t *touched; /* CUDA: (n/32) bits of the neurons that synapses reached; 0 when a tick begins and ends */
+    void *sums;        /* without input when a tick begins, and again when it ends; CUDA: see below */
+    uint32_t *touched; /* CUDA, wide sums: (n/32) bits of the neurons that synapses reached; 0 when a tick begins and ends */
     uint8_t *stale;    /* per block: some neuron in it does not accumulate and has a membrane other than +0 */
 };
+/* CUDA has a uint64 for each neuron also where sums are not wide: the sum in its upper half and the number of inputs in its lower
+ * one, so that one addition delivers a synapse. 0: no input. */
 enum { SPIKE_LONG_ROW = 4096 };
 /* The span of a row has in one place what delivery looks up: where the row begins (int64), then for j from 0 to parts − 1 how many
  * of its synapses have targets below (j + 1)·part_neurons. */

@@ -1,15 +1,23 @@
-/* spike: one tick of a spiking network (kernels/spike.h), as three or four kernels on the stream; nothing returns to the host
- * between ticks. deliver   warps share the rows of the fired neurons, several a row where few fired, each lane with UNROLL synapses
- * on their way; rows longer than SPIKE_LONG_ROW are shared by all blocks. Integer additions commute, so the order of the atomics
- * does not show. advance   a thread per neuron: the rule of kernels/spike.h. Bits of the fired neurons, and how many each block
- * has. place     one block: where each block's fired neurons begin in the list. Up to LIST_BLOCKS blocks there is no such kernel.
- *   list      a thread per neuron: its id to its place, where each block adds up what fired before it, and the first one counts.
- *             The list is ascending, as on the CPU.
+/* spike: one tick of a spiking network (kernels/spike.h), as three kernels on the stream, or four; nothing returns to the host
+ * between ticks.
+ *
+ * Deliver: warps share the rows of the fired neurons, several a row where few fired, each lane with UNROLL synapses on their way.
+ * The grid is one wave; a warp that takes several rows loads early what describes the next one. Rows longer than SPIKE_LONG_ROW are
+ * shared by all blocks. Integer additions commute, so the order of the atomics does not show.
+ *
+ * Advance: a thread per neuron applies the rule of kernels/spike.h. Each block leaves bits of its fired neurons and their number.
+ *
+ * List: a thread per 8 neurons writes their ids to their places. Each block adds up what fired before it, and one more block counts
+ * all; above LIST_BLOCKS blocks of advance a kernel of one block, place, does both first. The list is ascending, as on the CPU.
+ *
  * Compiled without contraction of products (kernels.cmake), as the CPU kernels are. */
 #include "kernels/cuda/cuda.cuh"
 
-#ifndef SPIKE_LIST_BLOCKS /* the emulator's small networks take both ways */
-#define SPIKE_LIST_BLOCKS 1024
+#ifdef SPIKE_LIST_BLOCKS /* the emulator: its small networks take both ways to the list, and warps take several rows */
+#define SPIKE_DELIVER_GRID 3
+#else
+#define SPIKE_LIST_BLOCKS  8192
+#define SPIKE_DELIVER_GRID (6 * 132) /* one wave of an H100 or H200 */
 #endif
 
 enum {
@@ -17,10 +25,13 @@ enum {
     WARP = 32,
     WARPS = THREADS / WARP,
     PLACE_THREADS = 1024,
-    MOST_BLOCKS = 4096,
+    DELIVER_GRID = SPIKE_DELIVER_GRID,
     LIST_BLOCKS = SPIKE_LIST_BLOCKS,
+    LIST_EACH = 8,                   /* neurons of a thread */
+    LIST_PARTS = LIST_EACH,          /* blocks of advance in one of list, a warp each */
+    LIST_WORDS = LIST_PARTS * WARPS, /* of bits */
     UNROLL = 4,
-    WAYS = 64
+    WAYS = 128
 };
 
 struct spike_job {
@@ -29,75 +40,144 @@ struct spike_job {
     const uint32_t *inject_ids;
     const int64_t *inject_sums;
     int64_t n_inject;
-    uint32_t *fired_bits, *block_fired, *block_candidates; /* of blocks of THREADS neurons */
-    unsigned blocks;
+    uint32_t *fired_bits;
+    uint32_t *block_counts; /* of blocks of THREADS neurons: how many fired, and from bit 16 on how many were candidates */
+    uint32_t *block_place;  /* where their fired neurons begin in the list */
+    uint64_t *block_events; /* of deliver's blocks */
+    unsigned blocks, deliver_blocks;
 };
 
+/* ---- deliver --------------------------------------------------------------------------------------------------- */
+
+/* A fired neuron's row. PLAIN here and below: synapses are packed, sums narrow, and no source divides. */
+template <bool PLAIN> struct spike_row {
+    int64_t first;
+    uint32_t live, k;
+    int psp, flags;
+    __device__ void load(const struct spike_net &net, uint32_t source) {
+        first = net.row[source];
+        live = net.live[source];
+        psp = net.psp[source];
+        flags = PLAIN ? 0 : net.flags[source];
+        k = !PLAIN && net.divisor && flags & SPIKE_DIVIDES ? net.divisor[source] : 1;
+    }
+};
+
+template <bool PLAIN>
 static __device__ inline void deliver_one(const struct spike_net &net, uint32_t target, int32_t weight, int psp, uint32_t k) {
+    int64_t units = PLAIN ? (int32_t)((uint32_t)(weight * psp) << net.fraction_bits)
+                          : (int64_t)(weight * psp) * ((int64_t)1 << net.fraction_bits);
+    units = !PLAIN && k > 1 ? spike_divided(units, k) : units;
+    if (PLAIN || !net.wide_sums) {
+        atomicAdd((unsigned long long *)net.sums + target, ((unsigned long long)units << 32) + 1);
+        return;
+    }
     uint32_t *touched = net.touched + target / 32, bit = 1U << target % 32;
-    int64_t units = (int64_t)(weight * psp) * ((int64_t)1 << net.fraction_bits);
-    units = k > 1 ? spike_divided(units, k) : units;
-    if (net.wide_sums)
-        atomicAdd((unsigned long long *)net.sums + target, (unsigned long long)units);
-    else
-        atomicAdd((int *)net.sums + target, (int)units);
+    atomicAdd((unsigned long long *)net.sums + target, (unsigned long long)units);
     if (!(__nv_atomic_load_n(touched, __NV_ATOMIC_RELAXED, __NV_THREAD_SCOPE_DEVICE) & bit)) /* bits are set alone, never cleared */
         atomicOr(touched, bit);
 }
 
-/* psp -1: that of each synapse. */
-static __device__ void deliver_wide(const struct spike_net &net, int64_t row, int64_t first, int64_t live, int64_t step, int psp,
-                                    uint32_t k) {
-    const struct spike_wide *from = (const struct spike_wide *)net.synapses + row;
-    for (int64_t i = first; i < live; i += UNROLL * step) {
-        struct spike_wide y[UNROLL];
+/* UNROLL synapses of a row from `at` on, `step` apart, of which `rest` come before the end. psp -1: that of each synapse. */
+static __device__ inline void deliver_wide(const struct spike_net &net, int64_t at, uint32_t rest, uint32_t step, int psp,
+                                           uint32_t k) {
+    const struct spike_wide *from = (const struct spike_wide *)net.synapses + at;
+    struct spike_wide y[UNROLL];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++)
-            y[u] = from[i + u * step < live ? i + u * step : i];
+    for (uint32_t u = 0; u < UNROLL; u++)
+        y[u] = from[u * step < rest ? u * step : 0];
 #pragma unroll
-        for (int u = 0; u < UNROLL; u++)
-            if (i + u * step < live)
-                deliver_one(net, y[u].target, y[u].weight, psp < 0 ? y[u].psp : psp, k);
+    for (uint32_t u = 0; u < UNROLL; u++)
+        if (u * step < rest)
+            deliver_one<false>(net, y[u].target, y[u].weight, psp < 0 ? y[u].psp : psp, k);
+}
+template <bool PLAIN>
+static __device__ inline void deliver_packed(const struct spike_net &net, int64_t at, uint32_t rest, uint32_t step, int psp,
+                                             uint32_t k) {
+    const spike_packed *from = (const spike_packed *)net.synapses + at;
+    spike_packed y[UNROLL];
+#pragma unroll
+    for (uint32_t u = 0; u < UNROLL; u++)
+        y[u] = u * step < rest ? from[u * step] : 0;
+#pragma unroll
+    for (uint32_t u = 0; u < UNROLL; u++)
+        if (u * step < rest)
+            deliver_one<PLAIN>(net, spike_packed_target(y[u]), spike_packed_weight(y[u]), psp, k);
+}
+
+/* Synapses first, first + step, … of a row. */
+template <bool PLAIN>
+static __device__ void deliver_row(const struct spike_net &net, const struct spike_row<PLAIN> &r, uint32_t first, uint32_t step) {
+    int64_t at = r.first + first;
+    for (uint32_t rest = first < r.live ? r.live - first : 0; rest > 0; at += UNROLL * step) {
+        if (!PLAIN && net.wide)
+            deliver_wide(net, at, rest, step, r.flags & SPIKE_MP_DRIVEN ? r.psp : -1, r.k);
+        else
+            deliver_packed<PLAIN>(net, at, rest, step, r.psp, r.k);
+        rest = rest > UNROLL * step ? rest - UNROLL * step : 0;
     }
 }
 
-/* Synapses first, first + step, … of a row of `live`. */
-static __device__ void deliver_row(const struct spike_net &net, uint32_t source, int64_t first, int64_t step) {
-    int64_t row = net.row[source], live = net.live[source];
-    int psp = net.psp[source], flags = net.flags[source];
-    uint32_t k = net.divisor && flags & SPIKE_DIVIDES ? net.divisor[source] : 1;
-    if (net.wide) {
-        deliver_wide(net, row, first, live, step, flags & SPIKE_MP_DRIVEN ? psp : -1, k);
-        return;
+/* The rows no longer than SPIKE_LONG_ROW; returns in each warp's first lane the synapses of the rows that were the warp's, of any
+ * length. With `ways` above 1 each warp has one way of one row. */
+template <bool PLAIN> static __device__ uint64_t deliver_rows(const struct spike_job &j, uint32_t n) {
+    uint32_t warp = (uint32_t)cuda_index() / WARP, warps = (uint32_t)cuda_stride() / WARP, lane = threadIdx.x % WARP;
+    uint32_t ways = warps / n < 1 ? 1 : warps / n > (uint32_t)WAYS ? (uint32_t)WAYS : warps / n;
+    uint64_t events = 0, at = warp / ways;
+    uint32_t way = warp % ways, step = warps / ways;
+    if (at >= n || at >= step)
+        return 0; /* warps beyond the last whole set of ways */
+    struct spike_row<PLAIN> next = {};
+    uint32_t second = at + step < n ? j.before.ids[at + step] : 0; /* loaded two rows ahead, what it leads to one row ahead */
+    next.load(j.net, j.before.ids[at]);
+    for (; at < n; at += step) {
+        struct spike_row<PLAIN> r = next;
+        uint32_t source = second;
+        if (at + step < n)
+            next.load(j.net, source);
+        if (at + 2 * (uint64_t)step < n)
+            second = j.before.ids[at + 2 * (uint64_t)step];
+        if (r.live <= SPIKE_LONG_ROW)
+            deliver_row<PLAIN>(j.net, r, way * WARP + lane, ways * WARP);
+        if (way == 0)
+            events += r.live;
     }
-    const spike_packed *from = (const spike_packed *)net.synapses + row;
-    for (int64_t i = first; i < live; i += UNROLL * step) {
-        spike_packed y[UNROLL];
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++)
-            y[u] = i + u * step < live ? from[i + u * step] : 0;
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++)
-            if (i + u * step < live)
-                deliver_one(net, spike_packed_target(y[u]), spike_packed_weight(y[u]), psp, k);
+    return events;
+}
+
+/* The longer ones, by all blocks. A warp looks at the lengths of WARP rows at once. */
+template <bool PLAIN> static __device__ void deliver_hubs(const struct spike_job &j, uint32_t n) {
+    for (uint64_t base = 0; base < n; base += WARP) {
+        uint64_t mine = base + threadIdx.x % WARP;
+        bool longer = mine < n && j.net.live[j.before.ids[mine]] > SPIKE_LONG_ROW;
+        for (uint32_t left = __ballot_sync(0xffffffffU, longer), i = 0; left >> i; i++) {
+            if (!(left >> i & 1))
+                continue;
+            struct spike_row<PLAIN> r;
+            r.load(j.net, j.before.ids[base + i]);
+            deliver_row<PLAIN>(j.net, r, (uint32_t)cuda_index(), (uint32_t)cuda_stride());
+        }
     }
 }
 
-static __global__ void deliver_kernel(struct spike_job j) {
+template <bool PLAIN> static __global__ void __launch_bounds__(THREADS, PLAIN ? 6 : 3) deliver_kernel(struct spike_job j) {
+    __shared__ uint64_t events[WARPS];
     uint32_t n = j.before.counts->fired;
-    uint64_t warp = cuda_index() / WARP, warps = cuda_stride() / WARP, ways = n ? warps / n : 1;
-    ways = ways < 1 ? 1 : ways > (uint64_t)WAYS ? (uint64_t)WAYS : ways;
-    for (uint64_t i = warp; i < n * ways; i += warps) {
-        uint32_t source = j.before.ids[i / ways];
-        if (j.net.live[source] <= SPIKE_LONG_ROW)
-            deliver_row(j.net, source, (int64_t)(i % ways) * WARP + threadIdx.x % WARP, (int64_t)ways * WARP);
-    }
-    for (uint32_t i = 0; j.net.hubs && i < n; i++) {
-        uint32_t source = j.before.ids[i];
-        if (j.net.live[source] > SPIKE_LONG_ROW)
-            deliver_row(j.net, source, cuda_index(), cuda_stride());
-    }
+    uint64_t mine = n ? deliver_rows<PLAIN>(j, n) : 0;
+    if (threadIdx.x % WARP == 0)
+        events[threadIdx.x / WARP] = mine;
+    if (j.net.hubs)
+        deliver_hubs<PLAIN>(j, n);
+    __syncthreads();
+    if (threadIdx.x > 0)
+        return;
+    uint64_t total = 0;
+    for (int i = 0; i < WARPS; i++)
+        total += events[i];
+    j.block_events[blockIdx.x] = total;
 }
+
+/* ---- advance --------------------------------------------------------------------------------------------------- */
 
 /* The place of neuron id among the injections, or -1. */
 static __device__ int64_t injection_of(const struct spike_job &j, uint32_t id) {
@@ -112,18 +192,22 @@ static __device__ int64_t injection_of(const struct spike_job &j, uint32_t id) {
     return low < j.n_inject && j.inject_ids[low] == id ? low : -1;
 }
 
-/* Takes the neuron's sum away. Sums begin at "no input", so the difference to it is what came, in wrapping arithmetic. */
-static __device__ inline int64_t take_sum(const struct spike_net &net, uint32_t id) {
+/* Takes the neuron's sum away; whether there was any input. Wide sums begin at "no input", so the difference to it is what came, in
+ * wrapping arithmetic; others have their sum in the upper half and the number of inputs in the lower one. */
+static __device__ inline bool take_sum(const struct spike_net &net, uint32_t id, int64_t *ret) {
+    int64_t *place = (int64_t *)net.sums + id;
     if (net.wide_sums) {
-        int64_t *sum = (int64_t *)net.sums + id;
-        int64_t came = (int64_t)((uint64_t)*sum - (uint64_t)SPIKE_NO_INPUT_64);
-        *sum = SPIKE_NO_INPUT_64;
-        return came;
+        bool touched = net.touched[id / 32] >> id % 32 & 1;
+        *ret = touched ? (int64_t)((uint64_t)*place - (uint64_t)SPIKE_NO_INPUT_64) : 0;
+        if (touched)
+            *place = SPIKE_NO_INPUT_64;
+        return touched;
     }
-    int32_t *sum = (int32_t *)net.sums + id;
-    int32_t came = (int32_t)((uint32_t)*sum - (uint32_t)SPIKE_NO_INPUT_32);
-    *sum = SPIKE_NO_INPUT_32;
-    return came;
+    int64_t sum = *place;
+    *ret = sum >> 32;
+    if (sum)
+        *place = 0;
+    return sum != 0;
 }
 
 static __device__ struct spike_neuron load_neuron(const struct spike_net &net, uint32_t id, int flags) {
@@ -141,10 +225,13 @@ static __device__ struct spike_neuron load_neuron(const struct spike_net &net, u
 }
 
 /* One neuron of the network; returns whether it fires. */
-static __device__ bool advance_one(const struct spike_job &j, uint32_t id, bool touched, bool *ret_may) {
+static __device__ bool advance_one(const struct spike_job &j, uint32_t id, bool *ret_may) {
     const struct spike_net &net = j.net;
+    uint32_t tick = (uint32_t)(j.before.counts->tick + 1);
+    int64_t sum;
     int flags = net.flags[id];
-    int64_t injection = injection_of(j, id), sum = touched ? take_sum(net, id) : 0;
+    bool touched = take_sum(net, id, &sum);
+    int64_t injection = injection_of(j, id);
     bool may = flags & SPIKE_ALIVE && (touched || injection >= 0 || net.features & SPIKE_EVERY_TICK);
     *ret_may = may;
     if (injection >= 0)
@@ -156,7 +243,6 @@ static __device__ bool advance_one(const struct spike_job &j, uint32_t id, bool 
     }
     struct spike_neuron u = load_neuron(net, id, flags);
     float unit = 1.0f / (float)(1 << net.fraction_bits), x;
-    uint32_t tick = (uint32_t)(j.before.counts->tick + 1);
     bool fires = spike_advance(&u, (float)sum * unit, -1, spike_lucky(net.excitability[id], id, tick), true, &x);
     net.v[id] = u.v;
     net.countdown[id] = (uint16_t)u.countdown;
@@ -167,35 +253,31 @@ static __device__ bool advance_one(const struct spike_job &j, uint32_t id, bool 
 }
 
 static __global__ void advance_kernel(struct spike_job j) {
-    __shared__ uint32_t touched[WARPS], fired[WARPS], candidates[WARPS];
-    uint32_t id = blockIdx.x * THREADS + threadIdx.x, word = blockIdx.x * WARPS + threadIdx.x, words = (j.net.n + 31) / 32;
-    if (threadIdx.x < WARPS) {
-        touched[threadIdx.x] = word < words ? j.net.touched[word] : 0;
-        if (touched[threadIdx.x])
-            j.net.touched[word] = 0;
-    }
-    __syncthreads();
+    __shared__ uint32_t fired[WARPS], candidates[WARPS];
+    uint32_t id = blockIdx.x * THREADS + threadIdx.x, words = (j.net.n + 31) / 32, word = blockIdx.x * WARPS + threadIdx.x;
     bool may = false, fires = false;
     if (id < j.net.n)
-        fires = advance_one(j, id, touched[threadIdx.x / WARP] >> threadIdx.x % WARP & 1, &may);
+        fires = advance_one(j, id, &may);
     uint32_t fired_here = __ballot_sync(0xffffffffU, fires), candidates_here = __ballot_sync(0xffffffffU, may);
     if (threadIdx.x % WARP == 0) {
         fired[threadIdx.x / WARP] = fired_here;
         candidates[threadIdx.x / WARP] = candidates_here;
-        if (blockIdx.x * WARPS + threadIdx.x / WARP < words)
-            j.fired_bits[blockIdx.x * WARPS + threadIdx.x / WARP] = fired_here;
     }
     __syncthreads();
+    if (threadIdx.x < WARPS && word < words) {
+        j.fired_bits[word] = fired[threadIdx.x];
+        if (j.net.wide_sums)
+            j.net.touched[word] = 0;
+    }
     if (threadIdx.x == 0) {
-        uint32_t n_fired = 0, n_candidates = 0;
-        for (int i = 0; i < WARPS; i++) {
-            n_fired += (uint32_t)__popc(fired[i]);
-            n_candidates += (uint32_t)__popc(candidates[i]);
-        }
-        j.block_fired[blockIdx.x] = n_fired;
-        j.block_candidates[blockIdx.x] = n_candidates;
+        uint32_t counts = 0;
+        for (int i = 0; i < WARPS; i++)
+            counts += (uint32_t)__popc(fired[i]) + ((uint32_t)__popc(candidates[i]) << 16);
+        j.block_counts[blockIdx.x] = counts;
     }
 }
+
+/* ---- the list -------------------------------------------------------------------------------------------------- */
 
 /* Sum over the block of N threads. */
 template <unsigned N> static __device__ uint64_t block_sum(uint64_t mine, uint64_t *room) {
@@ -211,35 +293,40 @@ template <unsigned N> static __device__ uint64_t block_sum(uint64_t mine, uint64
     return total;
 }
 
-/* This thread's share of the synapses that delivered. */
-static __device__ uint64_t events_of(const struct spike_job &j, uint32_t step) {
-    uint64_t events = 0;
-    for (uint32_t i = threadIdx.x; i < j.before.counts->fired; i += step)
-        events += j.net.live[j.before.ids[i]];
-    return events;
+/* Of blocks first, first + step, …: how many fired, and in the upper half how many were candidates. */
+static __device__ uint64_t counts_of(const struct spike_job &j, unsigned first, unsigned end, unsigned step) {
+    uint64_t sum = 0;
+#pragma unroll 4
+    for (unsigned i = first; i < end; i += step) {
+        uint32_t counts = j.block_counts[i];
+        sum += (counts & 0xffff) + ((uint64_t)(counts >> 16) << 32);
+    }
+    return sum;
 }
 
-static __device__ void put_counts(const struct spike_job &j, uint64_t events, uint64_t fired, uint64_t candidates) {
+/* The counts of the tick, by one thread of a block of N. */
+template <unsigned N> static __device__ void put_counts(const struct spike_job &j, uint64_t counts, uint64_t *room) {
+    uint64_t events = 0;
+    for (unsigned i = threadIdx.x; i < j.deliver_blocks; i += N)
+        events += j.block_events[i];
+    events = block_sum<N>(events, room);
+    if (threadIdx.x > 0)
+        return;
     j.after.counts->tick = j.before.counts->tick + 1;
     j.after.counts->events = events;
-    j.after.counts->fired = (uint32_t)fired;
-    j.after.counts->candidates = (uint32_t)candidates;
+    j.after.counts->fired = (uint32_t)counts;
+    j.after.counts->candidates = (uint32_t)(counts >> 32);
 }
 
-/* block_fired: from how many neurons a block fired to how many fired in the blocks before it. Each thread takes a stretch of
- * blocks. */
+/* Fills block_place. Each thread takes a stretch of blocks. */
 static __global__ void place_kernel(struct spike_job j) {
     __shared__ uint64_t room[PLACE_THREADS];
     unsigned each = (j.blocks + PLACE_THREADS - 1) / PLACE_THREADS, first = threadIdx.x * each;
     unsigned end = first + each < j.blocks ? first + each : j.blocks;
-    uint64_t fired = 0, candidates = 0;
-    for (unsigned i = first; i < end; i++) {
-        fired += j.block_fired[i];
-        candidates += j.block_candidates[i];
-    }
-    candidates = block_sum<PLACE_THREADS>(candidates, room);
-    uint64_t events = block_sum<PLACE_THREADS>(events_of(j, PLACE_THREADS), room);
-    room[threadIdx.x] = fired;
+    uint64_t counts = counts_of(j, first, end, 1), total = block_sum<PLACE_THREADS>(counts, room);
+    put_counts<PLACE_THREADS>(j, total, room);
+    __syncthreads();
+    room[threadIdx.x] = (uint32_t)counts;
     __syncthreads();
     for (unsigned step = 1; step < PLACE_THREADS; step *= 2) {
         uint64_t sum = threadIdx.x >= step ? room[threadIdx.x] + room[threadIdx.x - step] : room[threadIdx.x];
@@ -247,75 +334,100 @@ static __global__ void place_kernel(struct spike_job j) {
         room[threadIdx.x] = sum;
         __syncthreads();
     }
-    uint32_t place = (uint32_t)(room[threadIdx.x] - fired);
+    uint32_t place = (uint32_t)room[threadIdx.x] - (uint32_t)counts;
     for (unsigned i = first; i < end; i++) {
-        uint32_t n = j.block_fired[i];
-        j.block_fired[i] = place;
-        place += n;
+        j.block_place[i] = place;
+        place += j.block_counts[i] & 0xffff;
     }
-    if (threadIdx.x == 0)
-        put_counts(j, events, room[PLACE_THREADS - 1], candidates);
 }
 
-/* The fired neurons of this block to the list, the first of them at `place`. */
-static __device__ void list_block(const struct spike_job &j, uint32_t place) {
-    uint32_t id = blockIdx.x * THREADS + threadIdx.x, word = id / 32;
-    if (id >= j.net.n || !(j.fired_bits[word] >> id % 32 & 1))
+/* A block's part of the list: bits of its neurons, and where each part of THREADS neurons begins. */
+struct list_room {
+    uint32_t words[LIST_WORDS], place[LIST_PARTS];
+    uint64_t sums[THREADS];
+};
+
+/* The fired neurons of this thread to the list. */
+static __device__ void list_bits(const struct spike_job &j, const struct list_room &room, uint32_t id, uint64_t psp) {
+    uint32_t word = threadIdx.x / 4, shift = threadIdx.x % 4 * LIST_EACH, at = room.place[threadIdx.x / WARP];
+    uint32_t bits = room.words[word] >> shift & 0xff;
+    if (!bits)
         return;
-    for (uint32_t before = blockIdx.x * WARPS; before < word; before++)
-        place += (uint32_t)__popc(j.fired_bits[before]);
-    place += (uint32_t)__popc(j.fired_bits[word] & ((1U << id % 32) - 1));
-    j.after.ids[place] = id;
-    j.after.psp[place] = j.net.psp[id];
+    for (uint32_t before = threadIdx.x / WARP * WARPS; before < word; before++)
+        at += (uint32_t)__popc(room.words[before]);
+    at += (uint32_t)__popc(room.words[word] & ((1U << shift) - 1));
+#pragma unroll
+    for (uint32_t i = 0; i < LIST_EACH; i++)
+        if (bits >> i & 1) {
+            j.after.ids[at] = id + i;
+            j.after.psp[at] = (uint8_t)(psp >> 8 * i);
+            at++;
+        }
 }
 
-static __global__ void list_kernel(struct spike_job j) { list_block(j, j.block_fired[blockIdx.x]); }
-
-/* The same from the numbers of all blocks. */
-static __global__ void list_alone_kernel(struct spike_job j) {
-    __shared__ uint64_t room[THREADS];
-    uint64_t before = 0;
-    for (unsigned i = threadIdx.x; i < blockIdx.x; i += THREADS)
-        before += j.block_fired[i];
-    list_block(j, (uint32_t)block_sum<THREADS>(before, room));
-    if (blockIdx.x > 0)
+/* Without places each block adds up the numbers of the blocks before its own, and one more block all of them. */
+template <bool PLACED> static __global__ void list_kernel(struct spike_job j) {
+    __shared__ struct list_room room;
+    uint32_t words = (j.net.n + 31) / 32, word = blockIdx.x * LIST_WORDS + threadIdx.x;
+    uint32_t id = (blockIdx.x * THREADS + threadIdx.x) * LIST_EACH, part = blockIdx.x * LIST_PARTS;
+    if (!PLACED && blockIdx.x == gridDim.x - 1) {
+        uint64_t all = block_sum<THREADS>(counts_of(j, threadIdx.x, j.blocks, THREADS), room.sums);
+        put_counts<THREADS>(j, all, room.sums);
         return;
-    uint64_t fired = 0, candidates = 0;
-    for (unsigned i = threadIdx.x; i < j.blocks; i += THREADS) {
-        fired += j.block_fired[i];
-        candidates += j.block_candidates[i];
     }
-    fired = block_sum<THREADS>(fired, room);
-    candidates = block_sum<THREADS>(candidates, room);
-    uint64_t events = block_sum<THREADS>(events_of(j, THREADS), room);
-    if (threadIdx.x == 0)
-        put_counts(j, events, fired, candidates);
+    uint64_t psp = id < j.net.n ? *(const uint64_t *)(j.net.psp + id) : 0; /* arrays are padded */
+    if (threadIdx.x < LIST_WORDS)
+        room.words[threadIdx.x] = word < words ? j.fired_bits[word] : 0;
+    uint32_t mine = threadIdx.x < LIST_PARTS ? part + threadIdx.x : j.blocks; /* block of THREADS neurons */
+    if (PLACED) {
+        if (mine < j.blocks)
+            room.place[threadIdx.x] = j.block_place[mine];
+        __syncthreads();
+    } else {
+        uint32_t before = mine < j.blocks ? (uint32_t)counts_of(j, part, mine, 1) : 0; /* in this block */
+        uint64_t earlier = block_sum<THREADS>((uint32_t)counts_of(j, threadIdx.x, part, THREADS), room.sums);
+        if (threadIdx.x < LIST_PARTS)
+            room.place[threadIdx.x] = (uint32_t)earlier + before;
+        __syncthreads();
+    }
+    list_bits(j, room, id, psp);
 }
 
 extern "C" int cuda_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err *err) {
-    struct spike_job j = {a->net, a->before, a->after, a->inject_ids, a->inject_sums, a->n_inject, NULL, NULL, NULL, 0};
+    struct spike_job j = {};
+    j.net = a->net;
+    j.before = a->before;
+    j.after = a->after;
+    j.inject_ids = a->inject_ids;
+    j.inject_sums = a->inject_sums;
+    j.n_inject = a->n_inject;
     j.blocks = (unsigned)cuda_ceil(a->net.n, THREADS);
+    j.deliver_blocks = (unsigned)cuda_min(cuda_ceil(a->net.n, WARPS), DELIVER_GRID);
     struct cuda_area area = {NULL, 0};
     void *base = NULL;
     for (int round = 0; round < 2; round++) { /* measured, then cut */
         area.base = (char *)base;
         area.used = 0;
         j.fired_bits = (uint32_t *)cuda_take(&area, (size_t)j.blocks * WARPS * sizeof(uint32_t));
-        j.block_fired = (uint32_t *)cuda_take(&area, (size_t)j.blocks * sizeof(uint32_t));
-        j.block_candidates = (uint32_t *)cuda_take(&area, (size_t)j.blocks * sizeof(uint32_t));
+        j.block_counts = (uint32_t *)cuda_take(&area, (size_t)j.blocks * sizeof(uint32_t));
+        j.block_place = (uint32_t *)cuda_take(&area, (size_t)j.blocks * sizeof(uint32_t));
+        j.block_events = (uint64_t *)cuda_take(&area, (size_t)j.deliver_blocks * sizeof(uint64_t));
         int rc = round ? 0 : cuda_scratch(s, area.used, &base, err);
         if (rc)
             return rc;
     }
     cudaStream_t stream = cuda_stream(s)->stream;
-    unsigned grid = (unsigned)cuda_min(cuda_ceil(a->net.n, WARPS), MOST_BLOCKS);
-    CUDA_LAUNCH(deliver_kernel, grid, THREADS, stream, j);
+    unsigned list_blocks = (unsigned)cuda_ceil(j.blocks, LIST_PARTS);
+    if (!a->net.wide && !a->net.wide_sums && !a->net.divisor)
+        CUDA_LAUNCH(deliver_kernel<true>, j.deliver_blocks, THREADS, stream, j);
+    else
+        CUDA_LAUNCH(deliver_kernel<false>, j.deliver_blocks, THREADS, stream, j);
     CUDA_LAUNCH(advance_kernel, j.blocks, THREADS, stream, j);
     if (j.blocks <= LIST_BLOCKS) {
-        CUDA_LAUNCH(list_alone_kernel, j.blocks, THREADS, stream, j);
+        CUDA_LAUNCH(list_kernel<false>, list_blocks + 1, THREADS, stream, j);
         return 0;
     }
     CUDA_LAUNCH(place_kernel, 1, PLACE_THREADS, stream, j);
-    CUDA_LAUNCH(list_kernel, j.blocks, THREADS, stream, j);
+    CUDA_LAUNCH(list_kernel<true>, list_blocks, THREADS, stream, j);
     return 0;
 }

@@ -154,13 +154,13 @@ static int fill(struct burst *b, void *to, const void *value, size_t each, struc
 
 int burst_device_sums(struct burst *b, struct err *err) {
     const int32_t narrow = SPIKE_NO_INPUT_32;
-    const int64_t wide = SPIKE_NO_INPUT_64;
+    const int64_t wide = SPIKE_NO_INPUT_64, cell = 0;
     bool is_wide = b->c->net.wide_sums;
-    size_t each = is_wide ? sizeof wide : sizeof narrow;
+    const void *value = is_wide ? (const void *)&wide : b->remote ? (const void *)&cell : &narrow;
+    size_t each = burst_sum_bytes(b->remote, is_wide);
     void *sums = NULL;
     int rc;
-    if ((rc = device_alloc(b->device, (size_t)burst_padded(b) * each, &sums, err)) ||
-        (rc = fill(b, sums, is_wide ? (const void *)&wide : &narrow, each, err))) {
+    if ((rc = device_alloc(b->device, (size_t)burst_padded(b) * each, &sums, err)) || (rc = fill(b, sums, value, each, err))) {
         device_free(b->device, sums);
         return rc;
     }

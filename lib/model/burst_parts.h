@@ -49,6 +49,8 @@ int burst_device_stale(struct burst *b, struct err *err); /* every block may hol
 static inline int64_t burst_padded(const struct burst *b) {
     return ((int64_t)b->c->net.n + SPIKE_BLOCK - 1) / SPIKE_BLOCK * SPIKE_BLOCK;
 }
+/* Bytes of a neuron's sum (kernels/spike.h). */
+static inline size_t burst_sum_bytes(bool remote, bool wide_sums) { return remote || wide_sums ? 8 : 4; }
 
 /* burst.c */
 int burst_settle(struct burst *b, struct err *err);

@@ -20,7 +20,8 @@ COUNTED = {
     ("depthwise_wide", "backward_kernel"): (128, 3),
     ("layernorm", "layernorm_team"): (128, 5),
     ("rmsnorm", "rms_team_gradient"): (128, 5),
-    ("spike", "deliver_kernel"): (256, 4),
+    ("spike", "deliver_kernelILb1EEv"): (256, 6),
+    ("spike", "advance_kernel"): (256, 6),
     ("geodesic", "geodesic_kernel"): (256, 2),
 }
 # of a multiprocessor: bytes of shared memory, of which a block takes 1024 beside its own, and warps
