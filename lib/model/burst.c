@@ -276,6 +276,12 @@ int burst_settle(struct burst *b, struct err *err) {
     return 0;
 }
 
+/* The ticks queued so far have run; b->seen has their counts. */
+static int wait_for_ticks(struct burst *b, struct err *err) {
+    int rc = stream_to_host(b->stream, b->seen, b->counts, (size_t)b->n_lists * sizeof *b->counts, err);
+    return rc ? rc : stream_sync(b->stream, err);
+}
+
 /* Queues n ticks; offsets[i] is where the injections of tick i begin. */
 static int queue_ticks(struct burst *b, int n, const int64_t *offsets, struct err *err) {
     size_t ids = (size_t)offsets[n] * sizeof *b->inject_ids, sums = (size_t)offsets[n] * sizeof *b->inject_sums;
@@ -296,8 +302,7 @@ static int queue_ticks(struct burst *b, int n, const int64_t *offsets, struct er
         if ((rc = op_spike_tick(b->stream, &a, err)))
             return rc;
     }
-    rc = stream_to_host(b->stream, b->seen, b->counts, (size_t)b->n_lists * sizeof *b->counts, err);
-    return rc ? rc : stream_sync(b->stream, err);
+    return 0;
 }
 
 static int show(struct burst *b, int list, burst_sink *sink, void *ctx, struct err *err) {
@@ -329,7 +334,9 @@ int burst_step_within(struct burst *b, int64_t ticks, double seconds, burst_sink
             break;
         for (int i = 0; i < n; i++)
             offsets[i + 1] = offsets[i] + sum_injections(b, b->tick + 1 + (uint64_t)i, offsets[i]);
-        if ((rc = queue_ticks(b, n, offsets, err)))
+        /* The next injections take the memory of these; without any, a sink or a limit of time the host need not wait yet. */
+        bool waits = sink || offsets[n] > 0 || seconds < INFINITY || ticks == n;
+        if ((rc = queue_ticks(b, n, offsets, err)) || (waits && (rc = wait_for_ticks(b, err))))
             break;
         b->tick += (uint64_t)n;
         for (int i = 1; !rc && sink && i <= n; i++)
