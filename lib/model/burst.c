@@ -305,18 +305,42 @@ static int queue_ticks(struct burst *b, int n, const int64_t *offsets, struct er
     return 0;
 }
 
-static int show(struct burst *b, int list, burst_sink *sink, void *ctx, struct err *err) {
-    const struct spike_counts *counts = &b->seen[list];
-    const uint32_t *ids = b->lists[list].ids;
-    if (b->remote) {
-        int rc;
-        if ((rc = stream_to_host(b->stream, b->ids, ids, counts->fired * sizeof *ids, err)) || (rc = stream_sync(b->stream, err)))
+/* Copies the lists of the newest n ticks from number `first` (1: the earliest) on to b->ids, one behind the other, as many as fit
+ * there; *ret_end: the first one that was not copied. One fits always. */
+static int fetch_lists(struct burst *b, int first, int n, int *ret_end, struct err *err) {
+    size_t room = (size_t)b->c->net.n + SPIKE_BLOCK, used = 0;
+    int i = first, rc = 0;
+    for (; i <= n; i++) {
+        int list = (b->newest + i) % b->n_lists;
+        size_t fired = b->seen[list].fired;
+        if (used + fired > room)
+            break;
+        if (fired && (rc = stream_to_host(b->stream, b->ids + used, b->lists[list].ids, fired * sizeof *b->ids, err)))
             return rc;
-        ids = b->ids;
+        used += fired;
     }
-    const struct burst_frame frame = {
-        .tick = counts->tick, .ids = ids, .fired = counts->fired, .candidates = counts->candidates, .events = counts->events};
-    sink(ctx, &frame);
+    *ret_end = i;
+    return used ? stream_sync(b->stream, err) : 0;
+}
+
+/* The newest n ticks to the sink, in order. */
+static int show(struct burst *b, int n, burst_sink *sink, void *ctx, struct err *err) {
+    const uint32_t *ids = NULL;
+    for (int i = 1, fetched = 1; i <= n; i++) {
+        int list = (b->newest + i) % b->n_lists, rc;
+        const struct spike_counts *counts = &b->seen[list];
+        if (!b->remote) {
+            ids = b->lists[list].ids;
+        } else if (i == fetched) {
+            if ((rc = fetch_lists(b, i, n, &fetched, err)))
+                return rc;
+            ids = b->ids;
+        }
+        const struct burst_frame frame = {
+            .tick = counts->tick, .ids = ids, .fired = counts->fired, .candidates = counts->candidates, .events = counts->events};
+        sink(ctx, &frame);
+        ids += counts->fired;
+    }
     return 0;
 }
 
@@ -339,8 +363,8 @@ int burst_step_within(struct burst *b, int64_t ticks, double seconds, burst_sink
         if ((rc = queue_ticks(b, n, offsets, err)) || (waits && (rc = wait_for_ticks(b, err))))
             break;
         b->tick += (uint64_t)n;
-        for (int i = 1; !rc && sink && i <= n; i++)
-            rc = show(b, (b->newest + i) % b->n_lists, sink, ctx, err);
+        if (sink)
+            rc = show(b, n, sink, ctx, err);
         b->newest = (b->newest + n) % b->n_lists;
         ticks -= n;
     }
