@@ -1,6 +1,7 @@
 /* cublasLt (emulated): the part of cuBLASLt that kernels/cuda/products.cu uses. As the library does, it proposes an algorithm for a
- * shape; here an algorithm is in how long pieces k is summed, and it depends on every dimension, m too, so that a program whose
- * bits must not depend on m has to ask once. It declines what the library declines: operands whose rows do not lie on 4 bytes. */
+ * shape; here an algorithm is in how long pieces k is summed. It depends on every dimension, m too, and on where rows of the result
+ * lie, so that a program whose bits must not depend on these has to ask once. It declines what the library declines: operands whose
+ * rows do not lie on 4 bytes. */
 #ifndef BRR_TESTS_GPU_EMULATOR_CUBLASLT_H
 #define BRR_TESTS_GPU_EMULATOR_CUBLASLT_H
 #include <cuda_runtime.h>

@@ -100,7 +100,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t wish, int wanted, cublasLtMatmulHeuristicResult_t *results,
                                               int *found) {
-    uint64_t k = desc->trans_a == CUBLAS_OP_N ? a->cols : a->rows, mixed = c->cols * 31 + c->rows * 7 + k;
+    uint64_t k = desc->trans_a == CUBLAS_OP_N ? a->cols : a->rows, mixed = c->cols * 31 + c->rows * 7 + k + (uint64_t)c->ld * 5;
+    mixed += wish->alignment[2] + wish->alignment[3]; /* of C */
     cublasLtMatmulAlgo_t algo = {};
     *found = 0;
     algo.data[PIECE] = 3 + mixed % 13;
