@@ -71,7 +71,7 @@ extern "C" int cuda_conv1d(struct stream *s, const struct conv1d_args *a, struct
     struct weights_job job = {&a->w, &a->bias, t.pitch, false, bf16, a->weight_version, t.width};
     struct weights w;
     struct cuda_area area = {NULL, 0};
-    size_t bytes = taps_product_bytes(&t, a->w.dim[0]);
+    size_t bytes = taps_product_bytes(&t, &a->y);
     cuda_take(&area, cuda_weights_bytes(&job));
     cuda_take(&area, bytes);
     if ((rc = cuda_scratch(s, area.used, (void **)&area.base, err)))
@@ -126,7 +126,7 @@ static int gradient_room(struct stream *s, size_t packed, size_t products, struc
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 extern "C" int cuda_conv1d_backward(struct stream *s, const struct conv1d_backward_args *a, struct err *err) {
-    int64_t co = a->w.dim[0], ci = a->w.dim[1], k = a->w.dim[2];
+    int64_t ci = a->w.dim[1], k = a->w.dim[2];
     bool bf16 = a->x.dtype == DTYPE_BF16, flip = a->stride == 1;
     struct taps t = taps_of(&a->x, a->dy.dim[1], k, a->stride, a->pad);
     struct taps back = taps_of(&a->dy, a->x.dim[1], k, 1, k - 1 - a->pad); /* stride 1 */
@@ -142,7 +142,8 @@ extern "C" int cuda_conv1d_backward(struct stream *s, const struct conv1d_backwa
     if (!rc && suits && !dw_done)
         rc = through_cudnn(s, &filter, &into, &dw_done, err);
     if (!rc && !(dx_done && dw_done)) {
-        size_t products = larger(dw_done ? 0 : taps_gradient_bytes(&t, co), dx_done || !flip ? 0 : taps_product_bytes(&back, ci));
+        size_t products =
+            larger(dw_done ? 0 : taps_gradient_bytes(&t, &a->dy), dx_done || !flip ? 0 : taps_product_bytes(&back, &a->dx));
         rc = gradient_room(s, dx_done ? 0 : cuda_weights_bytes(&job), products, &room, err);
     }
     if (!rc && !dx_done) {
@@ -170,13 +171,12 @@ extern "C" int cuda_convt1d(struct stream *s, const struct convt1d_args *a, stru
 }
 
 extern "C" int cuda_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a, struct err *err) {
-    int64_t ci = a->w.dim[0];
     struct taps t = taps_of(&a->dy, a->x.dim[1], 2, 2, 0); /* the pairs of dy, side by side */
     struct weights_job job = {&a->w, NULL, t.pitch, false, a->x.dtype == DTYPE_BF16, a->weight_version, t.width};
     struct gradient_room room;
     struct weights w;
-    int rc =
-        gradient_room(s, cuda_weights_bytes(&job), larger(taps_gradient_bytes(&t, ci), taps_product_bytes(&t, ci)), &room, err);
+    int rc = gradient_room(s, cuda_weights_bytes(&job), larger(taps_gradient_bytes(&t, &a->x), taps_product_bytes(&t, &a->dx)),
+                           &room, err);
     if (!rc && tensor_present(&a->dx) && !(rc = cuda_weights(s, &job, room.packed, &w, err)))
         rc = taps_product(s, &t, &a->dx, &w, room.products, false, err);
     if (!rc && tensor_present(&a->dw))

@@ -154,25 +154,54 @@ static void lay_rows(struct stream *s, const struct taps *t, void *columns, int6
     lay(s, &j);
 }
 
+/* Copies x into rows of `width` elements, zeros behind its channels. */
+static struct act copy_rows(struct stream *s, const struct tensor *x, int64_t width, void *room) {
+    struct act from = act_of(x), to = {room, width, from.bf16};
+    int64_t rows = tensor_rows(x), most = INT32_MAX / width / 2;
+    for (int64_t first = 0; first < rows; first += most) {
+        struct laying j = {from, to, x->dim[1], x->dim[2], width, 1, 1, 0, first, cuda_min(most, rows - first), {}, {}, {}};
+        j.out.data = (char *)room + (size_t)(first * width) * dtype_bytes(x->dtype);
+        j.pieces = divisor_of(width / (from.bf16 ? 8 : 4));
+        j.tap = divisor_of(width);
+        j.t_out = divisor_of(x->dim[1]);
+        lay(s, &j);
+    }
+    return to;
+}
+
 /* TAPS_STRIDED needs rows of `width` elements without gaps: the input, or a copy. */
 static bool is_compact(const struct taps *t) {
     return t->x->dim[2] == t->width && t->x->ld == t->width && (uintptr_t)t->x->data % sizeof(struct piece) == 0;
 }
 static size_t compact_bytes(const struct taps *t) { return is_compact(t) ? 0 : (size_t)(rows_of(t) * t->width) * bytes_of(t); }
 static struct act compact(struct stream *s, const struct taps *t, void *room) {
-    struct act x = act_of(t->x), to = {room, t->width, x.bf16};
-    if (is_compact(t))
-        return x;
-    int64_t rows = rows_of(t), most = INT32_MAX / t->width / 2;
-    for (int64_t first = 0; first < rows; first += most) {
-        struct laying j = {x, to, t->t_out, t->x->dim[2], t->width, 1, 1, 0, first, cuda_min(most, rows - first), {}, {}, {}};
-        j.out.data = (char *)room + (size_t)(first * t->width) * bytes_of(t);
-        j.pieces = divisor_of(t->width / (x.bf16 ? 8 : 4));
-        j.tap = divisor_of(t->width);
-        j.t_out = divisor_of(t->t_out);
-        lay(s, &j);
+    return is_compact(t) ? act_of(t->x) : copy_rows(s, t->x, t->width, room);
+}
+
+/* The library multiplies no matrix whose rows do not begin on 4 bytes: there a copy with rows of a multiple of 8 elements takes
+ * part in the product. */
+static bool rows_suit(const struct tensor *t) { return t->dtype != DTYPE_BF16 || ((uintptr_t)t->data % 4 == 0 && t->ld % 2 == 0); }
+static size_t aligned_bytes(const struct tensor *t) {
+    return rows_suit(t) ? 0 : (size_t)(tensor_rows(t) * taps_padded(t->dim[2])) * dtype_bytes(t->dtype);
+}
+static struct tensor aligned_of(const struct tensor *t, void *room) {
+    struct tensor ret = *t;
+    if (rows_suit(t))
+        return ret;
+    ret.data = room;
+    ret.ld = taps_padded(t->dim[2]);
+    return ret;
+}
+
+struct narrowing {
+    struct act from, to;
+    int64_t rows, cols;
+};
+static __global__ void narrow_kernel(struct narrowing j) {
+    for (int64_t i = cuda_index(); i < j.rows * j.cols; i += cuda_stride()) {
+        int64_t row = i / j.cols, col = i - row * j.cols;
+        act_put(j.to, row * j.to.ld + col, act_get(j.from, row * j.from.ld + col));
     }
-    return to;
 }
 
 /* ---- edges ---- */
@@ -255,25 +284,26 @@ static int64_t rows_at_once(const struct taps *t) {
 static size_t column_bytes(const struct taps *t, int64_t rows) { return (size_t)(rows * t->pitch) * bytes_of(t); }
 
 struct product_room {
-    void *compact, *columns, *edges;
+    void *compact, *columns, *edges, *aligned;
 };
-static size_t product_room(const struct taps *t, int64_t n, void *base, struct product_room *ret) {
+static size_t product_room(const struct taps *t, const struct tensor *y, void *base, struct product_room *ret) {
     struct cuda_area area = {(char *)base, 0};
     struct sequence q = sequence_of(t, 1);
     bool strided = t->way == TAPS_STRIDED;
     *ret = {};
+    ret->aligned = cuda_take(&area, aligned_bytes(y));
     if (t->way == TAPS_INPUT)
-        return 0;
+        return area.used;
     if (strided)
         ret->compact = cuda_take(&area, compact_bytes(t));
     ret->columns = cuda_take(&area, column_bytes(t, strided ? q.edges : rows_at_once(t)));
     if (strided)
-        ret->edges = cuda_take(&area, (size_t)(q.edges * taps_padded(n)) * sizeof(float)); /* or bf16 */
+        ret->edges = cuda_take(&area, (size_t)(q.edges * taps_padded(y->dim[2])) * dtype_bytes(y->dtype));
     return area.used;
 }
-size_t taps_product_bytes(const struct taps *t, int64_t n) {
+size_t taps_product_bytes(const struct taps *t, const struct tensor *y) {
     struct product_room room;
-    return product_room(t, n, NULL, &room);
+    return product_room(t, y, NULL, &room);
 }
 
 /* A product with rows of taps; m, A and C are still to be set. */
@@ -330,22 +360,17 @@ static int strided_product(struct stream *s, const struct taps *t, const struct 
     return 0;
 }
 
-int taps_product(struct stream *s, const struct taps *t, const struct tensor *y, const struct weights *w, void *base, bool relu,
-                 struct err *err) {
-    struct product_room room;
-    struct cuda_gemm g = product_of(t, y, w, relu);
+static int summed_product(struct stream *s, const struct taps *t, const struct tensor *y, const struct product_room *room,
+                          struct cuda_gemm g, struct err *err) {
     int64_t rows = rows_of(t), at_once = rows_at_once(t);
-    product_room(t, g.n, base, &room);
-    if (t->way == TAPS_STRIDED)
-        return strided_product(s, t, y, &room, g, err);
     for (int64_t first = 0; first < rows; first += at_once) {
         g.m = cuda_min(at_once, rows - first);
-        g.a = room.columns;
+        g.a = room->columns;
         if (t->way == TAPS_INPUT) { /* all rows at once */
             g.a = t->x->data;
             g.lda = t->x->ld * t->stride;
         } else {
-            lay_rows(s, t, room.columns, first, g.m);
+            lay_rows(s, t, room->columns, first, g.m);
         }
         g.c = row_at(y, first);
         g.ldc = y->ld;
@@ -353,6 +378,20 @@ int taps_product(struct stream *s, const struct taps *t, const struct tensor *y,
         if (rc)
             return rc;
     }
+    return 0;
+}
+
+int taps_product(struct stream *s, const struct taps *t, const struct tensor *y, const struct weights *w, void *base, bool relu,
+                 struct err *err) {
+    struct product_room room;
+    product_room(t, y, base, &room);
+    struct tensor to = aligned_of(y, room.aligned);
+    struct cuda_gemm g = product_of(t, &to, w, relu);
+    int rc = t->way == TAPS_STRIDED ? strided_product(s, t, &to, &room, g, err) : summed_product(s, t, &to, &room, g, err);
+    if (rc || rows_suit(y))
+        return rc;
+    struct narrowing j = {act_of(&to), act_of(y), tensor_rows(y), y->dim[2]};
+    CUDA_LAUNCH(narrow_kernel, cuda_blocks(j.rows * j.cols, THREADS), THREADS, cuda_stream(s)->stream, j);
     return 0;
 }
 
@@ -388,11 +427,13 @@ static int64_t chunks_of(const struct taps *t, int64_t a) {
 struct gradient_room {
     float *sums; /* (parts,A,pitch) */
     int64_t parts;
-    void *compact, *columns, *edges;
+    void *compact, *columns, *edges, *aligned;
 };
-static size_t gradient_room(const struct taps *t, int64_t a, void *base, struct gradient_room *ret) {
+static size_t gradient_room(const struct taps *t, const struct tensor *other, void *base, struct gradient_room *ret) {
     struct cuda_area area = {(char *)base, 0};
+    int64_t a = other->dim[2];
     *ret = {};
+    ret->aligned = cuda_take(&area, aligned_bytes(other));
     ret->parts = t->way == TAPS_STRIDED ? t->count * chunks_of(t, a) + 1 : 1;
     ret->sums = (float *)cuda_take(&area, (size_t)(ret->parts * a * t->pitch) * sizeof(float));
     if (t->way == TAPS_STRIDED) {
@@ -405,9 +446,9 @@ static size_t gradient_room(const struct taps *t, int64_t a, void *base, struct 
     }
     return area.used;
 }
-size_t taps_gradient_bytes(const struct taps *t, int64_t a) {
+size_t taps_gradient_bytes(const struct taps *t, const struct tensor *other) {
     struct gradient_room room;
-    return gradient_room(t, a, NULL, &room);
+    return gradient_room(t, other, NULL, &room);
 }
 
 /* Part r·chunks + i: chunk i of remainder r. The last part: what the edges add. */
@@ -474,8 +515,11 @@ int taps_gradient(struct stream *s, const struct taps *t, const struct tensor *o
     g.bf16 = t->x->dtype == DTYPE_BF16;
     g.m = dw->dim[0];
     g.n = g.ldb = g.ldc = t->pitch;
-    gradient_room(t, g.m, base, &room);
-    int rc = t->way == TAPS_STRIDED ? strided_gradient(s, t, other, &room, g, err) : summed_gradient(s, t, other, &room, g, err);
+    gradient_room(t, other, base, &room);
+    struct tensor with = aligned_of(other, room.aligned);
+    if (!rows_suit(other))
+        copy_rows(s, other, with.ld, room.aligned);
+    int rc = t->way == TAPS_STRIDED ? strided_gradient(s, t, &with, &room, g, err) : summed_gradient(s, t, &with, &room, g, err);
     if (rc)
         return rc;
     taps_unpack(s, room.sums, room.parts, t->pitch, t->width, dw);

@@ -11,6 +11,9 @@
  *   over, are laid and multiplied apart. A C that is not a multiple of 8, or an input with gaps, is copied once into rows of
  *   `width` elements.
  *
+ * cuBLASLt declines bf16 matrices whose rows do not begin on 4 bytes: outputs and gradients of outputs with such rows (an odd
+ * number of channels) pass through a copy in scratch.
+ *
  * TAPS_COLUMNS and TAPS_STRIDED give an output row the same bits: the sums run over the same elements in the same order by the same
  * algorithm (cuda_gemm's `like`). So the choice may depend on the number of windows. B·T must be below 2³¹. Internal to
  * kernels/cuda. */
@@ -30,12 +33,12 @@ struct taps taps_of(const struct tensor *x, int64_t t_out, int64_t count, int64_
 static inline int64_t taps_padded(int64_t n) { return cuda_ceil(n, 8) * 8; }
 
 /* y (B,Tout,n) = relu?(rows of taps · wᵀ + bias?), w (n, pitch). `room`: scratch of taps_product_bytes. */
-size_t taps_product_bytes(const struct taps *t, int64_t n);
+size_t taps_product_bytes(const struct taps *t, const struct tensor *y);
 int taps_product(struct stream *s, const struct taps *t, const struct tensor *y, const struct weights *w, void *room, bool relu,
                  struct err *err);
 
 /* dw (A,C,count) F32 += otherᵀ · rows of taps; other (B,Tout,A). `room`: scratch of taps_gradient_bytes. */
-size_t taps_gradient_bytes(const struct taps *t, int64_t a);
+size_t taps_gradient_bytes(const struct taps *t, const struct tensor *other);
 int taps_gradient(struct stream *s, const struct taps *t, const struct tensor *other, const struct tensor *dw, void *room,
                   struct err *err);
 
