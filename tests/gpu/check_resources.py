@@ -13,9 +13,9 @@ COUNTED = {
     ("ssd", "ssd_forward_kernelILb1E"): (64, 10),  # bf16
     ("ssd", "ssd_forward_kernelILb0E"): (64, 8),
     ("ssd", "ssd_backward_kernel"): (64, 5),
-    ("ssd_chunks_backward", "chunk_starts_kernel"): (128, 6),
-    ("ssd_chunks_backward", "chunk_gradient_kernel"): (128, 3),
     ("ssd_chunks", "ssd_chunks_kernel"): (128, 5),
+    ("ssd_chunks_starts", "chunk_starts_kernel"): (128, 8),
+    ("ssd_chunks_backward", "chunk_gradient_kernel"): (128, 4),
     ("depthwise_wide", "forward_kernel"): (128, 5),
     ("depthwise_wide", "backward_kernel"): (128, 3),
     ("layernorm", "layernorm_team"): (128, 5),

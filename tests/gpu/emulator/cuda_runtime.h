@@ -79,6 +79,8 @@ static inline float __fsub_rn(float a, float b) { return a - b; }
 static inline float __fdividef(float a, float b) { return a / b; }
 static inline int __popc(unsigned v) { return __builtin_popcount(v); }
 static inline int __clz(int v) { return v ? __builtin_clz((unsigned)v) : 32; }
+static inline int __clzll(long long v) { return v ? __builtin_clzll((unsigned long long)v) : 64; }
+static inline int __ffsll(long long v) { return __builtin_ffsll(v); }
 int atomicAdd(int *p, int v);
 unsigned long long atomicAdd(unsigned long long *p, unsigned long long v);
 unsigned atomicOr(unsigned *p, unsigned v);
