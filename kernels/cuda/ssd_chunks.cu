@@ -14,7 +14,8 @@
 #include "kernels/cuda/scan_tile.cuh"
 #include "kernels/cuda/vector.cuh"
 
-static constexpr int THREADS = 128, CHANNELS = 64, N = SSD_STATES, TILE = 16, TILES = THREADS / 32, CHUNK = TILE * TILES;
+enum { THREADS = 128 };
+static constexpr int CHANNELS = 64, N = SSD_STATES, TILE = 16, TILES = THREADS / 32, CHUNK = TILE * TILES;
 static constexpr int X_LD = CHANNELS + 8, B_LD = N + 8; /* an odd number of 16-byte pieces: no banks conflict (mma.cuh) */
 
 struct chunk_room {
