@@ -10,10 +10,8 @@
  * List: a thread per 8 neurons writes their ids to their places. Each block adds up what fired before it, and one more block counts
  * all; above LIST_BLOCKS blocks of advance a kernel of one block, place, does both first. The list is ascending, as on the CPU.
  *
- * Each kernel is launched while the one before it runs (early.cuh).
- *
  * Compiled without contraction of products (kernels.cmake), as the CPU kernels are. */
-#include "kernels/cuda/early.cuh"
+#include "kernels/cuda/cuda.cuh"
 
 #ifdef SPIKE_LIST_BLOCKS /* the emulator: its small networks take both ways to the list, and warps take several rows */
 #define SPIKE_DELIVER_GRID 3
@@ -163,7 +161,6 @@ template <bool PLAIN> static __device__ void deliver_hubs(const struct spike_job
 }
 
 template <bool PLAIN> static __global__ void __launch_bounds__(THREADS, PLAIN ? 6 : 3) deliver_kernel(struct spike_job j) {
-    cuda_after_previous();
     __shared__ uint64_t events[WARPS];
     uint32_t n = j.before.counts->fired;
     uint64_t mine = n ? deliver_rows<PLAIN>(j, n) : 0;
@@ -256,7 +253,6 @@ static __device__ bool advance_one(const struct spike_job &j, uint32_t id, bool 
 }
 
 static __global__ void advance_kernel(struct spike_job j) {
-    cuda_after_previous();
     __shared__ uint32_t fired[WARPS], candidates[WARPS];
     uint32_t id = blockIdx.x * THREADS + threadIdx.x, words = (j.net.n + 31) / 32, word = blockIdx.x * WARPS + threadIdx.x;
     bool may = false, fires = false;
@@ -324,7 +320,6 @@ template <unsigned N> static __device__ void put_counts(const struct spike_job &
 
 /* Fills block_place. Each thread takes a stretch of blocks. */
 static __global__ void place_kernel(struct spike_job j) {
-    cuda_after_previous();
     __shared__ uint64_t room[PLACE_THREADS];
     unsigned each = (j.blocks + PLACE_THREADS - 1) / PLACE_THREADS, first = threadIdx.x * each;
     unsigned end = first + each < j.blocks ? first + each : j.blocks;
@@ -372,7 +367,6 @@ static __device__ void list_bits(const struct spike_job &j, const struct list_ro
 
 /* Without places each block adds up the numbers of the blocks before its own, and one more block all of them. */
 template <bool PLACED> static __global__ void list_kernel(struct spike_job j) {
-    cuda_after_previous();
     __shared__ struct list_room room;
     uint32_t words = (j.net.n + 31) / 32, word = blockIdx.x * LIST_WORDS + threadIdx.x;
     uint32_t id = (blockIdx.x * THREADS + threadIdx.x) * LIST_EACH, part = blockIdx.x * LIST_PARTS;
@@ -422,17 +416,18 @@ extern "C" int cuda_spike_tick(struct stream *s, const struct spike_tick_args *a
         if (rc)
             return rc;
     }
+    cudaStream_t stream = cuda_stream(s)->stream;
     unsigned list_blocks = (unsigned)cuda_ceil(j.blocks, LIST_PARTS);
     if (!a->net.wide && !a->net.wide_sums && !a->net.divisor)
-        CUDA_LAUNCH_EARLY(deliver_kernel<true>, j.deliver_blocks, THREADS, s, j);
+        CUDA_LAUNCH(deliver_kernel<true>, j.deliver_blocks, THREADS, stream, j);
     else
-        CUDA_LAUNCH_EARLY(deliver_kernel<false>, j.deliver_blocks, THREADS, s, j);
-    CUDA_LAUNCH_EARLY(advance_kernel, j.blocks, THREADS, s, j);
+        CUDA_LAUNCH(deliver_kernel<false>, j.deliver_blocks, THREADS, stream, j);
+    CUDA_LAUNCH(advance_kernel, j.blocks, THREADS, stream, j);
     if (j.blocks <= LIST_BLOCKS) {
-        CUDA_LAUNCH_EARLY(list_kernel<false>, list_blocks + 1, THREADS, s, j);
+        CUDA_LAUNCH(list_kernel<false>, list_blocks + 1, THREADS, stream, j);
         return 0;
     }
-    CUDA_LAUNCH_EARLY(place_kernel, 1, PLACE_THREADS, s, j);
-    CUDA_LAUNCH_EARLY(list_kernel<true>, list_blocks, THREADS, s, j);
+    CUDA_LAUNCH(place_kernel, 1, PLACE_THREADS, stream, j);
+    CUDA_LAUNCH(list_kernel<true>, list_blocks, THREADS, stream, j);
     return 0;
 }

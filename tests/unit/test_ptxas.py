@@ -53,7 +53,7 @@ def arguments(text, at):
 def blocks_of(text):
     """Per kernel of a source the threads of its largest block and of its bound where it has one, and how it is named in launches."""
     names, launched, bounds, named = constants(text), {}, {}, {}
-    for match in re.finditer(r"\bCUDA_LAUNCH(?:_EARLY)?\(", text):
+    for match in re.finditer(r"\bCUDA_LAUNCH\(", text):
         call = arguments(text, match.end())
         name = re.match(r"\(?(\w+)", call[0]).group(1)
         named.setdefault(name, set()).add(call[0])
