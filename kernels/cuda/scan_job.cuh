@@ -74,6 +74,16 @@ static __device__ inline bool scan_starts(const struct scan_job &j, int64_t row,
     int64_t t = (j.reverse ? len - 1 - step : step) + (j.reverse ? 1 : 0);
     return j.resets && t < len && j.resets[row * j.length + t] != 0;
 }
+/* 2^x by the special function unit, within 2 ulp (CUDA C++ Programming Guide, intrinsic functions); results below 2^-126 are 0. */
+static __device__ inline float scan_exp2(float x) {
+#ifdef __CUDACC__
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return exp2f(x);
+#endif
+}
 static __device__ inline float scan_softplus(float x) { return fmaxf(x, 0) + log1pf(expf(-fabsf(x))); }
 static __device__ inline float scan_step(const struct scan_job &j, float pre) {
     float d = j.softplus ? scan_softplus(pre) : pre;

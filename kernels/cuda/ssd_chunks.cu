@@ -101,17 +101,6 @@ struct chunk_flight {
     }
 };
 
-/* 2^x; results below 2^-126 are 0. */
-static __device__ inline float exp2_of(float x) {
-#ifdef __CUDACC__
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-#else
-    return exp2f(x);
-#endif
-}
-
 /* M of a tile, with D on its diagonal. */
 static __device__ inline void make_m(chunk_room &w, int tile, float skip) {
     int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4, first = tile * TILE;
@@ -133,7 +122,7 @@ static __device__ inline void make_m(chunk_room &w, int tile, float skip) {
                 s[half][e] = 0;
                 continue;
             }
-            float decay = exp2_of(cum_i[e / 2] - (e % 2 ? cum.y : cum.x)) * (e % 2 ? delta.y : delta.x);
+            float decay = scan_exp2(cum_i[e / 2] - (e % 2 ? cum.y : cum.x)) * (e % 2 ? delta.y : delta.x);
             s[half][e] = (unsigned)before <= (unsigned)reach[e / 2] ? s[half][e] * decay : 0.0f;
             if (half == e / 2)
                 s[half][e] += before ? 0.0f : skip;

@@ -65,7 +65,9 @@ struct gradient_room {
 };
 
 /* L_ij, where `inside` tells whether j ≤ i and both are of one segment. */
-static __device__ inline float decay(bool inside, float cum_i, float cum_j) { return exp2_of(inside ? cum_i - cum_j : -INFINITY); }
+static __device__ inline float decay(bool inside, float cum_i, float cum_j) {
+    return scan_exp2(inside ? cum_i - cum_j : -INFINITY);
+}
 
 /* d (16,16) = rows · columnsᵀ over DEPTH, of tiles whose rows lie `ld` apart. */
 template <int DEPTH>

@@ -72,16 +72,6 @@ static __device__ inline float sum_up(float v, float *total) {
     }
     return v;
 }
-/* exp2; results below the least normal number are 0. */
-static __device__ inline float exp2_of(float x) {
-#ifdef __CUDACC__
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-#else
-    return exp2f(x);
-#endif
-}
 
 /* A chunk's rows of x or dy, on their way through registers. */
 struct wide_rows {

@@ -36,8 +36,8 @@ static __global__ void __launch_bounds__(THREADS) chunk_times_kernel(struct scan
     for (int half = 0; half < 2; half++) {
         int i = half * 32 + lane;
         uint64_t before = marks & ~0ULL >> (63 - i), after = marks & ~1ULL << i;
-        w->first[i] = before ? 0.0f : exp2_of(cum[half]);
-        float last = after ? 0.0f : exp2_of(whole - cum[half]);
+        w->first[i] = before ? 0.0f : scan_exp2(cum[half]);
+        float last = after ? 0.0f : scan_exp2(whole - cum[half]);
         w->last[i] = last;
         w->gain[i] = last * delta[half];
         w->begin[i] = (uint8_t)(before ? 63 - __clzll((long long)before) : 0);
