@@ -19,7 +19,8 @@
  *
  * S and P are computed twice, with i along the rows for dC and with j along the rows for dX and dB: no sums over warps are needed,
  * and each warp has 5 tiles (16,16) of the causal half. */
-#include "kernels/cuda/ssd_chunks_backward.cuh"
+#include "kernels/cuda/ssd_chunk_parts.cuh"
+#include "kernels/cuda/ssd_chunks_starts.cuh"
 
 /* The sums over this lane and those after it. */
 static __device__ inline float sum_down(float v, float *total) {

@@ -1,5 +1,7 @@
 /* ssd_chunks_starts: sums of a·Δ in each chunk of a head, and the states at the starts of chunks, for ssd_chunks_backward.cu. */
-#include "kernels/cuda/ssd_chunks_backward.cuh"
+#include "kernels/cuda/ssd_chunks_starts.cuh"
+
+#include "kernels/cuda/ssd_chunk_parts.cuh"
 
 /* The times of each chunk; a warp has a chunk of a head. Tokens beyond the row's end have Δ = 0. */
 static __global__ void __launch_bounds__(THREADS) chunk_times_kernel(struct scan_job j) {

@@ -1,7 +1,7 @@
-/* ssd_chunks_backward: what the kernels of the chunked gradient of heads share: what is stored of each chunk, and how chunks come
+/* ssd_chunk_parts: what the kernels of the chunked gradient of heads share: what is stored of each chunk, and how chunks come
  * to shared memory. The formulas are in ssd_chunks_backward.cu. Internal to kernels/cuda. */
-#ifndef BRR_KERNELS_CUDA_SSD_CHUNKS_BACKWARD_CUH
-#define BRR_KERNELS_CUDA_SSD_CHUNKS_BACKWARD_CUH
+#ifndef BRR_KERNELS_CUDA_SSD_CHUNK_PARTS_CUH
+#define BRR_KERNELS_CUDA_SSD_CHUNK_PARTS_CUH
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/scan_tile.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -165,8 +165,5 @@ static __device__ inline void land_times(const wide<true> &piece, struct times *
     if ((int)threadIdx.x < TIMES_PIECES)
         piece.store(to, (int64_t)threadIdx.x * 8);
 }
-
-/* ssd_chunks_starts.cu: fills the chunk_starts of the job's rows. */
-void ssd_chunks_starts_launch(struct stream *s, const struct scan_job *j);
 
 #endif
