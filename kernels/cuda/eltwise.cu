@@ -167,7 +167,7 @@ static __global__ void dropout_kernel(struct dropout_job j) {
     }
 }
 
-/* What the elements from number `n` on, a multiple of 4, are multiplied by: one Philox block for 4 elements. */
+/* Draws the factors of W elements from number n on; n is a multiple of 4, and one Philox block serves 4 elements. */
 template <int W> static __device__ inline void dropout_scales(const struct dropout_job &j, uint64_t n, float (&ret)[W]) {
 #pragma unroll
     for (int part = 0; part < W; part += 4) {

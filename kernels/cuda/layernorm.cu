@@ -169,7 +169,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) layernorm_row_gradient(str
     t.store(dx, row, 0, c.cols, real);
 }
 
-/* What a team's thread has of a row. */
+/* The operands of a row that one thread of its team loads. */
 template <bool BF16> struct layernorm_piece {
     wide<BF16> x, g;
     float mean = 0, rstd = 0;

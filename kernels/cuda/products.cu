@@ -140,7 +140,7 @@ static cublasStatus_t set_batch(cublasLtMatrixLayout_t layout, int64_t batch, in
                : cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
 }
 
-/* Of a plan's b and the operands a and c beside it. */
+/* Sets how many products a batch has, and their steps, in the layouts a, c and the plan's b. */
 static cublasStatus_t set_batches(const struct plan *plan, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t c) {
     const struct key *k = &plan->key;
     cublasStatus_t status = set_batch(a, k->batch, k->step_a);

@@ -110,7 +110,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) rms_row_gradient(struct rm
         z.store(j.dz, row, first, j.width, real);
 }
 
-/* What a team's thread has of a row. */
+/* The operands of a row that one thread of its team loads. */
 template <bool BF16> struct rms_piece {
     wide<BF16> y, z, g;
     float rs = 0;
@@ -157,7 +157,7 @@ static __global__ void __launch_bounds__(TEAM_THREADS, TEAM_BLOCKS) rms_team_gra
         team_columns<W>(weight + lane * (W / 4), w);
 #pragma unroll
         for (int i = 0; i < W; i++) {
-            sig[i] = __fdividef(1.0f, 1.0f + expf(-z[i]));
+            sig[i] = __fdividef(1.0f, 1.0f + expf(-z[i])); /* sigmoid; the division is within 2 ulp */
             float hat = real ? y[i] * (z[i] * sig[i]) * p.rs : 0.0f;
             sum[i] += t[i] * hat;
             dot += t[i] * w[i] * hat;

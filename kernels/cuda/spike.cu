@@ -293,7 +293,7 @@ template <unsigned N> static __device__ uint64_t block_sum(uint64_t mine, uint64
     return total;
 }
 
-/* Of blocks first, first + step, …: how many fired, and in the upper half how many were candidates. */
+/* Adds up the counts of blocks first, first + step, …: the fired neurons in the lower half, the candidates in the upper. */
 static __device__ uint64_t counts_of(const struct spike_job &j, unsigned first, unsigned end, unsigned step) {
     uint64_t sum = 0;
 #pragma unroll 4

@@ -27,7 +27,7 @@ struct alignas(16) times {                        /* of a chunk's tokens */
 enum { TIMES_PIECES = sizeof(struct times) / 16 }; /* a thread copies one */
 static_assert(sizeof(struct times) / 16 <= 32 * WARPS, "one piece for each thread");
 
-/* What is stored of each chunk, head by head. */
+/* One chunk of one head, as ssd_chunks_starts stores it. */
 struct chunk_start {
     __nv_bfloat16 h[N * WIDTH]; /* the state before it */
     struct times w;
@@ -95,7 +95,7 @@ struct wide_rows {
         }
     }
 };
-/* Of B or C: one piece of each thread. */
+/* The rows of B or C of a chunk on their way to shared memory: a thread has one piece. */
 struct state_rows {
     wide<true> piece;
 

@@ -28,7 +28,8 @@ struct chunk_room {
     float decay[TILES]; /* exp(cum_15), or 0 */
 };
 
-/* What a thread loads of a chunk: pieces of x at tokens threadIdx.x / 8 + 16·k, one of B and of C, and what belongs to a token. */
+/* A thread's loads of a chunk: pieces of x at tokens threadIdx.x / 8 + 16·k, a piece of B, one of C, and a token's Δ before its
+ * softplus. */
 struct chunk_flight {
     uint4 x[TILES], b, c;
     float pre;

@@ -49,6 +49,10 @@ def crafted(d, recording, model):
     text, _ = stream(d, recording, model, "--alarm-rate", "1", code=1)
     assert "no alarm thresholds for 1 false alarms per 24 h, only for 5, 10" in text, text
     text, _ = stream(d, recording, model, "--alarm-rate", "2", code=2)
+    for rate, rings in (("5", True), ("10", False)):
+        code, end, err = d.submit(f"evaluate.checkpoint={model}", f"data.source=file://{d.dir}/eeg", "evaluate.plots=0", f"evaluate.alarm_rate={rate}",
+                                  file=f"{SOURCE}/configs/eval.yaml")
+        assert code == 0 and (end["result"]["alarm_sensitivity"] > 0) == rings, (rate, end, err)
     code, text, err = d.ctl("detect", recording, "--model", model, "--alarm-rate", "5", "--out", f"{d.dir}/detected")
     assert code == 0, (text, err)
     with open(f"{d.dir}/detected/{os.path.basename(recording).replace('_eeg.edf', '_alarms.tsv')}", encoding="utf-8") as f:
