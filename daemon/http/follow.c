@@ -5,19 +5,29 @@
 
 #include "base/clock.h"
 #include "base/str.h"
+#include "daemon/http/event_cache.h"
 #include "daemon/http/http_parts.h"
 
-enum { BLOCK_BYTES = 16 * 1024, EVENT_BYTES = 4 << 20, WAIT_MS = 1000, QUIET_MS = 10 * 1000, PATH_SIZE = 200 };
+enum { BLOCK_BYTES = 16 * 1024, WAIT_MS = 1000, QUIET_MS = 10 * 1000 };
 
 struct follow {
     struct http_server *server;
     struct auth_caller caller;
     const struct status *last;
-    char path[PATH_SIZE];
-    struct str out;
-    size_t sent;
+    char path[EVENT_CACHE_PATH];
+    const struct event_text *event; /* the newest one; NULL before the first */
+    const char *rest;               /* what is to be sent: of the event, or a fixed text */
+    size_t rest_len;
     int64_t said_ms;
 };
+
+static void say(struct follow *f, const char *text, size_t len) {
+    f->rest = text;
+    f->rest_len = len;
+    f->said_ms = clock_ms();
+}
+
+static void say_fixed(struct follow *f, const char *text) { say(f, text, strlen(text)); }
 
 static struct page_view view_of(const struct follow *f, const struct status *status) {
     const bool open = !auth_has_tokens(f->server->http->state.auth);
@@ -27,8 +37,20 @@ static struct page_view view_of(const struct follow *f, const struct status *sta
                               .readiness = ""};
 }
 
-/* The next event into `out`; false: the stream is over. */
-static bool next_event(struct follow *f) {
+/* False: there is no memory for the event. */
+static bool say_event(struct follow *f, const struct status *now) {
+    const struct page_view before = view_of(f, f->last), after = view_of(f, now);
+    event_text_drop(f->event);
+    f->event = event_cache_get(f->server->http->event_texts, f->last ? &before : NULL, &after, f->path);
+    status_drop(f->last);
+    f->last = now;
+    if (f->event)
+        say(f, str_cstr(&f->event->text), f->event->text.len);
+    return f->event;
+}
+
+/* Waits for the next text; there may be none yet. False: the stream is over. */
+static bool say_next(struct follow *f) {
     const struct http_state *state = &f->server->http->state;
     struct auth_refusal refusal;
     const struct status *now = status_await(state->board, f->last ? f->last->number : 0, WAIT_MS);
@@ -36,31 +58,23 @@ static bool next_event(struct follow *f) {
         status_drop(now);
         return false;
     }
-    str_clear(&f->out);
-    f->sent = 0;
-    if (now) {
-        const struct page_view before = view_of(f, f->last), after = view_of(f, now);
-        page_event(&f->out, f->last ? &before : NULL, &after, f->path);
-        status_drop(f->last);
-        f->last = now;
-    } else if (clock_ms() - f->said_ms > QUIET_MS) {
-        str_puts(&f->out, ":\n\n"); /* finds out whether the client is still there */
-    } else {
-        return true;
-    }
-    f->said_ms = clock_ms();
-    return str_ok(&f->out);
+    if (now)
+        return say_event(f, now);
+    if (clock_ms() - f->said_ms > QUIET_MS)
+        say_fixed(f, ":\n\n"); /* finds out whether the client is still there */
+    return true;
 }
 
 static ssize_t give(void *ctx, uint64_t at, char *buf, size_t max) {
     struct follow *f = ctx;
     (void)at;
-    while (f->sent == f->out.len)
-        if (!next_event(f))
+    while (!f->rest_len)
+        if (!say_next(f))
             return MHD_CONTENT_READER_END_OF_STREAM;
-    size_t n = f->out.len - f->sent < max ? f->out.len - f->sent : max;
-    memcpy(buf, f->out.data + f->sent, n);
-    f->sent += n;
+    size_t n = f->rest_len < max ? f->rest_len : max;
+    memcpy(buf, f->rest, n);
+    f->rest += n;
+    f->rest_len -= n;
     return (ssize_t)n;
 }
 
@@ -68,7 +82,7 @@ static void follow_free(void *ctx) {
     struct follow *f = ctx;
     atomic_fetch_sub(&f->server->http->events, 1);
     status_drop(f->last);
-    str_done(&f->out);
+    event_text_drop(f->event);
     free(f);
 }
 
@@ -91,10 +105,8 @@ enum MHD_Result http_follow(struct http_request *r) {
     }
     f->server = r->server;
     f->caller = r->caller;
-    f->said_ms = clock_ms();
     str_copy(f->path, sizeof f->path, path ? path : "/");
-    str_init(&f->out, EVENT_BYTES);
-    str_puts(&f->out, "retry: 2000\n\n");
+    say_fixed(f, "retry: 2000\n\n");
     struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, give, f, follow_free);
     if (!response) {
         follow_free(f);

@@ -11,6 +11,7 @@
 
 #include "base/str.h"
 #include "daemon/http/answer.h"
+#include "daemon/http/event_cache.h"
 #include "daemon/http/http_parts.h"
 #include "daemon/rpc/tls.h"
 
@@ -104,8 +105,10 @@ static int open_listener(struct http *http, const char *address, struct err *err
 
 int http_start(const char *address, const struct http_state *state, struct http **ret, struct err *err) {
     struct http *http = calloc(1, sizeof *http);
-    if (!http)
+    if (!http || !(http->event_texts = event_cache_new())) {
+        free(http);
         return err_set(err, ERR_EXHAUSTED, "out of memory for HTTP");
+    }
     http->state = *state;
     http->listener = -1;
     int rc = open_listener(http, address, err);
@@ -141,5 +144,6 @@ void http_stop(struct http *http) {
     server_stop(http->current);
     if (http->listener >= 0)
         close(http->listener);
+    event_cache_free(http->event_texts);
     free(http);
 }

@@ -19,6 +19,7 @@ struct http {
     struct http_state state;
     int listener;
     atomic_int events; /* streams that are open */
+    struct event_cache *event_texts;
 };
 
 /* A request on its way to its answer; on the stack of its thread. */

@@ -11,19 +11,43 @@
 
 static double height_of(double p) { return CHART_HEIGHT - 1 - (CHART_HEIGHT - 2) * (p < 0 ? 0 : p > 1 ? 1 : p); }
 
+/* Digits of a number below 1000. Written by hand: an event of many streams has thousands of these numbers. */
+static char *put_number(char *at, int value) {
+    if (value >= 100)
+        *at++ = (char)('0' + value / 100);
+    if (value >= 10)
+        *at++ = (char)('0' + value / 10 % 10);
+    *at++ = (char)('0' + value % 10);
+    return at;
+}
+
+/* "M21 1.0": a move or a line to second i, in tenths. */
+static char *put_point(char *at, char move, int i, double p) {
+    const int tenths = (int)lround(10 * height_of(p));
+    *at++ = move;
+    at = put_number(at, 2 * i + 1);
+    *at++ = ' ';
+    at = put_number(at, tenths / 10);
+    *at++ = '.';
+    return put_number(at, tenths % 10);
+}
+
 const char *chart_minute(const float minute[STATUS_MINUTE], char path[CHART_PATH_SIZE]) {
-    struct str d;
-    bool down = false;
-    str_init(&d, CHART_PATH_SIZE - 1);
-    for (int i = 0; i < STATUS_MINUTE; i++) {
-        if (isfinite(minute[i]))
-            str_printf(&d, "%s%d %.1f", down ? "L" : "M", 2 * i + 1, height_of((double)minute[i]));
-        if (isfinite(minute[i]) && !down && (i + 1 == STATUS_MINUTE || !isfinite(minute[i + 1])))
-            str_puts(&d, "h1"); /* a lone point is seen too */
-        down = isfinite(minute[i]);
+    _Static_assert(STATUS_MINUTE * (sizeof "M119 31.0h1" - 1) < CHART_PATH_SIZE, "a minute of lone points fits");
+    char *at = path;
+    for (int i = 0, down = 0; i < STATUS_MINUTE; i++) {
+        const bool is_value = isfinite(minute[i]);
+        if (is_value)
+            at = put_point(at, down ? 'L' : 'M', i, (double)minute[i]);
+        if (is_value && !down && (i + 1 == STATUS_MINUTE || !isfinite(minute[i + 1]))) {
+            memcpy(at, "h1", 2); /* a lone point is seen too */
+            at += 2;
+        }
+        down = is_value;
     }
-    str_copy(path, CHART_PATH_SIZE, d.len ? str_cstr(&d) : "M0 0");
-    str_done(&d);
+    *at = '\0';
+    if (at == path)
+        str_copy(path, CHART_PATH_SIZE, "M0 0");
     return path;
 }
 

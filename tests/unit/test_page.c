@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "daemon/http/event_cache.h"
 #include "daemon/page/chart.h"
 #include "daemon/page/page.h"
 #include "daemon/page/tile.h"
@@ -279,6 +280,47 @@ static void an_event_says_what_has_changed_and_nothing_else(void **state) {
     status_drop(now);
 }
 
+static void clients_with_the_same_page_and_rights_share_an_event(void **state) {
+    (void)state;
+    struct status *old = made(4), *now = made(4);
+    old->number = 1;
+    now->number = 2;
+    now->streams[2].lag_s = 3;
+    const struct page_view before = all_of(old), after = all_of(now);
+    struct page_view own = after;
+    own.all = false;
+    own.principal = "token:odd";
+    struct event_cache *c = event_cache_new();
+    const struct event_text *one = event_cache_get(c, &before, &after, "/streams");
+    const struct event_text *same = event_cache_get(c, &before, &after, "/streams");
+    const struct event_text *others[] = {event_cache_get(c, NULL, &after, "/streams"), event_cache_get(c, &before, &after, "/"),
+                                         event_cache_get(c, &before, &own, "/streams"),
+                                         event_cache_get(c, &before, &before, "/streams")};
+    assert_ptr_equal(one, same);
+    assert_non_null(strstr(str_cstr(&one->text), "3.0 s"));
+    assert_null(strstr(str_cstr(&others[2]->text), now->streams[0].id)); /* another reader's stream */
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_ptr_not_equal(one, others[i]);
+        assert_string_not_equal(str_cstr(&one->text), str_cstr(&others[i]->text));
+        event_text_drop(others[i]);
+    }
+    for (int i = 0; i < EVENT_CACHE_TEXTS; i++) {
+        char path[24];
+        str_format(path, sizeof path, "/jobs/%d", i);
+        event_text_drop(event_cache_get(c, &before, &after, path));
+    }
+    const struct event_text *again = event_cache_get(c, &before, &after, "/streams");
+    assert_ptr_not_equal(one, again); /* it was replaced, while its client holds it */
+    assert_string_equal(str_cstr(&one->text), str_cstr(&again->text));
+    event_text_drop(again);
+    event_text_drop(same);
+    event_cache_free(c);
+    assert_non_null(strstr(str_cstr(&one->text), "3.0 s"));
+    event_text_drop(one);
+    status_drop(old);
+    status_drop(now);
+}
+
 static void a_minute_without_values_has_gaps(void **state) {
     (void)state;
     float minute[STATUS_MINUTE];
@@ -290,6 +332,8 @@ static void a_minute_without_values_has_gaps(void **state) {
     minute[10] = 1;
     minute[11] = 2; /* beyond the scale */
     assert_string_equal(chart_minute(minute, path), "M7 31.0h1M21 1.0L23 1.0");
+    minute[50] = 0.5f;
+    assert_string_equal(chart_minute(minute, path), "M7 31.0h1M21 1.0L23 1.0M101 16.0h1");
     for (int i = 0; i < STATUS_MINUTE; i++)
         minute[i] = 0.123f;
     assert_true(strlen(chart_minute(minute, path)) < CHART_PATH_SIZE - 1);
@@ -364,6 +408,7 @@ int main(void) {
         cmocka_unit_test(no_stream_is_said_in_words),
         cmocka_unit_test(a_reader_sees_the_streams_of_its_own_principal_only),
         cmocka_unit_test(an_event_says_what_has_changed_and_nothing_else),
+        cmocka_unit_test(clients_with_the_same_page_and_rights_share_an_event),
         cmocka_unit_test(a_minute_without_values_has_gaps),
         cmocka_unit_test(the_past_keeps_the_highest_value_of_each_step),
         cmocka_unit_test(a_board_wakes_who_waits_and_keeps_what_is_read),
