@@ -156,24 +156,32 @@ static void found(struct doctor *d, const char *name, bool pass, const char *det
     d->list[d->n++] = c;
 }
 
+/* Recordings may all lie in stores: no folder is no fault, one that cannot be read is. */
+static void check_recordings(struct doctor *d, const char *name, const char *path) {
+    const bool there = fsio_exists(path), good = !access(path, R_OK | X_OK) && fsio_is_dir(path);
+    found(d, name, good || !there,
+          there ? arena_printf(&d->arena, "%s%s", path, good ? "" : ": no directory that the daemon's user can read")
+                : arena_printf(&d->arena,
+                               "%s does not exist: jobs can use recordings of stores, or set another path in daemon.yaml", path),
+          "make it a directory that the daemon's user can read, or set another path in daemon.yaml");
+}
+
 /* A directory must take a file, and a checkpoint or two must fit. */
-static void check_directory(struct doctor *d, const char *name, const char *path, bool writable) {
+static void check_directory(struct doctor *d, const char *name, const char *path) {
     char file[4096];
     struct err err = {0};
     int64_t free_bytes = fsio_free_bytes(path);
     bool pass = fsio_is_dir(path);
-    if (pass && writable && str_format(file, sizeof file, "%.4000s/.doctor", path)) {
+    if (pass && str_format(file, sizeof file, "%.4000s/.doctor", path)) {
         pass = !fsio_write_atomic(file, "x", 1, &err);
         unlink(file);
     }
     if (!pass) {
         found(d, name, false, arena_printf(&d->arena, "%s: %s", path, err.code ? err.message : "no such directory"),
-              writable ? "create the directory and make it writable for the daemon's user, or set another path in daemon.yaml"
-                       : "create the directory and make it readable for the daemon's user, or set another path in daemon.yaml");
+              "create the directory and make it writable for the daemon's user, or set another path in daemon.yaml");
         return;
     }
-    found(d, name, !writable || free_bytes >= LOW_SPACE_BYTES,
-          arena_printf(&d->arena, "%s, %.1f GiB free", path, (double)free_bytes / 0x1p30),
+    found(d, name, free_bytes >= LOW_SPACE_BYTES, arena_printf(&d->arena, "%s, %.1f GiB free", path, (double)free_bytes / 0x1p30),
           "less than 1 GB is left: free some space on that volume");
 }
 
@@ -271,8 +279,9 @@ static void examine(struct offload *work) {
     check_parts(d);
     check_grpc(d);
     offload_compute(work, check_all_kernels);
-    for (int i = 0; i < 3; i++)
-        check_directory(d, d->path_names[i], d->paths[i], i > 0);
+    check_recordings(d, d->path_names[0], d->paths[0]);
+    for (int i = 1; i < 3; i++)
+        check_directory(d, d->path_names[i], d->paths[i]);
     if (d->paused_jobs)
         found(d, "jobs", false, arena_printf(&d->arena, "%d wait for room on the volume of paths.cache", d->paused_jobs),
               "free some space on that volume; the jobs then continue automatically");

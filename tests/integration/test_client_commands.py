@@ -407,6 +407,25 @@ def check_sight(d):
     assert lines(d, "devices")[0]["name"] == "cpu" and lines(d, "version")[0]["version"]
 
 
+def recordings_check(d, code):
+    return next(c for c in lines(d, "doctor", code=code) if c["check"] == "paths.data")
+
+
+def check_doctor_without_recordings(d):
+    """A folder of recordings that is not there is no fault, since they may all lie in stores; something else in its place is."""
+    data = f"{d.dir}/data"
+    os.rename(data, f"{data}.away")
+    absent = recordings_check(d, 0)
+    assert absent["pass"] and "does not exist" in absent["detail"], absent
+    with open(data, "w", encoding="ascii"):
+        pass
+    wrong = recordings_check(d, 1)
+    assert not wrong["pass"] and "can read" in wrong["detail"] and wrong["fix"], wrong
+    assert d.ctl("doctor")[0] == 1
+    os.remove(data)
+    os.rename(f"{data}.away", data)
+
+
 def check_paths(tmp):
     """Relative paths of a job file count from the file, those of --set from the working directory."""
     make_corpus(f"{tmp}/jobs/corpus", seed=3, patients=1, hours=0.04)
@@ -423,6 +442,7 @@ def main():
         check_checkpoints(d, job)
         check_offline(d, recording)
         check_sight(d)
+        check_doctor_without_recordings(d)
         check_jobs(d, job)
         check_terminal(d, recording, model)
         check_cut(d, recording, model)

@@ -120,6 +120,7 @@ def check_installed(root):
     run("bash", "-c", f"source {root.dir}/usr/share/bash-completion/completions/brrctl && complete -p brrctl")
     root("useradd", "--no-create-home", "--groups", "brrd", "nurse")
     root("brrctl", "version", user="nurse")
+    assert "/data does not exist" in root("brrctl", "doctor")
     refused = subprocess.run(["chroot", "--userspec=nobody", root.dir, "brrctl", "version", "--endpoint", "unix:/run/brrd/brrd.sock"], capture_output=True,
                              text=True, timeout=PATIENCE)
     assert refused.returncode != 0 and "join the group" in refused.stderr, refused
