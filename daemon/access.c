@@ -3,7 +3,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "daemon/http/http.h"
-#include "daemon/rpc/doors.h"
+#include "daemon/rpc/listeners.h"
 
 enum { PEM_MAX = 1 << 20, KEY_FORBIDDEN = 0027, CERT = 0, KEY = 1 /* texts of the certificate's report */ };
 

@@ -1,4 +1,4 @@
-/* rpc: gRPC calls on the libuv loop; with doors.c, peer.c and tls.c, the only files of the daemon that know grpc.
+/* rpc: gRPC calls on the libuv loop; with listeners.c, peer.c and tls.c, the only files of the daemon that know grpc.
  * A drain thread takes events off the completion queue and hands them to the loop; every callback below runs on the loop thread.
  * A method is a row of a table. A call has one arena, lives until its end callback, and is told when its client is gone.
  * Bounded: the calls that are open; message sizes per method; per call RPC_SEND_MAX answers or RPC_SEND_BYTES that the client has
@@ -12,7 +12,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "daemon/rpc/auth.h"
-#include "daemon/rpc/doors.h"
+#include "daemon/rpc/listeners.h"
 
 struct rpc_server;
 struct rpc_call;

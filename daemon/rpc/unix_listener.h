@@ -1,8 +1,8 @@
 /* unix_door: the unix socket of the RPC server. The daemon accepts its connections itself, because only then can it ask the kernel
  * for the peer's identity: the daemon's own uid and root have the role admin, members of the group the role submit, others none.
  * Loop thread. */
-#ifndef BRR_DAEMON_RPC_UNIX_DOOR_H
-#define BRR_DAEMON_RPC_UNIX_DOOR_H
+#ifndef BRR_DAEMON_RPC_UNIX_LISTENER_H
+#define BRR_DAEMON_RPC_UNIX_LISTENER_H
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/rpc/doors.h"
+#include "daemon/rpc/listeners.h"
 
 #include <grpc/grpc.h>
 #include <grpc/grpc_posix.h>
@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/rpc/accept.h"
-#include "daemon/rpc/unix_door.h"
+#include "daemon/rpc/unix_listener.h"
 
 /* A connection without a call ends after IDLE_MS; one that never gets as far as its first frame after HANDSHAKE_MS. */
 enum { HANDSHAKE_MS = 10 * 1000, IDLE_MS = 10 * 60 * 1000, ALIVE_MS = 60 * 1000, PING_FLOOR_MS = 10 * 1000 };

@@ -1,4 +1,4 @@
-#include "daemon/rpc/unix_door.h"
+#include "daemon/rpc/unix_listener.h"
 
 #include <errno.h>
 #include <grp.h>

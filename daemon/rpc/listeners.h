@@ -2,8 +2,8 @@
  * reliably shows how its connection was made: one door for the TCP listener, and one for each user (and role) that connects to the
  * unix socket. When all places are taken, the door without calls that was used least recently gives way to a new user; its
  * idle connections end with GOAWAY, and their clients connect again. Loop thread. */
-#ifndef BRR_DAEMON_RPC_DOORS_H
-#define BRR_DAEMON_RPC_DOORS_H
+#ifndef BRR_DAEMON_RPC_LISTENERS_H
+#define BRR_DAEMON_RPC_LISTENERS_H
 #include "base/err.h"
 #include "daemon/rpc/auth.h"
 #include "daemon/rpc/tls.h"
