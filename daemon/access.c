@@ -58,7 +58,7 @@ int access_open(struct access *a, const struct config *c, struct metrics *metric
         (c->tokens_file && (rc = open_files(a, &tokens, 1, use_tokens, &a->tokens, err))) ||
         (c->tls_cert && (rc = open_tls(a, c, err))))
         return rc;
-    doors_watch_transport(a->auth);
+    listeners_watch_transport(a->auth);
     if (c->tcp && !c->tokens_file)
         log_warn("every user of this machine has the role admin on listen.tcp", "listen.tcp=%s fix=\"set auth.tokens_file\"",
                  c->tcp);
@@ -78,7 +78,7 @@ void access_close(struct access *a) {
     reload_stop(a->tokens);
     reload_stop(a->authorities);
     reload_stop(a->certificate);
-    doors_watch_transport(NULL);
+    listeners_watch_transport(NULL);
     tls_free(a->tls);
     auth_free(a->auth);
 }

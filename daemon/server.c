@@ -559,16 +559,16 @@ static int open_http(struct daemon *d, struct err *err) {
 }
 
 /* Without tokens a listener on a loopback address trusts every user of this machine. */
-static void describe_doors(const struct daemon *d, struct rpc_config *rpc) {
+static void describe_listeners(const struct daemon *d, struct rpc_config *rpc) {
     const struct config *c = d->config;
     rpc->auth = d->access.auth;
-    rpc->doors = (struct doors_config){.unix_path = c->unix_path,
-                                       .unix_group = c->unix_group,
-                                       .unix_mode = c->unix_mode,
-                                       .tcp = c->tcp,
-                                       .tls = d->access.tls,
-                                       .certificate = c->tls_client_ca != NULL,
-                                       .tcp_role = c->tokens_file ? ROLE_NONE : ROLE_ADMIN};
+    rpc->listeners = (struct listeners_config){.unix_path = c->unix_path,
+                                               .unix_group = c->unix_group,
+                                               .unix_mode = c->unix_mode,
+                                               .tcp = c->tcp,
+                                               .tls = d->access.tls,
+                                               .certificate = c->tls_client_ca != NULL,
+                                               .tcp_role = c->tokens_file ? ROLE_NONE : ROLE_ADMIN};
 }
 
 static int open_scheduler(struct daemon *d, struct err *err) {
@@ -601,7 +601,7 @@ static int start_rpc(struct daemon *d, struct err *err) {
                              .enter = on_caller,
                              .begun = on_call_begun,
                              .observe = on_call_ended};
-    describe_doors(d, &rpc);
+    describe_listeners(d, &rpc);
     return rpc_server_start(&d->loop, &rpc, &d->rpc, err);
 }
 

@@ -80,12 +80,12 @@ static const char *peer_of(struct MHD_Connection *connection, char ret[AUTH_PEER
 /* Metrics and pages need the role read where tokens are configured: in the header, or in the cookie of the form. */
 bool http_admit(struct http_request *r, struct auth_refusal *ret) {
     const struct http_state *state = &r->server->http->state;
-    const struct auth_door door = {.listener = "http", .role = auth_has_tokens(state->auth) ? ROLE_NONE : ROLE_READ};
+    const struct auth_connection connection = {.listener = "http", .role = auth_has_tokens(state->auth) ? ROLE_NONE : ROLE_READ};
     const char *header = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Authorization");
     char peer[AUTH_PEER_SIZE], cookie[COOKIE_SIZE];
     if (!header && auth_has_tokens(state->auth) && http_cookie(r->connection, state->tls != NULL, cookie, sizeof cookie))
         header = cookie;
-    const struct auth_request request = {.door = &door,
+    const struct auth_request request = {.connection = &connection,
                                          .peer = peer_of(r->connection, peer),
                                          .authorization = header,
                                          .authorization_len = header ? strlen(header) : 0};

@@ -53,7 +53,7 @@ enum MHD_Result http_logout(struct http_request *r) { return go(r, "/", "", 0); 
 enum MHD_Result http_login(struct http_request *r, const struct http_form *f) {
     char token[TOKEN_MAX], next[NEXT_MAX], authorization[TOKEN_MAX + 16], peer[AUTH_PEER_SIZE] = "";
     struct auth *auth = r->server->http->state.auth;
-    const struct auth_door door = {.listener = "http", .role = ROLE_NONE};
+    const struct auth_connection connection = {.listener = "http", .role = ROLE_NONE};
     struct auth_refusal refusal = {0};
     form_field(str_cstr(&f->body), "token", token, sizeof token);
     form_field(str_cstr(&f->body), "next", next, sizeof next);
@@ -61,7 +61,7 @@ enum MHD_Result http_login(struct http_request *r, const struct http_form *f) {
     str_format(authorization, sizeof authorization, "Bearer %s", token);
     str_copy(peer, sizeof peer, r->caller.peer);
     const struct auth_request request = {
-        .door = &door, .peer = peer, .authorization = authorization, .authorization_len = strlen(authorization)};
+        .connection = &connection, .peer = peer, .authorization = authorization, .authorization_len = strlen(authorization)};
     if (form_is_token(token) && auth_identify(auth, &request, &r->caller, &refusal))
         return go(r, next, token, COOKIE_S);
     const struct auth_record record = {.method = "/login", .needed = ROLE_READ};

@@ -180,13 +180,13 @@ static bool check_certificate(struct auth *a, const struct auth_request *r, stru
 
 bool auth_identify(struct auth *a, const struct auth_request *r, struct auth_caller *ret, struct auth_refusal *ret_refusal) {
     char certificate[CERTIFICATE_NAME_SIZE + 16] = "";
-    *ret = (struct auth_caller){.listener = r->door->listener, .role = r->door->role, .own = r->door->own};
+    *ret = (struct auth_caller){.listener = r->connection->listener, .role = r->connection->role, .own = r->connection->own};
     str_copy(ret->peer, sizeof ret->peer, r->peer ? r->peer : "unknown");
-    if (!strcmp(r->door->listener, "unix"))
-        str_format(ret->name, sizeof ret->name, "uid:%u", r->door->uid);
+    if (!strcmp(r->connection->listener, "unix"))
+        str_format(ret->name, sizeof ret->name, "uid:%u", r->connection->uid);
     else
         str_copy(ret->name, sizeof ret->name, ret->role ? "local" : "unknown");
-    if (r->door->certificate) {
+    if (r->connection->certificate) {
         if (!check_certificate(a, r, ret, ret_refusal))
             return false;
         str_format(certificate, sizeof certificate, ",%s", ret->name);

@@ -15,7 +15,7 @@
 enum { AUTH_NAME_SIZE = TOKEN_NAME_SIZE + CERTIFICATE_NAME_SIZE + 24, AUTH_PEER_SIZE = 80 };
 
 /* How a caller is connected. */
-struct auth_door {
+struct auth_connection {
     const char *listener; /* "unix", "tcp", "http"; static */
     uint32_t uid;         /* of the peer process of a unix socket */
     enum role role;       /* role that the connection itself grants; ROLE_NONE: a token is needed */
@@ -25,7 +25,7 @@ struct auth_door {
 
 /* Credentials that a caller sends. Texts are borrowed; NULL = not sent. */
 struct auth_request {
-    const struct auth_door *door;
+    const struct auth_connection *connection;
     const char *peer;          /* address, as in auth_caller */
     const char *authorization; /* "Bearer TOKEN" */
     size_t authorization_len;
@@ -38,7 +38,7 @@ struct auth_caller {
     const char *listener;
     char peer[AUTH_PEER_SIZE]; /* "10.0.0.7:4711", "[fe80::1]:4711", "unix" */
     enum role role;
-    bool own;       /* as in the door */
+    bool own;       /* as in the connection */
     bool all;       /* sees the streams of all callers; so does the role admin */
     bool has_token; /* the digest of this token is checked again after a reload */
     unsigned char digest[TOKEN_DIGEST];
@@ -80,8 +80,8 @@ int auth_set_authorities(struct auth *auth, const char *pem, struct err *err);
 bool auth_has_tokens(const struct auth *auth);
 
 /* Identifies the caller. On false, *ret_refusal has UNAUTHENTICATED: the token is missing, unknown, revoked or expired, or the
- * client certificate is missing, expired, invalid or of another CA. If a token is sent, it decides even where the door alone would
- * suffice. */
+ * client certificate is missing, expired, invalid or of another CA. If a token is sent, it decides even where the connection alone
+ * would suffice. */
 bool auth_identify(struct auth *auth, const struct auth_request *request, struct auth_caller *ret,
                    struct auth_refusal *ret_refusal);
 /* True if the caller may see what this principal streams. */

@@ -22,12 +22,12 @@ enum { MAX_STREAMS = 1024, MAX_METADATA = 16 * 1024 };
 /* Receives failed handshakes. Global because gRPC calls its log function without a context. */
 static struct auth *_Atomic transport_auth;
 
-struct doors {
-    struct doors_config config;
+struct listeners {
+    struct listeners_config config;
     grpc_completion_queue *queue;
     grpc_server_credentials *plain;
-    struct unix_door *unix_door;
-    struct door *all[2 * DOORS_MAX]; /* those that are closing included */
+    struct unix_listener *unix_listener;
+    struct listener *all[2 * LISTENERS_MAX]; /* including listeners that are closing */
     int count, port;
     uint64_t uses;
     bool shut;
@@ -43,7 +43,7 @@ static void on_transport_line(gpr_log_func_args *line) {
         log_warn("transport", "cause=\"%s\"", line->message);
 }
 
-void doors_watch_transport(struct auth *auth) {
+void listeners_watch_transport(struct auth *auth) {
     atomic_store(&transport_auth, auth);
     gpr_set_log_function(auth ? on_transport_line : NULL);
 }
@@ -70,177 +70,178 @@ static grpc_server *make_server(int max_message) {
     return grpc_server_create(&all, NULL);
 }
 
-void door_take(struct door *door) { door->references++; }
+void listener_take(struct listener *listener) { listener->references++; }
 
-void door_drop(struct door *door) {
-    if (--door->references == 0)
-        free(door);
+void listener_drop(struct listener *listener) {
+    if (--listener->references == 0)
+        free(listener);
 }
 
-void doors_count_call(struct doors *d, struct door *door, int change) {
-    door->calls += change;
-    if (d)
-        door->used = ++d->uses;
+void listeners_count_call(struct listeners *l, struct listener *listener, int change) {
+    listener->calls += change;
+    if (l)
+        listener->used = ++l->uses;
 }
 
-static bool is_unix(const struct door *door) { return !strcmp(door->who.listener, "unix"); }
+static bool is_unix(const struct listener *listener) { return !strcmp(listener->who.listener, "unix"); }
 
-static void shut(struct doors *d, struct door *door, void *tag) {
-    door->closing = true;
-    grpc_server_shutdown_and_notify(door->server, d->queue, tag);
+static void shut(struct listeners *l, struct listener *listener, void *tag) {
+    listener->closing = true;
+    grpc_server_shutdown_and_notify(listener->server, l->queue, tag);
 }
 
-/* True if one more door may be opened, for which an idle one may have to close. */
-static bool make_place(struct doors *d) {
-    struct door *idle = NULL;
+/* True if one more listener may be opened, for which an idle one may have to close. */
+static bool make_place(struct listeners *l) {
+    struct listener *idle = NULL;
     int open = 0;
-    for (int i = 0; i < d->count; i++) {
-        struct door *door = d->all[i];
-        open += !door->closing;
-        if (is_unix(door) && !door->closing && !door->calls && (!idle || door->used < idle->used))
-            idle = door;
+    for (int i = 0; i < l->count; i++) {
+        struct listener *listener = l->all[i];
+        open += !listener->closing;
+        if (is_unix(listener) && !listener->closing && !listener->calls && (!idle || listener->used < idle->used))
+            idle = listener;
     }
-    if (open < DOORS_MAX || d->count == 2 * DOORS_MAX)
-        return d->count < 2 * DOORS_MAX;
-    void *tag = idle ? d->config.shut_tag(d->config.ctx, idle) : NULL;
+    if (open < LISTENERS_MAX || l->count == 2 * LISTENERS_MAX)
+        return l->count < 2 * LISTENERS_MAX;
+    void *tag = idle ? l->config.shut_tag(l->config.ctx, idle) : NULL;
     if (tag)
-        shut(d, idle, tag);
+        shut(l, idle, tag);
     return tag != NULL;
 }
 
 /* Not started yet. NULL when there is no room. */
-static struct door *add_door(struct doors *d, const struct auth_door *who) {
-    struct door *door = make_place(d) ? calloc(1, sizeof *door) : NULL;
-    if (!door)
+static struct listener *add_listener(struct listeners *l, const struct auth_connection *who) {
+    struct listener *listener = make_place(l) ? calloc(1, sizeof *listener) : NULL;
+    if (!listener)
         return NULL;
-    door->who = *who;
-    door_take(door);
-    door->server = make_server(d->config.max_message);
-    grpc_server_register_completion_queue(door->server, d->queue, NULL);
-    return d->all[d->count++] = door;
+    listener->who = *who;
+    listener_take(listener);
+    listener->server = make_server(l->config.max_message);
+    grpc_server_register_completion_queue(listener->server, l->queue, NULL);
+    return l->all[l->count++] = listener;
 }
 
-static void begin(struct doors *d, struct door *door) {
-    grpc_server_start(door->server);
-    d->config.opened(d->config.ctx, door);
+static void begin(struct listeners *l, struct listener *listener) {
+    grpc_server_start(listener->server);
+    l->config.opened(l->config.ctx, listener);
 }
 
-static struct door *door_of(struct doors *d, const struct unix_peer *peer) {
-    for (int i = 0; i < d->count; i++) {
-        struct door *known = d->all[i];
+static struct listener *listener_of(struct listeners *l, const struct unix_peer *peer) {
+    for (int i = 0; i < l->count; i++) {
+        struct listener *known = l->all[i];
         if (is_unix(known) && !known->closing && known->who.uid == peer->uid && known->who.role == peer->role) {
-            known->used = ++d->uses;
+            known->used = ++l->uses;
             return known;
         }
     }
-    struct door *door =
-        add_door(d, &(struct auth_door){.listener = "unix", .uid = peer->uid, .role = peer->role, .own = peer->own});
-    if (!door)
+    struct listener *listener =
+        add_listener(l, &(struct auth_connection){.listener = "unix", .uid = peer->uid, .role = peer->role, .own = peer->own});
+    if (!listener)
         return NULL;
-    door->used = ++d->uses;
-    begin(d, door);
-    return door;
+    listener->used = ++l->uses;
+    begin(l, listener);
+    return listener;
 }
 
 static void on_connected(void *ctx, int fd, const struct unix_peer *peer) {
-    struct doors *d = ctx;
-    struct door *door = d->shut ? NULL : door_of(d, peer);
-    if (door) {
-        grpc_server_add_channel_from_fd(door->server, fd, d->plain);
+    struct listeners *l = ctx;
+    struct listener *listener = l->shut ? NULL : listener_of(l, peer);
+    if (listener) {
+        grpc_server_add_channel_from_fd(listener->server, fd, l->plain);
         return;
     }
-    if (!d->shut)
+    if (!l->shut)
         log_error("connection refused: calls of too many users are open on the unix socket", "listener=unix uid=%u max=%d",
-                  peer->uid, DOORS_MAX);
+                  peer->uid, LISTENERS_MAX);
     close(fd);
 }
 
-static int open_tcp(struct doors *d, struct err *err) {
-    const struct doors_config *c = &d->config;
-    struct door *door = add_door(d, &(struct auth_door){.listener = "tcp", .role = c->tcp_role, .certificate = c->certificate});
-    if (!door)
+static int open_tcp(struct listeners *l, struct err *err) {
+    const struct listeners_config *c = &l->config;
+    struct listener *listener =
+        add_listener(l, &(struct auth_connection){.listener = "tcp", .role = c->tcp_role, .certificate = c->certificate});
+    if (!listener)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", c->tcp);
-    grpc_server_credentials *creds = c->tls ? tls_credentials(c->tls) : d->plain;
-    d->port = creds ? grpc_server_add_http2_port(door->server, c->tcp, creds) : 0;
+    grpc_server_credentials *creds = c->tls ? tls_credentials(c->tls) : l->plain;
+    l->port = creds ? grpc_server_add_http2_port(listener->server, c->tcp, creds) : 0;
     if (c->tls && creds)
         grpc_server_credentials_release(creds);
-    return d->port ? 0
+    return l->port ? 0
                    : err_set(err, ERR_UNAVAILABLE, "cannot listen on %s; is the port taken, and the address one of this machine?",
                              c->tcp);
 }
 
-static int open_unix(uv_loop_t *loop, struct doors *d, struct err *err) {
-    const struct unix_door_config c = {.path = d->config.unix_path,
-                                       .group = d->config.unix_group,
-                                       .mode = d->config.unix_mode,
-                                       .connected = on_connected,
-                                       .ctx = d};
-    return unix_door_open(loop, &c, &d->unix_door, err);
+static int open_unix(uv_loop_t *loop, struct listeners *l, struct err *err) {
+    const struct unix_listener_config c = {.path = l->config.unix_path,
+                                           .group = l->config.unix_group,
+                                           .mode = l->config.unix_mode,
+                                           .connected = on_connected,
+                                           .ctx = l};
+    return unix_listener_open(loop, &c, &l->unix_listener, err);
 }
 
-/* A door that never opened shuts at once. */
-static void abandon(struct doors *d) {
-    for (int i = 0; i < d->count; i++) {
-        grpc_server_shutdown_and_notify(d->all[i]->server, d->queue, NULL);
-        grpc_completion_queue_next(d->queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+/* A listener that never opened shuts at once. */
+static void abandon(struct listeners *l) {
+    for (int i = 0; i < l->count; i++) {
+        grpc_server_shutdown_and_notify(l->all[i]->server, l->queue, NULL);
+        grpc_completion_queue_next(l->queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
     }
-    doors_free(d);
+    listeners_free(l);
 }
 
-int doors_open(uv_loop_t *loop, grpc_completion_queue *queue, const struct doors_config *config, struct doors **ret,
-               struct err *err) {
-    struct doors *d = calloc(1, sizeof *d);
+int listeners_open(uv_loop_t *loop, grpc_completion_queue *queue, const struct listeners_config *config, struct listeners **ret,
+                   struct err *err) {
+    struct listeners *l = calloc(1, sizeof *l);
     int rc;
-    if (!d)
+    if (!l)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the listeners");
-    d->config = *config;
-    d->queue = queue;
-    d->plain = grpc_insecure_server_credentials_create();
-    if ((config->tcp && (rc = open_tcp(d, err))) || (config->unix_path && (rc = open_unix(loop, d, err)))) {
-        abandon(d);
+    l->config = *config;
+    l->queue = queue;
+    l->plain = grpc_insecure_server_credentials_create();
+    if ((config->tcp && (rc = open_tcp(l, err))) || (config->unix_path && (rc = open_unix(loop, l, err)))) {
+        abandon(l);
         return rc;
     }
-    *ret = d;
-    for (int i = 0; i < d->count; i++)
-        begin(d, d->all[i]);
-    accept_watch_init(&d->watch, d->port, clock_ms());
+    *ret = l;
+    for (int i = 0; i < l->count; i++)
+        begin(l, l->all[i]);
+    accept_watch_init(&l->watch, l->port, clock_ms());
     return 0;
 }
 
-bool doors_deaf(struct doors *d) { return !d->shut && accept_watch_deaf(&d->watch, clock_ms()); }
+bool listeners_deaf(struct listeners *l) { return !l->shut && accept_watch_deaf(&l->watch, clock_ms()); }
 
-void doors_shut(struct doors *d) {
-    d->shut = true;
-    unix_door_close(d->unix_door);
-    d->unix_door = NULL;
-    for (int i = 0; i < d->count; i++) {
-        if (!d->all[i]->closing)
-            shut(d, d->all[i], d->config.shut_tag(d->config.ctx, d->all[i]));
-        grpc_server_cancel_all_calls(d->all[i]->server);
+void listeners_shut(struct listeners *l) {
+    l->shut = true;
+    unix_listener_close(l->unix_listener);
+    l->unix_listener = NULL;
+    for (int i = 0; i < l->count; i++) {
+        if (!l->all[i]->closing)
+            shut(l, l->all[i], l->config.shut_tag(l->config.ctx, l->all[i]));
+        grpc_server_cancel_all_calls(l->all[i]->server);
     }
 }
 
-int doors_count(const struct doors *d) { return d->count; }
+int listeners_count(const struct listeners *l) { return l->count; }
 
-int doors_remove(struct doors *d, struct door *door) {
-    for (int i = 0; i < d->count; i++)
-        if (d->all[i] == door) {
-            d->all[i] = d->all[--d->count];
-            grpc_server_destroy(door->server);
-            door_drop(door);
+int listeners_remove(struct listeners *l, struct listener *listener) {
+    for (int i = 0; i < l->count; i++)
+        if (l->all[i] == listener) {
+            l->all[i] = l->all[--l->count];
+            grpc_server_destroy(listener->server);
+            listener_drop(listener);
             break;
         }
-    return d->count;
+    return l->count;
 }
 
-void doors_free(struct doors *d) {
-    if (!d)
+void listeners_free(struct listeners *l) {
+    if (!l)
         return;
-    unix_door_close(d->unix_door);
-    for (int i = 0; i < d->count; i++) {
-        grpc_server_destroy(d->all[i]->server);
-        door_drop(d->all[i]);
+    unix_listener_close(l->unix_listener);
+    for (int i = 0; i < l->count; i++) {
+        grpc_server_destroy(l->all[i]->server);
+        listener_drop(l->all[i]);
     }
-    grpc_server_credentials_release(d->plain);
-    free(d);
+    grpc_server_credentials_release(l->plain);
+    free(l);
 }

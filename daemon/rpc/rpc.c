@@ -30,7 +30,7 @@ struct tag {
     enum tag_kind kind;
     bool ok;
     struct rpc_call *call;
-    struct door *door; /* of TAG_SHUTDOWN */
+    struct listener *listener; /* of TAG_SHUTDOWN */
     struct rpc_server *server;
     struct tag *next; /* on its way from the drain thread to the loop */
 };
@@ -47,7 +47,7 @@ struct answer {
 
 struct rpc_call {
     struct rpc_server *server;
-    struct door *door;
+    struct listener *listener;
     struct auth_caller caller;
     struct rpc_call *next; /* among the server's open calls */
     const struct rpc_method *method;
@@ -70,7 +70,7 @@ struct rpc_call {
     bool admitted;                          /* the caller is known and may call the method */
     bool given_up;                          /* cancelled for reading nothing */
     bool heard;                             /* a message has come */
-    bool listed;                            /* among the calls of the server, and counted at its door */
+    bool listed;                            /* among the calls of the server, and counted at its listener */
     void (*flushed)(struct rpc_call *call); /* told when no answer is left; may be NULL */
     int code;
     struct err err;
@@ -82,7 +82,7 @@ struct rpc_call {
 };
 
 struct rpc_server {
-    struct doors *doors;
+    struct listeners *listeners;
     grpc_completion_queue *queue;
     uv_loop_t *loop;
     uv_async_t wake;
@@ -90,9 +90,9 @@ struct rpc_server {
     pthread_mutex_t lock; /* first and last */
     struct tag *first, *last;
     bool drained, stopping;
-    struct rpc_call *calls; /* open ones */
-    uint64_t checked_ms;    /* when all callers were last checked again */
-    struct door *unasked;   /* a call could not be requested from them: the tick tries again */
+    struct rpc_call *calls;   /* open ones */
+    uint64_t checked_ms;      /* when all callers were last checked again */
+    struct listener *unasked; /* a call could not be requested from them: the tick tries again */
     int n_calls;
     size_t unsent; /* bytes of answers of all calls */
     struct rpc_config config;
@@ -147,19 +147,19 @@ static bool start(struct rpc_call *c, grpc_op *ops, size_t n, enum tag_kind kind
     return false;
 }
 
-static bool request_call(struct rpc_server *s, struct door *door) {
+static bool request_call(struct rpc_server *s, struct listener *listener) {
     struct rpc_call *c = calloc(1, sizeof *c);
     if (!c)
         return false;
     c->server = s;
-    c->door = door;
+    c->listener = listener;
     arena_init(&c->arena, 8u << 20);
     grpc_call_details_init(&c->details);
     grpc_metadata_array_init(&c->metadata);
     struct tag *tag = tag_new(s, TAG_NEW, c);
     if (tag &&
-        grpc_server_request_call(door->server, &c->call, &c->details, &c->metadata, s->queue, s->queue, tag) == GRPC_CALL_OK) {
-        door_take(door);
+        grpc_server_request_call(listener->server, &c->call, &c->details, &c->metadata, s->queue, s->queue, tag) == GRPC_CALL_OK) {
+        listener_take(listener);
         return true;
     }
     free(tag);
@@ -167,12 +167,12 @@ static bool request_call(struct rpc_server *s, struct door *door) {
     return false;
 }
 
-static void ask_for_call(struct rpc_server *s, struct door *door) {
-    if (door->closing || request_call(s, door))
+static void ask_for_call(struct rpc_server *s, struct listener *listener) {
+    if (listener->closing || request_call(s, listener))
         return;
-    door_take(door);
-    door->next = s->unasked;
-    s->unasked = door;
+    listener_take(listener);
+    listener->next = s->unasked;
+    s->unasked = listener;
 }
 
 static void count_unsent(struct rpc_call *c, size_t more, size_t less) {
@@ -219,7 +219,7 @@ static void list_call(struct rpc_call *c) {
     s->calls = c;
     s->n_calls++;
     c->listed = true;
-    doors_count_call(s->doors, c->door, 1);
+    listeners_count_call(s->listeners, c->listener, 1);
 }
 
 static void unlist_call(struct rpc_call *c) {
@@ -228,7 +228,7 @@ static void unlist_call(struct rpc_call *c) {
         return; /* it was never matched */
     LIST_REMOVE(s->calls, c, next);
     s->n_calls--;
-    doors_count_call(s->doors, c->door, -1);
+    listeners_count_call(s->listeners, c->listener, -1);
 }
 
 /* Free the call once its last operation has come back. */
@@ -246,7 +246,7 @@ static void unref(struct rpc_call *c) {
     grpc_call_details_destroy(&c->details);
     grpc_metadata_array_destroy(&c->metadata);
     arena_done(&c->arena);
-    door_drop(c->door);
+    listener_drop(c->listener);
     free(c);
 }
 
@@ -331,7 +331,7 @@ static void refuse_caller(struct rpc_call *c, const struct auth_refusal *refusal
 static bool admit(struct rpc_call *c) {
     struct auth *auth = c->server->config.auth;
     char address[AUTH_PEER_SIZE];
-    struct auth_request request = {.door = &c->door->who, .peer = address};
+    struct auth_request request = {.connection = &c->listener->who, .peer = address};
     struct auth_refusal refusal;
     struct str chain;
     peer_address(c->call, address, sizeof address);
@@ -343,7 +343,7 @@ static bool admit(struct rpc_call *c) {
         }
     }
     str_init(&chain, MAX_CHAIN_BYTES);
-    if (c->door->who.certificate)
+    if (c->listener->who.certificate)
         peer_chain(c->call, &chain);
     request.chain = str_cstr(&chain);
     request.chain_len = chain.len;
@@ -387,7 +387,7 @@ static void on_new(struct rpc_call *c, bool ok) {
     if (!ok) /* the server is shutting down: this request was never matched */
         return;
     if (!s->stopping)
-        ask_for_call(s, c->door);
+        ask_for_call(s, c->listener);
     struct err err;
     list_call(c);
     c->start_ns = uv_hrtime();
@@ -489,14 +489,14 @@ static void on_sent(struct rpc_call *c, bool ok) {
     }
 }
 
-/* Every door is shut: the drain thread ends once the queue is empty. */
+/* Every listener is shut: the drain thread ends once the queue is empty. */
 static void end_queue(struct rpc_server *s) {
-    for (struct door *next; s->unasked; s->unasked = next) {
+    for (struct listener *next; s->unasked; s->unasked = next) {
         next = s->unasked->next;
-        door_drop(s->unasked);
+        listener_drop(s->unasked);
     }
-    doors_free(s->doors);
-    s->doors = NULL;
+    listeners_free(s->listeners);
+    s->listeners = NULL;
     grpc_completion_queue_shutdown(s->queue);
 }
 
@@ -520,7 +520,7 @@ static void on_tag(struct tag *tag) {
     case TAG_STATUS:
         break;
     case TAG_SHUTDOWN:
-        if (!doors_remove(tag->server->doors, tag->door) && tag->server->stopping)
+        if (!listeners_remove(tag->server->listeners, tag->listener) && tag->server->stopping)
             end_queue(tag->server);
         break;
     }
@@ -564,12 +564,12 @@ static void on_wake(uv_async_t *wake) {
 
 static void on_never_started(uv_handle_t *wake) { rpc_server_free(wake->data); }
 
-static void on_door_opened(void *ctx, struct door *door) { ask_for_call(ctx, door); }
+static void on_listener_opened(void *ctx, struct listener *listener) { ask_for_call(ctx, listener); }
 
-static void *shutdown_tag(void *ctx, struct door *door) {
+static void *shutdown_tag(void *ctx, struct listener *listener) {
     struct tag *tag = tag_new(ctx, TAG_SHUTDOWN, NULL);
     if (tag)
-        tag->door = door;
+        tag->listener = listener;
     return tag;
 }
 
@@ -579,10 +579,10 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rp
         return err_set(err, ERR_EXHAUSTED, "out of memory for the RPC server");
     grpc_init();
     s->config = *config;
-    s->config.doors.max_message = RPC_DATA_BYTES + 64 * 1024;
-    s->config.doors.opened = on_door_opened;
-    s->config.doors.shut_tag = shutdown_tag;
-    s->config.doors.ctx = s;
+    s->config.listeners.max_message = RPC_DATA_BYTES + 64 * 1024;
+    s->config.listeners.opened = on_listener_opened;
+    s->config.listeners.shut_tag = shutdown_tag;
+    s->config.listeners.ctx = s;
     s->loop = loop;
     s->queue = grpc_completion_queue_create_for_next(NULL);
     pthread_mutex_init(&s->lock, NULL);
@@ -591,7 +591,7 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rp
         rpc_server_free(s);
         return err_set(err, ERR_INTERNAL, "cannot wake the loop");
     }
-    int rc = doors_open(loop, s->queue, &s->config.doors, &s->doors, err);
+    int rc = listeners_open(loop, s->queue, &s->config.listeners, &s->listeners, err);
     if (rc) {
         uv_close((uv_handle_t *)&s->wake, on_never_started);
         return rc;
@@ -607,8 +607,8 @@ void rpc_server_stop(struct rpc_server *s, void (*done)(void *ctx), void *ctx) {
     s->stopping = true;
     s->done = done;
     s->done_ctx = ctx;
-    doors_shut(s->doors);
-    if (!doors_count(s->doors))
+    listeners_shut(s->listeners);
+    if (!listeners_count(s->listeners))
         end_queue(s);
 }
 
@@ -624,7 +624,7 @@ void rpc_server_free(struct rpc_server *s) {
     grpc_shutdown_blocking();
 }
 
-bool rpc_server_deaf(struct rpc_server *s) { return s->doors && doors_deaf(s->doors); }
+bool rpc_server_deaf(struct rpc_server *s) { return s->listeners && listeners_deaf(s->listeners); }
 size_t rpc_server_unsent(const struct rpc_server *s) { return s->unsent; }
 
 /* The daemon can do nothing for the call until its client moves. */
@@ -655,13 +655,13 @@ static void look_at_call(struct rpc_call *c, uint64_t now) {
 }
 
 void rpc_server_tick(struct rpc_server *s) {
-    struct door *unasked = s->unasked;
+    struct listener *unasked = s->unasked;
     s->unasked = NULL;
-    for (struct door *next; unasked; unasked = next) {
+    for (struct listener *next; unasked; unasked = next) {
         next = unasked->next;
         if (!s->stopping)
             ask_for_call(s, unasked);
-        door_drop(unasked);
+        listener_drop(unasked);
     }
     const uint64_t now = uv_now(s->loop);
     const bool check = now - s->checked_ms >= RPC_CHECK_MS;

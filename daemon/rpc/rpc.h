@@ -54,8 +54,8 @@ struct rpc_method {
     .path = (method_path), .role = (least_role), .request = &type##__descriptor, .message = (handler)
 
 struct rpc_config {
-    struct doors_config doors; /* the listeners; max_message, opened and ctx are filled in */
-    struct auth *auth;         /* decides about callers */
+    struct listeners_config listeners; /* the listeners; max_message, opened and ctx are filled in */
+    struct auth *auth;                 /* decides about callers */
     const struct rpc_method *const *methods;
     size_t n_methods;
     int max_calls, max_sessions; /* open at a time, of all callers (quota.h); further ones are refused as OVERLOADED */

@@ -14,9 +14,9 @@
 enum { GROUP_BUFFER = 64 * 1024, BACKLOG = 1024 };
 static const gid_t no_group = (gid_t)-1;
 
-struct unix_door {
+struct unix_listener {
     uv_poll_t poll;
-    struct unix_door_config config;
+    struct unix_listener_config config;
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
     gid_t group;
     int fd;
@@ -37,7 +37,7 @@ static bool in_groups(int fd, gid_t group) {
     return member;
 }
 
-static bool look_at_peer(const struct unix_door *d, int fd, struct unix_peer *ret) {
+static bool look_at_peer(const struct unix_listener *l, int fd, struct unix_peer *ret) {
     struct ucred peer;
     socklen_t len = sizeof peer;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
@@ -45,7 +45,7 @@ static bool look_at_peer(const struct unix_door *d, int fd, struct unix_peer *re
     *ret = (struct unix_peer){.uid = peer.uid, .own = peer.uid == 0 || peer.uid == geteuid()};
     if (ret->own)
         ret->role = ROLE_ADMIN;
-    else if (d->group != no_group && (peer.gid == d->group || in_groups(fd, d->group)))
+    else if (l->group != no_group && (peer.gid == l->group || in_groups(fd, l->group)))
         ret->role = ROLE_SUBMIT;
     return true;
 }
@@ -53,17 +53,17 @@ static bool look_at_peer(const struct unix_door *d, int fd, struct unix_peer *re
 /* ---- connections ---- */
 
 static void on_readable(uv_poll_t *poll, int status, int events) {
-    struct unix_door *d = poll->data;
+    struct unix_listener *l = poll->data;
     struct unix_peer peer;
     (void)status, (void)events;
     for (;;) { /* accept4 is that of accept.h: it never fails for want of descriptors */
-        int fd = accept4(d->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
         if (fd < 0)
             return;
-        if (look_at_peer(d, fd, &peer))
-            d->config.connected(d->config.ctx, fd, &peer);
+        if (look_at_peer(l, fd, &peer))
+            l->config.connected(l->config.ctx, fd, &peer);
         else
             close(fd);
     }
@@ -101,71 +101,71 @@ static int find_group(const char *name, gid_t *ret, struct err *err) {
 }
 
 /* The socket file is made for its owner alone; group and mode follow. */
-static int bind_path(struct unix_door *d, struct err *err) {
+static int bind_path(struct unix_listener *l, struct err *err) {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     int rc = 0;
-    str_copy(addr.sun_path, sizeof addr.sun_path, d->path);
+    str_copy(addr.sun_path, sizeof addr.sun_path, l->path);
     if ((rc = clear_stale(&addr, err)))
         return rc;
-    if (fchmod(d->fd, 0600) < 0 || bind(d->fd, (struct sockaddr *)&addr, sizeof addr) < 0)
-        return err_errno(err, errno, "cannot listen on %s; does its directory exist and may this user write there?", d->path);
-    if (d->group != no_group && chown(d->path, (uid_t)-1, d->group) < 0)
+    if (fchmod(l->fd, 0600) < 0 || bind(l->fd, (struct sockaddr *)&addr, sizeof addr) < 0)
+        return err_errno(err, errno, "cannot listen on %s; does its directory exist and may this user write there?", l->path);
+    if (l->group != no_group && chown(l->path, (uid_t)-1, l->group) < 0)
         rc = err_errno(err, errno, "cannot give %s to the group %s; the daemon's user must be a member (SupplementaryGroups=%s)",
-                       d->path, d->config.group, d->config.group);
-    else if (chmod(d->path, d->config.mode) < 0)
-        rc = err_errno(err, errno, "cannot set the mode of %s", d->path);
-    else if (listen(d->fd, BACKLOG) < 0)
-        rc = err_errno(err, errno, "cannot listen on %s", d->path);
+                       l->path, l->config.group, l->config.group);
+    else if (chmod(l->path, l->config.mode) < 0)
+        rc = err_errno(err, errno, "cannot set the mode of %s", l->path);
+    else if (listen(l->fd, BACKLOG) < 0)
+        rc = err_errno(err, errno, "cannot listen on %s", l->path);
     if (rc)
-        unlink(d->path);
+        unlink(l->path);
     return rc;
 }
 
-static void release(struct unix_door *d) {
-    if (d->fd >= 0)
-        close(d->fd);
-    free(d);
+static void release(struct unix_listener *l) {
+    if (l->fd >= 0)
+        close(l->fd);
+    free(l);
 }
 
-static int bind_and_watch(uv_loop_t *loop, struct unix_door *d, struct err *err) {
-    const struct unix_door_config *config = &d->config;
+static int bind_and_watch(uv_loop_t *loop, struct unix_listener *l, struct err *err) {
+    const struct unix_listener_config *config = &l->config;
     int rc;
-    if (!str_copy(d->path, sizeof d->path, config->path))
+    if (!str_copy(l->path, sizeof l->path, config->path))
         return err_set(err, ERR_RANGE, "listen.unix %s is longer than a socket path may be (107 bytes)", config->path);
-    if (config->group && (rc = find_group(config->group, &d->group, err)))
+    if (config->group && (rc = find_group(config->group, &l->group, err)))
         return rc;
-    if ((d->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0)
+    if ((l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0)
         return err_errno(err, errno, "cannot make the socket %s", config->path);
-    if ((rc = bind_path(d, err)))
+    if ((rc = bind_path(l, err)))
         return rc;
-    if (uv_poll_init(loop, &d->poll, d->fd)) {
-        unlink(d->path);
+    if (uv_poll_init(loop, &l->poll, l->fd)) {
+        unlink(l->path);
         return err_set(err, ERR_INTERNAL, "cannot watch the socket %s", config->path);
     }
     return 0;
 }
 
-int unix_door_open(uv_loop_t *loop, const struct unix_door_config *config, struct unix_door **ret, struct err *err) {
-    struct unix_door *d = calloc(1, sizeof *d);
-    if (!d)
+int unix_listener_open(uv_loop_t *loop, const struct unix_listener_config *config, struct unix_listener **ret, struct err *err) {
+    struct unix_listener *l = calloc(1, sizeof *l);
+    if (!l)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the socket %s", config->path);
-    *d = (struct unix_door){.config = *config, .group = no_group, .fd = -1};
-    int rc = bind_and_watch(loop, d, err);
+    *l = (struct unix_listener){.config = *config, .group = no_group, .fd = -1};
+    int rc = bind_and_watch(loop, l, err);
     if (rc) {
-        release(d);
+        release(l);
         return rc;
     }
-    d->poll.data = d;
-    uv_poll_start(&d->poll, UV_READABLE, on_readable);
-    *ret = d;
+    l->poll.data = l;
+    uv_poll_start(&l->poll, UV_READABLE, on_readable);
+    *ret = l;
     return 0;
 }
 
 static void on_closed(uv_handle_t *handle) { release(handle->data); }
 
-void unix_door_close(struct unix_door *d) {
-    if (!d)
+void unix_listener_close(struct unix_listener *l) {
+    if (!l)
         return;
-    unlink(d->path);
-    uv_close((uv_handle_t *)&d->poll, on_closed);
+    unlink(l->path);
+    uv_close((uv_handle_t *)&l->poll, on_closed);
 }

@@ -1,6 +1,6 @@
-/* unix_door: the unix socket of the RPC server. The daemon accepts its connections itself, because only then can it ask the kernel
- * for the peer's identity: the daemon's own uid and root have the role admin, members of the group the role submit, others none.
- * Loop thread. */
+/* unix_listener: the unix socket of the RPC server. The daemon accepts its connections itself, because only then can it ask the
+ * kernel for the peer's identity: the daemon's own uid and root have the role admin, members of the group the role submit, others
+ * none. Loop thread. */
 #ifndef BRR_DAEMON_RPC_UNIX_LISTENER_H
 #define BRR_DAEMON_RPC_UNIX_LISTENER_H
 #include <stdbool.h>
@@ -17,7 +17,7 @@ struct unix_peer {
     bool own; /* the peer has the daemon's own uid or is root */
 };
 
-struct unix_door_config {
+struct unix_listener_config {
     const char *path;
     const char *group; /* name or number; NULL = none */
     unsigned mode;     /* mode of the socket */
@@ -26,11 +26,11 @@ struct unix_door_config {
     void *ctx;
 };
 
-struct unix_door;
+struct unix_listener;
 /* Binds and listens. A socket file without a listener is left over from a crash and is replaced; one with a listener belongs to
  * another daemon (EXISTS). Errors name the path and the fix. */
-int unix_door_open(uv_loop_t *loop, const struct unix_door_config *config, struct unix_door **ret, struct err *err);
+int unix_listener_open(uv_loop_t *loop, const struct unix_listener_config *config, struct unix_listener **ret, struct err *err);
 /* Stops accepting connections and removes the socket file. The loop frees the object later. NULL is allowed. */
-void unix_door_close(struct unix_door *door);
+void unix_listener_close(struct unix_listener *listener);
 
 #endif

@@ -11,7 +11,7 @@ int64_t __wrap_clock_wall_ms(void);
 int64_t __wrap_clock_wall_ms(void) { return wall_ms; }
 
 static const struct metric_family families[] = {{"brrd_auth_failures_total", METRIC_COUNTER, "Refused.", "reason", NULL, 0}};
-static const struct auth_door door = {.listener = "tcp", .role = ROLE_NONE};
+static const struct auth_connection connection = {.listener = "tcp", .role = ROLE_NONE};
 #define YEAR_2030 (INT64_C(1893456000) * 1000)
 
 struct gate {
@@ -52,7 +52,7 @@ static int teardown(void **state) {
 
 static struct auth_caller identify(struct gate *g) {
     const struct auth_request request = {
-        .door = &door, .peer = "10.0.0.7:4711", .authorization = g->header, .authorization_len = strlen(g->header)};
+        .connection = &connection, .peer = "10.0.0.7:4711", .authorization = g->header, .authorization_len = strlen(g->header)};
     struct auth_refusal refusal;
     struct auth_caller caller;
     if (!auth_identify(g->auth, &request, &caller, &refusal))

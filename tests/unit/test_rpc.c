@@ -233,7 +233,7 @@ static int set_up(void **state) {
     str_format(b->endpoint, sizeof b->endpoint, "unix:%s", path);
     b->metrics = metrics_new(families, 1, 16);
     const struct auth_config auth = {.metrics = b->metrics};
-    struct rpc_config config = {.doors = {.unix_path = path, .unix_mode = 0600},
+    struct rpc_config config = {.listeners = {.unix_path = path, .unix_mode = 0600},
                                 .methods = methods,
                                 .n_methods = OWN,
                                 .max_calls = MAX_CALLS,
@@ -334,7 +334,7 @@ static void assert_served(struct bench *b, const struct ask *ask) {
 /* Each allocation of the call fails once: the client hears all, or an error. */
 static void fail_each(struct bench *b, const struct ask *ask) {
     int failed = 0;
-    assert_served(b, ask); /* the door is open */
+    assert_served(b, ask); /* the listener is open */
     for (bool all = false; !all; failed++) {
         int n = 0;
         atomic_store(&fails, failed + 1);
@@ -347,9 +347,9 @@ static void fail_each(struct bench *b, const struct ask *ask) {
     assert_true(failed > ask->answers);
 }
 
-static void a_door_from_which_no_call_could_be_requested_is_tried_again(void **state) {
+static void a_listener_from_which_no_call_could_be_requested_is_tried_again(void **state) {
     struct bench *b = *state;
-    atomic_store(&fails, 2); /* after the door itself */
+    atomic_store(&fails, 2); /* after the listener itself */
     assert_served(b, &three);
     assert_int_equal(atomic_load(&fails), 0);
 }
@@ -375,15 +375,15 @@ static void send_counted(brr_rpc *rpc) {
         uv_sleep(1);
 }
 
-static void more_users_than_doors_are_served_one_after_the_other(void **state) {
+static void more_users_than_listeners_are_served_one_after_the_other(void **state) {
     struct bench *b = *state;
     struct brr_error err;
     brr_rpc *open = NULL;
     assert_int_equal(brr_rpc_open(b->client, "/test.Flood/Count", TIMEOUT_MS, &open, &err), 0);
-    send_counted(open); /* from now on the call keeps its door */
-    for (unsigned i = 1; i <= DOORS_MAX + 6; i++)
+    send_counted(open); /* from now on the call keeps its listener */
+    for (unsigned i = 1; i <= LISTENERS_MAX + 6; i++)
         assert_int_equal(call_as(b, 100000 + i), BRR_UNAUTHENTICATED); /* heard, and without a role */
-    assert_int_equal(call_as(b, 100001), BRR_UNAUTHENTICATED);         /* again, through a new door */
+    assert_int_equal(call_as(b, 100001), BRR_UNAUTHENTICATED);         /* again, through a new listener */
     send_counted(open);
     brr_rpc_close(open);
     assert_served(b, &three);
@@ -604,8 +604,8 @@ static void a_client_that_sends_nothing_more_does_not_keep_its_call(void **state
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_door_from_which_no_call_could_be_requested_is_tried_again, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(more_users_than_doors_are_served_one_after_the_other, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_listener_from_which_no_call_could_be_requested_is_tried_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(more_users_than_listeners_are_served_one_after_the_other, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_client_that_sends_no_message_does_not_keep_its_call, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_client_that_sends_nothing_more_does_not_keep_its_call, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_allocation_that_fails_loses_an_answer_or_a_client, set_up, tear_down),
