@@ -4,7 +4,7 @@
 #define BRR_DAEMON_LIVE_MODEL_QUOTA_H
 #include <stdint.h>
 
-#include "daemon/live/pass.h"
+#include "daemon/live/resume_token.h"
 #include "store/digest.h"
 
 enum { MODEL_QUOTA = 8, MODEL_QUOTA_MS = 60 * 1000, MODEL_QUOTA_ROWS = 512 };

@@ -9,7 +9,7 @@
 #include "base/metrics.h"
 #include "daemon/journal/journal.h"
 #include "daemon/live/live_stream.h"
-#include "daemon/live/pass.h"
+#include "daemon/live/resume_token.h"
 
 enum {
     SESSION_ID_SIZE = PASS_TOKEN_SIZE,

@@ -1,4 +1,4 @@
-#include "daemon/live/pass.h"
+#include "daemon/live/resume_token.h"
 
 #include <errno.h>
 #include <string.h>

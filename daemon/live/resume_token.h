@@ -1,7 +1,7 @@
 /* pass: what lets a client come back to its session: a random token, of which only the digest is kept with the session's state, and
  * the principal that opened the session. One thread. */
-#ifndef BRR_DAEMON_LIVE_PASS_H
-#define BRR_DAEMON_LIVE_PASS_H
+#ifndef BRR_DAEMON_LIVE_RESUME_TOKEN_H
+#define BRR_DAEMON_LIVE_RESUME_TOKEN_H
 #include "base/err.h"
 #include "store/digest.h"
 
