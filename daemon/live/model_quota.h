@@ -11,7 +11,7 @@ enum { MODEL_QUOTA = 8, MODEL_QUOTA_MS = 60 * 1000, MODEL_QUOTA_ROWS = 512 };
 
 /* A model that a principal has opened within MODEL_QUOTA_MS. */
 struct model_quota_row {
-    char principal[PASS_PRINCIPAL_SIZE], path[DIGEST_HEX_SIZE]; /* path: its SHA-256 */
+    char principal[RESUME_PRINCIPAL_SIZE], path[DIGEST_HEX_SIZE]; /* path: its SHA-256 */
     int64_t used_ms;
 };
 struct model_quota {

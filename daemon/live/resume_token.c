@@ -6,8 +6,8 @@
 
 #include "base/str.h"
 
-int pass_random(char ret[PASS_TOKEN_SIZE], struct err *err) {
-    unsigned char bytes[(PASS_TOKEN_SIZE - 1) / 2];
+int resume_token_random(char ret[RESUME_TOKEN_SIZE], struct err *err) {
+    unsigned char bytes[(RESUME_TOKEN_SIZE - 1) / 2];
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
         return err_set(err, ERR_INTERNAL, "the system gives no random numbers: %s", strerror(errno));
     for (size_t i = 0; i < sizeof bytes; i++)
@@ -15,15 +15,15 @@ int pass_random(char ret[PASS_TOKEN_SIZE], struct err *err) {
     return 0;
 }
 
-int pass_make(const char *principal, struct pass *ret, struct err *err) {
-    struct pass pass;
-    int rc = pass_random(pass.token, err);
+int resume_token_make(const char *principal, struct resume_token *ret, struct err *err) {
+    struct resume_token token;
+    int rc = resume_token_random(token.text, err);
     if (rc)
         return rc;
-    if (!digest_bytes(pass.token, strlen(pass.token), pass.digest))
+    if (!digest_bytes(token.text, strlen(token.text), token.digest))
         return err_set(err, ERR_INTERNAL, "the digest of a token cannot be computed");
-    str_copy(pass.principal, sizeof pass.principal, principal);
-    *ret = pass;
+    str_copy(token.principal, sizeof token.principal, principal);
+    *ret = token;
     return 0;
 }
 
@@ -34,14 +34,14 @@ static bool same(const char *a, const char *b, size_t len) {
     return !difference;
 }
 
-bool pass_digest(const char *token, char ret[DIGEST_HEX_SIZE]) {
-    return strnlen(token, PASS_TOKEN_SIZE) == PASS_TOKEN_SIZE - 1 && digest_bytes(token, PASS_TOKEN_SIZE - 1, ret);
+bool resume_token_digest(const char *token, char ret[DIGEST_HEX_SIZE]) {
+    return strnlen(token, RESUME_TOKEN_SIZE) == RESUME_TOKEN_SIZE - 1 && digest_bytes(token, RESUME_TOKEN_SIZE - 1, ret);
 }
 
-void pass_id(const char digest[DIGEST_HEX_SIZE], char ret[PASS_TOKEN_SIZE]) {
-    str_format(ret, PASS_TOKEN_SIZE, "%.*s", PASS_TOKEN_SIZE - 1, digest);
+void resume_token_id(const char digest[DIGEST_HEX_SIZE], char ret[RESUME_TOKEN_SIZE]) {
+    str_format(ret, RESUME_TOKEN_SIZE, "%.*s", RESUME_TOKEN_SIZE - 1, digest);
 }
 
-bool pass_fits(const struct pass *pass, const char digest[DIGEST_HEX_SIZE], const char *principal) {
-    return !strcmp(pass->principal, principal) && same(digest, pass->digest, DIGEST_HEX_SIZE - 1);
+bool resume_token_fits(const struct resume_token *token, const char digest[DIGEST_HEX_SIZE], const char *principal) {
+    return !strcmp(token->principal, principal) && same(digest, token->digest, DIGEST_HEX_SIZE - 1);
 }

@@ -44,7 +44,7 @@ static int check_share(const struct sessions *all, const char *principal, struct
     const int most = sessions_of_one(all->config.max_sessions);
     int own = 0;
     for (const struct session *s = all->first; s; s = s->next_session)
-        own += s->stage != SESSION_CLOSED && !s->ended && !strcmp(s->pass.principal, principal);
+        own += s->stage != SESSION_CLOSED && !s->ended && !strcmp(s->token.principal, principal);
     return own < most
                ? 0
                : err_set(err, ERR_EXHAUSTED,
@@ -130,11 +130,11 @@ void session_leave(struct session *s) {
 struct session *sessions_find(struct sessions *all, const char *token, const char *principal) {
     struct session *found = NULL;
     char digest[DIGEST_HEX_SIZE];
-    if (!pass_digest(token, digest))
+    if (!resume_token_digest(token, digest))
         return NULL;
     for (struct session *s = all->first; s; s = s->next_session)
         if (s->resumable && (s->sink || s->parked_ms) && (!session_is_closing(s) || s->summary || s->failure) &&
-            pass_fits(&s->pass, digest, principal))
+            resume_token_fits(&s->token, digest, principal))
             found = s;
     return found;
 }
@@ -173,7 +173,7 @@ void session_resume(struct session *s, const struct session_return *back) {
     s->greeted = s->sent_away = s->ended = false;
     s->reconnects++;
     s->measured_from_ms = s->measured_first = 0;
-    str_copy(s->pass.token, sizeof s->pass.token, back->token);
+    str_copy(s->token.text, sizeof s->token.text, back->token);
     ring_seen(&s->kept, back->next_result, back->next_alarm);
     if (former) {
         struct err err;
@@ -192,7 +192,7 @@ void session_seen(struct session *s, int64_t next_result, int64_t next_alarm) {
         session_give_credit(s);
 }
 
-const char *session_token(const struct session *s) { return s->pass.token; }
+const char *session_token(const struct session *s) { return s->token.text; }
 int64_t session_epoch(const struct session *s) { return s->epoch; }
 int64_t session_next_result(const struct session *s) { return ring_first_result(&s->kept, s->next_result); }
 

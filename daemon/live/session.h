@@ -12,7 +12,7 @@
 #include "daemon/live/resume_token.h"
 
 enum {
-    SESSION_ID_SIZE = PASS_TOKEN_SIZE,
+    SESSION_ID_SIZE = RESUME_TOKEN_SIZE,
     SESSION_NAME_SIZE = 128,
     SESSION_LABEL_SIZE = 256, /* of a channel; a snapshot holds no longer ones */
     SESSION_BACKLOG_BYTES = 8 * 1024 * 1024,

@@ -16,7 +16,7 @@ static int64_t note(struct session *s, struct journal_entry *e) {
     struct journal *journal = s->all->config.journal;
     if (e->kind >= JOURNAL_QUALITY)
         log_info("stream", "what=%s session=%s client=\"%s\" principal=\"%s\" peer=%s model=%s detail=\"%s\"",
-                 journal_kind_name(e->kind), s->id, s->client, s->pass.principal, *s->address ? s->address : "unknown", s->model,
+                 journal_kind_name(e->kind), s->id, s->client, s->token.principal, *s->address ? s->address : "unknown", s->model,
                  e->detail);
     if (!journal)
         return 0;
@@ -25,7 +25,7 @@ static int64_t note(struct session *s, struct journal_entry *e) {
     if (s->start_ms && !isnan(e->start_s))
         e->sample_ms = s->start_ms + llround(e->start_s * 1000);
     str_copy(e->session, sizeof e->session, s->id);
-    str_copy(e->principal, sizeof e->principal, s->pass.principal);
+    str_copy(e->principal, sizeof e->principal, s->token.principal);
     str_copy(e->client, sizeof e->client, s->client);
     str_copy(e->address, sizeof e->address, s->address);
     str_copy(e->model, sizeof e->model, s->model);

@@ -92,15 +92,15 @@ struct session *session_new(struct sessions *all, const struct session_request *
     s->epoch = clock_wall_ms();
     s->durable = s->promised = -1;
     s->probability = NAN;
-    str_copy(s->pass.principal, sizeof s->pass.principal, request->principal);
+    str_copy(s->token.principal, sizeof s->token.principal, request->principal);
     s->resumable = request->resumable;
     str_copy(s->model, sizeof s->model, open->model);
     str_copy(s->client, sizeof s->client, request->client ? request->client : "");
     str_copy(s->address, sizeof s->address, request->address ? request->address : "");
     s->start_ms = request->start_ms;
-    if (!(s->resumable ? pass_make(request->principal, &s->pass, err) : pass_random(s->id, err))) {
+    if (!(s->resumable ? resume_token_make(request->principal, &s->token, err) : resume_token_random(s->id, err))) {
         if (s->resumable)
-            pass_id(s->pass.digest, s->id);
+            resume_token_id(s->token.digest, s->id);
         return s;
     }
     session_free(s);

@@ -31,7 +31,7 @@ struct session {
     bool counted; /* its end, in the metric */
     /* for a client that comes back */
     bool resumable;
-    struct pass pass;
+    struct resume_token token;
     int64_t epoch, parked_ms; /* since when it waits for its client; 0: it does not */
     struct live_opened *info;
     char sha256[DIGEST_HEX_SIZE]; /* of the model; "" until it is loaded */

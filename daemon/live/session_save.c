@@ -78,8 +78,8 @@ static void pack_session(const struct session *s, const struct live_report *save
     pack_i64(out, VERSION);
     pack_text(out, s->id);
     pack_i64(out, s->epoch);
-    pack_text(out, s->pass.digest);
-    pack_text(out, s->pass.principal);
+    pack_text(out, s->token.digest);
+    pack_text(out, s->token.principal);
     pack_text(out, s->client);
     pack_open(live_stream_open(s->stream), out);
     pack_text(out, s->sha256);
@@ -97,7 +97,7 @@ static void pack_session(const struct session *s, const struct live_report *save
 struct opening {
     struct session_request request;
     struct live_open open;
-    char id[SESSION_ID_SIZE], digest[DIGEST_HEX_SIZE], principal[PASS_PRINCIPAL_SIZE], client[SESSION_NAME_SIZE];
+    char id[SESSION_ID_SIZE], digest[DIGEST_HEX_SIZE], principal[RESUME_PRINCIPAL_SIZE], client[SESSION_NAME_SIZE];
     char sha256[DIGEST_HEX_SIZE], checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
     const char *labels[FRONTEND_MAX_LABELS];
     int64_t version, epoch;
@@ -305,9 +305,9 @@ void sessions_disown(struct sessions *all, const char *id) {
 int sessions_claim(struct sessions *all, const char *token, struct session_claim *c, struct err *err) {
     const struct session_keeper *keeper = &all->config.keeper;
     char digest[DIGEST_HEX_SIZE], id[SESSION_ID_SIZE];
-    if (!keeper->claim || !pass_digest(token, digest))
+    if (!keeper->claim || !resume_token_digest(token, digest))
         return err_set(err, ERR_UNSUPPORTED, "no daemon shares the snapshots of streams");
-    pass_id(digest, id);
+    resume_token_id(digest, id);
     struct session *s = find(all, id);
     if (s && s->parked_ms)
         s->parked_ms = clock_ms();
@@ -381,8 +381,8 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
         return rc ? rc : err ? err->code : ERR_EXHAUSTED;
     str_copy(s->id, sizeof s->id, o->id);
     str_copy(s->sha256, sizeof s->sha256, o->sha256);
-    str_copy(s->pass.digest, sizeof s->pass.digest, o->digest);
-    s->pass.token[0] = 0;
+    str_copy(s->token.digest, sizeof s->token.digest, o->digest);
+    s->token.text[0] = 0;
     s->epoch = o->epoch;
     bool whole = unpack_numbers(&in, s);
     const void *stream = unpack_view(&in, STATE_MAX, &stream_len);

@@ -14,7 +14,7 @@ void session_describe(const struct session *s, struct session_state *ret) {
     *ret = (struct session_state){.id = s->id,
                                   .client = s->client,
                                   .model = s->model,
-                                  .principal = s->pass.principal,
+                                  .principal = s->token.principal,
                                   .address = s->address,
                                   .channels = open->labels,
                                   .n_channels = open->n_labels,

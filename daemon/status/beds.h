@@ -16,7 +16,7 @@ struct bed {
     struct session_watch watch; /* its first member */
     struct bed *next;
     struct beds *all;
-    char id[SESSION_ID_SIZE], client[SESSION_NAME_SIZE], model[LIVE_NAME], principal[PASS_PRINCIPAL_SIZE];
+    char id[SESSION_ID_SIZE], client[SESSION_NAME_SIZE], model[LIVE_NAME], principal[RESUME_PRINCIPAL_SIZE];
     float minute[STATUS_MINUTE]; /* a ring; the newest is before `at` */
     int at;
     float peak, newest; /* of the values since the newest point, and the last one; NaN: none */

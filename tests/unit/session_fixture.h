@@ -199,14 +199,14 @@ static inline void wait_idle(void) { nanosleep(&(struct timespec){.tv_nsec = 5 *
 
 static const struct session_request lasting = {.open = &own_open, .client = "bed 7", .principal = "uid:1", .resumable = true};
 
-static inline struct session *open_lasting(struct bench *b, struct live_stream **ret_stream, char token[PASS_TOKEN_SIZE]) {
+static inline struct session *open_lasting(struct bench *b, struct live_stream **ret_stream, char token[RESUME_TOKEN_SIZE]) {
     struct session *s = NULL;
     assert_int_equal(session_open(b->all, &lasting, &sink, &b->owner, &s, NULL), 0);
     *ret_stream = last(b)->stream;
     struct live_report r = report(*ret_stream, LIVE_OPENED);
     sessions_report(b->all, &r);
-    str_copy(token, PASS_TOKEN_SIZE, session_token(s));
-    assert_int_equal(strlen(token), PASS_TOKEN_SIZE - 1);
+    str_copy(token, RESUME_TOKEN_SIZE, session_token(s));
+    assert_int_equal(strlen(token), RESUME_TOKEN_SIZE - 1);
     return s;
 }
 

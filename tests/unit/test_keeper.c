@@ -78,7 +78,7 @@ static int tear_down_daemon(void **state) {
 }
 
 /* A stream with a snapshot, whose token opens it. */
-static struct session *make_stream(struct daemon_side *d, char token[PASS_TOKEN_SIZE]) {
+static struct session *make_stream(struct daemon_side *d, char token[RESUME_TOKEN_SIZE]) {
     struct live_stream *stream;
     struct session *s = open_lasting(&d->b, &stream, token);
     struct live_report r = report(stream, LIVE_SAVED);
@@ -102,7 +102,7 @@ static void path_of(const struct daemon_side *d, const char *folder, const char 
 
 static void a_snapshot_that_cannot_be_read_now_waits_and_is_tried_again(void **state) {
     struct daemon_side *d = *state;
-    char token[2][PASS_TOKEN_SIZE];
+    char token[2][RESUME_TOKEN_SIZE];
     begin(d);
     for (int i = 0; i < 2; i++)
         make_stream(d, token[i]);
@@ -130,7 +130,7 @@ static void a_snapshot_that_cannot_be_read_now_waits_and_is_tried_again(void **s
 
 static void what_could_not_be_used_is_left_for_the_next_daemon(void **state) {
     struct daemon_side *d = *state;
-    char token[PASS_TOKEN_SIZE], path[1024];
+    char token[RESUME_TOKEN_SIZE], path[1024];
     begin(d);
     struct session *s = make_stream(d, token);
     path_of(d, "", session_id(s), path);
@@ -155,7 +155,7 @@ static void what_could_not_be_used_is_left_for_the_next_daemon(void **state) {
 
 static void a_snapshot_keeps_its_model_while_it_exists(void **state) {
     struct daemon_side *d = *state;
-    char file[1024], kept[1024], sha256[DIGEST_HEX_SIZE], token[PASS_TOKEN_SIZE];
+    char file[1024], kept[1024], sha256[DIGEST_HEX_SIZE], token[RESUME_TOKEN_SIZE];
     struct live_open open_file = own_open;
     const struct session_request asks = {.open = &open_file, .principal = "uid:1", .resumable = true};
     struct session *s = NULL;
@@ -195,7 +195,7 @@ static void a_snapshot_keeps_its_model_while_it_exists(void **state) {
 
 static void corrupt_snapshots_are_moved_aside(void **state) {
     struct daemon_side *d = *state;
-    char token[PASS_TOKEN_SIZE], path[1024], aside[1024];
+    char token[RESUME_TOKEN_SIZE], path[1024], aside[1024];
     begin(d);
     struct session *s = make_stream(d, token);
     path_of(d, "", session_id(s), path);
@@ -215,7 +215,7 @@ static void corrupt_snapshots_are_moved_aside(void **state) {
 /* The worker cannot read the model of a restored stream now: the stream is restored again later. */
 static void a_stream_whose_model_is_not_there_yet_is_restored_later(void **state) {
     struct daemon_side *d = *state;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     begin(d);
     make_stream(d, token);
     stop(d);
@@ -264,7 +264,7 @@ static void rejected_snapshots_are_pruned_at_the_start_and_with_the_next_one(voi
 
 static void live_streams_come_before_those_that_have_ended(void **state) {
     struct daemon_side *d = *state;
-    char token[2][PASS_TOKEN_SIZE], mark[1024], id[SESSION_ID_SIZE] = "";
+    char token[2][RESUME_TOKEN_SIZE], mark[1024], id[SESSION_ID_SIZE] = "";
     begin(d);
     for (int i = 0; i < 2; i++) {
         const char *own = session_id(make_stream(d, token[i]));
@@ -332,7 +332,7 @@ static void save_again(struct daemon_side *d, struct session *s) {
 static void a_stream_goes_on_at_the_daemon_that_claims_its_snapshot(void **state) {
     struct daemon_side *d = *state;
     struct daemon_side *peer = make_peer(d);
-    char token[PASS_TOKEN_SIZE], mine[1024], theirs[1024];
+    char token[RESUME_TOKEN_SIZE], mine[1024], theirs[1024];
     struct session *s = make_stream(d, token);
     path_of(d, "", session_id(s), mine);
     path_of(peer, "", session_id(s), theirs);
@@ -361,7 +361,7 @@ static void a_stream_goes_on_at_the_daemon_that_claims_its_snapshot(void **state
 static void a_stream_that_came_back_goes_on_from_the_newest_snapshot(void **state) {
     struct daemon_side *d = *state;
     struct daemon_side *peer = make_peer(d);
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct session *s = make_stream(d, token);
     session_leave(s);
     claim(peer, token);

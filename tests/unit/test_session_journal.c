@@ -134,7 +134,7 @@ static void a_client_that_comes_back_hears_it_once(void **state) {
     struct bench *b = *state;
     struct live_stream *stream;
     struct session *s = open_heard(b, &stream, true);
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     str_copy(token, sizeof token, session_token(s));
     numbered(b, stream, LIVE_ALARM, 0);
     session_leave(s);

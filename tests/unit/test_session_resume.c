@@ -26,7 +26,7 @@ static void a_parked_session_goes_on_where_it_was_left(void **state) {
     struct owner_side next = {0};
     struct live_stream *stream;
     struct session_counts counts;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct session *s = open_lasting(b, &stream, token);
     assert_int_equal(push(s, 0, 10), 0);
     for (int i = 0; i < 3; i++)
@@ -57,7 +57,7 @@ static void a_parked_session_goes_on_where_it_was_left(void **state) {
 static void only_the_token_and_the_principal_find_a_session(void **state) {
     struct bench *b = *state;
     struct live_stream *stream, *plain;
-    char token[PASS_TOKEN_SIZE], wrong[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE], wrong[RESUME_TOKEN_SIZE];
     struct session *s = open_lasting(b, &stream, token);
     struct session *other = open_one(b, &plain);
     assert_string_equal(session_token(other), ""); /* not resumable: nothing finds it */
@@ -74,16 +74,16 @@ static void only_the_token_and_the_principal_find_a_session(void **state) {
 static void a_token_is_hashed_once_and_one_of_another_length_never(void **state) {
     struct bench *b = *state;
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE], *large = calloc(1, 1 << 20);
+    char token[RESUME_TOKEN_SIZE], *large = calloc(1, 1 << 20);
     open_lasting(b, &stream, token);
     struct session *s = open_lasting(b, &stream, token);
     hashes = hashed_bytes = 0;
     assert_ptr_equal(sessions_find(b->all, token, "uid:1"), s);
     assert_int_equal(hashes, 1);
-    assert_int_equal(hashed_bytes, PASS_TOKEN_SIZE - 1);
+    assert_int_equal(hashed_bytes, RESUME_TOKEN_SIZE - 1);
     memset(large, 'a', (1 << 20) - 1);
     assert_null(sessions_find(b->all, large, "uid:1"));
-    token[PASS_TOKEN_SIZE - 2] = 0;
+    token[RESUME_TOKEN_SIZE - 2] = 0;
     assert_null(sessions_find(b->all, token, "uid:1"));
     assert_int_equal(hashes, 1);
     free(large);
@@ -93,7 +93,7 @@ static void who_had_the_session_is_told_that_it_was_taken_over(void **state) {
     struct bench *b = *state;
     struct owner_side next = {0};
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct session *s = open_lasting(b, &stream, token);
     come_back(s, &next, token, 0, 0);
     assert_int_equal(b->owner.failures, 1);
@@ -108,7 +108,7 @@ static void who_had_the_session_is_told_that_it_was_taken_over(void **state) {
 static void a_session_that_nobody_wants_back_expires(void **state) {
     struct bench *b = *state;
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     session_leave(open_lasting(b, &stream, token));
     wait_idle();
     sessions_tick(b->all);
@@ -125,7 +125,7 @@ static void the_end_of_a_stream_is_told_again_to_a_client_that_missed_it(void **
     struct bench *b = *state;
     struct owner_side next = {0};
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct session *s = open_lasting(b, &stream, token);
     assert_int_equal(push(s, 0, 10), 0);
     assert_int_equal(session_finish(s, NULL), 0);
@@ -154,7 +154,7 @@ static void a_second_half_close_of_a_stream_at_work_is_the_first_one(void **stat
     struct bench *b = *state;
     struct owner_side next = {0};
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct session *s = open_lasting(b, &stream, token);
     assert_int_equal(session_finish(s, NULL), 0);
     session_leave(s);
@@ -170,7 +170,7 @@ static void a_failure_while_nobody_listens_is_told_later(void **state) {
     struct bench *b = *state;
     struct owner_side next = {0};
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct session *s = open_lasting(b, &stream, token);
     session_leave(s);
     struct live_report r = report(stream, LIVE_FAILED);
@@ -194,7 +194,7 @@ static void a_client_that_comes_back_hears_of_the_model_whatever_memory_is_left(
     struct owner_side next = {0};
     struct session_sink strict = sink;
     struct session *s = NULL;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     strict.opened = expect_description;
     assert_int_equal(session_open(b->all, &lasting, &strict, &b->owner, &s, NULL), 0);
     str_copy(token, sizeof token, session_token(s));
@@ -216,7 +216,7 @@ static void the_last_word_of_a_stream_is_kept_whatever_memory_is_left(void **sta
     for (int fails = 0; fails < 2; fails++) {
         struct owner_side next = {0};
         struct live_stream *stream;
-        char token[PASS_TOKEN_SIZE];
+        char token[RESUME_TOKEN_SIZE];
         struct session *s = open_lasting(b, &stream, token);
         assert_int_equal(session_finish(s, NULL), 0);
         session_leave(s);
@@ -240,7 +240,7 @@ static void results_that_no_client_took_stop_the_worker_and_are_never_dropped(vo
     struct bench *b = *state;
     struct owner_side next = {0};
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct session *s = open_lasting(b, &stream, token);
     session_leave(s);
     for (int i = 0; i < N; i++)
@@ -266,7 +266,7 @@ static void results_that_a_client_may_lack_survive_two_cuts_in_a_row(void **stat
     struct bench *b = *state;
     struct owner_side next = {0};
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct session *s = open_lasting(b, &stream, token);
     large_result(b, stream, 0, EACH);
     session_seen(s, 1, 0);
@@ -285,7 +285,7 @@ static void a_client_that_never_says_what_it_has_loses_the_oldest(void **state) 
     enum { EACH = SESSION_KEPT_BYTES / 4, N = 9 };
     struct bench *b = *state;
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct session *s = open_lasting(b, &stream, token);
     for (int i = 0; i < N; i++)
         large_result(b, stream, i, EACH);
@@ -299,7 +299,7 @@ static void another_open_does_not_go_on_with_the_session(void **state) {
     struct live_stream *stream;
     struct live_open changed = own_open;
     struct err err;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct session *s = open_lasting(b, &stream, token);
     assert_int_equal(session_check(s, &own_open, NULL), 0);
     changed.rate_hz = 2 * RATE;

@@ -77,7 +77,7 @@ static void durable(struct kept_bench *k, int code) {
 static void opened_comes_when_the_first_snapshot_is_durable(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     open_lasting(&k->b, &stream, token);
     assert_int_equal(last(&k->b)->message.kind, LIVE_SAVE);
     assert_int_equal(k->b.owner.opened, 0);
@@ -93,7 +93,7 @@ static void a_disk_that_is_full_opens_the_stream_and_promises_nothing(void **sta
     struct kept_bench *k = *state;
     struct live_stream *stream;
     struct session_counts counts;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct session *s = open_lasting(&k->b, &stream, token);
     save(k, stream, "first");
     durable(k, ERR_EXHAUSTED);
@@ -188,7 +188,7 @@ static void a_live_stream_does_not_wait_for_a_volume_that_does_not_answer(void *
     tick_after(k, 200);
     assert_true(counts_of(s).unsaved);
     assert_int_equal(counts_of(s).durable_through, 10);
-    char token[PASS_TOKEN_SIZE]; /* a replay waits: its client has all the time of the world, and its samples */
+    char token[RESUME_TOKEN_SIZE]; /* a replay waits: its client has all the time of the world, and its samples */
     struct session *replay = open_lasting(&k->b, &other, token);
     save(k, other, "state");
     tick_after(k, 2 * SESSION_SAVE_HUNG_MS);
@@ -201,7 +201,7 @@ static void count_warnings(void *ctx, enum log_level level) { *(int *)ctx += lev
 static void a_snapshot_that_cannot_be_made_is_logged(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     int warnings = 0;
     (void)open_lasting(&k->b, &stream, token);
     struct live_report r = report(stream, LIVE_SAVED);
@@ -217,7 +217,7 @@ static void only_what_a_snapshot_holds_is_durable(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
     struct session_counts counts;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct session *s = open_lasting(&k->b, &stream, token);
     save(k, stream, "first");
     durable(k, 0);
@@ -242,7 +242,7 @@ static void a_session_goes_on_from_its_snapshot(void **state) {
     struct owner_side next = {0};
     struct live_stream *stream;
     struct session_counts counts;
-    char token[PASS_TOKEN_SIZE], session[SESSION_ID_SIZE];
+    char token[RESUME_TOKEN_SIZE], session[SESSION_ID_SIZE];
     struct session *s = open_lasting(&k->b, &stream, token);
     save(k, stream, "first");
     durable(k, 0);
@@ -332,7 +332,7 @@ static void a_snapshot_of_an_earlier_version_is_read(void **state) {
     enum { VIEW_BYTES = 5 * 8 };
     struct kept_bench *k = *state;
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     open_lasting(&k->b, &stream, token);
     save(k, stream, "first");
     durable(k, 0);
@@ -347,7 +347,7 @@ static void a_snapshot_of_an_earlier_version_is_read(void **state) {
 static void a_snapshot_without_a_rate_of_false_alarms_is_read(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct err err;
     open_lasting(&k->b, &stream, token);
     save(k, stream, "first");
@@ -371,7 +371,7 @@ static void a_session_that_ended_before_a_restart_is_there_for_its_client_alone(
     struct kept_bench *k = *state;
     struct owner_side next = {0};
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE], session[SESSION_ID_SIZE], model[SESSION_NAME_SIZE];
+    char token[RESUME_TOKEN_SIZE], session[SESSION_ID_SIZE], model[SESSION_NAME_SIZE];
     struct session *s = open_lasting(&k->b, &stream, token);
     save(k, stream, "first");
     durable(k, 0);
@@ -406,7 +406,7 @@ static void a_session_that_ended_before_a_restart_is_there_for_its_client_alone(
 static void a_session_that_is_closed_while_its_client_is_away_leaves_no_snapshot(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct session *s = open_lasting(&k->b, &stream, token);
     save(k, stream, "first");
     durable(k, 0);
@@ -420,7 +420,7 @@ static void a_snapshot_that_the_worker_refuses_is_moved_aside(void **state) {
     struct kept_bench *k = *state;
     struct owner_side next = {0};
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     open_lasting(&k->b, &stream, token);
     save(k, stream, "first");
     durable(k, 0);
@@ -447,7 +447,7 @@ static void a_snapshot_whose_model_is_not_there_yet_is_tried_again(void **state)
     struct kept_bench *k = *state;
     struct owner_side next = {0};
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     open_lasting(&k->b, &stream, token);
     save(k, stream, "first");
     durable(k, 0);
@@ -476,7 +476,7 @@ static void a_snapshot_outlives_the_device(void **state) {
     struct kept_bench *k = *state;
     struct owner_side next = {0};
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     struct err none = {0};
     struct session *s = open_lasting(&k->b, &stream, token);
     save(k, stream, "state");
@@ -507,7 +507,7 @@ static void a_snapshot_outlives_the_device(void **state) {
 static void every_shorter_or_changed_snapshot_is_refused_or_harmless(void **state) {
     struct kept_bench *k = *state;
     struct live_stream *stream;
-    char token[PASS_TOKEN_SIZE];
+    char token[RESUME_TOKEN_SIZE];
     open_lasting(&k->b, &stream, token);
     numbered(&k->b, stream, LIVE_RESULT, 0);
     save(k, stream, "the worker's part");
