@@ -63,9 +63,9 @@ foreach(name test_live test_session_resume)
 endforeach()
 target_link_options(test_session_resume PRIVATE -Wl,--wrap=digest_bytes)
 target_link_options(test_beds PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=clock_wall_ms)
-target_link_options(test_keeper PRIVATE -Wl,--wrap=fsio_read) # so does it here
+target_link_options(test_snapshot_store PRIVATE -Wl,--wrap=fsio_read) # so does it here
 target_link_options(test_session_journal PRIVATE -Wl,--wrap=journal_add -Wl,--wrap=journal_has -Wl,--wrap=journal_is_failing -Wl,--wrap=clock_ms)
-foreach(name test_session_save test_keeper)
+foreach(name test_session_save test_snapshot_store)
   target_link_options(${name} PRIVATE -Wl,--wrap=clock_ms)
 endforeach()
 foreach(name test_snapshot test_store)

@@ -45,7 +45,8 @@ struct session_claim {
     void *ctx;
 };
 
-/* Where snapshots of resumable sessions are kept (live/keeper.h); zeroed: nowhere, and sessions do not outlive the daemon. */
+/* Where snapshots of resumable sessions are kept (live/snapshot_store.h); zeroed: nowhere, and sessions do not outlive the daemon.
+ */
 struct session_keeper {
     /* Takes the state unless false; sessions_kept answers. The model's file is kept by its SHA-256 before the snapshot. */
     bool (*put)(void *ctx, const struct session_snapshot *snapshot);

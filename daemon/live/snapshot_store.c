@@ -1,4 +1,4 @@
-#include "daemon/live/keeper.h"
+#include "daemon/live/snapshot_store.h"
 
 #include <stdlib.h>
 #include <string.h>

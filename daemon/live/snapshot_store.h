@@ -1,8 +1,8 @@
 /* keeper: reads, writes and removes snapshots of sessions on libuv's thread pool, one after the other in the order they were asked
  * for, so that the loop never waits for a disk. Bounded by its caller: one unfinished write per session; it reads one snapshot at a
  * time. Loop thread. */
-#ifndef BRR_DAEMON_LIVE_KEEPER_H
-#define BRR_DAEMON_LIVE_KEEPER_H
+#ifndef BRR_DAEMON_LIVE_SNAPSHOT_STORE_H
+#define BRR_DAEMON_LIVE_SNAPSHOT_STORE_H
 #include <uv.h>
 
 #include "daemon/live/session.h"
