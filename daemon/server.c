@@ -54,10 +54,10 @@ struct daemon {
     struct access access;
     struct drain drain;
     struct notify notify;
-    struct keeper *keeper;
+    struct snapshot_store *snapshot_store;
     struct retention *retention;
     struct volume *results; /* of paths.results */
-    char snapshots[4096];   /* folder of the keeper */
+    char snapshots[4096];   /* folder of the snapshot store */
     const struct rpc_method *methods[MAX_METHODS];
     struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
     int cache_lock, sessions_lock;
@@ -269,7 +269,7 @@ static void take_reports(struct services *s) {
 static void look_at_models(struct daemon *d) {
     struct services *s = &d->services;
     enum models_state now = models_state(s->models);
-    if (now == MODELS_WARM && (keeper_restoring(d->keeper) || sessions_restoring(s->sessions)))
+    if (now == MODELS_WARM && (snapshot_store_restoring(d->snapshot_store) || sessions_restoring(s->sessions)))
         now = MODELS_LOADING;
     if (atomic_load(&s->models_state) != MODELS_WARM)
         atomic_store(&s->models_state, (int)now);
@@ -377,7 +377,7 @@ static void on_tick(uv_timer_t *timer) {
     take_reports(s);
     show_waiting(s);
     sessions_tick(s->sessions);
-    keeper_tick(d->keeper);
+    snapshot_store_tick(d->snapshot_store);
     atomic_store(&s->unsaved_streams, sessions_unsaved(s->sessions));
     meters_ready(&d->meters, "snapshots", !atomic_load(&s->unsaved_streams));
     meters_ready(&d->meters, "journal", !journal_is_failing(s->journal));
@@ -436,13 +436,13 @@ static int lock_shared(struct daemon *d, struct err *err) {
     return fsio_lock(lock, &d->sessions_lock, err) ? err_wrap(err, "sessions.shared: another daemon has this sessions.name") : 0;
 }
 
-static int open_keeper(struct daemon *d, struct err *err) {
+static int open_snapshot_store(struct daemon *d, struct err *err) {
     const bool shared = d->config->shared_sessions;
     int rc = shared ? lock_shared(d, err) : fsio_join(d->snapshots, sizeof d->snapshots, d->config->results, "sessions", err);
     if (rc || (rc = snapshot_prepare(d->snapshots, err)))
         return rc;
-    d->keeper = keeper_new(&d->loop, d->snapshots, shared, on_kept, d);
-    return d->keeper ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for streams");
+    d->snapshot_store = snapshot_store_new(&d->loop, d->snapshots, shared, on_kept, d);
+    return d->snapshot_store ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for streams");
 }
 
 static int open_journal(struct daemon *d, struct err *err) {
@@ -465,7 +465,7 @@ static int open_journal(struct daemon *d, struct err *err) {
 static int open_streams(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
-    int rc = open_keeper(d, err);
+    int rc = open_snapshot_store(d, err);
     if (rc)
         return rc;
     struct models_config models = {.db = s->db,
@@ -488,7 +488,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .resume_ttl_ms = c->resume_ttl_ms,
                                        .measure_ms = MEASURE_MS,
                                        .lag_ms = c->lag_ms,
-                                       .keeper = keeper_for_sessions(d->keeper),
+                                       .store = snapshot_store_for_sessions(d->snapshot_store),
                                        .journal = s->journal,
                                        .max_waiting_bytes = c->backlog_bytes};
     if (!(s->sessions = sessions_new(&sessions)))
@@ -496,7 +496,7 @@ static int open_streams(struct daemon *d, struct err *err) {
     if ((rc = models_new(&models, &s->models, err)))
         return rc;
     seed_models(s, c);
-    keeper_restore(d->keeper, s->sessions, s->metrics, c->resume_ttl_ms);
+    snapshot_store_restore(d->snapshot_store, s->sessions, s->metrics, c->resume_ttl_ms);
     return 0;
 }
 
@@ -646,7 +646,7 @@ static void close_parts(struct daemon *d) {
     hooks_stop(d->services.hooks);
     if (journal_stop(d->services.journal))
         hooks_free(d->services.hooks);
-    keeper_free(d->keeper);
+    snapshot_store_free(d->snapshot_store);
     models_free(d->services.models);
     sched_close(d->services.sched);
     db_close(d->services.db);

@@ -99,8 +99,8 @@ void session_close(struct session *s, const char *reason) {
         session_let_go(s);
         return;
     }
-    if (s->on_disk && all->config.keeper.end)
-        all->config.keeper.end(all->config.keeper.ctx, s->id);
+    if (s->on_disk && all->config.store.end)
+        all->config.store.end(all->config.store.ctx, s->id);
     session_release(s);
     session_park(s);
     bound_done(all);

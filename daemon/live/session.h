@@ -39,7 +39,7 @@ struct session_snapshot {
     bool again;                 /* one of this session is on the disk already */
 };
 
-/* The answer to sessions_claim. Heap; the keeper frees it after `done`, or with itself. */
+/* The answer to sessions_claim. Heap; the snapshot store frees it after `done`, or with itself. */
 struct session_claim {
     void (*done)(struct session_claim *c);
     void *ctx;
@@ -47,7 +47,7 @@ struct session_claim {
 
 /* Where snapshots of resumable sessions are kept (live/snapshot_store.h); zeroed: nowhere, and sessions do not outlive the daemon.
  */
-struct session_keeper {
+struct session_store {
     /* Takes the state unless false; sessions_kept answers. The model's file is kept by its SHA-256 before the snapshot. */
     bool (*put)(void *ctx, const struct session_snapshot *snapshot);
     /* Where the kept model is; "" if the path does not fit. */
@@ -73,7 +73,7 @@ struct sessions_config {
     int max_sessions;
     int64_t idle_ms;       /* a session expires whose client sends or reads nothing for so long */
     int64_t resume_ttl_ms; /* how long a resumable session waits for its client */
-    struct session_keeper keeper;
+    struct session_store store;
     struct journal *journal; /* may be NULL */
     int64_t measure_ms;      /* over which the rate of a live stream is measured; 0 = not at all */
     int64_t lag_ms; /* realtime sessions whose samples wait longer for the device are sent away, a few a second; 0: never */

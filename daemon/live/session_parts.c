@@ -144,9 +144,9 @@ void session_count_end(struct session *s, const char *reason) {
 }
 
 void session_drop_snapshot(struct session *s) {
-    const struct session_keeper *keeper = &s->all->config.keeper;
-    if (s->on_disk && keeper->drop)
-        keeper->drop(keeper->ctx, s->id);
+    const struct session_store *store = &s->all->config.store;
+    if (s->on_disk && store->drop)
+        store->drop(store->ctx, s->id);
     s->on_disk = false;
 }
 

@@ -161,7 +161,7 @@ static bool unpack_numbers(struct unpack *in, struct session *s) {
 /* ---- making one ---- */
 
 void session_save_begin(struct session *s) {
-    if (!s->all->config.keeper.put || s->saving || session_is_closing(s) || !session_post(s, LIVE_SAVE))
+    if (!s->all->config.store.put || s->saving || session_is_closing(s) || !session_post(s, LIVE_SAVE))
         return;
     s->saving = true;
     s->saved_ms = clock_ms();
@@ -247,7 +247,7 @@ static void give_up(struct session *s) {
 }
 
 void session_saved(struct session *s, struct live_report *r) {
-    const struct session_keeper *keeper = &s->all->config.keeper;
+    const struct session_store *store = &s->all->config.store;
     struct str state;
     if (r->err.code || !r->state) {
         log_unsaved(s, &r->err);
@@ -267,7 +267,7 @@ void session_saved(struct session *s, struct live_report *r) {
                                               .sha256 = s->sha256,
                                               .model = live_stream_open(s->stream)->checkpoint,
                                               .again = s->durable >= 0};
-    if (!data || !keeper->put(keeper->ctx, &snapshot)) {
+    if (!data || !store->put(store->ctx, &snapshot)) {
         struct err err;
         err_set(&err, ERR_EXHAUSTED, "out of memory for its state, or the state is larger than %d MiB", STATE_MAX >> 20);
         log_unsaved(s, &err);
@@ -303,9 +303,9 @@ void sessions_disown(struct sessions *all, const char *id) {
 }
 
 int sessions_claim(struct sessions *all, const char *token, struct session_claim *c, struct err *err) {
-    const struct session_keeper *keeper = &all->config.keeper;
+    const struct session_store *store = &all->config.store;
     char digest[DIGEST_HEX_SIZE], id[SESSION_ID_SIZE];
-    if (!keeper->claim || !resume_token_digest(token, digest))
+    if (!store->claim || !resume_token_digest(token, digest))
         return err_set(err, ERR_UNSUPPORTED, "no daemon shares the snapshots of streams");
     resume_token_id(digest, id);
     struct session *s = find(all, id);
@@ -313,7 +313,7 @@ int sessions_claim(struct sessions *all, const char *token, struct session_claim
         s->parked_ms = clock_ms();
     if (!s && sessions_places(all, false) >= all->config.max_sessions)
         return err_set(err, ERR_EXHAUSTED, "%d streams are open already (limits.sessions)", all->config.max_sessions);
-    return keeper->claim(keeper->ctx, id, c) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    return store->claim(store->ctx, id, c) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
 }
 
 void sessions_kept(struct sessions *all, const char *id, const struct err *err) {
@@ -373,8 +373,8 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     if (other)
         return err_set(err, session_is_closing(other) ? ERR_UNAVAILABLE : ERR_EXISTS,
                        "there is a session of this snapshot already");
-    if (*o->sha256 && all->config.keeper.model)
-        all->config.keeper.model(all->config.keeper.ctx, o->sha256, o->checkpoint, sizeof o->checkpoint);
+    if (*o->sha256 && all->config.store.model)
+        all->config.store.model(all->config.store.ctx, o->sha256, o->checkpoint, sizeof o->checkpoint);
     int rc = place(all, &o->open, err);
     struct session *s = rc ? NULL : session_new(all, &o->request, err);
     if (!s)
@@ -435,16 +435,16 @@ void sessions_await(struct sessions *all, bool more) { all->awaited = more; }
 bool sessions_awaited(const struct sessions *all) { return all->awaited; }
 
 void session_restore_failed(struct session *s, const struct err *err) {
-    const struct session_keeper *keeper = &s->all->config.keeper;
+    const struct session_store *store = &s->all->config.store;
     char text[800];
     err_text(err, text, sizeof text);
     if (snapshot_is_useless(err)) {
         log_warn("a stream cannot resume from its snapshot", "session=%s error=\"%s\"", s->id, text);
         session_count(s, "brrd_stream_snapshots_total", "rejected", 1);
-        keeper->reject(keeper->ctx, s->id);
+        store->reject(store->ctx, s->id);
     } else {
         log_warn("a stream waits for its snapshot, which cannot be used now", "session=%s error=\"%s\"", s->id, text);
-        keeper->retry(keeper->ctx, s->id, s->ended);
+        store->retry(store->ctx, s->id, s->ended);
     }
     s->on_disk = false;
     if (!s->sink) {

@@ -40,7 +40,7 @@ struct restoring {
     int64_t until_ms, next_ms, try_ms;
 };
 
-struct keeper {
+struct snapshot_store {
     uv_loop_t *loop;
     const char *dir;
     bool shared;
@@ -54,17 +54,17 @@ struct keeper {
     bool swept; /* kept models were compared with the snapshots since one was removed */
 };
 
-struct keeper *keeper_new(uv_loop_t *loop, const char *dir, bool shared,
-                          void (*written)(void *ctx, const char *id, const struct err *err), void *ctx) {
-    struct keeper *k = calloc(1, sizeof *k);
-    if (k)
-        *k = (struct keeper){.loop = loop, .dir = dir, .shared = shared, .written = written, .ctx = ctx};
-    return k;
+struct snapshot_store *snapshot_store_new(uv_loop_t *loop, const char *dir, bool shared,
+                                          void (*written)(void *ctx, const char *id, const struct err *err), void *ctx) {
+    struct snapshot_store *s = calloc(1, sizeof *s);
+    if (s)
+        *s = (struct snapshot_store){.loop = loop, .dir = dir, .shared = shared, .written = written, .ctx = ctx};
+    return s;
 }
 
-static struct task *pop(struct keeper *k) {
-    struct task *t = k->first;
-    QUEUE_DROP(k, next);
+static struct task *pop(struct snapshot_store *s) {
+    struct task *t = s->first;
+    QUEUE_DROP(s, next);
     return t;
 }
 
@@ -78,115 +78,115 @@ static void task_free(struct task *t) {
     free(t);
 }
 
-void keeper_free(struct keeper *k) {
-    if (!k)
+void snapshot_store_free(struct snapshot_store *s) {
+    if (!s)
         return;
-    while (k->first)
-        task_free(pop(k));
-    free(k->restoring.entries);
-    free(k);
+    while (s->first)
+        task_free(pop(s));
+    free(s->restoring.entries);
+    free(s);
 }
 
 static void run(uv_work_t *work) {
-    struct keeper *k = work->data;
-    struct task *t = k->first;
+    struct snapshot_store *s = work->data;
+    struct task *t = s->first;
     switch (t->deed) {
     case DEED_WRITE:
-        if (!*t->sha256 || !snapshot_keep_model(k->dir, t->sha256, t->model, &t->err))
-            (t->again ? snapshot_renew : snapshot_write)(k->dir, t->id, t->state, t->len, &t->err);
+        if (!*t->sha256 || !snapshot_keep_model(s->dir, t->sha256, t->model, &t->err))
+            (t->again ? snapshot_renew : snapshot_write)(s->dir, t->id, t->state, t->len, &t->err);
         break;
     case DEED_CLAIM:
-        claim_take(k->dir, t->id, &t->found, &t->err);
+        claim_take(s->dir, t->id, &t->found, &t->err);
         break;
     case DEED_END:
-        snapshot_end(k->dir, t->id, &t->err);
+        snapshot_end(s->dir, t->id, &t->err);
         break;
     case DEED_REMOVE:
-        snapshot_remove(k->dir, t->id, &t->err);
+        snapshot_remove(s->dir, t->id, &t->err);
         break;
     case DEED_REJECT:
-        if (!snapshot_reject(k->dir, t->id, &t->err))
-            snapshot_prune_rejected(k->dir, &t->err);
+        if (!snapshot_reject(s->dir, t->id, &t->err))
+            snapshot_prune_rejected(s->dir, &t->err);
         break;
     case DEED_LIST:
-        if (!snapshot_list(k->dir, &t->list, &t->n_list, &t->err))
-            snapshot_prune_rejected(k->dir, NULL);
+        if (!snapshot_list(s->dir, &t->list, &t->n_list, &t->err))
+            snapshot_prune_rejected(s->dir, NULL);
         break;
     case DEED_MODELS:
-        snapshot_list_models(k->dir, &t->models, &t->n_list, &t->err);
+        snapshot_list_models(s->dir, &t->models, &t->n_list, &t->err);
         break;
     case DEED_UNKEEP:
-        snapshot_remove_model(k->dir, t->sha256, &t->err);
+        snapshot_remove_model(s->dir, t->sha256, &t->err);
         break;
     case DEED_READ:
-        snapshot_read(k->dir, t->id, &t->state, &t->len, &t->err);
+        snapshot_read(s->dir, t->id, &t->state, &t->len, &t->err);
         break;
     }
 }
 
 static void done(uv_work_t *work, int status);
-static void on_listed(struct keeper *k, struct task *t);
-static void on_read(struct keeper *k, struct task *t);
-static void on_models(struct keeper *k, const struct task *t);
-static void on_claimed(struct keeper *k, struct task *t);
+static void on_listed(struct snapshot_store *s, struct task *t);
+static void on_read(struct snapshot_store *s, struct task *t);
+static void on_models(struct snapshot_store *s, const struct task *t);
+static void on_claimed(struct snapshot_store *s, struct task *t);
 
-static void go_on(struct keeper *k) {
-    if (k->working || !k->first)
+static void go_on(struct snapshot_store *s) {
+    if (s->working || !s->first)
         return;
-    k->working = true;
-    k->work.data = k;
-    uv_queue_work(k->loop, &k->work, run, done); /* fails for want of a function alone */
+    s->working = true;
+    s->work.data = s;
+    uv_queue_work(s->loop, &s->work, run, done); /* fails for want of a function alone */
 }
 
 static void done(uv_work_t *work, int status) {
-    struct keeper *k = work->data;
-    struct task *t = pop(k);
+    struct snapshot_store *s = work->data;
+    struct task *t = pop(s);
     char text[800];
     (void)status;
-    k->working = false;
+    s->working = false;
     if (t->err.code && t->deed != DEED_READ && t->deed != DEED_CLAIM)
         log_warn("snapshot of a stream", "error=\"%s\"", err_text(&t->err, text, sizeof text));
     if (t->deed == DEED_WRITE)
-        k->written(k->ctx, t->id, &t->err);
+        s->written(s->ctx, t->id, &t->err);
     else if (t->deed == DEED_LIST)
-        on_listed(k, t);
+        on_listed(s, t);
     else if (t->deed == DEED_READ)
-        on_read(k, t);
+        on_read(s, t);
     else if (t->deed == DEED_MODELS)
-        on_models(k, t);
+        on_models(s, t);
     else if (t->deed == DEED_CLAIM)
-        on_claimed(k, t);
+        on_claimed(s, t);
     task_free(t);
-    go_on(k);
+    go_on(s);
 }
 
-static void enqueue(struct keeper *k, struct task *t) {
-    QUEUE_ADD(k, t, next);
-    go_on(k);
+static void enqueue(struct snapshot_store *s, struct task *t) {
+    QUEUE_ADD(s, t, next);
+    go_on(s);
 }
 
-static bool ask(struct keeper *k, enum deed deed, const char *id) {
+static bool ask(struct snapshot_store *s, enum deed deed, const char *id) {
     struct task *t = calloc(1, sizeof *t);
     if (!t)
         return false;
     t->deed = deed;
     str_copy(t->id, sizeof t->id, id);
-    enqueue(k, t);
+    enqueue(s, t);
     return true;
 }
 
 /* Nothing can be done about it now: the next daemon finds a stream that nobody wants, and lets it go after limits.resume_ttl. */
-static void ask_or_log(struct keeper *k, enum deed deed, const char *id) {
-    if (!ask(k, deed, id))
+static void ask_or_log(struct snapshot_store *s, enum deed deed, const char *id) {
+    if (!ask(s, deed, id))
         log_error("the snapshot of a stream stays on the disk: out of memory to remove, move or mark it", "session=%s", id);
 }
 
 /* ---- going on from them ---- */
 
 /* Reads the next entry, or ends the round. */
-static void read_next(struct keeper *k) {
-    struct restoring *r = &k->restoring;
-    if (r->at < r->n && ask(k, DEED_READ, r->entries[r->at].id))
+static void read_next(struct snapshot_store *s) {
+    struct restoring *r = &s->restoring;
+    if (r->at < r->n && ask(s, DEED_READ, r->entries[r->at].id))
         return;
     for (; r->at < r->n; r->at++) /* out of memory to ask */
         r->entries[r->kept++] = r->entries[r->at];
@@ -199,18 +199,18 @@ static void read_next(struct keeper *k) {
     sessions_await(r->sessions, r->n > 0);
 }
 
-static void begin_round(struct keeper *k) {
-    struct restoring *r = &k->restoring;
+static void begin_round(struct snapshot_store *s) {
+    struct restoring *r = &s->restoring;
     r->round = true;
     r->at = r->kept = 0;
     if (r->listed)
-        read_next(k);
-    else if (!ask(k, DEED_LIST, ""))
+        read_next(s);
+    else if (!ask(s, DEED_LIST, ""))
         r->round = false;
 }
 
-static void on_listed(struct keeper *k, struct task *t) {
-    struct restoring *r = &k->restoring;
+static void on_listed(struct snapshot_store *s, struct task *t) {
+    struct restoring *r = &s->restoring;
     r->next_ms = clock_ms() + RETRY_MS;
     r->round = false;
     if (t->err.code)
@@ -219,12 +219,12 @@ static void on_listed(struct keeper *k, struct task *t) {
     r->entries = t->list;
     r->n = t->n_list;
     t->list = NULL;
-    begin_round(k);
+    begin_round(s);
 }
 
 /* A snapshot that can never be used is rejected; another one waits. */
-static void on_unusable(struct keeper *k, const struct snapshot_entry *entry, const struct err *why) {
-    struct restoring *r = &k->restoring;
+static void on_unusable(struct snapshot_store *s, const struct snapshot_entry *entry, const struct err *why) {
+    struct restoring *r = &s->restoring;
     char text[800];
     err_text(why, text, sizeof text);
     if (!snapshot_is_useless(why)) {
@@ -236,33 +236,33 @@ static void on_unusable(struct keeper *k, const struct snapshot_entry *entry, co
     log_warn("a stream cannot resume from its snapshot", "session=%s error=\"%s\"", entry->id, text);
     if (r->metrics)
         metric_add(metrics_series(r->metrics, "brrd_stream_snapshots_total", "unknown\x1frejected"), 1);
-    ask_or_log(k, DEED_REJECT, entry->id);
+    ask_or_log(s, DEED_REJECT, entry->id);
 }
 
-static void on_read(struct keeper *k, struct task *t) {
-    struct restoring *r = &k->restoring;
+static void on_read(struct snapshot_store *s, struct task *t) {
+    struct restoring *r = &s->restoring;
     struct snapshot_entry entry = r->entries[r->at++];
     if (!t->err.code)
         sessions_restore(r->sessions, t->state, t->len, entry.ended, &t->err);
     if (t->err.code == ERR_CANCELLED) { /* the daemon stops */
         r->n = r->kept = 0;
     } else if (t->err.code && t->err.code != ERR_NOT_FOUND) {
-        on_unusable(k, &entry, &t->err);
+        on_unusable(s, &entry, &t->err);
     }
-    read_next(k);
+    read_next(s);
 }
 
-void keeper_restore(struct keeper *k, struct sessions *sessions, struct metrics *metrics, int64_t try_ms) {
-    k->restoring = (struct restoring){.sessions = sessions, .metrics = metrics, .until_ms = clock_ms() + try_ms, .try_ms = try_ms};
+void snapshot_store_restore(struct snapshot_store *s, struct sessions *sessions, struct metrics *metrics, int64_t try_ms) {
+    s->restoring = (struct restoring){.sessions = sessions, .metrics = metrics, .until_ms = clock_ms() + try_ms, .try_ms = try_ms};
     sessions_await(sessions, true);
-    begin_round(k);
+    begin_round(s);
 }
 
-bool keeper_restoring(const struct keeper *k) { return k->restoring.sessions && !k->restoring.tried; }
+bool snapshot_store_restoring(const struct snapshot_store *s) { return s->restoring.sessions && !s->restoring.tried; }
 
 /* A session that was made from a snapshot cannot go on from it now. */
 static void retry(void *ctx, const char *id, bool ended) {
-    struct restoring *r = &((struct keeper *)ctx)->restoring;
+    struct restoring *r = &((struct snapshot_store *)ctx)->restoring;
     struct snapshot_entry *more = r->sessions ? realloc(r->entries, (r->n + 1) * sizeof *more) : NULL;
     if (!more)
         return;
@@ -275,17 +275,17 @@ static void retry(void *ctx, const char *id, bool ended) {
 /* ---- sessions of other daemons ---- */
 
 /* The session could not be made yet: it is tried again soon. Its client waits as after a start. */
-static void retry_claimed(struct keeper *k, const struct task *t) {
-    struct restoring *r = &k->restoring;
-    retry(k, t->id, t->found.ended);
+static void retry_claimed(struct snapshot_store *s, const struct task *t) {
+    struct restoring *r = &s->restoring;
+    retry(s, t->id, t->found.ended);
     r->next_ms = clock_ms();
     r->until_ms = r->next_ms + r->try_ms;
 }
 
-static void on_claimed(struct keeper *k, struct task *t) {
-    struct sessions *all = k->restoring.sessions;
+static void on_claimed(struct snapshot_store *s, struct task *t) {
+    struct sessions *all = s->restoring.sessions;
     char text[800];
-    k->claims--;
+    s->claims--;
     if (t->found.moved) {
         sessions_disown(all, t->id);
         if (!t->err.code)
@@ -296,59 +296,59 @@ static void on_claimed(struct keeper *k, struct task *t) {
         log_warn("a stream of another daemon cannot go on here now", "session=%s error=\"%s\"", t->id,
                  err_text(&t->err, text, sizeof text));
     if (t->found.moved && snapshot_is_useless(&t->err))
-        ask_or_log(k, DEED_REJECT, t->id);
+        ask_or_log(s, DEED_REJECT, t->id);
     else if (t->found.moved && t->err.code && t->err.code != ERR_CANCELLED)
-        retry_claimed(k, t);
+        retry_claimed(s, t);
     t->asks->done(t->asks);
 }
 
 static bool claim(void *ctx, const char *id, struct session_claim *asks) {
-    struct keeper *k = ctx;
-    struct task *t = k->restoring.sessions ? calloc(1, sizeof *t) : NULL;
+    struct snapshot_store *s = ctx;
+    struct task *t = s->restoring.sessions ? calloc(1, sizeof *t) : NULL;
     if (!t)
         return false;
     t->deed = DEED_CLAIM;
     t->asks = asks;
     str_copy(t->id, sizeof t->id, id);
-    k->claims++;
-    k->swept = false;
-    enqueue(k, t);
+    s->claims++;
+    s->swept = false;
+    enqueue(s, t);
     return true;
 }
 
 /* ---- models that no snapshot needs any more ---- */
 
-static void on_models(struct keeper *k, const struct task *t) {
-    if (k->claims) { /* which may have brought one of these models, for a session that is not made yet */
-        k->swept = false;
+static void on_models(struct snapshot_store *s, const struct task *t) {
+    if (s->claims) { /* which may have brought one of these models, for a session that is not made yet */
+        s->swept = false;
         return;
     }
     for (size_t i = 0; i < t->n_list; i++) {
-        struct task *unkeep = sessions_need_model(k->restoring.sessions, t->models[i].sha256) ? NULL : calloc(1, sizeof *unkeep);
+        struct task *unkeep = sessions_need_model(s->restoring.sessions, t->models[i].sha256) ? NULL : calloc(1, sizeof *unkeep);
         if (!unkeep)
             continue;
         unkeep->deed = DEED_UNKEEP;
         str_copy(unkeep->sha256, sizeof unkeep->sha256, t->models[i].sha256);
-        enqueue(k, unkeep); /* a snapshot that is asked for later keeps it again */
+        enqueue(s, unkeep); /* a snapshot that is asked for later keeps it again */
     }
 }
 
 /* Not while a snapshot waits, or was left for the next daemon: its model is not known here. */
-static void sweep_models(struct keeper *k) {
-    struct restoring *r = &k->restoring;
-    if (k->swept || k->claims || r->left || !r->sessions || r->round || !r->listed || r->n)
+static void sweep_models(struct snapshot_store *s) {
+    struct restoring *r = &s->restoring;
+    if (s->swept || s->claims || r->left || !r->sessions || r->round || !r->listed || r->n)
         return;
-    k->swept = ask(k, DEED_MODELS, "");
+    s->swept = ask(s, DEED_MODELS, "");
 }
 
-void keeper_tick(struct keeper *k) {
-    struct restoring *r = &k->restoring;
+void snapshot_store_tick(struct snapshot_store *s) {
+    struct restoring *r = &s->restoring;
     int64_t now = clock_ms();
-    sweep_models(k);
+    sweep_models(s);
     if (!r->sessions || r->round || (r->listed && !r->n) || now < r->next_ms)
         return;
     if (now < r->until_ms) {
-        begin_round(k);
+        begin_round(s);
         return;
     }
     log_error("snapshots of streams could not be used and are left for the next start", "snapshots=%zu", r->n);
@@ -358,7 +358,7 @@ void keeper_tick(struct keeper *k) {
 }
 
 static bool put(void *ctx, const struct session_snapshot *snapshot) {
-    struct keeper *k = ctx;
+    struct snapshot_store *s = ctx;
     struct task *t = calloc(1, sizeof *t);
     if (!t || !(t->model = strdup(snapshot->model))) {
         free(t);
@@ -367,34 +367,34 @@ static bool put(void *ctx, const struct session_snapshot *snapshot) {
     t->deed = DEED_WRITE;
     t->state = snapshot->state;
     t->len = snapshot->len;
-    t->again = k->shared && snapshot->again;
+    t->again = s->shared && snapshot->again;
     str_copy(t->id, sizeof t->id, snapshot->id);
     str_copy(t->sha256, sizeof t->sha256, snapshot->sha256);
-    enqueue(k, t);
+    enqueue(s, t);
     return true;
 }
 
 static void model(void *ctx, const char *sha256, char *path, size_t size) {
-    if (snapshot_model_path(((struct keeper *)ctx)->dir, sha256, path, size, NULL))
+    if (snapshot_model_path(((struct snapshot_store *)ctx)->dir, sha256, path, size, NULL))
         *path = 0;
 }
 static void end(void *ctx, const char *id) { ask_or_log(ctx, DEED_END, id); }
 static void drop(void *ctx, const char *id) {
-    ((struct keeper *)ctx)->swept = false;
+    ((struct snapshot_store *)ctx)->swept = false;
     ask_or_log(ctx, DEED_REMOVE, id);
 }
 static void reject(void *ctx, const char *id) {
-    ((struct keeper *)ctx)->swept = false;
+    ((struct snapshot_store *)ctx)->swept = false;
     ask_or_log(ctx, DEED_REJECT, id);
 }
 
-struct session_keeper keeper_for_sessions(struct keeper *k) {
-    return (struct session_keeper){.put = put,
-                                   .model = model,
-                                   .end = end,
-                                   .drop = drop,
-                                   .reject = reject,
-                                   .retry = retry,
-                                   .claim = k->shared ? claim : NULL,
-                                   .ctx = k};
+struct session_store snapshot_store_for_sessions(struct snapshot_store *s) {
+    return (struct session_store){.put = put,
+                                  .model = model,
+                                  .end = end,
+                                  .drop = drop,
+                                  .reject = reject,
+                                  .retry = retry,
+                                  .claim = s->shared ? claim : NULL,
+                                  .ctx = s};
 }

@@ -9,7 +9,7 @@ int64_t __wrap_clock_ms(void) { return __real_clock_ms() + later_ms; }
 
 /* ---- snapshots ---- */
 
-/* The keeper's side: the newest snapshot it was given. */
+/* The snapshot store's side: the newest snapshot it was given. */
 struct kept {
     char id[SESSION_ID_SIZE], *state;
     size_t len;
@@ -43,11 +43,11 @@ static struct sessions *keeping_sessions(struct kept_bench *k) {
         .max_sessions = 2,
         .resume_ttl_ms = 3600 * 1000,
         .max_waiting_bytes = 16384,
-        .keeper = {.put = put, .end = end, .drop = drop, .reject = reject, .retry = retry, .ctx = &k->kept}};
+        .store = {.put = put, .end = end, .drop = drop, .reject = reject, .retry = retry, .ctx = &k->kept}};
     return sessions_new(&config);
 }
 
-static int set_up_keeper(void **state) {
+static int set_up_store(void **state) {
     struct kept_bench *k = calloc(1, sizeof *k);
     k->b.metrics = metrics_new(families, sizeof families / sizeof *families, 16);
     k->b.all = keeping_sessions(k);
@@ -55,7 +55,7 @@ static int set_up_keeper(void **state) {
     return k->b.all ? 0 : -1;
 }
 
-static int tear_down_keeper(void **state) {
+static int tear_down_store(void **state) {
     free(((struct kept_bench *)*state)->kept.state);
     return tear_down(state);
 }
@@ -533,23 +533,23 @@ static void every_shorter_or_changed_snapshot_is_refused_or_harmless(void **stat
 }
 
 int main(void) {
-#define KEEPER_TEST(f) cmocka_unit_test_setup_teardown(f, set_up_keeper, tear_down_keeper)
+#define STORE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up_store, tear_down_store)
     const struct CMUnitTest tests[] = {
-        KEEPER_TEST(opened_comes_when_the_first_snapshot_is_durable),
-        KEEPER_TEST(a_disk_that_is_full_opens_the_stream_and_promises_nothing),
-        KEEPER_TEST(a_live_stream_goes_on_when_its_snapshots_fail),
-        KEEPER_TEST(a_live_stream_does_not_wait_for_a_volume_that_does_not_answer),
-        KEEPER_TEST(a_snapshot_that_cannot_be_made_is_logged),
-        KEEPER_TEST(only_what_a_snapshot_holds_is_durable),
-        KEEPER_TEST(a_session_goes_on_from_its_snapshot),
-        KEEPER_TEST(a_snapshot_of_an_earlier_version_is_read),
-        KEEPER_TEST(a_snapshot_without_a_rate_of_false_alarms_is_read),
-        KEEPER_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
-        KEEPER_TEST(a_session_that_is_closed_while_its_client_is_away_leaves_no_snapshot),
-        KEEPER_TEST(a_snapshot_that_the_worker_refuses_is_moved_aside),
-        KEEPER_TEST(a_snapshot_whose_model_is_not_there_yet_is_tried_again),
-        KEEPER_TEST(a_snapshot_outlives_the_device),
-        KEEPER_TEST(every_shorter_or_changed_snapshot_is_refused_or_harmless),
+        STORE_TEST(opened_comes_when_the_first_snapshot_is_durable),
+        STORE_TEST(a_disk_that_is_full_opens_the_stream_and_promises_nothing),
+        STORE_TEST(a_live_stream_goes_on_when_its_snapshots_fail),
+        STORE_TEST(a_live_stream_does_not_wait_for_a_volume_that_does_not_answer),
+        STORE_TEST(a_snapshot_that_cannot_be_made_is_logged),
+        STORE_TEST(only_what_a_snapshot_holds_is_durable),
+        STORE_TEST(a_session_goes_on_from_its_snapshot),
+        STORE_TEST(a_snapshot_of_an_earlier_version_is_read),
+        STORE_TEST(a_snapshot_without_a_rate_of_false_alarms_is_read),
+        STORE_TEST(a_session_that_ended_before_a_restart_is_there_for_its_client_alone),
+        STORE_TEST(a_session_that_is_closed_while_its_client_is_away_leaves_no_snapshot),
+        STORE_TEST(a_snapshot_that_the_worker_refuses_is_moved_aside),
+        STORE_TEST(a_snapshot_whose_model_is_not_there_yet_is_tried_again),
+        STORE_TEST(a_snapshot_outlives_the_device),
+        STORE_TEST(every_shorter_or_changed_snapshot_is_refused_or_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

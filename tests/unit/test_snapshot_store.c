@@ -25,11 +25,11 @@ int64_t __real_clock_ms(void);
 int64_t __wrap_clock_ms(void);
 int64_t __wrap_clock_ms(void) { return __real_clock_ms() + later_ms; }
 
-/* A daemon's sessions and their keeper, with a worker that keeps its orders. */
+/* A daemon's sessions and their snapshot store, with a worker that keeps its orders. */
 struct daemon_side {
     struct bench b;
     uv_loop_t loop;
-    struct keeper *keeper;
+    struct snapshot_store *store;
     void *folder;
     char dir[512];
     bool shared; /* with the folders beside it */
@@ -41,14 +41,14 @@ static void on_written(void *ctx, const char *id, const struct err *err) {
 
 static void begin(struct daemon_side *d) {
     uv_loop_init(&d->loop);
-    assert_non_null(d->keeper = keeper_new(&d->loop, d->dir, d->shared, on_written, d));
+    assert_non_null(d->store = snapshot_store_new(&d->loop, d->dir, d->shared, on_written, d));
     const struct sessions_config config = {.post = take,
                                            .post_ctx = &d->b.worker,
                                            .metrics = d->b.metrics,
                                            .max_sessions = 2,
                                            .resume_ttl_ms = 3600 * 1000,
                                            .max_waiting_bytes = 16384,
-                                           .keeper = keeper_for_sessions(d->keeper)};
+                                           .store = snapshot_store_for_sessions(d->store)};
     d->b.all = sessions_new(&config);
 }
 
@@ -56,7 +56,7 @@ static void stop(struct daemon_side *d) {
     uv_run(&d->loop, UV_RUN_DEFAULT);
     sessions_free(d->b.all);
     d->b.all = NULL;
-    keeper_free(d->keeper);
+    snapshot_store_free(d->store);
     uv_loop_close(&d->loop);
 }
 
@@ -92,7 +92,7 @@ static struct session *make_stream(struct daemon_side *d, char token[RESUME_TOKE
 
 static void round_of(struct daemon_side *d, int64_t after_ms) {
     later_ms += after_ms;
-    keeper_tick(d->keeper);
+    snapshot_store_tick(d->store);
     uv_run(&d->loop, UV_RUN_DEFAULT);
 }
 
@@ -109,12 +109,12 @@ static void a_snapshot_that_cannot_be_read_now_waits_and_is_tried_again(void **s
     stop(d);
     begin(d);
     faults = 1;
-    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
-    assert_true(keeper_restoring(d->keeper));
+    snapshot_store_restore(d->store, d->b.all, d->b.metrics, 60 * 1000);
+    assert_true(snapshot_store_restoring(d->store));
     assert_true(sessions_awaited(d->b.all));
     assert_int_equal(sessions_count(d->b.all), 0); /* the loop waits for no volume */
     uv_run(&d->loop, UV_RUN_DEFAULT);
-    assert_false(keeper_restoring(d->keeper));
+    assert_false(snapshot_store_restoring(d->store));
     assert_int_equal(sessions_count(d->b.all), 1);
     assert_true(sessions_awaited(d->b.all)); /* a client of the other one is asked to wait */
     faults = 1;
@@ -137,7 +137,7 @@ static void what_could_not_be_used_is_left_for_the_next_daemon(void **state) {
     stop(d);
     begin(d);
     faults = 1000;
-    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    snapshot_store_restore(d->store, d->b.all, d->b.metrics, 60 * 1000);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     round_of(d, 30 * 1000);
     assert_true(sessions_awaited(d->b.all));
@@ -147,7 +147,7 @@ static void what_could_not_be_used_is_left_for_the_next_daemon(void **state) {
     stop(d);
     begin(d);
     faults = 0;
-    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    snapshot_store_restore(d->store, d->b.all, d->b.metrics, 60 * 1000);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     assert_non_null(sessions_find(d->b.all, token, "uid:1"));
     stop(d);
@@ -180,7 +180,7 @@ static void a_snapshot_keeps_its_model_while_it_exists(void **state) {
     stop(d);
     assert_int_equal(fsio_write_atomic(file, "others!", 7, NULL), 0); /* another model takes the file's name */
     begin(d);
-    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    snapshot_store_restore(d->store, d->b.all, d->b.metrics, 60 * 1000);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     round_of(d, 1000); /* what no snapshot needs would be removed */
     assert_true(fsio_exists(kept));
@@ -203,7 +203,7 @@ static void corrupt_snapshots_are_moved_aside(void **state) {
     stop(d);
     assert_int_equal(truncate(path, 20), 0);
     begin(d);
-    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    snapshot_store_restore(d->store, d->b.all, d->b.metrics, 60 * 1000);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     assert_false(sessions_awaited(d->b.all));
     assert_int_equal(sessions_count(d->b.all), 0);
@@ -220,7 +220,7 @@ static void a_stream_whose_model_is_not_there_yet_is_restored_later(void **state
     make_stream(d, token);
     stop(d);
     begin(d);
-    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    snapshot_store_restore(d->store, d->b.all, d->b.metrics, 60 * 1000);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     assert_int_equal(last(&d->b)->message.kind, LIVE_OPEN);
     struct live_stream *stream = last(&d->b)->stream;
@@ -251,11 +251,11 @@ static void rejected_snapshots_are_pruned_at_the_start_and_with_the_next_one(voi
     char path[1024];
     begin(d);
     put_old_rejected(d, "0123456789abcdef0123456789abcdef", path);
-    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    snapshot_store_restore(d->store, d->b.all, d->b.metrics, 60 * 1000);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     assert_false(fsio_exists(path));
     put_old_rejected(d, "0123456789abcdef0123456789abcdef", path);
-    const struct session_keeper own = keeper_for_sessions(d->keeper);
+    const struct session_store own = snapshot_store_for_sessions(d->store);
     own.reject(own.ctx, "fedcba9876543210fedcba9876543210");
     uv_run(&d->loop, UV_RUN_DEFAULT);
     assert_false(fsio_exists(path));
@@ -277,7 +277,7 @@ static void live_streams_come_before_those_that_have_ended(void **state) {
     assert_int_equal(fsio_write_atomic(mark, "", 0, NULL), 0);
     begin(d);
     int before = d->b.worker.n;
-    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
+    snapshot_store_restore(d->store, d->b.all, d->b.metrics, 60 * 1000);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     struct session *first = live_stream_owner(d->b.worker.orders[before]->stream);
     assert_string_not_equal(session_id(first), id);
@@ -300,8 +300,8 @@ static struct daemon_side *make_peer(struct daemon_side *d) {
     d->shared = peer->shared = true;
     begin(d);
     begin(peer);
-    keeper_restore(d->keeper, d->b.all, d->b.metrics, 60 * 1000);
-    keeper_restore(peer->keeper, peer->b.all, peer->b.metrics, 60 * 1000);
+    snapshot_store_restore(d->store, d->b.all, d->b.metrics, 60 * 1000);
+    snapshot_store_restore(peer->store, peer->b.all, peer->b.metrics, 60 * 1000);
     uv_run(&d->loop, UV_RUN_DEFAULT);
     uv_run(&peer->loop, UV_RUN_DEFAULT);
     return peer;
@@ -383,17 +383,17 @@ static void a_stream_that_came_back_goes_on_from_the_newest_snapshot(void **stat
 }
 
 int main(void) {
-#define KEEPER_TEST(f) cmocka_unit_test_setup_teardown(f, set_up_daemon, tear_down_daemon)
+#define STORE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up_daemon, tear_down_daemon)
     const struct CMUnitTest tests[] = {
-        KEEPER_TEST(a_snapshot_that_cannot_be_read_now_waits_and_is_tried_again),
-        KEEPER_TEST(what_could_not_be_used_is_left_for_the_next_daemon),
-        KEEPER_TEST(a_snapshot_keeps_its_model_while_it_exists),
-        KEEPER_TEST(corrupt_snapshots_are_moved_aside),
-        KEEPER_TEST(a_stream_whose_model_is_not_there_yet_is_restored_later),
-        KEEPER_TEST(rejected_snapshots_are_pruned_at_the_start_and_with_the_next_one),
-        KEEPER_TEST(live_streams_come_before_those_that_have_ended),
-        KEEPER_TEST(a_stream_goes_on_at_the_daemon_that_claims_its_snapshot),
-        KEEPER_TEST(a_stream_that_came_back_goes_on_from_the_newest_snapshot),
+        STORE_TEST(a_snapshot_that_cannot_be_read_now_waits_and_is_tried_again),
+        STORE_TEST(what_could_not_be_used_is_left_for_the_next_daemon),
+        STORE_TEST(a_snapshot_keeps_its_model_while_it_exists),
+        STORE_TEST(corrupt_snapshots_are_moved_aside),
+        STORE_TEST(a_stream_whose_model_is_not_there_yet_is_restored_later),
+        STORE_TEST(rejected_snapshots_are_pruned_at_the_start_and_with_the_next_one),
+        STORE_TEST(live_streams_come_before_those_that_have_ended),
+        STORE_TEST(a_stream_goes_on_at_the_daemon_that_claims_its_snapshot),
+        STORE_TEST(a_stream_that_came_back_goes_on_from_the_newest_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
