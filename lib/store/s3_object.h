@@ -1,7 +1,7 @@
 /* s3_object: names and one object's state, shared by the operations of store/s3.h. Any thread. */
 #ifndef BRR_STORE_S3_OBJECT_H
 #define BRR_STORE_S3_OBJECT_H
-#include "store/md5_crowd.h"
+#include "store/md5_batch.h"
 #include "store/s3_client.h"
 
 enum { S3_NAME_SIZE = 2 * STORE_KEY_SIZE, S3_PART_BYTES = 8 << 20 };

@@ -1,7 +1,7 @@
 /* md5_crowd: MD5 of whole files for several threads at about the same time, computed in parallel lanes (store/md5_lanes.h): one of
  * the threads computes for all. Any thread. */
-#ifndef BRR_STORE_MD5_CROWD_H
-#define BRR_STORE_MD5_CROWD_H
+#ifndef BRR_STORE_MD5_BATCH_H
+#define BRR_STORE_MD5_BATCH_H
 #include <stdint.h>
 
 #include "base/err.h"

@@ -8,7 +8,7 @@
 
 #include "unit/temp_dir.h"
 
-#include "store/md5_crowd.h"
+#include "store/md5_batch.h"
 #include "store/md5_lanes.h"
 
 enum { FILES = 36, THREADS = 20 };

@@ -1,4 +1,4 @@
-#include "store/md5_crowd.h"
+#include "store/md5_batch.h"
 
 #include <errno.h>
 #include <openssl/evp.h>
