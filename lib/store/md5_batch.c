@@ -29,7 +29,7 @@ struct lane {
     unsigned char piece[PIECE + 2 * MD5_BLOCK];
 };
 
-struct md5_crowd {
+struct md5_batch {
     pthread_mutex_t lock; /* states of lanes, and all below; the rest of a lane that runs is the leader's */
     pthread_cond_t changed;
     bool led;
@@ -39,32 +39,32 @@ struct md5_crowd {
     unsigned char idle[PIECE + 2 * MD5_BLOCK]; /* what lanes without a file are fed */
 };
 
-struct md5_crowd *md5_crowd_new(void) {
-    struct md5_crowd *c = calloc(1, sizeof *c);
-    if (!c)
+struct md5_batch *md5_batch_new(void) {
+    struct md5_batch *b = calloc(1, sizeof *b);
+    if (!b)
         return NULL;
-    clock_cond_init(&c->changed);
-    pthread_mutex_init(&c->lock, NULL);
-    return c;
+    clock_cond_init(&b->changed);
+    pthread_mutex_init(&b->lock, NULL);
+    return b;
 }
 
-void md5_crowd_free(struct md5_crowd *c) {
-    if (!c)
+void md5_batch_free(struct md5_batch *b) {
+    if (!b)
         return;
-    pthread_cond_destroy(&c->changed);
-    pthread_mutex_destroy(&c->lock);
-    free(c);
+    pthread_cond_destroy(&b->changed);
+    pthread_mutex_destroy(&b->lock);
+    free(b);
 }
 
-static void add_members(struct md5_crowd *c, int n) {
-    pthread_mutex_lock(&c->lock);
-    c->members += n;
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
+static void add_members(struct md5_batch *b, int n) {
+    pthread_mutex_lock(&b->lock);
+    b->members += n;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->lock);
 }
 
-void md5_crowd_enter(struct md5_crowd *c) { add_members(c, 1); }
-void md5_crowd_leave(struct md5_crowd *c) { add_members(c, -1); }
+void md5_batch_enter(struct md5_batch *b) { add_members(b, 1); }
+void md5_batch_leave(struct md5_batch *b) { add_members(b, -1); }
 
 /* More of the file into the lane's piece. */
 static void refill(struct lane *l) {
@@ -89,20 +89,20 @@ static void refill(struct lane *l) {
 }
 
 /* A few lanes take as long as one: wait a moment for others who are about to come. The lock is held. */
-static void gather(struct md5_crowd *c, const struct timespec *until) {
-    while (c->waiting < GATHER && c->waiting < c->members)
-        if (pthread_cond_timedwait(&c->changed, &c->lock, until) == ETIMEDOUT)
+static void gather(struct md5_batch *b, const struct timespec *until) {
+    while (b->waiting < GATHER && b->waiting < b->members)
+        if (pthread_cond_timedwait(&b->changed, &b->lock, until) == ETIMEDOUT)
             return;
 }
 
 /* As much as the lane with the least has, of all that run. The lock is not held. */
-static void advance(struct md5_crowd *c, const bool runs[MD5_LANES]) {
+static void advance(struct md5_batch *b, const bool runs[MD5_LANES]) {
     const unsigned char *at[MD5_LANES];
-    size_t n = sizeof c->idle / MD5_BLOCK;
+    size_t n = sizeof b->idle / MD5_BLOCK;
     int count = 0;
     for (int i = 0; i < MD5_LANES; i++) {
-        struct lane *l = &c->lane[i];
-        at[i] = c->idle;
+        struct lane *l = &b->lane[i];
+        at[i] = b->idle;
         if (!runs[i])
             continue;
         if (!l->blocks && !l->errnum)
@@ -113,44 +113,44 @@ static void advance(struct md5_crowd *c, const bool runs[MD5_LANES]) {
         n = l->blocks < n ? l->blocks : n;
         count = i + 1;
     }
-    md5_lanes_blocks(&c->lanes, at, n, count);
+    md5_lanes_blocks(&b->lanes, at, n, count);
     for (int i = 0; i < MD5_LANES; i++)
-        if (runs[i] && !c->lane[i].errnum) {
-            c->lane[i].at += n * MD5_BLOCK;
-            c->lane[i].blocks -= n;
+        if (runs[i] && !b->lane[i].errnum) {
+            b->lane[i].at += n * MD5_BLOCK;
+            b->lane[i].blocks -= n;
         }
 }
 
 /* Work for all lanes until one's own has ended, in company as far as `until` allows. The lock is held, but not during the work. */
-static void lead(struct md5_crowd *c, const struct lane *own, const struct timespec *until) {
+static void lead(struct md5_batch *b, const struct lane *own, const struct timespec *until) {
     bool runs[MD5_LANES];
     while (own->state != LANE_ENDED) {
-        gather(c, until);
+        gather(b, until);
         for (int i = 0; i < MD5_LANES; i++) {
-            if (c->lane[i].state == LANE_WAITS) {
-                md5_lanes_begin(&c->lanes, i);
-                c->lane[i].state = LANE_RUNS;
+            if (b->lane[i].state == LANE_WAITS) {
+                md5_lanes_begin(&b->lanes, i);
+                b->lane[i].state = LANE_RUNS;
             }
-            runs[i] = c->lane[i].state == LANE_RUNS;
+            runs[i] = b->lane[i].state == LANE_RUNS;
         }
-        pthread_mutex_unlock(&c->lock);
-        advance(c, runs);
-        pthread_mutex_lock(&c->lock);
+        pthread_mutex_unlock(&b->lock);
+        advance(b, runs);
+        pthread_mutex_lock(&b->lock);
         for (int i = 0; i < MD5_LANES; i++) {
-            struct lane *l = &c->lane[i];
+            struct lane *l = &b->lane[i];
             if (!runs[i] || (!l->errnum && (l->blocks || !l->last)))
                 continue;
-            md5_lanes_hex(&c->lanes, i, l->hex);
+            md5_lanes_hex(&b->lanes, i, l->hex);
             l->state = LANE_ENDED;
-            pthread_cond_broadcast(&c->changed);
+            pthread_cond_broadcast(&b->changed);
         }
     }
 }
 
-static struct lane *find_free(struct md5_crowd *c) {
+static struct lane *find_free(struct md5_batch *b) {
     for (int i = 0; i < MD5_LANES; i++)
-        if (c->lane[i].state == LANE_FREE)
-            return &c->lane[i];
+        if (b->lane[i].state == LANE_FREE)
+            return &b->lane[i];
     return NULL;
 }
 
@@ -180,47 +180,47 @@ static int work_alone(int fd, const char *name, char ret[33], struct err *err) {
 }
 
 /* The lane is somebody else's from now on. The lock is held. */
-static void give_back(struct md5_crowd *c, struct lane *own) {
+static void give_back(struct md5_batch *b, struct lane *own) {
     own->state = LANE_FREE;
-    c->waiting--;
-    pthread_cond_broadcast(&c->changed);
+    b->waiting--;
+    pthread_cond_broadcast(&b->changed);
 }
 
-int md5_crowd_file(struct md5_crowd *c, int fd, const char *name, char ret[33], struct err *err) {
+int md5_batch_file(struct md5_batch *b, int fd, const char *name, char ret[33], struct err *err) {
     struct lane *own;
-    pthread_mutex_lock(&c->lock);
-    while (!(own = find_free(c)))
-        pthread_cond_wait(&c->changed, &c->lock);
+    pthread_mutex_lock(&b->lock);
+    while (!(own = find_free(b)))
+        pthread_cond_wait(&b->changed, &b->lock);
     own->fd = fd;
     own->errnum = 0;
     own->offset = 0;
     own->blocks = 0;
     own->last = false;
     own->state = LANE_WAITS;
-    c->waiting++;
-    pthread_cond_broadcast(&c->changed);
+    b->waiting++;
+    pthread_cond_broadcast(&b->changed);
     while (own->state != LANE_ENDED) {
-        if (c->led) {
-            pthread_cond_wait(&c->changed, &c->lock);
+        if (b->led) {
+            pthread_cond_wait(&b->changed, &b->lock);
             continue;
         }
-        c->led = true;
+        b->led = true;
         const struct timespec until = clock_after_ms(GATHER_MS);
-        gather(c, &until);
-        bool alone = own->state == LANE_WAITS && c->waiting == 1;
+        gather(b, &until);
+        bool alone = own->state == LANE_WAITS && b->waiting == 1;
         if (!alone)
-            lead(c, own, &until);
-        c->led = false;
+            lead(b, own, &until);
+        b->led = false;
         if (alone) {
-            give_back(c, own);
-            pthread_mutex_unlock(&c->lock);
+            give_back(b, own);
+            pthread_mutex_unlock(&b->lock);
             return work_alone(fd, name, ret, err);
         }
     }
     int errnum = own->errnum;
     if (!errnum)
         memcpy(ret, own->hex, sizeof own->hex);
-    give_back(c, own);
-    pthread_mutex_unlock(&c->lock);
+    give_back(b, own);
+    pthread_mutex_unlock(&b->lock);
     return errnum ? err_errno(err, errnum, "cannot read %s", name) : 0;
 }

@@ -13,7 +13,7 @@
 #include "store/s3_object.h"
 #include "store/s3_xml.h"
 
-enum { LIST_BYTES = 8 << 20, TOKEN_BYTES = 4096, CROWD_BYTES = 4 << 20 };
+enum { LIST_BYTES = 8 << 20, TOKEN_BYTES = 4096, MD5_BATCH_BYTES = 4 << 20 };
 
 int s3_name(const struct s3 *s3, const char *key, char ret[S3_NAME_SIZE], struct err *err) {
     if (!str_format(ret, S3_NAME_SIZE, "%s%s", s3->prefix, key) || strlen(ret) >= STORE_KEY_SIZE)
@@ -283,13 +283,13 @@ static bool file_digest(const char *path, const EVP_MD *kind, unsigned char *ret
     return ok;
 }
 
-bool s3_crowded(const struct s3 *s3, const struct s3_head *head) {
-    return s3->crowd && !*head->sha256 && !head->has_crc && *head->md5 && head->size_bytes >= CROWD_BYTES;
+bool s3_in_batch(const struct s3 *s3, const struct s3_head *head) {
+    return s3->md5_batch && !*head->sha256 && !head->has_crc && *head->md5 && head->size_bytes >= MD5_BATCH_BYTES;
 }
 
-static bool crowd_digest(const struct s3 *s3, const char *path, char text[33]) {
+static bool md5_batch_digest(const struct s3 *s3, const char *path, char text[33]) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool ok = fd >= 0 && !md5_crowd_file(s3->crowd, fd, path, text, NULL);
+    bool ok = fd >= 0 && !md5_batch_file(s3->md5_batch, fd, path, text, NULL);
     if (fd >= 0)
         close(fd);
     return ok;
@@ -306,10 +306,10 @@ int s3_verify(const struct s3 *s3, const char *path, const char *object, const s
     unsigned char sum[EVP_MAX_MD_SIZE];
     char text[2 * EVP_MAX_MD_SIZE + 1] = "";
     unsigned len = 0;
-    bool sha = *head->sha256, crowded = s3_crowded(s3, head);
+    bool sha = *head->sha256, in_batch = s3_in_batch(s3, head);
     if (!sha && (head->has_crc || !*head->md5))
         return 0;
-    if (crowded ? !crowd_digest(s3, path, text) : !file_digest(path, sha ? EVP_sha256() : EVP_md5(), sum, &len))
+    if (in_batch ? !md5_batch_digest(s3, path, text) : !file_digest(path, sha ? EVP_sha256() : EVP_md5(), sum, &len))
         return err_set(err, ERR_INTERNAL, "%s cannot be read back to verify it", path);
     for (unsigned i = 0; i < len; i++)
         str_format(text + (size_t)2 * i, 3, "%02x", (unsigned)sum[i]);
@@ -320,7 +320,7 @@ int s3_verify(const struct s3 *s3, const char *path, const char *object, const s
 static void s3_close(struct store *store) {
     struct s3 *s3 = s3_of(store);
     s3_client_close(s3->client);
-    md5_crowd_free(s3->crowd);
+    md5_batch_free(s3->md5_batch);
     str_done(&s3->identity);
     free(s3);
 }
@@ -345,7 +345,7 @@ int s3_open(const struct store_config *config, struct store **ret, struct err *e
     else if (len)
         str_format(s3->prefix, sizeof s3->prefix, "%.*s/", (int)len, prefix);
     if (rc ||
-        (md5_lanes_usable() && !(s3->crowd = md5_crowd_new()) &&
+        (md5_lanes_usable() && !(s3->md5_batch = md5_batch_new()) &&
          (rc = err_set(err, ERR_EXHAUSTED, "out of memory opening %s", config->url))) ||
         (rc = s3_client_open(config, &s3->client, err))) {
         s3_close(&s3->base);

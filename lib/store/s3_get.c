@@ -222,13 +222,13 @@ static int transfer_and_put(struct download *d, const struct store_watch *watch,
     int rc;
     if ((rc = prepare(d, watch, err)))
         return rc;
-    bool crowded = s3_crowded(d->s3, &d->head);
-    if (crowded)
-        md5_crowd_enter(d->s3->crowd);
+    bool in_batch = s3_in_batch(d->s3, &d->head);
+    if (in_batch)
+        md5_batch_enter(d->s3->md5_batch);
     rc = transfer(d, watch, err);
     rc = rc ? rc : put_in_place(d, err);
-    if (crowded)
-        md5_crowd_leave(d->s3->crowd);
+    if (in_batch)
+        md5_batch_leave(d->s3->md5_batch);
     return rc;
 }
 

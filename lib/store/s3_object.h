@@ -11,7 +11,7 @@ struct s3 {
     struct s3_client *client;
     char prefix[STORE_KEY_SIZE + 1]; /* "" or "a/b/" */
     struct str identity;
-    struct md5_crowd *crowd; /* for large downloads; NULL where the processor gains nothing by it */
+    struct md5_batch *md5_batch; /* for large downloads; NULL where the processor gains nothing by it */
 };
 
 static inline struct s3 *s3_of(struct store *store) { return (struct s3 *)(void *)store; }
@@ -33,8 +33,8 @@ struct s3_head {
 };
 /* watch may be NULL; its progress is called while waiting for the server. */
 int s3_head(const struct s3 *s3, const char *name, const struct store_watch *watch, struct s3_head *ret, struct err *err);
-/* True if verifying the object uses the store's md5_crowd; the verifying thread must enter the crowd first. */
-bool s3_crowded(const struct s3 *s3, const struct s3_head *head);
+/* True if verifying the object uses the store's md5_batch; the verifying thread must enter it first. */
+bool s3_in_batch(const struct s3 *s3, const struct s3_head *head);
 /* DATA_LOSS: the file at path does not have the SHA-256 of head or, without SHA-256 and CRC, its MD5. */
 int s3_verify(const struct s3 *s3, const char *path, const char *object, const struct s3_head *head, struct err *err);
 /* Sets the DATA_LOSS error of a received object whose checksum is not the expected one. */

@@ -1,4 +1,4 @@
-/* MD5 in lanes and in a crowd, beside OpenSSL's. */
+/* MD5 in lanes and in a batch, beside OpenSSL's. */
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <pthread.h>
@@ -50,7 +50,7 @@ static void every_length_of_the_last_block_is_right_in_every_lane(void **state) 
 }
 
 struct job {
-    struct md5_crowd *crowd;
+    struct md5_batch *batch;
     int fds[FILES];
     char want[FILES][33];
     pthread_mutex_t lock;
@@ -67,9 +67,9 @@ static void *work(void *arg) {
         pthread_mutex_unlock(&j->lock);
         if (i < 0)
             return NULL;
-        md5_crowd_enter(j->crowd);
-        int rc = md5_crowd_file(j->crowd, j->fds[i], "file", got, &err);
-        md5_crowd_leave(j->crowd);
+        md5_batch_enter(j->batch);
+        int rc = md5_batch_file(j->batch, j->fds[i], "file", got, &err);
+        md5_batch_leave(j->batch);
         pthread_mutex_lock(&j->lock);
         j->failed += rc != 0;
         j->wrong += !rc && strcmp(got, j->want[i]) != 0;
@@ -81,11 +81,11 @@ static void *work(void *arg) {
 static void files_of_many_threads_get_their_own_sums(void **state) {
     (void)state;
     static const size_t sizes[] = {0, 1, 63, 64, 65, 32768, 32767, 32769, 65536, 1000000, 300001, 5000000};
-    struct job j = {.crowd = md5_crowd_new(), .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct job j = {.batch = md5_batch_new(), .lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[THREADS];
     unsigned char *data = malloc(5000000);
     uint32_t random = 1;
-    assert_non_null(j.crowd);
+    assert_non_null(j.batch);
     assert_non_null(data);
     for (int i = 0; i < FILES; i++) {
         char name[32];
@@ -107,7 +107,7 @@ static void files_of_many_threads_get_their_own_sums(void **state) {
     assert_int_equal(j.wrong, 0);
     for (int i = 0; i < FILES; i++)
         close(j.fds[i]);
-    md5_crowd_free(j.crowd);
+    md5_batch_free(j.batch);
     free(data);
 }
 
