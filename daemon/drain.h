@@ -1,6 +1,6 @@
 /* drain: the end of all streams when the daemon stops. Clients hear it and have a moment for what is on its way; then no more
- * samples are read, resumable sessions get a last snapshot, and every client is sent away with the samples that are durable. Loop
- * thread. */
+ * samples are read, resumable sessions get a last snapshot, and every connection ends with the number of samples that are durable.
+ * Loop thread. */
 #ifndef BRR_DAEMON_DRAIN_H
 #define BRR_DAEMON_DRAIN_H
 #include <uv.h>
@@ -17,7 +17,7 @@ struct drain {
     void *ctx;
 };
 void drain_init(struct drain *d, uv_loop_t *loop);
-/* over: on the loop, when the last client was sent away. With no streams that is at once, and over is not called. */
+/* over: on the loop, when the last connection has ended. With no streams that is at once, and over is not called. */
 void drain_start(struct drain *d, struct sessions *sessions, void (*over)(void *ctx), void *ctx);
 bool drain_is_over(const struct drain *d);
 void drain_close(struct drain *d); /* its handle, before the loop ends */

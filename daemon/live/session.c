@@ -107,7 +107,7 @@ void session_close(struct session *s, const char *reason) {
 }
 
 static const char *why_left(const struct session *s) {
-    return s->all->frozen_ms ? "the daemon stops" : s->sent_away ? "overloaded" : "connection lost";
+    return s->all->frozen_ms ? "the daemon stops" : s->shed ? "overloaded" : "connection lost";
 }
 
 void session_leave(struct session *s) {
@@ -170,7 +170,7 @@ void session_resume(struct session *s, const struct session_return *back) {
     s->parked_ms = s->stalled_ms = 0;
     s->newest_ms = s->resumed_ms = clock_ms();
     session_restart_lag(s, s->newest_ms);
-    s->greeted = s->sent_away = s->ended = false;
+    s->greeted = s->shed = s->ended = false;
     s->reconnects++;
     s->measured_from_ms = s->measured_first = 0;
     str_copy(s->token.text, sizeof s->token.text, back->token);

@@ -74,9 +74,9 @@ struct sessions_config {
     int64_t idle_ms;       /* a session expires whose client sends or reads nothing for so long */
     int64_t resume_ttl_ms; /* how long a resumable session waits for its client */
     struct session_store store;
-    struct journal *journal; /* may be NULL */
-    int64_t measure_ms;      /* over which the rate of a live stream is measured; 0 = not at all */
-    int64_t lag_ms; /* realtime sessions whose samples wait longer for the device are sent away, a few a second; 0: never */
+    struct journal *journal;   /* may be NULL */
+    int64_t measure_ms;        /* over which the rate of a live stream is measured; 0 = not at all */
+    int64_t lag_ms;            /* realtime sessions whose samples wait longer for the device are shed, a few a second; 0: never */
     int64_t max_waiting_bytes; /* of samples of all sessions; above it a session is read only when none of its own wait */
 };
 struct sessions *sessions_new(const struct sessions_config *config);
@@ -128,8 +128,8 @@ void session_close(struct session *s, const char *reason);
 /* The client's connection is gone: a resumable session waits for the next one, another ends as "client_gone". As session_close for
  * the owner. */
 void session_leave(struct session *s);
-/* When a client that was sent away (OVERLOADED) should come back: twice as late for each connection in a row that was, and up to
- * half as much earlier, so that clients that were sent away together come back one by one. */
+/* When a client that was shed (OVERLOADED) should come back: twice as late for each connection in a row that was, and up to
+ * half as much earlier, so that clients that were shed together come back one by one. */
 int64_t session_retry_ms(const struct session *s);
 
 /* State that a client presents when it resumes a session. */
@@ -237,7 +237,7 @@ void sessions_announce_end(struct sessions *all, int64_t retry_ms, const char *r
 /* No more samples are read, and every resumable session gets a last snapshot. */
 void sessions_freeze(struct sessions *all);
 bool sessions_saved(const struct sessions *all); /* none is being made */
-/* Every client is sent away: UNAVAILABLE, DRAINING. */
+/* Ends the connection of every client: UNAVAILABLE, DRAINING. */
 void sessions_end(struct sessions *all);
 /* The journal has written entries: alarms that waited for it go to their connections. */
 void sessions_journaled(struct sessions *all);

@@ -1,4 +1,4 @@
-/* Live sessions that wait too long for the device (limits.lag): which of them are sent away, and when they should come back. */
+/* Live sessions that wait too long for the device (limits.lag): which of them are shed, and when they should come back. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -17,7 +17,7 @@ int64_t session_retry_ms(const struct session *s) {
 }
 
 /* Live output that comes late is worse than none: the client hears how far behind the device is and comes back later. */
-static void send_away(struct session *s, int64_t now) {
+static void shed(struct session *s, int64_t now) {
     int64_t lag = session_lag_ms(s, now), limit = s->all->config.lag_ms;
     struct err err;
     err_set(
@@ -27,7 +27,7 @@ static void send_away(struct session *s, int64_t now) {
         (double)lag / 1000, (double)limit / 1000);
     log_warn("a live stream is sent away", "session=%s model=%s lag_s=%.1f", s->id, s->model, (double)lag / 1000);
     session_count(s, "brrd_stream_overloads_total", NULL, 1);
-    s->sent_away = true;
+    s->shed = true;
     s->overloads++;
     s->sink->failed(s->owner, &err, "OVERLOADED");
 }
@@ -35,7 +35,7 @@ static void send_away(struct session *s, int64_t now) {
 /* True if the session waits for the device longer than limits.lag allows. */
 static bool is_late(struct session *s, int64_t now) {
     int64_t limit = s->all->config.lag_ms;
-    if (limit <= 0 || !s->sink || s->sent_away || s->stage >= SESSION_FINISHING || !live_stream_open(s->stream)->realtime)
+    if (limit <= 0 || !s->sink || s->shed || s->stage >= SESSION_FINISHING || !live_stream_open(s->stream)->realtime)
         return false;
     if (session_lag_ms(s, now) > limit)
         return true;
@@ -62,6 +62,6 @@ void sessions_shed(struct sessions *all, int64_t now) {
         for (struct session *s = all->first; s; s = s->next_session)
             if (is_late(s, now) && (!newest || s->epoch > newest->epoch))
                 newest = s;
-        send_away(newest, now);
+        shed(newest, now);
     }
 }

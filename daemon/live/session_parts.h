@@ -44,7 +44,7 @@ struct session {
     /* for those who watch */
     struct session_watch *watches;
     int64_t samples, reconnects; /* 256 Hz samples of the record trace */
-    bool alarm, sent_away;       /* sent_away: its connection heard OVERLOADED */
+    bool alarm, shed;            /* shed: its connection heard OVERLOADED */
     int overloads;               /* connections in a row that did */
     int64_t resumed_ms;          /* when its client came back; 0: it did not */
     float probability;

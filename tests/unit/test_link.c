@@ -151,7 +151,7 @@ static int tear_down(void **state) {
 
 /* ---- tests ---- */
 
-static void clients_that_were_sent_away_together_come_back_one_by_one(void **state) {
+static void clients_that_were_shed_together_come_back_one_by_one(void **state) {
     enum { N = 16, HINT_MS = 7000 };
     struct link *l = *state;
     int64_t before = -1;
@@ -262,7 +262,7 @@ static void a_stream_begins_anew_only_when_no_daemon_knows_it(void **state) {
 int main(void) {
 #define LINK_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        LINK_TEST(clients_that_were_sent_away_together_come_back_one_by_one),
+        LINK_TEST(clients_that_were_shed_together_come_back_one_by_one),
         LINK_TEST(after_a_cut_the_daemon_says_from_where_to_send_again),
         LINK_TEST(a_stream_without_snapshots_holds_no_samples_and_ends_with_the_daemon),
         LINK_TEST(a_stream_moves_to_the_next_daemon_when_its_own_stays_away),

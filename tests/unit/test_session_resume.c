@@ -353,7 +353,7 @@ static void those_who_watch_see_what_the_client_sees_and_the_end(void **state) {
 
 static void assert_retry(const struct session *s, int64_t pause) { assert_in_range(session_retry_ms(s), pause / 2, pause); }
 
-static void a_live_stream_that_waits_too_long_for_the_device_is_sent_away_once(void **state) {
+static void a_live_stream_that_waits_too_long_for_the_device_is_shed_once(void **state) {
     struct bench *b = *state;
     struct live_open live = own_open;
     const struct session_request realtime = {.open = &live, .principal = "uid:1", .resumable = true};
@@ -502,7 +502,7 @@ int main(void) {
         SESSION_TEST(those_who_watch_see_what_the_client_sees_and_the_end),
         cmocka_unit_test_setup_teardown(a_client_that_does_not_read_is_not_told_that_the_device_is_late, set_up_late, tear_down),
         cmocka_unit_test_setup_teardown(an_overload_sends_few_streams_away_until_the_lag_falls, set_up_late_many, tear_down),
-        cmocka_unit_test_setup_teardown(a_live_stream_that_waits_too_long_for_the_device_is_sent_away_once, set_up_late, tear_down),
+        cmocka_unit_test_setup_teardown(a_live_stream_that_waits_too_long_for_the_device_is_shed_once, set_up_late, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
