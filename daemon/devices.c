@@ -199,7 +199,7 @@ void devices_measure(struct services *s) {
     for (int i = 0; i < device_set_count(s->devices); i++) {
         struct device_room room;
         device_set_room(s->devices, i, &room);
-        put(s, "brrd_device_ready", i, "", device_watch_verdict(s->device_watches[i]) == NULL);
+        put(s, "brrd_device_ready", i, "", device_watch_fault(s->device_watches[i]) == NULL);
         put(s, "brrd_device_jobs", i, "", sched_on(s->sched, i) != NULL);
         put(s, "brrd_device_streams", i, "", device_set_streams(s->devices, i));
         put(s, "brrd_device_memory_bytes", i, "limit", (double)room.limit_bytes);

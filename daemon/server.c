@@ -235,9 +235,9 @@ static void look_for_deafness(struct daemon *d) {
 
 /* A device that went bad: nothing new begins on it, and what runs stops with a checkpoint. The daemon stays, since another start
  * would find the same device. */
-static void look_at_verdict(struct daemon *d, int device) {
+static void look_at_fault(struct daemon *d, int device) {
     struct services *s = &d->services;
-    const struct device_verdict *bad = device_watch_verdict(s->device_watches[device]);
+    const struct device_fault *bad = device_watch_fault(s->device_watches[device]);
     const char *name = device_set_name(s->devices, device);
     char why[JOB_REASON_SIZE];
     if (!bad || d->held[device])
@@ -250,9 +250,9 @@ static void look_at_verdict(struct daemon *d, int device) {
     sched_hold(s->sched, device, why);
 }
 
-static void look_at_verdicts(struct daemon *d) {
+static void look_at_faults(struct daemon *d) {
     for (int i = 0; i < device_set_count(d->services.devices); i++)
-        look_at_verdict(d, i);
+        look_at_fault(d, i);
 }
 
 /* Handles reports of the workers about their jobs, and starts the next jobs when some have ended. */
@@ -288,7 +288,7 @@ static void on_reports(uv_async_t *handle) {
     struct daemon *d = handle->data;
     struct services *s = &d->services;
     look_for_loss(d); /* first: the scheduler must not begin anything on it */
-    look_at_verdicts(d);
+    look_at_faults(d);
     take_files(d);
     for (struct live_report *r; (r = device_set_take_stream(s->devices));) {
         if (r->stream)
@@ -373,7 +373,7 @@ static void on_tick(uv_timer_t *timer) {
     struct daemon *d = timer->data;
     struct services *s = &d->services;
     look_for_loss(d);
-    look_at_verdicts(d);
+    look_at_faults(d);
     take_reports(s);
     show_waiting(s);
     sessions_tick(s->sessions);
@@ -691,7 +691,7 @@ static void announce(struct daemon *d) {
              d->config->unix_path ? d->config->unix_path : "none", d->config->tcp ? d->config->tcp : "none",
              d->config->http ? d->config->http : "none");
     versions_log_parts();
-    look_at_verdicts(d); /* before anything starts */
+    look_at_faults(d); /* before anything starts */
     look_at_models(d);
     sched_turn(s->sched);
 }

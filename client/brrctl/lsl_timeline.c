@@ -48,7 +48,7 @@ static int64_t missing(const struct lsl_timeline *t, double deviation_s, double 
 }
 
 /* After a silence whose length was declared up to `position`. */
-static enum lsl_verdict add_after_silence(struct lsl_timeline *t, double stamp_s, double now_s, int64_t *ret_gap) {
+static enum lsl_result add_after_silence(struct lsl_timeline *t, double stamp_s, double now_s, int64_t *ret_gap) {
     double deviation_s = stamp_s - (t->anchor_s + (double)t->position / t->rate_hz);
     double declared_s = (double)t->silent_samples / t->rate_hz;
     if (deviation_s < -0.5 / t->rate_hz && deviation_s > -declared_s - TOLERANCE_S) { /* sent in the silence, arrived after it */
@@ -65,7 +65,7 @@ static enum lsl_verdict add_after_silence(struct lsl_timeline *t, double stamp_s
     return *ret_gap ? LSL_GAP : LSL_FOLLOWS;
 }
 
-static enum lsl_verdict hold(struct lsl_timeline *t, double deviation_s, double now_s, int64_t *ret_gap) {
+static enum lsl_result hold(struct lsl_timeline *t, double deviation_s, double now_s, int64_t *ret_gap) {
     if (!t->held || (deviation_s > 0) != (t->nearest_s > 0)) {
         t->held_since_s = t->held ? t->held_since_s : now_s;
         t->nearest_s = deviation_s;
@@ -80,7 +80,7 @@ static enum lsl_verdict hold(struct lsl_timeline *t, double deviation_s, double 
     return *ret_gap ? LSL_GAP : LSL_FOLLOWS;
 }
 
-enum lsl_verdict lsl_timeline_add(struct lsl_timeline *t, double stamp_s, double now_s, int64_t *ret_gap) {
+enum lsl_result lsl_timeline_add(struct lsl_timeline *t, double stamp_s, double now_s, int64_t *ret_gap) {
     *ret_gap = 0;
     if (!t->began) {
         t->began = true;

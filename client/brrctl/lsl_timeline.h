@@ -24,7 +24,7 @@ struct lsl_timeline {
     int64_t stamped;
 };
 
-enum lsl_verdict {
+enum lsl_result {
     LSL_FOLLOWS, /* this sample, and all held ones before it, follow the ones before */
     LSL_HOLDS,   /* not decided: keep it behind the held ones */
     LSL_GAP,     /* the held ones and this one follow after *ret_gap missing samples */
@@ -34,7 +34,7 @@ enum lsl_verdict {
 void lsl_timeline_init(struct lsl_timeline *t, double rate_hz);
 /* stamp_s: of the sample, corrected to the local clock; now_s: the local clock. After FOLLOWS and GAP the samples have their
  * places, and `position` is behind them. */
-enum lsl_verdict lsl_timeline_add(struct lsl_timeline *t, double stamp_s, double now_s, int64_t *ret_gap);
+enum lsl_result lsl_timeline_add(struct lsl_timeline *t, double stamp_s, double now_s, int64_t *ret_gap);
 /* Nothing came until now_s: missing samples that are to be declared at once, 0 = none. Held samples must be taken before
  * (lsl_timeline_settle). */
 int64_t lsl_timeline_silence(struct lsl_timeline *t, double now_s);

@@ -326,9 +326,9 @@ static void take_pulled(struct source_lsl *s, double now_s, struct source_block 
     while (s->next < s->n_pulled) {
         const float *sample = s->pulled + s->next * s->base.n;
         int64_t gap;
-        enum lsl_verdict verdict = lsl_timeline_add(&s->timeline, s->stamps[s->next++] + s->correction_s, now_s, &gap);
-        if (verdict == LSL_FOLLOWS || verdict == LSL_LATE) {
-            if (verdict == LSL_LATE)
+        enum lsl_result result = lsl_timeline_add(&s->timeline, s->stamps[s->next++] + s->correction_s, now_s, &gap);
+        if (result == LSL_FOLLOWS || result == LSL_LATE) {
+            if (result == LSL_LATE)
                 continue;
             if (s->told_silent)
                 tell_gap(s, 0);
@@ -337,7 +337,7 @@ static void take_pulled(struct source_lsl *s, double now_s, struct source_block 
             continue;
         }
         keep_held(s, sample);
-        if (verdict == LSL_HOLDS)
+        if (result == LSL_HOLDS)
             continue;
         tell_gap(s, gap);
         int64_t first = s->timeline.position - s->n_held;

@@ -20,16 +20,16 @@ struct device_watch {
     pthread_cond_t woken;
     bool stopping;
     struct device_health latest;
-    char gpu[32];                  /* label */
-    struct device_verdict verdict; /* written once, before `bad` */
+    char gpu[32];              /* label */
+    struct device_fault fault; /* written once, before `bad` */
     atomic_bool bad;
 };
 
 /* ---- what an answer means ---- */
 
-bool device_watch_judge(const struct device_health *h, struct device_verdict *ret) {
+bool device_watch_judge(const struct device_health *h, struct device_fault *ret) {
     const char *fix = NULL;
-    *ret = (struct device_verdict){.why = ""};
+    *ret = (struct device_fault){.why = ""};
     if (h->repair_failed == 1) {
         str_copy(ret->why, sizeof ret->why, "some of its memory is bad, and nothing is left to replace it by");
         str_copy(ret->fix, sizeof ret->fix, "replace the device; until then set devices: [cpu] or another device");
@@ -126,7 +126,7 @@ static void publish_all(struct device_watch *w, const struct device_health *h) {
 
 static void ask(struct device_watch *w) {
     struct device_health h;
-    struct device_verdict verdict;
+    struct device_fault fault;
     w->config.ask(w->config.ctx, &h);
     if (!*w->gpu && h.index >= 0)
         str_format(w->gpu, sizeof w->gpu, "%d", h.index);
@@ -138,9 +138,9 @@ static void ask(struct device_watch *w) {
     if (!h.told)
         return;
     publish_all(w, &h);
-    if (atomic_load(&w->bad) || !device_watch_judge(&h, &verdict))
+    if (atomic_load(&w->bad) || !device_watch_judge(&h, &fault))
         return;
-    w->verdict = verdict;
+    w->fault = fault;
     atomic_store(&w->bad, true);
     if (w->has_thread && w->config.wake)
         w->config.wake(w->config.wake_ctx);
@@ -202,17 +202,15 @@ void device_watch_latest(struct device_watch *w, struct device_health *ret) {
     pthread_mutex_unlock(&w->lock);
 }
 
-const struct device_verdict *device_watch_verdict(const struct device_watch *w) {
-    return w && atomic_load(&w->bad) ? &w->verdict : NULL;
-}
+const struct device_fault *device_watch_fault(const struct device_watch *w) { return w && atomic_load(&w->bad) ? &w->fault : NULL; }
 
-const struct device_verdict *device_watch_verdicts(struct device_watch *const *watches, int n, bool all) {
-    const struct device_verdict *first = NULL;
+const struct device_fault *device_watch_faults(struct device_watch *const *watches, int n, bool all) {
+    const struct device_fault *first = NULL;
     int bad = 0;
     for (int i = 0; i < n; i++) {
-        const struct device_verdict *verdict = device_watch_verdict(watches[i]);
-        bad += verdict != NULL;
-        first = first ? first : verdict;
+        const struct device_fault *fault = device_watch_fault(watches[i]);
+        bad += fault != NULL;
+        first = first ? first : fault;
     }
     return all && bad < n ? NULL : first;
 }

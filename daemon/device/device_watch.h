@@ -1,19 +1,19 @@
 /* device_watch: polls the state of the device on its own thread, because a failing driver may answer late. It feeds the brrd_gpu_…
- * metrics and decides whether the device is bad. This verdict stays until the process ends, because repairing the device needs a
- * restart of the daemon too. The module decides nothing about jobs or streams: others read the verdict. */
+ * metrics and decides whether the device is bad. Its fault stays until the process ends, because repairing the device needs a
+ * restart of the daemon too. The module decides nothing about jobs or streams: others read the fault. */
 #ifndef BRR_DAEMON_DEVICE_DEVICE_WATCH_H
 #define BRR_DAEMON_DEVICE_DEVICE_WATCH_H
 #include "base/mailbox.h"
 #include "base/metrics.h"
 #include "kernels/device.h"
 
-struct device_verdict {
+struct device_fault {
     char why[160]; /* "2 uncorrectable memory errors since its last reset" */
     char fix[320];
 };
 /* True if the device is bad: unreachable, uncorrectable memory errors, memory that waits for a reset to be remapped or that cannot
  * be remapped. Values that the device does not report are ignored. */
-bool device_watch_judge(const struct device_health *h, struct device_verdict *ret);
+bool device_watch_judge(const struct device_health *h, struct device_fault *ret);
 /* "61 °C, 312 W, 97 % busy, …" of the values that the device reports; "" if there are none. */
 void device_watch_describe(const struct device_health *h, char *ret, size_t size);
 
@@ -33,10 +33,10 @@ int device_watch_start(const struct device_watch_config *config, struct device_w
 void device_watch_stop(struct device_watch *w); /* NULL is allowed */
 /* The most recent state. Any thread. */
 void device_watch_latest(struct device_watch *w, struct device_health *ret);
-/* NULL while the device is good or not watched; the verdict lives as long as the watch. Any thread. */
-const struct device_verdict *device_watch_verdict(const struct device_watch *w);
+/* NULL while the device is good or not watched; the fault lives as long as the watch. Any thread. */
+const struct device_fault *device_watch_fault(const struct device_watch *w);
 
-/* The same for n watches: the verdict on the first bad device; all: NULL unless every device is bad. */
-const struct device_verdict *device_watch_verdicts(struct device_watch *const *watches, int n, bool all);
+/* The same for n watches: the fault of the first bad device; all: NULL unless every device is bad. */
+const struct device_fault *device_watch_faults(struct device_watch *const *watches, int n, bool all);
 
 #endif

@@ -33,7 +33,7 @@ static void say_loading(const struct http_state *state, struct str *body) {
 }
 
 bool http_readiness(const struct http_state *state, struct str *body) {
-    const struct device_verdict *bad = device_watch_verdicts(state->watches, state->n_watches, true);
+    const struct device_fault *bad = device_watch_faults(state->watches, state->n_watches, true);
     bool serving = atomic_load(state->serving), writable = atomic_load(state->writable);
     bool full = atomic_load(state->results_full);
     bool device_serves = atomic_load(state->device_serves);

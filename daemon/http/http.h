@@ -1,6 +1,6 @@
 /* http: the HTTP server, over TLS where the daemon has a certificate: /healthz and /readyz for everybody, /metrics and the pages
  * (page/page.h) for the role read. Each connection has a thread of libmicrohttpd, which touches nothing of the loop: it reads the
- * metrics registry, the newest status, the device's verdict and the table of callers. Bounded: connections in all and of one
+ * metrics registry, the newest status, the devices' faults and the table of callers. Bounded: connections in all and of one
  * address, the time that one may be silent, the pages that wait for files (http/reading.h), the streams of events. */
 #ifndef BRR_DAEMON_HTTP_HTTP_H
 #define BRR_DAEMON_HTTP_HTTP_H

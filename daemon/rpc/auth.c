@@ -113,12 +113,12 @@ static const char *bearer(const struct auth_request *r, size_t *ret_len) {
 static bool check_token(struct auth *a, struct auth_caller *c, struct auth_refusal *ret) {
     struct token found = {0};
     pthread_rwlock_rdlock(&a->lock);
-    enum token_verdict verdict = a->tokens ? tokens_find(a->tokens, c->digest, clock_wall_ms(), &found) : TOKEN_UNKNOWN;
+    enum token_result result = a->tokens ? tokens_find(a->tokens, c->digest, clock_wall_ms(), &found) : TOKEN_UNKNOWN;
     c->generation = a->generation;
     pthread_rwlock_unlock(&a->lock);
-    if (verdict != TOKEN_UNKNOWN)
+    if (result != TOKEN_UNKNOWN)
         str_format(c->name, sizeof c->name, "token:%s", found.name);
-    switch (verdict) {
+    switch (result) {
     case TOKEN_VALID:
         c->role = found.role;
         c->all = found.all;
@@ -156,13 +156,13 @@ static bool check_certificate(struct auth *a, const struct auth_request *r, stru
         return refuse(ret, ERR_UNAUTHENTICATED, "CERTIFICATE_MISSING",
                       "this daemon requires a client certificate; pass --tls-cert and --tls-key");
     pthread_rwlock_rdlock(&a->lock);
-    enum certificate_verdict verdict =
+    enum certificate_result result =
         a->authorities ? authorities_verify(a->authorities, r->chain, r->chain_len, name, &why) : CERTIFICATE_INVALID;
     pthread_rwlock_unlock(&a->lock);
     for (char *p = name; *p; p++) /* the client's own words, for log fields */
         *p = isgraph((unsigned char)*p) && *p != '"' && *p != '=' && *p != '\\' ? *p : '_';
     str_format(c->name, sizeof c->name, "certificate:%s", name);
-    switch (verdict) {
+    switch (result) {
     case CERTIFICATE_VALID:
         return true;
     case CERTIFICATE_EXPIRED:

@@ -59,7 +59,7 @@ static void add_reading(struct device_message *m, const char *name, double value
 
 static void put_health(struct device_watch *watch, struct device_message *m) {
     const struct device_health *h = &m->h;
-    const struct device_verdict *bad = device_watch_verdict(watch);
+    const struct device_fault *bad = device_watch_fault(watch);
     Brr__V1__Device *device = &m->device;
     device_watch_latest(watch, &m->h);
     device_watch_describe(h, m->condition, sizeof m->condition);
@@ -128,7 +128,7 @@ static int devices(struct rpc_call *call, const void *message, struct err *err) 
 struct doctor_device {
     struct device_info info;
     struct device_health health;
-    const struct device_verdict *bad; /* NULL: fit */
+    const struct device_fault *bad; /* NULL: fit */
     bool lost;
 };
 
@@ -318,7 +318,7 @@ static int doctor(struct rpc_call *call, const void *message, struct err *err) {
         device_hosts_describe(device_set_at(s->devices, d->n_devices), &device->info);
         device->lost = device_hosts_lost(device_set_at(s->devices, d->n_devices));
         device_watch_latest(s->device_watches[d->n_devices], &device->health);
-        device->bad = device_watch_verdict(s->device_watches[d->n_devices]);
+        device->bad = device_watch_fault(s->device_watches[d->n_devices]);
     }
     d->serving = atomic_load(&s->serving);
     d->paused_jobs = sched_paused(s->sched);

@@ -316,7 +316,7 @@ static struct live_open describe_open(const Brr__V1__Open *in, const char *path,
 /* True if streams are taken at all; else the call is refused. */
 static bool takes_streams(struct stream_call *c) {
     struct services *services = services_of(c->call);
-    const struct device_verdict *bad = device_watch_verdicts(services->device_watches, device_set_count(services->devices), true);
+    const struct device_fault *bad = device_watch_faults(services->device_watches, device_set_count(services->devices), true);
     struct err err;
     if (bad) {
         err_set(&err, ERR_UNAVAILABLE, "the device takes no new streams: %s; %s", bad->why, bad->fix);

@@ -37,7 +37,7 @@ static void put_device(const struct gather *g, int i, struct status *to) {
     struct device_info info;
     struct device_health health = {0};
     struct str slow;
-    const struct device_verdict *bad = device_watch_verdict(g->source.watches[i]);
+    const struct device_fault *bad = device_watch_fault(g->source.watches[i]);
     device_hosts_describe(device_set_at(g->source.devices, i), &info);
     device_watch_latest(g->source.watches[i], &health);
     *d = (struct status_device){.name = gather_text(to, info.name),

@@ -15,7 +15,7 @@ struct second {
 };
 
 /* Record of a complete second: its number, the samples that were lost, then the flaws of each channel. */
-struct verdict {
+struct record {
     int64_t second, lost;
     uint8_t flaws[];
 };
@@ -27,17 +27,17 @@ struct quality {
     int64_t lost;
     struct second *now; /* channels */
     float *held;        /* channels: the last finite sample */
-    uint8_t *verdicts;  /* n of them, oldest first */
+    uint8_t *records;   /* n of them, oldest first */
     int64_t n, capacity;
 };
 
-static size_t verdict_size(const struct quality *q) {
-    size_t size = sizeof(struct verdict) + (size_t)q->channels;
+static size_t record_size(const struct quality *q) {
+    size_t size = sizeof(struct record) + (size_t)q->channels;
     return (size + sizeof(int64_t) - 1) / sizeof(int64_t) * sizeof(int64_t);
 }
 
-static struct verdict *verdict_at(const struct quality *q, int64_t i) {
-    return (struct verdict *)(void *)(q->verdicts + (size_t)i * verdict_size(q));
+static struct record *record_at(const struct quality *q, int64_t i) {
+    return (struct record *)(void *)(q->records + (size_t)i * record_size(q));
 }
 
 /* First source sample of a second, and the second of a sample. */
@@ -71,7 +71,7 @@ void quality_free(struct quality *q) {
         return;
     free(q->now);
     free(q->held);
-    free(q->verdicts);
+    free(q->records);
     free(q);
 }
 
@@ -94,13 +94,13 @@ static int judge(const struct second *s) {
 static int close_second(struct quality *q, int64_t second, struct err *err) {
     if (q->n == q->capacity) {
         int64_t capacity = 2 * q->capacity + 64;
-        uint8_t *more = realloc(q->verdicts, (size_t)capacity * verdict_size(q));
+        uint8_t *more = realloc(q->records, (size_t)capacity * record_size(q));
         if (!more)
             return err_set(err, ERR_EXHAUSTED, "out of memory for the quality of %lld s", (long long)capacity);
-        q->verdicts = more;
+        q->records = more;
         q->capacity = capacity;
     }
-    struct verdict *v = verdict_at(q, q->n++);
+    struct record *v = record_at(q, q->n++);
     v->second = second;
     v->lost = q->lost;
     for (int c = 0; c < q->channels; c++)
@@ -190,16 +190,16 @@ int quality_take(struct quality *q, int64_t first, int64_t end, struct quality_r
     }
     if (!(report.channels = malloc((size_t)q->channels * sizeof *report.channels)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the quality of a result");
-    while (past < q->n && verdict_at(q, past)->second < from)
+    while (past < q->n && record_at(q, past)->second < from)
         past++;
     int64_t begin = past;
-    for (; past < q->n && verdict_at(q, past)->second < to; past++, here++)
-        lost += verdict_at(q, past)->lost;
+    for (; past < q->n && record_at(q, past)->second < to; past++, here++)
+        lost += record_at(q, past)->lost;
     for (int c = 0; c < q->channels; c++) {
         int64_t seen[4] = {0};
         for (int64_t i = begin; i < past; i++)
             for (int k = 0; k < 4; k++)
-                seen[k] += verdict_at(q, i)->flaws[c] >> k & 1;
+                seen[k] += record_at(q, i)->flaws[c] >> k & 1;
         int flaws = gather(seen, here);
         if (flaws)
             report.channels[report.n++] = (struct quality_channel){c, flaws};
@@ -207,7 +207,7 @@ int quality_take(struct quality *q, int64_t first, int64_t end, struct quality_r
     double absent = (double)(to - from - here) * q->rate_hz;
     report.gap_fraction = ((double)lost + absent) / (double)(first_of(q, to) - first_of(q, from));
     q->n -= past;
-    memmove(q->verdicts, verdict_at(q, past), (size_t)q->n * verdict_size(q));
+    memmove(q->records, record_at(q, past), (size_t)q->n * record_size(q));
     if (!report.n) {
         free(report.channels);
         report.channels = NULL;
@@ -233,7 +233,7 @@ void quality_save(const struct quality *q, struct str *out) {
             pack_i64(out, numbers[i]);
     }
     pack_i64(out, q->n);
-    pack_bytes(out, q->verdicts, (size_t)q->n * verdict_size(q));
+    pack_bytes(out, q->records, (size_t)q->n * record_size(q));
 }
 
 bool quality_load(struct quality *q, struct unpack *in) {
@@ -253,10 +253,10 @@ bool quality_load(struct quality *q, struct unpack *in) {
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
             *numbers[i] = unpack_i64(in, 0, far / 1000);
     }
-    q->n = q->capacity = unpack_i64(in, 0, (int64_t)(in->left / verdict_size(q)));
-    q->verdicts = malloc((size_t)(q->n + 1) * verdict_size(q));
-    if (!q->verdicts)
+    q->n = q->capacity = unpack_i64(in, 0, (int64_t)(in->left / record_size(q)));
+    q->records = malloc((size_t)(q->n + 1) * record_size(q));
+    if (!q->records)
         return false;
-    unpack_bytes(in, q->verdicts, (size_t)q->n * verdict_size(q));
+    unpack_bytes(in, q->records, (size_t)q->n * record_size(q));
     return !in->failed;
 }

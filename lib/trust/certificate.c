@@ -263,7 +263,7 @@ static X509 *read_chain(const char *pem, size_t len, STACK_OF(X509) * others) {
     return leaf;
 }
 
-static enum certificate_verdict judge(int code) {
+static enum certificate_result judge(int code) {
     switch (code) {
     case X509_V_OK:
         return CERTIFICATE_VALID;
@@ -281,12 +281,12 @@ static enum certificate_verdict judge(int code) {
     }
 }
 
-enum certificate_verdict authorities_verify(const struct authorities *a, const char *chain, size_t len,
-                                            char ret_name[CERTIFICATE_NAME_SIZE], const char **ret_why) {
+enum certificate_result authorities_verify(const struct authorities *a, const char *chain, size_t len,
+                                           char ret_name[CERTIFICATE_NAME_SIZE], const char **ret_why) {
     STACK_OF(X509) *others = sk_X509_new_null();
     X509_STORE_CTX *ctx = X509_STORE_CTX_new();
     X509 *leaf = others ? read_chain(chain, len, others) : NULL;
-    enum certificate_verdict verdict = CERTIFICATE_INVALID;
+    enum certificate_result result = CERTIFICATE_INVALID;
     ret_name[0] = '\0';
     *ret_why = "the certificate cannot be read";
     if (leaf && ctx && X509_STORE_CTX_init(ctx, a->store, leaf, others) == 1 &&
@@ -294,12 +294,12 @@ enum certificate_verdict authorities_verify(const struct authorities *a, const c
         X509_NAME_get_text_by_NID(X509_get_subject_name(leaf), NID_commonName, ret_name, CERTIFICATE_NAME_SIZE);
         bool ok = X509_verify_cert(ctx) == 1;
         int code = X509_STORE_CTX_get_error(ctx);
-        verdict = judge(ok ? X509_V_OK : code == X509_V_OK ? X509_V_ERR_UNSPECIFIED : code);
+        result = judge(ok ? X509_V_OK : code == X509_V_OK ? X509_V_ERR_UNSPECIFIED : code);
         *ret_why = X509_verify_cert_error_string(code);
     }
     X509_STORE_CTX_free(ctx);
     X509_free(leaf);
     sk_X509_pop_free(others, X509_free);
     ERR_clear_error();
-    return verdict;
+    return result;
 }

@@ -39,10 +39,10 @@ struct authorities;
 int authorities_read(const char *pem, struct authorities **ret, struct err *err);
 void authorities_free(struct authorities *a);
 
-enum certificate_verdict { CERTIFICATE_VALID, CERTIFICATE_EXPIRED, CERTIFICATE_FOREIGN_CA, CERTIFICATE_INVALID };
+enum certificate_result { CERTIFICATE_VALID, CERTIFICATE_EXPIRED, CERTIFICATE_FOREIGN_CA, CERTIFICATE_INVALID };
 /* Verifies a client's certificate, the first of the chain, at the current time. *ret_why (static) is OpenSSL's reason; ret_name
  * gets the common name, also of a refused certificate. */
-enum certificate_verdict authorities_verify(const struct authorities *a, const char *chain, size_t len,
-                                            char ret_name[CERTIFICATE_NAME_SIZE], const char **ret_why);
+enum certificate_result authorities_verify(const struct authorities *a, const char *chain, size_t len,
+                                           char ret_name[CERTIFICATE_NAME_SIZE], const char **ret_why);
 
 #endif

@@ -218,8 +218,7 @@ size_t tokens_count(const struct tokens *t) {
     return n;
 }
 
-enum token_verdict tokens_find(const struct tokens *t, const unsigned char digest[TOKEN_DIGEST], int64_t now_ms,
-                               struct token *ret) {
+enum token_result tokens_find(const struct tokens *t, const unsigned char digest[TOKEN_DIGEST], int64_t now_ms, struct token *ret) {
     size_t found = t->count;
     for (size_t i = 0; i < t->count; i++) /* all of them: no early end */
         found = CRYPTO_memcmp(t->items[i].digest, digest, TOKEN_DIGEST) ? found : i;

@@ -24,7 +24,7 @@ enum role role_parse(const char *text);
 enum { TOKEN_NAME_SIZE = 64, TOKEN_SIZE = 72, TOKEN_DIGEST = 32, TOKEN_HEX_SIZE = 65, TOKENS_MAX = 4096 };
 /* Longest tokens file in bytes, and the rights that its mode must not grant (fsio_check_mode). */
 enum { TOKENS_FILE_MAX = 1 << 20, TOKENS_FILE_FORBIDDEN = 0027 };
-enum token_verdict { TOKEN_VALID, TOKEN_UNKNOWN, TOKEN_REVOKED, TOKEN_EXPIRED };
+enum token_result { TOKEN_VALID, TOKEN_UNKNOWN, TOKEN_REVOKED, TOKEN_EXPIRED };
 
 /* One line of the file. */
 struct token {
@@ -44,8 +44,8 @@ void tokens_free(struct tokens *tokens);
 size_t tokens_count(const struct tokens *tokens);
 /* Looks up the token with this digest at the time of day now_ms; *ret is filled unless the token is unknown. Every digest of the
  * table is compared in constant time, so that the duration reveals nothing. */
-enum token_verdict tokens_find(const struct tokens *tokens, const unsigned char digest[TOKEN_DIGEST], int64_t now_ms,
-                               struct token *ret);
+enum token_result tokens_find(const struct tokens *tokens, const unsigned char digest[TOKEN_DIGEST], int64_t now_ms,
+                              struct token *ret);
 
 /* SHA-256 of a token's text. INTERNAL if the library fails. */
 int token_digest(const void *text, size_t len, unsigned char ret[TOKEN_DIGEST], struct err *err);

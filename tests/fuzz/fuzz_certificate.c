@@ -1,4 +1,4 @@
-/* Any bytes as what a client shows for a certificate, to a CA of our own: never valid, and never more than a verdict. The same
+/* Any bytes as what a client shows for a certificate, to a CA of our own: never valid, and never more than a result. The same
  * bytes as the file of CAs, and as a pair, are an error or usable. */
 #include <stdint.h>
 #include <stdlib.h>

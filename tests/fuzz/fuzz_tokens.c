@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         abort();
     if (size >= TOKEN_DIGEST)
         memcpy(digest, data, TOKEN_DIGEST);
-    enum token_verdict before = tokens_find(first, digest, 0, &found), after = tokens_find(second, digest, 0, &found);
+    enum token_result before = tokens_find(first, digest, 0, &found), after = tokens_find(second, digest, 0, &found);
     if (before == TOKEN_UNKNOWN ? after != TOKEN_UNKNOWN : after != TOKEN_REVOKED)
         abort();
     tokens_free(first);

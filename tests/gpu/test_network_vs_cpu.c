@@ -39,7 +39,7 @@ struct machine {
 
 static int64_t samples(void) { return ROWS * config.window; }
 
-static void verdict(bool ok, const char *what, double value, double most) {
+static void check(bool ok, const char *what, double value, double most) {
     failures += !ok;
     printf("%-6s %-44s %.3g (at most %.3g)\n", ok ? "ok" : "FAILED", what, value, most);
     fflush(stdout);
@@ -254,14 +254,14 @@ static void gradients(enum dtype precision) {
         broken("gradients", &err);
     } else if (bf16) { /* rounding dominates single gradients at random weights; the pass itself must agree */
         double l = logits_distance(&cpu, &gpu, true, &err);
-        verdict(l <= 5e-2, "bf16 training logits", l, 5e-2);
+        check(l <= 5e-2, "bf16 training logits", l, 5e-2);
         double dl = fabs(loss[0] - loss[1]) / loss[0];
-        verdict(dl <= 1e-2, "bf16 loss", dl, 1e-2);
+        check(dl <= 1e-2, "bf16 loss", dl, 1e-2);
     } else {
         double l = logits_distance(&cpu, &gpu, true, &err);
-        verdict(l <= 1e-4, "fp32 training logits", l, 1e-4);
-        verdict(d[0] <= 1e-3, "fp32 gradient", d[0], 1e-3);
-        verdict(d[1] <= 1e-2, "fp32 gradient, worst tensor", d[1], 1e-2);
+        check(l <= 1e-4, "fp32 training logits", l, 1e-4);
+        check(d[0] <= 1e-3, "fp32 gradient", d[0], 1e-3);
+        check(d[1] <= 1e-2, "fp32 gradient, worst tensor", d[1], 1e-2);
     }
     close_machine(&cpu);
     close_machine(&gpu);
@@ -277,7 +277,7 @@ static void inference(enum dtype precision) {
         broken("inference", &err);
     } else {
         double l = logits_distance(&cpu, &gpu, false, &err);
-        verdict(l <= most, bf16 ? "bf16 inference logits" : "fp32 inference logits", l, most);
+        check(l <= most, bf16 ? "bf16 inference logits" : "fp32 inference logits", l, most);
     }
     close_machine(&cpu);
     close_machine(&gpu);
@@ -305,7 +305,7 @@ static void training(void) {
     if (rc)
         broken("training", &err);
     else if (mini)
-        verdict(worst <= 1e-3, "loss over the training steps, difference", worst, 1e-3);
+        check(worst <= 1e-3, "loss over the training steps, difference", worst, 1e-3);
     else /* a hundred steps magnify any rounding: the figure is for people */
         printf("       loss over the training steps, difference %.3g\n", worst);
     printf("       %d steps: loss %.4f to %.4f\n", scale.training_steps, first, last);
@@ -380,12 +380,12 @@ static void replay(enum dtype precision) {
     if (rc)
         broken("replay", &err);
     else
-        verdict(differ == 0 && info.has_graphs,
-                precision == DTYPE_BF16 ? "bf16 recorded against op by op, values" : "fp32 recorded against op by op, values",
-                (double)differ, 0);
+        check(differ == 0 && info.has_graphs,
+              precision == DTYPE_BF16 ? "bf16 recorded against op by op, values" : "fp32 recorded against op by op, values",
+              (double)differ, 0);
     if (!rc && emulated)
-        verdict(differ_failed == 0 && !warned[0] && !warned[1] && warned[2], "recordings that fail against op by op, values",
-                (double)differ_failed, 0);
+        check(differ_failed == 0 && !warned[0] && !warned[1] && warned[2], "recordings that fail against op by op, values",
+              (double)differ_failed, 0);
     for (int i = 0; i < 3; i++)
         free(results[i]);
 }
@@ -416,8 +416,8 @@ static void copies_of_weights(void *library) {
     if (rc)
         broken("copies of weights", &err);
     else /* most are copied in two forms, or with a bias */
-        verdict(kernels[1] > 0 && kernels[0] - kernels[1] >= weights, "weights that each micro-batch does not copy",
-                (double)(kernels[0] - kernels[1]), 1e9);
+        check(kernels[1] > 0 && kernels[0] - kernels[1] >= weights, "weights that each micro-batch does not copy",
+              (double)(kernels[0] - kernels[1]), 1e9);
     close_machine(&m);
 }
 
@@ -443,8 +443,8 @@ static void launches(void) {
     if (rc)
         broken("launches", &err);
     else if (counts)
-        verdict(after[0] == before[0] && after[1] - before[1] == 2 && after[2] - before[2] == 1,
-                "calls of a recorded step: a launch, two copies", (double)(after[0] - before[0] + after[1] - before[1]), 2);
+        check(after[0] == before[0] && after[1] - before[1] == 2 && after[2] - before[2] == 1,
+              "calls of a recorded step: a launch, two copies", (double)(after[0] - before[0] + after[1] - before[1]), 2);
     if (counts)
         close_machine(&m);
     if (counts)
@@ -503,10 +503,10 @@ static void unload(void) {
         broken("unload", &err);
         return;
     }
-    verdict(live == 0, "bytes still taken after the last unload", (double)live, 0);
+    check(live == 0, "bytes still taken after the last unload", (double)live, 0);
     double lost = (double)(before.free_bytes - after.free_bytes);
     if (mini)
-        verdict(lost <= 4 << 20, "bytes the device has fewer after all loads", lost, 4 << 20);
+        check(lost <= 4 << 20, "bytes the device has fewer after all loads", lost, 4 << 20);
     else /* the driver keeps pools of its own */
         printf("       bytes the device has fewer after all loads: %.0f\n", lost);
     printf("       %d loads and unloads\n", scale.loads);

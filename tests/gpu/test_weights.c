@@ -35,7 +35,7 @@ static long kernels(void) {
 static long (*recorded_counts)(void);
 static long kernels_recorded(void) { return recorded_counts ? recorded_counts() : 0; }
 
-static void verdict(bool ok, const char *what) {
+static void check(bool ok, const char *what) {
     failures += !ok;
     printf("%-6s %s%s%s\n", ok ? "ok" : "FAILED", what, err.code ? ": " : "", err.message);
     err = (struct err){0};
@@ -125,9 +125,9 @@ static void op_by_op(const struct call *c, uint64_t version) {
         cost[i] = kernels() - before;
         right = right && is_right(c);
     }
-    verdict(right, "weights of a new version are used");
+    check(right, "weights of a new version are used");
     if (counts)
-        verdict(right && cost[0] - cost[1] == copies_of(c) && cost[2] == cost[0], "and are copied once for each version");
+        check(right && cost[0] - cost[1] == copies_of(c) && cost[2] == cost[0], "and are copied once for each version");
 }
 
 /* Recorded twice over, as two micro-batches, and run with other weights each time; between them op by op. */
@@ -152,7 +152,7 @@ static void recorded(const struct call *c, uint64_t version) {
         }
     }
     graph_free(graph);
-    verdict(right, "recorded work sees weights that change");
+    check(right, "recorded work sees weights that change");
 }
 
 static int record_one(const struct call *c, uint64_t version, struct graph **ret) {
@@ -183,13 +183,13 @@ static void recorded_unchanged(const struct call *c, uint64_t version) {
     long with = kernels_recorded() - before;
     right = right && !graph_run(second, s, &err);
     long without = kernels_recorded() - before - with;
-    verdict(right, "recorded work that follows other work uses its copies");
+    check(right, "recorded work that follows other work uses its copies");
     if (recorded_counts)
-        verdict(right && with - without == copies_of(c), "and makes none");
+        check(right && with - without == copies_of(c), "and makes none");
     right = !run(c, 0, version + 10) && !record_one(c, (version + 10) | WEIGHTS_CONSTANT, &constant);
     before = kernels_recorded();
     right = right && !graph_run(constant, s, &err) && is_right(c);
-    verdict(right && (!recorded_counts || kernels_recorded() - before == without), "recorded work of constant weights makes none");
+    check(right && (!recorded_counts || kernels_recorded() - before == without), "recorded work of constant weights makes none");
     graph_free(first);
     graph_free(second);
     graph_free(constant);
@@ -239,7 +239,7 @@ int main(void) {
         const struct call c = {i % 2 == 1, i / 2 ? DTYPE_BF16 : DTYPE_F32};
         printf("a %s in %s\n", c.convolution ? "convolution" : "projection", dtype_name(c.dtype));
         if (fill_act(x, c.dtype) || fill_act(dy, c.dtype)) {
-            verdict(false, "input");
+            check(false, "input");
             break;
         }
         op_by_op(&c, version);
@@ -247,7 +247,7 @@ int main(void) {
         recorded_unchanged(&c, version + 70);
     }
     if (!opened)
-        verdict(false, "opening");
+        check(false, "opening");
     close_all();
     printf("%d failed\n", failures);
     return failures ? 1 : 0;

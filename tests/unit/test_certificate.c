@@ -37,13 +37,13 @@ static int drop(void **state) {
     return 0;
 }
 
-static enum certificate_verdict verify(const struct lab *lab, const char *chain, size_t len, const char *name) {
+static enum certificate_result verify(const struct lab *lab, const char *chain, size_t len, const char *name) {
     char found[CERTIFICATE_NAME_SIZE];
     const char *why = NULL;
-    enum certificate_verdict verdict = authorities_verify(lab->trusted, chain, len, found, &why);
+    enum certificate_result result = authorities_verify(lab->trusted, chain, len, found, &why);
     assert_non_null(why);
     assert_string_equal(found, name);
-    return verdict;
+    return result;
 }
 
 static void a_certificate_of_the_ca_is_valid(void **state) {

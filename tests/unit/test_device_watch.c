@@ -52,21 +52,21 @@ static struct device_health healthy(void) {
 
 static void a_healthy_device_is_fit(void **state) {
     (void)state;
-    struct device_verdict v;
+    struct device_fault v;
     struct device_health h = healthy();
     assert_false(device_watch_judge(&h, &v)); /* heat and corrected errors are no ground */
 }
 
 static void what_is_not_told_is_no_ground(void **state) {
     (void)state;
-    struct device_verdict v;
+    struct device_fault v;
     struct device_health h = nothing();
     assert_false(device_watch_judge(&h, &v));
 }
 
 static void uncorrectable_errors_are_bad_and_name_the_reset(void **state) {
     (void)state;
-    struct device_verdict v;
+    struct device_fault v;
     struct device_health h = healthy();
     h.ecc_uncorrected = 2;
     assert_true(device_watch_judge(&h, &v));
@@ -77,7 +77,7 @@ static void uncorrectable_errors_are_bad_and_name_the_reset(void **state) {
 
 static void memory_that_waits_for_a_reset_is_bad(void **state) {
     (void)state;
-    struct device_verdict v;
+    struct device_fault v;
     struct device_health h = healthy();
     h.repair_pending = 1;
     assert_true(device_watch_judge(&h, &v));
@@ -86,7 +86,7 @@ static void memory_that_waits_for_a_reset_is_bad(void **state) {
 
 static void memory_beyond_repair_wants_another_device(void **state) {
     (void)state;
-    struct device_verdict v;
+    struct device_fault v;
     struct device_health h = healthy();
     h.repair_pending = h.repair_failed = 1;
     h.ecc_uncorrected = 1;
@@ -97,7 +97,7 @@ static void memory_beyond_repair_wants_another_device(void **state) {
 
 static void an_unreachable_device_is_bad(void **state) {
     (void)state;
-    struct device_verdict v;
+    struct device_fault v;
     struct device_health h = nothing();
     h.told = h.unreachable = true;
     assert_true(device_watch_judge(&h, &v));
@@ -168,15 +168,15 @@ static bool shows(struct metrics *m, const char *line) {
     return found;
 }
 
-static void an_error_while_it_runs_falls_as_a_verdict_once(void **state) {
+static void an_error_while_it_runs_is_found_once(void **state) {
     (void)state;
     struct metrics *m = metrics_new(families, sizeof families / sizeof *families, 32);
     struct answers a = {.list = {healthy(), healthy(), healthy()}, .n = 3};
-    a.list[1].ecc_uncorrected = 1; /* and then none again: the verdict stays */
+    a.list[1].ecc_uncorrected = 1; /* and then none again: the fault stays */
     struct device_watch *w = watch(&a, m);
     wait_for_answers(&a, 6);
-    assert_non_null(device_watch_verdict(w));
-    assert_non_null(strstr(device_watch_verdict(w)->why, "1 uncorrectable memory error "));
+    assert_non_null(device_watch_fault(w));
+    assert_non_null(strstr(device_watch_fault(w)->why, "1 uncorrectable memory error "));
     assert_int_equal(atomic_load(&a.woken), 1);
     device_watch_stop(w);
     metrics_free(m);
@@ -188,7 +188,7 @@ static void a_device_that_is_bad_already_is_known_at_once(void **state) {
     struct answers a = {.list = {healthy()}, .n = 1};
     a.list[0].repair_pending = 1;
     struct device_watch *w = watch(&a, m);
-    assert_non_null(device_watch_verdict(w));
+    assert_non_null(device_watch_fault(w));
     device_watch_stop(w);
     metrics_free(m);
 }
@@ -201,7 +201,7 @@ static void a_device_that_tells_nothing_is_asked_once(void **state) {
     static const struct timespec some_turns = {.tv_nsec = 40 * 1000 * 1000};
     nanosleep(&some_turns, NULL);
     assert_int_equal(atomic_load(&a.asked), 1);
-    assert_null(device_watch_verdict(w));
+    assert_null(device_watch_fault(w));
     assert_false(shows(m, "gpu=\""));
     device_watch_stop(w);
     metrics_free(m);
@@ -246,7 +246,7 @@ int main(void) {
         cmocka_unit_test(an_unreachable_device_is_bad),
         cmocka_unit_test(energy_is_the_difference_of_two_answers),
         cmocka_unit_test(only_what_is_told_is_described),
-        cmocka_unit_test(an_error_while_it_runs_falls_as_a_verdict_once),
+        cmocka_unit_test(an_error_while_it_runs_is_found_once),
         cmocka_unit_test(a_device_that_is_bad_already_is_known_at_once),
         cmocka_unit_test(a_device_that_tells_nothing_is_asked_once),
         cmocka_unit_test(metrics_show_what_is_told_and_follow_counters_back),
