@@ -57,7 +57,7 @@ struct device_errors {
 
 /* The device's report of its condition. Unknown values are NaN, -1 or "", never 0. */
 struct device_health {
-    bool told;            /* false: no report (the CPU, a machine without the driver's library) */
+    bool reported;        /* false: no report (the CPU, a machine without the driver's library) */
     bool unreachable;     /* lost to the driver: off the bus, or in need of a reset */
     int index;            /* the driver's number of the device; CUDA's differs under CUDA_VISIBLE_DEVICES */
     char model[96];       /* "NVIDIA H200" */

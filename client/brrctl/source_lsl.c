@@ -38,7 +38,7 @@ struct source_lsl {
     float *rows, **uv;            /* (channels)(rows_room): the block */
     int64_t rows_room;
     double correction_s, corrected_at_s, retried_at_s, lag_s, opened_s, heard_s;
-    bool told_silent, told_lag;
+    bool silent_notified, lag_notified;
     char remark[400];
 };
 
@@ -287,9 +287,9 @@ static void note_lag(struct source_lsl *s, double lag_s) {
     if (lag_s > MOST_LAG_S) /* another clock */
         return;
     s->lag_s = fmax(s->lag_s, lag_s);
-    if (lag_s <= LAG_S || s->told_lag)
+    if (lag_s <= LAG_S || s->lag_notified)
         return;
-    s->told_lag = true;
+    s->lag_notified = true;
     tell("the samples of %s arrive %.1f s late", s->name, lag_s);
 }
 
@@ -310,11 +310,11 @@ static void keep_held(struct source_lsl *s, const float *sample) {
 }
 
 static void tell_gap(struct source_lsl *s, int64_t gap) {
-    if (s->told_silent)
+    if (s->silent_notified)
         tell("samples of %s again", s->name);
     else
         tell("%.2f s of %s are missing (a gap)", (double)gap / s->base.rate_hz, s->name);
-    s->told_silent = false;
+    s->silent_notified = false;
 }
 
 /* Hands on what was pulled, up to the next gap. */
@@ -330,7 +330,7 @@ static void take_pulled(struct source_lsl *s, double now_s, struct source_block 
         if (result == LSL_FOLLOWS || result == LSL_LATE) {
             if (result == LSL_LATE)
                 continue;
-            if (s->told_silent)
+            if (s->silent_notified)
                 tell_gap(s, 0);
             append_held(s, ret);
             append(s, ret, sample);
@@ -363,12 +363,12 @@ static void watch(struct source_lsl *s, double now_s, struct source_block *ret) 
         return;
     }
     int64_t gap = lsl_timeline_silence(&s->timeline, now_s);
-    if (gap && !s->told_silent)
+    if (gap && !s->silent_notified)
         tell("no samples of %s for %.1f s: a gap", s->name, (double)gap / s->base.rate_hz);
-    s->told_silent |= gap > 0;
+    s->silent_notified |= gap > 0;
     if (gap)
         ret->first = s->timeline.position;
-    if (!s->inlet || s->told_silent)
+    if (!s->inlet || s->silent_notified)
         find_again(s, now_s);
 }
 

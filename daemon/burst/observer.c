@@ -13,7 +13,7 @@ struct observer {
     struct observer_frame *first, *last;
     int frames, most_frames;
     int64_t bytes, missed;
-    bool told, left, ended;
+    bool notified, left, ended;
     mailbox_wake_fn *wake;
     void *wake_ctx;
 };
@@ -65,8 +65,8 @@ void observer_release(struct observer *o) {
 
 /* True if the reader must be woken. The lock is held. */
 static bool tell(struct observer *o) {
-    bool wake = !o->told && !o->left;
-    o->told = true;
+    bool wake = !o->notified && !o->left;
+    o->notified = true;
     return wake;
 }
 
@@ -145,7 +145,7 @@ struct observer_frame *observer_take(struct observer *o, int64_t *ret_missed, bo
     pthread_mutex_lock(&o->lock);
     struct observer_frame *f = take_first(o);
     if (!f)
-        o->told = false;
+        o->notified = false;
     *ret_missed = o->missed;
     *ret_ended = o->ended;
     pthread_mutex_unlock(&o->lock);

@@ -82,7 +82,7 @@ void device_watch_describe(const struct device_health *h, char *ret, size_t size
 
 /* ---- metrics ---- */
 
-/* A series of what is told; none of what is not. Counters follow the device's own, back to 0 too. */
+/* A series for each value that the device reports. Counters follow the device's own, back to 0 too. */
 static void publish(struct device_watch *w, const char *family, const char *label, double value) {
     char labels[LABELS];
     struct metrics *m = w->config.metrics;
@@ -135,7 +135,7 @@ static void ask(struct device_watch *w) {
     pthread_mutex_lock(&w->lock);
     w->latest = h;
     pthread_mutex_unlock(&w->lock);
-    if (!h.told)
+    if (!h.reported)
         return;
     publish_all(w, &h);
     if (atomic_load(&w->bad) || !device_watch_judge(&h, &fault))
@@ -172,7 +172,7 @@ int device_watch_start(const struct device_watch_config *config, struct device_w
     pthread_mutex_init(&w->lock, NULL);
     clock_cond_init(&w->woken);
     ask(w);
-    w->has_thread = w->latest.told;
+    w->has_thread = w->latest.reported;
     if (w->has_thread && pthread_create(&w->thread, NULL, watch_main, w)) {
         w->has_thread = false;
         device_watch_stop(w);

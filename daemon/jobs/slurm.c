@@ -46,8 +46,8 @@ struct remote {
     int task;                         /* index in the array; -1: a job of its own */
     bool *known;                      /* of the array's tasks: Slurm has it */
     char number[32], state[32];       /* Slurm's, "" = not known */
-    char told[160];                   /* what people were told of its state */
-    int64_t read_bytes, silent_bytes; /* of the events; those before were told by an earlier daemon */
+    char notice[160];                 /* the newest of its state */
+    int64_t read_bytes, silent_bytes; /* of the events; silent_bytes: reported by an earlier daemon */
     struct str line;                  /* that is not whole yet */
     struct task_progress progress;
     char last[16], reason[600]; /* how rank 0 ended */
@@ -109,16 +109,16 @@ static int task_of(const char *number) {
 static void take_line(struct remote *r, const char *line) {
     const char *state = line + strlen(line) + 1, *reason = state + strlen(state) + 1;
     const bool plain = !strcmp(reason, "None");
-    char now[sizeof r->told];
+    char now[sizeof r->notice];
     str_copy(r->number, sizeof r->number, line);
     str_copy(r->state, sizeof r->state, state);
     str_format(now, sizeof now, "Slurm job %s: %s%s%s", line, state, plain ? "" : ", ", plain ? "" : reason);
-    if (strcmp(now, r->told) != 0 && !strcmp(state, "PENDING"))
+    if (strcmp(now, r->notice) != 0 && !strcmp(state, "PENDING"))
         r->events->notice(r->events->ctx, now);
-    str_copy(r->told, sizeof r->told, now);
+    str_copy(r->notice, sizeof r->notice, now);
 }
 
-/* Sets number and state, "" when Slurm does not know the job, told, and known. False if Slurm does not answer. */
+/* Sets number and state, "" when Slurm does not know the job, notice, and known. False if Slurm does not answer. */
 static bool ask(struct remote *r) {
     const char *const words[] = {"squeue", "--noheader", "--array", "--states=all", "--format=%i|%T|%r|%Z",
                                  "--name", r->name,      NULL};
@@ -313,15 +313,15 @@ static int look_and_submit(struct remote *r, bool *ret_busy, struct err *err) {
 
 /* Slurm has the job of the attempt, or it has ended already, or this attempt is to stop. */
 static int find_or_submit(struct remote *r, struct err *err) {
-    bool told = false;
+    bool notified = false;
     while (!has_exit(r) && !stops(r)) {
         bool busy = false;
         int rc = look_and_submit(r, &busy, err);
         if (!busy && rc != ERR_UNAVAILABLE)
             return rc;
-        if (!busy && !told)
+        if (!busy && !notified)
             r->events->notice(r->events->ctx, err->message);
-        told |= !busy;
+        notified |= !busy;
         wait_ms(r, LOOK_MS);
     }
     return 0;
@@ -446,7 +446,7 @@ static int conclude_lost(struct remote *r, struct err *err) {
         return 0;
     }
     return err_set(err, ERR_UNAVAILABLE, "%s (%s), and it left no exit code: somebody cancelled it, or its node was lost for good",
-                   *r->told ? r->told : r->name, *r->state ? r->state : "no longer known to Slurm");
+                   *r->notice ? r->notice : r->name, *r->state ? r->state : "no longer known to Slurm");
 }
 
 static void cancel(struct remote *r) {
@@ -530,7 +530,7 @@ static int run_in_array(struct remote *r, struct err *err) {
         str_copy(record->directory, sizeof record->directory, array->directory);
     }
     if (record->state != SLURM_JOINED)
-        r->silent_bytes = 0; /* nobody was told of it */
+        r->silent_bytes = 0; /* nobody was notified of it */
     str_copy(r->name, sizeof r->name, record->array);
     r->task = record->task;
     if (!(r->directory = arena_strdup(&r->arena, record->directory)) ||

@@ -111,9 +111,9 @@ static const char *why_left(const struct session *s) {
 }
 
 void session_leave(struct session *s) {
-    bool told = !s->held_summary; /* else it leaves before it heard that it is done */
+    bool held = s->held_summary != NULL; /* it leaves before it heard that it is done */
     session_drop_held(s);
-    if (!told) {
+    if (held) {
         session_close(s, "done");
         return;
     }

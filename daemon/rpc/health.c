@@ -10,7 +10,7 @@ typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
 
 struct health_watch {
     struct rpc_call *call;
-    serving_status told;
+    serving_status sent;
     bool full; /* the client reads slowly: it gets the newest status when there is room */
     struct health_watch *next;
 };
@@ -32,7 +32,7 @@ static int check(struct rpc_call *call, const void *message, struct err *err) {
 
 static void tell(struct health_watch *w, serving_status status) {
     Grpc__Health__V1__HealthCheckResponse out = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
-    w->told = out.status = status;
+    w->sent = out.status = status;
     w->full = !convert_send(w->call, &out.base);
 }
 
@@ -55,7 +55,7 @@ static void watch_writable(struct rpc_call *call) {
     if (!w)
         return;
     w->full = false;
-    if (w->told != status_of(rpc_context(call)))
+    if (w->sent != status_of(rpc_context(call)))
         tell(w, status_of(rpc_context(call)));
 }
 
@@ -69,7 +69,7 @@ static void watch_end(struct rpc_call *call) {
 void svc_health_changed(struct services *services) {
     serving_status now = status_of(services);
     for (struct health_watch *w = services->health; w; w = w->next)
-        if (!w->full && w->told != now)
+        if (!w->full && w->sent != now)
             tell(w, now);
 }
 

@@ -219,7 +219,7 @@ static void check_health(struct doctor *d, const struct doctor_device *device) {
     device_watch_describe(&device->health, text, sizeof text);
     if (device->bad)
         found(d, name, false, arena_printf(&d->arena, "takes no new work: %s (%s)", device->bad->why, text), device->bad->fix);
-    else if (device->health.told)
+    else if (device->health.reported)
         found(d, name, true, arena_strdup(&d->arena, *text ? text : "the driver reports no health data"), "");
 }
 

@@ -44,16 +44,16 @@ static void put_device(const struct gather *g, int i, struct status *to) {
                                 .description = gather_text(to, info.description),
                                 .bad = gather_text(to, bad ? bad->why : ""),
                                 .fix = gather_text(to, bad ? bad->fix : ""),
-                                .memory_used = health.told ? health.memory_used_bytes : g->machine.memory_used,
-                                .memory_total = health.told ? health.memory_total_bytes : g->machine.memory_total,
-                                .utilization = health.told ? health.utilization : g->machine.busy,
-                                .temperature_c = health.told ? health.temperature_c : NAN,
-                                .power_w = health.told ? health.power_w : NAN,
+                                .memory_used = health.reported ? health.memory_used_bytes : g->machine.memory_used,
+                                .memory_total = health.reported ? health.memory_total_bytes : g->machine.memory_total,
+                                .utilization = health.reported ? health.utilization : g->machine.busy,
+                                .temperature_c = health.reported ? health.temperature_c : NAN,
+                                .power_w = health.reported ? health.power_w : NAN,
                                 .slowed = ""};
-    if (info.is_async && !health.told)
+    if (info.is_async && !health.reported)
         d->memory_used = d->memory_total = -1;
     str_init(&slow, 256);
-    for (int k = 1; health.told && k < DEVICE_SLOWDOWN_COUNT; k++) /* 0: idle */
+    for (int k = 1; health.reported && k < DEVICE_SLOWDOWN_COUNT; k++) /* 0: idle */
         if (health.slowed & 1 << k)
             str_printf(&slow, "%s%s", slow.len ? ", " : "", device_slowdown_name((enum device_slowdown)k));
     d->slowed = gather_text(to, str_cstr(&slow));

@@ -217,7 +217,7 @@ void nvml_read(struct nvml *n, struct device_health *ret) {
     unsigned value = 0;
     unsigned long long large = 0;
     struct nvml_utilization utilization;
-    ret->told = true;
+    ret->reported = true;
     read_names(n, ret);
     if (ASK(nvmlDeviceGetTemperature, NVML_TEMPERATURE_GPU, &value))
         ret->temperature_c = value;

@@ -13,7 +13,7 @@ struct nvml;
 /* bus: "0000:3b:00.0". NULL: there is no such library, it does not start, or it does not know the device. */
 struct nvml *nvml_open(const char *bus);
 void nvml_close(struct nvml *n); /* NULL is fine */
-/* Fills in what is told and leaves the rest of *ret as it is. */
+/* Fills in what the driver reports and leaves the rest of *ret as it is. */
 void nvml_read(struct nvml *n, struct device_health *ret);
 /* The driver's own number ("580.159.03"); "" without. */
 void nvml_driver_version(char *ret, size_t size);

@@ -193,7 +193,7 @@ struct recording {
     struct recording_loader loader;
     pthread_mutex_t lock;            /* held while loading */
     const char *_Atomic mislabelled; /* NULL until the samples were loaded for the first time */
-    atomic_bool ready, told;
+    atomic_bool ready, notified;
 };
 
 static int damaged(const char *path, const char *what, struct err *err) {
@@ -441,7 +441,7 @@ const char *recording_mislabelled(const struct recording *rec) {
 
 const char *recording_tell_mislabelled(struct recording *rec) {
     const char *text = recording_mislabelled(rec);
-    return *text && !atomic_exchange(&rec->told, true) ? text : "";
+    return *text && !atomic_exchange(&rec->notified, true) ? text : "";
 }
 
 void recording_close(struct recording *rec) {

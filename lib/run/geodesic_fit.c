@@ -364,7 +364,7 @@ static int device_work(void *ctx, struct err *err) {
 
 /* Recordings of another form will not be needed again. */
 static void keep_form(struct geodesic_fit *f) {
-    bool same = true, told = f->replay.warned;
+    bool same = true, warned = f->replay.warned;
     for (int g = 0; g < f->groups; g++) {
         struct fit_form now = {f->limit[g].decay, f->orders[g], learns(f, g)}, *before = &f->form[g];
         same = same && now.decay == before->decay && now.order == before->order && now.learns == before->learns;
@@ -373,7 +373,7 @@ static void keep_form(struct geodesic_fit *f) {
     if (same)
         return;
     replay_done(&f->replay);
-    f->replay.warned = told;
+    f->replay.warned = warned;
 }
 
 int geodesic_fit_step(struct geodesic_fit *f, struct err *err) {

@@ -486,9 +486,9 @@ static int micro_batch(struct train *t, struct err *err) {
 /* Now and then while a batch's recordings are on their way from a store. */
 static void tell_waiting(struct train *t) {
     double now = clock_s();
-    if (!t->arrival || now - t->batch_start_s < TELL_S || now - t->told_s < TELL_S)
+    if (!t->arrival || now - t->batch_start_s < TELL_S || now - t->notified_s < TELL_S)
         return;
-    t->told_s = now;
+    t->notified_s = now;
     task_phase(&t->env, &t->progress, "download", loader_done(t->arrival), t->arriving);
 }
 

@@ -77,7 +77,7 @@ struct train {
     struct task_progress progress;
     struct leaf_loss *losses; /* of the batch's micro-batches, all ranks' */
     double batch_loss, batch_wait_s, batch_start_s;
-    double told_s; /* of the newest report while a batch was awaited */
+    double notified_s; /* of the newest report while a batch was awaited */
     int64_t batch_count;
     bool course_lost;            /* the newest line of metrics.jsonl could not be written */
     double started_s, trained_s; /* trained_s: of timed_steps steps since it was opened, all but the first */

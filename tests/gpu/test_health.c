@@ -68,7 +68,7 @@ int main(void) {
         return 77;
     }
     device_health(device, &before);
-    if (!before.told) {
+    if (!before.reported) {
         printf("skipped: no GPU management library (libnvidia-ml) here\n");
         device_close(device);
         return 77;

@@ -33,7 +33,7 @@ static struct device_health nothing(void) {
 
 static struct device_health healthy(void) {
     struct device_health h = nothing();
-    h.told = true;
+    h.reported = true;
     h.index = 5;
     h.temperature_c = 61;
     h.energy_j = 1000;
@@ -99,7 +99,7 @@ static void an_unreachable_device_is_bad(void **state) {
     (void)state;
     struct device_fault v;
     struct device_health h = nothing();
-    h.told = h.unreachable = true;
+    h.reported = h.unreachable = true;
     assert_true(device_watch_judge(&h, &v));
     assert_non_null(strstr(v.fix, "with its driver's tool"));
 }

@@ -39,7 +39,7 @@ struct rig {
     int runs, run_rc, device, interrupted_device;       /* device: of the newest job that was started */
     enum worker_stop interrupted;
     bool read_only; /* the database, from the next start on */
-    int told;       /* changes */
+    int notified;   /* changes */
 };
 
 static int run(void *worker, int device, const struct job *job, struct err *err) {
@@ -58,7 +58,7 @@ static void interrupt_run(void *worker, int device, enum worker_stop why) {
 }
 static void changed(void *ctx, const struct job *job) {
     (void)job;
-    ((struct rig *)ctx)->told++;
+    ((struct rig *)ctx)->notified++;
 }
 static int no_models(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
     (void)ctx, (void)ret;
@@ -561,13 +561,13 @@ static void no_call_is_acknowledged_that_could_not_be_written(void **state) {
     report_end(rig, ERR_INVALID, WORKER_STOP_NONE, NULL);
     assert_int_equal(failed->state, JOB_FAILED);
     break_database(rig, true);
-    int before = rig->told;
+    int before = rig->notified;
     struct err err;
     assert_int_equal(sched_cancel(rig->sched, waits->id, &got, &err), ERR_INTERNAL);
     assert_non_null(strstr(err.message, "jobs.sqlite"));
     assert_int_equal(sched_resume(rig->sched, failed->id, NULL, 0, &got, &err), ERR_INTERNAL);
     assert_int_equal(try_submit(rig, NULL, 0, &got, &err), ERR_INTERNAL);
-    assert_true(got == NULL && rig->told == before);
+    assert_true(got == NULL && rig->notified == before);
     assert_true(waits->state == JOB_QUEUED && failed->state == JOB_FAILED && sched_count(rig->sched) == 2);
     break_database(rig, false);
     sched_tick(rig->sched);

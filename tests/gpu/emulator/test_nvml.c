@@ -54,7 +54,7 @@ static void what_is_told_is_read_in_units(void **state) {
     struct device_health h;
     say(EVERYTHING);
     look("cuda:0", &h);
-    assert_true(h.told && !h.unreachable);
+    assert_true(h.reported && !h.unreachable);
     assert_true(h.temperature_c == 61 && h.power_w == 312.5 && h.utilization == 0.97);
     assert_true(h.memory_total_bytes == 150000000000 && h.memory_used_bytes == 20000000000);
     assert_true(h.ecc_corrected == 4 && h.ecc_uncorrected == 0 && h.repair_pending == 0);
@@ -83,7 +83,7 @@ static void what_is_not_supported_stays_absent(void **state) {
     struct device_health h;
     say("temperature_c 40\n");
     look("cuda:0", &h);
-    assert_true(h.told && !h.unreachable && h.temperature_c == 40);
+    assert_true(h.reported && !h.unreachable && h.temperature_c == 40);
     assert_true(isnan(h.power_w) && isnan(h.utilization));
     assert_true(h.memory_used_bytes == -1 && h.memory_total_bytes == -1 && h.ecc_corrected == -1 && h.ecc_uncorrected == -1);
     assert_int_equal(h.repair_pending, -1);
@@ -181,7 +181,7 @@ static void a_lost_gpu_is_unreachable_and_tells_nothing(void **state) {
     struct device_health h;
     say("lost 1\n" EVERYTHING);
     look("cuda:0", &h);
-    assert_true(h.told && h.unreachable && isnan(h.temperature_c) && h.ecc_uncorrected == -1);
+    assert_true(h.reported && h.unreachable && isnan(h.temperature_c) && h.ecc_uncorrected == -1);
 }
 
 static void nothing_is_told_without_a_library_that_starts(void **state) {
@@ -190,7 +190,7 @@ static void nothing_is_told_without_a_library_that_starts(void **state) {
     unsetenv("BRR_FAKE_NVML");
     look("cuda:0", &h);
     setenv("BRR_FAKE_NVML", script, 1);
-    assert_false(h.told || h.unreachable);
+    assert_false(h.reported || h.unreachable);
     assert_true(h.index == -1 && isnan(h.temperature_c) && !*h.uuid && !*h.driver);
 }
 
@@ -199,7 +199,7 @@ static void the_cpu_tells_nothing(void **state) {
     struct device_health h;
     say(EVERYTHING);
     look("cpu", &h);
-    assert_false(h.told || h.unreachable);
+    assert_false(h.reported || h.unreachable);
     assert_true(isnan(h.temperature_c) && isnan(h.energy_j) && h.memory_used_bytes == -1 && h.slowed == -1);
 }
 
