@@ -8,111 +8,111 @@
 #include "unit/temp_dir.h"
 
 /* The service manager's side. */
-struct rig {
+struct fixture {
     void *dir;
     char path[300], heard[64];
     int fd;
     struct notify notify;
 };
 
-static void listen_at(struct rig *rig, const char *address) {
+static void listen_at(struct fixture *f, const char *address) {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     str_copy(at.sun_path, sizeof at.sun_path, address);
     socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(address) + (*address == '/'));
     if (*address == '@')
         at.sun_path[0] = '\0';
-    rig->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    assert_int_equal(bind(rig->fd, (struct sockaddr *)&at, len), 0);
-    assert_int_equal(notify_open(&rig->notify, address, NULL), 0);
+    f->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_int_equal(bind(f->fd, (struct sockaddr *)&at, len), 0);
+    assert_int_equal(notify_open(&f->notify, address, NULL), 0);
 }
 
 static int set_up(void **state) {
-    struct rig *rig = calloc(1, sizeof *rig);
-    *state = rig;
-    if (temp_dir_make(&rig->dir))
+    struct fixture *f = calloc(1, sizeof *f);
+    *state = f;
+    if (temp_dir_make(&f->dir))
         return -1;
-    str_format(rig->path, sizeof rig->path, "%s/notify", (char *)rig->dir);
-    listen_at(rig, rig->path);
+    str_format(f->path, sizeof f->path, "%s/notify", (char *)f->dir);
+    listen_at(f, f->path);
     alarm(300); /* a send that blocks ends the test */
     return 0;
 }
 
 static int tear_down(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     alarm(0);
-    notify_close(&rig->notify);
-    close(rig->fd);
-    int rc = temp_dir_remove(&rig->dir);
-    free(rig);
+    notify_close(&f->notify);
+    close(f->fd);
+    int rc = temp_dir_remove(&f->dir);
+    free(f);
     return rc;
 }
 
 /* The next message, or "". */
-static const char *hear(struct rig *rig) {
-    ssize_t n = recv(rig->fd, rig->heard, sizeof rig->heard - 1, 0);
-    rig->heard[n < 0 ? 0 : n] = '\0';
-    return rig->heard;
+static const char *hear(struct fixture *f) {
+    ssize_t n = recv(f->fd, f->heard, sizeof f->heard - 1, 0);
+    f->heard[n < 0 ? 0 : n] = '\0';
+    return f->heard;
 }
 
-static void fill(const struct rig *rig) {
+static void fill(const struct fixture *f) {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    while (sendto(fd, "x", 1, 0, (const struct sockaddr *)&rig->notify.to, rig->notify.len) == 1) {
+    while (sendto(fd, "x", 1, 0, (const struct sockaddr *)&f->notify.to, f->notify.len) == 1) {
     }
     close(fd);
 }
 
-static void empty(struct rig *rig) {
-    while (*hear(rig))
-        assert_string_equal(rig->heard, "x");
+static void empty(struct fixture *f) {
+    while (*hear(f))
+        assert_string_equal(f->heard, "x");
 }
 
 static void messages_arrive(void **state) {
-    struct rig *rig = *state;
-    notify_state(&rig->notify, "READY=1");
-    notify_pulse(&rig->notify, "WATCHDOG=1");
-    assert_string_equal(hear(rig), "READY=1");
-    assert_string_equal(hear(rig), "WATCHDOG=1");
-    notify_tick(&rig->notify);
-    assert_string_equal(hear(rig), "");
+    struct fixture *f = *state;
+    notify_state(&f->notify, "READY=1");
+    notify_pulse(&f->notify, "WATCHDOG=1");
+    assert_string_equal(hear(f), "READY=1");
+    assert_string_equal(hear(f), "WATCHDOG=1");
+    notify_tick(&f->notify);
+    assert_string_equal(hear(f), "");
 }
 
 static void a_full_queue_delays_states_and_drops_signs_of_life(void **state) {
-    struct rig *rig = *state;
-    fill(rig);
-    notify_state(&rig->notify, "READY=1");
-    notify_pulse(&rig->notify, "WATCHDOG=1");
-    empty(rig);
-    notify_tick(&rig->notify);
-    assert_string_equal(hear(rig), "READY=1");
-    assert_string_equal(hear(rig), "");
-    fill(rig);
-    notify_state(&rig->notify, "STOPPING=1");
-    empty(rig);
-    notify_pulse(&rig->notify, "WATCHDOG=1"); /* after what is due */
-    assert_string_equal(hear(rig), "STOPPING=1");
-    assert_string_equal(hear(rig), "WATCHDOG=1");
+    struct fixture *f = *state;
+    fill(f);
+    notify_state(&f->notify, "READY=1");
+    notify_pulse(&f->notify, "WATCHDOG=1");
+    empty(f);
+    notify_tick(&f->notify);
+    assert_string_equal(hear(f), "READY=1");
+    assert_string_equal(hear(f), "");
+    fill(f);
+    notify_state(&f->notify, "STOPPING=1");
+    empty(f);
+    notify_pulse(&f->notify, "WATCHDOG=1"); /* after what is due */
+    assert_string_equal(hear(f), "STOPPING=1");
+    assert_string_equal(hear(f), "WATCHDOG=1");
 }
 
 static void the_newest_state_replaces_one_that_was_not_sent(void **state) {
-    struct rig *rig = *state;
-    fill(rig);
-    notify_state(&rig->notify, "READY=1");
-    notify_state(&rig->notify, "STOPPING=1");
-    empty(rig);
-    notify_tick(&rig->notify);
-    assert_string_equal(hear(rig), "STOPPING=1");
-    assert_string_equal(hear(rig), "");
+    struct fixture *f = *state;
+    fill(f);
+    notify_state(&f->notify, "READY=1");
+    notify_state(&f->notify, "STOPPING=1");
+    empty(f);
+    notify_tick(&f->notify);
+    assert_string_equal(hear(f), "STOPPING=1");
+    assert_string_equal(hear(f), "");
 }
 
 static void an_abstract_socket_is_one_too(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     char name[64];
     str_format(name, sizeof name, "@brr-test-notify-%ld", (long)getpid());
-    notify_close(&rig->notify);
-    close(rig->fd);
-    listen_at(rig, name);
-    notify_state(&rig->notify, "READY=1");
-    assert_string_equal(hear(rig), "READY=1");
+    notify_close(&f->notify);
+    close(f->fd);
+    listen_at(f, name);
+    notify_state(&f->notify, "READY=1");
+    assert_string_equal(hear(f), "READY=1");
 }
 
 static void without_a_service_manager_nothing_is_sent(void **state) {

@@ -26,7 +26,7 @@ int __wrap_link(const char *from, const char *to) {
     return -1;
 }
 
-struct rig {
+struct fixture {
     char *dir, results[512], folder[600], model[700];
     struct db *db;
     struct places places;
@@ -39,10 +39,10 @@ struct rig {
 };
 
 static bool take(void *ctx, struct live_order *o) {
-    struct rig *rig = ctx;
-    if (rig->n == 8)
+    struct fixture *f = ctx;
+    if (f->n == 8)
         return false;
-    rig->orders[rig->n++] = o;
+    f->orders[f->n++] = o;
     return true;
 }
 
@@ -53,107 +53,102 @@ static int no_models(void *ctx, const char *ref, struct model_ref *ret, struct e
 
 static int job_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
     (void)ref, (void)err;
-    str_copy(ret->path, sizeof ret->path, ((struct rig *)ctx)->model);
+    str_copy(ret->path, sizeof ret->path, ((struct fixture *)ctx)->model);
     return 0;
 }
 
-static struct removal removal_of(const struct rig *rig) {
-    return (struct removal){.sched = rig->sched, .db = rig->db, .models = rig->models};
+static struct removal removal_of(const struct fixture *f) {
+    return (struct removal){.sched = f->sched, .db = f->db, .models = f->models};
 }
 
-static void start(struct rig *rig) {
+static void start(struct fixture *f) {
     char path[600];
-    str_format(path, sizeof path, "%s/jobs.sqlite", rig->dir);
-    assert_int_equal(db_open(path, &rig->db, NULL), 0);
-    const struct sched_config sched = {.db = rig->db,
-                                       .rules = {.places = &rig->places, .refer_model = no_models},
-                                       .cache_dir = rig->dir,
+    str_format(path, sizeof path, "%s/jobs.sqlite", f->dir);
+    assert_int_equal(db_open(path, &f->db, NULL), 0);
+    const struct sched_config sched = {.db = f->db,
+                                       .rules = {.places = &f->places, .refer_model = no_models},
+                                       .cache_dir = f->dir,
                                        .max_queued = 10,
                                        .keep_finished_ms = -1,
                                        .devices = {{"cpu", "cpu"}},
                                        .versions = ""};
-    const struct models_config models = {.db = rig->db,
-                                         .post = take,
-                                         .post_ctx = rig,
-                                         .loop = &rig->loop,
-                                         .places = &rig->places,
-                                         .job_model = job_model,
-                                         .ctx = rig};
-    assert_int_equal(sched_open(&sched, &rig->sched, NULL), 0);
-    assert_int_equal(models_new(&models, &rig->models, NULL), 0);
-    const struct retention_config retention = {.loop = &rig->loop, .removal = removal_of(rig), .age_ms = -1, .max_bytes = -1};
-    assert_int_equal(retention_new(&retention, &rig->retention, NULL), 0);
+    const struct models_config models = {
+        .db = f->db, .post = take, .post_ctx = f, .loop = &f->loop, .places = &f->places, .job_model = job_model, .ctx = f};
+    assert_int_equal(sched_open(&sched, &f->sched, NULL), 0);
+    assert_int_equal(models_new(&models, &f->models, NULL), 0);
+    const struct retention_config retention = {.loop = &f->loop, .removal = removal_of(f), .age_ms = -1, .max_bytes = -1};
+    assert_int_equal(retention_new(&retention, &f->retention, NULL), 0);
 }
 
-static void stop(struct rig *rig) {
-    uv_run(&rig->loop, UV_RUN_DEFAULT);
-    retention_free(rig->retention);
-    models_free(rig->models);
-    while (rig->n)
-        live_order_free(rig->orders[--rig->n]);
-    sched_close(rig->sched);
-    db_close(rig->db);
+static void stop(struct fixture *f) {
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+    retention_free(f->retention);
+    models_free(f->models);
+    while (f->n)
+        live_order_free(f->orders[--f->n]);
+    sched_close(f->sched);
+    db_close(f->db);
 }
 
 /* As kill -9 and a new start do, and the ticks of its first seconds. */
-static void die_and_start(struct rig *rig) {
-    stop(rig);
-    start(rig);
-    retention_tick(rig->retention);
-    uv_run(&rig->loop, UV_RUN_DEFAULT);
+static void die_and_start(struct fixture *f) {
+    stop(f);
+    start(f);
+    retention_tick(f->retention);
+    uv_run(&f->loop, UV_RUN_DEFAULT);
 }
 
 /* A job that has ended, with a model in its folder. */
-static void make_job(struct rig *rig) {
+static void make_job(struct fixture *f) {
     char path[600];
     struct job *job = job_new();
     str_copy(job->id, sizeof job->id, "train-1");
     str_copy(job->kind, sizeof job->kind, "train");
-    str_copy(job->directory, sizeof job->directory, rig->folder);
+    str_copy(job->directory, sizeof job->directory, f->folder);
     job->sequence = 1;
     job->state = JOB_SUCCEEDED;
     job->yaml = strdup("kind: train\n");
     job->file = strdup("t.yaml");
     job->overrides = strdup("[]");
     job->request_id = strdup("");
-    str_format(path, sizeof path, "%s/jobs.sqlite", rig->dir);
-    assert_int_equal(db_open(path, &rig->db, NULL), 0);
-    assert_int_equal(jobdb_setup(rig->db, NULL), 0);
-    assert_int_equal(jobdb_save(rig->db, job, NULL), 0);
-    db_close(rig->db);
+    str_format(path, sizeof path, "%s/jobs.sqlite", f->dir);
+    assert_int_equal(db_open(path, &f->db, NULL), 0);
+    assert_int_equal(jobdb_setup(f->db, NULL), 0);
+    assert_int_equal(jobdb_save(f->db, job, NULL), 0);
+    db_close(f->db);
     job_free(job);
 }
 
 static int set_up(void **state) {
-    struct rig *rig = calloc(1, sizeof *rig);
+    struct fixture *f = calloc(1, sizeof *f);
     struct device *device = NULL;
     struct stream *queue = NULL;
     void *dir = NULL;
-    *state = rig;
+    *state = f;
     if (temp_dir_make(&dir) || device_open("cpu", 0, &device, NULL) || stream_open(device, STREAM_NORMAL, &queue, NULL))
         return -1;
-    rig->dir = dir;
-    str_format(rig->results, sizeof rig->results, "%s/results", rig->dir);
-    str_format(rig->folder, sizeof rig->folder, "%s/jobs/train-1", rig->results);
-    str_format(rig->model, sizeof rig->model, "%s/checkpoints/best.safetensors", rig->folder);
-    rig->places = (struct places){.data_dir = rig->dir, .results_dir = rig->results};
-    if (fsio_mkdirs_above(rig->model, NULL) || fixture_model(device, queue, rig->model))
+    f->dir = dir;
+    str_format(f->results, sizeof f->results, "%s/results", f->dir);
+    str_format(f->folder, sizeof f->folder, "%s/jobs/train-1", f->results);
+    str_format(f->model, sizeof f->model, "%s/checkpoints/best.safetensors", f->folder);
+    f->places = (struct places){.data_dir = f->dir, .results_dir = f->results};
+    if (fsio_mkdirs_above(f->model, NULL) || fixture_model(device, queue, f->model))
         return -1;
     stream_close(queue);
     device_close(device);
-    uv_loop_init(&rig->loop);
-    make_job(rig);
-    start(rig);
+    uv_loop_init(&f->loop);
+    make_job(f);
+    start(f);
     return 0;
 }
 
 static int tear_down(void **state) {
-    struct rig *rig = *state;
-    void *dir = rig->dir;
+    struct fixture *f = *state;
+    void *dir = f->dir;
     stuck = far = false;
-    stop(rig);
-    uv_loop_close(&rig->loop);
-    free(rig);
+    stop(f);
+    uv_loop_close(&f->loop);
+    free(f);
     return temp_dir_remove(&dir);
 }
 
@@ -163,53 +158,53 @@ static int count_removal(void *ctx, const struct jobdb_removal *r, struct err *e
     return 0;
 }
 
-static int unfinished(const struct rig *rig) {
+static int unfinished(const struct fixture *f) {
     int n = 0;
-    assert_int_equal(jobdb_removals(rig->db, count_removal, &n, NULL), 0);
+    assert_int_equal(jobdb_removals(f->db, count_removal, &n, NULL), 0);
     return n;
 }
 
-static void record(const struct rig *rig) {
-    const struct removal removal = removal_of(rig);
+static void record(const struct fixture *f) {
+    const struct removal removal = removal_of(f);
     char folder[2048];
     assert_int_equal(removal_record(&removal, "train-1", folder, NULL), 0);
-    assert_string_equal(folder, rig->folder);
+    assert_string_equal(folder, f->folder);
 }
 
 static void a_removal_that_the_process_did_not_finish_is_finished_by_the_next(void **state) {
-    struct rig *rig = *state;
-    record(rig);
-    assert_null(sched_get(rig->sched, "train-1"));
-    assert_true(fsio_exists(rig->model));
-    die_and_start(rig);
-    assert_null(sched_get(rig->sched, "train-1"));
-    assert_false(fsio_exists(rig->folder));
-    assert_int_equal(unfinished(rig), 0);
+    struct fixture *f = *state;
+    record(f);
+    assert_null(sched_get(f->sched, "train-1"));
+    assert_true(fsio_exists(f->model));
+    die_and_start(f);
+    assert_null(sched_get(f->sched, "train-1"));
+    assert_false(fsio_exists(f->folder));
+    assert_int_equal(unfinished(f), 0);
 }
 
 static void a_folder_that_cannot_be_removed_is_tried_again_at_each_start(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     struct err err;
     stuck = true;
-    record(rig);
-    assert_int_equal(removal_files(rig->folder, &err), ERR_UNAVAILABLE);
-    die_and_start(rig);
-    assert_true(fsio_exists(rig->model));
-    assert_int_equal(unfinished(rig), 1);
+    record(f);
+    assert_int_equal(removal_files(f->folder, &err), ERR_UNAVAILABLE);
+    die_and_start(f);
+    assert_true(fsio_exists(f->model));
+    assert_int_equal(unfinished(f), 1);
     stuck = false;
-    die_and_start(rig);
-    assert_false(fsio_exists(rig->folder));
-    assert_int_equal(unfinished(rig), 0);
+    die_and_start(f);
+    assert_false(fsio_exists(f->folder));
+    assert_int_equal(unfinished(f), 0);
 }
 
 static void a_removal_that_ended_leaves_no_record(void **state) {
-    struct rig *rig = *state;
-    const struct removal removal = removal_of(rig);
-    record(rig);
-    assert_int_equal(unfinished(rig), 1);
-    assert_int_equal(removal_files(rig->folder, NULL), 0);
+    struct fixture *f = *state;
+    const struct removal removal = removal_of(f);
+    record(f);
+    assert_int_equal(unfinished(f), 1);
+    assert_int_equal(removal_files(f->folder, NULL), 0);
     removal_end(&removal, "train-1");
-    assert_int_equal(unfinished(rig), 0);
+    assert_int_equal(unfinished(f), 0);
 }
 
 static int count_checkpoint(void *ctx, const struct jobdb_checkpoint *c) {
@@ -218,75 +213,75 @@ static int count_checkpoint(void *ctx, const struct jobdb_checkpoint *c) {
     return 0;
 }
 
-static int checkpoints(const struct rig *rig) {
+static int checkpoints(const struct fixture *f) {
     int n = 0;
-    assert_int_equal(jobdb_records(rig->db, "train-1", count_checkpoint, &n, NULL), 0);
+    assert_int_equal(jobdb_records(f->db, "train-1", count_checkpoint, &n, NULL), 0);
     return n;
 }
 
 /* From now on every write to the database fails, or succeeds again. */
-static void break_database(const struct rig *rig, bool broken) {
+static void break_database(const struct fixture *f, bool broken) {
     struct db_query q;
-    assert_int_equal(db_query(rig->db, broken ? "PRAGMA query_only=1" : "PRAGMA query_only=0", "break", &q, NULL), 0);
+    assert_int_equal(db_query(f->db, broken ? "PRAGMA query_only=1" : "PRAGMA query_only=0", "break", &q, NULL), 0);
     assert_int_equal(db_run(&q, NULL), 0);
 }
 
 static void a_removal_that_cannot_be_recorded_changes_nothing(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     const struct task_checkpoint c = {.step = 1};
-    const struct removal removal = removal_of(rig);
+    const struct removal removal = removal_of(f);
     char folder[2048];
     struct err err;
-    assert_int_equal(jobdb_add_checkpoint(rig->db, "train-1", &c, 1, NULL), 0);
-    break_database(rig, true);
+    assert_int_equal(jobdb_add_checkpoint(f->db, "train-1", &c, 1, NULL), 0);
+    break_database(f, true);
     assert_int_not_equal(removal_record(&removal, "train-1", folder, &err), 0);
-    break_database(rig, false);
-    assert_non_null(sched_get(rig->sched, "train-1"));
-    assert_true(checkpoints(rig) == 1 && unfinished(rig) == 0);
-    record(rig);
-    assert_true(checkpoints(rig) == 0 && unfinished(rig) == 1);
+    break_database(f, false);
+    assert_non_null(sched_get(f->sched, "train-1"));
+    assert_true(checkpoints(f) == 1 && unfinished(f) == 0);
+    record(f);
+    assert_true(checkpoints(f) == 0 && unfinished(f) == 1);
     assert_int_equal(removal_record(&removal, "train-1", folder, &err), ERR_NOT_FOUND);
 }
 
 static void a_job_that_has_not_ended_stays(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     char folder[2048];
     struct db_query q;
     struct err err;
-    assert_int_equal(db_query(rig->db, "UPDATE jobs SET state='queued'", "queue", &q, NULL), 0);
+    assert_int_equal(db_query(f->db, "UPDATE jobs SET state='queued'", "queue", &q, NULL), 0);
     assert_int_equal(db_run(&q, NULL), 0);
-    die_and_start(rig);
-    const struct removal removal = removal_of(rig);
+    die_and_start(f);
+    const struct removal removal = removal_of(f);
     assert_int_equal(removal_record(&removal, "train-1", folder, &err), ERR_PRECONDITION);
-    assert_int_equal(sched_remove(rig->sched, "train-1", "", &err), ERR_PRECONDITION);
-    assert_int_equal(sched_open_count(rig->sched), 1);
+    assert_int_equal(sched_remove(f->sched, "train-1", "", &err), ERR_PRECONDITION);
+    assert_int_equal(sched_open_count(f->sched), 1);
 }
 
 static void on_served(void *ctx, const struct live_opened *opened, const struct err *err) { (void)ctx, (void)opened, (void)err; }
 
 /* Where no hard link is possible, the model that serves is the job's own file. */
 static void a_job_whose_model_serves_from_another_volume_stays(void **state) {
-    struct rig *rig = *state;
-    const struct removal removal = removal_of(rig);
+    struct fixture *f = *state;
+    const struct removal removal = removal_of(f);
     struct err err;
     char folder[2048];
     far = true;
-    assert_int_equal(models_serve(rig->models, &(struct models_request){"ward", "job:train-1", ""}, on_served, rig, NULL), 0);
-    uv_run(&rig->loop, UV_RUN_DEFAULT);
-    assert_string_equal(models_find(rig->models, "ward")->path, rig->model);
+    assert_int_equal(models_serve(f->models, &(struct models_request){"ward", "job:train-1", ""}, on_served, f, NULL), 0);
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+    assert_string_equal(models_find(f->models, "ward")->path, f->model);
     assert_int_equal(removal_record(&removal, "train-1", folder, &err), ERR_PRECONDITION);
     assert_non_null(strstr(err.message, "serves as ward"));
-    assert_non_null(sched_get(rig->sched, "train-1"));
+    assert_non_null(sched_get(f->sched, "train-1"));
     far = false;
-    models_forget(rig->models, rig);
+    models_forget(f->models, f);
 }
 
 static void a_job_whose_model_serves_from_a_file_of_its_own_goes(void **state) {
-    struct rig *rig = *state;
-    assert_int_equal(models_serve(rig->models, &(struct models_request){"ward", "job:train-1", ""}, on_served, rig, NULL), 0);
-    uv_run(&rig->loop, UV_RUN_DEFAULT);
-    record(rig);
-    models_forget(rig->models, rig);
+    struct fixture *f = *state;
+    assert_int_equal(models_serve(f->models, &(struct models_request){"ward", "job:train-1", ""}, on_served, f, NULL), 0);
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+    record(f);
+    models_forget(f->models, f);
 }
 
 int main(void) {

@@ -29,7 +29,7 @@ int statvfs(const char *restrict path, struct statvfs *restrict ret) {
     return rc;
 }
 
-struct rig {
+struct fixture {
     char *dir;
     struct db *db;
     struct places places;
@@ -43,22 +43,22 @@ struct rig {
 };
 
 static int run(void *worker, int device, const struct job *job, struct err *err) {
-    struct rig *rig = worker;
-    rig->device = device;
+    struct fixture *f = worker;
+    f->device = device;
     assert_int_equal(job->state, JOB_PREPARING);
-    str_copy(rig->running, sizeof rig->running, job->id);
-    rig->runs++;
-    return rig->run_rc ? err_set(err, rig->run_rc, "no room for a job") : 0;
+    str_copy(f->running, sizeof f->running, job->id);
+    f->runs++;
+    return f->run_rc ? err_set(err, f->run_rc, "no room for a job") : 0;
 }
 
 static void interrupt_run(void *worker, int device, enum worker_stop why) {
-    struct rig *rig = worker;
-    rig->interrupted = why;
-    rig->interrupted_device = device;
+    struct fixture *f = worker;
+    f->interrupted = why;
+    f->interrupted_device = device;
 }
 static void changed(void *ctx, const struct job *job) {
     (void)job;
-    ((struct rig *)ctx)->notified++;
+    ((struct fixture *)ctx)->notified++;
 }
 static int no_models(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
     (void)ctx, (void)ret;
@@ -66,153 +66,153 @@ static int no_models(void *ctx, const char *ref, struct model_ref *ret, struct e
 }
 
 /* From now on every write to the database fails, or succeeds again. */
-static void break_database(struct rig *rig, bool broken) {
+static void break_database(struct fixture *f, bool broken) {
     struct db_query q;
-    assert_int_equal(db_query(rig->db, broken ? "PRAGMA query_only=1" : "PRAGMA query_only=0", "break", &q, NULL), 0);
+    assert_int_equal(db_query(f->db, broken ? "PRAGMA query_only=1" : "PRAGMA query_only=0", "break", &q, NULL), 0);
     assert_int_equal(db_run(&q, NULL), 0);
 }
 
-static void open_sched(struct rig *rig) {
+static void open_sched(struct fixture *f) {
     struct err err;
-    str_format(rig->data, sizeof rig->data, "%s/data", rig->dir);
-    str_format(rig->results, sizeof rig->results, "%s/results", rig->dir);
+    str_format(f->data, sizeof f->data, "%s/data", f->dir);
+    str_format(f->results, sizeof f->results, "%s/results", f->dir);
     char path[600];
-    str_format(path, sizeof path, "%s/jobs.sqlite", rig->dir);
-    assert_int_equal(fsio_mkdirs(rig->data, NULL), 0);
-    rig->places = (struct places){.data_dir = rig->data, .results_dir = rig->results};
-    if (db_open(path, &rig->db, &err))
+    str_format(path, sizeof path, "%s/jobs.sqlite", f->dir);
+    assert_int_equal(fsio_mkdirs(f->data, NULL), 0);
+    f->places = (struct places){.data_dir = f->data, .results_dir = f->results};
+    if (db_open(path, &f->db, &err))
         fail_msg("%s", err.message);
-    struct sched_config config = rig->config;
-    config.db = rig->db;
-    config.rules = (struct submission_rules){.places = &rig->places, .refer_model = no_models};
-    config.cache_dir = rig->dir;
+    struct sched_config config = f->config;
+    config.db = f->db;
+    config.rules = (struct submission_rules){.places = &f->places, .refer_model = no_models};
+    config.cache_dir = f->dir;
     config.max_queued = 100;
     config.keep_finished_ms = config.keep_finished_ms ? config.keep_finished_ms : -1;
     config.changed = changed;
-    config.ctx = config.worker = rig;
+    config.ctx = config.worker = f;
     config.run = run;
     config.interrupt = interrupt_run;
     config.devices[0].name = "cpu";
     config.devices[0].description = "cpu";
     config.versions = "brrd 9.9";
     config.wall_ms = wall_ms;
-    if (rig->read_only)
-        break_database(rig, true);
-    if (sched_open(&config, &rig->sched, &err))
+    if (f->read_only)
+        break_database(f, true);
+    if (sched_open(&config, &f->sched, &err))
         fail_msg("%s", err.message);
 }
 
-static void close_sched(struct rig *rig) {
-    sched_close(rig->sched);
-    db_close(rig->db);
+static void close_sched(struct fixture *f) {
+    sched_close(f->sched);
+    db_close(f->db);
 }
 
 /* As kill -9 and a new start do: what is in memory alone is gone. */
-static void die_and_start(struct rig *rig) {
-    close_sched(rig);
-    open_sched(rig);
+static void die_and_start(struct fixture *f) {
+    close_sched(f);
+    open_sched(f);
 }
 
 static int set_up(void **state) {
-    struct rig *rig = calloc(1, sizeof *rig);
+    struct fixture *f = calloc(1, sizeof *f);
     void *dir = NULL;
-    if (!rig || temp_dir_make(&dir))
+    if (!f || temp_dir_make(&dir))
         return -1;
-    rig->dir = dir;
-    open_sched(rig);
-    *state = rig;
+    f->dir = dir;
+    open_sched(f);
+    *state = f;
     return 0;
 }
 
 static int tear_down(void **state) {
-    struct rig *rig = *state;
-    void *dir = rig->dir;
-    close_sched(rig);
-    free(rig);
+    struct fixture *f = *state;
+    void *dir = f->dir;
+    close_sched(f);
+    free(f);
     return temp_dir_remove(&dir);
 }
 
-static int accept_draft(struct rig *rig, struct draft *draft, const struct job **ret, struct err *err) {
-    int rc = sched_accept(rig->sched, draft, NULL, NULL, ret, err);
+static int accept_draft(struct fixture *f, struct draft *draft, const struct job **ret, struct err *err) {
+    int rc = sched_accept(f->sched, draft, NULL, NULL, ret, err);
     draft_discard(draft);
     draft_free(draft);
     return rc;
 }
 
-static int send(struct rig *rig, const struct submission *request, const struct job **ret, struct err *err) {
+static int send(struct fixture *f, const struct submission *request, const struct job **ret, struct err *err) {
     struct draft *draft = NULL;
-    int rc = sched_draft(rig->sched, request, &draft, ret, err);
+    int rc = sched_draft(f->sched, request, &draft, ret, err);
     if (rc || !draft)
         return rc;
     if (!(rc = draft_place(draft, err)))
-        return accept_draft(rig, draft, ret, err);
+        return accept_draft(f, draft, ret, err);
     draft_free(draft);
     return rc;
 }
 
-static int try_submit(struct rig *rig, const char *const *overrides, int n, const struct job **ret, struct err *err) {
+static int try_submit(struct fixture *f, const char *const *overrides, int n, const struct job **ret, struct err *err) {
     const struct submission request = {
         .yaml = "kind: train\nname: t\ndata:\n  source: .\nmodel:\n  preset: tiny\nlimits:\n  restarts: 2\n",
         .file = "t.yaml",
         .request_id = "",
         .overrides = overrides,
         .n_overrides = n};
-    return send(rig, &request, ret, err);
+    return send(f, &request, ret, err);
 }
 
-static const struct job *submit(struct rig *rig) {
+static const struct job *submit(struct fixture *f) {
     const struct job *job = NULL;
     struct err err;
-    if (try_submit(rig, NULL, 0, &job, &err))
+    if (try_submit(f, NULL, 0, &job, &err))
         fail_msg("%s", err.message);
     return job;
 }
 
-static const struct job *submit_with(struct rig *rig, const char *override) {
+static const struct job *submit_with(struct fixture *f, const char *override) {
     const struct job *job = NULL;
     struct err err;
-    if (try_submit(rig, &override, 1, &job, &err))
+    if (try_submit(f, &override, 1, &job, &err))
         fail_msg("%s", err.message);
     return job;
 }
 
-static const struct job *started(struct rig *rig) {
-    const struct job *job = submit(rig);
-    sched_turn(rig->sched);
-    assert_string_equal(rig->running, job->id);
+static const struct job *started(struct fixture *f) {
+    const struct job *job = submit(f);
+    sched_turn(f->sched);
+    assert_string_equal(f->running, job->id);
     struct worker_report r = {.message.kind = WORKER_RUNNING};
     str_copy(r.job_id, sizeof r.job_id, job->id);
-    sched_report(rig->sched, &r);
+    sched_report(f->sched, &r);
     assert_int_equal(job->state, JOB_RUNNING);
     return job;
 }
 
-static void report_end(struct rig *rig, int rc, enum worker_stop stopped, const char *result) {
+static void report_end(struct fixture *f, int rc, enum worker_stop stopped, const char *result) {
     struct worker_report r = {
         .message.kind = WORKER_DONE, .rc = rc, .stopped = stopped, .energy_j = (double)NAN, .limits.restarts = 2};
-    str_copy(r.job_id, sizeof r.job_id, rig->running);
+    str_copy(r.job_id, sizeof r.job_id, f->running);
     if (rc)
         err_set(&r.err, rc, "it went wrong");
     r.text = result ? strdup(result) : NULL;
-    sched_report(rig->sched, &r);
+    sched_report(f->sched, &r);
     free(r.text);
 }
 
 /* An attempt that ends as one does whose checkpoint cannot be written. */
-static void report_errno(struct rig *rig, int errnum) {
+static void report_errno(struct fixture *f, int errnum) {
     struct worker_report r = {.message.kind = WORKER_DONE, .energy_j = (double)NAN, .limits.restarts = 2};
-    str_copy(r.job_id, sizeof r.job_id, rig->running);
+    str_copy(r.job_id, sizeof r.job_id, f->running);
     r.rc = err_errno(&r.err, errnum, "cannot write the checkpoint");
-    sched_report(rig->sched, &r);
+    sched_report(f->sched, &r);
 }
 
-static void report_checkpoint(struct rig *rig, int64_t step, bool best) {
+static void report_checkpoint(struct fixture *f, int64_t step, bool best) {
     struct worker_report r = {.message.kind = WORKER_CHECKPOINT};
-    str_copy(r.job_id, sizeof r.job_id, rig->running);
+    str_copy(r.job_id, sizeof r.job_id, f->running);
     r.checkpoint = (struct task_checkpoint){.step = step, .last = true, .best = best, .metric = (double)NAN};
-    str_format(r.checkpoint.path, sizeof r.checkpoint.path, "%s/step-%lld", rig->dir, (long long)step);
+    str_format(r.checkpoint.path, sizeof r.checkpoint.path, "%s/step-%lld", f->dir, (long long)step);
     put_file(r.checkpoint.path, "x", 1);
-    sched_report(rig->sched, &r);
+    sched_report(f->sched, &r);
 }
 
 static int count_checkpoint(void *ctx, const struct jobdb_checkpoint *c) {
@@ -221,87 +221,87 @@ static int count_checkpoint(void *ctx, const struct jobdb_checkpoint *c) {
     return 0;
 }
 
-static int recorded_checkpoints(struct rig *rig, const char *id) {
+static int recorded_checkpoints(struct fixture *f, const char *id) {
     int n = 0;
-    assert_int_equal(jobdb_checkpoints(rig->db, id, count_checkpoint, &n, NULL), 0);
+    assert_int_equal(jobdb_checkpoints(f->db, id, count_checkpoint, &n, NULL), 0);
     return n;
 }
 
 /* ---- the queue ---- */
 
 static void jobs_run_by_priority_and_then_in_order_of_submission(void **state) {
-    struct rig *rig = *state;
-    const struct job *first = submit(rig), *second = submit(rig), *urgent = submit_with(rig, "priority=9");
-    assert_int_equal(sched_position(rig->sched, urgent), 1);
-    assert_int_equal(sched_position(rig->sched, second), 3);
+    struct fixture *f = *state;
+    const struct job *first = submit(f), *second = submit(f), *urgent = submit_with(f, "priority=9");
+    assert_int_equal(sched_position(f->sched, urgent), 1);
+    assert_int_equal(sched_position(f->sched, second), 3);
     const struct job *const order[] = {urgent, first, second};
     for (int i = 0; i < 3; i++) {
-        sched_turn(rig->sched);
-        assert_string_equal(rig->running, order[i]->id);
-        sched_turn(rig->sched);
-        assert_int_equal(rig->runs, i + 1); /* one at a time */
-        report_end(rig, 0, WORKER_STOP_NONE, "{}");
+        sched_turn(f->sched);
+        assert_string_equal(f->running, order[i]->id);
+        sched_turn(f->sched);
+        assert_int_equal(f->runs, i + 1); /* one at a time */
+        report_end(f, 0, WORKER_STOP_NONE, "{}");
         assert_int_equal(order[i]->state, JOB_SUCCEEDED);
     }
-    assert_true(sched_idle(rig->sched));
+    assert_true(sched_idle(f->sched));
 }
 
 static void a_submission_that_is_repeated_is_the_same_job(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     const struct submission request = {.yaml = "kind: train\ndata:\n  source: .\n", .file = "t.yaml", .request_id = "once"};
     const struct job *a, *b;
-    assert_int_equal(send(rig, &request, &a, NULL), 0);
-    assert_int_equal(send(rig, &request, &b, NULL), 0);
+    assert_int_equal(send(f, &request, &a, NULL), 0);
+    assert_int_equal(send(f, &request, &b, NULL), 0);
     assert_ptr_equal(a, b);
-    assert_int_equal(sched_count(rig->sched), 1);
+    assert_int_equal(sched_count(f->sched), 1);
 }
 
 static void submissions_of_one_request_at_the_same_time_are_one_job(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     const struct submission request = {.yaml = "kind: train\ndata:\n  source: .\n", .file = "t.yaml", .request_id = "once"};
     const struct job *a, *b = NULL;
     struct draft *first = NULL, *second = NULL;
     char directory[2048];
-    assert_int_equal(sched_draft(rig->sched, &request, &first, &b, NULL), 0);
-    assert_int_equal(sched_draft(rig->sched, &request, &second, &b, NULL), 0);
+    assert_int_equal(sched_draft(f->sched, &request, &first, &b, NULL), 0);
+    assert_int_equal(sched_draft(f->sched, &request, &second, &b, NULL), 0);
     assert_null(b);
     assert_int_equal(draft_place(second, NULL), 0);
     assert_int_equal(draft_place(first, NULL), 0);
     str_copy(directory, sizeof directory, second->job->directory);
     assert_true(fsio_is_dir(directory) && strcmp(directory, first->job->directory) != 0);
-    assert_int_equal(accept_draft(rig, first, &a, NULL), 0);
-    assert_int_equal(accept_draft(rig, second, &b, NULL), 0);
+    assert_int_equal(accept_draft(f, first, &a, NULL), 0);
+    assert_int_equal(accept_draft(f, second, &b, NULL), 0);
     assert_ptr_equal(a, b);
-    assert_int_equal(sched_count(rig->sched), 1);
+    assert_int_equal(sched_count(f->sched), 1);
     assert_true(fsio_is_dir(a->directory) && !fsio_exists(directory));
 }
 
 static void the_queue_is_full_also_for_a_submission_under_way(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     const struct submission request = {.yaml = "kind: train\ndata:\n  source: .\n", .file = "t.yaml", .request_id = ""};
     const struct job *job = NULL;
     struct draft *draft = NULL;
     char directory[2048];
     for (int i = 0; i < 99; i++)
-        submit(rig);
-    assert_int_equal(sched_draft(rig->sched, &request, &draft, &job, NULL), 0);
+        submit(f);
+    assert_int_equal(sched_draft(f->sched, &request, &draft, &job, NULL), 0);
     assert_int_equal(draft_place(draft, NULL), 0);
     str_copy(directory, sizeof directory, draft->job->directory);
-    submit(rig); /* the hundredth came first */
-    assert_int_equal(accept_draft(rig, draft, &job, NULL), ERR_EXHAUSTED);
-    assert_int_equal(sched_count(rig->sched), 100);
+    submit(f); /* the hundredth came first */
+    assert_int_equal(accept_draft(f, draft, &job, NULL), ERR_EXHAUSTED);
+    assert_int_equal(sched_count(f->sched), 100);
     assert_false(fsio_exists(directory));
 }
 
 static void a_run_records_its_device_versions_and_times(void **state) {
-    struct rig *rig = *state;
-    const struct job *job = started(rig);
+    struct fixture *f = *state;
+    const struct job *job = started(f);
     char id[JOB_ID_SIZE];
     str_copy(id, sizeof id, job->id);
     now_ms += 5000;
-    report_end(rig, 0, WORKER_STOP_NONE, "{\"f1\":1}");
-    die_and_start(rig);
-    job = sched_get(rig->sched, id);
+    report_end(f, 0, WORKER_STOP_NONE, "{\"f1\":1}");
+    die_and_start(f);
+    job = sched_get(f->sched, id);
     assert_string_equal(job->device, "cpu");
     assert_string_equal(job->versions, "brrd 9.9");
     assert_string_equal(job->result, "{\"f1\":1}");
@@ -311,244 +311,244 @@ static void a_run_records_its_device_versions_and_times(void **state) {
 /* ---- crashes ---- */
 
 static void a_crash_is_charged_and_waits_longer_each_time(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     char id[JOB_ID_SIZE];
-    str_copy(id, sizeof id, started(rig)->id);
+    str_copy(id, sizeof id, started(f)->id);
     int64_t waits[2];
     for (int i = 0; i < 2; i++) {
-        die_and_start(rig);
-        const struct job *job = sched_get(rig->sched, id);
+        die_and_start(f);
+        const struct job *job = sched_get(f->sched, id);
         assert_int_equal(job->state, JOB_QUEUED);
         assert_non_null(strstr(job->reason, "daemon_crashed"));
         assert_true(job->restarts == i + 1 && job->crashes == i + 1);
         waits[i] = job->retry_ms - now_ms;
-        rig->runs = 0;
-        sched_turn(rig->sched);
-        assert_int_equal(rig->runs, 0);
-        die_and_start(rig); /* it was waiting: no charge, and the wait goes on */
-        assert_true(sched_get(rig->sched, id)->restarts == i + 1 && sched_get(rig->sched, id)->retry_ms - now_ms == waits[i]);
+        f->runs = 0;
+        sched_turn(f->sched);
+        assert_int_equal(f->runs, 0);
+        die_and_start(f); /* it was waiting: no charge, and the wait goes on */
+        assert_true(sched_get(f->sched, id)->restarts == i + 1 && sched_get(f->sched, id)->retry_ms - now_ms == waits[i]);
         now_ms += waits[i];
-        sched_turn(rig->sched);
-        assert_int_equal(rig->runs, 1);
+        sched_turn(f->sched);
+        assert_int_equal(f->runs, 1);
     }
     assert_true(waits[0] > 0 && waits[1] == 2 * waits[0]);
-    die_and_start(rig); /* the third: limits.restarts is 2 */
-    const struct job *job = sched_get(rig->sched, id);
+    die_and_start(f); /* the third: limits.restarts is 2 */
+    const struct job *job = sched_get(f->sched, id);
     assert_int_equal(job->state, JOB_FAILED);
     assert_non_null(strstr(job->reason, "daemon_crashed"));
     assert_non_null(strstr(job->reason, "3 times"));
     now_ms += 1000000;
-    rig->runs = 0;
-    sched_turn(rig->sched);
-    assert_int_equal(rig->runs, 0);
-    assert_int_equal(sched_resume(rig->sched, id, NULL, 0, &job, NULL), 0);
+    f->runs = 0;
+    sched_turn(f->sched);
+    assert_int_equal(f->runs, 0);
+    assert_int_equal(sched_resume(f->sched, id, NULL, 0, &job, NULL), 0);
     assert_true(job->restarts == 0 && job->crashes == 0);
-    sched_turn(rig->sched);
-    assert_int_equal(rig->runs, 1);
+    sched_turn(f->sched);
+    assert_int_equal(f->runs, 1);
 }
 
-static void make_active(struct rig *rig, const char *id) {
+static void make_active(struct fixture *f, const char *id) {
     struct db_query q;
-    assert_int_equal(db_query(rig->db, "UPDATE jobs SET state='running', attempts=1 WHERE id=?", "make active", &q, NULL), 0);
+    assert_int_equal(db_query(f->db, "UPDATE jobs SET state='running', attempts=1 WHERE id=?", "make active", &q, NULL), 0);
     db_put_text(&q, id);
     assert_int_equal(db_run(&q, NULL), 0);
 }
 
 static void jobs_active_together_in_a_crash_are_not_charged_and_run_one_by_one(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     char first[JOB_ID_SIZE], second[JOB_ID_SIZE];
-    str_copy(first, sizeof first, started(rig)->id);
-    str_copy(second, sizeof second, submit(rig)->id);
-    make_active(rig, second);
-    die_and_start(rig);
-    const struct job *one = sched_get(rig->sched, first), *two = sched_get(rig->sched, second);
+    str_copy(first, sizeof first, started(f)->id);
+    str_copy(second, sizeof second, submit(f)->id);
+    make_active(f, second);
+    die_and_start(f);
+    const struct job *one = sched_get(f->sched, first), *two = sched_get(f->sched, second);
     assert_true(one->state == JOB_QUEUED && one->restarts == 0 && two->state == JOB_QUEUED && two->restarts == 0);
     assert_non_null(strstr(two->reason, "while 2 jobs ran"));
-    sched_turn(rig->sched);
-    sched_turn(rig->sched);
+    sched_turn(f->sched);
+    sched_turn(f->sched);
     assert_true(one->state == JOB_PREPARING && two->state == JOB_QUEUED);
-    die_and_start(rig); /* now the first was alone */
-    one = sched_get(rig->sched, first), two = sched_get(rig->sched, second);
+    die_and_start(f); /* now the first was alone */
+    one = sched_get(f->sched, first), two = sched_get(f->sched, second);
     assert_true(one->restarts == 1 && one->crashes == 1);
     assert_true(two->restarts == 0 && two->state == JOB_QUEUED);
 }
 
 static void a_job_that_was_to_stop_is_none_of_those_that_crashed(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     char first[JOB_ID_SIZE], second[JOB_ID_SIZE];
-    str_copy(first, sizeof first, started(rig)->id);
-    str_copy(second, sizeof second, submit(rig)->id);
-    sched_drain(rig->sched);
-    make_active(rig, second);
-    die_and_start(rig);
-    const struct job *one = sched_get(rig->sched, first), *two = sched_get(rig->sched, second);
+    str_copy(first, sizeof first, started(f)->id);
+    str_copy(second, sizeof second, submit(f)->id);
+    sched_drain(f->sched);
+    make_active(f, second);
+    die_and_start(f);
+    const struct job *one = sched_get(f->sched, first), *two = sched_get(f->sched, second);
     assert_true(one->restarts == 0 && two->restarts == 1 && two->crashes == 1);
     assert_string_equal(one->reason, "daemon_stopped");
 }
 
 static void a_wait_is_shown_and_what_it_covered_comes_back(void **state) {
-    struct rig *rig = *state;
-    const struct job *job = started(rig);
-    sched_waits(rig->sched, 0, "waits for /a since T");
+    struct fixture *f = *state;
+    const struct job *job = started(f);
+    sched_waits(f->sched, 0, "waits for /a since T");
     assert_string_equal(job->reason, "waits for /a since T");
-    sched_waits(rig->sched, 0, "");
+    sched_waits(f->sched, 0, "");
     assert_string_equal(job->reason, "");
-    sched_waits(rig->sched, 0, "waits for /b since U");
-    report_end(rig, 0, WORKER_STOP_NONE, "{}");
+    sched_waits(f->sched, 0, "waits for /b since U");
+    report_end(f, 0, WORKER_STOP_NONE, "{}");
     assert_string_equal(job->reason, "");
 }
 
 static void a_checkpoint_between_crashes_shortens_the_wait_again(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     char id[JOB_ID_SIZE];
-    str_copy(id, sizeof id, started(rig)->id);
-    die_and_start(rig);
-    int64_t first = sched_get(rig->sched, id)->retry_ms - now_ms;
+    str_copy(id, sizeof id, started(f)->id);
+    die_and_start(f);
+    int64_t first = sched_get(f->sched, id)->retry_ms - now_ms;
     now_ms += first;
-    sched_turn(rig->sched);
-    report_checkpoint(rig, 10, false);
-    die_and_start(rig);
-    const struct job *job = sched_get(rig->sched, id);
+    sched_turn(f->sched);
+    report_checkpoint(f, 10, false);
+    die_and_start(f);
+    const struct job *job = sched_get(f->sched, id);
     assert_true(job->retry_ms - now_ms == first);
     assert_int_equal(job->restarts, 2); /* charged all the same */
 }
 
 static void an_announced_checkpoint_is_no_progress(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     char id[JOB_ID_SIZE];
-    str_copy(id, sizeof id, started(rig)->id);
-    report_checkpoint(rig, 10, true);
-    die_and_start(rig);
-    int64_t first = sched_get(rig->sched, id)->retry_ms - now_ms;
+    str_copy(id, sizeof id, started(f)->id);
+    report_checkpoint(f, 10, true);
+    die_and_start(f);
+    int64_t first = sched_get(f->sched, id)->retry_ms - now_ms;
     now_ms += first;
-    sched_turn(rig->sched);
-    report_checkpoint(rig, 10, true); /* what it goes on from */
-    die_and_start(rig);
-    assert_true(sched_get(rig->sched, id)->retry_ms - now_ms == 2 * first);
+    sched_turn(f->sched);
+    report_checkpoint(f, 10, true); /* what it goes on from */
+    die_and_start(f);
+    assert_true(sched_get(f->sched, id)->retry_ms - now_ms == 2 * first);
 }
 
 static void a_clock_that_was_set_back_holds_no_job(void **state) {
-    struct rig *rig = *state;
-    started(rig);
-    die_and_start(rig);
+    struct fixture *f = *state;
+    started(f);
+    die_and_start(f);
     now_ms -= INT64_C(86400000);
-    rig->runs = 0;
-    sched_turn(rig->sched);
-    assert_int_equal(rig->runs, 1);
+    f->runs = 0;
+    sched_turn(f->sched);
+    assert_int_equal(f->runs, 1);
     now_ms += INT64_C(86400000);
 }
 
 static void a_shutdown_charges_nothing_even_when_it_is_killed(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     char id[JOB_ID_SIZE];
-    str_copy(id, sizeof id, started(rig)->id);
-    sched_drain(rig->sched);
-    assert_int_equal(rig->interrupted, WORKER_STOP_SHUTDOWN);
-    die_and_start(rig); /* killed before the checkpoint was written */
-    const struct job *job = sched_get(rig->sched, id);
+    str_copy(id, sizeof id, started(f)->id);
+    sched_drain(f->sched);
+    assert_int_equal(f->interrupted, WORKER_STOP_SHUTDOWN);
+    die_and_start(f); /* killed before the checkpoint was written */
+    const struct job *job = sched_get(f->sched, id);
     assert_true(job->state == JOB_QUEUED && job->restarts == 0);
     assert_string_equal(job->reason, "daemon_stopped");
-    sched_turn(rig->sched);
-    sched_drain(rig->sched);
-    report_end(rig, ERR_CANCELLED, WORKER_STOP_SHUTDOWN, NULL);
+    sched_turn(f->sched);
+    sched_drain(f->sched);
+    report_end(f, ERR_CANCELLED, WORKER_STOP_SHUTDOWN, NULL);
     assert_true(job->state == JOB_QUEUED && job->restarts == 0 && job->wish == JOB_WISH_NONE);
-    die_and_start(rig);
-    assert_string_equal(sched_get(rig->sched, id)->reason, "daemon_stopped");
+    die_and_start(f);
+    assert_string_equal(sched_get(f->sched, id)->reason, "daemon_stopped");
 }
 
 static void a_full_volume_at_shutdown_does_not_fail_the_job(void **state) {
-    struct rig *rig = *state;
-    const struct job *job = started(rig);
-    sched_drain(rig->sched);
-    report_end(rig, ERR_EXHAUSTED, WORKER_STOP_SHUTDOWN, NULL);
+    struct fixture *f = *state;
+    const struct job *job = started(f);
+    sched_drain(f->sched);
+    report_end(f, ERR_EXHAUSTED, WORKER_STOP_SHUTDOWN, NULL);
     assert_true(job->state == JOB_QUEUED && job->restarts == 0);
 }
 
 static void a_device_fault_is_charged_apart_even_as_the_daemon_ends(void **state) {
-    struct rig *rig = *state;
-    const struct job *job = started(rig);
-    sched_drain(rig->sched); /* the device is lost: the daemon ends, the job's error comes last */
-    report_end(rig, ERR_INTERNAL, WORKER_STOP_SHUTDOWN, NULL);
+    struct fixture *f = *state;
+    const struct job *job = started(f);
+    sched_drain(f->sched); /* the device is lost: the daemon ends, the job's error comes last */
+    report_end(f, ERR_INTERNAL, WORKER_STOP_SHUTDOWN, NULL);
     assert_true(job->state == JOB_QUEUED && job->restarts == 1 && job->crashes == 0);
     assert_non_null(strstr(job->reason, "it went wrong"));
 }
 
 static void faults_restart_until_the_limit_and_errors_do_not(void **state) {
-    struct rig *rig = *state;
-    const struct job *job = started(rig);
+    struct fixture *f = *state;
+    const struct job *job = started(f);
     for (int i = 1; i <= 2; i++) {
-        report_end(rig, ERR_UNAVAILABLE, WORKER_STOP_NONE, NULL);
+        report_end(f, ERR_UNAVAILABLE, WORKER_STOP_NONE, NULL);
         assert_true(job->state == JOB_QUEUED && job->restarts == i && job->retry_ms > now_ms);
         now_ms = job->retry_ms;
-        sched_turn(rig->sched);
+        sched_turn(f->sched);
     }
-    report_end(rig, ERR_UNAVAILABLE, WORKER_STOP_NONE, NULL);
+    report_end(f, ERR_UNAVAILABLE, WORKER_STOP_NONE, NULL);
     assert_int_equal(job->state, JOB_FAILED);
-    job = started(rig);
-    report_end(rig, ERR_INVALID, WORKER_STOP_NONE, NULL);
+    job = started(f);
+    report_end(f, ERR_INVALID, WORKER_STOP_NONE, NULL);
     assert_true(job->state == JOB_FAILED && job->restarts == 0);
 }
 
 static void want_of_room_restarts_as_faults_do(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     static const int lacking[] = {ENOSPC, EMFILE};
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++) {
-        const struct job *job = started(rig);
-        report_errno(rig, lacking[i]);
+        const struct job *job = started(f);
+        report_errno(f, lacking[i]);
         assert_true(job->state == JOB_QUEUED && job->restarts == 1 && job->retry_ms > now_ms);
         assert_non_null(strstr(job->reason, "cannot write the checkpoint"));
         now_ms = job->retry_ms;
-        sched_turn(rig->sched);
-        report_end(rig, 0, WORKER_STOP_NONE, "{}");
+        sched_turn(f->sched);
+        report_end(f, 0, WORKER_STOP_NONE, "{}");
         assert_int_equal(job->state, JOB_SUCCEEDED);
     }
 }
 
 static void a_worker_that_cannot_take_the_job_is_asked_again(void **state) {
-    struct rig *rig = *state;
-    const struct job *job = submit(rig);
-    rig->run_rc = ERR_EXHAUSTED;
-    sched_turn(rig->sched);
-    assert_true(job->state == JOB_QUEUED && sched_idle(rig->sched));
-    rig->run_rc = 0;
+    struct fixture *f = *state;
+    const struct job *job = submit(f);
+    f->run_rc = ERR_EXHAUSTED;
+    sched_turn(f->sched);
+    assert_true(job->state == JOB_QUEUED && sched_idle(f->sched));
+    f->run_rc = 0;
     now_ms = job->retry_ms;
-    sched_turn(rig->sched);
-    assert_true(job->state == JOB_PREPARING && !sched_idle(rig->sched));
+    sched_turn(f->sched);
+    assert_true(job->state == JOB_PREPARING && !sched_idle(f->sched));
 }
 
 /* ---- cancelling ---- */
 
 static void a_cancel_that_was_acknowledged_survives_a_crash(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     char id[JOB_ID_SIZE];
     const struct job *job;
-    str_copy(id, sizeof id, started(rig)->id);
-    assert_int_equal(sched_cancel(rig->sched, id, &job, NULL), 0);
-    assert_int_equal(rig->interrupted, WORKER_STOP_CANCEL);
-    die_and_start(rig);
-    assert_int_equal(sched_get(rig->sched, id)->state, JOB_CANCELLED);
+    str_copy(id, sizeof id, started(f)->id);
+    assert_int_equal(sched_cancel(f->sched, id, &job, NULL), 0);
+    assert_int_equal(f->interrupted, WORKER_STOP_CANCEL);
+    die_and_start(f);
+    assert_int_equal(sched_get(f->sched, id)->state, JOB_CANCELLED);
 }
 
 static void a_cancel_holds_whatever_else_ends_the_run(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     static const struct {
         int rc;
         enum worker_stop stopped;
     } ends[] = {
         {0, WORKER_STOP_TIME_LIMIT}, {0, WORKER_STOP_SHUTDOWN}, {ERR_UNAVAILABLE, WORKER_STOP_NONE}, {0, WORKER_STOP_CANCEL}};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        const struct job *job = started(rig);
-        assert_int_equal(sched_cancel(rig->sched, job->id, &job, NULL), 0);
-        report_end(rig, ends[i].rc, ends[i].stopped, NULL);
+        const struct job *job = started(f);
+        assert_int_equal(sched_cancel(f->sched, job->id, &job, NULL), 0);
+        report_end(f, ends[i].rc, ends[i].stopped, NULL);
         assert_int_equal(job->state, JOB_CANCELLED);
     }
 }
 
 static void work_that_was_done_before_its_cancel_is_kept(void **state) {
-    struct rig *rig = *state;
-    const struct job *job = started(rig);
-    assert_int_equal(sched_cancel(rig->sched, job->id, &job, NULL), 0);
-    report_end(rig, 0, WORKER_STOP_NONE, "{\"f1\":1}");
+    struct fixture *f = *state;
+    const struct job *job = started(f);
+    assert_int_equal(sched_cancel(f->sched, job->id, &job, NULL), 0);
+    report_end(f, 0, WORKER_STOP_NONE, "{\"f1\":1}");
     assert_int_equal(job->state, JOB_SUCCEEDED);
     assert_string_equal(job->result, "{\"f1\":1}");
 }
@@ -556,201 +556,201 @@ static void work_that_was_done_before_its_cancel_is_kept(void **state) {
 /* ---- a database that cannot be written ---- */
 
 static void no_call_is_acknowledged_that_could_not_be_written(void **state) {
-    struct rig *rig = *state;
-    const struct job *failed = started(rig), *waits = submit(rig), *got = NULL;
-    report_end(rig, ERR_INVALID, WORKER_STOP_NONE, NULL);
+    struct fixture *f = *state;
+    const struct job *failed = started(f), *waits = submit(f), *got = NULL;
+    report_end(f, ERR_INVALID, WORKER_STOP_NONE, NULL);
     assert_int_equal(failed->state, JOB_FAILED);
-    break_database(rig, true);
-    int before = rig->notified;
+    break_database(f, true);
+    int before = f->notified;
     struct err err;
-    assert_int_equal(sched_cancel(rig->sched, waits->id, &got, &err), ERR_INTERNAL);
+    assert_int_equal(sched_cancel(f->sched, waits->id, &got, &err), ERR_INTERNAL);
     assert_non_null(strstr(err.message, "jobs.sqlite"));
-    assert_int_equal(sched_resume(rig->sched, failed->id, NULL, 0, &got, &err), ERR_INTERNAL);
-    assert_int_equal(try_submit(rig, NULL, 0, &got, &err), ERR_INTERNAL);
-    assert_true(got == NULL && rig->notified == before);
-    assert_true(waits->state == JOB_QUEUED && failed->state == JOB_FAILED && sched_count(rig->sched) == 2);
-    break_database(rig, false);
-    sched_tick(rig->sched);
+    assert_int_equal(sched_resume(f->sched, failed->id, NULL, 0, &got, &err), ERR_INTERNAL);
+    assert_int_equal(try_submit(f, NULL, 0, &got, &err), ERR_INTERNAL);
+    assert_true(got == NULL && f->notified == before);
+    assert_true(waits->state == JOB_QUEUED && failed->state == JOB_FAILED && sched_count(f->sched) == 2);
+    break_database(f, false);
+    sched_tick(f->sched);
     int n = 0;
-    for (DIR *jobs = opendir(in_dir((void **)&rig->dir, "results/jobs")); jobs;) { /* of the refused one nothing is left */
+    for (DIR *jobs = opendir(in_dir((void **)&f->dir, "results/jobs")); jobs;) { /* of the refused one nothing is left */
         struct dirent *e = readdir(jobs);
         n += e && *e->d_name != '.';
         if (!e && !closedir(jobs))
             break;
     }
     assert_int_equal(n, 2);
-    submit(rig);
+    submit(f);
 }
 
 static void cancelling_a_run_is_refused_when_it_cannot_be_written(void **state) {
-    struct rig *rig = *state;
-    const struct job *job = started(rig), *got = NULL;
-    break_database(rig, true);
-    assert_int_equal(sched_cancel(rig->sched, job->id, &got, NULL), ERR_INTERNAL);
-    assert_true(rig->interrupted == WORKER_STOP_NONE && job->wish == JOB_WISH_NONE);
+    struct fixture *f = *state;
+    const struct job *job = started(f), *got = NULL;
+    break_database(f, true);
+    assert_int_equal(sched_cancel(f->sched, job->id, &got, NULL), ERR_INTERNAL);
+    assert_true(f->interrupted == WORKER_STOP_NONE && job->wish == JOB_WISH_NONE);
 }
 
 static void nothing_starts_while_the_database_cannot_be_written(void **state) {
-    struct rig *rig = *state;
-    const struct job *job = submit(rig);
-    assert_true(sched_writable(rig->sched));
-    break_database(rig, true);
-    sched_turn(rig->sched);
-    assert_true(rig->runs == 0 && job->state == JOB_QUEUED && job->attempts == 0);
-    assert_false(sched_writable(rig->sched));
-    sched_tick(rig->sched);
-    assert_false(sched_writable(rig->sched));
-    break_database(rig, false);
-    sched_turn(rig->sched);
-    assert_int_equal(rig->runs, 0); /* not before it was seen that it can be written */
-    sched_tick(rig->sched);
-    assert_true(sched_writable(rig->sched));
-    sched_turn(rig->sched);
-    assert_int_equal(rig->runs, 1);
+    struct fixture *f = *state;
+    const struct job *job = submit(f);
+    assert_true(sched_writable(f->sched));
+    break_database(f, true);
+    sched_turn(f->sched);
+    assert_true(f->runs == 0 && job->state == JOB_QUEUED && job->attempts == 0);
+    assert_false(sched_writable(f->sched));
+    sched_tick(f->sched);
+    assert_false(sched_writable(f->sched));
+    break_database(f, false);
+    sched_turn(f->sched);
+    assert_int_equal(f->runs, 0); /* not before it was seen that it can be written */
+    sched_tick(f->sched);
+    assert_true(sched_writable(f->sched));
+    sched_turn(f->sched);
+    assert_int_equal(f->runs, 1);
 }
 
 static void a_start_on_a_full_volume_loads_the_jobs_and_starts_none(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     char id[JOB_ID_SIZE];
-    str_copy(id, sizeof id, submit(rig)->id);
-    rig->read_only = true;
-    die_and_start(rig);
-    assert_int_equal(sched_get(rig->sched, id)->state, JOB_QUEUED);
-    assert_false(sched_writable(rig->sched));
-    sched_turn(rig->sched);
-    assert_int_equal(rig->runs, 0);
-    break_database(rig, false);
-    sched_tick(rig->sched);
-    assert_true(sched_writable(rig->sched));
+    str_copy(id, sizeof id, submit(f)->id);
+    f->read_only = true;
+    die_and_start(f);
+    assert_int_equal(sched_get(f->sched, id)->state, JOB_QUEUED);
+    assert_false(sched_writable(f->sched));
+    sched_turn(f->sched);
+    assert_int_equal(f->runs, 0);
+    break_database(f, false);
+    sched_tick(f->sched);
+    assert_true(sched_writable(f->sched));
 }
 
 static void what_happened_meanwhile_is_written_as_soon_as_possible(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     char id[JOB_ID_SIZE];
-    str_copy(id, sizeof id, started(rig)->id);
-    break_database(rig, true);
-    report_checkpoint(rig, 1, true);
-    report_checkpoint(rig, 2, false);
-    report_end(rig, 0, WORKER_STOP_NONE, "{\"f1\":1}");
-    assert_int_equal(sched_get(rig->sched, id)->state, JOB_SUCCEEDED);
-    assert_int_equal(recorded_checkpoints(rig, id), 0);
-    break_database(rig, false);
-    sched_tick(rig->sched);
-    assert_int_equal(recorded_checkpoints(rig, id), 2);
-    die_and_start(rig);
-    const struct job *job = sched_get(rig->sched, id);
+    str_copy(id, sizeof id, started(f)->id);
+    break_database(f, true);
+    report_checkpoint(f, 1, true);
+    report_checkpoint(f, 2, false);
+    report_end(f, 0, WORKER_STOP_NONE, "{\"f1\":1}");
+    assert_int_equal(sched_get(f->sched, id)->state, JOB_SUCCEEDED);
+    assert_int_equal(recorded_checkpoints(f, id), 0);
+    break_database(f, false);
+    sched_tick(f->sched);
+    assert_int_equal(recorded_checkpoints(f, id), 2);
+    die_and_start(f);
+    const struct job *job = sched_get(f->sched, id);
     assert_int_equal(job->state, JOB_SUCCEEDED);
     assert_true(str_ends(job->best, "/step-1") && str_ends(job->last, "/step-2"));
 }
 
 static void a_database_whose_volume_does_not_answer_is_left_alone(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     char id[JOB_ID_SIZE];
     const struct job *waits, *got = NULL;
     struct err err;
-    str_copy(id, sizeof id, started(rig)->id);
-    waits = submit(rig);
+    str_copy(id, sizeof id, started(f)->id);
+    waits = submit(f);
     atomic_store(&held, true);
-    sched_tick(rig->sched);
-    assert_int_equal(sched_cancel(rig->sched, waits->id, &got, &err), ERR_UNAVAILABLE);
+    sched_tick(f->sched);
+    assert_int_equal(sched_cancel(f->sched, waits->id, &got, &err), ERR_UNAVAILABLE);
     assert_non_null(strstr(err.message, "does not answer"));
-    assert_true(!got && waits->state == JOB_QUEUED && !sched_writable(rig->sched));
-    report_checkpoint(rig, 1, true);
-    report_end(rig, 0, WORKER_STOP_NONE, "{\"f1\":1}");
-    sched_tick(rig->sched);
-    sched_turn(rig->sched);
-    assert_int_equal(rig->runs, 1); /* the other job waits for the record */
+    assert_true(!got && waits->state == JOB_QUEUED && !sched_writable(f->sched));
+    report_checkpoint(f, 1, true);
+    report_end(f, 0, WORKER_STOP_NONE, "{\"f1\":1}");
+    sched_tick(f->sched);
+    sched_turn(f->sched);
+    assert_int_equal(f->runs, 1); /* the other job waits for the record */
     atomic_store(&held, false);
-    db_wait(rig->db);
-    sched_tick(rig->sched);
-    assert_true(sched_writable(rig->sched));
-    sched_turn(rig->sched);
-    assert_int_equal(rig->runs, 2);
-    die_and_start(rig);
-    assert_int_equal(sched_get(rig->sched, id)->state, JOB_SUCCEEDED);
-    assert_int_equal(recorded_checkpoints(rig, id), 1);
+    db_wait(f->db);
+    sched_tick(f->sched);
+    assert_true(sched_writable(f->sched));
+    sched_turn(f->sched);
+    assert_int_equal(f->runs, 2);
+    die_and_start(f);
+    assert_int_equal(sched_get(f->sched, id)->state, JOB_SUCCEEDED);
+    assert_int_equal(recorded_checkpoints(f, id), 1);
 }
 
 static void a_best_checkpoint_that_is_announced_again_is_recorded_again(void **state) {
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     char id[JOB_ID_SIZE];
-    str_copy(id, sizeof id, started(rig)->id);
-    report_checkpoint(rig, 2, false);
+    str_copy(id, sizeof id, started(f)->id);
+    report_checkpoint(f, 2, false);
     struct worker_report r = {.message.kind = WORKER_CHECKPOINT}; /* step 1 was the best, and a crash came before its record */
     str_copy(r.job_id, sizeof r.job_id, id);
     r.checkpoint = (struct task_checkpoint){.step = 1, .best = true, .metric = 0.5};
-    str_format(r.checkpoint.path, sizeof r.checkpoint.path, "%s/step-1", rig->dir);
+    str_format(r.checkpoint.path, sizeof r.checkpoint.path, "%s/step-1", f->dir);
     put_file(r.checkpoint.path, "x", 1);
-    sched_report(rig->sched, &r);
-    assert_int_equal(recorded_checkpoints(rig, id), 2);
-    const struct job *job = sched_get(rig->sched, id);
+    sched_report(f->sched, &r);
+    assert_int_equal(recorded_checkpoints(f, id), 2);
+    const struct job *job = sched_get(f->sched, id);
     assert_true(str_ends(job->best, "/step-1") && str_ends(job->last, "/step-2"));
 }
 
 /* ---- bounds ---- */
 
 static void a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again(void **state) {
-    struct rig *rig = *state;
-    rig->config.max_jobs = 2;
-    die_and_start(rig);
+    struct fixture *f = *state;
+    f->config.max_jobs = 2;
+    die_and_start(f);
     const struct job *job = NULL;
     struct err err;
-    submit(rig);
-    submit(rig);
-    assert_int_equal(try_submit(rig, NULL, 0, &job, &err), ERR_EXHAUSTED);
+    submit(f);
+    submit(f);
+    assert_int_equal(try_submit(f, NULL, 0, &job, &err), ERR_EXHAUSTED);
     assert_non_null(strstr(err.message, "jobs.keep_finished"));
-    die_and_start(rig);
-    assert_int_equal(sched_count(rig->sched), 2);
-    rig->config.max_jobs = 1; /* fewer than the database has: the daemon starts all the same */
-    sched_turn(rig->sched);
-    report_end(rig, 0, WORKER_STOP_NONE, "{}");
+    die_and_start(f);
+    assert_int_equal(sched_count(f->sched), 2);
+    f->config.max_jobs = 1; /* fewer than the database has: the daemon starts all the same */
+    sched_turn(f->sched);
+    report_end(f, 0, WORKER_STOP_NONE, "{}");
     char waiting[JOB_ID_SIZE];
-    str_copy(waiting, sizeof waiting, sched_at(rig->sched, 1)->id);
-    die_and_start(rig);
-    assert_int_equal(sched_count(rig->sched), 1);
-    assert_string_equal(sched_at(rig->sched, 0)->id, waiting);
+    str_copy(waiting, sizeof waiting, sched_at(f->sched, 1)->id);
+    die_and_start(f);
+    assert_int_equal(sched_count(f->sched), 1);
+    assert_string_equal(sched_at(f->sched, 0)->id, waiting);
 }
 
 static void many_old_jobs_are_forgotten_a_few_at_a_time(void **state) {
     enum { JOBS = SCHED_FORGET_MAX + 3 };
-    struct rig *rig = *state;
+    struct fixture *f = *state;
     for (int i = 0; i < JOBS; i++) {
-        const struct job *job = submit(rig);
-        assert_int_equal(sched_cancel(rig->sched, job->id, &job, NULL), 0);
+        const struct job *job = submit(f);
+        assert_int_equal(sched_cancel(f->sched, job->id, &job, NULL), 0);
     }
-    rig->config.keep_finished_ms = 1000;
+    f->config.keep_finished_ms = 1000;
     now_ms += 5000;
-    die_and_start(rig);
-    sched_tick(rig->sched);
-    assert_int_equal(sched_count(rig->sched), 3); /* the loop has other work */
-    die_and_start(rig);
-    assert_int_equal(sched_count(rig->sched), 3); /* in the database too */
-    sched_tick(rig->sched);
-    assert_int_equal(sched_count(rig->sched), 0);
+    die_and_start(f);
+    sched_tick(f->sched);
+    assert_int_equal(sched_count(f->sched), 3); /* the loop has other work */
+    die_and_start(f);
+    assert_int_equal(sched_count(f->sched), 3); /* in the database too */
+    sched_tick(f->sched);
+    assert_int_equal(sched_count(f->sched), 0);
 }
 
 static void an_id_never_comes_again(void **state) {
-    struct rig *rig = *state;
-    rig->config.keep_finished_ms = 1000;
-    die_and_start(rig);
+    struct fixture *f = *state;
+    f->config.keep_finished_ms = 1000;
+    die_and_start(f);
     char id[JOB_ID_SIZE], left[2100];
-    const struct job *job = started(rig);
+    const struct job *job = started(f);
     str_copy(id, sizeof id, job->id);
-    report_end(rig, 0, WORKER_STOP_NONE, "{}");
+    report_end(f, 0, WORKER_STOP_NONE, "{}");
     now_ms += 5000;
-    sched_tick(rig->sched);
-    assert_null(sched_get(rig->sched, id));
+    sched_tick(f->sched);
+    assert_null(sched_get(f->sched, id));
     char directory[2100];
-    str_format(directory, sizeof directory, "%s/jobs/%s", rig->results, id);
+    str_format(directory, sizeof directory, "%s/jobs/%s", f->results, id);
     assert_int_equal(fsio_remove_tree(directory, NULL), 0); /* nothing is left of it but the number */
-    die_and_start(rig);
-    job = submit(rig);
+    die_and_start(f);
+    job = submit(f);
     assert_string_not_equal(job->id, id);
     /* A directory that another database's job left is not taken over. */
     str_format(left, sizeof left, "%.*s-%lld", (int)(strrchr(job->directory, '-') - job->directory), job->directory,
                (long long)job->sequence + 1);
     assert_int_equal(fsio_mkdirs(left, NULL), 0);
-    const struct job *next = submit(rig);
+    const struct job *next = submit(f);
     assert_true(next->sequence == job->sequence + 2);
     assert_string_not_equal(next->directory, left);
 }

@@ -4,7 +4,7 @@
 
 #include "unit/temp_dir.h"
 
-struct rig {
+struct fixture {
     char data[512], results[512], model[600];
     struct source_store store;
     struct places places;
@@ -12,40 +12,40 @@ struct rig {
 };
 
 static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
-    const struct rig *rig = ctx;
+    const struct fixture *f = ctx;
     if (strcmp(ref, "job:known") != 0)
         return err_set(err, ERR_NOT_FOUND, "there is no %s", ref);
     *ret = (struct model_ref){.known = true};
-    str_copy(ret->path, sizeof ret->path, rig->model);
+    str_copy(ret->path, sizeof ret->path, f->model);
     return 0;
 }
 
-static struct rig make_rig(void **state) {
-    struct rig rig = {0};
-    str_copy(rig.data, sizeof rig.data, in_dir(state, "data"));
-    str_copy(rig.results, sizeof rig.results, in_dir(state, "results"));
-    str_format(rig.model, sizeof rig.model, "%s/m.safetensors", rig.results);
+static struct fixture make_fixture(void **state) {
+    struct fixture f = {0};
+    str_copy(f.data, sizeof f.data, in_dir(state, "data"));
+    str_copy(f.results, sizeof f.results, in_dir(state, "results"));
+    str_format(f.model, sizeof f.model, "%s/m.safetensors", f.results);
     assert_int_equal(fsio_mkdirs(in_dir(state, "data/eeg"), NULL), 0);
     assert_int_equal(fsio_mkdirs(in_dir(state, "data-beside"), NULL), 0);
-    return rig;
+    return f;
 }
 
-/* The rig does not move any more. */
-static void point(struct rig *rig) {
-    rig->store = (struct source_store){.name = "bucket"};
-    rig->places = (struct places){.data_dir = rig->data, .results_dir = rig->results, .stores = &rig->store, .n_stores = 1};
-    rig->rules = (struct submission_rules){.places = &rig->places, .refer_model = refer_model, .ctx = rig};
+/* The fixture does not move any more. */
+static void point(struct fixture *f) {
+    f->store = (struct source_store){.name = "bucket"};
+    f->places = (struct places){.data_dir = f->data, .results_dir = f->results, .stores = &f->store, .n_stores = 1};
+    f->rules = (struct submission_rules){.places = &f->places, .refer_model = refer_model, .ctx = f};
 }
 
 /* The job that is submitted; its draft's other parts are freed. */
-static int fill(const struct rig *rig, const char *yaml, const char *source, struct job **ret, struct err *err) {
+static int fill(const struct fixture *f, const char *yaml, const char *source, struct job **ret, struct err *err) {
     char override[700];
     const char *overrides[] = {override};
     _Atomic int64_t next = 1;
     struct draft *draft = NULL;
     const struct submission s = {yaml, "j.yaml", "", "uid:7", overrides, 1};
     str_format(override, sizeof override, "data.source=\"%s\"", source);
-    int rc = draft_new(&rig->rules, &s, INT64_C(1800000000000), &draft, err);
+    int rc = draft_new(&f->rules, &s, INT64_C(1800000000000), &draft, err);
     if (rc)
         return rc;
     draft->next = &next;
@@ -61,12 +61,12 @@ static int fill(const struct rig *rig, const char *yaml, const char *source, str
 static const char train[] = "kind: train\nname: n\ndata:\n  source: x\nmodel:\n  preset: tiny\n";
 
 static void a_source_means_a_directory_of_the_daemon(void **state) {
-    struct rig rig = make_rig(state);
+    struct fixture f = make_fixture(state);
     char outside[600], above[600], inside[600], beside[600], symbolic[600];
-    point(&rig);
-    str_format(inside, sizeof inside, "file://%s/eeg", rig.data);
-    str_format(beside, sizeof beside, "file://%s-beside", rig.data); /* the same beginning, but another directory */
-    str_format(outside, sizeof outside, "file://%s", rig.results);
+    point(&f);
+    str_format(inside, sizeof inside, "file://%s/eeg", f.data);
+    str_format(beside, sizeof beside, "file://%s-beside", f.data); /* the same beginning, but another directory */
+    str_format(outside, sizeof outside, "file://%s", f.results);
     str_format(above, sizeof above, "../data-beside");
     str_format(symbolic, sizeof symbolic, "s3://bucket/x");
     const struct {
@@ -85,55 +85,55 @@ static void a_source_means_a_directory_of_the_daemon(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct job *job = NULL;
         struct err err = {0};
-        int rc = fill(&rig, train, cases[i].source, &job, &err);
+        int rc = fill(&f, train, cases[i].source, &job, &err);
         if (rc != cases[i].rc)
             fail_msg("%s: %d instead of %d: %s", cases[i].source, rc, cases[i].rc, err.message);
         if (rc ? !strstr(err.message, cases[i].words) : !str_ends(job->data_root, cases[i].words))
             fail_msg("%s: %s", cases[i].source, rc ? err.message : job->data_root);
         job_free(job);
     }
-    rig.places.local_paths = true;
+    f.places.local_paths = true;
     struct job *job = NULL;
-    assert_int_equal(fill(&rig, train, beside, &job, NULL), 0);
+    assert_int_equal(fill(&f, train, beside, &job, NULL), 0);
     assert_true(str_ends(job->data_root, "data-beside"));
     job_free(job);
 }
 
 static void a_model_reference_becomes_the_file_it_means_now(void **state) {
-    struct rig rig = make_rig(state);
+    struct fixture f = make_fixture(state);
     struct err err;
-    point(&rig);
+    point(&f);
     struct job *job = NULL;
     char yaml[400], want[700];
     str_format(yaml, sizeof yaml, "%s  init_from: job:known\n", train);
-    if (fill(&rig, yaml, "eeg", &job, &err))
+    if (fill(&f, yaml, "eeg", &job, &err))
         fail_msg("%s", err.message);
-    str_format(want, sizeof want, "model.init_from=\\\"%s\\\"", rig.model); /* in JSON */
+    str_format(want, sizeof want, "model.init_from=\\\"%s\\\"", f.model); /* in JSON */
     assert_non_null(strstr(job->overrides, want));
     job_free(job);
     str_format(yaml, sizeof yaml, "%s  init_from: job:unknown\n", train);
-    assert_int_equal(fill(&rig, yaml, "eeg", &job, &err), ERR_NOT_FOUND);
+    assert_int_equal(fill(&f, yaml, "eeg", &job, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.message, "model.init_from"));
     str_format(yaml, sizeof yaml, "%s  init_from: store://bucket/m.safetensors\n", train);
-    assert_int_equal(fill(&rig, yaml, "eeg", &job, &err), 0); /* fetched when the job runs */
+    assert_int_equal(fill(&f, yaml, "eeg", &job, &err), 0); /* fetched when the job runs */
     assert_null(strstr(job->overrides, "init_from"));
     job_free(job);
 }
 
 static void a_job_gets_a_directory_that_nobody_had(void **state) {
-    struct rig rig = make_rig(state);
+    struct fixture f = make_fixture(state);
     struct job *a = job_new(), *b = job_new();
     char left[700];
     _Atomic int64_t next = 7;
     str_copy(a->kind, sizeof a->kind, "train");
     str_copy(b->kind, sizeof b->kind, "train");
     a->created_ms = b->created_ms = INT64_C(1800000000000); /* 15 January 2027 */
-    assert_int_equal(submission_place(rig.results, a, &next, NULL), 0);
+    assert_int_equal(submission_place(f.results, a, &next, NULL), 0);
     assert_string_equal(a->id, "train-270115-7");
     assert_true(fsio_is_dir(a->directory) && str_ends(a->directory, "/results/jobs/train-270115-7"));
-    str_format(left, sizeof left, "%s/jobs/train-270115-8", rig.results);
+    str_format(left, sizeof left, "%s/jobs/train-270115-8", f.results);
     assert_int_equal(fsio_mkdirs(left, NULL), 0);
-    assert_int_equal(submission_place(rig.results, b, &next, NULL), 0);
+    assert_int_equal(submission_place(f.results, b, &next, NULL), 0);
     assert_string_equal(b->id, "train-270115-9");
     assert_true(next == 10 && b->sequence == 9);
     job_free(a);

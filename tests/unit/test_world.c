@@ -13,7 +13,7 @@ enum { RANKS = 8, LIMIT_MS = 20000 };
 struct rank {
     struct world world;
     pthread_t thread;
-    int gathered[RANKS], told, limit_ms, rc;
+    int gathered[RANKS], received, limit_ms, rc;
     struct err err;
 };
 static struct rank ranks[RANKS];
@@ -21,9 +21,9 @@ static struct rank ranks[RANKS];
 static void *use_all(void *arg) {
     struct rank *r = arg;
     r->gathered[r->world.rank] = 100 + r->world.rank;
-    r->told = r->world.rank ? -1 : 7;
+    r->received = r->world.rank ? -1 : 7;
     if ((r->rc = world_gather(&r->world, r->gathered, sizeof r->gathered[0], LIMIT_MS, &r->err)) ||
-        (r->rc = world_broadcast(&r->world, &r->told, sizeof r->told, LIMIT_MS, &r->err)))
+        (r->rc = world_broadcast(&r->world, &r->received, sizeof r->received, LIMIT_MS, &r->err)))
         return NULL;
     r->rc = world_barrier(&r->world, LIMIT_MS, &r->err);
     return NULL;
@@ -50,7 +50,7 @@ static void every_rank_gets_what_all_have_and_what_rank_0_says(void **state) {
         run(n, 0, use_all);
         for (int i = 0; i < n; i++) {
             assert_int_equal(ranks[i].rc, 0);
-            assert_int_equal(ranks[i].told, 7);
+            assert_int_equal(ranks[i].received, 7);
             for (int k = 0; k < n; k++)
                 assert_int_equal(ranks[i].gathered[k], 100 + k);
         }
@@ -75,7 +75,7 @@ static void *give_away(void *arg) {
     char text[16] = "";
     const struct world_parts out = {"hello", 6, NULL, 0}, in = {NULL, 0, text, 6};
     r->rc = world_exchange(&r->world, 1 - r->world.rank, r->world.rank ? &in : &out, LIMIT_MS, &r->err);
-    r->told = !strcmp(text, "hello");
+    r->received = !strcmp(text, "hello");
     return NULL;
 }
 
@@ -83,7 +83,7 @@ static void data_may_go_in_one_direction(void **state) {
     (void)state;
     run(2, 0, give_away);
     assert_int_equal(ranks[0].rc | ranks[1].rc, 0);
-    assert_int_equal(ranks[1].told, 1);
+    assert_int_equal(ranks[1].received, 1);
 }
 
 static void *disagree(void *arg) {
