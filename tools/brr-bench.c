@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/json.h"
+#include "base/order.h"
 #include "brr-bench/bench.h"
 
 enum { MAX_SAMPLES = 4096, WARM_UP = 3, LEAST_SAMPLES = 10 };
@@ -43,11 +44,6 @@ static const char usage[] = "usage: brr-bench [BENCH [CASE]] [options]\n"
 static const struct bench_case *const tables[] = {bench_scan_cases, bench_layer_cases, bench_detector_cases,
                                                   bench_edf_cases,  bench_burst_cases, bench_geodesic_cases};
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sorted milliseconds; returns how many. */
 static int measure(const struct bench_case *c, void *state, struct stream *s, double seconds, double *samples, struct err *err) {
     double end = clock_s() + seconds;
@@ -69,7 +65,7 @@ static int measure(const struct bench_case *c, void *state, struct stream *s, do
         else if (i == -1 && info.is_async) /* calls are queued: the wait for the device is shared by a millisecond of them */
             together = spent < 1e-3 ? (int)(1e-3 / (spent + 1e-6)) + 1 : 1;
     }
-    qsort(samples, (size_t)n, sizeof *samples, by_value);
+    qsort(samples, (size_t)n, sizeof *samples, order_f64s);
     return n;
 }
 

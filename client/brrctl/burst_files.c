@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fsio.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/burst.h"
@@ -118,15 +119,10 @@ struct survey {
     int64_t *members;                      /* (n_areas) neurons of each area */
 };
 
-static int ascending(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sorts counts. */
 static struct degrees degrees_of(uint32_t *counts, uint32_t n) {
     struct degrees d = {0};
-    qsort(counts, n, sizeof *counts, ascending);
+    qsort(counts, n, sizeof *counts, order_u32s);
     while (d.none < n && !counts[d.none])
         d.none++;
     d.low = counts[0];

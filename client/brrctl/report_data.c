@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "client/brrctl/report.h"
 #include "client/brrctl/score_files.h"
@@ -245,11 +246,6 @@ static int score_above(const struct report_data *d, double confidence, struct pl
     return 0;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Quantiles of the confidences of all events; how many. */
 static int thresholds_of(const struct report_data *d, double ret[OPERATING_POINTS]) {
     int all = 0, n = 0;
@@ -262,7 +258,7 @@ static int thresholds_of(const struct report_data *d, double ret[OPERATING_POINT
                 values[n++] = d->recordings[i].confidence[k];
     if (!n)
         return 0;
-    qsort(values, (size_t)n, sizeof *values, by_value);
+    qsort(values, (size_t)n, sizeof *values, order_f64s);
     int count = n < OPERATING_POINTS ? n : OPERATING_POINTS;
     for (int i = 0; i < count; i++)
         ret[i] = values[(int64_t)i * n / count];
@@ -312,7 +308,7 @@ static int event_delays(const struct report_data *d, struct operating *o, struct
             if (at >= 0)
                 o->onsets[n++] = fmax(0, r->detected[at].onset_s - r->reference[k].onset_s);
         }
-    qsort(o->onsets, (size_t)n, sizeof *o->onsets, by_value);
+    qsort(o->onsets, (size_t)n, sizeof *o->onsets, order_f64s);
     if (n)
         o->delays[o->n_delays++] = (struct plot_delays){"onset of the event", o->onsets, n};
     if (o->alarm_report.n_delays)

@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/report.h"
@@ -99,8 +100,7 @@ static struct listed detected_event(const struct report_recording *r, int i) {
 }
 
 static int by_onset(const void *a, const void *b) {
-    const struct listed *x = a, *y = b;
-    return (x->span.onset_s > y->span.onset_s) - (x->span.onset_s < y->span.onset_s);
+    return order_f64(((const struct listed *)a)->span.onset_s, ((const struct listed *)b)->span.onset_s);
 }
 
 static int list_events(const struct report_data *d, struct listing *ret, struct err *err) {

@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <time.h>
 
+#include "base/order.h"
 #include "base/str.h"
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/lsl_library.h"
@@ -406,11 +407,6 @@ static double amplitude(const struct source_lsl *s, int c) {
     return s->n_pulled ? sqrt(squares / (double)s->n_pulled) : 0;
 }
 
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The median over the used channels of a second of samples, which stay the first ones; 0 = none came. */
 static int measure(struct source_lsl *s, const int *used, int n, double *ret, struct err *err) {
     double sizes[FRONTEND_MAX_LABELS], until_s = s->lsl->local_clock() + OPEN_S;
@@ -422,7 +418,7 @@ static int measure(struct source_lsl *s, const int *used, int n, double *ret, st
     }
     for (int i = 0; i < n; i++)
         sizes[i] = amplitude(s, used[i]);
-    qsort(sizes, (size_t)n, sizeof *sizes, by_size);
+    qsort(sizes, (size_t)n, sizeof *sizes, order_f64s);
     *ret = n ? sizes[n / 2] : 0;
     return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "base/fsio.h"
 #include "base/json.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "base/yaml.h"
 #include "client/brrctl/brrctl.h"
@@ -122,8 +123,6 @@ static int read_grid(struct sweep *s, struct err *err) {
     return 0;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 /* The patients of the recordings, as the daemon knows them. */
 static int ask_patients(struct sweep *s, int *ret_exit) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Validate", &brr__v1__validate_response__descriptor, VALIDATE_MS};
@@ -137,7 +136,7 @@ static int ask_patients(struct sweep *s, int *ret_exit) {
         s->patients[s->n_patients++] = arena_strndup(&s->arena, out->patients[i], strlen(out->patients[i]));
     brr__v1__validate_response__free_unpacked(out, NULL);
     if (s->n_patients)
-        qsort(s->patients, (size_t)s->n_patients, sizeof *s->patients, by_name);
+        qsort(s->patients, (size_t)s->n_patients, sizeof *s->patients, order_strings);
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
@@ -57,7 +58,7 @@ static size_t add_up(const Brr__V1__ListJobsResponse *list, int64_t since_ms, st
 
 static int by_time(const void *left, const void *right) {
     const struct account *a = left, *b = right;
-    return a->run_ms != b->run_ms ? (a->run_ms < b->run_ms) - (a->run_ms > b->run_ms) : strcmp(a->owner, b->owner);
+    return order_then(order_i64(b->run_ms, a->run_ms), strcmp(a->owner, b->owner));
 }
 
 static void print_account(const struct account *a, bool json) {

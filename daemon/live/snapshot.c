@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
+#include "base/order.h"
 #include "base/pack.h"
 #include "base/str.h"
 #include "store/digest.h"
@@ -179,7 +180,7 @@ static bool is_id(const char *name) {
 
 static int by_end_and_id(const void *left, const void *right) {
     const struct snapshot_entry *a = left, *b = right;
-    return a->ended != b->ended ? a->ended - b->ended : strcmp(a->id, b->id);
+    return order_then(a->ended - b->ended, strcmp(a->id, b->id));
 }
 
 /* Appends to a malloc'd array of n elements. */
@@ -236,7 +237,7 @@ struct rejected {
 
 static int newest_first(const void *left, const void *right) {
     const struct rejected *a = left, *b = right;
-    return a->written_s != b->written_s ? (a->written_s < b->written_s) - (a->written_s > b->written_s) : strcmp(a->id, b->id);
+    return order_then(order_i64(b->written_s, a->written_s), strcmp(a->id, b->id));
 }
 
 static int list_rejected(DIR *d, struct rejected **ret, size_t *ret_n, struct err *err) {

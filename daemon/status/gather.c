@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "daemon/status/gather_parts.h"
 #include "run/kind.h"
@@ -148,11 +149,8 @@ static void put_job(const struct gather *g, struct status *to, const struct job 
 /* Running before waiting jobs, those in the order of the queue, the rest by submission. */
 static int by_turn(const void *a, const void *b) {
     const struct status_job *l = a, *r = b;
-    if (l->active != r->active)
-        return l->active ? -1 : 1;
-    if (l->position != r->position)
-        return l->position < r->position ? -1 : 1;
-    return l->created_ms < r->created_ms ? -1 : l->created_ms > r->created_ms;
+    int order = order_then(r->active - l->active, order_i64(l->position, r->position));
+    return order_then(order, order_i64(l->created_ms, r->created_ms));
 }
 
 static void put_jobs(const struct gather *g, struct status *to) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/order.h"
 
 static const char *const moods[STATUS_MOODS] = {"alarm", "lost", "late", "poor", "fine", "ended"};
 
@@ -22,12 +23,8 @@ struct status *status_new(void) {
 /* The newest alarm first; others by name, numbers in names by their value. */
 static int by_mood(const void *a, const void *b) {
     const struct status_stream *l = a, *r = b;
-    if (l->mood != r->mood)
-        return l->mood < r->mood ? -1 : 1;
-    if (l->mood == STATUS_ALARM && l->alarm_ms != r->alarm_ms)
-        return l->alarm_ms > r->alarm_ms ? -1 : 1;
-    int order = strverscmp(l->client, r->client);
-    return order ? order : strcmp(l->id, r->id);
+    int order = order_then(order_i64(l->mood, r->mood), l->mood == STATUS_ALARM ? order_i64(r->alarm_ms, l->alarm_ms) : 0);
+    return order_then(order, order_then(strverscmp(l->client, r->client), strcmp(l->id, r->id)));
 }
 
 void status_sort(struct status *s) {

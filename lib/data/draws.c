@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "base/rng.h"
 
 /* A training entry, to be sorted by patient. */
@@ -109,8 +110,7 @@ static const char *patient_of(const struct draws *s, uint32_t partial) {
 
 static int by_patient_then_place(const void *a, const void *b, void *draws) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    int order = strcmp(patient_of(draws, x), patient_of(draws, y));
-    return order ? order : (x > y) - (x < y);
+    return order_then(strcmp(patient_of(draws, x), patient_of(draws, y)), order_u64(x, y));
 }
 
 /* The partial windows of each patient, for draws under balance.per_patient. */
@@ -302,14 +302,9 @@ const struct window_ref *draws_background(const struct draws *s, int64_t *ret_n)
 
 int64_t draws_hard_wanted(const struct draws *s) { return 2 * (int64_t)floor(s->balance.hard * (double)s->used.none + 1e-9); }
 
-static int by_place(const void *a, const void *b) {
+int window_ref_order(const void *a, const void *b) {
     const struct window_ref *x = a, *y = b;
-    return x->entry != y->entry ? (x->entry > y->entry) - (x->entry < y->entry) : (x->start > y->start) - (x->start < y->start);
-}
-
-static int by_number(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
+    return order_then(order_i64(x->entry, y->entry), order_i64(x->start, y->start));
 }
 
 int draws_set_hard(struct draws *s, const struct window_ref *hard, int64_t n, struct err *err) {
@@ -319,11 +314,11 @@ int draws_set_hard(struct draws *s, const struct window_ref *hard, int64_t n, st
     if (!found)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld hard windows", (long long)n);
     for (int64_t i = 0; i < n && pool->count; i++) {
-        const struct window_ref *at = bsearch(&hard[i], pool->items, (size_t)pool->count, sizeof *at, by_place);
+        const struct window_ref *at = bsearch(&hard[i], pool->items, (size_t)pool->count, sizeof *at, window_ref_order);
         if (at)
             found[count++] = (uint32_t)(at - pool->items);
     }
-    qsort(found, (size_t)count, sizeof *found, by_number);
+    qsort(found, (size_t)count, sizeof *found, order_u32s);
     for (int64_t i = 0; i < count; i++)
         if (!i || found[i] != found[i - 1])
             found[different++] = found[i];

@@ -27,6 +27,8 @@ int64_t balance_partial(const struct manifest *m, const uint8_t *role, const str
 struct window_ref {
     int64_t entry, start;
 };
+/* For qsort and bsearch: by entry, then by start. */
+int window_ref_order(const void *a, const void *b);
 
 struct draws;
 int draws_new(const struct manifest *m, const uint8_t *role, const struct balance_config *balance, uint64_t seed,

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "data/edf_bytes.h"
 #include "data/edf_decode.h"
@@ -353,8 +354,7 @@ static int visit_annotation(void *ctx, const struct tal_item *item) {
 
 static int by_onset(const void *a, const void *b) {
     const struct edf_annotation *x = a, *y = b;
-    int order = (x->onset_s > y->onset_s) - (x->onset_s < y->onset_s);
-    return order ? order : strcmp(x->text, y->text);
+    return order_then(order_f64(x->onset_s, y->onset_s), strcmp(x->text, y->text));
 }
 
 /* Files already in order keep the order of equal onsets. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "data/dsp.h"
 #include "data/frontend.h"
 #include "data/half.h"
@@ -103,18 +104,13 @@ static void count_row(struct feature *f, const double *y) {
     }
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The median of m over the channels. */
 static double median(struct feature *f) {
     double samples = (double)f->blocks * FEATURE_BLOCK;
     int n = f->channels;
     for (int c = 0; c < n; c++)
         f->medians[c] = (double)f->sum[c] / (samples * f->measure->steps_per_unit);
-    qsort(f->medians, (size_t)n, sizeof *f->medians, by_value);
+    qsort(f->medians, (size_t)n, sizeof *f->medians, order_f64s);
     for (int c = (n - 1) / 2; f->measure->square && c <= n / 2; c++)
         f->medians[c] = sqrt(f->medians[c]);
     return (f->medians[(n - 1) / 2] + f->medians[n / 2]) / 2;

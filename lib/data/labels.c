@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/order.h"
 #include "data/edf.h"
 #include "data/labels_path.h"
 
@@ -42,9 +43,8 @@ static int add_run(struct request *q, double onset, double end, double confidenc
 
 static int by_onset(const void *a, const void *b) {
     const struct label_run *x = a, *y = b;
-    int order = (x->onset_s > y->onset_s) - (x->onset_s < y->onset_s);
-    order = order ? order : (x->end_s > y->end_s) - (x->end_s < y->end_s);
-    return order ? order : strcmp(x->code, y->code);
+    int order = order_then(order_f64(x->onset_s, y->onset_s), order_f64(x->end_s, y->end_s));
+    return order_then(order, strcmp(x->code, y->code));
 }
 
 static void sort_and_merge(struct labels *l) {

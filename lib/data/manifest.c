@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/crew.h"
 #include "base/fsio.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "data/edf.h"
 #include "data/labels.h"
@@ -212,8 +213,6 @@ static int open_entries(struct opening *o, struct err *err) {
     return o->config->mirror ? mirror_failure(o->config->mirror, err) : 0;
 }
 
-static int compare_keys(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
-
 /* The hash, the channel count, and the texts of the bad files. */
 static int finish(struct manifest *m, struct opening *o, struct err *err) {
     const char **keys = calloc((size_t)m->count + 1, sizeof *keys);
@@ -229,7 +228,7 @@ static int finish(struct manifest *m, struct opening *o, struct err *err) {
         if (e->recording)
             keys[n++] = recording_key(e->recording);
     }
-    qsort(keys, (size_t)n, sizeof *keys, compare_keys);
+    qsort(keys, (size_t)n, sizeof *keys, order_strings);
     struct digest *digest = digest_new();
     if (digest) {
         for (int64_t i = 0; i < n; i++)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/counted.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "data/manifest.h"
 
@@ -122,7 +123,7 @@ static bool move_one(struct patient **order, int64_t n, uint8_t from, bool seizu
 
 static int by_rank(const void *a, const void *b) {
     const struct patient *x = *(struct patient *const *)a, *y = *(struct patient *const *)b;
-    return x->rank != y->rank ? (x->rank > y->rank) - (x->rank < y->rank) : strcmp(x->name, y->name);
+    return order_then(order_u64(x->rank, y->rank), strcmp(x->name, y->name));
 }
 
 /* The training patients in the order of the draw; returns their number. */

@@ -55,11 +55,6 @@ static void divide(struct mixture *x, const struct manifest_source *sources) {
     }
 }
 
-static int by_place(const void *a, const void *b) {
-    const struct window_ref *x = a, *y = b;
-    return x->entry != y->entry ? (x->entry > y->entry) - (x->entry < y->entry) : (x->start > y->start) - (x->start < y->start);
-}
-
 static int join_background(struct mixture *x, struct err *err) {
     int64_t n = 0, own;
     for (int k = 0; k < x->n; k++, n += own)
@@ -72,7 +67,7 @@ static int join_background(struct mixture *x, struct err *err) {
             memcpy(x->background + x->n_background, from, sizeof *from * (size_t)own);
         x->n_background += own;
     }
-    qsort(x->background, (size_t)x->n_background, sizeof *x->background, by_place);
+    qsort(x->background, (size_t)x->n_background, sizeof *x->background, window_ref_order);
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fsio.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "data/manifest.h"
 #include "store/digest.h"
@@ -31,8 +32,6 @@ uint64_t patient_hash(const char *salt, const char *name) {
     return strtoull(hex, NULL, 16);
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
-
 /* Names of the role's patients in order, each once, without their source if `own`; malloc'd, NULL when out of memory. */
 static const char **list_names(const struct manifest *m, const uint8_t *role, enum patient_role wanted, bool own,
                                int64_t *ret_count) {
@@ -44,7 +43,7 @@ static const char **list_names(const struct manifest *m, const uint8_t *role, en
     for (int64_t i = 0; i < manifest_count(m); i++)
         if (role[i] == wanted && manifest_entry(m, i)->recording)
             names[n++] = own ? manifest_entry(m, i)->own_patient : manifest_entry(m, i)->patient;
-    qsort(names, (size_t)n, sizeof *names, by_name);
+    qsort(names, (size_t)n, sizeof *names, order_strings);
     for (int64_t i = 0; i < n; i++)
         if (!distinct || strcmp(names[distinct - 1], names[i]))
             names[distinct++] = names[i];
@@ -86,18 +85,13 @@ void patients_put_names(const struct manifest *m, const uint8_t *role, struct js
     json_end(w, '}');
 }
 
-static int by_hash(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static void put_hashes(const char *const *names, int64_t n, const char *salt, struct json_writer *w) {
     uint64_t *hashes = malloc(sizeof *hashes * (size_t)(n + 1));
     char hex[HASH_HEX + 1];
     for (int64_t i = 0; hashes && i < n; i++)
         hashes[i] = patient_hash(salt, names[i]);
     if (hashes)
-        qsort(hashes, (size_t)n, sizeof *hashes, by_hash);
+        qsort(hashes, (size_t)n, sizeof *hashes, order_u64s);
     for (int64_t i = 0; hashes && i < n; i++) {
         str_format(hex, sizeof hex, "%016" PRIx64, hashes[i]);
         json_put_str(w, NULL, hex);
@@ -108,7 +102,7 @@ static void put_hashes(const char *const *names, int64_t n, const char *salt, st
 /* True if a role of a training before r has the name; those lists are in order. */
 static bool stands_before(const char **const *names, const int64_t *n, int r, const char *name) {
     for (int before = PATIENT_TRAINING; before < r; before++)
-        if (n[before] && bsearch(&name, names[before], (size_t)n[before], sizeof *names[before], by_name))
+        if (n[before] && bsearch(&name, names[before], (size_t)n[before], sizeof *names[before], order_strings))
             return true;
     return false;
 }
@@ -135,7 +129,7 @@ void patients_put_hashes(const struct manifest *m, const uint8_t *role, const ch
 }
 
 struct known {
-    uint64_t hash; /* first: by_hash */
+    uint64_t hash; /* first: order_u64s */
     int role;
 };
 
@@ -159,8 +153,7 @@ static int read_role(struct known_patients *k, const struct json *hashes, int ro
 }
 
 static int by_hash_then_role(const void *a, const void *b) {
-    int order = by_hash(a, b);
-    return order ? order : ((const struct known *)b)->role - ((const struct known *)a)->role;
+    return order_then(order_u64s(a, b), ((const struct known *)b)->role - ((const struct known *)a)->role);
 }
 
 /* A patient with used and unused recordings stands there twice: the use counts. */
@@ -204,7 +197,7 @@ void known_patients_free(struct known_patients *k) {
 
 int known_patients_role(const struct known_patients *k, const char *name) {
     uint64_t hash = patient_hash(k->salt, name);
-    const struct known *found = k->count ? bsearch(&hash, k->items, k->count, sizeof *k->items, by_hash) : NULL;
+    const struct known *found = k->count ? bsearch(&hash, k->items, k->count, sizeof *k->items, order_u64s) : NULL;
     return found ? found->role : -1;
 }
 

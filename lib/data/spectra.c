@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "data/table.h"
 
@@ -64,7 +65,7 @@ struct place {
 
 static int by_value(const void *a, const void *b) {
     const struct place *x = a, *y = b;
-    return x->value != y->value ? (x->value > y->value) - (x->value < y->value) : (x->at > y->at) - (x->at < y->at);
+    return order_then(order_f64(x->value, y->value), order_i64(x->at, y->at));
 }
 
 /* Rows as they are read: wavelength, line, and n absorbances in the file's order of columns. */

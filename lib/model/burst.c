@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "model/burst_parts.h"
 
@@ -93,9 +94,7 @@ int64_t burst_bytes(const struct burst *b) { return burst_bytes_with(b, 0); }
 
 static int by_place(const void *a, const void *b) {
     const struct burst_injection *x = a, *y = b;
-    if (x->tick != y->tick)
-        return x->tick < y->tick ? -1 : 1;
-    return x->id < y->id ? -1 : x->id > y->id;
+    return order_then(order_u64(x->tick, y->tick), order_u64(x->id, y->id));
 }
 
 int burst_check_injections(const struct burst *b, uint64_t tick, const char *array, const struct burst_injection *list, int64_t n,

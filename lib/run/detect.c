@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/counted.h"
 #include "base/fsio.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "data/edf.h"
 #include "data/events.h"
@@ -90,8 +91,6 @@ static int open_data(struct detect *d, struct err *err) {
     return d->outcomes && d->queue ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %zu recordings", n);
 }
 
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 static void free_paths(char ***paths) {
     for (char **p = *paths; p && *p; p++)
         free(*p);
@@ -113,7 +112,7 @@ static int check_outputs(const struct detect *d, struct err *err) {
         if (e->recording && !(paths[given++] = strdup(path)))
             return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
     }
-    qsort(paths, (size_t)given, sizeof *paths, by_text);
+    qsort(paths, (size_t)given, sizeof *paths, order_strings);
     for (int64_t i = 1; i < given; i++)
         if (!strcmp(paths[i - 1], paths[i]))
             return err_set(err, ERR_INVALID, "two recordings would both be written to %s; give them in separate jobs", paths[i]);

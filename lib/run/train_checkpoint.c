@@ -22,6 +22,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "nn/ckpt.h"
 #include "run/train_ranks.h"
@@ -122,9 +123,7 @@ struct places {
 
 static void places_done(struct places *s) { free(s->items); }
 
-static int later(struct place a, struct place b) {
-    return a.step != b.step ? (a.step > b.step) - (a.step < b.step) : (a.attempt > b.attempt) - (a.attempt < b.attempt);
-}
+static int later(struct place a, struct place b) { return order_then(order_i64(a.step, b.step), order_i64(a.attempt, b.attempt)); }
 
 static int add_place(struct places *s, struct place place, struct err *err) {
     size_t at = s->count;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "data/window.h"
 #include "kernels/op.h"
@@ -114,7 +115,7 @@ static int score_background(struct train *t, struct candidate *c, int64_t n, str
 
 static int worst_first(const void *a, const void *b) {
     const struct candidate *x = a, *y = b;
-    return x->score != y->score ? (x->score < y->score) - (x->score > y->score) : (x->at > y->at) - (x->at < y->at);
+    return order_then(order_f64(y->score, x->score), order_i64(x->at, y->at));
 }
 
 static int by_patient(const void *a, const void *b, void *manifest) {

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/map.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "store/partials.h"
 
@@ -209,9 +210,7 @@ static int take_stock(void *ctx, const char *relative, int64_t size, struct err 
 
 static int by_use(const void *a, const void *b) {
     const struct found *x = a, *y = b;
-    if (x->used_ns != y->used_ns)
-        return x->used_ns < y->used_ns ? -1 : 1;
-    return strcmp(x->key, y->key);
+    return order_then(order_i64(x->used_ns, y->used_ns), strcmp(x->key, y->key));
 }
 
 static bool is_missing(void *ctx, const char *key) {

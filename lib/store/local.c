@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/order.h"
 #include "base/str.h"
 
 enum { MAX_DEPTH = 64, MAX_ENTRIES = 4 * 1000 * 1000, COPY_BLOCK = 1 << 20 };
@@ -82,8 +83,6 @@ static bool names_add(struct names *names, const char *name, bool directory) {
     return true;
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 static int read_names(const char *path, struct names *names, struct err *err) {
     DIR *dir = opendir(path);
     if (!dir)
@@ -101,7 +100,7 @@ static int read_names(const char *path, struct names *names, struct err *err) {
     }
     closedir(dir);
     if (names->count)
-        qsort(names->items, names->count, sizeof *names->items, by_name);
+        qsort(names->items, names->count, sizeof *names->items, order_strings);
     return rc;
 }
 

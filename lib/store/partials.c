@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/order.h"
 #include "base/str.h"
 
 enum { MAX_LEFT = 64, MAX_NAMES = 4096 };
@@ -113,8 +114,6 @@ int64_t partials_promised(const struct partials *all, bool left) {
 
 /* ---- what earlier processes left ---- */
 
-static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 /* Of an atomic write that never ended nobody can make use. */
 static int take_left(void *ctx, const char *relative, int64_t size, struct err *err) {
     const struct usage *u = ctx;
@@ -134,7 +133,7 @@ static size_t names_of(const char *dir, char **names, size_t most) {
             n++;
     if (d)
         closedir(d);
-    qsort(names, n, sizeof *names, by_name);
+    qsort(names, n, sizeof *names, order_strings);
     return n;
 }
 

@@ -10,6 +10,7 @@
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/map.h"
+#include "base/order.h"
 #include "base/pages.h"
 
 struct safetensors {
@@ -96,9 +97,7 @@ struct extent {
 
 static int by_first(const void *a, const void *b) {
     const struct extent *x = a, *y = b;
-    if (x->first != y->first)
-        return x->first < y->first ? -1 : 1;
-    return x->end < y->end ? -1 : x->end > y->end;
+    return order_then(order_u64(x->first, y->first), order_u64(x->end, y->end));
 }
 
 /* The tensors must cover the data one after another: no overlap, no byte that belongs to none. */

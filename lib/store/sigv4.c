@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "store/digest.h"
 
 enum { HASH_BYTES = 32, TEXT_MAX = 64 << 10 };
@@ -32,8 +33,6 @@ static int too_many(struct err *err) {
     return err_set(err, ERR_INVALID, "a request with more than %d headers or parameters cannot be signed", SIGV4_MAX_PAIRS);
 }
 
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 int sigv4_query(const struct sigv4_pair *query, int n, struct str *out, struct err *err) {
     char *parts[SIGV4_MAX_PAIRS];
     if (n > SIGV4_MAX_PAIRS)
@@ -49,7 +48,7 @@ int sigv4_query(const struct sigv4_pair *query, int n, struct str *out, struct e
             break;
     }
     if (made == n && n)
-        qsort(parts, (size_t)n, sizeof *parts, by_text);
+        qsort(parts, (size_t)n, sizeof *parts, order_strings);
     for (int i = 0; i < made; i++) {
         *strchr(parts[i], '\1') = '=';
         if (i)

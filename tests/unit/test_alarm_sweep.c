@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/order.h"
 #include "base/rng.h"
 #include "report/alarm_sweep.h"
 #include "seed.h"
@@ -124,11 +125,6 @@ static struct counted count(const struct score_trace *t, const struct alarm_conf
     return r;
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void check_point(const struct alarm_sweep *s, const struct alarm_point *p) {
     double delays[16], hours[256] = {0}, wrong[256] = {0}, worst = 0, all_hours = 0;
     int n_delays = 0, alarmed = 0, false_alarms = 0;
@@ -142,7 +138,7 @@ static void check_point(const struct alarm_sweep *s, const struct alarm_point *p
     }
     for (int i = 'a'; i <= 'c'; i++)
         worst = fmax(worst, wrong[i] / hours[i] * 24);
-    qsort(delays, (size_t)n_delays, sizeof *delays, ascending);
+    qsort(delays, (size_t)n_delays, sizeof *delays, order_f64s);
     assert_int_equal(p->alarmed, alarmed);
     assert_int_equal(p->false_alarms, false_alarms);
     assert_int_equal(p->n_delays, n_delays);

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/order.h"
 #include "base/rng.h"
 #include "model/events.h"
 #include "seed.h"
@@ -51,18 +52,13 @@ static void rank_filter(const uint8_t *in, uint8_t *out, int64_t n, int64_t k, b
     }
 }
 
-static int ascending(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 static float naive_confidence(const struct events_config *c, const float *p, int64_t n) {
     static float sorted[MAX_SAMPLES];
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
         sum += (double)p[i];
     memcpy(sorted, p, (size_t)n * sizeof *p);
-    qsort(sorted, (size_t)n, sizeof *sorted, ascending);
+    qsort(sorted, (size_t)n, sizeof *sorted, order_f32s);
     if (c->confidence == EVENT_CONFIDENCE_PEAK)
         return sorted[n - 1];
     if (c->confidence == EVENT_CONFIDENCE_PERCENTILE)

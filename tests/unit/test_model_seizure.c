@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/order.h"
 #include "base/rng.h"
 #include "kernels/op.h"
 #include "model/seizure_net.h"
@@ -108,10 +109,6 @@ static void parameter_counts_are_the_published_ones(void **state) {
     assert_int_equal(seizure_parameter_count(&c), 32606439);
     c.mixer = SEIZURE_MIXER_CONV;
     assert_int_equal(seizure_parameter_count(&c), 13397799);
-}
-
-static int ascending(const void *a, const void *b) {
-    return *(const double *)a < *(const double *)b ? -1 : *(const double *)a > *(const double *)b;
 }
 
 static double squares(const struct param_set *set, const struct param *p) {
@@ -302,7 +299,7 @@ static void check_gradients(enum seizure_mixer mixer, enum loss_kind kind) {
                      (unsigned long long)seed, p->name, slope.value, norm, slope.bound);
         errors[n++] = error;
     }
-    qsort(errors, (size_t)n, sizeof *errors, ascending);
+    qsort(errors, (size_t)n, sizeof *errors, order_f64s);
     print_message("%d tensors: median error %.2g, 90 %% %.2g, worst %.2g (seed %llu)\n", n, errors[n / 2], errors[n * 9 / 10],
                   errors[n - 1], (unsigned long long)seed);
     assert_true(n > 60);

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/order.h"
 #include "unit/cmocka_all.h"
 
 #include "base/str.h"
@@ -183,8 +184,7 @@ static void escape(CURL *h, struct str *out, const char *raw, size_t len) {
 
 static int by_name_then_value(const void *a, const void *b) {
     const char(*x)[3 * TEXT] = a, (*y)[3 * TEXT] = b;
-    int names = strcmp(x[0], y[0]);
-    return names ? names : strcmp(x[1], y[1]);
+    return order_then(strcmp(x[0], y[0]), strcmp(x[1], y[1]));
 }
 
 static void make_url(CURL *h, const struct request *r, int port, struct str *url) {

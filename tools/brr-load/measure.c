@@ -1,6 +1,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/order.h"
 #include "brr-load/load.h"
 
 void times_add(struct times *t, double ms) {
@@ -22,14 +23,9 @@ void times_join(struct times *to, struct times *from) {
     *from = (struct times){0};
 }
 
-static int by_value(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 double times_quantile(struct times *t, double q) {
     if (!t->n)
         return NAN;
-    qsort(t->ms, (size_t)t->n, sizeof *t->ms, by_value);
+    qsort(t->ms, (size_t)t->n, sizeof *t->ms, order_f32s);
     return (double)t->ms[(int64_t)ceil(q * (double)t->n) - (q > 0)];
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "tools/edfgen/plan_parts.h"
 #include "tools/edfgen/plan_rich.h"
 
@@ -116,11 +117,6 @@ static bool try_lengths(struct rng *rng, const int64_t *samples, int n, int seiz
     return true;
 }
 
-static int by_number(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Seizures of one recording at random times: the free time is cut at sorted random points. */
 static int place_seizures(struct rng *rng, const struct patient *p, const struct placed *placed, int n, int recording,
                           struct recording_plan *plan) {
@@ -131,7 +127,7 @@ static int place_seizures(struct rng *rng, const struct patient *p, const struct
     for (int i = 0; i < n; i++)
         if (placed[i].recording == recording)
             cuts[count++] = rng_uniform(rng);
-    qsort(cuts, (size_t)count, sizeof *cuts, by_number);
+    qsort(cuts, (size_t)count, sizeof *cuts, order_f64s);
     double slack = (double)(room_s(plan->samples, placed, n, recording));
     double used = SEIZURE_MARGIN_S;
     int rc = 0, k = 0;
@@ -263,8 +259,7 @@ static int add_vigils(struct rng *rng, struct recording_plan *plan) {
 
 static int by_first(const void *a, const void *b) {
     const struct event *x = a, *y = b;
-    int order = (x->first > y->first) - (x->first < y->first);
-    return order ? order : (int)x->kind - (int)y->kind;
+    return order_then(order_i64(x->first, y->first), (int)x->kind - (int)y->kind);
 }
 
 static int plan_recording(const struct patient *p, const struct placed *placed, int seizures, int recording,

@@ -1,0 +1,23 @@
+/* order: comparisons for sorted arrays. Each returns a negative number, 0 or a positive number, as qsort and bsearch need it.
+ * Numbers are compared and not subtracted, so nothing overflows. A NaN comes after every number and equals every NaN; -0 equals 0.
+ * For a descending order swap the arguments. Any thread. */
+#ifndef BRR_BASE_ORDER_H
+#define BRR_BASE_ORDER_H
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline int order_i64(int64_t a, int64_t b) { return (a > b) - (a < b); }
+static inline int order_u64(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
+static inline int order_f64(double a, double b) { return (a > b) - (a < b) + (isnan(a) != 0) - (isnan(b) != 0); }
+/* The second comparison decides where the first finds no difference. */
+static inline int order_then(int first, int second) { return first ? first : second; }
+
+/* Comparisons for qsort and bsearch, named after the items of the array; strings: of char *. */
+static inline int order_f32s(const void *a, const void *b) { return order_f64(*(const float *)a, *(const float *)b); }
+static inline int order_f64s(const void *a, const void *b) { return order_f64(*(const double *)a, *(const double *)b); }
+static inline int order_u32s(const void *a, const void *b) { return order_u64(*(const uint32_t *)a, *(const uint32_t *)b); }
+static inline int order_u64s(const void *a, const void *b) { return order_u64(*(const uint64_t *)a, *(const uint64_t *)b); }
+static inline int order_strings(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+#endif
