@@ -63,17 +63,6 @@ int seizure_net_convert(const struct pass *p, const struct tensor *t, enum dtype
     return nn_eltwise(p, ELTWISE_COPY, t, NULL, ret);
 }
 
-/* (B,T) as (B,T,1), and (1,1,1) as (1,1). */
-static struct tensor column(const struct tensor *logits) {
-    return tensor_3d(logits->data, DTYPE_F32, logits->dim[0], logits->dim[1], 1);
-}
-
-static struct tensor scalar(struct tensor w) {
-    w.rank = 2;
-    w.ld = 1;
-    return w;
-}
-
 /* logits += weight · the last input. */
 static int skip_forward(struct seizure_net *net, const struct pass *p, const struct tensor *x, struct tensor *logits) {
     const struct param_set *set = p->params;
@@ -81,8 +70,8 @@ static int skip_forward(struct seizure_net *net, const struct pass *p, const str
     net->skipped = plan_tensor(p->plan, DTYPE_F32, x->dim[0], x->dim[1], 1);
     int rc = nn_eltwise(p, ELTWISE_COPY, &last, NULL, &net->skipped);
     struct linear_args map = {.x = net->skipped,
-                              .w = scalar(param_value(set, net->skip_w)),
-                              .y = column(logits),
+                              .w = seizure_net_matrix(param_value(set, net->skip_w)),
+                              .y = seizure_net_column(logits),
                               .accumulate = true,
                               .weight_version = set->version};
     return rc || p->dry ? rc : op_linear(p->stream, &map, p->err);
@@ -91,9 +80,9 @@ static int skip_forward(struct seizure_net *net, const struct pass *p, const str
 static int skip_backward(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits) {
     const struct param_set *set = p->params;
     struct linear_backward_args map = {.x = net->skipped,
-                                       .w = scalar(param_value(set, net->skip_w)),
-                                       .dy = column(dlogits),
-                                       .dw = scalar(param_grad(set, net->skip_w)),
+                                       .w = seizure_net_matrix(param_value(set, net->skip_w)),
+                                       .dy = seizure_net_column(dlogits),
+                                       .dw = seizure_net_matrix(param_grad(set, net->skip_w)),
                                        .weight_version = set->version};
     return p->dry ? 0 : op_linear_backward(p->stream, &map, p->err);
 }

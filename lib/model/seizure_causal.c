@@ -61,12 +61,6 @@ static int each_block(struct seizure_net *net, int (*fn)(void *ctx, struct conv_
     return 0;
 }
 
-static struct tensor matrix(struct tensor w) { /* (1,D,1) → (1,D) */
-    w.rank = 2;
-    w.ld = w.dim[1];
-    return w;
-}
-
 /* One logit per token as a column, the logits with a row for each token, and ones, whose product they are. */
 struct spread {
     struct tensor token, samples, ones;
@@ -92,7 +86,7 @@ static int head_forward(struct seizure_net *net, const struct pass *p, const str
     net->projected = plan_tensor(p->plan, DTYPE_F32, h->dim[0], h->dim[1], 1);
     struct spread to = spread_of(p, &net->projected, logits);
     struct linear_args out = {.x = net->features,
-                              .w = matrix(param_value(set, net->out_w)),
+                              .w = seizure_net_matrix(param_value(set, net->out_w)),
                               .bias = param_value(set, net->out_b),
                               .y = net->projected,
                               .weight_version = set->version};
@@ -112,10 +106,10 @@ static int head_backward(struct seizure_net *net, const struct pass *p, const st
         dfeatures = plan_tensor(p->plan, DTYPE_F32, dh->dim[0], dh->dim[1], dh->dim[2]);
     struct linear_backward_args copies = {.x = from.token, .w = to.ones, .dy = to.samples, .dx = to.token};
     struct linear_backward_args out = {.x = net->features,
-                                       .w = matrix(param_value(set, net->out_w)),
+                                       .w = seizure_net_matrix(param_value(set, net->out_w)),
                                        .dy = dtoken,
                                        .dx = dfeatures,
-                                       .dw = matrix(param_grad(set, net->out_w)),
+                                       .dw = seizure_net_matrix(param_grad(set, net->out_w)),
                                        .dbias = param_grad(set, net->out_b),
                                        .weight_version = set->version};
     int rc;

@@ -16,26 +16,15 @@ static int each_block(struct seizure_net *net, int (*fn)(void *ctx, struct conv_
     return 0;
 }
 
-static struct tensor scalar(struct tensor w) { /* (1,1,1) → (1,1) */
-    w.rank = 2;
-    w.ld = 1;
-    return w;
-}
-
-/* (B,T) as (B,T,1). */
-static struct tensor column(const struct tensor *logits) {
-    return tensor_3d(logits->data, DTYPE_F32, logits->dim[0], logits->dim[1], 1);
-}
-
 static int forward(struct seizure_net *net, const struct pass *p, const struct tensor *x, const struct tensor *state,
                    struct tensor *logits) {
     const struct param_set *set = p->params;
     (void)state;
     net->features = *x;
     struct linear_args map = {.x = *x,
-                              .w = scalar(param_value(set, net->out_w)),
+                              .w = seizure_net_matrix(param_value(set, net->out_w)),
                               .bias = param_value(set, net->out_b),
-                              .y = column(logits),
+                              .y = seizure_net_column(logits),
                               .weight_version = set->version};
     return p->dry ? 0 : op_linear(p->stream, &map, p->err);
 }
@@ -43,9 +32,9 @@ static int forward(struct seizure_net *net, const struct pass *p, const struct t
 static int backward(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits) {
     const struct param_set *set = p->params;
     struct linear_backward_args map = {.x = net->features,
-                                       .w = scalar(param_value(set, net->out_w)),
-                                       .dy = column(dlogits),
-                                       .dw = scalar(param_grad(set, net->out_w)),
+                                       .w = seizure_net_matrix(param_value(set, net->out_w)),
+                                       .dy = seizure_net_column(dlogits),
+                                       .dw = seizure_net_matrix(param_grad(set, net->out_w)),
                                        .dbias = param_grad(set, net->out_b),
                                        .weight_version = set->version};
     return p->dry ? 0 : op_linear_backward(p->stream, &map, p->err);

@@ -76,6 +76,16 @@ int seizure_net_params(struct seizure_net *net, struct err *err);
 int seizure_net_bind(struct seizure_net *net, struct err *err);
 /* A copy of t in another precision; t itself where it has it already. */
 int seizure_net_convert(const struct pass *p, const struct tensor *t, enum dtype dtype, struct tensor *ret);
+/* (B,T) logits as the (B,T,1) output of a projection. */
+static inline struct tensor seizure_net_column(const struct tensor *logits) {
+    return tensor_3d(logits->data, DTYPE_F32, logits->dim[0], logits->dim[1], 1);
+}
+/* Weights (Co,Ci,1) of a convolution as the matrix (Co,Ci) of a projection. */
+static inline struct tensor seizure_net_matrix(struct tensor w) {
+    w.rank = 2;
+    w.ld = w.dim[1];
+    return w;
+}
 /* Floats of all folded weights. */
 int64_t seizure_net_folded_count(struct seizure_net *net);
 /* Floats of the weights and gradients of padded blocks in training, and their place. */

@@ -1,21 +1,10 @@
 /* The wiring of the U-Net: forward and backward over its blocks, and its row of struct model_ops. */
 #include "model/seizure_net.h"
 
-/* (B,T) logits as the (B,T,1) output of a projection. */
-static struct tensor as_column(const struct tensor *logits) {
-    return tensor_3d(logits->data, DTYPE_F32, logits->dim[0], logits->dim[1], 1);
-}
-
-static struct tensor matrix(struct tensor w) { /* (Co,Ci,1) → (Co,Ci) */
-    w.rank = 2;
-    w.ld = w.dim[1];
-    return w;
-}
-
 /* Always F32, whatever the precision of the net. */
 static int head_forward(struct seizure_net *net, const struct pass *p, const struct tensor *h, struct tensor *logits) {
     const struct param_set *set = p->params;
-    struct tensor column = as_column(logits);
+    struct tensor column = seizure_net_column(logits);
     int rc = seizure_net_convert(p, h, DTYPE_F32, &net->features);
     if (rc)
         return rc;
@@ -26,12 +15,12 @@ static int head_forward(struct seizure_net *net, const struct pass *p, const str
     }
     net->projected = plan_tensor(p->plan, DTYPE_F32, h->dim[0], h->dim[1], HEAD_CHANNELS);
     struct linear_args proj = {.x = net->features,
-                               .w = matrix(param_value(set, net->proj_w)),
+                               .w = seizure_net_matrix(param_value(set, net->proj_w)),
                                .bias = param_value(set, net->proj_b),
                                .y = net->projected,
                                .weight_version = set->version};
     struct linear_args out = {.x = net->projected,
-                              .w = matrix(param_value(set, net->out_w)),
+                              .w = seizure_net_matrix(param_value(set, net->out_w)),
                               .bias = param_value(set, net->out_b),
                               .y = column,
                               .weight_version = set->version};
@@ -66,7 +55,7 @@ static int forward(struct seizure_net *net, const struct pass *p, const struct t
 static int head_backward(struct seizure_net *net, const struct pass *p, const struct tensor *dlogits, const struct tensor *dh) {
     const struct param_set *set = p->params;
     size_t mark = plan_mark(p->plan);
-    struct tensor column = as_column(dlogits), *projected = &net->projected, *features = &net->features, dfeatures = *dh;
+    struct tensor column = seizure_net_column(dlogits), *projected = &net->projected, *features = &net->features, dfeatures = *dh;
     struct tensor dproj = plan_tensor(p->plan, DTYPE_F32, projected->dim[0], projected->dim[1], HEAD_CHANNELS);
     if (dh->dtype != DTYPE_F32)
         dfeatures = plan_tensor(p->plan, DTYPE_F32, features->dim[0], features->dim[1], features->dim[2]);
@@ -74,17 +63,17 @@ static int head_backward(struct seizure_net *net, const struct pass *p, const st
     if (p->dry)
         return 0;
     struct linear_backward_args out = {.x = *projected,
-                                       .w = matrix(param_value(set, net->out_w)),
+                                       .w = seizure_net_matrix(param_value(set, net->out_w)),
                                        .dy = column,
                                        .dx = dproj,
-                                       .dw = matrix(param_grad(set, net->out_w)),
+                                       .dw = seizure_net_matrix(param_grad(set, net->out_w)),
                                        .dbias = param_grad(set, net->out_b),
                                        .weight_version = set->version};
     struct linear_backward_args proj = {.x = *features,
-                                        .w = matrix(param_value(set, net->proj_w)),
+                                        .w = seizure_net_matrix(param_value(set, net->proj_w)),
                                         .dy = dproj,
                                         .dx = dfeatures,
-                                        .dw = matrix(param_grad(set, net->proj_w)),
+                                        .dw = seizure_net_matrix(param_grad(set, net->proj_w)),
                                         .dbias = param_grad(set, net->proj_b),
                                         .weight_version = set->version};
     int rc;
