@@ -166,6 +166,10 @@ static void a_finder_finds_the_events_of_the_whole_rule(void **state) {
         c.max_duration_s = 1 + (double)below(&rng, 4);
         c.lookback_s = (double)below(&rng, 3) / 2;
         c.confidence = (enum event_confidence)below(&rng, 3);
+        if (round % 2)
+            c.rejecter = (struct event_rejecter){.bias = (double)below(&rng, 5) - 2, .weights = {1, -0.5, (double)below(&rng, 3)}};
+        if (round % 2) /* a valid one has thresholds, which a finder's pairs replace */
+            c.rejecter.on = c.rejecter.off = 0.5;
         draw(&rng, &c, p, n);
         for (int r = 0; r < ROWS; r++)
             pairs[r] = (struct finder_pair){c.on * (1 - 0.1 * r), c.on * (1 - 0.1 * r) * (r ? 0.8 : 1)};
