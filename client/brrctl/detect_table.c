@@ -86,7 +86,8 @@ void detect_table_print(const struct detect_item *items, int n) {
         printf("; %d failed", failed);
     putchar('\n');
     if (done && !events && !isnan(highest))
-        printf("the highest probability is %.3f; an event begins at %.3g, if it lasts long enough (--on)\n", highest, threshold);
+        printf("the highest probability is %.3f; an event begins at %.3g, if it lasts long enough and is not rejected (--on)\n",
+               highest, threshold);
 }
 
 void detect_table_notes(const struct detect_item *items, int n) {

@@ -111,6 +111,7 @@ static const struct command commands[] = {
      "recordings as an evaluate job, and chooses the thresholds as a validation does: by event F1, or with --target-fa the most\n"
      "sensitive pair within so many false alarms. MODEL itself stays as it is. One pair only: stream and detect --on --off.\n"
      "The new file also has rules for alarms: stream and detect --alarm-rate 1, 5 or 10 (false alarms in 24 h).\n"
+     "With --reject it drops short or faint events of more sensitive thresholds, if that is better on patients left out.\n"
      "example: brrctl tune job:train-260131-1 /data/labelled --out tuned.safetensors",
      NULL},
     {"ensemble", "MODEL.safetensors...", &ensemble_arguments, "write one model file of several; works without a daemon",

@@ -23,6 +23,7 @@ struct tune_options {
     const char *labels;
     const char *unlabeled;
     double lookback_s, alarm_hop_s, alarm_latch_s;
+    bool reject;
 };
 #define AT(field) offsetof(struct tune_options, field)
 static const struct argument rows[] = {
@@ -39,6 +40,8 @@ static const struct argument rows[] = {
      "seconds between alarm decisions, a divisor of the model's hop; 0 = no alarm thresholds; default 5", 0, 120},
     {"--alarm-latch", NULL, ARGUMENT_NUMBER, AT(alarm_latch_s), "S", "an alarm stays on for at least this long; default 60", 0,
      3600},
+    {"--reject", NULL, ARGUMENT_FLAG, AT(reject), "",
+     "also fit a rejecter of events that look like false alarms; it is used if it is better on patients that were left out", 0, 0},
 };
 #undef AT
 const struct argument_table tune_arguments = ARGUMENT_TABLE(rows, struct tune_options);
@@ -47,11 +50,26 @@ static const struct tune_options *own(const struct arguments *o) { return o->own
 
 enum { PATH_SIZE = 4096, JOB_BYTES = 64 << 10, ORIGIN_BYTES = 4096 };
 
-/* The job's result. */
+/* Counts of events under a pair of thresholds. */
+struct tuned_row {
+    double on, off, seizures, found, false_events, f1, per_24h;
+};
+
+/* What the job says of the rejecter that it looked for. */
+struct tuned_rejecter {
+    bool used;
+    char why[256];
+    int64_t true_events, false_events, patients;
+    struct tuned_row usual, left_out; /* all NaN where there are none */
+    struct event_rejecter found;      /* all zero unless it is used */
+};
+
+/* The job's result: on and off are the thresholds in force. */
 struct tuned {
     double on, off, lookback_s, hours, seizures, found, false_events, f1;
     int64_t recordings;
     struct alarm_sets alarms;
+    struct tuned_rejecter rejecter;
     char model_sha256[DIGEST_HEX_SIZE];
 };
 
@@ -82,6 +100,8 @@ static int write_job(const struct arguments *o, const char *model, struct str *t
     json_put_str(&w, "threshold", "auto");
     if (!isnan(own(o)->target_fa))
         json_put_f64(&w, "target_fa_per_24h", own(o)->target_fa);
+    if (own(o)->reject)
+        json_put_str(&w, "rejecter", "auto");
     if (!isnan(own(o)->lookback_s))
         json_put_f64(&w, "lookback_s", own(o)->lookback_s);
     if (!isnan(own(o)->alarm_hop_s))
@@ -115,6 +135,27 @@ static int evaluate(const struct arguments *o, const char *model, struct brrctl_
     return EXIT_FAILED;
 }
 
+static struct tuned_row read_row(const struct json *j) {
+    return (struct tuned_row){.on = json_f64(json_get(j, "on"), NAN),
+                              .off = json_f64(json_get(j, "off"), NAN),
+                              .seizures = json_f64(json_get(j, "seizures"), NAN),
+                              .found = json_f64(json_get(j, "found"), NAN),
+                              .false_events = json_f64(json_get(j, "false_events"), NAN),
+                              .f1 = json_f64(json_get(j, "event_f1"), NAN),
+                              .per_24h = json_f64(json_get(j, "false_alarms_per_24h"), NAN)};
+}
+
+static int read_rejecter(const struct json *j, struct tuned_rejecter *ret, struct err *err) {
+    *ret = (struct tuned_rejecter){.used = json_bool(json_get(j, "used"), false),
+                                   .true_events = json_i64(json_get(j, "true_events"), 0),
+                                   .false_events = json_i64(json_get(j, "false_events"), 0),
+                                   .patients = json_i64(json_get(j, "patients"), 0),
+                                   .usual = read_row(json_get(j, "usual")),
+                                   .left_out = read_row(json_get(j, "left_out"))};
+    str_copy(ret->why, sizeof ret->why, json_str(json_get(j, "why"), ""));
+    return rejecter_from_json(json_get(j, "rejecter"), &ret->found, err);
+}
+
 static int read_result(const char *text, struct tuned *ret, struct err *err) {
     struct json *json = NULL;
     int rc = json_parse(text, strlen(text), "the result of the job", &json, err);
@@ -131,6 +172,7 @@ static int read_result(const char *text, struct tuned *ret, struct err *err) {
                           .recordings = json_i64(json_get(json, "recordings"), 0)};
     str_copy(ret->model_sha256, sizeof ret->model_sha256, json_str(json_get(json, "model_sha256"), ""));
     rc = alarm_sets_from_json(json_get(json, "alarm_sets"), &ret->alarms, err);
+    rc = rc ? rc : read_rejecter(json_get(json, "rejecter"), &ret->rejecter, err);
     json_free(json);
     if (rc)
         return err_wrap(err, "the result of the job");
@@ -154,6 +196,18 @@ static int fetch(const struct arguments *o, const char *model, const struct tune
     return brrctl_fail(err);
 }
 
+static void put_row(struct json_writer *w, const char *key, const struct tuned_row *row) {
+    json_begin_object(w, key);
+    json_put_f64(w, "on", row->on);
+    json_put_f64(w, "off", row->off);
+    json_put_f64(w, "seizures", row->seizures);
+    json_put_f64(w, "found", row->found);
+    json_put_f64(w, "false_events", row->false_events);
+    json_put_f64(w, "event_f1", row->f1);
+    json_put_f64(w, "false_alarms_per_24h", row->per_24h);
+    json_end(w, '}');
+}
+
 /* The thresholds recorded in the model file. */
 static void write_origin(const struct tuned *t, struct str *text) {
     struct json_writer w;
@@ -165,6 +219,10 @@ static void write_origin(const struct tuned *t, struct str *text) {
     json_put_f64(&w, "seizures", t->seizures);
     json_put_f64(&w, "found", t->found);
     json_put_f64(&w, "false_events", t->false_events);
+    if (t->rejecter.used) {
+        put_row(&w, "usual", &t->rejecter.usual);
+        put_row(&w, "left_out", &t->rejecter.left_out);
+    }
     json_end(&w, '}');
 }
 
@@ -181,8 +239,14 @@ static int write_model(const struct arguments *o, const char *model, const struc
         return code;
     str_init(&origin, ORIGIN_BYTES);
     write_origin(t, &origin);
-    if (retune_model(part, own(o)->output, &(struct retune){t->on, t->off, t->lookback_s, &t->alarms, str_cstr(&origin)}, sha256,
-                     &err))
+    const struct tuned_rejecter *r = &t->rejecter;
+    const struct retune retune = {.on = r->used ? r->usual.on : t->on,
+                                  .off = r->used ? r->usual.off : t->off,
+                                  .lookback_s = t->lookback_s,
+                                  .rejecter = &r->found,
+                                  .alarms = &t->alarms,
+                                  .origin = str_cstr(&origin)};
+    if (retune_model(part, own(o)->output, &retune, sha256, &err))
         code = brrctl_fail(&err);
     str_done(&origin);
     unlink(part);
@@ -203,6 +267,18 @@ static void put_interval(struct json_writer *w, const char *key, struct interval
     json_end(w, ']');
 }
 
+static void put_rejecter(struct json_writer *w, const struct tuned_rejecter *r) {
+    json_begin_object(w, "rejecter");
+    json_put_bool(w, "used", r->used);
+    json_put_str(w, "why", r->why);
+    json_put_i64(w, "true_events", r->true_events);
+    json_put_i64(w, "false_events", r->false_events);
+    json_put_i64(w, "patients", r->patients);
+    put_row(w, "usual", &r->usual);
+    put_row(w, "left_out", &r->left_out);
+    json_end(w, '}');
+}
+
 static void print_json(const struct arguments *o, const struct tuned *t, const char *sha256) {
     struct output out;
     struct json_writer *w = output_begin(&out);
@@ -221,6 +297,8 @@ static void print_json(const struct arguments *o, const struct tuned *t, const c
     put_interval(w, "sensitivity_95", interval_share(t->found, t->seizures));
     json_put_f64(w, "false_alarms_per_24h", t->false_events * 24 / t->hours);
     put_interval(w, "false_alarms_per_24h_95", rate_of(t));
+    if (own(o)->reject)
+        put_rejecter(w, &t->rejecter);
     alarm_sets_to_json(&t->alarms, w, "alarm_sets");
     json_put_str(w, "selected_on", "these recordings");
     json_put_str(w, "output", own(o)->output);
@@ -245,6 +323,26 @@ static void print_alarms(const struct alarm_sets *sets) {
                alarm_rates[ALARM_RATES - 1 - sets->n]);
 }
 
+static void print_row(const char *name, const struct tuned_row *row) {
+    printf("            %-37s  %.4g on, %.4g off  found %.0f of %.0f  %.0f false, %.2f in 24 h  event F1 %.3f\n", name, row->on,
+           row->off, row->found, row->seizures, row->false_events, row->per_24h, row->f1);
+}
+
+/* Whether a rejecter is used, and what that was decided by. */
+static void print_rejecter(const struct tuned_rejecter *r) {
+    char fitted[128];
+    str_format(fitted, sizeof fitted, "fitted to %lld events in seizures and %lld false ones of %s", (long long)r->true_events,
+               (long long)r->false_events, counted(r->patients, "patient").text);
+    if (r->used)
+        printf("rejecter    %s; used, because it is better on each patient by the others':\n", fitted);
+    else
+        printf("no rejecter: %s\n", r->why);
+    if (isnan(r->left_out.f1))
+        return;
+    print_row("usual thresholds, none rejected", &r->usual);
+    print_row("with it, each patient left out once", &r->left_out);
+}
+
 static void print_text(const struct arguments *o, const struct tuned *t, const char *sha256) {
     struct interval share = interval_share(t->found, t->seizures), rate = rate_of(t);
     printf("thresholds  %.4g on, %.4g off, by event F1 %.3f on %s, %.2f hours, %s\n", t->on, t->off, t->f1,
@@ -253,6 +351,8 @@ static void print_text(const struct arguments *o, const struct tuned *t, const c
            t->found / t->seizures, share.low, share.high);
     printf("false       %s: %.2f in 24 h (95 %% interval %.2f to %.2f)\n", counted((int64_t)t->false_events, "event").text,
            t->false_events * 24 / t->hours, rate.low, rate.high);
+    if (own(o)->reject)
+        print_rejecter(&t->rejecter);
     if (!(own(o)->alarm_hop_s <= 0))
         print_alarms(&t->alarms);
     printf("model       %s, SHA-256 %.12s\n", own(o)->output, sha256);

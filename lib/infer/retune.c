@@ -40,10 +40,14 @@ static int other_events(const struct safetensors *st, const char *path, const st
     if (!text)
         return err_set(err, ERR_INVALID, "%s has no metadata '%s'; expected a seizure model", path, EVENTS_KEY);
     int rc;
-    if ((rc = json_parse(text, strlen(text), EVENTS_KEY, &json, err)) || (rc = events_config_from_json(json, &events, err)) ||
-        (rc = events_config_with(&events, retune->on, retune->off, &events, err)))
+    if ((rc = json_parse(text, strlen(text), EVENTS_KEY, &json, err)) || (rc = events_config_from_json(json, &events, err)))
+        return rc;
+    events_config_keep_all(&events);
+    if ((rc = events_config_with(&events, retune->on, retune->off, &events, err)))
         return rc;
     events.lookback_s = retune->lookback_s;
+    if (rejecter_is_set(retune->rejecter))
+        events_config_reject(&events, retune->rejecter);
     json_writer_init(&w, ret);
     events_config_to_json(&events, &w, NULL);
     return 0;

@@ -228,6 +228,7 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .sweep = true,
                                        .auto_threshold = chooses,
                                        .target_fa_per_24h = e->config->target_fa_per_24h,
+                                       .rejecter = e->config->rejecter == EVALUATE_REJECTER_AUTO,
                                        .workers = (int)e->job->data->loader_workers,
                                        .windows_per_step = BATCH,
                                        .alarm_hop = hop,
@@ -240,8 +241,10 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .memory_bytes = e->env.memory_limit_bytes,
                                        .finished = finished,
                                        .ctx = e};
-    if (chooses)
+    if (chooses) {
+        events_config_keep_all(&config.events);
         config.events.lookback_s = e->config->lookback_s;
+    }
     if (!(e->errors = calloc((size_t)manifest_count(e->manifest) + 1, sizeof *e->errors)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
     rc = open_list(e, &config, err);
@@ -377,6 +380,8 @@ static void evaluate_result(void *task, struct json_writer *w, const char *key) 
     json_put_f64(w, "threshold_on", e->found.events.on);
     json_put_f64(w, "threshold_off", e->found.events.off);
     json_put_f64(w, "lookback_s", e->found.events.lookback_s);
+    if (e->config->rejecter == EVALUATE_REJECTER_AUTO)
+        score_rejecter_json(evaluation_rejecter(e->evaluation), w, "rejecter");
     if (e->seen.known)
         json_put_i64(w, "seen_patients", e->config->unseen ? 0 : e->seen.training + e->seen.validation);
     else

@@ -4,6 +4,7 @@
 #include "run/job_data.h"
 
 enum { EVALUATE_THRESHOLD_MODEL, EVALUATE_THRESHOLD_AUTO };
+enum { EVALUATE_REJECTER_NONE, EVALUATE_REJECTER_AUTO };
 enum { EVALUATE_MAX_BASELINES = 8 };
 struct evaluate_config {
     struct job_data data;
@@ -11,6 +12,7 @@ struct evaluate_config {
     int split;              /* "all|train|dev|eval" */
     int threshold;          /* "model|auto" */
     double target_fa_per_24h, lookback_s;
+    int rejecter;  /* "none|auto" */
     int unseen;    /* "all|unseen" */
     int precision; /* "fp32|bf16" */
     double alarm_rate, alarm_hop_s, alarm_latch_s;

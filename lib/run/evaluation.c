@@ -64,6 +64,8 @@ struct evaluation {
     int shown_index;
     struct score_sweep sweep;
     bool searched, swept; /* the pairs to try were chosen; all of them were tried */
+    struct score_rejecter rejecter;
+    bool rejecter_begun, rejecter_done;
     struct alarm_sweep rules;
     bool rules_chosen, rules_tried;
     struct evaluation_samples samples;
@@ -278,6 +280,7 @@ void evaluation_free(struct evaluation *e) {
     free(e->traces);
     free(e->views);
     score_sweep_done(&e->sweep);
+    score_rejecter_done(&e->rejecter);
     alarm_sweep_done(&e->rules);
     trace_drop(&e->shown);
     temperature_seconds_done(&e->seconds);
@@ -290,6 +293,7 @@ void evaluation_free(struct evaluation *e) {
 int evaluation_count(const struct evaluation *e) { return e->n_traces; }
 int evaluation_current(const struct evaluation *e) { return e->current; }
 const struct score_sweep *evaluation_sweep(const struct evaluation *e) { return &e->sweep; }
+const struct score_rejecter *evaluation_rejecter(const struct evaluation *e) { return &e->rejecter; }
 const struct alarm_sweep *evaluation_alarm_sweep(const struct evaluation *e) { return &e->rules; }
 
 void evaluation_recording(const struct evaluation *e, int index, struct evaluation_recording *ret) {
@@ -596,6 +600,22 @@ static int begin_search(struct evaluation *e, struct err *err) {
     return score_sweep_begin(e->views, e->n_traces, &search, e->config.stream, &e->sweep, err);
 }
 
+/* A rejecter of the events of a sensitive pair, once all pairs were tried. */
+static int try_rejecter(struct evaluation *e, struct err *err) {
+    if (e->rejecter_begun)
+        return score_rejecter_step(&e->rejecter, &e->rejecter_done, err);
+    const struct rejecter_search search = {.traces = e->views,
+                                           .n = e->n_traces,
+                                           .base = &e->config.events,
+                                           .load = load_trace,
+                                           .ctx = e,
+                                           .sweep = &e->sweep,
+                                           .target_fa_per_24h = e->config.target_fa_per_24h};
+    e->rejecter_begun = true;
+    e->rejecter_done = !e->config.rejecter || !e->config.auto_threshold;
+    return e->rejecter_done ? 0 : score_rejecter_begin(&search, &e->rejecter, err);
+}
+
 /* The rules that will be tried on the alarm traces, then one recording with all of them. */
 static int try_rules(struct evaluation *e, struct err *err) {
     if (e->rules_chosen)
@@ -689,6 +709,8 @@ static int conclude(struct evaluation *e, struct evaluation_result *r, struct er
         r->events.on = e->sweep.points[best].on;
         r->events.off = e->sweep.points[best].off;
     }
+    if (e->rejecter.used)
+        events_config_reject(&r->events, &e->rejecter.rejecter);
     score_sweep_sensitivities(&e->sweep);
     memcpy(r->sensitivity_at, e->sweep.sensitivity_at, sizeof r->sensitivity_at);
     int rc;
@@ -713,6 +735,8 @@ int evaluation_step(struct evaluation *e, bool *ret_done, struct evaluation_resu
         return begin_search(e, err);
     if (!e->swept)
         return score_sweep_step(&e->sweep, &e->swept, err);
+    if (!e->rejecter_done)
+        return try_rejecter(e, err);
     if (!e->rules_tried)
         return try_rules(e, err);
     int rc = conclude(e, ret, err);

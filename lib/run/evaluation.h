@@ -11,7 +11,7 @@
 #include "infer/detector.h"
 #include "report/alarm_sweep.h"
 #include "report/score_alarms.h"
-#include "report/score_sweep.h"
+#include "report/score_rejecter.h"
 
 struct evaluation_config {
     struct detector *detector;
@@ -23,6 +23,7 @@ struct evaluation_config {
     bool auto_threshold;      /* choose on and off; otherwise those of events apply */
     bool sweep;               /* compute sensitivity_at even if no threshold is chosen */
     double target_fa_per_24h; /* target of auto_threshold */
+    bool rejecter;            /* with auto_threshold: look for a rejecter of events, and use it where it is better */
     int windows_per_step;
     int workers;                       /* threads that decode recordings missing in the window cache */
     int64_t alarm_hop;                 /* samples; 0 = no alarms */
@@ -48,7 +49,7 @@ struct evaluation_config {
 };
 
 struct evaluation_result {
-    struct events_config events; /* with the thresholds in force */
+    struct events_config events; /* with the thresholds in force, and the rejecter */
     struct score_point point;    /* pooled scores under them */
     double subject_f1;           /* mean of the event F1 of each patient, those without one left out */
     double temperature;          /* for the logits as the detector gives them; 1 unless it was to be fitted */
@@ -87,6 +88,8 @@ int evaluation_count(const struct evaluation *e);   /* recordings, without those
 int evaluation_current(const struct evaluation *e); /* recordings whose trace is complete */
 /* Every evaluated pair of thresholds; valid as long as e. */
 const struct score_sweep *evaluation_sweep(const struct evaluation *e);
+/* What came of the search for a rejecter; all zero if there was none. Valid as long as e. */
+const struct score_rejecter *evaluation_rejecter(const struct evaluation *e);
 /* Every alarm rule that was tried; empty without alarm_sets. Valid as long as e. */
 const struct alarm_sweep *evaluation_alarm_sweep(const struct evaluation *e);
 /* The trace of a recording that is complete; valid until the next call that takes e. */
