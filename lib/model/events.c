@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "kernels/op.h"
 
 enum {
@@ -183,17 +184,12 @@ void events_free(struct events *e) {
 
 static int64_t samples(double seconds) { return (int64_t)llround(seconds * RATE_HZ); }
 
-static int ascending(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return x < y ? -1 : x > y;
-}
-
 static float percentile_of(const float *p, int64_t n, double q) {
     float *sorted = malloc((size_t)n * sizeof *sorted);
     if (!sorted)
         return NAN;
     memcpy(sorted, p, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, ascending);
+    qsort(sorted, (size_t)n, sizeof *sorted, order_f32s);
     float value = sorted[(int64_t)((double)(n - 1) * q)];
     free(sorted);
     return value;

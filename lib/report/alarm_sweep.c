@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "base/rng.h"
 #include "report/interval.h"
 
@@ -242,11 +243,6 @@ static int try_rule(struct alarm_sweep *s, int index, const struct score_trace *
 
 /* ---- all rules on all traces ---- */
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sums over the recordings of each patient. */
 struct patient {
     double alarmed, false_alarms, references, hours;
@@ -272,7 +268,7 @@ static void finish_point(struct alarm_sweep *s, int index, struct patient *patie
     for (int i = 0; i < s->patients; i++)
         worst = fmax(worst, patients[i].hours > 0 ? patients[i].false_alarms * 24 / patients[i].hours : 0);
     if (point->n_delays)
-        qsort(point->delays_s, (size_t)point->n_delays, sizeof *point->delays_s, ascending);
+        qsort(point->delays_s, (size_t)point->n_delays, sizeof *point->delays_s, order_f64s);
     point->sensitivity = s->references ? (double)point->alarmed / (double)s->references : NAN;
     point->false_alarms_per_24h = s->hours > 0 ? (double)point->false_alarms * 24 / s->hours : NAN;
     point->worst_patient_false_alarms_per_24h = worst;
@@ -335,7 +331,7 @@ static void put_intervals(const struct alarm_sweep *s, const struct patient *pat
             draws[1][n[1]++] = sum.false_alarms * 24 / sum.hours;
     }
     for (int k = 0; k < 2; k++)
-        qsort(draws[k], (size_t)n[k], sizeof draws[k][0], ascending);
+        qsort(draws[k], (size_t)n[k], sizeof draws[k][0], order_f64s);
     struct interval share = interval_share((double)point->alarmed, (double)s->references);
     struct interval count = interval_count((double)point->false_alarms);
     set->sensitivity_low = fmin(share.low, score_percentile(draws[0], n[0], 0.025));

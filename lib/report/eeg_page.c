@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/str.h"
 #include "report/svg.h"
 
@@ -62,11 +63,6 @@ static double y_of(const struct eeg_page *p, int c) {
     return y;
 }
 
-static int page_ascending(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 double eeg_page_spacing_uv(const struct eeg_page *p) {
     static const double steps[] = {10, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10000};
     int64_t all = p->n * p->channels, n = 0;
@@ -76,7 +72,7 @@ double eeg_page_spacing_uv(const struct eeg_page *p) {
             sizes[n++] = fabsf(p->uv[i]);
     if (!n)
         return 100;
-    qsort(sizes, (size_t)n, sizeof *sizes, page_ascending);
+    qsort(sizes, (size_t)n, sizeof *sizes, order_f32s);
     double wanted = 1.3 * (double)sizes[(n - 1) * 97 / 100];
     size_t last = sizeof steps / sizeof *steps - 1, i = 0;
     while (i < last && steps[i] < wanted)

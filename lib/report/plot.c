@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "base/str.h"
 #include "report/svg.h"
 
@@ -120,11 +121,6 @@ static void draw_bars(struct svg *g, const struct plot_recording *r, const struc
     }
 }
 
-static int ascending(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 /* Half the range that 98 % of all columns keep, so that one artefact does not flatten the rest. */
 static double usual_amplitude(const struct plot_recording *r) {
     float *ranges = malloc((size_t)r->n_channels * PLOT_COLUMNS * sizeof *ranges);
@@ -134,7 +130,7 @@ static double usual_amplitude(const struct plot_recording *r) {
             if (!is_empty(r->channels[c], i))
                 ranges[n++] = fmaxf(fabsf(r->channels[c]->low[i]), fabsf(r->channels[c]->high[i]));
     if (n)
-        qsort(ranges, n, sizeof *ranges, ascending);
+        qsort(ranges, n, sizeof *ranges, order_f32s);
     double amplitude = n ? (double)ranges[(n - 1) * 98 / 100] : 0;
     free(ranges);
     return amplitude > 0 ? amplitude : 1;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "base/str.h"
 #include "report/svg.h"
 
@@ -51,7 +52,7 @@ static void draw_axes(const struct panel *p, const char *name, const char *x_nam
 
 static int by_x(const void *a, const void *b) {
     const struct plot_point *p = a, *q = b;
-    return (p->x > q->x) - (p->x < q->x);
+    return order_f64(p->x, q->x);
 }
 
 /* A line of the legend below the axis. */

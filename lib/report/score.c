@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/order.h"
+
 /* Constants of SzCORE (timescoring): masks at 10 Hz, merge below 90 s, split above 300 s, tolerance 30 s before and 60 s after. */
 enum { EVENT_HZ = 10, MERGE_S = 90, SPLIT_S = 300, BEFORE_S = 30, AFTER_S = 60, MAX_SECONDS = 60 * 24 * 3600 };
 
@@ -118,7 +120,7 @@ static double overlap_of(const struct score_event *a, const struct score_event *
 
 static int by_onset(const void *a, const void *b) {
     const struct score_event *x = a, *y = b;
-    return (x->onset_s > y->onset_s) - (x->onset_s < y->onset_s);
+    return order_f64(x->onset_s, y->onset_s);
 }
 
 static int tidy_init(const struct score_event *items, int n, struct tidy *ret) {
@@ -300,11 +302,6 @@ double score_percentile(const double *sorted, int64_t n, double q) {
     return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* The earliest onset among the events that share time with ref, NaN = none does. */
 static double first_onset(const struct score_recording *rec, const struct score_event *ref) {
     double first = NAN;
@@ -327,7 +324,7 @@ static int score_onsets(const struct score_recording *recs, int n, struct score_
             if (!isnan(onset))
                 errors[found++] = fabs(onset - recs[i].ref[k].onset_s);
         }
-    qsort(errors, (size_t)found, sizeof *errors, by_value);
+    qsort(errors, (size_t)found, sizeof *errors, order_f64s);
     *ret = (struct score_onsets){found, score_percentile(errors, found, 0.5), score_percentile(errors, found, 0.9)};
     free(errors);
     return 0;

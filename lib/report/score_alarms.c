@@ -4,12 +4,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { BEFORE_S = 30, AFTER_S = 60 };
+#include "base/order.h"
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+enum { BEFORE_S = 30, AFTER_S = 60 };
 
 static bool near(const struct score_event *ref, double at_s) {
     return at_s >= ref->onset_s - BEFORE_S && at_s <= ref->end_s + AFTER_S;
@@ -53,7 +50,7 @@ int score_alarms(const struct score_alarms *recs, int n, struct score_alarm_repo
         for (int j = 0; j < rec->n_ref; j++)
             r.alarmed += add_seizure(rec, &rec->ref[j], &r);
     }
-    qsort(r.delays_s, (size_t)r.n_delays, sizeof *r.delays_s, ascending);
+    qsort(r.delays_s, (size_t)r.n_delays, sizeof *r.delays_s, order_f64s);
     r.hours = seconds / 3600;
     r.sensitivity = r.references ? (double)r.alarmed / (double)r.references : NAN;
     r.false_alarms_per_24h = seconds > 0 ? (double)r.false_alarms / (seconds / 86400) : NAN;

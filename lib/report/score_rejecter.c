@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/order.h"
 #include "base/str.h"
 
 /* The sensitive pair has at most so many false alarms in 24 h, or one per seizure. */
@@ -203,7 +204,7 @@ static bool is_of(const struct rejecter_progress *s, const struct candidate *c, 
 
 static int by_sum(const void *a, const void *b) {
     const struct candidate *x = *(struct candidate *const *)a, *y = *(struct candidate *const *)b;
-    return x->sum < y->sum ? -1 : x->sum > y->sum ? 1 : (x > y) - (x < y);
+    return order_then(order_f64(x->sum, y->sum), (x > y) - (x < y));
 }
 
 /* A level below which events are dropped, and the event F1 then. */

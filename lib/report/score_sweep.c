@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/order.h"
 
 enum { RATE_HZ = 256, BINS = 65536 };
 
@@ -77,11 +78,6 @@ static int bin_with_tail(const uint64_t *bins, uint64_t n, double share) {
     return bin;
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Thresholds must lie inside (0, 1). */
 static double threshold_of(int bin) {
     double value = (double)bin / (BINS - 1);
@@ -101,7 +97,7 @@ static int spread(const struct histogram *h, int count, double *ret_on) {
         ret_on[n++] = 1 / (1 + exp(-(low + (high - low) * (i + 1) / (even + 1))));
     for (int i = 0; i < inside; i++)
         ret_on[n++] = threshold_of(bin_with_tail(h->inside, h->n_inside, (i + 0.5) / inside));
-    qsort(ret_on, (size_t)n, sizeof *ret_on, ascending);
+    qsort(ret_on, (size_t)n, sizeof *ret_on, order_f64s);
     int distinct = 0;
     for (int i = 0; i < n; i++)
         if (!distinct || ret_on[i] > ret_on[distinct - 1])
