@@ -3,8 +3,8 @@
 the model's own rule for 5 false alarms per 24 h, onset errors and delays, beside line length and band power in the same run.
 
     BRR_BUILD_DIR=build /usr/bin/python3 tests/bench/detection.py [--draws 5] [--seed N] [--style simple|rich|both] [--config configs/alarm.yaml]
-        [--arm "NAME [FILE.yaml] [KEY=VALUE ...]" ...] [--small] [--train PxHxS] [--test PxHxS] [--tune PxHxS] [--target-fa N] [--alarm-hop S]
-        [--json FILE]
+        [--arm "NAME [FILE.yaml] [KEY=VALUE ...]" ...] [--small] [--train PxHxS] [--test PxHxS] [--tune PxHxS] [--target-fa N] [--reject]
+        [--alarm-hop S] [--json FILE]
 
 Draw k makes patients to train on (seed N + 3k), others to test on (seed N + 3k + 1) and, with --tune, others to choose on (seed N + 3k + 2);
 every arm trains on the same patients with a job file and keys of its own and is judged on the same others. N is drawn unless given. With
@@ -101,8 +101,8 @@ def train(daemon, folder, arm, o):
 def tune(daemon, folder, name, model, o):
     """The model with thresholds and alarm rules of the patients for that."""
     path = f"{folder}/{name}.safetensors"
-    target = ["--target-fa", str(o.target_fa)] if o.target_fa else []
-    code, out, err = daemon.ctl("tune", model, f"{folder}/tune", "--alarm-hop", str(o.alarm_hop), *target, "--out", path, timeout=LONGEST_S)
+    more = [*(["--target-fa", str(o.target_fa)] if o.target_fa else []), *(["--reject"] if o.reject else [])]
+    code, out, err = daemon.ctl("tune", model, f"{folder}/tune", "--alarm-hop", str(o.alarm_hop), *more, "--out", path, timeout=LONGEST_S)
     assert code == 0, out + err
     return path
 
@@ -186,6 +186,7 @@ def main():
     parser.add_argument("--test", type=size, metavar="PxHxS", help="the same of those to test on")
     parser.add_argument("--tune", type=size, metavar="PxHxS", help="the same of those to choose thresholds and alarm rules on; default: the training's choice")
     parser.add_argument("--target-fa", type=float, default=0, metavar="N", help="false alarms per 24 h that the thresholds of --tune may have; default: those of the best F1")
+    parser.add_argument("--reject", action="store_true", help="--tune also looks for a rejecter of events")
     parser.add_argument("--alarm-hop", type=float, default=5, help="seconds between alarm decisions where --tune chooses them; 0: no alarms; default %(default)s")
     parser.add_argument("--json", metavar="FILE", help="written again after every run")
     o = parser.parse_args()
@@ -199,7 +200,8 @@ def main():
                 if o.json:
                     with open(o.json, "w", encoding="utf-8") as f:
                         json.dump({"date": datetime.date.today().isoformat(), "machine": platform.processor() or platform.machine(),
-                                   "cores": os.cpu_count(), "config": o.config, "style": o.style, "train": o.train, "test": o.test, "tune": o.tune, "target_fa": o.target_fa, "runs": rows}, f, indent=1)
+                                   "cores": os.cpu_count(), "config": o.config, "style": o.style, "train": o.train, "test": o.test, "tune": o.tune, "target_fa": o.target_fa, "reject": o.reject,
+                                   "runs": rows}, f, indent=1)
                         f.write("\n")
     summarise(rows)
     return 0
