@@ -29,7 +29,7 @@ static void put_alarms(struct json_writer *w, const struct page_view *v) {
 /* The fields whose text is another one. */
 static void put_stream(struct json_writer *w, const struct status_stream *old, int64_t old_ms, const struct status_stream *s,
                        int64_t now_ms) {
-    char line[CHART_PATH_SIZE];
+    char line[CHART_PATH_SIZE], old_line[CHART_PATH_SIZE];
     struct tile before = {0}, now;
     if (old)
         tile_of(old, old_ms, &before);
@@ -40,8 +40,9 @@ static void put_stream(struct json_writer *w, const struct status_stream *old, i
     for (int f = 0; f < TILE_FIELDS; f++)
         if (!old || strcmp(before.text[f], now.text[f]) != 0)
             json_put_str(w, tile_field_name((enum tile_field)f), now.text[f]);
-    if (!old || memcmp(old->minute, s->minute, sizeof s->minute) != 0)
-        json_put_str(w, "line", chart_minute(s->minute, line));
+    chart_minute(s->minute, line);
+    if (!old || strcmp(chart_minute(old->minute, old_line), line) != 0)
+        json_put_str(w, "line", line);
     json_end(w, '}');
 }
 
