@@ -225,6 +225,8 @@ static int send(struct session *s, struct live_order *o, int64_t samples, struct
     s->all->waiting_bytes += bytes;
     s->waiting++;
     s->newest_ms = clock_ms();
+    if (!session_room(s) && !s->stalled_ms)
+        session_give_credit(s); /* the worker goes on, so that messages are read again */
     return 0;
 }
 
@@ -374,7 +376,8 @@ static bool keep(struct session *s, const struct live_report *r) {
         return false;
     if (session_is_full(s))
         return true; /* one more report, and the worker stops */
-    int64_t dropped = ring_trim(&s->kept, SESSION_KEPT_BYTES);
+    const bool may_lie_behind = s->heard_seen || !session_room(s);
+    int64_t dropped = ring_trim(&s->kept, may_lie_behind ? SESSION_KEPT_UNREAD_BYTES : SESSION_KEPT_BYTES);
     if (dropped)
         session_count(s, "brrd_stream_results_forgotten_total", NULL, (double)dropped);
     return true;

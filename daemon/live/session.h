@@ -25,7 +25,8 @@ enum {
     SESSION_FIRST_SAVE_MS = 5000, /* for which the Opened of a live stream waits for its first snapshot */
     SESSION_SAVE_FAILURES = 3,    /* in a row, or one snapshot that takes so long: a live stream goes on without */
     SESSION_SAVE_HUNG_MS = 30000,
-    SESSION_KEPT_BYTES = 1 << 20, /* of results and alarms kept for a client that may have to come back */
+    SESSION_KEPT_BYTES = 1 << 20,         /* of results and alarms kept for a client that may have to come back */
+    SESSION_KEPT_UNREAD_BYTES = 16 << 20, /* of them, while the client's Seen may lie behind samples that are not read yet */
 };
 
 struct sessions;

@@ -45,8 +45,10 @@ void session_post_due(struct session *s) {
         s->wake = !session_post(s, LIVE_WAKE);
 }
 
+/* A client that says what it has seen is waited for, but not while its messages are not read: its Seen lies behind its samples. */
 bool session_is_full(const struct session *s) {
-    return s->kept.bytes >= SESSION_KEPT_BYTES && (!s->sink || (s->heard_seen && s->stage != SESSION_FINISHING));
+    const bool may_hear = s->heard_seen && s->stage != SESSION_FINISHING && session_room(s);
+    return s->kept.bytes >= SESSION_KEPT_BYTES && (!s->sink || may_hear);
 }
 
 void session_give_credit(struct session *s) {

@@ -1,11 +1,23 @@
 #!/usr/bin/env python3
 """A stream cut into chunks of any size gives byte-identical events and probabilities."""
+import glob
 import json
 import sys
 
 import numpy
 
+from daemon import make_corpus
 from stream_fixture import RATE, streaming_daemon, trace
+
+
+def check_large_chunks(d):
+    """A few chunks bring more results than are kept for a client, whose word that it has them lies behind chunks that the daemon does not read yet."""
+    make_corpus(f"{d.dir}/long", seed=7, patients=1, hours=0.6)
+    recording = glob.glob(f"{d.dir}/long/**/*.edf", recursive=True)[0]
+    events, probabilities, _ = trace(d, recording, "line_length")
+    for chunk in (30000, 10**6):
+        other_events, other, _ = trace(d, recording, "line_length", "--chunk-samples", str(chunk))
+        assert other_events == events and other.tobytes() == probabilities.tobytes(), f"chunks of {chunk} give something else"
 
 
 def main():
@@ -33,6 +45,7 @@ def main():
             rows = f.read().splitlines()
         assert rows[0] == "time_s\tprobability" and len(rows) == len(probabilities) + 1
         assert numpy.float32(rows[1].split("\t")[1]) == probabilities[0]
+        check_large_chunks(d)
     return 0
 
 
