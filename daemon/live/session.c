@@ -331,11 +331,6 @@ int session_finish(struct session *s, struct err *err) {
     return session_post(s, LIVE_FINISH) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory at the end of a stream");
 }
 
-bool session_room(const struct session *s) {
-    bool turn = !s->waiting_bytes || s->all->waiting_bytes < s->all->config.max_waiting_bytes;
-    return s->opened && !s->all->frozen_ms && turn && s->waiting < SESSION_MAX_ORDERS && s->waiting_bytes < SESSION_BACKLOG_BYTES;
-}
-
 int64_t session_max_chunk(const struct session *s, size_t message_bytes) {
     int64_t by_size = (int64_t)(message_bytes - 256) / (s->channels * s->width),
             by_time = (int64_t)(SESSION_MAX_CHUNK_S * s->rate_hz);

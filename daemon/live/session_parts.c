@@ -45,6 +45,11 @@ void session_post_due(struct session *s) {
         s->wake = !session_post(s, LIVE_WAKE);
 }
 
+bool session_room(const struct session *s) {
+    bool turn = !s->waiting_bytes || s->all->waiting_bytes < s->all->config.max_waiting_bytes;
+    return s->opened && !s->all->frozen_ms && turn && s->waiting < SESSION_MAX_ORDERS && s->waiting_bytes < SESSION_BACKLOG_BYTES;
+}
+
 /* A client that says what it has seen is waited for, but not while its messages are not read: its Seen lies behind its samples. */
 bool session_is_full(const struct session *s) {
     const bool may_hear = s->heard_seen && s->stage != SESSION_FINISHING && session_room(s);
