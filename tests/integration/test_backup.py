@@ -89,6 +89,20 @@ def killed_restores(d, backup):
     return kills
 
 
+def settle(d, live):
+    """Stops the client of the live stream, and waits until all that it has sent is in a snapshot: a backup that is older than what the client was told is durable
+    cannot give the stream back."""
+    deadline, session = time.time() + PATIENCE, {}
+    while not session.get("received_through", 0) > 0:
+        assert live.poll() is None and time.time() < deadline, session
+        session = next((json.loads(line) for line in d.ctl("sessions", "--json")[1].splitlines()), {})
+    live.send_signal(signal.SIGSTOP)
+    while session["durable_through"] < session["received_through"] or not glob.glob(f"{d.dir}/results/sessions/{session['session']}"):
+        assert time.time() < deadline, session
+        time.sleep(0.1)
+        session = json.loads(d.ctl("sessions", "--json")[1].splitlines()[0])
+
+
 def main():
     with temporary() as tmp:
         d = Daemon(f"{tmp}/old")
@@ -99,10 +113,7 @@ def main():
         env = {**d.env, "BRR_ENDPOINT": d.env["BRR_ENDPOINT"]}
         live = subprocess.Popen([f"{BIN}/brrctl", "stream", recording, "--model", "ward", "--realtime", "20", "--probabilities", f"{tmp}/live.npy", "--output",
                                  f"{tmp}/live.tsv"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        deadline = time.time() + PATIENCE
-        while not glob.glob(f"{d.dir}/results/sessions/" + "[0-9a-f]" * 32):
-            assert live.poll() is None and time.time() < deadline
-            time.sleep(0.1)
+        settle(d, live)
         code, out, err = d.ctl("backup", f"{tmp}/backup", "--json")
         assert code == 0, err
         with open(f"{tmp}/backup/backup.json", encoding="utf-8") as f:
@@ -123,6 +134,7 @@ def main():
         refused(new, f"{tmp}/backup", "exists; move it")
         shutil.rmtree(f"{tmp}/old/results")
         new.start()
+        live.send_signal(signal.SIGCONT)
         assert live.wait(PATIENCE) == 0, live.stderr.read()
         with open(f"{tmp}/live.npy", "rb") as f:
             assert f.read() == want, "the stream went on with other bits"
