@@ -55,7 +55,7 @@ struct tuned_row {
     double on, off, seizures, found, false_events, f1, per_24h;
 };
 
-/* What the job says of the rejecter that it looked for. */
+/* The search for a rejecter, from the job's result. */
 struct tuned_rejecter {
     bool used;
     char why[256];
@@ -328,13 +328,13 @@ static void print_row(const char *name, const struct tuned_row *row) {
            row->off, row->found, row->seizures, row->false_events, row->per_24h, row->f1);
 }
 
-/* Whether a rejecter is used, and what that was decided by. */
+/* The decision about a rejecter, and the counts behind it. */
 static void print_rejecter(const struct tuned_rejecter *r) {
     char fitted[128];
     str_format(fitted, sizeof fitted, "fitted to %lld events in seizures and %lld false ones of %s", (long long)r->true_events,
                (long long)r->false_events, counted(r->patients, "patient").text);
     if (r->used)
-        printf("rejecter    %s; used, because it is better on each patient by the others':\n", fitted);
+        printf("rejecter    %s; used: it is better on patients that it was not fitted to\n", fitted);
     else
         printf("no rejecter: %s\n", r->why);
     if (isnan(r->left_out.f1))

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the text of an event depends on: two statuses by their numbers, the page, and whose streams the reader sees. */
+/* The text of an event depends on two statuses, known by their numbers, on the page, and on whose streams the reader sees. */
 struct key {
     uint64_t before, after; /* before 0: everything is new */
     bool all;

@@ -16,7 +16,7 @@ enum {
     FIND_CHUNK = 65536
 };
 
-/* What the rejecter said of an event. A judged run's first part was given out or dropped already: it certainly lasts long enough,
+/* The rejecter's verdict on an event. A judged run's first part was given out or dropped already: it certainly lasts long enough,
  * and its rest follows. */
 enum verdict { VERDICT_NONE, VERDICT_KEPT, VERDICT_DROPPED, VERDICTS };
 

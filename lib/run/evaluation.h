@@ -88,7 +88,7 @@ int evaluation_count(const struct evaluation *e);   /* recordings, without those
 int evaluation_current(const struct evaluation *e); /* recordings whose trace is complete */
 /* Every evaluated pair of thresholds; valid as long as e. */
 const struct score_sweep *evaluation_sweep(const struct evaluation *e);
-/* What came of the search for a rejecter; all zero if there was none. Valid as long as e. */
+/* The result of the search for a rejecter; all zero if there was no search. Valid as long as e. */
 const struct score_rejecter *evaluation_rejecter(const struct evaluation *e);
 /* Every alarm rule that was tried; empty without alarm_sets. Valid as long as e. */
 const struct alarm_sweep *evaluation_alarm_sweep(const struct evaluation *e);

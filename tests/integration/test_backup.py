@@ -97,9 +97,11 @@ def settle(d, live):
         assert live.poll() is None and time.time() < deadline, session
         session = next((json.loads(line) for line in d.ctl("sessions", "--json")[1].splitlines()), {})
     live.send_signal(signal.SIGSTOP)
-    while session["durable_through"] < session["received_through"] or not glob.glob(f"{d.dir}/results/sessions/{session['session']}"):
+    before = -1  # samples on their way arrive between two looks
+    while session["received_through"] > before or session["durable_through"] < before or not os.path.exists(f"{d.dir}/results/sessions/{session['session']}"):
         assert time.time() < deadline, session
-        time.sleep(0.1)
+        before = session["received_through"]
+        time.sleep(1)
         session = json.loads(d.ctl("sessions", "--json")[1].splitlines()[0])
 
 
