@@ -67,7 +67,7 @@ static float naive_confidence(const struct events_config *c, const float *p, int
     return (float)(sum / (double)n);
 }
 
-/* What the rejecter says of the n probabilities of an event's first piece. */
+/* The rejecter's sum for the n probabilities of an event's first piece. */
 static bool naive_reject(const struct events_config *c, const float *p, int64_t n) {
     const double *w = c->rejecter.weights;
     double mean = 0, peak = 0;
