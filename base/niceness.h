@@ -1,24 +1,31 @@
 /* niceness: which thread of the daemon computes first when cores are few. The loop, which reads and writes sockets, keeps the
- * daemon's own niceness; live windows follow it; all other work comes after them. Functions act on the calling thread and on those
- * that it will start. */
+ * daemon's own niceness, that of the main thread; live windows follow it; all other work comes after them. Functions act on the
+ * calling thread and on those that it will start. */
 #ifndef BRR_BASE_NICENESS_H
 #define BRR_BASE_NICENESS_H
+#include <errno.h>
 #include <stdint.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* OTHER: jobs, replays, files that are read and checked, pages. NETWORKS: spiking networks, which never get more than a job: a
- * client can let them compute without an end. */
+/* More than the daemon's own. OTHER: jobs, replays, files that are read and checked, pages. NETWORKS: spiking networks, which never
+ * get more than a job: a client can let them compute without an end. */
 enum { NICENESS_LIVE = 5, NICENESS_OTHER = 10, NICENESS_NETWORKS = 12 };
 
-/* Without effect where a thread is less urgent already. */
-static inline void niceness_set(int niceness) { (void)setpriority(PRIO_PROCESS, (id_t)gettid(), niceness); }
+/* The daemon's own niceness and so much more, at most 19. */
+static inline int niceness_of(int more) {
+    errno = 0;
+    int own = getpriority(PRIO_PROCESS, (id_t)getpid()), sum = (own == -1 && errno ? 0 : own) + more;
+    return sum < 19 ? sum : 19;
+}
+
+static inline void niceness_set(int more) { (void)setpriority(PRIO_PROCESS, (id_t)gettid(), niceness_of(more)); }
 
 /* Sets the niceness, and a time slice that is so short that a woken thread computes at once: with the usual slice it waits until a
  * thread of jobs on its core has used up its own, some milliseconds. Linux 6.12 and later; earlier kernels and real-time priorities
  * have no such slice. */
-static inline void niceness_set_prompt(int niceness) {
+static inline void niceness_set_prompt(int more) {
     enum { KEEP_POLICY = 0x08, SLICE_NS = 100 * 1000 };
     const struct {
         uint32_t size, policy;
@@ -26,8 +33,8 @@ static inline void niceness_set_prompt(int niceness) {
         int32_t niceness;
         uint32_t priority;
         uint64_t runtime_ns, deadline_ns, period_ns;
-    } attributes = {.size = sizeof attributes, .flags = KEEP_POLICY, .niceness = niceness, .runtime_ns = SLICE_NS};
-    niceness_set(niceness);
+    } attributes = {.size = sizeof attributes, .flags = KEEP_POLICY, .niceness = niceness_of(more), .runtime_ns = SLICE_NS};
+    niceness_set(more);
     (void)syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 

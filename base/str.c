@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 void str_init(struct str *s, size_t max) { *s = (struct str){.max = max}; }
 
@@ -140,6 +141,11 @@ bool str_starts(const char *text, const char *prefix) { return !strncmp(text, pr
 bool str_ends(const char *text, const char *suffix) {
     size_t a = strlen(text), b = strlen(suffix);
     return a >= b && !strcmp(text + a - b, suffix);
+}
+
+bool str_ends_nocase(const char *text, const char *suffix) {
+    size_t a = strlen(text), b = strlen(suffix);
+    return a >= b && !strcasecmp(text + a - b, suffix);
 }
 
 bool str_is_loopback(const char *address) {

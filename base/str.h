@@ -39,6 +39,7 @@ bool str_copy(char *dst, size_t size, const char *src);
 bool str_format(char *dst, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool str_starts(const char *text, const char *prefix);
 bool str_ends(const char *text, const char *suffix);
+bool str_ends_nocase(const char *text, const char *suffix); /* ASCII letters */
 /* Returns the length of the UTF-8 character at text, 1 to 4 bytes; 0 at the NUL and for invalid UTF-8. */
 int str_utf8_step(const char *text);
 /* True for "HOST:PORT" whose host is localhost, [::1] or an IPv4 address of 127.0.0.0/8; false for any other name. */

@@ -12,8 +12,8 @@
 /* The functions of a kind of work; all run on the host's thread. */
 struct host_work {
     const char *name; /* of the thread, at most 15 characters */
-    int niceness;
-    bool prompt; /* a woken thread computes at once (niceness_set_prompt) */
+    int niceness;     /* as of base/niceness.h */
+    bool prompt;      /* a woken thread computes at once (niceness_set_prompt) */
     /* ctx is that of host_start. On failure nothing is left. */
     int (*open)(void *ctx, void **ret_state, struct err *err);
     void (*order)(void *state, struct message *order); /* carries out or queues an order; owns it from now on */

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
+#include "base/str.h"
 #include "data/events_formats.h"
 
 static const size_t MAX_TEXT = (size_t)256 << 20;
@@ -64,14 +65,9 @@ const struct events_format *events_format_find(const char *name) {
     return NULL;
 }
 
-static bool ends_in(const char *path, const char *ending) {
-    size_t len = strlen(path), n = strlen(ending);
-    return len > n && !strcasecmp(path + len - n, ending);
-}
-
 const struct events_format *events_format_of(const char *path) {
     for (int i = 0; i < EVENTS_FORMATS; i++)
-        if (ends_in(path, formats[i].ending))
+        if (str_ends_nocase(path, formats[i].ending))
             return &formats[i];
     return NULL;
 }
@@ -87,7 +83,7 @@ int events_path(const struct events_format *format, const char *edf_path, char *
     static const char *const endings[] = {"_eeg.edf", "_eeg.bdf", ".edf", ".bdf"};
     size_t cut = 0;
     for (size_t i = *format->ending == '.' ? 2 : 0; !cut && i < sizeof endings / sizeof *endings; i++)
-        if (ends_in(edf_path, endings[i]))
+        if (str_ends_nocase(edf_path, endings[i]))
             cut = strlen(endings[i]);
     if (!str_format(buf, size, "%.*s%s", (int)(strlen(edf_path) - cut), edf_path, format->ending))
         return err_set(err, ERR_RANGE, "the path is too long: %.200s…", edf_path);

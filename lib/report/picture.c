@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
@@ -73,14 +72,9 @@ static void open_library(void) {
 #undef PICTURE_FIND
 }
 
-static bool has_ending(const char *path, const char *ending) {
-    size_t len = strlen(path), n = strlen(ending);
-    return len > n && !strcasecmp(path + len - n, ending);
-}
+bool picture_named(const char *path) { return str_ends_nocase(path, ".png") || str_ends_nocase(path, ".pdf"); }
 
-bool picture_named(const char *path) { return has_ending(path, ".png") || has_ending(path, ".pdf"); }
-
-bool picture_known(const char *path) { return has_ending(path, ".svg") || picture_named(path); }
+bool picture_known(const char *path) { return str_ends_nocase(path, ".svg") || picture_named(path); }
 
 static int keep_bytes(void *closure, const unsigned char *data, unsigned length) {
     struct str *out = closure;
@@ -149,6 +143,7 @@ int picture_write(const char *path, const char *svg, size_t len, struct err *err
     if (!lib.rsvg_handle_get_intrinsic_size_in_pixels(handle, &pixels.width, &pixels.height) || pixels.width < 1 ||
         pixels.height < 1)
         return err_set(err, ERR_INVALID, "%s: the SVG has no width and height in pixels", path);
-    int rc = has_ending(path, ".pdf") ? make_pdf(path, handle, &pixels, &out, err) : make_png(path, handle, &pixels, &out, err);
+    int rc =
+        str_ends_nocase(path, ".pdf") ? make_pdf(path, handle, &pixels, &out, err) : make_png(path, handle, &pixels, &out, err);
     return rc ? rc : fsio_write_text(path, &out, err);
 }

@@ -87,9 +87,6 @@ int series_write(const struct series *s, struct task_checkpoint *c, int64_t keep
     return 0;
 }
 
-/* True if an error means that a file cannot be used, now or later. Others, such as no memory, say nothing about it. */
-static bool is_broken(int rc) { return rc == ERR_INVALID || rc == ERR_DATA_LOSS || rc == ERR_NOT_FOUND; }
-
 int series_restore(const struct series *s, int (*restore)(void *task, const char *path, struct err *err), void *task,
                    bool *ret_found, struct err *err) {
     int64_t numbers[MOST];
@@ -104,7 +101,7 @@ int series_restore(const struct series *s, int (*restore)(void *task, const char
         *ret_found = !rc;
         if (!rc) {
             task_log(s->env, TASK_INFO, "resuming from %s", path);
-        } else if (is_broken(rc)) { /* it would count among the newest that are kept */
+        } else if (checkpoint_is_broken(rc)) { /* it would count among the newest that are kept */
             task_log(s->env, TASK_WARN, "the checkpoint %s cannot be used and is removed: %s", path, why.message);
             unlink(path);
             rc = 0;

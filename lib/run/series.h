@@ -8,6 +8,10 @@
 #include "run/task.h"
 #include "store/digest.h"
 
+/* True if an error means that the files of a checkpoint cannot be used, now or later. Others, such as no memory, say nothing about
+ * them. */
+static inline bool checkpoint_is_broken(int rc) { return rc == ERR_INVALID || rc == ERR_DATA_LOSS || rc == ERR_NOT_FOUND; }
+
 struct series {
     const struct task_env *env; /* of the task; borrowed */
     const char *word;           /* "step", "tick" */

@@ -25,6 +25,7 @@
 #include "base/order.h"
 #include "base/str.h"
 #include "nn/ckpt.h"
+#include "run/series.h"
 #include "run/train_ranks.h"
 
 #define MODEL_END ".safetensors"
@@ -332,9 +333,6 @@ int train_checkpoint_save(struct train *t, struct err *err) {
 
 /* ---- restoring ---- */
 
-/* True if an error means that a pair cannot be used, now or later. Others, such as no memory, say nothing about its files. */
-static bool is_broken(int rc) { return rc == ERR_INVALID || rc == ERR_DATA_LOSS || rc == ERR_NOT_FOUND; }
-
 static void mark_left_out(struct train *t, const char *text) {
     struct json *paths = NULL;
     if (json_parse(text, strlen(text), "left_out", &paths, NULL))
@@ -376,7 +374,7 @@ int train_checkpoint_roles(struct train *t, struct known_patients **ret, bool *r
         for (int k = 0; !rc && !found && k < 2; k++) {
             rc = read_roles(t, files[k], &found, err);
             began |= !rc;
-            rc = is_broken(rc) ? 0 : rc;
+            rc = checkpoint_is_broken(rc) ? 0 : rc;
         }
     }
     if (rc)
@@ -417,7 +415,7 @@ static int finish_save(const char *model, const char *state, struct err *err) {
     int rc = open_pair(renamed ? model : new_model, new_state, &st, err);
     safetensors_close(st);
     if (rc)
-        return is_broken(rc) ? 0 : rc;
+        return checkpoint_is_broken(rc) ? 0 : rc;
     if (!renamed)
         rc = fsio_rename(new_model, model, err);
     return rc ? rc : fsio_rename(new_state, state, err);
@@ -439,7 +437,7 @@ struct pair {
 static int open_foreign(struct pair *p, struct err *err) {
     char model[NEW_SIZE], state[NEW_SIZE];
     int rc = open_pair(p->model, p->state, &p->st, err);
-    for (int renamed = 1; is_broken(rc) && renamed >= 0; renamed--) {
+    for (int renamed = 1; checkpoint_is_broken(rc) && renamed >= 0; renamed--) {
         str_format(state, sizeof state, "%.*s" NEW_END, PATH_SIZE - 1, p->state);
         str_format(model, sizeof model, "%.*s%s", PATH_SIZE - 1, p->model, renamed ? "" : NEW_END);
         if (open_pair(model, state, &p->st, NULL))
@@ -534,7 +532,7 @@ static int restore_newest(struct train *t, const struct places *places, bool *re
         rc = use_pair(&p, !*ret_found);
         safetensors_close(p.st);
         free(p.patients);
-        if (rc && !is_broken(rc))
+        if (rc && !checkpoint_is_broken(rc))
             return err_set(err, rc, "the checkpoint of step %lld cannot be read now: %s", (long long)p.place.step, p.why.message);
         if (rc) {
             drop_pair(&p);
@@ -575,7 +573,7 @@ static int announce_restored(struct train *t, struct err *err) {
     struct task_checkpoint best = {0}, last = {0};
     struct err why;
     int rc = t->at.best.step && t->at.best.step != t->at.step ? describe(t, t->at.best.step, &best, &why) : 0;
-    if (rc && !is_broken(rc))
+    if (rc && !checkpoint_is_broken(rc))
         return err_set(err, rc, "the best model, of step %lld, cannot be read now: %s", (long long)t->at.best.step, why.message);
     if (rc) {
         task_log(&t->env, TASK_WARN, "the best model, of step %lld, cannot be read (%s); the next validation selects a new one",

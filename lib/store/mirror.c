@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -39,17 +38,13 @@ struct mirror {
 };
 
 static bool ends_in(const char *name, const char *const *endings) {
-    size_t len = strlen(name);
-    for (; *endings; endings++) {
-        size_t n = strlen(*endings);
-        if (len >= n && !strcasecmp(name + len - n, *endings))
-            return true;
-    }
-    return false;
+    while (*endings && !str_ends_nocase(name, *endings))
+        endings++;
+    return *endings;
 }
 
 /* Events in EDF+, no recording. */
-static bool is_annotations(const char *key) { return ends_in(key, (const char *const[]){"_annotations.edf", NULL}); }
+static bool is_annotations(const char *key) { return str_ends_nocase(key, "_annotations.edf"); }
 
 static bool is_recording(const char *key) {
     return ends_in(key, (const char *const[]){".edf", ".bdf", NULL}) && !is_annotations(key);

@@ -98,13 +98,25 @@ def train(daemon, folder, arm, o):
                  "best_step": job["result"]["best_step"]}
 
 
-def tune(daemon, folder, name, model, o):
-    """The model with thresholds and alarm rules of the patients for that."""
-    path = f"{folder}/{name}.safetensors"
-    more = [*(["--target-fa", str(o.target_fa)] if o.target_fa else []), *(["--reject"] if o.reject else [])]
-    code, out, err = daemon.ctl("tune", model, f"{folder}/tune", "--alarm-hop", str(o.alarm_hop), *more, "--out", path, timeout=LONGEST_S)
+def tune(daemon, folder, name, model, reject, o):
+    """The model with thresholds and alarm rules of the patients for that, and what the tuning says of its rejecter."""
+    path = f"{folder}/{name}{'-reject' if reject else ''}.safetensors"
+    more = [*(["--target-fa", str(o.target_fa)] if o.target_fa else []), *(["--reject"] if reject else [])]
+    code, out, err = daemon.ctl("tune", model, f"{folder}/tune", "--alarm-hop", str(o.alarm_hop), *more, "--out", path, "--json", timeout=LONGEST_S)
     assert code == 0, out + err
-    return path
+    return path, json.loads(out.splitlines()[-1]).get("rejecter")
+
+
+def tuned(daemon, folder, name, model, o):
+    """What there is to judge, as (arm, model, rejecter): the training's own choice, or the tuned model and, where that has a rejecter, the
+    one that was tuned without."""
+    if not o.tune:
+        return [(name, model, None)]
+    path, rejecter = tune(daemon, folder, name, model, o.reject, o)
+    models = [(name, path, rejecter)]
+    if rejecter and rejecter["used"]:
+        models.append((f"{name}, no rejecter", tune(daemon, folder, name, model, False, o)[0], None))
+    return models
 
 
 def judge(daemon, folder, model, style, o):
@@ -124,11 +136,9 @@ def run(daemon, folder, arm, o, seed):
     """One training on the draw's patients, judged on the draw's others: a row for each style."""
     name, *words = arm.split()
     job, trained = train(daemon, folder, words, o)
-    model = f"job:{job['job']}"
-    if o.tune:
-        model = tune(daemon, folder, name, model, o)
-    for style in o.styles:
-        yield {"arm": name, "train_seed": seed, "test_seed": seed + 1, **trained, **judge(daemon, folder, model, style, o)}
+    for shown, model, rejecter in tuned(daemon, folder, name, f"job:{job['job']}", o):
+        for style in o.styles:
+            yield {"arm": shown, "train_seed": seed, "test_seed": seed + 1, **trained, "rejecter": rejecter, **judge(daemon, folder, model, style, o)}
 
 
 def number(value, form="{:.1f}"):
@@ -164,9 +174,10 @@ def draw(tmp, seed, o):
         if patients:
             make(f"{tmp}/{name}", patients, seed + k, o.styles)
     daemon = Daemon(tmp).start()
-    for i, arm in enumerate(o.arm or ["default"]):
+    arms = o.arm or ["default"]
+    for arm in arms:
         for row in run(daemon, tmp, arm, o, seed):
-            if not i:
+            if row["arm"] == arms[0].split()[0]:
                 show_baselines(row)
             show(row)
             yield row
@@ -186,7 +197,7 @@ def main():
     parser.add_argument("--test", type=size, metavar="PxHxS", help="the same of those to test on")
     parser.add_argument("--tune", type=size, metavar="PxHxS", help="the same of those to choose thresholds and alarm rules on; default: the training's choice")
     parser.add_argument("--target-fa", type=float, default=0, metavar="N", help="false alarms per 24 h that the thresholds of --tune may have; default: those of the best F1")
-    parser.add_argument("--reject", action="store_true", help="--tune also looks for a rejecter of events")
+    parser.add_argument("--reject", action="store_true", help="--tune also looks for a rejecter of events; a model with one is judged without it too")
     parser.add_argument("--alarm-hop", type=float, default=5, help="seconds between alarm decisions where --tune chooses them; 0: no alarms; default %(default)s")
     parser.add_argument("--json", metavar="FILE", help="written again after every run")
     o = parser.parse_args()

@@ -2,11 +2,12 @@
 """What open pages cost live streams. brr-load runs many streams, without browsers and with some that show /streams, alternating (a b b a …), and
 the last lines compare the lag of results. One command for a quiet machine, which takes 42 minutes: page_load.py
 
-usage: page_load.py [--streams 200] [--seconds 600] [--rounds 2] [--browsers 3] [--readers | --idle] [--model line_length] [--fifo 0] [--output FILE]
+usage: page_load.py [--streams 200] [--seconds 600] [--rounds 2] [--browsers 3] [--readers | --idle] [--model line_length] [--nice 0] [--fifo 0] [--output FILE]
 
 Each run prints one JSON line. others_cpu in it is what the rest of the machine computed meanwhile, in processors: above 0.05 the lag may be
 theirs. --readers has clients that follow the events of /streams and draw nothing, which is what browsers on machines of their own cost this one; --idle
-lets browsers compute only where nothing else would (SCHED_IDLE). --fifo N (as root) gives daemon and load the real-time priority N, and browsers the normal one."""
+lets browsers compute only where nothing else would (SCHED_IDLE). --nice N (as root) gives daemon and load that niceness, -10 as the unit of the system does,
+and browsers the normal one. --fifo N (as root) gives daemon and load the real-time priority N, and browsers the normal one."""
 import argparse
 import json
 import os
@@ -68,7 +69,7 @@ class Reader:
 def open_page(d, args):
     if args.readers:
         return Reader(d)
-    browser = Chromium(prefix=("chrt", "-i", "0") if args.idle else ("chrt", "-o", "0") if args.fifo else ())
+    browser = Chromium(prefix=("chrt", "-i", "0") if args.idle else ("chrt", "-o", "0") if args.fifo else ("nice", "-n", str(-args.nice)) if args.nice else ())
     browser.size(1920, 1080)
     browser.open(f"http://127.0.0.1:{d.port}/streams")
     return browser
@@ -107,7 +108,7 @@ def compare(runs, file):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in (("streams", 200), ("seconds", 600), ("rounds", 2), ("browsers", 3), ("fifo", 0)):
+    for name, value in (("streams", 200), ("seconds", 600), ("rounds", 2), ("browsers", 3), ("nice", 0), ("fifo", 0)):
         p.add_argument(f"--{name}", type=int, default=value)
     p.add_argument("--model", default="line_length")
     p.add_argument("--readers", action="store_true")
@@ -116,6 +117,8 @@ def main():
     args = p.parse_args()
     if args.browsers < 1 or args.rounds < 1:
         p.error("--browsers and --rounds must be at least 1")
+    if args.nice:
+        os.setpriority(os.PRIO_PROCESS, 0, args.nice)
     if args.fifo:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(args.fifo))
     order = [n for i in range(args.rounds) for n in ((0, args.browsers) if i % 2 == 0 else (args.browsers, 0))]

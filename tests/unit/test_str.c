@@ -58,6 +58,7 @@ static void copies_say_whether_they_fitted(void **state) {
     assert_string_equal(buf, "123");
     assert_true(str_starts("file:///x", "file://") && !str_starts("fil", "file") && str_starts("x", ""));
     assert_true(str_ends("a.edf", ".edf") && !str_ends("edf", ".edf") && str_ends("x", ""));
+    assert_true(str_ends_nocase("a.EDF", ".edf") && !str_ends_nocase("edf", ".edf") && !str_ends("a.EDF", ".edf"));
 }
 
 static void only_addresses_of_this_machine_are_loopback(void **state) {
