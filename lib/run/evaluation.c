@@ -1,4 +1,4 @@
-#include "run/evaluation.h"
+#include "run/evaluation_state.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -6,71 +6,16 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
-#include "data/loader.h"
 #include "infer/detector.h"
-#include "infer/timeline.h"
 #include "run/task.h"
-#include "run/temperature.h"
-#include "run/traces.h"
 
 enum { WAIT_MS = 20, ROOM_SHARE = 8, TRACE_SHARE = 4 };
 static const int64_t most_room = 256 << 20; /* bytes of traces that stay in memory */
-
-/* One recording's trace, reference and what was found. */
-struct trace {
-    const struct manifest_entry *entry;
-    int64_t index;    /* of the entry in the manifest */
-    int loaded;       /* its number for the loader; −1: its trace was kept, or is another rank's */
-    int owner;        /* the rank that computes it */
-    struct err *lost; /* why this rank could not, or NULL */
-    struct recording_info info;
-    struct score_span *segments;
-    int64_t n;      /* samples of p */
-    float *p;       /* as in struct score_trace; NULL: not computed yet, or in its file */
-    float *alarm_p; /* the same of what the alarm rule took; NULL also without alarms */
-    struct score_event *ref;
-    struct event *events; /* in file time */
-    int64_t n_events;
-    double *alarms_s;
-    int n_alarms;
-};
 
 /* Of samples [first, first + n). */
 struct values {
     int64_t first, n;
     const float *p;
-};
-
-/* A segment of the present recording, and where it begins in the traces. */
-struct place {
-    int segment;
-    int64_t begin;
-};
-
-struct evaluation {
-    struct evaluation_config config;
-    int rank, ranks;
-    bool collected; /* rank 0 has the traces of all */
-    char folder[TRACES_PATH];
-    struct loader *loader; /* readies the recordings in the order of the traces */
-    struct timeline *timeline;
-    struct trace *traces;
-    struct score_trace *views; /* the same for report/score_sweep.h */
-    int n_traces, current;
-    struct place place, alarm_place; /* of the newest values of both traces */
-    int64_t room, held;              /* bytes of traces that may stay in memory, and that do */
-    bool spooled;                    /* the folder was made */
-    struct trace_values shown;       /* of the trace that was read last, shown_index; −1 = none */
-    int shown_index;
-    struct score_sweep sweep;
-    bool searched, swept; /* the pairs to try were chosen; all of them were tried */
-    struct score_rejecter rejecter;
-    bool rejecter_begun, rejecter_done;
-    struct alarm_sweep rules;
-    bool rules_chosen, rules_tried;
-    struct evaluation_samples samples;
-    struct temperature_seconds seconds;
-    struct score_alarm_report alarms;
 };
 
 /* Samples outside of the segments have no value and no place. p: NULL = zeros. */
@@ -171,8 +116,7 @@ static void trace_done(struct trace *t) {
     free(t->lost);
 }
 
-/* The evaluation goes on without the present recording. */
-static int drop_trace(struct evaluation *e, const struct err *why, struct err *err) {
+int evaluation_drop(struct evaluation *e, const struct err *why, struct err *err) {
     struct trace *t = &e->traces[e->current];
     if (!e->config.bad) {
         if (err)
@@ -194,27 +138,11 @@ static int leave_out(struct evaluation *e, struct err *why, struct err *err) {
     struct trace *t = &e->traces[e->current];
     err_wrap(why, "%s", t->entry->relative_path);
     if (e->ranks == 1)
-        return drop_trace(e, why, err);
+        return evaluation_drop(e, why, err);
     if (!(t->lost = malloc(sizeof *t->lost)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
     *t->lost = *why;
     e->current++;
-    return 0;
-}
-
-/* Each recording to the rank that has the fewest samples so far. */
-static int share_traces(struct evaluation *e, struct err *err) {
-    int64_t *samples = calloc((size_t)e->ranks, sizeof *samples);
-    if (!samples)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
-    for (int i = 0; i < e->n_traces; i++) {
-        int least = 0;
-        for (int r = 1; r < e->ranks; r++)
-            least = samples[r] < samples[least] ? r : least;
-        e->traces[i].owner = least;
-        samples[least] += e->traces[i].info.samples;
-    }
-    free(samples);
     return 0;
 }
 
@@ -253,7 +181,7 @@ static int open_traces(struct evaluation *e, struct err *err) {
     for (int64_t i = 0; i < entries; i++)
         if (config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording && (rc = add_trace(e, i, err)))
             return rc;
-    rc = share_traces(e, err);
+    rc = evaluation_share(e, err);
     return rc ? rc : start_loader(e, err);
 }
 
@@ -339,10 +267,7 @@ int evaluation_trace(struct evaluation *e, int i, const float **ret_p, struct er
     return 0;
 }
 
-static int load_trace(void *ctx, int i, const float **ret_p, struct err *err) { return evaluation_trace(ctx, i, ret_p, err); }
-
-static int load_alarm_trace(void *ctx, int i, const float **ret_p, struct err *err) {
-    struct evaluation *e = ctx;
+int evaluation_alarm_trace(struct evaluation *e, int i, const float **ret_p, struct err *err) {
     int rc = show(e, i, err);
     if (rc)
         return rc;
@@ -372,8 +297,7 @@ void evaluation_add_samples(struct evaluation_samples *sums, const struct record
     }
 }
 
-/* Adds a trace to the sums over all of them. */
-static int add_up(struct evaluation *e, const struct trace *t, const float *p, struct err *err) {
+int evaluation_add_up(struct evaluation *e, const struct trace *t, const float *p, struct err *err) {
     evaluation_add_samples(&e->samples, &t->info, p);
     return e->config.temperature ? temperature_add(&e->seconds, &t->info, p, err) : 0;
 }
@@ -395,7 +319,7 @@ static int take_kept(struct evaluation *e, struct err *err) {
     if (bytes)
         memcpy(t->alarms_s, e->shown.alarms_s, bytes);
     t->n_alarms = (int)e->shown.n_alarms;
-    rc = add_up(e, t, p, err);
+    rc = evaluation_add_up(e, t, p, err);
     e->current += !rc;
     return rc;
 }
@@ -416,8 +340,7 @@ static int spool(struct evaluation *e, struct trace *t, struct err *err) {
     return e->config.finished ? e->config.finished(e->config.ctx, t->index, err) : 0;
 }
 
-/* Keeps a trace in memory while there is room, else in its file. */
-static int store_trace(struct evaluation *e, struct trace *t, struct err *err) {
+int evaluation_store(struct evaluation *e, struct trace *t, struct err *err) {
     int64_t bytes = trace_bytes(e, t);
     bool stays = e->held + bytes <= e->room;
     e->held += stays ? bytes : 0;
@@ -426,8 +349,8 @@ static int store_trace(struct evaluation *e, struct trace *t, struct err *err) {
 
 static int finish_trace(struct evaluation *e, struct err *err) {
     struct trace *t = &e->traces[e->current];
-    int rc = e->ranks == 1 ? add_up(e, t, t->p, err) : 0;
-    rc = rc ? rc : store_trace(e, t, err);
+    int rc = e->ranks == 1 ? evaluation_add_up(e, t, t->p, err) : 0;
+    rc = rc ? rc : evaluation_store(e, t, err);
     e->current += !rc;
     return rc;
 }
@@ -442,8 +365,7 @@ static int check_length(const struct evaluation *e, const struct trace *t, struc
     return 0;
 }
 
-/* n values that are not known. */
-static float *new_trace(int64_t n) {
+float *evaluation_new_trace(int64_t n) {
     float *p = malloc(((size_t)n + 1) * sizeof *p);
     for (int64_t i = 0; p && i < n; i++)
         p[i] = NAN;
@@ -454,9 +376,9 @@ static int begin_trace(struct evaluation *e, struct err *err) {
     struct timeline_options options = {.alarm_hop = e->config.alarm_hop, .events = &e->config.events, .alarms = e->config.alarms};
     struct timeline_sink sink = {.ctx = e, .probabilities = keep_trace, .gap = pass_gap, .alarm = keep_alarm};
     struct trace *t = &e->traces[e->current];
-    t->p = new_trace(t->n);
+    t->p = evaluation_new_trace(t->n);
     if (e->config.alarm_hop) {
-        t->alarm_p = new_trace(t->n);
+        t->alarm_p = evaluation_new_trace(t->n);
         sink.judged = keep_judged;
     }
     if (!t->p || (e->config.alarm_hop && !t->alarm_p))
@@ -498,248 +420,15 @@ static int run_windows(struct evaluation *e, struct err *err) {
     return finish_trace(e, err);
 }
 
-/* ---- traces of other ranks ---- */
-
-/* Recordings that their ranks could not load are dropped by all. */
-static int drop_lost(struct evaluation *e, struct err *err) {
-    size_t n = (size_t)e->n_traces, ranks = (size_t)e->ranks;
-    OWNED_MEMORY int *codes = calloc(n * ranks + 1, sizeof *codes);
-    OWNED_MEMORY struct err *whys = calloc(ranks, sizeof *whys);
-    int rc;
-    if (!codes || !whys)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
-    for (size_t i = 0; i < n; i++)
-        codes[(size_t)e->rank * n + i] = e->traces[i].lost ? e->traces[i].lost->code : 0;
-    if ((rc = world_gather(e->config.world, codes, n * sizeof *codes, e->config.limit_ms, err)))
-        return rc;
-    e->current = 0;
-    for (size_t i = 0; i < n; i++) { /* dropping moves the later ones down */
-        const struct trace *t = &e->traces[e->current];
-        int owner = t->owner;
-        if (!codes[(size_t)owner * n + i]) {
-            e->current++;
-            continue;
-        }
-        if (t->lost)
-            whys[e->rank] = *t->lost;
-        if ((rc = world_gather(e->config.world, whys, sizeof *whys, e->config.limit_ms, err)) ||
-            (rc = drop_trace(e, &whys[owner], err)))
-            return rc;
-    }
-    return 0;
-}
-
-static int give_trace(struct evaluation *e, int i, struct err *err) {
-    const struct trace *t = &e->traces[i];
-    const float *p = NULL, *alarm_p = NULL;
-    int64_t n_alarms = t->n_alarms;
-    int rc;
-    if ((rc = evaluation_trace(e, i, &p, err)) || (e->config.alarm_hop && (rc = load_alarm_trace(e, i, &alarm_p, err))))
-        return rc;
-    size_t bytes = (size_t)t->n * sizeof *p;
-    const struct world_parts parts[] = {{.out = &n_alarms, .out_bytes = sizeof n_alarms},
-                                        {.out = p, .out_bytes = bytes},
-                                        {.out = alarm_p, .out_bytes = alarm_p ? bytes : 0},
-                                        {.out = t->alarms_s, .out_bytes = (size_t)n_alarms * sizeof *t->alarms_s}};
-    for (size_t k = 0; !rc && k < sizeof parts / sizeof *parts; k++)
-        rc = world_exchange(e->config.world, 0, &parts[k], e->config.limit_ms, err);
-    return rc;
-}
-
-static int take_part(struct evaluation *e, int owner, void *in, size_t bytes, struct err *err) {
-    return world_exchange(e->config.world, owner, &(struct world_parts){.in = in, .in_bytes = bytes}, e->config.limit_ms, err);
-}
-
-static int take_trace(struct evaluation *e, int i, struct err *err) {
-    struct trace *t = &e->traces[i];
-    size_t bytes = (size_t)t->n * sizeof *t->p;
-    int64_t n_alarms = 0;
-    int rc = take_part(e, t->owner, &n_alarms, sizeof n_alarms, err);
-    if (rc)
-        return rc;
-    t->p = new_trace(t->n);
-    t->alarm_p = e->config.alarm_hop ? new_trace(t->n) : NULL;
-    t->alarms_s = calloc((size_t)n_alarms + 1, sizeof *t->alarms_s);
-    t->n_alarms = (int)n_alarms;
-    if (!t->p || !t->alarms_s || (e->config.alarm_hop && !t->alarm_p))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for the trace of %s", t->entry->relative_path);
-    if ((rc = take_part(e, t->owner, t->p, bytes, err)) || (t->alarm_p && (rc = take_part(e, t->owner, t->alarm_p, bytes, err))) ||
-        (rc = take_part(e, t->owner, t->alarms_s, (size_t)n_alarms * sizeof *t->alarms_s, err)))
-        return rc;
-    rc = add_up(e, t, t->p, err);
-    return rc ? rc : store_trace(e, t, err);
-}
-
-/* Rank 0 adds up all traces in the order of recordings, as it would alone. */
-static int collect(struct evaluation *e, struct err *err) {
-    const float *p = NULL;
-    int rc = drop_lost(e, err);
-    for (int i = 0; !rc && i < e->n_traces; i++) {
-        struct trace *t = &e->traces[i];
-        if (e->rank)
-            rc = t->owner == e->rank ? give_trace(e, i, err) : 0;
-        else if (t->owner)
-            rc = take_trace(e, i, err);
-        else if (!(rc = evaluation_trace(e, i, &p, err)))
-            rc = add_up(e, t, p, err);
-    }
-    e->collected = true;
-    return rc;
-}
-
-/* Which pairs will be tried: none when the thresholds are given and no sweep is wanted. */
-static int begin_search(struct evaluation *e, struct err *err) {
-    struct score_search search;
-    e->searched = true;
-    e->swept = !e->config.auto_threshold && !e->config.sweep;
-    if (e->swept)
-        return 0;
-    score_search_default(&search, &e->config.events);
-    search.load = load_trace;
-    search.ctx = e;
-    return score_sweep_begin(e->views, e->n_traces, &search, e->config.stream, &e->sweep, err);
-}
-
-/* A rejecter of the events of a sensitive pair, once all pairs were tried. */
-static int try_rejecter(struct evaluation *e, struct err *err) {
-    if (e->rejecter_begun)
-        return score_rejecter_step(&e->rejecter, &e->rejecter_done, err);
-    const struct rejecter_search search = {.traces = e->views,
-                                           .n = e->n_traces,
-                                           .base = &e->config.events,
-                                           .load = load_trace,
-                                           .ctx = e,
-                                           .sweep = &e->sweep,
-                                           .target_fa_per_24h = e->config.target_fa_per_24h};
-    e->rejecter_begun = true;
-    e->rejecter_done = !e->config.rejecter || !e->config.auto_threshold;
-    return e->rejecter_done ? 0 : score_rejecter_begin(&search, &e->rejecter, err);
-}
-
-/* The rules that will be tried on the alarm traces, then one recording with all of them. */
-static int try_rules(struct evaluation *e, struct err *err) {
-    if (e->rules_chosen)
-        return alarm_sweep_step(&e->rules, &e->rules_tried, err);
-    struct alarm_search search = {.alarm_hop = e->config.alarm_hop, .load = load_alarm_trace, .ctx = e};
-    e->rules_chosen = true;
-    e->rules_tried = !e->config.alarm_hop || !e->config.alarm_sets;
-    if (e->rules_tried)
-        return 0;
-    alarm_config_of_events(&e->config.events, &search.base);
-    search.base.latch = llround(e->config.latch_s * FRONTEND_RATE_HZ);
-    return alarm_sweep_begin(e->views, e->n_traces, &search, &e->rules, err);
-}
-
-/* The mean over patients of their event F1, from the counts of each trace. */
-static double mean_over_subjects(const struct evaluation *e, const struct score_counts *of_trace) {
-    double sum = 0;
-    int n = 0;
-    for (int i = 0; i < e->n_traces; i++) {
-        struct score_counts counts = {0};
-        struct score score;
-        bool first = true;
-        for (int k = 0; k < e->n_traces; k++)
-            if (!strcmp(e->views[k].subject, e->views[i].subject)) {
-                first &= k >= i;
-                score_counts_add(&counts, &of_trace[k]);
-            }
-        score_from_counts(&counts, &score);
-        if (!first || isnan(score.f1))
-            continue;
-        sum += score.f1;
-        n++;
-    }
-    return n ? sum / n : NAN;
-}
-
-/* Events of every trace under the thresholds in force, and their scores. */
-static int find_events(struct evaluation *e, const struct events_config *config, struct evaluation_result *r, struct err *err) {
-    struct score_counts sums[SCORE_KINDS] = {{0}};
-    struct score_point *ret = &r->point;
-    OWNED_MEMORY struct score_counts *of_trace = calloc((size_t)e->n_traces + 1, sizeof *of_trace);
-    int rc = of_trace ? events_config_check(config, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the scores of patients");
-    for (int i = 0; !rc && i < e->n_traces; i++) {
-        struct score_counts own[SCORE_KINDS] = {{0}};
-        struct trace *t = &e->traces[i];
-        free(t->events);
-        t->events = NULL;
-        const float *p = NULL;
-        if ((rc = evaluation_trace(e, i, &p, err)) || (rc = events_find(config, p, t->n, &t->events, &t->n_events, err)))
-            break;
-        score_trace_to_time(&e->views[i], t->events, t->n_events);
-        rc = score_apply(&e->views[i], t->events, t->n_events, own, err);
-        of_trace[i] = own[SCORE_EVENT];
-        for (int k = 0; k < SCORE_KINDS; k++)
-            score_counts_add(&sums[k], &own[k]);
-    }
-    if (rc)
-        return rc;
-    r->subject_f1 = mean_over_subjects(e, of_trace);
-    ret->on = config->on;
-    ret->off = config->off;
-    for (int k = 0; k < SCORE_KINDS; k++)
-        score_from_counts(&sums[k], &ret->scores[k]);
-    return 0;
-}
-
-static int score_all_alarms(struct evaluation *e, struct err *err) {
-    struct score_alarms *recs = calloc((size_t)e->n_traces + 1, sizeof *recs);
-    if (!recs)
-        return err_set(err, ERR_EXHAUSTED, "out of memory scoring alarms");
-    for (int i = 0; i < e->n_traces; i++)
-        recs[i] = (struct score_alarms){.name = e->views[i].name,
-                                        .duration_s = e->views[i].duration_s,
-                                        .ref = e->views[i].ref,
-                                        .n_ref = e->views[i].n_ref,
-                                        .at_s = e->traces[i].alarms_s,
-                                        .n_alarms = e->traces[i].n_alarms};
-    score_alarm_report_done(&e->alarms);
-    int rc = score_alarms(recs, e->n_traces, &e->alarms, err);
-    free(recs);
-    return rc;
-}
-
-static int conclude(struct evaluation *e, struct evaluation_result *r, struct err *err) {
-    int best = e->config.auto_threshold ? score_sweep_best(&e->sweep, e->config.target_fa_per_24h) : -1;
-    *r = (struct evaluation_result){.events = e->config.events,
-                                    .temperature = e->config.temperature ? temperature_fit(&e->seconds) : 1,
-                                    .auroc = auroc_value(&e->samples.auroc),
-                                    .loss = e->samples.count ? e->samples.loss / (double)e->samples.count : NAN};
-    if (best >= 0) {
-        r->events.on = e->sweep.points[best].on;
-        r->events.off = e->sweep.points[best].off;
-    }
-    if (e->rejecter.used)
-        events_config_reject(&r->events, &e->rejecter.rejecter);
-    score_sweep_sensitivities(&e->sweep);
-    memcpy(r->sensitivity_at, e->sweep.sensitivity_at, sizeof r->sensitivity_at);
-    int rc;
-    if ((rc = find_events(e, &r->events, r, err)) || (e->config.alarm_hop && (rc = score_all_alarms(e, err))))
-        return rc;
-    r->alarms = e->alarms;
-    r->sets = e->rules.sets;
-    return 0;
-}
-
 int evaluation_step(struct evaluation *e, bool *ret_done, struct evaluation_result *ret, struct err *err) {
     *ret_done = false;
     if (e->current < e->n_traces)
         return run_windows(e, err);
     if (e->ranks > 1 && !e->collected)
-        return collect(e, err);
+        return evaluation_collect(e, err);
     if (e->rank) {
         *ret_done = true;
         return 0;
     }
-    if (!e->searched)
-        return begin_search(e, err);
-    if (!e->swept)
-        return score_sweep_step(&e->sweep, &e->swept, err);
-    if (!e->rejecter_done)
-        return try_rejecter(e, err);
-    if (!e->rules_tried)
-        return try_rules(e, err);
-    int rc = conclude(e, ret, err);
-    *ret_done = !rc;
-    return rc;
+    return evaluation_search(e, ret_done, ret, err);
 }
