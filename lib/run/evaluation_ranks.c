@@ -4,21 +4,6 @@
 #include "base/cleanup.h"
 #include "run/evaluation_state.h"
 
-int evaluation_share(struct evaluation *e, struct err *err) {
-    int64_t *samples = calloc((size_t)e->ranks, sizeof *samples);
-    if (!samples)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
-    for (int i = 0; i < e->n_traces; i++) {
-        int least = 0;
-        for (int r = 1; r < e->ranks; r++)
-            least = samples[r] < samples[least] ? r : least;
-        e->traces[i].owner = least;
-        samples[least] += e->traces[i].info.samples;
-    }
-    free(samples);
-    return 0;
-}
-
 /* Recordings that their ranks could not load are dropped by all. */
 static int drop_lost(struct evaluation *e, struct err *err) {
     size_t n = (size_t)e->n_traces, ranks = (size_t)e->ranks;

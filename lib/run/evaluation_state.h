@@ -58,8 +58,13 @@ struct evaluation {
     struct score_alarm_report alarms;
 };
 
-/* ---- evaluation.c ---- */
+/* ---- evaluation_traces.c ---- */
 
+/* Lists the recordings of the wanted role, and begins to load them. */
+int evaluation_open(struct evaluation *e, struct err *err);
+/* A batch of windows of the present recording, or a wait of some milliseconds for its samples. */
+int evaluation_run_windows(struct evaluation *e, struct err *err);
+void evaluation_traces_done(struct evaluation *e);
 /* n values that are not known; the caller frees them. NULL: no memory. */
 float *evaluation_new_trace(int64_t n);
 /* The evaluation goes on without the present recording. */
@@ -73,8 +78,6 @@ int evaluation_alarm_trace(struct evaluation *e, int i, const float **ret_p, str
 
 /* ---- evaluation_ranks.c ---- */
 
-/* Each recording to the rank that has the fewest samples so far. */
-int evaluation_share(struct evaluation *e, struct err *err);
 /* Rank 0 adds up all traces in the order of recordings, as it would alone. */
 int evaluation_collect(struct evaluation *e, struct err *err);
 
