@@ -1,69 +1,12 @@
-#include "infer/timeline.h"
+#include "infer/timeline_state.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
 #include "data/recording.h"
-#include "infer/contact.h"
 
-/* The queue has room beyond its limit for what the end of a segment adds: the resampler's tail, a padded window, marks. */
-enum { FEED_ROWS = 2560, QUEUE_SIZE = TIMELINE_MAX_PENDING + 64, SLACK = 8 };
-
-/* Events in order: windows to be run, and marks that take effect when all windows before them are done. */
-enum item_kind { ITEM_WINDOW, ITEM_SEGMENT_START, ITEM_SEGMENT_END };
-struct item {
-    enum item_kind kind;
-    bool record, alarm, taken; /* window: which traces it serves */
-    bool deaf;                 /* alarm window: too many channels have no usable signal */
-    int64_t start;             /* window: first sample (may lie before the segment when left-padded); marks: the sample */
-    int64_t valid, row;        /* window: samples of the segment in it, and where they begin among all rows ever received */
-};
-
-struct timeline {
-    int channels, inputs, columns; /* of the montage; of the network; of a row that arrives */
-    int64_t window, hop, alarm_hop;
-    int64_t alarm_signal;      /* samples of a segment without which no alarm is given */
-    struct frontend *frontend; /* NULL for a cached recording */
-    const struct recording *rec;
-    int rec_segment;
-    int64_t rec_at;
-    struct timeline_sink sink;
-    struct events *events;
-    struct suppression *suppression; /* NULL: the sink has no use for it */
-    struct alarm_rule alarm;
-    struct contact *contact; /* NULL: no alarm trace */
-    int status;
-    struct err error;
-
-    bool in_segment, finished;
-    int64_t segment, now;            /* present segment's first sample; one past the newest sample */
-    int64_t next_record, next_alarm; /* next window start of the grid; next end of an alarm window */
-    uint16_t *rows;                  /* the inputs of rows [rows_first, rows_now) of all rows ever received; gaps have none */
-    int64_t rows_first, rows_now, rows_capacity;
-    int64_t segment_row; /* row of the segment's first sample */
-
-    struct item items[QUEUE_SIZE];
-    int n_items, n_waiting;
-    float *state; /* of a model that carries one: after the steps completed so far of the present segment */
-    int64_t n_state;
-    bool stalled;        /* rows are here whose windows wait for room in the queue */
-    float *sum;          /* record trace under construction: sums over [emitted, emitted + 2·window) */
-    uint16_t *count;     /* of windows in each sum */
-    int64_t emitted;     /* samples before this were given out */
-    int64_t segment_out; /* first sample of the segment that is being given out */
-    int64_t windows;
-};
-
-/* err is never NULL: the text is kept for timeline_status even when the caller did not want it. */
-static int keep_status(struct timeline *t, int rc, struct err *err) {
-    if (rc && !t->status) {
-        t->status = rc;
-        t->error = *err;
-    }
-    return rc;
-}
+enum { FEED_ROWS = 2560 };
 
 int timeline_status(const struct timeline *t, struct err *err) {
     if (t->status && err)
@@ -71,103 +14,13 @@ int timeline_status(const struct timeline *t, struct err *err) {
     return t->status;
 }
 
-static void on_event(void *ctx, const struct event *event) {
-    struct timeline *t = ctx;
-    struct err err = {0};
-    if (!t->status && t->sink.event)
-        keep_status(t, t->sink.event(t->sink.ctx, event, &err), &err);
-}
-
-static int give_out(struct timeline *t, int64_t first, const float *p, int64_t n, struct err *err) {
-    return t->sink.probabilities && n ? t->sink.probabilities(t->sink.ctx, first, p, n, err) : 0;
-}
-
-/* Final samples [emitted, end) of the record trace. */
-static int emit_until(struct timeline *t, int64_t end, struct err *err) {
-    int64_t n = end - t->emitted;
-    if (n <= 0)
-        return 0;
-    for (int64_t i = 0; i < n; i++)
-        t->sum[i] /= t->count[i];
-    int rc;
-    if (!(rc = give_out(t, t->emitted, t->sum, n, err)))
-        rc = events_push(t->events, t->sum, n, err);
-    int64_t rest = 2 * t->window - n;
-    memmove(t->sum, t->sum + n, (size_t)rest * sizeof *t->sum);
-    memmove(t->count, t->count + n, (size_t)rest * sizeof *t->count);
-    memset(t->sum + rest, 0, (size_t)n * sizeof *t->sum);
-    memset(t->count + rest, 0, (size_t)n * sizeof *t->count);
-    t->emitted = end;
-    return rc ? rc : t->status;
-}
-
-/* [emitted, end) lies between two segments: all sums are 0. */
-static int give_gap(struct timeline *t, int64_t end, struct err *err) {
-    int rc = 0;
-    if (t->sink.gap)
-        return end > t->emitted ? t->sink.gap(t->sink.ctx, t->emitted, end - t->emitted, err) : 0;
-    for (int64_t i = 0; i < 2 * t->window; i++)
-        t->sum[i] = NAN;
-    for (int64_t at = t->emitted; !rc && at < end;) {
-        int64_t n = end - at < 2 * t->window ? end - at : 2 * t->window;
-        rc = give_out(t, at, t->sum, n, err);
-        at += n;
-    }
-    memset(t->sum, 0, (size_t)(2 * t->window) * sizeof *t->sum);
-    return rc;
-}
-
-static int start_segment(struct timeline *t, int64_t first, struct err *err) {
-    int rc = give_gap(t, first, err);
-    t->emitted = t->segment_out = first;
-    if (t->state)
-        memset(t->state, 0, (size_t)t->n_state * sizeof *t->state);
-    return rc ? rc : events_break(t->events, first, err);
-}
-
-static int set_alarm_off(struct timeline *t, int64_t sample, struct err *err) {
-    bool active = t->alarm.active;
-    t->alarm = (struct alarm_rule){.config = t->alarm.config};
-    const struct timeline_alarm off = {ALARM_OFF, sample, sample, NAN};
-    return active && t->sink.alarm ? t->sink.alarm(t->sink.ctx, &off, err) : 0;
-}
-
-/* through: burst suppression is final up to this sample, whatever has been pushed. */
-static int settle(struct timeline *t, int64_t through, struct err *err) {
-    int rc = t->suppression ? suppression_give(t->suppression, through, err) : 0;
-    return !rc && t->sink.settled ? t->sink.settled(t->sink.ctx, err) : rc;
-}
-
-static int finish_segment(struct timeline *t, int64_t end, struct err *err) {
-    int rc;
-    if ((rc = emit_until(t, end, err)) || (rc = events_finish(t->events, err)) || (rc = set_alarm_off(t, end, err)))
-        return rc;
-    return settle(t, end, err);
-}
-
-/* Marks at the head of the queue take effect. */
-static int run_marks(struct timeline *t, struct err *err) {
-    int n = 0, rc = 0;
-    for (; !rc && n < t->n_items && t->items[n].kind != ITEM_WINDOW; n++) {
-        int64_t sample = t->items[n].start;
-        bool start = t->items[n].kind == ITEM_SEGMENT_START;
-        rc = start ? start_segment(t, sample, err) : finish_segment(t, sample, err);
-    }
-    t->n_items -= n;
-    memmove(t->items, t->items + n, (size_t)t->n_items * sizeof *t->items);
-    return rc ? rc : t->status;
-}
-
 static int add_item(struct timeline *t, struct item item, struct err *err) {
-    if (t->n_items >= QUEUE_SIZE)
+    if (t->n_items >= TIMELINE_QUEUE)
         return err_set(err, ERR_EXHAUSTED, "%d windows wait to be run; run them before sending more", t->n_items);
     t->items[t->n_items++] = item;
     t->n_waiting += item.kind == ITEM_WINDOW;
-    return item.kind != ITEM_WINDOW && t->n_items == 1 ? run_marks(t, err) : 0;
+    return item.kind != ITEM_WINDOW && t->n_items == 1 ? timeline_run_marks(t, err) : 0;
 }
-
-/* Row of a sample of the present segment. */
-static int64_t row_of(const struct timeline *t, int64_t sample) { return t->segment_row + sample - t->segment; }
 
 /* Queue the windows that the samples up to `now` complete, in order of their end, as long as the queue is shorter than limit. */
 static int queue_windows(struct timeline *t, int limit, struct err *err) {
@@ -184,7 +37,7 @@ static int queue_windows(struct timeline *t, int limit, struct err *err) {
         }
         struct item item = {.kind = ITEM_WINDOW, .record = record_end == end, .alarm = alarm_end == end, .start = end - t->window};
         item.valid = item.start < t->segment ? end - t->segment : t->window;
-        item.row = row_of(t, end - item.valid);
+        item.row = timeline_row_of(t, end - item.valid);
         item.deaf = item.alarm && contact_bad(t->contact, end);
         if ((rc = add_item(t, item, err)))
             return rc;
@@ -201,7 +54,7 @@ static int end_segment(struct timeline *t, struct err *err) {
     int rc;
     if (!t->in_segment)
         return 0;
-    if ((t->suppression && (rc = suppression_finish(t->suppression, err))) || (rc = queue_windows(t, QUEUE_SIZE, err)))
+    if ((t->suppression && (rc = suppression_finish(t->suppression, err))) || (rc = queue_windows(t, TIMELINE_QUEUE, err)))
         return rc;
     int64_t covered = t->next_record == t->segment ? t->segment : t->next_record - t->hop + t->window;
     if (covered < t->now) {
@@ -209,7 +62,7 @@ static int end_segment(struct timeline *t, struct err *err) {
                             .record = true,
                             .start = t->next_record,
                             .valid = t->now - t->next_record,
-                            .row = row_of(t, t->next_record)};
+                            .row = timeline_row_of(t, t->next_record)};
         if ((rc = add_item(t, item, err)))
             return rc;
     }
@@ -217,14 +70,13 @@ static int end_segment(struct timeline *t, struct err *err) {
     return add_item(t, (struct item){.kind = ITEM_SEGMENT_END, .start = t->now}, err);
 }
 
-/* Make room for n more rows: drop those that no waiting or coming window needs, then grow. */
-static int reserve_rows(struct timeline *t, int64_t n, struct err *err) {
+int timeline_reserve_rows(struct timeline *t, int64_t n, struct err *err) {
     int64_t keep = t->rows_now;
     if (t->in_segment) {
         int64_t sample = t->next_record, oldest = t->alarm_hop ? t->next_alarm - t->window : sample;
         sample = oldest < sample ? oldest : sample;
         sample = sample > t->segment ? sample : t->segment;
-        keep = row_of(t, sample) < keep ? row_of(t, sample) : keep;
+        keep = timeline_row_of(t, sample) < keep ? timeline_row_of(t, sample) : keep;
     }
     for (int i = 0; i < t->n_items; i++)
         if (t->items[i].kind == ITEM_WINDOW && !t->items[i].taken && t->items[i].row < keep)
@@ -237,7 +89,8 @@ static int reserve_rows(struct timeline *t, int64_t n, struct err *err) {
     int64_t wanted = t->rows_now - t->rows_first + n;
     if (wanted <= t->rows_capacity)
         return 0;
-    int64_t capacity = wanted + t->window / SLACK; /* little: there are many streams, and a large block grows without a copy */
+    int64_t capacity =
+        wanted + t->window / TIMELINE_SLACK; /* little: there are many streams, and a large block grows without a copy */
     uint16_t *rows = realloc(t->rows, (size_t)(capacity * t->inputs) * sizeof *rows);
     if (!rows)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld samples", (long long)capacity);
@@ -283,7 +136,7 @@ static int on_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bo
         if (t->contact)
             contact_start(t->contact, first);
     }
-    if ((rc = reserve_rows(t, n, err)))
+    if ((rc = timeline_reserve_rows(t, n, err)))
         return rc;
     keep_rows(t, rows, n);
     if ((t->suppression && (rc = push_suppression(t, rows, n, first, held, err))) ||
@@ -313,7 +166,7 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
     alarm_config_of_events(events, &t->alarm.config);
     if (options->alarms)
         t->alarm.config = *options->alarms;
-    t->events = events_new(events, on_event, t);
+    t->events = events_new(events, timeline_give_event, t);
     t->sum = calloc((size_t)(2 * t->window), sizeof *t->sum);
     t->count = calloc((size_t)(2 * t->window), sizeof *t->count);
     if (t->n_state)
@@ -400,14 +253,14 @@ int timeline_push(struct timeline *t, const float *const *uv, int64_t n, struct 
     struct err own;
     err = err ? err : &own;
     int rc = check_open(t, err);
-    return rc ? rc : keep_status(t, frontend_push(t->frontend, uv, n, err), err);
+    return rc ? rc : timeline_keep_status(t, frontend_push(t->frontend, uv, n, err), err);
 }
 
 int timeline_gap(struct timeline *t, int64_t missing, struct err *err) {
     struct err own;
     err = err ? err : &own;
     int rc = check_open(t, err);
-    return rc ? rc : keep_status(t, frontend_gap(t->frontend, missing, err), err);
+    return rc ? rc : timeline_keep_status(t, frontend_gap(t->frontend, missing, err), err);
 }
 
 static int finish(struct timeline *t, struct err *err) {
@@ -417,7 +270,7 @@ static int finish(struct timeline *t, struct err *err) {
     if (!t->frontend || !(rc = frontend_finish(t->frontend, err)))
         rc = end_segment(t, err);
     t->finished = true;
-    return keep_status(t, rc, err);
+    return timeline_keep_status(t, rc, err);
 }
 
 int timeline_finish(struct timeline *t, struct err *err) {
@@ -462,7 +315,7 @@ static int feed(struct timeline *t, struct err *err) {
     }
     if (!rc && !t->n_waiting && !t->stalled && t->rec_segment == info.n_segments)
         rc = finish(t, err);
-    return keep_status(t, rc, err);
+    return timeline_keep_status(t, rc, err);
 }
 
 bool timeline_ready(struct timeline *t, struct err *err) {
@@ -495,44 +348,6 @@ float *timeline_state(struct timeline *t) { return t->state; }
 
 int64_t timeline_waiting(const struct timeline *t) { return t->n_waiting; }
 
-/* The rule takes n samples of the alarm trace that ends at `known`; NULL: zeros. */
-static int judge(struct timeline *t, int64_t known, const float *p, int64_t n, struct err *err) {
-    int64_t first = known - n;
-    int rc = t->sink.judged ? t->sink.judged(t->sink.ctx, first, p, n, err) : 0;
-    if (rc)
-        return rc;
-    for (int64_t i = 0; i < n; i++) {
-        float taken = p ? p[i] : 0;
-        int change = alarm_rule_push(&t->alarm, taken);
-        const struct timeline_alarm alarm = {change > 0 ? ALARM_ON : ALARM_OFF, first + i, known, taken};
-        if (change && t->sink.alarm && (rc = t->sink.alarm(t->sink.ctx, &alarm, err)))
-            return rc;
-    }
-    return 0;
-}
-
-static int complete_alarm(struct timeline *t, const struct item *item, const float *p, struct err *err) {
-    int64_t end = item->start + t->window, first = end - t->alarm_hop;
-    const float *newest = p + t->window - t->alarm_hop;
-    int rc = t->sink.provisional ? t->sink.provisional(t->sink.ctx, first, newest, t->alarm_hop, err) : 0;
-    if (rc || end - t->segment_out < t->alarm_signal)
-        return rc;
-    return judge(t, end, item->deaf ? NULL : newest, t->alarm_hop, err);
-}
-
-static int complete_record(struct timeline *t, const struct item *item, const float *p, struct err *err) {
-    float *sum = t->sum + (item->start - t->emitted);
-    uint16_t *count = t->count + (item->start - t->emitted);
-    for (int64_t i = 0; i < item->valid; i++) {
-        sum[i] += p[i];
-        count[i]++;
-    }
-    if (item->valid < t->window) /* the end of the segment emits the rest */
-        return 0;
-    int rc = emit_until(t, item->start + t->hop, err);
-    return rc ? rc : settle(t, t->emitted - SUPPRESSION_LATEST, err);
-}
-
 int timeline_complete(struct timeline *t, const float *p, struct err *err) {
     struct err own;
     err = err ? err : &own;
@@ -545,10 +360,11 @@ int timeline_complete(struct timeline *t, const float *p, struct err *err) {
     memmove(t->items, t->items + 1, (size_t)t->n_items * sizeof *t->items);
     t->windows++;
     int rc = 0;
-    if ((item.alarm && (rc = complete_alarm(t, &item, p, err))) || (item.record && (rc = complete_record(t, &item, p, err))) ||
-        (rc = run_marks(t, err)) || (t->stalled && (rc = queue_windows(t, TIMELINE_MAX_PENDING, err))))
-        return keep_status(t, rc, err);
-    return keep_status(t, 0, err);
+    if ((item.alarm && (rc = timeline_complete_alarm(t, &item, p, err))) ||
+        (item.record && (rc = timeline_complete_record(t, &item, p, err))) || (rc = timeline_run_marks(t, err)) ||
+        (t->stalled && (rc = queue_windows(t, TIMELINE_MAX_PENDING, err))))
+        return timeline_keep_status(t, rc, err);
+    return timeline_keep_status(t, 0, err);
 }
 
 bool timeline_done(const struct timeline *t) { return t->finished && t->n_items == 0; }
@@ -566,173 +382,4 @@ void timeline_suppression(const struct timeline *t, struct suppression_totals *r
     *ret = (struct suppression_totals){0};
     if (t->suppression)
         suppression_totals(t->suppression, ret);
-}
-
-/* ---- snapshots ---- */
-
-/* Samples of the record trace under construction that some window has covered. */
-static int64_t covered(const struct timeline *t) {
-    int64_t n = 2 * t->window;
-    while (n > 0 && !t->count[n - 1])
-        n--;
-    return n;
-}
-
-static void save_items(const struct timeline *t, struct str *out) {
-    pack_i64(out, t->n_items);
-    for (int i = 0; i < t->n_items; i++) {
-        const struct item *item = &t->items[i];
-        pack_i64(out, item->kind);
-        pack_i64(out, item->record);
-        pack_i64(out, item->alarm);
-        pack_i64(out, item->start);
-        pack_i64(out, item->valid);
-        pack_i64(out, item->row);
-    }
-}
-
-/* The last part, which snapshots of earlier versions do not have. */
-static void save_alarms(const struct timeline *t, struct str *out) {
-    pack_i64(out, t->alarm.age);
-    for (int i = 0; i < t->n_items; i++)
-        pack_i64(out, t->items[i].deaf);
-    if (t->contact)
-        contact_save(t->contact, out);
-}
-
-int timeline_save(struct timeline *t, struct str *out, struct err *err) {
-    if (t->status)
-        return timeline_status(t, err);
-    int waiting = 0;
-    for (int i = 0; i < t->n_items; i++)
-        waiting += t->items[i].kind == ITEM_WINDOW;
-    if (!t->frontend || waiting != t->n_waiting)
-        return err_set(err, ERR_PRECONDITION, "%s",
-                       t->frontend ? "a window was taken and not completed" : "a cached recording has no state to save");
-    int rc = reserve_rows(t, 0, err); /* drops the rows that no window needs */
-    if (rc)
-        return rc;
-    const int64_t numbers[] = {t->inputs,  t->window,      t->hop,         t->alarm_hop,  t->in_segment,  t->finished,
-                               t->segment, t->now,         t->next_record, t->next_alarm, t->segment_row, t->stalled,
-                               t->emitted, t->segment_out, t->windows,     t->alarm.run,  t->alarm.active};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        pack_i64(out, numbers[i]);
-    pack_i64(out, t->rows_first);
-    pack_i64(out, t->rows_now);
-    pack_bytes(out, t->rows, (size_t)((t->rows_now - t->rows_first) * t->inputs) * sizeof *t->rows);
-    save_items(t, out);
-    int64_t n = covered(t);
-    pack_i64(out, n);
-    pack_bytes(out, t->sum, (size_t)n * sizeof *t->sum);
-    pack_bytes(out, t->count, (size_t)n * sizeof *t->count);
-    if (t->state)
-        pack_bytes(out, t->state, (size_t)t->n_state * sizeof *t->state);
-    events_save(t->events, out);
-    pack_i64(out, t->suppression != NULL);
-    if (t->suppression)
-        suppression_save(t->suppression, out);
-    if (!(rc = frontend_save(t->frontend, out, err)))
-        save_alarms(t, out);
-    return !rc && !str_ok(out) ? err_set(err, ERR_EXHAUSTED, "out of memory for the snapshot of a timeline") : rc;
-}
-
-/* One queued item. *emitted follows the record trace as the items before it will move it, so that no sum lies outside its array. */
-static void load_item(struct timeline *t, struct unpack *in, int64_t *emitted) {
-    const int64_t far = INT64_C(1) << 60;
-    struct item item = {.kind = (enum item_kind)unpack_i64(in, ITEM_WINDOW, ITEM_SEGMENT_END)};
-    bool window = item.kind == ITEM_WINDOW;
-    item.record = unpack_bool(in);
-    item.alarm = unpack_bool(in);
-    item.start = unpack_i64(in, -t->window, far);
-    item.valid = unpack_i64(in, window, window ? t->window : 0);
-    item.row = unpack_i64(in, window ? t->rows_first : 0, window ? t->rows_now - item.valid : 0);
-    int64_t end = window ? item.start + item.valid : item.start;
-    if (item.kind != ITEM_SEGMENT_START && (item.record || !window))
-        unpack_require(in, end >= *emitted && end <= *emitted + 2 * t->window && (!window || item.start >= *emitted));
-    if (!window)
-        *emitted = item.start;
-    else if (item.record && item.valid == t->window)
-        *emitted = item.start + t->hop;
-    t->items[t->n_items++] = item;
-    t->n_waiting += window;
-}
-
-static int load_rows(struct timeline *t, struct unpack *in, struct err *err) {
-    const int64_t far = INT64_C(1) << 60;
-    t->rows_first = unpack_i64(in, 0, far);
-    t->rows_now = unpack_i64(in, t->rows_first, t->rows_first + (int64_t)(in->left / sizeof *t->rows));
-    int64_t n = t->rows_now - t->rows_first;
-    unpack_require(in, n <= (int64_t)(in->left / sizeof *t->rows) / t->inputs);
-    if (in->failed)
-        return 0;
-    t->rows_capacity = n + t->window / SLACK;
-    t->rows = calloc((size_t)(t->rows_capacity * t->inputs), sizeof *t->rows);
-    if (!t->rows)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld samples", (long long)t->rows_capacity);
-    unpack_bytes(in, t->rows, (size_t)(n * t->inputs) * sizeof *t->rows);
-    return 0;
-}
-
-static int load_state(struct timeline *t, struct unpack *in, struct err *err) {
-    const int64_t far = INT64_C(1) << 60;
-    unpack_same(in, t->inputs);
-    unpack_same(in, t->window);
-    unpack_same(in, t->hop);
-    unpack_same(in, t->alarm_hop);
-    t->in_segment = unpack_bool(in);
-    t->finished = unpack_bool(in);
-    int64_t *const numbers[] = {&t->segment, &t->now, &t->next_record, &t->next_alarm, &t->segment_row};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        *numbers[i] = unpack_i64(in, 0, far);
-    t->stalled = unpack_bool(in);
-    t->emitted = unpack_i64(in, 0, far);
-    t->segment_out = unpack_i64(in, 0, far);
-    t->windows = unpack_i64(in, 0, far);
-    t->alarm.run = unpack_i64(in, 0, far);
-    t->alarm.active = unpack_bool(in);
-    int rc = load_rows(t, in, err);
-    unpack_require(in, !t->in_segment || (row_of(t, t->now) == t->rows_now && t->now >= t->segment &&
-                                          t->next_record >= t->segment && row_of(t, t->next_record) >= t->rows_first));
-    int64_t emitted = t->emitted;
-    for (int64_t n = unpack_i64(in, 0, QUEUE_SIZE); !rc && n > 0 && !in->failed; n--)
-        load_item(t, in, &emitted);
-    int64_t n = unpack_i64(in, 0, 2 * t->window);
-    unpack_bytes(in, t->sum, (size_t)n * sizeof *t->sum);
-    unpack_bytes(in, t->count, (size_t)n * sizeof *t->count);
-    if (t->state)
-        unpack_bytes(in, t->state, (size_t)t->n_state * sizeof *t->state);
-    return rc;
-}
-
-static int load_alarms(struct timeline *t, struct unpack *in, struct err *err) {
-    bool older = !in->left;
-    if (older && t->contact && t->in_segment) {
-        contact_start(t->contact, t->segment);
-        contact_skip(t->contact, t->now);
-    }
-    if (older)
-        return 0;
-    t->alarm.age = unpack_i64(in, 0, t->alarm.active ? t->alarm.config.latch : 0);
-    for (int i = 0; i < t->n_items; i++)
-        t->items[i].deaf = unpack_bool(in);
-    return t->contact ? contact_load(t->contact, in, err) : 0;
-}
-
-static int load_parts(struct timeline *t, struct unpack *in, struct err *err) {
-    int rc;
-    if (!t->frontend)
-        return err_set(err, ERR_PRECONDITION, "a cached recording has no state to load");
-    if ((rc = load_state(t, in, err)) || (rc = events_load(t->events, in, err)))
-        return rc;
-    unpack_same(in, t->suppression != NULL);
-    if ((t->suppression && (rc = suppression_load(t->suppression, in, err))) || (rc = frontend_load(t->frontend, in, err)) ||
-        (!in->failed && (rc = load_alarms(t, in, err))))
-        return rc;
-    return in->failed ? err_set(err, ERR_DATA_LOSS, "the snapshot is corrupt or of another model, source or options") : 0;
-}
-
-int timeline_load(struct timeline *t, struct unpack *in, struct err *err) {
-    struct err own;
-    err = err ? err : &own;
-    return keep_status(t, load_parts(t, in, err), err);
 }
