@@ -4,7 +4,7 @@ the model's own rule for 5 false alarms per 24 h, onset errors and delays, besid
 
     BRR_BUILD_DIR=build /usr/bin/python3 tests/bench/detection.py [--draws 5] [--seed N] [--style simple|rich|both] [--config configs/alarm.yaml]
         [--arm "NAME [FILE.yaml] [KEY=VALUE ...]" ...] [--small] [--train PxHxS] [--test PxHxS] [--tune PxHxS] [--target-fa N] [--reject]
-        [--alarm-hop S] [--json FILE]
+        [--alarm-hop S] [--json FILE] [--keep DIR]
 
 Draw k makes patients to train on (seed N + 3k), others to test on (seed N + 3k + 1) and, with --tune, others to choose on (seed N + 3k + 2);
 every arm trains on the same patients with a job file and keys of its own and is judged on the same others. N is drawn unless given. With
@@ -20,6 +20,7 @@ import math
 import os
 import platform
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -137,6 +138,8 @@ def run(daemon, folder, arm, o, seed):
     name, *words = arm.split()
     job, trained = train(daemon, folder, words, o)
     for shown, model, rejecter in tuned(daemon, folder, name, f"job:{job['job']}", o):
+        if o.keep:
+            shutil.copy(model if o.tune else job["checkpoint"], f"{o.keep}/{shown.replace(', ', '-').replace(' ', '-')}-{seed}.safetensors")
         for style in o.styles:
             yield {"arm": shown, "train_seed": seed, "test_seed": seed + 1, **trained, "rejecter": rejecter, **judge(daemon, folder, model, style, o)}
 
@@ -200,6 +203,7 @@ def main():
     parser.add_argument("--reject", action="store_true", help="--tune also looks for a rejecter of events; a model with one is judged without it too")
     parser.add_argument("--alarm-hop", type=float, default=5, help="seconds between alarm decisions where --tune chooses them; 0: no alarms; default %(default)s")
     parser.add_argument("--json", metavar="FILE", help="written again after every run")
+    parser.add_argument("--keep", metavar="DIR", help="keeps the models there as ARM-SEED.safetensors, to be tuned or judged again")
     o = parser.parse_args()
     o.train, o.test = o.train or SIZES[o.small][0], o.test or SIZES[o.small][1]
     o.styles = ("simple", "rich") if o.style == "both" else (o.style,)
