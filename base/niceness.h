@@ -1,6 +1,6 @@
 /* niceness: which thread of the daemon computes first when cores are few. The loop, which reads and writes sockets, keeps the
- * daemon's own niceness, that of the main thread; live windows follow it; all other work comes after them. Functions act on the
- * calling thread and on those that it will start. */
+ * daemon's own niceness, which is that of the main thread; live windows come next, then all other work. The functions set the
+ * niceness of the calling thread; threads that it starts later inherit it. */
 #ifndef BRR_BASE_NICENESS_H
 #define BRR_BASE_NICENESS_H
 #include <errno.h>
@@ -9,11 +9,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* More than the daemon's own. OTHER: jobs, replays, files that are read and checked, pages. NETWORKS: spiking networks, which never
- * get more than a job: a client can let them compute without an end. */
+/* Added to the daemon's own niceness. OTHER: jobs, replays, files that are read and checked, pages. NETWORKS: spiking networks,
+ * which never get more than a job: a client can let them compute without an end. */
 enum { NICENESS_LIVE = 5, NICENESS_OTHER = 10, NICENESS_NETWORKS = 12 };
 
-/* The daemon's own niceness and so much more, at most 19. */
+/* Returns the daemon's own niceness plus `more`, at most 19. */
 static inline int niceness_of(int more) {
     errno = 0;
     int own = getpriority(PRIO_PROCESS, (id_t)getpid()), sum = (own == -1 && errno ? 0 : own) + more;

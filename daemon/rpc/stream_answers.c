@@ -1,4 +1,4 @@
-/* What a session says, as messages to its client. */
+/* Translates the callbacks of a session into messages to its client. */
 #include <string.h>
 
 #include "daemon/rpc/convert.h"

@@ -1,4 +1,4 @@
-/* stream_call: what the files of brr.v1.Stream share: one call, what its session says, and its Open. Loop thread. */
+/* stream_call: one call of brr.v1.Stream; shared by the files that implement the service. Loop thread only. */
 #ifndef BRR_DAEMON_RPC_STREAM_CALL_H
 #define BRR_DAEMON_RPC_STREAM_CALL_H
 #include <uv.h>
@@ -28,26 +28,27 @@ struct stream_call {
 
 /* For session_open and session_resume; the owner is the call. */
 extern const struct session_sink stream_call_sink;
+/* Ends the call with this error. reason: the detail for programs, may be NULL; retry_ms: 0 = no advice to retry. */
 void stream_call_refuse(struct stream_call *c, const struct err *err, const char *reason, int64_t retry_ms);
-/* Half an answer is none: the call ends, and a resumable session is not told of it, so that its client may come back for the whole.
- */
+/* A partly sent answer is useless: ends the call without closing the session, so that the client can resume and get all of it. */
 void stream_call_lack_memory(struct rpc_call *call);
+/* Sends an Ack now, if the call has a session. */
 void stream_call_ack(struct stream_call *c);
-/* One Ack for all chunks of the next few milliseconds. */
+/* Sends one Ack for all chunks of the next ACK_DELAY_MS. */
 void stream_call_ack_soon(struct stream_call *c);
-/* Read on, or not. */
+/* Holds or releases the reading of messages, depending on the room in the session and the answers that wait to be sent. */
 void stream_call_steer(struct stream_call *c);
-/* After half-close, when the session is open; of a resumable one when an answer has left since, which proves that the connection
- * was not lost but half-closed. */
+/* Tells the session that no sample follows. The caller calls it after the client's half-close; for a resumable session only once
+ * another answer was sent, which proves that the connection is half-closed and not lost. */
 void stream_call_finish_samples(struct rpc_call *call);
 
 /* ---- stream_open.c ---- */
 
 /* Opens a session or resumes one, at once or when its model or snapshot is here; otherwise refuses the call. */
 void stream_call_open(struct stream_call *c, const Brr__V1__Open *in);
-/* An Open has come. */
+/* True once an Open was received. */
 bool stream_call_has_open(const struct stream_call *c);
-/* The call has ended: its Open waits no more, and its model is given back. */
+/* At the end of the call: cancels an Open that still waits, and releases the model. */
 void stream_call_opening_done(struct stream_call *c);
 
 #endif

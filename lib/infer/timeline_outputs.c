@@ -1,4 +1,4 @@
-/* What a timeline gives out: the record trace, events, alarms and burst suppression. */
+/* The outputs of a timeline: record trace, events, alarms and burst suppression. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* timeline_state: what the files of a timeline share. One thread at a time. */
+/* timeline_state: the state of a timeline, shared by the files that implement it. One thread at a time. */
 #ifndef BRR_INFER_TIMELINE_STATE_H
 #define BRR_INFER_TIMELINE_STATE_H
 #include "infer/contact.h"
@@ -58,7 +58,7 @@ static inline int64_t timeline_row_of(const struct timeline *t, int64_t sample) 
 
 /* ---- timeline.c ---- */
 
-/* Makes room for n more rows: drops those that no waiting or coming window needs, then grows. */
+/* Makes room for n more rows: drops the rows that no queued or later window needs, then grows the array. EXHAUSTED: no memory. */
 int timeline_reserve_rows(struct timeline *t, int64_t n, struct err *err);
 
 /* ---- timeline_outputs.c ---- */

@@ -1,4 +1,4 @@
-/* evaluation_state: what the files of an evaluation share. The device's thread. */
+/* evaluation_state: the state of an evaluation, shared by the files that implement it. The device's thread only. */
 #ifndef BRR_RUN_EVALUATION_STATE_H
 #define BRR_RUN_EVALUATION_STATE_H
 #include "data/loader.h"
@@ -18,7 +18,7 @@ struct trace {
     struct score_span *segments;
     int64_t n;      /* samples of p */
     float *p;       /* as in struct score_trace; NULL: not computed yet, or in its file */
-    float *alarm_p; /* the same of what the alarm rule took; NULL also without alarms */
+    float *alarm_p; /* the alarm trace, as p; NULL without alarms too */
     struct score_event *ref;
     struct event *events; /* in file time */
     int64_t n_events;
@@ -73,7 +73,7 @@ int evaluation_drop(struct evaluation *e, const struct err *why, struct err *err
 int evaluation_add_up(struct evaluation *e, const struct trace *t, const float *p, struct err *err);
 /* Keeps a trace in memory while there is room, else in its file. */
 int evaluation_store(struct evaluation *e, struct trace *t, struct err *err);
-/* As evaluation_trace, of what the alarm rule took. */
+/* As evaluation_trace, for the alarm trace. INTERNAL: the evaluation has no alarms. */
 int evaluation_alarm_trace(struct evaluation *e, int i, const float **ret_p, struct err *err);
 
 /* ---- evaluation_ranks.c ---- */

@@ -208,6 +208,8 @@ def main():
     o.train, o.test = o.train or SIZES[o.small][0], o.test or SIZES[o.small][1]
     o.styles = ("simple", "rich") if o.style == "both" else (o.style,)
     rows = []
+    if o.keep:
+        os.makedirs(o.keep, exist_ok=True)
     for k in range(o.draws):
         with temporary() as tmp:
             for row in draw(tmp, o.seed + 3 * k, o):

@@ -13,9 +13,13 @@ def niceness(pid):
     """The niceness of the main thread and of each host, by name."""
     found = {}
     for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/comm", encoding="ascii") as f:
-            name = "main" if int(thread) == pid else f.read().strip()
-        found.setdefault(name, set()).add(os.getpriority(os.PRIO_PROCESS, int(thread)))
+        try:
+            with open(f"/proc/{pid}/task/{thread}/comm", encoding="ascii") as f:
+                name = "main" if int(thread) == pid else f.read().strip()
+            own = os.getpriority(os.PRIO_PROCESS, int(thread))
+        except OSError:
+            continue  # the thread has ended
+        found.setdefault(name, set()).add(own)
     return found
 
 
@@ -27,13 +31,21 @@ def check(own):
         d.stop()
     assert found["main"] == {own}, found
     for name, more in MORE.items():
-        assert found[name] == {min(own + more, 19)}, (own, name, found)
+        assert found.get(name) == {min(own + more, 19)}, (own, name, found)
+
+
+def lowest(own):
+    """-10 where the test may lower its niceness, else its own: containers can forbid it to root."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, -10)
+    except PermissionError:
+        return own
+    return -10
 
 
 def main():
     own = os.getpriority(os.PRIO_PROCESS, 0)
-    lowest = -10 if os.geteuid() == 0 else own  # only root may become more urgent
-    for niceness_of_daemon in sorted({lowest, own, min(own + 4, 19), min(own + 12, 19)}):
+    for niceness_of_daemon in sorted({lowest(own), own, min(own + 4, 19), min(own + 12, 19)}):
         check(niceness_of_daemon)
     return 0
 
