@@ -8,6 +8,7 @@ add_custom_command(OUTPUT ${page_assets} COMMAND ${CMAKE_COMMAND} -DOUT=${page_a
   DEPENDS ${page_files} VERBATIM)
 target_sources(brr_daemon PRIVATE ${page_assets})
 
-add_executable(brrd daemon/main.c daemon/check.c daemon/server.c daemon/config.c daemon/config_executors.c daemon/config_hooks.c daemon/access.c daemon/reload.c daemon/drain.c daemon/meters.c daemon/notify.c daemon/paths.c daemon/run_command.c daemon/devices.c daemon/restore.c daemon/user_daemon.c daemon/versions.c daemon/metrics_table.c)
+file(GLOB brrd_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/daemon/*.c)
+add_executable(brrd ${brrd_sources})
 target_link_libraries(brrd PRIVATE brr_daemon PkgConfig::MICROHTTPD)
 target_compile_definitions(brrd PRIVATE BRR_VERSION="${PROJECT_VERSION}" BRR_REVISION="${BRR_REVISION}")

@@ -1,0 +1,327 @@
+#include "daemon/server_open.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fsio.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "daemon/devices.h"
+#include "daemon/jobs/jobref.h"
+#include "daemon/live/snapshot.h"
+#include "daemon/paths.h"
+#include "daemon/server_watch.h"
+#include "daemon/versions.h"
+
+enum { MEASURE_MS = 60 * 1000 };
+
+/* True if the folders of ended jobs stay for ever. */
+static bool keeps_files(const struct config *c) { return c->keep_files_ms < 0 && c->max_files_bytes < 0; }
+
+static void on_job_changed(void *ctx, const struct job *job) {
+    struct daemon *d = ctx;
+    meters_job_changed(&d->meters, job);
+    if (job_is_active(job->state))
+        svc_validate_yield(&d->services);
+    svc_jobs_changed(&d->services, job);
+}
+
+static void on_job_log(void *ctx, const struct job *job, const char *level, const char *text) {
+    struct daemon *d = ctx;
+    joblog_append(d->services.joblog, job->directory, level, text);
+    log_write(strcmp(level, "info") ? LOG_WARN : LOG_INFO, text, "job=%s", job->id);
+}
+
+/* Paths outside the configured ones are for the daemon itself, and for its own user and root on the unix socket. */
+static void on_caller(void *ctx, const struct auth_caller *caller) {
+    struct services *s = ctx;
+    s->places.local_paths = s->local_paths && (!caller || caller->own);
+}
+
+static void on_call_begun(void *ctx, const char *path) { meters_call_begun(&daemon_of(ctx)->meters, path); }
+
+static void on_call_ended(void *ctx, const char *path, int code, const char *reason, double seconds) {
+    meters_call_ended(&daemon_of(ctx)->meters, path, code, reason, seconds);
+}
+
+static void wake_loop(void *ctx) { uv_async_send(ctx); }
+
+void server_seed_models(struct services *s, const struct config *c) {
+    for (int i = 0; i < c->n_served; i++)
+        models_seed(s->models, &(struct models_request){c->served[i].name, c->served[i].checkpoint, c->served[i].device});
+}
+
+static int open_retention(struct daemon *d, struct err *err) {
+    const struct config *c = d->config;
+    int64_t age_ms = c->keep_finished_ms; /* the files of a job go with its record */
+    if (c->keep_files_ms >= 0 && (age_ms < 0 || c->keep_files_ms < age_ms))
+        age_ms = c->keep_files_ms;
+    if (keeps_files(c))
+        age_ms = -1;
+    const struct retention_config config = {
+        .loop = &d->loop,
+        .removal = {.sched = d->services.sched, .db = d->services.db, .models = d->services.models},
+        .age_ms = age_ms,
+        .max_bytes = c->max_files_bytes};
+    return retention_new(&config, &d->retention, err);
+}
+
+static int job_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
+    const struct services *s = ctx;
+    struct jobref found;
+    int rc = jobref_resolve(s->sched, s->db, ref, &found, err);
+    str_copy(ret->path, sizeof ret->path, rc ? "" : found.path);
+    str_copy(ret->spare, sizeof ret->spare, rc ? "" : found.spare);
+    ret->absent = found.absent;
+    return rc;
+}
+
+static bool post_order(void *ctx, struct live_order *o) { return device_set_post_stream(ctx, o); }
+
+static void on_kept(void *ctx, const char *id, const struct err *err) {
+    struct daemon *d = ctx;
+    sessions_kept(d->services.sessions, id, err);
+    server_watch_models(d);
+}
+
+/* The folder of this daemon among those of others, which no other daemon may use. */
+static int lock_shared(struct daemon *d, struct err *err) {
+    const struct config *c = d->config;
+    char host[256] = "", lock[4096];
+    int rc;
+    if (!c->session_folder && gethostname(host, sizeof host - 1))
+        return err_errno(err, errno, "sessions.name is not set, and the name of the machine is unknown");
+    if ((rc =
+             fsio_join(d->snapshots, sizeof d->snapshots, c->shared_sessions, c->session_folder ? c->session_folder : host, err)) ||
+        (rc = fsio_mkdirs(d->snapshots, err)) || (rc = fsio_join(lock, sizeof lock, d->snapshots, ".lock", err)))
+        return rc;
+    return fsio_lock(lock, &d->sessions_lock, err) ? err_wrap(err, "sessions.shared: another daemon has this sessions.name") : 0;
+}
+
+static int open_snapshot_store(struct daemon *d, struct err *err) {
+    const bool shared = d->config->shared_sessions;
+    int rc = shared ? lock_shared(d, err) : fsio_join(d->snapshots, sizeof d->snapshots, d->config->results, "sessions", err);
+    if (rc || (rc = snapshot_prepare(d->snapshots, err)))
+        return rc;
+    d->snapshot_store = snapshot_store_new(&d->loop, d->snapshots, shared, on_kept, d);
+    return d->snapshot_store ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for streams");
+}
+
+static int open_journal(struct daemon *d, struct err *err) {
+    const struct config *c = d->config;
+    struct services *s = &d->services;
+    int rc = hooks_new(c->hooks, c->n_hooks, s->metrics, &s->hooks, err);
+    if (rc)
+        return rc;
+    const struct journal_config config = {.path = c->journal,
+                                          .keep_ms = c->journal_keep_ms,
+                                          .max_bytes = c->journal_max_bytes,
+                                          .metrics = s->metrics,
+                                          .outlet = hooks_outlet(s->hooks),
+                                          .wake = wake_loop,
+                                          .wake_ctx = &d->reports};
+    rc = journal_start(&config, &s->journal, err);
+    return rc ? rc : hooks_start(s->hooks, s->journal, err);
+}
+
+static int open_streams(struct daemon *d, struct err *err) {
+    struct services *s = &d->services;
+    const struct config *c = d->config;
+    int rc = open_snapshot_store(d, err);
+    if (rc)
+        return rc;
+    struct models_config models = {.db = s->db,
+                                   .post = post_order,
+                                   .post_ctx = s->devices,
+                                   .devices = c->devices,
+                                   .n_devices = c->n_devices,
+                                   .loop = &d->loop,
+                                   .places = &s->places,
+                                   .cache = c->cache,
+                                   .job_model = job_model,
+                                   .ctx = s};
+    struct sessions_config sessions = {.post = post_order,
+                                       .post_ctx = s->devices,
+                                       .place = devices_place_stream,
+                                       .place_ctx = s,
+                                       .metrics = s->metrics,
+                                       .max_sessions = (int)c->max_sessions,
+                                       .idle_ms = c->session_idle_ms,
+                                       .resume_ttl_ms = c->resume_ttl_ms,
+                                       .measure_ms = MEASURE_MS,
+                                       .lag_ms = c->lag_ms,
+                                       .store = snapshot_store_for_sessions(d->snapshot_store),
+                                       .journal = s->journal,
+                                       .max_waiting_bytes = c->backlog_bytes};
+    if (!(s->sessions = sessions_new(&sessions)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for streams");
+    if ((rc = models_new(&models, &s->models, err)))
+        return rc;
+    server_seed_models(s, c);
+    snapshot_store_restore(d->snapshot_store, s->sessions, s->metrics, c->resume_ttl_ms);
+    return 0;
+}
+
+static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
+    return models_refer(((const struct services *)ctx)->models, ref, ret, err);
+}
+
+/* The files that are read again while the daemon runs. */
+static int open_files(struct daemon *d, struct err *err) {
+    const struct reload_file configuration = {.path = d->source->path, .max_bytes = CONFIG_MAX_BYTES};
+    int rc;
+    if ((rc = access_open(&d->access, d->config, d->services.metrics, err)) ||
+        (rc = access_start(&d->access, wake_loop, &d->reports, err)) ||
+        (rc = reload_new(&configuration, 1, false, &d->configuration, err)))
+        return rc;
+    return reload_start(d->configuration, wake_loop, &d->reports, err);
+}
+
+static int open_status(struct daemon *d, struct err *err) {
+    struct services *s = &d->services;
+    const struct gather_source source = {
+        .version = s->version,
+        .revision = s->revision,
+        .notice = s->notice,
+        .start_ms = s->start_ms,
+        .sessions = s->sessions,
+        .sched = s->sched,
+        .models = s->models,
+        .devices = s->devices,
+        .watches = s->device_watches,
+        .journal = s->journal,
+        .hooks = s->hooks,
+        .metrics = s->metrics,
+        .volumes = {{"results", d->config->results, d->results}, {"cache", d->config->cache, sched_cache(s->sched)}},
+        .n_volumes = 2};
+    if (!(d->board = status_board_new()))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the status pages");
+    return gather_new(&source, d->board, &d->gather, err);
+}
+
+static int open_http(struct daemon *d, struct err *err) {
+    const struct http_state state = {.serving = &d->services.serving,
+                                     .watches = d->services.device_watches,
+                                     .n_watches = device_set_count(d->services.devices),
+                                     .writable = &d->services.writable,
+                                     .device_serves = &d->services.device_serves,
+                                     .models = &d->services.models_state,
+                                     .devices = d->services.devices,
+                                     .results_full = &d->services.results_full,
+                                     .unsaved = &d->services.unsaved_streams,
+                                     .auth = d->access.auth,
+                                     .tls = d->access.tls,
+                                     .metrics = d->services.metrics,
+                                     .board = d->board,
+                                     .journal = d->config->journal,
+                                     .database = d->config->database};
+    if (!d->config->http || !http_start(d->config->http, &state, &d->http, err))
+        return 0;
+    return err_wrap(err, "%.400s: http.listen cannot be used", d->source->path);
+}
+
+/* Without tokens a listener on a loopback address trusts every user of this machine. */
+static void describe_listeners(const struct daemon *d, struct rpc_config *rpc) {
+    const struct config *c = d->config;
+    rpc->auth = d->access.auth;
+    rpc->listeners = (struct listeners_config){.unix_path = c->unix_path,
+                                               .unix_group = c->unix_group,
+                                               .unix_mode = c->unix_mode,
+                                               .tcp = c->tcp,
+                                               .tls = d->access.tls,
+                                               .certificate = c->tls_client_ca != NULL,
+                                               .tcp_role = c->tokens_file ? ROLE_NONE : ROLE_ADMIN};
+}
+
+static int open_scheduler(struct daemon *d, struct err *err) {
+    struct services *s = &d->services;
+    const struct config *c = d->config;
+    s->rules = (struct submission_rules){.places = &s->places, .refer_model = refer_model, .ctx = s};
+    devices_fill_rules(s, &s->rules);
+    versions_describe(s->libraries, s->n_libraries, d->versions, sizeof d->versions);
+    struct sched_config sched = {.db = s->db,
+                                 .rules = s->rules,
+                                 .cache_dir = c->cache,
+                                 .keep_finished_ms = keeps_files(c) ? c->keep_finished_ms : -1,
+                                 .max_queued = c->max_queued,
+                                 .versions = d->versions,
+                                 .changed = on_job_changed,
+                                 .logged = on_job_log,
+                                 .ctx = d};
+    devices_fill_sched(s, &sched);
+    return sched_open(&sched, &s->sched, err);
+}
+
+static int start_rpc(struct daemon *d, struct err *err) {
+    const struct config *c = d->config;
+    struct rpc_config rpc = {.methods = d->methods,
+                             .n_methods = services_methods(d->methods, SERVER_MAX_METHODS),
+                             .max_calls = (int)c->max_calls,
+                             .max_sessions = (int)c->max_sessions,
+                             .max_unsent_bytes = (size_t)c->unread_bytes,
+                             .ctx = &d->services,
+                             .enter = on_caller,
+                             .begun = on_call_begun,
+                             .observe = on_call_ended};
+    describe_listeners(d, &rpc);
+    return rpc_server_start(&d->loop, &rpc, &d->rpc, err);
+}
+
+int server_open(struct daemon *d, struct err *err) {
+    struct services *s = &d->services;
+    const struct config *c = d->config;
+    int rc = paths_open(c, &d->cache_lock, err);
+    if (rc)
+        return rc;
+    for (int i = 0; i < c->n_stores; i++) {
+        d->stores[i] = c->stores[i];
+        d->stores[i].config.metrics = s->metrics;
+    }
+    s->local_paths = c->local_paths;
+    s->places = (struct places){.data_dir = c->data,
+                                .results_dir = c->results,
+                                .local_paths = c->local_paths,
+                                .stores = d->stores,
+                                .n_stores = c->n_stores};
+    s->network_memory = c->network_bytes;
+    s->frames.most = OBSERVER_SHARED_BYTES;
+    s->wake = wake_loop;
+    s->wake_ctx = &d->reports;
+    s->source = (struct source_config){.stores = d->stores, .n_stores = c->n_stores, .cache_dir = c->cache};
+    if ((rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err)) || (rc = devices_open(s, c, err)) ||
+        (rc = db_open(c->database, &s->db, err)) || (rc = joblog_start(&s->joblog, err)) || (rc = open_scheduler(d, err)) ||
+        (rc = open_journal(d, err)) || (rc = open_streams(d, err)) || (rc = open_retention(d, err)) ||
+        (rc = volume_open(c->results, &d->results, err)) || (rc = open_files(d, err)) || (rc = open_status(d, err)) ||
+        (rc = open_http(d, err)))
+        return rc;
+    return start_rpc(d, err);
+}
+
+void server_close(struct daemon *d) {
+    http_stop(d->http);
+    devices_close(&d->services);
+    retention_free(d->retention);
+    gather_free(d->gather);
+    status_board_free(d->board);
+    volume_close(d->results);
+    sessions_free(d->services.sessions);
+    hooks_stop(d->services.hooks);
+    if (journal_stop(d->services.journal))
+        hooks_free(d->services.hooks);
+    snapshot_store_free(d->snapshot_store);
+    models_free(d->services.models);
+    sched_close(d->services.sched);
+    db_close(d->services.db);
+    joblog_stop(d->services.joblog);
+    object_cache_free(d->services.source.objects);
+    if (d->rpc)
+        rpc_server_free(d->rpc);
+    reload_stop(d->configuration);
+    access_close(&d->access);
+    if (d->cache_lock >= 0)
+        close(d->cache_lock);
+    if (d->sessions_lock >= 0)
+        close(d->sessions_lock);
+}

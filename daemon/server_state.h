@@ -1,0 +1,61 @@
+/* The daemon's state, shared by the files of the server: server.c (its loop), server_open.c (its parts), server_watch.c (what may
+ * go wrong with them), server_stop.c (its end). Services reach their half of it as struct services. Loop thread. */
+#ifndef BRR_DAEMON_SERVER_STATE_H
+#define BRR_DAEMON_SERVER_STATE_H
+#include <stddef.h>
+#include <uv.h>
+
+#include "base/volume.h"
+#include "daemon/access.h"
+#include "daemon/config.h"
+#include "daemon/drain.h"
+#include "daemon/hosts/device_set.h"
+#include "daemon/http/http.h"
+#include "daemon/jobs/retention.h"
+#include "daemon/live/snapshot_store.h"
+#include "daemon/meters.h"
+#include "daemon/notify.h"
+#include "daemon/reload.h"
+#include "daemon/rpc/services.h"
+#include "daemon/status/gather.h"
+
+enum { SERVER_MAX_METHODS = 96 };
+
+/* What services use, and beside it what only the files of the server touch. */
+struct daemon {
+    struct services services;
+    const struct config *config;
+    const struct config_source *source;
+    struct reload *configuration; /* its file */
+    uv_loop_t loop;
+    uv_async_t reports;
+    uv_signal_t signals[3];
+    uv_timer_t tick;
+    struct rpc_server *rpc;
+    struct status_board *board; /* what the pages show */
+    struct gather *gather;
+    struct http *http;
+    struct access access;
+    struct drain drain;
+    struct notify notify;
+    struct snapshot_store *snapshot_store;
+    struct retention *retention;
+    struct volume *results; /* of paths.results */
+    char snapshots[4096];   /* folder of the snapshot store */
+    const struct rpc_method *methods[SERVER_MAX_METHODS];
+    struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
+    int cache_lock, sessions_lock;
+    bool announced; /* READY was sent */
+    bool drain_wanted, stopping, rpc_stopped, lost, deaf, held[DEVICE_SET_MAX];
+    int64_t stop_ms; /* when the stop began */
+    bool file_waits; /* for a model file that does not answer */
+    struct meters meters;
+    char versions[JOB_VERSIONS_SIZE]; /* for the records of jobs */
+};
+
+/* The daemon whose services these are. */
+static inline struct daemon *daemon_of(struct services *s) {
+    return (struct daemon *)((char *)s - offsetof(struct daemon, services));
+}
+
+#endif

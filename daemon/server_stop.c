@@ -1,0 +1,67 @@
+#include "daemon/server_stop.h"
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/server.h"
+
+void server_close_handles(struct daemon *d) {
+    uv_close((uv_handle_t *)&d->reports, NULL);
+    uv_close((uv_handle_t *)&d->tick, NULL);
+    drain_close(&d->drain);
+    for (int i = 0; i < 3; i++)
+        uv_close((uv_handle_t *)&d->signals[i], NULL);
+}
+
+static void finish_if_idle(struct daemon *d) {
+    if (d->stopping && d->rpc_stopped && sched_idle(d->services.sched) && !uv_is_closing((uv_handle_t *)&d->tick))
+        server_close_handles(d);
+}
+
+static void on_rpc_stopped(void *ctx) {
+    struct daemon *d = ctx;
+    d->rpc_stopped = true;
+    finish_if_idle(d);
+}
+
+void server_stop_turn(struct daemon *d) {
+    if (d->stopping && sched_idle(d->services.sched) && drain_is_over(&d->drain) && d->rpc) {
+        struct rpc_server *rpc = d->rpc;
+        rpc_server_stop(rpc, on_rpc_stopped, d);
+    }
+    finish_if_idle(d);
+}
+
+int server_exit_status(const struct daemon *d) { return d->lost || d->deaf ? SERVER_RESTART : 0; }
+
+/* A job in a file whose volume does not answer cannot be stopped, nor can its thread be joined: the process ends without it. The
+ * database holds the wish to stop (sched_drain), so that the next start charges no restart. */
+void server_leave_if_late(const struct daemon *d) {
+    if (!drain_is_over(&d->drain) || clock_ms() - d->stop_ms < d->config->stop_wait_ms)
+        return;
+    for (int i = 0; i < device_set_count(d->services.devices); i++)
+        if (sched_on(d->services.sched, i))
+            log_warn("a running job did not stop within jobs.stop_wait: exiting; the job goes on from its newest checkpoint",
+                     "job=%s device=%s seconds=%lld", sched_on(d->services.sched, i)->id, device_set_name(d->services.devices, i),
+                     (long long)(d->config->stop_wait_ms / 1000));
+    _exit(server_exit_status(d));
+}
+
+static void on_drained(void *ctx) { server_stop_turn(ctx); }
+
+void server_stop(struct daemon *d) {
+    if (d->stopping)
+        return;
+    d->stopping = true;
+    d->stop_ms = clock_ms();
+    atomic_store(&d->services.serving, false);
+    svc_health_changed(&d->services);
+    meters_ready(&d->meters, "daemon", false);
+    log_info("stopping: running jobs checkpoint and streams are saved first", NULL);
+    notify_state(&d->notify, "STOPPING=1");
+    models_stop(d->services.models);
+    sched_drain(d->services.sched);
+    drain_start(&d->drain, d->services.sessions, on_drained, d);
+    server_stop_turn(d);
+}

@@ -1,0 +1,18 @@
+/* server_stop: the end of the daemon. Running jobs checkpoint and streams are saved first, then the listeners go, then the loop's
+ * handles. Loop thread. */
+#ifndef BRR_DAEMON_SERVER_STOP_H
+#define BRR_DAEMON_SERVER_STOP_H
+#include "daemon/server_state.h"
+
+/* Begins it; once more does nothing. */
+void server_stop(struct daemon *d);
+/* Goes on with it as far as what has ended by now allows. Call after each report and tick. */
+void server_stop_turn(struct daemon *d);
+/* Ends the process when a job has not stopped within jobs.stop_wait. Call while stopping, once a second. */
+void server_leave_if_late(const struct daemon *d);
+/* Of the process: 0, or SERVER_RESTART. */
+int server_exit_status(const struct daemon *d);
+/* The handles of server.c; nothing keeps the loop alive then. */
+void server_close_handles(struct daemon *d);
+
+#endif
