@@ -48,7 +48,7 @@ WALLS = {
     "jansson.h": ["base/json.c"],
     "yaml.h": ["base/yaml.c"],
     "uv.h": ["daemon/"],
-    "grpc/": ["daemon/rpc/rpc.c", "daemon/rpc/listeners.c", "daemon/rpc/tls.c", "daemon/rpc/peer.c", "client/conn.c"],
+    "grpc/": ["daemon/rpc/rpc_state.h"] + [f"daemon/rpc/rpc_{part}.c" for part in ("admission", "answers", "call", "events", "server")] + ["daemon/rpc/listeners.c", "daemon/rpc/tls.c", "daemon/rpc/peer.c", "client/conn.c"],
     "sqlite3.h": ["daemon/db/db.c"],
     "microhttpd.h": ["daemon/http/"],
     "systemd/": ["daemon/"],

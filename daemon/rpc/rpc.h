@@ -1,6 +1,6 @@
-/* rpc: gRPC calls on the libuv loop; with listeners.c, peer.c and tls.c, the only files of the daemon that know grpc.
- * A drain thread takes events off the completion queue and hands them to the loop; every callback below runs on the loop thread.
- * A method is a row of a table. A call has one arena, lives until its end callback, and is told when its client is gone.
+/* rpc: gRPC calls on the libuv loop; with rpc_*.c behind it, listeners.c, peer.c and tls.c, the only files of the daemon that know
+ * grpc. A drain thread takes events off the completion queue and hands them to the loop; every callback below runs on the loop
+ * thread. A method is a row of a table. A call has one arena, lives until its end callback, and is told when its client is gone.
  * Bounded: the calls that are open; message sizes per method; per call RPC_SEND_MAX answers or RPC_SEND_BYTES that the client has
  * not read (the producer is told when there is room again), and max_unsent_bytes over all calls. */
 #ifndef BRR_DAEMON_RPC_RPC_H

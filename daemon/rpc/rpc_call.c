@@ -1,0 +1,190 @@
+#include <grpc/byte_buffer_reader.h>
+#include <grpc/slice.h>
+#include <grpc/support/alloc.h>
+#include <stdlib.h>
+
+#include "base/cleanup.h"
+#include "base/queue.h"
+#include "base/str.h"
+#include "daemon/rpc/rpc_state.h"
+#include "daemon/rpc/texts.h"
+
+enum { RETRY_MS = 5000 };
+
+void call_end(struct rpc_call *c) {
+    if (c->stage == CALL_ENDED || !c->method)
+        return;
+    const bool answered = c->stage == CALL_ANSWERED;
+    c->stage = CALL_ENDED;
+    if (c->method->end)
+        c->method->end(c);
+    const int code = c->gone && !answered ? ERR_CANCELLED : c->code;
+    const char *reason = code && code == c->code ? c->reason : "";
+    const double seconds = 1e-9 * (double)(uv_hrtime() - c->start_ns);
+    const struct auth_record record = {.method = c->method->path,
+                                       .needed = c->method->frequent && !code ? ROLE_READ : c->method->role,
+                                       .outcome = err_name(code),
+                                       .reason = reason,
+                                       .seconds = seconds,
+                                       .kind = c->kind,
+                                       .id = c->id};
+    if (c->admitted)
+        auth_audit(&c->caller, &record);
+    if (c->server->config.observe)
+        c->server->config.observe(c->server->config.ctx, c->method->path, code, reason, seconds);
+}
+
+static void list_call(struct rpc_call *c) {
+    struct rpc_server *s = c->server;
+    c->next = s->calls;
+    s->calls = c;
+    s->n_calls++;
+    c->listed = true;
+    listeners_count_call(s->listeners, c->listener, 1);
+}
+
+static void unlist_call(struct rpc_call *c) {
+    struct rpc_server *s = c->server;
+    if (!c->listed)
+        return; /* it was never matched */
+    LIST_REMOVE(s->calls, c, next);
+    s->n_calls--;
+    listeners_count_call(s->listeners, c->listener, -1);
+}
+
+void call_unref(struct rpc_call *c) {
+    if (--c->tags > 0)
+        return;
+    call_end(c);
+    unlist_call(c);
+    call_drop_answers(c);
+    call_count_unsent(c, 0, c->in_flight);
+    if (c->received)
+        grpc_byte_buffer_destroy(c->received);
+    if (c->call)
+        grpc_call_unref(c->call);
+    grpc_call_details_destroy(&c->details);
+    grpc_metadata_array_destroy(&c->metadata);
+    arena_done(&c->arena);
+    listener_drop(c->listener);
+    free(c);
+}
+
+void call_receive(struct rpc_call *c) {
+    if (c->receiving || c->held || c->half_closed || !call_is_open(c))
+        return;
+    grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
+    op.data.recv_message.recv_message = &c->received;
+    c->receiving = call_operate(c, &op, 1, TAG_RECV);
+    c->progress_ms = uv_now(c->server->loop);
+}
+
+static const struct rpc_method *find_method(const struct rpc_server *s, grpc_slice path) {
+    for (size_t i = 0; i < s->config.n_methods; i++)
+        if (grpc_slice_str_cmp(path, s->config.methods[i]->path) == 0)
+            return s->config.methods[i];
+    return NULL;
+}
+
+void call_begin(struct rpc_call *c) {
+    struct rpc_server *s = c->server;
+    struct err err;
+    list_call(c);
+    c->start_ns = uv_hrtime();
+    c->method = find_method(s, c->details.method);
+    if (c->method && s->config.begun)
+        s->config.begun(s->config.ctx, c->method->path);
+    grpc_op closed = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER}, initial = {.op = GRPC_OP_SEND_INITIAL_METADATA};
+    closed.data.recv_close_on_server.cancelled = &c->cancelled;
+    if (!call_operate(c, &closed, 1, TAG_CLOSED) || !call_operate(c, &initial, 1, TAG_SEND))
+        return;
+    c->sending = true;
+    if (!call_admit(c))
+        return;
+    if (!c->method) {
+        char *path = grpc_slice_to_c_string(c->details.method);
+        err_set(&err, ERR_UNSUPPORTED, "%s is unsupported yet", path);
+        gpr_free(path);
+        rpc_finish(c, &err);
+        return;
+    }
+    if (call_is_crowded(c, &err))
+        rpc_refuse(c, &err, "OVERLOADED", RETRY_MS);
+    else
+        call_receive(c);
+}
+
+static void enter(const struct rpc_call *c, const struct auth_caller *caller) {
+    if (c->server->config.enter)
+        c->server->config.enter(c->server->config.ctx, caller);
+}
+
+void rpc_handle(struct rpc_call *c, rpc_handler *handler, const void *request) {
+    struct err err = {0};
+    enter(c, &c->caller);
+    if (handler(c, request, &err))
+        rpc_finish(c, &err);
+    enter(c, NULL);
+}
+
+/* A message that has come whole. */
+static void take_message(struct rpc_call *c, const uint8_t *data, size_t len) {
+    const struct rpc_method *m = c->method;
+    const size_t most = m->max_message ? m->max_message : RPC_CONTROL_BYTES;
+    OWNED(arena_done) struct arena arena;
+    struct err err;
+    arena_init(&arena, 2 * most);
+    const void *message = NULL;
+    if (len > most)
+        err_set(&err, ERR_EXHAUSTED, "a message of %zu bytes; at most %zu are accepted", len, most);
+    else
+        message = texts_unpack(m->client_stream ? &arena : &c->arena, m->request, data, len, &err);
+    if (message)
+        rpc_handle(c, m->message, message);
+    else
+        rpc_finish(c, &err);
+}
+
+void call_take_message(struct rpc_call *c, bool ok) {
+    c->receiving = false;
+    c->heard = true;
+    grpc_byte_buffer *buffer = c->received;
+    c->received = NULL;
+    if (!ok || !buffer) { /* half-close, or the call is gone */
+        c->half_closed = true;
+        if (ok && call_is_open(c) && c->method->half_close)
+            c->method->half_close(c);
+        return;
+    }
+    if (call_still_admitted(c)) {
+        grpc_byte_buffer_reader reader;
+        grpc_byte_buffer_reader_init(&reader, buffer);
+        grpc_slice all = grpc_byte_buffer_reader_readall(&reader);
+        take_message(c, GRPC_SLICE_START_PTR(all), GRPC_SLICE_LENGTH(all));
+        grpc_slice_unref(all);
+        grpc_byte_buffer_reader_destroy(&reader);
+    }
+    grpc_byte_buffer_destroy(buffer);
+    if (c->method->client_stream)
+        call_receive(c);
+}
+
+void *rpc_context(const struct rpc_call *c) { return c->server->config.ctx; }
+struct arena *rpc_arena(struct rpc_call *c) {
+    return &c->arena;
+}
+const struct auth_caller *rpc_caller(const struct rpc_call *c) { return &c->caller; }
+void *rpc_state(const struct rpc_call *c) { return c->state; }
+void rpc_set_state(struct rpc_call *c, void *state) { c->state = state; }
+
+void rpc_concerns(struct rpc_call *c, const char *kind, const char *id) {
+    c->kind = kind;
+    str_copy(c->id, sizeof c->id, id);
+}
+
+void rpc_hold(struct rpc_call *c) { c->held = true; }
+
+void rpc_release(struct rpc_call *c) {
+    c->held = false;
+    call_receive(c);
+}

@@ -1,0 +1,56 @@
+#include <grpc/support/time.h>
+#include <stdlib.h>
+
+#include "base/queue.h"
+#include "daemon/rpc/rpc_state.h"
+
+void *tag_drain(void *arg) {
+    struct rpc_server *s = arg;
+    for (;;) {
+        grpc_event e = grpc_completion_queue_next(s->queue, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
+        struct tag *tag = e.type == GRPC_OP_COMPLETE ? e.tag : NULL;
+        pthread_mutex_lock(&s->lock);
+        if (tag) {
+            tag->ok = e.success;
+            QUEUE_ADD(s, tag, next);
+        }
+        s->drained = e.type == GRPC_QUEUE_SHUTDOWN;
+        bool over = s->drained;
+        pthread_mutex_unlock(&s->lock);
+        uv_async_send(&s->wake);
+        if (over)
+            return NULL;
+    }
+}
+
+struct tag *tag_take(struct rpc_server *s, bool *ret_drained) {
+    pthread_mutex_lock(&s->lock);
+    struct tag *tag = s->first;
+    if (tag)
+        QUEUE_DROP(s, next);
+    *ret_drained = s->drained;
+    pthread_mutex_unlock(&s->lock);
+    return tag;
+}
+
+struct tag *tag_new(struct rpc_server *s, enum tag_kind kind, struct rpc_call *call) {
+    struct tag *tag = calloc(1, sizeof *tag);
+    if (!tag)
+        return NULL;
+    *tag = (struct tag){.kind = kind, .call = call, .server = s};
+    if (call)
+        call->tags++;
+    return tag;
+}
+
+bool call_operate(struct rpc_call *c, grpc_op *ops, size_t n, enum tag_kind kind) {
+    struct tag *tag = tag_new(c->server, kind, c);
+    if (tag && grpc_call_start_batch(c->call, ops, n, tag, NULL) == GRPC_CALL_OK)
+        return true;
+    if (tag)
+        c->tags--;
+    free(tag);
+    c->gone = true;
+    grpc_call_cancel(c->call, NULL);
+    return false;
+}

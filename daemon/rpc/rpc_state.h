@@ -1,0 +1,138 @@
+/* A server and its calls, shared by the files behind rpc.h: rpc_server.c (listeners, the loop's side of the queue, the tick),
+ * rpc_events.c (operations that grpc was asked for, and their way back), rpc_call.c (the life of a call and its messages),
+ * rpc_answers.c (what leaves, the status at the end), rpc_admission.c (who may call what, and how often). Loop thread, except
+ * tag_drain. */
+#ifndef BRR_DAEMON_RPC_RPC_STATE_H
+#define BRR_DAEMON_RPC_RPC_STATE_H
+#include <grpc/byte_buffer.h>
+#include <grpc/grpc.h>
+#include <pthread.h>
+#include <uv.h>
+
+#include "base/arena.h"
+#include "daemon/rpc/listeners.h"
+#include "daemon/rpc/rpc.h"
+
+/* Kinds of completion-queue events. A tag is one outstanding operation of one call. */
+enum tag_kind { TAG_NEW, TAG_RECV, TAG_SEND, TAG_CLOSED, TAG_STATUS, TAG_SHUTDOWN };
+struct tag {
+    enum tag_kind kind;
+    bool ok;
+    struct rpc_call *call;
+    struct listener *listener; /* of TAG_SHUTDOWN */
+    struct rpc_server *server;
+    struct tag *next; /* on its way from the drain thread to the loop */
+};
+
+/* A call only moves forward, and may end in any stage: queued answers leave and the status after them; the status has left; `end`
+ * was called. */
+enum call_stage { CALL_OPEN, CALL_FINISHING, CALL_ANSWERED, CALL_ENDED };
+
+struct answer {
+    struct answer *next;
+    grpc_byte_buffer *buffer;
+    size_t len;
+};
+
+struct rpc_call {
+    struct rpc_server *server;
+    struct listener *listener;
+    struct auth_caller caller;
+    struct rpc_call *next; /* among the server's open calls */
+    const struct rpc_method *method;
+    grpc_call *call;
+    grpc_call_details details;
+    grpc_metadata_array metadata;
+    grpc_byte_buffer *received;
+    int cancelled; /* written by grpc until TAG_CLOSED */
+    int tags;      /* outstanding operations */
+    struct arena arena;
+    void *state;
+    struct answer *first, *last;
+    int queued;
+    size_t unsent, in_flight; /* bytes of answers: all, and of the one that grpc has */
+    uint64_t progress_ms;     /* when the client last read or was asked for something, or the call ended for the daemon */
+    enum call_stage stage;
+    bool sending, receiving, held, full;
+    bool half_closed;                       /* the client said so: nothing more is read */
+    bool gone;                              /* the client went away, as the loop knows it */
+    bool admitted;                          /* the caller is known and may call the method */
+    bool given_up;                          /* cancelled for reading nothing */
+    bool heard;                             /* a message has come */
+    bool listed;                            /* among the calls of the server, and counted at its listener */
+    void (*flushed)(struct rpc_call *call); /* told when no answer is left; may be NULL */
+    int code;
+    struct err err;
+    char reason[48];
+    int64_t retry_after_ms;
+    uint64_t start_ns;
+    const char *kind; /* of what the call is about, NULL = unknown; and its id */
+    char id[RPC_ID_SIZE];
+};
+
+struct rpc_server {
+    struct listeners *listeners;
+    grpc_completion_queue *queue;
+    uv_loop_t *loop;
+    uv_async_t wake;
+    pthread_t drain;
+    pthread_mutex_t lock; /* first and last */
+    struct tag *first, *last;
+    bool drained, stopping;
+    struct rpc_call *calls;   /* open ones */
+    uint64_t checked_ms;      /* when all callers were last checked again */
+    struct listener *unasked; /* a call could not be requested from them: the tick tries again */
+    int n_calls;
+    size_t unsent; /* bytes of answers of all calls */
+    struct rpc_config config;
+    void (*done)(void *ctx);
+    void *done_ctx;
+};
+
+static inline bool call_is_open(const struct rpc_call *c) { return c->stage == CALL_OPEN; }
+
+/* ---- rpc_events.c ---- */
+
+/* A tag for one operation; the call, which may be NULL, lives until it has come back. NULL without memory. */
+struct tag *tag_new(struct rpc_server *s, enum tag_kind kind, struct rpc_call *call);
+/* The next tag that has come back, or NULL; ret_drained: none will come any more. */
+struct tag *tag_take(struct rpc_server *s, bool *ret_drained);
+/* Thread: hands tags from the completion queue to the loop until the queue is shut; arg is the server. */
+void *tag_drain(void *arg);
+/* Start operations of a call under one tag; false when they could not be started: the call is cancelled then, so that its client
+ * does not wait for what cannot come. */
+bool call_operate(struct rpc_call *c, grpc_op *ops, size_t n, enum tag_kind kind);
+
+/* ---- rpc_call.c ---- */
+
+/* A client has called: admits it, or refuses it with the reason. */
+void call_begin(struct rpc_call *c);
+/* Ask for the next message, unless one is asked for, held, or none can come. */
+void call_receive(struct rpc_call *c);
+/* What was asked for has come: a message, or false for the end of them. */
+void call_take_message(struct rpc_call *c, bool ok);
+/* The call is over for the daemon: its method is told, once. */
+void call_end(struct rpc_call *c);
+/* An operation has come back; frees the call with the last one. */
+void call_unref(struct rpc_call *c);
+
+/* ---- rpc_answers.c ---- */
+
+/* Send the next answer, or the status when nothing is left and the call is finishing. */
+void call_pump(struct rpc_call *c);
+/* An answer has left, or could not. */
+void call_sent(struct rpc_call *c, bool ok);
+void call_drop_answers(struct rpc_call *c);
+/* Counts bytes of answers at the call and its server. */
+void call_count_unsent(struct rpc_call *c, size_t more, size_t less);
+
+/* ---- rpc_admission.c ---- */
+
+/* True if the caller is known and may call the method; else the call ends with the reason. */
+bool call_admit(struct rpc_call *c);
+/* Ends a call whose token was revoked, has expired, or has a smaller role than when it began. */
+bool call_still_admitted(struct rpc_call *c);
+/* True, with the limit, if this call is one too many. */
+bool call_is_crowded(const struct rpc_call *c, struct err *err);
+
+#endif
