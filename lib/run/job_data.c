@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/env.h"
 #include "base/str.h"
 #include "data/labels.h"
 #include "run/job_source.h"
@@ -132,11 +133,6 @@ static int read_montage(const struct jobfile *job, struct job_data *data, struct
     }
     data->montage = text;
     return 0;
-}
-
-static bool env_is_one(const char *name) {
-    const char *value = getenv(name);
-    return value && !strcmp(value, "1");
 }
 
 static bool listed(const char *text, const char *const *names, size_t n) {

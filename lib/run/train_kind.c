@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/counted.h"
+#include "base/env.h"
 #include "base/str.h"
 #include "run/task.h"
 
@@ -109,11 +110,6 @@ static const char *enum_name(const char *choices, int index, struct arena *arena
         start = strchr(start, '|') + 1;
     const char *end = strchr(start, '|');
     return arena_strndup(arena, start, end ? (size_t)(end - start) : strlen(start));
-}
-
-static bool env_is_one(const char *name) {
-    const char *value = getenv(name);
-    return value && !strcmp(value, "1");
 }
 
 /* A type without a network takes its own feature, which has no channels to change. */
