@@ -1,5 +1,4 @@
-/* Building one cache file: EDF and labels through the frontend into a recording; and saying beforehand, from the header alone, what
- * it will hold. */
+/* Building one cache file: EDF and labels through the frontend into a recording. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,41 +8,12 @@
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "data/channels.h"
 #include "data/dsp.h"
-#include "data/edf.h"
-#include "data/frontend.h"
-#include "data/labels.h"
 #include "data/labels_path.h"
-#include "data/recording.h"
-#include "data/window.h"
-#include "store/cache.h"
-#include "store/digest.h"
+#include "data/window_builder.h"
 #include "store/mirror.h"
 
-enum { READ_BYTES = 4 << 20, TRIES = 3, FAULTS_BYTES = 640, MOST_FAULTS = 2, PATH_BYTES = 4096, INDEX_ROOM = 64 << 10 };
-
-/* One recording on its way into the cache. */
-struct builder {
-    const struct window_build *request;
-    char edf_path[4096]; /* of edf: the request's, or where the mirror has the whole file */
-    struct edf *edf;
-    const struct edf_info *info;
-    bool head;     /* edf is no more than the head */
-    bool taken;    /* from the mirror */
-    int refetched; /* of its head, when it was first looked at */
-    bool again;    /* the head was damaged: all that it said is to be asked anew */
-    struct labels labels;
-    char key[DIGEST_HEX_SIZE];
-    struct frontend *frontend;
-    struct frontend_report report;
-    struct recording_writer *writer;
-    struct cache_slot slot; /* of the writer, with a cache */
-    bool reserved, pinned;  /* the slot; the cache's file of the key */
-    int64_t end;            /* 256 Hz samples written so far in file time */
-    char assumed[200];      /* channels.faults */
-    char faults[FAULTS_BYTES];
-};
+enum { READ_BYTES = 4 << 20, MOST_FAULTS = 2, INDEX_ROOM = 64 << 10 };
 
 /* Writes the key of the source among all sources. */
 static int put_source(const struct window_build *r, struct json_writer *json, struct err *err) {
@@ -113,8 +83,7 @@ static int take_rows(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t fir
     return recording_writer_rows(b->writer, rows_f16, n, first, segment_start, held, err);
 }
 
-/* First source sample of a segment in file time; `position` is where the one before it ended. */
-static int segment_start(const struct edf_segment *segment, double rate_hz, int64_t position, int64_t *ret, struct err *err) {
+int builder_segment_start(const struct edf_segment *segment, double rate_hz, int64_t position, int64_t *ret, struct err *err) {
     int64_t start = llround(segment->start_s * rate_hz);
     if (start < position - 1)
         return err_set(err, ERR_DATA_LOSS, "records from %lld on start at %.3f s, before the end of the ones before them (%.3f s)",
@@ -160,7 +129,7 @@ static int push_all(struct builder *b, const struct channels *c, struct err *err
         const struct edf_segment *segment = &b->info->segments[s];
         int64_t start = 0;
         int rc;
-        if ((rc = segment_start(segment, c->rate_hz, position, &start, err)) ||
+        if ((rc = builder_segment_start(segment, c->rate_hz, position, &start, err)) ||
             (start > position && (rc = frontend_gap(b->frontend, start - position, err))) ||
             (rc = push_segment(b, segment, c->signals, err)))
             return rc;
@@ -199,7 +168,7 @@ static void describe_faults(struct builder *b, int64_t samples) {
     bool fits, beside = labels_candidate(b->labels.source, b->request->edf_path, path, sizeof path, &fits) && fits;
     int outside = 0;
     struct str text;
-    str_init(&text, FAULTS_BYTES - 1);
+    str_init(&text, BUILDER_FAULTS_BYTES - 1);
     if (*b->assumed)
         add_fault(&text, b->assumed);
     for (int i = 0; i < b->info->n_repairs && i < MOST_FAULTS; i++)
@@ -224,7 +193,7 @@ static void describe_faults(struct builder *b, int64_t samples) {
 }
 
 /* Reads header, labels and montage; seizures are the caller's to free. b->end must be known. */
-static int gather_facts(struct builder *b, const char *note, struct recording_facts *ret, struct err *err) {
+int builder_facts(struct builder *b, const char *note, struct recording_facts *ret, struct err *err) {
     struct window_span *seizures = NULL;
     int64_t samples = (int64_t)ceil(b->info->duration_s * FRONTEND_RATE_HZ - 1e-6);
     samples = samples > b->end ? samples : b->end;
@@ -250,7 +219,7 @@ static int gather_facts(struct builder *b, const char *note, struct recording_fa
 static int commit(struct builder *b, struct err *err) {
     struct recording_facts facts;
     char loops[256];
-    int rc = gather_facts(b, b->report.note, &facts, err);
+    int rc = builder_facts(b, b->report.note, &facts, err);
     if (rc)
         return rc;
     frontend_loops_close(b->frontend, loops, sizeof loops);
@@ -284,7 +253,7 @@ static void close_edf(struct builder *b) {
 }
 
 /* Header and timeline of the whole file; annotations too, if wanted. */
-static int open_whole(struct builder *b, bool annotations, struct err *err) {
+int builder_open_whole(struct builder *b, bool annotations, struct err *err) {
     close_edf(b);
     int rc;
     if ((rc = take_whole(b, err)))
@@ -305,7 +274,7 @@ static int open_head(struct builder *b, struct err *err) {
         b->head = true;
         return 0;
     }
-    return open_whole(b, true, err);
+    return builder_open_whole(b, true, err);
 }
 
 /* Labels of a mirror's recording. */
@@ -315,38 +284,35 @@ static int mirrored_labels(struct builder *b, const char *format, struct err *er
     if ((rc = open_head(b, err)) || (rc = labels_load(r->edf_path, format, b->edf, &b->labels, err)) || !b->labels.undecided)
         return rc;
     labels_done(&b->labels);
-    rc = open_whole(b, true, err);
+    rc = builder_open_whole(b, true, err);
     return rc ? rc : labels_load(r->edf_path, format, b->edf, &b->labels, err);
 }
 
-static int choose_source(struct builder *b, struct channels *c, struct err *err) {
+int builder_choose(struct builder *b, struct channels *c, struct err *err) {
     b->info = edf_info(b->edf);
     int rc = channels_choose(b->info, &b->request->frontend, c, err);
     str_copy(b->assumed, sizeof b->assumed, c->faults);
     return rc;
 }
 
-/* First output at or after source sample `at`. */
-static int64_t output_at(int64_t at, int64_t up, int64_t down) { return (int64_t)(((__int128)at * up + down - 1) / down); }
-
 /* Room in the cache for the whole file; without a cache the file is written at path. */
-static int reserve(struct builder *b, const struct channels *c, char path[PATH_BYTES], struct err *err) {
+static int reserve(struct builder *b, const struct channels *c, char path[BUILDER_PATH_BYTES], struct err *err) {
     int64_t up, down, samples = 0;
     int rc = b->request->cache ? dsp_ratio(c->rate_hz, &up, &down, err) : 0;
     if (rc || !b->request->cache)
         return rc;
     for (int s = 0; s < b->info->n_segments; s++)
         samples += b->info->segments[s].n_records * c->samples_per_record + frontend_fill_gap(&b->request->frontend, c->rate_hz);
-    int64_t bytes = output_at(samples, up, down) * b->report.output_columns * 2 + INDEX_ROOM;
+    int64_t bytes = builder_output_at(samples, up, down) * b->report.output_columns * 2 + INDEX_ROOM;
     if ((rc = cache_reserve_window(b->request->cache, b->key, bytes, &b->slot, err)))
         return rc;
     b->reserved = true;
-    str_copy(path, PATH_BYTES, b->slot.path);
+    str_copy(path, BUILDER_PATH_BYTES, b->slot.path);
     return 0;
 }
 
 /* The written file becomes the cache's, pinned. */
-static int keep(struct builder *b, char path[PATH_BYTES], struct err *err) {
+static int keep(struct builder *b, char path[BUILDER_PATH_BYTES], struct err *err) {
     if (!b->reserved)
         return 0;
     b->reserved = false;
@@ -355,12 +321,12 @@ static int keep(struct builder *b, char path[PATH_BYTES], struct err *err) {
     return rc;
 }
 
-static int build(struct builder *b, char path[PATH_BYTES], struct err *err) {
+static int build(struct builder *b, char path[BUILDER_PATH_BYTES], struct err *err) {
     OWNED(channels_done) struct channels c = {0};
     int rc;
-    if ((!b->edf || b->head) && (rc = open_whole(b, false, err)))
+    if ((!b->edf || b->head) && (rc = builder_open_whole(b, false, err)))
         return rc;
-    if ((rc = choose_source(b, &c, err)) ||
+    if ((rc = builder_choose(b, &c, err)) ||
         (rc = frontend_new(&b->request->frontend, &(struct frontend_source){c.labels, c.n, c.rate_hz}, take_rows, b, &b->frontend,
                            &b->report, err)) ||
         (rc = reserve(b, &c, path, err)) ||
@@ -370,8 +336,7 @@ static int build(struct builder *b, char path[PATH_BYTES], struct err *err) {
     return keep(b, path, err);
 }
 
-/* Labels, the decision about unlabelled files, and the key. */
-static int prepare(struct builder *b, bool *ret_skipped, struct err *err) {
+int builder_prepare(struct builder *b, bool *ret_skipped, struct err *err) {
     const struct window_build *r = b->request;
     const char *unlabeled = r->unlabeled ? r->unlabeled : "error";
     int rc;
@@ -389,8 +354,7 @@ static int prepare(struct builder *b, bool *ret_skipped, struct err *err) {
     return *ret_skipped ? 0 : make_key(b, err);
 }
 
-/* cache_dir/windows/ab/<key>.win, its folder made. */
-static int cache_path(const char *cache_dir, const char *key, char *ret_path, unsigned long size, struct err *err) {
+int builder_path(const char *cache_dir, const char *key, char *ret_path, unsigned long size, struct err *err) {
     if (!str_format(ret_path, size, "%s/windows/%.2s", cache_dir, key))
         return err_set(err, ERR_RANGE, "the cache folder's path is too long: %s", cache_dir);
     int rc;
@@ -402,7 +366,7 @@ static int cache_path(const char *cache_dir, const char *key, char *ret_path, un
 }
 
 /* True if a usable cache file of this key stands at path. */
-static bool cached(const char *path, const char *key) {
+bool builder_is_cached(const char *path, const char *key) {
     struct recording *rec;
     if (!fsio_exists(path) || recording_open(path, &rec, NULL))
         return false;
@@ -412,17 +376,17 @@ static bool cached(const char *path, const char *key) {
 }
 
 /* True if path is the usable cache file of b's key, pinned with a cache. */
-static bool find_cached(struct builder *b, char path[PATH_BYTES]) {
+static bool find_cached(struct builder *b, char path[BUILDER_PATH_BYTES]) {
     const struct window_build *r = b->request;
     bool found = !r->cache || !cache_lookup_window(r->cache, b->key, path, NULL);
-    bool use = found && !r->rebuild && cached(path, b->key);
+    bool use = found && !r->rebuild && builder_is_cached(path, b->key);
     b->pinned = r->cache && use;
     if (r->cache && found && !use)
         cache_discard(r->cache, b->key);
     return use;
 }
 
-static void builder_done(struct builder *b) {
+void builder_done(struct builder *b) {
     recording_writer_abort(b->writer);
     if (b->reserved)
         cache_abort(b->request->cache, &b->slot);
@@ -433,21 +397,21 @@ static void builder_done(struct builder *b) {
         mirror_drop(b->request->mirror, b->request->edf_path);
 }
 
-static int prepare_and_build(struct builder *b, char path[PATH_BYTES], bool *ret_skipped, struct err *err) {
-    int rc = prepare(b, ret_skipped, err);
-    if (rc || *ret_skipped || (rc = cache_path(b->request->cache_dir, b->key, path, PATH_BYTES, err)) || find_cached(b, path))
+static int prepare_and_build(struct builder *b, char path[BUILDER_PATH_BYTES], bool *ret_skipped, struct err *err) {
+    int rc = builder_prepare(b, ret_skipped, err);
+    if (rc || *ret_skipped || (rc = builder_path(b->request->cache_dir, b->key, path, BUILDER_PATH_BYTES, err)) ||
+        find_cached(b, path))
         return rc;
     return build(b, path, err);
 }
 
-/* window_build whose errors do not name the recording. ret_pinned receives the key that the caller unpins, or "". */
-static int build_unless_cached(const struct window_build *request, char *ret_path, unsigned long size, bool *ret_skipped,
-                               char ret_pinned[DIGEST_HEX_SIZE], struct err *err) {
-    char path[PATH_BYTES];
+int builder_run(const struct window_build *request, char *ret_path, unsigned long size, bool *ret_skipped,
+                char ret_pinned[DIGEST_HEX_SIZE], struct err *err) {
+    char path[BUILDER_PATH_BYTES];
     bool skipped = false, again = true;
     *ret_pinned = '\0';
     int rc = 0;
-    for (int i = 0; i < TRIES && again; i++) {
+    for (int i = 0; i < BUILDER_TRIES && again; i++) {
         struct builder b = {.request = request};
         rc = prepare_and_build(&b, path, &skipped, err);
         again = b.again;
@@ -470,190 +434,12 @@ static int build_unless_cached(const struct window_build *request, char *ret_pat
 int window_build(const struct window_build *request, char *ret_path, unsigned long size, bool *ret_skipped, struct err *err) {
     bool skipped = false;
     char pinned[DIGEST_HEX_SIZE];
-    int rc = build_unless_cached(request, ret_path, size, &skipped, pinned, err);
+    int rc = builder_run(request, ret_path, size, &skipped, pinned, err);
     if (*pinned)
         cache_unpin(request->cache, pinned);
     if (rc)
         return err_wrap(err, "%s", fsio_basename(request->edf_path));
     if (ret_skipped)
         *ret_skipped = skipped;
-    return 0;
-}
-
-/* ---- planning ---- */
-
-struct outline {
-    struct window_span *segments, *held; /* (info->n_segments) at most */
-    int n_segments, n_held;
-};
-
-static void add_span(struct window_span *spans, int *n, struct window_span span, bool merge) {
-    if (span.first >= span.end)
-        return; /* too short for a sample at 256 Hz */
-    if (merge && *n && spans[*n - 1].end == span.first)
-        spans[*n - 1].end = span.end;
-    else
-        spans[(*n)++] = span;
-}
-
-/* The segments and held gaps that the frontend will make of the file's segments. */
-static int outline(const struct builder *b, const struct channels *c, struct outline *o, struct err *err) {
-    const struct edf_info *info = b->info;
-    int64_t up, down, position = 0, first = 0, fill = frontend_fill_gap(&b->request->frontend, c->rate_hz);
-    int rc;
-    bool inside = false;
-    if ((rc = dsp_ratio(c->rate_hz, &up, &down, err)))
-        return rc;
-    o->segments = calloc((size_t)info->n_segments + 1, sizeof *o->segments);
-    o->held = calloc((size_t)info->n_segments + 1, sizeof *o->held);
-    if (!o->segments || !o->held)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %d segments", info->n_segments);
-    for (int s = 0; s < info->n_segments; s++) {
-        int64_t start = 0, end = position;
-        if ((rc = segment_start(&info->segments[s], c->rate_hz, position, &start, err)))
-            return rc;
-        position = start + info->segments[s].n_records * c->samples_per_record;
-        if (inside && start - end <= fill) {
-            add_span(o->held, &o->n_held, (struct window_span){output_at(end, up, down), output_at(start, up, down)}, true);
-            continue;
-        }
-        if (inside)
-            add_span(o->segments, &o->n_segments, (struct window_span){output_at(first, up, down), output_at(end, up, down)},
-                     false);
-        inside = true;
-        first = start;
-    }
-    if (inside)
-        add_span(o->segments, &o->n_segments, (struct window_span){output_at(first, up, down), output_at(position, up, down)},
-                 false);
-    return 0;
-}
-
-/* A request that outlives its maker's texts. */
-struct order {
-    struct window_build request;
-    char pinned[DIGEST_HEX_SIZE]; /* in the request's cache, or "" */
-    char texts[];
-};
-
-static void release_order(void *ctx) {
-    struct order *o = ctx;
-    if (*o->pinned)
-        cache_unpin(o->request.cache, o->pinned);
-    *o->pinned = '\0';
-}
-
-static int run_order(void *ctx, char *ret_path, unsigned long size, struct err *err) {
-    struct order *o = ctx;
-    bool skipped = false;
-    int rc = build_unless_cached(&o->request, ret_path, size, &skipped, o->pinned, err);
-    if (rc)
-        release_order(o);
-    else if (skipped)
-        rc = err_set(err, ERR_DATA_LOSS, "its labels went away after the data were indexed; submit the job again");
-    return rc;
-}
-
-int window_replan(const struct window_build *request, const struct recording_facts *facts, struct recording **ret,
-                  struct err *err) {
-    const char *const texts[] = {request->edf_path, request->cache_dir, request->frontend.montage, request->labels,
-                                 request->unlabeled};
-    size_t size = 0;
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        size += texts[i] ? strlen(texts[i]) + 1 : 0;
-    struct order *o = malloc(sizeof *o + size);
-    if (!o)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a recording");
-    o->request = *request;
-    *o->pinned = '\0';
-    const char **const to[] = {&o->request.edf_path, &o->request.cache_dir, &o->request.frontend.montage, &o->request.labels,
-                               &o->request.unlabeled};
-    char *at = o->texts;
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (!texts[i])
-            continue;
-        size_t bytes = strlen(texts[i]) + 1;
-        memcpy(at, texts[i], bytes);
-        *to[i] = at;
-        at += bytes;
-    }
-    return recording_plan(facts, &(struct recording_loader){run_order, release_order, free, o}, ret, err);
-}
-
-static void outline_done(struct outline *o) {
-    free(o->segments);
-    free(o->held);
-    *o = (struct outline){0};
-}
-
-static int survey(struct builder *b, struct channels *c, struct outline *o, struct err *err) {
-    int rc = choose_source(b, c, err);
-    return rc ? rc : outline(b, c, o, err);
-}
-
-/* Reads header and labels. */
-static int plan_from_source(struct builder *b, struct recording **ret, struct err *err) {
-    OWNED(channels_done) struct channels c = {0};
-    OWNED(outline_done) struct outline o = {0};
-    struct recording_facts facts = {0};
-    int rc;
-    if (!b->edf && (rc = open_whole(b, false, err)))
-        return rc;
-    if ((rc = survey(b, &c, &o, err)) && b->head) { /* nobody has checked a head: the whole file decides */
-        channels_done(&c);
-        outline_done(&o);
-        rc = open_whole(b, false, err);
-        rc = rc ? rc : survey(b, &c, &o, err);
-    }
-    if (rc)
-        return rc;
-    b->end = o.n_segments ? o.segments[o.n_segments - 1].end : 0;
-    if ((rc = gather_facts(b, c.note, &facts, err)))
-        return rc;
-    facts.channels = c.n_outputs;
-    facts.columns = frontend_columns(b->request->frontend.normalize, c.n_outputs);
-    facts.segments = o.segments;
-    facts.n_segments = o.n_segments;
-    facts.held = o.held;
-    facts.n_held = o.n_held;
-    rc = window_replan(b->request, &facts, ret, err);
-    free((void *)(uintptr_t)facts.seizures);
-    return rc;
-}
-
-/* What was made of the whole file before says more than a head that nobody has checked. False when there is nothing. */
-static bool plan_from_cache(struct builder *b, struct recording **ret, int *ret_rc, struct err *err) {
-    const struct window_build *r = b->request;
-    char path[4096];
-    struct recording *built = NULL;
-    struct recording_facts facts;
-    if (!b->head || r->rebuild || cache_path(r->cache_dir, b->key, path, sizeof path, NULL) || !cached(path, b->key) ||
-        recording_open(path, &built, NULL))
-        return false;
-    recording_facts(built, &facts);
-    *ret_rc = window_replan(r, &facts, ret, err);
-    recording_close(built);
-    return true;
-}
-
-static int plan_once(struct builder *b, struct recording **ret, bool *ret_skipped, struct err *err) {
-    int rc = prepare(b, ret_skipped, err);
-    if (rc || *ret_skipped || plan_from_cache(b, ret, &rc, err))
-        return rc;
-    return plan_from_source(b, ret, err);
-}
-
-int window_plan(const struct window_build *request, struct recording **ret, bool *ret_skipped, struct err *err) {
-    bool skipped = false, again = true;
-    int rc = 0;
-    for (int i = 0; i < TRIES && again; i++) {
-        struct builder b = {.request = request};
-        rc = plan_once(&b, ret, &skipped, err);
-        again = b.again;
-        builder_done(&b);
-    }
-    if (rc)
-        return err_wrap(err, "%s", fsio_basename(request->edf_path));
-    *ret_skipped = skipped;
     return 0;
 }
