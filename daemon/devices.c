@@ -163,11 +163,23 @@ void devices_fill_sched(struct services *s, struct sched_config *sched) {
     }
 }
 
+static int most_of_one_kind(const struct device_set *devices) {
+    const int n = device_set_count(devices);
+    int most = 0;
+    for (int i = 0; i < n; i++) {
+        int same = 0;
+        for (int k = 0; k < n; k++)
+            same += slots_same_kind(device_set_name(devices, i), device_set_name(devices, k));
+        most = same > most ? same : most;
+    }
+    return most;
+}
+
 void devices_fill_rules(struct services *s, struct submission_rules *rules) {
     struct device_info info;
     rules->find_device = find_device;
     rules->find_executor = find_executor;
-    rules->n_devices = device_set_count(s->devices);
+    rules->n_devices = most_of_one_kind(s->devices);
     if (device_set_count(s->devices) < 2) /* nothing to choose */
         return;
     device_hosts_describe(device_set_at(s->devices, 0), &info);

@@ -31,8 +31,10 @@ static bool may_use(const struct slot *slot, const struct job *job) {
 
 static const char not_there[] =
     "the job waits for a device or an executor that daemon.yaml does not list: resume it with that, or cancel it";
+static const char too_few[] =
+    "the job wants more devices of one kind than daemon.yaml lists: resume it with a smaller `devices`, or cancel it";
 
-const char *slots_held_for(const struct slots *s, const struct job *job) {
+static const char *held_alone(const struct slots *s, const struct job *job) {
     const char *why = not_there;
     for (int i = 0; i < s->n; i++) {
         if (!may_use(&s->at[i], job))
@@ -42,6 +44,45 @@ const char *slots_held_for(const struct slots *s, const struct job *job) {
         why = s->at[i].held;
     }
     return why;
+}
+
+bool slots_same_kind(const char *a, const char *b) {
+    const size_t len = strcspn(a, ":");
+    return strcspn(b, ":") == len && !strncmp(a, b, len);
+}
+
+/* Why a job of several devices cannot have this one as its first, "" if it can, NULL if there are not so many of its kind. */
+static const char *held_beside(const struct slots *s, const struct slot *first, const struct job *job) {
+    const char *held = first->held;
+    int all = 0, usable = 0;
+    for (const struct slot *slot = s->at; slot < s->at + s->n; slot++) {
+        if (slot->remote || !slots_same_kind(slot->name, first->name))
+            continue;
+        all++;
+        usable += !*slot->held;
+        held = *held ? held : slot->held;
+    }
+    if (all < job->devices)
+        return NULL;
+    return usable < job->devices ? held : first->held;
+}
+
+static const char *held_together(const struct slots *s, const struct job *job) {
+    const char *why = NULL, *otherwise = not_there;
+    for (const struct slot *first = s->at; first < s->at + s->n; first++) {
+        if (first->remote || !may_use(first, job))
+            continue;
+        const char *held = held_beside(s, first, job);
+        if (held && !*held)
+            return "";
+        why = held ? held : why;
+        otherwise = too_few;
+    }
+    return why ? why : otherwise;
+}
+
+const char *slots_held_for(const struct slots *s, const struct job *job) {
+    return job->devices > 1 ? held_together(s, job) : held_alone(s, job);
 }
 
 /* How the job fits into the device's memory. */
@@ -58,33 +99,50 @@ static struct fit fit_of(const struct slots *s, const struct slot *slot, const s
         .now = job->memory_bytes <= free_bytes, .ever = job->memory_bytes <= limit || s->n == 1, .free_bytes = free_bytes};
 }
 
-/* "cuda" of "cuda:1". */
-static bool same_kind(const struct slot *a, const struct slot *b) {
-    const size_t len = strcspn(a->name, ":");
-    return strcspn(b->name, ":") == len && !strncmp(a->name, b->name, len);
+/* True if a job may have this slot beside the first one, whoever has it now. */
+static bool is_beside(const struct slot *slot, const struct slot *first) {
+    return !slot->remote && !*slot->held && slots_same_kind(slot->name, first->name);
 }
 
-/* True if the job could have this slot beside the first one. */
-static bool is_free_beside(const struct slots *s, const struct slot *slot, const struct slot *first, const struct job *job) {
-    return !slot->remote && !slot->job && !*slot->held && same_kind(slot, first) && fit_of(s, slot, job).now;
+/* True if so many devices beside the first one have enough memory, or would have if all else on them ended. */
+static bool fits_ever(const struct slots *s, const struct slot *first, const struct job *job) {
+    int n = 0;
+    for (const struct slot *slot = s->at; slot < s->at + s->n; slot++)
+        n += is_beside(slot, first) && fit_of(s, slot, job).ever;
+    return n >= job->devices;
+}
+
+static bool fits_anywhere(const struct slots *s, const struct job *job) {
+    for (const struct slot *first = s->at; first < s->at + s->n; first++)
+        if (may_use(first, job) && is_beside(first, first) && fits_ever(s, first, job))
+            return true;
+    return false;
+}
+
+/* True if the job can have this slot beside the first one now. Memory counts only if so many devices can have enough at all. */
+static bool is_free_beside(const struct slots *s, const struct slot *slot, const struct slot *first, const struct job *job,
+                           bool fits) {
+    return is_beside(slot, first) && !slot->job && (!fits || fit_of(s, slot, job).now);
 }
 
 /* The first of enough free devices of one kind. */
 static struct slot *place_together(struct slots *s, const struct job *job) {
+    const bool fits = fits_anywhere(s, job);
     for (struct slot *first = s->at; first < s->at + s->n; first++) {
         int n = 0;
         for (const struct slot *slot = s->at; slot < s->at + s->n; slot++)
-            n += is_free_beside(s, slot, first, job);
-        if (may_use(first, job) && is_free_beside(s, first, first, job) && n >= job->devices)
+            n += is_free_beside(s, slot, first, job, fits);
+        if (may_use(first, job) && is_free_beside(s, first, first, job, fits) && n >= job->devices)
             return first;
     }
     return NULL;
 }
 
 void slots_take(struct slots *s, struct slot *first, struct job *job) {
+    const bool fits = job->devices > 1 && fits_anywhere(s, job);
     int n = 1;
     for (struct slot *slot = s->at; slot < s->at + s->n && n < job->devices; slot++)
-        if (slot != first && is_free_beside(s, slot, first, job)) {
+        if (slot != first && is_free_beside(s, slot, first, job, fits)) {
             slot->job = job;
             n++;
         }

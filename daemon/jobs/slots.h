@@ -25,12 +25,17 @@ struct slots {
 };
 
 int slots_index(const struct slots *s, const struct slot *slot);
-struct slot *slots_of(struct slots *s, const struct job *job);            /* the first slot where the job runs, or NULL */
-bool slots_idle(const struct slots *s);                                   /* no job is on a device of this daemon */
-bool slots_run_alone(const struct slots *s);                              /* a job runs that must run alone (job->alone) */
-const char *slots_held_for(const struct slots *s, const struct job *job); /* why no device can run the job; "": one can */
+struct slot *slots_of(struct slots *s, const struct job *job); /* the first slot where the job runs, or NULL */
+bool slots_idle(const struct slots *s);                        /* no job is on a device of this daemon */
+bool slots_run_alone(const struct slots *s);                   /* a job runs that must run alone (job->alone) */
+/* Why no device can run the job, whatever ends: those that it may use are held, or there are none, or not so many of one kind as it
+ * wants. "": it waits for its turn. */
+const char *slots_held_for(const struct slots *s, const struct job *job);
+/* "cuda" of "cuda:1": a job of several devices gets them of one kind. */
+bool slots_same_kind(const char *a, const char *b);
 /* The device that a waiting job gets now, or NULL: it waits. The one with the most free memory of those that are free and have
- * enough. A job for which no device has enough, whatever ends, gets one all the same: there it fails and says what it needs. */
+ * enough; the first of several. A job for which no device has enough, whatever ends, gets one all the same: there it fails and says
+ * what it needs. */
 struct slot *slots_place(struct slots *s, const struct job *job);
 /* The job is at work on the slot that slots_place gave, and on as many others as it wants. */
 void slots_take(struct slots *s, struct slot *first, struct job *job);

@@ -35,7 +35,7 @@ int submission_refer(const struct submission_rules *rules, const struct jobfile 
     if (file->device && rules->find_device && (rc = rules->find_device(rules->ctx, file->device, err)))
         return rc;
     if (rules->n_devices && file->devices > rules->n_devices)
-        return err_set(err, ERR_INVALID, "devices: %lld, and the daemon has %d (`devices` in daemon.yaml)",
+        return err_set(err, ERR_INVALID, "devices: %lld, and the daemon has at most %d of one kind (`devices` in daemon.yaml)",
                        (long long)file->devices, rules->n_devices);
     if (file->executor && rules->find_executor && (rc = rules->find_executor(rules->ctx, file->executor, err)))
         return rc;

@@ -24,7 +24,7 @@ struct submission_rules {
     int (*refer_model)(void *ctx, const char *ref, struct model_ref *ret, struct err *err);
     /* NOT_FOUND for a device that is not there; NULL: not looked at. */
     int (*find_device)(void *ctx, const char *name, struct err *err);
-    int n_devices;                                                      /* of the daemon; 0: not looked at */
+    int n_devices; /* of one kind that the daemon has at most; 0: not looked at */
     int (*find_executor)(void *ctx, const char *name, struct err *err); /* the same for clusters */
     void *ctx;
     /* The device for which the memory of a job is estimated, when there are several to choose from; NULL: not estimated. */

@@ -148,6 +148,54 @@ static void a_place_is_kept_for_jobs_that_are_to_be_cancelled(void **state) {
     assert_ptr_equal(slots_place(&b->slots, job), &b->slots.at[4]);
 }
 
+static struct job *job_of_two(struct bench *b) {
+    b->jobs[0].devices = 2;
+    return &b->jobs[0];
+}
+
+static void a_job_of_two_devices_gets_two_of_one_kind(void **state) {
+    struct bench *b = *state;
+    struct job *job = job_of_two(b);
+    b->slots.at[1].job = &b->jobs[1];
+    expect(b, job, "none"); /* cuda:0 and cpu do not go together */
+    assert_string_equal(slots_held_for(&b->slots, job), "");
+    b->slots.at[1].job = NULL;
+    expect(b, job, "cuda:0");
+    slots_take(&b->slots, &b->slots.at[0], job);
+    assert_ptr_equal(b->slots.at[1].job, job);
+    assert_null(b->slots.at[2].job);
+}
+
+static void a_job_of_two_devices_says_why_none_will_come(void **state) {
+    struct bench *b = *state;
+    struct job *job = job_of_two(b);
+    str_copy(b->slots.at[1].held, sizeof b->slots.at[1].held, "device_bad");
+    expect(b, job, "none");
+    assert_string_equal(slots_held_for(&b->slots, job), "device_bad");
+    b->slots.at[1].held[0] = '\0';
+    job->devices = 4;
+    assert_non_null(strstr(slots_held_for(&b->slots, job), "more devices of one kind"));
+    b->slots.n = 1; /* another start with fewer devices */
+    job->devices = 2;
+    assert_non_null(strstr(slots_held_for(&b->slots, job), "more devices of one kind"));
+}
+
+static void a_job_larger_than_two_devices_fails_on_them(void **state) {
+    struct bench *b = *state;
+    struct job *job = job_of_two(b);
+    job->memory_bytes = 60; /* one of the two could have it */
+    b->slots.at[1].job = &b->jobs[1];
+    expect(b, job, "none");
+    b->slots.at[1].job = NULL;
+    expect(b, job, "cuda:0");
+    slots_take(&b->slots, &b->slots.at[0], job);
+    assert_ptr_equal(b->slots.at[1].job, job);
+    slots_free(&b->slots, job);
+    job->memory_bytes = 40; /* fits both, once there is room */
+    b->free[1] = 10;
+    expect(b, job, "none");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_job_gets_the_free_device_with_the_most_free_memory, set_up),
@@ -159,6 +207,9 @@ int main(void) {
         cmocka_unit_test_setup(the_job_of_lowest_priority_makes_room_and_one_at_a_time, set_up),
         cmocka_unit_test_setup(places_of_a_cluster_are_for_jobs_that_name_it, set_up),
         cmocka_unit_test_setup(a_place_is_kept_for_jobs_that_are_to_be_cancelled, set_up),
+        cmocka_unit_test_setup(a_job_of_two_devices_gets_two_of_one_kind, set_up),
+        cmocka_unit_test_setup(a_job_of_two_devices_says_why_none_will_come, set_up),
+        cmocka_unit_test_setup(a_job_larger_than_two_devices_fails_on_them, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
