@@ -30,7 +30,9 @@ struct outcome {
     bool done;
     double duration_s, seizure_s, suppressed_s, largest_suppression, highest;
     int64_t events, bursts;
-    char *error; /* malloc'd; of the manifest's bad entries it stands there */
+    char *error;       /* malloc'd; of the manifest's bad entries it stands there */
+    char *mislabelled; /* malloc'd: what the samples said in an earlier attempt (recording_mislabelled); NULL: they are read in this
+                        */
 };
 
 struct detect {
@@ -58,6 +60,11 @@ static const struct events_format *output_format(const struct detect *d) {
     return events_format_at(((const struct detect_config *)d->job->config)->format);
 }
 
+static void outcome_done(struct outcome *o) {
+    free(o->error);
+    free(o->mislabelled);
+}
+
 static void detect_close(void *task) {
     struct detect *d = task;
     if (!d)
@@ -69,7 +76,7 @@ static void detect_close(void *task) {
     detect_list_end(d->list);
     detector_close(d->detector);
     for (int64_t i = 0; d->outcomes && i < manifest_count(d->manifest); i++)
-        free(d->outcomes[i].error);
+        outcome_done(&d->outcomes[i]);
     manifest_close(d->manifest);
     stream_close(d->stream);
     free(d->outcomes);
@@ -133,7 +140,6 @@ static int keep_row(void *ctx, const struct detect_row *row, struct err *err) {
     char path[DETECT_LIST_PATH];
     int64_t i = manifest_find(d->manifest, row->recording);
     struct outcome *o = i < 0 ? NULL : &d->outcomes[i];
-    (void)err;
     if (!o || o->done || *row->error || !manifest_entry(d->manifest, i)->recording ||
         strcmp(row->key, recording_key(manifest_entry(d->manifest, i)->recording)) != 0 ||
         strcmp(row->model, detector_info(d->detector)->sha256) != 0 ||
@@ -146,7 +152,10 @@ static int keep_row(void *ctx, const struct detect_row *row, struct err *err) {
                           .largest_suppression = row->largest_suppression,
                           .highest = row->highest,
                           .events = row->events,
-                          .bursts = row->bursts};
+                          .bursts = row->bursts,
+                          .mislabelled = strdup(row->mislabelled)};
+    if (!o->mislabelled)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", row->recording);
     count(d, o);
     return 0;
 }
@@ -313,7 +322,7 @@ static void describe(const struct detect *d, int64_t i, struct detect_row *row) 
         return;
     struct recording_info info;
     recording_info(entry->recording, &info);
-    str_copy(row->mislabelled, sizeof row->mislabelled, recording_mislabelled(entry->recording));
+    str_copy(row->mislabelled, sizeof row->mislabelled, o->mislabelled ? o->mislabelled : recording_mislabelled(entry->recording));
     describe_source(&info, row);
     str_copy(row->key, sizeof row->key, recording_key(entry->recording));
 }

@@ -57,6 +57,19 @@ def check_others(d, job, bad):
     assert SENTENCE in rows[bad]["mislabelled"] and sum("mislabelled" in r for r in rows.values()) == 1, rows
 
 
+def check_another_attempt(d, job, bad):
+    """An attempt that finds all recordings done leaves the list as it is."""
+    files = glob.glob(f"{d.dir}/results/jobs/{job}/checkpoints/step-*.safetensors")
+    model = next(f for f in sorted(files) if ".state." not in f)
+    lists = []
+    for _ in range(2):
+        subprocess.run([f"{BIN}/brrd", "run", f"{d.dir}/detect.yaml", "--directory", f"{d.dir}/twice", "--set", f"detect.model={model}"], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(f"{d.dir}/twice/recordings.jsonl") as f:
+            lists.append(f.read())
+    assert lists[0] == lists[1] and SENTENCE in lists[0], lists
+
+
 def check_stream(d, job, bad):
     code, out, err = d.ctl("stream", f"{d.dir}/eeg/{bad}", "--model", f"job:{job}", "--json")
     last = json.loads(out.splitlines()[-1])
@@ -76,6 +89,7 @@ def main():
         job = check_training(d, bad)
         check_others(d, job, bad)
         check_stream(d, job, bad)
+        check_another_attempt(d, job, bad)
         assert d.stop() == 0
     return 0
 
