@@ -8,12 +8,15 @@
 #include "base/log.h"
 #include "infer/builtin.h"
 
-/* Removes the files of unfinished networks and snapshots that an earlier process left. */
-static int clear_networks(const struct config *c, struct err *err) {
+/* Removes what an earlier process left in the cache: files of unfinished networks and snapshots, and of the ranks of trainings. */
+static int clear_cache(const struct config *c, struct err *err) {
+    static const char *const folders[] = {"ranks", "networks"};
     char path[4096];
-    int rc;
-    if ((rc = fsio_join(path, sizeof path, c->cache, "networks", err)) || (rc = fsio_remove_tree(path, err)))
-        return rc;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        int rc;
+        if ((rc = fsio_join(path, sizeof path, c->cache, folders[i], err)) || (rc = fsio_remove_tree(path, err)))
+            return rc;
+    }
     return fsio_mkdirs(path, err);
 }
 
@@ -45,7 +48,7 @@ int paths_open(const struct config *c, int *ret_lock, struct err *err) {
         return err_set(err, ERR_PRECONDITION,
                        "a restore into %s has not ended; run `brrd --restore DIR` again, or delete %s to begin with what is there",
                        c->results, restoring);
-    if ((rc = clear_networks(c, err)))
+    if ((rc = clear_cache(c, err)))
         return rc;
     if (builtin_write(c->cache, &why))
         log_warn("the built-in models may be missing", "error=\"%s\"", err_text(&why, text, sizeof text));

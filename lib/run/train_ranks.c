@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/fsio.h"
 #include "base/str.h"
 
 int train_ranks_open(struct train *t, struct err *err) {
@@ -83,6 +84,13 @@ int train_ranks_outcome(struct train *t, int rc, struct err *why, int *ret_outco
             break;
         }
     return 0;
+}
+
+int train_ranks_folder(const struct train *t, char *ret, size_t size, struct err *err) {
+    bool fits = train_is_writer(t)
+                    ? str_copy(ret, size, t->env.directory)
+                    : str_format(ret, size, "%s/ranks/%s-%d", t->env.cache_dir, fsio_basename(t->env.directory), t->world->rank);
+    return fits ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", t->env.cache_dir);
 }
 
 int train_ranks_losses(struct train *t, struct err *err) {

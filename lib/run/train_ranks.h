@@ -30,6 +30,9 @@ static inline int train_lone_point(struct train *t, struct err *err) { return tr
 /* Each rank comes with the result rc of a piece of work on recordings, *why and t->failed after an error. Returns the same on all
  * ranks: 0, or the error of the first rank that has one, with its *why and t->failed. Another error, in *err, ends the task. */
 int train_ranks_outcome(struct train *t, int rc, struct err *why, int *ret_outcome, struct err *err);
+/* A folder that no other rank and no other job uses, for files of one validation: the job's own of rank 0, one in the cache of the
+ * others, which may not exist. RANGE. */
+int train_ranks_folder(const struct train *t, char *ret, size_t size, struct err *err);
 /* The losses of the batch's micro-batches in their order. */
 int train_ranks_losses(struct train *t, struct err *err);
 /* Rank 0's result of a validation. */

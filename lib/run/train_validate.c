@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/fsio.h"
 #include "base/str.h"
 #include "run/train_ranks.h"
 #include "run/train_roles.h"
@@ -34,6 +35,10 @@ static struct best_value value_of(const char *name, const struct evaluation_resu
 
 /* Scores the recordings of the validation, or only fits a temperature to their traces; e is valid after 0. */
 static int evaluate(struct train *t, struct detector *detector, bool fit, struct evaluation_result *e, struct err *err) {
+    char folder[4096];
+    int rc = train_ranks_folder(t, folder, sizeof folder, err);
+    if (rc)
+        return rc;
     const struct evaluation_config config = {.detector = detector,
                                              .stream = t->stream,
                                              .manifest = t->manifest,
@@ -50,14 +55,14 @@ static int evaluate(struct train *t, struct detector *detector, bool fit, struct
                                              .bad = leave_out,
                                              .world = t->world,
                                              .limit_ms = RANKS_READY_MS,
-                                             .directory = train_is_writer(t) ? t->env.directory : t->env.cache_dir,
+                                             .directory = folder,
                                              .memory_bytes = t->env.memory_limit_bytes,
                                              .ctx = t,
                                              .workers = (int)t->job->data.loader_workers,
                                              .windows_per_step = (int)t->job->training.micro_batch_size};
     struct evaluation *evaluation = NULL;
     bool done = false;
-    int rc = evaluation_start(&config, &evaluation, err);
+    rc = evaluation_start(&config, &evaluation, err);
     str_copy(t->progress.phase, sizeof t->progress.phase, "validate");
     while (!rc && !done && !(rc = train_lone_point(t, err)) && !(rc = evaluation_step(evaluation, &done, e, err))) {
         t->progress.done = evaluation_current(evaluation);
@@ -65,6 +70,8 @@ static int evaluate(struct train *t, struct detector *detector, bool fit, struct
         task_report(&t->env, &t->progress);
     }
     evaluation_free(evaluation);
+    if (!train_is_writer(t))
+        fsio_remove_tree(folder, NULL);
     return rc;
 }
 
