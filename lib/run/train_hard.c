@@ -152,6 +152,7 @@ static int keep_worst(struct train *t, const struct candidate *c, int64_t n, str
     for (int64_t i = 0; i < n && kept < wanted && c[i].score >= 0; i++)
         if (taken[patient[c[i].ref.entry]]++ < most)
             hard[kept++] = c[i].ref;
+    qsort(hard, (size_t)kept, sizeof *hard, window_ref_order);
     free(t->hard);
     t->hard = hard;
     t->n_hard = kept;
@@ -211,28 +212,46 @@ int train_hard_find(struct train *t, struct err *err) {
 
 int train_hard_apply(struct train *t, struct err *err) { return sampler_set_hard(t->sampler, t->hard, t->n_hard, err); }
 
+/* Recordings by path: another attempt may find more of them, or fewer. The windows are pairs of a place in that list and a start.
+ */
 void train_hard_put(const struct train *t, struct json_writer *w) {
     if (!t->n_hard)
         return;
+    json_begin_array(w, "hard_recordings"); /* the windows are in the order of recordings */
+    for (int64_t i = 0; i < t->n_hard; i++)
+        if (!i || t->hard[i].entry != t->hard[i - 1].entry)
+            json_put_str(w, NULL, manifest_entry(t->manifest, t->hard[i].entry)->relative_path);
+    json_end(w, ']');
     json_begin_array(w, "hard");
-    for (int64_t i = 0; i < t->n_hard; i++) {
-        json_put_i64(w, NULL, t->hard[i].entry);
+    for (int64_t i = 0, place = 0; i < t->n_hard; i++) {
+        place += i && t->hard[i].entry != t->hard[i - 1].entry;
+        json_put_i64(w, NULL, place);
         json_put_i64(w, NULL, t->hard[i].start);
     }
     json_end(w, ']');
 }
 
+/* The entry of a recording of the list, −1 if there is none any more. Checkpoints without a list name the entry itself. */
+static int64_t entry_of(const struct train *t, const struct json *recordings, int64_t place) {
+    if (!recordings)
+        return place;
+    return place < 0 ? -1 : manifest_find(t->manifest, json_str(json_at(recordings, (size_t)place), ""));
+}
+
 int train_hard_get(struct train *t, const struct json *counters, struct err *err) {
-    const struct json *list = json_get(counters, "hard");
-    int64_t n = (int64_t)json_count(list) / 2, at = 0;
+    const struct json *list = json_get(counters, "hard"), *recordings = json_get(counters, "hard_recordings");
+    const int64_t n = (int64_t)json_count(list) / 2;
+    int64_t found = 0;
     struct window_ref *hard = malloc(sizeof *hard * (size_t)(n + 1));
     if (!hard)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld hard windows", (long long)n);
-    for (; at < n; at++)
-        hard[at] =
-            (struct window_ref){json_i64(json_at(list, (size_t)(2 * at)), -1), json_i64(json_at(list, (size_t)(2 * at + 1)), 0)};
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t place = json_i64(json_at(list, (size_t)(2 * i)), -1), entry = entry_of(t, recordings, place);
+        if (entry >= 0)
+            hard[found++] = (struct window_ref){entry, json_i64(json_at(list, (size_t)(2 * i + 1)), 0)};
+    }
     free(t->hard);
     t->hard = hard;
-    t->n_hard = n;
+    t->n_hard = found;
     return 0;
 }
