@@ -19,6 +19,7 @@
 #include "daemon/config.h"
 #include "daemon/jobs/runner.h"
 #include "daemon/jobs/submission.h"
+#include "daemon/run_cache.h"
 #include "daemon/versions.h"
 #include "infer/builtin.h"
 
@@ -57,11 +58,11 @@ struct run {
     struct source_config source;
     struct device *device;
     struct draft *draft;
-    char directory[PATH_SIZE], cache[PATH_SIZE];
-    int lock, cache_lock; /* descriptors; -1: none */
-    bool own_cache;       /* cache is this process's alone, and is removed at the end */
-    bool terminal;        /* a line of progress is drawn on it */
-    double shown_s;       /* when progress was shown last, and its phase */
+    char directory[PATH_SIZE];
+    struct run_cache cache;
+    int lock;       /* descriptor; -1: none */
+    bool terminal;  /* a line of progress is drawn on it */
+    double shown_s; /* when progress was shown last, and its phase */
     char phase[sizeof((struct task_progress *)0)->phase];
     char checkpoint[PATH_SIZE];
 };
@@ -247,9 +248,9 @@ static int open_directory(struct run *r, struct err *err) {
     return rc == ERR_PRECONDITION ? err_wrap(err, "another process runs a job in %s", r->directory) : rc;
 }
 
-/* The cache of the configuration, of a rank its folder in it; or a folder in that while another process holds its lock. */
+/* The cache of the configuration, of a rank its folder in it. */
 static int open_cache(struct run *r, struct err *err) {
-    char lock[PATH_SIZE], own[32], rank[PATH_SIZE];
+    char own[32], rank[PATH_SIZE];
     int rc;
     if (r->world.size > 1) {
         str_format(own, sizeof own, "rank-%d", r->world.rank);
@@ -257,19 +258,10 @@ static int open_cache(struct run *r, struct err *err) {
             !(r->config.cache = arena_strndup(&r->arena, rank, strlen(rank))))
             return rc ? rc : err_set(err, ERR_EXHAUSTED, "out of memory for the path of the cache");
     }
-    if ((rc = fsio_mkdirs(r->config.cache, err)) || (rc = fsio_join(lock, sizeof lock, r->config.cache, ".lock", err)))
+    if ((rc = run_cache_open(r->config.cache, &r->cache, err)))
         return rc;
-    rc = fsio_lock(lock, &r->cache_lock, err);
-    if (rc && rc != ERR_PRECONDITION)
-        return rc;
-    r->own_cache = rc == ERR_PRECONDITION;
-    str_format(own, sizeof own, "run-%ld", (long)getpid());
-    if (!r->own_cache)
-        str_copy(r->cache, sizeof r->cache, r->config.cache);
-    else if ((rc = fsio_join(r->cache, sizeof r->cache, r->config.cache, own, err)) || (rc = fsio_mkdirs(r->cache, err)))
-        return rc;
-    r->source = (struct source_config){.stores = r->config.stores, .n_stores = r->config.n_stores, .cache_dir = r->cache};
-    return object_cache_new(r->cache, r->config.cache_max, NULL, &r->source.objects, err);
+    r->source = (struct source_config){.stores = r->config.stores, .n_stores = r->config.n_stores, .cache_dir = r->cache.path};
+    return object_cache_new(r->cache.path, r->config.cache_max, NULL, &r->source.objects, err);
 }
 
 /* ---- the job ---- */
@@ -360,10 +352,7 @@ static void close_run(struct run *r, bool clean) {
     device_close(r->device);
     draft_free(r->draft);
     object_cache_free(r->source.objects);
-    if (r->own_cache && *r->cache)
-        fsio_remove_tree(r->cache, NULL);
-    if (r->cache_lock >= 0)
-        close(r->cache_lock);
+    run_cache_close(&r->cache);
     if (r->lock >= 0)
         close(r->lock);
     arena_done(&r->arena);
@@ -478,7 +467,7 @@ static int run_job(struct run *r) {
 
 int run_command(int argc, char **argv) {
     struct run r = {
-        .args = parse(argc, argv), .world = {.size = 1}, .lock = -1, .cache_lock = -1, .terminal = isatty(STDERR_FILENO)};
+        .args = parse(argc, argv), .world = {.size = 1}, .lock = -1, .cache = {.lock = -1}, .terminal = isatty(STDERR_FILENO)};
     struct err err = {0};
     char text[800];
     if (r.args.help) {

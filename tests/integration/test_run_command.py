@@ -75,9 +75,13 @@ def two_processes(tmp):
     first.stdout.readline()
     text = run(tmp, "shared", file, expected=1, program=KINDS)
     assert "another process runs a job in" in text, text
+    killed = subprocess.Popen(["true"])
+    killed.wait()
+    for pid in (killed.pid, os.getpid()):  # what a killed process has left, and the folder of a living one
+        os.makedirs(f"{tmp}/cache/brrd/run-{pid}/windows")
     other = run(tmp, "other", file, "--set", "counter.to=5", program=KINDS)  # the cache's lock is taken
     assert other["state"] == "succeeded", other
-    assert not [name for name in os.listdir(f"{tmp}/cache/brrd") if name.startswith("run-")]
+    assert [name for name in os.listdir(f"{tmp}/cache/brrd") if name.startswith("run-")] == [f"run-{os.getpid()}"]
     first.terminate()
     first.communicate()
     assert first.returncode == AGAIN, first.returncode
