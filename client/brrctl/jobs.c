@@ -69,7 +69,7 @@ static void print_json(const Brr__V1__Job *job) {
     message_json(w, &job->base, "owner? run_ms");
     json_put_f64(w, "energy_joules", job->energy_joules > 0 ? job->energy_joules : NAN);
     message_json(w, &job->base,
-                 "created_ms started_ms finished_ms attempts restarts crashes retry_ms owner? device device_name? memory_bytes? "
+                 "created_ms started_ms finished_ms attempts restarts crashes retry_ms device device_name? memory_bytes? "
                  "versions directory "
                  "last_checkpoint? file(name yaml overrides)");
     output_end(&out);
