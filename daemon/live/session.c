@@ -528,7 +528,7 @@ void sessions_tick(struct sessions *all) {
         buffered += s->stage == SESSION_CLOSED ? 0 : s->waiting_samples;
         session_look_at_held(s);
         session_save_tick(s, now);
-        parked += s->parked_ms && !session_is_closing(s);
+        parked += s->parked_ms && !session_is_closing(s) && !s->ended;
         session_post_due(s);
         struct err err;
         if (expired(s, now, &err)) {
@@ -540,7 +540,7 @@ void sessions_tick(struct sessions *all) {
     }
     if (all->config.metrics) {
         metric_set(metrics_series(all->config.metrics, "brrd_stream_sessions_parked", ""), (double)parked);
-        metric_set(metrics_series(all->config.metrics, "brrd_stream_sessions", ""), all->count);
+        metric_set(metrics_series(all->config.metrics, "brrd_stream_sessions", ""), sessions_places(all, false));
         metric_set(metrics_series(all->config.metrics, "brrd_stream_buffered_samples", ""), (double)buffered);
         metric_set(metrics_series(all->config.metrics, "brrd_stream_buffered_bytes", ""), (double)all->waiting_bytes);
     }

@@ -99,9 +99,6 @@ struct sessions {
     int64_t frozen_ms;      /* since when no more samples are read because the daemon stops; 0: they are */
 };
 
-/* Counts the sessions whose streams the host has. ended false: those that take a place of max_sessions; true: those that have ended
- * and take none. */
-int sessions_places(const struct sessions *all, bool ended);
 /* A session of this request, in no list yet and without a worker. NULL when it cannot be made. */
 struct session *session_new(struct sessions *all, const struct session_request *request, struct err *err);
 void session_free(struct session *s);

@@ -396,7 +396,7 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
                        : err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
     }
     memcpy(copy, stream, stream_len);
-    s->ended = o->ended;
+    s->ended = s->counted = o->ended; /* by the process before */
     s->on_disk = true;
     session_reach(s, SESSION_RESTORING);
     session_park(s);

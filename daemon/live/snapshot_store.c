@@ -191,7 +191,7 @@ static void read_next(struct snapshot_store *s) {
     for (; r->at < r->n; r->at++) /* out of memory to ask */
         r->entries[r->kept++] = r->entries[r->at];
     if (!r->tried && r->n)
-        log_info("streams resumed from snapshots", "sessions=%d snapshots=%zu", sessions_count(r->sessions), r->n);
+        log_info("streams resumed from snapshots", "sessions=%d snapshots=%zu", sessions_places(r->sessions, false), r->n);
     r->round = false;
     r->tried = true;
     r->n = r->kept;

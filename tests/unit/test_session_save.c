@@ -388,6 +388,9 @@ static void a_session_that_ended_before_a_restart_is_there_for_its_client_alone(
 
     k->b.all = keeping_sessions(k);
     assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, true, NULL), 0);
+    sessions_tick(k->b.all);
+    assert_int_equal(value(&k->b, "brrd_stream_sessions", ""), 0);
+    assert_int_equal(value(&k->b, "brrd_stream_sessions_parked", ""), 0);
     for (int i = 0; i < 2; i++) /* it takes no place of live ones */
         assert_int_equal(session_open(k->b.all, &lasting, &sink, &k->b.owner, &s, NULL), 0);
     assert_int_equal(session_open(k->b.all, &lasting, &sink, &k->b.owner, &s, NULL), ERR_EXHAUSTED);
