@@ -4,13 +4,13 @@ the model's own rule for 5 false alarms per 24 h, onset errors and delays, besid
 
     BRR_BUILD_DIR=build /usr/bin/python3 tests/bench/detection.py [--draws 5] [--seed N] [--style simple|rich|both] [--config configs/alarm.yaml]
         [--arm "NAME [FILE.yaml] [KEY=VALUE ...]" ...] [--small] [--train PxHxS] [--test PxHxS] [--tune PxHxS] [--target-fa N] [--reject]
-        [--alarm-hop S] [--json FILE] [--keep DIR]
+        [--alarm-hop S] [--alarm-rates N,N] [--json FILE] [--keep DIR | --judge DIR]
 
 Draw k makes patients to train on (seed N + 3k), others to test on (seed N + 3k + 1) and, with --tune, others to choose on (seed N + 3k + 2);
 every arm trains on the same patients with a job file and keys of its own and is judged on the same others. N is drawn unless given. With
 style both each patient has recordings of both styles, and each style is judged for itself. Checkpoint, thresholds and alarm rules are chosen
 on patients of the training corpus, with --tune the latter two by `brrctl tune` on patients of their own; nothing is chosen on the test. Figures of every draw are printed and kept, with 95 % intervals: Wilson's for shares of
-seizures, Byar's for counts of false alarms. Definitions: docs/scores.md; --alarm-hop 0 leaves alarms out. --small: the sizes of the ablation in docs/models.md; --train 12x1x5: 12 patients of 1 h with 5 seizures each. Real EEG: tests/bench/clips.py.
+seizures, Byar's for counts of false alarms. --judge DIR trains nothing: it judges the models that --keep DIR left, on the same test patients. Definitions: docs/scores.md; --alarm-hop 0 leaves alarms out. --small: the sizes of the ablation in docs/models.md; --train 12x1x5: 12 patients of 1 h with 5 seizures each. Real EEG: tests/bench/clips.py.
 """
 import argparse
 import datetime
@@ -36,7 +36,6 @@ from daemon import BIN, SOURCE, Daemon, temporary  # noqa: E402
 
 SIZES = {False: ({"patients": 6, "hours": 2, "seizures": 10}, {"patients": 3, "hours": 8, "seizures": 10}),
          True: ({"patients": 8, "hours": 0.5, "seizures": 4}, {"patients": 4, "hours": 2, "seizures": 8})}
-RATE = 5  # false alarms per 24 h that the alarm rule was chosen for
 LONGEST_S = 4 * 3600
 
 
@@ -69,23 +68,24 @@ def make(directory, patients, seed, styles):
 
 
 def alarms_of(report, hours):
-    """The report's alarms by the model's rule for RATE, with intervals."""
+    """The report's alarms by the model's rule, with intervals."""
     a = report["alarms"]
     return {"sensitivity": a["sensitivity"], "sensitivity_95": wilson(a["alarmed"], a["references"]), "hit": a["alarmed"], "ref": a["references"],
             "false": a["false_alarms"], "false_per_24h": a["false_alarms_per_24h"], "false_per_24h_95": byar(a["false_alarms"], hours / 24),
             "delay_p50_s": a["delay_p50_s"], "delay_p95_s": a["delay_p95_s"]}
 
 
-def evaluate(daemon, model, test, alarms):
-    """The report, and whether its alarms are by the model's rule: a training whose validation found no rule for this rate has none to judge."""
+def evaluate(daemon, model, test, rate):
+    """The report, and whether its alarms are by the model's rule for so many false alarms in 24 h (0: none is asked for): a training whose
+    validation found no rule for this rate has none to judge."""
     code, out, err = daemon.ctl("submit", f"{SOURCE}/configs/eval.yaml", "--set", f"data.source=file://{test}", "--set",
                                 f"evaluate.checkpoint={model}", "--set", "evaluate.plots=0", "--set",
-                                f"evaluate.alarm_rate={RATE}" if alarms else "evaluate.alarm_hop_s=0", "--watch", timeout=LONGEST_S)
-    if code and alarms and "no alarm thresholds" in err + out:
-        return evaluate(daemon, model, test, False)
+                                f"evaluate.alarm_rate={rate}" if rate else "evaluate.alarm_hop_s=0", "--watch", timeout=LONGEST_S)
+    if code and rate and "no alarm thresholds" in err + out:
+        return evaluate(daemon, model, test, 0)
     assert code == 0, out + err
     with open(max(glob.glob(f"{daemon.dir}/results/jobs/evaluat*/report.json"), key=os.path.getmtime), encoding="utf-8") as f:
-        return json.load(f), alarms
+        return json.load(f), bool(rate)
 
 
 def train(daemon, folder, arm, o):
@@ -123,19 +123,26 @@ def tuned(daemon, folder, name, model, o):
 def judge(daemon, folder, model, style, o):
     """A model on the draw's test patients of one style."""
     test, hours = f"{folder}/test/{style}", o.test["patients"] * o.test["hours"]
-    report, by_rule = evaluate(daemon, model, test, bool(o.alarm_hop))
+    rates = o.alarm_rates if o.alarm_hop else [0]
+    reports = [evaluate(daemon, model, test, rate) for rate in rates]
+    alarms = {rate: alarms_of(report, hours) for rate, (report, by_rule) in zip(rates, reports) if by_rule}
+    report = reports[0][0]
     event, onset = report["scores"]["pooled"]["event"], report["scores"]["onset_error"]
     return {"style": style, **{k: event[k] for k in ("f1", "sensitivity", "precision", "false_alarms_per_24h", "tp", "fp", "ref")},
             "sensitivity_95": wilson(event["tp"], event["ref"]), "false_alarms_per_24h_95": byar(event["fp"], hours / 24),
             "onset_p50_s": onset["p50_s"], "onset_p90_s": onset["p90_s"], "auroc": report["auroc"],
             "on": report["events"]["on"], "off": report["events"]["off"],
-            "alarms": alarms_of(report, hours) if by_rule else None,
+            "alarms": alarms.get(rates[0]), "alarms_by_rate": alarms,
             "baselines": report["baselines"], "definition": report["definition"]}
 
 
 def run(daemon, folder, arm, o, seed):
     """One training on the draw's patients, judged on the draw's others: a row for each style."""
     name, *words = arm.split()
+    if o.judge:
+        for style in o.styles:
+            yield {"arm": name, "train_seed": seed, "test_seed": seed + 1, "trained_s": 0, **judge(daemon, folder, f"{o.judge}/{name}-{seed}.safetensors", style, o)}
+        return
     job, trained = train(daemon, folder, words, o)
     for shown, model, rejecter in tuned(daemon, folder, name, f"job:{job['job']}", o):
         if o.keep:
@@ -149,9 +156,8 @@ def number(value, form="{:.1f}"):
 
 
 def show(r):
-    a = r["alarms"]
-    alarms = "no rule" if not a else (f"{a['hit']} of {a['ref']}, {a['false_per_24h']:.1f} FA/24h, delay "
-                                      f"{number(a['delay_p50_s'])}/{number(a['delay_p95_s'])} s")
+    alarms = "; ".join(f"by the rule for {rate}: {a['hit']} of {a['ref']}, {a['false_per_24h']:.1f} FA/24h, delay {number(a['delay_p50_s'])}/{number(a['delay_p95_s'])} s"
+                       for rate, a in r["alarms_by_rate"].items()) or "no rule"
     print(f"{r['arm']:<18} {r['style']:<6} {r['train_seed']:>9} {r['trained_s']:6.0f} s  F1 {number(r['f1'], '{:.3f}')}  {r['tp']:.0f} of {r['ref']:.0f}, "
           f"{r['false_alarms_per_24h']:.1f} FA/24h, AUROC {r['auroc']:.4f}, onset {number(r['onset_p50_s'])}/{number(r['onset_p90_s'])} s  "
           f"alarms {alarms}", flush=True)
@@ -174,7 +180,7 @@ def summarise(rows):
 
 def draw(tmp, seed, o):
     for k, (name, patients) in enumerate((("train", o.train), ("test", o.test), ("tune", o.tune))):
-        if patients:
+        if patients and not (o.judge and name != "test"):
             make(f"{tmp}/{name}", patients, seed + k, o.styles)
     daemon = Daemon(tmp).start()
     arms = o.arm or ["default"]
@@ -202,6 +208,9 @@ def main():
     parser.add_argument("--target-fa", type=float, default=0, metavar="N", help="false alarms per 24 h that the thresholds of --tune may have; default: those of the best F1")
     parser.add_argument("--reject", action="store_true", help="--tune also looks for a rejecter of events; a model with one is judged without it too")
     parser.add_argument("--alarm-hop", type=float, default=5, help="seconds between alarm decisions where --tune chooses them; 0: no alarms; default %(default)s")
+    parser.add_argument("--alarm-rates", type=lambda text: [int(n) for n in text.split(",")], default=[5], metavar="N,N",
+                        help="rules to judge alarms by: those for so many false alarms in 24 h; default 5")
+    parser.add_argument("--judge", metavar="DIR", help="judge the models that --keep left there, without training")
     parser.add_argument("--json", metavar="FILE", help="written again after every run")
     parser.add_argument("--keep", metavar="DIR", help="keeps the models there as ARM-SEED.safetensors, to be tuned or judged again")
     o = parser.parse_args()
