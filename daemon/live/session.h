@@ -108,7 +108,8 @@ struct session_sink {
     void (*draining)(void *owner, int64_t retry_ms, const char *reason); /* the daemon is about to stop */
     void (*failed)(
         void *owner, const struct err *err,
-        const char *reason); /* TAKEN_OVER: the session is another owner's; DRAINING: it goes on after the daemon, if it can */
+        const char *reason); /* TAKEN_OVER: the session is another owner's; DRAINING: it goes on after the daemon, if it can;
+                              * RESTORING: it could not be restored now, and is tried again unless its snapshot was rejected */
 };
 
 struct session_request {
@@ -132,9 +133,10 @@ void session_close(struct session *s, const char *reason);
 /* The client's connection is gone: a resumable session waits for the next one, another ends as "client_gone". As session_close for
  * the owner. */
 void session_leave(struct session *s);
-/* When a client that was shed (OVERLOADED) should come back: twice as late for each connection in a row that was, and up to
- * half as much earlier, so that clients that were shed together come back one by one. */
-int64_t session_retry_ms(const struct session *s);
+/* How long a client should wait after its connection has failed for this reason; 0: coming back is useless. A client that was shed
+ * (OVERLOADED) waits twice as long for each connection in a row that was, and up to half as much less, so that clients that were
+ * shed together come back one by one. */
+int64_t session_retry_ms(const struct session *s, const char *reason);
 
 /* State that a client presents when it resumes a session. */
 struct session_return {

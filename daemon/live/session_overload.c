@@ -1,5 +1,6 @@
 /* Live sessions that wait too long for the device (limits.lag): which of them are shed, and when they should come back. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -7,13 +8,21 @@
 
 enum { SHED_SHARE = 20, LAG_FALLS_MS = 50 /* in a second, or it does not fall */ };
 
-int64_t session_retry_ms(const struct session *s) {
+static int64_t overload_retry_ms(const struct session *s) {
     int64_t pause = SESSION_RETRY_MS, most = s->all->config.resume_ttl_ms / 2; /* later it may be gone */
     most = most < SESSION_LONGEST_RETRY_MS ? most : SESSION_LONGEST_RETRY_MS;
     for (int i = 1; i < s->overloads && pause < most; i++)
         pause *= 2;
     pause = pause < most ? pause : most;
     return pause - pause / 2 * (int64_t)strtoul(s->id + sizeof s->id - 5, NULL, 16) / 0xffff; /* the id is random */
+}
+
+int64_t session_retry_ms(const struct session *s, const char *reason) {
+    if (!reason)
+        return 0;
+    if (!strcmp(reason, "OVERLOADED"))
+        return overload_retry_ms(s);
+    return !strcmp(reason, "DRAINING") || !strcmp(reason, "RESTORING") ? SESSION_RETRY_MS : 0;
 }
 
 /* Live output that comes late is worse than none: the client hears how far behind the device is and comes back later. */

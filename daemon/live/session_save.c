@@ -437,14 +437,16 @@ bool sessions_awaited(const struct sessions *all) { return all->awaited; }
 void session_restore_failed(struct session *s, const struct err *err) {
     const struct session_store *store = &s->all->config.store;
     char text[800];
+    const bool useless = snapshot_is_useless(err);
     err_text(err, text, sizeof text);
-    if (snapshot_is_useless(err)) {
+    if (useless) {
         log_warn("a stream cannot resume from its snapshot", "session=%s error=\"%s\"", s->id, text);
         session_count(s, "brrd_stream_snapshots_total", "rejected", 1);
         store->reject(store->ctx, s->id);
     } else {
         log_warn("a stream waits for its snapshot, which cannot be used now", "session=%s error=\"%s\"", s->id, text);
         store->retry(store->ctx, s->id, s->ended);
+        s->counted = true; /* it has not ended: another attempt follows */
     }
     s->on_disk = false;
     if (!s->sink) {
@@ -452,8 +454,9 @@ void session_restore_failed(struct session *s, const struct err *err) {
         return;
     }
     struct err gone;
-    err_set(&gone, ERR_UNAVAILABLE, "the stream cannot go on from its snapshot; open it again");
-    session_fail(s, &gone, NULL);
+    err_set(&gone, ERR_UNAVAILABLE, "the stream cannot go on from its snapshot %s",
+            useless ? "and begins anew; open it again" : "yet (see the daemon's log); try again later");
+    session_fail(s, &gone, "RESTORING");
 }
 
 bool sessions_restoring(const struct sessions *all) {

@@ -198,10 +198,10 @@ static void on_failed(void *owner, const struct err *err, const char *reason) {
     struct stream_call *c = owner;
     if (!reason && !c->opened && err->code == ERR_PRECONDITION)
         reason = "MONTAGE_MISMATCH";
-    bool overloaded = reason && !strcmp(reason, "OVERLOADED");
-    if (overloaded || (reason && !strcmp(reason, "DRAINING"))) { /* the session stays as after a cut */
+    int64_t retry_ms = session_retry_ms(c->session, reason);
+    if (reason && (!strcmp(reason, "OVERLOADED") || !strcmp(reason, "DRAINING"))) { /* the session stays as after a cut */
         stream_call_ack(c);
-        rpc_refuse(c->call, err, reason, overloaded ? session_retry_ms(c->session) : SESSION_RETRY_MS);
+        rpc_refuse(c->call, err, reason, retry_ms);
         return;
     }
     if (reason && !strcmp(reason, "TAKEN_OVER"))
@@ -210,7 +210,7 @@ static void on_failed(void *owner, const struct err *err, const char *reason) {
                  : !strcmp(reason, "SESSION_EXPIRED") ? "idle"
                  : !strcmp(reason, "SESSION_CLOSED")  ? "closed"
                                                       : "failed";
-    rpc_refuse(c->call, err, reason, 0);
+    rpc_refuse(c->call, err, reason, retry_ms);
 }
 
 const struct session_sink stream_call_sink = {.opened = on_opened,

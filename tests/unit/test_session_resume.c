@@ -351,7 +351,9 @@ static void those_who_watch_see_what_the_client_sees_and_the_end(void **state) {
     assert_int_equal(sessions_by_id(b->all, session_id(s), &found, NULL), ERR_NOT_FOUND);
 }
 
-static void assert_retry(const struct session *s, int64_t pause) { assert_in_range(session_retry_ms(s), pause / 2, pause); }
+static void assert_retry(const struct session *s, int64_t pause) {
+    assert_in_range(session_retry_ms(s, "OVERLOADED"), pause / 2, pause);
+}
 
 static void a_live_stream_that_waits_too_long_for_the_device_is_shed_once(void **state) {
     struct bench *b = *state;
@@ -413,7 +415,7 @@ static void an_overload_sends_few_streams_away_until_the_lag_falls(void **state)
         streams[i] = last(b)->stream;
         struct live_report r = report(streams[i], LIVE_OPENED);
         sessions_report(b->all, &r);
-        pauses[i] = session_retry_ms(s);
+        pauses[i] = session_retry_ms(s, "OVERLOADED");
         spread += llabs(pauses[i] - pauses[0]);
         assert_int_equal(push(s, 0, 1), 0);
         assert_int_equal(push(s, 1, 1), 0);

@@ -439,7 +439,10 @@ static void a_snapshot_that_the_worker_refuses_is_moved_aside(void **state) {
     sessions_report(k->b.all, &r);
     assert_int_equal(k->kept.rejects, 1);
     assert_int_equal(next.failures, 1);
-    assert_int_equal(next.err.code, ERR_UNAVAILABLE); /* opened again it is another stream */
+    assert_int_equal(next.err.code, ERR_UNAVAILABLE);
+    assert_string_equal(next.reason, "RESTORING"); /* the client comes back, and begins another stream */
+    assert_non_null(strstr(next.err.message, "begins anew"));
+    assert_true(session_retry_ms(s, next.reason) > 0);
     assert_null(sessions_find(k->b.all, token, "uid:1"));
     assert_false(sessions_restoring(k->b.all));
     session_close(s, "failed");
@@ -467,12 +470,22 @@ static void a_snapshot_whose_model_is_not_there_yet_is_tried_again(void **state)
     assert_int_equal(k->kept.retries, 1);
     assert_int_equal(next.failures, 1);
     assert_int_equal(next.err.code, ERR_UNAVAILABLE);
+    assert_string_equal(next.reason, "RESTORING");
+    assert_non_null(strstr(next.err.message, "try again later"));
+    assert_true(session_retry_ms(s, next.reason) > 0);
     assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), ERR_UNAVAILABLE);
     session_close(s, "failed");
+    assert_true(value(&k->b, "brrd_stream_sessions_closed_total",
+                      "ward\x1f"
+                      "failed") == 0); /* it has not ended */
     closed(&k->b, stream);
     assert_int_equal(k->kept.drops, 0);
     assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, NULL), 0);
-    assert_non_null(sessions_find(k->b.all, token, "uid:1"));
+    assert_non_null(s = sessions_find(k->b.all, token, "uid:1"));
+    come_back(s, &next, token, 0, 0);
+    struct live_report ready = report(last(&k->b)->stream, LIVE_OPENED);
+    sessions_report(k->b.all, &ready);
+    assert_int_equal(next.opened, 1);
 }
 
 static void a_snapshot_outlives_the_device(void **state) {
