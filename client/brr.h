@@ -185,7 +185,7 @@ struct brr_stream_config {
     int64_t start_time_ms;   /* time of day of sample 0, 0 = unknown */
     int64_t open_timeout_ms; /* time limit for loading the model, 0 = 120 s */
     int no_resume;           /* 1: the stream ends with its connection */
-    int64_t resume_ms;       /* how long to try to reach a daemon that is away, 0 = 120 s */
+    int64_t resume_ms;       /* how long to try to reach a daemon that is away, 0 = its limits.resume_ttl, at least 120 s */
     int64_t buffer_bytes;    /* samples kept until they are durable; 0 = 64 MiB, or 150 s of samples if that is more */
     double threshold_on;     /* probability that begins an event or alarm, 0 = the model's */
     double threshold_off;    /* probability that ends it, 0 = the model's, but at most threshold_on */

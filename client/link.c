@@ -7,7 +7,14 @@
 #include "base/clock.h"
 #include "base/str.h"
 
-enum { FIRST_PAUSE_MS = 100, LONGEST_PAUSE_MS = 2000, LONGEST_HINT_MS = 60 * 1000, SEEN_MS = 1000, SEEN_BYTES = 128 * 1024 };
+enum {
+    FIRST_PAUSE_MS = 100,
+    LONGEST_PAUSE_MS = 2000,
+    LONGEST_HINT_MS = 60 * 1000,
+    LONGEST_TTL_MS = 24 * 3600 * 1000,
+    SEEN_MS = 1000,
+    SEEN_BYTES = 128 * 1024
+};
 
 int link_fail(struct link *l, int code, const char *text) {
     if (l->state != LINK_FAILED)
@@ -137,6 +144,15 @@ static void give_up(struct link *l) {
 
 /* ---- in ---- */
 
+/* The daemon counts its time from the cut that it notices, and anew when it restarts, which may be later than this side's count: a
+ * short time of the daemon makes this side give up no earlier. */
+static void learn_ttl(struct link *l, int64_t ttl_ms) {
+    if (ttl_ms > LONGEST_TTL_MS)
+        ttl_ms = LONGEST_TTL_MS;
+    if (l->follow_ttl && ttl_ms > l->resume_ms)
+        l->resume_ms = ttl_ms;
+}
+
 /* The session continues, or one that had nothing durable begins anew from sample 0. */
 static void on_opened_again(struct link *l, Brr__V1__ServerMessage *m) {
     const Brr__V1__Opened *o = m->opened, *first = l->opened->opened;
@@ -163,6 +179,7 @@ static void on_opened_again(struct link *l, Brr__V1__ServerMessage *m) {
     str_copy(l->session_id, sizeof l->session_id, o->session_id);
     if (*o->resume_token)
         str_copy(l->token, sizeof l->token, o->resume_token);
+    learn_ttl(l, o->resume_ttl_ms);
     l->state = LINK_RUNNING;
     l->attempts = 0;
     l->unknown = 0;
@@ -186,6 +203,7 @@ static void on_opened(struct link *l, Brr__V1__ServerMessage *m) {
     str_copy(l->session_id, sizeof l->session_id, m->opened->session_id);
     if (l->resume_ms > 0)
         str_copy(l->token, sizeof l->token, m->opened->resume_token);
+    learn_ttl(l, m->opened->resume_ttl_ms);
     l->out.keep = l->in.numbered = resumable(l);
     l->state = LINK_RUNNING;
 }

@@ -28,6 +28,7 @@ struct link {
     int64_t received, durable, reconnects;
     bool unsaved;          /* as in the newest Ack */
     int64_t resume_ms;     /* how long to try, 0 = a cut ends the stream */
+    bool follow_ttl;       /* resume_ms grows to the time that the daemon keeps the session (Opened.resume_ttl_ms) */
     int64_t move_ms;       /* how long to try the same daemon, if there are others */
     int endpoint;          /* index of the daemon */
     unsigned unknown;      /* a bit for each endpoint whose daemon does not know the session */

@@ -131,6 +131,7 @@ int stream_new(brr_client *client, const struct brr_stream_config *config, brr_s
                                                   : LEAST_BUFFER_BYTES;
     s->link.client = client;
     s->link.resume_ms = config->no_resume ? 0 : config->resume_ms > 0 ? config->resume_ms : RESUME_MS;
+    s->link.follow_ttl = !config->no_resume && config->resume_ms <= 0;
     s->link.move_ms = config->move_after_ms > 0 ? config->move_after_ms : MOVE_MS;
     fill_open(open, config);
     *ret = s;

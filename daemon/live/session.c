@@ -77,6 +77,7 @@ int session_open(struct sessions *all, const struct session_request *request, co
 const char *session_id(const struct session *s) { return s->id; }
 const char *session_model(const struct session *s) { return s->model; }
 bool session_is_resumable(const struct session *s) { return s->resumable; }
+int64_t session_resume_ttl_ms(const struct session *s) { return s->resumable ? s->all->config.resume_ttl_ms : 0; }
 
 /* Sessions that are done wait for clients in no more places than there are sessions; the oldest makes room. */
 static void bound_done(struct sessions *all) {

@@ -159,6 +159,7 @@ int64_t session_next_result(const struct session *s); /* number of the first res
 const char *session_id(const struct session *s);
 const char *session_model(const struct session *s); /* its name in metrics */
 bool session_is_resumable(const struct session *s);
+int64_t session_resume_ttl_ms(const struct session *s); /* how long it waits for its client; 0 unless resumable */
 
 /* data: channel-major samples of all channels. INVALID when the sizes do not fit, RANGE beyond the longest gap. */
 int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8_t *data, size_t len, struct err *err);

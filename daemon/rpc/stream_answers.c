@@ -94,6 +94,7 @@ static void on_opened(void *owner, const struct live_opened *o) {
     opened.model_sha256 = (char *)(uintptr_t)o->info.sha256;
     opened.resume_token = (char *)(uintptr_t)session_token(c->session);
     opened.epoch = session_epoch(c->session);
+    opened.resume_ttl_ms = session_resume_ttl_ms(c->session);
     opened.resumed = c->resumed;
     opened.next_sample = counts.received_through;
     opened.next_result_seq = session_next_result(c->session);

@@ -212,6 +212,7 @@ def check_expiry(d, wire):
             time.sleep(0.1)
         opened = next(wire.stub_of(channel).Run(iter([wire.open(resumable=True, resume_token=token)]))).opened
         assert not opened.resumed and opened.next_sample == 0, "a session outlived limits.resume_ttl"
+        assert opened.resume_ttl_ms == 1000, opened
 
 
 def metric(d, name, label):

@@ -82,6 +82,8 @@ static void answer(const Brr__V1__ServerMessage *m) {
     now->lens[i] = brr__v1__server_message__pack(m, now->answers[i]);
 }
 
+static int64_t ttl_ms; /* Opened.resume_ttl_ms */
+
 static void say_opened(bool resumed, int64_t next_sample) {
     Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
     Brr__V1__Opened o = BRR__V1__OPENED__INIT;
@@ -93,6 +95,7 @@ static void say_opened(bool resumed, int64_t next_sample) {
     o.resume_token = "token";
     o.resumed = resumed;
     o.next_sample = next_sample;
+    o.resume_ttl_ms = ttl_ms;
     m.kind_case = BRR__V1__SERVER_MESSAGE__KIND_OPENED;
     m.opened = &o;
     answer(&m);
@@ -185,6 +188,46 @@ static void after_a_cut_the_daemon_says_from_where_to_send_again(void **state) {
     assert_int_equal(l->reconnects, 1);
 }
 
+/* Opened of a stream without a time of its own, from a daemon with this one: how long the link tries then. */
+static int64_t tries_ms(struct link *l, int64_t daemon_ms) {
+    l->follow_ttl = true;
+    ttl_ms = daemon_ms;
+    cut();
+    advance(l);
+    wait_until_back(l);
+    say_opened(true, 0);
+    advance(l);
+    ttl_ms = 0;
+    assert_int_equal(l->state, LINK_RUNNING);
+    return l->resume_ms;
+}
+
+static void a_stream_tries_for_as_long_as_its_daemon_keeps_the_session(void **state) {
+    struct link *l = *state;
+    assert_int_equal(tries_ms(l, 0), 120000); /* a daemon that does not say */
+    assert_int_equal(tries_ms(l, 1000), 120000);
+    assert_int_equal(tries_ms(l, 3600 * 1000), 3600 * 1000);
+    assert_int_equal(tries_ms(l, INT64_MAX), 24 * 3600 * 1000);
+}
+
+static void resume_ms_of_the_program_is_kept_whatever_the_daemon_says(void **state) {
+    Brr__V1__Open open = BRR__V1__OPEN__INIT;
+    (void)state;
+    for (int follows = 0; follows < 2; follows++) {
+        struct link *l = calloc(1, sizeof *l);
+        l->resume_ms = 120000;
+        l->follow_ttl = follows;
+        assert_int_equal(link_start(l, &open, NULL), 0);
+        ttl_ms = 600000;
+        say_opened(false, 0);
+        advance(l);
+        ttl_ms = 0;
+        assert_int_equal(l->resume_ms, follows ? 600000 : 120000);
+        link_done(l);
+        free(l);
+    }
+}
+
 static void say_ack(int64_t durable, bool unsaved) {
     Brr__V1__ServerMessage m = BRR__V1__SERVER_MESSAGE__INIT;
     Brr__V1__Ack ack = BRR__V1__ACK__INIT;
@@ -264,6 +307,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         LINK_TEST(clients_that_were_shed_together_come_back_one_by_one),
         LINK_TEST(after_a_cut_the_daemon_says_from_where_to_send_again),
+        LINK_TEST(a_stream_tries_for_as_long_as_its_daemon_keeps_the_session),
+        cmocka_unit_test(resume_ms_of_the_program_is_kept_whatever_the_daemon_says),
         LINK_TEST(a_stream_without_snapshots_holds_no_samples_and_ends_with_the_daemon),
         LINK_TEST(a_stream_moves_to_the_next_daemon_when_its_own_stays_away),
         LINK_TEST(a_stream_begins_anew_only_when_no_daemon_knows_it),
