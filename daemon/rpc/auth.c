@@ -109,20 +109,18 @@ static const char *bearer(const struct auth_request *r, size_t *ret_len) {
     return *ret_len ? r->authorization + skip : NULL;
 }
 
-/* The caller's token by its digest. */
-static bool check_token(struct auth *a, struct auth_caller *c, struct auth_refusal *ret) {
-    struct token found = {0};
+/* Finds the caller's token by its digest; *found stays empty if there is none. */
+static bool check_token(struct auth *a, struct auth_caller *c, struct token *found, struct auth_refusal *ret) {
+    *found = (struct token){0};
     pthread_rwlock_rdlock(&a->lock);
-    enum token_result result = a->tokens ? tokens_find(a->tokens, c->digest, clock_wall_ms(), &found) : TOKEN_UNKNOWN;
+    enum token_result result = a->tokens ? tokens_find(a->tokens, c->digest, clock_wall_ms(), found) : TOKEN_UNKNOWN;
     c->generation = a->generation;
     pthread_rwlock_unlock(&a->lock);
-    if (result != TOKEN_UNKNOWN)
-        str_format(c->name, sizeof c->name, "token:%s", found.name);
     switch (result) {
     case TOKEN_VALID:
-        c->role = found.role;
-        c->all = found.all;
-        c->until_ms = found.until_ms;
+        c->role = found->role;
+        c->all = found->all;
+        c->until_ms = found->until_ms;
         return true;
     case TOKEN_REVOKED:
         return refuse(ret, ERR_UNAUTHENTICATED, "TOKEN_REVOKED", "the token was revoked; ask the administrator for another one");
@@ -136,6 +134,7 @@ static bool check_token(struct auth *a, struct auth_caller *c, struct auth_refus
 
 static bool identify_by_token(struct auth *a, const struct auth_request *r, struct auth_caller *c, struct auth_refusal *ret) {
     size_t len = 0;
+    struct token found;
     const char *token = bearer(r, &len);
     if (!token)
         return refuse(ret, ERR_UNAUTHENTICATED, "TOKEN_MALFORMED",
@@ -146,7 +145,10 @@ static bool identify_by_token(struct auth *a, const struct auth_request *r, stru
         ret->reason = "INTERNAL";
         return false;
     }
-    return check_token(a, c, ret);
+    bool valid = check_token(a, c, &found, ret);
+    if (*found.name)
+        str_format(c->name, sizeof c->name, "token:%s", found.name);
+    return valid;
 }
 
 static bool check_certificate(struct auth *a, const struct auth_request *r, struct auth_caller *c, struct auth_refusal *ret) {
@@ -205,14 +207,16 @@ bool auth_identify(struct auth *a, const struct auth_request *r, struct auth_cal
     return true;
 }
 
+/* The caller keeps its name, which its sessions and jobs have, whatever the file calls the token now. */
 bool auth_still_valid(struct auth *a, struct auth_caller *c, struct auth_refusal *ret) {
+    struct token found;
     if (!c->has_token)
         return true;
     pthread_rwlock_rdlock(&a->lock);
     bool same = c->generation == a->generation;
     pthread_rwlock_unlock(&a->lock);
     const bool over = c->until_ms && clock_wall_ms() >= c->until_ms;
-    return (same && !over) || check_token(a, c, ret);
+    return (same && !over) || check_token(a, c, &found, ret);
 }
 
 bool auth_sees(const struct auth_caller *c, const char *principal) {

@@ -34,7 +34,7 @@ struct auth_request {
 };
 
 struct auth_caller {
-    char name[AUTH_NAME_SIZE]; /* "uid:1000", "token:ana", "token:ana certificate:bed-7", "local" */
+    char name[AUTH_NAME_SIZE]; /* "uid:1000", "token:ana", "token:ana,certificate:bed-7", "local" */
     const char *listener;
     char peer[AUTH_PEER_SIZE]; /* "10.0.0.7:4711", "[fe80::1]:4711", "unix" */
     enum role role;
@@ -86,7 +86,8 @@ bool auth_identify(struct auth *auth, const struct auth_request *request, struct
                    struct auth_refusal *ret_refusal);
 /* True if the caller may see what this principal streams. */
 bool auth_sees(const struct auth_caller *caller, const char *principal);
-/* True if the caller's token is still valid; caller->role is then its present role. Cheap if there was no reload. */
+/* True if the caller's token is still valid; caller->role is then its present role, and its name stays. Cheap if there was no
+ * reload. */
 bool auth_still_valid(struct auth *auth, struct auth_caller *caller, struct auth_refusal *ret_refusal);
 /* On false, *ret_refusal has PERMISSION_DENIED: the role is too small. */
 bool auth_permits(const struct auth_caller *caller, enum role needed, const char *method, struct auth_refusal *ret_refusal);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include "base/log.h"
+#include "trust/certificate.h"
 #include "unit/temp_dir.h"
 
 /* The time of day is what the test says (the linker's --wrap). */
@@ -85,6 +86,37 @@ static void a_token_that_expires_ends_calls_in_progress(void **state) {
     assert_true(auth_still_valid(g->auth, &caller, &refusal));
 }
 
+static void a_reload_of_the_tokens_renames_no_caller(void **state) {
+    struct gate *g = *state;
+    static const struct auth_connection mutual = {.listener = "tcp", .role = ROLE_NONE, .certificate = true};
+    const struct certificate_request issue = {.name = "bed-7", .days = 30};
+    struct certificate_pair ca, client;
+    struct auth_refusal refusal;
+    struct auth_caller caller;
+    assert_int_equal(certificate_make_authority("lab", &ca, NULL), 0);
+    assert_int_equal(certificate_issue(&ca, &issue, &client, NULL), 0);
+    assert_int_equal(auth_set_authorities(g->auth, ca.certificate, NULL), 0);
+    set_token(g, "submit", "");
+    const struct auth_request asks = {.connection = &mutual,
+                                      .authorization = g->header,
+                                      .authorization_len = strlen(g->header),
+                                      .chain = client.certificate,
+                                      .chain_len = strlen(client.certificate)};
+    if (!auth_identify(g->auth, &asks, &caller, &refusal))
+        fail_msg("%s %s", refusal.err.message, refusal.err.cause);
+    assert_string_equal(caller.name, "token:ana,certificate:bed-7");
+    set_token(g, "read", "");
+    assert_true(auth_still_valid(g->auth, &caller, &refusal));
+    assert_int_equal(caller.role, ROLE_READ);
+    assert_string_equal(caller.name, "token:ana,certificate:bed-7");
+    assert_true(auth_sees(&caller, "token:ana,certificate:bed-7"));
+    set_token(g, "read", " until=2029-06-30");
+    assert_false(auth_still_valid(g->auth, &caller, &refusal));
+    assert_string_equal(caller.name, "token:ana,certificate:bed-7"); /* in the log of the refusal */
+    certificate_pair_done(&ca);
+    certificate_pair_done(&client);
+}
+
 /* What is written to stderr from now on goes to this file; returns what restores it. */
 static int redirect(const char *path) {
     int before = dup(STDERR_FILENO), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -124,6 +156,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_smaller_role_reaches_calls_in_progress, setup, teardown),
         cmocka_unit_test_setup_teardown(a_token_that_expires_ends_calls_in_progress, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_reload_of_the_tokens_renames_no_caller, setup, teardown),
         cmocka_unit_test_setup_teardown(every_line_about_a_caller_names_its_address_and_its_session, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
