@@ -341,11 +341,11 @@ void sessions_kept(struct sessions *all, const char *id, const struct err *err) 
 
 /* ---- going on from one ---- */
 
-/* A device that the configuration no longer has is as good as none. */
+/* A device that the configuration no longer has, or that no longer serves the model, is as good as none. */
 static int place(const struct sessions *all, struct live_open *open, struct err *err) {
     const struct sessions_config *c = &all->config;
     int rc = c->place ? c->place(c->place_ctx, open->device_name, open->model, &open->device, err) : 0;
-    if (rc != ERR_NOT_FOUND)
+    if ((rc != ERR_NOT_FOUND && rc != ERR_INVALID) || !*open->device_name)
         return rc;
     open->device_name[0] = '\0';
     return c->place(c->place_ctx, "", open->model, &open->device, err);

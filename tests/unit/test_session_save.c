@@ -30,15 +30,27 @@ static void reject(void *ctx, const char *id) { (void)id, ((struct kept *)ctx)->
 
 static void retry(void *ctx, const char *id, bool ended) { (void)id, (void)ended, ((struct kept *)ctx)->retries++; }
 
+enum { CHOSEN = 3 /* the device of a stream that names none */ };
 struct kept_bench {
     struct bench b;
     struct kept kept;
+    int refusal; /* what the devices say of a stream that names one */
 };
+
+static int place(void *ctx, const char *device_name, const char *model, int *ret, struct err *err) {
+    (void)model;
+    if (*device_name)
+        return err_set(err, ((struct kept_bench *)ctx)->refusal, "not on %s", device_name);
+    *ret = CHOSEN;
+    return 0;
+}
 
 static struct sessions *keeping_sessions(struct kept_bench *k) {
     const struct sessions_config config = {
         .post = take,
         .post_ctx = &k->b.worker,
+        .place = place,
+        .place_ctx = k,
         .metrics = k->b.metrics,
         .max_sessions = 2,
         .resume_ttl_ms = 3600 * 1000,
@@ -488,6 +500,31 @@ static void a_snapshot_whose_model_is_not_there_yet_is_tried_again(void **state)
     assert_int_equal(next.opened, 1);
 }
 
+/* The device is gone, or the model serves on others now: the stream goes on elsewhere. One that is faulty may come back. */
+static void a_snapshot_whose_device_no_longer_has_the_model_goes_on_at_another_one(void **state) {
+    static const struct {
+        int refusal, restored;
+    } cases[] = {{ERR_UNAVAILABLE, ERR_UNAVAILABLE}, {ERR_NOT_FOUND, 0}, {ERR_INVALID, 0}};
+    struct kept_bench *k = *state;
+    struct live_open open = own_open;
+    const struct session_request request_ = {.open = &open, .principal = "uid:1", .resumable = true};
+    struct live_stream *stream;
+    struct err err;
+    str_copy(open.device_name, sizeof open.device_name, "cuda:1");
+    open_as(&k->b, &request_, &stream);
+    save(k, stream, "first");
+    durable(k, 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sessions_free(k->b.all);
+        k->b.all = keeping_sessions(k);
+        k->refusal = cases[i].refusal;
+        assert_int_equal(sessions_restore(k->b.all, k->kept.state, k->kept.len, false, &err), cases[i].restored);
+        assert_int_equal(sessions_count(k->b.all), !cases[i].restored);
+        if (!cases[i].restored)
+            assert_int_equal(live_stream_open(last(&k->b)->stream)->device, CHOSEN);
+    }
+}
+
 static void a_snapshot_outlives_the_device(void **state) {
     struct kept_bench *k = *state;
     struct owner_side next = {0};
@@ -564,6 +601,7 @@ int main(void) {
         STORE_TEST(a_session_that_is_closed_while_its_client_is_away_leaves_no_snapshot),
         STORE_TEST(a_snapshot_that_the_worker_refuses_is_moved_aside),
         STORE_TEST(a_snapshot_whose_model_is_not_there_yet_is_tried_again),
+        STORE_TEST(a_snapshot_whose_device_no_longer_has_the_model_goes_on_at_another_one),
         STORE_TEST(a_snapshot_outlives_the_device),
         STORE_TEST(every_shorter_or_changed_snapshot_is_refused_or_harmless),
     };
