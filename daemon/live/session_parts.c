@@ -173,6 +173,8 @@ void session_park(struct session *s) {
     s->owner = NULL;
     s->stalled_ms = 0;
     s->parked_ms = clock_ms();
+    if (!session_is_closing(s))
+        session_give_credit(s); /* the reports that its client did not read are in the ring; the worker goes on */
 }
 
 /* First messages of a connection: Opened, then the results and alarms that the client may lack. */

@@ -261,6 +261,19 @@ static void results_that_no_client_took_stop_the_worker_and_are_never_dropped(vo
     assert_true(value(b, "brrd_stream_results_forgotten_total", "ward") == 0);
 }
 
+static void a_cut_frees_the_worker_from_a_client_that_did_not_read(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    char token[RESUME_TOKEN_SIZE];
+    struct session *s = open_lasting(b, &stream, token);
+    assert_int_equal(push(s, 0, 10), 0);
+    session_stall(s, true);
+    large_result(b, stream, 0, LIVE_CREDIT_BYTES);
+    assert_int_equal(count_orders(b, LIVE_WAKE), 0); /* the samples wait for the client */
+    session_leave(s);
+    assert_int_equal(count_orders(b, LIVE_WAKE), 1);
+}
+
 static void results_that_a_client_may_lack_survive_two_cuts_in_a_row(void **state) {
     enum { EACH = SESSION_KEPT_BYTES / 4, N = 8 };
     struct bench *b = *state;
@@ -497,6 +510,7 @@ int main(void) {
         SESSION_TEST(a_client_that_comes_back_hears_of_the_model_whatever_memory_is_left),
         SESSION_TEST(the_last_word_of_a_stream_is_kept_whatever_memory_is_left),
         SESSION_TEST(results_that_no_client_took_stop_the_worker_and_are_never_dropped),
+        SESSION_TEST(a_cut_frees_the_worker_from_a_client_that_did_not_read),
         SESSION_TEST(results_that_a_client_may_lack_survive_two_cuts_in_a_row),
         SESSION_TEST(a_client_that_never_says_what_it_has_loses_the_oldest),
         SESSION_TEST(another_open_does_not_go_on_with_the_session),
