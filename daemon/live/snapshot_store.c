@@ -318,8 +318,15 @@ static bool claim(void *ctx, const char *id, struct session_claim *asks) {
 
 /* ---- models that no snapshot needs any more ---- */
 
+/* True if every snapshot's model is known here: no claim brings one for a session that is not made yet, and no snapshot waits or
+ * was left for the next daemon. */
+static bool models_are_known(const struct snapshot_store *s) {
+    const struct restoring *r = &s->restoring;
+    return !s->claims && r->sessions && r->listed && !r->round && !r->n && !r->left;
+}
+
 static void on_models(struct snapshot_store *s, const struct task *t) {
-    if (s->claims) { /* which may have brought one of these models, for a session that is not made yet */
+    if (!models_are_known(s)) { /* any more: a session could not be restored since this was asked */
         s->swept = false;
         return;
     }
@@ -333,12 +340,9 @@ static void on_models(struct snapshot_store *s, const struct task *t) {
     }
 }
 
-/* Not while a snapshot waits, or was left for the next daemon: its model is not known here. */
 static void sweep_models(struct snapshot_store *s) {
-    struct restoring *r = &s->restoring;
-    if (s->swept || s->claims || r->left || !r->sessions || r->round || !r->listed || r->n)
-        return;
-    s->swept = ask(s, DEED_MODELS, "");
+    if (!s->swept && models_are_known(s))
+        s->swept = ask(s, DEED_MODELS, "");
 }
 
 void snapshot_store_tick(struct snapshot_store *s) {

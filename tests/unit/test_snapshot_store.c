@@ -153,24 +153,24 @@ static void what_could_not_be_used_is_left_for_the_next_daemon(void **state) {
     stop(d);
 }
 
-static void a_snapshot_keeps_its_model_while_it_exists(void **state) {
-    struct daemon_side *d = *state;
-    char file[1024], kept[1024], sha256[DIGEST_HEX_SIZE], token[RESUME_TOKEN_SIZE];
+/* A stream of a model file with a snapshot, after which its daemon has ended. kept: where the snapshot keeps the model. */
+static void leave_stream_of_file(struct daemon_side *d, char file[1024], char kept[1024], char token[RESUME_TOKEN_SIZE]) {
+    char sha256[DIGEST_HEX_SIZE];
     struct live_open open_file = own_open;
     const struct session_request asks = {.open = &open_file, .principal = "uid:1", .resumable = true};
     struct session *s = NULL;
-    str_format(file, sizeof file, "%s/model.safetensors", (const char *)d->folder);
+    str_format(file, 1024, "%s/model.safetensors", (const char *)d->folder);
     open_file.checkpoint = file;
     assert_int_equal(fsio_write_atomic(file, "weights", 7, NULL), 0);
     assert_true(digest_bytes("weights", 7, sha256));
-    assert_int_equal(snapshot_model_path(d->dir, sha256, kept, sizeof kept, NULL), 0);
+    assert_int_equal(snapshot_model_path(d->dir, sha256, kept, 1024, NULL), 0);
     begin(d);
     assert_int_equal(session_open(d->b.all, &asks, &sink, &d->b.owner, &s, NULL), 0);
     struct live_report opened = report(last(&d->b)->stream, LIVE_OPENED), saved = report(last(&d->b)->stream, LIVE_SAVED);
     opened.opened = calloc(1, sizeof *opened.opened);
     str_copy(opened.opened->info.sha256, sizeof opened.opened->info.sha256, sha256);
     sessions_report(d->b.all, &opened);
-    str_copy(token, sizeof token, session_token(s));
+    str_copy(token, RESUME_TOKEN_SIZE, session_token(s));
     saved.state = strdup("the worker's part");
     saved.state_len = strlen(saved.state);
     sessions_report(d->b.all, &saved);
@@ -178,6 +178,23 @@ static void a_snapshot_keeps_its_model_while_it_exists(void **state) {
     uv_run(&d->loop, UV_RUN_DEFAULT);
     assert_true(fsio_exists(kept));
     stop(d);
+}
+
+/* The worker cannot restore the stream of the newest order now. */
+static void fail_now(struct daemon_side *d) {
+    struct live_stream *stream = last(&d->b)->stream;
+    assert_int_equal(last(&d->b)->message.kind, LIVE_OPEN);
+    struct live_report failed = report(stream, LIVE_FAILED);
+    err_set(&failed.err, ERR_NOT_FOUND, "the volume of the model is not mounted");
+    sessions_report(d->b.all, &failed);
+    closed(&d->b, stream);
+}
+
+static void a_snapshot_keeps_its_model_while_it_exists(void **state) {
+    struct daemon_side *d = *state;
+    char file[1024], kept[1024], token[RESUME_TOKEN_SIZE];
+    struct session *s = NULL;
+    leave_stream_of_file(d, file, kept, token);
     assert_int_equal(fsio_write_atomic(file, "others!", 7, NULL), 0); /* another model takes the file's name */
     begin(d);
     snapshot_store_restore(d->store, d->b.all, d->b.metrics, 60 * 1000);
@@ -190,6 +207,23 @@ static void a_snapshot_keeps_its_model_while_it_exists(void **state) {
     round_of(d, 1000);
     round_of(d, 1000);
     assert_false(fsio_exists(kept));
+    stop(d);
+}
+
+static void a_stream_that_fails_while_kept_models_are_listed_keeps_its_own(void **state) {
+    struct daemon_side *d = *state;
+    char file[1024], kept[1024], token[RESUME_TOKEN_SIZE];
+    leave_stream_of_file(d, file, kept, token);
+    begin(d);
+    snapshot_store_restore(d->store, d->b.all, d->b.metrics, 60 * 1000);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    snapshot_store_tick(d->store); /* lists them */
+    fail_now(d);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    assert_true(fsio_exists(kept));
+    round_of(d, 6000);
+    assert_non_null(sessions_find(d->b.all, token, "uid:1"));
+    assert_string_equal(live_stream_open(last(&d->b)->stream)->checkpoint, kept);
     stop(d);
 }
 
@@ -222,12 +256,7 @@ static void a_stream_whose_model_is_not_there_yet_is_restored_later(void **state
     begin(d);
     snapshot_store_restore(d->store, d->b.all, d->b.metrics, 60 * 1000);
     uv_run(&d->loop, UV_RUN_DEFAULT);
-    assert_int_equal(last(&d->b)->message.kind, LIVE_OPEN);
-    struct live_stream *stream = last(&d->b)->stream;
-    struct live_report failed = report(stream, LIVE_FAILED);
-    err_set(&failed.err, ERR_NOT_FOUND, "the volume of the model is not mounted");
-    sessions_report(d->b.all, &failed);
-    closed(&d->b, stream);
+    fail_now(d);
     assert_null(sessions_find(d->b.all, token, "uid:1"));
     assert_true(sessions_awaited(d->b.all));
     round_of(d, 6000);
@@ -388,6 +417,7 @@ int main(void) {
         STORE_TEST(a_snapshot_that_cannot_be_read_now_waits_and_is_tried_again),
         STORE_TEST(what_could_not_be_used_is_left_for_the_next_daemon),
         STORE_TEST(a_snapshot_keeps_its_model_while_it_exists),
+        STORE_TEST(a_stream_that_fails_while_kept_models_are_listed_keeps_its_own),
         STORE_TEST(corrupt_snapshots_are_moved_aside),
         STORE_TEST(a_stream_whose_model_is_not_there_yet_is_restored_later),
         STORE_TEST(rejected_snapshots_are_pruned_at_the_start_and_with_the_next_one),
