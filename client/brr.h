@@ -288,7 +288,10 @@ BRR_API int brr_stream_finish(brr_stream *stream, struct brr_error *err);
  * once, -1 = no limit), negative = the stream has ended with this error. A live source calls it at least as often as it pushes. */
 BRR_API int brr_stream_next(brr_stream *stream, int64_t timeout_ms, struct brr_message *ret, struct brr_error *err);
 BRR_API void brr_stream_counts(const brr_stream *stream, struct brr_stream_counts *ret);
-/* Ends the session at once if it is still open. Takes NULL. */
+/* Closes the connection and frees the stream. Takes NULL. Before the SUMMARY this is a cut for the daemon: a session that is not
+ * resumable ends at once; a resumable one waits for limits.resume_ttl, counts towards limits.sessions, and can no longer be resumed
+ * through this library. To end it earlier, call brr_stream_finish and take messages until BRR_END, or call brr.v1.Sessions/Close
+ * with the session_id of brr_stream_info. */
 BRR_API void brr_stream_close(brr_stream *stream);
 
 /* ---- many streams on one thread ---- */
