@@ -195,6 +195,15 @@ static void on_draining(void *owner, int64_t retry_ms, const char *reason) {
     stream_call_steer(owner);
 }
 
+/* What the metric says of a session that failed. One that never opened was refused, and no bed is lost with it. */
+static const char *outcome_of(const struct stream_call *c, const char *reason) {
+    if (!c->opened && !c->resumed)
+        return "refused";
+    if (reason && !strcmp(reason, "SESSION_EXPIRED"))
+        return "idle";
+    return reason && !strcmp(reason, "SESSION_CLOSED") ? "closed" : "failed";
+}
+
 static void on_failed(void *owner, const struct err *err, const char *reason) {
     struct stream_call *c = owner;
     if (!reason && !c->opened && err->code == ERR_PRECONDITION)
@@ -207,10 +216,7 @@ static void on_failed(void *owner, const struct err *err, const char *reason) {
     }
     if (reason && !strcmp(reason, "TAKEN_OVER"))
         c->session = NULL;
-    c->outcome = !reason                              ? "failed"
-                 : !strcmp(reason, "SESSION_EXPIRED") ? "idle"
-                 : !strcmp(reason, "SESSION_CLOSED")  ? "closed"
-                                                      : "failed";
+    c->outcome = outcome_of(c, reason);
     rpc_refuse(c->call, err, reason, retry_ms);
 }
 

@@ -100,6 +100,8 @@ def check_refusals(d, w, recording):
         f.write(data)
     code, out, err = d.ctl("stream", renamed, "--model", w.model)
     assert code == 1 and len(err.splitlines()) == 1 and "MONTAGE_MISMATCH" in err and "Nose" in err, err
+    closed = [line for line in d.ctl("metrics", "brrd_stream_sessions_closed_total")[1].splitlines() if "reason=" in line]
+    assert any('"refused"' in line for line in closed) and not any('"failed"' in line for line in closed), closed  # no bed was lost
 
 
 def check_killed_client(d, recording, model, want):
