@@ -9,7 +9,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/interrupt.h"
 #include "data/frontend.h"
 
 enum { CHUNK_S = 8, NEXT_MS = 1000 };
@@ -84,6 +86,9 @@ static void look_at_connection(struct run *run) {
     run->away = !counts.connected;
 }
 
+/* A complete recording of which the rest is not wanted; other sources end themselves. */
+static bool is_interrupted(const struct run *run) { return run->r->source->edf && interrupt_seen(); }
+
 /* Take what came within the timeout: 0, BRR_END or an error. */
 static int take(struct run *run, int64_t timeout_ms) {
     struct brr_message m;
@@ -96,7 +101,7 @@ static int take(struct run *run, int64_t timeout_ms) {
     if (rc != BRR_AGAIN)
         return rc;
     look_at_connection(run);
-    return 0;
+    return is_interrupted(run) ? brrctl_set_error(run->err, BRR_CANCELLED, "interrupted") : 0;
 }
 
 /* Wait until the samples before `position` would have been recorded. */
@@ -203,6 +208,18 @@ static int stream_file(struct run *run) {
     return 0;
 }
 
+/* Nobody comes back for the session. A daemon that does not answer keeps it for limits.resume_ttl. */
+static void close_session(brr_client *client, const brr_stream *stream) {
+    static const struct brrctl_method method = {"/brr.v1.Sessions/Close", &brr__v1__close_session_response__descriptor, 5000};
+    Brr__V1__CloseSessionRequest in = BRR__V1__CLOSE_SESSION_REQUEST__INIT;
+    struct brr_error err;
+    in.session_id = (char *)(uintptr_t)brr_stream_info(stream)->session_id;
+    in.reason = (char *)(uintptr_t) "interrupted";
+    Brr__V1__CloseSessionResponse *out = brrctl_ask(client, &method, &in.base, &err);
+    if (out)
+        brr__v1__close_session_response__free_unpacked(out, NULL);
+}
+
 /* Unix time of the first sample, in ms; 0 when the header does not say it. EDF has the local time of the place of the recording,
  * without a zone: this machine's is taken. */
 static int64_t start_ms(const struct edf_info *info) {
@@ -241,6 +258,8 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
         return rc;
     rc = stream_file(&run);
     free(run.chunk);
+    if (rc && is_interrupted(&run))
+        close_session(client, run.stream);
     brr_stream_close(run.stream);
     return rc;
 }

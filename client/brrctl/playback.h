@@ -45,7 +45,8 @@ struct playback_sink {
     /* Called when the daemon can no longer write snapshots of the stream, and when it can again. May be NULL. */
     void (*unsaved)(void *ctx, bool unsaved);
 };
-/* Plays the source until it ends, up to the summary. Its gaps are sent as gaps. */
+/* Plays the source until it ends, up to the summary. Its gaps are sent as gaps. A complete recording ends at a signal that
+ * interrupt.h has seen, with BRR_CANCELLED, and its session is closed. */
 int playback_run(struct playback *r, brr_client *client, const struct playback_config *config, const struct playback_sink *sink,
                  struct brr_error *err);
 

@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detection.h"
+#include "client/brrctl/interrupt.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/stream.h"
 #include "data/edf.h"
@@ -68,13 +69,14 @@ struct view {
     const struct stream_input *input;
     bool terminal, head;
     int shown_percent;
-    double start_s;
+    double start_s, done_s;
 };
 
 static double seconds_of(int64_t samples) { return (double)samples / DETECTION_RATE_HZ; }
 
 static void show_progress(void *ctx, double done_s) {
     struct view *v = ctx;
+    v->done_s = done_s;
     double share = v->d->duration_s > 0 ? done_s / v->d->duration_s : 1;
     int percent = (int)(share * 100);
     char bar[OUTPUT_BAR_SIZE], at[32], of[32], line[128];
@@ -350,6 +352,14 @@ static void print_repairs(const struct detection *d) {
         fprintf(stderr, "brrctl: note: %s: %s\n", d->path, info->repairs[i]);
 }
 
+/* A part of the events would look like all of them. */
+static int interrupted(const struct view *v) {
+    output_clear();
+    fprintf(stderr, "brrctl: %s: interrupted after %.0f s of %.0f s; the session is closed, and no file was written\n", v->d->path,
+            v->done_s, v->d->duration_s);
+    return interrupt_exit();
+}
+
 static int run(const struct arguments *o, struct view *v, struct detection_config *config) {
     struct detection d;
     struct err err;
@@ -366,8 +376,10 @@ static int run(const struct arguments *o, struct view *v, struct detection_confi
     print_repairs(&d);
     brr_client *client = brrctl_connect(o, &code);
     v->start_s = clock_s();
+    if (!input->endless) /* the others end with what they have by then */
+        interrupt_catch();
     if (client && detection_run(&d, client, &failed))
-        code = brrctl_fail_call(&failed);
+        code = interrupt_seen() && failed.code == BRR_CANCELLED ? interrupted(v) : brrctl_fail_call(&failed);
     else if (client && write_files(o, &d, output, &err))
         code = brrctl_fail(&err);
     else if (client && o->json)

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
 """The rules of the wire: chunks of one sample, duplicates and overlaps, holes and gaps, acks, refusals, a client that is killed."""
+import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -121,6 +124,25 @@ def check_killed_client(d, recording, model, want):
     assert events == want[0] and probabilities.tobytes() == want[1].tobytes()
 
 
+def check_interrupted_client(d, recording, model):
+    """Ctrl-C ends the session at once: nobody comes back for it, and it is no lost bed."""
+    output = f"{d.dir}/interrupted.tsv"
+    client = subprocess.Popen([f"{BIN}/brrctl", "stream", recording, "--model", model, "--realtime", "1", "--client", "bed-9", "--output", output], env=d.env,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    sessions = lambda: [s for s in map(json.loads, d.ctl("sessions", "--json")[1].splitlines()) if "bed-9" in s.values()]
+    deadline = time.time() + PATIENCE
+    while not sessions() and time.time() < deadline:
+        time.sleep(0.1)
+    assert sessions(), "the stream did not begin"
+    client.send_signal(signal.SIGINT)
+    _, err = client.communicate(timeout=PATIENCE)
+    assert client.returncode == 130 and "interrupted after" in err and "no file was written" in err, (client.returncode, err)
+    assert not os.path.exists(output)
+    time.sleep(4)  # limits.resume_ttl is over
+    closed = [line for line in d.ctl("metrics", "brrd_stream_sessions_closed_total")[1].splitlines() if "reason=" in line]
+    assert not sessions() and any('"closed"' in line for line in closed) and not any('"expired"' in line for line in closed), closed
+
+
 def main():
     with streaming_daemon(extra=["limits.resume_ttl=3s"]) as (d, recording, model):
         w = Wire(d, recording, model)
@@ -128,6 +150,7 @@ def main():
         check_duplicates(w, whole)
         check_gaps(w)
         check_refusals(d, w, recording)
+        check_interrupted_client(d, recording, model)
         check_killed_client(d, recording, model, trace(d, recording, model))
         w.channel.close()
     return 0
