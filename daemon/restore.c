@@ -115,11 +115,12 @@ static int change(struct db *db, const char *sql, const char *from, const char *
     return db_run(&q, err);
 }
 
-/* Records name files by their whole paths. */
+/* Records name files by their whole paths. Paths that a caller wrote (served.ref, jobs.data_root, job files) stay as they are. */
 static int move_paths(struct db *db, const char *from, const char *to, struct err *err) {
     static const struct {
         const char *table, *column;
-    } places[] = {{"served", "path"}, {"pins", "path"}, {"checkpoints", "path"}, {"jobs", "directory"}, {"removals", "folder"}};
+    } places[] = {{"served", "path"}, {"pins", "path"}, {"checkpoints", "path"}, {"jobs", "directory"},
+                  {"jobs", "best"},   {"jobs", "last"}, {"removals", "folder"}};
     char sql[256];
     int rc;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {

@@ -105,6 +105,18 @@ def settle(d, live):
         session = json.loads(d.ctl("sessions", "--json")[1].splitlines()[0])
 
 
+def check_references(d, job):
+    """The job's checkpoints, copied as docs/upgrade.md says, are found by every reference, and remain guarded."""
+    for i, ref in enumerate((f"job:{job}", f"job:{job}@best", f"job:{job}@last")):
+        code, _, err = d.ctl("load", f"copy-{i}", ref)
+        assert code == 0, (ref, err)
+    code, _, err = d.ctl("checkpoint", "unpin", f"job:{job}@last")
+    assert code == 0, err
+    for name in ("best", "last"):
+        code, _, err = d.ctl("checkpoint", "delete", f"job:{job}@{name}")
+        assert code and f"checkpoint of job {job}, which it needs" in err, err
+
+
 def main():
     with temporary() as tmp:
         d = Daemon(f"{tmp}/old")
@@ -134,6 +146,7 @@ def main():
         new.socket, new.env = d.socket, d.env
         print("restores killed:", killed_restores(new, f"{tmp}/backup"))
         refused(new, f"{tmp}/backup", "exists; move it")
+        shutil.copytree(f"{tmp}/old/results/jobs", f"{new.dir}/results/jobs", dirs_exist_ok=True)
         shutil.rmtree(f"{tmp}/old/results")
         new.start()
         live.send_signal(signal.SIGCONT)
@@ -144,7 +157,9 @@ def main():
         assert new.job(job)["state"] == "succeeded"
         with sqlite3.connect(f"{new.dir}/jobs.sqlite") as db:
             paths = [row[0] for row in db.execute("SELECT path FROM served UNION SELECT path FROM pins UNION SELECT directory FROM jobs")]
-            assert len(paths) == 3 and all(p.startswith(f"{new.dir}/results/") for p in paths), paths
+            paths += db.execute("SELECT best, last FROM jobs").fetchone()
+            assert len(paths) == 5 and all(p.startswith(f"{new.dir}/results/") for p in paths), paths
+        check_references(new, job)
         assert new.stop() == 0
     return 0
 
