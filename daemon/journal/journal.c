@@ -18,7 +18,7 @@ enum { BATCH = 256, RETRY_MS = 1000, PRUNE_MS = 60 * 1000, PRUNE_ROWS = 512, LOO
 struct line {
     struct message message;
     int64_t delivered; /* the row of the outbox that is done; 0: this is an entry */
-    bool handed;       /* the entry went to its receivers without the outbox */
+    uint32_t handed;   /* bit i: receiver i took the entry without the outbox */
     struct journal_entry entry;
 };
 
@@ -114,24 +114,33 @@ static int write_line(struct journal *j, const struct line *l, bool *ret_new, st
     int rc = l->delivered ? outbox_remove(j->db, l->delivered, err) : journaldb_insert(j->db, &l->entry, ret_new, err);
     if (rc)
         return rc;
-    for (int i = 0; outlet && *ret_new && !l->handed && i < outlet->n; i++)
-        if (outlet->wants(outlet->ctx, i, &l->entry) && (rc = outbox_add(j->db, outlet, i, &l->entry, &j->queued, err)))
+    for (int i = 0; outlet && *ret_new && i < outlet->n; i++)
+        if (!(l->handed >> i & 1) && outlet->wants(outlet->ctx, i, &l->entry) &&
+            (rc = outbox_add(j->db, outlet, i, &l->entry, &j->queued, err)))
             return rc;
     return 0;
 }
 
-/* Receivers do not wait for a journal that cannot be written: its entries go to them at once, and then not through the outbox. */
+/* False if the receiver has no room, or memory is short. */
+static bool hand_line(const struct outlet *outlet, int i, struct line *l) {
+    if (l->delivered || l->handed >> i & 1 || !outlet->wants(outlet->ctx, i, &l->entry))
+        return true;
+    struct delivery *d = outbox_direct(outlet, i, &l->entry);
+    if (!d || !outlet->post(outlet->ctx, i, d)) {
+        delivery_free(d);
+        return false;
+    }
+    l->handed |= 1u << i;
+    return true;
+}
+
+/* Receivers do not wait for a journal that cannot be written: its entries go to them at once, and then not through the outbox. An
+ * entry that a receiver does not take is tried again with the next write, and so are the entries after it, to keep their order. */
 static void hand_directly(struct journal *j) {
     const struct outlet *outlet = j->config.outlet;
-    for (int k = 0; outlet && k < j->n; k++) {
-        struct line *l = j->batch[k];
-        for (int i = 0; !l->delivered && !l->handed && i < outlet->n; i++) {
-            struct delivery *d = outlet->wants(outlet->ctx, i, &l->entry) ? outbox_direct(outlet, i, &l->entry) : NULL;
-            if (d && !outlet->post(outlet->ctx, i, d))
-                delivery_free(d);
+    for (int i = 0; outlet && i < outlet->n; i++)
+        for (int k = 0; k < j->n && hand_line(outlet, i, j->batch[k]); k++) {
         }
-        l->handed = true;
-    }
 }
 
 static void hand_out(struct journal *j) {

@@ -219,12 +219,12 @@ static void entries_wait_for_a_volume_that_cannot_be_written(void **state) {
     journal_stop(j);
 }
 
-/* A receiver of alarms that keeps what it gets; room for two. */
+/* A receiver of alarms that keeps what it gets, as long as it has room. */
 struct receiver {
     char ids[8][OUTLET_ID];
     int64_t rows[8];
     atomic_int n;
-    atomic_int room;
+    atomic_int room, refused;
 };
 static const char *receiver_name(void *ctx, int i) { return (void)ctx, i ? "?" : "pager"; }
 static bool receiver_wants(void *ctx, int i, const struct journal_entry *e) {
@@ -238,6 +238,10 @@ static bool receiver_post(void *ctx, int i, struct delivery *d) {
     struct receiver *r = ctx;
     int n = atomic_load(&r->n);
     assert_int_equal(i, 0);
+    if (!atomic_load(&r->room)) {
+        atomic_fetch_add(&r->refused, 1);
+        return false;
+    }
     assert_true(n < 8);
     assert_string_equal(d->body, d->id);
     str_copy(r->ids[n], sizeof r->ids[n], d->id);
@@ -331,6 +335,29 @@ static void a_receiver_does_not_wait_for_a_journal_that_cannot_be_written(void *
     assert_int_equal(r.n, 1); /* not a second time through the outbox */
 }
 
+static void a_receiver_without_room_gets_the_entry_through_the_outbox(void **state) {
+    char folder[512], path[600];
+    str_copy(folder, sizeof folder, in_dir(state, "later"));
+    str_format(path, sizeof path, "%s/j.sqlite", folder);
+    struct receiver r = {.room = 1};
+    struct outlet outlet;
+    struct journal *j = start_with(path, &r, &outlet);
+    struct journal_entry e = entry(JOURNAL_ALARM_ON, "icu-1", 1);
+    journal_add(j, &e);
+    e.number = 2;
+    int64_t number = journal_add(j, &e);
+    wait_until(&r.refused, 1); /* the first one was taken, the second one was not */
+    assert_int_equal(r.n, 1);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    wait_for(j, number);
+    atomic_store(&r.room, 4);
+    wait_until(&r.n, 2);
+    assert_int_equal(r.rows[0], 0);
+    assert_true(r.rows[1] > 0);
+    assert_true(journal_stop(j));
+    assert_int_equal(r.n, 2);
+}
+
 static void what_was_not_written_at_the_stop_is_counted(void **state) {
     struct journal *j = start(in_dir(state, "never/j.sqlite"), -1, -1);
     struct journal_entry e = entry(JOURNAL_GAP, "icu-1", 1);
@@ -355,6 +382,7 @@ int main(void) {
         in_temp_dir(a_receiver_gets_each_new_entry_until_it_is_done),
         in_temp_dir(a_receiver_gets_what_comes_when_nothing_waits_any_more),
         in_temp_dir(a_receiver_does_not_wait_for_a_journal_that_cannot_be_written),
+        in_temp_dir(a_receiver_without_room_gets_the_entry_through_the_outbox),
         in_temp_dir(what_was_not_written_at_the_stop_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, done);
