@@ -24,6 +24,7 @@ struct fetching {
     char name[LIVE_NAME], ref[LIVE_PATH], path[LIVE_PATH], device[32];
     struct served_file kept; /* REMOVE: the file that stays, if any */
     bool adopted;            /* the file of a record of an earlier version */
+    bool named;              /* the configuration or a record names the model: the name is missing if this fails */
     models_done_fn *done;
     void *ctx;
     bool started;
@@ -382,15 +383,15 @@ static void cannot_serve(struct models *m, const char *name, const struct err *e
     miss(m, name);
 }
 
-/* The model that a caller wants to serve, or that of the configuration. */
+/* The model of the configuration or a record, or one that a caller wants or wanted to serve. */
 static void fetch_failed(struct models *m, const struct fetching *f) {
     char text[800];
-    if (!f->done) {
+    if (f->named)
         cannot_serve(m, f->name, &f->err);
-        return;
-    }
-    log_warn("model cannot serve", "model=%s error=\"%s\"", f->name, err_text(&f->err, text, sizeof text));
-    f->done(f->ctx, NULL, &f->err);
+    else
+        log_warn("model cannot serve", "model=%s error=\"%s\"", f->name, err_text(&f->err, text, sizeof text));
+    if (f->done)
+        f->done(f->ctx, NULL, &f->err);
 }
 
 static void fetch_done(uv_work_t *work, int status) {
@@ -462,8 +463,10 @@ int models_serve(struct models *m, const struct models_request *request, models_
     if ((rc = check_name(name, err)) || (rc = find_devices(m, device, &devices, err)))
         return rc;
     for (int i = 0; !done && i < m->n_fetching; i++)
-        if (!strcmp(m->fetching[i]->name, name) && !strcmp(m->fetching[i]->ref, ref))
-            return 0; /* the configuration was read again */
+        if (!strcmp(m->fetching[i]->name, name) && !strcmp(m->fetching[i]->ref, ref)) {
+            m->fetching[i]->named = true; /* the configuration was read again, or a caller was faster */
+            return 0;
+        }
     if ((rc = new_fetch(m, model_fetch_is_url(ref) ? FETCH_STORE : FETCH_FILE, name, ref, &f, err)))
         return rc;
     if ((rc = prepare_fetch(m, f, err))) {
@@ -471,6 +474,7 @@ int models_serve(struct models *m, const struct models_request *request, models_
         return rc;
     }
     str_copy(f->device, sizeof f->device, device);
+    f->named = !done;
     f->done = done;
     f->ctx = ctx;
     queue_fetch(m, f);
@@ -500,7 +504,8 @@ void models_forget(struct models *m, void *ctx) {
     for (int i = 0; i < m->n_fetching; i++)
         if (m->fetching[i]->ctx == ctx) {
             m->fetching[i]->done = NULL;
-            atomic_store(&m->fetching[i]->fetch.stop, true);
+            if (!m->fetching[i]->named)
+                atomic_store(&m->fetching[i]->fetch.stop, true);
         }
 }
 
@@ -573,7 +578,7 @@ static int adopt(struct models *m, const struct served_record *r, struct err *er
     int rc = new_fetch(m, FETCH_FILE, r->name, r->ref, &f, err);
     if (rc)
         return rc;
-    f->adopted = f->file.known = true;
+    f->adopted = f->named = f->file.known = true;
     str_copy(f->file.path, sizeof f->file.path, r->path);
     str_copy(f->device, sizeof f->device, r->device);
     queue_fetch(m, f);

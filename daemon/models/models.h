@@ -67,7 +67,8 @@ int models_serve(struct models *m, const struct models_request *request, models_
 /* For the configuration: serves REF if the name has no record and was not unloaded. A failure is logged, and makes models_state
  * FAILED. */
 void models_seed(struct models *m, const struct models_request *request);
-/* Call if the caller of models_serve goes away: its done is not called, and its fetch is cancelled. */
+/* Call if the caller of models_serve goes away: its done is not called, and its fetch is cancelled unless the configuration names
+ * the same model. A cancelled fetch leaves models_state as it was. */
 void models_forget(struct models *m, void *ctx);
 /* Also for a name whose model could not be had, so that models_state is no longer FAILED for it. */
 int models_unserve(struct models *m, const char *name, struct err *err);

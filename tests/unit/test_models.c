@@ -316,6 +316,42 @@ static void a_configured_model_that_is_gone_makes_the_daemon_not_ready_until_it_
     assert_true(models_state(b->models) == MODELS_WARM);
 }
 
+static void begin(struct bench *b, const char *name, const char *ref, struct err *err) {
+    assert_int_equal(models_serve(b->models, &(struct models_request){name, ref, ""}, note, err, err), 0);
+}
+
+static void a_load_that_its_caller_gives_up_is_no_failed_model(void **state) {
+    struct bench *b = *state;
+    struct err err = {0};
+    begin(b, "ward", "upload:none", &err);
+    models_forget(b->models, &err);
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    assert_true(models_state(b->models) == MODELS_WARM); /* no model is served, and none is missing */
+    serve_a(b);
+    begin(b, "ward", "upload:none", &err);
+    models_forget(b->models, &err);
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    assert_int_equal(models_failed(b->models), 0);
+    still_serves_a(b);
+    assert_int_equal(err.code, 0);
+}
+
+static void a_model_of_the_configuration_outlasts_the_caller_who_loads_it_too(void **state) {
+    struct bench *b = *state;
+    struct err err = {0};
+    begin(b, "ward", "upload:a", &err);
+    models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
+    models_forget(b->models, &err);
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    loaded(b);
+    begin(b, "other", "upload:none", &err);
+    models_seed(b->models, &(struct models_request){"other", "upload:none", ""});
+    models_forget(b->models, &err);
+    uv_run(&b->loop, UV_RUN_DEFAULT);
+    assert_true(models_state(b->models) == MODELS_FAILED);
+    assert_int_equal(err.code, 0);
+}
+
 /* A record without a row in memory, as its model is gone: the name was given by a decision, and stays without a model. */
 static void the_configuration_leaves_a_record_whose_model_is_gone(void **state) {
     struct bench *b = *state;
@@ -405,6 +441,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_name_that_was_unloaded_is_not_seeded_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_configured_model_that_is_gone_makes_the_daemon_not_ready_until_it_is_there, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_load_that_its_caller_gives_up_is_no_failed_model, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_model_of_the_configuration_outlasts_the_caller_who_loads_it_too, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_configuration_leaves_a_record_whose_model_is_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(weights_that_changed_behind_the_record_do_not_serve, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_of_an_earlier_version_gets_a_name_of_its_own, set_up, tear_down),
