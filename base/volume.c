@@ -14,10 +14,19 @@ struct volume {
     pthread_cond_t changed;
     char *directory;
     bool asked, stopping;           /* asked: a call is on its way */
+    bool ended;                     /* the thread touches nothing any more */
+    bool abandoned;                 /* volume_close has returned: the thread frees everything */
     int64_t asked_ms;               /* when it began */
     int64_t answers;                /* how many came */
     int64_t free_bytes, size_bytes; /* as the newest answer said */
 };
+
+static void release(struct volume *v) {
+    pthread_cond_destroy(&v->changed);
+    pthread_mutex_destroy(&v->lock);
+    free(v->directory);
+    free(v);
+}
 
 static void *volume_main(void *arg) {
     struct volume *v = arg;
@@ -38,7 +47,12 @@ static void *volume_main(void *arg) {
         v->answers++;
         pthread_cond_broadcast(&v->changed);
     }
+    v->ended = true;
+    const bool abandoned = v->abandoned;
+    pthread_cond_broadcast(&v->changed);
     pthread_mutex_unlock(&v->lock);
+    if (abandoned)
+        release(v);
     return NULL;
 }
 
@@ -56,25 +70,35 @@ int volume_open(const char *directory, struct volume **ret, struct err *err) {
         *ret = v;
         return 0;
     }
-    pthread_cond_destroy(&v->changed);
-    pthread_mutex_destroy(&v->lock);
-    free(v->directory);
-    free(v);
+    release(v);
     return err_set(err, ERR_EXHAUSTED, "cannot start a thread to watch %s: %s", directory, strerror(code));
+}
+
+/* False if the thread is still in a call that is too old: it frees everything. */
+static bool wait_end(struct volume *v) {
+    pthread_mutex_lock(&v->lock);
+    const int64_t age_ms = v->asked ? clock_ms() - v->asked_ms : 0;
+    const struct timespec until = clock_after_ms(age_ms < VOLUME_WAIT_MS ? VOLUME_WAIT_MS - age_ms : 0);
+    v->stopping = true;
+    pthread_cond_broadcast(&v->changed);
+    while (!v->ended && pthread_cond_timedwait(&v->changed, &v->lock, &until) != ETIMEDOUT) {
+    }
+    const bool ended = v->ended;
+    v->abandoned = !ended;
+    pthread_mutex_unlock(&v->lock);
+    return ended;
 }
 
 void volume_close(struct volume *v) {
     if (!v)
         return;
-    pthread_mutex_lock(&v->lock);
-    v->stopping = true;
-    pthread_cond_broadcast(&v->changed);
-    pthread_mutex_unlock(&v->lock);
-    pthread_join(v->thread, NULL);
-    pthread_cond_destroy(&v->changed);
-    pthread_mutex_destroy(&v->lock);
-    free(v->directory);
-    free(v);
+    const pthread_t thread = v->thread;
+    if (!wait_end(v)) {
+        pthread_detach(thread);
+        return;
+    }
+    pthread_join(thread, NULL);
+    release(v);
 }
 
 /* The age of the call that is on its way, which begins here if there is none. The lock is held. */

@@ -14,7 +14,8 @@ enum { VOLUME_WAIT_MS = 1000 };
 struct volume;
 /* Starts the thread. The directory may be missing: what counts is that there is an answer. */
 int volume_open(const char *directory, struct volume **ret, struct err *err);
-/* Waits until the volume answers. NULL is allowed. */
+/* No other thread may use the volume any more. Waits for a call that is on its way until it is VOLUME_WAIT_MS old; the thread of
+ * an older one frees everything when it is answered. NULL is allowed. */
 void volume_close(struct volume *v);
 /* True if the volume answers now. Usually takes microseconds; waits until a call is VOLUME_WAIT_MS old, and not at all while an
  * older one is unanswered, so that a volume that hangs delays the caller once. Any thread. */

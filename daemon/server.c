@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "daemon/deadline.h"
 #include "daemon/devices.h"
 #include "daemon/jobs/worker.h"
 #include "daemon/server_open.h"
@@ -209,6 +210,7 @@ int server_run(const struct config *config, const struct config_source *source, 
     uv_run(&d->loop, UV_RUN_DEFAULT);
     server_close(d);
     uv_loop_close(&d->loop);
+    deadline_cancel(&d->deadline);
     meters_close(&d->meters);
     notify_close(&d->notify);
     if (rc == 0) {

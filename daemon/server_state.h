@@ -8,6 +8,7 @@
 #include "base/volume.h"
 #include "daemon/access.h"
 #include "daemon/config.h"
+#include "daemon/deadline.h"
 #include "daemon/drain.h"
 #include "daemon/hosts/device_set.h"
 #include "daemon/http/http.h"
@@ -47,8 +48,9 @@ struct daemon {
     int cache_lock, sessions_lock;
     bool announced; /* READY was sent */
     bool drain_wanted, stopping, rpc_stopped, lost, deaf, held[DEVICE_SET_MAX];
-    int64_t stop_ms; /* when the stop began */
-    bool file_waits; /* for a model file that does not answer */
+    int64_t stop_ms;          /* when the stop began */
+    struct deadline deadline; /* of its last part, when the handles of the loop are closed */
+    bool file_waits;          /* for a model file that does not answer */
     struct meters meters;
     char versions[JOB_VERSIONS_SIZE]; /* for the records of jobs */
 };

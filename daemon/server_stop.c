@@ -6,6 +6,8 @@
 #include "base/log.h"
 #include "daemon/server.h"
 
+enum { CLOSE_MS = 10 * 1000 /* for the parts of the daemon, after the last job has stopped */ };
+
 void server_close_handles(struct daemon *d) {
     uv_close((uv_handle_t *)&d->reports, NULL);
     uv_close((uv_handle_t *)&d->tick, NULL);
@@ -14,9 +16,17 @@ void server_close_handles(struct daemon *d) {
         uv_close((uv_handle_t *)&d->signals[i], NULL);
 }
 
+/* The loop still waits for file work on the thread pool, and server_close for threads; neither ends while a volume hangs. */
+static void limit_the_rest(struct daemon *d) {
+    int64_t left_ms = d->config->stop_wait_ms - (clock_ms() - d->stop_ms);
+    deadline_start(&d->deadline, left_ms > CLOSE_MS ? left_ms : CLOSE_MS, server_exit_status(d));
+}
+
 static void finish_if_idle(struct daemon *d) {
-    if (d->stopping && d->rpc_stopped && sched_idle(d->services.sched) && !uv_is_closing((uv_handle_t *)&d->tick))
+    if (d->stopping && d->rpc_stopped && sched_idle(d->services.sched) && !uv_is_closing((uv_handle_t *)&d->tick)) {
+        limit_the_rest(d);
         server_close_handles(d);
+    }
 }
 
 static void on_rpc_stopped(void *ctx) {
@@ -40,6 +50,8 @@ int server_exit_status(const struct daemon *d) { return d->lost || d->deaf ? SER
 void server_leave_if_late(const struct daemon *d) {
     if (!drain_is_over(&d->drain) || clock_ms() - d->stop_ms < d->config->stop_wait_ms)
         return;
+    if (sched_idle(d->services.sched))
+        log_warn("calls did not end within jobs.stop_wait: exiting", "seconds=%lld", (long long)(d->config->stop_wait_ms / 1000));
     for (int i = 0; i < device_set_count(d->services.devices); i++)
         if (sched_on(d->services.sched, i))
             log_warn("a running job did not stop within jobs.stop_wait: exiting; the job goes on from its newest checkpoint",

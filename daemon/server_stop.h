@@ -8,7 +8,8 @@
 void server_stop(struct daemon *d);
 /* Goes on with it as far as what has ended by now allows. Call after each report and tick. */
 void server_stop_turn(struct daemon *d);
-/* Ends the process when a job has not stopped within jobs.stop_wait. Call while stopping, once a second. */
+/* Ends the process when a job or a call has not stopped within jobs.stop_wait. Call while stopping, once a second. Once they have,
+ * daemon/deadline limits the rest of the stop: to jobs.stop_wait too, or 10 s if less than that remains. */
 void server_leave_if_late(const struct daemon *d);
 /* Of the process: 0, or SERVER_RESTART. */
 int server_exit_status(const struct daemon *d);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The volume of paths.results does not answer for half a minute while a training writes there: streams, jobs' states, health and
-metrics go on, the training and calls that need files of that volume wait, and all of them go on well when the volume is back."""
+metrics go on, the training and calls that need files of that volume wait, and all of them go on well when the volume is back. A stop
+ends within jobs.stop_wait although the volume of the results or of the database does not answer."""
 import hashlib
 import os
 import sys
@@ -181,6 +182,23 @@ class Training:
         assert verified.valid, verified
 
 
+def a_stop_ends(d, folder):
+    """While no job runs, and this folder does not answer."""
+    os.environ["BRR_HOLD_PATH"] = folder
+    d.start()
+    deadline = time.time() + PATIENCE
+    while http(d, "/readyz")[0] != 200:
+        assert time.time() < deadline, http(d, "/readyz")
+        time.sleep(0.2)
+    d.hold()
+    waiting = Waiting("List", lambda: d.ctl("checkpoints"))
+    time.sleep(2)  # the call and the look at the volume, once a second, stand still now
+    assert d.stop() == 0, d.read_log()
+    assert d.is_held(), f"the stop waited for {folder}: {d.read_log()}"
+    d.release()
+    waiting.join(timeout=PATIENCE)
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=21, patients=2, hours=0.04)
@@ -237,6 +255,11 @@ def main():
         live.finish()
         assert turns >= 5, turns
         assert d.stop() == 0
+        os.mkdir(f"{tmp}/db")
+        os.rename(f"{tmp}/jobs.sqlite", f"{tmp}/db/jobs.sqlite")
+        d.extra += ["jobs.stop_wait=3s", f"jobs.database={tmp}/db/jobs.sqlite"]
+        a_stop_ends(d, f"{tmp}/results")
+        a_stop_ends(d, f"{tmp}/db")
     return 0
 
 

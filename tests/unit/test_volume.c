@@ -77,11 +77,24 @@ static void free_bytes_never_wait(void **state) {
     volume_close(v);
 }
 
+static void closing_does_not_wait_for_a_volume_that_hangs(void **state) {
+    (void)state;
+    struct volume *v = open_volume();
+    atomic_store(&held, true);
+    assert_false(volume_answers(v));
+    volume_close(v); /* would never return */
+    v = open_volume();
+    assert_true(volume_look(v)); /* a call that is not too old yet */
+    volume_close(v);
+    atomic_store(&held, false); /* their threads free what they have */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_volume_that_answers_tells_its_free_bytes_and_its_size),
         cmocka_unit_test(a_volume_that_hangs_delays_once),
         cmocka_unit_test(free_bytes_never_wait),
+        cmocka_unit_test(closing_does_not_wait_for_a_volume_that_hangs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,23 @@
+/* deadline: ends the process at a certain time, on a thread of its own, whatever the loop thread waits for. A volume that does not
+ * answer can hold up any step of the daemon's end; none of these steps is needed for the data. */
+#ifndef BRR_DAEMON_DEADLINE_H
+#define BRR_DAEMON_DEADLINE_H
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct deadline {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct timespec until;
+    int status;
+    bool started, cancelled;
+};
+/* In `ms` milliseconds the process exits with this status. A thread that cannot be started is logged, and then the end has no
+ * limit. */
+void deadline_start(struct deadline *d, int64_t ms, int status);
+/* The end is there. Does nothing if the deadline was not started. */
+void deadline_cancel(struct deadline *d);
+
+#endif
