@@ -49,7 +49,7 @@ static void on_report(struct session_watch *w, const struct live_report *r) {
     struct bed *b = (struct bed *)w;
     if (r->message.kind == LIVE_ALARM) {
         b->alarm = r->on;
-        b->alarm_ms = r->on ? clock_wall_ms() : b->alarm_ms;
+        b->alarm_ms = r->on ? clock_ms() : b->alarm_ms;
         b->all->changed = true;
     }
     if (!r->p || r->message.kind == LIVE_ALARM)
@@ -76,7 +76,7 @@ static void on_ended(struct session_watch *w) {
     struct bed *b = (struct bed *)w;
     struct beds *all = b->all;
     map_remove(all->open, b->id);
-    b->ended_ms = clock_wall_ms();
+    b->ended_ms = clock_ms();
     b->next = all->ended;
     all->ended = b;
     all->changed = true;
@@ -114,6 +114,7 @@ static void begin(struct beds *all, const struct session_state *state) {
                       .newest = state->probability,
                       .alarm = state->alarm,
                       .opened_ms = state->opened_ms,
+                      .begun_ms = all->now_ms,
                       .value_ms = all->now_ms,
                       .received = -1};
     for (int i = 0; i < STATUS_MINUTE; i++)
@@ -128,7 +129,7 @@ static void begin(struct beds *all, const struct session_state *state) {
 
 /* A value holds until the next one, while samples come. */
 static float point(const struct beds *all, const struct bed *b) {
-    bool holds = all->wall_ms - b->seen_ms < BEDS_HOLD_MS && all->now_ms - b->value_ms < BEDS_HOLD_MS;
+    bool holds = b->seen_ms && all->now_ms - b->seen_ms < BEDS_HOLD_MS && all->now_ms - b->value_ms < BEDS_HOLD_MS;
     return !isnan(b->peak) ? b->peak : holds ? b->newest : NAN;
 }
 
@@ -143,7 +144,7 @@ static void look(void *ctx, const struct session *s) {
             return;
     }
     if (state.received_through != b->received && state.received_through > 0)
-        b->seen_ms = b->received < 0 && !state.connected ? 0 : all->wall_ms; /* restored samples came before the restart */
+        b->seen_ms = b->received < 0 && !state.connected ? 0 : all->now_ms; /* restored samples came before the restart */
     b->received = state.received_through;
     float p = point(all, b);
     b->minute[b->at] = p;
@@ -158,7 +159,7 @@ void beds_tick(struct beds *all) {
     all->now_ms = clock_ms();
     sessions_visit(all->sessions, look, all);
     for (struct bed **link = &all->ended; *link; link = &(*link)->next)
-        if (all->wall_ms - (*link)->ended_ms > BEDS_ENDED_MS) { /* those behind it ended earlier */
+        if (all->now_ms - (*link)->ended_ms > BEDS_ENDED_MS) { /* those behind it ended earlier */
             forget_from(link);
             break;
         }

@@ -22,10 +22,12 @@ struct bed {
     float peak, newest; /* of the values since the newest point, and the last one; NaN: none */
     struct past *trace; /* NULL: out of memory */
     bool alarm;
-    int64_t alarm_ms;                     /* Unix time at which it went on last; 0: unknown, or never */
-    int64_t opened_ms, seen_ms, ended_ms; /* seen: newest samples. 0: not yet */
-    int64_t value_ms;                     /* monotonic: newest value */
-    int64_t received;                     /* source samples at the newest tick */
+    int64_t opened_ms; /* Unix time */
+    /* Monotonic, since the wall clock may be set; 0: not yet, or unknown. */
+    int64_t begun_ms;                    /* the first tick of this bed */
+    int64_t seen_ms, value_ms, ended_ms; /* seen: newest samples; value: newest value */
+    int64_t alarm_ms;                    /* the alarm went on last */
+    int64_t received;                    /* source samples at the newest tick */
 };
 
 struct beds;

@@ -12,7 +12,7 @@ static const double LATE_S = 5, LOST_SHARE = 0.1;
 struct gathering {
     const struct gather *from;
     struct status *to;
-    int64_t now_ms;
+    int64_t now_ms; /* monotonic */
 };
 
 static const struct {
@@ -58,23 +58,31 @@ static void put_channels(struct status *to, const struct session_state *from, st
     s->quality = name_flaws(to, s);
 }
 
-static enum status_mood mood_of(const struct status_stream *s, int64_t now_ms) {
-    const int64_t heard_ms = s->seen_ms > s->opened_ms ? s->seen_ms : s->opened_ms;
+/* silent_ms: since the newest samples, or since the stream began. */
+static enum status_mood mood_of(const struct status_stream *s, int64_t silent_ms) {
     if (s->ended_ms)
         return STATUS_ENDED;
-    if (!s->connected || (s->realtime && now_ms - heard_ms > SILENT_MS))
+    if (!s->connected || (s->realtime && silent_ms > SILENT_MS))
         return STATUS_LOST;
     if (s->realtime && s->lag_s > LATE_S)
         return STATUS_LATE;
     return s->n_flawed || s->gap_fraction > LOST_SHARE ? STATUS_POOR : STATUS_FINE;
 }
 
-static void put_past(const struct bed *b, struct status_stream *s) {
+static int64_t silence(const struct gathering *g, const struct bed *b) {
+    return b ? g->now_ms - (b->seen_ms ? b->seen_ms : b->begun_ms) : 0;
+}
+
+/* A monotonic time as Unix time by the present wall clock, so that its age does not depend on a clock that was set; 0: none. */
+static int64_t unix_ms(const struct gathering *g, int64_t at_ms) { return at_ms ? g->to->taken_ms - (g->now_ms - at_ms) : 0; }
+
+static void put_past(const struct gathering *g, const struct bed *b, struct status_stream *s) {
     for (int i = 0; i < STATUS_MINUTE; i++)
         s->minute[i] = b->minute[(b->at + i) % STATUS_MINUTE];
     s->probability = isnan(s->probability) ? b->newest : s->probability; /* without alarms: of the record trace */
-    s->seen_ms = b->seen_ms;
-    s->alarm_ms = b->alarm_ms;
+    s->seen_ms = unix_ms(g, b->seen_ms);
+    s->alarm_ms = unix_ms(g, b->alarm_ms);
+    s->ended_ms = unix_ms(g, b->ended_ms);
     s->trace = b->trace ? past_share(b->trace) : NULL;
 }
 
@@ -117,8 +125,8 @@ static void put_stream(void *ctx, const struct session *session) {
     for (int i = 0; i < STATUS_MINUTE; i++)
         s->minute[i] = NAN;
     if (b)
-        put_past(b, s);
-    s->mood = from.alarm ? STATUS_ALARM : mood_of(s, g->now_ms);
+        put_past(g, b, s);
+    s->mood = from.alarm ? STATUS_ALARM : mood_of(s, silence(g, b));
 }
 
 static void put_ended(struct gathering *g, const struct bed *b) {
@@ -134,13 +142,12 @@ static void put_ended(struct gathering *g, const struct bed *b) {
                                 .montage = "",
                                 .mood = STATUS_ENDED,
                                 .probability = NAN,
-                                .opened_ms = b->opened_ms,
-                                .ended_ms = b->ended_ms};
-    put_past(b, s);
+                                .opened_ms = b->opened_ms};
+    put_past(g, b, s);
 }
 
 void gather_streams(const struct gather *g, struct status *to) {
-    struct gathering all = {.from = g, .to = to, .now_ms = clock_wall_ms()};
+    struct gathering all = {.from = g, .to = to, .now_ms = clock_ms()};
     to->streams = arena_alloc(&to->arena, STATUS_STREAMS * sizeof *to->streams);
     sessions_visit(g->source.sessions, put_stream, &all);
     for (const struct bed *b = beds_ended(g->beds); b; b = b->next)

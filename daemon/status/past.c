@@ -39,6 +39,10 @@ void past_drop(struct past *t) {
 void past_put(struct past *t, int64_t wall_ms, float p) {
     int64_t number = wall_ms / PAST_STEP_MS;
     pthread_mutex_lock(&t->lock);
+    if (number < t->newest - PAST_BACK_MS / PAST_STEP_MS) { /* the clock was set back */
+        t->newest = number;
+        t->points[number % PAST_POINTS] = NAN;
+    }
     number = number > t->newest ? number : t->newest;
     int64_t first = t->newest && number - t->newest < PAST_POINTS ? t->newest + 1 : number - PAST_POINTS + 1;
     for (int64_t i = first; i <= number; i++)

@@ -2,13 +2,14 @@
 #include <math.h>
 
 #include "daemon/status/beds.h"
+#include "daemon/status/gather_parts.h"
 #include "unit/session_fixture.h"
 
-static int64_t now_ms = 1800000000000;
+static int64_t now_ms = 1800000000000, set_ms; /* set: the wall clock was set by so much */
 int64_t __wrap_clock_ms(void);
 int64_t __wrap_clock_wall_ms(void);
 int64_t __wrap_clock_ms(void) { return now_ms; }
-int64_t __wrap_clock_wall_ms(void) { return now_ms; }
+int64_t __wrap_clock_wall_ms(void) { return now_ms + set_ms; }
 
 /* Values of the alarm trace. */
 static void provisional(struct bench *b, struct live_stream *stream, float p, float q) {
@@ -79,6 +80,59 @@ static void an_alarm_is_news_once_and_has_its_time(void **state) {
     beds_free(beds);
 }
 
+/* The only stream, as the pages show it. */
+static struct status_stream shown(struct bench *b, struct beds *beds) {
+    const struct gather g = {.source = {.sessions = b->all}, .beds = beds};
+    struct status *status = status_new();
+    status->taken_ms = now_ms + set_ms;
+    gather_streams(&g, status);
+    assert_int_equal(status->n_streams, 1);
+    struct status_stream s = status->streams[0]; /* its texts go with the status */
+    status_drop(status);
+    return s;
+}
+
+static void a_silent_stream_has_no_signal_though_the_clock_is_set_back(void **state) {
+    static struct live_open open;
+    const struct session_request bedside = {.open = &open, .client = "bed 7", .principal = "uid:1"};
+    struct bench *b = *state;
+    struct live_stream *stream;
+    open = own_open;
+    open.realtime = true;
+    struct session *s = open_as(b, &bedside, &stream);
+    struct beds *beds = beds_new(b->all);
+    float points[PAST_POINTS];
+    second(beds);
+    assert_int_equal(push(s, 0, RATE), 0);
+    second(beds);
+    assert_int_equal(shown(b, beds).mood, STATUS_FINE);
+    set_ms = -3600 * 1000;
+    provisional(b, stream, 0.9f, 0.9f);
+    second(beds);
+    past_copy(beds_find(beds, session_id(s))->trace, now_ms + set_ms, points);
+    assert_float_equal(fmaxf(points[PAST_POINTS - 1], points[PAST_POINTS - 2]), 0.9f, 0);
+    for (int i = 0; i < 10; i++)
+        second(beds);
+    struct status_stream now = shown(b, beds);
+    assert_int_equal(now.mood, STATUS_LOST);
+    assert_int_equal(now.seen_ms, now_ms + set_ms - 11000);
+    set_ms = 3600 * 1000;
+    assert_int_equal(push(s, RATE, RATE), 0);
+    second(beds);
+    assert_int_equal(shown(b, beds).mood, STATUS_LATE); /* there are samples again, which the worker has not taken */
+    session_close(s, "done");
+    closed(b, stream);
+    set_ms = -3600 * 1000;
+    now = shown(b, beds);
+    assert_int_equal(now.mood, STATUS_ENDED);
+    assert_int_equal(now.ended_ms, now_ms + set_ms);
+    now_ms += BEDS_ENDED_MS;
+    second(beds);
+    assert_null(beds_ended(beds));
+    set_ms = 0;
+    beds_free(beds);
+}
+
 static void a_stream_that_ended_stays_until_its_client_is_back(void **state) {
     static const struct session_request named = {.open = &own_open, .client = "bed 7", .principal = "uid:1"};
     struct bench *b = *state;
@@ -127,6 +181,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_second_keeps_its_highest_value, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_is_news_once_and_has_its_time, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_silent_stream_has_no_signal_though_the_clock_is_set_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stream_that_ended_stays_until_its_client_is_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(ended_streams_are_bounded, set_up, tear_down),
     };

@@ -361,6 +361,26 @@ static void the_past_keeps_the_highest_value_of_each_step(void **state) {
     past_drop(t);
 }
 
+static void the_past_goes_on_when_the_clock_is_set_back(void **state) {
+    (void)state;
+    struct past *t = past_new();
+    float points[PAST_POINTS];
+    const int64_t now = 1800000000000, hour = 3600 * 1000;
+    past_put(t, now - hour, 0.9f);
+    past_put(t, now - hour - PAST_STEP_MS, 0.8f); /* a correction of seconds: counts as the newest */
+    for (int64_t at = now - hour + PAST_STEP_MS; at <= now; at += PAST_STEP_MS)
+        past_put(t, at, 0.4f);
+    past_put(t, now - hour, 0.2f);
+    past_put(t, now - hour + PAST_STEP_MS, 0.3f);
+    past_copy(t, now - hour + PAST_STEP_MS, points);
+    assert_float_equal(points[PAST_POINTS - 1], 0.3f, 0);
+    assert_float_equal(points[PAST_POINTS - 2], 0.2f, 0);
+    assert_true(isnan(points[PAST_POINTS - 3]));
+    past_copy(t, now, points); /* what the clock of before had */
+    assert_true(isnan(points[PAST_POINTS - 1]));
+    past_drop(t);
+}
+
 static void a_board_wakes_who_waits_and_keeps_what_is_read(void **state) {
     (void)state;
     struct status_board *b = status_board_new();
@@ -411,6 +431,7 @@ int main(void) {
         cmocka_unit_test(clients_with_the_same_page_and_rights_share_an_event),
         cmocka_unit_test(a_minute_without_values_has_gaps),
         cmocka_unit_test(the_past_keeps_the_highest_value_of_each_step),
+        cmocka_unit_test(the_past_goes_on_when_the_clock_is_set_back),
         cmocka_unit_test(a_board_wakes_who_waits_and_keeps_what_is_read),
         cmocka_unit_test(numbers_are_in_words),
         cmocka_unit_test(files_of_pages_have_digests),
