@@ -16,6 +16,7 @@
 #include "client/brrctl/detect_server.h"
 #include "client/brrctl/detect_table.h"
 #include "client/brrctl/detection.h"
+#include "client/brrctl/interrupt.h"
 #include "client/brrctl/output.h"
 #include "data/bids.h"
 #include "data/edf.h"
@@ -243,7 +244,7 @@ static bool item_finished(void *ctx, int64_t i, int rc) {
     b->finished++;
     b->failed += item->err.code != 0;
     report(b, item);
-    return hopeless(&item->err);
+    return hopeless(&item->err) || interrupt_seen();
 }
 
 static int finish(const struct batch *b) {
@@ -255,6 +256,10 @@ static int finish(const struct batch *b) {
     for (int i = 0; i < b->n; i++)
         if (hopeless(&b->items[i].err))
             return brrctl_fail_call(&b->items[i].err);
+    if (interrupt_seen()) {
+        fprintf(stderr, "brrctl: interrupted; %d of %s done\n", b->finished - b->failed, counted(b->n, "recording").text);
+        return interrupt_exit();
+    }
     if (b->failed)
         fprintf(stderr, "brrctl: %d of %s failed\n", b->failed, counted(b->n, "recording").text);
     return code;
@@ -272,6 +277,7 @@ static int run(struct batch *b) {
     int code = 0;
     if (!(b->client = brrctl_connect(b->o, &code)))
         return code;
+    interrupt_catch();
     if (crew_start(&work, &crew, &err)) {
         code = brrctl_fail(&err);
     } else {

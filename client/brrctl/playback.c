@@ -208,13 +208,17 @@ static int stream_file(struct run *run) {
     return 0;
 }
 
-/* Nobody comes back for the session. A daemon that does not answer keeps it for limits.resume_ttl. */
-static void close_session(brr_client *client, const brr_stream *stream) {
+/* What failed on this side, or was interrupted: nobody comes back for the session, which would wait for limits.resume_ttl. */
+static void close_session(brr_client *client, const brr_stream *stream, const char *why) {
     static const struct brrctl_method method = {"/brr.v1.Sessions/Close", &brr__v1__close_session_response__descriptor, 5000};
     Brr__V1__CloseSessionRequest in = BRR__V1__CLOSE_SESSION_REQUEST__INIT;
+    struct brr_stream_counts counts;
     struct brr_error err;
+    brr_stream_counts(stream, &counts);
+    if (!counts.connected)
+        return;
     in.session_id = (char *)(uintptr_t)brr_stream_info(stream)->session_id;
-    in.reason = (char *)(uintptr_t) "interrupted";
+    in.reason = (char *)(uintptr_t)why;
     Brr__V1__CloseSessionResponse *out = brrctl_ask(client, &method, &in.base, &err);
     if (out)
         brr__v1__close_session_response__free_unpacked(out, NULL);
@@ -258,8 +262,8 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
         return rc;
     rc = stream_file(&run);
     free(run.chunk);
-    if (rc && is_interrupted(&run))
-        close_session(client, run.stream);
+    if (rc)
+        close_session(client, run.stream, err->message);
     brr_stream_close(run.stream);
     return rc;
 }

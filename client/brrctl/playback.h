@@ -46,7 +46,7 @@ struct playback_sink {
     void (*unsaved)(void *ctx, bool unsaved);
 };
 /* Plays the source until it ends, up to the summary. Its gaps are sent as gaps. A complete recording ends at a signal that
- * interrupt.h has seen, with BRR_CANCELLED, and its session is closed. */
+ * interrupt.h has seen, with BRR_CANCELLED. After an error no session waits for its client. */
 int playback_run(struct playback *r, brr_client *client, const struct playback_config *config, const struct playback_sink *sink,
                  struct brr_error *err);
 

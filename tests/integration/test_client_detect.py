@@ -4,11 +4,14 @@ import glob
 import json
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import time
 
 import numpy
 
+from daemon import BIN, PATIENCE
 from stream_fixture import RATE, streaming_daemon, trace
 
 SHIFT_AT, SHIFT_S = 50, 12
@@ -164,6 +167,28 @@ def check_tune(d, recording, model):
     assert d.ctl("tune", model, f"{d.dir}/nothing", "--out", out)[0] == 3
 
 
+def check_interrupt(d, recording, model):
+    """Ctrl-C keeps what is done, and leaves no session behind."""
+    many, out, n = f"{d.dir}/many", f"{d.dir}/interrupted", 60
+    for i in range(n):
+        os.makedirs(f"{many}/sub-{i:02d}")
+        os.link(recording, f"{many}/sub-{i:02d}/sub-{i:02d}_eeg.edf")
+    found = lambda: glob.glob(f"{out}/*/*_events.tsv")
+    client = subprocess.Popen([f"{BIN}/brrctl", "detect", many, "--model", model, "--out", out, "--parallel", "2"], env=d.env, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, text=True)
+    while not found() and client.poll() is None:
+        time.sleep(0.01)
+    client.send_signal(signal.SIGINT)
+    _, err = client.communicate(timeout=PATIENCE)
+    assert client.returncode == 130 and "interrupted; " in err and 0 < len(found()) < n, (client.returncode, len(found()), err)
+    deadline = time.time() + 20  # well before limits.resume_ttl
+    while (sessions := d.ctl("sessions", "--json")[1]) and time.time() < deadline:
+        time.sleep(0.1)
+    assert not sessions, sessions
+    code, text, err = d.ctl("detect", many, "--model", model, "--out", out)
+    assert code == 0 and len(found()) == n, err
+
+
 def main():
     with streaming_daemon() as (d, recording, model):
         check_folder(d, model)
@@ -173,6 +198,7 @@ def main():
         check_thresholds(d, recording, model)
         check_alarms(d, recording, model)
         check_tune(d, recording, model)
+        check_interrupt(d, recording, model)
     return 0
 
 
