@@ -25,7 +25,8 @@ static const struct argument rows[] = {
     {"--off", NULL, ARGUMENT_NUMBER, AT(off), "P", "probability that ends it; default: the model's, but at most --on", 0.0001,
      0.9999},
     {"--output", "--out", ARGUMENT_TEXT, AT(output), "PATH",
-     "events of the recording: a file with the ending of --format (.tsv), or a folder for NAME_events.tsv and the like", 0, 0},
+     "events of the recording: a FILE with the ending of --format (.tsv, .json), or a folder for NAME_events.tsv and the like", 0,
+     0},
     {"--probabilities", "--probs", ARGUMENT_TEXT, AT(probabilities), "FILE",
      "write the record trace at 256 Hz: .npy (float32) or .tsv", 0, 0},
     {"--suppression", NULL, ARGUMENT_TEXT, AT(suppression), "FILE.tsv",
@@ -324,6 +325,28 @@ static int output_path(const struct arguments *o, const char *recording, char *b
     return fsio_join(buf, size, own(o)->output, name, err);
 }
 
+/* An --output with the ending of another format would become a folder of that name. */
+static bool check_output(const struct stream_options *s) {
+    const struct events_format *format = events_format_find(s->format);
+    if (!s->output || str_ends(s->output, events_extension(format)) || fsio_is_dir(s->output))
+        return true;
+    for (int i = 0; i < EVENTS_FORMATS; i++) {
+        const struct events_format *other = events_format_at(i);
+        if (!str_ends_nocase(s->output, events_extension(other)))
+            continue;
+        if (other == format)
+            fprintf(stderr, "brrctl: --output %s: expected the ending %s in small letters, or a folder\n", s->output,
+                    events_extension(format));
+        else
+            fprintf(stderr,
+                    "brrctl: --output %s has the ending of the format %s, but --format is %s; expected --format %s, a FILE%s or a "
+                    "folder\n",
+                    s->output, other->name, format->name, other->name, events_extension(format));
+        return false;
+    }
+    return true;
+}
+
 static int write_files(const struct arguments *o, const struct detection *d, const char *to, struct err *err) {
     int rc;
     if ((rc = own(o)->output ? detection_write_events(d, to, err) : 0) ||
@@ -448,6 +471,8 @@ int stream_play(const struct arguments *o, const struct stream_input *input) {
     const char *wrong = check_options(s);
     if (wrong)
         return usage(wrong);
+    if (!check_output(s))
+        return EXIT_USAGE;
     set_playback(s, &config.playback);
     config.playback.model = brrctl_ref(s->model, model, sizeof model);
     return run(o, &view, &config);

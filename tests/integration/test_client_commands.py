@@ -40,6 +40,7 @@ def check_usage(d):
         assert code == 2 and "did you mean " + hint in err, (args, err)
     for args in (["store", "lss", "file:///tmp"], ["store", "put", "x"], ["checkpoint", "get", "a", "b"], ["dataset", "x", "--unlabeled", "nothing"],
                  ["stream", "x", "--model", "m", "--plot", "x.gif"], ["stream", "x", "--model", "m", "--probs", "x.csv"],
+                 ["stream", "x", "--model", "m", "--output", "x.json"], ["stream", "x", "--model", "m", "--output", "x.tsv", "--format", "json"],
                  ["dataset", d.dir, "--montage", "bipolar18"], ["windows", "x", "--montage", "bipolar18"], ["submit", "x", "--set", "data.source"],
                  ["burst", "generate", "ring", "--out", "x", "--synapses", "9999999999"], ["jobs", "--endpoint", "foo"],
                  ["tls", "token", d.dir, "--role", "read", "--name", "x", "--until", "tomorrow"],
