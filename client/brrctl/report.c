@@ -13,6 +13,7 @@
 #include "base/yaml.h"
 #include "client/brrctl/job_files.h"
 #include "client/brrctl/output.h"
+#include "data/frontend.h"
 
 enum { REPORT_BYTES = 1 << 30, PICTURE_BYTES = 64 << 20, JSON_BYTES = 256 << 20, CONFIG_BYTES = 1 << 20, MOST_PAGES = 60 };
 
@@ -23,7 +24,7 @@ struct report_options {
 };
 #define AT(field) offsetof(struct report_options, field)
 static const struct argument rows[] = {
-    {"--output", "--out", ARGUMENT_TEXT, AT(output), "FILE", "the HTML file; default report.html", 0, 0},
+    {"--output", "--out", ARGUMENT_TEXT, AT(output), "FILE", "the HTML file, FILE.html or FILE.htm; default report.html", 0, 0},
     {"--eeg", NULL, ARGUMENT_TEXT, AT(eeg), "PATH",
      "folder of the recordings; default: the job's data.source, if it is a folder here", 0, 0},
     {"--reference", NULL, ARGUMENT_TEXT, AT(reference), "DIR", "folder of label files; default: the labels of the recordings", 0,
@@ -170,10 +171,42 @@ static int read_data(const struct arguments *o, struct report_input *in, struct 
     if (places.eeg && !fsio_exists(places.eeg))
         return err_set(err, ERR_NOT_FOUND, "there is no %s; expected the folder of the recordings", places.eeg);
     int rc = report_data_read(&places, &in->data, err);
+    if (rc == ERR_NOT_FOUND && !in->report && str_starts(o->args[0], "job:"))
+        return err_set(err, ERR_NOT_FOUND,
+                       "%s has neither a report nor events; expected a job that succeeded, which `brrctl jobs` lists", o->args[0]);
     if (rc != ERR_NOT_FOUND || !in->report)
         return rc;
     *err = (struct err){0};
     return 0;
+}
+
+/* Contents of a report without recordings: that of a training, whose report.json exists. */
+static void tell_contents(const struct report_input *in, char *buf, size_t size) {
+    str_format(buf, size, "the result%s of the job; it has no events, so no pages of EEG", in->picture ? " and the curves" : "");
+}
+
+/* Why a report with recordings has no page of EEG. */
+static void tell_no_pages(const struct arguments *o, const struct report_input *in, char *buf, size_t size) {
+    const struct report_data *d = &in->data;
+    const char *eeg = own(o)->eeg ? own(o)->eeg : in->eeg;
+    int events = 0;
+    for (int i = 0; i < d->n; i++)
+        events += d->recordings[i].n_detected + d->recordings[i].n_reference;
+    if (!own(o)->most)
+        str_copy(buf, size, "--most is 0");
+    else if (!events)
+        str_copy(buf, size, "nothing was detected, and no recording has a labelled seizure");
+    else if (!*eeg)
+        str_copy(buf, size, "the folder of the recordings is not known; name it with --eeg DIR");
+    else if (d->n_without_eeg == d->n)
+        str_format(buf, size,
+                   "%.1500s has none of the recordings, such as %.1500s (.edf or _eeg.edf); name their folder with --eeg DIR", eeg,
+                   d->recordings[0].name);
+    else if (d->n_without_eeg)
+        str_format(buf, size, "%.1500s has %d of the %d recordings, and no page could be made of them; the report lists its events",
+                   eeg, d->n - d->n_without_eeg, d->n);
+    else
+        str_copy(buf, size, "the channels cannot be shown; the report says why at each event");
 }
 
 static double notch_of(const char *text) {
@@ -183,6 +216,29 @@ static double notch_of(const char *text) {
 }
 
 static double given(double value, double otherwise) { return isnan(value) ? otherwise : value; }
+
+static void print_report(const struct arguments *o, const struct report_input *in, const char *path, size_t bytes, int pages) {
+    char note[4096] = "";
+    if (!in->data.n)
+        tell_contents(in, note, sizeof note);
+    else if (!pages)
+        tell_no_pages(o, in, note, sizeof note);
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "report", path);
+        json_put_i64(w, "bytes", (int64_t)bytes);
+        json_put_i64(w, "recordings", in->data.n);
+        json_put_i64(w, "pages", pages);
+        json_put_str(w, "note", note);
+        output_end(&out);
+    } else if (!in->data.n) {
+        printf("%s: %s, %.1f MB\n", path, note, (double)bytes / 1e6);
+    } else {
+        printf("%s: %s, %s of EEG%s%s%s, %.1f MB\n", path, counted(in->data.n, "recording").text, counted(pages, "page").text,
+               *note ? " (" : "", note, *note ? ")" : "", (double)bytes / 1e6);
+    }
+}
 
 static int write_report(const struct arguments *o, const struct report_input *in, struct err *err) {
     const char *path = own(o)->output ? own(o)->output : "report.html";
@@ -208,25 +264,29 @@ static int write_report(const struct arguments *o, const struct report_input *in
     str_done(&html);
     if (rc)
         return rc;
-    if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
-        json_put_str(w, "report", path);
-        json_put_i64(w, "bytes", (int64_t)bytes);
-        json_put_i64(w, "recordings", in->data.n);
-        json_put_i64(w, "pages", pages);
-        output_end(&out);
-    } else {
-        printf("%s: %s, %s of EEG, %.1f MB\n", path, counted(in->data.n, "recording").text, counted(pages, "page").text,
-               (double)bytes / 1e6);
-    }
+    print_report(o, in, path, bytes, pages);
     return 0;
+}
+
+/* The options, before anything is read. */
+static bool check_options(const struct report_options *r, struct err *err) {
+    int channels;
+    if (r->output && !str_ends_nocase(r->output, ".html") && !str_ends_nocase(r->output, ".htm")) {
+        err_set(err, ERR_INVALID, "--output %.300s: a report is HTML; expected a FILE.html, which browsers print as PDF",
+                r->output);
+        return false;
+    }
+    return !r->montage || !montage_channels(r->montage, NULL, &channels, err);
 }
 
 int cmd_report(const struct arguments *o) {
     OWNED(input_done) struct report_input in = {0};
     struct err err = {0};
     int code = 0;
+    if (!check_options(own(o), &err)) {
+        brrctl_fail(&err);
+        return EXIT_USAGE;
+    }
     if (str_starts(o->args[0], "job:"))
         code = take_job(o, &in, &err);
     else if (take_folder(o, &in, &err))

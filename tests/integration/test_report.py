@@ -78,8 +78,14 @@ def check_folder(d):
     assert few["pages"] == 1 and "Fz" in page.text and "Fp1-F7" not in page.text, few
     bare, _, text = report(d, found, "bare")
     assert bare["pages"] == 0 and "are not at hand here" in text and "nothing is known of sensitivity" in text, bare
-    assert d.ctl("report", f"{d.dir}/eeg/none")[0] == 3 and d.ctl("report", found, "--eeg", f"{d.dir}/none")[0] == 3
     os.makedirs(f"{d.dir}/empty")
+    for words, why in (((), "name it with --eeg"), (("--eeg", f"{d.dir}/empty"), "has none of the recordings, such as"), (("--eeg", f"{d.dir}/eeg", "--most", "0"), "--most is 0")):
+        code, out, err = d.ctl("report", found, "--output", f"{d.dir}/why.htm", *words)
+        assert code == 0 and "0 pages of EEG (" in out and why in out, (out, err)
+    for words, why in ((("--output", f"{d.dir}/x.pdf"), "expected a FILE.html"), (("--montage", "foo"), "expected referential-19")):
+        code, out, err = d.ctl("report", found, *words)
+        assert code == 2 and not out and why in err and not os.path.exists(f"{d.dir}/x.pdf"), (code, out, err)
+    assert d.ctl("report", f"{d.dir}/eeg/none")[0] == 3 and d.ctl("report", found, "--eeg", f"{d.dir}/none")[0] == 3
     code, _, err = d.ctl("report", f"{d.dir}/empty")
     assert code == 3 and "no *_events.tsv" in err, err
 
@@ -138,7 +144,11 @@ def check_comparison(d, a, b):
     assert "training.max_steps" in text and "(+2)" in text and "(default)" in text and "training loss" in text, text
     assert "training loss B" in read(f"{d.dir}/both.svg")
     assert d.ctl("compare", a, "nobody")[0] == 3
-    code, _, err = d.ctl("report", f"job:{a}", "--output", f"{d.dir}/training.html")
+    failed = d.submit(*MINI, f"data.source=file://{d.dir}/eeg", "data.montage=[Fp1,Nose]")[1]["job"]
+    code, _, err = d.ctl("report", f"job:{failed}")
+    assert code == 3 and f"job:{failed} has neither a report nor events" in err and "/brrctl-" not in err, err
+    code, out, err = d.ctl("report", f"job:{a}", "--output", f"{d.dir}/training.html")
+    assert "the result and the curves of the job; it has no events" in out, out
     page = read(f"{d.dir}/training.html")
     assert code == 0 and "<th>auroc</th>" in page and "<th>best_step</th>" in page, err  # its scores
 
@@ -154,6 +164,7 @@ def check_job(d, job):
     assert result["recordings"] == 3 and page.classes.count("eeg") == result["pages"] > 0, result
     assert "model_sha256" in text and "evaluate.alarm_hop_s=8" in text and "alarms, at most" in text
     training, _, text = report(d, f"job:{job}", "training")
+    assert "has no events" in training["note"], training
     assert training["pages"] == 0 and "training loss" in text
 
 
