@@ -91,6 +91,24 @@ void str_printf(struct str *s, const char *fmt, ...) {
     va_end(ap);
 }
 
+void str_put_list(struct str *s, const char *list, const char *between, size_t room) {
+    enum { MORE = 14 }; /* " and 1000 more" */
+    size_t step = strlen(between), fits = 0, len = strlen(list);
+    int more = 0;
+    for (const char *at = list; *at;) {
+        const char *next = strstr(at, between);
+        size_t end = (size_t)((next ? next : list + len) - list);
+        if (!fits || end + MORE <= room || len <= room)
+            fits = end;
+        else
+            more++;
+        at = next ? next + step : list + len;
+    }
+    str_append(s, list, fits);
+    if (more)
+        str_printf(s, " and %d more", more);
+}
+
 char *str_take(struct str *s) {
     char *data = NULL;
     if (!s->overflow)

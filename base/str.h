@@ -28,6 +28,9 @@ void str_vprintf(struct str *s, const char *fmt, va_list ap);
 /* Appends a finite number in the fewest significant digits (at least 6 are tried) that read back equal, with '.' as the decimal
  * point in every locale. */
 void str_put_f64(struct str *s, double value);
+/* Appends a list of items that `between` separates, in about `room` bytes: the list is cut behind an item and ends with " and N
+ * more". The first item is always whole. */
+void str_put_list(struct str *s, const char *list, const char *between, size_t room);
 /* Passes the malloc'd text to the caller, who frees it; s is empty afterwards. NULL after an overflow. */
 char *str_take(struct str *s);
 

@@ -246,11 +246,12 @@ static int split_of(const char *relative) {
 }
 
 static int survey_labels(struct survey *s, const char *path, const struct edf *edf, struct labels *labels, struct err *err) {
+    char tried[LABELS_TRIED_SIZE];
     int rc = labels_load(path, own(s->o)->labels ? own(s->o)->labels : "auto", edf, labels, err);
     if (rc)
         return rc;
     if (labels->source == LABELS_NONE && (!own(s->o)->unlabeled || !strcmp(own(s->o)->unlabeled, "error")))
-        return err_set(err, ERR_NOT_FOUND, "no labels (looked for %.300s)", labels->tried);
+        return err_set(err, ERR_NOT_FOUND, "no labels (looked for %s)", labels_tried(labels, tried));
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
+#include "data/channels.h"
 #include "data/npy.h"
 
 enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, ALARM_SIGNAL_S = 30 };
@@ -212,6 +213,15 @@ int detection_open(struct detection *d, const char *path, struct source *source,
     return 0;
 }
 
+/* The daemon sees only the signals that are sent; a missing one may be a signal of the file that cannot be used. */
+static void add_ignored(const struct detection *d, struct brr_error *err) {
+    char ignored[200];
+    size_t len = strlen(err->message);
+    channels_ignored(playback_source(d->playback)->info, sizeof ignored - 80, ignored, sizeof ignored);
+    if (err->code == BRR_PRECONDITION && str_starts(err->message, "montage ") && *ignored)
+        str_format(err->message + len, sizeof err->message - len, "; ignored %s", ignored);
+}
+
 int detection_run(struct detection *d, brr_client *client, struct brr_error *err) {
     const struct playback_sink sink = {.ctx = d,
                                        .opened = on_opened,
@@ -222,8 +232,10 @@ int detection_run(struct detection *d, brr_client *client, struct brr_error *err
                                        .unsaved = on_unsaved};
     int rc = playback_run(d->playback, client, &d->config->playback, &sink, err);
     d->duration_s = playback_source(d->playback)->info->duration_s; /* a feed's has grown */
-    if (rc)
+    if (rc) {
+        add_ignored(d, err);
         return rc;
+    }
     if (d->config->want_trace && !reserve(d, d->end.samples))
         d->out_of_memory = true;
     return d->out_of_memory ? brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for the results of a recording") : 0;

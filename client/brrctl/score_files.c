@@ -106,6 +106,7 @@ static int read_events(const char *path, struct score_labels *ret, struct err *e
 /* Labels as training finds them; edf may be NULL. */
 static int read_labels(const char *edf_path, const char *format, const struct edf *edf, struct score_labels *ret, struct err *err) {
     struct labels labels;
+    char tried[LABELS_TRIED_SIZE];
     int rc = labels_load(edf_path, format, edf, &labels, err);
     if (rc)
         return rc;
@@ -115,7 +116,7 @@ static int read_labels(const char *edf_path, const char *format, const struct ed
     if (!events)
         rc = err_set(err, ERR_EXHAUSTED, "out of memory reading the labels of %s", edf_path);
     else if (labels.source == LABELS_NONE)
-        rc = err_set(err, ERR_NOT_FOUND, "%s has no labels (looked for %.300s)", edf_path, labels.tried);
+        rc = err_set(err, ERR_NOT_FOUND, "%s has no labels (looked for %s)", edf_path, labels_tried(&labels, tried));
     else
         *ret = (struct score_labels){events, (int)labels.n_runs, labels.recording_s};
     if (rc)

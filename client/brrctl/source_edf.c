@@ -55,7 +55,7 @@ static int choose_signals(struct source_edf *s, const char *path, struct err *er
         s->signals[base->n++] = i;
     }
     if (!base->n || !s->per_record)
-        return err_set(err, ERR_PRECONDITION, "%s: no usable signal", path);
+        return channels_none(base->info, path, err);
     s->records = READ_BYTES / (int64_t)sizeof(float) / base->n / s->per_record;
     s->records = s->records < 1 ? 1 : s->records;
     s->uv = calloc((size_t)base->n, sizeof *s->uv);

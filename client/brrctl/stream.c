@@ -383,6 +383,16 @@ static int interrupted(const struct view *v) {
     return interrupt_exit();
 }
 
+/* The daemon does not know the recording's name; errors of its channels name it. */
+static int failed_stream(const struct view *v, struct brr_error *err) {
+    const struct brr_error bare = *err;
+    if (interrupt_seen() && err->code == BRR_CANCELLED)
+        return interrupted(v);
+    if (err->code == BRR_PRECONDITION && str_starts(err->message, "montage "))
+        str_format(err->message, sizeof err->message, "%.200s: %s", v->input->name, bare.message);
+    return brrctl_fail_call(err);
+}
+
 static int run(const struct arguments *o, struct view *v, struct detection_config *config) {
     struct detection d;
     struct err err;
@@ -402,7 +412,7 @@ static int run(const struct arguments *o, struct view *v, struct detection_confi
     if (!input->endless) /* the others end with what they have by then */
         interrupt_catch();
     if (client && detection_run(&d, client, &failed))
-        code = interrupt_seen() && failed.code == BRR_CANCELLED ? interrupted(v) : brrctl_fail_call(&failed);
+        code = failed_stream(v, &failed);
     else if (client && write_files(o, &d, output, &err))
         code = brrctl_fail(&err);
     else if (client && o->json)

@@ -117,6 +117,7 @@ static int write_job(const struct arguments *o, const char *model, struct str *t
 static int evaluate(const struct arguments *o, const char *model, struct brrctl_end *end) {
     Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
     struct str text;
+    static const char key[] = "data.unlabeled";
     struct err err;
     char id[64];
     str_init(&text, JOB_BYTES);
@@ -130,8 +131,11 @@ static int evaluate(const struct arguments *o, const char *model, struct brrctl_
         code = brrctl_watch(o, id, end);
     if (code || end->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED)
         return code;
-    fprintf(stderr, "brrctl: job %s %s%s%s; no model was written\n", id, brr_job_state_name((int)end->state),
-            *end->reason ? ": " : "", end->reason);
+    /* The job's reason names the key of a job file; here the option sets it. */
+    const char *cut = strstr(end->reason, key), *rest = cut ? cut + strlen(key) : "";
+    fprintf(stderr, "brrctl: job %s %s%s%.*s%s%s; no model was written\n", id, brr_job_state_name((int)end->state),
+            *end->reason ? ": " : "", cut ? (int)(cut - end->reason) : (int)strlen(end->reason), end->reason,
+            cut ? "--unlabeled" : "", rest);
     return EXIT_FAILED;
 }
 

@@ -121,11 +121,11 @@ void bids_check_recording(const char *root, const char *relative_path, const str
     const struct check c = {root, relative_path, lack, ctx};
     struct bids_name name;
     char expected[PATH_SIZE];
-    const char *ending = strrchr(relative_path, '.');
     if (bids_name_of(relative_path, &name, NULL) ||
-        bids_path(&name, info->bdf ? "_eeg.bdf" : "_eeg.edf", expected, sizeof expected, NULL) ||
-        strcmp(expected, relative_path) != 0) {
-        tell(&c, "%s: expected the name %s", relative_path, ending ? expected : "sub-LABEL/eeg/sub-LABEL_task-LABEL_eeg.edf");
+        bids_path(&name, info->bdf ? "_eeg.bdf" : "_eeg.edf", expected, sizeof expected, NULL))
+        str_copy(expected, sizeof expected, "sub-LABEL/eeg/sub-LABEL_task-LABEL_eeg.edf");
+    if (strcmp(expected, relative_path) != 0) {
+        tell(&c, "%s: expected the name %s", relative_path, expected);
         return;
     }
     check_eeg(&c, &name);

@@ -1,6 +1,7 @@
 #include "data/channels.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/str.h"
 #include "data/montage.h"
@@ -54,21 +55,53 @@ static int check_sources(const struct edf_info *info, const struct montage *m, s
     return rc;
 }
 
+static bool is_usable(const struct edf_signal *s) { return !s->annotation && s->usable && s->rate_hz > 0; }
+
+void channels_ignored(const struct edf_info *info, size_t room, char *buf, size_t size) {
+    enum { LIST_MAX = 128 << 10 };
+    static const char prefix[] = "unusable: ";
+    struct str list, text;
+    str_init(&list, LIST_MAX);
+    str_init(&text, size - 1);
+    for (int i = 0; i < info->n_signals; i++) {
+        const struct edf_signal *s = &info->signals[i];
+        if (s->annotation || is_usable(s))
+            continue;
+        const char *why = str_starts(s->note, prefix) ? s->note + strlen(prefix) : *s->note ? s->note : "its rate is 0 Hz";
+        str_printf(&list, "%s%s (%s)", list.len ? "; " : "", *s->label ? s->label : "a signal without a label", why);
+    }
+    str_put_list(&text, str_cstr(&list), "; ", room);
+    str_copy(buf, size, str_cstr(&text));
+    str_done(&text);
+    str_done(&list);
+}
+
+int channels_none(const struct edf_info *info, const char *name, struct err *err) {
+    char why[256];
+    channels_ignored(info, sizeof why - 56, why, sizeof why);
+    return err_set(err, ERR_PRECONDITION, "%.200s%sno usable signal: %s", name, *name ? ": " : "",
+                   *why              ? why
+                   : info->n_signals ? "the file holds only annotations"
+                                     : "the file has no signals");
+}
+
 int channels_choose(const struct edf_info *info, const struct frontend_config *config, struct channels *c, struct err *err) {
     struct montage *m = NULL;
+    char ignored[2 * MONTAGE_IGNORED_ROOM + 1];
     *c = (struct channels){.labels = calloc((size_t)info->n_signals + 1, sizeof *c->labels),
                            .signals = calloc((size_t)info->n_signals + 1, sizeof *c->signals)};
     if (!c->labels || !c->signals)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %d labels", info->n_signals);
     for (int i = 0; i < info->n_signals && c->n < FRONTEND_MAX_LABELS; i++)
-        if (!info->signals[i].annotation && info->signals[i].usable && info->signals[i].rate_hz > 0) {
+        if (is_usable(&info->signals[i])) {
             c->labels[c->n] = info->signals[i].label;
             c->signals[c->n++] = i;
         }
     if (c->n == 0)
-        return err_set(err, ERR_PRECONDITION, "no usable signal among %d", info->n_signals);
+        return channels_none(info, "", err);
+    channels_ignored(info, MONTAGE_IGNORED_ROOM, ignored, sizeof ignored);
     int rc = frontend_check(config, err);
-    if (rc || (rc = montage_new(config->montage, c->labels, c->n, &m, err)))
+    if (rc || (rc = montage_new_of(config->montage, c->labels, c->n, ignored, &m, err)))
         return rc;
     c->n_outputs = m->n_outputs;
     c->inverse = m->inverse;

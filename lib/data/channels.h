@@ -26,6 +26,11 @@ struct channels {
 /* Labels belong to info; call channels_done also after a failure. Errors: INVALID (settings), PRECONDITION (the montage cannot be
  * made; its channels differ in rate; one of them is no voltage), EXHAUSTED. */
 int channels_choose(const struct edf_info *info, const struct frontend_config *config, struct channels *ret, struct err *err);
+/* Writes the signals that cannot be used, with the reasons, into buf: "P3 (physical minimum equals physical maximum) and 3 more";
+ * "" if all can. About `room` bytes. */
+void channels_ignored(const struct edf_info *info, size_t room, char *buf, size_t size);
+/* PRECONDITION: "no usable signal", with the reasons. name: the recording, or "". */
+int channels_none(const struct edf_info *info, const char *name, struct err *err);
 void channels_done(struct channels *c);
 
 /* Checks the units of n signals: PRECONDITION names one that is no voltage. ret_faults (size) receives a sentence on signals

@@ -75,6 +75,16 @@ static void note_tried(struct request *q, const char *name, const char *why) {
     str_done(&text);
 }
 
+const char *labels_tried(const struct labels *labels, char buf[LABELS_TRIED_SIZE]) {
+    enum { ROOM = 110 };
+    struct str text;
+    str_init(&text, LABELS_TRIED_SIZE - 1);
+    str_put_list(&text, labels->tried, ", ", ROOM);
+    str_copy(buf, LABELS_TRIED_SIZE, str_cstr(&text));
+    str_done(&text);
+    return buf;
+}
+
 /* The source's file beside the recording in path, true when it is there; otherwise it is noted as tried. */
 static bool beside(struct request *q, enum labels_source source, char path[PATH_SIZE]) {
     bool fits = false;

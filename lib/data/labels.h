@@ -27,10 +27,13 @@ struct labels {
     size_t n_runs;
     enum labels_source source;
     double recording_s; /* recording duration the label file states; NaN when it does not */
-    char tried[640];    /* the places searched, for messages */
+    char tried[2048];   /* the places searched, separated by ", ", for messages (labels_tried) */
     bool undecided;     /* there is no label file, and the given edf was opened without the annotations that would decide */
 };
 
+/* The places that were searched, cut behind one of them at about 110 bytes. Returns buf. */
+enum { LABELS_TRIED_SIZE = 320 };
+const char *labels_tried(const struct labels *labels, char buf[LABELS_TRIED_SIZE]);
 /* "none", "bids-tsv", "tusz-csv", "tusz-csv_bi", "chbmit-summary", "edf-annotations", or the name of an event format. */
 const char *labels_source_name(enum labels_source source);
 /* "auto|bids-tsv|…": all that labels_load takes but "none"; and if a text is one of them. */

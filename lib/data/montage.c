@@ -10,6 +10,8 @@
 #include "data/frontend.h"
 
 enum { ELECTRODES = 19, MAX_EDGES = 256, MAX_NODES = 128 };
+/* Bytes of the lists in an error: it stays whole as the cause of another error. */
+enum { LISTED_MAX = 16 << 10, MISSING_ROOM = 70, PRESENT_ROOM = 120 };
 
 static const char *const referential_19[ELECTRODES] = {"Fp1", "F3",  "C3", "P3", "F7", "T3", "T5", "O1", "Fz", "Cz",
                                                        "Pz",  "Fp2", "F4", "C4", "P4", "F8", "T4", "T6", "O2"};
@@ -181,7 +183,7 @@ void montage_channels_free(const char *const *names) { free((void *)(uintptr_t)n
 
 /* A montage under construction: a row of weights over all labels for each of the 19 electrodes that can be had. */
 struct resolver {
-    const char *spec;
+    const char *spec, *ignored;
     const char *const *labels;
     int n_labels;
     char (*clean)[MONTAGE_LABEL_SIZE];
@@ -379,17 +381,24 @@ static bool make_outputs(const struct resolver *r, const struct montage *m) {
 }
 
 static int report_missing(const struct resolver *r, const struct montage *m, struct err *err) {
-    struct str missing, present;
-    str_init(&missing, 160);
-    str_init(&present, 230);
+    struct str missing, present, text;
+    str_init(&missing, LISTED_MAX);
+    str_init(&present, LISTED_MAX);
+    str_init(&text, sizeof err->message - 1);
     double *row = r->out;
     for (int o = 0; o < m->n_outputs; o++)
         if (!make_output(r, m->names[o], row))
-            str_printf(&missing, " %s", m->names[o]);
+            str_printf(&missing, "%s%s", missing.len ? " " : "", m->names[o]);
     for (int i = 0; i < r->n_labels; i++)
         str_printf(&present, "%s%s", i ? ", " : "", r->labels[i]);
-    int rc = err_set(err, ERR_PRECONDITION, "montage %.40s cannot be made: missing%s%s; labels present: %s%s", r->spec,
-                     str_cstr(&missing), str_ok(&missing) ? "" : " …", str_cstr(&present), str_ok(&present) ? "" : " …");
+    str_printf(&text, "montage %.40s cannot be made: missing ", r->spec);
+    str_put_list(&text, str_cstr(&missing), " ", MISSING_ROOM);
+    if (*r->ignored)
+        str_printf(&text, "; ignored %.*s", 2 * MONTAGE_IGNORED_ROOM, r->ignored);
+    str_puts(&text, "; labels present: ");
+    str_put_list(&text, str_cstr(&present), ", ", *r->ignored ? PRESENT_ROOM - MONTAGE_IGNORED_ROOM : PRESENT_ROOM);
+    int rc = err_set(err, ERR_PRECONDITION, "%s", str_cstr(&text));
+    str_done(&text);
     str_done(&missing);
     str_done(&present);
     return rc;
@@ -475,10 +484,15 @@ static int resolve(struct resolver *r, struct montage *m, struct err *err) {
 }
 
 int montage_new(const char *spec, const char *const *labels, int n_labels, struct montage **ret, struct err *err) {
+    return montage_new_of(spec, labels, n_labels, "", ret, err);
+}
+
+int montage_new_of(const char *spec, const char *const *labels, int n_labels, const char *ignored, struct montage **ret,
+                   struct err *err) {
     if (n_labels < 1 || n_labels > MONTAGE_MAX_LABELS)
         return err_set(err, ERR_INVALID, "a montage needs 1..%d source labels, got %d", MONTAGE_MAX_LABELS, n_labels);
     struct montage *m = calloc(1, sizeof *m);
-    struct resolver r = {.spec = spec, .labels = labels, .n_labels = n_labels};
+    struct resolver r = {.spec = spec, .ignored = ignored, .labels = labels, .n_labels = n_labels};
     r.clean = calloc((size_t)n_labels, sizeof *r.clean);
     r.rows = calloc((size_t)(ELECTRODES + MONTAGE_MAX_OUTPUTS) * (size_t)n_labels, sizeof *r.rows);
     int rc = 0;

@@ -36,6 +36,11 @@ struct montage {
 /* spec: "referential-19", "bipolar-18" or "custom:LABEL,LABEL,…". Errors: INVALID (spec, too many labels), PRECONDITION (electrodes
  * missing: names them and the labels present). */
 int montage_new(const char *spec, const char *const *labels, int n_labels, struct montage **ret, struct err *err);
+/* The same; the error of missing electrodes also names the signals that the labels leave out ("" = none; about
+ * MONTAGE_IGNORED_ROOM bytes). */
+enum { MONTAGE_IGNORED_ROOM = 75 };
+int montage_new_of(const char *spec, const char *const *labels, int n_labels, const char *ignored, struct montage **ret,
+                   struct err *err);
 void montage_free(struct montage *m);
 
 /* The cleaned form of a label ("EEG FP1-REF" → "Fp1", "T7-P7" → "T3-T5", "Photic PH" → "PHOTICPH"). */

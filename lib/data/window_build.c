@@ -338,6 +338,7 @@ static int build(struct builder *b, char path[BUILDER_PATH_BYTES], struct err *e
 
 int builder_prepare(struct builder *b, bool *ret_skipped, struct err *err) {
     const struct window_build *r = b->request;
+    char tried[LABELS_TRIED_SIZE];
     const char *unlabeled = r->unlabeled ? r->unlabeled : "error";
     int rc;
     if (strcmp(unlabeled, "error") && strcmp(unlabeled, "background") && strcmp(unlabeled, "skip"))
@@ -349,8 +350,8 @@ int builder_prepare(struct builder *b, bool *ret_skipped, struct err *err) {
     *ret_skipped = b->labels.source == LABELS_NONE && !strcmp(unlabeled, "skip");
     if (b->labels.source == LABELS_NONE && !strcmp(unlabeled, "error"))
         return err_set(err, ERR_NOT_FOUND,
-                       "no labels (looked for %.150s); add label files, or set data.unlabeled to background or skip",
-                       b->labels.tried);
+                       "no labels (looked for %s); add label files, or set data.unlabeled to background or skip",
+                       labels_tried(&b->labels, tried));
     return *ret_skipped ? 0 : make_key(b, err);
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Each wrong input gives one clear error that names what, where and the fix; the daemon stays up and nothing is lost."""
+import glob
 import os
 import shutil
 import subprocess
@@ -47,6 +48,26 @@ def check_faults(d, corpus, faulty):
            f"{os.path.basename(events)} lies outside the recording of ")
 
 
+def check_channels(d, recording, folder):
+    """A channel that the file has and that cannot be used is named with the reason, and so is the recording."""
+    os.makedirs(folder)
+    with open(recording, "rb") as f:
+        data = f.read()
+    n = int(data[252:256])
+    flat, at = bytearray(data), [data[256 + 16 * i:272 + 16 * i].split()[1:] for i in range(n)].index([b"P3-REF"])
+    for field in (104, 112):  # physical minimum and maximum
+        flat[256 + field * n + 8 * at:264 + field * n + 8 * at] = b"0       "
+    for name, content, want in (("flat", flat, "missing P3;"), ("timeless", data[:244] + b"0       " + data[252:], "no usable signal: EEG Fp1-REF (the record duration is 0")):
+        path = f"{folder}/{name}.edf"
+        with open(path, "wb") as f:
+            f.write(content)
+        why = "ignored EEG P3-REF (physical minimum equals physical maximum)" if name == "flat" else " more"
+        for words in (("windows", path), ("dataset", folder), ("stream", path, "--model", "line_length")):
+            code, out, err = d.ctl(*words)
+            assert code == 1, (words, out, err)
+            expect(out + err, f"{name}.edf", why, *([want] if words[0] != "stream" else []))
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=5)
@@ -84,6 +105,11 @@ def main():
         code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/unlabelled", "training.max_steps=4")
         assert end["state"] == "failed" and code == 1
         expect(end["reason"], "3 of 3 recordings cannot be used", "no labels (looked for", "and 2 more for the same reason")
+
+        code, _, err = d.ctl("tune", "demo", f"{tmp}/unlabelled", "--out", f"{tmp}/tuned.safetensors")
+        assert code == 1, err
+        expect(err, "no labels (looked for", " more); add label files, or set --unlabeled to background or skip) and 2 more for the same reason")
+        check_channels(d, sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0], f"{tmp}/channels")
 
         code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/unlabelled", "data.unlabeled=background", "training.max_steps=4")
         assert end["state"] == "failed"

@@ -64,12 +64,32 @@ static void channels_of_different_rates_are_refused(void **state) {
     assert_non_null(strstr(err.message, "expected one rate"));
 }
 
+static void signals_that_cannot_be_used_are_named_with_the_reason(void **state) {
+    (void)state;
+    struct channels c;
+    struct err err = {0};
+    const struct written_signal flat[] = {{.label = "Fp1", .samples = 8, .physical_min = "5", .physical_max = "5"},
+                                          {.label = "F3", .samples = 8}};
+    assert_int_equal(choose(flat, 2, &c, &err), ERR_PRECONDITION);
+    assert_string_equal(err.message, "montage custom:Fp1,F3 cannot be made: missing Fp1; ignored Fp1 (physical minimum equals "
+                                     "physical maximum); labels present: F3");
+    assert_int_equal(choose(flat, 1, &c, &err), ERR_PRECONDITION);
+    assert_string_equal(err.message, "no usable signal: Fp1 (physical minimum equals physical maximum)");
+    struct written_signal many[200];
+    for (int i = 0; i < 200; i++)
+        many[i] = (struct written_signal){.label = "A label of width", .samples = i ? 0 : 8};
+    assert_int_equal(choose(many, 200, &c, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "; ignored A label of width (no samples); A label of width (no samples) and 197 more; "));
+    assert_true(strlen(err.message) < 256);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_montage_takes_its_channels_by_name),
         cmocka_unit_test(a_channel_that_is_no_voltage_is_refused_by_name),
         cmocka_unit_test(channels_without_a_unit_are_read_as_microvolt_and_named),
         cmocka_unit_test(channels_of_different_rates_are_refused),
+        cmocka_unit_test(signals_that_cannot_be_used_are_named_with_the_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

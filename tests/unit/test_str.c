@@ -192,6 +192,27 @@ static void utf8_steps_over_valid_characters_only(void **state) {
         assert_int_equal(str_utf8_step(bad[i]), 0);
 }
 
+static void lists_are_cut_behind_an_item(void **state) {
+    (void)state;
+    static const struct {
+        const char *list;
+        size_t room;
+        const char *wanted;
+    } cases[] = {{"", 20, ""},
+                 {"a, b, c", 20, "a, b, c"},
+                 {"a, b, c", 7, "a, b, c"},
+                 {"first, second, third, fourth", 27, "first, second and 2 more"},
+                 {"first, second, third, fourth", 28, "first, second, third, fourth"},
+                 {"one item that is too long, b", 10, "one item that is too long and 1 more"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct str s;
+        str_init(&s, 100);
+        str_put_list(&s, cases[i].list, ", ", cases[i].room);
+        assert_string_equal(str_cstr(&s), cases[i].wanted);
+        str_done(&s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(appending_grows_and_stays_terminated),
@@ -203,6 +224,7 @@ int main(void) {
         cmocka_unit_test(reals_parse_finite_only_with_a_point_in_any_locale),
         cmocka_unit_test(durations_and_sizes_have_units),
         cmocka_unit_test(distance_counts_edits_up_to_its_cap),
+        cmocka_unit_test(lists_are_cut_behind_an_item),
         cmocka_unit_test(utf8_steps_over_valid_characters_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
