@@ -167,13 +167,35 @@ static void print_head(const struct arguments *o) {
 
 static const struct brrctl_method list_method = {"/brr.v1.Journal/List", &brr__v1__list_journal_response__descriptor, 0};
 
+/* One page, or NULL after printing the error, which names the option and not the field of the message. */
+static Brr__V1__ListJournalResponse *ask(const struct arguments *o, const Brr__V1__ListJournalRequest *in, int *ret_exit) {
+    static const char field[] = "JournalFilter.kinds";
+    struct brr_error err;
+    brr_client *client = brrctl_connect(o, ret_exit);
+    if (!client)
+        return NULL;
+    Brr__V1__ListJournalResponse *out = brrctl_ask(client, &list_method, &in->base, &err);
+    brr_disconnect(client);
+    if (!out && err.code == BRR_INVALID && str_starts(err.message, field)) {
+        fprintf(stderr, "brrctl: --kind%s\n", err.message + strlen(field));
+        *ret_exit = EXIT_USAGE;
+    } else if (!out) {
+        *ret_exit = brrctl_fail_call(&err);
+    }
+    return out;
+}
+
 /* Every entry from the first one on, page by page. */
 static int list_all(const struct arguments *o, Brr__V1__ListJournalRequest *in) {
     int code = 0;
+    bool head = false;
     do {
-        Brr__V1__ListJournalResponse *out = brrctl_call(o, &list_method, &in->base, &code);
+        Brr__V1__ListJournalResponse *out = ask(o, in, &code);
         if (!out)
             return code;
+        if (!head)
+            print_head(o);
+        head = true;
         for (size_t i = 0; i < out->n_entries; i++)
             print_entry((void *)(uintptr_t)o, out->entries[i]);
         in->cursor = out->cursor;
@@ -192,11 +214,13 @@ static int list_last(const struct arguments *o, Brr__V1__ListJournalRequest *in,
         in->limit = n - got < PAGE ? (int32_t)(n - got) : PAGE;
         Brr__V1__ListJournalResponse **more = realloc(pages, (size_t)(n_pages + 1) * sizeof *pages);
         pages = more ? more : pages;
-        if (!more || !(pages[n_pages] = brrctl_call(o, &list_method, &in->base, &code)))
+        if (!more || !(pages[n_pages] = ask(o, in, &code)))
             break;
         got += (int64_t)pages[n_pages]->n_entries;
         in->cursor = pages[n_pages++]->cursor;
     } while (in->cursor && got < n);
+    if (n_pages)
+        print_head(o);
     while (n_pages--) {
         for (size_t i = pages[n_pages]->n_entries; i-- > 0;)
             print_entry((void *)(uintptr_t)o, pages[n_pages]->entries[i]);
@@ -209,7 +233,15 @@ static int list_last(const struct arguments *o, Brr__V1__ListJournalRequest *in,
 static int follow(const struct arguments *o, Brr__V1__JournalFilter *filter) {
     static const struct brrctl_method method = {"/brr.v1.Journal/Follow", &brr__v1__journal_entry__descriptor, 0};
     Brr__V1__FollowJournalRequest in = BRR__V1__FOLLOW_JOURNAL_REQUEST__INIT;
-    in.filter = filter;
+    Brr__V1__ListJournalRequest checked = BRR__V1__LIST_JOURNAL_REQUEST__INIT; /* of the filter, before the header */
+    int code = 0;
+    in.filter = checked.filter = filter;
+    checked.limit = 1;
+    Brr__V1__ListJournalResponse *out = ask(o, &checked, &code);
+    if (!out)
+        return code;
+    brr__v1__list_journal_response__free_unpacked(out, NULL);
+    print_head(o);
     return brrctl_follow(o, &method, &in.base, print_entry, (void *)(uintptr_t)o);
 }
 
@@ -230,7 +262,6 @@ int cmd_journal(const struct arguments *o) {
     filter.kinds = (char **)(uintptr_t)want->kinds.items;
     filter.n_kinds = (size_t)want->kinds.n;
     in.filter = &filter;
-    print_head(o);
     if (want->follow)
         return follow(o, &filter);
     if (want->since && want->last < 0)

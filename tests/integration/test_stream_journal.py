@@ -81,8 +81,9 @@ def check_printed(d):
     assert [(int(r["id"]), r["kind"], r["session"]) for r in rows] == [(e["id"], e["kind"], e["session"]) for e in entries]
     assert journal(d, "--bed", "ward-*") == [] and journal(d, "--until", "2020-01-01T00:00Z") == []
     assert journal(d, "--session", entries[0]["session"][:6]) == entries and journal(d, "--last", "2") == entries[-2:]
-    code, _, err = d.ctl("journal", "--kind", "alarms")
-    assert code == 1 and "alarm_on, alarm_off" in err, err
+    for words in ((), ("--since", "1h"), ("--follow",), ("--csv",)):
+        code, out, err = d.ctl("journal", "--kind", "alarms", *words)
+        assert code == 2 and not out and err.startswith("brrctl: --kind: ") and "alarm_on, alarm_off" in err, (words, out, err)
     code, _, err = d.ctl("journal", "--since", "yesterday")
     assert code == 2 and "expected a time ago such as 2h" in err, err
 
