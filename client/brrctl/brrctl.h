@@ -89,6 +89,8 @@ struct brrctl_job_file {
     char *text, *overrides[ARGUMENTS_MAX_LIST + 16];
 };
 int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, struct err *err);
+/* After a failed call, with its exit code: prints how a data.source that is a folder here is named. */
+void brrctl_job_file_hint(const struct arguments *o, int code);
 void brrctl_job_file_done(struct brrctl_job_file *f);
 
 /* Queues it; the daemon's notices go to stderr, its id to id_file unless that is NULL. Returns an exit code and, with 0, the job's

@@ -189,6 +189,16 @@ int brrctl_job_file_open(struct brrctl_job_file *f, const struct arguments *o, s
     return 0;
 }
 
+void brrctl_job_file_hint(const struct arguments *o, int code) {
+    static const char key[] = "data.source=";
+    const char *value = NULL;
+    for (int i = 0; i < own(o)->set.n; i++)
+        if (str_starts(own(o)->set.items[i], key))
+            value = own(o)->set.items[i] + strlen(key);
+    if (code == EXIT_NOT_FOUND && value && *value && *value != '/' && !strstr(value, "://") && fsio_is_dir(value))
+        fprintf(stderr, "brrctl: note: the folder %s exists here; --set %sfile://%s names it\n", value, key, value);
+}
+
 void brrctl_job_file_done(struct brrctl_job_file *f) {
     for (size_t i = 0; i < f->message.n_overrides; i++)
         free(f->overrides[i]);

@@ -356,6 +356,7 @@ static int queue_file(const struct arguments *o, char *id, size_t id_size) {
     Brr__V1__ValidateResponse *limit =
         own(o)->watch ? NULL : ask_limit(o, &file.message); /* with --watch the running job reports its limit */
     int code = brrctl_queue(o, &file.message, own(o)->id_file, id, id_size);
+    brrctl_job_file_hint(o, code);
     for (size_t i = 0; !code && limit && i < limit->n_notices; i++)
         fprintf(stderr, "brrctl: note: %s\n", limit->notices[i]);
     brr__v1__validate_response__free_unpacked(limit, NULL);

@@ -10,8 +10,9 @@ static const struct argument_table local = {.rows = NULL, .local = true};
 
 static const struct command commands[] = {
     {"submit", "FILE", &submit_arguments, "queue a job file", cmd_submit, 1, 1,
-     "Relative paths in FILE are relative to its folder, paths in --set to the working directory. With --watch the exit code is\n"
-     "that of `brrctl watch`.\n"
+     "Relative paths in FILE are relative to its folder, paths in --set to the working directory. data.source is a path here only\n"
+     "with file:// (file://eeg); without, it is a folder below paths.data of the daemon. With --watch the exit code is that of\n"
+     "`brrctl watch`.\n"
      "example: brrctl submit configs/tiny.yaml --set data.source=file:///data/eeg --watch",
      NULL},
     {"validate", "FILE", &validate_arguments, "show what a job would need, before it runs", cmd_validate, 1, 1,

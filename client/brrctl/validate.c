@@ -78,6 +78,7 @@ int cmd_validate(const struct arguments *o) {
     in.file = &file.message;
     Brr__V1__ValidateResponse *v = brrctl_call(o, &method, &in.base, &code);
     brrctl_job_file_done(&file);
+    brrctl_job_file_hint(o, code);
     if (!v)
         return code;
     code = fits(v) ? 0 : EXIT_FAILED;

@@ -78,6 +78,12 @@ def main():
         assert code == 3, (code, err)
         expect(err, "nowhere", "not a directory")
 
+        cwd = os.getcwd()
+        os.chdir(tmp)
+        expect(both_refuse(d, "data.source=eeg")[1], f"{tmp}/data/eeg is not a directory", "the folder eeg exists here; --set data.source=file://eeg names it")
+        assert "exists here" not in both_refuse(d, "data.source=file://nowhere")[1]
+        os.chdir(cwd)
+
         code, _, err = d.submit(f"data.source={tmp}/eeg", watch=False)
         assert code == 3 and "note" not in err, (code, err)
         expect(err, "not a directory", f"file://{tmp}/eeg")
