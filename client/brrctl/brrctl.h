@@ -107,6 +107,9 @@ int brrctl_watch(const struct arguments *o, const char *id, struct brrctl_end *r
 /* Makes a call that answers with a model and prints it. */
 int brrctl_show_model(const struct arguments *o, const struct brrctl_method *method, const ProtobufCMessage *in);
 
+/* Prints a note if a name that is served now is that of a built-in model, which it replaces. */
+void brrctl_tell_builtin(const char *name);
+
 /* The tables of keys of a kind of job, or of all kinds (NULL), each once; how many. */
 enum { BRRCTL_MAX_TABLES = 128 };
 struct task_kind;

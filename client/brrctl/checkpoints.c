@@ -275,7 +275,10 @@ static int do_promote(const struct arguments *o, const char *ref) {
     }
     in.ref = (char *)(uintptr_t)ref;
     in.name = (char *)(uintptr_t)o->args[2];
-    return brrctl_show_model(o, &method, &in.base);
+    int code = brrctl_show_model(o, &method, &in.base);
+    if (!code)
+        brrctl_tell_builtin(in.name);
+    return code;
 }
 
 static const struct verb {

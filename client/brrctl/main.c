@@ -139,7 +139,10 @@ static const struct command commands[] = {
     {"models", "[NAME]", &arguments_none, "list served models, or show one in detail", cmd_models, 0, 1,
      "example: brrctl models best", NULL},
     {"load", "NAME REF", &load_arguments, "serve a model", cmd_load, 2, 2,
-     "REF: as in `brrctl checkpoint promote`.\nexample: brrctl load best job:train-260131-1", NULL},
+     "REF: as in `brrctl checkpoint promote`. A NAME of a built-in model (demo, line_length, band_power) means the served model\n"
+     "from then on, until `brrctl unload NAME`.\n"
+     "example: brrctl load best job:train-260131-1",
+     NULL},
     {"unload", "NAME", &arguments_none, "stop serving a model; open streams finish with it", cmd_unload, 1, 1,
      "example: brrctl unload best", NULL},
     {"geodesic", "predict|metric MODEL", &geodesic_arguments, "spectra and metric of a geodesic model", cmd_geodesic, 2, 2,

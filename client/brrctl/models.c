@@ -1,14 +1,17 @@
 /* models [NAME], load NAME REF, unload NAME. */
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
-#include "base/str.h"
+#include "base/counted.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
+#include "infer/builtin.h"
 
 enum { LOAD_MS = 600 * 1000 };
+#define ROW "%-20s %-11s %-7s %-7s %12s %-15s %-8s %10s %8s  %s\n"
 
 struct load_options {
     const char *device;
@@ -29,14 +32,18 @@ static void print_json(const Brr__V1__ModelDescription *m) {
 
 static void print_row(const Brr__V1__ModelDescription *m) {
     char memory[32];
-    printf("%-20s %-11s %-7s %-7s %12lld %-15s %-8s %10s %8d  %s\n", m->name, m->type, m->preset, m->mixer,
-           (long long)m->parameters, m->montage, m->device, output_bytes((double)m->memory_bytes, memory, sizeof memory),
-           m->sessions, m->checkpoint);
+    if (!*m->type) /* it loads, or could not be loaded */
+        printf(ROW, m->name, "not loaded", "-", "-", "-", "-", "-", "-", "-", m->checkpoint);
+    else
+        printf(ROW, m->name, m->type, m->preset, m->mixer, counted(m->parameters, "").text, m->montage, m->device,
+               output_bytes((double)m->memory_bytes, memory, sizeof memory), counted(m->sessions, "").text, m->checkpoint);
 }
 
 static void print_details(const Brr__V1__ModelDescription *m) {
     char memory[32];
-    printf("%s\n  checkpoint  %s (step %lld)\n  sha256      %s\n", m->name, m->checkpoint, (long long)m->step, m->sha256);
+    printf("%s\n  checkpoint  %s (step %lld)\n", m->name, m->checkpoint, (long long)m->step);
+    if (*m->sha256)
+        printf("  sha256      %s\n", m->sha256);
     printf("  type        %s\n", m->type);
     if (*m->mixer)
         printf("  network     %s, %s, %lld parameters\n", m->preset, m->mixer, (long long)m->parameters);
@@ -50,8 +57,12 @@ static void print_details(const Brr__V1__ModelDescription *m) {
         printf("%s %g", i ? "," : "", m->alarm_rates[i]);
     if (m->n_alarm_rates)
         puts(" (false alarms in 24 h)");
-    printf("  device      %s, %s, %d sessions\n", m->device, output_bytes((double)m->memory_bytes, memory, sizeof memory),
-           m->sessions);
+    if (!*m->device) {
+        puts("  state       not loaded; `brrctl load NAME REF` serves a model, and a stream that names it loads it");
+        return;
+    }
+    printf("  device      %s, %s, %s\n", m->device, output_bytes((double)m->memory_bytes, memory, sizeof memory),
+           counted(m->sessions, "session").text);
 }
 
 int brrctl_show_model(const struct arguments *o, const struct brrctl_method *method, const ProtobufCMessage *in) {
@@ -65,6 +76,15 @@ int brrctl_show_model(const struct arguments *o, const struct brrctl_method *met
         print_details(m);
     brr__v1__model_description__free_unpacked(m, NULL);
     return 0;
+}
+
+void brrctl_tell_builtin(const char *name) {
+    if (builtin_has(name))
+        fprintf(
+            stderr,
+            "brrctl: note: %s is also the name of a built-in model; from now on the name means the model that was just loaded, in "
+            "every command, until `brrctl unload %s`\n",
+            name, name);
 }
 
 static int describe(const struct arguments *o) {
@@ -85,8 +105,7 @@ int cmd_models(const struct arguments *o) {
     if (!out)
         return code;
     if (!o->json && out->n_models)
-        printf("%-20s %-11s %-7s %-7s %12s %-15s %-8s %10s %8s  %s\n", "name", "type", "preset", "mixer", "parameters", "montage",
-               "device", "memory", "sessions", "checkpoint");
+        printf(ROW, "name", "type", "preset", "mixer", "parameters", "montage", "device", "memory", "sessions", "checkpoint");
     else if (!o->json)
         puts("no model is served; built in are demo, line_length and band_power; `brrctl load NAME REF` serves one");
     for (size_t i = 0; i < out->n_models; i++) {
@@ -107,7 +126,10 @@ int cmd_load(const struct arguments *o) {
     in.ref = brrctl_ref(o->args[1], ref, sizeof ref);
     const char *device = ((const struct load_options *)o->own)->device;
     in.device = (char *)(uintptr_t)(device ? device : "");
-    return brrctl_show_model(o, &method, &in.base);
+    int code = brrctl_show_model(o, &method, &in.base);
+    if (!code && strcmp(o->args[0], o->args[1]) != 0)
+        brrctl_tell_builtin(o->args[0]);
+    return code;
 }
 
 int cmd_unload(const struct arguments *o) {

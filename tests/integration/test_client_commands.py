@@ -272,6 +272,13 @@ def check_models(d, model):
     lines(d, "unload", "first")
     assert [m["name"] for m in lines(d, "models")] == ["second"]
     assert d.ctl("unload", "first")[0] == 3
+    code, out, err = d.ctl("models", "demo")
+    assert code == 0 and "state       not loaded" in out and "sha256" not in out and "device" not in out, out
+    assert "state" not in d.ctl("models", "second")[1] and "cpu, " in d.ctl("models", "second")[1]
+    code, out, err = d.ctl("load", "line_length", file)
+    assert code == 0 and "line_length is also the name of a built-in model" in err and "`brrctl unload line_length`" in err, err
+    assert "built-in" not in d.ctl("load", "second", file)[2] + d.ctl("unload", "line_length")[2] + d.ctl("load", "demo", "demo")[2]
+    lines(d, "unload", "demo")
     return job
 
 
