@@ -118,6 +118,7 @@ static int read_reference(const struct report_places *places, struct report_reco
     }
     if (rc)
         return rc;
+    score_note_beyond(r->name, &labels, r->duration_s);
     rc = keep_reference(r, labels.events, labels.n, err);
     free(labels.events);
     return rc;

@@ -101,6 +101,7 @@ static int add_pair(struct pairs *p, const char *ref_path, const char *relative,
         p->unusable += !read_hypothesis(hyp_path, p->format, r);
     else
         p->missing++; /* counts as no event */
+    score_note_beyond(relative, &ref, r->duration_s);
     if (isnan(r->duration_s))
         return err_set(err, ERR_INVALID,
                        "%s: no recordingDuration, in the hypothesis neither; scores need the recording's length: put the recording "

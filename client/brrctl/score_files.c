@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/counted.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "data/edf.h"
@@ -179,4 +180,25 @@ int score_labels_read(const char *path, const char *format, struct score_labels 
     }
     *ret = labels;
     return 0;
+}
+
+void score_note_beyond(const char *name, const struct score_labels *reference, double recording_s) {
+    enum { ROUNDING_S = 1 }; /* of lengths in label files */
+    char stated[64] = "";
+    double last_s = 0;
+    int beyond = 0;
+    for (int i = 0; i < reference->n; i++)
+        if (reference->events[i].end_s > recording_s + ROUNDING_S) {
+            last_s = fmax(last_s, reference->events[i].end_s);
+            beyond++;
+        }
+    if (!beyond)
+        return;
+    if (!isnan(reference->duration_s))
+        str_format(stated, sizeof stated, ", the reference's %.2f s", reference->duration_s);
+    fprintf(
+        stderr,
+        "brrctl: note: %s: %d of %s end%s after the end of the recording, at %.2f s at the latest (the recording lasts %.2f s%s); "
+        "expected the labels of this recording\n",
+        name, beyond, counted(reference->n, "reference event").text, beyond == 1 ? "s" : "", last_s, recording_s, stated);
 }

@@ -16,6 +16,10 @@ struct score_labels {
 /* format: that of a recording's labels, as labels_load. NOT_FOUND for a recording without labels; errors of files and formats. */
 int score_labels_read(const char *path, const char *format, struct score_labels *ret, struct err *err);
 
+/* Prints a note if some of these reference events end more than a second after the recording: they are labels of another one. name:
+ * of the recording; recording_s: its length. NaN lengths are unknown. */
+void score_note_beyond(const char *name, const struct score_labels *reference, double recording_s);
+
 /* True if a file below a folder of references stands for a recording: an events TSV; a recording without one; the first file with
  * labels in another format where there is neither. */
 bool score_is_reference(const char *path);

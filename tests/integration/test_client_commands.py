@@ -240,6 +240,11 @@ def check_score_formats(d):
     assert code == 0 and json.loads(out)["pooled"]["any_overlap"]["tp"] == 1, (out, err)
     code, out, err = d.ctl("score", f"{reference}/d_events.tsv", f"{reference}/a_events.tsv", "--json")  # neither says it: the recording does
     assert code == 0 and json.loads(out)["pooled"]["any_overlap"]["tp"] == 1 and abs(json.loads(out)["hours"] * 3600 - seconds) < 1, (out, err)
+    assert "after the end" not in err, err
+    with open(f"{reference}/late_events.tsv", "w", encoding="utf-8") as f:
+        f.write("onset\tduration\teventType\n10\t10\tsz\n688\t12\tsz\n")
+    code, out, err = d.ctl("score", f"{reference}/late_events.tsv", f"{hypothesis}/a_events.tsv")
+    assert code == 0 and f"late_events.tsv: 1 of 2 reference events ends after the end of the recording, at 700.00 s at the latest (the recording lasts {seconds:.2f} s)" in err, err
     code, out, err = d.ctl("score", f"{reference}/a_events.tsv", f"{reference}/a_events.tsv")
     assert code == 1 and "put the recording beside the reference" in err, (out, err)
 

@@ -76,6 +76,12 @@ def check_folder(d):
 
     few, page, _ = report(d, found, "few", "--eeg", f"{d.dir}/eeg", "--most", "1", "--montage", "referential-19", "--seconds", "10")
     assert few["pages"] == 1 and "Fz" in page.text and "Fp1-F7" not in page.text, few
+    os.makedirs(f"{d.dir}/late")
+    stem = sorted(glob.glob(f"{d.dir}/eeg/**/*_eeg.edf", recursive=True))[0].split("/")[-1].replace("_eeg.edf", "")
+    with open(f"{d.dir}/late/{stem}_events.tsv", "w", encoding="utf-8") as f:
+        f.write("onset\tduration\teventType\trecordingDuration\n10\t10\tsz\t900\n688\t12\tsz\t900\n")
+    code, _, err = d.ctl("report", found, "--eeg", f"{d.dir}/eeg", "--reference", f"{d.dir}/late", "--output", f"{d.dir}/late.html")
+    assert code == 0 and "1 of 2 reference events ends after the end of the recording, at 700.00 s" in err and "the reference's 900.00 s)" in err, err
     bare, _, text = report(d, found, "bare")
     assert bare["pages"] == 0 and "are not at hand here" in text and "nothing is known of sensitivity" in text, bare
     os.makedirs(f"{d.dir}/empty")
