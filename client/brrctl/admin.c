@@ -11,8 +11,11 @@ int cmd_version(const struct arguments *o) {
     const Brr__V1__VersionRequest in = BRR__V1__VERSION_REQUEST__INIT;
     int code = 0;
     Brr__V1__VersionResponse *v = brrctl_call(o, &method, &in.base, &code);
-    if (!v)
+    if (!v) { /* the error is printed; this program has a version nevertheless */
+        if (!o->json)
+            puts("brrctl " BRR_VERSION " (" BRR_REVISION ")");
         return code;
+    }
     if (o->json) {
         struct output out;
         message_json(output_begin(&out), &v->base, "version revision libraries{key value} uptime_ms notice");
