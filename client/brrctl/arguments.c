@@ -78,8 +78,9 @@ static void add_name(void *ctx, const struct argument *option) {
 static bool unknown(const char *command, const char *word, const struct argument_table *table) {
     struct names names = {.n = 0};
     arguments_each(table, add_name, &names);
-    const char *nearest = arguments_nearest(word, names.items, names.n, sizeof *names.items);
-    fprintf(stderr, "brrctl: %s has no option '%s'", command, word);
+    bool letter = word[1] != '-'; /* -m: as near to one option as to another */
+    const char *nearest = letter ? NULL : arguments_nearest(word, names.items, names.n, sizeof *names.items);
+    fprintf(stderr, "brrctl: %s has no option '%s'%s", command, word, letter ? " (options begin with --)" : "");
     fprintf(stderr, nearest ? "; did you mean %s?\n" : "; `brrctl %s --help` lists them\n", nearest ? nearest : command);
     return false;
 }

@@ -55,8 +55,8 @@ static void print_verbs(const struct command *c) {
     if (!strcmp(c->words, "[KIND]"))
         for (int k = 0; k < task_kind_count; k++)
             printf("%s%s", k ? " " : "", task_kinds[k]->name);
-    if (!memchr(words, '|', len) || *words < 'a')
-        return; /* FILE|-: no words to choose from */
+    if (!memchr(words, '|', len) || strspn(words, "abcdefghijklmnopqrstuvwxyz|") < len)
+        return; /* FILE|-, job:ID|DIR: no words to choose from */
     for (size_t i = 0; i < len; i++)
         putchar(words[i] == '|' ? ' ' : words[i]);
 }

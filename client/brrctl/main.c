@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 
@@ -255,12 +256,21 @@ const struct command *brrctl_commands(int *ret_n) {
     return commands;
 }
 
+/* Characters of a text, each of which takes a column. */
+static int columns_of(const char *text) {
+    int n = 0;
+    for (int step; (step = str_utf8_step(text)); text += step)
+        n++;
+    return n;
+}
+
 /* A left column that is too wide has a line of its own. */
 static void print_columns(FILE *out, const char *left, int width, const char *right) {
-    if ((int)strlen(left) > width)
+    int used = columns_of(left);
+    if (used > width)
         fprintf(out, "%s\n%*s %s\n", left, width, "", right);
     else
-        fprintf(out, "%-*s %s\n", width, left, right);
+        fprintf(out, "%s%*s %s\n", left, width - used, "", right);
 }
 
 static void print_usage(FILE *out) {

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -291,9 +292,13 @@ static void print_summary(const struct view *v, const char *output) {
                100 * (double)d->suppression.largest);
     if (*d->mislabelled)
         printf("channels   %s\n", d->mislabelled);
-    if (d->config->endless && playback_source(d->playback)->kind->left_bytes)
-        printf("ended      %s; %lld bytes of an incomplete record ignored\n", playback_ended(d->playback),
-               (long long)playback_left_bytes(d->playback));
+    if (d->config->endless && playback_source(d->playback)->kind->left_bytes) {
+        int64_t left = playback_left_bytes(d->playback);
+        printf("ended      %s", playback_ended(d->playback));
+        if (left)
+            printf("; %s of an incomplete record ignored", counted(left, "byte").text);
+        putchar('\n');
+    }
     if (*playback_remark(d->playback))
         printf("source     %s\n", playback_remark(d->playback));
     for (size_t i = 0; d->has_reference && i < d->reference.n_runs; i++) {
@@ -308,7 +313,7 @@ static void print_summary(const struct view *v, const char *output) {
     if (own(v->o)->probabilities)
         printf("trace      %s\n", own(v->o)->probabilities);
     if (own(v->o)->suppression)
-        printf("minutes    %s\n", own(v->o)->suppression);
+        printf("per second %s\n", own(v->o)->suppression);
     if (own(v->o)->plot)
         printf("plot       %s\n", own(v->o)->plot);
 }
@@ -501,5 +506,13 @@ int cmd_stream(const struct arguments *o) {
         return usage("--plot needs a finished recording; plot the file when it is complete: brrctl stream FILE --plot");
     if (!endless && !isnan(own(o)->idle_s) && own(o)->model)
         return usage("--idle-timeout needs --follow or standard input (-)");
+    if (fsio_is_dir(o->args[0])) {
+        struct err err;
+        err_set(&err, ERR_INVALID,
+                "%.300s is a folder; expected a recording. For all recordings of a folder: brrctl detect %.300s --model NAME "
+                "--output DIR",
+                o->args[0], o->args[0]);
+        return brrctl_fail(&err);
+    }
     return stream_play(o, &input);
 }

@@ -59,7 +59,15 @@ def check_usage(d):
     code, out, err = d.ctl("metrics", "nobody")
     assert code == 3 and "nobody" in err
     code, out, err = d.ctl("version", "--endpoint", f"unix:{d.dir}/none")
-    assert code == 4 and "no daemon answers" in err
+    assert code == 4 and "no daemon answers" in err and re.fullmatch(r"brrctl \d+\.\d+\.\d+ \(.*\)\n", out), (out, err)
+    assert d.ctl("version", "--endpoint", f"unix:{d.dir}/none", "--json")[1] == ""
+    code, out, err = d.ctl("stream", d.dir, "--model", "demo")
+    assert code == 1 and f"{d.dir} is a folder" in err and f"brrctl detect {d.dir} --model" in err and not out, err
+    code, out, err = d.ctl("stream", "x", "-m", "demo")
+    assert code == 2 and "(options begin with --); `brrctl stream --help` lists them" in err, err
+    at = {text.index(what) for text, what in ((next(line for line in d.ctl(*words)[1].splitlines() if what in line), what) for words, what in (
+        (["help"], "cancel jobs;"), (["help"], "print the log of")))}
+    assert len(at) == 1, at  # an ellipsis is one column
     code, out, err = d.ctl("version", "--endpoint", "nohost.invalid:7443")
     assert code == 4 and err == "brrctl: cannot find the host nohost.invalid\n", err
     own = subprocess.run([f"{BIN}/brrctl", "--version", "--json"], env={**d.env, "BRR_ENDPOINT": f"unix:{d.dir}/none"}, capture_output=True, text=True)
@@ -90,7 +98,7 @@ def check_usage(d):
         assert code == 0 and all(c in out for c in commands) and "model" in out
         if shell == "bash":
             for words, offered in (("stream --mod", "--model"), ("checkpoint pr", "promote"), ("burst obs", "observe"), ("burst run x --pl", "--plot"), ("help dat", "dataset"), ("tls token x --role st", "stream"), ("burst generate ri", "ring"), ("dataset x --labels b", "bids-tsv"), ("completion z", "zsh"), ("keys ev", "evaluate"),
-                                   ("submit /dev/nul", "/dev/null"), ("submit x --set training.ep", "training.epochs=")):
+                                   ("report /dev/nul", "/dev/null"), ("submit /dev/nul", "/dev/null"), ("submit x --set training.ep", "training.epochs=")):
                 asked = f"{out}\nCOMP_WORDS=(brrctl {words}); COMP_CWORD={len(words.split())}; _brrctl; echo \"got ${{COMPREPLY[*]}}\""
                 r = subprocess.run(["bash", "-c", asked], capture_output=True, text=True)
                 assert r.stdout.strip() == "got " + offered, (words, r)
@@ -279,6 +287,9 @@ def check_models(d, model):
     assert d.ctl("unload", "first")[0] == 3
     code, out, err = d.ctl("models", "demo")
     assert code == 0 and "state       not loaded" in out and "sha256" not in out and "device" not in out, out
+    for words in (["models", "demoo"], ["load", "x", "demoo"]):
+        assert d.ctl(*words)[2].endswith("; did you mean demo?\n"), words
+    assert "did you mean" not in d.ctl("models", "best")[2]
     assert "state" not in d.ctl("models", "second")[1] and "cpu, " in d.ctl("models", "second")[1]
     code, out, err = d.ctl("load", "line_length", file)
     assert code == 0 and "line_length is also the name of a built-in model" in err and "`brrctl unload line_length`" in err, err
@@ -351,6 +362,10 @@ def check_cut(d, recording, model):
     with open(cut, "rb") as f:
         r = subprocess.run([f"{BIN}/brrctl", "stream", "-", "--model", model, "--json"], stdin=f, env=d.env, capture_output=True, text=True)
     assert r.returncode == 0 and not r.stderr and json.loads(r.stdout.splitlines()[-1])["note"] == "", r
+    for path, ended in ((cut, r"ended +input; [1-9][\d,]* bytes of an incomplete record ignored"), (recording, r"ended +input")):
+        with open(path, "rb") as f:
+            out = subprocess.run([f"{BIN}/brrctl", "stream", "-", "--model", model, "--suppression", f"{d.dir}/s.tsv"], stdin=f, env=d.env, capture_output=True, text=True).stdout
+        assert re.search(f"^{ended}$", out, re.M) and f"per second {d.dir}/s.tsv" in out, out
 
 
 def check_offline(d, recording):
