@@ -39,8 +39,6 @@ const struct command *brrctl_commands(int *ret_n);
 /* Prints "brrctl: …" and returns the exit code of an error. */
 int brrctl_fail(const struct err *err);
 int brrctl_fail_call(const struct brr_error *err);
-/* The built-in model whose name is near to the one that the daemon does not know; NULL for other errors. */
-const char *brrctl_nearest_model(const struct brr_error *err);
 /* Report an error of brrctl itself, or of the libraries, as a call's error. Both return the exit code. */
 int brrctl_set_error(struct brr_error *ret, int code, const char *text);
 int brrctl_keep_error(struct brr_error *ret, const struct err *err);

@@ -27,23 +27,7 @@ int brrctl_fail(const struct err *err) {
     return exit_of(err->code);
 }
 
-const char *brrctl_nearest_model(const struct brr_error *err) {
-    static const char *const builtin[] = {"demo", "line_length", "band_power"};
-    static const char lead[] = "no model is served as '";
-    enum { TYPING_ERRORS = 2 };
-    const char *at = strstr(err->message, lead);
-    char name[64];
-    at = at ? at : strstr(err->cause, lead);
-    if (!at)
-        return NULL;
-    at += strlen(lead);
-    str_format(name, sizeof name, "%.*s", (int)strcspn(at, "'"), at);
-    const char *nearest = arguments_nearest(name, builtin, sizeof builtin / sizeof *builtin, sizeof *builtin);
-    return nearest && str_distance(name, nearest) <= TYPING_ERRORS ? nearest : NULL;
-}
-
 int brrctl_fail_call(const struct brr_error *err) {
-    const char *nearest = brrctl_nearest_model(err);
     output_clear();
     fprintf(stderr, "brrctl: %s", err->message);
     if (*err->cause)
@@ -52,8 +36,6 @@ int brrctl_fail_call(const struct brr_error *err) {
         fprintf(stderr, " [%s]", err->reason);
     if (err->retry_after_ms > 0)
         fprintf(stderr, "; try again in %.0f s", (double)err->retry_after_ms / 1000);
-    if (nearest)
-        fprintf(stderr, "; did you mean %s?", nearest);
     fputc('\n', stderr);
     return exit_of(err->code);
 }

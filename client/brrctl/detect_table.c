@@ -6,7 +6,6 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 
 void detect_item_json(const struct detect_item *item) {
@@ -52,10 +51,7 @@ static void print_failure(const struct detect_item *items, int n, int i, int wid
         }
     if (first < i)
         return;
-    const char *nearest = brrctl_nearest_model(&x->err);
     printf("%-*s failed: %s%s%s", width, fsio_basename(x->path), x->err.message, *x->err.cause ? ": " : "", x->err.cause);
-    if (nearest)
-        printf("; did you mean %s?", nearest);
     if (same > 1)
         printf(" (the same for %d more)", same - 1);
     putchar('\n');

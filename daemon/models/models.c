@@ -86,10 +86,13 @@ static int refer_file(const char *ref, struct model_ref *ret, struct err *err) {
             "model %.200s lies in a store, which jobs and streams alone can name; here serve it first: `brrctl checkpoint promote "
             "%.200s NAME`, and say NAME",
             ref, ref);
-    if (!strchr(ref, '/'))
-        return err_set(err, ERR_NOT_FOUND,
-                       "no model is served as '%s'; `brrctl models` lists them. Other forms: upload:NAME, job:ID, /path/to/file",
-                       ref);
+    if (!strchr(ref, '/')) {
+        const char *nearest = builtin_nearest(ref);
+        return err_set(
+            err, ERR_NOT_FOUND,
+            "no model is served as '%s'; `brrctl models` lists them. Other forms: upload:NAME, job:ID, /path/to/file%s%s%s", ref,
+            nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+    }
     str_copy(ret->name, sizeof ret->name, "file"); /* never a path in a metric */
     ret->client_path = true;
     return str_copy(ret->path, sizeof ret->path, ref) ? 0 : err_set(err, ERR_RANGE, "the path of the model is too long");

@@ -49,6 +49,19 @@ static bool is_trained(const char *name) {
 
 bool builtin_has(const char *name) { return seizure_feature_from_name(name) < SEIZURE_TYPES || is_trained(name); }
 
+const char *builtin_nearest(const char *name) {
+    enum { TYPING_ERRORS = 2 };
+    const char *nearest = NULL;
+    int least = TYPING_ERRORS + 1;
+    for (int i = 0; i < SEIZURE_TYPES + (int)(sizeof trained / sizeof *trained); i++) {
+        const char *other = i < SEIZURE_TYPES ? seizure_type_name((enum seizure_type)i) : trained[i - SEIZURE_TYPES];
+        const int distance = builtin_has(other) ? str_distance(name, other) : least;
+        nearest = distance < least ? other : nearest;
+        least = distance < least ? distance : least;
+    }
+    return nearest;
+}
+
 int builtin_installed(const char *name, char *ret, size_t size, struct err *err) {
     char program[4096];
     if (!is_trained(name))

@@ -11,6 +11,8 @@
 
 /* True if a built-in model has this name. */
 bool builtin_has(const char *name);
+/* The one that was probably meant by a name, at most two typing errors away, or NULL. */
+const char *builtin_nearest(const char *name);
 /* The description of a model without a network: bipolar-18, the usual filters, events from 0.75 to 0.5 of at least 5 s. INVALID for
  * another name. */
 int builtin_model(const char *name, struct modelfile *ret, struct err *err);

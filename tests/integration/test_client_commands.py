@@ -287,8 +287,8 @@ def check_models(d, model):
     assert d.ctl("unload", "first")[0] == 3
     code, out, err = d.ctl("models", "demo")
     assert code == 0 and "state       not loaded" in out and "sha256" not in out and "device" not in out, out
-    for words in (["models", "demoo"], ["load", "x", "demoo"]):
-        assert d.ctl(*words)[2].endswith("; did you mean demo?\n"), words
+    for words in (["load", "x", "demoo"], ["stream", f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf", "--model", "demoo"]):
+        assert "; did you mean demo?" in d.ctl(*words)[2], words
     assert "did you mean" not in d.ctl("models", "best")[2]
     assert "state" not in d.ctl("models", "second")[1] and "cpu, " in d.ctl("models", "second")[1]
     code, out, err = d.ctl("load", "line_length", file)
