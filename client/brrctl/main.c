@@ -294,10 +294,35 @@ static void print_option(void *ctx, const struct argument *o) {
     print_columns(ctx, left, OPTION_WIDTH, o->help);
 }
 
+/* Prints the name at this column, on the next line if this one is full. Returns the column behind it. */
+static int print_option_name(const char *name, int at) {
+    enum { MARGIN = 17, WIDTH = 120 };
+    if (at + (int)strlen(name) >= WIDTH)
+        at = printf("\n%*s", MARGIN, "") - 1;
+    return at + printf(" %s", name);
+}
+
+/* The own options of each verb; `COMMAND VERB --help` explains them. */
+static void print_verb_options(const struct command *c) {
+    if (!c->verbs)
+        return;
+    printf("Options of %s (`brrctl %s VERB --help` explains them):\n", c->name, c->name);
+    for (const struct command_verb *v = c->verbs; v->name; v++) {
+        int at = printf("  %-14s ", v->name);
+        for (int i = 0; i < v->options->n; i++)
+            at = print_option_name(v->options->rows[i].name, at);
+        puts(v->options->n ? "" : " none");
+    }
+    putchar('\n');
+}
+
 static int print_help(const struct command *c) {
     printf("usage: brrctl %s%s%s%s\n%s\n\n", c->name, *c->words ? " " : "", c->words, c->options ? " [OPTIONS]" : "", c->summary);
     arguments_each(c->options, print_option, stdout);
-    printf("%s%s\n", c->options ? "\n" : "", c->details);
+    if (c->options)
+        putchar('\n');
+    print_verb_options(c);
+    puts(c->details);
     return 0;
 }
 

@@ -82,6 +82,9 @@ def check_usage(d):
     code, out, err = d.ctl("burst", "info", "x", "--ticks", "3")
     assert code == 2 and "burst info has no option '--ticks'" in err, err
     assert d.ctl("completion", "bash", "--json")[0] == 2
+    for command, options in (("burst", ("--neurons", "--every-tick", "--queue")), ("lsl", ("--unit", "--wait", "--yes"))):  # completion offers them too
+        out = d.ctl(command, "--help")[1]
+        assert all(f" {option}" in out.partition("Options of ")[2].partition("\n\n")[0] for option in options), out
     keys = {k["key"]: k for k in lines(d, "keys")}
     assert keys["data.source"]["required"] and keys["data.window_s"]["default"] == "60" and keys["training.seed"]["accepts"], keys
     assert keys["data.source"]["kinds"] == ["train", "evaluate", "detect"] and keys["detect.model"]["kinds"] == ["detect"], keys
