@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/counted.h"
 #include "base/crew.h"
 #include "base/fsio.h"
 #include "base/str.h"
@@ -168,9 +169,12 @@ static int make_recordings(struct job *job, const char *dir, int n, const struct
     return 0;
 }
 
+static int64_t seconds_of(const struct options *o) { return llround(o->hours * HOUR_S); }
+static int recordings_of(const struct options *o) { return (int)((seconds_of(o) + HOUR_S - 1) / HOUR_S); }
+
 static int make_patient(const struct options *o, int index, struct err *err) {
-    int64_t seconds = llround(o->hours * HOUR_S);
-    int n = (int)((seconds + HOUR_S - 1) / HOUR_S), rc;
+    int64_t seconds = seconds_of(o);
+    int n = recordings_of(o), rc;
     struct patient patient;
     plan_patient(&patient, o->seed, (uint32_t)index, o->style);
     struct job job = {.options = o, .patient = &patient};
@@ -320,5 +324,9 @@ int main(int argc, char **argv) {
         fprintf(stderr, "edfgen: %s\n", err_text(&err, text, sizeof text));
         return 1;
     }
+    fprintf(stderr, "edfgen: %s of %s, %.2f hours, %s in %s\n",
+            counted(options.patients * recordings_of(&options), "recording").text, counted(options.patients, "patient").text,
+            (double)(options.patients * seconds_of(&options)) / HOUR_S,
+            counted(options.patients * options.seizures, "seizure").text, options.out);
     return 0;
 }

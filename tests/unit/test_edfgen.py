@@ -223,6 +223,11 @@ class Edfgen(unittest.TestCase):
         self.assertEqual(subprocess.run([EDFGEN, "--out", self.out("z")], capture_output=True).returncode, 2)
         self.assertFalse(os.path.exists(self.out("z")))
 
+    def test_the_last_line_says_what_was_made(self):
+        made = generate(self.out("made"), 2, "1.01", 1)
+        self.assertEqual((made.returncode, made.stdout), (0, ""), made)
+        self.assertEqual(made.stderr, f"edfgen: 4 recordings of 2 patients, 2.02 hours, 2 seizures in {self.out('made')}\n")
+
 
 if __name__ == "__main__":
     unittest.main()
