@@ -34,4 +34,12 @@ static inline void corpus_write(const char *root) {
     corpus_file(root, "sub-04/sub-04_run-01_eeg.edf", 20, FIXTURE_EVENTS "0\t20\tsz\tn/a\tn/a\tn/a\t20\n");
 }
 
+/* A folder of its own for a test, to be removed with fixture_remove, with the corpus in it and the place of a cache. */
+static inline void corpus_make(char folder[4096], char root[4200], char cache[4200]) {
+    fixture_folder(folder, 4096);
+    snprintf(root, 4200, "%s/data", folder);
+    snprintf(cache, 4200, "%s/cache", folder);
+    corpus_write(root);
+}
+
 #endif

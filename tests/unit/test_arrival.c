@@ -16,10 +16,7 @@ static const uint8_t role[5] = {1, 1, 1, 1, 2};
 
 static int set_up(void **state) {
     (void)state;
-    fixture_folder(folder, sizeof folder);
-    snprintf(root, sizeof root, "%s/data", folder);
-    snprintf(cache, sizeof cache, "%s/cache", folder);
-    corpus_write(root);
+    corpus_make(folder, root, cache);
     struct manifest_config config = corpus_config(root, cache);
     return manifest_open(&config, NULL, NULL, &corpus, NULL);
 }

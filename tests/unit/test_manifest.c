@@ -16,10 +16,7 @@ static char folder[4096], root[4200], cache[4200];
 
 static int set_up(void **state) {
     (void)state;
-    fixture_folder(folder, sizeof folder);
-    snprintf(root, sizeof root, "%s/data", folder);
-    snprintf(cache, sizeof cache, "%s/cache", folder);
-    corpus_write(root);
+    corpus_make(folder, root, cache);
     return 0;
 }
 

@@ -19,10 +19,7 @@ static int set_up(void **state) {
     (void)state;
     static const uint8_t role[5] = {1, 1, 1, 1, 1};
     const struct balance_config balance = {0.5, 2.5, true, 0, 0};
-    fixture_folder(folder, sizeof folder);
-    snprintf(root, sizeof root, "%s/data", folder);
-    snprintf(cache, sizeof cache, "%s/cache", folder);
-    corpus_write(root);
+    corpus_make(folder, root, cache);
     struct manifest_config config = corpus_config(root, cache);
     return manifest_open(&config, NULL, NULL, &corpus, NULL) || sampler_new(corpus, role, &balance, 11, &sampler, NULL) ||
            sampler_new(corpus, role, &balance, 11, &reference, NULL);

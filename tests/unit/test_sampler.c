@@ -15,10 +15,7 @@ static struct manifest *corpus;
 
 static int set_up(void **state) {
     (void)state;
-    fixture_folder(folder, sizeof folder);
-    snprintf(root, sizeof root, "%s/data", folder);
-    snprintf(cache, sizeof cache, "%s/cache", folder);
-    corpus_write(root);
+    corpus_make(folder, root, cache);
     struct manifest_config config = corpus_config(root, cache);
     return manifest_open(&config, NULL, NULL, &corpus, NULL);
 }
