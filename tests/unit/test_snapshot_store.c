@@ -336,6 +336,13 @@ static struct daemon_side *make_peer(struct daemon_side *d) {
     return peer;
 }
 
+static void end_peer(struct daemon_side *peer) {
+    stop(peer);
+    for (int i = 0; i < peer->b.worker.n; i++)
+        live_order_free(peer->b.worker.orders[i]);
+    free(peer);
+}
+
 static int answers;
 static void on_claimed(struct session_claim *c) { answers += c->ctx != NULL; }
 
@@ -382,9 +389,8 @@ static void a_stream_goes_on_at_the_daemon_that_claims_its_snapshot(void **state
     assert_int_equal(d->b.owner.failures, failures + 1);
     assert_string_equal(d->b.owner.reason, "TAKEN_OVER");
     assert_null(sessions_find(d->b.all, token, "uid:1"));
-    stop(peer);
+    end_peer(peer);
     stop(d);
-    free(peer);
 }
 
 static void a_stream_that_came_back_goes_on_from_the_newest_snapshot(void **state) {
@@ -406,9 +412,8 @@ static void a_stream_that_came_back_goes_on_from_the_newest_snapshot(void **stat
     struct session *back = sessions_find(d->b.all, token, "uid:1");
     assert_non_null(back);
     assert_int_equal(back->duplicates, 7);
-    stop(peer);
+    end_peer(peer);
     stop(d);
-    free(peer);
 }
 
 int main(void) {
