@@ -302,11 +302,15 @@ int server_open(struct daemon *d, struct err *err) {
 /* SQLite writes the file when it is closed. On a volume that does not answer the database stays open until the process ends; every
  * write that returned is safe there. */
 static void close_database(struct db *db) {
+    static struct db *volatile left_open; /* a leak checker finds it here */
     struct err err;
-    if (db && db_check(db, &err))
-        log_warn("the job database is not closed", "error=\"%s\"", err.message);
-    else
+    if (!db || !db_check(db, &err)) {
         db_close(db);
+        return;
+    }
+    left_open = db;
+    (void)left_open;
+    log_warn("the job database is not closed", "error=\"%s\"", err.message);
 }
 
 void server_close(struct daemon *d) {
