@@ -302,7 +302,7 @@ int server_open(struct daemon *d, struct err *err) {
 /* SQLite writes the file when it is closed. On a volume that does not answer the database stays open until the process ends; every
  * write that returned is safe there. */
 static void close_database(struct db *db) {
-    static struct db *volatile left_open; /* a leak checker finds it here */
+    static struct db *volatile left_open; /* keeps it reachable for leak checkers */
     struct err err;
     if (!db || !db_check(db, &err)) {
         db_close(db);

@@ -4,14 +4,14 @@
 #define BRR_DAEMON_SERVER_STOP_H
 #include "daemon/server_state.h"
 
-/* Begins it; once more does nothing. */
+/* Begins the end. Calling it again does nothing. */
 void server_stop(struct daemon *d);
-/* Goes on with it as far as what has ended by now allows. Call after each report and tick. */
+/* Does the next steps that need not wait for jobs or streams any more. Call after each report and tick. */
 void server_stop_turn(struct daemon *d);
 /* Ends the process when a job or a call has not stopped within jobs.stop_wait. Call while stopping, once a second. Once they have,
  * daemon/deadline limits the rest of the stop: to jobs.stop_wait too, or 10 s if less than that remains. */
 void server_leave_if_late(const struct daemon *d);
-/* Of the process: 0, or SERVER_RESTART. */
+/* The exit status of the process: 0, or SERVER_RESTART. */
 int server_exit_status(const struct daemon *d);
 /* The handles of server.c; nothing keeps the loop alive then. */
 void server_close_handles(struct daemon *d);

@@ -208,7 +208,8 @@ static int stream_file(struct run *run) {
     return 0;
 }
 
-/* What failed on this side, or was interrupted: nobody comes back for the session, which would wait for limits.resume_ttl. */
+/* Closes the session of a stream that was interrupted or failed on this side. Otherwise it would wait for its client for
+ * limits.resume_ttl. */
 static void close_session(brr_client *client, const brr_stream *stream, const char *why) {
     static const struct brrctl_method method = {"/brr.v1.Sessions/Close", &brr__v1__close_session_response__descriptor, 5000};
     Brr__V1__CloseSessionRequest in = BRR__V1__CLOSE_SESSION_REQUEST__INIT;

@@ -28,8 +28,8 @@ int slots_index(const struct slots *s, const struct slot *slot);
 struct slot *slots_of(struct slots *s, const struct job *job); /* the first slot where the job runs, or NULL */
 bool slots_idle(const struct slots *s);                        /* no job is on a device of this daemon */
 bool slots_run_alone(const struct slots *s);                   /* a job runs that must run alone (job->alone) */
-/* Why no device can run the job, whatever ends: those that it may use are held, or there are none, or not so many of one kind as it
- * wants. "": it waits for its turn. */
+/* Returns why the job could not run even if all other jobs ended: the devices that it may use are held, or there are none, or too
+ * few of one kind. Returns "" if the job only waits for its turn. */
 const char *slots_held_for(const struct slots *s, const struct job *job);
 /* "cuda" of "cuda:1": a job of several devices gets them of one kind. */
 bool slots_same_kind(const char *a, const char *b);

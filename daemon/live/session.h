@@ -84,8 +84,8 @@ struct sessions *sessions_new(const struct sessions_config *config);
 /* Only when nothing takes orders any more. NULL is fine. */
 void sessions_free(struct sessions *all);
 int sessions_count(const struct sessions *all);
-/* Counts the sessions whose streams the host has. ended false: those that take a place of max_sessions; true: those that have ended
- * and take none. */
+/* Counts the sessions that have a stream on a device. ended false: the open ones, which take a place of max_sessions; true: those
+ * that were restored after their end, which take none. */
 int sessions_places(const struct sessions *all, bool ended);
 int sessions_of_model(const struct sessions *all, const char *model); /* open ones under this name */
 /* The session that this token of this principal opens, also one that has ended within resume_ttl_ms; NULL: there is none. */

@@ -1,3 +1,4 @@
+/* Which callers may call a method, how many calls they may have open, and when an open call loses its permission. */
 #include <grpc/slice.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* What leaves on a call: queued answers, then the status. Bounds the bytes that clients have not read. */
 #include <ctype.h>
 #include <grpc/slice.h>
 #include <stdlib.h>

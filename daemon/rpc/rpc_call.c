@@ -1,3 +1,4 @@
+/* One call from its beginning to its end: the messages of its client, and what services may ask of it. */
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>

@@ -1,3 +1,4 @@
+/* Operations of calls and their completion: grpc finishes them on the drain thread, and the loop takes them from here. */
 #include <grpc/support/time.h>
 #include <stdlib.h>
 

@@ -1,3 +1,4 @@
+/* The server of rpc.h: requests new calls, hands completed operations to their calls, looks at idle calls once a second. */
 #include <stdlib.h>
 
 #include "daemon/rpc/rpc_state.h"

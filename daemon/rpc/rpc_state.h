@@ -105,15 +105,15 @@ bool call_operate(struct rpc_call *c, grpc_op *ops, size_t n, enum tag_kind kind
 
 /* ---- rpc_call.c ---- */
 
-/* A client has called: admits it, or refuses it with the reason. */
+/* Begins a call that a client has made: admits the caller, or ends the call with the reason. */
 void call_begin(struct rpc_call *c);
 /* Ask for the next message, unless one is asked for, held, or none can come. */
 void call_receive(struct rpc_call *c);
-/* What was asked for has come: a message, or false for the end of them. */
+/* Handles the message that call_receive asked for. ok is false when the client sends no more. */
 void call_take_message(struct rpc_call *c, bool ok);
-/* The call is over for the daemon: its method is told, once. */
+/* Ends the call for the daemon and tells its method. Calling it again does nothing. */
 void call_end(struct rpc_call *c);
-/* An operation has come back; frees the call with the last one. */
+/* Call when an operation has completed. Frees the call after the last one. */
 void call_unref(struct rpc_call *c);
 
 /* ---- rpc_answers.c ---- */

@@ -195,7 +195,7 @@ static void on_draining(void *owner, int64_t retry_ms, const char *reason) {
     stream_call_steer(owner);
 }
 
-/* What the metric says of a session that failed. One that never opened was refused, and no bed is lost with it. */
+/* Returns the reason for brrd_stream_sessions_closed_total. A stream that never opened was refused: no bed is lost with it. */
 static const char *outcome_of(const struct stream_call *c, const char *reason) {
     if (!c->opened && !c->resumed)
         return "refused";

@@ -1,3 +1,4 @@
+/* What opening a file finds in its records: how many there are, when each begins, and the annotations. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
