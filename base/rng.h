@@ -15,7 +15,7 @@ enum rng_stream {
     RNG_WIRING = 900,    /* generated networks of neurons: step = source neuron */
     RNG_DRIVE = 901,     /* random injections: step = tick */
     RNG_AUGMENT = 902,   /* training windows: step = epoch, index = 2¹² · place in the epoch */
-    RNG_BOOTSTRAP = 903, /* patients drawn with replacement, for intervals (report/alarm_sweep.h) */
+    RNG_BOOTSTRAP = 903, /* patients drawn with replacement, for intervals (score/alarm_sweep.h) */
     RNG_NOISE = 904, /* noise of training windows: step = epoch, index = 2¹² · place in the epoch; of its table: index = 2⁶² */
     RNG_SYNTH = 1000, /* edfgen */
 };

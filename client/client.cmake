@@ -12,7 +12,7 @@ set_target_properties(brr PROPERTIES SOVERSION ${BRR_ABI} VERSION ${BRR_ABI}.${P
 
 file(GLOB brrctl_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/brrctl/*.c)
 add_executable(brrctl ${brrctl_sources})
-target_link_libraries(brrctl PRIVATE brr brr_proto brr_run brr_trust)
+target_link_libraries(brrctl PRIVATE brr brr_proto brr_kinds brr_trust)
 target_compile_definitions(brrctl PRIVATE BRR_VERSION="${PROJECT_VERSION}" BRR_REVISION="${BRR_REVISION}")
 set_target_properties(brrctl PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 

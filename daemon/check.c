@@ -8,7 +8,7 @@
 #include "daemon/models/places.h"
 #include "daemon/paths.h"
 #include "daemon/server.h"
-#include "infer/modelfile.h"
+#include "detect/modelfile.h"
 
 enum { MAX_SERIES = 1000 };
 

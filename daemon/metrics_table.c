@@ -1,4 +1,4 @@
-/* The families of /metrics that the daemon feeds, one row each; those of the kinds of job stand in their rows (run/kind.h). HELP
+/* The families of /metrics that the daemon feeds, one row each; those of the kinds of job stand in their rows (work/kind.h). HELP
  * and TYPE are always printed. Names are part of the interface. */
 #include "daemon/server.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/fsio.h"
 #include "base/log.h"
-#include "infer/builtin.h"
+#include "detect/builtin.h"
 
 /* Removes what an earlier process left in the cache: files of unfinished networks and snapshots, and of the ranks of trainings. */
 static int clear_cache(const struct config *c, struct err *err) {

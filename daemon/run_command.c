@@ -21,7 +21,7 @@
 #include "daemon/jobs/submission.h"
 #include "daemon/run_cache.h"
 #include "daemon/versions.h"
-#include "infer/builtin.h"
+#include "detect/builtin.h"
 
 static const char usage[] =
     "usage: brrd run JOB.yaml [--directory DIR] [--set KEY=VALUE ...] [--config FILE] [--json]\n"

@@ -1,5 +1,5 @@
 /* geodesic: what every implementation of the geodesic ops shares: Gauss–Legendre rules and how the parameters of an MLP lie in a
- * row. Internal to kernels, and used by lib/model for the same quadrature. Plain functions, any thread. */
+ * row. Internal to kernels, and used by lib/geodesic for the same quadrature. Plain functions, any thread. */
 #ifndef BRR_KERNELS_GEODESIC_H
 #define BRR_KERNELS_GEODESIC_H
 #include <stdbool.h>

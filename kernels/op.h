@@ -357,7 +357,7 @@ int op_geodesic(struct stream *s, const struct geodesic_args *a, struct err *err
 /* Windows out of recordings that lie in device memory as binary16 rows of C channels (µV), with one label a row. Window b begins at
  * row first[b] and has valid[b] ≤ T rows: x = clip((v − m)/max(s, WINDOWS_FLOOR_UV)) per channel, m and s (population) over the
  * valid rows, two passes in double; raw: x = v, for up to WINDOWS_MAX_COLUMNS channels; beyond them x and labels are 0. The same
- * bits on every device, and as lib/data/window.c gives.
+ * bits on every device, and as lib/windows/window.c gives.
  * rows, row_labels, first, valid: device memory; the caller vouches for first + valid. x (B,T,C) F32, labels (B,T) U8. */
 #define WINDOWS_FLOOR_UV 0.1
 #define WINDOWS_CLIP     10.0
@@ -418,7 +418,7 @@ enum { MASK_OFF, MASK_ON, MASK_GAP };
 /* A latch along each row of probabilities p (R,T) F32, NaN = gap: on at the sample that completes min_onset samples p ≥ on[r] in a
  * row, off again at the one that completes min_offset samples p < off[r], and off at a gap. mask (R,T) U8: MASK_ON from the first
  * of the samples that set it to the last before the one that resets it. p may be (1,T), the same for all rows. on, off (R): device
- * memory; the caller vouches for off ≤ on. The same samples as model/events.h finds. T < 2³⁰. */
+ * memory; the caller vouches for off ≤ on. The same samples as detect/events.h finds. T < 2³⁰. */
 struct hysteresis_args {
     struct tensor p, mask;
     const double *on, *off;

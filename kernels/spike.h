@@ -1,5 +1,5 @@
 /* spike: a network of integrate-and-fire neurons as op_spike_tick sees it, and the rule of one neuron in one tick. Shared by the
- * CPU kernels, the CUDA kernels and lib/model/burst, so that all of them have the same rule and the same bits.
+ * CPU kernels, the CUDA kernels and lib/burst/burst, so that all of them have the same rule and the same bits.
  *
  * One tick: every neuron that fired in the tick before delivers s·w·p to each target of its row, in whole units of 2^-f; the sum
  * of a neuron's input, delivered and injected, is turned into a float once; neurons with an input ("candidates", also where it sums

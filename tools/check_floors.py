@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 # Folder of a file -> folders it may include (its own is always allowed).
-LIB = ["base", "lib/store", "lib/data", "lib/nn", "lib/model", "lib/infer", "lib/report", "lib/run", "kernels"]
+LIB = ["base", "kernels"] + [f"lib/{room}" for room in ("store", "nn", "eeg", "windows", "detect", "score", "plot", "work", "train", "burst", "geodesic", "kinds")]
 FLOORS = {
     "base": [],
     "lib/store": ["base"],
@@ -15,12 +15,17 @@ FLOORS = {
     "kernels": ["base"],
     "kernels/cpu": ["base", "kernels"],
     "kernels/cuda": ["base", "kernels"],
-    "lib/data": ["base", "lib/store"],
-    "lib/nn": ["base", "lib/store", "kernels"],
-    "lib/model": ["base", "kernels", "lib/nn"],
-    "lib/infer": ["base", "lib/store", "kernels", "lib/data", "lib/nn", "lib/model"],
-    "lib/report": ["base", "lib/model"],
-    "lib/run": LIB,
+    "lib/nn": ["base", "kernels", "lib/store"],
+    "lib/plot": ["base"],
+    "lib/eeg": ["base", "lib/store"],
+    "lib/windows": ["base", "lib/store", "lib/eeg"],
+    "lib/detect": ["base", "kernels", "lib/store", "lib/nn", "lib/eeg", "lib/windows"],
+    "lib/score": ["base", "lib/detect"],
+    "lib/work": ["base", "kernels", "lib/store", "lib/eeg", "lib/windows"],
+    "lib/train": ["base", "kernels", "lib/store", "lib/nn", "lib/eeg", "lib/windows", "lib/detect", "lib/score", "lib/plot", "lib/work"],
+    "lib/burst": ["base", "kernels", "lib/store", "lib/eeg", "lib/windows", "lib/plot", "lib/work"],
+    "lib/geodesic": ["base", "kernels", "lib/store", "lib/nn", "lib/eeg", "lib/plot", "lib/work"],
+    "lib/kinds": ["lib/work"],
     "daemon/device": ["base", "kernels"],
     "daemon/db": ["base"],
     "daemon/backup": LIB,
@@ -37,12 +42,26 @@ FLOORS = {
     "daemon/http": LIB + ["lib/trust", "daemon/device", "daemon/db", "daemon/journal", "daemon/live", "daemon/hosts", "daemon/models", "daemon/jobs", "daemon/rpc", "daemon/status", "daemon/page"],
     "daemon": LIB + ["lib/trust", "daemon/backup", "daemon/device", "daemon/db", "daemon/journal", "daemon/hooks", "daemon/live", "daemon/burst", "daemon/hosts", "daemon/models", "daemon/jobs", "daemon/rpc", "daemon/status", "daemon/page", "daemon/http", "proto"],
     "client": ["base", "lib/trust", "proto"],
-    "client/brrctl": ["client", "base", "lib/store", "lib/data", "lib/infer", "lib/report", "lib/run", "lib/model", "lib/trust", "proto"],
+    "client/brrctl": ["client", "lib/trust", "proto"] + [room for room in LIB if room not in ("kernels", "lib/nn", "lib/kinds")],
     "client/examples": ["client"],
 }
-# Narrower than a folder: lib/nn and brrctl may use these of lib/store.
-NN_STORE = {"store/safetensors.h", "store/digest.h"}
-BRRCTL_STORE = NN_STORE | {"store/store.h", "store/store_options.h"}
+# Narrower than a folder: (folder, folder it may include) -> the only headers that it may include there.
+NARROW = {
+    ("lib/nn", "lib/store"): {"store/safetensors.h", "store/digest.h"},
+    ("lib/burst", "lib/windows"): {"windows/recording.h", "windows/window.h"},  # of the encoder, which makes injections of EEG
+    ("lib/burst", "lib/eeg"): {"eeg/half.h", "eeg/npy.h", "eeg/table.h"},
+    ("lib/burst", "lib/plot"): {"plot/svg.h"},
+    ("lib/geodesic", "lib/eeg"): {"eeg/table.h"},
+    ("lib/geodesic", "lib/plot"): {"plot/plot_panels.h"},
+    ("lib/geodesic", "lib/nn"): {"nn/replay.h"},
+    ("client/brrctl", "lib/store"): {"store/safetensors.h", "store/digest.h", "store/store.h", "store/store_options.h"},
+}
+# Tables that a header declares and a file above it defines, because their rows come from all rooms: name -> the file of its definition.
+TABLES = {
+    "task_kinds": "lib/kinds/kinds.c",
+    "task_kind_count": "lib/kinds/kinds.c",
+    "task_works": "lib/kinds/works.c",
+}
 # Header prefix -> files (or folders ending in /) that may include it.
 WALLS = {
     "jansson.h": ["base/json.c"],
@@ -106,9 +125,9 @@ def check(path):
             continue
         if target not in FLOORS[folder]:
             yield f"{path}:{number}: {folder} must not include {target} ({include})"
-        narrow = {"lib/nn": NN_STORE, "client/brrctl": BRRCTL_STORE}.get(folder)
-        if narrow and target == "lib/store" and include not in narrow:
-            yield f"{path}:{number}: {folder} may use only {', '.join(sorted(narrow))} of lib/store"
+        narrow = NARROW.get((folder, target))
+        if narrow and include not in narrow:
+            yield f"{path}:{number}: {folder} may use only {', '.join(sorted(narrow))} of {target}"
         if include.startswith("tests/"):
             yield f"{path}:{number}: nothing includes tests"
 
@@ -188,11 +207,26 @@ def cycles(files):
         del graph[first][second]
 
 
+EXTERN = re.compile(r"^extern (?:const )?[\w ]*?(?:\*const )?\**((?:\w+(?:\[\w*\])?(?:,\s*)?)+);", re.M)
+
+
+def tables(files):
+    """Data that a header declares and a file of another folder defines must be one of TABLES."""
+    text = {path: code_of(path) for path in files}
+    for header in (path for path in files if path.endswith(".h") and folder_of(path)):
+        for names in EXTERN.findall(text[header]):
+            for name in re.findall(r"\w+(?=\[|,|$)", names):
+                definition = re.compile(r"^(?!extern|static)[\w \t*]*\b%s\b(?:\[\w*\])* =" % name, re.M)
+                for path in (path for path in files if path.endswith(".c") and name in text[path] and definition.search(text[path])):
+                    if folder_of(path) not in (folder_of(header), None) and TABLES.get(name) != path:
+                        yield f"{path}: defines {name}, which {header} declares; tables above their header stand in TABLES"
+
+
 def main():
     os.chdir(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     files = subprocess.run(["git", "ls-files", "*.c", "*.h", "*.cu", "*.cuh"], capture_output=True, text=True, check=True).stdout.split()
     files = [f for f in files if os.path.exists(f)]
-    problems = [p for f in files for p in check(f)] + list(cycles(files))
+    problems = [p for f in files for p in check(f)] + list(cycles(files)) + list(tables(files))
     print("\n".join(problems) or f"floors: {len(files)} files keep to them")
     return 1 if problems else 0
 

@@ -7,12 +7,12 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "burst/spikefile.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/burst.h"
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/spikes.h"
-#include "infer/spikefile.h"
 
 /* ---- networks -------------------------------------------------------------------------------------------------- */
 

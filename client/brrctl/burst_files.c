@@ -8,11 +8,11 @@
 #include "base/fsio.h"
 #include "base/order.h"
 #include "base/str.h"
+#include "burst/netfile.h"
+#include "burst/wiring.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/burst.h"
 #include "client/brrctl/output.h"
-#include "infer/netfile.h"
-#include "model/wiring.h"
 
 /* ---- generate -------------------------------------------------------------------------------------------------- */
 

@@ -4,13 +4,13 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "burst/netfile.h"
+#include "burst/raster.h"
+#include "burst/spikefile.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/burst.h"
 #include "client/brrctl/output.h"
-#include "infer/netfile.h"
-#include "infer/spikefile.h"
-#include "report/picture.h"
-#include "report/raster.h"
+#include "plot/picture.h"
 
 /* Contents of the file, from a first reading. */
 struct extent {

@@ -9,14 +9,14 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "burst/netfile.h"
+#include "burst/raster.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/burst.h"
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/spikes.h"
-#include "infer/netfile.h"
-#include "report/picture.h"
-#include "report/raster.h"
+#include "plot/picture.h"
 
 enum { SLICE_MS = 200, MOST_SLICE = 1 << 20, STEP_TIMEOUT_MS = 600 * 1000, OBSERVED_BYTES = 16 << 20 };
 

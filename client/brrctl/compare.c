@@ -10,7 +10,7 @@
 #include "base/yaml.h"
 #include "client/brrctl/curves.h"
 #include "client/brrctl/output.h"
-#include "report/picture.h"
+#include "plot/picture.h"
 
 enum { COMPARE_ROWS = 1024, COMPARE_ARENA = 4 << 20, COMPARE_VALUE = 160, COMPARE_WIDTH = 32 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "client/brrctl/brrctl.h"
-#include "run/jobfile.h"
+#include "work/jobfile.h"
 
 #define NETWORKS "random ring layered"         /* that `burst generate` draws */
 #define MODELS   "demo line_length band_power" /* that need no file; the daemon knows those that it serves */

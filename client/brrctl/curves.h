@@ -3,7 +3,7 @@
 #ifndef BRR_CLIENT_BRRCTL_CURVES_H
 #define BRR_CLIENT_BRRCTL_CURVES_H
 #include "client/brrctl/job_files.h"
-#include "report/plot.h"
+#include "plot/plot.h"
 
 struct curves {
     struct json **lines;

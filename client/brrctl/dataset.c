@@ -12,13 +12,13 @@
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
-#include "data/bids.h"
-#include "data/channels.h"
-#include "data/edf.h"
-#include "data/frontend.h"
-#include "data/labels.h"
-#include "data/manifest.h"
-#include "data/sampler.h"
+#include "eeg/bids.h"
+#include "eeg/channels.h"
+#include "eeg/edf.h"
+#include "eeg/frontend.h"
+#include "eeg/labels.h"
+#include "windows/manifest.h"
+#include "windows/sampler.h"
 
 /* The options of dataset. */
 struct dataset_options {

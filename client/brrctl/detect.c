@@ -18,9 +18,9 @@
 #include "client/brrctl/detection.h"
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/output.h"
-#include "data/bids.h"
-#include "data/edf.h"
-#include "data/events.h"
+#include "eeg/bids.h"
+#include "eeg/edf.h"
+#include "eeg/events.h"
 
 #define AT(field) offsetof(struct detect_options, field)
 static const struct argument rows[] = {

@@ -13,7 +13,7 @@
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect_table.h"
-#include "data/events.h"
+#include "eeg/events.h"
 
 enum { PATH_SIZE = 4096, MAX_TSV_BYTES = 256 << 20, JOB_TEXT_BYTES = 64 << 10 };
 

@@ -9,8 +9,8 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
-#include "data/channels.h"
-#include "data/npy.h"
+#include "eeg/channels.h"
+#include "eeg/npy.h"
 
 enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, ALARM_SIGNAL_S = 30 };
 

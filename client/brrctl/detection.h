@@ -4,8 +4,8 @@
 #define BRR_CLIENT_BRRCTL_DETECTION_H
 #include "client/brrctl/playback.h"
 #include "client/brrctl/suppression.h"
-#include "data/labels.h"
-#include "report/plot.h"
+#include "eeg/labels.h"
+#include "plot/plot.h"
 
 enum { DETECTION_RATE_HZ = 256, DETECTION_MAX_ALARMS = 10000 };
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "data/channels.h"
-#include "data/half.h"
+#include "eeg/channels.h"
+#include "eeg/half.h"
 
 enum { WARM_UP_S = 10, CUSTOM_CHANNELS = 24 };
 

@@ -2,8 +2,8 @@
  * are read. One thread per clip. */
 #ifndef BRR_CLIENT_BRRCTL_EEG_CLIP_H
 #define BRR_CLIENT_BRRCTL_EEG_CLIP_H
-#include "data/edf.h"
-#include "data/frontend.h"
+#include "eeg/edf.h"
+#include "eeg/frontend.h"
 
 struct eeg_clip {
     const char *montage; /* that of the configuration, or the one that the recording's channels allow; borrowed */

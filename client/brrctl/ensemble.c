@@ -1,5 +1,5 @@
 /* ensemble: one model file of several. Works without a daemon. */
-#include "infer/ensemble.h"
+#include "detect/ensemble.h"
 
 #include <stdio.h>
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "data/edf.h"
+#include "eeg/edf.h"
 
 struct feed;
 /* Opens path ("-" = standard input) and waits for its header. idle_s: end when no byte arrived for this long, 0 = never. INVALID:

@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
-#include "run/geodesic_file.h"
+#include "geodesic/geodesic_file.h"
 
 /* The options of geodesic. */
 struct geodesic_options {

@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "base/yaml.h"
 #include "client/brrctl/brrctl.h"
-#include "run/jobfile.h"
+#include "work/jobfile.h"
 
 static const struct job_options *own(const struct arguments *o) { return o->own; }
 

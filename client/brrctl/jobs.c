@@ -12,7 +12,7 @@
 #include "client/brrctl/curves.h"
 #include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
-#include "run/kind.h"
+#include "work/kind.h"
 
 #define AT(field) offsetof(struct job_options, field)
 static const struct argument submit_rows[] = {

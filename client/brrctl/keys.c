@@ -4,7 +4,7 @@
 
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
-#include "run/jobfile.h"
+#include "work/jobfile.h"
 
 static bool has_table(const struct task_kind *kind, const struct option_table *table) {
     const struct option_table *tables[JOBFILE_MAX_TABLES];

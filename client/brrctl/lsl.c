@@ -13,7 +13,7 @@
 #include "client/brrctl/output.h"
 #include "client/brrctl/source_lsl.h"
 #include "client/brrctl/stream.h"
-#include "data/events.h"
+#include "eeg/events.h"
 
 enum { MAX_STREAMS = 256, RATE_HZ = 256, BUFFER_S = 360 };
 static const double DEFAULT_WAIT_S = 5, LIST_WAIT_S = 2;

@@ -77,7 +77,7 @@ int brrctl_show_model(const struct arguments *o, const struct brrctl_method *met
     return 0;
 }
 
-/* By name: infer/builtin.h would link the kernels of networks. */
+/* By name: detect/builtin.h would link the kernels of networks. */
 static bool is_builtin(const char *name) {
     return !strcmp(name, "demo") || !strcmp(name, "line_length") || !strcmp(name, "band_power");
 }

@@ -6,7 +6,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/job_files.h"
-#include "report/picture.h"
+#include "plot/picture.h"
 
 enum { SVG_BYTES = 64 << 20 };
 

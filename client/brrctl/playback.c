@@ -12,7 +12,7 @@
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/interrupt.h"
-#include "data/frontend.h"
+#include "eeg/frontend.h"
 
 enum { CHUNK_S = 8, NEXT_MS = 1000 };
 

@@ -13,7 +13,7 @@
 #include "base/yaml.h"
 #include "client/brrctl/job_files.h"
 #include "client/brrctl/output.h"
-#include "data/frontend.h"
+#include "eeg/frontend.h"
 
 enum { REPORT_BYTES = 1 << 30, PICTURE_BYTES = 64 << 20, JSON_BYTES = 256 << 20, CONFIG_BYTES = 1 << 20, MOST_PAGES = 60 };
 

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/eeg_clip.h"
-#include "report/plot.h"
+#include "plot/plot.h"
 
 struct report_recording {
     char *name, *subject; /* path below the folder, without its ending; patient */

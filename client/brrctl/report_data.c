@@ -8,10 +8,10 @@
 #include "base/str.h"
 #include "client/brrctl/report.h"
 #include "client/brrctl/score_files.h"
-#include "data/events.h"
-#include "data/labels.h"
-#include "report/plot_operating.h"
-#include "report/score_alarms.h"
+#include "eeg/events.h"
+#include "eeg/labels.h"
+#include "plot/plot_operating.h"
+#include "score/score_alarms.h"
 
 enum { PATH_SIZE = 4096, OPERATING_POINTS = 60 };
 
@@ -211,7 +211,7 @@ void report_data_done(struct report_data *d) {
 
 /* ---- operating points by the confidence of events ---- */
 
-/* The same spans as report/score.h has them, malloc'd. */
+/* The same spans as score/score.h has them, malloc'd. */
 static struct score_event *scored(const struct plot_span *spans, int n) {
     struct score_event *out = malloc(((size_t)n + 1) * sizeof *out);
     for (int i = 0; out && i < n; i++)

@@ -9,8 +9,8 @@
 #include "base/str.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/report.h"
-#include "report/eeg_page.h"
-#include "report/score.h"
+#include "plot/eeg_page.h"
+#include "score/score.h"
 
 enum { STRIP_WIDTH = 420, PAGE_BEFORE = 3 }; /* a page begins a third of its length before the onset */
 

@@ -11,8 +11,8 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/score_files.h"
-#include "data/labels.h"
-#include "report/score.h"
+#include "eeg/labels.h"
+#include "score/score.h"
 
 /* The options of score. */
 struct score_options {

@@ -9,8 +9,8 @@
 #include "base/counted.h"
 #include "base/fsio.h"
 #include "base/str.h"
-#include "data/edf.h"
-#include "data/labels.h"
+#include "eeg/edf.h"
+#include "eeg/labels.h"
 
 enum { PATH_SIZE = 4096 };
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
-#include "report/score.h"
+#include "score/score.h"
 
 struct score_labels {
     struct score_event *events; /* malloc'd */

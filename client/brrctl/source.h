@@ -7,8 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "data/edf.h"
-#include "data/frontend.h"
+#include "eeg/edf.h"
+#include "eeg/frontend.h"
 
 /* Samples that follow each other, or news about time: first is their place in source samples from 0, −1 = right behind the block
  * before. What lies between them is a gap, also where n is 0. */

@@ -4,7 +4,7 @@
 
 #include "client/brrctl/feed.h"
 #include "client/brrctl/source.h"
-#include "data/channels.h"
+#include "eeg/channels.h"
 
 enum { READ_BYTES = 4 << 20 };
 

@@ -4,7 +4,7 @@
 #define BRR_CLIENT_BRRCTL_SPIKES_H
 #include <stdbool.h>
 
-#include "infer/spikefile.h"
+#include "burst/spikefile.h"
 
 struct spikes {
     bool open, tsv;

@@ -15,9 +15,9 @@
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/stream.h"
-#include "data/edf.h"
-#include "data/labels.h"
-#include "report/picture.h"
+#include "eeg/edf.h"
+#include "eeg/labels.h"
+#include "plot/picture.h"
 
 #define AT(field) offsetof(struct stream_options, field)
 static const struct argument rows[] = {

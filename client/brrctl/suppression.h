@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "client/brr.h"
-#include "report/plot.h"
+#include "plot/plot.h"
 
 enum { SUPPRESSION_FULL_S = 60 };
 

@@ -14,8 +14,8 @@
 #include "base/yaml.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
-#include "report/interval.h"
-#include "run/jobfile.h"
+#include "score/interval.h"
+#include "work/jobfile.h"
 
 enum {
     MAX_JOBS = 4096,

@@ -11,10 +11,10 @@
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
-#include "data/labels.h"
-#include "infer/retune.h"
-#include "model/alarms.h"
-#include "report/interval.h"
+#include "detect/alarms.h"
+#include "detect/retune.h"
+#include "eeg/labels.h"
+#include "score/interval.h"
 
 /* The options of tune. */
 struct tune_options {

@@ -9,9 +9,9 @@
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
-#include "data/recording.h"
-#include "data/window.h"
 #include "store/safetensors.h"
+#include "windows/recording.h"
+#include "windows/window.h"
 
 /* The options of windows. */
 struct windows_options {

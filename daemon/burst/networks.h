@@ -11,8 +11,8 @@
 #include <stdatomic.h>
 
 #include "base/metrics.h"
+#include "burst/burst.h"
 #include "daemon/burst/observer.h"
-#include "model/burst.h"
 
 enum {
     NETWORK_NAME_SIZE = 64,

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/mailbox.h"
-#include "model/burst_data.h"
+#include "burst/burst_data.h"
 
 enum { OBSERVER_FRAMES = 4096, OBSERVER_MOST_FRAMES = 65536, OBSERVER_BYTES = 16 << 20, OBSERVER_SHARED_BYTES = 256 << 20 };
 

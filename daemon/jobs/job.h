@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "run/task.h"
+#include "work/task.h"
 
 /* state, lower-case name, whether the user may resume the job */
 #define JOB_STATES(X)                                                                                                              \

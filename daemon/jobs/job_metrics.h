@@ -1,4 +1,4 @@
-/* job_metrics: updates the metric families of the kinds of job (run/kind.h) while a job runs. Loop thread. */
+/* job_metrics: updates the metric families of the kinds of job (work/kind.h) while a job runs. Loop thread. */
 #ifndef BRR_DAEMON_JOBS_JOB_METRICS_H
 #define BRR_DAEMON_JOBS_JOB_METRICS_H
 #include "daemon/jobs/slots.h"

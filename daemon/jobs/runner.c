@@ -12,7 +12,7 @@
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/upload.h"
 #include "daemon/models/model_lease.h"
-#include "run/estimate.h"
+#include "work/estimate.h"
 
 enum { WALL_MARGIN_MS = 3000, MAX_RESULT = 1 << 20, ARENA_BYTES = 32 << 20 };
 enum { POINT_LIMIT_MS = 15 * 60 * 1000 }; /* until all ranks are at a point, while others read, save or validate */

@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "daemon/jobs/slurm_record.h"
 #include "daemon/models/model_fetch.h"
-#include "run/estimate.h"
+#include "work/estimate.h"
 
 enum { DRAFT_BYTES = 16 << 20 };
 

@@ -3,10 +3,10 @@
 #ifndef BRR_DAEMON_LIVE_LIVE_MESSAGE_H
 #define BRR_DAEMON_LIVE_LIVE_MESSAGE_H
 #include "base/mailbox.h"
-#include "infer/detector.h"
-#include "infer/quality.h"
-#include "infer/suppression.h"
-#include "model/events.h"
+#include "detect/detector.h"
+#include "detect/events.h"
+#include "detect/suppression.h"
+#include "eeg/quality.h"
 
 enum {
     LIVE_PATH = 4096,

@@ -9,7 +9,7 @@
 #include "base/queue.h"
 #include "base/str.h"
 #include "daemon/live/live_models.h"
-#include "infer/timeline.h"
+#include "detect/timeline.h"
 #include "kernels/device.h"
 #include "store/digest.h"
 

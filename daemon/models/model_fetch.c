@@ -6,7 +6,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "daemon/models/model_head.h"
-#include "infer/modelfile.h"
+#include "detect/modelfile.h"
 
 enum { PATH_BYTES = 4096 };
 static const char scheme[] = "store://";

@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "daemon/models/model_fetch.h"
 #include "daemon/models/model_head.h"
-#include "infer/modelfile.h"
+#include "detect/modelfile.h"
 #include "store/cached.h"
 
 enum { TRIES = 2 }; /* of an object that is replaced while it is fetched */

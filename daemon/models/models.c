@@ -10,7 +10,7 @@
 #include "daemon/models/model_fetch.h"
 #include "daemon/models/served_file.h"
 #include "daemon/models/serveddb.h"
-#include "infer/builtin.h"
+#include "detect/builtin.h"
 
 /* File work for a served name, on libuv's thread pool: a model that is fetched, or looked for, and linked, to be served then; or
  * the files of a name that its record no longer names, removed. */

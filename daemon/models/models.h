@@ -1,5 +1,5 @@
 /* models: resolves model REFs and manages the models served under a name. A REF is a served name, the name of a built-in model
- * (infer/builtin.h) that no served model has, "job:…" (jobs/jobref.h), "upload:NAME", or a path that the daemon may open
+ * (detect/builtin.h) that no served model has, "job:…" (jobs/jobref.h), "upload:NAME", or a path that the daemon may open
  * (models/places.h); a bare name is only ever that of a served or built-in model. Served models stay loaded and are loaded again
  * after a restart, each from its own file (models/served_file.h), whose SHA-256 is in the record: weights that have changed do not
  * serve. A model to be served may be in a store

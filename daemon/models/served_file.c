@@ -8,7 +8,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "infer/modelfile.h"
+#include "detect/modelfile.h"
 
 enum { MAX_NAME = 64 };
 static const char folder_name[] = "served", extension[] = ".safetensors";

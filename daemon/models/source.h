@@ -2,9 +2,9 @@
 #ifndef BRR_DAEMON_MODELS_SOURCE_H
 #define BRR_DAEMON_MODELS_SOURCE_H
 #include "daemon/models/object_cache.h"
-#include "run/job_data.h"
-#include "run/task.h"
 #include "store/store.h"
+#include "work/job_data.h"
+#include "work/task.h"
 
 /* store://NAME/…; dir is the directory of a file:// store and NULL for a bucket. */
 struct source_store {

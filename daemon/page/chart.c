@@ -5,7 +5,7 @@
 #include <strings.h>
 
 #include "daemon/page/words.h"
-#include "infer/quality.h"
+#include "eeg/quality.h"
 
 /* ---- the last minute ---- */
 

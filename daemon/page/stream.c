@@ -9,7 +9,7 @@
 #include "daemon/page/shell.h"
 #include "daemon/page/tile.h"
 #include "daemon/page/words.h"
-#include "infer/quality.h"
+#include "eeg/quality.h"
 
 enum { ENTRIES = 200, SPANS = 2 * ENTRIES, SHOWN = 60 };
 /* What the chart can show, in points of the past: a quarter of an hour, an hour, all of it. */

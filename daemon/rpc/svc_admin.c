@@ -8,10 +8,11 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
+#include "burst/selftest_tick.h"
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/grpc_faults.h"
 #include "daemon/rpc/services.h"
-#include "run/selftest.h"
+#include "nn/selftest.h"
 
 enum { MAX_CHECKS = 24 + 4 * DEVICE_SET_MAX, MAX_PARTS = 6, LOW_SPACE_BYTES = 1000 * 1000 * 1000 };
 

@@ -9,10 +9,10 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "burst/netfile.h"
 #include "daemon/hosts/device_hosts.h"
 #include "daemon/rpc/burst_ask.h"
 #include "daemon/rpc/convert.h"
-#include "infer/netfile.h"
 
 enum { PART_BYTES = 1 << 20, PATH_SIZE = 4096, MOST_FILES = 8, RETRY_MS = 1000 };
 

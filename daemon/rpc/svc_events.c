@@ -12,8 +12,8 @@
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/offload.h"
 #include "daemon/rpc/services.h"
-#include "run/detect_list.h"
-#include "run/kind.h"
+#include "detect/detect_list.h"
+#include "work/kind.h"
 
 enum { PART_BYTES = 256 * 1024, MAX_TSV_BYTES = 256 << 20 };
 

@@ -12,8 +12,8 @@
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/offload.h"
 #include "daemon/rpc/services.h"
-#include "run/estimate.h"
-#include "run/task.h"
+#include "work/estimate.h"
+#include "work/task.h"
 
 enum { MAX_NOTICES = 40, MAX_FACTS = 24, MAX_PATIENTS = 4096, MAX_LINE = 16, RETRY_MS = 5000 };
 

@@ -8,7 +8,7 @@
 #include "base/order.h"
 #include "base/str.h"
 #include "daemon/status/gather_parts.h"
-#include "run/kind.h"
+#include "work/kind.h"
 
 enum { LOOK_MS = 200, SCANNED_JOBS = 5000 };
 

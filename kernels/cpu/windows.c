@@ -1,5 +1,5 @@
 /* Normalised windows out of binary16 rows. Sums are kept for each of 8 neighbouring rows apart and added in row order at the end,
- * the order that lib/data/window.c sums in, so that the bits are the same; products are not contracted (kernels.cmake). */
+ * the order that lib/windows/window.c sums in, so that the bits are the same; products are not contracted (kernels.cmake). */
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* windows: windows as they are, or normalised ones, out of binary16 rows in device memory, one block per window. Thread e sums
  * element e of every group of WINDOWS_GROUP rows, group after group, and a channel's rows are added in order at the end: the order
- * of lib/data/window.c, so that the bits are the same as the CPU's. Hence no contraction of products and sums here either. */
+ * of lib/windows/window.c, so that the bits are the same as the CPU's. Hence no contraction of products and sums here either. */
 #include "kernels/cuda/cuda.cuh"
 
 #include <cuda_fp16.h>

@@ -1,7 +1,7 @@
 /* Any bytes as an EDF or BDF file: open or refuse, then decode the first and the last record of every usable signal. */
 #include <stdlib.h>
 
-#include "data/edf.h"
+#include "eeg/edf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/str.h"
-#include "data/edf.h"
+#include "eeg/edf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

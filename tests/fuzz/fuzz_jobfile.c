@@ -6,7 +6,7 @@
 
 #include "base/str.h"
 #include "kernels/device.h"
-#include "run/train_kind.h"
+#include "train/train_kind.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "data/labels.h"
+#include "eeg/labels.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

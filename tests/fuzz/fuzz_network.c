@@ -8,8 +8,8 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "infer/netfile.h"
-#include "model/burst.h"
+#include "burst/burst.h"
+#include "burst/netfile.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/str.h"
-#include "data/recording.h"
+#include "windows/recording.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

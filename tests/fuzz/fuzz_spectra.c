@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/str.h"
-#include "data/spectra.h"
+#include "geodesic/spectra.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

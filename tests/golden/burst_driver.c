@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "infer/netfile.h"
-#include "infer/spikefile.h"
-#include "model/burst.h"
+#include "burst/burst.h"
+#include "burst/netfile.h"
+#include "burst/spikefile.h"
 
 struct output {
     struct spikefile file;

@@ -9,8 +9,8 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "detect/seizure_net.h"
 #include "kernels/op.h"
-#include "model/seizure_net.h"
 #include "nn/ckpt.h"
 
 enum { MAX_OUTPUTS = 4096, MAX_STEPS = 64, MAX_BATCH = 64 };

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "report/score_rejecter.h"
+#include "score/score_rejecter.h"
 
 enum { RATE_HZ = 256, MAX_RECORDINGS = 16, MAX_REFS = 64, MAX_LABELLED = 4096, MAX_PAIRS = 16, MAX_SECONDS = 4000 };
 

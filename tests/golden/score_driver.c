@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "report/score.h"
+#include "score/score.h"
 
 enum { MAX_RECORDINGS = 64, MAX_EVENTS = 4096 };
 

@@ -1,4 +1,4 @@
-/* suppression_driver: an EDF file of 256 Hz through lib/data's front end and the burst suppression detector. Arguments: FILE
+/* suppression_driver: an EDF file of 256 Hz through lib/eeg's front end and the burst suppression detector. Arguments: FILE
  * MONTAGE ROWS. Writes the filtered rows (float32) to ROWS, and to standard output a line per report, "report SAMPLE OBSERVED RATIO
  * BURSTS", per suppression, "segment FIRST END", and "totals OBSERVED SUPPRESSED BURSTS". For
  * tests/golden/test_suppression_golden.py. */
@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "data/edf.h"
-#include "data/frontend.h"
-#include "data/half.h"
-#include "infer/suppression.h"
+#include "detect/suppression.h"
+#include "eeg/edf.h"
+#include "eeg/frontend.h"
+#include "eeg/half.h"
 
 struct run {
     struct suppression *suppression;

@@ -3,7 +3,7 @@
 #define BRR_TESTS_GPU_GPU_MODEL_H
 #include <string.h>
 
-#include "model/seizure.h"
+#include "detect/seizure.h"
 
 /* A preset by name, or "mini": a tiny network that an emulated device computes in a second. Non-zero: there is no such preset. */
 static inline int gpu_model(const char *name, int channels, struct seizure_config *ret) {

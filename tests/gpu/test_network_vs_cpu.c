@@ -11,7 +11,7 @@
 
 #include "base/rng.h"
 #include "gpu_model.h"
-#include "run/step.h"
+#include "train/step.h"
 
 enum { ROWS = 2, CHANNELS = 5 };
 

@@ -10,8 +10,8 @@
 
 #include "base/json.h"
 #include "base/str.h"
-#include "data/prefetch.h"
-#include "data/recording.h"
+#include "windows/prefetch.h"
+#include "windows/recording.h"
 
 enum { WINDOW = 60 * FRONTEND_RATE_HZ, HOP = 10 * FRONTEND_RATE_HZ, BATCH = 64, DEPTH = 4 };
 

@@ -1,4 +1,4 @@
-/* edf_samples: every sample of a recording as lib/data/edf reads it, for comparison with other readers.
+/* edf_samples: every sample of a recording as lib/eeg/edf reads it, for comparison with other readers.
  * usage: edf_samples FILE OUT. OUT receives the values of all usable signals back to back (binary32, microvolt where the unit is a
  * voltage); stdout one JSON object about the file. A refused file gives {"error": TEXT} and status 0: the refusal is the answer. */
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/str.h"
-#include "data/edf.h"
+#include "eeg/edf.h"
 
 static int put_signal(struct json_writer *w, const struct edf *edf, int i, FILE *out) {
     const struct edf_info *info = edf_info(edf);

@@ -6,8 +6,8 @@
 #include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
-#include "data/edf.h"
-#include "data/events.h"
+#include "eeg/edf.h"
+#include "eeg/events.h"
 
 static int write_events(char **argv, int64_t n, struct err *err) {
     const struct events_format *format = events_format_find(argv[1]);

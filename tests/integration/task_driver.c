@@ -10,9 +10,9 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "run/job_data.h"
-#include "run/task.h"
 #include "store/mirror.h"
+#include "work/job_data.h"
+#include "work/task.h"
 
 static struct task_progress newest;
 

@@ -8,9 +8,9 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "run/estimate.h"
-#include "run/task.h"
 #include "store/digest.h"
+#include "work/estimate.h"
+#include "work/task.h"
 
 struct counter_config {
     int64_t to, pause_ms;

@@ -1,5 +1,5 @@
-/* op_hysteresis, op_morphology and model/finder against the sample-by-sample rules of model/events, sample for sample, over random
- * traces: values at and beside the thresholds, gaps, runs of just the lengths that count, at the ends of segments too.
+/* op_hysteresis, op_morphology and detect/finder against the sample-by-sample rules of detect/events, sample for sample, over
+ * random traces: values at and beside the thresholds, gaps, runs of just the lengths that count, at the ends of segments too.
  * BRR_TEST_DEVICE names another device than the CPU; fewer traces with BRR_TEST_MODEL=mini, for an emulated one. */
 #include <math.h>
 #include <setjmp.h>
@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "detect/finder.h"
 #include "kernels/op.h"
-#include "model/finder.h"
 #include "seed.h"
 
 enum { MOST = 20000, ROWS = 3 };

@@ -1,5 +1,5 @@
-/* op_windows against lib/data's normaliser, bit for bit, with every kind of length and channel count. BRR_TEST_DEVICE names another
- * device than the CPU. */
+/* op_windows against lib/windows's normaliser, bit for bit, with every kind of length and channel count. BRR_TEST_DEVICE names
+ * another device than the CPU. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "data/half.h"
-#include "data/window.h"
+#include "eeg/half.h"
 #include "kernels/op.h"
+#include "windows/window.h"
 
 enum { ROWS = 3000, T = 512, B = 7, MOST_CHANNELS = 64 };
 

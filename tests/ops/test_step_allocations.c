@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
+#include "detect/seizure.h"
 #include "kernels/op.h"
-#include "model/seizure.h"
 #include "nn/optim.h"
 #include "skip.h"
 

@@ -10,7 +10,7 @@
 #include "unit/cmocka_all.h"
 
 #include "base/rng.h"
-#include "model/burst.h"
+#include "burst/burst.h"
 
 enum { FIXTURE_SMALL = 64 };
 

@@ -1,8 +1,8 @@
 /* corpus_fixture: a small corpus of four patients with known windows, opened as a manifest (window 2 s, hop 1 s). */
 #ifndef BRR_TESTS_UNIT_CORPUS_FIXTURE_H
 #define BRR_TESTS_UNIT_CORPUS_FIXTURE_H
-#include "data/manifest.h"
 #include "eeg_fixture.h"
+#include "windows/manifest.h"
 
 enum { CORPUS_WINDOW = 512, CORPUS_HOP = 256 };
 

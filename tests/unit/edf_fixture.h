@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "data/edf.h"
+#include "eeg/edf.h"
 #include "unit/edf_writer.h"
 
 enum { MAX_BYTES = 1 << 22 };

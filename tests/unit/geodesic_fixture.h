@@ -1,11 +1,11 @@
-/* geodesic_fixture: metrics with known geodesics, and networks evaluated in plain double loops, as fields (model/geodesic.h). */
+/* geodesic_fixture: metrics with known geodesics, and networks evaluated in plain double loops, as fields (geodesic/geodesic.h). */
 #ifndef BRR_TESTS_GEODESIC_FIXTURE_H
 #define BRR_TESTS_GEODESIC_FIXTURE_H
 #include <math.h>
 #include <string.h>
 
+#include "geodesic/geodesic.h"
 #include "kernels/geodesic.h"
-#include "model/geodesic.h"
 
 /* ---- analytic fields: g and f of one point with their derivatives ---------------------------------------------- */
 

@@ -3,8 +3,8 @@
 #define BRR_TESTS_UNIT_MODEL_FIXTURE_H
 #include <string.h>
 
-#include "infer/modelfile.h"
-#include "model/seizure.h"
+#include "detect/modelfile.h"
+#include "detect/seizure.h"
 
 enum { MODEL_CHANNELS = 3, MODEL_WINDOW = 512, MODEL_HOP = 128 };
 

@@ -4,7 +4,7 @@
 
 #include "base/order.h"
 #include "base/rng.h"
-#include "report/alarm_sweep.h"
+#include "score/alarm_sweep.h"
 #include "seed.h"
 #include "unit/cmocka_all.h"
 

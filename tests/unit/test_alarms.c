@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/alarms.h"
+#include "detect/alarms.h"
 #include "unit/cmocka_all.h"
 
 static void alarm_switches_the_moment_the_rule_holds(void **state) {

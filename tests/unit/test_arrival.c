@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "corpus_fixture.h"
-#include "data/arrival.h"
+#include "windows/arrival.h"
 
 static char folder[4096], root[4200], cache[4200];
 static struct manifest *corpus;

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "data/augment.h"
 #include "kernels/op.h"
+#include "windows/augment.h"
 
 enum { B = 5, T = 300, MOST = 2 * 19, WINDOW = 2048 };
 

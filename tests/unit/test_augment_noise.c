@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "data/augment_noise.h"
 #include "kernels/op.h"
+#include "windows/augment_noise.h"
 
 enum { B = 4, T = 700, SIGNALS = 5, COLUMNS = 11, WINDOW = 2048, CHANNELS = 18 };
 

@@ -4,7 +4,7 @@
 
 #include "unit/cmocka_all.h"
 
-#include "run/best.h"
+#include "train/best.h"
 
 static bool offer(struct best *b, int64_t step, double rank, double chance, bool *ret_gain) {
     struct best_value v = {.metric = -rank, .rank = rank, .chance = chance};

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "data/bids.h"
+#include "eeg/bids.h"
 #include "unit/cmocka_all.h"
 
 static void names_come_from_entities_or_the_patient(void **state) {

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "infer/builtin.h"
-#include "infer/detector.h"
+#include "detect/builtin.h"
+#include "detect/detector.h"
 #include "store/digest.h"
 #include "store/safetensors.h"
 #include "unit/temp_dir.h"

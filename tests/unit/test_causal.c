@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "infer/detector.h"
-#include "infer/timeline.h"
+#include "detect/detector.h"
+#include "detect/timeline.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 3, INPUTS = 2 * C, WINDOW = 2048, SECONDS = 33, N = SECONDS * 256 + 100, STREAMS = 3, ROWS = 4, STEPS = 4 };

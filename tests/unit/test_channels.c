@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "data/channels.h"
+#include "eeg/channels.h"
 #include "unit/edf_fixture.h"
 
 static const struct frontend_config config = {.montage = "custom:Fp1,F3", .bandpass_hz = {0.5, 120}, .fill_gap_s = 2};

@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "base/rng.h"
-#include "data/half.h"
-#include "infer/contact.h"
+#include "detect/contact.h"
+#include "eeg/half.h"
 #include "unit/cmocka_all.h"
 
 enum { C = 6, COLUMNS = 8, SECONDS = 12, N = SECONDS * 256 + 100, FIRST = 1000 };

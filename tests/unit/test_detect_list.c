@@ -1,7 +1,7 @@
 /* The list of a detect job: what was added reads back, a line that was cut counts for nothing and is gone when the job goes on. */
 #include "unit/temp_dir.h"
 
-#include "run/detect_list.h"
+#include "detect/detect_list.h"
 
 struct seen {
     struct detect_row rows[4];

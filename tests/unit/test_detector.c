@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "infer/detector.h"
-#include "infer/precision.h"
-#include "infer/timeline.h"
+#include "detect/detector.h"
+#include "detect/precision.h"
+#include "detect/timeline.h"
 #include "kernels/op.h"
 #include "unit/eeg_fixture.h"
 

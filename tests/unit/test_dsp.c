@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "data/dsp.h"
-#include "data/dsp_kernel.h"
-#include "data/half.h"
+#include "eeg/dsp.h"
+#include "eeg/dsp_kernel.h"
+#include "eeg/half.h"
 #include "skip.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))

@@ -15,8 +15,8 @@
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "data/edf.h"
-#include "data/edf_decode.h"
+#include "eeg/edf.h"
+#include "eeg/edf_decode.h"
 #include "skip.h"
 #include "unit/edf_fixture.h"
 

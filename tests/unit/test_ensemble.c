@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "infer/detector.h"
-#include "infer/ensemble.h"
+#include "detect/detector.h"
+#include "detect/ensemble.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 3, WINDOW = 512, MEMBERS = 3, ROWS = 2 };

@@ -1,11 +1,11 @@
 /* evaluation: what it keeps of a recording is what a stream of the same samples would have said, and when. */
-#include "run/evaluation.h"
+#include "train/evaluation.h"
 
-#include "data/recording.h"
-#include "infer/timeline.h"
+#include "detect/timeline.h"
 #include "unit/cmocka_all.h"
 #include "unit/corpus_fixture.h"
 #include "unit/model_fixture.h"
+#include "windows/recording.h"
 
 enum { ALARM_HOP = MODEL_HOP, SECONDS = 120, MAX_ALARMS = 64 };
 

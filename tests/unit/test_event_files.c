@@ -3,9 +3,9 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
-#include "data/edf.h"
-#include "data/events.h"
-#include "data/labels.h"
+#include "eeg/edf.h"
+#include "eeg/events.h"
+#include "eeg/labels.h"
 #include "unit/cmocka_all.h"
 #include "unit/edf_writer.h"
 #include "unit/temp_dir.h"

@@ -11,7 +11,7 @@
 
 #include "base/order.h"
 #include "base/rng.h"
-#include "model/alarms.h"
+#include "detect/alarms.h"
 #include "seed.h"
 
 enum { MAX_SAMPLES = 200000, MAX_EVENTS = 4096, ROUNDS = 3000 };

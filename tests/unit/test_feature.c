@@ -9,10 +9,10 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "data/dsp.h"
-#include "data/feature.h"
-#include "data/frontend.h"
-#include "data/half.h"
+#include "eeg/dsp.h"
+#include "eeg/feature.h"
+#include "eeg/frontend.h"
+#include "eeg/half.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 4, LANES = 8, STRIDE = C + 1, N = 60 * DSP_RATE_HZ };

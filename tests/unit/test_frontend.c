@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "data/edf.h"
-#include "data/frontend.h"
-#include "data/half.h"
+#include "eeg/edf.h"
+#include "eeg/frontend.h"
+#include "eeg/half.h"
 #include "eeg_fixture.h"
 #include "skip.h"
 

@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
+#include "geodesic/geodesic_file.h"
+#include "geodesic/geodesic_fit.h"
+#include "geodesic/geodesic_params.h"
 #include "geodesic_fixture.h"
-#include "model/geodesic_params.h"
-#include "run/geodesic_file.h"
-#include "run/geodesic_fit.h"
 #include "unit/temp_dir.h"
 
 enum { WIDTH = 24, FOLDS = 6, ALL = (1 << FOLDS) - 1 };

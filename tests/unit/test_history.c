@@ -9,10 +9,10 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "data/dsp.h"
-#include "data/frontend.h"
-#include "data/half.h"
-#include "data/history.h"
+#include "eeg/dsp.h"
+#include "eeg/frontend.h"
+#include "eeg/half.h"
+#include "eeg/history.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 3, LANES = 8, N = 40 * DSP_RATE_HZ, COLUMNS = 2 * C };

@@ -1,4 +1,4 @@
-#include "report/interval.h"
+#include "score/interval.h"
 #include "unit/cmocka_all.h"
 
 static void near(struct interval got, double low, double high, double within) {

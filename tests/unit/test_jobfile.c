@@ -3,10 +3,10 @@
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "run/detect_kind.h"
-#include "run/evaluate_kind.h"
-#include "run/train_estimate.h"
-#include "run/train_kind.h"
+#include "train/detect_kind.h"
+#include "train/evaluate_kind.h"
+#include "train/train_estimate.h"
+#include "train/train_kind.h"
 
 #define TRAIN  "kind: train\ndata: { source: eeg }\n"
 #define DETECT "kind: detect\ndata: { source: eeg }\ndetect: { model: job:a }\n"

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/fsio.h"
-#include "data/edf.h"
-#include "data/labels.h"
+#include "eeg/edf.h"
+#include "eeg/labels.h"
 #include "skip.h"
 #include "unit/edf_writer.h"
 

@@ -1,7 +1,7 @@
 #include "daemon/live/live.h"
 
 #include "base/clock.h"
-#include "infer/timeline.h"
+#include "detect/timeline.h"
 #include "seed.h"
 #include "unit/live_fixture.h"
 

@@ -12,8 +12,8 @@
 
 #include "base/order.h"
 #include "base/rng.h"
+#include "detect/seizure_net.h"
 #include "kernels/op.h"
-#include "model/seizure_net.h"
 #include "seed.h"
 
 static uint64_t seed;

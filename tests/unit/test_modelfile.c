@@ -5,7 +5,7 @@
 #include "unit/temp_dir.h"
 
 #include "base/json.h"
-#include "infer/modelfile.h"
+#include "detect/modelfile.h"
 #include "store/safetensors.h"
 
 enum { MOST_PAIRS = 20 };

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "data/frontend.h"
-#include "data/montage.h"
+#include "eeg/frontend.h"
+#include "eeg/montage.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 

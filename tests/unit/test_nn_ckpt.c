@@ -11,7 +11,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "model/seizure.h"
+#include "detect/seizure.h"
 #include "nn/ckpt.h"
 
 struct fixture {

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "model/seizure_net.h"
+#include "detect/seizure_net.h"
 #include "nn/optim.h"
 #include "nn/padded.h"
 #include "seed.h"

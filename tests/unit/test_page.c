@@ -9,7 +9,7 @@
 #include "daemon/page/page.h"
 #include "daemon/page/tile.h"
 #include "daemon/page/words.h"
-#include "infer/quality.h"
+#include "eeg/quality.h"
 #include "unit/cmocka_all.h"
 
 #define HOSTILE "<script>alert(1)</script>\" onload='x' & \xff\x01\xe2\x80\xae"

@@ -12,8 +12,8 @@
 
 #include "base/rng.h"
 #include "base/str.h"
-#include "report/plot.h"
-#include "report/plot_operating.h"
+#include "plot/plot.h"
+#include "plot/plot_operating.h"
 #include "unit/eeg_fixture.h"
 
 enum { HOUR_S = 3600, RATE = 256, CHANNELS = 6 };

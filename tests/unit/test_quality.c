@@ -1,4 +1,4 @@
-#include "infer/quality.h"
+#include "eeg/quality.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "unit/temp_dir.h"
 
 #include "base/rng.h"
-#include "report/raster.h"
+#include "burst/raster.h"
 
 static const char *picture(void **state, const char *name) {
     static char path[512];

@@ -3,8 +3,8 @@
 #include <pthread.h>
 
 #include "base/rng.h"
-#include "run/step.h"
 #include "seed.h"
+#include "train/step.h"
 #include "unit/cmocka_all.h"
 
 enum { ROWS = 2, CHANNELS = 19, WINDOW = 1024, LEAVES = 4, UPDATES = 2, MOST_RANKS = 4, LIMIT_MS = 60000 };

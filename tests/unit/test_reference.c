@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
-#include "data/feature.h"
-#include "data/frontend.h"
-#include "data/half.h"
-#include "infer/contact.h"
+#include "detect/contact.h"
+#include "eeg/feature.h"
+#include "eeg/frontend.h"
+#include "eeg/half.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 19, SECONDS = 20, N = SECONDS * 256, INPUTS = 2 * C + 1, COLUMNS = C + INPUTS, MAX_LABELS = 19 };

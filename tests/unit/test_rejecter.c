@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "report/score_rejecter.h"
+#include "score/score_rejecter.h"
 
 enum { S = 256, SECONDS = 1200, MOST = 4 };
 static float p[MOST][SECONDS * S];

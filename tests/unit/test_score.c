@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "report/score.h"
-#include "report/score_alarms.h"
-#include "report/score_sweep.h"
+#include "score/score.h"
+#include "score/score_alarms.h"
+#include "score/score_sweep.h"
 
 enum { MAX = 8 };
 struct pair {

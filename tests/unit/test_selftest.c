@@ -5,7 +5,8 @@
 
 #include <cmocka.h>
 
-#include "run/selftest.h"
+#include "burst/selftest_tick.h"
+#include "nn/selftest.h"
 
 static void the_cpu_passes_both_tests_with_any_number_of_threads(void **state) {
     (void)state;

@@ -1,7 +1,7 @@
 /* Checkpoints of one file each: which are restored, which are removed, and which errors are not the file's. */
 #include "unit/temp_dir.h"
 
-#include "run/series.h"
+#include "work/series.h"
 
 /* A restore that answers with the code that the file holds, "0" or an error. */
 static int restore(void *task, const char *path, struct err *err) {

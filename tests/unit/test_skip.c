@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "model/seizure.h"
+#include "detect/seizure.h"
 
 enum { C = 5, T = 512, B = 2 };
 

@@ -11,8 +11,8 @@
 
 #include "base/str.h"
 #include "corpus_fixture.h"
-#include "data/sampler.h"
-#include "run/job_data.h"
+#include "windows/sampler.h"
+#include "work/job_data.h"
 
 enum { EACH = 5, ALL = 2 * EACH };
 

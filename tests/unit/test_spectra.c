@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "data/spectra.h"
-#include "model/interpolate.h"
-#include "report/spectrum_score.h"
+#include "geodesic/interpolate.h"
+#include "geodesic/spectra.h"
+#include "geodesic/spectrum_score.h"
 #include "unit/temp_dir.h"
 
 static struct err err;

@@ -2,7 +2,7 @@
  * with its row. */
 #include "unit/temp_dir.h"
 
-#include "infer/spikefile.h"
+#include "burst/spikefile.h"
 
 enum { MOST = 64 };
 struct seen {

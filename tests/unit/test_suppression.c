@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "data/half.h"
-#include "infer/suppression.h"
+#include "detect/suppression.h"
+#include "eeg/half.h"
 #include "seed.h"
 
 enum { RATE = 256, SHORT = 128, MAX_S = 200, MAX_T = MAX_S * RATE, MAX_C = 19, MAX_REPORTS = MAX_S + 2, MAX_SEGMENTS = 1000 };

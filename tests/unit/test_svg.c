@@ -3,7 +3,7 @@
 
 #include "unit/temp_dir.h"
 
-#include "report/svg.h"
+#include "plot/svg.h"
 
 /* What one call writes. */
 #define written(call)                                                                                                              \

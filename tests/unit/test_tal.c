@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "data/tal.h"
+#include "eeg/tal.h"
 
 struct seen {
     char text[1024];

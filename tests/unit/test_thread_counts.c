@@ -1,9 +1,9 @@
 /* A training does not depend on the number of threads: parameters, moments, running statistics and logits after an optimizer step
  * of two micro-batches are the same bits on 1, 2, 3 and 4 threads. */
 #include "base/rng.h"
-#include "run/step.h"
 #include "seed.h"
 #include "skip.h"
+#include "train/step.h"
 #include "unit/cmocka_all.h"
 
 enum { ROWS = 2, CHANNELS = 19, WINDOW = 4096, PARTS = 2, UPDATES = 1, MOST_THREADS = 4 };

@@ -1,5 +1,5 @@
 /* train_hard: hard windows of a checkpoint belong to recordings by name: another attempt may find others beside them. */
-#include "run/train_hard.h"
+#include "train/train_hard.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "kernels/device.h"
-#include "run/step.h"
-#include "run/train_estimate.h"
+#include "train/step.h"
+#include "train/train_estimate.h"
 #include "unit/cmocka_all.h"
 
 static struct err err;

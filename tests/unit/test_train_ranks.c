@@ -1,5 +1,5 @@
 /* train_ranks: each rank of each training has a folder of its own for the files of its validations. */
-#include "run/train_ranks.h"
+#include "train/train_ranks.h"
 
 #include <string.h>
 

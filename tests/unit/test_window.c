@@ -9,13 +9,13 @@
 
 #include <cmocka.h>
 
-#include "data/half.h"
-#include "data/recording.h"
-#include "data/window.h"
-#include "data/window_kernel.h"
+#include "eeg/half.h"
 #include "eeg_fixture.h"
 #include "skip.h"
 #include "unit/edf_writer.h"
+#include "windows/recording.h"
+#include "windows/window.h"
+#include "windows/window_kernel.h"
 
 enum { WINDOW = 15360, HOP = 2560 };
 

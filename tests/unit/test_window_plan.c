@@ -9,14 +9,14 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "data/edf.h"
-#include "data/frontend.h"
-#include "data/loader.h"
-#include "data/recording.h"
+#include "eeg/edf.h"
+#include "eeg/frontend.h"
 #include "eeg_fixture.h"
 #include "skip.h"
 #include "store/cache.h"
 #include "store/mirror.h"
+#include "windows/loader.h"
+#include "windows/recording.h"
 
 static char folder[4096], cache[4200];
 

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/half.h"
-#include "data/recording.h"
-#include "infer/detector.h"
-#include "infer/timeline.h"
+#include "detect/detector.h"
+#include "detect/timeline.h"
+#include "eeg/half.h"
 #include "unit/cmocka_all.h"
 #include "unit/eeg_fixture.h"
+#include "windows/recording.h"
 
 enum { C = 3, MAX_COLUMNS = 3 * C, MAX_INPUTS = 2 * C, MAX_T = 40000, MAX_SEGMENTS = 8, MAX_ITEMS = 4096, MAX_WINDOW = 1040 };
 

@@ -12,9 +12,9 @@
 
 #include "base/str.h"
 #include "bench.h"
-#include "infer/netfile.h"
-#include "model/burst.h"
-#include "model/wiring.h"
+#include "burst/burst.h"
+#include "burst/netfile.h"
+#include "burst/wiring.h"
 
 enum { SETTLE = 50, COUNTED = 4 };
 

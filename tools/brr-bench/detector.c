@@ -7,8 +7,8 @@
 
 #include "base/str.h"
 #include "bench.h"
-#include "model/seizure.h"
-#include "run/step.h"
+#include "detect/seizure.h"
+#include "train/step.h"
 
 enum { CHANNELS = 19, TOKEN = 16 };
 

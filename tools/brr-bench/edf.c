@@ -9,8 +9,8 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "bench.h"
-#include "data/edf.h"
-#include "data/window.h"
+#include "eeg/edf.h"
+#include "windows/window.h"
 
 enum { CHANNELS = 23, SECONDS = 3600, PATH_SIZE = 256 };
 

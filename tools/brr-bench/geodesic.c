@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "bench.h"
+#include "geodesic/geodesic_fit.h"
+#include "geodesic/ode.h"
 #include "kernels/geodesic.h"
-#include "model/ode.h"
-#include "run/geodesic_fit.h"
 
 enum {
     WAVELENGTHS = 50,

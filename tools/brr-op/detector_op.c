@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "bridge.h"
-#include "infer/modelfile.h"
+#include "detect/modelfile.h"
 #include "nn/ckpt.h"
 
 /* (B,C,T) of the file → (B,T,C) on the device. */

@@ -1,0 +1,15 @@
+#include "burst/burst_data.h"
+
+#include <stdlib.h>
+
+void burst_state_done(struct burst_state *state) {
+    free(state->v);
+    free(state->countdown);
+    free(state->fire_count);
+    free(state->psp);
+    free(state->alive);
+    free(state->divisor);
+    free(state->fired_ids);
+    free(state->pending);
+    *state = (struct burst_state){0};
+}

@@ -1,0 +1,62 @@
+/* burst_parts: the engine's inside, shared by burst.c (ticks), burst_device.c (where its arrays lie), burst_change.c and
+ * burst_state.c. Internal to lib/burst. */
+#ifndef BRR_BURST_BURST_PARTS_H
+#define BRR_BURST_BURST_PARTS_H
+#include "burst/burst.h"
+#include "kernels/op.h"
+
+enum { BURST_AHEAD = 8 }; /* ticks that are queued before the host waits for a device that runs beside it */
+
+struct burst {
+    struct stream *stream;
+    struct device *device;
+    struct connectome *c;
+    struct burst_options options;
+    struct spike_net net; /* as the device sees it: the connectome's arrays where the device computes in host memory */
+    bool remote;          /* it has memory of its own */
+    int threads;
+    struct spike_counts *counts; /* device; one of each list */
+    struct spike_fired lists[BURST_AHEAD + 1];
+    int n_lists, newest;
+    struct spike_counts *seen; /* host copies of the counts, BURST_AHEAD + 1 */
+    uint32_t *ids;             /* host: the list that a sink reads */
+    uint64_t tick;
+    bool unsettled; /* bounds or features are to be looked at before the next tick */
+
+    bool areas_changed; /* and have not reached their neurons */
+
+    struct burst_injection *pending; /* from head on; those before `sorted` by tick and neuron, later ones as they came */
+    int64_t head, sorted, n_pending, pending_room;
+    uint32_t *inject_ids, *device_ids; /* of the ticks that are queued next */
+    int64_t *inject_sums, *device_sums;
+    int64_t inject_room;
+    struct burst_injection *power; /* (areas) sorted by neuron */
+    int n_power;
+};
+
+/* burst_device.c. Arrays of the device: made, freed, and brought up to date after the connectome has changed. */
+int burst_device_open(struct burst *b, struct err *err);
+void burst_device_close(struct burst *b);
+int burst_device_row(struct burst *b, uint32_t source, struct err *err);             /* one row has changed */
+int burst_device_rows(struct burst *b, struct err *err);                             /* all have, and their form maybe */
+int burst_device_neuron(struct burst *b, void *array, uint32_t id, struct err *err); /* one element of a connectome's array */
+int burst_device_array(struct burst *b, void *array, struct err *err);               /* all of it */
+int burst_device_fetch(struct burst *b, void *array, struct err *err);               /* the other way */
+int burst_device_sums(struct burst *b, struct err *err);                             /* their form has changed */
+int burst_device_fired(struct burst *b, const uint32_t *ids, uint32_t n, struct err *err);
+int burst_device_fired_get(struct burst *b, uint32_t *ret_ids, uint32_t *ret_n, struct err *err);
+int burst_device_stale(struct burst *b, struct err *err); /* every block may hold membranes to clear */
+static inline int64_t burst_padded(const struct burst *b) {
+    return ((int64_t)b->c->net.n + SPIKE_BLOCK - 1) / SPIKE_BLOCK * SPIKE_BLOCK;
+}
+/* Bytes of a neuron's sum (kernels/spike.h). */
+static inline size_t burst_sum_bytes(bool remote, bool wide_sums) { return remote || wide_sums ? 8 : 4; }
+
+/* burst.c */
+int burst_settle(struct burst *b, struct err *err);
+void burst_list_power(struct burst *b);
+/* array: what messages call the list, "state.pending"; NULL: its elements are injections 0, 1, … */
+int burst_check_injections(const struct burst *b, uint64_t tick, const char *array, const struct burst_injection *list, int64_t n,
+                           struct err *err);
+
+#endif

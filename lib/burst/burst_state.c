@@ -1,0 +1,141 @@
+/* The state of a network: taken out, and put into another one of the same arrays. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "burst/burst_parts.h"
+
+static void *copy_of(const void *from, size_t bytes) {
+    void *p = malloc(bytes ? bytes : 1);
+    return p && bytes ? memcpy(p, from, bytes) : p;
+}
+
+/* The state on the host, once all of the device's arrays are fetched. */
+static int gather(struct burst *b, struct burst_state *state, struct err *err) {
+    const struct spike_net *net = &b->c->net;
+    size_t n = net->n, waiting = (size_t)(b->n_pending - b->head);
+    state->v = copy_of(net->v, n * sizeof *net->v);
+    state->countdown = copy_of(net->countdown, n * sizeof *net->countdown);
+    state->fire_count = copy_of(net->fire_count, n * sizeof *net->fire_count);
+    state->psp = copy_of(net->psp, n);
+    state->alive = copy_of(net->flags, n);
+    bool counts = net->divisor || connectome_has_lost(b->c);
+    state->divisor = counts ? calloc(n, sizeof *state->divisor) : NULL;
+    state->fired_ids = malloc((n + 1) * sizeof *state->fired_ids);
+    state->pending = copy_of(b->pending ? b->pending + b->head : NULL, waiting * sizeof *b->pending);
+    if (!state->v || !state->countdown || !state->fire_count || !state->psp || !state->alive || !state->fired_ids ||
+        !state->pending || (counts && !state->divisor))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the state of %u neurons", net->n);
+    for (uint32_t i = 0; i < n; i++) {
+        state->alive[i] &= SPIKE_ALIVE;
+        if (counts)
+            state->divisor[i] = net->divisor ? net->divisor[i] : connectome_built(b->c, i);
+    }
+    state->n_pending = (int64_t)waiting;
+    return burst_device_fired_get(b, state->fired_ids, &state->fired, err);
+}
+
+int burst_save(struct burst *b, struct burst_state *ret, struct err *err) {
+    struct spike_net *net = &b->c->net;
+    struct burst_state state = {0};
+    int rc = burst_settle(b, err);
+    state.tick = b->tick;
+    state.every_tick = b->options.every_tick;
+    state.fraction_bits = net->fraction_bits;
+    state.neurons = net->n;
+    if (rc || (rc = burst_device_fetch(b, net->v, err)) || (rc = burst_device_fetch(b, net->countdown, err)) ||
+        (rc = burst_device_fetch(b, net->fire_count, err)) || (rc = burst_device_fetch(b, net->psp, err)) ||
+        (rc = gather(b, &state, err))) {
+        burst_state_done(&state);
+        return rc;
+    }
+    *ret = state;
+    return 0;
+}
+
+static int check(const struct burst *b, const struct burst_state *state, struct err *err) {
+    const struct connectome *c = b->c;
+    if (state->tick > BURST_MOST_TICK)
+        return err_set(err, ERR_INVALID, "the state is of tick %llu; expected at most 2^62", (unsigned long long)state->tick);
+    if (state->neurons != c->net.n)
+        return err_set(err, ERR_INVALID, "the state is of %u neurons; expected the %u of the network", state->neurons, c->net.n);
+    if (state->fraction_bits < 0 || state->fraction_bits > c->net.fraction_bits)
+        return err_set(err, ERR_INVALID, "the state has %d fraction bits; expected 0 to the %d that the network allows",
+                       state->fraction_bits, c->net.fraction_bits);
+    for (uint32_t i = 0; i < state->neurons; i++) {
+        if (!isfinite(state->v[i]))
+            return err_set(err, ERR_INVALID, "state.v[%u] is %g; expected a finite number", i, (double)state->v[i]);
+        if (state->alive[i] > 1)
+            return err_set(err, ERR_INVALID, "state.alive[%u] is %d; expected 0 or 1", i, state->alive[i]);
+        if (state->divisor && state->divisor[i] < c->net.live[i])
+            return err_set(err, ERR_INVALID, "state.divisor[%u] is %u; expected at least the %u synapses of the neuron", i,
+                           state->divisor[i], c->net.live[i]);
+    }
+    for (uint32_t i = 0; i < state->fired; i++) {
+        if (state->fired_ids[i] >= state->neurons)
+            return err_set(err, ERR_INVALID, "state.fired[%u] is %u; expected less than the %u neurons", i, state->fired_ids[i],
+                           state->neurons);
+        if (i && state->fired_ids[i] <= state->fired_ids[i - 1])
+            return err_set(err, ERR_INVALID, "state.fired[%u] is %u after %u; expected ascending neurons", i, state->fired_ids[i],
+                           state->fired_ids[i - 1]);
+        if (!state->alive[state->fired_ids[i]])
+            return err_set(err, ERR_INVALID, "state.fired[%u] is %u, which state.alive says is deleted", i, state->fired_ids[i]);
+    }
+    if (state->n_pending > b->options.max_pending)
+        return err_set(err, ERR_EXHAUSTED, "%lld injections wait in the state; at most %lld may", (long long)state->n_pending,
+                       (long long)b->options.max_pending);
+    return burst_check_injections(b, state->tick, "state.pending", state->pending, state->n_pending, err);
+}
+
+/* Into the connectome's arrays; burst_restore then brings them to the device. */
+static void put(struct burst *b, const struct burst_state *state) {
+    struct spike_net *net = &b->c->net;
+    size_t n = net->n;
+    memcpy(net->v, state->v, n * sizeof *net->v);
+    memcpy(net->countdown, state->countdown, n * sizeof *net->countdown);
+    memcpy(net->fire_count, state->fire_count, n * sizeof *net->fire_count);
+    for (size_t i = 0; i < n; i++) {
+        net->psp[i] = net->flags[i] & SPIKE_MP_DRIVEN ? state->psp[i] : net->psp[i];
+        net->flags[i] = (uint8_t)((net->flags[i] & ~SPIKE_ALIVE) | state->alive[i]);
+    }
+    if (net->divisor && state->divisor)
+        memcpy(net->divisor, state->divisor, n * sizeof *net->divisor);
+}
+
+/* Divisors that no row of the network tells. */
+static bool needs_divisors(const struct connectome *c, const struct burst_state *state) {
+    for (uint32_t i = 0; state->divisor && i < state->neurons; i++)
+        if (state->divisor[i] != connectome_built(c, i))
+            return true;
+    return false;
+}
+
+int burst_restore(struct burst *b, const struct burst_state *state, struct err *err) {
+    struct spike_net *net = &b->c->net;
+    struct burst_injection *pending = NULL;
+    int rc;
+    if ((rc = burst_settle(b, err)) || (rc = check(b, state, err)) ||
+        (!(pending = copy_of(state->pending, (size_t)state->n_pending * sizeof *pending)) &&
+         (rc = err_set(err, ERR_EXHAUSTED, "out of memory for %lld injections", (long long)state->n_pending))) ||
+        (needs_divisors(b->c, state) && (rc = connectome_make_divisors(b->c, err)))) {
+        free(pending);
+        return rc;
+    }
+    put(b, state);
+    b->options.every_tick |= state->every_tick;
+    net->features |= b->options.every_tick ? SPIKE_EVERY_TICK : 0U;
+    b->net.features = net->features;
+    free(b->pending);
+    b->pending = pending;
+    b->head = b->sorted = 0;
+    b->n_pending = b->pending_room = state->n_pending;
+    b->tick = state->tick;
+    b->net.fraction_bits = net->fraction_bits = state->fraction_bits;
+    void *const arrays[] = {net->v, net->countdown, net->fire_count, net->psp, net->flags, net->divisor};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        if (arrays[i] && (rc = burst_device_array(b, arrays[i], err)))
+            return rc;
+    if ((rc = burst_device_stale(b, err)))
+        return rc;
+    return burst_device_fired(b, state->fired_ids, state->fired, err);
+}

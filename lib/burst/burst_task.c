@@ -1,0 +1,383 @@
+/* The burst task: ticks of one network, in slices. A checkpoint is checkpoints/tick-N.safetensors:
+ * the state of the network and, as its note, where the output files stood; the network itself is loaded or generated again. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "burst/burst_network.h"
+#include "burst/burst_output.h"
+#include "burst/netfile.h"
+#include "work/estimate.h"
+#include "work/jobfile.h"
+#include "work/series.h"
+#include "work/task.h"
+
+OWNABLE(struct device, device_close)
+OWNABLE(struct stream, stream_close)
+OWNABLE(struct burst, burst_free)
+
+enum { MOST_SLICE = 1 << 16 };
+#define SLICE_S   0.005 /* aimed at */
+#define LONGEST_S 0.02  /* a network that wakes up in a slice: no further tick begins */
+#define REPORT_S  0.1
+
+struct burst_task {
+    const struct jobfile *job;
+    const struct burst_config *config;
+    struct task_env env;
+    struct task_progress progress;
+    struct stream *stream;
+    struct burst *burst;
+    struct burst_output output;
+    char identity[DIGEST_HEX_SIZE];
+    int64_t slice;   /* ticks of the next slice */
+    uint64_t driven; /* burst_network_drive */
+    double wall_s, tick_s;
+    double began_s, reported_s;
+    int64_t reported; /* tick */
+    struct err sink_err;
+    int sink_rc;
+};
+
+/* ---- opening --------------------------------------------------------------------------------------------------- */
+
+static int check_memory(const struct burst_task *t, struct err *err) {
+    int64_t bytes = burst_bytes(t->burst), limit = t->env.memory_limit_bytes;
+    return !limit || bytes <= limit
+               ? 0
+               : err_set(err, ERR_EXHAUSTED, "the network and its state take %lld bytes; limits.memory of the daemon allows %lld",
+                         (long long)bytes, (long long)limit);
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------------------------------- */
+
+static struct series series_of(const struct burst_task *t) { return (struct series){&t->env, "tick", 12}; }
+
+struct saving {
+    struct burst_task *t;
+    struct burst_state state;
+};
+
+/* The files first, then the state with the places where they are to be cut. */
+static int save_state(void *arg, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err) {
+    struct saving *s = arg;
+    struct burst_task *t = s->t;
+    struct json_writer w;
+    OWNED(str_done) struct str note;
+    str_init(&note, NETFILE_MOST_NOTE_BYTES);
+    json_writer_init(&w, &note);
+    json_begin_object(&w, NULL);
+    json_put_str(&w, "job", t->identity);
+    json_put_f64(&w, "wall_s", t->wall_s);
+    json_put_f64(&w, "tick_s", t->tick_s);
+    json_put_i64(&w, "driven", (int64_t)t->driven);
+    int rc = burst_output_sync(&t->output, &w, err);
+    json_end(&w, '}');
+    if (rc)
+        return rc;
+    if (!str_ok(&note))
+        return err_set(err, ERR_EXHAUSTED, "the counts of %d areas do not fit into a checkpoint", t->output.net->n_areas);
+    return netfile_save_state(path, &s->state, str_cstr(&note), sha256, err);
+}
+
+static int task_checkpoint(void *task, struct err *err) {
+    struct burst_task *t = task;
+    const struct series series = series_of(t);
+    struct task_checkpoint c = {.step = t->output.ticks, .metric = NAN, .last = true};
+    double now = clock_s();
+    t->wall_s += now - t->began_s;
+    t->began_s = now;
+    struct saving s = {.t = t};
+    int rc = burst_save(t->burst, &s.state, err);
+    if (rc)
+        return rc;
+    rc = series_write(&series, &c, t->job->checkpoint.keep, save_state, &s, err);
+    burst_state_done(&s.state);
+    return rc;
+}
+
+/* The state of a checkpoint and what stands beside it. */
+static int read_checkpoint(const struct burst_task *t, const char *path, struct burst_state *state, struct json **ret_note,
+                           struct err *err) {
+    struct json *note = NULL;
+    OWNED_MEMORY char *text = NULL;
+    int rc = netfile_load_state(path, state, &text, err);
+    if (rc)
+        return rc;
+    if (!text)
+        return err_set(err, ERR_INVALID, "%s was not written by a job", path);
+    if ((rc = json_parse(text, strlen(text), path, &note, err)))
+        return rc;
+    if (strcmp(json_str(json_get(note, "job"), ""), t->identity) != 0) {
+        json_free(note);
+        return err_set(err, ERR_INVALID, "%s belongs to another network, input or output", path);
+    }
+    *ret_note = note;
+    return 0;
+}
+
+/* note NULL: the output begins anew. */
+static int open_output(struct burst_task *t, const struct json *note, struct err *err) {
+    int rc = burst_output_open(&t->output, &t->env, t->config, burst_connectome(t->burst), note, err);
+    if (rc)
+        return rc;
+    t->wall_s = json_f64(json_get(note, "wall_s"), 0);
+    t->tick_s = json_f64(json_get(note, "tick_s"), 0);
+    t->driven = (uint64_t)json_i64(json_get(note, "driven"), 0);
+    return 0;
+}
+
+/* Into the network and the output, whole or not at all. */
+static int restore_from(void *task, const char *path, struct err *err) {
+    struct burst_task *t = task;
+    OWNED(burst_state_done) struct burst_state state = {0};
+    OWNED_POINTER(json_free) struct json *note = NULL;
+    int rc;
+    if ((rc = read_checkpoint(t, path, &state, &note, err)) || (rc = open_output(t, note, err)))
+        return rc;
+    if ((rc = burst_restore(t->burst, &state, err)))
+        burst_output_close(&t->output);
+    return rc;
+}
+
+/* The newest checkpoint that can be used; without one the job begins anew. */
+static int restore(struct burst_task *t, struct err *err) {
+    const struct series series = series_of(t);
+    bool found;
+    int rc = series_restore(&series, restore_from, t, &found, err);
+    return rc || found ? rc : open_output(t, NULL, err);
+}
+
+static void task_close(void *task) {
+    struct burst_task *t = task;
+    if (!t)
+        return;
+    burst_output_close(&t->output);
+    burst_free(t->burst);
+    stream_close(t->stream);
+    free(t);
+}
+
+/* Injections that no tick of the job receives. */
+static void note_late(const struct burst_task *t, const struct burst_network *network) {
+    uint64_t last = burst_tick(t->burst) + (uint64_t)t->config->ticks;
+    int64_t late = 0;
+    for (int64_t i = 0; i < network->n_injections; i++)
+        late += network->injections[i].tick > last;
+    if (late)
+        task_log(&t->env, TASK_WARN, "%lld of %lld injections are for ticks after the last one (%llu)", (long long)late,
+                 (long long)network->n_injections, (unsigned long long)last);
+}
+
+/* Its rows, its injections, and the network on the device. */
+static int make_network(struct burst_task *t, struct burst_network *network, struct err *err) {
+    task_phase(&t->env, &t->progress, "load", 0, 0);
+    int rc = burst_network_load(t->config, &t->env, network, err);
+    if (rc)
+        return rc;
+    if (!task_phase(&t->env, &t->progress, "load", 0, 0))
+        return err_set(err, ERR_CANCELLED, "the job was stopped while its network was loaded");
+    return burst_network_start(network, t->config, t->stream, &t->burst, err);
+}
+
+static void describe(const struct burst_task *t, const struct burst_network *network) {
+    const struct connectome *net = burst_connectome(t->burst);
+    if (t->config->recording)
+        task_log(&t->env, TASK_INFO, "%d channels of %s give %lld injections", network->channels, t->config->recording,
+                 (long long)network->n_encoded);
+    note_late(t, network);
+    task_log(&t->env, TASK_INFO, "%u neurons, %lld synapses, %d area%s, %lld MiB, from %s", net->net.n, (long long)net->synapses,
+             net->n_areas, net->n_areas == 1 ? "" : "s", (long long)(burst_bytes(t->burst) >> 20),
+             t->config->file ? t->config->file : "the generator");
+}
+
+static int open_network(struct burst_task *t, struct err *err) {
+    OWNED(burst_network_done) struct burst_network network = {0};
+    int rc;
+    if ((rc = make_network(t, &network, err)) || (rc = check_memory(t, err)))
+        return rc;
+    describe(t, &network);
+    str_copy(t->identity, sizeof t->identity, network.identity);
+    return 0;
+}
+
+static int task_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
+    struct burst_task *t = calloc(1, sizeof *t);
+    if (!t)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a burst job");
+    t->job = job;
+    t->config = job->config;
+    t->env = *env;
+    t->slice = 1;
+    task_progress_init(&t->progress);
+    int rc;
+    if ((rc = stream_open(env->device, STREAM_NORMAL, &t->stream, err)) || (rc = open_network(t, err)) || (rc = restore(t, err))) {
+        task_close(t);
+        return rc;
+    }
+    t->began_s = t->reported_s = clock_s();
+    t->reported = t->output.ticks;
+    *ret_task = t;
+    return 0;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------------------------- */
+
+static void on_tick(void *ctx, const struct burst_frame *frame) {
+    struct burst_task *t = ctx;
+    if (!t->sink_rc)
+        t->sink_rc = burst_output_add(&t->output, frame, &t->sink_err);
+}
+
+static void put_figure(struct task_progress *p, int i, const char *name, double value) {
+    str_copy(p->figures[i].name, sizeof p->figures[i].name, name);
+    p->figures[i].value = value;
+}
+
+static void report(struct burst_task *t, double now) {
+    struct task_progress *p = &t->progress;
+    double elapsed = fmax(now - t->reported_s, 1e-9), ticks = (double)(t->output.ticks - t->reported);
+    str_copy(p->phase, sizeof p->phase, "tick");
+    p->step = t->output.ticks;
+    p->steps = t->config->ticks;
+    p->step_s = ticks > 0 ? elapsed / ticks : NAN;
+    p->eta_s = p->step_s * (double)(p->steps - p->step);
+    put_figure(p, 0, "spikes", (double)t->output.spikes);
+    put_figure(p, 1, "ticks/s", ticks / elapsed);
+    t->reported_s = now;
+    t->reported = t->output.ticks;
+    task_report(&t->env, p);
+}
+
+/* A slice takes about SLICE_S. */
+static int64_t next_slice(const struct burst_task *t) {
+    int64_t n = t->config->ticks - t->output.ticks, most = burst_network_drive_most(t->config, t->burst);
+    n = n < t->slice ? n : t->slice;
+    n = n < most ? n : most;
+    return burst_output_until_membranes(&t->output, n);
+}
+
+static int run_slice(struct burst_task *t, int64_t n, struct err *err) {
+    double start = clock_s();
+    uint64_t begun = burst_tick(t->burst);
+    int rc;
+    if ((rc = burst_network_drive(t->config, t->burst, n, &t->driven, err)) ||
+        (rc = burst_step_within(t->burst, n, LONGEST_S, on_tick, t, err)))
+        return rc;
+    if (t->sink_rc) {
+        if (err)
+            *err = t->sink_err;
+        return t->sink_rc;
+    }
+    if ((rc = burst_output_membranes(&t->output, t->burst, err)))
+        return rc;
+    double took = clock_s() - start;
+    t->tick_s += took;
+    double fit = SLICE_S / fmax(took / fmax((double)(burst_tick(t->burst) - begun), 1), 1e-9);
+    t->slice = fit < 1 ? 1 : fit > 2 * (double)t->slice ? 2 * t->slice : (int64_t)fit;
+    t->slice = t->slice > MOST_SLICE ? MOST_SLICE : t->slice;
+    return 0;
+}
+
+static int task_work_off(void *task, struct err *err) {
+    struct burst_task *t = task;
+    int rc;
+    while (t->output.ticks < t->config->ticks) {
+        bool first = isnan(t->progress.step_s); /* a slice of one tick */
+        if ((rc = task_point(&t->env, err)) || (rc = run_slice(t, next_slice(t), err)))
+            return rc;
+        if (first || clock_s() - t->reported_s >= REPORT_S)
+            report(t, clock_s());
+    }
+    report(t, clock_s());
+    t->wall_s += clock_s() - t->began_s;
+    return burst_output_finish(&t->output, err);
+}
+
+static void task_result(void *task, struct json_writer *w, const char *key) {
+    struct burst_task *t = task;
+    const struct connectome *net = burst_connectome(t->burst);
+    json_begin_object(w, key);
+    json_put_i64(w, "neurons", net->net.n);
+    json_put_i64(w, "synapses", net->synapses);
+    json_put_i64(w, "tick", (int64_t)burst_tick(t->burst));
+    burst_output_result(&t->output, w);
+    json_put_f64(w, "ticks_per_s", (double)t->output.ticks / fmax(t->tick_s, 1e-9));
+    json_put_f64(w, "wall_s", t->wall_s);
+    json_end(w, '}');
+}
+
+/* ---- estimate -------------------------------------------------------------------------------------------------- */
+
+/* Seconds of a tick, after a few to warm up. */
+static int measure(const struct burst_config *c, struct burst *b, double *ret, struct err *err) {
+    int64_t ticks = 0, most = burst_network_drive_most(c, b);
+    uint64_t driven = 0;
+    double start = clock_s();
+    for (int64_t n = 1; clock_s() - start < 0.3 && ticks + n <= c->ticks; n = 2 * n < most ? 2 * n : most) {
+        int rc;
+        if (n == 4)
+            start = clock_s(), ticks = 0;
+        if ((rc = burst_network_drive(c, b, n, &driven, err)) || (rc = burst_step(b, n, NULL, NULL, err)))
+            return rc;
+        ticks += n;
+    }
+    *ret = ticks ? (clock_s() - start) / (double)ticks : 0;
+    return 0;
+}
+
+static int estimate_engine(const struct estimate_config *config, struct burst_network *network, struct estimate *ret,
+                           struct err *err) {
+    const struct burst_config *c = config->job->config;
+    OWNED_POINTER(device_close) struct device *device = NULL;
+    OWNED_POINTER(stream_close) struct stream *stream = NULL;
+    OWNED_POINTER(burst_free) struct burst *b = NULL;
+    int rc;
+    if ((rc = device_open(config->device, config->threads, &device, err)) ||
+        (rc = stream_open(device, STREAM_NORMAL, &stream, err)) || (rc = burst_network_start(network, c, stream, &b, err)))
+        return rc;
+    const struct connectome *net = burst_connectome(b);
+    ret->memory_bytes = burst_bytes(b);
+    estimate_fact(config, "neurons", "%u", net->net.n);
+    estimate_fact(config, "synapses", "%lld", (long long)net->synapses);
+    estimate_fact(config, "areas", "%d", net->n_areas);
+    if (estimate_measures(config) && ((rc = estimate_stopped(config, err)) || (rc = measure(c, b, &ret->seconds_per_step, err))))
+        return rc;
+    ret->seconds_total = ret->seconds_per_step * (double)ret->steps;
+    return 0;
+}
+
+/* A generated network that is too large is not built. */
+static int estimate_burst(const struct estimate_config *config, struct estimate *ret, struct err *err) {
+    const struct estimate_file *file = estimate_file(config, "network.file"), *injections = estimate_file(config, "input.file");
+    const struct estimate_file *recording = estimate_file(config, "input.recording");
+    struct burst_config c = *(const struct burst_config *)config->job->config;
+    OWNED(burst_network_done) struct burst_network network = {0};
+    *ret = (struct estimate){.steps = c.ticks};
+    if ((c.file && !file) || (c.injections && !injections) || (c.recording && !recording))
+        return 0; /* not at hand */
+    c.file = file ? file->path : NULL;
+    c.injections = injections ? injections->path : NULL;
+    c.recording = recording ? recording->path : NULL;
+    int64_t bytes = c.file ? 0 : connectome_bytes(c.neurons, c.neurons * c.synapses, c.neurons > SPIKE_PACKED_NEURONS);
+    if (config->memory_limit_bytes && bytes > config->memory_limit_bytes) {
+        ret->memory_bytes = bytes;
+        return 0;
+    }
+    const struct task_env env = {.memory_limit_bytes = config->memory_limit_bytes};
+    int rc = burst_network_load(&c, &env, &network, err);
+    return rc ? rc : estimate_engine(config, &network, ret, err);
+}
+
+const struct task_work work_burst = {
+    .open = task_open,
+    .run = task_work_off,
+    .checkpoint = task_checkpoint,
+    .result = task_result,
+    .close = task_close,
+    .estimate = estimate_burst,
+    .estimates_time = true,
+};

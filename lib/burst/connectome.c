@@ -1,0 +1,303 @@
+#include "burst/connectome.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/pages.h"
+#include "base/subnormals.h"
+#include "burst/connectome_rows.h"
+
+enum { ALIGNMENT = 64 };
+
+/* ---- memory ---------------------------------------------------------------------------------------------------- */
+
+static void *zeroed(size_t bytes) {
+    size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    void *p = pages_alloc(rounded);
+    return p ? memset(p, 0, rounded) : NULL;
+}
+
+void connectome_free(struct connectome *c) {
+    if (!c)
+        return;
+#define NEURON_FREE(type, name) free(c->net.name);
+    CONNECTOME_NEURONS(NEURON_FREE)
+#undef NEURON_FREE
+    free(c->net.row);
+    free(c->net.divisor);
+    free(c->net.synapses);
+    free(c->input_bound);
+    free(c->area);
+    free(c->base_psp);
+    free(c->areas);
+    free(c->area_first);
+    free(c);
+}
+
+static void set_defaults(struct connectome *c) {
+    for (uint32_t i = 0; i < c->net.n; i++) {
+        c->net.threshold_limit[i] = INFINITY;
+        c->net.excitability[i] = 1.0f;
+        c->net.fire_limit[i] = SPIKE_UNLIMITED;
+        c->net.flags[i] = SPIKE_ALIVE | SPIKE_ACCUMULATES;
+    }
+}
+
+int connectome_alloc(int64_t neurons, const struct connectome_area *areas, int n_areas, struct connectome **ret, struct err *err) {
+    struct connectome *c = calloc(1, sizeof *c);
+    if (!c)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a network");
+    size_t n = connectome_padded(neurons);
+    bool ok = true;
+    c->net.n = (uint32_t)neurons;
+    c->n_areas = n_areas;
+#define NEURON_ALLOC(type, name) ok = (c->net.name = zeroed(n * sizeof(type))) && ok;
+    CONNECTOME_NEURONS(NEURON_ALLOC)
+#undef NEURON_ALLOC
+    c->net.row = zeroed((n + 1) * sizeof *c->net.row);
+    c->input_bound = zeroed(n * sizeof *c->input_bound);
+    c->area = zeroed(n * sizeof *c->area);
+    c->base_psp = zeroed(n);
+    c->areas = calloc((size_t)n_areas, sizeof *c->areas);
+    c->area_first = malloc((size_t)n_areas * sizeof *c->area_first);
+    if (!ok || !c->net.row || !c->input_bound || !c->area || !c->base_psp || !c->areas || !c->area_first) {
+        connectome_free(c);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a network of %lld neurons", (long long)neurons);
+    }
+    memcpy(c->areas, areas, (size_t)n_areas * sizeof *areas);
+    memset(c->area_first, 0xff, (size_t)n_areas * sizeof *c->area_first);
+    set_defaults(c);
+    *ret = c;
+    return 0;
+}
+
+/* ---- checks ---------------------------------------------------------------------------------------------------- */
+
+static int check_sizes(const struct connectome_arrays *a, int64_t max_bytes, struct err *err) {
+    if (a->neurons < 1 || a->neurons > (int64_t)SPIKE_MOST_NEURONS)
+        return err_set(err, ERR_INVALID, "neuron.threshold has %lld elements; expected 1 to %lld neurons", (long long)a->neurons,
+                       (long long)SPIKE_MOST_NEURONS);
+    if (a->synapses < 0 || a->synapses > (int64_t)UINT32_MAX)
+        return err_set(err, ERR_INVALID, "synapse.src has %lld elements; expected at most %lld synapses", (long long)a->synapses,
+                       (long long)UINT32_MAX);
+    if (a->n_areas < 1 || a->n_areas > CONNECTOME_MOST_AREAS)
+        return err_set(err, ERR_INVALID, "brr.areas lists %d areas; expected 1 to %d", a->n_areas, CONNECTOME_MOST_AREAS);
+    int64_t bytes = connectome_bytes(a->neurons, a->synapses, false);
+    if (max_bytes > 0 && bytes > max_bytes)
+        return err_set(err, ERR_EXHAUSTED,
+                       "a network of %lld neurons and %lld synapses takes at least %lld bytes; its memory budget is %lld bytes",
+                       (long long)a->neurons, (long long)a->synapses, (long long)bytes, (long long)max_bytes);
+    return 0;
+}
+
+/* Bounds of the floats of an array. */
+struct bounds {
+    float low, high;
+    const char *expected;
+};
+
+static int check_floats(const char *name, const float *x, int64_t n, struct bounds b, struct err *err) {
+    for (int64_t i = 0; x && i < n; i++)
+        if (!(x[i] >= b.low && x[i] <= b.high))
+            return err_set(err, ERR_INVALID, "neuron.%s[%lld] is %g; expected %s", name, (long long)i, (double)x[i], b.expected);
+    return 0;
+}
+
+static int check_neurons(const struct connectome_arrays *a, struct err *err) {
+    const struct bounds any = {-INFINITY, INFINITY, "a number"}, finite = {-3.4028235e38f, 3.4028235e38f, "a finite number"},
+                        share = {0, 1, "a number from 0 to 1"};
+    int rc;
+    if ((rc = check_floats("threshold", a->threshold, a->neurons, any, err)) ||
+        (rc = check_floats("v", a->v, a->neurons, finite, err)) ||
+        (rc = check_floats("threshold_limit", a->threshold_limit, a->neurons, any, err)) ||
+        (rc = check_floats("leak", a->leak, a->neurons, share, err)) ||
+        (rc = check_floats("excitability", a->excitability, a->neurons, any, err)))
+        return rc;
+    for (int64_t i = 0; a->accumulate && i < a->neurons; i++)
+        if (a->accumulate[i] > 1)
+            return err_set(err, ERR_INVALID, "neuron.accumulate[%lld] is %d; expected 0 or 1", (long long)i, a->accumulate[i]);
+    for (int64_t i = 0; a->area && i < a->neurons; i++)
+        if (a->area[i] >= (uint32_t)a->n_areas)
+            return err_set(err, ERR_INVALID, "neuron.area[%lld] is %u; expected less than the %d areas of brr.areas", (long long)i,
+                           a->area[i], a->n_areas);
+    return 0;
+}
+
+/* Areas of neurons are only looked up after check_neurons. */
+static int check_areas(const struct connectome_arrays *a, struct err *err) {
+    for (int i = 0; i < a->n_areas; i++) {
+        if (!isfinite(a->areas[i].power))
+            return err_set(err, ERR_INVALID, "brr.areas[%d].power is %g; expected a finite number", i, (double)a->areas[i].power);
+        if (fabsf(a->areas[i].power) >= 0x1p40f)
+            return err_set(err, ERR_INVALID, "brr.areas[%d].power is %g; expected less than 2^40 in size", i,
+                           (double)a->areas[i].power);
+    }
+    return 0;
+}
+
+static int check_synapses(const struct connectome_arrays *a, struct err *err) {
+    const struct {
+        const char *name;
+        const void *data;
+    } required[] = {{"src", a->src}, {"dst", a->dst}, {"weight", a->weight}, {"psp", a->psp}, {"type", a->type}};
+    for (size_t i = 0; a->synapses && i < sizeof required / sizeof *required; i++)
+        if (!required[i].data)
+            return err_set(err, ERR_INVALID, "synapse.%s is missing", required[i].name);
+    for (int64_t i = 0; i < a->synapses; i++) {
+        uint32_t src = a->src[i], dst = a->dst[i];
+        if (src >= a->neurons || dst >= a->neurons)
+            return err_set(err, ERR_INVALID, "synapse.%s[%lld] is %u; expected less than the %lld neurons",
+                           src >= a->neurons ? "src" : "dst", (long long)i, src >= a->neurons ? src : dst, (long long)a->neurons);
+        if (a->type[i] > 1)
+            return err_set(err, ERR_INVALID, "synapse.type[%lld] is %d; expected 0 (excitatory) or 1 (inhibitory)", (long long)i,
+                           a->type[i]);
+    }
+    return 0;
+}
+
+/* ---- building -------------------------------------------------------------------------------------------------- */
+
+static void put_neurons(struct connectome *c, const struct connectome_arrays *a) {
+    struct spike_net *net = &c->net;
+    size_t n = net->n;
+    memcpy(net->threshold, a->threshold, n * sizeof *net->threshold);
+#define PUT(name)                                                                                                                  \
+    if (a->name)                                                                                                                   \
+    memcpy(net->name, a->name, n * sizeof *net->name)
+    PUT(v);
+    PUT(leak);
+    PUT(excitability);
+    PUT(refractory);
+    PUT(snooze);
+#undef PUT
+    for (size_t i = 0; i < n; i++) {
+        if (a->threshold_limit && a->threshold_limit[i] > 0)
+            net->threshold_limit[i] = a->threshold_limit[i];
+        if (a->fire_limit && a->fire_limit[i])
+            net->fire_limit[i] = a->fire_limit[i];
+        if (a->accumulate && !a->accumulate[i])
+            net->flags[i] = SPIKE_ALIVE;
+        c->area[i] = a->area ? a->area[i] : 0;
+    }
+}
+
+/* Packed rows have one p. */
+static bool needs_wide(struct connectome *c, const struct connectome_arrays *a) {
+    uint8_t *seen = c->base_psp;
+    bool wide = c->net.n > SPIKE_PACKED_NEURONS;
+    for (int64_t i = 0; i < a->synapses; i++) {
+        uint32_t src = a->src[i];
+        if (c->net.row[src + 1]++ == 0)
+            seen[src] = a->psp[i];
+        else
+            wide |= seen[src] != a->psp[i];
+    }
+    return wide;
+}
+
+/* Each synapse to the next free place of its row; live counts what is taken. */
+static void put_synapses(struct connectome *c, const struct connectome_arrays *a) {
+    memset(c->net.live, 0, c->net.n * sizeof *c->net.live);
+    for (int64_t i = 0; i < a->synapses; i++) {
+        uint32_t src = a->src[i];
+        int weight = a->type[i] ? -(int)a->weight[i] : a->weight[i];
+        connectome_set(c, c->net.row[src] + c->net.live[src]++, a->dst[i], weight, a->psp[i]);
+    }
+}
+
+static int build(const struct connectome_arrays *arrays, int64_t max_bytes, struct connectome **ret, struct err *err) {
+    struct connectome *c = NULL;
+    if (!arrays->threshold)
+        return err_set(err, ERR_INVALID, "neuron.threshold is missing");
+    int rc;
+    if ((rc = check_sizes(arrays, max_bytes, err)) || (rc = check_areas(arrays, err)) || (rc = check_neurons(arrays, err)) ||
+        (rc = check_synapses(arrays, err)) || (rc = connectome_alloc(arrays->neurons, arrays->areas, arrays->n_areas, &c, err)))
+        return rc;
+    put_neurons(c, arrays);
+    bool wide = needs_wide(c, arrays);
+    int64_t bytes = connectome_bytes(arrays->neurons, arrays->synapses, wide);
+    if (max_bytes > 0 && bytes > max_bytes)
+        rc = err_set(err, ERR_EXHAUSTED,
+                     "the network takes %lld bytes, as its synapses need 8 bytes each; its memory budget is %lld", (long long)bytes,
+                     (long long)max_bytes);
+    else if (!(rc = connectome_alloc_rows(c, wide, err))) {
+        put_synapses(c, arrays);
+        rc = connectome_finish(c, err);
+    }
+    if (rc) {
+        connectome_free(c);
+        return rc;
+    }
+    *ret = c;
+    return 0;
+}
+
+int connectome_new(const struct connectome_arrays *arrays, int64_t max_bytes, struct connectome **ret, struct err *err) {
+    unsigned was = subnormals_keep(); /* a threshold_limit of 1e-40 is one on every thread */
+    int rc = build(arrays, max_bytes, ret, err);
+    subnormals_restore(was);
+    return rc;
+}
+
+/* ---- back to arrays -------------------------------------------------------------------------------------------- */
+
+/* Pieces of one allocation, each aligned. */
+static void *take(char **at, size_t bytes) {
+    void *p = *at;
+    *at += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return p;
+}
+
+static void export_synapses(const struct connectome *c, char **at, struct connectome_arrays *ret) {
+    size_t s = (size_t)c->synapses;
+    uint32_t *src = take(at, s * sizeof *src), *dst = take(at, s * sizeof *dst);
+    uint8_t *weight = take(at, s), *psp = take(at, s), *type = take(at, s);
+    size_t k = 0;
+    for (uint32_t i = 0; i < c->net.n; i++)
+        for (uint32_t j = 0; j < c->net.live[i]; j++, k++) {
+            struct connectome_synapse y = connectome_at(c, i, j);
+            src[k] = i;
+            dst[k] = y.target;
+            weight[k] = (uint8_t)abs(y.weight);
+            psp[k] = y.psp;
+            type[k] = y.weight < 0;
+        }
+    ret->src = src;
+    ret->dst = dst;
+    ret->weight = weight;
+    ret->psp = psp;
+    ret->type = type;
+}
+
+int connectome_export(const struct connectome *c, struct connectome_arrays *ret, void **ret_memory, struct err *err) {
+    size_t n = c->net.n, room = (size_t)c->synapses * 11 + n * 8 + 16 * ALIGNMENT;
+    char *memory = zeroed(room), *at = memory;
+    if (!memory)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld synapses as arrays", (long long)c->synapses);
+    const struct spike_net *net = &c->net;
+    struct connectome_arrays a = {.neurons = (int64_t)n,
+                                  .synapses = c->synapses,
+                                  .threshold = net->threshold,
+                                  .v = net->v,
+                                  .leak = net->leak,
+                                  .excitability = net->excitability,
+                                  .refractory = net->refractory,
+                                  .fire_limit = net->fire_limit,
+                                  .snooze = net->snooze,
+                                  .area = c->area,
+                                  .areas = c->areas,
+                                  .n_areas = c->n_areas};
+    float *limit = take(&at, n * sizeof *limit);
+    uint8_t *accumulate = take(&at, n);
+    for (size_t i = 0; i < n; i++) {
+        limit[i] = isinf(net->threshold_limit[i]) ? 0 : net->threshold_limit[i];
+        accumulate[i] = net->flags[i] & SPIKE_ACCUMULATES ? 1 : 0;
+    }
+    a.threshold_limit = limit;
+    a.accumulate = accumulate;
+    export_synapses(c, &at, &a);
+    *ret = a;
+    *ret_memory = memory;
+    return 0;
+}

@@ -1,0 +1,24 @@
+/* connectome_rows: how rows of a connectome are filled. Internal to lib/burst: connectome and wiring. */
+#ifndef BRR_BURST_CONNECTOME_ROWS_H
+#define BRR_BURST_CONNECTOME_ROWS_H
+#include <stddef.h>
+
+#include "burst/connectome.h"
+
+/* Neurons rounded up to whole blocks, the length of every neuron array. */
+static inline size_t connectome_padded(int64_t neurons) { return (size_t)(neurons + SPIKE_BLOCK - 1) / SPIKE_BLOCK * SPIKE_BLOCK; }
+
+/* Memory for neurons with the defaults of the file format, and areas; no rows yet. */
+int connectome_alloc(int64_t neurons, const struct connectome_area *areas, int n_areas, struct connectome **ret, struct err *err);
+/* Memory for rows; net.row[i + 1] holds the length of row i. Afterwards net.row is where rows begin and net.live is full. */
+int connectome_alloc_rows(struct connectome *c, bool wide, struct err *err);
+static inline void connectome_set(struct connectome *c, int64_t at, uint32_t target, int weight, uint8_t psp) {
+    if (c->net.wide)
+        ((struct spike_wide *)c->net.synapses)[at] = (struct spike_wide){target, (int16_t)weight, psp, 0};
+    else
+        ((spike_packed *)c->net.synapses)[at] = spike_pack(target, weight);
+}
+/* Once all rows are filled and net.flags, area and base_psp (of packed rows) are set: sorts rows, sums up inputs, scales. */
+int connectome_finish(struct connectome *c, struct err *err);
+
+#endif

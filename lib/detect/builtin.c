@@ -1,0 +1,109 @@
+#include "detect/builtin.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+
+static const double ON = 0.75, OFF = 0.5, MIN_DURATION_S = 5;
+
+int builtin_model(const char *name, struct modelfile *ret, struct err *err) {
+    enum seizure_type type = seizure_feature_from_name(name);
+    if (type == SEIZURE_TYPES)
+        return err_set(err, ERR_INVALID, "there is no built-in model '%.40s'", name);
+    const struct frontend_config frontend = {.montage = "bipolar-18",
+                                             .notch_hz = FRONTEND_BOTH_NOTCHES,
+                                             .bandpass_hz = {0.5, 120},
+                                             .fill_gap_s = 2,
+                                             .normalize = frontend_normalize_from_name(name)};
+    struct modelfile m = {.hop = SEIZURE_STEP, .prior = 0.5};
+    int rc = seizure_preset_of(type, "", 1, &m.model, err);
+    events_config_default(&m.events);
+    m.events.on = ON;
+    m.events.off = OFF;
+    m.events.min_duration_s = MIN_DURATION_S;
+    m.patients = "[]"; /* trained on nobody */
+    str_copy(m.labels, sizeof m.labels, "auto");
+    if (rc)
+        return rc;
+    *ret = m;
+    return modelfile_set_frontend(ret, &frontend, err);
+}
+
+int builtin_path(const char *cache, const char *name, char *ret, size_t size, struct err *err) {
+    return str_format(ret, size, "%s/builtin/%s.safetensors", cache, name)
+               ? 0
+               : err_set(err, ERR_RANGE, "the path of the cache directory is too long: %.200s…", cache);
+}
+
+static const char *const trained[] = {"demo"};
+
+static bool is_trained(const char *name) {
+    for (size_t i = 0; i < sizeof trained / sizeof *trained; i++)
+        if (!strcmp(name, trained[i]))
+            return true;
+    return false;
+}
+
+bool builtin_has(const char *name) { return seizure_feature_from_name(name) < SEIZURE_TYPES || is_trained(name); }
+
+const char *builtin_nearest(const char *name) {
+    enum { TYPING_ERRORS = 2 };
+    const char *nearest = NULL;
+    int least = TYPING_ERRORS + 1;
+    for (int i = 0; i < SEIZURE_TYPES + (int)(sizeof trained / sizeof *trained); i++) {
+        const char *other = i < SEIZURE_TYPES ? seizure_type_name((enum seizure_type)i) : trained[i - SEIZURE_TYPES];
+        const int distance = builtin_has(other) ? str_distance(name, other) : least;
+        nearest = distance < least ? other : nearest;
+        least = distance < least ? distance : least;
+    }
+    return nearest;
+}
+
+int builtin_installed(const char *name, char *ret, size_t size, struct err *err) {
+    char program[4096];
+    if (!is_trained(name))
+        return err_set(err, ERR_NOT_FOUND, "there is no trained built-in model '%.40s'", name);
+    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n < 0)
+        return err_errno(err, errno, "cannot find the folder of this program");
+    program[n] = '\0';
+    char *slash = strrchr(program, '/');
+    if (slash)
+        *slash = '\0';
+    return str_format(ret, size, "%s/../share/brrd/models/%s.safetensors", program, name)
+               ? 0
+               : err_set(err, ERR_RANGE, "the path of this program is too long: %.200s…", program);
+}
+
+static int write_trained(const char *cache, const char *name, struct err *err) {
+    char from[4096 + 64], to[4096];
+    int rc;
+    if ((rc = builtin_installed(name, from, sizeof from, err)) || (rc = builtin_path(cache, name, to, sizeof to, err)))
+        return rc;
+    if (fsio_exists(from))
+        return fsio_copy(from, to, err);
+    return unlink(to) && errno != ENOENT ? err_errno(err, errno, "cannot remove %s", to) : 0;
+}
+
+int builtin_write(const char *cache, struct err *err) {
+    char path[4096];
+    for (int type = 0; type < SEIZURE_TYPES; type++) {
+        const char *name = seizure_type_name((enum seizure_type)type);
+        struct modelfile m;
+        int rc;
+        if (!seizure_is_feature((enum seizure_type)type))
+            continue;
+        if ((rc = builtin_model(name, &m, err)) || (rc = builtin_path(cache, name, path, sizeof path, err)) ||
+            (rc = fsio_mkdirs_above(path, err)) || (rc = modelfile_save_initial(path, &m, err)))
+            return rc;
+    }
+    for (size_t i = 0; i < sizeof trained / sizeof *trained; i++) {
+        int rc = write_trained(cache, trained[i], err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}

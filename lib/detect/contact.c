@@ -1,0 +1,145 @@
+#include "detect/contact.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eeg/half.h"
+
+enum { RATE_HZ = 256, CLIPPED_SAMPLES = RATE_HZ / 100 };
+static const float flat_uv = 0.5f, limit_uv = 2000;
+
+/* A channel in the second at hand. */
+struct channel {
+    float lowest, highest;
+    int32_t beyond; /* samples beyond the limit */
+};
+
+struct contact {
+    int channels;
+    int64_t segment;     /* its first sample */
+    int64_t samples;     /* of the second at hand */
+    struct channel *now; /* channels */
+    uint8_t *bad;        /* bad channels, capped, of the seconds [first, first + n) of the segment */
+    int64_t first, n, capacity;
+};
+
+struct contact *contact_new(int channels) {
+    struct contact *c = calloc(1, sizeof *c);
+    if (!c)
+        return NULL;
+    c->channels = channels;
+    c->now = calloc((size_t)channels, sizeof *c->now);
+    if (c->now)
+        return c;
+    contact_free(c);
+    return NULL;
+}
+
+void contact_free(struct contact *c) {
+    if (!c)
+        return;
+    free(c->now);
+    free(c->bad);
+    free(c);
+}
+
+void contact_start(struct contact *c, int64_t sample) {
+    c->segment = sample;
+    c->samples = c->first = c->n = 0;
+}
+
+void contact_skip(struct contact *c, int64_t sample) {
+    int64_t n = sample - c->segment;
+    c->first = n / RATE_HZ;
+    c->samples = n % RATE_HZ;
+    c->n = 0;
+    for (int i = 0; i < c->channels; i++)
+        c->now[i] = (struct channel){-flat_uv, flat_uv, 0};
+}
+
+static bool is_bad(const struct channel *at) { return at->highest - at->lowest < flat_uv || at->beyond > CLIPPED_SAMPLES; }
+
+static int end_second(struct contact *c, struct err *err) {
+    int bad = 0;
+    if (c->n == c->capacity) {
+        int64_t capacity = 2 * c->capacity + 64;
+        uint8_t *more = realloc(c->bad, (size_t)capacity);
+        if (!more)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for the signal quality of %lld s", (long long)capacity);
+        c->bad = more;
+        c->capacity = capacity;
+    }
+    for (int i = 0; i < c->channels; i++)
+        bad += is_bad(&c->now[i]);
+    c->bad[c->n++] = (uint8_t)(bad < UINT8_MAX ? bad : UINT8_MAX);
+    c->samples = 0;
+    return 0;
+}
+
+static void add_row(struct contact *c, const uint16_t *row) {
+    for (int i = 0; i < c->channels; i++) {
+        struct channel *at = &c->now[i];
+        float x = half_to_f32(row[i]);
+        if (!c->samples)
+            *at = (struct channel){x, x, 0};
+        at->lowest = x < at->lowest ? x : at->lowest;
+        at->highest = x > at->highest ? x : at->highest;
+        at->beyond += fabsf(x) > limit_uv;
+    }
+}
+
+int contact_push(struct contact *c, const uint16_t *rows, int columns, int64_t n, struct err *err) {
+    int rc;
+    for (int64_t i = 0; i < n; i++) {
+        add_row(c, rows + i * columns);
+        if (++c->samples == RATE_HZ && (rc = end_second(c, err)))
+            return rc;
+    }
+    return 0;
+}
+
+bool contact_bad(struct contact *c, int64_t sample) {
+    int64_t past = (sample - c->segment) / RATE_HZ - 1 - c->first; /* the second, among those that are kept */
+    if (past < 0 || past >= c->n)
+        return false;
+    int most = c->channels < 2 * CONTACT_BAD_CHANNELS ? (c->channels + 1) / 2 : CONTACT_BAD_CHANNELS;
+    bool bad = c->bad[past] >= most;
+    c->n -= past;
+    c->first += past;
+    memmove(c->bad, c->bad + past, (size_t)c->n);
+    return bad;
+}
+
+void contact_save(const struct contact *c, struct str *out) {
+    pack_i64(out, c->channels);
+    pack_i64(out, c->segment);
+    pack_i64(out, c->samples);
+    for (int i = 0; i < c->channels; i++) {
+        pack_f64(out, (double)c->now[i].lowest);
+        pack_f64(out, (double)c->now[i].highest);
+        pack_i64(out, c->now[i].beyond);
+    }
+    pack_i64(out, c->first);
+    pack_i64(out, c->n);
+    pack_bytes(out, c->n ? (const void *)c->bad : "", (size_t)c->n);
+}
+
+int contact_load(struct contact *c, struct unpack *in, struct err *err) {
+    const int64_t far = INT64_C(1) << 60;
+    unpack_same(in, c->channels);
+    c->segment = unpack_i64(in, 0, far);
+    c->samples = unpack_i64(in, 0, RATE_HZ - 1);
+    for (int i = 0; i < c->channels; i++) {
+        c->now[i].lowest = (float)unpack_f64(in);
+        c->now[i].highest = (float)unpack_f64(in);
+        c->now[i].beyond = (int32_t)unpack_i64(in, 0, RATE_HZ);
+    }
+    c->first = unpack_i64(in, 0, far);
+    c->n = c->capacity = unpack_i64(in, 0, (int64_t)in->left);
+    free(c->bad);
+    if (!(c->bad = malloc((size_t)c->n + 1)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the signal quality of a stream");
+    unpack_bytes(in, c->bad, (size_t)c->n);
+    return 0;
+}

@@ -1,0 +1,32 @@
+/* contact: how many channels of a montage carry no usable signal, second by second of a segment, from the filtered rows of
+ * eeg/frontend (µV, 256 Hz). A channel is bad in a second if it is flat (less than 0.5 µV from the lowest to the highest sample:
+ * disconnected, or its samples are missing) or clipped (more than 1 % of its samples beyond ±2,000 µV, which no scalp EEG
+ * reaches). A pure function of the samples, whatever the chunks, so that it holds for streams and for cached recordings, which have
+ * no raw samples. One thread at a time. */
+#ifndef BRR_DETECT_CONTACT_H
+#define BRR_DETECT_CONTACT_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/pack.h"
+
+enum { CONTACT_BAD_CHANNELS = 4 };
+
+struct contact;
+struct contact *contact_new(int channels); /* NULL when out of memory */
+void contact_free(struct contact *c);      /* takes NULL */
+/* A segment begins at this sample; what was said of the one before is forgotten. */
+void contact_start(struct contact *c, int64_t sample);
+/* Nothing is known of the samples of the segment before this one: the seconds that they are in are not bad. */
+void contact_skip(struct contact *c, int64_t sample);
+/* The next n rows of the segment; the channels are the first values of each row of `columns` values. */
+int contact_push(struct contact *c, const uint16_t *rows, int columns, int64_t n, struct err *err);
+/* True if in the newest whole second of the segment that ends at or before `sample` CONTACT_BAD_CHANNELS channels or more are bad;
+ * of montages with less than twice as many channels, half of them. Forgets earlier seconds: calls come in order. */
+bool contact_bad(struct contact *c, int64_t sample);
+/* The state, for snapshots; load into a new one of as many channels. */
+void contact_save(const struct contact *c, struct str *out);
+int contact_load(struct contact *c, struct unpack *in, struct err *err);
+
+#endif

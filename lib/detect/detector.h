@@ -1,0 +1,45 @@
+/* detector: a loaded model, immutable and shared by any number of timelines (detect/timeline.h), on one device. Runs waiting
+ * windows of many timelines in batches; on the CPU a result does not depend on the other windows of its batch. The device's thread.
+ */
+#ifndef BRR_DETECT_DETECTOR_H
+#define BRR_DETECT_DETECTOR_H
+#include "detect/model_image.h"
+
+struct device;
+struct stream;
+struct timeline;
+struct detector;
+
+struct detector_info {
+    struct modelfile file;
+    const char *checkpoint; /* path; "" for a wrapped net */
+    const char *patients;   /* modelfile_patients; NULL: not known, or a wrapped net */
+    char sha256[65];
+    int64_t parameters, memory_bytes;
+    enum dtype precision;   /* DTYPE_BF16: within the bound of its file of fp32 */
+    double bf16_difference; /* greatest, of its logits (detect/precision.h); 0 in F32 */
+    char device[32];
+};
+/* A detector with the weights of the image, which stays the caller's. Opens no file. In bf16: UNSUPPORTED on a device without it,
+ * PRECONDITION if the logits differ more from fp32 than the file allows. */
+int detector_upload(struct device *dev, const struct model_image *image, struct detector **ret, struct err *err);
+/* Loads a model file; errors as of model_image_open, and of the device. */
+int detector_open(struct device *dev, const char *checkpoint, const struct model_use *use, struct detector **ret, struct err *err);
+/* Wraps a net owned by the caller (validation inside training); the net must outlive it. */
+int detector_wrap(struct device *dev, struct seizure_net *net, const struct modelfile *file, int max_batch, struct detector **ret,
+                  struct err *err);
+/* Runs one window of zeros, so that the first real one finds kernels, memory and caches ready. */
+int detector_warm_up(struct detector *d, struct stream *s, struct err *err);
+/* Windows that wait together run side by side on a CPU, one thread each (detect/lanes.h), if max_batch is not below the number of
+ * threads, their networks fit beside this one into memory_limit_bytes (0 = no limit), the model looks at whole windows, and the
+ * bits are the same. Else nothing changes. image: what the detector was uploaded from. */
+int detector_spread(struct detector *d, const struct model_image *image, struct stream *s, int64_t memory_limit_bytes,
+                    struct err *err);
+void detector_close(struct detector *d); /* takes NULL; its timelines must have been freed */
+const struct detector_info *detector_info(const struct detector *d);
+
+/* Runs at most max_windows waiting windows (0 = all) of the timelines, in order, and calls their sinks. */
+int detector_run(struct detector *d, struct stream *s, struct timeline *const *timelines, int n, int64_t max_windows,
+                 int64_t *ret_windows, struct err *err);
+
+#endif

@@ -1,0 +1,530 @@
+#include "detect/events.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/order.h"
+#include "kernels/op.h"
+
+enum {
+    RATE_HZ = 256,
+    MAX_RULE_SAMPLES = 3600 * RATE_HZ,
+    MAX_RULE_S = 86400,
+    MAX_LATCH_S = 3600,
+    MAX_LOOKBACK_S = 3600,
+    FIND_CHUNK = 65536
+};
+
+/* The rejecter's verdict on an event. A judged run's first part was given out or dropped already: it certainly lasts long enough,
+ * and its rest follows. */
+enum verdict { VERDICT_NONE, VERDICT_KEPT, VERDICT_DROPPED, VERDICTS };
+
+/* Flat morphology on a binary trace is a rule on run lengths. With an odd kernel k = 2r + 1 and samples outside the segment
+ * ignored, opening removes runs shorter than k (shorter than r + 1 where they touch the segment's edge), and closing fills gaps
+ * shorter than k (up to r at the edge). So the whole chain works on runs and needs the trace only for the confidence. */
+struct run {
+    bool present;
+    enum verdict verdict;
+    int64_t first, end;
+};
+
+struct events {
+    struct events_config config;
+    events_emit_fn *emit;
+    void *ctx;
+    float *trace; /* samples [base, now) */
+    int64_t base, now, capacity, segment;
+    bool on;
+    int64_t onset, offset; /* consecutive samples ≥ on while off; < off while on */
+    int64_t on_first;      /* first sample of the running on-state */
+    bool on_settled;       /* the running on-state follows what was judged already (enum verdict) */
+    bool rejects;          /* config has a rejecter */
+    struct run closed;     /* newest run after opening, still open to closing */
+    struct run event;      /* newest run after closing and duration, still open to merging */
+};
+
+void events_config_default(struct events_config *c) {
+    *c = (struct events_config){.on = 0.86,
+                                .off = 0.78,
+                                .min_onset = 128,
+                                .min_offset = 256,
+                                .opening = 11,
+                                .closing = 31,
+                                .min_duration_s = 3,
+                                .max_duration_s = 600,
+                                .merge_gap_s = 2,
+                                .confidence = EVENT_CONFIDENCE_MEAN,
+                                .percentile = 0.75};
+}
+
+int events_config_check(const struct events_config *c, struct err *err) {
+    if (!(c->on > 0 && c->on < 1 && c->off > 0 && c->off <= c->on))
+        return err_set(err, ERR_INVALID, "on %g and off %g: expected 0 < off <= on < 1", c->on, c->off);
+    const int64_t counts[] = {c->min_onset, c->min_offset, c->opening, c->closing};
+    static const char *const names[] = {"min_onset", "min_offset", "opening", "closing"};
+    for (int i = 0; i < 4; i++)
+        if (counts[i] < 1 || counts[i] > MAX_RULE_SAMPLES)
+            return err_set(err, ERR_INVALID, "%s of %lld samples: expected 1 to %d", names[i], (long long)counts[i],
+                           MAX_RULE_SAMPLES);
+    if (c->opening % 2 == 0 || c->closing % 2 == 0)
+        return err_set(err, ERR_INVALID, "opening %lld and closing %lld: expected odd numbers of samples", (long long)c->opening,
+                       (long long)c->closing);
+    if (!(c->min_duration_s >= 0 && c->min_duration_s <= c->max_duration_s && c->max_duration_s >= 1 &&
+          c->max_duration_s <= MAX_RULE_S && c->merge_gap_s >= 0 && c->merge_gap_s <= MAX_RULE_S))
+        return err_set(err, ERR_INVALID,
+                       "min_duration_s %g, max_duration_s %g, merge_gap_s %g: expected 0 <= minimum <= maximum, maximum 1 to %d, "
+                       "gap 0 to %d",
+                       c->min_duration_s, c->max_duration_s, c->merge_gap_s, MAX_RULE_S, MAX_RULE_S);
+    if (!(c->alarm_latch_s >= 0 && c->alarm_latch_s <= MAX_LATCH_S))
+        return err_set(err, ERR_INVALID, "alarm_latch_s %g: expected 0 to %d", c->alarm_latch_s, MAX_LATCH_S);
+    if (!(c->lookback_s >= 0 && c->lookback_s <= MAX_LOOKBACK_S))
+        return err_set(err, ERR_INVALID, "lookback_s %g: expected 0 to %d", c->lookback_s, MAX_LOOKBACK_S);
+    if (!(c->percentile >= 0 && c->percentile <= 1))
+        return err_set(err, ERR_INVALID, "percentile %g: expected 0 to 1", c->percentile);
+    return rejecter_check(&c->rejecter, err);
+}
+
+int events_config_with(const struct events_config *base, double on, double off, struct events_config *ret, struct err *err) {
+    struct events_config c = *base;
+    c.on = on != 0 ? on : c.on;
+    c.off = off != 0 ? off : fmin(c.off, c.on);
+    if (c.alarm_on > 0) {
+        c.alarm_on = on != 0 ? on : c.alarm_on;
+        c.alarm_off = fmin(off != 0 ? off : c.alarm_off, c.alarm_on);
+    }
+    if (!(c.on > 0 && c.on < 1 && c.off > 0 && c.off <= c.on))
+        return err_set(err, ERR_INVALID, "thresholds %g on and %g off (the model's are %g and %g): expected 0 < off <= on < 1",
+                       c.on, c.off, base->on, base->off);
+    *ret = c;
+    return 0;
+}
+
+static const char *const confidence_names[] = {"mean", "peak", "percentile"};
+
+#define EVENT_NUMBERS(X)                                                                                                           \
+    X(on) X(off) X(min_duration_s) X(max_duration_s) X(merge_gap_s) X(percentile) X(lookback_s) X(alarm_latch_s)
+#define EVENT_SAMPLES(X) X(min_onset) X(min_offset) X(opening) X(closing)
+
+void events_config_reject(struct events_config *c, const struct event_rejecter *rejecter) {
+    c->rejecter = *rejecter;
+    c->alarm_on = c->on;
+    c->alarm_off = c->off;
+    c->on = rejecter->on;
+    c->off = rejecter->off;
+}
+
+void events_config_keep_all(struct events_config *c) {
+    c->rejecter = (struct event_rejecter){0};
+    if (c->alarm_on > 0) {
+        c->on = c->alarm_on;
+        c->off = c->alarm_off;
+    }
+    c->alarm_on = c->alarm_off = 0;
+}
+
+void events_config_to_json(const struct events_config *config, struct json_writer *w, const char *key) {
+    struct event_rejecter rejecter = config->rejecter;
+    struct events_config plain = *config, *c = &plain;
+    rejecter.on = config->on;
+    rejecter.off = config->off;
+    events_config_keep_all(c);
+    json_begin_object(w, key);
+#define PUT(field) json_put_f64(w, #field, c->field);
+    EVENT_NUMBERS(PUT)
+#undef PUT
+#define PUT(field) json_put_i64(w, #field, c->field);
+    EVENT_SAMPLES(PUT)
+#undef PUT
+    json_put_str(w, "confidence", confidence_names[c->confidence]);
+    if (rejecter_is_set(&rejecter))
+        rejecter_to_json(&rejecter, w, "rejecter");
+    json_end(w, '}');
+}
+
+int events_config_from_json(const struct json *j, struct events_config *ret, struct err *err) {
+    struct events_config c;
+    events_config_default(&c);
+#define GET(field) c.field = json_f64(json_get(j, #field), c.field);
+    EVENT_NUMBERS(GET)
+#undef GET
+#define GET(field) c.field = json_i64(json_get(j, #field), c.field);
+    EVENT_SAMPLES(GET)
+#undef GET
+    const char *confidence = json_str(json_get(j, "confidence"), "mean");
+    int kind = 0;
+    while (kind < 3 && strcmp(confidence, confidence_names[kind]) != 0)
+        kind++;
+    if (kind == 3)
+        return err_set(err, ERR_INVALID, "events.confidence is '%s'; expected mean, peak or percentile", confidence);
+    c.confidence = (enum event_confidence)kind;
+    struct event_rejecter rejecter = {0};
+    int rc;
+    if ((rc = rejecter_from_json(json_get(j, "rejecter"), &rejecter, err)) || (rc = events_config_check(&c, err)))
+        return rc;
+    if (rejecter_is_set(&rejecter))
+        events_config_reject(&c, &rejecter);
+    *ret = c;
+    return 0;
+}
+
+struct events *events_new(const struct events_config *config, events_emit_fn *emit, void *ctx) {
+    struct events *e = calloc(1, sizeof *e);
+    if (e)
+        *e = (struct events){.config = *config, .emit = emit, .ctx = ctx, .rejects = rejecter_is_set(&config->rejecter)};
+    return e;
+}
+
+void events_free(struct events *e) {
+    if (!e)
+        return;
+    free(e->trace);
+    free(e);
+}
+
+static int64_t samples(double seconds) { return (int64_t)llround(seconds * RATE_HZ); }
+
+static float percentile_of(const float *p, int64_t n, double q) {
+    float *sorted = malloc((size_t)n * sizeof *sorted);
+    if (!sorted)
+        return NAN;
+    memcpy(sorted, p, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, order_f32s);
+    float value = sorted[(int64_t)((double)(n - 1) * q)];
+    free(sorted);
+    return value;
+}
+
+static float confidence_of(const struct events *e, int64_t first, int64_t end) {
+    const float *p = e->trace + (first - e->base);
+    int64_t n = end - first;
+    if (e->config.confidence == EVENT_CONFIDENCE_PERCENTILE)
+        return percentile_of(p, n, e->config.percentile);
+    double sum = 0, peak = 0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += (double)p[i];
+        peak = fmax(peak, (double)p[i]);
+    }
+    double value = e->config.confidence == EVENT_CONFIDENCE_PEAK ? peak : sum / (double)n;
+    return (float)fmin(fmax(value, 0), 1);
+}
+
+/* Gives out a piece of the newest event, or the whole of it, unless the rejecter drops the event. It judges by the first piece. */
+static void emit_span(struct events *e, int64_t first, int64_t end) {
+    struct event event = {first, end, 0};
+    double features[REJECTER_FEATURES];
+    if (e->event.verdict == VERDICT_NONE) {
+        e->event.verdict = VERDICT_KEPT;
+        if (e->rejects) {
+            rejecter_features(e->trace + (first - e->base), end - first, features);
+            e->event.verdict = rejecter_sum(&e->config.rejecter, features) < 0 ? VERDICT_DROPPED : VERDICT_KEPT;
+        }
+    }
+    if (e->event.verdict == VERDICT_DROPPED)
+        return;
+    event.confidence = confidence_of(e, first, end);
+    e->emit(e->ctx, &event);
+}
+
+/* Give out the pieces of the newest event that lie wholly before `known`, longest allowed each. */
+static void emit_pieces(struct events *e, int64_t known) {
+    int64_t max = samples(e->config.max_duration_s);
+    while (known - e->event.first > max) {
+        emit_span(e, e->event.first, e->event.first + max);
+        e->event.first += max;
+    }
+}
+
+static void finish_event(struct events *e) {
+    if (!e->event.present)
+        return;
+    emit_pieces(e, e->event.end);
+    emit_span(e, e->event.first, e->event.end);
+    e->event.present = false;
+}
+
+/* Where a run that the hysteresis began at `first` begins: back to where the trace rose to off. It cannot reach the run before,
+ * which ends with samples below off. */
+static int64_t rise(const struct events *e, int64_t first) {
+    int64_t least = first - samples(e->config.lookback_s);
+    least = least > e->segment ? least : e->segment;
+    while (first > least && (double)e->trace[first - 1 - e->base] >= e->config.off)
+        first--;
+    return first;
+}
+
+/* The closed run is final: duration rule, then merging. */
+static void finish_closed(struct events *e) {
+    if (!e->closed.present)
+        return;
+    struct run run = e->closed;
+    e->closed.present = false;
+    if (run.verdict == VERDICT_NONE && run.end - run.first < samples(e->config.min_duration_s))
+        return;
+    if (e->event.present && run.first - e->event.end <= samples(e->config.merge_gap_s)) {
+        e->event.end = run.end;
+        return;
+    }
+    finish_event(e);
+    e->event = run;
+}
+
+/* A run of the hysteresis ended (or reached the segment's end): opening, then closing. */
+static void add_run(struct events *e, int64_t first, int64_t end, bool at_end) {
+    bool at_start = first == e->segment; /* runs that touch the edge are judged by half a kernel */
+    int64_t least = at_start || at_end ? e->config.opening / 2 + 1 : e->config.opening;
+    bool settled = e->on_settled;
+    e->on_settled = false;
+    if (!settled && end - first < least && !(at_start && at_end))
+        return;
+    if (e->closed.present && first - e->closed.end < e->config.closing) {
+        e->closed.end = end;
+        return;
+    }
+    finish_closed(e);
+    bool near_start = first - e->segment <= e->config.closing / 2;
+    e->closed = (struct run){true, settled ? VERDICT_KEPT : VERDICT_NONE, near_start ? e->segment : rise(e, first), end};
+}
+
+/* Settle what nothing later can change. */
+static void settle(struct events *e) {
+    int64_t next = e->on ? e->on_first : e->now - e->onset; /* no later run starts before this */
+    if (e->closed.present && next - e->closed.end >= e->config.closing)
+        finish_closed(e);
+    if (e->event.present) {
+        int64_t coming = e->closed.present ? e->closed.first : rise(e, next);
+        if (coming - e->event.end > samples(e->config.merge_gap_s))
+            finish_event(e);
+    }
+    if (!e->closed.present && e->event.present)
+        emit_pieces(e, e->event.end);
+}
+
+/* Drop trace that no future event can cover. */
+static void trim(struct events *e) {
+    int64_t keep = (e->on ? e->on_first : e->now - e->onset) - e->config.closing - samples(e->config.lookback_s);
+    if (e->closed.present && e->closed.first < keep)
+        keep = e->closed.first;
+    if (e->event.present && e->event.first < keep)
+        keep = e->event.first;
+    if (keep <= e->base || keep - e->base < 65536)
+        return;
+    memmove(e->trace, e->trace + (keep - e->base), (size_t)(e->now - keep) * sizeof *e->trace);
+    e->base = keep;
+}
+
+static void hysteresis(struct events *e, float p) {
+    const struct events_config *c = &e->config;
+    if (!e->on) {
+        e->onset = (double)p >= c->on ? e->onset + 1 : 0;
+        if (e->onset == c->min_onset) {
+            e->on = true;
+            e->on_first = e->now + 1 - e->onset;
+            e->onset = e->offset = 0;
+        }
+        return;
+    }
+    e->offset = (double)p < c->off ? e->offset + 1 : 0;
+    if (e->offset < c->min_offset)
+        return;
+    e->on = false;
+    e->offset = e->onset = 0;
+    add_run(e, e->on_first, e->now, false);
+}
+
+/* A run that goes on for very long: settle its first part, so that memory stays bounded. */
+static void settle_long_run(struct events *e) {
+    int64_t max = samples(e->config.max_duration_s), length = e->on ? e->now - e->on_first : 0;
+    if (length <= 2 * max || length < e->config.opening || length < samples(e->config.min_duration_s))
+        return;
+    int64_t first = e->on_first;
+    enum verdict verdict = VERDICT_NONE;
+    if (e->closed.present) { /* settle() left it because the running one is within the closing gap */
+        first = e->closed.first;
+        verdict = e->closed.verdict;
+        e->closed.present = false;
+    } else {
+        first = first - e->segment <= e->config.closing / 2 ? e->segment : rise(e, first);
+    }
+    if (e->event.present && first - e->event.end <= samples(e->config.merge_gap_s)) {
+        e->event.end = e->now;
+    } else {
+        finish_event(e);
+        e->event = (struct run){true, verdict, first, e->now};
+    }
+    emit_pieces(e, e->now);
+    e->on_first = e->event.first; /* the rest belongs to the run that goes on */
+    e->on_settled = true;
+    e->closed = (struct run){true, e->event.verdict, e->event.first, e->event.first};
+    e->event.present = false;
+}
+
+int events_push(struct events *e, const float *p, int64_t n, struct err *err) {
+    for (int64_t i = 0; i < n; i++)
+        if (isnan(p[i]))
+            return err_set(err, ERR_INVALID,
+                           "probability of sample %lld is not a number; the model's weights or input are not finite",
+                           (long long)(e->now + i));
+    if (e->now - e->base + n > e->capacity) {
+        int64_t capacity = (e->now - e->base + n) * 2;
+        float *trace = realloc(e->trace, (size_t)capacity * sizeof *trace);
+        if (!trace)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for the probability trace");
+        e->trace = trace;
+        e->capacity = capacity;
+    }
+    if (n > 0)
+        memcpy(e->trace + (e->now - e->base), p, (size_t)n * sizeof *p);
+    for (int64_t i = 0; i < n; i++) {
+        hysteresis(e, p[i]);
+        e->now++;
+    }
+    settle(e);
+    settle_long_run(e);
+    trim(e);
+    return 0;
+}
+
+int events_finish(struct events *e, struct err *err) {
+    (void)err;
+    if (e->on)
+        add_run(e, e->on_first, e->now, true);
+    e->on = false;
+    e->onset = e->offset = 0;
+    if (e->closed.present && e->now - e->closed.end <= e->config.closing / 2)
+        e->closed.end = e->now;
+    finish_closed(e);
+    finish_event(e);
+    return 0;
+}
+
+int events_break(struct events *e, int64_t next_sample, struct err *err) {
+    int rc = events_finish(e, err);
+    e->base = e->now = e->segment = next_sample;
+    return rc;
+}
+
+static void save_run(const struct run *run, struct str *out) {
+    pack_i64(out, run->present);
+    pack_i64(out, run->verdict);
+    pack_i64(out, run->first);
+    pack_i64(out, run->end);
+}
+
+/* A run's confidence is computed from the trace [base, now). */
+static struct run load_run(struct unpack *in, int64_t base, int64_t now) {
+    struct run run = {.present = unpack_bool(in), .verdict = (enum verdict)unpack_i64(in, VERDICT_NONE, VERDICTS - 1)};
+    run.first = unpack_i64(in, run.present ? base : INT64_MIN, run.present ? now : INT64_MAX);
+    run.end = unpack_i64(in, run.present ? run.first : INT64_MIN, run.present ? now : INT64_MAX);
+    return run;
+}
+
+void events_save(const struct events *e, struct str *out) {
+    pack_i64(out, e->base);
+    pack_i64(out, e->now);
+    pack_i64(out, e->segment);
+    pack_i64(out, e->on);
+    pack_i64(out, e->onset);
+    pack_i64(out, e->offset);
+    pack_i64(out, e->on_first);
+    pack_i64(out, e->on_settled);
+    save_run(&e->closed, out);
+    save_run(&e->event, out);
+    pack_bytes(out, e->trace, (size_t)(e->now - e->base) * sizeof *e->trace);
+}
+
+int events_load(struct events *e, struct unpack *in, struct err *err) {
+    const int64_t far = INT64_C(1) << 53, longest = INT64_C(1) << 28;
+    e->base = unpack_i64(in, 0, far);
+    e->now = unpack_i64(in, e->base, e->base + longest);
+    e->segment = unpack_i64(in, 0, e->now);
+    e->on = unpack_bool(in);
+    e->onset = unpack_i64(in, 0, e->config.min_onset);
+    e->offset = unpack_i64(in, 0, e->config.min_offset);
+    e->on_first = unpack_i64(in, e->on ? e->base : INT64_MIN, e->on ? e->now : INT64_MAX);
+    e->on_settled = unpack_bool(in);
+    e->closed = load_run(in, e->base, e->now);
+    e->event = load_run(in, e->base, e->now);
+    int64_t n = in->failed ? 0 : e->now - e->base;
+    float *trace = realloc(e->trace, (size_t)(n + 1) * sizeof *trace);
+    if (!trace)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the probability trace");
+    e->trace = trace;
+    e->capacity = n + 1;
+    unpack_bytes(in, trace, (size_t)n * sizeof *trace);
+    return in->failed ? err_set(err, ERR_DATA_LOSS, "the saved state of the event detection is corrupt") : 0;
+}
+
+struct collected {
+    struct event *items;
+    int64_t count, capacity;
+    bool failed;
+};
+
+static void collect(void *ctx, const struct event *event) {
+    struct collected *c = ctx;
+    if (c->count == c->capacity) {
+        int64_t capacity = c->capacity ? 2 * c->capacity : 64;
+        struct event *items = realloc(c->items, (size_t)capacity * sizeof *items);
+        if (!items) {
+            c->failed = true;
+            return;
+        }
+        c->items = items;
+        c->capacity = capacity;
+    }
+    c->items[c->count++] = *event;
+}
+
+/* The events, or what went wrong in finding them. */
+static int deliver(struct collected *c, int rc, struct event **ret, int64_t *ret_count, struct err *err) {
+    if (rc || (c->failed && (rc = err_set(err, ERR_EXHAUSTED, "out of memory collecting events")))) {
+        free(c->items);
+        return rc;
+    }
+    *ret = c->items;
+    *ret_count = c->count;
+    return 0;
+}
+
+int events_find(const struct events_config *config, const float *p, int64_t n, struct event **ret, int64_t *ret_count,
+                struct err *err) {
+    struct collected c = {0};
+    struct events *e = events_new(config, collect, &c);
+    int rc = e ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory finding events");
+    for (int64_t i = 0; !rc && i < n;) {
+        int64_t start = i;
+        while (i < n && isnan(p[i]))
+            i++;
+        if (i > start && (rc = events_break(e, i, err)))
+            break;
+        for (start = i; i < n && i - start < FIND_CHUNK && !isnan(p[i]);)
+            i++;
+        rc = events_push(e, p + start, i - start, err);
+    }
+    rc = rc ? rc : events_finish(e, err);
+    events_free(e);
+    return deliver(&c, rc, ret, ret_count, err);
+}
+
+int events_of_mask(const struct events_config *config, const struct events_trace *trace, struct event **ret, int64_t *ret_count,
+                   struct err *err) {
+    struct collected c = {0};
+    struct events e = {.config = *config,
+                       .emit = collect,
+                       .ctx = &c,
+                       .trace = (float *)(uintptr_t)trace->p,
+                       .rejects = rejecter_is_set(&config->rejecter)};
+    for (int64_t i = 0, end; i < trace->n; i = end) {
+        for (end = i + 1; end < trace->n && trace->mask[end] == trace->mask[i];)
+            end++;
+        if (trace->mask[i] == MASK_ON) {
+            e.closed = (struct run){.present = true, .first = rise(&e, i), .end = end};
+            finish_closed(&e);
+        } else if (trace->mask[i] == MASK_GAP) {
+            finish_event(&e);
+        }
+    }
+    finish_event(&e);
+    return deliver(&c, 0, ret, ret_count, err);
+}

@@ -1,0 +1,96 @@
+#include "detect/lanes.h"
+
+#include <stdlib.h>
+
+#include "kernels/lanes.h"
+#include "kernels/op.h"
+
+/* One thread's device, with all that a window needs. */
+struct lane {
+    struct device *device;
+    struct stream *stream;
+    struct seizure_net *net;
+    void *logits;
+};
+
+struct infer_lanes {
+    struct seizure_config model;
+    float logit_scale;               /* modelfile_logit_scale */
+    const struct model_image *image; /* while they are being opened */
+    int n;
+    struct lane lanes[];
+};
+
+static int open_lane(const void *ctx, int64_t i, int thread, struct err *err) {
+    struct infer_lanes *l = (struct infer_lanes *)(uintptr_t)ctx;
+    struct lane *lane = &l->lanes[i];
+    const struct seizure_options options = {.max_batch = 1, .precision = l->image->precision};
+    (void)thread;
+    int rc;
+    if ((rc = device_open("cpu", 1, &lane->device, err)) || (rc = stream_open(lane->device, STREAM_HIGH, &lane->stream, err)) ||
+        (rc = seizure_new(lane->device, &l->model, &options, &lane->net, err)) ||
+        (rc = model_image_upload(l->image, lane->net, lane->stream, err)))
+        return rc;
+    return device_alloc(lane->device, (size_t)l->model.window * sizeof(float), &lane->logits, err);
+}
+
+int infer_lanes_open(const struct model_image *image, int n, struct infer_lanes **ret, struct err *err) {
+    struct infer_lanes *l = calloc(1, sizeof *l + (size_t)n * sizeof l->lanes[0]);
+    if (!l)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d lanes", n);
+    *l = (struct infer_lanes){
+        .model = image->file.model, .logit_scale = modelfile_logit_scale(&image->file), .image = image, .n = n};
+    int rc = lanes_run(&(struct lanes_work){open_lane, l, 0, n, n}, err);
+    l->image = NULL;
+    if (rc) {
+        infer_lanes_close(l);
+        return rc;
+    }
+    *ret = l;
+    return 0;
+}
+
+void infer_lanes_close(struct infer_lanes *l) {
+    if (!l)
+        return;
+    for (int i = 0; i < l->n; i++) {
+        struct lane *lane = &l->lanes[i];
+        if (lane->logits)
+            device_free(lane->device, lane->logits);
+        seizure_free(lane->net);
+        stream_close(lane->stream);
+        device_close(lane->device);
+    }
+    free(l);
+}
+
+int64_t infer_lanes_bytes(const struct seizure_config *model, enum dtype precision, int n) {
+    const struct seizure_options options = {.max_batch = 1, .precision = precision};
+    struct seizure_memory memory;
+    return seizure_memory(model, &options, &memory, NULL) ? INT64_MAX : n * memory.total;
+}
+
+struct batch {
+    struct infer_lanes *lanes;
+    const float *x;
+    float *p;
+};
+
+static int run_window(const void *ctx, int64_t i, int thread, struct err *err) {
+    const struct batch *b = ctx;
+    const struct seizure_config *c = &b->lanes->model;
+    struct lane *lane = &b->lanes->lanes[thread];
+    const float *window = b->x + i * c->window * c->in_channels;
+    struct tensor x = tensor_3d((void *)(uintptr_t)window, DTYPE_F32, 1, c->window, c->in_channels),
+                  logits = tensor_2d(lane->logits, DTYPE_F32, 1, c->window);
+    struct sigmoid_args sigmoid = {.x = logits, .y = tensor_2d(b->p + i * c->window, DTYPE_F32, 1, c->window)};
+    struct eltwise_args scaled = {.kind = ELTWISE_SCALE, .a = logits, .y = logits, .alpha = b->lanes->logit_scale};
+    int rc = seizure_infer(lane->net, lane->stream, &x, &logits, err);
+    rc = rc || scaled.alpha == 1 ? rc : op_eltwise(lane->stream, &scaled, err);
+    return rc ? rc : op_sigmoid(lane->stream, &sigmoid, err);
+}
+
+int infer_lanes_run(struct infer_lanes *l, const float *x, float *p, int rows, struct err *err) {
+    const struct batch batch = {l, x, p};
+    return lanes_run(&(struct lanes_work){run_window, &batch, 0, rows, l->n}, err);
+}

@@ -1,0 +1,95 @@
+#include "detect/retune.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "detect/events.h"
+#include "detect/modelfile.h"
+#include "store/safetensors.h"
+
+#define EVENTS_KEY "brr.events"
+#define TUNED_KEY  "brr.tuned"
+enum { MAX_METADATA = 64, EVENTS_BYTES = 64 << 10 };
+
+/* The metadata of the copy. */
+struct pairs {
+    struct safetensors_pair items[MAX_METADATA + 3];
+    size_t n;
+    bool full, other_alarms;
+};
+
+static void keep_pair(void *ctx, const char *key, const char *value) {
+    struct pairs *p = ctx;
+    if (!strcmp(key, EVENTS_KEY) || !strcmp(key, TUNED_KEY) || (p->other_alarms && !strcmp(key, MODELFILE_ALARMS)))
+        return;
+    if (p->n == MAX_METADATA)
+        p->full = true;
+    else
+        p->items[p->n++] = (struct safetensors_pair){key, value};
+}
+
+static int other_events(const struct safetensors *st, const char *path, const struct retune *retune, struct str *ret,
+                        struct err *err) {
+    const char *text = safetensors_metadata(st, EVENTS_KEY);
+    struct events_config events;
+    struct json_writer w;
+    OWNED_POINTER(json_free) struct json *json = NULL;
+    if (!text)
+        return err_set(err, ERR_INVALID, "%s has no metadata '%s'; expected a seizure model", path, EVENTS_KEY);
+    int rc;
+    if ((rc = json_parse(text, strlen(text), EVENTS_KEY, &json, err)) || (rc = events_config_from_json(json, &events, err)))
+        return rc;
+    events_config_keep_all(&events);
+    if ((rc = events_config_with(&events, retune->on, retune->off, &events, err)))
+        return rc;
+    events.lookback_s = retune->lookback_s;
+    if (rejecter_is_set(retune->rejecter))
+        events_config_reject(&events, retune->rejecter);
+    json_writer_init(&w, ret);
+    events_config_to_json(&events, &w, NULL);
+    return 0;
+}
+
+static int write_copy(const struct safetensors *st, const char *to, const struct retune *retune, const char *events,
+                      char ret_sha256[DIGEST_HEX_SIZE], struct err *err) {
+    struct pairs pairs = {.other_alarms = retune->alarms != NULL};
+    struct str alarms;
+    struct json_writer w;
+    size_t n = safetensors_count(st);
+    safetensors_each_metadata(st, keep_pair, &pairs);
+    if (pairs.full)
+        return err_set(err, ERR_RANGE, "%s: the model has more than %d metadata keys", to, MAX_METADATA);
+    struct safetensors_entry *entries = calloc(n + 1, sizeof *entries);
+    if (!entries)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", to);
+    for (size_t i = 0; i < n; i++)
+        entries[i] = *safetensors_at(st, i);
+    pairs.items[pairs.n++] = (struct safetensors_pair){EVENTS_KEY, events};
+    pairs.items[pairs.n++] = (struct safetensors_pair){TUNED_KEY, retune->origin};
+    str_init(&alarms, EVENTS_BYTES);
+    json_writer_init(&w, &alarms);
+    if (retune->alarms && retune->alarms->n) {
+        alarm_sets_to_json(retune->alarms, &w, NULL);
+        pairs.items[pairs.n++] = (struct safetensors_pair){MODELFILE_ALARMS, str_cstr(&alarms)};
+    }
+    const struct safetensors_content content = {entries, n, pairs.items, pairs.n};
+    int rc = safetensors_write(to, &content, ret_sha256, err);
+    free(entries);
+    str_done(&alarms);
+    return rc;
+}
+
+int retune_model(const char *from, const char *to, const struct retune *retune, char ret_sha256[DIGEST_HEX_SIZE], struct err *err) {
+    OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
+    int rc = safetensors_open(from, &st, err);
+    if (rc)
+        return rc;
+    OWNED(str_done) struct str events;
+    str_init(&events, EVENTS_BYTES);
+    if ((rc = other_events(st, from, retune, &events, err)))
+        return rc;
+    return write_copy(st, to, retune, str_cstr(&events), ret_sha256, err);
+}

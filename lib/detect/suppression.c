@@ -1,0 +1,381 @@
+#include "detect/suppression.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eeg/half.h"
+
+/* BINS: seconds kept, more than a window and the seconds that may still be undecided. CHECK: samples between two looks at whether a
+ * report can be given. */
+enum { RATE = SUPPRESSION_RATE_HZ, SHORTEST = SUPPRESSION_SHORTEST, BINS = 64, CHECK = 32 };
+
+/* Activity over time of one channel or of the recording. */
+struct track {
+    bool suppressed; /* in a suppression; else in activity */
+    bool awaited;    /* this activity follows a suppression and is not long enough yet to be a burst */
+    int quiet;       /* in activity: the newest samples without any, fewer than SHORTEST */
+    int64_t since;   /* first sample of the suppression or activity */
+    uint16_t suppressed_in[BINS];
+    uint8_t bursts_in[BINS];
+};
+
+struct ready {
+    int64_t sample, observed;
+};
+
+struct suppression {
+    int channels, agreeing; /* how many channels make the recording active */
+    struct suppression_sink sink;
+    bool running; /* in a stretch of data */
+    int64_t now;  /* one past the newest sample */
+    int64_t next; /* sample of the next report */
+    struct suppression_totals totals;
+    uint16_t observed_in[BINS];
+    double mean[SUPPRESSION_MAX_CHANNELS], variance[SUPPRESSION_MAX_CHANNELS];
+    struct track tracks[SUPPRESSION_MAX_CHANNELS + 1]; /* [channels] is the recording's */
+    struct ready *ready;                               /* reports that were not given out yet, oldest first */
+    float *values;                                     /* of each: ratio and bursts per minute of every track */
+    int64_t n_ready, room;
+};
+
+int suppression_new(int channels, const struct suppression_sink *sink, struct suppression **ret, struct err *err) {
+    if (channels < 1 || channels > SUPPRESSION_MAX_CHANNELS)
+        return err_set(err, ERR_INVALID, "burst suppression of %d channels; expected 1 to %d", channels, SUPPRESSION_MAX_CHANNELS);
+    struct suppression *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the burst suppression of a stream");
+    s->channels = channels;
+    s->agreeing = (channels * SUPPRESSION_AGREE_PERCENT + 99) / 100;
+    s->sink = *sink;
+    *ret = s;
+    return 0;
+}
+
+void suppression_free(struct suppression *s) {
+    if (!s)
+        return;
+    free(s->ready);
+    free(s->values);
+    free(s);
+}
+
+/* ---- one track -------------------------------------------------------------------------------------------------- */
+
+static int bin_of(int64_t sample) { return (int)(sample / RATE % BINS); }
+
+static void add_suppressed(struct suppression *s, struct track *k, int64_t first, int64_t end) {
+    for (int64_t at = first; at < end; at++)
+        k->suppressed_in[bin_of(at)]++;
+    if (k == &s->tracks[s->channels])
+        s->totals.suppressed += end - first;
+}
+
+static int end_suppression(struct suppression *s, const struct track *k, int64_t end, struct err *err) {
+    bool recording = k == &s->tracks[s->channels];
+    return recording && s->sink.segment ? s->sink.segment(s->sink.ctx, k->since, end, err) : 0;
+}
+
+/* The activity up to `end` is certain: a burst once it is long enough. */
+static void extend_activity(struct suppression *s, struct track *k, int64_t end) {
+    k->quiet = 0;
+    if (!k->awaited || end - k->since < SHORTEST)
+        return;
+    k->awaited = false;
+    k->bursts_in[bin_of(k->since)]++;
+    if (k == &s->tracks[s->channels])
+        s->totals.bursts++;
+}
+
+/* Takes sample t. */
+static int track_push(struct suppression *s, struct track *k, int64_t t, bool active, struct err *err) {
+    if (k->suppressed && !active) {
+        add_suppressed(s, k, t, t + 1);
+    } else if (k->suppressed) {
+        int rc = end_suppression(s, k, t, err);
+        k->suppressed = false;
+        k->awaited = true;
+        k->since = t;
+        k->quiet = 0;
+        return rc;
+    } else if (active) {
+        extend_activity(s, k, t + 1);
+    } else if (++k->quiet == SHORTEST) {
+        k->suppressed = true;
+        k->awaited = false;
+        k->since = t + 1 - SHORTEST;
+        k->quiet = 0;
+        add_suppressed(s, k, k->since, t + 1);
+    }
+    return 0;
+}
+
+/* Data end: what is still undecided is too short to be a suppression or a burst. */
+static int track_stop(struct suppression *s, struct track *k, struct err *err) {
+    int rc = k->suppressed ? end_suppression(s, k, s->now, err) : 0;
+    k->suppressed = k->awaited = false;
+    k->quiet = 0;
+    k->since = s->now;
+    return rc;
+}
+
+/* Up to where the track's labels and bursts can no longer change. */
+static int64_t decided(const struct track *k, int64_t now) {
+    if (k->suppressed)
+        return now;
+    return k->awaited ? k->since : now - k->quiet;
+}
+
+/* ---- reports ---------------------------------------------------------------------------------------------------- */
+
+static void value_of(const struct track *k, const struct ready *r, float *ret) {
+    int64_t suppressed = 0, bursts = 0, second = r->sample / RATE;
+    for (int64_t at = second > SUPPRESSION_WINDOW_S ? second - SUPPRESSION_WINDOW_S : 0; at < second; at++) {
+        suppressed += k->suppressed_in[at % BINS];
+        bursts += k->bursts_in[at % BINS];
+    }
+    ret[0] = (float)((double)suppressed / (double)r->observed);
+    ret[1] = (float)((double)(bursts * SUPPRESSION_WINDOW_S * RATE) / (double)r->observed);
+}
+
+static size_t tracks_of(const struct suppression *s) { return (size_t)s->channels + 1; }
+
+static int reserve_ready(struct suppression *s, int64_t n, struct err *err) {
+    if (n <= s->room)
+        return 0;
+    int64_t room = 2 * n;
+    struct ready *ready = realloc(s->ready, (size_t)room * sizeof *ready);
+    s->ready = ready ? ready : s->ready;
+    float *values = ready ? realloc(s->values, (size_t)room * tracks_of(s) * 2 * sizeof *values) : NULL;
+    if (!values)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld reports of burst suppression", (long long)room);
+    s->values = values;
+    s->room = room;
+    return 0;
+}
+
+static int add_report(struct suppression *s, int64_t sample, struct err *err) {
+    int rc = reserve_ready(s, s->n_ready + 1, err);
+    if (rc)
+        return rc;
+    struct ready *r = &s->ready[s->n_ready];
+    float *values = s->values + (size_t)s->n_ready++ * tracks_of(s) * 2;
+    int64_t second = sample / RATE;
+    *r = (struct ready){.sample = sample};
+    for (int64_t at = second > SUPPRESSION_WINDOW_S ? second - SUPPRESSION_WINDOW_S : 0; at < second; at++)
+        r->observed += s->observed_in[at % BINS];
+    for (int c = 0; c <= s->channels; c++)
+        value_of(&s->tracks[c], r, values + 2 * c);
+    return 0;
+}
+
+static int give_report(const struct suppression *s, int64_t i, struct err *err) {
+    const float *values = s->values + (size_t)i * tracks_of(s) * 2;
+    float ratio[SUPPRESSION_MAX_CHANNELS], bursts[SUPPRESSION_MAX_CHANNELS];
+    for (int c = 0; c < s->channels; c++) {
+        ratio[c] = values[2 * c];
+        bursts[c] = values[2 * c + 1];
+    }
+    const struct suppression_report r = {.sample = s->ready[i].sample,
+                                         .observed = s->ready[i].observed,
+                                         .ratio = values[2 * s->channels],
+                                         .bursts_per_minute = values[2 * s->channels + 1],
+                                         .channels = s->channels,
+                                         .channel_ratio = ratio,
+                                         .channel_bursts = bursts};
+    return s->sink.report(s->sink.ctx, &r, err);
+}
+
+int suppression_give(struct suppression *s, int64_t sample, struct err *err) {
+    int64_t n = 0;
+    int rc = 0;
+    for (; !rc && n < s->n_ready && s->ready[n].sample <= sample; n++)
+        rc = s->sink.report ? give_report(s, n, err) : 0;
+    s->n_ready -= n;
+    if (n && s->n_ready) {
+        memmove(s->ready, s->ready + n, (size_t)s->n_ready * sizeof *s->ready);
+        memmove(s->values, s->values + (size_t)n * tracks_of(s) * 2, (size_t)s->n_ready * tracks_of(s) * 2 * sizeof *s->values);
+    }
+    return rc;
+}
+
+/* The reports of all seconds that are over and decided. */
+static int add_reports(struct suppression *s, struct err *err) {
+    int64_t until = s->now;
+    int rc = 0;
+    if (s->next > s->now)
+        return 0;
+    for (int c = 0; c <= s->channels; c++) {
+        int64_t at = decided(&s->tracks[c], s->now);
+        until = at < until ? at : until;
+    }
+    for (; s->next <= until; s->next += RATE)
+        if ((rc = add_report(s, s->next, err)))
+            return rc;
+    return 0;
+}
+
+/* ---- samples ---------------------------------------------------------------------------------------------------- */
+
+/* The bins of seconds [from, to) begin empty. */
+static void clear_bins(struct suppression *s, int64_t from, int64_t to) {
+    for (int64_t at = to - from > BINS ? to - BINS : from; at < to; at++) {
+        s->observed_in[at % BINS] = 0;
+        for (int c = 0; c <= s->channels; c++)
+            s->tracks[c].suppressed_in[at % BINS] = s->tracks[c].bursts_in[at % BINS] = 0;
+    }
+}
+
+static int stop(struct suppression *s, struct err *err) {
+    int rc = 0;
+    if (!s->running)
+        return 0;
+    s->running = false;
+    for (int c = 0; c <= s->channels; c++)
+        if ((rc = track_stop(s, &s->tracks[c], err)))
+            return rc;
+    return add_reports(s, err);
+}
+
+static void start(struct suppression *s, const uint16_t *row, int64_t first) {
+    clear_bins(s, (s->now + RATE - 1) / RATE, (first + RATE - 1) / RATE);
+    s->now = first;
+    s->next = (first / RATE + 1) * RATE;
+    s->running = true;
+    for (int c = 0; c < s->channels; c++) {
+        s->mean[c] = half_to_f32(row[c]);
+        s->variance[c] = 0;
+    }
+    for (int c = 0; c <= s->channels; c++)
+        s->tracks[c].since = first;
+}
+
+static int push_row(struct suppression *s, const uint16_t *row, struct err *err) {
+    const double keep = SUPPRESSION_KEEP, take = 1 - SUPPRESSION_KEEP;
+    int64_t t = s->now;
+    int active = 0, rc = 0;
+    if (t % RATE == 0)
+        clear_bins(s, t / RATE, t / RATE + 1);
+    s->observed_in[bin_of(t)]++;
+    s->totals.observed++;
+    for (int c = 0; c < s->channels; c++) {
+        double x = half_to_f32(row[c]);
+        s->mean[c] = keep * s->mean[c] + take * x;
+        s->variance[c] = keep * s->variance[c] + take * (x - s->mean[c]) * (x - s->mean[c]);
+    }
+    for (int c = 0; !rc && c < s->channels; c++) {
+        bool on = s->variance[c] >= SUPPRESSION_THRESHOLD_UV2;
+        active += on;
+        rc = track_push(s, &s->tracks[c], t, on, err);
+    }
+    if (!rc)
+        rc = track_push(s, &s->tracks[s->channels], t, active >= s->agreeing, err);
+    s->now = t + 1;
+    return !rc && s->now % CHECK == 0 ? add_reports(s, err) : rc;
+}
+
+int suppression_push(struct suppression *s, const uint16_t *rows, int64_t n, int64_t first, struct err *err) {
+    int rc = 0;
+    if (first < s->now)
+        return err_set(err, ERR_INVALID, "burst suppression: samples from %lld on were pushed after those up to %lld",
+                       (long long)first, (long long)s->now);
+    if (n <= 0)
+        return 0;
+    if (first > s->now && (rc = stop(s, err)))
+        return rc;
+    if (!s->running)
+        start(s, rows, first);
+    for (int64_t i = 0; i < n; i++)
+        if ((rc = push_row(s, rows + i * s->channels, err)))
+            return rc;
+    return 0;
+}
+
+int suppression_finish(struct suppression *s, struct err *err) { return stop(s, err); }
+
+void suppression_totals(const struct suppression *s, struct suppression_totals *ret) { *ret = s->totals; }
+
+/* ---- snapshots -------------------------------------------------------------------------------------------------- */
+
+static void save_track(const struct track *k, struct str *out) {
+    pack_i64(out, k->suppressed);
+    pack_i64(out, k->awaited);
+    pack_i64(out, k->quiet);
+    pack_i64(out, k->since);
+    pack_bytes(out, k->suppressed_in, sizeof k->suppressed_in);
+    pack_bytes(out, k->bursts_in, sizeof k->bursts_in);
+}
+
+void suppression_save(const struct suppression *s, struct str *out) {
+    pack_i64(out, s->channels);
+    pack_i64(out, s->running);
+    pack_i64(out, s->now);
+    pack_i64(out, s->next);
+    pack_i64(out, s->totals.observed);
+    pack_i64(out, s->totals.suppressed);
+    pack_i64(out, s->totals.bursts);
+    pack_bytes(out, s->observed_in, sizeof s->observed_in);
+    for (int c = 0; c < s->channels; c++) {
+        pack_f64(out, s->mean[c]);
+        pack_f64(out, s->variance[c]);
+    }
+    for (int c = 0; c <= s->channels; c++)
+        save_track(&s->tracks[c], out);
+    pack_i64(out, s->n_ready);
+    for (int64_t i = 0; i < s->n_ready; i++) {
+        pack_i64(out, s->ready[i].sample);
+        pack_i64(out, s->ready[i].observed);
+    }
+    pack_bytes(out, s->values, (size_t)s->n_ready * tracks_of(s) * 2 * sizeof *s->values);
+}
+
+static void load_track(const struct suppression *s, struct track *k, struct unpack *in) {
+    k->suppressed = unpack_bool(in);
+    k->awaited = unpack_bool(in);
+    k->quiet = (int)unpack_i64(in, 0, SHORTEST - 1);
+    k->since = unpack_i64(in, 0, s->now);
+    unpack_bytes(in, k->suppressed_in, sizeof k->suppressed_in);
+    unpack_bytes(in, k->bursts_in, sizeof k->bursts_in);
+    unpack_require(in, k->since + k->quiet <= s->now && (!k->suppressed || (!k->awaited && !k->quiet)));
+    unpack_require(in, s->running || (!k->suppressed && !k->awaited && !k->quiet));
+    for (int i = 0; i < BINS; i++)
+        unpack_require(in, k->suppressed_in[i] <= s->observed_in[i] && k->bursts_in[i] <= RATE / SHORTEST);
+}
+
+static int load_ready(struct suppression *s, struct unpack *in, struct err *err) {
+    int64_t n = unpack_i64(in, 0, (int64_t)(in->left / (2 * sizeof(int64_t))));
+    int rc;
+    if (!in->failed && (rc = reserve_ready(s, n, err)))
+        return rc;
+    for (s->n_ready = 0; !in->failed && s->n_ready < n; s->n_ready++) {
+        s->ready[s->n_ready].sample = unpack_i64(in, 0, s->now);
+        s->ready[s->n_ready].observed = unpack_i64(in, 1, SUPPRESSION_WINDOW_S * RATE);
+    }
+    if (!in->failed)
+        unpack_bytes(in, s->values, (size_t)n * tracks_of(s) * 2 * sizeof *s->values);
+    return 0;
+}
+
+int suppression_load(struct suppression *s, struct unpack *in, struct err *err) {
+    const int64_t far = INT64_C(1) << 60;
+    unpack_same(in, s->channels);
+    s->running = unpack_bool(in);
+    s->now = unpack_i64(in, 0, far);
+    s->next = unpack_i64(in, 0, far);
+    s->totals.observed = unpack_i64(in, 0, s->now);
+    s->totals.suppressed = unpack_i64(in, 0, s->totals.observed);
+    s->totals.bursts = unpack_i64(in, 0, s->totals.observed);
+    unpack_bytes(in, s->observed_in, sizeof s->observed_in);
+    for (int i = 0; i < BINS; i++)
+        unpack_require(in, s->observed_in[i] <= RATE);
+    for (int c = 0; c < s->channels; c++) {
+        s->mean[c] = unpack_f64(in);
+        s->variance[c] = unpack_f64(in);
+        unpack_require(in, isfinite(s->mean[c]) && isfinite(s->variance[c]) && s->variance[c] >= 0);
+    }
+    for (int c = 0; c <= s->channels; c++)
+        load_track(s, &s->tracks[c], in);
+    unpack_require(in, !s->running || (s->next % RATE == 0 && s->next >= s->now - SUPPRESSION_LATEST && s->next <= s->now + RATE));
+    return load_ready(s, in, err);
+}

@@ -1,0 +1,113 @@
+#include "eeg/channels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "eeg/montage.h"
+
+void channels_done(struct channels *c) {
+    free(c->labels);
+    free(c->signals);
+    *c = (struct channels){0};
+}
+
+int channels_check_units(const struct edf_info *info, const int *signals, int n, char *ret_faults, size_t size, struct err *err) {
+    const char *first = NULL;
+    int assumed = 0;
+    for (int i = 0; i < n; i++) {
+        const struct edf_signal *s = &info->signals[signals[i]];
+        if (!s->volt)
+            return err_set(err, ERR_PRECONDITION,
+                           "channel %s has the unit '%s'; expected a voltage (uV, mV, V or nV), or a blank for uV", s->label,
+                           s->unit);
+        if (s->unit_assumed && !assumed++)
+            first = s->label;
+    }
+    str_copy(ret_faults, size, "");
+    if (assumed == 1)
+        str_format(ret_faults, size, "channel %s has no unit: its values are read as uV", first);
+    else if (assumed)
+        str_format(ret_faults, size, "%d channels, %s the first of them, have no unit: their values are read as uV", assumed,
+                   first);
+    return 0;
+}
+
+/* One rate and units for the signals that the montage takes. */
+static int check_sources(const struct edf_info *info, const struct montage *m, struct channels *c, struct err *err) {
+    int *used = calloc((size_t)m->n_sources + 1, sizeof *used);
+    if (!used)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d channels", m->n_sources);
+    for (int k = 0; k < m->n_sources; k++)
+        used[k] = c->signals[m->sources[k]];
+    const struct edf_signal *first = &info->signals[used[0]];
+    int rc = channels_check_units(info, used, m->n_sources, c->faults, sizeof c->faults, err);
+    for (int k = 1; k < m->n_sources && !rc; k++) {
+        const struct edf_signal *s = &info->signals[used[k]];
+        if (s->samples_per_record != first->samples_per_record)
+            rc = err_set(err, ERR_PRECONDITION,
+                         "channel %s has %g Hz but %s has %g Hz; expected one rate for the montage's channels", s->label,
+                         s->rate_hz, first->label, first->rate_hz);
+    }
+    c->rate_hz = first->rate_hz;
+    c->samples_per_record = first->samples_per_record;
+    free(used);
+    return rc;
+}
+
+static bool is_usable(const struct edf_signal *s) { return !s->annotation && s->usable && s->rate_hz > 0; }
+
+void channels_ignored(const struct edf_info *info, size_t room, char *buf, size_t size) {
+    enum { LIST_MAX = 128 << 10 };
+    static const char prefix[] = "unusable: ";
+    struct str list, text;
+    str_init(&list, LIST_MAX);
+    str_init(&text, size - 1);
+    for (int i = 0; i < info->n_signals; i++) {
+        const struct edf_signal *s = &info->signals[i];
+        if (s->annotation || is_usable(s))
+            continue;
+        const char *why = str_starts(s->note, prefix) ? s->note + strlen(prefix) : *s->note ? s->note : "its rate is 0 Hz";
+        str_printf(&list, "%s%s (%s)", list.len ? "; " : "", *s->label ? s->label : "a signal without a label", why);
+    }
+    str_put_list(&text, str_cstr(&list), "; ", room);
+    str_copy(buf, size, str_cstr(&text));
+    str_done(&text);
+    str_done(&list);
+}
+
+int channels_none(const struct edf_info *info, const char *name, struct err *err) {
+    char why[256];
+    channels_ignored(info, sizeof why - 56, why, sizeof why);
+    return err_set(err, ERR_PRECONDITION, "%.200s%sno usable signal: %s", name, *name ? ": " : "",
+                   *why              ? why
+                   : info->n_signals ? "the file holds only annotations"
+                                     : "the file has no signals");
+}
+
+int channels_choose(const struct edf_info *info, const struct frontend_config *config, struct channels *c, struct err *err) {
+    struct montage *m = NULL;
+    char ignored[2 * MONTAGE_IGNORED_ROOM + 1];
+    *c = (struct channels){.labels = calloc((size_t)info->n_signals + 1, sizeof *c->labels),
+                           .signals = calloc((size_t)info->n_signals + 1, sizeof *c->signals)};
+    if (!c->labels || !c->signals)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d labels", info->n_signals);
+    for (int i = 0; i < info->n_signals && c->n < FRONTEND_MAX_LABELS; i++)
+        if (is_usable(&info->signals[i])) {
+            c->labels[c->n] = info->signals[i].label;
+            c->signals[c->n++] = i;
+        }
+    if (c->n == 0)
+        return channels_none(info, "", err);
+    channels_ignored(info, MONTAGE_IGNORED_ROOM, ignored, sizeof ignored);
+    int rc = frontend_check(config, err);
+    if (rc || (rc = montage_new_of(config->montage, c->labels, c->n, ignored, &m, err)))
+        return rc;
+    c->n_outputs = m->n_outputs;
+    c->inverse = m->inverse;
+    c->interpolated = m->interpolated;
+    str_copy(c->note, sizeof c->note, m->note);
+    rc = check_sources(info, m, c, err);
+    montage_free(m);
+    return rc;
+}

@@ -1,0 +1,40 @@
+/* channels: which signals of a file feed a montage, and whether they can: all of one rate, and each a voltage. Looks at headers
+ * only. Pure functions, any thread. */
+#ifndef BRR_EEG_CHANNELS_H
+#define BRR_EEG_CHANNELS_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "eeg/edf.h"
+#include "eeg/frontend.h"
+
+struct channels {
+    const char **labels; /* of all signals that can be read, (n): the montage chooses among them */
+    int *signals;        /* the file's signal of each label */
+    int n;
+    int n_outputs; /* channels of the montage */
+    double rate_hz;
+    int64_t samples_per_record;
+    bool inverse;     /* bipolar file, referential montage */
+    int interpolated; /* electrodes made from others */
+    char note[256];   /* how the montage was met, or "" */
+    char faults[200]; /* what had to be assumed about the channels used, or "" */
+};
+
+/* Labels belong to info; call channels_done also after a failure. Errors: INVALID (settings), PRECONDITION (the montage cannot be
+ * made; its channels differ in rate; one of them is no voltage), EXHAUSTED. */
+int channels_choose(const struct edf_info *info, const struct frontend_config *config, struct channels *ret, struct err *err);
+/* Writes the signals that cannot be used, with the reasons, into buf: "P3 (physical minimum equals physical maximum) and 3 more";
+ * "" if all can. About `room` bytes. */
+void channels_ignored(const struct edf_info *info, size_t room, char *buf, size_t size);
+/* PRECONDITION: "no usable signal", with the reasons. name: the recording, or "". */
+int channels_none(const struct edf_info *info, const char *name, struct err *err);
+void channels_done(struct channels *c);
+
+/* Checks the units of n signals: PRECONDITION names one that is no voltage. ret_faults (size) receives a sentence on signals
+ * without a unit, which are read as µV, or "". */
+int channels_check_units(const struct edf_info *info, const int *signals, int n, char *ret_faults, size_t size, struct err *err);
+
+#endif

@@ -1,0 +1,62 @@
+#include "eeg/edf_bytes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void edf_bytes_init(struct edf_bytes *b, const char *name) { *b = (struct edf_bytes){.fd = -1, .name = name}; }
+
+int edf_bytes_open(struct edf_bytes *b, const char *path, struct err *err) {
+    struct stat st;
+    int rc = 0, fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return err_errno(err, errno, "cannot open %s", path);
+    if (fstat(fd, &st) < 0)
+        rc = err_errno(err, errno, "cannot read %s", path);
+    else if (!S_ISREG(st.st_mode))
+        rc = err_set(err, ERR_INVALID, "%s is not a regular file", path);
+    if (rc) {
+        close(fd);
+        return rc;
+    }
+    b->fd = fd;
+    b->len = (size_t)st.st_size;
+    return 0;
+}
+
+void edf_bytes_close(struct edf_bytes *b) {
+    if (b->fd >= 0)
+        close(b->fd);
+    b->fd = -1;
+}
+
+void edf_bytes_scattered(const struct edf_bytes *b, bool scattered) {
+    if (b->fd >= 0)
+        posix_fadvise(b->fd, 0, 0, scattered ? POSIX_FADV_RANDOM : POSIX_FADV_NORMAL);
+}
+
+int edf_bytes_get(const struct edf_bytes *b, size_t offset, size_t n, uint8_t *buffer, const uint8_t **ret, struct err *err) {
+    if (b->memory) {
+        *ret = b->memory + offset;
+        return 0;
+    }
+    for (size_t done = 0; done < n;) {
+        ssize_t got = pread(b->fd, buffer + done, n - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && errno == EIO) /* a fault of this file, unlike others */
+            return err_set(err, ERR_INVALID, "%s cannot be read at byte %zu: %s", b->name, offset + done, strerror(EIO));
+        if (got < 0)
+            return err_errno(err, errno, "cannot read %s", b->name);
+        if (got == 0)
+            return err_set(err, ERR_DATA_LOSS,
+                           "%s changed while it was read: it had %zu bytes and ends before byte %zu now; wait "
+                           "until it is written, then submit the job again",
+                           b->name, b->len, offset + n);
+        done += (size_t)got;
+    }
+    *ret = buffer;
+    return 0;
+}

@@ -1,0 +1,99 @@
+#include "eeg/events.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "eeg/events_formats.h"
+
+static const size_t MAX_TEXT = (size_t)256 << 20;
+
+static const struct events_format formats[EVENTS_FORMATS] = {
+#define EVENTS_FORMAT(id, name, ending) {name, ending, events_put_##id, events_read_##id},
+#include "eeg/events_formats.def"
+#undef EVENTS_FORMAT
+};
+
+#define EVENTS_FORMAT(id, name, ending) "|" name
+const char events_names[] =
+#include "eeg/events_formats.def"
+    ;
+#undef EVENTS_FORMAT
+
+bool events_is_seizure(const char *code) {
+    static const char *const tusz[] = {"gnsz", "fnsz", "cpsz", "absz", "spsz", "tcsz", "tnsz", "mysz"};
+    if (!strncasecmp(code, "sz", 2) || !strncasecmp(code, "seiz", 4))
+        return true;
+    for (size_t i = 0; i < sizeof tusz / sizeof *tusz; i++)
+        if (!strcasecmp(code, tusz[i]))
+            return true;
+    return false;
+}
+
+void events_done(struct events_file *events) {
+    free(events->rows);
+    events->rows = NULL;
+    events->n_rows = events->capacity = 0;
+}
+
+int events_add(struct events_file *events, const struct event_row *row, const char *path, struct err *err) {
+    if (events->n_rows == LABELS_MAX_ROWS)
+        return err_set(err, ERR_EXHAUSTED, "%s: more than %d events", path, LABELS_MAX_ROWS);
+    if (events->n_rows == events->capacity) {
+        size_t capacity = events->capacity ? events->capacity * 2 : 16;
+        struct event_row *moved = realloc(events->rows, capacity * sizeof *moved);
+        if (!moved)
+            return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
+        events->rows = moved;
+        events->capacity = capacity;
+    }
+    events->rows[events->n_rows++] = *row;
+    return 0;
+}
+
+const struct events_format *events_format_at(int index) { return index >= 0 && index < EVENTS_FORMATS ? &formats[index] : NULL; }
+
+const struct events_format *events_format_find(const char *name) {
+    if (!name || !*name)
+        return &formats[0];
+    for (int i = 0; i < EVENTS_FORMATS; i++)
+        if (!strcmp(formats[i].name, name))
+            return &formats[i];
+    return NULL;
+}
+
+const struct events_format *events_format_of(const char *path) {
+    for (int i = 0; i < EVENTS_FORMATS; i++)
+        if (str_ends_nocase(path, formats[i].ending))
+            return &formats[i];
+    return NULL;
+}
+
+int events_read(const char *path, struct events_file *ret, struct err *err) {
+    const struct events_format *format = events_format_of(path);
+    return (format ? format : &formats[0])->read(path, ret, err);
+}
+
+const char *events_extension(const struct events_format *format) { return strrchr(format->ending, '.'); }
+
+int events_path(const struct events_format *format, const char *edf_path, char *buf, size_t size, struct err *err) {
+    static const char *const endings[] = {"_eeg.edf", "_eeg.bdf", ".edf", ".bdf"};
+    size_t cut = 0;
+    for (size_t i = *format->ending == '.' ? 2 : 0; !cut && i < sizeof endings / sizeof *endings; i++)
+        if (str_ends_nocase(edf_path, endings[i]))
+            cut = strlen(endings[i]);
+    if (!str_format(buf, size, "%.*s%s", (int)(strlen(edf_path) - cut), edf_path, format->ending))
+        return err_set(err, ERR_RANGE, "the path is too long: %.200s…", edf_path);
+    return 0;
+}
+
+int events_write(const struct events_format *format, const char *path, const struct label_run *runs, size_t n_runs,
+                 const struct events_header *header, struct err *err) {
+    OWNED(str_done) struct str text;
+    str_init(&text, MAX_TEXT);
+    format->put(runs, n_runs, header, &text);
+    return fsio_write_text(path, &text, err);
+}

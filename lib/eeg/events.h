@@ -1,0 +1,90 @@
+/* events: the event files of recordings in every format that brrd writes: their names, writers and readers, as one table. A new
+ * format is a row of events_formats.def and a file events_NAME.c with its two functions. Times are seconds of file time (0 = first
+ * sample). Pure functions over files; any thread. */
+#ifndef BRR_EEG_EVENTS_H
+#define BRR_EEG_EVENTS_H
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+struct edf_info;
+
+enum { LABELS_CODE_SIZE = 48, LABELS_MAX_ROWS = 1000000 };
+#define EVENTS_MAX_SECONDS 1e10
+
+struct label_run {
+    double onset_s, end_s;       /* onset < end */
+    double confidence;           /* NaN when not given; the largest of merged ones */
+    char code[LABELS_CODE_SIZE]; /* "sz", "sz_foc_ia_nm", "cpsz", …: that of the earliest merged one */
+};
+
+/* True if an event type or TUSZ label is a seizure: "sz…" and "seiz…" (any case) and the nine TUSZ codes. */
+bool events_is_seizure(const char *code);
+
+/* ---- what is read ---- */
+
+struct event_row {
+    double onset_s, duration_s, end_s; /* duration and end NaN for n/a */
+    double confidence;                 /* NaN for n/a */
+    char type[LABELS_CODE_SIZE];
+    int line; /* in the file, from 1; 0 = the format has no lines */
+};
+struct events_file {
+    struct event_row *rows; /* in file order, seizures or not; of TUSZ tables seizures only */
+    size_t n_rows, capacity;
+    double recording_s;  /* NaN when the file does not state it */
+    char start_text[32]; /* dateTime of the first row of a TSV, or "n/a" */
+};
+void events_done(struct events_file *events);
+/* Appends a row. path: for messages. EXHAUSTED: too many rows, or out of memory. */
+int events_add(struct events_file *events, const struct event_row *row, const char *path, struct err *err);
+
+/* Reads a file in the format that its name ends in; a file of any other name as a TSV, whose columns are found by name. Errors:
+ * INVALID names file:line and the expected value; those of the file system. */
+int events_read(const char *path, struct events_file *ret, struct err *err);
+
+/* ---- what is written ---- */
+
+/* The recording's metadata in an event file. */
+struct events_header {
+    const char *start_text;        /* "YYYY-MM-DD HH:MM:SS" or NULL for n/a */
+    double recording_s;            /* length of the recording */
+    const char *record_name;       /* or NULL */
+    const struct edf_info *source; /* header of the recording, which an EDF+ annotation file repeats; NULL = unknown */
+};
+
+/* ---- the table ---- */
+
+struct events_format {
+    const char *name;   /* as --format and detect.format take it */
+    const char *ending; /* of its files: in place of "_eeg.edf" and the like, or of ".edf" if it begins with a '.' */
+    /* Appends the bytes of a file. Runs are written as given; code "" becomes "sz". */
+    void (*put)(const struct label_run *runs, size_t n_runs, const struct events_header *header, struct str *out);
+    int (*read)(const char *path, struct events_file *ret, struct err *err);
+};
+enum {
+#define EVENTS_FORMAT(id, name, ending) EVENTS_INDEX_##id,
+#include "eeg/events_formats.def"
+#undef EVENTS_FORMAT
+    EVENTS_FORMATS
+};
+/* "|tsv|edf+|…": EVENTS_NAMES is the list for options. */
+extern const char events_names[];
+#define EVENTS_NAMES (events_names + 1)
+
+/* By index; by name (NULL or "" = "tsv"; NULL when there is none of this name); by the ending of a file's name, NULL for others. */
+const struct events_format *events_format_at(int index);
+const struct events_format *events_format_find(const char *name);
+const struct events_format *events_format_of(const char *path);
+/* ".tsv" of "_events.tsv". */
+const char *events_extension(const struct events_format *format);
+
+/* The name of a recording's event file. ERR_RANGE when it does not fit. */
+int events_path(const struct events_format *format, const char *edf_path, char *buf, size_t size, struct err *err);
+/* Writes a file, atomically. */
+int events_write(const struct events_format *format, const char *path, const struct label_run *runs, size_t n_runs,
+                 const struct events_header *header, struct err *err);
+
+#endif

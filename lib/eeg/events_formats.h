@@ -1,0 +1,12 @@
+/* events_formats: the functions behind the table of event formats; for events.c and the files of the formats alone. */
+#ifndef BRR_EEG_EVENTS_FORMATS_H
+#define BRR_EEG_EVENTS_FORMATS_H
+#include "eeg/events.h"
+
+#define EVENTS_FORMAT(id, name, ending)                                                                                            \
+    void events_put_##id(const struct label_run *runs, size_t n_runs, const struct events_header *header, struct str *out);        \
+    int events_read_##id(const char *path, struct events_file *ret, struct err *err);
+#include "eeg/events_formats.def"
+#undef EVENTS_FORMAT
+
+#endif

@@ -1,0 +1,195 @@
+#include "eeg/feature.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/order.h"
+#include "eeg/dsp.h"
+#include "eeg/frontend.h"
+#include "eeg/half.h"
+
+enum { BLOCKS_PER_S = DSP_RATE_HZ / FEATURE_BLOCK, FIRST = FRONTEND_LINE_LENGTH };
+
+/* What a feature measures of a filtered channel: a whole number of steps per sample, so that running sums are exact. */
+static const struct measure {
+    double band_hz[2];
+    int seconds;           /* of the mean */
+    bool square;           /* y² and the root of its mean; false: |y[t] − y[t−1]| */
+    double steps_per_unit; /* of µV, or of µV² */
+    double prior_uv;       /* of M and b */
+} measures[] = {
+    [FRONTEND_LINE_LENGTH - FIRST] = {{1, 25}, 1, false, 4096, 4},
+    [FRONTEND_BAND_POWER - FIRST] = {{2.5, 8}, 2, true, 256, 20},
+};
+static const double LARGEST_UV = 1 << 17, OFFSET_UV = 0.3, DOUBLING_S = 240, NEAR = 0.25;
+
+struct feature {
+    const struct measure *measure;
+    int channels, lanes, blocks; /* blocks of the mean */
+    struct dsp_cascade band;
+    double *banded, *before, *medians; /* (DSP_BLOCK, lanes); (channels) the newest row; (channels) to be sorted */
+    int64_t *block, *ring, *sum;       /* (channels) of the present block; (blocks, channels) of the blocks before; their sums */
+    int64_t at, filled;                /* the oldest block in the ring; samples in the present block */
+    double level;                      /* ln(b + OFFSET_UV) */
+    uint16_t value;
+};
+
+int feature_new(int normalize, int channels, struct feature **ret, struct err *err) {
+    struct dsp_section sections[3];
+    struct feature *f = calloc(1, sizeof *f);
+    if (!f)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the feature of %d channels", channels);
+    size_t n = (size_t)channels;
+    f->measure = &measures[normalize - FIRST];
+    f->channels = channels;
+    f->lanes = dsp_lanes(channels);
+    f->blocks = f->measure->seconds * BLOCKS_PER_S;
+    f->banded = dsp_rows(DSP_BLOCK, f->lanes);
+    f->before = calloc(n, sizeof *f->before);
+    f->medians = calloc(n, sizeof *f->medians);
+    f->block = calloc(n, sizeof *f->block);
+    f->ring = calloc(n * (size_t)f->blocks, sizeof *f->ring);
+    f->sum = calloc(n, sizeof *f->sum);
+    int rc = f->banded && f->before && f->medians && f->block && f->ring && f->sum
+                 ? dsp_bandpass(f->measure->band_hz[0], f->measure->band_hz[1], DSP_RATE_HZ, sections, err)
+                 : err_set(err, ERR_EXHAUSTED, "out of memory for the feature of %d channels", channels);
+    if (rc || (rc = dsp_cascade_init(&f->band, sections, 3, f->lanes, err))) {
+        feature_free(f);
+        return rc;
+    }
+    *ret = f;
+    return 0;
+}
+
+void feature_free(struct feature *f) {
+    if (!f)
+        return;
+    dsp_cascade_done(&f->band);
+    free(f->banded);
+    free(f->before);
+    free(f->medians);
+    free(f->block);
+    free(f->ring);
+    free(f->sum);
+    free(f);
+}
+
+static void unpack_row(const struct feature *f, const uint16_t *row, double *to) {
+    for (int c = 0; c < f->channels; c++)
+        to[c] = (double)half_to_f32(row[c]);
+}
+
+void feature_start(struct feature *f, const uint16_t *row) {
+    double prior = f->measure->prior_uv;
+    int64_t steps = FEATURE_BLOCK * (int64_t)((f->measure->square ? prior * prior : prior) * f->measure->steps_per_unit);
+    unpack_row(f, row, f->banded);
+    dsp_cascade_settle(&f->band, f->banded);
+    for (int i = 0; i < f->blocks * f->channels; i++)
+        f->ring[i] = steps;
+    for (int c = 0; c < f->channels; c++) {
+        f->before[c] = 0; /* what the band-pass gives for a constant */
+        f->block[c] = 0;
+        f->sum[c] = f->blocks * steps;
+    }
+    f->at = f->filled = 0;
+    f->level = log(prior + OFFSET_UV);
+    f->value = half_from_f32(0);
+}
+
+static void count_row(struct feature *f, const double *y) {
+    for (int c = 0; c < f->channels; c++) {
+        double v = fmin(fabs(f->measure->square ? y[c] : y[c] - f->before[c]), LARGEST_UV);
+        f->block[c] += llrint((f->measure->square ? v * v : v) * f->measure->steps_per_unit);
+    }
+}
+
+/* The median of m over the channels. */
+static double median(struct feature *f) {
+    double samples = (double)f->blocks * FEATURE_BLOCK;
+    int n = f->channels;
+    for (int c = 0; c < n; c++)
+        f->medians[c] = (double)f->sum[c] / (samples * f->measure->steps_per_unit);
+    qsort(f->medians, (size_t)n, sizeof *f->medians, order_f64s);
+    for (int c = (n - 1) / 2; f->measure->square && c <= n / 2; c++)
+        f->medians[c] = sqrt(f->medians[c]);
+    return (f->medians[(n - 1) / 2] + f->medians[n / 2]) / 2;
+}
+
+static void end_block(struct feature *f) {
+    static const double rate = 1 / (DOUBLING_S * BLOCKS_PER_S) / NEAR; /* in ln 2, of the distance up to NEAR */
+    int64_t *oldest = f->ring + f->at * f->channels;
+    for (int c = 0; c < f->channels; c++) {
+        f->sum[c] += f->block[c] - oldest[c];
+        oldest[c] = f->block[c];
+        f->block[c] = 0;
+    }
+    f->at = (f->at + 1) % f->blocks;
+    f->filled = 0;
+    double now = log(median(f) + OFFSET_UV), distance = now - f->level;
+    f->level += M_LN2 * rate * fmin(fmax(distance, -NEAR), NEAR);
+    f->value = half_from_f32((float)(now - f->level));
+}
+
+static void run_block(struct feature *f, const struct feature_rows *in, const struct feature_output *out) {
+    for (int64_t i = 0; i < in->n; i++)
+        unpack_row(f, in->rows + i * in->stride, f->banded + i * f->lanes);
+    dsp_cascade_run(&f->band, f->banded, in->n);
+    for (int64_t i = 0; i < in->n; i++) {
+        const double *y = f->banded + i * f->lanes;
+        if (!in->held) {
+            count_row(f, y);
+            if (++f->filled == FEATURE_BLOCK)
+                end_block(f);
+        }
+        memcpy(f->before, y, (size_t)f->channels * sizeof *y);
+        out->to[i * out->stride] = f->value;
+    }
+}
+
+void feature_run(struct feature *f, struct feature_rows in, struct feature_output out) {
+    for (int64_t left = in.n; left > 0; left -= in.n) {
+        in.n = left < DSP_BLOCK ? left : DSP_BLOCK;
+        run_block(f, &in, &out);
+        in.rows += in.n * in.stride;
+        out.to += in.n * out.stride;
+    }
+}
+
+static size_t band_bytes(const struct feature *f) { return sizeof *f->band.state * (size_t)(2 * f->band.n_sections * f->lanes); }
+
+void feature_save(const struct feature *f, struct str *out) {
+    size_t n = (size_t)f->channels;
+    pack_bytes(out, f->band.state, band_bytes(f));
+    pack_bytes(out, f->before, n * sizeof *f->before);
+    pack_bytes(out, f->block, n * sizeof *f->block);
+    pack_bytes(out, f->ring, (size_t)f->blocks * n * sizeof *f->ring);
+    pack_i64(out, f->at);
+    pack_i64(out, f->filled);
+    pack_f64(out, f->level);
+    pack_i64(out, f->value);
+}
+
+/* What blocks can hold, so that no sum overflows. */
+static bool within(const int64_t *steps, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (steps[i] < 0 || steps[i] > INT64_C(1) << 46)
+            return false;
+    return true;
+}
+
+void feature_load(struct feature *f, struct unpack *in) {
+    size_t n = (size_t)f->channels;
+    unpack_bytes(in, f->band.state, band_bytes(f));
+    unpack_bytes(in, f->before, n * sizeof *f->before);
+    unpack_bytes(in, f->block, n * sizeof *f->block);
+    unpack_bytes(in, f->ring, (size_t)f->blocks * n * sizeof *f->ring);
+    f->at = unpack_i64(in, 0, f->blocks - 1);
+    f->filled = unpack_i64(in, 0, FEATURE_BLOCK - 1);
+    f->level = unpack_f64(in);
+    f->value = (uint16_t)unpack_i64(in, 0, UINT16_MAX);
+    memset(f->sum, 0, n * sizeof *f->sum);
+    unpack_require(in, isfinite(f->level) && within(f->block, n) && within(f->ring, (size_t)f->blocks * n));
+    for (size_t i = 0; !in->failed && i < (size_t)f->blocks * n; i++)
+        f->sum[i % n] += f->ring[i];
+}

@@ -1,0 +1,42 @@
+/* feature: one number per sample that says how large the EEG is now in comparison with its own last minutes: the input of the
+ * models line_length and band_power, which have no network. A causal stream over the rows that the frontend gives out (binary16
+ * µV). line_length  m is the mean |y[t] − y[t−1]| of the last second, y the row after a band-pass of 1–25 Hz band_power   m is the
+ * root mean square of y over the last two seconds, y after a band-pass of 2.5–8 Hz M is the median of m over the channels, in µV.
+ * The feature is ln((M + 0.3) / (b + 0.3)), b a causal decaying median of M: it begins with 4 µV (line_length) or 20 µV
+ * (band_power) and moves towards M by at most a factor of 2 in 240 s, more slowly within ±25 % of M, so that a seizure hardly moves
+ * it. The feature changes every FEATURE_BLOCK samples of a segment. Its bits do not depend on how the rows were divided into calls.
+ * One thread at a time per object. */
+#ifndef BRR_EEG_FEATURE_H
+#define BRR_EEG_FEATURE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/pack.h"
+
+enum { FEATURE_BLOCK = 16 };
+
+struct feature;
+/* normalize: FRONTEND_LINE_LENGTH or a later one (eeg/frontend.h). */
+int feature_new(int normalize, int channels, struct feature **ret, struct err *err);
+void feature_free(struct feature *f); /* takes NULL */
+/* Forgets everything: the next row is the first one of a segment, and `row` is that row. */
+void feature_start(struct feature *f, const uint16_t *row);
+/* n rows, `stride` values apart, of which the first are the channels. Rows that are held over a gap leave the feature as it is. */
+struct feature_rows {
+    const uint16_t *rows;
+    int64_t n;
+    int stride;
+    bool held;
+};
+/* Writes the feature after row i, binary16, to to[i · stride]. */
+struct feature_output {
+    uint16_t *to;
+    int stride;
+};
+void feature_run(struct feature *f, struct feature_rows in, struct feature_output out);
+/* The state between two calls, for snapshots; load into an object made alike. */
+void feature_save(const struct feature *f, struct str *out);
+void feature_load(struct feature *f, struct unpack *in);
+
+#endif

@@ -1,0 +1,515 @@
+#include "eeg/frontend.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "eeg/dsp.h"
+#include "eeg/feature.h"
+#include "eeg/half.h"
+#include "eeg/history.h"
+#include "eeg/montage.h"
+
+static const double NOTCH_Q = 30, CLAMP_UV = 60000;
+
+/* Sums over a loop's residual and its channels, for the check of the double banana. */
+struct loop_sums {
+    double residual, residual_square;
+    double channel[MONTAGE_LOOP_EDGES], channel_square[MONTAGE_LOOP_EDGES];
+};
+
+struct frontend {
+    struct montage *montage;
+    struct resampler *resampler;
+    struct dsp_cascade cascade;
+    struct history *history; /* NULL: none of its columns are wanted */
+    struct feature *feature; /* NULL: its column is not wanted */
+    frontend_sink_fn *sink;
+    void *ctx;
+    double rate_hz;
+    int channels, columns, lanes;
+    int64_t fill_gap; /* longest gap to hold over, in source samples */
+    int64_t position; /* source samples since file time 0, gaps included */
+    int64_t missing;  /* gap reported since the last sample */
+    bool in_segment;  /* source samples were pushed since the last segment end */
+    bool announced;   /* the segment's first output went out */
+    int failed;       /* the sink's or a push's error: nothing more is accepted */
+    double *mixed;    /* (DSP_BLOCK, lanes) */
+    double *planar;   /* (DSP_BLOCK) one output channel while mixing */
+    double *last;     /* (lanes) newest mixed row */
+    double *filtered; /* (DSP_BLOCK, lanes) */
+    uint8_t *marks;   /* (DSP_BLOCK) */
+    uint16_t *halves; /* (DSP_BLOCK, columns) */
+    /* What the columns are made of: filtered and the channels of halves, or copies of both against the average. */
+    double *measured;          /* (DSP_BLOCK, lanes) */
+    uint16_t *measured_halves; /* rows of measured_stride values */
+    int measured_stride;
+    struct loop_sums loops[2];
+    int64_t loop_samples;
+};
+
+static const char *const normalize_names[] = {
+#define NAME(id, name) name,
+    FRONTEND_NORMALIZE_ROWS(NAME)
+#undef NAME
+};
+enum { NORMALIZE_COUNT = sizeof normalize_names / sizeof *normalize_names };
+static const char *const reference_names[] = {[FRONTEND_REFERENCE_RECORDED] = "recorded", [FRONTEND_REFERENCE_AVERAGE] = "average"};
+enum { REFERENCE_COUNT = sizeof reference_names / sizeof *reference_names };
+
+bool frontend_is_feature(int normalize) { return normalize >= FRONTEND_LINE_LENGTH; }
+
+int frontend_inputs(int normalize, int channels) {
+    if (frontend_is_feature(normalize))
+        return 1;
+    if (normalize == FRONTEND_BASELINE || normalize == FRONTEND_CONTEXT)
+        return 2 * channels + 1;
+    return normalize == FRONTEND_ENVELOPE ? 2 * channels : channels;
+}
+
+int frontend_columns(int normalize, int channels) {
+    return normalize == FRONTEND_WINDOW ? channels : channels + frontend_inputs(normalize, channels);
+}
+
+const char *frontend_normalize_name(int normalize) { return normalize_names[normalize]; }
+
+int frontend_normalize_from_name(const char *name) {
+    for (int i = 0; i < NORMALIZE_COUNT; i++)
+        if (!strcmp(name, normalize_names[i]))
+            return i;
+    return -1;
+}
+
+const char *frontend_reference_name(int reference) { return reference_names[reference]; }
+
+int frontend_reference_from_name(const char *name) {
+    for (int i = 0; i < REFERENCE_COUNT; i++)
+        if (!strcmp(name, reference_names[i]))
+            return i;
+    return -1;
+}
+
+/* Differences of electrodes have no common reference, and z-scored windows are cut from the channels themselves. */
+static int check_reference(const struct frontend_config *c, struct err *err) {
+    if (c->reference == FRONTEND_REFERENCE_RECORDED)
+        return 0;
+    if (c->normalize == FRONTEND_WINDOW || frontend_is_feature(c->normalize))
+        return err_set(err, ERR_INVALID, "reference average needs normalize causal, envelope, baseline or context; it is %s",
+                       frontend_normalize_name(c->normalize));
+    const char *const *names = NULL;
+    int n = 0, rc = montage_channels(c->montage, &names, &n, err);
+    for (int i = 0; i < n && !rc; i++)
+        if (strchr(names[i], '-'))
+            rc = err_set(err, ERR_INVALID,
+                         "reference average needs a montage of electrodes, such as referential-19; %.60s has the difference %s",
+                         c->montage, names[i]);
+    montage_channels_free(names);
+    return rc;
+}
+
+static int check_config(const struct frontend_config *c, struct err *err) {
+    if (!c->montage)
+        return err_set(err, ERR_INVALID, "no montage given; expected referential-19, bipolar-18 or custom:LABEL,…");
+    if (!(c->fill_gap_s >= 0) || !(c->fill_gap_s <= 60))
+        return err_set(err, ERR_INVALID, "fill_gap_s is %g; expected 0 to 60 seconds", c->fill_gap_s);
+    if (c->notch_hz != 0 && c->notch_hz != 50 && c->notch_hz != 60 && c->notch_hz != FRONTEND_BOTH_NOTCHES)
+        return err_set(err, ERR_INVALID, "notch_hz is %g; expected 0, 50, 60 or both", c->notch_hz);
+    return check_reference(c, err);
+}
+
+static int design(const struct frontend_config *config, struct dsp_section sections[DSP_MAX_SECTIONS], int *ret_n,
+                  struct err *err) {
+    int rc = dsp_bandpass(config->bandpass_hz[0], config->bandpass_hz[1], FRONTEND_RATE_HZ, sections, err);
+    *ret_n = 3;
+    bool both = config->notch_hz == FRONTEND_BOTH_NOTCHES;
+    const double notches[] = {both ? 50 : config->notch_hz, both ? 60 : 0};
+    for (int i = 0; i < 2 && !rc; i++)
+        if (notches[i] > 0)
+            rc = dsp_notch(notches[i], NOTCH_Q, FRONTEND_RATE_HZ, &sections[(*ret_n)++], err);
+    return rc;
+}
+
+int frontend_check(const struct frontend_config *config, struct err *err) {
+    struct dsp_section sections[DSP_MAX_SECTIONS];
+    int n, rc = check_config(config, err);
+    return rc ? rc : design(config, sections, &n, err);
+}
+
+int64_t frontend_fill_gap(const struct frontend_config *config, double rate_hz) {
+    return (int64_t)floor(config->fill_gap_s * rate_hz + 1e-9);
+}
+
+static int make_filters(struct frontend *f, const struct frontend_config *config, struct err *err) {
+    struct dsp_section sections[DSP_MAX_SECTIONS];
+    int n, rc = design(config, sections, &n, err);
+    return rc ? rc : dsp_cascade_init(&f->cascade, sections, n, f->lanes, err);
+}
+
+static int make_buffers(struct frontend *f, struct err *err) {
+    f->mixed = dsp_rows(DSP_BLOCK, f->lanes);
+    f->filtered = dsp_rows(DSP_BLOCK, f->lanes);
+    f->last = dsp_rows(1, f->lanes);
+    f->planar = dsp_rows(1, DSP_BLOCK);
+    f->marks = calloc(DSP_BLOCK, 1);
+    f->halves = calloc((size_t)DSP_BLOCK * (size_t)f->columns, sizeof *f->halves);
+    if (!f->mixed || !f->filtered || !f->last || !f->planar || !f->marks || !f->halves)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a frontend of %d channels", f->channels);
+    return 0;
+}
+
+/* What the columns are made of. */
+static int make_measured(struct frontend *f, int reference, struct err *err) {
+    f->measured = f->filtered;
+    f->measured_halves = f->halves;
+    f->measured_stride = f->columns;
+    if (reference == FRONTEND_REFERENCE_RECORDED)
+        return 0;
+    f->measured = dsp_rows(DSP_BLOCK, f->lanes);
+    f->measured_halves = calloc((size_t)DSP_BLOCK * (size_t)f->channels, sizeof *f->measured_halves);
+    f->measured_stride = f->channels;
+    return f->measured && f->measured_halves ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the average reference");
+}
+
+/* What gives the columns behind the channels. */
+static int make_columns(struct frontend *f, int normalize, struct err *err) {
+    if (normalize == FRONTEND_WINDOW)
+        return 0;
+    if (frontend_is_feature(normalize))
+        return feature_new(normalize, f->channels, &f->feature, err);
+    enum history_columns columns = normalize == FRONTEND_CAUSAL    ? HISTORY_SIGNAL
+                                   : normalize == FRONTEND_CONTEXT ? HISTORY_CONTEXT
+                                                                   : HISTORY_ENVELOPE;
+    int rc = history_new(f->channels, f->lanes, columns, &f->history, err);
+    return rc || normalize != FRONTEND_BASELINE ? rc : feature_new(FRONTEND_LINE_LENGTH, f->channels, &f->feature, err);
+}
+
+int frontend_new(const struct frontend_config *config, const struct frontend_source *source, frontend_sink_fn *sink, void *ctx,
+                 struct frontend **ret, struct frontend_report *report, struct err *err) {
+    int rc = check_config(config, err);
+    if (rc)
+        return rc;
+    struct frontend *f = calloc(1, sizeof *f);
+    if (!f)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a frontend");
+    if ((rc = montage_new(config->montage, source->labels, source->n_labels, &f->montage, err)))
+        goto fail;
+    f->channels = f->montage->n_outputs;
+    f->columns = frontend_columns(config->normalize, f->channels);
+    f->lanes = dsp_lanes(f->channels);
+    f->sink = sink;
+    f->ctx = ctx;
+    f->rate_hz = source->rate_hz;
+    if ((rc = resampler_new(source->rate_hz, f->lanes, &f->resampler, err)) || (rc = make_filters(f, config, err)) ||
+        (rc = make_buffers(f, err)))
+        goto fail;
+    if ((rc = make_measured(f, config->reference, err)) || (rc = make_columns(f, config->normalize, err)))
+        goto fail;
+    f->fill_gap = frontend_fill_gap(config, source->rate_hz);
+    if (report) {
+        *report = (struct frontend_report){.output_channels = f->channels,
+                                           .output_columns = f->columns,
+                                           .used_channels = f->montage->n_sources,
+                                           .inverse_montage = f->montage->inverse,
+                                           .interpolated = f->montage->interpolated};
+        str_copy(report->note, sizeof report->note, f->montage->note);
+    }
+    *ret = f;
+    return 0;
+fail:
+    frontend_free(f);
+    return rc;
+}
+
+void frontend_free(struct frontend *f) {
+    if (!f)
+        return;
+    montage_free(f->montage);
+    resampler_free(f->resampler);
+    dsp_cascade_done(&f->cascade);
+    history_free(f->history);
+    feature_free(f->feature);
+    free(f->mixed);
+    if (f->measured != f->filtered)
+        free(f->measured);
+    if (f->measured_halves != f->halves)
+        free(f->measured_halves);
+    free(f->last);
+    free(f->planar);
+    free(f->filtered);
+    free(f->marks);
+    free(f->halves);
+    free(f);
+}
+
+int frontend_sources(const struct frontend *f, const int **ret_indices) {
+    if (ret_indices)
+        *ret_indices = f->montage->sources;
+    return f->montage->n_sources;
+}
+
+/* n rows in double → binary16, `stride` values apart. */
+static void round_rows(const struct frontend *f, const double *from, int64_t n, uint16_t *to, int stride) {
+    for (int64_t i = 0; i < n; i++)
+        for (int c = 0; c < f->channels; c++) {
+            double v = from[i * f->lanes + c];
+            v = v > CLAMP_UV ? CLAMP_UV : v < -CLAMP_UV ? -CLAMP_UV : v;
+            to[i * stride + c] = half_from_f32((float)v);
+        }
+}
+
+/* The filtered rows against the mean of each; the filters are linear, so this is the average reference of what was recorded. */
+static void subtract_average(struct frontend *f, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const double *from = f->filtered + i * f->lanes;
+        double *to = f->measured + i * f->lanes, mean = 0;
+        for (int c = 0; c < f->channels; c++)
+            mean += from[c] / f->channels;
+        for (int c = 0; c < f->channels; c++)
+            to[c] = from[c] - mean;
+    }
+}
+
+/* The columns of n rows of equal mark, the first of them at `from` of the block. */
+static void run_columns(struct frontend *f, int64_t from, int64_t n) {
+    uint16_t *columns = f->halves + from * f->columns + f->channels;
+    bool held = f->marks[from];
+    if (f->history)
+        history_run(f->history, f->measured + from * f->lanes, n, held, (struct history_output){columns, f->columns});
+    if (f->feature)
+        feature_run(f->feature, (struct feature_rows){f->measured_halves + from * f->measured_stride, n, f->measured_stride, held},
+                    (struct feature_output){f->history ? columns + (f->columns - f->channels) - 1 : columns, f->columns});
+}
+
+/* Hand n filtered rows over in runs of equal mark. */
+static int emit(struct frontend *f, int64_t n, int64_t first, struct err *err) {
+    round_rows(f, f->filtered, n, f->halves, f->columns);
+    if (f->measured_halves != f->halves)
+        round_rows(f, f->measured, n, f->measured_halves, f->measured_stride);
+    if (f->feature && !f->announced)
+        feature_start(f->feature, f->measured_halves);
+    for (int64_t from = 0, to; from < n; from = to) {
+        for (to = from + 1; to < n && f->marks[to] == f->marks[from];)
+            to++;
+        uint16_t *rows = f->halves + from * f->columns;
+        run_columns(f, from, to - from);
+        int rc = f->sink(f->ctx, rows, to - from, first + from, !f->announced, f->marks[from], err);
+        f->announced = true;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* Everything the resampler has ready goes through the filters to the sink. */
+static int drain(struct frontend *f, struct err *err) {
+    for (;;) {
+        int64_t first, n = resampler_pull(f->resampler, f->filtered, f->marks, DSP_BLOCK, &first);
+        if (n == 0)
+            return 0;
+        if (!f->announced)
+            dsp_cascade_settle(&f->cascade, f->filtered);
+        dsp_cascade_run(&f->cascade, f->filtered, n);
+        if (f->measured != f->filtered)
+            subtract_average(f, n);
+        if (f->history && !f->announced)
+            history_start(f->history, f->measured);
+        int rc = emit(f, n, first, err);
+        if (rc)
+            return rc;
+    }
+}
+
+static int end_segment(struct frontend *f, struct err *err) {
+    if (!f->in_segment)
+        return 0;
+    f->in_segment = false;
+    resampler_end(f->resampler);
+    return drain(f, err);
+}
+
+/* Act on a reported gap, now that a sample follows it. */
+static int pass_gap(struct frontend *f, struct err *err) {
+    int64_t missing = f->missing;
+    int rc = 0;
+    f->missing = 0;
+    if (f->in_segment && missing > f->fill_gap)
+        rc = end_segment(f, err);
+    for (int64_t done = 0; f->in_segment && done < missing && !rc;) {
+        int64_t n = missing - done < DSP_BLOCK ? missing - done : DSP_BLOCK;
+        for (int64_t i = 0; i < n; i++)
+            memcpy(f->mixed + i * f->lanes, f->last, sizeof *f->last * (size_t)f->lanes);
+        resampler_push(f->resampler, f->mixed, n, true);
+        rc = drain(f, err);
+        done += n;
+    }
+    f->position += missing;
+    return rc;
+}
+
+static void check_loops(struct frontend *f, const float *const *uv, int64_t from, int64_t n) {
+    const struct montage *m = f->montage;
+    for (int l = 0; l < m->n_loops; l++) {
+        const struct montage_loop *loop = &m->loops[l];
+        struct loop_sums *sums = &f->loops[l];
+        for (int64_t i = from; i < from + n; i++) {
+            double residual = 0;
+            for (int k = 0; k < MONTAGE_LOOP_EDGES; k++) {
+                double v = uv[loop->source[k]][i];
+                residual += loop->sign[k] * v;
+                sums->channel[k] += v;
+                sums->channel_square[k] += v * v;
+            }
+            sums->residual += residual;
+            sums->residual_square += residual * residual;
+        }
+    }
+    f->loop_samples += n;
+}
+
+/* n ≤ DSP_BLOCK samples from `from` on through the matrix into channel-last rows. */
+static int mix(struct frontend *f, const float *const *uv, int64_t from, int64_t n, struct err *err) {
+    const struct montage *m = f->montage;
+    for (int s = 0; s < m->n_sources; s++) {
+        const float *x = uv[s] + from;
+        float zero = 0; /* stays 0 unless a value is NaN or infinite */
+        for (int64_t i = 0; i < n; i++)
+            zero += x[i] * 0.0f;
+        if (zero != 0)
+            return err_set(err, ERR_INVALID, "channel %d of the samples pushed holds NaN or infinity; expected finite µV", s);
+    }
+    for (int o = 0; o < m->n_outputs; o++) {
+        const double *weights = m->matrix + (int64_t)o * m->n_sources;
+        double *sum = f->planar;
+        memset(sum, 0, sizeof *sum * (size_t)n);
+        for (int s = 0; s < m->n_sources; s++) {
+            double w = weights[s];
+            const float *x = uv[s] + from;
+            for (int64_t i = 0; w != 0 && i < n; i++)
+                sum[i] += w * (double)x[i];
+        }
+        for (int64_t i = 0; i < n; i++)
+            f->mixed[i * f->lanes + o] = sum[i];
+    }
+    return 0;
+}
+
+static int push_block(struct frontend *f, const float *const *uv, int64_t from, int64_t n, struct err *err) {
+    int rc = mix(f, uv, from, n, err);
+    if (rc)
+        return rc;
+    check_loops(f, uv, from, n);
+    if (!f->in_segment) {
+        resampler_start(f->resampler, f->position);
+        f->in_segment = true;
+        f->announced = false;
+    }
+    memcpy(f->last, f->mixed + (n - 1) * f->lanes, sizeof *f->last * (size_t)f->lanes);
+    resampler_push(f->resampler, f->mixed, n, false);
+    f->position += n;
+    return drain(f, err);
+}
+
+static int already_failed(const struct frontend *f, struct err *err) {
+    return err_set(err, ERR_PRECONDITION, "the frontend stopped after an earlier error (%s)", err_name(f->failed));
+}
+
+int frontend_push(struct frontend *f, const float *const *uv, int64_t n, struct err *err) {
+    if (f->failed)
+        return already_failed(f, err);
+    if (n <= 0)
+        return 0;
+    int rc = f->missing ? pass_gap(f, err) : 0;
+    for (int64_t from = 0; from < n && !rc; from += DSP_BLOCK)
+        rc = push_block(f, uv, from, n - from < DSP_BLOCK ? n - from : DSP_BLOCK, err);
+    f->failed = rc;
+    return rc;
+}
+
+int frontend_gap(struct frontend *f, int64_t missing, struct err *err) {
+    if (f->failed)
+        return already_failed(f, err);
+    if (missing < 0 || missing > INT64_C(1) << 40)
+        return err_set(err, ERR_INVALID, "a gap of %lld samples; expected 0 or more", (long long)missing);
+    f->missing += missing;
+    return 0;
+}
+
+int frontend_finish(struct frontend *f, struct err *err) {
+    if (f->failed)
+        return already_failed(f, err);
+    f->missing = 0;
+    int rc = end_segment(f, err);
+    f->failed = rc;
+    return rc;
+}
+
+static double deviation(double sum, double square, double n) {
+    double variance = square / n - sum / n * (sum / n);
+    return variance > 0 ? sqrt(variance) : 0;
+}
+
+/* Rounding to the file's grid leaves a loop a residual of a few µV; a swapped or mislabelled channel one like the signal. */
+bool frontend_loops_close(const struct frontend *f, char *note, unsigned long size) {
+    static const double FLOOR_UV = 10, SHARE = 0.25;
+    double n = (double)f->loop_samples;
+    str_copy(note, size, "");
+    for (int l = 0; l < f->montage->n_loops && n > 0; l++) {
+        const struct loop_sums *sums = &f->loops[l];
+        double residual = deviation(sums->residual, sums->residual_square, n), signal = 0;
+        for (int k = 0; k < MONTAGE_LOOP_EDGES; k++)
+            signal += deviation(sums->channel[k], sums->channel_square[k], n) / MONTAGE_LOOP_EDGES;
+        if (residual <= FLOOR_UV || residual <= SHARE * signal)
+            continue;
+        str_format(note, size, "mislabelled channels: the loop of the %s does not close (residual %.1f µV, signal %.1f µV)",
+                   f->montage->loops[l].name, residual, signal);
+        return false;
+    }
+    return true;
+}
+
+static size_t cascade_bytes(const struct frontend *f) {
+    return sizeof *f->cascade.state * (size_t)(2 * f->cascade.n_sections * f->lanes);
+}
+
+int frontend_save(const struct frontend *f, struct str *out, struct err *err) {
+    if (f->failed)
+        return already_failed(f, err);
+    pack_i64(out, f->channels);
+    pack_f64(out, f->rate_hz);
+    pack_i64(out, f->position);
+    pack_i64(out, f->missing);
+    pack_i64(out, f->in_segment);
+    pack_i64(out, f->announced);
+    pack_bytes(out, f->last, sizeof *f->last * (size_t)f->lanes);
+    pack_bytes(out, f->cascade.state, cascade_bytes(f));
+    pack_bytes(out, f->loops, sizeof f->loops);
+    pack_i64(out, f->loop_samples);
+    resampler_save(f->resampler, out);
+    if (f->history)
+        history_save(f->history, out);
+    if (f->feature)
+        feature_save(f->feature, out);
+    return 0;
+}
+
+int frontend_load(struct frontend *f, struct unpack *in, struct err *err) {
+    const int64_t far = INT64_C(1) << 60;
+    unpack_same(in, f->channels);
+    unpack_require(in, unpack_f64(in) == f->rate_hz);
+    f->position = unpack_i64(in, 0, far);
+    f->missing = unpack_i64(in, 0, far);
+    f->in_segment = unpack_bool(in);
+    f->announced = unpack_bool(in);
+    unpack_bytes(in, f->last, sizeof *f->last * (size_t)f->lanes);
+    unpack_bytes(in, f->cascade.state, cascade_bytes(f));
+    unpack_bytes(in, f->loops, sizeof f->loops);
+    f->loop_samples = unpack_i64(in, 0, far);
+    resampler_load(f->resampler, in);
+    if (f->history)
+        history_load(f->history, in);
+    if (f->feature)
+        feature_load(f->feature, in);
+    f->failed = in->failed ? ERR_DATA_LOSS : 0;
+    return in->failed ? err_set(err, ERR_DATA_LOSS, "the saved state of the filters is corrupt or of another source") : 0;
+}

@@ -1,0 +1,391 @@
+#include "eeg/labels.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+#include "base/fsio.h"
+#include "base/order.h"
+#include "eeg/edf.h"
+#include "eeg/labels_path.h"
+
+enum { PATH_SIZE = 4096 };
+
+/* Query to one source of labels. */
+struct request {
+    const char *edf_path, *name; /* name: last part of the path */
+    const struct edf *edf;       /* or NULL */
+    bool automatic;
+    struct labels *out;
+    size_t capacity;
+};
+
+/* ---- collecting runs ---- */
+
+static int add_run(struct request *q, double onset, double end, double confidence, const char *code, struct err *err) {
+    struct labels *out = q->out;
+    if (out->n_runs == q->capacity) {
+        size_t grown = q->capacity ? q->capacity * 2 : 16;
+        struct label_run *moved = grown > LABELS_MAX_ROWS ? NULL : realloc(out->runs, grown * sizeof *moved);
+        if (!moved)
+            return err_set(err, ERR_EXHAUSTED, "%s: too many seizure labels", q->edf_path);
+        out->runs = moved;
+        q->capacity = grown;
+    }
+    struct label_run *run = &out->runs[out->n_runs++];
+    *run = (struct label_run){.onset_s = onset, .end_s = end, .confidence = confidence};
+    str_copy(run->code, sizeof run->code, code);
+    return 0;
+}
+
+static int by_onset(const void *a, const void *b) {
+    const struct label_run *x = a, *y = b;
+    int order = order_then(order_f64(x->onset_s, y->onset_s), order_f64(x->end_s, y->end_s));
+    return order_then(order, strcmp(x->code, y->code));
+}
+
+static void sort_and_merge(struct labels *l) {
+    if (!l->n_runs)
+        return;
+    qsort(l->runs, l->n_runs, sizeof *l->runs, by_onset);
+    size_t last = 0;
+    for (size_t i = 1; i < l->n_runs; i++) {
+        struct label_run *into = &l->runs[last], *run = &l->runs[i];
+        if (run->onset_s <= into->end_s) {
+            into->end_s = fmax(into->end_s, run->end_s);
+            into->confidence = fmax(into->confidence, run->confidence); /* fmax ignores NaN */
+        } else {
+            l->runs[++last] = *run;
+        }
+    }
+    l->n_runs = last + 1;
+}
+
+/* Remember what was looked for in vain; why may be NULL. */
+static void note_tried(struct request *q, const char *name, const char *why) {
+    struct str text;
+    str_init(&text, sizeof q->out->tried - 1);
+    str_printf(&text, "%s%s%s", q->out->tried, *q->out->tried ? ", " : "", name);
+    if (why)
+        str_printf(&text, " (%s)", why);
+    str_copy(q->out->tried, sizeof q->out->tried, str_cstr(&text));
+    str_done(&text);
+}
+
+const char *labels_tried(const struct labels *labels, char buf[LABELS_TRIED_SIZE]) {
+    enum { ROOM = 110 };
+    struct str text;
+    str_init(&text, LABELS_TRIED_SIZE - 1);
+    str_put_list(&text, labels->tried, ", ", ROOM);
+    str_copy(buf, LABELS_TRIED_SIZE, str_cstr(&text));
+    str_done(&text);
+    return buf;
+}
+
+/* The source's file beside the recording in path, true when it is there; otherwise it is noted as tried. */
+static bool beside(struct request *q, enum labels_source source, char path[PATH_SIZE]) {
+    bool fits = false;
+    if (!labels_candidate(source, q->edf_path, path, PATH_SIZE, &fits) || !fits)
+        return false;
+    if (fsio_exists(path) && !fsio_is_dir(path))
+        return true;
+    note_tried(q, fsio_basename(path), NULL);
+    return false;
+}
+
+/* ---- sources: 0 with *ret_found, or an error ---- */
+
+/* The seizures among the rows of an event file. */
+static int add_rows(struct request *q, const struct events_file *events, const char *path, struct err *err) {
+    for (size_t i = 0; i < events->n_rows; i++) {
+        const struct event_row *row = &events->rows[i];
+        if (!events_is_seizure(row->type))
+            continue;
+        if (!(row->duration_s > 0))
+            return err_set(err, ERR_INVALID, "%s: event %zu (%s at %.2f s) has no duration above 0", path, i + 1, row->type,
+                           row->onset_s);
+        int rc = add_run(q, row->onset_s, row->end_s, row->confidence, row->type, err);
+        if (rc)
+            return rc;
+    }
+    q->out->recording_s = events->recording_s;
+    return 0;
+}
+
+static int load_events(struct request *q, enum labels_source source, const struct events_format *format, bool *ret_found,
+                       struct err *err) {
+    char path[PATH_SIZE];
+    *ret_found = beside(q, source, path);
+    if (!*ret_found)
+        return 0;
+    OWNED(events_done) struct events_file events = {0};
+    int rc = format->read(path, &events, err);
+    return rc ? rc : add_rows(q, &events, path, err);
+}
+
+static int load_bids(struct request *q, bool *ret_found, struct err *err) {
+    return load_events(q, LABELS_BIDS_TSV, events_format_at(EVENTS_INDEX_tsv), ret_found, err);
+}
+
+static int load_tusz_csv(struct request *q, bool *ret_found, struct err *err) {
+    return load_events(q, LABELS_TUSZ_CSV, events_format_at(EVENTS_INDEX_csv_bi), ret_found, err);
+}
+
+static int load_tusz_csv_bi(struct request *q, bool *ret_found, struct err *err) {
+    return load_events(q, LABELS_TUSZ_CSV_BI, events_format_at(EVENTS_INDEX_csv_bi), ret_found, err);
+}
+
+/* ---- CHB-MIT summary ---- */
+
+/* Value after "Key:" of a summary line when its key begins and ends as asked; NULL otherwise. */
+static const char *summary_value(const char *line, const char *begins, const char *ends) {
+    const char *colon = strchr(line, ':');
+    size_t begin_len = strlen(begins), end_len = strlen(ends);
+    if (!colon || (size_t)(colon - line) < begin_len || (size_t)(colon - line) < end_len ||
+        strncasecmp(line, begins, begin_len) != 0 || strncasecmp(colon - end_len, ends, end_len) != 0)
+        return NULL;
+    return colon + 1 + strspn(colon + 1, " \t");
+}
+
+static bool leading_seconds(const char *text, double *ret) {
+    char number[24];
+    size_t n = strspn(text, "0123456789.");
+    const char *rest = text + n + strspn(text + n, " \t\r");
+    if (!n || n >= sizeof number || (*rest && strncasecmp(rest, "sec", 3) != 0))
+        return false;
+    return str_format(number, sizeof number, "%.*s", (int)n, text) && str_to_f64(number, ret) && *ret <= EVENTS_MAX_SECONDS;
+}
+
+/* The state of reading one summary. */
+struct summary {
+    const char *path;
+    int line;
+    bool ours, seen;
+    double start;               /* NaN unless one waits for its end */
+    double announced, seizures; /* of the current entry of this recording; announced NaN when not said */
+};
+
+static int end_of_entry(const struct summary *s, struct err *err) {
+    if (!isnan(s->start))
+        return err_set(err, ERR_INVALID, "%s:%d: a seizure start without its end before this line", s->path, s->line);
+    if (s->ours && !isnan(s->announced) && s->announced != s->seizures)
+        return err_set(err, ERR_INVALID, "%s:%d: %.0f seizures announced, %.0f listed before this line", s->path, s->line,
+                       s->announced, s->seizures);
+    return 0;
+}
+
+static int summary_line(struct request *q, struct summary *s, const char *line, struct err *err) {
+    const char *value = summary_value(line, "File Name", "File Name");
+    if (value) {
+        int rc = end_of_entry(s, err);
+        s->ours = !strcasecmp(value, q->name);
+        s->seen |= s->ours;
+        s->announced = NAN;
+        s->seizures = 0;
+        return rc;
+    }
+    if (!s->ours)
+        return 0;
+    double number;
+    if ((value = summary_value(line, "Number of Seizures", "")) != NULL) {
+        if (!leading_seconds(value, &s->announced))
+            return err_set(err, ERR_INVALID, "%s:%d: '%s'; expected a number of seizures", s->path, s->line, line);
+    } else if ((value = summary_value(line, "Seizure", "Start Time")) != NULL) {
+        if (!isnan(s->start) || !leading_seconds(value, &s->start))
+            return err_set(err, ERR_INVALID, "%s:%d: '%s'; expected one start in seconds, then its end", s->path, s->line, line);
+    } else if ((value = summary_value(line, "Seizure", "End Time")) != NULL) {
+        if (isnan(s->start) || !leading_seconds(value, &number) || number <= s->start)
+            return err_set(err, ERR_INVALID, "%s:%d: '%s'; expected an end in seconds after the seizure's start", s->path, s->line,
+                           line);
+        int rc = add_run(q, s->start, number, NAN, "sz", err);
+        s->start = NAN;
+        s->seizures++;
+        return rc;
+    }
+    return 0;
+}
+
+static int read_summary(struct request *q, const char *path, bool *ret_found, struct err *err) {
+    OWNED_MEMORY char *text = NULL;
+    size_t len;
+    int rc;
+    if ((rc = fsio_read(path, (size_t)16 << 20, &text, &len, err)))
+        return rc;
+    struct summary s = {.path = path, .start = NAN, .announced = NAN};
+    for (char *line = text; line < text + len;) {
+        char *end = line + strcspn(line, "\n"), *next = end + 1;
+        while (end > line && isspace((unsigned char)end[-1]))
+            end--;
+        *end = '\0';
+        s.line++;
+        if ((rc = summary_line(q, &s, line, err)))
+            return rc;
+        line = next;
+    }
+    if ((rc = end_of_entry(&s, err)))
+        return rc;
+    *ret_found = s.seen;
+    if (!s.seen) {
+        char why[256];
+        str_format(why, sizeof why, "no entry for %s", q->name);
+        note_tried(q, fsio_basename(path), why);
+    }
+    return 0;
+}
+
+static int load_summary(struct request *q, bool *ret_found, struct err *err) {
+    char path[PATH_SIZE];
+    bool fits;
+    *ret_found = false;
+    if (!labels_candidate(LABELS_CHBMIT_SUMMARY, q->edf_path, path, sizeof path, &fits)) {
+        note_tried(q, "chbNN-summary.txt", NULL);
+        return 0;
+    }
+    return beside(q, LABELS_CHBMIT_SUMMARY, path) ? read_summary(q, path, ret_found, err) : 0;
+}
+
+/* ---- EDF+ annotations ---- */
+
+/* True if one of the words stands by itself in the text, letter case ignored. */
+static bool has_word(const char *text, const char *const *words) {
+    while (*text) {
+        size_t len = 0;
+        while (isalpha((unsigned char)text[len]))
+            len++;
+        for (const char *const *w = words; *w; w++)
+            if (strlen(*w) == len && strncasecmp(text, *w, len) == 0)
+                return true;
+        text += len ? len : 1;
+    }
+    return false;
+}
+
+/* A seizure annotation has a duration, or is a start that a later "… end" closes. */
+static int read_annotations(struct request *q, const struct edf_info *info, size_t *ret_seizures, struct err *err) {
+    static const char *const end_words[] = {"end", "offset", "stop", NULL};
+    double open = NAN;
+    size_t seizures = 0;
+    int rc;
+    for (size_t i = 0; i < info->n_annotations; i++) {
+        const struct edf_annotation *a = &info->annotations[i];
+        if (strncasecmp(a->text, "sz", 2) != 0 && strncasecmp(a->text, "seizure", 7) != 0)
+            continue;
+        bool closes = has_word(a->text, end_words);
+        seizures++;
+        if (a->duration_s > 0) {
+            if ((rc = add_run(q, a->onset_s, a->onset_s + a->duration_s, NAN, "sz", err)))
+                return rc;
+            continue;
+        }
+        if (closes != !isnan(open) || (closes && a->onset_s <= open))
+            return err_set(err, ERR_INVALID, "%s: annotation '%s' at %.3f s has no duration and no matching seizure %s",
+                           q->edf_path, a->text, a->onset_s, closes ? "start" : "end");
+        if (closes && (rc = add_run(q, open, a->onset_s, NAN, "sz", err)))
+            return rc;
+        open = closes ? NAN : a->onset_s;
+    }
+    if (!isnan(open))
+        return err_set(err, ERR_INVALID, "%s: the seizure annotated at %.3f s has no duration and no end", q->edf_path, open);
+    *ret_seizures = seizures;
+    return 0;
+}
+
+static int load_annotations(struct request *q, bool *ret_found, struct err *err) {
+    OWNED_POINTER(edf_close) struct edf *opened = NULL;
+    int rc;
+    if (!q->edf && (rc = edf_open(q->edf_path, &opened, err)))
+        return rc;
+    const struct edf *edf = q->edf ? q->edf : opened;
+    q->out->undecided = !edf_annotations_known(edf);
+    const struct edf_info *info = edf_info(edf);
+    bool signal = false;
+    for (int i = 0; i < info->n_signals; i++)
+        signal |= info->signals[i].annotation;
+    size_t seizures = 0;
+    if ((rc = read_annotations(q, info, &seizures, err)))
+        return rc;
+    *ret_found = seizures || (signal && !q->automatic);
+    if (*ret_found)
+        q->out->recording_s = info->duration_s;
+    else
+        note_tried(q, "EDF+ annotations", signal ? "none is a seizure" : "the file has none");
+    return 0;
+}
+
+/* ---- the sources, in the order of "auto" ---- */
+
+static const struct source {
+    enum labels_source source;
+    const char *other_name; /* besides labels_source_name */
+    int (*load)(struct request *q, bool *ret_found, struct err *err);
+} SOURCES[] = {
+    {LABELS_BIDS_TSV, "tsv", load_bids},
+    {LABELS_TUSZ_CSV, "tusz_csv", load_tusz_csv},
+    {LABELS_TUSZ_CSV_BI, "csv_bi", load_tusz_csv_bi},
+    {LABELS_CHBMIT_SUMMARY, "chbmit_summary", load_summary},
+    {LABELS_FORMATS, "", NULL}, /* the event formats that no line above has */
+    {LABELS_EDF_ANNOTATIONS, "edf_annotations", load_annotations},
+};
+enum { N_SOURCES = sizeof SOURCES / sizeof *SOURCES };
+
+static bool asked(const struct request *q, const char *format, const char *name, const char *other) {
+    return q->automatic || !strcmp(format, name) || (other && !strcmp(format, other));
+}
+
+/* The first event format with a file beside the recording. */
+static int load_formats(struct request *q, const char *format, bool *ret_found, struct err *err) {
+    for (int i = 0; i < EVENTS_FORMATS && !*ret_found; i++) {
+        const struct events_format *row = events_format_at(i);
+        enum labels_source source = LABELS_FORMATS + (unsigned)i;
+        if (i == EVENTS_INDEX_tsv || i == EVENTS_INDEX_csv_bi || !asked(q, format, row->name, NULL))
+            continue;
+        int rc = load_events(q, source, row, ret_found, err);
+        if (rc)
+            return rc;
+        if (*ret_found)
+            q->out->source = source;
+    }
+    return 0;
+}
+
+static int load_first(struct request *q, const char *format, struct err *err) {
+    for (int i = 0; i < N_SOURCES && q->out->source == LABELS_NONE; i++) {
+        const struct source *s = &SOURCES[i];
+        bool found = false;
+        int rc = 0;
+        if (!s->load)
+            rc = load_formats(q, format, &found, err);
+        else if (asked(q, format, labels_source_name(s->source), s->other_name) && !(rc = s->load(q, &found, err)) && found)
+            q->out->source = s->source;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int labels_load(const char *edf_path, const char *format, const struct edf *edf, struct labels *ret, struct err *err) {
+    struct labels out = {.source = LABELS_NONE, .recording_s = NAN};
+    struct request q = {.edf_path = edf_path, .name = fsio_basename(edf_path), .edf = edf, .out = &out};
+    q.automatic = !strcmp(format, "auto");
+    if (strlen(edf_path) + sizeof "_annotations.json" > PATH_SIZE)
+        return err_set(err, ERR_RANGE, "path of %zu bytes is too long", strlen(edf_path));
+    if (strcmp(format, "none") != 0 && !labels_known(format))
+        return err_set(err, ERR_INVALID, "label format '%s' is unknown; expected one of %s", format, labels_names);
+    int rc = load_first(&q, format, err);
+    if (rc) {
+        labels_done(&out);
+        return rc;
+    }
+    sort_and_merge(&out);
+    *ret = out;
+    return 0;
+}
+
+void labels_done(struct labels *labels) {
+    free(labels->runs);
+    labels->runs = NULL;
+    labels->n_runs = 0;
+}

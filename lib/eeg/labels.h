@@ -1,0 +1,69 @@
+/* labels: the seizures of a recording, read from the label file of its corpus. Also the rules that derive patient and split from a
+ * path. Times are seconds of file time (0 = first sample). Pure functions over files; any thread. A
+ * recording without a label source is not a recording without seizures: see `source`. */
+#ifndef BRR_EEG_LABELS_H
+#define BRR_EEG_LABELS_H
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "eeg/events.h"
+
+struct edf;
+
+enum labels_source {
+    LABELS_NONE, /* none found; `tried` lists the places searched */
+    LABELS_BIDS_TSV,
+    LABELS_TUSZ_CSV,
+    LABELS_TUSZ_CSV_BI,
+    LABELS_CHBMIT_SUMMARY,
+    LABELS_EDF_ANNOTATIONS, /* in the recording itself */
+    LABELS_FORMATS,         /* + index of an event format (eeg/events.h) that is none of those above */
+    LABELS_SOURCES = LABELS_FORMATS + EVENTS_FORMATS
+};
+
+struct labels {
+    struct label_run *runs; /* seizures only, ascending, overlapping and touching ones merged */
+    size_t n_runs;
+    enum labels_source source;
+    double recording_s; /* recording duration the label file states; NaN when it does not */
+    char tried[2048];   /* the places searched, separated by ", ", for messages (labels_tried) */
+    bool undecided;     /* there is no label file, and the given edf was opened without the annotations that would decide */
+};
+
+/* The places that were searched, cut behind one of them at about 110 bytes. Returns buf. */
+enum { LABELS_TRIED_SIZE = 320 };
+const char *labels_tried(const struct labels *labels, char buf[LABELS_TRIED_SIZE]);
+/* "none", "bids-tsv", "tusz-csv", "tusz-csv_bi", "chbmit-summary", "edf-annotations", or the name of an event format. */
+const char *labels_source_name(enum labels_source source);
+/* "auto|bids-tsv|…": all that labels_load takes but "none"; and if a text is one of them. */
+extern const char labels_names[];
+bool labels_known(const char *format);
+
+/* Reads the labels of the recording at edf_path. format: a name of labels_source_name, the name of an event format,
+ * or "auto": the first of bids-tsv, tusz-csv, tusz-csv_bi, chbmit-summary, the other event formats, edf-annotations that exists for
+ * this recording. edf: the open recording, or NULL
+ * to open it when annotations are needed. "none": reads nothing, the source is LABELS_NONE. In "auto" annotations count as a source
+ * only when one of them is a seizure. Errors: INVALID names file:line and the expected value, or the unknown format. After success
+ * (also with source LABELS_NONE) call labels_done. */
+int labels_load(const char *edf_path, const char *format, const struct edf *edf, struct labels *ret, struct err *err);
+void labels_done(struct labels *labels);
+
+/* Size and time of every file that labels_load would read beside the recording, as a text that changes when one of the files does.
+ * The recording's own annotations are not part of it. ERR_RANGE when a path does not fit; format as in labels_load, not checked. */
+enum { LABELS_STAMP_SIZE = 512 };
+int labels_stamp(const char *edf_path, const char *format, char ret[LABELS_STAMP_SIZE], struct err *err);
+
+/* How a recording's patient follows from its path relative to the corpus. AUTO: "sub-01" (BIDS), the TUSZ patient, "chb01" (chb21
+ * is the same child as chb01), else the path without its extension: every recording is a patient of its own. FOLDER: the first
+ * folder. PREFIX: the file's name up to its first '-', '_', '.' or space (BIDS: "sub-01"). Without a folder, or with an empty
+ * prefix: the path without its extension. *ret_lone (may be NULL): AUTO found no known form. ERR_RANGE when the patient does not
+ * fit. */
+enum labels_patient_rule { LABELS_PATIENT_AUTO, LABELS_PATIENT_FOLDER, LABELS_PATIENT_PREFIX };
+#define LABELS_PATIENT_RULES "auto|folder|prefix" /* in the order of the enum */
+int labels_patient(const char *relative_path, enum labels_patient_rule rule, char *buf, size_t size, bool *ret_lone,
+                   struct err *err);
+/* "train", "dev" or "eval" when a folder of the path has that name, else "". */
+const char *labels_split(const char *relative_path);
+
+#endif

@@ -1,0 +1,262 @@
+#include "eeg/quality.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RESULT_HZ = 256, CLIPPED_PERCENT = 1, PLATEAU_PERCENT = 10 };
+static const double FLAT_UV = 0.5, PLATEAU_UV = 100, NOISY_UV = 500;
+
+/* One channel's samples of the second at hand. */
+struct second {
+    double sum, squares; /* of the differences from the first sample, which keeps them small */
+    float first, lowest, highest;
+    int64_t n, missing, at_limit, at_lowest, at_highest;
+};
+
+/* Record of a complete second: its number, the samples that were lost, then the flaws of each channel. */
+struct record {
+    int64_t second, lost;
+    uint8_t flaws[];
+};
+
+struct quality {
+    int channels;
+    double rate_hz, limit_uv;
+    int64_t at; /* the next source sample */
+    int64_t lost;
+    struct second *now; /* channels */
+    float *held;        /* channels: the last finite sample */
+    uint8_t *records;   /* n of them, oldest first */
+    int64_t n, capacity;
+};
+
+static size_t record_size(const struct quality *q) {
+    size_t size = sizeof(struct record) + (size_t)q->channels;
+    return (size + sizeof(int64_t) - 1) / sizeof(int64_t) * sizeof(int64_t);
+}
+
+static struct record *record_at(const struct quality *q, int64_t i) {
+    return (struct record *)(void *)(q->records + (size_t)i * record_size(q));
+}
+
+/* First source sample of a second, and the second of a sample. */
+static int64_t first_of(const struct quality *q, int64_t second) { return (int64_t)ceil((double)second * q->rate_hz); }
+static int64_t second_of(const struct quality *q, int64_t sample) {
+    int64_t second = (int64_t)floor((double)sample / q->rate_hz);
+    while (first_of(q, second) > sample)
+        second--;
+    while (first_of(q, second + 1) <= sample)
+        second++;
+    return second;
+}
+
+struct quality *quality_new(int channels, double rate_hz, double limit_uv) {
+    struct quality *q = calloc(1, sizeof *q);
+    if (!q)
+        return NULL;
+    q->channels = channels;
+    q->rate_hz = rate_hz;
+    q->limit_uv = limit_uv;
+    q->now = calloc((size_t)channels, sizeof *q->now);
+    q->held = calloc((size_t)channels, sizeof *q->held);
+    if (q->now && q->held)
+        return q;
+    quality_free(q);
+    return NULL;
+}
+
+void quality_free(struct quality *q) {
+    if (!q)
+        return;
+    free(q->now);
+    free(q->held);
+    free(q->records);
+    free(q);
+}
+
+static int judge(const struct second *s) {
+    int flaws = s->missing ? QUALITY_MISSING : 0;
+    if (!s->n)
+        return flaws;
+    double range = (double)s->highest - (double)s->lowest, mean = s->sum / (double)s->n;
+    if (range < FLAT_UV)
+        flaws |= QUALITY_FLAT;
+    if (s->at_limit * 100 > s->n * CLIPPED_PERCENT ||
+        (range > PLATEAU_UV && (s->at_lowest + s->at_highest) * 100 > s->n * PLATEAU_PERCENT))
+        flaws |= QUALITY_CLIPPED;
+    if (sqrt(fmax(s->squares / (double)s->n - mean * mean, 0)) > NOISY_UV)
+        flaws |= QUALITY_NOISY;
+    return flaws;
+}
+
+/* The second at hand is over. */
+static int close_second(struct quality *q, int64_t second, struct err *err) {
+    if (q->n == q->capacity) {
+        int64_t capacity = 2 * q->capacity + 64;
+        uint8_t *more = realloc(q->records, (size_t)capacity * record_size(q));
+        if (!more)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for the quality of %lld s", (long long)capacity);
+        q->records = more;
+        q->capacity = capacity;
+    }
+    struct record *v = record_at(q, q->n++);
+    v->second = second;
+    v->lost = q->lost;
+    for (int c = 0; c < q->channels; c++)
+        v->flaws[c] = (uint8_t)judge(&q->now[c]);
+    memset(q->now, 0, (size_t)q->channels * sizeof *q->now);
+    q->lost = 0;
+    return 0;
+}
+
+static void add(const struct quality *q, struct second *s, float *held, float *x) {
+    if (!isfinite(*x)) {
+        s->missing++;
+        *x = *held;
+        return;
+    }
+    *held = *x;
+    if (!s->n) {
+        s->first = s->lowest = s->highest = *x;
+    }
+    if (*x < s->lowest) {
+        s->lowest = *x;
+        s->at_lowest = 0;
+    }
+    if (*x > s->highest) {
+        s->highest = *x;
+        s->at_highest = 0;
+    }
+    double d = (double)*x - (double)s->first;
+    s->n++;
+    s->sum += d;
+    s->squares += d * d;
+    s->at_lowest += *x <= s->lowest;
+    s->at_highest += *x >= s->highest;
+    s->at_limit += fabs((double)*x) >= q->limit_uv;
+}
+
+int quality_push(struct quality *q, float *const *uv, int64_t n, struct err *err) {
+    int rc;
+    for (int64_t done = 0; done < n;) {
+        int64_t second = second_of(q, q->at), left = first_of(q, second + 1) - q->at;
+        int64_t part = n - done < left ? n - done : left;
+        for (int c = 0; c < q->channels; c++)
+            for (int64_t i = done; i < done + part; i++)
+                add(q, &q->now[c], &q->held[c], &uv[c][i]);
+        q->at += part;
+        done += part;
+        if (part == left && (rc = close_second(q, second, err)))
+            return rc;
+    }
+    return 0;
+}
+
+/* Seconds that lie in a gap as a whole leave nothing: a gap may last a day. */
+int quality_gap(struct quality *q, int64_t missing, struct err *err) {
+    int64_t second = second_of(q, q->at), end = first_of(q, second + 1), to = q->at + missing;
+    int rc = 0;
+    if (to >= end) {
+        q->lost += end - q->at;
+        rc = close_second(q, second, err);
+        q->at = first_of(q, second_of(q, to));
+    }
+    q->lost += to - q->at;
+    q->at = to;
+    return rc;
+}
+
+/* Flaws of a channel over n seconds in which each kind was seen so often. */
+static int gather(const int64_t seen[4], int64_t n) {
+    int flaws = n && seen[0] == n ? QUALITY_FLAT : 0;
+    flaws |= seen[1] ? QUALITY_CLIPPED : 0;
+    flaws |= seen[2] ? QUALITY_MISSING : 0;
+    return flaws | (seen[3] && 2 * seen[3] >= n ? QUALITY_NOISY : 0);
+}
+
+int quality_take(struct quality *q, int64_t first, int64_t end, struct quality_report *ret, struct err *err) {
+    int64_t from = first / RESULT_HZ, to = end / RESULT_HZ, here = 0, lost = 0, past = 0;
+    struct quality_report report = {0};
+    if (to <= from) {
+        *ret = report;
+        return 0;
+    }
+    int64_t present = second_of(q, q->at);
+    if (present < to && q->at > first_of(q, present)) { /* the source has ended in it */
+        int rc = close_second(q, present, err);
+        if (rc)
+            return rc;
+    }
+    if (!(report.channels = malloc((size_t)q->channels * sizeof *report.channels)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the quality of a result");
+    while (past < q->n && record_at(q, past)->second < from)
+        past++;
+    int64_t begin = past;
+    for (; past < q->n && record_at(q, past)->second < to; past++, here++)
+        lost += record_at(q, past)->lost;
+    for (int c = 0; c < q->channels; c++) {
+        int64_t seen[4] = {0};
+        for (int64_t i = begin; i < past; i++)
+            for (int k = 0; k < 4; k++)
+                seen[k] += record_at(q, i)->flaws[c] >> k & 1;
+        int flaws = gather(seen, here);
+        if (flaws)
+            report.channels[report.n++] = (struct quality_channel){c, flaws};
+    }
+    double absent = (double)(to - from - here) * q->rate_hz;
+    report.gap_fraction = ((double)lost + absent) / (double)(first_of(q, to) - first_of(q, from));
+    q->n -= past;
+    memmove(q->records, record_at(q, past), (size_t)q->n * record_size(q));
+    if (!report.n) {
+        free(report.channels);
+        report.channels = NULL;
+    }
+    *ret = report;
+    return 0;
+}
+
+void quality_save(const struct quality *q, struct str *out) {
+    pack_i64(out, q->channels);
+    pack_i64(out, q->at);
+    pack_i64(out, q->lost);
+    pack_bytes(out, q->held, (size_t)q->channels * sizeof *q->held);
+    for (int c = 0; c < q->channels; c++) {
+        const struct second *s = &q->now[c];
+        pack_f64(out, s->sum);
+        pack_f64(out, s->squares);
+        pack_f64(out, (double)s->first);
+        pack_f64(out, (double)s->lowest);
+        pack_f64(out, (double)s->highest);
+        const int64_t numbers[] = {s->n, s->missing, s->at_limit, s->at_lowest, s->at_highest};
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+            pack_i64(out, numbers[i]);
+    }
+    pack_i64(out, q->n);
+    pack_bytes(out, q->records, (size_t)q->n * record_size(q));
+}
+
+bool quality_load(struct quality *q, struct unpack *in) {
+    const int64_t far = INT64_C(1) << 60;
+    unpack_same(in, q->channels);
+    q->at = unpack_i64(in, 0, far);
+    q->lost = unpack_i64(in, 0, far);
+    unpack_bytes(in, q->held, (size_t)q->channels * sizeof *q->held);
+    for (int c = 0; c < q->channels; c++) {
+        struct second *s = &q->now[c];
+        s->sum = unpack_f64(in);
+        s->squares = unpack_f64(in);
+        s->first = (float)unpack_f64(in);
+        s->lowest = (float)unpack_f64(in);
+        s->highest = (float)unpack_f64(in);
+        int64_t *const numbers[] = {&s->n, &s->missing, &s->at_limit, &s->at_lowest, &s->at_highest};
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+            *numbers[i] = unpack_i64(in, 0, far / 1000);
+    }
+    q->n = q->capacity = unpack_i64(in, 0, (int64_t)(in->left / record_size(q)));
+    q->records = malloc((size_t)(q->n + 1) * record_size(q));
+    if (!q->records)
+        return false;
+    unpack_bytes(in, q->records, (size_t)q->n * record_size(q));
+    return !in->failed;
+}

@@ -1,0 +1,44 @@
+/* quality: defects in the raw signal of a stream: channels that are flat, clipped, missing or noisy, and samples that were
+ * lost. It is judged for each second of the source and gathered for the samples of a result, so that what is said of a result is a
+ * function of the samples alone, however they were cut into pushes. One thread. */
+#ifndef BRR_EEG_QUALITY_H
+#define BRR_EEG_QUALITY_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/pack.h"
+
+enum quality_flaw {
+    QUALITY_FLAT = 1,    /* in every second: less than 0.5 µV from the lowest to the highest sample */
+    QUALITY_CLIPPED = 2, /* in some second: many samples at the limit of the source, or at the highest and lowest value */
+    QUALITY_MISSING = 4, /* some samples are no numbers */
+    QUALITY_NOISY = 8,   /* in half of the seconds or more: more than 500 µV RMS about the mean */
+};
+
+struct quality_channel {
+    int channel; /* among those that are pushed */
+    int flaws;   /* of enum quality_flaw; not 0 */
+};
+struct quality_report {
+    struct quality_channel *channels; /* those with flaws, in order; free() */
+    int n;
+    double gap_fraction; /* of the samples: lost, or filled by holding the last one */
+};
+
+struct quality;
+/* limit_uv: where the source clips; infinite when unknown. NULL when out of memory. */
+struct quality *quality_new(int channels, double rate_hz, double limit_uv);
+void quality_free(struct quality *q);
+/* Takes the next n samples of all channels, uv[c][0..n), and replaces NaN and infinite samples by the channel's last finite one (0
+ * before the first). EXHAUSTED when out of memory. */
+int quality_push(struct quality *q, float *const *uv, int64_t n, struct err *err);
+int quality_gap(struct quality *q, int64_t missing, struct err *err);
+/* Gathers the whole seconds in [first, end) at 256 Hz and forgets all before `end`; zeros when there is none. Calls come in order.
+ */
+int quality_take(struct quality *q, int64_t first, int64_t end, struct quality_report *ret, struct err *err);
+/* The state, for snapshots; load into a new one made alike. false: the bytes are corrupt, or memory is out. */
+void quality_save(const struct quality *q, struct str *out);
+bool quality_load(struct quality *q, struct unpack *in);
+
+#endif

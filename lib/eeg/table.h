@@ -1,0 +1,43 @@
+/* table: reader of small delimited text tables (TSV, CSV) whose first row names the columns. Columns have no meaning here. Lines
+ * that begin with '#' are comments; blank lines are skipped; CRLF and a UTF-8 byte order mark are accepted; no quoting. One thread
+ * per table. */
+#ifndef BRR_EEG_TABLE_H
+#define BRR_EEG_TABLE_H
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+enum { TABLE_MAX_COLUMNS = 64 };
+
+struct table {
+    const char *path; /* for messages; borrowed */
+    char *text;       /* owned; cut into fields while reading */
+    char *next;
+    char separator;
+    int line; /* of the row last read, from 1 */
+    const char *names[TABLE_MAX_COLUMNS];
+    int n_names;
+    const char *fields[TABLE_MAX_COLUMNS]; /* of the row last read, blanks trimmed */
+    int n_fields;
+};
+
+/* Called for each comment line before the header row, without its '#'. */
+typedef void table_comment_fn(void *ctx, const char *text);
+
+/* Loads the file and reads its header row. comment may be NULL. After an error nothing needs closing. */
+int table_open(struct table *table, const char *path, char separator, table_comment_fn *comment, void *ctx, struct err *err);
+void table_close(struct table *table);
+/* Returns the index of the first of the '|'-separated names (letter case ignored) that is a column; -1 when there is none. */
+int table_column(const struct table *table, const char *names);
+/* The same, with an error that lists the expected and the existing columns. */
+int table_require(const struct table *table, const char *names, int *ret, struct err *err);
+/* Reads the next row. *ret_more false at the end. A row with more fields than columns is an error. */
+int table_next(struct table *table, bool *ret_more, struct err *err);
+/* A field of the row last read; "" when the row is short. */
+const char *table_field(const struct table *table, int column);
+/* A number of the row last read. "n/a", "none", "nan" and "" give NaN when optional; anything else that is not a number is an error
+ * with file, line, column name and text. */
+int table_number(const struct table *table, int column, bool optional, double *ret, struct err *err);
+
+#endif

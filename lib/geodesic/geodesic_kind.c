@@ -1,0 +1,70 @@
+#include "geodesic/geodesic_kind.h"
+
+#include <math.h>
+
+#include "base/str.h"
+#include "work/jobfile.h"
+
+#define C(field) offsetof(struct geodesic_config, field)
+
+static const struct option rows[] = {
+    {"data.csv", OPTION_PATH, C(csv), "null", 0, 0, NULL,
+     "table of spectra: a header row with the concentrations, then a row per wavelength; null = the built-in formula"},
+    {"model.head", OPTION_ENUM, C(head), "flow", 0, 0, "flow|decoder",
+     "how the absorbance is predicted: by a flow along the path, or by a decoder of the path's features"},
+    {"model.metric_floor", OPTION_F64, C(floor), "0.1", 1e-6, 10, NULL, "added to the metric"},
+    {"model.head_gain", OPTION_F64, C(head_gain), "0.7", 0, 10, NULL, "gain of the head's initial weights"},
+    {"training.solver", OPTION_ENUM, C(solver), "closed_form", 0, 0, "closed_form|ode",
+     "quadratures, or Runge-Kutta with shooting (CPU, flow, hundreds of times slower)"},
+    {"training.ode_steps", OPTION_I64, C(ode_steps), "100", 10, 10000, NULL, "Runge-Kutta steps of a path"},
+    {"training.epochs", OPTION_I64, C(epochs), "500", 1, 1000000, NULL,
+     "passes over the wavelengths; the learning rate's schedule"},
+    {"training.stop_epoch", OPTION_I64, C(stop_epoch), "0", 0, 1000000, NULL, "stop learning after this many; 0 = all"},
+    {"training.batch_wavelengths", OPTION_I64, C(batch), "51", 1, 4096, NULL,
+     "wavelengths per step; a step uses all pairs of spectra at each"},
+    {"training.learning_rate", OPTION_F64, C(head_rate), "1e-3", 1e-9, 1, NULL,
+     "learning rate of the head; falls to 1e-6 along a cosine"},
+    {"training.metric_learning_rate", OPTION_F64, C(metric_rate), "5e-4", 0, 1, NULL,
+     "learning rate of the metric; falls to 1e-6 along a cosine"},
+    {"training.weight_decay", OPTION_F64, C(decay), "0", 0, 1000, NULL, "decoupled weight decay of all parameters"},
+    {"training.gradient_clip", OPTION_F64, C(clip), "1", 0, 1e6, NULL, "largest norm of a model's gradient; 0 = off"},
+    {"training.smoothness", OPTION_F64, C(smoothness), "0.01", 0, 1e6, NULL, "weight of the curvature of ln sqrt(g) in the loss"},
+    {"training.seed", OPTION_I64, C(seed), "1", 0, 4294967295.0, NULL, "seed of initial weights and of the order of wavelengths"},
+    {"training.selection", OPTION_ENUM, C(selection), "fixed", 0, 0, "fixed|nested",
+     "nested: choose weight_decay and stop_epoch of each fold by leaving out one of its own spectra in turn"},
+    {"training.decays", OPTION_F64S, C(decays), "[0, 0.3, 1, 3]", 0, 1000, NULL, "weight decays that selection nested tries"},
+    {"training.final_model", OPTION_BOOL, C(final_model), "true", 0, 0, NULL, "also train a model of all spectra, for predictions"},
+    {"evaluate.gp_length", OPTION_F64, C(gp_length), "15", 1e-9, 1e9, NULL, "length of the Gaussian process, in the table's unit"},
+    {"evaluate.gp_noise", OPTION_F64, C(gp_noise), "0.1", 1e-12, 1e6, NULL, "noise of the Gaussian process, on the diagonal"},
+};
+static const struct option_table own_keys = {rows, sizeof rows / sizeof *rows};
+static const struct kind_keys keys[] = {{&own_keys, 0}, {NULL, 0}};
+
+static int read_config(struct jobfile *job, struct arena *arena, struct err *err) {
+    struct geodesic_config *c = job->config;
+    (void)arena;
+    if (c->stop_epoch > c->epochs)
+        return err_set(err, ERR_INVALID, "%s: training.stop_epoch %lld lies behind training.epochs %lld", job->file,
+                       (long long)c->stop_epoch, (long long)c->epochs);
+    if (c->selection == GEODESIC_SELECTION_NESTED && (c->decays.count < 1 || c->decays.count > 16))
+        return err_set(err, ERR_INVALID, "%s: training.decays holds %zu values; expected 1 to 16", job->file, c->decays.count);
+    return 0;
+}
+
+static void summarise(const struct json *result, char *buf, size_t size) {
+    str_format(buf, size, "mean RMSE %.5f over %zu held-out spectra, %.0f geodesics/s",
+               json_f64(json_get(result, "mean_rmse"), NAN), json_count(json_get(result, "per_fold")),
+               json_f64(json_get(result, "geodesics_per_s"), NAN));
+}
+
+const struct task_kind kind_geodesic = {
+    .name = "geodesic",
+    .help = "learns how absorbance spectra change with concentration, and validates it by leaving each spectrum out",
+    .keys = keys,
+    .checkpoints = true,
+    .recordings = KIND_NO_RECORDINGS,
+    .fixed = "data is a table of spectra (data.csv)",
+    .config_bytes = sizeof(struct geodesic_config),
+    .config = read_config,
+    .summary = summarise,
+};

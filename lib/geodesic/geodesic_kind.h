@@ -1,0 +1,20 @@
+/* geodesic_kind: the configuration of a job of kind geodesic, as its keys write it (geodesic_kind.c). */
+#ifndef BRR_GEODESIC_GEODESIC_KIND_H
+#define BRR_GEODESIC_GEODESIC_KIND_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/options.h"
+
+enum geodesic_selection { GEODESIC_SELECTION_FIXED, GEODESIC_SELECTION_NESTED };
+
+struct geodesic_config {
+    const char *csv;                                    /* NULL: the built-in formula */
+    int head, solver, selection;                        /* enum geodesic_head, geodesic_solver, geodesic_selection */
+    int64_t epochs, stop_epoch, batch, ode_steps, seed; /* stop_epoch 0: the last */
+    double metric_rate, head_rate, decay, clip, smoothness, floor, head_gain, gp_length, gp_noise;
+    struct option_numbers decays; /* tried by selection nested */
+    bool final_model;
+};
+
+#endif

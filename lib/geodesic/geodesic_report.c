@@ -1,0 +1,321 @@
+/* Output files of a geodesic job: report.json, predictions.csv, spectra.svg, metric.svg, model.safetensors. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "geodesic/geodesic_task.h"
+#include "geodesic/interpolate.h"
+#include "plot/plot_panels.h"
+
+enum { PATH_SIZE = 4096, MAX_REPORT = 256 << 20, METRIC_POINTS = 121, METRIC_CURVES = 4, SCORES = 6 };
+
+/* ---- the rules beside the models ------------------------------------------------------------------------------- */
+
+static int baseline(const struct geodesic_task *t, enum interpolate_rule rule, int k, double *y, double *found, struct err *err) {
+    const struct spectra *s = &t->spectra;
+    double x[SPECTRA_MAX_CONCENTRATIONS];
+    int n = 0;
+    for (int j = 0; j < s->n; j++) {
+        if (j == k)
+            continue;
+        x[n] = s->concentrations[j];
+        memcpy(y + n++ * s->width, s->absorbance + j * s->width, (size_t)s->width * sizeof *y);
+    }
+    struct interpolate a = {.rule = rule,
+                            .n = n,
+                            .x = x,
+                            .y = y,
+                            .width = s->width,
+                            .at = s->concentrations[k],
+                            .length = t->config->gp_length,
+                            .noise = t->config->gp_noise};
+    return interpolate(&a, found, err);
+}
+
+/* Scores of all rules on all folds: (INTERPOLATE_RULES, folds). */
+static int score_baselines(const struct geodesic_task *t, struct spectrum_score *ret, struct err *err) {
+    size_t width = (size_t)t->spectra.width;
+    OWNED_MEMORY double *y = malloc((size_t)(t->folds + 1) * width * sizeof *y);
+    if (!y)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for baselines");
+    for (int rule = 0; rule < INTERPOLATE_RULES; rule++)
+        for (int k = 0; k < t->folds; k++) {
+            double *found = y + (size_t)t->folds * width;
+            int rc = baseline(t, (enum interpolate_rule)rule, k, y, found, err);
+            if (rc)
+                return rc;
+            ret[rule * t->folds + k] =
+                spectrum_score(t->spectra.wavelengths, found, t->spectra.absorbance + (size_t)k * width, (int64_t)width);
+        }
+    return 0;
+}
+
+static double mean_rmse(const struct geodesic_task *t, bool near) {
+    double sum = 0;
+    for (int k = 0; k < t->folds; k++)
+        sum += (near ? t->fold[k].near.rmse : t->fold[k].all.rmse) / t->folds;
+    return sum;
+}
+
+static double mean_baseline(const struct geodesic_task *t, const struct spectrum_score *scores) {
+    double sum = 0;
+    for (int k = 0; k < t->folds; k++)
+        sum += scores[k].rmse / t->folds;
+    return sum;
+}
+
+static double geodesics_per_s(const struct geodesic_task *t) {
+    return (double)geodesic_fit_paths(t->fit) * (double)t->config->epochs / fmax(*t->train_s, 1e-9);
+}
+
+/* ---- report.json ----------------------------------------------------------------------------------------------- */
+
+static void put_folds(const struct geodesic_task *t, struct json_writer *w) {
+    json_begin_array(w, "per_fold");
+    for (int k = 0; k < t->folds; k++) {
+        json_begin_object(w, NULL);
+        json_put_f64(w, "concentration", t->spectra.concentrations[k]);
+        spectrum_score_put(w, "all", &t->fold[k].all);
+        spectrum_score_put(w, "near", &t->fold[k].near);
+        json_put_f64(w, "weight_decay", t->decay[k]);
+        json_put_i64(w, "epochs", (int64_t)t->stop_epoch[k]);
+        json_put_i64(w, "nodes_per_cell", t->state.orders[k]);
+        json_begin_array(w, "loss");
+        for (int64_t e = 0; e < t->config->epochs; e++)
+            json_put_f64(w, NULL, t->curve[e * (t->folds + 1) + k]);
+        json_end(w, ']');
+        json_end(w, '}');
+    }
+    json_end(w, ']');
+}
+
+static void put_baselines(const struct geodesic_task *t, const struct spectrum_score *scores, struct json_writer *w) {
+    json_begin_object(w, "baselines");
+    for (int rule = 0; rule < INTERPOLATE_RULES; rule++) {
+        const struct spectrum_score *row = scores + rule * t->folds;
+        json_begin_object(w, interpolate_name((enum interpolate_rule)rule));
+        json_put_f64(w, "mean_rmse", mean_baseline(t, row));
+        json_begin_array(w, "per_fold");
+        for (int k = 0; k < t->folds; k++)
+            spectrum_score_put(w, NULL, &row[k]);
+        json_end(w, ']');
+        json_end(w, '}');
+    }
+    json_end(w, '}');
+}
+
+/* RMSE of every candidate: decay, epochs, and a row for each fold of its inner spectra. */
+static void put_selection(const struct geodesic_task *t, struct json_writer *w) {
+    int64_t n = t->folds;
+    json_begin_array(w, "selection");
+    for (size_t c = 0; t->phases > 1 && c < t->config->decays.count * GEODESIC_MARKS; c++) {
+        json_begin_object(w, NULL);
+        json_put_f64(w, "weight_decay", t->config->decays.items[c / GEODESIC_MARKS]);
+        json_put_i64(w, "epochs", geodesic_mark_epoch((int)(c % GEODESIC_MARKS), t->config->epochs));
+        json_begin_array(w, "rmse_without_each");
+        for (int64_t h = 0; h < n; h++) {
+            double sum = 0;
+            for (int64_t k = 0; k < n; k++)
+                sum += k == h ? 0 : t->selection[((int64_t)c * n + h) * n + k] / (double)(n - 1);
+            json_put_f64(w, NULL, sum);
+        }
+        json_end(w, ']');
+        json_end(w, '}');
+    }
+    json_end(w, ']');
+}
+
+static int write_json(const struct geodesic_task *t, const struct spectrum_score *baselines, struct err *err) {
+    char path[PATH_SIZE];
+    OWNED(str_done) struct str out;
+    struct json_writer w;
+    int rc = fsio_join(path, sizeof path, t->env.directory, "report.json", err);
+    str_init(&out, MAX_REPORT);
+    json_writer_init(&w, &out);
+    json_begin_object(&w, NULL);
+    json_put_f64(&w, "mean_rmse", mean_rmse(t, false));
+    json_put_f64(&w, "mean_rmse_near", mean_rmse(t, true));
+    json_put_f64(&w, "geodesics_per_s", geodesics_per_s(t));
+    json_put_f64(&w, "train_s", *t->train_s);
+    json_put_f64(&w, "wall_s", *t->wall_s);
+    json_put_str(&w, "spectra", t->config->csv ? t->config->csv : "the built-in formula");
+    json_put_str(&w, "spectra_sha256", t->spectra.sha256);
+    json_put_str(&w, "head", t->config->head == GEODESIC_FLOW ? "flow" : "decoder");
+    json_put_i64(&w, "seed", t->config->seed);
+    json_put_i64(&w, "epochs", t->config->epochs);
+    put_folds(t, &w);
+    put_baselines(t, baselines, &w);
+    put_selection(t, &w);
+    json_end(&w, '}');
+    str_puts(&out, "\n");
+    if (rc)
+        return rc;
+    return fsio_write_text(path, &out, err);
+}
+
+/* ---- predictions.csv ------------------------------------------------------------------------------------------- */
+
+static int write_csv(const struct geodesic_task *t, struct err *err) {
+    const struct spectra *s = &t->spectra;
+    char path[PATH_SIZE];
+    OWNED(str_done) struct str out;
+    int rc = fsio_join(path, sizeof path, t->env.directory, "predictions.csv", err);
+    str_init(&out, MAX_REPORT);
+    str_puts(&out, "wavelength");
+    for (int k = 0; k < s->n; k++)
+        str_printf(&out, ",%g measured,%g predicted,%g spread", s->concentrations[k], s->concentrations[k], s->concentrations[k]);
+    str_puts(&out, "\n");
+    for (int64_t i = 0; i < s->width; i++) {
+        str_put_f64(&out, s->wavelengths[i]);
+        for (int k = 0; k < s->n; k++)
+            str_printf(&out, ",%.6g,%.6g,%.3g", s->absorbance[k * s->width + i], t->fold[k].predicted[i], t->fold[k].spread[i]);
+        str_puts(&out, "\n");
+    }
+    if (rc)
+        return rc;
+    return fsio_write_text(path, &out, err);
+}
+
+/* ---- pictures -------------------------------------------------------------------------------------------------- */
+
+static int draw_spectra(const struct geodesic_task *t, struct err *err) {
+    const struct spectra *s = &t->spectra;
+    struct plot_panel_curve curves[SPECTRA_MAX_CONCENTRATIONS][2];
+    struct plot_panel panels[SPECTRA_MAX_CONCENTRATIONS];
+    char titles[SPECTRA_MAX_CONCENTRATIONS][96], path[PATH_SIZE], subtitle[120];
+    for (int k = 0; k < s->n; k++) {
+        curves[k][0] = (struct plot_panel_curve){"measured", s->absorbance + k * s->width, NULL};
+        curves[k][1] =
+            (struct plot_panel_curve){"predicted, with the spread over sources", t->fold[k].predicted, t->fold[k].spread};
+        str_format(titles[k], sizeof titles[k], "%g held out: RMSE %.5f, R² %.3f", s->concentrations[k], t->fold[k].all.rmse,
+                   t->fold[k].all.r2);
+        panels[k] = (struct plot_panel){titles[k], curves[k], 2};
+    }
+    str_format(subtitle, sizeof subtitle, "mean RMSE %.5f, seed %lld", mean_rmse(t, false), (long long)t->config->seed);
+    struct plot_panels p = {.title = t->job->name,
+                            .subtitle = subtitle,
+                            .x_name = "wavelength, nm",
+                            .x = s->wavelengths,
+                            .n = s->width,
+                            .panels = panels,
+                            .n_panels = s->n};
+    int rc = fsio_join(path, sizeof path, t->env.directory, "spectra.svg", err);
+    return rc ? rc : plot_panels(path, &p, err);
+}
+
+/* √g over concentration at some wavelengths, a panel for each model. */
+static int draw_metric(const struct geodesic_task *t, struct err *err) {
+    const struct spectra *s = &t->spectra;
+    int n = t->groups < PLOT_MAX_PANELS ? t->groups : PLOT_MAX_PANELS;
+    double at[METRIC_POINTS], g[METRIC_POINTS * METRIC_CURVES];
+    OWNED_MEMORY double *w = malloc((size_t)n * METRIC_CURVES * METRIC_POINTS * sizeof *w);
+    struct plot_panel_curve curves[PLOT_MAX_PANELS][METRIC_CURVES];
+    struct plot_panel panels[PLOT_MAX_PANELS];
+    char titles[PLOT_MAX_PANELS][48], names[METRIC_CURVES][24], path[PATH_SIZE];
+    int64_t rows[METRIC_CURVES];
+    struct geodesic_grid grid = {at, METRIC_POINTS, rows, METRIC_CURVES};
+    int rc;
+    if (!w)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a picture of the metric");
+    for (int c = 0; c < METRIC_CURVES; c++)
+        rows[c] = c * (s->width - 1) / (METRIC_CURVES - 1);
+    for (int i = 0; i < METRIC_POINTS; i++)
+        at[i] = s->concentrations[0] + (s->concentrations[s->n - 1] - s->concentrations[0]) * i / (METRIC_POINTS - 1);
+    for (int k = 0; k < n; k++) {
+        struct geodesic_model model;
+        geodesic_fit_model(&t->state, t->fit, k, &model);
+        if ((rc = geodesic_metric(t->stream, &model, s, &grid, g, err)))
+            return rc;
+        for (int c = 0; c < METRIC_CURVES; c++) {
+            double *curve = w + (k * METRIC_CURVES + c) * METRIC_POINTS;
+            for (int i = 0; i < METRIC_POINTS; i++)
+                curve[i] = sqrt(g[i * METRIC_CURVES + c]);
+            str_format(names[c], sizeof names[c], "%g nm", s->wavelengths[rows[c]]);
+            curves[k][c] = (struct plot_panel_curve){names[c], curve, NULL};
+        }
+        if (k < t->folds)
+            str_format(titles[k], sizeof titles[k], "without %g", s->concentrations[k]);
+        else
+            str_copy(titles[k], sizeof titles[k], "all spectra");
+        panels[k] = (struct plot_panel){titles[k], curves[k], METRIC_CURVES};
+    }
+    struct plot_panels p = {.title = "learned metric: sqrt(g) over concentration",
+                            .subtitle = "scaled to a length of 2 at each wavelength",
+                            .x_name = "concentration",
+                            .x = at,
+                            .n = METRIC_POINTS,
+                            .panels = panels,
+                            .n_panels = n};
+    rc = fsio_join(path, sizeof path, t->env.directory, "metric.svg", err);
+    return rc ? rc : plot_panels(path, &p, err);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------------- */
+
+static int write_model(const struct geodesic_task *t, struct err *err) {
+    struct geodesic_file file;
+    char path[PATH_SIZE], sha[DIGEST_HEX_SIZE];
+    geodesic_task_file(t, &file);
+    int rc = fsio_join(path, sizeof path, t->env.directory, "model.safetensors", err);
+    return rc ? rc : geodesic_file_write(path, &file, NULL, sha, err);
+}
+
+static void log_table(const struct geodesic_task *t, const struct spectrum_score *baselines) {
+    for (int k = 0; k < t->folds; k++)
+        task_log(&t->env, TASK_INFO, "%g held out: all R² %.3f RMSE %.5f, near R² %.3f RMSE %.5f", t->spectra.concentrations[k],
+                 t->fold[k].all.r2, t->fold[k].all.rmse, t->fold[k].near.r2, t->fold[k].near.rmse);
+    task_log(&t->env, TASK_INFO, "mean RMSE %.5f (all), %.5f (near)", mean_rmse(t, false), mean_rmse(t, true));
+    for (int rule = 0; rule < INTERPOLATE_RULES; rule++)
+        task_log(&t->env, TASK_INFO, "%s: mean RMSE %.5f", interpolate_name((enum interpolate_rule)rule),
+                 mean_baseline(t, baselines + rule * t->folds));
+}
+
+/* All files but that of draw_metric, which asks the device. */
+static int write_files(const struct geodesic_task *t, struct err *err) {
+    OWNED_MEMORY struct spectrum_score *baselines = calloc((size_t)INTERPOLATE_RULES * (size_t)t->folds, sizeof *baselines);
+    if (!baselines)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a report");
+    int rc;
+    if ((rc = score_baselines(t, baselines, err)) || (rc = write_model(t, err)) || (rc = write_csv(t, err)) ||
+        (rc = draw_spectra(t, err)) || (rc = write_json(t, baselines, err)))
+        return rc;
+    log_table(t, baselines);
+    return 0;
+}
+
+int geodesic_task_report(struct geodesic_task *t, struct err *err) {
+    int rc = draw_metric(t, err);
+    return rc ? rc : write_files(t, err);
+}
+
+void geodesic_task_result(void *task, struct json_writer *w, const char *key) {
+    const struct geodesic_task *t = task;
+    struct spectrum_score *baselines = calloc((size_t)INTERPOLATE_RULES * (size_t)t->folds, sizeof *baselines);
+    bool scored = baselines && !score_baselines(t, baselines, NULL);
+    json_begin_object(w, key);
+    json_put_str(w, "report", "report.json");
+    json_put_f64(w, "mean_rmse", mean_rmse(t, false));
+    json_put_f64(w, "mean_rmse_near", mean_rmse(t, true));
+    json_begin_array(w, "per_fold");
+    for (int k = 0; k < t->folds; k++) {
+        json_begin_object(w, NULL);
+        json_put_f64(w, "concentration", t->spectra.concentrations[k]);
+        json_put_f64(w, "r2", t->fold[k].all.r2);
+        json_put_f64(w, "rmse", t->fold[k].all.rmse);
+        json_put_f64(w, "r2_near", t->fold[k].near.r2);
+        json_put_f64(w, "rmse_near", t->fold[k].near.rmse);
+        json_end(w, '}');
+    }
+    json_end(w, ']');
+    json_begin_object(w, "baselines");
+    for (int rule = 0; scored && rule < INTERPOLATE_RULES; rule++)
+        json_put_f64(w, interpolate_name((enum interpolate_rule)rule), mean_baseline(t, baselines + rule * t->folds));
+    json_end(w, '}');
+    json_put_f64(w, "geodesics_per_s", geodesics_per_s(t));
+    json_put_f64(w, "wall_s", *t->wall_s);
+    json_end(w, '}');
+    free(baselines);
+}

@@ -1,0 +1,361 @@
+/* The geodesic task: trains the folds of a leave-one-out validation over concentrations, chooses decay and epochs before if asked
+ * to, and reports. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "geodesic/geodesic_task.h"
+
+bool geodesic_task_is_last(const struct geodesic_task *t) { return t->phase == t->phases - 1; }
+
+bool geodesic_task_is_marked(const struct geodesic_task *t) {
+    int64_t at = geodesic_fit_at(t->fit), epoch = at / geodesic_fit_epoch_steps(t->fit), epochs = t->config->epochs;
+    if (!at || at % geodesic_fit_epoch_steps(t->fit))
+        return false;
+    return geodesic_task_is_last(t) ? epoch == epochs : epoch * GEODESIC_MARKS / epochs != (epoch - 1) * GEODESIC_MARKS / epochs;
+}
+
+geodesic_members geodesic_phase_members(int folds, bool last, int g) {
+    geodesic_members all = ((geodesic_members)1 << folds) - 1;
+    if (last)
+        return g < folds ? all & ~((geodesic_members)1 << g) : all;
+    for (int h = 0; h < folds; h++)
+        for (int k = h + 1; k < folds; k++)
+            if (g-- == 0)
+                return all & ~((geodesic_members)1 << h) & ~((geodesic_members)1 << k);
+    return all;
+}
+
+int geodesic_phase_groups(const struct geodesic_config *config, int folds, bool last) {
+    return last ? folds + config->final_model : folds * (folds - 1) / 2;
+}
+
+int geodesic_phases(const struct geodesic_config *config) {
+    return 1 + (config->selection == GEODESIC_SELECTION_NESTED ? (int)config->decays.count : 0);
+}
+
+geodesic_members geodesic_task_members(const struct geodesic_task *t, int g) {
+    return geodesic_phase_members(t->folds, geodesic_task_is_last(t), g);
+}
+
+/* ---- phases ---------------------------------------------------------------------------------------------------- */
+
+struct geodesic_fit_config geodesic_phase_config(const struct geodesic_config *c, int decay) {
+    return (struct geodesic_fit_config){.head = (enum geodesic_head)c->head,
+                                        .solver = (enum geodesic_solver)c->solver,
+                                        .epochs = c->epochs,
+                                        .batch = c->batch,
+                                        .ode_steps = c->ode_steps,
+                                        .metric_rate = c->metric_rate,
+                                        .head_rate = c->head_rate,
+                                        .decay = decay < 0 ? c->decay : c->decays.items[decay],
+                                        .clip = c->clip,
+                                        .smoothness = c->smoothness,
+                                        .floor = c->floor,
+                                        .head_gain = c->head_gain,
+                                        .seed = (uint64_t)c->seed};
+}
+
+/* Mean RMSE that models without fold h reached on its other spectra; h −1: over all folds. */
+static double selection_score(const struct geodesic_task *t, int candidate, int h) {
+    double sum = 0;
+    int n = 0;
+    for (int fold = 0; fold < t->folds; fold++)
+        for (int k = 0; k < t->folds; k++)
+            if (k != fold && (h < 0 || h == fold)) {
+                sum += t->selection[((int64_t)candidate * t->folds + fold) * t->folds + k];
+                n++;
+            }
+    return sum / n;
+}
+
+/* A mark that a training of few epochs does not have, and models that diverged, have no score. */
+static bool is_better(double score, double than) { return !isnan(score) && !(score >= than); }
+
+static void choose(struct geodesic_task *t) {
+    int candidates = (int)t->config->decays.count * GEODESIC_MARKS;
+    for (int fold = 0; fold <= t->folds; fold++) {
+        int h = fold < t->folds ? fold : -1, best = 0;
+        for (int c = 1; c < candidates; c++)
+            if (is_better(selection_score(t, c, h), selection_score(t, best, h)))
+                best = c;
+        t->decay[fold] = t->config->decays.items[best / GEODESIC_MARKS];
+        t->stop_epoch[fold] = (double)geodesic_mark_epoch(best % GEODESIC_MARKS, t->config->epochs);
+        if (fold < t->folds)
+            task_log(&t->env, TASK_INFO, "without %g: weight decay %g, %g epochs, chosen by an inner RMSE of %.5f",
+                     t->spectra.concentrations[fold], t->decay[fold], t->stop_epoch[fold], selection_score(t, best, h));
+    }
+}
+
+int geodesic_task_begin_phase(struct geodesic_task *t, struct err *err) {
+    geodesic_members members[GEODESIC_MAX_GROUPS];
+    bool last = geodesic_task_is_last(t);
+    struct geodesic_fit_config config = geodesic_phase_config(t->config, last ? -1 : t->phase);
+    geodesic_fit_free(t->fit);
+    geodesic_fit_state_done(&t->state);
+    t->fit = NULL;
+    t->groups = geodesic_phase_groups(t->config, t->folds, last);
+    for (int g = 0; g < t->groups; g++)
+        members[g] = geodesic_task_members(t, g);
+    int rc;
+    if ((rc = geodesic_fit_new(&config, &t->spectra, members, t->groups, t->stream, &t->fit, err)) ||
+        (rc = geodesic_fit_state_new(t->fit, &t->state, err)))
+        return rc;
+    for (int g = 0; last && g < t->groups; g++)
+        geodesic_fit_limit(t->fit, g, t->decay[g], (int64_t)t->stop_epoch[g]);
+    return 0;
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------------- */
+
+static int cut_figures(struct geodesic_task *t, struct err *err) {
+    int64_t n = t->folds, curve = t->config->epochs * (n + 1);
+    int64_t selection = t->phases > 1 ? (int64_t)t->config->decays.count * GEODESIC_MARKS * n * n : 0;
+    t->n_figures = curve + selection + 2 * (n + 1) + 2;
+    if (!(t->figures = malloc((size_t)t->n_figures * sizeof *t->figures)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld epochs of figures", (long long)t->config->epochs);
+    for (int64_t i = 0; i < t->n_figures; i++)
+        t->figures[i] = NAN;
+    t->curve = t->figures;
+    t->selection = t->curve + curve;
+    t->decay = t->selection + selection;
+    t->stop_epoch = t->decay + n + 1;
+    t->train_s = t->stop_epoch + n + 1;
+    t->wall_s = t->train_s + 1;
+    *t->train_s = *t->wall_s = 0;
+    for (int g = 0; g <= t->folds; g++) {
+        t->decay[g] = t->config->decay;
+        t->stop_epoch[g] = (double)(t->config->stop_epoch ? t->config->stop_epoch : t->config->epochs);
+    }
+    return 0;
+}
+
+int geodesic_check_spectra(const struct geodesic_config *config, const struct spectra *spectra, struct err *err) {
+    if (config->selection == GEODESIC_SELECTION_NESTED && spectra->n < 4)
+        return err_set(err, ERR_INVALID, "training.selection nested leaves two spectra out; expected at least 4, found %d",
+                       spectra->n);
+    return 0;
+}
+
+static int open_spectra(struct geodesic_task *t, struct err *err) {
+    const char *csv = t->config->csv;
+    int rc = csv ? spectra_read(csv, &t->spectra, err) : spectra_formula(&t->spectra, err);
+    if (rc)
+        return rc;
+    t->folds = t->spectra.n;
+    task_log(&t->env, TASK_INFO, "%d spectra of %lld wavelengths, %g to %g, from %s", t->spectra.n, (long long)t->spectra.width,
+             t->spectra.concentrations[0], t->spectra.concentrations[t->spectra.n - 1], csv ? csv : "the built-in formula");
+    t->phases = geodesic_phases(t->config);
+    rc = geodesic_check_spectra(t->config, &t->spectra, err);
+    return rc ? rc : cut_figures(t, err);
+}
+
+static void task_close(void *task) {
+    struct geodesic_task *t = task;
+    if (!t)
+        return;
+    geodesic_fit_free(t->fit);
+    geodesic_fit_state_done(&t->state);
+    for (int k = 0; k < SPECTRA_MAX_CONCENTRATIONS; k++)
+        free(t->fold[k].predicted);
+    stream_close(t->stream);
+    spectra_done(&t->spectra);
+    free(t->figures);
+    free(t);
+}
+
+static int task_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
+    struct geodesic_task *t = calloc(1, sizeof *t);
+    bool found = false;
+    if (!t)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a geodesic job");
+    t->job = job;
+    t->config = job->config;
+    t->env = *env;
+    t->begun_s = clock_s();
+    task_progress_init(&t->progress);
+    int rc;
+    if ((rc = stream_open(env->device, STREAM_NORMAL, &t->stream, err)) || (rc = open_spectra(t, err)) ||
+        (rc = geodesic_task_restore(t, &found, err)) || (!found && (rc = geodesic_task_begin_phase(t, err)))) {
+        task_close(t);
+        return rc;
+    }
+    *ret_task = t;
+    return 0;
+}
+
+/* ---- predictions ----------------------------------------------------------------------------------------------- */
+
+int geodesic_task_predict(struct geodesic_task *t, int g, int k, double *mean, double *near, double *spread, struct err *err) {
+    int64_t width = t->spectra.width;
+    struct geodesic_model model;
+    geodesic_fit_model(&t->state, t->fit, g, &model);
+    int n = geodesic_members_count(model.members), source = 0, nearest = 0;
+    double *each = malloc((size_t)(n * width) * sizeof *each), closest = INFINITY;
+    int rc = each ? geodesic_predict(t->stream, &model, &t->spectra, t->spectra.concentrations[k], each, err)
+                  : err_set(err, ERR_EXHAUSTED, "out of memory for predictions");
+    for (int j = 0; j < t->folds; j++) {
+        if (!(model.members >> j & 1))
+            continue;
+        double distance = fabs(t->spectra.concentrations[j] - t->spectra.concentrations[k]);
+        if (distance < closest) {
+            closest = distance;
+            nearest = source;
+        }
+        source++;
+    }
+    for (int64_t i = 0; !rc && i < width; i++) {
+        double square = 0;
+        mean[i] = 0;
+        for (int s = 0; s < n; s++)
+            mean[i] += each[s * width + i] / n;
+        for (int s = 0; s < n; s++)
+            square += pow(each[s * width + i] - mean[i], 2) / n;
+        if (near)
+            near[i] = each[nearest * width + i];
+        if (spread)
+            spread[i] = sqrt(square);
+    }
+    free(each);
+    return rc;
+}
+
+static struct spectrum_score score(const struct geodesic_task *t, int k, const double *predicted) {
+    return spectrum_score(t->spectra.wavelengths, predicted, t->spectra.absorbance + k * t->spectra.width, t->spectra.width);
+}
+
+/* Both left-out spectra of a model of the selection, at this mark. */
+static int score_selection(struct geodesic_task *t, int g, struct err *err) {
+    geodesic_members out = ~geodesic_task_members(t, g);
+    int h = __builtin_ctz(out), k = __builtin_ctz(out & (out - 1));
+    int64_t epoch = geodesic_fit_at(t->fit) / geodesic_fit_epoch_steps(t->fit);
+    int64_t mark = epoch * GEODESIC_MARKS / t->config->epochs - 1;
+    OWNED_MEMORY double *mean = malloc((size_t)t->spectra.width * sizeof *mean);
+    double *scores = t->selection + (t->phase * GEODESIC_MARKS + mark) * t->folds * t->folds;
+    if (!mean)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for predictions");
+    for (int side = 0; side < 2; side++) {
+        int held = side ? h : k, fold = side ? k : h;
+        int rc = geodesic_task_predict(t, g, held, mean, NULL, NULL, err);
+        if (rc)
+            return rc;
+        scores[fold * t->folds + held] = score(t, held, mean).rmse;
+    }
+    return 0;
+}
+
+static int score_fold(struct geodesic_task *t, int k, struct err *err) {
+    struct geodesic_fold *fold = &t->fold[k];
+    int64_t width = t->spectra.width;
+    double *near = NULL;
+    if (!fold->predicted)
+        fold->predicted = malloc((size_t)(3 * width) * sizeof *fold->predicted);
+    if (!fold->predicted)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for predictions");
+    fold->spread = fold->predicted + width;
+    near = fold->spread + width;
+    int rc = geodesic_task_predict(t, k, k, fold->predicted, near, fold->spread, err);
+    if (rc)
+        return rc;
+    fold->all = score(t, k, fold->predicted);
+    fold->near = score(t, k, near);
+    return 0;
+}
+
+/* ---- the work -------------------------------------------------------------------------------------------------- */
+
+static void report_progress(struct geodesic_task *t, double step_s) {
+    struct task_progress *p = &t->progress;
+    int64_t steps = geodesic_fit_steps(t->fit), at = geodesic_fit_at(t->fit), epoch_steps = geodesic_fit_epoch_steps(t->fit);
+    str_copy(p->phase, sizeof p->phase, geodesic_task_is_last(t) ? "train" : "select");
+    p->step = t->phase * steps + at;
+    p->steps = t->phases * steps;
+    p->epoch = p->step / epoch_steps;
+    p->epochs = t->phases * t->config->epochs;
+    p->loss = geodesic_fit_loss(t->fit, -1);
+    p->learning_rate = geodesic_fit_rate(t->fit);
+    p->step_s = step_s;
+    str_copy(p->figures[0].name, sizeof p->figures[0].name, "geodesics_per_s");
+    p->figures[0].value = (double)geodesic_fit_paths(t->fit) / (double)epoch_steps / fmax(step_s, 1e-9);
+    p->eta_s = (double)(p->steps - p->step) * step_s;
+    task_report(&t->env, p);
+}
+
+/* An epoch has ended: its losses. */
+static void end_epoch(struct geodesic_task *t) {
+    int64_t epoch = geodesic_fit_at(t->fit) / geodesic_fit_epoch_steps(t->fit);
+    for (int g = 0; geodesic_task_is_last(t) && g < t->groups; g++)
+        t->curve[(epoch - 1) * (t->folds + 1) + g] = geodesic_fit_loss(t->fit, g);
+}
+
+static int train_step(struct geodesic_task *t, struct err *err) {
+    double start = clock_s();
+    int rc = geodesic_fit_step(t->fit, err);
+    double step_s = clock_s() - start;
+    struct err why;
+    if (rc)
+        return rc;
+    if (geodesic_fit_warning(t->fit, &why))
+        task_log(&t->env, TASK_WARN, "the device cannot record a step, which is slower from here on: %s", why.message);
+    if (geodesic_task_is_last(t))
+        *t->train_s += step_s;
+    if (geodesic_fit_at(t->fit) % geodesic_fit_epoch_steps(t->fit) == 0)
+        end_epoch(t);
+    report_progress(t, step_s);
+    return 0;
+}
+
+/* Scores the models of the phase at a mark. */
+static int score_mark(struct geodesic_task *t, struct err *err) {
+    bool last = geodesic_task_is_last(t);
+    int count = last ? t->folds : t->groups, rc = geodesic_fit_save(t->fit, &t->state, err);
+    for (int g = 0; !rc && g < count; g++) {
+        task_phase(&t->env, &t->progress, "evaluate", g, count);
+        if (!(rc = task_point(&t->env, err)))
+            rc = last ? score_fold(t, g, err) : score_selection(t, g, err);
+    }
+    return rc;
+}
+
+/* From its present step to its end. A checkpoint may stand at a mark: its scores are taken anew. */
+static int run_phase(struct geodesic_task *t, struct err *err) {
+    for (;;) {
+        int rc;
+        if (geodesic_task_is_marked(t) && (rc = score_mark(t, err)))
+            return rc;
+        if (geodesic_fit_at(t->fit) >= geodesic_fit_steps(t->fit))
+            return 0;
+        if ((rc = task_point(&t->env, err)) || (rc = train_step(t, err)))
+            return rc;
+    }
+}
+
+static int task_work_off(void *task, struct err *err) {
+    struct geodesic_task *t = task;
+    int rc;
+    while (!(rc = run_phase(t, err)) && !geodesic_task_is_last(t)) {
+        t->phase++;
+        if (geodesic_task_is_last(t))
+            choose(t);
+        if ((rc = geodesic_task_begin_phase(t, err)))
+            return rc;
+    }
+    if (rc || (rc = geodesic_task_save(t, err)))
+        return rc;
+    return geodesic_task_report(t, err);
+}
+
+static int task_checkpoint(void *task, struct err *err) { return geodesic_task_save(task, err); }
+
+const struct task_work work_geodesic = {
+    .open = task_open,
+    .run = task_work_off,
+    .checkpoint = task_checkpoint,
+    .result = geodesic_task_result,
+    .close = task_close,
+    .estimate = estimate_geodesic,
+    .estimates_time = true,
+};

@@ -1,0 +1,195 @@
+#include "geodesic/spectra.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/order.h"
+#include "base/str.h"
+#include "eeg/table.h"
+
+void spectra_done(struct spectra *s) {
+    free(s->concentrations);
+    free(s->wavelengths);
+    free(s->absorbance);
+    *s = (struct spectra){0};
+}
+
+static int allocate(struct spectra *s, int n, int64_t width, struct err *err) {
+    s->n = n;
+    s->width = width;
+    s->concentrations = calloc((size_t)n, sizeof(double));
+    s->wavelengths = calloc((size_t)width, sizeof(double));
+    s->absorbance = calloc((size_t)n * (size_t)width, sizeof(double));
+    if (s->concentrations && s->wavelengths && s->absorbance)
+        return 0;
+    spectra_done(s);
+    return err_set(err, ERR_EXHAUSTED, "out of memory for %lld wavelengths of %d spectra", (long long)width, n);
+}
+
+/* ---- the formula ----------------------------------------------------------------------------------------------- */
+
+static double formula(double c, double wavelength) {
+    double edge = 0.16 * exp(-(wavelength - 200) / 14), bump = exp(-pow((c - 20) / 14, 2));
+    double band = 0.6 + 0.4 * exp(-pow((wavelength - 663) / 60, 2));
+    return 0.09 + edge + 0.03 * bump * band + 0.012 * (c / (c + 15)) * wavelength / 800;
+}
+
+int spectra_formula(struct spectra *ret, struct err *err) {
+    static const double concentrations[] = {0, 10, 20, 30, 40, 60};
+    struct spectra s;
+    enum { N = 6, WIDTH = 601 };
+    int rc = allocate(&s, N, WIDTH, err);
+    if (rc)
+        return rc;
+    memcpy(s.concentrations, concentrations, sizeof concentrations);
+    for (int64_t i = 0; i < WIDTH; i++) {
+        s.wavelengths[i] = 200 + (double)i;
+        for (int k = 0; k < N; k++)
+            s.absorbance[k * WIDTH + i] = formula(concentrations[k], s.wavelengths[i]);
+    }
+    digest_bytes(s.absorbance, (size_t)N * WIDTH * sizeof(double), s.sha256);
+    *ret = s;
+    return 0;
+}
+
+/* ---- the table ------------------------------------------------------------------------------------------------- */
+
+/* A number to sort by, and where it stood: a column, or a line and the row of numbers read from it. */
+struct place {
+    double value;
+    int line;
+    int64_t at;
+};
+
+static int by_value(const void *a, const void *b) {
+    const struct place *x = a, *y = b;
+    return order_then(order_f64(x->value, y->value), order_i64(x->at, y->at));
+}
+
+/* Rows as they are read: wavelength, line, and n absorbances in the file's order of columns. */
+struct rows {
+    int n;
+    int64_t count, capacity;
+    struct place *places;
+    double *values;
+};
+
+static int grow(struct rows *r, struct err *err) {
+    if (r->count < r->capacity)
+        return 0;
+    int64_t capacity = r->capacity ? 2 * r->capacity : 1024;
+    struct place *places = realloc(r->places, (size_t)capacity * sizeof *places);
+    if (places)
+        r->places = places;
+    double *values = places ? realloc(r->values, (size_t)capacity * (size_t)r->n * sizeof *values) : NULL;
+    if (!values)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld rows of spectra", (long long)capacity);
+    r->values = values;
+    r->capacity = capacity;
+    return 0;
+}
+
+static int read_header(const struct table *t, struct place *columns, struct err *err) {
+    int n = t->n_names - 1;
+    double number;
+    if (str_to_f64(t->names[0], &number))
+        return err_set(err, ERR_INVALID,
+                       "%s:%d: the first column is named '%s'; expected a name such as Wavelength in the header row", t->path,
+                       t->line, t->names[0]);
+    if (n < SPECTRA_MIN_CONCENTRATIONS)
+        return err_set(err, ERR_INVALID,
+                       "%s:%d: %d concentration%s; expected at least %d columns after the wavelengths, so that one can be held out",
+                       t->path, t->line, n, n == 1 ? "" : "s", SPECTRA_MIN_CONCENTRATIONS);
+    if (n > SPECTRA_MAX_CONCENTRATIONS)
+        return err_set(err, ERR_RANGE, "%s:%d: %d concentrations; there may be at most %d", t->path, t->line, n,
+                       SPECTRA_MAX_CONCENTRATIONS);
+    for (int i = 0; i < n; i++) {
+        columns[i].at = i + 1;
+        if (!str_to_f64(t->names[i + 1], &columns[i].value))
+            return err_set(err, ERR_INVALID, "%s:%d: column %d is named '%.100s'; expected a concentration, a number", t->path,
+                           t->line, i + 2, t->names[i + 1]);
+    }
+    qsort(columns, (size_t)n, sizeof *columns, by_value);
+    for (int i = 1; i < n; i++)
+        if (columns[i].value == columns[i - 1].value)
+            return err_set(err, ERR_INVALID,
+                           "%s:%d: columns %lld and %lld both hold the concentration %g; average or drop one of them", t->path,
+                           t->line, (long long)columns[i - 1].at + 1, (long long)columns[i].at + 1, columns[i].value);
+    return 0;
+}
+
+static int read_rows(struct table *t, struct rows *r, struct err *err) {
+    bool more = true;
+    int rc;
+    for (;;) {
+        if ((rc = table_next(t, &more, err)))
+            return rc;
+        if (!more)
+            break;
+        if (r->count == SPECTRA_MAX_WAVELENGTHS)
+            return err_set(err, ERR_RANGE, "%s:%d: more than %d wavelengths", t->path, t->line, SPECTRA_MAX_WAVELENGTHS);
+        if (t->n_fields != t->n_names)
+            return err_set(err, ERR_INVALID, "%s:%d: %d fields; expected %d, as in the header row", t->path, t->line, t->n_fields,
+                           t->n_names);
+        if ((rc = grow(r, err)) || (rc = table_number(t, 0, false, &r->places[r->count].value, err)))
+            return rc;
+        for (int i = 0; i < r->n; i++)
+            if ((rc = table_number(t, i + 1, false, &r->values[r->count * r->n + i], err)))
+                return rc;
+        r->places[r->count].line = t->line;
+        r->places[r->count].at = r->count;
+        r->count++;
+    }
+    if (r->count < 2)
+        return err_set(err, ERR_INVALID, "%s: %lld rows of absorbances; expected one for each wavelength, at least two", t->path,
+                       (long long)r->count);
+    return 0;
+}
+
+static int check_rows(const struct table *t, struct rows *r, struct err *err) {
+    qsort(r->places, (size_t)r->count, sizeof *r->places, by_value);
+    for (int64_t i = 1; i < r->count; i++)
+        if (r->places[i].value == r->places[i - 1].value)
+            return err_set(err, ERR_INVALID, "%s:%d: the wavelength %g is also on line %d; average or drop one of them", t->path,
+                           r->places[i].line, r->places[i].value, r->places[i - 1].line);
+    return 0;
+}
+
+static int fill(const struct place *columns, const struct rows *r, struct spectra *ret, struct err *err) {
+    int rc = allocate(ret, r->n, r->count, err);
+    if (rc)
+        return rc;
+    for (int k = 0; k < r->n; k++) {
+        ret->concentrations[k] = columns[k].value;
+        for (int64_t i = 0; i < r->count; i++)
+            ret->absorbance[k * r->count + i] = r->values[r->places[i].at * r->n + columns[k].at - 1];
+    }
+    for (int64_t i = 0; i < r->count; i++)
+        ret->wavelengths[i] = r->places[i].value;
+    return 0;
+}
+
+static void rows_done(struct rows *r) {
+    free(r->places);
+    free(r->values);
+}
+
+int spectra_read(const char *path, struct spectra *ret, struct err *err) {
+    OWNED(table_close) struct table t = {0};
+    struct place columns[TABLE_MAX_COLUMNS] = {0};
+    OWNED(rows_done) struct rows rows = {0};
+    struct spectra s = {0};
+    char sha256[DIGEST_HEX_SIZE];
+    int rc;
+    if ((rc = digest_file(path, sha256, err)) || (rc = table_open(&t, path, ',', NULL, NULL, err)) ||
+        (rc = read_header(&t, columns, err)))
+        return rc;
+    rows.n = t.n_names - 1;
+    if ((rc = read_rows(&t, &rows, err)) || (rc = check_rows(&t, &rows, err)) || (rc = fill(columns, &rows, &s, err)))
+        return rc;
+    memcpy(s.sha256, sha256, sizeof sha256);
+    *ret = s;
+    return 0;
+}

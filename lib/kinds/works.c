@@ -1,0 +1,16 @@
+/* The table of what the kinds do, row by row beside that of kinds.c; apart from it, since the client links only that one. */
+#include "work/task.h"
+
+#ifndef BRR_KINDS
+#define BRR_KINDS "kinds/kinds.def"
+#endif
+
+#define KIND(name) extern const struct task_work work_##name;
+#include BRR_KINDS
+#undef KIND
+
+const struct task_work *const task_works[] = {
+#define KIND(name) &work_##name,
+#include BRR_KINDS
+#undef KIND
+};

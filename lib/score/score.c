@@ -1,0 +1,426 @@
+#include "score/score.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/order.h"
+
+/* Constants of SzCORE (timescoring): masks at 10 Hz, merge below 90 s, split above 300 s, tolerance 30 s before and 60 s after. */
+enum { EVENT_HZ = 10, MERGE_S = 90, SPLIT_S = 300, BEFORE_S = 30, AFTER_S = 60, MAX_SECONDS = 60 * 24 * 3600 };
+
+const char *score_kind_name(enum score_kind kind) {
+    static const char *const names[] = {"event", "sample", "any_overlap", "taes"};
+    return names[kind];
+}
+
+struct span {
+    int64_t first, end;
+};
+
+/* Events in order, overlapping ones joined, those without length left out: what the NEDC scores work on. */
+struct tidy {
+    struct score_event *items;
+    bool *spent;
+    int n;
+};
+
+/* Everything one recording needs while it is scored. */
+struct workspace {
+    int64_t seconds;
+    uint8_t *ref, *hyp, *covered; /* masks at 1 Hz; at 10 Hz what extended references cover */
+    struct span *spans;
+    struct tidy ref_events, hyp_events;
+};
+
+/* Whole-second mask with truncated edges, as the evaluation builds it. */
+static void second_mask(const struct score_event *events, int n, int64_t seconds, uint8_t *mask) {
+    memset(mask, 0, (size_t)seconds + 1);
+    for (int i = 0; i < n; i++) {
+        int64_t first = (int64_t)events[i].onset_s, end = (int64_t)events[i].end_s;
+        first = first < 0 ? 0 : first;
+        end = end > seconds ? seconds : end;
+        if (first < end)
+            memset(mask + first, 1, (size_t)(end - first));
+    }
+}
+
+/* Runs of a mask, in 10 Hz samples, merged (gap < 90 s) and split (> 300 s). out holds room for one run per two seconds
+ * plus the pieces. */
+static int64_t runs_of(const uint8_t *mask, int64_t seconds, struct span *out) {
+    int64_t n = 0, k = 0;
+    for (int64_t t = 0; t < seconds;) {
+        int64_t start = t;
+        while (t < seconds && mask[t] == mask[start])
+            t++;
+        if (!mask[start])
+            continue;
+        if (n && start - out[n - 1].end / EVENT_HZ < MERGE_S)
+            out[n - 1].end = t * EVENT_HZ;
+        else
+            out[n++] = (struct span){start * EVENT_HZ, t * EVENT_HZ};
+    }
+    for (int64_t i = 0; i < n; i++) /* count the pieces, then spread from the back */
+        k += (out[i].end - out[i].first + SPLIT_S * EVENT_HZ - 1) / (SPLIT_S * EVENT_HZ);
+    int64_t total = k;
+    for (int64_t i = n - 1; i >= 0; i--) {
+        struct span whole = out[i];
+        int64_t pieces = (whole.end - whole.first + SPLIT_S * EVENT_HZ - 1) / (SPLIT_S * EVENT_HZ);
+        for (int64_t q = pieces - 1; q >= 0; q--) {
+            int64_t first = whole.first + q * SPLIT_S * EVENT_HZ;
+            out[--k] = (struct span){first, q == pieces - 1 ? whole.end : first + SPLIT_S * EVENT_HZ};
+        }
+    }
+    return total;
+}
+
+static void score_events(struct workspace *w, struct score_counts *ret) {
+    struct span *r = w->spans, *h = w->spans + w->seconds + 2;
+    uint8_t *covered = w->covered;
+    int64_t n_ref = runs_of(w->ref, w->seconds, r), n_hyp = runs_of(w->hyp, w->seconds, h), samples = w->seconds * EVENT_HZ;
+    memset(covered, 0, (size_t)samples + 1);
+    double tp = 0, fp = 0;
+    for (int64_t i = 0; i < n_ref; i++) {
+        int64_t first = r[i].first - BEFORE_S * EVENT_HZ, end = r[i].end + AFTER_S * EVENT_HZ;
+        first = first < 0 ? 0 : first;
+        end = end > samples ? samples : end;
+        int64_t overlap = 0;
+        for (int64_t k = 0; k < n_hyp; k++) {
+            int64_t a = h[k].first > first ? h[k].first : first, b = h[k].end < end ? h[k].end : end;
+            overlap += b > a ? b - a : 0;
+        }
+        if ((double)overlap / (double)(end - first) <= 1e-6)
+            continue;
+        tp++;
+        memset(covered + first, 1, (size_t)(end - first));
+    }
+    for (int64_t k = 0; k < n_hyp; k++)
+        fp += memchr(covered + h[k].first, 1, (size_t)(h[k].end - h[k].first)) == NULL;
+    ret->tp += tp;
+    ret->fp += fp;
+    ret->fn += (double)n_ref - tp;
+    ret->ref += (double)n_ref;
+}
+
+static void score_samples(const struct workspace *w, struct score_counts *ret) {
+    for (int64_t t = 0; t < w->seconds; t++) {
+        ret->tp += w->ref[t] && w->hyp[t];
+        ret->fp += !w->ref[t] && w->hyp[t];
+        ret->fn += w->ref[t] && !w->hyp[t];
+        ret->ref += w->ref[t];
+    }
+}
+
+static double overlap_of(const struct score_event *a, const struct score_event *b) {
+    double first = fmax(a->onset_s, b->onset_s), end = fmin(a->end_s, b->end_s);
+    return end > first ? end - first : 0;
+}
+
+static int by_onset(const void *a, const void *b) {
+    const struct score_event *x = a, *y = b;
+    return order_f64(x->onset_s, y->onset_s);
+}
+
+static int tidy_init(const struct score_event *items, int n, struct tidy *ret) {
+    struct tidy e = {malloc(((size_t)n + 1) * sizeof *e.items), calloc((size_t)n + 1, sizeof *e.spent), 0};
+    *ret = e;
+    if (!e.items || !e.spent)
+        return ERR_EXHAUSTED;
+    int used = 0;
+    for (int i = 0; i < n; i++)
+        if (items[i].end_s > items[i].onset_s)
+            e.items[used++] = items[i];
+    qsort(e.items, (size_t)used, sizeof *e.items, by_onset);
+    for (int i = 0; i < used; i++)
+        if (e.n && e.items[i].onset_s < e.items[e.n - 1].end_s)
+            e.items[e.n - 1].end_s = fmax(e.items[e.n - 1].end_s, e.items[i].end_s);
+        else
+            e.items[e.n++] = e.items[i];
+    ret->n = e.n;
+    return 0;
+}
+
+/* How many of a touch any of b. */
+static int touching(const struct tidy *a, const struct tidy *b) {
+    int count = 0, k = 0;
+    for (int i = 0; i < a->n; i++) {
+        while (k < b->n && b->items[k].end_s <= a->items[i].onset_s)
+            k++;
+        count += k < b->n && b->items[k].onset_s < a->items[i].end_s;
+    }
+    return count;
+}
+
+static void score_any_overlap(const struct tidy *ref, const struct tidy *hyp, struct score_counts *ret) {
+    int hits = touching(ref, hyp);
+    ret->tp += hits;
+    ret->fn += ref->n - hits;
+    ret->fp += hyp->n - touching(hyp, ref);
+    ret->ref += ref->n;
+}
+
+/* Share of the reference that a hypothesis covers, and what it spends outside in units of the reference's length, at most 1. */
+static void taes_pair(const struct score_event *ref, const struct score_event *hyp, struct score_counts *ret) {
+    double length = ref->end_s - ref->onset_s, overlap = overlap_of(ref, hyp);
+    ret->tp += overlap / length;
+    ret->fn -= overlap / length;
+    ret->fp += fmin(1, (hyp->end_s - hyp->onset_s - overlap) / length);
+}
+
+/* NEDC TAES over sorted events that do not overlap within a list. References in order: the first free hypothesis that touches one
+ * decides. If it outlasts the reference, later references it touches are missed whole and spent; else the further hypotheses within
+ * the reference add to it. What stays free is a miss or a false alarm of 1. */
+static void score_taes(const struct tidy *ref, const struct tidy *hyp, struct score_counts *ret) {
+    bool *ref_spent = ref->spent, *hyp_spent = hyp->spent;
+    int start = 0;
+    for (int i = 0; i < ref->n; i++) {
+        const struct score_event *r = &ref->items[i];
+        ret->fn++;
+        if (ref_spent[i])
+            continue;
+        while (start < hyp->n && hyp->items[start].end_s <= r->onset_s)
+            start++;
+        for (int k = start; k < hyp->n && hyp->items[k].onset_s < r->end_s; k++) {
+            const struct score_event *h = &hyp->items[k];
+            if (hyp_spent[k])
+                continue;
+            hyp_spent[k] = true;
+            taes_pair(r, h, ret);
+            for (int j = i + 1; !ref_spent[i] && h->end_s >= r->end_s && j < ref->n && ref->items[j].onset_s < h->end_s; j++)
+                ref_spent[j] = true;
+            ref_spent[i] = true;
+        }
+    }
+    for (int k = 0; k < hyp->n; k++)
+        ret->fp += !hyp_spent[k];
+    ret->ref += ref->n;
+}
+
+static int check_events(const char *name, const char *which, const struct score_event *items, int n, struct err *err) {
+    for (int i = 0; i < n; i++)
+        if (!(fabs(items[i].onset_s) < MAX_SECONDS && fabs(items[i].end_s) < MAX_SECONDS && items[i].end_s >= items[i].onset_s))
+            return err_set(err, ERR_INVALID,
+                           "%s: %s event %d runs from %g s to %g s; expected an end not before its onset, both below %d", name,
+                           which, i + 1, items[i].onset_s, items[i].end_s, MAX_SECONDS);
+    return 0;
+}
+
+static void workspace_done(struct workspace *w) {
+    free(w->ref);
+    free(w->spans);
+    free(w->ref_events.items);
+    free(w->ref_events.spent);
+    free(w->hyp_events.items);
+    free(w->hyp_events.spent);
+}
+
+static int workspace_init(struct workspace *w, const struct score_recording *rec, struct err *err) {
+    size_t seconds = (size_t)rec->duration_s;
+    *w = (struct workspace){.seconds = (int64_t)seconds,
+                            .ref = malloc(2 * (seconds + 1) + seconds * EVENT_HZ + 1),
+                            .spans = malloc(2 * (seconds + 2) * sizeof *w->spans)};
+    if (!w->ref || !w->spans || tidy_init(rec->ref, rec->n_ref, &w->ref_events) ||
+        tidy_init(rec->hyp, rec->n_hyp, &w->hyp_events)) {
+        workspace_done(w);
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory scoring", rec->name);
+    }
+    w->hyp = w->ref + seconds + 1;
+    w->covered = w->hyp + seconds + 1;
+    return 0;
+}
+
+int score_recording(const struct score_recording *rec, struct score_counts ret[SCORE_KINDS], struct err *err) {
+    struct workspace w;
+    int rc = 0;
+    if (!(rec->duration_s > 0 && rec->duration_s < MAX_SECONDS))
+        return err_set(err, ERR_INVALID, "%s: duration %g s; expected a positive number of seconds below %d", rec->name,
+                       rec->duration_s, MAX_SECONDS);
+    if ((rc = check_events(rec->name, "reference", rec->ref, rec->n_ref, err)) ||
+        (rc = check_events(rec->name, "hypothesis", rec->hyp, rec->n_hyp, err)) || (rc = workspace_init(&w, rec, err)))
+        return rc;
+    struct score_counts counts[SCORE_KINDS] = {{0}};
+    second_mask(rec->ref, rec->n_ref, w.seconds, w.ref);
+    second_mask(rec->hyp, rec->n_hyp, w.seconds, w.hyp);
+    score_events(&w, &counts[SCORE_EVENT]);
+    score_samples(&w, &counts[SCORE_SAMPLE]);
+    score_any_overlap(&w.ref_events, &w.hyp_events, &counts[SCORE_ANY_OVERLAP]);
+    score_taes(&w.ref_events, &w.hyp_events, &counts[SCORE_TAES]);
+    for (int i = 0; i < SCORE_KINDS; i++) /* the masks of the first two hold whole seconds */
+        counts[i].duration_s = i == SCORE_EVENT || i == SCORE_SAMPLE ? (double)w.seconds : rec->duration_s;
+    memcpy(ret, counts, sizeof counts);
+    workspace_done(&w);
+    return 0;
+}
+
+void score_from_counts(const struct score_counts *c, struct score *ret) {
+    ret->counts = *c;
+    ret->sensitivity = c->ref > 0 ? c->tp / c->ref : NAN;
+    ret->precision = c->tp + c->fp > 0 ? c->tp / (c->tp + c->fp) : NAN;
+    ret->f1 = c->ref + c->fp > 0 ? 2 * c->tp / (2 * c->tp + c->fp + c->fn) : NAN;
+    ret->false_alarms_per_24h = c->duration_s > 0 ? c->fp / (c->duration_s / 86400) : NAN;
+}
+
+void score_counts_add(struct score_counts *to, const struct score_counts *c) {
+    to->tp += c->tp;
+    to->fp += c->fp;
+    to->fn += c->fn;
+    to->ref += c->ref;
+    to->duration_s += c->duration_s;
+}
+
+/* Mean over subjects, undefined values left out. */
+static double nan_mean(const struct score_report *r, int kind, size_t offset) {
+    double sum = 0;
+    int n = 0;
+    for (int i = 0; i < r->n_subjects; i++) {
+        double value;
+        memcpy(&value, (const char *)&r->subjects[i].scores[kind] + offset, sizeof value);
+        if (isnan(value))
+            continue;
+        sum += value;
+        n++;
+    }
+    return n ? sum / n : NAN;
+}
+
+static struct score_subject *subject_named(struct score_report *r, const char *name) {
+    for (int i = 0; i < r->n_subjects; i++)
+        if (!strcmp(r->subjects[i].subject, name))
+            return &r->subjects[i];
+    struct score_subject *s = &r->subjects[r->n_subjects++];
+    *s = (struct score_subject){.subject = name};
+    return s;
+}
+
+double score_percentile(const double *sorted, int64_t n, double q) {
+    if (!n)
+        return NAN;
+    double at = q * (double)(n - 1);
+    int64_t low = (int64_t)at, high = low + 1 < n ? low + 1 : low;
+    return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
+}
+
+/* The earliest onset among the events that share time with ref, NaN = none does. */
+static double first_onset(const struct score_recording *rec, const struct score_event *ref) {
+    double first = NAN;
+    for (int i = 0; i < rec->n_hyp; i++)
+        if (rec->hyp[i].onset_s < ref->end_s && rec->hyp[i].end_s > ref->onset_s)
+            first = fmin(first, rec->hyp[i].onset_s);
+    return first;
+}
+
+static int score_onsets(const struct score_recording *recs, int n, struct score_onsets *ret, struct err *err) {
+    int64_t references = 0, found = 0;
+    for (int i = 0; i < n; i++)
+        references += recs[i].n_ref;
+    double *errors = malloc(((size_t)references + 1) * sizeof *errors);
+    if (!errors)
+        return err_set(err, ERR_EXHAUSTED, "out of memory scoring %d recordings", n);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < recs[i].n_ref; k++) {
+            double onset = first_onset(&recs[i], &recs[i].ref[k]);
+            if (!isnan(onset))
+                errors[found++] = fabs(onset - recs[i].ref[k].onset_s);
+        }
+    qsort(errors, (size_t)found, sizeof *errors, order_f64s);
+    *ret = (struct score_onsets){found, score_percentile(errors, found, 0.5), score_percentile(errors, found, 0.9)};
+    free(errors);
+    return 0;
+}
+
+int score_all(const struct score_recording *recs, int n, struct score_report *ret, struct err *err) {
+    struct score_report r = {.subjects = calloc((size_t)n + 1, sizeof *r.subjects)};
+    struct score_counts pooled[SCORE_KINDS] = {{0}};
+    int rc = r.subjects ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory scoring %d recordings", n);
+    for (int i = 0; !rc && i < n; i++) {
+        struct score_counts counts[SCORE_KINDS];
+        rc = score_recording(&recs[i], counts, err);
+        struct score_subject *s = rc ? NULL : subject_named(&r, recs[i].subject ? recs[i].subject : "");
+        for (int k = 0; s && k < SCORE_KINDS; k++) {
+            score_counts_add(&s->scores[k].counts, &counts[k]);
+            score_counts_add(&pooled[k], &counts[k]);
+        }
+    }
+    if (rc || (rc = score_onsets(recs, n, &r.onsets, err))) {
+        free(r.subjects);
+        return rc;
+    }
+    for (int k = 0; k < SCORE_KINDS; k++) {
+        for (int i = 0; i < r.n_subjects; i++) {
+            struct score_counts counts = r.subjects[i].scores[k].counts;
+            score_from_counts(&counts, &r.subjects[i].scores[k]);
+        }
+        score_from_counts(&pooled[k], &r.pooled[k]);
+        r.subject_mean[k] = (struct score){
+            .sensitivity = nan_mean(&r, k, offsetof(struct score, sensitivity)),
+            .precision = nan_mean(&r, k, offsetof(struct score, precision)),
+            .f1 = nan_mean(&r, k, offsetof(struct score, f1)),
+            .false_alarms_per_24h = nan_mean(&r, k, offsetof(struct score, false_alarms_per_24h)),
+            .counts = pooled[k],
+        };
+    }
+    *ret = r;
+    return 0;
+}
+
+void score_report_done(struct score_report *r) {
+    free(r->subjects);
+    *r = (struct score_report){0};
+}
+
+static void put_scores(struct json_writer *w, const char *key, const struct score scores[SCORE_KINDS]) {
+    json_begin_object(w, key);
+    for (int k = 0; k < SCORE_KINDS; k++) {
+        const struct score *s = &scores[k];
+        json_begin_object(w, score_kind_name((enum score_kind)k));
+        json_put_f64(w, "sensitivity", s->sensitivity);
+        json_put_f64(w, "precision", s->precision);
+        json_put_f64(w, "f1", s->f1);
+        json_put_f64(w, "false_alarms_per_24h", s->false_alarms_per_24h);
+        json_put_f64(w, "tp", s->counts.tp);
+        json_put_f64(w, "fp", s->counts.fp);
+        json_put_f64(w, "ref", s->counts.ref);
+        json_end(w, '}');
+    }
+    json_end(w, '}');
+}
+
+void score_report_json(const struct score_report *r, struct json_writer *w) {
+    json_begin_object(w, NULL);
+    json_put_str(w, "definition", SCORE_DEFINITION);
+    json_put_f64(w, "hours", r->pooled[0].counts.duration_s / 3600);
+    json_begin_object(w, "onset_error");
+    json_put_i64(w, "seizures", r->onsets.n);
+    json_put_f64(w, "p50_s", r->onsets.p50_s);
+    json_put_f64(w, "p90_s", r->onsets.p90_s);
+    json_end(w, '}');
+    put_scores(w, "pooled", r->pooled);
+    put_scores(w, "subject_mean", r->subject_mean);
+    json_begin_object(w, "per_subject");
+    for (int i = 0; i < r->n_subjects; i++)
+        put_scores(w, r->subjects[i].subject, r->subjects[i].scores);
+    json_end(w, '}');
+    json_end(w, '}');
+}
+
+void auroc_add(struct auroc *a, const float *p, const uint8_t *labels, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        if (isnan(p[i]) || labels[i] > 1)
+            continue;
+        float clipped = fminf(fmaxf(p[i], 0), 1);
+        uint64_t *bins = labels[i] ? a->positive : a->negative;
+        bins[(size_t)(clipped * 65535)]++;
+    }
+}
+
+double auroc_value(const struct auroc *a) {
+    double positives = 0, negatives = 0, wins = 0;
+    for (int i = 0; i < 65536; i++) {
+        wins += (double)a->positive[i] * (negatives + 0.5 * (double)a->negative[i]);
+        positives += (double)a->positive[i];
+        negatives += (double)a->negative[i];
+    }
+    return positives > 0 && negatives > 0 ? wins / (positives * negatives) : NAN;
+}

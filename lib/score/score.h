@@ -1,0 +1,71 @@
+/* score: detection scores by the field's definitions, per recording and over recordings, in absolute time and true hours. Every
+ * result names its definition and version. Pure arithmetic; any thread. SzCORE event and sample scores: timescoring semantics with
+ * the F1 definition of 2026-01-16. any_overlap: NEDC OVLP (any overlap = hit, hypothesis touching no reference = false alarm).
+ * taes: NEDC time-aligned event scoring. Definitions: docs/scores.md. */
+#ifndef BRR_SCORE_SCORE_H
+#define BRR_SCORE_SCORE_H
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json.h"
+
+struct score_event {
+    double onset_s, end_s;
+};
+struct score_recording {
+    const char *name, *subject;
+    double duration_s;
+    const struct score_event *ref, *hyp;
+    int n_ref, n_hyp;
+};
+#define SCORE_DEFINITION "event, sample: SzCORE (F1 as of 2026-01-16); any_overlap, taes: NEDC v6"
+
+/* Counts (taes: fractional). */
+struct score_counts {
+    double tp, fp, fn, ref;
+    double duration_s;
+};
+struct score {
+    double sensitivity, precision, f1, false_alarms_per_24h;
+    struct score_counts counts;
+}; /* NaN where undefined */
+enum score_kind { SCORE_EVENT, SCORE_SAMPLE, SCORE_ANY_OVERLAP, SCORE_TAES, SCORE_KINDS };
+const char *score_kind_name(enum score_kind kind); /* "event" "sample" "any_overlap" "taes" */
+
+/* Counts of one recording. Events in any order; `event` and `sample` cut events at the duration. INVALID: a duration that is not
+ * positive, an event that ends before its onset or is not finite. */
+int score_recording(const struct score_recording *rec, struct score_counts ret[SCORE_KINDS], struct err *err);
+void score_counts_add(struct score_counts *to, const struct score_counts *c);
+void score_from_counts(const struct score_counts *counts, struct score *ret);
+/* Pooled over all recordings; subject means are NaN-means over subjects as SzCORE averages. */
+struct score_subject {
+    const char *subject;
+    struct score scores[SCORE_KINDS];
+};
+/* How far the events begin from the seizures they find: |onset of the first event that shares time with a reference − its onset|.
+ */
+struct score_onsets {
+    int64_t n;           /* references found so */
+    double p50_s, p90_s; /* NaN without one */
+};
+struct score_report {
+    struct score_onsets onsets;
+    struct score pooled[SCORE_KINDS], subject_mean[SCORE_KINDS];
+    struct score_subject *subjects; /* malloc'd */
+    int n_subjects;
+};
+/* Linear between the order statistics of n ascending values; NaN without any. q from 0 to 1. */
+double score_percentile(const double *sorted, int64_t n, double q);
+int score_all(const struct score_recording *recs, int n, struct score_report *ret, struct err *err);
+void score_report_done(struct score_report *r);
+void score_report_json(const struct score_report *r, struct json_writer *w);
+
+/* Area under the ROC curve of probabilities against 0/1 labels (NaN probabilities skipped), in 2^16 bins; ties within a
+ * bin count half. */
+struct auroc {
+    uint64_t positive[65536], negative[65536];
+};
+void auroc_add(struct auroc *a, const float *p, const uint8_t *labels, int64_t n);
+double auroc_value(const struct auroc *a); /* NaN with one class only */
+
+#endif

@@ -1,0 +1,66 @@
+#include "train/train_report.h"
+
+#include "base/fsio.h"
+#include "base/str.h"
+
+enum { REPORT_BYTES = 256 << 20, PATH_SIZE = 4096 };
+
+static void put_scores(const struct train *t, struct json_writer *w) {
+    json_put_str(w, "metric", t->job->training.stop_metric);
+    json_put_f64(w, "best", t->at.best.metric);
+    json_put_i64(w, "best_step", t->at.best.step);
+    json_put_str(w, "selected_on", "validation");
+    json_put_f64(w, "event_f1", t->newest.event_f1);
+    json_put_f64(w, "false_alarms_per_24h", t->newest.false_alarms_per_24h);
+    json_put_f64(w, "auroc", t->newest.auroc);
+    json_put_f64(w, "validation_loss", t->newest.loss);
+    json_put_f64(w, "threshold_on", t->newest.events.on);
+    json_put_f64(w, "threshold_off", t->newest.events.off);
+    if (t->job->training.temperature)
+        json_put_f64(w, "temperature", t->newest.temperature);
+    json_put_str(w, "definition", SCORE_DEFINITION);
+}
+
+void train_report_result(void *task, struct json_writer *w, const char *key) {
+    const struct train *t = task;
+    json_begin_object(w, key);
+    json_put_i64(w, "steps", t->at.step);
+    json_put_i64(w, "epochs", t->at.epoch);
+    json_put_f64(w, "loss", t->at.loss_average);
+    json_put_i64(w, "nonfinite_steps", t->at.nonfinite);
+    if (t->at.validated_step)
+        put_scores(t, w);
+    json_end(w, '}');
+}
+
+static int write_report(struct train *t, struct err *err) {
+    char path[PATH_SIZE];
+    struct str out;
+    struct json_writer w;
+    int rc = fsio_join(path, sizeof path, t->env.directory, "report.json", err);
+    if (rc)
+        return rc;
+    str_init(&out, REPORT_BYTES);
+    json_writer_init(&w, &out);
+    json_begin_object(&w, NULL);
+    json_put_str(&w, "kind", "training");
+    patients_put_names(t->manifest, t->split, &w, "split");
+    json_put_i64(&w, "split_seed", t->job->data.split_seed);
+    json_begin_array(&w, "left_out");
+    for (int64_t i = 0; i < manifest_count(t->manifest); i++)
+        if (t->left_out[i] || manifest_entry(t->manifest, i)->error)
+            json_put_str(&w, NULL, manifest_entry(t->manifest, i)->relative_path);
+    json_end(&w, ']');
+    train_report_result(t, &w, "result");
+    json_end(&w, '}');
+    str_puts(&out, "\n");
+    rc = fsio_write_text(path, &out, err);
+    str_done(&out);
+    return rc;
+}
+
+void train_report_write(struct train *t) {
+    struct err err = {0};
+    if (write_report(t, &err))
+        task_log(&t->env, TASK_WARN, "report.json could not be written: %s", err.message);
+}

@@ -1,0 +1,94 @@
+#include "windows/augment.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "base/str.h"
+#include "eeg/montage.h"
+
+/* Each window has 2¹² counters, the last half of which belongs to its jitter. */
+static struct rng window_rng(uint64_t seed, int64_t epoch, int64_t index, bool jitter) {
+    struct rng rng;
+    rng_init(&rng, seed, RNG_AUGMENT, (uint32_t)epoch);
+    rng.index = ((uint64_t)index << 12) + (jitter ? 1 << 11 : 0);
+    return rng;
+}
+
+/* The electrode opposite: odd numbers are on the left, the next even one on the right. Returns what follows the electrode in text.
+ */
+static const char *opposite(const char *text, struct str *out) {
+    char *end = NULL;
+    for (; *text && *text != '-' && (*text < '0' || *text > '9'); text++)
+        str_printf(out, "%c", *text);
+    long number = strtol(text, &end, 10);
+    if (end != text && *text != '-')
+        str_printf(out, "%ld", number % 2 ? number + 1 : number - 1);
+    return *text == '-' ? text : end;
+}
+
+static int find_name(const char *const *names, int n, const char *name) {
+    for (int i = 0; i < n; i++)
+        if (!strcmp(names[i], name))
+            return i;
+    return -1;
+}
+
+/* The channel opposite names[i], or −1. */
+static int find_opposite(const char *const *names, int n, int i) {
+    struct str text;
+    str_init(&text, 2 * MONTAGE_LABEL_SIZE);
+    const char *rest = opposite(names[i], &text);
+    if (*rest == '-') {
+        str_puts(&text, "-");
+        opposite(rest + 1, &text);
+    }
+    int found = str_ok(&text) ? find_name(names, n, str_cstr(&text)) : -1;
+    str_done(&text);
+    return found;
+}
+
+int augment_init(struct augment *a, const struct augment_config *config, const struct frontend_config *frontend, int64_t window,
+                 uint64_t seed, struct err *err) {
+    const char *const *names = NULL;
+    int n = 0, rc = montage_channels(frontend->montage, &names, &n, err);
+    if (rc)
+        return rc;
+    *a = (struct augment){.config = *config,
+                          .seed = seed,
+                          .window = window,
+                          .channels = n,
+                          .inputs = frontend_inputs(frontend->normalize, n),
+                          .mirrors = true};
+    for (int c = 0; c < n; c++) {
+        a->partner[c] = find_opposite(names, n, c);
+        a->mirrors &= a->partner[c] >= 0;
+    }
+    for (int c = 0; c < a->inputs; c++) /* the envelopes as their channels; the feature of all channels has no partner */
+        a->partner[c] = a->mirrors && c < 2 * n ? a->partner[c % n] + c / n * n : c;
+    montage_channels_free(names);
+    return 0;
+}
+
+void augment_draw(const struct augment *a, int64_t epoch, int64_t index, struct augment_draw *ret) {
+    const struct augment_config *c = &a->config;
+    struct rng rng = window_rng(a->seed, epoch, index, false);
+    bool mirrored = rng_uniform(&rng) < c->mirror, padded = rng_uniform(&rng) < c->left_pad;
+    double pad = rng_uniform(&rng), gain = exp((2 * rng_uniform(&rng) - 1) * log(c->gain));
+    ret->mirrored = mirrored && a->mirrors;
+    ret->pad = padded ? (int32_t)(pad * AUGMENT_PAD_SHARE * (double)a->window) : 0;
+    for (int i = 0; i < a->channels; i++) {
+        float kept = rng_uniform(&rng) >= c->drop_channels;
+        ret->factor[i] = kept * (float)gain;
+        if (a->inputs > a->channels) /* an envelope is a ratio: it has no gain */
+            ret->factor[a->channels + i] = kept;
+    }
+    if (a->inputs > 2 * a->channels) /* the feature is one of all channels */
+        ret->factor[2 * a->channels] = 1;
+}
+
+int64_t augment_jitter(uint64_t seed, int64_t epoch, int64_t index, int64_t hop) {
+    struct rng rng = window_rng(seed, epoch, index, true);
+    return (int64_t)rng_below(&rng, (uint64_t)(hop / 2 * 2 + 1)) - hop / 2;
+}

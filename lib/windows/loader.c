@@ -1,0 +1,39 @@
+#include "windows/loader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/crew.h"
+
+struct loader {
+    struct crew *crew;
+    struct recording *recordings[];
+};
+
+static int load(void *ctx, int64_t i, struct err *err) { return recording_load(((struct loader *)ctx)->recordings[i], err); }
+
+int loader_start(struct recording *const *recordings, int64_t n, int workers, struct loader **ret, struct err *err) {
+    struct loader *l = malloc(sizeof *l + sizeof *l->recordings * (size_t)n);
+    const struct crew_work work = {.n = n, .threads = workers, .run = load, .ctx = l};
+    if (!l)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
+    if (n)
+        memcpy(l->recordings, recordings, sizeof *l->recordings * (size_t)n);
+    int rc = crew_start(&work, &l->crew, err);
+    if (rc)
+        free(l);
+    else
+        *ret = l;
+    return rc;
+}
+
+bool loader_wait(struct loader *l, int64_t i, int wait_ms) { return crew_wait(l->crew, i, wait_ms); }
+int loader_result(struct loader *l, int64_t i, struct err *err) { return crew_result(l->crew, i, err); }
+int64_t loader_done(struct loader *l) { return crew_done(l->crew); }
+
+void loader_stop(struct loader *l) {
+    if (!l)
+        return;
+    crew_close(l->crew);
+    free(l);
+}

@@ -1,0 +1,232 @@
+#include "windows/patients.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/order.h"
+#include "base/str.h"
+#include "store/digest.h"
+#include "windows/manifest.h"
+
+enum { HASH_HEX = 16, SALT_SIZE = DIGEST_HEX_SIZE };
+
+const char *patient_role_name(enum patient_role role) {
+    static const char *const names[PATIENT_ROLES] = {"unused", "training", "validation", "test"};
+    return names[role];
+}
+
+uint64_t patient_hash(const char *salt, const char *name) {
+    char hex[DIGEST_HEX_SIZE];
+    struct digest *d = digest_new();
+    if (d) {
+        digest_update(d, salt, strlen(salt));
+        digest_update(d, ":", 1);
+        digest_update(d, name, strlen(name));
+    }
+    if (!digest_finish(d, hex))
+        return 0;
+    hex[HASH_HEX] = '\0';
+    return strtoull(hex, NULL, 16);
+}
+
+/* Names of the role's patients in order, each once, without their source if `own`; malloc'd, NULL when out of memory. */
+static const char **list_names(const struct manifest *m, const uint8_t *role, enum patient_role wanted, bool own,
+                               int64_t *ret_count) {
+    int64_t n = 0, distinct = 0;
+    const char **names = malloc(sizeof *names * (size_t)(manifest_count(m) + 1));
+    *ret_count = 0;
+    if (!names)
+        return NULL;
+    for (int64_t i = 0; i < manifest_count(m); i++)
+        if (role[i] == wanted && manifest_entry(m, i)->recording)
+            names[n++] = own ? manifest_entry(m, i)->own_patient : manifest_entry(m, i)->patient;
+    qsort(names, (size_t)n, sizeof *names, order_strings);
+    for (int64_t i = 0; i < n; i++)
+        if (!distinct || strcmp(names[distinct - 1], names[i]))
+            names[distinct++] = names[i];
+    *ret_count = distinct;
+    return names;
+}
+
+static const char **names_of(const struct manifest *m, const uint8_t *role, enum patient_role wanted, int64_t *ret_count) {
+    return list_names(m, role, wanted, false, ret_count);
+}
+
+int64_t patients_list(const struct manifest *m, const uint8_t *role, enum patient_role wanted, size_t max, struct str *out) {
+    int64_t n = 0, i = 0;
+    size_t start = out->len;
+    const char **names = names_of(m, role, wanted, &n);
+    for (; i < n && (!i || out->len - start + strlen(names[i]) + 2 <= max); i++)
+        str_printf(out, "%s%s", i ? ", " : "", names[i]);
+    if (i < n)
+        str_printf(out, ", … and %lld more", (long long)(n - i));
+    free(names);
+    return n;
+}
+
+void patients_put_role(const struct manifest *m, const uint8_t *role, enum patient_role wanted, struct json_writer *w,
+                       const char *key) {
+    int64_t n = 0;
+    const char **names = names_of(m, role, wanted, &n);
+    json_begin_array(w, key);
+    for (int64_t i = 0; i < n; i++)
+        json_put_str(w, NULL, names[i]);
+    json_end(w, ']');
+    free(names);
+}
+
+void patients_put_names(const struct manifest *m, const uint8_t *role, struct json_writer *w, const char *key) {
+    json_begin_object(w, key);
+    for (int r = PATIENT_TRAINING; r < PATIENT_ROLES; r++)
+        patients_put_role(m, role, (enum patient_role)r, w, patient_role_name((enum patient_role)r));
+    json_end(w, '}');
+}
+
+static void put_hashes(const char *const *names, int64_t n, const char *salt, struct json_writer *w) {
+    uint64_t *hashes = malloc(sizeof *hashes * (size_t)(n + 1));
+    char hex[HASH_HEX + 1];
+    for (int64_t i = 0; hashes && i < n; i++)
+        hashes[i] = patient_hash(salt, names[i]);
+    if (hashes)
+        qsort(hashes, (size_t)n, sizeof *hashes, order_u64s);
+    for (int64_t i = 0; hashes && i < n; i++) {
+        str_format(hex, sizeof hex, "%016" PRIx64, hashes[i]);
+        json_put_str(w, NULL, hex);
+    }
+    free(hashes);
+}
+
+/* True if a role of a training before r has the name; those lists are in order. */
+static bool stands_before(const char **const *names, const int64_t *n, int r, const char *name) {
+    for (int before = PATIENT_TRAINING; before < r; before++)
+        if (n[before] && bsearch(&name, names[before], (size_t)n[before], sizeof *names[before], order_strings))
+            return true;
+    return false;
+}
+
+void patients_put_hashes(const struct manifest *m, const uint8_t *role, const char *salt, bool all, struct json_writer *w) {
+    const char **names[PATIENT_ROLES] = {NULL};
+    int64_t n[PATIENT_ROLES] = {0};
+    json_begin_object(w, NULL);
+    json_put_str(w, "salt", salt);
+    for (int r = all ? PATIENT_UNUSED : PATIENT_TRAINING; r < PATIENT_ROLES; r++) {
+        names[r] = list_names(m, role, (enum patient_role)r, !all, &n[r]);
+        int64_t kept = 0;
+        for (int64_t i = 0; names[r] && i < n[r]; i++)
+            if (all || !stands_before(names, n, r, names[r][i]))
+                names[r][kept++] = names[r][i];
+        json_begin_array(w, patient_role_name((enum patient_role)r));
+        n[r] = kept;
+        put_hashes(names[r], n[r], salt, w);
+        json_end(w, ']');
+    }
+    for (int r = 0; r < PATIENT_ROLES; r++)
+        free(names[r]);
+    json_end(w, '}');
+}
+
+struct known {
+    uint64_t hash; /* first: order_u64s */
+    int role;
+};
+
+struct known_patients {
+    char salt[SALT_SIZE];
+    struct known *items; /* in order of hash */
+    size_t count;
+};
+
+static int read_role(struct known_patients *k, const struct json *hashes, int role, struct err *err) {
+    for (size_t i = 0; i < json_count(hashes); i++) {
+        const char *hex = json_str(json_at(hashes, i), "");
+        char *end;
+        uint64_t hash = strtoull(hex, &end, 16);
+        if (strlen(hex) != HASH_HEX || *end)
+            return err_set(err, ERR_INVALID, "the patients of a training: '%.40s' is not a hash of %d hexadecimal digits", hex,
+                           HASH_HEX);
+        k->items[k->count++] = (struct known){hash, role};
+    }
+    return 0;
+}
+
+static int by_hash_then_role(const void *a, const void *b) {
+    return order_then(order_u64s(a, b), ((const struct known *)b)->role - ((const struct known *)a)->role);
+}
+
+/* A patient with used and unused recordings stands there twice: the use counts. */
+static void keep_highest_roles(struct known_patients *k) {
+    size_t n = 0;
+    qsort(k->items, k->count, sizeof *k->items, by_hash_then_role);
+    for (size_t i = 0; i < k->count; i++)
+        if (!n || k->items[n - 1].hash != k->items[i].hash)
+            k->items[n++] = k->items[i];
+    k->count = n;
+}
+
+int known_patients_read(const struct json *j, struct known_patients **ret, struct err *err) {
+    struct known_patients *k = calloc(1, sizeof *k);
+    const char *salt = json_str(json_get(j, "salt"), NULL);
+    size_t n = 0;
+    int rc = 0;
+    for (int r = 0; r < PATIENT_ROLES; r++)
+        n += json_count(json_get(j, patient_role_name((enum patient_role)r)));
+    if (!k || !(k->items = calloc(n + 1, sizeof *k->items)))
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for %zu patients", n);
+    else if (!salt || !str_copy(k->salt, sizeof k->salt, salt))
+        rc = err_set(err, ERR_INVALID, "the patients of a training: the salt is missing or longer than %d bytes", SALT_SIZE - 1);
+    for (int r = 0; !rc && r < PATIENT_ROLES; r++)
+        rc = read_role(k, json_get(j, patient_role_name((enum patient_role)r)), r, err);
+    if (rc) {
+        known_patients_free(k);
+        return rc;
+    }
+    keep_highest_roles(k);
+    *ret = k;
+    return 0;
+}
+
+void known_patients_free(struct known_patients *k) {
+    if (!k)
+        return;
+    free(k->items);
+    free(k);
+}
+
+int known_patients_role(const struct known_patients *k, const char *name) {
+    uint64_t hash = patient_hash(k->salt, name);
+    const struct known *found = k->count ? bsearch(&hash, k->items, k->count, sizeof *k->items, order_u64s) : NULL;
+    return found ? found->role : -1;
+}
+
+int64_t known_patients_count(const struct known_patients *k, enum patient_role role) {
+    int64_t n = 0;
+    for (size_t i = 0; i < k->count; i++)
+        n += k->items[i].role == (int)role;
+    return n;
+}
+
+static size_t folder_of(const struct manifest_entry *e) { return (size_t)(fsio_basename(e->relative_path) - e->relative_path); }
+
+/* Entries stand in order of their paths, but those of a folder's subfolders may stand between two of its own. */
+bool patients_lone(const struct manifest *m, struct lone_patients *ret) {
+    const struct manifest_entry *previous = NULL;
+    bool counted = false;
+    *ret = (struct lone_patients){0};
+    for (int64_t i = 0; i < manifest_count(m); i++) {
+        const struct manifest_entry *e = manifest_entry(m, i);
+        size_t n = folder_of(e);
+        if (!e->recording || !e->lone)
+            continue;
+        bool same = previous && folder_of(previous) == n && !memcmp(previous->relative_path, e->relative_path, n);
+        if (same && !ret->first)
+            ret->first = previous->relative_path;
+        ret->folders += same && !counted;
+        ret->patients += same ? 1 + !counted : 0;
+        counted = same;
+        previous = e;
+    }
+    return ret->folders > 0;
+}

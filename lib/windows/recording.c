@@ -1,0 +1,488 @@
+#include "windows/recording.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/fsio.h"
+#include "base/json.h"
+#include "base/str.h"
+
+static const int64_t MAX_SAMPLES = INT64_C(1) << 40; /* of file time: a century; keeps sizes in range */
+enum { MAGIC_SIZE = 16, HEAD_SIZE = 64, TRAILER_SIZE = 32, INDEX_MAX_BYTES = 256 << 20 };
+static const char MAGIC[MAGIC_SIZE + 1] = "brr recording 1\n";
+
+struct spans {
+    struct window_span *items;
+    int count, capacity;
+};
+
+struct recording_writer {
+    struct fsio_writer file;
+    bool open;
+    int channels, columns;
+    struct spans segments, held;
+};
+
+static int spans_add(struct spans *s, struct window_span span, struct err *err) {
+    if (s->count == s->capacity) {
+        int capacity = s->capacity ? 2 * s->capacity : 64;
+        if (capacity > RECORDING_MAX_SPANS)
+            return err_set(err, ERR_EXHAUSTED, "the recording has more than %d segments or held gaps", RECORDING_MAX_SPANS);
+        struct window_span *items = realloc(s->items, sizeof *items * (size_t)capacity);
+        if (!items)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for %d spans of a recording", capacity);
+        s->items = items;
+        s->capacity = capacity;
+    }
+    s->items[s->count++] = span;
+    return 0;
+}
+
+int recording_writer_open(const char *path, int channels, int columns, struct recording_writer **ret, struct err *err) {
+    struct recording_writer *w = calloc(1, sizeof *w);
+    char head[HEAD_SIZE] = {0};
+    if (!w)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the writer of %s", path);
+    memcpy(head, MAGIC, MAGIC_SIZE);
+    w->channels = channels;
+    w->columns = columns;
+    int rc = fsio_writer_open(&w->file, path, err);
+    w->open = rc == 0;
+    if (rc || (rc = fsio_writer_write(&w->file, head, sizeof head, err)))
+        recording_writer_abort(w);
+    else
+        *ret = w;
+    return rc;
+}
+
+static void writer_free(struct recording_writer *w) {
+    free(w->segments.items);
+    free(w->held.items);
+    free(w);
+}
+
+void recording_writer_abort(struct recording_writer *w) {
+    if (!w)
+        return;
+    if (w->open)
+        fsio_writer_abort(&w->file);
+    writer_free(w);
+}
+
+/* Extend the newest span or begin one. */
+static int extend(struct spans *s, int64_t first, int64_t n, bool fresh, struct err *err) {
+    if (!fresh && s->count && s->items[s->count - 1].end == first) {
+        s->items[s->count - 1].end += n;
+        return 0;
+    }
+    return spans_add(s, (struct window_span){first, first + n}, err);
+}
+
+int recording_writer_rows(struct recording_writer *w, const uint16_t *rows_f16, int64_t n, int64_t first, bool segment_start,
+                          bool held, struct err *err) {
+    int64_t end = w->segments.count ? w->segments.items[w->segments.count - 1].end : 0;
+    if (n <= 0)
+        return 0;
+    if (first < end || (!segment_start && (!w->segments.count || first != end)))
+        return err_set(err, ERR_INVALID, "rows from sample %lld on do not follow sample %lld", (long long)first, (long long)end);
+    int rc;
+    if ((rc = extend(&w->segments, first, n, segment_start, err)) || (held && (rc = extend(&w->held, first, n, false, err))))
+        return rc;
+    return fsio_writer_write(&w->file, rows_f16, sizeof *rows_f16 * (size_t)(n * w->columns), err);
+}
+
+static void put_spans(struct json_writer *json, const char *key, const struct window_span *spans, int n) {
+    json_begin_array(json, key);
+    for (int i = 0; i < n; i++) {
+        json_put_i64(json, NULL, spans[i].first);
+        json_put_i64(json, NULL, spans[i].end);
+    }
+    json_end(json, ']');
+}
+
+void recording_put_facts(struct json_writer *json, const struct recording_facts *facts) {
+    int64_t end = facts->n_segments ? facts->segments[facts->n_segments - 1].end : 0;
+    json_put_i64(json, "version", RECORDING_VERSION);
+    json_put_str(json, "key", facts->key);
+    json_put_str(json, "source", facts->source);
+    json_put_str(json, "montage", facts->montage);
+    json_put_i64(json, "channels", facts->channels);
+    if (facts->columns != facts->channels)
+        json_put_i64(json, "columns", facts->columns);
+    json_put_i64(json, "samples", facts->samples > end ? facts->samples : end);
+    json_put_f64(json, "duration_s", facts->duration_s);
+    json_put_bool(json, "labelled", facts->labelled);
+    json_put_str(json, "label_source", facts->label_source);
+    json_put_str(json, "note", facts->note);
+    json_put_str(json, "faults", facts->faults);
+    json_put_str(json, "mislabelled", facts->mislabelled);
+    put_spans(json, "segments", facts->segments, facts->n_segments);
+    put_spans(json, "held", facts->held, facts->n_held);
+    put_spans(json, "seizures", facts->seizures, facts->n_seizures);
+}
+
+static void put_index(const struct recording_writer *w, const struct recording_facts *facts, struct str *out) {
+    struct json_writer json;
+    struct recording_facts all = *facts;
+    all.channels = w->channels;
+    all.columns = w->columns;
+    all.segments = w->segments.items;
+    all.n_segments = w->segments.count;
+    all.held = w->held.items;
+    all.n_held = w->held.count;
+    json_writer_init(&json, out);
+    json_begin_object(&json, NULL);
+    recording_put_facts(&json, &all);
+    json_end(&json, '}');
+}
+
+static void put_u64(uint8_t *to, uint64_t value) {
+    for (int i = 0; i < 8; i++)
+        to[i] = (uint8_t)(value >> (8 * i));
+}
+
+static uint64_t get_u64(const uint8_t *from) {
+    uint64_t value = 0;
+    for (int i = 0; i < 8; i++)
+        value |= (uint64_t)from[i] << (8 * i);
+    return value;
+}
+
+/* Index and trailer behind the samples. */
+static int write_end(struct recording_writer *w, const struct recording_facts *facts, struct err *err) {
+    OWNED(str_done) struct str index;
+    uint8_t trailer[TRAILER_SIZE] = {0};
+    int rc;
+    str_init(&index, INDEX_MAX_BYTES);
+    put_index(w, facts, &index);
+    if (!str_ok(&index))
+        return err_set(err, ERR_EXHAUSTED, "the index of %s is larger than %d bytes", w->file.path, INDEX_MAX_BYTES);
+    size_t padding = (size_t)(-w->file.written_bytes & 7);
+    if (padding && (rc = fsio_writer_write(&w->file, trailer, padding, err)))
+        return rc;
+    put_u64(trailer, (uint64_t)w->file.written_bytes);
+    put_u64(trailer + 8, index.len);
+    memcpy(trailer + 16, MAGIC, MAGIC_SIZE);
+    if ((rc = fsio_writer_write(&w->file, str_cstr(&index), index.len, err)))
+        return rc;
+    return fsio_writer_write(&w->file, trailer, sizeof trailer, err);
+}
+
+int recording_writer_commit(struct recording_writer *w, const struct recording_facts *facts, struct err *err) {
+    int rc = write_end(w, facts, err);
+    if (rc) {
+        recording_writer_abort(w);
+        return rc;
+    }
+    rc = fsio_writer_commit(&w->file, err);
+    writer_free(w);
+    return rc;
+}
+
+struct recording {
+    struct fsio_map map; /* without data until a planned recording is loaded */
+    struct arena arena;
+    void *block; /* what a planned recording's facts live in */
+    struct recording_info info;
+    const char *key;
+    int64_t *first_row; /* (n_segments) rows before each segment */
+    struct recording_loader loader;
+    pthread_mutex_t lock;            /* held while loading */
+    const char *_Atomic mislabelled; /* NULL until the samples were loaded for the first time */
+    atomic_bool ready, notified;
+};
+
+static int damaged(const char *path, const char *what, struct err *err) {
+    return err_set(err, ERR_DATA_LOSS, "cached recording %s: %s; delete the file, it will be built again", path, what);
+}
+
+/* A flat list first,end,first,end…, ascending; limit bounds the last end. */
+static bool read_spans(struct arena *arena, const struct json *list, int64_t limit, const struct window_span **ret, int *ret_n) {
+    size_t n = json_count(list) / 2;
+    if (json_kind(list) != JSON_KIND_ARRAY || json_count(list) % 2 || n > RECORDING_MAX_SPANS)
+        return false;
+    struct window_span *spans = arena_alloc(arena, sizeof *spans * (n + 1));
+    int64_t end = 0;
+    for (size_t i = 0; spans && i < n; i++) {
+        spans[i].first = json_i64(json_at(list, 2 * i), -1);
+        spans[i].end = json_i64(json_at(list, 2 * i + 1), -1);
+        if (spans[i].first < end || spans[i].end <= spans[i].first || spans[i].end > limit)
+            return false;
+        end = spans[i].end;
+    }
+    *ret = spans;
+    *ret_n = (int)n;
+    return spans != NULL;
+}
+
+int recording_get_facts(const struct json *index, const char *name, struct arena *arena, struct recording_facts *ret,
+                        struct err *err) {
+    struct recording_facts f = {.samples = json_i64(json_get(index, "samples"), -1),
+                                .labelled = json_bool(json_get(index, "labelled"), false),
+                                .duration_s = json_f64(json_get(index, "duration_s"), 0)};
+    const char **const texts[] = {&f.key, &f.source, &f.montage, &f.label_source, &f.note, &f.faults, &f.mislabelled};
+    static const char *const keys[] = {"key", "source", "montage", "label_source", "note", "faults", "mislabelled"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!(*texts[i] = arena_strdup(arena, json_str(json_get(index, keys[i]), ""))))
+            return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", name);
+    int64_t channels = json_i64(json_get(index, "channels"), 0), columns = json_i64(json_get(index, "columns"), channels);
+    if (json_i64(json_get(index, "version"), 0) != RECORDING_VERSION || channels < 1 || channels > FRONTEND_MAX_CHANNELS ||
+        columns < channels || columns > FRONTEND_MAX_COLUMNS || f.samples < 0 || f.samples > MAX_SAMPLES)
+        return damaged(name, "its version, channels or samples are out of range", err);
+    f.channels = (int)channels;
+    f.columns = (int)columns;
+    if (!read_spans(arena, json_get(index, "segments"), f.samples, &f.segments, &f.n_segments) ||
+        !read_spans(arena, json_get(index, "held"), f.samples, &f.held, &f.n_held) ||
+        !read_spans(arena, json_get(index, "seizures"), f.samples, &f.seizures, &f.n_seizures))
+        return damaged(name, "its segments or label runs are not ascending", err);
+    *ret = f;
+    return 0;
+}
+
+/* Facts whose texts and spans live as long as rec; first_row (n_segments + 1) is memory for the rec. */
+static void adopt(struct recording *rec, const struct recording_facts *f, int64_t *first_row) {
+    rec->key = f->key;
+    rec->info = (struct recording_info){.channels = f->channels,
+                                        .columns = f->columns,
+                                        .samples = f->samples,
+                                        .segments = f->segments,
+                                        .n_segments = f->n_segments,
+                                        .seizures = f->seizures,
+                                        .n_seizures = f->n_seizures,
+                                        .held = f->held,
+                                        .n_held = f->n_held,
+                                        .labelled = f->labelled,
+                                        .label_source = f->label_source,
+                                        .note = f->note,
+                                        .faults = f->faults,
+                                        .duration_s = f->duration_s};
+    int64_t rows = 0;
+    for (int s = 0; s < f->n_segments; s++) {
+        first_row[s] = rows;
+        rows += f->segments[s].end - f->segments[s].first;
+    }
+    first_row[f->n_segments] = rows;
+    rec->first_row = first_row;
+}
+
+static struct recording *recording_new(void) {
+    struct recording *rec = calloc(1, sizeof *rec);
+    if (!rec)
+        return NULL;
+    arena_init(&rec->arena, INDEX_MAX_BYTES);
+    pthread_mutex_init(&rec->lock, NULL);
+    return rec;
+}
+
+/* Facts and samples of the mapped file, checked. */
+static int adopt_file(struct recording *rec, const char *cache_file, struct err *err) {
+    struct recording_facts facts = {0};
+    OWNED_POINTER(json_free) struct json *index = NULL;
+    int64_t *first_row;
+    int rc;
+    if (rec->map.len < HEAD_SIZE + TRAILER_SIZE || memcmp(rec->map.data, MAGIC, MAGIC_SIZE) ||
+        memcmp(rec->map.data + rec->map.len - MAGIC_SIZE, MAGIC, MAGIC_SIZE))
+        return damaged(cache_file, "it is not a whole cache file", err);
+    const uint8_t *trailer = rec->map.data + rec->map.len - TRAILER_SIZE;
+    uint64_t offset = get_u64(trailer), len = get_u64(trailer + 8), end = rec->map.len - TRAILER_SIZE;
+    if (offset < HEAD_SIZE || offset > end || len != end - offset)
+        return damaged(cache_file, "its index lies outside the file", err);
+    if ((rc = json_parse((const char *)rec->map.data + offset, len, cache_file, &index, err)) ||
+        (rc = recording_get_facts(index, cache_file, &rec->arena, &facts, err)))
+        return rc;
+    if (!(first_row = arena_alloc(&rec->arena, sizeof *first_row * ((size_t)facts.n_segments + 1))))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", cache_file);
+    adopt(rec, &facts, first_row);
+    atomic_store(&rec->mislabelled, facts.mislabelled);
+    if (rec->first_row[facts.n_segments] * facts.columns * 2 > (int64_t)offset - HEAD_SIZE)
+        return damaged(cache_file, "it holds fewer samples than its index says", err);
+    return 0;
+}
+
+int recording_open(const char *cache_file, struct recording **ret, struct err *err) {
+    struct recording *rec = recording_new();
+    int rc;
+    if (!rec)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", cache_file);
+    if ((rc = fsio_map_open(&rec->map, cache_file, err)) || (rc = adopt_file(rec, cache_file, err))) {
+        recording_close(rec);
+        return rc;
+    }
+    atomic_store(&rec->ready, true);
+    *ret = rec;
+    return 0;
+}
+
+static const struct window_span *copy_spans(uint8_t **at, const struct window_span *spans, int n) {
+    size_t bytes = sizeof *spans * (size_t)n;
+    void *copy = *at;
+    if (bytes)
+        memcpy(copy, spans, bytes);
+    *at += bytes;
+    return copy;
+}
+
+static const char *copy_text(uint8_t **at, const char *text) {
+    size_t bytes = strlen(text) + 1;
+    void *copy = *at;
+    memcpy(copy, text, bytes);
+    *at += bytes;
+    return copy;
+}
+
+int recording_plan(const struct recording_facts *facts, const struct recording_loader *loader, struct recording **ret,
+                   struct err *err) {
+    struct recording_facts f = *facts;
+    size_t spans = (size_t)f.n_segments + (size_t)f.n_held + (size_t)f.n_seizures, rows = (size_t)f.n_segments + 1;
+    size_t texts = strlen(f.key) + strlen(f.label_source) + strlen(f.note) + strlen(f.faults) + 4;
+    struct recording *rec = recording_new();
+    uint8_t *at = malloc(sizeof(struct window_span) * spans + sizeof(int64_t) * rows + texts);
+    if (!rec || !at) {
+        if (loader->drop)
+            loader->drop(loader->ctx);
+        recording_close(rec);
+        free(at);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a recording");
+    }
+    rec->loader = *loader;
+    rec->block = at; /* thousands are open at a time: one piece of exact size each */
+    int64_t *first_row = (int64_t *)(void *)at;
+    at += sizeof *first_row * rows;
+    f.segments = copy_spans(&at, f.segments, f.n_segments);
+    f.held = copy_spans(&at, f.held, f.n_held);
+    f.seizures = copy_spans(&at, f.seizures, f.n_seizures);
+    f.key = copy_text(&at, f.key);
+    f.label_source = copy_text(&at, f.label_source);
+    f.note = copy_text(&at, f.note);
+    f.faults = copy_text(&at, f.faults);
+    adopt(rec, &f, first_row);
+    *ret = rec;
+    return 0;
+}
+
+static bool same_spans(const struct window_span *a, int n_a, const struct window_span *b, int n_b) {
+    return n_a == n_b && (!n_a || !memcmp(a, b, sizeof *a * (size_t)n_a));
+}
+
+/* Take the samples of an open cache file that holds what was planned. */
+static int take_samples(struct recording *rec, struct recording *built, const char *path, struct err *err) {
+    const struct recording_info *a = &rec->info, *b = &built->info;
+    if (strcmp(rec->key, built->key) != 0)
+        return err_set(err, ERR_DATA_LOSS, "its source or labels changed after the data were indexed; submit the job again");
+    if (a->channels != b->channels || a->columns != b->columns || a->samples != b->samples ||
+        !same_spans(a->segments, a->n_segments, b->segments, b->n_segments) ||
+        !same_spans(a->held, a->n_held, b->held, b->n_held) || !same_spans(a->seizures, a->n_seizures, b->seizures, b->n_seizures))
+        return err_set(
+            err, ERR_DATA_LOSS,
+            "it holds other segments or labels than its header said when the data were indexed (a header that arrived "
+            "damaged has been replaced since): the plan made of it does not hold; submit the job again, and if that does "
+            "not help delete %s",
+            path);
+    const char *mislabelled = atomic_load(&rec->mislabelled);
+    mislabelled = mislabelled ? mislabelled : arena_strdup(&rec->arena, atomic_load(&built->mislabelled));
+    if (!mislabelled)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", path);
+    atomic_store(&rec->mislabelled, mislabelled);
+    rec->map = built->map;
+    built->map = (struct fsio_map){0};
+    return 0;
+}
+
+static void release(struct recording *rec) {
+    if (rec->loader.release)
+        rec->loader.release(rec->loader.ctx);
+}
+
+static int load_locked(struct recording *rec, struct err *err) {
+    char path[4096];
+    struct recording *built = NULL;
+    int rc;
+    if ((rc = rec->loader.load(rec->loader.ctx, path, sizeof path, err)))
+        return rc;
+    if ((rc = recording_open(path, &built, err)) || (rc = take_samples(rec, built, path, err)))
+        release(rec);
+    else
+        atomic_store(&rec->ready, true);
+    recording_close(built);
+    return rc;
+}
+
+int recording_load(struct recording *rec, struct err *err) {
+    if (atomic_load(&rec->ready))
+        return 0;
+    pthread_mutex_lock(&rec->lock);
+    int rc = atomic_load(&rec->ready) ? 0 : load_locked(rec, err);
+    pthread_mutex_unlock(&rec->lock);
+    return rc;
+}
+
+void recording_unload(struct recording *rec) {
+    if (!rec->loader.load)
+        return;
+    pthread_mutex_lock(&rec->lock);
+    bool loaded = atomic_exchange(&rec->ready, false);
+    fsio_map_close(&rec->map);
+    rec->map = (struct fsio_map){0};
+    if (loaded)
+        release(rec);
+    pthread_mutex_unlock(&rec->lock);
+}
+
+bool recording_ready(const struct recording *rec) { return atomic_load(&rec->ready); }
+
+const char *recording_mislabelled(const struct recording *rec) {
+    const char *text = atomic_load(&rec->mislabelled);
+    return text ? text : "";
+}
+
+const char *recording_tell_mislabelled(struct recording *rec) {
+    const char *text = recording_mislabelled(rec);
+    return *text && !atomic_exchange(&rec->notified, true) ? text : "";
+}
+
+void recording_close(struct recording *rec) {
+    if (!rec)
+        return;
+    fsio_map_close(&rec->map);
+    if (atomic_load(&rec->ready))
+        release(rec);
+    if (rec->loader.drop)
+        rec->loader.drop(rec->loader.ctx);
+    pthread_mutex_destroy(&rec->lock);
+    arena_done(&rec->arena);
+    free(rec->block);
+    free(rec);
+}
+
+void recording_info(const struct recording *rec, struct recording_info *ret) { *ret = rec->info; }
+
+void recording_facts(const struct recording *rec, struct recording_facts *ret) {
+    const struct recording_info *info = &rec->info;
+    *ret = (struct recording_facts){.key = rec->key,
+                                    .label_source = info->label_source,
+                                    .note = info->note,
+                                    .faults = info->faults,
+                                    .mislabelled = recording_mislabelled(rec),
+                                    .labelled = info->labelled,
+                                    .channels = info->channels,
+                                    .columns = info->columns,
+                                    .duration_s = info->duration_s,
+                                    .samples = info->samples,
+                                    .seizures = info->seizures,
+                                    .segments = info->segments,
+                                    .held = info->held,
+                                    .n_seizures = info->n_seizures,
+                                    .n_segments = info->n_segments,
+                                    .n_held = info->n_held};
+}
+
+const uint16_t *recording_rows(const struct recording *rec, int segment, int64_t at) {
+    const uint16_t *rows = (const uint16_t *)(const void *)(rec->map.data + HEAD_SIZE);
+    return rows + (rec->first_row[segment] + at - rec->info.segments[segment].first) * rec->info.columns;
+}
+
+const char *recording_key(const struct recording *rec) { return rec->key; }

@@ -1,0 +1,49 @@
+/* job_data: the keys data.* that kinds of job share, and their meaning. A kind names the tables that it has a use for and calls
+ * job_data_read from its config function. Any thread. */
+#ifndef BRR_WORK_JOB_DATA_H
+#define BRR_WORK_JOB_DATA_H
+#include "eeg/frontend.h"
+#include "windows/augment.h"
+#include "windows/manifest.h"
+#include "windows/sampler.h"
+#include "work/jobfile.h"
+
+struct job_data {
+    const char *source; /* with several sources their URIs, separated by line ends */
+    const struct manifest_source *sources;
+    int n_sources; /* 0: one source without a name */
+    const char *labels, *unlabeled;
+    const char *montage; /* frontend_config form */
+    int fail_on_bad_file, fail_on_mislabelled;
+    bool official_split, redraw_each_epoch, rebuild;
+    struct option_list split_train, split_validation, split_test;
+    double window_s, hop_s, fill_gap_s, validation_fraction, balance_full, balance_none, balance_hard;
+    struct option_numbers bandpass_hz;
+    struct augment_config augment;
+    int64_t loader_workers, max_files, split_seed, split_folds, split_fold, balance_per_patient;
+    int notch;     /* index of data.notch_hz */
+    int patient;   /* enum labels_patient_rule */
+    int resident;  /* enum feed_residence */
+    int normalize; /* enum frontend_normalize */
+    int reference; /* enum frontend_reference */
+    struct {       /* as written, for job_data_read */
+        const struct yaml_node *montage;
+        double sampling_rate_hz;
+        int64_t num_workers;
+    } written;
+};
+
+extern const struct option_table job_data_source_keys; /* which recordings, and how many readers */
+extern const struct option_table job_data_label_keys;  /* where their labels stand */
+extern const struct option_table job_data_window_keys; /* montage, filters, windows */
+extern const struct option_table job_data_sample_keys; /* who trains, who validates, which windows */
+
+/* Checks what the tables read into *data, fills in what follows from it, and makes it the job's data. Values of tables that the
+ * kind does not name stay as they are. */
+int job_data_read(struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err);
+/* Which windows a training shows. Needs job_data_sample_keys. */
+struct balance_config job_data_balance(const struct job_data *data);
+/* How recordings are read; strings are the job's. Needs job_data_window_keys. */
+void job_data_frontend(const struct job_data *data, struct frontend_config *ret);
+
+#endif

@@ -1,0 +1,63 @@
+#include "work/task.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/str.h"
+#include "store/digest.h"
+#include "store/mirror.h"
+
+const struct task_work *task_work_of(const struct task_kind *kind) {
+    int i = 0;
+    while (task_kinds[i] != kind)
+        i++;
+    return task_works[i];
+}
+
+void task_log(const struct task_env *env, enum task_level level, const char *fmt, ...) {
+    char text[1000];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (env->log)
+        env->log(env->ctx, level, text);
+}
+
+bool task_is_mirrored(const struct task_env *env) {
+    bool mirrored = env->mirror != NULL;
+    for (int i = 0; i < env->n_mirrors; i++)
+        mirrored |= env->mirrors[i] != NULL;
+    return mirrored;
+}
+
+void task_stop_mirrors(const struct task_env *env) {
+    if (env->mirror)
+        mirror_stop(env->mirror);
+    for (int i = 0; i < env->n_mirrors; i++)
+        if (env->mirrors[i])
+            mirror_stop(env->mirrors[i]);
+}
+
+bool task_phase(const struct task_env *env, struct task_progress *p, const char *phase, int64_t done, int64_t total) {
+    str_copy(p->phase, sizeof p->phase, phase);
+    p->done = done;
+    p->total = total;
+    task_report(env, p);
+    bool stop = env->stop && atomic_load(env->stop);
+    if (stop)
+        task_stop_mirrors(env); /* else the fetch of a whole recording would go on */
+    return !stop;
+}
+
+bool task_model_is_url(const char *ref) { return str_starts(ref, "store://"); }
+
+int task_model_find(const struct task_env *env, const char *ref, struct task_model *ret, struct err *err) {
+    if (!task_model_is_url(ref))
+        return str_copy(ret->path, sizeof ret->path, ref)
+                   ? digest_file(ret->path, ret->sha256, err)
+                   : err_set(err, ERR_RANGE, "the path of the model %.200s… is too long", ref);
+    if (!env->model)
+        return err_set(err, ERR_UNSUPPORTED, "%.200s: there are no stores here; name a local file", ref);
+    return env->model(env->ctx, ref, ret, err);
+}
