@@ -1,15 +1,20 @@
-/* skip: leaves a cmocka test undone and says why, in a line that `./dev test` shows at its end ("skipped: REASON"). In CI only
- * reasons of hardware and of data that nobody may publish are accepted: see tools/test_report.py. */
+/* skip: leaves a cmocka test undone and says why, in a line that `./dev test` shows at its end ("skipped: CLASS: REASON"). The
+ * class says what the machine lacks; tools/test_report.py knows which classes are failures there. */
 #ifndef BRR_TESTS_SKIP_H
 #define BRR_TESTS_SKIP_H
 #include "unit/cmocka_all.h"
 
-#define SKIP_NO_EEG "no EEG recordings (BRR_EEG_DIR)"
+#define SKIP_PACKAGE  "package"  /* a program or library that `./dev test` installs */
+#define SKIP_DATA     "data"     /* files that may not be published; the reason ends with the variable that names them */
+#define SKIP_HARDWARE "hardware" /* a processor's instructions, a GPU and what comes with one */
 
-#define skip_because(reason)                                                                                                       \
+#define skip_because(class, ...)                                                                                                   \
     do {                                                                                                                           \
-        print_message("skipped: %s\n", reason);                                                                                    \
+        print_message("skipped: " class ": " __VA_ARGS__);                                                                         \
+        print_message("\n");                                                                                                       \
         skip();                                                                                                                    \
     } while (0)
+
+#define skip_without_eeg() skip_because(SKIP_DATA, "no EEG recordings (BRR_EEG_DIR)")
 
 #endif

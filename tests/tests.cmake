@@ -1,7 +1,7 @@
 # tests: tests/unit/test_X.c and tests/ops/test_X.c are one cmocka program and one CTest entry each;
 # tests/golden and tests/integration hold Python and shell drivers (test_*.py, test_*.sh), one CTest entry each.
 # tests/fuzz/fuzz_X.c is a libFuzzer target (BRR_FUZZ, clang) and always a program replay_X that ctest runs over tests/fuzz/corpus/X.
-# A driver exits 77 to be shown as skipped (data that only some machines have).
+# A test that skips says `skipped: CLASS: REASON` (tests/skip.h) and exits 77; one that skips a part of itself says so alone.
 # Programs that compute wait passively, as the daemon does, so that tests may run beside one another.
 # tests/chaos/test_chaos.py: two minutes of random faults for a daemon at work; `./dev chaos` runs it for longer.
 # Labels: `unit` for compiled tests and corpora (what the sanitizers run), plus the folder; `driver` for Python beside them; `seeded`
@@ -21,6 +21,9 @@ function(seeded_label source ret) # ";seeded", or nothing
 endfunction()
 
 file(GLOB unit_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c ${CMAKE_SOURCE_DIR}/tests/ops/test_*.c)
+if(BRR_SANITIZE OR BRR_FUZZ)
+  list(FILTER unit_tests EXCLUDE REGEX "/test_step_allocations\\.c$") # it replaces malloc, and so do they
+endif()
 set(ground_floor_tests err world volume arena str counted pack map mailbox crew fsio json yaml options log metrics rng digest safetensors store cache)
 list(TRANSFORM ground_floor_tests PREPEND test_)
 set(trust_tests test_token test_certificate)

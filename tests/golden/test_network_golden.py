@@ -13,7 +13,7 @@ import numpy as np
 try:
     import torch
 except ImportError:
-    print("skipped: PyTorch is not installed (Debian: apt-get install python3-torch)")
+    print("skipped: package: PyTorch is not installed (Debian: apt-get install python3-torch)")
     sys.exit(77)
 
 HERE = pathlib.Path(__file__).resolve().parent

@@ -21,7 +21,7 @@ int main(void) {
     struct err err = {0};
     void *y = NULL, *later = NULL;
     if (device_probe("cuda:0", &info, &err)) {
-        printf("skipped: no GPU: %s\n", err.message);
+        printf("skipped: hardware: no GPU: %s\n", err.message);
         return 77;
     }
     printf("%s: %s\n", info.name, info.description);

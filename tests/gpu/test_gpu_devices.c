@@ -64,7 +64,7 @@ int main(void) {
     struct err err = {0};
     int n = device_list(infos, MOST), rc = 0;
     if (device_probe("cuda:2", &infos[MOST - 1], &err)) {
-        printf("skipped: no GPU cuda:2: %s\n", err.message);
+        printf("skipped: hardware: no GPU cuda:2: %s\n", err.message);
         return 77;
     }
     if (getenv("BRR_EMULATED_DEVICES")) {

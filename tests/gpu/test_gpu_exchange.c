@@ -135,7 +135,7 @@ static void sums_have_the_bits_of_one_rank(void) {
         join(many, n, true);
         on_ranks(many, n, run_reduction);
         if (!getenv("BRR_EMULATED_DEVICES") && !strcmp(many[0].way, "host memory")) {
-            printf("skipped: no NCCL of 2.14 or newer (libnccl.so.2)\n");
+            printf("skipped: hardware: no NCCL of 2.14 or newer (libnccl.so.2)\n");
             exit(77);
         }
         for (int i = 0; i < n; i++) {
@@ -197,7 +197,7 @@ int main(void) {
     struct device_info info;
     struct err err = {0};
     if (device_probe("cuda:3", &info, &err)) {
-        printf("skipped: no GPU cuda:3: %s\n", err.message);
+        printf("skipped: hardware: no GPU cuda:3: %s\n", err.message);
         return 77;
     }
     draw();

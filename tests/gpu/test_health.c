@@ -64,12 +64,12 @@ int main(void) {
     struct err err = {0};
     void *memory = NULL;
     if (device_open("cuda:0", 0, &device, &err)) {
-        printf("skipped: no GPU: %s\n", err.message);
+        printf("skipped: hardware: no GPU: %s\n", err.message);
         return 77;
     }
     device_health(device, &before);
     if (!before.reported) {
-        printf("skipped: no GPU management library (libnvidia-ml) here\n");
+        printf("skipped: hardware: no GPU management library (libnvidia-ml) here\n");
         device_close(device);
         return 77;
     }

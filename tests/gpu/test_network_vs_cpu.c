@@ -562,7 +562,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     if (device_probe("cuda:0", &info, &err)) {
-        printf("skipped: no GPU: %s\n", err.message);
+        printf("skipped: hardware: no GPU: %s\n", err.message);
         return 77;
     }
     printf("%s: %s\n", info.name, info.description);

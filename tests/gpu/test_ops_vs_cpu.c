@@ -213,7 +213,7 @@ int main(int argc, char **argv) {
     struct device_info info;
     uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : test_seed();
     if (device_open("cuda:0", 0, &gpu.device, &err)) {
-        printf("skipped: no GPU: %s\n", err.message);
+        printf("skipped: hardware: no GPU: %s\n", err.message);
         return 77;
     }
     if (stream_open(gpu.device, STREAM_NORMAL, &gpu.stream, &err) || !open_machine(&cpu, "cpu", &err)) {

@@ -228,7 +228,7 @@ static void close_all(void) {
 int main(void) {
     struct device_info info;
     if (device_probe("cuda:0", &info, &err)) {
-        printf("skipped: no GPU: %s\n", err.message);
+        printf("skipped: hardware: no GPU: %s\n", err.message);
         return 77;
     }
     printf("%s: %s\n", info.name, info.description);

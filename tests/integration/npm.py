@@ -10,8 +10,8 @@ from daemon import PATIENCE
 OFFLINE = ("ENOTFOUND", "ECONNREFUSED", "ETIMEDOUT", "EAI_AGAIN", "ENETUNREACH", "ECONNRESET", "network")
 
 
-def skip(text):
-    print(f"skipped: {text}")
+def skip(kind, text):
+    print(f"skipped: {kind}: {text}")
     sys.exit(77)
 
 
@@ -20,7 +20,7 @@ def npm_modules(folder):
     registry is not at hand."""
     for program in ("node", "npm"):
         if not shutil.which(program):
-            skip(f"there is no {program}; ./dev deps installs it")
+            skip("package", f"there is no {program}; ./dev deps installs it")
     build = f"{os.environ['BRR_BUILD_DIR']}/npm/{os.path.basename(folder)}"
     with open(f"{folder}/package-lock.json", "rb") as f:
         want = hashlib.sha256(f.read()).hexdigest()
@@ -33,7 +33,7 @@ def npm_modules(folder):
         shutil.copy(f"{folder}/{name}", build)
     r = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=build, capture_output=True, text=True, timeout=PATIENCE)
     if r.returncode and any(word in r.stderr for word in OFFLINE):
-        skip("the npm registry cannot be reached: " + r.stderr.strip().splitlines()[0])
+        skip("network", "the npm registry cannot be reached: " + r.stderr.strip().splitlines()[0])
     assert r.returncode == 0, r.stderr
     with open(stamp, "w", encoding="ascii") as f:
         f.write(want)

@@ -72,12 +72,12 @@ SPACES = ["unshare", "--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "-
 
 
 def unavailable():
-    """Why no cluster can run here, or None."""
+    """What a cluster lacks here, with its class, or None."""
     missing = [name for name in ("slurmctld", "slurmd", "sbatch", "munged", "unshare", "ip") if not shutil.which(name)]
     if missing:
-        return f"no {', '.join(missing)} (slurmctld, slurmd, slurm-client, munge, libpmix-dev)"
+        return f"package: no {', '.join(missing)} (slurmctld, slurmd, slurm-client, munge, libpmix-dev)"
     if os.getuid() or subprocess.run([*SPACES, "true"], capture_output=True).returncode:
-        return "namespaces cannot be made here"
+        return "rights: namespaces cannot be made here"
     return None
 
 
@@ -101,8 +101,10 @@ def main(make_side, checks, always=(), end=lambda side: None):
     """Runs the checks, or those that the command line names and `always`, with what make_side(cluster, directory) returns; recordings lie in
     the directory's eeg. Returns the exit status."""
     why = unavailable()
-    if why or not os.path.exists(f"{os.environ['BRR_BUILD_DIR']}/lib/libbrr_mpi.so"):
-        print(f"skipped: {why or 'a build without libopenmpi-dev'}")
+    if not why and not os.path.exists(f"{os.environ['BRR_BUILD_DIR']}/lib/libbrr_mpi.so"):
+        why = "package: a build without libopenmpi-dev"
+    if why:
+        print(f"skipped: {why}")
         return 77
     with temporary() as tmp:
         os.chmod(tmp, 0o755)

@@ -127,7 +127,7 @@ def main():
         check_rules(tmp)
         check_types(text, npm_modules(HERE), tmp)
     if not os.path.exists(EMULATED):
-        print("skipped: no emulated CUDA backend in this build, which the panels of a GPU need")
+        print("skipped: package: no emulated CUDA backend in this build, which the panels of a GPU need")
         return 0
     check_series(text)
     return 0

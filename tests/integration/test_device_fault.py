@@ -97,7 +97,7 @@ def check_library_of_another_build(tmp):
 
 def main():
     if not os.path.exists(EMULATED):
-        print("skipped: no emulated CUDA backend in this build")
+        print("skipped: package: no emulated CUDA backend in this build")
         return 77
     with temporary() as tmp:
         check_fault(tmp)

@@ -162,7 +162,7 @@ def check_finished_elsewhere(machine, job):
 
 def main():
     if not os.path.exists(EMULATED):
-        print("skipped: no emulated CUDA backend in this build")
+        print("skipped: package: no emulated CUDA backend in this build")
         return 77
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=11, patients=2, hours=0.03)

@@ -122,7 +122,7 @@ class EdfPeers(unittest.TestCase):
         for name, segments in GAPS.items():
             self.assertEqual(by_name[name].facts["segments"], segments, name)
 
-    @unittest.skipUnless(EDFLIB, "EDFlib (libedf1) is not installed")
+    @unittest.skipUnless(EDFLIB, "package: EDFlib (libedf1) is not installed")
     def test_values_are_those_of_edflib(self):
         counts = collections.Counter()
         for path, ours in self.readable():
@@ -164,7 +164,7 @@ class EdfPeers(unittest.TestCase):
             counts["signals"] += 1
             counts["samples"] += len(digital)
 
-    @unittest.skipUnless(mne, "MNE (python3-mne) is not installed")
+    @unittest.skipUnless(mne, "package: MNE (python3-mne) is not installed")
     def test_values_are_those_of_mne(self):
         counts = collections.Counter()
         for path, ours in self.readable():
@@ -198,9 +198,9 @@ class EdfPeers(unittest.TestCase):
 
 if __name__ == "__main__":
     if not FOLDER.is_dir():
-        print("skipped: no EEG recordings (BRR_EEG_DIR)")
+        print("skipped: data: no EEG recordings (BRR_EEG_DIR)")
         sys.exit(77)
     if not EDFLIB and not mne:
-        print("skipped: neither EDFlib (libedf1) nor MNE (python3-mne) is installed")
+        print("skipped: package: neither EDFlib (libedf1) nor MNE (python3-mne) is installed")
         sys.exit(77)
     unittest.main(verbosity=2)  # says why a part was skipped

@@ -152,9 +152,9 @@ if __name__ == "__main__":
     try:
         import mne  # noqa: F401
     except ImportError:
-        print("skipped: there is no MNE; ./dev deps installs python3-mne")
+        print("skipped: package: there is no MNE; ./dev deps installs python3-mne")
         sys.exit(77)
     if not ctypes.util.find_library("edf"):
-        print("skipped: there is no EDFlib; ./dev deps installs libedf-dev")
+        print("skipped: package: there is no EDFlib; ./dev deps installs libedf-dev")
         sys.exit(77)
     main()

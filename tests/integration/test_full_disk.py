@@ -202,7 +202,7 @@ def main():
     with temporary() as tmp:
         os.makedirs(f"{tmp}/probe")
         if not namespaces_work(f"{tmp}/probe"):
-            print("skipped: no mount namespaces here, so no small file system can be made")
+            print("skipped: rights: no mount namespaces here, so no small file system can be made")
             return 77
         for name in ("a", "b", "c", "d", "e"):
             os.makedirs(f"{tmp}/{name}")

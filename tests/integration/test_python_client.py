@@ -65,7 +65,7 @@ def main():
     try:
         import mne  # noqa: F401
     except ImportError:
-        print("skipped: there is no MNE; ./dev deps installs python3-mne")
+        print("skipped: package: there is no MNE; ./dev deps installs python3-mne")
         sys.exit(77)
     check_stubs()
     with temporary() as scratch:

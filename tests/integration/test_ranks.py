@@ -125,7 +125,7 @@ def refusals(tmp):
 def main():
     library = f"{os.environ['BRR_BUILD_DIR']}/lib/libbrr_mpi.so"
     if not shutil.which("mpirun") or not os.path.exists(library):
-        print("skipped: no mpirun (openmpi-bin), or a build without libopenmpi-dev")
+        print("skipped: package: no mpirun (openmpi-bin), or a build without libopenmpi-dev")
         return 77
     started = time.time()
     with temporary() as tmp:

@@ -66,7 +66,7 @@ def show(d, tmp, what, model):
 
 def main():
     if not os.path.isdir(f"{EEG}/chbmit"):
-        print(f"skipped: no EEG recordings at {EEG} (BRR_EEG_DIR)")
+        print(f"skipped: data: no EEG recordings at {EEG} (BRR_EEG_DIR)")
         return 77
     with temporary() as tmp:
         lay_out(f"{tmp}/train")

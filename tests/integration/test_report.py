@@ -102,7 +102,7 @@ def check_pictures(d, job):
         out = f"{d.dir}/training.{ending}"
         code, _, err = d.ctl("picture", f"job:{job}/training.svg", "--output", out)
         if "librsvg2-2" in err:
-            print("skipped: librsvg2-2 is not installed")
+            print("skipped: package: librsvg2-2 is not installed")
             return 77
         assert code == 0, err
         with open(out, "rb") as f:

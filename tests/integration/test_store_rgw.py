@@ -50,7 +50,7 @@ class Gateway:
 
 def main():
     if not all(shutil.which(p) for p in ("radosgw", "ceph-mon", "ceph-osd", "ceph", "radosgw-admin")):
-        print("skipped: radosgw is not installed (apt-get install --no-install-recommends radosgw ceph-mon ceph-osd ceph-common)")
+        print("skipped: package: radosgw is not installed (apt-get install --no-install-recommends radosgw ceph-mon ceph-osd ceph-common)")
         return 77
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as tmp, Gateway(f"{tmp}/rgw") as rgw:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("AWS_") and "proxy" not in k.lower()}

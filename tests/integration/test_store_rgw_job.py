@@ -22,7 +22,7 @@ def sha256(path):
 
 def main():
     if not all(shutil.which(p) for p in ("radosgw", "ceph-mon", "ceph-osd", "ceph", "radosgw-admin")):
-        print("skipped: radosgw is not installed (apt-get install --no-install-recommends radosgw ceph-mon ceph-osd ceph-common)")
+        print("skipped: package: radosgw is not installed (apt-get install --no-install-recommends radosgw ceph-mon ceph-osd ceph-common)")
         return 77
     for name in [k for k in os.environ if k.startswith("AWS_") or "proxy" in k.lower()]:
         del os.environ[name]

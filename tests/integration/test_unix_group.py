@@ -100,7 +100,7 @@ def open_to_all(tmp):
 
 def main():
     if os.geteuid() != 0 or not shutil.which("setpriv"):
-        print("skipped: only root can run brrctl as other users")
+        print("skipped: rights: only root can run brrctl as other users")
         return 77
     for part in (alone, group, open_to_all):
         with temporary() as tmp:

@@ -104,7 +104,7 @@ def check_szcore(podman, recording):
 
 def main():
     if os.geteuid() != 0:
-        print("skipped: podman with a storage of its own, and debootstrap, need root")
+        print("skipped: rights: podman with a storage of its own, and debootstrap, need root")
         return 77
     with temporary() as tmp:
         podman = Podman(f"{tmp}/podman")

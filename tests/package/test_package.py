@@ -274,7 +274,7 @@ def check_purge(root, job):
 
 def main():
     if os.geteuid() != 0:
-        print("skipped: debootstrap, chroot and mount need root")
+        print("skipped: rights: debootstrap, chroot and mount need root")
         return 77
     with temporary() as tmp:
         build(f"{tmp}/packages")

@@ -214,7 +214,7 @@ static void avx512_is_among_them(void **state) {
     (void)state;
     setenv("BRR_ISA", "avx512", 1);
     if (strcmp(device_isa(), "avx512") != 0)
-        skip_because("this CPU has no AVX-512");
+        skip_because(SKIP_HARDWARE, "this CPU has no AVX-512");
 }
 
 int main(void) {

@@ -239,7 +239,7 @@ static void rates_become_the_nearest_small_fraction_or_are_refused(void **state)
 static void instruction_sets_give_the_same_bits(void **state) {
     (void)state;
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl"))
-        skip_because("this CPU has no AVX-512");
+        skip_because(SKIP_HARDWARE, "this CPU has no AVX-512");
     const struct dsp_kernel *wide[3] = {&dsp_kernel_baseline, &dsp_kernel_avx2, &dsp_kernel_avx512};
     enum { LANES = 40, ROWS = 300 };
     struct dsp_section sections[3];

@@ -7,7 +7,7 @@ try:
     import numpy as np
     from scipy import signal
 except ImportError:
-    print("skipped: numpy and scipy are not installed")
+    print("skipped: package: numpy and scipy are not installed")
     sys.exit(77)
 
 PROGRAM = os.path.join(os.environ["BRR_BUILD_DIR"], "tests", "test_frontend")

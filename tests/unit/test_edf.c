@@ -623,7 +623,7 @@ static void every_real_file_opens_but_the_malformed_ones(void **state) {
     (void)state;
     struct tally tally = {.dir = eeg_dir()};
     if (!tally.dir)
-        skip_because(SKIP_NO_EEG);
+        skip_without_eeg();
     struct err err = {0};
     assert_int_equal(fsio_walk(tally.dir, try_file, &tally, &err), 0);
     assert_int_equal(tally.refused, 2);

@@ -198,6 +198,6 @@ class EdfValues(unittest.TestCase):
 
 if __name__ == "__main__":
     if not FOLDER.is_dir():
-        print("skipped: no EEG recordings (BRR_EEG_DIR)")
+        print("skipped: data: no EEG recordings (BRR_EEG_DIR)")
         sys.exit(77)
     unittest.main()

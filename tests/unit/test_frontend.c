@@ -282,7 +282,7 @@ static void real_bipolar_files_serve_both_montages(void **state) {
     struct frontend *f = NULL;
     struct frontend_report report;
     if (!fixture_real("chbmit/chb01_03_2986-3036.edf", path, sizeof path))
-        skip_because(SKIP_NO_EEG);
+        skip_without_eeg();
     struct heard *bipolar = run_file(path, "bipolar-18", false, &f, &report);
     assert_int_equal(bipolar->rows, 50 * 256);
     assert_false(report.inverse_montage);
@@ -313,7 +313,7 @@ static void swapped_channels_of_a_real_bipolar_file_are_noticed(void **state) {
     struct frontend *f = NULL;
     struct frontend_report report;
     if (!fixture_real("chbmit/crop301_a_mnelab.edf", path, sizeof path))
-        skip_because(SKIP_NO_EEG);
+        skip_without_eeg();
     struct heard *h = run_file(path, "bipolar-18", true, &f, &report);
     assert_false(frontend_loops_close(f, note, sizeof note));
     assert_non_null(strstr(note, "chains"));
@@ -327,7 +327,7 @@ static void real_files_with_gaps_give_two_segments(void **state) {
     struct frontend *f = NULL;
     struct frontend_report report;
     if (!fixture_real("chbmit/chb01_18_gap_D.edf", path, sizeof path))
-        skip_because(SKIP_NO_EEG);
+        skip_without_eeg();
     struct heard *h = run_file(path, "referential-19", false, &f, &report);
     int starts = 0;
     for (int64_t i = 0; i < h->rows; i++)
@@ -355,7 +355,7 @@ static void files_of_many_systems_meet_the_referential_montage(void **state) {
         struct frontend *f = NULL;
         struct frontend_report report;
         if (!fixture_real(files[i].name, path, sizeof path))
-            skip_because(SKIP_NO_EEG);
+            skip_without_eeg();
         struct heard *h = run_file(path, "referential-19", false, &f, &report);
         assert_int_equal(report.interpolated, files[i].interpolated);
         assert_int_equal(report.used_channels, 19 - files[i].interpolated);

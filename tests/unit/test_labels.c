@@ -394,7 +394,7 @@ static void real_label_files_are_read(void **state) {
     (void)state;
     const char *dir = getenv("BRR_EEG_DIR") ? getenv("BRR_EEG_DIR") : BRR_SOURCE_DIR "/../shared/eeg";
     if (!fsio_is_dir(dir))
-        skip_because(SKIP_NO_EEG);
+        skip_without_eeg();
     char path[512];
     struct labels l;
     struct err err = {0};

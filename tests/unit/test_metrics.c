@@ -187,7 +187,7 @@ static void updates_of_many_threads_are_not_lost(void **state) {
 
 static void promtool_accepts_the_page(void **state) {
     if (system("command -v promtool >/dev/null 2>&1"))
-        skip_because("no promtool (Debian: prometheus)");
+        skip_because(SKIP_PACKAGE, "no promtool (Debian: prometheus)");
     struct metrics *m = *state;
     char path[] = "/tmp/brr-test-metrics-XXXXXX", command[200];
     metric_add(metrics_series(m, "t_requests_total", "a\"b\\c\nd\x1f\xff\xc3\xa9"), 1e300);

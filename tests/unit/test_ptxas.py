@@ -123,7 +123,7 @@ def check(path, stderr):
 def main():
     nvcc = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
     if not nvcc:
-        print("skipped: no GPU compiler (nvcc)")
+        print("skipped: hardware: no GPU compiler (nvcc)")
         return 77
     paths = [p for p in CUDA.glob("*.cu") if "__global__" in p.read_text()]
     paths.sort(key=lambda p: not p.stem.startswith("scan_"))  # those that take long first

@@ -14,6 +14,7 @@
 #include "geodesic/interpolate.h"
 #include "geodesic/spectra.h"
 #include "geodesic/spectrum_score.h"
+#include "skip.h"
 #include "unit/temp_dir.h"
 
 static struct err err;
@@ -186,10 +187,8 @@ static void rules_score_on_measured_spectra_what_they_are_known_to(void **state)
     struct spectra s;
     str_format(beside, sizeof beside, "%s/../shared/data/0.30MB_AuNP_As.csv", BRR_SOURCE_DIR);
     const char *from = named ? named : beside;
-    if (access(from, R_OK)) {
-        print_message("skipped: no measured spectra at %s; set BRR_SPECTRA_CSV\n", from);
-        skip();
-    }
+    if (access(from, R_OK))
+        skip_because(SKIP_DATA, "no measured spectra at %s (BRR_SPECTRA_CSV)", from);
     ok(spectra_read(from, &s, &err));
     meets(&s, bars, sizeof bars / sizeof *bars, 6e-4);
     struct spectrum_score cubic = left_out(&s, INTERPOLATE_NOT_A_KNOT, 5);

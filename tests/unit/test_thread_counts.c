@@ -108,7 +108,7 @@ static void compare(enum dtype precision) {
     int found = 0;
     assert_int_equal(device_list(&info, 1), 1);
     if (precision == DTYPE_BF16 && !info.has_bf16)
-        skip_because("this CPU has no bf16 arithmetic");
+        skip_because(SKIP_HARDWARE, "this CPU has no bf16 arithmetic");
     training_run(&one, 1, precision);
     for (int threads = 2; threads <= MOST_THREADS; threads++) {
         struct training many = {0};

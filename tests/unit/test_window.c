@@ -111,7 +111,7 @@ static void flat_channels_stay_small_and_spikes_are_clipped(void **state) {
 static void instruction_sets_give_the_same_bits(void **state) {
     (void)state;
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c") || !__builtin_cpu_supports("avx512vl"))
-        skip_because("this CPU has no AVX-512");
+        skip_because(SKIP_HARDWARE, "this CPU has no AVX-512");
     const struct window_kernel *kernels[] = {&window_kernel_baseline, &window_kernel_avx2, &window_kernel_avx512};
     enum { GROUPS = 100, PERIOD = 8 * 19 };
     uint16_t rows[GROUPS * PERIOD];
@@ -412,7 +412,7 @@ static void real_recordings_with_gaps_and_labels_are_cached(void **state) {
     (void)state;
     char folder[4096], edf[4096], path[4096];
     if (!fixture_real("chbmit/chb01_18_gap_D.edf", edf, sizeof edf))
-        skip_because(SKIP_NO_EEG);
+        skip_without_eeg();
     fixture_folder(folder, sizeof folder);
     struct window_build b = request(edf, folder);
     b.labels = "edf-annotations";

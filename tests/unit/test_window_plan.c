@@ -159,7 +159,7 @@ static void the_plan_says_what_real_files_hold(void **state) {
     char base[4096], path[4500];
     int planned = 0;
     if (!fixture_real("", base, sizeof base))
-        skip_because(SKIP_NO_EEG);
+        skip_without_eeg();
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         snprintf(path, sizeof path, "%s%s", base, parts[i]);
         DIR *dir = opendir(path);
@@ -283,7 +283,7 @@ static void real_files_give_the_same_through_a_mirror(void **state) {
     char base[4096], source[4300], path[4600];
     int same = 0, heads = 0;
     if (!fixture_real("", base, sizeof base))
-        skip_because(SKIP_NO_EEG);
+        skip_without_eeg();
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         struct mirrored s;
         snprintf(source, sizeof source, "%s%s", base, parts[i]);
