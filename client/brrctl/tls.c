@@ -23,7 +23,8 @@ struct tls_options {
     const char *role;
     const char *name;
     const char *until;
-    bool all;
+    const char *names;
+    bool all, answer;
 };
 #define AT(field) offsetof(struct tls_options, field)
 static const struct argument rows[] = {
@@ -32,6 +33,10 @@ static const struct argument rows[] = {
      "role of the token; each role includes the ones before it", 0, 0},
     {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the token or client", 0, 0},
     {"--all", NULL, ARGUMENT_FLAG, AT(all), "", "token: it sees the streams of all callers, not only its own", 0, 0},
+    {"--answer", NULL, ARGUMENT_FLAG, AT(answer), "",
+     "token: its owner answers alarms: acknowledges, silences, marks and notes them", 0, 0},
+    {"--names", NULL, ARGUMENT_TEXT, AT(names), "NAME,…", "token: only beds with these names; patterns (* ? [abc]) are allowed", 0,
+     0},
     {"--until", NULL, ARGUMENT_TEXT, AT(until), "DATE", "last day (YYYY-MM-DD) on which the token is valid", 0, 0},
 };
 #undef AT
@@ -39,7 +44,7 @@ const struct argument_table tls_arguments = ARGUMENT_TABLE_LOCAL(rows, struct tl
 
 static const struct tls_options *own(const struct arguments *o) { return o->own; }
 
-enum { PATH_SIZE = 4096, TEXT_MAX = 1 << 20, LINE_SIZE = 256, PUBLIC_MODE = 0644, SECRET_MODE = 0600, MAX_HOSTS = 64 };
+enum { PATH_SIZE = 4096, TEXT_MAX = 1 << 20, LINE_SIZE = 400, PUBLIC_MODE = 0644, SECRET_MODE = 0600, MAX_HOSTS = 64 };
 
 /* ---- files ---- */
 
@@ -118,7 +123,8 @@ static int make_token(const struct token_request *request, char ret_token[TOKEN_
     int rc;
     if ((rc = token_check_request(request, NULL, err)) || (rc = token_make(ret_token, hex, err)))
         return rc;
-    str_format(ret_line, LINE_SIZE, "%s %s %s%s%s%s\n", request->role, request->name, hex, request->all ? " all" : "",
+    str_format(ret_line, LINE_SIZE, "%s %s %s%s%s%s%s%s%s\n", request->role, request->name, hex, request->all ? " all" : "",
+               request->answer ? " answer" : "", request->names ? " names=" : "", request->names ? request->names : "",
                request->until ? " until=" : "", request->until ? request->until : "");
     return 0;
 }
@@ -279,8 +285,17 @@ static int run_renew(const struct arguments *o, struct err *err) {
 
 /* ---- token, revoke, client ---- */
 
+static struct token_request request_of(const struct arguments *o) {
+    return (struct token_request){.role = own(o)->role,
+                                  .name = own(o)->name,
+                                  .until = own(o)->until,
+                                  .names = own(o)->names,
+                                  .all = own(o)->all,
+                                  .answer = own(o)->answer};
+}
+
 static int run_token(const struct arguments *o, struct err *err) {
-    const struct token_request request = {.role = own(o)->role, .name = own(o)->name, .until = own(o)->until, .all = own(o)->all};
+    const struct token_request request = request_of(o);
     char token[TOKEN_SIZE], line[LINE_SIZE];
     int rc;
     if ((rc = make_token(&request, token, line, err)) || (rc = append_line(o->args[1], line, err)))
@@ -384,7 +399,7 @@ static int check_none(const struct arguments *o, struct err *err) {
 }
 
 static int check_token(const struct arguments *o, struct err *err) {
-    const struct token_request request = {.role = own(o)->role, .name = own(o)->name, .until = own(o)->until};
+    const struct token_request request = request_of(o);
     int64_t end_ms = 0;
     int rc;
     if ((rc = need(own(o)->role, "token", "--role read|stream|submit|admin", err)) ||

@@ -120,6 +120,8 @@ static bool check_token(struct auth *a, struct auth_caller *c, struct token *fou
     case TOKEN_VALID:
         c->role = found->role;
         c->all = found->all;
+        c->answer = found->answer;
+        str_copy(c->names, sizeof c->names, found->names);
         c->until_ms = found->until_ms;
         return true;
     case TOKEN_REVOKED:
@@ -221,6 +223,10 @@ bool auth_still_valid(struct auth *a, struct auth_caller *c, struct auth_refusal
 
 bool auth_sees(const struct auth_caller *c, const char *principal) {
     return c->all || c->role >= ROLE_ADMIN || !strcmp(c->name, principal);
+}
+
+bool auth_answers(const struct auth_caller *c, const char *principal, const char *bed) {
+    return (c->answer || c->role >= ROLE_ADMIN) && auth_sees(c, principal) && token_names_match(c->names, bed);
 }
 
 bool auth_permits(const struct auth_caller *c, enum role needed, const char *method, struct auth_refusal *ret) {

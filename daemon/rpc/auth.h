@@ -38,9 +38,11 @@ struct auth_caller {
     const char *listener;
     char peer[AUTH_PEER_SIZE]; /* "10.0.0.7:4711", "[fe80::1]:4711", "unix" */
     enum role role;
-    bool own;       /* as in the connection */
-    bool all;       /* sees the streams of all callers; so does the role admin */
-    bool has_token; /* the digest of this token is checked again after a reload */
+    bool own;                     /* as in the connection */
+    bool all;                     /* sees the streams of all callers; so does the role admin */
+    bool answer;                  /* answers alarms; so does the role admin */
+    char names[TOKEN_NAMES_SIZE]; /* of beds, for token_names_match */
+    bool has_token;               /* the digest of this token is checked again after a reload */
     unsigned char digest[TOKEN_DIGEST];
     uint64_t generation;
     int64_t until_ms; /* time of day at which the token ends, 0 = never */
@@ -86,6 +88,8 @@ bool auth_identify(struct auth *auth, const struct auth_request *request, struct
                    struct auth_refusal *ret_refusal);
 /* True if the caller may see what this principal streams. */
 bool auth_sees(const struct auth_caller *caller, const char *principal);
+/* True if the caller may answer alarms of the bed of this name, which this principal streams. */
+bool auth_answers(const struct auth_caller *caller, const char *principal, const char *bed);
 /* True if the caller's token is still valid; caller->role is then its present role, and its name stays. Cheap if there was no
  * reload. */
 bool auth_still_valid(struct auth *auth, struct auth_caller *caller, struct auth_refusal *ret_refusal);

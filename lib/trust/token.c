@@ -1,6 +1,7 @@
 #include "trust/token.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
@@ -12,7 +13,7 @@
 
 #include "base/str.h"
 
-enum { LINE_WORDS = 6, DAY_S = 24 * 3600 };
+enum { LINE_WORDS = 8, DAY_S = 24 * 3600 };
 
 struct tokens {
     struct token *items;
@@ -94,8 +95,34 @@ static bool read_day(const char *text, int64_t *ret_ms) {
     return true;
 }
 
-static bool read_until(const char *word, int64_t *ret_ms) {
-    return str_starts(word, "until=") && read_day(word + strlen("until="), ret_ms);
+bool token_names_match(const char *names, const char *bed) {
+    bool matches = !*names;
+    for (const char *at = names, *end; !matches && *at; at = end + (*end == ',')) {
+        char pattern[TOKEN_NAMES_SIZE];
+        end = at + strcspn(at, ",");
+        str_format(pattern, sizeof pattern, "%.*s", (int)(end - at), at);
+        matches = !fnmatch(pattern, bed, 0);
+    }
+    return matches;
+}
+
+static bool names_fit(const char *names) {
+    return *names && strlen(names) < TOKEN_NAMES_SIZE && !strpbrk(names, " \t\r\n\"\\") && !strstr(names, ",,") && *names != ',' &&
+           names[strlen(names) - 1] != ',';
+}
+
+/* One of the words behind the digest, each of which may stand there once. */
+static bool read_word(const char *word, struct token *t) {
+    const char *value = strchr(word, '=') ? strchr(word, '=') + 1 : "";
+    if (!t->all && !strcmp(word, "all"))
+        return t->all = true;
+    if (!t->answer && !strcmp(word, "answer"))
+        return t->answer = true;
+    if (!*t->names && str_starts(word, "names=") && names_fit(value)) {
+        str_copy(t->names, sizeof t->names, value);
+        return true;
+    }
+    return !t->until_ms && str_starts(word, "until=") && read_day(value, &t->until_ms);
 }
 
 int token_check_request(const struct token_request *r, int64_t *ret_until_ms, struct err *err) {
@@ -104,6 +131,12 @@ int token_check_request(const struct token_request *r, int64_t *ret_until_ms, st
         return err_set(err, ERR_INVALID, "there is no role '%.40s'; expected read, stream, submit or admin", r->role);
     if (r->until && !read_day(r->until, &until_ms))
         return err_set(err, ERR_INVALID, "'%.40s' is no day; expected YYYY-MM-DD", r->until);
+    if (r->names && !names_fit(r->names))
+        return err_set(
+            err, ERR_INVALID,
+            "'%.140s' are no names of beds; expected at most %d bytes, such as bed-7,bed-8 or bed-*, without spaces, quotes "
+            "and empty names",
+            r->names, TOKEN_NAMES_SIZE - 1);
     int rc = token_check_name(r->name, err);
     if (rc)
         return rc;
@@ -117,9 +150,10 @@ static int read_line(char *line, const char *path, int number, struct token *ret
     int n = 0;
     for (char *w = strtok_r(line, " \t\r", &rest); w && n < LINE_WORDS; w = strtok_r(NULL, " \t\r", &rest))
         words[n++] = w;
-    if (n < 3 || n > 5)
-        return err_set(err, ERR_INVALID, "%s:%d: %d words; expected: role name sha256-of-token [all] [until=YYYY-MM-DD]", path,
-                       number, n);
+    if (n < 3 || n == LINE_WORDS)
+        return err_set(err, ERR_INVALID,
+                       "%s:%d: %d words; expected: role name sha256-of-token [all] [answer] [names=PATTERN,…] [until=YYYY-MM-DD]",
+                       path, number, n);
     struct token t = {.role = role_parse(words[0])};
     if (!t.role && strcmp(words[0], "revoked"))
         return err_set(err, ERR_INVALID, "%s:%d: there is no role '%.40s'; expected read, stream, submit, admin or revoked", path,
@@ -133,11 +167,10 @@ static int read_line(char *line, const char *path, int number, struct token *ret
             err, ERR_INVALID,
             "%s:%d: the third word is no SHA-256 (64 hex digits); brrctl tls token DIR --role R --name N writes the line", path,
             number);
-    int next = 3;
-    t.all = next < n && !strcmp(words[next], "all");
-    next += t.all;
-    if (next < n && (n - next > 1 || !read_until(words[next], &t.until_ms)))
-        return err_set(err, ERR_INVALID, "%s:%d: '%.40s'; expected all, then until=YYYY-MM-DD", path, number, words[next]);
+    for (int i = 3; i < n; i++)
+        if (!read_word(words[i], &t))
+            return err_set(err, ERR_INVALID, "%s:%d: '%.40s'; expected all, answer, names=PATTERN,… or until=YYYY-MM-DD, each once",
+                           path, number, words[i]);
     *ret = t;
     return 0;
 }

@@ -1,10 +1,11 @@
 /* token: bearer tokens and the roles they carry. A tokens file is text: one token a line,
  *
- *     role name sha256-of-token [all] [until=YYYY-MM-DD]
+ *     role name sha256-of-token [all] [answer] [names=PATTERN,…] [until=YYYY-MM-DD]
  *
- * with role read, stream, submit or admin (each includes those before it) or `revoked`; `all`: its owner sees the streams of every
- * caller; empty lines and lines that begin with '#'
- * are comments. The file holds digests only; the tokens themselves stay with their owners. A table is immutable: any thread. */
+ * with role read, stream, submit or admin (each includes those before it) or `revoked`. `all`: its owner sees the streams of every
+ * caller. `answer`: its owner answers alarms, as the role admin does. `names=`: only those of beds with these names. Empty lines
+ * and lines that begin with '#' are comments. The file holds digests only; the tokens themselves stay with their owners. A table is
+ * immutable: any thread. */
 #ifndef BRR_TRUST_TOKEN_H
 #define BRR_TRUST_TOKEN_H
 #include <stdbool.h>
@@ -21,17 +22,19 @@ const char *role_name(enum role role);
 /* The role with this name; ROLE_NONE for any other text. */
 enum role role_parse(const char *text);
 
-enum { TOKEN_NAME_SIZE = 64, TOKEN_SIZE = 72, TOKEN_DIGEST = 32, TOKEN_HEX_SIZE = 65, TOKENS_MAX = 4096 };
+enum { TOKEN_NAME_SIZE = 64, TOKEN_NAMES_SIZE = 128, TOKEN_SIZE = 72, TOKEN_DIGEST = 32, TOKEN_HEX_SIZE = 65, TOKENS_MAX = 4096 };
 /* Longest tokens file in bytes, and the rights that its mode must not grant (fsio_check_mode). */
 enum { TOKENS_FILE_MAX = 1 << 20, TOKENS_FILE_FORBIDDEN = 0027 };
 enum token_result { TOKEN_VALID, TOKEN_UNKNOWN, TOKEN_REVOKED, TOKEN_EXPIRED };
 
 /* One line of the file. */
 struct token {
-    char name[TOKEN_NAME_SIZE]; /* letters, digits and . _ - @ */
-    enum role role;             /* ROLE_NONE: revoked */
-    bool all;                   /* sees the streams of all callers */
-    int64_t until_ms;           /* the token is valid before this time of day; 0 = no expiry */
+    char name[TOKEN_NAME_SIZE];   /* letters, digits and . _ - @ */
+    enum role role;               /* ROLE_NONE: revoked */
+    bool all;                     /* sees the streams of all callers */
+    bool answer;                  /* answers alarms */
+    char names[TOKEN_NAMES_SIZE]; /* of beds, as token_names_match takes them; "": any */
+    int64_t until_ms;             /* the token is valid before this time of day; 0 = no expiry */
     unsigned char digest[TOKEN_DIGEST];
 };
 
@@ -40,6 +43,8 @@ struct tokens;
  * NULL; its tokens that the text no longer lists are reported as revoked. */
 int tokens_parse(char *text, const char *path, const struct tokens *previous, struct tokens **ret, struct err *err);
 void tokens_free(struct tokens *tokens);
+/* True if a bed's name matches one of the names, which are fnmatch patterns with commas between them, or if there are none (""). */
+bool token_names_match(const char *names, const char *bed);
 /* Number of tokens that are not revoked. */
 size_t tokens_count(const struct tokens *tokens);
 /* Looks up the token with this digest at the time of day now_ms; *ret is filled unless the token is unknown. Every digest of the
@@ -53,10 +58,10 @@ int token_digest(const void *text, size_t len, unsigned char ret[TOKEN_DIGEST], 
 int token_make(char ret_token[TOKEN_SIZE], char ret_hex[TOKEN_HEX_SIZE], struct err *err);
 /* INVALID, with the allowed characters, unless the text may be a token's name. */
 int token_check_name(const char *name, struct err *err);
-/* Contents of a line of the file; until: "YYYY-MM-DD", the last valid day, or NULL. */
+/* Contents of a line of the file; until: "YYYY-MM-DD", the last valid day; until, names: or NULL. */
 struct token_request {
-    const char *role, *name, *until;
-    bool all;
+    const char *role, *name, *until, *names;
+    bool all, answer;
 };
 /* INVALID unless role, name and day may stand in the file. *ret_until_ms (may be NULL): the time of day at which the token ends; 0
  * = never. */

@@ -61,6 +61,19 @@ static struct auth_caller identify(struct gate *g) {
     return caller;
 }
 
+static void alarms_are_answered_by_who_may_see_and_answer_the_bed(void **state) {
+    (void)state;
+    struct auth_caller c = {.name = "token:nurse", .role = ROLE_READ, .all = true, .names = "bed-*"};
+    assert_false(auth_answers(&c, "token:bed-7", "bed-7"));
+    c.answer = true;
+    assert_true(auth_answers(&c, "token:bed-7", "bed-7"));
+    assert_false(auth_answers(&c, "token:icu-1", "icu-1"));
+    c.all = false;
+    assert_false(auth_answers(&c, "token:bed-7", "bed-7"));
+    assert_true(auth_answers(&c, "token:nurse", "bed-7"));
+    assert_true(auth_answers(&(struct auth_caller){.name = "local", .role = ROLE_ADMIN}, "token:bed-7", "bed-7"));
+}
+
 static void a_smaller_role_reaches_calls_in_progress(void **state) {
     struct gate *g = *state;
     struct auth_refusal refusal;
@@ -154,6 +167,7 @@ static void every_line_about_a_caller_names_its_address_and_its_session(void **s
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alarms_are_answered_by_who_may_see_and_answer_the_bed),
         cmocka_unit_test_setup_teardown(a_smaller_role_reaches_calls_in_progress, setup, teardown),
         cmocka_unit_test_setup_teardown(a_token_that_expires_ends_calls_in_progress, setup, teardown),
         cmocka_unit_test_setup_teardown(a_reload_of_the_tokens_renames_no_caller, setup, teardown),

@@ -86,6 +86,26 @@ static void a_token_sees_the_streams_of_all_callers_if_its_line_says_so(void **s
     tokens_free(t);
 }
 
+static void a_token_answers_alarms_of_the_beds_that_its_line_names(void **state) {
+    char text[400];
+    str_format(text, sizeof text, "read nurse %s names=bed-7,icu-* until=2099-01-02 answer all\nread ana %s\n", secret_sum,
+               other_sum);
+    struct tokens *t = NULL;
+    struct token found;
+    unsigned char digest[TOKEN_DIGEST];
+    assert_int_equal(read_tokens(put(state, text), NULL, &t, NULL), 0);
+    digest_of("secret", digest);
+    assert_int_equal(tokens_find(t, digest, 0, &found), TOKEN_VALID);
+    assert_true(found.answer && found.all && found.until_ms);
+    assert_true(token_names_match(found.names, "bed-7") && token_names_match(found.names, "icu-12"));
+    assert_false(token_names_match(found.names, "bed-70") || token_names_match(found.names, "bed-7,icu-*x") ||
+                 token_names_match(found.names, ""));
+    digest_of("other", digest);
+    assert_int_equal(tokens_find(t, digest, 0, &found), TOKEN_VALID);
+    assert_true(!found.answer && token_names_match(found.names, "bed-70"));
+    tokens_free(t);
+}
+
 static void a_removed_token_is_revoked_until_it_is_listed_again(void **state) {
     char both[300], one[200], marked[200];
     str_format(both, sizeof both, "read a %s\nread b %s\n", secret_sum, other_sum);
@@ -120,6 +140,11 @@ static void a_bad_line_is_named_and_never_repeated(void **state) {
                  {"admin ana brr_plain_token\n", ":1: the third word is no SHA-256"},
                  {"admin a/b 00\n", ":1: bad name"},
                  {"admin ana %s until=2026-13-01\n", "until=YYYY-MM-DD"},
+                 {"read ana %s answer answer\n", "each once"},
+                 {"read ana %s names=\n", "'names='"},
+                 {"read ana %s names=bed-7,\n", "'names=bed-7,'"},
+                 {"read ana %s names=a names=b\n", "'names=b'"},
+                 {"read ana %s every\n", "expected all, answer"},
                  {"admin ana %s\nread bob %s\n", ":2: an earlier line"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[400] = "", *at = text;
@@ -181,6 +206,7 @@ int main(void) {
         in_temp_dir(a_listed_token_has_its_name_and_role),
         in_temp_dir(a_token_expires_after_its_last_day),
         in_temp_dir(a_token_sees_the_streams_of_all_callers_if_its_line_says_so),
+        in_temp_dir(a_token_answers_alarms_of_the_beds_that_its_line_names),
         in_temp_dir(a_removed_token_is_revoked_until_it_is_listed_again),
         in_temp_dir(a_bad_line_is_named_and_never_repeated),
         in_temp_dir(a_file_that_others_may_change_or_read_is_refused),
