@@ -35,6 +35,24 @@ def rows(page, pattern):
     return [m for line in text(page).splitlines() for m in re.findall(rf"^\| ({pattern}) \|", line)]
 
 
+def figure(file, path):
+    """The object of a file of results that a path names: keys, indices, and `key=value` for elements of a list."""
+    content = text(f"tests/bench/results/{file}")
+    try:
+        node = json.loads(content)
+    except json.JSONDecodeError:
+        node = [json.loads(line) for line in content.splitlines() if line.strip()]
+    for part in filter(None, map(str.strip, path.split(","))):
+        key, equals, value = part.partition("=")
+        if equals:
+            node = [n for n in node if str(n.get(key)) == value]
+        else:
+            node = node[int(part)] if isinstance(node, list) else node[part]
+    if isinstance(node, list):
+        (node,) = node  # a path names one object
+    return node
+
+
 def yaml_keys(page):
     """Paths of the keys of a configuration, those behind a comment sign too."""
     at, keys = [], []
@@ -71,6 +89,22 @@ class Pages(unittest.TestCase):
         built = [name for table in tables for name in re.findall(r'\{"(brrd_\w+)", METRIC_', text(table))]
         self.assertGreater(len(built), 30)
         self.assertEqual(sorted(rows("docs/operations.md", r"brrd_\w+")), sorted(built))
+
+    def test_every_figure_of_the_benchmarks_is_that_of_its_file(self):
+        keys, compared = [], 0
+        for line in text("docs/benchmarks.md").splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("|") else []
+            if cells and cells[-1] == "row":
+                keys = [cell.strip("`") for cell in cells[1:-1]]
+            found = cells and re.fullmatch(r"`(\S+\.json)`(.*)", cells[-1])
+            for key, shown in zip(keys, cells[1:-1]) if found else ():
+                value = figure(found[1], found[2])
+                for part in key.split("."):
+                    value = value[part]
+                shown = shown.replace(",", "")
+                self.assertAlmostEqual(float(shown), value, delta=0.5001 * 10 ** -len(shown.partition(".")[2]), msg=f"{line}: {key}")
+                compared += 1
+        self.assertGreater(compared, 100)
 
     def test_the_changelog_begins_with_this_version(self):
         version = subprocess.run([f"{BIN}/brrd", "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
