@@ -85,7 +85,7 @@ static void print_json(const Brr__V1__JournalEntry *e) {
         json_put_null(w, "recorded");
     message_json(w, &e->base,
                  "id kind received_ms start_s end_s value client=client_name session=session_id principal address model "
-                 "model_sha256 detail");
+                 "model_sha256 detail live alarm=alarm_id person step until_ms");
     output_end(&out);
 }
 

@@ -2,10 +2,17 @@
 
 #include <string.h>
 
+#include "base/str.h"
+
 static const char *const names[JOURNAL_KINDS] = {
     [JOURNAL_ALARM_ON] = "alarm_on", [JOURNAL_ALARM_OFF] = "alarm_off", [JOURNAL_EVENT] = "event",     [JOURNAL_GAP] = "gap",
     [JOURNAL_QUALITY] = "quality",   [JOURNAL_OPENED] = "opened",       [JOURNAL_RESUMED] = "resumed", [JOURNAL_LOST] = "lost",
-    [JOURNAL_RESTORED] = "restored", [JOURNAL_ENDED] = "ended"};
+    [JOURNAL_RESTORED] = "restored", [JOURNAL_ENDED] = "ended",         [JOURNAL_MOVED] = "moved",     [JOURNAL_TOLD] = "told",
+    [JOURNAL_ANSWERED] = "answered", [JOURNAL_ESCALATED] = "escalated", [JOURNAL_STANDBY] = "standby"};
+static const char *const offs[JOURNAL_OFFS] = {
+    [JOURNAL_OFF_ENDED] = "ended",  [JOURNAL_OFF_GAP] = "gap",         [JOURNAL_OFF_ELECTRODES] = "electrodes",
+    [JOURNAL_OFF_CUT] = "cut",      [JOURNAL_OFF_EXPIRED] = "expired", [JOURNAL_OFF_CLOSED] = "closed",
+    [JOURNAL_OFF_FAILED] = "failed"};
 
 const char *journal_kind_name(enum journal_kind kind) { return names[kind]; }
 
@@ -16,4 +23,14 @@ bool journal_kind_find(const char *name, enum journal_kind *ret) {
             return true;
         }
     return false;
+}
+
+bool journal_kind_is_alarm(enum journal_kind kind) {
+    return kind == JOURNAL_ALARM_ON || kind == JOURNAL_ALARM_OFF || kind >= JOURNAL_ENDED;
+}
+
+const char *journal_off_name(enum journal_off off) { return offs[off]; }
+
+void journal_alarm_id(const char *session, int64_t sample, char ret[JOURNAL_ALARM]) {
+    str_format(ret, JOURNAL_ALARM, "%.32s-%lld", session, (long long)sample);
 }

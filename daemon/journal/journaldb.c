@@ -10,7 +10,8 @@ static const struct db_names names = {"journal", "journal.file"};
 static const struct db_column columns[] = {
     {"id", "INTEGER"},   {"kind", "TEXT"},    {"number", "INTEGER"}, {"received_ms", "INTEGER"}, {"sample_ms", "INTEGER"},
     {"start_s", "REAL"}, {"end_s", "REAL"},   {"value", "REAL"},     {"session", "TEXT"},        {"principal", "TEXT"},
-    {"client", "TEXT"},  {"address", "TEXT"}, {"model", "TEXT"},     {"sha256", "TEXT"},         {"detail", "TEXT"}};
+    {"client", "TEXT"},  {"address", "TEXT"}, {"model", "TEXT"},     {"sha256", "TEXT"},         {"detail", "TEXT"},
+    {"live", "INTEGER"}, {"alarm", "TEXT"},   {"person", "TEXT"},    {"step", "INTEGER"},        {"until_ms", "INTEGER"}};
 
 /* A statement without parameters and rows. */
 static int run(struct db *db, const char *sql, const char *what, struct err *err) {
@@ -51,7 +52,8 @@ int journaldb_insert(struct db *db, const struct journal_entry *e, bool *ret_new
     int rc =
         db_query(db,
                  "INSERT OR IGNORE INTO journal(kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, "
-                 "client, address, model, sha256, detail) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                 "client, address, model, sha256, detail, live, alarm, person, step, until_ms) "
+                 "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                  "write an entry", &q, err);
     if (rc)
         return rc;
@@ -68,6 +70,11 @@ int journaldb_insert(struct db *db, const struct journal_entry *e, bool *ret_new
     const char *const texts[] = {e->session, e->principal, e->client, e->address, e->model, e->sha256, e->detail};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         db_put_text(&q, texts[i]);
+    db_put_int(&q, e->live);
+    db_put_text(&q, e->alarm);
+    db_put_text(&q, e->person);
+    db_put_int(&q, e->step);
+    db_put_int(&q, e->until_ms);
     if ((rc = db_run(&q, err)))
         return rc;
     *ret_new = db_changes(db) > 0;
@@ -130,6 +137,11 @@ static void read_row(const struct db_query *q, struct journal_entry *e) {
     str_copy(e->model, sizeof e->model, db_text(q, 12));
     str_copy(e->sha256, sizeof e->sha256, db_text(q, 13));
     str_copy(e->detail, sizeof e->detail, db_text(q, 14));
+    e->live = db_is_null(q, 15) || db_int(q, 15); /* entries of earlier versions do not say it */
+    str_copy(e->alarm, sizeof e->alarm, db_text(q, 16));
+    str_copy(e->person, sizeof e->person, db_text(q, 17));
+    e->step = db_int(q, 18);
+    e->until_ms = db_int(q, 19);
 }
 
 static bool wanted(const struct journal_filter *f, const struct journal_entry *e) {
@@ -146,7 +158,8 @@ int journaldb_list(struct db *db, const struct journal_filter *filter, const str
     str_format(
         sql, sizeof sql,
         "SELECT id, kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, address, model, "
-        "sha256, detail FROM journal WHERE id %s ?1 AND received_ms >= ?2 AND received_ms < ?3 ORDER BY id %s",
+        "sha256, detail, live, alarm, person, step, until_ms FROM journal WHERE id %s ?1 AND received_ms >= ?2 AND received_ms < "
+        "?3 ORDER BY id %s",
         page->newest_first ? "<" : ">", page->newest_first ? "DESC" : "ASC");
     if ((rc = db_query(db, sql, "read its entries", &q, err)))
         return rc;

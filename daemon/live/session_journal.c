@@ -30,6 +30,7 @@ static int64_t note(struct session *s, struct journal_entry *e) {
     str_copy(e->address, sizeof e->address, s->address);
     str_copy(e->model, sizeof e->model, s->model);
     str_copy(e->sha256, sizeof e->sha256, s->sha256);
+    e->live = live_stream_open(s->stream)->realtime;
     return journal_add(journal, e);
 }
 

@@ -34,7 +34,7 @@ static int read_kinds(const Brr__V1__JournalFilter *in, unsigned *ret, struct er
             return err_set(
                 err, ERR_INVALID,
                 "JournalFilter.kinds: there is no kind '%.40s'; expected alarm_on, alarm_off, event, gap, quality, opened, "
-                "resumed, lost, restored or ended",
+                "resumed, lost, restored, ended, moved, told, answered, escalated or standby",
                 in->kinds[i]);
         *ret |= 1u << kind;
     }
@@ -119,6 +119,11 @@ static void describe(const struct journal_entry *e, Brr__V1__JournalEntry *out) 
     out->model = (char *)(uintptr_t)e->model;
     out->model_sha256 = (char *)(uintptr_t)e->sha256;
     out->detail = (char *)(uintptr_t)e->detail;
+    out->live = e->live;
+    out->alarm_id = (char *)(uintptr_t)e->alarm;
+    out->person = (char *)(uintptr_t)e->person;
+    out->step = e->step;
+    out->until_ms = e->until_ms;
 }
 
 /* ---- List ---- */

@@ -111,6 +111,52 @@ static void entries_come_back_in_order_and_once(void **state) {
     journal_stop(j);
 }
 
+static void an_entry_says_which_alarm_and_who(void **state) {
+    const char *path = in_dir(state, "j.sqlite");
+    struct journal *j = start(path, -1, -1);
+    struct journal_entry e = entry(JOURNAL_ANSWERED, "icu-1", -1);
+    e.live = true;
+    journal_alarm_id("5e55", 25600, e.alarm);
+    str_copy(e.person, sizeof e.person, "token:ana");
+    e.step = 2;
+    e.until_ms = 77;
+    journal_add(j, &e);
+    e.live = false;
+    wait_for(j, journal_add(j, &e));
+    struct page p = read_some(path, &all, forward);
+    assert_string_equal(p.e[0].alarm, "5e55-25600");
+    assert_string_equal(p.e[0].person, "token:ana");
+    assert_true(p.e[0].step == 2 && p.e[0].until_ms == 77 && p.e[0].live && !p.e[1].live);
+    journal_stop(j);
+}
+
+/* A journal of a version whose entries did not say whether they are of a live stream. */
+static void an_old_journal_is_read_as_live(void **state) {
+    const char *path = in_dir(state, "old.sqlite");
+    struct db *db = NULL;
+    struct db_query q;
+    static const struct db_names names = {"journal", "journal.file"};
+    static const struct db_column columns[] = {
+        {"id", "INTEGER"},   {"kind", "TEXT"},    {"number", "INTEGER"}, {"received_ms", "INTEGER"}, {"sample_ms", "INTEGER"},
+        {"start_s", "REAL"}, {"end_s", "REAL"},   {"value", "REAL"},     {"session", "TEXT"},        {"principal", "TEXT"},
+        {"client", "TEXT"},  {"address", "TEXT"}, {"model", "TEXT"},     {"sha256", "TEXT"},         {"detail", "TEXT"}};
+    assert_int_equal(db_open_named(path, &names, &db, NULL), 0);
+    assert_int_equal(db_table(db, "journal", columns, sizeof columns / sizeof *columns, "id", NULL), 0);
+    assert_int_equal(
+        db_query(db, "INSERT INTO journal(kind, number, received_ms, session) VALUES('alarm_on', 0, 5, '5e55')", "write", &q, NULL),
+        0);
+    assert_int_equal(db_run(&q, NULL), 0);
+    db_close(db);
+    struct journal *j = start(path, -1, -1);
+    struct journal_entry e = entry(JOURNAL_ALARM_ON, "icu-1", 512);
+    wait_for(j, journal_add(j, &e));
+    struct page p = read_some(path, &all, forward);
+    assert_int_equal(p.n, 2);
+    assert_true(p.e[0].live && !*p.e[0].alarm && !*p.e[0].person && !p.e[0].step && p.e[0].received_ms == 5);
+    assert_false(p.e[1].live);
+    journal_stop(j);
+}
+
 static void a_reader_gets_what_it_asks_for(void **state) {
     const char *path = in_dir(state, "j.sqlite");
     struct journal *j = start(path, -1, -1);
@@ -375,6 +421,8 @@ static int done(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(entries_come_back_in_order_and_once),
+        in_temp_dir(an_entry_says_which_alarm_and_who),
+        in_temp_dir(an_old_journal_is_read_as_live),
         in_temp_dir(a_reader_gets_what_it_asks_for),
         in_temp_dir(the_oldest_go_by_age),
         in_temp_dir(the_oldest_go_by_size),
