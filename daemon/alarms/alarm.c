@@ -1,0 +1,61 @@
+#include "daemon/alarms/alarm.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name, *words;
+} kinds[ALARM_KINDS] = {[ALARM_SEIZURE] = {"alarm", "alarm"},
+                        [ALARM_UNANSWERED] = {"unanswered", "nobody answers"},
+                        [ALARM_LOST] = {"lost", "connection lost"},
+                        [ALARM_NO_SIGNAL] = {"no_signal", "no signal"},
+                        [ALARM_LATE] = {"late", "results are late"},
+                        [ALARM_MODEL] = {"model", "no model"},
+                        [ALARM_ELECTRODES] = {"electrodes", "electrodes"},
+                        [ALARM_RATE] = {"rate", "wrong sampling rate"},
+                        [ALARM_CLOCK] = {"clock", "wrong clock"},
+                        [ALARM_RECEIVER] = {"receiver", "receiver fails"},
+                        [ALARM_JOURNAL] = {"journal", "journal cannot be written"}};
+static const char *const marks[ALARM_MARKS] = {"", "true", "false", "unclear"};
+static const char *const actions[ALARM_ACTIONS] = {"acknowledge", "silence", "mark", "note"};
+
+const char *alarm_kind_name(enum alarm_kind kind) { return kinds[kind].name; }
+const char *alarm_kind_words(enum alarm_kind kind) { return kinds[kind].words; }
+const char *alarm_mark_name(enum alarm_mark mark) { return marks[mark]; }
+const char *alarm_action_name(enum alarm_action action) { return actions[action]; }
+
+bool alarm_kind_find(const char *name, enum alarm_kind *ret) {
+    for (int i = 0; i < ALARM_KINDS; i++)
+        if (!strcmp(kinds[i].name, name)) {
+            *ret = (enum alarm_kind)i;
+            return true;
+        }
+    return false;
+}
+
+bool alarm_mark_find(const char *name, enum alarm_mark *ret) {
+    for (int i = ALARM_TRUE; i < ALARM_MARKS; i++)
+        if (!strcmp(marks[i], name)) {
+            *ret = (enum alarm_mark)i;
+            return true;
+        }
+    return false;
+}
+
+bool alarm_action_find(const char *name, enum alarm_action *ret) {
+    for (int i = 0; i < ALARM_ACTIONS; i++)
+        if (!strcmp(actions[i], name)) {
+            *ret = (enum alarm_action)i;
+            return true;
+        }
+    return false;
+}
+
+bool alarm_is_waiting(const struct alarm *a) { return !a->answered.at_ms && (a->kind == ALARM_SEIZURE ? a->live : !a->off_ms); }
+
+bool alarm_is_open(const struct alarm *a) { return !a->off_ms || alarm_is_waiting(a); }
+
+enum alarm_sound alarm_sound(const struct alarm *a, int64_t boot_ms) {
+    if (!alarm_is_waiting(a) || boot_ms < a->silent_boot_ms)
+        return ALARM_QUIET;
+    return a->kind == ALARM_SEIZURE && (!a->off_ms || a->cut) ? ALARM_HIGH : ALARM_LOW;
+}

@@ -1,0 +1,84 @@
+/* alarm: an alarm of a bed and what people answered: plain data. An alarm about a patient (ALARM_SEIZURE) comes from a stream and
+ * stays until somebody acknowledges it; a technical alarm says that the monitoring of a bed, or the daemon, does not work, and is
+ * over when its cause is. Any thread. */
+#ifndef BRR_DAEMON_ALARMS_ALARM_H
+#define BRR_DAEMON_ALARMS_ALARM_H
+#include "base/err.h"
+#include "daemon/journal/journal_entry.h"
+
+/* Sizes of texts, with the zero byte. */
+enum { ALARM_PERSON = 64, ALARM_VIA = 16, ALARM_BY = 128, ALARM_NOTE = 201, ALARM_WHY = 200 };
+
+enum alarm_kind {
+    ALARM_SEIZURE,
+    /* Technical alarms, of a lower priority. */
+    ALARM_UNANSWERED, /* the last step of the escalation has passed: nobody answers */
+    ALARM_LOST,       /* the connection ended, and the client has not come back */
+    ALARM_NO_SIGNAL,  /* the client is connected, and no samples come */
+    ALARM_LATE,       /* results are behind the samples */
+    ALARM_MODEL,      /* the model is not loaded */
+    ALARM_ELECTRODES, /* channels of the model have flaws */
+    ALARM_RATE,       /* the measured sampling rate is another one than the client says */
+    ALARM_CLOCK,      /* the clock of the client or of this machine is wrong */
+    ALARM_RECEIVER,   /* a hook's receiver does not take alarms; the bed is the hook's name */
+    ALARM_JOURNAL,    /* the journal cannot be written; no bed */
+    ALARM_KINDS
+};
+const char *alarm_kind_name(enum alarm_kind kind);            /* "no_signal" */
+const char *alarm_kind_words(enum alarm_kind kind);           /* "no signal", for people */
+bool alarm_kind_find(const char *name, enum alarm_kind *ret); /* false: there is no such kind */
+
+enum alarm_mark { ALARM_UNMARKED, ALARM_TRUE, ALARM_FALSE, ALARM_UNCLEAR, ALARM_MARKS };
+const char *alarm_mark_name(enum alarm_mark mark); /* "", "true", "false", "unclear" */
+bool alarm_mark_find(const char *name, enum alarm_mark *ret);
+
+enum alarm_sound { ALARM_QUIET, ALARM_LOW /* a reminder, or a technical alarm */, ALARM_HIGH };
+
+/* What a person does about an alarm. */
+enum alarm_action { ALARM_ACKNOWLEDGE, ALARM_SILENCE, ALARM_MARK, ALARM_NOTED, ALARM_ACTIONS };
+const char *alarm_action_name(enum alarm_action action); /* "acknowledge", "silence", "mark", "note" */
+bool alarm_action_find(const char *name, enum alarm_action *ret);
+
+/* Who did it: by: the caller, such as "token:nurse"; person: the name that the caller gave, may be ""; via: "page", "brrctl",
+ * "rpc". */
+struct alarm_author {
+    char by[ALARM_BY], person[ALARM_PERSON], via[ALARM_VIA];
+    int64_t at_ms; /* Unix time; 0: nobody */
+};
+
+struct alarm_answer {
+    enum alarm_action action;
+    struct alarm_author author;
+    int64_t for_ms;       /* ALARM_SILENCE */
+    enum alarm_mark mark; /* ALARM_MARK */
+    char note[ALARM_NOTE];
+};
+
+struct alarm {
+    char id[JOURNAL_ALARM]; /* as journal_alarm_id makes it; of a technical alarm: its kind, time and a number */
+    enum alarm_kind kind;
+    char session[JOURNAL_SESSION], bed[JOURNAL_CLIENT], principal[JOURNAL_PRINCIPAL], model[JOURNAL_MODEL];
+    double start_s; /* from sample 0 of the stream; NaN: unknown */
+    bool live;      /* of a patient now, not of a recording that is replayed */
+    bool test;
+    double value;          /* probability; NaN: none */
+    int64_t on_ms, off_ms; /* Unix time; off 0: it is on */
+    bool cut;              /* the monitoring stopped while it was on; nobody knows whether the seizure is over */
+    char why[ALARM_WHY];   /* why it is off; of a technical alarm: details */
+    int64_t on_boot_ms;    /* CLOCK_BOOTTIME, as the other times of this clock */
+    struct alarm_author answered;
+    int64_t silent_boot_ms; /* without sound until then; 0: with sound */
+    bool status;            /* it has been on for ALARMS_STATUS_MS, and sounds again */
+    int step;               /* steps of the escalation taken; repeats of the last one count */
+    int64_t base_boot_ms, step_boot_ms;
+    enum alarm_mark mark;
+    char note[ALARM_NOTE];
+};
+
+/* True while it must be shown: it is on, or it was and nobody has acknowledged it. */
+bool alarm_is_open(const struct alarm *a);
+/* True while somebody should acknowledge it. */
+bool alarm_is_waiting(const struct alarm *a);
+enum alarm_sound alarm_sound(const struct alarm *a, int64_t boot_ms);
+
+#endif

@@ -1,0 +1,184 @@
+#include "daemon/alarms/alarm_entry.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/str.h"
+
+unsigned alarm_entry_kinds(void) {
+    return 1u << JOURNAL_ALARM_ON | 1u << JOURNAL_ALARM_OFF | 1u << JOURNAL_MOVED | 1u << JOURNAL_ANSWERED |
+           1u << JOURNAL_ESCALATED | 1u << JOURNAL_STANDBY;
+}
+
+/* ---- what an answer was, as the detail of its entry: "ACTION[ MARK] via VIA[ by NAME][: NOTE]"; no name has a colon ---- */
+
+static void put_author(char *detail, const struct alarm_author *author) {
+    size_t len = strlen(detail);
+    str_format(detail + len, JOURNAL_DETAIL - len, "via %s%s%s", author->via, *author->person ? " by " : "", author->person);
+    for (char *p = detail + len; *p; p++)
+        *p = *p == ':' ? ' ' : *p;
+}
+
+static void put_answer(char *detail, const struct alarm_answer *answer) {
+    str_format(detail, JOURNAL_DETAIL, "%s%s%s ", alarm_action_name(answer->action), answer->action == ALARM_MARK ? " " : "",
+               answer->action == ALARM_MARK ? alarm_mark_name(answer->mark) : "");
+    put_author(detail, &answer->author);
+    size_t len = strlen(detail);
+    if (answer->action == ALARM_NOTED)
+        str_format(detail + len, JOURNAL_DETAIL - len, ": %s", answer->note);
+}
+
+/* Takes the next word of a text. */
+static void take_word(const char **at, char *ret, size_t size) {
+    const size_t len = strcspn(*at, " :");
+    str_format(ret, size, "%.*s", (int)len, *at);
+    *at += len + ((*at)[len] == ' ');
+}
+
+/* at: behind the action. *ret_note: what follows the author, or "". */
+static void read_author(const char *at, struct alarm_author *ret, const char **ret_note) {
+    const char *colon = strstr(at, ": ");
+    const size_t len = colon ? (size_t)(colon - at) : strlen(at);
+    *ret_note = colon ? colon + 2 : "";
+    if (!str_starts(at, "via "))
+        return;
+    const char *name = at + strlen("via ");
+    take_word(&name, ret->via, sizeof ret->via);
+    if (name < at + len && str_starts(name, "by "))
+        str_format(ret->person, sizeof ret->person, "%.*s", (int)(at + len - name - 3), name + 3);
+}
+
+/* False: an answer of a later version. */
+static bool read_answer(const struct journal_entry *e, struct alarm_answer *ret) {
+    char word[ALARM_VIA];
+    const char *at = e->detail, *note;
+    *ret = (struct alarm_answer){.author.at_ms = e->received_ms, .for_ms = e->until_ms ? e->until_ms - e->received_ms : 0};
+    str_copy(ret->author.by, sizeof ret->author.by, e->person);
+    take_word(&at, word, sizeof word);
+    if (!alarm_action_find(word, &ret->action))
+        return false;
+    if (ret->action == ALARM_MARK) {
+        take_word(&at, word, sizeof word);
+        if (!alarm_mark_find(word, &ret->mark))
+            return false;
+    }
+    read_author(at, &ret->author, &note);
+    str_copy(ret->note, sizeof ret->note, note);
+    return true;
+}
+
+/* ---- what entries mean ---- */
+
+static void take_on(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
+    char id[JOURNAL_ALARM];
+    const bool named = *e->alarm;
+    if (!named)
+        journal_alarm_id(e->session, llround(e->start_s * 256), id);
+    alarms_began(all,
+                 &(struct alarms_start){.id = named ? e->alarm : id,
+                                        .session = e->session,
+                                        .bed = e->client,
+                                        .principal = e->principal,
+                                        .model = e->model,
+                                        .live = e->live,
+                                        .test = !strcmp(e->detail, ALARM_ENTRY_TEST),
+                                        .start_s = e->start_s,
+                                        .value = e->value,
+                                        .on_ms = e->received_ms},
+                 now);
+}
+
+static void take_answer(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
+    struct alarm_answer answer;
+    struct err err;
+    if (read_answer(e, &answer))
+        (void)alarms_answer(all, e->alarm, &answer, now, &err); /* to an alarm that is forgotten */
+}
+
+static void take_standby(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
+    struct alarm_author author = {.at_ms = e->received_ms};
+    struct err err;
+    const char *note;
+    str_copy(author.by, sizeof author.by, e->person);
+    read_author(e->detail, &author, &note);
+    (void)alarms_standby(all, e->client, e->until_ms, &author, now, &err); /* one that is over */
+}
+
+void alarm_entry_take(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
+    switch (e->kind) {
+    case JOURNAL_ALARM_ON:
+        take_on(all, e, now);
+        break;
+    case JOURNAL_ALARM_OFF:
+        alarms_ended(all, &(struct alarms_end){.id = e->alarm,
+                                               .session = e->session,
+                                               .why = *e->detail ? e->detail : journal_off_name(JOURNAL_OFF_ENDED),
+                                               .off_ms = e->received_ms});
+        break;
+    case JOURNAL_MOVED:
+        alarms_moved(all, e->session);
+        break;
+    case JOURNAL_ANSWERED:
+        take_answer(all, e, now);
+        break;
+    case JOURNAL_ESCALATED:
+        alarms_escalated(all, e->alarm, (int)e->step, e->received_ms, now);
+        break;
+    case JOURNAL_STANDBY:
+        take_standby(all, e, now);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- what the model appends ---- */
+
+static void put_alarm(const struct alarm *a, struct journal_entry *e) {
+    str_copy(e->session, sizeof e->session, a->session);
+    str_copy(e->principal, sizeof e->principal, a->principal);
+    str_copy(e->client, sizeof e->client, a->bed);
+    str_copy(e->model, sizeof e->model, a->model);
+    str_copy(e->alarm, sizeof e->alarm, a->id);
+    e->start_s = a->kind == ALARM_SEIZURE ? a->start_s : NAN;
+    e->value = a->value;
+    e->live = a->live;
+}
+
+void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
+    static const enum journal_kind kinds[] = {[ALARMS_ROW_ANSWERED] = JOURNAL_ANSWERED,
+                                              [ALARMS_ROW_ESCALATED] = JOURNAL_ESCALATED,
+                                              [ALARMS_ROW_STANDBY] = JOURNAL_STANDBY};
+    *ret = (struct journal_entry){.kind = kinds[row->kind],
+                                  .number = -1,
+                                  .received_ms = row->at_ms,
+                                  .start_s = NAN,
+                                  .end_s = NAN,
+                                  .value = NAN,
+                                  .live = true};
+    if (row->alarm)
+        put_alarm(row->alarm, ret);
+    if (row->kind == ALARMS_ROW_ANSWERED) {
+        put_answer(ret->detail, row->answer);
+        str_copy(ret->person, sizeof ret->person, row->answer->author.by);
+        ret->until_ms = row->answer->for_ms ? row->at_ms + row->answer->for_ms : 0;
+    }
+    ret->step = row->kind == ALARMS_ROW_ESCALATED ? row->step : 0;
+    if (row->kind == ALARMS_ROW_STANDBY) {
+        put_author(ret->detail, row->author);
+        str_copy(ret->client, sizeof ret->client, row->bed);
+        str_copy(ret->principal, sizeof ret->principal, row->author->by);
+        str_copy(ret->person, sizeof ret->person, row->author->by);
+        ret->until_ms = row->until_ms;
+    }
+}
+
+void alarm_entry_test(const char *bed, const char *principal, const struct alarms_now *now, struct journal_entry *ret) {
+    *ret = (struct journal_entry){
+        .kind = JOURNAL_ALARM_ON, .number = 0, .received_ms = now->wall_ms, .end_s = NAN, .value = NAN, .live = true};
+    str_format(ret->session, sizeof ret->session, "test%llx", (unsigned long long)now->wall_ms);
+    journal_alarm_id(ret->session, 0, ret->alarm);
+    str_copy(ret->client, sizeof ret->client, bed);
+    str_copy(ret->principal, sizeof ret->principal, principal);
+    str_copy(ret->detail, sizeof ret->detail, ALARM_ENTRY_TEST);
+}

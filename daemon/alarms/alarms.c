@@ -1,0 +1,444 @@
+#include "daemon/alarms/alarms.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "base/str.h"
+
+enum { CAUSE_KEY = 16 + JOURNAL_CLIENT + JOURNAL_PRINCIPAL, SAME_SILENCE_MS = 2000 };
+
+/* How long a cause holds before it is an alarm. */
+static const int64_t delays_ms[ALARM_KINDS] = {
+    [ALARM_LOST] = 15 * 1000,       [ALARM_NO_SIGNAL] = 30 * 1000, [ALARM_LATE] = 15 * 1000,
+    [ALARM_MODEL] = 15 * 1000,      [ALARM_RATE] = 30 * 1000,      [ALARM_CLOCK] = 30 * 1000,
+    [ALARM_ELECTRODES] = 30 * 1000, [ALARM_RECEIVER] = 15 * 1000,  [ALARM_JOURNAL] = 2 * 1000};
+
+struct technical {
+    struct alarm alarm;
+    int64_t due_boot_ms; /* it begins then */
+    bool begun;
+    uint64_t round; /* the newest one that named its cause */
+};
+
+struct standby {
+    struct alarm_author author;
+    int64_t until_boot_ms, until_ms;
+};
+
+struct alarms {
+    struct alarms_plan plan;
+    alarms_row_fn *row;
+    void *ctx;
+    struct map *patients;  /* by id */
+    struct map *technical; /* by kind, principal and bed */
+    struct map *standbys;  /* by bed */
+    uint64_t round;
+    int64_t numbered; /* technical alarms that had an id */
+    bool restoring, changed;
+};
+
+struct alarms *alarms_new(const struct alarms_plan *plan, alarms_row_fn *row, void *ctx) {
+    struct alarms *all = calloc(1, sizeof *all);
+    if (!all)
+        return NULL;
+    *all = (struct alarms){.plan = *plan,
+                           .row = row,
+                           .ctx = ctx,
+                           .patients = map_new(ALARMS_MAX),
+                           .technical = map_new(ALARMS_MAX),
+                           .standbys = map_new(ALARMS_STANDBYS)};
+    if (all->patients && all->technical && all->standbys)
+        return all;
+    alarms_free(all);
+    return NULL;
+}
+
+void alarms_free(struct alarms *all) {
+    if (!all)
+        return;
+    map_free(all->patients, free);
+    map_free(all->technical, free);
+    map_free(all->standbys, free);
+    free(all);
+}
+
+void alarms_restore(struct alarms *all, bool restore) { all->restoring = restore; }
+
+/* The next value of a map. */
+static bool next(const struct map *map, size_t *cursor, void **ret) {
+    const char *key;
+    return map_next(map, cursor, &key, ret);
+}
+
+static void write_row(struct alarms *all, const struct alarms_row *row) {
+    all->changed = true;
+    if (all->row && !all->restoring)
+        all->row(all->ctx, row);
+}
+
+/* The CLOCK_BOOTTIME at which the wall clock showed this time, by their present readings; never in the future. */
+static int64_t boot_of(int64_t wall_ms, const struct alarms_now *now) {
+    const int64_t age_ms = now->wall_ms - wall_ms;
+    return now->boot_ms - (age_ms > 0 ? age_ms : 0);
+}
+
+/* ---- alarms of patients ---- */
+
+/* Makes room for one more: the oldest closed alarm goes, else the oldest of a replay, else the oldest. */
+static void make_room(struct alarms *all) {
+    const struct alarm *gone = NULL;
+    int rank = -1;
+    void *at;
+    if (map_count(all->patients) < ALARMS_MAX)
+        return;
+    for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
+        const struct alarm *a = at;
+        const int of_this = !alarm_is_open(a) ? 2 : !a->live;
+        if (of_this <= rank)
+            continue;
+        gone = a;
+        rank = of_this;
+    }
+    free(map_remove(all->patients, gone->id));
+}
+
+static struct alarm *on_in_session(const struct alarms *all, const char *session) {
+    void *at;
+    for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
+        struct alarm *a = at;
+        if (!a->off_ms && !strcmp(a->session, session))
+            return a;
+    }
+    return NULL;
+}
+
+static void turn_off(struct alarms *all, struct alarm *a, int64_t off_ms, const char *why) {
+    if (a->off_ms)
+        return;
+    a->off_ms = off_ms;
+    a->cut = strcmp(why, journal_off_name(JOURNAL_OFF_ENDED)) != 0;
+    str_copy(a->why, sizeof a->why, why);
+    all->changed = true;
+}
+
+static void end_silences(struct alarms *all) {
+    void *at;
+    for (size_t cursor = 0; next(all->patients, &cursor, &at);)
+        ((struct alarm *)at)->silent_boot_ms = 0;
+    for (size_t cursor = 0; next(all->technical, &cursor, &at);)
+        ((struct technical *)at)->alarm.silent_boot_ms = 0;
+}
+
+static struct alarm *add(struct alarms *all, const struct alarms_start *start, const struct alarms_now *now) {
+    struct alarm *a = calloc(1, sizeof *a);
+    make_room(all);
+    if (!a || map_put(all->patients, start->id, a, NULL)) {
+        free(a);
+        return NULL;
+    }
+    *a = (struct alarm){.start_s = start->start_s,
+                        .live = start->live,
+                        .test = start->test,
+                        .value = start->value,
+                        .on_ms = start->on_ms,
+                        .on_boot_ms = boot_of(start->on_ms, now)};
+    a->base_boot_ms = a->on_boot_ms;
+    str_copy(a->id, sizeof a->id, start->id);
+    str_copy(a->bed, sizeof a->bed, start->bed);
+    str_copy(a->principal, sizeof a->principal, start->principal);
+    str_copy(a->model, sizeof a->model, start->model);
+    return a;
+}
+
+const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *start, const struct alarms_now *now) {
+    struct alarm *a = map_get(all->patients, start->id), *before = on_in_session(all, start->session);
+    if (before && before != a)
+        turn_off(all, before, start->on_ms, "its end was not reported");
+    if (!a && start->live)
+        end_silences(all);
+    if (!a && !(a = add(all, start, now)))
+        return NULL;
+    str_copy(a->session, sizeof a->session, start->session);
+    a->off_ms = 0;
+    a->cut = false;
+    *a->why = '\0';
+    all->changed = true;
+    return a;
+}
+
+void alarms_ended(struct alarms *all, const struct alarms_end *end) {
+    struct alarm *a = map_get(all->patients, end->id);
+    if (a || (a = on_in_session(all, end->session)))
+        turn_off(all, a, end->off_ms, end->why);
+}
+
+void alarms_moved(struct alarms *all, const char *session) {
+    const struct alarm *a = on_in_session(all, session);
+    if (!a)
+        return;
+    free(map_remove(all->patients, a->id));
+    all->changed = true;
+}
+
+/* ---- escalation ---- */
+
+void alarms_escalated(struct alarms *all, const char *id, int step, int64_t at_ms, const struct alarms_now *now) {
+    struct alarm *a = map_get(all->patients, id);
+    if (!a)
+        return;
+    a->step = step;
+    a->step_boot_ms = boot_of(at_ms, now);
+}
+
+static void take_step(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
+    a->step++;
+    a->step_boot_ms = now->boot_ms;
+    write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_ESCALATED, .alarm = a, .step = a->step, .at_ms = now->wall_ms});
+}
+
+static bool escalates(const struct alarms *all, const struct alarm *a) {
+    return all->plan.n && !all->restoring && alarm_is_waiting(a);
+}
+
+void alarms_hurry(struct alarms *all, const char *id, const struct alarms_now *now) {
+    struct alarm *a = map_get(all->patients, id);
+    if (a && escalates(all, a) && a->step < all->plan.n)
+        take_step(all, a, now);
+}
+
+static int64_t next_step(const struct alarms_plan *plan, const struct alarm *a) {
+    return a->step < plan->n ? a->base_boot_ms + plan->after_ms[a->step] : a->step_boot_ms + plan->repeat_ms;
+}
+
+/* A seizure that lasts so long is status epilepticus: an alarm that somebody acknowledged before is one again. */
+static void look_for_status(struct alarms *all, struct alarm *a, const struct alarms_now *now) {
+    if (a->status || a->off_ms || !a->live || now->boot_ms - a->on_boot_ms < ALARMS_STATUS_MS)
+        return;
+    a->status = true;
+    if (a->answered.at_ms) {
+        a->answered = (struct alarm_author){0};
+        a->base_boot_ms = now->boot_ms;
+        a->step = 0;
+    }
+    a->silent_boot_ms = 0;
+    all->changed = true;
+}
+
+void alarms_tick(struct alarms *all, const struct alarms_now *now) {
+    void *at;
+    const char *bed;
+    for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
+        struct alarm *a = at;
+        look_for_status(all, a, now);
+        if (escalates(all, a) && now->boot_ms >= next_step(&all->plan, a))
+            take_step(all, a, now);
+        if (a->silent_boot_ms && now->boot_ms >= a->silent_boot_ms) {
+            a->silent_boot_ms = 0;
+            all->changed = true;
+        }
+    }
+    for (size_t cursor = 0; map_next(all->standbys, &cursor, &bed, &at);)
+        if (now->boot_ms >= ((struct standby *)at)->until_boot_ms) {
+            free(map_remove(all->standbys, bed));
+            all->changed = true;
+        }
+}
+
+/* ---- technical alarms ---- */
+
+static void begin_technical(struct alarms *all, struct technical *t, const struct alarms_now *now) {
+    struct alarm *a = &t->alarm;
+    t->begun = true;
+    a->on_ms = now->wall_ms;
+    a->on_boot_ms = now->boot_ms;
+    str_format(a->id, sizeof a->id, "%s-%llx-%lld", alarm_kind_name(a->kind), (unsigned long long)now->wall_ms / 1000,
+               (long long)++all->numbered);
+    all->changed = true;
+}
+
+static struct technical *technical_new(struct alarms *all, const char *key, const struct alarms_cause *c,
+                                       const struct alarms_now *now) {
+    struct technical *t = calloc(1, sizeof *t);
+    if (!t || map_put(all->technical, key, t, NULL)) {
+        free(t);
+        return NULL;
+    }
+    t->due_boot_ms = now->boot_ms + delays_ms[c->kind];
+    t->alarm.kind = c->kind;
+    t->alarm.live = true;
+    t->alarm.value = NAN;
+    str_copy(t->alarm.bed, sizeof t->alarm.bed, c->bed);
+    str_copy(t->alarm.principal, sizeof t->alarm.principal, c->principal);
+    str_copy(t->alarm.session, sizeof t->alarm.session, c->session);
+    return t;
+}
+
+void alarms_round_begin(struct alarms *all) { all->round++; }
+
+void alarms_round_put(struct alarms *all, const struct alarms_cause *c, const struct alarms_now *now) {
+    char key[CAUSE_KEY];
+    str_format(key, sizeof key, "%d\x1f%s\x1f%s", (int)c->kind, c->principal, c->bed);
+    struct technical *t = map_get(all->technical, key);
+    if (*c->bed && map_get(all->standbys, c->bed))
+        return;
+    if (!t && !(t = technical_new(all, key, c, now)))
+        return;
+    t->round = all->round;
+    if (strcmp(t->alarm.why, c->why) != 0) {
+        str_copy(t->alarm.why, sizeof t->alarm.why, c->why);
+        all->changed |= t->begun;
+    }
+    if (!t->begun && now->boot_ms >= t->due_boot_ms)
+        begin_technical(all, t, now);
+}
+
+/* Alarms whose last step has been repeated: everybody was called, and nobody came. */
+static void put_unanswered(struct alarms *all, const struct alarms_now *now) {
+    void *at;
+    for (size_t cursor = 0; next(all->patients, &cursor, &at);) {
+        const struct alarm *a = at;
+        if (escalates(all, a) && a->step > all->plan.n)
+            alarms_round_put(
+                all,
+                &(struct alarms_cause){
+                    .kind = ALARM_UNANSWERED, .bed = a->bed, .principal = a->principal, .session = a->session, .why = a->id},
+                now);
+    }
+}
+
+void alarms_round_end(struct alarms *all, const struct alarms_now *now) {
+    const char *key;
+    void *at;
+    put_unanswered(all, now);
+    for (size_t cursor = 0; map_next(all->technical, &cursor, &key, &at);) {
+        const struct technical *t = at;
+        if (t->round == all->round)
+            continue;
+        all->changed |= t->begun;
+        free(map_remove(all->technical, key));
+    }
+}
+
+/* ---- answers ---- */
+
+static struct alarm *find(const struct alarms *all, const char *id) {
+    struct alarm *a = map_get(all->patients, id);
+    void *at;
+    for (size_t cursor = 0; !a && next(all->technical, &cursor, &at);) {
+        struct technical *t = at;
+        if (t->begun && !strcmp(t->alarm.id, id))
+            a = &t->alarm;
+    }
+    return a;
+}
+
+static int check(const struct alarm *a, const struct alarm_answer *answer, struct err *err) {
+    if (answer->action == ALARM_SILENCE && (answer->for_ms <= 0 || answer->for_ms > ALARMS_SILENCE_MS))
+        return err_set(err, ERR_INVALID, "an alarm can be silenced for 1 s to 10 min, not for %.0f s",
+                       (double)answer->for_ms / 1000);
+    if (answer->action == ALARM_MARK && a->kind != ALARM_SEIZURE)
+        return err_set(err, ERR_INVALID, "the alarm %s is about the equipment; only alarms of patients are marked", a->id);
+    return 0;
+}
+
+/* False: it has this answer already. */
+static bool apply(struct alarm *a, const struct alarm_answer *answer, const struct alarms_now *now) {
+    const int64_t silent = boot_of(answer->author.at_ms, now) + answer->for_ms;
+    const bool in_status = !a->off_ms && answer->author.at_ms - a->on_ms >= ALARMS_STATUS_MS;
+    switch (answer->action) {
+    case ALARM_ACKNOWLEDGE:
+        if (a->answered.at_ms && (a->status || !in_status)) /* from the journal comes the answer to the status too */
+            return false;
+        a->answered = answer->author;
+        a->status |= in_status;
+        return true;
+    case ALARM_SILENCE:
+        if (silent <= a->silent_boot_ms + SAME_SILENCE_MS)
+            return false;
+        a->silent_boot_ms = silent;
+        return true;
+    case ALARM_MARK:
+        if (a->mark == answer->mark)
+            return false;
+        a->mark = answer->mark;
+        return true;
+    default:
+        if (!strcmp(a->note, answer->note))
+            return false;
+        str_copy(a->note, sizeof a->note, answer->note);
+        return true;
+    }
+}
+
+int alarms_answer(struct alarms *all, const char *id, const struct alarm_answer *answer, const struct alarms_now *now,
+                  struct err *err) {
+    struct alarm *a = find(all, id);
+    if (!a)
+        return err_set(err, ERR_NOT_FOUND, "there is no alarm '%.60s'; `brrctl alarms` lists them", id);
+    int rc = check(a, answer, err);
+    if (rc)
+        return rc;
+    if (apply(a, answer, now))
+        write_row(all,
+                  &(struct alarms_row){.kind = ALARMS_ROW_ANSWERED, .alarm = a, .answer = answer, .at_ms = answer->author.at_ms});
+    return 0;
+}
+
+int alarms_standby(struct alarms *all, const char *bed, int64_t until_ms, const struct alarm_author *author,
+                   const struct alarms_now *now, struct err *err) {
+    struct standby *s = map_get(all->standbys, bed);
+    if (!*bed)
+        return err_set(err, ERR_INVALID, "standby needs the name of a bed");
+    if (until_ms && (until_ms <= now->wall_ms || until_ms > now->wall_ms + ALARMS_STANDBY_MS))
+        return err_set(err, ERR_INVALID, "standby ends within 24 h from now; the end given is %.0f min from now",
+                       (double)(until_ms - now->wall_ms) / 60000);
+    if (until_ms == (s ? s->until_ms : 0))
+        return 0;
+    if (!until_ms) {
+        free(map_remove(all->standbys, bed));
+    } else {
+        if (!s && (!(s = calloc(1, sizeof *s)) || map_put(all->standbys, bed, s, NULL))) {
+            free(s);
+            return err_set(err, ERR_EXHAUSTED, "%d beds are in standby already", ALARMS_STANDBYS);
+        }
+        *s = (struct standby){.author = *author, .until_ms = until_ms, .until_boot_ms = now->boot_ms + until_ms - now->wall_ms};
+    }
+    write_row(all, &(struct alarms_row){
+                       .kind = ALARMS_ROW_STANDBY, .bed = bed, .until_ms = until_ms, .author = author, .at_ms = now->wall_ms});
+    return 0;
+}
+
+int64_t alarms_in_standby(const struct alarms *all, const char *bed, const struct alarms_now *now,
+                          const struct alarm_author **ret_author) {
+    const struct standby *s = map_get(all->standbys, bed);
+    if (!s || now->boot_ms >= s->until_boot_ms)
+        return 0;
+    if (ret_author)
+        *ret_author = &s->author;
+    return s->until_ms;
+}
+
+/* ---- reading ---- */
+
+const struct alarm *alarms_find(const struct alarms *all, const char *id) { return find(all, id); }
+
+const struct alarm *alarms_next(const struct alarms *all, struct alarms_cursor *cursor) {
+    void *at;
+    if (!cursor->technical) {
+        if (next(all->patients, &cursor->at, &at))
+            return at;
+        *cursor = (struct alarms_cursor){.technical = true};
+    }
+    while (next(all->technical, &cursor->at, &at))
+        if (((const struct technical *)at)->begun)
+            return &((const struct technical *)at)->alarm;
+    return NULL;
+}
+
+bool alarms_changed(struct alarms *all) {
+    const bool changed = all->changed;
+    all->changed = false;
+    return changed;
+}

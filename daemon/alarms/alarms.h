@@ -1,0 +1,116 @@
+/* alarms: all alarms of the daemon in memory, who answered them, and when the next people are called. Pure: it reads no clock and
+ * no file; each function gets the time. What must survive a restart leaves through the `row` callback as an appended row of the
+ * journal, and comes back through alarms_began, alarms_ended, alarms_answer, alarms_escalated and alarms_standby between
+ * alarms_restore(true) and alarms_restore(false). Bounded: ALARMS_MAX alarms, of which closed ones go first, and ALARMS_STANDBYS
+ * beds. Loop thread. */
+#ifndef BRR_DAEMON_ALARMS_ALARMS_H
+#define BRR_DAEMON_ALARMS_ALARMS_H
+#include <stddef.h>
+
+#include "daemon/alarms/alarm.h"
+
+enum { ALARMS_MAX = 4096, ALARMS_STANDBYS = 1024, ALARMS_STEPS = 8 };
+#define ALARMS_SILENCE_MS (10 * 60 * INT64_C(1000))
+#define ALARMS_STATUS_MS  (5 * 60 * INT64_C(1000))
+#define ALARMS_STANDBY_MS (24 * 3600 * INT64_C(1000))
+
+struct alarms_now {
+    int64_t boot_ms; /* CLOCK_BOOTTIME: durations; nobody can set it */
+    int64_t wall_ms; /* Unix time: dates for people */
+};
+
+/* The escalation: step i is taken so long after the alarm began, unless somebody acknowledged it; the last step is repeated. */
+struct alarms_plan {
+    int64_t after_ms[ALARMS_STEPS];
+    int n; /* 0: nobody else is called */
+    int64_t repeat_ms;
+};
+
+/* What is written to the journal. */
+struct alarms_row {
+    enum { ALARMS_ROW_ANSWERED, ALARMS_ROW_ESCALATED, ALARMS_ROW_STANDBY } kind;
+    const struct alarm *alarm;         /* NULL: standby */
+    const struct alarm_answer *answer; /* ANSWERED */
+    int step;                          /* ESCALATED: from 1; beyond the plan: a repeat of the last one */
+    const char *bed;                   /* STANDBY */
+    int64_t until_ms;                  /* STANDBY, as Unix time; 0: it ends now */
+    const struct alarm_author *author; /* STANDBY */
+    int64_t at_ms;                     /* Unix time */
+};
+typedef void alarms_row_fn(void *ctx, const struct alarms_row *row);
+
+struct alarms;
+/* NULL when out of memory. row may be NULL. */
+struct alarms *alarms_new(const struct alarms_plan *plan, alarms_row_fn *row, void *ctx);
+void alarms_free(struct alarms *all); /* NULL is fine */
+/* Until restore is false again, nothing is written and no step is taken. */
+void alarms_restore(struct alarms *all, bool restore);
+
+/* ---- what streams report ---- */
+
+struct alarms_start {
+    const char *id, *session, *bed, *principal, *model;
+    bool live, test;
+    double start_s, value;
+    int64_t on_ms; /* Unix time */
+};
+/* An alarm began. An alarm that is known goes on: it is on again, in this session, and its answers stay. A new live one ends every
+ * silence. NULL when out of memory. */
+const struct alarm *alarms_began(struct alarms *all, const struct alarms_start *start, const struct alarms_now *now);
+/* The alarm of this id, or else the alarm of this session that is on, is off, if there is one. why: "ended" when the detector ended
+ * it; any other reason means that the monitoring stopped while the alarm was on. */
+struct alarms_end {
+    const char *id, *session, *why;
+    int64_t off_ms; /* Unix time */
+};
+void alarms_ended(struct alarms *all, const struct alarms_end *end);
+/* Another daemon has the stream of this session, and its alarm. */
+void alarms_moved(struct alarms *all, const char *session);
+/* Step `step` of this alarm was taken at that time: from the journal, after a restart. */
+void alarms_escalated(struct alarms *all, const char *id, int step, int64_t at_ms, const struct alarms_now *now);
+/* Takes the next step now: a receiver of the present one did not take its delivery. */
+void alarms_hurry(struct alarms *all, const char *id, const struct alarms_now *now);
+
+/* ---- technical alarms ---- */
+
+/* Between begin and end each cause that holds now is named, every second; an alarm begins when its cause has held for the delay of
+ * its kind, and ends when a round does not name it. A bed in standby has none. */
+struct alarms_cause {
+    enum alarm_kind kind;
+    const char *bed, *principal, *session, *why; /* "" where there is none */
+};
+void alarms_round_begin(struct alarms *all);
+void alarms_round_put(struct alarms *all, const struct alarms_cause *cause, const struct alarms_now *now);
+void alarms_round_end(struct alarms *all, const struct alarms_now *now);
+
+/* ---- what people do ---- */
+
+/* The same answer twice is one. NOT_FOUND: there is no such alarm; INVALID: the answer cannot be given to it. */
+int alarms_answer(struct alarms *all, const char *id, const struct alarm_answer *answer, const struct alarms_now *now,
+                  struct err *err);
+/* The bed is not monitored until then (Unix time, at most ALARMS_STANDBY_MS from now): it has no technical alarms. 0: it is
+ * monitored again. INVALID: the end is not in this span, or the bed has no name. */
+int alarms_standby(struct alarms *all, const char *bed, int64_t until_ms, const struct alarm_author *author,
+                   const struct alarms_now *now, struct err *err);
+/* The end of the standby of the bed as Unix time; 0: it has none. *ret_author (may be NULL): who set it. */
+int64_t alarms_in_standby(const struct alarms *all, const char *bed, const struct alarms_now *now,
+                          const struct alarm_author **ret_author);
+
+/* ---- time ---- */
+
+/* Every second: takes the steps that are due, ends silences and standbys. */
+void alarms_tick(struct alarms *all, const struct alarms_now *now);
+
+/* ---- reading ---- */
+
+const struct alarm *alarms_find(const struct alarms *all, const char *id); /* NULL: there is none */
+/* Iterates over alarms of patients, oldest first, then over technical alarms; the cursor is zeroed before. NULL at the end. */
+struct alarms_cursor {
+    size_t at;
+    bool technical;
+};
+const struct alarm *alarms_next(const struct alarms *all, struct alarms_cursor *cursor);
+/* True once after an alarm, an answer or a standby has changed. */
+bool alarms_changed(struct alarms *all);
+
+#endif

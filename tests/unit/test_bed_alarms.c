@@ -1,0 +1,408 @@
+/* Alarms of beds, their answers and their escalation, with the test's clocks; what a restart takes back from the journal. */
+#include <math.h>
+
+#include "base/str.h"
+#include "daemon/alarms/alarm_entry.h"
+#include "unit/cmocka_all.h"
+
+enum { ROWS = 64, MINUTE = 60 * 1000 };
+
+/* A daemon's alarms, and the rows of its journal. */
+struct ward {
+    struct alarms *all;
+    struct alarms_now now;
+    struct journal_entry rows[ROWS];
+    int n;
+};
+
+static void keep_row(void *ctx, const struct alarms_row *row) {
+    struct ward *w = ctx;
+    assert_true(w->n < ROWS);
+    alarm_entry_make(row, &w->rows[w->n++]);
+}
+
+static const struct alarms_plan plan = {.after_ms = {MINUTE, 3 * MINUTE}, .n = 2, .repeat_ms = 2 * MINUTE};
+
+static int setup(void **state) {
+    struct ward *w = calloc(1, sizeof *w);
+    w->now = (struct alarms_now){.boot_ms = 1000000000, .wall_ms = 1800000000000};
+    w->all = alarms_new(&plan, keep_row, w);
+    *state = w;
+    return w->all ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    struct ward *w = *state;
+    alarms_free(w->all);
+    free(w);
+    return 0;
+}
+
+/* Time passes second by second. */
+static void pass(struct ward *w, int64_t ms) {
+    for (; ms > 0; ms -= 1000) {
+        w->now.boot_ms += 1000;
+        w->now.wall_ms += 1000;
+        alarms_tick(w->all, &w->now);
+        alarms_round_begin(w->all);
+        alarms_round_end(w->all, &w->now);
+    }
+}
+
+/* The stream reports, through an entry as its session makes it. */
+static const struct alarm *on(struct ward *w, const char *bed, double start_s) {
+    struct journal_entry e = {
+        .kind = JOURNAL_ALARM_ON, .start_s = start_s, .value = 0.9, .received_ms = w->now.wall_ms, .live = true};
+    str_format(e.session, sizeof e.session, "session-of-%s", bed);
+    str_format(e.principal, sizeof e.principal, "token:%s", bed);
+    str_copy(e.client, sizeof e.client, bed);
+    journal_alarm_id(e.session, llround(start_s * 256), e.alarm);
+    w->rows[w->n++] = e;
+    alarm_entry_take(w->all, &e, &w->now);
+    const struct alarm *a = alarms_find(w->all, e.alarm);
+    assert_non_null(a);
+    return a;
+}
+
+static void off(struct ward *w, const char *bed, const char *why) {
+    struct journal_entry e = {.kind = JOURNAL_ALARM_OFF, .received_ms = w->now.wall_ms, .live = true};
+    str_format(e.session, sizeof e.session, "session-of-%s", bed);
+    str_copy(e.detail, sizeof e.detail, why);
+    w->rows[w->n++] = e;
+    alarm_entry_take(w->all, &e, &w->now);
+}
+
+static int answer(struct ward *w, const struct alarm *a, struct alarm_answer *given) {
+    struct err err;
+    str_copy(given->author.by, sizeof given->author.by, "token:nurse");
+    str_copy(given->author.person, sizeof given->author.person, "Ana B");
+    str_copy(given->author.via, sizeof given->author.via, "page");
+    given->author.at_ms = w->now.wall_ms;
+    return alarms_answer(w->all, a->id, given, &w->now, &err);
+}
+
+static int acknowledge(struct ward *w, const struct alarm *a) {
+    return answer(w, a, &(struct alarm_answer){.action = ALARM_ACKNOWLEDGE});
+}
+
+static int rows_of(const struct ward *w, enum journal_kind kind) {
+    int n = 0;
+    for (int i = 0; i < w->n; i++)
+        n += w->rows[i].kind == kind;
+    return n;
+}
+
+/* The daemon was killed and starts again so much later: it has its journal. The machine's clocks went on. */
+static void restart(struct ward *w, int64_t later_ms) {
+    alarms_free(w->all);
+    w->now.boot_ms += later_ms;
+    w->now.wall_ms += later_ms;
+    w->all = alarms_new(&plan, keep_row, w);
+    assert_non_null(w->all);
+    const int n = w->n;
+    alarms_restore(w->all, true);
+    for (int i = 0; i < n; i++)
+        alarm_entry_take(w->all, &w->rows[i], &w->now);
+    alarms_restore(w->all, false);
+    assert_int_equal(w->n, n);
+}
+
+static const struct alarm *technical(const struct ward *w, enum alarm_kind kind) {
+    struct alarms_cursor cursor = {0};
+    for (const struct alarm *a; (a = alarms_next(w->all, &cursor));)
+        if (a->kind == kind)
+            return a;
+    return NULL;
+}
+
+static void nobody_answers_and_each_step_is_taken_once(void **state) {
+    struct ward *w = *state;
+    const struct alarm *a = on(w, "bed-7", 10);
+    pass(w, MINUTE - 1000);
+    assert_int_equal(a->step, 0);
+    pass(w, 1000);
+    assert_int_equal(a->step, 1);
+    pass(w, 2 * MINUTE);
+    assert_int_equal(a->step, 2);
+    assert_null(technical(w, ALARM_UNANSWERED));
+    pass(w, 2 * MINUTE);
+    assert_int_equal(a->step, 3);
+    assert_string_equal(technical(w, ALARM_UNANSWERED)->bed, "bed-7");
+    assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 3);
+    assert_int_equal(w->rows[w->n - 1].step, 3);
+    assert_string_equal(w->rows[w->n - 1].alarm, a->id);
+    assert_int_equal(acknowledge(w, a), 0);
+    pass(w, 1000);
+    assert_null(technical(w, ALARM_UNANSWERED));
+    pass(w, MINUTE / 2);
+    assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 3);
+}
+
+static void an_end_without_an_answer_neither_closes_nor_stops_the_escalation(void **state) {
+    struct ward *w = *state;
+    const struct alarm *a = on(w, "bed-7", 10);
+    pass(w, 20 * 1000);
+    off(w, "bed-7", "ended");
+    assert_true(alarm_is_open(a) && !a->cut);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_LOW);
+    pass(w, MINUTE);
+    assert_int_equal(a->step, 1);
+    assert_int_equal(acknowledge(w, a), 0);
+    assert_false(alarm_is_open(a));
+    assert_string_equal(a->answered.person, "Ana B");
+}
+
+static void monitoring_that_stops_in_an_alarm_is_no_end(void **state) {
+    struct ward *w = *state;
+    const struct alarm *a = on(w, "bed-7", 10);
+    off(w, "bed-7", "electrodes");
+    assert_true(a->cut && alarm_is_open(a));
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
+    assert_string_equal(a->why, "electrodes");
+    pass(w, 4 * MINUTE);
+    assert_int_equal(a->step, 2);
+}
+
+static void acknowledging_ends_the_sound_and_keeps_the_tile_until_it_is_over(void **state) {
+    struct ward *w = *state;
+    const struct alarm *a = on(w, "bed-7", 10);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
+    assert_int_equal(acknowledge(w, a), 0);
+    assert_int_equal(acknowledge(w, a), 0);
+    assert_int_equal(rows_of(w, JOURNAL_ANSWERED), 1);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_QUIET);
+    assert_true(alarm_is_open(a));
+    pass(w, 4 * MINUTE);
+    assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 0);
+    off(w, "bed-7", "ended");
+    assert_false(alarm_is_open(a));
+}
+
+static void a_seizure_of_five_minutes_alarms_again(void **state) {
+    struct ward *w = *state;
+    const struct alarm *a = on(w, "bed-7", 10);
+    char id[JOURNAL_ALARM];
+    str_copy(id, sizeof id, a->id);
+    assert_int_equal(acknowledge(w, a), 0);
+    pass(w, 5 * MINUTE - 1000);
+    assert_false(a->status);
+    pass(w, 1000);
+    assert_true(a->status);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
+    pass(w, MINUTE);
+    assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 1);
+    assert_int_equal(acknowledge(w, a), 0);
+    restart(w, 1000);
+    assert_true(alarms_find(w->all, id)->answered.at_ms && alarms_find(w->all, id)->status);
+    pass(w, 20 * MINUTE);
+    assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 1);
+}
+
+static void silence_is_sound_alone_and_ends_by_time_or_a_new_alarm(void **state) {
+    struct ward *w = *state;
+    const struct alarm *a = on(w, "bed-7", 10);
+    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_SILENCE, .for_ms = 11 * MINUTE}), ERR_INVALID);
+    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_SILENCE, .for_ms = MINUTE / 2}), 0);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_QUIET);
+    assert_true(alarm_is_waiting(a));
+    pass(w, MINUTE / 2);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
+    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_SILENCE, .for_ms = 10 * MINUTE}), 0);
+    pass(w, MINUTE / 2);
+    assert_int_equal(a->step, 1);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_QUIET);
+    on(w, "bed-8", 3);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
+}
+
+static void marks_and_notes_are_kept_and_corrected_by_further_rows(void **state) {
+    struct ward *w = *state;
+    const struct alarm *a = on(w, "bed-7", 10);
+    struct alarm_answer note = {.action = ALARM_NOTED, .note = "chewing: no seizure via habit by bed"};
+    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_MARK, .mark = ALARM_TRUE}), 0);
+    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_MARK, .mark = ALARM_FALSE}), 0);
+    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_MARK, .mark = ALARM_FALSE}), 0);
+    assert_int_equal(answer(w, a, &note), 0);
+    assert_int_equal(rows_of(w, JOURNAL_ANSWERED), 3);
+    assert_int_equal(acknowledge(w, a), 0);
+    char id[JOURNAL_ALARM];
+    str_copy(id, sizeof id, a->id);
+    restart(w, MINUTE);
+    a = alarms_find(w->all, id);
+    assert_int_equal(a->mark, ALARM_FALSE);
+    assert_string_equal(a->note, note.note);
+    assert_string_equal(a->answered.by, "token:nurse");
+    assert_string_equal(a->answered.person, "Ana B");
+    assert_string_equal(a->answered.via, "page");
+}
+
+static void a_restart_goes_on_with_the_escalation_where_it_was(void **state) {
+    struct ward *w = *state;
+    char id[JOURNAL_ALARM];
+    str_copy(id, sizeof id, on(w, "bed-7", 10)->id);
+    pass(w, MINUTE);
+    restart(w, MINUTE);
+    const struct alarm *a = alarms_find(w->all, id);
+    assert_int_equal(a->step, 1);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_HIGH);
+    pass(w, MINUTE - 1000);
+    assert_int_equal(a->step, 1);
+    pass(w, 1000);
+    assert_int_equal(a->step, 2);
+    assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 2);
+}
+
+static void a_clock_that_is_set_moves_no_step(void **state) {
+    struct ward *w = *state;
+    const struct alarm *a = on(w, "bed-7", 10);
+    w->now.wall_ms -= 400LL * 24 * 3600 * 1000;
+    pass(w, MINUTE);
+    assert_int_equal(a->step, 1);
+    w->now.wall_ms += 800LL * 24 * 3600 * 1000;
+    pass(w, MINUTE);
+    assert_int_equal(a->step, 1);
+}
+
+static void a_failed_receiver_takes_the_next_step_at_once(void **state) {
+    struct ward *w = *state;
+    const struct alarm *a = on(w, "bed-7", 10);
+    alarms_hurry(w->all, a->id, &w->now);
+    assert_int_equal(a->step, 1);
+    pass(w, MINUTE);
+    assert_int_equal(a->step, 1);
+    pass(w, 2 * MINUTE);
+    assert_int_equal(a->step, 2);
+}
+
+static void an_alarm_that_begins_again_keeps_its_answers_in_another_session(void **state) {
+    struct ward *w = *state;
+    const struct alarm *a = on(w, "bed-7", 10);
+    assert_int_equal(acknowledge(w, a), 0);
+    off(w, "bed-7", "cut");
+    struct journal_entry e = {
+        .kind = JOURNAL_ALARM_ON, .start_s = 1, .received_ms = w->now.wall_ms, .live = true, .session = "next"};
+    str_copy(e.alarm, sizeof e.alarm, a->id);
+    alarm_entry_take(w->all, &e, &w->now);
+    assert_true(!a->off_ms && !a->cut && a->answered.at_ms);
+    assert_string_equal(a->session, "next");
+    struct journal_entry end = {.kind = JOURNAL_ALARM_OFF, .received_ms = w->now.wall_ms, .session = "next", .detail = "ended"};
+    alarm_entry_take(w->all, &end, &w->now);
+    assert_false(alarm_is_open(a));
+}
+
+static void replays_sound_and_escalate_never(void **state) {
+    struct ward *w = *state;
+    struct journal_entry e = {.kind = JOURNAL_ALARM_ON, .start_s = 1, .received_ms = w->now.wall_ms, .session = "replay"};
+    alarm_entry_take(w->all, &e, &w->now);
+    const struct alarm *a = alarms_find(w->all, "replay-256");
+    assert_true(alarm_is_open(a));
+    pass(w, 10 * MINUTE);
+    assert_int_equal(a->step, 0);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_QUIET);
+}
+
+/* A round in which this cause holds. */
+static void hold(struct ward *w, enum alarm_kind kind, const char *bed, int64_t ms) {
+    const struct alarms_cause cause = {.kind = kind, .bed = bed, .principal = "token:a", .session = "s", .why = "why"};
+    for (; ms > 0; ms -= 1000) {
+        w->now.boot_ms += 1000;
+        w->now.wall_ms += 1000;
+        alarms_tick(w->all, &w->now);
+        alarms_round_begin(w->all);
+        alarms_round_put(w->all, &cause, &w->now);
+        alarms_round_end(w->all, &w->now);
+    }
+}
+
+static void a_technical_alarm_begins_after_its_delay_and_ends_with_its_cause(void **state) {
+    struct ward *w = *state;
+    hold(w, ALARM_NO_SIGNAL, "bed-7", 30 * 1000);
+    assert_null(technical(w, ALARM_NO_SIGNAL));
+    hold(w, ALARM_NO_SIGNAL, "bed-7", 1000);
+    const struct alarm *a = technical(w, ALARM_NO_SIGNAL);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_LOW);
+    assert_int_equal(acknowledge(w, a), 0);
+    assert_int_equal(alarm_sound(a, w->now.boot_ms), ALARM_QUIET);
+    assert_int_equal(answer(w, a, &(struct alarm_answer){.action = ALARM_MARK, .mark = ALARM_TRUE}), ERR_INVALID);
+    char id[JOURNAL_ALARM];
+    str_copy(id, sizeof id, a->id);
+    pass(w, 1000);
+    assert_null(technical(w, ALARM_NO_SIGNAL));
+    hold(w, ALARM_NO_SIGNAL, "bed-7", 31 * 1000);
+    a = technical(w, ALARM_NO_SIGNAL);
+    assert_string_not_equal(a->id, id); /* another one, which nobody has answered */
+    assert_int_equal(a->answered.at_ms, 0);
+}
+
+static void a_bed_in_standby_has_no_technical_alarms_until_its_end(void **state) {
+    struct ward *w = *state;
+    struct err err;
+    const struct alarm_author ana = {.by = "token:nurse", .person = "Ana", .via = "brrctl", .at_ms = w->now.wall_ms}, *who;
+    assert_int_equal(alarms_standby(w->all, "bed-7", w->now.wall_ms + 25 * 60 * MINUTE, &ana, &w->now, &err), ERR_INVALID);
+    assert_int_equal(alarms_standby(w->all, "bed-7", w->now.wall_ms - 1, &ana, &w->now, &err), ERR_INVALID);
+    assert_int_equal(alarms_standby(w->all, "bed-7", w->now.wall_ms + 2 * MINUTE, &ana, &w->now, &err), 0);
+    hold(w, ALARM_LOST, "bed-7", MINUTE);
+    assert_null(technical(w, ALARM_LOST));
+    restart(w, 0);
+    assert_true(alarms_in_standby(w->all, "bed-7", &w->now, &who) > w->now.wall_ms);
+    assert_string_equal(who->person, "Ana");
+    assert_int_equal(alarm_sound(on(w, "bed-7", 3), w->now.boot_ms), ALARM_HIGH); /* a patient's alarm goes through */
+    hold(w, ALARM_LOST, "bed-7", MINUTE + 20 * 1000);
+    assert_int_equal(alarms_in_standby(w->all, "bed-7", &w->now, NULL), 0);
+    assert_non_null(technical(w, ALARM_LOST));
+}
+
+static void closed_alarms_make_room_and_open_ones_stay(void **state) {
+    struct ward *w = *state;
+    const struct alarms_start start = {.id = "open-1", .session = "open", .bed = "b", .principal = "p", .model = "m", .live = true};
+    assert_non_null(alarms_began(w->all, &start, &w->now));
+    for (int i = 0; i < ALARMS_MAX + 10; i++) {
+        char id[JOURNAL_ALARM];
+        struct alarms_start replay = start;
+        str_format(id, sizeof id, "r-%d", i);
+        replay.id = id;
+        replay.session = "replay";
+        replay.live = false;
+        assert_non_null(alarms_began(w->all, &replay, &w->now));
+        alarms_ended(w->all, &(struct alarms_end){.id = id, .session = "replay", .why = "ended", .off_ms = 1});
+    }
+    assert_non_null(alarms_find(w->all, "open-1"));
+    assert_null(alarms_find(w->all, "r-0"));
+    assert_null(alarms_find(w->all, "r-10"));
+    assert_non_null(alarms_find(w->all, "r-11"));
+}
+
+static void a_test_takes_the_way_of_an_alarm(void **state) {
+    struct ward *w = *state;
+    struct journal_entry e;
+    alarm_entry_test("bed-7", "uid:0", &w->now, &e);
+    alarm_entry_take(w->all, &e, &w->now);
+    const struct alarm *a = alarms_find(w->all, e.alarm);
+    assert_true(a->test && a->live);
+    pass(w, MINUTE);
+    assert_int_equal(a->step, 1);
+}
+
+#define in_ward(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        in_ward(nobody_answers_and_each_step_is_taken_once),
+        in_ward(an_end_without_an_answer_neither_closes_nor_stops_the_escalation),
+        in_ward(monitoring_that_stops_in_an_alarm_is_no_end),
+        in_ward(acknowledging_ends_the_sound_and_keeps_the_tile_until_it_is_over),
+        in_ward(a_seizure_of_five_minutes_alarms_again),
+        in_ward(silence_is_sound_alone_and_ends_by_time_or_a_new_alarm),
+        in_ward(marks_and_notes_are_kept_and_corrected_by_further_rows),
+        in_ward(a_restart_goes_on_with_the_escalation_where_it_was),
+        in_ward(a_clock_that_is_set_moves_no_step),
+        in_ward(a_failed_receiver_takes_the_next_step_at_once),
+        in_ward(an_alarm_that_begins_again_keeps_its_answers_in_another_session),
+        in_ward(replays_sound_and_escalate_never),
+        in_ward(a_technical_alarm_begins_after_its_delay_and_ends_with_its_cause),
+        in_ward(a_bed_in_standby_has_no_technical_alarms_until_its_end),
+        in_ward(closed_alarms_make_room_and_open_ones_stay),
+        in_ward(a_test_takes_the_way_of_an_alarm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
