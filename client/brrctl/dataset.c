@@ -251,7 +251,7 @@ static int survey_labels(struct survey *s, const char *path, const struct edf *e
     if (rc)
         return rc;
     if (labels->source == LABELS_NONE && (!own(s->o)->unlabeled || !strcmp(own(s->o)->unlabeled, "error")))
-        return err_set(err, ERR_NOT_FOUND, "no labels (looked for %s)", labels_tried(labels, tried));
+        return err_set(err, ERR_NOT_FOUND, "no labels (%s)", labels_tried(labels, tried));
     return 0;
 }
 
@@ -264,6 +264,8 @@ static void survey_count(struct survey *s, struct sum *sum, const struct edf_inf
     s->unlabelled += labels->source == LABELS_NONE;
     s->sources[labels->source]++;
     s->repaired += info->n_repairs > 0;
+    if (*labels->note)
+        add_line(&s->notes, "%s: %s", relative, labels->note);
     if (*use->faults)
         add_line(&s->notes, "%s: %s", relative, use->faults);
     for (int i = 0; i < info->n_repairs; i++)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/cleanup.h"
 #include "base/counted.h"
 #include "base/fsio.h"
 #include "base/str.h"
@@ -89,10 +90,23 @@ bool score_is_reference(const char *path) {
     return recording || (!recording_beside(path, other) && score_beside(stem, other, sizeof other) && !strcmp(other, path));
 }
 
-static int read_events(const char *path, struct score_labels *ret, struct err *err) {
-    struct events_file file;
-    int rc = events_read(path, &file, err);
+/* Times that the file counts from something else than the recording's first sample. */
+static int relate(const char *path, struct events_file *file, struct err *err) {
+    char recording[PATH_SIZE];
+    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    if (isnan(file->origin_s) || !recording_beside(path, recording))
+        return 0;
+    int rc = edf_open_header(recording, &edf, err);
     if (rc)
+        return rc;
+    (void)events_relate(file, edf_info(edf));
+    return 0;
+}
+
+static int read_events(const char *path, struct score_labels *ret, struct err *err) {
+    OWNED(events_done) struct events_file file = {0};
+    int rc;
+    if ((rc = events_read(path, &file, err)) || (rc = relate(path, &file, err)))
         return rc;
     struct score_event *events = calloc(file.n_rows + 1, sizeof *events);
     int n = 0;
@@ -100,7 +114,6 @@ static int read_events(const char *path, struct score_labels *ret, struct err *e
         if (events_is_seizure(file.rows[i].type) && !isnan(file.rows[i].duration_s))
             events[n++] = (struct score_event){file.rows[i].onset_s, file.rows[i].end_s};
     *ret = (struct score_labels){events, n, file.recording_s};
-    events_done(&file);
     return events ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
 }
 
@@ -117,7 +130,7 @@ static int read_labels(const char *edf_path, const char *format, const struct ed
     if (!events)
         rc = err_set(err, ERR_EXHAUSTED, "out of memory reading the labels of %s", edf_path);
     else if (labels.source == LABELS_NONE)
-        rc = err_set(err, ERR_NOT_FOUND, "%s has no labels (looked for %s)", edf_path, labels_tried(&labels, tried));
+        rc = err_set(err, ERR_NOT_FOUND, "%s has no labels (%s)", edf_path, labels_tried(&labels, tried));
     else
         *ret = (struct score_labels){events, (int)labels.n_runs, labels.recording_s};
     if (rc)

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "eeg/bids.h"
 #include "eeg/table.h"
+#include "eeg/text.h"
 
 enum { PATH_SIZE = 4096 };
 static const size_t MAX_JSON = 16 << 20;
@@ -36,7 +37,7 @@ static struct json *load(const struct check *c, const char *name, bool *ret_exis
     struct json *json = NULL;
     size_t len;
     *ret_exists = !fsio_join(path, sizeof path, c->root, name, NULL) && fsio_exists(path);
-    if (!*ret_exists || fsio_read(path, MAX_JSON, &text, &len, NULL) || json_parse(text, len, name, &json, NULL))
+    if (!*ret_exists || text_read(path, MAX_JSON, &text, &len, NULL) || json_parse(text, len, name, &json, NULL))
         return NULL;
     return json;
 }

@@ -1,5 +1,7 @@
 #include "eeg/events.h"
 
+#include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -7,6 +9,8 @@
 #include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
+#include "eeg/civil.h"
+#include "eeg/edf.h"
 #include "eeg/events_formats.h"
 
 static const size_t MAX_TEXT = (size_t)256 << 20;
@@ -24,11 +28,13 @@ const char events_names[] =
 #undef EVENTS_FORMAT
 
 bool events_is_seizure(const char *code) {
-    static const char *const tusz[] = {"gnsz", "fnsz", "cpsz", "absz", "spsz", "tcsz", "tnsz", "mysz"};
-    if (!strncasecmp(code, "sz", 2) || !strncasecmp(code, "seiz", 4))
-        return true;
-    for (size_t i = 0; i < sizeof tusz / sizeof *tusz; i++)
-        if (!strcasecmp(code, tusz[i]))
+    static const char *const words[] = {"sz",   "seiz", "seizure", "seizures", "fnsz", "gnsz", "spsz",
+                                        "cpsz", "absz", "tnsz",    "cnsz",     "tcsz", "atsz", "mysz"};
+    size_t n = 0;
+    while (isalpha((unsigned char)code[n]) || (unsigned char)code[n] >= 0x80)
+        n++;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == n && !strncasecmp(code, words[i], n))
             return true;
     return false;
 }
@@ -52,6 +58,36 @@ int events_add(struct events_file *events, const struct event_row *row, const ch
     }
     events->rows[events->n_rows++] = *row;
     return 0;
+}
+
+void events_skip(struct events_file *events, int line) {
+    if (!events->n_skipped++)
+        events->skipped_line = line;
+}
+
+/* Rows that share time with the recording when they are moved. */
+static size_t rows_inside(const struct events_file *events, double shift_s, double recording_s) {
+    size_t n = 0;
+    for (size_t i = 0; i < events->n_rows; i++) {
+        const struct event_row *row = &events->rows[i];
+        double end_s = row->onset_s + (row->duration_s > 0 ? row->duration_s : 0);
+        n += row->onset_s + shift_s < recording_s && end_s + shift_s >= 0;
+    }
+    return n;
+}
+
+double events_relate(struct events_file *events, const struct edf_info *recording) {
+    const struct edf_start *at = &recording->start;
+    const struct civil start = {at->year, at->month, at->day, at->hour, at->minute, (double)at->second + at->subsecond};
+    double shift_s = at->known ? events->origin_s - civil_seconds(&start) : NAN;
+    events->origin_s = NAN;
+    if (isnan(shift_s) || fabs(shift_s) < 1e-5 || (events->origin_doubtful && !rows_inside(events, shift_s, recording->duration_s)))
+        return 0;
+    for (size_t i = 0; i < events->n_rows; i++) {
+        events->rows[i].onset_s += shift_s;
+        events->rows[i].end_s += shift_s;
+    }
+    return shift_s;
 }
 
 const struct events_format *events_format_at(int index) { return index >= 0 && index < EVENTS_FORMATS ? &formats[index] : NULL; }

@@ -20,7 +20,9 @@ struct label_run {
     char code[LABELS_CODE_SIZE]; /* "sz", "sz_foc_ia_nm", "cpsz", …: that of the earliest merged one */
 };
 
-/* True if an event type or TUSZ label is a seizure: "sz…" and "seiz…" (any case) and the nine TUSZ codes. */
+/* True if an event type or label is a seizure in any letter case: it begins with the word "sz" or "seizure", or with one of the
+ * eleven TUSZ codes of seizures (nesz, non-epileptic, is none). Only letters belong to a word: "sz_foc" begins with "sz", "Szymon"
+ * does not. */
 bool events_is_seizure(const char *code);
 
 /* ---- what is read ---- */
@@ -32,18 +34,30 @@ struct event_row {
     int line; /* in the file, from 1; 0 = the format has no lines */
 };
 struct events_file {
-    struct event_row *rows; /* in file order, seizures or not; of TUSZ tables seizures only */
+    struct event_row *rows; /* in file order, seizures or not */
     size_t n_rows, capacity;
-    double recording_s;  /* NaN when the file does not state it */
-    char start_text[32]; /* dateTime of the first row of a TSV, or "n/a" */
+    double recording_s;   /* NaN when the file does not state it */
+    char start_text[32];  /* dateTime of the first row of a TSV, or "n/a" */
+    double origin_s;      /* times are relative to this (civil_seconds); NaN: to the recording's first sample */
+    bool origin_doubtful; /* the origin may be wrong: used only if events lie in the recording then */
+    int n_skipped;        /* rows that are no seizure and whose times cannot be read */
+    int skipped_line;     /* the first of them */
 };
 void events_done(struct events_file *events);
+#define EVENTS_FILE_EMPTY                                                                                                          \
+    { .recording_s = NAN, .start_text = "n/a", .origin_s = NAN }
 /* Appends a row. path: for messages. EXHAUSTED: too many rows, or out of memory. */
 int events_add(struct events_file *events, const struct event_row *row, const char *path, struct err *err);
+/* Counts a row that is no seizure and whose times cannot be read. */
+void events_skip(struct events_file *events, int line);
 
 /* Reads a file in the format that its name ends in; a file of any other name as a TSV, whose columns are found by name. Errors:
  * INVALID names file:line and the expected value; those of the file system. */
 int events_read(const char *path, struct events_file *ret, struct err *err);
+
+/* Makes times relative to the first sample of the recording, if they are relative to something else: an origin_s, which is then
+ * NaN. Returns the seconds that were added. Without a known start of the recording nothing is added. */
+double events_relate(struct events_file *events, const struct edf_info *recording);
 
 /* ---- what is written ---- */
 

@@ -19,24 +19,32 @@ static void visit_comment(void *ctx, const char *text) {
         *recording_s = value;
 }
 
+static int read_times(const struct table *t, const int column[4], struct event_row *row, struct err *err) {
+    int rc;
+    if ((rc = table_number(t, column[0], false, &row->onset_s, err)) ||
+        (rc = table_number(t, column[1], false, &row->end_s, err)) ||
+        (column[3] >= 0 && (rc = table_number(t, column[3], true, &row->confidence, err))))
+        return rc;
+    if (!(row->onset_s < row->end_s) || fabs(row->onset_s) > EVENTS_MAX_SECONDS || fabs(row->end_s) > EVENTS_MAX_SECONDS)
+        return err_set(err, ERR_INVALID, "%s:%d: start %s is not before stop %s", t->path, t->line, table_field(t, column[0]),
+                       table_field(t, column[1]));
+    row->duration_s = row->end_s - row->onset_s;
+    return 0;
+}
+
 static int read_row(const struct table *t, const int column[4], struct events_file *events, struct err *err) {
     const char *code = table_field(t, column[2]);
     struct event_row row = {.confidence = NAN, .line = t->line};
     if (!*code)
         return err_set(err, ERR_INVALID, "%s:%d: column 'label' is blank; expected bckg, seiz or another TUSZ code", t->path,
                        t->line);
-    if (!events_is_seizure(code))
-        return 0;
-    int rc;
-    if ((rc = table_number(t, column[0], false, &row.onset_s, err)) || (rc = table_number(t, column[1], false, &row.end_s, err)) ||
-        (column[3] >= 0 && (rc = table_number(t, column[3], true, &row.confidence, err))))
-        return rc;
-    if (!(row.onset_s < row.end_s) || fabs(row.onset_s) > EVENTS_MAX_SECONDS || fabs(row.end_s) > EVENTS_MAX_SECONDS)
-        return err_set(err, ERR_INVALID, "%s:%d: start %s is not before stop %s", t->path, t->line, table_field(t, column[0]),
-                       table_field(t, column[1]));
-    row.duration_s = row.end_s - row.onset_s;
     str_copy(row.type, sizeof row.type, code);
-    return events_add(events, &row, t->path, err);
+    int rc = read_times(t, column, &row, err);
+    if (rc && !events_is_seizure(code)) {
+        events_skip(events, t->line);
+        return 0;
+    }
+    return rc ? rc : events_add(events, &row, t->path, err);
 }
 
 static int read_rows(struct table *t, struct events_file *events, struct err *err) {
@@ -54,7 +62,7 @@ static int read_rows(struct table *t, struct events_file *events, struct err *er
 
 int events_read_csv_bi(const char *path, struct events_file *ret, struct err *err) {
     struct table t;
-    struct events_file events = {.recording_s = NAN, .start_text = "n/a"};
+    struct events_file events = EVENTS_FILE_EMPTY;
     int rc = table_open(&t, path, ',', visit_comment, &events.recording_s, err);
     if (rc)
         return rc;

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "eeg/civil.h"
 #include "eeg/edf.h"
 #include "eeg/edf_write.h"
 #include "eeg/events_formats.h"
@@ -162,12 +163,18 @@ void events_put_edf(const struct label_run *runs, size_t n_runs, const struct ev
 
 int events_read_edf(const char *path, struct events_file *ret, struct err *err) {
     struct edf *edf = NULL;
-    struct events_file events = {.recording_s = NAN, .start_text = "n/a"};
+    struct events_file events = EVENTS_FILE_EMPTY;
     int rc = edf_open(path, &edf, err);
     if (rc)
         return rc;
     const struct edf_info *info = edf_info(edf);
     edf_start_text(edf, events.start_text, sizeof events.start_text);
+    if (info->start.known) { /* writers without the recording's header may have put today's date here */
+        const struct edf_start *at = &info->start;
+        events.origin_s =
+            civil_seconds(&(struct civil){at->year, at->month, at->day, at->hour, at->minute, (double)at->second + at->subsecond});
+        events.origin_doubtful = true;
+    }
     for (size_t i = 0; i < info->n_annotations && !rc; i++) {
         const struct edf_annotation *a = &info->annotations[i];
         struct event_row row = {

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/fsio.h"
 #include "base/json.h"
 #include "eeg/events_formats.h"
+#include "eeg/text.h"
 
 static const size_t MAX_BYTES = (size_t)256 << 20;
 
@@ -36,6 +36,11 @@ static int read_event(const struct json *item, size_t i, struct events_file *eve
                             .confidence = json_f64(json_get(item, "confidence"), NAN)};
     const char *type = json_str(json_get(item, "type"), "");
     row.duration_s = row.end_s - row.onset_s;
+    bool seizure = events_is_seizure(type);
+    if (!seizure && *type && isnan(row.duration_s)) {
+        events_skip(events, (int)i + 1);
+        return 0;
+    }
     if (!(row.duration_s >= 0) || fabs(row.onset_s) > EVENTS_MAX_SECONDS || row.end_s > EVENTS_MAX_SECONDS || !*type)
         return err_set(err, ERR_INVALID, "%s: event %zu: expected onset_s, end_s (not before it) and type", path, i + 1);
     str_copy(row.type, sizeof row.type, type);
@@ -57,9 +62,9 @@ int events_read_json(const char *path, struct events_file *ret, struct err *err)
     OWNED_MEMORY char *text = NULL;
     OWNED_POINTER(json_free) struct json *json = NULL;
     size_t len;
-    struct events_file events = {.recording_s = NAN, .start_text = "n/a"};
+    struct events_file events = EVENTS_FILE_EMPTY;
     int rc;
-    if ((rc = fsio_read(path, MAX_BYTES, &text, &len, err)) || (rc = json_parse(text, len, path, &json, err)))
+    if ((rc = text_read(path, MAX_BYTES, &text, &len, err)) || (rc = json_parse(text, len, path, &json, err)))
         return rc;
     double recording_s = json_f64(json_get(json, "duration_s"), NAN);
     if (recording_s >= 0 && recording_s <= EVENTS_MAX_SECONDS)

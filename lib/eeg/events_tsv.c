@@ -20,24 +20,37 @@ static int find_columns(const struct table *t, struct event_columns *c, struct e
     return 0;
 }
 
+static int read_times(const struct table *t, const struct event_columns *c, struct event_row *row, double *ret_recording,
+                      struct err *err) {
+    int rc;
+    if ((rc = table_number(t, c->onset, false, &row->onset_s, err)) ||
+        (rc = table_number(t, c->duration, true, &row->duration_s, err)) ||
+        (c->confidence >= 0 && (rc = table_number(t, c->confidence, true, &row->confidence, err))) ||
+        (c->recording >= 0 && (rc = table_number(t, c->recording, true, ret_recording, err))))
+        return rc;
+    if (row->duration_s < 0 || fabs(row->onset_s) > EVENTS_MAX_SECONDS || row->duration_s > EVENTS_MAX_SECONDS ||
+        *ret_recording < 0 || *ret_recording > EVENTS_MAX_SECONDS)
+        return err_set(err, ERR_INVALID, "%s:%d: onset %s and duration %s are no times of a recording", t->path, t->line,
+                       table_field(t, c->onset), table_field(t, c->duration));
+    row->end_s = row->onset_s + row->duration_s;
+    return 0;
+}
+
 static int read_row(const struct table *t, const struct event_columns *c, struct events_file *events, struct err *err) {
     struct event_row row = {.confidence = NAN, .line = t->line};
     double recording = NAN;
-    int rc;
-    if ((rc = table_number(t, c->onset, false, &row.onset_s, err)) ||
-        (rc = table_number(t, c->duration, true, &row.duration_s, err)) ||
-        (c->confidence >= 0 && (rc = table_number(t, c->confidence, true, &row.confidence, err))) ||
-        (c->recording >= 0 && (rc = table_number(t, c->recording, true, &recording, err))))
-        return rc;
-    if (row.duration_s < 0 || fabs(row.onset_s) > EVENTS_MAX_SECONDS || row.duration_s > EVENTS_MAX_SECONDS || recording < 0 ||
-        recording > EVENTS_MAX_SECONDS)
-        return err_set(err, ERR_INVALID, "%s:%d: onset %s and duration %s are no times of a recording", t->path, t->line,
-                       table_field(t, c->onset), table_field(t, c->duration));
-    if (!*table_field(t, c->type))
+    const char *type = table_field(t, c->type);
+    if (!*type)
         return err_set(err, ERR_INVALID, "%s:%d: column '%s' is blank; expected sz, bckg or another event type", t->path, t->line,
                        t->names[c->type]);
-    row.end_s = row.onset_s + row.duration_s;
-    str_copy(row.type, sizeof row.type, table_field(t, c->type));
+    int rc = read_times(t, c, &row, &recording, err);
+    if (rc && !events_is_seizure(type)) {
+        events_skip(events, t->line);
+        return 0;
+    }
+    if (rc)
+        return rc;
+    str_copy(row.type, sizeof row.type, type);
     if (isnan(events->recording_s))
         events->recording_s = recording;
     if (!events->n_rows && *table_field(t, c->start))
@@ -56,7 +69,7 @@ static int read_rows(struct table *t, struct events_file *events, struct err *er
 
 int events_read_tsv(const char *path, struct events_file *ret, struct err *err) {
     struct table t;
-    struct events_file events = {.recording_s = NAN, .start_text = "n/a"};
+    struct events_file events = EVENTS_FILE_EMPTY;
     int rc = table_open(&t, path, '\t', NULL, NULL, err);
     if (rc)
         return rc;

@@ -2,15 +2,19 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/cleanup.h"
+#include "base/counted.h"
 #include "base/fsio.h"
 #include "base/order.h"
 #include "eeg/edf.h"
 #include "eeg/labels_path.h"
+#include "eeg/text.h"
 
 enum { PATH_SIZE = 4096 };
 
@@ -64,21 +68,33 @@ static void sort_and_merge(struct labels *l) {
     l->n_runs = last + 1;
 }
 
-/* Remember what was looked for in vain; why may be NULL. */
-static void note_tried(struct request *q, const char *name, const char *why) {
+/* Remember what was looked for in vain. */
+static void note_tried(struct request *q, const char *name) {
     struct str text;
     str_init(&text, sizeof q->out->tried - 1);
     str_printf(&text, "%s%s%s", q->out->tried, *q->out->tried ? ", " : "", name);
-    if (why)
-        str_printf(&text, " (%s)", why);
     str_copy(q->out->tried, sizeof q->out->tried, str_cstr(&text));
     str_done(&text);
 }
+
+__attribute__((format(printf, 3, 4))) static void append(char *to, size_t size, const char *fmt, ...) {
+    size_t used = strlen(to);
+    va_list args;
+    if (used && used + 2 < size)
+        used += (size_t)snprintf(to + used, size - used, "; ");
+    va_start(args, fmt);
+    vsnprintf(to + used, size - used, fmt, args);
+    va_end(args);
+    str_cut_utf8(to);
+}
+#define add_note(q, ...)    append((q)->out->note, sizeof(q)->out->note, __VA_ARGS__)
+#define add_without(q, ...) append((q)->out->without, sizeof(q)->out->without, __VA_ARGS__)
 
 const char *labels_tried(const struct labels *labels, char buf[LABELS_TRIED_SIZE]) {
     enum { ROOM = 110 };
     struct str text;
     str_init(&text, LABELS_TRIED_SIZE - 1);
+    str_printf(&text, "%s%slooked for ", labels->without, *labels->without ? "; " : "");
     str_put_list(&text, labels->tried, ", ", ROOM);
     str_copy(buf, LABELS_TRIED_SIZE, str_cstr(&text));
     str_done(&text);
@@ -92,7 +108,7 @@ static bool beside(struct request *q, enum labels_source source, char path[PATH_
         return false;
     if (fsio_exists(path) && !fsio_is_dir(path))
         return true;
-    note_tried(q, fsio_basename(path), NULL);
+    note_tried(q, fsio_basename(path));
     return false;
 }
 
@@ -115,6 +131,23 @@ static int add_rows(struct request *q, const struct events_file *events, const c
     return 0;
 }
 
+/* Makes the times of a file with an origin of its own relative to the recording. */
+static int relate(struct request *q, const char *path, struct events_file *events, struct err *err) {
+    OWNED_POINTER(edf_close) struct edf *opened = NULL;
+    int rc = q->edf ? 0 : edf_open_header(q->edf_path, &opened, err);
+    if (rc)
+        return rc;
+    bool doubtful = events->origin_doubtful;
+    const struct edf_info *info = edf_info(q->edf ? q->edf : opened);
+    double shift_s = events_relate(events, info);
+    if (shift_s != 0)
+        add_note(q, "%s: its times are moved by %.6g s to the start of the recording", fsio_basename(path), shift_s);
+    else if (!info->start.known && !doubtful)
+        add_note(q, "%s: its times are taken from the first sample, since the start of the recording is unknown",
+                 fsio_basename(path));
+    return 0;
+}
+
 static int load_events(struct request *q, enum labels_source source, const struct events_format *format, bool *ret_found,
                        struct err *err) {
     char path[PATH_SIZE];
@@ -122,8 +155,13 @@ static int load_events(struct request *q, enum labels_source source, const struc
     if (!*ret_found)
         return 0;
     OWNED(events_done) struct events_file events = {0};
-    int rc = format->read(path, &events, err);
-    return rc ? rc : add_rows(q, &events, path, err);
+    int rc;
+    if ((rc = format->read(path, &events, err)) || (!isnan(events.origin_s) && (rc = relate(q, path, &events, err))))
+        return rc;
+    if (events.n_skipped)
+        add_note(q, "%s:%d: a row that is no seizure has no readable times and is skipped%s", fsio_basename(path),
+                 events.skipped_line, events.n_skipped > 1 ? ", and others" : "");
+    return add_rows(q, &events, path, err);
 }
 
 static int load_bids(struct request *q, bool *ret_found, struct err *err) {
@@ -212,27 +250,22 @@ static int read_summary(struct request *q, const char *path, bool *ret_found, st
     OWNED_MEMORY char *text = NULL;
     size_t len;
     int rc;
-    if ((rc = fsio_read(path, (size_t)16 << 20, &text, &len, err)))
+    if ((rc = text_read(path, (size_t)16 << 20, &text, &len, err)))
         return rc;
     struct summary s = {.path = path, .start = NAN, .announced = NAN};
-    for (char *line = text; line < text + len;) {
-        char *end = line + strcspn(line, "\n"), *next = end + 1;
+    for (char *next = text, *line; (line = text_line(&next));) {
+        char *end = line + strlen(line);
         while (end > line && isspace((unsigned char)end[-1]))
-            end--;
-        *end = '\0';
+            *--end = '\0';
         s.line++;
         if ((rc = summary_line(q, &s, line, err)))
             return rc;
-        line = next;
     }
     if ((rc = end_of_entry(&s, err)))
         return rc;
     *ret_found = s.seen;
-    if (!s.seen) {
-        char why[256];
-        str_format(why, sizeof why, "no entry for %s", q->name);
-        note_tried(q, fsio_basename(path), why);
-    }
+    if (!s.seen)
+        add_without(q, "%s does not name this recording", fsio_basename(path));
     return 0;
 }
 
@@ -241,7 +274,7 @@ static int load_summary(struct request *q, bool *ret_found, struct err *err) {
     bool fits;
     *ret_found = false;
     if (!labels_candidate(LABELS_CHBMIT_SUMMARY, q->edf_path, path, sizeof path, &fits)) {
-        note_tried(q, "chbNN-summary.txt", NULL);
+        note_tried(q, "chbNN-summary.txt");
         return 0;
     }
     return beside(q, LABELS_CHBMIT_SUMMARY, path) ? read_summary(q, path, ret_found, err) : 0;
@@ -310,8 +343,10 @@ static int load_annotations(struct request *q, bool *ret_found, struct err *err)
     *ret_found = seizures || (signal && !q->automatic);
     if (*ret_found)
         q->out->recording_s = info->duration_s;
+    else if (info->n_annotations)
+        add_without(q, "%s of the recording, none a seizure", counted((int64_t)info->n_annotations, "EDF+ annotation").text);
     else
-        note_tried(q, "EDF+ annotations", signal ? "none is a seizure" : "the file has none");
+        note_tried(q, "EDF+ annotations");
     return 0;
 }
 

@@ -27,12 +27,15 @@ struct labels {
     size_t n_runs;
     enum labels_source source;
     double recording_s; /* recording duration the label file states; NaN when it does not */
-    char tried[2048];   /* the places searched, separated by ", ", for messages (labels_tried) */
+    char tried[2048];   /* the places searched in vain, separated by ", ", for messages (labels_tried) */
+    char without[200];  /* "" or which of them are there and why they hold no labels of the recording */
+    char note[200];     /* "" or what was assumed about the label file, for the user */
     bool undecided;     /* there is no label file, and the given edf was opened without the annotations that would decide */
 };
 
-/* The places that were searched, cut behind one of them at about 110 bytes. Returns buf. */
-enum { LABELS_TRIED_SIZE = 320 };
+/* Why there are no labels: what is there without labels of the recording, then "looked for" and the places that were searched, cut
+ * behind one of them at about 110 bytes. Returns buf. */
+enum { LABELS_TRIED_SIZE = 520 };
 const char *labels_tried(const struct labels *labels, char buf[LABELS_TRIED_SIZE]);
 /* "none", "bids-tsv", "tusz-csv", "tusz-csv_bi", "chbmit-summary", "edf-annotations", or the name of an event format. */
 const char *labels_source_name(enum labels_source source);

@@ -175,6 +175,8 @@ static void describe_faults(struct builder *b, int64_t samples) {
         add_fault(&text, b->info->repairs[i]);
     if (b->info->n_repairs > MOST_FAULTS && str_format(line, sizeof line, "%d more repairs", b->info->n_repairs - MOST_FAULTS))
         add_fault(&text, line);
+    if (*b->labels.note)
+        add_fault(&text, b->labels.note);
     for (size_t i = 0; i < b->labels.n_runs; i++) {
         const struct label_run *run = &b->labels.runs[i];
         bool gone = run->onset_s >= length_s || run->end_s <= 0;
@@ -349,8 +351,7 @@ int builder_prepare(struct builder *b, bool *ret_skipped, struct err *err) {
         return rc;
     *ret_skipped = b->labels.source == LABELS_NONE && !strcmp(unlabeled, "skip");
     if (b->labels.source == LABELS_NONE && !strcmp(unlabeled, "error"))
-        return err_set(err, ERR_NOT_FOUND,
-                       "no labels (looked for %s); add label files, or set data.unlabeled to background or skip",
+        return err_set(err, ERR_NOT_FOUND, "no labels (%s); add label files, or set data.unlabeled to background or skip",
                        labels_tried(&b->labels, tried));
     return *ret_skipped ? 0 : make_key(b, err);
 }

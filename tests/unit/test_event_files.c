@@ -122,6 +122,29 @@ static void every_record_of_an_annotation_file_begins_with_its_time_keeper(void 
         assert_memory_equal(bytes + 512 + (size_t)r * record, "+0\x14\x14", 5);
 }
 
+/* Its header states when its onsets begin; a date that lies elsewhere is that of the writer. */
+static void an_annotation_file_that_begins_elsewhere_is_moved(void **state) {
+    assert_int_equal(chdir(*state), 0);
+    static const struct { int hour, day; } cases[] = {{4, 2}, {3, 2}, {4, 9}};
+    struct err err;
+    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    write_recording("x.edf", "X X X X", "+0");
+    assert_int_equal(edf_open("x.edf", &edf, &err), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        OWNED(labels_done) struct labels labels = {0};
+        struct edf_info info = *edf_info(edf);
+        info.start.hour = cases[i].hour;
+        info.start.day = cases[i].day;
+        const struct events_header header = {.recording_s = 2, .source = &info};
+        const struct label_run run = {.onset_s = i == 1 ? 3600.25 : 0.25, .end_s = i == 1 ? 3601 : 1, .confidence = NAN};
+        assert_int_equal(events_write(events_format_find("edf+"), "x_annotations.edf", &run, 1, &header, &err), 0);
+        assert_int_equal(labels_load("x.edf", "auto", edf, &labels, &err), 0);
+        assert_int_equal(labels.n_runs, 1);
+        assert_true(fabs(labels.runs[0].onset_s - 0.25) < 1e-6);
+        assert_int_equal(strstr(labels.note, "moved") != NULL, i == 1);
+    }
+}
+
 static void an_annotation_file_is_no_recording(void **state) {
     assert_int_equal(chdir(*state), 0);
     assert_false(edf_named("a/x_annotations.edf") || edf_named("X_ANNOTATIONS.EDF"));
@@ -159,6 +182,7 @@ int main(void) {
         in_temp_dir(every_format_reads_back_as_the_same_labels),
         in_temp_dir(an_annotation_file_repeats_patient_and_start),
         in_temp_dir(every_record_of_an_annotation_file_begins_with_its_time_keeper),
+        in_temp_dir(an_annotation_file_that_begins_elsewhere_is_moved),
         in_temp_dir(an_annotation_file_is_no_recording),
         in_temp_dir(damaged_files_are_named_with_their_line),
     };

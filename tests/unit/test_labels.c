@@ -185,7 +185,169 @@ static void chbmit_summary_is_read_in_both_forms(void **state) {
     assert_int_equal(p->labels.n_runs, 0);
     assert_int_equal(load(p, "chb12_99.edf", "chbmit-summary"), 0);
     assert_int_equal(p->labels.source, LABELS_NONE);
-    assert_non_null(strstr(p->labels.tried, "no entry for chb12_99.edf"));
+    char why[LABELS_TRIED_SIZE];
+    assert_non_null(strstr(labels_tried(&p->labels, why), "chb12-summary.txt does not name this recording; looked for"));
+}
+
+/* ---- the same table by many programs ---- */
+
+static const char *const LINE_ENDS[] = {"\n", "\r\n", "\r"};
+
+/* text with other line ends; "mixed" (number 3) takes them in turn. */
+static void put_with_ends(struct place *p, const char *name, const char *text, int kind) {
+    struct str out;
+    int line = 0;
+    str_init(&out, 1 << 16);
+    for (; *text; text++)
+        if (*text == '\n')
+            str_puts(&out, LINE_ENDS[kind == 3 ? line++ % 3 : kind]);
+        else
+            str_append(&out, text, 1);
+    put_file(p, name, str_cstr(&out));
+    str_done(&out);
+}
+
+static void every_text_format_is_read_with_every_line_end(void **state) {
+    struct place *p = *state;
+    static const struct {
+        const char *name, *text, *recording, *wanted;
+    } files[] = {
+        {"a_events.tsv", "onset\tduration\teventType\tsample\n5\t2\tartf\t1\n60\t30\tsz\t15360\n", "a.edf", "60-90 sz"},
+        {"a_annotations.txt", "# MNE-Annotations\n# onset, duration, description\n5,2,artf\n60,30,sz\n", "a.edf", "60-90 sz"},
+        {"a.csv_bi", "# version = csv_v1.0.0\n#\nchannel,start_time,stop_time,label,confidence\nTERM,60,90,seiz,1\n", "a.edf",
+         "60-90 seiz"},
+        {"a.csv", "# version = csv_v1.0.0\nchannel,start_time,stop_time,label,confidence\nFP1-F7,60,90,fnsz,1\n", "a.edf",
+         "60-90 fnsz"},
+        {"a_annotations.json", "{\"events\":[\n{\"onset_s\":60,\n\"end_s\":90,\"type\":\"sz\"}\n]}\n", "a.edf", "60-90 sz"},
+        {"chb12-summary.txt",
+         "File Name: chb12_06.edf\nNumber of Seizures in File: 1\nSeizure Start Time: 60 seconds\n"
+         "Seizure End Time: 90 seconds\n",
+         "chb12_06.edf", "60-90 sz"}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        for (int kind = 0; kind < 8; kind++) {
+            char path[160], text[1024];
+            assert_true(str_format(text, sizeof text, "%s%s", kind < 4 ? "" : "\xEF\xBB\xBF", files[i].text));
+            put_with_ends(p, files[i].name, text, kind % 4);
+            assert_int_equal(load(p, files[i].recording, "auto"), 0);
+            assert_runs(&p->labels, files[i].wanted);
+            assert_true(str_format(path, sizeof path, "%s/%s", p->dir, files[i].name));
+            assert_int_equal(unlink(path), 0);
+        }
+}
+
+static void utf_16_is_read_and_other_bytes_are_named(void **state) {
+    struct place *p = *state;
+    static const char text[] = "onset\tduration\teventType\r\n60\t30\tsz\r\n";
+    for (int high = 0; high < 2; high++) {
+        char bytes[2 + 2 * sizeof text], path[160];
+        memcpy(bytes, high ? "\xFE\xFF" : "\xFF\xFE", 2);
+        for (size_t i = 0; i < sizeof text - 1; i++) {
+            bytes[2 + 2 * i + (size_t)high] = text[i];
+            bytes[3 + 2 * i - (size_t)high] = '\0';
+        }
+        assert_true(str_format(path, sizeof path, "%s/a_events.tsv", p->dir));
+        assert_int_equal(fsio_write_atomic(path, bytes, 2 * sizeof text, &p->err), 0);
+        assert_int_equal(load(p, "a.edf", "auto"), 0);
+        assert_runs(&p->labels, "60-90 sz");
+        assert_int_equal(fsio_write_atomic(path, bytes + 2, 2 * sizeof text - 2, &p->err), 0);
+        assert_fails(p, load(p, "a.edf", "auto"), "is NUL; expected a text file");
+    }
+}
+
+static void cells_in_quotes_are_unquoted(void **state) {
+    struct place *p = *state;
+    static const struct {
+        const char *name, *text, *wanted;
+    } files[] = {{"a_events.tsv", "onset\tduration\teventType\n60\t30\t\"sz\"\n", "60-90 sz"},
+                 {"a_events.tsv", "\"onset\"\t\"duration\"\t\"eventType\"\n\"60\"\t\"30\"\t \"sz\" \n", "60-90 sz"},
+                 {"a_events.tsv", "note\tonset\tduration\teventType\n\"two\nlines\"\t60\t30\tsz\n", "60-90 sz"},
+                 {"a_events.tsv", "note\tonset\tduration\teventType\n5\" nail\t1\t2\tartf\n\"open\t60\t30\tsz\nx\"y\t3\t1\tartf\n",
+                  "60-90 sz"},
+                 {"a_events.tsv", "onset\tduration\teventType\t\t\n60\t30\tsz\t\t\t\n", "60-90 sz"},
+                 {"a.csv_bi",
+                  "\"# version = csv_v1.0.0\"\nchannel,start_time,stop_time,label,confidence\n\"TERM\",60,90,\"seiz\",1\n",
+                  "60-90 seiz"},
+                 {"a.csv_bi", "channel,start_time,stop_time,label,confidence\n\"a,b \"\"c\"\"\",60,90,\"seiz\",1\n", "60-90 seiz"},
+                 {"a_annotations.txt", "\"60\",\"30\",\"sz\",\"Fp1:F7\"\n", "60-90 sz"}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[160];
+        put_file(p, files[i].name, files[i].text);
+        assert_int_equal(load(p, "a.edf", "auto"), 0);
+        assert_runs(&p->labels, files[i].wanted);
+        assert_true(str_format(path, sizeof path, "%s/%s", p->dir, files[i].name));
+        assert_int_equal(unlink(path), 0);
+    }
+    put_file(p, "a_events.tsv", "onset\tduration\teventType\tnote\n1\t2\tartf\t\"a\nb\"\nx\t2\tsz\t\n");
+    assert_fails(p, load(p, "a.edf", "auto"), "events.tsv:4: column 'onset' holds 'x'");
+}
+
+static void other_separators_and_decimal_commas(void **state) {
+    struct place *p = *state;
+    put_file(p, "a_events.tsv", "onset\tduration\teventType\n60,5\t29,25\tsz\n1234,500\t0,125\tsz\n");
+    assert_int_equal(load(p, "a.edf", "auto"), 0);
+    assert_runs(&p->labels, "60.5-89.75 sz, 1234.5-1234.62 sz");
+    static const struct {
+        const char *text, *where;
+    } cases[] = {{"onset,duration,eventType\n60,30,sz\n", "separated by commas; expected tabs"},
+                 {"onset;duration;eventType\n60;30;sz\n", "separated by semicolons; expected tabs"},
+                 {"onset\tduration\teventType\n1,234\t30\tsz\n", "holds '1,234'; expected a number with a decimal point"},
+                 {"onset\tduration\teventType\n1,234.5\t30\tsz\n", "holds '1,234.5'"},
+                 {"onset\tduration\teventType\n00:01:00\t30\tsz\n", "holds '00:01:00'"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put_file(p, "a_events.tsv", cases[i].text);
+        assert_fails(p, load(p, "a.edf", "auto"), cases[i].where);
+    }
+    put_file(p, "b.csv_bi", "channel;start_time;stop_time;label;confidence\nTERM;60;90;seiz;1\n");
+    assert_fails(p, load(p, "b.edf", "auto"), "separated by semicolons; expected commas");
+}
+
+static void words_decide_what_is_a_seizure(void **state) {
+    (void)state;
+    static const char *const seizures[] = {"sz",      "SZ",       "sz_foc_ia_nm", "sz-foc", "sz 2", "sz1",  "seiz",
+                                           "Seizure", "seizures", "fnsz",         "gnsz",   "spsz", "cpsz", "absz",
+                                           "tnsz",    "cnsz",     "tcsz",         "atsz",   "mysz", "CNSZ"};
+    static const char *const others[] = {"bckg", "nesz", "Szymon", "szene",          "seizing",
+                                         "artf", "impd", "",       "Sz\xC3\xA9kely", "xcnsz"};
+    for (size_t i = 0; i < sizeof seizures / sizeof *seizures; i++)
+        if (!events_is_seizure(seizures[i]))
+            fail_msg("%s is a seizure", seizures[i]);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (events_is_seizure(others[i]))
+            fail_msg("%s is no seizure", others[i]);
+}
+
+static void a_row_that_is_no_seizure_never_refuses_the_file(void **state) {
+    struct place *p = *state;
+    put_file(p, "a_events.tsv", "onset\tduration\teventType\nn/a\t0\tmarker\n5\t-1\tboundary\n60\t30\tsz\n");
+    assert_int_equal(load(p, "a.edf", "auto"), 0);
+    assert_runs(&p->labels, "60-90 sz");
+    assert_non_null(
+        strstr(p->labels.note, "a_events.tsv:2: a row that is no seizure has no readable times and is skipped, and others"));
+    put_file(p, "a_events.tsv", "onset\tduration\teventType\nn/a\t0\tsz\n");
+    assert_fails(p, load(p, "a.edf", "auto"), "events.tsv:2: column 'onset' holds 'n/a'");
+    put_file(p, "b.csv_bi", "channel,start_time,stop_time,label,confidence\nTERM,n/a,n/a,bckg,1\nTERM,60,90,seiz,1\n");
+    assert_int_equal(load(p, "b.edf", "auto"), 0);
+    assert_runs(&p->labels, "60-90 seiz");
+    assert_non_null(strstr(p->labels.note, "b.csv_bi:2"));
+}
+
+static void times_from_another_origin_are_moved(void **state) {
+    struct place *p = *state;
+    static const struct {
+        const char *origin;
+        double shift_s;
+    } cases[] = {{"2002-03-02 04:04:36.000000", -30}, {"2002-03-02T04:05:16.500000+00:00", 10.5}, {"2002-03-02 05:05:06+01:00", 0}};
+    put_edf(p, "x.edf", "+0\x14rest\x14@"); /* 2002-03-02 04:05:06 */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[200], wanted[64];
+        str_format(text, sizeof text, "# MNE-Annotations\n# orig_time : %s\n# onset, duration, description\n90.0,30.0,sz\n",
+                   cases[i].origin);
+        put_file(p, "x_annotations.txt", text);
+        assert_int_equal(load(p, "x.edf", "auto"), 0);
+        str_format(wanted, sizeof wanted, "%g-%g sz", 90 + cases[i].shift_s, 120 + cases[i].shift_s);
+        assert_runs(&p->labels, wanted);
+        assert_int_equal(strstr(p->labels.note, "moved by") != NULL, cases[i].shift_s != 0);
+    }
 }
 
 static void faulty_summaries_name_the_line(void **state) {
@@ -227,9 +389,10 @@ static void no_source_is_told_from_no_seizure(void **state) {
     assert_int_equal(load(p, "y_eeg.edf", "auto"), 0);
     assert_int_equal(p->labels.source, LABELS_NONE);
     assert_string_equal(labels_source_name(p->labels.source), "none");
-    const char *names[] = {"y_events.tsv", "y_eeg.csv", "y_eeg.csv_bi", "chbNN-summary.txt", "none is a seizure"};
+    const char *names[] = {"y_events.tsv", "y_eeg.csv", "y_eeg.csv_bi", "chbNN-summary.txt"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_non_null(strstr(p->labels.tried, names[i]));
+    assert_string_equal(p->labels.without, "1 EDF+ annotation of the recording, none a seizure");
     assert_int_equal(load(p, "y_eeg.edf", "edf-annotations"), 0);
     assert_int_equal(p->labels.source, LABELS_EDF_ANNOTATIONS);
     assert_int_equal(p->labels.n_runs, 0);
@@ -433,6 +596,13 @@ int main(void) {
         cmocka_unit_test_setup_teardown(tusz_csv_is_the_union_over_channels_and_codes, enter, leave),
         cmocka_unit_test_setup_teardown(tusz_csv_bi_is_read_and_its_faults_are_named, enter, leave),
         cmocka_unit_test_setup_teardown(chbmit_summary_is_read_in_both_forms, enter, leave),
+        cmocka_unit_test_setup_teardown(every_text_format_is_read_with_every_line_end, enter, leave),
+        cmocka_unit_test_setup_teardown(utf_16_is_read_and_other_bytes_are_named, enter, leave),
+        cmocka_unit_test_setup_teardown(cells_in_quotes_are_unquoted, enter, leave),
+        cmocka_unit_test_setup_teardown(other_separators_and_decimal_commas, enter, leave),
+        cmocka_unit_test(words_decide_what_is_a_seizure),
+        cmocka_unit_test_setup_teardown(a_row_that_is_no_seizure_never_refuses_the_file, enter, leave),
+        cmocka_unit_test_setup_teardown(times_from_another_origin_are_moved, enter, leave),
         cmocka_unit_test_setup_teardown(faulty_summaries_name_the_line, enter, leave),
         cmocka_unit_test_setup_teardown(edf_annotations_give_seizures, enter, leave),
         cmocka_unit_test_setup_teardown(no_source_is_told_from_no_seizure, enter, leave),

@@ -1,0 +1,89 @@
+#include "eeg/text.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+
+static size_t put_utf8(char *to, uint32_t code) {
+    if (code < 0x80) {
+        to[0] = (char)code;
+        return 1;
+    }
+    size_t n = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    static const uint8_t first[] = {0, 0, 0xC0, 0xE0, 0xF0};
+    for (size_t i = n - 1; i; i--, code >>= 6)
+        to[i] = (char)(0x80 | (code & 0x3F));
+    to[0] = (char)(first[n] | code);
+    return n;
+}
+
+/* UTF-16 behind its byte order mark as malloc'd UTF-8; a lone surrogate becomes U+FFFD. NULL without memory. */
+static char *from_utf16(const uint8_t *data, size_t len, size_t *ret_len) {
+    int high = data[0] == 0xFE ? 0 : 1;
+    char *text = malloc(len / 2 * 3 + 1);
+    size_t n = 0;
+    for (size_t i = 2; text && i + 1 < len; i += 2) {
+        uint32_t code = (uint32_t)data[i + (size_t)high] << 8 | data[i + 1 - (size_t)high];
+        if (code >= 0xD800 && code < 0xDC00 && i + 3 < len) {
+            uint32_t low = (uint32_t)data[i + 2 + (size_t)high] << 8 | data[i + 3 - (size_t)high];
+            if (low >= 0xDC00 && low < 0xE000) {
+                code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+                i += 2;
+            }
+        }
+        n += put_utf8(text + n, code >= 0xD800 && code < 0xE000 ? 0xFFFD : code);
+    }
+    if (text)
+        text[n] = '\0';
+    *ret_len = n;
+    return text;
+}
+
+/* CRLF and CR become LF. Returns the new length. */
+static size_t unify_line_ends(char *text, size_t len) {
+    size_t n = 0;
+    for (size_t i = 0; i < len; i++) {
+        if (text[i] == '\r' && i + 1 < len && text[i + 1] == '\n')
+            continue;
+        text[n++] = text[i] == '\r' ? '\n' : text[i];
+    }
+    text[n] = '\0';
+    return n;
+}
+
+int text_read(const char *path, size_t max_bytes, char **ret, size_t *ret_len, struct err *err) {
+    char *text;
+    size_t len;
+    int rc = fsio_read(path, max_bytes, &text, &len, err);
+    if (rc)
+        return rc;
+    if (len >= 2 && (!memcmp(text, "\xFF\xFE", 2) || !memcmp(text, "\xFE\xFF", 2))) {
+        char *converted = from_utf16((const uint8_t *)text, len, &len);
+        free(text);
+        if (!(text = converted))
+            return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
+    } else if (len >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) {
+        memmove(text, text + 3, len -= 3);
+        text[len] = '\0';
+    }
+    if (strlen(text) != len) {
+        rc = err_set(err, ERR_INVALID, "%s: byte %zu is NUL; expected a text file", path, strlen(text));
+        free(text);
+        return rc;
+    }
+    *ret_len = unify_line_ends(text, len);
+    *ret = text;
+    return 0;
+}
+
+char *text_line(char **next) {
+    char *line = *next;
+    if (!*line)
+        return NULL;
+    size_t n = strcspn(line, "\n");
+    *next = line + n + (line[n] == '\n');
+    line[n] = '\0';
+    return line;
+}

@@ -1,0 +1,15 @@
+/* text: a small text file, read whole and made uniform, whatever program wrote it: lines end with '\n' (CRLF and CR become LF), a
+ * byte order mark is removed, and UTF-16 with one becomes UTF-8. Any thread. */
+#ifndef BRR_EEG_TEXT_H
+#define BRR_EEG_TEXT_H
+#include <stddef.h>
+
+#include "base/err.h"
+
+/* Returns malloc'd, NUL-terminated text and its length. Errors: those of the file; EXHAUSTED for more than max_bytes; INVALID for
+ * a NUL byte, which no text file has. */
+int text_read(const char *path, size_t max_bytes, char **ret, size_t *ret_len, struct err *err);
+/* Cuts the next line out of a text in place, without its line end; NULL behind the last one. *next moves. */
+char *text_line(char **next);
+
+#endif
