@@ -131,7 +131,7 @@ static int run_job(void *ctx, int device, const struct job *job, struct err *err
     return rc;
 }
 
-static void interrupt_job(void *ctx, int device, enum worker_stop why) {
+static void interrupt_job(void *ctx, int device, enum stop_reason why) {
     worker_interrupt(((const struct services *)ctx)->workers[device], why);
 }
 

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/json.h"
@@ -22,6 +23,7 @@
 #include "daemon/run_cache.h"
 #include "daemon/versions.h"
 #include "detect/builtin.h"
+#include "work/report_line.h"
 
 static const char usage[] =
     "usage: brrd run JOB.yaml [--directory DIR] [--set KEY=VALUE ...] [--config FILE] [--json]\n"
@@ -40,7 +42,7 @@ static const char usage[] =
     "\n"
     "example: brrd run configs/tiny.yaml --set data.source=file:///srv/eeg --directory /scratch/run-1\n";
 
-enum { RANKS_MEET_MS = 5 * 60 * 1000, PATH_SIZE = 4096, ARENA_BYTES = 24 << 20, JOB_FILE_BYTES = 1 << 20 };
+enum { RANKS_MEET_MS = 5 * 60 * 1000, PATH_SIZE = 4096, ARENA_BYTES = 24 << 20, JOB_FILE_BYTES = 1 << 20, LINE_BYTES = 2 << 20 };
 #define PROGRESS_EVERY_S 1.0
 
 struct arguments {
@@ -65,13 +67,14 @@ struct run {
     double shown_s; /* when progress was shown last, and its phase */
     char phase[sizeof((struct task_progress *)0)->phase];
     char checkpoint[PATH_SIZE];
+    int code; /* how the job ended */
 };
 
 static struct runner_wish wish; /* of signals */
 
 static void on_signal(int signum) {
     (void)signum;
-    runner_wish_stop(&wish, WORKER_STOP_SHUTDOWN);
+    runner_wish_stop(&wish, STOP_SHUTDOWN);
 }
 
 static bool takes_value(const char *word, int at, int argc, const char *option) { return !strcmp(word, option) && at + 1 < argc; }
@@ -104,31 +107,12 @@ static void clear_line(const struct run *r) {
         fputs("\r\x1b[K", stderr);
 }
 
-static void print_line(const char *event, void (*fill)(struct json_writer *w, const void *what), const void *what) {
-    struct json_writer w;
-    struct str line;
-    str_init(&line, 1 << 16);
-    json_writer_init(&w, &line);
-    json_begin_object(&w, NULL);
-    json_put_str(&w, "event", event);
-    fill(&w, what);
-    json_end(&w, '}');
+static void print_line(const struct task_report *report, const struct report_frame *frame) {
+    OWNED(str_done) struct str line;
+    str_init(&line, LINE_BYTES);
+    report_write(&line, report, frame);
     printf("%s\n", str_cstr(&line));
     fflush(stdout);
-    str_done(&line);
-}
-
-static void fill_progress(struct json_writer *w, const void *what) {
-    const struct task_progress *p = what;
-    json_put_str(w, "phase", p->phase);
-    json_put_i64(w, "step", p->step);
-    json_put_i64(w, "steps", p->steps);
-    json_put_i64(w, "done", p->done);
-    json_put_i64(w, "total", p->total);
-    json_put_f64(w, "loss", p->loss);
-    json_put_f64(w, "eta_s", p->eta_s);
-    for (int i = 0; i < TASK_MAX_FIGURES && *p->figures[i].name; i++)
-        json_put_f64(w, p->figures[i].name, p->figures[i].value);
 }
 
 static void draw_progress(const struct task_progress *p) {
@@ -143,60 +127,86 @@ static void draw_progress(const struct task_progress *p) {
     fputs("\x1b[K", stderr);
 }
 
-static void on_running(void *ctx) { (void)ctx; }
-
-static void on_progress(void *ctx, const struct task_progress *p) {
-    struct run *r = ctx;
-    if (r->world.rank)
-        return;
+static void on_progress(struct run *r, const struct task_report *report) {
+    const struct task_progress *p = report->progress;
     if (!strcmp(r->phase, p->phase) && clock_s() - r->shown_s < PROGRESS_EVERY_S)
         return;
     r->shown_s = clock_s();
     str_copy(r->phase, sizeof r->phase, p->phase);
     if (r->args.json)
-        print_line("progress", fill_progress, p);
+        print_line(report, NULL);
     else if (r->terminal)
         draw_progress(p);
 }
 
-static void fill_text(struct json_writer *w, const void *what) { json_put_str(w, "text", what); }
-
-static void on_log(void *ctx, enum task_level level, const char *text) {
-    static const char *const levels[] = {"info", "warn", "error"};
-    struct run *r = ctx;
+static void draw_text(const struct run *r, const struct task_report *report) {
+    static const char *const prefixes[TASK_LEVELS] = {"", "warning: ", "error: "};
+    const enum task_level level = report->kind == TASK_NOTICE ? TASK_WARN : report->level;
     clear_line(r);
-    if (r->world.rank) {
-        if (level != TASK_INFO)
-            fprintf(stderr, "rank %d: %s: %s\n", r->world.rank, level == TASK_WARN ? "warning" : "error", text);
-        return;
-    }
+    if (!r->world.rank)
+        fprintf(stderr, "%s%s\n", prefixes[level], report->text);
+    else if (level != TASK_INFO)
+        fprintf(stderr, "rank %d: %s%s\n", r->world.rank, prefixes[level], report->text);
+}
+
+static void summarise(const struct run *r, const char *result) {
+    const struct task_kind *kind = r->draft->file.kind;
+    struct json *tree = NULL;
+    char text[1024] = "done";
+    if (kind->summary && result && !json_parse(result, strlen(result), "result", &tree, NULL))
+        kind->summary(tree, text, sizeof text);
+    json_free(tree);
+    fprintf(stderr, "%s\n%s\n", text, r->directory);
+}
+
+/* Shows how the job ended; returns the exit code. */
+static int show_end(struct run *r, const struct task_report *report) {
+    const struct task_end *end = report->end;
+    char reason[800] = "";
+    const bool stopped = end->stopped != STOP_NONE && (!end->rc || end->rc == ERR_CANCELLED);
+    const int code = stopped || r->world.broken ? RUN_AGAIN : end->rc ? RUN_FAILED : RUN_DONE;
+    if (end->rc && !stopped)
+        err_text(&end->err, reason, sizeof reason);
+    else if (stopped)
+        str_copy(reason, sizeof reason, end->stopped == STOP_TIME_LIMIT ? "time_limit" : "stopped");
+    const struct report_frame frame = {.job = fsio_basename(r->directory),
+                                       .kind = r->draft->file.kind->name,
+                                       .checkpoint = *r->checkpoint ? r->checkpoint : NULL,
+                                       .state = code == RUN_DONE    ? "succeeded"
+                                                : code == RUN_AGAIN ? "interrupted"
+                                                                    : "failed",
+                                       .reason = reason};
+    clear_line(r);
+    if (r->world.rank && code != RUN_DONE && !stopped)
+        fprintf(stderr, "rank %d: %s\n", r->world.rank, reason);
+    if (r->world.rank)
+        return code;
     if (r->args.json)
-        print_line(levels[level], fill_text, text);
+        print_line(report, &frame);
+    else if (code == RUN_DONE)
+        summarise(r, end->result);
+    else if (code == RUN_AGAIN)
+        fprintf(stderr, "brrd: saved (%s); the same command goes on from %s\n", reason,
+                frame.checkpoint ? frame.checkpoint : "the beginning: there is no checkpoint yet");
     else
-        fprintf(stderr, "%s%s\n", level == TASK_INFO ? "" : level == TASK_WARN ? "warning: " : "error: ", text);
+        fprintf(stderr, "brrd: %s\n", reason);
+    return code;
 }
 
-static void on_notice(void *ctx, const char *text) { on_log(ctx, TASK_WARN, text); }
-
-static void fill_checkpoint(struct json_writer *w, const void *what) {
-    const struct task_checkpoint *c = what;
-    json_put_str(w, "path", c->path);
-    json_put_str(w, "sha256", c->sha256);
-    json_put_i64(w, "step", c->step);
-    json_put_i64(w, "epoch", c->epoch);
-    json_put_i64(w, "bytes", c->bytes);
-    json_put_f64(w, "metric", c->metric);
-    json_put_str(w, "metric_name", c->metric_name);
-    json_put_bool(w, "best", c->best);
-    json_put_bool(w, "last", c->last);
-}
-
-static bool on_checkpoint(void *ctx, const struct task_checkpoint *c) {
+static int on_report(void *ctx, const struct task_report *report) {
     struct run *r = ctx;
-    str_copy(r->checkpoint, sizeof r->checkpoint, c->path);
-    if (r->args.json)
-        print_line("checkpoint", fill_checkpoint, c);
-    return true;
+    const bool is_text = report->kind == TASK_LOG || report->kind == TASK_NOTICE;
+    if (report->kind == TASK_CHECKPOINT)
+        str_copy(r->checkpoint, sizeof r->checkpoint, report->checkpoint->path);
+    if (report->kind == TASK_END)
+        r->code = show_end(r, report);
+    else if (is_text && (r->world.rank || !r->args.json))
+        draw_text(r, report);
+    else if (report->kind == TASK_PROGRESS && !r->world.rank)
+        on_progress(r, report);
+    else if (r->args.json && !r->world.rank)
+        print_line(report, NULL);
+    return 0;
 }
 
 /* ---- configuration and folders ---- */
@@ -364,68 +374,6 @@ static int64_t memory_limit(const struct run *r) {
     return r->config.memory_bytes ? r->config.memory_bytes : info.total_bytes / 10 * 9;
 }
 
-/* ---- the end ---- */
-
-struct ending {
-    const struct run *run;
-    const struct runner_end *end;
-    const char *state, *reason;
-};
-
-static void fill_end(struct json_writer *w, const void *what) {
-    const struct ending *e = what;
-    json_put_str(w, "job", fsio_basename(e->run->directory));
-    json_put_str(w, "kind", e->run->draft->file.kind->name);
-    json_put_str(w, "state", e->state);
-    json_put_str(w, "reason", e->reason);
-    json_put_str(w, "checkpoint", *e->run->checkpoint ? e->run->checkpoint : NULL);
-    if (e->end->result)
-        json_put_raw(w, "result", e->end->result);
-    else
-        json_put_null(w, "result");
-}
-
-static void summarise(const struct run *r, const char *result) {
-    const struct task_kind *kind = r->draft->file.kind;
-    struct json *tree = NULL;
-    char text[1024] = "done";
-    if (kind->summary && result && !json_parse(result, strlen(result), "result", &tree, NULL))
-        kind->summary(tree, text, sizeof text);
-    json_free(tree);
-    fprintf(stderr, "%s\n%s\n", text, r->directory);
-}
-
-static int show_end(struct run *r, const struct runner_end *end) {
-    char reason[800] = "";
-    bool stopped = end->stopped != WORKER_STOP_NONE && (!end->rc || end->rc == ERR_CANCELLED);
-    int code = stopped || r->world.broken ? RUN_AGAIN : end->rc ? RUN_FAILED : RUN_DONE;
-    if (end->rc && !stopped)
-        err_text(&end->err, reason, sizeof reason);
-    else if (stopped)
-        str_copy(reason, sizeof reason, end->stopped == WORKER_STOP_TIME_LIMIT ? "time_limit" : "stopped");
-    clear_line(r);
-    if (r->world.rank) {
-        if (code != RUN_DONE && !stopped)
-            fprintf(stderr, "rank %d: %s\n", r->world.rank, reason);
-        return code;
-    }
-    if (r->args.json)
-        print_line("end", fill_end,
-                   &(struct ending){r, end,
-                                    code == RUN_DONE    ? "succeeded"
-                                    : code == RUN_AGAIN ? "interrupted"
-                                                        : "failed",
-                                    reason});
-    else if (code == RUN_DONE)
-        summarise(r, end->result);
-    else if (code == RUN_AGAIN)
-        fprintf(stderr, "brrd: saved (%s); the same command goes on from %s\n", reason,
-                *r->checkpoint ? r->checkpoint : "the beginning: there is no checkpoint yet");
-    else
-        fprintf(stderr, "brrd: %s\n", reason);
-    return code;
-}
-
 /* Linux groups processes by session, and niceness counts within a group only: without a terminal, as under a batch system, the
  * whole session gives way to others, a daemon's live streams among them. */
 static void be_nice(void) {
@@ -456,13 +404,9 @@ static int run_job(struct run *r) {
                                          .contended = world_is_batch()};
     const struct runner_job order = {
         fsio_basename(r->directory), r->directory, job->data_root, job->yaml, job->file, job->overrides, NULL};
-    const struct runner_events events = {
-        .ctx = r, .running = on_running, .progress = on_progress, .log = on_log, .notice = on_notice, .checkpoint = on_checkpoint};
-    struct runner_end end;
-    runner_run(&config, &order, &events, &wish, &end);
-    int code = show_end(r, &end);
-    free(end.result);
-    return code;
+    const struct runner_owner owner = {on_report, r};
+    runner_run(&config, &order, &owner, &wish);
+    return r->code;
 }
 
 int run_command(int argc, char **argv) {

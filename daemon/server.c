@@ -65,7 +65,7 @@ static void on_signal(uv_signal_t *handle, int signum) {
 static void take_reports(struct services *s) {
     for (int i = 0; i < s->n_workers; i++)
         for (struct worker_report *r; (r = worker_take(s->workers[i]));) {
-            sched_report(s->sched, r);
+            sched_report(s->sched, r->job_id, &r->report);
             worker_report_free(r);
         }
     sched_turn(s->sched);

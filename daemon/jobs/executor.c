@@ -1,15 +1,15 @@
 #include "daemon/jobs/executor.h"
 
 static void run_here(const struct runner_config *runner, const struct slurm_config *slurm, const struct runner_job *job,
-                     const struct runner_events *events, struct runner_wish *wish, struct runner_end *ret) {
+                     const struct runner_owner *owner, struct runner_wish *wish) {
     (void)slurm;
-    runner_run(runner, job, events, wish, ret);
+    runner_run(runner, job, owner, wish);
 }
 
 static void run_in_slurm(const struct runner_config *runner, const struct slurm_config *slurm, const struct runner_job *job,
-                         const struct runner_events *events, struct runner_wish *wish, struct runner_end *ret) {
+                         const struct runner_owner *owner, struct runner_wish *wish) {
     (void)runner;
-    slurm_run(slurm, job, events, wish, ret);
+    slurm_run(slurm, job, owner, wish);
 }
 
 const struct executor executor_local = {.kind = "local", .on_device = true, .run = run_here};

@@ -9,7 +9,7 @@ struct executor {
     bool on_device; /* the attempt needs a device of this daemon, and dies with the daemon */
     /* Each row uses its own configuration. */
     void (*run)(const struct runner_config *runner, const struct slurm_config *slurm, const struct runner_job *job,
-                const struct runner_events *events, struct runner_wish *wish, struct runner_end *ret);
+                const struct runner_owner *owner, struct runner_wish *wish);
 };
 extern const struct executor executor_local, executor_slurm;
 

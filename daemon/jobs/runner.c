@@ -21,7 +21,7 @@ enum { PACED_REPORTS = 5 };               /* the first ones tell little */
 struct runner {
     const struct runner_config *config;
     const struct runner_job *order;
-    const struct runner_events *events;
+    const struct runner_owner *owner;
     struct runner_wish *wish;
     struct task_env env;
     struct jobfile job;
@@ -36,17 +36,19 @@ struct runner {
 };
 
 void runner_wish_init(struct runner_wish *wish) {
-    atomic_store(&wish->stop, WORKER_STOP_NONE);
+    atomic_store(&wish->stop, STOP_NONE);
     atomic_store(&wish->now, false);
 }
 
-void runner_wish_stop(struct runner_wish *wish, enum worker_stop why) {
-    int none = WORKER_STOP_NONE;
+void runner_wish_stop(struct runner_wish *wish, enum stop_reason why) {
+    int none = STOP_NONE;
     atomic_compare_exchange_strong(&wish->stop, &none, (int)why);
     atomic_store(&wish->now, true);
 }
 
 /* ---- what a task reports ---- */
+
+static int report(const struct runner *r, const struct task_report *what) { return r->owner->report(r->owner->ctx, what); }
 
 /* Once per attempt, when its pace is known: that it will not end before its limit. */
 static void look_at_limit(struct runner *r, const struct task_progress *p) {
@@ -55,34 +57,27 @@ static void look_at_limit(struct runner *r, const struct task_progress *p) {
         return;
     double seconds = (double)(clock_ms() - r->start_ms) / 1000 + p->eta_s;
     if (estimate_past_limit(&r->job, r->config->default_wall_clock_ms, seconds, text, sizeof text))
-        r->events->notice(r->events->ctx, text);
+        report(r, &(struct task_report){.kind = TASK_NOTICE, .text = text});
 }
 
-static void on_progress(void *ctx, const struct task_progress *p) {
+/* What the task reports, passed on. */
+static int on_report(void *ctx, const struct task_report *what) {
     struct runner *r = ctx;
-    r->events->progress(r->events->ctx, p);
-    look_at_limit(r, p);
-}
-
-static void on_log(void *ctx, enum task_level level, const char *text) {
-    const struct runner *r = ctx;
-    r->events->log(r->events->ctx, level, text);
-}
-
-/* A path is borrowed until the next one, or NULL, replaces it. */
-static void on_file(void *ctx, const char *path) {
-    const struct runner *r = ctx;
-    if (r->events->file)
-        r->events->file(r->events->ctx, path);
-}
-
-static void on_checkpoint(void *ctx, const struct task_checkpoint *c) {
-    struct runner *r = ctx;
-    r->unrecorded |= !r->events->checkpoint(r->events->ctx, c);
+    const int rc = report(r, what);
+    if (what->kind == TASK_PROGRESS)
+        look_at_limit(r, what->progress);
+    if (what->kind != TASK_CHECKPOINT)
+        return rc;
+    r->unrecorded |= rc != 0;
     r->has_checkpoint = true;
     r->checkpoint_ms = clock_ms();
     if (r->upload)
-        upload_add(r->upload, c->path);
+        upload_add(r->upload, what->checkpoint->path);
+    return rc;
+}
+
+static void on_upload_log(void *ctx, enum task_level level, const char *text) {
+    report(ctx, &(struct task_report){.kind = TASK_LOG, .level = level, .text = text});
 }
 
 /* The model that the job names by URL. */
@@ -107,9 +102,9 @@ static int check_recorded(const struct runner *r, struct err *err) {
 }
 
 static int save(struct runner *r, struct err *err) {
-    on_file(r, r->env.directory);
+    task_file(&r->env, r->env.directory);
     int rc = r->work->checkpoint ? r->work->checkpoint(r->task, err) : 0;
-    on_file(r, NULL);
+    task_file(&r->env, NULL);
     r->checkpoint_ms = clock_ms();
     return rc ? rc : check_recorded(r, err);
 }
@@ -118,7 +113,7 @@ static void look_at_clock(struct runner *r) {
     int64_t limit = r->job.limits.wall_clock_ms > 0 ? r->job.limits.wall_clock_ms : r->config->default_wall_clock_ms;
     int64_t margin = limit / 10 < WALL_MARGIN_MS ? limit / 10 : WALL_MARGIN_MS;
     if (limit > 0 && clock_ms() - r->start_ms >= limit - margin)
-        runner_wish_stop(r->wish, WORKER_STOP_TIME_LIMIT);
+        runner_wish_stop(r->wish, STOP_TIME_LIMIT);
 }
 
 static bool is_shared(const struct runner *r) { return r->config->world && r->config->world->size > 1; }
@@ -126,7 +121,7 @@ static bool is_writer(const struct runner *r) { return !r->config->world || r->c
 
 /* What a rank wishes at a point. */
 struct point_wish {
-    int stop; /* enum worker_stop */
+    int stop; /* enum stop_reason */
     bool save;
 };
 
@@ -137,13 +132,13 @@ static int agree(struct runner *r, struct point_wish *own, struct err *err) {
     all[w->rank] = *own;
     int rc = world_gather(w, all, sizeof *all, POINT_LIMIT_MS, err);
     for (int i = 0; !rc && i < w->size; i++)
-        if (own->stop == WORKER_STOP_NONE)
+        if (own->stop == STOP_NONE)
             own->stop = all[i].stop;
     if (rc)
         return rc;
     own->save = all[0].save;
-    if (own->stop != WORKER_STOP_NONE)
-        runner_wish_stop(r->wish, (enum worker_stop)own->stop);
+    if (own->stop != STOP_NONE)
+        runner_wish_stop(r->wish, (enum stop_reason)own->stop);
     return 0;
 }
 
@@ -158,9 +153,9 @@ static int on_point(void *ctx, struct err *err) {
     if (is_shared(r) && (rc = agree(r, &wish, err)))
         return rc;
     int stop = wish.stop;
-    if (stop == WORKER_STOP_CANCEL)
+    if (stop == STOP_CANCEL)
         return TASK_STOP;
-    if (stop != WORKER_STOP_NONE)
+    if (stop != STOP_NONE)
         return (rc = save(r, err)) ? rc : TASK_STOP;
     return wish.save ? save(r, err) : 0;
 }
@@ -170,7 +165,7 @@ static int on_point(void *ctx, struct err *err) {
 static int open_upload(struct runner *r, struct err *err) {
     const struct source_config *source = &r->config->source;
     const char *to = r->job.checkpoint.upload;
-    const struct upload_config config = {source->stores, source->n_stores, to, r->order->id, on_log, r};
+    const struct upload_config config = {source->stores, source->n_stores, to, r->order->id, on_upload_log, r};
     return !to || !strcmp(to, "none") ? 0 : upload_open(&config, &r->upload, err);
 }
 
@@ -182,24 +177,24 @@ static int check_shared(const struct runner *r, struct err *err) {
 }
 
 static int open_task(struct runner *r, struct err *err) {
-    on_file(r, r->env.directory);
+    task_file(&r->env, r->env.directory);
     int rc = check_shared(r, err);
     if (rc || (is_writer(r) &&
                ((!r->env.contended && (rc = fsio_remove_temporaries(r->env.directory, err))) || (rc = open_upload(r, err)))))
         return rc;
-    on_file(r, *r->env.data_root ? r->env.data_root : NULL);
+    task_file(&r->env, *r->env.data_root ? r->env.data_root : NULL);
     if ((rc = source_open(&r->config->source, &r->job, &r->env, &r->source, err)))
         return rc;
-    on_file(r, NULL);
+    task_file(&r->env, NULL);
     return r->work->open(&r->job, &r->env, &r->task, err);
 }
 
 /* Uploads end before the job does, unless somebody wants it to stop. */
 static void close_task(struct runner *r) {
     static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
-    on_file(r, r->env.directory);
+    task_file(&r->env, r->env.directory);
     r->work->close(r->task);
-    on_file(r, NULL);
+    task_file(&r->env, NULL);
     for (; r->upload && !atomic_load(&r->wish->now) && !upload_idle(r->upload); look_at_clock(r))
         nanosleep(&turn, NULL);
     upload_close(r->upload);
@@ -220,12 +215,12 @@ static int take_result(struct runner *r, char **ret, struct err *err) {
 }
 
 /* From the opened task to its result, or to the point where it was stopped. */
-static int carry_out(struct runner *r, struct runner_end *ret) {
-    r->events->running(r->events->ctx);
+static int carry_out(struct runner *r, struct task_end *ret) {
+    report(r, &(struct task_report){.kind = TASK_RUNNING});
     r->checkpoint_ms = clock_ms();
     int rc = r->work->run(r->task, &ret->err);
     if (rc == TASK_STOP) {
-        ret->stopped = (enum worker_stop)atomic_load(&r->wish->stop);
+        ret->stopped = (enum stop_reason)atomic_load(&r->wish->stop);
         return 0;
     }
     if (rc || (rc = check_recorded(r, &ret->err)))
@@ -233,7 +228,7 @@ static int carry_out(struct runner *r, struct runner_end *ret) {
     return take_result(r, &ret->result, &ret->err);
 }
 
-static void attempt(struct runner *r, struct runner_end *ret) {
+static void attempt(struct runner *r, struct task_end *ret) {
     ret->limits = r->job.limits;
     r->work = task_work_of(r->job.kind);
     ret->rc = open_task(r, &ret->err);
@@ -242,7 +237,7 @@ static void attempt(struct runner *r, struct runner_end *ret) {
     else
         ret->rc = carry_out(r, ret);
     if (ret->rc) /* a failure that a wish to stop has caused, or overtaken */
-        ret->stopped = (enum worker_stop)atomic_load(&r->wish->stop);
+        ret->stopped = (enum stop_reason)atomic_load(&r->wish->stop);
     close_task(r);
     ret->has_checkpoint = r->has_checkpoint;
 }
@@ -257,11 +252,12 @@ static double spent(const struct runner *r, const struct device_health *before) 
     return joules;
 }
 
-void runner_run(const struct runner_config *config, const struct runner_job *job, const struct runner_events *events,
-                struct runner_wish *wish, struct runner_end *ret) {
+void runner_run(const struct runner_config *config, const struct runner_job *job, const struct runner_owner *owner,
+                struct runner_wish *wish) {
     struct device_health before;
     struct arena arena;
-    struct runner r = {.config = config, .order = job, .events = events, .wish = wish, .start_ms = clock_ms()};
+    struct task_end end = {.energy_j = NAN};
+    struct runner r = {.config = config, .order = job, .owner = owner, .wish = wish, .start_ms = clock_ms()};
     r.env = (struct task_env){.device = config->device,
                               .directory = job->directory,
                               .cache_dir = config->source.cache_dir,
@@ -271,19 +267,19 @@ void runner_run(const struct runner_config *config, const struct runner_job *job
                               .memory_limit_bytes = config->memory_limit_bytes,
                               .stop = &wish->now,
                               .ctx = &r,
-                              .progress = on_progress,
-                              .log = on_log,
-                              .checkpoint = on_checkpoint,
-                              .file = on_file,
+                              .report = on_report,
+                              .file = config->file,
                               .point = on_point,
                               .model = on_model};
-    *ret = (struct runner_end){.energy_j = NAN};
     arena_init(&arena, ARENA_BYTES);
     device_health(config->device, &before);
-    ret->rc = job_parse(job->yaml, job->file, job->overrides, &arena, &r.job, &ret->err);
-    if (!ret->rc) {
-        attempt(&r, ret);
-        ret->energy_j = spent(&r, &before);
+    end.rc = job_parse(job->yaml, job->file, job->overrides, &arena, &r.job, &end.err);
+    if (!end.rc) {
+        attempt(&r, &end);
+        end.energy_j = spent(&r, &before);
     }
+    task_file(&r.env, NULL);
+    report(&r, &(struct task_report){.kind = TASK_END, .end = &end});
+    free(end.result);
     arena_done(&arena);
 }

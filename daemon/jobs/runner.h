@@ -9,15 +9,13 @@
 #include "base/metrics.h"
 #include "daemon/models/source.h"
 
-enum worker_stop { WORKER_STOP_NONE, WORKER_STOP_CANCEL, WORKER_STOP_TIME_LIMIT, WORKER_STOP_SHUTDOWN, WORKER_STOP_PREEMPT };
-
 /* The wish that an attempt ends soon. Any thread. */
 struct runner_wish {
-    atomic_int stop; /* enum worker_stop; the first wish counts */
+    atomic_int stop; /* enum stop_reason; the first wish counts */
     atomic_bool now; /* stop is not NONE */
 };
 void runner_wish_init(struct runner_wish *wish);
-void runner_wish_stop(struct runner_wish *wish, enum worker_stop why);
+void runner_wish_stop(struct runner_wish *wish, enum stop_reason why);
 
 struct runner_config {
     struct device *device;
@@ -28,6 +26,7 @@ struct runner_config {
     struct world *world;           /* the ranks that share the job; NULL: none. Rank 0's clock and all ranks' wishes decide, and its
                                     * process alone writes into the job's directory */
     bool contended;                /* as task_env.contended */
+    struct file_cell *file;        /* as task_env.file */
 };
 
 /* The jobs that a cluster gets together, as one array; borrowed. */
@@ -46,30 +45,14 @@ struct runner_job {
     const struct runner_array *array;    /* for executors in clusters; NULL: none */
 };
 
-/* What happens meanwhile; called on the runner's thread, or on one of an upload for log lines. */
-struct runner_events {
+/* Who hears of the attempt: on the runner's thread, or on one of an upload for log lines. A refused checkpoint cannot be recorded:
+ * the job then ends with EXHAUSTED. */
+struct runner_owner {
+    task_report_fn *report;
     void *ctx;
-    void (*running)(void *ctx); /* preparation is finished */
-    void (*progress)(void *ctx, const struct task_progress *p);
-    void (*log)(void *ctx, enum task_level level, const char *text);
-    void (*notice)(void *ctx, const char *text); /* about the job, for people */
-    void (*file)(void *ctx, const char *path);   /* as task_file; may be NULL */
-    /* A checkpoint was written. False: it cannot be recorded; the job then ends with EXHAUSTED, and reports it again when resumed.
-     */
-    bool (*checkpoint)(void *ctx, const struct task_checkpoint *c);
 };
-
-/* How the attempt ended. */
-struct runner_end {
-    int rc; /* 0: done or stopped; else err */
-    struct err err;
-    enum worker_stop stopped; /* NONE: done or failed */
-    bool has_checkpoint;
-    struct jobfile_limits limits; /* of the job file; zeros if it could not be read */
-    double energy_j;              /* used by the device; NaN if it does not report it */
-    char *result;                 /* of a finished job, one JSON object; free() it */
-};
-void runner_run(const struct runner_config *config, const struct runner_job *job, const struct runner_events *events,
-                struct runner_wish *wish, struct runner_end *ret);
+/* Runs the attempt to its end, which is the last report. */
+void runner_run(const struct runner_config *config, const struct runner_job *job, const struct runner_owner *owner,
+                struct runner_wish *wish);
 
 #endif

@@ -234,7 +234,7 @@ static int cancel_running(struct sched *s, struct job *job, struct err *err) {
     int rc = ledger_commit(&s->ledger, job, &before, err);
     if (rc)
         return rc;
-    sched_interrupt(s, job, WORKER_STOP_CANCEL);
+    sched_interrupt(s, job, STOP_CANCEL);
     sched_tell(s, job);
     return 0;
 }

@@ -30,7 +30,7 @@ struct sched_config {
      * first being `device`; `interrupt` asks the running job to end soon; `ended` follows when it has, for each device. Devices are
      * indices below n_devices. */
     int (*run)(void *worker, int device, const struct job *job, struct err *err);
-    void (*interrupt)(void *worker, int device, enum worker_stop why);
+    void (*interrupt)(void *worker, int device, enum stop_reason why);
     void (*ended)(void *worker, int device); /* may be NULL */
     /* Device memory in bytes that a job may use at all, and that it could have now. NULL: no job waits for memory. */
     void (*room)(void *worker, int device, int64_t *ret_limit, int64_t *ret_free);
@@ -74,8 +74,8 @@ int sched_resume(struct sched *s, const char *id, const char *const *overrides, 
 int sched_remove(struct sched *s, const char *id, const char *folder, struct err *err);
 /* Sets files_bytes of a job that has ended. */
 void sched_measured(struct sched *s, const char *id, int64_t bytes);
-/* Handles a report of the worker; the caller keeps ownership. */
-void sched_report(struct sched *s, struct worker_report *r);
+/* Handles a report about the job that runs; the result is taken from an end. */
+void sched_report(struct sched *s, const char *job_id, const struct task_report *r);
 /* Shows `text` as the reason of the device's job, such as "waits for PATH since TIME"; "" shows the reason before again. Not
  * stored.
  */

@@ -100,20 +100,20 @@ static bool is_fault(int rc) { return rc == ERR_INTERNAL || rc == ERR_UNAVAILABL
 
 /* True if the run ended because it was asked to. At a shutdown an error that is no fault, such as a full volume, is only logged:
  * the job keeps its place in the queue, and its checkpoints before are valid. */
-static bool was_stopped(struct sched *s, const struct job *job, const struct worker_report *r) {
+static bool was_stopped(struct sched *s, const struct job *job, const struct task_end *r) {
     char text[JOB_REASON_SIZE];
-    if (r->stopped == WORKER_STOP_NONE)
+    if (r->stopped == STOP_NONE)
         return false;
     if (!r->rc || r->rc == ERR_CANCELLED)
         return true;
-    if ((r->stopped != WORKER_STOP_SHUTDOWN && r->stopped != WORKER_STOP_PREEMPT) || is_fault(r->rc))
+    if ((r->stopped != STOP_SHUTDOWN && r->stopped != STOP_PREEMPT) || is_fault(r->rc))
         return false;
     sched_log(s, job, "error", err_text(&r->err, text, sizeof text));
     return true;
 }
 
 /* A run that ended by an error. */
-static void fail_running(struct sched *s, struct job *job, const struct worker_report *r, int64_t limit) {
+static void fail_running(struct sched *s, struct job *job, const struct task_end *r, int64_t limit) {
     char reason[JOB_REASON_SIZE];
     err_text(&r->err, reason, sizeof reason);
     if (r->err.room == ERR_ROOM_NONE_IN_CACHE) {
@@ -126,7 +126,7 @@ static void fail_running(struct sched *s, struct job *job, const struct worker_r
     }
 }
 
-static void finish_running(struct sched *s, struct slot *slot, struct worker_report *r) {
+static void finish_running(struct sched *s, struct slot *slot, struct task_end *r) {
     struct job *job = slot->job;
     for (int i = 0; s->config.ended && i < s->slots.n; i++)
         if (s->slots.at[i].job == job)
@@ -137,20 +137,20 @@ static void finish_running(struct sched *s, struct slot *slot, struct worker_rep
     job->run_ms += sched_wall_ms(s) > job->started_ms ? sched_wall_ms(s) - job->started_ms : 0;
     if (!isnan(r->energy_j))
         job->energy_j = r->energy_j + (isnan(job->energy_j) ? 0 : job->energy_j);
-    if (!r->rc && r->stopped == WORKER_STOP_NONE) {
+    if (!r->rc && r->stopped == STOP_NONE) {
         free(job->result);
-        job->result = r->text;
-        r->text = NULL;
+        job->result = r->result;
+        r->result = NULL;
         sched_move(s, job, JOB_SUCCEEDED, "");
     } else if (job->wish == JOB_WISH_CANCEL) { /* whatever else ended it */
         sched_move(s, job, JOB_CANCELLED, "cancelled");
     } else if (!was_stopped(s, job, r)) {
         fail_running(s, job, r, r->limits.restarts);
-    } else if (r->stopped == WORKER_STOP_TIME_LIMIT) {
+    } else if (r->stopped == STOP_TIME_LIMIT) {
         sched_move(s, job, JOB_INTERRUPTED, "time_limit");
         if (r->limits.auto_resume && r->has_checkpoint)
             sched_move(s, job, JOB_QUEUED, "time_limit: resuming");
-    } else if (r->stopped == WORKER_STOP_PREEMPT && !s->draining) {
+    } else if (r->stopped == STOP_PREEMPT && !s->draining) {
         sched_move(s, job, JOB_QUEUED, "preempted: a job of higher priority runs first");
     } else {
         sched_move(s, job, JOB_QUEUED, "daemon_stopped");
@@ -169,33 +169,33 @@ static void take_checkpoint(struct sched *s, struct job *job, const struct task_
     ledger_checkpoint(&s->ledger, job, c, sched_wall_ms(s));
 }
 
-void sched_report(struct sched *s, struct worker_report *r) {
-    static const char *const levels[] = {"info", "warn", "error"};
-    struct job *job = map_get(s->by_id, r->job_id);
+void sched_report(struct sched *s, const char *job_id, const struct task_report *r) {
+    struct job *job = map_get(s->by_id, job_id);
     struct slot *slot = job ? slots_of(&s->slots, job) : NULL;
+    const char *text = r->text ? r->text : "";
     if (!slot)
         return;
-    switch ((enum worker_report_kind)r->message.kind) {
-    case WORKER_RUNNING:
+    switch (r->kind) {
+    case TASK_RUNNING:
         sched_move(s, job, JOB_RUNNING, "");
         break;
-    case WORKER_PROGRESS:
-        job->progress = r->progress;
+    case TASK_PROGRESS:
+        job->progress = *r->progress;
         sched_tell(s, job);
         break;
-    case WORKER_LOG:
-        sched_log(s, job, levels[r->level], r->text ? r->text : "");
+    case TASK_LOG:
+        sched_log(s, job, task_level_names[r->level], text);
         break;
-    case WORKER_NOTICE:
-        sched_log(s, job, levels[TASK_WARN], r->text ? r->text : "");
-        str_copy(job->reason, sizeof job->reason, r->text ? r->text : "");
+    case TASK_NOTICE:
+        sched_log(s, job, task_level_names[TASK_WARN], text);
+        str_copy(job->reason, sizeof job->reason, text);
         sched_tell(s, job);
         break;
-    case WORKER_CHECKPOINT:
-        take_checkpoint(s, job, &r->checkpoint);
+    case TASK_CHECKPOINT:
+        take_checkpoint(s, job, r->checkpoint);
         break;
-    case WORKER_DONE:
-        finish_running(s, slot, r);
+    case TASK_END:
+        finish_running(s, slot, r->end);
         break;
     }
 }

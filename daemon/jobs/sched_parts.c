@@ -71,7 +71,7 @@ void sched_move(struct sched *s, struct job *job, enum job_state to, const char 
     sched_move_until(s, job, to, reason, 0);
 }
 
-void sched_interrupt(struct sched *s, const struct job *job, enum worker_stop why) {
+void sched_interrupt(struct sched *s, const struct job *job, enum stop_reason why) {
     for (int i = 0; i < s->slots.n; i++)
         if (s->slots.at[i].job == job)
             s->config.interrupt(s->config.worker, i, why);

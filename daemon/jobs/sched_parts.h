@@ -44,7 +44,7 @@ void sched_move(struct sched *s, struct job *job, enum job_state to, const char 
 /* The same for a queued job that starts no sooner than retry_ms (wall clock). */
 void sched_move_until(struct sched *s, struct job *job, enum job_state to, const char *reason, int64_t retry_ms);
 /* Interrupts the job on each of its devices. */
-void sched_interrupt(struct sched *s, const struct job *job, enum worker_stop why);
+void sched_interrupt(struct sched *s, const struct job *job, enum stop_reason why);
 
 /* In sched_attempts.c: */
 

@@ -65,7 +65,7 @@ static bool start(struct sched *s, struct slot *slot, struct job *job) {
     if (!s->config.run(s->config.worker, device, job, &err)) {
         if (cancel) {
             job->wish = JOB_WISH_CANCEL;
-            sched_interrupt(s, job, WORKER_STOP_CANCEL);
+            sched_interrupt(s, job, STOP_CANCEL);
         }
         return true;
     }
@@ -77,7 +77,7 @@ static bool start(struct sched *s, struct slot *slot, struct job *job) {
 }
 
 /* The device's job checkpoints and goes back to the queue; should the daemon be killed before that, no restart is charged. */
-static void stop_running(struct sched *s, struct slot *slot, enum worker_stop why) {
+static void stop_running(struct sched *s, struct slot *slot, enum stop_reason why) {
     if (!slot->job)
         return;
     if (slot->job->wish == JOB_WISH_NONE) {
@@ -108,7 +108,7 @@ static void preempt(struct sched *s) {
                "job %s of priority %lld preempts this one of priority %lld, which is saved and goes on afterwards", next->id,
                (long long)next->priority, (long long)victim->job->priority);
     sched_log(s, victim->job, "info", text);
-    stop_running(s, victim, WORKER_STOP_PREEMPT);
+    stop_running(s, victim, STOP_PREEMPT);
 }
 
 void sched_turn(struct sched *s) {
@@ -125,7 +125,7 @@ void sched_turn(struct sched *s) {
 void sched_drain(struct sched *s) {
     s->draining = true;
     for (int i = 0; i < s->slots.n; i++)
-        stop_running(s, &s->slots.at[i], WORKER_STOP_SHUTDOWN);
+        stop_running(s, &s->slots.at[i], STOP_SHUTDOWN);
 }
 
 void sched_hold(struct sched *s, int device, const char *why) {
@@ -138,5 +138,5 @@ void sched_hold(struct sched *s, int device, const char *why) {
         str_copy(job->reason, sizeof job->reason, held); /* not stored: another daemon may start it */
         sched_tell(s, job);
     }
-    stop_running(s, &s->slots.at[device], WORKER_STOP_SHUTDOWN);
+    stop_running(s, &s->slots.at[device], STOP_SHUTDOWN);
 }

@@ -11,11 +11,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
-#include "base/json.h"
 #include "base/str.h"
 #include "daemon/jobs/command.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/slurm_record.h"
+#include "work/report_line.h"
 
 enum {
     LOOK_MS = 200,          /* at the files */
@@ -33,9 +33,9 @@ enum {
 struct remote {
     const struct slurm_config *config;
     const struct runner_job *job;
-    const struct runner_events *events;
+    const struct runner_owner *owner;
     struct runner_wish *wish;
-    struct runner_end *end;
+    struct task_end end;
     struct arena arena;
     struct jobfile file;
     char **sets; /* overrides */
@@ -49,10 +49,11 @@ struct remote {
     char notice[160];                 /* the newest of its state */
     int64_t read_bytes, silent_bytes; /* of the events; silent_bytes: reported by an earlier daemon */
     struct str line;                  /* that is not whole yet */
-    struct task_progress progress;
-    char last[16], reason[600]; /* how rank 0 ended */
+    char last[16], reason[600];       /* how rank 0 ended */
     bool running, cancelled;
 };
+
+static void report(const struct remote *r, const struct task_report *what) { r->owner->report(r->owner->ctx, what); }
 
 static int path_of(const struct remote *r, const char *name, char path[PATH_SIZE], struct err *err) {
     return fsio_join(path, PATH_SIZE, r->job->directory, name, err);
@@ -114,7 +115,7 @@ static void take_line(struct remote *r, const char *line) {
     str_copy(r->state, sizeof r->state, state);
     str_format(now, sizeof now, "Slurm job %s: %s%s%s", line, state, plain ? "" : ", ", plain ? "" : reason);
     if (strcmp(now, r->notice) != 0 && !strcmp(state, "PENDING"))
-        r->events->notice(r->events->ctx, now);
+        report(r, &(struct task_report){.kind = TASK_NOTICE, .text = now});
     str_copy(r->notice, sizeof r->notice, now);
 }
 
@@ -320,7 +321,7 @@ static int find_or_submit(struct remote *r, struct err *err) {
         if (!busy && rc != ERR_UNAVAILABLE)
             return rc;
         if (!busy && !notified)
-            r->events->notice(r->events->ctx, err->message);
+            report(r, &(struct task_report){.kind = TASK_NOTICE, .text = err->message});
         notified |= !busy;
         wait_ms(r, LOOK_MS);
     }
@@ -329,68 +330,28 @@ static int find_or_submit(struct remote *r, struct err *err) {
 
 /* ---- what rank 0 says ---- */
 
-static void copy(char *dst, size_t size, const struct json *tree, const char *key) {
-    str_copy(dst, size, json_str(json_get(tree, key), ""));
+static void on_end(struct remote *r, struct report_line *line) {
+    str_copy(r->last, sizeof r->last, line->frame.state);
+    str_copy(r->reason, sizeof r->reason, line->frame.reason);
+    free(r->end.result);
+    r->end.result = line->end.result;
+    line->end.result = NULL;
 }
 
-static void on_progress(struct remote *r, const struct json *tree) {
-    struct task_progress *p = &r->progress;
-    copy(p->phase, sizeof p->phase, tree, "phase");
-    p->step = json_i64(json_get(tree, "step"), 0);
-    p->steps = json_i64(json_get(tree, "steps"), 0);
-    p->done = json_i64(json_get(tree, "done"), 0);
-    p->total = json_i64(json_get(tree, "total"), 0);
-    p->loss = json_f64(json_get(tree, "loss"), NAN);
-    p->eta_s = json_f64(json_get(tree, "eta_s"), NAN);
-    r->events->progress(r->events->ctx, p);
-}
-
-static void on_checkpoint(struct remote *r, const struct json *tree) {
-    struct task_checkpoint c = {.step = json_i64(json_get(tree, "step"), 0),
-                                .epoch = json_i64(json_get(tree, "epoch"), 0),
-                                .bytes = json_i64(json_get(tree, "bytes"), 0),
-                                .metric = json_f64(json_get(tree, "metric"), NAN),
-                                .best = json_bool(json_get(tree, "best"), false),
-                                .last = json_bool(json_get(tree, "last"), true)};
-    copy(c.path, sizeof c.path, tree, "path");
-    copy(c.sha256, sizeof c.sha256, tree, "sha256");
-    copy(c.metric_name, sizeof c.metric_name, tree, "metric_name");
-    r->end->has_checkpoint = true;
-    r->events->checkpoint(r->events->ctx, &c);
-}
-
-static void on_end(struct remote *r, const struct json *tree, const char *line) {
-    static const char key[] = ",\"result\":"; /* the last member; quotes within texts are escaped */
-    const char *result = strstr(line, key);
-    copy(r->last, sizeof r->last, tree, "state");
-    copy(r->reason, sizeof r->reason, tree, "reason");
-    free(r->end->result);
-    r->end->result = NULL;
-    if (!result || json_kind(json_get(tree, "result")) != JSON_KIND_OBJECT)
+/* silent: an earlier daemon has reported it. Checkpoints are reported again, in case it died before their record. */
+static void on_line(struct remote *r, const struct str *text, bool silent) {
+    struct report_line line;
+    if (report_read(str_cstr(text), text->len, &line, NULL))
         return;
-    result += sizeof key - 1;
-    r->end->result = strndup(result, strlen(result) - 1); /* without the brace of the line */
-}
-
-static void on_line(struct remote *r, const char *line, bool silent) {
-    static const char *const levels[] = {[TASK_INFO] = "info", [TASK_WARN] = "warn", [TASK_ERROR] = "error"};
-    OWNED_POINTER(json_free) struct json *tree = NULL;
-    if (json_parse(line, strlen(line), "events.jsonl", &tree, NULL))
-        return; /* torn by a kill */
-    const char *event = json_str(json_get(tree, "event"), "");
-    if (!r->running) {
-        r->running = true;
-        r->events->running(r->events->ctx);
-    }
-    if (!strcmp(event, "checkpoint"))
-        on_checkpoint(r, tree);
-    else if (!strcmp(event, "end"))
-        on_end(r, tree, line);
-    else if (!strcmp(event, "progress") && !silent)
-        on_progress(r, tree);
-    for (int i = 0; i < 3 && !silent; i++)
-        if (!strcmp(event, levels[i]))
-            r->events->log(r->events->ctx, (enum task_level)i, json_str(json_get(tree, "text"), ""));
+    if (!r->running)
+        report(r, &(struct task_report){.kind = TASK_RUNNING});
+    r->running = true;
+    if (line.report.kind == TASK_END)
+        on_end(r, &line);
+    else if (line.report.kind == TASK_CHECKPOINT || (!silent && line.report.kind != TASK_RUNNING))
+        report(r, &line.report);
+    r->end.has_checkpoint |= line.report.kind == TASK_CHECKPOINT;
+    report_line_done(&line);
 }
 
 static void on_bytes(struct remote *r, char *block, ssize_t n) {
@@ -402,7 +363,7 @@ static void on_bytes(struct remote *r, char *block, ssize_t n) {
         }
         str_append(&r->line, at, (size_t)(end - at));
         r->read_bytes += end - at + 1;
-        on_line(r, str_cstr(&r->line), r->read_bytes <= r->silent_bytes);
+        on_line(r, &r->line, r->read_bytes <= r->silent_bytes);
         str_done(&r->line);
         str_init(&r->line, LINE_BYTES);
     }
@@ -427,7 +388,7 @@ static int conclude(struct remote *r, struct err *err) {
     if (!code && !strcmp(r->last, "succeeded"))
         return 0;
     if (r->cancelled) {
-        r->end->stopped = WORKER_STOP_CANCEL;
+        r->end.stopped = STOP_CANCEL;
         return 0;
     }
     if (code == 1 && *r->reason)
@@ -442,7 +403,7 @@ static int conclude_lost(struct remote *r, struct err *err) {
     read_events(r);
     note(r, SLURM_OVER, NULL);
     if (r->cancelled) {
-        r->end->stopped = WORKER_STOP_CANCEL;
+        r->end.stopped = STOP_CANCEL;
         return 0;
     }
     return err_set(err, ERR_UNAVAILABLE, "%s (%s), and it left no exit code: somebody cancelled it, or its node was lost for good",
@@ -466,8 +427,8 @@ static int follow(struct remote *r, struct err *err) {
         read_events(r);
         if (has_exit(r))
             return conclude(r, err);
-        if (stops(r) && why != WORKER_STOP_CANCEL) {
-            r->end->stopped = why;
+        if (stops(r) && why != STOP_CANCEL) {
+            r->end.stopped = why;
             return 0;
         }
         if (clock_ms() < next_ms && (!stops(r) || r->cancelled))
@@ -487,7 +448,7 @@ static int run_alone(struct remote *r, struct err *err) {
     const bool begun = r->record.state == SLURM_BEGUN;
     int rc;
     if (!begun && stops(r)) {
-        r->end->stopped = atomic_load(&r->wish->stop);
+        r->end.stopped = atomic_load(&r->wish->stop);
         return 0;
     }
     if (!begun && (rc = begin_attempt(r, err)))
@@ -507,15 +468,15 @@ static int run_alone(struct remote *r, struct err *err) {
 static bool was_listed(struct remote *r) {
     OWNED_FD int lock = -1;
     const int why = atomic_load(&r->wish->stop);
-    while (why == WORKER_STOP_CANCEL && lock_array(r, &lock, NULL) == ERR_PRECONDITION)
+    while (why == STOP_CANCEL && lock_array(r, &lock, NULL) == ERR_PRECONDITION)
         poll(NULL, 0, LOOK_MS / 4);
     slurm_record_read(r->job->directory, &r->record);
     if (r->record.state != SLURM_NONE)
         return true;
     r->record.attempt = 1;
-    if (why == WORKER_STOP_CANCEL)
+    if (why == STOP_CANCEL)
         note(r, SLURM_OVER, NULL);
-    r->end->stopped = why;
+    r->end.stopped = why;
     return false;
 }
 
@@ -554,7 +515,7 @@ static int run(struct remote *r, struct err *err) {
         (rc = job_override_items(r->job->overrides, &r->arena, &r->sets, &r->n_sets, err)) ||
         (rc = path_of(r, "events.jsonl", events, err)))
         return rc;
-    r->end->limits = r->file.limits;
+    r->end.limits = r->file.limits;
     r->silent_bytes = size_of(events);
     slurm_record_read(r->job->directory, &r->record);
     const enum slurm_state state = r->record.state;
@@ -563,23 +524,25 @@ static int run(struct remote *r, struct err *err) {
     return run_alone(r, err);
 }
 
-void slurm_run(const struct slurm_config *config, const struct runner_job *job, const struct runner_events *events,
-               struct runner_wish *wish, struct runner_end *ret) {
+void slurm_run(const struct slurm_config *config, const struct runner_job *job, const struct runner_owner *owner,
+               struct runner_wish *wish) {
+    struct task_end none = {.energy_j = NAN};
     struct remote *r = calloc(1, sizeof *r);
-    *ret = (struct runner_end){.stopped = WORKER_STOP_NONE, .energy_j = NAN};
     if (!r) {
-        ret->rc = err_set(&ret->err, ERR_EXHAUSTED, "out of memory for a job");
+        none.rc = err_set(&none.err, ERR_EXHAUSTED, "out of memory for a job");
+        owner->report(owner->ctx, &(struct task_report){.kind = TASK_END, .end = &none});
         return;
     }
-    *r = (struct remote){.config = config, .job = job, .events = events, .wish = wish, .end = ret, .task = -1};
+    *r = (struct remote){.config = config, .job = job, .owner = owner, .wish = wish, .end = none, .task = -1};
     arena_init(&r->arena, ARENA_BYTES);
     str_init(&r->line, LINE_BYTES);
-    task_progress_init(&r->progress);
-    ret->rc = run(r, &ret->err);
-    if (ret->rc || ret->stopped != WORKER_STOP_NONE) {
-        free(ret->result);
-        ret->result = NULL;
+    r->end.rc = run(r, &r->end.err);
+    if (r->end.rc || r->end.stopped != STOP_NONE) {
+        free(r->end.result);
+        r->end.result = NULL;
     }
+    report(r, &(struct task_report){.kind = TASK_END, .end = &r->end});
+    free(r->end.result);
     arena_done(&r->arena);
     str_done(&r->line);
     free(r);

@@ -21,7 +21,7 @@ struct slurm_config {
 
 /* stopped CANCEL: scancel has ended it; SHUTDOWN, PREEMPT: it goes on without this daemon. Errors: PRECONDITION and INVALID for a
  * submission that Slurm does not take and for a job that fails for good; UNAVAILABLE for one that was lost, or tried in vain. */
-void slurm_run(const struct slurm_config *config, const struct runner_job *job, const struct runner_events *events,
-               struct runner_wish *wish, struct runner_end *ret);
+void slurm_run(const struct slurm_config *config, const struct runner_job *job, const struct runner_owner *owner,
+               struct runner_wish *wish);
 
 #endif

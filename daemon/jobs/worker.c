@@ -3,9 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "base/clock.h"
 #include "base/niceness.h"
 #include "base/str.h"
 #include "base/world.h"
@@ -44,101 +42,79 @@ struct worker {
     struct mailbox *reports;
     struct runner_wish wish;
     atomic_bool busy;
-    struct order *order; /* running */
-    struct {             /* the file or folder in which the task is; since_ms 0: none */
-        pthread_mutex_t lock;
-        char path[512];
-        int64_t since_ms, since_wall_ms;
-    } file;
+    struct order *order;   /* running */
+    struct file_cell file; /* in which the job is */
 };
 
 void worker_report_free(struct worker_report *r) {
     if (!r)
         return;
     free(r->text);
+    free(r->end.result);
     free(r);
 }
 
-static struct worker_report *report_of(const char *job_id, enum worker_report_kind kind) {
+static struct worker_report *report_new(const char *job_id, enum task_report_kind kind) {
     struct worker_report *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;
-    r->message.kind = (int)kind;
+    r->report = (struct task_report){.kind = kind, .progress = &r->progress, .checkpoint = &r->checkpoint, .end = &r->end};
     str_copy(r->job_id, sizeof r->job_id, job_id);
     return r;
 }
-
-static struct worker_report *report_new(struct worker *w, enum worker_report_kind kind) { return report_of(w->order->id, kind); }
 
 /* Progress may be dropped when the loop is behind; everything else waits for room. */
 static void post(struct worker *w, struct worker_report *r) {
     if (!r)
         return;
     bool posted =
-        r->message.kind == WORKER_PROGRESS ? mailbox_post(w->reports, &r->message) : mailbox_post_wait(w->reports, &r->message, -1);
+        r->report.kind == TASK_PROGRESS ? mailbox_post(w->reports, &r->message) : mailbox_post_wait(w->reports, &r->message, -1);
     if (!posted)
         worker_report_free(r);
 }
 
-/* ---- events of the runner ---- */
-
-static void on_running(void *ctx) {
-    struct worker *w = ctx;
-    post(w, report_new(w, WORKER_RUNNING));
+/* The end waits until the worker is free again (run_order). */
+static void keep_end(struct order *o, struct task_end *end) {
+    o->done->end = *end;
+    end->result = NULL;
 }
 
-static void on_progress(void *ctx, const struct task_progress *p) {
-    struct worker *w = ctx;
-    struct worker_report *r = report_new(w, WORKER_PROGRESS);
+/* A checkpoint has a report that was made before, should memory be short. */
+static struct worker_report *checkpoint_report(struct order *o) {
+    struct worker_report *r = report_new(o->id, TASK_CHECKPOINT);
     if (r)
-        r->progress = *p;
-    post(w, r);
+        return r;
+    r = o->checkpoint;
+    o->checkpoint = NULL;
+    return r;
 }
 
-static void post_text(struct worker *w, enum worker_report_kind kind, enum task_level level, const char *text) {
-    struct worker_report *r = report_new(w, kind);
-    if (r) {
-        r->level = level;
-        r->text = strdup(text);
-    }
-    post(w, r);
-}
-
-static void on_log(void *ctx, enum task_level level, const char *text) { post_text(ctx, WORKER_LOG, level, text); }
-static void on_notice(void *ctx, const char *text) { post_text(ctx, WORKER_NOTICE, TASK_INFO, text); }
-
-static void on_file(void *ctx, const char *path) {
-    struct worker *w = ctx;
-    char shown[sizeof w->file.path];
-    str_copy(shown, sizeof shown, path ? path : "");
-    for (char *end = shown; (end = strchr(end, '\n'));) /* the folders of several sources */
-        *end = ' ';
-    pthread_mutex_lock(&w->file.lock);
-    if (path && (!w->file.since_ms || strcmp(w->file.path, shown) != 0)) {
-        str_copy(w->file.path, sizeof w->file.path, shown);
-        w->file.since_ms = clock_ms();
-        w->file.since_wall_ms = clock_wall_ms();
-    } else if (!path) {
-        w->file.since_ms = 0;
-    }
-    pthread_mutex_unlock(&w->file.lock);
-}
-
-static bool on_checkpoint(void *ctx, const struct task_checkpoint *c) {
+/* The owner of the job, or of its first rank. */
+static int on_report(void *ctx, const struct task_report *report) {
     struct worker *w = ctx;
     struct order *o = w->order;
-    struct worker_report *r = report_new(w, WORKER_CHECKPOINT);
-    if (!r) {
-        r = o->checkpoint;
-        o->checkpoint = NULL;
-    }
+    if (report->kind == TASK_END)
+        return keep_end(o, report->end), 0;
+    struct worker_report *r = report->kind == TASK_CHECKPOINT ? checkpoint_report(o) : report_new(o->id, report->kind);
     if (!r)
-        return false;
-    r->checkpoint = *c;
+        return ERR_EXHAUSTED;
+    if (report->kind == TASK_PROGRESS)
+        r->progress = *report->progress;
+    if (report->kind == TASK_CHECKPOINT)
+        r->checkpoint = *report->checkpoint;
+    r->report.level = report->level;
+    r->report.text = r->text = report->text ? strdup(report->text) : NULL;
     post(w, r);
-    if (!o->checkpoint)
-        o->checkpoint = report_new(w, WORKER_CHECKPOINT);
-    return true;
+    if (report->kind == TASK_CHECKPOINT && !o->checkpoint)
+        o->checkpoint = report_new(o->id, TASK_CHECKPOINT);
+    return 0;
+}
+
+/* The owner of all other ranks, which report the same. */
+static int on_rank_report(void *ctx, const struct task_report *report) {
+    if (report->kind == TASK_END)
+        keep_end(((struct worker *)ctx)->order, report->end);
+    return 0;
 }
 
 /* ---- the thread ---- */
@@ -152,9 +128,9 @@ static void team_free(struct team *t) {
 /* A rank has ended. The last one gets the report, which it posts; the team is gone then. */
 static struct worker_report *team_leave(struct team *t, int rank, struct worker_report *own, bool wanted) {
     pthread_mutex_lock(&t->lock);
-    if (own && own->rc && (!t->rc || t->rc == ERR_UNAVAILABLE)) {
-        t->rc = own->rc;
-        t->err = own->err;
+    if (own && own->end.rc && (!t->rc || t->rc == ERR_UNAVAILABLE)) {
+        t->rc = own->end.rc;
+        t->err = own->end.err;
     }
     if (!rank)
         t->done = own;
@@ -166,26 +142,13 @@ static struct worker_report *team_leave(struct team *t, int rank, struct worker_
         return NULL;
     struct worker_report *done = t->done;
     t->done = NULL;
-    if (done && done->rc) { /* rank 0 may know only that another rank has ended */
-        done->rc = t->rc == ERR_UNAVAILABLE && wanted ? ERR_CANCELLED : t->rc;
-        done->err = t->err;
+    if (done && done->end.rc) { /* rank 0 may know only that another rank has ended */
+        done->end.rc = t->rc == ERR_UNAVAILABLE && wanted ? ERR_CANCELLED : t->rc;
+        done->end.err = t->err;
     }
     team_free(t);
     return done;
 }
-
-static bool keep_quiet_checkpoint(void *ctx, const struct task_checkpoint *c) { return (void)ctx, (void)c, true; }
-static void keep_quiet(void *ctx) { (void)ctx; }
-static void keep_quiet_progress(void *ctx, const struct task_progress *p) { (void)ctx, (void)p; }
-static void keep_quiet_log(void *ctx, enum task_level level, const char *text) { (void)ctx, (void)level, (void)text; }
-static void keep_quiet_notice(void *ctx, const char *text) { (void)ctx, (void)text; }
-
-/* The events of all ranks but the first, which announces the same ones. */
-static const struct runner_events quiet = {.running = keep_quiet,
-                                           .progress = keep_quiet_progress,
-                                           .log = keep_quiet_log,
-                                           .notice = keep_quiet_notice,
-                                           .checkpoint = keep_quiet_checkpoint};
 
 static void run_order(struct worker *w) {
     struct order *o = w->order;
@@ -193,30 +156,17 @@ static void run_order(struct worker *w) {
     struct world *world = o->team ? &o->team->ranks[o->rank] : NULL;
     const struct runner_job job = {
         o->id, o->directory, o->data_root, o->yaml, o->file, o->overrides, o->array.n ? &o->array : NULL};
-    const struct runner_events events = {.ctx = w,
-                                         .running = on_running,
-                                         .progress = on_progress,
-                                         .log = on_log,
-                                         .notice = on_notice,
-                                         .file = on_file,
-                                         .checkpoint = on_checkpoint};
-    struct runner_end end;
+    const struct runner_owner owner = {o->rank ? on_rank_report : on_report, w};
     config.world = world;
+    config.file = o->rank ? NULL : &w->file;
     if (o->rank)
         config.metrics = NULL;
-    w->config.executor->run(&config, w->config.cluster, &job, o->rank ? &quiet : &events, &w->wish, &end);
-    on_file(w, NULL);
+    w->config.executor->run(&config, w->config.cluster, &job, &owner, &w->wish);
+    file_cell_set(&w->file, NULL);
     if (world)
-        world_close(world, !end.rc);
+        world_close(world, !o->done->end.rc);
     struct worker_report *r = o->done;
     o->done = NULL;
-    r->rc = end.rc;
-    r->err = end.err;
-    r->stopped = end.stopped;
-    r->has_checkpoint = end.has_checkpoint;
-    r->limits = end.limits;
-    r->energy_j = end.energy_j;
-    r->text = end.result;
     atomic_store(&w->busy, false);
     post(w, o->team ? team_leave(o->team, o->rank, r, atomic_load(&w->wish.now)) : r);
 }
@@ -274,7 +224,7 @@ int worker_start(const struct worker_config *config, struct worker **ret, struct
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for the thread of jobs");
         goto fail;
     }
-    pthread_mutex_init(&w->file.lock, NULL);
+    file_cell_init(&w->file);
     w->config = *config;
     if (!w->config.executor)
         w->config.executor = &executor_local;
@@ -292,7 +242,7 @@ fail:
 void worker_stop(struct worker *w) {
     if (!w)
         return;
-    worker_interrupt(w, WORKER_STOP_SHUTDOWN);
+    worker_interrupt(w, STOP_SHUTDOWN);
     mailbox_close(w->reports); /* nobody takes any more: posts fail at once */
     host_stop(w->host);
     for (struct worker_report *r; (r = worker_take(w));)
@@ -309,8 +259,8 @@ static struct order *order_new(const struct job *job) {
     o->yaml = strdup(job->yaml);
     o->file = strdup(job->file);
     o->overrides = strdup(job->overrides);
-    o->done = report_of(job->id, WORKER_DONE);
-    o->checkpoint = report_of(job->id, WORKER_CHECKPOINT);
+    o->done = report_new(job->id, TASK_END);
+    o->checkpoint = report_new(job->id, TASK_CHECKPOINT);
     str_copy(o->id, sizeof o->id, job->id);
     str_copy(o->directory, sizeof o->directory, job->directory);
     str_copy(o->data_root, sizeof o->data_root, job->data_root);
@@ -370,7 +320,7 @@ static void start_rank(struct worker *w, struct team *t, int rank, const struct 
     order_free(o);
     world_close(&t->ranks[rank], false);
     if (done)
-        done->rc = err_set(&done->err, ERR_EXHAUSTED, "cannot hand job %s to its threads", job->id);
+        done->end.rc = err_set(&done->end.err, ERR_EXHAUSTED, "cannot hand job %s to its threads", job->id);
     post(w, team_leave(t, rank, done, false));
 }
 
@@ -413,18 +363,10 @@ int worker_run_shared(struct worker *const *team, int n, const struct job *job, 
     return 0;
 }
 
-void worker_interrupt(struct worker *w, enum worker_stop why) { runner_wish_stop(&w->wish, why); }
+void worker_interrupt(struct worker *w, enum stop_reason why) { runner_wish_stop(&w->wish, why); }
 
 void worker_waits(struct worker *w, int64_t at_least_ms, char *buf, size_t size) {
-    char since[32];
-    struct tm utc;
-    pthread_mutex_lock(&w->file.lock);
-    time_t wall_s = (time_t)(w->file.since_wall_ms / 1000);
-    strftime(since, sizeof since, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&wall_s, &utc));
-    *buf = '\0';
-    if (w->file.since_ms && clock_ms() - w->file.since_ms >= at_least_ms)
-        str_format(buf, size, "waits for %s since %s", w->file.path, since);
-    pthread_mutex_unlock(&w->file.lock);
+    file_cell_describe(&w->file, at_least_ms, buf, size);
 }
 
 struct worker_report *worker_take(struct worker *w) {

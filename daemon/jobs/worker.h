@@ -6,28 +6,15 @@
 #include "daemon/jobs/executor.h"
 #include "daemon/jobs/job.h"
 
-/* Reports of the worker; free with worker_report_free. */
-enum worker_report_kind {
-    WORKER_RUNNING, /* preparation is finished */
-    WORKER_PROGRESS,
-    WORKER_LOG,
-    WORKER_NOTICE, /* text: a notice about the running job for people */
-    WORKER_CHECKPOINT,
-    WORKER_DONE, /* the task has ended: rc 0 and a result; or stopped; or err */
-};
+/* A report of the running job, on its way to the loop; free with worker_report_free. */
 struct worker_report {
-    struct message message; /* message.kind is the report's kind */
+    struct message message;
     char job_id[JOB_ID_SIZE];
+    struct task_report report; /* its pointers point to the members below */
     struct task_progress progress;
-    enum task_level level;
-    char *text; /* LOG, NOTICE: line; DONE: result JSON or NULL */
     struct task_checkpoint checkpoint;
-    int rc;
-    enum worker_stop stopped;
-    bool has_checkpoint;
-    struct jobfile_limits limits; /* DONE: limits of the job file; zeros if the file could not be read */
-    double energy_j;              /* DONE: energy used by the device during the attempt; NaN if the device does not report it */
-    struct err err;
+    struct task_end end;
+    char *text;
 };
 void worker_report_free(struct worker_report *r);
 
@@ -51,7 +38,7 @@ int worker_run_array(struct worker *w, const struct job *job, const struct runne
  * end is reported when the last one has ended. */
 int worker_run_shared(struct worker *const *team, int n, const struct job *job, struct err *err);
 /* Asks the running task to end soon; it writes a checkpoint first, except for a cancel. */
-void worker_interrupt(struct worker *w, enum worker_stop why);
+void worker_interrupt(struct worker *w, enum stop_reason why);
 /* Writes "waits for PATH since TIME" if the running task has been in the same file or folder for at least_ms, else "". */
 void worker_waits(struct worker *w, int64_t at_least_ms, char *buf, size_t size);
 struct worker_report *worker_take(struct worker *w);       /* NULL if no report is waiting */

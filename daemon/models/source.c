@@ -47,7 +47,7 @@ static bool on_progress(void *ctx, const struct mirror_progress *p) {
     t.done = p->done_files;
     t.total = p->files;
     str_copy(t.phase, sizeof t.phase, "download");
-    s->env->progress(s->env->ctx, &t);
+    task_progressed(s->env, &t);
     return !atomic_load(s->env->stop);
 }
 

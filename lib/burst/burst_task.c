@@ -249,7 +249,7 @@ static void report(struct burst_task *t, double now) {
     put_figure(p, 1, "ticks/s", ticks / elapsed);
     t->reported_s = now;
     t->reported = t->output.ticks;
-    task_report(&t->env, p);
+    task_progressed(&t->env, p);
 }
 
 /* A slice takes about SLICE_S. */

@@ -281,7 +281,7 @@ static void report_progress(struct geodesic_task *t, double step_s) {
     str_copy(p->figures[0].name, sizeof p->figures[0].name, "geodesics_per_s");
     p->figures[0].value = (double)geodesic_fit_paths(t->fit) / (double)epoch_steps / fmax(step_s, 1e-9);
     p->eta_s = (double)(p->steps - p->step) * step_s;
-    task_report(&t->env, p);
+    task_progressed(&t->env, p);
 }
 
 /* An epoch has ended: its losses. */

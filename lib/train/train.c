@@ -407,7 +407,7 @@ static void fill_progress(struct train *t, const struct optim_report *r, double 
     p->data_wait_ratio = t->batch_wait_s / step_s;
     p->nonfinite_steps = t->at.nonfinite;
     p->eta_s = (double)(t->total_steps - t->at.step) * (t->timed_steps ? t->trained_s / (double)t->timed_steps : step_s);
-    task_report(&t->env, &t->progress);
+    task_progressed(&t->env, &t->progress);
 }
 
 static void tell_arrived(struct train *t) {

@@ -271,8 +271,7 @@ static int save_state(struct train *t, const char *path, const char *model_sha, 
 static void announce(struct train *t, struct task_checkpoint *c) {
     c->best = c->step == t->at.best.step;
     str_copy(c->metric_name, sizeof c->metric_name, t->job->training.stop_metric);
-    if (t->env.checkpoint)
-        t->env.checkpoint(t->env.ctx, c);
+    task_tell(&t->env, &(struct task_report){.kind = TASK_CHECKPOINT, .checkpoint = c});
 }
 
 struct saving {

@@ -6,7 +6,7 @@
 #define BRR_TRAIN_TRAIN_CHECKPOINT_H
 #include "train/train_state.h"
 
-/* Writes the pair of the present step, announces it (task_env.checkpoint), and removes the files that are no longer wanted. After
+/* Writes the pair of the present step, reports it, and removes the files that are no longer wanted. After
  * an error the checkpoints before are untouched. */
 int train_checkpoint_save(struct train *t, struct err *err);
 /* The role that each patient has in this training, and t->left_out, from its newest state file; NULL before the first checkpoint,

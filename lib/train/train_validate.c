@@ -67,7 +67,7 @@ static int evaluate(struct train *t, struct detector *detector, bool fit, struct
     while (!rc && !done && !(rc = train_lone_point(t, err)) && !(rc = evaluation_step(evaluation, &done, e, err))) {
         t->progress.done = evaluation_current(evaluation);
         t->progress.total = evaluation_count(evaluation);
-        task_report(&t->env, &t->progress);
+        task_progressed(&t->env, &t->progress);
     }
     evaluation_free(evaluation);
     if (!train_is_writer(t))

@@ -81,8 +81,7 @@ int series_write(const struct series *s, struct task_checkpoint *c, int64_t keep
         return err_wrap(err, "the checkpoint of %s %lld could not be written; earlier checkpoints are unchanged", s->word,
                         (long long)c->step);
     c->write_s = clock_s() - start;
-    if (s->env->checkpoint)
-        s->env->checkpoint(s->env->ctx, c);
+    task_tell(s->env, &(struct task_report){.kind = TASK_CHECKPOINT, .checkpoint = c});
     retire(s, keep);
     return 0;
 }

@@ -19,7 +19,7 @@ struct series {
 };
 
 typedef int series_write_fn(void *task, const char *path, char sha256[DIGEST_HEX_SIZE], struct err *err);
-/* Calls `write` for the file of c->step, fills in path, sha256, bytes and write_s of *c, calls env->checkpoint, then removes all
+/* Calls `write` for the file of c->step, fills in path, sha256, bytes and write_s of *c, reports it, then removes all
  * but the `keep` files of the greatest numbers. Errors of `write` and of the file system are returned; earlier files are unchanged
  * then. */
 int series_write(const struct series *s, struct task_checkpoint *c, int64_t keep, series_write_fn *write, void *task,

@@ -20,8 +20,11 @@ void task_log(const struct task_env *env, enum task_level level, const char *fmt
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    if (env->log)
-        env->log(env->ctx, level, text);
+    task_tell(env, &(struct task_report){.kind = TASK_LOG, .level = level, .text = text});
+}
+
+void task_progressed(const struct task_env *env, const struct task_progress *p) {
+    task_tell(env, &(struct task_report){.kind = TASK_PROGRESS, .progress = p});
 }
 
 bool task_is_mirrored(const struct task_env *env) {
@@ -43,7 +46,7 @@ bool task_phase(const struct task_env *env, struct task_progress *p, const char 
     str_copy(p->phase, sizeof p->phase, phase);
     p->done = done;
     p->total = total;
-    task_report(env, p);
+    task_progressed(env, p);
     bool stop = env->stop && atomic_load(env->stop);
     if (stop)
         task_stop_mirrors(env); /* else the fetch of a whole recording would go on */

@@ -11,43 +11,11 @@
 #include "base/json.h"
 #include "base/world.h"
 #include "kernels/device.h"
-#include "work/jobfile.h"
-
-enum { TASK_MAX_FIGURES = 6 };
-
-/* Progress of a task; fixed size, copied whole. NaN = unknown. */
-struct task_progress {
-    char phase[24]; /* "cache" "train" "validate" "evaluate" "detect" */
-    int64_t step, steps, epoch, epochs;
-    int64_t done, total; /* within a phase that counts files or recordings */
-    double loss, validation_loss, learning_rate, gradient_norm, windows_per_s, data_wait_ratio, eta_s;
-    double metric;
-    char metric_name[32];
-    int64_t nonfinite_steps;
-    double step_s; /* duration of the newest step */
-    struct {       /* further figures of the kind, in the order people see them; name "" ends them */
-        char name[24];
-        double value;
-    } figures[TASK_MAX_FIGURES];
-};
-
-/* Nothing known yet. */
-void task_progress_init(struct task_progress *p);
+#include "work/file_cell.h"
+#include "work/report.h"
 
 struct estimate_config;
 struct estimate;
-
-enum task_level { TASK_INFO, TASK_WARN, TASK_ERROR };
-
-struct task_checkpoint {
-    char path[4096]; /* model file */
-    char sha256[65];
-    int64_t step, epoch, bytes;
-    double metric; /* NaN = not validated */
-    char metric_name[32];
-    bool best, last;
-    double write_s;
-};
 
 /* A model file that a job names. */
 struct task_model {
@@ -55,7 +23,7 @@ struct task_model {
     char sha256[65]; /* of the file */
 };
 
-/* Everything a task may touch, given by its owner. Callbacks must not block for long; they are called on the task's thread. */
+/* Everything a task may touch, given by its owner. Callbacks do not block for long; they are called on the task's thread. */
 struct task_env {
     struct device *device;
     const char *directory; /* the job's own output folder, exists, without files that a kill has left half written
@@ -72,12 +40,8 @@ struct task_env {
     int64_t memory_limit_bytes; /* refuse before start what needs more; 0 = no limit */
     atomic_bool *stop;          /* set by the owner: return from long preparation soon with ERR_CANCELLED */
     void *ctx;
-    void (*progress)(void *ctx, const struct task_progress *p);
-    void (*log)(void *ctx, enum task_level level, const char *text);
-    /* A checkpoint was written, verified and recorded. */
-    void (*checkpoint)(void *ctx, const struct task_checkpoint *c);
-    /* task_file; may be NULL. */
-    void (*file)(void *ctx, const char *path);
+    task_report_fn *report; /* NULL: nobody listens */
+    struct file_cell *file; /* task_file; NULL: nobody looks */
     /* task_point. NULL: the task is never stopped, and nothing is saved but what `run` saves by itself. */
     int (*point)(void *ctx, struct err *err);
     /* The object "store://NAME/KEY" as it is now; the file stays until the next call or the end of the task. NULL: there are no
@@ -118,14 +82,15 @@ static inline int task_point(const struct task_env *env, struct err *err) { retu
  * the volume does not answer. */
 static inline void task_file(const struct task_env *env, const char *path) {
     if (env->file)
-        env->file(env->ctx, path);
+        file_cell_set(env->file, path);
+}
+/* Reports to the owner; 0 if nobody listens. */
+static inline int task_tell(const struct task_env *env, const struct task_report *report) {
+    return env->report ? env->report(env->ctx, report) : 0;
 }
 /* A line of the job's log. Longer texts are cut. */
 void task_log(const struct task_env *env, enum task_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static inline void task_report(const struct task_env *env, const struct task_progress *p) {
-    if (env->progress)
-        env->progress(env->ctx, p);
-}
+void task_progressed(const struct task_env *env, const struct task_progress *p);
 /* Sets the phase and its counts, and reports them. False when the owner wants the task to end: nothing more is fetched from its
  * store then, and the task returns ERR_CANCELLED soon. */
 bool task_phase(const struct task_env *env, struct task_progress *p, const char *phase, int64_t done, int64_t total);

@@ -16,24 +16,23 @@
 
 static struct task_progress newest;
 
-static void on_progress(void *ctx, const struct task_progress *p) {
-    (void)ctx;
+static void on_progress(const struct task_progress *p) {
     newest = *p;
     if (p->step % 20 == 0 && !strcmp(p->phase, "train"))
         fprintf(stderr, "step %lld/%lld loss %.5f lr %.2e |g| %.3f %.1f windows/s wait %.0f %%\n", (long long)p->step,
                 (long long)p->steps, p->loss, p->learning_rate, p->gradient_norm, p->windows_per_s, 100 * p->data_wait_ratio);
 }
 
-static void on_log(void *ctx, enum task_level level, const char *text) {
+static int on_report(void *ctx, const struct task_report *r) {
     (void)ctx;
-    (void)level;
-    fprintf(stderr, "%s\n", text);
-}
-
-static void on_checkpoint(void *ctx, const struct task_checkpoint *c) {
-    (void)ctx;
-    printf("checkpoint %s %s%s\n", c->path, c->sha256, c->best ? " best" : "");
+    if (r->kind == TASK_PROGRESS)
+        on_progress(r->progress);
+    else if (r->kind == TASK_CHECKPOINT)
+        printf("checkpoint %s %s%s\n", r->checkpoint->path, r->checkpoint->sha256, r->checkpoint->best ? " best" : "");
+    else if (r->text)
+        fprintf(stderr, "%s\n", r->text);
     fflush(stdout);
+    return 0;
 }
 
 /* stop_after: 0 = never, −1 = once a validation has begun. */
@@ -148,13 +147,7 @@ int main(int argc, char **argv) {
     if (!rc) {
         const char *root = job.data ? job.data->source : "";
         root = str_starts(root, "file://") ? root + 7 : root;
-        struct task_env env = {.device = dev,
-                               .directory = argv[2],
-                               .cache_dir = argv[3],
-                               .data_root = root,
-                               .progress = on_progress,
-                               .log = on_log,
-                               .checkpoint = on_checkpoint};
+        struct task_env env = {.device = dev, .directory = argv[2], .cache_dir = argv[3], .data_root = root, .report = on_report};
         rc = mirrored ? run_mirrored(&job, &env, stop_after, &err) : run(&job, &env, stop_after, &err);
     }
     device_close(dev);

@@ -93,7 +93,7 @@ static void report(struct counter *c) {
     p->eta_s = p->step_s * (double)(p->steps - p->step);
     str_copy(p->figures[0].name, sizeof p->figures[0].name, "numbers/s");
     p->figures[0].value = 1 / fmax(p->step_s, 1e-6);
-    task_report(&c->env, p);
+    task_progressed(&c->env, p);
 }
 
 static int counter_run(void *task, struct err *err) {
@@ -118,7 +118,7 @@ static int counter_checkpoint(void *task, struct err *err) {
         return rc;
     str_copy(made.path, sizeof made.path, c->path);
     made.bytes = (int64_t)strlen(text);
-    c->env.checkpoint(c->env.ctx, &made);
+    task_tell(&c->env, &(struct task_report){.kind = TASK_CHECKPOINT, .checkpoint = &made});
     return 0;
 }
 

@@ -37,7 +37,7 @@ struct fixture {
     struct sched *sched;
     char data[512], results[512], running[JOB_ID_SIZE]; /* running: of the newest job that was started */
     int runs, run_rc, device, interrupted_device;       /* device: of the newest job that was started */
-    enum worker_stop interrupted;
+    enum stop_reason interrupted;
     bool read_only; /* the database, from the next start on */
     int notified;   /* changes */
 };
@@ -51,7 +51,7 @@ static int run(void *worker, int device, const struct job *job, struct err *err)
     return f->run_rc ? err_set(err, f->run_rc, "no room for a job") : 0;
 }
 
-static void interrupt_run(void *worker, int device, enum worker_stop why) {
+static void interrupt_run(void *worker, int device, enum stop_reason why) {
     struct fixture *f = worker;
     f->interrupted = why;
     f->interrupted_device = device;
@@ -180,39 +180,39 @@ static const struct job *started(struct fixture *f) {
     const struct job *job = submit(f);
     sched_turn(f->sched);
     assert_string_equal(f->running, job->id);
-    struct worker_report r = {.message.kind = WORKER_RUNNING};
-    str_copy(r.job_id, sizeof r.job_id, job->id);
-    sched_report(f->sched, &r);
+    sched_report(f->sched, job->id, &(struct task_report){.kind = TASK_RUNNING});
     assert_int_equal(job->state, JOB_RUNNING);
     return job;
 }
 
-static void report_end(struct fixture *f, int rc, enum worker_stop stopped, const char *result) {
-    struct worker_report r = {
-        .message.kind = WORKER_DONE, .rc = rc, .stopped = stopped, .energy_j = (double)NAN, .limits.restarts = 2};
-    str_copy(r.job_id, sizeof r.job_id, f->running);
+static void report_task_end(struct fixture *f, struct task_end end) {
+    sched_report(f->sched, f->running, &(struct task_report){.kind = TASK_END, .end = &end});
+    free(end.result);
+}
+
+static void report_end(struct fixture *f, int rc, enum stop_reason stopped, const char *result) {
+    struct task_end end = {.rc = rc, .stopped = stopped, .energy_j = (double)NAN, .limits.restarts = 2};
     if (rc)
-        err_set(&r.err, rc, "it went wrong");
-    r.text = result ? strdup(result) : NULL;
-    sched_report(f->sched, &r);
-    free(r.text);
+        err_set(&end.err, rc, "it went wrong");
+    end.result = result ? strdup(result) : NULL;
+    report_task_end(f, end);
 }
 
 /* An attempt that ends as one does whose checkpoint cannot be written. */
 static void report_errno(struct fixture *f, int errnum) {
-    struct worker_report r = {.message.kind = WORKER_DONE, .energy_j = (double)NAN, .limits.restarts = 2};
-    str_copy(r.job_id, sizeof r.job_id, f->running);
-    r.rc = err_errno(&r.err, errnum, "cannot write the checkpoint");
-    sched_report(f->sched, &r);
+    struct task_end end = {.energy_j = (double)NAN, .limits.restarts = 2};
+    end.rc = err_errno(&end.err, errnum, "cannot write the checkpoint");
+    report_task_end(f, end);
+}
+
+static void report_checkpoint_of(struct fixture *f, struct task_checkpoint c) {
+    str_format(c.path, sizeof c.path, "%s/step-%lld", f->dir, (long long)c.step);
+    put_file(c.path, "x", 1);
+    sched_report(f->sched, f->running, &(struct task_report){.kind = TASK_CHECKPOINT, .checkpoint = &c});
 }
 
 static void report_checkpoint(struct fixture *f, int64_t step, bool best) {
-    struct worker_report r = {.message.kind = WORKER_CHECKPOINT};
-    str_copy(r.job_id, sizeof r.job_id, f->running);
-    r.checkpoint = (struct task_checkpoint){.step = step, .last = true, .best = best, .metric = (double)NAN};
-    str_format(r.checkpoint.path, sizeof r.checkpoint.path, "%s/step-%lld", f->dir, (long long)step);
-    put_file(r.checkpoint.path, "x", 1);
-    sched_report(f->sched, &r);
+    report_checkpoint_of(f, (struct task_checkpoint){.step = step, .last = true, .best = best, .metric = (double)NAN});
 }
 
 static int count_checkpoint(void *ctx, const struct jobdb_checkpoint *c) {
@@ -240,7 +240,7 @@ static void jobs_run_by_priority_and_then_in_order_of_submission(void **state) {
         assert_string_equal(f->running, order[i]->id);
         sched_turn(f->sched);
         assert_int_equal(f->runs, i + 1); /* one at a time */
-        report_end(f, 0, WORKER_STOP_NONE, "{}");
+        report_end(f, 0, STOP_NONE, "{}");
         assert_int_equal(order[i]->state, JOB_SUCCEEDED);
     }
     assert_true(sched_idle(f->sched));
@@ -299,7 +299,7 @@ static void a_run_records_its_device_versions_and_times(void **state) {
     char id[JOB_ID_SIZE];
     str_copy(id, sizeof id, job->id);
     now_ms += 5000;
-    report_end(f, 0, WORKER_STOP_NONE, "{\"f1\":1}");
+    report_end(f, 0, STOP_NONE, "{\"f1\":1}");
     die_and_start(f);
     job = sched_get(f->sched, id);
     assert_string_equal(job->device, "cpu");
@@ -394,7 +394,7 @@ static void a_wait_is_shown_and_what_it_covered_comes_back(void **state) {
     sched_waits(f->sched, 0, "");
     assert_string_equal(job->reason, "");
     sched_waits(f->sched, 0, "waits for /b since U");
-    report_end(f, 0, WORKER_STOP_NONE, "{}");
+    report_end(f, 0, STOP_NONE, "{}");
     assert_string_equal(job->reason, "");
 }
 
@@ -443,14 +443,14 @@ static void a_shutdown_charges_nothing_even_when_it_is_killed(void **state) {
     char id[JOB_ID_SIZE];
     str_copy(id, sizeof id, started(f)->id);
     sched_drain(f->sched);
-    assert_int_equal(f->interrupted, WORKER_STOP_SHUTDOWN);
+    assert_int_equal(f->interrupted, STOP_SHUTDOWN);
     die_and_start(f); /* killed before the checkpoint was written */
     const struct job *job = sched_get(f->sched, id);
     assert_true(job->state == JOB_QUEUED && job->restarts == 0);
     assert_string_equal(job->reason, "daemon_stopped");
     sched_turn(f->sched);
     sched_drain(f->sched);
-    report_end(f, ERR_CANCELLED, WORKER_STOP_SHUTDOWN, NULL);
+    report_end(f, ERR_CANCELLED, STOP_SHUTDOWN, NULL);
     assert_true(job->state == JOB_QUEUED && job->restarts == 0 && job->wish == JOB_WISH_NONE);
     die_and_start(f);
     assert_string_equal(sched_get(f->sched, id)->reason, "daemon_stopped");
@@ -460,7 +460,7 @@ static void a_full_volume_at_shutdown_does_not_fail_the_job(void **state) {
     struct fixture *f = *state;
     const struct job *job = started(f);
     sched_drain(f->sched);
-    report_end(f, ERR_EXHAUSTED, WORKER_STOP_SHUTDOWN, NULL);
+    report_end(f, ERR_EXHAUSTED, STOP_SHUTDOWN, NULL);
     assert_true(job->state == JOB_QUEUED && job->restarts == 0);
 }
 
@@ -468,7 +468,7 @@ static void a_device_fault_is_charged_apart_even_as_the_daemon_ends(void **state
     struct fixture *f = *state;
     const struct job *job = started(f);
     sched_drain(f->sched); /* the device is lost: the daemon ends, the job's error comes last */
-    report_end(f, ERR_INTERNAL, WORKER_STOP_SHUTDOWN, NULL);
+    report_end(f, ERR_INTERNAL, STOP_SHUTDOWN, NULL);
     assert_true(job->state == JOB_QUEUED && job->restarts == 1 && job->crashes == 0);
     assert_non_null(strstr(job->reason, "it went wrong"));
 }
@@ -477,15 +477,15 @@ static void faults_restart_until_the_limit_and_errors_do_not(void **state) {
     struct fixture *f = *state;
     const struct job *job = started(f);
     for (int i = 1; i <= 2; i++) {
-        report_end(f, ERR_UNAVAILABLE, WORKER_STOP_NONE, NULL);
+        report_end(f, ERR_UNAVAILABLE, STOP_NONE, NULL);
         assert_true(job->state == JOB_QUEUED && job->restarts == i && job->retry_ms > now_ms);
         now_ms = job->retry_ms;
         sched_turn(f->sched);
     }
-    report_end(f, ERR_UNAVAILABLE, WORKER_STOP_NONE, NULL);
+    report_end(f, ERR_UNAVAILABLE, STOP_NONE, NULL);
     assert_int_equal(job->state, JOB_FAILED);
     job = started(f);
-    report_end(f, ERR_INVALID, WORKER_STOP_NONE, NULL);
+    report_end(f, ERR_INVALID, STOP_NONE, NULL);
     assert_true(job->state == JOB_FAILED && job->restarts == 0);
 }
 
@@ -499,7 +499,7 @@ static void want_of_room_restarts_as_faults_do(void **state) {
         assert_non_null(strstr(job->reason, "cannot write the checkpoint"));
         now_ms = job->retry_ms;
         sched_turn(f->sched);
-        report_end(f, 0, WORKER_STOP_NONE, "{}");
+        report_end(f, 0, STOP_NONE, "{}");
         assert_int_equal(job->state, JOB_SUCCEEDED);
     }
 }
@@ -524,7 +524,7 @@ static void a_cancel_that_was_acknowledged_survives_a_crash(void **state) {
     const struct job *job;
     str_copy(id, sizeof id, started(f)->id);
     assert_int_equal(sched_cancel(f->sched, id, &job, NULL), 0);
-    assert_int_equal(f->interrupted, WORKER_STOP_CANCEL);
+    assert_int_equal(f->interrupted, STOP_CANCEL);
     die_and_start(f);
     assert_int_equal(sched_get(f->sched, id)->state, JOB_CANCELLED);
 }
@@ -533,9 +533,8 @@ static void a_cancel_holds_whatever_else_ends_the_run(void **state) {
     struct fixture *f = *state;
     static const struct {
         int rc;
-        enum worker_stop stopped;
-    } ends[] = {
-        {0, WORKER_STOP_TIME_LIMIT}, {0, WORKER_STOP_SHUTDOWN}, {ERR_UNAVAILABLE, WORKER_STOP_NONE}, {0, WORKER_STOP_CANCEL}};
+        enum stop_reason stopped;
+    } ends[] = {{0, STOP_TIME_LIMIT}, {0, STOP_SHUTDOWN}, {ERR_UNAVAILABLE, STOP_NONE}, {0, STOP_CANCEL}};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         const struct job *job = started(f);
         assert_int_equal(sched_cancel(f->sched, job->id, &job, NULL), 0);
@@ -548,7 +547,7 @@ static void work_that_was_done_before_its_cancel_is_kept(void **state) {
     struct fixture *f = *state;
     const struct job *job = started(f);
     assert_int_equal(sched_cancel(f->sched, job->id, &job, NULL), 0);
-    report_end(f, 0, WORKER_STOP_NONE, "{\"f1\":1}");
+    report_end(f, 0, STOP_NONE, "{\"f1\":1}");
     assert_int_equal(job->state, JOB_SUCCEEDED);
     assert_string_equal(job->result, "{\"f1\":1}");
 }
@@ -558,7 +557,7 @@ static void work_that_was_done_before_its_cancel_is_kept(void **state) {
 static void no_call_is_acknowledged_that_could_not_be_written(void **state) {
     struct fixture *f = *state;
     const struct job *failed = started(f), *waits = submit(f), *got = NULL;
-    report_end(f, ERR_INVALID, WORKER_STOP_NONE, NULL);
+    report_end(f, ERR_INVALID, STOP_NONE, NULL);
     assert_int_equal(failed->state, JOB_FAILED);
     break_database(f, true);
     int before = f->notified;
@@ -587,7 +586,7 @@ static void cancelling_a_run_is_refused_when_it_cannot_be_written(void **state) 
     const struct job *job = started(f), *got = NULL;
     break_database(f, true);
     assert_int_equal(sched_cancel(f->sched, job->id, &got, NULL), ERR_INTERNAL);
-    assert_true(f->interrupted == WORKER_STOP_NONE && job->wish == JOB_WISH_NONE);
+    assert_true(f->interrupted == STOP_NONE && job->wish == JOB_WISH_NONE);
 }
 
 static void nothing_starts_while_the_database_cannot_be_written(void **state) {
@@ -631,7 +630,7 @@ static void what_happened_meanwhile_is_written_as_soon_as_possible(void **state)
     break_database(f, true);
     report_checkpoint(f, 1, true);
     report_checkpoint(f, 2, false);
-    report_end(f, 0, WORKER_STOP_NONE, "{\"f1\":1}");
+    report_end(f, 0, STOP_NONE, "{\"f1\":1}");
     assert_int_equal(sched_get(f->sched, id)->state, JOB_SUCCEEDED);
     assert_int_equal(recorded_checkpoints(f, id), 0);
     break_database(f, false);
@@ -656,7 +655,7 @@ static void a_database_whose_volume_does_not_answer_is_left_alone(void **state) 
     assert_non_null(strstr(err.message, "does not answer"));
     assert_true(!got && waits->state == JOB_QUEUED && !sched_writable(f->sched));
     report_checkpoint(f, 1, true);
-    report_end(f, 0, WORKER_STOP_NONE, "{\"f1\":1}");
+    report_end(f, 0, STOP_NONE, "{\"f1\":1}");
     sched_tick(f->sched);
     sched_turn(f->sched);
     assert_int_equal(f->runs, 1); /* the other job waits for the record */
@@ -676,12 +675,8 @@ static void a_best_checkpoint_that_is_announced_again_is_recorded_again(void **s
     char id[JOB_ID_SIZE];
     str_copy(id, sizeof id, started(f)->id);
     report_checkpoint(f, 2, false);
-    struct worker_report r = {.message.kind = WORKER_CHECKPOINT}; /* step 1 was the best, and a crash came before its record */
-    str_copy(r.job_id, sizeof r.job_id, id);
-    r.checkpoint = (struct task_checkpoint){.step = 1, .best = true, .metric = 0.5};
-    str_format(r.checkpoint.path, sizeof r.checkpoint.path, "%s/step-1", f->dir);
-    put_file(r.checkpoint.path, "x", 1);
-    sched_report(f->sched, &r);
+    report_checkpoint_of(
+        f, (struct task_checkpoint){.step = 1, .best = true, .metric = 0.5}); /* best, and a crash came before its record */
     assert_int_equal(recorded_checkpoints(f, id), 2);
     const struct job *job = sched_get(f->sched, id);
     assert_true(str_ends(job->best, "/step-1") && str_ends(job->last, "/step-2"));
@@ -703,7 +698,7 @@ static void a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again(void *
     assert_int_equal(sched_count(f->sched), 2);
     f->config.max_jobs = 1; /* fewer than the database has: the daemon starts all the same */
     sched_turn(f->sched);
-    report_end(f, 0, WORKER_STOP_NONE, "{}");
+    report_end(f, 0, STOP_NONE, "{}");
     char waiting[JOB_ID_SIZE];
     str_copy(waiting, sizeof waiting, sched_at(f->sched, 1)->id);
     die_and_start(f);
@@ -736,7 +731,7 @@ static void an_id_never_comes_again(void **state) {
     char id[JOB_ID_SIZE], left[2100];
     const struct job *job = started(f);
     str_copy(id, sizeof id, job->id);
-    report_end(f, 0, WORKER_STOP_NONE, "{}");
+    report_end(f, 0, STOP_NONE, "{}");
     now_ms += 5000;
     sched_tick(f->sched);
     assert_null(sched_get(f->sched, id));

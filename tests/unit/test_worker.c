@@ -31,7 +31,7 @@ static void wake(void *ctx) {
 }
 
 /* The next report of that kind, or NULL when none comes for a minute. */
-static struct worker_report *wait_for(struct worker *w, enum worker_report_kind kind) {
+static struct worker_report *wait_for(struct worker *w, enum task_report_kind kind) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 60;
@@ -39,7 +39,7 @@ static struct worker_report *wait_for(struct worker *w, enum worker_report_kind 
     pthread_mutex_lock(&lock);
     while (!late) {
         for (struct worker_report *r; (r = worker_take(w)); worker_report_free(r))
-            if (r->message.kind == (int)kind) {
+            if (r->report.kind == kind) {
                 pthread_mutex_unlock(&lock);
                 return r;
             }
@@ -95,15 +95,15 @@ static void the_end_is_reported_when_memory_is_short(void **state) {
     own_thread = pthread_self();
     atomic_store(&memory, NONE_ON_THE_WORKER);
     assert_int_equal(worker_run(w, job, &err), 0);
-    struct worker_report *r = wait_for(w, WORKER_DONE);
+    struct worker_report *r = wait_for(w, TASK_END);
     atomic_store(&memory, ENOUGH);
     assert_non_null(r);
     assert_string_equal(r->job_id, "train-1");
-    assert_int_not_equal(r->rc, 0);
-    assert_true(*r->err.message != '\0');
+    assert_int_not_equal(r->end.rc, 0);
+    assert_true(*r->end.err.message != '\0');
     worker_report_free(r);
     assert_int_equal(worker_run(w, job, &err), 0); /* and the device is free again */
-    worker_report_free(wait_for(w, WORKER_DONE));
+    worker_report_free(wait_for(w, TASK_END));
     stop(w);
     job_free(job);
 }
@@ -116,7 +116,7 @@ static void a_job_whose_end_could_not_be_told_does_not_begin(void **state) {
     assert_int_equal(worker_run(w, job, &err), ERR_EXHAUSTED);
     atomic_store(&memory, ENOUGH);
     assert_int_equal(worker_run(w, job, &err), 0); /* nothing of it is left */
-    worker_report_free(wait_for(w, WORKER_DONE));
+    worker_report_free(wait_for(w, TASK_END));
     stop(w);
     job_free(job);
 }
@@ -131,13 +131,13 @@ static void a_stopped_job_leaves_a_checkpoint(void **state) {
                                          "output: { rates_every: 1, membranes_every: 100 }\n");
     struct err err;
     assert_int_equal(worker_run(w, job, &err), 0);
-    worker_report_free(wait_for(w, WORKER_RUNNING));
-    worker_interrupt(w, WORKER_STOP_SHUTDOWN);
-    struct worker_report *r = wait_for(w, WORKER_CHECKPOINT), *end = wait_for(w, WORKER_DONE);
+    worker_report_free(wait_for(w, TASK_RUNNING));
+    worker_interrupt(w, STOP_SHUTDOWN);
+    struct worker_report *r = wait_for(w, TASK_CHECKPOINT), *end = wait_for(w, TASK_END);
     assert_true(r && end);
-    if (end->rc)
-        fail_msg("%s", end->err.message);
-    assert_true(end->stopped == WORKER_STOP_SHUTDOWN && end->has_checkpoint);
+    if (end->end.rc)
+        fail_msg("%s", end->end.err.message);
+    assert_true(end->end.stopped == STOP_SHUTDOWN && end->end.has_checkpoint);
     assert_true(fsio_exists(r->checkpoint.path) && fsio_exists(in_dir(state, "job/rates.tsv.part")));
     worker_report_free(r);
     worker_report_free(end);
@@ -155,16 +155,16 @@ static void a_checkpoint_is_reported_when_memory_is_short_or_the_job_fails(void 
     struct err err;
     own_thread = pthread_self();
     assert_int_equal(worker_run(w, job, &err), 0);
-    worker_report_free(wait_for(w, WORKER_RUNNING));
+    worker_report_free(wait_for(w, TASK_RUNNING));
     atomic_store(&memory, NONE_ON_THE_WORKER);
-    struct worker_report *r = wait_for(w, WORKER_CHECKPOINT);
+    struct worker_report *r = wait_for(w, TASK_CHECKPOINT);
     assert_non_null(r); /* the first one; the next has no memory left */
     worker_report_free(r);
-    r = wait_for(w, WORKER_DONE);
+    r = wait_for(w, TASK_END);
     atomic_store(&memory, ENOUGH);
     assert_non_null(r);
-    assert_int_equal(r->rc, ERR_EXHAUSTED);
-    assert_non_null(strstr(r->err.message, "checkpoint"));
+    assert_int_equal(r->end.rc, ERR_EXHAUSTED);
+    assert_non_null(strstr(r->end.err.message, "checkpoint"));
     worker_report_free(r);
     stop(w);
     job_free(job);

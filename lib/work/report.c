@@ -1,7 +1,8 @@
-/* The functions of task.h that every task needs, apart from task.c, which links the works of all kinds. */
+#include "work/report.h"
+
 #include <math.h>
 
-#include "work/task.h"
+const char *const task_level_names[TASK_LEVELS] = {[TASK_INFO] = "info", [TASK_WARN] = "warn", [TASK_ERROR] = "error"};
 
 void task_progress_init(struct task_progress *p) {
     *p = (struct task_progress){.loss = NAN,
