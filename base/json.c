@@ -9,7 +9,16 @@
 static const json_t *tree(const struct json *j) { return (const json_t *)(const void *)j; }
 static const struct json *node(const json_t *j) { return (const struct json *)(const void *)j; }
 
-static bool too_deep(const char *text, size_t len) {
+enum { MAX_DEPTH = 64, ARRAY_NODES = 3, OBJECT_NODES = 4 };
+
+struct extent {
+    size_t nodes;
+    int depth; /* the greatest */
+};
+
+/* How large the tree of a document is at most: a look at its brackets, commas and colons. */
+static struct extent measure(const char *text, size_t len) {
+    struct extent e = {.nodes = 1};
     int depth = 0;
     bool in_string = false;
     for (size_t i = 0; i < len; i++) {
@@ -22,24 +31,33 @@ static bool too_deep(const char *text, size_t len) {
         } else if (c == '"') {
             in_string = true;
         } else if (c == '[' || c == '{') {
-            if (++depth > 64)
-                return true;
+            e.nodes += c == '[' ? ARRAY_NODES : OBJECT_NODES;
+            e.depth = ++depth > e.depth ? depth : e.depth;
         } else if (c == ']' || c == '}') {
             depth--;
+        } else {
+            e.nodes += c == ',' || c == ':';
         }
     }
-    return false;
+    return e;
 }
 
-int json_parse(const char *text, size_t len, const char *name, struct json **ret, struct err *err) {
-    if (too_deep(text, len))
-        return err_set(err, ERR_INVALID, "%s: JSON nested deeper than 64", name);
+int json_parse_at_most(const char *text, size_t len, size_t max_nodes, const char *name, struct json **ret, struct err *err) {
+    const struct extent e = measure(text, len);
+    if (e.depth > MAX_DEPTH)
+        return err_set(err, ERR_INVALID, "%s: JSON nested deeper than %d", name, MAX_DEPTH);
+    if (e.nodes > max_nodes)
+        return err_set(err, ERR_INVALID, "%s: JSON of %zu nodes; at most %zu are read", name, e.nodes, max_nodes);
     json_error_t error;
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!root)
         return err_set(err, ERR_INVALID, "%s:%d:%d: not valid JSON: %s", name, error.line, error.column, error.text);
     *ret = (struct json *)(void *)root;
     return 0;
+}
+
+int json_parse(const char *text, size_t len, const char *name, struct json **ret, struct err *err) {
+    return json_parse_at_most(text, len, JSON_MAX_NODES, name, ret, err);
 }
 
 void json_free(struct json *root) {

@@ -21,9 +21,14 @@ enum json_kind {
     JSON_KIND_OBJECT,
 };
 
-/* Parses a document; errors carry `name`, line and column. Depth beyond 64, duplicate keys and NUL characters are errors. */
+/* Parses a document; errors carry `name`, line and column. Depth beyond 64, duplicate keys, NUL characters and more than
+ * JSON_MAX_NODES nodes are errors, the first and the last before anything is allocated. A node is a value or a key; an array counts
+ * as 3 and an object as 4, so that a node takes about 70 bytes of memory. */
+enum { JSON_MAX_NODES = 1 << 20 };
 int json_parse(const char *text, size_t len, const char *name, struct json **ret, struct err *err);
 void json_free(struct json *root); /* takes NULL; only the root of a parse may be freed */
+/* The same with a smaller limit. */
+int json_parse_at_most(const char *text, size_t len, size_t max_nodes, const char *name, struct json **ret, struct err *err);
 OWNABLE(struct json, json_free)
 enum json_kind json_kind(const struct json *j);                          /* JSON_KIND_NULL for NULL */
 const struct json *json_get(const struct json *object, const char *key); /* NULL when absent or not an object */

@@ -13,6 +13,8 @@
 #include "base/order.h"
 #include "base/pages.h"
 
+enum { MOST_NODES_OF_A_TENSOR = 26 };
+
 struct safetensors {
     uint8_t *bytes; /* of the file: all len of them, or its beginning alone when there are no data */
     size_t len;
@@ -179,11 +181,14 @@ static int read_bytes(struct safetensors *st, int fd, const char *path, size_t *
         return rc;
     for (int i = 7; i >= 0; i--)
         len = len << 8 | first[i];
-    if (len > SAFETENSORS_MAX_HEADER)
+    if (len > SAFETENSORS_MAX_HEADER && len > st->len - sizeof first)
         return err_set(err, ERR_INVALID, "%s: not a safetensors file", path);
     if (len > st->len - sizeof first)
         return err_set(err, ERR_INVALID, "%s: not a safetensors file (header of %llu bytes in a file of %zu)", path,
                        (unsigned long long)len, st->len);
+    if (len > SAFETENSORS_MAX_HEADER)
+        return err_set(err, ERR_INVALID, "%s: a header of %llu bytes; at most %d are read", path, (unsigned long long)len,
+                       SAFETENSORS_MAX_HEADER);
     size_t wanted = st->has_data ? st->len : sizeof first + (size_t)len;
     if (!(st->bytes = pages_alloc(wanted)))
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory for %zu bytes", path, wanted);
@@ -192,7 +197,7 @@ static int read_bytes(struct safetensors *st, int fd, const char *path, size_t *
 }
 
 static int read_header(struct safetensors *st, const char *path, size_t len, struct err *err) {
-    int rc = json_parse((const char *)st->bytes + 8, len, path, &st->header, err);
+    int rc = json_parse_at_most((const char *)st->bytes + 8, len, SAFETENSORS_MAX_NODES, path, &st->header, err);
     if (rc)
         return rc;
     if (json_kind(st->header) != JSON_KIND_OBJECT)
@@ -270,6 +275,8 @@ void safetensors_each_metadata(const struct safetensors *st, void (*visit)(void 
 
 /* Names are unique and no reserved word, sizes fit their shapes. */
 static int check_content(const char *path, const struct safetensors_content *content, struct err *err) {
+    if (content->n_entries > (SAFETENSORS_MAX_NODES - 2 * content->n_metadata) / MOST_NODES_OF_A_TENSOR)
+        return err_set(err, ERR_EXHAUSTED, "%s: %zu tensors are too many for a header", path, content->n_entries);
     struct map *names = map_new(content->n_entries + 1);
     int rc = names ? 0 : err_set(err, ERR_EXHAUSTED, "%s: out of memory", path);
     for (size_t i = 0; !rc && i < content->n_entries; i++) {

@@ -32,7 +32,9 @@ enum safetensors_dtype {
 #undef SAFETENSORS_ENUM
 };
 
-enum { SAFETENSORS_MAX_RANK = 8, SAFETENSORS_MAX_HEADER = 64 << 20 };
+/* Of a header: its bytes, and the nodes of its JSON (base/json.h), 21 for a tensor of rank 3. Both are checked before it is parsed,
+ * and when a file is written. */
+enum { SAFETENSORS_MAX_RANK = 8, SAFETENSORS_MAX_HEADER = 16 << 20, SAFETENSORS_MAX_NODES = 1 << 18 };
 
 struct safetensors_entry {
     const char *name;

@@ -24,6 +24,31 @@ static void assert_refused(const char *text, size_t len, const char *why) {
         fail_msg("'%s' is not in: %s", why, err.message);
 }
 
+/* The tree of a small text may take many times its bytes: its size is bounded before anything is allocated. */
+static void a_document_has_at_most_so_many_nodes(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t nodes;
+    } cases[] = {{"7", 1}, {"[]", 4}, {"[1,2,3]", 6}, {"{\"a\":1}", 6}, {"[{},[]]", 12}, {"\"[,{:\\\",\"", 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct json *root = NULL;
+        struct err err = {0};
+        const size_t len = strlen(cases[i].text);
+        assert_int_equal(json_parse_at_most(cases[i].text, len, cases[i].nodes - 1, "t.json", &root, &err), ERR_INVALID);
+        assert_non_null(strstr(err.message, "nodes"));
+        assert_int_equal(json_parse_at_most(cases[i].text, len, cases[i].nodes, "t.json", &root, &err), 0);
+        json_free(root);
+    }
+    const size_t len = JSON_MAX_NODES;
+    char *text = malloc(len);
+    memset(text, '[', len);
+    for (size_t i = 1; i < len; i++)
+        text[i] = i % 3 == 1 ? '[' : i % 3 == 2 ? ']' : ',';
+    assert_refused(text, len, "nodes");
+    free(text);
+}
+
 static void a_tree_gives_its_members_in_order_and_by_name(void **state) {
     (void)state;
     struct json *root = parsed("{\"z\":1,\"a\":[true,null,2.5,\"x\"],\"m\":{\"k\":-9223372036854775808}}");
@@ -266,6 +291,7 @@ static void a_text_that_overflows_its_bound_is_remembered_not_cut_silently(void 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_document_has_at_most_so_many_nodes),
         cmocka_unit_test(a_tree_gives_its_members_in_order_and_by_name),
         cmocka_unit_test(what_is_absent_or_of_another_type_gives_the_fallback),
         cmocka_unit_test(broken_text_is_refused_with_its_place),

@@ -229,6 +229,22 @@ static void a_header_longer_than_file_or_bound_is_refused(void **state) {
     assert_refused(in_dir(state, "none"), ERR_NOT_FOUND, "cannot open");
 }
 
+/* Such an upload of 60 MB took gigabytes. */
+static void a_header_of_too_many_nodes_is_refused_before_it_is_parsed(void **state) {
+    OWNED(str_done) struct str header;
+    str_init(&header, SAFETENSORS_MAX_HEADER + 100);
+    str_puts(&header, "{\"a\":[0");
+    for (int i = 0; i < SAFETENSORS_MAX_NODES; i++)
+        str_puts(&header, ",0");
+    str_puts(&header, "]}");
+    const char *path = raw_file(state, str_cstr(&header), 0);
+    assert_refused(path, ERR_INVALID, "nodes; at most 262144");
+    while (header.len <= SAFETENSORS_MAX_HEADER)
+        str_puts(&header, "                ");
+    path = raw_file(state, str_cstr(&header), 0);
+    assert_refused(path, ERR_INVALID, "a header of 16777");
+}
+
 static void the_writer_refuses_what_no_reader_would_take(void **state) {
     const char *path = in_dir(state, "a");
     static const float x[2] = {1, 2};
@@ -276,6 +292,7 @@ int main(void) {
         in_temp_dir(a_file_that_is_cut_while_it_is_open_stays_what_it_was),
         in_temp_dir(a_header_alone_has_names_and_no_data),
         in_temp_dir(a_header_longer_than_file_or_bound_is_refused),
+        in_temp_dir(a_header_of_too_many_nodes_is_refused_before_it_is_parsed),
         in_temp_dir(the_writer_refuses_what_no_reader_would_take),
         in_temp_dir(a_failed_write_leaves_the_old_file),
     };
