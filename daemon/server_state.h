@@ -47,7 +47,7 @@ struct daemon {
     struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
     int cache_lock, sessions_lock;
     bool announced; /* READY was sent */
-    bool drain_wanted, stopping, rpc_stopped, lost, deaf, held[DEVICE_SET_MAX];
+    bool drain_wanted, stopping, rpc_stopped, lost, deaf, accept_slow, held[DEVICE_SET_MAX];
     int64_t stop_ms;          /* when the stop began */
     struct deadline deadline; /* of its last part, when the handles of the loop are closed */
     bool file_waits;          /* for a model file that does not answer */

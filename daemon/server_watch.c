@@ -20,9 +20,16 @@ static void look_for_loss(struct daemon *d) {
     server_stop(d);
 }
 
-/* gRPC has given up the listening socket of the TCP port and takes it back only at a start. */
+/* gRPC has given up the listening socket of the TCP port and takes it back only at a start. A port that is only slow is logged: an
+ * exit would cut every stream. */
 static void look_for_deafness(struct daemon *d) {
-    if (d->stopping || !rpc_server_deaf(d->rpc))
+    const enum accept_state state = d->stopping ? ACCEPT_WELL : rpc_server_look(d->rpc);
+    if (state == ACCEPT_SLOW && !d->accept_slow)
+        log_warn("connections to the TCP port wait to be accepted", "listen=%s waited_s=%d", d->config->tcp, ACCEPT_SLOW_MS / 1000);
+    else if (state == ACCEPT_WELL && d->accept_slow)
+        log_info("connections to the TCP port are accepted again", "listen=%s", d->config->tcp);
+    d->accept_slow = state == ACCEPT_SLOW;
+    if (state != ACCEPT_DEAF)
         return;
     d->deaf = true;
     log_error("the TCP port accepts no connections: exiting to be restarted", "listen=%s exit=%d", d->config->tcp, SERVER_RESTART);

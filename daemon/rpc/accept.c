@@ -7,7 +7,9 @@
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -20,7 +22,8 @@
 enum { COUNTED = 1024 /* listeners, by descriptor */, LINE_MS = 1000 };
 
 static atomic_uint_fast64_t accepted[COUNTED], refused;
-static atomic_int_fast64_t line_ms; /* of the newest line in the log */
+static atomic_bool given_up[COUNTED]; /* the last accept4 had an error after which its caller does not try again */
+static atomic_int_fast64_t line_ms;   /* of the newest line in the log */
 static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
 static int spare = -1; /* given up for a moment to close a connection when no descriptor is left */
 
@@ -54,10 +57,11 @@ static int accept_with_spare(int listener) {
     pthread_mutex_lock(&spare_lock);
     if (spare >= 0)
         close(spare);
-    int fd = accept_now(listener, NULL, NULL, SOCK_CLOEXEC);
+    int fd = accept_now(listener, NULL, NULL, SOCK_CLOEXEC), error = errno;
     if (fd >= 0)
         close(fd);
     spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    errno = error;
     pthread_mutex_unlock(&spare_lock);
     return fd;
 }
@@ -82,20 +86,47 @@ static void count_refused(int listener) {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* The error concerns the connection that was to be accepted, or passes: a listener must outlive it. */
+static bool passes(int error) {
+    static const int errors[] = {ECONNABORTED, EPROTO, EPERM,        ENOBUFS,    ENOMEM,      ENETDOWN, ENOPROTOOPT,
+                                 EHOSTDOWN,    ENONET, EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH, ETIMEDOUT};
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (error == errors[i])
+            return true;
+    return false;
+}
+
+static void give_up(int listener, bool value) {
+    if (listener >= 0 && listener < COUNTED)
+        atomic_store(&given_up[listener], value);
+}
+
+/* Returns -1 with the error for the listener's owner. gRPC gives a listener up at any error but EAGAIN and EINTR. */
+static int fail(int listener, int error) {
+    if (passes(error))
+        error = EAGAIN;
+    else if (error != EAGAIN && error != EINTR)
+        give_up(listener, true);
+    errno = error;
+    return -1;
+}
+
 /* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name): libc's are reserved */
 __attribute__((visibility("default"))) int accept4(int listener, __SOCKADDR_ARG address, socklen_t *restrict len, int flags) {
     const socklen_t room = len ? *len : 0;
     pthread_once(&once, keep_spare);
+    give_up(listener, false);
     for (;;) {
         int fd = accept_now(listener, address.__sockaddr__, len, flags);
         const bool none_left = fd < 0 && (errno == EMFILE || errno == ENFILE);
         if (listener >= 0 && listener < COUNTED && (fd >= 0 || none_left))
             atomic_fetch_add(&accepted[listener], 1);
         if (fd < 0 && !none_left)
-            return fd;
+            return fail(listener, errno);
         if (fd >= 0 && fd < first_reserved(listener))
             return fd;
         if (none_left && accept_with_spare(listener) < 0) {
+            give_up(listener, errno == EMFILE || errno == ENFILE); /* the connection waits, and no event announces it again */
             errno = EAGAIN;
             return -1;
         }
@@ -118,6 +149,29 @@ static bool listens_at(int fd, int port) {
            (at.ss_family == AF_INET6 && ntohs(((struct sockaddr_in6 *)&at)->sin6_port) == port);
 }
 
+/* True if one of the process's epoll sets has the descriptor. */
+static bool in_epoll_set(int fd) {
+    char path[64], line[128];
+    DIR *all = opendir("/proc/self/fdinfo");
+    bool found = !all; /* unknown: no reason to give up */
+    for (struct dirent *entry; all && !found && (entry = readdir(all));) {
+        int64_t n, target;
+        str_format(path, sizeof path, "/proc/self/fdinfo/%s", entry->d_name);
+        FILE *f = str_to_i64(entry->d_name, &n) ? fopen(path, "re") : NULL;
+        while (f && !found && fgets(line, sizeof line, f)) {
+            char *save = NULL, *word = strtok_r(line, " \t", &save);
+            found =
+                word && !strcmp(word, "tfd:") && (word = strtok_r(NULL, " \t", &save)) && str_to_i64(word, &target) && target == fd;
+        }
+        if (f)
+            fclose(f);
+    }
+    if (all)
+        closedir(all);
+    return found;
+}
+
+static bool was_given_up(int fd) { return fd < COUNTED && atomic_load(&given_up[fd]); }
 static uint64_t accepted_by(int fd) { return fd < COUNTED ? atomic_load(&accepted[fd]) : 0; }
 
 void accept_watch_init(struct accept_watch *w, int port, int64_t now_ms) {
@@ -129,14 +183,15 @@ void accept_watch_init(struct accept_watch *w, int port, int64_t now_ms) {
             continue;
         w->sockets[w->n].fd = (int)fd;
         w->sockets[w->n].accepted = accepted_by((int)fd);
+        w->sockets[w->n].polled = in_epoll_set((int)fd);
         w->sockets[w->n++].heard_ms = now_ms;
     }
     if (all)
         closedir(all);
 }
 
-bool accept_watch_deaf(struct accept_watch *w, int64_t now_ms) {
-    bool deaf = false;
+enum accept_state accept_watch_look(struct accept_watch *w, int64_t now_ms) {
+    enum accept_state state = ACCEPT_WELL;
     for (int i = 0; i < w->n; i++) {
         struct tcp_info info = {0};
         socklen_t len = sizeof info;
@@ -146,7 +201,10 @@ bool accept_watch_deaf(struct accept_watch *w, int64_t now_ms) {
         if (listens && (!info.tcpi_unacked || n != w->sockets[i].accepted)) /* of a listener: connections that wait */
             w->sockets[i].heard_ms = now_ms;
         w->sockets[i].accepted = n;
-        deaf = deaf || !listens || now_ms - w->sockets[i].heard_ms >= ACCEPT_DEAF_MS;
+        const bool slow = now_ms - w->sockets[i].heard_ms >= ACCEPT_SLOW_MS;
+        if (!listens || (slow && (was_given_up(fd) || (w->sockets[i].polled && !in_epoll_set(fd)))))
+            return ACCEPT_DEAF;
+        state = slow ? ACCEPT_SLOW : state;
     }
-    return deaf;
+    return state;
 }

@@ -14,18 +14,22 @@ enum { ACCEPT_RESERVE_FILES = 64, ACCEPT_RESERVE_UNIX = 128 };
 uint64_t accept_refused(void);
 
 /* Looks whether the connections to a TCP port are still accepted. One thread. */
-enum { ACCEPT_WATCHED = 16, ACCEPT_DEAF_MS = 3000 };
+enum { ACCEPT_WATCHED = 16, ACCEPT_SLOW_MS = 3000 };
 struct accept_watch {
     int n;
     struct {
         int fd; /* borrowed */
         uint64_t accepted;
         int64_t heard_ms; /* when a connection was last accepted, or none waited */
+        bool polled;      /* it was in an epoll set */
     } sockets[ACCEPT_WATCHED];
 };
 /* Finds this process's listening sockets of the port. */
 void accept_watch_init(struct accept_watch *w, int port, int64_t now_ms);
-/* True if a socket no longer listens, or if connections have waited for ACCEPT_DEAF_MS without one being accepted. */
-bool accept_watch_deaf(struct accept_watch *w, int64_t now_ms);
+/* ACCEPT_SLOW: connections have waited for ACCEPT_SLOW_MS without one being accepted; a busy process catches up by itself.
+ * ACCEPT_DEAF: nothing will accept them any more, because a socket no longer listens, has left every epoll set, or has had an error
+ * from accept4 after which its owner gives it up. */
+enum accept_state { ACCEPT_WELL, ACCEPT_SLOW, ACCEPT_DEAF };
+enum accept_state accept_watch_look(struct accept_watch *w, int64_t now_ms);
 
 #endif

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "daemon/rpc/accept.h"
 #include "daemon/rpc/unix_listener.h"
 
 /* A connection without a call ends after IDLE_MS; one that never gets as far as its first frame after HANDSHAKE_MS. */
@@ -117,6 +116,8 @@ static struct listener *add_listener(struct listeners *l, const struct auth_conn
     listener_take(listener);
     listener->server = make_server(l->config.max_message);
     grpc_server_register_completion_queue(listener->server, l->queue, NULL);
+    if (l->config.idle)
+        grpc_server_register_completion_queue(listener->server, l->config.idle, NULL);
     return l->all[l->count++] = listener;
 }
 
@@ -208,7 +209,7 @@ int listeners_open(uv_loop_t *loop, grpc_completion_queue *queue, const struct l
     return 0;
 }
 
-bool listeners_deaf(struct listeners *l) { return !l->shut && accept_watch_deaf(&l->watch, clock_ms()); }
+enum accept_state listeners_look(struct listeners *l) { return l->shut ? ACCEPT_WELL : accept_watch_look(&l->watch, clock_ms()); }
 
 void listeners_shut(struct listeners *l) {
     l->shut = true;

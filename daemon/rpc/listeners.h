@@ -5,6 +5,7 @@
 #ifndef BRR_DAEMON_RPC_LISTENERS_H
 #define BRR_DAEMON_RPC_LISTENERS_H
 #include "base/err.h"
+#include "daemon/rpc/accept.h"
 #include "daemon/rpc/auth.h"
 #include "daemon/rpc/tls.h"
 
@@ -28,11 +29,12 @@ struct listeners_config {
     const char *unix_path; /* or NULL */
     const char *unix_group;
     unsigned unix_mode;
-    const char *tcp;    /* "host:port", or NULL */
-    struct tls *tls;    /* for the TCP listener; NULL: plain text */
-    bool certificate;   /* callers of the TCP listener need a client certificate */
-    enum role tcp_role; /* role of callers without a token */
-    int max_message;    /* bytes */
+    const char *tcp;                    /* "host:port", or NULL */
+    struct tls *tls;                    /* for the TCP listener; NULL: plain text */
+    bool certificate;                   /* callers of the TCP listener need a client certificate */
+    enum role tcp_role;                 /* role of callers without a token */
+    int max_message;                    /* bytes */
+    struct grpc_completion_queue *idle; /* a second queue, in which nothing arrives and which is polled all the time; or NULL */
     /* Called when a listener was opened: calls may now be requested from it. */
     void (*opened)(void *ctx, struct listener *listener);
     /* The tag to be posted to the queue when the listener's shutdown is complete; NULL when out of memory. */
@@ -43,8 +45,8 @@ struct listeners_config {
 struct listeners;
 int listeners_open(uv_loop_t *loop, struct grpc_completion_queue *queue, const struct listeners_config *config,
                    struct listeners **ret, struct err *err);
-/* True if the TCP port accepts no connections any more. Call once a second. */
-bool listeners_deaf(struct listeners *listeners);
+/* Whether the TCP port accepts connections (accept.h). Call once a second. */
+enum accept_state listeners_look(struct listeners *listeners);
 /* Stops accepting connections and cancels open calls. Each listener posts its tag to the queue when its shutdown is complete. */
 void listeners_shut(struct listeners *listeners);
 /* Call when the tag of a listener has arrived. Returns the number of remaining listeners. */

@@ -1,7 +1,8 @@
 /* rpc: gRPC calls on the libuv loop; with rpc_*.c behind it, listeners.c, peer.c and tls.c, the only files of the daemon that know
  * grpc. A drain thread takes events off the completion queue and hands them to the loop; every callback below runs on the loop
  * thread. A method is a row of a table. A call has one arena, lives until its end callback, and is told when its client is gone.
- * Bounded: the calls that are open; message sizes per method; per call RPC_SEND_MAX answers or RPC_SEND_BYTES that the client has
+ * Bounded: the calls that are open; message sizes per method; per client stream RPC_MESSAGES_S messages a second, beyond which
+ * nothing more is read from its client; per call RPC_SEND_MAX answers or RPC_SEND_BYTES that the client has
  * not read (the producer is told when there is room again), and max_unsent_bytes over all calls. */
 #ifndef BRR_DAEMON_RPC_RPC_H
 #define BRR_DAEMON_RPC_RPC_H
@@ -23,6 +24,7 @@ enum { RPC_CONTROL_BYTES = 256 * 1024, RPC_DATA_BYTES = 4 * 1024 * 1024, RPC_SEN
 enum { RPC_GRACE_MS = 30 * 1000, RPC_FILE_IDLE_MS = 60 * 1000 };
 /* A call whose client sends no message at all ends after the first; the callers of open calls are checked again after the second.
  */
+enum { RPC_MESSAGES_S = 1000, RPC_MESSAGES_BURST = 2000, RPC_PACE_MS = 10 };
 enum { RPC_FIRST_MESSAGE_MS = 60 * 1000, RPC_CHECK_MS = 60 * 1000, RPC_ID_SIZE = 80 };
 
 /* A handler of a call: answers with rpc_send and rpc_finish, at once or later. An error that it returns ends the call, unless the
@@ -76,8 +78,8 @@ void rpc_server_free(struct rpc_server *server); /* after done */
 /* Once a second: calls whose clients do not read their end are cancelled, and those end that wait beyond idle_ms. */
 void rpc_server_tick(struct rpc_server *server);
 size_t rpc_server_unsent(const struct rpc_server *server); /* bytes of answers that clients have not read */
-/* True if the TCP port accepts no connections any more: only another start of the process helps. Call once a second. */
-bool rpc_server_deaf(struct rpc_server *server);
+/* Whether the TCP port accepts connections (accept.h). Call once a second. */
+enum accept_state rpc_server_look(struct rpc_server *server);
 
 void *rpc_context(const struct rpc_call *call);
 struct arena *rpc_arena(struct rpc_call *call);

@@ -2,6 +2,7 @@
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/slice.h>
 #include <grpc/support/alloc.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/cleanup.h"
@@ -53,10 +54,19 @@ static void unlist_call(struct rpc_call *c) {
     listeners_count_call(s->listeners, c->listener, -1);
 }
 
+static void set_paced(struct rpc_call *c, bool paced) {
+    struct rpc_server *s = c->server;
+    s->n_paced += (int)paced - (int)c->paced;
+    c->paced = paced;
+    if (paced && !uv_is_active((uv_handle_t *)&s->pace) && !uv_is_closing((uv_handle_t *)&s->pace))
+        uv_timer_start(&s->pace, call_pace, RPC_PACE_MS, RPC_PACE_MS);
+}
+
 void call_unref(struct rpc_call *c) {
     if (--c->tags > 0)
         return;
     call_end(c);
+    set_paced(c, false);
     unlist_call(c);
     call_drop_answers(c);
     call_count_unsent(c, 0, c->in_flight);
@@ -71,8 +81,31 @@ void call_unref(struct rpc_call *c) {
     free(c);
 }
 
+void call_pace(uv_timer_t *pace) {
+    struct rpc_server *s = pace->data;
+    for (struct rpc_call *c = s->calls; c; c = c->next)
+        if (c->paced)
+            call_receive(c);
+    if (!s->n_paced)
+        uv_timer_stop(pace);
+}
+
+/* Takes one message off the allowance of a client stream; false if it has none. */
+static bool may_read(struct rpc_call *c) {
+    if (!c->method->client_stream)
+        return true;
+    const uint64_t now = uv_now(c->server->loop);
+    const double earned = 1e-3 * RPC_MESSAGES_S * (double)(now - c->allowed_at_ms);
+    c->allowance = c->allowed_at_ms ? fmin(RPC_MESSAGES_BURST, c->allowance + earned) : RPC_MESSAGES_BURST;
+    c->allowed_at_ms = now;
+    const bool may = c->allowance >= 1;
+    c->allowance -= may;
+    set_paced(c, !may);
+    return may;
+}
+
 void call_receive(struct rpc_call *c) {
-    if (c->receiving || c->held || c->half_closed || !call_is_open(c))
+    if (c->receiving || c->held || c->half_closed || !call_is_open(c) || !may_read(c))
         return;
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
     op.data.recv_message.recv_message = &c->received;

@@ -24,6 +24,13 @@ void *tag_drain(void *arg) {
     }
 }
 
+void *tag_poll(void *arg) {
+    const struct rpc_server *s = arg;
+    while (grpc_completion_queue_next(s->idle, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL).type != GRPC_QUEUE_SHUTDOWN)
+        ;
+    return NULL;
+}
+
 struct tag *tag_take(struct rpc_server *s, bool *ret_drained) {
     pthread_mutex_lock(&s->lock);
     struct tag *tag = s->first;

@@ -50,6 +50,7 @@ static void end_queue(struct rpc_server *s) {
     listeners_free(s->listeners);
     s->listeners = NULL;
     grpc_completion_queue_shutdown(s->queue);
+    grpc_completion_queue_shutdown(s->idle);
 }
 
 static void on_tag(struct tag *tag) {
@@ -84,9 +85,16 @@ static void on_tag(struct tag *tag) {
 static void on_closed(uv_handle_t *handle) {
     struct rpc_server *s = handle->data;
     pthread_join(s->drain, NULL);
+    pthread_join(s->poll, NULL);
     grpc_completion_queue_destroy(s->queue);
-    s->queue = NULL;
+    grpc_completion_queue_destroy(s->idle);
+    s->queue = s->idle = NULL;
     s->done(s->done_ctx);
+}
+
+static void on_pace_closed(uv_handle_t *pace) {
+    struct rpc_server *s = pace->data;
+    uv_close((uv_handle_t *)&s->wake, on_closed);
 }
 
 /* At most TAGS_A_TURN: the timers and the other events of the loop have their turn between them, however much clients send. */
@@ -98,11 +106,16 @@ static void on_wake(uv_async_t *wake) {
         on_tag(tag);
     if (tag)
         uv_async_send(wake);
-    else if (drained && !uv_is_closing((uv_handle_t *)&s->wake))
-        uv_close((uv_handle_t *)&s->wake, on_closed);
+    else if (drained && !uv_is_closing((uv_handle_t *)&s->pace))
+        uv_close((uv_handle_t *)&s->pace, on_pace_closed);
 }
 
 static void on_never_started(uv_handle_t *wake) { rpc_server_free(wake->data); }
+
+static void on_pace_never_started(uv_handle_t *pace) {
+    struct rpc_server *s = pace->data;
+    uv_close((uv_handle_t *)&s->wake, on_never_started);
+}
 
 static void on_listener_opened(void *ctx, struct listener *listener) { ask_for_call(ctx, listener); }
 
@@ -123,20 +136,23 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rp
     s->config.listeners.opened = on_listener_opened;
     s->config.listeners.shut_tag = shutdown_tag;
     s->config.listeners.ctx = s;
+    s->idle = s->config.listeners.idle = grpc_completion_queue_create_for_next(NULL);
     s->loop = loop;
     s->queue = grpc_completion_queue_create_for_next(NULL);
     pthread_mutex_init(&s->lock, NULL);
-    s->wake.data = s;
+    s->wake.data = s->pace.data = s;
     if (uv_async_init(loop, &s->wake, on_wake)) {
         rpc_server_free(s);
         return err_set(err, ERR_INTERNAL, "cannot wake the loop");
     }
+    uv_timer_init(loop, &s->pace);
     int rc = listeners_open(loop, s->queue, &s->config.listeners, &s->listeners, err);
     if (rc) {
-        uv_close((uv_handle_t *)&s->wake, on_never_started);
+        uv_close((uv_handle_t *)&s->pace, on_pace_never_started);
         return rc;
     }
     pthread_create(&s->drain, NULL, tag_drain, s);
+    pthread_create(&s->poll, NULL, tag_poll, s);
     *ret = s;
     return 0;
 }
@@ -158,13 +174,15 @@ void rpc_server_free(struct rpc_server *s) {
     if (s->queue) { /* never started: nothing waits in it */
         grpc_completion_queue_shutdown(s->queue);
         grpc_completion_queue_destroy(s->queue);
+        grpc_completion_queue_shutdown(s->idle);
+        grpc_completion_queue_destroy(s->idle);
     }
     pthread_mutex_destroy(&s->lock);
     free(s);
     grpc_shutdown_blocking();
 }
 
-bool rpc_server_deaf(struct rpc_server *s) { return s->listeners && listeners_deaf(s->listeners); }
+enum accept_state rpc_server_look(struct rpc_server *s) { return s->listeners ? listeners_look(s->listeners) : ACCEPT_WELL; }
 size_t rpc_server_unsent(const struct rpc_server *s) { return s->unsent; }
 
 /* The daemon can do nothing for the call until its client moves. */

@@ -54,6 +54,9 @@ struct rpc_call {
     uint64_t progress_ms;     /* when the client last read or was asked for something, or the call ended for the daemon */
     enum call_stage stage;
     bool sending, receiving, held, full;
+    bool paced;                             /* it has used up its messages, and the timer asks for the next one */
+    double allowance;                       /* messages that may be read now */
+    uint64_t allowed_at_ms;                 /* of the allowance */
     bool half_closed;                       /* the client said so: nothing more is read */
     bool gone;                              /* the client went away, as the loop knows it */
     bool admitted;                          /* the caller is known and may call the method */
@@ -73,9 +76,12 @@ struct rpc_call {
 struct rpc_server {
     struct listeners *listeners;
     grpc_completion_queue *queue;
+    grpc_completion_queue *idle; /* see tag_poll */
     uv_loop_t *loop;
     uv_async_t wake;
-    pthread_t drain;
+    uv_timer_t pace; /* runs while calls are paced */
+    int n_paced;
+    pthread_t drain, poll;
     pthread_mutex_t lock; /* first and last */
     struct tag *first, *last;
     bool drained, stopping;
@@ -99,6 +105,9 @@ struct tag *tag_new(struct rpc_server *s, enum tag_kind kind, struct rpc_call *c
 struct tag *tag_take(struct rpc_server *s, bool *ret_drained);
 /* Thread: hands tags from the completion queue to the loop until the queue is shut; arg is the server. */
 void *tag_drain(void *arg);
+/* Thread: polls the idle queue, so that sockets are read and connections accepted however full the other queue is: gRPC polls only
+ * for a thread that finds its queue empty. arg is the server. */
+void *tag_poll(void *arg);
 /* Start operations of a call under one tag; false when they could not be started: the call is cancelled then, so that its client
  * does not wait for what cannot come. */
 bool call_operate(struct rpc_call *c, grpc_op *ops, size_t n, enum tag_kind kind);
@@ -107,8 +116,11 @@ bool call_operate(struct rpc_call *c, grpc_op *ops, size_t n, enum tag_kind kind
 
 /* Begins a call that a client has made: admits the caller, or ends the call with the reason. */
 void call_begin(struct rpc_call *c);
-/* Ask for the next message, unless one is asked for, held, or none can come. */
+/* Ask for the next message, unless one is asked for, held, or none can come. A client stream that has used up its messages waits
+ * for the timer `pace`, which calls this again. */
 void call_receive(struct rpc_call *c);
+/* The timer of the server: reads on from the client streams that wait for their allowance. */
+void call_pace(uv_timer_t *pace);
 /* Handles the message that call_receive asked for. ok is false when the client sends no more. */
 void call_take_message(struct rpc_call *c, bool ok);
 /* Ends the call for the daemon and tells its method. Calling it again does nothing. */

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -21,10 +22,15 @@ struct ears {
     struct sockaddr_un path;
 };
 
+static int port_of(int fd) {
+    struct sockaddr_in at = {0};
+    socklen_t len = sizeof at;
+    return getsockname(fd, (struct sockaddr *)&at, &len) ? -1 : ntohs(at.sin_port);
+}
+
 static int setup(void **state) {
     struct ears *e = calloc(1, sizeof *e);
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof any;
     getrlimit(RLIMIT_NOFILE, &e->before);
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){LIMIT, e->before.rlim_max});
     e->tcp = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -33,10 +39,9 @@ static int setup(void **state) {
     snprintf(e->path.sun_path + 1, sizeof e->path.sun_path - 1, "brr-test-accept-%d", getpid());
     *state = e;
     if (bind(e->tcp, (struct sockaddr *)&any, sizeof any) || listen(e->tcp, 64) ||
-        getsockname(e->tcp, (struct sockaddr *)&any, &len) || bind(e->unix_socket, (struct sockaddr *)&e->path, sizeof e->path) ||
-        listen(e->unix_socket, 64))
+        bind(e->unix_socket, (struct sockaddr *)&e->path, sizeof e->path) || listen(e->unix_socket, 64))
         return -1;
-    e->port = ntohs(any.sin_port);
+    e->port = port_of(e->tcp);
     return 0;
 }
 
@@ -142,34 +147,62 @@ static void running_out_of_descriptors_is_no_error_of_the_listener(void **state)
     close(call);
 }
 
-static void a_port_whose_connections_nobody_accepts_is_deaf(void **state) {
+static void a_port_whose_connections_wait_is_slow_and_catches_up(void **state) {
     const struct ears *e = *state;
     struct accept_watch w;
     int64_t now = 1000;
     accept_watch_init(&w, e->port, now);
     assert_int_equal(w.n, 1);
-    assert_false(accept_watch_deaf(&w, now += 10 * ACCEPT_DEAF_MS)); /* nobody calls */
+    assert_int_equal(accept_watch_look(&w, now += 10 * ACCEPT_SLOW_MS), ACCEPT_WELL); /* nobody calls */
     int first = call_tcp(e), second = call_tcp(e);
-    assert_false(accept_watch_deaf(&w, now += ACCEPT_DEAF_MS - 1));
+    assert_int_equal(accept_watch_look(&w, now += ACCEPT_SLOW_MS - 1), ACCEPT_WELL);
     int accepted = accept4(e->tcp, NULL, NULL, SOCK_CLOEXEC);
-    assert_false(accept_watch_deaf(&w, now += ACCEPT_DEAF_MS)); /* one waits, but another was accepted meanwhile */
-    assert_false(accept_watch_deaf(&w, now += ACCEPT_DEAF_MS - 1));
-    assert_true(accept_watch_deaf(&w, now += 1));
+    assert_int_equal(accept_watch_look(&w, now += ACCEPT_SLOW_MS), ACCEPT_WELL); /* one waits, but another was accepted meanwhile */
+    assert_int_equal(accept_watch_look(&w, now += ACCEPT_SLOW_MS - 1), ACCEPT_WELL);
+    assert_int_equal(accept_watch_look(&w, now += 1), ACCEPT_SLOW);
+    assert_int_equal(accept_watch_look(&w, now += 100 * ACCEPT_SLOW_MS), ACCEPT_SLOW);
     close(accepted);
     accepted = accept4(e->tcp, NULL, NULL, SOCK_CLOEXEC);
-    assert_false(accept_watch_deaf(&w, now += ACCEPT_DEAF_MS));
-    assert_int_equal(shutdown(e->tcp, SHUT_RD), 0);
-    assert_true(accept_watch_deaf(&w, now));
+    assert_int_equal(accept_watch_look(&w, now += ACCEPT_SLOW_MS), ACCEPT_WELL);
     close(accepted);
     close(first);
     close(second);
+}
+
+static void a_port_that_nothing_will_accept_from_is_deaf(void **state) {
+    const struct ears *e = *state;
+    struct accept_watch w;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    int64_t now = 1000;
+    int set = epoll_create1(EPOLL_CLOEXEC);
+    assert_int_equal(epoll_ctl(set, EPOLL_CTL_ADD, e->tcp, &event), 0);
+    accept_watch_init(&w, e->port, now);
+    int waiting = call_tcp(e);
+    assert_int_equal(accept_watch_look(&w, now += ACCEPT_SLOW_MS), ACCEPT_SLOW);
+    close(set); /* it is in no set any more */
+    assert_int_equal(accept_watch_look(&w, now), ACCEPT_DEAF);
+    set = epoll_create1(EPOLL_CLOEXEC);
+    assert_int_equal(epoll_ctl(set, EPOLL_CTL_ADD, e->tcp, &event), 0);
+    assert_int_equal(accept_watch_look(&w, now), ACCEPT_SLOW);
+    assert_int_equal(shutdown(e->tcp, SHUT_RD), 0);
+    assert_int_equal(accept_watch_look(&w, now), ACCEPT_DEAF);
+    assert_int_equal(accept4(e->tcp, NULL, NULL, 0), -1); /* EINVAL: its owner gives it up */
+    assert_int_equal(listen(e->tcp, 64), 0);
+    close(waiting);
+    struct ears again = *e;
+    again.port = port_of(e->tcp); /* it may be another */
+    waiting = call_tcp(&again);
+    assert_int_equal(accept_watch_look(&w, now += ACCEPT_SLOW_MS), ACCEPT_DEAF);
+    close(waiting);
+    close(set);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(connections_leave_descriptors_for_files_and_for_the_unix_socket, setup, teardown),
         cmocka_unit_test_setup_teardown(running_out_of_descriptors_is_no_error_of_the_listener, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_port_whose_connections_nobody_accepts_is_deaf, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_port_whose_connections_wait_is_slow_and_catches_up, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_port_that_nothing_will_accept_from_is_deaf, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

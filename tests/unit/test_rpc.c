@@ -40,11 +40,14 @@ char *__wrap_realpath(const char *path, char *resolved) {
     return __real_realpath(path, resolved);
 }
 
-/* The loop's time runs ahead as far as the test says. */
-static atomic_uint_fast64_t ahead_ms;
+/* The loop's time runs ahead as far as the test says, or stands still. */
+static atomic_uint_fast64_t ahead_ms, still_ms;
 uint64_t __real_uv_now(const uv_loop_t *loop);
 uint64_t __wrap_uv_now(const uv_loop_t *loop);
-uint64_t __wrap_uv_now(const uv_loop_t *loop) { return __real_uv_now(loop) + atomic_load(&ahead_ms); }
+uint64_t __wrap_uv_now(const uv_loop_t *loop) {
+    const uint64_t still = atomic_load(&still_ms);
+    return still ? still : __real_uv_now(loop) + atomic_load(&ahead_ms);
+}
 
 /* The user that the unix socket sees behind new connections; 0 = the real one. */
 static atomic_uint user;
@@ -549,6 +552,34 @@ static void a_flood_of_calls_is_bounded_and_leaves_the_loop_its_turns(void **sta
     assert_in_range(atomic_load(&most_in_a_turn), 1, MOST);
 }
 
+/* However fast its client sends, a stream is read at a bounded rate, and nothing of it is lost. Another stream of the same caller
+ * is read meanwhile. */
+static void a_stream_is_read_no_faster_than_its_rate(void **state) {
+    enum { MORE = 500 };
+    struct bench *b = *state;
+    struct brr_error err = {0};
+    brr_rpc *rpc = NULL, *other = NULL;
+    const int before = atomic_load(&counted);
+    atomic_store(&still_ms, 1000 * 1000);
+    assert_int_equal(brr_rpc_open(b->client, flood.path, TIMEOUT_MS, &rpc, &err), 0);
+    assert_int_equal(brr_rpc_open(b->client, flood.path, TIMEOUT_MS, &other, &err), 0);
+    for (int i = 0; i < RPC_MESSAGES_BURST + MORE; i++)
+        assert_int_equal(brr_rpc_send(rpc, hello, HELLO_BYTES, -1, &err), 0);
+    while (atomic_load(&counted) < before + RPC_MESSAGES_BURST)
+        uv_sleep(1);
+    assert_int_equal(brr_rpc_send(other, hello, HELLO_BYTES, -1, &err), 0);
+    while (atomic_load(&counted) == before + RPC_MESSAGES_BURST)
+        uv_sleep(1);
+    uv_sleep(20 * RPC_PACE_MS);
+    assert_int_equal(atomic_load(&counted), before + RPC_MESSAGES_BURST + 1);
+    atomic_store(&still_ms, 0);
+    atomic_fetch_add(&ahead_ms, 1000 * 1000 + 1000 * MORE / RPC_MESSAGES_S);
+    while (atomic_load(&counted) < before + RPC_MESSAGES_BURST + 1 + MORE)
+        uv_sleep(1);
+    brr_rpc_close(rpc);
+    brr_rpc_close(other);
+}
+
 /* The call ends when so much time has passed since the daemon began to wait for its client, which may be later than now. */
 static void assert_idle_after(brr_rpc *rpc, int ms) {
     struct brr_error err;
@@ -615,6 +646,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(calls_that_hang_leave_the_pool_to_other_classes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_label_is_no_longer_than_a_snapshot_can_hold, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_flood_of_calls_is_bounded_and_leaves_the_loop_its_turns, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_stream_is_read_no_faster_than_its_rate, set_up, tear_down),
     };
     setenv("UV_THREADPOOL_SIZE", "16", 1); /* brrd has more */
     return cmocka_run_group_tests(tests, NULL, NULL);
