@@ -170,21 +170,24 @@ static int get(struct rpc_call *call, const void *message, struct err *err) {
     return m && (m->file = file_of(rpc_arena(call), job)) ? convert_answer(call, &m->base) : no_memory(err);
 }
 
-static bool wanted(const Brr__V1__ListJobsRequest *in, const struct job *job) {
+/* The states that the caller asks for, a bit for each; none are all. */
+static uint32_t states_of(const Brr__V1__ListJobsRequest *in) {
+    uint32_t mask = in->n_states ? 0 : UINT32_MAX;
     for (size_t i = 0; i < in->n_states; i++)
-        if (in->states[i] == convert_job_state(job->state))
-            return true;
-    return in->n_states == 0;
+        if ((unsigned)in->states[i] < 32)
+            mask |= 1u << in->states[i];
+    return mask;
 }
 
 static int list(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__ListJobsRequest *in = message;
     struct sched *sched = services_of(call)->sched;
     Brr__V1__ListJobsResponse out = BRR__V1__LIST_JOBS_RESPONSE__INIT;
+    const uint32_t states = states_of(in);
     int limit = in->limit > 0 ? in->limit : 100, count = sched_count(sched);
     bool whole = (out.jobs = arena_alloc(rpc_arena(call), (size_t)(limit < count ? limit : count) * sizeof *out.jobs + 1)) != NULL;
     for (int i = count - 1; whole && i >= 0 && (int)out.n_jobs < limit; i--) /* newest first */
-        if (wanted(in, sched_at(sched, i)))
+        if (states >> convert_job_state(sched_at(sched, i)->state) & 1)
             whole = (out.jobs[out.n_jobs++] = message_of(call, sched_at(sched, i))) != NULL;
     if (whole)
         return convert_answer(call, &out.base);

@@ -39,6 +39,47 @@ const char *texts_bad_field(const ProtobufCMessage *m) {
     return NULL;
 }
 
+/* ---- how many ---- */
+
+/* Repeated fields whose bound is that of the whole message (burst.proto): they are read once, a few nanoseconds each. */
+static const struct {
+    const char *type, *field;
+} numbers[] = {{"brr.v1.InjectRequest", "tick"},
+               {"brr.v1.InjectRequest", "id"},
+               {"brr.v1.InjectRequest", "potential"},
+               {"brr.v1.PatchRequest", "neurons"},
+               {"brr.v1.PatchRequest", "synapses"}};
+
+static size_t most_of(const ProtobufCMessageDescriptor *type, const ProtobufCFieldDescriptor *field) {
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!strcmp(numbers[i].type, type->name) && !strcmp(numbers[i].field, field->name))
+            return SIZE_MAX;
+    return TEXTS_MAX_REPEATED;
+}
+
+const char *texts_long_field(const ProtobufCMessage *m, size_t *ret_most) {
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        const char *at = (const char *)m + f->offset, *found = NULL;
+        const bool repeated = f->label == PROTOBUF_C_LABEL_REPEATED;
+        size_t n = 1;
+        if (repeated)
+            memcpy(&n, (const char *)m + f->quantifier_offset, sizeof n);
+        else if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF && *(const uint32_t *)((const char *)m + f->quantifier_offset) != f->id)
+            continue;
+        if (repeated && n > (*ret_most = most_of(m->descriptor, f)))
+            return f->name;
+        if (f->type != PROTOBUF_C_TYPE_MESSAGE || !n)
+            continue;
+        const void *const *items = repeated ? *(const void *const *const *)at : (const void *const *)at;
+        for (size_t k = 0; k < n && !found; k++)
+            found = items[k] ? texts_long_field(items[k], ret_most) : NULL;
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
 /* ---- repair ---- */
 
 enum wire { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
@@ -107,10 +148,13 @@ void *texts_unpack(struct arena *arena, const ProtobufCMessageDescriptor *descri
                    struct err *err) {
     ProtobufCAllocator allocator = {arena_take, arena_keep, arena};
     void *message = protobuf_c_message_unpack(descriptor, &allocator, len, data);
-    const char *bad = message ? texts_bad_field(message) : NULL;
-    if (message && !bad)
+    size_t most = 0;
+    const char *many = message ? texts_long_field(message, &most) : NULL, *bad = message && !many ? texts_bad_field(message) : NULL;
+    if (message && !bad && !many)
         return message;
-    if (bad)
+    if (many)
+        err_set(err, ERR_INVALID, "%s: %s has more than %zu elements", descriptor->name, many, most);
+    else if (bad)
         err_set(err, ERR_INVALID, "%s: the text of %s is not UTF-8", descriptor->name, bad);
     else
         err_set(err, ERR_INVALID, "the request is not a valid %s, or is too large", descriptor->name);

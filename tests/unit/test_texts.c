@@ -1,5 +1,6 @@
 #include "daemon/rpc/texts.h"
 
+#include "brr/v1/burst.pb-c.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "brr/v1/stream.pb-c.h"
 #include "unit/cmocka_all.h"
@@ -60,10 +61,54 @@ static void bytes_and_texts_that_are_fine_stay_as_they_are(void **state) {
     assert_memory_equal(before, after, len);
 }
 
+static void *unpacked(struct arena *arena, const ProtobufCMessage *m, struct err *err) {
+    const size_t len = protobuf_c_message_get_packed_size(m);
+    uint8_t *bytes = malloc(len + 1);
+    protobuf_c_message_pack(m, bytes);
+    *err = (struct err){0};
+    void *message = texts_unpack(arena, m->descriptor, bytes, len, err);
+    free(bytes);
+    return message;
+}
+
+/* Also in a message within another one, and whatever the method. */
+static void a_repeated_field_has_at_most_so_many_elements(void **state) {
+    Brr__V1__ListJobsRequest in = BRR__V1__LIST_JOBS_REQUEST__INIT;
+    Brr__V1__SubmitRequest submit = BRR__V1__SUBMIT_REQUEST__INIT;
+    Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
+    Brr__V1__InjectRequest inject = BRR__V1__INJECT_REQUEST__INIT;
+    Brr__V1__JobState states[TEXTS_MAX_REPEATED + 1] = {0};
+    char *texts[TEXTS_MAX_REPEATED + 1];
+    uint32_t ids[4 * TEXTS_MAX_REPEATED] = {0};
+    struct arena arena;
+    struct err err;
+    (void)state;
+    arena_init(&arena, 1 << 20);
+    in.states = states;
+    in.n_states = TEXTS_MAX_REPEATED;
+    assert_non_null(unpacked(&arena, &in.base, &err));
+    in.n_states++;
+    assert_null(unpacked(&arena, &in.base, &err));
+    assert_int_equal(err.code, ERR_INVALID);
+    assert_non_null(strstr(err.message, "states has more than 1024"));
+    for (int i = 0; i <= TEXTS_MAX_REPEATED; i++)
+        texts[i] = fine;
+    submit.file = &file;
+    file.overrides = texts;
+    file.n_overrides = TEXTS_MAX_REPEATED + 1;
+    assert_null(unpacked(&arena, &submit.base, &err));
+    assert_non_null(strstr(err.message, "overrides has more"));
+    inject.id = ids;
+    inject.n_id = sizeof ids / sizeof *ids;
+    assert_non_null(unpacked(&arena, &inject.base, &err));
+    arena_done(&arena);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_texts_are_repaired_in_place),
         cmocka_unit_test(bytes_and_texts_that_are_fine_stay_as_they_are),
+        cmocka_unit_test(a_repeated_field_has_at_most_so_many_elements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
