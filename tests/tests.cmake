@@ -255,13 +255,13 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
   endforeach()
   target_compile_definitions(fake_nvml_old PRIVATE FAKE_NVML_OLD)
   target_compile_definitions(test_nvml_old PRIVATE FAKE_NVML_OLD)
-  foreach(name test_scan_conv test_scan_reference test_op_windows test_augment test_augment_noise test_op_masks test_op_geodesic test_burst test_burst_bits test_burst_change test_burst_state test_geodesic_fit test_ops_vs_cpu test_network_vs_cpu test_batch test_weights test_fault)
+  foreach(name test_scan_conv test_scan_reference test_op_windows test_augment test_augment_noise test_op_masks test_op_geodesic test_burst test_burst_bits test_burst_change test_burst_state test_geodesic_fit test_ops_vs_cpu test_network_vs_cpu test_batch test_weights test_recordings test_fault)
     add_test(NAME emulated_${name} COMMAND ${name})
     set_tests_properties(emulated_${name} PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS "emulated;seeded" # the order of threads too
       ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_TEST_MODEL=mini;BRR_CUDA_LIBRARY=${checked_library}")
   endforeach()
-  # It trains, for minutes in the checked build.
-  set_property(TEST emulated_test_geodesic_fit PROPERTY ENVIRONMENT
+  # They compute for minutes in the checked build.
+  set_property(TEST emulated_test_geodesic_fit emulated_test_recordings PROPERTY ENVIRONMENT
     "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_TEST_MODEL=mini;BRR_CUDA_LIBRARY=${emulated_library}")
   # libnccl.so.2 is the emulator itself.
   add_custom_command(TARGET brr_cuda_emulated POST_BUILD VERBATIM

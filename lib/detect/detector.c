@@ -14,6 +14,15 @@
 OWNABLE(struct stream, stream_close)
 OWNABLE(struct seizure_net, seizure_free)
 
+/* Windows on their way through the network: `rows` rows, of each `steps` windows one after the other. Window k of row i is number
+ * k · rows + i in x and p. */
+struct batch {
+    float *x, *p;          /* on the host */
+    struct timeline **who; /* of each row */
+    int *taken;            /* windows of each row; the others up to `steps` are zeros */
+    int rows, steps;
+};
+
 struct detector {
     struct detector_info info;
     struct device *device;
@@ -21,31 +30,58 @@ struct detector {
     bool owns_net;
     char path[4096];
     char *patients;
-    int max_batch;
-    int64_t window, n_state;   /* samples of a pass; floats of a row's state, 0: none */
-    float *x_host, *p_host;    /* batch × window × channels; batch × window */
+    int max_batch, max_steps; /* rows; steps of a model with state in one launch */
+    int64_t window, n_state;  /* samples of a pass; floats of a row's state, 0: none */
+    struct batch batches[2];  /* on a device that queues the host fills the second while the first is computed */
+    int n_batches;
     float *state_host;         /* batch × n_state */
     void *x, *logits, *p;      /* device */
     void *state;               /* device; NULL: none */
-    struct timeline **batch;   /* whose window each row is */
     struct infer_lanes *lanes; /* NULL: none */
     int n_lanes;
 };
 
+int detector_best_batch(struct device *dev) {
+    struct device_info info;
+    device_describe(dev, &info);
+    return info.is_async ? DETECTOR_BATCH_GPU : DETECTOR_BATCH_CPU;
+}
+
+static int take_batch(struct detector *d, struct batch *b, size_t rows, struct err *err) {
+    void *x = NULL, *p = NULL;
+    int rc = device_alloc_host(d->device, rows * (size_t)d->info.file.model.in_channels, &x, err);
+    b->x = x;
+    rc = rc ? rc : device_alloc_host(d->device, rows, &p, err);
+    b->p = p;
+    if (rc)
+        return rc;
+    b->who = calloc((size_t)d->max_batch, sizeof *b->who);
+    b->taken = calloc((size_t)d->max_batch, sizeof *b->taken);
+    return b->who && b->taken ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a detector");
+}
+
+static void batch_done(struct detector *d, struct batch *b) {
+    device_free_host(d->device, b->x);
+    device_free_host(d->device, b->p);
+    free(b->who);
+    free(b->taken);
+}
+
 /* As much as model_batch_bytes says. */
 static int take_buffers(struct detector *d, struct err *err) {
     const struct seizure_config *c = &d->info.file.model;
+    struct device_info device;
+    device_describe(d->device, &device);
     d->window = model_pass_samples(c);
     d->n_state = seizure_state_count(c);
-    size_t rows = (size_t)d->max_batch * (size_t)d->window * sizeof(float), wide = rows * (size_t)c->in_channels;
+    d->max_steps = device.is_async ? model_launch_steps(c) : 1;
+    d->n_batches = device.is_async && !d->n_state ? 2 : 1;
+    size_t rows = (size_t)(d->max_batch * d->max_steps) * (size_t)d->window * sizeof(float), wide = rows * (size_t)c->in_channels;
     size_t states = (size_t)d->max_batch * (size_t)d->n_state * sizeof(float);
-    void *x_host = NULL, *p_host = NULL, *state_host = NULL;
-    int rc = device_alloc_host(d->device, wide, &x_host, err);
-    d->x_host = x_host;
-    if (rc)
-        return rc;
-    rc = device_alloc_host(d->device, rows, &p_host, err);
-    d->p_host = p_host;
+    void *state_host = NULL;
+    int rc = 0;
+    for (int i = 0; i < d->n_batches && !rc; i++)
+        rc = take_batch(d, &d->batches[i], rows, err);
     if (rc || (rc = device_alloc(d->device, wide, &d->x, err)) || (rc = device_alloc(d->device, rows, &d->logits, err)) ||
         (rc = device_alloc(d->device, rows, &d->p, err)))
         return rc;
@@ -55,8 +91,7 @@ static int take_buffers(struct detector *d, struct err *err) {
         if (rc || (rc = device_alloc(d->device, states, &d->state, err)))
             return rc;
     }
-    d->batch = calloc((size_t)d->max_batch, sizeof *d->batch);
-    return d->batch ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a detector");
+    return 0;
 }
 
 int detector_wrap(struct device *dev, struct seizure_net *net, const struct modelfile *file, int max_batch, struct detector **ret,
@@ -101,7 +136,7 @@ int detector_upload(struct device *dev, const struct model_image *image, struct 
     net = NULL;
     d->info.patients = d->patients = patients;
     patients = NULL;
-    d->info.memory_bytes = image->memory_bytes;
+    d->info.memory_bytes = image->memory_bytes + (d->max_steps - 1) * model_batch_bytes(&image->file.model, image->max_batch);
     d->info.precision = image->precision;
     d->info.bf16_difference = difference;
     str_copy(d->path, sizeof d->path, image->path);
@@ -119,8 +154,8 @@ int detector_open(struct device *dev, const char *checkpoint, const struct model
 void detector_close(struct detector *d) {
     if (!d)
         return;
-    device_free_host(d->device, d->x_host);
-    device_free_host(d->device, d->p_host);
+    for (int i = 0; i < d->n_batches; i++)
+        batch_done(d, &d->batches[i]);
     device_free_host(d->device, d->state_host);
     device_free(d->device, d->state);
     device_free(d->device, d->x);
@@ -130,36 +165,67 @@ void detector_close(struct detector *d) {
     if (d->owns_net)
         seizure_free(d->net);
     free(d->patients);
-    free(d->batch);
     free(d);
 }
 
 const struct detector_info *detector_info(const struct detector *d) { return &d->info; }
 
-/* Windows of one batch; returns how many were taken. */
-static int gather(struct detector *d, struct timeline *const *timelines, int n, int room) {
-    const struct seizure_config *c = &d->info.file.model;
-    size_t row = (size_t)d->window * (size_t)c->in_channels;
-    int taken = 0;
-    for (int i = 0; i < n && taken < room; i++)
-        while (taken < room && timeline_take(timelines[i], d->x_host + (size_t)taken * row))
-            d->batch[taken++] = timelines[i];
-    for (int i = 0; d->n_state && i < taken; i++)
-        memcpy(d->state_host + i * d->n_state, timeline_state(d->batch[i]), (size_t)d->n_state * sizeof *d->state_host);
-    return taken;
+static size_t row_floats(const struct detector *d) { return (size_t)d->window * (size_t)d->info.file.model.in_channels; }
+
+/* One window each, or of models without state several of one timeline, at most `room`. */
+static void gather_windows(struct detector *d, struct batch *b, struct timeline *const *timelines, int n, int room) {
+    b->rows = 0;
+    b->steps = 1;
+    for (int i = 0; i < n && b->rows < room; i++)
+        while (b->rows < room && timeline_take(timelines[i], b->x + (size_t)b->rows * row_floats(d))) {
+            b->taken[b->rows] = 1;
+            b->who[b->rows++] = timelines[i];
+        }
+}
+
+/* max_steps windows of each timeline that has so many, or has come to the end of its segment. */
+static void gather_steps(struct detector *d, struct batch *b, struct timeline *const *timelines, int n) {
+    bool last;
+    b->rows = 0;
+    b->steps = d->max_steps;
+    for (int i = 0; i < n && b->rows < d->max_batch; i++) {
+        int steps = timeline_steps(timelines[i], d->max_steps, &last);
+        if (steps < d->max_steps && !(steps && last))
+            continue;
+        b->taken[b->rows] = steps;
+        b->who[b->rows++] = timelines[i];
+    }
+    const size_t row = row_floats(d), step = (size_t)b->rows * row;
+    for (int i = 0; i < b->rows; i++) {
+        timeline_take_steps(b->who[i], b->taken[i], b->x + (size_t)i * row, (int64_t)step);
+        for (int k = b->taken[i]; k < b->steps; k++)
+            memset(b->x + (size_t)k * step + (size_t)i * row, 0, row * sizeof *b->x);
+    }
+}
+
+/* The next windows, at most `most` (0: as many as there is room for), and the states that they begin with. */
+static void gather(struct detector *d, struct batch *b, struct timeline *const *timelines, int n, int64_t most) {
+    b->rows = 0;
+    if (d->max_steps > 1 && (!most || most >= d->max_steps))
+        gather_steps(d, b, timelines, n);
+    if (!b->rows)
+        gather_windows(d, b, timelines, n, most && most < d->max_batch ? (int)most : d->max_batch);
+    for (int i = 0; d->n_state && i < b->rows; i++)
+        memcpy(d->state_host + i * d->n_state, timeline_state(b->who[i]), (size_t)d->n_state * sizeof *d->state_host);
 }
 
 /* The network over the rows, with the state of each if it carries one. */
-static int infer_rows(struct detector *d, struct stream *s, const struct tensor *x, struct tensor *logits, struct err *err) {
-    struct tensor state = tensor_2d(d->state, DTYPE_F32, x->dim[0], d->n_state);
-    size_t bytes = (size_t)(x->dim[0] * d->n_state) * sizeof(float);
+static int infer_rows(struct detector *d, struct stream *s, const struct tensor *x, int steps, struct tensor *logits,
+                      struct err *err) {
+    struct tensor state = tensor_2d(d->state, DTYPE_F32, x->dim[0] / steps, d->n_state);
+    size_t bytes = (size_t)(state.dim[0] * d->n_state) * sizeof(float);
     if (!seizure_step(&d->info.file.model))
         return seizure_infer(d->net, s, x, logits, err);
     if (!d->n_state)
         return seizure_infer_step(d->net, s, x, &state, logits, err);
     int rc;
     if ((rc = stream_to_device(s, d->state, d->state_host, bytes, err)) ||
-        (rc = seizure_infer_step(d->net, s, x, &state, logits, err)))
+        (rc = seizure_infer_steps(d->net, s, x, steps, &state, logits, err)))
         return rc;
     return stream_to_host(s, d->state_host, d->state, bytes, err);
 }
@@ -172,38 +238,48 @@ static int to_probabilities(struct detector *d, struct stream *s, const struct t
     return rc ? rc : op_sigmoid(s, &sigmoid, err);
 }
 
-static int infer(struct detector *d, struct stream *s, int rows, struct err *err) {
+/* Begins to compute a batch; its probabilities are there when the stream has been waited for. */
+static int launch(struct detector *d, struct stream *s, const struct batch *b, struct err *err) {
     const struct seizure_config *c = &d->info.file.model;
-    struct tensor x = tensor_3d(d->x, DTYPE_F32, rows, d->window, c->in_channels),
-                  logits = tensor_2d(d->logits, DTYPE_F32, rows, d->window);
-    size_t out = (size_t)rows * (size_t)d->window * sizeof(float);
+    const int64_t windows = (int64_t)b->rows * b->steps;
+    struct tensor x = tensor_3d(d->x, DTYPE_F32, windows, d->window, c->in_channels),
+                  logits = tensor_2d(d->logits, DTYPE_F32, windows, d->window);
+    size_t out = (size_t)(windows * d->window) * sizeof(float);
     int rc;
-    if ((rc = stream_to_device(s, d->x, d->x_host, out * (size_t)c->in_channels, err)) ||
-        (rc = infer_rows(d, s, &x, &logits, err)) || (rc = to_probabilities(d, s, &logits, err)) ||
-        (rc = stream_to_host(s, d->p_host, d->p, out, err)))
+    if ((rc = stream_to_device(s, d->x, b->x, out * (size_t)c->in_channels, err)) ||
+        (rc = infer_rows(d, s, &x, b->steps, &logits, err)) || (rc = to_probabilities(d, s, &logits, err)))
         return rc;
-    return stream_sync(s, err);
+    return stream_to_host(s, b->p, d->p, out, err);
+}
+
+/* The same to its end. */
+static int infer(struct detector *d, struct stream *s, const struct batch *b, struct err *err) {
+    int rc = launch(d, s, b, err);
+    return rc ? rc : stream_sync(s, err);
 }
 
 int detector_warm_up(struct detector *d, struct stream *s, struct err *err) {
-    const struct seizure_config *c = &d->info.file.model;
-    memset(d->x_host, 0, (size_t)d->window * (size_t)c->in_channels * sizeof *d->x_host);
+    struct batch *b = &d->batches[0];
+    b->rows = b->steps = 1;
+    memset(b->x, 0, row_floats(d) * sizeof *b->x);
     if (d->n_state)
         memset(d->state_host, 0, (size_t)d->n_state * sizeof *d->state_host);
-    return infer(d, s, 1, err);
+    return infer(d, s, b, err);
 }
 
 /* True if lanes compute the same bits, for windows of noise. */
 static bool lanes_agree(struct detector *d, struct infer_lanes *lanes, struct stream *s, int rows) {
     const struct seizure_config *c = &d->info.file.model;
+    struct batch *b = &d->batches[0];
     size_t n = (size_t)rows * (size_t)c->window;
     float *p = malloc(n * sizeof *p);
     struct rng rng;
+    b->rows = rows;
+    b->steps = 1;
     rng_init(&rng, 1, RNG_SYNTH, 0);
     for (size_t i = 0; i < n * (size_t)c->in_channels; i++)
-        d->x_host[i] = (float)rng_normal(&rng);
-    bool agree =
-        p && !infer(d, s, rows, NULL) && !infer_lanes_run(lanes, d->x_host, p, rows, NULL) && !memcmp(p, d->p_host, n * sizeof *p);
+        b->x[i] = (float)rng_normal(&rng);
+    bool agree = p && !infer(d, s, b, NULL) && !infer_lanes_run(lanes, b->x, p, rows, NULL) && !memcmp(p, b->p, n * sizeof *p);
     free(p);
     return agree;
 }
@@ -232,26 +308,52 @@ int detector_spread(struct detector *d, const struct model_image *image, struct 
     return 0;
 }
 
+/* The probabilities of a batch go to their timelines. Returns the number of windows. */
+static int64_t complete(struct detector *d, const struct batch *b) {
+    int64_t windows = 0;
+    for (int i = 0; i < b->rows; i++) {
+        if (d->n_state)
+            memcpy(timeline_state(b->who[i]), d->state_host + i * d->n_state, (size_t)d->n_state * sizeof *d->state_host);
+        for (int k = 0; k < b->taken[i]; k++) {
+            struct err own; /* a sink's failure ends that timeline only; its owner finds it in timeline_status */
+            timeline_complete(b->who[i], b->p + (k * b->rows + i) * d->window, &own);
+        }
+        windows += b->taken[i];
+    }
+    return windows;
+}
+
 int detector_run(struct detector *d, struct stream *s, struct timeline *const *timelines, int n, int64_t max_windows,
                  int64_t *ret_windows, struct err *err) {
-    int64_t total = 0;
-    for (;;) {
-        int room = max_windows && max_windows - total < d->max_batch ? (int)(max_windows - total) : d->max_batch;
-        int rows = gather(d, timelines, n, room), rc = 0;
-        if (!rows)
-            break;
-        rc = d->lanes && rows >= d->n_lanes ? infer_lanes_run(d->lanes, d->x_host, d->p_host, rows, err) : infer(d, s, rows, err);
+    struct batch *flying = NULL; /* launched and not waited for */
+    int64_t begun = 0, done = 0;
+    int rc = 0;
+    for (int next = 0;; next = (next + 1) % d->n_batches) {
+        struct batch *b = &d->batches[next];
+        b->rows = 0;
+        if (!max_windows || begun < max_windows)
+            gather(d, b, timelines, n, max_windows ? max_windows - begun : 0);
+        if (flying && (rc = stream_sync(s, err)))
+            return rc;
+        if (b->rows) /* before the results of the one before are handed out: the device need not wait for that */
+            rc = d->lanes && b->rows >= d->n_lanes ? infer_lanes_run(d->lanes, b->x, b->p, b->rows, err) : launch(d, s, b, err);
+        if (flying)
+            done += complete(d, flying);
         if (rc)
             return rc;
-        for (int i = 0; i < rows; i++) {
-            struct err own; /* a sink's failure ends that timeline only; its owner finds it in timeline_status */
-            if (d->n_state)
-                memcpy(timeline_state(d->batch[i]), d->state_host + i * d->n_state, (size_t)d->n_state * sizeof *d->state_host);
-            timeline_complete(d->batch[i], d->p_host + i * d->window, &own);
+        if (!b->rows && !flying)
+            break;
+        for (int i = 0; i < b->rows; i++)
+            begun += b->taken[i];
+        flying = b->rows ? b : NULL;
+        if (flying && d->n_batches == 1) {
+            if ((rc = stream_sync(s, err)))
+                return rc;
+            done += complete(d, flying);
+            flying = NULL;
         }
-        total += rows;
     }
     if (ret_windows)
-        *ret_windows = total;
+        *ret_windows = done;
     return 0;
 }

@@ -20,6 +20,10 @@ struct detector_info {
     double bf16_difference; /* greatest, of its logits (detect/precision.h); 0 in F32 */
     char device[32];
 };
+/* Windows of a batch with which recordings are analysed: a GPU needs many to be busy, a CPU gains nothing from more. */
+enum { DETECTOR_BATCH_GPU = 64, DETECTOR_BATCH_CPU = 8 };
+int detector_best_batch(struct device *dev);
+
 /* A detector with the weights of the image, which stays the caller's. Opens no file. In bf16: UNSUPPORTED on a device without it,
  * PRECONDITION if the logits differ more from fp32 than the file allows. */
 int detector_upload(struct device *dev, const struct model_image *image, struct detector **ret, struct err *err);
@@ -38,7 +42,9 @@ int detector_spread(struct detector *d, const struct model_image *image, struct 
 void detector_close(struct detector *d); /* takes NULL; its timelines must have been freed */
 const struct detector_info *detector_info(const struct detector *d);
 
-/* Runs at most max_windows waiting windows (0 = all) of the timelines, in order, and calls their sinks. */
+/* Runs at most max_windows waiting windows (0 = all) of the timelines, in order, and calls their sinks. On a device that queues,
+ * the host fills a batch while the device computes the one before, and the steps of a model with state run many in one launch
+ * where so many wait: the device is waited for once for each batch. The bits do not depend on it. */
 int detector_run(struct detector *d, struct stream *s, struct timeline *const *timelines, int n, int64_t max_windows,
                  int64_t *ret_windows, struct err *err);
 

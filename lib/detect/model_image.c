@@ -4,9 +4,15 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "detect/seizure_net.h"
 #include "nn/ckpt.h"
 
 int64_t model_pass_samples(const struct seizure_config *model) { return seizure_step(model) ? seizure_step(model) : model->window; }
+
+int model_launch_steps(const struct seizure_config *model) {
+    enum { STEPS = 60 };
+    return seizure_state_count(model) && !seizure_net_is_ensemble(model) ? STEPS : 1;
+}
 
 int64_t model_batch_bytes(const struct seizure_config *model, int max_batch) {
     int64_t rows = max_batch * model_pass_samples(model) * (int64_t)sizeof(float);

@@ -25,7 +25,10 @@ struct model_image {
 };
 /* Samples that the network takes at once. */
 int64_t model_pass_samples(const struct seizure_config *model);
-/* Bytes of a detector's windows, states, logits and probabilities, beside those of the network (seizure_memory). */
+/* Steps that a device which queues computes in one launch: more than 1 for models that carry their state. */
+int model_launch_steps(const struct seizure_config *model);
+/* Bytes of a detector's windows, states, logits and probabilities, beside those of the network (seizure_memory), with one step in a
+ * launch; max_batch times as many as there are steps for more. */
 int64_t model_batch_bytes(const struct seizure_config *model, int max_batch);
 /* Allocates nothing for the tensors of a file whose tensors are not those of its configuration (INVALID), or whose network needs
  * more than use->memory_limit_bytes of the device (EXHAUSTED). */

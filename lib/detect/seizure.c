@@ -388,15 +388,27 @@ struct inference {
     struct stream *stream;
     const struct tensor *x, *state;
     struct tensor *logits;
+    int steps; /* one after the other */
 };
+
+/* Step k of all rows. */
+static int run_step(const struct inference *w, const struct pass *p, int k) {
+    struct tensor x = *w->x, logits = *w->logits;
+    x.dim[0] = logits.dim[0] = w->x->dim[0] / w->steps;
+    x.data = (float *)w->x->data + k * x.dim[0] * x.dim[1] * x.dim[2];
+    logits.data = (float *)w->logits->data + k * logits.dim[0] * logits.dim[1];
+    w->net->plan.used = 0;
+    return forward(w->net, p, &x, w->state, &logits);
+}
 
 static int run_inference(void *ctx, struct err *err) {
     struct inference *w = ctx;
     struct pass p = pass_of(w->net, w->stream, err);
     uint64_t version = w->net->params.version;
-    w->net->plan.used = 0;
+    int rc = 0;
     w->net->params.version |= WEIGHTS_CONSTANT; /* recordings of another version are dropped */
-    int rc = forward(w->net, &p, w->x, w->state, w->logits);
+    for (int k = 0; k < w->steps && !rc; k++)
+        rc = run_step(w, &p, k);
     w->net->params.version = version;
     return rc;
 }
@@ -416,7 +428,7 @@ static int infer_members(const struct inference *work, struct err *err) {
             state = tensor_slice(work->state, k * n, n);
         net->members[k]->params.version = net->params.version;
         struct eltwise_args add = {.kind = ELTWISE_ADD, .a = *work->logits, .b = spare, .y = *work->logits};
-        int rc = infer(&(struct inference){net->members[k], work->stream, work->x, &state, to}, err);
+        int rc = infer(&(struct inference){net->members[k], work->stream, work->x, &state, to, 1}, err);
         if (rc || (k && (rc = op_eltwise(work->stream, &add, err))))
             return rc;
     }
@@ -428,8 +440,10 @@ static int infer(const struct inference *work, struct err *err) {
     struct seizure_net *net = work->net;
     if (seizure_net_is_ensemble(&net->config))
         return infer_members(work, err);
-    struct replay_key key = {
-        .in = work->x->data, .out = work->logits->data, .rows = work->x->dim[0], .part = tensor_present(work->state)};
+    struct replay_key key = {.in = work->x->data,
+                             .out = work->logits->data,
+                             .rows = work->x->dim[0],
+                             .part = tensor_present(work->state) ? work->steps : 0};
     int rc = seizure_net_fold(net, work->stream, err);
     if (rc)
         return rc;
@@ -443,18 +457,28 @@ static int infer(const struct inference *work, struct err *err) {
 int seizure_infer(struct seizure_net *net, struct stream *s, const struct tensor *x, struct tensor *logits, struct err *err) {
     const struct tensor none = {0};
     int rc = check_input(net, x, net->config.window, logits, err);
-    return rc ? rc : infer(&(struct inference){net, s, x, &none, logits}, err);
+    return rc ? rc : infer(&(struct inference){net, s, x, &none, logits, 1}, err);
 }
 
 int seizure_infer_step(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct tensor *state,
                        struct tensor *logits, struct err *err) {
+    return seizure_infer_steps(net, s, x, 1, state, logits, err);
+}
+
+int seizure_infer_steps(struct seizure_net *net, struct stream *s, const struct tensor *x, int steps, const struct tensor *state,
+                        struct tensor *logits, struct err *err) {
     if (!seizure_step(&net->config))
         return err_set(err, ERR_PRECONDITION, "a network of type %s looks at whole windows", seizure_type_name(net->config.type));
-    int rc = check_input(net, x, seizure_step(&net->config), logits, err);
+    if (steps < 1 || x->dim[0] % steps || (steps > 1 && seizure_net_is_ensemble(&net->config)))
+        return err_set(err, ERR_INVALID, "%lld rows of %d steps", (long long)x->dim[0], steps);
+    struct tensor first = *x, answer = *logits;
+    first.dim[0] /= steps;
+    answer.dim[0] /= steps;
+    int rc = check_input(net, &first, seizure_step(&net->config), &answer, err);
     if (rc)
         return rc;
-    if (state->rank != 2 || state->dim[0] != x->dim[0] || state->dim[1] != seizure_state_count(&net->config))
+    if (state->rank != 2 || state->dim[0] != first.dim[0] || state->dim[1] != seizure_state_count(&net->config))
         return err_set(err, ERR_INVALID, "the state must be (%lld,%lld)", (long long)x->dim[0],
                        (long long)seizure_state_count(&net->config));
-    return infer(&(struct inference){net, s, x, state, logits}, err);
+    return infer(&(struct inference){net, s, x, state, logits, steps}, err);
 }

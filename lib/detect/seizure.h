@@ -128,5 +128,9 @@ int seizure_infer(struct seizure_net *net, struct stream *s, const struct tensor
  * (B,seizure_state_count) F32 in device memory, read and replaced. seizure_infer is the same over a window, from zeros. */
 int seizure_infer_step(struct seizure_net *net, struct stream *s, const struct tensor *x, const struct tensor *state,
                        struct tensor *logits, struct err *err);
+/* So many steps one after the other, recorded as one where the device records: x (steps·B,SEIZURE_STEP,C) and logits
+ * (steps·B,SEIZURE_STEP) hold all rows of the first step, then those of the second. The same bits. No ensembles. */
+int seizure_infer_steps(struct seizure_net *net, struct stream *s, const struct tensor *x, int steps, const struct tensor *state,
+                        struct tensor *logits, struct err *err);
 
 #endif

@@ -294,14 +294,14 @@ static int64_t alike(const struct recording_info *info, int64_t at, int64_t n, b
     return n;
 }
 
-/* Push rows of a cached recording until a window waits or it ends. */
-static int feed(struct timeline *t, struct err *err) {
+/* Push rows of a cached recording until so many windows wait or it ends. */
+static int feed(struct timeline *t, int windows, struct err *err) {
     struct err own;
     err = err ? err : &own;
     struct recording_info info;
     recording_info(t->rec, &info);
     int rc = 0;
-    while (!rc && !t->n_waiting && !t->stalled && t->rec_segment < info.n_segments) {
+    while (!rc && t->n_waiting < windows && !t->stalled && t->rec_segment < info.n_segments) {
         const struct window_span *seg = &info.segments[t->rec_segment];
         bool start = t->rec_at < seg->first;
         int64_t at = start ? seg->first : t->rec_at, n = seg->end - at < FEED_ROWS ? seg->end - at : FEED_ROWS;
@@ -313,15 +313,26 @@ static int feed(struct timeline *t, struct err *err) {
         if (t->rec_at == seg->end)
             t->rec_segment++;
     }
-    if (!rc && !t->n_waiting && !t->stalled && t->rec_segment == info.n_segments)
+    if (!rc && t->n_waiting < windows && !t->stalled && t->rec_segment == info.n_segments)
         rc = finish(t, err);
     return timeline_keep_status(t, rc, err);
 }
 
 bool timeline_ready(struct timeline *t, struct err *err) {
     if (t->rec && !t->status && !t->n_waiting && !t->finished)
-        feed(t, err);
+        feed(t, 1, err);
     return !t->status && t->n_waiting > 0;
+}
+
+static void cut(struct timeline *t, struct item *item, float *x) {
+    bool left = item->valid < t->window && item->alarm && !item->record;
+    const uint16_t *rows = t->rows + (item->row - t->rows_first) * t->inputs;
+    if (t->columns > t->channels)
+        window_cut(rows, item->valid, (struct window_columns){t->inputs, t->inputs}, t->window, left, x);
+    else
+        window_normalise(rows, item->valid, t->channels, t->window, left, x);
+    item->taken = true;
+    t->n_waiting--;
 }
 
 bool timeline_take(struct timeline *t, float *x) {
@@ -333,15 +344,26 @@ bool timeline_take(struct timeline *t, float *x) {
         return false;
     while (item->kind != ITEM_WINDOW || item->taken)
         item++;
-    bool left = item->valid < t->window && item->alarm && !item->record;
-    const uint16_t *rows = t->rows + (item->row - t->rows_first) * t->inputs;
-    if (t->columns > t->channels)
-        window_cut(rows, item->valid, (struct window_columns){t->inputs, t->inputs}, t->window, left, x);
-    else
-        window_normalise(rows, item->valid, t->channels, t->window, left, x);
-    item->taken = true;
-    t->n_waiting--;
+    cut(t, item, x);
     return true;
+}
+
+int timeline_steps(struct timeline *t, int most, bool *ret_last) {
+    int n = 0;
+    *ret_last = false;
+    if (t->rec && !t->status && t->n_waiting < most && !t->finished)
+        feed(t, most, NULL);
+    if (t->status || (t->n_items && t->items[0].taken))
+        return 0;
+    while (n < most && n < t->n_items && t->items[n].kind == ITEM_WINDOW)
+        n++;
+    *ret_last = n < t->n_items && t->items[n].kind == ITEM_SEGMENT_END;
+    return n;
+}
+
+void timeline_take_steps(struct timeline *t, int n, float *x, int64_t stride) {
+    for (int i = 0; i < n; i++)
+        cut(t, &t->items[i], x + i * stride);
 }
 
 float *timeline_state(struct timeline *t) { return t->state; }

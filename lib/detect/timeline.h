@@ -80,6 +80,12 @@ bool timeline_take(struct timeline *t, float *x);
  * model are its steps, and each can be taken only when the one before is completed. Read the state after timeline_take; replace it
  * before timeline_complete. */
 float *timeline_state(struct timeline *t);
+/* For such a model, several steps at once: how many wait one after the other in the present segment, at most `most`, while none is
+ * taken; feeds a cached recording on. *ret_last: the segment has no step after them, so nobody needs the state that they leave. */
+int timeline_steps(struct timeline *t, int most, bool *ret_last);
+/* Copies the next n of them into x, one each `stride` floats. Their timeline_complete calls must follow, with the state after all
+ * of them replaced before the first. */
+void timeline_take_steps(struct timeline *t, int n, float *x, int64_t stride);
 int64_t timeline_waiting(const struct timeline *t); /* windows that were queued and not taken */
 /* Probabilities (T) of the oldest taken window. */
 int timeline_complete(struct timeline *t, const float *p, struct err *err);

@@ -48,6 +48,7 @@ static thread_local cudaStream_t capturing; /* by this thread */
 /* Of the process so far, outside recordings: kernels, copies and fillings, launches of recordings; and kernels of recordings that
  * were launched. */
 static long kernels, copies, launches, recorded_kernels;
+static long waits; /* of the host, for a stream or an event */
 extern "C" __attribute__((visibility("default"))) void emulator_counts(long ret[3]) {
     gate lock(emulator_gate);
     ret[0] = kernels;
@@ -57,6 +58,11 @@ extern "C" __attribute__((visibility("default"))) void emulator_counts(long ret[
 extern "C" __attribute__((visibility("default"))) long emulator_recorded_kernels(void) {
     gate lock(emulator_gate);
     return recorded_kernels;
+}
+
+extern "C" __attribute__((visibility("default"))) long emulator_waits(void) {
+    gate lock(emulator_gate);
+    return waits;
 }
 
 /* ---- running ---- */
@@ -191,6 +197,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     gate lock(emulator_gate);
     if (stream && stream->origin)
         return stream->origin->spoiled = true, cudaErrorStreamCaptureUnsupported;
+    waits++;
     if (stream)
         finish(stream);
     return emulator_fault;
@@ -238,6 +245,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
         event->state->capture->spoiled = true;
         return cudaErrorCapturedEvent;
     }
+    waits++;
     memory_open();
     while (event->state->reached < event->state->asked && !emulator_fault) {
         cudaStream_t next = any_that_can();
