@@ -8,7 +8,7 @@
 #include "daemon/models/places.h"
 #include "daemon/paths.h"
 #include "daemon/server.h"
-#include "detect/modelfile.h"
+#include "detect/model_image.h"
 
 enum { MAX_SERIES = 1000 };
 
@@ -30,7 +30,6 @@ static int check_model(const struct config *c, const char *ref, struct err *err)
     const struct source_store *store;
     const char *key;
     char named[4096], path[4096];
-    struct modelfile file;
     if (model_fetch_is_url(ref))
         return model_fetch_locate(c->stores, c->n_stores, ref, &store, &key, err);
     if (str_starts(ref, "job:"))
@@ -40,7 +39,7 @@ static int check_model(const struct config *c, const char *ref, struct err *err)
     else if (!str_format(named, sizeof named, "%s/uploads/%s.safetensors", c->results, ref + strlen("upload:")))
         return err_set(err, ERR_RANGE, "paths.results is too long");
     int rc = places_model_file(&places, named, path, err);
-    return rc ? rc : modelfile_read(path, &file, err);
+    return rc ? rc : model_image_check(path, err);
 }
 
 static int check_served(const struct config *c, struct err *err) {

@@ -6,7 +6,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "daemon/models/model_head.h"
-#include "detect/modelfile.h"
+#include "detect/model_image.h"
 
 enum { PATH_BYTES = 4096 };
 static const char scheme[] = "store://";
@@ -75,7 +75,6 @@ static void remove_staged(const char *path) {
 }
 
 static int fetch(struct model_fetch *f, const char *staged, struct err *err) {
-    struct modelfile file;
     struct store *store = NULL;
     int rc;
     if (atomic_load(&f->stop)) /* while it waited */
@@ -84,7 +83,7 @@ static int fetch(struct model_fetch *f, const char *staged, struct err *err) {
         return rc;
     rc = get(f, store, staged, err);
     store_close(store);
-    if (rc || (rc = modelfile_read(staged, &file, err)))
+    if (rc || (rc = model_image_check(staged, err)))
         return rc;
     return fsio_rename(staged, f->path, err);
 }

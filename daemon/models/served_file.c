@@ -8,7 +8,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "detect/modelfile.h"
+#include "detect/model_image.h"
 
 enum { MAX_NAME = 64 };
 static const char folder_name[] = "served", extension[] = ".safetensors";
@@ -48,10 +48,9 @@ int served_file_link(const char *results_dir, const char *folder, const char *na
 
 int served_file_make(const char *results_dir, const char *name, const char *from, struct served_file *ret, struct err *err) {
     struct served_file made;
-    struct modelfile file;
     char unique[MAX_NAME + DIGEST_HEX_SIZE + 2];
     int rc;
-    if ((rc = modelfile_read(from, &file, err)) || (rc = digest_file(from, made.sha256, err)))
+    if ((rc = model_image_check(from, err)) || (rc = digest_file(from, made.sha256, err)))
         return rc;
     str_format(unique, sizeof unique, "%s-%s", name, made.sha256);
     if ((rc = served_file_link(results_dir, folder_name, unique, from, made.path, err)))

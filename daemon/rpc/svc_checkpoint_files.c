@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "daemon/rpc/checkpoint_find.h"
 #include "daemon/rpc/convert.h"
+#include "detect/model_image.h"
 #include "store/digest.h"
 
 enum { PART_BYTES = 1 << 20 };
@@ -25,10 +26,9 @@ struct verify {
 /* On the pool. */
 static void read_whole(struct offload *work) {
     struct verify *v = (struct verify *)work;
-    struct modelfile file;
     checkpoint_find_file(work);
     if (!work->err.code && !digest_file(v->one.file.path, v->sha256, &v->wrong))
-        modelfile_read(v->one.file.path, &file, &v->wrong);
+        model_image_check(v->one.file.path, &v->wrong);
 }
 
 static void answer_verify(struct offload *work) {
@@ -183,14 +183,13 @@ static void write_part(struct offload *work) {
 /* The file must be what was announced and a model before it gets its name. On the pool. */
 static void commit_upload(struct offload *work) {
     struct upload *u = (struct upload *)work;
-    struct modelfile file;
     bool hashed = digest_finish(u->digest, u->found);
     u->digest = NULL;
     if (!hashed)
         err_set(&work->err, ERR_INTERNAL, "the upload's SHA-256 could not be computed");
     else if (*u->expected && strcmp(u->expected, u->found))
         err_set(&work->err, ERR_DATA_LOSS, "the upload's SHA-256 is %s; %s was announced; send it again", u->found, u->expected);
-    else if (!modelfile_read(u->file.tmp_path, &file, &work->err)) {
+    else if (!model_image_check(u->file.tmp_path, &work->err)) {
         u->open = false;
         if (!fsio_writer_commit(&u->file, &work->err))
             checkpoint_file_read(&u->about, u->ref, u->path, &work->err);

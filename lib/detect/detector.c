@@ -1,5 +1,6 @@
 #include "detect/detector.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,6 +118,46 @@ int detector_wrap(struct device *dev, struct seizure_net *net, const struct mode
     return 0;
 }
 
+/* The network over the rows, with the state of each if it carries one. */
+static int infer_rows(struct detector *d, struct stream *s, const struct tensor *x, int steps, struct tensor *logits,
+                      struct err *err) {
+    struct tensor state = tensor_2d(d->state, DTYPE_F32, x->dim[0] / steps, d->n_state);
+    size_t bytes = (size_t)(state.dim[0] * d->n_state) * sizeof(float);
+    if (!seizure_step(&d->info.file.model))
+        return seizure_infer(d->net, s, x, logits, err);
+    if (!d->n_state)
+        return seizure_infer_step(d->net, s, x, &state, logits, err);
+    int rc;
+    if ((rc = stream_to_device(s, d->state, d->state_host, bytes, err)) ||
+        (rc = seizure_infer_steps(d->net, s, x, steps, &state, logits, err)))
+        return rc;
+    return stream_to_host(s, d->state_host, d->state, bytes, err);
+}
+
+/* Where weights overflow although each is finite, the answer is NaN, or 0 for ever: a window of noise tells. */
+static int check_window(struct detector *d, struct stream *s, struct err *err) {
+    const struct seizure_config *c = &d->info.file.model;
+    const struct batch *b = &d->batches[0];
+    struct tensor x = tensor_3d(d->x, DTYPE_F32, 1, d->window, c->in_channels),
+                  logits = tensor_2d(d->logits, DTYPE_F32, 1, d->window);
+    size_t wide = (size_t)d->window * (size_t)c->in_channels, out = (size_t)d->window * sizeof(float);
+    struct rng rng;
+    int rc;
+    rng_init(&rng, 1, RNG_SYNTH, 0);
+    for (size_t i = 0; i < wide; i++)
+        b->x[i] = (float)rng_normal(&rng);
+    if (d->n_state)
+        memset(d->state_host, 0, (size_t)d->n_state * sizeof *d->state_host);
+    if ((rc = stream_to_device(s, d->x, b->x, wide * sizeof *b->x, err)) || (rc = infer_rows(d, s, &x, 1, &logits, err)) ||
+        (rc = stream_to_host(s, b->p, d->logits, out, err)) || (rc = stream_sync(s, err)))
+        return rc;
+    for (int64_t i = 0; i < d->window; i++)
+        if (!isfinite(b->p[i]))
+            return err_set(err, ERR_INVALID, "%s: the answer to a window of noise is not finite; the file is no usable model",
+                           d->path);
+    return 0;
+}
+
 int detector_upload(struct device *dev, const struct model_image *image, struct detector **ret, struct err *err) {
     const struct seizure_options options = {.max_batch = image->max_batch, .precision = image->precision};
     OWNED_POINTER(seizure_free) struct seizure_net *net = NULL;
@@ -141,6 +182,10 @@ int detector_upload(struct device *dev, const struct model_image *image, struct 
     d->info.bf16_difference = difference;
     str_copy(d->path, sizeof d->path, image->path);
     memcpy(d->info.sha256, image->sha256, sizeof image->sha256);
+    if ((rc = check_window(d, s, err))) {
+        detector_close(d);
+        return rc;
+    }
     *ret = d;
     return 0;
 }
@@ -212,22 +257,6 @@ static void gather(struct detector *d, struct batch *b, struct timeline *const *
         gather_windows(d, b, timelines, n, most && most < d->max_batch ? (int)most : d->max_batch);
     for (int i = 0; d->n_state && i < b->rows; i++)
         memcpy(d->state_host + i * d->n_state, timeline_state(b->who[i]), (size_t)d->n_state * sizeof *d->state_host);
-}
-
-/* The network over the rows, with the state of each if it carries one. */
-static int infer_rows(struct detector *d, struct stream *s, const struct tensor *x, int steps, struct tensor *logits,
-                      struct err *err) {
-    struct tensor state = tensor_2d(d->state, DTYPE_F32, x->dim[0] / steps, d->n_state);
-    size_t bytes = (size_t)(state.dim[0] * d->n_state) * sizeof(float);
-    if (!seizure_step(&d->info.file.model))
-        return seizure_infer(d->net, s, x, logits, err);
-    if (!d->n_state)
-        return seizure_infer_step(d->net, s, x, &state, logits, err);
-    int rc;
-    if ((rc = stream_to_device(s, d->state, d->state_host, bytes, err)) ||
-        (rc = seizure_infer_steps(d->net, s, x, steps, &state, logits, err)))
-        return rc;
-    return stream_to_host(s, d->state_host, d->state, bytes, err);
 }
 
 /* Probabilities of the rows' logits, which are lost where the model has a temperature. */

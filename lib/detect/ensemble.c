@@ -52,6 +52,9 @@ static int open_member(struct ensemble *e, const char *path, struct err *err) {
     if (rc)
         return rc;
     e->n++;
+    for (size_t i = 0; i < safetensors_count(e->files[k]); i++)
+        if ((rc = safetensors_check_finite(safetensors_at(e->files[k], i), path, err)))
+            return rc;
     if ((rc = modelfile_parse(e->files[k], path, &e->models[k], err)))
         return rc;
     events_config_keep_all(&e->models[k].events);

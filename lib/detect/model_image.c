@@ -83,6 +83,12 @@ int model_image_open(const char *path, const struct model_use *use, struct model
     return 0;
 }
 
+int model_image_check(const char *path, struct err *err) {
+    const struct model_use use = {.max_batch = 1, .precision = DTYPE_F32};
+    OWNED_POINTER(model_image_close) struct model_image *image = NULL;
+    return model_image_open(path, &use, &image, err);
+}
+
 void model_image_close(struct model_image *image) {
     if (!image)
         return;

@@ -33,6 +33,8 @@ int64_t model_batch_bytes(const struct seizure_config *model, int max_batch);
 /* Allocates nothing for the tensors of a file whose tensors are not those of its configuration (INVALID), or whose network needs
  * more than use->memory_limit_bytes of the device (EXHAUSTED). */
 int model_image_open(const char *path, const struct model_use *use, struct model_image **ret, struct err *err);
+/* Checks a whole file as model_image_open does, without a limit of memory. */
+int model_image_check(const char *path, struct err *err);
 void model_image_close(struct model_image *image); /* takes NULL */
 OWNABLE(struct model_image, model_image_close)
 /* Loads the parameters of a network of the image's configuration. */

@@ -85,6 +85,8 @@ static int write_copy(const struct safetensors *st, const char *to, const struct
 int retune_model(const char *from, const char *to, const struct retune *retune, char ret_sha256[DIGEST_HEX_SIZE], struct err *err) {
     OWNED_POINTER(safetensors_close) struct safetensors *st = NULL;
     int rc = safetensors_open(from, &st, err);
+    for (size_t i = 0; !rc && i < safetensors_count(st); i++)
+        rc = safetensors_check_finite(safetensors_at(st, i), from, err);
     if (rc)
         return rc;
     OWNED(str_done) struct str events;

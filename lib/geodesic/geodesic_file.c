@@ -99,7 +99,8 @@ static int read_spectra(const struct safetensors *st, const char *path, struct s
     const struct safetensors_entry *c = find(st, path, "concentrations", SAFETENSORS_F64, -1, 0, err);
     const struct safetensors_entry *w = c ? find(st, path, "wavelengths", SAFETENSORS_F64, -1, 0, err) : NULL;
     const struct safetensors_entry *a = w ? find(st, path, "absorbance", SAFETENSORS_F64, c->shape[0], w->shape[0], err) : NULL;
-    if (!a)
+    if (!a || safetensors_check_finite(c, path, err) || safetensors_check_finite(w, path, err) ||
+        safetensors_check_finite(a, path, err))
         return ERR_INVALID;
     if (c->shape[0] < 2 || c->shape[0] > SPECTRA_MAX_CONCENTRATIONS || w->shape[0] < 2 || w->shape[0] > SPECTRA_MAX_WAVELENGTHS)
         return err_set(err, ERR_INVALID, "%s: %lld concentrations and %lld wavelengths are no table of spectra", path,
@@ -138,8 +139,9 @@ static int read_params(const struct safetensors *st, const char *path, struct ge
         for (int i = 0; !rc && i < GEODESIC_PARTS; i++) {
             const struct geodesic_part *p = &parts[i];
             str_format(name, sizeof name, "model.%d.%s", g, p->name);
-            rc = copy(f->params + g * count + p->offset,
-                      find(st, path, name, SAFETENSORS_F32, p->dim[0], p->rank == 2 ? p->dim[1] : 0, err));
+            const struct safetensors_entry *e = find(st, path, name, SAFETENSORS_F32, p->dim[0], p->rank == 2 ? p->dim[1] : 0, err);
+            if (!(rc = e ? safetensors_check_finite(e, path, err) : ERR_INVALID))
+                copy(f->params + g * count + p->offset, e);
         }
     }
     return rc;

@@ -73,6 +73,19 @@ static bool fits(const struct param *p, const struct safetensors_entry *e) {
 
 static bool is_head(const struct param *p, bool head_may_differ) { return head_may_differ && str_starts(p->name, "head."); }
 
+/* A network with such values answers NaN, or hides it: a ReLU makes 0 of it. */
+static int check_values(const struct safetensors_entry *e, const char *path, struct err *err) {
+    int rc = safetensors_check_finite(e, path, err);
+    const float *x = e->data;
+    if (rc || !x || e->dtype != SAFETENSORS_F32 || !str_ends(e->name, "running_var"))
+        return rc;
+    for (size_t i = 0; i < e->bytes / sizeof *x; i++)
+        if (x[i] < 0)
+            return err_set(err, ERR_INVALID, "%s: element %zu of the tensor '%s' is %g; expected a variance, 0 or more", path, i,
+                           e->name, (double)x[i]);
+    return 0;
+}
+
 /* Every tensor there, of the right shape, and no other: before anything is touched. */
 static int check_tensors(const struct safetensors *st, const char *path, const struct param_set *set, bool head_may_differ,
                          struct err *err) {
@@ -90,7 +103,11 @@ static int check_tensors(const struct safetensors *st, const char *path, const s
                        safetensors_dtype_name(e->dtype), have, want);
     }
     for (size_t i = 0; i < safetensors_count(st); i++) {
-        const char *name = safetensors_at(st, i)->name;
+        const struct safetensors_entry *e = safetensors_at(st, i);
+        const char *name = e->name;
+        int rc = check_values(e, path, err);
+        if (rc)
+            return rc;
         if (!param_find(set, name) && !(head_may_differ && str_starts(name, "head.")))
             return err_set(err, ERR_INVALID, "%s holds the tensor '%s', which this model does not have", path, name);
     }

@@ -1,6 +1,7 @@
 #include "store/safetensors.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -390,4 +391,29 @@ int safetensors_write(const char *path, const struct safetensors_content *conten
     str_init(&header, SAFETENSORS_MAX_HEADER);
     rc = make_header(path, content, order, &header, err);
     return rc ? rc : write_file(path, content, order, &header, ret_sha256, err);
+}
+
+/* True if all bits of the exponent are set: NaN or an infinity. */
+static bool is_finite(const struct safetensors_entry *e, size_t i) {
+    switch (e->dtype) {
+    case SAFETENSORS_F64:
+        return isfinite(((const double *)e->data)[i]);
+    case SAFETENSORS_F32:
+        return isfinite(((const float *)e->data)[i]);
+    case SAFETENSORS_F16:
+        return (((const uint16_t *)e->data)[i] & 0x7C00) != 0x7C00;
+    case SAFETENSORS_BF16:
+        return (((const uint16_t *)e->data)[i] & 0x7F80) != 0x7F80;
+    default:
+        return true;
+    }
+}
+
+int safetensors_check_finite(const struct safetensors_entry *e, const char *path, struct err *err) {
+    size_t n = e->data ? e->bytes / safetensors_dtype_bytes(e->dtype) : 0;
+    for (size_t i = 0; i < n; i++)
+        if (!is_finite(e, i))
+            return err_set(err, ERR_INVALID, "%s: element %zu of the tensor '%s' is NaN or infinite; the file is no usable model",
+                           path, i, e->name);
+    return 0;
 }

@@ -62,6 +62,9 @@ const char *safetensors_metadata(const struct safetensors *st, const char *key);
 /* Visits every key of the metadata. */
 void safetensors_each_metadata(const struct safetensors *st, void (*visit)(void *ctx, const char *key, const char *value),
                                void *ctx);
+/* INVALID names the tensor and the index of its first element that is no finite number. Integers are finite, and so are tensors
+ * whose data were not read. path is for the error. */
+int safetensors_check_finite(const struct safetensors_entry *e, const char *path, struct err *err);
 const char *safetensors_dtype_name(enum safetensors_dtype dtype);
 size_t safetensors_dtype_bytes(enum safetensors_dtype dtype);
 

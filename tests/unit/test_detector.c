@@ -11,9 +11,11 @@
 #include <cmocka.h>
 
 #include "detect/detector.h"
+#include "detect/model_image.h"
 #include "detect/precision.h"
 #include "detect/timeline.h"
 #include "kernels/op.h"
+#include "nn/ckpt.h"
 #include "unit/eeg_fixture.h"
 
 enum { C = 3, WINDOW = 512, HOP = 128, SECONDS = 13, N = SECONDS * 256, STREAMS = 3 };
@@ -99,6 +101,78 @@ static void a_model_file_brings_back_everything_detection_needs(void **state) {
     assert_int_equal(info->parameters, seizure_parameter_count(&m.model));
     assert_ptr_equal(info->file.frontend.montage, info->file.montage);
     detector_close(d);
+}
+
+struct pairs {
+    struct safetensors_pair items[32];
+    size_t n;
+};
+
+static void keep_pair(void *ctx, const char *key, const char *value) {
+    struct pairs *p = ctx;
+    assert_true(p->n < 32);
+    p->items[p->n++] = (struct safetensors_pair){key, value};
+}
+
+/* Replaces the last value of a tensor of the model file. */
+static void poison(const struct model *f, const char *name, float value) {
+    enum { MOST = 512 };
+    struct safetensors_entry entries[MOST];
+    struct pairs pairs = {.n = 0};
+    struct safetensors *st = NULL;
+    struct err err;
+    char sha[65];
+    assert_int_equal(safetensors_open(f->path, &st, &err), 0);
+    size_t n = safetensors_count(st);
+    assert_true(n <= MOST && safetensors_find(st, name));
+    for (size_t i = 0; i < n; i++) {
+        entries[i] = *safetensors_at(st, i);
+        if (!strcmp(entries[i].name, name))
+            ((float *)(uintptr_t)entries[i].data)[entries[i].bytes / sizeof value - 1] = value;
+    }
+    safetensors_each_metadata(st, keep_pair, &pairs);
+    const struct safetensors_content content = {entries, n, pairs.items, pairs.n};
+    assert_int_equal(safetensors_write(f->path, &content, sha, &err), 0);
+    safetensors_close(st);
+}
+
+static void values_that_are_no_numbers_are_refused_by_name(void **state) {
+    struct model *f = *state;
+    static const struct {
+        const char *tensor;
+        float value;
+        const char *said;
+    } bad[] = {{"encoder.0.conv1.weight", NAN, "is NaN or infinite"},
+               {"encoder.0.bn1.running_mean", INFINITY, "is NaN or infinite"},
+               {"encoder.0.bn1.running_var", -0.5f, "expected a variance"}};
+    char sha[65];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct err err = {0};
+        struct detector *d = NULL;
+        assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, sha, &err), 0);
+        poison(f, bad[i].tensor, bad[i].value);
+        assert_int_equal(model_image_check(f->path, &err), ERR_INVALID);
+        assert_non_null(strstr(err.message, bad[i].tensor));
+        assert_non_null(strstr(err.message, bad[i].said));
+        assert_int_equal(detector_open(f->dev, f->path, &(struct model_use){2, DTYPE_F32, 0}, &d, &err), ERR_INVALID);
+        assert_null(d);
+        assert_int_equal(ckpt_load_model(f->path, seizure_params(f->net), f->s, false, &err), ERR_INVALID);
+    }
+}
+
+/* Each weight is a number, and their products overflow. */
+static void a_network_that_answers_no_numbers_is_refused(void **state) {
+    struct model *f = *state;
+    struct err err = {0};
+    struct detector *d = NULL;
+    char sha[65];
+    assert_int_equal(modelfile_save(f->path, &f->file, f->net, NULL, f->s, sha, &err), 0);
+    poison(f, "head.out.bias", 3.4e38f);
+    poison(f, "head.out.weight", 3.4e38f);
+    assert_int_equal(model_image_check(f->path, &err), 0);
+    assert_int_equal(detector_open(f->dev, f->path, &(struct model_use){2, DTYPE_F32, 0}, &d, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "is not finite"));
+    assert_null(d);
 }
 
 /* Little on disk, much claimed: nothing may be allocated for it. */
@@ -350,6 +424,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_model_file_brings_back_everything_detection_needs, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_that_claims_more_than_it_holds_costs_no_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(values_that_are_no_numbers_are_refused_by_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_network_that_answers_no_numbers_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(files_that_are_no_models_are_refused_with_the_reason, setup, teardown),
         cmocka_unit_test_setup_teardown(batched_and_interleaved_streams_equal_each_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(windows_side_by_side_equal_each_alone, setup, teardown),
