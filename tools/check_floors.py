@@ -55,7 +55,7 @@ NARROW = {
     ("lib/geodesic", "lib/eeg"): {"eeg/table.h"},
     ("lib/geodesic", "lib/plot"): {"plot/plot_panels.h"},
     ("lib/geodesic", "lib/nn"): {"nn/replay.h"},
-    ("client/brrctl", "lib/store"): {"store/safetensors.h", "store/digest.h", "store/store.h", "store/store_options.h"},
+    ("client/brrctl", "lib/store"): {"store/safetensors.h", "store/digest.h", "store/outputs.h", "store/store.h", "store/store_options.h"},
 }
 # Tables that a header declares and a file above it defines, because their rows come from all rooms: name -> the file of its definition.
 TABLES = {

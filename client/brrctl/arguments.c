@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fsio.h"
 #include "base/str.h"
+#include "store/outputs.h"
 
 #define AT(field) offsetof(struct arguments, field)
 
@@ -20,6 +22,10 @@ static const struct argument common[] = {
     {"--tls-cert", NULL, ARGUMENT_TEXT, AT(tls_cert), "FILE", "this client's certificate; default BRR_TLS_CERT", 0, 0},
     {"--tls-key", NULL, ARGUMENT_TEXT, AT(tls_key), "FILE", "private key of this client; default BRR_TLS_KEY", 0, 0},
 };
+/* Of the commands that write files. */
+static const struct argument force = {"--force", NULL, ARGUMENT_FLAG,
+                                      AT(force), "",   "replace output files that brrd did not write, or that were changed since",
+                                      0,         0};
 enum { N_COMMON = sizeof common / sizeof *common, N_LOCAL = 1, MAX_NAMES = 128 };
 
 const struct argument_table arguments_none = {.rows = NULL};
@@ -50,9 +56,18 @@ static const struct argument *find(const struct argument *rows, int n, const cha
     return NULL;
 }
 
+static bool writes_files(const struct argument_table *table) {
+    for (int i = 0; table && i < table->n; i++)
+        if (table->rows[i].kind == ARGUMENT_OUTPUT)
+            return true;
+    return false;
+}
+
 void arguments_each(const struct argument_table *table, arguments_visit_fn *visit, void *ctx) {
     for (int i = 0; table && i < table->n; i++)
         visit(ctx, &table->rows[i]);
+    if (writes_files(table))
+        visit(ctx, &force);
     for (int i = 0; table && i < (table->local ? N_LOCAL : N_COMMON); i++)
         if (!find(table->rows, table->n, common[i].name, strlen(common[i].name)))
             visit(ctx, &common[i]);
@@ -140,6 +155,7 @@ static bool store(const struct argument *row, const char *value, void *field) {
         *(const char **)field = value;
         return true;
     case ARGUMENT_TEXT:
+    case ARGUMENT_OUTPUT:
         *(const char **)field = value;
         return true;
     case ARGUMENT_ASSIGNMENT:
@@ -160,6 +176,8 @@ static bool take(int argc, char **argv, int *i, const struct argument_table *tab
     char *base = row ? a->own : (char *)a;
     if (!row && table)
         row = find(common, N_COMMON, word, len);
+    if (!row && writes_files(table))
+        row = find(&force, 1, word, len);
     if (!row)
         return unknown(argv[1], word, table);
     if (row->kind == ARGUMENT_FLAG && equals) {
@@ -201,6 +219,37 @@ bool arguments_parse(int argc, char **argv, const struct argument_table *table, 
             return false;
     }
     return true;
+}
+
+static const char *output_at(const struct arguments *a, const struct argument *row) {
+    if (row->kind != ARGUMENT_OUTPUT)
+        return NULL;
+    return *(const char **)(void *)((char *)a->own + row->offset);
+}
+
+int arguments_check_outputs(const struct arguments *a, const struct argument_table *table, struct arguments_outputs *ret,
+                            struct err *err) {
+    ret->n = 0;
+    for (int i = 0; table && i < table->n && ret->n < ARGUMENTS_MAX_LIST; i++) {
+        const char *path = output_at(a, &table->rows[i]);
+        int rc = path ? outputs_check(path, a->force, err) : 0;
+        if (rc)
+            return rc;
+        if (!path || fsio_is_dir(path) || table->fetches)
+            continue;
+        ret->stamps[ret->n] = fsio_stamp(path);
+        ret->paths[ret->n++] = path;
+    }
+    return 0;
+}
+
+int arguments_list_outputs(const struct arguments_outputs *outputs, struct err *err) {
+    for (int i = 0; i < outputs->n; i++) {
+        int rc = fsio_stamp(outputs->paths[i]) != outputs->stamps[i] ? outputs_add(outputs->paths[i], err) : 0;
+        if (rc)
+            return rc;
+    }
+    return 0;
 }
 
 void arguments_done(struct arguments *a) {

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
+
 enum { ARGUMENTS_MAX_LIST = 64 };
 
 /* The values of an option that may be repeated. */
@@ -14,11 +16,13 @@ struct argument_list {
     int n;
 };
 
-/* FLAG: bool. TEXT, CHOICE: const char *, NULL = not given. ASSIGNMENT ("K=V"), LIST: struct argument_list. NUMBER: double, NaN =
- * not given. INTEGER: int64_t, -1 = not given. */
+/* FLAG: bool. TEXT, OUTPUT, CHOICE: const char *, NULL = not given. OUTPUT: a file that the command writes, or a folder for files;
+ * a file there that brrd did not write is replaced only with --force, which every command with such an option accepts. ASSIGNMENT
+ * ("K=V"), LIST: struct argument_list. NUMBER: double, NaN = not given. INTEGER: int64_t, -1 = not given. */
 enum argument_kind {
     ARGUMENT_FLAG,
     ARGUMENT_TEXT,
+    ARGUMENT_OUTPUT,
     ARGUMENT_ASSIGNMENT,
     ARGUMENT_LIST,
     ARGUMENT_CHOICE,
@@ -37,12 +41,12 @@ struct argument {
 };
 
 /* All options of a command; size: bytes of its struct. local: it needs no daemon, so that help and completion leave out the options
- * of the connection. */
+ * of the connection. fetches: its OUTPUT files are copies of others' files, which are not listed as brrd's own. */
 struct argument_table {
     const struct argument *rows;
     int n;
     size_t size;
-    bool local;
+    bool local, fetches;
 };
 #define ARGUMENT_TABLE(list, type)                                                                                                 \
     { .rows = (list), .n = sizeof(list) / sizeof *(list), .size = sizeof(type) }
@@ -54,7 +58,7 @@ extern const struct argument_table arguments_none; /* only those of all commands
 struct arguments {
     const char **args; /* the plain words after the command; n_args of them */
     int n_args;
-    bool json;
+    bool json, force;
     const char *endpoint, *tls_ca, *token_file, *tls_cert, *tls_key;
     void *own; /* the command's struct */
 };
@@ -62,6 +66,17 @@ struct arguments {
 /* Reads argv[2..]. table: NULL: no option at all. False with a message on stderr. arguments_done frees. */
 bool arguments_parse(int argc, char **argv, const struct argument_table *table, struct arguments *ret);
 void arguments_done(struct arguments *a);
+
+/* Around a command: refuses files of its OUTPUT options that are not brrd's own (store/outputs.h), with EXISTS;
+ * afterwards lists those that it has written. */
+struct arguments_outputs {
+    const char *paths[ARGUMENTS_MAX_LIST];
+    uint64_t stamps[ARGUMENTS_MAX_LIST]; /* before the command */
+    int n;
+};
+int arguments_check_outputs(const struct arguments *a, const struct argument_table *table, struct arguments_outputs *ret,
+                            struct err *err);
+int arguments_list_outputs(const struct arguments_outputs *outputs, struct err *err);
 
 /* True if the word is an option of all commands that takes the next word as its value. */
 bool arguments_takes_value(const char *word);

@@ -5,11 +5,11 @@
 
 #define AT(field) offsetof(struct burst_options, field)
 #define ROW_OUTPUT                                                                                                                 \
-    { "--output", "--out", ARGUMENT_TEXT, AT(output), "FILE", "file to write", 0, 0 }
+    { "--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE", "file to write", 0, 0 }
 #define ROW_TICKS                                                                                                                  \
     { "--ticks", NULL, ARGUMENT_INTEGER, AT(ticks), "N", "number of ticks", 1, 9e15 }
 #define ROW_FIRED                                                                                                                  \
-    { "--fired", NULL, ARGUMENT_TEXT, AT(fired), "FILE", "write the (tick, id) of every spike: .npy (int64) or .tsv", 0, 0 }
+    { "--fired", NULL, ARGUMENT_OUTPUT, AT(fired), "FILE", "write the (tick, id) of every spike: .npy (int64) or .tsv", 0, 0 }
 #define ROW_EVERY_TICK                                                                                                             \
     {                                                                                                                              \
         "--every-tick", NULL, ARGUMENT_FLAG, AT(every_tick), "", "leak and refractory advance in every tick, also without input",  \
@@ -51,7 +51,7 @@ static const struct argument run_rows[] = {
     ROW_TICKS,
     {"--inject", NULL, ARGUMENT_TEXT, AT(inject), "FILE.tsv", "table of injections: tick, id, potential", 0, 0},
     ROW_FIRED,
-    {"--plot", NULL, ARGUMENT_TEXT, AT(plot), "FILE", "draw the spikes as a raster; .svg, .png or .pdf", 0, 0},
+    {"--plot", NULL, ARGUMENT_OUTPUT, AT(plot), "FILE", "draw the spikes as a raster; .svg, .png or .pdf", 0, 0},
     {"--keep", NULL, ARGUMENT_TEXT, AT(keep), "NAME", "leave the network in the daemon under this name", 0, 0},
     ROW_EVERY_TICK,
     ROW_BUDGET,

@@ -21,7 +21,7 @@ struct checkpoint_options {
 };
 #define AT(field) offsetof(struct checkpoint_options, field)
 static const struct argument rows[] = {
-    {"--output", "--out", ARGUMENT_TEXT, AT(output), "FILE", "get: the file to write", 0, 0},
+    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE", "get: the file to write", 0, 0},
     {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "put: name of the upload", 0, 0},
 };
 #undef AT

@@ -18,7 +18,7 @@ struct compare_options {
     const char *plot;
 };
 static const struct argument rows[] = {
-    {"--plot", NULL, ARGUMENT_TEXT, offsetof(struct compare_options, plot), "FILE", "draw the curves of both; .svg, .png or .pdf",
+    {"--plot", NULL, ARGUMENT_OUTPUT, offsetof(struct compare_options, plot), "FILE", "draw the curves of both; .svg, .png or .pdf",
      0, 0},
 };
 const struct argument_table compare_arguments = ARGUMENT_TABLE(rows, struct compare_options);

@@ -28,7 +28,7 @@ static const struct argument rows[] = {
     {"--on", NULL, ARGUMENT_NUMBER, AT(on), "P", "probability that begins an event or alarm; default: the model's", 0.0001, 0.9999},
     {"--off", NULL, ARGUMENT_NUMBER, AT(off), "P", "probability that ends it; default: the model's, but at most --on", 0.0001,
      0.9999},
-    {"--output", "--out", ARGUMENT_TEXT, AT(output), "DIR", "folder for the events files", 0, 0},
+    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "DIR", "folder for the events files", 0, 0},
     {"--format", NULL, ARGUMENT_CHOICE, AT(format), EVENTS_NAMES, "format of the events files; default tsv", 0, 0},
     {"--bids", NULL, ARGUMENT_FLAG, AT(bids), "",
      "make --output a BIDS dataset of the recordings (linked or copied) and their events", 0, 0},
@@ -173,10 +173,11 @@ static int add_to_dataset(const struct batch *b, const struct detect_item *item,
     return bids_write_recording(root, name, info, mains_hz, err);
 }
 
-static void detect_one(struct batch *b, struct detect_item *item) {
+static struct detection_config config_of(const struct batch *b) {
     const struct arguments *o = b->o;
-    struct detection_config config = {
+    return (struct detection_config){
         .format = events_format_find(detect_options_of(o)->format),
+        .force = o->force,
         .playback = {.model = b->model,
                      .client = "brrctl detect",
                      .no_resume = true, /* as fast as the device: nothing waits to be durable */
@@ -187,6 +188,10 @@ static void detect_one(struct batch *b, struct detect_item *item) {
                      .on = isnan(detect_options_of(o)->on) ? 0 : detect_options_of(o)->on,
                      .off = isnan(detect_options_of(o)->off) ? 0 : detect_options_of(o)->off,
                      .chunk_samples = detect_options_of(o)->chunk_samples > 0 ? detect_options_of(o)->chunk_samples : 0}};
+}
+
+static void detect_one(struct batch *b, struct detect_item *item) {
+    const struct detection_config config = config_of(b);
     struct detection d;
     struct err err = {0};
     struct source *source = NULL;
@@ -289,6 +294,33 @@ static int run(struct batch *b) {
     return code;
 }
 
+/* Detections beside the recordings, under the names of their labels, would be mistaken for labels when the folder is copied. */
+static int check_beside(const struct detect_item *item, struct err *err) {
+    char path[8192], output[8192];
+    int rc;
+    if ((rc = fsio_absolute(path, sizeof path, item->path, err)) || (rc = fsio_absolute(output, sizeof output, item->output, err)))
+        return rc;
+    size_t folder = (size_t)(fsio_basename(path) - path);
+    if (folder != (size_t)(fsio_basename(output) - output) || memcmp(path, output, folder) != 0)
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "--output is the folder of the recordings: %s would lie where labels are expected; take another folder, or "
+                   "--force",
+                   item->output);
+}
+
+/* Before the first recording is sent: no file of others is replaced. */
+static int check_files(const struct batch *b, struct err *err) {
+    const struct detection_config config = config_of(b);
+    for (int i = 0; i < b->n; i++) {
+        int rc;
+        if ((rc = detection_check_events(&config, b->items[i].output, err)) ||
+            (!b->o->force && (rc = check_beside(&b->items[i], err))))
+            return rc;
+    }
+    return 0;
+}
+
 /* True if both files begin alike and have the same length: an EDF header holds patient, time and signals. */
 static bool same_recording(const char *a, const char *b) {
     enum { COMPARED = 64 << 10 };
@@ -350,7 +382,7 @@ int cmd_detect(const struct arguments *o) {
         return EXIT_USAGE;
     }
     brrctl_ref(detect_options_of(o)->model, b.model, sizeof b.model);
-    if (collect(&b, &err) || fsio_mkdirs(detect_options_of(o)->output, &err) || begin_dataset(&b, &err))
+    if (collect(&b, &err) || check_files(&b, &err) || fsio_mkdirs(detect_options_of(o)->output, &err) || begin_dataset(&b, &err))
         code = brrctl_fail(&err);
     else
         code = run(&b);

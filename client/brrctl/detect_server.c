@@ -14,6 +14,8 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect_table.h"
 #include "eeg/events.h"
+#include "store/digest.h"
+#include "store/outputs.h"
 
 enum { PATH_SIZE = 4096, MAX_TSV_BYTES = 256 << 20, JOB_TEXT_BYTES = 64 << 10 };
 
@@ -171,6 +173,17 @@ static struct detect_item *add_item(struct fetching *f, const Brr__V1__JobEvents
     return f->err.code ? NULL : item;
 }
 
+/* The file and its entry in the list of its folder, the entry first. */
+static int write_events(const struct fetching *f, const char *path, struct err *err) {
+    char sha256[DIGEST_HEX_SIZE];
+    int rc;
+    digest_bytes(str_cstr(&f->tsv), f->tsv.len, sha256);
+    if ((rc = outputs_check(path, f->o->force, err)) || (rc = fsio_mkdirs_above(path, err)) ||
+        (rc = outputs_announce(path, sha256, err)))
+        return rc;
+    return fsio_write_atomic(path, str_cstr(&f->tsv), f->tsv.len, err);
+}
+
 static bool on_events(void *ctx, const void *message) {
     struct fetching *f = ctx;
     const Brr__V1__JobEvents *m = message;
@@ -185,7 +198,7 @@ static bool on_events(void *ctx, const void *message) {
         brrctl_set_error(&item->err, BRR_PRECONDITION, m->error);
     else if (!str_ok(&f->tsv))
         brrctl_set_error(&item->err, BRR_EXHAUSTED, "out of memory for its events");
-    else if (fsio_mkdirs_above(item->output, &err) || fsio_write_atomic(item->output, str_cstr(&f->tsv), f->tsv.len, &err))
+    else if (write_events(f, item->output, &err))
         brrctl_keep_error(&item->err, &err);
     f->failed += item->err.code != 0;
     str_clear(&f->tsv);

@@ -11,8 +11,10 @@
 #include "client/brrctl/brrctl.h"
 #include "eeg/channels.h"
 #include "eeg/npy.h"
+#include "store/digest.h"
+#include "store/outputs.h"
 
-enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, ALARM_SIGNAL_S = 30 };
+enum { PLOT_CHANNELS_SHOWN = 19, WRITE_BUFFER = 1 << 20, ALARM_SIGNAL_S = 30, MAX_EVENTS_BYTES = 256 << 20 };
 
 /* ---- what arrives ---- */
 
@@ -289,13 +291,34 @@ static int alarms_path(const struct events_format *format, const char *events, c
                    extension);
 }
 
+/* An events file and its entry in the folder's list, the entry first: events that nobody has reviewed are never taken for labels.
+ */
+static int write_listed(const struct detection *d, const char *path, const struct label_run *runs, int n,
+                        const struct events_header *header, struct err *err) {
+    OWNED(str_done) struct str text;
+    char sha256[DIGEST_HEX_SIZE];
+    int rc;
+    str_init(&text, MAX_EVENTS_BYTES);
+    d->config->format->put(runs, (size_t)n, header, &text);
+    digest_bytes(str_cstr(&text), text.len, sha256);
+    return (rc = outputs_announce(path, sha256, err)) ? rc : fsio_write_text(path, &text, err);
+}
+
 /* Other programs know the rows of an events file as annotations of seizures, so alarms have a file of their own. */
 static int write_alarms(const struct detection *d, const char *events, const struct events_header *header, struct err *err) {
     char path[8192];
     int rc = alarms_path(d->config->format, events, path, sizeof path, err);
     for (int i = 0; i < d->n_alarms; i++)
         d->alarms[i].end_s = isnan(d->alarms[i].end_s) ? d->duration_s : d->alarms[i].end_s;
-    return rc ? rc : events_write(d->config->format, path, d->alarms, (size_t)d->n_alarms, header, err);
+    return rc ? rc : write_listed(d, path, d->alarms, d->n_alarms, header, err);
+}
+
+int detection_check_events(const struct detection_config *config, const char *path, struct err *err) {
+    char alarms[8192];
+    int rc = outputs_check(path, config->force, err);
+    if (rc || config->playback.alarm_hop_s < 0)
+        return rc;
+    return (rc = alarms_path(config->format, path, alarms, sizeof alarms, err)) ? rc : outputs_check(alarms, config->force, err);
 }
 
 int detection_write_events(const struct detection *d, const char *path, struct err *err) {
@@ -311,7 +334,7 @@ int detection_write_events(const struct detection *d, const char *path, struct e
         runs[i] = (struct label_run){.onset_s = (double)d->events[i].first / DETECTION_RATE_HZ,
                                      .end_s = (double)d->events[i].end / DETECTION_RATE_HZ,
                                      .confidence = d->events[i].confidence};
-    int rc = events_write(d->config->format, path, runs, (size_t)d->n_events, &header, err);
+    int rc = write_listed(d, path, runs, d->n_events, &header, err);
     if (rc)
         return rc;
     return d->config->playback.alarm_hop_s >= 0 ? write_alarms(d, path, &header, err) : 0;

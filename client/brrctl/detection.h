@@ -11,6 +11,7 @@ enum { DETECTION_RATE_HZ = 256, DETECTION_MAX_ALARMS = 10000 };
 
 struct detection_config {
     const struct events_format *format; /* of the events file */
+    bool force;                         /* replace events files that are not brrd's own */
     struct playback_config playback;
     const char *reference;          /* TSV, or NULL: the file beside the recording */
     bool want_trace;                /* the record trace, for detection_write_probabilities */
@@ -64,6 +65,8 @@ char *detection_note(const struct detection *d);
 
 /* Returns the index of the first reference event that overlaps [first, end) seconds, -1 = none. */
 int detection_match(const struct detection *d, double onset_s, double end_s);
+/* EXISTS when detection_write_events would replace a file that is not brrd's own; for before the work. */
+int detection_check_events(const struct detection_config *config, const char *path, struct err *err);
 /* Write the events file (with alarms, also X_alarms.tsv beside X_events.tsv or X.tsv, and so in the other formats); FILE.npy or
  * FILE.tsv of the record trace; SVG. */
 int detection_write_events(const struct detection *d, const char *path, struct err *err);

@@ -13,7 +13,8 @@ struct ensemble_options {
     const char *output;
 };
 static const struct argument rows[] = {
-    {"--output", "--out", ARGUMENT_TEXT, offsetof(struct ensemble_options, output), "FILE.safetensors", "the new model file", 0, 0},
+    {"--output", "--out", ARGUMENT_OUTPUT, offsetof(struct ensemble_options, output), "FILE.safetensors", "the new model file", 0,
+     0},
 };
 const struct argument_table ensemble_arguments = ARGUMENT_TABLE(rows, struct ensemble_options);
 

@@ -206,12 +206,12 @@ static const struct command commands[] = {
      "referential-19, windows of 60 s every 10 s.\n"
      "example: brrctl dataset /data/eeg --montage bipolar-18",
      NULL},
-    {"store", "ls|get|put|check [FILE] URL", &store_arguments,
+    {"store", "ls|get|put|check URL|FILE", &store_arguments,
      "list, read, write or check a directory or bucket; works without a daemon", cmd_store, 2, 3,
      "URL: s3://BUCKET/KEY, file:///PATH, or store://NAME/KEY of the daemon.yaml that --config names.\n"
      "--endpoint is the S3 server here (https://HOST[:PORT]; default AWS_ENDPOINT_URL, else Amazon's).\n"
      "  ls URL             list objects whose URLs start with URL\n"
-     "  get URL            fetch one object, or everything below a URL that ends with '/'; --out FILE or DIR\n"
+     "  get URL [FILE]     fetch one object, or everything below a URL that ends with '/'; FILE: a file or folder, as --out\n"
      "  put FILE URL       upload one file\n"
      "  check URL          test listing, and reading one byte\n"
      "example: brrctl store ls s3://physionet-open/chbmit/1.0.0/chb01/ --anonymous",
@@ -418,6 +418,17 @@ static const char *first_word(int argc, char **argv) {
     return NULL;
 }
 
+/* Runs a command whose words are right. Files of others are not replaced; its own are listed, also those of a command that failed
+ * later. */
+static int run_listed(int (*run)(const struct arguments *o), const struct argument_table *table, const struct arguments *o) {
+    struct arguments_outputs outputs;
+    struct err err = {0};
+    if (arguments_check_outputs(o, table, &outputs, &err))
+        return brrctl_fail(&err);
+    int code = run(o);
+    return arguments_list_outputs(&outputs, &err) && !code ? brrctl_fail(&err) : code;
+}
+
 static int run_verb(const struct command *c, int argc, char **argv) {
     const char *word = first_word(argc, argv);
     const struct command_verb *v = word ? find_verb(c, word) : NULL;
@@ -431,7 +442,7 @@ static int run_verb(const struct command *c, int argc, char **argv) {
     argv[1] = name; /* for errors of its options */
     int code = EXIT_USAGE;
     if (arguments_parse(argc, argv, v->options, &o))
-        code = o.n_args == v->n_args ? v->run(&o) : wrong_verb_words(c, v, &o);
+        code = o.n_args == v->n_args ? run_listed(v->run, v->options, &o) : wrong_verb_words(c, v, &o);
     arguments_done(&o);
     return code;
 }
@@ -451,7 +462,7 @@ static int run(const struct command *c, int argc, char **argv) {
         fprintf(stderr, "brrctl: unexpected argument '%s'; expected brrctl %s%s%s\n", o.args[c->max_args], c->name,
                 *c->words ? " " : "", c->words);
     else
-        code = c->run(&o);
+        code = run_listed(c->run, c->options, &o);
     arguments_done(&o);
     return code;
 }

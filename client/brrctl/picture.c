@@ -14,7 +14,7 @@ struct picture_options {
     const char *output;
 };
 static const struct argument rows[] = {
-    {"--output", "--out", ARGUMENT_TEXT, offsetof(struct picture_options, output), "FILE", "FILE.png or FILE.pdf", 0, 0},
+    {"--output", "--out", ARGUMENT_OUTPUT, offsetof(struct picture_options, output), "FILE", "FILE.png or FILE.pdf", 0, 0},
 };
 const struct argument_table picture_arguments = ARGUMENT_TABLE(rows, struct picture_options);
 

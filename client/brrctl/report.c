@@ -14,6 +14,7 @@
 #include "client/brrctl/job_files.h"
 #include "client/brrctl/output.h"
 #include "eeg/frontend.h"
+#include "store/outputs.h"
 
 enum { REPORT_BYTES = 1 << 30, PICTURE_BYTES = 64 << 20, JSON_BYTES = 256 << 20, CONFIG_BYTES = 1 << 20, MOST_PAGES = 60 };
 
@@ -24,7 +25,7 @@ struct report_options {
 };
 #define AT(field) offsetof(struct report_options, field)
 static const struct argument rows[] = {
-    {"--output", "--out", ARGUMENT_TEXT, AT(output), "FILE", "the HTML file, FILE.html or FILE.htm; default report.html", 0, 0},
+    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE", "the HTML file, FILE.html or FILE.htm; default report.html", 0, 0},
     {"--eeg", NULL, ARGUMENT_TEXT, AT(eeg), "PATH",
      "folder of the recordings; default: the job's data.source, if it is a folder here", 0, 0},
     {"--reference", NULL, ARGUMENT_TEXT, AT(reference), "DIR", "folder of label files; default: the labels of the recordings", 0,
@@ -240,8 +241,10 @@ static void print_report(const struct arguments *o, const struct report_input *i
     }
 }
 
+static const char *output_of(const struct arguments *o) { return own(o)->output ? own(o)->output : "report.html"; }
+
 static int write_report(const struct arguments *o, const struct report_input *in, struct err *err) {
-    const char *path = own(o)->output ? own(o)->output : "report.html";
+    const char *path = output_of(o);
     struct str html;
     int pages = 0;
     const struct eeg_clip_config clip = {.montage = own(o)->montage,
@@ -259,10 +262,9 @@ static int write_report(const struct arguments *o, const struct report_input *in
     str_init(&html, REPORT_BYTES);
     int rc = report_html(&content, &html, &pages, err);
     size_t bytes = html.len;
-    if (!rc)
-        rc = fsio_write_text(path, &html, err);
+    rc = rc ? rc : fsio_write_text(path, &html, err);
     str_done(&html);
-    if (rc)
+    if (rc || (rc = outputs_add(path, err)))
         return rc;
     print_report(o, in, path, bytes, pages);
     return 0;
@@ -287,6 +289,8 @@ int cmd_report(const struct arguments *o) {
         brrctl_fail(&err);
         return EXIT_USAGE;
     }
+    if (outputs_check(output_of(o), o->force, &err))
+        return brrctl_fail(&err);
     if (str_starts(o->args[0], "job:"))
         code = take_job(o, &in, &err);
     else if (take_folder(o, &in, &err))

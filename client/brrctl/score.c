@@ -13,6 +13,7 @@
 #include "client/brrctl/score_files.h"
 #include "eeg/labels.h"
 #include "score/score.h"
+#include "store/outputs.h"
 
 /* The options of score. */
 struct score_options {
@@ -34,6 +35,7 @@ struct pairs {
     bool directory;
     struct score_recording *items;
     int n, missing, unusable; /* recordings; of them without a hypothesis; with one that cannot be used */
+    int own;                  /* references that brrd wrote */
 };
 
 /* "sub-XX" of a path, else what a training takes for the patient. */
@@ -80,6 +82,7 @@ static bool read_hypothesis(const char *path, const char *format, struct score_r
 static int add_pair(struct pairs *p, const char *ref_path, const char *relative, struct err *err) {
     char hyp_path[4096];
     struct score_labels ref;
+    p->own += outputs_own(ref_path);
     int rc = score_labels_read(ref_path, p->format, &ref, err);
     if (rc == ERR_NOT_FOUND && p->directory) { /* a recording that nobody has labelled */
         fprintf(stderr, "brrctl: left out: %s\n", err->message);
@@ -205,6 +208,10 @@ static int find_pairs(struct pairs *p, struct err *err) {
     if (!p->n)
         return err_set(err, ERR_NOT_FOUND,
                        "no labelled recording and no event file (*_events.tsv, *.csv, *.csv_bi, *_annotations.*) below %s", p->ref);
+    if (p->own)
+        fprintf(stderr,
+                "brrctl: note: %d of %s written by brrd and not changed since: a comparison of detections, not with labels\n",
+                p->own, counted(p->n, "reference").text);
     if (p->missing)
         fprintf(stderr, "brrctl: %d of %d recording%s no file below %s: counted as without events\n", p->missing, p->n,
                 p->n == 1 ? " has" : "s have", p->hyp);

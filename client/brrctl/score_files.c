@@ -117,24 +117,35 @@ static int read_events(const char *path, struct score_labels *ret, struct err *e
     return events ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
 }
 
-/* Labels as training finds them; edf may be NULL. */
+static int take_labels(const struct labels *labels, const char *path, struct score_labels *ret, struct err *err) {
+    struct score_event *events = calloc(labels->n_runs + 1, sizeof *events);
+    for (size_t i = 0; events && i < labels->n_runs; i++)
+        events[i] = (struct score_event){labels->runs[i].onset_s, labels->runs[i].end_s};
+    *ret = (struct score_labels){events, (int)labels->n_runs, labels->recording_s};
+    return events ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory reading the labels of %s", path);
+}
+
+/* Labels as training finds them. */
 static int read_labels(const char *edf_path, const char *format, const struct edf *edf, struct score_labels *ret, struct err *err) {
     struct labels labels;
     char tried[LABELS_TRIED_SIZE];
     int rc = labels_load(edf_path, format, edf, &labels, err);
     if (rc)
         return rc;
-    struct score_event *events = calloc(labels.n_runs + 1, sizeof *events);
-    for (size_t i = 0; events && i < labels.n_runs; i++)
-        events[i] = (struct score_event){labels.runs[i].onset_s, labels.runs[i].end_s};
-    if (!events)
-        rc = err_set(err, ERR_EXHAUSTED, "out of memory reading the labels of %s", edf_path);
-    else if (labels.source == LABELS_NONE)
+    if (labels.source == LABELS_NONE)
         rc = err_set(err, ERR_NOT_FOUND, "%s has no labels (%s)", edf_path, labels_tried(&labels, tried));
     else
-        *ret = (struct score_labels){events, (int)labels.n_runs, labels.recording_s};
+        rc = take_labels(&labels, edf_path, ret, err);
+    labels_done(&labels);
+    return rc;
+}
+
+static int read_table(const char *path, struct score_labels *ret, struct err *err) {
+    struct labels labels;
+    int rc = labels_read_table(path, &labels, err);
     if (rc)
-        free(events);
+        return rc;
+    rc = take_labels(&labels, path, ret, err);
     labels_done(&labels);
     return rc;
 }
@@ -169,17 +180,11 @@ static int add_length(const char *path, struct score_labels *labels, struct err 
 
 /* By the file's name. */
 static int read_any(const char *path, const char *format, struct score_labels *ret, struct err *err) {
-    char name[PATH_SIZE + 8];
-    size_t csv = cut_of(path, ".csv"), cut = csv ? csv : cut_of(path, ".csv_bi");
     if (edf_named(path))
         return read_recording(path, format, ret, err);
-    if (!cut)
+    if (!cut_of(path, ".csv") && !cut_of(path, ".csv_bi"))
         return read_events(path, ret, err);
-    if (!str_format(name, sizeof name, "%.*s.edf", (int)(strlen(path) - cut), path)) /* rows of channels are merged as labels */
-        return err_set(err, ERR_RANGE, "the path is too long: %.200s…", path);
-    if (!fsio_exists(path))
-        return err_set(err, ERR_NOT_FOUND, "there is no %s", path);
-    return read_labels(name, csv ? "tusz-csv" : "tusz-csv_bi", NULL, ret, err);
+    return fsio_exists(path) ? read_table(path, ret, err) : err_set(err, ERR_NOT_FOUND, "there is no %s", path);
 }
 
 int score_labels_read(const char *path, const char *format, struct score_labels *ret, struct err *err) {

@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
+#include "store/outputs.h"
 #include "store/store.h"
 #include "store/store_options.h"
 
@@ -39,10 +40,11 @@ static const struct argument rows[] = {
     {"--requester-pays", NULL, ARGUMENT_FLAG, AT(requester_pays), "", "agree to pay for requests and transfers", 0, 0},
     {"--stall", NULL, ARGUMENT_INTEGER, AT(stall_s), "S", "restart a transfer after this many seconds without data, default 20", 1,
      3600},
-    {"--output", "--out", ARGUMENT_TEXT, AT(output), "PATH", "get: the file or folder to write", 0, 0},
+    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "PATH", "get: the file or folder to write", 0, 0},
 };
 #undef AT
-const struct argument_table store_arguments = ARGUMENT_TABLE_LOCAL(rows, struct store_options);
+const struct argument_table store_arguments = {
+    .rows = rows, .n = sizeof rows / sizeof *rows, .size = sizeof(struct store_options), .local = true, .fetches = true};
 
 static const struct store_options *own(const struct arguments *o) { return o->own; }
 
@@ -236,7 +238,8 @@ static int fetch_item(void *ctx, const struct store_item *item, struct err *err)
         return rc;
     str_copy(dir, sizeof dir, path);
     *strrchr(dir, '/') = '\0';
-    if ((*dir && (rc = fsio_mkdirs(dir, err))) || (rc = fetch(t->place, item->key, path, err)))
+    if ((*dir && (rc = fsio_mkdirs(dir, err))) || (rc = outputs_check(path, t->o->force, err)) ||
+        (rc = fetch(t->place, item->key, path, err)))
         return rc;
     print_item(t->o, path, item);
     t->objects++;
@@ -271,17 +274,19 @@ static int get_folder(const struct arguments *o, struct totals *t, struct err *e
 }
 
 static int run_get(const struct arguments *o, struct place *p, struct err *err) {
-    struct totals t = {.o = o, .place = p, .output = own(o)->output ? own(o)->output : "."};
+    const char *output = own(o)->output ? own(o)->output : o->n_args == 3 ? o->args[2] : NULL;
+    struct totals t = {.o = o, .place = p, .output = output ? output : "."};
     struct store_item item;
     char path[PATH_BYTES];
     int rc;
     if (!*p->key || str_ends(p->key, "/"))
         return get_folder(o, &t, err);
-    if (own(o)->output && !fsio_is_dir(own(o)->output))
-        str_copy(path, sizeof path, own(o)->output);
+    if (output && !fsio_is_dir(output))
+        str_copy(path, sizeof path, output);
     else if ((rc = fsio_join(path, sizeof path, t.output, fsio_basename(p->key), err)))
         return rc;
-    if ((rc = fetch(p, p->key, path, err)) || (rc = store_stat(p->store, p->key, &item, NULL, err)))
+    if ((rc = outputs_check(path, o->force, err)) || (rc = fetch(p, p->key, path, err)) ||
+        (rc = store_stat(p->store, p->key, &item, NULL, err)))
         return rc;
     print_item(o, path, &item);
     return 0;
@@ -351,19 +356,21 @@ int cmd_store(const struct arguments *o) {
     static const struct {
         const char *name;
         int (*run)(const struct arguments *o, struct place *p, struct err *err);
-        int n_args;
-    } verbs[] = {{"ls", run_ls, 2}, {"get", run_get, 2}, {"put", run_put, 3}, {"check", run_check, 2}};
+        int n_args, most;
+    } verbs[] = {{"ls", run_ls, 2, 2}, {"get", run_get, 2, 3}, {"put", run_put, 3, 3}, {"check", run_check, 2, 2}};
     OWNED(close_place) struct place place = {0};
     struct err err = {0};
     size_t v = 0;
     while (v < sizeof verbs / sizeof *verbs && strcmp(o->args[0], verbs[v].name) != 0)
         v++;
-    if (v == sizeof verbs / sizeof *verbs || o->n_args != verbs[v].n_args) {
-        fprintf(stderr, "brrctl: 'store %s' with %d more word%s; expected store ls|get|check URL or store put FILE URL\n",
+    if (v == sizeof verbs / sizeof *verbs || o->n_args < verbs[v].n_args || o->n_args > verbs[v].most ||
+        (verbs[v].run == run_get && o->n_args == 3 && own(o)->output)) {
+        fprintf(stderr,
+                "brrctl: 'store %s' with %d more word%s; expected store ls|check URL, store get URL [FILE] or store put FILE URL\n",
                 o->args[0], o->n_args - 1, o->n_args == 2 ? "" : "s");
         return EXIT_USAGE;
     }
-    const char *url = o->args[o->n_args - 1];
+    const char *url = o->args[verbs[v].run == run_put ? 2 : 1];
     if ((verbs[v].run != run_put && check_folder(url, &err)) || open_place(o, url, &place, &err) || verbs[v].run(o, &place, &err))
         return brrctl_fail(&err);
     return 0;

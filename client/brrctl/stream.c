@@ -25,15 +25,15 @@ static const struct argument rows[] = {
     {"--on", NULL, ARGUMENT_NUMBER, AT(on), "P", "probability that begins an event or alarm; default: the model's", 0.0001, 0.9999},
     {"--off", NULL, ARGUMENT_NUMBER, AT(off), "P", "probability that ends it; default: the model's, but at most --on", 0.0001,
      0.9999},
-    {"--output", "--out", ARGUMENT_TEXT, AT(output), "PATH",
+    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "PATH",
      "events of the recording: a FILE with the ending of --format (.tsv, .json), or a folder for NAME_events.tsv and the like", 0,
      0},
-    {"--probabilities", "--probs", ARGUMENT_TEXT, AT(probabilities), "FILE",
+    {"--probabilities", "--probs", ARGUMENT_OUTPUT, AT(probabilities), "FILE",
      "write the record trace at 256 Hz: .npy (float32) or .tsv", 0, 0},
-    {"--suppression", NULL, ARGUMENT_TEXT, AT(suppression), "FILE.tsv",
+    {"--suppression", NULL, ARGUMENT_OUTPUT, AT(suppression), "FILE.tsv",
      "write burst suppression, once a second: of the recording and of each channel", 0, 0},
-    {"--plot", NULL, ARGUMENT_TEXT, AT(plot), "FILE", "draw the recording with probability, events and alarms; .svg, .png or .pdf",
-     0, 0},
+    {"--plot", NULL, ARGUMENT_OUTPUT, AT(plot), "FILE",
+     "draw the recording with probability, events and alarms; .svg, .png or .pdf", 0, 0},
     {"--reference", NULL, ARGUMENT_TEXT, AT(reference), "FILE",
      "reference events in any format of --format; default: the labels beside the recording", 0, 0},
     {"--format", NULL, ARGUMENT_CHOICE, AT(format), EVENTS_NAMES, "format of the events file; default tsv", 0, 0},
@@ -362,11 +362,13 @@ static int write_files(const struct arguments *o, const struct detection *d, con
     return 0;
 }
 
-/* The folders of what will be written, before an hour of EEG is sent for nothing. */
-static int make_folders(const struct arguments *o, const char *recording, char *to, size_t size, struct err *err) {
+/* The folders of what will be written, and whether files of others lie there, before an hour of EEG is sent for nothing. */
+static int make_folders(const struct arguments *o, const struct detection_config *config, const char *recording, char *to,
+                        size_t size, struct err *err) {
     const char *const others[] = {own(o)->probabilities, own(o)->suppression, own(o)->plot};
     int rc;
-    if (own(o)->output && ((rc = output_path(o, recording, to, size, err)) || (rc = fsio_mkdirs_above(to, err))))
+    if (own(o)->output && ((rc = output_path(o, recording, to, size, err)) || (rc = detection_check_events(config, to, err)) ||
+                           (rc = fsio_mkdirs_above(to, err))))
         return rc;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i] && (rc = fsio_mkdirs_above(others[i], err)))
@@ -407,7 +409,7 @@ static int run(const struct arguments *o, struct view *v, struct detection_confi
     const struct stream_input *input = v->input;
     const char *recording = strcmp(input->name, "stdin") != 0 ? fsio_basename(input->name) : "stdin.edf";
     struct source *source = NULL;
-    if (make_folders(o, recording, output, sizeof output, &err) || input->open(o, &source, &err) ||
+    if (make_folders(o, config, recording, output, sizeof output, &err) || input->open(o, &source, &err) ||
         detection_open(&d, input->name, source, config, &err))
         return brrctl_fail(&err);
     v->d = &d;
@@ -469,6 +471,7 @@ int stream_play(const struct arguments *o, const struct stream_input *input) {
     char model[4096];
     struct view view = {.o = o, .input = input, .terminal = output_redraws(stderr), .shown_percent = -1};
     struct detection_config config = {.format = events_format_find(s->format),
+                                      .force = o->force,
                                       .reference = s->reference,
                                       .want_reference = !input->endless || s->reference,
                                       .want_trace = s->probabilities != NULL,

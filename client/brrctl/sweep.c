@@ -41,7 +41,7 @@ static const struct argument rows[] = {
      "patients: leave out one patient after the other; N: patients in N groups, leave out one group after the other", 0, 0},
     {"--executor", NULL, ARGUMENT_TEXT, AT(executor), "NAME", "the cluster that runs the jobs; default: the daemon's devices", 0,
      0},
-    {"--output", "--out", ARGUMENT_TEXT, AT(output), "FILE.tsv", "write the table to this file, too", 0, 0},
+    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE.tsv", "write the table to this file, too", 0, 0},
 };
 #undef AT
 const struct argument_table sweep_arguments = ARGUMENT_TABLE(rows, struct sweep_options);

@@ -27,7 +27,7 @@ struct tune_options {
 };
 #define AT(field) offsetof(struct tune_options, field)
 static const struct argument rows[] = {
-    {"--output", "--out", ARGUMENT_TEXT, AT(output), "FILE.safetensors", "the new model file", 0, 0},
+    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE.safetensors", "the new model file", 0, 0},
     {"--target-fa", NULL, ARGUMENT_NUMBER, AT(target_fa), "N",
      "false alarms per 24 h to stay within, if some thresholds do; default: none", 0, 1000},
     {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels; default auto", 0, 0},

@@ -27,7 +27,7 @@ struct windows_options {
 static const struct argument option_rows[] = {
     {"--montage", NULL, ARGUMENT_TEXT, AT(montage), "M",
      "referential-19, bipolar-18 or custom:LABEL,LABEL,...; default referential-19", 0, 0},
-    {"--output", "--out", ARGUMENT_TEXT, AT(output), "FILE", "write the windows as safetensors", 0, 0},
+    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE", "write the windows as safetensors", 0, 0},
     {"--notch", NULL, ARGUMENT_NUMBER, AT(notch_hz), "HZ", "mains filter: 0, 50 or 60; default 60", 0, 60},
     {"--window", NULL, ARGUMENT_NUMBER, AT(window_s), "S", "length of a window in seconds, default 60", 1, 600},
     {"--hop", NULL, ARGUMENT_NUMBER, AT(hop_s), "S", "seconds between window starts, default 10", 0.01, 600},

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "eeg/labels.h"
+#include "store/outputs.h"
 
 enum { PATH_SIZE = 4096, TEXT_MAX = 1 << 20 };
 
@@ -246,10 +247,14 @@ static int write_text(const char *root, const char *relative, const struct str *
     return fsio_write_text(path, text, err);
 }
 
+/* Side files that somebody else has written, or changed, stay. */
 static int write_side_file(const char *root, const struct bids_name *name, const char *suffix, struct str *text, struct err *err) {
-    char relative[PATH_SIZE];
+    char relative[PATH_SIZE], path[2 * PATH_SIZE];
     int rc;
-    if ((rc = bids_path(name, suffix, relative, sizeof relative, err)) || (rc = write_text(root, relative, text, err)))
+    if ((rc = bids_path(name, suffix, relative, sizeof relative, err)) || (rc = fsio_join(path, sizeof path, root, relative, err)))
+        return rc;
+    if ((!fsio_exists(path) || outputs_own(path)) &&
+        ((rc = write_text(root, relative, text, err)) || (rc = outputs_add(path, err))))
         return rc;
     str_clear(text);
     return 0;

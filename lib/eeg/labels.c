@@ -15,6 +15,7 @@
 #include "eeg/edf.h"
 #include "eeg/labels_path.h"
 #include "eeg/text.h"
+#include "store/outputs.h"
 
 enum { PATH_SIZE = 4096 };
 
@@ -101,14 +102,19 @@ const char *labels_tried(const struct labels *labels, char buf[LABELS_TRIED_SIZE
     return buf;
 }
 
-/* The source's file beside the recording in path, true when it is there; otherwise it is noted as tried. */
+/* The source's file beside the recording in path, true when it is there; otherwise it is noted as tried. Events that brrd found are
+ * no labels until somebody has changed them. */
 static bool beside(struct request *q, enum labels_source source, char path[PATH_SIZE]) {
     bool fits = false;
     if (!labels_candidate(source, q->edf_path, path, PATH_SIZE, &fits) || !fits)
         return false;
-    if (fsio_exists(path) && !fsio_is_dir(path))
+    bool there = fsio_exists(path) && !fsio_is_dir(path), own = there && outputs_own(path);
+    if (there && !own)
         return true;
-    note_tried(q, fsio_basename(path));
+    if (own)
+        add_without(q, "%s was written by brrd and not changed since", fsio_basename(path));
+    else
+        note_tried(q, fsio_basename(path));
     return false;
 }
 
@@ -411,6 +417,20 @@ int labels_load(const char *edf_path, const char *format, const struct edf *edf,
         return err_set(err, ERR_INVALID, "label format '%s' is unknown; expected one of %s", format, labels_names);
     int rc = load_first(&q, format, err);
     if (rc) {
+        labels_done(&out);
+        return rc;
+    }
+    sort_and_merge(&out);
+    *ret = out;
+    return 0;
+}
+
+int labels_read_table(const char *path, struct labels *ret, struct err *err) {
+    struct labels out = {.source = LABELS_TUSZ_CSV_BI, .recording_s = NAN};
+    struct request q = {.edf_path = path, .name = fsio_basename(path), .out = &out};
+    OWNED(events_done) struct events_file events = {0};
+    int rc;
+    if ((rc = events_format_at(EVENTS_INDEX_csv_bi)->read(path, &events, err)) || (rc = add_rows(&q, &events, path, err))) {
         labels_done(&out);
         return rc;
     }

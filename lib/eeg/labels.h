@@ -47,9 +47,12 @@ bool labels_known(const char *format);
  * or "auto": the first of bids-tsv, tusz-csv, tusz-csv_bi, chbmit-summary, the other event formats, edf-annotations that exists for
  * this recording. edf: the open recording, or NULL
  * to open it when annotations are needed. "none": reads nothing, the source is LABELS_NONE. In "auto" annotations count as a source
- * only when one of them is a seizure. Errors: INVALID names file:line and the expected value, or the unknown format. After success
- * (also with source LABELS_NONE) call labels_done. */
+ * only when one of them is a seizure. A file that brrd wrote and nobody has changed since (store/outputs.h) is no label. Errors:
+ * INVALID names file:line and the expected value, or the unknown format. After success (also with source LABELS_NONE) call
+ * labels_done. */
 int labels_load(const char *edf_path, const char *format, const struct edf *edf, struct labels *ret, struct err *err);
+/* The seizures of a TUSZ table that is named itself, whoever wrote it: its rows of channels merged. */
+int labels_read_table(const char *path, struct labels *ret, struct err *err);
 void labels_done(struct labels *labels);
 
 /* Size and time of every file that labels_load would read beside the recording, as a text that changes when one of the files does.

@@ -8,6 +8,7 @@
 #include "eeg/edf.h"
 #include "eeg/labels.h"
 #include "eeg/labels_path.h"
+#include "store/outputs.h"
 
 const char *labels_source_name(enum labels_source source) {
     static const char *const names[] = {[LABELS_BIDS_TSV] = "bids-tsv",
@@ -181,7 +182,7 @@ int labels_stamp(const char *edf_path, const char *format, char ret[LABELS_STAMP
         if (!fits)
             return err_set(err, ERR_RANGE, "the path of the labels of %s does not fit %zu bytes", fsio_basename(edf_path),
                            sizeof path);
-        if (fsio_size(path, &size, &mtime_ns, NULL))
+        if (fsio_size(path, &size, &mtime_ns, NULL) || outputs_own(path))
             continue;
         str_format(part, sizeof part, "%d %lld %lld;", (int)source - 1, (long long)size, (long long)mtime_ns);
         str_copy(ret + used, LABELS_STAMP_SIZE - used, part); /* each at most 45 bytes */

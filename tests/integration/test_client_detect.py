@@ -60,6 +60,78 @@ def check_folder(d, model):
     assert code == 1 and "both" in err, "two recordings that write one file are refused"
 
 
+def check_files_of_others(d, recording, model):
+    """No command replaces what somebody else wrote or corrected; its own files it does."""
+    folder, out = f"{d.dir}/ward", f"{d.dir}/found"
+    os.makedirs(folder)
+    shutil.copy(recording, f"{folder}/night_eeg.edf")
+    code, text, err = d.ctl("detect", folder, "--model", model, "--out", folder)
+    assert code == 1 and "is the folder of the recordings" in err and os.listdir(folder) == ["night_eeg.edf"], err
+    labels = "onset\tduration\teventType\n10\t40\tsz\n"
+    for events, again in ((f"{folder}/night_events.tsv", ["detect", folder, "--model", model, "--out", folder]),
+                          (f"{folder}/night_events.tsv", ["stream", f"{folder}/night_eeg.edf", "--model", model, "--out", folder])):
+        with open(events, "w") as f:
+            f.write(labels)
+        code, text, err = d.ctl(*again)
+        assert code == 1 and "brrd did not write it" in err and "--force" in err, (text, err)
+        with open(events) as f:
+            assert f.read() == labels
+    os.unlink(events)
+    for _ in range(2):  # its own file is replaced, and is no label
+        code, text, err = d.ctl("stream", f"{folder}/night_eeg.edf", "--model", model, "--out", folder, "--alarms", "--json")
+        assert code == 0 and json.loads(text.splitlines()[-1])["reference"] is None, (text, err)
+    with open(f"{folder}/.brrd-output.json") as f:
+        assert sorted(json.load(f)["files"]) == ["night_alarms.tsv", "night_events.tsv"]
+    code, text, err = d.ctl("score", folder, folder)
+    assert code == 0 and "detections, not with labels" in err, (text, err)
+    shutil.copy(events, f"{d.dir}/copy.tsv")
+    with open(events, "a") as f:  # corrected by somebody: his now
+        f.write("70\t5\tsz\tn/a\tn/a\tn/a\tn/a\n")
+    code, text, err = d.ctl("stream", f"{folder}/night_eeg.edf", "--model", model, "--out", folder)
+    assert code == 1 and "--force" in err, (text, err)
+    code, text, err = d.ctl("stream", f"{folder}/night_eeg.edf", "--model", model, "--out", folder, "--force")
+    assert code == 0, err
+    os.makedirs(out)
+    for name, *words in (("a.npy", "stream", recording, "--model", model, "--probs"), ("a.svg", "stream", recording, "--model", model, "--plot"),
+                         ("a.html", "report", f"{d.dir}/hyp", "--out"), ("a.safetensors", "windows", recording, "--window", "16", "--out"),
+                         ("b.safetensors", "burst", "generate", "ring", "--out"), ("c.edf", "store", "get", f"file://{recording}", "--out"),
+                         ("d.edf", "store", "get", f"file://{recording}"), ("d.safetensors", "checkpoint", "get", model, "--out")):
+        with open(f"{out}/{name}", "w") as f:
+            f.write("mine")
+        code, text, err = d.ctl(*words, f"{out}/{name}")
+        assert code == 1 and "--force" in err, (name, text, err)
+        with open(f"{out}/{name}") as f:
+            assert f.read() == "mine", name
+        code, text, err = d.ctl(*words, f"{out}/{name}", "--force")
+        assert code == 0, (name, text, err)
+        if words[0] != "store":
+            code, text, err = d.ctl(*words, f"{out}/{name}")
+            assert code == 0, (name, text, err)
+
+
+def check_bad_weights(d, model):
+    """A model file with NaN is refused by name wherever it is read; the good model goes on serving."""
+    good, bad = f"{d.dir}/good.safetensors", f"{d.dir}/nan.safetensors"
+    code, text, err = d.ctl("checkpoint", "get", model, "--out", good)
+    assert code == 0, err
+    with open(good, "rb") as f:
+        data = bytearray(f.read())
+    header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+    name = next(k for k in header if k.endswith("conv1.weight"))
+    at = 8 + int.from_bytes(data[:8], "little") + header[name]["data_offsets"][0]
+    data[at:at + 4] = b"\x00\x00\xc0\x7f"
+    with open(bad, "wb") as f:
+        f.write(data)
+    assert d.ctl("load", "ward", good)[0] == 0
+    served = [m for m in map(json.loads, d.ctl("models", "--json")[1].splitlines()) if m["name"] == "ward"]
+    for words in (["load", "ward", bad], ["checkpoint", "put", bad], ["checkpoint", "verify", bad],
+                  ["ensemble", good, bad, "--out", f"{d.dir}/both.safetensors"]):
+        code, text, err = d.ctl(*words)
+        assert code == 1 and name in text + err and "NaN" in text + err, (words, text, err)
+    assert [m for m in map(json.loads, d.ctl("models", "--json")[1].splitlines()) if m["name"] == "ward"] == served
+    assert d.ctl("unload", "ward")[0] == 0
+
+
 def check_gap(d, recording, model):
     path = f"{d.dir}/gap_eeg.edf"
     discontinuous(recording, path)
@@ -192,6 +264,8 @@ def check_interrupt(d, recording, model):
 def main():
     with streaming_daemon() as (d, recording, model):
         check_folder(d, model)
+        check_files_of_others(d, recording, model)
+        check_bad_weights(d, model)
         check_gap(d, recording, model)
         check_units(d, recording, model)
         check_pace(d, recording, model)

@@ -14,6 +14,7 @@
 #include "eeg/edf.h"
 #include "eeg/labels.h"
 #include "skip.h"
+#include "store/outputs.h"
 #include "unit/edf_writer.h"
 
 struct place {
@@ -587,6 +588,38 @@ static void real_label_files_are_read(void **state) {
     assert_int_equal(counts[1], 141);
 }
 
+/* What brrd found is no label until somebody has changed it; nor is a file of somebody else ever brrd's to replace. */
+static void own_events_are_no_labels_until_they_are_corrected(void **state) {
+    struct place *p = *state;
+    char path[160], before[LABELS_STAMP_SIZE], after[LABELS_STAMP_SIZE];
+    put_file(p, "a_events.tsv", "onset\tduration\teventType\n2\t5\tsz\n");
+    str_format(path, sizeof path, "%s/a_events.tsv", p->dir);
+    assert_false(outputs_own(path));
+    assert_int_equal(outputs_check(path, false, &p->err), ERR_EXISTS);
+    assert_int_equal(outputs_check(path, true, &p->err), 0);
+    assert_int_equal(outputs_add(path, &p->err), 0);
+    assert_true(outputs_own(path));
+    assert_int_equal(outputs_check(path, false, &p->err), 0);
+    put_edf(p, "a_eeg.edf", "");
+    assert_int_equal(load(p, "a_eeg.edf", "auto"), 0);
+    assert_int_equal(p->labels.source, LABELS_NONE);
+    assert_non_null(strstr(p->labels.without, "a_events.tsv was written by brrd"));
+    assert_int_equal(labels_stamp(p->edf, "auto", before, &p->err), 0);
+    put_file(p, "a_events.tsv", "onset\tduration\teventType\n2\t6\tsz\n"); /* corrected */
+    assert_int_equal(outputs_check(path, false, &p->err), ERR_EXISTS);
+    assert_int_equal(load(p, "a_eeg.edf", "auto"), 0);
+    assert_int_equal(p->labels.source, LABELS_BIDS_TSV);
+    assert_int_equal(p->labels.n_runs, 1);
+    assert_int_equal(labels_stamp(p->edf, "auto", after, &p->err), 0);
+    assert_string_not_equal(before, after);
+    put_file(p, OUTPUTS_LIST, "[no list"); /* a list that cannot be read names nothing, and is replaced */
+    assert_false(outputs_own(path));
+    assert_int_equal(outputs_announce(path, "0000", &p->err), 0);
+    assert_false(outputs_own(path));
+    assert_int_equal(outputs_check(p->dir, false, &p->err), 0); /* a folder */
+    assert_int_equal(outputs_check("/dev/null", false, &p->err), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(bids_events_are_found_by_column_name, enter, leave),
@@ -609,6 +642,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(none_looks_for_nothing, enter, leave),
         cmocka_unit_test_setup_teardown(auto_prefers_bids_then_csv_then_csv_bi_then_annotations, enter, leave),
         cmocka_unit_test_setup_teardown(written_events_read_back, enter, leave),
+        cmocka_unit_test_setup_teardown(own_events_are_no_labels_until_they_are_corrected, enter, leave),
         cmocka_unit_test(patients_and_splits_come_from_the_path),
         cmocka_unit_test(a_rule_makes_patients_of_folders_or_prefixes),
         cmocka_unit_test(real_label_files_are_read),

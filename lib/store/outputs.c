@@ -1,0 +1,94 @@
+#include "store/outputs.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fsio.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "store/digest.h"
+
+enum { PATH_SIZE = 4096, LIST_BYTES = 256 << 20 };
+
+static bool is_regular(const char *path) {
+    struct stat st;
+    return !stat(path, &st) && S_ISREG(st.st_mode);
+}
+
+/* The folder of a path, "." without one, and the path of its list. */
+static bool places(const char *path, char folder[PATH_SIZE], char list[PATH_SIZE]) {
+    const char *name = fsio_basename(path);
+    size_t len = (size_t)(name - path);
+    return str_format(folder, PATH_SIZE, "%.*s", len ? (int)len : 1, len ? path : ".") &&
+           str_format(list, PATH_SIZE, "%.*s" OUTPUTS_LIST, (int)len, path);
+}
+
+/* The list as JSON, NULL when there is none that can be read. */
+static struct json *read_list(const char *list) {
+    OWNED_MEMORY char *text = NULL;
+    struct json *json = NULL;
+    size_t len;
+    if (fsio_exists(list) && !fsio_read(list, LIST_BYTES, &text, &len, NULL) && json_parse(text, len, list, &json, NULL))
+        json = NULL;
+    return json;
+}
+
+bool outputs_own(const char *path) {
+    char folder[PATH_SIZE], list[PATH_SIZE], sha256[DIGEST_HEX_SIZE];
+    if (!places(path, folder, list))
+        return false;
+    OWNED_POINTER(json_free) struct json *json = read_list(list);
+    const char *listed = json_str(json_get(json_get(json, "files"), fsio_basename(path)), "");
+    return *listed && is_regular(path) && !digest_file(path, sha256, NULL) && !strcmp(listed, sha256);
+}
+
+int outputs_check(const char *path, bool force, struct err *err) {
+    if (force || !is_regular(path) || outputs_own(path))
+        return 0;
+    return err_set(
+        err, ERR_EXISTS,
+        "%.300s exists, and brrd did not write it or it was changed since; name another file, or replace it with --force", path);
+}
+
+static void put_list(const struct json *files, const char *name, const char *sha256, struct str *out) {
+    struct json_writer w;
+    struct json_cursor at = {0};
+    const struct json *value;
+    const char *key;
+    json_writer_init(&w, out);
+    json_begin_object(&w, NULL);
+    json_begin_object(&w, "files");
+    while (json_next(files, &at, &key, &value))
+        if (strcmp(key, name) != 0)
+            json_put_str(&w, key, json_str(value, ""));
+    json_put_str(&w, name, sha256);
+    json_end(&w, '}');
+    json_end(&w, '}');
+    str_puts(out, "\n");
+}
+
+int outputs_announce(const char *path, const char *sha256, struct err *err) {
+    char folder[PATH_SIZE], list[PATH_SIZE];
+    OWNED(str_done) struct str text;
+    if (!places(path, folder, list))
+        return err_set(err, ERR_RANGE, "%.200s…: the path is too long", path);
+    OWNED_FD int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock >= 0)
+        flock(lock, LOCK_EX); /* without locks on this volume two writers may lose an entry */
+    OWNED_POINTER(json_free) struct json *json = read_list(list);
+    str_init(&text, LIST_BYTES);
+    put_list(json_get(json, "files"), fsio_basename(path), sha256, &text);
+    return fsio_write_text(list, &text, err);
+}
+
+int outputs_add(const char *path, struct err *err) {
+    char sha256[DIGEST_HEX_SIZE];
+    if (!is_regular(path))
+        return 0;
+    int rc = digest_file(path, sha256, err);
+    return rc ? rc : outputs_announce(path, sha256, err);
+}

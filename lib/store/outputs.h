@@ -1,0 +1,22 @@
+/* outputs: the files that brrd wrote into a folder, listed with their SHA-256 in ".brrd-output.json" of that folder. A listed file
+ * that somebody has changed since, such as corrected events, is no longer brrd's own: it is not replaced, and its events may be
+ * labels. Any thread, any number of processes. */
+#ifndef BRR_STORE_OUTPUTS_H
+#define BRR_STORE_OUTPUTS_H
+#include <stdbool.h>
+
+#include "base/err.h"
+
+#define OUTPUTS_LIST ".brrd-output.json"
+
+/* True if brrd wrote the regular file at path and nobody has changed it since. */
+bool outputs_own(const char *path);
+/* EXISTS if there is a regular file at path that is not brrd's own; 0 with force, and for anything else at path (a folder, a pipe,
+ * nothing). Call it before the work whose result goes there. */
+int outputs_check(const char *path, bool force, struct err *err);
+/* Lists the regular file at path, which brrd has just written; anything else there is left out. */
+int outputs_add(const char *path, struct err *err);
+/* The same with the digest of a file that will be written now, so that the file is never there without its entry. */
+int outputs_announce(const char *path, const char *sha256, struct err *err);
+
+#endif
