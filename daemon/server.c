@@ -54,6 +54,8 @@ static void take_files(struct daemon *d) {
 static void on_signal(uv_signal_t *handle, int signum) {
     struct daemon *d = handle->data;
     if (signum != SIGHUP) {
+        if (d->stopping)
+            server_stop_streams(d);
         server_stop(d);
         return;
     }

@@ -6,7 +6,11 @@
 #include "base/log.h"
 #include "daemon/server.h"
 
-enum { CLOSE_MS = 10 * 1000 /* for the parts of the daemon, after the last job has stopped */ };
+enum {
+    CLOSE_MS = 10 * 1000, /* for the parts of the daemon, after the last job has stopped */
+    STREAMS_MS =
+        35 * 1000 /* for streams: the drain takes 31 s at most (daemon/drain.c), within a second on a volume that answers */
+};
 
 void server_close_handles(struct daemon *d) {
     uv_close((uv_handle_t *)&d->reports, NULL);
@@ -35,8 +39,28 @@ static void on_rpc_stopped(void *ctx) {
     finish_if_idle(d);
 }
 
+static void on_drained(void *ctx) { server_stop_turn(ctx); }
+
+void server_stop_streams(struct daemon *d) {
+    if (d->services.draining)
+        return;
+    d->services.draining = true;
+    log_info("streams are saved and end", "jobs=%s", sched_idle(d->services.sched) ? "saved" : "saving");
+    models_stop(d->services.models);
+    drain_start(&d->drain, d->services.sessions, on_drained, d);
+}
+
+/* Whether streams have to end although jobs are still saving. */
+static bool are_streams_late(const struct daemon *d) {
+    const int64_t wait_ms = d->config->stop_wait_ms, share_ms = wait_ms * 35 / 100;
+    return clock_ms() - d->stop_ms >= wait_ms - (share_ms < STREAMS_MS ? share_ms : STREAMS_MS);
+}
+
 void server_stop_turn(struct daemon *d) {
-    if (d->stopping && sched_idle(d->services.sched) && drain_is_over(&d->drain) && d->rpc) {
+    const bool idle = sched_idle(d->services.sched);
+    if (d->stopping && (idle || are_streams_late(d)))
+        server_stop_streams(d);
+    if (d->stopping && idle && drain_is_over(&d->drain) && d->rpc) {
         struct rpc_server *rpc = d->rpc;
         rpc_server_stop(rpc, on_rpc_stopped, d);
     }
@@ -60,8 +84,6 @@ void server_leave_if_late(const struct daemon *d) {
     _exit(server_exit_status(d));
 }
 
-static void on_drained(void *ctx) { server_stop_turn(ctx); }
-
 void server_stop(struct daemon *d) {
     if (d->stopping)
         return;
@@ -70,10 +92,8 @@ void server_stop(struct daemon *d) {
     atomic_store(&d->services.serving, false);
     svc_health_changed(&d->services);
     meters_ready(&d->meters, "daemon", false);
-    log_info("stopping: running jobs checkpoint and streams are saved first", NULL);
+    log_info("stopping: running jobs checkpoint first, then streams are saved", NULL);
     notify_state(&d->notify, "STOPPING=1");
-    models_stop(d->services.models);
     sched_drain(d->services.sched);
-    drain_start(&d->drain, d->services.sessions, on_drained, d);
     server_stop_turn(d);
 }

@@ -1,11 +1,14 @@
-/* server_stop: the end of the daemon. Running jobs checkpoint and streams are saved first, then the listeners go, then the loop's
- * handles. Loop thread. */
+/* server_stop: the end of the daemon. Running jobs checkpoint first, while streams go on and new ones are taken. Then streams are
+ * saved and end, then the listeners go, then the loop's handles. Loop thread. */
 #ifndef BRR_DAEMON_SERVER_STOP_H
 #define BRR_DAEMON_SERVER_STOP_H
 #include "daemon/server_state.h"
 
 /* Begins the end. Calling it again does nothing. */
 void server_stop(struct daemon *d);
+/* Streams end now, though jobs may still be saving: somebody asked for the end a second time, or a device is lost. Without it they
+ * end once no job runs, and at the latest when 35 s of jobs.stop_wait are left, or 35 % of it if that is less. */
+void server_stop_streams(struct daemon *d);
 /* Does the next steps that need not wait for jobs or streams any more. Call after each report and tick. */
 void server_stop_turn(struct daemon *d);
 /* Ends the process when a job or a call has not stopped within jobs.stop_wait. Call while stopping, once a second. Once they have,

@@ -18,6 +18,7 @@ static void look_for_loss(struct daemon *d) {
     log_error("the device is unusable after a fault: exiting to be restarted", "device=%s job=%s exit=%d",
               device_set_name(d->services.devices, lost), job ? job->id : "none", SERVER_RESTART);
     server_stop(d);
+    server_stop_streams(d);
 }
 
 /* gRPC has given up the listening socket of the TCP port and takes it back only at a start. A port that is only slow is logged: an
@@ -34,6 +35,7 @@ static void look_for_deafness(struct daemon *d) {
     d->deaf = true;
     log_error("the TCP port accepts no connections: exiting to be restarted", "listen=%s exit=%d", d->config->tcp, SERVER_RESTART);
     server_stop(d);
+    server_stop_streams(d);
 }
 
 /* A device that went bad: nothing new begins on it, and what runs stops with a checkpoint. The daemon stays, since another start

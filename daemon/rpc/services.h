@@ -55,7 +55,8 @@ struct services {
     const char *paths[3];              /* data, cache, results */
     const char *database;              /* path of the job database */
     void (*drain)(struct services *s); /* same as SIGTERM */
-    atomic_bool serving, writable;     /* writable: the job database can be written */
+    atomic_bool serving, writable;     /* serving: the daemon does not stop. writable: the job database can be written */
+    bool draining;                     /* streams are being ended, and none is taken any more */
     atomic_bool device_serves;         /* false while device_set_stalled */
     atomic_int models_state;           /* enum models_state; WARM is final: models loaded later do not change it */
     atomic_bool results_full;          /* the volume of paths.results */

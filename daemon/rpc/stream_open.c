@@ -67,7 +67,7 @@ static bool takes_streams(struct stream_call *c) {
     if (bad) {
         err_set(&err, ERR_UNAVAILABLE, "the device takes no new streams: %s; %s", bad->why, bad->fix);
         stream_call_refuse(c, &err, "DEVICE_BAD", 0);
-    } else if (!atomic_load(&services->serving)) {
+    } else if (services->draining) {
         err_set(&err, ERR_UNAVAILABLE, "the daemon is stopping; open the stream again when it is back");
         stream_call_refuse(c, &err, "DRAINING", SESSION_RETRY_MS);
     } else {

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """A volume that jobs name, and then the one of the job database, does not answer: states, health and lists go on, what needs the volume
 waits and ends well when it is back, and no other call waits with it."""
+import json
 import os
+import signal
+import subprocess
 import sys
 import time
 
-from daemon import MINI, PATIENCE, SOURCE, make_corpus, temporary
+from daemon import BIN, MINI, PATIENCE, SOURCE, make_corpus, temporary
 from stock import Stock
 from test_held_volume import HeldDaemon, Waiting, http
 
@@ -81,6 +84,51 @@ def a_held_job(d, tmp):
     assert d.stop() == 0
 
 
+def load(d, seconds):
+    return subprocess.Popen([f"{BIN}/brr-load", "--model", "line_length", "--sessions", "1", "--seconds", str(seconds), "--json"], env=d.env,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def streams_outlast_jobs(d, tmp):
+    """While a job holds up a stop, streams go on and new ones are taken, until the end is asked for a second time."""
+    def said():
+        return d.read_log().count("streams are saved and end")
+    d.start()
+    c = Stock(d.env["BRR_ENDPOINT"], f"{tmp}/stubs")
+    first = submit(c, f"file://{tmp}/eeg", steps=1000000)
+    d.wait(first, lambda job: job["state"] == "running")
+    held = submit(c, f"file://{tmp}/held-eeg")
+    d.hold()
+    d.ctl("cancel", first)
+    d.wait(held, lambda job: job["state"] == "preparing" and job["reason"].startswith("waits for "))
+    before = said()
+    early = load(d, 3)
+    d.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: http_failed(d, "/readyz"))
+    late = load(d, 3)
+    for stream in (early, late):
+        out, err = stream.communicate(timeout=PATIENCE)
+        got = json.loads(out)
+        assert stream.returncode == 0 and (got["finished"], got["reconnects"], got["results_missing"]) == (1, 0, 0), (got, err)
+    endless = load(d, 3600)
+    wait_until(lambda: d.ctl("sessions", "--json")[1].strip())
+    assert said() == before
+    d.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: said() > before)
+    assert d.process.poll() is None, "the job still waits"
+    d.release()
+    assert d.process.wait(timeout=PATIENCE) == 0, d.read_log()
+    endless.kill()
+    endless.wait()
+
+
+def wait_until(condition):
+    deadline = time.time() + PATIENCE
+    while not condition():
+        assert time.time() < deadline, "it never came"
+        time.sleep(0.05)
+
+
 def wait_for_directories(folder, names):
     """Those of the calls that came second are removed after the answer."""
     deadline = time.time() + PATIENCE
@@ -133,6 +181,7 @@ def main():
         a_held_source(d, c, tmp, job)
         assert d.stop() == 0
         a_held_job(d, tmp)
+        streams_outlast_jobs(d, tmp)
         os.environ["BRR_HOLD_PATH"] = f"{tmp}/db"
         d.start()
         c = Stock(d.env["BRR_ENDPOINT"], f"{tmp}/stubs")
