@@ -14,8 +14,9 @@ import grpc
 import numpy
 
 from daemon import BIN, MINI, PATIENCE, SOURCE, tensors
-from resume_client import LIMITED, Resuming, same
+from resume_client import Resuming, same
 from stock import Stock
+from stock_process import LIMITED
 from test_half_open import descriptors, rss
 from test_kill_training import OVER, Training
 from test_stream_survival import wire_of

@@ -8,9 +8,7 @@ import time
 import grpc
 
 from daemon import PATIENCE
-
-LIMITED = {"grpc.initial_reconnect_backoff_ms": 50, "grpc.max_reconnect_backoff_ms": 200, "grpc.use_local_subchannel_pool": 1}
-OPEN_S = 30
+from stock_process import Client
 
 
 class Proxy:
@@ -70,7 +68,7 @@ class Resuming:
     retry_s = 0.02  # between connections
 
     def __init__(self, wire, endpoint, chunk=128, pause_s=0.0, **changes):
-        self.wire, self.endpoint, self.chunk, self.pause_s = wire, endpoint, chunk, pause_s
+        self.wire, self.client, self.chunk, self.pause_s = wire, Client(endpoint), chunk, pause_s
         self.changes = {"resumable": True, **changes}
         self.total = wire.rows.shape[1]
         self.token, self.session, self.epoch = "", "", 0
@@ -126,23 +124,17 @@ class Resuming:
             self.summary = m.summary
 
     def attempt(self):
-        """One connection; None when the stream has ended, else the error. A connection that opens no stream in OPEN_S seconds is given up:
-        grpcio 1.51 sometimes waits for ever, without a socket, for a daemon that was away."""
+        """One connection; None when the stream has ended, else the error."""
         opened, first_sample = threading.Event(), [None]
-        with grpc.insecure_channel(self.endpoint, options=list(LIMITED.items())) as channel:
-            call = self.wire.stub_of(channel).Run(self.requests(opened, first_sample))
-            self.connections += 1
-            given_up = threading.Timer(OPEN_S, lambda: opened.is_set() or call.cancel())
-            given_up.start()
-            try:
-                for m in call:
-                    self.take(m, opened, first_sample)
-                return None
-            except grpc.RpcError as error:
-                return error
-            finally:
-                given_up.cancel()
-                opened.set()
+        self.connections += 1
+        try:
+            for m in self.wire.stub_of(self.client).Run(self.requests(opened, first_sample)):
+                self.take(m, opened, first_sample)
+            return None
+        except grpc.RpcError as error:
+            return error
+        finally:
+            opened.set()
 
     def may_return(self, error):
         """Whether a stream that ended with this error can go on."""
@@ -150,13 +142,14 @@ class Resuming:
 
     def run(self, patience=PATIENCE):
         deadline = time.time() + patience
-        while time.time() < deadline:
-            error = self.attempt()
-            if error is None:
-                assert self.summary is not None, "the stream ended without a Summary"
-                return self
-            assert self.may_return(error), (error.code(), error.details())
-            time.sleep(self.retry_s)
+        with self.client:
+            while time.time() < deadline:
+                error = self.attempt()
+                if error is None:
+                    assert self.summary is not None, "the stream ended without a Summary"
+                    return self
+                assert self.may_return(error), (error.code(), error.details())
+                time.sleep(self.retry_s)
         raise AssertionError(f"the stream did not end: {len(self.results)} results after {self.connections} connections")
 
 

@@ -163,7 +163,7 @@ def check_observer(c, tmp):
     c.create("seen", network_file(tmp, ring(70000, threshold=1)))
     call, frames = c.stub.Observe(c.pb.ObserveNetworkRequest(name="seen")), []
     assert next(call).tick == 0 and c.list()["seen"].observers == 1
-    reader = threading.Thread(target=lambda: frames.extend(call))
+    reader = threading.Thread(target=lambda: frames.extend(call), daemon=True)
     reader.start()
     everyone = list(range(70000))
     c.inject("seen", [(2, i, 5.0) for i in everyone])
@@ -355,7 +355,7 @@ def check_stop(c, d, tmp):
     """SIGTERM in mid-step: the call ends, the daemon stops; networks do not survive it."""
     c.create("last", network_file(tmp, ring(10)))
     ended = []
-    step = threading.Thread(target=lambda: ended.append(c.refused(c.stub.Step, c.pb.StepRequest(name="last", ticks=10**12))))
+    step = threading.Thread(target=lambda: ended.append(c.refused(c.stub.Step, c.pb.StepRequest(name="last", ticks=10**12))), daemon=True)
     step.start()
     while c.list()["last"].tick == 0:
         time.sleep(0.02)

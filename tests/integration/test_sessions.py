@@ -32,7 +32,7 @@ class Held:
         self.call = wire.stub_of(channel).Run(self.requests(changes))
         self.opened = next(self.call).opened
         self.messages, self.error = [], None
-        self.reader = threading.Thread(target=self.read)
+        self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
     def requests(self, changes):
@@ -78,7 +78,7 @@ def check_observe(stub, stock, held):
     updates = []
     watching = stub.Observe(stock.sessions.ObserveSessionRequest(session_id=held.opened.session_id))
     assert next(watching).HasField("info")
-    reader = threading.Thread(target=lambda: updates.extend(watching))
+    reader = threading.Thread(target=lambda: updates.extend(watching), daemon=True)
     reader.start()
     held.send(30)
     held.wait(30)

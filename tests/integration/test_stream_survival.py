@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Streams that survive: cuts of their connections at random moments, restarts and kills of the daemon, a second connection that takes
-over, sessions that are gone. BRR_TEST_CUTS=200 BRR_TEST_RESTARTS=20 set how many connections are cut, and how often the daemon is
+over, clients that hang, sessions that are gone. BRR_TEST_CUTS=200 BRR_TEST_RESTARTS=20 set how many connections are cut, and how often the daemon is
 stopped and how often killed."""
 import os
 import random
+import signal
 import sys
 import threading
 import time
 
 import grpc
 
+from daemon import PATIENCE
 from resume_client import Proxy, Resuming, count, same
+from stock_process import Client
 from stream_fixture import endpoint, messages, streaming_daemon
 from test_stream_rules import Wire
 
@@ -57,7 +60,7 @@ def check_restarts(d, wire, proxy, wanted, rng, kill):
     done = 0
     while done < RESTARTS:
         streams = [Resuming(wire, f"127.0.0.1:{proxy.port}", chunk=c, pause_s=0.02, alarm_hop_s=ALARMS) for c in (64, 150)]
-        threads = [threading.Thread(target=outcome, args=(s,)) for s in streams]
+        threads = [threading.Thread(target=outcome, args=(s,), daemon=True) for s in streams]
         for t in threads:
             t.start()
         while done < RESTARTS and any(t.is_alive() for t in threads):
@@ -66,17 +69,34 @@ def check_restarts(d, wire, proxy, wanted, rng, kill):
             d.start()
             done += 1
         for t, s in zip(threads, streams):
-            t.join()
+            t.join(PATIENCE)
             assert s.problem is None, s.problem
             same(s, wanted)
             assert kill or not s.draining or s.connections > 1
         print(f"{done} {'kills' if kill else 'stops'}; " + ", ".join(f"{s.connections} connections, {s.repeated} repeated" for s in streams))
 
 
+def check_a_client_that_hangs(wire, address, wanted):
+    """It is frozen with its connection open, then killed; another process goes on with its stream."""
+    stream, before = Resuming(wire, address, pause_s=0.01, alarm_hop_s=ALARMS), Client.hung
+    stream.client.patience_s = stream.client.cancel_s = 1
+    take = stream.take
+
+    def take_and_freeze(*args):
+        take(*args)
+        if stream.connections == 1 and len(stream.results) == 3:
+            stream.client.process.send_signal(signal.SIGSTOP)
+
+    stream.take = take_and_freeze
+    same(stream.run(), wanted)
+    assert stream.connections == 2 and Client.hung == before + 1, (stream.connections, Client.hung)
+
+
 def outcome(stream):
-    stream.problem = None
+    stream.problem = "the stream did not end"
     try:
         stream.run()
+        stream.problem = None
     except BaseException as error:  # shown by the thread that joins
         stream.problem = error
 
@@ -85,7 +105,7 @@ def check_snapshot_files(d, wire):
     """Readable by the daemon's user alone, without the token, removed at the end of the stream; a corrupt one is moved aside."""
     folder = f"{d.dir}/results/sessions"
     assert os.stat(folder).st_mode & 0o777 == 0o700
-    with grpc.insecure_channel(endpoint(d), options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+    with Client(endpoint(d)) as channel:
         tokens = [start_one(wire, channel) for _ in range(2)]
     files = [f for f in os.listdir(folder) if len(f) == 32]
     for f in files:
@@ -108,7 +128,7 @@ def check_snapshot_files(d, wire):
     while sorted(os.listdir(f"{folder}/rejected") if os.path.isdir(f"{folder}/rejected") else []) != sorted(files) and time.time() < deadline:
         time.sleep(0.05)
     assert sorted(os.listdir(f"{folder}/rejected")) == sorted(files)
-    with grpc.insecure_channel(endpoint(d), options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+    with Client(endpoint(d)) as channel:
         opened = next(wire.stub_of(channel).Run(iter([wire.open(resumable=True, resume_token=tokens[0])]))).opened
         assert not opened.resumed and opened.next_sample == 0, "a corrupt snapshot was believed"
     assert "corrupt" in d.read_log() or "not a whole snapshot" in d.read_log()
@@ -135,7 +155,7 @@ def check_cuts_at_the_end(wire, proxy, wanted):
 def check_take_over(wire, address):
     """A second connection with the token goes on; the first one hears of it."""
     pb = wire.pb
-    with grpc.insecure_channel(address) as one, grpc.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)]) as two:
+    with Client(address) as one, Client(address) as two:
         hold = threading.Event()
 
         def first():
@@ -165,7 +185,7 @@ def check_take_over(wire, address):
 
 def check_unknown_tokens(wire, address):
     for token in ("0" * 32, "x", "0" * 300):
-        with grpc.insecure_channel(address) as channel:
+        with Client(address) as channel:
             opened = next(wire.stub_of(channel).Run(iter([wire.open(resumable=True, resume_token=token)]))).opened
             assert not opened.resumed and opened.next_sample == 0 and opened.resume_token not in ("", token), opened
 
@@ -189,7 +209,7 @@ def start_one(wire, channel, samples=1000):
 
 
 def check_another_open(wire, address):
-    with grpc.insecure_channel(address) as channel:
+    with Client(address) as channel:
         token = start_one(wire, channel)
         try:
             list(wire.stub_of(channel).Run(iter([wire.open(resumable=True, resume_token=token, rate_hz=512)])))
@@ -204,7 +224,7 @@ def check_expiry(d, wire):
     d.stop()
     d.extra.append("limits.resume_ttl=1s")
     d.start()
-    with grpc.insecure_channel(endpoint(d), options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+    with Client(endpoint(d)) as channel:
         token = start_one(wire, channel)
         deadline = time.time() + 60
         while "no stream is open" not in d.ctl("sessions")[1]:  # this one, and those that the start brought back
@@ -240,10 +260,12 @@ def main():
         check_take_over(wire, endpoint(d))
         check_unknown_tokens(wire, endpoint(d))
         check_another_open(wire, endpoint(d))
+        check_a_client_that_hangs(wire, endpoint(d), wanted)
         check_restarts(d, wire, proxy, wanted, random.Random(seed), kill=False)
         check_restarts(d, wire, proxy, wanted, random.Random(seed), kill=True)
         check_snapshot_files(d, wire)
         check_expiry(d, wire)
+    print(f"{Client.hung - 1} calls of stock grpcio hung although the daemon was well")
     return 0
 
 
