@@ -6,6 +6,7 @@
 
 #define SKIP_PACKAGE  "package"  /* a program or library that `./dev test` installs */
 #define SKIP_DATA     "data"     /* files that may not be published; the reason ends with the variable that names them */
+#define SKIP_RIGHTS   "rights"   /* root, namespaces */
 #define SKIP_HARDWARE "hardware" /* a processor's instructions, a GPU and what comes with one */
 
 #define skip_because(class, ...)                                                                                                   \

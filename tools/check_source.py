@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Check the measurable house rules: file, function and parameter-list lengths, banned functions, banned file names,
-words that announce unfinished work, conflicts that a merge left behind, the number of `if (!rc)` ladders."""
+words that announce unfinished work, skipped tests without a reason, conflicts that a merge left behind, the number of `if (!rc)` ladders."""
 import os
 import re
 import subprocess
@@ -17,6 +17,7 @@ FOREIGN_SIGNATURES = {"on_request"}
 INNER_LOOPS = ("_body.h", ".cu", ".cuh")
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atof|gets)\s*\(")
 EXITS = re.compile(r"\b(exit|_exit|abort|longjmp)\s*\(")
+SILENT_SKIP = re.compile(r"\bskip\(\)")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|^(<{7} |={7}$|>{7} )", re.M)
 BAD_NAMES = re.compile(r"(^|/)(util|utils|misc|common|helpers?)\.(c|h|cu|cuh|py)$")
 FUNCTION = re.compile(r"^[A-Za-z_][\w\s\*]*?\b(\w+)\s*\(([^;{}]*)\)\s*(?:__attribute__\(\(.*\)\)\s*)?\{", re.S | re.M)
@@ -67,6 +68,9 @@ def check(path):
         for m in pattern.finditer(code):
             if not allowed:
                 yield f"{path}:{code.count(chr(10), 0, m.start()) + 1}: {m.group(1)}() is banned here"
+    for m in SILENT_SKIP.finditer(code):
+        if path.startswith("tests/") and path != "tests/skip.h":
+            yield f"{path}:{code.count(chr(10), 0, m.start()) + 1}: skip() without a reason; use skip_because() of tests/skip.h"
     for name, arguments, start, length in functions(code):
         if length > FUNCTION_LINES:
             yield f"{path}:{start}: {name}() has {length} lines; at most {FUNCTION_LINES}"

@@ -1,6 +1,7 @@
 /* Promises of the small ops that are not values: dropout's counters and rate, calls in place, concatenation through slices, the
  * finite check, rows updated together, batch norm's running statistics over several calls. */
 #include "scan_fixture.h"
+#include "skip.h"
 
 /* Philox4x32-10, written from its definition: key = seed, counter = (index low, index high, step, stream). */
 static void philox(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index, uint32_t c[4]) {
@@ -443,7 +444,7 @@ static void normal_streams_park_while_live_windows_run(void **state) {
     const struct sigmoid_args a = {.x = tensor_2d(x, DTYPE_F32, 1, 4), .y = tensor_2d(y, DTYPE_F32, 1, 4)};
     device_describe(fixture.device, &info);
     if (info.is_async)
-        skip();
+        skip_because(SKIP_HARDWARE, "this device runs its streams by priority");
     fixture_check(stream_open(fixture.device, STREAM_HIGH, &urgent, &err), &err);
     fixture_check(op_sigmoid(fixture.stream, &a, &err), &err);
     double before = stream_parked_s(fixture.stream);
