@@ -4,17 +4,37 @@
 # A test that skips says `skipped: CLASS: REASON` (tests/skip.h) and exits 77; one that skips a part of itself says so alone.
 # Programs that compute wait passively, as the daemon does, so that tests may run beside one another.
 # tests/chaos/test_chaos.py: two minutes of random faults for a daemon at work; `./dev chaos` runs it for longer.
-# Labels: `unit` for compiled tests and corpora (what the sanitizers run), plus the folder; `driver` for Python beside them; `seeded`
-# for what draws its cases from test_seed (tests/seed.h, seed.py), which `./dev test --fresh` repeats.
+# Labels: `unit` for compiled tests and corpora (what the sanitizers run), plus the folder; `driver` for Python beside them; `quick` for
+# both, but for those that need big packages or minutes; `seeded` for what draws its cases from test_seed (tests/seed.h, seed.py), which
+# `./dev test --fresh` repeats.
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 find_program(Python3_EXECUTABLE NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED) # the one that sees Debian packages
 
-# After so many seconds a test counts as hung: many times what it needs alone, because a machine may be busy with other work.
-set(test_timeout 1800)
-function(seeded_label source ret) # ";seeded", or nothing
+# brr_test(NAME COMMAND program argument… LABELS label… [ENVIRONMENT NAME=VALUE…]): an entry of CTest. After test_limit_NAME seconds, else
+# 300, the test counts as hung: many times what it needs alone, because a machine may be busy with other work. tests/with_limit.py then
+# says who waits for what. CTest's own limit, a bare kill, lies far behind.
+set(test_limit_test_chaos 600)   # two minutes of faults, and the time to get over each
+set(test_limit_test_package 900) # this one and the next may fetch a Debian first
+set(test_limit_test_image 900)
+function(brr_test name)
+  cmake_parse_arguments(ARG "" "" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
+  set(limit 300)
+  if(DEFINED test_limit_${name})
+    set(limit ${test_limit_${name}})
+  endif()
+  if(BRR_SANITIZE)
+    math(EXPR limit "4 * ${limit}")
+  endif()
+  math(EXPR kill_after "1800 + ${limit}")
+  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/with_limit.py ${limit} ${ARG_COMMAND})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${kill_after} SKIP_RETURN_CODE 77 LABELS "${ARG_LABELS}"
+    ENVIRONMENT "OMP_WAIT_POLICY=passive;${ARG_ENVIRONMENT}")
+endfunction()
+
+function(seeded_label source ret) # "seeded", or nothing
   file(STRINGS ${source} draws REGEX "test_seed\\(|fixture_setup")
   if(draws)
-    set(${ret} ";seeded" PARENT_SCOPE)
+    set(${ret} seeded PARENT_SCOPE)
   else()
     set(${ret} "" PARENT_SCOPE)
   endif()
@@ -27,12 +47,15 @@ endif()
 set(ground_floor_tests err world volume arena str counted pack map mailbox crew fsio json yaml options log metrics rng digest safetensors store cache)
 list(TRANSFORM ground_floor_tests PREPEND test_)
 set(trust_tests test_token test_certificate)
+set(line_buffered ${CMAKE_SOURCE_DIR}/tests/line_buffered.c) # in every test program
 add_custom_target(unit_programs) # all that carries the label unit
+add_custom_target(quick_programs DEPENDS unit_programs edfgen) # and quick
+set(quick_drivers test_edfgen test_report_of_tests test_with_limit)
 foreach(source ${unit_tests})
   get_filename_component(name ${source} NAME_WE)
   get_filename_component(folder ${source} DIRECTORY)
   get_filename_component(folder ${folder} NAME)
-  add_executable(${name} ${source})
+  add_executable(${name} ${source} ${line_buffered})
   file(STRINGS ${source} of_the_daemon REGEX "#include \"(daemon|unit/session_fixture|unit/live_fixture)")
   if(name IN_LIST ground_floor_tests)
     target_link_libraries(${name} PRIVATE brr_store PkgConfig::CMOCKA)
@@ -47,10 +70,9 @@ foreach(source ${unit_tests})
   target_compile_definitions(${name} PRIVATE BRR_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_dependencies(unit_programs ${name})
-  add_test(NAME ${name} COMMAND ${name})
   seeded_label(${source} seeded)
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS "unit;${folder}${seeded}"
-    ENVIRONMENT "OMP_WAIT_POLICY=passive;OMP_DYNAMIC=true") # a dynamic team must not leave parts of a result out
+  brr_test(${name} COMMAND $<TARGET_FILE:${name}> LABELS unit quick ${folder} ${seeded}
+           ENVIRONMENT OMP_DYNAMIC=true) # a dynamic team must not leave parts of a result out
 endforeach()
 
 foreach(name test_worker test_live test_models test_rpc test_session_resume)
@@ -106,12 +128,11 @@ foreach(source ${fuzz_targets})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
   endif()
-  add_executable(replay_${short} ${source} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.c)
+  add_executable(replay_${short} ${source} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.c ${line_buffered})
   target_link_libraries(replay_${short} PRIVATE ${floor})
   set_target_properties(replay_${short} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_dependencies(unit_programs replay_${short})
-  add_test(NAME replay_${short} COMMAND replay_${short} ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${short})
-  set_tests_properties(replay_${short} PROPERTIES TIMEOUT ${test_timeout} LABELS "unit;fuzz")
+  brr_test(replay_${short} COMMAND $<TARGET_FILE:replay_${short}> ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${short} LABELS unit quick fuzz)
 endforeach()
 
 # What the drivers of tests/golden and tests/integration run: one program per C file, in the tests folder of the build.
@@ -149,11 +170,13 @@ foreach(source ${driver_tests})
   get_filename_component(folder ${folder} NAME)
   if(folder STREQUAL "unit")
     set(folder driver) # Python beside the C tests: not run under the sanitizers
+    if(name IN_LIST quick_drivers)
+      list(APPEND folder quick)
+    endif()
   endif()
-  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${source})
   seeded_label(${source} seeded)
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS "${folder}${seeded}"
-    ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_BIN=${CMAKE_BINARY_DIR}/bin;BRR_SOURCE_DIR=${CMAKE_SOURCE_DIR};BRR_BUILD_DIR=${CMAKE_BINARY_DIR}")
+  brr_test(${name} COMMAND ${source} LABELS ${folder} ${seeded}
+           ENVIRONMENT BRR_BIN=${CMAKE_BINARY_DIR}/bin BRR_SOURCE_DIR=${CMAKE_SOURCE_DIR} BRR_BUILD_DIR=${CMAKE_BINARY_DIR})
 endforeach()
 
 set_property(TEST test_install test_package test_image PROPERTY RESOURCE_LOCK installed) # all write build/installed
@@ -176,17 +199,15 @@ target_link_libraries(step_clock PRIVATE ${CMAKE_DL_LIBS})
 file(GLOB gpu_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/gpu/test_*.c)
 foreach(source ${gpu_tests})
   get_filename_component(name ${source} NAME_WE)
-  add_executable(${name} ${source})
+  add_executable(${name} ${source} ${line_buffered})
   target_link_libraries(${name} PRIVATE brr_kinds)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS gpu # seeds: the emulated ones below
-    ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_CUDA_LIBRARY=${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libbrr_cuda.so")
+  brr_test(${name} COMMAND $<TARGET_FILE:${name}> LABELS gpu # seeds: the emulated ones below
+           ENVIRONMENT BRR_CUDA_LIBRARY=${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libbrr_cuda.so)
 endforeach()
 if(BRR_CUDA_BUILT) # what the compiler made of the kernels, without a GPU
   foreach(check check_ptx check_resources)
-    add_test(NAME ${check} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/gpu/${check}.py ${CMAKE_BINARY_DIR}/cuda)
-    set_tests_properties(${check} PROPERTIES TIMEOUT ${test_timeout} LABELS gpu)
+    brr_test(${check} COMMAND ${CMAKE_SOURCE_DIR}/tests/gpu/${check}.py ${CMAKE_BINARY_DIR}/cuda LABELS gpu)
   endforeach()
 endif()
 find_program(BRR_CXX NAMES g++)
@@ -237,8 +258,7 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
     COMMENT "Linking test_emulator"
     COMMAND ${BRR_CXX} -o ${emulator_test} ${test_object} ${checked_objects} $<TARGET_OBJECTS:brr_emulated_base>)
   add_custom_target(brr_cuda_emulated ALL DEPENDS ${emulated_library} ${checked_library} ${emulator_test})
-  add_test(NAME test_emulator COMMAND ${emulator_test})
-  set_tests_properties(test_emulator PROPERTIES TIMEOUT ${test_timeout} LABELS "emulated;seeded")
+  brr_test(test_emulator COMMAND ${emulator_test} LABELS emulated seeded)
   # A management library with scripted answers, and one of an old driver; the emulated backend loads whichever comes first.
   foreach(kind nvml nvml_old)
     add_library(fake_${kind} SHARED ${CMAKE_SOURCE_DIR}/tests/gpu/emulator/nvml.c)
@@ -249,29 +269,26 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
     target_link_libraries(test_${kind} PRIVATE brr_kernels PkgConfig::CMOCKA)
     target_include_directories(test_${kind} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     set_target_properties(test_${kind} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-    add_test(NAME emulated_${kind} COMMAND test_${kind})
-    set_tests_properties(emulated_${kind} PROPERTIES TIMEOUT ${test_timeout} LABELS emulated
-      ENVIRONMENT "BRR_CUDA_LIBRARY=${emulated_library};LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/${kind}")
+    brr_test(emulated_${kind} COMMAND $<TARGET_FILE:test_${kind}> LABELS emulated
+             ENVIRONMENT BRR_CUDA_LIBRARY=${emulated_library} LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/${kind})
   endforeach()
   target_compile_definitions(fake_nvml_old PRIVATE FAKE_NVML_OLD)
   target_compile_definitions(test_nvml_old PRIVATE FAKE_NVML_OLD)
   foreach(name test_scan_conv test_scan_reference test_op_windows test_augment test_augment_noise test_op_masks test_op_geodesic test_burst test_burst_bits test_burst_change test_burst_state test_geodesic_fit test_ops_vs_cpu test_network_vs_cpu test_batch test_weights test_recordings test_fault)
-    add_test(NAME emulated_${name} COMMAND ${name})
-    set_tests_properties(emulated_${name} PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS "emulated;seeded" # the order of threads too
-      ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_TEST_MODEL=mini;BRR_CUDA_LIBRARY=${checked_library}")
+    set(library ${checked_library})
+    if(name MATCHES "^test_(geodesic_fit|recordings)$") # they compute for minutes in the checked build
+      set(library ${emulated_library})
+    endif()
+    brr_test(emulated_${name} COMMAND $<TARGET_FILE:${name}> LABELS emulated seeded # the order of threads too
+             ENVIRONMENT BRR_TEST_DEVICE=cuda:0 BRR_TEST_MODEL=mini BRR_CUDA_LIBRARY=${library})
   endforeach()
-  # They compute for minutes in the checked build.
-  set_property(TEST emulated_test_geodesic_fit emulated_test_recordings PROPERTY ENVIRONMENT
-    "OMP_WAIT_POLICY=passive;BRR_TEST_DEVICE=cuda:0;BRR_TEST_MODEL=mini;BRR_CUDA_LIBRARY=${emulated_library}")
   # libnccl.so.2 is the emulator itself.
   add_custom_command(TARGET brr_cuda_emulated POST_BUILD VERBATIM
     COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/tests/nccl
     COMMAND ${CMAKE_COMMAND} -E create_symlink ${checked_library} ${CMAKE_BINARY_DIR}/tests/nccl/libnccl.so.2)
-  add_test(NAME emulated_test_gpu_exchange COMMAND test_gpu_exchange)
-  set_tests_properties(emulated_test_gpu_exchange PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS "emulated;seeded"
-    ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_EMULATED_DEVICES=4;BRR_CUDA_LIBRARY=${checked_library};LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/nccl")
+  brr_test(emulated_test_gpu_exchange COMMAND $<TARGET_FILE:test_gpu_exchange> LABELS emulated seeded
+           ENVIRONMENT BRR_EMULATED_DEVICES=4 BRR_CUDA_LIBRARY=${checked_library} LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/nccl)
   # Three devices, the second of which is too old.
-  add_test(NAME emulated_test_gpu_devices COMMAND test_gpu_devices)
-  set_tests_properties(emulated_test_gpu_devices PROPERTIES TIMEOUT ${test_timeout} SKIP_RETURN_CODE 77 LABELS "emulated;seeded"
-    ENVIRONMENT "OMP_WAIT_POLICY=passive;BRR_EMULATED_DEVICES=3;BRR_EMULATED_OLD=1;BRR_CUDA_LIBRARY=${checked_library}")
+  brr_test(emulated_test_gpu_devices COMMAND $<TARGET_FILE:test_gpu_devices> LABELS emulated seeded
+           ENVIRONMENT BRR_EMULATED_DEVICES=3 BRR_EMULATED_OLD=1 BRR_CUDA_LIBRARY=${checked_library})
 endif()

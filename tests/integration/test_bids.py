@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 
-from daemon import BIN, SOURCE, Daemon, temporary
+from daemon import BIN, PATIENCE, SOURCE, Daemon, temporary
 from npm import npm_modules
 from test_client_detect import discontinuous
 
@@ -21,7 +21,7 @@ NAME = re.compile(r"(sub-[A-Za-z0-9]+)/eeg/\1_task-[A-Za-z0-9]+(_acq-[A-Za-z0-9]
 def validate(folder):
     """Errors and warnings of the validator, as keys."""
     modules = npm_modules(f"{SOURCE}/tests/integration/bids")
-    r = subprocess.run(["node", f"{modules}/bids-validator/bin/bids-validator", folder, "--json"], capture_output=True, text=True, timeout=600)
+    r = subprocess.run(["node", f"{modules}/bids-validator/bin/bids-validator", folder, "--json"], capture_output=True, text=True, timeout=PATIENCE)
     found = json.loads(r.stdout)["issues"]
     return [i["key"] for i in found["errors"]], [i["key"] for i in found["warnings"]]
 

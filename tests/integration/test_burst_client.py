@@ -26,7 +26,7 @@ SEED = int(os.environ.get("BRR_TEST_SEED", "20261122"))
 
 
 def ctl(*args, code=0):
-    r = subprocess.run([f"{BIN}/brrctl", "burst", *map(str, args)], capture_output=True, text=True, timeout=600)
+    r = subprocess.run([f"{BIN}/brrctl", "burst", *map(str, args)], capture_output=True, text=True, timeout=PATIENCE)
     assert r.returncode == code, (args, r)
     return r.stdout, r.stderr
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The tables of the pages are those of the programs: every key of a job file with its default in docs/jobs.md, every key of the
-daemon in configs/daemon.yaml, every metric in docs/operations.md, and every BRR_ variable that is read in one of two tables."""
+daemon in configs/daemon.yaml, every metric in docs/operations.md, and every BRR_ variable that is read in one of three tables."""
 import glob
 import json
 import os
@@ -144,7 +144,7 @@ class Pages(unittest.TestCase):
             if os.path.isfile(path) and (path.endswith("/dev") or re.search(r"\.(c|h|cc|cu|cuh|py|sh)$", path)):
                 with open(path, encoding="utf-8") as f:
                     read |= {next(filter(None, groups)) for groups in READS.findall(f.read())}
-        cells = rows("docs/operations.md", r"BRR_[A-Z_, ]+") + rows("CONTRIBUTING.md", r"BRR_[A-Z_, ]+")
+        cells = [cell for page in ("docs/operations.md", "CONTRIBUTING.md", "tests/README.md") for cell in rows(page, r"BRR_[A-Z_, ]+")]
         told = [name for cell in cells for name in cell.split(", ")]
         self.assertIn("BRR_ISA", read)
         self.assertEqual(sorted(told), sorted(read))

@@ -17,7 +17,7 @@ import time
 import numpy
 
 import lsl
-from daemon import BIN, SOURCE, Daemon, make_corpus, temporary
+from daemon import BIN, PATIENCE, SOURCE, Daemon, make_corpus, temporary
 from npm import npm_modules
 
 DRIVER = f"{os.environ['BRR_BUILD_DIR']}/tests/lsl_driver"
@@ -50,7 +50,7 @@ class Driver:
         atexit.register(self.process.kill)
 
     def result(self, channels):
-        text, err = self.process.communicate(timeout=600)
+        text, err = self.process.communicate(timeout=PATIENCE)
         rows = [line.split() for line in text.splitlines()]
         pieces, gaps, at = [], [], 0
         samples = numpy.fromfile(self.out, numpy.float32).reshape(-1, channels)
@@ -134,7 +134,7 @@ def check_units(env, scratch, samples):
         assert ("uV is assumed" in remark) == (unit is None and not given), remark
     for unit, scale, want in ((None, 1e-6, "looks like V"), ("mmHg", 1, "no voltage"), (None, 1e6, "--unit")):
         driver, sender = Driver(env, scratch, idle_s=1.2), Sender(env, scratch, unit=unit, scale=scale, seconds=3, speed=3)
-        text, err = driver.process.communicate(timeout=600)
+        text, err = driver.process.communicate(timeout=PATIENCE)
         sender.kill()
         assert driver.process.returncode == 1 and want in err, (unit, scale, err)
     print("units: 10 ways of saying it give the same samples, 3 are refused")
@@ -151,7 +151,7 @@ def check_results(d, env, scratch, recording, seconds, speed):
     assert code == 0, err
     process = detection(d, env, "lsl", "in", "brrd test", "--model", "line_length", "--probs", probs, "--wait", "60", "--idle-timeout", "1.4", "--json")
     sender = Sender(env, scratch, seconds=seconds, speed=speed)
-    text, err = process.communicate(timeout=3600)
+    text, err = process.communicate(timeout=PATIENCE)
     sender.kill()
     assert process.returncode == 0, (text, err)
     summary = json.loads(text.splitlines()[-1])
@@ -169,15 +169,15 @@ def check_results(d, env, scratch, recording, seconds, speed):
 def check_list(d, env, scratch):
     sender = Sender(env, scratch)
     process = detection(d, env, "lsl", "list", "--json")
-    text, err = process.communicate(timeout=600)
+    text, err = process.communicate(timeout=PATIENCE)
     sender.kill()
     row = json.loads(text.splitlines()[0])
     assert (row["name"], row["type"], row["channels"], row["rate_hz"], row["source_id"]) == ("brrd test", "EEG", 19, 256, "amp-1"), (text, err)
     process = detection(d, env, "lsl", "in", "nobody", "--model", "line_length", "--wait", "1")
-    text, err = process.communicate(timeout=600)
+    text, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3 and "no stream nobody" in err, (process.returncode, err)
     process = detection(d, {**env, "LSL_LIBRARY": "/nonexistent.so"}, "lsl", "list")
-    text, err = process.communicate(timeout=600)
+    text, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3 and "LSL_LIBRARY" in err, (process.returncode, err)
 
 
@@ -187,13 +187,13 @@ def check_out(d, env):
     recording = glob.glob(f"{d.dir}/more/sub-02/*_eeg.edf")[0]
     stream = detection(d, env, "stream", recording, "--model", "line_length", "--realtime", "12", "--alarms", "--alarm-hop", "1", "--on", "0.06", "--off",
                        "0.03", "--json")
-    deadline = time.time() + 600
+    deadline = time.time() + PATIENCE
     rows = []
     while not rows and time.time() < deadline:
         rows = [json.loads(line) for line in d.ctl("sessions", "--json")[1].splitlines()]
     session = rows[0]["session"]
     refused = detection(d, env, "lsl", "out", session)
-    _, err = refused.communicate(timeout=600)
+    _, err = refused.communicate(timeout=PATIENCE)
     assert refused.returncode == 2 and "--yes" in err, err
     out = detection(d, env, "lsl", "out", session, "--yes")
     os.environ.update(env)
@@ -217,8 +217,8 @@ def check_out(d, env):
             stamp = native.lsl_pull_sample_f(inlets[0], ctypes.byref(value), 1, 0.0, ctypes.byref(code))
         if native.lsl_pull_sample_str(inlets[1], ctypes.byref(text), 1, 0.0, ctypes.byref(code)):
             markers.append(text.value.decode())
-    told, err = stream.communicate(timeout=600)
-    _, out_err = out.communicate(timeout=600)  # ends with the session
+    told, err = stream.communicate(timeout=PATIENCE)
+    _, out_err = out.communicate(timeout=PATIENCE)  # ends with the session
     said = [json.loads(line) for line in told.splitlines() if '"alarm":' in line]
     assert stream.returncode == 0 and len(values) > 60 * RATE, (len(values), err, out_err)
     assert all(0 <= v <= 1 or v != v for v in values) and markers and set(markers) <= {"alarm_on", "alarm_off", "sz_on", "sz_off"}, markers

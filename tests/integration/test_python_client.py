@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from daemon import BIN, SOURCE, Daemon, make_corpus, temporary
+from daemon import BIN, PATIENCE, SOURCE, Daemon, make_corpus, temporary
 
 FOLDER = f"{SOURCE}/client/python"
 MODEL = "line_length"
@@ -26,7 +26,7 @@ def check_stubs():
 
 def check_events(d, recording, model):
     r = subprocess.run([sys.executable, f"{FOLDER}/mne_events.py", recording, model, f"{d.dir}/found_annotations.txt"], env=environment(d),
-                       capture_output=True, text=True, timeout=600)
+                       capture_output=True, text=True, timeout=PATIENCE)
     assert r.returncode == 0, r.stderr
     rows = [line.split("\t") for line in r.stdout.splitlines()]
     code, _, err = d.ctl("stream", recording, "--model", model, "--out", f"{d.dir}/want.tsv")
@@ -41,11 +41,11 @@ def check_events(d, recording, model):
 def check_follow(d, recording):
     stream = subprocess.Popen([f"{BIN}/brrctl", "stream", recording, "--model", MODEL, "--on", "0.06", "--off", "0.03", "--realtime", "30", "--alarms",
                                "--alarm-hop", "1"], env=d.env, stdout=subprocess.PIPE, text=True)
-    deadline = time.time() + 600
+    deadline = time.time() + PATIENCE
     while not d.ctl("sessions", "--json")[1] and time.time() < deadline:
         time.sleep(0.05)
-    r = subprocess.run([sys.executable, f"{FOLDER}/follow.py"], env=environment(d), capture_output=True, text=True, timeout=600)
-    told, _ = stream.communicate(timeout=600)
+    r = subprocess.run([sys.executable, f"{FOLDER}/follow.py"], env=environment(d), capture_output=True, text=True, timeout=PATIENCE)
+    told, _ = stream.communicate(timeout=PATIENCE)
     said = [line for line in r.stdout.splitlines() if "\talarm on\t" in line]
     assert r.returncode == 0 and said and len(said) <= told.count("alarm on"), (r.stdout, r.stderr, told)
 

@@ -12,7 +12,7 @@ import sys
 import time
 
 import slurm
-from daemon import BIN, MINI, SOURCE, Daemon, make_corpus, temporary, tensors
+from daemon import BIN, MINI, PATIENCE, SOURCE, Daemon, make_corpus, temporary, tensors
 from test_slurm import Jobs
 
 AGAIN, STEPS = 75, 24
@@ -101,7 +101,7 @@ def on_devices(tmp, one):
     """Devices of one daemon."""
     d = Daemon(tmp, ["devices=[cpu:0, cpu:1]", "devices_cpu_threads=2"]).start()
     for n in (1, 2):
-        code, end, err = d.submit(f"data.source=file://{tmp}/eeg", *SMALL, *TREE, f"devices={n}", timeout=3600)
+        code, end, err = d.submit(f"data.source=file://{tmp}/eeg", *SMALL, *TREE, f"devices={n}", timeout=PATIENCE)
         assert code == 0, err
         assert result(end) == result(one), (end, one)
     assert d.stop() == 0

@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from daemon import BIN, SOURCE, Daemon, temporary
+from daemon import BIN, PATIENCE, SOURCE, Daemon, temporary
 
 EEG = os.environ.get("BRR_EEG_DIR") or os.path.join(SOURCE, "..", "shared", "eeg")
 SEIZURES = {"chb01_03_2986-3036": (10, 50, 50), "chb01_04_1457-1494": (10, 37, 37)}
@@ -47,7 +47,7 @@ def trace(d, tmp, name, model):
 
 
 def train(d, *sets):
-    code, end, err = d.submit(*COMMON, *sets, timeout=900)
+    code, end, err = d.submit(*COMMON, *sets, timeout=PATIENCE)
     assert code == 0 and end["state"] == "succeeded", (end, err)
     return f"job:{end['job']}"
 

@@ -9,7 +9,7 @@ import sys
 import time
 
 import slurm
-from daemon import BIN, MINI, SOURCE, tensors
+from daemon import BIN, MINI, PATIENCE, SOURCE, tensors
 
 LONG = bool(os.environ.get("BRR_TEST_LONG"))
 KEYS = [key for key in MINI if not key.startswith("training.")] + [*slurm.KEYS, "training.max_steps=24"]
@@ -36,7 +36,7 @@ class Jobs:
 
     def trains(self, out, after=0):
         """Its steps have begun, in an attempt whose events come after so many."""
-        slurm.wait_for(lambda: any("first step after" in e.get("text", "") for e in self.events(out)[after:]), 240,
+        slurm.wait_for(lambda: any("first step after" in e.get("text", "") for e in self.events(out)[after:]), PATIENCE,
                        lambda: f"the first step in {out}: {self.told(out)}")
 
     def told(self, out):
@@ -48,7 +48,7 @@ class Jobs:
         return text
 
     def exit_code(self, out):
-        slurm.wait_for(lambda: os.path.exists(f"{out}/exit"), 300, lambda: f"the end of {out}: {self.told(out)}")
+        slurm.wait_for(lambda: os.path.exists(f"{out}/exit"), PATIENCE, lambda: f"the end of {out}: {self.told(out)}")
         with open(f"{out}/exit", encoding="ascii") as f:
             return int(f.read())
 

@@ -6,6 +6,7 @@ import sys
 
 import numpy
 
+from daemon import PATIENCE
 from stock import Stock
 from stream_fixture import RATE, endpoint, streaming_daemon
 
@@ -23,7 +24,7 @@ def ping_pong(c, model, n):
                                                         format=c.stream.SAMPLE_FORMAT_F32_UV))
         for i in range(n):
             yield c.stream.ClientMessage(chunk=c.stream.Chunk(first_sample=i * RATE, samples=RATE, data=noise))
-            assert turns.get(timeout=300) == i
+            assert turns.get(timeout=PATIENCE) == i
 
     answers = 0
     for m in c.Stream.Run(messages()):

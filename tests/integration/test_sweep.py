@@ -5,13 +5,13 @@ import json
 import subprocess
 import sys
 
-from daemon import BIN, MINI, SOURCE, Daemon, make_corpus, temporary
+from daemon import BIN, MINI, PATIENCE, SOURCE, Daemon, make_corpus, temporary
 
 
 def sweep(d, source, *options):
     sets = [*MINI, f"data.source=file://{source}", "training.max_steps=3", "data.validation_fraction=0.4"]
     r = subprocess.run([f"{BIN}/brrctl", "sweep", f"{SOURCE}/configs/tiny.yaml", *[a for s in sets for a in ("--set", s)], *options], env=d.env,
-                       capture_output=True, text=True, timeout=600)
+                       capture_output=True, text=True, timeout=PATIENCE)
     return r.returncode, r.stdout, r.stderr
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from daemon import BIN, SOURCE, make_corpus, temporary
+from daemon import BIN, PATIENCE, SOURCE, make_corpus, temporary
 
 COLUMNS = ["onset", "duration", "eventType", "confidence", "channels", "dateTime", "recordingDuration"]
 PROGRAM = f"{SOURCE}/deploy/szcore/detect"
@@ -37,7 +37,7 @@ def start(scratch, recording, **more):
 
 
 def finish(process):
-    text, err = process.communicate(timeout=600)
+    text, err = process.communicate(timeout=PATIENCE)
     return process.returncode, text + err
 
 

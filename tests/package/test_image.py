@@ -26,7 +26,7 @@ class Podman:
                         "--cgroup-manager", "cgroupfs", "--events-backend", "none"]
 
     def __call__(self, *words, check=True):
-        r = subprocess.run([*self.command, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=4 * PATIENCE)
+        r = subprocess.run([*self.command, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
         assert r.returncode == 0 or not check, f"podman {' '.join(words)}\n{r.stdout[-3000:]}{r.stderr[-3000:]}"
         return r.stdout.strip() if check else r
 
@@ -96,7 +96,7 @@ def stop(podman):
 def check_szcore(podman, recording):
     """The detector's stage, by the rules of the challenge: other users, read-only roots, a kill in the middle."""
     more, kills = ([recording], "2 4") if FULL else ([], "1")
-    r = subprocess.run([f"{SOURCE}/tools/check-image", "brrd:szcore", *more], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=4 * PATIENCE,
+    r = subprocess.run([f"{SOURCE}/tools/check-image", "brrd:szcore", *more], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE,
                        env={**os.environ, "ENGINE": " ".join(podman.command), "RUN_OPTIONS": " ".join(LIMITS), "EDFGEN": f"{BIN}/edfgen", "KILL_AFTER": kills})
     assert r.returncode == 0 and "PASS" in r.stdout and "FAIL" not in r.stdout, r.stdout + r.stderr
     return r.stdout.count("PASS")
