@@ -151,7 +151,7 @@ int main(void) {
     const char *name = getenv("BRR_TEST_DEVICE");
     name = name ? name : "cuda:0";
     if (device_open(name, 0, &device, &err)) {
-        printf("skipped: no GPU %s: %s\n", name, err.message);
+        printf("skipped: hardware: no GPU %s: %s\n", name, err.message);
         return 77;
     }
     if (stream_open(device, STREAM_NORMAL, &s, &err))
