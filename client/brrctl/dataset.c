@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
+#include "base/counted.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -26,6 +27,7 @@ struct dataset_options {
     double window_s;
     double hop_s;
     const char *labels;
+    struct argument_list seizure;
     const char *unlabeled;
     const char *patient;
 };
@@ -36,6 +38,8 @@ static const struct argument rows[] = {
     {"--window", NULL, ARGUMENT_NUMBER, AT(window_s), "S", "length of a window in seconds, default 60", 1, 600},
     {"--hop", NULL, ARGUMENT_NUMBER, AT(hop_s), "S", "seconds between window starts, default 10", 0.01, 600},
     {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels; default auto", 0, 0},
+    {"--seizure", NULL, ARGUMENT_LIST, AT(seizure), "PATTERN",
+     "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated", 0, 0},
     {"--unlabeled", NULL, ARGUMENT_CHOICE, AT(unlabeled), "error|background|skip",
      "treatment of recordings without labels; default error", 0, 0},
     {"--patient", NULL, ARGUMENT_CHOICE, AT(patient), LABELS_PATIENT_RULES,
@@ -72,12 +76,15 @@ struct survey {
     double rates[16];
     int64_t rate_counts[16];
     int n_rates;
+    char rule[LABEL_RULE_SIZE];         /* of the labels */
     struct lines problems, notes, bids; /* a note is no error; bids: what the folder lacks to be a BIDS dataset */
     struct {
         char name[LABELS_CODE_SIZE];
         int64_t count;
-    } types[MAX_TYPES]; /* event types that are neither seizure nor background */
+    } types[MAX_TYPES]; /* event types and annotations that are neither seizure nor background */
     int n_types;
+    int64_t unsure; /* stretches that are masked */
+    double unsure_s;
     bool terminal;
 };
 
@@ -186,15 +193,24 @@ static int count_recording(struct survey *s, struct sum *sum, const struct edf_i
 
 /* ---- its labels ---- */
 
-static void note_type(struct survey *s, const char *type) {
+static void note_type(struct survey *s, const struct labels_other *other) {
     int i = 0;
-    while (i < s->n_types && strcmp(s->types[i].name, type) != 0)
+    while (i < s->n_types && strcmp(s->types[i].name, other->text) != 0)
         i++;
     if (i == MAX_TYPES)
         return;
     if (i == s->n_types)
-        str_copy(s->types[s->n_types++].name, sizeof s->types[i].name, type);
-    s->types[i].count++;
+        str_copy(s->types[s->n_types++].name, sizeof s->types[i].name, other->text);
+    s->types[i].count += (int64_t)other->count;
+}
+
+/* What the labels hold beside seizures. */
+static void note_rest(struct survey *s, const struct labels *labels) {
+    for (size_t i = 0; i < labels->n_others; i++)
+        note_type(s, &labels->others[i]);
+    s->unsure += (int64_t)labels->n_unknown;
+    for (size_t i = 0; i < labels->n_unknown; i++)
+        s->unsure_s += labels->unknown[i].end_s - labels->unknown[i].onset_s;
 }
 
 /* Lists a seizure outside the recording. line: of its row, 0 = unknown. */
@@ -209,7 +225,7 @@ static void check_span(struct survey *s, const char *file, int line, double onse
                  recording_s);
 }
 
-/* Rows of an events file: seizures outside the recording, and types that are neither seizure nor background. */
+/* Rows of an events file: seizures outside the recording, with their lines. */
 static int check_events(struct survey *s, const char *path, const char *relative, double recording_s, struct err *err) {
     char tsv_path[8192], name[4096];
     struct events_file file;
@@ -219,10 +235,8 @@ static int check_events(struct survey *s, const char *path, const char *relative
         return rc;
     for (size_t i = 0; i < file.n_rows; i++) {
         const struct event_row *row = &file.rows[i];
-        if (events_is_seizure(row->type))
+        if (label_rule_class(s->rule, row->type) == LABEL_SEIZURE)
             check_span(s, name, row->line, row->onset_s, row->onset_s + row->duration_s, recording_s);
-        else if (strncasecmp(row->type, "bckg", 4) != 0 && strcasecmp(row->type, "background") != 0)
-            note_type(s, row->type);
     }
     events_done(&file);
     return 0;
@@ -247,7 +261,7 @@ static int split_of(const char *relative) {
 
 static int survey_labels(struct survey *s, const char *path, const struct edf *edf, struct labels *labels, struct err *err) {
     char tried[LABELS_TRIED_SIZE];
-    int rc = labels_load(path, own(s->o)->labels ? own(s->o)->labels : "auto", edf, labels, err);
+    int rc = labels_load(path, s->rule, edf, labels, err);
     if (rc)
         return rc;
     if (labels->source == LABELS_NONE && (!own(s->o)->unlabeled || !strcmp(own(s->o)->unlabeled, "error")))
@@ -285,7 +299,9 @@ static int survey_open(struct survey *s, const char *path, const char *relative,
     int rc = channels_choose(info, &s->frontend, &use, err);
     if (rc)
         return rc;
-    if ((rc = survey_labels(s, path, edf, &labels, err))) {
+    rc = survey_labels(s, path, edf, &labels, err);
+    note_rest(s, &labels);
+    if (rc) {
         s->unlabelled += labels.source == LABELS_NONE;
         return rc;
     }
@@ -433,12 +449,15 @@ static void print_sources(const struct survey *s) {
 
 /* A misspelt seizure is found here. */
 static void print_types(const struct survey *s) {
+    if (s->unsure)
+        printf("%-10s %s of unsure events, %.1f s: masked in training and scores\n", "unsure", counted(s->unsure, "stretch").text,
+               s->unsure_s);
     if (s->n_types)
         printf("%-10s not counted as seizures:", "events");
     for (int i = 0; i < s->n_types; i++)
         printf("%s %s %lld", i ? "," : "", s->types[i].name, (long long)s->types[i].count);
     if (s->n_types)
-        putchar('\n');
+        puts("; --seizure PATTERN (data.seizure_labels) counts more of them");
 }
 
 static void print_lines(const char *title, const struct lines *l) {
@@ -502,6 +521,11 @@ int cmd_dataset(const struct arguments *o) {
     struct err err;
     int channels, code;
     if (montage_channels(s.frontend.montage, NULL, &channels, &err)) {
+        brrctl_fail(&err);
+        return EXIT_USAGE;
+    }
+    if (label_rule_write(own(o)->labels ? own(o)->labels : "auto", own(o)->seizure.items, (size_t)own(o)->seizure.n, s.rule,
+                         &err)) {
         brrctl_fail(&err);
         return EXIT_USAGE;
     }

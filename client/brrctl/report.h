@@ -18,6 +18,8 @@ struct report_recording {
     double *alarms_s;   /* ascending */
     int n_detected, n_reference, n_alarms;
     bool labelled, has_alarms;
+    struct score_event *unsure; /* masked in scores */
+    int n_unsure;
 };
 struct report_data {
     struct report_recording *recordings;

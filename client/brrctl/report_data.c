@@ -120,7 +120,10 @@ static int read_reference(const struct report_places *places, struct report_reco
         return rc;
     score_note_beyond(r->name, &labels, r->duration_s);
     rc = keep_reference(r, labels.events, labels.n, err);
-    free(labels.events);
+    r->unsure = labels.unsure;
+    r->n_unsure = labels.n_unsure;
+    labels.unsure = NULL;
+    score_labels_done(&labels);
     return rc;
 }
 
@@ -202,6 +205,7 @@ void report_data_done(struct report_data *d) {
         free(r->eeg);
         free(r->detected);
         free(r->reference);
+        free(r->unsure);
         free(r->confidence);
         free(r->alarms_s);
     }
@@ -236,7 +240,8 @@ static int score_above(const struct report_data *d, double confidence, struct pl
         for (int k = 0; k < r->n_detected; k++)
             if (!(r->confidence[k] < confidence))
                 kept[n++] = (struct score_event){r->detected[k].onset_s, r->detected[k].end_s};
-        struct score_recording one = {r->name, r->subject, r->duration_s, reference, kept, r->n_reference, n};
+        struct score_recording one = {r->name,        r->subject, r->duration_s, reference,  kept,
+                                      r->n_reference, n,          r->unsure,     r->n_unsure};
         if ((rc = score_recording(&one, counts, err)))
             return rc;
         for (int k = 0; k < SCORE_KINDS; k++)
@@ -285,7 +290,8 @@ static int score_all_alarms(const struct report_data *d, struct operating *o, st
         if (!r->labelled || !r->has_alarms || isnan(r->duration_s))
             continue;
         const struct score_event *reference = scored(r->reference, r->n_reference);
-        recs[n++] = (struct score_alarms){r->name, r->duration_s, reference, r->alarms_s, r->n_reference, r->n_alarms};
+        recs[n++] = (struct score_alarms){r->name,        r->duration_s, reference, r->alarms_s,
+                                          r->n_reference, r->n_alarms,   r->unsure, r->n_unsure};
         rc = reference ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for alarms");
     }
     if (!rc && n)

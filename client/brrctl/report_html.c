@@ -278,8 +278,8 @@ static int score_data(const struct report_data *d, struct score_report *ret, str
         for (int k = 0; k < r->n_detected; k++)
             detected[k] = (struct score_event){r->detected[k].onset_s, r->detected[k].end_s};
         at += (size_t)(r->n_reference + r->n_detected);
-        recs[n++] =
-            (struct score_recording){r->name, r->subject, r->duration_s, reference, detected, r->n_reference, r->n_detected};
+        recs[n++] = (struct score_recording){r->name,        r->subject,    r->duration_s, reference,  detected,
+                                             r->n_reference, r->n_detected, r->unsure,     r->n_unsure};
     }
     return score_all(recs, n, ret, err);
 }

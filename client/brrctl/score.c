@@ -19,11 +19,14 @@
 struct score_options {
     bool events;
     const char *labels;
+    struct argument_list seizure;
 };
 #define AT(field) offsetof(struct score_options, field)
 static const struct argument rows[] = {
     {"--events", NULL, ARGUMENT_FLAG, AT(events), "", "list every event with its outcome", 0, 0},
     {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels of recordings; default auto", 0, 0},
+    {"--seizure", NULL, ARGUMENT_LIST, AT(seizure), "PATTERN",
+     "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated", 0, 0},
 };
 #undef AT
 const struct argument_table score_arguments = ARGUMENT_TABLE_LOCAL(rows, struct score_options);
@@ -31,7 +34,8 @@ const struct argument_table score_arguments = ARGUMENT_TABLE_LOCAL(rows, struct 
 static const struct score_options *own(const struct arguments *o) { return o->own; }
 
 struct pairs {
-    const char *ref, *hyp, *format; /* format: of the labels of recordings */
+    const char *ref, *hyp;
+    char rule[LABEL_RULE_SIZE]; /* of the labels */
     bool directory;
     struct score_recording *items;
     int n, missing, unusable; /* recordings; of them without a hypothesis; with one that cannot be used */
@@ -63,10 +67,10 @@ static bool find_hypothesis(const struct pairs *p, const char *relative, char *b
 
 /* A hypothesis that cannot be read or has another length in whole seconds counts as no event, as in SzCORE. Returns false, after
  * printing why, for such a file. A length that the reference lacks is the hypothesis's. */
-static bool read_hypothesis(const char *path, const char *format, struct score_recording *r) {
+static bool read_hypothesis(const char *path, const char *rule, struct score_recording *r) {
     struct score_labels hyp = {.duration_s = NAN};
     struct err err = {0};
-    if (!score_labels_read(path, format, &hyp, &err) && isnan(r->duration_s))
+    if (!score_labels_read(path, rule, &hyp, &err) && isnan(r->duration_s))
         r->duration_s = hyp.duration_s;
     if (!err.code && !isnan(hyp.duration_s) && floor(hyp.duration_s) != floor(r->duration_s)) {
         err_set(&err, ERR_INVALID, "%s: recordingDuration is %.2f s, the reference's %.2f s", path, hyp.duration_s, r->duration_s);
@@ -74,6 +78,7 @@ static bool read_hypothesis(const char *path, const char *format, struct score_r
     }
     if (err.code)
         fprintf(stderr, "brrctl: counted as a recording without events: %s\n", err.message);
+    free(hyp.unsure);
     r->hyp = hyp.events;
     r->n_hyp = hyp.n;
     return !err.code;
@@ -83,7 +88,7 @@ static int add_pair(struct pairs *p, const char *ref_path, const char *relative,
     char hyp_path[4096];
     struct score_labels ref;
     p->own += outputs_own(ref_path);
-    int rc = score_labels_read(ref_path, p->format, &ref, err);
+    int rc = score_labels_read(ref_path, p->rule, &ref, err);
     if (rc == ERR_NOT_FOUND && p->directory) { /* a recording that nobody has labelled */
         fprintf(stderr, "brrctl: left out: %s\n", err->message);
         *err = (struct err){0};
@@ -93,15 +98,20 @@ static int add_pair(struct pairs *p, const char *ref_path, const char *relative,
         return rc;
     struct score_recording *items = realloc(p->items, (size_t)(p->n + 1) * sizeof *items);
     if (!items) {
-        free(ref.events);
+        score_labels_done(&ref);
         return err_set(err, ERR_EXHAUSTED, "out of memory");
     }
     p->items = items;
     struct score_recording *r = &items[p->n++];
-    *r = (struct score_recording){
-        .name = strdup(relative), .subject = subject_of(relative), .duration_s = ref.duration_s, .ref = ref.events, .n_ref = ref.n};
+    *r = (struct score_recording){.name = strdup(relative),
+                                  .subject = subject_of(relative),
+                                  .duration_s = ref.duration_s,
+                                  .ref = ref.events,
+                                  .n_ref = ref.n,
+                                  .unsure = ref.unsure,
+                                  .n_unsure = ref.n_unsure};
     if (find_hypothesis(p, relative, hyp_path, sizeof hyp_path))
-        p->unusable += !read_hypothesis(hyp_path, p->format, r);
+        p->unusable += !read_hypothesis(hyp_path, p->rule, r);
     else
         p->missing++; /* counts as no event */
     score_note_beyond(relative, &ref, r->duration_s);
@@ -168,7 +178,7 @@ static void print_event(const struct arguments *o, const char *name, const char 
     }
 }
 
-/* The outcome of each event, by any overlap: found and missed references, false detections. */
+/* The outcome of each event, by any overlap: found and missed references, false detections, and those in unsure time. */
 static void print_events(const struct arguments *o, const struct pairs *p) {
     for (int i = 0; i < p->n; i++) {
         const struct score_recording *r = &p->items[i];
@@ -176,7 +186,7 @@ static void print_events(const struct arguments *o, const struct pairs *p) {
             print_event(o, r->name, partner(&r->ref[k], r->hyp, r->n_hyp) < 0 ? "missed" : "found", &r->ref[k]);
         for (int k = 0; k < r->n_hyp; k++)
             if (partner(&r->hyp[k], r->ref, r->n_ref) < 0)
-                print_event(o, r->name, "false", &r->hyp[k]);
+                print_event(o, r->name, partner(&r->hyp[k], r->unsure, r->n_unsure) < 0 ? "false" : "unsure", &r->hyp[k]);
     }
 }
 
@@ -196,6 +206,7 @@ static void pairs_done(struct pairs *p) {
         free((void *)(uintptr_t)p->items[i].subject);
         free((void *)(uintptr_t)p->items[i].ref);
         free((void *)(uintptr_t)p->items[i].hyp);
+        free((void *)(uintptr_t)p->items[i].unsure);
     }
     free(p->items);
 }
@@ -242,11 +253,13 @@ static int score_pairs(const struct arguments *o, struct pairs *p, struct err *e
 
 int cmd_score(const struct arguments *o) {
     OWNED(pairs_done)
-    struct pairs p = {.ref = o->args[0],
-                      .hyp = o->args[1],
-                      .format = own(o)->labels ? own(o)->labels : "auto",
-                      .directory = fsio_is_dir(o->args[0])};
+    struct pairs p = {.ref = o->args[0], .hyp = o->args[1], .directory = fsio_is_dir(o->args[0])};
     struct err err = {0};
+    const struct argument_list *seizure = &own(o)->seizure;
+    if (label_rule_write(own(o)->labels ? own(o)->labels : "auto", seizure->items, (size_t)seizure->n, p.rule, &err)) {
+        brrctl_fail(&err);
+        return EXIT_USAGE;
+    }
     if (score_pairs(o, &p, &err))
         return brrctl_fail(&err);
     return p.unusable || p.missing == p.n ? EXIT_FAILED : 0;

@@ -103,60 +103,81 @@ static int relate(const char *path, struct events_file *file, struct err *err) {
     return 0;
 }
 
-static int read_events(const char *path, struct score_labels *ret, struct err *err) {
-    OWNED(events_done) struct events_file file = {0};
-    int rc;
-    if ((rc = events_read(path, &file, err)) || (rc = relate(path, &file, err)))
-        return rc;
-    struct score_event *events = calloc(file.n_rows + 1, sizeof *events);
-    int n = 0;
-    for (size_t i = 0; events && i < file.n_rows; i++)
-        if (events_is_seizure(file.rows[i].type) && !isnan(file.rows[i].duration_s))
-            events[n++] = (struct score_event){file.rows[i].onset_s, file.rows[i].end_s};
-    *ret = (struct score_labels){events, n, file.recording_s};
-    return events ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
+void score_labels_done(struct score_labels *labels) {
+    free(labels->events);
+    free(labels->unsure);
+    *labels = (struct score_labels){0};
 }
 
-static int take_labels(const struct labels *labels, const char *path, struct score_labels *ret, struct err *err) {
-    struct score_event *events = calloc(labels->n_runs + 1, sizeof *events);
-    for (size_t i = 0; events && i < labels->n_runs; i++)
-        events[i] = (struct score_event){labels->runs[i].onset_s, labels->runs[i].end_s};
-    *ret = (struct score_labels){events, (int)labels->n_runs, labels->recording_s};
-    return events ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory reading the labels of %s", path);
+static int make_room(struct score_labels *labels, size_t n, const char *path, struct err *err) {
+    labels->events = calloc(n + 1, sizeof *labels->events);
+    labels->unsure = calloc(n + 1, sizeof *labels->unsure);
+    if (labels->events && labels->unsure)
+        return 0;
+    score_labels_done(labels);
+    return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
+}
+
+static int read_events(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
+    OWNED(events_done) struct events_file file = {0};
+    struct score_labels labels = {0};
+    int rc;
+    if ((rc = events_read(path, &file, err)) || (rc = relate(path, &file, err)) ||
+        (rc = make_room(&labels, file.n_rows, path, err)))
+        return rc;
+    for (size_t i = 0; i < file.n_rows; i++) {
+        const struct event_row *row = &file.rows[i];
+        const struct score_event event = {row->onset_s, row->end_s};
+        enum label_class class = isnan(row->duration_s) ? LABEL_OTHER : label_rule_class(rule, row->type);
+        if (class == LABEL_SEIZURE)
+            labels.events[labels.n++] = event;
+        else if (class == LABEL_UNSURE)
+            labels.unsure[labels.n_unsure++] = event;
+    }
+    labels.duration_s = file.recording_s;
+    *ret = labels;
+    return 0;
+}
+
+static int take_labels(const struct labels *found, const char *path, struct score_labels *ret, struct err *err) {
+    struct score_labels labels = {0};
+    int rc = make_room(&labels, found->n_runs + found->n_unknown, path, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < found->n_runs; i++)
+        labels.events[labels.n++] = (struct score_event){found->runs[i].onset_s, found->runs[i].end_s};
+    for (size_t i = 0; i < found->n_unknown; i++)
+        labels.unsure[labels.n_unsure++] = (struct score_event){found->unknown[i].onset_s, found->unknown[i].end_s};
+    labels.duration_s = found->recording_s;
+    *ret = labels;
+    return 0;
 }
 
 /* Labels as training finds them. */
-static int read_labels(const char *edf_path, const char *format, const struct edf *edf, struct score_labels *ret, struct err *err) {
-    struct labels labels;
+static int read_labels(const char *edf_path, const char *rule, const struct edf *edf, struct score_labels *ret, struct err *err) {
+    OWNED(labels_done) struct labels found = {0};
     char tried[LABELS_TRIED_SIZE];
-    int rc = labels_load(edf_path, format, edf, &labels, err);
+    int rc = labels_load(edf_path, rule, edf, &found, err);
     if (rc)
         return rc;
-    if (labels.source == LABELS_NONE)
-        rc = err_set(err, ERR_NOT_FOUND, "%s has no labels (%s)", edf_path, labels_tried(&labels, tried));
-    else
-        rc = take_labels(&labels, edf_path, ret, err);
-    labels_done(&labels);
-    return rc;
+    if (found.source == LABELS_NONE)
+        return err_set(err, ERR_NOT_FOUND, "%s has no labels (%s)", edf_path, labels_tried(&found, tried));
+    return take_labels(&found, edf_path, ret, err);
 }
 
-static int read_table(const char *path, struct score_labels *ret, struct err *err) {
-    struct labels labels;
-    int rc = labels_read_table(path, &labels, err);
-    if (rc)
-        return rc;
-    rc = take_labels(&labels, path, ret, err);
-    labels_done(&labels);
-    return rc;
+static int read_table(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
+    OWNED(labels_done) struct labels found = {0};
+    int rc = labels_read_table(path, rule, &found, err);
+    return rc ? rc : take_labels(&found, path, ret, err);
 }
 
-static int read_recording(const char *path, const char *format, struct score_labels *ret, struct err *err) {
+static int read_recording(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
     struct edf *edf = NULL;
     int rc = edf_open(path, &edf, err);
     if (rc)
         return rc;
     const double duration_s = edf_info(edf)->duration_s;
-    rc = read_labels(path, format, edf, ret, err);
+    rc = read_labels(path, rule, edf, ret, err);
     edf_close(edf);
     if (rc)
         return rc;
@@ -179,21 +200,21 @@ static int add_length(const char *path, struct score_labels *labels, struct err 
 }
 
 /* By the file's name. */
-static int read_any(const char *path, const char *format, struct score_labels *ret, struct err *err) {
+static int read_any(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
     if (edf_named(path))
-        return read_recording(path, format, ret, err);
+        return read_recording(path, rule, ret, err);
     if (!cut_of(path, ".csv") && !cut_of(path, ".csv_bi"))
-        return read_events(path, ret, err);
-    return fsio_exists(path) ? read_table(path, ret, err) : err_set(err, ERR_NOT_FOUND, "there is no %s", path);
+        return read_events(path, rule, ret, err);
+    return fsio_exists(path) ? read_table(path, rule, ret, err) : err_set(err, ERR_NOT_FOUND, "there is no %s", path);
 }
 
-int score_labels_read(const char *path, const char *format, struct score_labels *ret, struct err *err) {
+int score_labels_read(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
     struct score_labels labels = {0};
-    int rc = read_any(path, format, &labels, err);
+    int rc = read_any(path, rule, &labels, err);
     if (rc)
         return rc;
     if ((rc = add_length(path, &labels, err))) {
-        free(labels.events);
+        score_labels_done(&labels);
         return rc;
     }
     *ret = labels;

@@ -11,10 +11,14 @@
 struct score_labels {
     struct score_event *events; /* malloc'd */
     int n;
+    struct score_event *unsure; /* malloc'd: time that is masked (score.h) */
+    int n_unsure;
     double duration_s; /* of the recording: its header's, else what the label file states; NaN = unknown */
 };
-/* format: that of a recording's labels, as labels_load. NOT_FOUND for a recording without labels; errors of files and formats. */
-int score_labels_read(const char *path, const char *format, struct score_labels *ret, struct err *err);
+/* rule: of a recording's labels, as labels_load; its patterns count for event files too. NOT_FOUND for a recording without labels; errors of files and formats. */
+int score_labels_read(const char *path, const char *rule, struct score_labels *ret, struct err *err);
+
+void score_labels_done(struct score_labels *labels);
 
 /* Prints a note if some of these reference events end more than a second after the recording: they are labels of another one. name:
  * of the recording; recording_s: its length. NaN lengths are unknown. */

@@ -21,6 +21,7 @@ struct tune_options {
     const char *output;
     double target_fa;
     const char *labels;
+    struct argument_list seizure;
     const char *unlabeled;
     double lookback_s, alarm_hop_s, alarm_latch_s;
     bool reject;
@@ -31,6 +32,8 @@ static const struct argument rows[] = {
     {"--target-fa", NULL, ARGUMENT_NUMBER, AT(target_fa), "N",
      "false alarms per 24 h to stay within, if some thresholds do; default: none", 0, 1000},
     {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels; default auto", 0, 0},
+    {"--seizure", NULL, ARGUMENT_LIST, AT(seizure), "PATTERN",
+     "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated", 0, 0},
     {"--unlabeled", NULL, ARGUMENT_CHOICE, AT(unlabeled), "error|background|skip",
      "treatment of recordings without labels; default error", 0, 0},
     {"--lookback", NULL, ARGUMENT_NUMBER, AT(lookback_s), "S",
@@ -92,6 +95,10 @@ static int write_job(const struct arguments *o, const char *model, struct str *t
     json_put_str(&w, "source", source);
     if (own(o)->labels)
         json_put_str(&w, "labels", own(o)->labels);
+    json_begin_array(&w, "seizure_labels");
+    for (int i = 0; i < own(o)->seizure.n; i++)
+        json_put_str(&w, NULL, own(o)->seizure.items[i]);
+    json_end(&w, ']');
     if (own(o)->unlabeled)
         json_put_str(&w, "unlabeled", own(o)->unlabeled);
     json_end(&w, '}');

@@ -1,6 +1,5 @@
 #include "eeg/events.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "eeg/civil.h"
 #include "eeg/edf.h"
 #include "eeg/events_formats.h"
+#include "eeg/label_rule.h"
 
 static const size_t MAX_TEXT = (size_t)256 << 20;
 
@@ -27,42 +27,37 @@ const char events_names[] =
     ;
 #undef EVENTS_FORMAT
 
-bool events_is_seizure(const char *code) {
-    static const char *const words[] = {"sz",   "seiz", "seizure", "seizures", "fnsz", "gnsz", "spsz",
-                                        "cpsz", "absz", "tnsz",    "cnsz",     "tcsz", "atsz", "mysz"};
-    size_t n = 0;
-    while (isalpha((unsigned char)code[n]) || (unsigned char)code[n] >= 0x80)
-        n++;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strlen(words[i]) == n && !strncasecmp(code, words[i], n))
-            return true;
-    return false;
-}
+bool events_is_seizure(const char *code) { return label_rule_class(NULL, code) == LABEL_SEIZURE; }
 
 void events_done(struct events_file *events) {
     free(events->rows);
-    events->rows = NULL;
-    events->n_rows = events->capacity = 0;
+    free(events->skipped);
+    events->rows = events->skipped = NULL;
+    events->n_rows = events->capacity = events->n_skipped = events->skipped_capacity = 0;
 }
 
-int events_add(struct events_file *events, const struct event_row *row, const char *path, struct err *err) {
-    if (events->n_rows == LABELS_MAX_ROWS)
+static int append(struct event_row **rows, size_t *n, size_t *capacity, const struct event_row *row, const char *path,
+                  struct err *err) {
+    if (*n == LABELS_MAX_ROWS)
         return err_set(err, ERR_EXHAUSTED, "%s: more than %d events", path, LABELS_MAX_ROWS);
-    if (events->n_rows == events->capacity) {
-        size_t capacity = events->capacity ? events->capacity * 2 : 16;
-        struct event_row *moved = realloc(events->rows, capacity * sizeof *moved);
+    if (*n == *capacity) {
+        size_t grown = *capacity ? *capacity * 2 : 16;
+        struct event_row *moved = realloc(*rows, grown * sizeof *moved);
         if (!moved)
             return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
-        events->rows = moved;
-        events->capacity = capacity;
+        *rows = moved;
+        *capacity = grown;
     }
-    events->rows[events->n_rows++] = *row;
+    (*rows)[(*n)++] = *row;
     return 0;
 }
 
-void events_skip(struct events_file *events, int line) {
-    if (!events->n_skipped++)
-        events->skipped_line = line;
+int events_add(struct events_file *events, const struct event_row *row, const char *path, struct err *err) {
+    return append(&events->rows, &events->n_rows, &events->capacity, row, path, err);
+}
+
+int events_skip(struct events_file *events, const struct event_row *row, const char *path, struct err *err) {
+    return append(&events->skipped, &events->n_skipped, &events->skipped_capacity, row, path, err);
 }
 
 /* Rows that share time with the recording when they are moved. */

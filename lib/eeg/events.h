@@ -20,9 +20,7 @@ struct label_run {
     char code[LABELS_CODE_SIZE]; /* "sz", "sz_foc_ia_nm", "cpsz", …: that of the earliest merged one */
 };
 
-/* True if an event type or label is a seizure in any letter case: it begins with the word "sz" or "seizure", or with one of the
- * eleven TUSZ codes of seizures (nesz, non-epileptic, is none). Only letters belong to a word: "sz_foc" begins with "sz", "Szymon"
- * does not. */
+/* True if an event type is certainly a seizure by the rule without patterns (eeg/label_rule.h). */
 bool events_is_seizure(const char *code);
 
 /* ---- what is read ---- */
@@ -36,20 +34,20 @@ struct event_row {
 struct events_file {
     struct event_row *rows; /* in file order, seizures or not */
     size_t n_rows, capacity;
-    double recording_s;   /* NaN when the file does not state it */
-    char start_text[32];  /* dateTime of the first row of a TSV, or "n/a" */
-    double origin_s;      /* times are relative to this (civil_seconds); NaN: to the recording's first sample */
-    bool origin_doubtful; /* the origin may be wrong: used only if events lie in the recording then */
-    int n_skipped;        /* rows that are no seizure and whose times cannot be read */
-    int skipped_line;     /* the first of them */
+    double recording_s;        /* NaN when the file does not state it */
+    char start_text[32];       /* dateTime of the first row of a TSV, or "n/a" */
+    double origin_s;           /* times are relative to this (civil_seconds); NaN: to the recording's first sample */
+    bool origin_doubtful;      /* the origin may be wrong: used only if events lie in the recording then */
+    struct event_row *skipped; /* rows that are no seizure and whose times cannot be read: type and line */
+    size_t n_skipped, skipped_capacity;
 };
 void events_done(struct events_file *events);
 #define EVENTS_FILE_EMPTY                                                                                                          \
     { .recording_s = NAN, .start_text = "n/a", .origin_s = NAN }
 /* Appends a row. path: for messages. EXHAUSTED: too many rows, or out of memory. */
 int events_add(struct events_file *events, const struct event_row *row, const char *path, struct err *err);
-/* Counts a row that is no seizure and whose times cannot be read. */
-void events_skip(struct events_file *events, int line);
+/* The same for a row that is no seizure and whose times cannot be read. */
+int events_skip(struct events_file *events, const struct event_row *row, const char *path, struct err *err);
 
 /* Reads a file in the format that its name ends in; a file of any other name as a TSV, whose columns are found by name. Errors:
  * INVALID names file:line and the expected value; those of the file system. */

@@ -40,11 +40,9 @@ static int read_row(const struct table *t, const int column[4], struct events_fi
                        t->line);
     str_copy(row.type, sizeof row.type, code);
     int rc = read_times(t, column, &row, err);
-    if (rc && !events_is_seizure(code)) {
-        events_skip(events, t->line);
-        return 0;
-    }
-    return rc ? rc : events_add(events, &row, t->path, err);
+    if (rc)
+        return events_is_seizure(code) ? rc : events_skip(events, &row, t->path, err);
+    return events_add(events, &row, t->path, err);
 }
 
 static int read_rows(struct table *t, struct events_file *events, struct err *err) {

@@ -36,14 +36,11 @@ static int read_event(const struct json *item, size_t i, struct events_file *eve
                             .confidence = json_f64(json_get(item, "confidence"), NAN)};
     const char *type = json_str(json_get(item, "type"), "");
     row.duration_s = row.end_s - row.onset_s;
-    bool seizure = events_is_seizure(type);
-    if (!seizure && *type && isnan(row.duration_s)) {
-        events_skip(events, (int)i + 1);
-        return 0;
-    }
+    str_copy(row.type, sizeof row.type, type);
+    if (*type && !events_is_seizure(type) && isnan(row.duration_s))
+        return events_skip(events, &row, path, err);
     if (!(row.duration_s >= 0) || fabs(row.onset_s) > EVENTS_MAX_SECONDS || row.end_s > EVENTS_MAX_SECONDS || !*type)
         return err_set(err, ERR_INVALID, "%s: event %zu: expected onset_s, end_s (not before it) and type", path, i + 1);
-    str_copy(row.type, sizeof row.type, type);
     return events_add(events, &row, path, err);
 }
 

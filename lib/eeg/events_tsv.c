@@ -44,13 +44,9 @@ static int read_row(const struct table *t, const struct event_columns *c, struct
         return err_set(err, ERR_INVALID, "%s:%d: column '%s' is blank; expected sz, bckg or another event type", t->path, t->line,
                        t->names[c->type]);
     int rc = read_times(t, c, &row, &recording, err);
-    if (rc && !events_is_seizure(type)) {
-        events_skip(events, t->line);
-        return 0;
-    }
-    if (rc)
-        return rc;
     str_copy(row.type, sizeof row.type, type);
+    if (rc)
+        return events_is_seizure(type) ? rc : events_skip(events, &row, t->path, err);
     if (isnan(events->recording_s))
         events->recording_s = recording;
     if (!events->n_rows && *table_field(t, c->start))

@@ -23,10 +23,14 @@ enum { PATH_SIZE = 4096 };
 struct request {
     const char *edf_path, *name; /* name: last part of the path */
     const struct edf *edf;       /* or NULL */
+    const char *rule;
+    char format[LABEL_FORMAT_SIZE]; /* of the rule */
     bool automatic;
     struct labels *out;
     size_t capacity;
 };
+
+static const char UNKNOWN[] = "unknown"; /* code of the runs of LABEL_UNSURE */
 
 /* ---- collecting runs ---- */
 
@@ -52,21 +56,67 @@ static int by_onset(const void *a, const void *b) {
     return order_then(order, strcmp(x->code, y->code));
 }
 
-static void sort_and_merge(struct labels *l) {
-    if (!l->n_runs)
-        return;
-    qsort(l->runs, l->n_runs, sizeof *l->runs, by_onset);
+/* Returns how many are left. */
+static size_t sort_and_merge(struct label_run *runs, size_t n) {
     size_t last = 0;
-    for (size_t i = 1; i < l->n_runs; i++) {
-        struct label_run *into = &l->runs[last], *run = &l->runs[i];
+    if (!n)
+        return 0;
+    qsort(runs, n, sizeof *runs, by_onset);
+    for (size_t i = 1; i < n; i++) {
+        struct label_run *into = &runs[last], *run = &runs[i];
         if (run->onset_s <= into->end_s) {
             into->end_s = fmax(into->end_s, run->end_s);
             into->confidence = fmax(into->confidence, run->confidence); /* fmax ignores NaN */
         } else {
-            l->runs[++last] = *run;
+            runs[++last] = *run;
         }
     }
-    l->n_runs = last + 1;
+    return last + 1;
+}
+
+/* ---- what is no seizure ---- */
+
+static int by_count(const void *a, const void *b) {
+    const struct labels_other *x = a, *y = b;
+    return order_then(order_i64((int64_t)y->count, (int64_t)x->count), strcmp(x->text, y->text));
+}
+
+static int note_other(struct request *q, const char *text, struct err *err) {
+    struct labels *out = q->out;
+    char kind[LABELS_CODE_SIZE];
+    size_t i = 0;
+    if (!strncasecmp(text, "bckg", 4) || !strcasecmp(text, "background"))
+        return 0;
+    str_copy(kind, sizeof kind, text);
+    str_cut_utf8(kind);
+    while (i < out->n_others && strcmp(out->others[i].text, kind) != 0)
+        i++;
+    if (i == LABELS_MAX_OTHERS)
+        return 0;
+    if (!out->others && !(out->others = calloc(LABELS_MAX_OTHERS, sizeof *out->others)))
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory for its labels", q->edf_path);
+    if (i == out->n_others)
+        str_copy(out->others[out->n_others++].text, LABELS_CODE_SIZE, kind);
+    out->others[i].count++;
+    return 0;
+}
+
+/* ---- the result ---- */
+
+/* Takes what is unknown out of the runs. */
+static int separate(struct request *q, struct err *err) {
+    struct labels *out = q->out;
+    size_t seizures = 0;
+    if (!(out->unknown = calloc(out->n_runs + 1, sizeof *out->unknown)))
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory for its labels", q->edf_path);
+    for (size_t i = 0; i < out->n_runs; i++)
+        if (!strcmp(out->runs[i].code, UNKNOWN))
+            out->unknown[out->n_unknown++] = out->runs[i];
+        else
+            out->runs[seizures++] = out->runs[i];
+    out->n_runs = sort_and_merge(out->runs, seizures);
+    out->n_unknown = sort_and_merge(out->unknown, out->n_unknown);
+    return 0;
 }
 
 /* Remember what was looked for in vain. */
@@ -120,19 +170,32 @@ static bool beside(struct request *q, enum labels_source source, char path[PATH_
 
 /* ---- sources: 0 with *ret_found, or an error ---- */
 
-/* The seizures among the rows of an event file. */
-static int add_rows(struct request *q, const struct events_file *events, const char *path, struct err *err) {
-    for (size_t i = 0; i < events->n_rows; i++) {
-        const struct event_row *row = &events->rows[i];
-        if (!events_is_seizure(row->type))
-            continue;
-        if (!(row->duration_s > 0))
-            return err_set(err, ERR_INVALID, "%s: event %zu (%s at %.2f s) has no duration above 0", path, i + 1, row->type,
-                           row->onset_s);
-        int rc = add_run(q, row->onset_s, row->end_s, row->confidence, row->type, err);
-        if (rc)
-            return rc;
+static int add_row(struct request *q, const struct event_row *row, const char *path, struct err *err) {
+    enum label_class class = label_rule_class(q->rule, row->type);
+    if (class == LABEL_OTHER)
+        return note_other(q, row->type, err);
+    if (!(row->duration_s > 0) && class == LABEL_UNSURE) {
+        add_note(q, "%s: '%s' at %.2f s has no duration and masks nothing", fsio_basename(path), row->type, row->onset_s);
+        return 0;
     }
+    if (!(row->duration_s > 0))
+        return err_set(err, ERR_INVALID, "%s: the event %s at %.2f s has no duration above 0", path, row->type, row->onset_s);
+    return add_run(q, row->onset_s, row->end_s, row->confidence, class == LABEL_UNSURE ? UNKNOWN : row->type, err);
+}
+
+/* The seizures among the rows of an event file, and what is unknown. */
+static int add_rows(struct request *q, const struct events_file *events, const char *path, struct err *err) {
+    int rc;
+    for (size_t i = 0; i < events->n_rows; i++)
+        if ((rc = add_row(q, &events->rows[i], path, err)))
+            return rc;
+    for (size_t i = 0; i < events->n_skipped; i++)
+        if (label_rule_class(q->rule, events->skipped[i].type) == LABEL_SEIZURE)
+            return err_set(err, ERR_INVALID, "%s:%d: the times of '%s' cannot be read", path, events->skipped[i].line,
+                           events->skipped[i].type);
+    if (events->n_skipped)
+        add_note(q, "%s:%d: a row that is no seizure has no readable times and is skipped%s", fsio_basename(path),
+                 events->skipped[0].line, events->n_skipped > 1 ? ", and others" : "");
     q->out->recording_s = events->recording_s;
     return 0;
 }
@@ -164,9 +227,6 @@ static int load_events(struct request *q, enum labels_source source, const struc
     int rc;
     if ((rc = format->read(path, &events, err)) || (!isnan(events.origin_s) && (rc = relate(q, path, &events, err))))
         return rc;
-    if (events.n_skipped)
-        add_note(q, "%s:%d: a row that is no seizure has no readable times and is skipped%s", fsio_basename(path),
-                 events.skipped_line, events.n_skipped > 1 ? ", and others" : "");
     return add_rows(q, &events, path, err);
 }
 
@@ -302,33 +362,59 @@ static bool has_word(const char *text, const char *const *words) {
     return false;
 }
 
-/* A seizure annotation has a duration, or is a start that a later "… end" closes. */
-static int read_annotations(struct request *q, const struct edf_info *info, size_t *ret_seizures, struct err *err) {
+/* A seizure that began and has no end yet. */
+struct open_seizure {
+    const char *text; /* NULL: none */
+    double onset_s;
+    bool unsure;
+};
+
+/* An unsure point in time masks nothing. */
+static void drop_unsure(struct request *q, struct open_seizure *open) {
+    if (open->text && open->unsure) {
+        add_note(q, "annotation '%.40s' at %.3f s has no duration and masks nothing", open->text, open->onset_s);
+        open->text = NULL;
+    }
+}
+
+/* One that has a duration, or is a start that a later "… end" closes. */
+static int read_annotation(struct request *q, const struct edf_annotation *a, enum label_class class, struct open_seizure *open,
+                           struct err *err) {
     static const char *const end_words[] = {"end", "offset", "stop", NULL};
-    double open = NAN;
-    size_t seizures = 0;
+    bool closes = has_word(a->text, end_words), unsure = class == LABEL_UNSURE;
+    if (a->duration_s > 0)
+        return add_run(q, a->onset_s, a->onset_s + a->duration_s, NAN, unsure ? UNKNOWN : "sz", err);
+    if (closes && open->text && a->onset_s > open->onset_s) {
+        bool masked = unsure || open->unsure;
+        open->text = NULL;
+        return add_run(q, open->onset_s, a->onset_s, NAN, masked ? UNKNOWN : "sz", err);
+    }
+    drop_unsure(q, open);
+    struct open_seizure next = {a->text, a->onset_s, unsure};
+    if (unsure && (closes || open->text)) {
+        drop_unsure(q, &next);
+        return 0;
+    }
+    if (closes || open->text)
+        return err_set(err, ERR_INVALID, "annotation '%s' at %.3f s has no duration and no matching seizure %s", a->text,
+                       a->onset_s, closes ? "start" : "end");
+    *open = next;
+    return 0;
+}
+
+static int read_annotations(struct request *q, const struct edf_info *info, size_t *ret_seizures, struct err *err) {
+    struct open_seizure open = {0};
     int rc;
     for (size_t i = 0; i < info->n_annotations; i++) {
         const struct edf_annotation *a = &info->annotations[i];
-        if (strncasecmp(a->text, "sz", 2) != 0 && strncasecmp(a->text, "seizure", 7) != 0)
-            continue;
-        bool closes = has_word(a->text, end_words);
-        seizures++;
-        if (a->duration_s > 0) {
-            if ((rc = add_run(q, a->onset_s, a->onset_s + a->duration_s, NAN, "sz", err)))
-                return rc;
-            continue;
-        }
-        if (closes != !isnan(open) || (closes && a->onset_s <= open))
-            return err_set(err, ERR_INVALID, "%s: annotation '%s' at %.3f s has no duration and no matching seizure %s",
-                           q->edf_path, a->text, a->onset_s, closes ? "start" : "end");
-        if (closes && (rc = add_run(q, open, a->onset_s, NAN, "sz", err)))
+        enum label_class class = label_rule_class(q->rule, a->text);
+        if ((rc = class == LABEL_OTHER ? note_other(q, a->text, err) : read_annotation(q, a, class, &open, err)))
             return rc;
-        open = closes ? NAN : a->onset_s;
     }
-    if (!isnan(open))
-        return err_set(err, ERR_INVALID, "%s: the seizure annotated at %.3f s has no duration and no end", q->edf_path, open);
-    *ret_seizures = seizures;
+    drop_unsure(q, &open);
+    if (open.text)
+        return err_set(err, ERR_INVALID, "the seizure annotated at %.3f s has no duration and no end", open.onset_s);
+    *ret_seizures = q->out->n_runs;
     return 0;
 }
 
@@ -407,40 +493,45 @@ static int load_first(struct request *q, const char *format, struct err *err) {
     return 0;
 }
 
-int labels_load(const char *edf_path, const char *format, const struct edf *edf, struct labels *ret, struct err *err) {
+int labels_load(const char *edf_path, const char *rule, const struct edf *edf, struct labels *ret, struct err *err) {
     struct labels out = {.source = LABELS_NONE, .recording_s = NAN};
-    struct request q = {.edf_path = edf_path, .name = fsio_basename(edf_path), .edf = edf, .out = &out};
+    struct request q = {.edf_path = edf_path, .name = fsio_basename(edf_path), .edf = edf, .rule = rule, .out = &out};
+    const char *format = label_rule_format(rule, q.format);
     q.automatic = !strcmp(format, "auto");
     if (strlen(edf_path) + sizeof "_annotations.json" > PATH_SIZE)
         return err_set(err, ERR_RANGE, "path of %zu bytes is too long", strlen(edf_path));
     if (strcmp(format, "none") != 0 && !labels_known(format))
         return err_set(err, ERR_INVALID, "label format '%s' is unknown; expected one of %s", format, labels_names);
-    int rc = load_first(&q, format, err);
-    if (rc) {
+    int rc = load_first(&q, q.format, err);
+    if (rc || (rc = separate(&q, err))) {
         labels_done(&out);
         return rc;
     }
-    sort_and_merge(&out);
+    if (out.n_others)
+        qsort(out.others, out.n_others, sizeof *out.others, by_count);
     *ret = out;
     return 0;
 }
 
-int labels_read_table(const char *path, struct labels *ret, struct err *err) {
+int labels_read_table(const char *path, const char *rule, struct labels *ret, struct err *err) {
     struct labels out = {.source = LABELS_TUSZ_CSV_BI, .recording_s = NAN};
-    struct request q = {.edf_path = path, .name = fsio_basename(path), .out = &out};
+    struct request q = {.edf_path = path, .name = fsio_basename(path), .rule = rule, .out = &out};
     OWNED(events_done) struct events_file events = {0};
     int rc;
-    if ((rc = events_format_at(EVENTS_INDEX_csv_bi)->read(path, &events, err)) || (rc = add_rows(&q, &events, path, err))) {
+    if ((rc = events_format_at(EVENTS_INDEX_csv_bi)->read(path, &events, err)) || (rc = add_rows(&q, &events, path, err)) ||
+        (rc = separate(&q, err))) {
         labels_done(&out);
         return rc;
     }
-    sort_and_merge(&out);
     *ret = out;
     return 0;
 }
 
 void labels_done(struct labels *labels) {
     free(labels->runs);
-    labels->runs = NULL;
-    labels->n_runs = 0;
+    free(labels->unknown);
+    free(labels->others);
+    labels->others = NULL;
+    labels->runs = labels->unknown = NULL;
+    labels->n_runs = labels->n_unknown = 0;
 }

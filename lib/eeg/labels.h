@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "eeg/events.h"
+#include "eeg/label_rule.h"
 
 struct edf;
 
@@ -22,15 +23,26 @@ enum labels_source {
     LABELS_SOURCES = LABELS_FORMATS + EVENTS_FORMATS
 };
 
+/* A type or text that is neither a seizure nor unsure. */
+struct labels_other {
+    char text[LABELS_CODE_SIZE];
+    size_t count;
+};
+enum { LABELS_MAX_OTHERS = 64 };
+
 struct labels {
     struct label_run *runs; /* seizures only, ascending, overlapping and touching ones merged */
     size_t n_runs;
+    struct label_run *unknown; /* where nobody knows what there is (LABEL_UNSURE), likewise: neither seizure nor background */
+    size_t n_unknown;
     enum labels_source source;
     double recording_s; /* recording duration the label file states; NaN when it does not */
     char tried[2048];   /* the places searched in vain, separated by ", ", for messages (labels_tried) */
     char without[200];  /* "" or which of them are there and why they hold no labels of the recording */
     char note[200];     /* "" or what was assumed about the label file, for the user */
     bool undecided;     /* there is no label file, and the given edf was opened without the annotations that would decide */
+    struct labels_other *others; /* what was read and is no seizure, background left out, most frequent first */
+    size_t n_others;
 };
 
 /* Why there are no labels: what is there without labels of the recording, then "looked for" and the places that were searched, cut
@@ -43,22 +55,21 @@ const char *labels_source_name(enum labels_source source);
 extern const char labels_names[];
 bool labels_known(const char *format);
 
-/* Reads the labels of the recording at edf_path. format: a name of labels_source_name, the name of an event format,
- * or "auto": the first of bids-tsv, tusz-csv, tusz-csv_bi, chbmit-summary, the other event formats, edf-annotations that exists for
- * this recording. edf: the open recording, or NULL
- * to open it when annotations are needed. "none": reads nothing, the source is LABELS_NONE. In "auto" annotations count as a source
- * only when one of them is a seizure. A file that brrd wrote and nobody has changed since (store/outputs.h) is no label. Errors:
- * INVALID names file:line and the expected value, or the unknown format. After success (also with source LABELS_NONE) call
- * labels_done. */
-int labels_load(const char *edf_path, const char *format, const struct edf *edf, struct labels *ret, struct err *err);
+/* Reads the labels of the recording at edf_path. rule: a format, and patterns of seizures as in eeg/label_rule.h. The format is a
+ * name of labels_source_name, the name of an event format, or "auto": the first of bids-tsv, tusz-csv, tusz-csv_bi, chbmit-summary,
+ * the other event formats, edf-annotations that exists for this recording. edf: the open recording, or NULL to open it when
+ * annotations are needed. "none": reads nothing, the source is LABELS_NONE. In "auto" annotations count as a source only when one
+ * of them is a seizure. A file that brrd wrote and nobody has changed since (store/outputs.h) is no label. Errors: INVALID names
+ * file:line and the expected value, or the unknown format. After success (also with source LABELS_NONE) call labels_done. */
+int labels_load(const char *edf_path, const char *rule, const struct edf *edf, struct labels *ret, struct err *err);
 /* The seizures of a TUSZ table that is named itself, whoever wrote it: its rows of channels merged. */
-int labels_read_table(const char *path, struct labels *ret, struct err *err);
+int labels_read_table(const char *path, const char *rule, struct labels *ret, struct err *err);
 void labels_done(struct labels *labels);
 
 /* Size and time of every file that labels_load would read beside the recording, as a text that changes when one of the files does.
- * The recording's own annotations are not part of it. ERR_RANGE when a path does not fit; format as in labels_load, not checked. */
+ * The recording's own annotations are not part of it. ERR_RANGE when a path does not fit; rule as in labels_load, not checked. */
 enum { LABELS_STAMP_SIZE = 512 };
-int labels_stamp(const char *edf_path, const char *format, char ret[LABELS_STAMP_SIZE], struct err *err);
+int labels_stamp(const char *edf_path, const char *rule, char ret[LABELS_STAMP_SIZE], struct err *err);
 
 /* How a recording's patient follows from its path relative to the corpus. AUTO: "sub-01" (BIDS), the TUSZ patient, "chb01" (chb21
  * is the same child as chb01), else the path without its extension: every recording is a patient of its own. FOLDER: the first

@@ -169,7 +169,9 @@ static bool may_read(enum labels_source source, const char *format) {
            (source == LABELS_BIDS_TSV && !strcmp(format, "tsv")) || (source == LABELS_TUSZ_CSV_BI && strstr(format, "csv_bi"));
 }
 
-int labels_stamp(const char *edf_path, const char *format, char ret[LABELS_STAMP_SIZE], struct err *err) {
+int labels_stamp(const char *edf_path, const char *rule, char ret[LABELS_STAMP_SIZE], struct err *err) {
+    char asked[LABEL_FORMAT_SIZE];
+    const char *format = label_rule_format(rule, asked);
     char path[4096], part[64];
     size_t used = 0;
     ret[0] = '\0';

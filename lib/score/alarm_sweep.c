@@ -230,7 +230,7 @@ static int try_rule(struct alarm_sweep *s, int index, const struct score_trace *
     int rc = run_rule(p, &point->rule, t, err);
     if (rc)
         return rc;
-    const struct score_alarms alarms = {t->name, t->duration_s, t->ref, p->at_s, t->n_ref, p->n_alarms};
+    const struct score_alarms alarms = {t->name, t->duration_s, t->ref, p->at_s, t->n_ref, p->n_alarms, t->unsure, t->n_unsure};
     if ((rc = score_alarms(&alarms, 1, &r, err)))
         return rc;
     p->tallies[p->trace * s->n + index] = (struct tally){(int32_t)r.alarmed, (int32_t)r.false_alarms};

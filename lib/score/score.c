@@ -30,7 +30,7 @@ struct tidy {
 /* Everything one recording needs while it is scored. */
 struct workspace {
     int64_t seconds;
-    uint8_t *ref, *hyp, *covered; /* masks at 1 Hz; at 10 Hz what extended references cover */
+    uint8_t *ref, *hyp, *unsure, *covered; /* masks at 1 Hz; at 10 Hz what extended references cover */
     struct span *spans;
     struct tidy ref_events, hyp_events;
 };
@@ -106,6 +106,8 @@ static void score_events(struct workspace *w, struct score_counts *ret) {
 
 static void score_samples(const struct workspace *w, struct score_counts *ret) {
     for (int64_t t = 0; t < w->seconds; t++) {
+        if (w->unsure[t])
+            continue;
         ret->tp += w->ref[t] && w->hyp[t];
         ret->fp += !w->ref[t] && w->hyp[t];
         ret->fn += w->ref[t] && !w->hyp[t];
@@ -219,7 +221,7 @@ static void workspace_done(struct workspace *w) {
 static int workspace_init(struct workspace *w, const struct score_recording *rec, struct err *err) {
     size_t seconds = (size_t)rec->duration_s;
     *w = (struct workspace){.seconds = (int64_t)seconds,
-                            .ref = malloc(2 * (seconds + 1) + seconds * EVENT_HZ + 1),
+                            .ref = malloc(3 * (seconds + 1) + seconds * EVENT_HZ + 1),
                             .spans = malloc(2 * (seconds + 2) * sizeof *w->spans)};
     if (!w->ref || !w->spans || tidy_init(rec->ref, rec->n_ref, &w->ref_events) ||
         tidy_init(rec->hyp, rec->n_hyp, &w->hyp_events)) {
@@ -227,31 +229,82 @@ static int workspace_init(struct workspace *w, const struct score_recording *rec
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory scoring", rec->name);
     }
     w->hyp = w->ref + seconds + 1;
-    w->covered = w->hyp + seconds + 1;
+    w->unsure = w->hyp + seconds + 1;
+    w->covered = w->unsure + seconds + 1;
     return 0;
 }
 
-int score_recording(const struct score_recording *rec, struct score_counts ret[SCORE_KINDS], struct err *err) {
+/* True if an event shares time with one of these, or with what extends them. */
+static bool touches(const struct score_event *e, const struct score_event *others, int n, double before_s, double after_s) {
+    for (int i = 0; i < n; i++)
+        if (e->onset_s < others[i].end_s + after_s && e->end_s > others[i].onset_s - before_s)
+            return true;
+    return false;
+}
+
+/* The recording without the hypotheses that only unsure time explains. */
+static int leave_out_unsure(const struct score_recording *rec, struct score_recording *ret, struct err *err) {
+    struct score_event *hyp = malloc(((size_t)rec->n_hyp + 1) * sizeof *hyp);
+    *ret = *rec;
+    if (!hyp)
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory scoring", rec->name);
+    ret->hyp = hyp;
+    ret->n_hyp = 0;
+    for (int i = 0; i < rec->n_hyp; i++)
+        if (!touches(&rec->hyp[i], rec->unsure, rec->n_unsure, 0, 0) ||
+            touches(&rec->hyp[i], rec->ref, rec->n_ref, BEFORE_S, AFTER_S))
+            hyp[ret->n_hyp++] = rec->hyp[i];
+    return 0;
+}
+
+/* Whole seconds that are unsure and in no reference. */
+static int64_t mask_unsure(const struct score_recording *rec, struct workspace *w) {
+    int64_t n = 0;
+    second_mask(rec->unsure, rec->n_unsure, w->seconds, w->unsure);
+    for (int64_t t = 0; t < w->seconds; t++) {
+        w->unsure[t] = w->unsure[t] && !w->ref[t];
+        n += w->unsure[t];
+    }
+    return n;
+}
+
+static int score_counted(const struct score_recording *rec, struct score_counts ret[SCORE_KINDS], struct err *err) {
     struct workspace w;
-    int rc = 0;
-    if (!(rec->duration_s > 0 && rec->duration_s < MAX_SECONDS))
-        return err_set(err, ERR_INVALID, "%s: duration %g s; expected a positive number of seconds below %d", rec->name,
-                       rec->duration_s, MAX_SECONDS);
-    if ((rc = check_events(rec->name, "reference", rec->ref, rec->n_ref, err)) ||
-        (rc = check_events(rec->name, "hypothesis", rec->hyp, rec->n_hyp, err)) || (rc = workspace_init(&w, rec, err)))
-        return rc;
     struct score_counts counts[SCORE_KINDS] = {{0}};
+    int rc = workspace_init(&w, rec, err);
+    if (rc)
+        return rc;
     second_mask(rec->ref, rec->n_ref, w.seconds, w.ref);
     second_mask(rec->hyp, rec->n_hyp, w.seconds, w.hyp);
+    int64_t unsure = mask_unsure(rec, &w);
     score_events(&w, &counts[SCORE_EVENT]);
     score_samples(&w, &counts[SCORE_SAMPLE]);
     score_any_overlap(&w.ref_events, &w.hyp_events, &counts[SCORE_ANY_OVERLAP]);
     score_taes(&w.ref_events, &w.hyp_events, &counts[SCORE_TAES]);
     for (int i = 0; i < SCORE_KINDS; i++) /* the masks of the first two hold whole seconds */
-        counts[i].duration_s = i == SCORE_EVENT || i == SCORE_SAMPLE ? (double)w.seconds : rec->duration_s;
+        counts[i].duration_s = (i == SCORE_EVENT || i == SCORE_SAMPLE ? (double)w.seconds : rec->duration_s) - (double)unsure;
     memcpy(ret, counts, sizeof counts);
     workspace_done(&w);
     return 0;
+}
+
+int score_recording(const struct score_recording *rec, struct score_counts ret[SCORE_KINDS], struct err *err) {
+    struct score_recording counted;
+    int rc = 0;
+    if (!(rec->duration_s > 0 && rec->duration_s < MAX_SECONDS))
+        return err_set(err, ERR_INVALID, "%s: duration %g s; expected a positive number of seconds below %d", rec->name,
+                       rec->duration_s, MAX_SECONDS);
+    if ((rc = check_events(rec->name, "reference", rec->ref, rec->n_ref, err)) ||
+        (rc = check_events(rec->name, "unsure", rec->unsure, rec->n_unsure, err)) ||
+        (rc = check_events(rec->name, "hypothesis", rec->hyp, rec->n_hyp, err)))
+        return rc;
+    if (!rec->n_unsure)
+        return score_counted(rec, ret, err);
+    if ((rc = leave_out_unsure(rec, &counted, err)))
+        return rc;
+    rc = score_counted(&counted, ret, err);
+    free((void *)(uintptr_t)counted.hyp);
+    return rc;
 }
 
 void score_from_counts(const struct score_counts *c, struct score *ret) {

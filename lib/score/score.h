@@ -17,6 +17,8 @@ struct score_recording {
     double duration_s;
     const struct score_event *ref, *hyp;
     int n_ref, n_hyp;
+    const struct score_event *unsure; /* where nobody knows whether there is a seizure: see score_recording */
+    int n_unsure;
 };
 #define SCORE_DEFINITION "event, sample: SzCORE (F1 as of 2026-01-16); any_overlap, taes: NEDC v6"
 
@@ -32,8 +34,9 @@ struct score {
 enum score_kind { SCORE_EVENT, SCORE_SAMPLE, SCORE_ANY_OVERLAP, SCORE_TAES, SCORE_KINDS };
 const char *score_kind_name(enum score_kind kind); /* "event" "sample" "any_overlap" "taes" */
 
-/* Counts of one recording. Events in any order; `event` and `sample` cut events at the duration. INVALID: a duration that is not
- * positive, an event that ends before its onset or is not finite. */
+/* Counts of one recording. Events in any order; `event` and `sample` cut events at the duration. Unsure time outside of references
+ * is masked: hypotheses that touch it and no reference do not count, its seconds count in no sample score, and no duration holds
+ * it. INVALID: a duration that is not positive, an event that ends before its onset or is not finite. */
 int score_recording(const struct score_recording *rec, struct score_counts ret[SCORE_KINDS], struct err *err);
 void score_counts_add(struct score_counts *to, const struct score_counts *c);
 void score_from_counts(const struct score_counts *counts, struct score *ret);

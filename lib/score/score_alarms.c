@@ -16,6 +16,9 @@ static bool is_false(const struct score_alarms *rec, double at_s) {
     for (int i = 0; i < rec->n_ref; i++)
         if (near(&rec->ref[i], at_s))
             return false;
+    for (int i = 0; i < rec->n_unsure; i++)
+        if (near(&rec->unsure[i], at_s))
+            return false;
     return true;
 }
 

@@ -10,6 +10,8 @@ struct score_alarms {
     const struct score_event *ref;
     const double *at_s; /* ascending */
     int n_ref, n_alarms;
+    const struct score_event *unsure; /* an alarm near such a time is neither true nor false */
+    int n_unsure;
 };
 struct score_alarm_report {
     int64_t references, alarmed, alarms, false_alarms;

@@ -147,7 +147,7 @@ int score_apply(const struct score_trace *t, const struct event *events, int64_t
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory for events", t->name);
     for (int64_t i = 0; i < n; i++)
         hyp[i] = (struct score_event){(double)events[i].first / RATE_HZ, (double)events[i].end / RATE_HZ};
-    struct score_recording rec = {t->name, t->subject, t->duration_s, t->ref, hyp, t->n_ref, (int)n};
+    struct score_recording rec = {t->name, t->subject, t->duration_s, t->ref, hyp, t->n_ref, (int)n, t->unsure, t->n_unsure};
     int rc = score_recording(&rec, counts, err);
     if (rc)
         return rc;

@@ -28,6 +28,8 @@ struct score_trace {
     int n_ref;
     const struct score_span *segments; /* in file time, ascending; NULL: p begins at time 0 */
     int n_segments;
+    const struct score_event *unsure; /* masked time, as in struct score_recording */
+    int n_unsure;
 };
 /* The n of a trace with these segments. */
 int64_t score_trace_length(const struct score_span *segments, int n_segments);

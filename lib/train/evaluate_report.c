@@ -30,6 +30,8 @@ static struct score_recording as_scored(const struct evaluation_recording *r, co
                                     .duration_s = r->trace.duration_s,
                                     .ref = r->trace.ref,
                                     .n_ref = r->trace.n_ref,
+                                    .unsure = r->trace.unsure,
+                                    .n_unsure = r->trace.n_unsure,
                                     .hyp = hyp,
                                     .n_hyp = (int)r->n_events};
 }

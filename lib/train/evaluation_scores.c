@@ -116,6 +116,8 @@ static int score_all_alarms(struct evaluation *e, struct err *err) {
                                         .duration_s = e->views[i].duration_s,
                                         .ref = e->views[i].ref,
                                         .n_ref = e->views[i].n_ref,
+                                        .unsure = e->views[i].unsure,
+                                        .n_unsure = e->views[i].n_unsure,
                                         .at_s = e->traces[i].alarms_s,
                                         .n_alarms = e->traces[i].n_alarms};
     score_alarm_report_done(&e->alarms);

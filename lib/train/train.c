@@ -336,7 +336,7 @@ static int prepare(struct train *t, struct err *err) {
     t->file.hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ);
     t->file.events = job->events;
     t->file.bf16_bound = job->training.bf16_bound;
-    str_copy(t->file.labels, sizeof t->file.labels, job->data.labels);
+    (void)label_rule_format(job->data.labels, t->file.labels);
     struct ranks_origin origin;
     int rc;
     if (!train_is_writer(t) && (rc = train_ranks_follow(t, &origin, err)))

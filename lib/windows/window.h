@@ -80,7 +80,7 @@ struct window_build {
     const char *cache_dir;
     struct cache *cache; /* that keeps the window folder (store/cache.h); NULL: files are written there without a limit */
     struct frontend_config frontend;
-    const char *labels;    /* auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations */
+    const char *labels;    /* the rule of labels_load */
     const char *unlabeled; /* error, background, skip */
     bool rebuild;
 };

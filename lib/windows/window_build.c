@@ -280,14 +280,14 @@ static int open_head(struct builder *b, struct err *err) {
 }
 
 /* Labels of a mirror's recording. */
-static int mirrored_labels(struct builder *b, const char *format, struct err *err) {
+static int mirrored_labels(struct builder *b, const char *rule, struct err *err) {
     const struct window_build *r = b->request;
     int rc;
-    if ((rc = open_head(b, err)) || (rc = labels_load(r->edf_path, format, b->edf, &b->labels, err)) || !b->labels.undecided)
+    if ((rc = open_head(b, err)) || (rc = labels_load(r->edf_path, rule, b->edf, &b->labels, err)) || !b->labels.undecided)
         return rc;
     labels_done(&b->labels);
     rc = builder_open_whole(b, true, err);
-    return rc ? rc : labels_load(r->edf_path, format, b->edf, &b->labels, err);
+    return rc ? rc : labels_load(r->edf_path, rule, b->edf, &b->labels, err);
 }
 
 int builder_choose(struct builder *b, struct channels *c, struct err *err) {
@@ -345,8 +345,8 @@ int builder_prepare(struct builder *b, bool *ret_skipped, struct err *err) {
     int rc;
     if (strcmp(unlabeled, "error") && strcmp(unlabeled, "background") && strcmp(unlabeled, "skip"))
         return err_set(err, ERR_INVALID, "unlabeled is '%s'; expected error, background or skip", unlabeled);
-    const char *format = r->labels ? r->labels : "auto";
-    rc = r->mirror ? mirrored_labels(b, format, err) : labels_load(r->edf_path, format, NULL, &b->labels, err);
+    const char *rule = r->labels ? r->labels : "auto";
+    rc = r->mirror ? mirrored_labels(b, rule, err) : labels_load(r->edf_path, rule, NULL, &b->labels, err);
     if (rc)
         return rc;
     *ret_skipped = b->labels.source == LABELS_NONE && !strcmp(unlabeled, "skip");

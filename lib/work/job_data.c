@@ -33,6 +33,10 @@ const struct option_table job_data_source_keys = TABLE(source_rows);
 static const struct option label_rows[] = {
     {"data.labels", OPTION_STRING, D(labels), "auto", 0, 0, NULL,
      "format of the labels: auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations, or a format of detect.format"},
+    {"data.seizure_labels", OPTION_STRINGS, D(seizure_labels), "[]", 0, 0, NULL,
+     "further types and texts of seizures, such as [anfall*, \"!seizure-like\", \"?possible sz\"]: * = any characters, ! = no "
+     "seizure, "
+     "? = unsure, which is masked"},
     {"data.unlabeled", OPTION_STRING, D(unlabeled), "error", 0, 0, NULL,
      "treatment of recordings without labels: error, background, skip"},
     {"data.patient", OPTION_ENUM, D(patient), "auto", 0, 0, LABELS_PATIENT_RULES,
@@ -152,6 +156,17 @@ static int check_labels(const struct jobfile *job, const struct job_data *data, 
     return 0;
 }
 
+/* data.labels with the patterns of data.seizure_labels. */
+static int join_patterns(const struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err) {
+    char rule[LABEL_RULE_SIZE];
+    const struct option_list *list = &data->seizure_labels;
+    int rc = label_rule_write(data->labels, list->items, list->count, rule, err);
+    if (rc)
+        return err_wrap(err, "%s: data.seizure_labels", job->file);
+    data->labels = arena_strdup(arena, rule);
+    return data->labels ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %s", job->file);
+}
+
 static int check_windows(const struct jobfile *job, const struct job_data *data, struct err *err) {
     double samples = data->window_s * FRONTEND_RATE_HZ, hop = data->hop_s * FRONTEND_RATE_HZ;
     if (samples != floor(samples) || fmod(samples, 16) != 0)
@@ -187,7 +202,8 @@ int job_data_read(struct jobfile *job, struct job_data *data, struct arena *aren
         return rc;
     if (data->window_s > 0 && ((rc = read_montage(job, data, arena, err)) || (rc = check_windows(job, data, err))))
         return rc;
-    if ((data->labels && (rc = check_labels(job, data, err))) || (rc = check_split(job, data, err)))
+    if ((data->labels && ((rc = check_labels(job, data, err)) || (rc = join_patterns(job, data, arena, err)))) ||
+        (rc = check_split(job, data, err)))
         return rc;
     if (data->written.num_workers > 0) {
         data->loader_workers = data->written.num_workers;

@@ -11,8 +11,9 @@
 struct job_data {
     const char *source; /* with several sources their URIs, separated by line ends */
     const struct manifest_source *sources;
-    int n_sources; /* 0: one source without a name */
-    const char *labels, *unlabeled;
+    int n_sources;                  /* 0: one source without a name */
+    const char *labels, *unlabeled; /* labels: a rule (eeg/label_rule.h), with data.seizure_labels */
+    struct option_list seizure_labels;
     const char *montage; /* frontend_config form */
     int fail_on_bad_file, fail_on_mislabelled;
     bool official_split, redraw_each_epoch, rebuild;

@@ -376,10 +376,104 @@ static void edf_annotations_give_seizures(void **state) {
     assert_int_equal(p->labels.source, LABELS_EDF_ANNOTATIONS);
     assert_runs(&p->labels, "0.5-1.5 sz");
     assert_true(p->labels.recording_s == 2);
-    put_edf(p, "x.edf", "+0.5\x14Seizure?\x14@");
+    put_edf(p, "x.edf", "+0.5\x14Seizure\x14@");
     assert_fails(p, load(p, "x.edf", "auto"), "no duration and no end");
     put_edf(p, "x.edf", "+0.5\x14seizure end\x14@");
     assert_fails(p, load(p, "x.edf", "auto"), "no matching seizure start");
+}
+
+static void a_rule_tells_seizures_from_unsure_and_others(void **state) {
+    (void)state;
+    static const struct {
+        const char *rule, *text;
+        enum label_class class;
+    } cases[] = {{NULL, "sz", LABEL_SEIZURE},
+                 {NULL, "seizure?", LABEL_UNSURE},
+                 {NULL, "?sz", LABEL_UNSURE},
+                 {NULL, "(sz)", LABEL_SEIZURE},
+                 {NULL, "seizure\xEF\xBC\x9F", LABEL_UNSURE},
+                 {NULL, "unknown", LABEL_UNSURE},
+                 {NULL, "unknown artefact", LABEL_OTHER},
+                 {NULL, "seizure-free", LABEL_OTHER},
+                 {NULL, "Seizure free interval", LABEL_OTHER},
+                 {NULL, "nesz", LABEL_OTHER},
+                 {NULL, "Szymon moved", LABEL_OTHER},
+                 {NULL, "Electrographic seizure", LABEL_OTHER},
+                 {NULL, "eyes open?", LABEL_OTHER},
+                 {"auto\nanfall",
+                  "Gro\xC3\x9F"
+                  "er Anfall 3",
+                  LABEL_SEIZURE},
+                 {"auto\nanfall", "Anfallsende", LABEL_OTHER},
+                 {"auto\nanfall*", "Anfallsende", LABEL_SEIZURE},
+                 {"auto\nanfall", "Voranfall", LABEL_OTHER},
+                 {"auto\n*anfall", "Voranfall?", LABEL_UNSURE},
+                 {"auto\ncrise*", "CRISES toniques", LABEL_SEIZURE},
+                 {"auto\n\xC3\xA9"
+                  "pisode",
+                  "\xC3\x89pisode", LABEL_SEIZURE},
+                 {"auto\nelectrographic*seizure", "Electrographic (brief) seizure, left", LABEL_SEIZURE},
+                 {"auto\nelectrographic*seizure", "Electrographic seizures", LABEL_OTHER},
+                 {"auto\na*b*c", "aab bcbc c", LABEL_SEIZURE},
+                 {"auto\nseizure\n!no seizure", "no seizure today", LABEL_OTHER},
+                 {"auto\nseizure\n?possible seizure", "possible seizure", LABEL_UNSURE},
+                 {"auto\n!sz", "sz", LABEL_OTHER}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (label_rule_class(cases[i].rule, cases[i].text) != cases[i].class)
+            fail_msg("case %zu, '%s'", i, cases[i].text);
+    char rule[LABEL_RULE_SIZE];
+    struct err err;
+    assert_int_equal(label_rule_write("auto", (const char *[]){"crise*", "!x"}, 2, rule, &err), 0);
+    assert_string_equal(rule, "auto\ncrise*\n!x");
+    assert_int_equal(label_rule_write("auto", (const char *[]){"! *"}, 1, rule, &err), ERR_INVALID);
+    assert_int_equal(label_rule_write("auto", (const char *[]){""}, 1, rule, &err), ERR_INVALID);
+}
+
+static void assert_unknown(const struct labels *l, const char *want) {
+    char text[512] = "";
+    for (size_t i = 0; i < l->n_unknown; i++) {
+        size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, "%s%g-%g", i ? ", " : "", l->unknown[i].onset_s, l->unknown[i].end_s);
+    }
+    assert_string_equal(text, want);
+}
+
+static void unsure_events_are_kept_apart_and_others_are_counted(void **state) {
+    struct place *p = *state;
+    put_file(p, "a_events.tsv",
+             "onset\tduration\teventType\n1\t2\tartf\n5\t1\tartf\n0\t99\tbckg\n10\t5\tseizure?\n12\t8\tunknown\n"
+             "60\t30\tsz\n70\tn/a\tsz?\n80\t1\tAnfall\n");
+    assert_int_equal(load(p, "a.edf", "auto"), 0);
+    assert_runs(&p->labels, "60-90 sz");
+    assert_unknown(&p->labels, "10-20");
+    assert_int_equal(p->labels.n_others, 2);
+    assert_string_equal(p->labels.others[0].text, "artf");
+    assert_int_equal(p->labels.others[0].count, 2);
+    assert_string_equal(p->labels.others[1].text, "Anfall");
+    assert_non_null(strstr(p->labels.note, "'sz?' at 70.00 s has no duration"));
+    assert_int_equal(load(p, "a.edf", "auto\nanfall\n!artf"), 0);
+    assert_runs(&p->labels, "60-90 sz");
+    put_file(p, "a_events.tsv", "onset\tduration\teventType\nn/a\t1\tAnfall\n");
+    assert_fails(p, load(p, "a.edf", "auto\nanfall"), "a_events.tsv:2: the times of 'Anfall' cannot be read");
+    put_edf(p, "x.edf",
+            "+0.25\x15"
+            "0.5\x14seizure?\x14@+1\x14sz start\x14@+1.25\x14sz?\x14@+1.5\x14sz END\x14@+1.75\x14"
+            "blink\x14@");
+    assert_int_equal(load(p, "x.edf", "auto"), 0);
+    assert_runs(&p->labels, "1-1.5 sz");
+    assert_unknown(&p->labels, "0.25-0.75");
+    assert_string_equal(p->labels.others[0].text, "blink");
+    assert_non_null(strstr(p->labels.note, "annotation 'sz?' at 1.250 s has no duration and masks nothing"));
+    put_edf(p, "x.edf", "+0.5\x14Seizure?\x14@");
+    assert_int_equal(load(p, "x.edf", "auto"), 0);
+    assert_int_equal(p->labels.source, LABELS_NONE);
+    put_edf(p, "x.edf",
+            "+0.5\x15"
+            "1\x14"
+            "Anfall\x14@");
+    assert_int_equal(load(p, "x.edf", "auto\nanfall"), 0);
+    assert_int_equal(p->labels.source, LABELS_EDF_ANNOTATIONS);
+    assert_runs(&p->labels, "0.5-1.5 sz");
 }
 
 static void no_source_is_told_from_no_seizure(void **state) {
@@ -638,6 +732,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(times_from_another_origin_are_moved, enter, leave),
         cmocka_unit_test_setup_teardown(faulty_summaries_name_the_line, enter, leave),
         cmocka_unit_test_setup_teardown(edf_annotations_give_seizures, enter, leave),
+        cmocka_unit_test(a_rule_tells_seizures_from_unsure_and_others),
+        cmocka_unit_test_setup_teardown(unsure_events_are_kept_apart_and_others_are_counted, enter, leave),
         cmocka_unit_test_setup_teardown(no_source_is_told_from_no_seizure, enter, leave),
         cmocka_unit_test_setup_teardown(none_looks_for_nothing, enter, leave),
         cmocka_unit_test_setup_teardown(auto_prefers_bids_then_csv_then_csv_bi_then_annotations, enter, leave),
