@@ -15,7 +15,8 @@ struct score_labels {
     int n_unsure;
     double duration_s; /* of the recording: its header's, else what the label file states; NaN = unknown */
 };
-/* rule: of a recording's labels, as labels_load; its patterns count for event files too. NOT_FOUND for a recording without labels; errors of files and formats. */
+/* rule: of a recording's labels, as labels_load; its patterns count for event files too. NOT_FOUND for a recording without labels;
+ * errors of files and formats. */
 int score_labels_read(const char *path, const char *rule, struct score_labels *ret, struct err *err);
 
 void score_labels_done(struct score_labels *labels);
