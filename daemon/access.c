@@ -1,16 +1,32 @@
 #include "daemon/access.h"
 
+#include <string.h>
+
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "daemon/http/http.h"
 #include "daemon/rpc/listeners.h"
 
+enum { SETTLED_MS = 5000 };
+static const char tokens_name[] = "tokens";
 enum { PEM_MAX = 1 << 20, KEY_FORBIDDEN = 0027, CERT = 0, KEY = 1 /* texts of the certificate's report */ };
 
 /* ---- what was read takes effect ---- */
 
 static int use_tokens(struct access *a, struct reload_report *r, struct err *err) {
-    return auth_set_tokens(a->auth, r->texts[0], err);
+    unsigned char digest[TOKEN_DIGEST];
+    size_t vanished;
+    int rc = token_digest(r->texts[0], r->lengths[0], digest, err);
+    if (rc)
+        return rc;
+    if (!a->tokens_since_ms || memcmp(digest, a->tokens_digest, sizeof digest) != 0)
+        a->tokens_since_ms = clock_ms();
+    memcpy(a->tokens_digest, digest, sizeof digest);
+    rc = auth_set_tokens(a->auth, r->texts[0], clock_ms() - a->tokens_since_ms >= SETTLED_MS, err);
+    auth_count_tokens(a->auth, &vanished);
+    a->tokens_due_ms = !rc && vanished ? a->tokens_since_ms + SETTLED_MS : 0;
+    return rc;
 }
 
 static int use_authorities(struct access *a, struct reload_report *r, struct err *err) {
@@ -92,12 +108,26 @@ void access_reload(struct access *a) {
             reload_request(all[i]);
 }
 
+void access_tick(struct access *a) {
+    if (!a->tokens_due_ms || clock_ms() < a->tokens_due_ms)
+        return;
+    a->tokens_due_ms = 0;
+    reload_request(a->tokens);
+}
+
+static void say_tokens(const struct access *a) {
+    size_t vanished, valid = auth_count_tokens(a->auth, &vanished);
+    log_info("reloaded", "what=\"tokens\" valid=%zu vanished=%zu", valid, vanished);
+}
+
 static void say(struct access *a, const char *what, int rc, const struct err *err) {
     char text[800];
     metric_add(metrics_series(a->metrics, "brrd_config_reloads_total", rc ? "failed" : "done"), 1);
     if (rc)
         log_error("not reloaded: the previous version stays in use", "what=\"%s\" error=\"%s\"", what,
                   err_text(err, text, sizeof text));
+    else if (!strcmp(what, tokens_name))
+        say_tokens(a);
     else
         log_info("reloaded", "what=\"%s\"", what);
 }
@@ -114,7 +144,7 @@ static void take(struct access *a, struct reload *files, const char *what, use_f
 }
 
 void access_take(struct access *a, struct http *http) {
-    take(a, a->tokens, "tokens", use_tokens, NULL);
+    take(a, a->tokens, tokens_name, use_tokens, NULL);
     take(a, a->authorities, "client CAs", use_authorities, NULL);
     take(a, a->certificate, "certificate", use_certificate, http);
 }

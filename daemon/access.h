@@ -14,6 +14,8 @@ struct access {
     struct tls *tls; /* NULL: no certificate is configured */
     struct metrics *metrics;
     struct reload *tokens, *authorities, *certificate; /* NULL: none are configured */
+    unsigned char tokens_digest[TOKEN_DIGEST];         /* of the file of tokens as it was read last */
+    int64_t tokens_since_ms, tokens_due_ms; /* when it was first read so; when it is read again, 0 = not before it changes */
 };
 
 /* Reads every file, on the calling thread. */
@@ -22,6 +24,8 @@ int access_open(struct access *a, const struct config *config, struct metrics *m
 int access_start(struct access *a, mailbox_wake_fn *wake, void *ctx, struct err *err);
 /* Has every file read again; returns at once. */
 void access_reload(struct access *a);
+/* Once a second: reads the tokens again when lines have vanished and the file should have settled. */
+void access_tick(struct access *a);
 /* Uses what was read, and logs it; http may be NULL. On errors the previous version stays in use. */
 void access_take(struct access *a, struct http *http);
 /* Ends the threads as reload_stop does, then frees everything. */

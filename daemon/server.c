@@ -119,6 +119,8 @@ static void on_tick(uv_timer_t *timer) {
     meters_ready(&d->meters, "journal", !journal_is_failing(s->journal));
     models_tick(s->models);
     rpc_server_tick(d->rpc);
+    http_tick(d->http);
+    access_tick(&d->access);
     sched_tick(s->sched);
     if (d->retention && !d->stopping)
         retention_tick(d->retention);

@@ -89,12 +89,13 @@ bool http_admit(struct http_request *r, struct auth_refusal *ret) {
                                          .peer = peer_of(r->connection, peer),
                                          .authorization = header,
                                          .authorization_len = header ? strlen(header) : 0};
-    const struct auth_record record = {.method = r->url, .needed = ROLE_READ, .outcome = "ok"};
+    const bool reading = str_starts(r->url, "/streams") || str_starts(r->url, "/jobs/");
+    const struct auth_record record = {.method = r->url, .needed = ROLE_READ, .outcome = "ok", .reading = reading};
     if (!auth_identify(state->auth, &request, &r->caller, ret)) {
         auth_count_refusal(state->auth, &r->caller, &record, ret);
         return false;
     }
-    auth_audit(&r->caller, &record);
+    auth_audit(state->auth, &r->caller, &record);
     return true;
 }
 
@@ -314,13 +315,15 @@ enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const c
         return MHD_YES;
     }
     *upload_size = 0;
+    http_be_patient(&r, false); /* the request is whole */
     if (post)
         return answer_post(&r, *state);
     return strcmp(method, "GET") && strcmp(method, "HEAD") ? refuse_method(&r) : answer_get(&r);
 }
 
 void on_completed(void *ctx, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode why) {
-    (void)ctx, (void)connection, (void)why;
+    (void)why;
+    http_await_next(ctx, connection);
     http_form_free(*state);
     *state = NULL;
 }

@@ -80,14 +80,14 @@ static ssize_t give(void *ctx, uint64_t at, char *buf, size_t max) {
 
 static void follow_free(void *ctx) {
     struct follow *f = ctx;
-    atomic_fetch_sub(&f->server->http->events, 1);
+    event_seats_leave(f->server->http->seats, &f->caller);
     status_drop(f->last);
     event_text_drop(f->event);
     free(f);
 }
 
 static enum MHD_Result refuse(const struct http_request *r) {
-    static const char text[] = "too many pages are open at this daemon; close some\n";
+    static const char text[] = "too many pages are open at this daemon, or with this token; close some\n";
     return http_answer(r->connection, &(struct http_answer){.status = MHD_HTTP_SERVICE_UNAVAILABLE,
                                                             .type = "text/plain; charset=utf-8",
                                                             .data = text,
@@ -98,13 +98,15 @@ static enum MHD_Result refuse(const struct http_request *r) {
 enum MHD_Result http_follow(struct http_request *r) {
     struct http *http = r->server->http;
     const char *path = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "page");
-    struct follow *f = atomic_fetch_add(&http->events, 1) < HTTP_EVENTS ? calloc(1, sizeof *f) : NULL;
-    if (!f) {
-        atomic_fetch_sub(&http->events, 1);
+    struct follow *f = calloc(1, sizeof *f);
+    if (f)
+        f->caller = r->caller;
+    if (!f || !event_seats_take(http->seats, &f->caller, !auth_has_tokens(http->state.auth))) {
+        free(f);
         return refuse(r);
     }
     f->server = r->server;
-    f->caller = r->caller;
+    http_be_patient(r, true);
     str_copy(f->path, sizeof f->path, path ? path : "/");
     say_fixed(f, "retry: 2000\n\n");
     struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, give, f, follow_free);

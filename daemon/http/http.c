@@ -9,13 +9,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "daemon/http/answer.h"
 #include "daemon/http/event_cache.h"
 #include "daemon/http/http_parts.h"
 #include "daemon/rpc/tls.h"
 
-enum { CONNECTION_S = 10, BACKLOG = 128, HOST_SIZE = 256, STACK_BYTES = 512 * 1024 };
+enum { SILENT_S = 10, BACKLOG = 128, HOST_SIZE = 256, STACK_BYTES = 512 * 1024 };
 
 /* Of GnuTLS: its secure defaults without TLS before 1.2. */
 static const char tls_priorities[] = "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
@@ -55,6 +56,16 @@ static int listen_at(const char *address, int *ret, struct err *err) {
     return 0;
 }
 
+/* A connection has begun or ends: its descriptor is open in both cases. */
+static void on_connection(void *ctx, struct MHD_Connection *connection, void **place, enum MHD_ConnectionNotificationCode code) {
+    struct patience *patience = ((struct http_server *)ctx)->http->patience;
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED)
+        patience_leave(patience, *place);
+    else
+        *place = info ? patience_enter(patience, info->connect_fd, clock_ms()) : NULL;
+}
+
 static void server_stop(struct http_server *s) {
     if (!s)
         return;
@@ -80,11 +91,12 @@ static struct http_server *begin(struct http *http, struct err *err) {
     if (s)
         s->http = http;
     if (fd >= 0)
-        s->daemon = MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                                     (unsigned)HTTP_CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)HTTP_OF_ADDRESS,
-                                     MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_S, MHD_OPTION_THREAD_STACK_SIZE,
-                                     (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_ARRAY,
-                                     http->state.tls ? secure : plain, MHD_OPTION_END);
+        s->daemon =
+            MHD_start_daemon(flags, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                             (unsigned)HTTP_CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)HTTP_OF_ADDRESS,
+                             MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SILENT_S, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
+                             MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
+                             MHD_OPTION_ARRAY, http->state.tls ? secure : plain, MHD_OPTION_END);
     certificate_pair_done(&pair);
     if (s && s->daemon)
         return s;
@@ -105,19 +117,26 @@ static int open_listener(struct http *http, const char *address, struct err *err
 
 int http_start(const char *address, const struct http_state *state, struct http **ret, struct err *err) {
     struct http *http = calloc(1, sizeof *http);
-    if (!http || !(http->event_texts = event_cache_new())) {
-        free(http);
+    if (!http)
         return err_set(err, ERR_EXHAUSTED, "out of memory for HTTP");
-    }
     http->state = *state;
     http->listener = -1;
-    int rc = open_listener(http, address, err);
+    http->event_texts = event_cache_new();
+    http->seats = event_seats_new();
+    http->patience = patience_new();
+    int rc = http->event_texts && http->seats && http->patience ? open_listener(http, address, err)
+                                                                : err_set(err, ERR_EXHAUSTED, "out of memory for HTTP");
     if (rc) {
         http_stop(http);
         return rc;
     }
     *ret = http;
     return 0;
+}
+
+void http_tick(struct http *http) {
+    if (http)
+        patience_look(http->patience, clock_ms());
 }
 
 int http_renew(struct http *http, struct err *err) {
@@ -145,5 +164,7 @@ void http_stop(struct http *http) {
     if (http->listener >= 0)
         close(http->listener);
     event_cache_free(http->event_texts);
+    event_seats_free(http->seats);
+    patience_free(http->patience);
     free(http);
 }

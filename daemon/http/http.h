@@ -1,7 +1,8 @@
 /* http: the HTTP server, over TLS where the daemon has a certificate: /healthz and /readyz for everybody, /metrics and the pages
  * (page/page.h) for the role read. Each connection has a thread of libmicrohttpd, which touches nothing of the loop: it reads the
  * metrics registry, the newest status, the devices' faults and the table of callers. Bounded: connections in all and of one
- * address, the time that one may be silent, the pages that wait for files (http/reading.h), the streams of events. */
+ * address, the time that one may be silent and that a request or answer may take (http/patience.h), the pages that wait for files
+ * (http/reading.h), the streams of events in all and of one principal (http/event_seats.h). */
 #ifndef BRR_DAEMON_HTTP_HTTP_H
 #define BRR_DAEMON_HTTP_HTTP_H
 #include <stdatomic.h>
@@ -32,6 +33,8 @@ struct http_state {
     const char *journal, *database; /* files that pages read */
 };
 int http_start(const char *address, const struct http_state *state, struct http **ret, struct err *err);
+/* Loop thread, once a second: closes the connections that take too long. NULL is allowed. */
+void http_tick(struct http *http);
 /* Loop thread. New connections use the current certificate. NULL is allowed. */
 int http_renew(struct http *http, struct err *err);
 void http_stop(struct http *http); /* NULL is allowed */

@@ -3,10 +3,13 @@
 #define BRR_DAEMON_HTTP_HTTP_PARTS_H
 #include <microhttpd.h>
 
+#include "daemon/http/event_seats.h"
 #include "daemon/http/http.h"
+#include "daemon/http/patience.h"
 #include "daemon/page/page.h"
 
-enum { HTTP_EVENTS = 64 /* streams of events at a time, of HTTP_CONNECTIONS */, HTTP_CONNECTIONS = 128, HTTP_OF_ADDRESS = 32 };
+/* EVENT_SEATS of the connections may be streams of events. */
+enum { HTTP_CONNECTIONS = 128, HTTP_OF_ADDRESS = 32 };
 
 /* One libmicrohttpd daemon: the present one, or that of the certificate before, which finishes what it began. */
 struct http_server {
@@ -18,7 +21,8 @@ struct http {
     struct http_server *current, *retired;
     struct http_state state;
     int listener;
-    atomic_int events; /* streams that are open */
+    struct event_seats *seats;
+    struct patience *patience;
     struct event_cache *event_texts;
 };
 
@@ -60,6 +64,11 @@ enum MHD_Result http_login(struct http_request *r, const struct http_form *f);
 enum MHD_Result http_logout(struct http_request *r);
 /* The token in the cookie as "Bearer TOKEN"; false: there is none. */
 bool http_cookie(struct MHD_Connection *connection, bool secure, char *ret, size_t size);
+
+/* How long the connection may take from now on: as long as it likes, if the answer is a stream of events. */
+void http_be_patient(const struct http_request *r, bool for_ever);
+/* The answer has been sent: the next request must come within its time. */
+void http_await_next(struct http_server *server, struct MHD_Connection *connection);
 
 /* Server-sent events for a page, until the client goes, its token ends or the server stops. */
 enum MHD_Result http_follow(struct http_request *r);

@@ -1,6 +1,7 @@
 /* Answers that are whole, with the headers that all of them have. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "daemon/http/http_parts.h"
 
@@ -46,4 +47,18 @@ enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, 
                                                             .data = whole ? str_cstr(&page->out) : sorry,
                                                             .len = whole ? page->out.len : strlen(sorry),
                                                             .document = true});
+}
+
+static void be_patient(struct http_server *s, struct MHD_Connection *connection, int64_t until_ms) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    if (info)
+        patience_until(s->http->patience, info->socket_context, until_ms);
+}
+
+void http_be_patient(const struct http_request *r, bool for_ever) {
+    be_patient(r->server, r->connection, for_ever ? INT64_MAX : clock_ms() + PATIENCE_ANSWER_MS);
+}
+
+void http_await_next(struct http_server *s, struct MHD_Connection *connection) {
+    be_patient(s, connection, clock_ms() + PATIENCE_READ_MS);
 }

@@ -1,5 +1,6 @@
 #include "daemon/rpc/accept.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +29,145 @@ static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
 static int spare = -1; /* given up for a moment to close a connection when no descriptor is left */
 
 uint64_t accept_refused(void) { return atomic_load(&refused); }
+
+/* ---- strangers ---- */
+
+/* A connection without an admitted call. */
+struct stranger {
+    int fd;
+    uint16_t port; /* of the peer, in network order; with the address it names the connection */
+    struct in6_addr address;
+    int64_t since_ms;
+};
+static struct stranger strangers[ACCEPT_STRANGERS];
+static int n_strangers;
+static pthread_mutex_t strangers_lock = PTHREAD_MUTEX_INITIALIZER; /* the two above */
+static atomic_bool guarded[COUNTED];
+
+static void guard(int listener) {
+    if (listener >= 0 && listener < COUNTED)
+        atomic_store(&guarded[listener], true);
+}
+
+static void put_ipv4(const struct in_addr *from, struct in6_addr *to) {
+    *to = (struct in6_addr){0};
+    to->s6_addr[10] = to->s6_addr[11] = 0xff;
+    memcpy(to->s6_addr + 12, from, sizeof *from);
+}
+
+/* The other side of a TCP connection. */
+static bool peer_of(int fd, struct stranger *ret) {
+    struct sockaddr_storage at;
+    socklen_t len = sizeof at;
+    if (getpeername(fd, (struct sockaddr *)&at, &len) || (at.ss_family != AF_INET && at.ss_family != AF_INET6))
+        return false;
+    if (at.ss_family == AF_INET) {
+        put_ipv4(&((struct sockaddr_in *)&at)->sin_addr, &ret->address);
+        ret->port = ((struct sockaddr_in *)&at)->sin_port;
+    } else {
+        ret->address = ((struct sockaddr_in6 *)&at)->sin6_addr;
+        ret->port = ((struct sockaddr_in6 *)&at)->sin6_port;
+    }
+    return true;
+}
+
+/* The same of "10.0.0.7:4711" or "[fe80::1%eth0]:4711". */
+static bool parse_peer(const char *text, struct stranger *ret) {
+    char host[INET6_ADDRSTRLEN + 1];
+    const char *colon = strrchr(text, ':'), *begin = *text == '[' ? text + 1 : text;
+    int64_t port;
+    struct in_addr v4;
+    if (!colon || !str_to_i64(colon + 1, &port) || port < 0 || port > UINT16_MAX)
+        return false;
+    const size_t len = strcspn(begin, *text == '[' ? "]%" : ":");
+    if (!str_format(host, sizeof host, "%.*s", (int)len, begin))
+        return false;
+    ret->port = htons((uint16_t)port);
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        put_ipv4(&v4, &ret->address);
+    else if (inet_pton(AF_INET6, host, &ret->address) != 1)
+        return false;
+    return true;
+}
+
+static bool is_same(const struct stranger *a, const struct stranger *b) {
+    return a->port == b->port && !memcmp(&a->address, &b->address, sizeof a->address);
+}
+
+/* One address of IPv4, or one /64 of IPv6, which a single machine may have. */
+static bool is_neighbour(const struct stranger *a, const struct stranger *b) {
+    const bool mapped = IN6_IS_ADDR_V4MAPPED(&a->address);
+    return !memcmp(&a->address, &b->address, mapped ? sizeof a->address : sizeof a->address / 2);
+}
+
+/* Whether the descriptor is still that connection: its owner may have closed it. */
+static bool is_there(const struct stranger *s) {
+    struct stranger now;
+    return peer_of(s->fd, &now) && is_same(&now, s);
+}
+
+static void forget(int i) { strangers[i] = strangers[--n_strangers]; }
+
+/* Its owner sees the end and closes it. */
+static bool end_stranger(int i) {
+    const bool there = is_there(&strangers[i]);
+    if (there)
+        shutdown(strangers[i].fd, SHUT_RDWR);
+    forget(i);
+    return there;
+}
+
+/* Lists a new connection. If it is one too many, the oldest makes room: a caller who is known soon gets in whatever others hold.
+ * True: one had to. */
+static bool list_stranger(int fd) {
+    struct stranger s = {.fd = fd, .since_ms = clock_ms()};
+    int neighbours = 0, oldest = -1, oldest_neighbour = -1;
+    if (!peer_of(fd, &s))
+        return false;
+    pthread_mutex_lock(&strangers_lock);
+    for (int i = n_strangers - 1; i >= 0; i--)
+        if (strangers[i].fd == fd || (is_neighbour(&s, &strangers[i]) && !is_there(&strangers[i])))
+            forget(i);
+    for (int i = 0; i < n_strangers; i++) {
+        const bool near = is_neighbour(&s, &strangers[i]);
+        neighbours += near;
+        if (oldest < 0 || strangers[i].since_ms < strangers[oldest].since_ms)
+            oldest = i;
+        if (near && (oldest_neighbour < 0 || strangers[i].since_ms < strangers[oldest_neighbour].since_ms))
+            oldest_neighbour = i;
+    }
+    bool ended = false;
+    if (neighbours >= ACCEPT_STRANGERS_OF_ADDRESS)
+        ended = end_stranger(oldest_neighbour);
+    else if (n_strangers == ACCEPT_STRANGERS)
+        ended = end_stranger(oldest);
+    strangers[n_strangers++] = s;
+    pthread_mutex_unlock(&strangers_lock);
+    return ended;
+}
+
+void accept_admit(const char *peer) {
+    struct stranger s = {0};
+    if (!parse_peer(peer, &s))
+        return;
+    pthread_mutex_lock(&strangers_lock);
+    for (int i = n_strangers - 1; i >= 0; i--)
+        if (is_same(&s, &strangers[i]))
+            forget(i);
+    pthread_mutex_unlock(&strangers_lock);
+}
+
+int accept_end_strangers(int64_t now_ms) {
+    int n = 0;
+    pthread_mutex_lock(&strangers_lock);
+    for (int i = n_strangers - 1; i >= 0; i--) {
+        if (now_ms - strangers[i].since_ms < ACCEPT_STRANGER_MS)
+            continue;
+        n += end_stranger(i);
+    }
+    pthread_mutex_unlock(&strangers_lock);
+    return n;
+}
 
 /* ---- accept4 ---- */
 
@@ -73,23 +213,29 @@ static void keep_spare(void) {
     pthread_mutex_unlock(&spare_lock);
 }
 
-static void count_refused(int listener) {
+static bool is_guarded(int listener) { return listener >= 0 && listener < COUNTED && atomic_load(&guarded[listener]); }
+
+static void count_refused(int listener, bool stranger) {
     const int64_t now = clock_ms();
     int_fast64_t last = atomic_load(&line_ms);
     const uint64_t n = atomic_fetch_add(&refused, 1) + 1;
     if ((last && now - last < LINE_MS) || !atomic_compare_exchange_strong(&line_ms, &last, now))
         return;
-    log_error("connections refused: the other file descriptors are kept for files", "listener=%s refused=%llu fix=\"%s\"",
-              option(listener, SO_DOMAIN) == AF_UNIX ? "unix" : "tcp", (unsigned long long)n,
-              "raise LimitNOFILE, or end clients that open connections and do not use them");
+    if (stranger)
+        log_warn("connections ended: too many without an admitted call", "listener=tcp refused=%llu of_address=%d all=%d",
+                 (unsigned long long)n, ACCEPT_STRANGERS_OF_ADDRESS, ACCEPT_STRANGERS);
+    else
+        log_error("connections refused: the other file descriptors are kept for files", "listener=%s refused=%llu fix=\"%s\"",
+                  option(listener, SO_DOMAIN) == AF_UNIX ? "unix" : "tcp", (unsigned long long)n,
+                  "raise LimitNOFILE, or end clients that open connections and do not use them");
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The error concerns the connection that was to be accepted, or passes: a listener must outlive it. */
+/* The error concerns the connection that was to be accepted: the next one may be accepted at once. */
 static bool passes(int error) {
-    static const int errors[] = {ECONNABORTED, EPROTO, EPERM,        ENOBUFS,    ENOMEM,      ENETDOWN, ENOPROTOOPT,
-                                 EHOSTDOWN,    ENONET, EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH, ETIMEDOUT};
+    static const int errors[] = {ECONNABORTED, EPROTO,       EPERM,      ENETDOWN,    ENOPROTOOPT, EHOSTDOWN,
+                                 ENONET,       EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH, ETIMEDOUT};
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
         if (error == errors[i])
             return true;
@@ -103,11 +249,10 @@ static void give_up(int listener, bool value) {
 
 /* Returns -1 with the error for the listener's owner. gRPC gives a listener up at any error but EAGAIN and EINTR. */
 static int fail(int listener, int error) {
-    if (passes(error))
-        error = EAGAIN;
-    else if (error != EAGAIN && error != EINTR)
+    const bool gone = passes(error), again = error == EAGAIN || error == EINTR;
+    if (!gone && !again)
         give_up(listener, true);
-    errno = error;
+    errno = gone ? EINTR : error == ENOMEM || error == ENOBUFS ? EAGAIN : error;
     return -1;
 }
 
@@ -123,8 +268,11 @@ __attribute__((visibility("default"))) int accept4(int listener, __SOCKADDR_ARG 
             atomic_fetch_add(&accepted[listener], 1);
         if (fd < 0 && !none_left)
             return fail(listener, errno);
-        if (fd >= 0 && fd < first_reserved(listener))
+        if (fd >= 0 && fd < first_reserved(listener)) {
+            if (is_guarded(listener) && list_stranger(fd))
+                count_refused(listener, true);
             return fd;
+        }
         if (none_left && accept_with_spare(listener) < 0) {
             give_up(listener, errno == EMFILE || errno == ENFILE); /* the connection waits, and no event announces it again */
             errno = EAGAIN;
@@ -132,7 +280,7 @@ __attribute__((visibility("default"))) int accept4(int listener, __SOCKADDR_ARG 
         }
         if (fd >= 0)
             close(fd);
-        count_refused(listener);
+        count_refused(listener, false);
         if (len)
             *len = room;
     }
@@ -181,6 +329,7 @@ void accept_watch_init(struct accept_watch *w, int port, int64_t now_ms) {
         int64_t fd;
         if (!str_to_i64(entry->d_name, &fd) || !listens_at((int)fd, port))
             continue;
+        guard((int)fd);
         w->sockets[w->n].fd = (int)fd;
         w->sockets[w->n].accepted = accepted_by((int)fd);
         w->sockets[w->n].polled = in_epoll_set((int)fd);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/rpc/audit.h"
 
 enum { LINES_A_SECOND = 10 };
 
@@ -20,13 +21,20 @@ struct auth {
     uint64_t generation;
     pthread_mutex_t flood_lock;
     int64_t second, lines, unsaid; /* refusals of the present second: written, and left out */
+    struct audit *audit;
 };
 
 /* ---- tables ---- */
 
-int auth_set_tokens(struct auth *a, char *text, struct err *err) {
+size_t auth_count_tokens(const struct auth *a, size_t *ret_vanished) {
+    *ret_vanished = a->tokens ? tokens_vanished(a->tokens) : 0;
+    return a->tokens ? tokens_count(a->tokens) : 0;
+}
+
+int auth_set_tokens(struct auth *a, char *text, bool settled, struct err *err) {
     struct tokens *tokens = NULL, *old = a->tokens; /* only this thread replaces it */
-    int rc = tokens_parse(text, a->config.tokens_file, old, &tokens, err);
+    int rc = old ? tokens_reparse(text, a->config.tokens_file, old, settled, &tokens, err)
+                 : tokens_parse(text, a->config.tokens_file, NULL, &tokens, err);
     if (rc)
         return err_wrap(err, "auth.tokens_file cannot be used");
     pthread_rwlock_wrlock(&a->lock);
@@ -56,8 +64,10 @@ int auth_new(const struct auth_config *config, struct auth **ret, struct err *er
                                           "certificate_expired", "certificate_foreign_ca", "certificate_invalid",
                                           "role_too_small",      "tls_handshake"};
     struct auth *a = calloc(1, sizeof *a);
-    if (!a)
+    if (!a || !(a->audit = audit_new())) {
+        free(a);
         return err_set(err, ERR_EXHAUSTED, "out of memory for the table of callers");
+    }
     a->config = *config;
     pthread_rwlock_init(&a->lock, NULL);
     pthread_mutex_init(&a->flood_lock, NULL);
@@ -72,6 +82,7 @@ void auth_free(struct auth *a) {
         return;
     tokens_free(a->tokens);
     authorities_free(a->authorities);
+    audit_free(a->audit);
     pthread_rwlock_destroy(&a->lock);
     pthread_mutex_destroy(&a->flood_lock);
     free(a);
@@ -285,10 +296,14 @@ void auth_count_failure(struct auth *a, const char *reason, const char *detail) 
         log_warn("connection refused", "reason=%s unsaid=%lld cause=\"%s\"", reason, unsaid, detail);
 }
 
-void auth_audit(const struct auth_caller *caller, const struct auth_record *r) {
-    const char *reason = r->reason && *r->reason ? r->reason : "none";
-    log_write(r->needed > ROLE_READ ? LOG_INFO : LOG_DEBUG, "audit",
-              "principal=%s role=%s listener=%s method=%s outcome=%s seconds=%.3f peer=%s %s=%s reason=%s", caller->name,
-              role_name(caller->role), caller->listener, r->method, r->outcome, r->seconds, caller->peer, kind_of(r), id_of(r),
-              reason);
+void auth_audit(struct auth *a, const struct auth_caller *caller, const struct auth_record *r) {
+    const char *reason = r->reason && *r->reason ? r->reason : "none", *id = r->id ? r->id : "";
+    const enum log_level level = r->needed > ROLE_READ || r->reading ? LOG_INFO : LOG_DEBUG;
+    if (level == LOG_INFO && !audit_allows(a->audit, caller->name, r->method, r->reading ? id : NULL, clock_ms()))
+        return;
+    log_write(level, "audit", "principal=%s role=%s listener=%s method=%s outcome=%s seconds=%.3f peer=%s %s=%s reason=%s",
+              caller->name, role_name(caller->role), caller->listener, r->method, r->outcome, r->seconds, caller->peer, kind_of(r),
+              id_of(r), reason);
 }
+
+void auth_tick(struct auth *a) { audit_tick(a->audit, clock_ms()); }

@@ -55,6 +55,7 @@ struct auth_record {
     const char *outcome, *reason; /* reason: of an error */
     double seconds;
     const char *kind, *id; /* "job" or "session" that the call is about, and its id */
+    bool reading;          /* it reads a patient's data */
 };
 
 /* A refusal; reason is a stable identifier for programs, metrics and logs. */
@@ -74,8 +75,10 @@ struct auth;
 int auth_new(const struct auth_config *config, struct auth **ret, struct err *err);
 void auth_free(struct auth *auth);
 /* Loop thread. Uses the tokens of this text, that of tokens_file, from now on; the text is modified. Calls of a token that it
- * revokes end. On errors the previous tokens stay in use. */
-int auth_set_tokens(struct auth *auth, char *text, struct err *err);
+ * revokes end. On errors the previous tokens stay in use. settled: the file has been the same for a while (tokens_reparse). */
+int auth_set_tokens(struct auth *auth, char *text, bool settled, struct err *err);
+/* Loop thread. Tokens that are valid, those among them whose lines have vanished included, and the number of those. */
+size_t auth_count_tokens(const struct auth *auth, size_t *ret_vanished);
 /* Loop thread. Uses these CAs, the text of client_ca, from now on. On errors the previous CAs stay in use. */
 int auth_set_authorities(struct auth *auth, const char *pem, struct err *err);
 /* True if tokens are configured. */
@@ -101,7 +104,10 @@ void auth_count_refusal(struct auth *auth, const struct auth_caller *caller, con
                         const struct auth_refusal *refusal);
 /* Same for failures below the level of calls, such as a TLS handshake. reason: a static identifier. */
 void auth_count_failure(struct auth *auth, const char *reason, const char *detail);
-/* Logs one line when a call begins or ends: at level info if the call needs more than the role read, else at debug. */
-void auth_audit(const struct auth_caller *caller, const struct auth_record *record);
+/* Logs one line when a call begins or ends: at level info if the call needs more than the role read, else at debug; within the rate
+ * of audit.h. A reading of a patient's data is logged at info, once an hour for each caller and object. */
+void auth_audit(struct auth *auth, const struct auth_caller *caller, const struct auth_record *record);
+/* Once a second: logs how many lines were left out. */
+void auth_tick(struct auth *auth);
 
 #endif

@@ -47,6 +47,7 @@ struct rpc_method {
     void (*writable)(struct rpc_call *call);
     /* The call is over (status sent, client gone or server stopping): release what `state` holds. May be NULL. */
     void (*end)(struct rpc_call *call);
+    bool reading;  /* it reads a patient's data: audited at level info, once an hour for each caller and object */
     bool frequent; /* many times a second: calls that end well are audited at level debug */
     int idle_ms;   /* a call for whose client the daemon waits so long, for a message or for answers to be read, ends; 0 = never */
 };

@@ -38,10 +38,13 @@ bool call_admit(struct rpc_call *c) {
     c->admitted = auth_identify(auth, &request, &c->caller, &refusal) &&
                   (!c->method || auth_permits(&c->caller, c->method->role, c->method->path, &refusal));
     str_done(&chain);
+    if (c->admitted && !strcmp(c->listener->who.listener, "tcp"))
+        accept_admit(address);
     if (!c->admitted)
         refuse_caller(c, &refusal);
     else if (c->method && c->method->client_stream)
-        auth_audit(&c->caller, &(struct auth_record){.method = c->method->path, .needed = c->method->role, .outcome = "begun"});
+        auth_audit(auth, &c->caller,
+                   &(struct auth_record){.method = c->method->path, .needed = c->method->role, .outcome = "begun"});
     return c->admitted;
 }
 

@@ -29,9 +29,10 @@ void call_end(struct rpc_call *c) {
                                        .reason = reason,
                                        .seconds = seconds,
                                        .kind = c->kind,
-                                       .id = c->id};
+                                       .id = c->id,
+                                       .reading = c->method->reading};
     if (c->admitted)
-        auth_audit(&c->caller, &record);
+        auth_audit(c->server->config.auth, &c->caller, &record);
     if (c->server->config.observe)
         c->server->config.observe(c->server->config.ctx, c->method->path, code, reason, seconds);
 }

@@ -1,6 +1,8 @@
 /* The server of rpc.h: requests new calls, hands completed operations to their calls, looks at idle calls once a second. */
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "daemon/rpc/accept.h"
 #include "daemon/rpc/rpc_state.h"
 
 enum { TAGS_A_TURN = 256 };
@@ -221,6 +223,8 @@ void rpc_server_tick(struct rpc_server *s) {
             ask_for_call(s, unasked);
         listener_drop(unasked);
     }
+    auth_tick(s->config.auth);
+    accept_end_strangers(clock_ms());
     const uint64_t now = uv_now(s->loop);
     const bool check = now - s->checked_ms >= RPC_CHECK_MS;
     if (check)

@@ -158,6 +158,7 @@ static int events(struct rpc_call *call, const void *message, struct err *err) {
 }
 
 const struct rpc_method svc_events[] = {
-    {RPC_METHOD("/brr.v1.Jobs/Events", ROLE_READ, brr__v1__job_events_request, events), .writable = writable, .end = offload_end},
+    {RPC_METHOD("/brr.v1.Jobs/Events", ROLE_READ, brr__v1__job_events_request, events), .reading = true, .writable = writable,
+     .end = offload_end},
     {.path = NULL},
 };

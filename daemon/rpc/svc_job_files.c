@@ -168,7 +168,7 @@ static int files(struct rpc_call *call, const void *message, struct err *err) {
 }
 
 const struct rpc_method svc_job_files[] = {
-    {RPC_METHOD("/brr.v1.Jobs/Files", ROLE_READ, brr__v1__job_files_request, files), .writable = offload_writable,
+    {RPC_METHOD("/brr.v1.Jobs/Files", ROLE_READ, brr__v1__job_files_request, files), .reading = true, .writable = offload_writable,
      .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
     {.path = NULL},
 };

@@ -237,8 +237,8 @@ static void follow_end(struct rpc_call *call) {
 }
 
 const struct rpc_method svc_journal[] = {
-    {RPC_METHOD("/brr.v1.Journal/List", ROLE_READ, brr__v1__list_journal_request, list), .end = offload_end},
-    {RPC_METHOD("/brr.v1.Journal/Follow", ROLE_READ, brr__v1__follow_journal_request, follow), .writable = follow_writable,
-     .end = follow_end},
+    {RPC_METHOD("/brr.v1.Journal/List", ROLE_READ, brr__v1__list_journal_request, list), .reading = true, .end = offload_end},
+    {RPC_METHOD("/brr.v1.Journal/Follow", ROLE_READ, brr__v1__follow_journal_request, follow), .reading = true,
+     .writable = follow_writable, .end = follow_end},
     {.path = NULL},
 };

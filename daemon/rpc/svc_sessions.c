@@ -265,8 +265,8 @@ static int close_session(struct rpc_call *call, const void *message, struct err 
 
 const struct rpc_method svc_sessions[] = {
     {RPC_METHOD("/brr.v1.Sessions/List", ROLE_READ, brr__v1__list_sessions_request, list)},
-    {RPC_METHOD("/brr.v1.Sessions/Observe", ROLE_READ, brr__v1__observe_session_request, observe), .writable = view_writable,
-     .end = view_end},
+    {RPC_METHOD("/brr.v1.Sessions/Observe", ROLE_READ, brr__v1__observe_session_request, observe), .reading = true,
+     .writable = view_writable, .end = view_end},
     {RPC_METHOD("/brr.v1.Sessions/Close", ROLE_STREAM, brr__v1__close_session_request, close_session)},
     {.path = NULL},
 };

@@ -196,10 +196,11 @@ static int add(struct tokens *t, const struct token *one, const char *path, stru
 }
 
 /* Tokens that the file listed before and lists no longer, as many as there is room for. */
-static void keep_revoked(struct tokens *t, const struct tokens *previous, const char *path) {
+static void keep_vanished(struct tokens *t, const struct tokens *previous, bool settled, const char *path) {
     for (size_t i = 0; previous && i < previous->count; i++) {
         struct token gone = previous->items[i];
-        gone.role = ROLE_NONE;
+        gone.vanished = !settled && gone.role;
+        gone.role = settled ? ROLE_NONE : gone.role;
         if (!listed(t, gone.digest) && add(t, &gone, path, NULL))
             return;
     }
@@ -225,14 +226,37 @@ static int read_all(struct tokens *t, char *text, const char *path, struct err *
     return rc;
 }
 
-int tokens_parse(char *text, const char *path, const struct tokens *previous, struct tokens **ret, struct err *err) {
+static int parse(char *text, const char *path, const struct tokens *previous, bool settled, struct tokens **ret, struct err *err) {
     struct tokens *t = calloc(1, sizeof *t);
     int rc = t ? read_all(t, text, path, err) : err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
     if (rc) {
         tokens_free(t);
         return rc;
     }
-    keep_revoked(t, previous, path);
+    keep_vanished(t, previous, settled, path);
+    *ret = t;
+    return 0;
+}
+
+int tokens_parse(char *text, const char *path, const struct tokens *previous, struct tokens **ret, struct err *err) {
+    return parse(text, path, previous, true, ret, err);
+}
+
+int tokens_reparse(char *text, const char *path, const struct tokens *previous, bool settled, struct tokens **ret,
+                   struct err *err) {
+    const size_t len = strlen(text);
+    struct tokens *t = NULL;
+    if (len && text[len - 1] != '\n')
+        return err_set(err, ERR_INVALID,
+                       "%s does not end with a line feed: is it written whole? Expected a line feed behind the last line", path);
+    int rc = parse(text, path, previous, settled, &t, err);
+    if (rc)
+        return rc;
+    if (tokens_count(t) == tokens_vanished(t)) {
+        tokens_free(t);
+        return err_set(err, ERR_INVALID,
+                       "%s lists no valid token; to revoke all of them, mark each line `revoked` and add another token", path);
+    }
     *ret = t;
     return 0;
 }
@@ -248,6 +272,13 @@ size_t tokens_count(const struct tokens *t) {
     size_t n = 0;
     for (size_t i = 0; i < t->count; i++)
         n += t->items[i].role != ROLE_NONE;
+    return n;
+}
+
+size_t tokens_vanished(const struct tokens *t) {
+    size_t n = 0;
+    for (size_t i = 0; i < t->count; i++)
+        n += t->items[i].vanished;
     return n;
 }
 

@@ -36,17 +36,24 @@ struct token {
     char names[TOKEN_NAMES_SIZE]; /* of beds, as token_names_match takes them; "": any */
     int64_t until_ms;             /* the token is valid before this time of day; 0 = no expiry */
     unsigned char digest[TOKEN_DIGEST];
+    bool vanished; /* the file lists it no longer, and has not settled (tokens_reparse) */
 };
 
 struct tokens;
 /* Parses the text of a tokens file, which is modified; path: its file name, for errors, which name the line. `previous` may be
  * NULL; its tokens that the text no longer lists are reported as revoked. */
 int tokens_parse(char *text, const char *path, const struct tokens *previous, struct tokens **ret, struct err *err);
+/* The same for a file that is read again: a text without a final line feed, which may be half of a file, or without a valid token
+ * is INVALID. A line marked `revoked` counts at once; a token whose line has vanished stays as it was until the file has settled,
+ * and is revoked then: an editor or a copy may show a file that is not whole. */
+int tokens_reparse(char *text, const char *path, const struct tokens *previous, bool settled, struct tokens **ret, struct err *err);
 void tokens_free(struct tokens *tokens);
 /* True if a bed's name matches one of the names, which are fnmatch patterns with commas between them, or if there are none (""). */
 bool token_names_match(const char *names, const char *bed);
 /* Number of tokens that are not revoked. */
 size_t tokens_count(const struct tokens *tokens);
+/* Number of those whose lines have vanished. */
+size_t tokens_vanished(const struct tokens *tokens);
 /* Looks up the token with this digest at the time of day now_ms; *ret is filled unless the token is unknown. Every digest of the
  * table is compared in constant time, so that the duration reveals nothing. */
 enum token_result tokens_find(const struct tokens *tokens, const unsigned char digest[TOKEN_DIGEST], int64_t now_ms,

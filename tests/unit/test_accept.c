@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "unit/cmocka_all.h"
 
 /* Listeners under a limit of 128 descriptors, of which TCP leaves 16 and the unix socket 8. */
@@ -60,7 +61,7 @@ static int away(int fd) {
     getrlimit(RLIMIT_NOFILE, &limit);
     more = (struct rlimit){1024, limit.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &more), 0);
-    int moved = fcntl(fd, F_DUPFD_CLOEXEC, 512);
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, 600);
     assert_true(moved >= 0);
     close(fd);
     setrlimit(RLIMIT_NOFILE, &limit);
@@ -197,11 +198,51 @@ static void a_port_that_nothing_will_accept_from_is_deaf(void **state) {
     close(set);
 }
 
+static bool still_open(int fd) {
+    char byte;
+    return recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+/* Of one address. Callers who are known stay, and a new one is accepted. */
+static void strangers_cannot_take_all_connections(void **state) {
+    const struct ears *e = *state;
+    enum { MORE = 5, ALL = ACCEPT_STRANGERS_OF_ADDRESS + MORE };
+    int calls[ALL], accepted[ALL];
+    struct accept_watch w;
+    accept_watch_init(&w, e->port, 0);
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){512, e->before.rlim_max});
+    for (int i = 0; i < ALL; i++) {
+        struct sockaddr_in peer;
+        socklen_t len = sizeof peer;
+        char text[64];
+        calls[i] = call_tcp(e);
+        accepted[i] = accept4(e->tcp, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC);
+        assert_true(accepted[i] >= 0);
+        snprintf(text, sizeof text, "127.0.0.1:%d", ntohs(peer.sin_port));
+        if (i < 2)
+            accept_admit(text);
+    }
+    for (int i = 0; i < ALL; i++)
+        assert_int_equal(still_open(calls[i]), i < 2 || i >= MORE); /* strangers 2, 3 and 4 have made room */
+    close(accepted[MORE]);
+    calls[2] = call_tcp(e);
+    accepted[MORE] = accept4(e->tcp, NULL, NULL, SOCK_CLOEXEC); /* in place of the one that was closed */
+    assert_true(accepted[MORE] >= 0 && still_open(calls[MORE + 1]));
+    assert_int_equal(accept_end_strangers(clock_ms()), 0);
+    assert_int_equal(accept_end_strangers(clock_ms() + ACCEPT_STRANGER_MS), ACCEPT_STRANGERS_OF_ADDRESS);
+    assert_true(still_open(calls[0]) && still_open(calls[1]) && !still_open(calls[2]) && !still_open(calls[MORE + 1]));
+    for (int i = 0; i < ALL; i++) {
+        close(accepted[i]);
+        close(calls[i]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(connections_leave_descriptors_for_files_and_for_the_unix_socket, setup, teardown),
         cmocka_unit_test_setup_teardown(running_out_of_descriptors_is_no_error_of_the_listener, setup, teardown),
         cmocka_unit_test_setup_teardown(a_port_whose_connections_wait_is_slow_and_catches_up, setup, teardown),
+        cmocka_unit_test_setup_teardown(strangers_cannot_take_all_connections, setup, teardown),
         cmocka_unit_test_setup_teardown(a_port_that_nothing_will_accept_from_is_deaf, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

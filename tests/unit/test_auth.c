@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include "base/log.h"
+#include "daemon/rpc/audit.h"
 #include "trust/certificate.h"
 #include "unit/temp_dir.h"
 
@@ -26,7 +27,7 @@ static void set_token(struct gate *g, const char *role, const char *until) {
     char text[300];
     struct err err;
     assert_true(str_format(text, sizeof text, "%s ana %s%s\n", role, g->digest, until));
-    if (auth_set_tokens(g->auth, text, &err))
+    if (auth_set_tokens(g->auth, text, true, &err))
         fail_msg("%s", err.message);
 }
 
@@ -151,7 +152,7 @@ static void every_line_about_a_caller_names_its_address_and_its_session(void **s
     const struct auth_record record = {
         .method = "/m", .needed = ROLE_SUBMIT, .outcome = "ok", .seconds = 0.5, .kind = "session", .id = "7f3a"};
     int before = redirect(path);
-    auth_audit(&caller, &record);
+    auth_audit(g->auth, &caller, &record);
     auth_count_refusal(g->auth, &caller, &record, &refusal);
     assert_true(dup2(before, STDERR_FILENO) >= 0);
     close(before);
@@ -165,12 +166,82 @@ static void every_line_about_a_caller_names_its_address_and_its_session(void **s
     temp_dir_remove(&dir);
 }
 
+static int lines_of(const char *text, const char *what) {
+    int n = 0;
+    for (const char *p = text; (p = strstr(p, what)); p += strlen(what))
+        n++;
+    return n;
+}
+
+/* A caller's flood is counted, of each method and of all, and others are logged meanwhile. */
+static void many_lines_about_a_caller_are_summed_up(void **state) {
+    struct gate *g = *state;
+    void *dir = NULL;
+    char *text = NULL;
+    size_t len = 0;
+    struct auth_caller caller = {.name = "token:ana", .listener = "tcp", .peer = "x", .role = ROLE_SUBMIT}, other = caller;
+    str_copy(other.name, sizeof other.name, "token:bob");
+    assert_int_equal(temp_dir_make(&dir), 0);
+    const char *path = in_dir(&dir, "log");
+    char method[16] = "";
+    struct auth_record record = {.method = method, .needed = ROLE_SUBMIT, .outcome = "ok"};
+    int before = redirect(path);
+    for (int i = 0; i < 10 * AUDIT_OF_CALLER; i++) {
+        str_format(method, sizeof method, "/m%d", i % 8);
+        auth_audit(g->auth, &caller, &record);
+    }
+    auth_audit(g->auth, &other, &record);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    close(before);
+    assert_int_equal(fsio_read(path, 1 << 20, &text, &len, NULL), 0);
+    assert_int_equal(lines_of(text, "principal=token:ana"), AUDIT_OF_CALLER);
+    assert_in_range(lines_of(text, "method=/m3"), 1, AUDIT_OF_METHOD);
+    assert_int_equal(lines_of(text, "principal=token:bob"), 1);
+    free(text);
+    temp_dir_remove(&dir);
+}
+
+/* What was left out is said when the window is over; a reading is said once for each object. */
+static void lines_that_were_left_out_are_counted(void **state) {
+    (void)state;
+    struct audit *a = audit_new();
+    void *dir = NULL;
+    char *text = NULL;
+    size_t len = 0;
+    int allowed = 0;
+    assert_int_equal(temp_dir_make(&dir), 0);
+    const char *path = in_dir(&dir, "log");
+    int before = redirect(path);
+    for (int i = 0; i < AUDIT_OF_METHOD + 7; i++)
+        allowed += audit_allows(a, "token:ana", "/m", NULL, 1000);
+    assert_int_equal(allowed, AUDIT_OF_METHOD);
+    audit_tick(a, 1000 + AUDIT_WINDOW_MS - 1);
+    audit_tick(a, 1000 + AUDIT_WINDOW_MS);
+    audit_tick(a, 1000 + 2 * AUDIT_WINDOW_MS);
+    assert_true(audit_allows(a, "token:ana", "/m", NULL, 1000 + AUDIT_WINDOW_MS));
+    assert_true(audit_allows(a, "token:ana", "/observe", "s1", 1000));
+    assert_false(audit_allows(a, "token:ana", "/observe", "s1", AUDIT_READING_MS));
+    assert_true(audit_allows(a, "token:ana", "/observe", "s2", 1000));
+    assert_true(audit_allows(a, "token:bob", "/observe", "s1", 1000));
+    assert_true(audit_allows(a, "token:ana", "/observe", "s1", 1000 + AUDIT_READING_MS));
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    close(before);
+    assert_int_equal(fsio_read(path, 1 << 16, &text, &len, NULL), 0);
+    assert_int_equal(lines_of(text, "outcome=unsaid"), 1);
+    assert_non_null(strstr(text, "principal=token:ana method=/m outcome=unsaid lines=7"));
+    free(text);
+    temp_dir_remove(&dir);
+    audit_free(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alarms_are_answered_by_who_may_see_and_answer_the_bed),
         cmocka_unit_test_setup_teardown(a_smaller_role_reaches_calls_in_progress, setup, teardown),
         cmocka_unit_test_setup_teardown(a_token_that_expires_ends_calls_in_progress, setup, teardown),
         cmocka_unit_test_setup_teardown(a_reload_of_the_tokens_renames_no_caller, setup, teardown),
+        cmocka_unit_test_setup_teardown(many_lines_about_a_caller_are_summed_up, setup, teardown),
+        cmocka_unit_test(lines_that_were_left_out_are_counted),
         cmocka_unit_test_setup_teardown(every_line_about_a_caller_names_its_address_and_its_session, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -132,6 +132,48 @@ static void a_removed_token_is_revoked_until_it_is_listed_again(void **state) {
     tokens_free(fourth);
 }
 
+static enum token_result found(const struct tokens *t, const char *token) {
+    unsigned char digest[TOKEN_DIGEST];
+    struct token ret;
+    digest_of(token, digest);
+    return tokens_find(t, digest, 0, &ret);
+}
+
+/* A file that is being written, copied or emptied revokes nobody; one that stays as it is does. */
+static void a_vanished_line_counts_once_the_file_has_settled(void **state) {
+    (void)state;
+    char both[300], one[200], marked[300], cut[300];
+    str_format(both, sizeof both, "read a %s\nread b %s\n", secret_sum, other_sum);
+    str_format(one, sizeof one, "read b %s\n", other_sum);
+    str_format(marked, sizeof marked, "read a %s\nrevoked b %s\n", secret_sum, other_sum);
+    struct tokens *first = NULL, *second = NULL, *third = NULL, *none = NULL;
+    struct err err = {0};
+    assert_int_equal(tokens_parse(both, "t", NULL, &first, NULL), 0);
+    assert_int_equal(tokens_reparse(one, "t", first, false, &second, NULL), 0);
+    assert_int_equal(found(second, "secret"), TOKEN_VALID);
+    assert_int_equal(tokens_vanished(second), 1);
+    str_format(one, sizeof one, "read b %s\n", other_sum);
+    assert_int_equal(tokens_reparse(one, "t", second, true, &third, NULL), 0);
+    assert_int_equal(found(third, "secret"), TOKEN_REVOKED);
+    assert_int_equal(found(third, "other"), TOKEN_VALID);
+    assert_int_equal(tokens_vanished(third), 0);
+    tokens_free(third);
+    assert_int_equal(tokens_reparse(marked, "t", first, false, &third, NULL), 0);
+    assert_int_equal(found(third, "other"), TOKEN_REVOKED); /* at once */
+    assert_int_equal(found(third, "secret"), TOKEN_VALID);
+    str_format(cut, sizeof cut, "read a %s\nread b %s", secret_sum, other_sum);
+    char empty[] = "", comment[] = "# none\n";
+    char *const refused[] = {empty, comment, cut};
+    for (int i = 0; i < 3; i++)
+        for (int settled = 0; settled < 2; settled++)
+            assert_int_equal(tokens_reparse(refused[i], "t", first, settled, &none, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "line feed"));
+    assert_null(none);
+    tokens_free(first);
+    tokens_free(second);
+    tokens_free(third);
+}
+
 static void a_bad_line_is_named_and_never_repeated(void **state) {
     const struct {
         const char *text, *word;
@@ -208,6 +250,7 @@ int main(void) {
         in_temp_dir(a_token_sees_the_streams_of_all_callers_if_its_line_says_so),
         in_temp_dir(a_token_answers_alarms_of_the_beds_that_its_line_names),
         in_temp_dir(a_removed_token_is_revoked_until_it_is_listed_again),
+        in_temp_dir(a_vanished_line_counts_once_the_file_has_settled),
         in_temp_dir(a_bad_line_is_named_and_never_repeated),
         in_temp_dir(a_file_that_others_may_change_or_read_is_refused),
         in_temp_dir(made_tokens_are_found_by_their_digest),
