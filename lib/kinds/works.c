@@ -14,3 +14,10 @@ const struct task_work *const task_works[] = {
 #include BRR_KINDS
 #undef KIND
 };
+
+const struct task_work *task_work_of(const struct task_kind *kind) {
+    int i = 0;
+    while (task_kinds[i] != kind)
+        i++;
+    return task_works[i];
+}

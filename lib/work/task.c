@@ -7,13 +7,6 @@
 #include "store/digest.h"
 #include "store/mirror.h"
 
-const struct task_work *task_work_of(const struct task_kind *kind) {
-    int i = 0;
-    while (task_kinds[i] != kind)
-        i++;
-    return task_works[i];
-}
-
 void task_log(const struct task_env *env, enum task_level level, const char *fmt, ...) {
     char text[1000];
     va_list ap;
