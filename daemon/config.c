@@ -8,6 +8,7 @@
 #include "base/fsio.h"
 #include "base/options.h"
 #include "base/str.h"
+#include "daemon/config_alarms.h"
 #include "daemon/config_executors.h"
 #include "daemon/config_hooks.h"
 #include "kernels/device.h"
@@ -15,7 +16,8 @@
 
 struct raw {
     struct config c;
-    const struct yaml_node *stores, *serve, *hooks, *executors;
+    const struct yaml_node *stores, *serve, *hooks, *executors, *escalation;
+    struct option_list beds;
     struct option_list devices;
     const char *memory, *networks_memory, *unix_mode;
     int64_t message_control, message_data;
@@ -84,6 +86,13 @@ static const struct option rows[] = {
      "of all models of streams; bf16: a model whose logits differ more from fp32 than its file allows is refused"},
     {"alarms.hooks", OPTION_NODE, R(hooks), "null", 0, 0, NULL,
      "list of {name, command: [words…]} or {name, url, secret_file}: whom to tell about alarms; docs/operations.md"},
+    {"alarms.escalation", OPTION_NODE, R(escalation), "null", 0, 0, NULL,
+     "list of {after, hooks: [names]}: hooks that are told when nobody has acknowledged an alarm for so long, and of nothing else; "
+     "the "
+     "last step is repeated; docs/alarms.md"},
+    {"alarms.repeat", OPTION_DURATION, C(escalation.repeat_ms), "5m", 1000, 0, NULL, "between repeats of the last step"},
+    {"beds", OPTION_STRINGS, R(beds), "[]", 0, 0, NULL,
+     "list of names of beds: the roster and the order of the tiles on the pages; a bed without a stream is shown as not connected"},
     {"sessions.shared", OPTION_STRING, C(shared_sessions), "null", 0, 0, NULL,
      "folder that several daemons share for snapshots of streams, so that a stream goes on at another daemon; default: "
      "paths.results/sessions, which belongs to one daemon"},
@@ -305,7 +314,9 @@ static int read_lists(struct raw *raw, const char *file, struct arena *arena, st
             return rc;
     if ((rc = config_read_executors(raw->executors, file, arena, &raw->c, err)))
         return rc;
-    return config_read_hooks(raw->hooks, file, arena, &raw->c, err);
+    if ((rc = config_read_hooks(raw->hooks, file, arena, &raw->c, err)))
+        return rc;
+    return config_read_escalation(raw->escalation, file, arena, &raw->c, err);
 }
 
 /* Values that are accepted because they are what the daemon does anyway. */
@@ -342,7 +353,8 @@ static int check(struct raw *raw, const struct yaml_node *root, const char *file
     struct config *c = &raw->c;
     const char **addresses[] = {&c->tcp, &c->http, &c->unix_path};
     int rc;
-    if ((rc = check_fixed(raw, root, file, err)) || (rc = read_lists(raw, file, arena, err)))
+    if ((rc = check_fixed(raw, root, file, err)) || (rc = read_lists(raw, file, arena, err)) ||
+        (rc = config_read_beds(&raw->beds, root, file, &raw->c, err)))
         return rc;
     for (int i = 0; i < 3; i++)
         if (*addresses[i] && !strcmp(*addresses[i], "none"))

@@ -7,11 +7,13 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "daemon/alarms/alarms.h"
 #include "daemon/hooks/hook.h"
 #include "daemon/jobs/slurm.h"
 #include "daemon/models/source.h"
 
 enum { CONFIG_MAX_STORES = 32, CONFIG_MAX_SERVED = 16, CONFIG_MAX_DEVICES = 16, CONFIG_MAX_BYTES = 1 << 20 };
+enum { CONFIG_MAX_BEDS = 512 };
 enum { CONFIG_MAX_CLUSTERS = 8, CONFIG_MAX_REMOTE = 48 /* jobs in all of them at a time */ };
 
 struct config_served {
@@ -46,6 +48,9 @@ struct config {
     int serve_precision; /* "fp32|bf16" */
     struct hook hooks[HOOKS_MAX];
     int n_hooks;
+    struct alarms_plan escalation;
+    const char **beds; /* the roster, in the order of the tiles */
+    int n_beds;
     struct slurm_config clusters[CONFIG_MAX_CLUSTERS];
     int n_clusters;
     int64_t max_sessions, session_idle_ms, resume_ttl_ms, lag_ms;

@@ -86,6 +86,7 @@ static void on_reports(uv_async_t *handle) {
         live_report_free(r);
     }
     sessions_journaled(s->sessions);
+    desk_take(s->desk);
     gather_look(d->gather);
     for (struct network_order *o; (o = device_set_take_network(s->devices));)
         o->done(o);
@@ -113,6 +114,7 @@ static void on_tick(uv_timer_t *timer) {
     take_reports(s);
     show_waiting(s);
     sessions_tick(s->sessions);
+    desk_tick(s->desk);
     snapshot_store_tick(d->snapshot_store);
     atomic_store(&s->unsaved_streams, sessions_unsaved(s->sessions));
     meters_ready(&d->meters, "snapshots", !atomic_load(&s->unsaved_streams));

@@ -109,6 +109,19 @@ static int open_snapshot_store(struct daemon *d, struct err *err) {
     return d->snapshot_store ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for streams");
 }
 
+/* Before streams go on from their snapshots, so that their alarms are known. */
+static int open_desk(struct daemon *d, struct err *err) {
+    struct services *s = &d->services;
+    const struct desk_config config = {
+        .plan = d->config->escalation, .journal = s->journal, .wake = wake_loop, .wake_ctx = &d->reports};
+    int rc = desk_new(&config, &s->desk, err);
+    if (rc)
+        return rc;
+    desk_restore(s->desk);
+    journal_observe(s->journal, desk_note, s->desk);
+    return 0;
+}
+
 static int open_journal(struct daemon *d, struct err *err) {
     const struct config *c = d->config;
     struct services *s = &d->services;
@@ -122,8 +135,9 @@ static int open_journal(struct daemon *d, struct err *err) {
                                           .outlet = hooks_outlet(s->hooks),
                                           .wake = wake_loop,
                                           .wake_ctx = &d->reports};
-    rc = journal_start(&config, &s->journal, err);
-    return rc ? rc : hooks_start(s->hooks, s->journal, err);
+    if ((rc = journal_start(&config, &s->journal, err)) || (rc = hooks_start(s->hooks, s->journal, err)))
+        return rc;
+    return open_desk(d, err);
 }
 
 static int open_streams(struct daemon *d, struct err *err) {
@@ -193,6 +207,9 @@ static int open_status(struct daemon *d, struct err *err) {
         .watches = s->device_watches,
         .journal = s->journal,
         .hooks = s->hooks,
+        .desk = s->desk,
+        .beds = d->config->beds,
+        .n_beds = d->config->n_beds,
         .metrics = s->metrics,
         .volumes = {{"results", d->config->results, d->results}, {"cache", d->config->cache, sched_cache(s->sched)}},
         .n_volumes = 2};
@@ -314,6 +331,7 @@ static void close_database(struct db *db) {
 }
 
 void server_close(struct daemon *d) {
+    desk_stop(d->services.desk);
     http_stop(d->http);
     devices_close(&d->services);
     retention_free(d->retention);
@@ -324,6 +342,7 @@ void server_close(struct daemon *d) {
     hooks_stop(d->services.hooks);
     if (journal_stop(d->services.journal))
         hooks_free(d->services.hooks);
+    desk_free(d->services.desk);
     snapshot_store_free(d->snapshot_store);
     models_free(d->services.models);
     sched_close(d->services.sched);

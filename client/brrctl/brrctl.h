@@ -120,7 +120,8 @@ int brrctl_key_tables(const struct task_kind *only, const struct option_table *r
 extern const struct argument_table stream_arguments, detect_arguments, tune_arguments, ensemble_arguments, score_arguments,
     submit_arguments, validate_arguments, job_arguments, resume_arguments, logs_arguments, load_arguments, checkpoint_arguments,
     geodesic_arguments, windows_arguments, dataset_arguments, store_arguments, top_arguments, metrics_arguments, drain_arguments,
-    usage_arguments, tls_arguments, journal_arguments, picture_arguments, compare_arguments, report_arguments, sweep_arguments;
+    usage_arguments, tls_arguments, journal_arguments, alarms_arguments, picture_arguments, compare_arguments, report_arguments,
+    sweep_arguments;
 extern const struct command_verb burst_verbs[], lsl_verbs[];
 
 /* Commands, by file. */
@@ -143,6 +144,7 @@ int cmd_tune(const struct arguments *o);
 int cmd_ensemble(const struct arguments *o);
 int cmd_sessions(const struct arguments *o);
 int cmd_journal(const struct arguments *o);
+int cmd_alarms(const struct arguments *o);
 int cmd_hooks(const struct arguments *o);
 int cmd_stream(const struct arguments *o);
 int cmd_detect(const struct arguments *o);

@@ -19,7 +19,9 @@
 enum { BODY_MAX = 64 * 1024, LOOK_MS = 10 };
 
 bool hook_wants(const struct hook *h, const struct journal_entry *e) {
-    return (h->kinds & 1u << e->kind) && !fnmatch(h->bed, e->client, 0) && !fnmatch(h->model, e->model, 0);
+    const bool wanted = h->steps ? e->kind == JOURNAL_ESCALATED && (h->steps >> (e->step < 31 ? e->step : 31) & 1)
+                                 : (h->kinds & 1u << e->kind) != 0;
+    return wanted && !fnmatch(h->bed, e->client, 0) && !fnmatch(h->model, e->model, 0);
 }
 
 static void put_entry(struct json_writer *w, const struct journal_entry *e) {

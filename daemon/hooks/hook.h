@@ -17,6 +17,7 @@ struct hook {
     const char *url, *secret_file, *ca; /* url NULL: a command. ca NULL: those of the system */
     const char *bed, *model;            /* fnmatch patterns of the client's name and of the model's */
     unsigned kinds;                     /* bits 1 << enum journal_kind */
+    unsigned steps;                     /* bits 1 << step of the escalation, from 1: told then, and of nothing else; 0: none */
     int64_t timeout_ms;                 /* of one attempt */
 };
 

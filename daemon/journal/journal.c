@@ -34,9 +34,11 @@ struct journal {
     struct db *db;
     struct line *batch[BATCH];
     int n;
-    int64_t pruned_ms, since_prune; /* when, and entries since */
-    int64_t queued;                 /* newest row that the outbox ever had */
-    int64_t handed[OUTLET_MAX];     /* newest row of the outbox that each receiver has got */
+    int64_t pruned_ms, since_prune;                         /* when, and entries since */
+    int64_t queued;                                         /* newest row that the outbox ever had */
+    int64_t handed[OUTLET_MAX];                             /* newest row of the outbox that each receiver has got */
+    void (*seen)(void *ctx, const struct journal_entry *e); /* journal_observe; the loop's */
+    void *seen_ctx;
 };
 
 static void count(struct journal *j, const char *family, const char *label, double n) {
@@ -304,8 +306,15 @@ bool journal_stop(struct journal *j) {
     return true;
 }
 
+void journal_observe(struct journal *j, void (*seen)(void *ctx, const struct journal_entry *e), void *ctx) {
+    j->seen = seen;
+    j->seen_ctx = ctx;
+}
+
 int64_t journal_add(struct journal *j, const struct journal_entry *e) {
     struct line *l = malloc(sizeof *l);
+    if (j->seen)
+        j->seen(j->seen_ctx, e);
     if (l) {
         *l = (struct line){.entry = *e};
         if (mailbox_post(j->lines, &l->message))

@@ -28,6 +28,8 @@ int journal_start(const struct journal_config *config, struct journal **ret, str
 bool journal_stop(struct journal *j);
 /* Hands a copy to the thread; never waits. Returns a number for journal_has, 0 when the entry was dropped. */
 int64_t journal_add(struct journal *j, const struct journal_entry *e);
+/* Each entry that journal_add takes from now on is shown to `seen` first, on the loop thread. */
+void journal_observe(struct journal *j, void (*seen)(void *ctx, const struct journal_entry *e), void *ctx);
 /* A delivery of the outlet is done: its row goes. Any thread; what finds no room is delivered again after a restart. */
 void journal_delivered(struct journal *j, int64_t outbox);
 /* True if the entries up to this number are on the disk. */

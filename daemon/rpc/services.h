@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/metrics.h"
+#include "daemon/alarms/desk.h"
 #include "daemon/burst/observer.h"
 #include "daemon/device/device_watch.h"
 #include "daemon/hooks/hooks.h"
@@ -42,6 +43,7 @@ struct services {
     struct models *models;
     struct sessions *sessions;
     struct journal *journal;
+    struct desk *desk; /* alarms */
     struct hooks *hooks;
     struct metrics *metrics;
     bool local_paths; /* value of the configuration key; places has what the current caller may open */
@@ -84,8 +86,8 @@ static inline struct services *services_of(const struct rpc_call *call) { return
 
 /* The tables, each with a row without a path at its end. */
 extern const struct rpc_method svc_jobs[], svc_logs[], svc_events[], svc_job_files[], svc_validate[], svc_stream[], svc_sessions[],
-    svc_journal[], svc_hooks[], svc_models[], svc_checkpoints[], svc_checkpoint_files[], svc_burst[], svc_burst_files[],
-    svc_admin[], svc_backup[], svc_metrics[], svc_health[], svc_reflection[];
+    svc_journal[], svc_alarms[], svc_hooks[], svc_models[], svc_checkpoints[], svc_checkpoint_files[], svc_burst[],
+    svc_burst_files[], svc_admin[], svc_backup[], svc_metrics[], svc_health[], svc_reflection[];
 
 /* Notifies every Watch of grpc.health whose status has changed. Call at each change of the conditions of /readyz, and once a
  * second. */

@@ -113,6 +113,7 @@ static void begin(struct beds *all, const struct session_state *state) {
                       .peak = NAN,
                       .newest = state->probability,
                       .alarm = state->alarm,
+                      .mood = STATUS_FINE,
                       .opened_ms = state->opened_ms,
                       .begun_ms = all->now_ms,
                       .value_ms = all->now_ms,
@@ -172,5 +173,11 @@ bool beds_changed(struct beds *all) {
 }
 
 const struct bed *beds_find(const struct beds *all, const char *session) { return map_get(all->open, session); }
+
+void beds_set_mood(struct beds *all, const char *session, enum status_mood mood) {
+    struct bed *b = map_get(all->open, session);
+    if (b)
+        b->mood = mood;
+}
 
 const struct bed *beds_ended(const struct beds *all) { return all->ended; }

@@ -22,7 +22,8 @@ struct bed {
     float peak, newest; /* of the values since the newest point, and the last one; NaN: none */
     struct past *trace; /* NULL: out of memory */
     bool alarm;
-    int64_t opened_ms; /* Unix time */
+    enum status_mood mood; /* as it was shown last */
+    int64_t opened_ms;     /* Unix time */
     /* Monotonic, since the wall clock may be set; 0: not yet, or unknown. */
     int64_t begun_ms;                    /* the first tick of this bed */
     int64_t seen_ms, value_ms, ended_ms; /* seen: newest samples; value: newest value */
@@ -39,6 +40,7 @@ void beds_tick(struct beds *all);
 bool beds_changed(struct beds *all);
 /* The bed of an open session; NULL before its first tick. */
 const struct bed *beds_find(const struct beds *all, const char *session);
+void beds_set_mood(struct beds *all, const char *session, enum status_mood mood);
 /* Those that have ended, newest first; NULL after the last. */
 const struct bed *beds_ended(const struct beds *all);
 

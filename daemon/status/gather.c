@@ -20,6 +20,10 @@ int gather_new(const struct gather_source *source, struct status_board *board, s
     }
     g->source = *source;
     g->board = board;
+    if (source->n_beds && !(g->seen = calloc((size_t)source->n_beds, sizeof *g->seen))) {
+        gather_free(g);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the status pages");
+    }
     *ret = g;
     return 0;
 }
@@ -28,6 +32,7 @@ void gather_free(struct gather *g) {
     if (!g)
         return;
     beds_free(g->beds);
+    free(g->seen);
     free(g);
 }
 
@@ -199,7 +204,8 @@ static void follow_losses(struct gather *g) {
 
 /* ---- all of it ---- */
 
-static void publish(struct gather *g) {
+/* tick: of each second, not in between. */
+static void publish(struct gather *g, bool tick) {
     struct status *to = status_new();
     if (!to)
         return;
@@ -218,7 +224,11 @@ static void publish(struct gather *g) {
     put_volumes(g, to);
     put_hooks(g, to);
     put_jobs(g, to);
+    gather_alarms(g, to);
     gather_streams(g, to);
+    gather_roster(g, to);
+    if (tick)
+        gather_causes(g, to);
     gather_models(g, to);
     status_sort(to);
     status_publish(g->board, to);
@@ -229,10 +239,16 @@ void gather_tick(struct gather *g) {
     follow_losses(g);
     beds_tick(g->beds);
     beds_changed(g->beds);
-    publish(g);
+    publish(g, true);
 }
 
 void gather_look(struct gather *g) {
-    if (g && clock_ms() - g->published_ms >= LOOK_MS && beds_changed(g->beds)) /* else the next look or tick has it */
-        publish(g);
+    const bool due = g && clock_ms() - g->published_ms >= LOOK_MS; /* else the next look or tick has it */
+    if (due && (beds_changed(g->beds) | (g->source.desk && alarms_changed(desk_alarms(g->source.desk)))))
+        publish(g, false);
+}
+
+const char *gather_state(const struct gather *g, const char *session) {
+    const struct bed *b = beds_find(g->beds, session);
+    return b ? status_mood_name(b->mood) : "";
 }

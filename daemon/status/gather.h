@@ -5,6 +5,7 @@
 #define BRR_DAEMON_STATUS_GATHER_H
 #include "base/metrics.h"
 #include "base/volume.h"
+#include "daemon/alarms/desk.h"
 #include "daemon/device/device_watch.h"
 #include "daemon/hooks/hooks.h"
 #include "daemon/hosts/device_set.h"
@@ -30,6 +31,9 @@ struct gather_source {
     struct device_watch *const *watches; /* one for each device */
     struct journal *journal;
     struct hooks *hooks;
+    struct desk *desk;       /* NULL: no alarms */
+    const char *const *beds; /* the roster; n_beds of them */
+    int n_beds;
     struct metrics *metrics;
     struct gather_volume volumes[STATUS_VOLUMES];
     int n_volumes;
@@ -40,6 +44,8 @@ struct gather;
 int gather_new(const struct gather_source *source, struct status_board *board, struct gather **ret, struct err *err);
 void gather_free(struct gather *g); /* before the sessions; NULL is fine */
 void gather_tick(struct gather *g); /* once a second */
+/* The state of a stream as the pages show it (status_mood_name); "": there is none of this id. */
+const char *gather_state(const struct gather *g, const char *session);
 /* Call when streams have reported: publishes at once what people must not wait for. */
 void gather_look(struct gather *g);
 

@@ -1,4 +1,5 @@
-/* gather_parts: the state of gather, for gather.c, gather_streams.c and gather_models.c; nobody else includes it. Loop thread. */
+/* gather_parts: the state of gather, for gather.c, gather_alarms.c, gather_streams.c and gather_models.c; nobody else includes it.
+ * Loop thread. */
 #ifndef BRR_DAEMON_STATUS_GATHER_PARTS_H
 #define BRR_DAEMON_STATUS_GATHER_PARTS_H
 #include "daemon/status/beds.h"
@@ -19,6 +20,7 @@ struct gather {
     struct machine machine;
     struct gather_losses losses;
     int64_t published_ms;
+    bool *seen; /* beds of the roster that had a stream; NULL: there is no roster */
 };
 
 /* A copy that lives as long as the status; "" for NULL, and without memory. */
@@ -27,6 +29,12 @@ static inline const char *gather_text(struct status *to, const char *text) {
     return copy ? copy : "";
 }
 void gather_streams(const struct gather *g, struct status *to);
+/* Before the streams: the alarms. Of each stream: its alarm, place and standby. After the streams: the beds without one. */
+void gather_alarms(const struct gather *g, struct status *to);
+void gather_alarm_of_stream(const struct gather *g, const struct status *to, struct status_stream *s);
+void gather_roster(const struct gather *g, struct status *to);
+/* Once a second: tells the desk what of this is a technical alarm now. */
+void gather_causes(struct gather *g, const struct status *from);
 void gather_models(const struct gather *g, struct status *to);
 
 #endif

@@ -1,4 +1,5 @@
 /* The streams of a status: what session_describe says, and the recent past of the bed. */
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -58,13 +59,16 @@ static void put_channels(struct status *to, const struct session_state *from, st
     s->quality = name_flaws(to, s);
 }
 
-/* silent_ms: since the newest samples, or since the stream began. */
-static enum status_mood mood_of(const struct status_stream *s, int64_t silent_ms) {
+static enum status_mood mood_of(const struct status_stream *s) {
+    if (s->alarm)
+        return s->alarm->off_ms ? STATUS_WAS : STATUS_ALARM;
+    if (s->standby_ms)
+        return STATUS_STANDBY;
     if (s->ended_ms)
-        return STATUS_ENDED;
-    if (!s->connected || (s->realtime && silent_ms > SILENT_MS))
+        return s->place < INT_MAX ? STATUS_ABSENT : STATUS_ENDED;
+    if (!s->connected || s->silent)
         return STATUS_LOST;
-    if (s->realtime && s->lag_s > LATE_S)
+    if (s->late)
         return STATUS_LATE;
     return s->n_flawed || s->gap_fraction > LOST_SHARE ? STATUS_POOR : STATUS_FINE;
 }
@@ -126,7 +130,12 @@ static void put_stream(void *ctx, const struct session *session) {
         s->minute[i] = NAN;
     if (b)
         put_past(g, b, s);
-    s->mood = from.alarm ? STATUS_ALARM : mood_of(s, silence(g, b));
+    s->loaded = from.opened != NULL;
+    s->silent = s->realtime && silence(g, b) > SILENT_MS;
+    s->late = s->realtime && s->lag_s > LATE_S;
+    gather_alarm_of_stream(g->from, g->to, s);
+    s->mood = from.alarm ? STATUS_ALARM : mood_of(s);
+    beds_set_mood(g->from->beds, from.id, s->mood);
 }
 
 static void put_ended(struct gathering *g, const struct bed *b) {
@@ -140,10 +149,11 @@ static void put_ended(struct gathering *g, const struct bed *b) {
                                 .address = "",
                                 .quality = "",
                                 .montage = "",
-                                .mood = STATUS_ENDED,
                                 .probability = NAN,
                                 .opened_ms = b->opened_ms};
     put_past(g, b, s);
+    gather_alarm_of_stream(g->from, g->to, s);
+    s->mood = mood_of(s);
 }
 
 void gather_streams(const struct gather *g, struct status *to) {

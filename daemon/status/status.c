@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/order.h"
 
-static const char *const moods[STATUS_MOODS] = {"alarm", "lost", "late", "poor", "fine", "ended"};
+static const char *const moods[STATUS_MOODS] = {"alarm", "was", "lost", "late", "poor", "fine", "standby", "absent", "ended"};
 
 const char *status_mood_name(enum status_mood m) { return moods[m]; }
 
@@ -20,16 +20,15 @@ struct status *status_new(void) {
     return s;
 }
 
-/* The newest alarm first; others by name, numbers in names by their value. */
-static int by_mood(const void *a, const void *b) {
+/* Fixed places: by the roster, then by name, numbers in names by their value. */
+static int by_place(const void *a, const void *b) {
     const struct status_stream *l = a, *r = b;
-    int order = order_then(order_i64(l->mood, r->mood), l->mood == STATUS_ALARM ? order_i64(r->alarm_ms, l->alarm_ms) : 0);
-    return order_then(order, order_then(strverscmp(l->client, r->client), strcmp(l->id, r->id)));
+    return order_then(order_i64(l->place, r->place), order_then(strverscmp(l->client, r->client), strcmp(l->id, r->id)));
 }
 
 void status_sort(struct status *s) {
     if (s->n_streams)
-        qsort(s->streams, (size_t)s->n_streams, sizeof *s->streams, by_mood);
+        qsort(s->streams, (size_t)s->n_streams, sizeof *s->streams, by_place);
 }
 
 const struct status *status_share(const struct status *s) {

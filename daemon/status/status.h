@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "daemon/alarms/alarm.h"
 #include "daemon/status/past.h"
 
 enum {
@@ -18,19 +19,24 @@ enum {
     STATUS_LOSSES = 120,
     STATUS_RATES = 3,
     STATUS_HOOKS = 16,
+    STATUS_ALARMS = 300,
     STATUS_DEVICES = 16,
     STATUS_VOLUMES = 3,
     STATUS_BYTES = 64 << 20,
 };
+#define STATUS_CLOSED_MS (12 * 3600 * INT64_C(1000))
 
 /* In the order in which people should look at them. */
 enum status_mood {
     STATUS_ALARM,
+    STATUS_WAS,  /* an alarm is over, and nobody has acknowledged it */
     STATUS_LOST, /* no samples come */
     STATUS_LATE, /* the device is behind */
     STATUS_POOR, /* channels with flaws, or lost samples */
     STATUS_FINE,
-    STATUS_ENDED, /* the stream is over, a few minutes ago */
+    STATUS_STANDBY, /* not monitored for a while: a person said so */
+    STATUS_ABSENT,  /* a bed of the roster without a stream */
+    STATUS_ENDED,   /* the stream is over, a few minutes ago */
     STATUS_MOODS
 };
 
@@ -40,17 +46,32 @@ struct status_channel {
     bool used; /* by the model */
 };
 
+/* An alarm: open, or closed within STATUS_CLOSED_MS. */
+struct status_alarm {
+    const char *id, *bed, *session, *principal, *why, *by, *mark, *note; /* by: who acknowledged it */
+    enum alarm_kind kind;
+    bool live, test, cut, open, waiting, status; /* as in alarms/alarm.h */
+    enum alarm_sound sound;
+    int step;
+    int64_t on_ms, off_ms, answered_ms, silent_ms; /* Unix time; 0: not */
+};
+
 struct status_stream {
-    const char *id, *client, *model, *principal, *address; /* address "": unknown */
+    const char *id, *client, *model, *principal, *address; /* id "": a bed without a stream; address "": unknown */
+    const char *key;                                       /* names the tile: the id, or one of the bed */
+    int place;                                             /* in the roster; INT_MAX: not in it */
+    const struct status_alarm *alarm;                      /* the open alarm of its patient; NULL: none */
+    int64_t standby_ms;                                    /* in standby until then; 0: it is not */
     enum status_mood mood;
-    bool realtime, connected;
-    float probability;           /* newest of the alarm trace; NaN: none yet */
-    float minute[STATUS_MINUTE]; /* the highest of each of the last seconds, oldest first; NaN: none */
-    double on, off;              /* thresholds of the alarm; 0: unknown */
-    double rate_hz, measured_hz; /* measured: 0 = it is what the client says */
-    double lag_s, gap_fraction;  /* gap: of the newest samples */
-    int64_t opened_ms, seen_ms;  /* Unix time; seen: newest samples, 0: none yet */
-    int64_t alarm_ms, ended_ms;  /* since when it is on, else when the newest began; 0: none */
+    bool realtime, connected, loaded; /* loaded: the model */
+    bool silent, late;                /* no samples come; the device is behind */
+    float probability;                /* newest of the alarm trace; NaN: none yet */
+    float minute[STATUS_MINUTE];      /* the highest of each of the last seconds, oldest first; NaN: none */
+    double on, off;                   /* thresholds of the alarm; 0: unknown */
+    double rate_hz, measured_hz;      /* measured: 0 = it is what the client says */
+    double lag_s, gap_fraction;       /* gap: of the newest samples */
+    int64_t opened_ms, seen_ms;       /* Unix time; seen: newest samples, 0: none yet */
+    int64_t alarm_ms, ended_ms;       /* since when it is on, else when the newest began; 0: none */
     int64_t received_s, events, reconnects;
     const struct status_channel *channels;
     int n_channels, n_flawed;
@@ -119,7 +140,9 @@ struct status {
     struct status_hook hooks[STATUS_HOOKS];
     int n_hooks;
     bool journal_fails, database_fails;
-    struct status_stream *streams; /* by mood, then by name */
+    struct status_alarm *alarms; /* open ones of patients, open technical ones, closed ones; of each the newest first */
+    int n_alarms;
+    struct status_stream *streams; /* in the order of the roster, then by name */
     int n_streams, left_streams;   /* left: beyond STATUS_STREAMS */
     struct status_job *jobs;       /* running, waiting, then ended ones, newest first */
     int n_jobs, left_jobs;

@@ -316,7 +316,7 @@ static void hold(struct ward *w, enum alarm_kind kind, const char *bed, int64_t 
 
 static void a_technical_alarm_begins_after_its_delay_and_ends_with_its_cause(void **state) {
     struct ward *w = *state;
-    hold(w, ALARM_NO_SIGNAL, "bed-7", 30 * 1000);
+    hold(w, ALARM_NO_SIGNAL, "bed-7", 20 * 1000);
     assert_null(technical(w, ALARM_NO_SIGNAL));
     hold(w, ALARM_NO_SIGNAL, "bed-7", 1000);
     const struct alarm *a = technical(w, ALARM_NO_SIGNAL);
@@ -328,7 +328,7 @@ static void a_technical_alarm_begins_after_its_delay_and_ends_with_its_cause(voi
     str_copy(id, sizeof id, a->id);
     pass(w, 1000);
     assert_null(technical(w, ALARM_NO_SIGNAL));
-    hold(w, ALARM_NO_SIGNAL, "bed-7", 31 * 1000);
+    hold(w, ALARM_NO_SIGNAL, "bed-7", 21 * 1000);
     a = technical(w, ALARM_NO_SIGNAL);
     assert_string_not_equal(a->id, id); /* another one, which nobody has answered */
     assert_int_equal(a->answered.at_ms, 0);

@@ -1,0 +1,13 @@
+/* alarms: the options of `brrctl alarms`, which its files share. */
+#ifndef BRR_CLIENT_BRRCTL_ALARMS_H
+#define BRR_CLIENT_BRRCTL_ALARMS_H
+#include "client/brrctl/brrctl.h"
+
+struct alarms_options {
+    bool open;
+    const char *person, *silence, *since;
+};
+/* The Unix time that --since names; false after printing an error. */
+bool alarms_since(const struct arguments *o, int64_t *ret);
+
+#endif

@@ -1,0 +1,281 @@
+#include "daemon/alarms/desk.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "daemon/alarms/alarm_entry.h"
+#include "daemon/journal/journaldb.h"
+
+enum { READ_TRIES = 40, READ_PAUSE_MS = 50, LOOK_MS = 5 };
+
+/* An order of another thread, on that thread's stack. */
+struct asking {
+    struct asking *next;
+    struct desk_order *order;
+    struct err *err;
+    int rc;
+    bool done;
+};
+
+struct desk {
+    struct desk_config config;
+    struct alarms *alarms;
+    int64_t numbered;     /* the newest entry of the model's own: Unix time, but each once */
+    int64_t journaled;    /* number of the newest entry that an order made */
+    bool own;             /* an entry of the model itself is on its way into the journal */
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t answered;
+    struct asking *first; /* oldest first */
+    bool stopped;
+};
+
+struct alarms_now desk_now(void) {
+    struct timespec boot;
+    clock_gettime(CLOCK_BOOTTIME, &boot);
+    return (struct alarms_now){.boot_ms = boot.tv_sec * INT64_C(1000) + boot.tv_nsec / 1000000, .wall_ms = clock_wall_ms()};
+}
+
+struct alarms *desk_alarms(const struct desk *d) {
+    return d->alarms;
+}
+
+static void on_row(void *ctx, const struct alarms_row *row) {
+    struct desk *d = ctx;
+    struct journal_entry e;
+    alarm_entry_make(row, &e);
+    e.number = d->numbered = e.received_ms > d->numbered ? e.received_ms : d->numbered + 1;
+    log_info("alarm", "what=%s alarm=%s bed=\"%s\" person=\"%s\" step=%d detail=\"%s\"", journal_kind_name(e.kind), e.alarm,
+             e.client, e.person, (int)e.step, e.detail);
+    d->own = true;
+    if (d->config.journal)
+        d->journaled = journal_add(d->config.journal, &e);
+    d->own = false;
+}
+
+int desk_new(const struct desk_config *config, struct desk **ret, struct err *err) {
+    struct desk *d = calloc(1, sizeof *d);
+    if (!d || !(d->alarms = alarms_new(&config->plan, on_row, d))) {
+        free(d);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for alarms");
+    }
+    d->config = *config;
+    pthread_mutex_init(&d->lock, NULL);
+    clock_cond_init(&d->answered);
+    *ret = d;
+    return 0;
+}
+
+void desk_free(struct desk *d) {
+    if (!d)
+        return;
+    alarms_free(d->alarms);
+    pthread_mutex_destroy(&d->lock);
+    pthread_cond_destroy(&d->answered);
+    free(d);
+}
+
+void desk_note(void *desk, const struct journal_entry *e) {
+    struct desk *d = desk;
+    const struct alarms_now now = desk_now();
+    if (!d->own)
+        alarm_entry_take(d->alarms, e, &now);
+}
+
+/* ---- after a restart ---- */
+
+struct restoring {
+    struct desk *desk;
+    struct alarms_now now;
+    int64_t newest;
+    int n;
+};
+
+/* Alarms of versions whose alarms nobody could answer have no id: they are over. */
+static void restore_entry(void *ctx, const struct journal_entry *e) {
+    struct restoring *r = ctx;
+    r->newest = e->id;
+    r->n++;
+    if (*e->alarm || (e->kind != JOURNAL_ALARM_ON && e->kind != JOURNAL_ALARM_OFF))
+        alarm_entry_take(r->desk->alarms, e, &r->now);
+}
+
+static int read_past(struct restoring *r, struct err *err) {
+    const struct journal_filter filter = {.kinds = alarm_entry_kinds(), .since_ms = r->now.wall_ms - DESK_PAST_MS};
+    struct db *db = NULL;
+    int rc = journaldb_open_reader(journal_path(r->desk->config.journal), &db, err);
+    do {
+        r->n = 0;
+        const struct journal_page page = {.after = r->newest, .most = JOURNALDB_PAGE};
+        rc = rc ? rc : journaldb_list(db, &filter, &page, restore_entry, r, err);
+    } while (!rc && r->n == JOURNALDB_PAGE);
+    db_close(db);
+    return rc;
+}
+
+void desk_restore(struct desk *d) {
+    struct restoring r = {.desk = d, .now = desk_now()};
+    struct err err;
+    char text[800];
+    int rc = d->config.journal ? -1 : 0;
+    alarms_restore(d->alarms, true);
+    for (int i = 0; rc && i < READ_TRIES;
+         i++) { /* the journal's thread makes the file, and adds columns to one of an older version */
+        if (i)
+            nanosleep(&(struct timespec){.tv_nsec = READ_PAUSE_MS * 1000000L}, NULL);
+        rc = read_past(&r, &err);
+    }
+    alarms_restore(d->alarms, false);
+    if (rc)
+        log_warn("alarms from before the start are unknown: the journal cannot be read", "error=\"%s\"",
+                 err_text(&err, text, sizeof text));
+}
+
+/* ---- time ---- */
+
+static void end_test(struct desk *d, const struct alarm *a, const struct alarms_now *now) {
+    struct journal_entry e;
+    alarm_entry_test(a->bed, a->principal, now, &e);
+    e.kind = JOURNAL_ALARM_OFF;
+    str_copy(e.session, sizeof e.session, a->session);
+    str_copy(e.alarm, sizeof e.alarm, a->id);
+    str_copy(e.detail, sizeof e.detail, journal_off_name(JOURNAL_OFF_ENDED));
+    if (d->config.journal)
+        journal_add(d->config.journal, &e);
+    else
+        desk_note(d, &e);
+}
+
+void desk_tick(struct desk *d) {
+    const struct alarms_now now = desk_now();
+    struct alarms_cursor cursor = {0};
+    for (const struct alarm *a; (a = alarms_next(d->alarms, &cursor));)
+        if (a->test && !a->off_ms && now.boot_ms - a->on_boot_ms >= DESK_TEST_MS)
+            end_test(d, a, &now);
+    alarms_tick(d->alarms, &now);
+}
+
+/* ---- orders ---- */
+
+/* Control characters reach no terminal and no other page. */
+static int check_text(const char *what, const char *text, struct err *err) {
+    for (const char *p = text; *p; p++)
+        if (iscntrl((unsigned char)*p))
+            return err_set(err, ERR_INVALID, "the %s has control characters, which may not stand there", what);
+    return 0;
+}
+
+static int answer(struct desk *d, struct desk_order *o, const struct alarms_now *now, struct err *err) {
+    const struct alarm *a = alarms_find(d->alarms, o->id);
+    int rc;
+    if (!a)
+        return err_set(err, ERR_NOT_FOUND, "there is no alarm '%.60s'; `brrctl alarms` lists them", o->id);
+    if ((rc = o->permit(o->ctx, a->principal, a->bed, err)))
+        return rc;
+    o->answer.author.at_ms = now->wall_ms;
+    if (o->answer.action == ALARM_SILENCE && !o->answer.for_ms)
+        o->answer.for_ms = DESK_SILENCE_MS;
+    return alarms_answer(d->alarms, o->id, &o->answer, now, err);
+}
+
+static int test(struct desk *d, struct desk_order *o, const struct alarms_now *now, struct err *err) {
+    struct journal_entry e;
+    int rc = o->permit(o->ctx, o->answer.author.by, o->bed, err);
+    if (rc)
+        return rc;
+    if (!*o->bed)
+        return err_set(err, ERR_INVALID, "a test alarm needs the name of a bed");
+    alarm_entry_test(o->bed, o->answer.author.by, now, &e);
+    str_copy(o->id, sizeof o->id, e.alarm);
+    if (d->config.journal)
+        d->journaled = journal_add(d->config.journal, &e);
+    else
+        desk_note(d, &e);
+    return alarms_find(d->alarms, o->id) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for an alarm");
+}
+
+static int carry_out(struct desk *d, struct desk_order *o, struct err *err) {
+    const struct alarms_now now = desk_now();
+    int rc;
+    if ((rc = check_text("name of the person", o->answer.author.person, err)) || (rc = check_text("note", o->answer.note, err)) ||
+        (rc = check_text("name of the bed", o->bed, err)))
+        return rc;
+    if (o->kind == DESK_ANSWER)
+        return answer(d, o, &now, err);
+    if (o->kind == DESK_TEST)
+        return test(d, o, &now, err);
+    if ((rc = o->permit(o->ctx, "", o->bed, err)))
+        return rc;
+    o->answer.author.at_ms = now.wall_ms;
+    return alarms_standby(d->alarms, o->bed, o->until_ms, &o->answer.author, &now, err);
+}
+
+int desk_do(struct desk *d, struct desk_order *o, struct err *err) {
+    d->journaled = 0;
+    int rc = carry_out(d, o, err);
+    o->journaled = d->journaled;
+    return rc;
+}
+
+/* ---- orders of other threads ---- */
+
+/* Takes the oldest, or this one if it still waits. NULL: there is none. Locked. */
+static struct asking *take(struct desk *d, const struct asking *one) {
+    struct asking **link = &d->first;
+    while (*link && one && *link != one)
+        link = &(*link)->next;
+    struct asking *a = *link;
+    if (a)
+        *link = a->next;
+    return a;
+}
+
+int desk_ask(struct desk *d, struct desk_order *order, struct err *err) {
+    struct asking asking = {.order = order, .err = err}, **last;
+    const struct timespec deadline = clock_after_ms(DESK_WAIT_MS);
+    pthread_mutex_lock(&d->lock);
+    for (last = &d->first; *last; last = &(*last)->next)
+        continue;
+    if (!d->stopped)
+        *last = &asking;
+    pthread_mutex_unlock(&d->lock);
+    d->config.wake(d->config.wake_ctx);
+    pthread_mutex_lock(&d->lock);
+    while (!asking.done && !d->stopped && pthread_cond_timedwait(&d->answered, &d->lock, &deadline) != ETIMEDOUT)
+        continue;
+    if (!asking.done) {
+        (void)take(d, &asking);
+        asking.rc = err_set(err, ERR_UNAVAILABLE, "the daemon is %s; try again", d->stopped ? "stopping" : "busy");
+    }
+    pthread_mutex_unlock(&d->lock);
+    const int64_t written_ms = clock_ms() + DESK_WRITE_MS;
+    while (!asking.rc && order->journaled && !journal_has(d->config.journal, order->journaled) && clock_ms() < written_ms)
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
+    return asking.rc;
+}
+
+/* Carried out under the lock: the asking thread must not leave meanwhile. */
+void desk_take(struct desk *d) {
+    pthread_mutex_lock(&d->lock);
+    for (struct asking *a; (a = take(d, NULL));) {
+        a->rc = desk_do(d, a->order, a->err);
+        a->done = true;
+        pthread_cond_broadcast(&d->answered);
+    }
+    pthread_mutex_unlock(&d->lock);
+}
+
+void desk_stop(struct desk *d) {
+    if (!d)
+        return;
+    pthread_mutex_lock(&d->lock);
+    d->stopped = true;
+    pthread_cond_broadcast(&d->answered);
+    pthread_mutex_unlock(&d->lock);
+}

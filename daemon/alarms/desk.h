@@ -1,0 +1,56 @@
+/* desk: the alarms of a running daemon: the model (alarms/alarms.h) with the machine's clocks, its rows in the journal, and orders
+ * of people, each checked for the right to give it. Loop thread, except for desk_ask. */
+#ifndef BRR_DAEMON_ALARMS_DESK_H
+#define BRR_DAEMON_ALARMS_DESK_H
+#include "daemon/alarms/alarms.h"
+#include "daemon/journal/journal.h"
+
+enum {
+    DESK_WAIT_MS = 3000,
+    DESK_WRITE_MS = 500 /* for which an answer to a person waits for the disk */,
+    DESK_TEST_MS = 20 * 1000 /* a test alarm is on for so long */
+};
+/* Alarms of the newest days are taken back from the journal at the start. */
+#define DESK_PAST_MS    (3 * 24 * 3600 * INT64_C(1000))
+#define DESK_SILENCE_MS (2 * 60 * INT64_C(1000)) /* unless the order says another time */
+
+struct desk_config {
+    struct alarms_plan plan;
+    struct journal *journal; /* borrowed; may be NULL */
+    void (*wake)(void *ctx); /* makes the loop call desk_take. Any thread */
+    void *wake_ctx;
+};
+
+struct desk;
+int desk_new(const struct desk_config *config, struct desk **ret, struct err *err);
+void desk_free(struct desk *d); /* nobody asks any more; NULL is fine */
+/* Reads the journal's file; a file that cannot be read is logged, and the desk begins empty. */
+void desk_restore(struct desk *d);
+/* An entry that was made: journal_observe. */
+void desk_note(void *desk, const struct journal_entry *e);
+void desk_tick(struct desk *d); /* every second */
+struct alarms *desk_alarms(const struct desk *d);
+struct alarms_now desk_now(void);
+
+/* What a person wants. */
+struct desk_order {
+    enum { DESK_ANSWER, DESK_STANDBY, DESK_TEST } kind;
+    char id[JOURNAL_ALARM];     /* ANSWER; TEST: receives the id of the test alarm */
+    char bed[JOURNAL_CLIENT];   /* STANDBY, TEST */
+    struct alarm_answer answer; /* its author is that of every order */
+    int64_t until_ms;           /* STANDBY */
+    int64_t journaled;          /* receives the number of its entry, for journal_has; 0: it made none */
+    /* Whether the person may give this order for the bed of this name that this principal streams ("": anybody): 0, NOT_FOUND or
+     * DENIED. Called on the loop thread. */
+    int (*permit)(void *ctx, const char *principal, const char *bed, struct err *err);
+    void *ctx;
+};
+/* Carries it out. */
+int desk_do(struct desk *d, struct desk_order *order, struct err *err);
+/* The same from any thread, which waits until the loop has done it, and DESK_WRITE_MS for its entry to be on the disk. UNAVAILABLE:
+ * it did not within DESK_WAIT_MS, and will not. */
+int desk_ask(struct desk *d, struct desk_order *order, struct err *err);
+void desk_take(struct desk *d); /* carries out what was asked */
+void desk_stop(struct desk *d); /* from now on desk_ask fails at once */
+
+#endif

@@ -1,0 +1,15 @@
+#include "daemon/rpc/alarm_rights.h"
+
+#include "daemon/rpc/auth.h"
+
+int alarm_rights_permit(void *ctx, const char *principal, const char *bed, struct err *err) {
+    const struct auth_caller *caller = ctx;
+    if (!auth_sees(caller, principal))
+        return err_set(err, ERR_NOT_FOUND, "%s sees no such alarm or bed", caller->name);
+    if (!auth_answers(caller, principal, bed))
+        return err_set(err, ERR_DENIED,
+                       "%s may not answer for '%.60s'; its token's line needs the word answer (brrctl tls token --answer), and the "
+                       "bed among names= if it has that",
+                       caller->name, bed);
+    return 0;
+}

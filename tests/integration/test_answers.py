@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""A test alarm of a bed takes the way of an alarm: the hooks of its escalation are told when nobody answers, an answer ends that, and
+both survive kill -9. Rights: a token without the word `answer`, and one for other beds, are refused."""
+import json
+import sys
+import time
+
+from daemon import temporary
+from secured import Secured
+from test_alarm_hooks import Hooked, lines, script, soon
+
+
+class Ward(Hooked):
+    def __init__(self, directory, hooks, extra):
+        super().__init__(directory, hooks)
+        with open(f"{directory}/daemon.yaml", "a", encoding="utf-8") as f:
+            f.write(extra)
+
+
+def alarms(d, *options):
+    return [json.loads(line) for line in d.ctl("alarms", *options, "--json")[1].splitlines()]
+
+
+def steps(path):
+    """How often the hook that writes this file was told of a step."""
+    kinds = [json.loads(line)["entry"]["kind"] for line in lines(path)]
+    assert set(kinds) <= {"escalated"}, kinds
+    return len(kinds)
+
+
+def rows(d, kind):
+    return [json.loads(line) for line in d.ctl("journal", "--kind", kind, "--json")[1].splitlines()]
+
+
+def answers_and_escalation():
+    with temporary() as tmp:
+        write = script(f"{tmp}/write", 'cat >> "$1"; echo >> "$1"\n')
+        told = [f"{tmp}/told-{name}" for name in ("all", "first", "last")]
+        d = Ward(tmp, [{"name": "all", "command": [write, told[0]]}, {"name": "first", "command": [write, told[1]]},
+                       {"name": "last", "command": [write, told[2]]}],
+                 "  escalation: [{after: 1s, hooks: [first]}, {after: 2s, hooks: [last]}]\n  repeat: 1s\n").start()
+        code, out, err = d.ctl("alarms", "test", "bed 7", "--json")
+        assert code == 0, err
+        alarm = json.loads(out)
+        assert alarm["bed"] == "bed 7" and alarm["test"] and alarm["live"] and alarm["open"] and alarm["sound"] == "high", alarm
+        soon(lambda: lines(told[0]), lambda: d.read_log()[-2000:])
+        assert json.loads(lines(told[0])[0])["entry"]["kind"] == "alarm_on"
+        soon(lambda: steps(told[2]) > 0, lambda: d.read_log()[-2000:])
+        d.kill()
+        d.start()
+        soon(lambda: steps(told[2]) > 1, lambda: d.read_log()[-2000:])
+        assert steps(told[1]) == 1 and [row["step"] for row in rows(d, "escalated")][:3] == [1, 2, 3], rows(d, "escalated")
+        unanswered = [a for a in alarms(d, "--open") if a["kind"] == "unanswered"]
+        assert [a["bed"] for a in unanswered] == ["bed 7"] and unanswered[0]["why"] == alarm["alarm"], unanswered
+
+        code, out, err = d.ctl("alarms", "ack", alarm["alarm"], "--person", "Ana B")
+        assert code == 0 and "acknowledged by Ana B" in out, (out, err)
+        assert d.ctl("alarms", "ack", alarm["alarm"])[0] == 0
+        assert d.ctl("alarms", "mark", alarm["alarm"], "false")[0] == 0
+        assert d.ctl("alarms", "note", alarm["alarm"], "a drill: nothing to do")[0] == 0
+        n = steps(told[2])
+        d.kill()
+        d.start()
+        time.sleep(1.8)  # longer than alarms.repeat
+        assert steps(told[2]) == n
+        again = [a for a in alarms(d) if a["alarm"] == alarm["alarm"]]
+        assert again[0]["answered"]["person"] == "Ana B" and again[0]["answered"]["via"] == "brrctl", again
+        assert again[0]["mark"] == "false" and again[0]["note"] == "a drill: nothing to do", again
+        assert [row["detail"] for row in rows(d, "answered")] == ["acknowledge via brrctl by Ana B", "mark false via brrctl",
+                                                   "note via brrctl: a drill: nothing to do"], rows(d, "answered")
+
+        assert d.ctl("alarms", "standby", "bed 7", "30m")[0] == 0 and d.ctl("alarms", "standby", "bed 7", "off")[0] == 0
+        for words, code, text in ((("ack", "nothing"), 3, "no alarm"), (("mark", alarm["alarm"], "maybe"), 1, "true, false"),
+                                  (("silence", alarm["alarm"], "--for", "11m"), 1, "10 min"), (("standby", "b", "25h"), 1, "24 h"),
+                                  (("ak", "x"), 2, "did you mean ack"), (("ack",), 2, "ALARM")):
+            got = d.ctl("alarms", *words)
+            assert got[0] == code and text in got[2], (words, got)
+        assert d.stop() == 0
+
+
+def rights():
+    cases = (("seer", ("--all",), 1, "word answer"), ("other", ("--all", "--answer", "--names", "icu-*"), 1, "names="),
+             ("blind", ("--answer",), 3, "no such alarm"), ("nurse", ("--all", "--answer", "--names", "bed-*"), 0, ""))
+    with temporary() as tmp:
+        d = Secured(tmp, roles=("admin",))
+        d.tokens.update({name: d.new_token("read", name, *words) for name, words, _, _ in cases})
+        d.start()
+        alarm = json.loads(d.as_role("admin", "alarms", "test", "bed-7", "--json")[1])["alarm"]
+        for name, _, code, text in cases:
+            got = d.as_role(name, "alarms", "ack", alarm)
+            assert got[0] == code and text in got[2], (name, got)
+        assert [a["answered"]["by"] for a in map(json.loads, d.as_role("nurse", "alarms", "--json")[1].splitlines())] == ["token:nurse"]
+        assert d.as_role("blind", "alarms", "--json")[1] == ""
+        assert d.stop() == 0
+
+
+if __name__ == "__main__":
+    answers_and_escalation()
+    rights()
+    sys.exit(0)
