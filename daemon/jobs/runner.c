@@ -13,6 +13,7 @@
 #include "daemon/jobs/upload.h"
 #include "daemon/models/model_lease.h"
 #include "work/estimate.h"
+#include "work/identity.h"
 
 enum { WALL_MARGIN_MS = 3000, MAX_RESULT = 1 << 20, ARENA_BYTES = 32 << 20 };
 enum { POINT_LIMIT_MS = 15 * 60 * 1000 }; /* until all ranks are at a point, while others read, save or validate */
@@ -179,8 +180,9 @@ static int check_shared(const struct runner *r, struct err *err) {
 static int open_task(struct runner *r, struct err *err) {
     task_file(&r->env, r->env.directory);
     int rc = check_shared(r, err);
-    if (rc || (is_writer(r) &&
-               ((!r->env.contended && (rc = fsio_remove_temporaries(r->env.directory, err))) || (rc = open_upload(r, err)))))
+    if (rc || (rc = identity_claim(&r->job, r->env.directory, is_writer(r), err)) ||
+        (is_writer(r) &&
+         ((!r->env.contended && (rc = fsio_remove_temporaries(r->env.directory, err))) || (rc = open_upload(r, err)))))
         return rc;
     task_file(&r->env, *r->env.data_root ? r->env.data_root : NULL);
     if ((rc = source_open(&r->config->source, &r->job, &r->env, &r->source, err)))

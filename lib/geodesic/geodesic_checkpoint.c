@@ -85,7 +85,7 @@ int geodesic_task_save(struct geodesic_task *t, struct err *err) {
 
 /* ---- restoring ------------------------------------------------------------------------------------------------- */
 
-/* The phase of a checkpoint. INVALID when the checkpoint is of another job. */
+/* The phase of a checkpoint. PRECONDITION when the checkpoint is of another job, so that it stays. */
 static int read_phase(const struct geodesic_task *t, const char *path, int *ret, struct err *err) {
     struct safetensors *st = NULL;
     struct json *counters = NULL;
@@ -98,7 +98,7 @@ static int read_phase(const struct geodesic_task *t, const char *path, int *ret,
     json_free(counters);
     safetensors_close(st);
     if (phase < 0 || phase >= t->phases)
-        return err_set(err, ERR_INVALID, "%s belongs to another job", path);
+        return err_set(err, ERR_PRECONDITION, "%s belongs to another job; take another folder", path);
     *ret = phase;
     return 0;
 }

@@ -477,10 +477,17 @@ static int load_pair(struct pair *p, struct err *err) {
     int rc = json_parse(text, strlen(text), p->state, &counters, err);
     if (rc)
         return rc;
-    if (json_i64(json_get(counters, "total_steps"), 0) != t->total_steps)
+    const int64_t total = json_i64(json_get(counters, "total_steps"), 0);
+    if (total > 0 && total < t->total_steps && p->place.step >= total)
+        return err_set(
+            err, ERR_PRECONDITION,
+            "the training of %s is finished with its %lld steps, and the learning rate depends on their number: train its "
+            "model further as a new job with model.init_from",
+            p->state, (long long)total);
+    if (total != t->total_steps)
         task_log(&t->env, TASK_WARN,
                  "the schedule has %lld steps now and had %lld when %s was written; the learning rate follows the new one",
-                 (long long)t->total_steps, (long long)json_i64(json_get(counters, "total_steps"), 0), p->state);
+                 (long long)t->total_steps, (long long)total, p->state);
     if ((rc = check_reduction(t, counters, p->state, err)) ||
         (rc = ckpt_load_model(p->model, seizure_params(t->net), t->stream, false, err)) ||
         (rc = ckpt_load_state(p->st, p->state, &t->optim, t->stream, err)))

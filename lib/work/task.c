@@ -16,10 +16,6 @@ void task_log(const struct task_env *env, enum task_level level, const char *fmt
     task_tell(env, &(struct task_report){.kind = TASK_LOG, .level = level, .text = text});
 }
 
-void task_progressed(const struct task_env *env, const struct task_progress *p) {
-    task_tell(env, &(struct task_report){.kind = TASK_PROGRESS, .progress = p});
-}
-
 bool task_is_mirrored(const struct task_env *env) {
     bool mirrored = env->mirror != NULL;
     for (int i = 0; i < env->n_mirrors; i++)

@@ -90,7 +90,9 @@ static inline int task_tell(const struct task_env *env, const struct task_report
 }
 /* A line of the job's log. Longer texts are cut. */
 void task_log(const struct task_env *env, enum task_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-void task_progressed(const struct task_env *env, const struct task_progress *p);
+static inline void task_progressed(const struct task_env *env, const struct task_progress *p) {
+    task_tell(env, &(struct task_report){.kind = TASK_PROGRESS, .progress = p});
+}
 /* Sets the phase and its counts, and reports them. False when the owner wants the task to end: nothing more is fetched from its
  * store then, and the task returns ERR_CANCELLED soon. */
 bool task_phase(const struct task_env *env, struct task_progress *p, const char *phase, int64_t done, int64_t total);

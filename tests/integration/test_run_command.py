@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`brrd run`: one job without a daemon. Its exit codes; a job that is told to end saves, and started again it ends with the files of
 an undisturbed one; two processes never share a directory; a second process shares no cache."""
+import glob
 import json
 import os
 import signal
@@ -69,6 +70,24 @@ def counting(tmp):
     assert end["reason"] == "time_limit" and end["checkpoint"], end
 
 
+def whose_folder(tmp):
+    """A folder in use is asked whose it is: another job there is refused by name, and nothing in it is touched."""
+    def files():
+        return {path: os.stat(path).st_mtime_ns for path in glob.glob(f"{tmp}/cut/**/*", recursive=True)}
+
+    def refused(*words):
+        before = files()
+        text = run(tmp, "cut", *words, expected=1, program=KINDS)
+        assert files() == before
+        return text["reason"] if isinstance(text, dict) else text
+    count, tiny = f"{tmp}/count.yaml", write(f"{tmp}/train.yaml", 'kind: train\ndata: { source: "file:///tmp" }\n')
+    text = refused(count, "--set", "counter.to=61")
+    assert "counter.to: 61 (was 60)" in text and "another folder" in text, text
+    assert "kind counter" in refused(tiny) and "kind train" in refused(tiny)
+    end = run(tmp, "cut", count, "--set", "name=other", "--set", "counter.to=60.0e0", "--set", "limits.restarts=1", program=KINDS)
+    assert end["state"] == "succeeded", end  # keys that change no result, and another spelling
+
+
 def two_processes(tmp):
     file = write(f"{tmp}/long.yaml", "kind: counter\ncounter: { to: 100000, pause_ms: 20 }\n")
     first = subprocess.Popen(command(tmp, "shared", file, program=KINDS), stdout=subprocess.PIPE, text=True, **surroundings(tmp))
@@ -118,13 +137,18 @@ def training(tmp):
     end, code = stop_with(tmp, signal.SIGINT, "train", "train-cut", file, *sets)
     assert code == AGAIN, (end, code)
     cut = run(tmp, "train-cut", file, *sets)
+    text = run(tmp, "train-cut", file, *sets, "--set", "training.max_steps=9", expected=1)
+    assert "training.max_steps: 9 (was 6)" in text["reason"] and "model.init_from" in text["reason"], text
+    os.unlink(f"{tmp}/train-cut/identity.json")  # as an older version left it
+    text = run(tmp, "train-cut", file, *sets, "--set", "training.max_steps=9", expected=1)
+    assert "model.init_from" in text["reason"], text
     assert tensors(whole["checkpoint"]) == tensors(cut["checkpoint"])
 
 
 def main():
     started = time.time()
     with temporary() as tmp:
-        for check in (counting, two_processes, mistakes, networks, training):
+        for check in (counting, whose_folder, two_processes, mistakes, networks, training):
             check(tmp)
             print(f"{check.__name__}: {time.time() - started:.1f} s")
     return 0
