@@ -1,0 +1,26 @@
+/* trusted_time: how far the machine's clocks can be trusted. Anybody can set the wall clock, by years; the clock that runs from the
+ * boot of the machine cannot be set and goes on while the machine sleeps, but begins anew with each boot. Ages are measured by the
+ * second one together with the id of the boot, and what is deleted because it is old is deleted only while the wall clock is
+ * steady. */
+#ifndef BRR_BASE_TRUSTED_TIME_H
+#define BRR_BASE_TRUSTED_TIME_H
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TRUSTED_BOOT_ID = 37, TRUSTED_STEP_MS = 3600 * 1000, TRUSTED_STEADY_MS = 24 * 3600 * 1000 };
+
+int64_t trusted_boot_ms(void);                   /* since the boot of the machine; any thread */
+void trusted_boot_id(char ret[TRUSTED_BOOT_ID]); /* of this boot; "" = unknown; any thread */
+
+/* What one owner has seen of the clocks; begins zeroed. */
+struct trusted_time {
+    int64_t since_ms;  /* since the boot: when the owner began, or when the wall clock was stepped */
+    int64_t offset_ms; /* wall clock minus time since the boot, at the newest look */
+    int64_t newest_ms; /* the newest wall time seen */
+    bool begun;
+};
+/* A look at both clocks, at least once an hour. True if things may be deleted because of their age: the wall clock has not been
+ * stepped by more than TRUSTED_STEP_MS for TRUSTED_STEADY_MS. */
+bool trusted_time_look(struct trusted_time *t, int64_t boot_ms, int64_t wall_ms);
+
+#endif
