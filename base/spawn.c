@@ -14,6 +14,10 @@ static void give(posix_spawn_file_actions_t *files, int fd, int as, int flags) {
 }
 
 int spawn_start(const char *const *words, int input, int output, pid_t *ret, struct err *err) {
+    return spawn_start_in(words, (const char *const *)environ, input, output, ret, err);
+}
+
+int spawn_start_in(const char *const *words, const char *const *environment, int input, int output, pid_t *ret, struct err *err) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     sigset_t none, all;
@@ -29,7 +33,8 @@ int spawn_start(const char *const *words, int input, int output, pid_t *ret, str
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int failed = posix_spawnp(ret, words[0], &files, &attributes, (char *const *)(uintptr_t)words, environ);
+    int failed =
+        posix_spawnp(ret, words[0], &files, &attributes, (char *const *)(uintptr_t)words, (char *const *)(uintptr_t)environment);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
     return failed ? err_errno(err, failed, "cannot start %.200s", words[0]) : 0;

@@ -9,5 +9,7 @@
  * signals. input and output are descriptors, which stay the caller's; output takes standard output and error; −1 is /dev/null. No
  * other descriptor is passed on. The caller waits for *ret. NOT_FOUND: there is no such program. */
 int spawn_start(const char *const *words, int input, int output, pid_t *ret, struct err *err);
+/* The same with this environment ("NAME=value", NULL ends it) in place of the caller's. */
+int spawn_start_in(const char *const *words, const char *const *environment, int input, int output, pid_t *ret, struct err *err);
 
 #endif

@@ -1,6 +1,9 @@
 #include "daemon/check.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/str.h"
 #include "daemon/access.h"
@@ -51,9 +54,24 @@ static int check_served(const struct config *c, struct err *err) {
     return 0;
 }
 
+/* A daemon starts with a hook whose files cannot be read, and says so each minute: better to hear of it before. */
+static int check_hooks(const struct config *c, struct err *err) {
+    for (int i = 0; i < c->n_hooks; i++) {
+        struct hook_files files;
+        int rc = hook_read_files(&c->hooks[i], &files, err);
+        if (rc)
+            return rc;
+        if (c->hooks[i].command && access(c->hooks[i].command[0], X_OK))
+            return err_errno(err, errno, "alarms.hooks: %s: %s cannot be run", c->hooks[i].name, c->hooks[i].command[0]);
+        free(files.secret);
+        free(files.ca);
+    }
+    return 0;
+}
+
 int check_config(const struct config *config, struct err *err) {
     int rc;
-    if ((rc = paths_check(config, err)) || (rc = check_access(config, err)))
+    if ((rc = paths_check(config, err)) || (rc = check_access(config, err)) || (rc = check_hooks(config, err)))
         return rc;
     return check_served(config, err);
 }

@@ -84,6 +84,12 @@ static const struct option rows[] = {
      "stays unloaded"},
     {"serve_precision", OPTION_ENUM, C(serve_precision), "fp32", 0, 0, "fp32|bf16",
      "of all models of streams; bf16: a model whose logits differ more from fp32 than its file allows is refused"},
+    {"alarms.rejoin", OPTION_DURATION, C(rejoin_ms), "60s", 0, 3600 * 1000, NULL,
+     "an alarm of a bed that begins so soon after the one before ended is the same alarm: people are told of its end only when it "
+     "did "
+     "not go on"},
+    {"alarms.url", OPTION_STRING, C(alarms_url), "null", 0, 0, NULL,
+     "address of the pages as people reach them, such as https://eeg.example:8443, for the links that hooks get"},
     {"alarms.hooks", OPTION_NODE, R(hooks), "null", 0, 0, NULL,
      "list of {name, command: [words…]} or {name, url, secret_file}: whom to tell about alarms; docs/operations.md"},
     {"alarms.escalation", OPTION_NODE, R(escalation), "null", 0, 0, NULL,

@@ -51,6 +51,8 @@ struct config {
     struct alarms_plan escalation;
     const char **beds; /* the roster, in the order of the tiles */
     int n_beds;
+    int64_t rejoin_ms;
+    const char *alarms_url; /* or NULL */
     struct slurm_config clusters[CONFIG_MAX_CLUSTERS];
     int n_clusters;
     int64_t max_sessions, session_idle_ms, resume_ttl_ms, lag_ms;

@@ -7,7 +7,8 @@
 
 struct hook_raw {
     const char *name, *url, *secret_file, *ca, *bed, *model;
-    struct option_list command, kinds;
+    struct option_list command, kinds, environment;
+    bool replays;
     int64_t timeout_ms;
 };
 #define H(field) offsetof(struct hook_raw, field)
@@ -15,11 +16,14 @@ static const struct option rows[] = {
     {"name", OPTION_STRING, H(name), NULL, 0, 0, NULL, "name in logs, metrics and `brrctl hooks test`"},
     {"command", OPTION_STRINGS, H(command), "[]", 0, 0, NULL, "words of a command, the first an absolute path; no shell"},
     {"url", OPTION_STRING, H(url), "null", 0, 0, NULL, "https://… that takes a POST"},
-    {"secret_file", OPTION_STRING, H(secret_file), "null", 0, 0, NULL, "file with the key of the signature, mode 0600"},
+    {"secret_file", OPTION_STRING, H(secret_file), "null", 0, 0, NULL, "file with the key of the signature, mode 0600 or 0440"},
     {"ca", OPTION_STRING, H(ca), "null", 0, 0, NULL, "PEM file: CAs of the receiver; default those of the system"},
     {"bed", OPTION_STRING, H(bed), "*", 0, 0, NULL, "pattern of clients' names"},
     {"model", OPTION_STRING, H(model), "*", 0, 0, NULL, "pattern of models' names"},
     {"kinds", OPTION_STRINGS, H(kinds), "[alarm_on, alarm_off]", 0, 0, NULL, "kinds of journal entries"},
+    {"replays", OPTION_BOOL, H(replays), "false", 0, 0, NULL, "also alarms of recordings that are replayed"},
+    {"environment", OPTION_STRINGS, H(environment), "[]", 0, 0, NULL,
+     "names of the daemon's variables that a command gets; besides these it has PATH and BRRD_HOOK only"},
     {"timeout", OPTION_DURATION, H(timeout_ms), "10s", 100, 600 * 1000, NULL, "of one attempt"},
 };
 static const struct option_table table = {rows, sizeof rows / sizeof *rows};
@@ -59,6 +63,16 @@ static int check(const struct yaml_node *node, const char *file, const struct co
     return 0;
 }
 
+/* The items and NULL behind them; NULL when out of memory. */
+static const char **words_of(struct arena *arena, const struct option_list *list) {
+    const char **words = arena_alloc(arena, (list->count + 1) * sizeof *words);
+    for (size_t i = 0; words && i < list->count; i++)
+        words[i] = list->items[i];
+    if (words)
+        words[list->count] = NULL;
+    return words;
+}
+
 static int read_hook(const struct yaml_node *node, const char *file, struct arena *arena, struct config *c, struct err *err) {
     struct hook_raw raw = {0};
     int rc;
@@ -76,13 +90,12 @@ static int read_hook(const struct yaml_node *node, const char *file, struct aren
                        .bed = raw.bed,
                        .model = raw.model,
                        .n_words = (int)raw.command.count,
+                       .replays = raw.replays,
                        .timeout_ms = raw.timeout_ms};
     if ((rc = read_kinds(node, file, &raw.kinds, &h->kinds, err)))
         return rc;
-    if (!raw.url && !(h->command = arena_alloc(arena, (raw.command.count + 1) * sizeof *h->command)))
+    if (!raw.url && (!(h->command = words_of(arena, &raw.command)) || !(h->environment = words_of(arena, &raw.environment))))
         return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
-    for (size_t i = 0; i < raw.command.count; i++)
-        h->command[i] = raw.command.items[i];
     c->n_hooks++;
     return 0;
 }

@@ -73,6 +73,14 @@ static void take_reports(struct services *s) {
     sched_turn(s->sched);
 }
 
+/* A hook that does not take an alarm does not make people wait: the next step of the escalation follows. */
+static void hurry_alarms(struct services *s) {
+    const struct alarms_now now = desk_now();
+    for (struct hooks_result r; hooks_take_result(s->hooks, &r);)
+        if (!r.delivered)
+            alarms_hurry(desk_alarms(s->desk), r.entry.alarm, &now);
+}
+
 static void on_reports(uv_async_t *handle) {
     struct daemon *d = handle->data;
     struct services *s = &d->services;
@@ -87,6 +95,7 @@ static void on_reports(uv_async_t *handle) {
     }
     sessions_journaled(s->sessions);
     desk_take(s->desk);
+    hurry_alarms(s);
     gather_look(d->gather);
     for (struct network_order *o; (o = device_set_take_network(s->devices));)
         o->done(o);
@@ -107,6 +116,17 @@ static void show_waiting(struct services *s) {
     }
 }
 
+/* What an alarm passes on its way to people. */
+static void look_at_alarms(struct daemon *d) {
+    struct services *s = &d->services;
+    journal_tick(s->journal);
+    hooks_tick(s->hooks);
+    atomic_store(&s->journal_fails, journal_is_failing(s->journal));
+    atomic_store(&s->hooks_fail, !hooks_ready(s->hooks));
+    meters_ready(&d->meters, "journal", !atomic_load(&s->journal_fails));
+    meters_ready(&d->meters, "hooks", !atomic_load(&s->hooks_fail));
+}
+
 static void on_tick(uv_timer_t *timer) {
     struct daemon *d = timer->data;
     struct services *s = &d->services;
@@ -118,7 +138,7 @@ static void on_tick(uv_timer_t *timer) {
     snapshot_store_tick(d->snapshot_store);
     atomic_store(&s->unsaved_streams, sessions_unsaved(s->sessions));
     meters_ready(&d->meters, "snapshots", !atomic_load(&s->unsaved_streams));
-    meters_ready(&d->meters, "journal", !journal_is_failing(s->journal));
+    look_at_alarms(d);
     models_tick(s->models);
     rpc_server_tick(d->rpc);
     http_tick(d->http);
@@ -160,7 +180,7 @@ static void announce(struct daemon *d) {
     struct services *s = &d->services;
     meters_ready(&d->meters, "daemon", true);
     meters_ready(&d->meters, "device", true);
-    meters_ready(&d->meters, "journal", !journal_is_failing(s->journal));
+    look_at_alarms(d);
     atomic_store(&s->serving, true);
     atomic_store(&s->device_serves, true);
     atomic_store(&s->writable, sched_writable(s->sched));

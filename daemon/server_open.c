@@ -15,7 +15,7 @@
 #include "daemon/server_watch.h"
 #include "daemon/versions.h"
 
-enum { MEASURE_MS = 60 * 1000 };
+enum { MEASURE_MS = 60 * 1000, STALE_MS = 10 * 60 * 1000 };
 
 /* True if the folders of ended jobs stay for ever. */
 static bool keeps_files(const struct config *c) { return c->keep_files_ms < 0 && c->max_files_bytes < 0; }
@@ -125,7 +125,15 @@ static int open_desk(struct daemon *d, struct err *err) {
 static int open_journal(struct daemon *d, struct err *err) {
     const struct config *c = d->config;
     struct services *s = &d->services;
-    int rc = hooks_new(c->hooks, c->n_hooks, s->metrics, &s->hooks, err);
+    const struct hooks_config hooks = {.list = c->hooks,
+                                       .n = c->n_hooks,
+                                       .rejoin_ms = c->rejoin_ms,
+                                       .stale_ms = c->resume_ttl_ms + STALE_MS,
+                                       .page = c->alarms_url,
+                                       .metrics = s->metrics,
+                                       .wake = wake_loop,
+                                       .wake_ctx = &d->reports};
+    int rc = hooks_new(&hooks, &s->hooks, err);
     if (rc)
         return rc;
     const struct journal_config config = {.path = c->journal,
@@ -228,6 +236,8 @@ static int open_http(struct daemon *d, struct err *err) {
                                      .devices = d->services.devices,
                                      .results_full = &d->services.results_full,
                                      .unsaved = &d->services.unsaved_streams,
+                                     .journal_fails = &d->services.journal_fails,
+                                     .hooks_fail = &d->services.hooks_fail,
                                      .auth = d->access.auth,
                                      .tls = d->access.tls,
                                      .metrics = d->services.metrics,

@@ -29,7 +29,7 @@ FLOORS = {
     "daemon/device": ["base", "kernels"],
     "daemon/db": ["base"],
     "daemon/backup": LIB,
-    "daemon/journal": ["base", "daemon/db"],
+    "daemon/journal": ["base", "lib/store", "daemon/db"],
     "daemon/alarms": ["base", "daemon/journal"],
     "daemon/hooks": ["base", "lib/store", "daemon/journal"],
     "daemon/live": LIB + ["daemon/journal"],

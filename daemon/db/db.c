@@ -253,6 +253,7 @@ double db_real(const struct db_query *q, int column) {
 }
 
 int64_t db_changes(const struct db *db) { return sqlite3_changes(db->sqlite); }
+int64_t db_inserted(const struct db *db) { return sqlite3_last_insert_rowid(db->sqlite); }
 
 /* ---- copies ---- */
 

@@ -70,6 +70,7 @@ bool db_is_null(const struct db_query *q, int column);
 
 /* Number of rows that the newest INSERT, UPDATE or DELETE changed. */
 int64_t db_changes(const struct db *db);
+int64_t db_inserted(const struct db *db); /* the key of the row that was inserted last */
 /* The number of the schema that this version writes. */
 int64_t db_schema(void);
 /* A consistent copy of the database file at `path`, which another connection may be using, as the new file `to`. Any thread; waits

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fnmatch.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -11,17 +12,18 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fsio.h"
 #include "base/json.h"
 #include "base/spawn.h"
 #include "base/str.h"
 #include "store/signed_post.h"
 
-enum { BODY_MAX = 64 * 1024, LOOK_MS = 10 };
+enum { BODY_MAX = 64 * 1024, LOOK_MS = 10, ENVIRONMENT_MAX = 64 * 1024 };
 
 bool hook_wants(const struct hook *h, const struct journal_entry *e) {
     const bool wanted = h->steps ? e->kind == JOURNAL_ESCALATED && (h->steps >> (e->step < 31 ? e->step : 31) & 1)
                                  : (h->kinds & 1u << e->kind) != 0;
-    return wanted && !fnmatch(h->bed, e->client, 0) && !fnmatch(h->model, e->model, 0);
+    return wanted && (e->live || h->replays) && !fnmatch(h->bed, e->client, 0) && !fnmatch(h->model, e->model, 0);
 }
 
 static void put_entry(struct json_writer *w, const struct journal_entry *e) {
@@ -42,21 +44,65 @@ static void put_entry(struct json_writer *w, const struct journal_entry *e) {
     json_put_str(w, "model", e->model);
     json_put_str(w, "model_sha256", e->sha256);
     json_put_str(w, "detail", e->detail);
+    json_put_bool(w, "live", e->live);
+    json_put_str(w, "alarm", e->alarm);
+    if (e->step)
+        json_put_i64(w, "step", e->step);
     json_end(w, '}');
 }
 
-char *hook_body(const struct hook *h, const struct journal_entry *e, const char *id, bool test) {
+char *hook_body(const struct hook *h, const struct hook_message *m) {
+    char address[512];
     struct str text;
     struct json_writer w;
     str_init(&text, BODY_MAX);
     json_writer_init(&w, &text);
     json_begin_object(&w, NULL);
-    json_put_str(&w, "id", id);
+    json_put_str(&w, "id", m->id);
     json_put_str(&w, "hook", h->name);
-    json_put_bool(&w, "test", test);
-    put_entry(&w, e);
+    json_put_bool(&w, "test", m->test);
+    json_put_str(&w, "text", m->text);
+    json_put_f64(&w, "late_s", m->late_s);
+    if (m->page && str_format(address, sizeof address, "%s/streams/%s", m->page, m->entry->session))
+        json_put_str(&w, "url", address);
+    json_put_str(&w, "notice", "not a medical device; a secondary notification without confirmed delivery");
+    json_begin_array(&w, "covers");
+    for (int i = 0; i < m->n_covers; i++)
+        json_put_str(&w, NULL, m->covers[i]);
+    json_end(&w, ']');
+    put_entry(&w, m->entry);
     json_end(&w, '}');
     return str_take(&text);
+}
+
+/* ---- files ---- */
+
+static int read_secret(const struct hook *h, char **ret, struct err *err) {
+    size_t len = 0;
+    int rc;
+    if ((rc = fsio_check_mode(h->secret_file, 0037, err)) || (rc = fsio_read(h->secret_file, HOOK_SECRET_BYTES, ret, &len, err)))
+        return err_wrap(err, "alarms.hooks: the secret of the hook %s", h->name);
+    (*ret)[strcspn(*ret, "\r\n")] = '\0';
+    if (**ret)
+        return 0;
+    free(*ret);
+    *ret = NULL;
+    return err_set(err, ERR_INVALID, "alarms.hooks: the secret of the hook %s is empty: %s", h->name, h->secret_file);
+}
+
+int hook_read_files(const struct hook *h, struct hook_files *ret, struct err *err) {
+    struct hook_files files = {0};
+    const char *ca = h->ca ? h->ca : signed_post_system_ca();
+    size_t len = 0;
+    int rc = h->url ? read_secret(h, &files.secret, err) : 0;
+    if (rc)
+        return rc;
+    if (h->url && ca && fsio_read(ca, HOOK_CA_BYTES, &files.ca, &len, err) && h->ca) {
+        free(files.secret);
+        return err_wrap(err, "alarms.hooks: the CAs of the hook %s", h->name);
+    }
+    *ret = files;
+    return 0;
 }
 
 /* ---- a command ---- */
@@ -96,21 +142,56 @@ static int await(const struct hook *h, pid_t pid, const atomic_bool *stop, struc
                              : err_set(err, ERR_INVALID, "%.200s was ended by signal %d", h->command[0], WTERMSIG(status));
 }
 
+/* A command gets PATH, HOOK and the variables that its configuration names, and nothing else of the daemon's environment, which may
+ * hold credentials of stores. */
+static char **make_environment(const struct hook *h) {
+    struct str text;
+    int n = 0;
+    while (h->environment && h->environment[n])
+        n++;
+    char **list = calloc((size_t)n + 3, sizeof *list);
+    if (!list)
+        return NULL;
+    int at = 0;
+    list[at++] = strdup("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    for (int i = -1; i < n; i++) {
+        const char *name = i < 0 ? "BRRD_HOOK" : h->environment[i], *value = i < 0 ? h->name : getenv(name);
+        if (!value)
+            continue;
+        str_init(&text, ENVIRONMENT_MAX);
+        str_printf(&text, "%s=%s", name, value);
+        if ((list[at] = str_take(&text)))
+            at++;
+    }
+    return list;
+}
+
+static void free_environment(char **list) {
+    for (char **at = list; at && *at; at++)
+        free(*at);
+    free(list);
+}
+
 static int run_command(const struct hook *h, const struct hook_attempt *a, struct err *err) {
     OWNED_FD int input = -1;
     pid_t pid = 0;
-    int rc;
-    if ((rc = body_file(a->body, &input, err)) || (rc = spawn_start(h->command, input, -1, &pid, err)))
+    int rc = body_file(a->body, &input, err);
+    if (rc)
         return rc;
-    return await(h, pid, a->stop, err);
+    char **environment = make_environment(h);
+    if (!environment)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a command");
+    rc = spawn_start_in(h->command, (const char *const *)environment, input, -1, &pid, err);
+    free_environment(environment);
+    return rc ? rc : await(h, pid, a->stop, err);
 }
 
 int hook_attempt(const struct hook *h, const struct hook_attempt *a, struct err *err) {
     if (!h->url)
         return run_command(h, a, err);
     const struct signed_post post = {.url = h->url,
-                                     .ca = h->ca,
-                                     .secret = a->secret,
+                                     .ca = a->files->ca,
+                                     .secret = a->files->secret,
                                      .id = a->id,
                                      .body = a->body,
                                      .len = strlen(a->body),

@@ -7,27 +7,49 @@
 #include "base/err.h"
 #include "daemon/journal/journal_entry.h"
 
-enum { HOOKS_MAX = 16, HOOK_NAME = 64, HOOK_SECRET_BYTES = 4096 };
+enum { HOOKS_MAX = 16, HOOK_NAME = 64, HOOK_SECRET_BYTES = 4096, HOOK_CA_BYTES = 1 << 20 };
 
 /* One element of alarms.hooks; texts are borrowed. */
 struct hook {
     const char *name;
     const char **command; /* its words, n_words of them and NULL; or NULL */
     int n_words;
+    const char **environment;           /* names of the daemon's variables that a command gets, and NULL; or NULL */
     const char *url, *secret_file, *ca; /* url NULL: a command. ca NULL: those of the system */
     const char *bed, *model;            /* fnmatch patterns of the client's name and of the model's */
     unsigned kinds;                     /* bits 1 << enum journal_kind */
     unsigned steps;                     /* bits 1 << step of the escalation, from 1: told then, and of nothing else; 0: none */
+    bool replays;                       /* also alarms of replays */
     int64_t timeout_ms;                 /* of one attempt */
 };
 
 bool hook_wants(const struct hook *h, const struct journal_entry *e);
-/* "{"id":…,"hook":…,"test":…,"entry":{…}}" for the receiver, malloc'd; NULL when out of memory. */
-char *hook_body(const struct hook *h, const struct journal_entry *e, const char *id, bool test);
-/* One attempt: runs the command with the body as its standard input, or sends the POST. INVALID: trying again would not help. stop
- * (may be NULL) ends it early. secret: contents of secret_file, NULL for a command. */
+
+/* What a receiver is told, as JSON on the standard input of a command or as the body of a POST. */
+struct hook_message {
+    const char *id;                    /* of the delivery */
+    const struct journal_entry *entry; /* what happened last */
+    const char *text;                  /* the same for people */
+    const char *page;                  /* the address of the daemon's pages, or NULL */
+    double late_s;                     /* since the entry was made */
+    const char (*covers)[33];          /* ids of earlier deliveries that this one replaces */
+    int n_covers;
+    bool test;
+};
+/* malloc'd; NULL when out of memory. */
+char *hook_body(const struct hook *h, const struct hook_message *m);
+
+/* Files that a hook needs, read before its first attempt; free() each. */
+struct hook_files {
+    char *secret, *ca; /* ca: PEM; NULL: libcurl finds those of the system */
+};
+int hook_read_files(const struct hook *h, struct hook_files *ret, struct err *err);
+
+/* One attempt: runs the command with the body as its standard input, or sends the POST. INVALID: the receiver refuses it. stop
+ * (may be NULL) ends it early. */
 struct hook_attempt {
-    const char *id, *body, *secret;
+    const char *id, *body;
+    const struct hook_files *files;
     const atomic_bool *stop;
 };
 int hook_attempt(const struct hook *h, const struct hook_attempt *a, struct err *err);

@@ -1,7 +1,11 @@
-/* hooks: tells commands and receivers of POSTs about alarms, each on a thread of its own and in order, so that a slow one delays no
- * other. A POST is tried again, after 1 s and then up to 5 min, until it was taken, refused for good, or HOOKS_GIVE_UP_MS old; a
- * command runs once. Deliveries come from the journal's outbox and leave it when they are done, so they survive a restart; a
- * receiver may see one twice and knows it by its id. Loop thread, except for the outlet and hooks_test. */
+/* hooks: tells commands and receivers of POSTs about alarms. A hook is told the state of each bed (telling.h): one attempt for a
+ * bed at a time, in order, at most HOOKS_AT_ONCE for a hook, so that a slow delivery delays no other bed; a new alarm is tried at
+ * once. A POST is tried again, after 1 s and then up to 1 min, until it was taken; one that says that an alarm is over is given up
+ * when the receiver refuses it, or when it is HOOKS_GIVE_UP_MS old; a command runs once. Needs no disk: an entry is told when the
+ * journal has it or soon after it was made, and secrets and CAs are read at the start. Deliveries that are not done lie in the
+ * journal's outbox, so they survive a restart; a receiver may see one twice when it or the daemon dies between attempt and answer,
+ * and knows it by its id. A hook whose files cannot be read is tried again with each delivery, and stops nothing else. Loop thread,
+ * except for the outlet and hooks_test. */
 #ifndef BRR_DAEMON_HOOKS_HOOKS_H
 #define BRR_DAEMON_HOOKS_HOOKS_H
 #include "base/metrics.h"
@@ -9,15 +13,30 @@
 #include "daemon/journal/outlet.h"
 
 #define HOOKS_GIVE_UP_MS (24 * 3600 * INT64_C(1000))
-enum { HOOKS_WAITING = 256 }; /* in memory, for each hook; others wait in the outbox */
+enum {
+    HOOKS_AT_ONCE = 4,
+    HOOKS_WAITING = 4096, /* entries in memory, for each hook; beyond it the oldest of the bed that has most go */
+    HOOKS_LATE_MS = 15 * 1000,
+    HOOKS_TRIES = 2 /* a delivery has failed after so many attempts, after HOOKS_LATE_MS, or when it was refused */
+};
+
+struct hooks_config {
+    const struct hook *list; /* n hooks, borrowed */
+    int n;
+    int64_t rejoin_ms;       /* an alarm that ends and begins again within it is told once */
+    int64_t stale_ms;        /* an alarm of an earlier process without an end is over after so long */
+    const char *page;        /* the address of the daemon's pages for people, or NULL */
+    struct metrics *metrics; /* may be NULL */
+    void (*wake)(void *ctx); /* called when a result waits; any thread; may be NULL */
+    void *wake_ctx;
+};
 
 struct journal;
 struct hooks;
-/* Reads the secrets; n hooks, which are borrowed. DENIED: others can read a secret. */
-int hooks_new(const struct hook *list, int n, struct metrics *metrics, struct hooks **ret, struct err *err);
+int hooks_new(const struct hooks_config *config, struct hooks **ret, struct err *err);
 /* What the journal is given; valid until hooks_free. */
 const struct outlet *hooks_outlet(const struct hooks *all);
-/* Starts the threads. The journal is told what is done. */
+/* Starts a thread for each hook; further ones follow when they are needed. The journal is told what is done. */
 int hooks_start(struct hooks *all, struct journal *journal, struct err *err);
 /* Ends the threads; attempts in progress are given up. NULL is fine. */
 void hooks_stop(struct hooks *all);
@@ -25,7 +44,30 @@ void hooks_free(struct hooks *all); /* after the journal has stopped; NULL is fi
 
 int hooks_count(const struct hooks *all);
 const struct hook *hooks_at(const struct hooks *all, int i);
+int hooks_find(const struct hooks *all, const char *name); /* -1: there is no such hook */
+/* Tells the i-th hook about this entry, whether or not it wants such entries: a step of an escalation. */
+void hooks_tell(struct hooks *all, int i, const struct journal_entry *e);
 /* One attempt with a test alarm; the caller waits. Any thread. */
 int hooks_test(const struct hooks *all, int i, const atomic_bool *stop, struct err *err);
+
+/* How a delivery of an alarm went, once for each: delivered, or failed, after which it is still tried. */
+struct hooks_result {
+    int hook;
+    bool delivered;
+    struct journal_entry entry; /* the newest one that it covers */
+};
+bool hooks_take_result(struct hooks *all, struct hooks_result *ret); /* false: none waits */
+
+/* Once a second: notices deliveries that take too long, and once a minute names in the log each hook that does not deliver. */
+void hooks_tick(struct hooks *all);
+/* The state of a hook. */
+struct hooks_state {
+    bool failing;     /* its newest delivery has failed, or its files cannot be read */
+    int waiting;      /* entries that it was not told */
+    int64_t since_ms; /* failing: since when, monotonic */
+    char error[256];  /* failing: why */
+};
+void hooks_describe(struct hooks *all, int i, struct hooks_state *ret);
+bool hooks_ready(struct hooks *all); /* none is failing */
 
 #endif

@@ -38,6 +38,7 @@ bool http_readiness(const struct http_state *state, struct str *body) {
     bool full = atomic_load(state->results_full);
     bool device_serves = atomic_load(state->device_serves);
     int models = atomic_load(state->models), unsaved = atomic_load(state->unsaved);
+    bool journal = atomic_load(state->journal_fails), hooks = atomic_load(state->hooks_fail);
     if (!serving)
         str_puts(body, "not ready: the daemon is starting or stopping\n");
     else if (bad)
@@ -58,9 +59,15 @@ bool http_readiness(const struct http_state *state, struct str *body) {
                    "not ready: snapshots of %d live stream%s cannot be written (durable: false); free space on the volume of "
                    "paths.results, or see the log\n",
                    unsaved, unsaved == 1 ? "" : "s");
+    else if (journal)
+        str_puts(body, "not ready: the journal cannot be written, or its volume does not answer; alarms are told all the same\n");
+    else if (hooks)
+        str_puts(body,
+                 "not ready: a hook does not deliver: people may not be told about alarms; the log and `brrctl hooks test` say "
+                 "which one and why\n");
     else
         str_puts(body, "ready\n");
-    return serving && !bad && device_serves && writable && models == MODELS_WARM && !full && !unsaved;
+    return serving && !bad && device_serves && writable && models == MODELS_WARM && !full && !unsaved && !journal && !hooks;
 }
 
 /* ---- who ---- */

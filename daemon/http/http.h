@@ -26,8 +26,9 @@ struct http_state {
     const struct device_set *devices;
     const atomic_bool *results_full; /* the volume of paths.results */
     const atomic_int *unsaved;       /* live streams that go on without snapshots */
-    struct auth *auth;               /* decides who may read */
-    struct tls *tls;                 /* NULL: plain text */
+    const atomic_bool *journal_fails, *hooks_fail;
+    struct auth *auth; /* decides who may read */
+    struct tls *tls;   /* NULL: plain text */
     struct metrics *metrics;
     struct status_board *board;
     const char *journal, *database; /* files that pages read */

@@ -21,11 +21,15 @@ static int run(struct db *db, const char *sql, const char *what, struct err *err
 }
 
 static int set_up(struct db *db, struct err *err) {
-    int rc;
-    if ((rc = db_table(db, "journal", columns, sizeof columns / sizeof *columns, "id", err)) ||
-        (rc = run(db, "CREATE UNIQUE INDEX IF NOT EXISTS journal_once ON journal(session, kind, number)", "set it up", err)))
-        return rc;
-    return run(db, "CREATE INDEX IF NOT EXISTS journal_time ON journal(received_ms)", "set it up", err);
+    static const char *const indexes[] = {
+        "CREATE UNIQUE INDEX IF NOT EXISTS journal_once ON journal(session, kind, number)",
+        "CREATE INDEX IF NOT EXISTS journal_time ON journal(received_ms)",
+        "CREATE INDEX IF NOT EXISTS journal_principal ON journal(principal)",
+        "CREATE INDEX IF NOT EXISTS journal_owner ON journal(principal, client, " JOURNALDB_IS_ALARM ")"};
+    int rc = db_table(db, "journal", columns, sizeof columns / sizeof *columns, "id", err);
+    for (size_t i = 0; !rc && i < sizeof indexes / sizeof *indexes; i++)
+        rc = run(db, indexes[i], "set it up", err);
+    return rc;
 }
 
 int journaldb_open(const char *path, struct db **ret, struct err *err) {
@@ -47,7 +51,7 @@ int journaldb_open_reader(const char *path, struct db **ret, struct err *err) {
     return db_open_reader(path, &names, ret, err);
 }
 
-int journaldb_insert(struct db *db, const struct journal_entry *e, bool *ret_new, struct err *err) {
+int journaldb_insert(struct db *db, const struct journal_entry *e, int64_t *ret_id, struct err *err) {
     struct db_query q;
     int rc =
         db_query(db,
@@ -77,7 +81,7 @@ int journaldb_insert(struct db *db, const struct journal_entry *e, bool *ret_new
     db_put_int(&q, e->until_ms);
     if ((rc = db_run(&q, err)))
         return rc;
-    *ret_new = db_changes(db) > 0;
+    *ret_id = db_changes(db) > 0 ? db_inserted(db) : 0;
     return 0;
 }
 
@@ -122,26 +126,30 @@ int journaldb_prune(struct db *db, int64_t before_ms, int most, int64_t *ret_n, 
 
 /* ---- reading ---- */
 
-static void read_row(const struct db_query *q, struct journal_entry *e) {
-    e->id = db_int(q, 0);
-    e->number = db_is_null(q, 2) ? -1 : db_int(q, 2);
-    e->received_ms = db_int(q, 3);
-    e->sample_ms = db_int(q, 4);
-    e->start_s = db_real(q, 5);
-    e->end_s = db_real(q, 6);
-    e->value = db_real(q, 7);
-    str_copy(e->session, sizeof e->session, db_text(q, 8));
-    str_copy(e->principal, sizeof e->principal, db_text(q, 9));
-    str_copy(e->client, sizeof e->client, db_text(q, 10));
-    str_copy(e->address, sizeof e->address, db_text(q, 11));
-    str_copy(e->model, sizeof e->model, db_text(q, 12));
-    str_copy(e->sha256, sizeof e->sha256, db_text(q, 13));
-    str_copy(e->detail, sizeof e->detail, db_text(q, 14));
-    e->live = db_is_null(q, 15) || db_int(q, 15); /* entries of earlier versions do not say it */
-    str_copy(e->alarm, sizeof e->alarm, db_text(q, 16));
-    str_copy(e->person, sizeof e->person, db_text(q, 17));
-    e->step = db_int(q, 18);
-    e->until_ms = db_int(q, 19);
+bool journaldb_row(const struct db_query *q, int first, struct journal_entry *e) {
+    *e = (struct journal_entry){0};
+    if (!journal_kind_find(db_text(q, first + 1), &e->kind))
+        return false;
+    e->id = db_int(q, first);
+    e->number = db_is_null(q, first + 2) ? -1 : db_int(q, first + 2);
+    e->received_ms = db_int(q, first + 3);
+    e->sample_ms = db_int(q, first + 4);
+    e->start_s = db_real(q, first + 5);
+    e->end_s = db_real(q, first + 6);
+    e->value = db_real(q, first + 7);
+    str_copy(e->session, sizeof e->session, db_text(q, first + 8));
+    str_copy(e->principal, sizeof e->principal, db_text(q, first + 9));
+    str_copy(e->client, sizeof e->client, db_text(q, first + 10));
+    str_copy(e->address, sizeof e->address, db_text(q, first + 11));
+    str_copy(e->model, sizeof e->model, db_text(q, first + 12));
+    str_copy(e->sha256, sizeof e->sha256, db_text(q, first + 13));
+    str_copy(e->detail, sizeof e->detail, db_text(q, first + 14));
+    e->live = db_is_null(q, first + 15) || db_int(q, first + 15); /* entries of earlier versions do not say it */
+    str_copy(e->alarm, sizeof e->alarm, db_text(q, first + 16));
+    str_copy(e->person, sizeof e->person, db_text(q, first + 17));
+    e->step = db_int(q, first + 18);
+    e->until_ms = db_int(q, first + 19);
+    return true;
 }
 
 static bool wanted(const struct journal_filter *f, const struct journal_entry *e) {
@@ -153,25 +161,24 @@ int journaldb_list(struct db *db, const struct journal_filter *filter, const str
                    void *ctx, struct err *err) {
     struct db_query q;
     char sql[512];
+    const bool own = *filter->principal != '\0'; /* by its index: a caller does not read the entries of all others */
     bool row;
     int rc, n = 0;
-    str_format(
-        sql, sizeof sql,
-        "SELECT id, kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, address, model, "
-        "sha256, detail, live, alarm, person, step, until_ms FROM journal WHERE id %s ?1 AND received_ms >= ?2 AND received_ms < "
-        "?3 ORDER BY id %s",
-        page->newest_first ? "<" : ">", page->newest_first ? "DESC" : "ASC");
+    str_format(sql, sizeof sql,
+               "SELECT " JOURNALDB_ROW
+               " FROM journal WHERE id %s ?1 AND %sreceived_ms >= ?2 AND %sreceived_ms < ?3%s ORDER BY id %s",
+               page->newest_first ? "<" : ">", own ? "+" : "", own ? "+" : "", own ? " AND principal = ?4" : "",
+               page->newest_first ? "DESC" : "ASC");
     if ((rc = db_query(db, sql, "read its entries", &q, err)))
         return rc;
     db_put_int(&q, page->newest_first && !page->after ? INT64_MAX : page->after);
     db_put_int(&q, filter->since_ms);
     db_put_int(&q, filter->until_ms ? filter->until_ms : INT64_MAX);
+    if (own)
+        db_put_text(&q, filter->principal);
     while (n < page->most && !(page->stop && atomic_load(page->stop)) && !(rc = db_next(&q, &row, err)) && row) {
         struct journal_entry e;
-        if (!journal_kind_find(db_text(&q, 1), &e.kind))
-            continue; /* of a later version */
-        read_row(&q, &e);
-        if (!wanted(filter, &e))
+        if (!journaldb_row(&q, 0, &e) || !wanted(filter, &e))
             continue;
         visit(ctx, &e);
         n++;

@@ -13,8 +13,8 @@ int journaldb_open(const char *path, struct db **ret, struct err *err);
 /* For another thread, to read; UNAVAILABLE as long as the file does not exist. */
 int journaldb_open_reader(const char *path, struct db **ret, struct err *err);
 
-/* Writes an entry unless there is one of its session, kind and number. *ret_new: it was written. */
-int journaldb_insert(struct db *db, const struct journal_entry *e, bool *ret_new, struct err *err);
+/* Writes an entry unless there is one of its session, kind and number. *ret_id: its id; 0: there was one. */
+int journaldb_insert(struct db *db, const struct journal_entry *e, int64_t *ret_id, struct err *err);
 int journaldb_newest(struct db *db, int64_t *ret_id, struct err *err); /* 0: there is no entry */
 /* Deletes the oldest entries: at most `most`, and only those received before before_ms. The newest entry always stays.
  * *ret_n: how many were deleted. */
@@ -40,5 +40,15 @@ struct journal_page {
 typedef void journal_visit_fn(void *ctx, const struct journal_entry *e);
 int journaldb_list(struct db *db, const struct journal_filter *filter, const struct journal_page *page, journal_visit_fn *visit,
                    void *ctx, struct err *err);
+
+/* The columns of an entry in a query, for journaldb_row: false if its kind is one of a later version. first: the column of the id.
+ */
+#define JOURNALDB_ROW                                                                                                              \
+    "journal.id, kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, address, model, "        \
+    "sha256, "                                                                                                                     \
+    "detail, live, alarm, person, step, until_ms"
+/* 1 if an entry is of a kind of journal_kind_is_alarm, else 0. The index journal_owner is made of this text. */
+#define JOURNALDB_IS_ALARM "(kind IN ('alarm_on','alarm_off','ended','moved','told','answered','escalated','standby'))"
+bool journaldb_row(const struct db_query *q, int first, struct journal_entry *ret);
 
 #endif

@@ -2,118 +2,122 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
-#include "base/clock.h"
+#include "base/log.h"
 #include "base/str.h"
+#include "base/trusted_time.h"
+#include "daemon/journal/journaldb.h"
+#include "store/digest.h"
 
-void delivery_free(struct delivery *d) {
-    if (d)
-        free(d->body);
-    free(d);
+void outlet_id(const char *receiver, const struct journal_entry *e, char ret[LINE_DELIVERY]) {
+    char text[512], hex[DIGEST_HEX_SIZE];
+    str_format(text, sizeof text, "%s\n%s\n%s\n%lld\n%lld", receiver, e->session, journal_kind_name(e->kind),
+               (long long)(e->number < 0 ? e->received_ms : e->number), (long long)e->step);
+    (void)digest_bytes(text, strlen(text), hex);
+    str_copy(ret, LINE_DELIVERY, hex);
 }
 
-int outbox_setup(struct db *db, int64_t *newest, struct err *err) {
-    static const struct db_column columns[] = {
-        {"id", "INTEGER"}, {"hook", "TEXT"}, {"delivery", "TEXT"}, {"made_ms", "INTEGER"}, {"body", "TEXT"}};
+/* A statement without rows, with this text as its parameter unless that is NULL. */
+static int run(struct db *db, const char *sql, const char *text, struct err *err) {
     struct db_query q;
-    bool row = false;
-    int rc;
-    if ((rc = db_table(db, "outbox", columns, sizeof columns / sizeof *columns, "id", err)) ||
-        (rc = db_query(db, "SELECT max(id) FROM outbox", "read deliveries", &q, err)))
-        return rc;
-    if (!(rc = db_next(&q, &row, err)) && row && db_int(&q, 0) > *newest)
-        *newest = db_int(&q, 0);
-    db_done(&q);
-    return rc;
-}
-
-static bool make_id(char ret[OUTLET_ID]) {
-    unsigned char bytes[(OUTLET_ID - 1) / 2];
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return false;
-    for (size_t i = 0; i < sizeof bytes; i++)
-        str_format(ret + 2 * i, 3, "%02x", bytes[i]);
-    return true;
-}
-
-struct delivery *outbox_direct(const struct outlet *outlet, int i, const struct journal_entry *e) {
-    struct delivery *d = calloc(1, sizeof *d);
-    if (d && make_id(d->id) && (d->body = outlet->body(outlet->ctx, i, e, d->id))) {
-        d->made_ms = clock_wall_ms();
-        return d;
-    }
-    delivery_free(d);
-    return NULL;
-}
-
-int outbox_add(struct db *db, const struct outlet *outlet, int i, const struct journal_entry *e, int64_t *newest, struct err *err) {
-    struct db_query q;
-    struct delivery *d = outbox_direct(outlet, i, e);
-    if (!d)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a delivery");
-    int rc = db_query(db, "INSERT INTO outbox(id, hook, delivery, made_ms, body) VALUES(?,?,?,?,?)", "keep a delivery", &q, err);
-    if (!rc) {
-        db_put_int(&q, ++*newest);
-        db_put_text(&q, outlet->name(outlet->ctx, i));
-        db_put_text(&q, d->id);
-        db_put_int(&q, d->made_ms);
-        db_put_text(&q, d->body);
-        rc = db_run(&q, err);
-    }
-    delivery_free(d);
-    return rc;
-}
-
-int outbox_remove(struct db *db, int64_t id, struct err *err) {
-    struct db_query q;
-    int rc = db_query(db, "DELETE FROM outbox WHERE id = ?", "forget a delivery", &q, err);
+    int rc = db_query(db, sql, "keep deliveries", &q, err);
     if (rc)
         return rc;
-    db_put_int(&q, id);
+    if (text)
+        db_put_text(&q, text);
     return db_run(&q, err);
 }
 
-/* The current row, handed over; false: no memory, or no room. */
-static bool hand_row(const struct db_query *q, const struct outlet *outlet, int i) {
-    struct delivery *d = calloc(1, sizeof *d);
-    if (!d || !(d->body = strdup(db_text(q, 3)))) {
-        delivery_free(d);
-        return false;
-    }
-    d->outbox = db_int(q, 0);
-    str_copy(d->id, sizeof d->id, db_text(q, 1));
-    d->made_ms = db_int(q, 2);
-    if (outlet->post(outlet->ctx, i, d))
-        return true;
-    delivery_free(d);
-    return false;
+static int restart_ages(struct db *db, struct err *err) {
+    char boot[TRUSTED_BOOT_ID];
+    struct db_query q;
+    trusted_boot_id(boot);
+    int rc = db_query(db, "UPDATE outbox SET boot = ?1, boot_ms = ?2 WHERE boot <> ?1 OR boot_ms > ?2", "keep deliveries", &q, err);
+    if (rc)
+        return rc;
+    db_put_text(&q, boot);
+    db_put_int(&q, trusted_boot_ms());
+    return db_run(&q, err);
 }
 
-int outbox_hand(struct db *db, const struct outlet *outlet, int i, int64_t *handed, struct err *err) {
+int outbox_setup(struct db *db, struct err *err) {
+    static const struct db_column columns[] = {{"id", "INTEGER"},      {"hook", "TEXT"},     {"delivery", "TEXT"},
+                                               {"made_ms", "INTEGER"}, {"entry", "INTEGER"}, {"boot", "TEXT"},
+                                               {"boot_ms", "INTEGER"}};
+    int rc;
+    if ((rc = db_table(db, "outbox", columns, sizeof columns / sizeof *columns, "id", err)) ||
+        (rc = run(db, "CREATE INDEX IF NOT EXISTS outbox_delivery ON outbox(delivery)", NULL, err)) ||
+        (rc = run(db, "DELETE FROM outbox WHERE entry IS NULL", NULL, err))) /* of an earlier version */
+        return rc;
+    if (db_changes(db))
+        log_warn("deliveries to hooks that an earlier version had not made are dropped", "deliveries=%lld",
+                 (long long)db_changes(db));
+    return restart_ages(db, err);
+}
+
+int outbox_add(struct db *db, const char *receiver, const struct journal_entry *e, struct err *err) {
+    char delivery[LINE_DELIVERY], boot[TRUSTED_BOOT_ID];
+    struct db_query q;
+    int rc = db_query(db, "INSERT INTO outbox(hook, delivery, made_ms, entry, boot, boot_ms) VALUES(?,?,?,?,?,?)",
+                      "keep a delivery", &q, err);
+    if (rc)
+        return rc;
+    outlet_id(receiver, e, delivery);
+    trusted_boot_id(boot);
+    db_put_text(&q, receiver);
+    db_put_text(&q, delivery);
+    db_put_int(&q, e->received_ms);
+    db_put_int(&q, e->id);
+    db_put_text(&q, boot);
+    db_put_int(&q, trusted_boot_ms());
+    return db_run(&q, err);
+}
+
+int outbox_remove(struct db *db, const char *delivery, struct err *err) {
+    return run(db, "DELETE FROM outbox WHERE delivery = ?", delivery, err);
+}
+
+/* The current row: age, then the entry. */
+static void offer_row(const struct db_query *q, const struct outlet *outlet, int i) {
+    struct journal_entry e;
+    if (!journaldb_row(q, 1, &e))
+        return; /* a kind of a later version */
+    struct journal_line *l = journal_line_new(&e);
+    if (!l)
+        return; /* the next start offers it */
+    const int64_t age = db_int(q, 0);
+    l->made_ms -= age > 0 ? age : 0;
+    atomic_store(&l->state, LINE_WRITTEN);
+    outlet->offer(outlet->ctx, i, l);
+    journal_line_drop(l);
+}
+
+int outbox_offer(struct db *db, const struct outlet *outlet, int i, struct err *err) {
     struct db_query q;
     bool row = false;
-    int room = outlet->room(outlet->ctx, i), rc;
-    if (room <= 0)
-        return 0;
-    if ((rc = db_query(db, "SELECT id, delivery, made_ms, body FROM outbox WHERE hook = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
-                       "read deliveries", &q, err)))
+    int rc =
+        db_query(db,
+                 "SELECT ?1 - outbox.boot_ms, " JOURNALDB_ROW
+                 " FROM outbox JOIN journal ON journal.id = outbox.entry WHERE outbox.id IN (SELECT id FROM outbox WHERE hook = ?2 "
+                 "ORDER BY id DESC LIMIT ?3) ORDER BY outbox.id",
+                 "read deliveries", &q, err);
+    if (rc)
         return rc;
+    db_put_int(&q, trusted_boot_ms());
     db_put_text(&q, outlet->name(outlet->ctx, i));
-    db_put_int(&q, *handed);
-    db_put_int(&q, room);
-    while (!(rc = db_next(&q, &row, err)) && row && hand_row(&q, outlet, i))
-        *handed = db_int(&q, 0);
+    db_put_int(&q, OUTBOX_MOST);
+    while (!(rc = db_next(&q, &row, err)) && row)
+        offer_row(&q, outlet, i);
     db_done(&q);
     return rc;
 }
 
-int outbox_prune(struct db *db, int64_t before_ms, int64_t *ret_n, struct err *err) {
+int outbox_prune(struct db *db, int64_t older_than_ms, int64_t *ret_n, struct err *err) {
     struct db_query q;
-    int rc = db_query(db, "DELETE FROM outbox WHERE made_ms < ?", "delete old deliveries", &q, err);
+    int rc = db_query(db, "DELETE FROM outbox WHERE boot_ms < ?", "delete old deliveries", &q, err);
     if (rc)
         return rc;
-    db_put_int(&q, before_ms);
+    db_put_int(&q, trusted_boot_ms() - older_than_ms);
     if ((rc = db_run(&q, err)))
         return rc;
     *ret_n = db_changes(db);

@@ -31,7 +31,7 @@ static int64_t note(struct session *s, struct journal_entry *e) {
     str_copy(e->model, sizeof e->model, s->model);
     str_copy(e->sha256, sizeof e->sha256, s->sha256);
     e->live = live_stream_open(s->stream)->realtime;
-    return journal_add(journal, e);
+    return s->stage == SESSION_RESTORING ? journal_add_again(journal, e) : journal_add(journal, e);
 }
 
 static struct journal_entry entry_of(enum journal_kind kind, int64_t number) {
@@ -98,7 +98,11 @@ static void note_events(struct session *s, const struct live_report *r) {
 }
 
 static void note_alarm(struct session *s, const struct live_report *r) {
-    struct journal_entry e = entry_of(r->on ? JOURNAL_ALARM_ON : JOURNAL_ALARM_OFF, r->seq);
+    struct journal_entry e = entry_of(r->on ? JOURNAL_ALARM_ON : JOURNAL_ALARM_OFF, r->first);
+    if (r->on)
+        journal_alarm_id(s->id, r->first, s->alarm_id);
+    str_copy(e.alarm, sizeof e.alarm, s->alarm_id);
+    str_copy(e.detail, sizeof e.detail, r->on ? "" : journal_off_name(JOURNAL_OFF_ENDED));
     e.received_ms = r->wall_ms;
     e.start_s = seconds_of(r->first);
     e.value = (double)r->probability;

@@ -66,6 +66,7 @@ struct session {
     int64_t promised; /* unsaved: what its client may have dropped until a snapshot was durable again; -1: none is yet */
     int64_t consumed_gaps;
     /* the journal */
+    char alarm_id[JOURNAL_ALARM];     /* of its newest alarm; "" = it had none */
     int64_t noted;                    /* number of its newest alarm there (journal_add) */
     struct ring held;                 /* alarms that are not on the disk, and what follows them */
     struct live_report *held_summary; /* what follows all of these */

@@ -82,9 +82,14 @@ static void put_hooks(struct html *h, const struct status *s) {
         html_put(h,
                  "<tr class=\"%s\"><th scope=\"row\">%s</th><td class=\"n\">%.0f</td><td class=\"n\">%.0f</td><td "
                  "class=\"n\">%.0f</td></tr>",
-                 s->hooks[i].dropped > 0 ? "bad" : "good", s->hooks[i].name, s->hooks[i].delivered, s->hooks[i].failed,
-                 s->hooks[i].dropped);
-    html_put(h, "</tbody></table></section>\n");
+                 s->hooks[i].failing || s->hooks[i].dropped > 0 ? "bad" : "good", s->hooks[i].name, s->hooks[i].delivered,
+                 s->hooks[i].failed, s->hooks[i].dropped);
+    html_put(h, "</tbody></table>");
+    for (int i = 0; i < s->n_hooks; i++)
+        if (s->hooks[i].failing)
+            html_put(h, "<p class=\"wrong\">%s does not deliver, and %d entries wait: %s</p>", s->hooks[i].name,
+                     s->hooks[i].waiting, s->hooks[i].error);
+    html_put(h, "</section>\n");
 }
 
 static void put_beds(struct html *h, const struct page_view *v) {

@@ -1,4 +1,5 @@
-/* grpc.health.v1: Check answers; Watch sends the status, and each change of it. SERVING means what /readyz means. */
+/* grpc.health.v1: Check answers; Watch sends the status, and each change of it. SERVING means
+ * that streams and jobs are taken; /readyz says more, such as that a hook does not deliver. */
 #include <stdlib.h>
 
 #include "base/queue.h"

@@ -52,23 +52,24 @@ struct services {
     struct source_config source;   /* stores, and the cache of their objects */
     int leasings;                  /* number of threads that fetch models from stores for streams */
     struct pool_share shares[OFFLOAD_CLASSES];
-    struct watch *watches;             /* open Watch calls, svc_jobs.c */
-    struct validate *validates;        /* Validate calls, svc_validate.c: one that works, then those that wait */
-    const char *paths[3];              /* data, cache, results */
-    const char *database;              /* path of the job database */
-    void (*drain)(struct services *s); /* same as SIGTERM */
-    atomic_bool serving, writable;     /* serving: the daemon does not stop. writable: the job database can be written */
-    bool draining;                     /* streams are being ended, and none is taken any more */
-    atomic_bool device_serves;         /* false while device_set_stalled */
-    atomic_int models_state;           /* enum models_state; WARM is final: models loaded later do not change it */
-    atomic_bool results_full;          /* the volume of paths.results */
-    atomic_int unsaved_streams;        /* that go on although their snapshots cannot be written */
-    struct health_watch *health;       /* open Watch calls, health.c */
-    struct observing *observings;      /* open Observe calls, svc_burst.c */
-    struct observer_share frames;      /* of all observers of networks */
-    int64_t network_memory;            /* largest budget of a spiking network */
-    int network_files;                 /* calls that hold a network or snapshot as a file, svc_burst_files.c */
-    void (*wake)(void *ctx);           /* makes the loop look at its mailboxes. Any thread */
+    struct watch *watches;                 /* open Watch calls, svc_jobs.c */
+    struct validate *validates;            /* Validate calls, svc_validate.c: one that works, then those that wait */
+    const char *paths[3];                  /* data, cache, results */
+    const char *database;                  /* path of the job database */
+    void (*drain)(struct services *s);     /* same as SIGTERM */
+    atomic_bool serving, writable;         /* serving: the daemon does not stop. writable: the job database can be written */
+    bool draining;                         /* streams are being ended, and none is taken any more */
+    atomic_bool device_serves;             /* false while device_set_stalled */
+    atomic_int models_state;               /* enum models_state; WARM is final: models loaded later do not change it */
+    atomic_bool results_full;              /* the volume of paths.results */
+    atomic_bool journal_fails, hooks_fail; /* entries cannot be written; a hook does not deliver */
+    atomic_int unsaved_streams;            /* that go on although their snapshots cannot be written */
+    struct health_watch *health;           /* open Watch calls, health.c */
+    struct observing *observings;          /* open Observe calls, svc_burst.c */
+    struct observer_share frames;          /* of all observers of networks */
+    int64_t network_memory;                /* largest budget of a spiking network */
+    int network_files;                     /* calls that hold a network or snapshot as a file, svc_burst_files.c */
+    void (*wake)(void *ctx);               /* makes the loop look at its mailboxes. Any thread */
     void *wake_ctx;
     int64_t start_ms; /* monotonic */
     const char *version, *revision, *notice;

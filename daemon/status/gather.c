@@ -95,10 +95,15 @@ static double attempts(const struct gather *g, const char *hook, const char *res
 static void put_hooks(const struct gather *g, struct status *to) {
     for (int i = 0; i < hooks_count(g->source.hooks) && to->n_hooks < STATUS_HOOKS; i++) {
         const char *name = hooks_at(g->source.hooks, i)->name;
+        struct hooks_state state;
+        hooks_describe(g->source.hooks, i, &state);
         to->hooks[to->n_hooks++] = (struct status_hook){.name = name,
                                                         .delivered = attempts(g, name, "delivered"),
                                                         .failed = attempts(g, name, "failed"),
-                                                        .dropped = attempts(g, name, "dropped")};
+                                                        .dropped = attempts(g, name, "dropped"),
+                                                        .failing = state.failing,
+                                                        .waiting = state.waiting};
+        str_copy(to->hooks[to->n_hooks - 1].error, sizeof state.error, state.error);
     }
 }
 

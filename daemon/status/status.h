@@ -118,6 +118,9 @@ struct status_volume {
 struct status_hook {
     const char *name;
     double delivered, failed, dropped; /* attempts */
+    bool failing;                      /* it does not deliver now */
+    int waiting;                       /* entries that it was not told */
+    char error[256];
 };
 
 struct status_device {

@@ -9,6 +9,8 @@
 
 enum { ANSWER_BYTES = 200 };
 
+const char *signed_post_system_ca(void) { return curl_version_info(CURLVERSION_NOW)->cainfo; }
+
 int signed_post_signature(const char *secret, const char *body, size_t len, char ret[SIGNED_POST_HEX], struct err *err) {
     unsigned char mac[EVP_MAX_MD_SIZE];
     unsigned n = 0;
@@ -46,8 +48,9 @@ static void set_up(CURL *curl, const struct signed_post *p, struct curl_slist *h
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, (void *)(uintptr_t)p->stop);
+    struct curl_blob ca = {.data = (void *)(uintptr_t)p->ca, .len = p->ca ? strlen(p->ca) : 0, .flags = CURL_BLOB_NOCOPY};
     if (p->ca)
-        curl_easy_setopt(curl, CURLOPT_CAINFO, p->ca);
+        curl_easy_setopt(curl, CURLOPT_CAINFO_BLOB, &ca);
 }
 
 static int judge(const struct signed_post *p, CURLcode code, long status, const char *answer, struct err *err) {

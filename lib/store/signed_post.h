@@ -12,7 +12,7 @@ enum { SIGNED_POST_HEX = 65 };
 
 struct signed_post {
     const char *url;
-    const char *ca;     /* PEM file of the CAs that the receiver's certificate may have; NULL = those of the system */
+    const char *ca;     /* the CAs that the receiver's certificate may have, as PEM text; NULL = those that libcurl finds */
     const char *secret; /* key of the signature */
     const char *id;     /* the same for each try of a delivery */
     const char *body;
@@ -20,6 +20,8 @@ struct signed_post {
     int64_t timeout_ms;      /* of the whole request */
     const atomic_bool *stop; /* ends the request early; may be NULL */
 };
+/* The file with the CAs of the system, or NULL: libcurl does not say. */
+const char *signed_post_system_ca(void);
 /* HMAC-SHA256 of the body in lower-case hexadecimal digits, as in the header `Brr-Signature: sha256=HEX`. */
 int signed_post_signature(const char *secret, const char *body, size_t len, char ret[SIGNED_POST_HEX], struct err *err);
 /* Sends it with the headers Brr-Delivery (the id) and Brr-Signature; follows no redirection. Errors: INVALID when the receiver

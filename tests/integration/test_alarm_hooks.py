@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Hooks of alarms: a command with JSON on its standard input and a time limit, a signed POST to an HTTPS receiver that fails twice, what
-was not delivered when the daemon was killed, patterns, and the test alarm."""
+"""Hooks of alarms: a command with JSON on its standard input and a time limit, a signed POST to an HTTPS receiver that fails, what was not
+delivered when the daemon was killed, patterns, replays, a secret that cannot be read, and the test alarm. Each alarm is told by one
+delivery, its own or one that covers it."""
 import glob
 import hashlib
 import hmac
@@ -12,6 +13,8 @@ import stat
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 
 from daemon import PATIENCE, SOURCE, Daemon, make_corpus, temporary
 from secured import secret_file, tls
@@ -32,8 +35,9 @@ class Receiver(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def delivered(self, client):
-        return [(body["entry"]["kind"], body["entry"]["start_s"]) for status, _, body in list(self.requests)
-                if status == 200 and body["entry"]["client"] == client]
+        """Ids of the deliveries that were taken, and of those that they cover."""
+        return [i for status, _, body in list(self.requests) if status == 200 and body["entry"]["client"] == client
+                for i in [body["id"], *body["covers"]]]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -55,7 +59,7 @@ class Hooked(Daemon):
     def __init__(self, directory, hooks):
         super().__init__(directory)
         with open(f"{SOURCE}/configs/demo.yaml", encoding="utf-8") as f, open(f"{directory}/daemon.yaml", "w", encoding="utf-8") as out:
-            out.write(f.read() + "\nalarms:\n  hooks:\n" + "".join(f"    - {json.dumps(h)}\n" for h in hooks))
+            out.write(f.read() + "\nalarms:\n  rejoin: 0s\n  url: https://eeg.example\n  hooks:\n" + "".join(f"    - {json.dumps(h)}\n" for h in hooks))
 
     def command(self):
         return [f"{self.dir}/daemon.yaml" if word.endswith("demo.yaml") else word for word in super().command()]
@@ -95,6 +99,18 @@ def stream(d, path, client):
     return found
 
 
+def told(d, client, hook):
+    return [e for e in journal(d, "--bed", client, "--kind", "told", "--last", "500") if e["person"] == hook]
+
+
+def readiness(d):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/readyz") as answer:
+            return answer.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.read().decode()
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=31, patients=1, hours=0.1, seizures=2)
@@ -106,35 +122,46 @@ def main():
         secret = secret_file(f"{tmp}/secret", SECRET + "\n")
         write = script(f"{tmp}/write", 'cat >> "$1"; echo >> "$1"\n')
         d = Hooked(tmp, [
-            {"name": "pager", "url": url, "secret_file": secret, "ca": f"{tmp}/tls/ca.crt", "bed": "bed-*"},
-            {"name": "light", "command": [write, f"{tmp}/said; ls"], "kinds": ["alarm_on"]},
-            {"name": "other", "command": [write, f"{tmp}/never"], "bed": "ward-*"},
-            {"name": "model", "command": [write, f"{tmp}/never"], "model": "best"},
-            {"name": "slow", "command": [script(f"{tmp}/slow", "sleep 20\n")], "kinds": ["ended"], "timeout": "300ms"},
+            {"name": "pager", "url": url, "secret_file": secret, "ca": f"{tmp}/tls/ca.crt", "bed": "bed-*", "replays": True},
+            {"name": "light", "command": [write, f"{tmp}/said; ls"], "kinds": ["alarm_on"], "replays": True},
+            {"name": "other", "command": [write, f"{tmp}/never"], "bed": "ward-*", "replays": True},
+            {"name": "model", "command": [write, f"{tmp}/never"], "model": "best", "replays": True},
+            {"name": "live", "command": [write, f"{tmp}/never"]},
+            {"name": "slow", "command": [script(f"{tmp}/slow", "sleep 20\n")], "kinds": ["ended"], "timeout": "300ms", "replays": True},
         ]).start()
 
         want = stream(d, path, "bed-1")
-        soon(lambda: len(receiver.delivered("bed-1")) >= len(want), lambda: receiver.requests)
-        assert receiver.delivered("bed-1") == want, receiver.requests
-        ids = [i for _, i, _ in receiver.requests]
-        assert [s for s, _, _ in receiver.requests] == [503, 503] + [200] * len(want) and ids[0] == ids[1] == ids[2], receiver.requests
-        assert len(set(ids)) == len(want) and all(i == body["id"] and body["hook"] == "pager" for _, i, body in receiver.requests)
+        soon(lambda: len(told(d, "bed-1", "pager")) >= len(want), lambda: receiver.requests)
+        ids = receiver.delivered("bed-1")
+        assert len(ids) == len(set(ids)) == len(want), receiver.requests
+        assert [s for s, _, _ in receiver.requests][:3] == [503, 503, 200], receiver.requests
+        assert all(i == body["id"] and body["hook"] == "pager" for _, i, body in receiver.requests)
+        body = receiver.requests[-1][2]
+        assert body["url"].startswith("https://eeg.example/streams/") and "bed-1" in body["text"] and 0 <= body["late_s"] < PATIENCE, body
+        assert body["entry"]["live"] is False and body["entry"]["alarm"].startswith(body["entry"]["session"]), body
         said = [kind for kind, _ in want if kind == "alarm_on"]
-        soon(lambda: len(lines(f"{tmp}/said; ls")) == len(said), lambda: lines(f"{tmp}/said; ls"))
-        entry = json.loads(lines(f"{tmp}/said; ls")[0])["entry"]
+        soon(lambda: len(told(d, "bed-1", "light")) == len(said), lambda: lines(f"{tmp}/said; ls"))
+        heard = [json.loads(line) for line in lines(f"{tmp}/said; ls")]
+        assert sum(1 + len(h["covers"]) for h in heard) == len(said), heard
+        entry = heard[0]["entry"]
         assert entry["kind"] == "alarm_on" and entry["client"] == "bed-1" and entry["start_s"] == want[0][1] and entry["model"] == "line_length"
         soon(lambda: attempts(d).get('hook="slow",result="dropped"') == 1, lambda: attempts(d))
         assert "was killed" in d.read_log() and not os.path.exists(f"{tmp}/never")
-        assert attempts(d)['hook="pager",result="failed"'] == 2 and attempts(d)['hook="pager",result="delivered"'] == len(want)
+        assert attempts(d)['hook="pager",result="failed"'] == 2
 
-        receiver.failures = 1_000_000  # what cannot be delivered survives the daemon
+        receiver.failures = 1_000_000  # what cannot be delivered survives the daemon, with its ids
         again = stream(d, path, "bed-2")
-        soon(lambda: receiver.requests[-1][0] == 503, lambda: receiver.requests)
+        soon(lambda: "a hook does not deliver" in readiness(d) or "hook" in readiness(d), lambda: readiness(d))
+        tried = {i for status, i, _ in receiver.requests if status == 503}
         d.kill()
         receiver.failures = 0
         d.start()
-        soon(lambda: len(receiver.delivered("bed-2")) >= len(again), lambda: receiver.requests)
-        assert receiver.delivered("bed-2") == again == want and receiver.delivered("bed-1") == want
+        soon(lambda: len(told(d, "bed-2", "pager")) >= len(again), lambda: receiver.requests)
+        ids = receiver.delivered("bed-2")
+        assert len(ids) == len(set(ids)) == len(again) and tried & set(ids), receiver.requests
+        assert len(receiver.delivered("bed-1")) == len(want)
+        texts = [body["text"] for status, _, body in receiver.requests if status == 200 and body["entry"]["client"] == "bed-2"]
+        assert any("alarms were on" in text for text in texts), texts
 
         code, out, err = d.ctl("hooks", "test", "pager")
         assert code == 0 and "delivered" in out and receiver.requests[-1][2]["test"] is True, (out, err)
@@ -146,10 +173,12 @@ def main():
         assert code == 3 and "no hook nobody" in err, err
         assert d.stop() == 0
 
-        os.chmod(secret, 0o644)
-        d.spawn()
-        assert d.process.wait(timeout=PATIENCE) != 0 and "the secret of the hook pager" in d.read_log(), d.read_log()[-2000:]
-    print(f"{len(want)} alarms told once, in order")
+        os.chmod(secret, 0o644)  # a bad hook never stops the daemon
+        d.start()
+        assert "the secret of the hook pager" in d.read_log(), d.read_log()[-2000:]
+        soon(lambda: "hook" in readiness(d), lambda: readiness(d))
+        assert d.stop() == 0
+    print(f"{len(want)} alarms told once")
     return 0
 
 

@@ -191,24 +191,46 @@ static void a_reader_gets_what_it_asks_for(void **state) {
     journal_stop(j);
 }
 
-static void the_oldest_go_by_age(void **state) {
-    const char *path = in_dir(state, "j.sqlite");
-    struct journal *j = start(path, -1, -1);
-    for (int i = 0; i < 5; i++) {
-        struct journal_entry e = entry(JOURNAL_GAP, "icu-1", i);
-        e.received_ms -= i < 3 ? 3600 * 1000 : 0;
+/* The clocks, shifted. */
+static atomic_llong wall_shift_ms, boot_shift_ms;
+int64_t __real_clock_wall_ms(void);
+int64_t __wrap_clock_wall_ms(void);
+int64_t __real_trusted_boot_ms(void);
+int64_t __wrap_trusted_boot_ms(void);
+int64_t __wrap_clock_wall_ms(void) { return __real_clock_wall_ms() + atomic_load(&wall_shift_ms); }
+int64_t __wrap_trusted_boot_ms(void) { return __real_trusted_boot_ms() + atomic_load(&boot_shift_ms); }
+
+static void add_many(struct journal *j, int n, int64_t age_ms, int *at) {
+    for (int i = 0; i < n; i++) {
+        struct journal_entry e = entry(JOURNAL_GAP, "icu-1", (*at)++);
+        e.received_ms -= age_ms;
         wait_for(j, journal_add(j, &e));
     }
-    journal_stop(j);
-    j = start(path, 1800 * 1000, -1);
+}
+
+static void the_oldest_go_by_age_when_the_clock_is_steady(void **state) {
+    enum { DAY_MS = 24 * 3600 * 1000, PRUNES = 512 };
+    const char *path = in_dir(state, "j.sqlite");
+    struct journal *j = start(path, 1800 * 1000, -1);
+    int at = 0;
+    add_many(j, 3, 3600 * 1000, &at);
+    atomic_store(&wall_shift_ms, 400ll * DAY_MS); /* a step of the clock: everything looks old */
+    add_many(j, PRUNES, 0, &at);
+    assert_true(value("brrd_journal_entries_dropped_total", "age") == 0);
+    atomic_store(&wall_shift_ms, 0);
+    add_many(j, PRUNES, 0, &at);
+    assert_true(value("brrd_journal_entries_dropped_total", "age") == 0);
+    atomic_store(&wall_shift_ms, DAY_MS + 60000); /* a day later on both clocks */
+    atomic_store(&boot_shift_ms, DAY_MS + 60000);
+    add_many(j, PRUNES, 0, &at);
     for (int i = 0; value("brrd_journal_entries_dropped_total", "age") < 3; i++) {
         assert_true(i < 60000);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    struct page p = read_some(path, &all, forward);
-    assert_int_equal(p.n, 2);
-    assert_int_equal(p.e[0].number, 3);
     journal_stop(j);
+    atomic_store(&wall_shift_ms, 0);
+    atomic_store(&boot_shift_ms, 0);
+    assert_true(read_some(path, &all, forward).e[0].number >= 3);
 }
 
 static void the_oldest_go_by_size(void **state) {
@@ -219,7 +241,11 @@ static void the_oldest_go_by_size(void **state) {
     for (int i = 0; i < MANY; i++) {
         struct journal_entry e = entry(JOURNAL_QUALITY, "icu-1", i);
         memset(e.detail, 'x', 300);
-        last = journal_add(j, &e);
+        const int64_t number = journal_add(j, &e);
+        if (!number)
+            wait_for(j, last);
+        i -= !number;
+        last = number ? number : last;
     }
     wait_for(j, last);
     journal_stop(j); /* the last deletion has ended */
@@ -233,10 +259,10 @@ static void the_oldest_go_by_size(void **state) {
     assert_true(value("brrd_journal_entries_dropped_total", "size") > MANY / 2);
 }
 
-/* The file cannot be made until its folder is there: entries wait in memory, the oldest first, and beyond JOURNAL_WAITING the
- * newest are dropped and counted. */
+/* The file cannot be made until its folder is there: entries wait in memory, the oldest first, and beyond JOURNAL_STREAM_OTHERS of
+ * a stream the newest are dropped and counted. */
 static void entries_wait_for_a_volume_that_cannot_be_written(void **state) {
-    enum { MANY = 12000 };
+    enum { MANY = 200 };
     char folder[4096], path[4200];
     str_copy(folder, sizeof folder, in_dir(state, "later"));
     str_format(path, sizeof path, "%s/j.sqlite", folder);
@@ -248,13 +274,13 @@ static void entries_wait_for_a_volume_that_cannot_be_written(void **state) {
         kept += number > 0;
         last = number ? number : last;
     }
-    assert_true(kept >= JOURNAL_WAITING && kept < MANY);
+    assert_int_equal(kept, JOURNAL_STREAM_OTHERS);
     assert_true(value("brrd_journal_entries_dropped_total", "queue") == (double)(MANY - kept));
     for (int i = 0; !journal_is_failing(j); i++) {
         assert_true(i < 60000);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    assert_false(journal_has(j, 1));
+    assert_false(journal_has(j, last));
     assert_int_equal(mkdir(folder, 0700), 0);
     wait_for(j, last);
     assert_false(journal_is_failing(j));
@@ -265,48 +291,75 @@ static void entries_wait_for_a_volume_that_cannot_be_written(void **state) {
     journal_stop(j);
 }
 
-/* A receiver of alarms that keeps what it gets, as long as it has room. */
+/* A disk that takes writes and never answers fsync: SQLite calls these. */
+static atomic_bool disk_hangs;
+static int sync_file(void) {
+    while (atomic_load(&disk_hangs))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return 0;
+}
+__attribute__((visibility("default"))) int fsync(int fd);
+__attribute__((visibility("default"))) int fdatasync(int fd);
+int fsync(int fd) { return (void)fd, sync_file(); }
+int fdatasync(int fd) { return (void)fd, sync_file(); }
+
+static void a_flood_of_one_stream_costs_no_alarm_of_another(void **state) {
+    enum { FLOOD = 20000, ALARMS = 300 };
+    const char *path = in_dir(state, "j.sqlite");
+    struct journal *j = start(path, -1, -1);
+    struct journal_entry first = entry(JOURNAL_OPENED, "icu-1", 0);
+    int64_t last = 0;
+    wait_for(j, journal_add(j, &first));
+    atomic_store(&disk_hangs, true);
+    for (int i = 0; i < FLOOD; i++) {
+        struct journal_entry gap = entry(JOURNAL_GAP, "flood", i), alarm = entry(JOURNAL_ALARM_ON, "icu-1", i);
+        str_copy(gap.session, sizeof gap.session, "f100d");
+        journal_add(j, &gap);
+        if (i % (FLOOD / ALARMS) == 0)
+            assert_true((last = journal_add(j, &alarm)) > 0);
+    }
+    for (int i = 0; !journal_is_failing(j); i++) { /* though no call has failed */
+        assert_true(i < 60000);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    atomic_store(&disk_hangs, false);
+    wait_for(j, last);
+    assert_false(journal_is_failing(j));
+    assert_true(value("brrd_journal_entries_total", "alarm_on") >= ALARMS);
+    assert_true(value("brrd_journal_entries_dropped_total", "queue") >= FLOOD - 2 * JOURNAL_STREAM_OTHERS - 256);
+    journal_tick(j);
+    assert_true(journal_stop(j));
+    struct journal_filter f = {.kinds = 1u << JOURNAL_GAP};
+    struct page p = read_some(path, &f, forward);
+    assert_true(p.n > 0 && p.n <= 64);
+}
+
+/* A receiver of alarms that keeps what it is offered. */
 struct receiver {
-    char ids[8][OUTLET_ID];
-    int64_t rows[8];
+    struct journal_line *lines[64];
     atomic_int n;
-    atomic_int room, refused;
 };
 static const char *receiver_name(void *ctx, int i) { return (void)ctx, i ? "?" : "pager"; }
 static bool receiver_wants(void *ctx, int i, const struct journal_entry *e) {
     return (void)ctx, (void)i, e->kind == JOURNAL_ALARM_ON;
 }
-static char *receiver_body(void *ctx, int i, const struct journal_entry *e, const char *id) {
-    return (void)ctx, (void)i, (void)e, strdup(id);
-}
-static int receiver_room(void *ctx, int i) { return (void)i, atomic_load(&((struct receiver *)ctx)->room); }
-static bool receiver_post(void *ctx, int i, struct delivery *d) {
+static void receiver_offer(void *ctx, int i, struct journal_line *line) {
     struct receiver *r = ctx;
-    int n = atomic_load(&r->n);
     assert_int_equal(i, 0);
-    if (!atomic_load(&r->room)) {
-        atomic_fetch_add(&r->refused, 1);
-        return false;
-    }
-    assert_true(n < 8);
-    assert_string_equal(d->body, d->id);
-    str_copy(r->ids[n], sizeof r->ids[n], d->id);
-    r->rows[n] = d->outbox;
-    delivery_free(d);
-    atomic_fetch_sub(&r->room, 1);
+    assert_true(atomic_load(&r->n) < 64);
+    r->lines[r->n] = journal_line_hold(line);
     atomic_fetch_add(&r->n, 1);
-    return true;
+}
+static void receiver_written(void *ctx) { (void)ctx; }
+static void receiver_done(struct receiver *r) {
+    for (; r->n; r->n--)
+        journal_line_drop(r->lines[r->n - 1]);
 }
 
 static struct journal *start_with(const char *path, struct receiver *r, struct outlet *outlet) {
     struct journal *j = NULL;
-    *outlet = (struct outlet){.ctx = r,
-                              .n = 1,
-                              .name = receiver_name,
-                              .wants = receiver_wants,
-                              .body = receiver_body,
-                              .room = receiver_room,
-                              .post = receiver_post};
+    *outlet = (struct outlet){
+        .ctx = r, .n = 1, .name = receiver_name, .wants = receiver_wants, .offer = receiver_offer, .written = receiver_written};
     const struct journal_config config = {.path = path, .keep_ms = -1, .max_bytes = -1, .outlet = outlet};
     assert_int_equal(journal_start(&config, &j, NULL), 0);
     return j;
@@ -319,28 +372,44 @@ static void wait_until(const atomic_int *n, int want) {
     }
 }
 
-static void a_receiver_gets_each_new_entry_until_it_is_done(void **state) {
+static int state_of(const struct receiver *r, int i) { return atomic_load(&r->lines[i]->state); }
+
+static void a_receiver_is_offered_each_entry_until_it_is_done(void **state) {
     const char *path = in_dir(state, "j.sqlite");
-    struct receiver r = {.room = 2};
+    struct receiver r = {.n = 0};
     struct outlet outlet;
     struct journal *j = start_with(path, &r, &outlet);
+    int64_t last = 0;
     for (int i = 0; i < 3; i++) {
-        struct journal_entry e = entry(i == 1 ? JOURNAL_ALARM_OFF : JOURNAL_ALARM_ON, "icu-1", i / 2);
+        struct journal_entry e = entry(i == 1 ? JOURNAL_ALARM_OFF : JOURNAL_ALARM_ON, "icu-1", 256 * (i / 2));
         journal_add(j, &e);
-        journal_add(j, &e); /* the same alarm is told once */
+        last = journal_add_again(j, &e); /* the same alarm, as after a restore */
     }
-    wait_until(&r.n, 2);
-    journal_delivered(j, r.rows[0]);
+    assert_int_equal(r.n, 4); /* at once, whatever the disk does */
+    assert_true(r.lines[1]->again && !r.lines[0]->again);
+    wait_for(j, last);
+    assert_true(state_of(&r, 0) == LINE_WRITTEN && state_of(&r, 1) == LINE_KNOWN);
+    assert_true(state_of(&r, 2) == LINE_WRITTEN && state_of(&r, 3) == LINE_KNOWN);
+    journal_told(j, "pager", &r.lines[0]->entry, "delivered");
     assert_true(journal_stop(j));
-    assert_int_equal(r.n, 2);
-    struct receiver later = {.room = 8};
+    struct page p = read_some(path, &all, forward);
+    assert_int_equal(p.n, 4);
+    assert_int_equal(p.e[3].kind, JOURNAL_TOLD);
+    assert_string_equal(p.e[3].person, "pager");
+    assert_string_equal(p.e[3].detail, "alarm_on: delivered");
+    char id[LINE_DELIVERY], again[LINE_DELIVERY];
+    outlet_id("pager", &r.lines[2]->entry, id);
+    receiver_done(&r);
+    struct receiver later = {.n = 0};
     j = start_with(path, &later, &outlet); /* what is not done comes again, with the same id */
     wait_until(&later.n, 1);
-    assert_string_equal(later.ids[0], r.ids[1]);
-    journal_delivered(j, later.rows[0]);
+    outlet_id("pager", &later.lines[0]->entry, again);
+    assert_string_equal(again, id);
+    assert_int_equal(state_of(&later, 0), LINE_WRITTEN);
+    journal_told(j, "pager", &later.lines[0]->entry, "delivered");
     assert_true(journal_stop(j));
     assert_int_equal(later.n, 1);
-    later = (struct receiver){.room = 8};
+    receiver_done(&later);
     j = start_with(path, &later, &outlet);
     struct journal_entry e = entry(JOURNAL_GAP, "icu-1", 1);
     wait_for(j, journal_add(j, &e));
@@ -348,66 +417,78 @@ static void a_receiver_gets_each_new_entry_until_it_is_done(void **state) {
     assert_int_equal(later.n, 0);
 }
 
-static void a_receiver_gets_what_comes_when_nothing_waits_any_more(void **state) {
-    struct receiver r = {.room = 8};
+static void a_receiver_does_not_wait_for_a_dropped_entry(void **state) {
+    struct receiver r = {.n = 0};
     struct outlet outlet;
-    struct journal *j = start_with(in_dir(state, "j.sqlite"), &r, &outlet);
-    for (int i = 0; i < 3; i++) {
-        struct journal_entry e = entry(JOURNAL_ALARM_ON, "icu-1", i);
-        journal_add(j, &e);
-        wait_until(&r.n, i + 1);
-        journal_delivered(j, r.rows[i]);
-        e = entry(JOURNAL_GAP, "icu-1", i);
-        wait_for(j, journal_add(j, &e)); /* the outbox is empty */
+    struct journal *j = start_with(in_dir(state, "never/j.sqlite"), &r, &outlet);
+    struct journal_entry e = entry(JOURNAL_GAP, "icu-1", 0);
+    int64_t number = 1;
+    for (int i = 0; number; i++) {
+        e = entry(JOURNAL_ALARM_OFF, "icu-1", i);
+        assert_true(i <= JOURNAL_STREAM_ALARMS);
+        number = journal_add(j, &e);
     }
-    assert_true(r.rows[0] < r.rows[1] && r.rows[1] < r.rows[2]);
-    assert_true(journal_stop(j));
-}
-
-static void a_receiver_does_not_wait_for_a_journal_that_cannot_be_written(void **state) {
-    char folder[512], path[600];
-    str_copy(folder, sizeof folder, in_dir(state, "later"));
-    str_format(path, sizeof path, "%s/j.sqlite", folder);
-    struct receiver r = {.room = 8};
-    struct outlet outlet;
-    struct journal *j = start_with(path, &r, &outlet);
-    struct journal_entry e = entry(JOURNAL_ALARM_ON, "icu-1", 1);
-    int64_t number = journal_add(j, &e);
-    wait_until(&r.n, 1);
-    assert_int_equal(r.rows[0], 0);
-    assert_int_equal(mkdir(folder, 0700), 0);
-    wait_for(j, number);
-    assert_true(journal_stop(j));
-    assert_int_equal(r.n, 1); /* not a second time through the outbox */
-}
-
-static void a_receiver_without_room_gets_the_entry_through_the_outbox(void **state) {
-    char folder[512], path[600];
-    str_copy(folder, sizeof folder, in_dir(state, "later"));
-    str_format(path, sizeof path, "%s/j.sqlite", folder);
-    struct receiver r = {.room = 1};
-    struct outlet outlet;
-    struct journal *j = start_with(path, &r, &outlet);
-    struct journal_entry e = entry(JOURNAL_ALARM_ON, "icu-1", 1);
-    journal_add(j, &e);
-    e.number = 2;
-    int64_t number = journal_add(j, &e);
-    wait_until(&r.refused, 1); /* the first one was taken, the second one was not */
+    e = entry(JOURNAL_ALARM_ON, "icu-1", 5);
+    assert_int_equal(journal_add(j, &e), 0);
     assert_int_equal(r.n, 1);
-    assert_int_equal(mkdir(folder, 0700), 0);
-    wait_for(j, number);
-    atomic_store(&r.room, 4);
-    wait_until(&r.n, 2);
-    assert_int_equal(r.rows[0], 0);
-    assert_true(r.rows[1] > 0);
-    assert_true(journal_stop(j));
-    assert_int_equal(r.n, 2);
+    assert_int_equal(state_of(&r, 0), LINE_WRITTEN);
+    journal_stop(j);
+    receiver_done(&r);
+}
+
+/* The journal shrinks by the entries of whoever has most, and its alarms go last. */
+static void who_has_most_makes_room(void **state) {
+    enum { MANY = 6000, MOST = 1 << 20 };
+    const char *path = in_dir(state, "j.sqlite");
+    struct journal *j = start(path, -1, MOST);
+    int64_t last = 0;
+    for (int i = 0; i < MANY; i++) {
+        struct journal_entry e = entry(i == 1 ? JOURNAL_ALARM_ON : JOURNAL_QUALITY, i % 100 ? "flood" : "icu-1", i);
+        memset(e.detail, 'x', 400);
+        const int64_t number = journal_add(j, &e);
+        if (!number)
+            wait_for(j, last);
+        i -= !number;
+        last = number ? number : last;
+    }
+    wait_for(j, last);
+    journal_stop(j);
+    assert_true(value("brrd_journal_entries_dropped_total", "size") > 1000);
+    struct page p = read_some(path, &(struct journal_filter){.client = "icu-1"}, forward);
+    assert_int_equal(p.n, MANY / 100);
+    p = read_some(path, &(struct journal_filter){.kinds = 1u << JOURNAL_ALARM_ON}, forward);
+    assert_int_equal(p.n, 1);
+}
+
+/* The entries of a caller are found by an index, not among those of all others. */
+static void the_entries_of_a_caller_are_read_by_index(void **state) {
+    const char *path = in_dir(state, "j.sqlite");
+    struct journal *j = start(path, -1, -1);
+    struct journal_entry e = entry(JOURNAL_GAP, "icu-1", 1);
+    struct db *db = NULL;
+    struct db_query q;
+    bool row = false, indexed = false;
+    wait_for(j, journal_add(j, &e));
+    assert_int_equal(journaldb_open_reader(path, &db, NULL), 0);
+    assert_int_equal(db_query(db,
+                              "EXPLAIN QUERY PLAN SELECT " JOURNALDB_ROW " FROM journal WHERE id > 0 AND +received_ms >= 0 AND "
+                              "+received_ms < 9 AND principal = 'token:bob' ORDER BY id ASC",
+                              "explain", &q, NULL),
+                     0);
+    while (!db_next(&q, &row, NULL) && row) {
+        indexed |= strstr(db_text(&q, 3), "journal_principal") != NULL;
+        assert_null(strstr(db_text(&q, 3), "TEMP B-TREE"));
+    }
+    db_done(&q);
+    assert_true(indexed);
+    db_close(db);
+    journal_stop(j);
 }
 
 static void what_was_not_written_at_the_stop_is_counted(void **state) {
     struct journal *j = start(in_dir(state, "never/j.sqlite"), -1, -1);
     struct journal_entry e = entry(JOURNAL_GAP, "icu-1", 1);
-    assert_int_equal(journal_add(j, &e), 1);
+    assert_true(journal_add(j, &e) > 0);
     journal_stop(j);
     assert_true(value("brrd_journal_entries_dropped_total", "volume") == 1);
 }
@@ -424,13 +505,14 @@ int main(void) {
         in_temp_dir(an_entry_says_which_alarm_and_who),
         in_temp_dir(an_old_journal_is_read_as_live),
         in_temp_dir(a_reader_gets_what_it_asks_for),
-        in_temp_dir(the_oldest_go_by_age),
+        in_temp_dir(the_oldest_go_by_age_when_the_clock_is_steady),
         in_temp_dir(the_oldest_go_by_size),
         in_temp_dir(entries_wait_for_a_volume_that_cannot_be_written),
-        in_temp_dir(a_receiver_gets_each_new_entry_until_it_is_done),
-        in_temp_dir(a_receiver_gets_what_comes_when_nothing_waits_any_more),
-        in_temp_dir(a_receiver_does_not_wait_for_a_journal_that_cannot_be_written),
-        in_temp_dir(a_receiver_without_room_gets_the_entry_through_the_outbox),
+        in_temp_dir(a_flood_of_one_stream_costs_no_alarm_of_another),
+        in_temp_dir(a_receiver_is_offered_each_entry_until_it_is_done),
+        in_temp_dir(a_receiver_does_not_wait_for_a_dropped_entry),
+        in_temp_dir(who_has_most_makes_room),
+        in_temp_dir(the_entries_of_a_caller_are_read_by_index),
         in_temp_dir(what_was_not_written_at_the_stop_is_counted),
     };
     return cmocka_run_group_tests(tests, NULL, done);

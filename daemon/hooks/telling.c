@@ -1,0 +1,169 @@
+#include "daemon/hooks/telling.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/str.h"
+#include "daemon/journal/outlet.h"
+
+static bool is_on(const struct journal_entry *e) { return e->kind == JOURNAL_ALARM_ON; }
+static bool is_off(const struct journal_entry *e) { return e->kind == JOURNAL_ALARM_OFF; }
+static bool begins(const struct telling_item *i) { return is_on(&i->line->entry) && !i->stale; }
+static bool is_alarm(const struct journal_entry *e) { return is_on(e) || is_off(e); }
+static bool has_ended(const struct journal_entry *e) { return !strcmp(e->detail, journal_off_name(JOURNAL_OFF_ENDED)); }
+
+enum telling_wait telling_wait(const struct journal_line *l, int64_t now_ms, int64_t rejoin_ms, int64_t *ret_ms) {
+    const int state = atomic_load(&l->state);
+    int64_t ready_ms = l->made_ms;
+    *ret_ms = INT64_MAX;
+    if (state == LINE_KNOWN)
+        return TELLING_NEVER;
+    if (state == LINE_WAITS && l->again)
+        return TELLING_LATER;
+    if (state == LINE_WAITS)
+        ready_ms += OUTLET_WAIT_MS;
+    if (is_off(&l->entry) && has_ended(&l->entry) && l->made_ms + rejoin_ms > ready_ms)
+        ready_ms = l->made_ms + rejoin_ms;
+    *ret_ms = ready_ms;
+    return ready_ms <= now_ms ? TELLING_NOW : TELLING_LATER;
+}
+
+static bool ready(const struct telling_item *i, int64_t now_ms, int64_t rejoin_ms) {
+    int64_t when;
+    return telling_wait(i->line, now_ms, rejoin_ms, &when) == TELLING_NOW;
+}
+
+static bool same_session(const struct telling_item *a, const struct telling_item *b) {
+    return !strcmp(a->line->entry.session, b->line->entry.session);
+}
+
+/* What would be told of the session of `first`: up to its newest entry of an alarm that is ready. */
+static const struct telling_item *newest_of(const struct telling_item *first, int64_t now_ms, int64_t rejoin_ms) {
+    const struct telling_item *newest = NULL;
+    for (const struct telling_item *i = first; i; i = i->next)
+        if (is_alarm(&i->line->entry) && same_session(i, first) && ready(i, now_ms, rejoin_ms))
+            newest = i;
+    return newest;
+}
+
+/* An alarm that is on, else the oldest entry that is ready: where to begin and where to end. */
+static bool choose(struct telling_item *list, int64_t now_ms, int64_t rejoin_ms, const struct telling_item **ret_last) {
+    const struct telling_item *oldest = NULL, *last;
+    for (const struct telling_item *i = list; i; i = i->next) {
+        if (!ready(i, now_ms, rejoin_ms))
+            continue;
+        oldest = oldest ? oldest : i;
+        if (begins(i) && (last = newest_of(i, now_ms, rejoin_ms)) && begins(last)) {
+            *ret_last = last;
+            return true;
+        }
+    }
+    if (oldest && is_alarm(&oldest->line->entry))
+        *ret_last = newest_of(oldest, now_ms, rejoin_ms);
+    else
+        *ret_last = oldest;
+    return oldest != NULL;
+}
+
+bool telling_take(struct telling_item **list, int64_t now_ms, int64_t rejoin_ms, struct telling *t) {
+    const struct telling_item *last = NULL;
+    if (!choose(*list, now_ms, rejoin_ms, &last))
+        return false;
+    *t = (struct telling){.entry = &last->line->entry, .is_on = begins(last), .made_ms = INT64_MAX};
+    struct telling_item **end = &t->items;
+    bool more = true;
+    for (struct telling_item **link = list; *link && more;) {
+        struct telling_item *i = *link;
+        const struct journal_entry *e = &i->line->entry;
+        more = i != last;
+        if (i != last && !(is_alarm(t->entry) && is_alarm(e) && same_session(i, last))) {
+            link = &i->next;
+            continue;
+        }
+        *link = i->next;
+        i->next = NULL;
+        *end = i;
+        end = &i->next;
+        t->alarms += is_on(e);
+        t->on = is_on(e) && !t->on ? e : t->on;
+        t->made_ms = i->line->made_ms < t->made_ms ? i->line->made_ms : t->made_ms;
+    }
+    if (t->is_on) /* people wait for this one */
+        t->made_ms = last->line->made_ms;
+    return true;
+}
+
+void telling_return(struct telling *t, struct telling_item **list) {
+    struct telling_item **end = &t->items;
+    while (*end)
+        end = &(*end)->next;
+    *end = *list;
+    *list = t->items;
+    t->items = NULL;
+}
+
+/* ---- words ---- */
+
+/* "10:01:22", local time. */
+static const char *clock_text(int64_t unix_ms, char buf[16]) {
+    struct tm tm;
+    time_t t = (time_t)(unix_ms / 1000);
+    if (!localtime_r(&t, &tm) || !strftime(buf, 16, "%H:%M:%S", &tm))
+        buf[0] = '\0';
+    return buf;
+}
+
+/* "bed-7 (token:icu)" */
+static void name_bed(const struct journal_entry *e, char *ret, size_t size) {
+    str_format(ret, size, "%s%s%.200s%s", *e->client ? e->client : "a stream without a name", " (", e->principal, ")");
+}
+
+/* When the alarm of this end began, by the samples in between; 0: unknown. */
+static int64_t began_ms(const struct journal_entry *off) {
+    const char *sample = strrchr(off->alarm, '-');
+    return sample && isfinite(off->start_s)
+               ? off->received_ms - llround((off->start_s - (double)strtoll(sample + 1, NULL, 10) / 256) * 1000)
+               : 0;
+}
+
+static void off_text(const struct telling *t, const char *bed, char ret[TELLING_TEXT]) {
+    const struct journal_entry *e = t->entry;
+    char from[16] = "", to[16];
+    const int64_t began = t->on ? t->on->received_ms : began_ms(e);
+    if (began > 0)
+        clock_text(began, from);
+    clock_text(e->received_ms, to);
+    if (t->on && t->alarms > 1)
+        str_format(ret, TELLING_TEXT, "%s: %d alarms were on %s-%s, not answered", bed, t->alarms, from, to);
+    else if (t->on)
+        str_format(ret, TELLING_TEXT, "%s: the alarm was on %s-%s, not answered", bed, from, to);
+    else if (has_ended(e))
+        str_format(ret, TELLING_TEXT, "%s: the alarm is over, on %s-%s", bed, from, to);
+    if (!has_ended(e)) {
+        const size_t n = t->on ? strlen(ret) : 0;
+        str_format(ret + n, TELLING_TEXT - n, "%s%smonitoring stopped at %s while the alarm was on (%s)", t->on ? "; " : bed,
+                   t->on ? "" : ": ", to, e->detail);
+    }
+}
+
+void telling_text(const struct telling *t, char ret[TELLING_TEXT]) {
+    const struct journal_entry *e = t->entry;
+    char bed[JOURNAL_CLIENT + 220], since[16];
+    name_bed(e, bed, sizeof bed);
+    ret[0] = '\0';
+    if (is_on(e) && !t->is_on)
+        str_format(ret, TELLING_TEXT, "%s: an alarm began at %s; the daemon stopped, and when it ended is unknown", bed,
+                   clock_text(e->received_ms, since));
+    else if (is_on(e))
+        str_format(ret, TELLING_TEXT, "ALARM%s %s: seizure probability %.2f since %s", e->live ? "" : " of a replay", bed, e->value,
+                   clock_text(e->received_ms, since));
+    else if (is_off(e))
+        off_text(t, bed, ret);
+    else if (e->kind == JOURNAL_ESCALATED)
+        str_format(ret, TELLING_TEXT, "ALARM %s: nobody has answered it (step %d%s%.200s)", bed, (int)e->step,
+                   *e->detail ? ", " : "", e->detail);
+    else
+        str_format(ret, TELLING_TEXT, "%s: %s%s%.200s", bed, journal_kind_name(e->kind), *e->detail ? ", " : "", e->detail);
+}

@@ -1,0 +1,412 @@
+/* hooks: an alarm is told without the disk and once; a receiver that fails, hangs or refuses delays no other bed and hears the
+ * state of each bed when it is back; commands get a clean environment. */
+#include "daemon/hooks/hooks.h"
+
+#include <arpa/inet.h>
+#include <math.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fsio.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "daemon/hooks/telling.h"
+#include "daemon/journal/journal.h"
+#include "unit/temp_dir.h"
+
+/* ---- what the journal hears ---- */
+
+enum { MOST = 256 };
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char told[MOST][256]; /* "KIND SAMPLE OUTCOME" */
+static int n_told;
+void __wrap_journal_told(struct journal *j, const char *receiver, const struct journal_entry *e, const char *outcome);
+void __wrap_journal_told(struct journal *j, const char *receiver, const struct journal_entry *e, const char *outcome) {
+    (void)j, (void)receiver;
+    pthread_mutex_lock(&lock);
+    assert_true(n_told < MOST);
+    str_format(told[n_told++], sizeof told[0], "%s %lld %s", journal_kind_name(e->kind), (long long)e->number, outcome);
+    pthread_mutex_unlock(&lock);
+}
+
+static int count_told(const char *begin) {
+    int n = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n_told; i++)
+        n += str_starts(told[i], begin);
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+/* ---- a receiver of POSTs ---- */
+
+static struct {
+    int listener, port;
+    atomic_int status;     /* of its answers */
+    atomic_bool hangs;     /* it does not answer about "hung" */
+    atomic_int busy, most; /* requests at a time */
+    char bodies[MOST][4096];
+    atomic_int n;
+} receiver;
+
+static void *answer(void *ctx) {
+    const int fd = (int)(intptr_t)ctx;
+    char request[8192] = "", *body = NULL, text[128];
+    size_t have = 0;
+    ssize_t got;
+    const int busy = atomic_fetch_add(&receiver.busy, 1) + 1;
+    if (busy > atomic_load(&receiver.most))
+        atomic_store(&receiver.most, busy);
+    while ((got = recv(fd, request + have, sizeof request - 1 - have, 0)) > 0) {
+        have += (size_t)got;
+        request[have] = '\0';
+        const char *length = strcasestr(request, "content-length:");
+        if ((body = strstr(request, "\r\n\r\n")) && length && strlen(body + 4) >= (size_t)strtol(length + 15, NULL, 10))
+            break;
+    }
+    while (body && atomic_load(&receiver.hangs) && strstr(body, "\"client\":\"hung"))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (body) {
+        pthread_mutex_lock(&lock);
+        str_copy(receiver.bodies[atomic_load(&receiver.n)], sizeof receiver.bodies[0], body + 4);
+        atomic_fetch_add(&receiver.n, 1);
+        pthread_mutex_unlock(&lock);
+    }
+    str_format(text, sizeof text, "HTTP/1.1 %d x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", atomic_load(&receiver.status));
+    atomic_fetch_sub(&receiver.busy, 1);
+    (void)!write(fd, text, strlen(text));
+    close(fd);
+    return NULL;
+}
+
+static void *receive(void *ctx) {
+    (void)ctx;
+    for (int fd; (fd = accept(receiver.listener, NULL, NULL)) >= 0;) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, answer, (void *)(intptr_t)fd), 0);
+        pthread_detach(thread);
+    }
+    return NULL;
+}
+
+static int start_receiver(void **state) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof address;
+    pthread_t thread;
+    (void)state;
+    receiver.listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(receiver.listener, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(receiver.listener, 64), 0);
+    assert_int_equal(getsockname(receiver.listener, (struct sockaddr *)&address, &len), 0);
+    receiver.port = ntohs(address.sin_port);
+    assert_int_equal(pthread_create(&thread, NULL, receive, NULL), 0);
+    return pthread_detach(thread);
+}
+
+/* ---- hooks ---- */
+
+static struct hook hook;
+static struct hooks_config config;
+static char url[64], secret[512];
+
+static struct hooks *start(void **state, int64_t rejoin_ms) {
+    struct hooks *all = NULL;
+    str_format(url, sizeof url, "http://127.0.0.1:%d/", receiver.port);
+    str_copy(secret, sizeof secret, in_dir(state, "secret"));
+    assert_int_equal(fsio_write_atomic(secret, "key\n", 4, NULL), 0);
+    assert_int_equal(chmod(secret, 0440), 0); /* as Kubernetes mounts secrets */
+    hook = (struct hook){.name = "pager",
+                         .url = url,
+                         .secret_file = secret,
+                         .bed = "*",
+                         .model = "*",
+                         .kinds = 1u << JOURNAL_ALARM_ON | 1u << JOURNAL_ALARM_OFF,
+                         .timeout_ms = 60000};
+    config =
+        (struct hooks_config){.list = &hook, .n = 1, .rejoin_ms = rejoin_ms, .stale_ms = 720 * 1000, .page = "https://eeg:8443"};
+    n_told = 0;
+    atomic_store(&receiver.n, 0);
+    atomic_store(&receiver.most, 0);
+    atomic_store(&receiver.status, 200);
+    assert_int_equal(hooks_new(&config, &all, NULL), 0);
+    assert_int_equal(hooks_start(all, (struct journal *)&config /* never looked into */, NULL), 0);
+    return all;
+}
+
+static void stop(struct hooks *all) {
+    hooks_stop(all);
+    hooks_free(all);
+}
+
+static struct journal_entry entry(enum journal_kind kind, const char *bed, int64_t sample) {
+    struct journal_entry e = {
+        .kind = kind, .number = sample, .start_s = (double)sample / 256, .end_s = NAN, .value = 0.93, .live = true};
+    e.received_ms = clock_wall_ms();
+    str_copy(e.session, sizeof e.session, bed);
+    str_copy(e.client, sizeof e.client, bed);
+    str_copy(e.principal, sizeof e.principal, "token:icu");
+    journal_alarm_id(bed, sample, e.alarm);
+    str_copy(e.detail, sizeof e.detail, kind == JOURNAL_ALARM_OFF ? "ended" : "");
+    return e;
+}
+
+/* Offers an entry, on the disk or not. */
+static struct journal_line *offer_entry(struct hooks *all, const struct journal_entry *e, int line_state) {
+    const struct outlet *outlet = hooks_outlet(all);
+    struct journal_line *l = journal_line_new(e);
+    atomic_store(&l->state, line_state);
+    if (outlet->wants(outlet->ctx, 0, e))
+        outlet->offer(outlet->ctx, 0, l);
+    return l;
+}
+
+static void offer(struct hooks *all, enum journal_kind kind, const char *bed, int64_t sample) {
+    struct journal_entry e = entry(kind, bed, sample);
+    journal_line_drop(offer_entry(all, &e, LINE_WRITTEN));
+}
+
+static void wait_for(const atomic_int *n, int want) {
+    for (int i = 0; atomic_load(n) < want; i++) {
+        assert_true(i < 60000);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+static void wait_told(const char *begin, int want) {
+    for (int i = 0; count_told(begin) < want; i++) {
+        assert_true(i < 60000);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+static bool body_has(int i, const char *text) {
+    pthread_mutex_lock(&lock);
+    const bool has = strstr(receiver.bodies[i], text) != NULL;
+    pthread_mutex_unlock(&lock);
+    return has;
+}
+
+/* ---- cases ---- */
+
+static void an_alarm_is_told_without_the_disk(void **state) {
+    struct hooks *all = start(state, 0);
+    struct journal_entry e = entry(JOURNAL_ALARM_ON, "bed-7", 512);
+    struct journal_line *l = offer_entry(all, &e, LINE_WAITS); /* no write ever returns */
+    wait_for(&receiver.n, 1);
+    assert_true(clock_ms() - l->made_ms >= OUTLET_WAIT_MS);
+    assert_true(body_has(0, "\"kind\":\"alarm_on\"") && body_has(0, "\"live\":true") && body_has(0, "\"alarm\":\"bed-7-512\""));
+    assert_true(body_has(0, "\"text\":\"ALARM bed-7 (token:icu): seizure probability 0.93 since ") && body_has(0, "\"late_s\":0."));
+    assert_true(body_has(0, "\"url\":\"https://eeg:8443/streams/bed-7\"") && body_has(0, "\"notice\":\"not a medical device"));
+    wait_told("alarm_on 512 delivered", 1);
+    journal_line_drop(l);
+    stop(all);
+}
+
+static void an_alarm_that_the_journal_had_is_not_told_again(void **state) {
+    struct hooks *all = start(state, 0);
+    struct journal_entry e = entry(JOURNAL_ALARM_ON, "bed-7", 512);
+    struct journal_line *l = journal_line_new(&e);
+    l->again = true; /* of a snapshot */
+    hooks_outlet(all)->offer(hooks_outlet(all)->ctx, 0, l);
+    nanosleep(&(struct timespec){.tv_nsec = 700 * 1000000}, NULL);
+    assert_int_equal(receiver.n, 0); /* it waits for the disk, whatever that takes */
+    atomic_store(&l->state, LINE_KNOWN);
+    hooks_outlet(all)->written(hooks_outlet(all)->ctx);
+    offer(all, JOURNAL_ALARM_ON, "bed-7", 1024);
+    wait_for(&receiver.n, 1);
+    assert_true(body_has(0, "\"alarm\":\"bed-7-1024\""));
+    journal_line_drop(l);
+    stop(all);
+    assert_int_equal(receiver.n, 1);
+}
+
+static void a_slow_delivery_delays_no_other_bed(void **state) {
+    struct hooks *all = start(state, 0);
+    atomic_store(&receiver.hangs, true);
+    for (int i = 0; i < HOOKS_AT_ONCE - 1; i++) {
+        char bed[16];
+        str_format(bed, sizeof bed, "hung-%d", i);
+        offer(all, JOURNAL_ALARM_ON, bed, 512);
+    }
+    wait_for(&receiver.busy, HOOKS_AT_ONCE - 1);
+    for (int i = 0; i < 20; i++) {
+        char bed[16];
+        str_format(bed, sizeof bed, "bed-%d", i);
+        offer(all, JOURNAL_ALARM_ON, bed, 512);
+        offer(all, JOURNAL_ALARM_OFF, bed, 1024);
+    }
+    for (int i = 0; count_told("alarm_off") < 20; i++) {
+        assert_true(i < 60000);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_true(receiver.most <= HOOKS_AT_ONCE);
+    atomic_store(&receiver.hangs, false);
+    wait_told("alarm_on 512 delivered", 20 + HOOKS_AT_ONCE - 1);
+    stop(all);
+}
+
+/* The receiver is away: first it hears which alarms are on, then in one line each which were. */
+static void after_an_outage_it_hears_the_state_of_each_bed(void **state) {
+    struct hooks *all = start(state, 0);
+    struct hooks_result result;
+    atomic_store(&receiver.status, 503);
+    for (int i = 0; i < 3; i++) {
+        offer(all, JOURNAL_ALARM_ON, "over", 256 * (2 * i + 1));
+        offer(all, JOURNAL_ALARM_OFF, "over", 256 * (2 * i + 2));
+    }
+    wait_for(&receiver.n, 2); /* the second attempt: it has failed */
+    for (int i = 0; hooks_ready(all); i++) {
+        assert_true(i < 60000);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_true(hooks_take_result(all, &result) && !result.delivered && !strcmp(result.entry.session, "over"));
+    struct hooks_state failing;
+    hooks_describe(all, 0, &failing);
+    assert_true(failing.failing && strstr(failing.error, "503"));
+    struct journal_entry gone = entry(JOURNAL_ALARM_OFF, "gone", 1024), late = entry(JOURNAL_ALARM_ON, "on", 256);
+    str_copy(gone.detail, sizeof gone.detail, "electrodes");
+    offer(all, JOURNAL_ALARM_ON, "gone", 512);
+    journal_line_drop(offer_entry(all, &gone, LINE_WRITTEN));
+    for (int i = 0; i < 2; i++)
+        offer(all, i ? JOURNAL_ALARM_OFF : JOURNAL_ALARM_ON, "on", 64 * (i + 1));
+    journal_line_drop(offer_entry(all, &late, LINE_WRITTEN));
+    atomic_store(&receiver.status, 200);
+    wait_told("alarm_o", 6 + 2 + 3);
+    stop(all);
+    int over = -1, on = -1, cut = -1;
+    for (int i = 0; i < receiver.n; i++) {
+        over = body_has(i, "\"client\":\"over\"") ? i : over;
+        on = body_has(i, "\"client\":\"on\"") ? i : on;
+        cut = body_has(i, "\"client\":\"gone\"") ? i : cut;
+    }
+    assert_true(over >= 0 && on >= 0 && cut >= 0);
+    assert_true(body_has(over, "3 alarms were on ") && body_has(over, ", not answered"));
+    assert_true(body_has(on, "\"text\":\"ALARM on ") && body_has(on, "\"kind\":\"alarm_on\""));
+    assert_true(body_has(cut, "monitoring stopped at ") && body_has(cut, "(electrodes)"));
+    assert_int_equal(count_told("alarm_on"), 3 + 1 + 2);
+}
+
+static void an_alarm_that_goes_on_is_told_once(void **state) {
+    struct hooks *all = start(state, 3600 * 1000);
+    struct journal_entry again = entry(JOURNAL_ALARM_ON, "bed-7", 2048);
+    offer(all, JOURNAL_ALARM_ON, "bed-7", 512);
+    wait_for(&receiver.n, 1);
+    struct journal_entry off = entry(JOURNAL_ALARM_OFF, "bed-7", 1024);
+    journal_alarm_id("bed-7", 512, off.alarm);
+    journal_alarm_id("bed-7", 512, again.alarm); /* within alarms.rejoin */
+    journal_line_drop(offer_entry(all, &off, LINE_WRITTEN));
+    journal_line_drop(offer_entry(all, &again, LINE_WRITTEN));
+    wait_told("alarm_off 1024 not told", 1);
+    wait_told("alarm_on 2048 not told", 1);
+    str_copy(off.detail, sizeof off.detail, "gap"); /* no end: people hear at once that nobody watches */
+    off.number = 4096;
+    journal_line_drop(offer_entry(all, &off, LINE_WRITTEN));
+    wait_for(&receiver.n, 2);
+    assert_true(body_has(1, "monitoring stopped"));
+    stop(all);
+    assert_int_equal(receiver.n, 2);
+}
+
+static void a_receiver_that_refuses_has_failed_at_once(void **state) {
+    struct hooks *all = start(state, 0);
+    struct hooks_result result;
+    atomic_store(&receiver.status, 401);
+    offer(all, JOURNAL_ALARM_ON, "bed-7", 512);
+    for (int i = 0; !hooks_take_result(all, &result); i++) {
+        assert_true(i < 60000);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_true(!result.delivered && !strcmp(result.entry.alarm, "bed-7-512"));
+    atomic_store(&receiver.status, 200);
+    offer(all, JOURNAL_ALARM_ON, "bed-7", 1024); /* a new alarm does not wait */
+    for (int i = 0; !hooks_take_result(all, &result); i++) {
+        assert_true(i < 60000);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_true(result.delivered && hooks_ready(all));
+    wait_told("alarm_on", 2);
+    stop(all);
+}
+
+static void replays_and_old_alarms_are_not_told(void **state) {
+    struct hooks *all = start(state, 0);
+    struct journal_entry e = entry(JOURNAL_ALARM_ON, "file", 512);
+    e.live = false;
+    journal_line_drop(offer_entry(all, &e, LINE_WRITTEN));
+    e = entry(JOURNAL_ALARM_OFF, "bed-6", 512); /* of an earlier process, a day ago */
+    struct journal_line *l = journal_line_new(&e);
+    l->made_ms -= HOOKS_GIVE_UP_MS;
+    atomic_store(&l->state, LINE_WRITTEN);
+    hooks_outlet(all)->offer(hooks_outlet(all)->ctx, 0, l);
+    journal_line_drop(l);
+    wait_told("alarm_off 512 given up", 1);
+    offer(all, JOURNAL_ALARM_ON, "bed-7", 512);
+    wait_for(&receiver.n, 1);
+    assert_true(body_has(0, "bed-7"));
+    stop(all);
+}
+
+static void a_hook_without_its_secret_stops_nothing(void **state) {
+    struct hooks *all = NULL;
+    stop(start(state, 0));
+    hook.secret_file = in_dir(state, "missing");
+    assert_int_equal(hooks_new(&config, &all, NULL), 0);
+    assert_int_equal(hooks_start(all, (struct journal *)&config, NULL), 0);
+    assert_false(hooks_ready(all));
+    offer(all, JOURNAL_ALARM_ON, "bed-7", 512);
+    assert_int_equal(fsio_write_atomic(hook.secret_file, "key\n", 4, NULL), 0); /* it is put right */
+    assert_int_equal(chmod(hook.secret_file, 0600), 0);
+    wait_for(&receiver.n, 1);
+    for (int i = 0; !hooks_ready(all); i++) {
+        assert_true(i < 60000);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    stop(all);
+}
+
+static void a_command_gets_a_clean_environment(void **state) {
+    char script[512], out[512], text[2048], *data = NULL;
+    size_t len = 0;
+    str_copy(script, sizeof script, in_dir(state, "say"));
+    str_copy(out, sizeof out, in_dir(state, "said"));
+    str_format(text, sizeof text, "#!/bin/sh\n(env; nice; cat) > %s.part; mv %s.part %s\n", out, out, out);
+    assert_int_equal(fsio_write_atomic(script, text, strlen(text), NULL), 0);
+    assert_int_equal(chmod(script, 0700), 0);
+    assert_int_equal(setenv("AWS_SECRET_ACCESS_KEY", "hidden", 1), 0);
+    assert_int_equal(setenv("PAGER_ROOM", "12", 1), 0);
+    const char *words[] = {script, NULL}, *names[] = {"PAGER_ROOM", NULL};
+    stop(start(state, 0));
+    hook.url = NULL;
+    hook.command = words;
+    hook.n_words = 1;
+    hook.environment = names;
+    struct hooks *all = NULL;
+    assert_int_equal(hooks_new(&config, &all, NULL), 0);
+    assert_int_equal(hooks_start(all, (struct journal *)&config, NULL), 0);
+    offer(all, JOURNAL_ALARM_ON, "bed-7", 512);
+    wait_told("alarm_on 512 delivered", 1);
+    assert_int_equal(fsio_read(out, 1 << 16, &data, &len, NULL), 0);
+    assert_true(strstr(data, "PAGER_ROOM=12") && strstr(data, "BRRD_HOOK=pager") && strstr(data, "\"alarm\":\"bed-7-512\""));
+    assert_null(strstr(data, "hidden"));
+    free(data);
+    stop(all);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        in_temp_dir(an_alarm_is_told_without_the_disk),   in_temp_dir(an_alarm_that_the_journal_had_is_not_told_again),
+        in_temp_dir(a_slow_delivery_delays_no_other_bed), in_temp_dir(after_an_outage_it_hears_the_state_of_each_bed),
+        in_temp_dir(an_alarm_that_goes_on_is_told_once),  in_temp_dir(a_receiver_that_refuses_has_failed_at_once),
+        in_temp_dir(replays_and_old_alarms_are_not_told), in_temp_dir(a_hook_without_its_secret_stops_nothing),
+        in_temp_dir(a_command_gets_a_clean_environment),
+    };
+    return cmocka_run_group_tests(tests, start_receiver, NULL);
+}
