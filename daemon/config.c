@@ -18,7 +18,7 @@ struct raw {
     struct config c;
     const struct yaml_node *stores, *serve, *hooks, *executors, *escalation;
     struct option_list beds;
-    struct option_list devices;
+    struct option_list devices, http_names;
     const char *memory, *networks_memory, *unix_mode;
     int64_t message_control, message_data;
 };
@@ -44,6 +44,10 @@ static const struct option rows[] = {
      "lines `role name sha256-of-token`; reloaded when the file changes"},
     {"http.listen", OPTION_STRING, C(http), "127.0.0.1:9464", 0, 0, NULL,
      "/metrics /healthz /readyz and the status page; none = off"},
+    {"http.names", OPTION_STRINGS, R(http_names), "[]", 0, 0, NULL,
+     "names by which browsers may ask for the pages, beside addresses, localhost and the machine's name"},
+    {"http.pages", OPTION_ENUM, C(http_pages), "link", 0, 0, "link|open",
+     "without auth.tokens_file: pages open by a link of `brrctl page`, or to everybody who reaches http.listen"},
     {"devices", OPTION_STRINGS, R(devices), "[auto]", 0, 0, NULL,
      "auto (cuda:0, else cpu), or a list of cpu, cuda:N and cpu:N; cpu:0, cpu:1, … share threads and memory evenly"},
     {"devices_cpu_threads", OPTION_I64, C(cpu_threads), "0", 0, 1024, NULL, "threads of all CPU devices together; 0 = all"},
@@ -365,6 +369,8 @@ static int check(struct raw *raw, const struct yaml_node *root, const char *file
     for (int i = 0; i < 3; i++)
         if (*addresses[i] && !strcmp(*addresses[i], "none"))
             *addresses[i] = NULL;
+    c->http_names = (const char *const *)raw->http_names.items;
+    c->n_http_names = (int)raw->http_names.count;
     if ((rc = check_access(raw, root, file, err)) || (rc = check_sessions(c, root, file, err)) ||
         (rc = check_address(root, file, "listen.tcp", c, err)) || (rc = check_address(root, file, "http.listen", c, err)))
         return rc;

@@ -27,7 +27,10 @@ struct config {
     const char *tls_cert, *tls_key, *tls_client_ca; /* NULL = none; certificate and key must be set together */
     const char *tokens_file;                        /* NULL = none */
     const char *http;                               /* host:port, NULL = none */
-    const char *devices[CONFIG_MAX_DEVICES];        /* "cpu", "cpu:N", "cuda:N"; each once */
+    int http_pages;                                 /* without tokens: 0 = after a link, 1 = open to all who reach the address */
+    const char *const *http_names;                  /* that the header Host may have */
+    int n_http_names;
+    const char *devices[CONFIG_MAX_DEVICES]; /* "cpu", "cpu:N", "cuda:N"; each once */
     int n_devices;
     int64_t cpu_threads; /* of all CPU devices together; 0 = all of the machine */
     const char *data, *cache, *results, *database;

@@ -226,7 +226,15 @@ static int open_status(struct daemon *d, struct err *err) {
     return gather_new(&source, d->board, &d->gather, err);
 }
 
+static int page_url(struct services *s, char *ret, size_t size, struct err *err) {
+    return http_page_url(daemon_of(s)->http, ret, size, err);
+}
+
+/* The key of cookies lies beside the job database. */
 static int open_http(struct daemon *d, struct err *err) {
+    const char *slash = strrchr(d->config->database, '/');
+    char key[4096];
+    str_format(key, sizeof key, "%.*spage.key", slash ? (int)(slash + 1 - d->config->database) : 0, d->config->database);
     const struct http_state state = {.serving = &d->services.serving,
                                      .watches = d->services.device_watches,
                                      .n_watches = device_set_count(d->services.devices),
@@ -243,7 +251,12 @@ static int open_http(struct daemon *d, struct err *err) {
                                      .metrics = d->services.metrics,
                                      .board = d->board,
                                      .journal = d->config->journal,
-                                     .database = d->config->database};
+                                     .database = d->config->database,
+                                     .cookie_key = key,
+                                     .names = d->config->http_names,
+                                     .n_names = d->config->n_http_names,
+                                     .open = d->config->http_pages == 1};
+    d->services.page_url = page_url;
     if (!d->config->http || !http_start(d->config->http, &state, &d->http, err))
         return 0;
     return err_wrap(err, "%.400s: http.listen cannot be used", d->source->path);

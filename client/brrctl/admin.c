@@ -30,6 +30,24 @@ int cmd_version(const struct arguments *o) {
     return 0;
 }
 
+int cmd_page(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Admin/Page", &brr__v1__page_response__descriptor, 0};
+    const Brr__V1__PageRequest in = BRR__V1__PAGE_REQUEST__INIT;
+    int code = 0;
+    Brr__V1__PageResponse *p = brrctl_call(o, &method, &in.base, &code);
+    if (!p)
+        return code;
+    if (o->json) {
+        struct output out;
+        message_json(output_begin(&out), &p->base, "url");
+        output_end(&out);
+    } else {
+        puts(p->url);
+    }
+    brr__v1__page_response__free_unpacked(p, NULL);
+    return 0;
+}
+
 static void print_device(const Brr__V1__Device *d, bool json) {
     if (json) {
         struct output out;

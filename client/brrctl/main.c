@@ -234,6 +234,10 @@ static const struct command commands[] = {
     {"devices", "", &arguments_none, "show the devices of the daemon", cmd_devices, 0, 0, "example: brrctl devices", NULL},
     {"doctor", "", &arguments_none, "check the device, kernels, folders and models; each line PASS or FAIL", cmd_doctor, 0, 0,
      "Exit 1 if a line says FAIL.\nexample: brrctl doctor", NULL},
+    {"page", "", &arguments_none, "print the address of the daemon's web pages, as a link that signs a browser in", cmd_page, 0, 0,
+     "Over the unix socket. Without auth.tokens_file the link works once, within five minutes; with it, sign in with a token.\n"
+     "example: xdg-open $(brrctl page)",
+     NULL},
     {"drain", "", &drain_arguments, "refuse new work, checkpoint jobs, then end the daemon", cmd_drain, 0, 0,
      "example: brrctl drain", NULL},
     {"usage", "", &usage_arguments, "show who used the device: jobs, time and energy by caller", cmd_usage, 0, 0,

@@ -10,10 +10,11 @@
 #include "base/str.h"
 #include "daemon/hosts/device_set.h"
 #include "daemon/http/http_parts.h"
+#include "daemon/http/origin.h"
 #include "daemon/http/reading.h"
 #include "daemon/models/models.h"
 
-enum { HOST_SIZE = 256, COOKIE_SIZE = 600, METRICS_BYTES = 8 << 20, LINE_BYTES = 4096 };
+enum { HOST_SIZE = 256, METRICS_BYTES = 8 << 20, LINE_BYTES = 4096 };
 
 static const char text_type[] = "text/plain; charset=utf-8";
 
@@ -84,20 +85,47 @@ static const char *peer_of(struct MHD_Connection *connection, char ret[AUTH_PEER
     return ret;
 }
 
+bool http_host_fits(const struct http_request *r) {
+    const struct http_state *state = &r->server->http->state;
+    return origin_host_fits(MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Host"), state->names, state->n_names);
+}
+
+bool http_form_is_own(const struct http_request *r) {
+    const char *host = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Host");
+    return http_host_fits(r) && origin_is_own(MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Sec-Fetch-Site"),
+                                              MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Origin"), host,
+                                              r->server->http->state.tls != NULL);
+}
+
+/* Without tokens the pages need a cookie that a link has set, unless they are open; the metrics do not. */
+static bool lacks_link(struct http_request *r, struct auth_refusal *ret) {
+    const struct http_state *state = &r->server->http->state;
+    struct cookie c;
+    if (auth_has_tokens(state->auth) || state->open || !strcmp(r->url, "/metrics") || http_cookie(r, COOKIE_LOCAL, &c))
+        return false;
+    *ret = (struct auth_refusal){.reason = "LINK_MISSING"};
+    err_set(&ret->err, ERR_UNAUTHENTICATED,
+            "these pages open by a link that `brrctl page` prints for users of the daemon's unix socket; or set http.pages: open");
+    return true;
+}
+
 /* Metrics and pages need the role read where tokens are configured: in the header, or in the cookie of the form. */
 bool http_admit(struct http_request *r, struct auth_refusal *ret) {
     const struct http_state *state = &r->server->http->state;
     const struct auth_connection connection = {.listener = "http", .role = auth_has_tokens(state->auth) ? ROLE_NONE : ROLE_READ};
     const char *header = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Authorization");
-    char peer[AUTH_PEER_SIZE], cookie[COOKIE_SIZE];
-    if (!header && auth_has_tokens(state->auth) && http_cookie(r->connection, state->tls != NULL, cookie, sizeof cookie))
-        header = cookie;
+    char peer[AUTH_PEER_SIZE];
+    struct cookie cookie;
+    const bool by_cookie = !header && auth_has_tokens(state->auth) && http_cookie(r, COOKIE_TOKEN, &cookie);
     const struct auth_request request = {.connection = &connection,
                                          .peer = peer_of(r->connection, peer),
                                          .authorization = header,
-                                         .authorization_len = header ? strlen(header) : 0};
+                                         .authorization_len = header ? strlen(header) : 0,
+                                         .digest = by_cookie ? cookie.digest : NULL};
     const bool reading = str_starts(r->url, "/streams") || str_starts(r->url, "/jobs/");
     const struct auth_record record = {.method = r->url, .needed = ROLE_READ, .outcome = "ok", .reading = reading};
+    if (lacks_link(r, ret))
+        return false;
     if (!auth_identify(state->auth, &request, &r->caller, ret)) {
         auth_count_refusal(state->auth, &r->caller, &record, ret);
         return false;
@@ -226,6 +254,8 @@ static enum MHD_Result refuse(const struct http_request *r, const struct auth_re
         str_done(&line);
         return result;
     }
+    if (!strcmp(refusal->reason, "LINK_MISSING"))
+        return answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "A link is needed", refusal->err.message);
     html_init(&page);
     page_login(&page, r->url, strcmp(refusal->reason, "TOKEN_MISSING") != 0 ? refusal->err.message : NULL);
     result = http_answer_html(r, MHD_HTTP_UNAUTHORIZED, &page);
@@ -261,6 +291,13 @@ static enum MHD_Result answer_reader(struct http_request *r) {
     struct auth_refusal refusal;
     struct page_view view;
     struct str line;
+    if (strcmp(r->url, "/metrics") != 0 && !http_host_fits(r))
+        return answer_error(
+            r, NULL, MHD_HTTP_MISDIRECTED_REQUEST, "Not under this name",
+            "The daemon does not have the name by which the browser asks for it. Use its address, or list the name in "
+            "http.names of its configuration.");
+    if (!strcmp(r->url, "/link"))
+        return http_link(r);
     if (!http_admit(r, &refusal))
         return refuse(r, &refusal);
     if (!strcmp(r->url, "/metrics"))
@@ -289,6 +326,8 @@ static enum MHD_Result answer_get(struct http_request *r) {
 
 static enum MHD_Result answer_post(struct http_request *r, const struct http_form *form) {
     char peer[AUTH_PEER_SIZE];
+    if (!http_form_is_own(r))
+        return answer_error(r, NULL, MHD_HTTP_FORBIDDEN, "Not from here", "The form was sent by a page of another site.");
     str_copy(r->caller.peer, sizeof r->caller.peer, peer_of(r->connection, peer));
     if (!strcmp(r->url, "/logout"))
         return http_logout(r);

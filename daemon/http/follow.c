@@ -8,7 +8,9 @@
 #include "daemon/http/event_cache.h"
 #include "daemon/http/http_parts.h"
 
-enum { BLOCK_BYTES = 16 * 1024, WAIT_MS = 1000, QUIET_MS = 10 * 1000 };
+/* After DAY_MS a stream ends, and the browser, which asks again at once, gets a new cookie: a page that stays open stays signed in.
+ */
+enum { BLOCK_BYTES = 16 * 1024, WAIT_MS = 1000, QUIET_MS = 10 * 1000, DAY_MS = 86400 * 1000 };
 
 struct follow {
     struct http_server *server;
@@ -18,7 +20,7 @@ struct follow {
     const struct event_text *event; /* the newest one; NULL before the first */
     const char *rest;               /* what is to be sent: of the event, or a fixed text */
     size_t rest_len;
-    int64_t said_ms;
+    int64_t said_ms, begun_ms;
 };
 
 static void say(struct follow *f, const char *text, size_t len) {
@@ -54,7 +56,8 @@ static bool say_next(struct follow *f) {
     const struct http_state *state = &f->server->http->state;
     struct auth_refusal refusal;
     const struct status *now = status_await(state->board, f->last ? f->last->number : 0, WAIT_MS);
-    if (atomic_load(&f->server->ending) || !auth_still_valid(state->auth, &f->caller, &refusal)) {
+    if (atomic_load(&f->server->ending) || clock_ms() - f->begun_ms > DAY_MS ||
+        !auth_still_valid(state->auth, &f->caller, &refusal)) {
         status_drop(now);
         return false;
     }
@@ -106,6 +109,7 @@ enum MHD_Result http_follow(struct http_request *r) {
         return refuse(r);
     }
     f->server = r->server;
+    f->begun_ms = clock_ms();
     http_be_patient(r, true);
     str_copy(f->path, sizeof f->path, path ? path : "/");
     say_fixed(f, "retry: 2000\n\n");
@@ -117,6 +121,8 @@ enum MHD_Result http_follow(struct http_request *r) {
     MHD_add_response_header(response, "Content-Type", "text/event-stream; charset=utf-8");
     MHD_add_response_header(response, "Cache-Control", "no-store");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (*r->renewed)
+        MHD_add_response_header(response, "Set-Cookie", r->renewed + strlen("Set-Cookie: "));
     MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* proxies pass events on at once */
     enum MHD_Result result = MHD_queue_response(r->connection, MHD_HTTP_OK, response);
     MHD_destroy_response(response);

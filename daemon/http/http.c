@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "daemon/http/answer.h"
 #include "daemon/http/event_cache.h"
@@ -121,11 +122,17 @@ int http_start(const char *address, const struct http_state *state, struct http 
         return err_set(err, ERR_EXHAUSTED, "out of memory for HTTP");
     http->state = *state;
     http->listener = -1;
+    links_init(&http->links);
+    http->address = strdup(address);
+    struct err why = {0};
+    if (cookie_key_open(state->cookie_key, &http->key, &why))
+        log_warn("who signs in at the pages is signed out at the next start", "cause=\"%s\"", why.message);
     http->event_texts = event_cache_new();
     http->seats = event_seats_new();
     http->patience = patience_new();
-    int rc = http->event_texts && http->seats && http->patience ? open_listener(http, address, err)
-                                                                : err_set(err, ERR_EXHAUSTED, "out of memory for HTTP");
+    int rc = http->address && http->event_texts && http->seats && http->patience
+                 ? open_listener(http, address, err)
+                 : err_set(err, ERR_EXHAUSTED, "out of memory for HTTP");
     if (rc) {
         http_stop(http);
         return rc;
@@ -137,6 +144,21 @@ int http_start(const char *address, const struct http_state *state, struct http 
 void http_tick(struct http *http) {
     if (http)
         patience_look(http->patience, clock_ms());
+}
+
+int http_page_url(struct http *http, char *ret, size_t size, struct err *err) {
+    if (!http)
+        return err_set(err, ERR_UNAVAILABLE, "the daemon has no pages: http.listen is none, or could not be used");
+    char key[LINK_KEY_SIZE] = "", host[HOST_SIZE];
+    const char *port = strrchr(http->address, ':');
+    const bool needs_key = !auth_has_tokens(http->state.auth) && !http->state.open;
+    str_format(host, sizeof host, "%.*s", (int)(port - http->address), http->address);
+    const bool any = !strcmp(host, "0.0.0.0") || !strcmp(host, "[::]");
+    if (needs_key && !links_make(&http->links, clock_ms(), key))
+        return err_set(err, ERR_INTERNAL, "OpenSSL has no random bytes for a link");
+    str_format(ret, size, "%s://%s%s/%s%s", http->state.tls ? "https" : "http", any ? "localhost" : host, port,
+               needs_key ? "link?key=" : "", key);
+    return 0;
 }
 
 int http_renew(struct http *http, struct err *err) {
@@ -164,6 +186,8 @@ void http_stop(struct http *http) {
     if (http->listener >= 0)
         close(http->listener);
     event_cache_free(http->event_texts);
+    links_done(&http->links);
+    free(http->address);
     event_seats_free(http->seats);
     patience_free(http->patience);
     free(http);

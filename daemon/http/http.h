@@ -2,10 +2,12 @@
  * (page/page.h) for the role read. Each connection has a thread of libmicrohttpd, which touches nothing of the loop: it reads the
  * metrics registry, the newest status, the devices' faults and the table of callers. Bounded: connections in all and of one
  * address, the time that one may be silent and that a request or answer may take (http/patience.h), the pages that wait for files
- * (http/reading.h), the streams of events in all and of one principal (http/event_seats.h). */
+ * (http/reading.h), the streams of events in all and of one principal (http/event_seats.h). Pages are read under a name of this
+ * daemon alone (http/origin.h), by a token, a cookie (http/cookie.h) or, without tokens, after a one-time link (http/link.h). */
 #ifndef BRR_DAEMON_HTTP_HTTP_H
 #define BRR_DAEMON_HTTP_HTTP_H
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "base/metrics.h"
 #include "daemon/device/device_watch.h"
@@ -32,12 +34,19 @@ struct http_state {
     struct metrics *metrics;
     struct status_board *board;
     const char *journal, *database; /* files that pages read */
+    const char *cookie_key;         /* file of the key of cookies; made if it is not there */
+    const char *const *names;       /* names of this daemon that the header Host may have beside addresses and localhost */
+    int n_names;
+    bool open; /* without tokens: the pages need no link */
 };
 int http_start(const char *address, const struct http_state *state, struct http **ret, struct err *err);
 /* Loop thread, once a second: closes the connections that take too long. NULL is allowed. */
 void http_tick(struct http *http);
 /* Loop thread. New connections use the current certificate. NULL is allowed. */
 int http_renew(struct http *http, struct err *err);
+/* The address of the pages for a browser on this machine, with the key of a one-time link where they need one (no tokens, not
+ * open). UNAVAILABLE if http is NULL. Loop thread. */
+int http_page_url(struct http *http, char *ret, size_t size, struct err *err);
 void http_stop(struct http *http); /* NULL is allowed */
 
 #endif

@@ -3,8 +3,10 @@
 #define BRR_DAEMON_HTTP_HTTP_PARTS_H
 #include <microhttpd.h>
 
+#include "daemon/http/cookie.h"
 #include "daemon/http/event_seats.h"
 #include "daemon/http/http.h"
+#include "daemon/http/link.h"
 #include "daemon/http/patience.h"
 #include "daemon/page/page.h"
 
@@ -21,6 +23,9 @@ struct http {
     struct http_server *current, *retired;
     struct http_state state;
     int listener;
+    char *address; /* http.listen */
+    struct cookie_key key;
+    struct links links;
     struct event_seats *seats;
     struct patience *patience;
     struct event_cache *event_texts;
@@ -33,6 +38,7 @@ struct http_request {
     const char *url;
     struct auth_caller caller; /* after http_admit */
     bool browser;              /* it wants HTML */
+    char renewed[320];         /* "Set-Cookie: …", to keep a reader signed in; "" = none */
 };
 
 /* An answer that is whole. Headers are "name: value"; NULL ends them. */
@@ -48,6 +54,10 @@ enum MHD_Result http_answer(struct MHD_Connection *connection, const struct http
 enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, const struct html *page);
 /* Identifies the caller by token or cookie, for the role read. False: *ret has why. */
 bool http_admit(struct http_request *r, struct auth_refusal *ret);
+/* A page or its events: the browser asks for one of the daemon's names. */
+bool http_host_fits(const struct http_request *r);
+/* A form comes from one of the daemon's own pages. Call for every POST that changes anything. */
+bool http_form_is_own(const struct http_request *r);
 /* The state in one line; true if the daemon takes new work. */
 bool http_readiness(const struct http_state *state, struct str *line);
 
@@ -62,8 +72,10 @@ void http_form_free(struct http_form *f);
 void http_form_add(struct http_form *f, const char *data, size_t len);
 enum MHD_Result http_login(struct http_request *r, const struct http_form *f);
 enum MHD_Result http_logout(struct http_request *r);
-/* The token in the cookie as "Bearer TOKEN"; false: there is none. */
-bool http_cookie(struct MHD_Connection *connection, bool secure, char *ret, size_t size);
+/* What the request's cookie says, if it is one of this daemon and of this kind. If it is a day old, r->renewed is its successor. */
+bool http_cookie(struct http_request *r, enum cookie_kind kind, struct cookie *ret);
+/* GET /link?key=…: signs the browser in once. */
+enum MHD_Result http_link(struct http_request *r);
 
 /* How long the connection may take from now on: as long as it likes, if the answer is a stream of events. */
 void http_be_patient(const struct http_request *r, bool for_ever);

@@ -2,11 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 #include "daemon/http/form.h"
 #include "daemon/http/http_parts.h"
 
-enum { FORM_BYTES = 4096, COOKIE_S = 30 * 86400, TOKEN_MAX = 512, NEXT_MAX = 300 };
+enum { FORM_BYTES = 4096, DAY_S = 86400, COOKIE_S = 30 * DAY_S, TOKEN_MAX = 512, NEXT_MAX = 300, HEADER_MAX = 320 };
 
 /* The prefix makes browsers refuse the cookie from anybody but this host over TLS. */
 static const char *cookie_name(bool secure) { return secure ? "__Host-brrd" : "brrd"; }
@@ -31,16 +32,34 @@ void http_form_free(struct http_form *f) {
 
 void http_form_add(struct http_form *f, const char *data, size_t len) { str_append(&f->body, data, len); }
 
-bool http_cookie(struct MHD_Connection *connection, bool secure, char *ret, size_t size) {
-    const char *value = MHD_lookup_connection_value(connection, MHD_COOKIE_KIND, cookie_name(secure));
-    return value && form_is_token(value) && strlen(value) < TOKEN_MAX && str_format(ret, size, "Bearer %s", value);
+/* The header that sets this cookie; NULL: that forgets it. */
+static void put_cookie(const struct http_request *r, const struct cookie *c, char ret[HEADER_MAX]) {
+    const bool secure = r->server->http->state.tls != NULL;
+    char value[COOKIE_SIZE] = "";
+    if (c && !cookie_write(&r->server->http->key, c, value))
+        c = NULL;
+    str_format(ret, HEADER_MAX, "Set-Cookie: %s=%s; Path=/; Max-Age=%d; HttpOnly; SameSite=Strict%s", cookie_name(secure), value,
+               c ? COOKIE_S : 0, secure ? "; Secure" : "");
 }
 
-static enum MHD_Result go(const struct http_request *r, const char *next, const char *value, int age_s) {
-    char cookie[TOKEN_MAX + 160], location[NEXT_MAX + 16];
-    const bool secure = r->server->http->state.tls != NULL;
-    str_format(cookie, sizeof cookie, "Set-Cookie: %s=%s; Path=/; Max-Age=%d; HttpOnly; SameSite=Strict%s", cookie_name(secure),
-               value, age_s, secure ? "; Secure" : "");
+static int64_t next_until(void) { return clock_wall_ms() + INT64_C(1000) * COOKIE_S; }
+
+bool http_cookie(struct http_request *r, enum cookie_kind kind, struct cookie *ret) {
+    const struct http *http = r->server->http;
+    const char *value = MHD_lookup_connection_value(r->connection, MHD_COOKIE_KIND, cookie_name(http->state.tls != NULL));
+    if (!value || !cookie_read(&http->key, value, clock_wall_ms(), ret) || ret->kind != kind)
+        return false;
+    if (next_until() - ret->until_ms > INT64_C(1000) * DAY_S) {
+        struct cookie next = *ret;
+        next.until_ms = next_until();
+        put_cookie(r, &next, r->renewed);
+    }
+    return true;
+}
+
+static enum MHD_Result go(const struct http_request *r, const char *next, const struct cookie *c) {
+    char cookie[HEADER_MAX], location[NEXT_MAX + 16];
+    put_cookie(r, c, cookie);
     str_format(location, sizeof location, "Location: %s", next);
     return http_answer(r->connection, &(struct http_answer){.status = MHD_HTTP_SEE_OTHER,
                                                             .type = "text/plain; charset=utf-8",
@@ -48,7 +67,22 @@ static enum MHD_Result go(const struct http_request *r, const char *next, const 
                                                             .headers = {cookie, location, "Cache-Control: no-store"}});
 }
 
-enum MHD_Result http_logout(struct http_request *r) { return go(r, "/", "", 0); }
+enum MHD_Result http_logout(struct http_request *r) { return go(r, "/", NULL); }
+
+enum MHD_Result http_link(struct http_request *r) {
+    struct http *http = r->server->http;
+    const char *key = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "key");
+    const struct cookie c = {.kind = COOKIE_LOCAL, .until_ms = next_until()};
+    if (!auth_has_tokens(http->state.auth) && key && links_use(&http->links, key, clock_ms()))
+        return go(r, "/", &c);
+    struct html page;
+    html_init(&page);
+    page_error(&page, NULL, "This link is used up",
+               "A link opens the pages once, within five minutes. `brrctl page` prints another.");
+    enum MHD_Result result = http_answer_html(r, MHD_HTTP_FORBIDDEN, &page);
+    html_done(&page);
+    return result;
+}
 
 enum MHD_Result http_login(struct http_request *r, const struct http_form *f) {
     char token[TOKEN_MAX], next[NEXT_MAX], authorization[TOKEN_MAX + 16], peer[AUTH_PEER_SIZE] = "";
@@ -62,8 +96,11 @@ enum MHD_Result http_login(struct http_request *r, const struct http_form *f) {
     str_copy(peer, sizeof peer, r->caller.peer);
     const struct auth_request request = {
         .connection = &connection, .peer = peer, .authorization = authorization, .authorization_len = strlen(authorization)};
-    if (form_is_token(token) && auth_identify(auth, &request, &r->caller, &refusal))
-        return go(r, next, token, COOKIE_S);
+    if (form_is_token(token) && auth_identify(auth, &request, &r->caller, &refusal)) {
+        struct cookie c = {.kind = COOKIE_TOKEN, .until_ms = next_until()};
+        memcpy(c.digest, r->caller.digest, sizeof c.digest);
+        return go(r, next, &c);
+    }
     const struct auth_record record = {.method = "/login", .needed = ROLE_READ};
     if (refusal.reason)
         auth_count_refusal(auth, &r->caller, &record, &refusal);

@@ -29,7 +29,8 @@ enum MHD_Result http_answer(struct MHD_Connection *connection, const struct http
         MHD_add_response_header(response, "WWW-Authenticate", "Bearer realm=\"brrd\"");
     if (a->document) {
         put_header(response, strcmp(a->type, "image/svg+xml") != 0 ? page_policy : picture_policy);
-        MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+        MHD_add_response_header(response, "Referrer-Policy",
+                                "same-origin" /* of own forms: with "no-referrer" their Origin would be "null" */);
         MHD_add_response_header(response, "Cache-Control", "no-store");
     }
     for (size_t i = 0; i < sizeof a->headers / sizeof *a->headers && a->headers[i]; i++)
@@ -46,6 +47,7 @@ enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, 
                                                             .type = whole ? "text/html; charset=utf-8" : text_type,
                                                             .data = whole ? str_cstr(&page->out) : sorry,
                                                             .len = whole ? page->out.len : strlen(sorry),
+                                                            .headers = {*r->renewed ? r->renewed : NULL},
                                                             .document = true});
 }
 

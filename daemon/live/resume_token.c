@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/principal.h"
 #include "base/str.h"
 
 int resume_token_random(char ret[RESUME_TOKEN_SIZE], struct err *err) {
@@ -43,5 +44,5 @@ void resume_token_id(const char digest[DIGEST_HEX_SIZE], char ret[RESUME_TOKEN_S
 }
 
 bool resume_token_fits(const struct resume_token *token, const char digest[DIGEST_HEX_SIZE], const char *principal) {
-    return !strcmp(token->principal, principal) && same(digest, token->digest, DIGEST_HEX_SIZE - 1);
+    return principal_is_same(token->principal, principal) && same(digest, token->digest, DIGEST_HEX_SIZE - 1);
 }

@@ -1,9 +1,12 @@
 /* What a reader may see. */
 #include <string.h>
 
+#include "base/principal.h"
 #include "daemon/page/page.h"
 
-bool page_sees(const struct page_view *v, const struct status_stream *s) { return v->all || !strcmp(s->principal, v->principal); }
+bool page_sees(const struct page_view *v, const struct status_stream *s) {
+    return v->all || principal_is_same(s->principal, v->principal);
+}
 
 const struct status_stream *page_find_stream(const struct page_view *v, const char *id) {
     for (int i = 0; i < v->status->n_streams; i++)

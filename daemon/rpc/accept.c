@@ -222,7 +222,7 @@ static void count_refused(int listener, bool stranger) {
     if ((last && now - last < LINE_MS) || !atomic_compare_exchange_strong(&line_ms, &last, now))
         return;
     if (stranger)
-        log_warn("connections ended: too many without an admitted call", "listener=tcp refused=%llu of_address=%d all=%d",
+        log_warn("connections refused: too many without an admitted call", "listener=tcp refused=%llu of_address=%d all=%d",
                  (unsigned long long)n, ACCEPT_STRANGERS_OF_ADDRESS, ACCEPT_STRANGERS);
     else
         log_error("connections refused: the other file descriptors are kept for files", "listener=%s refused=%llu fix=\"%s\"",

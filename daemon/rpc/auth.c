@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/principal.h"
 #include "base/str.h"
 #include "daemon/rpc/audit.h"
 
@@ -145,23 +146,27 @@ static bool check_token(struct auth *a, struct auth_caller *c, struct token *fou
     }
 }
 
-static bool identify_by_token(struct auth *a, const struct auth_request *r, struct auth_caller *c, struct auth_refusal *ret) {
-    size_t len = 0;
+static bool identify_by_digest(struct auth *a, struct auth_caller *c, struct auth_refusal *ret) {
     struct token found;
-    const char *token = bearer(r, &len);
-    if (!token)
-        return refuse(ret, ERR_UNAUTHENTICATED, "TOKEN_MALFORMED",
-                      "the metadata `authorization` is not of the form `Bearer TOKEN`");
     c->has_token = true;
     c->own = false; /* the token is the identity */
-    if (token_digest(token, len, c->digest, &ret->err)) {
-        ret->reason = "INTERNAL";
-        return false;
-    }
     bool valid = check_token(a, c, &found, ret);
     if (*found.name)
         str_format(c->name, sizeof c->name, "token:%s", found.name);
     return valid;
+}
+
+static bool identify_by_token(struct auth *a, const struct auth_request *r, struct auth_caller *c, struct auth_refusal *ret) {
+    size_t len = 0;
+    const char *token = bearer(r, &len);
+    if (!token)
+        return refuse(ret, ERR_UNAUTHENTICATED, "TOKEN_MALFORMED",
+                      "the metadata `authorization` is not of the form `Bearer TOKEN`");
+    if (token_digest(token, len, c->digest, &ret->err)) {
+        ret->reason = "INTERNAL";
+        return false;
+    }
+    return identify_by_digest(a, c, ret);
 }
 
 static bool check_certificate(struct auth *a, const struct auth_request *r, struct auth_caller *c, struct auth_refusal *ret) {
@@ -176,6 +181,7 @@ static bool check_certificate(struct auth *a, const struct auth_request *r, stru
     pthread_rwlock_unlock(&a->lock);
     for (char *p = name; *p; p++) /* the client's own words, for log fields */
         *p = isgraph((unsigned char)*p) && *p != '"' && *p != '=' && *p != '\\' ? *p : '_';
+    str_copy(c->certificate, sizeof c->certificate, name);
     str_format(c->name, sizeof c->name, "certificate:%s", name);
     switch (result) {
     case CERTIFICATE_VALID:
@@ -194,30 +200,22 @@ static bool check_certificate(struct auth *a, const struct auth_request *r, stru
 }
 
 bool auth_identify(struct auth *a, const struct auth_request *r, struct auth_caller *ret, struct auth_refusal *ret_refusal) {
-    char certificate[CERTIFICATE_NAME_SIZE + 16] = "";
     *ret = (struct auth_caller){.listener = r->connection->listener, .role = r->connection->role, .own = r->connection->own};
     str_copy(ret->peer, sizeof ret->peer, r->peer ? r->peer : "unknown");
     if (!strcmp(r->connection->listener, "unix"))
         str_format(ret->name, sizeof ret->name, "uid:%u", r->connection->uid);
     else
         str_copy(ret->name, sizeof ret->name, ret->role ? "local" : "unknown");
-    if (r->connection->certificate) {
-        if (!check_certificate(a, r, ret, ret_refusal))
-            return false;
-        str_format(certificate, sizeof certificate, ",%s", ret->name);
-    }
+    if (r->connection->certificate && !check_certificate(a, r, ret, ret_refusal))
+        return false;
     if (r->authorization && (auth_has_tokens(a) || !ret->role)) {
         if (!auth_has_tokens(a))
             return missing(a, ret_refusal);
-        if (!identify_by_token(a, r, ret, ret_refusal))
-            return false;
-    } else if (!ret->role) {
-        return missing(a, ret_refusal);
+        return identify_by_token(a, r, ret, ret_refusal);
     }
-    size_t len = strlen(ret->name);
-    if (ret->has_token)
-        str_copy(ret->name + len, sizeof ret->name - len, certificate);
-    return true;
+    if (r->digest)
+        return identify_by_digest(a, ret, ret_refusal);
+    return ret->role || missing(a, ret_refusal);
 }
 
 /* The caller keeps its name, which its sessions and jobs have, whatever the file calls the token now. */
@@ -233,7 +231,7 @@ bool auth_still_valid(struct auth *a, struct auth_caller *c, struct auth_refusal
 }
 
 bool auth_sees(const struct auth_caller *c, const char *principal) {
-    return c->all || c->role >= ROLE_ADMIN || !strcmp(c->name, principal);
+    return c->all || c->role >= ROLE_ADMIN || principal_is_same(c->name, principal);
 }
 
 bool auth_answers(const struct auth_caller *c, const char *principal, const char *bed) {
@@ -301,9 +299,10 @@ void auth_audit(struct auth *a, const struct auth_caller *caller, const struct a
     const enum log_level level = r->needed > ROLE_READ || r->reading ? LOG_INFO : LOG_DEBUG;
     if (level == LOG_INFO && !audit_allows(a->audit, caller->name, r->method, r->reading ? id : NULL, clock_ms()))
         return;
-    log_write(level, "audit", "principal=%s role=%s listener=%s method=%s outcome=%s seconds=%.3f peer=%s %s=%s reason=%s",
+    log_write(level, "audit",
+              "principal=%s role=%s listener=%s method=%s outcome=%s seconds=%.3f peer=%s %s=%s reason=%s certificate=%s",
               caller->name, role_name(caller->role), caller->listener, r->method, r->outcome, r->seconds, caller->peer, kind_of(r),
-              id_of(r), reason);
+              id_of(r), reason, *caller->certificate ? caller->certificate : "none");
 }
 
 void auth_tick(struct auth *a) { audit_tick(a->audit, clock_ms()); }

@@ -29,12 +29,16 @@ struct auth_request {
     const char *peer;          /* address, as in auth_caller */
     const char *authorization; /* "Bearer TOKEN" */
     size_t authorization_len;
-    const char *chain; /* client certificate and its chain, PEM */
+    const unsigned char *digest; /* of a token that the caller has shown before; counts where no authorization is sent */
+    const char *chain;           /* client certificate and its chain, PEM */
     size_t chain_len;
 };
 
 struct auth_caller {
-    char name[AUTH_NAME_SIZE]; /* "uid:1000", "token:ana", "token:ana,certificate:bed-7", "local" */
+    char
+        name[AUTH_NAME_SIZE]; /* the principal: "uid:1000", "token:ana", "local"; "certificate:bed-7" of a caller without a token */
+    char certificate[CERTIFICATE_NAME_SIZE]; /* "bed-7" of a client certificate; "" = none. For the logs: whose streams are whose
+                                                does not depend on it */
     const char *listener;
     char peer[AUTH_PEER_SIZE]; /* "10.0.0.7:4711", "[fe80::1]:4711", "unix" */
     enum role role;

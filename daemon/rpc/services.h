@@ -52,10 +52,12 @@ struct services {
     struct source_config source;   /* stores, and the cache of their objects */
     int leasings;                  /* number of threads that fetch models from stores for streams */
     struct pool_share shares[OFFLOAD_CLASSES];
-    struct watch *watches;                 /* open Watch calls, svc_jobs.c */
-    struct validate *validates;            /* Validate calls, svc_validate.c: one that works, then those that wait */
-    const char *paths[3];                  /* data, cache, results */
-    const char *database;                  /* path of the job database */
+    struct watch *watches;      /* open Watch calls, svc_jobs.c */
+    struct validate *validates; /* Validate calls, svc_validate.c: one that works, then those that wait */
+    const char *paths[3];       /* data, cache, results */
+    const char *database;       /* path of the job database */
+    /* http_page_url */
+    int (*page_url)(struct services *s, char *ret, size_t size, struct err *err);
     void (*drain)(struct services *s);     /* same as SIGTERM */
     atomic_bool serving, writable;         /* serving: the daemon does not stop. writable: the job database can be written */
     bool draining;                         /* streams are being ended, and none is taken any more */

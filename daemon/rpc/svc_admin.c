@@ -334,6 +334,20 @@ static int doctor(struct rpc_call *call, const void *message, struct err *err) {
     return 0;
 }
 
+/* A key of a link goes to users of the unix socket alone: over TCP a token opens the pages. */
+static int page(struct rpc_call *call, const void *message, struct err *err) {
+    struct services *s = services_of(call);
+    Brr__V1__PageResponse out = BRR__V1__PAGE_RESPONSE__INIT;
+    char url[512];
+    (void)message;
+    if (strcmp(rpc_caller(call)->listener, "unix") != 0)
+        return err_set(err, ERR_DENIED,
+                       "links to the pages are given over the unix socket alone; run brrctl page on the daemon's machine");
+    int rc = s->page_url ? s->page_url(s, url, sizeof url, err) : err_set(err, ERR_UNAVAILABLE, "the daemon has no pages");
+    out.url = url;
+    return rc ? rc : convert_answer(call, &out.base);
+}
+
 static int drain(struct rpc_call *call, const void *message, struct err *err) {
     (void)message, (void)err;
     rpc_set_state(call, services_of(call)); /* it may end now, and then drains */
@@ -352,6 +366,7 @@ const struct rpc_method svc_admin[] = {
     {RPC_METHOD("/brr.v1.Admin/Version", ROLE_READ, brr__v1__version_request, version)},
     {RPC_METHOD("/brr.v1.Admin/Devices", ROLE_READ, brr__v1__devices_request, devices)},
     {RPC_METHOD("/brr.v1.Admin/Doctor", ROLE_SUBMIT, brr__v1__doctor_request, doctor), .end = offload_end},
+    {RPC_METHOD("/brr.v1.Admin/Page", ROLE_READ, brr__v1__page_request, page)},
     {RPC_METHOD("/brr.v1.Admin/Drain", ROLE_ADMIN, brr__v1__drain_request, drain), .end = drain_end},
     {.path = NULL},
 };

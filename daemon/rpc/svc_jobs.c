@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/principal.h"
 #include "base/queue.h"
 #include "base/str.h"
 #include "daemon/jobs/jobref.h"
@@ -263,7 +264,7 @@ _Static_assert((int)JOB_OWNER_SIZE >= (int)AUTH_NAME_SIZE, "an owner that is cut
 static const struct job *find_own(struct rpc_call *call, const char *id, struct err *err) {
     const struct job *job = find(call, id, err);
     const struct auth_caller *caller = rpc_caller(call);
-    if (!job || !*job->owner || caller->role >= ROLE_ADMIN || !strcmp(job->owner, caller->name))
+    if (!job || !*job->owner || caller->role >= ROLE_ADMIN || principal_is_same(job->owner, caller->name))
         return job;
     err_set(err, ERR_DENIED, "job %s is %s's; changing it needs the role admin", job->id, job->owner);
     rpc_refuse(call, err, "NOT_OWNER", 0);

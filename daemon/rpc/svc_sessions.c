@@ -3,6 +3,7 @@
 #include <string.h>
 #include <uv.h>
 
+#include "base/principal.h"
 #include "base/str.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "daemon/rpc/convert.h"
@@ -255,7 +256,7 @@ static int close_session(struct rpc_call *call, const void *message, struct err 
     if (rc)
         return rc;
     session_describe(s, &state);
-    if (caller->role < ROLE_ADMIN && strcmp(caller->name, state.principal) != 0) {
+    if (caller->role < ROLE_ADMIN && !principal_is_same(caller->name, state.principal)) {
         err_set(err, ERR_DENIED, "the session is %s's; closing it needs the role admin", state.principal);
         return rpc_refuse(call, err, "ROLE_TOO_SMALL", 0);
     }
