@@ -155,7 +155,7 @@ int http_page_url(struct http *http, char *ret, size_t size, struct err *err) {
     str_format(host, sizeof host, "%.*s", (int)(port - http->address), http->address);
     const bool any = !strcmp(host, "0.0.0.0") || !strcmp(host, "[::]");
     if (needs_key && !links_make(&http->links, clock_ms(), key))
-        return err_set(err, ERR_INTERNAL, "OpenSSL has no random bytes for a link");
+        return err_set(err, ERR_INTERNAL, "the system gives no random numbers for a link");
     str_format(ret, size, "%s://%s%s/%s%s", http->state.tls ? "https" : "http", any ? "localhost" : host, port,
                needs_key ? "link?key=" : "", key);
     return 0;

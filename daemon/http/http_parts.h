@@ -3,12 +3,12 @@
 #define BRR_DAEMON_HTTP_HTTP_PARTS_H
 #include <microhttpd.h>
 
-#include "daemon/http/cookie.h"
 #include "daemon/http/event_seats.h"
 #include "daemon/http/http.h"
 #include "daemon/http/link.h"
 #include "daemon/http/patience.h"
 #include "daemon/page/page.h"
+#include "trust/cookie.h"
 
 /* EVENT_SEATS of the connections may be streams of events. */
 enum { HTTP_CONNECTIONS = 128, HTTP_OF_ADDRESS = 32 };

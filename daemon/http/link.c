@@ -1,9 +1,8 @@
 #include "daemon/http/link.h"
 
-#include <openssl/crypto.h>
-#include <openssl/rand.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 
 void links_init(struct links *l) {
     *l = (struct links){0};
@@ -14,7 +13,7 @@ void links_done(struct links *l) { pthread_mutex_destroy(&l->lock); }
 
 bool links_make(struct links *l, int64_t now_ms, char ret[LINK_KEY_SIZE]) {
     unsigned char bytes[(LINK_KEY_SIZE - 1) / 2];
-    if (RAND_priv_bytes(bytes, sizeof bytes) != 1)
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
         return false;
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
@@ -26,13 +25,21 @@ bool links_make(struct links *l, int64_t now_ms, char ret[LINK_KEY_SIZE]) {
     return true;
 }
 
+/* In a time that does not depend on where they differ. */
+static bool is_same(const char *a, const char *b) {
+    unsigned char differ = 0;
+    for (int i = 0; i < LINK_KEY_SIZE; i++)
+        differ |= (unsigned char)(a[i] ^ b[i]);
+    return !differ;
+}
+
 bool links_use(struct links *l, const char *key, int64_t now_ms) {
     bool used = false;
     if (strlen(key) != LINK_KEY_SIZE - 1)
         return false;
     pthread_mutex_lock(&l->lock);
     for (int i = 0; i < LINKS_MAX; i++) {
-        if (!*l->all[i].key || CRYPTO_memcmp(l->all[i].key, key, LINK_KEY_SIZE) != 0)
+        if (!*l->all[i].key || !is_same(l->all[i].key, key))
             continue;
         used = now_ms < l->all[i].until_ms;
         l->all[i].key[0] = '\0';

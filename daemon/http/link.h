@@ -18,7 +18,8 @@ struct links {
 };
 void links_init(struct links *l);
 void links_done(struct links *l);
-/* A new key, valid once within LINK_MS; it takes the place of the oldest of LINKS_MAX. False if OpenSSL fails. */
+/* A new key, valid once within LINK_MS; it takes the place of the oldest of LINKS_MAX. False if the system gives no random numbers.
+ */
 bool links_make(struct links *l, int64_t now_ms, char ret[LINK_KEY_SIZE]);
 /* True if the key is valid; it is not any more then. */
 bool links_use(struct links *l, const char *key, int64_t now_ms);

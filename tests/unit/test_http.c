@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include "base/str.h"
-#include "daemon/http/cookie.h"
 #include "daemon/http/event_seats.h"
 #include "daemon/http/link.h"
 #include "daemon/http/origin.h"
 #include "daemon/http/patience.h"
+#include "trust/cookie.h"
 #include "unit/temp_dir.h"
 
 static struct auth_caller named(const char *name, bool all) {

@@ -1,8 +1,8 @@
 /* cookie: what a browser keeps after it has signed in. It is no token, but what this daemon says about one (its digest), or about a
  * user of this machine, until a time, with an HMAC under a key that only this daemon has; so it opens nothing at another server of
  * the host, to which browsers send it too. Any thread. */
-#ifndef BRR_DAEMON_HTTP_COOKIE_H
-#define BRR_DAEMON_HTTP_COOKIE_H
+#ifndef BRR_TRUST_COOKIE_H
+#define BRR_TRUST_COOKIE_H
 #include <stdbool.h>
 #include <stdint.h>
 

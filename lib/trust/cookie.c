@@ -1,4 +1,4 @@
-#include "daemon/http/cookie.h"
+#include "trust/cookie.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
