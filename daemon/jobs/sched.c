@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "base/principal.h"
 #include "base/str.h"
 #include "base/volume.h"
 #include "daemon/jobs/array.h"
@@ -151,10 +152,17 @@ static const struct job *find_request(const struct sched *s, const char *request
     return NULL;
 }
 
-static int check_room(const struct sched *s, struct err *err) {
-    int queued = 0;
-    for (int i = 0; i < s->n_open; i++)
+/* One owner leaves a fifth of the queue to others. */
+static int check_room(const struct sched *s, const char *owner, struct err *err) {
+    const int64_t most = (4 * s->config.max_queued + 4) / 5;
+    int queued = 0, own = 0;
+    for (int i = 0; i < s->n_open; i++) {
         queued += s->open[i]->state == JOB_QUEUED;
+        own += s->open[i]->state == JOB_QUEUED && owner && *owner && principal_is_same(s->open[i]->owner, owner);
+    }
+    if (own >= most && most < s->config.max_queued)
+        return err_set(err, ERR_EXHAUSTED,
+                       "%d jobs of this caller are already waiting, four fifths of jobs.max_queued; try again later", own);
     if (queued >= s->config.max_queued)
         return err_set(err, ERR_EXHAUSTED, "%d jobs are already waiting (jobs.max_queued); try again later", queued);
     if (s->count >= s->config.max_jobs)
@@ -171,7 +179,7 @@ int sched_draft(struct sched *s, const struct submission *r, struct draft **ret,
         return 0;
     }
     int rc;
-    if ((rc = check_room(s, err)) || (rc = draft_new(&s->config.rules, r, sched_wall_ms(s), ret, err)))
+    if ((rc = check_room(s, r->owner, err)) || (rc = draft_new(&s->config.rules, r, sched_wall_ms(s), ret, err)))
         return rc;
     (*ret)->next = &s->next_sequence;
     return 0;
@@ -185,7 +193,7 @@ int sched_accept(struct sched *s, struct draft *d, void (*notice)(void *ctx, con
         *ret = same;
         return 0;
     }
-    int rc = check_room(s, err);
+    int rc = check_room(s, job->owner, err);
     if (rc || (rc = enter(s, job, err)))
         return rc;
     d->job = NULL;

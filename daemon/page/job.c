@@ -12,7 +12,7 @@
 
 static const struct status_job *find(const struct page_view *v, const char *id) {
     for (int i = 0; i < v->status->n_jobs; i++)
-        if (!strcmp(v->status->jobs[i].id, id))
+        if (!strcmp(v->status->jobs[i].id, id) && page_sees_job(v, v->status->jobs[i].owner))
             return &v->status->jobs[i];
     return NULL;
 }
@@ -24,7 +24,11 @@ static struct job *read_record(const struct page_view *v, const char *id, struct
         return NULL;
     (void)jobdb_get(db, id, &job, err);
     db_close(db);
-    return job;
+    if (!job || page_sees_job(v, job->owner))
+        return job;
+    job_free(job);
+    err_set(err, ERR_NOT_FOUND, "there is no such job");
+    return NULL;
 }
 
 static void put_facts(struct html *h, const struct job *job, const struct status_job *now) {

@@ -34,7 +34,7 @@ static bool directory_of(const struct page_view *v, const char *id, char ret[PAT
         return false;
     int rc = jobdb_get(db, id, &job, &err);
     db_close(db);
-    bool found = !rc && *job->directory && str_copy(ret, PATH_SIZE, job->directory);
+    bool found = !rc && *job->directory && page_sees_job(v, job->owner) && str_copy(ret, PATH_SIZE, job->directory);
     job_free(job);
     return found;
 }

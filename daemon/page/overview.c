@@ -109,17 +109,18 @@ static void put_beds(struct html *h, const struct page_view *v) {
     html_put(h, n ? "</ul></section>\n" : "</section>\n");
 }
 
-static void put_work(struct html *h, const struct status *s) {
+static void put_work(struct html *h, const struct page_view *v) {
+    const struct status *s = v->status;
     int waiting = 0, ended = 0, n = 0;
     html_put(h, "<section class=\"wide\" aria-labelledby=\"work\"><h2 id=\"work\"><a href=\"/jobs\">Jobs</a></h2>");
     for (int i = 0; i < s->n_jobs; i++)
-        if (s->jobs[i].active)
+        if (s->jobs[i].active && page_sees_job(v, s->jobs[i].owner))
             job_put_running(h, &s->jobs[i], s->taken_ms);
     for (int i = 0; i < s->n_jobs; i++)
-        waiting += !s->jobs[i].active && !s->jobs[i].over;
+        waiting += !s->jobs[i].active && !s->jobs[i].over && page_sees_job(v, s->jobs[i].owner);
     for (int i = 0; i < s->n_jobs; i++) {
         const struct status_job *j = &s->jobs[i];
-        if (j->active || (j->over && ++ended > ENDED_SHOWN))
+        if (j->active || !page_sees_job(v, j->owner) || (j->over && ++ended > ENDED_SHOWN))
             continue;
         if (!n)
             job_put_head(h);
@@ -142,7 +143,7 @@ void page_overview(struct html *h, const struct page_view *v) {
     put_beds(h, v);
     put_devices(h, v->status);
     put_volumes(h, v->status);
-    put_work(h, v->status);
+    put_work(h, v);
     put_hooks(h, v->status);
     html_put(h, "</div>\n");
     shell_end(h, v);

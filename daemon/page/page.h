@@ -8,7 +8,7 @@
 /* Who looks, and at what. Everything is borrowed. */
 struct page_view {
     const struct status *status;
-    bool all;                       /* sees the streams of all callers */
+    bool all;                       /* sees the streams and jobs of all callers */
     const char *principal;          /* else those of this one */
     bool signed_in;                 /* by a token, which can be forgotten */
     bool ready;                     /* /readyz */
@@ -16,6 +16,8 @@ struct page_view {
     const char *journal, *database; /* files */
 };
 bool page_sees(const struct page_view *v, const struct status_stream *s);
+/* The same of a job; owner: "" for one of an earlier version, which all see. */
+bool page_sees_job(const struct page_view *v, const char *owner);
 /* The stream of this id, if the reader may see it. */
 const struct status_stream *page_find_stream(const struct page_view *v, const char *id);
 /* Of the streams that the reader sees, in their order: changes when one comes, goes or changes its mood. */

@@ -8,6 +8,10 @@ bool page_sees(const struct page_view *v, const struct status_stream *s) {
     return v->all || principal_is_same(s->principal, v->principal);
 }
 
+bool page_sees_job(const struct page_view *v, const char *owner) {
+    return v->all || !*owner || principal_is_same(owner, v->principal);
+}
+
 const struct status_stream *page_find_stream(const struct page_view *v, const char *id) {
     for (int i = 0; i < v->status->n_streams; i++)
         if (!strcmp(v->status->streams[i].id, id) && page_sees(v, &v->status->streams[i]))

@@ -201,6 +201,7 @@ static bool check_certificate(struct auth *a, const struct auth_request *r, stru
 
 bool auth_identify(struct auth *a, const struct auth_request *r, struct auth_caller *ret, struct auth_refusal *ret_refusal) {
     *ret = (struct auth_caller){.listener = r->connection->listener, .role = r->connection->role, .own = r->connection->own};
+    ret->all = ret->role >= ROLE_SUBMIT && !strcmp(ret->listener, "unix"); /* the group of the socket is the machine's laboratory */
     str_copy(ret->peer, sizeof ret->peer, r->peer ? r->peer : "unknown");
     if (!strcmp(r->connection->listener, "unix"))
         str_format(ret->name, sizeof ret->name, "uid:%u", r->connection->uid);

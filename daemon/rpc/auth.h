@@ -43,7 +43,7 @@ struct auth_caller {
     char peer[AUTH_PEER_SIZE]; /* "10.0.0.7:4711", "[fe80::1]:4711", "unix" */
     enum role role;
     bool own;                     /* as in the connection */
-    bool all;                     /* sees the streams of all callers; so does the role admin */
+    bool all;                     /* sees the streams and jobs of all callers; so does the role admin */
     bool answer;                  /* answers alarms; so does the role admin */
     char names[TOKEN_NAMES_SIZE]; /* of beds, for token_names_match */
     bool has_token;               /* the digest of this token is checked again after a reload */
@@ -93,7 +93,7 @@ bool auth_has_tokens(const struct auth *auth);
  * would suffice. */
 bool auth_identify(struct auth *auth, const struct auth_request *request, struct auth_caller *ret,
                    struct auth_refusal *ret_refusal);
-/* True if the caller may see what this principal streams. */
+/* True if the caller may see what this principal streams, and its jobs. */
 bool auth_sees(const struct auth_caller *caller, const char *principal);
 /* True if the caller may answer alarms of the bed of this name, which this principal streams. */
 bool auth_answers(const struct auth_caller *caller, const char *principal, const char *bed);

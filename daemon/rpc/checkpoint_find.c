@@ -5,6 +5,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "daemon/models/upload_owner.h"
 #include "daemon/rpc/convert.h"
 
 /* ---- messages ---- */
@@ -73,7 +74,10 @@ static int match_path(void *ctx, const struct jobdb_checkpoint *c) {
 
 void checkpoint_find_file(struct offload *work) {
     struct checkpoint_find *o = (struct checkpoint_find *)work;
-    if (!model_ref_find(&o->file, &work->err))
+    if (!model_ref_find(&o->file, &work->err) && !o->all && str_starts(o->ref, "upload:") &&
+        !upload_owner_is(o->file.path, o->principal))
+        err_set(&work->err, ERR_NOT_FOUND, "there is no upload '%s' of this caller", o->ref + strlen("upload:"));
+    else if (!work->err.code)
         checkpoint_file_read(&o->about, o->ref, o->file.path, &o->unreadable);
     db_wait(o->db); /* its record is read next */
 }
@@ -83,7 +87,10 @@ void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, v
     struct checkpoint_find *o = offload_new(call, OFFLOAD_FILES, size, drop, err);
     if (!o || models_refer(services_of(call)->models, ref, &o->file, err))
         return NULL;
+    const struct auth_caller *caller = rpc_caller(call);
     str_copy(o->ref, sizeof o->ref, ref);
+    str_copy(o->principal, sizeof o->principal, caller->name);
+    o->all = caller->all || caller->role >= ROLE_ADMIN;
     o->db = services_of(call)->db;
     return o;
 }
@@ -95,6 +102,9 @@ Brr__V1__Checkpoint *checkpoint_found(struct checkpoint_find *o) {
         return NULL;
     if (!o->work.err.code)
         jobdb_records(services_of(call)->db, "", match_path, o, &o->work.err);
+    if (!o->work.err.code && o->recorded && !o->file.known &&
+        !services_sees_job(call, sched_get(services_of(call)->sched, o->record.job_id)))
+        err_set(&o->work.err, ERR_NOT_FOUND, "there is no checkpoint '%.200s' that this caller may see", o->ref);
     if (!o->work.err.code && !o->recorded)
         o->work.err = o->unreadable;
     if (!o->work.err.code &&

@@ -19,7 +19,9 @@ struct checkpoint_find {
     char ref[LIVE_PATH];
     struct model_ref file;
     struct checkpoint_file about; /* what the file says of itself, or */
-    struct err unreadable;        /* why it says nothing, which matters only without a record */
+    char principal[AUTH_NAME_SIZE];
+    bool all;              /* the caller sees the checkpoints of all principals */
+    struct err unreadable; /* why it says nothing, which matters only without a record */
     struct jobdb_checkpoint record;
     bool recorded;
 };
@@ -28,7 +30,8 @@ struct checkpoint_find {
 void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, void (*drop)(struct offload *work), struct err *err);
 /* Finds the file and reads what it says of itself. On the pool. */
 void checkpoint_find_file(struct offload *work);
-/* The checkpoint that was found, as a message of the call's arena; NULL after the call was refused, or when it has ended. */
+/* The checkpoint that was found, as a message of the call's arena; NULL after the call was refused, or when it has ended. Those of
+ * jobs and uploads of others are NOT_FOUND, unless the REF is the name of a model that serves. */
 Brr__V1__Checkpoint *checkpoint_found(struct checkpoint_find *f);
 
 /* Reads what the file at this path says of itself. On the pool. */

@@ -85,6 +85,12 @@ size_t services_methods(const struct rpc_method **ret, size_t max);
 /* The share of the thread pool that calls of this class have. */
 struct pool_share *offload_share(struct services *services, enum offload_class class);
 
+/* jobref_find for a caller: NOT_FOUND also for a job that it may not see. */
+int services_find_job(struct rpc_call *call, const char *id, const struct job **ret, struct err *err);
+/* True if the caller may see this job: its own, and one whose owner an earlier version did not record. NULL: one that is not listed
+ * any more, which only those see who see all. */
+bool services_sees_job(const struct rpc_call *call, const struct job *job);
+
 static inline struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
 
 /* The tables, each with a row without a path at its end. */

@@ -76,6 +76,18 @@ static bool takes_streams(struct stream_call *c) {
     return false;
 }
 
+/* A token for beds of some names opens no stream of another one, whatever its client says; else the call is refused. */
+static bool may_have_name(struct stream_call *c, const char *name) {
+    const struct auth_caller *caller = rpc_caller(c->call);
+    struct err err;
+    if (token_names_match(caller->names, name))
+        return true;
+    err_set(&err, ERR_DENIED, "Open.client_name is '%.80s'; the token of %s is for streams of the names %s (names= in its line)",
+            name, caller->name, caller->names);
+    stream_call_refuse(c, &err, "NAME_NOT_ALLOWED", 0);
+    return false;
+}
+
 static void open_session(struct stream_call *c, const Brr__V1__Open *in, const char *path, const char *name, bool served) {
     struct live_open open = describe_open(in, path, name);
     const struct session_request request = {.open = &open,
@@ -89,7 +101,7 @@ static void open_session(struct stream_call *c, const Brr__V1__Open *in, const c
     struct services *services = services_of(c->call);
     struct err err;
     str_copy(open.device_name, sizeof open.device_name, in->device);
-    if (!takes_streams(c))
+    if (!may_have_name(c, in->client_name) || !takes_streams(c))
         return;
     if (services->place_stream && services->place_stream(services, in->device, name, &open.device, &err))
         stream_call_refuse(c, &err, err.code == ERR_UNAVAILABLE ? "DEVICE_BAD" : NULL, 0);

@@ -7,6 +7,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "daemon/models/upload_owner.h"
 #include "daemon/rpc/checkpoint_find.h"
 #include "daemon/rpc/convert.h"
 #include "detect/model_image.h"
@@ -136,7 +137,8 @@ struct upload {
     uint8_t *part; /* that the pool writes */
     size_t part_len;
     struct checkpoint_file about;
-    bool named, open, half_closed;
+    bool named, open, half_closed, any;
+    char principal[AUTH_NAME_SIZE];
 };
 
 /* On the pool. */
@@ -167,13 +169,16 @@ static int name_upload(struct upload *u, const Brr__V1__PutCheckpointPart *in, s
     str_format(u->ref, sizeof u->ref, "upload:%s", in->name);
     str_copy(u->expected, sizeof u->expected, in->sha256);
     u->named = true;
+    u->any = rpc_caller(u->work.call)->role >= ROLE_ADMIN;
+    str_copy(u->principal, sizeof u->principal, rpc_caller(u->work.call)->name);
     return (u->digest = digest_new()) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for an upload");
 }
 
 /* On the pool. */
 static void write_part(struct offload *work) {
     struct upload *u = (struct upload *)work;
-    if (!u->open && (fsio_mkdirs_above(u->path, &work->err) || fsio_writer_open(&u->file, u->path, &work->err)))
+    if (!u->open && (fsio_mkdirs_above(u->path, &work->err) || upload_owner_claim(u->path, u->principal, u->any, &work->err) ||
+                     fsio_writer_open(&u->file, u->path, &work->err)))
         return;
     u->open = true;
     if (!fsio_writer_write(&u->file, u->part, u->part_len, &work->err))

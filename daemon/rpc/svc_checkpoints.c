@@ -8,6 +8,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "daemon/models/served_file.h"
+#include "daemon/models/upload_owner.h"
 #include "daemon/rpc/checkpoint_find.h"
 #include "daemon/rpc/convert.h"
 
@@ -26,6 +27,8 @@ struct listed {
 struct listing {
     struct offload work;
     struct db *db;
+    char principal[AUTH_NAME_SIZE];
+    bool all; /* the caller sees those of all principals */
     char job_id[JOB_ID_SIZE];
     struct checkpoint_file *uploads; /* as the pool has read them */
     size_t n_uploads;
@@ -80,7 +83,7 @@ static void look_at_files(struct offload *work) {
         err_errno(&work->err, errno, "cannot open directory %s", l->folder);
     while (d && !work->err.code && l->n_uploads <= MAX_LISTED && !fsio_next_entry(d, &e, &work->err) && e) {
         if (*e->d_name == '.' || !str_ends(e->d_name, ".safetensors") || !str_format(ref, sizeof ref, "upload:%s", e->d_name) ||
-            fsio_join(path, sizeof path, l->folder, e->d_name, &err))
+            fsio_join(path, sizeof path, l->folder, e->d_name, &err) || (!l->all && !upload_owner_is(path, l->principal)))
             continue;
         struct checkpoint_file *more = realloc(l->uploads, (l->n_uploads + 1) * sizeof *more);
         if (!more) {
@@ -114,7 +117,7 @@ static int add_checkpoint(void *ctx, const struct jobdb_checkpoint *c) {
     if (i == l->n_records)
         return 0; /* written since */
     l->at = i + 1;
-    if (l->records[i].there < 0)
+    if (l->records[i].there < 0 || !services_sees_job(l->work.call, sched_get(services_of(l->work.call)->sched, c->job_id)))
         return 0;
     struct jobdb_checkpoint found = *c;
     str_copy(found.c.path, sizeof found.c.path, l->records[i].paths[l->records[i].there]);
@@ -147,13 +150,15 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__ListCheckpointsRequest *in = message;
     struct services *services = services_of(call);
     char path[LIVE_PATH];
-    if (*in->job_id && !sched_get(services->sched, in->job_id))
+    if (*in->job_id && !(sched_get(services->sched, in->job_id) && services_sees_job(call, sched_get(services->sched, in->job_id))))
         return err_set(err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", in->job_id);
     struct listing *l = offload_new(call, OFFLOAD_FILES, sizeof *l, drop_listing, err);
     if (!l)
         return err->code;
     l->db = services->db;
     str_copy(l->job_id, sizeof l->job_id, in->job_id);
+    str_copy(l->principal, sizeof l->principal, rpc_caller(call)->name);
+    l->all = auth_sees(rpc_caller(call), "");
     if (!*in->job_id && !models_upload_path(services->models, "x", path, NULL)) {
         *strrchr(path, '/') = '\0';
         str_copy(l->folder, sizeof l->folder, path);
@@ -200,6 +205,8 @@ static void remove_files(struct offload *work) {
     char state[LIVE_PATH + 16];
     if (unlink(path) && errno != ENOENT)
         err_errno(&work->err, errno, "%s is no longer listed, but its file cannot be removed; remove it", path);
+    if (!o->recorded)
+        upload_owner_forget(path);
     if (o->recorded && str_ends(path, ".safetensors") &&
         str_format(state, sizeof state, "%.*s.state.safetensors", (int)(strlen(path) - strlen(".safetensors")), path))
         unlink(state);

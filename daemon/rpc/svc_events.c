@@ -141,7 +141,7 @@ static int events(struct rpc_call *call, const void *message, struct err *err) {
     const struct job *job = NULL;
     const struct task_kind *kind;
     rpc_concerns(call, "job", in->id);
-    int rc = jobref_find(services_of(call)->sched, in->id, &job, err);
+    int rc = services_find_job(call, in->id, &job, err);
     if (rc)
         return rc;
     if (!(kind = task_kind_find(job->kind)) || !kind->events)

@@ -137,7 +137,7 @@ static int files_check(struct rpc_call *call, const Brr__V1__JobFilesRequest *in
     if (!in->n_patterns || in->n_patterns > FILES_MAX_PATTERNS)
         return err_set(err, ERR_INVALID, "%zu patterns of files; expected 1 to %d, such as \"report.json\" or \"*\"",
                        in->n_patterns, FILES_MAX_PATTERNS);
-    return jobref_find(services_of(call)->sched, in->id, ret, err);
+    return services_find_job(call, in->id, ret, err);
 }
 
 static int files_prepare(struct files_call *f, const Brr__V1__JobFilesRequest *in, const char *directory, struct err *err) {

@@ -142,7 +142,7 @@ static int submit(struct rpc_call *call, const void *message, struct err *err) {
 static const struct job *find(struct rpc_call *call, const char *id, struct err *err) {
     const struct job *job = NULL;
     rpc_concerns(call, "job", id);
-    if (!jobref_find(services_of(call)->sched, id, &job, err))
+    if (!services_find_job(call, id, &job, err))
         rpc_concerns(call, "job", job->id);
     return job;
 }
@@ -188,7 +188,7 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
     int limit = in->limit > 0 ? in->limit : 100, count = sched_count(sched);
     bool whole = (out.jobs = arena_alloc(rpc_arena(call), (size_t)(limit < count ? limit : count) * sizeof *out.jobs + 1)) != NULL;
     for (int i = count - 1; whole && i >= 0 && (int)out.n_jobs < limit; i--) /* newest first */
-        if (states >> convert_job_state(sched_at(sched, i)->state) & 1)
+        if (states >> convert_job_state(sched_at(sched, i)->state) & 1 && services_sees_job(call, sched_at(sched, i)))
             whole = (out.jobs[out.n_jobs++] = message_of(call, sched_at(sched, i))) != NULL;
     if (whole)
         return convert_answer(call, &out.base);
@@ -262,11 +262,15 @@ _Static_assert((int)JOB_OWNER_SIZE >= (int)AUTH_NAME_SIZE, "an owner that is cut
 
 /* The job, for its owner and the role admin, and where an earlier version did not record the owner; else NULL and an error. */
 static const struct job *find_own(struct rpc_call *call, const char *id, struct err *err) {
-    const struct job *job = find(call, id, err);
+    const struct job *job = NULL;
     const struct auth_caller *caller = rpc_caller(call);
+    rpc_concerns(call, "job", id);
+    if (!jobref_find(services_of(call)->sched, id, &job, err))
+        rpc_concerns(call, "job", job->id);
     if (!job || !*job->owner || caller->role >= ROLE_ADMIN || principal_is_same(job->owner, caller->name))
         return job;
-    err_set(err, ERR_DENIED, "job %s is %s's; changing it needs the role admin", job->id, job->owner);
+    err_set(err, ERR_DENIED, "job %s is %s's; changing it needs the role admin", job->id,
+            services_sees_job(call, job) ? job->owner : "another caller");
     rpc_refuse(call, err, "NOT_OWNER", 0);
     return NULL;
 }

@@ -139,7 +139,7 @@ static int logs(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__JobLogsRequest *in = message;
     const struct job *job = NULL;
     rpc_concerns(call, "job", in->id);
-    int rc = jobref_find(services_of(call)->sched, in->id, &job, err);
+    int rc = services_find_job(call, in->id, &job, err);
     if (rc)
         return rc;
     struct follow *f = offload_new(call, OFFLOAD_LOGS, sizeof *f, drop, err);

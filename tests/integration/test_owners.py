@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.error
 
 from daemon import BIN, MINI, SOURCE, make_corpus, temporary
 from secured import Secured
@@ -21,8 +22,19 @@ def submit(d, who, *options):
 
 def jobs_of_others(d):
     job = submit(d, "ana", *LONG)["job"]
-    shown = json.loads(d.as_role("bob", "job", job, "--json")[1])
+    shown = json.loads(d.as_role("station", "job", job, "--json")[1])
     assert shown["owner"] == "token:ana", shown
+    listed = lambda who: [json.loads(line)["job"] for line in d.as_role(who, "jobs", "--json")[1].splitlines()]
+    assert job in listed("ana") and job in listed("station") and listed("bob") == []
+    for command in (["job", job], ["logs", job], ["watch", job]):
+        assert d.as_role("bob", *command)[0] == 3, command
+    page = lambda who: d.scrape(f"/jobs/{job}", d.tokens.get(who) or open(d.token_file(who), encoding="utf-8").read().strip())
+    assert "token:ana" in page("ana") and "token:ana" in page("station")
+    try:
+        page("bob")
+        raise AssertionError("bob reads the page of ana's job")
+    except urllib.error.HTTPError as error:
+        assert error.code == 404, error
     for command in ("cancel", "resume", "delete"):
         assert d.refused("bob", command, job) == "NOT_OWNER", command
     code, out, err = d.as_role("ana", "delete", job)
@@ -97,6 +109,29 @@ def streams_of_others(d, recording):
     assert d.refused("ana", "hooks", "test") == "ROLE_TOO_SMALL"
 
 
+def uploads_of_others(d, job):
+    """A name belongs to whoever used it first; what serves is readable by all."""
+    file = f"{d.dir}/net.safetensors"
+    code, _, err = d.as_role("ana", "checkpoint", "get", f"job:{job}", "--out", file)
+    assert code == 0, err
+    assert d.as_role("bob", "checkpoint", "get", f"job:{job}", "--out", f"{d.dir}/stolen")[0] == 3 and not os.path.exists(f"{d.dir}/stolen")
+    assert d.as_role("bob", "checkpoint", "get", "ward", "--out", f"{d.dir}/ward")[0] == 0
+    assert d.as_role("ana", "checkpoint", "put", file, "--name", "shared")[0] == 0
+    code, _, err = d.as_role("bob", "checkpoint", "put", file, "--name", "shared")
+    assert code == 1 and "belongs to token:ana" in err, err
+    assert d.as_role("ana", "checkpoint", "put", file, "--name", "shared")[0] == 0 and d.as_role("bob", "checkpoint", "get", "upload:shared", "--out", f"{d.dir}/x")[0] == 3
+    refs = lambda who: {json.loads(line)["ref"] for line in d.as_role(who, "checkpoints", "--json")[1].splitlines()}
+    assert "upload:shared" in refs("ana") and refs("bob") == set(), refs("bob")
+
+
+def names_of_beds(d, recording):
+    """A token for some beds opens no stream of another name."""
+    stream = lambda name: d.as_role("gateway", "stream", recording, "--model", "ward", "--client", name)
+    assert stream("bed-7")[0] == 0
+    code, _, err = stream("icu-1")
+    assert code == 1 and "[NAME_NOT_ALLOWED]" in err and "bed-*" in err, err
+
+
 def named_by_prefix(d, job):
     """One job, and then two whose ids begin alike."""
     short = job[:4]
@@ -121,7 +156,11 @@ def main():
         assert end["state"] == "succeeded", end
         assert d.as_role("admin", "load", "ward", f"job:{end['job']}")[0] == 0
         named_by_prefix(d, end["job"])
+        uploads_of_others(d, end["job"])
         streams_of_others(d, f"{tmp}/data/eeg/sub-01/sub-01_run-01_eeg.edf")
+        d.new_token("stream", "gateway", "--names", "bed-*")
+        d.until(lambda: d.as_role("gateway", "sessions")[0] == 0, "the token of the gateway")
+        names_of_beds(d, f"{tmp}/data/eeg/sub-01/sub-01_run-01_eeg.edf")
         jobs_of_others(d)
         deleted(d, end["job"])
         old_jobs(d)

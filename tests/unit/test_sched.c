@@ -293,6 +293,15 @@ static void the_queue_is_full_also_for_a_submission_under_way(void **state) {
     assert_false(fsio_exists(directory));
 }
 
+static void one_owner_leaves_places_of_the_queue_to_others(void **state) {
+    struct submission r = {.yaml = "kind: train\ndata:\n  source: .\n", .request_id = "", .owner = "token:ana"};
+    const struct job *job;
+    for (int i = 0; i <= 80; i++)
+        assert_int_equal(send(*state, &r, &job, NULL), i < 80 ? 0 : ERR_EXHAUSTED);
+    r.owner = "token:bob";
+    assert_int_equal(send(*state, &r, &job, NULL), 0);
+}
+
 static void a_run_records_its_device_versions_and_times(void **state) {
     struct fixture *f = *state;
     const struct job *job = started(f);
@@ -758,6 +767,7 @@ int main(void) {
         rigged(a_submission_that_is_repeated_is_the_same_job),
         rigged(submissions_of_one_request_at_the_same_time_are_one_job),
         rigged(the_queue_is_full_also_for_a_submission_under_way),
+        rigged(one_owner_leaves_places_of_the_queue_to_others),
         rigged(a_run_records_its_device_versions_and_times),
         rigged(a_crash_is_charged_and_waits_longer_each_time),
         rigged(jobs_active_together_in_a_crash_are_not_charged_and_run_one_by_one),
