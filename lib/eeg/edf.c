@@ -31,12 +31,52 @@ static int read_front(struct edf *edf, const uint8_t **ret, struct err *err) {
     return edf_bytes_get(&edf->bytes, 0, n, front, ret, err);
 }
 
+static bool fits(const struct edf_header *h, int64_t body) {
+    return body >= 0 && (h->declared_records >= 0 ? body == h->declared_records * h->record_bytes : body % h->record_bytes == 0);
+}
+
+/* True if the bytes from the header's end to where its field says that it ends are blank. */
+static bool padding_is_blank(const struct edf *edf) {
+    const struct edf_header *h = &edf->header;
+    uint8_t buffer[4096];
+    for (int64_t at = h->header_bytes; at < h->stated_bytes;) {
+        const uint8_t *bytes;
+        int64_t n = h->stated_bytes - at < (int64_t)sizeof buffer ? h->stated_bytes - at : (int64_t)sizeof buffer;
+        if (h->stated_bytes > (int64_t)edf->bytes.len || edf_bytes_get(&edf->bytes, (size_t)at, (size_t)n, buffer, &bytes, NULL))
+            return false;
+        for (int64_t i = 0; i < n; i++)
+            if (bytes[i] != ' ')
+                return false;
+        at += n;
+    }
+    return true;
+}
+
+/* Where the records begin: where the header's field says, if the file's size or blank bytes agree with it. */
+static void find_records(struct edf *edf) {
+    struct edf_header *h = &edf->header;
+    int64_t stated = h->stated_bytes, own = h->header_bytes, len = (int64_t)edf->len;
+    if (stated == own)
+        return;
+    bool own_fits = fits(h, len - own), certain = own_fits && h->declared_records >= 0;
+    if (stated > own && stated <= len && !certain && ((!own_fits && fits(h, len - stated)) || padding_is_blank(edf))) {
+        edf_header_repair(h, "the header is padded from %lld to %lld bytes, as its field says", (long long)own, (long long)stated);
+        h->header_bytes = stated;
+    } else if (stated < 0) {
+        edf_header_repair(h, "header-bytes field holds no number; %lld from the number of signals is used", (long long)own);
+    } else {
+        edf_header_repair(h, "header-bytes field says '%lld'; %lld from the number of signals is used", (long long)stated,
+                          (long long)own);
+    }
+}
+
 static int open_records(struct edf *edf, struct err *err) {
     struct edf_header *h = &edf->header;
     const uint8_t *front;
     int rc;
     if ((rc = read_front(edf, &front, err)) || (rc = edf_header_parse(h, front, edf->bytes.len, err)))
         return rc;
+    find_records(edf);
     edf->decode = edf_decoder(h->sample_bytes);
     edf->base = (size_t)h->header_bytes;
     edf_count_records(edf);

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "base/str.h"
+#include "eeg/civil.h"
 #include "eeg/tal.h"
 
 enum { FIXED_BYTES = 256, SIGNAL_BYTES = 256, FIELD_MAX = 80 };
@@ -117,14 +118,6 @@ static bool parse_triple(const char *text, int out[3]) {
     return !*c;
 }
 
-static int month_of(const char *name) {
-    static const char months[] = "janfebmaraprmayjunjulaugsepoctnovdec";
-    for (int m = 0; m < 12; m++)
-        if (!strncasecmp(name, months + 3 * m, 3))
-            return m + 1;
-    return 0;
-}
-
 /* EDF+ repeats the date with its whole year in the recording field: "Startdate dd-MMM-yyyy". */
 static bool stated_year(const char *recording, int day, int month, int *ret) {
     int parts[2];
@@ -140,7 +133,7 @@ static bool stated_year(const char *recording, int day, int month, int *ret) {
             parts[i] = parts[i] * 10 + (c - '0');
         }
     }
-    if (parts[0] != day || month_of(recording + 13) != month || parts[1] < 1800)
+    if (!civil_is_date(parts[1], month, day) || parts[0] != day || civil_month(recording + 13) != month || parts[1] < 1800)
         return false;
     *ret = parts[1];
     return true;
@@ -151,10 +144,11 @@ static void parse_start(struct edf_header *h, const uint8_t *data) {
     struct edf_start *start = &h->info.start;
     char text[2 * FIELD_MAX + 1];
     int date[3], clock[3];
-    bool date_ok = parse_triple(field_text(text, data + FIELD_DATE.offset, FIELD_DATE.width, NULL), date) && date[0] >= 1 &&
-                   date[0] <= 31 && date[1] >= 1 && date[1] <= 12 && date[2] <= 99;
+    bool triple = parse_triple(field_text(text, data + FIELD_DATE.offset, FIELD_DATE.width, NULL), date) && date[2] <= 99;
+    bool date_ok = triple && civil_is_date(date[2] + (date[2] >= 85 ? 1900 : 2000), date[1], date[0]);
     if (!date_ok)
-        edf_header_repair(h, "start date '%s' is not dd.mm.yy; the start is taken as unknown", text);
+        edf_header_repair(h, "start date '%s' is %s; the start is taken as unknown", text,
+                          triple ? "no day of the calendar" : "not dd.mm.yy");
     else if (text[2] != '.' || text[5] != '.')
         edf_header_repair(h, "start date '%s' read as dd.mm.yy", text);
     bool clock_ok = parse_triple(field_text(text, data + FIELD_TIME.offset, FIELD_TIME.width, NULL), clock) && clock[0] <= 23 &&
@@ -180,6 +174,9 @@ static void parse_start(struct edf_header *h, const uint8_t *data) {
         start->known = false; /* how EDF+ writes an unknown date */
     else if (date_ok && stated_year(recording, start->day, start->month, &year))
         start->year = year;
+    else if (date_ok && !strncasecmp(recording, "Startdate ", 10) && strncasecmp(recording + 10, "X", 1) != 0)
+        edf_header_repair(h, "the recording field says '%.21s', which is not the start date %02d.%02d.%02d; that one is used",
+                          recording, start->day, start->month, start->year % 100);
 }
 
 /* Skips the first of these spellings that `text` begins with, in any letter case. */
@@ -350,11 +347,9 @@ int edf_header_parse(struct edf_header *h, const uint8_t *data, size_t len, stru
         return err_set(err, ERR_INVALID, "%s: no signal has samples; nothing can be read", h->name);
     parse_start(h, data);
     char text[2 * FIELD_MAX + 1];
-    int64_t stated;
     field_text(text, data + FIELD_HEADER_BYTES.offset, FIELD_HEADER_BYTES.width, NULL);
-    if (!number_i64(text, &stated) || stated != h->header_bytes)
-        edf_header_repair(h, "header-bytes field says '%s'; %lld from the number of signals is used", text,
-                          (long long)h->header_bytes);
+    if (!number_i64(text, &h->stated_bytes))
+        h->stated_bytes = -1;
     if (foreign)
         edf_header_repair(h, "non-ASCII bytes in the header were read as UTF-8 or Latin-1");
     return 0;

@@ -16,6 +16,7 @@ struct edf_header {
     struct edf_signal *signals; /* info.signals */
     int64_t *offset;            /* byte offset of each signal inside a record */
     int64_t record_bytes, header_bytes;
+    int64_t stated_bytes;     /* header_bytes as the field says; -1 when it holds no number */
     int64_t declared_records; /* -1 when the header does not say */
     int sample_bytes;         /* 2 or 3 */
     const char **repairs;     /* info.repairs */

@@ -132,7 +132,12 @@ static int place_record(struct edf *edf, int64_t record, struct err *err) {
     if (!isfinite(onset)) {
         c->missing++;
         onset = expected;
-    } else if (onset < expected - c->tolerance_s) {
+    } else if (onset < expected - c->tolerance_s && edf->len) {
+        return err_set(err, ERR_INVALID,
+                       "%s: record %lld begins at %.6g s, before the record in front of it ends (%.6g s): the clock steps back; "
+                       "export the recording again, or cut it there",
+                       h->name, (long long)record + 1, onset, expected);
+    } else if (onset < expected - c->tolerance_s) { /* records that arrive are live */
         c->backwards++;
         onset = expected;
     }

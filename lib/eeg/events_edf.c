@@ -26,8 +26,8 @@ static void ascii_copy(char ret[FIELD + 1], const char *text, bool join) {
     ret[n] = '\0';
 }
 
-/* "X" or dd-MMM-yyyy, ended by a blank. */
-static bool is_date(const char *text) {
+/* "X" or the form of dd-MMM-yyyy, ended by a blank. */
+static bool has_date_form(const char *text) {
     if (!strncmp(text, "X ", 2))
         return true;
     if (strlen(text) < 12 || text[2] != '-' || text[6] != '-' || text[11] != ' ')
@@ -38,10 +38,22 @@ static bool is_date(const char *text) {
     return true;
 }
 
+/* A day of the calendar in that form, or X. */
+static bool is_date(const char *text) {
+    if (!has_date_form(text))
+        return false;
+    if (*text == 'X')
+        return true;
+    int day = 10 * (text[0] - '0') + text[1] - '0', year = 0, month = civil_month(text + 3);
+    for (int i = 7; i < 11; i++)
+        year = 10 * year + (text[i] - '0');
+    return civil_is_date(year, month, day);
+}
+
 /* "code sex birthdate name", the subfields of EDF+. */
 static bool is_plus_patient(const char *text) {
     const char *sex = strchr(text, ' ');
-    return sex && sex > text && strchr("XFM", sex[1]) && sex[1] && sex[2] == ' ' && is_date(sex + 3) &&
+    return sex && sex > text && strchr("XFM", sex[1]) && sex[1] && sex[2] == ' ' && has_date_form(sex + 3) &&
            strchr(sex + 3, ' ')[1] > ' ';
 }
 
@@ -49,8 +61,14 @@ static bool is_plus_patient(const char *text) {
 static void patient_of(const struct edf_info *source, char ret[FIELD + 1]) {
     char name[FIELD + 1];
     ascii_copy(ret, source ? source->patient : "", false);
-    if (is_plus_patient(ret))
+    if (is_plus_patient(ret)) {
+        char *birth = strchr(ret, ' ') + 3;
+        if (!is_date(birth)) { /* 30-FEB-1951 is unknown; readers refuse such a file */
+            *birth = 'X';
+            memmove(birth + 1, birth + 11, strlen(birth + 11) + 1);
+        }
         return;
+    }
     ascii_copy(name, source ? source->patient : "", true);
     str_format(ret, FIELD + 1, "X X X %s", *name ? name : "X");
 }
@@ -73,14 +91,25 @@ static bool start_of(const struct edf_info *source, struct tm *ret, double *ret_
     return gmtime_r(&t, ret) != NULL;
 }
 
+/* What stands behind the date of a field "Startdate dd-MMM-yyyy code technician equipment"; NULL when there are fewer subfields. */
+static const char *behind_date(const char *recording) {
+    const char *rest = strncmp(recording, "Startdate ", 10) ? NULL : strchr(recording + 10, ' ');
+    int blanks = 0;
+    for (const char *c = rest; c && *c; c++)
+        blanks += *c == ' ' && c[1] > ' ';
+    return blanks >= 3 ? rest : NULL;
+}
+
+/* The date is always that of the header: readers refuse a file with two different ones. */
 static void recording_of(const struct edf_info *source, const struct tm *tm, bool known, char ret[FIELD + 1]) {
-    const char *begin = known ? source->recording : "";
-    if (!strncmp(begin, "Startdate ", 10) && is_date(begin + 10) && strchr(begin + 10, ' '))
-        ascii_copy(ret, begin, false);
-    else if (known)
-        str_format(ret, FIELD + 1, "Startdate %02d-%s-%04d X X X", tm->tm_mday, MONTHS[tm->tm_mon], tm->tm_year + 1900);
+    char text[2 * FIELD + 1];
+    const char *rest = known ? behind_date(source->recording) : NULL;
+    if (known)
+        str_format(text, sizeof text, "Startdate %02d-%s-%04d%s", tm->tm_mday, MONTHS[tm->tm_mon], tm->tm_year + 1900,
+                   rest ? rest : " X X X");
     else
-        str_copy(ret, FIELD + 1, "Startdate X X X X");
+        str_copy(text, sizeof text, "Startdate X X X X");
+    ascii_copy(ret, text, false);
 }
 
 static void put_header(struct str *out, const struct edf_info *source, size_t n_records, size_t record_bytes) {

@@ -17,7 +17,7 @@
 static void records_that_arrive_in_pieces_are_those_of_the_file(void **state) {
     (void)state;
     static const char *const reserved[] = {"", "EDF+C", "EDF+D"};
-    const char *keepers[] = {"+2.5", "x", "+4.5004", "+10.25", "+10.1", "+12.5", "+13.5", "+20"};
+    const char *keepers[] = {"+2.5", "x", "+4.5004", "+10.25", "+11.2", "+12.5", "+13.5", "+20"};
     for (int i = 0; i < 9; i++) {
         struct opened o;
         struct edf *feed;

@@ -79,6 +79,8 @@ static void an_annotation_file_repeats_patient_and_start(void **state) {
     } patients[] = {{"MCH-0234567 F 02-MAY-1951 Haagse_Harry", "MCH-0234567 F 02-MAY-1951 Haagse_Harry"},
                     {"X X X X", "X X X X"},
                     {"Harry from The Hague", "X X X Harry_from_The_Hague"},
+                    {"MCH F 30-FEB-1951 Harry", "MCH F X Harry"},
+                    {"MCH F 02-MAI-1951 Harry", "MCH F X Harry"},
                     {"code F 2-5-1951 name", "X X X code_F_2-5-1951_name"},
                     {"J\xF8rgen", "X X X J_rgen"}, /* Latin-1 */
                     {"", "X X X X"}};
@@ -100,6 +102,31 @@ static void an_annotation_file_repeats_patient_and_start(void **state) {
         assert_int_equal(info->n_annotations, 1);
         assert_true(fabs(info->annotations[0].onset_s - 0.25) < 1e-12);
         assert_string_equal(info->annotations[0].text, "sz");
+    }
+}
+
+/* Readers such as EDFlib refuse a file whose two start dates differ. */
+static void an_annotation_file_has_one_start_date(void **state) {
+    assert_int_equal(chdir(*state), 0);
+    static const struct {
+        const char *given, *wanted;
+    } cases[] = {{"Startdate 01-FEB-2020 PSG-1 NN amp", "Startdate 01-FEB-2020 PSG-1 NN amp"},
+                 {"Startdate 01-FEV-2020 PSG-1 NN amp", "Startdate 01-FEB-2020 PSG-1 NN amp"},
+                 {"Startdate 05-MAR-2019 PSG-1 NN amp", "Startdate 01-FEB-2020 PSG-1 NN amp"},
+                 {"Startdate 30-FEB-2020 PSG-1", "Startdate 01-FEB-2020 X X X"},
+                 {"Startdate X PSG-1 NN amp", "Startdate 01-FEB-2020 PSG-1 NN amp"},
+                 {"anything", "Startdate 01-FEB-2020 X X X"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct edf_info source = {
+            .patient = "X X X X", .recording = cases[i].given, .start = {.year = 2020, .month = 2, .day = 1, .known = true}};
+        const struct events_header header = {.recording_s = 2, .source = &source};
+        OWNED_POINTER(edf_close) struct edf *written = NULL;
+        struct err err;
+        assert_int_equal(events_write(events_format_find("edf+"), "s_annotations.edf", NULL, 0, &header, &err), 0);
+        assert_int_equal(edf_open("s_annotations.edf", &written, &err), 0);
+        assert_string_equal(edf_info(written)->recording, cases[i].wanted);
+        assert_int_equal(edf_info(written)->n_repairs, 0);
+        assert_true(edf_info(written)->start.year == 2020 && edf_info(written)->start.day == 1);
     }
 }
 
@@ -181,6 +208,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(every_format_reads_back_as_the_same_labels),
         in_temp_dir(an_annotation_file_repeats_patient_and_start),
+        in_temp_dir(an_annotation_file_has_one_start_date),
         in_temp_dir(every_record_of_an_annotation_file_begins_with_its_time_keeper),
         in_temp_dir(an_annotation_file_that_begins_elsewhere_is_moved),
         in_temp_dir(an_annotation_file_is_no_recording),
