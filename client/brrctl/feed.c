@@ -125,6 +125,24 @@ static int parse_header(struct feed *f, const uint8_t *header, size_t len, struc
     return f->bytes ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %s", f->name);
 }
 
+/* Bytes behind the header that its field counts as well; they are the first ones of a record if one of them is not blank. */
+static int skip_padding(struct feed *f, int64_t n, struct err *err) {
+    size_t most = (size_t)n, got = 0;
+    if (most > f->capacity) {
+        uint8_t *grown = realloc(f->bytes, most);
+        if (!grown)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for %s", f->name);
+        f->bytes = grown;
+        f->capacity = most;
+    }
+    int rc = take_all(f, f->bytes, most, &got, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < got && !f->have; i++)
+        f->have = f->bytes[i] == ' ' ? 0 : got;
+    return 0;
+}
+
 static int read_header(struct feed *f, struct err *err) {
     uint8_t fixed[FIXED_BYTES];
     size_t len, more = 0;
@@ -140,7 +158,9 @@ static int read_header(struct feed *f, struct err *err) {
     memcpy(header, fixed, sizeof fixed);
     if ((rc = take_all(f, header + len, (size_t)size - len, &more, err)))
         return rc;
-    return parse_header(f, header, len + more, err);
+    int64_t padding = edf_header_padding(fixed);
+    rc = parse_header(f, header, len + more, err);
+    return rc || !padding ? rc : skip_padding(f, padding, err);
 }
 
 static int open_input(struct feed *f, const char *path, bool input, struct err *err) {

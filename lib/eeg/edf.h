@@ -92,6 +92,8 @@ int edf_open_memory(const void *data, size_t len, const char *name, struct edf *
  * edf_feed; only they can be read. n_records, segments and duration of edf_info grow; `start` may move with the first record;
  * annotations are left out. One thread. */
 int64_t edf_header_bytes(const void *data);
+/* How many bytes behind that length still belong to the header by its own field, at most 64 KiB: padding if they are all blank. */
+int64_t edf_header_padding(const void *data);
 int edf_open_feed(const void *header, size_t len, const char *name, struct edf **ret, struct err *err);
 int edf_feed(struct edf *edf, const void *records, int64_t n, struct err *err);
 int64_t edf_record_bytes(const struct edf *edf);

@@ -325,6 +325,14 @@ int64_t edf_header_bytes(const void *data) {
     return number_i64(text, &signals) && signals > 0 ? FIXED_BYTES + SIGNAL_BYTES * signals : -1;
 }
 
+int64_t edf_header_padding(const void *data) {
+    enum { MOST_PADDING = 64 << 10 };
+    char text[2 * FIELD_MAX + 1];
+    int64_t stated, own = edf_header_bytes(data);
+    field_text(text, (const uint8_t *)data + FIELD_HEADER_BYTES.offset, FIELD_HEADER_BYTES.width, NULL);
+    return own > 0 && number_i64(text, &stated) && stated > own && stated - own <= MOST_PADDING ? stated - own : 0;
+}
+
 int edf_header_parse(struct edf_header *h, const uint8_t *data, size_t len, struct err *err) {
     bool foreign = false;
     h->repairs = arena_alloc(h->arena, EDF_MAX_REPAIRS * sizeof *h->repairs);

@@ -65,6 +65,21 @@ static void a_header_that_does_not_say_its_length_is_refused_by_the_feed(void **
     assert_null(edf);
 }
 
+static void a_field_beyond_the_header_is_padding(void **state) {
+    (void)state;
+    static const struct {
+        const char *field;
+        int64_t padding;
+    } cases[] = {{"768", 0}, {"1792", 1024}, {"512", 0}, {"99999999", 0}, {"x", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct opened o;
+        struct written_file f = {.n_signals = 2, .n_records = 1, .signals = PLAIN, .header_bytes = cases[i].field};
+        assert_int_equal(open_written(&o, &f, false), 0);
+        assert_int_equal(edf_header_padding(o.bytes.data), cases[i].padding);
+        done(&o);
+    }
+}
+
 static void a_header_alone_tells_time_but_no_annotations(void **state) {
     (void)state;
     static const char *const reserved[] = {"EDF+C", "EDF+D"};
@@ -147,6 +162,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_that_arrive_in_pieces_are_those_of_the_file),
         cmocka_unit_test(a_header_that_does_not_say_its_length_is_refused_by_the_feed),
+        cmocka_unit_test(a_field_beyond_the_header_is_padding),
         cmocka_unit_test(a_header_alone_tells_time_but_no_annotations),
         cmocka_unit_test(a_head_says_what_the_file_says_or_that_it_is_not_enough),
     };
