@@ -359,31 +359,28 @@ const char *fsio_basename(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-struct found {
-    char *path;
-    int64_t size;
-};
-
 struct walk {
-    struct found *items;
+    struct fsio_found *items; /* paths malloc'd */
     size_t count, cap;
+    bool names; /* links that lead to no file are found too, hidden folders are not */
 };
 
-static int walk_add(struct walk *walk, const char *path, int64_t size, struct err *err) {
+static int walk_add(struct walk *walk, const struct fsio_found *found, struct err *err) {
     if (walk->count >= WALK_MAX_FILES)
         return err_set(err, ERR_EXHAUSTED, "more than %d files below one directory", WALK_MAX_FILES);
     if (walk->count == walk->cap) {
         size_t cap = walk->cap ? 2 * walk->cap : 256;
-        struct found *items = realloc(walk->items, cap * sizeof *items);
+        struct fsio_found *items = realloc(walk->items, cap * sizeof *items);
         if (!items)
             return err_set(err, ERR_EXHAUSTED, "out of memory listing files");
         walk->items = items;
         walk->cap = cap;
     }
-    char *copy = strdup(path);
+    char *copy = strdup(found->path);
     if (!copy)
         return err_set(err, ERR_EXHAUSTED, "out of memory listing files");
-    walk->items[walk->count++] = (struct found){copy, size};
+    walk->items[walk->count] = *found;
+    walk->items[walk->count++].path = copy;
     return 0;
 }
 
@@ -391,6 +388,34 @@ int fsio_next_entry(DIR *dir, struct dirent **ret, struct err *err) {
     errno = 0;
     *ret = readdir(dir);
     return *ret || !errno ? 0 : err_errno(err, errno, "cannot list a directory");
+}
+
+static int walk_dir(struct walk *walk, const char *root, const char *relative, int depth, struct err *err);
+
+/* One name of the open folder at path; name: relative to the root. */
+static int walk_name(struct walk *walk, DIR *dir, const char *path, const char *root, const char *name, int depth,
+                     struct err *err) {
+    const char *own = fsio_basename(name);
+    struct stat link, st = {0};
+    struct fsio_found found = {.path = name};
+    if (fstatat(dirfd(dir), own, &link, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT || errno == EACCES ? 0 : err_errno(err, errno, "cannot look at %s/%s", path, own);
+    found.link = S_ISLNK(link.st_mode);
+    found.absent = fstatat(dirfd(dir), own, &st, 0) < 0;
+    if (found.absent && errno != ENOENT && errno != ELOOP && errno != EACCES && errno != ENOTDIR)
+        return err_errno(err, errno, "cannot look at %s/%s", path, own);
+    found.folder = found.link && !found.absent && S_ISDIR(st.st_mode);
+    found.size_bytes = st.st_size;
+    found.device = st.st_dev;
+    found.inode = st.st_ino;
+    if (S_ISDIR(link.st_mode)) {
+        if (walk->names && *own == '.')
+            return 0;
+        return depth < WALK_MAX_DEPTH ? walk_dir(walk, root, name, depth + 1, err)
+                                      : err_set(err, ERR_RANGE, "%s: directories nested deeper than %d", path, WALK_MAX_DEPTH);
+    }
+    bool wanted = (!found.absent && S_ISREG(st.st_mode)) || (walk->names && (found.absent || found.folder));
+    return wanted ? walk_add(walk, &found, err) : 0;
 }
 
 static int walk_dir(struct walk *walk, const char *root, const char *relative, int depth, struct err *err) {
@@ -410,43 +435,45 @@ static int walk_dir(struct walk *walk, const char *root, const char *relative, i
             rc = err_set(err, ERR_RANGE, "path too long below %s", path);
             break;
         }
-        struct stat link, st;
-        if (fstatat(dirfd(dir), e->d_name, &link, AT_SYMLINK_NOFOLLOW) < 0 || fstatat(dirfd(dir), e->d_name, &st, 0) < 0) {
-            if (errno != ENOENT && errno != ELOOP && errno != EACCES) /* it vanished, points nowhere, or is not for us */
-                rc = err_errno(err, errno, "cannot look at %s/%s", path, e->d_name);
-            continue;
-        }
-        if (S_ISREG(st.st_mode))
-            rc = walk_add(walk, name, st.st_size, err);
-        else if (S_ISDIR(link.st_mode))
-            rc = depth < WALK_MAX_DEPTH ? walk_dir(walk, root, name, depth + 1, err)
-                                        : err_set(err, ERR_RANGE, "%s: directories nested deeper than %d", path, WALK_MAX_DEPTH);
+        rc = walk_name(walk, dir, path, root, name, depth, err);
     }
     closedir(dir);
     return rc;
 }
 
 static int by_path(const void *a, const void *b) {
-    return strcmp(((const struct found *)a)->path, ((const struct found *)b)->path);
+    return strcmp(((const struct fsio_found *)a)->path, ((const struct fsio_found *)b)->path);
 }
 
 static void walk_done(struct walk *walk) {
     for (size_t i = 0; i < walk->count; i++)
-        free(walk->items[i].path);
+        free((void *)(uintptr_t)walk->items[i].path);
     free(walk->items);
+}
+
+static int walk_sorted(struct walk *walk, const char *dir, struct err *err) {
+    int rc = walk_dir(walk, dir, "", 0, err);
+    if (rc)
+        return rc;
+    if (walk->count)
+        qsort(walk->items, walk->count, sizeof *walk->items, by_path);
+    return 0;
 }
 
 int fsio_walk(const char *dir, fsio_visit_fn *visit, void *ctx, struct err *err) {
     OWNED(walk_done) struct walk walk = {0};
-    int rc = walk_dir(&walk, dir, "", 0, err);
-    if (rc)
-        return rc;
-    if (walk.count)
-        qsort(walk.items, walk.count, sizeof *walk.items, by_path);
-    for (size_t i = 0; i < walk.count; i++)
-        if ((rc = visit(ctx, walk.items[i].path, walk.items[i].size, err)))
-            return rc;
-    return 0;
+    int rc = walk_sorted(&walk, dir, err);
+    for (size_t i = 0; !rc && i < walk.count; i++)
+        rc = visit(ctx, walk.items[i].path, walk.items[i].size_bytes, err);
+    return rc;
+}
+
+int fsio_walk_names(const char *dir, fsio_found_fn *visit, void *ctx, struct err *err) {
+    OWNED(walk_done) struct walk walk = {.names = true};
+    int rc = walk_sorted(&walk, dir, err);
+    for (size_t i = 0; !rc && i < walk.count; i++)
+        rc = visit(ctx, &walk.items[i], err);
+    return rc;
 }
 
 bool fsio_is_temporary(const char *name) {

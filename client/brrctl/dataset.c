@@ -18,6 +18,7 @@
 #include "eeg/edf.h"
 #include "eeg/frontend.h"
 #include "eeg/labels.h"
+#include "eeg/tree.h"
 #include "windows/manifest.h"
 #include "windows/sampler.h"
 
@@ -322,19 +323,23 @@ static void add_lack(void *ctx, const char *text) {
     add_line(&s->bids, "%s", text);
 }
 
-static int visit(void *ctx, const char *relative, int64_t size, struct err *err) {
+static void add_note(void *ctx, const char *text) {
     struct survey *s = ctx;
+    add_line(&s->notes, "%s", text);
+}
+
+static int visit(void *ctx, const struct tree_recording *recording, struct err *err) {
+    struct survey *s = ctx;
+    const char *relative = recording->path;
     char path[8192];
     struct edf *edf = NULL;
     struct err why = {0};
-    (void)size;
-    if (!edf_named(relative))
-        return 0;
     int rc = fsio_join(path, sizeof path, s->o->args[0], relative, err);
     if (rc)
         return rc;
     s->files++;
-    if (edf_open(path, &edf, &why) || survey_open(s, path, relative, edf, &why)) {
+    if ((recording->absent ? tree_absent("absent", &why) : edf_open(path, &edf, &why)) ||
+        survey_open(s, path, relative, edf, &why)) {
         char text[800];
         add_line(&s->problems, "%s: %s", relative, err_text(&why, text, sizeof text));
     }
@@ -498,7 +503,8 @@ static void print_text(const struct survey *s) {
 
 static int survey_all(struct survey *s, struct err *err) {
     const char *root = s->o->args[0];
-    int rc = fsio_walk(root, visit, s, err);
+    const struct tree_config tree = {.root = root, .patient = patient_rule(own(s->o)), .note = add_note, .ctx = s};
+    int rc = tree_walk(&tree, visit, err);
     if (rc)
         return rc;
     if (!s->files)

@@ -21,6 +21,7 @@
 #include "eeg/bids.h"
 #include "eeg/edf.h"
 #include "eeg/events.h"
+#include "eeg/tree.h"
 
 #define AT(field) offsetof(struct detect_options, field)
 static const struct argument rows[] = {
@@ -112,14 +113,11 @@ static int add(struct batch *b, const char *path, const char *relative, struct e
     return item->path && item->output ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", b->n);
 }
 
-static int visit(void *ctx, const char *relative, int64_t size, struct err *err) {
+static int visit(void *ctx, const struct tree_recording *recording, struct err *err) {
     struct batch *b = ctx;
     char path[8192];
-    (void)size;
-    if (!edf_named(relative))
-        return 0;
-    int rc = fsio_join(path, sizeof path, b->root, relative, err);
-    return rc ? rc : add(b, path, relative, err);
+    int rc = fsio_join(path, sizeof path, b->root, recording->path, err);
+    return rc ? rc : add(b, path, recording->path, err);
 }
 
 static int by_output(const void *a, const void *b) {
@@ -147,7 +145,8 @@ static int collect(struct batch *b, struct err *err) {
         if (!fsio_exists(path))
             return err_set(err, ERR_NOT_FOUND,
                            "there is no %s; expected a recording, a folder of them, store://NAME/prefix or job:ID", path);
-        int rc = fsio_is_dir(path) ? fsio_walk(path, visit, b, err) : add(b, path, fsio_basename(path), err);
+        const struct tree_config tree = {.root = path, .all_names = true, .ctx = b};
+        int rc = fsio_is_dir(path) ? tree_walk(&tree, visit, err) : add(b, path, fsio_basename(path), err);
         if (rc)
             return rc;
     }

@@ -8,8 +8,10 @@
 #include "base/str.h"
 #include "client/brrctl/report.h"
 #include "client/brrctl/score_files.h"
+#include "client/brrctl/stems.h"
 #include "eeg/events.h"
 #include "eeg/labels.h"
+#include "eeg/tree.h"
 #include "plot/plot_operating.h"
 #include "score/score_alarms.h"
 
@@ -17,6 +19,7 @@ enum { PATH_SIZE = 4096, OPERATING_POINTS = 60 };
 
 struct collecting {
     const struct report_places *places;
+    struct stems *events, *eeg, *reference; /* of the places; NULL: not given */
     struct report_data data;
 };
 
@@ -29,24 +32,15 @@ int report_overlap(const struct plot_span *span, const struct plot_span *others,
 
 /* ---- files of a recording ---- */
 
-/* ROOT/<stem><ending>, or ROOT/<its last part><ending>: the first that exists. */
-static bool find_file(const char *root, const char *stem, const char *const *endings, size_t n, char *ret) {
-    const char *const places[] = {stem, fsio_basename(stem)};
-    for (size_t i = 0; i < 2 * n; i++)
-        if (str_format(ret, PATH_SIZE, "%s/%s%s", root, places[i / n], endings[i % n]) && fsio_exists(ret))
-            return true;
-    return false;
-}
-
-static char *find_eeg(const struct report_places *places, const char *stem) {
-    static const char *const endings[] = {"_eeg.edf", "_eeg.bdf", ".edf", ".bdf", "_eeg.EDF", ".EDF", ".BDF"};
-    char path[PATH_SIZE];
-    if (!places->eeg)
-        return NULL;
-    if (!fsio_is_dir(places->eeg))
-        return score_stem(fsio_basename(places->eeg), path, sizeof path) && !strcmp(path, fsio_basename(stem)) ? strdup(places->eeg)
-                                                                                                               : NULL;
-    return find_file(places->eeg, stem, endings, sizeof endings / sizeof *endings, path) ? strdup(path) : NULL;
+/* The file of the tree that belongs to the events at stem: by its path below the folders, else by its last part where that is the
+ * only one in both. *ret NULL without one. */
+static int find_file(const struct collecting *c, const struct stems *tree, const char *root, const char *stem, const char **ret,
+                     struct err *err) {
+    *ret = tree ? stems_path(tree, stem) : NULL;
+    if (!tree || *ret)
+        return 0;
+    int rc = stems_find(tree, fsio_basename(stem), ret, err);
+    return rc || !*ret ? rc : stems_check_alone(c->events, stem, root, err);
 }
 
 static int keep_events(struct report_recording *r, const struct events_file *file, struct err *err) {
@@ -102,16 +96,15 @@ static int keep_reference(struct report_recording *r, const struct score_event *
 }
 
 /* A recording without labels is reported without truth. */
-static int read_reference(const struct report_places *places, struct report_recording *r, struct err *err) {
-    static const char *const endings[] = {"_events.tsv", ".csv", ".csv_bi", "_eeg.edf", ".edf", "_eeg.bdf", ".bdf"};
-    char found[PATH_SIZE];
+static int read_reference(const struct collecting *c, struct report_recording *r, struct err *err) {
     const char *path = r->eeg;
     struct score_labels labels;
-    if (places->reference)
-        path = find_file(places->reference, r->name, endings, sizeof endings / sizeof *endings, found) ? found : NULL;
+    int rc;
+    if (c->reference && (rc = find_file(c, c->reference, c->places->reference, r->name, &path, err)))
+        return rc;
     if (!path)
         return 0;
-    int rc = score_labels_read(path, "auto", &labels, err);
+    rc = score_labels_read(path, "auto", &labels, err);
     if (rc == ERR_NOT_FOUND) {
         *err = (struct err){0};
         return 0;
@@ -155,20 +148,26 @@ static int read_recording(struct collecting *c, struct report_recording *r, cons
         return rc;
     r->name = strdup(stem);
     r->subject = patient_of(stem);
-    r->eeg = find_eeg(c->places, stem);
-    if (!r->name || !r->subject)
+    const char *eeg;
+    if ((rc = find_file(c, c->eeg, c->places->eeg, stem, &eeg, err)))
+        return rc;
+    r->eeg = eeg ? strdup(eeg) : NULL;
+    if (!r->name || !r->subject || (eeg && !r->eeg))
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", relative);
     if (r->eeg && (rc = read_clock(r, err)))
         return rc;
-    return read_reference(c->places, r, err);
+    return read_reference(c, r, err);
 }
 
-static int visit(void *ctx, const char *relative, int64_t size, struct err *err) {
+static bool holds_events(const char *path) { return str_ends(path, "_events.tsv"); }
+
+static int visit(void *ctx, const struct fsio_found *found, struct err *err) {
     struct collecting *c = ctx;
     struct report_data *d = &c->data;
-    (void)size;
-    if (!str_ends(relative, "_events.tsv"))
-        return 0;
+    char path[PATH_SIZE];
+    int rc = fsio_join(path, sizeof path, c->places->events, found->path, err);
+    if (rc || found->absent || found->folder || !holds_events(path) || tree_is_apple_double(path))
+        return rc;
     if (d->n % 64 == 0) {
         struct report_recording *more = realloc(d->recordings, (size_t)(d->n + 64) * sizeof *more);
         if (!more)
@@ -177,16 +176,29 @@ static int visit(void *ctx, const char *relative, int64_t size, struct err *err)
     }
     struct report_recording *r = &d->recordings[d->n++];
     *r = (struct report_recording){.duration_s = NAN, .start_text = "n/a"};
-    int rc = read_recording(c, r, relative, err);
+    rc = read_recording(c, r, found->path, err);
     d->n_labelled += r->labelled;
     d->n_without_eeg += !r->eeg;
     d->n_alarmed += r->has_alarms;
     return rc;
 }
 
+static int index_places(struct collecting *c, struct err *err) {
+    const struct report_places *p = c->places;
+    int rc;
+    if ((rc = stems_read(p->events, holds_events, &c->events, err)) ||
+        (p->eeg && (rc = stems_read(p->eeg, edf_named, &c->eeg, err))))
+        return rc;
+    return p->reference ? stems_read(p->reference, score_is_reference, &c->reference, err) : 0;
+}
+
 int report_data_read(const struct report_places *places, struct report_data *ret, struct err *err) {
     struct collecting c = {.places = places};
-    int rc = fsio_walk(places->events, visit, &c, err);
+    int rc = index_places(&c, err);
+    rc = rc ? rc : fsio_walk_names(places->events, visit, &c, err);
+    stems_free(c.events);
+    stems_free(c.eeg);
+    stems_free(c.reference);
     if (!rc && !c.data.n)
         rc = err_set(err, ERR_NOT_FOUND, "no *_events.tsv below %s; expected the output of `brrctl detect` or a job's folder",
                      places->events);

@@ -11,7 +11,9 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/score_files.h"
+#include "client/brrctl/stems.h"
 #include "eeg/labels.h"
+#include "eeg/tree.h"
 #include "score/score.h"
 #include "store/outputs.h"
 
@@ -36,6 +38,7 @@ static const struct score_options *own(const struct arguments *o) { return o->ow
 struct pairs {
     const char *ref, *hyp;
     char rule[LABEL_RULE_SIZE]; /* of the labels */
+    struct stems *references, *hypotheses;
     bool directory;
     struct score_recording *items;
     int n, missing, unusable; /* recordings; of them without a hypothesis; with one that cannot be used */
@@ -51,18 +54,19 @@ static char *subject_of(const char *path) {
     return strdup(labels_patient(path, LABELS_PATIENT_AUTO, patient, sizeof patient, NULL, NULL) ? path : patient);
 }
 
-/* The hypothesis of a reference: the same relative path, else the same name anywhere directly below. */
-static bool find_hypothesis(const struct pairs *p, const char *relative, char *buf, size_t size) {
-    char stem[4096], at[8192];
+/* The hypothesis of a reference: the same relative path, else the same name anywhere where both folders have it once. *ret NULL
+ * without one. */
+static int find_hypothesis(struct pairs *p, const char *relative, const char **ret, struct err *err) {
+    char stem[4096];
+    *ret = p->hyp;
     if (!p->directory)
-        return str_copy(buf, size, p->hyp);
+        return 0;
     if (!score_stem(relative, stem, sizeof stem))
-        return false;
-    const char *const places[] = {stem, fsio_basename(stem)};
-    for (int i = 0; i < 2; i++)
-        if (str_format(at, sizeof at, "%s/%s", p->hyp, places[i]) && score_beside(at, buf, size))
-            return true;
-    return false;
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", relative);
+    if ((*ret = stems_path(p->hypotheses, stem)))
+        return 0;
+    int rc = stems_find(p->hypotheses, fsio_basename(stem), ret, err);
+    return rc || !*ret ? rc : stems_check_alone(p->references, stem, p->hyp, err);
 }
 
 /* A hypothesis that cannot be read or has another length in whole seconds counts as no event, as in SzCORE. Returns false, after
@@ -85,7 +89,7 @@ static bool read_hypothesis(const char *path, const char *rule, struct score_rec
 }
 
 static int add_pair(struct pairs *p, const char *ref_path, const char *relative, struct err *err) {
-    char hyp_path[4096];
+    const char *hyp_path;
     struct score_labels ref;
     p->own += outputs_own(ref_path);
     int rc = score_labels_read(ref_path, p->rule, &ref, err);
@@ -110,7 +114,9 @@ static int add_pair(struct pairs *p, const char *ref_path, const char *relative,
                                   .n_ref = ref.n,
                                   .unsure = ref.unsure,
                                   .n_unsure = ref.n_unsure};
-    if (find_hypothesis(p, relative, hyp_path, sizeof hyp_path))
+    if ((rc = find_hypothesis(p, relative, &hyp_path, err)))
+        return rc;
+    if (hyp_path)
         p->unusable += !read_hypothesis(hyp_path, p->rule, r);
     else
         p->missing++; /* counts as no event */
@@ -123,12 +129,12 @@ static int add_pair(struct pairs *p, const char *ref_path, const char *relative,
     return 0;
 }
 
-static int visit(void *ctx, const char *relative, int64_t size, struct err *err) {
+static int visit(void *ctx, const struct fsio_found *found, struct err *err) {
     struct pairs *p = ctx;
     char path[4096];
-    (void)size;
-    int rc = fsio_join(path, sizeof path, p->ref, relative, err);
-    return rc || !score_is_reference(path) ? rc : add_pair(p, path, relative, err);
+    int rc = fsio_join(path, sizeof path, p->ref, found->path, err);
+    bool skip = found->absent || found->folder || tree_is_apple_double(path) || !score_is_reference(path);
+    return rc || skip ? rc : add_pair(p, path, found->path, err);
 }
 
 /* "-" where it is not defined. */
@@ -201,6 +207,8 @@ static int check_pair(const struct pairs *p, struct err *err) {
 }
 
 static void pairs_done(struct pairs *p) {
+    stems_free(p->references);
+    stems_free(p->hypotheses);
     for (int i = 0; i < p->n; i++) {
         free((void *)(uintptr_t)p->items[i].name);
         free((void *)(uintptr_t)p->items[i].subject);
@@ -214,7 +222,9 @@ static void pairs_done(struct pairs *p) {
 static int find_pairs(struct pairs *p, struct err *err) {
     int rc;
     if ((rc = check_pair(p, err)) ||
-        (rc = p->directory ? fsio_walk(p->ref, visit, p, err) : add_pair(p, p->ref, fsio_basename(p->ref), err)))
+        (p->directory && ((rc = stems_read(p->ref, score_is_reference, &p->references, err)) ||
+                          (rc = stems_read(p->hyp, score_is_labels, &p->hypotheses, err)))) ||
+        (rc = p->directory ? fsio_walk_names(p->ref, visit, p, err) : add_pair(p, p->ref, fsio_basename(p->ref), err)))
         return rc;
     if (!p->n)
         return err_set(err, ERR_NOT_FOUND,

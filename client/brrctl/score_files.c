@@ -59,6 +59,12 @@ bool score_beside(const char *stem, char *ret, size_t size) {
     return false;
 }
 
+bool score_is_labels(const char *path) {
+    char stem[PATH_SIZE], first[PATH_SIZE];
+    return labels_cut(path) && score_stem(path, stem, sizeof stem) && score_beside(stem, first, sizeof first) &&
+           !strcmp(first, path);
+}
+
 /* The recording of a file with labels. */
 static bool recording_beside(const char *path, char ret[PATH_SIZE]) {
     char stem[PATH_SIZE];

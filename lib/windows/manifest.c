@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "eeg/edf.h"
 #include "eeg/labels.h"
+#include "eeg/tree.h"
 #include "store/digest.h"
 #include "store/mirror.h"
 #include "windows/manifest_index.h"
@@ -46,10 +47,10 @@ struct opening {
     _Atomic int64_t known;                /* entries that the index had */
 };
 
-static int collect(void *ctx, const char *relative_path, int64_t size_bytes, struct err *err) {
+static int collect(void *ctx, const struct tree_recording *recording, struct err *err) {
     struct manifest *m = ctx;
-    (void)size_bytes;
-    if (!edf_named(relative_path) || (m->limit && m->count == m->limit))
+    const char *relative_path = recording->path;
+    if (m->limit && m->count == m->limit)
         return 0;
     if (m->count == MANIFEST_MAX_FILES)
         return err_set(err, ERR_EXHAUSTED, "more than %d recordings; split the data into several sources", MANIFEST_MAX_FILES);
@@ -70,6 +71,8 @@ static int collect(void *ctx, const char *relative_path, int64_t size_bytes, str
     *e = (struct manifest_entry){.relative_path = arena_strdup(&m->text, relative_path),
                                  .patient = arena_strdup(&m->text, patient),
                                  .lone = lone,
+                                 .device = recording->device,
+                                 .inode = recording->inode,
                                  .split = labels_split(relative_path)};
     e->own_patient = e->patient;
     return e->relative_path && e->patient ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the list of recordings");
@@ -165,7 +168,11 @@ static int fill_entry(struct opening *o, int64_t i, struct err *err) {
                                    .unlabeled = c->unlabeled,
                                    .rebuild = c->rebuild};
     int rc = fsio_join(edf_path, sizeof edf_path, c->root, e->relative_path, err);
-    if (rc || (rc = identify(c, edf_path, identity, err)))
+    if (rc)
+        return rc;
+    if (!c->mirror && (!fsio_exists(edf_path) || tree_is_pointer(edf_path)))
+        return tree_absent(fsio_basename(e->relative_path), err);
+    if ((rc = identify(c, edf_path, identity, err)))
         return rc;
     const struct recording_facts *facts = manifest_index_find(o->index, e->relative_path, identity, &e->skipped);
     atomic_fetch_add(&o->known, facts != NULL);
@@ -260,7 +267,9 @@ static int look_at_all(struct opening *o, struct err *err) {
 static int open_all(struct manifest *m, const struct manifest_config *c, manifest_progress_fn *progress, void *ctx,
                     struct err *err) {
     struct opening o = {.config = c, .manifest = m, .progress = progress, .ctx = ctx};
-    int rc = fsio_walk(c->root, collect, m, err);
+    /* each name of a mirror is an object of its own */
+    const struct tree_config tree = {.root = c->root, .patient = c->patient, .all_names = c->mirror != NULL, .ctx = m};
+    int rc = tree_walk(&tree, collect, err);
     if (rc)
         return rc;
     if (m->count == 0)
@@ -348,6 +357,23 @@ static int by_path(const void *a, const void *b) {
     return strcmp(((const struct manifest_entry *)a)->relative_path, ((const struct manifest_entry *)b)->relative_path);
 }
 
+static int by_inode(const void *a, const void *b) {
+    const struct manifest_entry *x = a, *y = b;
+    int order = order_then((x->device > y->device) - (x->device < y->device), (x->inode > y->inode) - (x->inode < y->inode));
+    return order_then(order, by_path(a, b));
+}
+
+/* A file of two sources would have two patients. Entries are in the order of their files. */
+static int check_sources(const struct manifest *m, struct err *err) {
+    for (int64_t i = 1; i < m->count; i++) {
+        const struct manifest_entry *a = &m->entries[i - 1], *b = &m->entries[i];
+        if (a->recording && b->recording && a->source != b->source && a->inode && a->inode == b->inode && a->device == b->device)
+            return err_set(err, ERR_INVALID, "%s and %s are one file in two sources; take it out of one of them", a->relative_path,
+                           b->relative_path);
+    }
+    return 0;
+}
+
 static int hash_parts(struct manifest *m, struct err *err) {
     struct digest *digest = digest_new();
     for (int i = 0; digest && i < m->n_sources; i++) {
@@ -374,6 +400,9 @@ static int open_sources(struct manifest *m, const struct manifest_config *config
     for (int i = 0; i < m->n_sources && !rc; i++)
         rc = join_part(m, i, err);
     if (rc)
+        return rc;
+    qsort(m->entries, (size_t)m->count, sizeof *m->entries, by_inode);
+    if ((rc = check_sources(m, err)))
         return rc;
     qsort(m->entries, (size_t)m->count, sizeof *m->entries, by_path); /* manifest_find's order */
     return hash_parts(m, err);

@@ -53,6 +53,7 @@ struct manifest_entry {
     const char *split;           /* "train" "dev" "eval" when the path contains it (TUSZ), else "" */
     struct recording *recording; /* planned; NULL for a bad or skipped file */
     const char *error;           /* NULL, or why the file cannot be used */
+    uint64_t device, inode;      /* of the file, the same for all names of it */
     bool skipped;                /* unlabelled and the rule is skip: no recording and no error */
     int64_t windows[3];          /* per class, windows at least half valid */
 };

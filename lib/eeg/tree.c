@@ -1,0 +1,176 @@
+#include "eeg/tree.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/counted.h"
+#include "base/order.h"
+#include "base/str.h"
+#include "eeg/edf.h"
+
+enum { PATH_BYTES = 4096, MAX_POINTER_BYTES = 32 << 10 };
+
+struct name {
+    struct tree_recording recording;
+    char *patient; /* malloc'd */
+    bool link, lone;
+};
+
+struct tree {
+    const struct tree_config *config;
+    struct name *names;
+    size_t n, capacity;
+    int64_t derivatives;
+};
+
+static void tree_done(struct tree *t) {
+    for (size_t i = 0; i < t->n; i++) {
+        free((void *)(uintptr_t)t->names[i].recording.path);
+        free(t->names[i].patient);
+    }
+    free(t->names);
+}
+
+__attribute__((format(printf, 2, 3))) static void note(const struct tree *t, const char *fmt, ...) {
+    char text[2 * PATH_BYTES];
+    va_list args;
+    if (!t->config->note)
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    str_cut_utf8(text);
+    t->config->note(t->config->ctx, text);
+}
+
+/* The first bytes of a file; their number. */
+static size_t head_of(const char *path, char *buf, size_t size) {
+    OWNED_FILE FILE *f = fopen(path, "rbe");
+    return f ? fread(buf, 1, size, f) : 0;
+}
+
+bool tree_is_apple_double(const char *path) {
+    char magic[4];
+    return !strncmp(fsio_basename(path), "._", 2) && head_of(path, magic, sizeof magic) == 4 && !memcmp(magic, "\0\x05\x16\x07", 4);
+}
+
+bool tree_is_pointer(const char *path) {
+    static const char *const marks[] = {"/annex/objects/", "version https://git-lfs"};
+    char head[64] = "";
+    int64_t bytes, mtime_ns;
+    if (fsio_size(path, &bytes, &mtime_ns, NULL) || bytes > MAX_POINTER_BYTES || !head_of(path, head, sizeof head - 1))
+        return false;
+    return str_starts(head, marks[0]) || str_starts(head, marks[1]);
+}
+
+int tree_absent(const char *path, struct err *err) {
+    return err_set(err, ERR_NOT_FOUND,
+                   "%s: its content is not here; fetch it (datalad get, git annex get, git lfs pull), or remove the name", path);
+}
+
+/* True below a folder "derivatives". */
+static bool is_derivative(const char *path) {
+    for (const char *part = path, *slash; (slash = strchr(part, '/')); part = slash + 1)
+        if (slash - part == 11 && !strncmp(part, "derivatives", 11))
+            return true;
+    return false;
+}
+
+static int add_name(struct tree *t, const struct fsio_found *found, bool absent, struct err *err) {
+    char patient[PATH_BYTES];
+    bool lone = false;
+    int rc = labels_patient(found->path, t->config->patient, patient, sizeof patient, &lone, err);
+    if (rc)
+        return rc;
+    if (t->n == t->capacity) {
+        size_t capacity = t->capacity ? 2 * t->capacity : 256;
+        struct name *names = realloc(t->names, capacity * sizeof *names);
+        if (!names)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for %zu recordings", capacity);
+        t->names = names;
+        t->capacity = capacity;
+    }
+    struct name *name = &t->names[t->n];
+    *name = (struct name){{strdup(found->path), found->device, found->inode, absent}, strdup(patient), found->link, lone};
+    t->n++;
+    return name->recording.path && name->patient ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %zu recordings", t->n);
+}
+
+static int look(void *ctx, const struct fsio_found *found, struct err *err) {
+    struct tree *t = ctx;
+    char path[PATH_BYTES];
+    if (found->folder)
+        note(t, "%s is a link to a folder, which is not followed", found->path);
+    if (found->folder || !edf_named(found->path))
+        return 0;
+    if (is_derivative(found->path)) {
+        t->derivatives++;
+        return 0;
+    }
+    int rc = fsio_join(path, sizeof path, t->config->root, found->path, err);
+    if (rc || (!found->absent && tree_is_apple_double(path)))
+        return rc;
+    return add_name(t, found, found->absent || (found->size_bytes <= MAX_POINTER_BYTES && tree_is_pointer(path)), err);
+}
+
+/* Names of one file stand together, the best first. */
+static int by_file(const void *a, const void *b) {
+    const struct name *x = a, *y = b;
+    const struct tree_recording *p = &x->recording, *q = &y->recording;
+    int order = order_then(p->absent - q->absent, (p->device > q->device) - (p->device < q->device));
+    order = order_then(order, (p->inode > q->inode) - (p->inode < q->inode));
+    order = order_then(order, x->lone - y->lone);
+    order = order_then(order, x->link - y->link);
+    return order_then(order, strcmp(p->path, q->path));
+}
+
+static int by_path(const void *a, const void *b) {
+    return strcmp(((const struct name *)a)->recording.path, ((const struct name *)b)->recording.path);
+}
+
+static bool same_file(const struct tree_recording *a, const struct tree_recording *b) {
+    return !a->absent && !b->absent && a->device == b->device && a->inode == b->inode;
+}
+
+/* Keeps the best name of each file. */
+static int keep_one_name(struct tree *t, struct err *err) {
+    size_t kept = 0;
+    qsort(t->names, t->n, sizeof *t->names, by_file);
+    for (size_t i = 0; i < t->n; i++) {
+        struct name *name = &t->names[i], *best = kept ? &t->names[kept - 1] : NULL;
+        if (!best || !same_file(&best->recording, &name->recording)) {
+            struct name moved = *name;
+            *name = t->names[kept];
+            t->names[kept++] = moved;
+            continue;
+        }
+        if (!name->lone && strcmp(best->patient, name->patient) != 0)
+            return err_set(err, ERR_INVALID, "%s and %s are one file under two patients (%s, %s); remove one of the names",
+                           best->recording.path, name->recording.path, best->patient, name->patient);
+        note(t, "%s and %s are one file: it is one recording", best->recording.path, name->recording.path);
+    }
+    for (size_t i = kept; i < t->n; i++) {
+        free((void *)(uintptr_t)t->names[i].recording.path);
+        free(t->names[i].patient);
+    }
+    t->n = kept;
+    return 0;
+}
+
+int tree_walk(const struct tree_config *config, tree_visit_fn *visit, struct err *err) {
+    OWNED(tree_done) struct tree t = {.config = config};
+    int rc = fsio_walk_names(config->root, look, &t, err);
+    if (rc || (t.n && !config->all_names && (rc = keep_one_name(&t, err))))
+        return rc;
+    if (t.derivatives)
+        note(&t, "%s below derivatives/ left out: name that folder itself to read it", counted(t.derivatives, "recording").text);
+    if (t.n)
+        qsort(t.names, t.n, sizeof *t.names, by_path);
+    for (size_t i = 0; i < t.n; i++)
+        if ((rc = visit(config->ctx, &t.names[i].recording, err)))
+            return rc;
+    return 0;
+}
