@@ -31,6 +31,7 @@ struct dataset_options {
     struct argument_list seizure;
     const char *unlabeled;
     const char *patient;
+    bool bids;
 };
 #define AT(field) offsetof(struct dataset_options, field)
 static const struct argument rows[] = {
@@ -45,6 +46,7 @@ static const struct argument rows[] = {
      "treatment of recordings without labels; default error", 0, 0},
     {"--patient", NULL, ARGUMENT_CHOICE, AT(patient), LABELS_PATIENT_RULES,
      "how a recording's path names its patient, as data.patient; default auto", 0, 0},
+    {"--bids", NULL, ARGUMENT_FLAG, AT(bids), "", "list what the folder lacks to be a BIDS dataset", 0, 0},
 };
 #undef AT
 const struct argument_table dataset_arguments = ARGUMENT_TABLE_LOCAL(rows, struct dataset_options);
@@ -338,10 +340,10 @@ static int visit(void *ctx, const struct tree_recording *recording, struct err *
     if (rc)
         return rc;
     s->files++;
-    if ((recording->absent ? tree_absent("absent", &why) : edf_open(path, &edf, &why)) ||
-        survey_open(s, path, relative, edf, &why)) {
+    if ((recording->absent ? tree_absent(path, &why) : edf_open(path, &edf, &why)) || survey_open(s, path, relative, edf, &why)) {
         char text[800];
-        add_line(&s->problems, "%s: %s", relative, err_text(&why, text, sizeof text));
+        err_of_file(&why, path, relative);
+        add_line(&s->problems, "%s", err_text(&why, text, sizeof text));
     }
     if (edf)
         bids_check_recording(s->o->args[0], relative, edf_info(edf), add_lack, s);
@@ -495,8 +497,10 @@ static void print_text(const struct survey *s) {
     print_types(s);
     print_lines("notes", &s->notes);
     print_lines("problems", &s->problems);
-    if (s->bids.n)
+    if (s->bids.n && own(s->o)->bids)
         print_lines("not BIDS", &s->bids);
+    else if (s->bids.n)
+        printf("BIDS       no: %s; --bids lists them\n", counted(s->bids.n, "difference").text);
     else
         puts("BIDS       names and side files are those of a BIDS dataset");
 }

@@ -165,7 +165,7 @@ static int read_labels(const char *edf_path, const char *rule, const struct edf 
     char tried[LABELS_TRIED_SIZE];
     int rc = labels_load(edf_path, rule, edf, &found, err);
     if (rc)
-        return rc;
+        return err_of_file(err, edf_path, edf_path);
     if (found.source == LABELS_NONE)
         return err_set(err, ERR_NOT_FOUND, "%s has no labels (%s)", edf_path, labels_tried(&found, tried));
     return take_labels(&found, edf_path, ret, err);

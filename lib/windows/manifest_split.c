@@ -276,13 +276,27 @@ static int no_seizure(const struct manifest *m, const struct patients *p, uint8_
                        "data.window_s %.4g needs at least %.4g s; lower data.window_s",
                        set, counted(f.seizures, "seizure").text, counted(f.recordings, "recording").text, f.longest_s, 2 * half_s,
                        half_s);
-    return err_set(err, ERR_PRECONDITION,
-                   "the %s set has no seizure: %s, %s (%lld with labels), %s, all without seizure; check data.labels, or %s", set,
-                   counted(count_role(p, role, false), "patient").text, counted(f.recordings, "recording").text,
-                   (long long)f.labelled, counted(f.windows, "window").text,
-                   role == ROLE_TRAIN
-                       ? "choose other patients in data.split.train"
-                       : "name patients with seizures in data.split.validation, or set data.validation_fraction to 0");
+    int64_t with = 0;
+    const char *name = "";
+    for (int64_t i = 0; i < p->count; i++) {
+        with += p->items[i].seizure_windows > 0;
+        name = p->items[i].seizure_windows > 0 ? p->items[i].name : name;
+    }
+    if (f.seizures == 0 && with == 1 && role == ROLE_TRAIN)
+        return err_set(
+            err, ERR_PRECONDITION,
+            "the training set has no seizure: of %s only %s has windows with seizures, and validates; a split by patient "
+            "needs two such patients: add recordings, set data.validation_fraction to 0, or leave out each patient in "
+            "turn (brrctl sweep --folds patients)",
+            counted(p->count, "patient").text, name);
+    return err_set(
+        err, ERR_PRECONDITION,
+        "the %s set has no seizure: %s, %s (%lld with labels), %s, all without seizure; check data.labels, or %s", set,
+        counted(count_role(p, role, false), "patient").text, counted(f.recordings, "recording").text, (long long)f.labelled,
+        counted(f.windows, "window").text,
+        role == ROLE_TRAIN
+            ? "choose other patients in data.split.train, or leave out each patient in turn (brrctl sweep --folds patients)"
+            : "name patients with seizures in data.split.validation, or set data.validation_fraction to 0");
 }
 
 static void assign_kept(const struct known_patients *kept, struct patients *p) {

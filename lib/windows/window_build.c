@@ -440,7 +440,7 @@ int window_build(const struct window_build *request, char *ret_path, unsigned lo
     if (*pinned)
         cache_unpin(request->cache, pinned);
     if (rc)
-        return err_wrap(err, "%s", fsio_basename(request->edf_path));
+        return err_of_file(err, request->edf_path, fsio_basename(request->edf_path));
     if (ret_skipped)
         *ret_skipped = skipped;
     return 0;

@@ -180,7 +180,7 @@ int window_plan(const struct window_build *request, struct recording **ret, bool
         builder_done(&b);
     }
     if (rc)
-        return err_wrap(err, "%s", fsio_basename(request->edf_path));
+        return err_of_file(err, request->edf_path, fsio_basename(request->edf_path));
     *ret_skipped = skipped;
     return 0;
 }

@@ -109,9 +109,25 @@ static void long_texts_are_cut_and_terminated(void **state) {
     assert_int_equal(strlen(err_text(&err, small, sizeof small)), sizeof small - 1);
 }
 
+static void a_file_is_named_once(void **state) {
+    (void)state;
+    struct err err;
+    char text[600];
+    err_set(&err, ERR_INVALID, "/data/x.edf: no EDF");
+    assert_int_equal(err_of_file(&err, "/data/x.edf", "x.edf"), ERR_INVALID);
+    assert_string_equal(err_text(&err, text, sizeof text), "x.edf: no EDF");
+    err_set(&err, ERR_INVALID, "/data/x.edf has 3 bytes");
+    err_of_file(&err, "/data/x.edf", "x.edf");
+    assert_string_equal(err_text(&err, text, sizeof text), "x.edf has 3 bytes");
+    err_set(&err, ERR_INVALID, "/data/x.edf_annotations.edf: no EDF");
+    err_of_file(&err, "/data/x.edf", "x.edf");
+    assert_string_equal(err_text(&err, text, sizeof text), "x.edf: /data/x.edf_annotations.edf: no EDF");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_is_its_negated_grpc_number_and_has_a_word),
+        cmocka_unit_test(a_file_is_named_once),
         cmocka_unit_test(set_returns_the_code_and_records_where),
         cmocka_unit_test(no_struct_gives_the_code_alone),
         cmocka_unit_test(errno_picks_the_code_and_appends_the_reason),
