@@ -117,14 +117,11 @@ int err_of_file(struct err *err, const char *path, const char *name) {
     if (!err)
         return ERR_UNKNOWN;
     size_t n = strlen(path);
-    bool named = n && !strncmp(err->message, path, n) && (err->message[n] == ':' || err->message[n] == ' ');
-    if (!named)
-        return err_wrap(err, "%s", name);
-    char rest[sizeof err->message];
-    str_copy(rest, sizeof rest, err->message + n);
-    str_format(err->message, sizeof err->message, "%s%s", name, rest);
-    str_cut_utf8(err->message);
-    return err->code ? err->code : ERR_UNKNOWN;
+    if (n && !strncmp(err->message, path, n) && (err->message[n] == ':' || err->message[n] == ' ')) {
+        n += strspn(err->message + n, ": ");
+        memmove(err->message, err->message + n, strlen(err->message + n) + 1);
+    }
+    return err_wrap(err, "%s", name);
 }
 
 int err_in_cache(struct err *err) {

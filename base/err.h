@@ -59,8 +59,8 @@ int err_errno_at(struct err *err, const char *file, int line, int errnum, const 
 
 /* Replaces the message by a new sentence: the old message becomes the cause; code and origin stay. Returns the code. */
 int err_wrap(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Makes the message about a file begin with the file's name: in place of its path if the message begins with that, else as
- * err_wrap. Returns the code. */
+/* Wraps an error about a file into the file's name, which takes the place of its path if the message begins with that. Returns the
+ * code. */
 int err_of_file(struct err *err, const char *path, const char *name);
 
 /* Marks the failed write as one to a cache: ERR_ROOM_NONE becomes ERR_ROOM_NONE_IN_CACHE. Returns the code. */

@@ -80,6 +80,73 @@ static void a_field_beyond_the_header_is_padding(void **state) {
     }
 }
 
+static void days_that_do_not_exist_are_unknown(void **state) {
+    (void)state;
+    static const struct {
+        const char *date, *recording;
+        bool known;
+        const char *repair;
+    } cases[] = {{"30.02.20", "X", false, "no day of the calendar"},
+                 {"31.04.20", "X", false, "no day of the calendar"},
+                 {"29.02.20", "X", true, NULL},
+                 {"29.02.00", "X", true, NULL},
+                 {"29.02.21", "X", false, "no day of the calendar"},
+                 {"00.01.20", "X", false, "no day of the calendar"},
+                 {"01.13.20", "X", false, "no day of the calendar"},
+                 {"1st Feb", "X", false, "not dd.mm.yy"},
+                 {"01.02.20", "Startdate 01-FEV-2020 X X X", true, "which is not the start date"},
+                 {"01.02.20", "Startdate 05-MAR-2019 X X X", true, "which is not the start date"},
+                 {"01.02.20", "Startdate X X X X", true, NULL},
+                 {"01.02.20", "Startdate 01-FEB-2020 X X X", true, NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct opened o;
+        struct written_file f = {
+            .n_signals = 2, .n_records = 1, .signals = PLAIN, .date = cases[i].date, .recording = cases[i].recording};
+        assert_int_equal(open_written(&o, &f, false), 0);
+        assert_int_equal(o.info->start.known, cases[i].known);
+        assert_int_equal(o.info->n_repairs, cases[i].repair != NULL);
+        assert_true(!cases[i].repair || repaired(o.info, cases[i].repair));
+        done(&o);
+    }
+}
+
+/* The header's own field and the size of the file decide together where the records begin. */
+static void a_padded_header_is_read_to_its_end(void **state) {
+    (void)state;
+    static const struct {
+        const char *field, *records;
+        int padding, cut;
+        char fill;
+        bool padded;
+    } cases[] = {{"1792", NULL, 1024, 0, 'x', true}, {"1792", "-1", 1024, 0, 'x', false}, {"1024", "-1", 256, 0, ' ', true},
+                 {"1792", NULL, 1024, 5, ' ', true}, {"1792", NULL, 1024, 5, 'x', false}, {"1792", NULL, 0, 0, 'x', false},
+                 {"512", NULL, 0, 0, 'x', false},    {"soon", NULL, 0, 0, 'x', false},    {"99999999", NULL, 0, 0, 'x', false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct str plain, bytes;
+        struct edf *edf;
+        struct err err;
+        const struct written_file f = {
+            .n_signals = 2, .n_records = 3, .signals = PLAIN, .header_bytes = cases[i].field, .records = cases[i].records};
+        str_init(&plain, 1 << 16);
+        str_init(&bytes, 1 << 16);
+        edf_write(&f, false, &plain);
+        str_append(&bytes, plain.data, 768);
+        for (int k = 0; k < cases[i].padding; k++)
+            str_append(&bytes, &cases[i].fill, 1);
+        str_append(&bytes, plain.data + 768, plain.len - 768 - (size_t)cases[i].cut);
+        assert_int_equal(edf_open_memory(bytes.data, bytes.len, "padded", &edf, &err), 0);
+        assert_int_equal(repaired(edf_info(edf), "padded"), cases[i].padded);
+        if (cases[i].padded || !cases[i].padding) {
+            float uv[8];
+            assert_int_equal(edf_read(edf, 1, 1, 1, uv, &err), 0);
+            assert_float_equal(uv[3], 0.1 * written_sample(1, 1, 3), 1e-4);
+        }
+        edf_close(edf);
+        str_done(&plain);
+        str_done(&bytes);
+    }
+}
+
 static void a_header_alone_tells_time_but_no_annotations(void **state) {
     (void)state;
     static const char *const reserved[] = {"EDF+C", "EDF+D"};
@@ -162,6 +229,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_that_arrive_in_pieces_are_those_of_the_file),
         cmocka_unit_test(a_header_that_does_not_say_its_length_is_refused_by_the_feed),
+        cmocka_unit_test(days_that_do_not_exist_are_unknown),
+        cmocka_unit_test(a_padded_header_is_read_to_its_end),
         cmocka_unit_test(a_field_beyond_the_header_is_padding),
         cmocka_unit_test(a_header_alone_tells_time_but_no_annotations),
         cmocka_unit_test(a_head_says_what_the_file_says_or_that_it_is_not_enough),

@@ -115,13 +115,13 @@ static void a_file_is_named_once(void **state) {
     char text[600];
     err_set(&err, ERR_INVALID, "/data/x.edf: no EDF");
     assert_int_equal(err_of_file(&err, "/data/x.edf", "x.edf"), ERR_INVALID);
-    assert_string_equal(err_text(&err, text, sizeof text), "x.edf: no EDF");
+    assert_string_equal(err_text(&err, text, sizeof text), "x.edf (no EDF)");
     err_set(&err, ERR_INVALID, "/data/x.edf has 3 bytes");
     err_of_file(&err, "/data/x.edf", "x.edf");
-    assert_string_equal(err_text(&err, text, sizeof text), "x.edf has 3 bytes");
+    assert_string_equal(err_text(&err, text, sizeof text), "x.edf (has 3 bytes)");
     err_set(&err, ERR_INVALID, "/data/x.edf_annotations.edf: no EDF");
     err_of_file(&err, "/data/x.edf", "x.edf");
-    assert_string_equal(err_text(&err, text, sizeof text), "x.edf: /data/x.edf_annotations.edf: no EDF");
+    assert_string_equal(err_text(&err, text, sizeof text), "x.edf (/data/x.edf_annotations.edf: no EDF)");
 }
 
 int main(void) {
