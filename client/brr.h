@@ -179,7 +179,8 @@ struct brr_stream_config {
     int n_channels;
     double rate_hz;
     const char *client_name; /* for people; never a patient's name; NULL = none */
-    int realtime;            /* 1: live, served before replays; 0: as fast as possible */
+    int realtime;            /* 1: live, served before replays; 2: the same, but of a recording, whose alarms are not live and which
+                              * hooks do not hear; 0: as fast as possible, of a recording */
     int want_probabilities;  /* 1: results and provisional values contain the trace */
     double alarm_hop_s;      /* 0 = the daemon's default, negative = no alarms */
     int64_t start_time_ms;   /* time of day of sample 0, 0 = unknown */

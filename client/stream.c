@@ -108,6 +108,7 @@ static void fill_open(Brr__V1__Open *open, const struct brr_stream_config *c) {
     open->format = BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_F32_UV;
     open->client_name = (char *)(uintptr_t)(c->client_name ? c->client_name : "libbrr");
     open->realtime = c->realtime != 0;
+    open->replay = c->realtime == 2;
     open->want_probabilities = c->want_probabilities != 0;
     open->alarm_hop_s = c->alarm_hop_s;
     open->start_time_ms = c->start_time_ms;

@@ -16,6 +16,7 @@
 
 enum {
     TICK_MS = 1000,
+    REPORTS_A_TURN = 256,
     FILE_MS = 5 * 1000 /* a job that is in a file for longer is shown as waiting */
 };
 
@@ -81,18 +82,28 @@ static void hurry_alarms(struct services *s) {
             alarms_hurry(desk_alarms(s->desk), r.entry.alarm, &now);
 }
 
-static void on_reports(uv_async_t *handle) {
-    struct daemon *d = handle->data;
-    struct services *s = &d->services;
-    server_watch_devices(d);
-    take_files(d);
-    for (struct live_report *r; (r = device_set_take_stream(s->devices));) {
+/* Reports of streams, so many in a turn of the loop; false: more may wait. */
+static bool take_live_reports(struct services *s) {
+    for (int i = 0; i < REPORTS_A_TURN; i++) {
+        struct live_report *r = device_set_take_stream(s->devices);
+        if (!r)
+            return true;
         if (r->stream)
             sessions_report(s->sessions, r);
         else
             models_report(s->models, r);
         live_report_free(r);
     }
+    return false;
+}
+
+static void on_reports(uv_async_t *handle) {
+    struct daemon *d = handle->data;
+    struct services *s = &d->services;
+    server_watch_devices(d);
+    take_files(d);
+    if (!take_live_reports(s))
+        uv_async_send(&d->reports); /* others come first, then the rest */
     sessions_journaled(s->sessions);
     desk_take(s->desk);
     hurry_alarms(s);

@@ -139,6 +139,7 @@ static int open_journal(struct daemon *d, struct err *err) {
     const struct journal_config config = {.path = c->journal,
                                           .keep_ms = c->journal_keep_ms,
                                           .max_bytes = c->journal_max_bytes,
+                                          .open_ms = c->resume_ttl_ms + STALE_MS,
                                           .metrics = s->metrics,
                                           .outlet = hooks_outlet(s->hooks),
                                           .wake = wake_loop,
@@ -176,6 +177,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .lag_ms = c->lag_ms,
                                        .store = snapshot_store_for_sessions(d->snapshot_store),
                                        .journal = s->journal,
+                                       .rejoin_ms = c->rejoin_ms,
                                        .max_waiting_bytes = c->backlog_bytes};
     if (!(s->sessions = sessions_new(&sessions)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for streams");

@@ -249,7 +249,10 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .rate_hz = r->source->rate_hz,
                                      .client_name = config->client,
                                      .start_time_ms = start_ms(r->source->info),
-                                     .realtime = config->pace > 0 || r->source->live,
+                                     .realtime = r->source->live     ? 1
+                                                 : config->pace <= 0 ? 0
+                                                 : config->as_live   ? 1
+                                                                     : 2,
                                      .want_probabilities = 1,
                                      .threshold_on = config->on,
                                      .threshold_off = config->off,

@@ -28,9 +28,9 @@ struct playback_config {
     double on, off;             /* thresholds, 0 = the model's */
     double alarm_rate;          /* as in brr_stream_config */
     const char *device;         /* the same */
-    bool no_resume;
-    double move_after_s;   /* with several endpoints; 0 = the library's choice */
-    int64_t chunk_samples; /* 0 = the library's choice */
+    bool no_resume, as_live;    /* as_live: a recording in real time counts as the EEG of a patient */
+    double move_after_s;        /* with several endpoints; 0 = the library's choice */
+    int64_t chunk_samples;      /* 0 = the library's choice */
 };
 struct playback_sink {
     void *ctx;

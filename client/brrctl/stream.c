@@ -46,6 +46,8 @@ static const struct argument rows[] = {
      "the daemon's device that computes it, such as cuda:1; default: the one with the fewest streams", 0, 0},
     {"--realtime", NULL, ARGUMENT_NUMBER, AT(realtime), "FACTOR",
      "speed: 1 = as recorded, 10 = ten times as fast; default: as fast as possible", 0.001, 1e6},
+    {"--as-live", NULL, ARGUMENT_FLAG, AT(as_live), "",
+     "with --realtime: alarms count as those of a patient, and hooks hear them: for a drill", 0, 0},
     {"--chunk-samples", NULL, ARGUMENT_INTEGER, AT(chunk_samples), "N", "samples per message; default 8 s, with --realtime 0.25 s",
      1, 1e7},
     {"--client", NULL, ARGUMENT_TEXT, AT(client), "NAME",
@@ -449,12 +451,15 @@ static void set_playback(const struct stream_options *s, struct playback_config 
                                   .on = isnan(s->on) ? 0 : s->on,
                                   .off = isnan(s->off) ? 0 : s->off,
                                   .no_resume = s->no_resume,
+                                  .as_live = s->as_live,
                                   .move_after_s = s->move_after_s > 0 ? s->move_after_s : 0,
                                   .chunk_samples = s->chunk_samples > 0 ? s->chunk_samples : 0};
 }
 
 /* NULL, or what is wrong with the options. */
 static const char *check_options(const struct stream_options *s) {
+    if (s->as_live && isnan(s->realtime))
+        return "--as-live needs --realtime, such as --realtime 1";
     if (s->plot && !picture_known(s->plot))
         return "--plot writes a picture; expected a FILE.svg, FILE.png or FILE.pdf";
     if (s->probabilities && !str_ends(s->probabilities, ".npy") && !str_ends(s->probabilities, ".tsv"))

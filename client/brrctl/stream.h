@@ -26,7 +26,7 @@ struct stream_options {
     const char *client;
     bool follow;
     double idle_s;
-    bool no_resume;
+    bool no_resume, as_live;
     double move_after_s;
 };
 

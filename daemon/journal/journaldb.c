@@ -186,3 +186,24 @@ int journaldb_list(struct db *db, const struct journal_filter *filter, const str
     db_done(&q);
     return rc;
 }
+
+int journaldb_open_alarms(struct db *db, int64_t since_ms, journal_visit_fn *visit, void *ctx, struct err *err) {
+    struct db_query q;
+    bool row = false;
+    int rc = db_query(db,
+                      "SELECT " JOURNALDB_ROW
+                      " FROM journal WHERE kind = 'alarm_on' AND received_ms >= ?1 AND NOT EXISTS (SELECT 1 FROM "
+                      "journal later WHERE later.session = journal.session AND later.kind IN ('alarm_on', 'alarm_off', 'moved') "
+                      "AND later.id > journal.id) ORDER BY id",
+                      "read open alarms", &q, err);
+    if (rc)
+        return rc;
+    db_put_int(&q, since_ms);
+    while (!(rc = db_next(&q, &row, err)) && row) {
+        struct journal_entry e;
+        if (journaldb_row(&q, 0, &e))
+            visit(ctx, &e);
+    }
+    db_done(&q);
+    return rc;
+}

@@ -40,6 +40,8 @@ struct journal_page {
 typedef void journal_visit_fn(void *ctx, const struct journal_entry *e);
 int journaldb_list(struct db *db, const struct journal_filter *filter, const struct journal_page *page, journal_visit_fn *visit,
                    void *ctx, struct err *err);
+/* Calls visit for each alarm that is on, by the entry with which it began, if that was received since then, oldest first. */
+int journaldb_open_alarms(struct db *db, int64_t since_ms, journal_visit_fn *visit, void *ctx, struct err *err);
 
 /* The columns of an entry in a query, for journaldb_row: false if its kind is one of a later version. first: the column of the id.
  */

@@ -88,6 +88,7 @@ struct live_report *live_report_new(enum live_report_kind kind, struct live_stre
         return NULL;
     r->message.kind = (int)kind;
     r->stream = s;
+    r->running = -1;
     return r;
 }
 

@@ -3,6 +3,7 @@
 #ifndef BRR_DAEMON_LIVE_LIVE_MESSAGE_H
 #define BRR_DAEMON_LIVE_LIVE_MESSAGE_H
 #include "base/mailbox.h"
+#include "daemon/journal/journal_entry.h"
 #include "detect/detector.h"
 #include "detect/events.h"
 #include "detect/suppression.h"
@@ -110,8 +111,12 @@ struct live_report {
     double measured_rate_hz;          /* RESULT: 0, or what the loop measured of a live stream where that is not its rate */
     char *state;                      /* SAVED: what another OPEN of the same stream goes on from; its owner may take it */
     size_t state_len;
-    bool on;           /* ALARM at sample `first` */
-    float probability; /* ALARM; PROVISIONAL: of its last sample */
+    bool on;                      /* ALARM at sample `first` */
+    enum journal_off off;         /* ALARM that is not on: why */
+    bool replay;                  /* ALARM: of a recording */
+    char alarm_id[JOURNAL_ALARM]; /* ALARM: set by the session */
+    int64_t running;              /* RESULT: the first sample of the event that has begun and not ended; -1: none */
+    float probability;            /* ALARM; PROVISIONAL: of its last sample */
     int64_t wall_ms;
     char model[LIVE_NAME];
     struct live_opened *opened; /* OPENED, LOADED; its owner may take it */

@@ -102,6 +102,9 @@ static void post(struct live_stream *s, struct live_report *r) {
 }
 
 static void flush_result(struct live_stream *s) {
+    struct event running;
+    if (s->result && s->timeline && timeline_running(s->timeline, &running))
+        s->result->running = running.first;
     if (s->result)
         post(s, s->result);
     s->result = NULL;
@@ -223,6 +226,11 @@ static int on_settled(void *ctx, struct err *err) {
     return 0;
 }
 
+static const enum journal_off offs[] = {[ALARM_ENDED] = JOURNAL_OFF_ENDED,
+                                        [ALARM_GAP] = JOURNAL_OFF_GAP,
+                                        [ALARM_ELECTRODES] = JOURNAL_OFF_ELECTRODES,
+                                        [ALARM_FINISHED] = JOURNAL_OFF_CLOSED};
+
 static int on_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *err) {
     struct live_stream *s = ctx;
     struct live_report *r = live_report_new(LIVE_ALARM, s);
@@ -230,6 +238,8 @@ static int on_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *e
         return err_set(err, ERR_EXHAUSTED, "out of memory for an alarm");
     r->seq = s->next_alarm++;
     r->on = alarm->kind == ALARM_ON;
+    r->off = offs[alarm->reason];
+    r->replay = !live_open_is_live(&s->open);
     r->first = alarm->sample;
     r->probability = alarm->p;
     r->wall_ms = clock_wall_ms();

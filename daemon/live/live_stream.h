@@ -30,9 +30,13 @@ struct live_open {
     double on, off;     /* thresholds of events and alarms; 0 = the model's */
     double alarm_rate;  /* alarms by the model's rule for so many false alarms per 24 h; 0 = by the thresholds */
     bool realtime, want_probabilities;
+    bool replay;          /* the samples are of a recording, also where they come in real time */
     int device;           /* index of the device that computes it */
     char device_name[32]; /* its name, if the client chose it; a stream that goes on after a restart returns to it */
 };
+
+/* True for EEG of a patient now; false: of a recording. */
+static inline bool live_open_is_live(const struct live_open *open) { return open->realtime && !open->replay; }
 
 /* ---- the owner's thread ---- */
 

@@ -75,6 +75,9 @@ void ring_save(const struct ring *ring, struct str *out) {
         pack_bytes(out, r->quality.channels, (size_t)r->quality.n * sizeof *r->quality.channels);
         pack_bytes(out, r->suppression, (size_t)r->n_suppression * sizeof *r->suppression);
         pack_bytes(out, r->channel_suppression, (size_t)r->n_suppression * channel_bytes(r->channels));
+        pack_i64(out, r->off);
+        pack_i64(out, r->replay);
+        pack_text(out, r->alarm_id);
     }
 }
 
@@ -96,7 +99,16 @@ static bool load_suppression(struct unpack *in, struct live_report *r) {
            (!r->n_suppression || (r->suppression && r->channel_suppression));
 }
 
-bool ring_load(struct ring *ring, struct unpack *in) {
+static bool load_alarm(struct unpack *in, bool alarms, struct live_report *r) {
+    if (alarms) {
+        r->off = (enum journal_off)unpack_i64(in, 0, JOURNAL_OFFS - 1);
+        r->replay = unpack_bool(in);
+        unpack_text(in, r->alarm_id, sizeof r->alarm_id);
+    }
+    return !in->failed;
+}
+
+bool ring_load(struct ring *ring, bool alarms, struct unpack *in) {
     const int64_t far = INT64_C(1) << 60;
     int64_t n = unpack_i64(in, 0, INT32_MAX);
     for (bool whole = true; whole && n > 0; n--) {
@@ -115,10 +127,12 @@ bool ring_load(struct ring *ring, struct unpack *in) {
         r.probability = (float)unpack_f64(in);
         r.quality.gap_fraction = unpack_f64(in);
         r.measured_rate_hz = unpack_f64(in);
+        r.running = -1;
         whole = load_items(in, r.samples, sizeof *r.p, (void **)&r.p) &&
                 load_items(in, r.n_events, sizeof *r.events, (void **)&r.events) && (r.events || !r.n_events) &&
                 load_items(in, r.quality.n, sizeof *r.quality.channels, (void **)&r.quality.channels) &&
-                (r.quality.channels || !r.quality.n) && load_suppression(in, &r) && !in->failed && ring_add(ring, &r);
+                (r.quality.channels || !r.quality.n) && load_suppression(in, &r) && load_alarm(in, alarms, &r) &&
+                ring_add(ring, &r);
         free(r.p);
         free(r.events);
         free(r.quality.channels);

@@ -311,6 +311,8 @@ int session_chunk(struct session *s, int64_t first, int64_t samples, const uint8
         session_count(s, "brrd_stream_duplicate_chunks_total", NULL, 1);
     }
     session_count(s, "brrd_stream_samples_received_total", NULL, (double)(samples - known));
+    if (known < samples)
+        session_end_gap(s);
     if (known < samples && (rc = send_chunk(s, first, samples, data, len, err)))
         return rc;
     measure_rate(s);
@@ -396,6 +398,8 @@ static void pass_on(struct session *s, struct live_report *r) {
         s->next_result = r->seq + 1;
         r->measured_rate_hz = s->measured_rate_hz;
     }
+    if (r->message.kind == LIVE_ALARM)
+        session_alarm_name(s, r);
     session_note_report(s, r);
     tell(s, r);
     if (!keep(s, r)) {
@@ -413,7 +417,7 @@ static void on_opened(struct session *s, struct live_report *r) {
     str_copy(s->sha256, sizeof s->sha256, s->info ? s->info->info.sha256 : "");
     r->opened = NULL;
     if (s->stage != SESSION_RESTORING)
-        session_note(s, JOURNAL_OPENED, live_stream_open(s->stream)->realtime ? "live" : "replay");
+        session_note(s, JOURNAL_OPENED, live_open_is_live(live_stream_open(s->stream)) ? "live" : "replay");
     session_reach(s, SESSION_RUNNING);
     if (s->resumable && s->durable < 0)
         session_save_begin(s);
@@ -524,6 +528,7 @@ static bool expired(const struct session *s, int64_t now, struct err *err) {
 void sessions_tick(struct sessions *all) {
     int64_t now = clock_ms(), buffered = 0, parked = 0;
     sessions_shed(all, now);
+    sessions_end_old_alarms(all);
     for (struct session *s = all->first, *next; s; s = next) {
         next = s->next_session;
         buffered += s->stage == SESSION_CLOSED ? 0 : s->waiting_samples;

@@ -76,6 +76,7 @@ struct sessions_config {
     int64_t resume_ttl_ms; /* how long a resumable session waits for its client */
     struct session_store store;
     struct journal *journal;   /* may be NULL */
+    int64_t rejoin_ms;         /* an alarm of a bed so soon after the one before is the same alarm */
     int64_t measure_ms;        /* over which the rate of a live stream is measured; 0 = not at all */
     int64_t lag_ms;            /* realtime sessions whose samples wait longer for the device are shed, a few a second; 0: never */
     int64_t max_waiting_bytes; /* of samples of all sessions; above it a session is read only when none of its own wait */

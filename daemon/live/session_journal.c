@@ -10,7 +10,7 @@
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
 
-enum { HOLD_MS = 500, HOLD_BYTES = 1 << 20 };
+enum { HOLD_MS = 500, HOLD_BYTES = 1 << 20, GAP_HOUR_S = 3600 };
 
 static int64_t note(struct session *s, struct journal_entry *e) {
     struct journal *journal = s->all->config.journal;
@@ -30,7 +30,7 @@ static int64_t note(struct session *s, struct journal_entry *e) {
     str_copy(e->address, sizeof e->address, s->address);
     str_copy(e->model, sizeof e->model, s->model);
     str_copy(e->sha256, sizeof e->sha256, s->sha256);
-    e->live = live_stream_open(s->stream)->realtime;
+    e->live = live_open_is_live(live_stream_open(s->stream));
     return s->stage == SESSION_RESTORING ? journal_add_again(journal, e) : journal_add(journal, e);
 }
 
@@ -46,11 +46,44 @@ void session_note(struct session *s, enum journal_kind kind, const char *detail)
     note(s, &e);
 }
 
+/* The part of the gap that is not in the journal. */
+static void write_gap(struct session *s) {
+    struct session_gap *g = &s->gap;
+    struct journal_entry e = entry_of(JOURNAL_GAP, g->written);
+    if (g->end <= g->written)
+        return;
+    e.start_s = (double)g->written / s->rate_hz;
+    e.end_s = (double)g->end / s->rate_hz;
+    str_copy(e.detail, sizeof e.detail, g->client ? "client" : "hole");
+    g->written = g->end;
+    note(s, &e);
+}
+
+void session_end_gap(struct session *s) {
+    if (s->gap.open)
+        write_gap(s);
+    s->gap.open = false;
+}
+
+/* A silent sender announces a gap several times a second: the part that is new is written at once, when the gap has doubled, each
+ * hour, and when it ends. */
 void session_note_gap(struct session *s, int64_t end, const char *cause) {
-    struct journal_entry e = entry_of(JOURNAL_GAP, s->next);
-    e.start_s = (double)s->next / s->rate_hz;
-    e.end_s = (double)end / s->rate_hz;
-    str_copy(e.detail, sizeof e.detail, cause);
+    struct session_gap *g = &s->gap;
+    const bool client = !strcmp(cause, "client");
+    if (g->open && (g->client != client || g->end != s->next))
+        session_end_gap(s);
+    if (!g->open)
+        *g = (struct session_gap){.open = true, .client = client, .first = s->next, .written = s->next};
+    g->end = end;
+    if (end - g->written >= g->written - g->first || (double)(end - g->written) >= GAP_HOUR_S * s->rate_hz)
+        write_gap(s);
+}
+
+void session_note_cut(struct session *s, int64_t first, int64_t end) {
+    struct journal_entry e = entry_of(JOURNAL_EVENT, first);
+    e.start_s = seconds_of(first);
+    e.end_s = seconds_of(end);
+    str_copy(e.detail, sizeof e.detail, "cut");
     note(s, &e);
 }
 
@@ -99,10 +132,8 @@ static void note_events(struct session *s, const struct live_report *r) {
 
 static void note_alarm(struct session *s, const struct live_report *r) {
     struct journal_entry e = entry_of(r->on ? JOURNAL_ALARM_ON : JOURNAL_ALARM_OFF, r->first);
-    if (r->on)
-        journal_alarm_id(s->id, r->first, s->alarm_id);
-    str_copy(e.alarm, sizeof e.alarm, s->alarm_id);
-    str_copy(e.detail, sizeof e.detail, r->on ? "" : journal_off_name(JOURNAL_OFF_ENDED));
+    str_copy(e.alarm, sizeof e.alarm, r->alarm_id);
+    str_copy(e.detail, sizeof e.detail, r->on ? "" : journal_off_name(r->off));
     e.received_ms = r->wall_ms;
     e.start_s = seconds_of(r->first);
     e.value = (double)r->probability;

@@ -97,7 +97,7 @@ struct session *session_new(struct sessions *all, const struct session_request *
     s->rate_hz = open->rate_hz;
     s->newest_ms = clock_ms();
     s->epoch = clock_wall_ms();
-    s->durable = s->promised = -1;
+    s->durable = s->promised = s->alarm_off = s->running = -1;
     s->probability = NAN;
     str_copy(s->token.principal, sizeof s->token.principal, request->principal);
     s->resumable = request->resumable;
@@ -146,8 +146,15 @@ void session_count_end(struct session *s, const char *reason) {
     if (s->waiting_samples)
         session_count(s, "brrd_stream_samples_lost_total", reason, (double)s->waiting_samples);
     session_count(s, "brrd_stream_sessions_closed_total", reason, 1);
-    if (!s->ended)
-        session_note(s, JOURNAL_ENDED, reason);
+    if (s->ended)
+        return;
+    session_end_gap(s);
+    if (!strcmp(reason, "moved")) { /* its alarm goes on elsewhere */
+        session_note(s, JOURNAL_MOVED, "");
+        return;
+    }
+    session_alarm_end(s, reason);
+    session_note(s, JOURNAL_ENDED, reason);
 }
 
 void session_drop_snapshot(struct session *s) {
@@ -257,6 +264,10 @@ void session_tell(struct session *s, const struct live_report *r) {
         s->probability = r->probability;
     else
         s->samples = r->first + r->samples;
+    if (r->message.kind == LIVE_PROVISIONAL)
+        s->heard = r->first + r->samples;
+    if (r->message.kind == LIVE_RESULT)
+        s->running = r->running;
     if (r->message.kind == LIVE_RESULT)
         keep_quality(s, r);
     for (struct session_watch *w = s->watches, *next; w; w = next) {

@@ -18,6 +18,19 @@ enum session_stage {
     SESSION_CLOSED     /* CLOSED came */
 };
 
+/* A gap that may go on, in source samples. Its part before `written` is in the journal. */
+struct session_gap {
+    bool open, client; /* client: it was announced; else samples are missing */
+    int64_t first, written, end;
+};
+
+/* An alarm of a bed that has ended. */
+struct bed_alarm {
+    char client[SESSION_NAME_SIZE], principal[JOURNAL_PRINCIPAL], id[JOURNAL_ALARM];
+    int64_t off_ms; /* monotonic clock; 0: unused */
+};
+enum { SESSIONS_BED_ALARMS = 256 };
+
 struct session {
     struct sessions *all;
     char id[SESSION_ID_SIZE], model[LIVE_NAME], client[SESSION_NAME_SIZE];
@@ -67,6 +80,10 @@ struct session {
     int64_t consumed_gaps;
     /* the journal */
     char alarm_id[JOURNAL_ALARM];     /* of its newest alarm; "" = it had none */
+    int64_t alarm_off;                /* the sample at which it went off; -1: it is on, or there was none */
+    int64_t heard;                    /* one past the newest sample of the alarm trace */
+    int64_t running;                  /* first sample of the event that has begun and not ended; -1: none */
+    struct session_gap gap;           /* the newest one */
     int64_t noted;                    /* number of its newest alarm there (journal_add) */
     struct ring held;                 /* alarms that are not on the disk, and what follows them */
     struct live_report *held_summary; /* what follows all of these */
@@ -97,7 +114,8 @@ struct sessions {
     int64_t waiting_bytes;  /* samples of all that wait for it */
     bool awaited;           /* sessions may still be restored */
     int64_t longest_lag_ms; /* at the newest tick, of live sessions that are late */
-    int64_t frozen_ms;      /* since when no more samples are read because the daemon stops; 0: they are */
+    struct bed_alarm bed_alarms[SESSIONS_BED_ALARMS];
+    int64_t frozen_ms; /* since when no more samples are read because the daemon stops; 0: they are */
 };
 
 /* A session of this request, in no list yet and without a worker. NULL when it cannot be made. */
@@ -141,8 +159,16 @@ void session_look_at_held(struct session *s); /* releases it when it is time */
  * results and alarms in the ring of a snapshot, which may be missing in the journal. */
 void session_note(struct session *s, enum journal_kind kind, const char *detail);
 void session_note_gap(struct session *s, int64_t end, const char *cause);
+void session_note_cut(struct session *s, int64_t first, int64_t end); /* an event was running when monitoring stopped */
+void session_end_gap(struct session *s); /* samples come again, or the session ends: the rest of the gap is written */
 void session_note_report(struct session *s, const struct live_report *r);
 void session_note_kept(struct session *s);
+/* Which alarm a report is about (session_alarm.c). */
+void session_alarm_name(struct session *s, struct live_report *r);
+/* The session ends for this reason: its alarm goes off, and the event that is running is cut. */
+void session_alarm_end(struct session *s, const char *reason);
+/* Once the streams of snapshots are here: alarms of an earlier process whose sessions are not go off. */
+void sessions_end_old_alarms(struct sessions *all);
 /* Tells the connection that the session is open, and what it may lack, when it is open and the connection has not been told. A
  * resumable session is open when its first snapshot is durable, so that the token in Opened is good for all that can happen; a live
  * one is open after SESSION_FIRST_SAVE_MS in any case. */

@@ -13,7 +13,8 @@
 
 /* VIEW: from this version on a snapshot ends with what pack_view writes. THRESHOLDS: from this one on Open has thresholds.
  * MODEL: and the SHA-256 of the model that is kept with the snapshot. ALARM_RATE: and Open's rate of false alarms. JOURNAL: the
- * view has what entries of the journal need. DEVICE: and Open's device. */
+ * view has what entries of the journal need. DEVICE: and Open's device. ALARM: which alarm it is and why it went off, the running
+ * event, the open gap, and Open's replay. */
 enum {
     OLDEST = 1,
     VIEW = 2,
@@ -22,7 +23,8 @@ enum {
     ALARM_RATE = 5,
     JOURNAL = 6,
     DEVICE = 7,
-    VERSION = 7,
+    ALARM = 8,
+    VERSION = 8,
     STATE_MAX = 192 << 20,
     PERIOD_MS = 2000,
     BYTES_A_SECOND = 16 << 20,
@@ -47,6 +49,7 @@ static void pack_open(const struct live_open *open, struct str *out) {
     pack_f64(out, open->off);
     pack_f64(out, open->alarm_rate);
     pack_text(out, open->device_name);
+    pack_i64(out, open->replay);
 }
 
 /* What observers and the overview show of a session, and how its client behaves. */
@@ -59,6 +62,27 @@ static void pack_view(const struct session *s, struct str *out) {
     pack_i64(out, s->start_ms);
     pack_text(out, s->address);
     pack_text(out, s->flaws);
+    pack_text(out, s->alarm_id);
+    const int64_t numbers[] = {s->alarm_off,  s->heard,     s->running,     s->gap.open,
+                               s->gap.client, s->gap.first, s->gap.written, s->gap.end};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        pack_i64(out, numbers[i]);
+}
+
+static void unpack_alarm(struct unpack *in, struct session *s) {
+    const int64_t far = INT64_C(1) << 60;
+    unpack_text(in, s->alarm_id, sizeof s->alarm_id);
+    s->alarm_off = unpack_i64(in, -1, far);
+    s->heard = unpack_i64(in, 0, far);
+    s->running = unpack_i64(in, -1, far);
+    s->gap.open = unpack_bool(in);
+    s->gap.client = unpack_bool(in);
+    s->gap.first = unpack_i64(in, 0, far);
+    s->gap.written = unpack_i64(in, s->gap.first, far);
+    s->gap.end = unpack_i64(in, 0, far);
+    if (s->gap.first >= s->next) /* its samples are sent again */
+        s->gap.open = false;
+    s->gap.end = s->gap.end < s->next ? s->gap.end : s->next;
 }
 
 static void unpack_view_of(struct unpack *in, int64_t version, struct session *s) {
@@ -72,6 +96,8 @@ static void unpack_view_of(struct unpack *in, int64_t version, struct session *s
     s->start_ms = unpack_i64(in, 0, INT64_MAX);
     unpack_text(in, s->address, sizeof s->address);
     unpack_text(in, s->flaws, sizeof s->flaws);
+    if (version >= ALARM)
+        unpack_alarm(in, s);
 }
 
 static void pack_session(const struct session *s, const struct live_report *saved, struct str *out) {
@@ -132,6 +158,8 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
         o->open.alarm_rate = unpack_f64(in);
     if (o->version >= DEVICE)
         unpack_text(in, o->open.device_name, sizeof o->open.device_name);
+    if (o->version >= ALARM)
+        o->open.replay = unpack_bool(in);
     if (o->version >= MODEL)
         unpack_text(in, o->sha256, sizeof o->sha256);
     unpack_require(in, !*o->sha256 || digest_is_hex(o->sha256));
@@ -143,7 +171,7 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
     o->request = (struct session_request){.open = &o->open, .client = o->client, .principal = o->principal, .resumable = true};
 }
 
-static bool unpack_numbers(struct unpack *in, struct session *s) {
+static bool unpack_numbers(struct unpack *in, int64_t version, struct session *s) {
     const int64_t far = INT64_C(1) << 60;
     int64_t *const numbers[] = {&s->consumed,     &s->consumed_gaps,   &s->duplicates,
                                 &s->events_total, &s->seizure_samples, &s->next_result};
@@ -155,7 +183,7 @@ static bool unpack_numbers(struct unpack *in, struct session *s) {
         unpack_bytes(in, s->events, (size_t)s->n_events * sizeof *s->events);
     s->next = s->saved = s->durable = s->consumed;
     s->gaps = s->consumed_gaps;
-    return s->events && ring_load(&s->kept, in);
+    return s->events && ring_load(&s->kept, version >= ALARM, in);
 }
 
 /* ---- making one ---- */
@@ -384,7 +412,7 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     str_copy(s->token.digest, sizeof s->token.digest, o->digest);
     s->token.text[0] = 0;
     s->epoch = o->epoch;
-    bool whole = unpack_numbers(&in, s);
+    bool whole = unpack_numbers(&in, o->version, s);
     const void *stream = unpack_view(&in, STATE_MAX, &stream_len);
     if (o->version >= VIEW)
         unpack_view_of(&in, o->version, s);

@@ -100,6 +100,9 @@ bool stream_message(const struct live_report *r, struct stream_message *ret) {
     m.alarm.on = r->on;
     m.alarm.probability = (double)r->probability;
     m.alarm.wall_time_ms = r->wall_ms;
+    m.alarm.reason = (char *)(uintptr_t)(r->on ? "" : journal_off_name(r->off));
+    m.alarm.alarm_id = (char *)(uintptr_t)r->alarm_id;
+    m.alarm.live = !r->replay;
     *ret = m;
     return fill_quality(r, ret) && whole && m.result.n_suppression == (size_t)r->n_suppression;
 }

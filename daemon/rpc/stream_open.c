@@ -56,6 +56,7 @@ static struct live_open describe_open(const Brr__V1__Open *in, const char *path,
                               .off = in->threshold_off,
                               .alarm_rate = in->alarm_rate,
                               .realtime = in->realtime,
+                              .replay = in->replay,
                               .want_probabilities = in->want_probabilities};
 }
 

@@ -419,6 +419,17 @@ static struct run load_run(struct unpack *in, int64_t base, int64_t now) {
     return run;
 }
 
+bool events_running(const struct events *e, struct event *ret) {
+    int64_t first = e->on ? e->on_first : e->now;
+    if (e->closed.present && e->closed.first < first)
+        first = e->closed.first;
+    if (e->event.present && e->event.first < first)
+        first = e->event.first;
+    *ret = (struct event){.first = first, .end = e->now, .confidence = NAN};
+    return e->now > first && (double)(e->now - first) >= e->config.min_duration_s * RATE_HZ &&
+           (!e->rejects || e->event.verdict != VERDICT_DROPPED);
+}
+
 void events_save(const struct events *e, struct str *out) {
     pack_i64(out, e->base);
     pack_i64(out, e->now);

@@ -55,6 +55,10 @@ int events_finish(struct events *e, struct err *err);
 int events_find(const struct events_config *config, const float *p, int64_t n, struct event **ret, int64_t *ret_count,
                 struct err *err);
 
+/* The event that has begun and not ended; false: there is none, or it is too short yet. It ends, so far, at the newest sample;
+ * confidence NaN. */
+bool events_running(const struct events *e, struct event *ret);
+
 /* The state between two pushes, for snapshots; load into events made with the same configuration, before its first push. */
 void events_save(const struct events *e, struct str *out);
 int events_load(struct events *e, struct unpack *in, struct err *err);

@@ -267,6 +267,7 @@ static int finish(struct timeline *t, struct err *err) {
     struct err own;
     err = err ? err : &own;
     int rc = 0;
+    t->finishing = true;
     if (!t->frontend || !(rc = frontend_finish(t->frontend, err)))
         rc = end_segment(t, err);
     t->finished = true;

@@ -30,11 +30,19 @@ struct timeline_options {
 };
 
 enum alarm_kind { ALARM_OFF, ALARM_ON };
+/* Why an alarm went off. After all but the first nobody knows whether the seizure is over. */
+enum alarm_reason {
+    ALARM_ENDED,      /* by the rule */
+    ALARM_GAP,        /* its segment ended: samples are missing */
+    ALARM_ELECTRODES, /* by the rule, which took 0 for samples without a usable signal */
+    ALARM_FINISHED    /* the source ended */
+};
 struct timeline_alarm {
     enum alarm_kind kind;
-    int64_t sample; /* at which the rule holds */
-    int64_t known;  /* end of the window that shows it, or of the segment: nobody can know earlier */
-    float p;        /* at the sample; NaN at the end of a segment */
+    enum alarm_reason reason; /* ALARM_OFF */
+    int64_t sample;           /* at which the rule holds */
+    int64_t known;            /* end of the window that shows it, or of the segment: nobody can know earlier */
+    float p;                  /* at the sample; NaN at the end of a segment */
 };
 /* Any callback may be NULL. A non-zero return ends the timeline with that error. */
 struct timeline_sink {
@@ -98,6 +106,9 @@ int64_t timeline_windows(const struct timeline *t); /* windows completed */
 /* A sentence about channels that the samples so far show to be swapped, inverted or wrongly named; "" when there are none, or their
  * names cannot be checked (frontend_loops_close). */
 void timeline_mislabelled(const struct timeline *t, char *ret, size_t size);
+/* The event that the samples so far have begun and not ended; false: there is none, or it is too short yet to be one. ret->end: as
+ * far as the record trace goes. */
+bool timeline_running(const struct timeline *t, struct event *ret);
 /* Burst suppression so far; zeros where the sink has no use for it. */
 void timeline_suppression(const struct timeline *t, struct suppression_totals *ret);
 

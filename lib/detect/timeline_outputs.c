@@ -69,7 +69,8 @@ static int start_segment(struct timeline *t, int64_t first, struct err *err) {
 static int set_alarm_off(struct timeline *t, int64_t sample, struct err *err) {
     bool active = t->alarm.active;
     t->alarm = (struct alarm_rule){.config = t->alarm.config};
-    const struct timeline_alarm off = {ALARM_OFF, sample, sample, NAN};
+    const enum alarm_reason reason = t->finishing && sample == t->now ? ALARM_FINISHED : ALARM_GAP;
+    const struct timeline_alarm off = {ALARM_OFF, reason, sample, sample, NAN};
     return active && t->sink.alarm ? t->sink.alarm(t->sink.ctx, &off, err) : 0;
 }
 
@@ -106,13 +107,19 @@ static int judge(struct timeline *t, int64_t known, const float *p, int64_t n, s
         return rc;
     for (int64_t i = 0; i < n; i++) {
         float taken = p ? p[i] : 0;
+        const int64_t run = t->alarm.run; /* of samples before this one */
         int change = alarm_rule_push(&t->alarm, taken);
-        const struct timeline_alarm alarm = {change > 0 ? ALARM_ON : ALARM_OFF, first + i, known, taken};
+        t->deaf_end = p ? t->deaf_end : first + i + 1;
+        const bool deaf = t->deaf_end > first + i - run;
+        const struct timeline_alarm alarm = {change > 0 ? ALARM_ON : ALARM_OFF, deaf ? ALARM_ELECTRODES : ALARM_ENDED, first + i,
+                                             known, taken};
         if (change && t->sink.alarm && (rc = t->sink.alarm(t->sink.ctx, &alarm, err)))
             return rc;
     }
     return 0;
 }
+
+bool timeline_running(const struct timeline *t, struct event *ret) { return events_running(t->events, ret); }
 
 int timeline_complete_alarm(struct timeline *t, const struct item *item, const float *p, struct err *err) {
     int64_t end = item->start + t->window, first = end - t->alarm_hop;

@@ -32,6 +32,7 @@ static void save_alarms(const struct timeline *t, struct str *out) {
         pack_i64(out, t->items[i].deaf);
     if (t->contact)
         contact_save(t->contact, out);
+    pack_i64(out, t->deaf_end);
 }
 
 int timeline_save(struct timeline *t, struct str *out, struct err *err) {
@@ -114,7 +115,7 @@ static int load_state(struct timeline *t, struct unpack *in, struct err *err) {
     unpack_same(in, t->hop);
     unpack_same(in, t->alarm_hop);
     t->in_segment = unpack_bool(in);
-    t->finished = unpack_bool(in);
+    t->finished = t->finishing = unpack_bool(in);
     int64_t *const numbers[] = {&t->segment, &t->now, &t->next_record, &t->next_alarm, &t->segment_row};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         *numbers[i] = unpack_i64(in, 0, far);
@@ -149,7 +150,9 @@ static int load_alarms(struct timeline *t, struct unpack *in, struct err *err) {
     t->alarm.age = unpack_i64(in, 0, t->alarm.active ? t->alarm.config.latch : 0);
     for (int i = 0; i < t->n_items; i++)
         t->items[i].deaf = unpack_bool(in);
-    return t->contact ? contact_load(t->contact, in, err) : 0;
+    int rc = t->contact ? contact_load(t->contact, in, err) : 0;
+    t->deaf_end = in->left ? unpack_i64(in, 0, INT64_C(1) << 60) : 0; /* missing in earlier versions */
+    return rc;
 }
 
 static int load_parts(struct timeline *t, struct unpack *in, struct err *err) {

@@ -34,7 +34,10 @@ struct timeline {
     int status;
     struct err error;
 
+    int64_t deaf_end; /* one past the newest sample for which the alarm rule took 0; 0: there was none */
+
     bool in_segment, finished;
+    bool finishing;                  /* timeline_finish was called */
     int64_t segment, now;            /* present segment's first sample; one past the newest sample */
     int64_t next_record, next_alarm; /* next window start of the grid; next end of an alarm window */
     uint16_t *rows;                  /* the inputs of rows [rows_first, rows_now) of all rows ever received; gaps have none */

@@ -126,7 +126,7 @@ def main():
             {"name": "light", "command": [write, f"{tmp}/said; ls"], "kinds": ["alarm_on"], "replays": True},
             {"name": "other", "command": [write, f"{tmp}/never"], "bed": "ward-*", "replays": True},
             {"name": "model", "command": [write, f"{tmp}/never"], "model": "best", "replays": True},
-            {"name": "live", "command": [write, f"{tmp}/never"]},
+            {"name": "live", "command": [write, f"{tmp}/live"]},
             {"name": "slow", "command": [script(f"{tmp}/slow", "sleep 20\n")], "kinds": ["ended"], "timeout": "300ms", "replays": True},
         ]).start()
 
@@ -148,6 +148,19 @@ def main():
         soon(lambda: attempts(d).get('hook="slow",result="dropped"') == 1, lambda: attempts(d))
         assert "was killed" in d.read_log() and not os.path.exists(f"{tmp}/never")
         assert attempts(d)['hook="pager",result="failed"'] == 2
+
+        assert not os.path.exists(f"{tmp}/live")  # so far all were replays
+        code, _, err = d.ctl("stream", path, "--client", "ward-1", *RULE, "--realtime", "200", "--output", f"{tmp}/x.tsv")
+        assert code == 0, err
+        entries = journal(d, "--bed", "ward-1")
+        assert not any(e["live"] for e in entries) and not os.path.exists(f"{tmp}/live"), entries
+        code, _, err = d.ctl("stream", path, "--client", "drill-1", *RULE, "--realtime", "200", "--as-live", "--output", f"{tmp}/x.tsv")
+        assert code == 0, err
+        entries = journal(d, "--bed", "drill-1")
+        assert all(e["live"] for e in entries) and entries[0]["detail"] == "live", entries
+        soon(lambda: len(told(d, "drill-1", "live")) >= len(want), lambda: told(d, "drill-1", "live"))
+        heard = [json.loads(line) for line in lines(f"{tmp}/live")]
+        assert sum(1 + len(h["covers"]) for h in heard) == len(want) and all(h["entry"]["live"] for h in heard), heard
 
         receiver.failures = 1_000_000  # what cannot be delivered survives the daemon, with its ids
         again = stream(d, path, "bed-2")

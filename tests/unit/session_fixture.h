@@ -139,7 +139,7 @@ static const struct live_open own_open = {.checkpoint = "/m",
 static const struct session_request request = {.open = &own_open, .principal = "uid:1"};
 
 static inline struct live_report report(struct live_stream *stream, enum live_report_kind kind) {
-    return (struct live_report){.message = {.kind = (int)kind}, .stream = stream};
+    return (struct live_report){.message = {.kind = (int)kind}, .stream = stream, .running = -1};
 }
 
 static inline const struct live_order *last(const struct bench *b) {

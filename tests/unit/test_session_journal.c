@@ -3,7 +3,7 @@
 #include "daemon/journal/journal.h"
 #include "unit/session_fixture.h"
 
-enum { MOST = 16 };
+enum { MOST = 128 };
 
 /* The journal's side. */
 static struct journal_entry entries[MOST];
@@ -13,16 +13,30 @@ static int64_t now_ms = 1000;
 
 int64_t __wrap_journal_add(struct journal *j, const struct journal_entry *e);
 int64_t __wrap_journal_add_again(struct journal *j, const struct journal_entry *e);
-int64_t __wrap_journal_add_again(struct journal *j, const struct journal_entry *e) { return __wrap_journal_add(j, e); }
 bool __wrap_journal_has(const struct journal *j, int64_t number);
 bool __wrap_journal_is_failing(const struct journal *j);
 int64_t __wrap_clock_ms(void);
 
+bool __wrap_journal_take_open(struct journal *j, struct journal_entry *ret);
+static struct journal_entry open_alarms[2];
+static int n_open;
+static int n_again; /* entries that the journal may have */
+bool __wrap_journal_take_open(struct journal *j, struct journal_entry *ret) {
+    (void)j;
+    if (!n_open)
+        return false;
+    *ret = open_alarms[--n_open];
+    return true;
+}
 int64_t __wrap_journal_add(struct journal *j, const struct journal_entry *e) {
     (void)j;
     assert_true(n_entries < MOST);
     entries[n_entries++] = *e;
     return n_entries;
+}
+int64_t __wrap_journal_add_again(struct journal *j, const struct journal_entry *e) {
+    n_again++;
+    return __wrap_journal_add(j, e);
 }
 bool __wrap_journal_has(const struct journal *j, int64_t number) { return (void)j, written || !number; }
 bool __wrap_journal_is_failing(const struct journal *j) { return (void)j, failing; }
@@ -50,20 +64,37 @@ static const struct session_sink ears = {.opened = on_opened,
                                          .draining = on_draining,
                                          .failed = hear_failed};
 
-static int with_journal(void **state) {
-    struct bench *b;
-    int rc = set_up(state);
-    b = *state;
-    sessions_free(b->all);
+/* The newest snapshot. */
+static char *kept_state;
+static size_t kept_len;
+static bool keep_state(void *ctx, const struct session_snapshot *snapshot) {
+    (void)ctx;
+    free(kept_state);
+    kept_state = snapshot->state;
+    kept_len = snapshot->len;
+    return true;
+}
+
+static struct sessions *sessions_with(struct bench *b, struct session_store store) {
     const struct sessions_config config = {.post = take,
                                            .post_ctx = &b->worker,
                                            .max_sessions = 2,
                                            .idle_ms = 3600 * 1000,
                                            .resume_ttl_ms = 3600 * 1000,
                                            .journal = (struct journal *)b, /* never looked into */
+                                           .rejoin_ms = 60 * 1000,
+                                           .store = store,
                                            .max_waiting_bytes = 16384};
-    b->all = sessions_new(&config);
-    n_entries = n_heard = 0;
+    return sessions_new(&config);
+}
+
+static int with_journal(void **state) {
+    struct bench *b;
+    int rc = set_up(state);
+    b = *state;
+    sessions_free(b->all);
+    b->all = sessions_with(b, (struct session_store){.put = NULL});
+    n_entries = n_heard = n_again = n_open = 0;
     heard[0] = '\0';
     written = failing = false;
     return rc;
@@ -194,6 +225,187 @@ static void entries_say_who_and_when(void **state) {
     assert_string_equal(entries[n_entries - 1].detail, "failed");
 }
 
+/* ---- alarms and gaps ---- */
+
+static void alarm_report(struct bench *b, struct live_stream *stream, bool on, int64_t sample, enum journal_off off) {
+    static int64_t seq;
+    struct live_report r = report(stream, LIVE_ALARM);
+    r.on = on;
+    r.first = sample;
+    r.seq = seq++;
+    r.off = off;
+    r.wall_ms = 5;
+    sessions_report(b->all, &r);
+}
+
+static const struct journal_entry *newest(enum journal_kind kind) {
+    for (int i = n_entries - 1; i >= 0; i--)
+        if (entries[i].kind == kind)
+            return &entries[i];
+    fail_msg("no entry of the kind %s", journal_kind_name(kind));
+    return NULL;
+}
+
+static int count_entries(enum journal_kind kind) {
+    int n = 0;
+    for (int i = 0; i < n_entries; i++)
+        n += entries[i].kind == kind;
+    return n;
+}
+
+static void an_alarm_is_numbered_by_its_sample_and_says_why_it_ends(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_heard(b, &stream, false);
+    char id[JOURNAL_ALARM];
+    alarm_report(b, stream, true, 2560, 0);
+    journal_alarm_id(session_id(s), 2560, id);
+    assert_int_equal(newest(JOURNAL_ALARM_ON)->number, 2560);
+    assert_string_equal(newest(JOURNAL_ALARM_ON)->alarm, id);
+    alarm_report(b, stream, false, 5120, JOURNAL_OFF_ELECTRODES);
+    assert_string_equal(newest(JOURNAL_ALARM_OFF)->detail, "electrodes");
+    assert_string_equal(newest(JOURNAL_ALARM_OFF)->alarm, id);
+    alarm_report(b, stream, true, 5120 + 59 * 256, 0); /* within alarms.rejoin: the same alarm */
+    assert_string_equal(newest(JOURNAL_ALARM_ON)->alarm, id);
+    assert_int_equal(newest(JOURNAL_ALARM_ON)->number, 5120 + 59 * 256);
+    alarm_report(b, stream, false, 25600, JOURNAL_OFF_ENDED);
+    alarm_report(b, stream, true, 25600 + 61 * 256, 0); /* another one */
+    journal_alarm_id(session_id(s), 25600 + 61 * 256, id);
+    assert_string_equal(newest(JOURNAL_ALARM_ON)->alarm, id);
+}
+
+static void a_session_that_ends_in_an_alarm_ends_it_and_cuts_its_event(void **state) {
+    static const struct {
+        const char *reason, *off;
+    } ends[] = {{"idle", "expired"}, {"closed", "closed"}, {"client_gone", "cut"}, {"failed", "failed"}};
+    struct bench *b = *state;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct live_stream *stream;
+        struct session *s = open_heard(b, &stream, false);
+        char id[JOURNAL_ALARM];
+        struct live_report r = report(stream, LIVE_RESULT);
+        alarm_report(b, stream, true, 512, 0);
+        journal_alarm_id(session_id(s), 512, id);
+        r.first = 256;
+        r.samples = 512;
+        r.running = 300;
+        sessions_report(b->all, &r);
+        n_entries = 0;
+        session_close(s, ends[i].reason);
+        assert_int_equal(n_entries, 3);
+        assert_int_equal(entries[0].kind, JOURNAL_EVENT);
+        assert_int_equal(entries[0].number, 300);
+        assert_true(entries[0].start_s == 300 / 256.0 && entries[0].end_s == 3);
+        assert_string_equal(entries[0].detail, "cut");
+        assert_int_equal(entries[1].kind, JOURNAL_ALARM_OFF);
+        assert_string_equal(entries[1].detail, ends[i].off);
+        assert_string_equal(entries[1].alarm, id);
+        assert_int_equal(entries[2].kind, JOURNAL_ENDED);
+        r = report(stream, LIVE_CLOSED);
+        sessions_report(b->all, &r);
+    }
+}
+
+/* The alarm of a bed whose client has to begin a new session goes on. */
+static void a_new_session_of_the_bed_has_the_alarm_of_the_one_before(void **state) {
+    struct bench *b = *state;
+    struct live_open live = own_open;
+    live.realtime = true;
+    struct session_request with = lasting;
+    with.open = &live;
+    char id[JOURNAL_ALARM] = "";
+    for (int i = 0; i < 3; i++) {
+        struct session *s = NULL;
+        assert_int_equal(session_open(b->all, &with, &ears, &b->owner, &s, NULL), 0);
+        struct live_stream *stream = last(b)->stream;
+        struct live_report r = report(stream, LIVE_OPENED);
+        sessions_report(b->all, &r);
+        alarm_report(b, stream, true, 512, 0);
+        if (!i)
+            journal_alarm_id(session_id(s), 512, id);
+        else if (i == 1)
+            assert_string_equal(newest(JOURNAL_ALARM_ON)->alarm, id);
+        else
+            assert_string_not_equal(newest(JOURNAL_ALARM_ON)->alarm, id);
+        assert_true(newest(JOURNAL_ALARM_ON)->live);
+        session_close(s, "failed");
+        assert_string_equal(newest(JOURNAL_ALARM_OFF)->detail, "failed");
+        now_ms += i ? 61 * 1000 : 1000;
+        r = report(stream, LIVE_CLOSED);
+        sessions_report(b->all, &r);
+    }
+}
+
+static void an_alarm_goes_on_after_a_restart_and_moves_without_an_end(void **state) {
+    struct bench *b = *state;
+    struct live_stream *stream;
+    sessions_free(b->all);
+    b->all = sessions_with(b, (struct session_store){.put = keep_state});
+    struct session *s = open_heard(b, &stream, true);
+    char id[JOURNAL_ALARM], session[SESSION_ID_SIZE];
+    struct live_report r = report(stream, LIVE_SAVED);
+    str_copy(session, sizeof session, session_id(s));
+    alarm_report(b, stream, true, 512, 0);
+    journal_alarm_id(session, 512, id);
+    r.state = strdup("state");
+    r.state_len = 5;
+    sessions_report(b->all, &r);
+    free(r.state);
+    struct sessions *former = b->all;
+    b->all = sessions_with(b, (struct session_store){.put = NULL});
+    n_entries = 0;
+    assert_int_equal(sessions_restore(b->all, kept_state, kept_len, false, NULL), 0);
+    assert_int_equal(n_again, n_entries); /* the alarm in its ring, restored: receivers wait until they are known to be new */
+    assert_string_equal(entries[0].alarm, id);
+    open_alarms[0] = entries[0]; /* of the session that is here, and of one that is not */
+    open_alarms[1] = entries[0];
+    str_copy(open_alarms[1].session, sizeof open_alarms[1].session, "gone");
+    str_copy(open_alarms[1].alarm, sizeof open_alarms[1].alarm, "gone-512");
+    n_open = 2;
+    n_entries = 0;
+    sessions_tick(b->all);
+    assert_int_equal(n_entries, 0); /* the stream is still being loaded */
+    r = report(last(b)->stream, LIVE_OPENED);
+    sessions_report(b->all, &r);
+    n_entries = 0;
+    sessions_tick(b->all);
+    assert_int_equal(n_entries, 1);
+    assert_string_equal(entries[0].session, "gone");
+    assert_string_equal(entries[0].alarm, "gone-512");
+    assert_string_equal(entries[0].detail, "failed");
+    n_entries = 0;
+    sessions_disown(b->all, session);
+    assert_int_equal(n_entries, 1);
+    assert_int_equal(entries[0].kind, JOURNAL_MOVED);
+    assert_int_equal(entries[0].number, -1);
+    sessions_free(former);
+    free(kept_state);
+    kept_state = NULL;
+}
+
+static void a_silent_sender_makes_few_entries_that_tile_the_gap(void **state) {
+    enum { HOURS = 5, A_SECOND = 4 };
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct session *s = open_heard(b, &stream, false);
+    for (int i = 0; i < HOURS * 3600 * A_SECOND; i++) {
+        const int64_t end = (int64_t)(i + 1) * RATE / A_SECOND;
+        assert_int_equal(session_gap(s, end - RATE / A_SECOND, end, "client", NULL), 0);
+        consume(b, stream, RATE / A_SECOND, 0);
+        for (; b->worker.n > 8; b->worker.n--)
+            live_order_free(b->worker.orders[b->worker.n - 1]);
+    }
+    assert_true(count_entries(JOURNAL_GAP) <= 16 + HOURS);
+    session_close(s, "closed");
+    double at = 0;
+    for (int i = 0; i < n_entries; i++)
+        if (entries[i].kind == JOURNAL_GAP) {
+            assert_true(entries[i].start_s == at && entries[i].end_s > at);
+            at = entries[i].end_s;
+        }
+    assert_true(at == HOURS * 3600);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_alarm_waits_until_it_is_on_the_disk, with_journal, tear_down),
@@ -201,6 +413,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_summary_and_errors_come_behind_it, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(a_client_that_comes_back_hears_it_once, with_journal, tear_down),
         cmocka_unit_test_setup_teardown(entries_say_who_and_when, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(an_alarm_is_numbered_by_its_sample_and_says_why_it_ends, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(a_session_that_ends_in_an_alarm_ends_it_and_cuts_its_event, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(a_new_session_of_the_bed_has_the_alarm_of_the_one_before, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(an_alarm_goes_on_after_a_restart_and_moves_without_an_end, with_journal, tear_down),
+        cmocka_unit_test_setup_teardown(a_silent_sender_makes_few_entries_that_tile_the_gap, with_journal, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

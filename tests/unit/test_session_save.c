@@ -325,18 +325,19 @@ static void a_session_goes_on_from_its_snapshot(void **state) {
 /* What version 6 added at the end: the start of the recording, and two empty texts. */
 enum { JOURNAL_BYTES = 3 * 8 };
 
-/* Takes out of Open what it did not have in an earlier version: before 7 the length of the device's name, which is empty here,
- * before 5 the rate of false alarms, before 3 the thresholds, and the name of the model. */
+/* Takes out of Open what it did not have in an earlier version: before 8 whether it is a replay, before 7 the length of the
+ * device's name, which is empty here, before 5 the rate of false alarms, before 3 the thresholds, and the name of the model. */
 static size_t as_of(int version, char *state, size_t len) {
+    enum { REPLAY_BYTES = 8, ALARM_BYTES = 9 * 8 /* no id, and eight numbers, at the end */ };
     const double numbers[] = {own_open.on, own_open.off, own_open.alarm_rate};
     const size_t kept = version < 3 ? 0 : 2 * sizeof *numbers;
-    const size_t end = sizeof numbers + sizeof(int64_t) +
+    const size_t end = sizeof numbers + sizeof(int64_t) + REPLAY_BYTES +
                        (version < 3 ? sizeof(int64_t) : 0); /* the length of the model's SHA-256, which is empty here */
     char *at = memmem(state, len, numbers, sizeof numbers);
     assert_non_null(at);
     memmove(at + kept, at + end, (size_t)(state + len - at) - end);
     state[0] = (char)version;
-    return len - (end - kept) - JOURNAL_BYTES;
+    return len - (end - kept) - JOURNAL_BYTES - ALARM_BYTES;
 }
 
 /* The first byte of a snapshot is its version. */

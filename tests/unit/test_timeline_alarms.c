@@ -81,6 +81,55 @@ static void a_dropout_every_90_s_raises_no_alarm(void **state) {
     device_close(dev);
 }
 
+/* The network sees a seizure all the time; the electrodes come off for 20 s, then samples are missing, and at last the source ends.
+ */
+static void an_alarm_says_why_it_went_off(void **state) {
+    (void)state;
+    enum { WINDOW = 60 * 256, HOP = 5 * 256, PART = 70 * 256, OFF = 40 * 256, GAP = 3 * 256 };
+    static const enum alarm_reason wanted[] = {ALARM_ELECTRODES, ALARM_GAP, ALARM_ENDED, ALARM_FINISHED};
+    struct device *dev = NULL;
+    static float x[WINDOW * C], p[WINDOW];
+    struct timeline *t = NULL;
+    struct timeline_options options = {.alarm_hop = HOP};
+    struct timeline_sink sink = {.ctx = &got, .alarm = on_alarm};
+    struct frontend_source source = source_of(&at_256);
+    struct event running;
+    const float *uv[C];
+    file.model.window = WINDOW;
+    file.hop = 10 * 256;
+    struct detector *d = make_detector(&dev);
+    clear(&got);
+    assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, NULL), 0);
+    n_dead = C;
+    dead_first = OFF;
+    dead_end = OFF + 20 * 256;
+    for (int part = 0; part < 4; part++) {
+        make_chunk(part * PART, PART, 256, chunk_buffer, uv);
+        assert_int_equal(timeline_push(t, uv, PART, NULL), 0);
+        if (part == 1)
+            assert_int_equal(timeline_gap(t, GAP, NULL), 0);
+        if (part == 3)
+            assert_int_equal(timeline_finish(t, NULL), 0);
+        for (int window = 0; timeline_take(t, x); window++) {
+            for (int i = 0; i < WINDOW; i++)
+                p[i] = part == 3 && window < 2 ? 0 : 1;
+            assert_int_equal(timeline_complete(t, p, NULL), 0);
+        }
+        assert_int_equal(timeline_running(t, &running), part != 3); /* the end of a source ends its events */
+    }
+    n_dead = 0;
+    int offs = 0;
+    for (int i = 0; i < got.n_alarms; i++)
+        if (got.alarms[i].kind == ALARM_OFF) {
+            assert_true(offs < 4);
+            assert_int_equal(got.alarms[i].reason, wanted[offs++]);
+        }
+    assert_int_equal(offs, 4);
+    timeline_free(t);
+    detector_close(d);
+    device_close(dev);
+}
+
 /* As earlier versions wrote it: it ends before the last part. */
 static void a_snapshot_without_alarm_state_is_still_read(void **state) {
     (void)state;
@@ -118,6 +167,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(no_alarm_comes_from_less_than_half_a_minute_of_signal, setup),
         cmocka_unit_test_setup(a_dropout_every_90_s_raises_no_alarm, setup),
+        cmocka_unit_test_setup(an_alarm_says_why_it_went_off, setup),
         cmocka_unit_test_setup(a_snapshot_without_alarm_state_is_still_read, setup_dead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,6 +39,7 @@ struct truth {
 struct alarm {
     enum alarm_kind kind;
     int64_t sample, known;
+    enum alarm_reason reason;
 };
 
 /* A report of burst suppression, and the sample up to which probabilities were given out before it. */
@@ -196,13 +197,14 @@ static inline void expect_alarms(int64_t alarm_hop) {
                 want.judged[i] = deaf ? 0 : want.provisional[i];
                 int change = alarm_rule_push(&rule, want.judged[i]);
                 if (change)
-                    want.alarms[want.n_alarms++] = (struct alarm){change > 0 ? ALARM_ON : ALARM_OFF, i, end};
+                    want.alarms[want.n_alarms++] =
+                        (struct alarm){.kind = change > 0 ? ALARM_ON : ALARM_OFF, .sample = i, .known = end};
             }
             bool shared = end >= first + window && (end - window - first) % file.hop == 0;
             want.windows += !shared;
         }
         if (rule.active)
-            want.alarms[want.n_alarms++] = (struct alarm){ALARM_OFF, last, last};
+            want.alarms[want.n_alarms++] = (struct alarm){.kind = ALARM_OFF, .sample = last, .known = last};
     }
 }
 
@@ -290,7 +292,7 @@ static inline int on_event(void *ctx, const struct event *event, struct err *err
 static inline int on_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *err) {
     struct result *r = ctx;
     (void)err;
-    r->alarms[r->n_alarms++] = (struct alarm){alarm->kind, alarm->sample, alarm->known};
+    r->alarms[r->n_alarms++] = (struct alarm){alarm->kind, alarm->sample, alarm->known, alarm->reason};
     return 0;
 }
 
