@@ -77,6 +77,11 @@ static struct score_span *segments_of(const struct recording_info *info) {
     return spans;
 }
 
+static void put_events(const struct window_span *spans, int n, struct score_event *ret) {
+    for (int i = 0; i < n; i++)
+        ret[i] = (struct score_event){(double)spans[i].first / FRONTEND_RATE_HZ, (double)spans[i].end / FRONTEND_RATE_HZ};
+}
+
 static int add_trace(struct evaluation *e, int64_t index, struct err *err) {
     const struct manifest_entry *entry = manifest_entry(e->config.manifest, index);
     struct trace *t = &e->traces[e->n_traces];
@@ -86,20 +91,21 @@ static int add_trace(struct evaluation *e, int64_t index, struct err *err) {
     t->loaded = -1;
     recording_info(entry->recording, &t->info);
     t->segments = segments_of(&t->info);
-    t->ref = calloc((size_t)t->info.n_seizures + 1, sizeof *t->ref);
+    t->ref = calloc((size_t)t->info.n_seizures + (size_t)t->info.n_unknown + 1, sizeof *t->ref);
     e->n_traces++;
     if (!t->ref || !t->segments)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the reference of %s", entry->relative_path);
     t->n = score_trace_length(t->segments, t->info.n_segments);
-    for (int i = 0; i < t->info.n_seizures; i++)
-        t->ref[i] = (struct score_event){(double)t->info.seizures[i].first / FRONTEND_RATE_HZ,
-                                         (double)t->info.seizures[i].end / FRONTEND_RATE_HZ};
+    put_events(t->info.seizures, t->info.n_seizures, t->ref);
+    put_events(t->info.unknown, t->info.n_unknown, t->ref + t->info.n_seizures);
     *view = (struct score_trace){.name = entry->relative_path,
                                  .subject = entry->patient,
                                  .n = t->n,
                                  .duration_s = (double)t->info.samples / FRONTEND_RATE_HZ,
                                  .ref = t->ref,
                                  .n_ref = t->info.n_seizures,
+                                 .unsure = t->ref + t->info.n_seizures,
+                                 .n_unsure = t->info.n_unknown,
                                  .segments = t->segments,
                                  .n_segments = t->info.n_segments};
     return 0;
@@ -260,14 +266,14 @@ int evaluation_alarm_trace(struct evaluation *e, int i, const float **ret_p, str
 }
 
 void evaluation_add_samples(struct evaluation_samples *sums, const struct recording_info *info, const float *p) {
-    int seizure = 0, held = 0;
+    int seizure = 0, masked = 0;
     for (int s = 0; s < info->n_segments; s++, p++) {
         for (int64_t i = info->segments[s].first; i < info->segments[s].end; i++, p++) {
             while (seizure < info->n_seizures && i >= info->seizures[seizure].end)
                 seizure++;
-            while (held < info->n_held && i >= info->held[held].end)
-                held++;
-            if (isnan(*p) || (held < info->n_held && i >= info->held[held].first))
+            while (masked < info->n_masked && i >= info->masked[masked].end)
+                masked++;
+            if (isnan(*p) || (masked < info->n_masked && i >= info->masked[masked].first))
                 continue;
             uint8_t label = seizure < info->n_seizures && i >= info->seizures[seizure].first;
             double q = fmin(fmax((double)*p, 1e-7), 1 - 1e-7);

@@ -77,7 +77,7 @@ static int upload(struct resident *r, const struct recording *rec, int64_t base,
         return err_set(err, ERR_EXHAUSTED, "out of memory for the labels of %lld samples", (long long)n);
     for (int i = 0; i < info.n_segments; i++) {
         paint(&info.segments[i], info.seizures, info.n_seizures, 1, labels + at);
-        paint(&info.segments[i], info.held, info.n_held, WINDOW_LABEL_HELD, labels + at);
+        paint(&info.segments[i], info.masked, info.n_masked, WINDOW_LABEL_MASKED, labels + at);
         at += info.segments[i].end - info.segments[i].first;
     }
     OWNED_MEMORY uint16_t *packed = NULL;

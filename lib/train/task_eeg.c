@@ -23,6 +23,7 @@ struct manifest_config task_manifest_config(const struct jobfile *job, const str
                                      .hop = file->hop,
                                      .labels = job->data->labels,
                                      .unlabeled = job->data->unlabeled,
+                                     .hole_every_s = job->data->hole_every_s,
                                      .patient = (enum labels_patient_rule)job->data->patient,
                                      .fail_on_bad_file = job->data->fail_on_bad_file,
                                      .workers = (int)job->data->loader_workers,

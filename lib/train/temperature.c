@@ -29,16 +29,16 @@ static int put_second(struct temperature_seconds *s, const struct second *from, 
 }
 
 int temperature_add(struct temperature_seconds *s, const struct recording_info *info, const float *p, struct err *err) {
-    int seizure = 0, held = 0, rc = 0;
+    int seizure = 0, masked = 0, rc = 0;
     for (int k = 0; k < info->n_segments && !rc; k++, p++) {
         const struct window_span *segment = &info->segments[k];
         struct second second = {0};
         for (int64_t i = segment->first; i < segment->end && !rc; i++, p++) {
             while (seizure < info->n_seizures && i >= info->seizures[seizure].end)
                 seizure++;
-            while (held < info->n_held && i >= info->held[held].end)
-                held++;
-            if (!isnan(*p) && !(held < info->n_held && i >= info->held[held].first)) {
+            while (masked < info->n_masked && i >= info->masked[masked].end)
+                masked++;
+            if (!isnan(*p) && !(masked < info->n_masked && i >= info->masked[masked].first)) {
                 second.p += (double)*p;
                 second.measured++;
                 second.seizure += seizure < info->n_seizures && i >= info->seizures[seizure].first;

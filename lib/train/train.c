@@ -34,7 +34,7 @@ static int draw_windows(struct train *t, const uint8_t *role, struct err *err) {
     sampler_free(t->sampler);
     t->sampler = NULL;
     int rc = sampler_new(t->manifest, role, &balance, (uint64_t)t->job->training.seed, &t->sampler, err);
-    if (rc)
+    if (rc || (rc = train_limit_windows(t->job, t->sampler, err)))
         return rc;
     if (data->augment.enabled && data->augment.jitter)
         sampler_set_jitter(t->sampler);

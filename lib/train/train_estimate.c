@@ -85,6 +85,13 @@ int train_split(const struct train_config *job, const struct manifest *m, const 
     return manifest_split(m, &split, role, err);
 }
 
+int train_limit_windows(const struct train_config *job, struct sampler *sampler, struct err *err) {
+    double windows = (double)sampler_epoch_windows(sampler), most = (double)job->data.balance_most_shown;
+    double epochs = job->training.max_steps ? (double)job->training.max_steps * (double)job->training.batch_size / windows
+                                            : (double)job->training.epochs;
+    return most > 0 ? sampler_limit(sampler, most / epochs, err) : 0;
+}
+
 int train_steps_per_epoch(const struct train_config *job, int64_t windows, int64_t *ret, struct err *err) {
     if (windows < job->training.batch_size)
         return err_set(err, ERR_PRECONDITION, "an epoch has %s, fewer than training.batch_size %lld; lower it",
@@ -131,6 +138,7 @@ static int count_mixed(const struct train_config *job, const struct manifest *m,
     if (!job->data.n_sources || job->data.sources[0].weight <= 0)
         return 0;
     int rc = sampler_new(m, role, &balance, (uint64_t)job->training.seed, &sampler, err);
+    rc = rc ? rc : train_limit_windows(job, sampler, err);
     *ret = rc ? 0 : sampler_epoch_windows(sampler);
     sampler_free(sampler);
     return rc;

@@ -14,6 +14,9 @@ struct manifest;
 struct known_patients;
 int train_split(const struct train_config *job, const struct manifest *m, const struct known_patients *kept, uint8_t *role,
                 struct err *err);
+/* Applies data.balance.most_shown to the sampler of the whole training. Errors: sampler_limit's. */
+struct sampler;
+int train_limit_windows(const struct train_config *job, struct sampler *sampler, struct err *err);
 /* Steps of an epoch of so many windows, at least 1. Errors: PRECONDITION, the windows do not fill one batch. */
 int train_steps_per_epoch(const struct train_config *job, int64_t windows, int64_t *ret, struct err *err);
 

@@ -144,6 +144,13 @@ static int64_t count_shown(const struct draws *s) {
     return shown;
 }
 
+int draws_refuse(const struct balance_counts *found, int64_t total, struct err *err) {
+    return err_set(err, ERR_PRECONDITION,
+                   "the training set has %lld partial, %lld full and %lld windows without seizure, of which the balance leaves "
+                   "%lld; expected at least one seizure window",
+                   (long long)found->partial, (long long)found->full, (long long)found->none, (long long)total);
+}
+
 int draws_new(const struct manifest *m, const uint8_t *role, const struct balance_config *balance, uint64_t seed,
               struct draws **ret, struct err *err) {
     struct draws *s = calloc(1, sizeof *s);
@@ -163,13 +170,11 @@ int draws_new(const struct manifest *m, const uint8_t *role, const struct balanc
     struct balance_counts shown = s->found;
     shown.partial = count_shown(s);
     balance_plan(&shown, balance, &s->used);
+    if (!s->found.partial && !s->found.full)
+        s->used.none = s->found.none;
     s->total = s->used.partial + s->used.full + s->used.none;
     if (s->total < 1 || s->found.partial + s->found.full + s->found.none > UINT32_MAX) {
-        rc = err_set(
-            err, ERR_PRECONDITION,
-            "the training set has %lld partial, %lld full and %lld windows without seizure, of which the balance leaves %lld; "
-            "expected at least one seizure window",
-            (long long)s->found.partial, (long long)s->found.full, (long long)s->found.none, (long long)s->total);
+        rc = draws_refuse(&s->found, s->total, err);
         goto fail;
     }
     s->order = malloc(sizeof *s->order * (size_t)s->total);

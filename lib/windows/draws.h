@@ -31,9 +31,12 @@ struct window_ref {
 int window_ref_order(const void *a, const void *b);
 
 struct draws;
+/* Entries without a seizure show all their background windows. PRECONDITION when the balance leaves no window. */
 int draws_new(const struct manifest *m, const uint8_t *role, const struct balance_config *balance, uint64_t seed,
               struct draws **ret, struct err *err);
 void draws_free(struct draws *d); /* takes NULL */
+/* Sets the error of windows that nothing can be learned from. Returns PRECONDITION. */
+int draws_refuse(const struct balance_counts *found, int64_t total, struct err *err);
 int64_t draws_epoch_windows(const struct draws *d);
 void draws_counts(const struct draws *d, struct balance_counts *ret_found, struct balance_counts *ret_used);
 void draws_ratios(const struct draws *d, double *ret_sample_prior, double *ret_window_ratio);

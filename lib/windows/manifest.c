@@ -80,8 +80,9 @@ static int collect(void *ctx, const struct tree_recording *recording, struct err
 
 struct window_count manifest_count_window(const struct recording_info *info, int64_t start, int64_t window) {
     struct window_count count = {.class = WINDOW_NONE};
-    count.valid = window_valid(info->segments, info->n_segments, start, window);
-    count.seizure = window_overlap(info->seizures, info->n_seizures, start, count.valid);
+    const int64_t there = window_valid(info->segments, info->n_segments, start, window);
+    count.valid = there - window_overlap(info->unknown, info->n_unknown, start, there);
+    count.seizure = window_overlap(info->seizures, info->n_seizures, start, there);
     if (count.seizure > 0)
         count.class = (double)count.seizure >= 0.99 * (double)count.valid ? WINDOW_FULL : WINDOW_PARTIAL;
     return count;
@@ -166,6 +167,7 @@ static int fill_entry(struct opening *o, int64_t i, struct err *err) {
                                    .frontend = c->frontend,
                                    .labels = c->labels,
                                    .unlabeled = c->unlabeled,
+                                   .hole_every_s = c->hole_every_s,
                                    .rebuild = c->rebuild};
     int rc = fsio_join(edf_path, sizeof edf_path, c->root, e->relative_path, err);
     if (rc)

@@ -37,6 +37,7 @@ struct manifest_config {
     struct frontend_config frontend;
     int64_t window, hop; /* samples */
     const char *labels, *unlabeled;
+    double hole_every_s; /* as in struct window_build */
     enum labels_patient_rule patient;
     bool fail_on_bad_file;
     int workers;

@@ -51,6 +51,8 @@ static int index_path(const struct manifest_config *c, char *ret, size_t size, s
         json_put_str(&json, "reference", frontend_reference_name(c->frontend.reference));
     json_put_str(&json, "labels", c->labels);
     json_put_str(&json, "unlabeled", c->unlabeled);
+    if (c->hole_every_s > 0)
+        json_put_f64(&json, "hole_every_s", c->hole_every_s);
     json_end(&json, '}');
     free(root);
     int rc = str_ok(&text) && digest_bytes(str_cstr(&text), text.len, digest)

@@ -41,18 +41,56 @@ static int open_part(struct mixture *x, const struct manifest *m, const uint8_t 
     return 0;
 }
 
-/* The windows of each source in an epoch, at least one. */
-static void divide(struct mixture *x, const struct manifest_source *sources) {
-    double weights = 0, windows = 0;
-    for (int k = 0; k < x->n; k++) {
-        weights += sources[k].weight;
-        windows += (double)draws_epoch_windows(x->parts[k]);
+/* The windows of each source in an epoch, at least one, in proportion to the weights, where no source goes through its windows more
+ * than `times` times: what it may not give, the others do. False when all together may not give an epoch. */
+static bool divide(struct mixture *x, const struct manifest_source *sources, double times) {
+    bool full[MANIFEST_MAX_SOURCES] = {0}, again = true;
+    double epoch = 0, rest, weights;
+    for (int k = 0; k < x->n; k++)
+        epoch += (double)draws_epoch_windows(x->parts[k]);
+    while (again) {
+        rest = epoch;
+        weights = 0;
+        for (int k = 0; k < x->n; k++) {
+            rest -= full[k] ? times * (double)draws_epoch_windows(x->parts[k]) : 0;
+            weights += full[k] ? 0 : sources[k].weight;
+        }
+        if (!(weights > 0))
+            return false;
+        again = false;
+        for (int k = 0; k < x->n; k++)
+            if (!full[k] && rest * sources[k].weight / weights > times * (double)draws_epoch_windows(x->parts[k]))
+                full[k] = again = true;
     }
+    x->total = 0;
     for (int k = 0; k < x->n; k++) {
-        x->take[k] = llround(windows * sources[k].weight / weights);
+        x->take[k] =
+            full[k] ? (int64_t)(times * (double)draws_epoch_windows(x->parts[k])) : llround(rest * sources[k].weight / weights);
         x->take[k] = x->take[k] < 1 ? 1 : x->take[k];
         x->total += x->take[k];
     }
+    return true;
+}
+
+/* Room for an epoch, which is to be drawn. */
+static int reserve(struct mixture *x, struct err *err) {
+    if (x->total > UINT32_MAX)
+        return err_set(err, ERR_PRECONDITION, "an epoch of %lld windows is too long", (long long)x->total);
+    free(x->part);
+    free(x->rank);
+    x->part = malloc(sizeof *x->part * (size_t)x->total);
+    x->rank = malloc(sizeof *x->rank * (size_t)x->total);
+    x->drawn_epoch = -1;
+    if (!x->part || !x->rank)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an epoch of %lld windows", (long long)x->total);
+    return 0;
+}
+
+int mixture_limit(struct mixture *x, const struct manifest *m, double times, bool *ret_enough, struct err *err) {
+    const struct manifest_source *sources;
+    manifest_sources(m, &sources);
+    *ret_enough = divide(x, sources, times);
+    return *ret_enough ? reserve(x, err) : 0;
 }
 
 static int join_background(struct mixture *x, struct err *err) {
@@ -78,14 +116,12 @@ static int open_parts(struct mixture *x, const struct manifest *m, const uint8_t
     while (x->n < n)
         if ((rc = open_part(x, m, role, balance, err)))
             return rc;
-    divide(x, sources);
-    if (x->total > UINT32_MAX)
-        return err_set(err, ERR_PRECONDITION, "an epoch of %lld windows is too long", (long long)x->total);
-    x->part = malloc(sizeof *x->part * (size_t)x->total);
-    x->rank = malloc(sizeof *x->rank * (size_t)x->total);
-    if (!x->part || !x->rank)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for an epoch of %lld windows", (long long)x->total);
-    return join_background(x, err);
+    struct balance_counts found, used;
+    mixture_counts(x, &found, &used);
+    if (!found.partial && !found.full)
+        return draws_refuse(&found, used.none, err);
+    divide(x, sources, INFINITY);
+    return (rc = reserve(x, err)) ? rc : join_background(x, err);
 }
 
 int mixture_new(const struct manifest *m, const uint8_t *role, const struct balance_config *balance, uint64_t seed,
@@ -94,7 +130,6 @@ int mixture_new(const struct manifest *m, const uint8_t *role, const struct bala
     if (!x)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a sampler");
     x->seed = seed;
-    x->drawn_epoch = -1;
     int rc = open_parts(x, m, role, balance, err);
     if (rc)
         mixture_free(x);

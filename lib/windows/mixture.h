@@ -10,10 +10,13 @@
 struct mixture;
 /* True if the sources have weights. */
 bool mixture_wanted(const struct manifest *m);
-/* As draws_new; errors name the source. PRECONDITION also for a source without training windows. */
+/* As draws_new; errors name the source. PRECONDITION also for a source without training windows, and without a seizure window in
+ * all of them; a source that has none shows all its background windows. */
 int mixture_new(const struct manifest *m, const uint8_t *role, const struct balance_config *balance, uint64_t seed,
                 struct mixture **ret, struct err *err);
 void mixture_free(struct mixture *x); /* takes NULL */
+/* As sampler_limit; *ret_enough false: all sources together may not give an epoch, and nothing has changed. */
+int mixture_limit(struct mixture *x, const struct manifest *m, double times, bool *ret_enough, struct err *err);
 /* As the functions of a sampler. */
 int64_t mixture_epoch_windows(const struct mixture *x);
 void mixture_counts(const struct mixture *x, struct balance_counts *ret_found, struct balance_counts *ret_used);

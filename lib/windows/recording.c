@@ -123,6 +123,7 @@ void recording_put_facts(struct json_writer *json, const struct recording_facts 
     put_spans(json, "segments", facts->segments, facts->n_segments);
     put_spans(json, "held", facts->held, facts->n_held);
     put_spans(json, "seizures", facts->seizures, facts->n_seizures);
+    put_spans(json, "unknown", facts->unknown, facts->n_unknown);
 }
 
 static void put_index(const struct recording_writer *w, const struct recording_facts *facts, struct str *out) {
@@ -196,6 +197,12 @@ struct recording {
     atomic_bool ready, notified;
 };
 
+/* What a recording computes from its facts. */
+struct room {
+    int64_t *first_row;         /* (n_segments + 1) */
+    struct window_span *masked; /* (n_held + n_unknown) */
+};
+
 static int damaged(const char *path, const char *what, struct err *err) {
     return err_set(err, ERR_DATA_LOSS, "cached recording %s: %s; delete the file, it will be built again", path, what);
 }
@@ -237,14 +244,29 @@ int recording_get_facts(const struct json *index, const char *name, struct arena
     f.columns = (int)columns;
     if (!read_spans(arena, json_get(index, "segments"), f.samples, &f.segments, &f.n_segments) ||
         !read_spans(arena, json_get(index, "held"), f.samples, &f.held, &f.n_held) ||
-        !read_spans(arena, json_get(index, "seizures"), f.samples, &f.seizures, &f.n_seizures))
+        !read_spans(arena, json_get(index, "seizures"), f.samples, &f.seizures, &f.n_seizures) ||
+        !read_spans(arena, json_get(index, "unknown"), f.samples, &f.unknown, &f.n_unknown))
         return damaged(name, "its segments or label runs are not ascending", err);
     *ret = f;
     return 0;
 }
 
-/* Facts whose texts and spans live as long as rec; first_row (n_segments + 1) is memory for the rec. */
-static void adopt(struct recording *rec, const struct recording_facts *f, int64_t *first_row) {
+/* Two ascending lists as one; spans that overlap or touch are merged. */
+static int join_spans(const struct window_span *a, int n_a, const struct window_span *b, int n_b, struct window_span *ret) {
+    int n = 0;
+    for (int i = 0, j = 0; i < n_a || j < n_b;) {
+        struct window_span next = j == n_b || (i < n_a && a[i].first <= b[j].first) ? a[i++] : b[j++];
+        if (n && next.first <= ret[n - 1].end)
+            ret[n - 1].end = next.end > ret[n - 1].end ? next.end : ret[n - 1].end;
+        else
+            ret[n++] = next;
+    }
+    return n;
+}
+
+/* Facts whose texts and spans live as long as rec; room is memory for the rec. */
+static void adopt(struct recording *rec, const struct recording_facts *f, const struct room *room) {
+    int64_t *first_row = room->first_row;
     rec->key = f->key;
     rec->info = (struct recording_info){.channels = f->channels,
                                         .columns = f->columns,
@@ -255,6 +277,10 @@ static void adopt(struct recording *rec, const struct recording_facts *f, int64_
                                         .n_seizures = f->n_seizures,
                                         .held = f->held,
                                         .n_held = f->n_held,
+                                        .unknown = f->unknown,
+                                        .n_unknown = f->n_unknown,
+                                        .masked = room->masked,
+                                        .n_masked = join_spans(f->held, f->n_held, f->unknown, f->n_unknown, room->masked),
                                         .labelled = f->labelled,
                                         .label_source = f->label_source,
                                         .note = f->note,
@@ -282,7 +308,7 @@ static struct recording *recording_new(void) {
 static int adopt_file(struct recording *rec, const char *cache_file, struct err *err) {
     struct recording_facts facts = {0};
     OWNED_POINTER(json_free) struct json *index = NULL;
-    int64_t *first_row;
+    struct room room;
     int rc;
     if (rec->map.len < HEAD_SIZE + TRAILER_SIZE || memcmp(rec->map.data, MAGIC, MAGIC_SIZE) ||
         memcmp(rec->map.data + rec->map.len - MAGIC_SIZE, MAGIC, MAGIC_SIZE))
@@ -294,9 +320,11 @@ static int adopt_file(struct recording *rec, const char *cache_file, struct err 
     if ((rc = json_parse((const char *)rec->map.data + offset, len, cache_file, &index, err)) ||
         (rc = recording_get_facts(index, cache_file, &rec->arena, &facts, err)))
         return rc;
-    if (!(first_row = arena_alloc(&rec->arena, sizeof *first_row * ((size_t)facts.n_segments + 1))))
+    room.first_row = arena_alloc(&rec->arena, sizeof *room.first_row * ((size_t)facts.n_segments + 1));
+    room.masked = arena_alloc(&rec->arena, sizeof *room.masked * ((size_t)facts.n_held + (size_t)facts.n_unknown + 1));
+    if (!room.first_row || !room.masked)
         return err_set(err, ERR_EXHAUSTED, "out of memory for cached recording %s", cache_file);
-    adopt(rec, &facts, first_row);
+    adopt(rec, &facts, &room);
     atomic_store(&rec->mislabelled, facts.mislabelled);
     if (rec->first_row[facts.n_segments] * facts.columns * 2 > (int64_t)offset - HEAD_SIZE)
         return damaged(cache_file, "it holds fewer samples than its index says", err);
@@ -337,7 +365,8 @@ static const char *copy_text(uint8_t **at, const char *text) {
 int recording_plan(const struct recording_facts *facts, const struct recording_loader *loader, struct recording **ret,
                    struct err *err) {
     struct recording_facts f = *facts;
-    size_t spans = (size_t)f.n_segments + (size_t)f.n_held + (size_t)f.n_seizures, rows = (size_t)f.n_segments + 1;
+    size_t masked = (size_t)f.n_held + (size_t)f.n_unknown, rows = (size_t)f.n_segments + 1;
+    size_t spans = (size_t)f.n_segments + (size_t)f.n_seizures + 2 * masked;
     size_t texts = strlen(f.key) + strlen(f.label_source) + strlen(f.note) + strlen(f.faults) + 4;
     struct recording *rec = recording_new();
     uint8_t *at = malloc(sizeof(struct window_span) * spans + sizeof(int64_t) * rows + texts);
@@ -350,16 +379,19 @@ int recording_plan(const struct recording_facts *facts, const struct recording_l
     }
     rec->loader = *loader;
     rec->block = at; /* thousands are open at a time: one piece of exact size each */
-    int64_t *first_row = (int64_t *)(void *)at;
-    at += sizeof *first_row * rows;
+    struct room room = {.first_row = (int64_t *)(void *)at};
+    at += sizeof *room.first_row * rows;
+    room.masked = (struct window_span *)(void *)at;
+    at += sizeof *room.masked * masked;
     f.segments = copy_spans(&at, f.segments, f.n_segments);
     f.held = copy_spans(&at, f.held, f.n_held);
     f.seizures = copy_spans(&at, f.seizures, f.n_seizures);
+    f.unknown = copy_spans(&at, f.unknown, f.n_unknown);
     f.key = copy_text(&at, f.key);
     f.label_source = copy_text(&at, f.label_source);
     f.note = copy_text(&at, f.note);
     f.faults = copy_text(&at, f.faults);
-    adopt(rec, &f, first_row);
+    adopt(rec, &f, &room);
     *ret = rec;
     return 0;
 }
@@ -375,7 +407,9 @@ static int take_samples(struct recording *rec, struct recording *built, const ch
         return err_set(err, ERR_DATA_LOSS, "its source or labels changed after the data were indexed; submit the job again");
     if (a->channels != b->channels || a->columns != b->columns || a->samples != b->samples ||
         !same_spans(a->segments, a->n_segments, b->segments, b->n_segments) ||
-        !same_spans(a->held, a->n_held, b->held, b->n_held) || !same_spans(a->seizures, a->n_seizures, b->seizures, b->n_seizures))
+        !same_spans(a->held, a->n_held, b->held, b->n_held) ||
+        !same_spans(a->seizures, a->n_seizures, b->seizures, b->n_seizures) ||
+        !same_spans(a->unknown, a->n_unknown, b->unknown, b->n_unknown))
         return err_set(
             err, ERR_DATA_LOSS,
             "it holds other segments or labels than its header said when the data were indexed (a header that arrived "
@@ -477,7 +511,9 @@ void recording_facts(const struct recording *rec, struct recording_facts *ret) {
                                     .held = info->held,
                                     .n_seizures = info->n_seizures,
                                     .n_segments = info->n_segments,
-                                    .n_held = info->n_held};
+                                    .n_held = info->n_held,
+                                    .unknown = info->unknown,
+                                    .n_unknown = info->n_unknown};
 }
 
 const uint16_t *recording_rows(const struct recording *rec, int segment, int64_t at) {

@@ -14,7 +14,7 @@
 #include "windows/window.h"
 
 /* Part of every cache key: raised when the same source would produce other bytes than before. */
-enum { RECORDING_VERSION = 2, RECORDING_MAX_SPANS = 1 << 20 };
+enum { RECORDING_VERSION = 3, RECORDING_MAX_SPANS = 1 << 20 };
 
 struct recording_writer;
 /* The rows have `columns` values, of which the first `channels` are µV. */
@@ -31,8 +31,8 @@ struct recording_facts {
     int channels, columns;
     double duration_s;
     int64_t samples; /* of file time; at least the end of the last segment is stored */
-    const struct window_span *seizures, *segments, *held;
-    int n_seizures, n_segments, n_held;
+    const struct window_span *seizures, *unknown, *segments, *held;
+    int n_seizures, n_unknown, n_segments, n_held;
 };
 /* The facts of an open recording, without its source and montage; valid as long as it is open. */
 void recording_facts(const struct recording *rec, struct recording_facts *ret);

@@ -14,6 +14,15 @@ struct sampler {
     bool jitter;
 };
 
+static int open_draws(struct sampler *s, const uint8_t *role, const struct balance_config *balance, struct err *err) {
+    struct balance_counts found, used;
+    int rc = draws_new(s->manifest, role, balance, s->seed, &s->draws, err);
+    if (rc)
+        return rc;
+    draws_counts(s->draws, &found, &used);
+    return found.partial || found.full ? 0 : draws_refuse(&found, used.none, err);
+}
+
 int sampler_new(const struct manifest *m, const uint8_t *role, const struct balance_config *balance, uint64_t seed,
                 struct sampler **ret, struct err *err) {
     struct sampler *s = calloc(1, sizeof *s);
@@ -21,8 +30,7 @@ int sampler_new(const struct manifest *m, const uint8_t *role, const struct bala
         return err_set(err, ERR_EXHAUSTED, "out of memory for a sampler");
     s->manifest = m;
     s->seed = seed;
-    int rc = mixture_wanted(m) ? mixture_new(m, role, balance, seed, &s->mixture, err)
-                               : draws_new(m, role, balance, seed, &s->draws, err);
+    int rc = mixture_wanted(m) ? mixture_new(m, role, balance, seed, &s->mixture, err) : open_draws(s, role, balance, err);
     if (rc)
         sampler_free(s);
     else
@@ -36,6 +44,17 @@ void sampler_free(struct sampler *s) {
     draws_free(s->draws);
     mixture_free(s->mixture);
     free(s);
+}
+
+int sampler_limit(struct sampler *s, double times, struct err *err) {
+    bool enough = times >= 1;
+    int rc = s->mixture ? mixture_limit(s->mixture, s->manifest, times, &enough, err) : 0;
+    if (rc || enough)
+        return rc;
+    return err_set(err, ERR_PRECONDITION,
+                   "with data.balance.most_shown the windows do not last for the training: an epoch may show them %.3g times; "
+                   "lower training.max_steps or training.epochs, or raise data.balance.most_shown",
+                   times);
 }
 
 void sampler_set_jitter(struct sampler *s) { s->jitter = true; }

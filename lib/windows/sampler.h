@@ -14,6 +14,10 @@ struct sampler;
 int sampler_new(const struct manifest *m, const uint8_t *role, const struct balance_config *balance, uint64_t seed,
                 struct sampler **ret, struct err *err);
 void sampler_free(struct sampler *s);
+/* From now on no window of a source comes more than `times` times in an epoch, on average over the epochs: a source of few windows
+ * gets a smaller share than its weight, and the others its places. PRECONDITION, which names what may be done, when all windows
+ * together may not fill an epoch. */
+int sampler_limit(struct sampler *s, double times, struct err *err);
 /* From now on whole windows start up to half a hop earlier or later, as far as their segment reaches (windows/augment). */
 void sampler_set_jitter(struct sampler *s);
 int64_t sampler_epoch_windows(const struct sampler *s);

@@ -157,7 +157,7 @@ int window_read(struct recording *rec, int64_t start, int64_t window, float *x, 
     if (labels) {
         memset(labels, 0, (size_t)window);
         paint(info.seizures, info.n_seizures, start, valid, 1, labels);
-        paint(info.held, info.n_held, start, valid, WINDOW_LABEL_HELD, labels);
+        paint(info.masked, info.n_masked, start, valid, WINDOW_LABEL_MASKED, labels);
     }
     *ret_valid = valid;
     return 0;

@@ -33,6 +33,10 @@ struct recording_info {
     int n_seizures;
     const struct window_span *held; /* inside segments: samples made by holding over a short gap */
     int n_held;
+    const struct window_span *unknown; /* where the labels say that nobody knows: neither seizure nor background */
+    int n_unknown;
+    const struct window_span *masked; /* held or unknown: no loss and no score of samples counts these */
+    int n_masked;
     bool labelled;            /* a label source was found */
     const char *label_source; /* "bids-tsv", … or "none" */
     const char *note;         /* frontend note */
@@ -64,14 +68,15 @@ struct window_columns {
     int columns, inputs;
 };
 void window_cut(const uint16_t *rows_f16, int64_t valid, struct window_columns row, int64_t window, bool left_pad, float *x);
-/* Label of a sample that was made by holding over a short gap: no loss counts it. */
-enum { WINDOW_LABEL_HELD = 2 };
-/* Reads x (window, window_inputs) F32 channel-last and labels (window) U8 (1 in seizures, WINDOW_LABEL_HELD) of the window at
+/* Label of a masked sample: no loss counts it. */
+enum { WINDOW_LABEL_MASKED = 2 };
+/* Reads x (window, window_inputs) F32 channel-last and labels (window) U8 (1 in seizures, WINDOW_LABEL_MASKED) of the window at
  * start; *ret_valid = valid samples. labels may be NULL. Loads a planned recording (recording.h), which takes as long as
  * window_build and has its errors. */
 int window_read(struct recording *rec, int64_t start, int64_t window, float *x, uint8_t *labels, int64_t *ret_valid,
                 struct err *err);
 
+enum { WINDOW_HOLE_S = 10 };
 /* Builds (or finds) the cache file of one EDF recording; dir is the window folder of the cache volume. */
 struct window_build {
     const char *edf_path;
@@ -82,6 +87,9 @@ struct window_build {
     struct frontend_config frontend;
     const char *labels;    /* the rule of labels_load */
     const char *unlabeled; /* error, background, skip */
+    /* > 0: a recording without a seizure is read as if WINDOW_HOLE_S were missing each time after about so many seconds. A network
+     * that learns from clips with a gap before the seizure then cannot take a gap for a sign of one. */
+    double hole_every_s;
     bool rebuild;
 };
 /* ret_path (size ≥ 4096) receives the cache file. ERR_NOT_FOUND with the label rule's message when unlabelled and `error`;

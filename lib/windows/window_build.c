@@ -40,6 +40,15 @@ static int put_source(const struct window_build *r, struct json_writer *json, st
     return 0;
 }
 
+static void put_runs(struct json_writer *json, const char *name, const struct label_run *runs, size_t n) {
+    json_begin_array(json, name);
+    for (size_t i = 0; i < n; i++) {
+        json_put_f64(json, NULL, runs[i].onset_s);
+        json_put_f64(json, NULL, runs[i].end_s);
+    }
+    json_end(json, ']');
+}
+
 /* The text whose SHA-256 is the key: everything that decides the bytes of the cache file. */
 static int make_key(struct builder *b, struct err *err) {
     const struct window_build *r = b->request;
@@ -61,14 +70,13 @@ static int make_key(struct builder *b, struct err *err) {
         json_put_str(&json, "normalize", frontend_normalize_name(r->frontend.normalize));
     if (r->frontend.reference != FRONTEND_REFERENCE_RECORDED)
         json_put_str(&json, "reference", frontend_reference_name(r->frontend.reference));
+    if (r->hole_every_s > 0)
+        json_put_f64(&json, "hole_every_s", r->hole_every_s);
     json_put_str(&json, "labels", r->labels);
     json_put_str(&json, "label_source", labels_source_name(b->labels.source));
-    json_begin_array(&json, "runs");
-    for (size_t i = 0; i < b->labels.n_runs; i++) {
-        json_put_f64(&json, NULL, b->labels.runs[i].onset_s);
-        json_put_f64(&json, NULL, b->labels.runs[i].end_s);
-    }
-    json_end(&json, ']');
+    put_runs(&json, "runs", b->labels.runs, b->labels.n_runs);
+    if (b->labels.n_unknown)
+        put_runs(&json, "unknown", b->labels.unknown, b->labels.n_unknown);
     json_end(&json, '}');
     if (!str_ok(&text))
         return err_set(err, ERR_EXHAUSTED, "%s: too many label runs (%zu)", r->edf_path, b->labels.n_runs);
@@ -125,8 +133,8 @@ static int push_segment(struct builder *b, const struct edf_segment *segment, co
 
 static int push_all(struct builder *b, const struct channels *c, struct err *err) {
     int64_t position = 0; /* source samples of file time */
-    for (int s = 0; s < b->info->n_segments; s++) {
-        const struct edf_segment *segment = &b->info->segments[s];
+    for (int s = 0; s < b->n_segments; s++) {
+        const struct edf_segment *segment = &b->segments[s];
         int64_t start = 0;
         int rc;
         if ((rc = builder_segment_start(segment, c->rate_hz, position, &start, err)) ||
@@ -138,14 +146,11 @@ static int push_all(struct builder *b, const struct channels *c, struct err *err
     return frontend_finish(b->frontend, err);
 }
 
-/* Seizure runs in samples: rounded to the grid, inside file time, empty ones dropped. */
-static int label_spans(const struct builder *b, int64_t samples, struct window_span **ret, int *ret_n, struct err *err) {
-    struct window_span *spans = calloc(b->labels.n_runs + 1, sizeof *spans);
+/* Label runs in samples: rounded to the grid, inside file time, empty ones dropped. Returns their number. */
+static int label_spans(const struct label_run *runs, size_t n_runs, int64_t samples, struct window_span *spans) {
     int n = 0;
-    if (!spans)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %zu label runs", b->labels.n_runs);
-    for (size_t i = 0; i < b->labels.n_runs; i++) {
-        const struct label_run *run = &b->labels.runs[i];
+    for (size_t i = 0; i < n_runs; i++) {
+        const struct label_run *run = &runs[i];
         int64_t floor_at = n ? spans[n - 1].end : 0;
         int64_t first = run->onset_s * FRONTEND_RATE_HZ < (double)samples ? llround(run->onset_s * FRONTEND_RATE_HZ) : samples;
         int64_t end = run->end_s * FRONTEND_RATE_HZ < (double)samples ? llround(run->end_s * FRONTEND_RATE_HZ) : samples;
@@ -153,9 +158,7 @@ static int label_spans(const struct builder *b, int64_t samples, struct window_s
         if (first < end)
             spans[n++] = (struct window_span){first, end};
     }
-    *ret = spans;
-    *ret_n = n;
-    return 0;
+    return n;
 }
 
 static void add_fault(struct str *out, const char *text) { str_printf(out, "%s%s", out->len ? "; " : "", text); }
@@ -194,9 +197,13 @@ static void describe_faults(struct builder *b, int64_t samples) {
     str_done(&text);
 }
 
-/* Reads header, labels and montage; seizures are the caller's to free. b->end must be known. */
+/* Reads header, labels and montage. b->end must be known. */
 int builder_facts(struct builder *b, const char *note, struct recording_facts *ret, struct err *err) {
-    struct window_span *seizures = NULL;
+    struct window_span *spans = calloc(b->labels.n_runs + b->labels.n_unknown + 1, sizeof *spans);
+    if (!spans)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %zu label runs", b->labels.n_runs + b->labels.n_unknown);
+    free(b->spans);
+    b->spans = spans;
     int64_t samples = (int64_t)ceil(b->info->duration_s * FRONTEND_RATE_HZ - 1e-6);
     samples = samples > b->end ? samples : b->end;
     describe_faults(b, samples);
@@ -210,10 +217,10 @@ int builder_facts(struct builder *b, const char *note, struct recording_facts *r
                                     .labelled = b->labels.source != LABELS_NONE,
                                     .duration_s = b->info->duration_s,
                                     .samples = samples};
-    int rc = label_spans(b, samples, &seizures, &facts.n_seizures, err);
-    facts.seizures = seizures;
-    if (rc)
-        return rc;
+    facts.seizures = spans;
+    facts.n_seizures = label_spans(b->labels.runs, b->labels.n_runs, samples, spans);
+    facts.unknown = spans + facts.n_seizures;
+    facts.n_unknown = label_spans(b->labels.unknown, b->labels.n_unknown, samples, spans + facts.n_seizures);
     *ret = facts;
     return 0;
 }
@@ -228,7 +235,6 @@ static int commit(struct builder *b, struct err *err) {
     facts.mislabelled = loops;
     rc = recording_writer_commit(b->writer, &facts, err);
     b->writer = NULL;
-    free((void *)(uintptr_t)facts.seizures);
     return rc;
 }
 
@@ -294,7 +300,7 @@ int builder_choose(struct builder *b, struct channels *c, struct err *err) {
     b->info = edf_info(b->edf);
     int rc = channels_choose(b->info, &b->request->frontend, c, err);
     str_copy(b->assumed, sizeof b->assumed, c->faults);
-    return rc;
+    return rc ? rc : builder_cut_holes(b, err);
 }
 
 /* Room in the cache for the whole file; without a cache the file is written at path. */
@@ -303,8 +309,8 @@ static int reserve(struct builder *b, const struct channels *c, char path[BUILDE
     int rc = b->request->cache ? dsp_ratio(c->rate_hz, &up, &down, err) : 0;
     if (rc || !b->request->cache)
         return rc;
-    for (int s = 0; s < b->info->n_segments; s++)
-        samples += b->info->segments[s].n_records * c->samples_per_record + frontend_fill_gap(&b->request->frontend, c->rate_hz);
+    for (int s = 0; s < b->n_segments; s++)
+        samples += b->segments[s].n_records * c->samples_per_record + frontend_fill_gap(&b->request->frontend, c->rate_hz);
     int64_t bytes = builder_output_at(samples, up, down) * b->report.output_columns * 2 + INDEX_ROOM;
     if ((rc = cache_reserve_window(b->request->cache, b->key, bytes, &b->slot, err)))
         return rc;
@@ -395,6 +401,8 @@ void builder_done(struct builder *b) {
     frontend_free(b->frontend);
     edf_close(b->edf);
     labels_done(&b->labels);
+    free(b->spans);
+    free(b->cut);
     if (b->taken)
         mirror_drop(b->request->mirror, b->request->edf_path);
 }

@@ -19,11 +19,15 @@ struct builder {
     char edf_path[BUILDER_PATH_BYTES]; /* of edf: the request's, or where the mirror has the whole file */
     struct edf *edf;
     const struct edf_info *info;
+    const struct edf_segment *segments; /* what is read of the file: its segments, or those without holes */
+    struct edf_segment *cut;            /* the latter, owned */
+    int n_segments;
     bool head;     /* edf is no more than the head */
     bool taken;    /* from the mirror */
     int refetched; /* of its head, when it was first looked at */
     bool again;    /* the head was damaged: all that it said is to be asked anew */
     struct labels labels;
+    struct window_span *spans; /* of the labels, as in the facts */
     char key[DIGEST_HEX_SIZE];
     struct frontend *frontend;
     struct frontend_report report;
@@ -41,7 +45,9 @@ int builder_prepare(struct builder *b, bool *ret_skipped, struct err *err);
 int builder_open_whole(struct builder *b, bool annotations, struct err *err);
 /* Sets info and the channels that the request wants of the open file. */
 int builder_choose(struct builder *b, struct channels *c, struct err *err);
-/* What is known of the recording beside its segments and channels; seizures are the caller's to free. */
+/* Sets the segments: the file's, or, with hole_every_s and no seizure, those without the records of the holes. */
+int builder_cut_holes(struct builder *b, struct err *err);
+/* What is known of the recording beside its segments and channels; its spans are valid until the next call or builder_done. */
 int builder_facts(struct builder *b, const char *note, struct recording_facts *ret, struct err *err);
 void builder_done(struct builder *b);
 

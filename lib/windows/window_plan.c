@@ -9,7 +9,7 @@
 #include "windows/window_builder.h"
 
 struct outline {
-    struct window_span *segments, *held; /* (info->n_segments) at most */
+    struct window_span *segments, *held; /* (builder.n_segments) at most */
     int n_segments, n_held;
 };
 
@@ -24,21 +24,20 @@ static void add_span(struct window_span *spans, int *n, struct window_span span,
 
 /* The segments and held gaps that the frontend will make of the file's segments. */
 static int outline(const struct builder *b, const struct channels *c, struct outline *o, struct err *err) {
-    const struct edf_info *info = b->info;
     int64_t up, down, position = 0, first = 0, fill = frontend_fill_gap(&b->request->frontend, c->rate_hz);
     int rc;
     bool inside = false;
     if ((rc = dsp_ratio(c->rate_hz, &up, &down, err)))
         return rc;
-    o->segments = calloc((size_t)info->n_segments + 1, sizeof *o->segments);
-    o->held = calloc((size_t)info->n_segments + 1, sizeof *o->held);
+    o->segments = calloc((size_t)b->n_segments + 1, sizeof *o->segments);
+    o->held = calloc((size_t)b->n_segments + 1, sizeof *o->held);
     if (!o->segments || !o->held)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %d segments", info->n_segments);
-    for (int s = 0; s < info->n_segments; s++) {
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d segments", b->n_segments);
+    for (int s = 0; s < b->n_segments; s++) {
         int64_t start = 0, end = position;
-        if ((rc = builder_segment_start(&info->segments[s], c->rate_hz, position, &start, err)))
+        if ((rc = builder_segment_start(&b->segments[s], c->rate_hz, position, &start, err)))
             return rc;
-        position = start + info->segments[s].n_records * c->samples_per_record;
+        position = start + b->segments[s].n_records * c->samples_per_record;
         if (inside && start - end <= fill) {
             add_span(o->held, &o->n_held,
                      (struct window_span){builder_output_at(end, up, down), builder_output_at(start, up, down)}, true);
@@ -144,7 +143,6 @@ static int plan_from_source(struct builder *b, struct recording **ret, struct er
     facts.held = o.held;
     facts.n_held = o.n_held;
     rc = window_replan(b->request, &facts, ret, err);
-    free((void *)(uintptr_t)facts.seizures);
     return rc;
 }
 

@@ -86,6 +86,9 @@ static const struct option sample_rows[] = {
      "share of the background windows that are drawn from those which the newest validation's weights take for seizures most"},
     {"data.balance.per_patient", OPTION_I64, D(balance_per_patient), "0", 0, 1e9, NULL,
      "most partial windows of one patient in an epoch, drawn anew for each; 0 = all"},
+    {"data.balance.most_shown", OPTION_I64, D(balance_most_shown), "0", 0, 1e9, NULL,
+     "how often a training may show a window: a source of few windows gets a smaller share than its weight; 0 = as often as it "
+     "comes"},
     {"data.balance.redraw_each_epoch", OPTION_BOOL, D(redraw_each_epoch), "true", 0, 0, NULL,
      "draw new background windows every epoch"},
     {"data.augment.enabled", OPTION_BOOL, D(augment.enabled), "false", 0, 0, NULL, "change training windows at random, as below"},
@@ -106,6 +109,9 @@ static const struct option sample_rows[] = {
      "probability that a band between 2 and 100 Hz is taken out of a window"},
     {"data.augment.noise", OPTION_F64, D(augment.noise), "1", 0, 10, NULL,
      "greatest RMS of muscle and mains noise, in units of the network's signal: of its deviation, or of its scale over minutes"},
+    {"data.hole_every_s", OPTION_F64, D(hole_every_s), "0", 0, 86400, NULL,
+     "recordings without a seizure are read as if ten seconds were missing after each so many seconds, at least 20; 0 = as they "
+     "are"},
     {"data.resident", OPTION_ENUM, D(resident), "auto", 0, 0, "auto|on|off",
      "keep recordings in device memory: auto = on a GPU if they fit, on = refuse the job if they do not fit"},
 };
@@ -175,6 +181,9 @@ static int check_windows(const struct jobfile *job, const struct job_data *data,
     if (hop != floor(hop) || hop > samples)
         return err_set(err, ERR_INVALID, "%s: data.hop_s %g must be a whole number of 1/256 s and at most data.window_s", job->file,
                        data->hop_s);
+    if (data->hole_every_s > 0 && data->hole_every_s < 2 * WINDOW_HOLE_S)
+        return err_set(err, ERR_INVALID, "%s: data.hole_every_s is %g; expected 0 or at least %d", job->file, data->hole_every_s,
+                       2 * WINDOW_HOLE_S);
     if (data->bandpass_hz.count != 2 || data->bandpass_hz.items[0] >= data->bandpass_hz.items[1])
         return err_set(err, ERR_INVALID, "%s: data.bandpass_hz must be two rising frequencies, like [0.5, 120]", job->file);
     return 0;

@@ -18,10 +18,10 @@ struct job_data {
     int fail_on_bad_file, fail_on_mislabelled;
     bool official_split, redraw_each_epoch, rebuild;
     struct option_list split_train, split_validation, split_test;
-    double window_s, hop_s, fill_gap_s, validation_fraction, balance_full, balance_none, balance_hard;
+    double window_s, hop_s, fill_gap_s, hole_every_s, validation_fraction, balance_full, balance_none, balance_hard;
     struct option_numbers bandpass_hz;
     struct augment_config augment;
-    int64_t loader_workers, max_files, split_seed, split_folds, split_fold, balance_per_patient;
+    int64_t loader_workers, max_files, split_seed, split_folds, split_fold, balance_per_patient, balance_most_shown;
     int notch;     /* index of data.notch_hz */
     int patient;   /* enum labels_patient_rule */
     int resident;  /* enum feed_residence */

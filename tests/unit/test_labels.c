@@ -116,6 +116,17 @@ static void a_background_row_is_a_label_without_seizures(void **state) {
     assert_int_equal(p->labels.n_runs, 0);
 }
 
+static void what_is_unknown_stands_apart_from_the_seizures(void **state) {
+    struct place *p = *state;
+    put_file(p, "a_events.tsv",
+             "onset\tduration\teventType\n30\t20\tUnknown\n20\t10\tsz\n0\t20\tunknown\n10\t5\tunknown\n50\t1\tunknown_kind\n");
+    assert_int_equal(load(p, "a.edf", "auto"), 0);
+    assert_runs(&p->labels, "20-30 sz");
+    assert_int_equal(p->labels.n_unknown, 2);
+    assert_true(p->labels.unknown[0].onset_s == 0 && p->labels.unknown[0].end_s == 20);
+    assert_true(p->labels.unknown[1].onset_s == 30 && p->labels.unknown[1].end_s == 50);
+}
+
 static void faulty_events_name_file_and_line(void **state) {
     struct place *p = *state;
     static const struct {
@@ -719,6 +730,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(bids_events_are_found_by_column_name, enter, leave),
         cmocka_unit_test_setup_teardown(a_recording_in_capitals_finds_its_events, enter, leave),
         cmocka_unit_test_setup_teardown(a_background_row_is_a_label_without_seizures, enter, leave),
+        cmocka_unit_test_setup_teardown(what_is_unknown_stands_apart_from_the_seizures, enter, leave),
         cmocka_unit_test_setup_teardown(faulty_events_name_file_and_line, enter, leave),
         cmocka_unit_test_setup_teardown(tusz_csv_is_the_union_over_channels_and_codes, enter, leave),
         cmocka_unit_test_setup_teardown(tusz_csv_bi_is_read_and_its_faults_are_named, enter, leave),

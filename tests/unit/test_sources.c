@@ -182,6 +182,62 @@ static void an_epoch_has_the_shares_of_the_weights(void **state) {
     manifest_close(plain);
 }
 
+/* The windows of the second source in an epoch. */
+static int64_t second_in_epoch(const struct manifest *m, struct sampler *s) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < sampler_epoch_windows(s); i++)
+        n += manifest_entry(m, sampler_at(s, 0, i).entry)->source;
+    return n;
+}
+
+static void a_source_without_seizures_shows_all_its_background(void **state) {
+    (void)state;
+    struct manifest *m = open_sources(1, 1);
+    uint8_t role[ALL] = {1, 1, 1, 1, 1};
+    const struct balance_config balance = {0.5, 2.5, true, 0, 0};
+    struct balance_counts found, used;
+    struct sampler *s = NULL;
+    for (int64_t i = EACH; i < ALL; i++)
+        role[i] = !strcmp(manifest_entry(m, i)->own_patient, "sub-03");
+    if (sampler_new(m, role, &balance, 7, &s, &err))
+        fail_msg("%s", err.message);
+    sampler_counts(s, &found, &used);
+    int64_t background = 59 + 29; /* of sub-03 */
+    assert_int_equal(second_in_epoch(m, s), llround((double)sampler_epoch_windows(s) / 2));
+    assert_true(used.none >= background && found.none >= background);
+    double prior, ratio;
+    sampler_ratios(s, &prior, &ratio);
+    assert_true(prior > 0 && ratio > 0 && ratio < 0.5);
+    sampler_free(s);
+    for (int64_t i = 0; i < ALL; i++)
+        role[i] = !strcmp(manifest_entry(m, i)->own_patient, "sub-03");
+    assert_int_equal(sampler_new(m, role, &balance, 7, &s, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "at least one seizure window"));
+    manifest_close(m);
+}
+
+static void no_source_is_shown_more_often_than_allowed(void **state) {
+    (void)state;
+    struct manifest *m = open_sources(1, 9), *plain = open_sources(0, 0);
+    struct sampler *s = open_sampler(m, 7, 0);
+    int64_t total = sampler_epoch_windows(s), own = total / 2;
+    assert_int_equal(second_in_epoch(m, s), llround(0.9 * (double)total)); /* 1.8 times its own */
+    assert_int_equal(sampler_limit(s, 1.25, &err), 0);
+    assert_in_range(sampler_epoch_windows(s), total - 1, total + 1);
+    assert_int_equal(second_in_epoch(m, s), (int64_t)(1.25 * (double)own));
+    assert_int_equal(sampler_limit(s, 3, &err), 0); /* more than the weights ask for */
+    assert_int_equal(second_in_epoch(m, s), llround(0.9 * (double)total));
+    assert_int_equal(sampler_limit(s, 0.9, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "data.balance.most_shown"));
+    sampler_free(s);
+    s = open_sampler(plain, 7, 0);
+    assert_int_equal(sampler_limit(s, 1, &err), 0);
+    assert_int_equal(sampler_limit(s, 0.9, &err), ERR_PRECONDITION);
+    sampler_free(s);
+    manifest_close(m);
+    manifest_close(plain);
+}
+
 static void a_window_of_weighted_sources_depends_on_seed_epoch_and_index_alone(void **state) {
     (void)state;
     struct manifest *m = open_sources(5, 2);
@@ -284,6 +340,8 @@ int main(void) {
         cmocka_unit_test(each_source_gives_its_share_of_validation_patients),
         cmocka_unit_test(a_model_knows_patients_by_their_own_names),
         cmocka_unit_test(an_epoch_has_the_shares_of_the_weights),
+        cmocka_unit_test(a_source_without_seizures_shows_all_its_background),
+        cmocka_unit_test(no_source_is_shown_more_often_than_allowed),
         cmocka_unit_test(a_window_of_weighted_sources_depends_on_seed_epoch_and_index_alone),
         cmocka_unit_test(a_source_without_windows_to_train_on_is_named),
         cmocka_unit_test(the_list_is_read_from_the_job_file),

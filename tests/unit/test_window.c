@@ -13,6 +13,7 @@
 #include "eeg_fixture.h"
 #include "skip.h"
 #include "unit/edf_writer.h"
+#include "windows/manifest.h"
 #include "windows/recording.h"
 #include "windows/window.h"
 #include "windows/window_kernel.h"
@@ -190,7 +191,7 @@ static void a_written_recording_reads_back(void **state) {
     window_normalise(rows + 600, 200, 3, 256, false, expected);
     assert_memory_equal(x, expected, sizeof x);
     for (int i = 0; i < 256; i++)
-        assert_int_equal(labels[i], i >= 100 && i < 200 ? WINDOW_LABEL_HELD : i >= 50 && i < 150);
+        assert_int_equal(labels[i], i >= 100 && i < 200 ? WINDOW_LABEL_MASKED : i >= 50 && i < 150);
     assert_int_equal(window_read(rec, 1044, 256, x, labels, &valid, NULL), 0);
     assert_int_equal(valid, 256);
     window_normalise(rows + 1200 + 3 * 44, 256, 3, 256, false, expected);
@@ -400,11 +401,93 @@ static void gaps_of_a_discontinuous_file_are_held_or_split(void **state) {
     assert_int_equal(valid, 6 * 256);
     assert_int_equal(labels[255], 0);
     assert_int_equal(labels[256], 1); /* the seizure, 1 to 3 s */
-    assert_int_equal(labels[3 * 256], WINDOW_LABEL_HELD);
-    assert_int_equal(labels[4 * 256 - 1], WINDOW_LABEL_HELD);
+    assert_int_equal(labels[3 * 256], WINDOW_LABEL_MASKED);
+    assert_int_equal(labels[4 * 256 - 1], WINDOW_LABEL_MASKED);
     assert_int_equal(labels[4 * 256], 0);
     free(x);
     recording_close(rec);
+    fixture_remove(folder);
+}
+
+static void unknown_seconds_are_masked(void **state) {
+    (void)state;
+    char folder[4096], edf[4200];
+    fixture_folder(folder, sizeof folder);
+    snprintf(edf, sizeof edf, "%s/u_eeg.edf", folder);
+    static const double onsets[] = {0, 1, 2, 3, 4, 5, 6, 8, 9}; /* a second is missing, which is held */
+    struct fixture f = {
+        fixture_referential, 19, 256, 9, onsets, FIXTURE_EVENTS "0\t2\tunknown\n6\t1.5\tunknown\n2\t2\tsz\n20\t5\tunknown\n"};
+    fixture_write(edf, &f);
+    struct window_build b = request(edf, folder);
+    struct err err = {0};
+    struct recording *rec = NULL;
+    struct recording_info info;
+    bool skipped = false;
+    if (window_plan(&b, &rec, &skipped, &err))
+        fail_msg("%s (%s)", err.message, err.cause);
+    recording_info(rec, &info);
+    assert_int_equal(info.n_unknown, 2); /* the one past the end is not there */
+    assert_int_equal(info.n_held, 1);
+    assert_int_equal(info.n_masked, 2); /* 0 to 2 s, and 6 to 8 s of which the last half is held alone */
+    assert_int_equal(info.masked[0].end, 2 * 256);
+    assert_int_equal(info.masked[1].first, 6 * 256);
+    assert_int_equal(info.masked[1].end, 8 * 256);
+    enum { LENGTH = 10 * 256 };
+    float *x = calloc((size_t)LENGTH * (size_t)info.channels, sizeof *x);
+    uint8_t labels[LENGTH];
+    int64_t valid = 0;
+    assert_non_null(x);
+    if (window_read(rec, 0, LENGTH, x, labels, &valid, &err)) /* what was built is what was planned */
+        fail_msg("%s (%s)", err.message, err.cause);
+    for (int i = 0; i < LENGTH; i++)
+        assert_int_equal(labels[i], i < 2 * 256 || (i >= 6 * 256 && i < 8 * 256) ? WINDOW_LABEL_MASKED : i < 4 * 256);
+    struct window_count count = manifest_count_window(&info, 0, 4 * 256);
+    assert_int_equal(count.valid, 2 * 256);
+    assert_int_equal(count.seizure, 2 * 256);
+    assert_int_equal(count.class, WINDOW_FULL); /* of what is known */
+    free(x);
+    recording_close(rec);
+    fixture_remove(folder);
+}
+
+static void holes_are_gaps_in_recordings_without_a_seizure(void **state) {
+    (void)state;
+    char folder[4096], edf[4200];
+    fixture_folder(folder, sizeof folder);
+    snprintf(edf, sizeof edf, "%s/h_eeg.edf", folder);
+    for (int seizure = 0; seizure < 2; seizure++) {
+        struct fixture f = {fixture_referential,
+                            19,
+                            256,
+                            130,
+                            NULL,
+                            seizure ? FIXTURE_EVENTS "1\t2\tsz\tn/a\tn/a\tn/a\t130\n"
+                                    : FIXTURE_EVENTS "0\t130\tbckg\tn/a\tn/a\tn/a\t130\n"};
+        fixture_write(edf, &f);
+        for (int fill = 2; fill <= 10; fill += 8) {
+            struct window_build b = request(edf, folder);
+            struct err err = {0};
+            struct recording *rec = NULL;
+            struct recording_info info;
+            bool skipped = false;
+            int64_t missing = 0;
+            b.hole_every_s = 40;
+            b.frontend.fill_gap_s = fill;
+            if (window_plan(&b, &rec, &skipped, &err) || recording_load(rec, &err)) /* loading checks it against the plan */
+                fail_msg("%s (%s)", err.message, err.cause);
+            recording_info(rec, &info);
+            for (int i = 0; i < info.n_held; i++)
+                missing += info.held[i].end - info.held[i].first;
+            for (int i = 1; i < info.n_segments; i++)
+                missing += info.segments[i].first - info.segments[i - 1].end;
+            if (seizure)
+                assert_int_equal(missing, 0);
+            else
+                assert_in_range(missing, 2 * 10 * 256, 4 * 10 * 256);
+            assert_true(seizure || (fill == 10 ? info.n_held >= 2 : info.n_segments >= 3 && !info.n_held));
+            recording_close(rec);
+        }
+    }
     fixture_remove(folder);
 }
 
@@ -492,6 +575,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(unlabelled_recordings_follow_the_rule_given),
         cmocka_unit_test(one_long_record_takes_no_more_memory_than_many),
         cmocka_unit_test(gaps_of_a_discontinuous_file_are_held_or_split),
+        cmocka_unit_test(unknown_seconds_are_masked),
+        cmocka_unit_test(holes_are_gaps_in_recordings_without_a_seizure),
         cmocka_unit_test(real_recordings_with_gaps_and_labels_are_cached),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
