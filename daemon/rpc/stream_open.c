@@ -7,13 +7,32 @@
 #include "daemon/rpc/convert.h"
 #include "daemon/rpc/stream_call.h"
 #include "daemon/rpc/texts.h"
+#include "eeg/dsp.h"
 
 enum { MAX_RATE_HZ = 65536, MAX_LEASINGS = 8, RESTORING_LOOK_MS = 50, RESTORING_LOOKS = 100, RESTORING_RETRY_MS = 5000 };
 
+enum { MAX_LANES = 64 /* channels that a montage reads at most */ };
+static const double MAX_COST = 0.1;         /* seconds of a processor per second of EEG: others have their share too */
 static const double MIN_ALARM_HOP_S = 0.25; /* each hop costs a whole window */
 static const double MAX_ALARM_RATE = 1000;
 
+/* Names reach terminals, tables and logs. */
+static bool has_control(const char *text) {
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++)
+        if (*p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f))
+            return true;
+    return false;
+}
+
 static int check_open(const Brr__V1__Open *in, struct err *err) {
+    const char *const texts[] = {in->client_name, in->model, in->device};
+    static const char *const names[] = {"client_name", "model", "device"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (has_control(texts[i]))
+            return err_set(err, ERR_INVALID, "Open.%s has a control character", names[i]);
+    for (size_t i = 0; i < in->n_channels && i < FRONTEND_MAX_LABELS; i++)
+        if (has_control(in->channels[i]))
+            return err_set(err, ERR_INVALID, "Open.channels[%zu] has a control character", i);
     if (!in->n_channels || in->n_channels > FRONTEND_MAX_LABELS)
         return err_set(err, ERR_INVALID, "Open names %zu channels; expected 1 to %d", in->n_channels, FRONTEND_MAX_LABELS);
     for (size_t i = 0; i < in->n_channels; i++)
@@ -22,6 +41,13 @@ static int check_open(const Brr__V1__Open *in, struct err *err) {
                            SESSION_LABEL_SIZE - 1);
     if (!(in->rate_hz >= 1 && in->rate_hz <= MAX_RATE_HZ))
         return err_set(err, ERR_INVALID, "Open.rate_hz is %g; expected 1 to %d", in->rate_hz, MAX_RATE_HZ);
+    const double cost = dsp_cost(in->rate_hz, (int)(in->n_channels < MAX_LANES ? in->n_channels : MAX_LANES));
+    if (cost > MAX_COST)
+        return err_set(
+            err, ERR_INVALID,
+            "Open.rate_hz %.10g: to resample it takes %.2g s of a processor per second of EEG here, more than %g s; resample it "
+            "to a rate such as 256, 1000 or %d first",
+            in->rate_hz, cost, MAX_COST, MAX_RATE_HZ);
     if (in->format != BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_F32_UV && in->format != BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16)
         return err_set(err, ERR_INVALID, "Open.format is %d; expected F32_UV or I16", (int)in->format);
     if (in->alarm_hop_s > 0 && in->alarm_hop_s < MIN_ALARM_HOP_S)

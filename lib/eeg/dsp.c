@@ -3,8 +3,10 @@
 
 #include <complex.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "eeg/dsp_kernel.h"
 
@@ -192,6 +194,53 @@ int dsp_ratio(double rate_hz, int64_t *ret_up, int64_t *ret_down, struct err *er
     return 0;
 }
 
+/* The kernel of a rate whose ratio is known. */
+static void shape(struct resampler *r, double rate_hz) {
+    if (r->up == r->down)
+        return;
+    double lower = rate_hz < DSP_RATE_HZ ? rate_hz : DSP_RATE_HZ;
+    r->cutoff = lower / rate_hz;
+    r->half = (STOP_BAND_DB - 7.95) / (2.285 * 2 * M_PI * (lower / 16) / rate_hz) / 2;
+    r->reach = (int64_t)floor(r->half) + 1;
+}
+
+static bool is_tabled(const struct resampler *r) { return r->reach > 0 && r->up * 2 * r->reach <= TABLE_MAX_VALUES; }
+
+enum { MEASURED_TAPS = 1024, MEASURED_LANES = 16, MEASUREMENTS = 5 };
+static double tap_s, product_s; /* to compute a tap, and to multiply and add a sample */
+static pthread_once_t measured = PTHREAD_ONCE_INIT;
+
+static double thread_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The shortest of a few measurements, each of less than a millisecond. */
+static void measure(void) {
+    struct resampler r = {.up = 3, .down = 7, .reach = MEASURED_TAPS / 2, .half = MEASURED_TAPS / 2 - 0.5, .cutoff = 0.1};
+    static _Alignas(64) double taps[MEASURED_TAPS], rows[MEASURED_TAPS * MEASURED_LANES], out[MEASURED_LANES];
+    tap_s = product_s = INFINITY;
+    for (int i = 0; i < MEASUREMENTS; i++) {
+        const double begin = thread_s();
+        make_phase(&r, i % 3, taps);
+        const double middle = thread_s();
+        for (int k = 0; k < MEASURED_LANES; k++)
+            kernel()->fir(taps, MEASURED_TAPS, rows, MEASURED_LANES, out);
+        tap_s = fmin(tap_s, (middle - begin) / MEASURED_TAPS);
+        product_s = fmin(product_s, (thread_s() - middle) / (MEASURED_TAPS * MEASURED_LANES * MEASURED_LANES));
+    }
+}
+
+double dsp_cost(double rate_hz, int lanes) {
+    struct resampler r = {0};
+    if (dsp_ratio(rate_hz, &r.up, &r.down, NULL))
+        return INFINITY;
+    shape(&r, rate_hz);
+    pthread_once(&measured, measure);
+    return 2.0 * (double)r.reach * DSP_RATE_HZ * ((is_tabled(&r) ? 0 : tap_s) + product_s * lanes);
+}
+
 int resampler_new(double rate_hz, int lanes, struct resampler **ret, struct err *err) {
     int64_t up, down;
     int rc = dsp_ratio(rate_hz, &up, &down, err);
@@ -203,18 +252,13 @@ int resampler_new(double rate_hz, int lanes, struct resampler **ret, struct err 
     r->up = up;
     r->down = down;
     r->lanes = lanes;
-    if (r->up != r->down) {
-        double lower = rate_hz < DSP_RATE_HZ ? rate_hz : DSP_RATE_HZ;
-        r->cutoff = lower / rate_hz;
-        r->half = (STOP_BAND_DB - 7.95) / (2.285 * 2 * M_PI * (lower / 16) / rate_hz) / 2;
-        r->reach = (int64_t)floor(r->half) + 1;
-    }
+    shape(r, rate_hz);
     int64_t taps = 2 * r->reach;
     r->capacity = 2 * (taps + DSP_BLOCK + 1);
     r->rows = dsp_rows(r->capacity, lanes);
     r->marks = calloc((size_t)r->capacity, 1);
     r->phase_taps = calloc((size_t)taps + 1, sizeof(double));
-    bool tabled = taps > 0 && r->up * taps <= TABLE_MAX_VALUES;
+    bool tabled = is_tabled(r);
     if (tabled)
         r->table = malloc((size_t)(r->up * taps) * sizeof(double));
     if (!r->rows || !r->marks || !r->phase_taps || (tabled && !r->table)) {

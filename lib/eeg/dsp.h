@@ -50,6 +50,10 @@ struct resampler;
 /* 256/rate as up/down in lowest terms. ERR_INVALID unless 1 ≤ rate ≤ 65536. The rate is taken as the simplest fraction within 1e-10
  * of it. */
 int dsp_ratio(double rate_hz, int64_t *ret_up, int64_t *ret_down, struct err *err);
+/* Seconds of one processor that resampling a second of EEG of this rate takes on this machine, for so many lanes: an estimate from
+ * one short measurement of the machine. Rates without a small fraction have their taps computed anew for each output. INFINITY if
+ * the rate is none (dsp_ratio). Any thread. */
+double dsp_cost(double rate_hz, int lanes);
 /* Errors of dsp_ratio, EXHAUSTED. */
 int resampler_new(double rate_hz, int lanes, struct resampler **ret, struct err *err);
 void resampler_free(struct resampler *r);

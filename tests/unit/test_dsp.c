@@ -236,6 +236,17 @@ static void rates_become_the_nearest_small_fraction_or_are_refused(void **state)
     resampler_free(r);
 }
 
+/* The rate that computes its taps anew is the costly one, however fast the machine; common rates cost nearly nothing beside it. */
+static void a_rate_without_a_table_costs_the_most(void **state) {
+    (void)state;
+    const double odd = dsp_cost(65521.37, 1), tabled = dsp_cost(65536, 1), common = dsp_cost(512, 1);
+    assert_true(odd > tabled && tabled > common && common > 0);
+    assert_true(dsp_cost(256, 19) == 0);
+    assert_true(dsp_cost(512, 32) > dsp_cost(512, 1));
+    assert_true(isinf(dsp_cost(0.5, 1)) && isinf(dsp_cost(NAN, 1)));
+    print_message("seconds of a processor per second of EEG: 65521.37 Hz %.3g, 65536 Hz %.3g, 512 Hz %.3g\n", odd, tabled, common);
+}
+
 static void instruction_sets_give_the_same_bits(void **state) {
     (void)state;
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl"))
@@ -306,6 +317,7 @@ int main(void) {
         cmocka_unit_test(chunks_of_any_size_give_the_same_bits),
         cmocka_unit_test(a_source_at_256_hz_passes_unchanged),
         cmocka_unit_test(rates_become_the_nearest_small_fraction_or_are_refused),
+        cmocka_unit_test(a_rate_without_a_table_costs_the_most),
         cmocka_unit_test(instruction_sets_give_the_same_bits),
         cmocka_unit_test(halves_round_to_nearest_even_and_read_back),
     };

@@ -452,6 +452,12 @@ static void a_label_is_no_longer_than_a_snapshot_can_hold(void **state) {
     label[SESSION_LABEL_SIZE] = '\0';
     stream.len = pack_open(*state, label, data);
     assert_int_equal(call(*state, &stream, &n), BRR_INVALID);
+    static const char *const control[] = {"C3\033[2J", "C3\n", "\x7f", "\xc2\x9b"};
+    for (size_t i = 0; i < sizeof control / sizeof *control; i++) {
+        str_copy(label, sizeof label, control[i]);
+        stream.len = pack_open(*state, label, data);
+        assert_int_equal(call(*state, &stream, &n), BRR_INVALID);
+    }
 }
 
 /* The thread pool has other work than models on a volume that does not answer. */
