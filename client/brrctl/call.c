@@ -27,7 +27,10 @@ int brrctl_fail(const struct err *err) {
     return exit_of(err->code);
 }
 
-int brrctl_fail_call(const struct brr_error *err) {
+int brrctl_fail_call(const struct brr_error *error) {
+    struct brr_error clean = *error, *err = &clean;
+    output_clean(clean.message);
+    output_clean(clean.cause);
     output_clear();
     fprintf(stderr, "brrctl: %s", err->message);
     if (*err->cause)
@@ -90,8 +93,10 @@ int brrctl_keep_error(struct brr_error *ret, const struct err *err) {
 
 /* The answer as a message; NULL with an error when it cannot be unpacked. */
 static void *unpack(const struct brrctl_method *m, const void *data, size_t len, struct brr_error *err) {
-    void *message = protobuf_c_message_unpack(m->answer, NULL, len, data);
-    if (!message)
+    ProtobufCMessage *message = protobuf_c_message_unpack(m->answer, NULL, len, data);
+    if (message)
+        output_clean_message(message);
+    else
         brrctl_set_error(err, BRR_INTERNAL, "the daemon's answer cannot be read; brrctl and brrd differ in version?");
     return message;
 }

@@ -89,10 +89,15 @@ static void print_json(const Brr__V1__JournalEntry *e) {
     output_end(&out);
 }
 
+/* A program for tables takes a cell that begins with one of these for a formula, unless an apostrophe stands before it. */
+static bool is_formula(const char *text) { return *text && strchr("=+-@\t\r", *text); }
+
 static void put_csv(const char *text, char end) {
     bool quoted = strpbrk(text, ",\"\r\n") != NULL;
     if (quoted)
         putchar('"');
+    if (is_formula(text))
+        putchar('\'');
     for (; *text; text++) {
         if (*text == '"')
             putchar('"');

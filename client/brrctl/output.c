@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <protobuf-c/protobuf-c.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,4 +145,38 @@ const char *output_time(int64_t time_ms, char *buf, size_t size) {
     if (time_ms <= 0 || !localtime_r(&t, &tm) || !strftime(buf, size, "%Y-%m-%d %H:%M:%S", &tm))
         str_copy(buf, size, "-");
     return buf;
+}
+
+/* ASCII's control characters, and those of ISO 8859-1 (U+0080 to U+009F) in UTF-8. */
+void output_clean(char *text) {
+    for (unsigned char *p = (unsigned char *)text; *p; p++) {
+        const int is_line = *p == '\n' || *p == '\t' || (*p == '\r' && p[1] == '\n');
+        if ((*p < 0x20 && !is_line) || *p == 0x7f)
+            *p = '?';
+        else if (*p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f)
+            p[0] = p[1] = '?';
+    }
+}
+
+void output_clean_message(ProtobufCMessage *m) {
+    for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+        char *at = (char *)m + f->offset;
+        size_t n = 1;
+        if (f->label == PROTOBUF_C_LABEL_REPEATED)
+            memcpy(&n, (char *)m + f->quantifier_offset, sizeof n);
+        else if (f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF && *(const uint32_t *)((char *)m + f->quantifier_offset) != f->id)
+            continue;
+        if ((f->type != PROTOBUF_C_TYPE_STRING && f->type != PROTOBUF_C_TYPE_MESSAGE) || !n)
+            continue;
+        void **items = f->label == PROTOBUF_C_LABEL_REPEATED ? *(void ***)at : (void **)at;
+        for (size_t k = 0; k < n; k++) {
+            if (!items[k] || items[k] == f->default_value)
+                continue;
+            if (f->type == PROTOBUF_C_TYPE_MESSAGE)
+                output_clean_message(items[k]);
+            else if (*(const char *)items[k])
+                output_clean(items[k]);
+        }
+    }
 }

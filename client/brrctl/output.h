@@ -7,6 +7,8 @@
 
 #include "base/json.h"
 
+typedef struct ProtobufCMessage ProtobufCMessage;
+
 /* One object per line: output_begin opens it, output_end prints and frees it. */
 struct output {
     struct str text;
@@ -14,6 +16,13 @@ struct output {
 };
 struct json_writer *output_begin(struct output *out);
 void output_end(struct output *out);
+
+/* Texts of the daemon and of its callers are shown on terminals, which obey control characters: each of them but line feed, tab and
+ * a carriage return before a line feed becomes a question mark. Every answer and error of a call passes here before a command sees
+ * it. */
+void output_clean(char *text);
+/* All texts of the message and of those within it. */
+void output_clean_message(ProtobufCMessage *message);
 
 /* Flushes standard output; false, after printing the error, when some of it could not be written. */
 bool output_arrived(void);

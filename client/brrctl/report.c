@@ -27,7 +27,7 @@ struct report_options {
 static const struct argument rows[] = {
     {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE", "the HTML file, FILE.html or FILE.htm; default report.html", 0, 0},
     {"--eeg", NULL, ARGUMENT_TEXT, AT(eeg), "PATH",
-     "folder of the recordings; default: the job's data.source, if it is a folder here", 0, 0},
+     "folder of the recordings; without it the report has no pages of EEG", 0, 0},
     {"--reference", NULL, ARGUMENT_TEXT, AT(reference), "DIR", "folder of label files; default: the labels of the recordings", 0,
      0},
     {"--montage", NULL, ARGUMENT_TEXT, AT(montage), "M",
@@ -51,6 +51,7 @@ struct report_input {
     char eeg[4096];                /* "" = none */
     struct json *report;
     char *picture, *job_file;
+    bool picture_is_own; /* made from the events */
     struct report_data data;
 };
 
@@ -69,26 +70,6 @@ static int make_temporary(struct report_input *in, struct err *err) {
         return 0;
     *in->temporary = '\0';
     return err_set(err, ERR_UNAVAILABLE, "cannot make a temporary folder; set TMPDIR to one that can be written");
-}
-
-/* The folder here that a job read, if there is one. */
-static void find_source(const struct Brr__V1__JobFile *file, char *ret, size_t size) {
-    struct arena arena;
-    struct yaml_node *root = NULL;
-    struct err err;
-    arena_init(&arena, CONFIG_BYTES);
-    int rc = yaml_parse(&arena, file->yaml, strlen(file->yaml), file->name, &root, &err);
-    for (size_t i = 0; !rc && i < file->n_overrides; i++)
-        rc = yaml_set(&arena, root, file->overrides[i], &err);
-    const struct yaml_node *source = rc ? NULL : yaml_path(root, "data.source");
-    *ret = '\0';
-    if (source && source->type != YAML_SCALAR)
-        source = NULL;
-    if (source && str_starts(source->text, "file://") && fsio_exists(source->text + 7))
-        str_copy(ret, size, source->text + 7);
-    else if (source && *source->text == '/' && fsio_exists(source->text))
-        str_copy(ret, size, source->text);
-    arena_done(&arena);
 }
 
 static int keep_job_file(struct report_input *in, const Brr__V1__JobFile *file, struct err *err) {
@@ -112,8 +93,6 @@ static int take_job(const struct arguments *o, struct report_input *in, struct e
         code = EXIT_FAILED;
     if (!code)
         code = job_files_fetch(o, job->id, wanted, sizeof wanted / sizeof *wanted, in->temporary);
-    if (!code && job->file)
-        find_source(job->file, in->eeg, sizeof in->eeg);
     str_copy(in->folder, sizeof in->folder, in->temporary);
     brr__v1__job__free_unpacked(job, NULL);
     return code;
@@ -153,6 +132,7 @@ static int find_picture(struct report_input *in, struct err *err) {
     }
     if (!there) {
         str_format(path, sizeof path, "%s/made.svg", in->temporary);
+        in->picture_is_own = true;
         int rc = report_operating(&in->data, path, &there, err);
         if (rc)
             return rc;
@@ -255,6 +235,7 @@ static int write_report(const struct arguments *o, const struct report_input *in
                                            .data = &in->data,
                                            .report = in->report,
                                            .picture = in->picture,
+                                           .picture_is_own = in->picture_is_own,
                                            .job_file = in->job_file,
                                            .clip = &clip,
                                            .page_s = given(own(o)->seconds, 15),

@@ -39,6 +39,7 @@ struct report_content {
     const struct report_data *data;
     const struct json *report; /* report.json of a job */
     const char *picture;       /* SVG text: operating points, or the course of a training */
+    bool picture_is_own;       /* it was made here; else it is the job's, and stands in the report as an image */
     const char *job_file;      /* text of the job file with its overrides */
     const struct eeg_clip_config *clip;
     double page_s;

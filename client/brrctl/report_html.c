@@ -450,13 +450,32 @@ static int put_events(const struct report_content *c, struct str *out, int *ret_
     return rc;
 }
 
+/* The job's picture comes from the daemon: as an image it can neither run scripts nor load or send anything. */
+static void put_picture(const char *svg, struct str *out) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const size_t n = strlen(svg);
+    str_puts(out, "<figure>\n<img alt=\"picture of the job\" src=\"data:image/svg+xml;base64,");
+    for (size_t i = 0; i < n; i += 3) {
+        unsigned three = 0;
+        for (size_t k = 0; k < 3; k++)
+            three = three << 8 | (i + k < n ? (unsigned char)svg[i + k] : 0);
+        char four[4];
+        for (size_t k = 0; k < 4; k++)
+            four[k] = i + k > n ? '=' : digits[three >> (18 - 6 * k) & 63];
+        str_append(out, four, sizeof four);
+    }
+    str_puts(out, "\">\n</figure>\n");
+}
+
 int report_html(const struct report_content *c, struct str *out, int *ret_pages, struct err *err) {
     int rc;
     put_head(c, out);
     if (c->data->n && (rc = put_summary(c, out, err)))
         return rc;
-    if (c->picture)
+    if (c->picture && c->picture_is_own)
         str_printf(out, "<figure>\n%s</figure>\n", c->picture);
+    else if (c->picture)
+        put_picture(c->picture, out);
     if (c->data->n) {
         put_recordings(c->data, out);
         if ((rc = put_events(c, out, ret_pages, err)))

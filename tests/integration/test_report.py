@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """A report of detected events and of jobs as one HTML file, the comparison of two trainings, their curves as CSV, pictures as PNG and
 PDF, and the call that sends files of a job."""
+import base64
 import csv
 import glob
 import html.parser
 import io
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -14,7 +16,7 @@ import sys
 from daemon import BIN, MINI, Daemon, make_corpus, temporary
 
 # Elements that need no end tag.
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "img"}
 
 
 class Page(html.parser.HTMLParser):
@@ -28,7 +30,7 @@ class Page(html.parser.HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         values = dict(attrs)
-        assert "src" not in values and tag not in ("script", "link", "iframe", "img"), (tag, attrs)
+        assert values.get("src", "data:image/").startswith("data:image/") and tag not in ("script", "link", "iframe"), (tag, attrs)
         self.ids.add(values.get("id"))
         self.classes += (values.get("class") or "").split()
         if values.get("href"):
@@ -53,6 +55,12 @@ class Page(html.parser.HTMLParser):
 def read(path):
     with open(path, encoding="utf-8") as f:
         return f.read()
+
+
+def picture(path):
+    """The SVG of the job, which stands in the report as an image."""
+    (data,) = re.findall(r'<img alt="[^"]*" src="data:image/svg\+xml;base64,([A-Za-z0-9+/=]*)">', read(path))
+    return base64.b64decode(data).decode()
 
 
 def report(d, what, name, *words):
@@ -160,18 +168,20 @@ def check_comparison(d, a, b):
 
 
 def check_job(d, job):
-    """An evaluation has pages of EEG from its data.source, its own picture, and its alarms in files."""
+    """An evaluation has pages of EEG from the folder that the caller names, its own picture as an image, and its alarms in files."""
     code, end, err = d.submit(f"evaluate.checkpoint=job:{job}", f"data.source=file://{d.dir}/eeg", "evaluate.alarm_hop_s=8",
                               file=f"{os.environ['BRR_SOURCE_DIR']}/configs/eval.yaml")
     assert code == 0 and end["state"] == "succeeded", (end, err)
     folder = d.job(end["job"])["directory"]
     assert len(glob.glob(f"{folder}/events/**/*_alarms.tsv", recursive=True)) == 3
-    result, page, text = report(d, f"job:{end['job']}", "evaluation")
+    unnamed, page, _ = report(d, f"job:{end['job']}", "unnamed")
+    assert unnamed["pages"] == 0 and "name it with --eeg" in unnamed["note"], "a folder that only the daemon's job file names is read"
+    result, page, text = report(d, f"job:{end['job']}", "evaluation", "--eeg", f"{d.dir}/eeg")
     assert result["recordings"] == 3 and page.classes.count("eeg") == result["pages"] > 0, result
-    assert "model_sha256" in text and "evaluate.alarm_hop_s=8" in text and "alarms, at most" in text
+    assert "model_sha256" in text and "evaluate.alarm_hop_s=8" in text and "alarms, at most" in picture(f"{d.dir}/evaluation.html")
     training, _, text = report(d, f"job:{job}", "training")
     assert "has no events" in training["note"], training
-    assert training["pages"] == 0 and "training loss" in text
+    assert training["pages"] == 0 and "training loss" in picture(f"{d.dir}/training.html")
 
 
 def check_completion(d, job):

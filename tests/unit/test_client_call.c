@@ -4,6 +4,7 @@
 
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
 #include "unit/cmocka_all.h"
 
 /* ---- libbrr: a call that is answered with these bytes, so many times ---- */
@@ -88,10 +89,28 @@ static void an_answer_that_cannot_be_read_is_an_error(void **state) {
     assert_int_equal(code, EXIT_FAILED);
 }
 
+/* What a caller named a stream or a job cannot move the cursor of whoever lists it. */
+static void control_characters_of_answers_reach_no_terminal(void **state) {
+    Brr__V1__Job job = BRR__V1__JOB__INIT;
+    Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
+    char name[] = "Doe\033[2J\r\x07\x7f\xc2\x9b\xc3\xa4", yaml[] = "a: 1\r\n\tb\x08", item[] = "x\033", *items[] = {item};
+    (void)state;
+    job.name = name;
+    job.file = &file;
+    file.yaml = yaml;
+    file.overrides = items;
+    file.n_overrides = 1;
+    output_clean_message(&job.base);
+    assert_string_equal(name, "Doe?[2J\077?\077?\077\xc3\xa4");
+    assert_string_equal(yaml, "a: 1\r\n\tb?");
+    assert_string_equal(item, "x?");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_visited_until_the_end_or_until_enough),
         cmocka_unit_test(an_answer_that_cannot_be_read_is_an_error),
+        cmocka_unit_test(control_characters_of_answers_reach_no_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
