@@ -36,6 +36,7 @@ struct config {
     const char *data, *cache, *results, *database;
     const char *shared_sessions, *session_folder; /* NULL: nothing is shared; and the name of this daemon there */
     bool local_paths;
+    bool log_names;
     int log_level;                                               /* enum log_level */
     int log_format;                                              /* 0 text, 1 JSON */
     int64_t max_queued, default_wall_clock_ms, keep_finished_ms; /* -1 = none */

@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/log_name.h"
 #include "daemon/check.h"
 #include "daemon/config.h"
 #include "daemon/restore.h"
@@ -94,6 +96,8 @@ static int check_or_serve(struct arguments *a, struct arena *arena, struct err *
     if (a->restore)
         return restore_run(&config, a->restore, err);
     log_setup((enum log_level)config.log_level, config.log_format == 1);
+    log_names(config.log_names);
+    umask(umask(S_IRWXO) | S_IWGRP | S_IRWXO); /* results are the group's to read at most */
     return server_run(&config, &source, err);
 }
 

@@ -1,22 +1,59 @@
 #include "daemon/paths.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/fsio.h"
 #include "base/log.h"
+#include "base/str.h"
 #include "detect/builtin.h"
 
-/* Removes what an earlier process left in the cache: files of unfinished networks and snapshots, and of the ranks of trainings. */
-static int clear_cache(const struct config *c, struct err *err) {
-    static const char *const folders[] = {"ranks", "networks"};
+/* "-12" at the end of n characters: returns where it begins, 0 if there is none. */
+static size_t number_at_end(const char *text, size_t n) {
+    size_t at = n;
+    while (at && isdigit((unsigned char)text[at - 1]))
+        at--;
+    return at && at < n && text[at - 1] == '-' ? at - 1 : 0;
+}
+
+/* "train-261127-3-0": the id of a job, and a rank. */
+static bool is_of_rank(const char *name) {
+    size_t at = strlen(name);
+    for (int i = 0; i < 3 && at; i++)
+        at = number_at_end(name, at);
+    return at > 0;
+}
+
+static bool is_of_network(const char *name) {
+    return str_starts(name, "upload-") || str_starts(name, "snapshot-0x") || str_starts(name, "backup-");
+}
+
+/* Removes the entries of a folder that are an earlier process's by their names. */
+static int clear_folder(const char *folder, bool (*is_own)(const char *name), struct err *err) {
+    DIR *d = opendir(folder);
+    struct dirent *e = NULL;
     char path[4096];
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        int rc;
-        if ((rc = fsio_join(path, sizeof path, c->cache, folders[i], err)) || (rc = fsio_remove_tree(path, err)))
-            return rc;
-    }
+    int rc = d || errno == ENOENT ? 0 : err_errno(err, errno, "cannot open directory %s", folder);
+    while (d && !rc && !(rc = fsio_next_entry(d, &e, err)) && e)
+        if (is_own(e->d_name) && !(rc = fsio_join(path, sizeof path, folder, e->d_name, err)))
+            rc = fsio_remove_tree(path, err);
+    if (d)
+        closedir(d);
+    return rc;
+}
+
+/* Removes what an earlier process left: in the cache files of unfinished networks and snapshots, and of the ranks of trainings; in
+ * the results halves of uploads. */
+static int clear_old(const struct config *c, struct err *err) {
+    char path[4096];
+    int rc;
+    if ((rc = fsio_join(path, sizeof path, c->cache, "ranks", err)) || (rc = clear_folder(path, is_of_rank, err)) ||
+        (rc = fsio_join(path, sizeof path, c->results, "uploads", err)) || (rc = fsio_remove_temporaries(path, err)) ||
+        (rc = fsio_join(path, sizeof path, c->cache, "networks", err)) || (rc = clear_folder(path, is_of_network, err)))
+        return rc;
     return fsio_mkdirs(path, err);
 }
 
@@ -48,7 +85,7 @@ int paths_open(const struct config *c, int *ret_lock, struct err *err) {
         return err_set(err, ERR_PRECONDITION,
                        "a restore into %s has not ended; run `brrd --restore DIR` again, or delete %s to begin with what is there",
                        c->results, restoring);
-    if ((rc = clear_cache(c, err)))
+    if ((rc = clear_old(c, err)))
         return rc;
     if (builtin_write(c->cache, &why))
         log_warn("the built-in models may be missing", "error=\"%s\"", err_text(&why, text, sizeof text));

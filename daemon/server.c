@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/log_name.h"
 #include "daemon/deadline.h"
 #include "daemon/devices.h"
 #include "daemon/jobs/worker.h"
@@ -39,6 +40,7 @@ static void use_configuration(struct daemon *d, const struct reload_report *repo
         return;
     }
     log_setup((enum log_level)config.log_level, config.log_format == 1);
+    log_names(config.log_names);
     server_seed_models(&d->services, &config);
     log_info("configuration reloaded: certificate, tokens, log and serve; other keys need a restart", NULL);
 }

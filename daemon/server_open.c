@@ -28,10 +28,12 @@ static void on_job_changed(void *ctx, const struct job *job) {
     svc_jobs_changed(&d->services, job);
 }
 
+/* The text, which may name recordings, stands in the job's own log alone. */
 static void on_job_log(void *ctx, const struct job *job, const char *level, const char *text) {
     struct daemon *d = ctx;
     joblog_append(d->services.joblog, job->directory, level, text);
-    log_write(strcmp(level, "info") ? LOG_WARN : LOG_INFO, text, "job=%s", job->id);
+    if (strcmp(level, "info") != 0)
+        log_warn("a job has a warning", "job=%s fix=\"brrctl logs %s\"", job->id, job->id);
 }
 
 /* Paths outside the configured ones are for the daemon itself, and for its own user and root on the unix socket. */

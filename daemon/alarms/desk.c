@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/log_name.h"
 #include "base/str.h"
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/journaldb.h"
@@ -52,7 +53,7 @@ static void on_row(void *ctx, const struct alarms_row *row) {
     alarm_entry_make(row, &e);
     e.number = d->numbered = e.received_ms > d->numbered ? e.received_ms : d->numbered + 1;
     log_info("alarm", "what=%s alarm=%s bed=\"%s\" person=\"%s\" step=%d detail=\"%s\"", journal_kind_name(e.kind), e.alarm,
-             e.client, e.person, (int)e.step, e.detail);
+             log_name(e.client), e.person, (int)e.step, e.detail);
     d->own = true;
     if (d->config.journal)
         d->journaled = journal_add(d->config.journal, &e);

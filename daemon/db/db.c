@@ -1,9 +1,11 @@
 #include "daemon/db/db.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -73,8 +75,20 @@ static int read_schema(struct db *db, int64_t *ret, struct err *err) {
     return rc;
 }
 
+/* The file is its owner's alone; SQLite gives its other files the same mode. An error shows when the file is opened. */
+static void keep_private(const char *path) {
+    static const char *const ends[] = {"", "-wal", "-shm"};
+    OWNED_FD int fd =
+        open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR); /* closed before SQLite locks the file */
+    char file[sizeof((struct db *)0)->path + 8];
+    for (size_t i = 0; fd < 0 && i < sizeof ends / sizeof *ends; i++)
+        if (str_format(file, sizeof file, "%s%s", path, ends[i]))
+            (void)!chmod(file, S_IRUSR | S_IWUSR);
+}
+
 static int set_up(struct db *db, bool alone, struct err *err) {
     int64_t schema = 0;
+    keep_private(db->path);
     int rc = sqlite3_open_v2(db->path, &db->sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
     if (rc != SQLITE_OK)
         return failed(db, "open it", err);

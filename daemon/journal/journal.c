@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/log_name.h"
 #include "base/map.h"
 #include "base/str.h"
 #include "base/trusted_time.h"
@@ -499,7 +500,7 @@ static void look_at_streams(struct journal *j, int64_t now_ms) {
         struct journal_stream *s = value;
         if (s->dropped && log) {
             log_error("entries of a stream are missing in the journal: too many wait to be written",
-                      "session=%s client=\"%s\" principal=\"%s\" entries=%lld", session, s->client, s->principal,
+                      "session=%s client=\"%s\" principal=\"%s\" entries=%lld", session, log_name(s->client), s->principal,
                       (long long)s->dropped);
             s->dropped = 0;
             j->drops_logged_ms = now_ms;

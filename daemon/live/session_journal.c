@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/log_name.h"
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
 
@@ -16,8 +17,8 @@ static int64_t note(struct session *s, struct journal_entry *e) {
     struct journal *journal = s->all->config.journal;
     if (e->kind >= JOURNAL_QUALITY)
         log_info("stream", "what=%s session=%s client=\"%s\" principal=\"%s\" peer=%s model=%s detail=\"%s\"",
-                 journal_kind_name(e->kind), s->id, s->client, s->token.principal, *s->address ? s->address : "unknown", s->model,
-                 e->detail);
+                 journal_kind_name(e->kind), s->id, log_name(s->client), s->token.principal, *s->address ? s->address : "unknown",
+                 s->model, e->detail);
     if (!journal)
         return 0;
     if (!e->received_ms)

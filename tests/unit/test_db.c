@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,23 @@ static struct db *open_in(void **state) {
     if (db_open(in_dir(state, "jobs.sqlite"), &db, &err))
         fail_msg("%s", err.message);
     return db;
+}
+
+/* Its files are readable for the daemon alone, also those of an earlier version. */
+static void a_database_is_its_owners_alone(void **state) {
+    static const char *const files[] = {"jobs.sqlite", "jobs.sqlite-wal", "jobs.sqlite-shm"};
+    const mode_t before = umask(0);
+    for (int again = 0; again < 2; again++) {
+        struct db *db = open_in(state);
+        for (int i = 0; i < 3; i++) {
+            struct stat st;
+            assert_false(stat(in_dir(state, files[i]), &st));
+            assert_int_equal(st.st_mode & 0777, 0600);
+        }
+        db_close(db);
+        assert_false(chmod(in_dir(state, files[0]), 0644));
+    }
+    umask(before);
 }
 
 static void make_table(struct db *db, size_t n) { assert_int_equal(db_table(db, "t", columns, n, "name", NULL), 0); }
@@ -198,6 +216,7 @@ int main(int argc, char **argv) {
     if (argc == 3 && !strcmp(argv[1], "full"))
         return read_on_full_volume(argv[2]);
     const struct CMUnitTest tests[] = {
+        in_temp_dir(a_database_is_its_owners_alone),
         in_temp_dir(values_come_back_after_reopening),
         in_temp_dir(a_second_process_is_refused),
         in_temp_dir(a_table_of_an_earlier_version_gains_columns),

@@ -294,8 +294,8 @@ static void the_queue_is_full_also_for_a_submission_under_way(void **state) {
 }
 
 static void one_owner_leaves_places_of_the_queue_to_others(void **state) {
-    struct submission r = {.yaml = "kind: train\ndata:\n  source: .\n", .request_id = "", .owner = "token:ana"};
-    const struct job *job;
+    struct submission r = {.yaml = "kind: train\ndata:\n  source: .\n", .file = "t", .request_id = "", .owner = "token:ana"};
+    const struct job *job = NULL;
     for (int i = 0; i <= 80; i++)
         assert_int_equal(send(*state, &r, &job, NULL), i < 80 ? 0 : ERR_EXHAUSTED);
     r.owner = "token:bob";
