@@ -26,8 +26,7 @@ struct report_options {
 #define AT(field) offsetof(struct report_options, field)
 static const struct argument rows[] = {
     {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE", "the HTML file, FILE.html or FILE.htm; default report.html", 0, 0},
-    {"--eeg", NULL, ARGUMENT_TEXT, AT(eeg), "PATH",
-     "folder of the recordings; without it the report has no pages of EEG", 0, 0},
+    {"--eeg", NULL, ARGUMENT_TEXT, AT(eeg), "PATH", "folder of the recordings; without it the report has no pages of EEG", 0, 0},
     {"--reference", NULL, ARGUMENT_TEXT, AT(reference), "DIR", "folder of label files; default: the labels of the recordings", 0,
      0},
     {"--montage", NULL, ARGUMENT_TEXT, AT(montage), "M",
