@@ -46,6 +46,28 @@ def base_archive():
         return path
 
 
+class Root:
+    """A bare Debian 12."""
+
+    def __init__(self, directory):
+        self.dir = directory
+        os.makedirs(directory)
+        run("tar", "-C", directory, "-xf", base_archive())
+        for name in ("resolv.conf", "hosts"):
+            shutil.copy(f"/etc/{name}", f"{directory}/etc/{name}")
+        run("mount", "-t", "proc", "proc", f"{directory}/proc")
+
+    def close(self):
+        run("umount", f"{self.dir}/proc")
+
+    def __call__(self, *command, user="root"):
+        return run("chroot", f"--userspec={user}", self.dir, "env", "HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive",
+                   "BRR_ENDPOINT=unix:/run/brrd/brrd.sock", *command)
+
+    def apt(self, *words):
+        return self("apt-get", "-y", "-q", "--no-install-recommends", *words)
+
+
 def contents():
     """What goes into the packages, and what says how."""
     built = [path for pattern in ("bin/*", "lib/*.so*", "CMakeCache.txt") for path in glob.glob(f"{BUILD}/{pattern}")]

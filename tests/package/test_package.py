@@ -17,29 +17,7 @@ import urllib.request
 sys.path.insert(0, os.path.join(os.environ["BRR_SOURCE_DIR"], "tests", "integration"))
 import debian  # noqa: E402
 from daemon import MINI, PATIENCE, free_port, make_corpus, temporary, tensors  # noqa: E402
-from debian import NAMES, run  # noqa: E402
-
-
-class Root:
-    """A bare Debian 12."""
-
-    def __init__(self, directory):
-        self.dir = directory
-        os.makedirs(directory)
-        run("tar", "-C", directory, "-xf", debian.base_archive())
-        for name in ("resolv.conf", "hosts"):
-            shutil.copy(f"/etc/{name}", f"{directory}/etc/{name}")
-        run("mount", "-t", "proc", "proc", f"{directory}/proc")
-
-    def close(self):
-        run("umount", f"{self.dir}/proc")
-
-    def __call__(self, *command, user="root"):
-        return run("chroot", f"--userspec={user}", self.dir, "env", "HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive",
-                   "BRR_ENDPOINT=unix:/run/brrd/brrd.sock", *command)
-
-    def apt(self, *words):
-        return self("apt-get", "-y", "-q", "--no-install-recommends", *words)
+from debian import NAMES, Root, run  # noqa: E402
 
 
 class Service:
