@@ -25,9 +25,8 @@ function(brr_test name)
   if(BRR_SANITIZE)
     math(EXPR limit "4 * ${limit}")
   endif()
-  math(EXPR kill_after "1800 + ${limit}")
   add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/with_limit.py ${limit} ${ARG_COMMAND})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${kill_after} SKIP_RETURN_CODE 77 LABELS "${ARG_LABELS}"
+  set_tests_properties(${name} PROPERTIES TIMEOUT 14400 SKIP_RETURN_CODE 77 LABELS "${ARG_LABELS}"
     ENVIRONMENT "OMP_WAIT_POLICY=passive;${ARG_ENVIRONMENT}")
 endfunction()
 
