@@ -238,7 +238,7 @@ def validate(modules):
 
 def main():
     if not shutil.which("chromium"):
-        skip("there is no chromium; ./dev deps installs it")
+        skip("package", "there is no chromium; ./dev deps installs it")
     modules = npm_modules(f"{HERE}/html_validate")
     shutil.rmtree(SHOTS, ignore_errors=True)
     os.makedirs(SHOTS)
