@@ -244,7 +244,14 @@ def check_purge(root, job):
     """A removal keeps configuration and results, a purge the results alone."""
     root.apt("remove", "brrd")
     assert not os.path.exists(f"{root.dir}/usr/bin/brrd") and os.path.exists(f"{root.dir}/etc/brrd/daemon.yaml")
+    unit = f"{root.dir}/etc/systemd/system/brrd.service"
+    assert os.path.islink(unit) and os.readlink(unit) == "/dev/null", "a removal masks the unit"
+    root.apt("install", "/tmp/brrd.deb")
+    assert not os.path.lexists(unit) and os.path.islink(f"{root.dir}/etc/systemd/system/multi-user.target.wants/brrd.service"), "it stays masked"
+    root("install", "-d", "/etc/brrd/tls")
     out = root.apt("purge", "brrd")
+    assert "stay in /etc/brrd" in out, out
+    shutil.rmtree(f"{root.dir}/etc/brrd")
     assert "stay in /var/lib/brrd" in out, out
     assert not os.path.exists(f"{root.dir}/etc/brrd") and not os.path.exists(f"{root.dir}/var/cache/brrd")
     assert glob.glob(f"{root.dir}/var/lib/brrd/**/{job}/**/*.safetensors", recursive=True), "the results were removed"
