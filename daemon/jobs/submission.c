@@ -23,11 +23,34 @@ static int refer(const struct submission_rules *rules, const struct jobfile_ref 
     return rc ? err_wrap(err, "%s", ref->key) : 0;
 }
 
+/* A job writes below stores.NAME.write alone. Without the key, only the daemon's own user may name a place in the store, who could
+ * write there anyway. */
+static int check_upload(const struct places *places, const char *target, struct err *err) {
+    const struct source_store *store;
+    const char *prefix;
+    int rc = source_find(places->stores, places->n_stores, target, &store, &prefix, err);
+    if (rc)
+        return err_wrap(err, "checkpoint.upload");
+    const char *below = store->config.write;
+    if (!below)
+        return places->local_paths
+                   ? 0
+                   : err_set(err, ERR_DENIED,
+                             "checkpoint.upload: jobs may not write to the store %s; set stores.%s.write to a prefix", store->name,
+                             store->name);
+    const size_t len = strlen(below);
+    const bool inside = !len || (str_starts(prefix, below) && (!prefix[len] || prefix[len] == '/' || below[len - 1] == '/'));
+    return inside && !strstr(prefix, "..")
+               ? 0
+               : err_set(err, ERR_DENIED,
+                         "checkpoint.upload: '%s' is not below '%s', where jobs may write in the store %s (stores.%s.write)",
+                         prefix, below, store->name, store->name);
+}
+
 int submission_refer(const struct submission_rules *rules, const struct jobfile *file, struct submission_refs *ret,
                      struct err *err) {
     const struct places *places = rules->places;
-    const char *upload = file->checkpoint.upload, *prefix;
-    const struct source_store *store;
+    const char *upload = file->checkpoint.upload;
     struct jobfile_ref refs[JOBFILE_MAX_REFS];
     int rc;
     ret->places = *places;
@@ -39,11 +62,8 @@ int submission_refer(const struct submission_rules *rules, const struct jobfile 
                        (long long)file->devices, rules->n_devices);
     if (file->executor && rules->find_executor && (rc = rules->find_executor(rules->ctx, file->executor, err)))
         return rc;
-    if (upload && str_starts(upload, "store://") &&
-        (rc = source_find(places->stores, places->n_stores, upload + strlen("store://"), &store, &prefix, err))) {
-        err_wrap(err, "checkpoint.upload");
+    if (upload && str_starts(upload, "store://") && (rc = check_upload(places, upload + strlen("store://"), err)))
         return rc;
-    }
     for (int i = 0; i < ret->n; i++) {
         ret->at[i].ref = refs[i];
         if ((rc = refer(rules, &refs[i], &ret->at[i].model, err)))

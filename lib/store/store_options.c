@@ -20,6 +20,8 @@ static const struct option rows[] = {
     {"requester_pays", OPTION_BOOL, S(c.requester_pays), "false", 0, 0, NULL, "agree to pay for requests and transfers"},
     {"credentials", OPTION_STRING, S(c.credentials), "null", 0, 0, NULL,
      "env, file:PATH#profile or systemd:NAME; default env, then ~/.aws/credentials"},
+    {"write", OPTION_STRING, S(c.write), "null", 0, 0, NULL,
+     "prefix below which jobs may write (checkpoint.upload); default: only jobs of the daemon's own user may write"},
     {"stall", OPTION_DURATION, S(stall_ms), "20s", 1000, 3600000, NULL, "a transfer without a byte for so long is begun again"},
 };
 static const struct option_table table = {rows, sizeof rows / sizeof *rows};

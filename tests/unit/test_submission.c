@@ -140,8 +140,39 @@ static void a_job_gets_a_directory_that_nobody_had(void **state) {
     job_free(b);
 }
 
+/* Where stores.NAME.write says; without the key, where the daemon's own user says. */
+static void a_job_writes_below_a_prefix_of_a_store_alone(void **state) {
+    struct fixture f = make_fixture(state);
+    static const struct {
+        const char *write, *target;
+        bool own, fine;
+    } cases[] = {{NULL, "bucket/models", false, false},
+                 {NULL, "bucket/models", true, true},
+                 {"models", "bucket/models", false, true},
+                 {"models", "bucket/models/ana", false, true},
+                 {"models/", "bucket/models/ana", false, true},
+                 {"models", "bucket/models-of-others", true, false},
+                 {"models", "bucket", true, false},
+                 {"models", "bucket/models/../corpus", false, false},
+                 {"", "bucket/anywhere", false, true}};
+    point(&f);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char yaml[400];
+        struct job *job = NULL;
+        struct err err = {0};
+        f.store.config.write = cases[i].write;
+        f.places.local_paths = cases[i].own;
+        str_format(yaml, sizeof yaml, "%scheckpoint:\n  upload: store://%s\n", train, cases[i].target);
+        const int rc = fill(&f, yaml, "eeg", &job, &err);
+        if ((rc == 0) != cases[i].fine || (rc && rc != ERR_DENIED))
+            fail_msg("%zu: %d %s", i, rc, err.message);
+        job_free(job);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        in_temp_dir(a_job_writes_below_a_prefix_of_a_store_alone),
         in_temp_dir(a_source_means_a_directory_of_the_daemon),
         in_temp_dir(a_model_reference_becomes_the_file_it_means_now),
         in_temp_dir(a_job_gets_a_directory_that_nobody_had),
