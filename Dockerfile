@@ -34,7 +34,7 @@ RUN ./dev build && DESTDIR=/stage cmake --install build --prefix /usr --strip
 FROM nvidia/cuda:13.0.1-cudnn-runtime-ubuntu24.04 AS runtime-cuda
 ARG DEBIAN_FRONTEND=noninteractive
 RUN apt-get update && apt-get install -y --no-install-recommends libuv1t64 libgrpc29t64 libprotobuf-c1 libjansson4 libyaml-0-2 libssl3t64 \
-        libcurl4t64 libsqlite3-0 libdnnl3 libmicrohttpd12t64 libgomp1 ca-certificates \
+        libcurl4t64 libsqlite3-0 libdnnl3 libmicrohttpd12t64 libgomp1 ca-certificates tini \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 900 --home-dir /results brrd \
     && install -d -o brrd -g brrd /data /cache /results /run/brrd
@@ -43,8 +43,9 @@ COPY configs/daemon.yaml /etc/brrd/daemon.yaml
 USER 900:900
 VOLUME ["/data", "/cache", "/results", "/run/brrd"]
 EXPOSE 9464
+# Process 1 is tini, which reaps what commands of hooks leave behind; brrd waits for its own children alone.
 HEALTHCHECK --interval=15s --timeout=3s CMD ["brrctl", "version", "--endpoint", "unix:/run/brrd/brrd.sock"]
-ENTRYPOINT ["/usr/bin/brrd"]
+ENTRYPOINT ["/usr/bin/tini", "--", "/usr/bin/brrd"]
 CMD ["--config", "/etc/brrd/daemon.yaml"]
 
 # The package's user is made before it with a fixed number, which volumes and Kubernetes refer to. Everything that the daemon writes is a
@@ -53,7 +54,7 @@ FROM debian:12-slim AS runtime-base
 ARG DEBIAN_FRONTEND=noninteractive
 RUN --mount=type=bind,from=packages,source=/packages,target=/packages \
     useradd --system --uid 900 --user-group --home-dir /results --shell /usr/sbin/nologin brrd \
-    && apt-get update && apt-get install -y --no-install-recommends systemd-standalone-sysusers /packages/*.deb && rm -rf /var/lib/apt/lists/* \
+    && apt-get update && apt-get install -y --no-install-recommends systemd-standalone-sysusers tini /packages/*.deb && rm -rf /var/lib/apt/lists/* \
     && install -d -o brrd -g brrd /data /cache /results /run/brrd
 COPY configs/daemon.yaml /etc/brrd/daemon.yaml
 
@@ -70,6 +71,7 @@ FROM runtime-base AS runtime
 USER 900:900
 VOLUME ["/data", "/cache", "/results", "/run/brrd"]
 EXPOSE 9464
+# Process 1 is tini, which reaps what commands of hooks leave behind; brrd waits for its own children alone.
 HEALTHCHECK --interval=15s --timeout=3s CMD ["brrctl", "version", "--endpoint", "unix:/run/brrd/brrd.sock"]
-ENTRYPOINT ["/usr/bin/brrd"]
+ENTRYPOINT ["/usr/bin/tini", "--", "/usr/bin/brrd"]
 CMD ["--config", "/etc/brrd/daemon.yaml"]

@@ -36,6 +36,7 @@ install(FILES models/demo.safetensors models/demo.md DESTINATION ${CMAKE_INSTALL
 install(PROGRAMS deploy/slurm/train.sbatch DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/slurm)
 install(FILES deploy/grafana/brrd.json DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/grafana)
 install(FILES deploy/prometheus/rules.yml DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/prometheus)
+install(DIRECTORY deploy/compose/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/compose FILES_MATCHING PATTERN "*.yaml")
 install(DIRECTORY deploy/kubernetes/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/kubernetes FILES_MATCHING PATTERN "*.yaml")
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/brrd)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/brrd FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")

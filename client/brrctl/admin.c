@@ -1,10 +1,13 @@
 /* version and devices. */
 #include <stdio.h>
+#include <string.h>
 
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
+
+enum { READY_MS = 4000 };
 
 int cmd_version(const struct arguments *o) {
     static const struct brrctl_method method = {"/brr.v1.Admin/Version", &brr__v1__version_response__descriptor, 0};
@@ -28,6 +31,28 @@ int cmd_version(const struct arguments *o) {
     }
     brr__v1__version_response__free_unpacked(v, NULL);
     return 0;
+}
+
+/* grpc.health.v1.Health/Check without a request, whose answer is one number. */
+int cmd_ready(const struct arguments *o) {
+    static const unsigned char serving[] = {0x08, 0x01};
+    int code = 0;
+    brr_client *client = brrctl_connect(o, &code);
+    if (!client)
+        return code;
+    struct brr_error err;
+    void *answer = NULL;
+    size_t len = 0;
+    if (brr_call(client, &(struct brr_request){"/grpc.health.v1.Health/Check", "", 0, READY_MS}, &answer, &len, &err)) {
+        code = brrctl_fail_call(&err);
+    } else {
+        const bool ready = len == sizeof serving && !memcmp(answer, serving, len);
+        puts(ready ? "ready" : "not ready; /readyz of http.listen, brrctl doctor and the log say why");
+        code = ready ? 0 : EXIT_FAILED;
+    }
+    brr_free(answer);
+    brr_disconnect(client);
+    return code;
 }
 
 int cmd_page(const struct arguments *o) {

@@ -139,6 +139,7 @@ int cmd_delete(const struct arguments *o);
 int cmd_resume(const struct arguments *o);
 int cmd_version(const struct arguments *o);
 int cmd_page(const struct arguments *o);
+int cmd_ready(const struct arguments *o);
 int cmd_devices(const struct arguments *o);
 int cmd_score(const struct arguments *o);
 int cmd_tune(const struct arguments *o);

@@ -234,6 +234,8 @@ static const struct command commands[] = {
     {"devices", "", &arguments_none, "show the devices of the daemon", cmd_devices, 0, 0, "example: brrctl devices", NULL},
     {"doctor", "", &arguments_none, "check the device, kernels, folders and models; each line PASS or FAIL", cmd_doctor, 0, 0,
      "Exit 1 if a line says FAIL.\nexample: brrctl doctor", NULL},
+    {"ready", "", &arguments_none, "exit with 0 if the daemon takes new work, as /readyz says", cmd_ready, 0, 0,
+     "example: brrctl ready --endpoint unix:/run/brrd/brrd.sock", NULL},
     {"page", "", &arguments_none, "print the address of the daemon's web pages, as a link that signs a browser in", cmd_page, 0, 0,
      "Over the unix socket. Without auth.tokens_file the link works once, within five minutes; with it, sign in with a token.\n"
      "example: xdg-open $(brrctl page)",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """deploy/kubernetes: every document is a value of Kubernetes' own type (npm), their names refer to each other, the configuration in them makes
-a daemon whose probes need no token, and the exit codes of the job's policy are those of `brrd run`."""
+a daemon whose probes run on its socket, and the exit codes of the job's policy are those of `brrd run`."""
 import json
 import os
 import re
@@ -31,7 +31,7 @@ def check_types(all_documents, tmp):
     program = ""
     for i, d in enumerate(all_documents):
         program += f"import type {{ {d['kind']} as T{i} }} from 'kubernetes-types/{MODULES[d['apiVersion']]}';\nexport const d{i}: T{i} = {json.dumps(d)};\n"
-    for wrong in (None, ("podFailurePolicy", "podFailurePolicies"), ('"scheme": "HTTPS"', '"schema": "HTTPS"'), ('"onExitCodes"', '"onExitCode"')):
+    for wrong in (None, ("podFailurePolicy", "podFailurePolicies"), ('"publishNotReadyAddresses"', '"publishUnreadyAddresses"'), ('"onExitCodes"', '"onExitCode"')):
         assert not wrong or wrong[0] in program
         with open(f"{tmp}/all.ts", "w", encoding="utf-8") as f:
             f.write(program.replace(*wrong, 1) if wrong else program)
@@ -87,12 +87,32 @@ def check_daemon(config, container, tmp):
             assert process.poll() is None and time.time() < deadline, open(f"{tmp}/log", encoding="utf-8").read()
             time.sleep(0.1)
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-            get = container[probe]["httpGet"]
-            assert get["scheme"] == "HTTPS" and status(get["path"]) == 200, probe
+            command = [word.replace("/run/brrd", f"{tmp}/run/brrd") for word in container[probe]["exec"]["command"]]
+            assert command[0] == "brrctl", probe
+            r = subprocess.run([f"{BIN}/{command[0]}", *command[1:]], capture_output=True, text=True, timeout=PATIENCE)
+            assert r.returncode == 0, (probe, r)
+        assert status("/healthz") == 200
         assert status("/metrics") == 401
     finally:
         process.terminate()
         assert process.wait(PATIENCE) == 0
+
+
+def check_compose(tmp):
+    """deploy/compose: the configuration in it is one with TLS and tokens, volumes are declared, and the daemon sees no key of the authority."""
+    with open(f"{SOURCE}/deploy/compose/compose.yaml", encoding="utf-8") as f:
+        compose = yaml.safe_load(f)
+    mounted = {name: {v.split(":")[0] for v in s["volumes"] if v[0] not in "./$"} for name, s in compose["services"].items()}
+    assert set().union(*mounted.values()) == set(compose["volumes"]) and "ca" not in mounted["brrd"], mounted
+    daemon = compose["services"]["brrd"]
+    assert daemon["read_only"] and daemon["cap_drop"] == ["ALL"] and {p.split(":")[1] for p in daemon["ports"]} == {"7443", "9464"}
+    text = compose["configs"]["daemon"]["content"].replace("${BRRD_HOST:-localhost}", "localhost").replace("/tls/", f"{tmp}/tls/")
+    for path in ("/data", "/cache", "/results"):
+        text = re.sub(rf"(?<=[ ]){path}(?=[,/ ])", f"{tmp}{path}", text)
+    with open(f"{tmp}/compose.yaml", "w", encoding="utf-8") as f:
+        f.write(text)
+    r = subprocess.run([f"{BIN}/brrd", "--config", f"{tmp}/compose.yaml", "--check-config"], capture_output=True, text=True, timeout=PATIENCE)
+    assert r.returncode == 0, r
 
 
 def check_run(job, container):
@@ -113,8 +133,13 @@ def main():
         container = check_pod(deployment["spec"]["template"], claims)
         labels = deployment["spec"]["template"]["metadata"]["labels"]
         assert labels == deployment["spec"]["selector"]["matchLabels"] == by_kind["Service"]["spec"]["selector"]
+        assert by_kind["Service"]["spec"]["publishNotReadyAddresses"], "a pod that is not ready has streams"
+        with open(f"{FOLDER}/brrd.yaml", encoding="utf-8") as f:
+            head = f.read().split("apiVersion")[0]
+        assert set(re.findall(r"--from-file=(\S+)", head)) == {"tls/server.crt", "tls/server.key", "tls/tokens"}, "the secret has the daemon's files alone"
         assert {p["name"] for p in container["ports"]} == {p["targetPort"] for p in by_kind["Service"]["spec"]["ports"]}
         check_daemon(by_kind["ConfigMap"]["data"]["daemon.yaml"], container, tmp)
+        check_compose(tmp)
         check_run(job, check_pod(job["spec"]["template"], {run[0]["metadata"]["name"]}))
         check_types(service + run, tmp)
     return 0
