@@ -11,6 +11,7 @@
 #include "daemon/devices.h"
 #include "daemon/jobs/jobref.h"
 #include "daemon/live/snapshot.h"
+#include "daemon/models/serveddb.h"
 #include "daemon/paths.h"
 #include "daemon/server_watch.h"
 #include "daemon/versions.h"
@@ -158,6 +159,7 @@ static int open_streams(struct daemon *d, struct err *err) {
     if (rc)
         return rc;
     struct models_config models = {.db = s->db,
+                                   .writer = sched_writer(s->sched),
                                    .post = post_order,
                                    .post_ctx = s->devices,
                                    .devices = c->devices,
@@ -285,7 +287,9 @@ static int open_scheduler(struct daemon *d, struct err *err) {
     s->rules = (struct submission_rules){.places = &s->places, .refer_model = refer_model, .ctx = s};
     devices_fill_rules(s, &s->rules);
     versions_describe(s->libraries, s->n_libraries, d->versions, sizeof d->versions);
-    struct sched_config sched = {.db = s->db,
+    struct sched_config sched = {.db = d->database,
+                                 .wake = wake_loop,
+                                 .wake_ctx = &d->reports,
                                  .rules = s->rules,
                                  .cache_dir = c->cache,
                                  .keep_finished_ms = keeps_files(c) ? c->keep_finished_ms : -1,
@@ -295,7 +299,12 @@ static int open_scheduler(struct daemon *d, struct err *err) {
                                  .logged = on_job_log,
                                  .ctx = d};
     devices_fill_sched(s, &sched);
-    return sched_open(&sched, &s->sched, err);
+    int rc;
+    if ((rc = serveddb_setup(d->database, err)) || (rc = sched_open(&sched, &s->sched, err)))
+        return rc;
+    if (jobdb_open_reader(c->database, &s->db, NULL)) /* on a full volume one connection alone can be had */
+        s->db = d->database;
+    return 0;
 }
 
 static int start_rpc(struct daemon *d, struct err *err) {
@@ -335,7 +344,7 @@ int server_open(struct daemon *d, struct err *err) {
     s->wake_ctx = &d->reports;
     s->source = (struct source_config){.stores = d->stores, .n_stores = c->n_stores, .cache_dir = c->cache};
     if ((rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err)) || (rc = devices_open(s, c, err)) ||
-        (rc = db_open(c->database, &s->db, err)) || (rc = joblog_start(&s->joblog, err)) || (rc = open_scheduler(d, err)) ||
+        (rc = db_open(c->database, &d->database, err)) || (rc = joblog_start(&s->joblog, err)) || (rc = open_scheduler(d, err)) ||
         (rc = open_journal(d, err)) || (rc = open_streams(d, err)) || (rc = open_retention(d, err)) ||
         (rc = volume_open(c->results, &d->results, err)) || (rc = open_files(d, err)) || (rc = open_status(d, err)) ||
         (rc = open_http(d, err)))
@@ -371,9 +380,11 @@ void server_close(struct daemon *d) {
         hooks_free(d->services.hooks);
     desk_free(d->services.desk);
     snapshot_store_free(d->snapshot_store);
+    sched_close(d->services.sched); /* records of models are written until then */
     models_free(d->services.models);
-    sched_close(d->services.sched);
-    close_database(d->services.db);
+    if (d->services.db != d->database)
+        db_close(d->services.db);
+    close_database(d->database);
     joblog_stop(d->services.joblog);
     object_cache_free(d->services.source.objects);
     if (d->rpc)

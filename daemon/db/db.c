@@ -89,7 +89,7 @@ static void keep_private(const char *path) {
 static int set_up(struct db *db, bool alone, struct err *err) {
     int64_t schema = 0;
     keep_private(db->path);
-    int rc = sqlite3_open_v2(db->path, &db->sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+    int rc = sqlite3_open_v2(db->path, &db->sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, NULL);
     if (rc != SQLITE_OK)
         return failed(db, "open it", err);
     sqlite3_extended_result_codes(db->sqlite, 1);

@@ -70,6 +70,7 @@ struct job {
     char best[4096], last[4096];   /* model files, or "" */
     struct task_progress progress; /* of the newest attempt; stored: step, steps, epoch, epochs, loss */
     int64_t files_bytes;           /* of the directory since the job ended; -1 = not measured; not stored */
+    bool leaving;                  /* it is being removed from the database; not stored */
     bool unsaved;                  /* this state could not be written to the database yet; not stored */
 };
 

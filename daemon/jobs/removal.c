@@ -72,8 +72,20 @@ int removal_files(const char *folder, struct err *err) {
 }
 
 /* A record that cannot be removed does no harm: the next start finds no folder. */
+static int end(struct db *db, void *id, struct err *err) { return jobdb_end_removal(db, id, err); }
+
+static void ended(void *ctx, void *id, int rc, const struct err *err) {
+    (void)ctx;
+    if (rc)
+        log_warn("the folder of a deleted job is gone, but its record is not", "job=%s error=\"%s\"", (const char *)id,
+                 err->message);
+}
+
 void removal_end(const struct removal *r, const char *id) {
+    char what[JOB_ID_SIZE];
     struct err err;
-    if (jobdb_end_removal(r->db, id, &err))
-        log_warn("the folder of a deleted job is gone, but its record is not", "job=%s error=\"%s\"", id, err.message);
+    str_copy(what, sizeof what, id);
+    const struct db_order order = {.write = end, .what = what, .size = sizeof what, .ended = ended};
+    if (db_writer_post(sched_writer(r->sched), &order, &err))
+        ended(NULL, what, err.code, &err);
 }

@@ -1,5 +1,6 @@
 #include "daemon/jobs/retention.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -19,8 +20,9 @@ struct retention {
     struct retention_config config;
     struct orphan *orphans;
     uv_work_t work;
-    bool working, measures; /* else it removes */
-    int64_t next_ms;        /* monotonic */
+    struct db_wait recorded; /* of the removal */
+    bool working, measures;  /* else it removes */
+    int64_t next_ms;         /* monotonic */
     char id[JOB_ID_SIZE], folder[2048];
     int64_t bytes;
     struct err err;
@@ -64,6 +66,15 @@ static void begin(struct retention *r, bool measures) {
     uv_queue_work(r->config.loop, &r->work, run, done); /* fails only if the work function is NULL */
 }
 
+static void on_recorded(struct db_wait *wait, int rc, const struct err *err) {
+    struct retention *r = (struct retention *)((char *)wait - offsetof(struct retention, recorded));
+    r->working = false;
+    if (rc)
+        log_warn("an old job is not deleted yet", "job=%s error=\"%s\"", r->id, err->message);
+    else
+        begin(r, false);
+}
+
 /* Tried once; what cannot be removed waits for the next start. */
 static bool remove_orphan(struct retention *r) {
     struct orphan *first = r->orphans;
@@ -83,7 +94,8 @@ static bool remove_job(struct retention *r, const struct job *job, const char *w
     if (removal_record(&r->config.removal, r->id, r->folder, &r->err))
         return false;
     log_info("old job deleted", "job=%s reason=%s", r->id, why);
-    begin(r, false);
+    r->working = true;
+    sched_await(r->config.removal.sched, &r->recorded, on_recorded);
     return true;
 }
 
@@ -93,7 +105,7 @@ static bool measure_next(struct retention *r, int64_t *ret_total) {
     *ret_total = 0;
     for (int i = 0; i < sched_count(s); i++) {
         const struct job *job = sched_at(s, i);
-        if (!job_is_over(job->state))
+        if (!job_is_over(job->state) || job->leaving)
             continue;
         if (job->files_bytes < 0) {
             str_copy(r->id, sizeof r->id, job->id);
@@ -112,7 +124,7 @@ static bool remove_next(struct retention *r, int64_t total) {
     int64_t now_ms = wall_ms(r);
     for (int i = 0; i < sched_count(s); i++) {
         const struct job *job = sched_at(s, i);
-        if (!job_is_over(job->state))
+        if (!job_is_over(job->state) || job->leaving)
             continue;
         bool old = r->config.age_ms >= 0 && job->finished_ms && job->finished_ms < now_ms - r->config.age_ms;
         bool large = r->config.max_bytes >= 0 && total > r->config.max_bytes && job->files_bytes > 0;

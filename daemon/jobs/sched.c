@@ -53,6 +53,9 @@ static int load(struct sched *s, struct err *err) {
     return 0;
 }
 
+static void on_forgotten(void *ctx, const char (*ids)[JOB_ID_SIZE], int n, int rc);
+static struct job *find_job(void *ctx, const char *id) { return map_get(((struct sched *)ctx)->by_id, id); }
+
 int sched_open(const struct sched_config *config, struct sched **ret, struct err *err) {
     struct sched *s = calloc(1, sizeof *s);
     if (!s)
@@ -67,15 +70,20 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
     }
     if (!config->max_jobs)
         s->config.max_jobs = SCHED_MAX_JOBS;
-    ledger_init(&s->ledger, config->db);
     s->by_id = map_new((size_t)s->config.max_jobs);
     int rc =
         s->by_id ? volume_open(config->cache_dir, &s->cache, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
-    if (rc || (rc = load(s, err))) {
+    const struct ledger_config ledger = {.db = config->db,
+                                         .wake = config->wake,
+                                         .wake_ctx = config->wake_ctx,
+                                         .find = find_job,
+                                         .started = sched_started,
+                                         .forgotten = on_forgotten,
+                                         .ctx = s};
+    if (rc || (rc = load(s, err)) || (rc = ledger_open(&s->ledger, &ledger, err))) {
         sched_close(s);
         return rc;
     }
-    ledger_probe(&s->ledger);
     sched_recover(s);
     *ret = s;
     return 0;
@@ -84,16 +92,27 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
 void sched_close(struct sched *s) {
     if (!s)
         return;
+    s->draining = true;
+    if (s->ledger.writer && !s->ledger.broken)
+        ledger_retry(&s->ledger, s->jobs, s->count); /* what could not be written before */
+    ledger_close(&s->ledger);
     for (int i = 0; i < s->count; i++)
         job_free(s->jobs[i]);
     free(s->jobs);
     free(s->open);
     map_free(s->by_id, NULL);
-    ledger_done(&s->ledger);
     volume_close(s->cache);
     free(s);
 }
 
+void sched_await(struct sched *s, struct db_wait *wait, void (*over)(struct db_wait *wait, int rc, const struct err *err)) {
+    db_writer_await(s->ledger.writer, wait, over);
+}
+
+void sched_settle(struct sched *s) { db_writer_settle(s->ledger.writer); }
+struct db_writer *sched_writer(const struct sched *s) {
+    return s->ledger.writer;
+}
 const struct job *sched_get(const struct sched *s, const char *id) { return map_get(s->by_id, id); }
 int sched_count(const struct sched *s) { return s->count; }
 const struct job *sched_at(const struct sched *s, int index) { return s->jobs[index]; }
@@ -286,6 +305,8 @@ int sched_resume(struct sched *s, const char *id, const char *const *overrides, 
     int rc = find(s, id, &job, err);
     if (rc)
         return rc;
+    if (job->leaving)
+        return err_set(err, ERR_PRECONDITION, "job %s is being removed", id);
     if (!job_may_resume(job->state))
         return err_set(err, ERR_PRECONDITION, "job %s has the state %s; only interrupted, failed and cancelled jobs resume", id,
                        job_state_name(job->state));
@@ -324,17 +345,28 @@ static void drop_jobs(struct sched *s, struct job *const *gone, int n) {
     s->count = kept;
 }
 
+static void on_forgotten(void *ctx, const char (*ids)[JOB_ID_SIZE], int n, int rc) {
+    struct sched *s = ctx;
+    struct job *gone[SCHED_FORGET_MAX];
+    for (int i = 0; i < n; i++) {
+        gone[i] = map_get(s->by_id, ids[i]);
+        gone[i]->leaving = false;
+    }
+    drop_jobs(s, gone, rc ? 0 : n);
+}
+
 int sched_remove(struct sched *s, const char *id, const char *folder, struct err *err) {
     struct job *job = NULL;
     int rc = find(s, id, &job, err);
     if (rc)
         return rc;
-    if (!job_is_over(job->state))
-        return err_set(err, ERR_PRECONDITION, "job %s has the state %s and cannot be removed", id, job_state_name(job->state));
+    if (!job_is_over(job->state) || job->leaving)
+        return err_set(err, ERR_PRECONDITION, "job %s %s and cannot be removed", id,
+                       job->leaving ? "is being removed already" : "has not ended");
     if ((rc = ledger_remove(&s->ledger, job, folder, err)))
         return rc;
     log_info("job removed", "job=%s", id);
-    drop_jobs(s, &job, 1);
+    job->leaving = true;
     return 0;
 }
 
@@ -352,7 +384,8 @@ static void forget_old(struct sched *s) {
     struct err err;
     int n = 0;
     for (int i = 0; i < s->count && n < SCHED_FORGET_MAX; i++)
-        if (job_is_over(s->jobs[i]->state) && s->jobs[i]->finished_ms && s->jobs[i]->finished_ms < before_ms)
+        if (job_is_over(s->jobs[i]->state) && !s->jobs[i]->leaving && s->jobs[i]->finished_ms &&
+            s->jobs[i]->finished_ms < before_ms)
             old[n++] = s->jobs[i];
     if (!n || s->ledger.broken)
         return;
@@ -360,7 +393,8 @@ static void forget_old(struct sched *s) {
         log_warn("old jobs cannot be forgotten", "jobs=%d error=\"%s\"", n, err.message);
         return;
     }
-    drop_jobs(s, old, n);
+    for (int i = 0; i < n; i++)
+        old[i]->leaving = true;
 }
 
 /* The answer that a job got when it began to wait may be of the second before, when the volume was emptier. */

@@ -8,7 +8,7 @@
  * volume the job is paused (queued, passed over, and retried when there is room, and at intervals). Loop thread. */
 #ifndef BRR_DAEMON_JOBS_SCHED_H
 #define BRR_DAEMON_JOBS_SCHED_H
-#include "daemon/db/db.h"
+#include "daemon/db/db_writer.h"
 #include "daemon/jobs/slots.h"
 #include "daemon/jobs/submission.h"
 #include "daemon/jobs/worker.h"
@@ -16,7 +16,9 @@
 enum { SCHED_MAX_JOBS = 100000, SCHED_FORGET_MAX = 64 /* jobs at a time, in one transaction: the loop must not wait for long */ };
 
 struct sched_config {
-    struct db *db; /* borrowed */
+    struct db *db;         /* lent to a thread that writes (jobs/ledger.h), until sched_close */
+    mailbox_wake_fn *wake; /* called when sched_turn has something to do; any thread. May be NULL */
+    void *wake_ctx;
     struct submission_rules rules;
     const char *cache_dir;
     int64_t max_queued, max_jobs; /* max_jobs 0: SCHED_MAX_JOBS */
@@ -48,6 +50,12 @@ struct sched;
 /* Loads the jobs. Jobs that ran when the daemon died are queued again or, above limits.restarts, failed. */
 int sched_open(const struct sched_config *config, struct sched **ret, struct err *err);
 void sched_close(struct sched *s);
+/* Calls over when all changes so far are recorded, or cannot be (db_writer_await). */
+void sched_await(struct sched *s, struct db_wait *wait, void (*over)(struct db_wait *wait, int rc, const struct err *err));
+/* Waits until all changes so far are recorded or cannot be, and does what follows: for tests. */
+void sched_settle(struct sched *s);
+/* The thread that writes to the database, for other records. */
+struct db_writer *sched_writer(const struct sched *s);
 /* A submission takes three steps: this one, draft_place on any thread, and sched_accept. A repeated non-empty request_id of the
  * same owner gives the existing job instead of a draft. */
 int sched_draft(struct sched *s, const struct submission *submission, struct draft **ret, const struct job **ret_same,
@@ -65,12 +73,13 @@ int sched_open_count(const struct sched *s);
 const struct job *sched_open_at(const struct sched *s, int index);
 int sched_position(const struct sched *s, const struct job *job); /* from 1 in the queue, else 0 */
 /* Cancels a queued job at once. A running job ends soon and is then cancelled unless its work was already done, even if the daemon
- * dies in between. Errors (of submit and resume too): the error of the database, in which case nothing has changed. */
+ * dies in between. Errors (of submit and resume too): the database cannot be written, and nothing has changed. After success the
+ * change is acknowledged to others when sched_await says that it is recorded. */
 int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct err *err);
 /* overrides: additional "limits.…=value" assignments. */
 int sched_resume(struct sched *s, const char *id, const char *const *overrides, int n, const struct job **ret, struct err *err);
 /* Removes an ended job and its checkpoints from the database and the list, and records its folder as one to be removed ("" = none);
- * its files stay (jobs/removal.h). */
+ * its files stay (jobs/removal.h). It leaves the list once that is recorded; until then it does not resume. */
 int sched_remove(struct sched *s, const char *id, const char *folder, struct err *err);
 /* Sets files_bytes of a job that has ended. */
 void sched_measured(struct sched *s, const char *id, int64_t bytes);
@@ -80,8 +89,8 @@ void sched_report(struct sched *s, const char *job_id, const struct task_report 
  * stored.
  */
 void sched_waits(struct sched *s, int device, const char *text);
-/* Starts waiting jobs on free devices; tells a running job to make room for a waiting one of higher priority, if it is preemptible.
- * Call after every report and at intervals. */
+/* Hears of changes that were recorded, starts waiting jobs on free devices, and tells a running job to make room for a waiting one
+ * of higher priority, if it is preemptible. Call after every report, when woken, and at intervals. */
 void sched_turn(struct sched *s);
 /* Call about every second: writes changes that could not be written before, and forgets ended jobs that are old enough. */
 void sched_tick(struct sched *s);

@@ -46,6 +46,9 @@ void sched_move_until(struct sched *s, struct job *job, enum job_state to, const
 /* Interrupts the job on each of its devices. */
 void sched_interrupt(struct sched *s, const struct job *job, enum stop_reason why);
 
+/* In sched_turn.c: a start is recorded, or cannot be; ctx is the scheduler. */
+void sched_started(void *ctx, struct job *job, int rc);
+
 /* In sched_attempts.c: */
 
 /* Charges a restart: the job waits, longer each time that it made no progress; above its limit it has failed. */

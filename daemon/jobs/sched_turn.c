@@ -1,5 +1,7 @@
 /* Which job runs where: starts on free devices and on places of clusters, preemption, and the end of a device or of the daemon.
  * Declared in sched.h. */
+#include <string.h>
+
 #include "base/log.h"
 #include "base/str.h"
 #include "base/volume.h"
@@ -50,30 +52,55 @@ static struct job *next_job(struct sched *s, struct slot **ret) {
 /* The job is recorded as active first: a daemon that dies from here on charges it. */
 static bool start(struct sched *s, struct slot *slot, struct job *job) {
     const struct job before = *job;
-    const int device = slots_index(&s->slots, slot);
-    const bool cancel = job->wish == JOB_WISH_CANCEL;
     struct err err;
     str_copy(job->on, sizeof job->on, slot->name ? slot->name : "");
     str_copy(job->device, sizeof job->device, slot->description ? slot->description : "");
     str_copy(job->versions, sizeof job->versions, s->config.versions ? s->config.versions : "");
     job->alone = must_run_alone(s, job);
-    if (job_move(job, JOB_PREPARING, "", sched_wall_ms(s), &err) || ledger_commit(&s->ledger, job, &before, &err))
+    if (job_move(job, JOB_PREPARING, "", sched_wall_ms(s), &err) || ledger_start(&s->ledger, job, &before, &err))
         return false;
     sched_announce(s, job);
-    int64_t limit = sched_read_demands(job).restarts;
     slots_take(&s->slots, slot, job);
-    if (!s->config.run(s->config.worker, device, job, &err)) {
-        if (cancel) {
-            job->wish = JOB_WISH_CANCEL;
-            sched_interrupt(s, job, STOP_CANCEL);
-        }
-        return true;
-    }
+    return true;
+}
+
+static void leave_slot(struct sched *s, struct job *job) {
     slots_free(&s->slots, job);
     job->alone = false;
     job->on[0] = '\0';
+}
+
+/* The slot that start chose, of those that the job has. */
+static int first_slot(struct sched *s, const struct job *job) {
+    for (int i = 0; i < s->slots.n; i++)
+        if (s->slots.at[i].job == job && s->slots.at[i].name && !strcmp(s->slots.at[i].name, job->on))
+            return i;
+    return slots_index(&s->slots, slots_of(&s->slots, job));
+}
+
+void sched_started(void *ctx, struct job *job, int rc) {
+    struct sched *s = ctx;
+    struct err err;
+    if (!slots_of(&s->slots, job))
+        return;
+    if (rc || s->draining) {
+        const enum job_wish wish = job->wish;
+        leave_slot(s, job);
+        job->attempts -= rc != 0;
+        sched_move(s, job, wish == JOB_WISH_CANCEL && !job->remote ? JOB_CANCELLED : JOB_QUEUED,
+                   wish == JOB_WISH_CANCEL ? "cancelled"
+                   : s->draining           ? "daemon_stopped"
+                                           : "");
+        return;
+    }
+    const int64_t limit = sched_read_demands(job).restarts;
+    if (!s->config.run(s->config.worker, first_slot(s, job), job, &err)) {
+        if (job->wish != JOB_WISH_NONE) /* meanwhile, or a cluster has it and is to end it */
+            sched_interrupt(s, job, job->wish == JOB_WISH_CANCEL ? STOP_CANCEL : STOP_SHUTDOWN);
+        return;
+    }
+    leave_slot(s, job);
     sched_restart(s, job, limit, err.message);
-    return false;
 }
 
 /* The device's job checkpoints and goes back to the queue; should the daemon be killed before that, no restart is charged. */
@@ -114,6 +141,7 @@ static void preempt(struct sched *s) {
 void sched_turn(struct sched *s) {
     struct slot *slot = NULL;
     struct job *job;
+    db_writer_turn(s->ledger.writer);
     if (s->draining || s->ledger.broken)
         return;
     while (!slots_run_alone(&s->slots) && (job = next_job(s, &slot)))

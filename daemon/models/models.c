@@ -22,9 +22,10 @@ struct fetching {
     struct model_fetch fetch; /* STORE */
     struct model_ref file;    /* FILE */
     char name[LIVE_NAME], ref[LIVE_PATH], path[LIVE_PATH], device[32];
-    struct served_file kept; /* REMOVE: the file that stays, if any */
-    bool adopted;            /* the file of a record of an earlier version */
-    bool named;              /* the configuration or a record names the model: the name is missing if this fails */
+    struct served_file kept;  /* REMOVE: the file that stays, if any */
+    bool adopted;             /* the file of a record of an earlier version */
+    bool named;               /* the configuration or a record names the model: the name is missing if this fails */
+    struct served_model *row; /* once the file is there: what is to be served */
     models_done_fn *done;
     void *ctx;
     bool started;
@@ -40,6 +41,7 @@ struct models {
     struct message *due, **due_end;      /* orders that the worker has not taken yet, oldest first */
     char missing[MODELS_MAX][LIVE_NAME]; /* of the configuration or the database: no row, as the model could not be had */
     int n_missing;
+    bool stopping; /* nothing new serves */
 };
 
 /* ---- REFs ---- */
@@ -313,24 +315,14 @@ static int check_settled(const struct models *m, const char *name, struct err *e
     return s && s->loading ? err_set(err, ERR_UNAVAILABLE, "model '%s' is being loaded; try again in a moment", name) : 0;
 }
 
-/* The file of the fetch takes the name, and is loaded next. What was served under the name stays until nothing can fail any more;
- * its file stays until the record names the new one. */
-static int serve_kept(struct models *m, const struct fetching *f, struct err *err) {
-    const struct served_record record = {f->name, f->kept.path, f->ref, f->kept.sha256, f->device};
-    struct served_model *s = NULL, *old = (struct served_model *)(uintptr_t)models_find(m, f->name);
-    int rc;
-    if ((rc = check_settled(m, f->name, err)) || (rc = new_row(m, old, &record, &s, err)))
-        return rc;
-    if ((rc = serveddb_save(m->config.db, &record, err))) {
-        served_free(s);
-        return rc;
-    }
-    if (old)
-        drop(m, old);
-    s->done = f->done;
-    s->ctx = f->ctx;
-    add(m, s);
-    return 0;
+/* What a record says of the model that was fetched. */
+static struct served_record record_of(const struct fetching *f) {
+    return (struct served_record){f->name, f->kept.path, f->ref, f->kept.sha256, f->device};
+}
+
+static int write_record(struct db *db, void *what, struct err *err) {
+    const struct served_record record = record_of(*(struct fetching **)what);
+    return serveddb_save(db, &record, err);
 }
 
 static void fetch_file(struct fetching *f) {
@@ -344,14 +336,13 @@ static void fetch_file(struct fetching *f) {
         served_file_make(f->models->config.places->results_dir, f->name, url ? f->path : f->file.path, &f->kept, &f->err);
 }
 
+/* Files that a record names stay until it is gone. */
 static void fetch_work(uv_work_t *work) {
     struct fetching *f = work->data;
-    if (f->kind == FETCH_REMOVE) {
+    if (f->kind != FETCH_REMOVE)
+        fetch_file(f);
+    else if (!db_writer_sync(f->models->config.writer, NULL))
         served_file_remove(f->models->config.places->results_dir, f->name, f->kept.path);
-        return;
-    }
-    fetch_file(f);
-    db_wait(f->models->config.db); /* it is recorded next */
 }
 
 static void fetch_done(uv_work_t *work, int status);
@@ -397,26 +388,70 @@ static void fetch_failed(struct models *m, const struct fetching *f) {
         f->done(f->ctx, NULL, &f->err);
 }
 
-static void fetch_done(uv_work_t *work, int status) {
-    struct fetching *f = work->data;
-    struct models *m = f->models;
-    (void)status;
+static void leave_list(struct models *m, const struct fetching *f) {
     int i = 0;
     while (m->fetching[i] != f)
         i++;
     memmove(m->fetching + i, m->fetching + i + 1, (size_t)(--m->n_fetching - i) * sizeof *m->fetching);
+}
+
+/* The record names the file, which takes the name and is loaded next. The files before it go last. */
+static void serve_kept(struct models *m, struct fetching *f) {
+    struct served_model *old = (struct served_model *)(uintptr_t)models_find(m, f->name), *s = f->row;
+    if (old)
+        drop(m, old);
+    s->done = f->done;
+    s->ctx = f->ctx;
+    add(m, s);
+    f->kind = FETCH_REMOVE;
+    if (f->adopted) /* snapshots of streams may still name the file */
+        free(f);
+    else
+        queue_fetch(m, f);
+}
+
+static void recorded(void *ctx, void *what, int rc, const struct err *err) {
+    struct models *m = ctx;
+    struct fetching *f = *(struct fetching **)what;
+    leave_list(m, f);
+    if (!rc && !m->stopping) {
+        serve_kept(m, f);
+        return;
+    }
+    served_free(f->row);
+    f->err = *err;
+    if (rc)
+        fetch_failed(m, f);
+    free(f);
+}
+
+/* The file of the fetch is recorded under its name. What was served under the name stays until nothing can fail any more. */
+static int record_kept(struct models *m, struct fetching *f, struct err *err) {
+    const struct served_record record = record_of(f);
+    const struct db_order order = {.write = write_record, .what = &f, .size = sizeof f, .ended = recorded, .ctx = m};
+    const struct served_model *old = models_find(m, f->name);
+    int rc;
+    if ((rc = check_settled(m, f->name, err)) || (rc = new_row(m, old, &record, &f->row, err)))
+        return rc;
+    if ((rc = db_writer_post(m->config.writer, &order, err))) {
+        served_free(f->row);
+        return rc;
+    }
+    m->fetching[m->n_fetching++] = f; /* no other work for the name meanwhile */
+    return 0;
+}
+
+static void fetch_done(uv_work_t *work, int status) {
+    struct fetching *f = work->data;
+    struct models *m = f->models;
+    (void)status;
+    leave_list(m, f);
     start_fetches(m);
     if (f->kind == FETCH_STORE && !f->err.code)
         log_info("model fetched", "model=%s from=%s", f->name, f->ref);
     if (f->kind == FETCH_REMOVE) {
         free(f);
-    } else if (!f->err.code && !serve_kept(m, f, &f->err)) {
-        f->kind = FETCH_REMOVE; /* the record names the new file: those before it go last */
-        if (f->adopted)         /* snapshots of streams may still name the file */
-            free(f);
-        else
-            queue_fetch(m, f);
-    } else {
+    } else if (f->err.code || record_kept(m, f, &f->err)) {
         fetch_failed(m, f);
         free(f);
     }
@@ -513,17 +548,24 @@ void models_forget(struct models *m, void *ctx) {
 }
 
 void models_stop(struct models *m) {
+    if (m)
+        m->stopping = true;
     for (int i = 0; m && i < m->n_fetching; i++)
         atomic_store(&m->fetching[i]->fetch.stop, true);
 }
+
+static int remove_record(struct db *db, void *name, struct err *err) { return serveddb_remove(db, name, err); }
 
 int models_unserve(struct models *m, const char *name, struct err *err) {
     struct served_model *s = (struct served_model *)(uintptr_t)models_find(m, name);
     struct fetching *f = NULL;
     if (!s && !find_missing(m, name, false))
         return err_set(err, ERR_NOT_FOUND, "no model is served as '%s'; `brrctl models` lists them", name);
+    char what[LIVE_NAME];
+    const struct db_order order = {.write = remove_record, .what = what, .size = sizeof what};
     int rc;
-    if ((rc = new_fetch(m, FETCH_REMOVE, name, "", &f, err)) || (rc = serveddb_remove(m->config.db, name, err))) {
+    str_copy(what, sizeof what, name);
+    if ((rc = new_fetch(m, FETCH_REMOVE, name, "", &f, err)) || (rc = db_writer_post(m->config.writer, &order, err))) {
         free(f);
         return rc;
     }
@@ -607,8 +649,8 @@ int models_new(const struct models_config *config, struct models **ret, struct e
     m->due_end = &m->due;
     if (str_format(uploads, sizeof uploads, "%s/uploads", config->places->results_dir))
         model_fetch_clean(uploads);
-    int rc;
-    if ((rc = serveddb_setup(config->db, err)) || (rc = serveddb_load(config->db, reload, m, err))) {
+    int rc = serveddb_load(config->db, reload, m, err);
+    if (rc) {
         models_free(m);
         return rc;
     }

@@ -8,7 +8,7 @@
 #ifndef BRR_DAEMON_MODELS_MODELS_H
 #define BRR_DAEMON_MODELS_MODELS_H
 #include "base/metrics.h"
-#include "daemon/db/db.h"
+#include "daemon/db/db_writer.h"
 #include "daemon/live/live_message.h"
 #include "daemon/models/places.h"
 
@@ -29,8 +29,9 @@ struct model_ref {
 };
 
 struct models_config {
-    struct db *db;      /* borrowed */
-    live_post_fn *post; /* posts orders to load and unload models */
+    struct db *db;            /* to read; borrowed */
+    struct db_writer *writer; /* the same file */
+    live_post_fn *post;       /* posts orders to load and unload models */
     void *post_ctx;
     const char *const *devices; /* their names; borrowed; NULL: one without a name */
     int n_devices;              /* at most MODELS_MAX_DEVICES; 0: one */
@@ -42,7 +43,7 @@ struct models_config {
     void *ctx;
 };
 struct models;
-/* Loads the models that were served before. */
+/* Loads the models that were served before. The tables are there (serveddb_setup). */
 int models_new(const struct models_config *config, struct models **ret, struct err *err);
 /* Cancels running fetches; their done callbacks get the error. Call models_free only after the loop has run out. NULL is allowed.
  */

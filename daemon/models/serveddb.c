@@ -33,21 +33,13 @@ static int insert(struct db *db, const struct served_record *record, struct err 
 }
 
 int serveddb_save(struct db *db, const struct served_record *record, struct err *err) {
-    int rc = db_begin(db, err);
-    if (rc)
-        return rc;
-    if (!(rc = insert(db, record, err)))
-        rc = change(db, "DELETE FROM unloaded WHERE name=?", "save a served model", record->name, err);
-    return db_end(db, rc, err);
+    int rc = insert(db, record, err);
+    return rc ? rc : change(db, "DELETE FROM unloaded WHERE name=?", "save a served model", record->name, err);
 }
 
 int serveddb_remove(struct db *db, const char *name, struct err *err) {
-    int rc = db_begin(db, err);
-    if (rc)
-        return rc;
-    if (!(rc = change(db, "DELETE FROM served WHERE name=?", "forget a served model", name, err)))
-        rc = change(db, "INSERT OR REPLACE INTO unloaded(name) VALUES(?)", "forget a served model", name, err);
-    return db_end(db, rc, err);
+    int rc = change(db, "DELETE FROM served WHERE name=?", "forget a served model", name, err);
+    return rc ? rc : change(db, "INSERT OR REPLACE INTO unloaded(name) VALUES(?)", "forget a served model", name, err);
 }
 
 int serveddb_find(struct db *db, const char *name, bool *ret, struct err *err) {

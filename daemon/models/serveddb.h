@@ -1,4 +1,5 @@
-/* serveddb: the names under which models are served, in the daemon's database. Writes are durable when they return. Loop thread. */
+/* serveddb: the names under which models are served, in the daemon's database. Writes belong to the caller's transaction
+ * (db/db_writer.h). One thread at a time for each connection. */
 #ifndef BRR_DAEMON_MODELS_SERVEDDB_H
 #define BRR_DAEMON_MODELS_SERVEDDB_H
 #include "daemon/db/db.h"

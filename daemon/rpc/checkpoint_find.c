@@ -92,6 +92,7 @@ void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, v
     str_copy(o->principal, sizeof o->principal, caller->name);
     o->all = caller->all || caller->role >= ROLE_ADMIN;
     o->db = services_of(call)->db;
+    o->writer = sched_writer(services_of(call)->sched);
     return o;
 }
 

@@ -15,7 +15,8 @@ struct checkpoint_file {
 /* First member of the state of each such call. */
 struct checkpoint_find {
     struct offload work;
-    struct db *db;
+    struct db *db;            /* read only */
+    struct db_writer *writer; /* of changes, on the pool */
     char ref[LIVE_PATH];
     struct model_ref file;
     struct checkpoint_file about; /* what the file says of itself, or */

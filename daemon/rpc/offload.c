@@ -1,6 +1,7 @@
 #include "daemon/rpc/offload.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/niceness.h"
@@ -51,6 +52,18 @@ void offload_back(struct offload *o) {
         o->done(o);
     if (!o->call && !o->working)
         o->drop(o);
+}
+
+static void on_recorded(struct db_wait *wait, int rc, const struct err *err) {
+    struct offload *o = (struct offload *)((char *)wait - offsetof(struct offload, recorded));
+    if (rc)
+        o->err = *err;
+    offload_back(o);
+}
+
+void offload_recorded(struct offload *o, struct sched *sched, void (*done)(struct offload *o)) {
+    offload_away(o, done);
+    sched_await(sched, &o->recorded, on_recorded);
 }
 
 bool offload_good(struct offload *o) {
@@ -104,11 +117,17 @@ void offload_end(struct rpc_call *call) {
 struct recording {
     struct offload work;
     struct db *db;
+    struct db_writer *writer;
     const void *request;
     rpc_handler *then;
 };
 
-static void wait_volume(struct offload *work) { db_wait(((struct recording *)work)->db); }
+/* For what was ordered before, too. */
+static void wait_volume(struct offload *work) {
+    const struct recording *r = (const struct recording *)work;
+    db_wait(r->db);
+    db_writer_sync(r->writer, NULL);
+}
 
 static void answered(struct offload *work) {
     struct recording *r = (struct recording *)work;
@@ -128,6 +147,7 @@ int offload_record(struct rpc_call *call, const void *request, rpc_handler *then
     if (!r)
         return err->code;
     r->db = services->db;
+    r->writer = sched_writer(services->sched);
     r->request = request;
     r->then = then;
     offload_start(&r->work, wait_volume, answered);

@@ -6,6 +6,7 @@
 #include <protobuf-c/protobuf-c.h>
 #include <stdatomic.h>
 
+#include "daemon/jobs/sched.h"
 #include "daemon/models/pool_share.h"
 #include "daemon/rpc/rpc.h"
 
@@ -34,6 +35,7 @@ struct offload {
     bool full;                       /* offload_send waits for room */
     atomic_bool gone;                /* the call has ended: run may stop early */
     struct err err;                  /* of run */
+    struct db_wait recorded;         /* of offload_recorded */
 };
 
 /* A zeroed state of this size, which becomes that of the call and is freed by `drop` (NULL = free). NULL and an error when out of
@@ -48,6 +50,8 @@ void offload_start_must(struct offload *o, void (*run)(struct offload *o), void 
  */
 void offload_away(struct offload *o, void (*done)(struct offload *o));
 void offload_back(struct offload *o);
+/* The same, until all changes of jobs and models so far are in the database; else err is set. */
+void offload_recorded(struct offload *o, struct sched *sched, void (*done)(struct offload *o));
 /* For done, of calls with many answers: sends one and calls run for the next, then done, when there is room for it. The call's
  * writable callback is offload_writable. */
 void offload_send(struct offload *o, const ProtobufCMessage *message, void (*run)(struct offload *o),

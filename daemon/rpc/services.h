@@ -37,7 +37,7 @@ struct services {
     /* The device for a stream of this model: the one that the client names, else the one of its model's devices with the fewest
      * streams. NOT_FOUND, INVALID (the model serves elsewhere), UNAVAILABLE. NULL: the first one. */
     int (*place_stream)(void *services, const char *wanted, const char *model, int *ret, struct err *err);
-    struct db *db;
+    struct db *db; /* the job database, to read; changes go through sched_writer */
     struct sched *sched;
     struct joblog *joblog;
     struct models *models;

@@ -198,9 +198,40 @@ struct deletion {
     Brr__V1__Checkpoint *message; /* of the call's arena */
 };
 
-/* On the pool. */
+/* A change of the record of a checkpoint. */
+struct checkpoint_change {
+    char job_id[JOB_ID_SIZE], kept[LIVE_PATH];
+    int64_t step;
+};
+
+static int write_removal(struct db *db, void *what, struct err *err) {
+    const struct checkpoint_change *c = what;
+    return jobdb_remove_checkpoint(db, c->job_id, c->step, err);
+}
+
+static int write_pin(struct db *db, void *what, struct err *err) {
+    const struct checkpoint_change *c = what;
+    return jobdb_pin(db, c->job_id, c->step, c->kept, err);
+}
+
+static int write_unpin(struct db *db, void *what, struct err *err) {
+    const struct checkpoint_change *c = what;
+    return jobdb_unpin(db, c->job_id, c->step, err);
+}
+
+/* On the pool. kept: of a pin. */
+static int change_record(struct checkpoint_find *o, db_write_fn *write, const char *kept) {
+    struct checkpoint_change change = {.step = o->record.c.step};
+    str_copy(change.job_id, sizeof change.job_id, o->record.job_id);
+    str_copy(change.kept, sizeof change.kept, kept);
+    return db_writer_run(o->writer, &(struct db_order){.write = write, .what = &change, .size = sizeof change}, &o->work.err);
+}
+
+/* On the pool. The record first: a file without one is garbage, a record without its file would be an error for others. */
 static void remove_files(struct offload *work) {
     struct checkpoint_find *o = (struct checkpoint_find *)work;
+    if (o->recorded && change_record(o, write_removal, ""))
+        return;
     const char *path = o->file.path;
     char state[LIVE_PATH + 16];
     if (unlink(path) && errno != ENOENT)
@@ -217,14 +248,12 @@ static void deleted(struct offload *work) {
         convert_answer(work->call, &((struct deletion *)work)->message->base);
 }
 
-/* The record first: a file without one is garbage, a record without its file would be an error for others. */
 static void delete_found(struct offload *work) {
     struct deletion *d = (struct deletion *)work;
     struct checkpoint_find *o = &d->one;
     if (!(d->message = checkpoint_found(o)))
         return;
-    if (check_delete(o, &work->err) ||
-        (o->recorded && jobdb_remove_checkpoint(services_of(work->call)->db, o->record.job_id, o->record.c.step, &work->err)))
+    if (check_delete(o, &work->err))
         rpc_finish(work->call, &work->err);
     else
         offload_start_must(work, remove_files, deleted);
@@ -251,18 +280,21 @@ static void keep_link(struct offload *work) {
     struct pinning *p = (struct pinning *)work;
     const struct jobdb_checkpoint *c = &p->one.record;
     const char *from = p->one.file.path;
-    if (!served_file_link(p->results_dir, "pinned", p->name, from, p->kept, &work->err) && !strcmp(p->kept, from) &&
-        strcmp(p->kept, c->kept) != 0)
+    if (served_file_link(p->results_dir, "pinned", p->name, from, p->kept, &work->err))
+        return;
+    if (!strcmp(p->kept, from) && strcmp(p->kept, c->kept) != 0)
         err_set(&work->err, ERR_UNSUPPORTED,
                 "job:%s@%lld cannot be pinned: the volume of paths.results has no hard links; "
                 "`brrctl checkpoint get` copies it to a place of yours",
                 c->job_id, (long long)c->c.step);
+    else
+        change_record(&p->one, write_pin, p->kept);
 }
 
 /* On the pool. */
 static void drop_link(struct offload *work) {
-    const struct pinning *p = (struct pinning *)work;
-    if (*p->one.record.kept)
+    struct pinning *p = (struct pinning *)work;
+    if (!change_record(&p->one, write_unpin, "") && *p->one.record.kept)
         unlink(p->one.record.kept);
 }
 
@@ -281,14 +313,6 @@ static void answer_pin(struct offload *work) {
         rpc_finish(work->call, &work->err);
 }
 
-static void record_pin(struct offload *work) {
-    struct pinning *p = (struct pinning *)work;
-    const struct jobdb_checkpoint *c = &p->one.record;
-    if (!work->err.code) /* also when the client has left meanwhile: the link is there */
-        jobdb_pin(p->one.db, c->job_id, c->c.step, p->kept, &work->err);
-    answer_pin(work);
-}
-
 static void pin_found(struct offload *work) {
     struct pinning *p = (struct pinning *)work;
     const struct jobdb_checkpoint *c = &p->one.record;
@@ -302,9 +326,7 @@ static void pin_found(struct offload *work) {
     }
     str_format(p->name, sizeof p->name, "%s-%lld", c->job_id, (long long)c->c.step);
     if (p->pinned)
-        offload_start(work, keep_link, record_pin);
-    else if (jobdb_unpin(services_of(work->call)->db, c->job_id, c->c.step, &work->err))
-        rpc_finish(work->call, &work->err);
+        offload_start(work, keep_link, answer_pin);
     else
         offload_start_must(work, drop_link, answer_pin);
 }

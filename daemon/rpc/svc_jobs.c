@@ -47,11 +47,6 @@ static Brr__V1__Job *message_of(struct rpc_call *call, const struct job *job) {
     return m;
 }
 
-static int answer_job(struct rpc_call *call, const struct job *job, struct err *err) {
-    Brr__V1__Job *m = message_of(call, job);
-    return m ? convert_answer(call, &m->base) : no_memory(err);
-}
-
 struct notices {
     struct arena *arena;
     char *items[32];
@@ -69,7 +64,9 @@ static void add_notice(void *ctx, const char *text) {
 struct submitting {
     struct offload work;
     struct services *services;
-    struct draft *draft;
+    struct draft *draft; /* NULL: the job was there already */
+    struct notices notices;
+    char id[JOB_ID_SIZE];
 };
 
 static void drop_submitting(struct offload *work) {
@@ -78,44 +75,54 @@ static void drop_submitting(struct offload *work) {
     free(u);
 }
 
-static void place(struct offload *work) {
-    struct submitting *u = (struct submitting *)work;
-    if (!draft_place(u->draft, &work->err))
-        db_wait(u->services->db); /* it is recorded next */
-}
+static void place(struct offload *work) { draft_place(((struct submitting *)work)->draft, &work->err); }
 
 static void discard(struct offload *work) { draft_discard(((struct submitting *)work)->draft); }
 
-static int answer_submit(struct rpc_call *call, const struct job *job, struct notices *notices, struct err *err) {
-    rpc_concerns(call, "job", job->id);
+static void answer_submit(struct submitting *u) {
+    struct rpc_call *call = u->work.call;
+    const struct job *job = sched_get(u->services->sched, u->id);
     Brr__V1__SubmitResponse out = BRR__V1__SUBMIT_RESPONSE__INIT;
-    if (!(out.job = message_of(call, job)))
-        return no_memory(err);
-    out.notices = notices->items;
-    out.n_notices = notices->n;
-    return convert_answer(call, &out.base);
+    rpc_concerns(call, "job", u->id);
+    if (!job)
+        err_set(&u->work.err, ERR_NOT_FOUND, "job %s was deleted meanwhile", u->id);
+    else if (!(out.job = message_of(call, job)))
+        no_memory(&u->work.err);
+    out.notices = u->notices.items;
+    out.n_notices = u->notices.n;
+    if (u->work.err.code)
+        rpc_finish(call, &u->work.err);
+    else
+        convert_answer(call, &out.base);
+}
+
+/* The job is recorded, or there is an error. */
+static void submitted(struct offload *work) {
+    struct submitting *u = (struct submitting *)work;
+    if (work->err.code && *u->id)
+        err_wrap(&work->err, "job %s was submitted, but is not recorded yet", u->id);
+    if (offload_good(work))
+        answer_submit(u);
+    if (u->draft && u->draft->job)
+        offload_start_must(work, discard, NULL);
 }
 
 /* A client that has left meanwhile has no job. */
 static void placed(struct offload *work) {
     struct submitting *u = (struct submitting *)work;
-    struct rpc_call *call = work->call;
     const struct job *job = NULL;
-    if (call && !work->err.code) {
-        struct notices notices = {.arena = rpc_arena(call)};
-        if (!sched_accept(u->services->sched, u->draft, add_notice, &notices, &job, &work->err))
-            answer_submit(call, job, &notices, &work->err);
+    u->notices.arena = work->call ? rpc_arena(work->call) : NULL;
+    if (!work->call || work->err.code || sched_accept(u->services->sched, u->draft, add_notice, &u->notices, &job, &work->err)) {
+        submitted(work);
+        return;
     }
-    offload_good(work);
-    if (u->draft->job)
-        offload_start_must(work, discard, NULL);
+    str_copy(u->id, sizeof u->id, job->id);
+    offload_recorded(work, u->services->sched, submitted);
 }
 
 static int submit(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__SubmitRequest *in = message;
-    struct notices none = {.n = 0};
     const struct job *same = NULL;
-    struct draft *draft = NULL;
     if (!in->file)
         return err_set(err, ERR_INVALID, "the Submit request has no job file");
     struct submission request = {.yaml = in->file->yaml,
@@ -124,17 +131,18 @@ static int submit(struct rpc_call *call, const void *message, struct err *err) {
                                  .owner = rpc_caller(call)->name,
                                  .overrides = (const char *const *)in->file->overrides,
                                  .n_overrides = (int)in->file->n_overrides};
-    int rc = sched_draft(services_of(call)->sched, &request, &draft, &same, err);
-    if (rc || same)
-        return rc ? rc : answer_submit(call, same, &none, err);
     struct submitting *u = offload_new(call, OFFLOAD_SUBMIT, sizeof *u, drop_submitting, err);
-    if (!u) {
-        draft_free(draft);
+    if (!u)
         return err->code;
-    }
-    u->draft = draft;
     u->services = services_of(call);
-    offload_start(&u->work, place, placed);
+    int rc = sched_draft(u->services->sched, &request, &u->draft, &same, err);
+    if (rc)
+        return rc;
+    str_copy(u->id, sizeof u->id, same ? same->id : "");
+    if (same)
+        offload_recorded(&u->work, u->services->sched, submitted);
+    else
+        offload_start(&u->work, place, placed);
     return 0;
 }
 
@@ -275,12 +283,50 @@ static const struct job *find_own(struct rpc_call *call, const char *id, struct 
     return NULL;
 }
 
+/* A call that is answered with its job once the change is recorded. */
+struct changing {
+    struct offload work;
+    struct services *services;
+    char id[JOB_ID_SIZE];
+};
+
+static void changed(struct offload *work) {
+    const struct changing *c = (const struct changing *)work;
+    const struct job *job = sched_get(c->services->sched, c->id);
+    Brr__V1__Job *m = NULL;
+    if (work->err.code)
+        err_wrap(&work->err, "the change of job %s is not recorded yet", c->id);
+    if (!offload_good(work))
+        return;
+    if (!job)
+        err_set(&work->err, ERR_NOT_FOUND, "job %s was deleted meanwhile", c->id);
+    else if (!(m = message_of(work->call, job)))
+        no_memory(&work->err);
+    if (m)
+        convert_answer(work->call, &m->base);
+    else
+        rpc_finish(work->call, &work->err);
+}
+
+/* NULL after an error. */
+static struct changing *change(struct rpc_call *call, const char *id, struct err *err) {
+    const struct job *job = find_own(call, id, err);
+    struct changing *c = job ? offload_new(call, OFFLOAD_RECORD, sizeof *c, NULL, err) : NULL;
+    if (!c)
+        return NULL;
+    c->services = services_of(call);
+    str_copy(c->id, sizeof c->id, job->id);
+    return c;
+}
+
 static int cancel_now(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__CancelJobRequest *in = message;
-    const struct job *job = find_own(call, in->id, err);
-    if (!job || sched_cancel(services_of(call)->sched, job->id, &job, err))
+    const struct job *job = NULL;
+    struct changing *c = change(call, in->id, err);
+    if (!c || sched_cancel(c->services->sched, c->id, &job, err))
         return err->code;
-    return answer_job(call, job, err);
+    offload_recorded(&c->work, c->services->sched, changed);
+    return 0;
 }
 
 static int cancel(struct rpc_call *call, const void *message, struct err *err) {
@@ -291,13 +337,14 @@ static int cancel(struct rpc_call *call, const void *message, struct err *err) {
 
 static int resume_now(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__ResumeJobRequest *in = message;
-    struct sched *sched = services_of(call)->sched;
-    const struct job *job = find_own(call, in->id, err);
-    if (!job || sched_resume(sched, job->id, (const char *const *)in->overrides, (int)in->n_overrides, &job, err))
+    const struct job *job = NULL;
+    struct changing *c = change(call, in->id, err);
+    if (!c || sched_resume(c->services->sched, c->id, (const char *const *)in->overrides, (int)in->n_overrides, &job, err))
         return err->code;
-    int rc = answer_job(call, job, err);
+    struct sched *sched = c->services->sched; /* `c` may be gone after the answer */
+    offload_recorded(&c->work, sched, changed);
     sched_turn(sched);
-    return rc;
+    return 0;
 }
 
 static int resume(struct rpc_call *call, const void *message, struct err *err) {
@@ -326,6 +373,13 @@ static void folder_removed(struct offload *work) {
         removal_end(&removal, d->id);
     if (offload_good(work))
         convert_answer(work->call, &d->message->base);
+}
+
+static void forgotten(struct offload *work) {
+    if (work->err.code)
+        offload_good(work);
+    else
+        offload_start_must(work, remove_folder, folder_removed);
 }
 
 /* The message does not borrow from the job, which goes. */
@@ -357,7 +411,7 @@ static int delete_now(struct rpc_call *call, const void *message, struct err *er
     int rc = removal_record(&removal, in->id, d->folder, err);
     if (rc)
         return rc;
-    offload_start_must(&d->work, remove_folder, folder_removed);
+    offload_recorded(&d->work, s->sched, forgotten);
     return 0;
 }
 

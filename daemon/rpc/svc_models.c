@@ -171,12 +171,28 @@ static int load(struct rpc_call *call, const void *message, struct err *err) {
     return svc_models_load(call, in->name, in->ref, in->device, err);
 }
 
+struct unloading {
+    struct offload work;
+    Brr__V1__ModelDescription *message; /* the model as it was, in the call's arena */
+};
+
+static void unloaded(struct offload *work) {
+    if (offload_good(work) && answer(work->call, ((struct unloading *)work)->message, &work->err))
+        rpc_finish(work->call, &work->err);
+}
+
 static int unload_now(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__UnloadModelRequest *in = message;
     const struct served_model *served = models_find(services_of(call)->models, in->name);
-    Brr__V1__ModelDescription *m = served ? describe_served(call, served) : NULL;
+    struct unloading *u = offload_new(call, OFFLOAD_RECORD, sizeof *u, NULL, err);
+    if (!u)
+        return err->code;
+    u->message = served ? describe_served(call, served) : NULL;
     int rc = models_unserve(services_of(call)->models, in->name, err);
-    return rc ? rc : answer(call, m, err);
+    if (rc)
+        return rc;
+    offload_recorded(&u->work, services_of(call)->sched, unloaded);
+    return 0;
 }
 
 static int unload(struct rpc_call *call, const void *message, struct err *err) {

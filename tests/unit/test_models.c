@@ -1,5 +1,6 @@
 /* models: a served name is lost neither when memory is short, nor when the database or the worker takes nothing. */
 #include "daemon/models/models.h"
+#include "daemon/models/serveddb.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@ int __wrap_fsync(int fd) {
 struct bench {
     char dir[256], results[300];
     struct db *db;
+    struct db_writer *writer;
     struct places places;
     struct models *models;
     uv_loop_t loop;
@@ -49,12 +51,21 @@ static bool take(void *ctx, struct live_order *o) {
     return true;
 }
 
+/* Until nothing is left to be done. */
+static void run(struct bench *b) {
+    for (int i = 0; i < 3; i++) { /* a fetch, its record, the removal of older files */
+        uv_run(&b->loop, UV_RUN_DEFAULT);
+        db_writer_settle(b->writer);
+    }
+}
+
 static void start(struct bench *b) {
-    const struct models_config config = {.db = b->db, .post = take, .post_ctx = b, .loop = &b->loop, .places = &b->places};
+    const struct models_config config = {
+        .db = b->db, .writer = b->writer, .post = take, .post_ctx = b, .loop = &b->loop, .places = &b->places};
     struct err err;
     if (models_new(&config, &b->models, &err))
         fail_msg("%s", err.message);
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
 }
 
 static void note(void *ctx, const struct live_opened *opened, const struct err *err) {
@@ -67,7 +78,7 @@ static int serve(struct bench *b, const char *name, const char *ref, struct err 
     struct err own, *said = err ? err : &own;
     said->code = 0;
     int rc = models_serve(b->models, &(struct models_request){name, ref, ""}, note, said, said);
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     models_forget(b->models, said);
     return rc ? rc : said->code;
 }
@@ -108,7 +119,7 @@ static int set_up(void **state) {
     stream_close(queue);
     device_close(device);
     str_format(path, sizeof path, "%s/brrd.db", b->dir);
-    if (db_open(path, &b->db, NULL))
+    if (db_open(path, &b->db, NULL) || serveddb_setup(b->db, NULL) || db_writer_start(b->db, NULL, NULL, &b->writer, NULL))
         return -1;
     uv_loop_init(&b->loop);
     start(b);
@@ -119,6 +130,7 @@ static int tear_down(void **state) {
     struct bench *b = *state;
     stop(b);
     uv_loop_close(&b->loop);
+    db_writer_stop(b->writer);
     db_close(b->db);
     fsio_remove_tree(b->dir, NULL);
     free(b);
@@ -263,39 +275,39 @@ static void the_file_of_a_model_is_named_by_its_weights_and_goes_after_the_recor
     assert_true(fsio_exists(models_find(b->models, "ward")->path));
     loaded(b);
     assert_int_equal(models_unserve(b->models, "ward", NULL), 0);
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     assert_int_equal(served_files(b), 0);
 }
 
 static void the_configuration_only_seeds_names_without_a_record(void **state) {
     struct bench *b = *state;
     models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     loaded(b);
     assert_int_equal(serve(b, "ward", "upload:b", NULL), 0);
     loaded(b);
     models_seed(b->models, &(struct models_request){"ward", "upload:a", ""}); /* read again */
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     assert_string_equal(models_find(b->models, "ward")->ref, "upload:b");
     stop(b);
     start(b);
     models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     assert_string_equal(models_find(b->models, "ward")->ref, "upload:b");
 }
 
 static void a_name_that_was_unloaded_is_not_seeded_again(void **state) {
     struct bench *b = *state;
     models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     loaded(b);
     assert_int_equal(models_unserve(b->models, "ward", NULL), 0);
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     models_seed(b->models, &(struct models_request){"ward", "upload:a", ""}); /* read again */
     stop(b);
     start(b);
     models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     assert_null(models_find(b->models, "ward"));
     assert_true(models_state(b->models) == MODELS_WARM);
     serve_a(b); /* a decision to serve it again */
@@ -307,11 +319,11 @@ static void a_name_that_was_unloaded_is_not_seeded_again(void **state) {
 static void a_configured_model_that_is_gone_makes_the_daemon_not_ready_until_it_is_there(void **state) {
     struct bench *b = *state;
     models_seed(b->models, &(struct models_request){"ward", "upload:none", ""});
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     assert_true(models_state(b->models) == MODELS_FAILED);
     assert_int_equal(models_failed(b->models), 1);
     models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     loaded(b);
     assert_true(models_state(b->models) == MODELS_WARM);
 }
@@ -325,12 +337,12 @@ static void a_load_that_its_caller_gives_up_is_no_failed_model(void **state) {
     struct err err = {0};
     begin(b, "ward", "upload:none", &err);
     models_forget(b->models, &err);
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     assert_true(models_state(b->models) == MODELS_WARM); /* no model is served, and none is missing */
     serve_a(b);
     begin(b, "ward", "upload:none", &err);
     models_forget(b->models, &err);
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     assert_int_equal(models_failed(b->models), 0);
     still_serves_a(b);
     assert_int_equal(err.code, 0);
@@ -342,12 +354,12 @@ static void a_model_of_the_configuration_outlasts_the_caller_who_loads_it_too(vo
     begin(b, "ward", "upload:a", &err);
     models_seed(b->models, &(struct models_request){"ward", "upload:a", ""});
     models_forget(b->models, &err);
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     loaded(b);
     begin(b, "other", "upload:none", &err);
     models_seed(b->models, &(struct models_request){"other", "upload:none", ""});
     models_forget(b->models, &err);
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     assert_true(models_state(b->models) == MODELS_FAILED);
     assert_int_equal(err.code, 0);
 }
@@ -362,7 +374,7 @@ static void the_configuration_leaves_a_record_whose_model_is_gone(void **state) 
     assert_int_equal(db_run(&q, NULL), 0);
     start(b);
     models_seed(b->models, &(struct models_request){"ward", "upload:b", ""});
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     assert_null(models_find(b->models, "ward"));
     assert_true(models_state(b->models) == MODELS_FAILED);
 }
@@ -424,7 +436,7 @@ static void a_bare_name_is_never_that_of_an_upload(void **state) {
     load_named(b, "a");
     assert_int_equal(models_refer(b->models, "a", &ref, &err), 0);
     assert_int_equal(models_unserve(b->models, "a", &err), 0);
-    uv_run(&b->loop, UV_RUN_DEFAULT);
+    run(b);
     assert_int_equal(models_refer(b->models, "a", &ref, &err), ERR_NOT_FOUND); /* though there is an upload of the name */
 }
 

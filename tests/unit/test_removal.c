@@ -1,6 +1,7 @@
 /* removal and retention: a job that is deleted leaves neither record nor folder, whatever ends the process in between, and no model
  * that serves is deleted. */
 #include "daemon/jobs/removal.h"
+#include "daemon/models/serveddb.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -72,16 +73,31 @@ static void start(struct fixture *f) {
                                        .keep_finished_ms = -1,
                                        .devices = {{"cpu", "cpu"}},
                                        .versions = ""};
-    const struct models_config models = {
-        .db = f->db, .post = take, .post_ctx = f, .loop = &f->loop, .places = &f->places, .job_model = job_model, .ctx = f};
+    assert_int_equal(serveddb_setup(f->db, NULL), 0);
     assert_int_equal(sched_open(&sched, &f->sched, NULL), 0);
+    const struct models_config models = {.db = f->db,
+                                         .writer = sched_writer(f->sched),
+                                         .post = take,
+                                         .post_ctx = f,
+                                         .loop = &f->loop,
+                                         .places = &f->places,
+                                         .job_model = job_model,
+                                         .ctx = f};
     assert_int_equal(models_new(&models, &f->models, NULL), 0);
     const struct retention_config retention = {.loop = &f->loop, .removal = removal_of(f), .age_ms = -1, .max_bytes = -1};
     assert_int_equal(retention_new(&retention, &f->retention, NULL), 0);
 }
 
+/* Until nothing is left to be done. */
+static void run(struct fixture *f) {
+    for (int i = 0; i < 3; i++) {
+        uv_run(&f->loop, UV_RUN_DEFAULT);
+        sched_settle(f->sched);
+    }
+}
+
 static void stop(struct fixture *f) {
-    uv_run(&f->loop, UV_RUN_DEFAULT);
+    run(f);
     retention_free(f->retention);
     models_free(f->models);
     while (f->n)
@@ -95,7 +111,7 @@ static void die_and_start(struct fixture *f) {
     stop(f);
     start(f);
     retention_tick(f->retention);
-    uv_run(&f->loop, UV_RUN_DEFAULT);
+    run(f);
 }
 
 /* A job that has ended, with a model in its folder. */
@@ -160,6 +176,7 @@ static int count_removal(void *ctx, const struct jobdb_removal *r, struct err *e
 
 static int unfinished(const struct fixture *f) {
     int n = 0;
+    sched_settle(f->sched);
     assert_int_equal(jobdb_removals(f->db, count_removal, &n, NULL), 0);
     return n;
 }
@@ -169,6 +186,7 @@ static void record(const struct fixture *f) {
     char folder[2048];
     assert_int_equal(removal_record(&removal, "train-1", folder, NULL), 0);
     assert_string_equal(folder, f->folder);
+    sched_settle(f->sched);
 }
 
 static void a_removal_that_the_process_did_not_finish_is_finished_by_the_next(void **state) {
@@ -234,8 +252,11 @@ static void a_removal_that_cannot_be_recorded_changes_nothing(void **state) {
     struct err err;
     assert_int_equal(jobdb_add_checkpoint(f->db, "train-1", &c, 1, NULL), 0);
     break_database(f, true);
-    assert_int_not_equal(removal_record(&removal, "train-1", folder, &err), 0);
+    assert_int_equal(removal_record(&removal, "train-1", folder, &err), 0);
+    sched_settle(f->sched);
     break_database(f, false);
+    sched_tick(f->sched);
+    sched_settle(f->sched);
     assert_non_null(sched_get(f->sched, "train-1"));
     assert_true(checkpoints(f) == 1 && unfinished(f) == 0);
     record(f);
@@ -267,7 +288,7 @@ static void a_job_whose_model_serves_from_another_volume_stays(void **state) {
     char folder[2048];
     far = true;
     assert_int_equal(models_serve(f->models, &(struct models_request){"ward", "job:train-1", ""}, on_served, f, NULL), 0);
-    uv_run(&f->loop, UV_RUN_DEFAULT);
+    run(f);
     assert_string_equal(models_find(f->models, "ward")->path, f->model);
     assert_int_equal(removal_record(&removal, "train-1", folder, &err), ERR_PRECONDITION);
     assert_non_null(strstr(err.message, "serves as ward"));
@@ -279,7 +300,7 @@ static void a_job_whose_model_serves_from_another_volume_stays(void **state) {
 static void a_job_whose_model_serves_from_a_file_of_its_own_goes(void **state) {
     struct fixture *f = *state;
     assert_int_equal(models_serve(f->models, &(struct models_request){"ward", "job:train-1", ""}, on_served, f, NULL), 0);
-    uv_run(&f->loop, UV_RUN_DEFAULT);
+    run(f);
     record(f);
     models_forget(f->models, f);
 }

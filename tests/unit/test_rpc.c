@@ -1,5 +1,6 @@
 /* rpc: whichever allocation fails, a client gets all answers or an error, and the next call is served; so does one that watches a
  * job, and one that sends a stream, whose results are whole. */
+#include "daemon/models/serveddb.h"
 #include "daemon/rpc/rpc.h"
 
 #include <pthread.h>
@@ -138,7 +139,7 @@ static int make_job(struct bench *b) {
     job->overrides = strdup("[]");
     job->request_id = strdup("");
     str_format(path, sizeof path, "%s/jobs.sqlite", b->dir);
-    int rc = db_open(path, &b->db, NULL) || jobdb_setup(b->db, NULL) || jobdb_save(b->db, job, NULL);
+    int rc = db_open(path, &b->db, NULL) || jobdb_setup(b->db, NULL) || serveddb_setup(b->db, NULL) || jobdb_save(b->db, job, NULL);
     job_free(job);
     b->places = (struct places){.data_dir = b->dir, .results_dir = b->dir};
     const struct sched_config config = {.db = b->db,
@@ -202,6 +203,7 @@ static void on_tick(uv_timer_t *tick) {
     struct bench *b = tick->data;
     rpc_server_tick(b->server);
     sessions_tick(b->services.sessions);
+    db_writer_turn(sched_writer(b->services.sched));
     work(b);
 }
 
@@ -252,8 +254,12 @@ static int set_up(void **state) {
     b->orders = mailbox_new(1000, NULL, NULL);
     const struct sessions_config sessions = {
         .post = take_order, .post_ctx = b->orders, .max_sessions = 10, .max_waiting_bytes = 1 << 20};
-    const struct models_config models = {
-        .db = b->db, .post = take_order, .post_ctx = b->orders, .loop = &b->loop, .places = &b->places};
+    const struct models_config models = {.db = b->db,
+                                         .writer = sched_writer(b->services.sched),
+                                         .post = take_order,
+                                         .post_ctx = b->orders,
+                                         .loop = &b->loop,
+                                         .places = &b->places};
     b->services.loop = &b->loop;
     b->services.sessions = sessions_new(&sessions);
     atomic_store(&b->services.serving, true);

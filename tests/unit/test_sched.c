@@ -1,231 +1,5 @@
-/* sched: the queue, what ends a run and what becomes of the job then, and that nothing which was acknowledged is lost. The worker
- * is this file: it takes jobs and reports what a test wants. The database is a real one. */
-#include "daemon/jobs/sched.h"
-
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <math.h>
-#include <stdatomic.h>
-#include <sys/statvfs.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "daemon/jobs/jobdb.h"
-#include "unit/temp_dir.h"
-
-static int64_t now_ms = INT64_C(1800000000000);
-static int64_t wall_ms(void) { return now_ms; }
-
-/* In place of the C library's: while `held`, no volume answers. */
-static atomic_bool held;
-int statvfs(const char *restrict path, struct statvfs *restrict ret) {
-    static const struct timespec turn = {.tv_nsec = 1000 * 1000};
-    while (atomic_load(&held))
-        nanosleep(&turn, NULL);
-    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = fd < 0 ? -1 : fstatvfs(fd, ret);
-    if (fd >= 0)
-        close(fd);
-    return rc;
-}
-
-struct fixture {
-    char *dir;
-    struct db *db;
-    struct places places;
-    struct sched_config config;
-    struct sched *sched;
-    char data[512], results[512], running[JOB_ID_SIZE]; /* running: of the newest job that was started */
-    int runs, run_rc, device, interrupted_device;       /* device: of the newest job that was started */
-    enum stop_reason interrupted;
-    bool read_only; /* the database, from the next start on */
-    int notified;   /* changes */
-};
-
-static int run(void *worker, int device, const struct job *job, struct err *err) {
-    struct fixture *f = worker;
-    f->device = device;
-    assert_int_equal(job->state, JOB_PREPARING);
-    str_copy(f->running, sizeof f->running, job->id);
-    f->runs++;
-    return f->run_rc ? err_set(err, f->run_rc, "no room for a job") : 0;
-}
-
-static void interrupt_run(void *worker, int device, enum stop_reason why) {
-    struct fixture *f = worker;
-    f->interrupted = why;
-    f->interrupted_device = device;
-}
-static void changed(void *ctx, const struct job *job) {
-    (void)job;
-    ((struct fixture *)ctx)->notified++;
-}
-static int no_models(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
-    (void)ctx, (void)ret;
-    return err_set(err, ERR_NOT_FOUND, "no model %s", ref);
-}
-
-/* From now on every write to the database fails, or succeeds again. */
-static void break_database(struct fixture *f, bool broken) {
-    struct db_query q;
-    assert_int_equal(db_query(f->db, broken ? "PRAGMA query_only=1" : "PRAGMA query_only=0", "break", &q, NULL), 0);
-    assert_int_equal(db_run(&q, NULL), 0);
-}
-
-static void open_sched(struct fixture *f) {
-    struct err err;
-    str_format(f->data, sizeof f->data, "%s/data", f->dir);
-    str_format(f->results, sizeof f->results, "%s/results", f->dir);
-    char path[600];
-    str_format(path, sizeof path, "%s/jobs.sqlite", f->dir);
-    assert_int_equal(fsio_mkdirs(f->data, NULL), 0);
-    f->places = (struct places){.data_dir = f->data, .results_dir = f->results};
-    if (db_open(path, &f->db, &err))
-        fail_msg("%s", err.message);
-    struct sched_config config = f->config;
-    config.db = f->db;
-    config.rules = (struct submission_rules){.places = &f->places, .refer_model = no_models};
-    config.cache_dir = f->dir;
-    config.max_queued = 100;
-    config.keep_finished_ms = config.keep_finished_ms ? config.keep_finished_ms : -1;
-    config.changed = changed;
-    config.ctx = config.worker = f;
-    config.run = run;
-    config.interrupt = interrupt_run;
-    config.devices[0].name = "cpu";
-    config.devices[0].description = "cpu";
-    config.versions = "brrd 9.9";
-    config.wall_ms = wall_ms;
-    if (f->read_only)
-        break_database(f, true);
-    if (sched_open(&config, &f->sched, &err))
-        fail_msg("%s", err.message);
-}
-
-static void close_sched(struct fixture *f) {
-    sched_close(f->sched);
-    db_close(f->db);
-}
-
-/* As kill -9 and a new start do: what is in memory alone is gone. */
-static void die_and_start(struct fixture *f) {
-    close_sched(f);
-    open_sched(f);
-}
-
-static int set_up(void **state) {
-    struct fixture *f = calloc(1, sizeof *f);
-    void *dir = NULL;
-    if (!f || temp_dir_make(&dir))
-        return -1;
-    f->dir = dir;
-    open_sched(f);
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    struct fixture *f = *state;
-    void *dir = f->dir;
-    close_sched(f);
-    free(f);
-    return temp_dir_remove(&dir);
-}
-
-static int accept_draft(struct fixture *f, struct draft *draft, const struct job **ret, struct err *err) {
-    int rc = sched_accept(f->sched, draft, NULL, NULL, ret, err);
-    draft_discard(draft);
-    draft_free(draft);
-    return rc;
-}
-
-static int send(struct fixture *f, const struct submission *request, const struct job **ret, struct err *err) {
-    struct draft *draft = NULL;
-    int rc = sched_draft(f->sched, request, &draft, ret, err);
-    if (rc || !draft)
-        return rc;
-    if (!(rc = draft_place(draft, err)))
-        return accept_draft(f, draft, ret, err);
-    draft_free(draft);
-    return rc;
-}
-
-static int try_submit(struct fixture *f, const char *const *overrides, int n, const struct job **ret, struct err *err) {
-    const struct submission request = {
-        .yaml = "kind: train\nname: t\ndata:\n  source: .\nmodel:\n  preset: tiny\nlimits:\n  restarts: 2\n",
-        .file = "t.yaml",
-        .request_id = "",
-        .overrides = overrides,
-        .n_overrides = n};
-    return send(f, &request, ret, err);
-}
-
-static const struct job *submit(struct fixture *f) {
-    const struct job *job = NULL;
-    struct err err;
-    if (try_submit(f, NULL, 0, &job, &err))
-        fail_msg("%s", err.message);
-    return job;
-}
-
-static const struct job *submit_with(struct fixture *f, const char *override) {
-    const struct job *job = NULL;
-    struct err err;
-    if (try_submit(f, &override, 1, &job, &err))
-        fail_msg("%s", err.message);
-    return job;
-}
-
-static const struct job *started(struct fixture *f) {
-    const struct job *job = submit(f);
-    sched_turn(f->sched);
-    assert_string_equal(f->running, job->id);
-    sched_report(f->sched, job->id, &(struct task_report){.kind = TASK_RUNNING});
-    assert_int_equal(job->state, JOB_RUNNING);
-    return job;
-}
-
-static void report_task_end(struct fixture *f, struct task_end end) {
-    sched_report(f->sched, f->running, &(struct task_report){.kind = TASK_END, .end = &end});
-    free(end.result);
-}
-
-static void report_end(struct fixture *f, int rc, enum stop_reason stopped, const char *result) {
-    struct task_end end = {.rc = rc, .stopped = stopped, .energy_j = (double)NAN, .limits.restarts = 2};
-    if (rc)
-        err_set(&end.err, rc, "it went wrong");
-    end.result = result ? strdup(result) : NULL;
-    report_task_end(f, end);
-}
-
-/* An attempt that ends as one does whose checkpoint cannot be written. */
-static void report_errno(struct fixture *f, int errnum) {
-    struct task_end end = {.energy_j = (double)NAN, .limits.restarts = 2};
-    end.rc = err_errno(&end.err, errnum, "cannot write the checkpoint");
-    report_task_end(f, end);
-}
-
-static void report_checkpoint_of(struct fixture *f, struct task_checkpoint c) {
-    str_format(c.path, sizeof c.path, "%s/step-%lld", f->dir, (long long)c.step);
-    put_file(c.path, "x", 1);
-    sched_report(f->sched, f->running, &(struct task_report){.kind = TASK_CHECKPOINT, .checkpoint = &c});
-}
-
-static void report_checkpoint(struct fixture *f, int64_t step, bool best) {
-    report_checkpoint_of(f, (struct task_checkpoint){.step = step, .last = true, .best = best, .metric = (double)NAN});
-}
-
-static int count_checkpoint(void *ctx, const struct jobdb_checkpoint *c) {
-    (void)c;
-    ++*(int *)ctx;
-    return 0;
-}
-
-static int recorded_checkpoints(struct fixture *f, const char *id) {
-    int n = 0;
-    assert_int_equal(jobdb_checkpoints(f->db, id, count_checkpoint, &n, NULL), 0);
-    return n;
-}
+/* sched: the queue, what ends a run and what becomes of the job then. */
+#include "unit/sched_fixture.h"
 
 /* ---- the queue ---- */
 
@@ -236,9 +10,9 @@ static void jobs_run_by_priority_and_then_in_order_of_submission(void **state) {
     assert_int_equal(sched_position(f->sched, second), 3);
     const struct job *const order[] = {urgent, first, second};
     for (int i = 0; i < 3; i++) {
-        sched_turn(f->sched);
+        turn(f);
         assert_string_equal(f->running, order[i]->id);
-        sched_turn(f->sched);
+        turn(f);
         assert_int_equal(f->runs, i + 1); /* one at a time */
         report_end(f, 0, STOP_NONE, "{}");
         assert_int_equal(order[i]->state, JOB_SUCCEEDED);
@@ -332,12 +106,12 @@ static void a_crash_is_charged_and_waits_longer_each_time(void **state) {
         assert_true(job->restarts == i + 1 && job->crashes == i + 1);
         waits[i] = job->retry_ms - now_ms;
         f->runs = 0;
-        sched_turn(f->sched);
+        turn(f);
         assert_int_equal(f->runs, 0);
         die_and_start(f); /* it was waiting: no charge, and the wait goes on */
         assert_true(sched_get(f->sched, id)->restarts == i + 1 && sched_get(f->sched, id)->retry_ms - now_ms == waits[i]);
         now_ms += waits[i];
-        sched_turn(f->sched);
+        turn(f);
         assert_int_equal(f->runs, 1);
     }
     assert_true(waits[0] > 0 && waits[1] == 2 * waits[0]);
@@ -348,16 +122,17 @@ static void a_crash_is_charged_and_waits_longer_each_time(void **state) {
     assert_non_null(strstr(job->reason, "3 times"));
     now_ms += 1000000;
     f->runs = 0;
-    sched_turn(f->sched);
+    turn(f);
     assert_int_equal(f->runs, 0);
     assert_int_equal(sched_resume(f->sched, id, NULL, 0, &job, NULL), 0);
     assert_true(job->restarts == 0 && job->crashes == 0);
-    sched_turn(f->sched);
+    turn(f);
     assert_int_equal(f->runs, 1);
 }
 
 static void make_active(struct fixture *f, const char *id) {
     struct db_query q;
+    sched_settle(f->sched);
     assert_int_equal(db_query(f->db, "UPDATE jobs SET state='running', attempts=1 WHERE id=?", "make active", &q, NULL), 0);
     db_put_text(&q, id);
     assert_int_equal(db_run(&q, NULL), 0);
@@ -373,8 +148,8 @@ static void jobs_active_together_in_a_crash_are_not_charged_and_run_one_by_one(v
     const struct job *one = sched_get(f->sched, first), *two = sched_get(f->sched, second);
     assert_true(one->state == JOB_QUEUED && one->restarts == 0 && two->state == JOB_QUEUED && two->restarts == 0);
     assert_non_null(strstr(two->reason, "while 2 jobs ran"));
-    sched_turn(f->sched);
-    sched_turn(f->sched);
+    turn(f);
+    turn(f);
     assert_true(one->state == JOB_PREPARING && two->state == JOB_QUEUED);
     die_and_start(f); /* now the first was alone */
     one = sched_get(f->sched, first), two = sched_get(f->sched, second);
@@ -414,7 +189,7 @@ static void a_checkpoint_between_crashes_shortens_the_wait_again(void **state) {
     die_and_start(f);
     int64_t first = sched_get(f->sched, id)->retry_ms - now_ms;
     now_ms += first;
-    sched_turn(f->sched);
+    turn(f);
     report_checkpoint(f, 10, false);
     die_and_start(f);
     const struct job *job = sched_get(f->sched, id);
@@ -430,7 +205,7 @@ static void an_announced_checkpoint_is_no_progress(void **state) {
     die_and_start(f);
     int64_t first = sched_get(f->sched, id)->retry_ms - now_ms;
     now_ms += first;
-    sched_turn(f->sched);
+    turn(f);
     report_checkpoint(f, 10, true); /* what it goes on from */
     die_and_start(f);
     assert_true(sched_get(f->sched, id)->retry_ms - now_ms == 2 * first);
@@ -442,7 +217,7 @@ static void a_clock_that_was_set_back_holds_no_job(void **state) {
     die_and_start(f);
     now_ms -= INT64_C(86400000);
     f->runs = 0;
-    sched_turn(f->sched);
+    turn(f);
     assert_int_equal(f->runs, 1);
     now_ms += INT64_C(86400000);
 }
@@ -457,7 +232,7 @@ static void a_shutdown_charges_nothing_even_when_it_is_killed(void **state) {
     const struct job *job = sched_get(f->sched, id);
     assert_true(job->state == JOB_QUEUED && job->restarts == 0);
     assert_string_equal(job->reason, "daemon_stopped");
-    sched_turn(f->sched);
+    turn(f);
     sched_drain(f->sched);
     report_end(f, ERR_CANCELLED, STOP_SHUTDOWN, NULL);
     assert_true(job->state == JOB_QUEUED && job->restarts == 0 && job->wish == JOB_WISH_NONE);
@@ -489,7 +264,7 @@ static void faults_restart_until_the_limit_and_errors_do_not(void **state) {
         report_end(f, ERR_UNAVAILABLE, STOP_NONE, NULL);
         assert_true(job->state == JOB_QUEUED && job->restarts == i && job->retry_ms > now_ms);
         now_ms = job->retry_ms;
-        sched_turn(f->sched);
+        turn(f);
     }
     report_end(f, ERR_UNAVAILABLE, STOP_NONE, NULL);
     assert_int_equal(job->state, JOB_FAILED);
@@ -507,7 +282,7 @@ static void want_of_room_restarts_as_faults_do(void **state) {
         assert_true(job->state == JOB_QUEUED && job->restarts == 1 && job->retry_ms > now_ms);
         assert_non_null(strstr(job->reason, "cannot write the checkpoint"));
         now_ms = job->retry_ms;
-        sched_turn(f->sched);
+        turn(f);
         report_end(f, 0, STOP_NONE, "{}");
         assert_int_equal(job->state, JOB_SUCCEEDED);
     }
@@ -517,11 +292,11 @@ static void a_worker_that_cannot_take_the_job_is_asked_again(void **state) {
     struct fixture *f = *state;
     const struct job *job = submit(f);
     f->run_rc = ERR_EXHAUSTED;
-    sched_turn(f->sched);
+    turn(f);
     assert_true(job->state == JOB_QUEUED && sched_idle(f->sched));
     f->run_rc = 0;
     now_ms = job->retry_ms;
-    sched_turn(f->sched);
+    turn(f);
     assert_true(job->state == JOB_PREPARING && !sched_idle(f->sched));
 }
 
@@ -561,136 +336,6 @@ static void work_that_was_done_before_its_cancel_is_kept(void **state) {
     assert_string_equal(job->result, "{\"f1\":1}");
 }
 
-/* ---- a database that cannot be written ---- */
-
-static void no_call_is_acknowledged_that_could_not_be_written(void **state) {
-    struct fixture *f = *state;
-    const struct job *failed = started(f), *waits = submit(f), *got = NULL;
-    report_end(f, ERR_INVALID, STOP_NONE, NULL);
-    assert_int_equal(failed->state, JOB_FAILED);
-    break_database(f, true);
-    int before = f->notified;
-    struct err err;
-    assert_int_equal(sched_cancel(f->sched, waits->id, &got, &err), ERR_INTERNAL);
-    assert_non_null(strstr(err.message, "jobs.sqlite"));
-    assert_int_equal(sched_resume(f->sched, failed->id, NULL, 0, &got, &err), ERR_INTERNAL);
-    assert_int_equal(try_submit(f, NULL, 0, &got, &err), ERR_INTERNAL);
-    assert_true(got == NULL && f->notified == before);
-    assert_true(waits->state == JOB_QUEUED && failed->state == JOB_FAILED && sched_count(f->sched) == 2);
-    break_database(f, false);
-    sched_tick(f->sched);
-    int n = 0;
-    for (DIR *jobs = opendir(in_dir((void **)&f->dir, "results/jobs")); jobs;) { /* of the refused one nothing is left */
-        struct dirent *e = readdir(jobs);
-        n += e && *e->d_name != '.';
-        if (!e && !closedir(jobs))
-            break;
-    }
-    assert_int_equal(n, 2);
-    submit(f);
-}
-
-static void cancelling_a_run_is_refused_when_it_cannot_be_written(void **state) {
-    struct fixture *f = *state;
-    const struct job *job = started(f), *got = NULL;
-    break_database(f, true);
-    assert_int_equal(sched_cancel(f->sched, job->id, &got, NULL), ERR_INTERNAL);
-    assert_true(f->interrupted == STOP_NONE && job->wish == JOB_WISH_NONE);
-}
-
-static void nothing_starts_while_the_database_cannot_be_written(void **state) {
-    struct fixture *f = *state;
-    const struct job *job = submit(f);
-    assert_true(sched_writable(f->sched));
-    break_database(f, true);
-    sched_turn(f->sched);
-    assert_true(f->runs == 0 && job->state == JOB_QUEUED && job->attempts == 0);
-    assert_false(sched_writable(f->sched));
-    sched_tick(f->sched);
-    assert_false(sched_writable(f->sched));
-    break_database(f, false);
-    sched_turn(f->sched);
-    assert_int_equal(f->runs, 0); /* not before it was seen that it can be written */
-    sched_tick(f->sched);
-    assert_true(sched_writable(f->sched));
-    sched_turn(f->sched);
-    assert_int_equal(f->runs, 1);
-}
-
-static void a_start_on_a_full_volume_loads_the_jobs_and_starts_none(void **state) {
-    struct fixture *f = *state;
-    char id[JOB_ID_SIZE];
-    str_copy(id, sizeof id, submit(f)->id);
-    f->read_only = true;
-    die_and_start(f);
-    assert_int_equal(sched_get(f->sched, id)->state, JOB_QUEUED);
-    assert_false(sched_writable(f->sched));
-    sched_turn(f->sched);
-    assert_int_equal(f->runs, 0);
-    break_database(f, false);
-    sched_tick(f->sched);
-    assert_true(sched_writable(f->sched));
-}
-
-static void what_happened_meanwhile_is_written_as_soon_as_possible(void **state) {
-    struct fixture *f = *state;
-    char id[JOB_ID_SIZE];
-    str_copy(id, sizeof id, started(f)->id);
-    break_database(f, true);
-    report_checkpoint(f, 1, true);
-    report_checkpoint(f, 2, false);
-    report_end(f, 0, STOP_NONE, "{\"f1\":1}");
-    assert_int_equal(sched_get(f->sched, id)->state, JOB_SUCCEEDED);
-    assert_int_equal(recorded_checkpoints(f, id), 0);
-    break_database(f, false);
-    sched_tick(f->sched);
-    assert_int_equal(recorded_checkpoints(f, id), 2);
-    die_and_start(f);
-    const struct job *job = sched_get(f->sched, id);
-    assert_int_equal(job->state, JOB_SUCCEEDED);
-    assert_true(str_ends(job->best, "/step-1") && str_ends(job->last, "/step-2"));
-}
-
-static void a_database_whose_volume_does_not_answer_is_left_alone(void **state) {
-    struct fixture *f = *state;
-    char id[JOB_ID_SIZE];
-    const struct job *waits, *got = NULL;
-    struct err err;
-    str_copy(id, sizeof id, started(f)->id);
-    waits = submit(f);
-    atomic_store(&held, true);
-    sched_tick(f->sched);
-    assert_int_equal(sched_cancel(f->sched, waits->id, &got, &err), ERR_UNAVAILABLE);
-    assert_non_null(strstr(err.message, "does not answer"));
-    assert_true(!got && waits->state == JOB_QUEUED && !sched_writable(f->sched));
-    report_checkpoint(f, 1, true);
-    report_end(f, 0, STOP_NONE, "{\"f1\":1}");
-    sched_tick(f->sched);
-    sched_turn(f->sched);
-    assert_int_equal(f->runs, 1); /* the other job waits for the record */
-    atomic_store(&held, false);
-    db_wait(f->db);
-    sched_tick(f->sched);
-    assert_true(sched_writable(f->sched));
-    sched_turn(f->sched);
-    assert_int_equal(f->runs, 2);
-    die_and_start(f);
-    assert_int_equal(sched_get(f->sched, id)->state, JOB_SUCCEEDED);
-    assert_int_equal(recorded_checkpoints(f, id), 1);
-}
-
-static void a_best_checkpoint_that_is_announced_again_is_recorded_again(void **state) {
-    struct fixture *f = *state;
-    char id[JOB_ID_SIZE];
-    str_copy(id, sizeof id, started(f)->id);
-    report_checkpoint(f, 2, false);
-    report_checkpoint_of(
-        f, (struct task_checkpoint){.step = 1, .best = true, .metric = 0.5}); /* best, and a crash came before its record */
-    assert_int_equal(recorded_checkpoints(f, id), 2);
-    const struct job *job = sched_get(f->sched, id);
-    assert_true(str_ends(job->best, "/step-1") && str_ends(job->last, "/step-2"));
-}
-
 /* ---- bounds ---- */
 
 static void a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again(void **state) {
@@ -706,7 +351,7 @@ static void a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again(void *
     die_and_start(f);
     assert_int_equal(sched_count(f->sched), 2);
     f->config.max_jobs = 1; /* fewer than the database has: the daemon starts all the same */
-    sched_turn(f->sched);
+    turn(f);
     report_end(f, 0, STOP_NONE, "{}");
     char waiting[JOB_ID_SIZE];
     str_copy(waiting, sizeof waiting, sched_at(f->sched, 1)->id);
@@ -725,11 +370,11 @@ static void many_old_jobs_are_forgotten_a_few_at_a_time(void **state) {
     f->config.keep_finished_ms = 1000;
     now_ms += 5000;
     die_and_start(f);
-    sched_tick(f->sched);
+    tick(f);
     assert_int_equal(sched_count(f->sched), 3); /* the loop has other work */
     die_and_start(f);
     assert_int_equal(sched_count(f->sched), 3); /* in the database too */
-    sched_tick(f->sched);
+    tick(f);
     assert_int_equal(sched_count(f->sched), 0);
 }
 
@@ -742,7 +387,7 @@ static void an_id_never_comes_again(void **state) {
     str_copy(id, sizeof id, job->id);
     report_end(f, 0, STOP_NONE, "{}");
     now_ms += 5000;
-    sched_tick(f->sched);
+    tick(f);
     assert_null(sched_get(f->sched, id));
     char directory[2100];
     str_format(directory, sizeof directory, "%s/jobs/%s", f->results, id);
@@ -758,8 +403,6 @@ static void an_id_never_comes_again(void **state) {
     assert_true(next->sequence == job->sequence + 2);
     assert_string_not_equal(next->directory, left);
 }
-
-#define rigged(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -785,13 +428,6 @@ int main(void) {
         rigged(a_cancel_that_was_acknowledged_survives_a_crash),
         rigged(a_cancel_holds_whatever_else_ends_the_run),
         rigged(work_that_was_done_before_its_cancel_is_kept),
-        rigged(no_call_is_acknowledged_that_could_not_be_written),
-        rigged(cancelling_a_run_is_refused_when_it_cannot_be_written),
-        rigged(nothing_starts_while_the_database_cannot_be_written),
-        rigged(a_start_on_a_full_volume_loads_the_jobs_and_starts_none),
-        rigged(what_happened_meanwhile_is_written_as_soon_as_possible),
-        rigged(a_database_whose_volume_does_not_answer_is_left_alone),
-        rigged(a_best_checkpoint_that_is_announced_again_is_recorded_again),
         rigged(a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again),
         rigged(an_id_never_comes_again),
         rigged(many_old_jobs_are_forgotten_a_few_at_a_time),

@@ -1,0 +1,207 @@
+/* sched: nothing that was acknowledged is lost, whatever happens to the database, and the loop waits for no disk. */
+#include "unit/sched_fixture.h"
+
+/* ---- a database that cannot be written ---- */
+
+struct answer {
+    struct db_wait wait;
+    bool over;
+    int rc;
+    struct err err;
+};
+
+static void on_answer(struct db_wait *wait, int rc, const struct err *err) {
+    struct answer *a = (struct answer *)wait;
+    a->over = true;
+    a->rc = rc;
+    a->err = *err;
+}
+
+static void a_change_that_could_not_be_written_is_not_acknowledged_and_written_later(void **state) {
+    struct fixture *f = *state;
+    const struct job *failed = started(f), *waits = submit(f), *got = NULL;
+    struct answer answer = {.over = false};
+    struct err err;
+    char id[JOB_ID_SIZE];
+    str_copy(id, sizeof id, waits->id);
+    report_end(f, ERR_INVALID, STOP_NONE, NULL);
+    assert_int_equal(failed->state, JOB_FAILED);
+    break_database(f, true);
+    assert_int_equal(sched_cancel(f->sched, waits->id, &got, &err), 0);
+    sched_await(f->sched, &answer.wait, on_answer);
+    sched_settle(f->sched);
+    assert_true(answer.over && answer.rc == ERR_INTERNAL);
+    assert_non_null(strstr(answer.err.message, "jobs.sqlite"));
+    int before = f->notified; /* from here on it is known, and nothing more is begun */
+    got = NULL;
+    assert_int_equal(sched_resume(f->sched, failed->id, NULL, 0, &got, &err), ERR_INTERNAL);
+    assert_int_equal(try_submit(f, NULL, 0, &got, &err), ERR_INTERNAL);
+    assert_true(got == NULL && f->notified == before);
+    assert_true(failed->state == JOB_FAILED && sched_count(f->sched) == 2);
+    break_database(f, false);
+    tick(f);
+    int n = 0;
+    for (DIR *jobs = opendir(in_dir((void **)&f->dir, "results/jobs")); jobs;) { /* of the refused one nothing is left */
+        struct dirent *e = readdir(jobs);
+        n += e && *e->d_name != '.';
+        if (!e && !closedir(jobs))
+            break;
+    }
+    assert_int_equal(n, 2);
+    submit(f);
+    die_and_start(f);
+    assert_int_equal(sched_get(f->sched, id)->state, JOB_CANCELLED);
+}
+
+/* In place of a disk whose cache cannot be written back. */
+static void the_loop_waits_for_no_disk_and_callers_hear_what_may_happen(void **state) {
+    struct fixture *f = *state;
+    const struct job *job = started(f), *got = NULL;
+    struct answer answer = {.over = false};
+    char id[JOB_ID_SIZE];
+    sched_settle(f->sched);
+    own_thread = pthread_self();
+    atomic_store(&stuck_sync, true);
+    assert_int_equal(sched_cancel(f->sched, job->id, &got, NULL), 0);
+    const struct job *new = submit(f);
+    str_copy(id, sizeof id, new->id);
+    sched_await(f->sched, &answer.wait, on_answer);
+    for (int i = 0; i < 80 && !answer.over; i++) {
+        static const struct timespec turn_ns = {.tv_nsec = 100 * 1000 * 1000};
+        nanosleep(&turn_ns, NULL);
+        sched_tick(f->sched);
+        sched_turn(f->sched);
+    }
+    assert_true(answer.over && answer.rc == ERR_UNAVAILABLE && strstr(answer.err.message, "may still happen"));
+    assert_false(sched_writable(f->sched));
+    assert_int_equal(try_submit(f, NULL, 0, &got, NULL), ERR_UNAVAILABLE);
+    atomic_store(&stuck_sync, false);
+    sched_settle(f->sched);
+    tick(f);
+    assert_true(sched_writable(f->sched));
+    report_end(f, 0, STOP_CANCEL, NULL);
+    turn(f);
+    assert_string_equal(f->running, id);
+}
+
+static void cancelling_a_run_is_refused_when_it_is_known_that_it_cannot_be_written(void **state) {
+    struct fixture *f = *state;
+    const struct job *job = started(f), *got = NULL;
+    break_database(f, true);
+    report_checkpoint(f, 1, true);
+    sched_settle(f->sched);
+    assert_int_equal(sched_cancel(f->sched, job->id, &got, NULL), ERR_INTERNAL);
+    assert_true(f->interrupted == STOP_NONE && job->wish == JOB_WISH_NONE);
+}
+
+static void nothing_starts_while_the_database_cannot_be_written(void **state) {
+    struct fixture *f = *state;
+    const struct job *job = submit(f);
+    assert_true(sched_writable(f->sched));
+    break_database(f, true);
+    turn(f);
+    assert_true(f->runs == 0 && job->state == JOB_QUEUED && job->attempts == 0);
+    assert_false(sched_writable(f->sched));
+    tick(f);
+    assert_false(sched_writable(f->sched));
+    break_database(f, false);
+    turn(f);
+    assert_int_equal(f->runs, 0); /* not before it was seen that it can be written */
+    tick(f);
+    assert_true(sched_writable(f->sched));
+    turn(f);
+    assert_int_equal(f->runs, 1);
+}
+
+static void a_start_on_a_full_volume_loads_the_jobs_and_starts_none(void **state) {
+    struct fixture *f = *state;
+    char id[JOB_ID_SIZE];
+    str_copy(id, sizeof id, submit(f)->id);
+    f->read_only = true;
+    die_and_start(f);
+    assert_int_equal(sched_get(f->sched, id)->state, JOB_QUEUED);
+    assert_false(sched_writable(f->sched));
+    turn(f);
+    assert_int_equal(f->runs, 0);
+    break_database(f, false);
+    tick(f);
+    assert_true(sched_writable(f->sched));
+}
+
+static void what_happened_meanwhile_is_written_as_soon_as_possible(void **state) {
+    struct fixture *f = *state;
+    char id[JOB_ID_SIZE];
+    str_copy(id, sizeof id, started(f)->id);
+    break_database(f, true);
+    report_checkpoint(f, 1, true);
+    report_checkpoint(f, 2, false);
+    report_end(f, 0, STOP_NONE, "{\"f1\":1}");
+    assert_int_equal(sched_get(f->sched, id)->state, JOB_SUCCEEDED);
+    assert_int_equal(recorded_checkpoints(f, id), 0);
+    break_database(f, false);
+    tick(f);
+    assert_int_equal(recorded_checkpoints(f, id), 2);
+    die_and_start(f);
+    const struct job *job = sched_get(f->sched, id);
+    assert_int_equal(job->state, JOB_SUCCEEDED);
+    assert_true(str_ends(job->best, "/step-1") && str_ends(job->last, "/step-2"));
+}
+
+static void a_database_whose_volume_does_not_answer_is_left_alone(void **state) {
+    struct fixture *f = *state;
+    char id[JOB_ID_SIZE];
+    const struct job *waits, *got = NULL;
+    struct err err;
+    str_copy(id, sizeof id, started(f)->id);
+    waits = submit(f);
+    sched_settle(f->sched);
+    atomic_store(&held, true);
+    for (int i = 0; i < 600 && sched_writable(f->sched); i++) {
+        static const struct timespec turn_ns = {.tv_nsec = 100 * 1000 * 1000};
+        nanosleep(&turn_ns, NULL);
+        sched_tick(f->sched);
+    }
+    assert_int_equal(sched_cancel(f->sched, waits->id, &got, &err), ERR_UNAVAILABLE);
+    assert_non_null(strstr(err.message, "does not answer"));
+    assert_true(!got && waits->state == JOB_QUEUED && !sched_writable(f->sched));
+    report_checkpoint(f, 1, true);
+    report_end(f, 0, STOP_NONE, "{\"f1\":1}");
+    sched_tick(f->sched);
+    sched_turn(f->sched);
+    assert_int_equal(f->runs, 1); /* the other job waits for the record */
+    atomic_store(&held, false);
+    db_wait(f->db);
+    tick(f);
+    assert_true(sched_writable(f->sched));
+    turn(f);
+    assert_int_equal(f->runs, 2);
+    die_and_start(f);
+    assert_int_equal(sched_get(f->sched, id)->state, JOB_SUCCEEDED);
+    assert_int_equal(recorded_checkpoints(f, id), 1);
+}
+
+static void a_best_checkpoint_that_is_announced_again_is_recorded_again(void **state) {
+    struct fixture *f = *state;
+    char id[JOB_ID_SIZE];
+    str_copy(id, sizeof id, started(f)->id);
+    report_checkpoint(f, 2, false);
+    report_checkpoint_of(
+        f, (struct task_checkpoint){.step = 1, .best = true, .metric = 0.5}); /* best, and a crash came before its record */
+    assert_int_equal(recorded_checkpoints(f, id), 2);
+    const struct job *job = sched_get(f->sched, id);
+    assert_true(str_ends(job->best, "/step-1") && str_ends(job->last, "/step-2"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        rigged(a_change_that_could_not_be_written_is_not_acknowledged_and_written_later),
+        rigged(cancelling_a_run_is_refused_when_it_is_known_that_it_cannot_be_written),
+        rigged(the_loop_waits_for_no_disk_and_callers_hear_what_may_happen),
+        rigged(nothing_starts_while_the_database_cannot_be_written),
+        rigged(a_start_on_a_full_volume_loads_the_jobs_and_starts_none),
+        rigged(what_happened_meanwhile_is_written_as_soon_as_possible),
+        rigged(a_database_whose_volume_does_not_answer_is_left_alone),
+        rigged(a_best_checkpoint_that_is_announced_again_is_recorded_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
