@@ -116,7 +116,8 @@ class Resuming:
         elif kind == "result":
             self.next_result = self.keep(self.results, m.result.result_seq, m.result, self.next_result)
         elif kind == "alarm":
-            m.alarm.ClearField("wall_time_ms")  # of the server's clock: all but this is a function of the samples
+            for name in ("wall_time_ms", "alarm_id", "live"):  # of the server's clock, the session, and Open: the rest is a function of the samples
+                m.alarm.ClearField(name)
             self.next_alarm = self.keep(self.alarms, m.alarm.alarm_seq, m.alarm, self.next_alarm)
         elif kind == "draining":
             self.draining += 1

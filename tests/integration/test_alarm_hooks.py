@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 
-from daemon import PATIENCE, SOURCE, Daemon, make_corpus, temporary
+from daemon import PATIENCE, SOURCE, Daemon, make_corpus, sanitizers, temporary
 from secured import secret_file, tls
 from test_stream_journal import RULE, alarms_in, journal
 
@@ -62,7 +62,8 @@ class Hooked(Daemon):
             out.write(f.read() + "\nalarms:\n  rejoin: 0s\n  url: https://eeg.example\n  hooks:\n" + "".join(f"    - {json.dumps(h)}\n" for h in hooks))
 
     def command(self):
-        return [f"{self.dir}/daemon.yaml" if word.endswith("demo.yaml") else word for word in super().command()]
+        held = [f"LD_PRELOAD={os.environ['BRR_BUILD_DIR']}/tests/libhold_volume.so", f"BRR_HOLD_SYNC={self.dir}/hangs"] if not sanitizers() else []
+        return ["env", *held, *(f"{self.dir}/daemon.yaml" if word.endswith("demo.yaml") else word for word in super().command())]
 
 
 def script(path, text):
@@ -97,6 +98,25 @@ def stream(d, path, client):
     found = alarms_in(journal(d, "--bed", client))
     assert len(found) > 3, found
     return found
+
+
+def check_hung_disk(d, path):
+    """fsync of the journal's volume never returns: a new alarm is told all the same, and /readyz says what hangs."""
+    if sanitizers():
+        return
+    results = next(word.split("=", 1)[1] for word in d.command() if word.startswith("paths.results="))
+    with open(f"{d.dir}/hangs.new", "w", encoding="ascii") as f:
+        f.write(os.path.realpath(results) + "/journal.sqlite")
+    os.rename(f"{d.dir}/hangs.new", f"{d.dir}/hangs")
+    heard = len(lines(f"{d.dir}/live"))
+    code, _, err = d.ctl("stream", path, "--client", "drill-2", *RULE, "--realtime", "200", "--as-live", "--no-resume", "--output", f"{d.dir}/x.tsv")
+    assert code == 0, err
+    soon(lambda: any('"drill-2"' in line for line in lines(f"{d.dir}/live")[heard:]), lambda: lines(f"{d.dir}/live")[heard:])
+    soon(lambda: "journal" in readiness(d), lambda: readiness(d))
+    assert not any(e["client"] == "drill-2" and e["kind"] == "alarm_on" for e in journal(d, "--last", "500")), "the disk did not hang"
+    os.remove(f"{d.dir}/hangs")
+    soon(lambda: "journal" not in readiness(d), lambda: readiness(d))
+    soon(lambda: alarms_in(journal(d, "--bed", "drill-2")), lambda: journal(d, "--bed", "drill-2"))
 
 
 def told(d, client, hook):
@@ -161,6 +181,8 @@ def main():
         soon(lambda: len(told(d, "drill-1", "live")) >= len(want), lambda: told(d, "drill-1", "live"))
         heard = [json.loads(line) for line in lines(f"{tmp}/live")]
         assert sum(1 + len(h["covers"]) for h in heard) == len(want) and all(h["entry"]["live"] for h in heard), heard
+
+        check_hung_disk(d, path)
 
         receiver.failures = 1_000_000  # what cannot be delivered survives the daemon, with its ids
         again = stream(d, path, "bed-2")

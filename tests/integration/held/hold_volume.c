@@ -96,8 +96,38 @@ ON_FD(ssize_t, read, (int fd, void *buf, size_t n), (fd, buf, n))
 ON_FD(ssize_t, pread, (int fd, void *buf, size_t n, off_t at), (fd, buf, n, at))
 ON_FD(ssize_t, write, (int fd, const void *buf, size_t n), (fd, buf, n))
 ON_FD(ssize_t, pwrite, (int fd, const void *buf, size_t n, off_t at), (fd, buf, n, at))
-ON_FD(int, fsync, (int fd), (fd))
-ON_FD(int, fdatasync, (int fd), (fd))
+
+/* A disk that takes writes and never says that they are safe: while the file BRR_HOLD_SYNC exists, which holds a directory, fsync
+ * of files below that directory waits. */
+static bool holds_sync(int fd) {
+    const char *flag = getenv("BRR_HOLD_SYNC");
+    char root[4096] = "", link[64], path[4096] = "";
+    int file = flag ? (int)syscall(SYS_openat, AT_FDCWD, flag, O_RDONLY | O_CLOEXEC) : -1;
+    if (file < 0)
+        return false;
+    ssize_t n = syscall(SYS_read, file, root, sizeof root - 1);
+    syscall(SYS_close, file);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    return n > 0 && syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof path - 1) > 0 && !strncmp(path, root, (size_t)n);
+}
+
+static void wait_sync(int fd) {
+    static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
+    while (holds_sync(fd))
+        nanosleep(&turn, NULL);
+    wait_fd(fd);
+}
+
+EXPORT int fsync(int fd) {
+    wait_sync(fd);
+    return REAL(fsync)(fd);
+}
+
+EXPORT int fdatasync(int fd) {
+    wait_sync(fd);
+    return REAL(fdatasync)(fd);
+}
+
 ON_FD(int, fstat, (int fd, struct stat *st), (fd, st))
 ON_FD(int, fstatat, (int fd, const char *path, struct stat *st, int flags), (fd, path, st, flags))
 ON_FD(int, ftruncate, (int fd, off_t length), (fd, length))
