@@ -20,6 +20,7 @@
 #include "base/user_paths.h"
 #include "brr/v1/common.pb-c.h"
 #include "client/credentials.h"
+#include "client/proxy.h"
 
 enum { KEEPALIVE_MS = 30000, KEEPALIVE_TIMEOUT_MS = 20000, ENDPOINT_SIZE = 256 };
 enum { CONNECT_MS = 10000 }; /* for TCP and TLS handshakes together */
@@ -98,12 +99,13 @@ static grpc_channel_credentials *make_credentials(const struct credentials *c) {
 static grpc_channel *make_channel(const struct brr_client *c, const struct server *server) {
     static char receive[] = GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, keepalive[] = GRPC_ARG_KEEPALIVE_TIME_MS,
                 keepalive_timeout[] = GRPC_ARG_KEEPALIVE_TIMEOUT_MS, connect[] = GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
-                own_connection[] = GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL;
+                own_connection[] = GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, proxy[] = GRPC_ARG_ENABLE_HTTP_PROXY;
     grpc_arg list[] = {{.type = GRPC_ARG_INTEGER, .key = receive, .value.integer = CONN_MAX_MESSAGE},
                        {.type = GRPC_ARG_INTEGER, .key = keepalive, .value.integer = KEEPALIVE_MS},
                        {.type = GRPC_ARG_INTEGER, .key = keepalive_timeout, .value.integer = KEEPALIVE_TIMEOUT_MS},
                        {.type = GRPC_ARG_INTEGER, .key = connect, .value.integer = CONNECT_MS},
-                       {.type = GRPC_ARG_INTEGER, .key = own_connection, .value.integer = 1}};
+                       {.type = GRPC_ARG_INTEGER, .key = own_connection, .value.integer = 1},
+                       {.type = GRPC_ARG_INTEGER, .key = proxy, .value.integer = proxy_of(server->endpoint) != NULL}};
     grpc_channel_args args = {sizeof list / sizeof *list, list};
     return grpc_channel_create(server->endpoint, c->credentials, &args);
 }
@@ -472,7 +474,7 @@ static int no_connection(const struct conn_call *c, const char *text, struct brr
         return conn_error(
             err, BRR_UNAVAILABLE,
             "the certificate of the daemon at %s cannot be trusted: it has expired, or the CA given with --tls-ca is of "
-            "another daemon",
+            "another daemon, or tls.cert lacks an intermediate certificate",
             c->endpoint);
     if (strstr(text, "is not in peer certificate") || strstr(text, "Hostname Verification"))
         return conn_error(
@@ -491,6 +493,11 @@ static int no_connection(const struct conn_call *c, const char *text, struct brr
                           c->endpoint);
     if (strstr(text, no_address))
         return conn_error(err, BRR_UNAVAILABLE, "cannot find the host %.*s", (int)strcspn(c->endpoint, ":"), c->endpoint);
+    if (proxy_of(c->endpoint))
+        return conn_error(err, BRR_UNAVAILABLE,
+                          "no daemon answers at %s through the proxy %s, which the environment names; list the host in NO_PROXY to "
+                          "connect directly",
+                          c->endpoint, proxy_of(c->endpoint));
     return conn_error(err, BRR_UNAVAILABLE,
                       "no daemon answers at %s; start one (brrd --user, or brrd --config FILE) or set BRR_ENDPOINT", c->endpoint);
 }

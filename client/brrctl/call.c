@@ -50,6 +50,8 @@ static void await_daemon(const struct arguments *o) {
     struct err err;
     if (o->endpoint || (named && *named) || user_path_socket(own, &err))
         return;
+    if (!user_path_answers(own) && !fsio_exists(service))
+        fprintf(stderr, "brrctl: no daemon yet at %s or %s; looking for 3 s\n", own, service);
     for (int i = 0; i < AWAIT_TURNS && !user_path_answers(own) && !fsio_exists(service); i++)
         nanosleep(&(struct timespec){.tv_nsec = AWAIT_TURN_NS}, NULL);
 }
