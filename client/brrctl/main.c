@@ -1,4 +1,5 @@
 /* brrctl: the command line of brrd. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -257,7 +258,8 @@ static const struct command commands[] = {
      "                               machine's name, unless given\n"
      "  renew DIR [--host NAME]...   new server.crt and server.key of the same CA; a running daemon reloads them\n"
      "  token DIR --role R --name N  add a token to the file `tokens` and print it once; --until DATE sets its last day;\n"
-     "                               --all: it sees the streams of all callers, as a monitoring station needs\n"
+     "                               --all: it sees the streams of all callers, as a monitoring station needs;\n"
+     "                               --from beds.txt: one for each bed, for its name alone\n"
      "  revoke DIR --name N          revoke the tokens of this name\n"
      "  client DIR --name N          make N.crt and N.key for --tls-cert and --tls-key, if the daemon has tls.client_ca\n"
      "example: brrctl tls init /etc/brrd/tls --host eeg.lab.example",
@@ -518,6 +520,7 @@ static bool command_first(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    signal(SIGXFSZ, SIG_IGN);            /* a write beyond the limit of file size is an error */
     setenv("GRPC_VERBOSITY", "NONE", 0); /* errors are said once, by the command */
     if (!command_first(argc, argv)) {
         print_usage(stderr);

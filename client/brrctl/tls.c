@@ -24,6 +24,7 @@ struct tls_options {
     const char *name;
     const char *until;
     const char *names;
+    const char *from;
     bool all, answer;
 };
 #define AT(field) offsetof(struct tls_options, field)
@@ -37,6 +38,8 @@ static const struct argument rows[] = {
      "token: its owner answers alarms: acknowledges, silences, marks and notes them", 0, 0},
     {"--names", NULL, ARGUMENT_TEXT, AT(names), "NAME,…", "token: only beds with these names; patterns (* ? [abc]) are allowed", 0,
      0},
+    {"--from", NULL, ARGUMENT_TEXT, AT(from), "FILE",
+     "token: one for each line of FILE, the name of a bed, of which alone it opens streams; prints `NAME TOKEN` lines", 0, 0},
     {"--until", NULL, ARGUMENT_TEXT, AT(until), "DATE", "last day (YYYY-MM-DD) on which the token is valid", 0, 0},
 };
 #undef AT
@@ -90,14 +93,16 @@ static int get_authority(const char *dir, struct certificate_pair *ret, struct e
 /* ---- the file of tokens ---- */
 
 static int append_text(int fd, const char *path, const char *line, struct err *err) {
-    char last = '\n', text[LINE_SIZE + 2];
+    char last = '\n';
+    OWNED(str_done) struct str text;
     struct stat st;
+    str_init(&text, TEXT_MAX);
     if (fstat(fd, &st) < 0 || (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) != 1))
         return err_errno(err, errno, "cannot read %s", path);
-    str_format(text, sizeof text, "%s%s", last == '\n' ? "" : "\n", line);
-    ssize_t n = write(fd, text, strlen(text));
-    if (n != (ssize_t)strlen(text) || fsync(fd) < 0)
-        return err_errno(err, n >= 0 && n < (ssize_t)strlen(text) ? ENOSPC : errno, "cannot write %s", path);
+    str_printf(&text, "%s%s", last == '\n' ? "" : "\n", line);
+    ssize_t n = write(fd, str_cstr(&text), text.len);
+    if (n != (ssize_t)text.len || fsync(fd) < 0)
+        return err_errno(err, n >= 0 && n < (ssize_t)text.len ? ENOSPC : errno, "cannot write %s", path);
     return 0;
 }
 
@@ -294,7 +299,61 @@ static struct token_request request_of(const struct arguments *o) {
                                   .answer = own(o)->answer};
 }
 
+/* One bed of --from: its token's line for the file, and what is printed. */
+static int add_bed(const struct arguments *o, const char *bed, struct str *lines, struct str *shown, struct err *err) {
+    struct token_request request = request_of(o);
+    char token[TOKEN_SIZE], line[LINE_SIZE];
+    request.name = bed;
+    request.names = request.names ? request.names : bed;
+    int rc = make_token(&request, token, line, err);
+    if (rc)
+        return err_wrap(err, "%s", own(o)->from);
+    str_puts(lines, line);
+    if (o->json) {
+        struct json_writer w;
+        json_writer_init(&w, shown);
+        json_begin_object(&w, NULL);
+        json_put_str(&w, "name", bed);
+        json_put_str(&w, "role", own(o)->role);
+        json_put_str(&w, "token", token);
+        json_end(&w, '}');
+        str_puts(shown, "\n");
+    } else {
+        str_printf(shown, "%s %s\n", bed, token);
+    }
+    explicit_bzero(token, sizeof token);
+    return 0;
+}
+
+/* All beds get their tokens, or none does. */
+static int run_tokens(const struct arguments *o, struct err *err) {
+    OWNED_MEMORY char *text = NULL;
+    OWNED(str_done) struct str lines;
+    OWNED(str_done) struct str shown;
+    char *rest = NULL;
+    size_t len;
+    int rc = fsio_read(own(o)->from, TEXT_MAX, &text, &len, err), n = 0;
+    if (rc)
+        return rc;
+    str_init(&lines, TEXT_MAX);
+    str_init(&shown, TEXT_MAX);
+    for (char *bed = strtok_r(text, "\r\n", &rest); bed && !rc; bed = strtok_r(NULL, "\r\n", &rest)) {
+        bed += strspn(bed, " \t");
+        bed[strcspn(bed, " \t#")] = '\0';
+        if (*bed && ++n)
+            rc = add_bed(o, bed, &lines, &shown, err);
+    }
+    if (!rc && !n)
+        rc = err_set(err, ERR_INVALID, "%s names no bed; expected one name a line", own(o)->from);
+    if (rc || (rc = append_line(o->args[1], str_cstr(&lines), err)))
+        return rc;
+    fputs(str_cstr(&shown), stdout);
+    return 0;
+}
+
 static int run_token(const struct arguments *o, struct err *err) {
+    if (own(o)->from)
+        return run_tokens(o, err);
     const struct token_request request = request_of(o);
     char token[TOKEN_SIZE], line[LINE_SIZE];
     int rc;
@@ -399,11 +458,15 @@ static int check_none(const struct arguments *o, struct err *err) {
 }
 
 static int check_token(const struct arguments *o, struct err *err) {
-    const struct token_request request = request_of(o);
+    struct token_request request = request_of(o);
     int64_t end_ms = 0;
+    if (own(o)->from && own(o)->name)
+        return err_set(err, ERR_INVALID, "--from and --name exclude each other: the file has the names");
+    request.name = own(o)->from ? "bed" : request.name;
     int rc;
     if ((rc = need(own(o)->role, "token", "--role read|stream|submit|admin", err)) ||
-        (rc = need(own(o)->name, "token", "--name NAME", err)) || (rc = token_check_request(&request, &end_ms, err)))
+        (rc = need(request.name, "token", "--name NAME, or --from FILE", err)) ||
+        (rc = token_check_request(&request, &end_ms, err)))
         return rc;
     if (end_ms && end_ms <= clock_wall_ms())
         return err_set(err, ERR_INVALID, "--until is %s, which is over; expected today (UTC) or a later day", own(o)->until);

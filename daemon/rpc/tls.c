@@ -54,6 +54,9 @@ int tls_set_pair(struct tls *t, const char *certificate, const char *key, struct
     pthread_mutex_unlock(&t->lock);
     certificate_pair_done(&old);
     announce_end(t, until_ms);
+    if (certificate_lacks_issuer(certificate))
+        log_warn("clients may not trust the daemon's certificate: its file lacks the intermediate certificate",
+                 "file=\"%s\" fix=\"%s\"", t->config.cert, "append the CA's intermediate certificates to tls.cert");
     return 0;
 }
 

@@ -199,6 +199,21 @@ int certificate_issue(const struct certificate_pair *authority, const struct cer
 
 /* ---- checking ---- */
 
+enum { LEAST_RSA_BITS = 2048 };
+
+bool certificate_lacks_issuer(const char *certificate) {
+    BIO *bio = reader(certificate, strlen(certificate));
+    X509 *first = bio ? PEM_read_bio_X509(bio, NULL, no_passphrase, NULL) : NULL;
+    X509 *second = first ? PEM_read_bio_X509(bio, NULL, no_passphrase, NULL) : NULL;
+    const bool lacks =
+        first && !second && X509_check_issued(first, first) != X509_V_OK && X509_get_ext_by_NID(first, NID_info_access, -1) >= 0;
+    ERR_clear_error();
+    X509_free(first);
+    X509_free(second);
+    BIO_free(bio);
+    return lacks;
+}
+
 int certificate_check_pair(const char *certificate, const char *key, int64_t *ret_until_ms, struct err *err) {
     X509 *x = read_certificate(certificate);
     EVP_PKEY *k = read_key(key);
@@ -208,6 +223,10 @@ int certificate_check_pair(const char *certificate, const char *key, int64_t *re
         rc = err_set(err, ERR_INVALID, "the certificate is no PEM text that begins with an X.509 certificate");
     else if (!k)
         rc = err_set(err, ERR_INVALID, "the key is no PEM text of a private key without passphrase");
+    else if (EVP_PKEY_base_id(k) == EVP_PKEY_RSA && EVP_PKEY_bits(k) < LEAST_RSA_BITS)
+        rc =
+            err_set(err, ERR_INVALID, "the key is an RSA key of %d bits, which TLS refuses; make one of at least %d, or of a curve",
+                    EVP_PKEY_bits(k), LEAST_RSA_BITS);
     else if (X509_check_private_key(x, k) != 1)
         rc = err_set(err, ERR_PRECONDITION, "the key does not belong to the certificate");
     else if (ASN1_TIME_to_tm(X509_get0_notAfter(x), &end) != 1)

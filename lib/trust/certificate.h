@@ -30,8 +30,12 @@ struct certificate_request {
 int certificate_issue(const struct certificate_pair *authority, const struct certificate_request *request,
                       struct certificate_pair *ret, struct err *err);
 
+/* True if clients will probably not trust the text's first certificate for want of another one: its issuer names where its own
+ * certificate can be had, as public and many hospitals' CAs do, and the text has the first certificate alone. */
+bool certificate_lacks_issuer(const char *certificate);
 /* Checks that the key belongs to the first certificate of the text; *ret_until_ms is the time of day at which that certificate
- * expires. INVALID: one of the texts cannot be read; PRECONDITION: the key belongs to another certificate. */
+ * expires. INVALID: one of the texts cannot be read, or the key is an RSA key of fewer than 2,048 bits, which TLS refuses;
+ * PRECONDITION: the key belongs to another certificate. */
 int certificate_check_pair(const char *certificate, const char *key, int64_t *ret_until_ms, struct err *err);
 
 /* The CAs that may issue client certificates. Immutable: any thread. */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """TLS and tokens with brrctl: what each role may do, the reason of every refusal in answer, log and metric, certificates and tokens
 that change while connections live, and no secret in any output."""
+import hashlib
 import json
 import os
 import re
@@ -215,6 +216,21 @@ def audit(d):
         assert re.search(wanted % line, log), (line, log)
 
 
+def tokens_of_beds(tmp):
+    """One command for twenty recorders: each token opens streams of its bed alone; a bad line leaves the file as it was."""
+    lab, beds = f"{tmp}/tls", f"{tmp}/beds.txt"
+    with open(beds, "w", encoding="utf-8") as f:
+        f.write("# ward 3\nbed-1\n\nbed-2 # at the window\n")
+    shown = dict(line.split() for line in tls("token", lab, "--role", "stream", "--from", beds).splitlines())
+    lines = open(f"{lab}/tokens", encoding="utf-8").read().splitlines()[-2:]
+    for line, bed in zip(lines, ("bed-1", "bed-2")):
+        assert line == f"stream {bed} {hashlib.sha256(shown[bed].encode()).hexdigest()} names={bed}", (line, shown)
+    with open(beds, "a", encoding="utf-8") as f:
+        f.write("bed/3\n")
+    assert "bed/3" in tls("token", lab, "--role", "stream", "--from", beds, fails=True)
+    assert open(f"{lab}/tokens", encoding="utf-8").read().splitlines()[-2:] == lines
+
+
 def bad_files_at_start(tmp):
     """brrd names the key and the fix, and does not start."""
     lab = f"{tmp}/tls"
@@ -223,6 +239,9 @@ def bad_files_at_start(tmp):
     bad = {(f"auth.tokens_file={tmp}/none",): ("auth.tokens_file", "No such file"), (f"tls.key={tmp}/none",): ("tls.key", "No such file"),
            (f"tls.cert={tmp}/empty",): ("tls.cert", "PEM"), (f"tls.key={lab}/ca.key",): ("tls.key", "does not belong to the certificate"),
            (f"tls.client_ca={tmp}/empty",): ("tls.client_ca", "PEM")}
+    openssl("req", "-x509", "-newkey", "rsa:1024", "-nodes", "-days", "9", "-subj", "/CN=localhost", "-keyout", f"{tmp}/weak.key", "-out", f"{tmp}/weak.crt")
+    os.chmod(f"{tmp}/weak.key", 0o600)
+    bad[(f"tls.cert={tmp}/weak.crt", f"tls.key={tmp}/weak.key")] = ("RSA key of 1024 bits", "2048")
     bad[(f"paths.cache={tmp}/empty/cache",)] = ("paths.cache", "Not a directory")
     for sets, words in bad.items():
         check_start(tmp, sets, words)
@@ -272,6 +291,7 @@ def main():
         said = "".join(d.as_role("wrong", "jobs")[1:])
         nothing_secret(d, said)
         assert d.stop() == 0
+        tokens_of_beds(tmp)
         bad_files_at_start(tmp)
     with temporary() as tmp:
         d = client_certificates(tmp)
