@@ -11,6 +11,7 @@
 #include "daemon/models/places.h"
 #include "daemon/paths.h"
 #include "daemon/server.h"
+#include "detect/builtin.h"
 #include "detect/model_image.h"
 
 enum { MAX_SERIES = 1000 };
@@ -35,7 +36,7 @@ static int check_model(const struct config *c, const char *ref, struct err *err)
     char named[4096], path[4096];
     if (model_fetch_is_url(ref))
         return model_fetch_locate(c->stores, c->n_stores, ref, &store, &key, err);
-    if (str_starts(ref, "job:"))
+    if (str_starts(ref, "job:") || builtin_has(ref))
         return 0;
     if (!str_starts(ref, "upload:"))
         str_copy(named, sizeof named, ref);

@@ -84,7 +84,8 @@ static const struct option rows[] = {
     {"journal.retention.size", OPTION_BYTES, C(journal_max_bytes), "1GiB", 1 << 20, 0, NULL,
      "limit for the journal; above it the oldest entries are deleted; none = no limit"},
     {"serve", OPTION_NODE, R(serve), "null", 0, 0, NULL,
-     "list of {name, checkpoint, device}: served under names that never had a model; a name keeps what was promoted later, and "
+     "list of {name, checkpoint, device}, checkpoint as `brrctl load` takes it: job:ID, upload:NAME, line_length, a file, "
+     "store://NAME/KEY; served under names that never had a model; a name keeps what was promoted later, and "
      "stays unloaded"},
     {"serve_precision", OPTION_ENUM, C(serve_precision), "fp32", 0, 0, "fp32|bf16",
      "of all models of streams; bf16: a model whose logits differ more from fp32 than its file allows is refused"},
@@ -142,7 +143,8 @@ struct serve_raw {
 #define V(field) offsetof(struct serve_raw, field)
 static const struct option serve_rows[] = {
     {"name", OPTION_STRING, V(name), NULL, 0, 0, NULL, "served name"},
-    {"checkpoint", OPTION_STRING, V(checkpoint), NULL, 0, 0, NULL, "job:ID, upload:NAME, a model file, or store://NAME/KEY"},
+    {"checkpoint", OPTION_STRING, V(checkpoint), NULL, 0, 0, NULL,
+     "job:ID, upload:NAME, a built-in model such as line_length, a model file, or store://NAME/KEY"},
     {"device", OPTION_STRING, V(device), "null", 0, 0, NULL, "the device that serves it, such as cuda:1; default: every device"},
     {"max_delay_ms", OPTION_NODE, V(max_delay_ms), "null", 0, 0, NULL, "unsupported yet"},
     {"alarm_hop_s", OPTION_NODE, V(alarm_hop_s), "null", 0, 0, NULL, "unsupported yet: streams choose it"},

@@ -118,6 +118,7 @@ int main(int argc, char **argv) {
     struct arguments a = parse(argc, argv);
     device_share_processors(argv);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit of file size is an error, as on a full volume */
     setenv("UV_THREADPOOL_SIZE", pool_threads, 0);
     raise_descriptors();
     if (argc > 1 && !strcmp(argv[1], "run"))
