@@ -83,9 +83,7 @@ int err_errno_at(struct err *err, const char *file, int line, int errnum, const 
     const char *words = strerror_r(errnum, reason, sizeof reason);
     bool large = errnum == EFBIG; /* as on a full volume, for those who wait for room */
     bool full = errnum == ENOSPC || errnum == EDQUOT || large;
-    const char *fix = large  ? "; raise ulimit -f (LimitFSIZE)"
-                      : full ? "; free some space on that volume"
-                             : "";
+    const char *fix = large ? "; raise ulimit -f (LimitFSIZE)" : full ? "; free some space on that volume" : "";
     bool descriptors = errnum == EMFILE || errnum == ENFILE;
     err->room = full ? ERR_ROOM_NONE : descriptors ? ERR_ROOM_NO_DESCRIPTOR : ERR_ROOM_ENOUGH;
     err->code = code;
