@@ -256,6 +256,7 @@ static int open_http(struct daemon *d, struct err *err) {
                                      .tls = d->access.tls,
                                      .metrics = d->services.metrics,
                                      .board = d->board,
+                                     .desk = d->services.desk,
                                      .journal = d->config->journal,
                                      .database = d->config->database,
                                      .cookie_key = key,

@@ -38,7 +38,7 @@ FLOORS = {
     "daemon/models": LIB + ["daemon/db", "daemon/live"],
     "daemon/jobs": LIB + ["daemon/db", "daemon/hosts", "daemon/models"],
     "daemon/status": LIB + ["daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/hooks", "daemon/live", "daemon/burst", "daemon/hosts", "daemon/models", "daemon/jobs"],
-    "daemon/page": LIB + ["daemon/db", "daemon/journal", "daemon/alarms", "daemon/jobs", "daemon/status"],
+    "daemon/page": LIB + ["lib/trust", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/jobs", "daemon/status"],
     "daemon/rpc": LIB + ["lib/trust", "daemon/backup", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/hooks", "daemon/live", "daemon/burst", "daemon/hosts", "daemon/models", "daemon/jobs", "proto"],
     "daemon/http": LIB + ["lib/trust", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/live", "daemon/hosts", "daemon/models", "daemon/jobs", "daemon/rpc", "daemon/status", "daemon/page"],
     "daemon": LIB + ["lib/trust", "daemon/backup", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/hooks", "daemon/live", "daemon/burst", "daemon/hosts", "daemon/models", "daemon/jobs", "daemon/rpc", "daemon/status", "daemon/page", "daemon/http", "proto"],

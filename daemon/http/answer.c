@@ -134,6 +134,19 @@ bool http_admit(struct http_request *r, struct auth_refusal *ret) {
     return true;
 }
 
+/* An argument without a value, as in /streams?wall. */
+static enum MHD_Result see_argument(void *ctx, enum MHD_ValueKind kind, const char *key, const char *value) {
+    (void)kind, (void)value;
+    *(bool *)ctx |= !strcmp(key, "wall");
+    return MHD_YES;
+}
+
+static bool on_wall(const struct http_request *r) {
+    bool wall = false;
+    MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, see_argument, &wall);
+    return wall;
+}
+
 bool http_view(const struct http_request *r, struct str *readiness, struct page_view *ret) {
     const struct http_state *state = &r->server->http->state;
     const bool open = !auth_has_tokens(state->auth);
@@ -144,6 +157,9 @@ bool http_view(const struct http_request *r, struct str *readiness, struct page_
                               .all = open || r->caller.all || r->caller.role >= ROLE_ADMIN,
                               .principal = r->caller.name,
                               .signed_in = !open,
+                              .answers = open || r->caller.answer || r->caller.role >= ROLE_ADMIN,
+                              .names = open ? NULL : r->caller.names,
+                              .wall = on_wall(r),
                               .ready = http_readiness(state, readiness),
                               .journal = state->journal,
                               .database = state->database};
@@ -195,7 +211,8 @@ static enum MHD_Result answer_reading(const struct http_request *r, const struct
 static const struct {
     const char *path;
     void (*write)(struct html *h, const struct page_view *v);
-} pages[] = {{"/", page_overview}, {"/streams", page_streams}, {"/jobs", page_jobs}, {"/models", page_models}};
+} pages[] = {
+    {"/", page_overview}, {"/streams", page_streams}, {"/alarms", page_alarms}, {"/jobs", page_jobs}, {"/models", page_models}};
 
 /* The overview for those who do not ask for HTML, such as curl. */
 static enum MHD_Result answer_line(const struct http_request *r, const struct page_view *v) {
@@ -329,6 +346,8 @@ static enum MHD_Result answer_post(struct http_request *r, const struct http_for
     if (!http_form_is_own(r))
         return answer_error(r, NULL, MHD_HTTP_FORBIDDEN, "Not from here", "The form was sent by a page of another site.");
     str_copy(r->caller.peer, sizeof r->caller.peer, peer_of(r->connection, peer));
+    if (!strcmp(r->url, "/alarms"))
+        return http_answer_alarm(r, form);
     if (!strcmp(r->url, "/logout"))
         return http_logout(r);
     return auth_has_tokens(r->server->http->state.auth)
@@ -350,7 +369,7 @@ enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const c
     (void)version;
     struct http_request r = {.server = ctx, .connection = connection, .url = url};
     niceness_set(NICENESS_OTHER);
-    const bool post = !strcmp(method, "POST") && (!strcmp(url, "/login") || !strcmp(url, "/logout"));
+    const bool post = !strcmp(method, "POST") && (!strcmp(url, "/login") || !strcmp(url, "/logout") || !strcmp(url, "/alarms"));
     if (post && !*state) { /* the body follows */
         *state = http_form_new();
         return *state ? MHD_YES : MHD_NO;

@@ -15,6 +15,7 @@
 #include "daemon/status/status.h"
 
 struct http;
+struct desk;
 struct device_set;
 struct tls;
 /* State from which requests are answered; copied. */
@@ -33,6 +34,7 @@ struct http_state {
     struct tls *tls;   /* NULL: plain text */
     struct metrics *metrics;
     struct status_board *board;
+    struct desk *desk;              /* takes answers to alarms */
     const char *journal, *database; /* files that pages read */
     const char *cookie_key;         /* file of the key of cookies; made if it is not there */
     const char *const *names;       /* names of this daemon that the header Host may have beside addresses and localhost */

@@ -3,6 +3,7 @@
 #define BRR_DAEMON_HTTP_HTTP_PARTS_H
 #include <microhttpd.h>
 
+#include "daemon/alarms/desk.h"
 #include "daemon/http/event_seats.h"
 #include "daemon/http/http.h"
 #include "daemon/http/link.h"
@@ -70,6 +71,8 @@ struct http_form;
 struct http_form *http_form_new(void);
 void http_form_free(struct http_form *f);
 void http_form_add(struct http_form *f, const char *data, size_t len);
+const char *http_form_text(const struct http_form *f);
+enum MHD_Result http_answer_alarm(struct http_request *r, const struct http_form *f);
 enum MHD_Result http_login(struct http_request *r, const struct http_form *f);
 enum MHD_Result http_logout(struct http_request *r);
 /* What the request's cookie says, if it is one of this daemon and of this kind. If it is a day old, r->renewed is its successor. */

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "daemon/page/job_files.h"
+#include "trust/token.h"
 
 struct reading {
     pthread_mutex_t lock;
@@ -14,7 +15,7 @@ struct reading {
     bool done;
     enum reading_what what;
     struct page_view view;
-    char path[READING_PATH], principal[400], readiness[400], journal[4096], database[4096];
+    char path[READING_PATH], principal[400], names[TOKEN_NAMES_SIZE], readiness[400], journal[4096], database[4096];
     struct html page;
     int rc;
     struct err err;
@@ -79,6 +80,10 @@ static struct reading *reading_new(const struct reading_request *q) {
     str_copy(r->journal, sizeof r->journal, q->view->journal);
     str_copy(r->database, sizeof r->database, q->view->database);
     r->view.principal = r->principal;
+    if (q->view->names) {
+        str_copy(r->names, sizeof r->names, q->view->names);
+        r->view.names = r->names;
+    }
     r->view.readiness = r->readiness;
     r->view.journal = r->journal;
     r->view.database = r->database;

@@ -4,27 +4,10 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "daemon/page/banner.h"
 #include "daemon/page/chart.h"
 #include "daemon/page/tile.h"
 #include "daemon/page/words.h"
-
-enum { NAMED_ALARMS = 12 };
-
-static void put_alarms(struct json_writer *w, const struct page_view *v) {
-    int n = 0;
-    json_begin_array(w, "alarms");
-    for (int i = 0; i < v->status->n_streams; i++) {
-        const struct status_stream *s = &v->status->streams[i];
-        if (s->mood != STATUS_ALARM || !page_sees(v, s) || n++ >= NAMED_ALARMS)
-            continue;
-        json_begin_array(w, NULL);
-        json_put_str(w, NULL, s->id);
-        json_put_str(w, NULL, tile_name(s));
-        json_end(w, ']');
-    }
-    json_end(w, ']');
-    json_put_i64(w, "n_alarms", n);
-}
 
 /* The fields whose text is another one. */
 static void put_stream(struct json_writer *w, const struct status_stream *old, int64_t old_ms, const struct status_stream *s,
@@ -34,7 +17,7 @@ static void put_stream(struct json_writer *w, const struct status_stream *old, i
     if (old)
         tile_of(old, old_ms, &before);
     tile_of(s, now_ms, &now);
-    json_begin_object(w, s->id);
+    json_begin_object(w, s->key);
     if (!old || old->mood != s->mood)
         json_put_str(w, "state", status_mood_name(s->mood));
     for (int f = 0; f < TILE_FIELDS; f++)
@@ -57,10 +40,10 @@ static void put_streams(struct json_writer *w, const struct page_view *before, c
         if (!page_sees(v, s) || (only && strcmp(s->id, only) != 0))
             continue;
         /* Mostly the order is that of before. */
-        if (before && at < before->status->n_streams && !strcmp(before->status->streams[at].id, s->id))
+        if (before && at < before->status->n_streams && !strcmp(before->status->streams[at].key, s->key))
             old = &before->status->streams[at];
         else
-            old = found_in(before, s->id);
+            old = found_in(before, s->id); /* a bed without a stream is new each time it moves */
         at = old ? (int)(old - before->status->streams) + 1 : at;
         put_stream(w, old, before ? before->status->taken_ms : 0, s, v->status->taken_ms);
     }
@@ -70,15 +53,17 @@ static void put_streams(struct json_writer *w, const struct page_view *before, c
 void page_event(struct str *out, const struct page_view *before, const struct page_view *v, const char *path) {
     struct json_writer w;
     struct words t;
+    struct banner banner;
     char order[24];
     const bool one = str_starts(path, "/streams/");
     str_puts(out, "data: ");
     json_writer_init(&w, out);
     json_begin_object(&w, NULL);
     json_put_str(&w, "time", words_time(&t, v->status->taken_ms));
-    str_format(order, sizeof order, "%" PRId64, (int64_t)page_order(v));
+    str_format(order, sizeof order, "%" PRId64, (int64_t)(strcmp(path, "/alarms") ? page_order(v) : page_alarms_order(v)));
     json_put_str(&w, "order", order);
-    put_alarms(&w, v);
+    banner_of(v, &banner);
+    banner_json(&w, &banner);
     if (one || !strcmp(path, "/streams"))
         put_streams(&w, before, v, one ? path + strlen("/streams/") : NULL);
     json_end(&w, '}');

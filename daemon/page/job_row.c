@@ -7,9 +7,10 @@
 #include "daemon/page/words.h"
 
 void job_put_head(struct html *h) {
-    html_put(h, "<div class=\"scroll\"><table class=\"jobs\"><thead><tr><th scope=\"col\">job</th><th scope=\"col\">kind</th><th "
-                "scope=\"col\">state</th>"
-                "<th scope=\"col\">why</th><th scope=\"col\">since</th></tr></thead><tbody>\n");
+    html_put(h,
+             "<div class=\"scroll\"><table class=\"jobs rows\"><thead><tr><th scope=\"col\">job</th><th scope=\"col\">kind</th><th "
+             "scope=\"col\">state</th>"
+             "<th scope=\"col\">why</th><th scope=\"col\">since</th></tr></thead><tbody>\n");
 }
 
 void job_put_foot(struct html *h) { html_put(h, "</tbody></table></div>"); }
@@ -19,12 +20,13 @@ static int64_t since_of(const struct status_job *j) { return j->over ? j->finish
 void job_put_row(struct html *h, const struct status_job *j, int64_t now_ms) {
     (void)now_ms;
     html_put(h,
-             "<tr><th scope=\"row\"><a href=\"/jobs/%s\">%s</a>%s%s</th><td>%s</td><td><span class=\"job-state\" "
+             "<tr><th scope=\"row\" class=\"id\"><a href=\"/jobs/%s\">%s</a>%s%s</th><td data-l=\"kind\">%s</td><td "
+             "data-l=\"state\"><span class=\"job-state\" "
              "data-state=\"%s\">%s</span>",
              j->id, j->id, *j->name ? " " : "", j->name, j->kind, j->state, j->state);
     if (j->position)
         html_put(h, " %d. in the queue", j->position);
-    html_put(h, "</td><td>%s</td><td>", j->reason);
+    html_put(h, "</td><td data-l=\"why\">%s</td><td data-l=\"since\">", j->reason);
     shell_put_time(h, since_of(j));
     html_put(h, "</td></tr>\n");
 }

@@ -3,6 +3,7 @@
 
 #include "daemon/page/job_row.h"
 #include "daemon/page/shell.h"
+#include "daemon/page/tile.h"
 #include "daemon/page/words.h"
 
 enum { ENDED_SHOWN = 8, SCARCE = 10 /* percent free */ };
@@ -73,15 +74,17 @@ static void put_volumes(struct html *h, const struct status *s) {
 static void put_hooks(struct html *h, const struct status *s) {
     if (!s->n_hooks)
         return;
-    html_put(h, "<section aria-labelledby=\"hooks\"><h2 id=\"hooks\">Who is told about alarms</h2><table><thead><tr><th "
-                "scope=\"col\">hook</th>"
-                "<th scope=\"col\" class=\"n\">delivered</th><th scope=\"col\" class=\"n\">failed, tried again</th><th "
-                "scope=\"col\" class=\"n\">given "
-                "up</th></tr></thead><tbody>");
+    html_put(
+        h, "<section aria-labelledby=\"hooks\"><h2 id=\"hooks\">Who is told about alarms</h2><table class=\"rows\"><thead><tr><th "
+           "scope=\"col\">hook</th>"
+           "<th scope=\"col\" class=\"n\">delivered</th><th scope=\"col\" class=\"n\">failed, tried again</th><th "
+           "scope=\"col\" class=\"n\">given "
+           "up</th></tr></thead><tbody>");
     for (int i = 0; i < s->n_hooks; i++)
         html_put(h,
-                 "<tr class=\"%s\"><th scope=\"row\">%s</th><td class=\"n\">%.0f</td><td class=\"n\">%.0f</td><td "
-                 "class=\"n\">%.0f</td></tr>",
+                 "<tr class=\"%s\"><th scope=\"row\">%s</th><td class=\"n\" data-l=\"delivered\">%.0f</td><td class=\"n\" "
+                 "data-l=\"failed, "
+                 "tried again\">%.0f</td><td class=\"n\" data-l=\"given up\">%.0f</td></tr>",
                  s->hooks[i].failing || s->hooks[i].dropped > 0 ? "bad" : "good", s->hooks[i].name, s->hooks[i].delivered,
                  s->hooks[i].failed, s->hooks[i].dropped);
     html_put(h, "</tbody></table>");
@@ -93,7 +96,6 @@ static void put_hooks(struct html *h, const struct status *s) {
 }
 
 static void put_beds(struct html *h, const struct page_view *v) {
-    static const char *const names[STATUS_MOODS] = {"in alarm", "no signal", "late", "poor signal", "good", "ended"};
     int counts[STATUS_MOODS] = {0}, n = 0;
     for (int i = 0; i < v->status->n_streams; i++)
         if (page_sees(v, &v->status->streams[i])) {
@@ -105,7 +107,7 @@ static void put_beds(struct html *h, const struct page_view *v) {
     for (int i = 0; i < STATUS_MOODS && n; i++)
         if (counts[i] || i == STATUS_ALARM)
             html_put(h, "<li data-mood=\"%s\" class=\"%s\"><b>%d</b> %s</li>", status_mood_name((enum status_mood)i),
-                     counts[i] ? "some" : "zero", counts[i], names[i]);
+                     counts[i] ? "some" : "zero", counts[i], tile_mood_words((enum status_mood)i));
     html_put(h, n ? "</ul></section>\n" : "</section>\n");
 }
 

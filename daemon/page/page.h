@@ -10,6 +10,9 @@ struct page_view {
     const struct status *status;
     bool all;                       /* sees the streams and jobs of all callers */
     const char *principal;          /* else those of this one */
+    bool answers;                   /* answers alarms, of the beds whose names match `names` (token_names_match) */
+    const char *names;              /* NULL: of all */
+    bool wall;                      /* /streams?wall: names, states and times for a screen on a wall */
     bool signed_in;                 /* by a token, which can be forgotten */
     bool ready;                     /* /readyz */
     const char *readiness;          /* its line */
@@ -18,12 +21,18 @@ struct page_view {
 bool page_sees(const struct page_view *v, const struct status_stream *s);
 /* The same of a job; owner: "" for one of an earlier version, which all see. */
 bool page_sees_job(const struct page_view *v, const char *owner);
+bool page_sees_alarm(const struct page_view *v, const struct status_alarm *a);
+/* True if the reader may answer alarms of this bed, which this principal streams; bed NULL: of any. */
+bool page_answers(const struct page_view *v, const char *principal, const char *bed);
 /* The stream of this id, if the reader may see it. */
 const struct status_stream *page_find_stream(const struct page_view *v, const char *id);
-/* Of the streams that the reader sees, in their order: changes when one comes, goes or changes its mood. */
+/* Of the streams that the reader sees, in their order: changes when one comes, goes, changes its mood, or when its alarm is
+ * answered. */
 uint64_t page_order(const struct page_view *v);
+uint64_t page_alarms_order(const struct page_view *v); /* the same of /alarms */
 
 void page_overview(struct html *h, const struct page_view *v);
+void page_alarms(struct html *h, const struct page_view *v);
 void page_streams(struct html *h, const struct page_view *v);
 void page_jobs(struct html *h, const struct page_view *v);
 void page_models(struct html *h, const struct page_view *v);

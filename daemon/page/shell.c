@@ -2,14 +2,15 @@
 
 #include <string.h>
 
-#include "daemon/page/tile.h"
+#include "daemon/page/banner.h"
 #include "daemon/page/words.h"
 
-enum { NAMED_ALARMS = 12, RELOAD_S = 5 };
+enum { RELOAD_S = 5 };
 
 static const struct {
     const char *path, *name;
-} places[SHELL_NOWHERE] = {{"/", "Overview"}, {"/streams", "Streams"}, {"/jobs", "Jobs"}, {"/models", "Models"}};
+} places[SHELL_NOWHERE] = {
+    {"/", "Overview"}, {"/streams", "Streams"}, {"/alarms", "Alarms"}, {"/jobs", "Jobs"}, {"/models", "Models"}};
 
 static void put_head(struct html *h, const struct page_view *v, const struct shell *s, int alarms) {
     const struct page_asset *css = page_asset_find("/assets/page.css"), *js = page_asset_find("/assets/page.js");
@@ -27,29 +28,16 @@ static void put_head(struct html *h, const struct page_view *v, const struct she
     html_put(h, "</head>\n");
 }
 
-static void put_alarms(struct html *h, const struct page_view *v, int alarms) {
-    html_put(h, "<div id=\"alarms\" role=\"alert\" data-n=\"%d\">", alarms);
-    int named = 0;
-    for (int i = 0; i < v->status->n_streams && named < NAMED_ALARMS; i++) {
-        const struct status_stream *s = &v->status->streams[i];
-        if (s->mood != STATUS_ALARM || !page_sees(v, s))
-            continue;
-        html_put(h, named++ ? " <a href=\"/streams/%s\">%s</a>" : "<strong>Alarm</strong> <a href=\"/streams/%s\">%s</a>", s->id,
-                 tile_name(s));
-    }
-    if (alarms > named)
-        html_put(h, " <a href=\"/streams\">and %d more</a>", alarms - named);
-    html_put(h, "</div>\n");
+/* The state of the sound, which the script shows: a bar while it cannot sound. */
+static void put_sound(struct html *h, const char *sound) {
+    html_put(h,
+             "<div id=\"sound\" data-sound=\"%s\" data-state=\"off\"><p role=\"status\">Alarms make no sound here.</p><button "
+             "type=\"button\" id=\"sound-on\">Switch the sound on</button><button type=\"button\" id=\"sound-test\">Test the "
+             "sound</button><noscript>Without script this page makes no sound.</noscript></div>\n",
+             sound);
 }
 
-void shell_begin(struct html *h, const struct page_view *v, const struct shell *s) {
-    int alarms = 0;
-    struct words w;
-    for (int i = 0; v && i < v->status->n_streams; i++)
-        alarms += v->status->streams[i].mood == STATUS_ALARM && page_sees(v, &v->status->streams[i]);
-    put_head(h, v, s, alarms);
-    html_put(h, "<body%s>\n<a class=\"skip\" href=\"#main\">Skip to the content</a>\n<header>\n<p class=\"brand\">brrd</p>\n",
-             s->live ? " data-live" : "");
+static void put_nav(struct html *h, const struct page_view *v, const struct shell *s) {
     html_put(h, "<nav aria-label=\"Pages\"><ul>");
     for (int i = 0; v && i < SHELL_NOWHERE; i++)
         html_put(h, (int)s->place == i ? "<li><a href=\"%s\" aria-current=\"page\">%s</a></li>" : "<li><a href=\"%s\">%s</a></li>",
@@ -57,14 +45,30 @@ void shell_begin(struct html *h, const struct page_view *v, const struct shell *
     if (!v)
         html_put(h, "<li><a href=\"/\">Overview</a></li>");
     html_put(h, "</ul></nav>\n");
+}
+
+void shell_begin(struct html *h, const struct page_view *v, const struct shell *s) {
+    struct banner banner = {0};
+    struct words w;
+    const bool wall = v && v->wall;
+    if (v)
+        banner_of(v, &banner);
+    put_head(h, v, s, banner.n_on);
+    html_put(h, s->live ? "<body data-live" : "<body");
+    html_put(h, wall ? " class=\"wall\">\n" : ">\n");
+    html_put(h, "<a class=\"skip\" href=\"#main\">Skip to the content</a>\n<header>\n<p class=\"brand\">brrd</p>\n");
+    if (!wall)
+        put_nav(h, v, s);
     if (v) {
         html_put(h, "<p class=\"clock\"><time id=\"clock\" datetime=\"%s\"", words_time(&w, v->status->taken_ms));
         html_put(h, ">%s</time></p>\n", words_clock(&w, v->status->taken_ms));
     }
     html_put(h, "</header>\n");
     if (v) {
+        if (s->sounds)
+            put_sound(h, banner_sound(&banner));
         html_put(h, "<p id=\"stale\" role=\"alert\" hidden></p>\n");
-        put_alarms(h, v, alarms);
+        banner_put(h, &banner);
     }
     html_put(h, "<main id=\"main\" tabindex=\"-1\">\n");
 }
@@ -72,7 +76,8 @@ void shell_begin(struct html *h, const struct page_view *v, const struct shell *
 void shell_end(struct html *h, const struct page_view *v) {
     html_put(h, "</main>\n<footer>");
     if (v)
-        html_put(h, "<p>brrd %s (%s): %s</p>", v->status->version, v->status->revision, v->status->notice);
+        html_put(h, "<p>Not a medical device: a secondary notification without confirmed delivery.</p><p>brrd %s (%s): %s</p>",
+                 v->status->version, v->status->revision, v->status->notice);
     if (v && v->signed_in)
         html_put(h, "<form method=\"post\" action=\"/logout\"><button type=\"submit\">Sign out</button></form>");
     html_put(h, "</footer>\n</body>\n</html>\n");

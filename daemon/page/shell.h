@@ -3,13 +3,14 @@
 #define BRR_DAEMON_PAGE_SHELL_H
 #include "daemon/page/page.h"
 
-enum shell_place { SHELL_OVERVIEW, SHELL_STREAMS, SHELL_JOBS, SHELL_MODELS, SHELL_NOWHERE };
+enum shell_place { SHELL_OVERVIEW, SHELL_STREAMS, SHELL_ALARMS, SHELL_JOBS, SHELL_MODELS, SHELL_NOWHERE };
 
 /* live: the page follows the daemon by its script, or is loaded again every few seconds without. */
 struct shell {
     const char *title;
     enum shell_place place;
     bool live;
+    bool sounds; /* it makes the sound of alarms */
 };
 void shell_begin(struct html *h, const struct page_view *v, const struct shell *s); /* v may be NULL */
 void shell_end(struct html *h, const struct page_view *v);

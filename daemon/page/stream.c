@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "daemon/journal/journaldb.h"
+#include "daemon/page/answer_forms.h"
 #include "daemon/page/chart.h"
 #include "daemon/page/shell.h"
 #include "daemon/page/tile.h"
@@ -130,14 +131,15 @@ static void put_channels(struct html *h, const struct status_stream *s) {
         html_put(h, "<p class=\"hint\">montage of the model: %s</p>", s->montage);
     chart_put_head(h, s->channels, s->n_channels);
     html_put(h,
-             "<details%s><summary>All channels</summary><div class=\"scroll\"><table><thead><tr><th scope=\"col\">channel</th><th "
+             "<details%s><summary>All channels</summary><div class=\"scroll\"><table class=\"rows\"><thead><tr><th "
+             "scope=\"col\">channel</th><th "
              "scope=\"col\">signal</th>"
              "<th scope=\"col\">used by the model</th></tr></thead><tbody>",
              s->n_flawed ? " open" : "");
     for (int i = 0; i < s->n_channels; i++) {
         html_put(h, "<tr><th scope=\"row\">%s</th>", s->channels[i].name);
         put_flaws(h, &s->channels[i]);
-        html_put(h, "<td>%s</td></tr>\n", s->channels[i].used ? "yes" : "no");
+        html_put(h, "<td data-l=\"used by the model\">%s</td></tr>\n", s->channels[i].used ? "yes" : "no");
     }
     html_put(h, "</tbody></table></div></details></section>\n");
 }
@@ -149,13 +151,13 @@ static void put_entry(struct html *h, const struct journal_entry *e) {
     struct words w;
     html_put(h, "<tr class=\"%s\"><td>", journal_kind_name(e->kind));
     shell_put_time(h, e->received_ms);
-    html_put(h, "</td><th scope=\"row\">%s</th><td>", names[e->kind]);
+    html_put(h, "</td><th scope=\"row\">%s</th><td data-l=\"in the recording\">", names[e->kind]);
     if (isfinite(e->start_s))
         html_put(h, "%s", words_timer(&w, (int64_t)e->start_s));
     if (isfinite(e->end_s))
         html_put(h, "–%s", words_timer(&w, (int64_t)e->end_s));
-    html_put(h, "</td><td class=\"n\">%s</td><td>%s</td></tr>\n", isfinite(e->value) ? words_p(&w, (float)e->value) : "",
-             e->detail);
+    html_put(h, "</td><td class=\"n\" data-l=\"value\">%s</td><td>%s%s%s</td></tr>\n",
+             isfinite(e->value) ? words_p(&w, (float)e->value) : "", e->person, *e->person && *e->detail ? ": " : "", e->detail);
 }
 
 static void put_journal(struct html *h, const struct history *past) {
@@ -163,9 +165,10 @@ static void put_journal(struct html *h, const struct history *past) {
     if (past->err.code)
         html_put(h, "<p class=\"wrong\">The journal cannot be read now: %s</p>", past->err.message);
     if (past->n) {
-        html_put(h, "<div class=\"scroll\"><table><thead><tr><th scope=\"col\">when</th><th scope=\"col\">what</th><th "
-                    "scope=\"col\">in the recording"
-                    "</th><th scope=\"col\" class=\"n\">value</th><th scope=\"col\">detail</th></tr></thead><tbody>\n");
+        html_put(h,
+                 "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th scope=\"col\">when</th><th scope=\"col\">what</th><th "
+                 "scope=\"col\">in the recording"
+                 "</th><th scope=\"col\" class=\"n\">value</th><th scope=\"col\">detail</th></tr></thead><tbody>\n");
         for (int i = 0; i < past->n && i < SHOWN; i++)
             put_entry(h, &past->entries[i]);
         html_put(h, "</tbody></table></div>");
@@ -188,21 +191,26 @@ bool page_stream(struct html *h, const struct page_view *v, const char *id) {
     read_history(v, id, &past);
     tile_of(s, now_ms, &t);
     str_copy(title, sizeof title, tile_name(s));
-    shell_begin(h, v, &(struct shell){.title = title, .place = SHELL_STREAMS, .live = true});
+    shell_begin(h, v, &(struct shell){.title = title, .place = SHELL_STREAMS, .live = true, .sounds = true});
     html_put(h,
              "<div class=\"bed\" id=\"s-%s\" data-mood=\"%s\"><div class=\"top\"><h1>%s</h1><p class=\"mood\" "
              "data-f=\"mood\">%s</p></div>",
-             s->id, status_mood_name(s->mood), tile_name(s), t.text[TILE_MOOD]);
+             s->key, status_mood_name(s->mood), tile_name(s), t.text[TILE_MOOD]);
     html_put(h,
              "<div class=\"minute-row\"><p class=\"now\"><span class=\"label\">seizure probability</span><span "
-             "data-f=\"p\">%s</span></p>",
-             t.text[TILE_P]);
+             "data-f=\"p\">%s</span> <small data-f=\"value\">%s</small></p>",
+             t.text[TILE_P], t.text[TILE_VALUE]);
     chart_put_minute(h, s);
     html_put(h,
-             "</div><p class=\"note\" data-f=\"note\">%s</p><p class=\"small\"><span>last 60 s</span> <span>lag <span "
+             "</div><p class=\"note\"><span data-f=\"note\">%s</span></p><p class=\"small\"><span>last 60 s</span> <span>lag <span "
              "data-f=\"lag\">%s</span></span> "
              "<span>last seen <span data-f=\"seen\">%s</span></span></p></div>\n<div class=\"panels two\" id=\"panels\">\n",
              t.text[TILE_NOTE], t.text[TILE_LAG], t.text[TILE_SEEN]);
+    if (s->alarm) {
+        html_put(h, "<section class=\"wide\" aria-labelledby=\"alarm\"><h2 id=\"alarm\">Alarm</h2><ol class=\"alarm-list\">");
+        page_put_alarm(h, v, s->alarm, "/alarms");
+        html_put(h, "</ol></section>\n");
+    }
     put_hours(h, s, &past, now_ms);
     put_facts(h, s);
     put_channels(h, s);

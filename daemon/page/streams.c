@@ -1,15 +1,15 @@
-/* /streams: a tile for each stream, those to look at first. */
+/* /streams: a tile for each bed and stream, each in its place. */
 #include "daemon/page/shell.h"
 #include "daemon/page/tile.h"
 
 enum { MANY = 40, CROWD = 100 };
 
 static void put_summary(struct html *h, const int counts[STATUS_MOODS], int n) {
-    static const char *const words[STATUS_MOODS] = {"in alarm", "without signal", "late", "with a poor signal", "good", "ended"};
     html_put(h, "<p class=\"summary\">");
     for (int i = 0; i < STATUS_MOODS; i++)
         if (counts[i])
-            html_put(h, "<span data-mood=\"%s\">%d %s</span> ", status_mood_name((enum status_mood)i), counts[i], words[i]);
+            html_put(h, "<span data-mood=\"%s\">%d %s</span> ", status_mood_name((enum status_mood)i), counts[i],
+                     tile_mood_words((enum status_mood)i));
     html_put(h, "%s</p>\n", n ? "" : "none");
 }
 
@@ -21,9 +21,11 @@ void page_streams(struct html *h, const struct page_view *v) {
             counts[status->streams[i].mood]++;
             n++;
         }
-    shell_begin(h, v, &(struct shell){.title = "Streams", .place = SHELL_STREAMS, .live = true});
+    shell_begin(h, v, &(struct shell){.title = "Streams", .place = SHELL_STREAMS, .live = true, .sounds = true});
     html_put(h, "<div class=\"top\"><h1>Streams</h1>");
     put_summary(h, counts, n);
+    if (!v->wall)
+        html_put(h, "<p class=\"hint\"><a href=\"/streams?wall\">for a screen on the wall</a></p>");
     html_put(h, "</div>\n");
     if (!v->all)
         html_put(h, "<p class=\"hint\">This token shows its own streams only; a token with <code>all</code> shows those of every "
@@ -38,7 +40,7 @@ void page_streams(struct html *h, const struct page_view *v) {
              (long long)page_order(v));
     for (int i = 0; i < status->n_streams; i++)
         if (page_sees(v, &status->streams[i]))
-            tile_put(h, &status->streams[i], status->taken_ms);
+            tile_put(h, v, &status->streams[i]);
     html_put(h, "</ol>\n");
     if (status->left_streams)
         html_put(h, "<p class=\"hint\">%d more streams are not shown.</p>\n", status->left_streams);

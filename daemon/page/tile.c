@@ -1,13 +1,13 @@
 #include "daemon/page/tile.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "daemon/page/answer_forms.h"
 #include "daemon/page/chart.h"
 #include "daemon/page/words.h"
 
-enum { SHORT_ID = 6 };
-
-static const char *const fields[TILE_FIELDS] = {"mood", "p", "lag", "seen", "note"};
+static const char *const fields[TILE_FIELDS] = {"mood", "p", "value", "lag", "seen", "note"};
 
 const char *tile_field_name(enum tile_field f) { return fields[f]; }
 
@@ -15,12 +15,39 @@ const char *tile_name(const struct status_stream *s) { return *s->client ? s->cl
 
 static int64_t since(int64_t now_ms, int64_t then_ms) { return then_ms > 0 && now_ms > then_ms ? (now_ms - then_ms) / 1000 : 0; }
 
+const char *tile_mood_words(enum status_mood m) {
+    static const char *const words[STATUS_MOODS] = {"in alarm", "not acknowledged", "no signal",     "late", "poor signal",
+                                                    "good",     "standby",          "not connected", "ended"};
+    return words[m];
+}
+
+const char *tile_word(const struct status_stream *s) {
+    if (!isfinite(s->probability) || s->on <= 0)
+        return "";
+    return (double)s->probability >= s->on ? "high" : (double)s->probability >= s->on / 2 ? "raised" : "low";
+}
+
+static void say_alarm(const struct status_stream *s, int64_t now_ms, char *text) {
+    struct words w;
+    const struct status_alarm *a = s->alarm;
+    const int64_t on_ms = s->alarm_ms ? s->alarm_ms : a ? a->on_ms : 0;
+    if (s->mood == STATUS_WAS)
+        str_format(text, TILE_TEXT,
+                   a->cut    ? "Cut in alarm"
+                   : a->test ? "Test was on %s"
+                             : "Was on %s",
+                   words_duration(&w, (a->off_ms - a->on_ms) / 1000));
+    else
+        str_format(text, TILE_TEXT, on_ms ? "%s %s" : "%s", a && a->test ? "Test" : "Alarm", words_timer(&w, since(now_ms, on_ms)));
+}
+
 static void say_mood(const struct status_stream *s, int64_t now_ms, char *text) {
     struct words w;
     const int64_t heard_ms = s->seen_ms > 0 ? s->seen_ms : s->opened_ms;
     switch (s->mood) {
     case STATUS_ALARM:
-        str_format(text, TILE_TEXT, s->alarm_ms ? "Alarm %s" : "Alarm", words_timer(&w, since(now_ms, s->alarm_ms)));
+    case STATUS_WAS:
+        say_alarm(s, now_ms, text);
         break;
     case STATUS_LOST:
         str_format(text, TILE_TEXT, "No signal %s", words_timer(&w, since(now_ms, heard_ms)));
@@ -31,6 +58,12 @@ static void say_mood(const struct status_stream *s, int64_t now_ms, char *text) 
     case STATUS_POOR:
         str_copy(text, TILE_TEXT, "Poor signal");
         break;
+    case STATUS_STANDBY:
+        str_format(text, TILE_TEXT, "Standby %s", words_timer(&w, since(s->standby_ms, now_ms)));
+        break;
+    case STATUS_ABSENT:
+        str_copy(text, TILE_TEXT, "Not connected");
+        break;
     case STATUS_ENDED:
         str_copy(text, TILE_TEXT, "Ended");
         break;
@@ -39,10 +72,28 @@ static void say_mood(const struct status_stream *s, int64_t now_ms, char *text) 
     }
 }
 
+static void say_alarm_note(const struct status_alarm *a, char *text) {
+    if (a->answered_ms)
+        str_format(text, TILE_TEXT, "acknowledged by %s", a->by);
+    else if (a->cut)
+        str_format(text, TILE_TEXT, "monitoring stopped: %s", a->why);
+    else if (a->waiting && a->step)
+        str_format(text, TILE_TEXT, "nobody has answered; %d call%s", a->step, a->step == 1 ? "" : "s");
+    else if (a->waiting && a->status)
+        str_copy(text, TILE_TEXT, "on for more than 5 min");
+    else if (a->off_ms)
+        str_copy(text, TILE_TEXT, "nobody has acknowledged");
+}
+
 static void say_note(const struct status_stream *s, int64_t now_ms, char *text) {
     struct words w;
-    if (s->mood == STATUS_ENDED)
-        str_format(text, TILE_TEXT, "%s ago", words_duration(&w, since(now_ms, s->ended_ms)));
+    *text = '\0';
+    if (s->alarm)
+        say_alarm_note(s->alarm, text);
+    if (*text)
+        return;
+    if (s->ended_ms)
+        str_format(text, TILE_TEXT, "ended %s ago", words_duration(&w, since(now_ms, s->ended_ms)));
     else if (*s->quality)
         str_copy(text, TILE_TEXT, s->quality);
     else if (s->mood == STATUS_POOR)
@@ -51,16 +102,15 @@ static void say_note(const struct status_stream *s, int64_t now_ms, char *text) 
         str_format(text, TILE_TEXT, "last alarm %s ago", words_duration(&w, since(now_ms, s->alarm_ms)));
     else if (s->mood == STATUS_LOST)
         str_copy(text, TILE_TEXT, s->connected ? "connected, but nothing comes" : "connection lost");
-    else
-        str_copy(text, TILE_TEXT, "");
 }
 
 void tile_of(const struct status_stream *s, int64_t now_ms, struct tile *ret) {
     struct words w;
     *ret = (struct tile){0};
     say_mood(s, now_ms, ret->text[TILE_MOOD]);
-    str_copy(ret->text[TILE_P], TILE_TEXT, words_p(&w, s->probability));
-    str_copy(ret->text[TILE_LAG], TILE_TEXT, s->mood == STATUS_ENDED ? "–" : words_seconds(&w, s->lag_s));
+    str_copy(ret->text[TILE_P], TILE_TEXT, *tile_word(s) ? tile_word(s) : words_p(&w, s->probability));
+    str_copy(ret->text[TILE_VALUE], TILE_TEXT, *tile_word(s) ? words_p(&w, s->probability) : "");
+    str_copy(ret->text[TILE_LAG], TILE_TEXT, s->ended_ms || !*s->id ? "–" : words_seconds(&w, s->lag_s));
     if (s->seen_ms)
         str_format(ret->text[TILE_SEEN], TILE_TEXT, "%s ago", words_duration(&w, since(now_ms, s->seen_ms)));
     else
@@ -68,16 +118,34 @@ void tile_of(const struct status_stream *s, int64_t now_ms, struct tile *ret) {
     say_note(s, now_ms, ret->text[TILE_NOTE]);
 }
 
-void tile_put(struct html *h, const struct status_stream *s, int64_t now_ms) {
+static void put_name(struct html *h, const struct status_stream *s) {
+    if (*s->id)
+        html_put(h, "<h2><a href=\"/streams/%s\">%s</a></h2>", s->id, tile_name(s));
+    else
+        html_put(h, "<h2>%s</h2>", tile_name(s));
+}
+
+void tile_put(struct html *h, const struct page_view *v, const struct status_stream *s) {
     struct tile t;
-    tile_of(s, now_ms, &t);
-    html_put(h, "<li class=\"tile\" id=\"s-%s\" data-mood=\"%s\"><h2><a href=\"/streams/%s\">%s</a></h2>", s->id,
-             status_mood_name(s->mood), s->id, tile_name(s));
+    tile_of(s, v->status->taken_ms, &t);
+    html_put(h, "<li class=\"tile\" id=\"s-%s\" data-mood=\"%s\" data-waiting=\"%d\">", s->key, status_mood_name(s->mood),
+             s->alarm && s->alarm->waiting);
+    put_name(h, s);
     html_put(h, "<p class=\"mood\" data-f=\"mood\">%s</p>", t.text[TILE_MOOD]);
-    html_put(h, "<p class=\"now\"><span class=\"label\">seizure probability</span><span data-f=\"p\">%s</span></p>",
-             t.text[TILE_P]);
+    html_put(h,
+             "<p class=\"now\"><span class=\"label\">seizure probability</span><span data-f=\"p\">%s</span> <small "
+             "data-f=\"value\">%s</small></p>",
+             t.text[TILE_P], t.text[TILE_VALUE]);
     chart_put_minute(h, s);
-    html_put(h, "<p class=\"note\" data-f=\"note\">%s</p>", t.text[TILE_NOTE]);
+    html_put(h, "<p class=\"note\"><span data-f=\"note\">%s</span>", t.text[TILE_NOTE]);
+    if (s->alarm && s->alarm->off_ms) {
+        struct words w, c;
+        html_put(h, " <time class=\"hm\" datetime=\"%s\">%s</time>", words_time(&w, s->alarm->on_ms),
+                 words_clock(&c, s->alarm->on_ms));
+    }
+    html_put(h, "</p>");
+    if (s->alarm)
+        answer_forms_put_short(h, v, s->alarm);
     html_put(h,
              "<p class=\"small\"><span>%s</span> <span>lag <span data-f=\"lag\">%s</span></span> <span>last seen <span "
              "data-f=\"seen\">%s"

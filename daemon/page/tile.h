@@ -3,16 +3,20 @@
 #define BRR_DAEMON_PAGE_TILE_H
 #include "daemon/page/page.h"
 
-enum tile_field { TILE_MOOD, TILE_P, TILE_LAG, TILE_SEEN, TILE_NOTE, TILE_FIELDS };
+enum tile_field { TILE_MOOD, TILE_P, TILE_VALUE, TILE_LAG, TILE_SEEN, TILE_NOTE, TILE_FIELDS };
 enum { TILE_TEXT = 120 };
 
 struct tile {
-    char text[TILE_FIELDS][TILE_TEXT]; /* "Alarm 0:45", "0.62", "0.3 s", "1 s ago", "F3 flat" */
+    char text[TILE_FIELDS][TILE_TEXT]; /* "Alarm 0:45", "raised", "0.62", "0.3 s", "1 s ago", "F3 flat" */
 };
 void tile_of(const struct status_stream *s, int64_t now_ms, struct tile *ret);
 const char *tile_field_name(enum tile_field f); /* data-f of the element */
 /* What people call it: the client's name, or the model's when the client has not said one. */
 const char *tile_name(const struct status_stream *s);
-void tile_put(struct html *h, const struct status_stream *s, int64_t now_ms); /* "<li>" */
+void tile_put(struct html *h, const struct page_view *v, const struct status_stream *s); /* "<li>" */
+/* "no signal" and so on: of a state, for counts. */
+const char *tile_mood_words(enum status_mood m);
+/* The word for a probability beside the threshold of its alarm: "low", "raised", "high"; "": there is none. */
+const char *tile_word(const struct status_stream *s);
 
 #endif

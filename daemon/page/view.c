@@ -3,6 +3,7 @@
 
 #include "base/principal.h"
 #include "daemon/page/page.h"
+#include "trust/token.h"
 
 bool page_sees(const struct page_view *v, const struct status_stream *s) {
     return v->all || principal_is_same(s->principal, v->principal);
@@ -12,22 +13,53 @@ bool page_sees_job(const struct page_view *v, const char *owner) {
     return v->all || !*owner || principal_is_same(owner, v->principal);
 }
 
+bool page_sees_alarm(const struct page_view *v, const struct status_alarm *a) {
+    return v->all || !strcmp(a->principal, v->principal);
+}
+
+bool page_answers(const struct page_view *v, const char *principal, const char *bed) {
+    return v->answers && (v->all || !strcmp(principal, v->principal)) && (!bed || !v->names || token_names_match(v->names, bed));
+}
+
+static uint64_t mix(uint64_t hash, const char *text) {
+    for (const char *p = text; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * 1099511628211u; /* FNV-1a */
+    return hash;
+}
+
+/* What of an alarm the forms and lists show. */
+static uint64_t mix_alarm(uint64_t hash, const struct status_alarm *a) {
+    const unsigned bits =
+        a->waiting | (unsigned)a->open << 1 | (unsigned)a->cut << 2 | (unsigned)a->status << 3 | (unsigned)a->sound << 4;
+    hash = mix(mix(mix(hash, a->id), a->mark), a->note);
+    return (hash ^ bits ^ (uint64_t)a->step << 8) * 1099511628211u;
+}
+
 const struct status_stream *page_find_stream(const struct page_view *v, const char *id) {
     for (int i = 0; i < v->status->n_streams; i++)
-        if (!strcmp(v->status->streams[i].id, id) && page_sees(v, &v->status->streams[i]))
+        if (*id && !strcmp(v->status->streams[i].id, id) && page_sees(v, &v->status->streams[i]))
             return &v->status->streams[i];
     return NULL;
 }
 
 uint64_t page_order(const struct page_view *v) {
-    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    uint64_t hash = 14695981039346656037u;
     for (int i = 0; i < v->status->n_streams; i++) {
         const struct status_stream *s = &v->status->streams[i];
         if (!page_sees(v, s))
             continue;
-        for (const char *p = s->id; *p; p++)
-            hash = (hash ^ (unsigned char)*p) * 1099511628211u;
+        hash = mix(hash, s->key);
         hash = (hash ^ (unsigned)s->mood) * 1099511628211u;
+        if (s->alarm)
+            hash = mix_alarm(hash, s->alarm);
     }
+    return hash;
+}
+
+uint64_t page_alarms_order(const struct page_view *v) {
+    uint64_t hash = 14695981039346656037u;
+    for (int i = 0; i < v->status->n_alarms; i++)
+        if (page_sees_alarm(v, &v->status->alarms[i]))
+            hash = mix_alarm(hash, &v->status->alarms[i]);
     return hash;
 }

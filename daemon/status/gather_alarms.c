@@ -190,18 +190,24 @@ static void look_at_stream(struct alarms *all, const struct status_stream *s, co
         put_cause(all, s, ALARM_RATE, text, now);
 }
 
-/* A bed of the roster that had a stream since the daemon's start, and has none. */
-static void look_at_bed(const struct gather *g, const struct status_stream *s, const struct alarms_now *now) {
-    const bool open = *s->id && !s->ended_ms;
-    if (s->place == INT_MAX || !s->realtime || !g->seen)
+static bool is_open(const struct status_stream *s) { return *s->id && !s->ended_ms; }
+
+static bool has_stream(const struct status *in, int place) {
+    for (int i = 0; i < in->n_streams; i++)
+        if (in->streams[i].place == place && is_open(&in->streams[i]))
+            return true;
+    return false;
+}
+
+/* A bed of the roster that had a live stream since the daemon's start, and has none. */
+static void look_at_bed(const struct gather *g, const struct status *in, const struct status_stream *s,
+                        const struct alarms_now *now) {
+    if (s->place == INT_MAX)
         return;
-    if (open)
-        g->seen[s->place] = true;
-    else if (g->seen[s->place])
-        alarms_round_put(desk_alarms(g->source.desk),
-                         &(struct alarms_cause){
-                             .kind = ALARM_LOST, .bed = s->client, .principal = s->principal, .session = "", .why = "no stream"},
-                         now);
+    if (is_open(s))
+        g->seen[s->place] |= s->realtime;
+    else if (g->seen[s->place] && !has_stream(in, s->place))
+        put_cause(desk_alarms(g->source.desk), s, ALARM_LOST, "no stream", now);
 }
 
 void gather_causes(struct gather *g, const struct status *from) {
@@ -212,7 +218,7 @@ void gather_causes(struct gather *g, const struct status *from) {
     alarms_round_begin(all);
     for (int i = 0; i < from->n_streams; i++) {
         look_at_stream(all, &from->streams[i], &now);
-        look_at_bed(g, &from->streams[i], &now);
+        look_at_bed(g, from, &from->streams[i], &now);
     }
     if (from->journal_fails)
         alarms_round_put(all, &(struct alarms_cause){.kind = ALARM_JOURNAL, .bed = "", .principal = "", .session = "", .why = ""},

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The pages in a real browser: with no stream, a few and two hundred; an alarm that a seizure raises is on the open page at once and in the
-journal after kill -9; no message in the console, no request to another host, valid HTML, a page without script, by keyboard, behind
+"""The pages in a real browser: with no stream, a few and two hundred; an alarm that a seizure raises is on the open page at once, sounds,
+is acknowledged and noted there, which ends its escalation, and is in the journal with its answers after kill -9; no message in the console, no request to another host, valid HTML, a page without script, by keyboard, behind
 a login. Screenshots lie in build/pages; with BRR_PAGE_PICTURES set to a folder, those of docs/ are made there, which takes a minute more."""
 import http.client
 import json
@@ -13,10 +13,12 @@ import sys
 import time
 
 from chromium import Chromium
-from daemon import BIN, MINI, PATIENCE, Daemon, make_corpus, temporary
+from daemon import BIN, MINI, PATIENCE, make_corpus, temporary
 from npm import npm_modules, skip
 from page_beds import Bed
 from secured import Secured
+from test_alarm_hooks import script
+from test_answers import Ward, rows, steps
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHOTS = f"{os.environ['BRR_BUILD_DIR']}/pages"
@@ -58,7 +60,7 @@ class Pages:
 def check_empty(p):
     for path, name in (("/", "overview-0"), ("/jobs", "jobs-0"), ("/models", "models-0"), ("/streams", "streams-0")):
         p.open(path, name)
-    assert "No stream is open" in p.browser.run("document.body.innerText")
+    assert "Not connected" in p.browser.run("document.body.innerText")
 
 
 def check_headers(p):
@@ -74,6 +76,9 @@ def check_headers(p):
         assert p.ask(path)[0] in (400, 404), path
     assert p.ask("/", "POST")[0] == p.ask("/", "DELETE")[0] == 405
     assert p.ask("/login", "POST")[0] == 404  # nobody needs to sign in here
+    for origin in ("http://evil.example", "null"):
+        assert p.ask("/alarms", "POST", Origin=origin)[0] == 403, origin
+    assert p.ask("/alarms", "POST", Origin=p.base)[0] == 400
     assert p.ask("/", Accept="*/*")[2].startswith("brrd ")
 
 
@@ -86,8 +91,9 @@ def check_alarm(p, beds):
     browser.wait("window.seen")
     assert beds[1].alarm.wait(PATIENCE), beds[1].error
     delay = browser.run("window.seen") / 1000 - beds[1].alarm_at
-    browser.wait("document.querySelector('.tile').dataset.mood === 'alarm'")  # in its place, at the top
-    assert browser.run("document.querySelector('.tile h2').textContent") == "bed-12"
+    names = "Array.from(document.querySelectorAll('.tile h2')).map(h => h.textContent).join()"
+    assert browser.run(names) == "bed-1,bed-3,bed-7,bed-12", browser.run(names)  # each in its place
+    assert browser.run("document.querySelector('.tile[data-mood=alarm] h2').textContent") == "bed-12"
     assert browser.run("document.getElementById('alarms').textContent") == "Alarm bed-12 " and browser.run("document.title").startswith("(1) ")
     return delay
 
@@ -95,7 +101,7 @@ def check_alarm(p, beds):
 def check_three(p, beds):
     browser = p.browser
     p.open("/streams", "streams-3")
-    browser.wait(f"{TILES} === 3 && document.querySelectorAll('[data-mood=fine]').length >= 2 && document.querySelector('.tile[data-mood=poor]')")
+    browser.wait(f"{TILES} === 4 && document.querySelector('.tile[data-mood=absent]') && document.querySelectorAll('[data-mood=fine]').length >= 2 && document.querySelector('.tile[data-mood=poor]')")
     assert browser.run("document.querySelector('[data-mood=poor] .note').textContent") == "F3 flat"
     if PICTURES:
         time.sleep(45)  # for the pictures: a minute of probability
@@ -117,6 +123,48 @@ def check_three(p, beds):
     p.open(f"/streams/{poor}", "stream-poor", whole=True)
     browser.size(1280, 800)
     return delay
+
+
+def click(browser, selector):
+    at = browser.run(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect();"
+                     " return [r.x + r.width / 2, r.y + r.height / 2]; })()")
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.call("Input.dispatchMouseEvent", type=kind, x=at[0], y=at[1], button="left", clickCount=1)
+
+
+def check_nurse(p):
+    """A nurse hears the alarm, acknowledges it and writes a note: the sound ends, and nobody else is called."""
+    browser, told = p.browser, f"{p.d.dir}/told"
+    deadline = time.time() + PATIENCE
+    while not steps(told):  # the hook of the escalation is told, since nobody has answered yet
+        assert time.time() < deadline, p.d.read_log()[-2000:]
+        time.sleep(0.1)
+    p.open("/streams?wall", "streams-wall")
+    assert browser.run("parseFloat(getComputedStyle(document.querySelector('.tile h2')).fontSize)") >= 70
+    p.open("/streams", "streams-sound")
+    click(browser, "#sound-on")
+    browser.wait("document.getElementById('sound').dataset.state === 'on' && document.body.dataset.played === 'high'")
+    click(browser, ".tile[data-mood=alarm] button[value=acknowledge]")
+    browser.wait("document.querySelector('.tile[data-mood=alarm] .note').textContent.includes('acknowledged by')")
+    browser.wait("document.getElementById('sound').dataset.sound === 'none'")
+    n = steps(told)
+    p.open("/alarms", "alarms")
+    browser.run("document.querySelector('#list-open input[name=person]').value = 'Ana B'; document.querySelector('#list-open input[name=note]').value = 'turned on the side'")
+    click(browser, "#list-open button[value=note]")
+    browser.wait("document.getElementById('list-open').textContent.includes('“turned on the side”')")
+    click(browser, "#list-open button[value=true]")
+    browser.wait("document.querySelector('#list-open button[value=true]').getAttribute('aria-pressed') === 'true'")
+    browser.size(390, 800, phone=True)
+    p.open("/alarms", "alarms-phone", whole=True)
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than a phone"
+    browser.size(1280, 800)
+    time.sleep(1.5)  # longer than alarms.repeat
+    assert steps(told) == n, (n, lines_of(told))
+
+
+def lines_of(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
 
 
 def check_keyboard(p):
@@ -185,13 +233,16 @@ def check_killed(p, beds):
     d.kill()
     with sqlite3.connect(f"{d.dir}/results/journal.sqlite") as db:
         assert ("bed-12",) in db.execute("SELECT client FROM journal WHERE kind = 'alarm_on'").fetchall()
+        answers = [detail for detail, in db.execute("SELECT detail FROM journal WHERE kind = 'answered' AND client = 'bed-12' ORDER BY id")]
+        assert answers == ["acknowledge via page", "note via page by Ana B: turned on the side", "mark true via page by Ana B"], answers
     browser.wait("!document.getElementById('stale').hidden")
     browser.screenshot(f"{SHOTS}/streams-stale.png")
     for bed in beds:
         bed.close()
     d.start()
     browser.wait("document.getElementById('stale').hidden")
-    browser.wait(f"{TILES} === 0")
+    browser.wait("document.querySelectorAll('.tile[data-mood=absent]').length === 3")  # the roster
+    assert len(rows(d, "answered")) == 3
 
 
 def check_login(browser, tmp):
@@ -245,7 +296,9 @@ def main():
     with temporary() as tmp:
         os.makedirs(f"{tmp}/secured")
         make_corpus(f"{tmp}/eeg", seed=31, patients=2, hours=0.05, seizures=1)
-        d = Daemon(tmp).start()
+        write = script(f"{tmp}/write", 'cat >> "$1"; echo >> "$1"\n')
+        d = Ward(tmp, [{"name": "pager", "command": [write, f"{tmp}/told"]}],
+                 "  escalation: [{after: 1s, hooks: [pager]}]\n  repeat: 1s\nbeds: [bed-1, bed-3, bed-7]\n").start()
         browser = Chromium()
         browser.size(1280, 800)
         p = Pages(browser, d)
@@ -255,6 +308,7 @@ def main():
             check_headers(p)
             beds = [Bed(d, "bed-3", flat=True), Bed(d, "bed-12"), Bed(d, "bed-7")]
             delay = check_three(p, beds)
+            check_nurse(p)
             check_keyboard(p)
             check_without_script(p)
             check_work(p, tmp)

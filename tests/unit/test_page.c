@@ -1,4 +1,5 @@
 /* The web pages from a status that is made up: no name becomes markup, the order, the moods, what an event says. */
+#include <limits.h>
 #include <math.h>
 
 #include "base/clock.h"
@@ -40,6 +41,7 @@ static struct status *made(int n) {
                                     .model = HOSTILE,
                                     .principal = i % 2 ? "token:odd" : "token:even",
                                     .address = "",
+                                    .place = INT_MAX,
                                     .quality = i % 10 == 3 ? "F3 flat" : "",
                                     .montage = "bipolar-18",
                                     .mood = i == n / 2    ? STATUS_ALARM
@@ -56,6 +58,7 @@ static struct status *made(int n) {
                                     .channels = channels,
                                     .n_channels = 3,
                                     .n_flawed = i % 10 == 3};
+        t->key = t->id;
         for (int k = 0; k < STATUS_MINUTE; k++)
             t->minute[k] = k < 30 ? NAN : (float)k / STATUS_MINUTE;
     }
@@ -71,6 +74,27 @@ static struct page_view all_of(const struct status *s) {
                               .readiness = "ready",
                               .journal = "/nonexistent",
                               .database = "/nonexistent"};
+}
+
+/* n alarms of patients that were on and wait, and n beds without a signal. */
+static void put_alarms(struct status *s, const char *bed, int n) {
+    s->alarms = arena_alloc(&s->arena, (size_t)n * 2 * sizeof *s->alarms);
+    for (int i = 0; i < 2 * n; i++)
+        s->alarms[s->n_alarms++] = (struct status_alarm){.id = arena_printf(&s->arena, "a-%d", i),
+                                                         .bed = bed,
+                                                         .session = "",
+                                                         .principal = "token:odd",
+                                                         .why = bed,
+                                                         .by = "",
+                                                         .mark = "",
+                                                         .note = bed,
+                                                         .kind = i < n ? ALARM_SEIZURE : ALARM_NO_SIGNAL,
+                                                         .live = true,
+                                                         .open = true,
+                                                         .waiting = true,
+                                                         .sound = ALARM_LOW,
+                                                         .on_ms = s->taken_ms - 100000,
+                                                         .off_ms = i < n ? s->taken_ms - 60000 : 0};
 }
 
 /* Everything between the first < of a hostile name and its end is gone as markup. */
@@ -113,6 +137,7 @@ static void a_cut_character_at_the_end_is_replaced(void **state) {
 static void hostile_names_are_no_markup_on_any_page(void **state) {
     (void)state;
     struct status *s = made(3);
+    put_alarms(s, HOSTILE, 1);
     static const float losses[] = {1, 0.5f, NAN};
     s->jobs[s->n_jobs++] = (struct status_job){.id = "train-1",
                                                .name = HOSTILE,
@@ -146,8 +171,10 @@ static void hostile_names_are_no_markup_on_any_page(void **state) {
                                                      .note = HOSTILE,
                                                      .why = HOSTILE,
                                                      .loaded = true};
-    const struct page_view v = all_of(s);
-    void (*const pages[])(struct html *, const struct page_view *) = {page_overview, page_streams, page_jobs, page_models};
+    struct page_view v = all_of(s);
+    v.answers = true;
+    void (*const pages[])(struct html *, const struct page_view *) = {page_overview, page_streams, page_alarms, page_jobs,
+                                                                      page_models};
     struct html h;
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
         html_init(&h);
@@ -276,6 +303,75 @@ static void an_event_says_what_has_changed_and_nothing_else(void **state) {
     json_free(same);
     status_drop(old);
     status_drop(now);
+}
+
+static void an_alarm_that_is_over_stays_until_somebody_answers(void **state) {
+    (void)state;
+    struct status *s = made(3);
+    struct page_view v = all_of(s);
+    struct html h;
+    put_alarms(s, "bed-2", 1);
+    s->streams[2].alarm = &s->alarms[0];
+    s->streams[2].mood = STATUS_WAS;
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "Was on 40 s</p>"));
+    assert_non_null(strstr(str_cstr(&h.out), "data-mood=\"was\" data-waiting=\"1\""));
+    assert_non_null(strstr(str_cstr(&h.out), "data-sound=\"low\""));
+    assert_null(strstr(str_cstr(&h.out), "action=\"/alarms\"")); /* this reader may not answer */
+    html_done(&h);
+    v.answers = true;
+    v.names = "icu-*";
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_null(strstr(str_cstr(&h.out), "action=\"/alarms\"")); /* nor this bed */
+    v.names = "bed-*";
+    page_streams(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "value=\"acknowledge\""));
+    html_done(&h);
+    const char *order = NULL;
+    struct json *before = event_of(NULL, &v, "/streams");
+    order = json_str(json_get(before, "order"), "");
+    s->alarms[0].waiting = false;
+    struct json *after = event_of(NULL, &v, "/streams");
+    assert_string_not_equal(json_str(json_get(after, "order"), ""), order); /* the page is fetched again */
+    assert_int_equal(json_i64(json_get(before, "n_was"), 0), 1);
+    json_free(before);
+    json_free(after);
+    status_drop(s);
+}
+
+static void technical_alarms_are_grouped(void **state) {
+    (void)state;
+    struct status *s = made(1), *many = made(1);
+    const struct page_view v = all_of(s), all = all_of(many);
+    put_alarms(s, "bed-2", 2);
+    put_alarms(many, "bed-2", 12);
+    struct json *two = event_of(NULL, &v, "/"), *twelve = event_of(NULL, &all, "/");
+    assert_string_equal(json_str(json_at(json_get(two, "technical"), 0), ""), "bed-2, bed-2: no signal");
+    assert_string_equal(json_str(json_at(json_get(twelve, "technical"), 0), ""), "12 beds: no signal");
+    assert_int_equal(json_count(json_get(twelve, "technical")), 1);
+    json_free(two);
+    json_free(twelve);
+    status_drop(s);
+    status_drop(many);
+}
+
+static void a_wall_has_names_and_no_forms(void **state) {
+    (void)state;
+    struct status *s = made(3);
+    struct page_view v = all_of(s);
+    struct html h;
+    put_alarms(s, "bed-2", 1);
+    s->streams[2].alarm = &s->alarms[0];
+    v.wall = v.answers = true;
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "class=\"wall\""));
+    assert_null(strstr(str_cstr(&h.out), "<nav"));
+    assert_null(strstr(str_cstr(&h.out), "action=\"/alarms\""));
+    html_done(&h);
+    status_drop(s);
 }
 
 static void clients_with_the_same_page_and_rights_share_an_event(void **state) {
@@ -426,6 +522,9 @@ int main(void) {
         cmocka_unit_test(no_stream_is_said_in_words),
         cmocka_unit_test(a_reader_sees_the_streams_of_its_own_principal_only),
         cmocka_unit_test(an_event_says_what_has_changed_and_nothing_else),
+        cmocka_unit_test(an_alarm_that_is_over_stays_until_somebody_answers),
+        cmocka_unit_test(technical_alarms_are_grouped),
+        cmocka_unit_test(a_wall_has_names_and_no_forms),
         cmocka_unit_test(clients_with_the_same_page_and_rights_share_an_event),
         cmocka_unit_test(a_minute_without_values_has_gaps),
         cmocka_unit_test(the_past_keeps_the_highest_value_of_each_step),

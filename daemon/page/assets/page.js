@@ -5,7 +5,7 @@
 
 (() => {
     const live = document.body.hasAttribute('data-live');
-    const STALE_MS = 5000, FETCH_MS = 2000;
+    const STALE_MS = 5000, FETCH_MS = 2000, SILENT_MS = 10000;
     let heard = Date.now(), fetched = Date.now(), fetching = false, source = null;
     const title = document.title.replace(/^\(\d+\) /, '');
 
@@ -15,7 +15,8 @@
             const at = new Date(t.dateTime);
             if (isNaN(at)) continue;
             t.title = t.title || t.textContent;
-            t.textContent = t.id === 'clock' ? at.toLocaleTimeString() : local.format(at);
+            const hm = t.className === 'hm';
+            t.textContent = t.id === 'clock' ? at.toLocaleTimeString() : hm ? at.toLocaleTimeString(undefined, {hour: '2-digit', minute: '2-digit'}) : local.format(at);
         }
     }
 
@@ -37,25 +38,107 @@
         }
     }
 
-    function updateAlarms(event) {
-        const box = document.getElementById('alarms');
-        const key = event.alarms.map((a) => a.join(' ')).join(',') + event.n_alarms;
-        document.title = (event.n_alarms ? '(' + event.n_alarms + ') ' : '') + title;
-        if (!box || box.dataset.key === key) return; /* so that a screen reader says it once */
+    /* One of the lines at the top, unless it says this already, so that a screen reader says it once. */
+    function fillLine(id, n, word, links) {
+        const box = document.getElementById(id);
+        const key = links.map((l) => l.join(' ')).join(',') + n;
+        if (!box || box.dataset.key === key) return;
         box.dataset.key = key;
-        box.dataset.n = event.n_alarms;
+        box.dataset.n = n;
         box.replaceChildren();
-        if (!event.n_alarms) return;
-        const word = document.createElement('strong');
-        word.textContent = 'Alarm';
-        box.append(word, ' ');
-        for (const [id, name] of event.alarms) {
+        if (n && word) {
+            const strong = document.createElement('strong');
+            strong.textContent = word;
+            box.append(strong, ' ');
+        }
+        for (const [session, name] of links) {
             const link = document.createElement('a');
-            link.href = '/streams/' + id;
+            link.href = session ? '/streams/' + session : '/alarms';
             link.textContent = name;
             box.append(link, ' ');
         }
-        if (event.n_alarms > event.alarms.length) box.append('and ' + (event.n_alarms - event.alarms.length) + ' more');
+        if (n > links.length) box.append('and ' + (n - links.length) + ' more');
+    }
+
+    function updateAlarms(event) {
+        document.title = (event.n_alarms ? '(' + event.n_alarms + ') ' : '') + title;
+        fillLine('alarms', event.n_alarms, 'Alarm', event.alarms);
+        fillLine('was', event.n_was, 'Was on', event.was);
+        fillLine('technical', event.technical.length, '', event.technical.map((text) => ['', text]));
+    }
+
+    /* ---- the sound: three high pulses for an alarm, one low tone for a reminder or a technical alarm, two falling tones while no
+     * event comes. Browsers let a page sound after a key or a click; until then a red bar says so. ---- */
+    const sound = {box: document.getElementById('sound'), context: null, wanted: 'none', next: 0};
+    const TUNES = {
+        high: {every: 2500, notes: [[880, 0], [880, .22], [1100, .44]]},
+        low: {every: 15000, notes: [[440, 0]]},
+        silent: {every: 5000, notes: [[520, 0], [390, .35]]},
+    };
+
+    function play(tune) {
+        const c = sound.context;
+        for (const [hertz, at] of TUNES[tune].notes) {
+            const tone = c.createOscillator(), volume = c.createGain(), from = c.currentTime + at;
+            tone.frequency.value = hertz;
+            volume.gain.setValueAtTime(0, from);
+            volume.gain.linearRampToValueAtTime(.5, from + .02);
+            volume.gain.setValueAtTime(.5, from + .15);
+            volume.gain.linearRampToValueAtTime(0, from + .19);
+            tone.connect(volume).connect(c.destination);
+            tone.start(from);
+            tone.stop(from + .2);
+        }
+        document.body.dataset.played = tune;
+    }
+
+    function lookAtSound() {
+        const running = sound.context && sound.context.state === 'running';
+        const tune = Date.now() - heard > SILENT_MS ? 'silent' : sound.wanted;
+        sound.box.dataset.state = running ? 'on' : 'off';
+        sound.box.dataset.sound = tune;
+        setText(sound.box.querySelector('p'), running ? 'Alarms sound here.' : 'Alarms make no sound here.');
+        if (tune === 'none') sound.next = 0;
+        if (!running || tune === 'none' || Date.now() < sound.next) return;
+        sound.next = Date.now() + TUNES[tune].every;
+        play(tune);
+    }
+
+    function wakeSound() {
+        sound.context = sound.context || new AudioContext();
+        return sound.context.resume().then(lookAtSound, () => {});
+    }
+
+    function startSound() {
+        sound.wanted = sound.box.dataset.sound;
+        if (window.AudioContext) sound.context = new AudioContext();
+        document.getElementById('sound-on').addEventListener('click', wakeSound);
+        document.getElementById('sound-test').addEventListener('click', () => wakeSound().then(() => play('high')));
+        for (const gesture of ['pointerdown', 'keydown']) addEventListener(gesture, wakeSound, {once: true});
+        setInterval(lookAtSound, 250);
+    }
+
+    /* ---- answers: a form is sent without leaving the page; the name of the person is kept for the next one ---- */
+    async function sendForm(message) {
+        const form = message.target;
+        if (form.getAttribute('action') !== '/alarms') return;
+        message.preventDefault();
+        const fields = new URLSearchParams(new FormData(form, message.submitter));
+        const person = fields.get('person') || localStorage.getItem('person') || '';
+        fields.set('person', person);
+        localStorage.setItem('person', person);
+        try {
+            const answer = await fetch('/alarms', {method: 'POST', body: fields, redirect: 'manual'});
+            if (answer.type !== 'opaqueredirect') throw new Error(new DOMParser().parseFromString(await answer.text(), 'text/html').querySelector('main p').textContent);
+        } catch (problem) {
+            alert('The answer was not taken: ' + problem.message);
+        }
+        fetchPage();
+    }
+
+    function fillPerson(root) {
+        const person = localStorage.getItem('person');
+        for (const field of root.querySelectorAll('input[name=person]')) if (person && !field.value) field.value = person;
     }
 
     /* Takes the children of `next` over into `old`; what is equal stays, so that focus and open details stay too. */
@@ -96,6 +179,7 @@
             if (!main) return;
             showLocalTimes(main);
             exchange(document.getElementById('main'), main);
+            fillPerson(document);
         } catch (problem) {
             /* the event stream tells that contact is lost */
         } finally {
@@ -109,10 +193,11 @@
         const clock = document.getElementById('clock');
         if (clock) clock.dateTime = event.time, setText(clock, new Date(event.time).toLocaleTimeString());
         updateAlarms(event);
+        sound.wanted = event.sound;
         for (const [id, fields] of Object.entries(event.streams || {})) updateStream(id, fields);
-        const tiles = document.getElementById('tiles');
-        const moved = tiles && tiles.dataset.order !== event.order;
-        const due = !tiles && Date.now() - fetched > FETCH_MS && !document.hidden;
+        const ordered = document.querySelector('[data-order]');
+        const moved = ordered && ordered.dataset.order !== event.order;
+        const due = (!ordered || ordered.id !== 'tiles') && Date.now() - fetched > FETCH_MS && !document.hidden;
         if (moved || due) fetchPage();
     }
 
@@ -137,6 +222,9 @@
     }
 
     showLocalTimes(document);
+    addEventListener('submit', sendForm);
+    fillPerson(document);
+    if (sound.box) startSound();
     if (live) {
         connect();
         setInterval(showContact, 1000);

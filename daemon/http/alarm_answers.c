@@ -1,0 +1,88 @@
+/* POST /alarms: a person answers an alarm, puts a bed in standby or tests it. Never by GET: mail scanners follow
+ * links. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "daemon/http/form.h"
+#include "daemon/http/http_parts.h"
+#include "daemon/rpc/alarm_rights.h"
+
+enum { WORD = 24, NEXT = 100 };
+
+static int permit_all(void *ctx, const char *principal, const char *bed, struct err *err) {
+    (void)ctx, (void)principal, (void)bed, (void)err;
+    return 0;
+}
+
+/* What the fields of the form ask for. */
+static int read_order(const char *body, struct desk_order *o, struct err *err) {
+    char action[WORD], mark[WORD], standby[WORD];
+    int64_t minutes = 0;
+    form_field(body, "alarm", o->id, sizeof o->id);
+    form_field(body, "bed", o->bed, sizeof o->bed);
+    form_field(body, "action", action, sizeof action);
+    form_field(body, "mark", mark, sizeof mark);
+    form_field(body, "standby", standby, sizeof standby);
+    form_field(body, "note", o->answer.note, sizeof o->answer.note);
+    form_field(body, "person", o->answer.author.person, sizeof o->answer.author.person);
+    if (*standby && str_to_i64(standby, &minutes) && minutes >= 0) {
+        o->kind = DESK_STANDBY;
+        o->until_ms = minutes ? clock_wall_ms() + minutes * 60 * 1000 : 0;
+        return 0;
+    }
+    if (!strcmp(action, "test")) {
+        o->kind = DESK_TEST;
+        return 0;
+    }
+    o->kind = DESK_ANSWER;
+    o->answer.action = ALARM_MARK;
+    if (*mark ? alarm_mark_find(mark, &o->answer.mark)
+              : alarm_action_find(action, &o->answer.action) && o->answer.action != ALARM_MARK)
+        return 0;
+    return err_set(err, ERR_INVALID, "The form has no answer that is known here.");
+}
+
+static enum MHD_Result refuse(const struct http_request *r, unsigned status, const char *title, const char *text) {
+    struct html page;
+    html_init(&page);
+    page_error(&page, NULL, title, text);
+    enum MHD_Result result = http_answer_html(r, status, &page);
+    html_done(&page);
+    return result;
+}
+
+/* Back to the page of the form. */
+static enum MHD_Result go_back(const struct http_request *r, const char *body) {
+    char next[NEXT], location[NEXT + 16];
+    form_field(body, "next", next, sizeof next);
+    str_format(location, sizeof location, "Location: %s", form_is_own_path(next) ? next : "/alarms");
+    return http_answer(r->connection, &(struct http_answer){.status = MHD_HTTP_SEE_OTHER,
+                                                            .type = "text/plain; charset=utf-8",
+                                                            .data = "",
+                                                            .headers = {location, "Cache-Control: no-store"}});
+}
+
+static unsigned status_of(int rc) {
+    return rc == ERR_NOT_FOUND ? MHD_HTTP_NOT_FOUND
+           : rc == ERR_DENIED  ? MHD_HTTP_FORBIDDEN
+           : rc == ERR_INVALID ? MHD_HTTP_BAD_REQUEST
+                               : MHD_HTTP_SERVICE_UNAVAILABLE;
+}
+
+enum MHD_Result http_answer_alarm(struct http_request *r, const struct http_form *f) {
+    const struct http_state *state = &r->server->http->state;
+    const bool open = !auth_has_tokens(state->auth);
+    struct desk_order o = {.permit = open ? permit_all : alarm_rights_permit, .ctx = &r->caller};
+    struct auth_refusal refusal;
+    struct err err;
+    if (!http_admit(r, &refusal))
+        return refuse(r, MHD_HTTP_UNAUTHORIZED, "Sign in first", refusal.err.message);
+    int rc = read_order(http_form_text(f), &o, &err);
+    str_copy(o.answer.author.by, sizeof o.answer.author.by, r->caller.name);
+    str_copy(o.answer.author.via, sizeof o.answer.author.via, "page");
+    if (rc || (rc = desk_ask(state->desk, &o, &err)))
+        return refuse(r, status_of(rc), "Not answered", err.message);
+    return go_back(r, http_form_text(f));
+}

@@ -1,0 +1,75 @@
+/* /alarms: open alarms, technical ones, and those of the last hours, with the forms to answer them. */
+#include <math.h>
+
+#include "daemon/page/answer_forms.h"
+#include "daemon/page/shell.h"
+#include "daemon/page/words.h"
+
+enum { CLOSED_SHOWN = 60 };
+
+static const char *state_words(const struct status_alarm *a) {
+    if (a->test)
+        return a->off_ms ? "Test is over" : "Test";
+    if (a->cut)
+        return "Monitoring stopped while the alarm was on";
+    return a->off_ms ? "Was on" : a->status ? "On for more than 5 min" : "On";
+}
+
+static void put_what(struct html *h, const struct status_alarm *a, int64_t now_ms) {
+    struct words w;
+    const int64_t s = ((a->off_ms ? a->off_ms : now_ms) - a->on_ms) / 1000;
+    html_put(h, "<h3>%s</h3><p><span class=\"what\">%s", *a->bed ? a->bed : "brrd",
+             a->kind == ALARM_SEIZURE ? state_words(a) : alarm_kind_words(a->kind));
+    if (*a->why && (a->kind != ALARM_SEIZURE || a->cut))
+        html_put(h, ": %s", a->why);
+    html_put(h, a->off_ms ? "</span> at " : "</span> since ");
+    shell_put_time(h, a->on_ms);
+    html_put(h, ", for %s%s</p>", words_duration(&w, s), a->live ? "" : ", of a replay");
+    if (a->answered_ms) {
+        html_put(h, "<p>Acknowledged by %s ", a->by);
+        shell_put_time(h, a->answered_ms);
+        html_put(h, "</p>");
+    } else if (a->waiting) {
+        html_put(h, a->step ? "<p><strong>Nobody has answered; %d calls</strong></p>" : "<p>Nobody has answered</p>", a->step);
+    }
+    if (*a->mark)
+        html_put(h, "<p>Marked: %s</p>", a->mark);
+    if (*a->note)
+        html_put(h, "<p>“%s”</p>", a->note);
+}
+
+void page_put_alarm(struct html *h, const struct page_view *v, const struct status_alarm *a, const char *next) {
+    html_put(h, "<li class=\"alarm\" id=\"a-%s\" data-kind=\"%s\" data-waiting=\"%d\">", a->id, alarm_kind_name(a->kind),
+             a->waiting);
+    put_what(h, a, v->status->taken_ms);
+    answer_forms_put(h, v, a, next);
+    html_put(h, "</li>\n");
+}
+
+/* Those of which `wanted` is true, at most `most`. */
+static void put_list(struct html *h, const struct page_view *v, const char *id, const char *title,
+                     bool (*wanted)(const struct status_alarm *a)) {
+    int n = 0;
+    html_put(h, "<section aria-labelledby=\"%s\"><h2 id=\"%s\">%s</h2><ol class=\"alarm-list\" id=\"list-%s\">\n", id, id, title,
+             id);
+    for (int i = 0; i < v->status->n_alarms; i++)
+        if (wanted(&v->status->alarms[i]) && page_sees_alarm(v, &v->status->alarms[i]) && n++ < CLOSED_SHOWN)
+            page_put_alarm(h, v, &v->status->alarms[i], "/alarms");
+    html_put(h, n ? "</ol></section>\n" : "</ol><p class=\"empty\">none</p></section>\n");
+}
+
+static bool is_open(const struct status_alarm *a) { return a->open && a->kind == ALARM_SEIZURE; }
+static bool is_technical(const struct status_alarm *a) { return a->open && a->kind != ALARM_SEIZURE; }
+static bool is_closed(const struct status_alarm *a) { return !a->open; }
+
+void page_alarms(struct html *h, const struct page_view *v) {
+    shell_begin(h, v, &(struct shell){.title = "Alarms", .place = SHELL_ALARMS, .live = true, .sounds = true});
+    html_put(h, "<h1>Alarms</h1>\n<div class=\"panels two\" id=\"panels\" data-order=\"%lld\">\n", (long long)page_alarms_order(v));
+    put_list(h, v, "open", "Open", is_open);
+    put_list(h, v, "technical-alarms", "Technical", is_technical);
+    put_list(h, v, "closed", "Last 12 hours", is_closed);
+    answer_forms_put_bed(h, v);
+    html_put(h, "</div>\n<p class=\"hint\">brrd is not a medical device: a secondary notification without confirmed delivery. "
+                "<code>brrctl alarms</code> shows and answers the same; <code>brrctl journal</code> keeps every answer.</p>\n");
+    shell_end(h, v);
+}

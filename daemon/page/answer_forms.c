@@ -1,0 +1,79 @@
+#include "daemon/page/answer_forms.h"
+
+#include <string.h>
+
+static bool may_answer(const struct page_view *v, const struct status_alarm *a) {
+    return !v->wall && page_answers(v, a->principal, a->bed);
+}
+
+static void begin_form(struct html *h, const struct status_alarm *a, const char *next) {
+    html_put(h,
+             "<form class=\"answer\" method=\"post\" action=\"/alarms\"><input type=\"hidden\" name=\"alarm\" value=\"%s\"><input "
+             "type=\"hidden\" name=\"next\" value=\"%s\">",
+             a->id, next);
+}
+
+static void put_button(struct html *h, const struct status_alarm *a, const char *action, const char *text) {
+    html_put(h, "<button type=\"submit\" name=\"action\" value=\"%s\" aria-label=\"%s: %s\">%s</button>", action, text, a->bed,
+             text);
+}
+
+/* Of an alarm that waits: what ends its sound. */
+static void put_buttons(struct html *h, const struct status_alarm *a) {
+    if (!a->waiting)
+        return;
+    put_button(h, a, "acknowledge", "Acknowledge");
+    if (a->sound)
+        put_button(h, a, "silence", "Silence 2 min");
+}
+
+void answer_forms_put_short(struct html *h, const struct page_view *v, const struct status_alarm *a) {
+    if (!may_answer(v, a) || !a->waiting)
+        return;
+    begin_form(h, a, "/streams");
+    html_put(h, "<input type=\"hidden\" name=\"person\" value=\"\">");
+    put_buttons(h, a);
+    html_put(h, "</form>");
+}
+
+static void put_marks(struct html *h, const struct status_alarm *a) {
+    static const char *const words[ALARM_MARKS] = {
+        [ALARM_TRUE] = "True alarm", [ALARM_FALSE] = "False alarm", [ALARM_UNCLEAR] = "Unclear"};
+    for (int i = ALARM_TRUE; i < ALARM_MARKS; i++) {
+        const char *name = alarm_mark_name((enum alarm_mark)i);
+        const bool set = !strcmp(a->mark, name);
+        html_put(h, "<button type=\"submit\" name=\"mark\" value=\"%s\" aria-pressed=\"%s\">%s</button>", name,
+                 set ? "true" : "false", words[i]);
+    }
+}
+
+void answer_forms_put(struct html *h, const struct page_view *v, const struct status_alarm *a, const char *next) {
+    if (!may_answer(v, a))
+        return;
+    begin_form(h, a, next);
+    html_put(h, "<label>Your name <input name=\"person\" maxlength=\"60\" autocomplete=\"name\"></label>");
+    put_buttons(h, a);
+    if (a->kind == ALARM_SEIZURE)
+        put_marks(h, a);
+    html_put(h, "<label>Note <input name=\"note\" maxlength=\"200\" value=\"%s\"></label>", a->note);
+    html_put(h, "<button type=\"submit\" name=\"action\" value=\"note\">Keep the note</button></form>");
+}
+
+void answer_forms_put_bed(struct html *h, const struct page_view *v) {
+    if (!page_answers(v, v->principal, NULL))
+        return;
+    html_put(h,
+             "<section aria-labelledby=\"standby\"><h2 id=\"standby\">Standby and test</h2><form class=\"answer\" method=\"post\" "
+             "action=\"/alarms\"><input type=\"hidden\" name=\"next\" value=\"/alarms\"><label>Bed <input name=\"bed\" "
+             "maxlength=\"127\" required list=\"beds\"></label><datalist id=\"beds\">");
+    for (int i = 0; i < v->status->n_streams; i++)
+        if (page_sees(v, &v->status->streams[i]) && *v->status->streams[i].client)
+            html_put(h, "<option value=\"%s\"></option>", v->status->streams[i].client);
+    html_put(
+        h, "</datalist><label>Your name <input name=\"person\" maxlength=\"60\" autocomplete=\"name\"></label><button "
+           "type=\"submit\" name=\"standby\" value=\"30\">Standby 30 min</button><button type=\"submit\" name=\"standby\" "
+           "value=\"120\">2 h</button><button type=\"submit\" name=\"standby\" value=\"0\">End of standby</button><button "
+           "type=\"submit\" name=\"action\" value=\"test\">Test alarm</button></form><p class=\"hint\">A bed in standby has no "
+           "technical alarms; the alarms of its patient go on. A test alarm lasts 20 s and calls whom an alarm calls, until it is "
+           "acknowledged.</p></section>\n");
+}

@@ -1,0 +1,108 @@
+#include "daemon/page/banner.h"
+
+#include <string.h>
+
+#include "daemon/page/tile.h"
+
+enum { GROUP = 3 /* so many beds of a kind are named, more are counted */ };
+
+static void add_link(struct banner_link *links, int *n, const struct status_stream *s) {
+    if (*n < BANNER_NAMED)
+        links[*n] = (struct banner_link){s->id, tile_name(s)};
+    ++*n;
+}
+
+/* "bed-7, bed-9: no signal", "12 beds: connection lost". */
+static void add_group(const struct page_view *v, enum alarm_kind kind, struct banner *b) {
+    const char *names[GROUP] = {NULL};
+    int n = 0;
+    for (int i = 0; i < v->status->n_alarms; i++) {
+        const struct status_alarm *a = &v->status->alarms[i];
+        if (a->kind == kind && a->waiting && page_sees_alarm(v, a) && n++ < GROUP)
+            names[n - 1] = a->bed;
+    }
+    if (!n)
+        return;
+    char *text = b->technical[b->n_technical++];
+    if (n > GROUP)
+        str_format(text, BANNER_TEXT, "%d beds: ", n);
+    else if (*names[0])
+        str_format(text, BANNER_TEXT, "%s%s%s%s%s: ", names[0], n > 1 ? ", " : "", n > 1 ? names[1] : "", n > 2 ? ", " : "",
+                   n > 2 ? names[2] : "");
+    size_t len = strlen(text);
+    str_format(text + len, BANNER_TEXT - len, "%s", alarm_kind_words(kind));
+}
+
+void banner_of(const struct page_view *v, struct banner *ret) {
+    const struct status *s = v->status;
+    *ret = (struct banner){.sound = ALARM_QUIET};
+    for (int i = 0; i < s->n_streams; i++)
+        if (page_sees(v, &s->streams[i])) {
+            if (s->streams[i].mood == STATUS_ALARM)
+                add_link(ret->on, &ret->n_on, &s->streams[i]);
+            if (s->streams[i].mood == STATUS_WAS)
+                add_link(ret->was, &ret->n_was, &s->streams[i]);
+        }
+    for (int kind = ALARM_SEIZURE + 1; kind < ALARM_KINDS; kind++)
+        add_group(v, (enum alarm_kind)kind, ret);
+    for (int i = 0; i < s->n_alarms; i++)
+        if (page_sees_alarm(v, &s->alarms[i]) && s->alarms[i].sound > ret->sound)
+            ret->sound = s->alarms[i].sound;
+}
+
+const char *banner_sound(const struct banner *b) {
+    static const char *const names[] = {[ALARM_QUIET] = "none", [ALARM_LOW] = "low", [ALARM_HIGH] = "high"};
+    return names[b->sound];
+}
+
+/* ---- as markup ---- */
+
+static void put_links(struct html *h, const struct banner_link *links, int n) {
+    for (int i = 0; i < n && i < BANNER_NAMED; i++)
+        if (*links[i].session)
+            html_put(h, " <a href=\"/streams/%s\">%s</a>", links[i].session, links[i].name);
+        else
+            html_put(h, " <a href=\"/alarms\">%s</a>", links[i].name);
+    if (n > BANNER_NAMED)
+        html_put(h, " <a href=\"/alarms\">and %d more</a>", n - BANNER_NAMED);
+}
+
+void banner_put(struct html *h, const struct banner *b) {
+    html_put(h, "<div id=\"alarms\" role=\"alert\" data-n=\"%d\">", b->n_on);
+    if (b->n_on)
+        html_put(h, "<strong>Alarm</strong>");
+    put_links(h, b->on, b->n_on);
+    html_put(h, "</div>\n<div id=\"was\" role=\"status\" data-n=\"%d\">", b->n_was);
+    if (b->n_was)
+        html_put(h, "<strong>Was on</strong>");
+    put_links(h, b->was, b->n_was);
+    html_put(h, "</div>\n<div id=\"technical\" role=\"status\" data-n=\"%d\">", b->n_technical);
+    for (int i = 0; i < b->n_technical; i++)
+        html_put(h, "<a href=\"/alarms\">%s</a> ", b->technical[i]);
+    html_put(h, "</div>\n");
+}
+
+/* ---- as JSON: [[session, name], …] ---- */
+
+static void json_links(struct json_writer *w, const char *key, const struct banner_link *links, int n) {
+    json_begin_array(w, key);
+    for (int i = 0; i < n && i < BANNER_NAMED; i++) {
+        json_begin_array(w, NULL);
+        json_put_str(w, NULL, links[i].session);
+        json_put_str(w, NULL, links[i].name);
+        json_end(w, ']');
+    }
+    json_end(w, ']');
+}
+
+void banner_json(struct json_writer *w, const struct banner *b) {
+    json_links(w, "alarms", b->on, b->n_on);
+    json_put_i64(w, "n_alarms", b->n_on);
+    json_links(w, "was", b->was, b->n_was);
+    json_put_i64(w, "n_was", b->n_was);
+    json_begin_array(w, "technical");
+    for (int i = 0; i < b->n_technical; i++)
+        json_put_str(w, NULL, b->technical[i]);
+    json_end(w, ']');
+    json_put_str(w, "sound", banner_sound(b));
+}
