@@ -214,8 +214,10 @@ bool auth_identify(struct auth *a, const struct auth_request *r, struct auth_cal
             return missing(a, ret_refusal);
         return identify_by_token(a, r, ret, ret_refusal);
     }
-    if (r->digest)
+    if (r->digest) {
+        memcpy(ret->digest, r->digest, sizeof ret->digest);
         return identify_by_digest(a, ret, ret_refusal);
+    }
     return ret->role || missing(a, ret_refusal);
 }
 

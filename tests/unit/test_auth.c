@@ -62,6 +62,17 @@ static struct auth_caller identify(struct gate *g) {
     return caller;
 }
 
+static void the_digest_of_a_token_is_its_owner(void **state) {
+    struct gate *g = *state;
+    set_token(g, "read", "");
+    struct auth_caller by_token = identify(g), by_digest;
+    const struct auth_request request = {.connection = &connection, .peer = "10.0.0.7:4711", .digest = by_token.digest};
+    struct auth_refusal refusal;
+    assert_true(auth_identify(g->auth, &request, &by_digest, &refusal));
+    assert_string_equal(by_digest.name, by_token.name);
+    assert_memory_equal(by_digest.digest, by_token.digest, sizeof by_token.digest);
+}
+
 static void alarms_are_answered_by_who_may_see_and_answer_the_bed(void **state) {
     (void)state;
     struct auth_caller c = {.name = "token:nurse", .role = ROLE_READ, .all = true, .names = "bed-*"};
@@ -238,6 +249,7 @@ static void lines_that_were_left_out_are_counted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_digest_of_a_token_is_its_owner, setup, teardown),
         cmocka_unit_test(alarms_are_answered_by_who_may_see_and_answer_the_bed),
         cmocka_unit_test_setup_teardown(a_smaller_role_reaches_calls_in_progress, setup, teardown),
         cmocka_unit_test_setup_teardown(a_token_that_expires_ends_calls_in_progress, setup, teardown),
