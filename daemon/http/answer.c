@@ -342,12 +342,14 @@ static enum MHD_Result answer_get(struct http_request *r) {
 }
 
 static enum MHD_Result answer_post(struct http_request *r, const struct http_form *form) {
+    struct auth_refusal refusal;
     char peer[AUTH_PEER_SIZE];
     if (!http_form_is_own(r))
         return answer_error(r, NULL, MHD_HTTP_FORBIDDEN, "Not from here", "The form was sent by a page of another site.");
     str_copy(r->caller.peer, sizeof r->caller.peer, peer_of(r->connection, peer));
     if (!strcmp(r->url, "/alarms"))
-        return http_answer_alarm(r, form);
+        return http_admit(r, &refusal) ? http_answer_alarm(r, form)
+                                       : answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "Sign in first", refusal.err.message);
     if (!strcmp(r->url, "/logout"))
         return http_logout(r);
     return auth_has_tokens(r->server->http->state.auth)

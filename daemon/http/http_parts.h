@@ -72,6 +72,7 @@ struct http_form *http_form_new(void);
 void http_form_free(struct http_form *f);
 void http_form_add(struct http_form *f, const char *data, size_t len);
 const char *http_form_text(const struct http_form *f);
+/* The caller has been admitted. */
 enum MHD_Result http_answer_alarm(struct http_request *r, const struct http_form *f);
 enum MHD_Result http_login(struct http_request *r, const struct http_form *f);
 enum MHD_Result http_logout(struct http_request *r);
