@@ -9,7 +9,7 @@ struct network_metrics {
 };
 
 struct network {
-    char name[NETWORK_NAME_SIZE];
+    char name[NETWORK_NAME_SIZE], owner[NETWORK_OWNER_SIZE]; /* owner "": everybody's */
     struct burst *burst;
     struct burst_options options;
     int64_t budget_bytes, fired_total;

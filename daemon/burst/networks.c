@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/principal.h"
 #include "base/str.h"
 #include "daemon/burst/network.h"
 
@@ -90,6 +91,11 @@ static int find(const struct networks *n, const char *name) {
     return -1;
 }
 
+/* Networks of others are as if they were not there, but for their names. */
+static bool may_use(const struct network_order *o, const struct network *net) {
+    return o->all || !*net->owner || principal_is_same(net->owner, o->principal);
+}
+
 static int64_t used_bytes(const struct networks *n) {
     int64_t sum = 0;
     for (int i = 0; i < n->count; i++)
@@ -133,6 +139,7 @@ static int create(struct networks *n, struct network_order *o, struct err *err) 
     net->metrics = &n->metrics;
     net->slice = 1;
     str_copy(net->name, sizeof net->name, o->name);
+    str_copy(net->owner, sizeof net->owner, o->principal);
     int rc = network_build(n->stream, o, &net->options, n->config.most_bytes - used_bytes(n), &net->burst, err);
     if (rc) {
         free(net);
@@ -164,7 +171,7 @@ static int list(struct networks *n, struct network_order *o, struct err *err) {
         return err_set(err, ERR_EXHAUSTED, "out of memory describing %d networks", o->n_infos + n->count);
     o->infos = infos;
     for (int i = 0; i < n->count; i++)
-        if ((rc = add_info(n, o, i, err)))
+        if (may_use(o, n->items[i]) && (rc = add_info(n, o, i, err)))
             return rc;
     return 0;
 }
@@ -266,7 +273,7 @@ void networks_order(struct networks *n, struct network_order *o) {
         create(n, o, &o->err);
     } else if (kind == NETWORK_LIST) {
         list(n, o, &o->err);
-    } else if (i < 0) {
+    } else if (i < 0 || !may_use(o, n->items[i])) {
         err_set(&o->err, ERR_NOT_FOUND, "there is no network '%s'; `brrctl burst list` shows them", o->name);
     } else if (n->items[i]->lent || n->items[i]->patch) {
         push(&n->items[i]->first_held, &n->items[i]->last_held, o);

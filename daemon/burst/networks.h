@@ -45,6 +45,7 @@ enum network_change_kind {
     NETWORK_DELETE_SYNAPSE,
     NETWORK_SET_AREA
 };
+enum { NETWORK_OWNER_SIZE = 256 };
 struct network_change {
     enum network_change_kind kind;
     uint32_t id;
@@ -73,6 +74,8 @@ struct network_frame {
 struct network_order {
     struct message message; /* kind: enum network_order_kind */
     char name[NETWORK_NAME_SIZE];
+    char principal[NETWORK_OWNER_SIZE];    /* who orders; "" = nobody in particular. A CREATE makes it the network's owner */
+    bool all;                              /* it may use the networks of all owners */
     const atomic_bool *gone;               /* the caller has left: what has not begun is CANCELLED, a Step ends. NULL: never */
     void (*done)(struct network_order *o); /* on the loop; frees the order */
     void *owner;

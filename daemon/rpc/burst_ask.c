@@ -1,5 +1,6 @@
 #include "daemon/rpc/burst_ask.h"
 
+#include "base/str.h"
 #include "daemon/rpc/convert.h"
 
 enum { RETRY_MS = 1000 };
@@ -13,6 +14,8 @@ static void on_done(struct network_order *o) {
 void burst_ask(struct burst_ask *a, struct network_order *o, void (*answered)(struct offload *work)) {
     struct rpc_call *call = a->work.call;
     struct err err;
+    str_copy(o->principal, sizeof o->principal, rpc_caller(call)->name);
+    o->all = auth_sees(rpc_caller(call), "");
     o->gone = &a->work.gone;
     o->owner = a;
     o->done = on_done;

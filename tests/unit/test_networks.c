@@ -162,6 +162,35 @@ static void a_network_is_made_steps_and_goes(void **state) {
     assert_false(networks_step(b->networks));
 }
 
+static struct network_order *order_of(struct bench *b, enum network_order_kind kind, const char *principal, bool all) {
+    struct network_order *o = order(b, kind, kind == NETWORK_LIST ? "" : "ring");
+    str_copy(o->principal, sizeof o->principal, principal);
+    o->all = all;
+    return o;
+}
+
+/* Others neither see it nor use it; a name stays taken. */
+static void a_network_belongs_to_its_maker(void **state) {
+    struct bench *b = *state;
+    struct network_order *o = order_of(b, NETWORK_CREATE, "token:ana", false);
+    o->net = make_ring(RING);
+    o->budget_bytes = 1 << 20;
+    assert_int_equal(ask_code(b, o), 0);
+    assert_int_equal(ask_code(b, order_of(b, NETWORK_DESTROY, "token:bob", false)), ERR_NOT_FOUND);
+    assert_int_equal(ask_code(b, order_of(b, NETWORK_INJECT, "token:bob", false)), ERR_NOT_FOUND);
+    static const struct {
+        const char *principal;
+        bool all;
+        int n;
+    } lists[] = {{"token:ana", false, 1}, {"token:bob", false, 0}, {"token:bob", true, 1}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        struct network_order *list = ask(b, order_of(b, NETWORK_LIST, lists[i].principal, lists[i].all));
+        assert_int_equal(list->n_infos, lists[i].n);
+        network_order_free(list);
+    }
+    assert_int_equal(ask_code(b, order_of(b, NETWORK_DESTROY, "token:ana", false)), 0);
+}
+
 static void names_are_picked(void **state) {
     struct bench *b = *state;
     assert_int_equal(create(b, "net-1", RING, 1 << 20), 0);
@@ -607,6 +636,7 @@ int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_network_is_made_steps_and_goes),
+        TEST(a_network_belongs_to_its_maker),
         TEST(names_are_picked),
         TEST(networks_take_turns),
         TEST(bounds_are_kept),
