@@ -13,6 +13,12 @@ const char *tile_field_name(enum tile_field f) { return fields[f]; }
 
 const char *tile_name(const struct status_stream *s) { return *s->client ? s->client : s->model; }
 
+const char *tile_by(const struct status_stream *s) {
+    static const char token[] = "token:";
+    const bool same = str_starts(s->principal, token) && !strcmp(s->principal + strlen(token), s->client);
+    return same ? "" : s->principal;
+}
+
 static int64_t since(int64_t now_ms, int64_t then_ms) { return then_ms > 0 && now_ms > then_ms ? (now_ms - then_ms) / 1000 : 0; }
 
 const char *tile_mood_words(enum status_mood m) {
@@ -120,7 +126,7 @@ void tile_of(const struct status_stream *s, int64_t now_ms, struct tile *ret) {
 
 static void put_name(struct html *h, const struct status_stream *s) {
     if (*s->id)
-        html_put(h, "<h2><a href=\"/streams/%s\">%s</a></h2>", s->id, tile_name(s));
+        html_put(h, "<h2><a href=\"/streams/%s\">%s</a> <span class=\"by\">%s</span></h2>", s->id, tile_name(s), tile_by(s));
     else
         html_put(h, "<h2>%s</h2>", tile_name(s));
 }

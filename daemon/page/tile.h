@@ -13,6 +13,8 @@ void tile_of(const struct status_stream *s, int64_t now_ms, struct tile *ret);
 const char *tile_field_name(enum tile_field f); /* data-f of the element */
 /* What people call it: the client's name, or the model's when the client has not said one. */
 const char *tile_name(const struct status_stream *s);
+/* Who streams it, to stand beside the name, which is the client's own word; "" where the principal's token has the same name. */
+const char *tile_by(const struct status_stream *s);
 void tile_put(struct html *h, const struct page_view *v, const struct status_stream *s); /* "<li>" */
 /* "no signal" and so on: of a state, for counts. */
 const char *tile_mood_words(enum status_mood m);

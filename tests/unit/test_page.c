@@ -244,10 +244,12 @@ static void a_reader_sees_the_streams_of_its_own_principal_only(void **state) {
     struct page_view v = all_of(s);
     v.all = false;
     v.principal = "token:odd";
+    s->streams[1].client = "odd"; /* the token's own name */
     struct html h;
     html_init(&h);
     page_streams(&h, &v);
     assert_int_equal(count(str_cstr(&h.out), "<li class=\"tile\""), 5);
+    assert_int_equal(count(str_cstr(&h.out), "<span class=\"by\">token:odd</span>"), 4);
     html_done(&h);
     html_init(&h);
     assert_false(page_stream(&h, &v, "00000000000000000000000000000002"));
