@@ -207,6 +207,8 @@ static int open_files(struct daemon *d, struct err *err) {
     return reload_start(d->configuration, wake_loop, &d->reports, err);
 }
 
+static const char *state_of(void *services, const char *session) { return gather_state(daemon_of(services)->gather, session); }
+
 static int open_status(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct gather_source source = {
@@ -229,6 +231,7 @@ static int open_status(struct daemon *d, struct err *err) {
         .n_volumes = 2};
     if (!(d->board = status_board_new()))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the status pages");
+    s->state_of = state_of;
     return gather_new(&source, d->board, &d->gather, err);
 }
 

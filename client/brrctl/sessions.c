@@ -93,15 +93,25 @@ static void put_info(struct json_writer *w, const Brr__V1__SessionInfo *s) {
     message_json(
         w, &s->base,
         "session=session_id client=client_name principal address model device realtime connected rate_hz channels opened_ms "
-        "received_through durable_through samples events lag_s alarm probability reconnects");
+        "received_through durable_through samples events lag_s alarm state? probability reconnects");
     put_quality(w, s);
+}
+
+/* The words of the pages; of a daemon that does not say the state: what follows from the rest. */
+static const char *state_words(const Brr__V1__SessionInfo *s) {
+    static const char *const words[][2] = {{"alarm", "ALARM"}, {"was", "was on"}, {"lost", "no signal"}, {"poor", "poor signal"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(s->state, words[i][0]))
+            return words[i][1];
+    if (*s->state)
+        return strcmp(s->state, "fine") != 0 ? s->state : s->realtime ? "good" : "replay";
+    return !s->connected ? "no signal" : s->alarm ? "ALARM" : s->realtime ? "good" : "replay";
 }
 
 static void print_row(const Brr__V1__SessionInfo *s) {
     char at[32], p[16], quality[120];
-    const char *state = !s->connected ? "away" : s->alarm ? "ALARM" : s->realtime ? "live" : "replay";
-    printf("%-*.*s %-7s %-16.16s %-14.14s %-21.21s %-12.12s %-8.8s %12s %8.2f %11s %7lld %5lld  %s\n", SHORT_ID, SHORT_ID,
-           s->session_id, state, s->client_name, s->principal, s->address, s->model, s->device,
+    printf("%-*.*s %-11s %-16.16s %-14.14s %-21.21s %-12.12s %-8.8s %12s %8.2f %11s %7lld %5lld  %s\n", SHORT_ID, SHORT_ID,
+           s->session_id, state_words(s), s->client_name, s->principal, s->address, s->model, s->device,
            output_clock(s->rate_hz > 0 ? (double)s->received_through / s->rate_hz : 0, at, sizeof at), s->lag_s,
            output_probability(s->probability, p), (long long)s->events, (long long)s->reconnects,
            quality_text(s, quality, sizeof quality));
@@ -115,7 +125,7 @@ static int list(const struct arguments *o) {
     if (!out)
         return code;
     if (!o->json && out->n_sessions)
-        printf("%-*s %-7s %-16s %-14s %-21s %-12s %-8s %12s %8s %11s %7s %5s  %s\n", SHORT_ID, "session", "state", "client",
+        printf("%-*s %-11s %-16s %-14s %-21s %-12s %-8s %12s %8s %11s %7s %5s  %s\n", SHORT_ID, "session", "state", "client",
                "principal", "address", "model", "device", "received", "lag s", "probability", "events", "cuts", "quality");
     else if (!o->json)
         puts("no stream is open; `brrctl stream FILE --model M` opens one");

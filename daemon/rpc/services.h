@@ -38,6 +38,8 @@ struct services {
      * streams. NOT_FOUND, INVALID (the model serves elsewhere), UNAVAILABLE. NULL: the first one. */
     int (*place_stream)(void *services, const char *wanted, const char *model, int *ret, struct err *err);
     struct db *db; /* the job database, to read; changes go through sched_writer */
+    /* The state of a stream as the pages show it, by its session's id; "": none. NULL: there are no pages. */
+    const char *(*state_of)(void *services, const char *session);
     struct sched *sched;
     struct joblog *joblog;
     struct models *models;

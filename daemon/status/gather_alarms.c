@@ -220,6 +220,15 @@ void gather_causes(struct gather *g, const struct status *from) {
         look_at_stream(all, &from->streams[i], &now);
         look_at_bed(g, from, &from->streams[i], &now);
     }
+    for (int i = 0; i < from->n_hooks; i++)
+        if (from->hooks[i].failing)
+            alarms_round_put(all,
+                             &(struct alarms_cause){.kind = ALARM_RECEIVER,
+                                                    .bed = from->hooks[i].name,
+                                                    .principal = "",
+                                                    .session = "",
+                                                    .why = from->hooks[i].error},
+                             &now);
     if (from->journal_fails)
         alarms_round_put(all, &(struct alarms_cause){.kind = ALARM_JOURNAL, .bed = "", .principal = "", .session = "", .why = ""},
                          &now);

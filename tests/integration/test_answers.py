@@ -48,7 +48,7 @@ def answers_and_escalation():
         soon(lambda: steps(told[2]) > 0, lambda: d.read_log()[-2000:])
         d.kill()
         d.start()
-        soon(lambda: steps(told[2]) > 1, lambda: d.read_log()[-2000:])
+        soon(lambda: len(rows(d, "escalated")) > 2, lambda: d.read_log()[-2000:])
         assert steps(told[1]) == 1 and [row["step"] for row in rows(d, "escalated")][:3] == [1, 2, 3], rows(d, "escalated")
         unanswered = [a for a in alarms(d, "--open") if a["kind"] == "unanswered"]
         assert [a["bed"] for a in unanswered] == ["bed 7"] and unanswered[0]["why"] == alarm["alarm"], unanswered

@@ -103,6 +103,8 @@ def check_three(p, beds):
     p.open("/streams", "streams-3")
     browser.wait(f"{TILES} === 4 && document.querySelector('.tile[data-mood=absent]') && document.querySelectorAll('[data-mood=fine]').length >= 2 && document.querySelector('.tile[data-mood=poor]')")
     assert browser.run("document.querySelector('[data-mood=poor] .note').textContent") == "F3 flat"
+    states = {json.loads(line)["client"]: json.loads(line)["state"] for line in p.d.ctl("sessions", "--json")[1].splitlines()}
+    assert states == {"bed-3": "poor", "bed-7": "fine", "bed-12": "fine"}, states  # those of the page
     if PICTURES:
         time.sleep(45)  # for the pictures: a minute of probability
     delay = check_alarm(p, beds)
