@@ -74,7 +74,8 @@ static const struct option rows[] = {
     {"jobs.max_size", OPTION_BYTES, C(max_files_bytes), "none", 1, 0, NULL,
      "limit for the folders of ended jobs; above it the oldest jobs are deleted; none = no limit"},
     {"executors", OPTION_NODE, R(executors), "null", 0, 0, NULL,
-     "NAME: {kind: slurm, partition, template, config, jobs}: clusters that run the jobs whose file says executor: NAME; "
+     "NAME: {kind: slurm, partition, template, config, jobs}: clusters that run the jobs whose file says executor: NAME; local: "
+     "{kind: process}: jobs of this machine run in processes of their own; "
      "docs/scaling.md"},
     {"journal.file", OPTION_STRING, C(journal), "null", 0, 0, NULL,
      "SQLite file of what happened to each stream: alarms, events, gaps, quality, connections; default "

@@ -5,13 +5,14 @@
 #include "base/options.h"
 #include "base/str.h"
 
+enum { EXECUTOR_SLURM, EXECUTOR_PROCESS };
 struct executor_raw {
-    int kind;
+    int kind; /* EXECUTOR_… */
     struct slurm_config slurm;
 };
 #define E(field) offsetof(struct executor_raw, field)
 static const struct option rows[] = {
-    {"kind", OPTION_ENUM, E(kind), NULL, 0, 0, "slurm", "what it is"},
+    {"kind", OPTION_ENUM, E(kind), NULL, 0, 0, "slurm|process", "what it is"},
     {"partition", OPTION_STRING, E(slurm.partition), "null", 0, 0, NULL, "of Slurm; default: Slurm's own"},
     {"template", OPTION_STRING, E(slurm.script), "/usr/share/brrd/slurm/train.sbatch", 0, 0, NULL, "the batch script"},
     {"config", OPTION_STRING, E(slurm.config), "null", 0, 0, NULL,
@@ -28,12 +29,18 @@ static int read_executor(const struct yaml_node *node, const char *file, struct 
     int rc;
     if (node->type != YAML_MAPPING)
         return options_error(node, file, err, "executors: expected NAME: {kind: slurm, …}");
-    if (c->n_clusters == CONFIG_MAX_CLUSTERS)
-        return options_error(node, file, err, "more than %d executors", CONFIG_MAX_CLUSTERS);
-    if (is_device(node->key) || !strcmp(node->key, "local") || strlen(node->key) >= 32)
-        return options_error(node, file, err, "executors: '%.40s' is the name of a device, or longer than 31 bytes", node->key);
     if ((rc = options_read(&table, node, file, arena, &raw, err)))
         return rc;
+    if (strcmp(node->key, "local") == 0) {
+        c->jobs_in_processes = raw.kind == EXECUTOR_PROCESS;
+        return c->jobs_in_processes ? 0 : options_error(node, file, err, "executors: local is of kind process, or not listed");
+    }
+    if (raw.kind == EXECUTOR_PROCESS)
+        return options_error(node, file, err, "executors: %.40s: only `local` is of kind process", node->key);
+    if (c->n_clusters == CONFIG_MAX_CLUSTERS)
+        return options_error(node, file, err, "more than %d executors", CONFIG_MAX_CLUSTERS);
+    if (is_device(node->key) || strlen(node->key) >= 32)
+        return options_error(node, file, err, "executors: '%.40s' is the name of a device, or longer than 31 bytes", node->key);
     if (*raw.slurm.script != '/' || (raw.slurm.config && *raw.slurm.config != '/'))
         return options_error(node, file, err, "executors: %s: template and config are absolute paths", node->key);
     raw.slurm.name = node->key;

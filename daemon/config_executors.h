@@ -1,4 +1,5 @@
-/* config_executors: the mapping `executors` of daemon.yaml: clusters that run jobs. */
+/* config_executors: the mapping `executors` of daemon.yaml: clusters that run jobs, and whether
+ * jobs of this machine run in processes. */
 #ifndef BRR_DAEMON_CONFIG_EXECUTORS_H
 #define BRR_DAEMON_CONFIG_EXECUTORS_H
 #include "base/yaml.h"

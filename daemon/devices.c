@@ -21,9 +21,39 @@ static int open_watch(struct services *s, int device, struct err *err) {
     return device_watch_start(&watch, &s->device_watches[device], err);
 }
 
-static int open_worker(struct services *s, int device, const struct config *config, struct err *err) {
+/* What the processes of jobs on the device get, and the memory that they share with the daemon. */
+static int open_process(struct services *s, int device, const struct config *config, const struct config_source *source,
+                        struct err *err) {
     struct device_hosts *hosts = device_set_at(s->devices, device);
-    const struct worker_config worker = {.runner = {.device = device_hosts_device(hosts),
+    struct process_config *p = &s->processes[device].config;
+    struct device_info info;
+    int rc;
+    device_hosts_describe(hosts, &info);
+    *p = (struct process_config){.config = source->path,
+                                 .sets = source->overrides,
+                                 .n_sets = source->n_overrides,
+                                 .device = device_set_name(s->devices, device),
+                                 .cache = s->processes[device].cache,
+                                 .page = s->processes[device].page_path,
+                                 .threads = info.threads};
+    if (!str_format(s->processes[device].cache, sizeof s->processes[device].cache, "%s/jobs/%s", config->cache, p->device))
+        return err_set(err, ERR_RANGE, "paths.cache is too long");
+    if ((rc = job_page_new(&s->processes[device].page, s->processes[device].page_path, err)))
+        return rc;
+    device_share_live(device_hosts_device(hosts), &s->processes[device].page->live_batches, true);
+    return 0;
+}
+
+static int open_worker(struct services *s, int device, const struct config *config, const struct config_source *source,
+                       struct err *err) {
+    struct device_hosts *hosts = device_set_at(s->devices, device);
+    int rc;
+    if (config->jobs_in_processes && (rc = open_process(s, device, config, source, err)))
+        return rc;
+    const struct worker_config worker = {.executor = config->jobs_in_processes ? &executor_process : &executor_local,
+                                         .places.process = &s->processes[device].config,
+                                         .file = config->jobs_in_processes ? &s->processes[device].page->file : NULL,
+                                         .runner = {.device = device_hosts_device(hosts),
                                                     .source = s->source,
                                                     .default_wall_clock_ms = config->default_wall_clock_ms,
                                                     .memory_limit_bytes = device_hosts_memory_limit(hosts),
@@ -39,7 +69,7 @@ static int open_clusters(struct services *s, const struct config *config, struct
     for (int i = 0; i < config->n_clusters; i++)
         for (int64_t k = 0; k <= config->clusters[i].jobs; k++) {
             const struct worker_config worker = {
-                .executor = &executor_slurm, .cluster = &config->clusters[i], .wake = s->wake, .wake_ctx = s->wake_ctx};
+                .executor = &executor_slurm, .places.cluster = &config->clusters[i], .wake = s->wake, .wake_ctx = s->wake_ctx};
             if ((rc = worker_start(&worker, &s->workers[s->n_workers], err)))
                 return rc;
             s->is_for_cancel[s->n_workers] = k == config->clusters[i].jobs;
@@ -48,7 +78,7 @@ static int open_clusters(struct services *s, const struct config *config, struct
     return 0;
 }
 
-int devices_open(struct services *s, const struct config *config, struct err *err) {
+int devices_open(struct services *s, const struct config *config, const struct config_source *source, struct err *err) {
     const struct device_set_config set = {.names = config->devices,
                                           .n = config->n_devices,
                                           .threads = (int)config->cpu_threads,
@@ -67,7 +97,7 @@ int devices_open(struct services *s, const struct config *config, struct err *er
     for (int i = 0; i < config->n_devices; i++) {
         device_hosts_describe(device_set_at(s->devices, i), &info);
         str_format(s->described[i], sizeof s->described[i], "%s: %s", info.name, info.description);
-        if ((rc = open_worker(s, i, config, err)) || (rc = open_watch(s, i, err)))
+        if ((rc = open_worker(s, i, config, source, err)) || (rc = open_watch(s, i, err)))
             return rc;
         s->n_workers++;
     }

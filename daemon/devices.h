@@ -7,7 +7,7 @@
 #include "daemon/rpc/services.h"
 
 /* Fills in devices, workers, watches, described and place_stream. The wake function, metrics and source are there. */
-int devices_open(struct services *s, const struct config *config, struct err *err);
+int devices_open(struct services *s, const struct config *config, const struct config_source *source, struct err *err);
 void devices_close(struct services *s); /* half-opened ones too */
 /* What the scheduler, and those who check job files, must know of the devices. */
 void devices_fill_sched(struct services *s, struct sched_config *sched);

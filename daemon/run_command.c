@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,8 @@
 #include "base/str.h"
 #include "base/world_mpi.h"
 #include "daemon/config.h"
-#include "daemon/jobs/runner.h"
+#include "daemon/jobs/job_order.h"
+#include "daemon/jobs/job_page.h"
 #include "daemon/jobs/submission.h"
 #include "daemon/run_cache.h"
 #include "daemon/versions.h"
@@ -43,10 +46,12 @@ static const char usage[] =
     "example: brrd run configs/tiny.yaml --set data.source=file:///srv/eeg --directory /scratch/run-1\n";
 
 enum { RANKS_MEET_MS = 5 * 60 * 1000, PATH_SIZE = 4096, ARENA_BYTES = 24 << 20, JOB_FILE_BYTES = 1 << 20, LINE_BYTES = 2 << 20 };
+enum { ORPHAN_MS = 100 * 1000 /* for the last checkpoint, without a daemon */, LOCK_LOOK_MS = 50 };
 #define PROGRESS_EVERY_S 1.0
 
 struct arguments {
     const char *file, *directory, *config, *overrides[JOBFILE_MAX_OVERRIDES];
+    const char *order; /* of a daemon, whose child this is */
     int n;
     bool json, help;
     const char *bad; /* a word that is out of place, or lacks its value */
@@ -54,7 +59,9 @@ struct arguments {
 
 struct run {
     struct arguments args;
-    struct world world; /* the ranks that a launcher has started */
+    struct job_order order; /* args.order */
+    struct job_page *page;  /* of the daemon; NULL: none */
+    struct world world;     /* the ranks that a launcher has started */
     struct arena arena;
     struct config config;
     struct source_config source;
@@ -70,7 +77,7 @@ struct run {
     int code; /* how the job ended */
 };
 
-static struct runner_wish wish; /* of signals */
+static struct runner_wish wish; /* of signals, and of the daemon */
 
 static void on_signal(int signum) {
     (void)signum;
@@ -86,6 +93,8 @@ static struct arguments parse(int argc, char **argv) {
             a.directory = argv[++i];
         else if (takes_value(argv[i], i, argc, "--config"))
             a.config = argv[++i];
+        else if (takes_value(argv[i], i, argc, "--order"))
+            a.order = argv[++i];
         else if (takes_value(argv[i], i, argc, "--set") && a.n < JOBFILE_MAX_OVERRIDES)
             a.overrides[a.n++] = argv[++i];
         else if (!strcmp(argv[i], "--json"))
@@ -170,7 +179,7 @@ static int show_end(struct run *r, const struct task_report *report) {
     else if (stopped)
         str_copy(reason, sizeof reason, end->stopped == STOP_TIME_LIMIT ? "time_limit" : "stopped");
     const struct report_frame frame = {.job = fsio_basename(r->directory),
-                                       .kind = r->draft->file.kind->name,
+                                       .kind = r->draft ? r->draft->file.kind->name : "",
                                        .checkpoint = *r->checkpoint ? r->checkpoint : NULL,
                                        .state = code == RUN_DONE    ? "succeeded"
                                                 : code == RUN_AGAIN ? "interrupted"
@@ -394,6 +403,85 @@ static void heed_signals(void) {
         sigaction(signums[i], &action, NULL);
 }
 
+/* ---- a child of the daemon ---- */
+
+/* Each byte of the standard input is the digit of a stop reason. Its end is that of the daemon: a job that cannot save in time ends
+ * all the same, and its next attempt begins at an earlier checkpoint. */
+static void *listen_to_daemon(void *arg) {
+    char letter;
+    ssize_t n;
+    (void)arg;
+    while ((n = read(STDIN_FILENO, &letter, 1)) == 1 || (n < 0 && errno == EINTR))
+        if (n == 1 && letter > '0' + STOP_NONE && letter < '0' + STOP_REASONS)
+            runner_wish_stop(&wish, (enum stop_reason)(letter - '0'));
+    runner_wish_stop(&wish, STOP_SHUTDOWN);
+    poll(NULL, 0, ORPHAN_MS);
+    _exit(RUN_AGAIN);
+}
+
+/* The kernel takes the job, before the daemon, when memory is short. */
+static void volunteer(void) {
+    OWNED_FD int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0)
+        (void)!write(fd, "500", 3);
+}
+
+/* An earlier child of a daemon that was killed may still be saving. */
+static int lock_directory(struct run *r, struct err *err) {
+    char lock[PATH_SIZE];
+    int rc = fsio_join(lock, sizeof lock, r->directory, ".lock", err);
+    if (rc)
+        return rc;
+    file_cell_set(&r->page->file, lock);
+    while ((rc = fsio_lock(lock, &r->lock, err)) == ERR_PRECONDITION && !atomic_load(&wish.now))
+        poll(NULL, 0, LOCK_LOOK_MS);
+    file_cell_set(&r->page->file, NULL);
+    return rc;
+}
+
+static int open_order(struct run *r, struct err *err) {
+    pthread_t thread;
+    int rc;
+    volunteer();
+    r->args.json = true;
+    if ((rc = job_order_read(r->args.order, &r->arena, &r->order, err)))
+        return rc;
+    const struct config_source source = {.path = r->order.config, .overrides = r->order.sets, .n_overrides = r->order.n_sets};
+    if ((rc = config_read(&source, &r->arena, &r->config, err)) || (rc = job_page_open(r->order.page, &r->page, err)))
+        return rc;
+    if ((rc = pthread_create(&thread, NULL, listen_to_daemon, NULL)))
+        return err_errno(err, rc, "cannot start a thread");
+    pthread_detach(thread);
+    r->config.cache = r->order.cache;
+    r->config.memory_bytes = r->order.memory_limit_bytes;
+    r->config.default_wall_clock_ms = r->order.default_wall_clock_ms;
+    str_copy(r->directory, sizeof r->directory, r->order.job.directory);
+    if ((rc = lock_directory(r, err)) || (rc = fsio_mkdirs(r->order.cache, err)) || (rc = open_cache(r, err)) ||
+        (rc = device_open(r->order.device, (int)r->order.threads, &r->device, err)))
+        return rc;
+    device_share_live(r->device, &r->page->live_batches, false);
+    return 0;
+}
+
+/* The job did not begin: for the daemon, with its code, and whether it was to stop anyway. */
+static void report_failure(struct run *r, int rc, const struct err *err) {
+    struct task_end end = {.rc = rc, .err = *err, .energy_j = NAN, .stopped = (enum stop_reason)atomic_load(&wish.stop)};
+    if (end.stopped != STOP_NONE)
+        end.rc = ERR_CANCELLED;
+    on_report(r, &(struct task_report){.kind = TASK_END, .end = &end});
+}
+
+static int run_order(struct run *r) {
+    const struct runner_config config = {.device = r->device,
+                                         .source = r->source,
+                                         .default_wall_clock_ms = r->config.default_wall_clock_ms,
+                                         .memory_limit_bytes = r->order.memory_limit_bytes,
+                                         .file = &r->page->file};
+    const struct runner_owner owner = {on_report, r};
+    runner_run(&config, &r->order.job, &owner, &wish);
+    return r->code;
+}
+
 static int run_job(struct run *r) {
     const struct job *job = r->draft->job;
     const struct runner_config config = {.device = r->device,
@@ -418,7 +506,7 @@ int run_command(int argc, char **argv) {
         fputs(usage, stdout);
         return RUN_DONE;
     }
-    if (r.args.bad || !r.args.file) {
+    if (r.args.bad || (!r.args.file && !r.args.order)) {
         fprintf(stderr, "brrd run: %s%s\n%s", r.args.bad ? r.args.bad : "no job file was given",
                 r.args.bad ? ": not an option, or one without its value" : "", usage);
         return RUN_USAGE;
@@ -427,12 +515,18 @@ int run_command(int argc, char **argv) {
     arena_init(&r.arena, ARENA_BYTES);
     runner_wish_init(&wish);
     heed_signals();
-    be_nice();
-    int rc = open_run(&r, &err), code = r.world.broken ? RUN_AGAIN : RUN_FAILED;
-    if (rc)
+    if (r.args.order)
+        signal(SIGPIPE, SIG_IGN); /* the daemon may be gone */
+    else
+        be_nice();
+    int rc = r.args.order ? open_order(&r, &err) : open_run(&r, &err);
+    int code = r.world.broken ? RUN_AGAIN : RUN_FAILED;
+    if (rc && r.args.order)
+        report_failure(&r, rc, &err);
+    else if (rc)
         fprintf(stderr, "brrd: %s\n", err_text(&err, text, sizeof text));
     else
-        code = run_job(&r);
+        code = r.args.order ? run_order(&r) : run_job(&r);
     close_run(&r, !rc && (code == RUN_DONE || code == RUN_AGAIN));
     return code;
 }

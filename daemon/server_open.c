@@ -298,6 +298,7 @@ static int open_scheduler(struct daemon *d, struct err *err) {
                                  .cache_dir = c->cache,
                                  .keep_finished_ms = keeps_files(c) ? c->keep_finished_ms : -1,
                                  .max_queued = c->max_queued,
+                                 .apart = c->jobs_in_processes,
                                  .versions = d->versions,
                                  .changed = on_job_changed,
                                  .logged = on_job_log,
@@ -347,11 +348,11 @@ int server_open(struct daemon *d, struct err *err) {
     s->wake = wake_loop;
     s->wake_ctx = &d->reports;
     s->source = (struct source_config){.stores = d->stores, .n_stores = c->n_stores, .cache_dir = c->cache};
-    if ((rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err)) || (rc = devices_open(s, c, err)) ||
-        (rc = db_open(c->database, &d->database, err)) || (rc = joblog_start(&s->joblog, err)) || (rc = open_scheduler(d, err)) ||
-        (rc = open_journal(d, err)) || (rc = open_streams(d, err)) || (rc = open_retention(d, err)) ||
-        (rc = volume_open(c->results, &d->results, err)) || (rc = open_files(d, err)) || (rc = open_status(d, err)) ||
-        (rc = open_http(d, err)))
+    if ((rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err)) ||
+        (rc = devices_open(s, c, d->source, err)) || (rc = db_open(c->database, &d->database, err)) ||
+        (rc = joblog_start(&s->joblog, err)) || (rc = open_scheduler(d, err)) || (rc = open_journal(d, err)) ||
+        (rc = open_streams(d, err)) || (rc = open_retention(d, err)) || (rc = volume_open(c->results, &d->results, err)) ||
+        (rc = open_files(d, err)) || (rc = open_status(d, err)) || (rc = open_http(d, err)))
         return rc;
     return start_rpc(d, err);
 }

@@ -78,10 +78,11 @@ struct device {
     int64_t live_bytes, allocations;
     uint64_t epochs; /* allocated so far */
     bool lost;
-    int live_batches;       /* device_live_begin less device_live_end */
-    pthread_mutex_t lock;   /* of the streams' list, and of parking */
-    pthread_cond_t resumed; /* live_batches has become 0 */
-    struct stream *streams; /* open ones */
+    int own_batches, *live_batches; /* device_live_begin less device_live_end; own_batches, unless processes share the count */
+    bool polls;                     /* another process counts: nobody here says when the count has become 0 */
+    pthread_mutex_t lock;           /* of the streams' list, and of parking */
+    pthread_cond_t resumed;         /* live_batches has become 0 */
+    struct stream *streams;         /* open ones */
 };
 
 struct stream {

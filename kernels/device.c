@@ -1,6 +1,7 @@
 #include "kernels/device.h"
 
 #include <math.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@
 #include "kernels/backend.h"
 
 #define PARKED_SHARE 0.9 /* of a second */
-enum { MAX_ORDINAL = 64 };
+enum { MAX_ORDINAL = 64, POLL_MS = 1 /* of parking for another process */ };
 
 void device_share_processors(char **argv) {
     char self[4096];
@@ -115,6 +116,7 @@ int device_open_share(const char *name, int threads, int shares, struct device *
         return err_set(err, ERR_EXHAUSTED, "device %s: out of memory", name);
     dev->backend = backend;
     pthread_mutex_init(&dev->lock, NULL);
+    dev->live_batches = &dev->own_batches;
     clock_cond_init(&dev->resumed);
     if ((rc = describe(backend, name, ordinal, threads, &dev->info, err)) || (rc = backend->open(dev, ordinal, threads, err))) {
         device_free_handle(dev);
@@ -235,18 +237,23 @@ void stream_close(struct stream *s) {
 
 void device_live_begin(struct device *dev) {
     if (!dev->info.is_async)
-        __atomic_add_fetch(&dev->live_batches, 1, __ATOMIC_ACQ_REL);
+        __atomic_add_fetch(dev->live_batches, 1, __ATOMIC_ACQ_REL);
 }
 
 void device_live_end(struct device *dev) {
-    if (dev->info.is_async || __atomic_sub_fetch(&dev->live_batches, 1, __ATOMIC_ACQ_REL))
+    if (dev->info.is_async || __atomic_sub_fetch(dev->live_batches, 1, __ATOMIC_ACQ_REL))
         return;
     pthread_mutex_lock(&dev->lock);
     pthread_cond_broadcast(&dev->resumed);
     pthread_mutex_unlock(&dev->lock);
 }
 
-static bool live_runs(const struct device *dev) { return __atomic_load_n(&dev->live_batches, __ATOMIC_ACQUIRE) != 0; }
+void device_share_live(struct device *dev, int *count, bool counts) {
+    dev->live_batches = count;
+    dev->polls = !counts;
+}
+
+static bool live_runs(const struct device *dev) { return __atomic_load_n(dev->live_batches, __ATOMIC_ACQUIRE) != 0; }
 
 /* Sleeps until no live batch is under way, or the stream has slept its share of the second. */
 static void park(struct stream *s) {
@@ -258,10 +265,13 @@ static void park(struct stream *s) {
     }
     if (s->slept_s >= PARKED_SHARE)
         return;
-    struct timespec until = clock_after_ms((int64_t)ceil(1000 * (PARKED_SHARE - s->slept_s)));
+    const int64_t most_ms = (int64_t)ceil(1000 * (PARKED_SHARE - s->slept_s)), end_ms = clock_ms() + most_ms;
+    const struct timespec until = clock_after_ms(most_ms);
     int late = 0;
+    while (dev->polls && live_runs(dev) && clock_ms() < end_ms)
+        poll(NULL, 0, POLL_MS);
     pthread_mutex_lock(&dev->lock);
-    while (live_runs(dev) && !late)
+    while (!dev->polls && live_runs(dev) && !late)
         late = pthread_cond_timedwait(&dev->resumed, &dev->lock, &until);
     pthread_mutex_unlock(&dev->lock);
     double slept = clock_s() - begun;

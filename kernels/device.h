@@ -127,6 +127,9 @@ int stream_open(struct device *dev, enum stream_priority priority, struct stream
  * thread. */
 void device_live_begin(struct device *dev);
 void device_live_end(struct device *dev);
+/* The count of live batches lies in memory that processes share, from before any stream is opened. counts: this process begins and
+ * ends live batches; else its streams park for those of the other. */
+void device_share_live(struct device *dev, int *count, bool counts);
 /* Sleeps while live windows run, as an op of this stream would; for work that runs elsewhere in its place. */
 void stream_give_way(struct stream *s);
 /* How long the oldest call at work on the device (an op, a copy, a wait for the stream) has taken, in milliseconds; 0 when there is

@@ -1,16 +1,23 @@
-/* executor: what runs an attempt at a job. Two rows: this daemon, on one of its devices (jobs/runner.h), and a Slurm cluster
- * (jobs/slurm.h). The thread of the attempt (jobs/worker.h) calls run, which blocks until the attempt has ended. */
+/* executor: what runs an attempt at a job. Three rows: a thread of this daemon, on one of its devices (jobs/runner.h), a child of
+ * it (jobs/process.h), and a Slurm cluster (jobs/slurm.h). The thread of the attempt (jobs/worker.h) calls run, which blocks until
+ * the attempt has ended. */
 #ifndef BRR_DAEMON_JOBS_EXECUTOR_H
 #define BRR_DAEMON_JOBS_EXECUTOR_H
+#include "daemon/jobs/process.h"
 #include "daemon/jobs/slurm.h"
+
+/* Each row uses its own; borrowed. */
+struct executor_places {
+    const struct process_config *process;
+    const struct slurm_config *cluster;
+};
 
 struct executor {
     const char *kind;
-    bool on_device; /* the attempt needs a device of this daemon, and dies with the daemon */
-    /* Each row uses its own configuration. */
-    void (*run)(const struct runner_config *runner, const struct slurm_config *slurm, const struct runner_job *job,
+    bool on_device; /* the attempt needs a device of this daemon, and ends with the daemon */
+    void (*run)(const struct executor_places *places, const struct runner_config *runner, const struct runner_job *job,
                 const struct runner_owner *owner, struct runner_wish *wish);
 };
-extern const struct executor executor_local, executor_slurm;
+extern const struct executor executor_local, executor_process, executor_slurm;
 
 #endif

@@ -38,6 +38,7 @@ struct sched_config {
     void (*room)(void *worker, int device, int64_t *ret_limit, int64_t *ret_free);
     void *worker;
     int n_devices; /* 0: one */
+    bool apart;    /* jobs run in processes of their own: they do not end the daemon, and are not charged for its end */
     struct {
         const char *name, *description; /* "cuda:0"; "cuda:0: NVIDIA H200", recorded with each job that runs there */
         bool remote;                    /* a place in the cluster of this name, for jobs that outlive the daemon */

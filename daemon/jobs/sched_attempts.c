@@ -69,6 +69,8 @@ static void recover_one(struct sched *s, struct job *job, int crashed) {
         sched_move(s, job, JOB_CANCELLED, "cancelled");
     } else if (job->wish == JOB_WISH_SHUTDOWN) {
         sched_move(s, job, JOB_QUEUED, "daemon_stopped");
+    } else if (s->config.apart) {
+        sched_move(s, job, JOB_QUEUED, "daemon_restarted: the job goes on from its newest checkpoint");
     } else if (crashed > 1) {
         str_format(
             reason, sizeof reason,

@@ -42,8 +42,8 @@ struct worker {
     struct mailbox *reports;
     struct runner_wish wish;
     atomic_bool busy;
-    struct order *order;   /* running */
-    struct file_cell file; /* in which the job is */
+    struct order *order;              /* running */
+    struct file_cell own_file, *file; /* in which the job is; file: own_file, or that of config */
 };
 
 void worker_report_free(struct worker_report *r) {
@@ -158,11 +158,11 @@ static void run_order(struct worker *w) {
         o->id, o->directory, o->data_root, o->yaml, o->file, o->overrides, o->array.n ? &o->array : NULL};
     const struct runner_owner owner = {o->rank ? on_rank_report : on_report, w};
     config.world = world;
-    config.file = o->rank ? NULL : &w->file;
+    config.file = o->rank ? NULL : w->file;
     if (o->rank)
         config.metrics = NULL;
-    w->config.executor->run(&config, w->config.cluster, &job, &owner, &w->wish);
-    file_cell_set(&w->file, NULL);
+    w->config.executor->run(&w->config.places, &config, &job, &owner, &w->wish);
+    file_cell_set(w->file, NULL);
     if (world)
         world_close(world, !o->done->end.rc);
     struct worker_report *r = o->done;
@@ -224,8 +224,9 @@ int worker_start(const struct worker_config *config, struct worker **ret, struct
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for the thread of jobs");
         goto fail;
     }
-    file_cell_init(&w->file);
+    file_cell_init(&w->own_file);
     w->config = *config;
+    w->file = config->file ? config->file : &w->own_file;
     if (!w->config.executor)
         w->config.executor = &executor_local;
     w->reports = reports;
@@ -366,7 +367,7 @@ int worker_run_shared(struct worker *const *team, int n, const struct job *job, 
 void worker_interrupt(struct worker *w, enum stop_reason why) { runner_wish_stop(&w->wish, why); }
 
 void worker_waits(struct worker *w, int64_t at_least_ms, char *buf, size_t size) {
-    file_cell_describe(&w->file, at_least_ms, buf, size);
+    file_cell_describe(w->file, at_least_ms, buf, size);
 }
 
 struct worker_report *worker_take(struct worker *w) {

@@ -19,10 +19,11 @@ struct worker_report {
 void worker_report_free(struct worker_report *r);
 
 struct worker_config {
-    struct runner_config runner;        /* its device must outlive the worker */
-    const struct executor *executor;    /* NULL: executor_local */
-    const struct slurm_config *cluster; /* of executor_slurm; borrowed */
-    mailbox_wake_fn *wake;              /* called on the worker's thread when reports are waiting */
+    struct runner_config runner;     /* its device must outlive the worker */
+    const struct executor *executor; /* NULL: executor_local */
+    struct executor_places places;
+    struct file_cell *file; /* of executor_process, in the memory that it shares; NULL: the worker's own */
+    mailbox_wake_fn *wake;  /* called on the worker's thread when reports are waiting */
     void *wake_ctx;
 };
 struct worker;

@@ -10,8 +10,10 @@
 #include "daemon/device/device_watch.h"
 #include "daemon/hooks/hooks.h"
 #include "daemon/hosts/device_set.h"
+#include "daemon/jobs/job_page.h"
 #include "daemon/jobs/jobdb.h"
 #include "daemon/jobs/joblog.h"
+#include "daemon/jobs/process.h"
 #include "daemon/jobs/sched.h"
 #include "daemon/live/session.h"
 #include "daemon/models/models.h"
@@ -32,6 +34,11 @@ struct services {
     int n_workers;
     const struct slurm_config *clusters[SLOTS_MAX]; /* of these places; NULL: a device */
     bool is_for_cancel[SLOTS_MAX];                  /* as slot.for_cancel */
+    struct {
+        struct process_config config;
+        struct job_page *page; /* NULL: jobs run on threads */
+        char page_path[64], cache[4096];
+    } processes[DEVICE_SET_MAX]; /* of jobs, for each device */
     struct device_watch *device_watches[DEVICE_SET_MAX];
     char described[DEVICE_SET_MAX][JOB_DEVICE_SIZE]; /* "cuda:0: NVIDIA H200, sm_90" */
     /* The device for a stream of this model: the one that the client names, else the one of its model's devices with the fewest

@@ -462,6 +462,31 @@ static void normal_streams_park_while_live_windows_run(void **state) {
     stream_close(urgent);
 }
 
+static void streams_park_for_the_live_windows_of_another_process(void **state) {
+    (void)state;
+    struct device *device = NULL;
+    struct stream *stream = NULL;
+    struct device_info info;
+    int count = 1; /* of the other process */
+    float x[4] = {0}, y[4] = {0};
+    struct err err = {0};
+    const struct sigmoid_args a = {.x = tensor_2d(x, DTYPE_F32, 1, 4), .y = tensor_2d(y, DTYPE_F32, 1, 4)};
+    device_describe(fixture.device, &info);
+    if (info.is_async)
+        skip_because(SKIP_HARDWARE, "this device runs its streams by priority");
+    fixture_check(device_open("cpu", info.threads, &device, &err), &err);
+    device_share_live(device, &count, false);
+    fixture_check(stream_open(device, STREAM_NORMAL, &stream, &err), &err);
+    fixture_check(op_sigmoid(stream, &a, &err), &err);
+    const double parked = stream_parked_s(stream);
+    assert_true(parked > 0.85);
+    __atomic_store_n(&count, 0, __ATOMIC_RELEASE);
+    fixture_check(op_sigmoid(stream, &a, &err), &err);
+    assert_true(stream_parked_s(stream) == parked);
+    stream_close(stream);
+    device_close(device);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dropout_keeps_what_the_counter_says),
@@ -469,6 +494,7 @@ int main(void) {
         cmocka_unit_test(dropout_of_parts_in_place_and_on_any_threads_is_the_same),
         cmocka_unit_test(dropout_refuses_rates_outside_0_to_1),
         cmocka_unit_test(normal_streams_park_while_live_windows_run),
+        cmocka_unit_test(streams_park_for_the_live_windows_of_another_process),
         cmocka_unit_test(one_bad_number_makes_a_gradient_not_finite),
         cmocka_unit_test(an_update_from_device_memory_is_the_same_and_a_bad_gradient_changes_nothing),
         cmocka_unit_test(rows_are_updated_as_each_alone),

@@ -1,0 +1,17 @@
+/* job_page: memory that the daemon shares with the process of a job: how many live batches are under way on the device, for which
+ * the job parks, and the file that the job is in. */
+#ifndef BRR_DAEMON_JOBS_JOB_PAGE_H
+#define BRR_DAEMON_JOBS_JOB_PAGE_H
+#include "base/err.h"
+#include "work/file_cell.h"
+
+struct job_page {
+    int live_batches; /* device_share_live */
+    struct file_cell file;
+};
+/* A page for a device, and its path for other processes of this user ("/proc/PID/fd/N"). It stays until the process ends. */
+int job_page_new(struct job_page **ret, char path[64], struct err *err);
+/* The page of another process. */
+int job_page_open(const char *path, struct job_page **ret, struct err *err);
+
+#endif

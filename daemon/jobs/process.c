@@ -1,0 +1,193 @@
+#include "daemon/jobs/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/spawn.h"
+#include "base/str.h"
+#include "daemon/jobs/job.h"
+#include "daemon/jobs/job_order.h"
+#include "work/report_line.h"
+
+enum { LOOK_MS = 50, END_MS = 10000 /* from the last report to the end of the process */, LINE_BYTES = 4 << 20, TEXT_BYTES = 900 };
+
+struct child {
+    const struct runner_owner *owner;
+    struct runner_wish *wish;
+    pid_t pid;
+    int in, out; /* its pipes */
+    struct str line;
+    struct task_end end;
+    bool ended;       /* `end` came */
+    bool told;        /* how it is to end */
+    int64_t until_ms; /* it is killed then; 0: no limit */
+    bool killed;
+};
+
+static void report(const struct child *c, const struct task_report *what) { c->owner->report(c->owner->ctx, what); }
+
+/* Other lines are of libraries, or of the child's own last words. */
+static void on_text(const struct child *c, const char *text) {
+    char cut[TEXT_BYTES];
+    str_copy(cut, sizeof cut, text);
+    if (*cut)
+        report(c, &(struct task_report){.kind = TASK_LOG, .level = TASK_WARN, .text = cut});
+}
+
+static void on_line(struct child *c) {
+    struct report_line line;
+    if (report_read(str_cstr(&c->line), c->line.len, &line, NULL)) {
+        on_text(c, str_cstr(&c->line));
+        return;
+    }
+    if (line.report.kind == TASK_END) {
+        c->end = line.end;
+        line.end.result = NULL;
+        c->ended = true;
+        c->until_ms = clock_ms() + END_MS;
+    } else {
+        report(c, &line.report);
+    }
+    report_line_done(&line);
+}
+
+static void on_bytes(struct child *c, const char *block, size_t n) {
+    for (const char *end; n && (end = memchr(block, '\n', n)); n -= (size_t)(end - block) + 1, block = end + 1) {
+        str_append(&c->line, block, (size_t)(end - block));
+        on_line(c);
+        str_done(&c->line);
+        str_init(&c->line, LINE_BYTES);
+    }
+    str_append(&c->line, block, n);
+}
+
+/* Reads what has come, waiting LOOK_MS at most. False: the child has closed its output. */
+static bool listen_to(struct child *c) {
+    char block[16384];
+    struct pollfd p = {.fd = c->out, .events = POLLIN};
+    if (poll(&p, 1, LOOK_MS) < 1)
+        return true;
+    const ssize_t n = read(c->out, block, sizeof block);
+    if (n > 0)
+        on_bytes(c, block, (size_t)n);
+    return n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
+}
+
+/* Tells the child once how it is to end. */
+static void pass_wish(struct child *c) {
+    const enum stop_reason why = (enum stop_reason)atomic_load(&c->wish->stop);
+    const char letter = (char)('0' + why);
+    if (!atomic_load(&c->wish->now) || c->told)
+        return;
+    c->told = true;
+    (void)!write(c->in, &letter, 1);
+    if (why == STOP_CANCEL)
+        c->until_ms = clock_ms() + PROCESS_CANCEL_MS;
+}
+
+static void watch(struct child *c) {
+    bool open = true;
+    for (int status = 0;;) {
+        if (open)
+            open = listen_to(c);
+        else
+            poll(NULL, 0, LOOK_MS);
+        pass_wish(c);
+        if (c->until_ms && clock_ms() > c->until_ms && !c->killed) {
+            c->killed = true;
+            kill(-c->pid, SIGKILL);
+        }
+        if (waitpid(c->pid, &status, WNOHANG) != c->pid)
+            continue;
+        while (open && poll(&(struct pollfd){.fd = c->out, .events = POLLIN}, 1, 0) == 1)
+            open = listen_to(c);
+        kill(-c->pid, SIGKILL); /* what it has started */
+        if (c->ended)
+            return;
+        const enum stop_reason why = (enum stop_reason)atomic_load(&c->wish->stop);
+        c->end.stopped = why;
+        if (why == STOP_CANCEL)
+            c->end.rc = err_set(&c->end.err, ERR_CANCELLED, "the job's process did not end within %d s and was killed",
+                                PROCESS_CANCEL_MS / 1000);
+        else if (WIFSIGNALED(status))
+            c->end.rc =
+                err_set(&c->end.err, ERR_UNAVAILABLE,
+                        "the job's process was ended by signal %d (%s); the system's log may say why, such as out of memory",
+                        WTERMSIG(status), strsignal(WTERMSIG(status))); /* NOLINT(concurrency-mt-unsafe) */
+        else
+            c->end.rc = err_set(&c->end.err, ERR_UNAVAILABLE, "the job's process ended with the exit code %d; see the job's log",
+                                WEXITSTATUS(status));
+        return;
+    }
+}
+
+static int start(struct child *c, const char *order, struct err *err) {
+    const char *const words[] = {"/proc/self/exe", "run", "--order", order, NULL};
+    int in[2], out[2];
+    if (pipe2(in, O_CLOEXEC))
+        return err_errno(err, errno, "cannot make a pipe for the process of a job");
+    if (pipe2(out, O_CLOEXEC)) {
+        close(in[0]);
+        close(in[1]);
+        return err_errno(err, errno, "cannot make a pipe for the process of a job");
+    }
+    int rc = spawn_start(words, in[0], out[1], &c->pid, err);
+    close(in[0]);
+    close(out[1]);
+    c->in = in[1];
+    c->out = out[0];
+    return rc;
+}
+
+static int run(struct child *c, const struct job_order *order, struct err *err) {
+    char path[4096];
+    int rc;
+    if ((rc = job_order_write(order, path, err)) || (rc = start(c, path, err)))
+        return rc;
+    fcntl(c->in, F_SETFL, O_NONBLOCK);
+    watch(c);
+    unlink(path);
+    return c->end.rc;
+}
+
+void process_run(const struct process_config *config, const struct runner_config *runner, const struct runner_job *job,
+                 const struct runner_owner *owner, struct runner_wish *wish) {
+    struct child c = {.owner = owner, .wish = wish, .in = -1, .out = -1, .end = {.energy_j = NAN}};
+    struct task_end none = {.energy_j = NAN};
+    OWNED(arena_done) struct arena arena;
+    struct jobfile file = {0};
+    const struct job_order order = {.job = *job,
+                                    .config = config->config,
+                                    .sets = config->sets,
+                                    .n_sets = config->n_sets,
+                                    .device = config->device,
+                                    .cache = config->cache,
+                                    .page = config->page,
+                                    .threads = config->threads,
+                                    .memory_limit_bytes = runner->memory_limit_bytes,
+                                    .default_wall_clock_ms = runner->default_wall_clock_ms};
+    arena_init(&arena, 32 << 20);
+    str_init(&c.line, LINE_BYTES);
+    if (!(none.rc = job_parse(job->yaml, job->file, job->overrides, &arena, &file, &none.err)))
+        none.rc = run(&c, &order, &none.err);
+    if (!c.ended && c.end.rc == 0) /* it did not begin */
+        c.end = none;
+    c.end.limits = file.limits;
+    if (!isnan(c.end.energy_j) && runner->metrics)
+        metric_add(metrics_series(runner->metrics, "brrd_job_energy_joules_total", file.kind->name), c.end.energy_j);
+    report(&c, &(struct task_report){.kind = TASK_END, .end = &c.end});
+    free(c.end.result);
+    str_done(&c.line);
+    for (int i = 0; i < 2; i++)
+        if ((i ? c.out : c.in) >= 0)
+            close(i ? c.out : c.in);
+}
