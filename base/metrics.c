@@ -3,6 +3,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ struct metric {
     const struct metric_family *family;
     char *labels;               /* k="v",k="v" */
     char *key;                  /* label values joined by 0x1f */
+    atomic_bool hidden;         /* until the next update */
     _Atomic uint64_t value;     /* counter, gauge, or a histogram's sum */
     _Atomic uint64_t buckets[]; /* per bucket, not cumulative; the last one is +Inf */
 };
@@ -160,14 +162,45 @@ void metrics_drop(struct metrics *m, const char *name, const char *label_values)
     }
 }
 
+/* The value of the label in a key; false if the family does not have the label. */
+static bool has_label(const struct metric *s, const char *label, const char *value) {
+    const char *name = s->family->labels, *at = s->key;
+    while (*name) {
+        const size_t n = strcspn(name, ","), v = strcspn(at, "\x1f");
+        if (strlen(label) == n && !strncmp(name, label, n))
+            return strlen(value) == v && !strncmp(at, value, v);
+        name += n + (name[n] == ',');
+        at += v + (at[v] == '\x1f');
+    }
+    return false;
+}
+
+void metrics_hide(struct metrics *m, const char *label, const char *value) {
+    pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->families; i++)
+        for (struct metric *s = m->series[i]; s; s = s->next)
+            if (has_label(s, label, value))
+                atomic_store(&s->hidden, true);
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void show(struct metric *s) {
+    if (atomic_load_explicit(&s->hidden, memory_order_relaxed))
+        atomic_store_explicit(&s->hidden, false, memory_order_relaxed);
+}
+
 void metric_add(struct metric *series, double value) {
-    if (series)
-        add(&series->value, value);
+    if (!series)
+        return;
+    add(&series->value, value);
+    show(series);
 }
 
 void metric_set(struct metric *series, double value) {
-    if (series)
-        put(&series->value, value);
+    if (!series)
+        return;
+    put(&series->value, value);
+    show(series);
 }
 
 void metric_observe(struct metric *series, double value) {
@@ -178,6 +211,7 @@ void metric_observe(struct metric *series, double value) {
         i++;
     atomic_fetch_add_explicit(&series->buckets[i], 1, memory_order_relaxed);
     add(&series->value, value);
+    show(series);
 }
 
 double metric_value(const struct metric *series) { return series ? get(&series->value) : NAN; }
@@ -203,6 +237,8 @@ static void visit_histogram(const struct metric *s, metrics_visit_fn *visit, voi
 
 static void visit_family(struct metrics *m, size_t i, metrics_visit_fn *visit, void *ctx) {
     for (const struct metric *s = m->series[i]; s; s = s->next) {
+        if (atomic_load_explicit(&s->hidden, memory_order_relaxed))
+            continue;
         if (s->family->type == METRIC_HISTOGRAM)
             visit_histogram(s, visit, ctx);
         else

@@ -28,6 +28,9 @@ void metrics_free(struct metrics *m);
  * starts at 0. NULL when the family is unknown or full. */
 struct metric *metrics_series(struct metrics *m, const char *name, const char *label_values);
 void metrics_drop(struct metrics *m, const char *name, const char *label_values);
+/* Leaves all series whose label `label` has this value out of pages and visits until one of them is updated again, with its values
+ * so far. Their pointers stay valid. */
+void metrics_hide(struct metrics *m, const char *label, const char *value);
 void metric_add(struct metric *series, double value);     /* counter, gauge; NULL series is ignored */
 void metric_set(struct metric *series, double value);     /* gauge */
 void metric_observe(struct metric *series, double value); /* histogram */

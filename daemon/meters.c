@@ -122,3 +122,20 @@ void meters_tick(struct meters *m, const struct sched *sched, const struct rpc_s
     metric_set(series(m, "brrd_process_uptime_seconds", ""), (double)(clock_ms() - m->start_ms) / 1000);
     measure_process(m);
 }
+
+void meters_models(struct meters *m, const struct models *models, const struct sessions *sessions) {
+    for (int i = m->n_served - 1; i >= 0; i--) {
+        if (models_find(models, m->served[i]) || sessions_of_model(sessions, m->served[i]))
+            continue;
+        metrics_hide(m->metrics, "model", m->served[i]);
+        memmove(m->served[i], m->served[--m->n_served], sizeof m->served[i]);
+    }
+    for (int i = 0; i < models_count(models) && m->n_served < MODELS_MAX; i++) {
+        const char *name = models_at(models, i)->name;
+        int k = 0;
+        while (k < m->n_served && strcmp(m->served[k], name) != 0)
+            k++;
+        if (k == m->n_served)
+            str_copy(m->served[m->n_served++], sizeof m->served[k], name);
+    }
+}

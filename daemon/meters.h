@@ -6,6 +6,8 @@
 #include "base/volume.h"
 #include "daemon/jobs/job_metrics.h"
 #include "daemon/jobs/sched.h"
+#include "daemon/live/session.h"
+#include "daemon/models/models.h"
 #include "daemon/rpc/rpc.h"
 
 struct meters {
@@ -13,6 +15,8 @@ struct meters {
     struct metric_family *families; /* the daemon's and those of the kinds of job */
     struct job_metrics jobs;
     int64_t start_ms;
+    char served[MODELS_MAX][LIVE_NAME]; /* names of models, while they serve or a stream has them */
+    int n_served;
 };
 
 /* Makes the registry and counts log lines from here on. start_ms: when the process began, monotonic. */
@@ -29,6 +33,8 @@ void meters_job_changed(struct meters *m, const struct job *job);
 /* A call of a known method, as rpc_config.begun and rpc_config.observe have it. */
 void meters_call_begun(struct meters *m, const char *path);
 void meters_call_ended(struct meters *m, const char *path, int code, const char *reason, double seconds);
+/* Series of a model go when it does not serve any more and no stream has it. Call when models may have changed. */
+void meters_models(struct meters *m, const struct models *models, const struct sessions *sessions);
 /* Measures what is a state: jobs by state, unsent answers, the process. Once a second. */
 void meters_tick(struct meters *m, const struct sched *sched, const struct rpc_server *rpc);
 

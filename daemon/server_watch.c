@@ -69,6 +69,7 @@ void server_watch_models(struct daemon *d) {
     if (atomic_load(&s->models_state) != MODELS_WARM)
         atomic_store(&s->models_state, (int)now);
     meters_ready(&d->meters, "models", atomic_load(&s->models_state) == MODELS_WARM);
+    meters_models(&d->meters, s->models, s->sessions);
     if (!d->announced && now != MODELS_LOADING) {
         d->announced = true;
         notify_state(&d->notify, "READY=1");

@@ -125,6 +125,51 @@ static void series_are_bounded_and_a_dropped_one_makes_room(void **state) {
     assert_null(metrics_series(m, "t_duration_seconds", longer)); /* a value too long is refused, not cut */
 }
 
+static int count_of(struct metrics *m, const char *text) {
+    struct str out;
+    int n = 0;
+    str_init(&out, 1 << 16);
+    metrics_print(m, &out);
+    for (const char *p = str_cstr(&out); (p = strstr(p, text)); p += strlen(text))
+        n++;
+    str_done(&out);
+    return n;
+}
+
+/* Those of a model that serves no more, whoever has a pointer to them. */
+static void hidden_series_come_back_with_their_next_update(void **state) {
+    static const double edges[] = {1};
+    static const struct metric_family models[] = {{"a_total", METRIC_COUNTER, "A.", "model,device", NULL, 0},
+                                                  {"b_seconds", METRIC_HISTOGRAM, "B.", "device,model", edges, 1},
+                                                  {"c", METRIC_GAUGE, "C.", "other", NULL, 0}};
+    (void)state;
+    struct metrics *m = metrics_new(models, 3, 8);
+    struct metric *a = metrics_series(m, "a_total",
+                                      "ward\x1f"
+                                      "cpu"),
+                  *b = metrics_series(m, "b_seconds",
+                                      "cpu\x1f"
+                                      "ward");
+    metric_add(a, 2);
+    metric_observe(b, 0.5);
+    metric_add(metrics_series(m, "a_total",
+                              "wards\x1f"
+                              "ward"),
+               1);
+    metric_set(metrics_series(m, "c", "ward"), 1);
+    assert_int_equal(count_of(m, "model=\"ward\""), 1 + 4);
+    metrics_hide(m, "model", "ward");
+    assert_int_equal(count_of(m, "model=\"ward\""), 0);
+    assert_int_equal(count_of(m, "model=\"wards\""), 1);
+    assert_int_equal(count_of(m, "other=\"ward\""), 1);
+    metric_add(a, 3);
+    assert_int_equal(count_of(m, "a_total{model=\"ward\",device=\"cpu\"} 5"), 1);
+    assert_int_equal(count_of(m, "b_seconds"), 2); /* HELP and TYPE */
+    metric_observe(b, 0.5);
+    assert_int_equal(count_of(m, "b_seconds_count{device=\"cpu\",model=\"ward\"} 2"), 1);
+    metrics_free(m);
+}
+
 static void an_unknown_or_full_family_is_ignored_by_updates(void **state) {
     struct metric *none = metrics_series(*state, "t_none", "");
     assert_null(none);
@@ -214,6 +259,7 @@ int main(void) {
         on_registry(label_values_are_escaped_and_always_utf8),
         on_registry(numbers_print_short_and_exact),
         on_registry(series_are_bounded_and_a_dropped_one_makes_room),
+        cmocka_unit_test(hidden_series_come_back_with_their_next_update),
         on_registry(an_unknown_or_full_family_is_ignored_by_updates),
         on_registry(a_visit_sees_the_samples_of_the_page),
         on_registry(updates_of_many_threads_are_not_lost),
