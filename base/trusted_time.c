@@ -19,12 +19,12 @@ void trusted_boot_id(char ret[TRUSTED_BOOT_ID]) {
         fclose(f);
 }
 
-bool trusted_time_look(struct trusted_time *t, int64_t boot_ms, int64_t wall_ms) {
+bool trusted_time_look(struct trusted_time *t, int64_t boot_ms, int64_t wall_ms, int64_t keep_ms) {
     const int64_t offset = wall_ms - boot_ms, step = offset - t->offset_ms;
     if (!t->begun || step > TRUSTED_STEP_MS || step < -TRUSTED_STEP_MS)
         t->since_ms = boot_ms;
     t->begun = true;
     t->offset_ms = offset;
     t->newest_ms = wall_ms > t->newest_ms ? wall_ms : t->newest_ms;
-    return boot_ms - t->since_ms >= TRUSTED_STEADY_MS;
+    return boot_ms - t->since_ms >= (keep_ms < TRUSTED_STEADY_MS ? keep_ms : TRUSTED_STEADY_MS);
 }

@@ -19,8 +19,9 @@ struct trusted_time {
     int64_t newest_ms; /* the newest wall time seen */
     bool begun;
 };
-/* A look at both clocks, at least once an hour. True if things may be deleted because of their age: the wall clock has not been
- * stepped by more than TRUSTED_STEP_MS for TRUSTED_STEADY_MS. */
-bool trusted_time_look(struct trusted_time *t, int64_t boot_ms, int64_t wall_ms);
+/* A look at both clocks, at least once an hour. True if things may be deleted that are older than keep_ms by the wall clock: it has
+ * not been stepped by more than TRUSTED_STEP_MS for keep_ms, so that all that was there before a step is truly so old, or for
+ * TRUSTED_STEADY_MS, in which people set a wrong clock right. */
+bool trusted_time_look(struct trusted_time *t, int64_t boot_ms, int64_t wall_ms, int64_t keep_ms);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "base/trusted_time.h"
 
 enum { PASS_MS = 60 * 1000 }; /* between looks that found nothing to do */
 
@@ -23,6 +24,7 @@ struct retention {
     struct db_wait recorded; /* of the removal */
     bool working, measures;  /* else it removes */
     int64_t next_ms;         /* monotonic */
+    struct trusted_time time;
     char id[JOB_ID_SIZE], folder[2048];
     int64_t bytes;
     struct err err;
@@ -122,11 +124,13 @@ static bool measure_next(struct retention *r, int64_t *ret_total) {
 static bool remove_next(struct retention *r, int64_t total) {
     const struct sched *s = r->config.removal.sched;
     int64_t now_ms = wall_ms(r);
+    const bool steady = trusted_time_look(&r->time, trusted_boot_ms(), clock_wall_ms(), r->config.age_ms);
     for (int i = 0; i < sched_count(s); i++) {
         const struct job *job = sched_at(s, i);
         if (!job_is_over(job->state) || job->leaving)
             continue;
-        bool old = r->config.age_ms >= 0 && job->finished_ms && job->finished_ms < now_ms - r->config.age_ms;
+        bool old = r->config.age_ms >= 0 && (steady || r->config.wall_ms) && job->finished_ms &&
+                   job->finished_ms < now_ms - r->config.age_ms;
         bool large = r->config.max_bytes >= 0 && total > r->config.max_bytes && job->files_bytes > 0;
         if ((old || large) && remove_job(r, job, old ? "age" : "size"))
             return true;

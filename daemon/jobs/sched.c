@@ -379,6 +379,7 @@ void sched_measured(struct sched *s, const char *id, int64_t bytes) {
 /* Ended jobs that are older than keep_finished leave the database and the list, a few at a time. While the database cannot be
  * written they stay. */
 static void forget_old(struct sched *s) {
+    const bool steady = trusted_time_look(&s->time, trusted_boot_ms(), clock_wall_ms(), s->config.keep_finished_ms);
     int64_t before_ms = sched_wall_ms(s) - s->config.keep_finished_ms;
     struct job *old[SCHED_FORGET_MAX];
     struct err err;
@@ -387,7 +388,7 @@ static void forget_old(struct sched *s) {
         if (job_is_over(s->jobs[i]->state) && !s->jobs[i]->leaving && s->jobs[i]->finished_ms &&
             s->jobs[i]->finished_ms < before_ms)
             old[n++] = s->jobs[i];
-    if (!n || s->ledger.broken)
+    if (!n || s->ledger.broken || !(steady || s->config.wall_ms)) /* a step of the clock makes nothing old */
         return;
     if (ledger_forget(&s->ledger, old, n, &err)) {
         log_warn("old jobs cannot be forgotten", "jobs=%d error=\"%s\"", n, err.message);

@@ -2,6 +2,7 @@
  * runs where) and sched_attempts.c (how an attempt at a job goes and ends); nobody else includes it. Loop thread. */
 #ifndef BRR_DAEMON_JOBS_SCHED_PARTS_H
 #define BRR_DAEMON_JOBS_SCHED_PARTS_H
+#include "base/trusted_time.h"
 #include "daemon/jobs/ledger.h"
 #include "daemon/jobs/sched.h"
 
@@ -20,8 +21,9 @@ struct sched {
     struct slots slots;
     struct ledger ledger;
     struct volume *cache; /* its volume */
-    struct job **jobs;    /* order of submission */
-    struct job **open;    /* the jobs that have not ended, which are few */
+    struct trusted_time time;
+    struct job **jobs; /* order of submission */
+    struct job **open; /* the jobs that have not ended, which are few */
     int count, n_open, capacity;
     struct map *by_id;
     _Atomic int64_t next_sequence; /* drafts count it up */

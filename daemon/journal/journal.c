@@ -139,6 +139,11 @@ static int prune_size(struct journal *j, int64_t *ret_n, struct err *err) {
     return rc;
 }
 
+static void forget_shares(struct journal *j) {
+    shares_free(j->shares);
+    j->shares = NULL;
+}
+
 static int prune_age(struct journal *j, int64_t *ret_n, struct err *err) {
     int64_t before = clock_wall_ms() - j->config.keep_ms, n = PRUNE_ROWS;
     int rc = 0;
@@ -147,10 +152,8 @@ static int prune_age(struct journal *j, int64_t *ret_n, struct err *err) {
         *ret_n += n;
         enter(j);
     }
-    if (*ret_n) {
-        shares_free(j->shares);
-        j->shares = NULL;
-    }
+    if (*ret_n)
+        forget_shares(j);
     return rc;
 }
 
@@ -162,7 +165,7 @@ static void prune(struct journal *j) {
         return;
     j->pruned_ms = now;
     j->since_prune = 0;
-    const bool steady = trusted_time_look(&j->time, trusted_boot_ms(), clock_wall_ms());
+    const bool steady = trusted_time_look(&j->time, trusted_boot_ms(), clock_wall_ms(), j->config.keep_ms);
     (void)outbox_prune(j->db, OUTBOX_MS, &n, &err);
     if (j->config.keep_ms >= 0 && steady) {
         (void)prune_age(j, &n, &err); /* what fails is tried again */
@@ -194,9 +197,16 @@ static int write_line(struct journal *j, struct journal_line *l, int64_t *ret_id
     return 0;
 }
 
+/* The oldest entries of whoever has most make room on a full volume. */
+static int make_room(struct journal *j, int room, int64_t *gone, struct err *err) {
+    if (!j->shares && !(j->shares = shares_new(j->db, err)))
+        return err->code;
+    return shares_prune(j->shares, j->db, room, gone, err);
+}
+
 /* room: how many of the oldest entries make room first; *gone: how many did. */
 static int insert_batch(struct journal *j, struct lane *lane, int room, int64_t *gone, int64_t ids[BATCH], struct err *err) {
-    int rc = room ? journaldb_prune(j->db, INT64_MAX, room, gone, err) : 0;
+    int rc = room ? make_room(j, room, gone, err) : 0;
     for (int i = 0; i < lane->n && !rc; i++)
         rc = write_line(j, lane->batch[i], &ids[i], err);
     return rc;
@@ -220,8 +230,11 @@ static int write_once(struct journal *j, struct lane *lane, int room, struct err
         return rc;
     rc = insert_batch(j, lane, room, &gone, ids, err);
     rc = rc ? rc : journaldb_newest(j->db, &newest, err);
-    if ((rc = db_end(j->db, rc, err)))
+    if ((rc = db_end(j->db, rc, err))) {
+        if (room)
+            forget_shares(j); /* what was deleted is there again */
         return rc;
+    }
     atomic_store(&j->newest, newest);
     dropped(j, "volume", gone);
     settle(j, lane, ids);

@@ -7,6 +7,7 @@ import random
 import resource
 import signal
 import socket
+import threading
 import time
 
 import grpc
@@ -87,6 +88,51 @@ def held(w, _rng):
     w.d.release()
 
 
+@fault("hung fsync of results", (1, 8))
+def hung_results(w, _rng):
+    w.d.hang_sync("results")
+    yield
+    w.d.release_sync()
+
+
+@fault("hung fsync of cache", (1, 8))
+def hung_cache(w, _rng):
+    w.d.hang_sync("cache")
+    yield
+    w.d.release_sync()
+
+
+@fault("receiver fails", (2, 10))
+def receiver_fails(w, rng):
+    w.pager.mode = rng.choice(("503", "hang", "reset"))
+    yield
+    w.pager.mode = "ok"
+
+
+@fault("flood of a stream", (2, 8))
+def flood(w, _rng):
+    """One caller opens a stream and sends gaps and single samples as fast as it can."""
+    over, wire = time.monotonic() + 8, w.wires[0]
+
+    def messages():
+        yield wire.open(client_name="flood", realtime=True)
+        at = 0
+        while time.monotonic() < over and not w.over.is_set():
+            at += 2
+            yield wire.pb.ClientMessage(gap=wire.pb.Gap(first=at - 1, end=at))
+            yield wire.pb.ClientMessage(gap=wire.pb.Gap(first=at, end=at))
+
+    def run():
+        with contextlib.suppress(grpc.RpcError), grpc.insecure_channel(w.d.env["BRR_ENDPOINT"], options=[("grpc.use_local_subchannel_pool", 1)]) as c:
+            for _ in wire.stub_of(c).Run(messages(), timeout=12):
+                pass
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    yield
+    over = 0
+    thread.join(20)
+
+
 @fault("no descriptors", (1, 5))
 def no_descriptors(w, rng):
     take_back = w.d.limit(resource.RLIMIT_NOFILE, len(os.listdir(f"/proc/{w.d.process.pid}/fd")) + rng.randrange(4))
@@ -103,7 +149,7 @@ def no_memory(w, rng):
 
 @fault("wall clock stepped", (1, 10))
 def clock(w, rng):
-    w.d.step_clock(rng.choice((-86400, -3600, -5, 5, 60, 3600, 20 * 86400)))
+    w.d.step_clock(rng.choice((-400 * 86400, -86400, -3600, -5, 5, 60, 3600, 20 * 86400, 400 * 86400)))
     yield
     w.d.step_clock(0)
 

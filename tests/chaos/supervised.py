@@ -53,7 +53,7 @@ class Supervised(Daemon):
         self.tcp = free_port()
         super().__init__(directory, [f"listen.tcp=127.0.0.1:{self.tcp}", "jobs.database=null", "limits.resume_ttl=5m", "devices_cpu_threads=1", *extra])
         self.volumes = Volumes(directory)
-        self.flag, self.clock = f"{directory}/held", f"{directory}/clock"
+        self.flag, self.sync, self.clock = f"{directory}/held", f"{directory}/hung", f"{directory}/clock"
         self.step_clock(0)
         self.exits, self.killed, self.over, self.fed = [], set(), False, time.monotonic()
         self.notified, self.bitten = Notified(f"{directory}/notify"), lambda: None
@@ -62,7 +62,7 @@ class Supervised(Daemon):
 
     def command(self):
         libraries = ":".join(f"{os.environ['BRR_BUILD_DIR']}/tests/lib{name}.so" for name in ("hold_volume", "step_clock"))
-        return self.volumes.entered(["env", f"LD_PRELOAD={libraries}", f"BRR_HOLD_FLAG={self.flag}", f"BRR_HOLD_PATH={self.dir}/results",
+        return self.volumes.entered(["env", f"LD_PRELOAD={libraries}", f"BRR_HOLD_FLAG={self.flag}", f"BRR_HOLD_PATH={self.dir}/results", f"BRR_HOLD_SYNC={self.sync}",
                                      f"BRR_CLOCK_FILE={self.clock}", f"NOTIFY_SOCKET={self.dir}/notify", *super().command()])
 
     def inside(self, path):
@@ -78,6 +78,16 @@ class Supervised(Daemon):
     def release(self):
         if os.path.exists(self.flag):
             os.remove(self.flag)
+
+    def hang_sync(self, volume):
+        """fsync of files on this volume does not return."""
+        with open(f"{self.sync}.new", "w", encoding="utf-8") as f:
+            f.write(f"{os.path.realpath(self.dir)}/{volume}/")
+        os.rename(f"{self.sync}.new", self.sync)
+
+    def release_sync(self):
+        if os.path.exists(self.sync):
+            os.remove(self.sync)
 
     def supervise(self, notice):
         """From now on the daemon is started again when it ends; notice is called with each end."""

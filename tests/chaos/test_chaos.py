@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """A daemon at work while faults that are drawn from a seed come over it: kill -9, SIGTERM, full and held volumes, no descriptors, no memory,
-steps of the clock, cuts, slow and half-open connections, malformed frames and messages, a failing store, promotions. Streams of
+fsync that hangs, steps of the clock, a receiver of alarms that fails, floods of a stream, cuts, slow and half-open connections, malformed frames and messages, a failing store, promotions. Streams of
 two kinds of client, trainings from a bucket, small jobs, downloads, and a reader of metrics and pages run meanwhile.
 
 Afterwards nothing that was acknowledged may be lost: every stream has the results and alarms of an undisturbed one under the model it
-began with; every training has the files of an undisturbed one, bit for bit; acknowledged jobs, cancels and promotions stand; memory and
-descriptors are where they were. Exit status 1 if anything was lost: the directory is then kept, and its path printed with the seed.
+began with; every training has the files of an undisturbed one, bit for bit; acknowledged jobs, cancels and promotions stand; each alarm
+of a live stream that the journal has was told to the hook by one delivery, and has an end; memory and descriptors are where they were. Exit status 1 if anything was lost: the directory is then kept, and its path printed with the seed.
 
     ./dev chaos [--minutes N] [--seed S] [--streams N] [--without FAULT,…] [--json FILE]
 
@@ -28,6 +28,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE), os.path.join(os.path.dirname(HERE), "integration")]
 
 import numpy  # noqa: E402
+import pager  # noqa: E402
 
 from daemon import PATIENCE, make_corpus  # noqa: E402
 from faults import FAULTS, draw  # noqa: E402
@@ -107,6 +108,20 @@ def make_models(d, tmp):
     return recordings, models
 
 
+def without_electrodes(recording, path):
+    """A copy whose channels are all flat for a third of each minute, so that electrodes come off while an alarm is on."""
+    with open(recording, "rb") as f:
+        data = bytearray(f.read())
+    head, records, seconds = int(data[184:192]), int(data[236:244]), float(data[244:252])
+    size = (len(data) - head) // records
+    for r in range(records):
+        if 20 <= r * seconds % 60 < 40:
+            data[head + r * size:head + (r + 1) * size] = bytes(size)
+    with open(path, "wb") as f:
+        f.write(data)
+    return path
+
+
 def disturb(w, record, plan):
     threads = []
     for at, kind, lasts, rng_seed in plan:
@@ -152,13 +167,13 @@ def check_size(w, before):
     return after
 
 
-def report(o, record, w, before, after):
+def report(o, record, w, alarms, before, after):
     rows = record.table()
     print(f"\n{'fault':26}{'times':>7}{'survived':>10}{'lost':>6}")
     for name, row in rows.items():
         print(f"{name:26}{row['times']:7}{row['survived']:10}{row['lost']:6}")
     facts = {"seed": o.seed, "minutes": o.minutes, "faults": rows, "done": w.counts, "losses": w.losses, "connections_ended": w.refused,
-             "exits": w.d.exits, "longest_silence_s": round(max(w.silences, default=0), 1),
+             "alarms": alarms, "exits": w.d.exits, "longest_silence_s": round(max(w.silences, default=0), 1),
              "rss_mib": [x and x["rss"] >> 20 for x in (before, after)], "rss_highest_mib": max((x["rss"] for x in w.looks), default=0) >> 20,
              "descriptors": [x and x["descriptors"] for x in (before, after)]}
     text = json.dumps(facts)
@@ -173,14 +188,17 @@ def chaos(o, tmp):
     with FakeS3() as store:
         store.bucket = "eeg"
         os.environ.update(store.environment())
-        d = Supervised(tmp, [f"stores={{bucket: {{url: 's3://eeg', endpoint: '{store.endpoint}'}}}}", "cache.max_size=7MiB"])
+        receiver = pager.Pager(tmp)
+        d = Supervised(tmp, [receiver.setting(), "alarms.rejoin=0s", f"stores={{bucket: {{url: 's3://eeg', endpoint: '{store.endpoint}'}}}}", "cache.max_size=7MiB"])
         without = set(o.without) | (set() if d.volumes.work else set(NEEDS_VOLUMES))
         if not d.volumes.work:
             print("no mount namespaces here: volumes are never full")
         d.start()
         relays = [Relay(tmp, d.socket, o.seed), Relay(tmp, d.tcp, o.seed)]
         recordings, models = make_models(d, tmp)
+        recordings.append(without_electrodes(recordings[0], f"{tmp}/data/electrodes.edf"))
         w = Ward(d, relays, recordings, models, store, o.seed)
+        w.pager = receiver
         w.promote("a")
         w.take_references()
         before, record = w.look(), Record(w)
@@ -193,11 +211,12 @@ def chaos(o, tmp):
         w.finish()
         w.check_records()
         w.check_served()
+        alarms = pager.check(w, w.pager, [d.began + e["at_s"] for e in d.exits])
         after = check_size(w, before)
         if (status := d.end()) != 0:
             w.lose("the last stop", f"exit status {status}")
         check_files(w)
-        report(o, record, w, before, after)
+        report(o, record, w, alarms, before, after)
         if w.losses:
             d.volumes.keep(tmp)
         d.volumes.close()

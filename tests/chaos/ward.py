@@ -146,7 +146,7 @@ class Ward:
         rng = random.Random(self.seed * 100 + 50 + k)
         while not self.over.is_set():
             n, name = rng.randrange(len(self.wires)), rng.choice(list(self.models))
-            got = self.play(n, name, self.relays[k % len(self.relays)].endpoint, f"command{k}", "--realtime", str(SPEED))
+            got = self.play(n, name, self.relays[k % len(self.relays)].endpoint, f"command{k}", "--realtime", str(SPEED), "--as-live")
             if got == self.files[n, name]:
                 self.count("command streams")
             elif isinstance(got, str) and any(words in got for words in UNSAVED):

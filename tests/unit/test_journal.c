@@ -417,6 +417,43 @@ static void a_receiver_is_offered_each_entry_until_it_is_done(void **state) {
     assert_int_equal(later.n, 0);
 }
 
+static void a_step_of_the_clock_gives_up_no_delivery(void **state) {
+    const char *path = in_dir(state, "j.sqlite");
+    struct receiver r = {.n = 0}, later = {.n = 0};
+    struct outlet outlet;
+    struct journal *j = start_with(path, &r, &outlet);
+    struct journal_entry e = entry(JOURNAL_ALARM_ON, "icu-1", 1);
+    wait_for(j, journal_add(j, &e));
+    atomic_store(&wall_shift_ms, 400ll * 24 * 3600 * 1000);
+    for (int i = 0; i < 2 * 512; i++) { /* the outbox is looked at after so many entries */
+        e = entry(JOURNAL_GAP, "icu-1", i);
+        wait_for(j, journal_add(j, &e));
+    }
+    assert_true(journal_stop(j));
+    receiver_done(&r);
+    j = start_with(path, &later, &outlet);
+    wait_until(&later.n, 1);
+    assert_true(clock_ms() - later.lines[0]->made_ms < 3600 * 1000); /* as old as it is */
+    assert_true(journal_stop(j));
+    receiver_done(&later);
+    atomic_store(&boot_shift_ms, 26ll * 3600 * 1000); /* truly late: its receiver is gone */
+    j = start_with(path, &later, &outlet);
+    wait_until(&later.n, 1);
+    for (int i = 0; i < 2 * 512; i++) {
+        e = entry(JOURNAL_GAP, "icu-1", 5000 + i);
+        wait_for(j, journal_add(j, &e));
+    }
+    assert_true(journal_stop(j));
+    receiver_done(&later);
+    atomic_store(&wall_shift_ms, 0);
+    j = start_with(path, &later, &outlet);
+    e = entry(JOURNAL_GAP, "icu-1", 9999);
+    wait_for(j, journal_add(j, &e));
+    assert_int_equal(later.n, 0);
+    assert_true(journal_stop(j));
+    atomic_store(&boot_shift_ms, 0);
+}
+
 static void a_receiver_does_not_wait_for_a_dropped_entry(void **state) {
     struct receiver r = {.n = 0};
     struct outlet outlet;
@@ -510,6 +547,7 @@ int main(void) {
         in_temp_dir(entries_wait_for_a_volume_that_cannot_be_written),
         in_temp_dir(a_flood_of_one_stream_costs_no_alarm_of_another),
         in_temp_dir(a_receiver_is_offered_each_entry_until_it_is_done),
+        in_temp_dir(a_step_of_the_clock_gives_up_no_delivery),
         in_temp_dir(a_receiver_does_not_wait_for_a_dropped_entry),
         in_temp_dir(who_has_most_makes_room),
         in_temp_dir(the_entries_of_a_caller_are_read_by_index),
