@@ -7,6 +7,7 @@
 
 #include "base/str.h"
 #include "daemon/access.h"
+#include "daemon/lost_database.h"
 #include "daemon/models/model_fetch.h"
 #include "daemon/models/places.h"
 #include "daemon/paths.h"
@@ -74,5 +75,5 @@ int check_config(const struct config *config, struct err *err) {
     int rc;
     if ((rc = paths_check(config, err)) || (rc = check_access(config, err)) || (rc = check_hooks(config, err)))
         return rc;
-    return check_served(config, err);
+    return (rc = lost_database_look(config, err)) ? rc : check_served(config, err);
 }

@@ -11,6 +11,7 @@
 #include "daemon/devices.h"
 #include "daemon/jobs/jobref.h"
 #include "daemon/live/snapshot.h"
+#include "daemon/lost_database.h"
 #include "daemon/models/serveddb.h"
 #include "daemon/paths.h"
 #include "daemon/server_watch.h"
@@ -285,6 +286,22 @@ static void describe_listeners(const struct daemon *d, struct rpc_config *rpc) {
                                                .tcp_role = c->tokens_file ? ROLE_NONE : ROLE_ADMIN};
 }
 
+/* Streams go on without the job database. Another one, which ends with the process, takes its place meanwhile. */
+static int open_database(struct daemon *d, struct err *err) {
+    char path[4096], text[800];
+    int rc;
+    if (!lost_database_look(d->config, &d->lost_database)) {
+        d->lost_database.code = 0;
+        return db_open(d->config->database, &d->database, err);
+    }
+    log_error("no job runs and none is taken: the job database is lost", "error=\"%s\"",
+              err_text(&d->lost_database, text, sizeof text));
+    if ((rc = fsio_join(path, sizeof path, d->config->cache, "jobs-lost", err)) || (rc = fsio_remove_tree(path, err)) ||
+        (rc = fsio_mkdirs(path, err)) || (rc = fsio_join(path, sizeof path, d->config->cache, "jobs-lost/jobs.sqlite", err)))
+        return rc;
+    return db_open(path, &d->database, err);
+}
+
 static int open_scheduler(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
@@ -292,6 +309,7 @@ static int open_scheduler(struct daemon *d, struct err *err) {
     devices_fill_rules(s, &s->rules);
     versions_describe(s->libraries, s->n_libraries, d->versions, sizeof d->versions);
     struct sched_config sched = {.db = d->database,
+                                 .lost = d->lost_database.code ? &d->lost_database : NULL,
                                  .wake = wake_loop,
                                  .wake_ctx = &d->reports,
                                  .rules = s->rules,
@@ -307,7 +325,8 @@ static int open_scheduler(struct daemon *d, struct err *err) {
     int rc;
     if ((rc = serveddb_setup(d->database, err)) || (rc = sched_open(&sched, &s->sched, err)))
         return rc;
-    if (jobdb_open_reader(c->database, &s->db, NULL)) /* on a full volume one connection alone can be had */
+    if (d->lost_database.code ||
+        jobdb_open_reader(c->database, &s->db, NULL)) /* on a full volume one connection alone can be had */
         s->db = d->database;
     return 0;
 }
@@ -349,10 +368,10 @@ int server_open(struct daemon *d, struct err *err) {
     s->wake_ctx = &d->reports;
     s->source = (struct source_config){.stores = d->stores, .n_stores = c->n_stores, .cache_dir = c->cache};
     if ((rc = object_cache_new(c->cache, c->cache_max, s->metrics, &s->source.objects, err)) ||
-        (rc = devices_open(s, c, d->source, err)) || (rc = db_open(c->database, &d->database, err)) ||
-        (rc = joblog_start(&s->joblog, err)) || (rc = open_scheduler(d, err)) || (rc = open_journal(d, err)) ||
-        (rc = open_streams(d, err)) || (rc = open_retention(d, err)) || (rc = volume_open(c->results, &d->results, err)) ||
-        (rc = open_files(d, err)) || (rc = open_status(d, err)) || (rc = open_http(d, err)))
+        (rc = devices_open(s, c, d->source, err)) || (rc = open_database(d, err)) || (rc = joblog_start(&s->joblog, err)) ||
+        (rc = open_scheduler(d, err)) || (rc = open_journal(d, err)) || (rc = open_streams(d, err)) ||
+        (rc = open_retention(d, err)) || (rc = volume_open(c->results, &d->results, err)) || (rc = open_files(d, err)) ||
+        (rc = open_status(d, err)) || (rc = open_http(d, err)))
         return rc;
     return start_rpc(d, err);
 }

@@ -45,6 +45,7 @@ struct daemon {
     char snapshots[4096];   /* folder of the snapshot store */
     const struct rpc_method *methods[SERVER_MAX_METHODS];
     struct source_store stores[CONFIG_MAX_STORES]; /* the configuration's, which count into the registry */
+    struct err lost_database;                      /* code 0: it is not lost (daemon/lost_database.h) */
     struct db *database;                           /* of jobs; lent to the scheduler, whose thread writes */
     int cache_lock, sessions_lock;
     bool announced; /* READY was sent */

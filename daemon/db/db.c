@@ -300,4 +300,23 @@ int db_copy(const char *path, const char *to, struct err *err) {
     return 0;
 }
 
+int db_verify(const char *path, struct err *err) {
+    sqlite3 *sqlite = NULL;
+    sqlite3_stmt *check = NULL;
+    int rc = sqlite3_open_v2(path, &sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
+    rc = rc == SQLITE_OK ? sqlite3_prepare_v2(sqlite, "PRAGMA quick_check(1)", -1, &check, NULL) : rc;
+    rc = rc == SQLITE_OK ? sqlite3_step(check) : rc;
+    const char *said = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(check, 0) : NULL;
+    int code = 0;
+    if (rc == SQLITE_ROW && said && strcmp(said, "ok") != 0)
+        code = err_set(err, ERR_DATA_LOSS, "%.200s", said);
+    else if ((rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB)
+        code = err_set(err, ERR_DATA_LOSS, "%s", sqlite3_errmsg(sqlite));
+    else if (rc != SQLITE_ROW)
+        code = err_set(err, ERR_INTERNAL, "%s cannot be checked: %s", path, sqlite3_errmsg(sqlite));
+    sqlite3_finalize(check);
+    sqlite3_close(sqlite);
+    return code;
+}
+
 const char *db_library_version(void) { return sqlite3_libversion(); }

@@ -77,6 +77,10 @@ int64_t db_schema(void);
  * for the volume. EXISTS: there is a file `to`. */
 int db_copy(const char *path, const char *to, struct err *err);
 
+/* Reads the whole file at `path`, which may be open elsewhere. DATA_LOSS: SQLite finds it malformed, as the cause says. Other
+ * errors, such as a file that cannot be opened, say nothing about it. Any thread; waits for the volume. */
+int db_verify(const char *path, struct err *err);
+
 const char *db_library_version(void);
 
 #endif

@@ -324,6 +324,8 @@ static void give_all(struct ledger *l, struct job *const *jobs, int count) {
 
 void ledger_retry(struct ledger *l, struct job *const *jobs, int count) {
     struct err err;
+    if (l->config.lost)
+        return;
     if (!l->broken && db_look(l->config.db, &err))
         failed(l, &err);
     if (!l->broken && db_writer_late(l->writer)) {
@@ -342,6 +344,11 @@ int ledger_open(struct ledger *l, const struct ledger_config *config, struct err
     int rc = db_writer_start(config->db, config->wake, config->wake_ctx, &l->writer, err);
     if (rc)
         return rc;
+    if (config->lost) {
+        l->broken = true;
+        l->why = *config->lost;
+        return 0;
+    }
     give_all(l, NULL, 0);
     db_writer_settle(l->writer);
     return 0;

@@ -11,7 +11,8 @@
 enum { LEDGER_MAX_CHECKPOINTS = 256 };
 
 struct ledger_config {
-    struct db *db; /* lent */
+    struct db *db;          /* lent */
+    const struct err *lost; /* not NULL: db takes the place of a database that is lost, and no job is recorded; why */
     mailbox_wake_fn *wake;
     void *wake_ctx;
     struct job *(*find)(void *ctx, const char *id); /* NULL: it is gone */

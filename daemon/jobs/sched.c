@@ -74,6 +74,7 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
     int rc =
         s->by_id ? volume_open(config->cache_dir, &s->cache, err) : err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
     const struct ledger_config ledger = {.db = config->db,
+                                         .lost = config->lost,
                                          .wake = config->wake,
                                          .wake_ctx = config->wake_ctx,
                                          .find = find_job,

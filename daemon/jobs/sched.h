@@ -16,8 +16,9 @@
 enum { SCHED_MAX_JOBS = 100000, SCHED_FORGET_MAX = 64 /* jobs at a time, in one transaction: the loop must not wait for long */ };
 
 struct sched_config {
-    struct db *db;         /* lent to a thread that writes (jobs/ledger.h), until sched_close */
-    mailbox_wake_fn *wake; /* called when sched_turn has something to do; any thread. May be NULL */
+    struct db *db;          /* lent to a thread that writes (jobs/ledger.h), until sched_close */
+    const struct err *lost; /* as ledger_config.lost: no job is taken, and none starts */
+    mailbox_wake_fn *wake;  /* called when sched_turn has something to do; any thread. May be NULL */
     void *wake_ctx;
     struct submission_rules rules;
     const char *cache_dir;

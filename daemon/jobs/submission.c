@@ -217,6 +217,7 @@ static void make_id(struct job *job) {
 
 int submission_place(const char *results_dir, struct job *job, _Atomic int64_t *next, struct err *err) {
     char jobs[sizeof job->directory];
+    struct err why;
     if (!str_format(jobs, sizeof jobs, "%s/jobs", results_dir))
         return err_set(err, ERR_RANGE, "paths.results is too long");
     int rc = fsio_mkdirs(jobs, err);
@@ -225,12 +226,13 @@ int submission_place(const char *results_dir, struct job *job, _Atomic int64_t *
         make_id(job);
         if (!str_format(job->directory, sizeof job->directory, "%s/%s", jobs, job->id))
             rc = err_set(err, ERR_RANGE, "paths.results is too long");
-        else if (!(rc = fsio_mkdir_new(job->directory, err)))
+        else if (!(rc = fsio_mkdir_new(job->directory, &why)))
             return 0;
-        if (rc == ERR_EXISTS) {
+        else if (rc == ERR_EXISTS)
             log_warn("the directory of a job exists already: its number is left out", "path=%s", job->directory);
-            rc = 0;
-        }
+        else if (err)
+            *err = why;
+        rc = rc == ERR_EXISTS ? 0 : rc;
     }
     *job->directory = '\0'; /* not this job's */
     return rc;

@@ -1,0 +1,41 @@
+#include "daemon/lost_database.h"
+
+#include <dirent.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "daemon/db/db.h"
+
+enum { PATH_SIZE = 4096 };
+
+/* True if the folder of paths.results has an entry. */
+static bool has_entries(const struct config *c, const char *folder) {
+    char path[PATH_SIZE];
+    bool found = false;
+    DIR *dir = fsio_join(path, sizeof path, c->results, folder, NULL) ? NULL : opendir(path);
+    for (const struct dirent *e; dir && !found && (e = readdir(dir));) /* NOLINT(concurrency-mt-unsafe) */
+        found = *e->d_name != '.';
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+int lost_database_look(const struct config *c, struct err *err) {
+    int64_t bytes = 0, time_ns;
+    const bool there = !fsio_size(c->database, &bytes, &time_ns, NULL) && bytes > 0;
+    if (there) {
+        if (db_verify(c->database, err) != ERR_DATA_LOSS)
+            return 0;
+        return err_wrap(err,
+                        "jobs.database %s is malformed: stop the daemon, move the file away with its -wal and -shm, and restore a "
+                        "backup (brrd --restore DIR)",
+                        c->database);
+    }
+    if (!has_entries(c, "jobs") && !has_entries(c, "served"))
+        return 0;
+    return err_set(
+        err, ERR_DATA_LOSS,
+        "jobs.database %s is %s, and %s has results of jobs or models that serve: stop the daemon and put the file back, "
+        "or restore a backup (brrd --restore DIR); to begin anew, move the folders jobs and served away",
+        c->database, fsio_exists(c->database) ? "empty" : "missing", c->results);
+}
