@@ -15,7 +15,11 @@ static const struct argument rows[] = {
     {"--open", NULL, ARGUMENT_FLAG, AT(open), "", "only alarms that are on or that nobody has acknowledged", 0, 0},
     {"--person", NULL, ARGUMENT_TEXT, AT(person), "NAME", "your name, for the journal", 0, 0},
     {"--for", NULL, ARGUMENT_TEXT, AT(silence), "TIME", "silence: for so long, at most 10m; default 2m", 0, 0},
-    {"--since", NULL, ARGUMENT_TEXT, AT(since), "T", "only alarms that were on since then: a time ago, such as 12h", 0, 0},
+    {"--since", NULL, ARGUMENT_TEXT, AT(since), "T",
+     "only alarms that were on since then: a time ago, such as 12h; report and export: default 12h", 0, 0},
+    {"--bed", NULL, ARGUMENT_TEXT, AT(bed), "NAME", "report, export: only beds whose name is, or matches, NAME", 0, 0},
+    {"--as", NULL, ARGUMENT_CHOICE, AT(as), "labels", "export: what to write", 0, 0},
+    {"--output", "--out", ARGUMENT_TEXT, AT(output), "DIR", "export: folder of the files", 0, 0},
 };
 #undef AT
 const struct argument_table alarms_arguments = ARGUMENT_TABLE(rows, struct alarms_options);
@@ -24,7 +28,7 @@ static const struct alarms_options *own(const struct arguments *o) { return o->o
 static char *text(const char *borrowed) { return (char *)(uintptr_t)borrowed; }
 
 bool alarms_since(const struct arguments *o, int64_t *ret) {
-    const char *since = own(o)->since;
+    const char *since = own(o)->since ? own(o)->since : "12h";
     int64_t ago;
     if (!str_to_duration_ms(since, &ago) || ago <= 0) {
         fprintf(stderr, "brrctl: --since %s: expected a time ago, such as 12h or 7d\n", since);
@@ -198,6 +202,11 @@ static int test(const struct arguments *o) {
     return show(o, &method, &in.base);
 }
 
+static int report(const struct arguments *o) { return has_words(o, 1, "[--since 12h]") ? alarms_report(o) : EXIT_USAGE; }
+static int export_labels(const struct arguments *o) {
+    return has_words(o, 1, "--as labels --output DIR") ? alarms_export(o) : EXIT_USAGE;
+}
+
 static int list_verb(const struct arguments *o) {
     if (o->n_args < 2)
         return list(o);
@@ -209,8 +218,8 @@ int cmd_alarms(const struct arguments *o) {
     static const struct {
         const char *name;
         int (*run)(const struct arguments *o);
-    } verbs[] = {{"list", list_verb}, {"ack", acknowledge}, {"silence", silence}, {"mark", mark},
-                 {"note", note},      {"standby", standby}, {"test", test}};
+    } verbs[] = {{"list", list_verb},  {"ack", acknowledge}, {"silence", silence}, {"mark", mark},           {"note", note},
+                 {"standby", standby}, {"test", test},       {"report", report},   {"export", export_labels}};
     const char *verb = o->n_args ? o->args[0] : "list";
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         if (!strcmp(verbs[i].name, verb))

@@ -5,9 +5,12 @@
 
 struct alarms_options {
     bool open;
-    const char *person, *silence, *since;
+    const char *person, *silence, *since, *bed, *as, *output;
 };
-/* The Unix time that --since names; false after printing an error. */
+/* The Unix time that --since names, else twelve hours ago; false after printing an error. */
 bool alarms_since(const struct arguments *o, int64_t *ret);
+
+int alarms_report(const struct arguments *o);
+int alarms_export(const struct arguments *o);
 
 #endif

@@ -84,7 +84,7 @@ static const struct command commands[] = {
      "`recorded` the recording's, where it says when it began; both are UTC. `at` counts from the first sample.\n"
      "example: brrctl journal --bed 'icu-*' --since 12h --kind alarm_on",
      NULL},
-    {"alarms", "[list|ack|silence|mark|note|standby|test] [ALARM|BED] [...]", &alarms_arguments,
+    {"alarms", "[list|ack|silence|mark|note|standby|test|report|export] [ALARM|BED] [...]", &alarms_arguments,
      "list the alarms of beds, and answer them", cmd_alarms, 0, 3,
      "  ack ALARM                    acknowledge: sound and escalation of this alarm end on all screens\n"
      "  silence ALARM [--for 2m]     no sound for so long, at most 10m, or until a new alarm\n"
@@ -92,6 +92,10 @@ static const struct command commands[] = {
      "  note ALARM TEXT              at most 200 bytes\n"
      "  standby BED 30m|off          not monitored for so long, at most 24h: no technical alarms\n"
      "  test BED                     a test alarm of 20 s on pages and hooks, which escalates until it is acknowledged\n"
+     "  report [--since 12h]         for each bed: alarms, marks, how long until somebody acknowledged\n"
+     "  export --as labels --output DIR\n"
+     "                               the marks as label files (events.tsv), one for each stream: true is sz over the event that\n"
+     "                               overlaps the alarm, false is bckg, all other time is unknown\n"
      "ALARM: the id that `brrctl alarms` and the page show. Answers need the word `answer` in the token's line, or the role "
      "admin.\n"
      "example: brrctl alarms ack 6f1c2a90b4d7e35f8812c6aa01d94e7b-15360 --person 'Ana B'",

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """A test alarm of a bed takes the way of an alarm: the hooks of its escalation are told when nobody answers, an answer ends that, and
 both survive kill -9. Rights: a token without the word `answer`, and one for other beds, are refused."""
+import glob
 import json
+import os
 import sys
 import time
 
-from daemon import temporary
+from daemon import make_corpus, temporary
 from secured import Secured
 from test_alarm_hooks import Hooked, lines, script, soon
+from test_stream_journal import RULE, journal
 
 
 class Ward(Hooked):
@@ -69,6 +72,7 @@ def answers_and_escalation():
         assert [row["detail"] for row in rows(d, "answered")] == ["acknowledge via brrctl by Ana B", "mark false via brrctl",
                                                    "note via brrctl: a drill: nothing to do"], rows(d, "answered")
 
+        check_labels(d, tmp)
         assert d.ctl("alarms", "standby", "bed 7", "30m")[0] == 0 and d.ctl("alarms", "standby", "bed 7", "off")[0] == 0
         for words, code, text in ((("ack", "nothing"), 3, "no alarm"), (("mark", alarm["alarm"], "maybe"), 1, "true, false"),
                                   (("silence", alarm["alarm"], "--for", "11m"), 1, "10 min"), (("standby", "b", "25h"), 1, "24 h"),
@@ -76,6 +80,34 @@ def answers_and_escalation():
             got = d.ctl("alarms", *words)
             assert got[0] == code and text in got[2], (words, got)
         assert d.stop() == 0
+
+
+def check_labels(d, tmp):
+    """Marks become labels: true is the event that overlaps the alarm, false is background, all other time is unknown."""
+    make_corpus(f"{tmp}/eeg", seed=31, patients=1, hours=0.1, seizures=2)
+    path = sorted(glob.glob(f"{tmp}/eeg/**/*_eeg.edf", recursive=True))[0]
+    code, _, err = d.ctl("stream", path, "--client", "bed 9", *RULE, "--realtime", "200", "--as-live", "--output", f"{tmp}/x.tsv")
+    assert code == 0, err
+    found = [a for a in alarms(d) if a["bed"] == "bed 9"]
+    spans = [(row["start_s"], row["end_s"]) for row in journal(d, "--bed", "bed 9") if row["kind"] == "event"]
+    ends = {row["alarm"]: row["start_s"] for row in journal(d, "--bed", "bed 9") if row["kind"] == "alarm_off"}
+    hit = next(a for a in found if any(start <= ends[a["alarm"]] and end >= a["start_s"] for start, end in spans))
+    span = next((start, end) for start, end in spans if start <= ends[hit["alarm"]] and end >= hit["start_s"])
+    other = next(a for a in found if ends[a["alarm"]] < span[0] or a["start_s"] > span[1])
+    for words in (("mark", hit["alarm"], "true"), ("mark", other["alarm"], "false"), ("ack", hit["alarm"])):
+        assert d.ctl("alarms", *words)[0] == 0, words
+    bed = [json.loads(line) for line in d.ctl("alarms", "report", "--since", "1h", "--bed", "bed*9", "--json")[1].splitlines()][0]
+    assert [bed[name] for name in ("bed", "alarms", "true", "false", "acknowledged")] == ["bed 9", len(found), 1, 1, 1], bed
+    code, _, err = d.ctl("alarms", "export", "--as", "labels", "--output", f"{tmp}/labels")
+    assert code == 0, err
+    written = glob.glob(f"{tmp}/labels/bed-9_*_events.tsv")
+    assert len(written) == 1 == len(os.listdir(f"{tmp}/labels")), os.listdir(f"{tmp}/labels")
+    table = [line.split("\t") for line in lines(written[0])][1:]
+    assert {row[2] for row in table} == {"sz", "bckg", "unknown"}
+    for before, after in zip(table, table[1:]):
+        assert abs(float(before[0]) + float(before[1]) - float(after[0])) < 0.011, table  # no time is without a row
+    sz = [(float(row[0]), float(row[0]) + float(row[1])) for row in table if row[2] == "sz"]
+    assert len(sz) == 1 and abs(sz[0][0] - span[0]) < 0.02 and abs(sz[0][1] - span[1]) < 0.02, (sz, span)
 
 
 def rights():
