@@ -70,7 +70,7 @@ static int check_inputs(const struct modelfile *m, const char *path, struct err 
     int rc = montage_channels(m->montage, NULL, &channels, err);
     if (rc)
         return rc;
-    if (m->model.skip != (m->frontend.normalize == FRONTEND_BASELINE))
+    if (m->model.skip != frontend_has_baseline(m->frontend.normalize))
         return err_set(err, ERR_INVALID, "%s: the network %s, and its input has normalize '%s'", path,
                        m->model.skip ? "adds its last input to the logit" : "has no way for the feature of normalize 'baseline'",
                        normalize);

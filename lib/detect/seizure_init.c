@@ -2,7 +2,8 @@
  * (fan out, ReLU) for convolutions, Xavier normal for projections, zero biases, unit norms; Mamba keeps its own: convolution
  * uniform ±K^-½, projections uniform ±fan_in^-½, A_log = log U(1,16), dt_bias the inverse softplus of a log-uniform step in [1e-3,
  * 1e-1], D = 1. The head starts small, with the prior's logit as its bias; with a skip it
- * starts at zero, so that the network begins as the model line_length. Types without a network begin with fixed values. */
+ * starts at zero, so that the network begins as its feature: the model line_length, or the mean of both. Types without a network
+ * begin with fixed values. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +73,7 @@ void seizure_init_values(const struct seizure_config *c, const struct param *p, 
         return;
     }
     const char *leaf = mamba_leaf(p->name);
-    struct seizure_map begin = seizure_map(SEIZURE_TYPE_LINE_LENGTH); /* a network with a skip begins as this model */
+    struct seizure_map begin = seizure_map(SEIZURE_TYPE_LINE_LENGTH); /* a network with a skip begins with its slope */
     if (!strcmp(p->name, "head.skip.weight"))
         fill(x, 1, begin.weight);
     else if (!strcmp(p->name, "head.out.bias"))

@@ -22,6 +22,7 @@ static const struct measure {
     [FRONTEND_LINE_LENGTH - FIRST] = {{1, 25}, 1, false, 4096, 4},
     [FRONTEND_BAND_POWER - FIRST] = {{2.5, 8}, 2, true, 256, 20},
 };
+static const float BESIDE = 0.6F; /* the slopes of the models are 6 and 10 */
 static const double LARGEST_UV = 1 << 17, OFFSET_UV = 0.3, DOUBLING_S = 240, NEAR = 0.25;
 
 struct feature {
@@ -33,9 +34,10 @@ struct feature {
     int64_t at, filled;                /* the oldest block in the ring; samples in the present block */
     double level;                      /* ln(b + OFFSET_UV) */
     uint16_t value;
+    struct feature *beside; /* the second of two, whose mean is given; or NULL */
 };
 
-int feature_new(int normalize, int channels, struct feature **ret, struct err *err) {
+static int feature_one(int normalize, int channels, struct feature **ret, struct err *err) {
     struct dsp_section sections[3];
     struct feature *f = calloc(1, sizeof *f);
     if (!f)
@@ -62,9 +64,23 @@ int feature_new(int normalize, int channels, struct feature **ret, struct err *e
     return 0;
 }
 
+int feature_new(int normalize, int channels, struct feature **ret, struct err *err) {
+    struct feature *f = NULL;
+    int rc = feature_one(frontend_is_feature(normalize) ? normalize : FRONTEND_LINE_LENGTH, channels, &f, err);
+    if (rc)
+        return rc;
+    if (normalize == FRONTEND_BASELINES && (rc = feature_one(FRONTEND_BAND_POWER, channels, &f->beside, err))) {
+        feature_free(f);
+        return rc;
+    }
+    *ret = f;
+    return 0;
+}
+
 void feature_free(struct feature *f) {
     if (!f)
         return;
+    feature_free(f->beside);
     dsp_cascade_done(&f->band);
     free(f->banded);
     free(f->before);
@@ -95,6 +111,8 @@ void feature_start(struct feature *f, const uint16_t *row) {
     f->at = f->filled = 0;
     f->level = log(prior + OFFSET_UV);
     f->value = half_from_f32(0);
+    if (f->beside)
+        feature_start(f->beside, row);
 }
 
 static void count_row(struct feature *f, const double *y) {
@@ -147,10 +165,20 @@ static void run_block(struct feature *f, const struct feature_rows *in, const st
     }
 }
 
+/* The mean of what out holds and of the feature beside. */
+static void join_block(struct feature *beside, const struct feature_rows *in, const struct feature_output *out) {
+    uint16_t other[DSP_BLOCK];
+    run_block(beside, in, &(struct feature_output){other, 1});
+    for (int64_t i = 0; i < in->n; i++)
+        out->to[i * out->stride] = half_from_f32((half_to_f32(out->to[i * out->stride]) + BESIDE * half_to_f32(other[i])) / 2);
+}
+
 void feature_run(struct feature *f, struct feature_rows in, struct feature_output out) {
     for (int64_t left = in.n; left > 0; left -= in.n) {
         in.n = left < DSP_BLOCK ? left : DSP_BLOCK;
         run_block(f, &in, &out);
+        if (f->beside)
+            join_block(f->beside, &in, &out);
         in.rows += in.n * in.stride;
         out.to += in.n * out.stride;
     }
@@ -168,6 +196,8 @@ void feature_save(const struct feature *f, struct str *out) {
     pack_i64(out, f->filled);
     pack_f64(out, f->level);
     pack_i64(out, f->value);
+    if (f->beside)
+        feature_save(f->beside, out);
 }
 
 /* What blocks can hold, so that no sum overflows. */
@@ -192,4 +222,6 @@ void feature_load(struct feature *f, struct unpack *in) {
     unpack_require(in, isfinite(f->level) && within(f->block, n) && within(f->ring, (size_t)f->blocks * n));
     for (size_t i = 0; !in->failed && i < (size_t)f->blocks * n; i++)
         f->sum[i % n] += f->ring[i];
+    if (f->beside && !in->failed)
+        feature_load(f->beside, in);
 }

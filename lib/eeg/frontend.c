@@ -60,10 +60,12 @@ enum { REFERENCE_COUNT = sizeof reference_names / sizeof *reference_names };
 
 bool frontend_is_feature(int normalize) { return normalize >= FRONTEND_LINE_LENGTH; }
 
+bool frontend_has_baseline(int normalize) { return normalize == FRONTEND_BASELINE || normalize == FRONTEND_BASELINES; }
+
 int frontend_inputs(int normalize, int channels) {
     if (frontend_is_feature(normalize))
         return 1;
-    if (normalize == FRONTEND_BASELINE || normalize == FRONTEND_CONTEXT)
+    if (frontend_has_baseline(normalize) || normalize == FRONTEND_CONTEXT)
         return 2 * channels + 1;
     return normalize == FRONTEND_ENVELOPE ? 2 * channels : channels;
 }
@@ -95,7 +97,8 @@ static int check_reference(const struct frontend_config *c, struct err *err) {
     if (c->reference == FRONTEND_REFERENCE_RECORDED)
         return 0;
     if (c->normalize == FRONTEND_WINDOW || frontend_is_feature(c->normalize))
-        return err_set(err, ERR_INVALID, "reference average needs normalize causal, envelope, baseline or context; it is %s",
+        return err_set(err, ERR_INVALID,
+                       "reference average needs normalize causal, envelope, baseline, baselines or context; it is %s",
                        frontend_normalize_name(c->normalize));
     const char *const *names = NULL;
     int n = 0, rc = montage_channels(c->montage, &names, &n, err);
@@ -181,7 +184,7 @@ static int make_columns(struct frontend *f, int normalize, struct err *err) {
                                    : normalize == FRONTEND_CONTEXT ? HISTORY_CONTEXT
                                                                    : HISTORY_ENVELOPE;
     int rc = history_new(f->channels, f->lanes, columns, &f->history, err);
-    return rc || normalize != FRONTEND_BASELINE ? rc : feature_new(FRONTEND_LINE_LENGTH, f->channels, &f->feature, err);
+    return rc || !frontend_has_baseline(normalize) ? rc : feature_new(normalize, f->channels, &f->feature, err);
 }
 
 int frontend_new(const struct frontend_config *config, const struct frontend_source *source, frontend_sink_fn *sink, void *ctx,

@@ -22,14 +22,16 @@ enum {
 };
 
 /* What a network takes: the filtered channels, z-scored for each window; the signal columns of eeg/history; those and its
- * envelope columns; or those and behind them the feature of the model line_length (eeg/feature), or the context column of
- * eeg/history. The last ones are what models without a network take: one column of eeg/feature. */
+ * envelope columns; or those and behind them a feature (eeg/feature), that of the model line_length or the mean of its and
+ * band_power's, or the context column of eeg/history. The last ones are what models without a network take: one column of
+ * eeg/feature. */
 #define FRONTEND_NORMALIZE_ROWS(X)                                                                                                 \
     X(WINDOW, "window")                                                                                                            \
     X(CAUSAL, "causal")                                                                                                            \
     X(ENVELOPE, "envelope")                                                                                                        \
     X(BASELINE, "baseline")                                                                                                        \
     X(CONTEXT, "context")                                                                                                          \
+    X(BASELINES, "baselines")                                                                                                      \
     X(LINE_LENGTH, "line_length")                                                                                                  \
     X(BAND_POWER, "band_power")
 enum frontend_normalize {
@@ -37,7 +39,8 @@ enum frontend_normalize {
     FRONTEND_NORMALIZE_ROWS(FRONTEND_NORMALIZE_ENUM)
 #undef FRONTEND_NORMALIZE_ENUM
 };
-#define FRONTEND_NORMALIZE_NAMES "window|causal|envelope|baseline|context" /* of networks: the choices of data.normalize */
+#define FRONTEND_NORMALIZE_NAMES                                                                                                   \
+    "window|causal|envelope|baseline|context|baselines" /* of networks: the choices of data.normalize */
 
 /* What the columns behind the channels measure against: the recording's own reference, or the mean over all electrodes of the
  * montage at each sample, which is the same whatever reference the recording has. The channels themselves stay as recorded, so that
@@ -57,6 +60,7 @@ struct frontend_config {
  */
 int frontend_inputs(int normalize, int channels);  /* columns that the network takes */
 int frontend_columns(int normalize, int channels); /* of a row */
+bool frontend_has_baseline(int normalize);         /* the last column is a feature that goes straight to the logit */
 bool frontend_is_feature(int normalize);           /* one column of eeg/feature */
 /* "window", …; from_name: −1 for an unknown name. */
 const char *frontend_normalize_name(int normalize);

@@ -159,7 +159,7 @@ static int read_model(struct jobfile *job, struct train_config *c, struct err *e
     if (c->written.headdim)
         m->headdim = (int)c->written.headdim;
     m->dropout = (float)c->written.dropout;
-    m->skip = c->data.normalize == FRONTEND_BASELINE;
+    m->skip = frontend_has_baseline(c->data.normalize);
     m->mixer = c->written.mixer ? SEIZURE_MIXER_CONV : SEIZURE_MIXER_MAMBA2;
     if (m->mixer == SEIZURE_MIXER_MAMBA2 &&
         (env_is_one("BRR_MAMBA_FORCE_FALLBACK") || env_is_one("SEIZURE_MAMBA_FORCE_FALLBACK"))) {

@@ -129,11 +129,24 @@ static void band_power_is_the_median_root_mean_square_beside_its_past(void **sta
     check_definition(FRONTEND_BAND_POWER, 20, band_power);
 }
 
+static void the_feature_of_both_is_their_mean_by_slopes(void **state) {
+    (void)state;
+    static uint16_t both[N];
+    whole(FRONTEND_LINE_LENGTH, N, got);
+    whole(FRONTEND_BAND_POWER, N, again);
+    whole(FRONTEND_BASELINES, N, both);
+    for (int t = 0; t < N; t++) { /* 10 z − 3 is the mean of the log-odds 10 a − 3 and 6 b − 3 */
+        double want = (half_to_f32(got[t]) + 0.6 * half_to_f32(again[t])) / 2;
+        assert_float_equal(half_to_f32(both[t]), want, 1e-3 * (1 + fabs(want)));
+    }
+    assert_true(half_to_f32(both[N - 1]) > half_to_f32(both[N / 2]) + 0.5f);
+}
+
 /* ---- state ---- */
 
 static void chunks_and_snapshots_change_no_bit(void **state) {
     (void)state;
-    for (int normalize = FRONTEND_LINE_LENGTH; normalize <= FRONTEND_BAND_POWER; normalize++) {
+    for (int normalize = FRONTEND_BASELINES; normalize <= FRONTEND_BAND_POWER; normalize++) {
         whole(normalize, N, got);
         whole(normalize, 37, again);
         assert_memory_equal(got, again, sizeof got);
@@ -179,7 +192,7 @@ static void one_silent_or_wild_channel_moves_little(void **state) {
 
 static void corrupt_state_is_refused(void **state) {
     (void)state;
-    struct feature *f = make(FRONTEND_BAND_POWER), *other = make(FRONTEND_BAND_POWER);
+    struct feature *f = make(FRONTEND_BASELINES), *other = make(FRONTEND_BASELINES);
     struct str saved;
     str_init(&saved, 1 << 20);
     feature_start(f, rows);
@@ -276,6 +289,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(line_length_is_the_median_step_beside_its_past),
         cmocka_unit_test(band_power_is_the_median_root_mean_square_beside_its_past),
+        cmocka_unit_test(the_feature_of_both_is_their_mean_by_slopes),
         cmocka_unit_test(chunks_and_snapshots_change_no_bit),
         cmocka_unit_test(held_rows_leave_the_feature_as_it_was),
         cmocka_unit_test(one_silent_or_wild_channel_moves_little),

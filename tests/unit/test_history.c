@@ -244,7 +244,7 @@ static void rows_begin_with_the_microvolt_of_before_and_restart_with_a_segment(v
     static struct heard plain, all, chunked;
     stream(FRONTEND_WINDOW, 4000, &plain);
     assert_int_equal(plain.columns, C);
-    for (int normalize = FRONTEND_CAUSAL; normalize <= FRONTEND_CONTEXT; normalize++) {
+    for (int normalize = FRONTEND_CAUSAL; normalize <= FRONTEND_BASELINES; normalize++) {
         stream(normalize, 4000, &all);
         stream(normalize, 33, &chunked);
         assert_int_equal(all.columns, frontend_columns(normalize, C));
