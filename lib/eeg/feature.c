@@ -66,7 +66,7 @@ static int feature_one(int normalize, int channels, struct feature **ret, struct
 
 int feature_new(int normalize, int channels, struct feature **ret, struct err *err) {
     struct feature *f = NULL;
-    int rc = feature_one(frontend_is_feature(normalize) ? normalize : FRONTEND_LINE_LENGTH, channels, &f, err);
+    int rc = feature_one(normalize < FIRST ? FRONTEND_LINE_LENGTH : normalize, channels, &f, err);
     if (rc)
         return rc;
     if (normalize == FRONTEND_BASELINES && (rc = feature_one(FRONTEND_BAND_POWER, channels, &f->beside, err))) {
