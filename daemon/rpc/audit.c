@@ -1,5 +1,6 @@
 #include "daemon/rpc/audit.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +11,13 @@
 
 enum { SETS = 256, WAYS = 4, METHOD_SIZE = 96 };
 
-/* The lines of one key in its present window. */
+/* What one key has left. */
 struct count {
     uint64_t key; /* 0 = free */
-    int64_t until_ms;
-    int lines;
+    double allowance;
+    int64_t at_ms; /* of the allowance */
     long long unsaid;
+    int64_t said_ms;
     char principal[AUTH_NAME_SIZE], method[METHOD_SIZE];
 };
 struct audit {
@@ -49,48 +51,50 @@ static uint64_t hash(const char *const texts[3]) {
     return h ? h : 1;
 }
 
-static void say_unsaid(struct count *c) {
+static void say_unsaid(struct count *c, int64_t now_ms) {
     if (c->unsaid)
         log_info("audit", "principal=%s method=%s outcome=unsaid lines=%lld", c->principal, *c->method ? c->method : "any",
                  c->unsaid);
     c->unsaid = 0;
+    c->said_ms = now_ms;
 }
 
-/* The count of the key; it takes the place of the one whose window ends first. */
-static struct count *count_of(struct audit *a, const char *const texts[3], int64_t now_ms, int64_t window_ms) {
+/* The count of the key, grown to now; a new one takes the place of the one that was used least recently. most: the allowance. */
+static struct count *count_of(struct audit *a, const char *const texts[3], int64_t now_ms, double most, double a_second) {
     const uint64_t key = hash(texts);
     struct count *set = a->counts[key % SETS], *c = &set[0];
     for (int i = 0; i < WAYS; i++) {
         if (set[i].key == key) {
             c = &set[i];
-            break;
+            c->allowance = fmin(most, c->allowance + 1e-3 * a_second * (double)(now_ms - c->at_ms));
+            c->at_ms = now_ms;
+            return c;
         }
-        c = set[i].until_ms < c->until_ms ? &set[i] : c;
+        c = set[i].at_ms < c->at_ms ? &set[i] : c;
     }
-    if (c->key == key && now_ms < c->until_ms)
-        return c;
-    say_unsaid(c);
-    *c = (struct count){.key = key, .until_ms = now_ms + window_ms};
+    say_unsaid(c, now_ms);
+    *c = (struct count){.key = key, .allowance = most, .at_ms = now_ms, .said_ms = now_ms};
     str_copy(c->principal, sizeof c->principal, texts[0]);
     str_copy(c->method, sizeof c->method, texts[1]);
     return c;
 }
 
+/* Whether the allowance has a line; takes it. */
+static bool take(struct count *c) {
+    const bool may = c->allowance >= 1;
+    c->allowance -= may;
+    return may;
+}
+
 bool audit_allows(struct audit *a, const char *principal, const char *method, const char *id, int64_t now_ms) {
     const char *const of_id[] = {principal, method, id ? id : ""}, *const of_method[] = {principal, method, ""},
                       *const of_caller[] = {principal, "", ""};
+    bool allowed = false;
     pthread_mutex_lock(&a->lock);
-    struct count *reading = id ? count_of(a, of_id, now_ms, AUDIT_READING_MS) : NULL;
-    const bool again = reading && reading->lines++ > 0;
-    struct count *own = again ? NULL : count_of(a, of_method, now_ms, AUDIT_WINDOW_MS);
-    const bool fits = own && own->lines < AUDIT_OF_METHOD;
-    struct count *all = fits ? count_of(a, of_caller, now_ms, AUDIT_WINDOW_MS) : NULL;
-    const bool allowed = all && all->lines < AUDIT_OF_CALLER;
-    if (allowed) {
-        own->lines++;
-        all->lines++;
-    } else if (own) {
-        own->unsaid++;
+    if (!id || take(count_of(a, of_id, now_ms, 1, 1000.0 / AUDIT_READING_MS))) {
+        struct count *own = count_of(a, of_method, now_ms, AUDIT_OF_METHOD, AUDIT_METHOD_S);
+        allowed = take(own) && take(count_of(a, of_caller, now_ms, AUDIT_OF_CALLER, AUDIT_CALLER_S));
+        own->unsaid += !allowed;
     }
     pthread_mutex_unlock(&a->lock);
     return allowed;
@@ -100,7 +104,7 @@ void audit_tick(struct audit *a, int64_t now_ms) {
     pthread_mutex_lock(&a->lock);
     for (int i = 0; i < SETS; i++)
         for (int k = 0; k < WAYS; k++)
-            if (a->counts[i][k].unsaid && now_ms >= a->counts[i][k].until_ms)
-                say_unsaid(&a->counts[i][k]);
+            if (a->counts[i][k].unsaid && now_ms - a->counts[i][k].said_ms >= AUDIT_SAY_MS)
+                say_unsaid(&a->counts[i][k], now_ms);
     pthread_mutex_unlock(&a->lock);
 }

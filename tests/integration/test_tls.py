@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import time
+from http import client
 
 from daemon import BIN, PATIENCE, SOURCE, make_corpus, temporary
 from secured import Secured, openssl, secret_file, tls
@@ -183,6 +184,30 @@ def of(pair):
     return ["--tls-cert", f"{pair}.crt", "--tls-key", f"{pair}.key"]
 
 
+def signs_in(d):
+    """A form gives a cookie that is no token and outlives the daemon; other sites and other names get nothing."""
+    context = ssl.create_default_context(cafile=f"{d.ca}/ca.crt")
+
+    def ask(method, path, body=None, **headers):
+        c = client.HTTPSConnection("127.0.0.1", d.port, context=context, timeout=PATIENCE)
+        c.request(method, path, body, {"Accept": "text/html", **headers})
+        answer = c.getresponse()
+        answer.read()
+        c.close()
+        return answer.status, (answer.headers["Set-Cookie"] or "").split(";")[0]
+
+    form, own = f"next=/jobs&token={d.tokens['read']}", f"https://127.0.0.1:{d.port}"
+    status, cookie = ask("POST", "/login", form, Origin=own)
+    assert status == 303 and cookie.startswith("__Host-brrd=1t") and d.tokens["read"] not in cookie, (status, cookie)
+    assert ask("GET", "/jobs", Cookie=cookie) == (200, ""), "a new cookie is not renewed at once"
+    assert ask("POST", "/login", form, Origin="https://evil.example")[0] == 403
+    assert ask("POST", "/logout", "", Cookie=cookie, **{"Sec-Fetch-Site": "cross-site"})[0] == 403
+    assert ask("GET", "/jobs", Cookie=cookie, Host="evil.example")[0] == 421
+    assert ask("GET", "/jobs", Cookie=cookie[:-1] + ("0" if cookie[-1] != "0" else "1"))[0] == 401
+    assert ask("GET", "/metrics", Cookie=cookie, Host="evil.example")[0] == 200, "metrics have no names"
+    return lambda: ask("GET", "/jobs", Cookie=cookie)
+
+
 def wait_until_ready(d):
     """A start looks for the snapshots of streams first."""
     deadline = time.time() + PATIENCE
@@ -284,12 +309,16 @@ def main():
         files_of_init(tmp)
         roles(d)
         http(d)
+        page = signs_in(d)
         audit(d)
         reload_while_connected(d)
         wrong_servers(d, tmp)
         refusals(d)
         said = "".join(d.as_role("wrong", "jobs")[1:])
         nothing_secret(d, said)
+        assert d.stop() == 0
+        d.start()
+        assert page() == (200, ""), "a restart signs nobody out"
         assert d.stop() == 0
         tokens_of_beds(tmp)
         bad_files_at_start(tmp)

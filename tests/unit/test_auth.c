@@ -199,15 +199,15 @@ static void many_lines_about_a_caller_are_summed_up(void **state) {
     char method[16] = "";
     struct auth_record record = {.method = method, .needed = ROLE_SUBMIT, .outcome = "ok"};
     int before = redirect(path);
-    for (int i = 0; i < 10 * AUDIT_OF_CALLER; i++) {
+    for (int i = 0; i < 3 * AUDIT_OF_CALLER; i++) {
         str_format(method, sizeof method, "/m%d", i % 8);
         auth_audit(g->auth, &caller, &record);
     }
     auth_audit(g->auth, &other, &record);
     assert_true(dup2(before, STDERR_FILENO) >= 0);
     close(before);
-    assert_int_equal(fsio_read(path, 1 << 20, &text, &len, NULL), 0);
-    assert_int_equal(lines_of(text, "principal=token:ana"), AUDIT_OF_CALLER);
+    assert_int_equal(fsio_read(path, 4 << 20, &text, &len, NULL), 0);
+    assert_in_range(lines_of(text, "principal=token:ana"), AUDIT_OF_CALLER, 1.1 * AUDIT_OF_CALLER); /* some grow back meanwhile */
     assert_in_range(lines_of(text, "method=/m3"), 1, AUDIT_OF_METHOD);
     assert_int_equal(lines_of(text, "principal=token:bob"), 1);
     free(text);
@@ -228,15 +228,16 @@ static void lines_that_were_left_out_are_counted(void **state) {
     for (int i = 0; i < AUDIT_OF_METHOD + 7; i++)
         allowed += audit_allows(a, "token:ana", "/m", NULL, 1000);
     assert_int_equal(allowed, AUDIT_OF_METHOD);
-    audit_tick(a, 1000 + AUDIT_WINDOW_MS - 1);
-    audit_tick(a, 1000 + AUDIT_WINDOW_MS);
-    audit_tick(a, 1000 + 2 * AUDIT_WINDOW_MS);
-    assert_true(audit_allows(a, "token:ana", "/m", NULL, 1000 + AUDIT_WINDOW_MS));
+    audit_tick(a, 1000 + AUDIT_SAY_MS - 1);
+    audit_tick(a, 1000 + AUDIT_SAY_MS);
+    audit_tick(a, 1000 + 3 * AUDIT_SAY_MS);
+    assert_true(audit_allows(a, "token:ana", "/m", NULL, 2000)); /* one has grown back */
+    assert_false(audit_allows(a, "token:ana", "/m", NULL, 2000));
     assert_true(audit_allows(a, "token:ana", "/observe", "s1", 1000));
-    assert_false(audit_allows(a, "token:ana", "/observe", "s1", AUDIT_READING_MS));
+    assert_false(audit_allows(a, "token:ana", "/observe", "s1", AUDIT_READING_MS - 1000));
     assert_true(audit_allows(a, "token:ana", "/observe", "s2", 1000));
     assert_true(audit_allows(a, "token:bob", "/observe", "s1", 1000));
-    assert_true(audit_allows(a, "token:ana", "/observe", "s1", 1000 + AUDIT_READING_MS));
+    assert_true(audit_allows(a, "token:ana", "/observe", "s1", 2000 + AUDIT_READING_MS));
     assert_true(dup2(before, STDERR_FILENO) >= 0);
     close(before);
     assert_int_equal(fsio_read(path, 1 << 16, &text, &len, NULL), 0);
