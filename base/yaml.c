@@ -1,5 +1,7 @@
 #include "base/yaml.h"
 
+#include "base/cleanup.h"
+#include "base/map.h"
 #include "base/str.h"
 
 #include <string.h>
@@ -67,10 +69,15 @@ static int read_scalar(struct reader *r, const yaml_event_t *event, struct yaml_
     return 0;
 }
 
+static void keys_done(struct map **keys) { map_free(*keys, NULL); }
+
 /* Children up to the end event of a sequence or mapping. */
 static int read_children(struct reader *r, struct yaml_node *parent, int depth) {
     struct yaml_node **tail = &parent->child;
     yaml_event_type_t end = parent->type == YAML_SEQUENCE ? YAML_SEQUENCE_END_EVENT : YAML_MAPPING_END_EVENT;
+    OWNED(keys_done) struct map *keys = parent->type == YAML_MAPPING ? map_new(MAX_KEYS) : NULL;
+    if (parent->type == YAML_MAPPING && !keys)
+        return err_set(r->err, ERR_EXHAUSTED, "%s: out of memory", r->file);
     for (int n_keys = 0;;) {
         yaml_event_t event;
         struct yaml_node *key = NULL, *child = NULL;
@@ -86,7 +93,7 @@ static int read_children(struct reader *r, struct yaml_node *parent, int depth) 
                                                  : fail_at(r, event.start_mark, "a key must be plain text");
             if (!rc && ++n_keys > MAX_KEYS)
                 rc = fail_at(r, event.start_mark, "more than 10000 keys in one mapping");
-            if (!rc && yaml_get(parent, key->text))
+            if (!rc && map_get(keys, key->text))
                 rc = err_set(r->err, ERR_INVALID, "%s:%d:%d: key '%s' appears twice", r->file, key->line, key->column, key->text);
             yaml_event_delete(&event);
             if (rc || (rc = next_event(r, &event)))
@@ -97,6 +104,8 @@ static int read_children(struct reader *r, struct yaml_node *parent, int depth) 
         if (rc)
             return rc;
         if (key) {
+            if ((rc = map_put(keys, key->text, child, NULL)))
+                return err_set(r->err, rc, "%s: out of memory", r->file);
             child->key = key->text;
             child->key_line = key->line;
             child->key_column = key->column;
