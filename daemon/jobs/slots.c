@@ -179,11 +179,34 @@ struct slot *slots_place(struct slots *s, const struct job *job) {
     return best ? best : may_fit_later ? NULL : last_resort;
 }
 
+/* True if the slot is free for `next`, or would be after what runs there has ended or made room. */
+static bool can_give(const struct slots *s, const struct slot *slot, const struct job *next) {
+    const struct job *job = slot->job;
+    const bool gives = !job || job->wish != JOB_WISH_NONE || (job->preemptible && next->priority > job->priority);
+    return gives && fit_of(s, slot, next).ever;
+}
+
+/* True if `next` could have this slot, with as many beside it as it wants. */
+static bool helps(const struct slots *s, const struct slot *slot, const struct job *next) {
+    if (next->devices <= 1)
+        return may_use(slot, next);
+    for (const struct slot *first = s->at; first < s->at + s->n; first++) {
+        int n = 0;
+        if (!may_use(first, next) || !is_beside(first, first) || !is_beside(slot, first) || !can_give(s, first, next))
+            continue;
+        for (const struct slot *other = s->at; other < s->at + s->n; other++)
+            n += is_beside(other, first) && can_give(s, other, next);
+        if (n >= next->devices)
+            return true;
+    }
+    return false;
+}
+
 struct slot *slots_victim(struct slots *s, const struct job *next) {
     struct slot *victim = NULL;
     for (struct slot *slot = s->at; slot < s->at + s->n; slot++) {
         const struct job *job = slot->job;
-        if (!job || slot->remote || *slot->held || !may_use(slot, next) || !fit_of(s, slot, next).ever)
+        if (!job || slot->remote || *slot->held || !helps(s, slot, next) || !fit_of(s, slot, next).ever)
             continue;
         if (job->wish != JOB_WISH_NONE)
             return NULL;

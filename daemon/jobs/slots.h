@@ -40,7 +40,8 @@ struct slot *slots_place(struct slots *s, const struct job *job);
 /* The job is at work on the slot that slots_place gave, and on as many others as it wants. */
 void slots_take(struct slots *s, struct slot *first, struct job *job);
 void slots_free(struct slots *s, const struct job *job); /* it has ended */
-/* The slot whose job, of lowest priority, makes room for `next`; NULL: none does, or one does already. */
+/* The slot whose job, of lowest priority, makes room for `next`; NULL: none does, or one does already. A job that wants several
+ * devices gets room only where enough of one kind can be had. */
 struct slot *slots_victim(struct slots *s, const struct job *next);
 
 #endif

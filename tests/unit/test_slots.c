@@ -106,6 +106,23 @@ static void the_job_of_lowest_priority_makes_room_and_one_at_a_time(void **state
     assert_null(slots_victim(&b->slots, next));
 }
 
+static void room_for_several_devices_is_made_only_where_there_can_be_enough(void **state) {
+    struct bench *b = *state;
+    struct job *next = &b->jobs[5];
+    b->slots.n = 3;
+    b->slots.at[2].name = "cpu";
+    next->priority = 9;
+    next->devices = 2;
+    for (int i = 0; i < 3; i++) {
+        b->slots.at[i].job = &b->jobs[i];
+        b->jobs[i].priority = 3;
+    }
+    b->jobs[2].priority = 1; /* the lowest, on the only device of its kind */
+    assert_ptr_equal(slots_victim(&b->slots, next), &b->slots.at[1]);
+    b->jobs[0].preemptible = false; /* then one of two cannot be had */
+    assert_null(slots_victim(&b->slots, next));
+}
+
 static void places_of_a_cluster_are_for_jobs_that_name_it(void **state) {
     struct bench *b = *state;
     struct job *job = &b->jobs[0];
@@ -205,6 +222,7 @@ int main(void) {
         cmocka_unit_test_setup(the_only_device_takes_every_job, set_up),
         cmocka_unit_test_setup(a_bad_device_takes_no_job_and_says_why, set_up),
         cmocka_unit_test_setup(the_job_of_lowest_priority_makes_room_and_one_at_a_time, set_up),
+        cmocka_unit_test_setup(room_for_several_devices_is_made_only_where_there_can_be_enough, set_up),
         cmocka_unit_test_setup(places_of_a_cluster_are_for_jobs_that_name_it, set_up),
         cmocka_unit_test_setup(a_place_is_kept_for_jobs_that_are_to_be_cancelled, set_up),
         cmocka_unit_test_setup(a_job_of_two_devices_gets_two_of_one_kind, set_up),
