@@ -43,6 +43,7 @@ struct job {
     int attempts;
     int restarts;       /* charged to limits.restarts since the job was submitted or resumed */
     int crashes;        /* number of these restarts charged because the daemon died while the job ran */
+    int isolated;       /* 1: it ran when the daemon died, and runs alone until it has written a checkpoint or ended */
     int stalled;        /* number of these restarts since the newest checkpoint */
     int64_t retry_ms;   /* queued: not started before this time (Unix ms); 0 = at once */
     enum job_wish wish; /* active jobs only */

@@ -33,6 +33,7 @@ static const struct field fields[] = {
     FIELD("restarts", INT, restarts),
     FIELD("crashes", INT, crashes),
     FIELD("stalled", INT, stalled),
+    FIELD("isolated", INT, isolated),
     FIELD("retry_ms", I64, retry_ms),
     FIELD("wish", INT, wish),
     FIELD("device", TEXT, device),

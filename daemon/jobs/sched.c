@@ -317,7 +317,7 @@ int sched_resume(struct sched *s, const char *id, const char *const *overrides, 
         return rc;
     job->overrides = joined;
     sched_read_demands(job);
-    job->restarts = job->crashes = job->stalled = 0;
+    job->restarts = job->crashes = job->stalled = job->isolated = 0;
     if ((rc = move_asked(s, job, JOB_QUEUED, "resumed", err))) {
         *job = before;
         free(joined);
@@ -380,7 +380,8 @@ void sched_measured(struct sched *s, const char *id, int64_t bytes) {
 /* Ended jobs that are older than keep_finished leave the database and the list, a few at a time. While the database cannot be
  * written they stay. */
 static void forget_old(struct sched *s) {
-    const bool steady = trusted_time_look(&s->time, trusted_boot_ms(), clock_wall_ms(), s->config.keep_finished_ms);
+    const int64_t boot_ms = s->config.boot_ms ? s->config.boot_ms() : trusted_boot_ms();
+    const bool steady = trusted_time_look(&s->time, boot_ms, sched_wall_ms(s), s->config.keep_finished_ms);
     int64_t before_ms = sched_wall_ms(s) - s->config.keep_finished_ms;
     struct job *old[SCHED_FORGET_MAX];
     struct err err;
@@ -389,7 +390,7 @@ static void forget_old(struct sched *s) {
         if (job_is_over(s->jobs[i]->state) && !s->jobs[i]->leaving && s->jobs[i]->finished_ms &&
             s->jobs[i]->finished_ms < before_ms)
             old[n++] = s->jobs[i];
-    if (!n || s->ledger.broken || !(steady || s->config.wall_ms)) /* a step of the clock makes nothing old */
+    if (!n || s->ledger.broken || !steady) /* a step of the clock makes nothing old */
         return;
     if (ledger_forget(&s->ledger, old, n, &err)) {
         log_warn("old jobs cannot be forgotten", "jobs=%d error=\"%s\"", n, err.message);

@@ -47,6 +47,7 @@ struct sched_config {
     } devices[SLOTS_MAX];
     const char *versions;     /* recorded too */
     int64_t (*wall_ms)(void); /* NULL: clock_wall_ms */
+    int64_t (*boot_ms)(void); /* NULL: trusted_boot_ms */
 };
 struct sched;
 /* Loads the jobs. Jobs that ran when the daemon died are queued again or, above limits.restarts, failed. */

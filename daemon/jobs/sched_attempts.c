@@ -72,6 +72,7 @@ static void recover_one(struct sched *s, struct job *job, int crashed) {
     } else if (s->config.apart) {
         sched_move(s, job, JOB_QUEUED, "daemon_restarted: the job goes on from its newest checkpoint");
     } else if (crashed > 1) {
+        job->isolated = 1;
         str_format(
             reason, sizeof reason,
             "daemon_crashed: the daemon died while %d jobs ran; no restart is charged, and each starts again when no other runs",
@@ -80,6 +81,7 @@ static void recover_one(struct sched *s, struct job *job, int crashed) {
         sched_move(s, job, JOB_QUEUED, reason);
     } else {
         job->crashes++;
+        job->isolated = 1;
         str_format(reason, sizeof reason,
                    "daemon_crashed: the daemon died while this job ran, %d time%s so far (limits.restarts: %lld); the system's log "
                    "may say why, such as out of memory%s",
@@ -135,6 +137,7 @@ static void finish_running(struct sched *s, struct slot *slot, struct task_end *
             s->config.ended(s->config.worker, i);
     slots_free(&s->slots, job);
     job->alone = false;
+    job->isolated &= r->stopped == STOP_SHUTDOWN || r->stopped == STOP_PREEMPT; /* it has not shown yet what it does alone */
     job->on[0] = '\0';
     job->run_ms += sched_wall_ms(s) > job->started_ms ? sched_wall_ms(s) - job->started_ms : 0;
     if (!isnan(r->energy_j))
@@ -166,6 +169,7 @@ static void take_checkpoint(struct sched *s, struct job *job, const struct task_
     if (c->last)
         str_copy(job->last, sizeof job->last, c->path);
     job->alone = false;
+    job->isolated = 0;
     if (c->best)
         str_copy(job->best, sizeof job->best, c->path);
     ledger_checkpoint(&s->ledger, job, c, sched_wall_ms(s));

@@ -22,9 +22,7 @@ static bool may_start(const struct sched *s, const struct job *job) {
 }
 
 /* The daemon died while the job ran, alone or with others: it runs alone until it has written a checkpoint. */
-static bool must_run_alone(const struct sched *s, const struct job *job) {
-    return s->slots.n > 1 && str_starts(job->reason, "daemon_crashed");
-}
+static bool must_run_alone(const struct sched *s, const struct job *job) { return s->slots.n > 1 && job->isolated; }
 
 /* The first waiting job, in order, that has a device now, and its device; of those for clusters, or of the others. A job that must
  * run alone, or on several devices, holds up those after it. */

@@ -21,6 +21,9 @@
 
 static int64_t now_ms = INT64_C(1800000000000);
 static UNUSED int64_t wall_ms(void) { return now_ms; }
+/* Only the wall clock can be set. */
+static int64_t step_ms;
+static UNUSED int64_t boot_ms(void) { return now_ms - step_ms; }
 
 /* In place of the C library's: while `held`, no volume answers. */
 static atomic_bool held;
@@ -126,10 +129,13 @@ static UNUSED void open_sched(struct fixture *f) {
     config.devices[0].description = "cpu";
     config.versions = "brrd 9.9";
     config.wall_ms = wall_ms;
+    config.boot_ms = boot_ms;
     if (f->read_only)
         break_database(f, true);
     if (sched_open(&config, &f->sched, &err))
         fail_msg("%s", err.message);
+    sched_tick(f->sched); /* it has looked at the clocks */
+    sched_settle(f->sched);
 }
 
 static UNUSED void close_sched(struct fixture *f) {

@@ -370,12 +370,49 @@ static void many_old_jobs_are_forgotten_a_few_at_a_time(void **state) {
     f->config.keep_finished_ms = 1000;
     now_ms += 5000;
     die_and_start(f);
+    now_ms += 2000;
     tick(f);
     assert_int_equal(sched_count(f->sched), 3); /* the loop has other work */
     die_and_start(f);
     assert_int_equal(sched_count(f->sched), 3); /* in the database too */
+    now_ms += 2000;
     tick(f);
     assert_int_equal(sched_count(f->sched), 0);
+}
+
+static void a_step_of_the_clock_makes_no_job_old(void **state) {
+    enum { DAY_MS = 24 * 3600 * 1000 };
+    struct fixture *f = *state;
+    f->config.keep_finished_ms = INT64_C(30) * DAY_MS;
+    die_and_start(f);
+    char id[JOB_ID_SIZE];
+    str_copy(id, sizeof id, started(f)->id);
+    report_end(f, 0, STOP_NONE, "{}");
+    now_ms += INT64_C(400) * DAY_MS;
+    step_ms += INT64_C(400) * DAY_MS;
+    for (int i = 0; i < 20; i++, now_ms += 3600 * 1000)
+        tick(f);
+    assert_non_null(sched_get(f->sched, id));
+    now_ms -= INT64_C(400) * DAY_MS; /* somebody has set it right */
+    step_ms -= INT64_C(400) * DAY_MS;
+    for (int i = 0; i < 31 * 24; i++, now_ms += 3600 * 1000)
+        tick(f);
+    assert_null(sched_get(f->sched, id));
+}
+
+static void an_isolated_job_stays_so_whatever_its_reason_says(void **state) {
+    struct fixture *f = *state;
+    char id[JOB_ID_SIZE];
+    str_copy(id, sizeof id, started(f)->id);
+    die_and_start(f); /* as a crash */
+    assert_int_equal(sched_get(f->sched, id)->isolated, 1);
+    sched_hold(f->sched, 0, "device_bad: it is bad"); /* another reason */
+    die_and_start(f);
+    assert_int_equal(sched_get(f->sched, id)->isolated, 1);
+    now_ms += 1000000;
+    turn(f);
+    report_checkpoint(f, 1, false);
+    assert_int_equal(sched_get(f->sched, id)->isolated, 0);
 }
 
 static void an_id_never_comes_again(void **state) {
@@ -429,6 +466,8 @@ int main(void) {
         rigged(a_cancel_holds_whatever_else_ends_the_run),
         rigged(work_that_was_done_before_its_cancel_is_kept),
         rigged(a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again),
+        rigged(a_step_of_the_clock_makes_no_job_old),
+        rigged(an_isolated_job_stays_so_whatever_its_reason_says),
         rigged(an_id_never_comes_again),
         rigged(many_old_jobs_are_forgotten_a_few_at_a_time),
     };
