@@ -63,10 +63,9 @@ static int check_hooks(const struct config *c, struct err *err) {
         int rc = hook_read_files(&c->hooks[i], &files, err);
         if (rc)
             return rc;
+        hook_files_done(&files);
         if (c->hooks[i].command && access(c->hooks[i].command[0], X_OK))
             return err_errno(err, errno, "alarms.hooks: %s: %s cannot be run", c->hooks[i].name, c->hooks[i].command[0]);
-        free(files.secret);
-        free(files.ca);
     }
     return 0;
 }

@@ -4,11 +4,13 @@
 
 #include "base/options.h"
 #include "base/str.h"
+#include "daemon/hooks/hook_format.h"
 
 struct hook_raw {
-    const char *name, *url, *secret_file, *ca, *bed, *model;
+    const char *name, *url, *url_file, *secret_file, *ca, *bed, *model;
     struct option_list command, kinds, environment;
-    bool replays;
+    bool replays, names;
+    int format;
     int64_t timeout_ms;
 };
 #define H(field) offsetof(struct hook_raw, field)
@@ -16,6 +18,10 @@ static const struct option rows[] = {
     {"name", OPTION_STRING, H(name), NULL, 0, 0, NULL, "name in logs, metrics and `brrctl hooks test`"},
     {"command", OPTION_STRINGS, H(command), "[]", 0, 0, NULL, "words of a command, the first an absolute path; no shell"},
     {"url", OPTION_STRING, H(url), "null", 0, 0, NULL, "https://… that takes a POST"},
+    {"url_file", OPTION_STRING, H(url_file), "null", 0, 0, NULL,
+     "file with the url, mode 0600 or 0440: urls of webhooks are secrets"},
+    {"format", OPTION_ENUM, H(format), "brrd", 0, 0, HOOK_FORMATS, "of a POST"},
+    {"names", OPTION_BOOL, H(names), "true", 0, 0, NULL, "names of beds and callers; false: the receiver gets none"},
     {"secret_file", OPTION_STRING, H(secret_file), "null", 0, 0, NULL, "file with the key of the signature, mode 0600 or 0440"},
     {"ca", OPTION_STRING, H(ca), "null", 0, 0, NULL, "PEM file: CAs of the receiver; default those of the system"},
     {"bed", OPTION_STRING, H(bed), "*", 0, 0, NULL, "pattern of clients' names"},
@@ -40,10 +46,6 @@ static int read_kinds(const struct yaml_node *node, const char *file, const stru
     return 0;
 }
 
-static bool is_secure(const char *url) {
-    return str_starts(url, "https://") || str_starts(url, "http://127.0.0.1:") || str_starts(url, "http://localhost:");
-}
-
 static int check(const struct yaml_node *node, const char *file, const struct config *c, const struct hook_raw *raw,
                  struct err *err) {
     if (!*raw->name || strlen(raw->name) >= HOOK_NAME)
@@ -51,15 +53,17 @@ static int check(const struct yaml_node *node, const char *file, const struct co
     for (int i = 0; i < c->n_hooks; i++)
         if (!strcmp(c->hooks[i].name, raw->name))
             return options_error(node, file, err, "alarms.hooks: the name %s stands twice", raw->name);
-    if (!raw->url == !raw->command.count)
-        return options_error(node, file, err, "alarms.hooks: %s: expected either command or url", raw->name);
+    const bool posts = raw->url || raw->url_file;
+    if (posts == (raw->command.count > 0) || (raw->url && raw->url_file))
+        return options_error(node, file, err, "alarms.hooks: %s: expected one of command, url and url_file", raw->name);
     if (raw->command.count && *raw->command.items[0] != '/')
         return options_error(node, file, err, "alarms.hooks: %s: command: '%.100s' is not an absolute path", raw->name,
                              raw->command.items[0]);
-    if (raw->url && !is_secure(raw->url))
+    if (raw->url && !hook_url_is_secure(raw->url))
         return options_error(node, file, err, "alarms.hooks: %s: url: expected https://…, or http:// of this machine", raw->name);
-    if (raw->url && !raw->secret_file)
-        return options_error(node, file, err, "alarms.hooks: %s: a url needs secret_file, the key of its signature", raw->name);
+    if (posts && raw->format == HOOK_BRRD && !raw->secret_file)
+        return options_error(node, file, err,
+                             "alarms.hooks: %s: a url of the format brrd needs secret_file, the key of its signature", raw->name);
     return 0;
 }
 
@@ -85,6 +89,9 @@ static int read_hook(const struct yaml_node *node, const char *file, struct aren
     struct hook *h = &c->hooks[c->n_hooks];
     *h = (struct hook){.name = raw.name,
                        .url = raw.url,
+                       .url_file = raw.url_file,
+                       .format = raw.format,
+                       .hide_names = !raw.names,
                        .secret_file = raw.secret_file,
                        .ca = raw.ca,
                        .bed = raw.bed,
@@ -94,7 +101,8 @@ static int read_hook(const struct yaml_node *node, const char *file, struct aren
                        .timeout_ms = raw.timeout_ms};
     if ((rc = read_kinds(node, file, &raw.kinds, &h->kinds, err)))
         return rc;
-    if (!raw.url && (!(h->command = words_of(arena, &raw.command)) || !(h->environment = words_of(arena, &raw.environment))))
+    if (raw.command.count &&
+        (!(h->command = words_of(arena, &raw.command)) || !(h->environment = words_of(arena, &raw.environment))))
         return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
     c->n_hooks++;
     return 0;

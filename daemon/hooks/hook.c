@@ -16,9 +16,16 @@
 #include "base/json.h"
 #include "base/spawn.h"
 #include "base/str.h"
+#include "daemon/hooks/hook_format.h"
 #include "store/signed_post.h"
 
 enum { BODY_MAX = 64 * 1024, LOOK_MS = 10, ENVIRONMENT_MAX = 64 * 1024 };
+
+bool hook_posts(const struct hook *h) { return h->url || h->url_file; }
+
+bool hook_url_is_secure(const char *url) {
+    return str_starts(url, "https://") || str_starts(url, "http://127.0.0.1:") || str_starts(url, "http://localhost:");
+}
 
 bool hook_wants(const struct hook *h, const struct journal_entry *e) {
     const bool wanted = h->steps ? e->kind == JOURNAL_ESCALATED && (h->steps >> (e->step < 31 ? e->step : 31) & 1)
@@ -51,8 +58,8 @@ static void put_entry(struct json_writer *w, const struct journal_entry *e) {
     json_end(w, '}');
 }
 
-char *hook_body(const struct hook *h, const struct hook_message *m) {
-    char address[512];
+/* The format of brrd; url: the page about it, or NULL. */
+static char *own_body(const struct hook *h, const struct hook_message *m, const char *url) {
     struct str text;
     struct json_writer w;
     str_init(&text, BODY_MAX);
@@ -63,9 +70,9 @@ char *hook_body(const struct hook *h, const struct hook_message *m) {
     json_put_bool(&w, "test", m->test);
     json_put_str(&w, "text", m->text);
     json_put_f64(&w, "late_s", m->late_s);
-    if (m->page && str_format(address, sizeof address, "%s/streams/%s", m->page, m->entry->session))
-        json_put_str(&w, "url", address);
-    json_put_str(&w, "notice", "not a medical device; a secondary notification without confirmed delivery");
+    if (url)
+        json_put_str(&w, "url", url);
+    json_put_str(&w, "notice", HOOK_NOTICE);
     json_begin_array(&w, "covers");
     for (int i = 0; i < m->n_covers; i++)
         json_put_str(&w, NULL, m->covers[i]);
@@ -75,31 +82,66 @@ char *hook_body(const struct hook *h, const struct hook_message *m) {
     return str_take(&text);
 }
 
+char *hook_body(const struct hook *h, const struct hook_message *m) {
+    char address[512];
+    struct journal_entry entry = *m->entry;
+    struct hook_message shown = *m;
+    const bool linked =
+        m->page && str_format(address, sizeof address, *entry.session ? "%s/streams/%s" : "%s/streams%s", m->page, entry.session);
+    shown.entry = &entry;
+    if (h->hide_names) {
+        *entry.client = *entry.principal = *entry.address = *entry.person = '\0';
+        shown.text = m->test ? m->text : hook_format_nameless(&entry);
+    }
+    const char *url = linked ? address : NULL;
+    return h->format == HOOK_BRRD ? own_body(h, &shown, url) : hook_format_body((enum hook_format)h->format, &shown, url);
+}
+
 /* ---- files ---- */
 
-static int read_secret(const struct hook *h, char **ret, struct err *err) {
+/* The first line of a file that only its owner and group can read; what: for errors. */
+static int read_secret(const struct hook *h, const char *path, const char *what, char **ret, struct err *err) {
     size_t len = 0;
     int rc;
-    if ((rc = fsio_check_mode(h->secret_file, 0037, err)) || (rc = fsio_read(h->secret_file, HOOK_SECRET_BYTES, ret, &len, err)))
-        return err_wrap(err, "alarms.hooks: the secret of the hook %s", h->name);
+    if ((rc = fsio_check_mode(path, 0037, err)) || (rc = fsio_read(path, HOOK_SECRET_BYTES, ret, &len, err)))
+        return err_wrap(err, "alarms.hooks: the %s of the hook %s", what, h->name);
     (*ret)[strcspn(*ret, "\r\n")] = '\0';
     if (**ret)
         return 0;
     free(*ret);
     *ret = NULL;
-    return err_set(err, ERR_INVALID, "alarms.hooks: the secret of the hook %s is empty: %s", h->name, h->secret_file);
+    return err_set(err, ERR_INVALID, "alarms.hooks: the %s of the hook %s is empty: %s", what, h->name, path);
+}
+
+void hook_files_done(struct hook_files *files) {
+    free(files->secret);
+    free(files->url);
+    free(files->ca);
+}
+
+static int read_files(const struct hook *h, struct hook_files *files, struct err *err) {
+    const char *ca = h->ca ? h->ca : signed_post_system_ca();
+    size_t len = 0;
+    int rc;
+    if (h->secret_file && (rc = read_secret(h, h->secret_file, "secret", &files->secret, err)))
+        return rc;
+    if (h->url_file && (rc = read_secret(h, h->url_file, "url", &files->url, err)))
+        return rc;
+    if (files->url && !hook_url_is_secure(files->url))
+        return err_set(err, ERR_INVALID,
+                       "alarms.hooks: the url of the hook %s in %s: expected https://…, or http:// of this machine", h->name,
+                       h->url_file);
+    if (hook_posts(h) && ca && fsio_read(ca, HOOK_CA_BYTES, &files->ca, &len, err) && h->ca)
+        return err_wrap(err, "alarms.hooks: the CAs of the hook %s", h->name);
+    return 0;
 }
 
 int hook_read_files(const struct hook *h, struct hook_files *ret, struct err *err) {
     struct hook_files files = {0};
-    const char *ca = h->ca ? h->ca : signed_post_system_ca();
-    size_t len = 0;
-    int rc = h->url ? read_secret(h, &files.secret, err) : 0;
-    if (rc)
+    int rc = read_files(h, &files, err);
+    if (rc) {
+        hook_files_done(&files);
         return rc;
-    if (h->url && ca && fsio_read(ca, HOOK_CA_BYTES, &files.ca, &len, err) && h->ca) {
-        free(files.secret);
-        return err_wrap(err, "alarms.hooks: the CAs of the hook %s", h->name);
     }
     *ret = files;
     return 0;
@@ -187,9 +229,10 @@ static int run_command(const struct hook *h, const struct hook_attempt *a, struc
 }
 
 int hook_attempt(const struct hook *h, const struct hook_attempt *a, struct err *err) {
-    if (!h->url)
+    if (!hook_posts(h))
         return run_command(h, a, err);
-    const struct signed_post post = {.url = h->url,
+    const struct signed_post post = {.url = h->url ? h->url : a->files->url,
+                                     .name = h->url_file,
                                      .ca = a->files->ca,
                                      .secret = a->files->secret,
                                      .id = a->id,

@@ -14,15 +14,19 @@ struct hook {
     const char *name;
     const char **command; /* its words, n_words of them and NULL; or NULL */
     int n_words;
-    const char **environment;           /* names of the daemon's variables that a command gets, and NULL; or NULL */
-    const char *url, *secret_file, *ca; /* url NULL: a command. ca NULL: those of the system */
-    const char *bed, *model;            /* fnmatch patterns of the client's name and of the model's */
-    unsigned kinds;                     /* bits 1 << enum journal_kind */
-    unsigned steps;                     /* bits 1 << step of the escalation, from 1: told then, and of nothing else; 0: none */
-    bool replays;                       /* also alarms of replays */
-    int64_t timeout_ms;                 /* of one attempt */
+    const char **environment;                      /* names of the daemon's variables that a command gets, and NULL; or NULL */
+    const char *url, *url_file, *secret_file, *ca; /* url: or a file that holds it. ca NULL: those of the system */
+    int format;                                    /* enum hook_format, of a POST */
+    bool hide_names;                               /* of beds, callers and addresses */
+    const char *bed, *model;                       /* fnmatch patterns of the client's name and of the model's */
+    unsigned kinds;                                /* bits 1 << enum journal_kind */
+    unsigned steps;     /* bits 1 << step of the escalation, from 1: told then, and of nothing else; 0: none */
+    bool replays;       /* also alarms of replays */
+    int64_t timeout_ms; /* of one attempt */
 };
 
+bool hook_posts(const struct hook *h);    /* false: a command */
+bool hook_url_is_secure(const char *url); /* https://, or http:// of this machine */
 bool hook_wants(const struct hook *h, const struct journal_entry *e);
 
 /* What a receiver is told, as JSON on the standard input of a command or as the body of a POST. */
@@ -39,11 +43,12 @@ struct hook_message {
 /* malloc'd; NULL when out of memory. */
 char *hook_body(const struct hook *h, const struct hook_message *m);
 
-/* Files that a hook needs, read before its first attempt; free() each. */
+/* Files that a hook needs, read before its first attempt. */
 struct hook_files {
-    char *secret, *ca; /* ca: PEM; NULL: libcurl finds those of the system */
+    char *secret, *url, *ca; /* secret, url: NULL without a file. ca: PEM; NULL: libcurl finds those of the system */
 };
 int hook_read_files(const struct hook *h, struct hook_files *ret, struct err *err);
+void hook_files_done(struct hook_files *files);
 
 /* One attempt: runs the command with the body as its standard input, or sends the POST. INVALID: the receiver refuses it. stop
  * (may be NULL) ends it early. */

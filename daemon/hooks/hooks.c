@@ -392,7 +392,7 @@ static void keep_waiting(struct line *l, struct delivery *d) {
 /* Whether another attempt follows. A receiver that refuses is asked again as long as the alarm is on. */
 static bool worth_another(const struct line *l, const struct delivery *d, int rc) {
     const bool old = clock_ms() - d->telling.made_ms >= HOOKS_GIVE_UP_MS;
-    return l->hook->url && (d->telling.is_on || (rc != ERR_INVALID && !old));
+    return hook_posts(l->hook) && (d->telling.is_on || (rc != ERR_INVALID && !old));
 }
 
 static void failed(struct line *l, struct delivery *d, int rc, const struct err *err) {
@@ -560,8 +560,7 @@ static void line_done(struct line *l) {
     pthread_cond_destroy(&l->changed);
     pthread_mutex_destroy(&l->lock);
     pthread_mutex_destroy(&l->files_lock);
-    free(l->files.secret);
-    free(l->files.ca);
+    hook_files_done(&l->files);
 }
 
 void hooks_free(struct hooks *all) {

@@ -53,13 +53,16 @@ static void set_up(CURL *curl, const struct signed_post *p, struct curl_slist *h
         curl_easy_setopt(curl, CURLOPT_CAINFO_BLOB, &ca);
 }
 
+static const char *name_of(const struct signed_post *p) { return p->name ? p->name : p->url; }
+
 static int judge(const struct signed_post *p, CURLcode code, long status, const char *answer, struct err *err) {
     if (code != CURLE_OK)
-        return err_set(err, ERR_UNAVAILABLE, "%.200s: %s", p->url, curl_easy_strerror(code));
+        return err_set(err, ERR_UNAVAILABLE, "%.200s: %s", name_of(p), curl_easy_strerror(code));
     if (status >= 200 && status < 300)
         return 0;
     bool refused = status >= 400 && status < 500 && status != 408 && status != 425 && status != 429;
-    return err_set(err, refused ? ERR_INVALID : ERR_UNAVAILABLE, "%.200s answered with the status %ld: %s", p->url, status, answer);
+    return err_set(err, refused ? ERR_INVALID : ERR_UNAVAILABLE, "%.200s answered with the status %ld: %s", name_of(p), status,
+                   answer);
 }
 
 static int perform(const struct signed_post *p, struct curl_slist *headers, struct err *err) {
@@ -67,7 +70,7 @@ static int perform(const struct signed_post *p, struct curl_slist *headers, stru
     struct str answer;
     long status = 0;
     if (!curl)
-        return err_set(err, ERR_UNAVAILABLE, "out of memory for a request to %.200s", p->url);
+        return err_set(err, ERR_UNAVAILABLE, "out of memory for a request to %.200s", name_of(p));
     str_init(&answer, ANSWER_BYTES);
     set_up(curl, p, headers, &answer);
     CURLcode code = curl_easy_perform(curl);
@@ -81,16 +84,16 @@ static int perform(const struct signed_post *p, struct curl_slist *headers, stru
 int signed_post_send(const struct signed_post *p, struct err *err) {
     char hex[SIGNED_POST_HEX], lines[3][128];
     struct curl_slist *headers = NULL;
-    int rc = signed_post_signature(p->secret, p->body, p->len, hex, err);
+    int rc = p->secret ? signed_post_signature(p->secret, p->body, p->len, hex, err) : 0;
     if (rc)
         return rc;
     str_copy(lines[0], sizeof lines[0], "Content-Type: application/json");
     str_format(lines[1], sizeof lines[1], "Brr-Delivery: %s", p->id);
-    str_format(lines[2], sizeof lines[2], "Brr-Signature: sha256=%s", hex);
-    for (int i = 0; i < 3 && !rc; i++) {
+    str_format(lines[2], sizeof lines[2], "Brr-Signature: sha256=%s", p->secret ? hex : "");
+    for (int i = 0; i < (p->secret ? 3 : 2) && !rc; i++) {
         struct curl_slist *more = curl_slist_append(headers, lines[i]);
         headers = more ? more : headers;
-        rc = more ? 0 : err_set(err, ERR_UNAVAILABLE, "out of memory for a request to %.200s", p->url);
+        rc = more ? 0 : err_set(err, ERR_UNAVAILABLE, "out of memory for a request to %.200s", name_of(p));
     }
     rc = rc ? rc : perform(p, headers, err);
     curl_slist_free_all(headers);

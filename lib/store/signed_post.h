@@ -12,8 +12,9 @@ enum { SIGNED_POST_HEX = 65 };
 
 struct signed_post {
     const char *url;
+    const char *name;   /* of the receiver in errors; NULL = its url */
     const char *ca;     /* the CAs that the receiver's certificate may have, as PEM text; NULL = those that libcurl finds */
-    const char *secret; /* key of the signature */
+    const char *secret; /* key of the signature; NULL = without one */
     const char *id;     /* the same for each try of a delivery */
     const char *body;
     size_t len;
@@ -24,8 +25,8 @@ struct signed_post {
 const char *signed_post_system_ca(void);
 /* HMAC-SHA256 of the body in lower-case hexadecimal digits, as in the header `Brr-Signature: sha256=HEX`. */
 int signed_post_signature(const char *secret, const char *body, size_t len, char ret[SIGNED_POST_HEX], struct err *err);
-/* Sends it with the headers Brr-Delivery (the id) and Brr-Signature; follows no redirection. Errors: INVALID when the receiver
- * refused it and would do so again (a status of 4xx but 408, 425 and 429), else UNAVAILABLE. */
+/* Sends it with the headers Brr-Delivery (the id) and, with a secret, Brr-Signature; follows no redirection. Errors: INVALID when
+ * the receiver refused it and would do so again (a status of 4xx but 408, 425 and 429), else UNAVAILABLE. */
 int signed_post_send(const struct signed_post *p, struct err *err);
 
 #endif
