@@ -193,10 +193,10 @@ bool page_stream(struct html *h, const struct page_view *v, const char *id) {
     str_copy(title, sizeof title, tile_name(s));
     shell_begin(h, v, &(struct shell){.title = title, .place = SHELL_STREAMS, .live = true, .sounds = true});
     html_put(h,
-             "<div class=\"bed\" id=\"s-%s\" data-mood=\"%s\"><div class=\"top\"><h1>%s <span class=\"by\">%s</span></h1><p "
+             "<div class=\"bed\" id=\"s-%s\" data-mood=\"%s\"><div class=\"top\"><h1 data-by=\"%s\">%s</h1><p "
              "class=\"mood\" "
              "data-f=\"mood\">%s</p></div>",
-             s->key, status_mood_name(s->mood), tile_name(s), tile_by(s), t.text[TILE_MOOD]);
+             s->key, status_mood_name(s->mood), tile_by(s), tile_name(s), t.text[TILE_MOOD]);
     html_put(h,
              "<div class=\"minute-row\"><p class=\"now\"><span class=\"label\">seizure probability</span><span "
              "data-f=\"p\">%s</span> <small data-f=\"value\">%s</small></p>",

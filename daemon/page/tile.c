@@ -126,7 +126,7 @@ void tile_of(const struct status_stream *s, int64_t now_ms, struct tile *ret) {
 
 static void put_name(struct html *h, const struct status_stream *s) {
     if (*s->id)
-        html_put(h, "<h2><a href=\"/streams/%s\">%s</a> <span class=\"by\">%s</span></h2>", s->id, tile_name(s), tile_by(s));
+        html_put(h, "<h2 data-by=\"%s\"><a href=\"/streams/%s\">%s</a></h2>", tile_by(s), s->id, tile_name(s));
     else
         html_put(h, "<h2>%s</h2>", tile_name(s));
 }
