@@ -183,6 +183,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                        .store = snapshot_store_for_sessions(d->snapshot_store),
                                        .journal = s->journal,
                                        .rejoin_ms = c->rejoin_ms,
+                                       .answers = {.describe = desk_describe, .take = desk_take_over, .ctx = s->desk},
                                        .max_waiting_bytes = c->backlog_bytes};
     if (!(s->sessions = sessions_new(&sessions)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for streams");

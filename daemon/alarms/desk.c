@@ -89,6 +89,32 @@ void desk_note(void *desk, const struct journal_entry *e) {
         alarm_entry_take(d->alarms, e, &now);
 }
 
+int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]) {
+    const struct desk *d = desk;
+    const struct alarm *a = alarms_find(d->alarms, alarm);
+    const struct alarms_now now = desk_now();
+    int n = 0;
+    if (a && a->step)
+        alarm_entry_make(
+            &(struct alarms_row){
+                .kind = ALARMS_ROW_ESCALATED, .alarm = a, .step = a->step, .at_ms = now.wall_ms - (now.boot_ms - a->step_boot_ms)},
+            &ret[n++]);
+    if (a && a->answered.at_ms) {
+        const struct alarm_answer answer = {.action = ALARM_ACKNOWLEDGE, .author = a->answered};
+        alarm_entry_make(
+            &(struct alarms_row){.kind = ALARMS_ROW_ANSWERED, .alarm = a, .answer = &answer, .at_ms = a->answered.at_ms},
+            &ret[n++]);
+    }
+    return n;
+}
+
+void desk_take_over(void *desk, const struct journal_entry *e) {
+    struct desk *d = desk;
+    const struct alarm *a = alarms_find(d->alarms, e->alarm);
+    if (a && (e->kind != JOURNAL_ESCALATED || a->step < e->step))
+        desk_note(d, e);
+}
+
 /* ---- after a restart ---- */
 
 struct restoring {

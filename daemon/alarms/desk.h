@@ -28,6 +28,10 @@ void desk_free(struct desk *d); /* nobody asks any more; NULL is fine */
 void desk_restore(struct desk *d);
 /* An entry that was made: journal_observe. */
 void desk_note(void *desk, const struct journal_entry *e);
+/* What people did about this alarm, as entries of the journal; returns how many of the two there are. */
+int desk_describe(void *desk, const char *alarm, struct journal_entry ret[2]);
+/* Such an entry of a stream that goes on here: what is known already changes nothing. */
+void desk_take_over(void *desk, const struct journal_entry *e);
 void desk_tick(struct desk *d); /* every second */
 struct alarms *desk_alarms(const struct desk *d);
 struct alarms_now desk_now(void);

@@ -19,6 +19,7 @@ enum {
     FIRST_PAUSE_MS = 1000,
     LONGEST_PAUSE_MS = 60 * 1000,
     LOG_MS = 60 * 1000,
+    BELIEVED_MS = 3600 * 1000,
     RESULTS = 256,
     KEY = JOURNAL_PRINCIPAL + JOURNAL_CLIENT
 };
@@ -276,6 +277,14 @@ struct delivery {
     char *body;
 };
 
+/* How long after the newest samples people hear of it: since the entry was made, and how late the samples were themselves, unless
+ * the clocks of the recording and of this machine have nothing to do with each other. */
+static double late_s(const struct telling *t) {
+    const struct journal_entry *e = t->entry;
+    const int64_t late_ms = e->sample_ms ? e->received_ms - e->sample_ms : 0;
+    return (double)(clock_ms() - t->made_ms + (late_ms > 0 && late_ms < BELIEVED_MS ? late_ms : 0)) / 1000;
+}
+
 static char *compose(const struct line *l, struct delivery *d) {
     char text[TELLING_TEXT];
     const struct telling_item *i = d->telling.items;
@@ -288,7 +297,7 @@ static char *compose(const struct line *l, struct delivery *d) {
                                          .entry = d->telling.entry,
                                          .text = text,
                                          .page = l->all->config.page,
-                                         .late_s = (double)(clock_ms() - d->telling.made_ms) / 1000,
+                                         .late_s = late_s(&d->telling),
                                          .covers = (const char(*)[LINE_DELIVERY])d->covers,
                                          .n_covers = n};
     return hook_body(l->hook, &message);

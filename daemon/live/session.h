@@ -64,6 +64,14 @@ struct session_store {
     void *ctx;
 };
 
+/* What people did about alarms (daemon/alarms), which travels with a stream to another daemon. Zeroed: nobody knows. */
+enum { SESSION_ANSWERS = 2 };
+struct session_answers {
+    int (*describe)(void *ctx, const char *alarm, struct journal_entry ret[SESSION_ANSWERS]); /* returns how many */
+    void (*take)(void *ctx, const struct journal_entry *e);                                   /* known ones change nothing */
+    void *ctx;
+};
+
 struct sessions_config {
     live_post_fn *post; /* takes the orders */
     void *post_ctx;
@@ -75,7 +83,8 @@ struct sessions_config {
     int64_t idle_ms;       /* a session expires whose client sends or reads nothing for so long */
     int64_t resume_ttl_ms; /* how long a resumable session waits for its client */
     struct session_store store;
-    struct journal *journal;   /* may be NULL */
+    struct journal *journal; /* may be NULL */
+    struct session_answers answers;
     int64_t rejoin_ms;         /* an alarm of a bed so soon after the one before is the same alarm */
     int64_t measure_ms;        /* over which the rate of a live stream is measured; 0 = not at all */
     int64_t lag_ms;            /* realtime sessions whose samples wait longer for the device are shed, a few a second; 0: never */

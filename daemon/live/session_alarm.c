@@ -48,6 +48,11 @@ void session_alarm_name(struct session *s, struct live_report *r) {
     if (r->on && !goes_on(s, r->first, s->alarm_id))
         journal_alarm_id(s->id, r->first, s->alarm_id);
     s->alarm_off = r->on ? -1 : r->first;
+    if (r->on) {
+        s->alarm_first = r->first;
+        s->alarm_ms = r->wall_ms;
+        s->alarm_value = (double)r->probability;
+    }
     str_copy(r->alarm_id, sizeof r->alarm_id, s->alarm_id);
     if (r->on || !live_open_is_live(live_stream_open(s->stream)))
         return;
@@ -56,6 +61,18 @@ void session_alarm_name(struct session *s, struct live_report *r) {
     str_copy(b->client, sizeof b->client, s->client);
     str_copy(b->principal, sizeof b->principal, s->token.principal);
     str_copy(b->id, sizeof b->id, s->alarm_id);
+}
+
+void session_alarm_goes_on(struct session *s) {
+    struct live_report r = {.message.kind = LIVE_ALARM,
+                            .on = true,
+                            .first = s->alarm_first,
+                            .probability = (float)s->alarm_value,
+                            .wall_ms = s->alarm_ms,
+                            .replay = !live_open_is_live(live_stream_open(s->stream))};
+    str_copy(r.alarm_id, sizeof r.alarm_id, s->alarm_id);
+    if (s->alarm && *s->alarm_id && s->alarm_ms)
+        session_note_report(s, &r);
 }
 
 /* Why monitoring stopped, from a reason of brrd_stream_sessions_closed_total. */

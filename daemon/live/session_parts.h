@@ -80,6 +80,8 @@ struct session {
     int64_t consumed_gaps;
     /* the journal */
     char alarm_id[JOURNAL_ALARM];     /* of its newest alarm; "" = it had none */
+    int64_t alarm_first, alarm_ms;    /* the sample and the Unix time at which it went on */
+    double alarm_value;               /* and its probability then */
     int64_t alarm_off;                /* the sample at which it went off; -1: it is on, or there was none */
     int64_t heard;                    /* one past the newest sample of the alarm trace */
     int64_t running;                  /* first sample of the event that has begun and not ended; -1: none */
@@ -165,6 +167,8 @@ void session_note_report(struct session *s, const struct live_report *r);
 void session_note_kept(struct session *s);
 /* Which alarm a report is about (session_alarm.c). */
 void session_alarm_name(struct session *s, struct live_report *r);
+/* The alarm of a stream that goes on from a snapshot, which this daemon may not know. */
+void session_alarm_goes_on(struct session *s);
 /* The session ends for this reason: its alarm goes off, and the event that is running is cut. */
 void session_alarm_end(struct session *s, const char *reason);
 /* Once the streams of snapshots are here: alarms of an earlier process whose sessions are not go off. */

@@ -31,6 +31,19 @@ enum {
     FAR_BYTES = 8 << 20
 };
 
+/* Strings that session_request borrows while a session is made from a snapshot. */
+struct opening {
+    struct session_request request;
+    struct live_open open;
+    char id[SESSION_ID_SIZE], digest[DIGEST_HEX_SIZE], principal[RESUME_PRINCIPAL_SIZE], client[SESSION_NAME_SIZE];
+    char sha256[DIGEST_HEX_SIZE], checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
+    const char *labels[FRONTEND_MAX_LABELS];
+    int64_t version, epoch;
+    bool ended;
+    struct journal_entry answers[SESSION_ANSWERS];
+    int n_answers;
+};
+
 /* ---- as bytes ---- */
 
 static void pack_open(const struct live_open *open, struct str *out) {
@@ -52,6 +65,23 @@ static void pack_open(const struct live_open *open, struct str *out) {
     pack_i64(out, open->replay);
 }
 
+/* Entries of the journal, as far as they say what people did. */
+static void pack_answers(const struct session *s, struct str *out) {
+    const struct session_answers *answers = &s->all->config.answers;
+    struct journal_entry list[SESSION_ANSWERS];
+    const int n = s->alarm && answers->describe ? answers->describe(answers->ctx, s->alarm_id, list) : 0;
+    pack_i64(out, n);
+    for (int i = 0; i < n; i++) {
+        const struct journal_entry *e = &list[i];
+        pack_i64(out, e->kind == JOURNAL_ANSWERED);
+        pack_i64(out, e->received_ms);
+        pack_i64(out, e->step);
+        pack_i64(out, e->until_ms);
+        pack_text(out, e->person);
+        pack_text(out, e->detail);
+    }
+}
+
 /* What observers and the overview show of a session, and how its client behaves. */
 static void pack_view(const struct session *s, struct str *out) {
     pack_i64(out, s->samples);
@@ -67,9 +97,31 @@ static void pack_view(const struct session *s, struct str *out) {
                                s->gap.client, s->gap.first, s->gap.written, s->gap.end};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         pack_i64(out, numbers[i]);
+    pack_i64(out, s->alarm_first);
+    pack_i64(out, s->alarm_ms);
+    pack_f64(out, s->alarm_value);
+    pack_answers(s, out);
 }
 
-static void unpack_alarm(struct unpack *in, struct session *s) {
+static void unpack_answers(struct unpack *in, const struct session *s, struct opening *o) {
+    o->n_answers = (int)unpack_i64(in, 0, SESSION_ANSWERS);
+    for (int i = 0; i < o->n_answers; i++) {
+        struct journal_entry *e = &o->answers[i];
+        *e = (struct journal_entry){.kind = unpack_bool(in) ? JOURNAL_ANSWERED : JOURNAL_ESCALATED, .number = -1};
+        e->received_ms = unpack_i64(in, 0, INT64_MAX);
+        e->step = unpack_i64(in, 0, INT32_MAX);
+        e->until_ms = unpack_i64(in, 0, INT64_MAX);
+        unpack_text(in, e->person, sizeof e->person);
+        unpack_text(in, e->detail, sizeof e->detail);
+        e->live = live_open_is_live(&o->open);
+        str_copy(e->alarm, sizeof e->alarm, s->alarm_id);
+        str_copy(e->session, sizeof e->session, o->id);
+        str_copy(e->client, sizeof e->client, o->client);
+        str_copy(e->principal, sizeof e->principal, o->principal);
+    }
+}
+
+static void unpack_alarm(struct unpack *in, struct session *s, struct opening *o) {
     const int64_t far = INT64_C(1) << 60;
     unpack_text(in, s->alarm_id, sizeof s->alarm_id);
     s->alarm_off = unpack_i64(in, -1, far);
@@ -83,9 +135,14 @@ static void unpack_alarm(struct unpack *in, struct session *s) {
     if (s->gap.first >= s->next) /* its samples are sent again */
         s->gap.open = false;
     s->gap.end = s->gap.end < s->next ? s->gap.end : s->next;
+    s->alarm_first = unpack_i64(in, 0, far);
+    s->alarm_ms = unpack_i64(in, 0, INT64_MAX);
+    s->alarm_value = unpack_f64(in);
+    unpack_answers(in, s, o);
 }
 
-static void unpack_view_of(struct unpack *in, int64_t version, struct session *s) {
+static void unpack_view_of(struct unpack *in, struct session *s, struct opening *o) {
+    const int64_t version = o->version;
     s->samples = unpack_i64(in, 0, INT64_C(1) << 60);
     s->reconnects = unpack_i64(in, 0, INT64_C(1) << 60);
     s->alarm = unpack_bool(in);
@@ -97,7 +154,7 @@ static void unpack_view_of(struct unpack *in, int64_t version, struct session *s
     unpack_text(in, s->address, sizeof s->address);
     unpack_text(in, s->flaws, sizeof s->flaws);
     if (version >= ALARM)
-        unpack_alarm(in, s);
+        unpack_alarm(in, s, o);
 }
 
 static void pack_session(const struct session *s, const struct live_report *saved, struct str *out) {
@@ -118,17 +175,6 @@ static void pack_session(const struct session *s, const struct live_report *save
     pack_bytes(out, saved->state, saved->state_len);
     pack_view(s, out);
 }
-
-/* Strings that session_request borrows while a session is made from a snapshot. */
-struct opening {
-    struct session_request request;
-    struct live_open open;
-    char id[SESSION_ID_SIZE], digest[DIGEST_HEX_SIZE], principal[RESUME_PRINCIPAL_SIZE], client[SESSION_NAME_SIZE];
-    char sha256[DIGEST_HEX_SIZE], checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
-    const char *labels[FRONTEND_MAX_LABELS];
-    int64_t version, epoch;
-    bool ended;
-};
 
 static void unpack_opening(struct unpack *in, struct opening *o) {
     o->version = unpack_i64(in, OLDEST, VERSION);
@@ -415,7 +461,7 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     bool whole = unpack_numbers(&in, o->version, s);
     const void *stream = unpack_view(&in, STATE_MAX, &stream_len);
     if (o->version >= VIEW)
-        unpack_view_of(&in, o->version, s);
+        unpack_view_of(&in, s, o);
     bool corrupt = in.failed || (whole && !unpack_done(&in)) || !stream_len;
     char *copy = whole && !corrupt ? malloc(stream_len) : NULL;
     if (!copy) {
@@ -432,6 +478,9 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     if (rc)
         return rc;
     session_note_kept(s);
+    session_alarm_goes_on(s);
+    for (int i = 0; i < o->n_answers && all->config.answers.take; i++)
+        all->config.answers.take(all->config.answers.ctx, &o->answers[i]);
     if (!s->ended)
         session_note(s, JOURNAL_RESTORED, "");
     return 0;

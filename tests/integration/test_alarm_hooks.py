@@ -10,6 +10,7 @@ import json
 import os
 import ssl
 import stat
+import subprocess
 import sys
 import threading
 import time
@@ -208,7 +209,9 @@ def main():
         assert code == 3 and "no hook nobody" in err, err
         assert d.stop() == 0
 
-        os.chmod(secret, 0o644)  # a bad hook never stops the daemon
+        os.chmod(secret, 0o644)  # a bad hook never stops the daemon, but a check of the configuration finds it
+        check = subprocess.run([*d.command(), "--check-config"], capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert check.returncode != 0 and "the secret of the hook pager" in check.stderr, check.stderr
         d.start()
         assert "the secret of the hook pager" in d.read_log(), d.read_log()[-2000:]
         soon(lambda: "hook" in readiness(d), lambda: readiness(d))

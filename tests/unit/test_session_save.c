@@ -328,7 +328,7 @@ enum { JOURNAL_BYTES = 3 * 8 };
 /* Takes out of Open what it did not have in an earlier version: before 8 whether it is a replay, before 7 the length of the
  * device's name, which is empty here, before 5 the rate of false alarms, before 3 the thresholds, and the name of the model. */
 static size_t as_of(int version, char *state, size_t len) {
-    enum { REPLAY_BYTES = 8, ALARM_BYTES = 9 * 8 /* no id, and eight numbers, at the end */ };
+    enum { REPLAY_BYTES = 8, ALARM_BYTES = 13 * 8 /* no id, and twelve numbers, at the end */ };
     const double numbers[] = {own_open.on, own_open.off, own_open.alarm_rate};
     const size_t kept = version < 3 ? 0 : 2 * sizeof *numbers;
     const size_t end = sizeof numbers + sizeof(int64_t) + REPLAY_BYTES +
