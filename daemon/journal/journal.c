@@ -340,15 +340,24 @@ static bool write_all(struct journal *j) {
     return true;
 }
 
+/* At once, and again until it is open: readers wait for the file, and receivers for what an earlier process owes them. */
+static void look_at_db(struct journal *j) {
+    struct err err;
+    if (j->db)
+        return;
+    enter(j);
+    if (open_db(j, &err))
+        report_failure(j, &err);
+    else if (atomic_exchange(&j->failing, false))
+        log_info("the journal can be written again", NULL);
+    leave(j);
+}
+
 static void *journal_run(void *ctx) {
     struct journal *j = ctx;
-    struct err err;
-    enter(j);
-    if (open_db(j, &err)) /* at once, so that readers find a file */
-        report_failure(j, &err);
-    leave(j);
     for (;;) {
         const bool last = atomic_load(&j->stopping); /* read first: what was added before the stop is in the mailboxes then */
+        look_at_db(j);
         if (!write_all(j)) {
             if (last)
                 break;

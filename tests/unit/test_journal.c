@@ -454,6 +454,33 @@ static void a_step_of_the_clock_gives_up_no_delivery(void **state) {
     atomic_store(&boot_shift_ms, 0);
 }
 
+/* The volume is not there at the start: what is owed is offered when it comes, though nothing new happens. */
+static void what_is_owed_is_offered_when_the_file_can_be_opened(void **state) {
+    struct receiver r = {.n = 0};
+    struct outlet outlet;
+    char folder[512], away[600], path[600];
+    str_copy(folder, sizeof folder, in_dir(state, "volume"));
+    str_format(away, sizeof away, "%s-away", folder);
+    str_format(path, sizeof path, "%s/j.sqlite", folder);
+    assert_int_equal(mkdir(folder, 0700), 0);
+    struct journal *j = start_with(path, &r, &outlet);
+    struct journal_entry e = entry(JOURNAL_ALARM_ON, "icu-1", 1);
+    wait_for(j, journal_add(j, &e));
+    assert_true(journal_stop(j));
+    receiver_done(&r);
+    assert_int_equal(rename(folder, away), 0);
+    j = start_with(path, &r, &outlet);
+    for (int i = 0; !journal_is_failing(j); i++) {
+        assert_true(i < 60000);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_int_equal(r.n, 0);
+    assert_int_equal(rename(away, folder), 0);
+    wait_until(&r.n, 1);
+    assert_true(journal_stop(j));
+    receiver_done(&r);
+}
+
 static void a_receiver_does_not_wait_for_a_dropped_entry(void **state) {
     struct receiver r = {.n = 0};
     struct outlet outlet;
@@ -548,6 +575,7 @@ int main(void) {
         in_temp_dir(a_flood_of_one_stream_costs_no_alarm_of_another),
         in_temp_dir(a_receiver_is_offered_each_entry_until_it_is_done),
         in_temp_dir(a_step_of_the_clock_gives_up_no_delivery),
+        in_temp_dir(what_is_owed_is_offered_when_the_file_can_be_opened),
         in_temp_dir(a_receiver_does_not_wait_for_a_dropped_entry),
         in_temp_dir(who_has_most_makes_room),
         in_temp_dir(the_entries_of_a_caller_are_read_by_index),
