@@ -46,7 +46,7 @@ struct source {
     char assumed[200];
 };
 
-/* An EDF or BDF file; all usable signals of the rate that most of its voltage signals have. */
+/* An EDF or BDF file; all usable signals of the rate at which most electrodes were recorded, else of most voltage signals. */
 int source_open_file(const char *path, struct source **ret, struct err *err);
 /* Standard input ("-") or a file that is being written; errors: feed_open's. */
 int source_open_feed(const char *path, double idle_s, struct source **ret, struct err *err);

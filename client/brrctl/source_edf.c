@@ -5,6 +5,7 @@
 #include "client/brrctl/feed.h"
 #include "client/brrctl/source.h"
 #include "eeg/channels.h"
+#include "eeg/montage.h"
 
 enum { READ_BYTES = 4 << 20 };
 
@@ -22,11 +23,43 @@ struct source_edf {
 
 static bool candidate(const struct edf_signal *s) { return !s->annotation && s->usable && s->rate_hz > 0; }
 
-/* Samples per record that most voltage signals have; without voltages, that most signals have. 0 = nothing to send. */
+/* The electrodes that are named by the signals with so many samples per record. */
+static int electrodes_of(const struct edf_info *info, int64_t samples) {
+    const char *labels[FRONTEND_MAX_LABELS];
+    int n = 0;
+    for (int i = 0; i < info->n_signals && n < FRONTEND_MAX_LABELS; i++)
+        if (candidate(&info->signals[i]) && info->signals[i].samples_per_record == samples)
+            labels[n++] = info->signals[i].label;
+    return montage_electrodes(labels, n);
+}
+
+/* Samples per record of the signals that name most electrodes, as a montage takes them; 0 when none names any. */
+static int64_t electrode_samples(const struct edf_info *info) {
+    int64_t best = 0, tried[16] = {0};
+    int most = 0, n = 0;
+    for (int i = 0; i < info->n_signals && n < 16; i++) {
+        const struct edf_signal *s = &info->signals[i];
+        bool known = !candidate(s);
+        for (int k = 0; k < n; k++)
+            known |= tried[k] == s->samples_per_record;
+        if (known)
+            continue;
+        tried[n++] = s->samples_per_record;
+        int electrodes = electrodes_of(info, s->samples_per_record);
+        if (electrodes > most) {
+            most = electrodes;
+            best = s->samples_per_record;
+        }
+    }
+    return best;
+}
+
+/* Without electrodes: samples per record that most voltage signals have; without voltages, that most signals have. 0 = nothing to
+ * send. */
 static int64_t common_samples(const struct edf_info *info) {
-    int64_t best = 0;
+    int64_t best = electrode_samples(info);
     int most = 0;
-    for (int volt = 1; volt >= 0 && !most; volt--)
+    for (int volt = best ? -1 : 1; volt >= 0 && !most; volt--)
         for (int i = 0; i < info->n_signals; i++) {
             const struct edf_signal *s = &info->signals[i];
             int same = 0;

@@ -25,7 +25,11 @@ static const char *const other_electrodes[] = {
     "P6",   "P9",  "P10", "PO3", "PO4",  "PO7", "PO8", "POz", "Oz",  "A1",  "A2",  "M1",  "M2",  "Iz",
 };
 static const char *const aliases[][2] = {{"T7", "T3"}, {"T8", "T4"}, {"P7", "T5"}, {"P8", "T6"}, {"01", "O1"}, {"02", "O2"}};
-static const char *const references[] = {"-REF", "-LE", "-AR", "-AVG", "-CS2"};
+/* What a recorder writes behind an electrode for its reference, without + and - inside. */
+static const char *const references[] = {"REF",  "REFERENCE", "LE",   "LER", "AR",   "AV",     "AVE",
+                                         "AVG",  "AVERAGE",   "CAR",  "CS2", "A1A2", "A2A1",   "A12",
+                                         "A1/2", "M1M2",      "M2M1", "M12", "LM",   "LINKED", "LINKEDEARS"};
+static const char SEPARATORS[] = "-_:/";
 
 static int electrode_index(const char *name) {
     for (int i = 0; i < ELECTRODES; i++)
@@ -54,17 +58,63 @@ static void strip_dots(char *text) {
         text[--len] = 0;
 }
 
+/* True if a text, its + and - left out, is the name of a reference. */
+static bool is_reference(const char *text) {
+    char name[MONTAGE_LABEL_SIZE];
+    size_t n = 0;
+    for (; *text && n + 1 < sizeof name; text++)
+        if (*text != '+' && *text != '-')
+            name[n++] = *text;
+    name[n] = '\0';
+    for (size_t i = 0; i < sizeof references / sizeof *references; i++)
+        if (!strcasecmp(name, references[i]))
+            return true;
+    return false;
+}
+
+/* The electrode of "T3(T7)" and "T3/T7": two names of one; NULL for anything else. */
+static const char *doubly_named(const char *text) {
+    char first[MONTAGE_LABEL_SIZE], second[MONTAGE_LABEL_SIZE];
+    size_t n = strcspn(text, "(/"), m = text[n] ? strcspn(text + n + 1, ")") : 0;
+    if (!text[n] || (text[n] == '(' && strcmp(text + n + 1 + m, ")") != 0) ||
+        !str_format(first, sizeof first, "%.*s", (int)n, text) || !str_format(second, sizeof second, "%.*s", (int)m, text + n + 1))
+        return NULL;
+    const char *a = electrode_name(first), *b = electrode_name(second);
+    return a && a == b ? a : NULL;
+}
+
+/* Cuts the name of a reference off the end: behind a separator, in brackets, or directly behind an electrode. */
+static void strip_reference(char *text) {
+    size_t len = strlen(text);
+    if (len > 2 && text[len - 1] == ')') {
+        char *open = strrchr(text, '(');
+        text[len - 1] = '\0';
+        if (open && open > text && is_reference(open + 1))
+            *open = '\0';
+        else
+            text[len - 1] = ')';
+        return;
+    }
+    for (char *c = text + 1; *text && *c; c++) /* from the front, so that "-A1-A2" is cut whole */
+        if (strchr(SEPARATORS, *c) && is_reference(c + 1)) {
+            *c = '\0';
+            return;
+        }
+    for (size_t n = len; n-- > 2;) {
+        char first[MONTAGE_LABEL_SIZE];
+        if (is_reference(text + n) && str_format(first, sizeof first, "%.*s", (int)n, text) && electrode_name(first)) {
+            text[n] = '\0';
+            return;
+        }
+    }
+}
+
 static void strip_suffixes(char *text) {
     size_t len = strlen(text);
     if (len > 2 && text[len - 2] == '-' && isdigit((unsigned char)text[len - 1]))
         text[len -= 2] = 0;
-    for (size_t i = 0; i < sizeof references / sizeof *references; i++) {
-        size_t suffix = strlen(references[i]);
-        if (len > suffix && !strcasecmp(text + len - suffix, references[i])) {
-            text[len - suffix] = 0;
-            return;
-        }
-    }
+    if (!electrode_name(text))
+        strip_reference(text);
 }
 
 void montage_clean(const char *label, char ret[MONTAGE_LABEL_SIZE]) {
@@ -75,11 +125,15 @@ void montage_clean(const char *label, char ret[MONTAGE_LABEL_SIZE]) {
             text[len++] = *label;
     text[len] = 0;
     strip_dots(text);
-    if ((!strncasecmp(text, "EEG", 3) || !strncasecmp(text, "POL", 3)) && text[3])
-        memmove(text, text + 3, strlen(text + 3) + 1);
+    if ((!strncasecmp(text, "EEG", 3) || !strncasecmp(text, "POL", 3)) && text[3]) {
+        size_t n = 3 + strspn(text + 3, SEPARATORS);
+        n = text[n] ? n : 3;
+        memmove(text, text + n, strlen(text + n) + 1);
+    }
     strip_suffixes(text);
     strip_dots(text);
-    const char *whole = electrode_name(text), *dash = strchr(text, '-');
+    const char *whole = electrode_name(text), *dash = strpbrk(text, "-_:");
+    whole = whole ? whole : doubly_named(text);
     if (whole) {
         str_copy(ret, MONTAGE_LABEL_SIZE, whole);
         return;
@@ -180,6 +234,26 @@ int montage_channels(const char *montage, const char *const **ret_names, int *re
 }
 
 void montage_channels_free(const char *const *names) { free((void *)(uintptr_t)names); }
+
+int montage_electrodes(const char *const *labels, int n_labels) {
+    bool named[ELECTRODES] = {false};
+    int n = 0;
+    for (int i = 0; i < n_labels; i++) {
+        char clean[MONTAGE_LABEL_SIZE];
+        montage_clean(labels[i], clean);
+        char *dash = strchr(clean, '-');
+        if (dash)
+            *dash++ = '\0';
+        const char *const parts[] = {clean, dash};
+        for (int k = 0; k < 2; k++) {
+            int e = parts[k] ? electrode_index(parts[k]) : -1;
+            n += e >= 0 && !named[e];
+            if (e >= 0)
+                named[e] = true;
+        }
+    }
+    return n;
+}
 
 /* A montage under construction: a row of weights over all labels for each of the 19 electrodes that can be had. */
 struct resolver {

@@ -1,10 +1,12 @@
 /* montage: from the channel labels of a file to the model's input channels, as a mixing matrix over the source channels used.
- * Names are cleaned first: blanks and trailing dots go, case is ignored, a leading EEG or POL and one reference suffix (-REF -LE
- * -AR -AVG -CS2) go, T7 T8 P7 P8 become T3 T4 T5 T6, 01 and 02 become O1 and O2, a counter (-0, -1) of doubled labels goes; the
- * first of equal labels is used. A bipolar label never matches an electrode. Ways to an output, in this order: the channel itself
- * (or its reverse), the difference of two electrodes, spherical-spline interpolation when only Fz or Pz are missing, and for
- * electrodes of a bipolar recording the minimum-norm inverse of its derivations followed by the average reference. Anything else is
- * an error. Immutable after montage_new; any thread. */
+ * Names are cleaned first: blanks and trailing dots go, case is ignored, a leading EEG or POL and one name of a reference go,
+ * behind
+ * - _ : / or in brackets or directly behind an electrode (REF, LE, AR, AV, AVE, AVG, CAR, CS2, A1A2, M1M2, …), T7 T8 P7 P8 become
+ * T3 T4 T5 T6 also in pairs (T3/T7, T3(T7)), 01 and 02 become O1 and O2, a counter (-0, -1) of doubled labels goes; the first of
+ * equal labels is used. A bipolar label never matches an electrode. Ways to an output, in this order: the channel itself (or its
+ * reverse), the difference of two electrodes, spherical-spline interpolation when only Fz or Pz are missing, and for electrodes of
+ * a bipolar recording the minimum-norm inverse of its derivations followed by the average reference. Anything else is an error.
+ * Immutable after montage_new; any thread. */
 #ifndef BRR_EEG_MONTAGE_H
 #define BRR_EEG_MONTAGE_H
 #include <stdbool.h>
@@ -45,6 +47,9 @@ void montage_free(struct montage *m);
 
 /* The cleaned form of a label ("EEG FP1-REF" → "Fp1", "T7-P7" → "T3-T5", "Photic PH" → "PHOTICPH"). */
 void montage_clean(const char *label, char ret[MONTAGE_LABEL_SIZE]);
+
+/* How many of the 19 electrodes the labels name, alone or in derivations. */
+int montage_electrodes(const char *const *labels, int n_labels);
 
 /* Potentials of n_nodes electrodes from n_edges differences: the minimum-norm least-squares solution as a matrix,
  * inverse (n_nodes, n_edges). Edge e measures node plus[e] minus node minus[e]; nodes without edges get zero rows.
