@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
+#include "client/brrctl/source.h"
 #include "eeg/bids.h"
 #include "eeg/channels.h"
 #include "eeg/edf.h"
@@ -30,7 +31,8 @@ struct dataset_options {
     const char *labels;
     struct argument_list seizure;
     const char *unlabeled;
-    const char *patient;
+    const char *patient, *unit;
+    struct argument_list rename;
     bool bids;
 };
 #define AT(field) offsetof(struct dataset_options, field)
@@ -46,6 +48,9 @@ static const struct argument rows[] = {
      "treatment of recordings without labels; default error", 0, 0},
     {"--patient", NULL, ARGUMENT_CHOICE, AT(patient), LABELS_PATIENT_RULES,
      "how a recording's path names its patient, as data.patient; default auto", 0, 0},
+    {"--rename", NULL, ARGUMENT_ASSIGNMENT, AT(rename), "LABEL=NAME",
+     "read a channel under another name, as data.rename: \"*-XY=*\", LOC=F7; may be repeated", 0, 0},
+    {"--unit", NULL, ARGUMENT_CHOICE, AT(unit), "uV|mV|V", "unit of channels that state none, or one that is no voltage", 0, 0},
     {"--bids", NULL, ARGUMENT_FLAG, AT(bids), "", "list what the folder lacks to be a BIDS dataset", 0, 0},
 };
 #undef AT
@@ -340,7 +345,8 @@ static int visit(void *ctx, const struct tree_recording *recording, struct err *
     if (rc)
         return rc;
     s->files++;
-    if ((recording->absent ? tree_absent(path, &why) : edf_open(path, &edf, &why)) || survey_open(s, path, relative, edf, &why)) {
+    if ((recording->absent ? tree_absent(path, &why) : edf_open(path, &edf, &why)) ||
+        edf_assume_unit(edf, s->frontend.unit, &why) || survey_open(s, path, relative, edf, &why)) {
         char text[800];
         err_of_file(&why, path, relative);
         add_line(&s->problems, "%s", err_text(&why, text, sizeof text));
@@ -539,6 +545,14 @@ int cmd_dataset(const struct arguments *o) {
         brrctl_fail(&err);
         return EXIT_USAGE;
     }
+    OWNED(str_done) struct str rename;
+    str_init(&rename, 64 << 10);
+    if (source_rename(&own(o)->rename, &rename, &err)) {
+        brrctl_fail(&err);
+        return EXIT_USAGE;
+    }
+    s.frontend.rename = rename.len ? str_cstr(&rename) : NULL;
+    s.frontend.unit = own(o)->unit;
     for (int i = 0; i < SPLITS; i++)
         str_init(&s.splits[i].patients, 64 << 20);
     int rc = survey_all(&s, &err);

@@ -30,6 +30,9 @@ static const struct argument rows[] = {
     {"--off", NULL, ARGUMENT_NUMBER, AT(off), "P", "probability that ends it; default: the model's, but at most --on", 0.0001,
      0.9999},
     {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "DIR", "folder for the events files", 0, 0},
+    {"--rename", NULL, ARGUMENT_ASSIGNMENT, AT(rename), "LABEL=NAME",
+     "read a channel under another name, as data.rename: \"*-XY=*\", LOC=F7; may be repeated", 0, 0},
+    {"--unit", NULL, ARGUMENT_CHOICE, AT(unit), "uV|mV|V", "unit of channels that state none, or one that is no voltage", 0, 0},
     {"--format", NULL, ARGUMENT_CHOICE, AT(format), EVENTS_NAMES, "format of the events files; default tsv", 0, 0},
     {"--bids", NULL, ARGUMENT_FLAG, AT(bids), "",
      "make --output a BIDS dataset of the recordings (linked or copied) and their events", 0, 0},
@@ -57,6 +60,7 @@ struct batch {
     int n, capacity;
     int finished, failed;
     bool terminal;
+    struct source_reading reading;
 };
 
 /* ---- which recordings ---- */
@@ -194,7 +198,7 @@ static void detect_one(struct batch *b, struct detect_item *item) {
     struct detection d;
     struct err err = {0};
     struct source *source = NULL;
-    if (source_open_file(item->path, &source, &err) || detection_open(&d, item->path, source, &config, &err)) {
+    if (source_open_file(item->path, &b->reading, &source, &err) || detection_open(&d, item->path, source, &config, &err)) {
         brrctl_keep_error(&item->err, &err);
         return;
     }
@@ -380,6 +384,13 @@ int cmd_detect(const struct arguments *o) {
         fputs("brrctl: the events of a BIDS dataset are TSV; remove --format or --bids\n", stderr);
         return EXIT_USAGE;
     }
+    OWNED(str_done) struct str rename;
+    str_init(&rename, 64 << 10);
+    if (source_rename(&detect_options_of(o)->rename, &rename, &err)) {
+        brrctl_fail(&err);
+        return EXIT_USAGE;
+    }
+    b.reading = (struct source_reading){rename.len ? str_cstr(&rename) : NULL, detect_options_of(o)->unit};
     brrctl_ref(detect_options_of(o)->model, b.model, sizeof b.model);
     if (collect(&b, &err) || check_files(&b, &err) || fsio_mkdirs(detect_options_of(o)->output, &err) || begin_dataset(&b, &err))
         code = brrctl_fail(&err);

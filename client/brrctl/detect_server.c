@@ -36,6 +36,20 @@ static int usage(const char *text) {
     return EXIT_USAGE;
 }
 
+/* data.rename of --rename LABEL=NAME. */
+static void put_rename(struct json_writer *w, const struct argument_list *list) {
+    if (!list->n)
+        return;
+    json_begin_object(w, "rename");
+    for (int i = 0; i < list->n; i++) {
+        char label[256];
+        const char *equals = strrchr(list->items[i], '=');
+        if (equals && str_format(label, sizeof label, "%.*s", (int)(equals - list->items[i]), list->items[i]))
+            json_put_str(w, label, equals + 1);
+    }
+    json_end(w, '}');
+}
+
 static int check_arguments(const struct arguments *o, bool job) {
     if (o->n_args != 1)
         return usage(
@@ -66,6 +80,9 @@ static void write_job(const struct arguments *o, const char *source, struct str 
     json_put_str(&w, "kind", "detect");
     json_begin_object(&w, "data");
     json_put_str(&w, "source", source);
+    put_rename(&w, &detect_options_of(o)->rename);
+    if (detect_options_of(o)->unit)
+        json_put_str(&w, "unit", detect_options_of(o)->unit);
     json_end(&w, '}');
     json_begin_object(&w, "detect");
     if (detect_options_of(o)->format)

@@ -11,6 +11,8 @@ struct detect_options {
     double off;
     const char *output;
     const char *format; /* NULL = tsv */
+    struct argument_list rename;
+    const char *unit;
     bool bids;
     double mains_hz;
     double alarm_hop_s;

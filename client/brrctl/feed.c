@@ -179,14 +179,14 @@ static int open_input(struct feed *f, const char *path, bool input, struct err *
     return read_header(f, err);
 }
 
-int feed_open(const char *path, double idle_s, struct feed **ret, struct err *err) {
+int feed_open(const char *path, double idle_s, const char *unit, struct feed **ret, struct err *err) {
     bool input = !strcmp(path, "-");
     struct feed *f = calloc(1, sizeof *f);
     if (!f)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
     *f = (struct feed){.name = input ? "standard input" : path, .idle_ms = (int64_t)(idle_s * 1000), .stop_at = -1, .ended = ""};
     int rc = open_input(f, path, input, err);
-    if (rc) {
+    if (rc || (rc = edf_assume_unit(f->edf, unit, err))) {
         feed_close(f);
         return rc;
     }

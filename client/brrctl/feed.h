@@ -10,9 +10,9 @@
 #include "eeg/edf.h"
 
 struct feed;
-/* Opens path ("-" = standard input) and waits for its header. idle_s: end when no byte arrived for this long, 0 = never. INVALID:
- * not EDF, or it ended inside its header; DEADLINE: no header in idle_s; CANCELLED: by a signal. */
-int feed_open(const char *path, double idle_s, struct feed **ret, struct err *err);
+/* Opens path ("-" = standard input) and waits for its header. idle_s: end when no byte arrived for this long, 0 = never. unit: as
+ * edf_assume_unit. INVALID: not EDF, or it ended inside its header; DEADLINE: no header in idle_s; CANCELLED: by a signal. */
+int feed_open(const char *path, double idle_s, const char *unit, struct feed **ret, struct err *err);
 /* takes NULL */
 void feed_close(struct feed *feed);
 /* The header, and the records returned last (edf_read_signals). Valid as long as the feed. */

@@ -225,10 +225,20 @@ static void close_session(brr_client *client, const brr_stream *stream, const ch
         brr__v1__close_session_response__free_unpacked(out, NULL);
 }
 
-/* Unix time of the first sample, in ms; 0 when the header does not say it. EDF has the local time of the place of the recording,
- * without a zone: this machine's is taken. */
-static int64_t start_ms(const struct edf_info *info) {
-    const struct edf_start *at = &info->start;
+/* The Unix time of a local one; −1 when the clock never showed it with this setting of daylight saving time. */
+static time_t unix_time(const struct tm *local, int dst) {
+    struct tm tm = *local;
+    tm.tm_isdst = dst;
+    time_t t = mktime(&tm);
+    return tm.tm_hour == local->tm_hour && tm.tm_min == local->tm_min && tm.tm_isdst == dst ? t : -1;
+}
+
+/* Unix time of the first sample, in ms; 0 when nobody knows it. EDF has the local time of the place of the recording, without a
+ * zone: this machine's is taken, and of an hour that the clock showed twice the earlier one. */
+static int64_t start_ms(const struct source *source) {
+    const struct edf_start *at = &source->info->start;
+    if (source->start_ms)
+        return source->start_ms;
     struct tm tm = {.tm_year = at->year - 1900,
                     .tm_mon = at->month - 1,
                     .tm_mday = at->day,
@@ -236,7 +246,13 @@ static int64_t start_ms(const struct edf_info *info) {
                     .tm_min = at->minute,
                     .tm_sec = at->second,
                     .tm_isdst = -1};
+    time_t summer = at->known ? unix_time(&tm, 1) : -1, winter = at->known ? unix_time(&tm, 0) : -1;
+    if (summer > 0 && winter > 0 && summer != winter)
+        fprintf(stderr, "brrctl: note: the clock showed the start, %02d:%02d, twice that day; the earlier one is taken\n", at->hour,
+                at->minute);
     time_t t = at->known ? mktime(&tm) : 0;
+    if (summer > 0 && winter > 0)
+        t = summer < winter ? summer : winter;
     return t > 0 ? (int64_t)t * 1000 + llround(at->subsecond * 1000) : 0;
 }
 
@@ -248,7 +264,7 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .n_channels = r->source->n,
                                      .rate_hz = r->source->rate_hz,
                                      .client_name = config->client,
-                                     .start_time_ms = start_ms(r->source->info),
+                                     .start_time_ms = start_ms(r->source),
                                      .realtime = r->source->live     ? 1
                                                  : config->pace <= 0 ? 0
                                                  : config->as_live   ? 1

@@ -7,6 +7,8 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/str.h"
+#include "client/brrctl/arguments.h"
 #include "eeg/edf.h"
 #include "eeg/frontend.h"
 
@@ -42,14 +44,20 @@ struct source {
     const char *labels[FRONTEND_MAX_LABELS];
     int n; /* rows */
     double rate_hz;
-    bool live; /* new samples mean that time passes */
+    int64_t start_ms; /* Unix time of the first sample, where it is known without a calendar; else 0: info says the local time */
+    bool live;        /* new samples mean that time passes */
     char assumed[200];
 };
 
 /* An EDF or BDF file; all usable signals of the rate at which most electrodes were recorded, else of most voltage signals. */
-int source_open_file(const char *path, struct source **ret, struct err *err);
+struct source_reading {
+    const char *rename, *unit; /* as in struct frontend_config (eeg/frontend.h) */
+};
+int source_open_file(const char *path, const struct source_reading *reading, struct source **ret, struct err *err);
 /* Standard input ("-") or a file that is being written; errors: feed_open's. */
-int source_open_feed(const char *path, double idle_s, struct source **ret, struct err *err);
+int source_open_feed(const char *path, double idle_s, const struct source_reading *reading, struct source **ret, struct err *err);
+/* The rules of --rename LABEL=NAME; "" without any. */
+int source_rename(const struct argument_list *list, struct str *ret, struct err *err);
 /* takes NULL */
 void source_close(struct source *s);
 

@@ -1,6 +1,7 @@
 /* The sources that are EDF or BDF: complete files, and those that are still being written. Declared in source.h. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/brrctl/feed.h"
 #include "client/brrctl/source.h"
@@ -15,26 +16,29 @@ struct source_edf {
     struct feed *feed;
     const struct edf *edf; /* of either */
     int signals[FRONTEND_MAX_LABELS];
-    int64_t per_record;       /* samples of each signal */
-    int64_t at, end, records; /* the next record, the end of those that are there, records of a block */
-    int segment;              /* of record `at` */
+    char (*names)[CHANNELS_LABEL_SIZE]; /* of all signals, renamed */
+    int64_t per_record;                 /* samples of each signal */
+    int64_t at, end, records;           /* the next record, the end of those that are there, records of a block */
+    int segment;                        /* of record `at` */
     float *samples, **uv;
 };
 
 static bool candidate(const struct edf_signal *s) { return !s->annotation && s->usable && s->rate_hz > 0; }
 
 /* The electrodes that are named by the signals with so many samples per record. */
-static int electrodes_of(const struct edf_info *info, int64_t samples) {
+static int electrodes_of(const struct source_edf *s, int64_t samples) {
+    const struct edf_info *info = s->base.info;
     const char *labels[FRONTEND_MAX_LABELS];
     int n = 0;
     for (int i = 0; i < info->n_signals && n < FRONTEND_MAX_LABELS; i++)
         if (candidate(&info->signals[i]) && info->signals[i].samples_per_record == samples)
-            labels[n++] = info->signals[i].label;
+            labels[n++] = s->names[i];
     return montage_electrodes(labels, n);
 }
 
 /* Samples per record of the signals that name most electrodes, as a montage takes them; 0 when none names any. */
-static int64_t electrode_samples(const struct edf_info *info) {
+static int64_t electrode_samples(const struct source_edf *source) {
+    const struct edf_info *info = source->base.info;
     int64_t best = 0, tried[16] = {0};
     int most = 0, n = 0;
     for (int i = 0; i < info->n_signals && n < 16; i++) {
@@ -45,7 +49,7 @@ static int64_t electrode_samples(const struct edf_info *info) {
         if (known)
             continue;
         tried[n++] = s->samples_per_record;
-        int electrodes = electrodes_of(info, s->samples_per_record);
+        int electrodes = electrodes_of(source, s->samples_per_record);
         if (electrodes > most) {
             most = electrodes;
             best = s->samples_per_record;
@@ -56,8 +60,9 @@ static int64_t electrode_samples(const struct edf_info *info) {
 
 /* Without electrodes: samples per record that most voltage signals have; without voltages, that most signals have. 0 = nothing to
  * send. */
-static int64_t common_samples(const struct edf_info *info) {
-    int64_t best = electrode_samples(info);
+static int64_t common_samples(const struct source_edf *source) {
+    const struct edf_info *info = source->base.info;
+    int64_t best = electrode_samples(source);
     int most = 0;
     for (int volt = best ? -1 : 1; volt >= 0 && !most; volt--)
         for (int i = 0; i < info->n_signals; i++) {
@@ -75,16 +80,21 @@ static int64_t common_samples(const struct edf_info *info) {
 }
 
 /* Chooses the rows, and makes room for a block of them. */
-static int choose_signals(struct source_edf *s, const char *path, struct err *err) {
+static int choose_signals(struct source_edf *s, const char *path, const char *rename, struct err *err) {
     struct source *base = &s->base;
     base->info = edf_info(s->edf);
-    s->per_record = common_samples(base->info);
+    s->names = calloc((size_t)base->info->n_signals + 1, sizeof *s->names);
+    if (!s->names)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the labels of %s", path);
+    for (int i = 0; i < base->info->n_signals; i++)
+        channels_rename(rename, base->info->signals[i].label, s->names[i]);
+    s->per_record = common_samples(s);
     for (int i = 0; i < base->info->n_signals && base->n < FRONTEND_MAX_LABELS; i++) {
         const struct edf_signal *signal = &base->info->signals[i];
         if (!candidate(signal) || signal->samples_per_record != s->per_record)
             continue;
         base->rate_hz = signal->rate_hz;
-        base->labels[base->n] = signal->label;
+        base->labels[base->n] = s->names[i];
         s->signals[base->n++] = i;
     }
     if (!base->n || !s->per_record)
@@ -159,6 +169,7 @@ static void edf_source_close(struct source *base) {
     edf_close(s->file);
     feed_close(s->feed);
     free(s->samples);
+    free(s->names);
     free(s->uv);
     free(s);
 }
@@ -171,23 +182,27 @@ static const struct source_kind kind = {
     .close = edf_source_close,
 };
 
-static int open_input(struct source_edf *s, const char *path, double idle_s, bool feed, struct err *err) {
-    int rc = feed ? feed_open(path, idle_s, &s->feed, err) : edf_open(path, &s->file, err);
-    if (rc)
+static int open_input(struct source_edf *s, const char *path, double idle_s, const struct source_reading *reading,
+                      struct err *err) {
+    bool feed = idle_s >= 0;
+    int rc = feed ? feed_open(path, idle_s, reading->unit, &s->feed, err) : edf_open(path, &s->file, err);
+    if (rc || (!feed && (rc = edf_assume_unit(s->file, reading->unit, err))))
         return rc;
     s->edf = feed ? feed_edf(s->feed) : s->file;
     s->base.edf = s->file;
     s->base.live = feed && feed_is_live(s->feed);
     s->end = feed ? 0 : edf_info(s->edf)->n_records;
-    return choose_signals(s, path, err);
+    return choose_signals(s, path, reading->rename, err);
 }
 
-static int open_either(const char *path, double idle_s, bool feed, struct source **ret, struct err *err) {
+/* idle_s −1: a complete file. */
+static int open_either(const char *path, double idle_s, const struct source_reading *reading, struct source **ret,
+                       struct err *err) {
     struct source_edf *s = calloc(1, sizeof *s);
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
     s->base.kind = &kind;
-    int rc = open_input(s, path, idle_s, feed, err);
+    int rc = open_input(s, path, idle_s, reading, err);
     if (rc) {
         edf_source_close(&s->base);
         return rc;
@@ -196,10 +211,25 @@ static int open_either(const char *path, double idle_s, bool feed, struct source
     return 0;
 }
 
-int source_open_file(const char *path, struct source **ret, struct err *err) { return open_either(path, 0, false, ret, err); }
+int source_open_file(const char *path, const struct source_reading *reading, struct source **ret, struct err *err) {
+    return open_either(path, -1, reading, ret, err);
+}
 
-int source_open_feed(const char *path, double idle_s, struct source **ret, struct err *err) {
-    return open_either(path, idle_s, true, ret, err);
+int source_open_feed(const char *path, double idle_s, const struct source_reading *reading, struct source **ret, struct err *err) {
+    return open_either(path, idle_s, reading, ret, err);
+}
+
+int source_rename(const struct argument_list *list, struct str *ret, struct err *err) {
+    for (int i = 0; i < list->n; i++) {
+        char pattern[256];
+        const char *equals = strrchr(list->items[i], '=');
+        if (!equals || !str_format(pattern, sizeof pattern, "%.*s", (int)(equals - list->items[i]), list->items[i]))
+            return err_set(err, ERR_INVALID, "--rename %.80s: expected LABEL=NAME", list->items[i]);
+        int rc = channels_add_rename(ret, pattern, equals + 1, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
 }
 
 void source_close(struct source *s) {

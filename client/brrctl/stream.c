@@ -36,6 +36,9 @@ static const struct argument rows[] = {
      "draw the recording with probability, events and alarms; .svg, .png or .pdf", 0, 0},
     {"--reference", NULL, ARGUMENT_TEXT, AT(reference), "FILE",
      "reference events in any format of --format; default: the labels beside the recording", 0, 0},
+    {"--rename", NULL, ARGUMENT_ASSIGNMENT, AT(rename), "LABEL=NAME",
+     "read a channel under another name, as data.rename: \"*-XY=*\", LOC=F7; may be repeated", 0, 0},
+    {"--unit", NULL, ARGUMENT_CHOICE, AT(unit), "uV|mV|V", "unit of channels that state none, or one that is no voltage", 0, 0},
     {"--format", NULL, ARGUMENT_CHOICE, AT(format), EVENTS_NAMES, "format of the events file; default tsv", 0, 0},
     {"--alarms", NULL, ARGUMENT_FLAG, AT(alarms), "", "print alarms as they go on and off", 0, 0},
     {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(alarm_hop_s), "S", "seconds between alarm decisions, a divisor of the model's hop",
@@ -504,7 +507,14 @@ int stream_play(const struct arguments *o, const struct stream_input *input) {
 static int open_input(const struct arguments *o, struct source **ret, struct err *err) {
     bool input = !strcmp(o->args[0], "-");
     double idle_s = isnan(own(o)->idle_s) ? (input ? 0 : FOLLOW_IDLE_S) : own(o)->idle_s;
-    return input || own(o)->follow ? source_open_feed(o->args[0], idle_s, ret, err) : source_open_file(o->args[0], ret, err);
+    OWNED(str_done) struct str rename;
+    str_init(&rename, 64 << 10);
+    int rc = source_rename(&own(o)->rename, &rename, err);
+    if (rc)
+        return rc;
+    const struct source_reading reading = {rename.len ? str_cstr(&rename) : NULL, own(o)->unit};
+    return input || own(o)->follow ? source_open_feed(o->args[0], idle_s, &reading, ret, err)
+                                   : source_open_file(o->args[0], &reading, ret, err);
 }
 
 int cmd_stream(const struct arguments *o) {

@@ -10,6 +10,8 @@
 /* The options of stream; the first member of the options of every command that plays one. */
 struct stream_options {
     const char *model;
+    struct argument_list rename;
+    const char *unit;
     double on;
     double off;
     const char *output;

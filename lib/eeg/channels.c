@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/str.h"
 #include "eeg/montage.h"
@@ -9,6 +10,7 @@
 void channels_done(struct channels *c) {
     free(c->labels);
     free(c->signals);
+    free(c->renamed);
     *c = (struct channels){0};
 }
 
@@ -85,6 +87,54 @@ int channels_none(const struct edf_info *info, const char *name, struct err *err
                                      : "the file has no signals");
 }
 
+/* What the one '*' of a pattern stands for in a label; false when the pattern is not that of the label. */
+static bool label_matches(const char *pattern, size_t n, const char *label, const char **ret_part, size_t *ret_len) {
+    const char *star = memchr(pattern, '*', n);
+    size_t front = star ? (size_t)(star - pattern) : n, back = star ? n - front - 1 : 0, len = strlen(label);
+    *ret_part = label + front;
+    *ret_len = len < front + back ? 0 : len - front - back;
+    return len >= front + back && (star || len == n) && !strncasecmp(label, pattern, front) &&
+           !strncasecmp(label + len - back, pattern + n - back, back);
+}
+
+void channels_rename(const char *rules, const char *label, char ret[CHANNELS_LABEL_SIZE]) {
+    str_copy(ret, CHANNELS_LABEL_SIZE, label);
+    for (const char *rule = rules; rule && *rule; rule += strcspn(rule, "\n"), rule += *rule == '\n') {
+        size_t n = strcspn(rule, "\t"), len;
+        const char *name = rule + n + 1, *part;
+        if (!label_matches(rule, n, label, &part, &len))
+            continue;
+        size_t all = strcspn(name, "\n"), front = strcspn(name, "*\n");
+        int back = front < all ? (int)(all - front - 1) : 0;
+        str_format(ret, CHANNELS_LABEL_SIZE, "%.*s%.*s%.*s", (int)front, name, front < all ? (int)len : 0, part, back,
+                   name + all - back);
+        return;
+    }
+}
+
+int channels_add_rename(struct str *rules, const char *pattern, const char *name, struct err *err) {
+    const char *const texts[] = {pattern, name};
+    for (int i = 0; i < 2; i++) {
+        const char *star = strchr(texts[i], '*');
+        if (!*texts[i] || strlen(texts[i]) > 80 || strpbrk(texts[i], "\t\n") || (star && strchr(star + 1, '*')))
+            return err_set(err, ERR_INVALID, "'%.80s' is no label to rename; expected 1 to 80 characters with at most one '*'",
+                           texts[i]);
+    }
+    str_printf(rules, "%s%s\t%s", rules->len ? "\n" : "", pattern, name);
+    return str_ok(rules) ? 0 : err_set(err, ERR_EXHAUSTED, "too many labels to rename");
+}
+
+static bool rename_labels(struct channels *c, const char *rules) {
+    if (!(c->renamed = malloc((size_t)c->n * CHANNELS_LABEL_SIZE)))
+        return false;
+    for (int i = 0; i < c->n; i++) {
+        char *to = c->renamed + (size_t)i * CHANNELS_LABEL_SIZE;
+        channels_rename(rules, c->labels[i], to);
+        c->labels[i] = to;
+    }
+    return true;
+}
+
 int channels_choose(const struct edf_info *info, const struct frontend_config *config, struct channels *c, struct err *err) {
     struct montage *m = NULL;
     char ignored[2 * MONTAGE_IGNORED_ROOM + 1];
@@ -99,6 +149,8 @@ int channels_choose(const struct edf_info *info, const struct frontend_config *c
         }
     if (c->n == 0)
         return channels_none(info, "", err);
+    if (config->rename && !rename_labels(c, config->rename))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d labels", c->n);
     channels_ignored(info, MONTAGE_IGNORED_ROOM, ignored, sizeof ignored);
     int rc = frontend_check(config, err);
     if (rc || (rc = montage_new_of(config->montage, c->labels, c->n, ignored, &m, err)))

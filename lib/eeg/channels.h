@@ -7,11 +7,12 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/str.h"
 #include "eeg/edf.h"
 #include "eeg/frontend.h"
 
 struct channels {
-    const char **labels; /* of all signals that can be read, (n): the montage chooses among them */
+    const char **labels; /* of all signals that can be read, renamed, (n): the montage chooses among them */
     int *signals;        /* the file's signal of each label */
     int n;
     int n_outputs; /* channels of the montage */
@@ -19,6 +20,7 @@ struct channels {
     int64_t samples_per_record;
     bool inverse;     /* bipolar file, referential montage */
     int interpolated; /* electrodes made from others */
+    char *renamed;    /* memory of the labels that were renamed */
     char note[256];   /* how the montage was met, or "" */
     char faults[200]; /* what had to be assumed about the channels used, or "" */
 };
@@ -32,6 +34,13 @@ void channels_ignored(const struct edf_info *info, size_t room, char *buf, size_
 /* PRECONDITION: "no usable signal", with the reasons. name: the recording, or "". */
 int channels_none(const struct edf_info *info, const char *name, struct err *err);
 void channels_done(struct channels *c);
+
+/* Writes the label that the first rule for `label` gives, or label itself. rules: lines "PATTERN\tNAME", or NULL. A pattern is a
+ * whole label in any letter case, in which one '*' stands for any characters; a '*' of the name becomes these. */
+enum { CHANNELS_LABEL_SIZE = 164 };
+void channels_rename(const char *rules, const char *label, char ret[CHANNELS_LABEL_SIZE]);
+/* Appends a rule. INVALID: a pattern or name that is blank, too long, or has a tab, a line end or two '*'. */
+int channels_add_rename(struct str *rules, const char *pattern, const char *name, struct err *err);
 
 /* Checks the units of n signals: PRECONDITION names one that is no voltage. ret_faults (size) receives a sentence on signals
  * without a unit, which are read as µV, or "". */

@@ -163,6 +163,24 @@ int edf_open_memory(const void *data, size_t len, const char *name, struct edf *
     return 0;
 }
 
+int edf_assume_unit(struct edf *edf, const char *unit, struct err *err) {
+    bool blank = false;
+    double factor = unit ? edf_unit_factor(unit, &blank) : 1;
+    if (blank || factor <= 0)
+        return err_set(err, ERR_INVALID, "the unit '%s' is no voltage; expected uV, mV or V", unit);
+    for (int i = 0; unit && i < edf->header.info.n_signals; i++) {
+        struct edf_signal *s = &edf->header.signals[i];
+        if (s->annotation || (s->volt && !s->unit_assumed))
+            continue;
+        s->gain *= factor;
+        s->offset *= factor;
+        s->volt = true;
+        s->unit_assumed = false;
+        s->note = s->usable ? "" : s->note;
+    }
+    return 0;
+}
+
 /* ---- records that arrive ---- */
 
 int edf_open_feed(const void *header, size_t len, const char *name, struct edf **ret, struct err *err) {

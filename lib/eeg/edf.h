@@ -101,6 +101,10 @@ int64_t edf_record_bytes(const struct edf *edf);
 void edf_close(struct edf *edf);
 OWNABLE(struct edf, edf_close)
 
+/* Reads the samples of signals whose unit is blank or no voltage in `unit`: "uV", "mV" or "V"; NULL: changes nothing. Before the
+ * edf is shared; once. INVALID for another unit. */
+int edf_assume_unit(struct edf *edf, const char *unit, struct err *err);
+
 /* Valid until edf_close. */
 const struct edf_info *edf_info(const struct edf *edf);
 /* True if info contains the file's annotations: false after edf_open_header and edf_open_head, unless the file has no annotation

@@ -187,13 +187,17 @@ static const char *skip_one(const char *text, const char *const *spellings) {
     return text;
 }
 
-/* Factor to µV: 0 when the unit is no voltage, 1 and *ret_assumed when none is given. The field has 8 characters, so that long
- * spellings arrive cut ("microvol"). */
-static double unit_factor(const char *unit, bool *ret_assumed) {
+/* The field has 8 characters, so that long spellings arrive cut ("microvol"). A µ of Shift-JIS (83 CA), of GBK and EUC-JP (A6 CC),
+ * of code page 437 (E6), and one of UTF-8 that was taken for Latin-1, arrive as the Latin-1 letters of their bytes. */
+double edf_unit_factor(const char *unit, bool *ret_assumed) {
     static const struct {
-        const char *const spellings[5];
+        const char *const spellings[11];
         double factor;
-    } prefixes[] = {{{"micro", "u", "\xC2\xB5", "\xCE\xBC", NULL}, 1}, {{"milli", "m", NULL}, 1e3}, {{"nano", "n", NULL}, 1e-3}};
+    } prefixes[] = {{{"micro", "mu", "u", "\xC2\xB5", "\xCE\xBC", "\xC2\x83\xC3\x8A", "\xC2\xA6\xC3\x8C", "\xC3\xA6",
+                      "\xC3\x82\xC2\xB5", "\xC3\x8E\xC2\xBC", NULL},
+                     1},
+                    {{"milli", "m", NULL}, 1e3},
+                    {{"nano", "n", NULL}, 1e-3}};
     static const char *const volts[] = {"volts", "volt", "vol", "v", NULL};
     *ret_assumed = !*unit || !strcasecmp(unit, "n/a");
     if (*ret_assumed)
@@ -240,7 +244,7 @@ static int parse_scale(struct edf_header *h, struct edf_signal *s, const uint8_t
                                        : "";
     if (*s->note)
         return 0;
-    double factor = unit_factor(s->unit, &s->unit_assumed), gain = physical_span / digital_span;
+    double factor = edf_unit_factor(s->unit, &s->unit_assumed), gain = physical_span / digital_span;
     s->volt = factor > 0;
     s->gain = gain * (s->volt ? factor : 1);
     s->offset = (s->physical_min - s->digital_min * gain) * (s->volt ? factor : 1);

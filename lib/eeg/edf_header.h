@@ -26,6 +26,8 @@ struct edf_header {
 
 /* data holds the whole file. The caller sets header->arena and header->name and zeroes the rest. */
 int edf_header_parse(struct edf_header *header, const uint8_t *data, size_t len, struct err *err);
+/* Factor of a unit to µV; 0 when it is no voltage, 1 and *ret_assumed when it is blank or "n/a". */
+double edf_unit_factor(const char *unit, bool *ret_assumed);
 /* Adds a sentence to the repairs; after EDF_MAX_REPAIRS the last one states how many more there are. */
 void edf_header_repair(struct edf_header *header, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -55,6 +55,8 @@ struct frontend_config {
     double fill_gap_s;     /* 2 */
     int normalize;         /* enum frontend_normalize */
     int reference;         /* enum frontend_reference; AVERAGE needs a montage of electrodes and columns of eeg/history */
+    const char *rename;    /* rules of channels_rename for the labels of files; NULL: none */
+    const char *unit;      /* of signals that state none, or one that is no voltage: "uV", "mV", "V"; NULL: as edf.h */
 };
 /* A row has the `channels` of the montage in µV and behind them, unless windows are z-scored, the columns that the network takes.
  */

@@ -30,6 +30,8 @@ struct manifest_config task_manifest_config(const struct jobfile *job, const str
                                      .max_files = job->data->max_files,
                                      .rebuild = job->data->rebuild};
     config.frontend.montage = file->montage;
+    config.frontend.rename = job->data->rename;
+    config.frontend.unit = job->data->unit;
     return config;
 }
 

@@ -72,6 +72,10 @@ static int make_key(struct builder *b, struct err *err) {
         json_put_str(&json, "reference", frontend_reference_name(r->frontend.reference));
     if (r->hole_every_s > 0)
         json_put_f64(&json, "hole_every_s", r->hole_every_s);
+    if (r->frontend.rename)
+        json_put_str(&json, "rename", r->frontend.rename);
+    if (r->frontend.unit)
+        json_put_str(&json, "unit", r->frontend.unit);
     json_put_str(&json, "labels", r->labels);
     json_put_str(&json, "label_source", labels_source_name(b->labels.source));
     put_runs(&json, "runs", b->labels.runs, b->labels.n_runs);
@@ -266,7 +270,8 @@ int builder_open_whole(struct builder *b, bool annotations, struct err *err) {
     int rc;
     if ((rc = take_whole(b, err)))
         return rc;
-    return annotations ? edf_open(b->edf_path, &b->edf, err) : edf_open_header(b->edf_path, &b->edf, err);
+    rc = annotations ? edf_open(b->edf_path, &b->edf, err) : edf_open_header(b->edf_path, &b->edf, err);
+    return rc ? rc : edf_assume_unit(b->edf, b->request->frontend.unit, err);
 }
 
 /* The head of a mirror's recording where that is enough for header and timeline, else the whole file. */
@@ -280,7 +285,7 @@ static int open_head(struct builder *b, struct err *err) {
     b->refetched = file.refetched;
     if (!edf_open_head(r->edf_path, file.bytes, &b->edf, &enough, NULL) && enough) {
         b->head = true;
-        return 0;
+        return edf_assume_unit(b->edf, r->frontend.unit, err);
     }
     return builder_open_whole(b, true, err);
 }

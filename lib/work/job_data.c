@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/env.h"
 #include "base/str.h"
+#include "eeg/channels.h"
 #include "eeg/labels.h"
 #include "work/job_source.h"
 
@@ -20,6 +22,9 @@ static const struct option source_rows[] = {
     {"data.on_mislabelled", OPTION_ENUM, D(fail_on_mislabelled), "report", 0, 0, "report|fail",
      "a recording whose samples show swapped, inverted or wrongly named channels: report = name it and use it, fail = stop the "
      "job"},
+    {"data.rename", OPTION_NODE, D(written.rename), "null", 0, 0, NULL,
+     "labels of channels to read under another name, such as {\"*-XY\": \"*\", LOC: F7}: one * = any characters"},
+    {"data.unit", OPTION_STRING, D(unit), "", 0, 0, NULL, "unit of channels that state none, or one that is no voltage: uV, mV, V"},
     {"data.sampling_rate_hz", OPTION_F64, D(written.sampling_rate_hz), "256", 256, 256, NULL, "sampling rate of the model (fixed)"},
     {"data.loader_workers", OPTION_I64, D(loader_workers), "4", 1, 64, NULL, "reader threads"},
     {"data.max_files", OPTION_I64, D(max_files), "0", 0, 1e9, NULL, "use only the first N recordings; 0 = all"},
@@ -206,9 +211,35 @@ static int check_split(const struct jobfile *job, const struct job_data *data, s
     return 0;
 }
 
+static int read_rename(const struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err) {
+    const struct yaml_node *node = data->written.rename;
+    OWNED(str_done) struct str rules;
+    int rc;
+    if (!node || yaml_is_null(node))
+        return 0;
+    if (node->type != YAML_MAPPING)
+        return options_error(node, job->file, err, "data.rename: expected a mapping of labels to names");
+    str_init(&rules, 64 << 10);
+    for (const struct yaml_node *item = node->child; item; item = item->next)
+        if ((rc = item->type == YAML_SCALAR ? channels_add_rename(&rules, item->key, item->text, err) : ERR_INVALID))
+            return options_error(item, job->file, err,
+                                 "data.rename: expected a label and the name to read it under, of 1 to 80 "
+                                 "characters with at most one '*'");
+    data->rename = rules.len ? arena_strdup(arena, str_cstr(&rules)) : NULL;
+    return !rules.len || data->rename ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %s", job->file);
+}
+
+static int check_unit(const struct jobfile *job, struct job_data *data, struct err *err) {
+    if (data->unit && !*data->unit)
+        data->unit = NULL;
+    if (data->unit && strcmp(data->unit, "uV") && strcmp(data->unit, "mV") && strcmp(data->unit, "V"))
+        return err_set(err, ERR_INVALID, "%s: data.unit is '%s'; expected uV, mV or V", job->file, data->unit);
+    return 0;
+}
+
 int job_data_read(struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err) {
     int rc = job_source_read(job, data, arena, err);
-    if (rc)
+    if (rc || (rc = read_rename(job, data, arena, err)) || (rc = check_unit(job, data, err)))
         return rc;
     if (data->window_s > 0 && ((rc = read_montage(job, data, arena, err)) || (rc = check_windows(job, data, err))))
         return rc;

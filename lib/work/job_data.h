@@ -14,7 +14,8 @@ struct job_data {
     int n_sources;                  /* 0: one source without a name */
     const char *labels, *unlabeled; /* labels: a rule (eeg/label_rule.h), with data.seizure_labels */
     struct option_list seizure_labels;
-    const char *montage; /* frontend_config form */
+    const char *montage;       /* frontend_config form */
+    const char *rename, *unit; /* of frontend_config; NULL: none */
     int fail_on_bad_file, fail_on_mislabelled;
     bool official_split, redraw_each_epoch, rebuild;
     struct option_list split_train, split_validation, split_test;
@@ -28,7 +29,7 @@ struct job_data {
     int normalize; /* enum frontend_normalize */
     int reference; /* enum frontend_reference */
     struct {       /* as written, for job_data_read */
-        const struct yaml_node *montage;
+        const struct yaml_node *montage, *rename;
         double sampling_rate_hz;
         int64_t num_workers;
     } written;

@@ -120,14 +120,34 @@ static void units_become_microvolt_and_others_stay(void **state) {
         double factor;
         bool volt;
         bool assumed;
-    } cases[] = {{"uV", 1, true, false},        {"     UV", 1, true, false},     {"mV", 1e3, true, false},
-                 {"V", 1e6, true, false},       {"nV", 1e-3, true, false},       {"\xB5V", 1, true, false},
-                 {"\xC2\xB5V", 1, true, false}, {"\xCE\xBCV", 1, true, false},   {"\xB5Volts", 1, true, false},
-                 {"uVolts", 1, true, false},    {"microvol", 1, true, false},    {"microV", 1, true, false},
-                 {"MVOLTS", 1e3, true, false},  {"millivol", 1e3, true, false},  {"Volts", 1e6, true, false},
-                 {"Volt", 1e6, true, false},    {"nanovolt", 1e-3, true, false}, {"", 1, true, true},
-                 {"n/a", 1, true, true},        {"%", 1, false, false},          {"mm", 1, false, false},
-                 {"m", 1, false, false},        {"uVrms", 1, false, false},      {"V/s", 1, false, false}};
+    } cases[] = {{"uV", 1, true, false},
+                 {"     UV", 1, true, false},
+                 {"mV", 1e3, true, false},
+                 {"V", 1e6, true, false},
+                 {"nV", 1e-3, true, false},
+                 {"\xB5V", 1, true, false},
+                 {"\xC2\xB5V", 1, true, false},
+                 {"\xCE\xBCV", 1, true, false},
+                 {"\xB5Volts", 1, true, false},
+                 {"uVolts", 1, true, false},
+                 {"microvol", 1, true, false},
+                 {"microV", 1, true, false},
+                 {"MVOLTS", 1e3, true, false},
+                 {"millivol", 1e3, true, false},
+                 {"Volts", 1e6, true, false},
+                 {"Volt", 1e6, true, false},
+                 {"nanovolt", 1e-3, true, false},
+                 {"", 1, true, true},
+                 {"n/a", 1, true, true},
+                 {"%", 1, false, false},
+                 {"mm", 1, false, false},
+                 {"\x83\xCAV", 1, true, false},
+                 {"\xA6\xCCV", 1, true, false},
+                 {"\xE6V", 1, true, false},
+                 {"\xC3\x82\xC2\xB5V", 1, true, false},
+                 {"m", 1, false, false},
+                 {"uVrms", 1, false, false},
+                 {"V/s", 1, false, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct opened o;
         const struct written_signal s = {.label = "X", .unit = cases[i].unit, .samples = 8};

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/str.h"
 #include "eeg/frontend.h"
 #include "eeg/montage.h"
 
@@ -38,6 +39,26 @@ static void names_as_written_by_many_systems_clean_to_one_form(void **state) {
     assert_clean("P8-Ref", "T6");
     assert_clean("T8-P8-0", "T4-T6");
     assert_clean("T8-P8-1", "T4-T6");
+    static const char *const references[] = {"-REF",   "_REF", ":REF",  " Ref",  "/LE",      "-LER",  "-AR",
+                                             "-Av",    " AVE", "-AVG",  "-CAR",  "-Average", "-A1A2", "-A1+A2",
+                                             "_A1-A2", "-A12", "-M1M2", "(REF)", "-linked"};
+    for (size_t i = 0; i < sizeof references / sizeof *references; i++) {
+        char label[64];
+        str_format(label, sizeof label, "EEG T7%s", references[i]);
+        assert_clean(label, "T3");
+    }
+    assert_clean("T3/T7", "T3");
+    assert_clean("T7/T3-REF", "T3");
+    assert_clean("T3(T7)", "T3");
+    assert_clean("EEG T6 (P8)-AVG", "T6");
+    assert_clean("Fp1_F7", "Fp1-F7");
+    assert_clean("C3-A2", "C3-A2");
+    assert_clean("C3-Cz", "C3-Cz");
+    assert_clean("F7-T3-REF", "F7-T3");
+    assert_clean("T3/T5", "T3/T5");
+    assert_clean("EEG_Fp2", "Fp2");
+    assert_clean("CAR", "CAR");
+    assert_clean("Fp1AVG", "Fp1");
     assert_clean("FP1-F7", "Fp1-F7");
     assert_clean("01", "O1");
     assert_clean("T5-02", "T5-O2");
@@ -47,6 +68,13 @@ static void names_as_written_by_many_systems_clean_to_one_form(void **state) {
     assert_clean("-", "-");
     assert_clean("1", "1");
     assert_clean("", "");
+}
+
+static void electrodes_are_counted_once(void **state) {
+    (void)state;
+    const char *const labels[] = {"EEG Fp1-REF", "FP1-F7", "F7-T7", "T3", "DC1", "LA1", "A1"};
+    assert_int_equal(montage_electrodes(labels, 7), 3);
+    assert_int_equal(montage_electrodes(labels + 4, 3), 0);
 }
 
 static struct montage *make(const char *spec, const char *const *labels, int n) {
@@ -298,6 +326,7 @@ static void channel_names_of_a_montage_can_be_listed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_as_written_by_many_systems_clean_to_one_form),
+        cmocka_unit_test(electrodes_are_counted_once),
         cmocka_unit_test(a_scrambled_file_maps_by_name_to_the_canonical_order),
         cmocka_unit_test(bipolar_outputs_are_exact_differences_of_a_referential_file),
         cmocka_unit_test(a_reversed_derivation_is_used_with_its_sign),
