@@ -167,8 +167,10 @@ static void on_tick(uv_timer_t *timer) {
     const bool serves = server_watch_pulse(d);
     server_watch_models(d);
     notify_tick(&d->notify);
-    if (serves)
+    if (serves) {
+        hooks_beat(s->hooks);
         notify_pulse(&d->notify, "WATCHDOG=1");
+    }
     if (d->stopping) {
         server_stop_turn(d);
         server_leave_if_late(d);

@@ -13,6 +13,8 @@ const char *hook_format_nameless(const struct journal_entry *e) {
         return "an alarm at a bed is off";
     case JOURNAL_ESCALATED:
         return "ALARM at a bed: nobody has answered it";
+    case JOURNAL_HEARTBEAT:
+        return e->detail;
     default:
         return journal_kind_name(e->kind);
     }

@@ -66,6 +66,7 @@ struct hooks {
     pthread_mutex_t results_lock;
     struct hooks_result results[RESULTS];
     int first_result, n_results;
+    int64_t beat_ms; /* the newest heartbeat, monotonic; the loop's */
 };
 
 static void count(const struct line *l, const char *result, int n) {
@@ -598,6 +599,27 @@ void hooks_tell(struct hooks *all, int i, const struct journal_entry *e) {
     atomic_store(&l->state, LINE_WRITTEN);
     offer_line(&all->lines[i], l);
     journal_line_drop(l);
+}
+
+void hooks_beat(struct hooks *all) {
+    const int64_t now_ms = clock_ms();
+    if (all->beat_ms && now_ms - all->beat_ms < HOOKS_BEAT_MS)
+        return;
+    all->beat_ms = now_ms;
+    struct journal_entry e = {.kind = JOURNAL_HEARTBEAT,
+                              .number = clock_wall_ms(), /* an id of its own */
+                              .received_ms = clock_wall_ms(),
+                              .start_s = NAN,
+                              .end_s = NAN,
+                              .value = NAN,
+                              .live = true};
+    str_copy(e.detail, sizeof e.detail, "brrd works");
+    for (int i = 0; i < all->n; i++) {
+        struct hooks_state state;
+        hooks_describe(all, i, &state);
+        if (!state.waiting && (all->lines[i].hook->kinds & 1u << JOURNAL_HEARTBEAT))
+            hooks_tell(all, i, &e);
+    }
 }
 
 int hooks_test(const struct hooks *all, int i, const atomic_bool *stop, struct err *err) {

@@ -17,6 +17,7 @@ enum {
     HOOKS_AT_ONCE = 4,
     HOOKS_WAITING = 4096, /* entries in memory, for each hook; beyond it the oldest of the bed that has most go */
     HOOKS_LATE_MS = 15 * 1000,
+    HOOKS_BEAT_MS = 60 * 1000,
     HOOKS_TRIES = 2 /* a delivery has failed after so many attempts, after HOOKS_LATE_MS, or when it was refused */
 };
 
@@ -47,6 +48,9 @@ const struct hook *hooks_at(const struct hooks *all, int i);
 int hooks_find(const struct hooks *all, const char *name); /* -1: there is no such hook */
 /* Tells the i-th hook about this entry, whether or not it wants such entries: a step of an escalation. */
 void hooks_tell(struct hooks *all, int i, const struct journal_entry *e);
+/* Once a second while the daemon works: tells each hook of the kind heartbeat once in HOOKS_BEAT_MS, for a dead man's switch; a
+ * hook that has something to be told already gets none. */
+void hooks_beat(struct hooks *all);
 /* One attempt with a test alarm; the caller waits. Any thread. */
 int hooks_test(const struct hooks *all, int i, const atomic_bool *stop, struct err *err);
 

@@ -153,7 +153,9 @@ void telling_text(const struct telling *t, char ret[TELLING_TEXT]) {
     char bed[JOURNAL_CLIENT + 220], since[16];
     name_bed(e, bed, sizeof bed);
     ret[0] = '\0';
-    if (is_on(e) && !t->is_on)
+    if (e->kind == JOURNAL_HEARTBEAT)
+        str_copy(ret, TELLING_TEXT, e->detail);
+    else if (is_on(e) && !t->is_on)
         str_format(ret, TELLING_TEXT, "%s: an alarm began at %s; the daemon stopped, and when it ended is unknown", bed,
                    clock_text(e->received_ms, since));
     else if (is_on(e))

@@ -34,6 +34,7 @@ enum journal_kind {
     JOURNAL_ANSWERED,  /* a person has answered the alarm; person: who; detail: what */
     JOURNAL_ESCALATED, /* nobody has answered the alarm in time; step: which step was taken; person: the hook */
     JOURNAL_STANDBY,   /* a person has put the bed on standby; person: who; until_ms: its end, or 0: standby is over */
+    JOURNAL_HEARTBEAT, /* of no stream and never written: the daemon works, for hooks alone */
     JOURNAL_KINDS
 };
 const char *journal_kind_name(enum journal_kind kind);            /* "alarm_on" */

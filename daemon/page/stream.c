@@ -145,9 +145,9 @@ static void put_channels(struct html *h, const struct status_stream *s) {
 }
 
 static void put_entry(struct html *h, const struct journal_entry *e) {
-    static const char *const names[JOURNAL_KINDS] = {"Alarm on", "Alarm off", "Event",    "Gap",       "Quality",
-                                                     "Opened",   "Resumed",   "Lost",     "Restored",  "Ended",
-                                                     "Moved",    "Told",      "Answered", "Escalated", "Standby"};
+    static const char *const names[JOURNAL_KINDS] = {"Alarm on", "Alarm off", "Event",    "Gap",      "Quality", "Opened",
+                                                     "Resumed",  "Lost",      "Restored", "Ended",    "Moved",   "Told",
+                                                     "Answered", "Escalated", "Standby",  "Heartbeat"};
     struct words w;
     html_put(h, "<tr class=\"%s\"><td>", journal_kind_name(e->kind));
     shell_put_time(h, e->received_ms);

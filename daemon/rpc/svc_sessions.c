@@ -47,7 +47,8 @@ static void describe(const struct services *services, const struct session *s, s
     out->probability = (double)state.probability;
     out->reconnects = state.reconnects;
     if (services->state_of)
-        out->state = (char *)(uintptr_t)services->state_of((void *)(uintptr_t)services, state.id);
+        out->state = state.alarm ? (char *)(uintptr_t) "alarm"
+                                 : (char *)(uintptr_t)services->state_of((void *)(uintptr_t)services, state.id);
     stream_quality(state.quality, state.measured_rate_hz, &ret->quality, &ret->channels, &flawed);
     out->quality = flawed ? &ret->quality : NULL;
 }

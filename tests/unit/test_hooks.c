@@ -400,13 +400,29 @@ static void a_command_gets_a_clean_environment(void **state) {
     stop(all);
 }
 
+static void a_heartbeat_is_told_once_a_minute_to_those_who_want_it(void **state) {
+    struct hooks *all = start(state, 0);
+    hooks_beat(all); /* this hook wants alarms alone */
+    stop(all);
+    assert_int_equal(atomic_load(&receiver.n), 0);
+    all = start(state, 0);
+    hook.kinds = 1u << JOURNAL_HEARTBEAT;
+    hooks_beat(all);
+    hooks_beat(all); /* not a minute later */
+    wait_for(&receiver.n, 1);
+    assert_true(body_has(0, "\"kind\":\"heartbeat\"") && body_has(0, "\"text\":\"brrd works\""));
+    wait_told("heartbeat ", 1);
+    assert_int_equal(atomic_load(&receiver.n), 1);
+    stop(all);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(an_alarm_is_told_without_the_disk),   in_temp_dir(an_alarm_that_the_journal_had_is_not_told_again),
         in_temp_dir(a_slow_delivery_delays_no_other_bed), in_temp_dir(after_an_outage_it_hears_the_state_of_each_bed),
         in_temp_dir(an_alarm_that_goes_on_is_told_once),  in_temp_dir(a_receiver_that_refuses_has_failed_at_once),
         in_temp_dir(replays_and_old_alarms_are_not_told), in_temp_dir(a_hook_without_its_secret_stops_nothing),
-        in_temp_dir(a_command_gets_a_clean_environment),
+        in_temp_dir(a_command_gets_a_clean_environment),  in_temp_dir(a_heartbeat_is_told_once_a_minute_to_those_who_want_it),
     };
     return cmocka_run_group_tests(tests, start_receiver, NULL);
 }
