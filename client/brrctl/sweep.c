@@ -242,49 +242,67 @@ static int queue_training(struct sweep *s, int index, int n) {
     return code;
 }
 
-/* Writes the data keys of the training that evaluate jobs take too. */
-static int put_data(struct sweep *s, struct json_writer *w, struct err *err) {
-    const struct task_kind *kind = task_kind_find("evaluate");
-    struct yaml_node *root = NULL;
-    int rc = yaml_parse(&s->arena, s->file.text, strlen(s->file.text), s->o->args[0], &root, err);
-    for (size_t i = 0; !rc && i < s->n_common; i++)
-        rc = yaml_set(&s->arena, root, s->file.overrides[i], err);
-    const struct yaml_node *data = rc ? NULL : yaml_get(root, "data");
-    json_begin_object(w, "data");
-    for (const struct yaml_node *n = data ? data->child : NULL; n; n = n->next) {
-        char key[128];
-        double number;
-        if (!str_format(key, sizeof key, "data.%s", n->key) || !jobfile_key(kind, key) || n->type != YAML_SCALAR || yaml_is_null(n))
-            continue;
-        if (!n->quoted && str_to_f64(n->text, &number))
-            json_put_raw(w, n->key, n->text);
-        else if (!n->quoted && (!strcmp(n->text, "true") || !strcmp(n->text, "false")))
-            json_put_bool(w, n->key, *n->text == 't');
-        else
-            json_put_str(w, n->key, n->text);
+static void put_node(struct json_writer *w, const char *key, const struct yaml_node *n) {
+    double number;
+    if (n->type != YAML_SCALAR) {
+        const bool list = n->type == YAML_SEQUENCE;
+        (list ? json_begin_array : json_begin_object)(w, key);
+        for (const struct yaml_node *child = n->child; child; child = child->next)
+            put_node(w, list ? NULL : child->key, child);
+        json_end(w, list ? ']' : '}');
+    } else if (!n->quoted && str_to_f64(n->text, &number)) {
+        json_put_raw(w, key, n->text);
+    } else if (!n->quoted && (!strcmp(n->text, "true") || !strcmp(n->text, "false"))) {
+        json_put_bool(w, key, *n->text == 't');
+    } else {
+        json_put_str(w, key, n->text);
     }
-    json_end(w, '}');
+}
+
+/* The job file with the overrides of all trainings, and the grid's values of this one. */
+static int read_training(struct sweep *s, int point, struct yaml_node **ret, struct err *err) {
+    int rc = yaml_parse(&s->arena, s->file.text, strlen(s->file.text), s->o->args[0], ret, err);
+    for (size_t i = 0; !rc && i < s->n_common; i++)
+        rc = yaml_set(&s->arena, *ret, s->file.overrides[i], err);
+    for (int i = 0; !rc && i < s->n_axes; i++) {
+        const char *assignment = arena_printf(&s->arena, "%s=%s", s->axes[i].key, value_of(s, point, i));
+        rc = assignment ? yaml_set(&s->arena, *ret, assignment, err) : err_set(err, ERR_EXHAUSTED, "the sweep is too large");
+    }
     return rc;
 }
 
-/* An evaluation of the training's model on the patients that it has not seen; what JSON writes is YAML. */
-static int queue_evaluation(struct sweep *s, struct member *m) {
-    OWNED(str_done) struct str text;
+/* Writes the data keys of the training that evaluate jobs take too. */
+static int put_data(struct sweep *s, int point, struct json_writer *w, struct err *err) {
+    const struct task_kind *kind = task_kind_find("evaluate");
+    struct yaml_node *root = NULL;
+    char key[128];
+    int rc = read_training(s, point, &root, err);
+    if (rc)
+        return rc;
+    const struct yaml_node *data = yaml_get(root, "data");
+    json_begin_object(w, "data");
+    for (const struct yaml_node *n = data ? data->child : NULL; n; n = n->next)
+        if (str_format(key, sizeof key, "data.%s", n->key) && jobfile_key(kind, key) && !yaml_is_null(n))
+            put_node(w, n->key, n);
+    json_end(w, '}');
+    return 0;
+}
+
+/* The file of an evaluation of the training's model on the patients that it has not seen; what JSON writes is YAML. */
+static int put_evaluation(struct sweep *s, int point, const char *training, struct str *text, struct err *err) {
     char model[80];
     struct json_writer w;
-    struct err err;
-    Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
-    str_init(&text, TABLE_BYTES);
-    str_format(model, sizeof model, "job:%s", m->job);
-    json_writer_init(&w, &text);
+    int rc;
+    str_format(model, sizeof model, "job:%s", training);
+    json_writer_init(&w, text);
     json_begin_object(&w, NULL);
     json_put_str(&w, "kind", "evaluate");
     if (own(s->o)->job.name)
         json_put_str(&w, "name", own(s->o)->job.name);
     if (own(s->o)->executor)
         json_put_str(&w, "executor", own(s->o)->executor);
-    if (put_data(s, &w, &err))
-        return brrctl_fail(&err);
+    if ((rc = put_data(s, point, &w, err)))
+        return rc;
     json_begin_object(&w, "evaluate");
     json_put_str(&w, "checkpoint", model);
     json_put_str(&w, "patients", "unseen");
@@ -292,9 +310,35 @@ static int queue_evaluation(struct sweep *s, struct member *m) {
     json_put_raw(&w, "baselines", "[]");
     json_end(&w, '}');
     json_end(&w, '}');
+    return 0;
+}
+
+static int queue_evaluation(struct sweep *s, struct member *m) {
+    OWNED(str_done) struct str text;
+    struct err err;
+    Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
+    str_init(&text, TABLE_BYTES);
+    if (put_evaluation(s, m->point, m->job, &text, &err))
+        return brrctl_fail(&err);
     file.yaml = (char *)(uintptr_t)str_cstr(&text);
     file.name = "sweep.yaml";
     return brrctl_queue(s->o, &file, NULL, m->evaluation, sizeof m->evaluation);
+}
+
+/* The evaluations come after hours of training: their files are read before the first one. */
+static int check_evaluations(struct sweep *s) {
+    for (int point = 0; s->n_folds && point < s->n_points; point++) {
+        OWNED(str_done) struct str text;
+        OWNED(arena_done) struct arena arena;
+        struct jobfile job;
+        struct err err;
+        str_init(&text, TABLE_BYTES);
+        arena_init(&arena, ARENA_BYTES);
+        if (put_evaluation(s, point, "training", &text, &err) ||
+            jobfile_parse(str_cstr(&text), "the evaluation of a fold", NULL, 0, &arena, &job, &err))
+            return brrctl_fail(&err);
+    }
+    return 0;
 }
 
 static int queue_trainings(struct sweep *s) {
@@ -302,6 +346,8 @@ static int queue_trainings(struct sweep *s) {
     int code;
     if (!(s->members = calloc((size_t)s->n_points * (size_t)folds, sizeof *s->members)))
         return fprintf(stderr, "brrctl: out of memory for the jobs\n"), EXIT_FAILED;
+    if ((code = check_evaluations(s)))
+        return code;
     for (int i = 0; i < s->n_points * folds; i++) {
         struct member *m = &s->members[i];
         *m =

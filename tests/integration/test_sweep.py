@@ -2,6 +2,8 @@
 """`brrctl sweep`: all combinations of a grid, and folds that leave out each patient, whose evaluations see that patient alone and add up to the
 pooled row."""
 import json
+import os
+import sqlite3
 import subprocess
 import sys
 
@@ -29,14 +31,20 @@ def grid(d, source):
 
 
 def folds(d, source):
-    code, out, err = sweep(d, source, "--folds", "patients", "--json")
+    os.makedirs(f"{d.dir}/more")  # several sources, which the evaluations need too, as they do what the grid says of data
+    os.rename(f"{source}/sub-03", f"{d.dir}/more/sub-03")
+    code, out, err = sweep(d, source, "--folds", "patients", "--json", "--set", f'data.source=["file://{source}", "file://{d.dir}/more"]', "--grid",
+                           "data.loader_workers=2")
     assert code == 0, err
     *members, pooled = map(json.loads, out.splitlines())
-    assert [m["left_out"] for m in members] == ["sub-01", "sub-02", "sub-03"], members
+    assert [m["left_out"] for m in members] == ["eeg/sub-01", "eeg/sub-02", "more/sub-03"], members
     total = dict.fromkeys(("found", "seizures", "false_events", "hours"), 0)
     for m in members:
         ended = d.job(m["evaluation"])
         result = ended["result"]
+        with sqlite3.connect(f"{d.dir}/jobs.sqlite") as db:
+            ((text,),) = db.execute("SELECT yaml FROM jobs WHERE id=?", (m["evaluation"],))
+        assert '"loader_workers":2' in text, text
         assert result["seen_patients"] == 0 and result["recordings"] == 1, result
         with open(f"{ended['directory']}/report.json", encoding="utf-8") as f:
             report = json.load(f)
@@ -60,8 +68,8 @@ def main():
         make_corpus(f"{tmp}/eeg", seed=21, patients=3, hours=0.05)
         d = Daemon(tmp).start()
         grid(d, f"{tmp}/eeg")
-        folds(d, f"{tmp}/eeg")
         refused(d, f"{tmp}/eeg")
+        folds(d, f"{tmp}/eeg")
         d.stop()
     return 0
 
