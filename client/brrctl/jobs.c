@@ -170,12 +170,16 @@ static void print_details(const Brr__V1__Job *job) {
     print_result(job->result_json);
 }
 
+#define LINE_SHARE 0.1 /* between lines of progress, without a terminal */
+#define LINE_S     30.0
+
 struct watching {
     FILE *out; /* of the progress */
     bool json, terminal;
     struct brrctl_end *end; /* NULL: the end is printed */
-    int64_t shown_step;
-    char phase[24], note[256]; /* shown last */
+    double shown_share, shown_s;
+    Brr__V1__JobState state;
+    char phase[24], note[256]; /* shown last, as the share, the time and the state */
     int exit;
 };
 
@@ -192,7 +196,17 @@ static void put_figures(struct str *line, const Brr__V1__Progress *p) {
         str_printf(line, "  left %s", output_duration(p->eta_s, eta, sizeof eta));
 }
 
-/* A phase counts files or recordings (total), or it is the job's steps. */
+/* Without a terminal, a line for each state. */
+static void show_state(struct watching *w, const Brr__V1__Job *job) {
+    if (w->terminal || w->state == job->state)
+        return;
+    fprintf(w->out, "%s %s%s%s\n", job->id, brr_job_state_name((int)job->state), *job->reason ? ": " : "", job->reason);
+    fflush(w->out);
+    w->state = job->state;
+}
+
+/* Without a terminal, a line at a new phase, and then each tenth or each half minute.
+ * A phase counts files or recordings (total), or it is the job's steps. */
 static void draw(struct watching *w, const Brr__V1__Job *job) {
     const Brr__V1__Progress *p = job->progress;
     bool steps = !p->total && p->steps;
@@ -208,13 +222,14 @@ static void draw(struct watching *w, const Brr__V1__Job *job) {
         put_figures(&line, p);
     if (w->terminal) {
         output_progress(w->out, str_cstr(&line));
-    } else if (strcmp(w->phase, p->phase) || (steps && p->step / 20 != w->shown_step / 20)) {
+    } else if (strcmp(w->phase, p->phase) || share >= w->shown_share + LINE_SHARE || clock_s() - w->shown_s >= LINE_S) {
         fprintf(w->out, "%s\n", str_cstr(&line));
         fflush(w->out);
+        w->shown_share = share;
+        w->shown_s = clock_s();
     }
     str_done(&line);
     str_copy(w->phase, sizeof w->phase, p->phase);
-    w->shown_step = p->step;
 }
 
 /* The result in a few words, as its kind puts them; "" when there is none. */
@@ -286,6 +301,8 @@ static bool on_update(void *ctx, const void *message) {
     if (!u->job)
         return true;
     show_note(w, u->job);
+    if (!w->json && !u->final)
+        show_state(w, u->job);
     if (w->json && !u->final && !w->end)
         print_json(u->job);
     else if (!w->json && u->job->progress && !u->final)

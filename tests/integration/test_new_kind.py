@@ -58,6 +58,8 @@ def check_run(d):
     assert code == 0 and job["state"] == "succeeded" and job["result"] == {"count": 20, "began": 7}, job
     code, out, err = d.ctl("submit", f"{d.dir}/jobs/counter.yaml", "--watch", "--set", "counter.to=30")
     assert code == 0 and "numbers/s 100" in out and "succeeded: counted to 30" in out, (out, err)
+    lines = out.splitlines()  # without a terminal: each state, and about each tenth
+    assert any(line.endswith(" running") for line in lines) and sum("/30" in line for line in lines) <= 12, out
     metrics = urllib.request.urlopen(f"http://127.0.0.1:{d.port}/metrics").read().decode()
     assert '\nbrrd_counter_steps_total{device="cpu"} 36\n' in metrics and "# TYPE brrd_counter_rate gauge" in metrics, metrics
 
