@@ -79,7 +79,7 @@ struct job_options {
     const char *name;
     bool watch;
     const char *id_file;
-    bool follow;
+    bool follow, now;
     int64_t tail;
 };
 
@@ -118,10 +118,10 @@ int brrctl_key_tables(const struct task_kind *only, const struct option_table *r
 
 /* The options of the commands, beside the code that reads them. */
 extern const struct argument_table stream_arguments, detect_arguments, tune_arguments, ensemble_arguments, score_arguments,
-    submit_arguments, validate_arguments, job_arguments, resume_arguments, logs_arguments, load_arguments, checkpoint_arguments,
-    geodesic_arguments, windows_arguments, dataset_arguments, store_arguments, top_arguments, metrics_arguments, drain_arguments,
-    usage_arguments, tls_arguments, journal_arguments, alarms_arguments, picture_arguments, compare_arguments, report_arguments,
-    sweep_arguments;
+    submit_arguments, validate_arguments, job_arguments, cancel_arguments, resume_arguments, logs_arguments, load_arguments,
+    checkpoint_arguments, geodesic_arguments, windows_arguments, dataset_arguments, store_arguments, top_arguments,
+    metrics_arguments, drain_arguments, usage_arguments, tls_arguments, journal_arguments, alarms_arguments, picture_arguments,
+    compare_arguments, report_arguments, sweep_arguments;
 extern const struct command_verb burst_verbs[], lsl_verbs[];
 
 /* Commands, by file. */

@@ -21,6 +21,9 @@ static const struct argument submit_rows[] = {
     {"--watch", NULL, ARGUMENT_FLAG, AT(watch), "", "follow the job to its end; Ctrl-C detaches", 0, 0},
     {"--id-file", NULL, ARGUMENT_TEXT, AT(id_file), "FILE", "write the job's id to this file", 0, 0},
 };
+static const struct argument cancel_rows[] = {
+    {"--now", NULL, ARGUMENT_FLAG, AT(now), "", "without a last checkpoint", 0, 0},
+};
 static const struct argument resume_rows[] = {
     {"--set", NULL, ARGUMENT_ASSIGNMENT, AT(set), "K=V", "change a limits.* key; may be repeated", 0, 0},
 };
@@ -38,6 +41,7 @@ static const struct argument job_rows[] = {
 };
 const struct argument_table job_arguments = ARGUMENT_TABLE(job_rows, struct job_show_options);
 const struct argument_table submit_arguments = ARGUMENT_TABLE(submit_rows, struct job_options);
+const struct argument_table cancel_arguments = ARGUMENT_TABLE(cancel_rows, struct job_options);
 const struct argument_table resume_arguments = ARGUMENT_TABLE(resume_rows, struct job_options);
 const struct argument_table logs_arguments = ARGUMENT_TABLE(logs_rows, struct job_options);
 
@@ -424,7 +428,9 @@ static void print_cancelled(const Brr__V1__Job *job) {
 }
 
 static void print_deleted(const Brr__V1__Job *job) { printf("%s deleted\n", job->id); }
-static void print_state(const Brr__V1__Job *job) { printf("%s %s\n", job->id, brr_job_state_name((int)job->state)); }
+static void print_state(const Brr__V1__Job *job) {
+    printf("%s %s%s%s\n", job->id, brr_job_state_name((int)job->state), *job->reason ? ": " : "", job->reason);
+}
 
 /* Commands that take an id and answer with the job. */
 static int one_job(const struct arguments *o, const char *path, const ProtobufCMessage *in, void (*print)(const Brr__V1__Job *)) {
@@ -464,6 +470,7 @@ int cmd_cancel(const struct arguments *o) {
     for (int i = 0; i < o->n_args; i++) {
         Brr__V1__CancelJobRequest in = BRR__V1__CANCEL_JOB_REQUEST__INIT;
         in.id = (char *)(uintptr_t)o->args[i];
+        in.now = own(o)->now;
         const int code = one_job(o, "/brr.v1.Jobs/Cancel", &in.base, print_cancelled);
         first = first ? first : code;
     }

@@ -48,7 +48,7 @@ static const struct command commands[] = {
     {"watch", "ID", &arguments_none, "follow a job to its end; Ctrl-C detaches", cmd_watch, 1, 1,
      "Exit 0 when it succeeded, or was interrupted with a checkpoint, else 1.\nexample: brrctl watch train-260131-1", NULL},
     {"logs", "ID", &logs_arguments, "print the log of a job", cmd_logs, 1, 1, "example: brrctl logs train-260131-1 --follow", NULL},
-    {"cancel", "ID…", &arguments_none, "cancel jobs; their checkpoints stay", cmd_cancel, 1, -1,
+    {"cancel", "ID…", &cancel_arguments, "cancel jobs; running ones save first, and checkpoints stay", cmd_cancel, 1, -1,
      "example: brrctl cancel train-260131-1", NULL},
     {"delete", "ID", &arguments_none, "delete a job that has ended, with its checkpoints and its folder", cmd_delete, 1, 1,
      "Refused while a checkpoint is pinned or serves, or a job that has not ended names one.\n"

@@ -47,6 +47,7 @@ static const struct field fields[] = {
     FIELD("result", HEAP_TEXT, result),
     FIELD("best", TEXT, best),
     FIELD("last", TEXT, last),
+    FIELD("saved_step", I64, saved_step),
     FIELD("energy_j", REAL, energy_j),
     FIELD("run_ms", I64, run_ms),
     FIELD("memory_bytes", I64, memory_bytes),

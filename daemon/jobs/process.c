@@ -90,7 +90,7 @@ static void pass_wish(struct child *c) {
         return;
     c->told = true;
     (void)!write(c->in, &letter, 1);
-    if (why == STOP_CANCEL)
+    if (stop_is_cancel(why))
         c->until_ms = clock_ms() + PROCESS_CANCEL_MS;
 }
 
@@ -115,7 +115,7 @@ static void watch(struct child *c) {
             return;
         const enum stop_reason why = (enum stop_reason)atomic_load(&c->wish->stop);
         c->end.stopped = why;
-        if (why == STOP_CANCEL)
+        if (stop_is_cancel(why))
             c->end.rc = err_set(&c->end.err, ERR_CANCELLED, "the job's process did not end within %d s and was killed",
                                 PROCESS_CANCEL_MS / 1000);
         else if (WIFSIGNALED(status))

@@ -254,7 +254,7 @@ static int move_asked(struct sched *s, struct job *job, enum job_state to, const
     return 0;
 }
 
-static int cancel_running(struct sched *s, struct job *job, struct err *err) {
+static int cancel_running(struct sched *s, struct job *job, enum stop_reason how, struct err *err) {
     const struct job before = *job;
     job->wish = JOB_WISH_CANCEL;
     if (job->state == JOB_QUEUED)
@@ -262,19 +262,19 @@ static int cancel_running(struct sched *s, struct job *job, struct err *err) {
     int rc = ledger_commit(&s->ledger, job, &before, err);
     if (rc)
         return rc;
-    sched_interrupt(s, job, STOP_CANCEL);
+    sched_interrupt(s, job, how);
     sched_tell(s, job);
     return 0;
 }
 
-int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct err *err) {
+int sched_cancel(struct sched *s, const char *id, enum stop_reason how, const struct job **ret, struct err *err) {
     struct job *job = NULL;
     int rc = find(s, id, &job, err);
     if (rc)
         return rc;
     if (job_is_over(job->state))
         return err_set(err, ERR_PRECONDITION, "job %s has ended already: %s", id, job_state_name(job->state));
-    if ((rc = slots_of(&s->slots, job) || is_elsewhere(s, job) ? cancel_running(s, job, err)
+    if ((rc = slots_of(&s->slots, job) || is_elsewhere(s, job) ? cancel_running(s, job, how, err)
                                                                : move_asked(s, job, JOB_CANCELLED, "cancelled", err)))
         return rc;
     *ret = job;
@@ -318,7 +318,12 @@ int sched_resume(struct sched *s, const char *id, const char *const *overrides, 
     job->overrides = joined;
     sched_read_demands(job);
     job->restarts = job->crashes = job->stalled = job->isolated = 0;
-    if ((rc = move_asked(s, job, JOB_QUEUED, "resumed", err))) {
+    char reason[80] = "resumes from the beginning: it has no checkpoint";
+    if (*job->last && job->saved_step)
+        str_format(reason, sizeof reason, "resumes at step %lld", (long long)job->saved_step);
+    else if (*job->last)
+        str_copy(reason, sizeof reason, "resumes from its newest checkpoint");
+    if ((rc = move_asked(s, job, JOB_QUEUED, reason, err))) {
         *job = before;
         free(joined);
         return rc;

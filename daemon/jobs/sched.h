@@ -75,10 +75,10 @@ const struct job *sched_at(const struct sched *s, int index); /* order of submis
 int sched_open_count(const struct sched *s);
 const struct job *sched_open_at(const struct sched *s, int index);
 int sched_position(const struct sched *s, const struct job *job); /* from 1 in the queue, else 0 */
-/* Cancels a queued job at once. A running job ends soon and is then cancelled unless its work was already done, even if the daemon
- * dies in between. Errors (of submit and resume too): the database cannot be written, and nothing has changed. After success the
- * change is acknowledged to others when sched_await says that it is recorded. */
-int sched_cancel(struct sched *s, const char *id, const struct job **ret, struct err *err);
+/* Cancels a queued job at once. how: STOP_CANCEL, or STOP_SAVE_AND_CANCEL. A running job ends soon and is then cancelled unless its
+ * work was already done, even if the daemon dies in between. Errors (of submit and resume too): the database cannot be written, and
+ * nothing has changed. After success the change is acknowledged to others when sched_await says that it is recorded. */
+int sched_cancel(struct sched *s, const char *id, enum stop_reason how, const struct job **ret, struct err *err);
 /* overrides: additional "limits.…=value" assignments. */
 int sched_resume(struct sched *s, const char *id, const char *const *overrides, int n, const struct job **ret, struct err *err);
 /* Removes an ended job and its checkpoints from the database and the list, and records its folder as one to be removed ("" = none);

@@ -166,8 +166,10 @@ static void finish_running(struct sched *s, struct slot *slot, struct task_end *
 static void take_checkpoint(struct sched *s, struct job *job, const struct task_checkpoint *c) {
     if (c->last && strcmp(job->last, c->path) != 0)
         job->stalled = 0;
-    if (c->last)
+    if (c->last) {
         str_copy(job->last, sizeof job->last, c->path);
+        job->saved_step = c->step;
+    }
     job->alone = false;
     job->isolated = 0;
     if (c->best)

@@ -427,7 +427,7 @@ static int follow(struct remote *r, struct err *err) {
         read_events(r);
         if (has_exit(r))
             return conclude(r, err);
-        if (stops(r) && why != STOP_CANCEL) {
+        if (stops(r) && !stop_is_cancel(why)) {
             r->end.stopped = why;
             return 0;
         }
@@ -468,13 +468,13 @@ static int run_alone(struct remote *r, struct err *err) {
 static bool was_listed(struct remote *r) {
     OWNED_FD int lock = -1;
     const int why = atomic_load(&r->wish->stop);
-    while (why == STOP_CANCEL && lock_array(r, &lock, NULL) == ERR_PRECONDITION)
+    while (stop_is_cancel(why) && lock_array(r, &lock, NULL) == ERR_PRECONDITION)
         poll(NULL, 0, LOOK_MS / 4);
     slurm_record_read(r->job->directory, &r->record);
     if (r->record.state != SLURM_NONE)
         return true;
     r->record.attempt = 1;
-    if (why == STOP_CANCEL)
+    if (stop_is_cancel(why))
         note(r, SLURM_OVER, NULL);
     r->end.stopped = why;
     return false;

@@ -287,11 +287,11 @@ static const struct job *find_own(struct rpc_call *call, const char *id, struct 
 struct changing {
     struct offload work;
     struct services *services;
-    char id[JOB_ID_SIZE];
+    char id[JOB_ID_SIZE], note[80]; /* note: the reason at once; the job may have begun when the answer leaves */
 };
 
 static void changed(struct offload *work) {
-    const struct changing *c = (const struct changing *)work;
+    struct changing *c = (struct changing *)work;
     const struct job *job = sched_get(c->services->sched, c->id);
     Brr__V1__Job *m = NULL;
     if (work->err.code)
@@ -302,6 +302,8 @@ static void changed(struct offload *work) {
         err_set(&work->err, ERR_NOT_FOUND, "job %s was deleted meanwhile", c->id);
     else if (!(m = message_of(work->call, job)))
         no_memory(&work->err);
+    if (m && !*m->reason)
+        m->reason = c->note;
     if (m)
         convert_answer(work->call, &m->base);
     else
@@ -323,7 +325,7 @@ static int cancel_now(struct rpc_call *call, const void *message, struct err *er
     const Brr__V1__CancelJobRequest *in = message;
     const struct job *job = NULL;
     struct changing *c = change(call, in->id, err);
-    if (!c || sched_cancel(c->services->sched, c->id, &job, err))
+    if (!c || sched_cancel(c->services->sched, c->id, in->now ? STOP_CANCEL : STOP_SAVE_AND_CANCEL, &job, err))
         return err->code;
     offload_recorded(&c->work, c->services->sched, changed);
     return 0;
@@ -341,6 +343,7 @@ static int resume_now(struct rpc_call *call, const void *message, struct err *er
     struct changing *c = change(call, in->id, err);
     if (!c || sched_resume(c->services->sched, c->id, (const char *const *)in->overrides, (int)in->n_overrides, &job, err))
         return err->code;
+    str_copy(c->note, sizeof c->note, job->reason);
     struct sched *sched = c->services->sched; /* `c` may be gone after the answer */
     offload_recorded(&c->work, sched, changed);
     sched_turn(sched);

@@ -37,7 +37,8 @@ static const char *const stop_names[STOP_REASONS] = {[STOP_NONE] = "",
                                                      [STOP_CANCEL] = "cancel",
                                                      [STOP_TIME_LIMIT] = "time_limit",
                                                      [STOP_SHUTDOWN] = "shutdown",
-                                                     [STOP_PREEMPT] = "preempt"};
+                                                     [STOP_PREEMPT] = "preempt",
+                                                     [STOP_SAVE_AND_CANCEL] = "save_and_cancel"};
 
 /* ---- writing ---- */
 

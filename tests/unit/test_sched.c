@@ -307,7 +307,7 @@ static void a_cancel_that_was_acknowledged_survives_a_crash(void **state) {
     char id[JOB_ID_SIZE];
     const struct job *job;
     str_copy(id, sizeof id, started(f)->id);
-    assert_int_equal(sched_cancel(f->sched, id, &job, NULL), 0);
+    assert_int_equal(sched_cancel(f->sched, id, STOP_CANCEL, &job, NULL), 0);
     assert_int_equal(f->interrupted, STOP_CANCEL);
     die_and_start(f);
     assert_int_equal(sched_get(f->sched, id)->state, JOB_CANCELLED);
@@ -321,7 +321,7 @@ static void a_cancel_holds_whatever_else_ends_the_run(void **state) {
     } ends[] = {{0, STOP_TIME_LIMIT}, {0, STOP_SHUTDOWN}, {ERR_UNAVAILABLE, STOP_NONE}, {0, STOP_CANCEL}};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         const struct job *job = started(f);
-        assert_int_equal(sched_cancel(f->sched, job->id, &job, NULL), 0);
+        assert_int_equal(sched_cancel(f->sched, job->id, STOP_CANCEL, &job, NULL), 0);
         report_end(f, ends[i].rc, ends[i].stopped, NULL);
         assert_int_equal(job->state, JOB_CANCELLED);
     }
@@ -330,7 +330,7 @@ static void a_cancel_holds_whatever_else_ends_the_run(void **state) {
 static void work_that_was_done_before_its_cancel_is_kept(void **state) {
     struct fixture *f = *state;
     const struct job *job = started(f);
-    assert_int_equal(sched_cancel(f->sched, job->id, &job, NULL), 0);
+    assert_int_equal(sched_cancel(f->sched, job->id, STOP_CANCEL, &job, NULL), 0);
     report_end(f, 0, STOP_NONE, "{\"f1\":1}");
     assert_int_equal(job->state, JOB_SUCCEEDED);
     assert_string_equal(job->result, "{\"f1\":1}");
@@ -365,7 +365,7 @@ static void many_old_jobs_are_forgotten_a_few_at_a_time(void **state) {
     struct fixture *f = *state;
     for (int i = 0; i < JOBS; i++) {
         const struct job *job = submit(f);
-        assert_int_equal(sched_cancel(f->sched, job->id, &job, NULL), 0);
+        assert_int_equal(sched_cancel(f->sched, job->id, STOP_CANCEL, &job, NULL), 0);
     }
     f->config.keep_finished_ms = 1000;
     now_ms += 5000;
@@ -398,6 +398,22 @@ static void a_step_of_the_clock_makes_no_job_old(void **state) {
     for (int i = 0; i < 31 * 24; i++, now_ms += 3600 * 1000)
         tick(f);
     assert_null(sched_get(f->sched, id));
+}
+
+static void a_resumed_job_says_where_it_goes_on(void **state) {
+    struct fixture *f = *state;
+    const struct job *job = started(f), *got = NULL;
+    report_end(f, ERR_INVALID, STOP_NONE, NULL);
+    assert_int_equal(sched_resume(f->sched, job->id, NULL, 0, &got, NULL), 0);
+    assert_non_null(strstr(job->reason, "from the beginning"));
+    turn(f);
+    report_checkpoint(f, 8, false);
+    report_end(f, ERR_INVALID, STOP_NONE, NULL);
+    char id[JOB_ID_SIZE];
+    str_copy(id, sizeof id, job->id);
+    die_and_start(f);
+    assert_int_equal(sched_resume(f->sched, id, NULL, 0, &got, NULL), 0);
+    assert_string_equal(got->reason, "resumes at step 8");
 }
 
 static void an_isolated_job_stays_so_whatever_its_reason_says(void **state) {
@@ -467,6 +483,7 @@ int main(void) {
         rigged(work_that_was_done_before_its_cancel_is_kept),
         rigged(a_job_beyond_the_bound_is_refused_and_the_daemon_starts_again),
         rigged(a_step_of_the_clock_makes_no_job_old),
+        rigged(a_resumed_job_says_where_it_goes_on),
         rigged(an_isolated_job_stays_so_whatever_its_reason_says),
         rigged(an_id_never_comes_again),
         rigged(many_old_jobs_are_forgotten_a_few_at_a_time),

@@ -27,7 +27,7 @@ static void a_change_that_could_not_be_written_is_not_acknowledged_and_written_l
     report_end(f, ERR_INVALID, STOP_NONE, NULL);
     assert_int_equal(failed->state, JOB_FAILED);
     break_database(f, true);
-    assert_int_equal(sched_cancel(f->sched, waits->id, &got, &err), 0);
+    assert_int_equal(sched_cancel(f->sched, waits->id, STOP_CANCEL, &got, &err), 0);
     sched_await(f->sched, &answer.wait, on_answer);
     sched_settle(f->sched);
     assert_true(answer.over && answer.rc == ERR_INTERNAL);
@@ -62,7 +62,7 @@ static void the_loop_waits_for_no_disk_and_callers_hear_what_may_happen(void **s
     sched_settle(f->sched);
     own_thread = pthread_self();
     atomic_store(&stuck_sync, true);
-    assert_int_equal(sched_cancel(f->sched, job->id, &got, NULL), 0);
+    assert_int_equal(sched_cancel(f->sched, job->id, STOP_CANCEL, &got, NULL), 0);
     const struct job *new = submit(f);
     str_copy(id, sizeof id, new->id);
     sched_await(f->sched, &answer.wait, on_answer);
@@ -90,7 +90,7 @@ static void cancelling_a_run_is_refused_when_it_is_known_that_it_cannot_be_writt
     break_database(f, true);
     report_checkpoint(f, 1, true);
     sched_settle(f->sched);
-    assert_int_equal(sched_cancel(f->sched, job->id, &got, NULL), ERR_INTERNAL);
+    assert_int_equal(sched_cancel(f->sched, job->id, STOP_CANCEL, &got, NULL), ERR_INTERNAL);
     assert_true(f->interrupted == STOP_NONE && job->wish == JOB_WISH_NONE);
 }
 
@@ -161,7 +161,7 @@ static void a_database_whose_volume_does_not_answer_is_left_alone(void **state) 
         nanosleep(&turn_ns, NULL);
         sched_tick(f->sched);
     }
-    assert_int_equal(sched_cancel(f->sched, waits->id, &got, &err), ERR_UNAVAILABLE);
+    assert_int_equal(sched_cancel(f->sched, waits->id, STOP_CANCEL, &got, &err), ERR_UNAVAILABLE);
     assert_non_null(strstr(err.message, "does not answer"));
     assert_true(!got && waits->state == JOB_QUEUED && !sched_writable(f->sched));
     report_checkpoint(f, 1, true);

@@ -145,6 +145,27 @@ static void a_stopped_job_leaves_a_checkpoint(void **state) {
     job_free(job);
 }
 
+/* With the checkpoint, unless it is to end at once. */
+static void a_cancelled_job_saves_unless_it_is_to_end_at_once(void **state) {
+    struct worker *w = start(state);
+    struct job *job = make_job_of(state, "kind: burst\n"
+                                         "network: { neurons: 500, synapses: 20 }\n"
+                                         "input: { random: 0.5, potential: 1000 }\n"
+                                         "ticks: 1000000000\n");
+    struct err err;
+    for (int saves = 0; saves < 2; saves++) {
+        assert_int_equal(worker_run(w, job, &err), 0);
+        worker_report_free(wait_for(w, TASK_RUNNING));
+        worker_interrupt(w, saves ? STOP_SAVE_AND_CANCEL : STOP_CANCEL);
+        struct worker_report *end = wait_for(w, TASK_END);
+        assert_non_null(end);
+        assert_true(end->end.rc == 0 && stop_is_cancel(end->end.stopped) && end->end.has_checkpoint == (saves == 1));
+        worker_report_free(end);
+    }
+    stop(w);
+    job_free(job);
+}
+
 static void a_checkpoint_is_reported_when_memory_is_short_or_the_job_fails(void **state) {
     struct worker *w = start(state);
     struct job *job = make_job_of(state, "kind: burst\n"
@@ -174,6 +195,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(the_end_is_reported_when_memory_is_short),
         in_temp_dir(a_stopped_job_leaves_a_checkpoint),
+        in_temp_dir(a_cancelled_job_saves_unless_it_is_to_end_at_once),
         in_temp_dir(a_checkpoint_is_reported_when_memory_is_short_or_the_job_fails),
         in_temp_dir(a_job_whose_end_could_not_be_told_does_not_begin),
     };
