@@ -11,10 +11,23 @@ static void on_work(uv_work_t *work) {
 
 static void on_done(uv_work_t *work, int status);
 
+/* The first in the line whose owner has room. */
+static struct pool_work *next_of(const struct pool_share *share) {
+    const int most = (share->most + 1) / 2;
+    for (struct pool_work *w = share->first; w; w = w->next) {
+        int own = 0;
+        for (const struct pool_work *other = share->running; other; other = other->next)
+            own += other->owner == w->owner;
+        if (!w->owner || own < most)
+            return w;
+    }
+    return NULL;
+}
+
 static void begin(struct pool_share *share) {
-    while (share->first && share->working < share->most) {
-        struct pool_work *w = share->first;
-        share->first = w->next;
+    for (struct pool_work *w; share->working < share->most && (w = next_of(share));) {
+        LIST_REMOVE(share->first, w, next);
+        LIST_ADD_LAST(share->running, w, next);
         w->waiting = false;
         share->working++;
         uv_queue_work(w->work.loop, &w->work, on_work, on_done); /* fails only if the work function is NULL */
@@ -25,6 +38,7 @@ static void on_done(uv_work_t *work, int status) {
     struct pool_work *w = work->data;
     struct pool_share *share = w->share;
     (void)status;
+    LIST_REMOVE(share->running, w, next);
     share->working--;
     begin(share);
     w->done(w);

@@ -22,6 +22,14 @@ struct pool_share *offload_share(struct services *services, enum offload_class c
 
 static void drop_plain(struct offload *o) { free(o); }
 
+/* FNV-1a; never 0. */
+static uint64_t owner_of(const char *principal) {
+    uint64_t h = UINT64_C(14695981039346656037);
+    for (; *principal; principal++)
+        h = (h ^ (unsigned char)*principal) * UINT64_C(1099511628211);
+    return h ? h : 1;
+}
+
 void *offload_new(struct rpc_call *call, enum offload_class class, size_t size, void (*drop)(struct offload *o), struct err *err) {
     struct offload *o = calloc(1, size);
     if (!o) {
@@ -32,6 +40,8 @@ void *offload_new(struct rpc_call *call, enum offload_class class, size_t size, 
     o->share = offload_share(services_of(call), class);
     o->call = call;
     o->drop = drop ? drop : drop_plain;
+    if (class == OFFLOAD_LOGS) /* who reads the whole journal leaves room for others who look up an alarm */
+        o->work.owner = owner_of(rpc_caller(call)->name);
     rpc_set_state(call, o);
     return o;
 }
