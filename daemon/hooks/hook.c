@@ -102,8 +102,7 @@ char *hook_body(const struct hook *h, const struct hook_message *m) {
 /* The first line of a file that only its owner and group can read; what: for errors. */
 static int read_secret(const struct hook *h, const char *path, const char *what, char **ret, struct err *err) {
     size_t len = 0;
-    int rc;
-    if ((rc = fsio_check_mode(path, 0037, err)) || (rc = fsio_read(path, HOOK_SECRET_BYTES, ret, &len, err)))
+    if (fsio_check_mode(path, 0037, err) || fsio_read(path, HOOK_SECRET_BYTES, ret, &len, err))
         return err_wrap(err, "alarms.hooks: the %s of the hook %s", what, h->name);
     (*ret)[strcspn(*ret, "\r\n")] = '\0';
     if (**ret)
