@@ -382,10 +382,14 @@ static void report_failure(struct line *l, struct bed *b, const char *error) {
 }
 
 /* The receiver is well: nobody waits any longer. */
-static void delivered(struct line *l, struct delivery *d) {
+static void recover(struct line *l) {
     l->failing_ms = 0;
     for (struct bed *b = l->beds; b; b = b->next)
         b->due_ms = 0;
+}
+
+static void delivered(struct line *l, struct delivery *d) {
+    recover(l);
     count(l, "delivered", 1);
     put_result(l, true, d->telling.entry);
     release(l, d, "delivered");
@@ -635,7 +639,13 @@ int hooks_test(const struct hooks *all, int i, const atomic_bool *stop, struct e
     int rc = attempt(l, id, body, stop, err);
     free(body);
     count(l, rc ? "failed" : "delivered", 1);
-    return rc;
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&l->lock);
+    recover(l);
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    return 0;
 }
 
 /* ---- looking after them ---- */

@@ -51,7 +51,7 @@ void hooks_tell(struct hooks *all, int i, const struct journal_entry *e);
 /* Once a second while the daemon works: tells each hook of the kind heartbeat once in HOOKS_BEAT_MS, for a dead man's switch; a
  * hook that has something to be told already gets none. */
 void hooks_beat(struct hooks *all);
-/* One attempt with a test alarm; the caller waits. Any thread. */
+/* One attempt with a test alarm; the caller waits. After a success what waits is tried at once. Any thread. */
 int hooks_test(const struct hooks *all, int i, const atomic_bool *stop, struct err *err);
 
 /* How a delivery of an alarm went, once for each: delivered, or failed, after which it is still tried. */

@@ -336,6 +336,28 @@ static void a_receiver_that_refuses_has_failed_at_once(void **state) {
     stop(all);
 }
 
+static void a_test_that_arrives_ends_the_pauses(void **state) {
+    struct hooks *all = start(state, 0);
+    struct hooks_result result;
+    struct err err;
+    atomic_store(&receiver.status, 401); /* the next attempt would come after a minute */
+    offer(all, JOURNAL_ALARM_ON, "bed-7", 512);
+    for (int i = 0; !hooks_take_result(all, &result); i++) {
+        assert_true(i < 60000);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_int_not_equal(hooks_test(all, 0, NULL, &err), 0);
+    assert_false(hooks_ready(all));
+    atomic_store(&receiver.status, 200);
+    assert_int_equal(hooks_test(all, 0, NULL, &err), 0);
+    for (int i = 0; !count_told("alarm_on 512 delivered"); i++) {
+        assert_true(i < 30000);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_true(hooks_ready(all));
+    stop(all);
+}
+
 static void replays_and_old_alarms_are_not_told(void **state) {
     struct hooks *all = start(state, 0);
     struct journal_entry e = entry(JOURNAL_ALARM_ON, "file", 512);
@@ -418,11 +440,17 @@ static void a_heartbeat_is_told_once_a_minute_to_those_who_want_it(void **state)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        in_temp_dir(an_alarm_is_told_without_the_disk),   in_temp_dir(an_alarm_that_the_journal_had_is_not_told_again),
-        in_temp_dir(a_slow_delivery_delays_no_other_bed), in_temp_dir(after_an_outage_it_hears_the_state_of_each_bed),
-        in_temp_dir(an_alarm_that_goes_on_is_told_once),  in_temp_dir(a_receiver_that_refuses_has_failed_at_once),
-        in_temp_dir(replays_and_old_alarms_are_not_told), in_temp_dir(a_hook_without_its_secret_stops_nothing),
-        in_temp_dir(a_command_gets_a_clean_environment),  in_temp_dir(a_heartbeat_is_told_once_a_minute_to_those_who_want_it),
+        in_temp_dir(an_alarm_is_told_without_the_disk),
+        in_temp_dir(an_alarm_that_the_journal_had_is_not_told_again),
+        in_temp_dir(a_slow_delivery_delays_no_other_bed),
+        in_temp_dir(after_an_outage_it_hears_the_state_of_each_bed),
+        in_temp_dir(an_alarm_that_goes_on_is_told_once),
+        in_temp_dir(a_receiver_that_refuses_has_failed_at_once),
+        in_temp_dir(a_test_that_arrives_ends_the_pauses),
+        in_temp_dir(replays_and_old_alarms_are_not_told),
+        in_temp_dir(a_hook_without_its_secret_stops_nothing),
+        in_temp_dir(a_command_gets_a_clean_environment),
+        in_temp_dir(a_heartbeat_is_told_once_a_minute_to_those_who_want_it),
     };
     return cmocka_run_group_tests(tests, start_receiver, NULL);
 }
