@@ -25,6 +25,7 @@ enum {
     OUTPUT_BYTES = 4 << 20, /* of a command: squeue writes a line, with a path, for each task of an array */
     LINE_BYTES = 4 << 20,   /* an event */
     ARENA_BYTES = 24 << 20,
+    DOUBT_MS = 120000,     /* after an sbatch without an answer: Slurm may still take the job */
     TASKS_BYTES = 8 << 10, /* "0,1,2…" */
     PATH_SIZE = 4096,
     WORDS = 24
@@ -47,6 +48,7 @@ struct remote {
     bool *known;                      /* of the array's tasks: Slurm has it */
     char number[32], state[32];       /* Slurm's, "" = not known */
     char notice[160];                 /* the newest of its state */
+    int64_t doubt_until_ms;           /* nothing is submitted again before; 0: no doubt */
     int64_t read_bytes, silent_bytes; /* of the events; silent_bytes: reported by an earlier daemon */
     struct str line;                  /* that is not whole yet */
     char last[16], reason[600];       /* how rank 0 ended */
@@ -145,14 +147,8 @@ static bool ask(struct remote *r) {
     return true;
 }
 
-static bool is_at_work(const struct remote *r) {
-    static const char *const states[] = {"PENDING", "RUNNING",  "CONFIGURING",  "COMPLETING", "SUSPENDED",
-                                         "STOPPED", "REQUEUED", "REQUEUE_HOLD", "SIGNALING",  "RESIZING"};
-    for (size_t i = 0; i < sizeof states / sizeof *states; i++)
-        if (!strcmp(r->state, states[i]))
-            return true;
-    return false;
-}
+/* Slurm has the job, and it is not over as far as anybody knows. */
+static bool is_at_work(const struct remote *r) { return *r->state && !slurm_state_is_over(r->state); }
 
 /* "--KEY=VALUE" in the arena. */
 static const char *option(struct remote *r, const char *key, const char *value) {
@@ -250,13 +246,16 @@ static bool is_passing(const char *text) {
 }
 
 /* UNAVAILABLE: the controller is away; the job may have been submitted all the same. */
-static int submit_words(const char *const *words, struct err *err) {
+static int submit_words(struct remote *r, const char *const *words, struct err *err) {
     OWNED(str_done) struct str out;
     int status = 0, rc;
     str_init(&out, 1);
     if (!words)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the words of sbatch");
-    if ((rc = call(words, &out, &status, err)))
+    rc = call(words, &out, &status, err);
+    if (rc == ERR_DEADLINE || (rc == 0 && status && is_passing(str_cstr(&out))))
+        r->doubt_until_ms = clock_ms() + DOUBT_MS;
+    if (rc)
         return rc == ERR_DEADLINE ? err_set(err, ERR_UNAVAILABLE, "sbatch does not answer") : rc;
     if (!status)
         return 0;
@@ -274,7 +273,7 @@ static int submit_array(struct remote *r, struct err *err) {
     slurm_record_read(r->job->directory, &r->record);
     if (r->record.state == SLURM_NONE)
         return err_set(err, ERR_UNAVAILABLE, "the record of the attempt in %s cannot be written", r->job->directory);
-    return submit_words(words_of_array(r, str_cstr(&tasks)), err);
+    return submit_words(r, words_of_array(r, str_cstr(&tasks)), err);
 }
 
 static bool stops(const struct remote *r) { return atomic_load(&r->wish->now); }
@@ -306,7 +305,10 @@ static int look_and_submit(struct remote *r, bool *ret_busy, struct err *err) {
         return err_set(err, ERR_UNAVAILABLE, "Slurm's controller does not answer; the job waits for it");
     if (*r->number || (r->task >= 0 && !r->known))
         return 0;
-    if ((rc = r->known ? submit_array(r, err) : submit_words(words_of(r), err)))
+    if (clock_ms() < r->doubt_until_ms)
+        return err_set(err, ERR_UNAVAILABLE,
+                       "sbatch gave no answer; Slurm is asked for two minutes whether it has the job all the same");
+    if ((rc = r->known ? submit_array(r, err) : submit_words(r, words_of(r), err)))
         return rc;
     ask(r);
     return 0;

@@ -70,6 +70,15 @@ static int remove_file(const char *directory, const char *name, struct err *err)
     return unlink(path) && errno != ENOENT ? err_errno(err, errno, "%s cannot be removed", path) : 0;
 }
 
+bool slurm_state_is_over(const char *state) {
+    static const char *const over[] = {"BOOT_FAIL", "CANCELLED",     "COMPLETED", "DEADLINE", "FAILED",
+                                       "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",  "TIMEOUT"};
+    for (size_t i = 0; i < sizeof over / sizeof *over; i++)
+        if (!strcmp(state, over[i]))
+            return true;
+    return false;
+}
+
 int slurm_record_clear(const char *directory, struct err *err) {
     int rc = remove_file(directory, "exit", err);
     return rc ? rc : remove_file(directory, "tries", err);

@@ -27,6 +27,9 @@ struct slurm_record {
 void slurm_record_read(const char *directory, struct slurm_record *ret);
 int slurm_record_write(const char *directory, const struct slurm_record *record, struct err *err);
 
+/* True for the states in which a job of Slurm never runs again. A state that this version does not know is none of them. */
+bool slurm_state_is_over(const char *state);
+
 /* Removes the marks of earlier attempts. */
 int slurm_record_clear(const char *directory, struct err *err);
 /* The exit code that the batch script has left; -1: none. */

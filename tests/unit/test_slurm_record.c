@@ -83,8 +83,16 @@ static void the_batch_script_gets_a_line_for_each_override(void **state) {
     free(text);
 }
 
+static void a_state_that_nobody_knows_is_no_end(void **state) {
+    (void)state;
+    assert_true(slurm_state_is_over("COMPLETED") && slurm_state_is_over("NODE_FAIL") && slurm_state_is_over("CANCELLED"));
+    assert_false(slurm_state_is_over("RUNNING") || slurm_state_is_over("RESV_DEL_HOLD") || slurm_state_is_over("STAGE_OUT"));
+    assert_false(slurm_state_is_over("OF_A_LATER_VERSION"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_state_that_nobody_knows_is_no_end),
         cmocka_unit_test(a_record_reads_back),
         cmocka_unit_test(what_is_no_record_counts_as_none),
         cmocka_unit_test(a_new_attempt_has_no_exit_code),
