@@ -32,7 +32,7 @@ install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/configs FIL
 install(DIRECTORY client/examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/examples COMPONENT libbrr-dev)
 install(DIRECTORY client/python/ ${CMAKE_BINARY_DIR}/python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/python COMPONENT libbrr-dev
         FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi")
-install(FILES models/demo.safetensors models/demo.md DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/models)
+install(FILES models/ward.safetensors models/ward.md models/demo.safetensors models/demo.md DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/models)
 install(PROGRAMS deploy/slurm/train.sbatch DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/slurm)
 install(FILES deploy/grafana/brrd.json DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/grafana)
 install(FILES deploy/prometheus/rules.yml DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/prometheus)

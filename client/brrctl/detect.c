@@ -25,7 +25,8 @@
 
 #define AT(field) offsetof(struct detect_options, field)
 static const struct argument rows[] = {
-    {"--model", NULL, ARGUMENT_TEXT, AT(model), "REF", "served or built-in name, job:ID, store://NAME/KEY or a model file", 0, 0},
+    {"--model", NULL, ARGUMENT_TEXT, AT(model), "REF",
+     "served or built-in name, job:ID, store://NAME/KEY or a model file; default ward", 0, 0},
     {"--on", NULL, ARGUMENT_NUMBER, AT(on), "P", "probability that begins an event or alarm; default: the model's", 0.0001, 0.9999},
     {"--off", NULL, ARGUMENT_NUMBER, AT(off), "P", "probability that ends it; default: the model's, but at most --on", 0.0001,
      0.9999},
@@ -373,11 +374,8 @@ int cmd_detect(const struct arguments *o) {
     for (int i = 0; i < o->n_args; i++)
         if (str_starts(o->args[i], "store://") || str_starts(o->args[i], "job:"))
             return detect_on_server(o);
-    if (!detect_options_of(o)->model || !detect_options_of(o)->output) {
-        fprintf(stderr, "brrctl: detect needs %s\n",
-                detect_options_of(o)->model
-                    ? "--output: the folder for the events files"
-                    : "--model: a served or built-in name (demo, line_length), job:ID, store://NAME/KEY or a model file");
+    if (!detect_options_of(o)->output) {
+        fputs("brrctl: detect needs --output: the folder for the events files\n", stderr);
         return EXIT_USAGE;
     }
     if (detect_options_of(o)->bids && detect_options_of(o)->format && strcmp(detect_options_of(o)->format, "tsv") != 0) {
@@ -391,7 +389,7 @@ int cmd_detect(const struct arguments *o) {
         return EXIT_USAGE;
     }
     b.reading = (struct source_reading){rename.len ? str_cstr(&rename) : NULL, detect_options_of(o)->unit};
-    brrctl_ref(detect_options_of(o)->model, b.model, sizeof b.model);
+    brrctl_ref(detect_model(o), b.model, sizeof b.model);
     if (collect(&b, &err) || check_files(&b, &err) || fsio_mkdirs(detect_options_of(o)->output, &err) || begin_dataset(&b, &err))
         code = brrctl_fail(&err);
     else

@@ -56,8 +56,6 @@ static int check_arguments(const struct arguments *o, bool job) {
             "store://NAME/prefix (or one recording) and job:ID must be the only argument; use separate runs for the others");
     if (!detect_options_of(o)->output)
         return usage("--output is missing: the folder for the events files");
-    if (!job && !detect_options_of(o)->model)
-        return usage("--model is missing: a served or built-in name (demo, line_length), job:ID, store://NAME/KEY or a model file");
     if (job && (detect_options_of(o)->model || detect_options_of(o)->id_file || !isnan(detect_options_of(o)->on) ||
                 !isnan(detect_options_of(o)->off) || detect_options_of(o)->format))
         return usage("job:ID already has a model, thresholds, a format and an id; remove --model, --on, --off, --format and "
@@ -87,7 +85,7 @@ static void write_job(const struct arguments *o, const char *source, struct str 
     json_begin_object(&w, "detect");
     if (detect_options_of(o)->format)
         json_put_str(&w, "format", detect_options_of(o)->format);
-    json_put_str(&w, "model", brrctl_ref(detect_options_of(o)->model, model, sizeof model));
+    json_put_str(&w, "model", brrctl_ref(detect_model(o), model, sizeof model));
     if (!isnan(detect_options_of(o)->on))
         json_put_f64(&w, "on", detect_options_of(o)->on);
     if (!isnan(detect_options_of(o)->off))

@@ -22,6 +22,10 @@ struct detect_options {
     const char *id_file;
 };
 static inline const struct detect_options *detect_options_of(const struct arguments *o) { return o->own; }
+/* The network that has seen patients, unless another model is named. */
+static inline const char *detect_model(const struct arguments *o) {
+    return detect_options_of(o)->model ? detect_options_of(o)->model : "ward";
+}
 
 /* The whole command, with progress, table or JSON; returns an exit code. */
 int detect_on_server(const struct arguments *o);

@@ -79,7 +79,11 @@ int brrctl_show_model(const struct arguments *o, const struct brrctl_method *met
 
 /* By name: detect/builtin.h would link the kernels of networks. */
 static bool is_builtin(const char *name) {
-    return !strcmp(name, "demo") || !strcmp(name, "line_length") || !strcmp(name, "band_power");
+    static const char *const names[] = {"ward", "demo", "line_length", "band_power"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i]))
+            return true;
+    return false;
 }
 
 void brrctl_tell_builtin(const char *name) {

@@ -38,7 +38,7 @@ int builtin_path(const char *cache, const char *name, char *ret, size_t size, st
                : err_set(err, ERR_RANGE, "the path of the cache directory is too long: %.200s…", cache);
 }
 
-static const char *const trained[] = {"demo"};
+static const char *const trained[] = {"demo", "ward"};
 
 static bool is_trained(const char *name) {
     for (size_t i = 0; i < sizeof trained / sizeof *trained; i++)

@@ -1,7 +1,7 @@
 /* builtin: the models that every installation has by name, without a file of the user: one for each type without a network
- * (seizure_feature_from_name knows their names), with its initial weights and the thresholds below, and `demo`, a small trained
- * network that lies beside the programs (models/demo.md is its card). They are ordinary model files in the cache, always the same
- * bytes, so that whatever takes a model file takes them. Any thread; builtin_write waits for the volume. */
+ * (seizure_feature_from_name knows their names), with its initial weights and the thresholds below, and the trained networks `ward`
+ * and `demo`, which lie beside the programs (models/NAME.md are their cards). They are ordinary model files in the cache, always
+ * the same bytes, so that whatever takes a model file takes them. Any thread; builtin_write waits for the volume. */
 #ifndef BRR_DETECT_BUILTIN_H
 #define BRR_DETECT_BUILTIN_H
 #include <stdbool.h>

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""The model that ships: a daemon that was just started finds the seizures of synthetic patients with `--model demo`, streamed as offline; its
-card names this file; a program without it says where it should be."""
+"""The models that ship: a daemon that was just started finds the seizures of synthetic patients with `--model demo`, streamed as offline; where no
+model is named, it uses `ward`; their cards name these files; a program without them says where they should be."""
 import glob
 import hashlib
+import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -13,12 +15,35 @@ import daemon
 from daemon import BIN, SOURCE, Daemon, make_corpus, temporary
 
 
-def check_card():
-    with open(f"{SOURCE}/models/demo.safetensors", "rb") as f:
+def check_card(name):
+    with open(f"{SOURCE}/models/{name}.safetensors", "rb") as f:
         data = f.read()
-    with open(f"{SOURCE}/models/demo.md", encoding="utf-8") as f:
+    with open(f"{SOURCE}/models/{name}.md", encoding="utf-8") as f:
         card = f.read()
     assert hashlib.sha256(data).hexdigest() in card and len(data) <= 4e6 and "Not for clinical use" in card
+    return data
+
+
+def check_notice(data):
+    """What the licence of the databases asks for goes with the file, its card and the package."""
+    with open(f"{SOURCE}/models/ward.notice", encoding="utf-8") as f:
+        notice = f.read().strip()
+    metadata = json.loads(data[8:8 + struct.unpack_from("<Q", data)[0]])["__metadata__"]
+    assert metadata["brr.notice"] == notice
+    for path in ("models/ward.md", "deploy/debian/copyright"):
+        with open(f"{SOURCE}/{path}", encoding="utf-8") as f:
+            assert notice in re.sub(r"\s+", " ", f.read()), path
+
+
+def detect_with_ward(d, tmp):
+    """Where no model is named."""
+    for name, words in (("unnamed", []), ("named", ["--model", "ward"])):
+        code, _, err = d.ctl("detect", f"{SOURCE}/examples", "--output", f"{tmp}/{name}", *words)
+        assert code == 0, err
+    found = [glob.glob(f"{tmp}/{name}/**/*_events.tsv", recursive=True)[0] for name in ("unnamed", "named")]
+    with open(found[0], "rb") as unnamed, open(found[1], "rb") as named:
+        assert unnamed.read() == named.read()
+    assert '"name":"ward"' in d.ctl("models", "ward", "--json")[1].replace(" ", "")
 
 
 def detect(d, tmp):
@@ -56,13 +81,15 @@ def check_missing(tmp):
 
 
 def main():
-    check_card()
+    check_card("demo")
+    check_notice(check_card("ward"))
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", 91, patients=2, hours=0.2, seizures=2)
         with open(f"{tmp}/run.yaml", "w", encoding="utf-8") as f:
             f.write(f"kind: detect\ndetect: {{ model: demo }}\ndata: {{ source: 'file://{tmp}/eeg' }}\n")
         d = Daemon(tmp).start()
         detect(d, tmp)
+        detect_with_ward(d, tmp)
         recording = sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0]
         name = os.path.basename(recording).replace("_eeg.edf", "")
         with open(glob.glob(f"{tmp}/found/**/{name}*events.tsv", recursive=True)[0], "rb") as f:

@@ -33,7 +33,7 @@ static void only_types_without_a_network_are_built_in(void **state) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_int_equal(seizure_feature_from_name(others[i]), SEIZURE_TYPES);
     assert_int_equal(builtin_model("causal", &m, &err), ERR_INVALID);
-    assert_true(builtin_has("line_length") && builtin_has("demo"));
+    assert_true(builtin_has("line_length") && builtin_has("demo") && builtin_has("ward"));
     assert_false(builtin_has("causal") || builtin_has("demos") || builtin_has(""));
     assert_int_equal(builtin_installed("line_length", path, sizeof path, &err), ERR_NOT_FOUND); /* it is computed, not installed */
     assert_int_equal(builtin_installed("demo", path, sizeof path, &err), ERR_RANGE);
@@ -42,12 +42,15 @@ static void only_types_without_a_network_are_built_in(void **state) {
 
 static void a_trained_model_is_the_installed_file(void **state) {
     char installed[4096], path[4096], sha[2][DIGEST_HEX_SIZE];
-    ok(builtin_installed("demo", installed, sizeof installed, &err));
-    ok(builtin_path(*state, "demo", path, sizeof path, &err));
+    static const char *const trained[] = {"demo", "ward"};
     ok(builtin_write(*state, &err));
-    ok(digest_file(installed, sha[0], &err));
-    ok(digest_file(path, sha[1], &err));
-    assert_string_equal(sha[0], sha[1]);
+    for (size_t i = 0; i < sizeof trained / sizeof *trained; i++) {
+        ok(builtin_installed(trained[i], installed, sizeof installed, &err));
+        ok(builtin_path(*state, trained[i], path, sizeof path, &err));
+        ok(digest_file(installed, sha[0], &err));
+        ok(digest_file(path, sha[1], &err));
+        assert_string_equal(sha[0], sha[1]);
+    }
 }
 
 static void files_are_written_with_the_same_bytes_each_time(void **state) {
