@@ -10,7 +10,8 @@ enum { MODEL_CHANNELS = 3, MODEL_WINDOW = 512, MODEL_HOP = 128 };
 
 /* 0, or what failed. */
 static inline int fixture_model(struct device *device, struct stream *queue, const char *path) {
-    struct frontend_config frontend = {"custom:Fp1,F3,C3", 60, {1, 70}, 1.5, FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED};
+    struct frontend_config frontend = {"custom:Fp1,F3,C3",          60,   {1, 70}, 1.5, FRONTEND_WINDOW,
+                                       FRONTEND_REFERENCE_RECORDED, NULL, NULL};
     struct modelfile file = {.hop = MODEL_HOP, .prior = 0.0625};
     struct seizure_options options = {.max_batch = 1, .precision = DTYPE_F32};
     struct seizure_net *net = NULL;

@@ -238,7 +238,8 @@ static int keep(void *ctx, const uint16_t *values, int64_t n, int64_t first, boo
 /* Ten seconds, a gap that ends the segment, and the same ten seconds. */
 static void stream(int normalize, int chunk, struct heard *h) {
     static const char *const labels[] = {"Fp1", "F3", "C3", "P3"};
-    const struct frontend_config config = {"custom:Fp1,F3,C3,P3", 50, {0.5, 120}, 2, normalize, FRONTEND_REFERENCE_RECORDED};
+    const struct frontend_config config = {"custom:Fp1,F3,C3,P3",       50,   {0.5, 120}, 2, normalize,
+                                           FRONTEND_REFERENCE_RECORDED, NULL, NULL};
     const struct frontend_source source = {labels, C, 200};
     struct frontend_report report;
     struct frontend *f = NULL;

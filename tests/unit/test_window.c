@@ -211,7 +211,8 @@ static void a_written_recording_reads_back(void **state) {
     fixture_remove(folder);
 }
 
-static const struct frontend_config frontend = {"referential-19", 50, {0.5, 120}, 2, FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED};
+static const struct frontend_config frontend = {
+    "referential-19", 50, {0.5, 120}, 2, FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED, NULL, NULL};
 
 static struct window_build request(const char *edf, const char *cache) {
     return (struct window_build){.edf_path = edf, .cache_dir = cache, .frontend = frontend, .labels = "auto", .unlabeled = "error"};
