@@ -22,6 +22,7 @@
 #include "eeg/edf.h"
 #include "eeg/events.h"
 #include "eeg/tree.h"
+#include "store/outputs.h"
 
 #define AT(field) offsetof(struct detect_options, field)
 static const struct argument rows[] = {
@@ -245,6 +246,28 @@ static int detect_item(void *ctx, int64_t i, struct err *err) {
     return 0;
 }
 
+static void move_aside(const char *path) {
+    char aside[8192];
+    struct err err;
+    if (!outputs_own(path) || !str_format(aside, sizeof aside, "%s.earlier", path))
+        return;
+    if (fsio_rename(path, aside, &err))
+        fprintf(stderr, "brrctl: %s is of an earlier run: %s\n", path, err.message);
+    else
+        fprintf(stderr, "brrctl: %s is of an earlier run and was moved to %s\n", path, aside);
+}
+
+/* What an earlier run found in a recording that fails now would be taken for this run's. */
+static void set_earlier_aside(const struct detect_item *item) {
+    char alarms[8192];
+    size_t len = strlen(item->output);
+    if (!item->err.code || hopeless(&item->err) || interrupt_seen())
+        return;
+    move_aside(item->output);
+    if (str_ends(item->output, "_events.tsv") && str_format(alarms, sizeof alarms, "%.*s_alarms.tsv", (int)len - 11, item->output))
+        move_aside(alarms);
+}
+
 static bool item_finished(void *ctx, int64_t i, int rc) {
     struct batch *b = ctx;
     struct detect_item *item = &b->items[i];
@@ -252,6 +275,7 @@ static bool item_finished(void *ctx, int64_t i, int rc) {
     item->done = true;
     b->finished++;
     b->failed += item->err.code != 0;
+    set_earlier_aside(item);
     report(b, item);
     return hopeless(&item->err) || interrupt_seen();
 }

@@ -48,6 +48,18 @@ def check_folder(d, model):
         with open(events, "rb") as f:
             assert f.read() == trace(d, path, model)[0], f"detect and stream differ for {path}"
     assert not os.path.exists(f"{out}/sub-09/sub-09_run-01_events.tsv")
+    again = recordings[0]
+    events = os.path.join(out, os.path.relpath(again, eeg)).replace("_eeg.edf", "_events.tsv")
+    with open(again, "r+b") as f: # what an earlier run found does not stay for a recording that fails now
+        whole = f.read()
+        f.seek(0)
+        f.write(b"damaged!")
+    code, text, err = d.ctl("detect", again, "--model", model, "--out", os.path.dirname(events))
+    assert code == 1 and "is of an earlier run and was moved to" in err, (text, err)
+    assert not os.path.exists(events) and os.path.exists(events + ".earlier")
+    os.rename(events + ".earlier", events)
+    with open(again, "wb") as f:
+        f.write(whole)
     shutil.rmtree(os.path.dirname(bad))
     code, text, err = d.ctl("detect", *recordings, "--model", model, "--out", f"{d.dir}/flat", "--json", "--parallel", "1")
     rows = [json.loads(line) for line in text.splitlines()]
