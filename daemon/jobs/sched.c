@@ -192,16 +192,28 @@ static int check_room(const struct sched *s, const char *owner, struct err *err)
     return 0;
 }
 
-int sched_draft(struct sched *s, const struct submission *r, struct draft **ret, const struct job **ret_same, struct err *err) {
-    const struct job *same = find_request(s, r->request_id, r->owner);
-    if (same) {
-        *ret_same = same;
-        return 0;
-    }
+int sched_admit(struct sched *s, struct draft *d, const struct job **ret_same, struct err *err) {
     int rc;
-    if ((rc = check_room(s, r->owner, err)) || (rc = draft_new(&s->config.rules, r, sched_wall_ms(s), ret, err)))
+    if ((*ret_same = find_request(s, d->job->request_id, d->job->owner)))
+        return 0;
+    if ((rc = check_room(s, d->job->owner, err)) || (rc = draft_refer(&s->config.rules, d, err)))
         return rc;
-    (*ret)->next = &s->next_sequence;
+    d->next = &s->next_sequence;
+    return 0;
+}
+
+int sched_draft(struct sched *s, const struct submission *r, struct draft **ret, const struct job **ret_same, struct err *err) {
+    struct draft *d = NULL;
+    const struct job *same = NULL;
+    int rc = draft_parse(r, sched_wall_ms(s), &d, err);
+    if (rc)
+        return rc;
+    if ((rc = sched_admit(s, d, &same, err)) || same) {
+        draft_free(d);
+        *ret_same = same ? same : *ret_same;
+        return rc;
+    }
+    *ret = d;
     return 0;
 }
 
@@ -219,7 +231,7 @@ int sched_accept(struct sched *s, struct draft *d, void (*notice)(void *ctx, con
     d->job = NULL;
     if (notice)
         jobfile_notices(&d->file, notice, ctx);
-    sched_read_demands(job);
+    sched_take_demands(job, &d->file);
     array_entered(s->open, s->n_open, job, sched_wall_ms(s));
     const char *held = slots_held_for(&s->slots, job);
     if (notice && *held)

@@ -63,6 +63,8 @@ struct db_writer *sched_writer(const struct sched *s);
  * same owner gives the existing job instead of a draft. */
 int sched_draft(struct sched *s, const struct submission *submission, struct draft **ret, const struct job **ret_same,
                 struct err *err);
+/* The same of a draft that was parsed on another thread (draft_parse), which stays the caller's. */
+int sched_admit(struct sched *s, struct draft *d, const struct job **ret_same, struct err *err);
 /* Records and queues the placed job; `notice` is called for each notice; may be NULL. The draft stays the caller's, to be discarded
  * and freed. A job that the queue did not take keeps its place in the draft: after an error, and when another submission with its
  * request_id came first, whose job is returned. */

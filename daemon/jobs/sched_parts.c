@@ -25,17 +25,21 @@ void sched_log(struct sched *s, const struct job *job, const char *level, const 
         s->config.logged(s->config.ctx, job, level, text);
 }
 
+void sched_take_demands(struct job *job, const struct jobfile *file) {
+    job->remote = file->executor != NULL;
+    job->devices = job->remote ? 1 : (int)file->devices;
+    str_copy(job->wanted, sizeof job->wanted, file->executor ? file->executor : file->device ? file->device : "");
+    job->preemptible = file->limits.preemptible;
+    array_read(job, file);
+}
+
 struct jobfile_limits sched_read_demands(struct job *job) {
     OWNED(arena_done) struct arena arena;
     struct jobfile file = {0};
     arena_init(&arena, SCHED_JOB_FILE_BYTES);
     if (job_parse(job->yaml, job->file, job->overrides, &arena, &file, NULL))
         return (struct jobfile_limits){0};
-    job->remote = file.executor != NULL;
-    job->devices = job->remote ? 1 : (int)file.devices;
-    str_copy(job->wanted, sizeof job->wanted, file.executor ? file.executor : file.device ? file.device : "");
-    job->preemptible = file.limits.preemptible;
-    array_read(job, &file);
+    sched_take_demands(job, &file);
     return file.limits;
 }
 

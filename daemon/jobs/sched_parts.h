@@ -37,6 +37,8 @@ void sched_tell(struct sched *s, const struct job *job);
 void sched_announce(struct sched *s, const struct job *job);
 /* Adds a line to the job's log. */
 void sched_log(struct sched *s, const struct job *job, const char *level, const char *text);
+/* Takes the job's demands of devices from its file. */
+void sched_take_demands(struct job *job, const struct jobfile *file);
 /* Reads the job's demands of devices into the job, and returns its limits; zeros if its file can no longer be read. */
 struct jobfile_limits sched_read_demands(struct job *job);
 /* To be called after each change of the job's state: keeps the list of open jobs. */

@@ -136,8 +136,7 @@ static int fill(struct job *job, const struct submission *r, const struct jobfil
     return job->yaml && job->file && job->overrides && job->request_id ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a job");
 }
 
-int draft_new(const struct submission_rules *rules, const struct submission *r, int64_t now_ms, struct draft **ret,
-              struct err *err) {
+int draft_parse(const struct submission *r, int64_t now_ms, struct draft **ret, struct err *err) {
     struct draft *d = calloc(1, sizeof *d);
     int rc;
     if (!d || !(d->job = job_new())) {
@@ -146,11 +145,29 @@ int draft_new(const struct submission_rules *rules, const struct submission *r, 
     }
     arena_init(&d->arena, DRAFT_BYTES);
     d->n_overrides = r->n_overrides;
-    d->estimate_device = rules->estimate_device;
-    d->estimate_threads = rules->estimate_threads;
     d->job->created_ms = now_ms;
     if ((rc = jobfile_parse(r->yaml, r->file, r->overrides, r->n_overrides, &d->arena, &d->file, err)) ||
-        (rc = fill(d->job, r, &d->file, err)) || (rc = submission_refer(rules, &d->file, &d->refs, err))) {
+        (rc = fill(d->job, r, &d->file, err))) {
+        draft_free(d);
+        return rc;
+    }
+    *ret = d;
+    return 0;
+}
+
+int draft_refer(const struct submission_rules *rules, struct draft *d, struct err *err) {
+    d->estimate_device = rules->estimate_device;
+    d->estimate_threads = rules->estimate_threads;
+    return submission_refer(rules, &d->file, &d->refs, err);
+}
+
+int draft_new(const struct submission_rules *rules, const struct submission *r, int64_t now_ms, struct draft **ret,
+              struct err *err) {
+    struct draft *d = NULL;
+    int rc;
+    if ((rc = draft_parse(r, now_ms, &d, err)))
+        return rc;
+    if ((rc = draft_refer(rules, d, err))) {
         draft_free(d);
         return rc;
     }

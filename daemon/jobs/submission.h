@@ -61,7 +61,11 @@ struct draft {
     int estimate_threads;
     _Atomic int64_t *next; /* the number of the next job; borrowed */
 };
-/* Parses and refers, without a look at any file. Loop thread. */
+/* Parses the job file. Any thread. */
+int draft_parse(const struct submission *submission, int64_t now_ms, struct draft **ret, struct err *err);
+/* submission_refer for the draft. Loop thread. */
+int draft_refer(const struct submission_rules *rules, struct draft *d, struct err *err);
+/* Both, without a look at any file. Loop thread. */
 int draft_new(const struct submission_rules *rules, const struct submission *submission, int64_t now_ms, struct draft **ret,
               struct err *err);
 /* Completes the record but for its number, id and directory. Any thread; blocks. Errors: those of submission_look, EXHAUSTED. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/principal.h"
 #include "base/queue.h"
 #include "base/str.h"
@@ -61,10 +62,15 @@ static void add_notice(void *ctx, const char *text) {
 
 /* ---- Submit: the files that the job names are looked at on the pool ---- */
 
+enum { REQUEST_BYTES = 32 << 20 };
+
 struct submitting {
     struct offload work;
     struct services *services;
-    struct draft *draft; /* NULL: the job was there already */
+    struct arena arena; /* of request, which outlives the call's */
+    struct submission request;
+    bool local_paths; /* what the caller may open (services.places) */
+    struct draft *draft;
     struct notices notices;
     char id[JOB_ID_SIZE];
 };
@@ -72,6 +78,7 @@ struct submitting {
 static void drop_submitting(struct offload *work) {
     struct submitting *u = (struct submitting *)work;
     draft_free(u->draft);
+    arena_done(&u->arena);
     free(u);
 }
 
@@ -120,29 +127,55 @@ static void placed(struct offload *work) {
     offload_recorded(work, u->services->sched, submitted);
 }
 
+/* On the pool: a large job file takes a while. */
+static void parse(struct offload *work) {
+    struct submitting *u = (struct submitting *)work;
+    draft_parse(&u->request, clock_wall_ms(), &u->draft, &work->err);
+}
+
+static void parsed(struct offload *work) {
+    struct submitting *u = (struct submitting *)work;
+    const struct job *same = NULL;
+    u->services->places.local_paths = u->local_paths; /* other calls came meanwhile */
+    if (!work->call || work->err.code || sched_admit(u->services->sched, u->draft, &same, &work->err)) {
+        offload_good(work);
+        return;
+    }
+    str_copy(u->id, sizeof u->id, same ? same->id : "");
+    if (same)
+        offload_recorded(work, u->services->sched, submitted);
+    else
+        offload_start(work, place, placed);
+}
+
+/* False when out of memory. */
+static bool copy_request(struct submitting *u, const Brr__V1__SubmitRequest *in, const char *owner) {
+    const char **overrides = arena_alloc(&u->arena, (in->file->n_overrides + 1) * sizeof *overrides);
+    bool whole = overrides != NULL;
+    for (size_t i = 0; i < in->file->n_overrides && whole; i++)
+        whole = (overrides[i] = arena_strdup(&u->arena, in->file->overrides[i])) != NULL;
+    u->request = (struct submission){.yaml = arena_strdup(&u->arena, in->file->yaml),
+                                     .file = arena_strdup(&u->arena, *in->file->name ? in->file->name : "job.yaml"),
+                                     .request_id = arena_strdup(&u->arena, in->request_id),
+                                     .owner = arena_strdup(&u->arena, owner),
+                                     .overrides = overrides,
+                                     .n_overrides = (int)in->file->n_overrides};
+    return whole && u->request.yaml && u->request.file && u->request.request_id && u->request.owner;
+}
+
 static int submit(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__SubmitRequest *in = message;
-    const struct job *same = NULL;
     if (!in->file)
         return err_set(err, ERR_INVALID, "the Submit request has no job file");
-    struct submission request = {.yaml = in->file->yaml,
-                                 .file = *in->file->name ? in->file->name : "job.yaml",
-                                 .request_id = in->request_id,
-                                 .owner = rpc_caller(call)->name,
-                                 .overrides = (const char *const *)in->file->overrides,
-                                 .n_overrides = (int)in->file->n_overrides};
     struct submitting *u = offload_new(call, OFFLOAD_SUBMIT, sizeof *u, drop_submitting, err);
     if (!u)
         return err->code;
     u->services = services_of(call);
-    int rc = sched_draft(u->services->sched, &request, &u->draft, &same, err);
-    if (rc)
-        return rc;
-    str_copy(u->id, sizeof u->id, same ? same->id : "");
-    if (same)
-        offload_recorded(&u->work, u->services->sched, submitted);
-    else
-        offload_start(&u->work, place, placed);
+    u->local_paths = u->services->places.local_paths;
+    arena_init(&u->arena, REQUEST_BYTES);
+    if (!copy_request(u, in, rpc_caller(call)->name))
+        return err_set(err, ERR_EXHAUSTED, "the job file is too large, or memory is short");
+    offload_start(&u->work, parse, parsed);
     return 0;
 }
 
