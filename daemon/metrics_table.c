@@ -89,6 +89,8 @@ const struct metric_family metrics_families[] = {
      NULL, 0},
     {"brrd_hook_attempts_total", METRIC_COUNTER,
      "Attempts to tell a hook about an alarm: delivered, failed (tried again), dropped (given up).", "hook,result", NULL, 0},
+    {"brrd_alarms_waiting", METRIC_GAUGE, "Alarms that nobody has acknowledged, by kind: alarm, or a technical one.", "kind", NULL,
+     0},
     {"brrd_inference_windows_total", METRIC_COUNTER, "Windows of streams: done, or dropped because the client disconnected.",
      "model,device,result", NULL, 0},
     {"brrd_inference_compute_duration_seconds", METRIC_HISTOGRAM, "Duration of a batch of windows.", "model,device",

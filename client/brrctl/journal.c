@@ -13,7 +13,7 @@
 #include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
-enum { LAST = 100, PAGE = 500, TIME_SIZE = 32 };
+enum { LAST = 100, PAGE = 500, TIME_SIZE = 32, DAY_MS = 24 * 3600 * 1000 };
 
 struct journal_options {
     const char *bed, *session, *since, *until;
@@ -139,13 +139,25 @@ static const char *where(const Brr__V1__JournalEntry *e, char *buf, size_t size)
     return buf;
 }
 
+/* "2026-01-31T12:00:00"; a date that is not of these days, as in recordings whose dates were shifted: "(2076-11-06)"; "-". */
+static void recorded(const Brr__V1__JournalEntry *e, char ret[TIME_SIZE]) {
+    char text[TIME_SIZE];
+    utc(e->sample_ms, text);
+    if (!*text)
+        str_copy(ret, TIME_SIZE, "-");
+    else if (llabs(e->sample_ms - e->received_ms) > DAY_MS)
+        str_format(ret, TIME_SIZE, "(%.10s)", text);
+    else
+        str_format(ret, TIME_SIZE, "%.19s", text);
+}
+
 static void print_row(const Brr__V1__JournalEntry *e) {
     char time[TIME_SIZE], sample[TIME_SIZE], at[2 * TIME_SIZE], value[16];
     utc(e->received_ms, time);
-    utc(e->sample_ms, sample);
-    printf("%-20.19s %-20.19s %-16.16s %-9s %-23s %6s %-12.12s %-8.8s  %s%s%s\n", time, *sample ? sample : "-", e->client_name,
-           e->kind, where(e, at, sizeof at), output_probability(e->value, value), e->model, e->session_id, e->person,
-           *e->person ? ": " : "", e->detail);
+    recorded(e, sample);
+    printf("%-20.19s %-20s %-16.16s %-9s %-23s %6s %-12.12s %-8.8s  %s%s%s\n", time, sample, e->client_name, e->kind,
+           where(e, at, sizeof at), output_probability(e->value, value), e->model, e->session_id, e->person, *e->person ? ": " : "",
+           e->detail);
 }
 
 static bool print_entry(void *ctx, const void *message) {

@@ -81,7 +81,8 @@ static const struct command commands[] = {
      cmd_journal, 0, 0,
      "From the daemon's disk, so also of streams that have ended and of times before a restart. Without --since the newest 100\n"
      "entries. Kinds: alarm_on alarm_off event gap quality opened resumed lost restored ended. `received` is the daemon's clock,\n"
-     "`recorded` the recording's, where it says when it began; both are UTC. `at` counts from the first sample.\n"
+     "`recorded` the recording's, where it says when it began; both are UTC. A\n"
+     "date in parentheses is more than a day from `received`. `at` counts from the first sample.\n"
      "example: brrctl journal --bed 'icu-*' --since 12h --kind alarm_on",
      NULL},
     {"alarms", "[list|ack|silence|mark|note|standby|test|report|export] [ALARM|BED] [...]", &alarms_arguments,

@@ -115,53 +115,121 @@ void desk_take_over(void *desk, const struct journal_entry *e) {
         desk_note(d, e);
 }
 
-/* ---- after a restart ---- */
+/* ---- after a restart: a thread reads, since the volume may not answer ---- */
 
-struct restoring {
-    struct desk *desk;
-    struct alarms_now now;
-    int64_t newest;
-    int n;
+struct past {
+    char path[4096];
+    int64_t since_ms, newest;
+    struct journal_entry *entries; /* n of them, oldest first */
+    int n, page, rc;
+    bool full; /* of memory */
+    struct err err;
+    pthread_mutex_t lock; /* of done and left */
+    pthread_cond_t changed;
+    bool done, left; /* left: nobody waits, and the thread frees it */
 };
 
-/* Alarms of versions whose alarms nobody could answer have no id: they are over. */
-static void restore_entry(void *ctx, const struct journal_entry *e) {
-    struct restoring *r = ctx;
-    r->newest = e->id;
-    r->n++;
-    if (*e->alarm || (e->kind != JOURNAL_ALARM_ON && e->kind != JOURNAL_ALARM_OFF))
-        alarm_entry_take(r->desk->alarms, e, &r->now);
+static void past_free(struct past *p) {
+    free(p->entries);
+    pthread_mutex_destroy(&p->lock);
+    pthread_cond_destroy(&p->changed);
+    free(p);
 }
 
-static int read_past(struct restoring *r, struct err *err) {
-    const struct journal_filter filter = {.kinds = alarm_entry_kinds(), .since_ms = r->now.wall_ms - DESK_PAST_MS};
+static void keep_entry(void *ctx, const struct journal_entry *e) {
+    struct past *p = ctx;
+    p->newest = e->id;
+    p->page++;
+    if (!(p->n & (p->n - 1))) { /* the capacity is a power of two */
+        struct journal_entry *more = realloc(p->entries, (size_t)(p->n ? 2 * p->n : 1) * sizeof *more);
+        p->entries = more ? more : p->entries;
+        p->full |= !more;
+    }
+    if (!p->full)
+        p->entries[p->n++] = *e;
+}
+
+static int read_past(struct past *p) {
+    const struct journal_filter filter = {.kinds = alarm_entry_kinds(), .since_ms = p->since_ms};
     struct db *db = NULL;
-    int rc = journaldb_open_reader(journal_path(r->desk->config.journal), &db, err);
+    int rc = journaldb_open_reader(p->path, &db, &p->err);
     do {
-        r->n = 0;
-        const struct journal_page page = {.after = r->newest, .most = JOURNALDB_PAGE};
-        rc = rc ? rc : journaldb_list(db, &filter, &page, restore_entry, r, err);
-    } while (!rc && r->n == JOURNALDB_PAGE);
+        p->page = 0;
+        const struct journal_page page = {.after = p->newest, .most = JOURNALDB_PAGE};
+        rc = rc ? rc : journaldb_list(db, &filter, &page, keep_entry, p, &p->err);
+    } while (!rc && p->page == JOURNALDB_PAGE);
     db_close(db);
     return rc;
 }
 
-void desk_restore(struct desk *d) {
-    struct restoring r = {.desk = d, .now = desk_now()};
-    struct err err;
-    char text[800];
-    int rc = d->config.journal ? -1 : 0;
-    alarms_restore(d->alarms, true);
-    for (int i = 0; rc && i < READ_TRIES;
+static void *read_run(void *ctx) {
+    struct past *p = ctx;
+    p->rc = -1;
+    for (int i = 0; p->rc && i < READ_TRIES;
          i++) { /* the journal's thread makes the file, and adds columns to one of an older version */
         if (i)
             nanosleep(&(struct timespec){.tv_nsec = READ_PAUSE_MS * 1000000L}, NULL);
-        rc = read_past(&r, &err);
+        p->rc = read_past(p);
     }
+    pthread_mutex_lock(&p->lock);
+    p->done = true;
+    const bool left = p->left;
+    pthread_cond_signal(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    if (left)
+        past_free(p);
+    return NULL;
+}
+
+/* Alarms of versions whose alarms nobody could answer have no id: they are over. */
+static void use_past(struct desk *d, const struct past *p) {
+    const struct alarms_now now = desk_now();
+    char text[800];
+    alarms_restore(d->alarms, true);
+    for (int i = 0; i < p->n; i++)
+        if (*p->entries[i].alarm || (p->entries[i].kind != JOURNAL_ALARM_ON && p->entries[i].kind != JOURNAL_ALARM_OFF))
+            alarm_entry_take(d->alarms, &p->entries[i], &now);
     alarms_restore(d->alarms, false);
-    if (rc)
+    if (p->rc || p->full)
         log_warn("alarms from before the start are unknown: the journal cannot be read", "error=\"%s\"",
-                 err_text(&err, text, sizeof text));
+                 p->rc ? err_text(&p->err, text, sizeof text) : "out of memory");
+}
+
+static struct past *start_reading(struct desk *d) {
+    struct past *p = calloc(1, sizeof *p);
+    pthread_t thread;
+    if (!p)
+        return NULL;
+    str_copy(p->path, sizeof p->path, journal_path(d->config.journal));
+    p->since_ms = desk_now().wall_ms - DESK_PAST_MS;
+    pthread_mutex_init(&p->lock, NULL);
+    clock_cond_init(&p->changed);
+    if (pthread_create(&thread, NULL, read_run, p)) {
+        past_free(p);
+        return NULL;
+    }
+    pthread_detach(thread);
+    return p;
+}
+
+void desk_restore(struct desk *d) {
+    struct past *p = d->config.journal ? start_reading(d) : NULL;
+    const struct timespec deadline = clock_after_ms(DESK_WAIT_MS);
+    if (!p)
+        return;
+    pthread_mutex_lock(&p->lock);
+    while (!p->done && pthread_cond_timedwait(&p->changed, &p->lock, &deadline) != ETIMEDOUT)
+        continue;
+    const bool done = p->done;
+    p->left = !done;
+    pthread_mutex_unlock(&p->lock);
+    if (!done) {
+        log_warn("alarms from before the start are unknown: the journal's volume does not answer", "path=%s",
+                 journal_path(d->config.journal));
+        return; /* the thread frees it */
+    }
+    use_past(d, p);
+    past_free(p);
 }
 
 /* ---- time ---- */

@@ -24,7 +24,8 @@ struct desk_config {
 struct desk;
 int desk_new(const struct desk_config *config, struct desk **ret, struct err *err);
 void desk_free(struct desk *d); /* nobody asks any more; NULL is fine */
-/* Reads the journal's file; a file that cannot be read is logged, and the desk begins empty. */
+/* Reads the journal's file on a thread, for which it waits DESK_WAIT_MS at most; a file that cannot be read is logged, and the desk
+ * begins empty. */
 void desk_restore(struct desk *d);
 /* An entry that was made: journal_observe. */
 void desk_note(void *desk, const struct journal_entry *e);

@@ -210,6 +210,15 @@ static void look_at_bed(const struct gather *g, const struct status *in, const s
         put_cause(desk_alarms(g->source.desk), s, ALARM_LOST, "no stream", now);
 }
 
+static void measure(const struct gather *g, const struct alarms *all) {
+    int waiting[ALARM_KINDS] = {0};
+    struct alarms_cursor cursor = {0};
+    for (const struct alarm *a; (a = alarms_next(all, &cursor));)
+        waiting[a->kind] += alarm_is_waiting(a);
+    for (int i = 0; i < ALARM_KINDS && g->source.metrics; i++)
+        metric_set(metrics_series(g->source.metrics, "brrd_alarms_waiting", alarm_kind_name((enum alarm_kind)i)), waiting[i]);
+}
+
 void gather_causes(struct gather *g, const struct status *from) {
     const struct alarms_now now = desk_now();
     if (!g->source.desk)
@@ -233,4 +242,5 @@ void gather_causes(struct gather *g, const struct status *from) {
         alarms_round_put(all, &(struct alarms_cause){.kind = ALARM_JOURNAL, .bed = "", .principal = "", .session = "", .why = ""},
                          &now);
     alarms_round_end(all, &now);
+    measure(g, all);
 }
