@@ -15,7 +15,7 @@
 #include "client/brrctl/stream.h"
 #include "eeg/events.h"
 
-enum { MAX_STREAMS = 256, RATE_HZ = 256, BUFFER_S = 360 };
+enum { MOST_NAN_S = 60, MAX_STREAMS = 256, RATE_HZ = 256, BUFFER_S = 360 };
 static const double DEFAULT_WAIT_S = 5, LIST_WAIT_S = 2;
 
 struct lsl_options {
@@ -138,7 +138,8 @@ static lsl_outlet make_outlet(const struct lsl_library *lsl, const char *session
 
 static double stamp_of(const struct outlets *s, int64_t sample) { return s->anchor_s + (double)sample / RATE_HZ; }
 
-/* Samples from `first` on; what was sent before stays as it was, and what is missing is NaN. The newest one is now. */
+/* Samples from `first` on; what was sent before stays as it was, and what is missing is NaN, of a long gap its last minute. The
+ * newest sample is now. */
 static void send_probabilities(struct outlets *s, int64_t first, const ProtobufCBinaryData *p) {
     int64_t n = (int64_t)(p->len / sizeof(float)), end = first + n;
     double now_s = s->lsl->local_clock();
@@ -148,6 +149,8 @@ static void send_probabilities(struct outlets *s, int64_t first, const ProtobufC
         s->began = true;
         s->next = first;
     }
+    if (first - s->next > MOST_NAN_S * RATE_HZ) /* stamps say the rest of a long gap */
+        s->next = first - MOST_NAN_S * RATE_HZ;
     if (fabs(now_s - stamp_of(s, end)) > 1)
         s->anchor_s = now_s - (double)end / RATE_HZ;
     for (; s->next < end; s->next++) {

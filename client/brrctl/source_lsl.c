@@ -164,11 +164,12 @@ static int allocate(struct source_lsl *s, struct err *err) {
     return 0;
 }
 
-/* Now as the start of the recording, local time as EDF has it. */
-static void set_start(struct edf_start *start) {
+/* Now as the start of the recording: as Unix time, and in local time as EDF has it. */
+static void set_start(struct edf_start *start, int64_t *ret_ms) {
     struct timespec now;
     struct tm tm;
     clock_gettime(CLOCK_REALTIME, &now);
+    *ret_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     localtime_r(&now.tv_sec, &tm);
     *start = (struct edf_start){.year = tm.tm_year + 1900,
                                 .month = tm.tm_mon + 1,
@@ -208,7 +209,7 @@ static int open_stream(struct source_lsl *s, lsl_streaminfo info, struct err *er
     s->correction_s = code ? 0 : correction_s;
     s->opened_s = s->heard_s = s->corrected_at_s = s->lsl->local_clock();
     s->info = (struct edf_info){.plus = true, .patient = "", .recording = "", .n_signals = s->base.n, .signals = s->signals};
-    set_start(&s->info.start);
+    set_start(&s->info.start, &s->base.start_ms);
     lsl_timeline_init(&s->timeline, s->base.rate_hz);
     return 0;
 }
