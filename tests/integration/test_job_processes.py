@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Jobs in processes of their own (executors.local of kind process): weights as those of a job on a thread, though the job's process and then
 the daemon are killed on the way; live streams notice neither; and a process that hangs is killed by a cancel."""
+import fcntl
 import json
 import os
 import signal
@@ -91,16 +92,17 @@ def hung(d, tmp):
 
 
 def waits_for_the_one_before(d, tmp):
-    """The process of a daemon that was killed hangs: the next daemon's waits for it, is shown so, and can be cancelled."""
+    """While a process of an earlier daemon holds the job's folder, the next one waits, is shown so, and can be cancelled."""
     job = submit(d, tmp, "training.max_steps=1000000")
-    hangs = child_of(d, job)
-    os.kill(hangs, signal.SIGSTOP)
+    before = child_of(d, job)
     d.kill()
-    d.start()
-    d.wait(job, lambda j: j["state"] == "preparing" and "/.lock since" in j["reason"])
-    assert d.ctl("cancel", job)[0] == 0
-    d.wait(job, lambda j: j["state"] == "cancelled")
-    os.kill(hangs, signal.SIGKILL)
+    until(lambda: gone(before), "the job's process did not end with its daemon")
+    with open(f"{tmp}/results/jobs/{job}/.lock", "r+", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        d.start()
+        d.wait(job, lambda j: j["state"] == "preparing" and "/.lock since" in j["reason"])
+        assert d.ctl("cancel", job)[0] == 0
+        d.wait(job, lambda j: j["state"] == "cancelled")
 
 
 def stopped(d, tmp):
