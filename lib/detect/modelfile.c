@@ -111,6 +111,7 @@ static int read_metadata(const struct safetensors *st, const char *path, struct 
     const char *step = safetensors_metadata(st, "brr.step"), *epoch = safetensors_metadata(st, "brr.epoch");
     const char *prior = safetensors_metadata(st, "brr.prior"), *manifest = safetensors_metadata(st, "brr.manifest");
     const char *from = safetensors_metadata(st, "brr.init_from"), *sha = safetensors_metadata(st, "brr.init_from_sha256");
+    const char *notice = safetensors_metadata(st, MODELFILE_NOTICE);
     if (!kind || strcmp(kind, "seizure"))
         return err_set(err, ERR_INVALID, "%s is not a seizure model (metadata brr.kind is '%s')", path, kind ? kind : "missing");
     int rc = read_objects(st, path, m, err);
@@ -128,6 +129,8 @@ static int read_metadata(const struct safetensors *st, const char *path, struct 
         str_to_f64(prior, &m->prior);
     str_copy(m->manifest, sizeof m->manifest, manifest ? manifest : "");
     str_copy(m->init_from, sizeof m->init_from, from ? from : "");
+    if (!str_copy(m->notice, sizeof m->notice, notice ? notice : ""))
+        return err_set(err, ERR_INVALID, "%s: metadata " MODELFILE_NOTICE " is longer than %zu bytes", path, sizeof m->notice - 1);
     str_copy(m->init_from_sha256, sizeof m->init_from_sha256, sha ? sha : "");
     return 0;
 }

@@ -96,6 +96,8 @@ static void metadata_init(struct metadata *ret, const struct modelfile *m) {
         add_pair(ret, MODELFILE_ALARMS, str_cstr(&ret->alarms));
     if (m->patients)
         add_pair(ret, "brr.patients", m->patients);
+    if (*m->notice)
+        add_pair(ret, MODELFILE_NOTICE, m->notice);
     if (*m->init_from)
         add_pair(ret, "brr.init_from", m->init_from);
     if (*m->init_from_sha256)

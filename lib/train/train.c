@@ -128,8 +128,8 @@ static int open_net(struct train *t, struct err *err) {
 }
 
 /* Weights that were trained on another kind of input fit in shape and mean nothing. A file without our metadata says nothing of it.
- */
-static int check_origin(const struct train *t, const struct task_model *model, struct err *err) {
+ * What has to be said of the first model holds for this one too. */
+static int check_origin(struct train *t, const struct task_model *model, struct err *err) {
     struct modelfile file;
     const struct frontend_config *ours = &t->file.frontend, *theirs = &file.frontend;
     if (modelfile_read(model->path, &file, NULL))
@@ -142,6 +142,7 @@ static int check_origin(const struct train *t, const struct task_model *model, s
         return err_set(err, ERR_INVALID,
                        "model.init_from %.200s was trained with data.reference: %s and the job says %s; expected the same",
                        t->job->init_from, frontend_reference_name(theirs->reference), frontend_reference_name(ours->reference));
+    str_copy(t->file.notice, sizeof t->file.notice, file.notice);
     return 0;
 }
 

@@ -500,6 +500,7 @@ static int load_pair(struct pair *p, struct err *err) {
     t->file.temperature = t->newest.temperature = p->file.temperature;
     str_copy(t->file.init_from, sizeof t->file.init_from, p->file.init_from);
     str_copy(t->file.init_from_sha256, sizeof t->file.init_from_sha256, p->file.init_from_sha256);
+    str_copy(t->file.notice, sizeof t->file.notice, p->file.notice);
     free(t->patients);
     t->patients = p->patients;
     p->patients = NULL;

@@ -21,15 +21,18 @@ def check_card(name):
     with open(f"{SOURCE}/models/{name}.md", encoding="utf-8") as f:
         card = f.read()
     assert hashlib.sha256(data).hexdigest() in card and len(data) <= 4e6 and "Not for clinical use" in card
-    return data
 
 
-def check_notice(data):
+def notice_of(path):
+    with open(path, "rb") as f:
+        return json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))["__metadata__"].get("brr.notice")
+
+
+def check_notice():
     """What the licence of the databases asks for goes with the file, its card and the package."""
     with open(f"{SOURCE}/models/ward.notice", encoding="utf-8") as f:
         notice = f.read().strip()
-    metadata = json.loads(data[8:8 + struct.unpack_from("<Q", data)[0]])["__metadata__"]
-    assert metadata["brr.notice"] == notice
+    assert notice_of(f"{SOURCE}/models/ward.safetensors") == notice
     for path in ("models/ward.md", "deploy/debian/copyright"):
         with open(f"{SOURCE}/{path}", encoding="utf-8") as f:
             assert notice in re.sub(r"\s+", " ", f.read()), path
@@ -53,6 +56,12 @@ def detect(d, tmp):
     assert code == 0, err
     found = re.search(r'"event":\s*\{"sensitivity":\s*([\d.]+),\s*"precision":\s*([\d.]+)', out)
     assert float(found[1]) >= 0.75 and float(found[2]) >= 0.75, out[:600]
+
+
+def train_from_ward(d, tmp):
+    """A model that begins as it is given to others with its notice."""
+    code, end, err = d.submit("model.init_from=ward", "training.max_steps=2", f"data.source=file://{tmp}/eeg", file=f"{SOURCE}/configs/ward.yaml")
+    assert code == 0 and notice_of(end["checkpoint"]) == notice_of(f"{SOURCE}/models/ward.safetensors"), err
 
 
 def stream(d, tmp, recording, chunk):
@@ -82,7 +91,8 @@ def check_missing(tmp):
 
 def main():
     check_card("demo")
-    check_notice(check_card("ward"))
+    check_card("ward")
+    check_notice()
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", 91, patients=2, hours=0.2, seizures=2)
         with open(f"{tmp}/run.yaml", "w", encoding="utf-8") as f:
@@ -90,6 +100,7 @@ def main():
         d = Daemon(tmp).start()
         detect(d, tmp)
         detect_with_ward(d, tmp)
+        train_from_ward(d, tmp)
         recording = sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0]
         name = os.path.basename(recording).replace("_eeg.edf", "")
         with open(glob.glob(f"{tmp}/found/**/{name}*events.tsv", recursive=True)[0], "rb") as f:
