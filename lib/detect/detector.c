@@ -215,6 +215,15 @@ void detector_close(struct detector *d) {
 
 const struct detector_info *detector_info(const struct detector *d) { return &d->info; }
 
+int detector_side_by_side(const struct detector *d, int64_t *ret_windows) {
+    enum { BATCHES = 8, STEPS = 60 };
+    struct device_info device;
+    device_describe(d->device, &device);
+    const bool steps = seizure_step(&d->info.file.model) != 0;
+    *ret_windows = (int64_t)d->max_batch * (steps ? STEPS : device.is_async ? BATCHES : 1);
+    return d->n_state ? d->max_batch : device.is_async ? 2 : 1; /* a step of a recording needs the one before */
+}
+
 static size_t row_floats(const struct detector *d) { return (size_t)d->window * (size_t)d->info.file.model.in_channels; }
 
 /* One window each, or of models without state several of one timeline, at most `room`. */

@@ -41,6 +41,8 @@ int detector_spread(struct detector *d, const struct model_image *image, struct 
                     struct err *err);
 void detector_close(struct detector *d); /* takes NULL; its timelines must have been freed */
 const struct detector_info *detector_info(const struct detector *d);
+/* How many recordings side by side keep its batches full, at least 1, and how many windows are some batches. */
+int detector_side_by_side(const struct detector *d, int64_t *ret_windows);
 
 /* Runs at most max_windows waiting windows (0 = all) of the timelines, in order, and calls their sinks. On a device that queues,
  * the host fills a batch while the device computes the one before, and the steps of a model with state run many in one launch

@@ -18,12 +18,13 @@
 #include "store/mirror.h"
 #include "train/detect_kind.h"
 #include "train/estimate_manifest.h"
+#include "train/flight.h"
 #include "train/task_eeg.h"
 #include "windows/loader.h"
 #include "windows/manifest.h"
 #include "windows/recording.h"
 
-enum { BATCH = 8, WAIT_MS = 20 };
+enum { WAIT_MS = 20 };
 
 /* Result of one entry of the manifest. */
 struct outcome {
@@ -35,6 +36,13 @@ struct outcome {
                         */
 };
 
+/* What a recording under way has given so far. */
+struct seat {
+    struct label_run *runs;
+    int64_t n_runs, capacity;
+    double seizure_s, largest_suppression, highest;
+};
+
 struct detect {
     const struct jobfile *job;
     struct task_env env;
@@ -43,11 +51,9 @@ struct detect {
     struct detector *detector;
     struct outcome *outcomes; /* per entry */
     struct loader *loader;
-    int64_t *queue, n_queue, at; /* entries to be done, in order; the one in hand */
-    struct timeline *timeline;   /* of it */
-    struct label_run *runs;
-    int64_t n_runs, capacity;
-    double seizure_s, largest_suppression, highest;
+    int64_t *queue, n_queue; /* entries to be done, in order */
+    struct flight *flight;   /* over the queue */
+    struct seat seats[FLIGHT_MOST];
     struct events_config thresholds;
     struct detect_list *list;
     char list_path[DETECT_LIST_PATH];
@@ -71,7 +77,7 @@ static void detect_close(void *task) {
         return;
     if (d->env.mirror)
         mirror_stop(d->env.mirror);
-    timeline_free(d->timeline);
+    flight_free(d->flight);
     loader_stop(d->loader);
     detect_list_end(d->list);
     detector_close(d->detector);
@@ -81,11 +87,12 @@ static void detect_close(void *task) {
     stream_close(d->stream);
     free(d->outcomes);
     free(d->queue);
-    free(d->runs);
+    for (int i = 0; i < FLIGHT_MOST; i++)
+        free(d->seats[i].runs);
     free(d);
 }
 
-/* ---- opening ---- */
+/* ---- its recordings ---- */
 
 static int open_data(struct detect *d, struct err *err) {
     struct manifest_config config = task_manifest_config(d->job, &d->env, &detector_info(d->detector)->file);
@@ -160,91 +167,39 @@ static int keep_row(void *ctx, const struct detect_row *row, struct err *err) {
     return 0;
 }
 
-/* The queue of what is left, and the threads that make it ready. */
-static int begin(struct detect *d, struct err *err) {
-    int64_t n = manifest_count(d->manifest);
-    int rc;
-    if (!str_format(d->list_path, sizeof d->list_path, "%s/%s", d->env.directory, DETECT_LIST_NAME))
-        return err_set(err, ERR_RANGE, "path too long: %.200s…", d->env.directory);
-    if ((rc = check_outputs(d, err)) || (rc = detect_list_read(d->list_path, keep_row, d, err)))
-        return rc;
-    if (d->done)
-        task_log(&d->env, TASK_INFO, "%s done before", counted(d->done, "recording").text);
-    OWNED_MEMORY struct recording **recordings = calloc((size_t)n + 1, sizeof *recordings);
-    if (!recordings)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
-    for (int64_t i = 0; i < n; i++) {
-        struct recording *rec = manifest_entry(d->manifest, i)->recording;
-        d->failed += !rec;
-        if (!rec || d->outcomes[i].done)
-            continue;
-        recordings[d->n_queue] = rec;
-        d->queue[d->n_queue++] = i;
-    }
-    task_log(&d->env, TASK_INFO, "%s, %lld to be done, %lld that cannot be used", counted(n, "recording").text,
-             (long long)d->n_queue, (long long)d->failed);
-    if ((rc = detect_list_begin(d->list_path, &d->list, err)))
-        return rc;
-    return loader_start(recordings, d->n_queue, (int)d->job->data->loader_workers, &d->loader, err);
-}
-
-static int pick_thresholds(struct detect *d, const struct detect_config *c, struct err *err) {
-    return events_config_with(&detector_info(d->detector)->file.events, c->on, c->off, &d->thresholds, err);
-}
-
-static int detect_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
-    struct detect *d = calloc(1, sizeof *d);
-    if (!d)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for a detection");
-    const struct detect_config *config = job->config;
-    const struct model_use use = {.max_batch = BATCH, .precision = config->precision ? DTYPE_BF16 : DTYPE_F32};
-    d->job = job;
-    d->env = *env;
-    task_progress_init(&d->progress);
-    int rc;
-    if ((rc = stream_open(env->device, STREAM_NORMAL, &d->stream, err)) ||
-        (rc = task_open_detector(env, config->model, &use, &d->detector, err)) || (rc = pick_thresholds(d, config, err)) ||
-        (rc = open_data(d, err)) || (rc = begin(d, err))) {
-        detect_close(d);
-        return rc;
-    }
-    *ret_task = d;
-    return 0;
-}
-
-/* ---- the work ---- */
+/* ---- a recording under way ---- */
 
 /* The highest ratio of a whole minute. */
 static int keep_suppression(void *ctx, const struct suppression_report *report, struct err *err) {
-    struct detect *d = ctx;
+    struct seat *seat = ctx;
     (void)err;
-    if (report->observed == SUPPRESSION_WINDOW_S * FRONTEND_RATE_HZ && (double)report->ratio > d->largest_suppression)
-        d->largest_suppression = (double)report->ratio;
+    if (report->observed == SUPPRESSION_WINDOW_S * FRONTEND_RATE_HZ && (double)report->ratio > seat->largest_suppression)
+        seat->largest_suppression = (double)report->ratio;
     return 0;
 }
 
 static int keep_highest(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
-    struct detect *d = ctx;
+    struct seat *seat = ctx;
     (void)first, (void)err;
     for (int64_t i = 0; i < n; i++)
-        d->highest = fmax(d->highest, (double)p[i]); /* of numbers: NaN in gaps and before the first */
+        seat->highest = fmax(seat->highest, (double)p[i]); /* of numbers: NaN in gaps and before the first */
     return 0;
 }
 
 static int keep_event(void *ctx, const struct event *event, struct err *err) {
-    struct detect *d = ctx;
-    if (d->n_runs == d->capacity) {
-        int64_t capacity = d->capacity ? 2 * d->capacity : 64;
-        struct label_run *more = realloc(d->runs, (size_t)capacity * sizeof *more);
+    struct seat *seat = ctx;
+    if (seat->n_runs == seat->capacity) {
+        int64_t capacity = seat->capacity ? 2 * seat->capacity : 64;
+        struct label_run *more = realloc(seat->runs, (size_t)capacity * sizeof *more);
         if (!more)
             return err_set(err, ERR_EXHAUSTED, "out of memory for %lld events", (long long)capacity);
-        d->runs = more;
-        d->capacity = capacity;
+        seat->runs = more;
+        seat->capacity = capacity;
     }
-    d->runs[d->n_runs++] = (struct label_run){.onset_s = (double)event->first / FRONTEND_RATE_HZ,
-                                              .end_s = (double)event->end / FRONTEND_RATE_HZ,
-                                              .confidence = event->confidence};
-    d->seizure_s += (double)(event->end - event->first) / FRONTEND_RATE_HZ;
+    seat->runs[seat->n_runs++] = (struct label_run){.onset_s = (double)event->first / FRONTEND_RATE_HZ,
+                                                    .end_s = (double)event->end / FRONTEND_RATE_HZ,
+                                                    .confidence = event->confidence};
+    seat->seizure_s += (double)(event->end - event->first) / FRONTEND_RATE_HZ;
     return 0;
 }
 
@@ -264,7 +219,8 @@ static int open_header(const struct detect *d, const char *path, struct edf **re
     return edf_open_header(whole, ret, err);
 }
 
-static int write_file(const struct detect *d, const struct detect_row *row, const struct edf *edf, struct err *err) {
+static int write_file(const struct detect *d, const struct seat *seat, const struct detect_row *row, const struct edf *edf,
+                      struct err *err) {
     char path[DETECT_LIST_PATH], start[32];
     struct events_header header = {
         .recording_s = row->duration_s, .record_name = fsio_basename(row->recording), .source = edf_info(edf)};
@@ -273,10 +229,10 @@ static int write_file(const struct detect *d, const struct detect_row *row, cons
     int rc;
     if ((rc = detect_events_path(d->env.directory, row, path, sizeof path, err)) || (rc = fsio_mkdirs_above(path, err)))
         return rc;
-    return events_write(output_format(d), path, d->runs, (size_t)d->n_runs, &header, err);
+    return events_write(output_format(d), path, seat->runs, (size_t)seat->n_runs, &header, err);
 }
 
-static int write_events(const struct detect *d, const struct detect_row *row, struct err *err) {
+static int write_events(const struct detect *d, const struct seat *seat, const struct detect_row *row, struct err *err) {
     char path[DETECT_LIST_PATH];
     OWNED_POINTER(edf_close) struct edf *edf = NULL;
     bool taken = false;
@@ -284,7 +240,7 @@ static int write_events(const struct detect *d, const struct detect_row *row, st
     if ((rc = fsio_join(path, sizeof path, d->env.data_root, row->recording, err)))
         return rc;
     rc = open_header(d, path, &edf, &taken, err);
-    rc = rc ? rc : write_file(d, row, edf, err);
+    rc = rc ? rc : write_file(d, seat, row, edf, err);
     if (taken)
         mirror_drop(d->env.mirror, path);
     return rc;
@@ -329,39 +285,63 @@ static void describe(const struct detect *d, int64_t i, struct detect_row *row) 
 
 static void row_of(void *ctx, int64_t i, struct detect_row *ret) { describe(ctx, i, ret); }
 
-static int finish_recording(struct detect *d, struct err *err) {
-    int64_t i = d->queue[d->at];
+static enum flight_begun begin_recording(void *ctx, int64_t i, int at, struct timeline **ret, struct err *err) {
+    struct detect *d = ctx;
+    struct seat *seat = &d->seats[at];
+    const struct manifest_entry *entry = manifest_entry(d->manifest, d->queue[i]);
+    const struct timeline_sink sink = {
+        .ctx = seat, .probabilities = keep_highest, .event = keep_event, .suppression = keep_suppression};
+    const struct timeline_options options = {.events = &d->thresholds};
+    const bool alone = !flight_under_way(d->flight);
+    if (!loader_wait(d->loader, i, alone ? WAIT_MS : 0)) { /* still being fetched or decoded */
+        if (alone)
+            task_file(&d->env, entry->relative_path);
+        return FLIGHT_WAITS;
+    }
+    task_file(&d->env, NULL);
+    seat->n_runs = 0;
+    seat->seizure_s = seat->largest_suppression = 0;
+    seat->highest = NAN;
+    if (!loader_result(d->loader, i, err))
+        timeline_new_cached(&detector_info(d->detector)->file, entry->recording, &options, &sink, ret, err);
+    return FLIGHT_FLIES;
+}
+
+static int end_recording(void *ctx, int at, struct timeline *timeline, struct err *err) {
+    struct detect *d = ctx;
+    const struct seat *seat = &d->seats[at];
+    int64_t i = d->queue[flight_number(d->flight, at)];
     const struct manifest_entry *entry = manifest_entry(d->manifest, i);
     struct suppression_totals suppression;
     struct recording_info info;
     struct detect_row row;
-    recording_info(entry->recording, &info);
-    timeline_suppression(d->timeline, &suppression);
-    d->outcomes[i] = (struct outcome){.done = true,
-                                      .duration_s = info.duration_s,
-                                      .seizure_s = d->seizure_s,
-                                      .suppressed_s = (double)suppression.suppressed / FRONTEND_RATE_HZ,
-                                      .largest_suppression = d->largest_suppression,
-                                      .highest = d->highest,
-                                      .events = d->n_runs,
-                                      .bursts = suppression.bursts};
-    describe(d, i, &row);
-    int rc = write_events(d, &row, err);
+    int rc = task_check_recording(&d->env, d->job, entry, err);
     if (rc)
         return rc;
-    timeline_free(d->timeline);
-    d->timeline = NULL;
+    recording_info(entry->recording, &info);
+    timeline_suppression(timeline, &suppression);
+    d->outcomes[i] = (struct outcome){.done = true,
+                                      .duration_s = info.duration_s,
+                                      .seizure_s = seat->seizure_s,
+                                      .suppressed_s = (double)suppression.suppressed / FRONTEND_RATE_HZ,
+                                      .largest_suppression = seat->largest_suppression,
+                                      .highest = seat->highest,
+                                      .events = seat->n_runs,
+                                      .bursts = suppression.bursts};
+    describe(d, i, &row);
+    if ((rc = write_events(d, seat, &row, err)))
+        return rc;
     recording_unload(entry->recording); /* thousands of them would stay mapped */
     count(d, &d->outcomes[i]);
-    d->at++;
     rc = detect_list_add(d->list, &row, err);
     task_phase(&d->env, &d->progress, "detect", d->done + d->failed, manifest_count(d->manifest));
     return rc;
 }
 
 /* Its samples turned out not to be usable. */
-static int give_up(struct detect *d, struct err *why, struct err *err) {
-    int64_t i = d->queue[d->at];
+static int give_up(void *ctx, int64_t at, struct err *why, struct err *err) {
+    struct detect *d = ctx;
+    int64_t i = d->queue[at];
     char text[800];
     err_wrap(why, "%s", manifest_entry(d->manifest, i)->relative_path);
     if (!task_goes_on_without(&d->env, d->job, why)) {
@@ -373,41 +353,70 @@ static int give_up(struct detect *d, struct err *why, struct err *err) {
     if (!(d->outcomes[i].error = strdup(text)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a recording that cannot be used");
     d->failed++;
-    d->at++;
     task_phase(&d->env, &d->progress, "detect", d->done + d->failed, manifest_count(d->manifest));
     return 0;
 }
 
-/* A batch of windows of the recording in hand. */
-static int run_windows(struct detect *d, struct err *err) {
-    struct err why = {0};
-    int64_t windows = 0;
+/* ---- its course ---- */
+
+/* The queue of what is left, and the threads that make it ready. */
+static int begin(struct detect *d, struct err *err) {
+    int64_t n = manifest_count(d->manifest);
     int rc;
-    if (!d->timeline) {
-        const struct timeline_sink sink = {
-            .ctx = d, .probabilities = keep_highest, .event = keep_event, .suppression = keep_suppression};
-        const struct timeline_options options = {.events = &d->thresholds};
-        struct recording *rec = manifest_entry(d->manifest, d->queue[d->at])->recording;
-        if (!loader_wait(d->loader, d->at, WAIT_MS)) { /* still being fetched or decoded */
-            task_file(&d->env, manifest_entry(d->manifest, d->queue[d->at])->relative_path);
-            return 0;
-        }
-        task_file(&d->env, NULL);
-        if (loader_result(d->loader, d->at, &why))
-            return give_up(d, &why, err);
-        if ((rc = task_check_recording(&d->env, d->job, manifest_entry(d->manifest, d->queue[d->at]), err)))
-            return rc;
-        d->n_runs = 0;
-        d->seizure_s = 0;
-        d->largest_suppression = 0;
-        d->highest = NAN;
-        if ((rc = timeline_new_cached(&detector_info(d->detector)->file, rec, &options, &sink, &d->timeline, err)))
-            return rc;
-    }
-    if ((rc = detector_run(d->detector, d->stream, &d->timeline, 1, BATCH, &windows, err)) ||
-        (rc = timeline_status(d->timeline, err)) || !timeline_done(d->timeline))
+    if (!str_format(d->list_path, sizeof d->list_path, "%s/%s", d->env.directory, DETECT_LIST_NAME))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", d->env.directory);
+    if ((rc = check_outputs(d, err)) || (rc = detect_list_read(d->list_path, keep_row, d, err)))
         return rc;
-    return finish_recording(d, err);
+    if (d->done)
+        task_log(&d->env, TASK_INFO, "%s done before", counted(d->done, "recording").text);
+    OWNED_MEMORY struct recording **recordings = calloc((size_t)n + 1, sizeof *recordings);
+    if (!recordings)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        struct recording *rec = manifest_entry(d->manifest, i)->recording;
+        d->failed += !rec;
+        if (!rec || d->outcomes[i].done)
+            continue;
+        recordings[d->n_queue] = rec;
+        d->queue[d->n_queue++] = i;
+    }
+    task_log(&d->env, TASK_INFO, "%s, %lld to be done, %lld that cannot be used", counted(n, "recording").text,
+             (long long)d->n_queue, (long long)d->failed);
+    const struct flight_config flight = {.detector = d->detector,
+                                         .stream = d->stream,
+                                         .n = d->n_queue,
+                                         .ctx = d,
+                                         .begin = begin_recording,
+                                         .end = end_recording,
+                                         .lost = give_up};
+    if ((rc = detect_list_begin(d->list_path, &d->list, err)) || (rc = flight_new(&flight, &d->flight, err)))
+        return rc;
+    return loader_start(recordings, d->n_queue, (int)d->job->data->loader_workers, &d->loader, err);
+}
+
+static int pick_thresholds(struct detect *d, const struct detect_config *c, struct err *err) {
+    return events_config_with(&detector_info(d->detector)->file.events, c->on, c->off, &d->thresholds, err);
+}
+
+static int detect_open(const struct jobfile *job, const struct task_env *env, void **ret_task, struct err *err) {
+    struct detect *d = calloc(1, sizeof *d);
+    if (!d)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a detection");
+    const struct detect_config *config = job->config;
+    const struct model_use use = {.max_batch = detector_best_batch(env->device),
+                                  .precision = config->precision ? DTYPE_BF16 : DTYPE_F32};
+    d->job = job;
+    d->env = *env;
+    task_progress_init(&d->progress);
+    int rc;
+    if ((rc = stream_open(env->device, STREAM_NORMAL, &d->stream, err)) ||
+        (rc = task_open_detector(env, config->model, &use, &d->detector, err)) || (rc = pick_thresholds(d, config, err)) ||
+        (rc = open_data(d, err)) || (rc = begin(d, err))) {
+        detect_close(d);
+        return rc;
+    }
+    *ret_task = d;
+    return 0;
 }
 
 static int conclude(struct detect *d, struct err *err) {
@@ -424,8 +433,8 @@ static int conclude(struct detect *d, struct err *err) {
 static int detect_run(void *task, struct err *err) {
     struct detect *d = task;
     int rc;
-    while (d->at < d->n_queue)
-        if ((rc = task_point(&d->env, err)) || (rc = run_windows(d, err)))
+    while (!flight_is_over(d->flight))
+        if ((rc = task_point(&d->env, err)) || (rc = flight_step(d->flight, err)))
             return rc;
     return conclude(d, err);
 }

@@ -15,8 +15,6 @@
 #include "train/traces.h"
 #include "windows/recording.h"
 
-enum { BATCH = 8 };
-
 /* Says how many patients the model has seen, and leaves them out if the job asks for it. */
 static int choose_patients(struct evaluate *e, struct err *err) {
     struct seen_patients *seen = &e->seen;
@@ -231,7 +229,6 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .target_fa_per_24h = e->config->target_fa_per_24h,
                                        .rejecter = e->config->rejecter == EVALUATE_REJECTER_AUTO,
                                        .workers = (int)e->job->data->loader_workers,
-                                       .windows_per_step = BATCH,
                                        .alarm_hop = hop,
                                        .alarms = set ? &set->rule : NULL,
                                        .alarm_sets = true,
@@ -287,7 +284,8 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
     e->job = job;
     e->config = job->config;
     e->env = *env;
-    const struct model_use use = {.max_batch = BATCH, .precision = e->config->precision ? DTYPE_BF16 : DTYPE_F32};
+    const struct model_use use = {.max_batch = detector_best_batch(env->device),
+                                  .precision = e->config->precision ? DTYPE_BF16 : DTYPE_F32};
     task_progress_init(&e->progress);
     int rc;
     if ((rc = stream_open(env->device, STREAM_NORMAL, &e->stream, err)) ||

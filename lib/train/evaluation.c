@@ -18,7 +18,7 @@ int evaluation_start(const struct evaluation_config *config, struct evaluation *
 void evaluation_free(struct evaluation *e) {
     if (!e)
         return;
-    timeline_free(e->timeline);
+    flight_free(e->flight);
     loader_stop(e->loader);
     evaluation_traces_done(e);
     score_sweep_done(&e->sweep);

@@ -20,11 +20,10 @@ struct evaluation_config {
     const uint8_t *role; /* per manifest entry */
     uint8_t wanted;      /* the role to evaluate */
     struct events_config events;
-    bool auto_threshold;      /* choose on and off; otherwise those of events apply */
-    bool sweep;               /* compute sensitivity_at even if no threshold is chosen */
-    double target_fa_per_24h; /* target of auto_threshold */
-    bool rejecter;            /* with auto_threshold: look for a rejecter of events, and use it where it is better */
-    int windows_per_step;
+    bool auto_threshold;               /* choose on and off; otherwise those of events apply */
+    bool sweep;                        /* compute sensitivity_at even if no threshold is chosen */
+    double target_fa_per_24h;          /* target of auto_threshold */
+    bool rejecter;                     /* with auto_threshold: look for a rejecter of events, and use it where it is better */
     int workers;                       /* threads that decode recordings missing in the window cache */
     int64_t alarm_hop;                 /* samples; 0 = no alarms */
     const struct alarm_config *alarms; /* the rule in force, kept by the detector's model; NULL: that of the events */

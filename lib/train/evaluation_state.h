@@ -3,6 +3,7 @@
 #define BRR_TRAIN_EVALUATION_STATE_H
 #include "detect/timeline.h"
 #include "train/evaluation.h"
+#include "train/flight.h"
 #include "train/temperature.h"
 #include "train/traces.h"
 #include "windows/loader.h"
@@ -32,20 +33,27 @@ struct place {
     int64_t begin;
 };
 
+/* Where the newest values of both traces of a recording under way go. */
+struct seat {
+    struct evaluation *evaluation;
+    struct place place, alarm_place;
+};
+
 struct evaluation {
     struct evaluation_config config;
     int rank, ranks;
     bool collected; /* rank 0 has the traces of all */
     char folder[TRACES_PATH];
     struct loader *loader; /* readies the recordings in the order of the traces */
-    struct timeline *timeline;
+    struct flight *flight; /* over the traces */
+    struct seat seats[FLIGHT_MOST];
+    int64_t under_way; /* bytes of the traces of recordings that have a seat */
     struct trace *traces;
     struct score_trace *views; /* the same for score/score_sweep.h */
     int n_traces, current;
-    struct place place, alarm_place; /* of the newest values of both traces */
-    int64_t room, held;              /* bytes of traces that may stay in memory, and that do */
-    bool spooled;                    /* the folder was made */
-    struct trace_values shown;       /* of the trace that was read last, shown_index; −1 = none */
+    int64_t room, held;        /* bytes of traces that may stay in memory, and that do */
+    bool spooled;              /* the folder was made */
+    struct trace_values shown; /* of the trace that was read last, shown_index; −1 = none */
     int shown_index;
     struct score_sweep sweep;
     bool searched, swept; /* the pairs to try were chosen; all of them were tried */
@@ -62,7 +70,7 @@ struct evaluation {
 
 /* Lists the recordings of the wanted role, and begins to load them. */
 int evaluation_open(struct evaluation *e, struct err *err);
-/* A batch of windows of the present recording, or a wait of some milliseconds for its samples. */
+/* Some batches of windows of the recordings under way, or a wait of some milliseconds for their samples. */
 int evaluation_run_windows(struct evaluation *e, struct err *err);
 void evaluation_traces_done(struct evaluation *e);
 /* n values that are not known; the caller frees them. NULL: no memory. */

@@ -40,16 +40,22 @@ static int put(const struct trace *t, struct place *place, float *to, const stru
     return 0;
 }
 
+/* Of the recording in the seat; recordings that are left out move the others. */
+static struct trace *trace_in(const struct seat *seat) {
+    struct evaluation *e = seat->evaluation;
+    return &e->traces[flight_number(e->flight, (int)(seat - e->seats))];
+}
+
 static int keep_trace(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
-    struct evaluation *e = ctx;
-    struct trace *t = &e->traces[e->current];
-    return put(t, &e->place, t->p, &(struct values){first, n, p}, err);
+    struct seat *seat = ctx;
+    const struct trace *t = trace_in(seat);
+    return put(t, &seat->place, t->p, &(struct values){first, n, p}, err);
 }
 
 static int keep_judged(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
-    struct evaluation *e = ctx;
-    struct trace *t = &e->traces[e->current];
-    return put(t, &e->alarm_place, t->alarm_p, &(struct values){first, n, p}, err);
+    struct seat *seat = ctx;
+    const struct trace *t = trace_in(seat);
+    return put(t, &seat->alarm_place, t->alarm_p, &(struct values){first, n, p}, err);
 }
 
 static int pass_gap(void *ctx, int64_t first, int64_t n, struct err *err) {
@@ -58,8 +64,7 @@ static int pass_gap(void *ctx, int64_t first, int64_t n, struct err *err) {
 }
 
 static int keep_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *err) {
-    struct evaluation *e = ctx;
-    struct trace *t = &e->traces[e->current];
+    struct trace *t = trace_in(ctx);
     if (alarm->kind != ALARM_ON)
         return 0;
     double *alarms = realloc(t->alarms_s, (size_t)(t->n_alarms + 1) * sizeof *alarms);
@@ -149,8 +154,9 @@ int evaluation_drop(struct evaluation *e, const struct err *why, struct err *err
 }
 
 /* The present recording cannot be loaded. Ranks go on with their others, and drop it together (collect). */
-static int leave_out(struct evaluation *e, struct err *why, struct err *err) {
-    struct trace *t = &e->traces[e->current];
+static int leave_out(void *ctx, int64_t i, struct err *why, struct err *err) {
+    struct evaluation *e = ctx;
+    struct trace *t = &e->traces[i];
     err_wrap(why, "%s", t->entry->relative_path);
     if (e->ranks == 1)
         return evaluation_drop(e, why, err);
@@ -191,29 +197,6 @@ static int start_loader(struct evaluation *e, struct err *err) {
     int rc = loader_start(recordings, n, e->config.workers, &e->loader, err);
     free(recordings);
     return rc;
-}
-
-int evaluation_open(struct evaluation *e, struct err *err) {
-    const struct evaluation_config *config = &e->config;
-    int64_t entries = manifest_count(config->manifest), wanted = 0;
-    int rc;
-    for (int64_t i = 0; i < entries; i++)
-        wanted += config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording;
-    if (!(e->traces = calloc((size_t)wanted + 1, sizeof *e->traces)) || !(e->views = calloc((size_t)wanted + 1, sizeof *e->views)))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
-    e->shown_index = -1;
-    e->rank = config->world ? config->world->rank : 0;
-    e->ranks = config->world ? config->world->size : 1;
-    int64_t share = config->memory_bytes / ROOM_SHARE;
-    e->room = config->keep ? 0 : share && share < most_room ? share : most_room;
-    if ((rc = fsio_join(e->folder, sizeof e->folder, config->directory, TRACES_FOLDER, err)) ||
-        (!config->keep && (rc = fsio_remove_tree(e->folder, err)))) /* what a killed process left there */
-        return rc;
-    for (int64_t i = 0; i < entries; i++)
-        if (config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording && (rc = add_trace(e, i, err)))
-            return rc;
-    rc = share_traces(e, err);
-    return rc ? rc : start_loader(e, err);
 }
 
 int evaluation_trace_path(const struct evaluation_config *config, int64_t entry, char *ret_path, size_t size, int64_t *ret_n,
@@ -359,10 +342,10 @@ float *evaluation_new_trace(int64_t n) {
     return p;
 }
 
-static int begin_trace(struct evaluation *e, struct err *err) {
+static int make_timeline(struct evaluation *e, struct trace *t, struct seat *seat, struct timeline **ret, struct err *err) {
     struct timeline_options options = {.alarm_hop = e->config.alarm_hop, .events = &e->config.events, .alarms = e->config.alarms};
-    struct timeline_sink sink = {.ctx = e, .probabilities = keep_trace, .gap = pass_gap, .alarm = keep_alarm};
-    struct trace *t = &e->traces[e->current];
+    struct timeline_sink sink = {.ctx = seat, .probabilities = keep_trace, .gap = pass_gap, .alarm = keep_alarm};
+    *seat = (struct seat){.evaluation = e};
     t->p = evaluation_new_trace(t->n);
     if (e->config.alarm_hop) {
         t->alarm_p = evaluation_new_trace(t->n);
@@ -370,39 +353,73 @@ static int begin_trace(struct evaluation *e, struct err *err) {
     }
     if (!t->p || (e->config.alarm_hop && !t->alarm_p))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the trace of %s", t->entry->relative_path);
-    e->place = e->alarm_place = (struct place){0, 0};
-    return timeline_new_cached(&detector_info(e->config.detector)->file, t->entry->recording, &options, &sink, &e->timeline, err);
+    return timeline_new_cached(&detector_info(e->config.detector)->file, t->entry->recording, &options, &sink, ret, err);
 }
 
-/* Begins the present recording once its samples are there; e->timeline stays NULL while they are not, and if it is left out. */
-static int next_recording(struct evaluation *e, struct err *err) {
-    struct trace *t = &e->traces[e->current];
+static enum flight_begun begin_trace(void *ctx, int64_t i, int at, struct timeline **ret, struct err *err) {
+    struct evaluation *e = ctx;
+    struct trace *t = &e->traces[i];
     struct recording *rec = t->entry->recording;
-    struct err why = {0};
-    if (check_length(e, t, &why))
-        return leave_out(e, &why, err);
+    const bool alone = !flight_under_way(e->flight);
+    if (t->owner != e->rank)
+        return FLIGHT_IS_DONE;
+    if (check_length(e, t, err))
+        return FLIGHT_FLIES;
     if (t->loaded < 0)
-        return take_kept(e, err);
-    if (!recording_ready(rec) && !loader_wait(e->loader, t->loaded, WAIT_MS))
-        return 0; /* still being fetched or decoded */
-    if (!recording_ready(rec) && loader_result(e->loader, t->loaded, &why))
-        return leave_out(e, &why, err);
-    return begin_trace(e, err);
+        return FLIGHT_IS_DONE;
+    if (!alone && e->under_way + trace_bytes(e, t) > most_room)
+        return FLIGHT_WAITS;
+    if (!recording_ready(rec) && !loader_wait(e->loader, t->loaded, alone ? WAIT_MS : 0))
+        return FLIGHT_WAITS; /* still being fetched or decoded */
+    if (recording_ready(rec) || !loader_result(e->loader, t->loaded, err))
+        make_timeline(e, t, &e->seats[at], ret, err);
+    e->under_way += *ret ? trace_bytes(e, t) : 0;
+    return FLIGHT_FLIES;
 }
 
-int evaluation_run_windows(struct evaluation *e, struct err *err) {
-    int64_t windows = 0;
-    if (e->traces[e->current].owner != e->rank) {
-        e->current++;
-        return 0;
+static int end_trace(void *ctx, int seat, struct timeline *timeline, struct err *err) {
+    struct evaluation *e = ctx;
+    (void)seat;
+    if (timeline) {
+        e->under_way -= trace_bytes(e, &e->traces[e->current]);
+        return finish_trace(e, err);
     }
-    int rc = e->timeline ? 0 : next_recording(e, err);
-    if (rc || !e->timeline)
-        return rc;
-    if ((rc = detector_run(e->config.detector, e->config.stream, &e->timeline, 1, e->config.windows_per_step, &windows, err)) ||
-        (rc = timeline_status(e->timeline, err)) || !timeline_done(e->timeline))
-        return rc;
-    timeline_free(e->timeline);
-    e->timeline = NULL;
-    return finish_trace(e, err);
+    if (e->traces[e->current].owner == e->rank)
+        return take_kept(e, err);
+    e->current++;
+    return 0;
 }
+
+int evaluation_open(struct evaluation *e, struct err *err) {
+    const struct evaluation_config *config = &e->config;
+    int64_t entries = manifest_count(config->manifest), wanted = 0;
+    int rc;
+    for (int64_t i = 0; i < entries; i++)
+        wanted += config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording;
+    if (!(e->traces = calloc((size_t)wanted + 1, sizeof *e->traces)) || !(e->views = calloc((size_t)wanted + 1, sizeof *e->views)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
+    e->shown_index = -1;
+    e->rank = config->world ? config->world->rank : 0;
+    e->ranks = config->world ? config->world->size : 1;
+    int64_t share = config->memory_bytes / ROOM_SHARE;
+    e->room = config->keep ? 0 : share && share < most_room ? share : most_room;
+    if ((rc = fsio_join(e->folder, sizeof e->folder, config->directory, TRACES_FOLDER, err)) ||
+        (!config->keep && (rc = fsio_remove_tree(e->folder, err)))) /* what a killed process left there */
+        return rc;
+    for (int64_t i = 0; i < entries; i++)
+        if (config->role[i] == config->wanted && manifest_entry(config->manifest, i)->recording && (rc = add_trace(e, i, err)))
+            return rc;
+    const struct flight_config flight = {.detector = config->detector,
+                                         .stream = config->stream,
+                                         .n = e->n_traces,
+                                         .ctx = e,
+                                         .begin = begin_trace,
+                                         .end = end_trace,
+                                         .lost = leave_out,
+                                         .shrinks = e->ranks == 1};
+    if ((rc = share_traces(e, err)) || (rc = flight_new(&flight, &e->flight, err)))
+        return rc;
+    return start_loader(e, err);
+}
+
+int evaluation_run_windows(struct evaluation *e, struct err *err) { return flight_step(e->flight, err); }

@@ -1,15 +1,17 @@
 /* Estimate of a job that runs a model over recordings: memory from the model's plan, and the manifest of the recordings. */
 #include "detect/detector.h"
+#include "kernels/device.h"
 #include "train/estimate_manifest.h"
 #include "train/task_eeg.h"
 #include "windows/manifest.h"
 
-enum { BATCH = 8 };
-
 /* Without a model that can be looked at now there is nothing to say. */
 static int estimate(const struct estimate_config *config, const char *key, struct estimate *ret, struct err *err) {
     const struct estimate_file *file = estimate_file(config, key);
-    struct seizure_options options = {.max_batch = BATCH, .precision = DTYPE_F32};
+    struct device_info device;
+    const int batch =
+        config->device && !device_probe(config->device, &device, NULL) && device.is_async ? DETECTOR_BATCH_GPU : DETECTOR_BATCH_CPU;
+    struct seizure_options options = {.max_batch = batch, .precision = DTYPE_F32};
     struct seizure_memory memory;
     struct modelfile model;
     struct manifest *m = NULL;
@@ -22,7 +24,7 @@ static int estimate(const struct estimate_config *config, const char *key, struc
     if ((rc = seizure_memory(&model.model, &options, &memory, err)))
         return rc;
     ret->parameters = seizure_parameter_count(&model.model);
-    ret->memory_bytes = memory.total + model_batch_bytes(&model.model, BATCH);
+    ret->memory_bytes = memory.total + model_batch_bytes(&model.model, batch);
     estimate_fact(config, "montage", "%s", model.montage);
     if (!config->data_root)
         return 0;

@@ -135,8 +135,10 @@ int task_open_detector(const struct task_env *env, const char *ref, const struct
     if (rc)
         return rc;
     task_file(env, model.path);
-    const struct model_use limited = {use->max_batch, use->precision, env->memory_limit_bytes};
-    rc = detector_open(env->device, model.path, &limited, &detector, err);
+    struct model_use limited = {use->max_batch, use->precision, env->memory_limit_bytes};
+    do
+        rc = detector_open(env->device, model.path, &limited, &detector, err);
+    while (rc == ERR_EXHAUSTED && (limited.max_batch /= 2) >= DETECTOR_BATCH_CPU); /* smaller batches need less memory */
     task_file(env, NULL);
     if (rc)
         return task_model_is_url(ref) ? err_wrap(err, "model %.200s cannot be used", ref) : rc;

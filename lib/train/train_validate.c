@@ -58,8 +58,7 @@ static int evaluate(struct train *t, struct detector *detector, bool fit, struct
                                              .directory = folder,
                                              .memory_bytes = t->env.memory_limit_bytes,
                                              .ctx = t,
-                                             .workers = (int)t->job->data.loader_workers,
-                                             .windows_per_step = (int)t->job->training.micro_batch_size};
+                                             .workers = (int)t->job->data.loader_workers};
     struct evaluation *evaluation = NULL;
     bool done = false;
     rc = evaluation_start(&config, &evaluation, err);

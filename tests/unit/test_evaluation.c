@@ -93,7 +93,6 @@ static void an_alarm_has_the_time_at_which_it_could_be_known(void **state) {
                                              .role = role,
                                              .wanted = 1,
                                              .events = b->events,
-                                             .windows_per_step = 8,
                                              .workers = 1,
                                              .alarm_hop = ALARM_HOP,
                                              .directory = b->folder};
