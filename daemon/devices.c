@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "daemon/versions.h"
 
 enum { WATCH_MS = 10 * 1000 };
 
@@ -53,7 +54,8 @@ static int open_worker(struct services *s, int device, const struct config *conf
     const struct worker_config worker = {.executor = config->jobs_in_processes ? &executor_process : &executor_local,
                                          .places.process = &s->processes[device].config,
                                          .file = config->jobs_in_processes ? &s->processes[device].page->file : NULL,
-                                         .runner = {.device = device_hosts_device(hosts),
+                                         .runner = {.version = versions_own(),
+                                                    .device = device_hosts_device(hosts),
                                                     .source = s->source,
                                                     .default_wall_clock_ms = config->default_wall_clock_ms,
                                                     .memory_limit_bytes = device_hosts_memory_limit(hosts),

@@ -49,6 +49,33 @@ struct arguments {
     const char *bad; /* a word that is no option, or lacks its value */
 };
 
+static const struct {
+    const char *name;
+    bool value;
+} options[] = {{"--config", true},   {"--set", true},   {"--restore", true}, {"--user", false},       {"--check-config", false},
+               {"--version", false}, {"--help", false}, {"-h", false},       {"--help-config", false}};
+enum { N_OPTIONS = sizeof options / sizeof *options };
+
+/* Names the word and the option that was probably meant, on one line. */
+static int wrong_word(const char *word, bool last) {
+    const char *nearest = NULL;
+    int distance = 4;
+    for (int i = 0; i < N_OPTIONS; i++) {
+        int d = str_distance(word, options[i].name);
+        if (!d && options[i].value)
+            return fprintf(stderr,
+                           last ? "brrd: %s needs a value; `brrd --help` lists the options\n" : "brrd: %s was given too often\n",
+                           word),
+                   EXIT_USAGE;
+        nearest = d < distance ? options[i].name : nearest;
+        distance = d < distance ? d : distance;
+    }
+    fprintf(stderr, *word == '-' ? "brrd: there is no option '%s'; " : "brrd: unexpected word '%s'; ", word);
+    fprintf(stderr, nearest && *word == '-' ? "did you mean %s?\n" : "`brrd --help` lists the options%s\n",
+            nearest && *word == '-' ? nearest : "");
+    return EXIT_USAGE;
+}
+
 static struct arguments parse(int argc, char **argv) {
     struct arguments a = {0};
     for (int i = 1; i < argc; i++) {
@@ -68,7 +95,7 @@ static struct arguments parse(int argc, char **argv) {
             a.help = true;
         else if (!strcmp(argv[i], "--help-config"))
             a.keys = true;
-        else
+        else if (!a.bad) /* the first: a value that follows is no mistake of its own */
             a.bad = argv[i];
     }
     return a;
@@ -135,12 +162,11 @@ int main(int argc, char **argv) {
         fputs(usage, stdout);
         return 0;
     }
-    if (a.bad || !a.config == !a.user) {
-        fprintf(stderr, "brrd: %s%s\n%s",
-                a.bad    ? a.bad
-                : a.user ? "--user and --config exclude each other"
-                         : "neither --config FILE nor --user was given",
-                a.bad ? ": not an option, or one without its value" : "", usage);
+    if (a.bad)
+        return wrong_word(a.bad, a.bad == argv[argc - 1]);
+    if (!a.config == !a.user) {
+        fprintf(stderr, "brrd: %s; `brrd --help` lists the options\n",
+                a.user ? "--user and --config exclude each other" : "neither --config FILE nor --user was given");
         return EXIT_USAGE;
     }
     return run(&a);

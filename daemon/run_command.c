@@ -103,7 +103,7 @@ static struct arguments parse(int argc, char **argv) {
             a.help = true;
         else if (argv[i][0] != '-' && !a.file)
             a.file = argv[i];
-        else
+        else if (!a.bad)
             a.bad = argv[i];
     }
     return a;
@@ -484,7 +484,8 @@ static int run_order(struct run *r) {
 
 static int run_job(struct run *r) {
     const struct job *job = r->draft->job;
-    const struct runner_config config = {.device = r->device,
+    const struct runner_config config = {.version = versions_own(),
+                                         .device = r->device,
                                          .source = r->source,
                                          .default_wall_clock_ms = r->config.default_wall_clock_ms,
                                          .memory_limit_bytes = memory_limit(r),
@@ -507,8 +508,8 @@ int run_command(int argc, char **argv) {
         return RUN_DONE;
     }
     if (r.args.bad || (!r.args.file && !r.args.order)) {
-        fprintf(stderr, "brrd run: %s%s\n%s", r.args.bad ? r.args.bad : "no job file was given",
-                r.args.bad ? ": not an option, or one without its value" : "", usage);
+        fprintf(stderr, "brrd run: %s%s; `brrd run --help` lists the options\n", r.args.bad ? r.args.bad : "no job file was given",
+                r.args.bad ? ": not an option, or one without its value" : "");
         return RUN_USAGE;
     }
     r.terminal = r.terminal && !r.args.json && !r.world.rank;

@@ -16,6 +16,7 @@
 #include "daemon/paths.h"
 #include "daemon/server_watch.h"
 #include "daemon/versions.h"
+#include "store/s3_credentials.h"
 
 enum { MEASURE_MS = 60 * 1000, STALE_MS = 10 * 60 * 1000 };
 
@@ -347,6 +348,20 @@ static int start_rpc(struct daemon *d, struct err *err) {
     return rpc_server_start(&d->loop, &rpc, &d->rpc, err);
 }
 
+/* Whose identity a bucket sees. A store whose credentials are missing is an error of the jobs that use it. */
+static void log_credentials(const struct source_store *store) {
+    const struct store_config *c = &store->config;
+    struct s3_credentials found;
+    struct err err = {0};
+    if (!str_starts(c->url, "s3://") || c->anonymous)
+        return;
+    if (s3_credentials_load(c->credentials, &found, &err))
+        log_warn("a store has no credentials", "store=%s error=\"%s\"", store->name, err.message);
+    else
+        log_info("credentials of a store", "store=%s source=\"%s\"", store->name, found.source);
+    explicit_bzero(&found, sizeof found);
+}
+
 int server_open(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
@@ -356,6 +371,7 @@ int server_open(struct daemon *d, struct err *err) {
     for (int i = 0; i < c->n_stores; i++) {
         d->stores[i] = c->stores[i];
         d->stores[i].config.metrics = s->metrics;
+        log_credentials(&d->stores[i]);
     }
     s->local_paths = c->local_paths;
     s->places = (struct places){.data_dir = c->data,

@@ -43,7 +43,7 @@ file(GLOB unit_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/test_*.c $
 if(BRR_SANITIZE OR BRR_FUZZ)
   list(FILTER unit_tests EXCLUDE REGEX "/test_step_allocations\\.c$") # it replaces malloc, and so do they
 endif()
-set(ground_floor_tests err world volume arena str counted pack map mailbox crew fsio json yaml options log metrics rng digest safetensors store cache)
+set(ground_floor_tests err world volume container arena str counted pack map mailbox crew fsio json yaml options log metrics rng digest safetensors store cache)
 list(TRANSFORM ground_floor_tests PREPEND test_)
 set(trust_tests test_token test_certificate)
 set(line_buffered ${CMAKE_SOURCE_DIR}/tests/line_buffered.c) # in every test program

@@ -12,12 +12,14 @@ enum { READY_MS = 4000 };
 int cmd_version(const struct arguments *o) {
     static const struct brrctl_method method = {"/brr.v1.Admin/Version", &brr__v1__version_response__descriptor, 0};
     const Brr__V1__VersionRequest in = BRR__V1__VERSION_REQUEST__INIT;
-    int code = 0;
-    Brr__V1__VersionResponse *v = brrctl_call(o, &method, &in.base, &code);
-    if (!v) { /* the error is printed; this program has a version nevertheless */
+    OWNED_POINTER(brr_disconnect) brr_client *client = NULL;
+    struct brr_error err;
+    Brr__V1__VersionResponse *v = brrctl_open(o, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
+    if (!v) { /* this program has a version nevertheless */
         if (!o->json)
             puts("brrctl " BRR_VERSION " (" BRR_REVISION ")");
-        return code;
+        fflush(stdout);
+        return brrctl_fail_call(&err);
     }
     if (o->json) {
         struct output out;

@@ -78,6 +78,17 @@ bool arguments_takes_value(const char *word) {
     return row && row->kind != ARGUMENT_FLAG;
 }
 
+void arguments_tell_common(const char *word) {
+    size_t len = strcspn(word, "=");
+    if (find(common, N_COMMON, word, len)) {
+        fputs("brrctl: no command was given; `brrctl help` lists the commands\n", stderr);
+        return;
+    }
+    const char *nearest = arguments_nearest(word, &common[0].name, N_COMMON, sizeof *common);
+    fprintf(stderr, "brrctl: there is no option '%s'; ", word);
+    fprintf(stderr, nearest ? "did you mean %s?\n" : "`brrctl help` lists the commands%s\n", nearest ? nearest : "");
+}
+
 /* The names of a table, for "did you mean". */
 struct names {
     const char *items[MAX_NAMES];

@@ -80,6 +80,8 @@ int arguments_list_outputs(const struct arguments_outputs *outputs, struct err *
 
 /* True if the word is an option of all commands that takes the next word as its value. */
 bool arguments_takes_value(const char *word);
+/* For a command line without a command, whose first word is an option: prints what is wrong with it. */
+void arguments_tell_common(const char *word);
 /* Calls visit for each option of a table, then for those of all commands. */
 typedef void arguments_visit_fn(void *ctx, const struct argument *option);
 void arguments_each(const struct argument_table *table, arguments_visit_fn *visit, void *ctx);

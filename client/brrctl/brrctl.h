@@ -121,7 +121,7 @@ extern const struct argument_table stream_arguments, detect_arguments, tune_argu
     submit_arguments, validate_arguments, job_arguments, cancel_arguments, resume_arguments, logs_arguments, load_arguments,
     checkpoint_arguments, geodesic_arguments, windows_arguments, dataset_arguments, store_arguments, top_arguments,
     metrics_arguments, drain_arguments, usage_arguments, tls_arguments, journal_arguments, alarms_arguments, picture_arguments,
-    compare_arguments, report_arguments, sweep_arguments;
+    plot_arguments, compare_arguments, report_arguments, sweep_arguments;
 extern const struct command_verb burst_verbs[], lsl_verbs[];
 
 /* Commands, by file. */
@@ -131,6 +131,7 @@ int cmd_job(const struct arguments *o);
 int cmd_compare(const struct arguments *o);
 int cmd_sweep(const struct arguments *o);
 int cmd_picture(const struct arguments *o);
+int cmd_plot(const struct arguments *o);
 int cmd_report(const struct arguments *o);
 int cmd_watch(const struct arguments *o);
 int cmd_logs(const struct arguments *o);

@@ -297,9 +297,15 @@ static int run_and_report(struct run *r, struct brr_network *network, const stru
         fprintf(stderr, "brrctl: the network may still be there; `brrctl burst destroy %s` removes it\n", network->name);
         code = code ? code : brrctl_fail_call(&late);
     }
-    if (rc == 0)
-        report(r, kept ? network->name : NULL);
-    return code;
+    if (rc)
+        return code;
+    report(r, kept ? network->name : NULL);
+    if (r->fired || table->n)
+        return code;
+    fputs("brrctl: nothing drives this network: no neuron fired; inject potentials (--inject FILE.tsv), or give an area power "
+          "(`brrctl burst generate --power V`)\n",
+          stderr);
+    return code || kept ? code : EXIT_FAILED; /* one that stays may be driven later */
 }
 
 int burst_run(const struct arguments *o) {

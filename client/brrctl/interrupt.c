@@ -2,6 +2,8 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <string.h>
+#include <unistd.h>
 
 static volatile sig_atomic_t seen;
 
@@ -9,6 +11,21 @@ static void on_signal(int signum) { seen = signum; }
 
 void interrupt_catch(void) {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static const char *farewell;
+
+static void on_detach(int signum) {
+    ssize_t n = write(STDERR_FILENO, farewell, strlen(farewell));
+    (void)n;
+    _exit(128 + signum);
+}
+
+void interrupt_detach(const char *text) {
+    struct sigaction action = {.sa_handler = on_detach};
+    farewell = text;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 }

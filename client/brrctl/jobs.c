@@ -7,9 +7,11 @@
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "brr/v1/checkpoints.pb-c.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/curves.h"
+#include "client/brrctl/interrupt.h"
 #include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 #include "work/kind.h"
@@ -321,7 +323,11 @@ static bool on_update(void *ctx, const void *message) {
 static int follow_job(const struct arguments *o, const char *id, struct watching *w) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Watch", &brr__v1__job_update__descriptor, 0};
     Brr__V1__WatchJobRequest in = BRR__V1__WATCH_JOB_REQUEST__INIT;
+    static char detached[256];
     in.id = (char *)(uintptr_t)id;
+    str_format(detached, sizeof detached, "%sbrrctl: detached; %s goes on, and `brrctl watch %s` shows it again\n",
+               w->terminal ? "\n" : "", id, id);
+    interrupt_detach(detached);
     int code = brrctl_follow(o, &method, &in.base, on_update, w);
     return code ? code : w->exit;
 }
@@ -477,7 +483,31 @@ int cmd_cancel(const struct arguments *o) {
     return first;
 }
 
+/* Models that serve and come from the job: they go on. */
+static void tell_served(const struct arguments *o, const char *id) {
+    static const struct brrctl_method method = {"/brr.v1.Models/List", &brr__v1__list_models_response__descriptor, 0};
+    const Brr__V1__ListModelsRequest in = BRR__V1__LIST_MODELS_REQUEST__INIT;
+    OWNED_POINTER(brr_disconnect) brr_client *client = NULL;
+    struct brr_error err;
+    char ref[80];
+    size_t len = (size_t)snprintf(ref, sizeof ref, "job:%.64s", id);
+    if (brrctl_open(o, &client, &err))
+        return;
+    Brr__V1__ListModelsResponse *out = brrctl_ask(client, &method, &in.base, &err);
+    for (size_t i = 0; out && i < out->n_models; i++) {
+        const Brr__V1__ModelDescription *m = out->models[i];
+        if (!strncmp(m->ref, ref, len) && (!m->ref[len] || m->ref[len] == '@'))
+            fprintf(stderr,
+                    "brrctl: note: the model %s is of job %s; it goes on serving from a copy, and `brrctl models %s` keeps telling "
+                    "where "
+                    "it comes from\n",
+                    m->name, id, m->name);
+    }
+    brr__v1__list_models_response__free_unpacked(out, NULL);
+}
+
 int cmd_delete(const struct arguments *o) {
+    tell_served(o, o->args[0]);
     Brr__V1__DeleteJobRequest in = BRR__V1__DELETE_JOB_REQUEST__INIT;
     in.id = (char *)(uintptr_t)o->args[0];
     return one_job(o, "/brr.v1.Jobs/Delete", &in.base, print_deleted);

@@ -197,6 +197,8 @@ static const struct command commands[] = {
      "example: brrctl detect eeg --model demo --output found && brrctl report found --eeg eeg --output found.html\n"
      "example: brrctl report job:evaluate-260131-1",
      NULL},
+    {"plot", "FILE", &plot_arguments, "draw some seconds of a recording with its labels; works without a daemon and a model",
+     cmd_plot, 1, 1, "example: brrctl plot night_eeg.edf --from 3600 --seconds 20 --montage bipolar-18 --output page.png", NULL},
     {"picture", "SVG|job:ID/PATH", &picture_arguments, "write a picture as PNG or PDF", cmd_picture, 1, 1,
      "The picture is an SVG file, or one in the folder of a job. Needs the library librsvg2-2.\n"
      "example: brrctl picture job:train-260131-1/training.svg --output training.pdf",
@@ -527,8 +529,12 @@ static bool command_first(int argc, char **argv) {
 int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN);            /* a write beyond the limit of file size is an error */
     setenv("GRPC_VERBOSITY", "NONE", 0); /* errors are said once, by the command */
+    const char *first = argc > 1 ? argv[1] : NULL;
     if (!command_first(argc, argv)) {
-        print_usage(stderr);
+        if (!first)
+            print_usage(stderr);
+        else
+            arguments_tell_common(first);
         return EXIT_USAGE;
     }
     bool help = !strcmp(argv[1], "help");

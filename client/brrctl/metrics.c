@@ -33,6 +33,29 @@ const struct argument_table top_arguments = ARGUMENT_TABLE(top_rows, struct metr
 
 static const struct metrics_options *own(const struct arguments *o) { return o->own; }
 
+/* The object of `name="value",…`, as /metrics writes labels. */
+static void put_labels(struct json_writer *w, const char *labels) {
+    struct str name, value;
+    json_begin_object(w, "labels");
+    for (const char *at = labels; *at; at += *at == ',') {
+        str_init(&name, 256);
+        str_init(&value, 4096);
+        for (; *at && *at != '='; at++)
+            str_append(&name, at, 1);
+        at += *at == '=';
+        for (at += *at == '"'; *at && *at != '"'; at++) {
+            bool escaped = at[0] == '\\' && at[1];
+            at += escaped;
+            str_append(&value, escaped && *at == 'n' ? "\n" : at, 1);
+        }
+        at += *at == '"';
+        json_put_str(w, str_cstr(&name), str_cstr(&value));
+        str_done(&name);
+        str_done(&value);
+    }
+    json_end(w, '}');
+}
+
 static void print_samples(const Brr__V1__MetricsResponse *m, bool json) {
     for (size_t i = 0; i < m->n_samples; i++) {
         const Brr__V1__MetricSample *s = m->samples[i];
@@ -40,7 +63,7 @@ static void print_samples(const Brr__V1__MetricsResponse *m, bool json) {
             struct output out;
             struct json_writer *w = output_begin(&out);
             json_put_str(w, "name", s->name);
-            json_put_str(w, "labels", s->labels);
+            put_labels(w, s->labels);
             json_put_f64(w, "value", s->value);
             json_put_i64(w, "time_ms", m->time_ms);
             output_end(&out);

@@ -1,4 +1,5 @@
 /* models [NAME], load NAME REF, unload NAME. */
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "client/brrctl/output.h"
 
 enum { LOAD_MS = 600 * 1000 };
-#define ROW "%-20s %-11s %-7s %-7s %12s %-15s %-8s %10s %8s  %s\n"
+#define ROW "%-20s %-11s %-7s %-7s %12s %-15s %-8s %-9s %10s %8s  %s\n"
 
 struct load_options {
     const char *device;
@@ -21,26 +22,89 @@ static const struct argument load_rows[] = {
 };
 const struct argument_table load_arguments = ARGUMENT_TABLE(load_rows, struct load_options);
 
+/* JSON of the daemon as a member; what is no JSON, or "", as `otherwise`. */
+static void put_json(struct json_writer *w, const char *key, const char *text, const char *otherwise) {
+    OWNED_POINTER(json_free) struct json *json = NULL;
+    json_put_raw(w, key, *text && !json_parse(text, strlen(text), key, &json, NULL) ? text : otherwise);
+}
+
 static void print_json(const Brr__V1__ModelDescription *m) {
     struct output out;
     message_json(output_begin(&out), &m->base,
                  "name checkpoint sha256 type preset mixer parameters montage channels rate_hz window_s hop_s threshold_on "
-                 "threshold_off alarm_rates device memory_bytes step sessions");
+                 "threshold_off alarm_rates device memory_bytes step sessions precision bf16_difference ref");
+    put_json(&out.json, "card", m->card, "null");
+    put_json(&out.json, "tests", m->tests, "[]");
     output_end(&out);
 }
 
 static void print_row(const Brr__V1__ModelDescription *m) {
     char memory[32];
     if (!*m->type) /* it loads, or could not be loaded */
-        printf(ROW, m->name, "not loaded", "-", "-", "-", "-", "-", "-", "-", m->checkpoint);
+        printf(ROW, m->name, "not loaded", "-", "-", "-", "-", "-", "-", "-", "-", m->checkpoint);
     else
-        printf(ROW, m->name, m->type, m->preset, m->mixer, counted(m->parameters, "").text, m->montage, m->device,
+        printf(ROW, m->name, m->type, m->preset, m->mixer, counted(m->parameters, "").text, m->montage, m->device, m->precision,
                output_bytes((double)m->memory_bytes, memory, sizeof memory), counted(m->sessions, "").text, m->checkpoint);
+}
+
+static void print_counts(const char *title, const struct json *role) {
+    printf("  %-11s %s, %.1f h, %s", title, counted(json_i64(json_get(role, "patients"), 0), "patient").text,
+           json_f64(json_get(role, "hours"), NAN), counted(json_i64(json_get(role, "seizures"), 0), "seizure").text);
+}
+
+/* Figures that the object holds. */
+static void print_figures(const struct json *object) {
+    static const struct {
+        const char *key, *title;
+    } figures[] = {{"event_f1", "event F1"},
+                   {"event_sensitivity", "sensitivity"},
+                   {"false_alarms_per_24h", "false alarms in 24 h"},
+                   {"auroc", "AUROC"}};
+    char text[32];
+    const char *between = "; ";
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        double value = json_f64(json_get(object, figures[i].key), NAN);
+        if (isfinite(value))
+            printf("%s%s %s", between, figures[i].title, output_figure(value, text, sizeof text));
+        between = isfinite(value) ? ", " : between;
+    }
+}
+
+/* Where the model comes from, by its file. */
+static void print_card(const char *text) {
+    OWNED_POINTER(json_free) struct json *card = NULL;
+    if (!*text || json_parse(text, strlen(text), "card", &card, NULL))
+        return;
+    printf("  trained by  job %s on %s, brrd %s\n", json_str(json_get(card, "job"), "?"), json_str(json_get(card, "date"), "?"),
+           json_str(json_get(card, "version"), "?"));
+    printf("  source      %s\n", json_str(json_get(card, "source"), "?"));
+    print_counts("training", json_get(card, "training"));
+    putchar('\n');
+    print_counts("validation", json_get(card, "validation"));
+    print_figures(json_get(card, "validation"));
+    puts(" (weights and thresholds were chosen on these patients)");
+}
+
+static void print_tests(const char *text) {
+    OWNED_POINTER(json_free) struct json *tests = NULL;
+    if (!*text || json_parse(text, strlen(text), "tests", &tests, NULL))
+        return;
+    for (size_t i = 0; i < json_count(tests); i++) {
+        const struct json *test = json_at(tests, i);
+        int64_t seen = json_i64(json_get(test, "seen_patients"), -1);
+        printf("  evaluated   by job %s: %.0f recordings, %.1f h", json_str(json_get(test, "job"), "?"),
+               json_f64(json_get(test, "recordings"), NAN), json_f64(json_get(test, "hours"), NAN));
+        print_figures(test);
+        puts(!seen ? " (unseen patients)" : seen > 0 ? " (patients of the training among them)" : "");
+    }
 }
 
 static void print_details(const Brr__V1__ModelDescription *m) {
     char memory[32];
-    printf("%s\n  checkpoint  %s (step %lld)\n", m->name, m->checkpoint, (long long)m->step);
+    printf("%s\n  checkpoint  %s", m->name, m->checkpoint);
+    if (m->step)
+        printf(" (step %lld)", (long long)m->step);
+    putchar('\n');
     if (*m->sha256)
         printf("  sha256      %s\n", m->sha256);
     printf("  type        %s\n", m->type);
@@ -56,12 +120,18 @@ static void print_details(const Brr__V1__ModelDescription *m) {
         printf("%s %g", i ? "," : "", m->alarm_rates[i]);
     if (m->n_alarm_rates)
         puts(" (false alarms in 24 h)");
+    print_card(m->card);
+    print_tests(m->tests);
     if (!*m->device) {
         puts("  state       not loaded; `brrctl load NAME REF` serves a model, and a stream that names it loads it");
         return;
     }
     printf("  device      %s, %s, %s\n", m->device, output_bytes((double)m->memory_bytes, memory, sizeof memory),
            counted(m->sessions, "session").text);
+    printf("  precision   %s", m->precision);
+    if (m->bf16_difference > 0)
+        printf("; its logits differ from those in f32 by at most %.3g in the test windows", m->bf16_difference);
+    putchar('\n');
 }
 
 int brrctl_show_model(const struct arguments *o, const struct brrctl_method *method, const ProtobufCMessage *in) {
@@ -113,7 +183,8 @@ int cmd_models(const struct arguments *o) {
     if (!out)
         return code;
     if (!o->json && out->n_models)
-        printf(ROW, "name", "type", "preset", "mixer", "parameters", "montage", "device", "memory", "sessions", "checkpoint");
+        printf(ROW, "name", "type", "preset", "mixer", "parameters", "montage", "device", "precision", "memory", "sessions",
+               "checkpoint");
     else if (!o->json)
         puts("no model is served; built in are demo, line_length and band_power; `brrctl load NAME REF` serves one");
     for (size_t i = 0; i < out->n_models; i++) {

@@ -14,19 +14,23 @@
 #include "client/brrctl/stems.h"
 #include "eeg/labels.h"
 #include "eeg/tree.h"
+#include "score/interval.h"
 #include "score/score.h"
 #include "store/outputs.h"
 
 /* The options of score. */
 struct score_options {
     bool events;
-    const char *labels;
+    const char *labels, *table, *by;
     struct argument_list seizure;
 };
 #define AT(field) offsetof(struct score_options, field)
 static const struct argument rows[] = {
     {"--events", NULL, ARGUMENT_FLAG, AT(events), "", "list every event with its outcome", 0, 0},
     {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels of recordings; default auto", 0, 0},
+    {"--table", NULL, ARGUMENT_CHOICE, AT(table), "csv|latex",
+     "print a table of event scores with 95 % intervals instead of the report", 0, 0},
+    {"--by", NULL, ARGUMENT_CHOICE, AT(by), "patient", "with --table: a row for each patient, too", 0, 0},
     {"--seizure", NULL, ARGUMENT_LIST, AT(seizure), "PATTERN",
      "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated", 0, 0},
 };
@@ -146,6 +150,75 @@ static const char *share(double value, char buf[16]) {
     return buf;
 }
 
+/* ---- the table for a paper ---- */
+
+/* A value, or nothing where it is not defined. */
+static void put_cell(double value, const char *format) {
+    if (isfinite(value))
+        printf(format, value);
+}
+
+static void put_csv(const char *name, const struct score *s) {
+    const struct score_counts *c = &s->counts;
+    const struct interval share = interval_share(c->tp, c->ref), rate = interval_count(c->fp);
+    const double days = c->duration_s / 86400, values[] = {s->sensitivity,
+                                                           c->ref > 0 ? share.low : NAN,
+                                                           c->ref > 0 ? share.high : NAN,
+                                                           s->precision,
+                                                           s->f1,
+                                                           s->false_alarms_per_24h,
+                                                           days > 0 ? rate.low / days : NAN,
+                                                           days > 0 ? rate.high / days : NAN};
+    printf("\"%s\",%.4f,%.0f,%.0f,%.0f", name, c->duration_s / 3600, c->ref, c->tp, c->fp);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        putchar(',');
+        put_cell(values[i], "%.4f");
+    }
+    putchar('\n');
+}
+
+/* A name with what LaTeX would take for commands escaped. */
+static void put_latex_name(const char *name) {
+    for (; *name; name++) {
+        if (strchr("_&%#${}", *name))
+            putchar('\\');
+        putchar(*name);
+    }
+}
+
+static void put_latex(const char *name, const struct score *s) {
+    const struct score_counts *c = &s->counts;
+    const struct interval share = interval_share(c->tp, c->ref), rate = interval_count(c->fp);
+    const double days = c->duration_s / 86400;
+    put_latex_name(name);
+    printf(" & %.1f & %.0f & ", c->duration_s / 3600, c->ref);
+    if (c->ref > 0)
+        printf("%.2f (%.2f--%.2f)", s->sensitivity, share.low, share.high);
+    printf(" & ");
+    put_cell(s->precision, "%.2f");
+    printf(" & ");
+    put_cell(s->f1, "%.2f");
+    printf(" & ");
+    if (days > 0)
+        printf("%.2f (%.2f--%.2f)", s->false_alarms_per_24h, rate.low / days, rate.high / days);
+    puts(" \\\\");
+}
+
+static void print_table(const struct arguments *o, const struct score_report *r) {
+    const bool latex = !strcmp(own(o)->table, "latex");
+    void (*put)(const char *name, const struct score *s) = latex ? put_latex : put_csv;
+    puts(latex ? "% " SCORE_DEFINITION "; 95 % intervals: Wilson's score of the sensitivity, Poisson limits of the false alarms\n"
+                 "\\begin{tabular}{lrrllll}\npatient & hours & seizures & sensitivity & precision & F1 & false alarms / 24 h "
+                 "\\\\\n\\hline"
+               : "patient,hours,seizures,found,false_events,sensitivity,sensitivity_low,sensitivity_high,precision,f1,"
+                 "false_alarms_per_24h,false_alarms_per_24h_low,false_alarms_per_24h_high");
+    for (int i = 0; own(o)->by && i < r->n_subjects; i++)
+        put(r->subjects[i].subject, &r->subjects[i].scores[SCORE_EVENT]);
+    put("all", &r->pooled[SCORE_EVENT]);
+    if (latex)
+        puts("\\end{tabular}");
+}
+
 static void print_report(const struct score_report *r) {
     char sensitivity[16], precision[16], f1[16];
     printf("%.2f hours, %d subject%s; %s\n", r->pooled[0].counts.duration_s / 3600, r->n_subjects, r->n_subjects == 1 ? "" : "s",
@@ -246,7 +319,9 @@ static int score_pairs(const struct arguments *o, struct pairs *p, struct err *e
         return rc;
     if (own(o)->events)
         print_events(o, p);
-    if (o->json) {
+    if (own(o)->table) {
+        print_table(o, &report);
+    } else if (o->json) {
         struct str s;
         struct json_writer w;
         str_init(&s, 16u << 20);

@@ -21,6 +21,7 @@ struct store_options {
     const char *config;
     const char *region;
     const char *credentials;
+    const char *ca_file;
     bool anonymous;
     bool path_style;
     bool requester_pays;
@@ -35,6 +36,8 @@ static const struct argument rows[] = {
     {"--region", NULL, ARGUMENT_TEXT, AT(region), "R", "region of the bucket; default AWS_REGION, else us-east-1", 0, 0},
     {"--credentials", NULL, ARGUMENT_TEXT, AT(credentials), "FROM", "env, imds, file:PATH#profile or systemd:NAME; docs/stores.md",
      0, 0},
+    {"--ca-file", NULL, ARGUMENT_TEXT, AT(ca_file), "FILE",
+     "PEM file of the CA that signed the server's certificate; default AWS_CA_BUNDLE, else those of the system", 0, 0},
     {"--anonymous", NULL, ARGUMENT_FLAG, AT(anonymous), "", "unsigned requests, for public buckets", 0, 0},
     {"--path-style", NULL, ARGUMENT_FLAG, AT(path_style), "", "ENDPOINT/BUCKET instead of BUCKET.ENDPOINT", 0, 0},
     {"--requester-pays", NULL, ARGUMENT_FLAG, AT(requester_pays), "", "agree to pay for requests and transfers", 0, 0},
@@ -123,6 +126,7 @@ static int open_place(const struct arguments *o, const char *text, struct place 
     struct store_config config = {.endpoint = own(o)->endpoint,
                                   .region = own(o)->region,
                                   .credentials = own(o)->credentials,
+                                  .ca_file = own(o)->ca_file,
                                   .path_style = own(o)->path_style,
                                   .anonymous = own(o)->anonymous,
                                   .requester_pays = own(o)->requester_pays,
@@ -239,7 +243,7 @@ static int fetch_item(void *ctx, const struct store_item *item, struct err *err)
     str_copy(dir, sizeof dir, path);
     *strrchr(dir, '/') = '\0';
     if ((*dir && (rc = fsio_mkdirs(dir, err))) || (rc = outputs_check(path, t->o->force, err)) ||
-        (rc = fetch(t->place, item->key, path, err)))
+        (rc = fetch(t->place, item->key, path, err)) || (rc = outputs_add_copy(path, err)))
         return rc;
     print_item(t->o, path, item);
     t->objects++;
@@ -285,7 +289,7 @@ static int run_get(const struct arguments *o, struct place *p, struct err *err) 
         str_copy(path, sizeof path, output);
     else if ((rc = fsio_join(path, sizeof path, t.output, fsio_basename(p->key), err)))
         return rc;
-    if ((rc = outputs_check(path, o->force, err)) || (rc = fetch(p, p->key, path, err)) ||
+    if ((rc = outputs_check(path, o->force, err)) || (rc = fetch(p, p->key, path, err)) || (rc = outputs_add_copy(path, err)) ||
         (rc = store_stat(p->store, p->key, &item, NULL, err)))
         return rc;
     print_item(o, path, &item);

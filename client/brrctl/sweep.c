@@ -449,6 +449,17 @@ static void put_values(const struct sweep *s, int point, struct str *out) {
         str_printf(out, "\t%s", value_of(s, point, i));
 }
 
+/* Sensitivity and false alarms per 24 h, each with the ends of its 95 % interval. */
+static void put_intervals(struct str *out, double found, double seizures, double false_events, double hours) {
+    const struct interval share = interval_share(found, seizures), rate = interval_count(false_events);
+    const double days = hours > 0 ? hours / 24 : NAN;
+    put_number(out, seizures > 0 ? found / seizures : NAN);
+    put_number(out, seizures > 0 ? share.low : NAN);
+    put_number(out, seizures > 0 ? share.high : NAN);
+    put_number(out, rate.low / days);
+    put_number(out, rate.high / days);
+}
+
 static void put_member(const struct sweep *s, const struct member *m, struct str *out) {
     str_puts(out, m->job);
     put_values(s, m->point, out);
@@ -465,13 +476,13 @@ static void put_member(const struct sweep *s, const struct member *m, struct str
         put_number(out, m->seizures);
         put_number(out, m->false_events);
         put_number(out, m->hours);
+        put_intervals(out, m->found, m->seizures, m->false_events, m->hours);
     }
     str_puts(out, "\n");
 }
 
 static void put_pooled(const struct sweep *s, int point, struct str *out) {
     const struct pooled p = pool(s, point);
-    const struct interval share = interval_share(p.found, p.seizures), rate = interval_count(p.false_events);
     const double days = p.hours / 24;
     str_puts(out, "pooled");
     put_values(s, point, out);
@@ -483,9 +494,8 @@ static void put_pooled(const struct sweep *s, int point, struct str *out) {
     put_number(out, p.seizures);
     put_number(out, p.false_events);
     put_number(out, p.hours);
-    str_printf(out, "\tsensitivity %.3f (95 %%: %.3f to %.3f), false alarms per 24 h 95 %%: %.3g to %.3g\n",
-               p.seizures > 0 ? p.found / p.seizures : NAN, share.low, share.high, p.hours > 0 ? rate.low / days : NAN,
-               p.hours > 0 ? rate.high / days : NAN);
+    put_intervals(out, p.found, p.seizures, p.false_events, p.hours);
+    str_puts(out, "\n");
 }
 
 static void put_table(const struct sweep *s, struct str *out) {
@@ -493,7 +503,9 @@ static void put_table(const struct sweep *s, struct str *out) {
     for (int i = 0; i < s->n_axes; i++)
         str_printf(out, "\t%s", s->axes[i].key);
     str_printf(out, "%s\tstate\tevent_f1\tfalse_alarms_per_24h\tauroc%s\n", s->n_folds ? "\tleft_out" : "",
-               s->n_folds ? "\tfound\tseizures\tfalse_events\thours" : "");
+               s->n_folds
+                   ? "\tfound\tseizures\tfalse_events\thours\tsensitivity\tsensitivity_low\tsensitivity_high\tfa_low\tfa_high"
+                   : "");
     for (int point = 0; point < s->n_points; point++) {
         for (int i = 0; i < s->n_members; i++)
             if (s->members[i].point == point)

@@ -18,6 +18,7 @@ void runner_wish_init(struct runner_wish *wish);
 void runner_wish_stop(struct runner_wish *wish, enum stop_reason why);
 
 struct runner_config {
+    const char *version; /* of this program, for what its files say about themselves; NULL: they say none */
     struct device *device;
     struct source_config source;   /* its cache_dir is also the folder of the window cache */
     int64_t default_wall_clock_ms; /* for jobs without a limit; -1 = none */

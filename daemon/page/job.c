@@ -41,7 +41,7 @@ static void put_facts(struct html *h, const struct job *job, const struct status
     html_put(h, "</dd>");
     const char *reason = now ? now->reason : job->reason;
     if (*reason)
-        shell_put_fact(h, "why", reason);
+        shell_put_fact(h, "reason", reason);
     shell_put_fact(h, "kind", job->kind);
     if (*job->name)
         shell_put_fact(h, "name", job->name);

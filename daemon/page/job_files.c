@@ -202,7 +202,7 @@ void job_put_log(struct html *h, const char *directory) {
     char path[PATH_SIZE];
     size_t len = 0;
     OWNED_MEMORY char *text = str_format(path, sizeof path, "%s/log.txt", directory) ? read_tail(path, LOG_BYTES, &len) : NULL;
-    html_put(h, "<section class=\"wide\" aria-labelledby=\"log\"><h2 id=\"log\">Log, its end</h2>");
+    html_put(h, "<section class=\"wide\" aria-labelledby=\"log\"><h2 id=\"log\">End of the log</h2>");
     if (len) {
         html_put(h, "<pre tabindex=\"0\">");
         html_put_text(h, text, len);

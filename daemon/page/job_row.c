@@ -10,7 +10,7 @@ void job_put_head(struct html *h) {
     html_put(h,
              "<div class=\"scroll\"><table class=\"jobs rows\"><thead><tr><th scope=\"col\">job</th><th scope=\"col\">kind</th><th "
              "scope=\"col\">state</th>"
-             "<th scope=\"col\">why</th><th scope=\"col\">since</th></tr></thead><tbody>\n");
+             "<th scope=\"col\">reason</th><th scope=\"col\">since</th></tr></thead><tbody>\n");
 }
 
 void job_put_foot(struct html *h) { html_put(h, "</tbody></table></div>"); }

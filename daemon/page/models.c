@@ -2,6 +2,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
+#include "base/str.h"
 #include "daemon/page/shell.h"
 #include "daemon/page/words.h"
 
@@ -28,6 +30,30 @@ static void put_rates(struct html *h, const struct status_model *m) {
     html_put(h, "</tbody></table></div>");
 }
 
+static void put_role(struct html *h, const char *name, const struct json *role) {
+    char text[200], f1[32] = "";
+    double value = json_f64(json_get(role, "event_f1"), NAN);
+    if (isfinite(value))
+        str_format(f1, sizeof f1, ", event F1 %.3f", value);
+    str_format(text, sizeof text, "%lld patients, %.1f h, %lld seizures%s", (long long)json_i64(json_get(role, "patients"), 0),
+               json_f64(json_get(role, "hours"), 0), (long long)json_i64(json_get(role, "seizures"), 0), f1);
+    shell_put_fact(h, name, text);
+}
+
+/* Where the model comes from; files of older versions and built-in models do not say it. */
+static void put_origin(struct html *h, const char *card) {
+    OWNED_POINTER(json_free) struct json *json = NULL;
+    char text[200];
+    if (!*card || json_parse(card, strlen(card), "card", &json, NULL))
+        return;
+    str_format(text, sizeof text, "%s on %s, brrd %s", json_str(json_get(json, "job"), "?"), json_str(json_get(json, "date"), "?"),
+               json_str(json_get(json, "version"), "?"));
+    shell_put_fact(h, "trained by job", text);
+    shell_put_fact(h, "source", json_str(json_get(json, "source"), "–"));
+    put_role(h, "training", json_get(json, "training"));
+    put_role(h, "validation", json_get(json, "validation"));
+}
+
 static void put_card(struct html *h, const struct status_model *m) {
     struct words w;
     char text[200];
@@ -49,14 +75,18 @@ static void put_card(struct html *h, const struct status_model *m) {
     str_format(text, sizeof text, "on above %.3f, off below %.3f", m->on, m->off);
     shell_put_fact(h, "events", text);
     str_format(text, sizeof text, "step %lld, epoch %lld", (long long)m->step, (long long)m->epoch);
-    shell_put_fact(h, "trained to", text);
-    if (isfinite(m->prior) && m->prior > 0)
+    if (m->step) /* a line of arithmetic was never trained */
+        shell_put_fact(h, "trained to", text);
+    put_origin(h, m->card);
+    if (m->step && isfinite(m->prior) && m->prior > 0)
         shell_put_fact(h, "share of seizure in training", words_number(&w, m->prior, "–"));
     if (*m->labels)
         shell_put_fact(h, "labels", m->labels);
     if (*m->init_from)
         shell_put_fact(h, "trained from", m->init_from);
     shell_put_fact(h, "on", m->device);
+    str_format(text, sizeof text, "%s, logits within %.3g of f32", m->precision, m->bf16_difference);
+    shell_put_fact(h, "precision", m->bf16_difference > 0 ? text : m->precision);
     html_put(h, "</dl>");
     if (*m->note)
         html_put(h, "<p class=\"hint\">%s</p>", m->note);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
@@ -260,6 +261,22 @@ static void check_device(struct doctor *d, const struct doctor_device *device) {
     check_health(d, device);
 }
 
+/* The limits of the container and of the process, which no other line shows. */
+static void check_limits(struct doctor *d) {
+    enum { FEW_PROCESSES = 64, FEW_FILES = 1024 };
+    struct container_limits limits;
+    char text[400];
+    container_read("", &limits);
+    bool crowded =
+        limits.processes >= 0 && limits.processes - (limits.processes_used > 0 ? limits.processes_used : 0) < FEW_PROCESSES;
+    bool few = limits.files >= 0 && limits.files < FEW_FILES;
+    found(d, "limits", !crowded && !few, arena_strdup(&d->arena, container_text(&limits, text, sizeof text)),
+          crowded
+              ? "raise the limit of processes of the container (--pids-limit, TasksMax): brrd starts a thread for each file that "
+                "it reads and each page that is open"
+              : "raise the limit of open files (LimitNOFILE, --ulimit nofile): each stream and file takes one");
+}
+
 /* A distribution may have fixed them, which only its package tells: no failure. */
 static void check_grpc(struct doctor *d) {
     char faults[256];
@@ -279,6 +296,7 @@ static void examine(struct offload *work) {
         check_device(d, &d->devices[i]);
     check_parts(d);
     check_grpc(d);
+    check_limits(d);
     offload_compute(work, check_all_kernels);
     check_recordings(d, d->path_names[0], d->paths[0]);
     for (int i = 1; i < 3; i++)

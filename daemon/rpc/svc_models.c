@@ -1,7 +1,9 @@
 /* brr.v1.Models: which models serve and what they are. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/str.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "daemon/rpc/convert.h"
@@ -30,6 +32,7 @@ static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name
     m->threshold_on = file->events.on;
     m->threshold_off = file->events.off;
     m->step = file->step;
+    m->card = arena_strdup(arena, file->card);
     if ((m->alarm_rates = arena_alloc(arena, ALARM_RATES * sizeof *m->alarm_rates)))
         for (int i = 0; i < file->alarms.n; i++)
             m->alarm_rates[m->n_alarm_rates++] = file->alarms.sets[i].rate;
@@ -38,7 +41,7 @@ static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name
             if ((m->channels[m->n_channels] = arena_strdup(arena, labels[i])))
                 m->n_channels++;
     montage_channels_free(labels);
-    return m->name && m->checkpoint && m->montage ? m : NULL;
+    return m->name && m->checkpoint && m->montage && m->card ? m : NULL;
 }
 
 /* "cuda:0, cuda:1" */
@@ -51,6 +54,40 @@ static char *devices_of(struct rpc_call *call, const struct served_model *s) {
             str_format(names + len, sizeof names - len, "%s%s", len ? ", " : "", device_set_name(set, i));
         }
     return arena_strdup(rpc_arena(call), names);
+}
+
+static void put_test(const struct job *job, struct json_writer *w) {
+    static const char *const figures[] = {"recordings", "hours", "event_f1", "event_sensitivity", "false_alarms_per_24h", "auroc"};
+    OWNED_POINTER(json_free) struct json *result = NULL;
+    if (json_parse(job->result, strlen(job->result), "result", &result, NULL))
+        return;
+    json_begin_object(w, NULL);
+    json_put_str(w, "job", job->id);
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        json_put_f64(w, figures[i], json_f64(json_get(result, figures[i]), NAN));
+    json_put_i64(w, "seen_patients", json_i64(json_get(result, "seen_patients"), -1));
+    json_end(w, '}');
+}
+
+/* The evaluations of this file among the jobs that are listed, the newest first. */
+static char *tests_of(struct rpc_call *call, const char *sha256) {
+    enum { MOST = 10, BYTES = 64 << 10 };
+    const struct sched *sched = services_of(call)->sched;
+    OWNED(str_done) struct str text;
+    struct json_writer w;
+    int n = 0;
+    str_init(&text, BYTES);
+    json_writer_init(&w, &text);
+    json_begin_array(&w, NULL);
+    for (int i = sched_count(sched) - 1; i >= 0 && n < MOST; i--) {
+        const struct job *job = sched_at(sched, i);
+        if (job->result && !strcmp(job->kind, "evaluate") && strstr(job->result, sha256)) {
+            put_test(job, &w);
+            n++;
+        }
+    }
+    json_end(&w, ']');
+    return arena_strdup(rpc_arena(call), str_cstr(&text));
 }
 
 static Brr__V1__ModelDescription *describe_served(struct rpc_call *call, const struct served_model *s) {
@@ -71,8 +108,12 @@ static Brr__V1__ModelDescription *describe_served(struct rpc_call *call, const s
     m->sha256 = arena_strdup(arena, info->sha256);
     m->device = devices_of(call, s);
     m->memory_bytes = info->memory_bytes;
+    m->precision = (char *)(uintptr_t)dtype_name(info->precision);
+    m->bf16_difference = info->bf16_difference;
+    m->tests = tests_of(call, info->sha256);
+    m->ref = arena_strdup(arena, s->ref);
     m->sessions = sessions_of_model(services_of(call)->sessions, s->name);
-    return m->sha256 && m->device ? m : NULL;
+    return m->sha256 && m->device && m->tests && m->ref ? m : NULL;
 }
 
 /* NULL: there was no memory for the description. */

@@ -32,6 +32,9 @@ static void put_file(struct status *to, const struct live_opened *opened, struct
     out->channels = f->model.in_channels;
     out->parameters = opened->info.parameters;
     out->memory_bytes = opened->info.memory_bytes;
+    out->card = gather_text(to, f->card);
+    out->precision = dtype_name(opened->info.precision);
+    out->bf16_difference = opened->info.bf16_difference;
     out->step = f->step;
     out->epoch = f->epoch;
     out->window_s = (double)modelfile_window(f) / FRONTEND_RATE_HZ;
@@ -74,6 +77,8 @@ void gather_models(const struct gather *g, struct status *to) {
                                      .device = devices_of(g, m, to),
                                      .init_from = "",
                                      .note = "",
+                                     .card = "",
+                                     .precision = "",
                                      .why = gather_text(to, m->err.code ? m->err.message : ""),
                                      .loaded = m->opened != NULL,
                                      .streams = sessions_of_model(g->source.sessions, m->name)};

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/str.h"
 
 static void look_at_processors(struct machine *m) {
@@ -37,8 +38,14 @@ static void look_at_memory(struct machine *m) {
         sscanf(line, "MemAvailable: %" SCNd64, &available); // NOLINT(cert-err34-c): the same
     }
     bool known = total >= 0 && available >= 0;
+    struct container_limits limits;
+    container_read("", &limits);
     m->memory_total = known ? total * 1024 : -1;
     m->memory_used = known ? (total - available) * 1024 : -1;
+    if (limits.memory_bytes >= 0 && limits.memory_used >= 0 && limits.memory_bytes < total * 1024) {
+        m->memory_total = limits.memory_bytes;
+        m->memory_used = limits.memory_used;
+    }
 }
 
 static void look_at_process(struct machine *m) {

@@ -98,13 +98,13 @@ struct status_rate { /* a rule for alarms */
 };
 
 struct status_model {
-    const char *name, *ref, *path, *sha256, *type, *preset, *montage, *labels, *device, *init_from, *note;
+    const char *name, *ref, *path, *sha256, *type, *preset, *montage, *labels, *device, *init_from, *note, *card, *precision;
     const char *why; /* it does not serve; "" */
     bool loaded;
     int streams;
     int channels;
     int64_t parameters, memory_bytes, step, epoch;
-    double window_s, hop_s, on, off, bandpass_hz[2], notch_hz, prior;
+    double window_s, hop_s, on, off, bandpass_hz[2], notch_hz, prior, bf16_difference;
     struct status_rate rates[STATUS_RATES];
     int n_rates;
 };

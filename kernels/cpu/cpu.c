@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/container.h"
 #include "base/pages.h"
 #include "base/str.h"
 #include "base/subnormals.h"
@@ -71,11 +72,14 @@ static void read_proc(const char *path, const char *key, char *buf, size_t size)
         fclose(f);
 }
 
-/* Memory that can be had without swapping: what is free and what the page cache would give back. */
-static int64_t available_bytes(void) {
+/* Memory that can be had without swapping: what is free and what the page cache would give back, at most what the container's limit
+ * leaves. */
+static int64_t available_bytes(const struct container_limits *limits) {
     char kib[32];
     read_proc("/proc/meminfo", "MemAvailable", kib, sizeof kib);
-    return *kib ? strtoll(kib, NULL, 10) * 1024 : sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    int64_t machine = *kib ? strtoll(kib, NULL, 10) * 1024 : sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    int64_t used = limits->memory_used > 0 ? limits->memory_used : 0, own = limits->memory_bytes - used;
+    return limits->memory_bytes >= 0 && own < machine ? (own > 0 ? own : 0) : machine;
 }
 
 static int cpu_describe(int ordinal, int threads, struct device_info *ret, struct err *err) {
@@ -83,14 +87,19 @@ static int cpu_describe(int ordinal, int threads, struct device_info *ret, struc
     *ret = (struct device_info){.name = "cpu"};
     char name[80];
     read_proc("/proc/cpuinfo", "model name", name, sizeof name);
-    ret->total_bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-    ret->free_bytes = available_bytes();
-    ret->threads = threads > 0 ? threads : omp_get_num_procs();
+    struct container_limits limits;
+    container_read("", &limits);
+    ret->total_bytes = container_memory(&limits, (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
+    ret->free_bytes = available_bytes(&limits);
+    ret->threads = threads > 0 ? threads : container_processors(&limits, omp_get_num_procs());
     if (ret->threads > omp_get_thread_limit()) /* OMP_THREAD_LIMIT */
         ret->threads = omp_get_thread_limit();
     ret->has_bf16 = has_bf16();
-    str_format(ret->description, sizeof ret->description, "%s, %s%s, %d threads", *name ? name : "CPU", device_isa(),
-               ret->has_bf16 ? " avx512_bf16" : "", ret->threads);
+    char of_container[64] = "";
+    if (limits.memory_bytes >= 0 || limits.processors < omp_get_num_procs())
+        str_copy(of_container, sizeof of_container, " (limited by its container)");
+    str_format(ret->description, sizeof ret->description, "%s, %s%s, %d threads%s", *name ? name : "CPU", device_isa(),
+               ret->has_bf16 ? " avx512_bf16" : "", ret->threads, of_container);
     return 0;
 }
 

@@ -42,16 +42,14 @@ const struct alarm_set *alarm_sets_find(const struct alarm_sets *sets, double ra
         at = strlen(rates);
     }
     if (!sets->n)
-        err_set(
-            err, ERR_PRECONDITION,
-            "the model has no alarm thresholds for a rate of false alarms; `brrctl tune` makes a model that has them, or choose "
-            "thresholds yourself (--on, --off)");
+        err_set(err, ERR_PRECONDITION,
+                ALARM_SETS_NONE "a rate of false alarms; `brrctl tune` makes a model that has them, or choose "
+                                "thresholds yourself (--on, --off)");
     else
-        err_set(
-            err, ERR_PRECONDITION,
-            "the model has no alarm thresholds for %g false alarms per 24 h, only for %s; choose one of these, or tune the model "
-            "on more recordings (`brrctl tune`)",
-            rate, rates);
+        err_set(err, ERR_PRECONDITION,
+                ALARM_SETS_NONE "%g false alarms per 24 h, only for %s; choose one of these, or tune the model "
+                                "on more recordings (`brrctl tune`)",
+                rate, rates);
     return NULL;
 }
 

@@ -49,6 +49,7 @@ struct alarm_sets {
     struct alarm_set sets[ALARM_RATES];
 };
 /* The set for this rate, or NULL and PRECONDITION when the model has none. */
+#define ALARM_SETS_NONE "the model has no alarm thresholds for " /* how its error begins */
 const struct alarm_set *alarm_sets_find(const struct alarm_sets *sets, double rate, struct err *err);
 void alarm_sets_to_json(const struct alarm_sets *sets, struct json_writer *w, const char *key); /* an array */
 /* INVALID: thresholds, rates or samples that cannot be. */

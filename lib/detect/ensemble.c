@@ -99,8 +99,8 @@ static int put_patients(struct ensemble *e, struct err *err) {
 }
 
 static void keep_pair(void *ctx, const char *key, const char *value) {
-    static const char *const others[] = {"brr.model",    "brr.events",     "brr.patients",       "brr.tuned",
-                                         "brr.ensemble", MODELFILE_ALARMS, MODELFILE_TEMPERATURE};
+    static const char *const others[] = {"brr.model",    "brr.events",     "brr.patients",        "brr.tuned",
+                                         "brr.ensemble", MODELFILE_ALARMS, MODELFILE_TEMPERATURE, MODELFILE_CARD_KEY};
     struct ensemble *e = ctx;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!strcmp(key, others[i]))

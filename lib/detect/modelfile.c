@@ -127,6 +127,9 @@ static int read_metadata(const struct safetensors *st, const char *path, struct 
         str_to_i64(epoch, &m->epoch);
     if (prior)
         str_to_f64(prior, &m->prior);
+    const char *card = safetensors_metadata(st, MODELFILE_CARD_KEY);
+    if (card && strlen(card) < sizeof m->card) /* a longer one is not ours */
+        str_copy(m->card, sizeof m->card, card);
     str_copy(m->manifest, sizeof m->manifest, manifest ? manifest : "");
     str_copy(m->init_from, sizeof m->init_from, from ? from : "");
     if (!str_copy(m->notice, sizeof m->notice, notice ? notice : ""))

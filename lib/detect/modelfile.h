@@ -5,7 +5,8 @@
  * model's file) and, if it came from a store, `brr.init_from` (its URL); with alarm thresholds for rates of false alarms
  * `brr.alarms` (JSON, detect/alarms.h); `brr.bf16_bound` (number): by how much a logit in bf16 may differ from fp32;
  * `brr.temperature` (number): what logits are divided by before the sigmoid; `brr.notice`: what has to be said where the model, or
- * one that began as it, is given to others, such as the sources of its data. Any thread. */
+ * one that began as it, is given to others, such as the sources of its data; `brr.card` (JSON): where the model comes from, for
+ * people (train/train_card.h). Any thread. */
 #ifndef BRR_DETECT_MODELFILE_H
 #define BRR_DETECT_MODELFILE_H
 #include <stdint.h>
@@ -16,12 +17,13 @@
 #include "detect/seizure.h"
 #include "eeg/frontend.h"
 
-enum { MODELFILE_TEXT = 1024 };
+enum { MODELFILE_TEXT = 1024, MODELFILE_CARD = 2048 };
 #define MODELFILE_ALARMS             "brr.alarms"
 #define MODELFILE_BF16_BOUND         "brr.bf16_bound"
 #define MODELFILE_BF16_BOUND_DEFAULT 0.25
 #define MODELFILE_TEMPERATURE        "brr.temperature"
 #define MODELFILE_NOTICE             "brr.notice"
+#define MODELFILE_CARD_KEY           "brr.card"
 
 struct modelfile {
     struct seizure_config model;
@@ -39,6 +41,7 @@ struct modelfile {
     char manifest[80];                                          /* hash of the training manifest */
     char init_from[MODELFILE_TEXT + 256], init_from_sha256[65]; /* "" = none */
     char notice[2 * MODELFILE_TEXT];                            /* "" = none */
+    char card[MODELFILE_CARD];                                  /* JSON object; "" = none */
     const char *patients;                                       /* borrowed JSON to be saved, or NULL; not set by modelfile_read */
 };
 

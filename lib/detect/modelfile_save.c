@@ -39,7 +39,7 @@ static void put_frontend(struct json_writer *w, const struct frontend_config *f)
 struct metadata {
     struct str model, frontend, events, labels, alarms;
     char hop[32], step[32], epoch[32], prior[32], bf16_bound[32], temperature[32];
-    struct safetensors_pair pairs[18];
+    struct safetensors_pair pairs[20];
     size_t n;
 };
 
@@ -94,6 +94,8 @@ static void metadata_init(struct metadata *ret, const struct modelfile *m) {
         add_pair(ret, MODELFILE_TEMPERATURE, ret->temperature);
     if (m->alarms.n)
         add_pair(ret, MODELFILE_ALARMS, str_cstr(&ret->alarms));
+    if (*m->card)
+        add_pair(ret, MODELFILE_CARD_KEY, m->card);
     if (m->patients)
         add_pair(ret, "brr.patients", m->patients);
     if (*m->notice)

@@ -179,6 +179,8 @@ static bool begin(struct fetch *f, struct fetch_request *r) {
         curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, (long)r->timeout_ms);
         if (r->direct)
             curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
+        if (r->ca_file)
+            curl_easy_setopt(h, CURLOPT_CAINFO, r->ca_file);
         curl_easy_setopt(h, CURLOPT_HTTPHEADER, list);
         curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, on_body);
         curl_easy_setopt(h, CURLOPT_WRITEDATA, r);
@@ -430,6 +432,10 @@ void fetch_wait(struct fetch *f, uint64_t *seen, int timeout_ms) {
         ;
     *seen = f->finished;
     pthread_mutex_unlock(&f->lock);
+}
+
+bool fetch_untrusted(const struct fetch_request *r) {
+    return r->failure == CURLE_PEER_FAILED_VERIFICATION || r->failure == CURLE_SSL_CACERT_BADFILE;
 }
 
 bool fetch_transient(const struct fetch_request *r) {

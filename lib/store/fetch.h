@@ -38,9 +38,10 @@ struct fetch_request {
     int n_headers;
     const void *body; /* sent unchanged; NULL = none */
     size_t body_len;
-    int stall_s;    /* a transfer without a byte for this long fails; so does a GET below 1000 bytes/s */
-    int timeout_ms; /* limit of the whole request, connecting included; 0 = none */
-    bool direct;    /* bypass any proxy */
+    int stall_s;         /* a transfer without a byte for this long fails; so does a GET below 1000 bytes/s */
+    int timeout_ms;      /* limit of the whole request, connecting included; 0 = none */
+    bool direct;         /* bypass any proxy */
+    const char *ca_file; /* PEM; NULL = the system's */
     struct fetch_sink sink;
     /* set by the answer */
     int status;  /* HTTP status, 0 = none */
@@ -72,6 +73,8 @@ bool fetch_done(struct fetch *f, const struct fetch_request *request);
 void fetch_cancel(struct fetch *f, struct fetch_request *request);
 /* Waits until any request of the engine has ended since the value in *seen (start with 0), or for timeout_ms; updates *seen. */
 void fetch_wait(struct fetch *f, uint64_t *seen, int timeout_ms);
+/* True if the server's certificate is of no CA that is known here. */
+bool fetch_untrusted(const struct fetch_request *r);
 /* True if the failure is one of the network (connect, stall, reset, short body), so that a retry may help. */
 bool fetch_transient(const struct fetch_request *request);
 

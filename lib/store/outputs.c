@@ -37,58 +37,72 @@ static struct json *read_list(const char *list) {
     return json;
 }
 
-bool outputs_own(const char *path) {
+static const char own_files[] = "files", copies[] = "copies"; /* the maps of a list */
+
+/* True if the map has the file as it is now. */
+static bool is_listed(const char *path, const char *map) {
     char folder[PATH_SIZE], list[PATH_SIZE], sha256[DIGEST_HEX_SIZE];
     if (!places(path, folder, list))
         return false;
     OWNED_POINTER(json_free) struct json *json = read_list(list);
-    const char *listed = json_str(json_get(json_get(json, "files"), fsio_basename(path)), "");
+    const char *listed = json_str(json_get(json_get(json, map), fsio_basename(path)), "");
     return *listed && is_regular(path) && !digest_file(path, sha256, NULL) && !strcmp(listed, sha256);
 }
 
+bool outputs_own(const char *path) { return is_listed(path, own_files); }
+
 int outputs_check(const char *path, bool force, struct err *err) {
-    if (force || !is_regular(path) || outputs_own(path))
+    if (force || !is_regular(path) || outputs_own(path) || is_listed(path, copies))
         return 0;
     return err_set(
         err, ERR_EXISTS,
         "%.300s exists, and brrd did not write it or it was changed since; name another file, or replace it with --force", path);
 }
 
-static void put_list(const struct json *files, const char *name, const char *sha256, struct str *out) {
-    struct json_writer w;
+/* A map without the file, and with it again if sha256 is not NULL. */
+static void put_map(const struct json *json, const char *map, const char *name, const char *sha256, struct json_writer *w) {
     struct json_cursor at = {0};
     const struct json *value;
     const char *key;
-    json_writer_init(&w, out);
-    json_begin_object(&w, NULL);
-    json_begin_object(&w, "files");
-    while (json_next(files, &at, &key, &value))
+    json_begin_object(w, map);
+    while (json_next(json_get(json, map), &at, &key, &value))
         if (strcmp(key, name) != 0)
-            json_put_str(&w, key, json_str(value, ""));
-    json_put_str(&w, name, sha256);
-    json_end(&w, '}');
-    json_end(&w, '}');
-    str_puts(out, "\n");
+            json_put_str(w, key, json_str(value, ""));
+    if (sha256)
+        json_put_str(w, name, sha256);
+    json_end(w, '}');
 }
 
-int outputs_announce(const char *path, const char *sha256, struct err *err) {
+static int enter(const char *path, const char *sha256, bool copy, struct err *err) {
     char folder[PATH_SIZE], list[PATH_SIZE];
     OWNED(str_done) struct str text;
+    struct json_writer w;
     if (!places(path, folder, list))
         return err_set(err, ERR_RANGE, "%.200s…: the path is too long", path);
     OWNED_FD int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock >= 0)
         flock(lock, LOCK_EX); /* without locks on this volume two writers may lose an entry */
     OWNED_POINTER(json_free) struct json *json = read_list(list);
+    const char *name = fsio_basename(path);
     str_init(&text, LIST_BYTES);
-    put_list(json_get(json, "files"), fsio_basename(path), sha256, &text);
+    json_writer_init(&w, &text);
+    json_begin_object(&w, NULL);
+    put_map(json, own_files, name, copy ? NULL : sha256, &w);
+    put_map(json, copies, name, copy ? sha256 : NULL, &w);
+    json_end(&w, '}');
+    str_puts(&text, "\n");
     return fsio_write_text(list, &text, err);
 }
 
-int outputs_add(const char *path, struct err *err) {
+int outputs_announce(const char *path, const char *sha256, struct err *err) { return enter(path, sha256, false, err); }
+
+static int add(const char *path, bool copy, struct err *err) {
     char sha256[DIGEST_HEX_SIZE];
     if (!is_regular(path))
         return 0;
     int rc = digest_file(path, sha256, err);
-    return rc ? rc : outputs_announce(path, sha256, err);
+    return rc ? rc : enter(path, sha256, copy, err);
 }
+
+int outputs_add(const char *path, struct err *err) { return add(path, false, err); }
+int outputs_add_copy(const char *path, struct err *err) { return add(path, true, err); }

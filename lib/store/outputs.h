@@ -11,9 +11,12 @@
 
 /* True if brrd wrote the regular file at path and nobody has changed it since. */
 bool outputs_own(const char *path);
-/* EXISTS if there is a regular file at path that is not brrd's own; 0 with force, and for anything else at path (a folder, a pipe,
- * nothing). Call it before the work whose result goes there. */
+/* EXISTS if there is a regular file at path that is neither brrd's own nor a listed copy; 0 with force, and for anything else at
+ * path (a folder, a pipe, nothing). Call it before the work whose result goes there. */
 int outputs_check(const char *path, bool force, struct err *err);
+/* Lists the regular file at path as a copy of somebody else's, such as an object of a bucket: brrd may replace it, and what it
+ * holds may be labels. */
+int outputs_add_copy(const char *path, struct err *err);
 /* Lists the regular file at path, which brrd has just written; anything else there is left out. */
 int outputs_add(const char *path, struct err *err);
 /* The same with the digest of a file that will be written now, so that the file is never there without its entry. */

@@ -1,11 +1,13 @@
 #include "store/s3_client.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -42,6 +44,7 @@ struct s3_client {
     int64_t renew_s; /* no renewal before this while the credentials last */
     int64_t skew_s;  /* the server's clock less ours */
     int tokens, flying, allowed, successes;
+    char *ca_file;           /* NULL = the system's CAs. Constant. */
     char *spec;              /* of the credentials; NULL = the usual places. Constant. */
     struct metrics *metrics; /* constant */
 };
@@ -117,6 +120,11 @@ static int configure(struct s3_client *c, const struct store_config *config, str
         return rc;
     if (c->tls && strchr(c->bucket, '.'))
         c->path_style = true; /* no certificate covers BUCKET.WITH.DOTS.HOST */
+    const char *ca_file = config->ca_file ? config->ca_file : environment("AWS_CA_BUNDLE", "AWS_CA_BUNDLE");
+    if (ca_file && access(ca_file, R_OK))
+        return err_errno(err, errno, "the file of CAs %.300s of %.100s cannot be read", ca_file, config->url);
+    if (ca_file && !(c->ca_file = strdup(ca_file)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", config->url);
     if (config->credentials && !(c->spec = strdup(config->credentials)))
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", config->url);
     return c->anonymous ? 0 : s3_credentials_load(c->spec, &c->credentials, err);
@@ -144,6 +152,7 @@ void s3_client_close(struct s3_client *c) {
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->renewing);
     free(c->spec);
+    free(c->ca_file);
     explicit_bzero(&c->credentials, sizeof c->credentials);
     free(c);
 }
@@ -318,6 +327,7 @@ static int prepare(struct s3_client *c, struct s3_call *call, struct err *err) {
     f->body = call->body;
     f->body_len = call->body_len;
     f->stall_s = call->stall_s ? call->stall_s : c->stall_s;
+    f->ca_file = c->ca_file;
     f->sink = (struct fetch_sink){.buf = call->buf, .fd = call->fd, .offset = call->offset, .cap = call->cap};
     int ready = ready_credentials(c, err);
     if (ready)

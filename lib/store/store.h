@@ -77,6 +77,7 @@ struct store_config {
     const char *credentials; /* as in store/s3_credentials.h */
     bool path_style;         /* ENDPOINT/BUCKET instead of BUCKET.ENDPOINT; always so for IP addresses and names without a dot */
     const char *write;       /* prefix below which jobs may write; "": everywhere; NULL: not set */
+    const char *ca_file;     /* PEM: the CAs that its certificate may come from; NULL = AWS_CA_BUNDLE, else the system's */
     bool anonymous, requester_pays;
     int stall_s;             /* a transfer without a byte for this long is restarted; 0 = 20 */
     struct metrics *metrics; /* for the brrd_s3_… families; must outlive the store; NULL = none */

@@ -22,6 +22,8 @@ static const struct option rows[] = {
      "env, file:PATH#profile or systemd:NAME; default env, then ~/.aws/credentials"},
     {"write", OPTION_STRING, S(c.write), "null", 0, 0, NULL,
      "prefix below which jobs may write (checkpoint.upload); default: only jobs of the daemon's own user may write"},
+    {"ca_file", OPTION_STRING, S(c.ca_file), "null", 0, 0, NULL,
+     "PEM file of the CA that signed the server's certificate; default AWS_CA_BUNDLE, else those of the system"},
     {"stall", OPTION_DURATION, S(stall_ms), "20s", 1000, 3600000, NULL, "a transfer without a byte for so long is begun again"},
 };
 static const struct option_table table = {rows, sizeof rows / sizeof *rows};
@@ -32,8 +34,9 @@ static int check_idle(const struct raw *raw, const struct yaml_node *node, const
     const struct {
         const char *key;
         bool set;
-    } of_s3[] = {{"endpoint", c->endpoint},     {"region", c->region},       {"credentials", c->credentials},
-                 {"path_style", c->path_style}, {"anonymous", c->anonymous}, {"requester_pays", c->requester_pays}};
+    } of_s3[] = {
+        {"endpoint", c->endpoint},     {"region", c->region},       {"credentials", c->credentials},      {"ca_file", c->ca_file},
+        {"path_style", c->path_style}, {"anonymous", c->anonymous}, {"requester_pays", c->requester_pays}};
     for (size_t i = 0; str_starts(c->url, "file:") && i < sizeof of_s3 / sizeof *of_s3; i++)
         if (of_s3[i].set)
             return options_error(node, file, err, "store %s: %s does nothing for a directory; leave it out", node->key,

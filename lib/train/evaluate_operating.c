@@ -6,7 +6,7 @@
 #include "base/str.h"
 #include "plot/plot_operating.h"
 
-enum { PATH_SIZE = 4096, NAME_SIZE = 48 };
+enum { PATH_SIZE = 4096, NAME_SIZE = 96 };
 
 /* Malloc'd points of both sweeps, and the marks and delays of what was chosen. */
 struct picture {
@@ -28,7 +28,7 @@ static void add_sets(struct picture *p, const struct alarm_sweep *s) {
             str_format(name + at, NAME_SIZE - at, ", %g", s->sets.sets[last + 1].rate);
         }
         size_t at = strlen(name);
-        str_format(name + at, NAME_SIZE - at, " a day");
+        str_format(name + at, NAME_SIZE - at, " a day, if chosen on these recordings (optimistic)");
         p->marks[p->n_marks++] = (struct plot_mark){name, chosen->false_alarms_per_24h, chosen->sensitivity};
         p->delays[p->n_delays++] = (struct plot_delays){name, chosen->delays_s, chosen->n_delays};
     }
@@ -48,12 +48,13 @@ static int collect(const struct evaluate *e, struct picture *p, struct err *err)
     }
     for (int i = 0; i < rules->n; i++)
         p->alarms[i] = (struct plot_point){rules->points[i].false_alarms_per_24h, rules->points[i].sensitivity};
-    p->in_force = (struct plot_mark){"events in force", event->false_alarms_per_24h, event->sensitivity};
+    p->in_force = (struct plot_mark){"events, as the model is set", event->false_alarms_per_24h, event->sensitivity};
     add_sets(p, rules);
     if (e->config->alarm_hop_s > 0)
         p->marks[p->n_marks++] =
-            (struct plot_mark){"alarms in force", e->found.alarms.false_alarms_per_24h, e->found.alarms.sensitivity};
-    p->delays[p->n_delays++] = (struct plot_delays){"alarms in force", e->found.alarms.delays_s, e->found.alarms.n_delays};
+            (struct plot_mark){"alarms, as the model is set", e->found.alarms.false_alarms_per_24h, e->found.alarms.sensitivity};
+    p->delays[p->n_delays++] =
+        (struct plot_delays){"alarms, as the model is set", e->found.alarms.delays_s, e->found.alarms.n_delays};
     return 0;
 }
 

@@ -25,6 +25,7 @@
 #include "base/order.h"
 #include "base/str.h"
 #include "nn/ckpt.h"
+#include "train/train_card.h"
 #include "train/train_ranks.h"
 #include "work/series.h"
 
@@ -324,6 +325,7 @@ int train_checkpoint_save(struct train *t, struct err *err) {
         .t = t, .c = {.step = t->at.step, .epoch = t->at.epoch, .last = true, .metric = newest_metric(t)}, .start_s = clock_s()};
     t->file.step = t->at.step;
     t->file.epoch = t->at.epoch;
+    train_card_update(t);
     int rc = save_pair(&s, err);
     return rc ? err_wrap(err, "the checkpoint of step %lld could not be written; the ones before are untouched",
                          (long long)t->at.step)

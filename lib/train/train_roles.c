@@ -53,7 +53,7 @@ static void tell_lone(struct train *t) {
     if (patients_lone(t->manifest, &lone))
         task_log(&t->env, TASK_WARN,
                  "%s in %s count as a patient each, such as %.300s; if those of a folder are one patient's, "
-                 "he may train and validate: set data.patient to folder or prefix",
+                 "they may train and validate: set data.patient to folder or prefix",
                  counted(lone.patients, "recording").text, counted(lone.folders, "folder").text, lone.first);
 }
 

@@ -72,7 +72,7 @@ class Secured(Daemon):
         """brrd_auth_failures_total by reason, over the unix socket."""
         code, out, err = self.ctl("metrics", "brrd_auth_failures_total", "--json")
         assert code == 0, err
-        return {json.loads(line)["labels"].split('"')[1]: json.loads(line)["value"] for line in out.splitlines()}
+        return {next(iter(json.loads(line)["labels"].values())): json.loads(line)["value"] for line in out.splitlines()}
 
     def until(self, condition, what):
         deadline = time.time() + PATIENCE

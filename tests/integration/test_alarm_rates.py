@@ -53,6 +53,9 @@ def crafted(d, recording, model):
         code, end, err = d.submit(f"evaluate.checkpoint={model}", f"data.source=file://{d.dir}/eeg", "evaluate.plots=0", f"evaluate.alarm_rate={rate}",
                                   file=f"{SOURCE}/configs/eval.yaml")
         assert code == 0 and (end["result"]["alarm_sensitivity"] > 0) == rings, (rate, end, err)
+    code, text, err = d.ctl("stream", recording, "--model", "line_length", "--alarm-rate", "5")
+    assert code == 1 and "no alarm thresholds" in err and 'brrd_rpc_errors_total{' in d.ctl("metrics", "brrd_rpc_errors")[1], err
+    assert 'reason="ALARM_RULE_MISSING"' in d.ctl("metrics", "brrd_rpc_errors")[1] and "MONTAGE_MISMATCH" not in d.ctl("metrics", "brrd_rpc_errors")[1]
     code, text, err = d.ctl("detect", recording, "--model", model, "--alarm-rate", "5", "--out", f"{d.dir}/detected")
     assert code == 0, (text, err)
     with open(f"{d.dir}/detected/{os.path.basename(recording).replace('_eeg.edf', '_alarms.tsv')}", encoding="utf-8") as f:
@@ -105,7 +108,7 @@ def evaluated(d, model):
         report = json.load(f)
     assert report["alarm_sweep"]["sets"] == end["result"]["alarm_sets"] and len(report["alarm_sweep"]["points"]) >= 10
     with open(f"{folder}/operating.svg", encoding="utf-8") as f:
-        assert ">alarms in force<" in f.read()
+        assert ">alarms, as the model is set<" in f.read()
 
 
 def main():

@@ -41,6 +41,13 @@ def read_network(path):
     return {k: np.frombuffer(data[8 + size:][slice(*e["data_offsets"])], DTYPES[e["dtype"]]) for k, e in header.items()}, meta
 
 
+def check_undriven(d):
+    path = f"{d.dir}/still.safetensors"
+    ctl("generate", "random", "--neurons", 90, "--synapses", 7, "--out", path)
+    code, _, err = d.ctl("burst", "run", path, "--ticks", "5")
+    assert code == 1 and "nothing drives this network" in err and "--inject" in err, err
+
+
 def check_generate(folder):
     path = f"{folder}/net.safetensors"
     for kind, options, areas in (("random", (), 1), ("ring", (), 1), ("layered", ("--layers", 3), 3)):
@@ -403,6 +410,7 @@ def main():
     with temporary() as folder:
         d = Daemon(folder).start()
         case = Case(folder, 60, seed=SEED + 1)
+        check_undriven(d)
         check_run(d, case)
         case = Case(folder, 60, seed=SEED + 1)
         check_life(d, case)

@@ -3,14 +3,58 @@
 import json
 import os
 import sys
+import time
+import urllib.request
 
-from daemon import MINI, Daemon, make_corpus, temporary
+from daemon import MINI, SOURCE, Daemon, make_corpus, temporary
 
 
 def listed(d, job):
     code, out, err = d.ctl("checkpoints", job, "--json")
     assert code == 0, err
     return {c["ref"]: c for c in map(json.loads, out.splitlines())}
+
+
+def page(d, path, word):
+    """A page, opened with the link that brrctl prints, whose answer is a cookie; once it shows the word."""
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    opener.open(d.ctl("page")[1].strip()).read()
+    end = time.monotonic() + 30
+    while True:
+        text = opener.open(f"http://127.0.0.1:{d.port}{path}").read().decode()
+        if word in text or time.monotonic() > end:
+            return text
+        time.sleep(0.2)
+
+
+def check_card(d, job, source):
+    """Where a model comes from, by its file and by evaluations of it; deleting the job of a served model is remarked upon."""
+    said = lambda: [m for m in map(json.loads, d.ctl("models", "--json")[1].splitlines()) if m["name"] == "ward"][0]
+    assert d.ctl("load", "ward", f"job:{job}")[0] == 0
+    model = said()
+    card = model["card"]
+    assert card["job"] == job and card["source"] == source and card["version"] and len(card["date"]) == 10, card
+    assert card["training"] == {"patients": 2, "hours": card["training"]["hours"], "seizures": 2} and 0.05 < card["training"]["hours"] < 0.07, card
+    assert card["validation"]["patients"] == 0 and model["ref"] == f"job:{job}" and model["tests"] == [], model
+    assert model["precision"] == "f32" and model["bf16_difference"] == 0, model
+    code, out, err = d.ctl("submit", f"{SOURCE}/configs/eval.yaml", "--set", f"data.source={source}", "--set", "evaluate.checkpoint=ward",
+                           "--set", "evaluate.baselines=[]", "--set", "evaluate.threshold=model", "--watch", "--json")
+    end = json.loads(out.splitlines()[-1])
+    assert code == 0, (out, err)
+    tests = said()["tests"]
+    assert [t["job"] for t in tests] == [end["job"]] and tests[0]["recordings"] == 2 and tests[0]["seen_patients"] == 2, tests
+    text = d.ctl("models", "ward")[1]
+    for words in (f"job {job} on ", f"source      {source}", "2 patients", "evaluated   by job", "patients of the training among them", "precision   f32"):
+        assert words in text, (words, text)
+    text = page(d, "/models", "trained by job")
+    assert "trained by job" in text and job in text and source in text and "precision" in text, text
+    assert d.ctl("load", "line", "line_length")[0] == 0
+    line = [m for m in map(json.loads, d.ctl("models", "--json")[1].splitlines()) if m["name"] == "line"][0]
+    assert line["card"] is None and "step" not in d.ctl("models", "line")[1], line
+    text = page(d, "/models", "<h2>line</h2>").split("<h2>line</h2>")[1].split("</article>")[0]
+    assert "trained" not in text and "share of seizure" not in text, text
+    code, out, err = d.ctl("delete", end["job"])
+    assert code == 0 and "note" not in err and said()["card"] == card, err
 
 
 def main():
@@ -39,6 +83,7 @@ def main():
         assert d.ctl("checkpoint", "delete", pinned)[0] != 0, "pinned"
         d.ctl("cancel", job["job"])
         d.wait(job["job"], lambda j: j["state"] == "cancelled")
+        check_card(d, job["job"], f"file://{tmp}/eeg")
         d.kill()
         d.start()  # the record of the pin is durable
         assert d.ctl("checkpoint", "pin", pinned)[0] == 0, "twice is fine"
@@ -54,6 +99,8 @@ def main():
         assert code != 0 and "cannot open directory" in err and "uploads" in err, (code, out, err)  # not a list that lacks some
         os.remove(uploads)
         assert d.ctl("checkpoints")[0] == 0
+        code, out, err = d.ctl("delete", job["job"])
+        assert code == 0 and "the model ward is of job" in err and job["job"] in d.ctl("models", "ward")[1], err
         assert d.stop() == 0
     return 0
 

@@ -144,6 +144,28 @@ def check_bad_weights(d, model):
     assert d.ctl("unload", "ward")[0] == 0
 
 
+def check_words(d, recording, model):
+    """A mistyped option is named on one line; a picture and a table without a model; labels of metrics are an object."""
+    for words, said in ((["brrd", "--confg", "x"], "there is no option '--confg'; did you mean --config?"), (["brrd", "--config"], "--config needs a value"),
+                        (["brrctl", "--jsn"], "there is no option '--jsn'; did you mean --json?"), (["brrd", "run", "--jsn"], "--jsn: not an option")):
+        r = subprocess.run([f"{BIN}/{words[0]}", *words[1:]], capture_output=True, text=True)
+        assert r.returncode == 2 and said in r.stderr and r.stderr.count("\n") == 1, (words, r.stderr)
+    r = subprocess.run([f"{BIN}/brrctl", "version", "--endpoint", f"unix:{d.dir}/nothing"], capture_output=True, text=True)
+    assert r.returncode == 4 and r.stdout.startswith("brrctl "), r
+    code, text, err = d.ctl("plot", recording, "--from", "20", "--seconds", "5", "--output", f"{d.dir}/page.svg")
+    with open(f"{d.dir}/page.svg", encoding="utf-8") as f:
+        assert code == 0 and "Fp1-F7" in f.read(), err
+    assert d.ctl("plot", recording, "--from", "1e6", "--output", f"{d.dir}/page.svg")[0] == 1
+    code, text, err = d.ctl("score", f"{d.dir}/eeg", f"{d.dir}/hyp", "--table", "csv", "--by", "patient")
+    head, *rows = [line.split(",") for line in text.splitlines()]
+    assert code == 0 and [r[0] for r in rows] == ['"sub-01"', '"sub-02"', '"all"'] and {len(r) for r in rows} == {len(head)}, text
+    sensitivity = [float(rows[-1][head.index(k)]) for k in ("sensitivity_low", "sensitivity", "sensitivity_high")]
+    assert sensitivity == sorted(sensitivity), rows
+    assert "\\begin{tabular}" in d.ctl("score", f"{d.dir}/eeg", f"{d.dir}/hyp", "--table", "latex")[1]
+    labels = [json.loads(line)["labels"] for line in d.ctl("metrics", "brrd_stream", "--json")[1].splitlines()]
+    assert labels and all(isinstance(x, dict) for x in labels) and any("model" in x for x in labels), labels
+
+
 def check_gap(d, recording, model):
     path = f"{d.dir}/gap_eeg.edf"
     discontinuous(recording, path)
@@ -278,6 +300,7 @@ def main():
         check_folder(d, model)
         check_files_of_others(d, recording, model)
         check_bad_weights(d, model)
+        check_words(d, recording, model)
         check_gap(d, recording, model)
         check_units(d, recording, model)
         check_pace(d, recording, model)

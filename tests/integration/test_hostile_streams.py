@@ -108,8 +108,8 @@ def check_shown(d, h):
     assert code == 0, err
     shown = {}
     for line in map(json.loads, out.splitlines()):
-        if RUN in line["labels"]:
-            shown[line["labels"].rpartition('reason="')[2].rstrip('"')] = line["value"]
+        if any(RUN in value for value in line["labels"].values()):
+            shown[line["labels"]["reason"]] = line["value"]
     log = d.read_log()
     for reason, times in h.reasons.items():
         assert shown.get(reason) == times, (reason, times, shown)

@@ -58,7 +58,7 @@ class Store(unittest.TestCase):
         self.good("get", f"s3://eeg/{key}", "--out", self.path("got"), "--stall", stall, **more)
         with open(self.path("got"), "rb") as f:
             self.assertEqual(f.read(), self.s3.objects[key])
-        self.assertEqual(os.listdir(self.folder.name), ["got"], "nothing is left beside it")
+        self.assertEqual(sorted(os.listdir(self.folder.name)), [".brrd-output.json", "got"], "nothing but its entry is left beside it")
 
     def refused(self, want, key="big", **more):
         self.bad(want, "get", f"s3://eeg/{key}", "--out", self.path("got"), **more)
@@ -376,6 +376,25 @@ class Metadata(Store):
         self.refused("neither AWS_ACCESS_KEY_ID", env=self.env)
         self.refused("no metadata service answers", env={**self.env, "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1"})
         self.bad("forbids", "check", "s3://eeg", "--credentials", "imds", env={**self.env, "AWS_EC2_METADATA_DISABLED": "true"})
+
+    def test_an_identity_that_is_asked_for_is_never_replaced_by_the_machines(self):
+        m = self.machine(self.key())
+        for name in ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"):
+            self.refused(name, env={**self.env, name: "/var/run/token"})
+        home = self.path("home")
+        os.makedirs(f"{home}/.aws")
+        env = {k: v for k, v in self.env.items() if k not in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")}
+        env["HOME"] = home
+        self.refused("profile 'lab' of AWS_PROFILE", env={**env, "AWS_PROFILE": "lab"})
+        with open(f"{home}/.aws/config", "w", encoding="ascii") as f:
+            f.write("[profile lab]\nrole_arn = arn:x\nsource_profile = default\n[default]\nsso_session = house\n")
+        self.refused("has role_arn", env={**env, "AWS_PROFILE": "lab"})
+        self.refused("has sso_session", env=env)
+        self.assertEqual(m.requests, [])
+
+    def test_a_file_of_cas_that_is_not_there_is_named(self):
+        self.bad("file of CAs /nowhere/ca.pem", "check", "s3://eeg", "--ca-file", "/nowhere/ca.pem")
+        self.bad("file of CAs /nowhere/ca.pem", "check", "s3://eeg", env={**os.environ, "AWS_CA_BUNDLE": "/nowhere/ca.pem"})
 
 
 if __name__ == "__main__":

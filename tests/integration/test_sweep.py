@@ -33,9 +33,13 @@ def grid(d, source):
 def folds(d, source):
     os.makedirs(f"{d.dir}/more")  # several sources, which the evaluations need too, as they do what the grid says of data
     os.rename(f"{source}/sub-03", f"{d.dir}/more/sub-03")
-    code, out, err = sweep(d, source, "--folds", "patients", "--json", "--set", f'data.source=["file://{source}", "file://{d.dir}/more"]', "--grid",
+    code, out, err = sweep(d, source, "--folds", "patients", "--json", "--output", f"{d.dir}/folds.tsv", "--set", f'data.source=["file://{source}", "file://{d.dir}/more"]', "--grid",
                            "data.loader_workers=2")
     assert code == 0, err
+    with open(f"{d.dir}/folds.tsv", encoding="utf-8") as f:
+        head, *rows = [line.rstrip("\n").split("\t") for line in f]
+    assert {len(row) for row in rows} == {len(head)} and head[-5:] == ["sensitivity", "sensitivity_low", "sensitivity_high", "fa_low", "fa_high"], (head, rows)
+    assert rows[-1][0] == "pooled" and all(value == "-" or float(value) >= 0 for row in rows for value in row[-9:]), rows
     *members, pooled = map(json.loads, out.splitlines())
     assert [m["left_out"] for m in members] == ["eeg/sub-01", "eeg/sub-02", "more/sub-03"], members
     total = dict.fromkeys(("found", "seizures", "false_events", "hours"), 0)

@@ -717,6 +717,11 @@ static void own_events_are_no_labels_until_they_are_corrected(void **state) {
     assert_int_equal(p->labels.n_runs, 1);
     assert_int_equal(labels_stamp(p->edf, "auto", after, &p->err), 0);
     assert_string_not_equal(before, after);
+    assert_int_equal(outputs_add_copy(path, &p->err), 0); /* fetched: labels that brrd may replace */
+    assert_false(outputs_own(path));
+    assert_int_equal(outputs_check(path, false, &p->err), 0);
+    assert_int_equal(load(p, "a_eeg.edf", "auto"), 0);
+    assert_int_equal(p->labels.source, LABELS_BIDS_TSV);
     put_file(p, OUTPUTS_LIST, "[no list"); /* a list that cannot be read names nothing, and is replaced */
     assert_false(outputs_own(path));
     assert_int_equal(outputs_announce(path, "0000", &p->err), 0);

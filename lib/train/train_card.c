@@ -1,0 +1,80 @@
+#include "train/train_card.h"
+
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+
+enum { MOST_SOURCE = 1000 };
+
+/* Patients, hours and seizures of a role; of several recordings of a patient each counts. */
+static void put_role(const struct train *t, enum patient_role role, struct json_writer *w) {
+    struct str names;
+    double samples = 0;
+    int64_t seizures = 0;
+    str_init(&names, 1);
+    json_put_i64(w, "patients", patients_list(t->manifest, t->split, role, 0, &names));
+    str_done(&names);
+    for (int64_t i = 0; i < manifest_count(t->manifest); i++) {
+        struct recording_info info;
+        const struct recording *recording = manifest_entry(t->manifest, i)->recording;
+        if (t->split[i] != role || !recording)
+            continue;
+        recording_info(recording, &info);
+        samples += (double)info.samples;
+        seizures += info.n_seizures;
+    }
+    json_put_f64(w, "hours", samples / FRONTEND_RATE_HZ / 3600);
+    json_put_i64(w, "seizures", seizures);
+}
+
+static void put_scores(const struct train *t, struct json_writer *w) {
+    if (!t->at.step || t->at.validated_step != t->at.step)
+        return;
+    json_put_str(w, "metric", t->job->training.stop_metric);
+    json_put_f64(w, "value", t->newest.value.metric);
+    json_put_f64(w, "event_f1", t->newest.event_f1);
+    json_put_f64(w, "false_alarms_per_24h", t->newest.false_alarms_per_24h);
+    json_put_f64(w, "auroc", t->newest.auroc);
+}
+
+static void put_date(struct json_writer *w) {
+    const time_t now = (time_t)(clock_wall_ms() / 1000);
+    struct tm utc;
+    char text[16];
+    if (gmtime_r(&now, &utc) && strftime(text, sizeof text, "%Y-%m-%d", &utc))
+        json_put_str(w, "date", text);
+}
+
+/* The text of data.source; several sources on one line. */
+static void put_source(const struct train *t, struct json_writer *w) {
+    char text[MOST_SOURCE];
+    str_copy(text, sizeof text, t->job->data.source ? t->job->data.source : "");
+    for (char *at = text; *at; at++)
+        *at = *at == '\n' ? ' ' : *at;
+    json_put_str(w, "source", text);
+}
+
+void train_card_update(struct train *t) {
+    OWNED(str_done) struct str text;
+    struct json_writer w;
+    str_init(&text, MODELFILE_CARD - 1);
+    json_writer_init(&w, &text);
+    json_begin_object(&w, NULL);
+    if (t->env.job) {
+        json_put_str(&w, "job", t->env.job);
+        put_date(&w);
+    }
+    if (t->env.version)
+        json_put_str(&w, "version", t->env.version);
+    put_source(t, &w);
+    json_begin_object(&w, "training");
+    put_role(t, PATIENT_TRAINING, &w);
+    json_end(&w, '}');
+    json_begin_object(&w, "validation");
+    put_role(t, PATIENT_VALIDATION, &w);
+    put_scores(t, &w);
+    json_end(&w, '}');
+    json_end(&w, '}');
+    str_copy(t->file.card, sizeof t->file.card, str_ok(&text) ? str_cstr(&text) : "");
+}

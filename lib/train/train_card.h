@@ -1,0 +1,11 @@
+/* train_card: where a model comes from, as its file says it: {"job", "version", "date", "source", "training": {"patients", "hours",
+ * "seizures"}, "validation": {the same, and the scores of this step's validation}}. Counts, never names of patients. Internal to
+ * lib/train. */
+#ifndef BRR_TRAIN_TRAIN_CARD_H
+#define BRR_TRAIN_TRAIN_CARD_H
+#include "train/train_state.h"
+
+/* Writes the card of the training as it is now into its model file's metadata. */
+void train_card_update(struct train *t);
+
+#endif
