@@ -471,7 +471,7 @@ static const char *check_options(const struct stream_options *s) {
     if (s->suppression && !str_ends(s->suppression, ".tsv"))
         return "--suppression writes a table; expected a FILE.tsv";
     if (!s->model)
-        return "a stream needs --model: a served or built-in name (demo, line_length), job:ID, store://NAME/KEY or a model file";
+        return "a stream needs --model: a served or built-in name (ward, line_length), job:ID, store://NAME/KEY or a model file";
     return NULL;
 }
 
