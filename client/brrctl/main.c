@@ -158,7 +158,8 @@ static const struct command commands[] = {
     {"models", "[NAME]", &arguments_none, "list served models, or show one in detail", cmd_models, 0, 1,
      "example: brrctl models best", NULL},
     {"load", "NAME REF", &load_arguments, "serve a model", cmd_load, 2, 2,
-     "REF: as in `brrctl checkpoint promote`. A NAME of a built-in model (demo, line_length, band_power) means the served model\n"
+     "REF: as in `brrctl checkpoint promote`. A NAME of a built-in model (ward, demo, line_length, band_power) means the served "
+     "model\n"
      "from then on, until `brrctl unload NAME`.\n"
      "example: brrctl load best job:train-260131-1",
      NULL},

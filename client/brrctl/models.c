@@ -186,7 +186,7 @@ int cmd_models(const struct arguments *o) {
         printf(ROW, "name", "type", "preset", "mixer", "parameters", "montage", "device", "precision", "memory", "sessions",
                "checkpoint");
     else if (!o->json)
-        puts("no model is served; built in are demo, line_length and band_power; `brrctl load NAME REF` serves one");
+        puts("no model is served; built in are ward, demo, line_length and band_power; `brrctl load NAME REF` serves one");
     for (size_t i = 0; i < out->n_models; i++) {
         if (o->json)
             print_json(out->models[i]);
