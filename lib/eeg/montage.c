@@ -112,7 +112,7 @@ static void strip_reference(char *text) {
 static void strip_suffixes(char *text) {
     size_t len = strlen(text);
     if (len > 2 && text[len - 2] == '-' && isdigit((unsigned char)text[len - 1]))
-        text[len -= 2] = 0;
+        text[len - 2] = 0;
     if (!electrode_name(text))
         strip_reference(text);
 }

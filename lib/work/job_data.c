@@ -214,14 +214,13 @@ static int check_split(const struct jobfile *job, const struct job_data *data, s
 static int read_rename(const struct jobfile *job, struct job_data *data, struct arena *arena, struct err *err) {
     const struct yaml_node *node = data->written.rename;
     OWNED(str_done) struct str rules;
-    int rc;
+    str_init(&rules, 64 << 10);
     if (!node || yaml_is_null(node))
         return 0;
     if (node->type != YAML_MAPPING)
         return options_error(node, job->file, err, "data.rename: expected a mapping of labels to names");
-    str_init(&rules, 64 << 10);
     for (const struct yaml_node *item = node->child; item; item = item->next)
-        if ((rc = item->type == YAML_SCALAR ? channels_add_rename(&rules, item->key, item->text, err) : ERR_INVALID))
+        if (item->type != YAML_SCALAR || channels_add_rename(&rules, item->key, item->text, err))
             return options_error(item, job->file, err,
                                  "data.rename: expected a label and the name to read it under, of 1 to 80 "
                                  "characters with at most one '*'");
