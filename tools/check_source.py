@@ -50,6 +50,18 @@ def functions(code):
         yield m.group(1), m.group(2), start, code.count("\n", 0, i) + 1 - start + 1
 
 
+OWNED = re.compile(r"\bOWNED\(\w+\)\s+[\w ]+\*?\b(\w+);")
+
+
+def owned_too_early(path, code):
+    """A variable that its scope frees must have a value before the first return behind its declaration."""
+    for m in OWNED.finditer(code):
+        rest = code[m.end() :]
+        left, given = re.search(r"\breturn\b", rest), re.search(rf"(&|\b){m.group(1)}\b", rest)
+        if left and (not given or left.start() < given.start()):
+            yield f"{path}:{code.count(chr(10), 0, m.start()) + 1}: {m.group(1)} is freed at a return before it has a value"
+
+
 def check(path):
     if BAD_NAMES.search(path):
         yield f"{path}: a file is named after what it holds"
@@ -71,6 +83,7 @@ def check(path):
     for m in SILENT_SKIP.finditer(code):
         if path.startswith("tests/") and path != "tests/skip.h":
             yield f"{path}:{code.count(chr(10), 0, m.start()) + 1}: skip() without a reason; use skip_because() of tests/skip.h"
+    yield from owned_too_early(path, code)
     for name, arguments, start, length in functions(code):
         if length > FUNCTION_LINES:
             yield f"{path}:{start}: {name}() has {length} lines; at most {FUNCTION_LINES}"

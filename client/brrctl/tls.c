@@ -332,11 +332,11 @@ static int run_tokens(const struct arguments *o, struct err *err) {
     OWNED(str_done) struct str shown;
     char *rest = NULL;
     size_t len;
+    str_init(&lines, TEXT_MAX);
+    str_init(&shown, TEXT_MAX);
     int rc = fsio_read(own(o)->from, TEXT_MAX, &text, &len, err), n = 0;
     if (rc)
         return rc;
-    str_init(&lines, TEXT_MAX);
-    str_init(&shown, TEXT_MAX);
     for (char *bed = strtok_r(text, "\r\n", &rest); bed && !rc; bed = strtok_r(NULL, "\r\n", &rest)) {
         bed += strspn(bed, " \t");
         bed[strcspn(bed, " \t#")] = '\0';

@@ -25,10 +25,10 @@ enum { TEXTS = sizeof texts / sizeof *texts, NUMBERS = sizeof numbers / sizeof *
 int job_order_write(const struct job_order *o, char path[4096], struct err *err) {
     OWNED(str_done) struct str text;
     struct json_writer w;
+    str_init(&text, ORDER_BYTES);
     int rc = fsio_join(path, 4096, o->job.directory, "order.json", err);
     if (rc)
         return rc;
-    str_init(&text, ORDER_BYTES);
     json_writer_init(&w, &text);
     json_begin_object(&w, NULL);
     for (int i = 0; i < TEXTS; i++)

@@ -77,6 +77,7 @@ static int enter(const char *path, const char *sha256, bool copy, struct err *er
     char folder[PATH_SIZE], list[PATH_SIZE];
     OWNED(str_done) struct str text;
     struct json_writer w;
+    str_init(&text, LIST_BYTES);
     if (!places(path, folder, list))
         return err_set(err, ERR_RANGE, "%.200s…: the path is too long", path);
     OWNED_FD int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -84,7 +85,6 @@ static int enter(const char *path, const char *sha256, bool copy, struct err *er
         flock(lock, LOCK_EX); /* without locks on this volume two writers may lose an entry */
     OWNED_POINTER(json_free) struct json *json = read_list(list);
     const char *name = fsio_basename(path);
-    str_init(&text, LIST_BYTES);
     json_writer_init(&w, &text);
     json_begin_object(&w, NULL);
     put_map(json, own_files, name, copy ? NULL : sha256, &w);
