@@ -13,7 +13,8 @@
 #include "eeg/quality.h"
 #include "unit/cmocka_all.h"
 
-#define HOSTILE "<script>alert(1)</script>\" onload='x' & \xff\x01\xe2\x80\xae"
+#define HOSTILE      "<script>alert(1)</script>\" onload='x' & \xff\x01\xe2\x80\xae"
+#define HOSTILE_CARD "{\"job\":\"<script>alert(1)</script>\",\"date\":\"' onload='x\",\"version\":\"&\",\"source\":\"<b>\"}"
 
 static struct status *made(int n) {
     static struct status_channel channels[] = {{"Fp1", 0, true}, {"F3", QUALITY_FLAT, true}, {HOSTILE, 0, false}};
@@ -169,6 +170,8 @@ static void hostile_names_are_no_markup_on_any_page(void **state) {
                                                      .device = HOSTILE,
                                                      .init_from = HOSTILE,
                                                      .note = HOSTILE,
+                                                     .card = HOSTILE_CARD,
+                                                     .precision = HOSTILE,
                                                      .why = HOSTILE,
                                                      .loaded = true};
     struct page_view v = all_of(s);
