@@ -75,8 +75,7 @@ static void print_card(const char *text) {
     OWNED_POINTER(json_free) struct json *card = NULL;
     if (!*text || json_parse(text, strlen(text), "card", &card, NULL))
         return;
-    printf("  trained by  job %s on %s, brrd %s\n", json_str(json_get(card, "job"), "?"), json_str(json_get(card, "date"), "?"),
-           json_str(json_get(card, "version"), "?"));
+    printf("  trained by  brrd %s\n", json_str(json_get(card, "version"), "?"));
     printf("  source      %s\n", json_str(json_get(card, "source"), "?"));
     print_counts("training", json_get(card, "training"));
     putchar('\n');

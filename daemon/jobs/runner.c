@@ -261,7 +261,6 @@ void runner_run(const struct runner_config *config, const struct runner_job *job
     struct task_end end = {.energy_j = NAN};
     struct runner r = {.config = config, .order = job, .owner = owner, .wish = wish, .start_ms = clock_ms()};
     r.env = (struct task_env){.device = config->device,
-                              .job = job->id,
                               .version = config->version,
                               .directory = job->directory,
                               .cache_dir = config->source.cache_dir,

@@ -43,12 +43,9 @@ static void put_role(struct html *h, const char *name, const struct json *role) 
 /* Where the model comes from; files of older versions and built-in models do not say it. */
 static void put_origin(struct html *h, const char *card) {
     OWNED_POINTER(json_free) struct json *json = NULL;
-    char text[200];
     if (!*card || json_parse(card, strlen(card), "card", &json, NULL))
         return;
-    str_format(text, sizeof text, "%s on %s, brrd %s", json_str(json_get(json, "job"), "?"), json_str(json_get(json, "date"), "?"),
-               json_str(json_get(json, "version"), "?"));
-    shell_put_fact(h, "trained by job", text);
+    shell_put_fact(h, "trained by brrd", json_str(json_get(json, "version"), "?"));
     shell_put_fact(h, "source", json_str(json_get(json, "source"), "–"));
     put_role(h, "training", json_get(json, "training"));
     put_role(h, "validation", json_get(json, "validation"));

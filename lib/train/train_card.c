@@ -1,8 +1,5 @@
 #include "train/train_card.h"
 
-#include <time.h>
-
-#include "base/clock.h"
 #include "base/str.h"
 
 enum { MOST_SOURCE = 1000 };
@@ -38,14 +35,6 @@ static void put_scores(const struct train *t, struct json_writer *w) {
     json_put_f64(w, "auroc", t->newest.auroc);
 }
 
-static void put_date(struct json_writer *w) {
-    const time_t now = (time_t)(clock_wall_ms() / 1000);
-    struct tm utc;
-    char text[16];
-    if (gmtime_r(&now, &utc) && strftime(text, sizeof text, "%Y-%m-%d", &utc))
-        json_put_str(w, "date", text);
-}
-
 /* The text of data.source; several sources on one line. */
 static void put_source(const struct train *t, struct json_writer *w) {
     char text[MOST_SOURCE];
@@ -61,10 +50,6 @@ void train_card_update(struct train *t) {
     str_init(&text, MODELFILE_CARD - 1);
     json_writer_init(&w, &text);
     json_begin_object(&w, NULL);
-    if (t->env.job) {
-        json_put_str(&w, "job", t->env.job);
-        put_date(&w);
-    }
     if (t->env.version)
         json_put_str(&w, "version", t->env.version);
     put_source(t, &w);

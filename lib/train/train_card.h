@@ -1,6 +1,6 @@
-/* train_card: where a model comes from, as its file says it: {"job", "version", "date", "source", "training": {"patients", "hours",
- * "seizures"}, "validation": {the same, and the scores of this step's validation}}. Counts, never names of patients. Internal to
- * lib/train. */
+/* train_card: where a model comes from, as its file says it: {"version", "source", "training": {"patients", "hours", "seizures"},
+ * "validation": {the same, and the scores of this step's validation}}. Counts, never names of patients; no date and no job, since
+ * trainings of the same job file leave the same bytes. Internal to lib/train. */
 #ifndef BRR_TRAIN_TRAIN_CARD_H
 #define BRR_TRAIN_TRAIN_CARD_H
 #include "train/train_state.h"

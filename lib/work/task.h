@@ -26,8 +26,7 @@ struct task_model {
 /* Everything a task may touch, given by its owner. Callbacks do not block for long; they are called on the task's thread. */
 struct task_env {
     struct device *device;
-    const char *job,
-        *version;          /* of the job's id and of the program, for what its files say about themselves; NULL: they say none */
+    const char *version;   /* of the program, for what the files of the task say about themselves; NULL: they say none */
     const char *directory; /* the job's own output folder, exists, without files that a kill has left half written
                             * (fsio_remove_temporaries); checkpoints/ metrics.jsonl report.json … go here */
     bool contended;        /* another process may still write into the folder, such as an attempt on a node that was cut off */

@@ -33,7 +33,7 @@ def check_card(d, job, source):
     assert d.ctl("load", "ward", f"job:{job}")[0] == 0
     model = said()
     card = model["card"]
-    assert card["job"] == job and card["source"] == source and card["version"] and len(card["date"]) == 10, card
+    assert card["source"] == source and card["version"] and set(card) == {"version", "source", "training", "validation"}, card
     assert card["training"] == {"patients": 2, "hours": card["training"]["hours"], "seizures": 2} and 0.05 < card["training"]["hours"] < 0.07, card
     assert card["validation"]["patients"] == 0 and model["ref"] == f"job:{job}" and model["tests"] == [], model
     assert model["precision"] == "f32" and model["bf16_difference"] == 0, model

@@ -246,7 +246,6 @@ def check_wrong_arguments(d, model):
             (["store://disk/../eeg", "--model", model, "--out", out], 1, "is outside"),
             (["store://disk/night", "--model", "job:train-0-0", "--out", out], 3, "train-0-0"),
             (["store://disk/night", "--model", f"{d.dir}/missing.safetensors", "--out", out], 3, "missing.safetensors"),
-            (["store://disk/night", "--out", out], 2, "--model"),
             (["store://disk/night", "--model", model], 2, "--output"),
             (["store://disk/night", f"{d.dir}/eeg", "--model", model, "--out", out], 2, "must be the only argument"),
             (["store://disk/night", "--model", model, "--out", out, "--parallel", "2"], 2, "--parallel"),

@@ -123,7 +123,7 @@ def journal_volume(tmp, corpus):
     code, _, err = d.ctl("stream", recording, "--model", "line_length", "--client", "bed-1", "--output", f"{tmp}/j/x.tsv")
     assert code == 0, err
     assert soon(lambda: metric(d, "brrd_journal_write_errors_total") > 0) and "the journal cannot be written" in d.read_log()
-    assert soon(lambda: metric(d, 'brrd_ready{component="journal"}') == 0) and readyz(d)[0] == 200
+    assert soon(lambda: metric(d, 'brrd_ready{component="journal"}') == 0) and readyz(d)[0] == 503
     os.unlink(filler)
     assert soon(lambda: metric(d, 'brrd_ready{component="journal"}') == 1)
     assert "bed-1" in d.ctl("journal", "--csv", "--kind", "opened")[1] and "done" in d.ctl("journal", "--kind", "ended")[1]
