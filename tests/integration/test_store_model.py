@@ -137,7 +137,7 @@ def check_streams(s3, d, recording, model, quiet):
     before = len(asked(s3, "GET"))
     os.mkdir(f"{d.dir}/found")
     code, out, err = d.ctl("detect", f"{d.dir}/eeg", "--model", URL, "--output", f"{d.dir}/found")
-    assert code == 0 and sum(len(n) for _, _, n in os.walk(f"{d.dir}/found")) == 2, (out, err)
+    assert code == 0 and sum(n.endswith("_events.tsv") for _, _, names in os.walk(f"{d.dir}/found") for n in names) == 2, (out, err)
     assert len(asked(s3, "GET")) == before, "the model is in the cache"
 
     s3.objects["open/slow.safetensors"] = s3.objects["open/" + KEY] + b"   "
