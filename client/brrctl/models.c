@@ -106,6 +106,8 @@ static void print_details(const Brr__V1__ModelDescription *m) {
     putchar('\n');
     if (*m->sha256)
         printf("  sha256      %s\n", m->sha256);
+    if (*m->ref)
+        printf("  loaded as   %s\n", m->ref);
     printf("  type        %s\n", m->type);
     if (*m->mixer)
         printf("  network     %s, %s, %lld parameters\n", m->preset, m->mixer, (long long)m->parameters);
