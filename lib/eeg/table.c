@@ -167,9 +167,8 @@ int table_require(const struct table *t, const char *names, int *ret, struct err
     }
     char other = other_separator(t);
     if (other)
-        return err_set(err, ERR_INVALID,
-                       "%s:%d: its columns are separated by %s; expected %s: save it so, or convert it with brrctl labels import",
-                       t->path, t->line, separator_name(other), separator_name(t->separator));
+        return err_set(err, ERR_INVALID, "%s:%d: its columns are separated by %s; expected %s: save it with them", t->path, t->line,
+                       separator_name(other), separator_name(t->separator));
     struct str found;
     str_init(&found, 200);
     for (int i = 0; i < t->n_names; i++)
