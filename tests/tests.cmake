@@ -16,6 +16,8 @@ find_program(Python3_EXECUTABLE NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH REQ
 set(test_limit_test_chaos 600)   # two minutes of faults, and the time to get over each
 set(test_limit_test_package 900) # this one and the next may fetch a Debian first
 set(test_limit_test_image 900)
+set(test_limit_test_real_clips 900) # trainings of minutes
+set(test_limit_test_lsl 600)
 function(brr_test name)
   cmake_parse_arguments(ARG "" "" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
   set(limit 300)

@@ -104,9 +104,16 @@ def check_installed(root):
     assert refused.returncode != 0 and "join the group" in refused.stderr, refused
 
 
-def page(service, path):
+def browser(root):
+    """Signed in by the link that `brrctl page` prints."""
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    opener.open(root("brrctl", "page").strip(), timeout=60).close()
+    return opener
+
+
+def page(opener, service, path):
     """What a browser gets; programs get lines of text."""
-    with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{service.port}{path}", headers={"Accept": "text/html"}), timeout=60) as answer:
+    with opener.open(urllib.request.Request(f"http://127.0.0.1:{service.port}{path}", headers={"Accept": "text/html"}), timeout=60) as answer:
         assert answer.headers["Content-Type"].startswith("text/html"), answer.headers
         return answer.read().decode()
 
@@ -117,9 +124,10 @@ def check_demo(root, service):
     root("brrctl", "load", "bedside", "demo")
     out = root("brrctl", "stream", recording, "--model", "bedside", "--client", "bed-1", "--alarms", user="nurse")
     assert re.search(r"^reference .* found$", out, re.M), out
-    assert "bedside" in page(service, "/models")
-    (session,) = set(re.findall(r'href="/streams/(\w+)"', page(service, "/streams")))
-    assert "bed-1" in page(service, "/streams") and "Alarm on" in page(service, f"/streams/{session}")
+    opener = browser(root)
+    assert "bedside" in page(opener, service, "/models")
+    (session,) = set(re.findall(r'href="/streams/(\w+)"', page(opener, service, "/streams")))
+    assert "bed-1" in page(opener, service, "/streams") and "Alarm on" in page(opener, service, f"/streams/{session}")
     kinds = [json.loads(line)["kind"] for line in root("brrctl", "journal", "--bed", "bed-1", "--json").splitlines()]
     assert {"opened", "alarm_on", "event", "ended"} <= set(kinds), kinds
 
