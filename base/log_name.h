@@ -4,7 +4,7 @@
 #define BRR_BASE_LOG_NAME_H
 #include <stdbool.h>
 
-/* Whether names are written; true at first. */
+/* Switches the writing of names on or off; they are written until the first call. */
 void log_names(bool written);
 /* The name, or "-" where names are not written. */
 const char *log_name(const char *name);

@@ -12,7 +12,7 @@ enum { TRUSTED_BOOT_ID = 37, TRUSTED_STEP_MS = 3600 * 1000, TRUSTED_STEADY_MS = 
 int64_t trusted_boot_ms(void);                   /* since the boot of the machine; any thread */
 void trusted_boot_id(char ret[TRUSTED_BOOT_ID]); /* of this boot; "" = unknown; any thread */
 
-/* What one owner has seen of the clocks; begins zeroed. */
+/* The clocks as one owner has read them so far; the owner zeroes the struct before its first look. */
 struct trusted_time {
     int64_t since_ms;  /* since the boot: when the owner began, or when the wall clock was stepped */
     int64_t offset_ms; /* wall clock minus time since the boot, at the newest look */

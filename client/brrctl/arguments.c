@@ -22,7 +22,7 @@ static const struct argument common[] = {
     {"--tls-cert", NULL, ARGUMENT_TEXT, AT(tls_cert), "FILE", "this client's certificate; default BRR_TLS_CERT", 0, 0},
     {"--tls-key", NULL, ARGUMENT_TEXT, AT(tls_key), "FILE", "private key of this client; default BRR_TLS_KEY", 0, 0},
 };
-/* Of the commands that write files. */
+/* The options of commands that write files. */
 static const struct argument force = {"--force", NULL, ARGUMENT_FLAG,
                                       AT(force), "",   "replace output files that brrd did not write, or that were changed since",
                                       0,         0};

@@ -67,8 +67,8 @@ struct arguments {
 bool arguments_parse(int argc, char **argv, const struct argument_table *table, struct arguments *ret);
 void arguments_done(struct arguments *a);
 
-/* Around a command: refuses files of its OUTPUT options that are not brrd's own (store/outputs.h), with EXISTS;
- * afterwards lists those that it has written. */
+/* The output files of a command. Before it runs, a file that is not brrd's own (store/outputs.h) is refused with EXISTS; when it
+ * has ended, the files that it wrote are listed as brrd's own. */
 struct arguments_outputs {
     const char *paths[ARGUMENTS_MAX_LIST];
     uint64_t stamps[ARGUMENTS_MAX_LIST]; /* before the command */

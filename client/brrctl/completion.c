@@ -8,7 +8,7 @@
 #include "work/jobfile.h"
 
 #define NETWORKS "random ring layered"              /* that `burst generate` draws */
-#define MODELS   "ward demo line_length band_power" /* that need no file; the daemon knows those that it serves */
+#define MODELS   "ward demo line_length band_power" /* built-in models; the daemon lists the models that it serves */
 
 /* Commands whose words are ids of jobs. */
 static const char *const of_jobs[] = {"job", "watch", "logs", "cancel", "delete", "resume", "compare"};

@@ -212,7 +212,7 @@ static void note_type(struct survey *s, const struct labels_other *other) {
     s->types[i].count += (int64_t)other->count;
 }
 
-/* What the labels hold beside seizures. */
+/* The event types and texts of label files that are no seizures. */
 static void note_rest(struct survey *s, const struct labels *labels) {
     for (size_t i = 0; i < labels->n_others; i++)
         note_type(s, &labels->others[i]);

@@ -257,7 +257,7 @@ static void move_aside(const char *path) {
         fprintf(stderr, "brrctl: %s is of an earlier run and was moved to %s\n", path, aside);
 }
 
-/* What an earlier run found in a recording that fails now would be taken for this run's. */
+/* Moves the events file of an earlier run aside when its recording fails now, so that nobody takes it for a result of this run. */
 static void set_earlier_aside(const struct detect_item *item) {
     char alarms[8192];
     size_t len = strlen(item->output);

@@ -18,7 +18,7 @@ struct source_edf {
     int signals[FRONTEND_MAX_LABELS];
     char (*names)[CHANNELS_LABEL_SIZE]; /* of all signals, renamed */
     int64_t per_record;                 /* samples of each signal */
-    int64_t at, end, records;           /* the next record, the end of those that are there, records of a block */
+    int64_t at, end, records;           /* the next record; one past the last record in the file; records of a block */
     int segment;                        /* of record `at` */
     float *samples, **uv;
 };
