@@ -10,7 +10,7 @@ target_link_options(brr PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/client/
 set_target_properties(brr PROPERTIES SOVERSION ${BRR_ABI} VERSION ${BRR_ABI}.${PROJECT_VERSION}
                                      LINK_DEPENDS ${CMAKE_SOURCE_DIR}/client/libbrr.map)
 
-file(GLOB brrctl_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/brrctl/*.c)
+file(GLOB brrctl_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/brrctl/*.c ${CMAKE_SOURCE_DIR}/client/brrctl/*/*.c)
 add_executable(brrctl ${brrctl_sources})
 target_link_libraries(brrctl PRIVATE brr brr_proto brr_kinds brr_trust)
 target_compile_definitions(brrctl PRIVATE BRR_VERSION="${PROJECT_VERSION}" BRR_REVISION="${BRR_REVISION}")

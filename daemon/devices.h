@@ -4,7 +4,7 @@
 #ifndef BRR_DAEMON_DEVICES_H
 #define BRR_DAEMON_DEVICES_H
 #include "daemon/config.h"
-#include "daemon/rpc/services.h"
+#include "daemon/services/services.h"
 
 /* Fills in devices, workers, watches, described and place_stream. The wake function, metrics and source are there. */
 int devices_open(struct services *s, const struct config *config, const struct config_source *source, struct err *err);

@@ -17,7 +17,7 @@
 #include "daemon/meters.h"
 #include "daemon/notify.h"
 #include "daemon/reload.h"
-#include "daemon/rpc/services.h"
+#include "daemon/services/services.h"
 #include "daemon/status/gather.h"
 
 enum { SERVER_MAX_METHODS = 96 };

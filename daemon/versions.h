@@ -1,7 +1,7 @@
 /* versions: versions of this build and of the libraries it uses. Any thread. */
 #ifndef BRR_DAEMON_VERSIONS_H
 #define BRR_DAEMON_VERSIONS_H
-#include "daemon/rpc/services.h"
+#include "daemon/services/services.h"
 
 const char *versions_own(void);
 const char *versions_revision(void);

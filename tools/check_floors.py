@@ -39,13 +39,17 @@ FLOORS = {
     "daemon/jobs": LIB + ["daemon/db", "daemon/hosts", "daemon/models"],
     "daemon/status": LIB + ["daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/hooks", "daemon/live", "daemon/burst", "daemon/hosts", "daemon/models", "daemon/jobs"],
     "daemon/page": LIB + ["lib/trust", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/jobs", "daemon/status"],
-    "daemon/rpc": LIB + ["lib/trust", "daemon/backup", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/hooks", "daemon/live", "daemon/burst", "daemon/hosts", "daemon/models", "daemon/jobs", "proto"],
+    "daemon/rpc": ["base", "lib/store", "lib/trust", "daemon/live", "proto"],
+    "daemon/services": LIB + ["lib/trust", "daemon/backup", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/hooks", "daemon/live", "daemon/burst", "daemon/hosts", "daemon/models", "daemon/jobs", "daemon/rpc", "proto"],
     "daemon/http": LIB + ["lib/trust", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/live", "daemon/hosts", "daemon/models", "daemon/jobs", "daemon/rpc", "daemon/status", "daemon/page"],
-    "daemon": LIB + ["lib/trust", "daemon/backup", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/hooks", "daemon/live", "daemon/burst", "daemon/hosts", "daemon/models", "daemon/jobs", "daemon/rpc", "daemon/status", "daemon/page", "daemon/http", "proto"],
+    "daemon": LIB + ["lib/trust", "daemon/backup", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/hooks", "daemon/live", "daemon/burst", "daemon/hosts", "daemon/models", "daemon/jobs", "daemon/rpc", "daemon/services", "daemon/status", "daemon/page", "daemon/http", "proto"],
     "client": ["base", "lib/trust", "proto"],
     "client/brrctl": ["client", "lib/trust", "proto"] + [room for room in LIB if room not in ("kernels", "lib/nn", "lib/kinds")],
     "client/examples": ["client"],
 }
+# The rooms of brrctl: each may use what its commands share, and one the files of another where it says so.
+BRRCTL = {"jobs": [], "detect": [], "report": ["jobs"], "burst": [], "geodesic": [], "lsl": ["detect"], "admin": []}
+FLOORS |= {f"client/brrctl/{room}": FLOORS["client/brrctl"] + ["client/brrctl"] + [f"client/brrctl/{other}" for other in others] for room, others in BRRCTL.items()}
 # Narrower than a folder: (folder, folder it may include) -> the only headers that it may include there.
 NARROW = {
     ("lib/nn", "lib/store"): {"store/safetensors.h", "store/digest.h"},
@@ -55,8 +59,9 @@ NARROW = {
     ("lib/geodesic", "lib/eeg"): {"eeg/table.h"},
     ("lib/geodesic", "lib/plot"): {"plot/plot_panels.h"},
     ("lib/geodesic", "lib/nn"): {"nn/replay.h"},
-    ("client/brrctl", "lib/store"): {"store/safetensors.h", "store/digest.h", "store/outputs.h", "store/store.h", "store/store_options.h"},
+    ("daemon/rpc", "daemon/live"): {"daemon/live/session.h"},  # how many of the sessions one caller may have
 }
+NARROW |= {(f"client/brrctl/{room}", "lib/store"): {"store/safetensors.h", "store/digest.h", "store/outputs.h", "store/store.h", "store/store_options.h"} for room in BRRCTL}
 # Tables that a header declares and a file above it defines, because their rows come from all rooms: name -> the file of its definition.
 TABLES = {
     "task_kinds": "lib/kinds/kinds.c",
@@ -81,7 +86,7 @@ WALLS = {
     "cuda": ["kernels/cuda/"],
     "cudnn": ["kernels/cuda/"],
     "cublas": ["kernels/cuda/"],
-    "protobuf-c/": ["daemon/rpc/", "client/"],
+    "protobuf-c/": ["daemon/rpc/", "daemon/services/", "client/"],
 }
 # Versions of libraries are shown by one file of the daemon.
 VERSION_FILE = "daemon/versions.c"
@@ -89,7 +94,7 @@ VERSION_FILE = "daemon/versions.c"
 
 def folder_of(path):
     parts = path.split("/")
-    for depth in (2, 1):
+    for depth in (3, 2, 1):
         name = "/".join(parts[:depth])
         if name in FLOORS:
             return name

@@ -14,7 +14,7 @@ PRODUCT = ("base", "lib", "kernels", "daemon", "client", "tools")
 
 def room_of(path):
     parts = path.split("/")[:-1]
-    depth = 2 if parts[0] in ("lib", "kernels", "daemon", "client", "tests", "tools") else 1
+    depth = 3 if parts[:2] == ["client", "brrctl"] else 2 if parts[0] in ("lib", "kernels", "daemon", "client", "tests", "tools") else 1
     return "/".join(parts[:depth])
 
 

@@ -29,6 +29,7 @@ static const struct argument force = {"--force", NULL, ARGUMENT_FLAG,
 enum { N_COMMON = sizeof common / sizeof *common, N_LOCAL = 1, MAX_NAMES = 128 };
 
 const struct argument_table arguments_none = {.rows = NULL};
+const struct argument_table arguments_local = {.rows = NULL, .local = true};
 
 const char *arguments_nearest(const char *word, const void *names, int n, unsigned long stride) {
     const char *best = NULL;

@@ -1,4 +1,5 @@
-/* brrctl: shared by the command families: calls, errors, exit codes. One file per family; rows in main.c. */
+/* brrctl: what its commands share: the row of a command, calls, errors, exit codes. A command is a file of a room with its row at
+ * the end, and a line of commands.def. */
 #ifndef BRR_CLIENT_BRRCTL_BRRCTL_H
 #define BRR_CLIENT_BRRCTL_BRRCTL_H
 #include <protobuf-c/protobuf-c.h>
@@ -33,8 +34,8 @@ struct command {
     const char *details;                   /* further lines of --help; an example */
     const struct command_verb *verbs;      /* then options and run are theirs; ends with a row without a name */
 };
-/* All rows, in the order of the help. */
-const struct command *brrctl_commands(int *ret_n);
+/* All rows (commands.def), in the order of the help. */
+const struct command *const *brrctl_commands(int *ret_n);
 
 /* Prints "brrctl: …" and returns the exit code of an error. */
 int brrctl_fail(const struct err *err);
@@ -115,60 +116,5 @@ enum { BRRCTL_MAX_TABLES = 128 };
 struct task_kind;
 struct option_table;
 int brrctl_key_tables(const struct task_kind *only, const struct option_table *ret[BRRCTL_MAX_TABLES]);
-
-/* The options of the commands, beside the code that reads them. */
-extern const struct argument_table stream_arguments, detect_arguments, tune_arguments, ensemble_arguments, score_arguments,
-    submit_arguments, validate_arguments, job_arguments, cancel_arguments, resume_arguments, logs_arguments, load_arguments,
-    checkpoint_arguments, geodesic_arguments, windows_arguments, dataset_arguments, store_arguments, top_arguments,
-    metrics_arguments, drain_arguments, usage_arguments, tls_arguments, journal_arguments, alarms_arguments, picture_arguments,
-    plot_arguments, compare_arguments, report_arguments, sweep_arguments;
-extern const struct command_verb burst_verbs[], lsl_verbs[];
-
-/* Commands, by file. */
-int cmd_submit(const struct arguments *o);
-int cmd_jobs(const struct arguments *o);
-int cmd_job(const struct arguments *o);
-int cmd_compare(const struct arguments *o);
-int cmd_sweep(const struct arguments *o);
-int cmd_picture(const struct arguments *o);
-int cmd_plot(const struct arguments *o);
-int cmd_report(const struct arguments *o);
-int cmd_watch(const struct arguments *o);
-int cmd_logs(const struct arguments *o);
-int cmd_cancel(const struct arguments *o);
-int cmd_delete(const struct arguments *o);
-int cmd_resume(const struct arguments *o);
-int cmd_version(const struct arguments *o);
-int cmd_page(const struct arguments *o);
-int cmd_ready(const struct arguments *o);
-int cmd_devices(const struct arguments *o);
-int cmd_score(const struct arguments *o);
-int cmd_tune(const struct arguments *o);
-int cmd_ensemble(const struct arguments *o);
-int cmd_sessions(const struct arguments *o);
-int cmd_journal(const struct arguments *o);
-int cmd_alarms(const struct arguments *o);
-int cmd_hooks(const struct arguments *o);
-int cmd_stream(const struct arguments *o);
-int cmd_detect(const struct arguments *o);
-int cmd_validate(const struct arguments *o);
-int cmd_keys(const struct arguments *o);
-int cmd_checkpoints(const struct arguments *o);
-int cmd_checkpoint(const struct arguments *o);
-int cmd_models(const struct arguments *o);
-int cmd_load(const struct arguments *o);
-int cmd_unload(const struct arguments *o);
-int cmd_geodesic(const struct arguments *o);
-int cmd_windows(const struct arguments *o);
-int cmd_store(const struct arguments *o);
-int cmd_dataset(const struct arguments *o);
-int cmd_metrics(const struct arguments *o);
-int cmd_top(const struct arguments *o);
-int cmd_doctor(const struct arguments *o);
-int cmd_drain(const struct arguments *o);
-int cmd_usage(const struct arguments *o);
-int cmd_backup(const struct arguments *o);
-int cmd_tls(const struct arguments *o);
-int cmd_completion(const struct arguments *o);
 
 #endif

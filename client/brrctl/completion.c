@@ -82,7 +82,7 @@ static void print_keys(void) {
 
 static void print_bash(void) {
     int n;
-    const struct command *c = brrctl_commands(&n);
+    const struct command *const *c = brrctl_commands(&n);
     puts("# bash completion of brrctl: brrctl completion bash > /etc/bash_completion.d/brrctl\n"
          "_brrctl_known() { # jobs or models that the daemon knows: the first text of each line\n"
          "    brrctl \"$1\" --json 2>/dev/null | sed -n 's/^{\"[a-z_]*\":\"\\([^\"]*\\)\".*/\\1/p'\n"
@@ -91,23 +91,23 @@ static void print_bash(void) {
          "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} options= words= values=");
     fputs("    local commands=\"", stdout);
     for (int i = 0; i < n; i++)
-        printf("%s ", c[i].name);
+        printf("%s ", c[i]->name);
     fputs("help\"\n    local keys=\"", stdout);
     print_keys();
     puts("\"\n"
          "    case ${COMP_WORDS[1]} in\n"
          "    help) words=$commands ;;");
     for (int i = 0; i < n; i++) {
-        printf("    %s) words=\"", c[i].name);
-        print_verbs(&c[i]);
+        printf("    %s) words=\"", c[i]->name);
+        print_verbs(c[i]);
         fputs("\" options=\"--help", stdout);
-        each_option(&c[i], print_name, stdout);
+        each_option(c[i], print_name, stdout);
         puts("\" ;;");
     }
     puts("    esac\n"
          "    case \"${COMP_WORDS[1]} ${COMP_WORDS[COMP_CWORD-1]}\" in");
     for (int i = 0; i < n; i++)
-        each_option(&c[i], print_bash_values, (void *)(uintptr_t)c[i].name);
+        each_option(c[i], print_bash_values, (void *)(uintptr_t)c[i]->name);
     puts("    esac\n"
          "    if [ \"$word\" = : ]; then before=: word=; fi # job:ID is three words to bash\n"
          "    if [ \"$before\" = : ] && [[ \" ${COMP_WORDS[*]} \" == *\" job : \"* ]]; then\n"
@@ -183,7 +183,7 @@ static void print_fish_option(void *ctx, const struct argument *o) {
 
 static void print_fish(void) {
     int n;
-    const struct command *c = brrctl_commands(&n);
+    const struct command *const *c = brrctl_commands(&n);
     puts("# fish completion of brrctl: brrctl completion fish > ~/.config/fish/completions/brrctl.fish\n"
          "function __brrctl_known # jobs or models that the daemon knows\n"
          "    brrctl $argv[1] --json 2>/dev/null | string replace -rf '^{\"[a-z_]*\":\"([^\"]*)\".*' '$1'\n"
@@ -192,19 +192,19 @@ static void print_fish(void) {
     print_of_jobs(" ");
     puts("' -f -a '(__brrctl_known jobs)'");
     for (int i = 0; i < n; i++) {
-        printf("complete -c brrctl -n __fish_use_subcommand -f -a %s -d ", c[i].name);
-        print_quoted(c[i].summary);
+        printf("complete -c brrctl -n __fish_use_subcommand -f -a %s -d ", c[i]->name);
+        print_quoted(c[i]->summary);
         printf("\ncomplete -c brrctl -n 'test (count (commandline -opc)) -eq 2; and __fish_seen_subcommand_from %s' -a '",
-               c[i].name);
-        print_verbs(&c[i]);
+               c[i]->name);
+        print_verbs(c[i]);
         puts("'");
-        each_option(&c[i], print_fish_option, (void *)(uintptr_t)c[i].name);
+        each_option(c[i], print_fish_option, (void *)(uintptr_t)c[i]->name);
     }
     puts("complete -c brrctl -n 'test (count (commandline -opc)) -eq 3; and __fish_seen_subcommand_from generate' -f -a '" NETWORKS
          "'");
 }
 
-int cmd_completion(const struct arguments *o) {
+static int cmd_completion(const struct arguments *o) {
     static const struct {
         const char *shell;
         void (*print)(void);
@@ -217,3 +217,13 @@ int cmd_completion(const struct arguments *o) {
     fprintf(stderr, "brrctl: there is no completion for '%s'; expected bash, zsh or fish\n", o->args[0]);
     return EXIT_USAGE;
 }
+
+const struct command command_completion = {
+    .name = "completion",
+    .words = "bash|zsh|fish",
+    .summary = "print shell completions",
+    .run = cmd_completion,
+    .min_args = 1,
+    .max_args = 1,
+    .details = "example: source <(brrctl completion bash)",
+};

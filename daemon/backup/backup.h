@@ -1,4 +1,4 @@
-/* backup: what a backup of a daemon consists of. `Admin.Backup` sends these files (rpc/svc_backup),
+/* backup: what a backup of a daemon consists of. `Admin.Backup` sends these files (services/svc_backup),
  * brrctl writes them to a directory with their manifest, backup.json, and `brrd --restore` reads that directory (daemon/restore).
  * In it are the job database and the files of BACKUP_FOLDERS; folders of jobs are left out, because they can be large and copied as
  * they are. */

@@ -9,7 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
-#include "client/brrctl/source_lsl.h"
+#include "client/brrctl/lsl/source_lsl.h"
 
 static double unix_time(void) {
     struct timespec now;

@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "client/brrctl/lsl_timeline.h"
+#include "client/brrctl/lsl/lsl_timeline.h"
 #include "unit/cmocka_all.h"
 
 enum { RATE = 256 };

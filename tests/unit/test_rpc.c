@@ -12,8 +12,8 @@
 #include "brr/v1/jobs.pb-c.h"
 #include "brr/v1/stream.pb-c.h"
 #include "client/brr.h"
-#include "daemon/rpc/convert.h"
-#include "daemon/rpc/services.h"
+#include "daemon/services/convert.h"
+#include "daemon/services/services.h"
 #include "unit/temp_dir.h"
 
 /* Which calloc of the loop thread fails from now on, 0 = none (the linker's --wrap). */

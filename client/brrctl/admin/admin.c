@@ -1,0 +1,150 @@
+/* version and devices. */
+#include <stdio.h>
+#include <string.h>
+
+#include "brr/v1/admin.pb-c.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/message_json.h"
+#include "client/brrctl/output.h"
+
+enum { READY_MS = 4000 };
+
+static int cmd_version(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Admin/Version", &brr__v1__version_response__descriptor, 0};
+    const Brr__V1__VersionRequest in = BRR__V1__VERSION_REQUEST__INIT;
+    OWNED_POINTER(brr_disconnect) brr_client *client = NULL;
+    struct brr_error err;
+    Brr__V1__VersionResponse *v = brrctl_open(o, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
+    if (!v) { /* this program has a version nevertheless */
+        if (!o->json)
+            puts("brrctl " BRR_VERSION " (" BRR_REVISION ")");
+        fflush(stdout);
+        return brrctl_fail_call(&err);
+    }
+    if (o->json) {
+        struct output out;
+        message_json(output_begin(&out), &v->base, "version revision libraries{key value} uptime_ms notice");
+        output_end(&out);
+    } else {
+        printf("brrd %s (%s), up %.0f s\n", v->version, v->revision, (double)v->uptime_ms / 1000);
+        for (size_t i = 0; i < v->n_libraries; i++)
+            printf("  %-14s %s\n", v->libraries[i]->key, v->libraries[i]->value);
+        printf("%s\n", v->notice);
+    }
+    brr__v1__version_response__free_unpacked(v, NULL);
+    return 0;
+}
+
+/* grpc.health.v1.Health/Check without a request, whose answer is one number. */
+static int cmd_ready(const struct arguments *o) {
+    static const unsigned char serving[] = {0x08, 0x01};
+    int code = 0;
+    brr_client *client = brrctl_connect(o, &code);
+    if (!client)
+        return code;
+    struct brr_error err;
+    void *answer = NULL;
+    size_t len = 0;
+    if (brr_call(client, &(struct brr_request){"/grpc.health.v1.Health/Check", "", 0, READY_MS}, &answer, &len, &err)) {
+        code = brrctl_fail_call(&err);
+    } else {
+        const bool ready = len == sizeof serving && !memcmp(answer, serving, len);
+        puts(ready ? "ready" : "not ready; /readyz of http.listen, brrctl doctor and the log say why");
+        code = ready ? 0 : EXIT_FAILED;
+    }
+    brr_free(answer);
+    brr_disconnect(client);
+    return code;
+}
+
+static int cmd_page(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Admin/Page", &brr__v1__page_response__descriptor, 0};
+    const Brr__V1__PageRequest in = BRR__V1__PAGE_REQUEST__INIT;
+    int code = 0;
+    Brr__V1__PageResponse *p = brrctl_call(o, &method, &in.base, &code);
+    if (!p)
+        return code;
+    if (o->json) {
+        struct output out;
+        message_json(output_begin(&out), &p->base, "url");
+        output_end(&out);
+    } else {
+        puts(p->url);
+    }
+    brr__v1__page_response__free_unpacked(p, NULL);
+    return 0;
+}
+
+static void print_device(const Brr__V1__Device *d, bool json) {
+    if (json) {
+        struct output out;
+        message_json(output_begin(&out), &d->base,
+                     "name description isa total_bytes free_bytes reserved_bytes limit_bytes used_bytes streams occupant model? "
+                     "uuid? health=readings{name value} "
+                     "slowed_by bad? fix?");
+        output_end(&out);
+        return;
+    }
+    char total[32], used[32], reserved[32], limit[32];
+    printf("%-8s %s, %s, %s\n", d->name, d->description, output_bytes((double)d->total_bytes, total, sizeof total),
+           *d->occupant ? d->occupant : "idle");
+    printf("%-8s %d stream%s, %s of %s used", "", d->streams, d->streams == 1 ? "" : "s",
+           output_bytes((double)d->used_bytes, used, sizeof used), output_bytes((double)d->limit_bytes, limit, sizeof limit));
+    if (d->reserved_bytes)
+        printf(", %s more promised to %s", output_bytes((double)d->reserved_bytes, reserved, sizeof reserved), d->occupant);
+    puts("");
+    if (*d->condition)
+        printf("%-8s %s: %s\n", "", *d->model ? d->model : "driver", d->condition);
+    if (*d->bad)
+        printf("%-8s takes no new work: %s\n%-8s %s\n", "", d->bad, "", d->fix);
+}
+
+static int cmd_devices(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Admin/Devices", &brr__v1__devices_response__descriptor, 0};
+    const Brr__V1__DevicesRequest in = BRR__V1__DEVICES_REQUEST__INIT;
+    int code = 0;
+    Brr__V1__DevicesResponse *d = brrctl_call(o, &method, &in.base, &code);
+    for (size_t i = 0; d && i < d->n_devices; i++)
+        print_device(d->devices[i], o->json);
+    if (d)
+        brr__v1__devices_response__free_unpacked(d, NULL);
+    return code;
+}
+
+const struct command command_devices = {
+    .name = "devices",
+    .words = "",
+    .options = &arguments_none,
+    .summary = "show the devices of the daemon",
+    .run = cmd_devices,
+    .details = "example: brrctl devices",
+};
+
+const struct command command_ready = {
+    .name = "ready",
+    .words = "",
+    .options = &arguments_none,
+    .summary = "exit with 0 if the daemon takes new work, as /readyz says",
+    .run = cmd_ready,
+    .details = "example: brrctl ready --endpoint unix:/run/brrd/brrd.sock",
+};
+
+const struct command command_page = {
+    .name = "page",
+    .words = "",
+    .options = &arguments_none,
+    .summary = "print the address of the daemon's web pages, as a link that signs a browser in",
+    .run = cmd_page,
+    .details =
+        "Over the unix socket. Without auth.tokens_file the link works once, within five minutes; with it, sign in with a token.\n"
+        "example: xdg-open $(brrctl page)",
+};
+
+const struct command command_version = {
+    .name = "version",
+    .words = "",
+    .options = &arguments_none,
+    .summary = "show versions of the daemon and its libraries",
+    .run = cmd_version,
+    .details = "example: brrctl version --json",
+};

@@ -1,0 +1,159 @@
+#include "client/brrctl/admin/alarm_history.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "brr/v1/journal.pb-c.h"
+
+enum { PAGE = 500 };
+
+/* Makes room for one more in a list whose capacity doubles; NULL when out of memory. */
+static void *grow(void *list, int n, size_t size) {
+    if (n & (n - 1))
+        return list; /* the capacity is the next power of two */
+    return realloc(list, (size_t)(n ? 2 * n : 1) * size);
+}
+
+static struct history_alarm *find_alarm(const struct history *h, const char *id) {
+    for (int i = h->n_alarms - 1; i >= 0; i--)
+        if (!strcmp(h->alarms[i].id, id))
+            return &h->alarms[i];
+    return NULL;
+}
+
+static bool add_alarm(struct history *h, const Brr__V1__JournalEntry *e) {
+    struct history_alarm *a = find_alarm(h, e->alarm_id);
+    if (a) { /* it went on */
+        a->off_ms = 0;
+        a->end_s = NAN;
+        return true;
+    }
+    struct history_alarm *more = grow(h->alarms, h->n_alarms, sizeof *more);
+    if (!more)
+        return false;
+    h->alarms = more;
+    a = &h->alarms[h->n_alarms++];
+    *a = (struct history_alarm){.start_s = e->start_s, .end_s = NAN, .on_ms = e->received_ms};
+    str_copy(a->id, sizeof a->id, e->alarm_id);
+    str_copy(a->session, sizeof a->session, e->session_id);
+    str_copy(a->bed, sizeof a->bed, e->client_name);
+    return true;
+}
+
+static bool add_event(struct history *h, const Brr__V1__JournalEntry *e) {
+    struct history_event *more = grow(h->events, h->n_events, sizeof *more);
+    if (!more)
+        return false;
+    h->events = more;
+    h->events[h->n_events] = (struct history_event){.start_s = e->start_s, .end_s = e->end_s};
+    str_copy(h->events[h->n_events++].session, sizeof more->session, e->session_id);
+    return true;
+}
+
+static bool add_stream(struct history *h, const Brr__V1__JournalEntry *e) {
+    struct history_stream *s = NULL;
+    for (int i = h->n_streams - 1; i >= 0 && !s; i--)
+        if (!strcmp(h->streams[i].session, e->session_id))
+            s = &h->streams[i];
+    if (!s) {
+        struct history_stream *more = grow(h->streams, h->n_streams, sizeof *more);
+        if (!more)
+            return false;
+        h->streams = more;
+        s = &h->streams[h->n_streams++];
+        *s = (struct history_stream){.first_ms = e->received_ms};
+        str_copy(s->session, sizeof s->session, e->session_id);
+        str_copy(s->bed, sizeof s->bed, e->client_name);
+    }
+    s->last_ms = e->received_ms;
+    s->end_s = fmax(s->end_s, isfinite(e->end_s) ? e->end_s : isfinite(e->start_s) ? e->start_s : 0);
+    if (e->sample_ms && isfinite(e->start_s))
+        s->sample0_ms = e->sample_ms - llround(e->start_s * 1000);
+    return true;
+}
+
+/* detail: "ACTION[ MARK] via …". */
+static void take_answer(struct history_alarm *a, const Brr__V1__JournalEntry *e) {
+    static const char *const marks[] = {
+        [HISTORY_TRUE] = "mark true ", [HISTORY_FALSE] = "mark false ", [HISTORY_UNCLEAR] = "mark unclear "};
+    if (str_starts(e->detail, "acknowledge ") && !a->answered_ms)
+        a->answered_ms = e->received_ms;
+    for (int i = HISTORY_TRUE; i <= HISTORY_UNCLEAR; i++)
+        if (str_starts(e->detail, marks[i]))
+            a->mark = (enum history_mark)i;
+}
+
+static bool take(struct history *h, const Brr__V1__JournalEntry *e) {
+    struct history_alarm *a = *e->alarm_id ? find_alarm(h, e->alarm_id) : NULL;
+    if (!e->live || !*e->session_id || str_starts(e->session_id, "test"))
+        return true;
+    if (!strcmp(e->kind, "alarm_on"))
+        return add_stream(h, e) && (!*e->alarm_id || add_alarm(h, e));
+    if (!strcmp(e->kind, "event"))
+        return add_stream(h, e) && add_event(h, e);
+    if (!a)
+        return add_stream(h, e);
+    if (!strcmp(e->kind, "alarm_off")) {
+        a->off_ms = e->received_ms;
+        a->end_s = e->start_s;
+        a->cut = *e->detail && strcmp(e->detail, "ended") != 0;
+    }
+    if (!strcmp(e->kind, "answered"))
+        take_answer(a, e);
+    if (!strcmp(e->kind, "escalated"))
+        a->steps++;
+    return true;
+}
+
+int history_read(const struct arguments *o, int64_t since_ms, const char *bed, struct history *ret) {
+    static const struct brrctl_method method = {"/brr.v1.Journal/List", &brr__v1__list_journal_response__descriptor, 0};
+    char *kinds[] = {"alarm_on", "alarm_off", "event", "answered", "escalated", "opened", "ended", "lost"};
+    Brr__V1__JournalFilter filter = BRR__V1__JOURNAL_FILTER__INIT;
+    Brr__V1__ListJournalRequest in = BRR__V1__LIST_JOURNAL_REQUEST__INIT;
+    bool room = true;
+    int code = 0;
+    *ret = (struct history){0};
+    filter.client = (char *)(uintptr_t)bed;
+    filter.since_ms = since_ms;
+    filter.kinds = kinds;
+    filter.n_kinds = sizeof kinds / sizeof *kinds;
+    in.filter = &filter;
+    in.limit = PAGE;
+    do {
+        Brr__V1__ListJournalResponse *out = brrctl_call(o, &method, &in.base, &code);
+        if (!out)
+            return code;
+        for (size_t i = 0; i < out->n_entries && room; i++)
+            room = take(ret, out->entries[i]);
+        in.cursor = out->cursor;
+        brr__v1__list_journal_response__free_unpacked(out, NULL);
+    } while (in.cursor && room);
+    if (!room)
+        fprintf(stderr, "brrctl: out of memory reading the journal; a later --since needs less\n");
+    return room ? 0 : EXIT_FAILED;
+}
+
+void history_done(struct history *h) {
+    free(h->alarms);
+    free(h->events);
+    free(h->streams);
+    *h = (struct history){0};
+}
+
+bool history_span(const struct history *h, const struct history_alarm *a, double *ret_start_s, double *ret_end_s) {
+    const double to_s = isfinite(a->end_s) ? a->end_s : a->start_s;
+    double start_s = NAN, end_s = NAN;
+    for (int i = 0; i < h->n_events; i++) {
+        const struct history_event *e = &h->events[i];
+        if (strcmp(e->session, a->session) != 0 || !(e->start_s <= to_s && e->end_s >= a->start_s))
+            continue;
+        start_s = isnan(start_s) ? e->start_s : fmin(start_s, e->start_s);
+        end_s = isnan(end_s) ? e->end_s : fmax(end_s, e->end_s);
+    }
+    *ret_start_s = isnan(start_s) ? a->start_s : start_s;
+    *ret_end_s = isnan(end_s) ? to_s : end_s;
+    return *ret_end_s > *ret_start_s;
+}

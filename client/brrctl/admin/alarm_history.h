@@ -1,0 +1,41 @@
+/* alarm_history: the alarms of live streams in the journal, with what people answered, for reports and labels. */
+#ifndef BRR_CLIENT_BRRCTL_ADMIN_ALARM_HISTORY_H
+#define BRR_CLIENT_BRRCTL_ADMIN_ALARM_HISTORY_H
+#include "client/brrctl/brrctl.h"
+
+enum history_mark { HISTORY_UNMARKED, HISTORY_TRUE, HISTORY_FALSE, HISTORY_UNCLEAR };
+
+struct history_alarm {
+    char id[64], session[40], bed[128];
+    double start_s, end_s;              /* from sample 0 of the stream; end NaN: it did not end */
+    int64_t on_ms, off_ms, answered_ms; /* Unix time; 0: not */
+    bool cut;                           /* the monitoring stopped while it was on */
+    enum history_mark mark;
+    int steps; /* of the escalation */
+};
+/* An event that became final. */
+struct history_event {
+    char session[40];
+    double start_s, end_s;
+};
+/* A stream that is named by any entry. */
+struct history_stream {
+    char session[40], bed[128];
+    int64_t first_ms, last_ms; /* when its first and last entries were received */
+    int64_t sample0_ms;        /* Unix time of its sample 0; 0: unknown */
+    double end_s;              /* the latest time that an entry names */
+};
+struct history {
+    struct history_alarm *alarms;
+    struct history_event *events;
+    struct history_stream *streams;
+    int n_alarms, n_events, n_streams;
+};
+/* Reads what was received since then, of beds whose name matches `bed` (a pattern; "" = all). Returns an exit code, after printing
+ * the error; history_done frees. */
+int history_read(const struct arguments *o, int64_t since_ms, const char *bed, struct history *ret);
+void history_done(struct history *h);
+/* The span of the alarm's seizure: that of the events that overlap it, else the alarm's own; false: it has none. */
+bool history_span(const struct history *h, const struct history_alarm *a, double *ret_start_s, double *ret_end_s);
+
+#endif

@@ -1,0 +1,216 @@
+/* alarms report and alarms export: what happened to alarms in the last hours, and the answers as labels for training. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/fsio.h"
+#include "base/order.h"
+#include "base/str.h"
+#include "client/brrctl/admin/alarm_history.h"
+#include "client/brrctl/admin/alarms.h"
+#include "client/brrctl/output.h"
+
+static const struct alarms_options *own(const struct arguments *o) { return o->own; }
+
+/* ---- report ---- */
+
+struct counts {
+    int alarms, marks[4], acknowledged, escalated, cut;
+    double *waits_s; /* until somebody acknowledged, ascending after sort_waits */
+};
+
+static int by_value(const void *a, const void *b) {
+    const double l = *(const double *)a, r = *(const double *)b;
+    return (l > r) - (l < r);
+}
+
+static void count(struct counts *c, const struct history_alarm *a) {
+    c->alarms++;
+    c->marks[a->mark]++;
+    c->escalated += a->steps > 0;
+    c->cut += a->cut;
+    if (a->answered_ms)
+        c->waits_s[c->acknowledged++] = (double)(a->answered_ms - a->on_ms) / 1000;
+}
+
+static void put_counts(struct json_writer *w, const struct counts *c) {
+    json_put_i64(w, "alarms", c->alarms);
+    json_put_i64(w, "true", c->marks[HISTORY_TRUE]);
+    json_put_i64(w, "false", c->marks[HISTORY_FALSE]);
+    json_put_i64(w, "unclear", c->marks[HISTORY_UNCLEAR]);
+    json_put_i64(w, "unmarked", c->marks[HISTORY_UNMARKED]);
+    json_put_i64(w, "acknowledged", c->acknowledged);
+    json_put_i64(w, "escalated", c->escalated);
+    json_put_i64(w, "monitoring_stopped", c->cut);
+    json_put_f64(w, "acknowledged_after_s_median", c->acknowledged ? c->waits_s[c->acknowledged / 2] : NAN);
+    json_put_f64(w, "acknowledged_after_s_longest", c->acknowledged ? c->waits_s[c->acknowledged - 1] : NAN);
+}
+
+/* bed NULL: of all beds. */
+static void print_counts(const struct arguments *o, const char *bed, struct counts *c) {
+    char median[32], longest[32];
+    if (c->acknowledged)
+        qsort(c->waits_s, (size_t)c->acknowledged, sizeof *c->waits_s, by_value);
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        if (bed)
+            json_put_str(w, "bed", bed);
+        else
+            json_put_null(w, "bed");
+        put_counts(w, c);
+        output_end(&out);
+        return;
+    }
+    output_duration(c->acknowledged ? c->waits_s[c->acknowledged / 2] : NAN, median, sizeof median);
+    output_duration(c->acknowledged ? c->waits_s[c->acknowledged - 1] : NAN, longest, sizeof longest);
+    printf("%-20.20s %6d %5d %6d %8d %9d %13d %12s %12s %10d %8d\n", bed ? bed : "all", c->alarms, c->marks[HISTORY_TRUE],
+           c->marks[HISTORY_FALSE], c->marks[HISTORY_UNCLEAR], c->marks[HISTORY_UNMARKED], c->acknowledged, median, longest,
+           c->escalated, c->cut);
+}
+
+/* The alarms of one bed, or of all (NULL). */
+static void report_bed(const struct arguments *o, const struct history *h, const char *bed, double *waits_s) {
+    struct counts c = {.waits_s = waits_s};
+    for (int i = 0; i < h->n_alarms; i++)
+        if (!bed || !strcmp(h->alarms[i].bed, bed))
+            count(&c, &h->alarms[i]);
+    print_counts(o, bed, &c);
+}
+
+static bool is_first_of_bed(const struct history *h, int i) {
+    for (int k = 0; k < i; k++)
+        if (!strcmp(h->alarms[k].bed, h->alarms[i].bed))
+            return false;
+    return true;
+}
+
+int alarms_report(const struct arguments *o) {
+    struct history h;
+    int64_t since_ms;
+    if (!alarms_since(o, &since_ms))
+        return EXIT_USAGE;
+    int code = history_read(o, since_ms, own(o)->bed ? own(o)->bed : "", &h);
+    double *waits_s = calloc((size_t)h.n_alarms + 1, sizeof *waits_s);
+    if (!code && waits_s) {
+        if (!o->json)
+            printf("%-20s %6s %5s %6s %8s %9s %13s %12s %12s %10s %8s\n", "bed", "alarms", "true", "false", "unclear", "unmarked",
+                   "acknowledged", "median after", "longest", "escalated", "stopped");
+        for (int i = 0; i < h.n_alarms; i++)
+            if (is_first_of_bed(&h, i))
+                report_bed(o, &h, h.alarms[i].bed, waits_s);
+        report_bed(o, &h, NULL, waits_s);
+    }
+    free(waits_s);
+    history_done(&h);
+    return code;
+}
+
+/* ---- export ---- */
+
+struct label {
+    double start_s, end_s;
+    const char *type;
+};
+
+static int by_start(const void *a, const void *b) {
+    const double l = ((const struct label *)a)->start_s, r = ((const struct label *)b)->start_s;
+    return (l > r) - (l < r);
+}
+
+/* The spans that people marked true or false, in order; a true one goes before a false one that overlaps it. Returns their number.
+ */
+static int marked_spans(const struct history *h, const struct history_stream *s, struct label *ret) {
+    int n = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < h->n_alarms; i++) {
+            const struct history_alarm *a = &h->alarms[i];
+            struct label l = {.type = pass ? "bckg" : "sz"};
+            bool free_span = !strcmp(a->session, s->session) && a->mark == (pass ? HISTORY_FALSE : HISTORY_TRUE) &&
+                             history_span(h, a, &l.start_s, &l.end_s);
+            for (int k = 0; k < n && free_span; k++)
+                free_span = l.end_s <= ret[k].start_s || l.start_s >= ret[k].end_s;
+            if (free_span)
+                ret[n++] = l;
+        }
+    qsort(ret, (size_t)n, sizeof *ret, by_start);
+    return n;
+}
+
+static void put_row(struct str *out, double from_s, double to_s, const char *type, const struct history_stream *s, double total_s) {
+    char day[32] = "n/a";
+    struct tm tm;
+    const time_t t = (time_t)(s->sample0_ms / 1000);
+    if (s->sample0_ms && gmtime_r(&t, &tm))
+        strftime(day, sizeof day, "%Y-%m-%d %H:%M:%S", &tm);
+    if (to_s > from_s)
+        str_printf(out, "%.2f\t%.2f\t%s\tn/a\tn/a\t%s\t%.2f\n", from_s, to_s - from_s, type, day, total_s);
+}
+
+/* Time that nobody has judged is of the type unknown: neither seizure nor background. */
+static void put_labels(struct str *out, const struct history_stream *s, const struct label *labels, int n) {
+    const double total_s = fmax(s->end_s, (double)(s->last_ms - s->first_ms) / 1000) + 60;
+    double at_s = 0;
+    str_puts(out, "onset\tduration\teventType\tconfidence\tchannels\tdateTime\trecordingDuration\n");
+    for (int i = 0; i < n; i++) {
+        put_row(out, at_s, labels[i].start_s, "unknown", s, total_s);
+        put_row(out, labels[i].start_s, labels[i].end_s, labels[i].type, s, total_s);
+        at_s = labels[i].end_s;
+    }
+    put_row(out, at_s, total_s, "unknown", s, total_s);
+}
+
+/* "bed-7_6f1c2a90_events.tsv"; other characters than letters, digits, - and . become -. */
+static int write_labels(const char *folder, const struct history_stream *s, const struct label *labels, int n, struct err *err) {
+    char name[200], path[4096];
+    OWNED(str_done) struct str out;
+    int rc;
+    str_format(name, sizeof name, "%.100s_%.8s_events.tsv", *s->bed ? s->bed : "stream", s->session);
+    for (char *p = name; *p; p++)
+        *p = strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._", *p) ? *p : '-';
+    name[0] = name[0] == '.' ? '-' : name[0];
+    str_init(&out, 16 << 20);
+    put_labels(&out, s, labels, n);
+    if ((rc = fsio_join(path, sizeof path, folder, name, err)) || (rc = fsio_write_atomic(path, str_cstr(&out), out.len, err)))
+        return rc;
+    printf("%s: %d marked\n", path, n);
+    return 0;
+}
+
+static int export_all(const struct history *h, const char *folder, struct err *err) {
+    OWNED_MEMORY struct label *labels = calloc((size_t)h->n_alarms + 1, sizeof *labels);
+    int files = 0, rc;
+    if (!labels)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for labels");
+    if ((rc = fsio_mkdirs(folder, err)))
+        return rc;
+    for (int i = 0; i < h->n_streams; i++) {
+        const int n = marked_spans(h, &h->streams[i], labels);
+        if (n && (rc = write_labels(folder, &h->streams[i], labels, n, err)))
+            return rc;
+        files += n > 0;
+    }
+    if (!files)
+        fprintf(stderr, "brrctl: no alarm of this time is marked true or false; nothing was written\n");
+    return 0;
+}
+
+int alarms_export(const struct arguments *o) {
+    struct history h;
+    struct err err;
+    int64_t since_ms;
+    if (!own(o)->as || !own(o)->output) {
+        fprintf(stderr, "brrctl: expected `brrctl alarms export --as labels --output DIR`\n");
+        return EXIT_USAGE;
+    }
+    if (!alarms_since(o, &since_ms))
+        return EXIT_USAGE;
+    int code = history_read(o, since_ms, own(o)->bed ? own(o)->bed : "", &h);
+    if (!code && export_all(&h, own(o)->output, &err))
+        code = brrctl_fail(&err);
+    history_done(&h);
+    return code;
+}

@@ -1,0 +1,16 @@
+/* alarms: the options of `brrctl alarms`, which its files share. */
+#ifndef BRR_CLIENT_BRRCTL_ADMIN_ALARMS_H
+#define BRR_CLIENT_BRRCTL_ADMIN_ALARMS_H
+#include "client/brrctl/brrctl.h"
+
+struct alarms_options {
+    bool open;
+    const char *person, *silence, *since, *bed, *as, *output;
+};
+/* The Unix time that --since names, else twelve hours ago; false after printing an error. */
+bool alarms_since(const struct arguments *o, int64_t *ret);
+
+int alarms_report(const struct arguments *o);
+int alarms_export(const struct arguments *o);
+
+#endif

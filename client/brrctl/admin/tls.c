@@ -1,0 +1,530 @@
+/* tls init|renew|token|revoke|client DIR: a laboratory's own certificate authority, certificates and tokens. Runs here, without a
+ * daemon. Keys and tokens are made with mode 0600; a token is shown once, and only its SHA-256 is kept. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
+#include "trust/certificate.h"
+#include "trust/token.h"
+
+/* The options of tls. */
+struct tls_options {
+    struct argument_list hosts;
+    const char *role;
+    const char *name;
+    const char *until;
+    const char *names;
+    const char *from;
+    bool all, answer;
+};
+#define AT(field) offsetof(struct tls_options, field)
+static const struct argument rows[] = {
+    {"--host", NULL, ARGUMENT_LIST, AT(hosts), "NAME", "name or address of the daemon's machine; may be repeated", 0, 0},
+    {"--role", NULL, ARGUMENT_CHOICE, AT(role), "read|stream|submit|admin",
+     "role of the token; each role includes the ones before it", 0, 0},
+    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the token or client", 0, 0},
+    {"--all", NULL, ARGUMENT_FLAG, AT(all), "", "token: it sees the streams of all callers, not only its own", 0, 0},
+    {"--answer", NULL, ARGUMENT_FLAG, AT(answer), "",
+     "token: its owner answers alarms: acknowledges, silences, marks and notes them", 0, 0},
+    {"--names", NULL, ARGUMENT_TEXT, AT(names), "NAME,…", "token: only beds with these names; patterns (* ? [abc]) are allowed", 0,
+     0},
+    {"--from", NULL, ARGUMENT_TEXT, AT(from), "FILE",
+     "token: one for each line of FILE, the name of a bed, of which alone it opens streams; prints `NAME TOKEN` lines", 0, 0},
+    {"--until", NULL, ARGUMENT_TEXT, AT(until), "DATE", "last day (YYYY-MM-DD) on which the token is valid", 0, 0},
+};
+#undef AT
+static const struct argument_table tls_arguments = ARGUMENT_TABLE_LOCAL(rows, struct tls_options);
+
+static const struct tls_options *own(const struct arguments *o) { return o->own; }
+
+enum { PATH_SIZE = 4096, TEXT_MAX = 1 << 20, LINE_SIZE = 400, PUBLIC_MODE = 0644, SECRET_MODE = 0600, MAX_HOSTS = 64 };
+
+/* ---- files ---- */
+
+static int put(const char *dir, const char *name, const char *text, mode_t mode, struct err *err) {
+    char path[PATH_SIZE];
+    int rc = fsio_join(path, sizeof path, dir, name, err);
+    if (rc)
+        return rc;
+    mode_t before = umask(0077); /* never readable by others, not even while it is written */
+    rc = fsio_write_atomic(path, text, strlen(text), err);
+    umask(before);
+    if (rc)
+        return rc;
+    return chmod(path, mode) < 0 ? err_errno(err, errno, "cannot set the mode of %s", path) : 0;
+}
+
+static int get(const char *dir, const char *name, char **ret, struct err *err) {
+    char path[PATH_SIZE];
+    size_t len;
+    int rc = fsio_join(path, sizeof path, dir, name, err);
+    return rc ? rc : fsio_read(path, TEXT_MAX, ret, &len, err);
+}
+
+static int put_pair(const char *dir, const char *name, const struct certificate_pair *pair, struct err *err) {
+    char file[TOKEN_NAME_SIZE + 8];
+    str_format(file, sizeof file, "%s.key", name);
+    int rc = put(dir, file, pair->key, SECRET_MODE, err);
+    str_format(file, sizeof file, "%s.crt", name);
+    return rc ? rc : put(dir, file, pair->certificate, PUBLIC_MODE, err);
+}
+
+/* The CA of the directory, for certificates that it is to issue. */
+static int get_authority(const char *dir, struct certificate_pair *ret, struct err *err) {
+    struct certificate_pair ca = {0};
+    if (get(dir, "ca.crt", &ca.certificate, err) || get(dir, "ca.key", &ca.key, err)) {
+        certificate_pair_done(&ca);
+        return err_wrap(err, "%s has no certificate authority; `brrctl tls init %s` makes one", dir, dir);
+    }
+    *ret = ca;
+    return 0;
+}
+
+/* ---- the file of tokens ---- */
+
+static int append_text(int fd, const char *path, const char *line, struct err *err) {
+    char last = '\n';
+    OWNED(str_done) struct str text;
+    struct stat st;
+    str_init(&text, TEXT_MAX);
+    if (fstat(fd, &st) < 0 || (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) != 1))
+        return err_errno(err, errno, "cannot read %s", path);
+    str_printf(&text, "%s%s", last == '\n' ? "" : "\n", line);
+    ssize_t n = write(fd, str_cstr(&text), text.len);
+    if (n != (ssize_t)text.len || fsync(fd) < 0)
+        return err_errno(err, n >= 0 && n < (ssize_t)text.len ? ENOSPC : errno, "cannot write %s", path);
+    return 0;
+}
+
+/* Adds a line by one write at the end: owner and mode of the file stay, and lines of two callers do not mix. */
+static int append_line(const char *dir, const char *line, struct err *err) {
+    char path[PATH_SIZE];
+    int rc = fsio_join(path, sizeof path, dir, "tokens", err);
+    if (rc)
+        return rc;
+    int fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? err_set(err, ERR_NOT_FOUND, "%s does not exist; `brrctl tls init %s` makes it", path, dir)
+                               : err_errno(err, errno, "cannot open %s", path);
+    rc = append_text(fd, path, line, err);
+    if (close(fd) < 0 && rc == 0)
+        rc = err_errno(err, errno, "cannot write %s", path);
+    return rc;
+}
+
+/* A new token, and the file's line about it. */
+static int make_token(const struct token_request *request, char ret_token[TOKEN_SIZE], char ret_line[LINE_SIZE], struct err *err) {
+    char hex[TOKEN_HEX_SIZE];
+    int rc;
+    if ((rc = token_check_request(request, NULL, err)) || (rc = token_make(ret_token, hex, err)))
+        return rc;
+    str_format(ret_line, LINE_SIZE, "%s %s %s%s%s%s%s%s%s\n", request->role, request->name, hex, request->all ? " all" : "",
+               request->answer ? " answer" : "", request->names ? " names=" : "", request->names ? request->names : "",
+               request->until ? " until=" : "", request->until ? request->until : "");
+    return 0;
+}
+
+/* The text with the role of every line of this name replaced by `revoked`; gives the number of those lines. */
+static int revoke_lines(const char *text, const char *name, struct str *ret) {
+    int n = 0;
+    while (*text) {
+        size_t len = strcspn(text, "\n"), role = strspn(text, " \t"), word = strcspn(text + role, " \t\n");
+        size_t at = role + word + strspn(text + role + word, " \t");
+        size_t named = at < len ? strcspn(text + at, " \t\n") : 0;
+        bool one = text[role] != '#' && named == strlen(name) && !strncmp(text + at, name, named);
+        if (one)
+            str_puts(ret, "revoked ");
+        str_append(ret, text + (one ? at : 0), len - (one ? at : 0));
+        str_puts(ret, "\n");
+        text += len + (text[len] == '\n');
+        n += one;
+    }
+    return n;
+}
+
+/* ---- init and renew ---- */
+
+static int refuse_existing(const char *dir, struct err *err) {
+    static const char *const files[] = {"ca.crt", "ca.key", "server.crt", "server.key", "tokens", "admin.token"};
+    char path[PATH_SIZE];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        int rc = fsio_join(path, sizeof path, dir, files[i], err);
+        if (rc)
+            return rc;
+        if (fsio_exists(path))
+            return err_set(err, ERR_EXISTS,
+                           "%s exists already; choose another directory, or `brrctl tls renew %s` for a new server certificate",
+                           path, dir);
+    }
+    return 0;
+}
+
+struct hosts {
+    const char *names[MAX_HOSTS];
+    size_t count;
+    char machine[256];
+};
+
+/* Host names of the certificate: those of --host; else localhost, 127.0.0.1 and this machine's name. */
+static void choose_hosts(const struct arguments *o, struct hosts *ret) {
+    *ret = (struct hosts){0};
+    for (int i = 0; i < own(o)->hosts.n && i < MAX_HOSTS; i++)
+        ret->names[ret->count++] = own(o)->hosts.items[i];
+    if (ret->count)
+        return;
+    ret->names[ret->count++] = "localhost";
+    ret->names[ret->count++] = "127.0.0.1";
+    if (!gethostname(ret->machine, sizeof ret->machine - 1) && *ret->machine && strcmp(ret->machine, "localhost"))
+        ret->names[ret->count++] = ret->machine;
+}
+
+static int issue_server(const char *dir, const struct certificate_pair *ca, const struct hosts *hosts, struct err *err) {
+    const struct certificate_request request = {
+        .name = "brrd", .hosts = hosts->names, .n_hosts = hosts->count, .days = CERTIFICATE_DAYS};
+    struct certificate_pair server;
+    int rc = certificate_issue(ca, &request, &server, err);
+    if (rc)
+        return rc;
+    rc = put_pair(dir, "server", &server, err);
+    certificate_pair_done(&server);
+    return rc;
+}
+
+static int put_first_token(const char *dir, struct err *err) {
+    const struct token_request request = {.role = "admin", .name = "admin"};
+    char token[TOKEN_SIZE], line[LINE_SIZE], text[TOKEN_SIZE + 2] = "";
+    int rc = make_token(&request, token, line, err);
+    if (rc)
+        return rc;
+    str_format(text, sizeof text, "%s\n", token);
+    rc = put(dir, "tokens", line, SECRET_MODE, err);
+    rc = rc ? rc : put(dir, "admin.token", text, SECRET_MODE, err);
+    explicit_bzero(token, sizeof token);
+    explicit_bzero(text, sizeof text);
+    return rc;
+}
+
+static int init(const char *dir, const struct hosts *hosts, struct err *err) {
+    OWNED(certificate_pair_done) struct certificate_pair ca = {0};
+    char name[64], machine[48] = "";
+    int rc;
+    if (gethostname(machine, sizeof machine - 1))
+        machine[0] = '\0';
+    str_format(name, sizeof name, "brrd CA %s", machine);
+    if ((rc = refuse_existing(dir, err)) || (rc = certificate_make_authority(name, &ca, err)) || (rc = fsio_mkdirs(dir, err)) ||
+        (rc = issue_server(dir, &ca, hosts, err)) || (rc = put_first_token(dir, err)))
+        return rc;
+    return put_pair(dir, "ca", &ca, err);
+}
+
+static void print_server(const struct arguments *o, const struct hosts *hosts) {
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "directory", o->args[1]);
+        json_begin_array(w, "hosts");
+        for (size_t i = 0; i < hosts->count; i++)
+            json_put_str(w, NULL, hosts->names[i]);
+        json_end(w, ']');
+        json_put_i64(w, "days", CERTIFICATE_DAYS);
+        output_end(&out);
+        return;
+    }
+    printf("server.crt, server.key  for");
+    for (size_t i = 0; i < hosts->count; i++)
+        printf(" %s", hosts->names[i]);
+    printf(", valid for %d days\n", CERTIFICATE_DAYS);
+}
+
+static void print_next_steps(const char *dir) {
+    char full[PATH_SIZE];
+    if (fsio_absolute(full, sizeof full, dir, NULL))
+        str_copy(full, sizeof full, dir);
+    printf("ca.crt                  for clients: --tls-ca\n"
+           "ca.key                  signs further certificates: keep it secret\n"
+           "tokens                  auth.tokens_file of the daemon; contains digests only\n"
+           "admin.token             a token of the role admin, for --token-file\n"
+           "\n"
+           "daemon.yaml: listen: { tcp: \"0.0.0.0:7443\" }\n"
+           "             tls: { cert: %s/server.crt, key: %s/server.key }\n"
+           "             auth: { tokens_file: %s/tokens }\n",
+           full, full, full);
+}
+
+static int run_init(const struct arguments *o, struct err *err) {
+    struct hosts hosts;
+    choose_hosts(o, &hosts);
+    int rc = init(o->args[1], &hosts, err);
+    if (rc)
+        return rc;
+    print_server(o, &hosts);
+    if (!o->json)
+        print_next_steps(o->args[1]);
+    return 0;
+}
+
+static int run_renew(const struct arguments *o, struct err *err) {
+    struct hosts hosts;
+    struct certificate_pair ca;
+    choose_hosts(o, &hosts);
+    int rc = get_authority(o->args[1], &ca, err);
+    if (rc)
+        return rc;
+    rc = issue_server(o->args[1], &ca, &hosts, err);
+    certificate_pair_done(&ca);
+    if (rc)
+        return rc;
+    print_server(o, &hosts);
+    return 0;
+}
+
+/* ---- token, revoke, client ---- */
+
+static struct token_request request_of(const struct arguments *o) {
+    return (struct token_request){.role = own(o)->role,
+                                  .name = own(o)->name,
+                                  .until = own(o)->until,
+                                  .names = own(o)->names,
+                                  .all = own(o)->all,
+                                  .answer = own(o)->answer};
+}
+
+/* One bed of --from: its token's line for the file, and what is printed. */
+static int add_bed(const struct arguments *o, const char *bed, struct str *lines, struct str *shown, struct err *err) {
+    struct token_request request = request_of(o);
+    char token[TOKEN_SIZE], line[LINE_SIZE];
+    request.name = bed;
+    request.names = request.names ? request.names : bed;
+    int rc = make_token(&request, token, line, err);
+    if (rc)
+        return err_wrap(err, "%s", own(o)->from);
+    str_puts(lines, line);
+    if (o->json) {
+        struct json_writer w;
+        json_writer_init(&w, shown);
+        json_begin_object(&w, NULL);
+        json_put_str(&w, "name", bed);
+        json_put_str(&w, "role", own(o)->role);
+        json_put_str(&w, "token", token);
+        json_end(&w, '}');
+        str_puts(shown, "\n");
+    } else {
+        str_printf(shown, "%s %s\n", bed, token);
+    }
+    explicit_bzero(token, sizeof token);
+    return 0;
+}
+
+/* All beds get their tokens, or none does. */
+static int run_tokens(const struct arguments *o, struct err *err) {
+    OWNED_MEMORY char *text = NULL;
+    OWNED(str_done) struct str lines;
+    OWNED(str_done) struct str shown;
+    char *rest = NULL;
+    size_t len;
+    str_init(&lines, TEXT_MAX);
+    str_init(&shown, TEXT_MAX);
+    int rc = fsio_read(own(o)->from, TEXT_MAX, &text, &len, err), n = 0;
+    if (rc)
+        return rc;
+    for (char *bed = strtok_r(text, "\r\n", &rest); bed && !rc; bed = strtok_r(NULL, "\r\n", &rest)) {
+        bed += strspn(bed, " \t");
+        bed[strcspn(bed, " \t#")] = '\0';
+        if (*bed && ++n)
+            rc = add_bed(o, bed, &lines, &shown, err);
+    }
+    if (!rc && !n)
+        rc = err_set(err, ERR_INVALID, "%s names no bed; expected one name a line", own(o)->from);
+    if (rc || (rc = append_line(o->args[1], str_cstr(&lines), err)))
+        return rc;
+    fputs(str_cstr(&shown), stdout);
+    return 0;
+}
+
+static int run_token(const struct arguments *o, struct err *err) {
+    if (own(o)->from)
+        return run_tokens(o, err);
+    const struct token_request request = request_of(o);
+    char token[TOKEN_SIZE], line[LINE_SIZE];
+    int rc;
+    if ((rc = make_token(&request, token, line, err)) || (rc = append_line(o->args[1], line, err)))
+        return rc;
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "name", own(o)->name);
+        json_put_str(w, "role", own(o)->role);
+        json_put_str(w, "token", token);
+        output_end(&out);
+    } else {
+        puts(token);
+    }
+    explicit_bzero(token, sizeof token);
+    return 0;
+}
+
+/* The new text takes the file's place, with its mode, owner and group. */
+static int replace_tokens(const char *dir, const char *text, struct err *err) {
+    char path[PATH_SIZE];
+    struct stat st;
+    int rc;
+    if ((rc = fsio_join(path, sizeof path, dir, "tokens", err)))
+        return rc;
+    if (stat(path, &st) < 0)
+        return err_errno(err, errno, "cannot open %s", path);
+    if ((rc = put(dir, "tokens", text, st.st_mode & 0777, err)))
+        return rc;
+    if (chown(path, st.st_uid, st.st_gid) < 0)
+        return err_errno(err, errno, "%s was changed, but its owner and group could not be kept; run this as root", path);
+    return 0;
+}
+
+/* The file without the tokens of --name; returns their number in *ret. */
+static int revoke_tokens(const struct arguments *o, int *ret, struct err *err) {
+    OWNED_MEMORY char *text = NULL;
+    OWNED(str_done) struct str changed;
+    str_init(&changed, 2 * TEXT_MAX);
+    int rc = get(o->args[1], "tokens", &text, err);
+    if (rc)
+        return rc;
+    if (!(*ret = revoke_lines(text, own(o)->name, &changed)))
+        return err_set(err, ERR_NOT_FOUND, "%s/tokens has no token named '%.64s'", o->args[1], own(o)->name);
+    if (!str_ok(&changed))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s/tokens", o->args[1]);
+    return replace_tokens(o->args[1], str_cstr(&changed), err);
+}
+
+static int run_revoke(const struct arguments *o, struct err *err) {
+    int n, rc = revoke_tokens(o, &n, err);
+    if (rc)
+        return rc;
+    if (o->json) {
+        struct output out;
+        json_put_i64(output_begin(&out), "revoked", n);
+        output_end(&out);
+    } else {
+        printf("revoked: %d token%s of %s; a running daemon refuses %s within seconds\n", n, n == 1 ? "" : "s", own(o)->name,
+               n == 1 ? "it" : "them");
+    }
+    return 0;
+}
+
+static int make_client(const struct arguments *o, struct err *err) {
+    OWNED(certificate_pair_done) struct certificate_pair ca = {0};
+    OWNED(certificate_pair_done) struct certificate_pair pair = {0};
+    const struct certificate_request request = {.name = own(o)->name, .days = CERTIFICATE_DAYS};
+    int rc;
+    if ((rc = get_authority(o->args[1], &ca, err)) || (rc = certificate_issue(&ca, &request, &pair, err)))
+        return rc;
+    return put_pair(o->args[1], own(o)->name, &pair, err);
+}
+
+static int run_client(const struct arguments *o, struct err *err) {
+    int rc = make_client(o, err);
+    if (rc)
+        return rc;
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "name", own(o)->name);
+        json_put_i64(w, "days", CERTIFICATE_DAYS);
+        output_end(&out);
+    } else {
+        printf("%s.crt, %s.key: --tls-cert and --tls-key of this client, valid for %d days\n", own(o)->name, own(o)->name,
+               CERTIFICATE_DAYS);
+    }
+    return 0;
+}
+
+/* ---- options ---- */
+
+static int need(const char *value, const char *verb, const char *option, struct err *err) {
+    return value ? 0 : err_set(err, ERR_INVALID, "tls %s needs %s", verb, option);
+}
+
+static int check_none(const struct arguments *o, struct err *err) {
+    (void)o, (void)err;
+    return 0;
+}
+
+static int check_token(const struct arguments *o, struct err *err) {
+    struct token_request request = request_of(o);
+    int64_t end_ms = 0;
+    if (own(o)->from && own(o)->name)
+        return err_set(err, ERR_INVALID, "--from and --name exclude each other: the file has the names");
+    request.name = own(o)->from ? "bed" : request.name;
+    int rc;
+    if ((rc = need(own(o)->role, "token", "--role read|stream|submit|admin", err)) ||
+        (rc = need(request.name, "token", "--name NAME, or --from FILE", err)) ||
+        (rc = token_check_request(&request, &end_ms, err)))
+        return rc;
+    if (end_ms && end_ms <= clock_wall_ms())
+        return err_set(err, ERR_INVALID, "--until is %s, which is over; expected today (UTC) or a later day", own(o)->until);
+    return 0;
+}
+
+static int check_revoke(const struct arguments *o, struct err *err) { return need(own(o)->name, "revoke", "--name NAME", err); }
+
+static int check_client(const struct arguments *o, struct err *err) {
+    const char *name = own(o)->name;
+    int rc;
+    if ((rc = need(name, "client", "--name NAME", err)) || (rc = token_check_name(name, err))) /* it names files */
+        return rc;
+    if (!strcmp(name, "ca") || !strcmp(name, "server") || name[0] == '.')
+        return err_set(err, ERR_INVALID, "'%s' cannot be a client's name: %s.key is another file of this directory", name, name);
+    return 0;
+}
+
+static int cmd_tls(const struct arguments *o) {
+    static const struct {
+        const char *name;
+        int (*check)(const struct arguments *o, struct err *err); /* of the options */
+        int (*run)(const struct arguments *o, struct err *err);
+    } verbs[] = {{"init", check_none, run_init},
+                 {"renew", check_none, run_renew},
+                 {"token", check_token, run_token},
+                 {"revoke", check_revoke, run_revoke},
+                 {"client", check_client, run_client}};
+    struct err err = {0};
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        if (strcmp(o->args[0], verbs[i].name) != 0)
+            continue;
+        if (!verbs[i].check(o, &err))
+            return verbs[i].run(o, &err) ? brrctl_fail(&err) : 0;
+        brrctl_fail(&err);
+        return EXIT_USAGE;
+    }
+    fprintf(stderr, "brrctl: there is no `tls %s`; expected init, renew, token, revoke or client\n", o->args[0]);
+    return EXIT_USAGE;
+}
+
+const struct command command_tls = {
+    .name = "tls",
+    .words = "init|renew|token|revoke|client DIR",
+    .options = &tls_arguments,
+    .summary = "make your own CA, certificates and tokens; works without a daemon",
+    .run = cmd_tls,
+    .min_args = 2,
+    .max_args = 2,
+    .details =
+        "  init DIR [--host NAME]...    ca.crt ca.key server.crt server.key tokens admin.token; hosts: localhost, 127.0.0.1 and "
+        "this\n"
+        "                               machine's name, unless given\n"
+        "  renew DIR [--host NAME]...   new server.crt and server.key of the same CA; a running daemon reloads them\n"
+        "  token DIR --role R --name N  add a token to the file `tokens` and print it once; --until DATE sets its last day;\n"
+        "                               --all: it sees the streams of all callers, as a monitoring station needs;\n"
+        "                               --from beds.txt: one for each bed, for its name alone\n"
+        "  revoke DIR --name N          revoke the tokens of this name\n"
+        "  client DIR --name N          make N.crt and N.key for --tls-cert and --tls-key, if the daemon has tls.client_ca\n"
+        "example: brrctl tls init /etc/brrd/tls --host eeg.lab.example",
+};

@@ -1,0 +1,130 @@
+/* brrctl burst: networks of spiking neurons, in files and in the daemon. */
+#include "client/brrctl/burst/burst.h"
+
+#include "client/brrctl/brrctl.h"
+
+#define AT(field) offsetof(struct burst_options, field)
+#define ROW_OUTPUT                                                                                                                 \
+    { "--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE", "file to write", 0, 0 }
+#define ROW_TICKS                                                                                                                  \
+    { "--ticks", NULL, ARGUMENT_INTEGER, AT(ticks), "N", "number of ticks", 1, 9e15 }
+#define ROW_FIRED                                                                                                                  \
+    { "--fired", NULL, ARGUMENT_OUTPUT, AT(fired), "FILE", "write the (tick, id) of every spike: .npy (int64) or .tsv", 0, 0 }
+#define ROW_EVERY_TICK                                                                                                             \
+    {                                                                                                                              \
+        "--every-tick", NULL, ARGUMENT_FLAG, AT(every_tick), "", "leak and refractory advance in every tick, also without input",  \
+            0, 0                                                                                                                   \
+    }
+#define ROW_BUDGET                                                                                                                 \
+    {                                                                                                                              \
+        "--budget", NULL, ARGUMENT_TEXT, AT(budget), "BYTES",                                                                      \
+            "memory that the network may use (512MiB, 4GB); default: the daemon's", 0, 0                                           \
+    }
+#define ROW_DEVICE                                                                                                                 \
+    {                                                                                                                              \
+        "--device", NULL, ARGUMENT_TEXT, AT(device), "NAME",                                                                       \
+            "the daemon's device, such as cuda:1; default: the one with the most free memory", 0, 0                                \
+    }
+static const struct argument generate_rows[] = {
+    {"--neurons", NULL, ARGUMENT_INTEGER, AT(neurons), "N", "neurons of the network, default 1000", 1, 4294967231.0},
+    {"--synapses", NULL, ARGUMENT_INTEGER, AT(synapses), "K", "synapses of each neuron, default 100", 0, 4294967295.0},
+    {"--layers", NULL, ARGUMENT_INTEGER, AT(layers), "L", "layers of a layered network, default 5", 2, 4096},
+    {"--seed", NULL, ARGUMENT_INTEGER, AT(seed), "S", "the same seed draws the same network on every machine, default 1", 0, 9e18},
+    {"--inhibitory", NULL, ARGUMENT_NUMBER, AT(inhibitory), "SHARE", "share of the neurons whose synapses all inhibit, default 0.2",
+     0, 1},
+    {"--weights", NULL, ARGUMENT_TEXT, AT(weights), "LOW-HIGH", "range of the weights, within 0-255, default 1-255", 0, 0},
+    {"--psp", NULL, ARGUMENT_INTEGER, AT(psp), "P", "factor of every weight, default 1", 0, 255},
+    {"--threshold", NULL, ARGUMENT_NUMBER, AT(threshold), "V", "membrane at which neurons fire, default 1000", -3e38, 3e38},
+    {"--leak", NULL, ARGUMENT_NUMBER, AT(leak), "SHARE", "share of the membrane lost in a tick, default 0.1", 0, 1},
+    {"--excitability", NULL, ARGUMENT_NUMBER, AT(excitability), "P", "chance to fire at the threshold, default 1", 0, 1},
+    {"--refractory", NULL, ARGUMENT_INTEGER, AT(refractory), "TICKS", "pause after a spike, default 2", 0, 65535},
+    {"--power", NULL, ARGUMENT_NUMBER, AT(power), "V", "potential that the first neuron receives in every tick, default 0", -1e12,
+     1e12},
+    ROW_OUTPUT,
+};
+static const struct argument_table generate_table = ARGUMENT_TABLE_LOCAL(generate_rows, struct burst_options);
+static const struct argument plot_rows[] = {
+    ROW_OUTPUT,
+};
+static const struct argument_table plot_table = ARGUMENT_TABLE_LOCAL(plot_rows, struct burst_options);
+static const struct argument run_rows[] = {
+    ROW_TICKS,
+    {"--inject", NULL, ARGUMENT_TEXT, AT(inject), "FILE.tsv", "table of injections: tick, id, potential", 0, 0},
+    ROW_FIRED,
+    {"--plot", NULL, ARGUMENT_OUTPUT, AT(plot), "FILE", "draw the spikes as a raster; .svg, .png or .pdf", 0, 0},
+    {"--keep", NULL, ARGUMENT_TEXT, AT(keep), "NAME", "leave the network in the daemon under this name", 0, 0},
+    ROW_EVERY_TICK,
+    ROW_BUDGET,
+    ROW_DEVICE,
+};
+static const struct argument_table run_table = ARGUMENT_TABLE(run_rows, struct burst_options);
+static const struct argument create_rows[] = {
+    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the network", 0, 0},
+    ROW_EVERY_TICK,
+    ROW_BUDGET,
+    ROW_DEVICE,
+};
+static const struct argument_table create_table = ARGUMENT_TABLE(create_rows, struct burst_options);
+static const struct argument step_rows[] = {
+    ROW_TICKS,
+    ROW_FIRED,
+};
+static const struct argument_table step_table = ARGUMENT_TABLE(step_rows, struct burst_options);
+static const struct argument observe_rows[] = {
+    ROW_TICKS,
+    ROW_FIRED,
+    {"--queue", NULL, ARGUMENT_INTEGER, AT(frames), "N", "frames that may wait for this observer, default 4096", 1, 1e6},
+};
+static const struct argument_table observe_table = ARGUMENT_TABLE(observe_rows, struct burst_options);
+static const struct argument snapshot_rows[] = {
+    ROW_OUTPUT,
+};
+static const struct argument_table snapshot_table = ARGUMENT_TABLE(snapshot_rows, struct burst_options);
+static const struct argument_table other_table = {.rows = NULL, .size = sizeof(struct burst_options)},
+                                   info_table = {.rows = NULL, .size = sizeof(struct burst_options), .local = true};
+
+static const struct command_verb burst_verbs[] = {
+    {"generate", "random|ring|layered", &generate_table, burst_generate, 2},
+    {"info", "FILE", &info_table, burst_info, 2},
+    {"plot", "FILE FIRED", &plot_table, burst_plot, 3},
+    {"run", "FILE", &run_table, burst_run, 2},
+    {"create", "FILE", &create_table, burst_create, 2},
+    {"list", "", &other_table, burst_list, 1},
+    {"inject", "NAME FILE.tsv", &other_table, burst_inject, 3},
+    {"step", "NAME", &step_table, burst_step, 2},
+    {"observe", "NAME", &observe_table, burst_observe, 2},
+    {"snapshot", "NAME", &snapshot_table, burst_snapshot, 2},
+    {"restore", "NAME FILE", &other_table, burst_restore, 3},
+    {"destroy", "NAME", &other_table, burst_destroy, 2},
+    {.name = NULL},
+};
+
+const struct command command_burst = {
+    .name = "burst",
+    .words = "generate|info|plot|run|create|list|inject|step|observe|snapshot|restore|destroy ...",
+    .options = &arguments_none,
+    .summary = "networks of spiking neurons: draw, run, plot, observe",
+    .min_args = 1,
+    .max_args = 3,
+    .details =
+        "Without a daemon:\n"
+        "  generate random|ring|layered --out FILE   draw a network from a seed; targets anywhere, the next neurons, the next "
+        "layer\n"
+        "  info FILE                    synapses, degrees, areas, memory and numbers of a network or snapshot\n"
+        "  plot FILE FIRED --out FILE   a raster of spikes that a run or a job wrote (.npy or .tsv)\n"
+        "In the daemon:\n"
+        "  run FILE --ticks N           create, inject (--inject FILE.tsv), run, write spikes (--fired) and a raster (--plot), "
+        "destroy;\n"
+        "                               --keep NAME leaves the network there; Ctrl-C leaves neither network nor files\n"
+        "  create FILE [--name N]       a network of a file or snapshot; it lives until it is destroyed or the daemon ends\n"
+        "  list                         all networks\n"
+        "  inject NAME FILE.tsv         potentials for ticks to come: columns tick, id, potential\n"
+        "  step NAME --ticks N          run ticks; --fired writes their spikes\n"
+        "  observe NAME                 print each tick as any client steps the network, until Ctrl-C, or for --ticks N\n"
+        "  snapshot NAME --out FILE     network and state; `create` and `run` go on from there\n"
+        "  restore NAME FILE            the network becomes that of a snapshot; name, options and observers stay\n"
+        "  destroy NAME                 end it\n"
+        "example: brrctl burst generate random --neurons 10000 --synapses 100 --seed 7 --power 2000 --out net.safetensors\n"
+        "example: brrctl burst run net.safetensors --ticks 500 --inject in.tsv --fired out.npy --plot raster.svg",
+    .verbs = burst_verbs,
+};

@@ -1,0 +1,26 @@
+/* detect_table: the table of recordings that detect prints, for local and server runs. */
+#ifndef BRR_CLIENT_BRRCTL_DETECT_DETECT_TABLE_H
+#define BRR_CLIENT_BRRCTL_DETECT_DETECT_TABLE_H
+#include <stdbool.h>
+
+#include "client/brr.h"
+
+struct detect_item {
+    char *path, *output; /* malloc'd; output: below --output */
+    char *note;          /* malloc'd; what there is to say about its channels and header, NULL = nothing */
+    bool done;           /* processed, with or without success */
+    int n_events;
+    double duration_s, seizure_s;
+    double suppressed_s, largest_suppression; /* burst suppression; highest ratio of a whole minute */
+    double highest, threshold_on;             /* highest probability, NaN = unknown; the one that begins an event */
+    int64_t bursts;
+    struct brr_error err; /* code 0 = fine */
+};
+/* Prints one JSON line. */
+void detect_item_json(const struct detect_item *item);
+/* Prints a line per processed recording, and their sums. */
+void detect_table_print(const struct detect_item *items, int n);
+/* Prints the notes to stderr, each once: the first few of them. */
+void detect_table_notes(const struct detect_item *items, int n);
+
+#endif

@@ -1,0 +1,289 @@
+#include "client/brrctl/detect/playback.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "brr/v1/sessions.pb-c.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/interrupt.h"
+#include "eeg/frontend.h"
+
+enum { CHUNK_S = 8, NEXT_MS = 1000 };
+
+struct playback {
+    struct source *source; /* owned */
+    int64_t reconnects;
+};
+
+/* One run over the source. */
+struct run {
+    struct playback *r;
+    brr_stream *stream;
+    const struct playback_config *config;
+    const struct playback_sink *sink;
+    float *chunk; /* (channels, chunk_samples) */
+    int64_t chunk_samples;
+    int64_t position; /* next source sample of file time */
+    double start_s;
+    bool away;    /* the sink knows that the connection is lost */
+    bool unsaved; /* as the sink heard it last */
+    struct brr_error *err;
+};
+
+int playback_open(struct source *source, struct playback **ret, struct err *err) {
+    struct playback *r = calloc(1, sizeof *r);
+    if (!r) {
+        source_close(source);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    }
+    r->source = source;
+    *ret = r;
+    return 0;
+}
+
+void playback_close(struct playback *r) {
+    if (!r)
+        return;
+    source_close(r->source);
+    free(r);
+}
+
+const struct source *playback_source(const struct playback *r) { return r->source; }
+int64_t playback_reconnects(const struct playback *r) { return r->reconnects; }
+const char *playback_ended(const struct playback *r) { return r->source->kind->ended(r->source); }
+
+int64_t playback_left_bytes(const struct playback *r) {
+    return r->source->kind->left_bytes ? r->source->kind->left_bytes(r->source) : 0;
+}
+
+const char *playback_remark(const struct playback *r) { return r->source->kind->remark ? r->source->kind->remark(r->source) : ""; }
+
+/* ---- the stream ---- */
+
+static void say_progress(struct run *run) {
+    struct brr_stream_counts counts;
+    brr_stream_counts(run->stream, &counts);
+    run->r->reconnects = counts.reconnects;
+    if (run->sink->unsaved && counts.unsaved != run->unsaved)
+        run->sink->unsaved(run->sink->ctx, counts.unsaved);
+    run->unsaved = counts.unsaved;
+    if (run->sink->progress)
+        run->sink->progress(run->sink->ctx, (double)counts.received / run->r->source->rate_hz);
+}
+
+/* The stream goes on, perhaps without a connection at present. */
+static void look_at_connection(struct run *run) {
+    struct brr_stream_counts counts;
+    brr_stream_counts(run->stream, &counts);
+    if (!counts.connected && !run->away && run->sink->lost)
+        run->sink->lost(run->sink->ctx);
+    run->away = !counts.connected;
+}
+
+/* A complete recording of which the rest is not wanted; other sources end themselves. */
+static bool is_interrupted(const struct run *run) { return run->r->source->edf && interrupt_seen(); }
+
+/* Take what came within the timeout: 0, BRR_END or an error. */
+static int take(struct run *run, int64_t timeout_ms) {
+    struct brr_message m;
+    int rc;
+    while (!(rc = brr_stream_next(run->stream, timeout_ms, &m, run->err))) {
+        run->sink->message(run->sink->ctx, &m);
+        timeout_ms = 0;
+    }
+    say_progress(run);
+    if (rc != BRR_AGAIN)
+        return rc;
+    look_at_connection(run);
+    return is_interrupted(run) ? brrctl_set_error(run->err, BRR_CANCELLED, "interrupted") : 0;
+}
+
+/* Wait until the samples before `position` would have been recorded. */
+static int keep_pace(struct run *run) {
+    if (!(run->config->pace > 0))
+        return take(run, 0);
+    double due = (double)run->position / run->r->source->rate_hz / run->config->pace, left;
+    int rc;
+    while ((left = due - (clock_s() - run->start_s)) > 0)
+        if ((rc = take(run, left * 1000 > NEXT_MS ? NEXT_MS : (int64_t)(left * 1000) + 1)))
+            return rc;
+    return take(run, 0);
+}
+
+static int push(struct run *run, const float *uv, int64_t n) {
+    int rc;
+    if (run->sink->samples)
+        run->sink->samples(run->sink->ctx, uv, run->position, n);
+    while ((rc = brr_stream_push(run->stream, uv, n, 0, run->err)) == BRR_AGAIN)
+        if ((rc = take(run, NEXT_MS)))
+            break;
+    if (rc)
+        return rc == BRR_END ? brrctl_set_error(run->err, BRR_ABORTED, "the daemon ended the stream early") : rc;
+    run->position += n;
+    return keep_pace(run);
+}
+
+/* The samples of a block in chunks. */
+static int push_block(struct run *run, const struct source_block *block) {
+    int channels = run->r->source->n, rc;
+    for (int64_t at = 0; at < block->n; at += run->chunk_samples) {
+        int64_t part = block->n - at < run->chunk_samples ? block->n - at : run->chunk_samples;
+        for (int c = 0; c < channels; c++)
+            memcpy(run->chunk + c * part, block->uv[c] + at, (size_t)part * sizeof *run->chunk);
+        if ((rc = push(run, run->chunk, part)))
+            return rc;
+    }
+    return 0;
+}
+
+/* The gap before a block, if there is one. */
+static int push_gap(struct run *run, const struct source_block *block) {
+    if (block->first < 0 || (block->first <= run->position && block->first >= run->position - 1))
+        return 0;
+    if (block->first < run->position)
+        return brrctl_set_error(run->err, BRR_DATA_LOSS, "records overlap in time: a segment starts before the one before it ends");
+    int rc = brr_stream_gap(run->stream, block->first - run->position, block->cause ? block->cause : "file", run->err);
+    run->position = block->first;
+    return rc;
+}
+
+static int push_all(struct run *run) {
+    struct source *source = run->r->source;
+    struct source_block block = {0};
+    struct err err;
+    int rc;
+    while (!block.end) {
+        if (source->kind->next(source, &block, &err))
+            return brrctl_keep_error(run->err, &err);
+        if ((rc = push_gap(run, &block)) || (rc = block.n ? push_block(run, &block) : take(run, 0)))
+            return rc;
+    }
+    return 0;
+}
+
+static int finish(struct run *run) {
+    int rc = brr_stream_finish(run->stream, run->err);
+    while (rc == 0)
+        rc = take(run, NEXT_MS);
+    return rc == BRR_END ? 0 : rc;
+}
+
+static int64_t choose_chunk(const struct run *run, const struct brr_stream_info *info) {
+    int64_t n = run->config->chunk_samples;
+    if (n <= 0) /* live: a quarter of a second; else what is worth a message */
+        n = (int64_t)(run->r->source->rate_hz * (run->config->pace > 0 ? 0.25 * fmin(run->config->pace, 4.0 * CHUNK_S) : CHUNK_S));
+    n = n < 1 ? 1 : n;
+    return run->config->chunk_samples <= 0 && n > info->max_chunk_samples ? info->max_chunk_samples : n;
+}
+
+/* The channels that the model reads must be voltages. */
+static int check_units(struct source *source, const struct brr_stream_info *info, struct brr_error *failed) {
+    int used[FRONTEND_MAX_LABELS], n = 0;
+    struct err err;
+    for (int i = 0; i < info->n_used && n < FRONTEND_MAX_LABELS; i++)
+        if (info->used[i] >= 0 && info->used[i] < source->n)
+            used[n++] = info->used[i];
+    return source->kind->check_units(source, used, n, &err) ? brrctl_keep_error(failed, &err) : 0;
+}
+
+static int stream_file(struct run *run) {
+    const struct brr_stream_info *info = brr_stream_info(run->stream);
+    int rc = check_units(run->r->source, info, run->err);
+    if (rc)
+        return rc;
+    run->chunk_samples = choose_chunk(run, info);
+    run->chunk = malloc(sizeof *run->chunk * (size_t)run->chunk_samples * (size_t)run->r->source->n);
+    run->start_s = clock_s();
+    run->sink->opened(run->sink->ctx, info);
+    if (!run->chunk)
+        return brrctl_set_error(run->err, BRR_EXHAUSTED, "out of memory for a chunk");
+    if ((rc = push_all(run)) || (rc = finish(run)))
+        return rc == BRR_END ? brrctl_set_error(run->err, BRR_ABORTED, "the daemon ended the stream early") : rc;
+    return 0;
+}
+
+/* Closes the session of a stream that was interrupted or failed on this side. Otherwise it would wait for its client for
+ * limits.resume_ttl. */
+static void close_session(brr_client *client, const brr_stream *stream, const char *why) {
+    static const struct brrctl_method method = {"/brr.v1.Sessions/Close", &brr__v1__close_session_response__descriptor, 5000};
+    Brr__V1__CloseSessionRequest in = BRR__V1__CLOSE_SESSION_REQUEST__INIT;
+    struct brr_stream_counts counts;
+    struct brr_error err;
+    brr_stream_counts(stream, &counts);
+    if (!counts.connected)
+        return;
+    in.session_id = (char *)(uintptr_t)brr_stream_info(stream)->session_id;
+    in.reason = (char *)(uintptr_t)why;
+    Brr__V1__CloseSessionResponse *out = brrctl_ask(client, &method, &in.base, &err);
+    if (out)
+        brr__v1__close_session_response__free_unpacked(out, NULL);
+}
+
+/* The Unix time of a local one; −1 when the clock never showed it with this setting of daylight saving time. */
+static time_t unix_time(const struct tm *local, int dst) {
+    struct tm tm = *local;
+    tm.tm_isdst = dst;
+    time_t t = mktime(&tm);
+    return tm.tm_hour == local->tm_hour && tm.tm_min == local->tm_min && tm.tm_isdst == dst ? t : -1;
+}
+
+/* Unix time of the first sample, in ms; 0 when nobody knows it. EDF has the local time of the place of the recording, without a
+ * zone: this machine's is taken, and of an hour that the clock showed twice the earlier one. */
+static int64_t start_ms(const struct source *source) {
+    const struct edf_start *at = &source->info->start;
+    if (source->start_ms)
+        return source->start_ms;
+    struct tm tm = {.tm_year = at->year - 1900,
+                    .tm_mon = at->month - 1,
+                    .tm_mday = at->day,
+                    .tm_hour = at->hour,
+                    .tm_min = at->minute,
+                    .tm_sec = at->second,
+                    .tm_isdst = -1};
+    time_t summer = at->known ? unix_time(&tm, 1) : -1, winter = at->known ? unix_time(&tm, 0) : -1;
+    if (summer > 0 && winter > 0 && summer != winter)
+        fprintf(stderr, "brrctl: note: the clock showed the start, %02d:%02d, twice that day; the earlier one is taken\n", at->hour,
+                at->minute);
+    time_t t = at->known ? mktime(&tm) : 0;
+    if (summer > 0 && winter > 0)
+        t = summer < winter ? summer : winter;
+    return t > 0 ? (int64_t)t * 1000 + llround(at->subsecond * 1000) : 0;
+}
+
+int playback_run(struct playback *r, brr_client *client, const struct playback_config *config, const struct playback_sink *sink,
+                 struct brr_error *err) {
+    struct run run = {.r = r, .config = config, .sink = sink, .err = err};
+    struct brr_stream_config open = {.model = config->model,
+                                     .channels = r->source->labels,
+                                     .n_channels = r->source->n,
+                                     .rate_hz = r->source->rate_hz,
+                                     .client_name = config->client,
+                                     .start_time_ms = start_ms(r->source),
+                                     .realtime = r->source->live     ? 1
+                                                 : config->pace <= 0 ? 0
+                                                 : config->as_live   ? 1
+                                                                     : 2,
+                                     .want_probabilities = 1,
+                                     .threshold_on = config->on,
+                                     .threshold_off = config->off,
+                                     .alarm_rate = config->alarm_rate,
+                                     .device = config->device,
+                                     .no_resume = config->no_resume,
+                                     .move_after_ms = (int64_t)(config->move_after_s * 1000),
+                                     .alarm_hop_s = config->alarm_hop_s};
+    int rc = brr_stream_open(client, &open, &run.stream, err);
+    if (rc)
+        return rc;
+    rc = stream_file(&run);
+    free(run.chunk);
+    if (rc)
+        close_session(client, run.stream, err->message);
+    brr_stream_close(run.stream);
+    return rc;
+}

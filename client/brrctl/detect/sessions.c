@@ -1,0 +1,403 @@
+/* sessions: the open streams of the daemon; sessions observe ID: one of them live, drawn in a terminal or line by line; sessions
+ * close ID. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/counted.h"
+#include "base/str.h"
+#include "brr/v1/sessions.pb-c.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/message_json.h"
+#include "client/brrctl/output.h"
+
+enum { RATE_HZ = 256, HISTORY_S = 512, CHART_ROWS = 8, LEVELS = 8, EVENTS_SHOWN = 5, REDRAW_MS = 200, DEFAULT_COLUMNS = 80 };
+
+static double seconds_of(int64_t samples) { return (double)samples / RATE_HZ; }
+
+/* ---- list ---- */
+
+enum { SHOWN_NAMES = 3, SHORT_ID = 8 };
+
+static const char *channel_name(const Brr__V1__SessionInfo *s, int32_t i) {
+    return i >= 0 && (size_t)i < s->n_channel_names ? s->channel_names[i] : "?";
+}
+
+/* One flaw of a signal and its channels. */
+struct flaw {
+    const char *name;
+    const int32_t *channels;
+    size_t n;
+};
+enum { FLAWS = 4 };
+static void list_flaws(const Brr__V1__Quality *q, struct flaw ret[FLAWS]) {
+    const struct flaw all[FLAWS] = {{"flat", q->flat, q->n_flat},
+                                    {"clipped", q->clipped, q->n_clipped},
+                                    {"missing", q->missing, q->n_missing},
+                                    {"noisy", q->noisy, q->n_noisy}};
+    memcpy(ret, all, sizeof all);
+}
+
+static void put_quality(struct json_writer *w, const Brr__V1__SessionInfo *s) {
+    struct flaw flaws[FLAWS];
+    if (!s->quality) {
+        json_put_null(w, "quality");
+        return;
+    }
+    list_flaws(s->quality, flaws);
+    json_begin_object(w, "quality");
+    for (int k = 0; k < FLAWS; k++) {
+        json_begin_array(w, flaws[k].name);
+        for (size_t i = 0; i < flaws[k].n; i++)
+            json_put_str(w, NULL, channel_name(s, flaws[k].channels[i]));
+        json_end(w, ']');
+    }
+    json_put_f64(w, "gap_fraction", s->quality->gap_fraction);
+    json_put_f64(w, "measured_rate_hz", s->quality->measured_rate_hz > 0 ? s->quality->measured_rate_hz : NAN);
+    json_end(w, '}');
+}
+
+static void add_flaw(struct str *text, const Brr__V1__SessionInfo *s, const struct flaw *f) {
+    for (size_t i = 0; i < f->n && i < SHOWN_NAMES; i++)
+        str_printf(text, "%s%s", i ? " " : text->len ? ", " : "", channel_name(s, f->channels[i]));
+    if (f->n > SHOWN_NAMES)
+        str_printf(text, " and %zu more", f->n - SHOWN_NAMES);
+    if (f->n)
+        str_printf(text, " %s", f->name);
+}
+
+/* "Fp1 O2 flat, 20 % gaps"; "good" where there is nothing to say. */
+static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t size) {
+    const Brr__V1__Quality *q = s->quality;
+    struct flaw flaws[FLAWS];
+    struct str text;
+    str_init(&text, size - 1);
+    if (q)
+        list_flaws(q, flaws);
+    for (int k = 0; q && k < FLAWS; k++)
+        add_flaw(&text, s, &flaws[k]);
+    if (q && q->gap_fraction > 0)
+        str_printf(&text, "%s%.0f %% gaps", text.len ? ", " : "", 100 * q->gap_fraction);
+    if (q && q->measured_rate_hz > 0)
+        str_printf(&text, "%s%.1f Hz instead of %g", text.len ? ", " : "", q->measured_rate_hz, s->rate_hz);
+    str_copy(buf, size, text.len ? str_cstr(&text) : s->samples ? "good" : "-");
+    str_done(&text);
+    return buf;
+}
+
+static void put_info(struct json_writer *w, const Brr__V1__SessionInfo *s) {
+    message_json(
+        w, &s->base,
+        "session=session_id client=client_name principal address model device realtime connected rate_hz channels opened_ms "
+        "received_through durable_through samples events lag_s alarm state? probability reconnects");
+    put_quality(w, s);
+}
+
+/* The words of the pages; of a daemon that does not say the state: what follows from the rest. */
+static const char *state_words(const Brr__V1__SessionInfo *s) {
+    static const char *const words[][2] = {{"alarm", "ALARM"}, {"was", "was on"}, {"lost", "no signal"}, {"poor", "poor signal"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcmp(s->state, words[i][0]))
+            return words[i][1];
+    if (*s->state)
+        return strcmp(s->state, "fine") != 0 ? s->state : s->realtime ? "good" : "replay";
+    return !s->connected ? "no signal" : s->alarm ? "ALARM" : s->realtime ? "good" : "replay";
+}
+
+static void print_row(const Brr__V1__SessionInfo *s) {
+    char at[32], p[16], quality[120];
+    printf("%-*.*s %-11s %-16.16s %-14.14s %-21.21s %-12.12s %-8.8s %12s %8.2f %11s %7lld %5lld  %s\n", SHORT_ID, SHORT_ID,
+           s->session_id, state_words(s), s->client_name, s->principal, s->address, s->model, s->device,
+           output_clock(s->rate_hz > 0 ? (double)s->received_through / s->rate_hz : 0, at, sizeof at), s->lag_s,
+           output_probability(s->probability, p), (long long)s->events, (long long)s->reconnects,
+           quality_text(s, quality, sizeof quality));
+}
+
+static int list(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Sessions/List", &brr__v1__list_sessions_response__descriptor, 0};
+    const Brr__V1__ListSessionsRequest in = BRR__V1__LIST_SESSIONS_REQUEST__INIT;
+    int code = 0;
+    Brr__V1__ListSessionsResponse *out = brrctl_call(o, &method, &in.base, &code);
+    if (!out)
+        return code;
+    if (!o->json && out->n_sessions)
+        printf("%-*s %-11s %-16s %-14s %-21s %-12s %-8s %12s %8s %11s %7s %5s  %s\n", SHORT_ID, "session", "state", "client",
+               "principal", "address", "model", "device", "received", "lag s", "probability", "events", "cuts", "quality");
+    else if (!o->json)
+        puts("no stream is open; `brrctl stream FILE --model M` opens one");
+    for (size_t i = 0; i < out->n_sessions; i++) {
+        if (o->json) {
+            struct output line;
+            put_info(output_begin(&line), out->sessions[i]);
+            output_end(&line);
+        } else {
+            print_row(out->sessions[i]);
+        }
+    }
+    brr__v1__list_sessions_response__free_unpacked(out, NULL);
+    return 0;
+}
+
+/* ---- observe ---- */
+
+struct view {
+    const struct arguments *o;
+    bool terminal, provisional; /* provisional: the alarm trace is shown, else the record trace */
+    Brr__V1__SessionInfo *info; /* newest, copied */
+    float history[HISTORY_S];   /* the largest probability of each second; index = second % HISTORY_S */
+    int64_t newest_s;           /* of the history, -1 = none */
+    char events[EVENTS_SHOWN][96];
+    int n_events;
+    int64_t missed, drawn_ms;
+};
+
+static void add_probabilities(struct view *v, int64_t first, const ProtobufCBinaryData *p) {
+    const size_t n = p->len / sizeof(float);
+    for (size_t i = 0; i < n; i++) {
+        float value;
+        memcpy(&value, p->data + i * sizeof value, sizeof value);
+        int64_t second = (first + (int64_t)i) / RATE_HZ;
+        if (second < 0 || second <= v->newest_s - HISTORY_S)
+            continue;
+        for (int64_t k = v->newest_s + 1 > second - HISTORY_S ? v->newest_s + 1 : second - HISTORY_S + 1; k <= second; k++)
+            v->history[k % HISTORY_S] = NAN;
+        v->newest_s = second > v->newest_s ? second : v->newest_s;
+        v->history[second % HISTORY_S] = fmaxf(v->history[second % HISTORY_S], value);
+    }
+}
+
+/* A line about what happened, for the picture or at once. */
+static void note(struct view *v, const char *text) {
+    if (!v->terminal) {
+        puts(text);
+        fflush(stdout);
+        return;
+    }
+    if (v->n_events == EVENTS_SHOWN)
+        memmove(v->events[0], v->events[1], sizeof v->events[0] * (EVENTS_SHOWN - 1));
+    else
+        v->n_events++;
+    str_copy(v->events[v->n_events - 1], sizeof v->events[0], text);
+}
+
+static void note_event(struct view *v, const Brr__V1__Event *e) {
+    char from[32], to[32], text[96];
+    str_format(text, sizeof text, "%-12s seizure until %s, confidence %.3f",
+               output_clock(seconds_of(e->first_sample), from, sizeof from), output_clock(seconds_of(e->end_sample), to, sizeof to),
+               e->confidence);
+    note(v, text);
+}
+
+static void note_alarm(struct view *v, const Brr__V1__Alarm *a) {
+    char at[32], p[16], text[96];
+    str_format(text, sizeof text, "%-12s alarm %s (%s)", output_clock(seconds_of(a->sample), at, sizeof at), a->on ? "on" : "off",
+               output_probability(a->probability, p));
+    note(v, text);
+}
+
+/* One line a second where nothing can be drawn. */
+static void print_info(const Brr__V1__SessionInfo *s) {
+    char at[32], p[16], quality[120];
+    printf("%-12s probability %s%s, lag %.2f s, %s, signal %s%s\n",
+           output_clock(s->rate_hz > 0 ? (double)s->received_through / s->rate_hz : 0, at, sizeof at),
+           output_probability(s->probability, p), s->alarm ? ", ALARM" : "", s->lag_s, counted(s->events, "event").text,
+           quality_text(s, quality, sizeof quality), s->connected ? "" : ", its client is away");
+    fflush(stdout);
+}
+
+/* One row of the chart, from the top: eighths of a character for each second. */
+static void print_chart_row(const struct view *v, int row, int columns) {
+    static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    for (int64_t second = v->newest_s - columns + 1; second <= v->newest_s; second++) {
+        float p = second >= 0 ? v->history[second % HISTORY_S] : NAN;
+        int height = isfinite(p) ? (int)lroundf(p * CHART_ROWS * LEVELS) : 0;
+        int part = height - (CHART_ROWS - 1 - row) * LEVELS;
+        fputs(blocks[part < 0 ? 0 : part > LEVELS ? LEVELS : part], stdout);
+    }
+}
+
+static void draw(struct view *v) {
+    struct winsize size;
+    char at[32], p[16], quality[120];
+    const Brr__V1__SessionInfo *s = v->info;
+    int columns = !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col > 20 ? size.ws_col : DEFAULT_COLUMNS;
+    columns = columns - 6 > HISTORY_S ? HISTORY_S : columns - 6;
+    if (!s || clock_ms() - v->drawn_ms < REDRAW_MS)
+        return;
+    v->drawn_ms = clock_ms();
+    fputs("\033[H\033[2J", stdout);
+    printf("%s  %s  model %s  %d channels of %g Hz\n", s->session_id, s->client_name, s->model, s->channels, s->rate_hz);
+    printf("%s  lag %.2f s  probability %s  %s%s\n",
+           output_clock(s->rate_hz > 0 ? (double)s->received_through / s->rate_hz : 0, at, sizeof at), s->lag_s,
+           output_probability(s->probability, p), s->alarm ? "\033[1;41m ALARM \033[0m" : "no alarm",
+           s->connected ? "" : "  (its client is away)");
+    printf("opened by %s  signal %s\n", s->principal, quality_text(s, quality, sizeof quality));
+    for (int row = 0; row < CHART_ROWS; row++) {
+        printf("%4s ", row == 0 ? "1" : row == CHART_ROWS - 1 ? "0" : "");
+        print_chart_row(v, row, columns);
+        putchar('\n');
+    }
+    printf("     the last %d s of the %s trace, second by second\n", columns, v->provisional ? "alarm" : "record");
+    for (int i = 0; i < v->n_events; i++)
+        puts(v->events[i]);
+    if (v->missed)
+        printf("%lld updates missed\n", (long long)v->missed);
+    fflush(stdout);
+}
+
+static void put_probabilities(struct json_writer *w, const ProtobufCBinaryData *p) {
+    float largest = NAN;
+    for (size_t i = 0; i + sizeof(float) <= p->len; i += sizeof(float)) {
+        float value;
+        memcpy(&value, p->data + i, sizeof value);
+        largest = fmaxf(largest, value);
+    }
+    json_put_f64(w, "largest", (double)largest);
+}
+
+static void put_result(struct json_writer *w, const Brr__V1__Result *r) {
+    json_begin_object(w, "result");
+    message_json(w, &r->base, "result_seq first_sample samples gap");
+    put_probabilities(w, &r->probabilities);
+    json_begin_array(w, "events");
+    for (size_t i = 0; i < r->n_events; i++) {
+        json_begin_object(w, NULL);
+        json_put_f64(w, "onset_s", seconds_of(r->events[i]->first_sample));
+        json_put_f64(w, "end_s", seconds_of(r->events[i]->end_sample));
+        json_put_f64(w, "confidence", r->events[i]->confidence);
+        json_end(w, '}');
+    }
+    json_end(w, ']');
+    json_end(w, '}');
+}
+
+static void print_json(const Brr__V1__SessionUpdate *u) {
+    struct output out;
+    struct json_writer *w = output_begin(&out);
+    if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_INFO) {
+        json_begin_object(w, "info");
+        put_info(w, u->info);
+        json_end(w, '}');
+    } else if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_RESULT) {
+        put_result(w, u->result);
+    } else if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_ALARM) {
+        json_begin_object(w, "alarm");
+        json_put_i64(w, "alarm_seq", u->alarm->alarm_seq);
+        json_put_bool(w, "on", u->alarm->on);
+        json_put_f64(w, "time_s", seconds_of(u->alarm->sample));
+        json_put_f64(w, "probability", u->alarm->probability);
+        json_end(w, '}');
+    } else if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_PROVISIONAL) {
+        json_begin_object(w, "provisional");
+        message_json(w, &u->provisional->base, "first_sample samples");
+        put_probabilities(w, &u->provisional->probabilities);
+        json_end(w, '}');
+    }
+    json_put_i64(w, "missed", u->missed);
+    output_end(&out);
+}
+
+/* Keep the newest state of the session beyond the message it came in. */
+static void keep_info(struct view *v, const Brr__V1__SessionInfo *info) {
+    size_t len = brr__v1__session_info__get_packed_size(info);
+    uint8_t *bytes = malloc(len + 1);
+    if (!bytes)
+        return;
+    brr__v1__session_info__pack(info, bytes);
+    if (v->info)
+        brr__v1__session_info__free_unpacked(v->info, NULL);
+    v->info = brr__v1__session_info__unpack(NULL, len, bytes);
+    free(bytes);
+}
+
+static bool on_update(void *ctx, const void *message) {
+    struct view *v = ctx;
+    const Brr__V1__SessionUpdate *u = message;
+    if (v->o->json) {
+        print_json(u);
+        return true;
+    }
+    if (u->missed > v->missed && !v->terminal)
+        printf("%lld updates missed so far; this side reads too slowly\n", (long long)u->missed);
+    v->missed = u->missed;
+    if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_INFO) {
+        keep_info(v, u->info);
+        if (!v->terminal)
+            print_info(u->info);
+    } else if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_RESULT) {
+        for (size_t i = 0; i < u->result->n_events; i++)
+            note_event(v, u->result->events[i]);
+        if (!v->provisional)
+            add_probabilities(v, u->result->first_sample, &u->result->probabilities);
+    } else if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_ALARM) {
+        note_alarm(v, u->alarm);
+    } else if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_PROVISIONAL) {
+        v->provisional = true;
+        add_probabilities(v, u->provisional->first_sample, &u->provisional->probabilities);
+    }
+    if (v->terminal)
+        draw(v);
+    return true;
+}
+
+static int observe(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Sessions/Observe", &brr__v1__session_update__descriptor, 0};
+    Brr__V1__ObserveSessionRequest in = BRR__V1__OBSERVE_SESSION_REQUEST__INIT;
+    struct view v = {.o = o, .terminal = !o->json && output_redraws(stdout), .newest_s = -1};
+    in.session_id = (char *)(uintptr_t)o->args[1];
+    int code = brrctl_follow(o, &method, &in.base, on_update, &v);
+    if (!code && !o->json)
+        puts("the session has ended");
+    if (v.info)
+        brr__v1__session_info__free_unpacked(v.info, NULL);
+    return code;
+}
+
+static int close_session(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Sessions/Close", &brr__v1__close_session_response__descriptor, 0};
+    Brr__V1__CloseSessionRequest in = BRR__V1__CLOSE_SESSION_REQUEST__INIT;
+    static char reason[] = "brrctl";
+    int code = 0;
+    in.session_id = (char *)(uintptr_t)o->args[1];
+    in.reason = reason;
+    Brr__V1__CloseSessionResponse *out = brrctl_call(o, &method, &in.base, &code);
+    if (!out)
+        return code;
+    brr__v1__close_session_response__free_unpacked(out, NULL);
+    if (o->json) {
+        struct output line;
+        json_put_str(output_begin(&line), "closed", o->args[1]);
+        output_end(&line);
+    } else {
+        printf("%s is closed\n", o->args[1]);
+    }
+    return 0;
+}
+
+static int cmd_sessions(const struct arguments *o) {
+    const char *verb = o->n_args ? o->args[0] : "list";
+    if (!strcmp(verb, "list") && o->n_args < 2)
+        return list(o);
+    if (!strcmp(verb, "observe") && o->n_args == 2)
+        return observe(o);
+    if (!strcmp(verb, "close") && o->n_args == 2)
+        return close_session(o);
+    fprintf(stderr, "brrctl: expected `brrctl sessions`, `brrctl sessions observe ID` or `brrctl sessions close ID`\n");
+    return EXIT_USAGE;
+}
+
+const struct command command_sessions = {
+    .name = "sessions",
+    .words = "[list|observe|close] [ID]",
+    .options = &arguments_none,
+    .summary = "list open streams, follow one live, or end one",
+    .run = cmd_sessions,
+    .max_args = 2,
+    .details = "  observe ID   probability, alarms and events of a stream as they come: drawn in a terminal, else one line each\n"
+               "  close ID     end it for its client; for whoever opened it, and the role admin\n"
+               "example: brrctl sessions observe 6f1c2a90b4d7e35f8812c6aa01d94e7b",
+};

@@ -1,0 +1,44 @@
+/* stream: one source of samples through a model, with events, alarms and files as the options say; the command `stream`, and others
+ * whose samples come from elsewhere. */
+#ifndef BRR_CLIENT_BRRCTL_DETECT_STREAM_H
+#define BRR_CLIENT_BRRCTL_DETECT_STREAM_H
+#include <stdbool.h>
+
+#include "client/brrctl/arguments.h"
+#include "client/brrctl/detect/source.h"
+
+/* The options of stream; the first member of the options of every command that plays one. */
+struct stream_options {
+    const char *model;
+    struct argument_list rename;
+    const char *unit;
+    double on;
+    double off;
+    const char *output;
+    const char *probabilities;
+    const char *format;
+    const char *suppression;
+    const char *plot;
+    const char *reference;
+    bool alarms;
+    double alarm_hop_s;
+    const char *alarm_rate, *device;
+    double realtime;
+    int64_t chunk_samples;
+    const char *client;
+    bool follow;
+    double idle_s;
+    bool no_resume, as_live;
+    double move_after_s;
+};
+
+/* The whole command; returns an exit code. name: of the recording, for people and for names of files. endless: it grows while it is
+ * read. */
+struct stream_input {
+    const char *name;
+    bool endless;
+    int (*open)(const struct arguments *o, struct source **ret, struct err *err);
+};
+int stream_play(const struct arguments *o, const struct stream_input *input);
+
+#endif

@@ -1,0 +1,418 @@
+/* tune MODEL DIR: labelled recordings through a model, by an evaluate job of the daemon that chooses thresholds as a validation
+ * does, and alarm rules for rates of false alarms; the model with these thresholds becomes a new file here. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/counted.h"
+#include "base/fsio.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
+#include "detect/alarms.h"
+#include "detect/retune.h"
+#include "eeg/labels.h"
+#include "score/interval.h"
+
+/* The options of tune. */
+struct tune_options {
+    const char *output;
+    double target_fa;
+    const char *labels;
+    struct argument_list seizure;
+    const char *unlabeled;
+    double lookback_s, alarm_hop_s, alarm_latch_s;
+    bool reject;
+};
+#define AT(field) offsetof(struct tune_options, field)
+static const struct argument rows[] = {
+    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE.safetensors", "the new model file", 0, 0},
+    {"--target-fa", NULL, ARGUMENT_NUMBER, AT(target_fa), "N",
+     "false alarms per 24 h to stay within, if some thresholds do; default: none", 0, 1000},
+    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels; default auto", 0, 0},
+    {"--seizure", NULL, ARGUMENT_LIST, AT(seizure), "PATTERN",
+     "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated", 0, 0},
+    {"--unlabeled", NULL, ARGUMENT_CHOICE, AT(unlabeled), "error|background|skip",
+     "treatment of recordings without labels; default error", 0, 0},
+    {"--lookback", NULL, ARGUMENT_NUMBER, AT(lookback_s), "S",
+     "an event begins at most this long before the on threshold, where the probability rose to the off threshold; default 60", 0,
+     3600},
+    {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(alarm_hop_s), "S",
+     "seconds between alarm decisions, a divisor of the model's hop; 0 = no alarm thresholds; default 5", 0, 120},
+    {"--alarm-latch", NULL, ARGUMENT_NUMBER, AT(alarm_latch_s), "S", "an alarm stays on for at least this long; default 60", 0,
+     3600},
+    {"--reject", NULL, ARGUMENT_FLAG, AT(reject), "",
+     "also fit a rejecter of events that look like false alarms; it is used if it is better on patients that were left out", 0, 0},
+};
+#undef AT
+static const struct argument_table tune_arguments = ARGUMENT_TABLE(rows, struct tune_options);
+
+static const struct tune_options *own(const struct arguments *o) { return o->own; }
+
+enum { PATH_SIZE = 4096, JOB_BYTES = 64 << 10, ORIGIN_BYTES = 4096 };
+
+/* Counts of events under a pair of thresholds. */
+struct tuned_row {
+    double on, off, seizures, found, false_events, f1, per_24h;
+};
+
+/* The search for a rejecter, from the job's result. */
+struct tuned_rejecter {
+    bool used;
+    char why[256];
+    int64_t true_events, false_events, patients;
+    struct tuned_row usual, left_out; /* all NaN where there are none */
+    struct event_rejecter found;      /* all zero unless it is used */
+};
+
+/* The job's result: on and off are the thresholds in force. */
+struct tuned {
+    double on, off, lookback_s, hours, seizures, found, false_events, f1;
+    int64_t recordings;
+    struct alarm_sets alarms;
+    struct tuned_rejecter rejecter;
+    char model_sha256[DIGEST_HEX_SIZE];
+};
+
+/* A job file; what JSON writes is YAML. */
+static int write_job(const struct arguments *o, const char *model, struct str *text, struct err *err) {
+    char path[PATH_SIZE], source[PATH_SIZE + 8];
+    bool url = strstr(o->args[1], "://") != NULL;
+    struct json_writer w;
+    int rc = url ? 0 : fsio_absolute(path, sizeof path, o->args[1], err);
+    if (rc)
+        return rc;
+    if (!url && !fsio_is_dir(path))
+        return err_set(err, ERR_NOT_FOUND, "there is no folder %s; expected a folder of labelled recordings or store://NAME/prefix",
+                       o->args[1]);
+    str_format(source, sizeof source, "%s%s", url ? "" : "file://", url ? o->args[1] : path);
+    json_writer_init(&w, text);
+    json_begin_object(&w, NULL);
+    json_put_str(&w, "kind", "evaluate");
+    json_begin_object(&w, "data");
+    json_put_str(&w, "source", source);
+    if (own(o)->labels)
+        json_put_str(&w, "labels", own(o)->labels);
+    json_begin_array(&w, "seizure_labels");
+    for (int i = 0; i < own(o)->seizure.n; i++)
+        json_put_str(&w, NULL, own(o)->seizure.items[i]);
+    json_end(&w, ']');
+    if (own(o)->unlabeled)
+        json_put_str(&w, "unlabeled", own(o)->unlabeled);
+    json_end(&w, '}');
+    json_begin_object(&w, "evaluate");
+    json_put_str(&w, "checkpoint", model);
+    json_put_str(&w, "threshold", "auto");
+    if (!isnan(own(o)->target_fa))
+        json_put_f64(&w, "target_fa_per_24h", own(o)->target_fa);
+    if (own(o)->reject)
+        json_put_str(&w, "rejecter", "auto");
+    if (!isnan(own(o)->lookback_s))
+        json_put_f64(&w, "lookback_s", own(o)->lookback_s);
+    if (!isnan(own(o)->alarm_hop_s))
+        json_put_f64(&w, "alarm_hop_s", own(o)->alarm_hop_s);
+    if (!isnan(own(o)->alarm_latch_s))
+        json_put_f64(&w, "alarm_latch_s", own(o)->alarm_latch_s);
+    json_put_i64(&w, "plots", 0);
+    json_end(&w, '}');
+    json_end(&w, '}');
+    return 0;
+}
+
+static int evaluate(const struct arguments *o, const char *model, struct brrctl_end *end) {
+    Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
+    struct str text;
+    static const char key[] = "data.unlabeled";
+    struct err err;
+    char id[64];
+    str_init(&text, JOB_BYTES);
+    int code = write_job(o, model, &text, &err) ? brrctl_fail(&err) : 0;
+    file.yaml = (char *)(uintptr_t)str_cstr(&text);
+    file.name = "tune";
+    if (!code)
+        code = brrctl_queue(o, &file, NULL, id, sizeof id);
+    str_done(&text);
+    if (!code)
+        code = brrctl_watch(o, id, end);
+    if (code || end->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED)
+        return code;
+    /* The job's reason names the key of a job file; here the option sets it. */
+    const char *cut = strstr(end->reason, key), *rest = cut ? cut + strlen(key) : "";
+    fprintf(stderr, "brrctl: job %s %s%s%.*s%s%s; no model was written\n", id, brr_job_state_name((int)end->state),
+            *end->reason ? ": " : "", cut ? (int)(cut - end->reason) : (int)strlen(end->reason), end->reason,
+            cut ? "--unlabeled" : "", rest);
+    return EXIT_FAILED;
+}
+
+static struct tuned_row read_row(const struct json *j) {
+    return (struct tuned_row){.on = json_f64(json_get(j, "on"), NAN),
+                              .off = json_f64(json_get(j, "off"), NAN),
+                              .seizures = json_f64(json_get(j, "seizures"), NAN),
+                              .found = json_f64(json_get(j, "found"), NAN),
+                              .false_events = json_f64(json_get(j, "false_events"), NAN),
+                              .f1 = json_f64(json_get(j, "event_f1"), NAN),
+                              .per_24h = json_f64(json_get(j, "false_alarms_per_24h"), NAN)};
+}
+
+static int read_rejecter(const struct json *j, struct tuned_rejecter *ret, struct err *err) {
+    *ret = (struct tuned_rejecter){.used = json_bool(json_get(j, "used"), false),
+                                   .true_events = json_i64(json_get(j, "true_events"), 0),
+                                   .false_events = json_i64(json_get(j, "false_events"), 0),
+                                   .patients = json_i64(json_get(j, "patients"), 0),
+                                   .usual = read_row(json_get(j, "usual")),
+                                   .left_out = read_row(json_get(j, "left_out"))};
+    str_copy(ret->why, sizeof ret->why, json_str(json_get(j, "why"), ""));
+    return rejecter_from_json(json_get(j, "rejecter"), &ret->found, err);
+}
+
+static int read_result(const char *text, struct tuned *ret, struct err *err) {
+    struct json *json = NULL;
+    int rc = json_parse(text, strlen(text), "the result of the job", &json, err);
+    if (rc)
+        return rc;
+    *ret = (struct tuned){.on = json_f64(json_get(json, "threshold_on"), NAN),
+                          .off = json_f64(json_get(json, "threshold_off"), NAN),
+                          .lookback_s = json_f64(json_get(json, "lookback_s"), 0),
+                          .hours = json_f64(json_get(json, "hours"), 0),
+                          .seizures = json_f64(json_get(json, "seizures"), 0),
+                          .found = json_f64(json_get(json, "found"), 0),
+                          .false_events = json_f64(json_get(json, "false_events"), 0),
+                          .f1 = json_f64(json_get(json, "event_f1"), NAN),
+                          .recordings = json_i64(json_get(json, "recordings"), 0)};
+    str_copy(ret->model_sha256, sizeof ret->model_sha256, json_str(json_get(json, "model_sha256"), ""));
+    rc = alarm_sets_from_json(json_get(json, "alarm_sets"), &ret->alarms, err);
+    rc = rc ? rc : read_rejecter(json_get(json, "rejecter"), &ret->rejecter, err);
+    json_free(json);
+    if (rc)
+        return err_wrap(err, "the result of the job");
+    if (!(ret->found > 0))
+        return err_set(err, ERR_PRECONDITION, "no pair of thresholds finds any of the %s in %s; no model was written",
+                       counted((int64_t)ret->seizures, "seizure").text, counted(ret->recordings, "recording").text);
+    return 0;
+}
+
+/* The model itself, beside the file to be; it must be the one that the job ran. */
+static int fetch(const struct arguments *o, const char *model, const struct tuned *t, char part[PATH_SIZE], struct err *err) {
+    struct brrctl_fetched file;
+    int code = brrctl_fetch_model(o, model, part, &file);
+    if (code)
+        return code;
+    if (!strcmp(file.sha256, t->model_sha256))
+        return 0;
+    unlink(part);
+    err_set(err, ERR_ABORTED, "%s was replaced while its thresholds were chosen (SHA-256 %.12s, now %.12s); run tune again", model,
+            t->model_sha256, file.sha256);
+    return brrctl_fail(err);
+}
+
+static void put_row(struct json_writer *w, const char *key, const struct tuned_row *row) {
+    json_begin_object(w, key);
+    json_put_f64(w, "on", row->on);
+    json_put_f64(w, "off", row->off);
+    json_put_f64(w, "seizures", row->seizures);
+    json_put_f64(w, "found", row->found);
+    json_put_f64(w, "false_events", row->false_events);
+    json_put_f64(w, "event_f1", row->f1);
+    json_put_f64(w, "false_alarms_per_24h", row->per_24h);
+    json_end(w, '}');
+}
+
+/* The thresholds recorded in the model file. */
+static void write_origin(const struct tuned *t, struct str *text) {
+    struct json_writer w;
+    json_writer_init(&w, text);
+    json_begin_object(&w, NULL);
+    json_put_str(&w, "from_sha256", t->model_sha256);
+    json_put_i64(&w, "recordings", t->recordings);
+    json_put_f64(&w, "hours", t->hours);
+    json_put_f64(&w, "seizures", t->seizures);
+    json_put_f64(&w, "found", t->found);
+    json_put_f64(&w, "false_events", t->false_events);
+    if (t->rejecter.used) {
+        put_row(&w, "usual", &t->rejecter.usual);
+        put_row(&w, "left_out", &t->rejecter.left_out);
+    }
+    json_end(&w, '}');
+}
+
+static int write_model(const struct arguments *o, const char *model, const struct tuned *t, char sha256[DIGEST_HEX_SIZE]) {
+    char part[PATH_SIZE];
+    struct str origin;
+    struct err err;
+    if (!str_format(part, sizeof part, "%s.part", own(o)->output)) {
+        err_set(&err, ERR_RANGE, "the path of --out is too long");
+        return brrctl_fail(&err);
+    }
+    int code = fetch(o, model, t, part, &err);
+    if (code)
+        return code;
+    str_init(&origin, ORIGIN_BYTES);
+    write_origin(t, &origin);
+    const struct tuned_rejecter *r = &t->rejecter;
+    const struct retune retune = {.on = r->used ? r->usual.on : t->on,
+                                  .off = r->used ? r->usual.off : t->off,
+                                  .lookback_s = t->lookback_s,
+                                  .rejecter = &r->found,
+                                  .alarms = &t->alarms,
+                                  .origin = str_cstr(&origin)};
+    if (retune_model(part, own(o)->output, &retune, sha256, &err))
+        code = brrctl_fail(&err);
+    str_done(&origin);
+    unlink(part);
+    return code;
+}
+
+/* ---- what it says ---- */
+
+static struct interval rate_of(const struct tuned *t) {
+    struct interval i = interval_count(t->false_events);
+    return (struct interval){i.low * 24 / t->hours, i.high * 24 / t->hours};
+}
+
+static void put_interval(struct json_writer *w, const char *key, struct interval i) {
+    json_begin_array(w, key);
+    json_put_f64(w, NULL, i.low);
+    json_put_f64(w, NULL, i.high);
+    json_end(w, ']');
+}
+
+static void put_rejecter(struct json_writer *w, const struct tuned_rejecter *r) {
+    json_begin_object(w, "rejecter");
+    json_put_bool(w, "used", r->used);
+    json_put_str(w, "why", r->why);
+    json_put_i64(w, "true_events", r->true_events);
+    json_put_i64(w, "false_events", r->false_events);
+    json_put_i64(w, "patients", r->patients);
+    put_row(w, "usual", &r->usual);
+    put_row(w, "left_out", &r->left_out);
+    json_end(w, '}');
+}
+
+static void print_json(const struct arguments *o, const struct tuned *t, const char *sha256) {
+    struct output out;
+    struct json_writer *w = output_begin(&out);
+    json_put_str(w, "model", o->args[0]);
+    json_put_str(w, "model_sha256", t->model_sha256);
+    json_put_f64(w, "threshold_on", t->on);
+    json_put_f64(w, "threshold_off", t->off);
+    json_put_f64(w, "lookback_s", t->lookback_s);
+    json_put_i64(w, "recordings", t->recordings);
+    json_put_f64(w, "hours", t->hours);
+    json_put_f64(w, "seizures", t->seizures);
+    json_put_f64(w, "found", t->found);
+    json_put_f64(w, "false_events", t->false_events);
+    json_put_f64(w, "event_f1", t->f1);
+    json_put_f64(w, "sensitivity", t->found / t->seizures);
+    put_interval(w, "sensitivity_95", interval_share(t->found, t->seizures));
+    json_put_f64(w, "false_alarms_per_24h", t->false_events * 24 / t->hours);
+    put_interval(w, "false_alarms_per_24h_95", rate_of(t));
+    if (own(o)->reject)
+        put_rejecter(w, &t->rejecter);
+    alarm_sets_to_json(&t->alarms, w, "alarm_sets");
+    json_put_str(w, "selected_on", "these recordings");
+    json_put_str(w, "output", own(o)->output);
+    json_put_str(w, "sha256", sha256);
+    output_end(&out);
+}
+
+/* One line for each rate of false alarms; those that no rule reaches are named. */
+static void print_alarms(const struct alarm_sets *sets) {
+    for (int i = 0; i < sets->n; i++) {
+        const struct alarm_set *s = &sets->sets[i];
+        if (!i)
+            puts("alarms      --alarm-rate  on      off     onset   found (95 %)          false in 24 h (95 %)  worst patient  "
+                 "delay p50");
+        printf("            %-12g  %-6.4f  %-6.4f  %4.2f s  %4.2f (%.2f to %.2f)   %5.2f (%.2f to %.2f)   %6.2f         %.1f s\n",
+               s->rate, s->rule.on, s->rule.off, (double)s->rule.min_onset / 256, s->sensitivity, s->sensitivity_low,
+               s->sensitivity_high, s->false_alarms_per_24h, s->false_alarms_low, s->false_alarms_high,
+               s->worst_patient_false_alarms_per_24h, s->delay_p50_s);
+    }
+    if (sets->n < ALARM_RATES)
+        printf("            no rule finds a seizure within %g false alarms in 24 h on these recordings\n",
+               alarm_rates[ALARM_RATES - 1 - sets->n]);
+}
+
+static void print_row(const char *name, const struct tuned_row *row) {
+    printf("            %-37s  %.4g on, %.4g off  found %.0f of %.0f  %.0f false, %.2f in 24 h  event F1 %.3f\n", name, row->on,
+           row->off, row->found, row->seizures, row->false_events, row->per_24h, row->f1);
+}
+
+/* The decision about a rejecter, and the counts behind it. */
+static void print_rejecter(const struct tuned_rejecter *r) {
+    char fitted[128];
+    str_format(fitted, sizeof fitted, "fitted to %lld events in seizures and %lld false ones of %s", (long long)r->true_events,
+               (long long)r->false_events, counted(r->patients, "patient").text);
+    if (r->used)
+        printf("rejecter    %s; used: it is better on patients that it was not fitted to\n", fitted);
+    else
+        printf("no rejecter: %s\n", r->why);
+    if (isnan(r->left_out.f1))
+        return;
+    print_row("usual thresholds, none rejected", &r->usual);
+    print_row("with it, each patient left out once", &r->left_out);
+}
+
+static void print_text(const struct arguments *o, const struct tuned *t, const char *sha256) {
+    struct interval share = interval_share(t->found, t->seizures), rate = rate_of(t);
+    printf("thresholds  %.4g on, %.4g off, by event F1 %.3f on %s, %.2f hours, %s\n", t->on, t->off, t->f1,
+           counted(t->recordings, "recording").text, t->hours, counted((int64_t)t->seizures, "seizure").text);
+    printf("found       %.0f of %.0f seizures: sensitivity %.3f (95 %% interval %.3f to %.3f)\n", t->found, t->seizures,
+           t->found / t->seizures, share.low, share.high);
+    printf("false       %s: %.2f in 24 h (95 %% interval %.2f to %.2f)\n", counted((int64_t)t->false_events, "event").text,
+           t->false_events * 24 / t->hours, rate.low, rate.high);
+    if (own(o)->reject)
+        print_rejecter(&t->rejecter);
+    if (!(own(o)->alarm_hop_s <= 0))
+        print_alarms(&t->alarms);
+    printf("model       %s, SHA-256 %.12s\n", own(o)->output, sha256);
+    puts("These thresholds were chosen on these recordings, so the figures flatter them; test them on other patients.");
+    printf("next: brrctl detect RECORDINGS --model %s --out DIR, or brrctl load NAME %s\n", own(o)->output, own(o)->output);
+}
+
+static int cmd_tune(const struct arguments *o) {
+    char model[PATH_SIZE], sha256[DIGEST_HEX_SIZE];
+    struct brrctl_end end = {0};
+    struct tuned tuned;
+    struct err err;
+    if (!own(o)->output || !str_ends(own(o)->output, ".safetensors")) {
+        fputs("brrctl: tune needs --out FILE.safetensors: the model with its new thresholds\n", stderr);
+        return EXIT_USAGE;
+    }
+    brrctl_ref(o->args[0], model, sizeof model);
+    if (fsio_mkdirs_above(own(o)->output, &err))
+        return brrctl_fail(&err);
+    int code = evaluate(o, model, &end);
+    if (!code && read_result(end.result, &tuned, &err))
+        code = brrctl_fail(&err);
+    if (!code)
+        code = write_model(o, model, &tuned, sha256);
+    if (code)
+        return code;
+    output_clear();
+    if (o->json)
+        print_json(o, &tuned, sha256);
+    else
+        print_text(o, &tuned, sha256);
+    return 0;
+}
+
+const struct command command_tune = {
+    .name = "tune",
+    .words = "MODEL DIR",
+    .options = &tune_arguments,
+    .summary = "choose a model's thresholds on labelled recordings; write a new model file",
+    .run = cmd_tune,
+    .min_args = 2,
+    .max_args = 2,
+    .details =
+        "MODEL: a served or built-in name, job:ID, store://NAME/KEY or a model file. DIR: a folder, or store://NAME/prefix. The "
+        "daemon runs the\n"
+        "recordings as an evaluate job, and chooses the thresholds as a validation does: by event F1, or with --target-fa the "
+        "most\n"
+        "sensitive pair within so many false alarms. MODEL itself stays as it is. One pair only: stream and detect --on --off.\n"
+        "The new file also has rules for alarms: stream and detect --alarm-rate 1, 5 or 10 (false alarms in 24 h).\n"
+        "With --reject it drops short or faint events of more sensitive thresholds, if that is better on patients left out.\n"
+        "example: brrctl tune job:train-260131-1 /data/labelled --out tuned.safetensors",
+};

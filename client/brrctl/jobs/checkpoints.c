@@ -1,0 +1,339 @@
+/* checkpoints [JOB], and checkpoint get|put|verify|pin|unpin|delete|promote. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "brr/v1/checkpoints.pb-c.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/message_json.h"
+#include "client/brrctl/output.h"
+#include "store/digest.h"
+#include "store/safetensors.h"
+
+/* The options of checkpoint. */
+struct checkpoint_options {
+    const char *output;
+    const char *name;
+};
+#define AT(field) offsetof(struct checkpoint_options, field)
+static const struct argument rows[] = {
+    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE", "get: the file to write", 0, 0},
+    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "put: name of the upload", 0, 0},
+};
+#undef AT
+static const struct argument_table checkpoint_arguments = ARGUMENT_TABLE(rows, struct checkpoint_options);
+
+static const struct checkpoint_options *own(const struct arguments *o) { return o->own; }
+
+enum { PART_BYTES = 1 << 20, LONG_MS = 600 * 1000 };
+
+static void put_checkpoint(struct json_writer *w, const Brr__V1__Checkpoint *c) {
+    message_json(w, &c->base, "ref job=job_id? step epoch path bytes sha256 created_ms best last pinned metric metric_name");
+}
+
+static void print_checkpoint(const Brr__V1__Checkpoint *c, bool json) {
+    char bytes[32], when[32], metric[64] = "";
+    if (json) {
+        struct output out;
+        put_checkpoint(output_begin(&out), c);
+        output_end(&out);
+        return;
+    }
+    if (isfinite(c->metric))
+        str_format(metric, sizeof metric, "%s %.4f", c->metric_name, c->metric);
+    printf("%-32s %9lld %10s  %-19s  %s%s%s%s\n", c->ref, (long long)c->step, output_bytes((double)c->bytes, bytes, sizeof bytes),
+           output_time(c->created_ms, when, sizeof when), metric, c->best ? " best" : "", c->last ? " last" : "",
+           c->pinned ? " pinned" : "");
+}
+
+static int cmd_checkpoints(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Checkpoints/List", &brr__v1__list_checkpoints_response__descriptor, 0};
+    Brr__V1__ListCheckpointsRequest in = BRR__V1__LIST_CHECKPOINTS_REQUEST__INIT;
+    int code = 0;
+    if (o->n_args)
+        in.job_id = (char *)(uintptr_t)(str_starts(o->args[0], "job:") ? o->args[0] + 4 : o->args[0]);
+    Brr__V1__ListCheckpointsResponse *out = brrctl_call(o, &method, &in.base, &code);
+    if (!out)
+        return code;
+    if (!o->json && out->n_checkpoints)
+        printf("%-32s %9s %10s  %-19s %s\n", "ref", "step", "size", "written", "metric, role");
+    for (size_t i = 0; i < out->n_checkpoints; i++)
+        print_checkpoint(out->checkpoints[i], o->json);
+    if (!o->json && !out->n_checkpoints)
+        puts("no checkpoints");
+    brr__v1__list_checkpoints_response__free_unpacked(out, NULL);
+    return 0;
+}
+
+/* ---- get ---- */
+
+struct download {
+    struct fsio_writer file;
+    struct digest *digest;
+    char expected[DIGEST_HEX_SIZE];
+    struct err err;
+};
+
+static bool on_part(void *ctx, const void *message) {
+    struct download *d = ctx;
+    const Brr__V1__CheckpointPart *part = message;
+    if (part->checkpoint)
+        str_copy(d->expected, sizeof d->expected, part->checkpoint->sha256);
+    digest_update(d->digest, part->data.data, part->data.len);
+    return !fsio_writer_write(&d->file, part->data.data, part->data.len, &d->err);
+}
+
+int brrctl_fetch_model(const struct arguments *o, const char *ref, const char *path, struct brrctl_fetched *ret) {
+    static const struct brrctl_method method = {"/brr.v1.Checkpoints/Get", &brr__v1__checkpoint_part__descriptor, 0};
+    Brr__V1__GetCheckpointRequest in = BRR__V1__GET_CHECKPOINT_REQUEST__INIT;
+    struct download d = {.digest = digest_new()};
+    struct brrctl_fetched fetched;
+    in.ref = (char *)(uintptr_t)ref;
+    if (fsio_writer_open(&d.file, path, &d.err)) {
+        digest_finish(d.digest, fetched.sha256);
+        return brrctl_fail(&d.err);
+    }
+    int code = brrctl_follow(o, &method, &in.base, on_part, &d);
+    fetched.bytes = d.file.written_bytes;
+    bool hashed = digest_finish(d.digest, fetched.sha256);
+    if (!code && !d.err.code && (!hashed || (*d.expected && strcmp(fetched.sha256, d.expected))))
+        err_set(&d.err, ERR_DATA_LOSS, "%s was received with SHA-256 %s, expected %s; nothing was written", ref, fetched.sha256,
+                d.expected);
+    if (code || d.err.code)
+        fsio_writer_abort(&d.file);
+    else
+        fsio_writer_commit(&d.file, &d.err);
+    if (code || d.err.code)
+        return code ? code : brrctl_fail(&d.err);
+    *ret = fetched;
+    return 0;
+}
+
+static int do_get(const struct arguments *o, const char *ref) {
+    struct brrctl_fetched file;
+    if (!own(o)->output) {
+        fputs("brrctl: checkpoint get needs --out FILE\n", stderr);
+        return EXIT_USAGE;
+    }
+    int code = brrctl_fetch_model(o, ref, own(o)->output, &file);
+    if (code)
+        return code;
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "ref", ref);
+        json_put_str(w, "path", own(o)->output);
+        json_put_i64(w, "bytes", file.bytes);
+        json_put_str(w, "sha256", file.sha256);
+        output_end(&out);
+    } else {
+        printf("%s: %lld bytes, SHA-256 %s\n", own(o)->output, (long long)file.bytes, file.sha256);
+    }
+    return 0;
+}
+
+/* ---- put ---- */
+
+static int send_part(brr_rpc *rpc, Brr__V1__PutCheckpointPart *part, struct brr_error *err) {
+    size_t len = protobuf_c_message_get_packed_size(&part->base);
+    uint8_t *bytes = malloc(len + 1);
+    if (!bytes)
+        return brrctl_set_error(err, BRR_EXHAUSTED, "out of memory for a part of a file");
+    protobuf_c_message_pack(&part->base, bytes);
+    int rc = brr_rpc_send(rpc, bytes, len, -1, err);
+    free(bytes);
+    return rc;
+}
+
+static int send_file(brr_rpc *rpc, const struct fsio_map *file, const char *name, char *sha256, struct brr_error *err) {
+    int rc;
+    for (size_t at = 0; at < file->len || !at; at += PART_BYTES) {
+        Brr__V1__PutCheckpointPart part = BRR__V1__PUT_CHECKPOINT_PART__INIT;
+        if (!at) {
+            part.name = (char *)(uintptr_t)name;
+            part.sha256 = sha256;
+        }
+        part.data.data = (uint8_t *)(uintptr_t)file->data + at;
+        part.data.len = file->len - at < PART_BYTES ? file->len - at : PART_BYTES;
+        if ((rc = send_part(rpc, &part, err)))
+            return rc;
+    }
+    return brr_rpc_half_close(rpc, err);
+}
+
+static int upload(brr_client *client, const struct fsio_map *file, const char *name, bool json) {
+    OWNED_POINTER(brr_rpc_close) brr_rpc *rpc = NULL;
+    char sha256[DIGEST_HEX_SIZE];
+    struct brr_error err = {0};
+    const void *data;
+    size_t len;
+    int rc;
+    digest_bytes(file->data, file->len, sha256);
+    if ((rc = brr_rpc_open(client, "/brr.v1.Checkpoints/Put", LONG_MS, &rpc, &err)) ||
+        (rc = send_file(rpc, file, name, sha256, &err)) || (rc = brr_rpc_next(rpc, -1, &data, &len, &err)))
+        return rc == BRR_END ? 0 : brrctl_fail_call(&err);
+    Brr__V1__Checkpoint *c = brr__v1__checkpoint__unpack(NULL, len, data);
+    if (c)
+        print_checkpoint(c, json);
+    brr__v1__checkpoint__free_unpacked(c, NULL);
+    return brr_rpc_next(rpc, -1, &data, &len, &err) == BRR_END ? 0 : brrctl_fail_call(&err);
+}
+
+/* Files that are no model are not sent: the daemon would refuse them, and could not name the local file. */
+static int check_model(const char *path, struct err *err) {
+    struct safetensors *st = NULL;
+    int rc = safetensors_open(path, &st, err);
+    if (rc)
+        return rc;
+    bool model = safetensors_metadata(st, "brr.kind") != NULL;
+    safetensors_close(st);
+    return model ? 0
+                 : err_set(err, ERR_INVALID,
+                           "%s is not a model: it has no metadata brr.kind; expected a model file of a training job", path);
+}
+
+static int do_put(const struct arguments *o, const char *path) {
+    char name[256];
+    struct fsio_map file;
+    struct err err;
+    int code = 0;
+    str_copy(name, sizeof name, own(o)->name ? own(o)->name : fsio_basename(path));
+    char *dot = strstr(name, ".safetensors");
+    if (dot && !own(o)->name)
+        *dot = '\0';
+    if (check_model(path, &err) || fsio_map_open(&file, path, &err))
+        return brrctl_fail(&err);
+    brr_client *client = brrctl_connect(o, &code);
+    if (client)
+        code = upload(client, &file, name, o->json);
+    brr_disconnect(client);
+    fsio_map_close(&file);
+    return code;
+}
+
+/* ---- the small ones ---- */
+
+static int one(const struct arguments *o, const char *path, const ProtobufCMessage *in) {
+    const struct brrctl_method method = {path, &brr__v1__checkpoint__descriptor, 0};
+    int code = 0;
+    Brr__V1__Checkpoint *c = brrctl_call(o, &method, in, &code);
+    if (!c)
+        return code;
+    print_checkpoint(c, o->json);
+    brr__v1__checkpoint__free_unpacked(c, NULL);
+    return 0;
+}
+
+static int do_verify(const struct arguments *o, const char *ref) {
+    static const struct brrctl_method method = {"/brr.v1.Checkpoints/Verify", &brr__v1__verify_response__descriptor, LONG_MS};
+    Brr__V1__CheckpointRef in = BRR__V1__CHECKPOINT_REF__INIT;
+    int code = 0;
+    in.ref = (char *)(uintptr_t)ref;
+    Brr__V1__VerifyResponse *v = brrctl_call(o, &method, &in.base, &code);
+    if (!v)
+        return code;
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "ref", ref);
+        message_json(w, &v->base, "valid message");
+        output_end(&out);
+    } else {
+        printf("%s is %s: %s\n", ref, v->valid ? "valid" : "NOT valid", v->message);
+    }
+    code = v->valid ? 0 : EXIT_FAILED;
+    brr__v1__verify_response__free_unpacked(v, NULL);
+    return code;
+}
+
+static int do_delete(const struct arguments *o, const char *ref) {
+    Brr__V1__CheckpointRef in = BRR__V1__CHECKPOINT_REF__INIT;
+    in.ref = (char *)(uintptr_t)ref;
+    return one(o, "/brr.v1.Checkpoints/Delete", &in.base);
+}
+
+static int set_pin(const struct arguments *o, const char *ref, bool pinned) {
+    Brr__V1__PinRequest in = BRR__V1__PIN_REQUEST__INIT;
+    in.ref = (char *)(uintptr_t)ref;
+    in.pinned = pinned;
+    return one(o, "/brr.v1.Checkpoints/Pin", &in.base);
+}
+
+static int do_pin(const struct arguments *o, const char *ref) { return set_pin(o, ref, true); }
+static int do_unpin(const struct arguments *o, const char *ref) { return set_pin(o, ref, false); }
+
+static int do_promote(const struct arguments *o, const char *ref) {
+    static const struct brrctl_method method = {"/brr.v1.Checkpoints/Promote", &brr__v1__model_description__descriptor, LONG_MS};
+    Brr__V1__PromoteRequest in = BRR__V1__PROMOTE_REQUEST__INIT;
+    if (o->n_args != 3) {
+        fputs("brrctl: checkpoint promote needs REF NAME: what to serve, and as what\n", stderr);
+        return EXIT_USAGE;
+    }
+    in.ref = (char *)(uintptr_t)ref;
+    in.name = (char *)(uintptr_t)o->args[2];
+    int code = brrctl_show_model(o, &method, &in.base);
+    if (!code)
+        brrctl_tell_builtin(in.name);
+    return code;
+}
+
+static const struct verb {
+    const char *name;
+    int (*run)(const struct arguments *o, const char *ref);
+    bool ref; /* takes a REF, not a file of this machine */
+} verbs[] = {{"get", do_get, true},     {"put", do_put, false},      {"verify", do_verify, true}, {"pin", do_pin, true},
+             {"unpin", do_unpin, true}, {"delete", do_delete, true}, {"rm", do_delete, true},     {"promote", do_promote, true}};
+enum { N_VERBS = sizeof verbs / sizeof *verbs };
+
+static int cmd_checkpoint(const struct arguments *o) {
+    char ref[4096];
+    for (int i = 0; i < N_VERBS; i++) {
+        if (strcmp(verbs[i].name, o->args[0]))
+            continue;
+        if (o->n_args == 3 && verbs[i].run != do_promote) {
+            fprintf(stderr, "brrctl: unexpected argument '%s'; expected brrctl checkpoint %s %s\n", o->args[2], o->args[0],
+                    verbs[i].ref ? "REF" : "FILE");
+            return EXIT_USAGE;
+        }
+        brrctl_ref(o->args[1], ref, sizeof ref);
+        return verbs[i].run(o, verbs[i].ref ? ref : o->args[1]);
+    }
+    const char *nearest = arguments_nearest(o->args[0], &verbs[0].name, N_VERBS, sizeof *verbs);
+    fprintf(stderr, "brrctl: unknown checkpoint command '%s'; ", o->args[0]);
+    fprintf(stderr, nearest ? "did you mean %s?\n" : "`brrctl checkpoint --help` lists the commands%s\n", nearest ? nearest : "");
+    return EXIT_USAGE;
+}
+
+const struct command command_checkpoints = {
+    .name = "checkpoints",
+    .words = "[JOB]",
+    .options = &arguments_none,
+    .summary = "list model files of jobs, and uploads",
+    .run = cmd_checkpoints,
+    .max_args = 1,
+    .details = "example: brrctl checkpoints train-260131-1",
+};
+
+const struct command command_checkpoint = {
+    .name = "checkpoint",
+    .words = "get|put|verify|pin|unpin|delete|promote REF",
+    .options = &checkpoint_arguments,
+    .summary = "fetch, upload, check, pin, delete or serve a model file",
+    .run = cmd_checkpoint,
+    .min_args = 2,
+    .max_args = 3,
+    .details =
+        "REF: job:ID (best, else last), job:ID@best, job:ID@last, job:ID@STEP, upload:NAME, or a path of the daemon's machine.\n"
+        "  get REF --out FILE     fetch the model file; its SHA-256 is compared\n"
+        "  put FILE [--name N]    upload FILE; its REF is then upload:N\n"
+        "  verify REF             read the file again and compare its SHA-256\n"
+        "  pin REF, unpin REF     protect it from pruning, or end the protection\n"
+        "  delete REF             refused for pinned, served and last checkpoints\n"
+        "  promote REF NAME       serve it as NAME; REF may be store://NAME/KEY of a store in daemon.yaml, which is fetched,\n"
+        "                         checked, and kept as upload:NAME\n"
+        "example: brrctl checkpoint get job:train-260131-1 --out model.safetensors",
+};

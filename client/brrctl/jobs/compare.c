@@ -1,0 +1,340 @@
+/* compare JOB JOB: what differs between two jobs: keys of their files, results, curves. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/cleanup.h"
+#include "base/str.h"
+#include "base/yaml.h"
+#include "client/brrctl/jobs/curves.h"
+#include "client/brrctl/output.h"
+#include "plot/picture.h"
+
+enum { COMPARE_ROWS = 1024, COMPARE_ARENA = 4 << 20, COMPARE_VALUE = 160, COMPARE_WIDTH = 32 };
+
+struct compare_options {
+    const char *plot;
+};
+static const struct argument rows[] = {
+    {"--plot", NULL, ARGUMENT_OUTPUT, offsetof(struct compare_options, plot), "FILE", "draw the curves of both; .svg, .png or .pdf",
+     0, 0},
+};
+static const struct argument_table compare_arguments = ARGUMENT_TABLE(rows, struct compare_options);
+
+static const struct compare_options *own(const struct arguments *o) { return o->own; }
+
+/* A key and its value in either job; "" = absent. */
+struct pair {
+    char key[96], value[2][COMPARE_VALUE];
+};
+struct table {
+    struct pair *rows; /* (COMPARE_ROWS) */
+    int n;
+};
+struct side {
+    Brr__V1__Job *job;
+    struct curves curves;
+    struct curve_points points[CURVES_SHOWN];
+};
+struct comparison {
+    struct side sides[2];
+    struct table configuration, result;
+};
+
+static void put_value(struct table *t, const char *key, int side, const char *value) {
+    int i = 0;
+    while (i < t->n && strcmp(t->rows[i].key, key) != 0)
+        i++;
+    if (i == COMPARE_ROWS)
+        return;
+    if (i == t->n)
+        str_copy(t->rows[t->n++].key, sizeof t->rows->key, key);
+    str_copy(t->rows[i].value[side], COMPARE_VALUE, value);
+}
+
+/* ---- configuration: the job file with its overrides ---- */
+
+static void put_sequence(struct str *out, const struct yaml_node *node) {
+    str_puts(out, "[");
+    for (const struct yaml_node *item = node->child; item; item = item->next)
+        str_printf(out, "%s%s", item->type == YAML_SCALAR ? item->text : "…", item->next ? ", " : "");
+    str_puts(out, "]");
+}
+
+static void put_keys(struct table *t, const struct yaml_node *node, const char *path, int side) {
+    char key[96];
+    struct str text;
+    for (const struct yaml_node *child = node->child; child; child = child->next) {
+        str_format(key, sizeof key, "%s%s%s", path, *path ? "." : "", child->key);
+        if (child->type == YAML_MAPPING) {
+            put_keys(t, child, key, side);
+            continue;
+        }
+        str_init(&text, COMPARE_VALUE);
+        if (child->type == YAML_SEQUENCE)
+            put_sequence(&text, child);
+        else
+            str_puts(&text, child->text);
+        put_value(t, key, side, str_cstr(&text));
+        str_done(&text);
+    }
+}
+
+static int read_configuration(struct table *t, const Brr__V1__Job *job, int side, struct err *err) {
+    struct yaml_node *root;
+    struct arena arena;
+    int rc = 0;
+    arena_init(&arena, COMPARE_ARENA);
+    if (job->file && !(rc = yaml_parse(&arena, job->file->yaml, strlen(job->file->yaml), job->file->name, &root, err))) {
+        for (size_t i = 0; !rc && i < job->file->n_overrides; i++)
+            rc = yaml_set(&arena, root, job->file->overrides[i], err);
+        if (!rc)
+            put_keys(t, root, "", side);
+    }
+    arena_done(&arena);
+    return rc;
+}
+
+/* ---- results ---- */
+
+static void put_results(struct table *t, const struct json *object, const char *path, int side) {
+    struct json_cursor at = {0};
+    const struct json *value;
+    const char *name;
+    char key[96], figure[32];
+    while (json_next(object, &at, &name, &value)) {
+        enum json_kind kind = json_kind(value);
+        str_format(key, sizeof key, "%s%s%s", path, *path ? "." : "", name);
+        if (kind == JSON_KIND_OBJECT)
+            put_results(t, value, key, side);
+        else if (kind == JSON_KIND_STRING)
+            put_value(t, key, side, json_str(value, ""));
+        else if (kind == JSON_KIND_INTEGER || kind == JSON_KIND_REAL)
+            put_value(t, key, side, output_figure(json_f64(value, NAN), figure, sizeof figure));
+    }
+}
+
+static int read_result(struct table *t, const Brr__V1__Job *job, int side, struct err *err) {
+    OWNED_POINTER(json_free) struct json *result = NULL;
+    char text[32];
+    put_value(t, "kind", side, job->kind);
+    put_value(t, "state", side, brr_job_state_name((int)job->state));
+    put_value(t, "device", side, job->device);
+    put_value(t, "run time", side, output_duration((double)job->run_ms / 1000, text, sizeof text));
+    if (!*job->result_json)
+        return 0;
+    int rc = json_parse(job->result_json, strlen(job->result_json), "result", &result, err);
+    if (rc)
+        return rc;
+    put_results(t, result, "", side);
+    return 0;
+}
+
+/* ---- printing ---- */
+
+static bool differs(const struct pair *p) { return strcmp(p->value[0], p->value[1]) != 0; }
+
+static void print_table(const char *title, const struct table *t, const char *absent) {
+    bool any = false;
+    for (int i = 0; i < t->n; i++) {
+        const struct pair *p = &t->rows[i];
+        double a, b;
+        if (!differs(p))
+            continue;
+        if (!any)
+            printf("\n%s\n", title);
+        any = true;
+        printf("  %-*s %-*s %s", COMPARE_WIDTH, p->key, COMPARE_WIDTH, *p->value[0] ? p->value[0] : absent,
+               *p->value[1] ? p->value[1] : absent);
+        if (str_to_f64(p->value[0], &a) && str_to_f64(p->value[1], &b))
+            printf("  (%+.4g)", b - a);
+        putchar('\n');
+    }
+    if (!any)
+        printf("\n%s: the same\n", title);
+}
+
+static void curve_text(const struct curve_points *p, char buf[64]) {
+    if (!p->n)
+        str_copy(buf, 64, "-");
+    else
+        str_format(buf, 64, "%.4g, best %.4g at step %.0f", p->points[p->n - 1].y, p->points[p->best].y, p->points[p->best].x);
+}
+
+static void print_curves(const struct comparison *c) {
+    bool any = false;
+    for (int i = 0; i < CURVES_SHOWN; i++) {
+        char a[64], b[64];
+        if (!c->sides[0].points[i].n && !c->sides[1].points[i].n)
+            continue;
+        if (!any)
+            puts("\ncurves: last value, best value");
+        any = true;
+        curve_text(&c->sides[0].points[i], a);
+        curve_text(&c->sides[1].points[i], b);
+        printf("  %-*s %-*s %s\n", COMPARE_WIDTH, curves_shown[i].name, COMPARE_WIDTH, a, b);
+    }
+}
+
+static void print_comparison(const struct comparison *c) {
+    printf("  %-*s %-*s %s\n", COMPARE_WIDTH, "", COMPARE_WIDTH, c->sides[0].job->id, c->sides[1].job->id);
+    if (*c->sides[0].job->name || *c->sides[1].job->name)
+        printf("  %-*s %-*s %s\n", COMPARE_WIDTH, "name", COMPARE_WIDTH, c->sides[0].job->name, c->sides[1].job->name);
+    print_table("job files", &c->configuration, "(default)");
+    print_table("results", &c->result, "-");
+    print_curves(c);
+}
+
+static void json_pair(struct json_writer *w, const struct pair *p) {
+    static const char *const names[2] = {"a", "b"};
+    json_begin_object(w, NULL);
+    json_put_str(w, "key", p->key);
+    for (int s = 0; s < 2; s++) {
+        double value;
+        if (!*p->value[s])
+            json_put_null(w, names[s]);
+        else if (str_to_f64(p->value[s], &value))
+            json_put_f64(w, names[s], value);
+        else
+            json_put_str(w, names[s], p->value[s]);
+    }
+    json_end(w, '}');
+}
+
+static void json_table(struct json_writer *w, const char *key, const struct table *t) {
+    json_begin_array(w, key);
+    for (int i = 0; i < t->n; i++)
+        if (differs(&t->rows[i]))
+            json_pair(w, &t->rows[i]);
+    json_end(w, ']');
+}
+
+static void json_curve(struct json_writer *w, const char *key, const struct curve_points *p) {
+    if (!p->n) {
+        json_put_null(w, key);
+        return;
+    }
+    json_begin_object(w, key);
+    json_put_f64(w, "last", p->points[p->n - 1].y);
+    json_put_f64(w, "last_step", p->points[p->n - 1].x);
+    json_put_f64(w, "best", p->points[p->best].y);
+    json_put_f64(w, "best_step", p->points[p->best].x);
+    json_end(w, '}');
+}
+
+static void print_json(const struct comparison *c) {
+    struct output out;
+    struct json_writer *w = output_begin(&out);
+    json_put_str(w, "a", c->sides[0].job->id);
+    json_put_str(w, "b", c->sides[1].job->id);
+    json_table(w, "configuration", &c->configuration);
+    json_table(w, "result", &c->result);
+    json_begin_array(w, "curves");
+    for (int i = 0; i < CURVES_SHOWN; i++) {
+        json_begin_object(w, NULL);
+        json_put_str(w, "name", curves_shown[i].name);
+        json_curve(w, "a", &c->sides[0].points[i]);
+        json_curve(w, "b", &c->sides[1].points[i]);
+        json_end(w, '}');
+    }
+    json_end(w, ']');
+    output_end(&out);
+}
+
+/* ---- the picture ---- */
+
+static int draw(const struct comparison *c, const char *path, struct err *err) {
+    struct plot_curve lines[2][2 * CURVES_SHOWN];
+    char names[2 * CURVES_SHOWN][64], subtitle[256];
+    int n[2] = {0, 0};
+    for (int i = 0; i < CURVES_SHOWN; i++)
+        for (int s = 0; s < 2; s++) {
+            const struct curve_points *p = &c->sides[s].points[i];
+            int is_score = curves_shown[i].largest_is_best;
+            str_format(names[2 * i + s], sizeof names[0], "%s %c", curves_shown[i].name, "AB"[s]);
+            lines[is_score][n[is_score]++] = (struct plot_curve){names[2 * i + s], p->points, p->n};
+        }
+    str_format(subtitle, sizeof subtitle, "A: %s; B: %s", c->sides[0].job->id, c->sides[1].job->id);
+    const struct plot_training plot = {.title = "Two trainings",
+                                       .subtitle = subtitle,
+                                       .losses = lines[0],
+                                       .n_losses = n[0],
+                                       .scores = lines[1],
+                                       .n_scores = n[1],
+                                       .best_step = -1};
+    return plot_training(path, &plot, err);
+}
+
+/* ---- the command ---- */
+
+/* Trainings have curves; other jobs have none, which is no error here. */
+static int read_curves(const struct arguments *o, struct side *side, struct err *err) {
+    int code = strcmp(side->job->kind, "train") ? 0 : curves_fetch(o, side->job->id, &side->curves);
+    for (int i = 0; !code && i < CURVES_SHOWN; i++)
+        if (curves_points(&side->curves, &curves_shown[i], &side->points[i], err))
+            code = EXIT_FAILED;
+    return code;
+}
+
+static void comparison_done(struct comparison *c) {
+    for (int s = 0; s < 2; s++) {
+        brr__v1__job__free_unpacked(c->sides[s].job, NULL);
+        curves_done(&c->sides[s].curves);
+        for (int i = 0; i < CURVES_SHOWN; i++)
+            free(c->sides[s].points[i].points);
+    }
+    free(c->configuration.rows);
+    free(c->result.rows);
+}
+
+static int read_sides(const struct arguments *o, struct comparison *c, struct err *err) {
+    int code = 0;
+    for (int s = 0; s < 2 && !code; s++) {
+        struct side *side = &c->sides[s];
+        if (!(side->job = job_files_job(o, o->args[s], &code)))
+            return code;
+        if (read_configuration(&c->configuration, side->job, s, err) || read_result(&c->result, side->job, s, err))
+            return EXIT_FAILED;
+        code = read_curves(o, side, err);
+    }
+    return code;
+}
+
+static int cmd_compare(const struct arguments *o) {
+    struct err err = {0};
+    if (own(o)->plot && !picture_known(own(o)->plot)) {
+        fputs("brrctl: --plot writes a picture; expected a FILE.svg, FILE.png or FILE.pdf\n", stderr);
+        return EXIT_USAGE;
+    }
+    OWNED(comparison_done)
+    struct comparison c = {.configuration.rows = calloc(COMPARE_ROWS, sizeof *c.configuration.rows),
+                           .result.rows = calloc(COMPARE_ROWS, sizeof *c.result.rows)};
+    if (!c.configuration.rows || !c.result.rows) {
+        err_set(&err, ERR_EXHAUSTED, "out of memory for a comparison");
+        return brrctl_fail(&err);
+    }
+    int code = read_sides(o, &c, &err);
+    if (!code && own(o)->plot && draw(&c, own(o)->plot, &err))
+        code = EXIT_FAILED;
+    if (code)
+        return err.code ? brrctl_fail(&err) : code;
+    if (o->json)
+        print_json(&c);
+    else
+        print_comparison(&c);
+    return 0;
+}
+
+const struct command command_compare = {
+    .name = "compare",
+    .words = "JOB JOB",
+    .options = &compare_arguments,
+    .summary = "show what differs between two jobs: keys, results, curves",
+    .run = cmd_compare,
+    .min_args = 2,
+    .max_args = 2,
+    .details = "Keys that only one job file has are compared with \"(default)\".\n"
+               "example: brrctl compare train-260131-1 train-260131-2 --plot curves.png",
+};

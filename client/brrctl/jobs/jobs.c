@@ -1,0 +1,643 @@
+/* Job commands: submit, jobs, job, watch, logs, cancel, delete, resume. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fsio.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "brr/v1/checkpoints.pb-c.h"
+#include "brr/v1/jobs.pb-c.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/interrupt.h"
+#include "client/brrctl/jobs/curves.h"
+#include "client/brrctl/message_json.h"
+#include "client/brrctl/output.h"
+#include "work/kind.h"
+
+#define AT(field) offsetof(struct job_options, field)
+static const struct argument submit_rows[] = {
+    {"--set", NULL, ARGUMENT_ASSIGNMENT, AT(set), "K=V", "override a key of the job file; may be repeated", 0, 0},
+    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the job", 0, 0},
+    {"--watch", NULL, ARGUMENT_FLAG, AT(watch), "", "follow the job to its end; Ctrl-C detaches", 0, 0},
+    {"--id-file", NULL, ARGUMENT_TEXT, AT(id_file), "FILE", "write the job's id to this file", 0, 0},
+};
+static const struct argument cancel_rows[] = {
+    {"--now", NULL, ARGUMENT_FLAG, AT(now), "", "without a last checkpoint", 0, 0},
+};
+static const struct argument resume_rows[] = {
+    {"--set", NULL, ARGUMENT_ASSIGNMENT, AT(set), "K=V", "change a limits.* key; may be repeated", 0, 0},
+};
+static const struct argument logs_rows[] = {
+    {"--follow", NULL, ARGUMENT_FLAG, AT(follow), "", "go on until the job ends", 0, 0},
+    {"--tail", NULL, ARGUMENT_INTEGER, AT(tail), "N", "only the last N lines", 1, 1e6},
+};
+#undef AT
+struct job_show_options {
+    bool csv;
+};
+static const struct argument job_rows[] = {
+    {"--csv", NULL, ARGUMENT_FLAG, offsetof(struct job_show_options, csv), "",
+     "the curves of a training: a row for each ten steps and each validation", 0, 0},
+};
+static const struct argument_table job_arguments = ARGUMENT_TABLE(job_rows, struct job_show_options);
+static const struct argument_table submit_arguments = ARGUMENT_TABLE(submit_rows, struct job_options);
+static const struct argument_table cancel_arguments = ARGUMENT_TABLE(cancel_rows, struct job_options);
+static const struct argument_table resume_arguments = ARGUMENT_TABLE(resume_rows, struct job_options);
+static const struct argument_table logs_arguments = ARGUMENT_TABLE(logs_rows, struct job_options);
+
+static const struct job_options *own(const struct arguments *o) { return o->own; }
+
+#define JOB_ROW "%-24s %-9s %-13s %-8s %-14s %-7s %-8s %-12s %s\n"
+enum { ESTIMATE_MS = 20 * 1000 };
+
+static bool ended(const Brr__V1__Job *job) {
+    return job->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED || job->state == BRR__V1__JOB_STATE__JOB_STATE_FAILED ||
+           job->state == BRR__V1__JOB_STATE__JOB_STATE_CANCELLED || job->state == BRR__V1__JOB_STATE__JOB_STATE_INTERRUPTED;
+}
+
+/* The state, why, the best model and the result. */
+static void put_outcome(struct json_writer *w, const Brr__V1__Job *job) {
+    json_put_str(w, "state", brr_job_state_name((int)job->state));
+    message_json(w, &job->base, "reason checkpoint?");
+    json_put_raw(w, "result", *job->result_json ? job->result_json : "{}");
+}
+
+static void print_json(const Brr__V1__Job *job) {
+    struct output out;
+    struct json_writer *w = output_begin(&out);
+    message_json(w, &job->base, "job=id kind name");
+    put_outcome(w, job);
+    if (job->progress)
+        message_json(w, &job->progress->base, "step steps loss");
+    message_json(w, &job->base, "queue_position");
+    message_json(w, &job->base, "owner? run_ms");
+    json_put_f64(w, "energy_joules", job->energy_joules > 0 ? job->energy_joules : NAN);
+    message_json(w, &job->base,
+                 "created_ms started_ms finished_ms attempts restarts crashes retry_ms device device_name? memory_bytes? "
+                 "versions directory "
+                 "last_checkpoint? file(name yaml overrides)");
+    output_end(&out);
+}
+
+static const char *steps_text(const Brr__V1__Job *job, char buf[48]) {
+    const Brr__V1__Progress *p = job->progress;
+    *buf = '\0';
+    if (p && p->steps)
+        str_format(buf, 48, "%lld/%lld", (long long)p->step, (long long)p->steps);
+    return buf;
+}
+
+/* "12 min" since a Unix time in ms; "-" for 0. */
+static const char *age_text(int64_t time_ms, char buf[24]) {
+    double s = (double)(clock_wall_ms() - time_ms) / 1000;
+    if (time_ms <= 0)
+        str_copy(buf, 24, "-");
+    else if (s < 3600)
+        str_format(buf, 24, s < 60 ? "%.0f s" : "%.0f min", floor(fmax(0, s < 60 ? s : s / 60)));
+    else
+        str_format(buf, 24, s < 48 * 3600 ? "%.0f h" : "%.0f d", floor(s < 48 * 3600 ? s / 3600 : s / 86400));
+    return buf;
+}
+
+static void print_row(const Brr__V1__Job *job) {
+    const Brr__V1__Progress *p = ended(job) ? NULL : job->progress;
+    char steps[48], age[24], loss[24] = "-", left[32] = "-";
+    if (p && isfinite(p->loss) && p->step)
+        str_format(loss, sizeof loss, "%.4f", p->loss);
+    if (p && isfinite(p->eta_s) && p->eta_s > 0)
+        output_duration(p->eta_s, left, sizeof left);
+    printf(JOB_ROW, job->id, job->kind, brr_job_state_name((int)job->state), *job->device_name ? job->device_name : "-",
+           steps_text(job, steps), age_text(job->created_ms, age), loss, left, job->name);
+    if (*job->reason && strcmp(job->reason, brr_job_state_name((int)job->state)) != 0)
+        printf("%24s %s\n", "", job->reason);
+}
+
+/* A figure a line; what is no plain figure or text is for --json. */
+static void print_result(const char *text) {
+    struct json_cursor at = {0};
+    struct json *result = NULL;
+    const struct json *value;
+    const char *key;
+    char figure[32];
+    if (!*text || json_parse(text, strlen(text), "result", &result, NULL))
+        return;
+    while (json_next(result, &at, &key, &value)) {
+        if (json_kind(value) == JSON_KIND_STRING)
+            printf("  %-26s %s\n", key, json_str(value, ""));
+        else if (json_kind(value) == JSON_KIND_INTEGER)
+            printf("  %-26s %lld\n", key, (long long)json_i64(value, 0));
+        else if (json_kind(value) == JSON_KIND_REAL)
+            printf("  %-26s %s\n", key, output_figure(json_f64(value, NAN), figure, sizeof figure));
+    }
+    json_free(result);
+}
+
+static void print_time(const char *what, int64_t time_ms) {
+    char when[32];
+    if (time_ms > 0)
+        printf("%-11s %s\n", what, output_time(time_ms, when, sizeof when));
+}
+
+static void print_text(const char *what, const char *text) {
+    if (*text)
+        printf("%-11s %s\n", what, text);
+}
+
+static void print_details(const Brr__V1__Job *job) {
+    char steps[48];
+    printf("%s\n", job->id);
+    print_text("name", job->name);
+    print_text("kind", job->kind);
+    print_text("owner", job->owner);
+    print_text("state", brr_job_state_name((int)job->state));
+    if (job->queue_position > 0)
+        printf("%-11s %d in the queue\n", "position", job->queue_position);
+    print_text("reason", job->reason);
+    print_text("steps", steps_text(job, steps));
+    print_time("submitted", job->created_ms);
+    print_time("started", job->started_ms);
+    print_time("ended", job->finished_ms);
+    if (job->attempts > 0)
+        printf("%-11s %d; restarts after faults %d, after crashes of the daemon %d\n", "attempts", job->attempts,
+               job->restarts - job->crashes, job->crashes);
+    print_time("waits until", job->retry_ms);
+    if (job->energy_joules > 0)
+        printf("%-11s %.0f J\n", "energy", job->energy_joules);
+    print_text("device", job->device);
+    print_text("versions", job->versions);
+    if (job->file)
+        print_text("job file", job->file->name);
+    print_text("folder", job->directory);
+    print_text("checkpoint", job->checkpoint);
+    if (*job->result_json)
+        puts("result");
+    print_result(job->result_json);
+}
+
+#define LINE_SHARE 0.1 /* between lines of progress, without a terminal */
+#define LINE_S     30.0
+
+struct watching {
+    FILE *out; /* of the progress */
+    bool json, terminal;
+    struct brrctl_end *end; /* NULL: the end is printed */
+    double shown_share, shown_s;
+    Brr__V1__JobState state;
+    char phase[24], note[256]; /* shown last, as the share, the time and the state */
+    int exit;
+};
+
+/* Further figures: the running loss, the pace, those of the kind, the remaining time. */
+static void put_figures(struct str *line, const Brr__V1__Progress *p) {
+    char eta[32], figure[32];
+    if (!isnan(p->loss))
+        str_printf(line, "  loss %.4f", p->loss);
+    if (!isnan(p->windows_per_second))
+        str_printf(line, "  %.1f windows/s", p->windows_per_second);
+    for (size_t i = 0; i < p->n_figures; i++)
+        str_printf(line, "  %s %s", p->figures[i]->name, output_figure(p->figures[i]->value, figure, sizeof figure));
+    if (!isnan(p->eta_s))
+        str_printf(line, "  left %s", output_duration(p->eta_s, eta, sizeof eta));
+}
+
+/* Without a terminal, a line for each state. */
+static void show_state(struct watching *w, const Brr__V1__Job *job) {
+    if (w->terminal || w->state == job->state)
+        return;
+    fprintf(w->out, "%s %s%s%s\n", job->id, brr_job_state_name((int)job->state), *job->reason ? ": " : "", job->reason);
+    fflush(w->out);
+    w->state = job->state;
+}
+
+/* Without a terminal, a line at a new phase, and then each tenth or each half minute.
+ * A phase counts files or recordings (total), or it is the job's steps. */
+static void draw(struct watching *w, const Brr__V1__Job *job) {
+    const Brr__V1__Progress *p = job->progress;
+    bool steps = !p->total && p->steps;
+    int64_t at = steps ? p->step : p->done, of = steps ? p->steps : p->total;
+    double share = of ? (double)at / (double)of : 0;
+    char bar[OUTPUT_BAR_SIZE];
+    struct str line;
+    str_init(&line, 255);
+    output_bar(share, bar);
+    str_printf(&line, "%-8s %s %lld/%lld", *p->phase ? p->phase : brr_job_state_name((int)job->state), bar, (long long)at,
+               (long long)of);
+    if (steps)
+        put_figures(&line, p);
+    if (w->terminal) {
+        output_progress(w->out, str_cstr(&line));
+    } else if (strcmp(w->phase, p->phase) || share >= w->shown_share + LINE_SHARE || clock_s() - w->shown_s >= LINE_S) {
+        fprintf(w->out, "%s\n", str_cstr(&line));
+        fflush(w->out);
+        w->shown_share = share;
+        w->shown_s = clock_s();
+    }
+    str_done(&line);
+    str_copy(w->phase, sizeof w->phase, p->phase);
+}
+
+/* The result in a few words, as its kind puts them; "" when there is none. */
+static const char *summary_of(const Brr__V1__Job *job, char buf[200]) {
+    const struct task_kind *kind = task_kind_find(job->kind);
+    struct json *result = NULL;
+    *buf = '\0';
+    if (kind && kind->summary && *job->result_json &&
+        !json_parse(job->result_json, strlen(job->result_json), "result", &result, NULL))
+        kind->summary(result, buf, 200);
+    json_free(result);
+    return buf;
+}
+
+/* Suggests the next command for the result of a job. */
+static void print_next(const Brr__V1__Job *job) {
+    if (!strcmp(job->kind, "train") && *job->checkpoint)
+        printf("next: brrctl detect RECORDINGS --model job:%s --out DIR, or brrctl load NAME job:%s\n", job->id, job->id);
+    else if (!strcmp(job->kind, "detect"))
+        printf("next: brrctl detect job:%s --out DIR\n", job->id);
+    else if (!strcmp(job->kind, "geodesic") && *job->checkpoint)
+        printf("next: brrctl geodesic predict job:%s --at C --csv FILE\n", job->id);
+}
+
+static void print_end(struct watching *w, const Brr__V1__Job *job) {
+    bool kept = job->state == BRR__V1__JOB_STATE__JOB_STATE_INTERRUPTED && *job->checkpoint;
+    w->exit = job->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED || kept ? 0 : EXIT_FAILED;
+    if (w->json) {
+        struct output out;
+        struct json_writer *json = output_begin(&out);
+        message_json(json, &job->base, "job=id kind");
+        put_outcome(json, job);
+        output_end(&out);
+        return;
+    }
+    char summary[200];
+    const char *said = *job->reason ? job->reason : summary_of(job, summary);
+    output_clear();
+    printf("%s %s%s%s\n", job->id, brr_job_state_name((int)job->state), *said ? ": " : "", said);
+    print_result(job->result_json);
+    print_text("folder", job->directory);
+    print_text("checkpoint", job->checkpoint);
+    if (!w->exit)
+        print_next(job);
+}
+
+/* Prints the warnings of the daemon about a running job, once. */
+static void show_note(struct watching *w, const Brr__V1__Job *job) {
+    char note[sizeof w->note];
+    str_copy(note, sizeof note, job->reason);
+    if (job->state != BRR__V1__JOB_STATE__JOB_STATE_RUNNING || !*note || !strcmp(note, w->note))
+        return;
+    str_copy(w->note, sizeof w->note, note);
+    output_clear();
+    fprintf(stderr, "brrctl: note: %s\n", job->reason);
+}
+
+static void keep_end(struct watching *w, const Brr__V1__Job *job) {
+    w->exit = 0;
+    w->end->state = job->state;
+    str_copy(w->end->reason, sizeof w->end->reason, job->reason);
+    str_copy(w->end->result, sizeof w->end->result, job->result_json);
+    output_clear();
+}
+
+static bool on_update(void *ctx, const void *message) {
+    struct watching *w = ctx;
+    const Brr__V1__JobUpdate *u = message;
+    if (!u->job)
+        return true;
+    show_note(w, u->job);
+    if (!w->json && !u->final)
+        show_state(w, u->job);
+    if (w->json && !u->final && !w->end)
+        print_json(u->job);
+    else if (!w->json && u->job->progress && !u->final)
+        draw(w, u->job);
+    if (u->final && w->end)
+        keep_end(w, u->job);
+    else if (u->final)
+        print_end(w, u->job);
+    return !u->final;
+}
+
+static int follow_job(const struct arguments *o, const char *id, struct watching *w) {
+    static const struct brrctl_method method = {"/brr.v1.Jobs/Watch", &brr__v1__job_update__descriptor, 0};
+    Brr__V1__WatchJobRequest in = BRR__V1__WATCH_JOB_REQUEST__INIT;
+    static char detached[256];
+    in.id = (char *)(uintptr_t)id;
+    str_format(detached, sizeof detached, "%sbrrctl: detached; %s goes on, and `brrctl watch %s` shows it again\n",
+               w->terminal ? "\n" : "", id, id);
+    interrupt_detach(detached);
+    int code = brrctl_follow(o, &method, &in.base, on_update, w);
+    return code ? code : w->exit;
+}
+
+static int watch_job(const struct arguments *o, const char *id) {
+    struct watching w = {.out = stdout, .json = o->json, .terminal = output_redraws(stdout), .exit = EXIT_FAILED};
+    return follow_job(o, id, &w);
+}
+
+int brrctl_watch(const struct arguments *o, const char *id, struct brrctl_end *ret) {
+    struct watching w = {.out = stderr, .json = o->json, .terminal = output_redraws(stderr), .end = ret, .exit = EXIT_FAILED};
+    return follow_job(o, id, &w);
+}
+
+/* Whether it will take longer than its limit, measured before it runs beside that; NULL when nobody can tell. What is wrong with
+ * the file or the daemon is for Submit to say. */
+static Brr__V1__ValidateResponse *ask_limit(const struct arguments *o, Brr__V1__JobFile *file) {
+    static const struct brrctl_method method = {"/brr.v1.Jobs/Validate", &brr__v1__validate_response__descriptor, ESTIMATE_MS};
+    Brr__V1__ValidateRequest in = BRR__V1__VALIDATE_REQUEST__INIT;
+    brr_client *client = NULL;
+    struct brr_error err;
+    in.file = file;
+    in.limit_only = true;
+    Brr__V1__ValidateResponse *out = brrctl_open(o, &client, &err) ? NULL : brrctl_ask(client, &method, &in.base, &err);
+    brr_disconnect(client);
+    return out;
+}
+
+int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, const char *id_file, char *id, size_t id_size) {
+    static const struct brrctl_method method = {"/brr.v1.Jobs/Submit", &brr__v1__submit_response__descriptor, 0};
+    Brr__V1__SubmitRequest in = BRR__V1__SUBMIT_REQUEST__INIT;
+    struct err err;
+    int code = EXIT_FAILED;
+    in.file = file;
+    Brr__V1__SubmitResponse *out = brrctl_call(o, &method, &in.base, &code);
+    if (!out)
+        return code;
+    for (size_t i = 0; i < out->n_notices; i++)
+        fprintf(stderr, "brrctl: note: %s\n", out->notices[i]);
+    str_copy(id, id_size, out->job->id);
+    brr__v1__submit_response__free_unpacked(out, NULL);
+    if (!id_file || !fsio_write_atomic(id_file, id, strlen(id), &err))
+        return 0;
+    fprintf(stderr, "brrctl: job %s was queued nevertheless\n", id);
+    return brrctl_fail(&err);
+}
+
+static int queue_file(const struct arguments *o, char *id, size_t id_size) {
+    struct brrctl_job_file file;
+    struct err err;
+    if (brrctl_job_file_open(&file, o, &err))
+        return brrctl_fail(&err);
+    Brr__V1__ValidateResponse *limit =
+        own(o)->watch ? NULL : ask_limit(o, &file.message); /* with --watch the running job reports its limit */
+    int code = brrctl_queue(o, &file.message, own(o)->id_file, id, id_size);
+    brrctl_job_file_hint(o, code);
+    for (size_t i = 0; !code && limit && i < limit->n_notices; i++)
+        fprintf(stderr, "brrctl: note: %s\n", limit->notices[i]);
+    brr__v1__validate_response__free_unpacked(limit, NULL);
+    brrctl_job_file_done(&file);
+    return code;
+}
+
+static int cmd_submit(const struct arguments *o) {
+    char id[64] = "";
+    int code = queue_file(o, id, sizeof id);
+    if (code)
+        return code;
+    if (o->json && !own(o)->watch)
+        printf("{\"job\":\"%s\",\"state\":\"queued\"}\n", id);
+    else if (!o->json)
+        printf("%s queued; %s`brrctl watch %s` follows it\n", id, own(o)->watch ? "Ctrl-C detaches without cancelling it; " : "",
+               id);
+    fflush(stdout);
+    return own(o)->watch ? watch_job(o, id) : 0;
+}
+
+static int cmd_watch(const struct arguments *o) { return watch_job(o, o->args[0]); }
+
+static int cmd_jobs(const struct arguments *o) {
+    int code = 0;
+    Brr__V1__ListJobsRequest in = BRR__V1__LIST_JOBS_REQUEST__INIT;
+    static const struct brrctl_method method = {"/brr.v1.Jobs/List", &brr__v1__list_jobs_response__descriptor, 0};
+    Brr__V1__ListJobsResponse *out = brrctl_call(o, &method, &in.base, &code);
+    if (!out)
+        return code;
+    if (!o->json && out->n_jobs)
+        printf(JOB_ROW, "job", "kind", "state", "device", "steps", "age", "loss", "left", "name");
+    else if (!o->json)
+        puts("no jobs; `brrctl submit FILE` queues one");
+    for (size_t i = 0; i < out->n_jobs; i++) {
+        if (o->json)
+            print_json(out->jobs[i]);
+        else
+            print_row(out->jobs[i]);
+    }
+    brr__v1__list_jobs_response__free_unpacked(out, NULL);
+    return 0;
+}
+
+static void print_cancelled(const Brr__V1__Job *job) {
+    printf("%s %s\n", job->id,
+           ended(job) ? brr_job_state_name((int)job->state) : "is being cancelled; `brrctl job` shows when it has ended");
+}
+
+static void print_deleted(const Brr__V1__Job *job) { printf("%s deleted\n", job->id); }
+static void print_state(const Brr__V1__Job *job) {
+    printf("%s %s%s%s\n", job->id, brr_job_state_name((int)job->state), *job->reason ? ": " : "", job->reason);
+}
+
+/* Commands that take an id and answer with the job. */
+static int one_job(const struct arguments *o, const char *path, const ProtobufCMessage *in, void (*print)(const Brr__V1__Job *)) {
+    int code = 0;
+    const struct brrctl_method method = {path, &brr__v1__job__descriptor, 0};
+    Brr__V1__Job *job = brrctl_call(o, &method, in, &code);
+    if (!job)
+        return code;
+    if (o->json)
+        print_json(job);
+    else
+        print(job);
+    brr__v1__job__free_unpacked(job, NULL);
+    return 0;
+}
+
+static int print_curves(const struct arguments *o) {
+    struct curves curves = {0};
+    int code = curves_fetch(o, o->args[0], &curves);
+    if (!code)
+        curves_print_csv(&curves, stdout);
+    curves_done(&curves);
+    return code;
+}
+
+static int cmd_job(const struct arguments *o) {
+    if (((const struct job_show_options *)o->own)->csv)
+        return print_curves(o);
+    Brr__V1__GetJobRequest in = BRR__V1__GET_JOB_REQUEST__INIT;
+    in.id = (char *)(uintptr_t)o->args[0];
+    return one_job(o, "/brr.v1.Jobs/Get", &in.base, print_details);
+}
+
+/* Each of them is tried; the exit code is that of the first that failed. */
+static int cmd_cancel(const struct arguments *o) {
+    int first = 0;
+    for (int i = 0; i < o->n_args; i++) {
+        Brr__V1__CancelJobRequest in = BRR__V1__CANCEL_JOB_REQUEST__INIT;
+        in.id = (char *)(uintptr_t)o->args[i];
+        in.now = own(o)->now;
+        const int code = one_job(o, "/brr.v1.Jobs/Cancel", &in.base, print_cancelled);
+        first = first ? first : code;
+    }
+    return first;
+}
+
+/* Models that serve and come from the job: they go on. */
+static void tell_served(const struct arguments *o, const char *id) {
+    static const struct brrctl_method method = {"/brr.v1.Models/List", &brr__v1__list_models_response__descriptor, 0};
+    const Brr__V1__ListModelsRequest in = BRR__V1__LIST_MODELS_REQUEST__INIT;
+    OWNED_POINTER(brr_disconnect) brr_client *client = NULL;
+    struct brr_error err;
+    char ref[80];
+    size_t len = (size_t)snprintf(ref, sizeof ref, "job:%.64s", id);
+    if (brrctl_open(o, &client, &err))
+        return;
+    Brr__V1__ListModelsResponse *out = brrctl_ask(client, &method, &in.base, &err);
+    for (size_t i = 0; out && i < out->n_models; i++) {
+        const Brr__V1__ModelDescription *m = out->models[i];
+        if (!strncmp(m->ref, ref, len) && (!m->ref[len] || m->ref[len] == '@'))
+            fprintf(stderr,
+                    "brrctl: note: the model %s is of job %s; it goes on serving from a copy, and `brrctl models %s` keeps telling "
+                    "where "
+                    "it comes from\n",
+                    m->name, id, m->name);
+    }
+    brr__v1__list_models_response__free_unpacked(out, NULL);
+}
+
+static int cmd_delete(const struct arguments *o) {
+    tell_served(o, o->args[0]);
+    Brr__V1__DeleteJobRequest in = BRR__V1__DELETE_JOB_REQUEST__INIT;
+    in.id = (char *)(uintptr_t)o->args[0];
+    return one_job(o, "/brr.v1.Jobs/Delete", &in.base, print_deleted);
+}
+
+static int cmd_resume(const struct arguments *o) {
+    Brr__V1__ResumeJobRequest in = BRR__V1__RESUME_JOB_REQUEST__INIT;
+    in.id = (char *)(uintptr_t)o->args[0];
+    in.overrides = (char **)(uintptr_t)own(o)->set.items;
+    in.n_overrides = (size_t)own(o)->set.n;
+    return one_job(o, "/brr.v1.Jobs/Resume", &in.base, print_state);
+}
+
+static bool on_line(void *ctx, const void *message) {
+    const Brr__V1__LogLine *line = message;
+    if (*(const bool *)ctx) {
+        struct output out;
+        message_json(output_begin(&out), &line->base, "time_ms level text");
+        output_end(&out);
+    } else {
+        char when[32];
+        bool plain = !*line->level || !strcmp(line->level, "info");
+        printf("%s  %s%s%s\n", output_time(line->time_ms, when, sizeof when), plain ? "" : line->level, plain ? "" : ": ",
+               line->text);
+        fflush(stdout);
+    }
+    return true;
+}
+
+static int cmd_logs(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Jobs/Logs", &brr__v1__log_line__descriptor, 0};
+    Brr__V1__JobLogsRequest in = BRR__V1__JOB_LOGS_REQUEST__INIT;
+    bool json = o->json;
+    in.id = (char *)(uintptr_t)o->args[0];
+    in.follow = own(o)->follow;
+    in.tail = own(o)->tail > 0 ? (int32_t)own(o)->tail : 0;
+    return brrctl_follow(o, &method, &in.base, on_line, &json);
+}
+
+const struct command command_submit = {
+    .name = "submit",
+    .words = "FILE",
+    .options = &submit_arguments,
+    .summary = "queue a job file",
+    .run = cmd_submit,
+    .min_args = 1,
+    .max_args = 1,
+    .details =
+        "Relative paths in FILE are relative to its folder, paths in --set to the working directory. data.source is a path here "
+        "only\n"
+        "with file:// (file://eeg); without, it is a folder below paths.data of the daemon. With --watch the exit code is that of\n"
+        "`brrctl watch`.\n"
+        "example: brrctl submit configs/tiny.yaml --set data.source=file:///data/eeg --watch",
+};
+
+const struct command command_jobs = {
+    .name = "jobs",
+    .words = "",
+    .options = &arguments_none,
+    .summary = "list jobs, newest first",
+    .run = cmd_jobs,
+    .details = "example: brrctl jobs --json",
+};
+
+const struct command command_job = {
+    .name = "job",
+    .words = "ID",
+    .options = &job_arguments,
+    .summary = "show one job, or its curves as CSV",
+    .run = cmd_job,
+    .min_args = 1,
+    .max_args = 1,
+    .details = "ID: the id, or the first characters of it that no other job has (also for watch, logs, cancel and resume).\n"
+               "example: brrctl job train-260131-1\n"
+               "example: brrctl job train-260131-1 --csv > curves.csv",
+};
+
+const struct command command_watch = {
+    .name = "watch",
+    .words = "ID",
+    .options = &arguments_none,
+    .summary = "follow a job to its end; Ctrl-C detaches",
+    .run = cmd_watch,
+    .min_args = 1,
+    .max_args = 1,
+    .details = "Exit 0 when it succeeded, or was interrupted with a checkpoint, else 1.\nexample: brrctl watch train-260131-1",
+};
+
+const struct command command_logs = {
+    .name = "logs",
+    .words = "ID",
+    .options = &logs_arguments,
+    .summary = "print the log of a job",
+    .run = cmd_logs,
+    .min_args = 1,
+    .max_args = 1,
+    .details = "example: brrctl logs train-260131-1 --follow",
+};
+
+const struct command command_cancel = {
+    .name = "cancel",
+    .words = "ID…",
+    .options = &cancel_arguments,
+    .summary = "cancel jobs; running ones save first, and checkpoints stay",
+    .run = cmd_cancel,
+    .min_args = 1,
+    .max_args = -1,
+    .details = "example: brrctl cancel train-260131-1",
+};
+
+const struct command command_delete = {
+    .name = "delete",
+    .words = "ID",
+    .options = &arguments_none,
+    .summary = "delete a job that has ended, with its checkpoints and its folder",
+    .run = cmd_delete,
+    .min_args = 1,
+    .max_args = 1,
+    .details = "Refused while a checkpoint is pinned or serves, or a job that has not ended names one.\n"
+               "example: brrctl delete train-260131-1",
+};
+
+const struct command command_resume = {
+    .name = "resume",
+    .words = "ID",
+    .options = &resume_arguments,
+    .summary = "queue an interrupted, failed or cancelled job again",
+    .run = cmd_resume,
+    .min_args = 1,
+    .max_args = 1,
+    .details = "The job continues from its newest valid checkpoint; only limits.* may change.\n"
+               "example: brrctl resume train-260131-1 --set limits.wall_clock=24h",
+};

@@ -1,0 +1,265 @@
+/* models [NAME], load NAME REF, unload NAME. */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/counted.h"
+#include "brr/v1/checkpoints.pb-c.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/message_json.h"
+#include "client/brrctl/output.h"
+
+enum { LOAD_MS = 600 * 1000 };
+#define ROW "%-20s %-11s %-7s %-7s %12s %-15s %-8s %-9s %10s %8s  %s\n"
+
+struct load_options {
+    const char *device;
+};
+static const struct argument load_rows[] = {
+    {"--device", NULL, ARGUMENT_TEXT, offsetof(struct load_options, device), "NAME",
+     "the daemon's device that serves it, such as cuda:1; default: every device", 0, 0},
+};
+static const struct argument_table load_arguments = ARGUMENT_TABLE(load_rows, struct load_options);
+
+/* JSON of the daemon as a member; what is no JSON, or "", as `otherwise`. */
+static void put_json(struct json_writer *w, const char *key, const char *text, const char *otherwise) {
+    OWNED_POINTER(json_free) struct json *json = NULL;
+    json_put_raw(w, key, *text && !json_parse(text, strlen(text), key, &json, NULL) ? text : otherwise);
+}
+
+static void print_json(const Brr__V1__ModelDescription *m) {
+    struct output out;
+    message_json(output_begin(&out), &m->base,
+                 "name checkpoint sha256 type preset mixer parameters montage channels rate_hz window_s hop_s threshold_on "
+                 "threshold_off alarm_rates device memory_bytes step sessions precision bf16_difference ref");
+    put_json(&out.json, "card", m->card, "null");
+    put_json(&out.json, "tests", m->tests, "[]");
+    output_end(&out);
+}
+
+static void print_row(const Brr__V1__ModelDescription *m) {
+    char memory[32];
+    if (!*m->type) /* it loads, or could not be loaded */
+        printf(ROW, m->name, "not loaded", "-", "-", "-", "-", "-", "-", "-", "-", m->checkpoint);
+    else
+        printf(ROW, m->name, m->type, m->preset, m->mixer, counted(m->parameters, "").text, m->montage, m->device, m->precision,
+               output_bytes((double)m->memory_bytes, memory, sizeof memory), counted(m->sessions, "").text, m->checkpoint);
+}
+
+static void print_counts(const char *title, const struct json *role) {
+    printf("  %-11s %s, %.1f h, %s", title, counted(json_i64(json_get(role, "patients"), 0), "patient").text,
+           json_f64(json_get(role, "hours"), NAN), counted(json_i64(json_get(role, "seizures"), 0), "seizure").text);
+}
+
+/* Figures that the object holds. */
+static void print_figures(const struct json *object) {
+    static const struct {
+        const char *key, *title;
+    } figures[] = {{"event_f1", "event F1"},
+                   {"event_sensitivity", "sensitivity"},
+                   {"false_alarms_per_24h", "false alarms in 24 h"},
+                   {"auroc", "AUROC"}};
+    char text[32];
+    const char *between = "; ";
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        double value = json_f64(json_get(object, figures[i].key), NAN);
+        if (isfinite(value))
+            printf("%s%s %s", between, figures[i].title, output_figure(value, text, sizeof text));
+        between = isfinite(value) ? ", " : between;
+    }
+}
+
+/* Where the model comes from, by its file. */
+static void print_card(const char *text) {
+    OWNED_POINTER(json_free) struct json *card = NULL;
+    if (!*text || json_parse(text, strlen(text), "card", &card, NULL))
+        return;
+    printf("  trained by  brrd %s\n", json_str(json_get(card, "version"), "?"));
+    printf("  source      %s\n", json_str(json_get(card, "source"), "?"));
+    print_counts("training", json_get(card, "training"));
+    putchar('\n');
+    print_counts("validation", json_get(card, "validation"));
+    print_figures(json_get(card, "validation"));
+    puts(" (weights and thresholds were chosen on these patients)");
+}
+
+static void print_tests(const char *text) {
+    OWNED_POINTER(json_free) struct json *tests = NULL;
+    if (!*text || json_parse(text, strlen(text), "tests", &tests, NULL))
+        return;
+    for (size_t i = 0; i < json_count(tests); i++) {
+        const struct json *test = json_at(tests, i);
+        int64_t seen = json_i64(json_get(test, "seen_patients"), -1);
+        printf("  evaluated   by job %s: %.0f recordings, %.1f h", json_str(json_get(test, "job"), "?"),
+               json_f64(json_get(test, "recordings"), NAN), json_f64(json_get(test, "hours"), NAN));
+        print_figures(test);
+        puts(!seen ? " (unseen patients)" : seen > 0 ? " (patients of the training among them)" : "");
+    }
+}
+
+static void print_details(const Brr__V1__ModelDescription *m) {
+    char memory[32];
+    printf("%s\n  checkpoint  %s", m->name, m->checkpoint);
+    if (m->step)
+        printf(" (step %lld)", (long long)m->step);
+    putchar('\n');
+    if (*m->sha256)
+        printf("  sha256      %s\n", m->sha256);
+    if (*m->ref)
+        printf("  loaded as   %s\n", m->ref);
+    printf("  type        %s\n", m->type);
+    if (*m->mixer)
+        printf("  network     %s, %s, %lld parameters\n", m->preset, m->mixer, (long long)m->parameters);
+    printf("  input       %s, %zu channels at %g Hz:", m->montage, m->n_channels, m->rate_hz);
+    for (size_t i = 0; i < m->n_channels; i++)
+        printf(" %s", m->channels[i]);
+    printf("\n  windows     %g s every %g s, thresholds %.4g/%.4g\n", m->window_s, m->hop_s, m->threshold_on, m->threshold_off);
+    if (m->n_alarm_rates)
+        printf("  alarms      by --alarm-rate");
+    for (size_t i = 0; i < m->n_alarm_rates; i++)
+        printf("%s %g", i ? "," : "", m->alarm_rates[i]);
+    if (m->n_alarm_rates)
+        puts(" (false alarms in 24 h)");
+    print_card(m->card);
+    print_tests(m->tests);
+    if (!*m->device) {
+        puts("  state       not loaded; `brrctl load NAME REF` serves a model, and a stream that names it loads it");
+        return;
+    }
+    printf("  device      %s, %s, %s\n", m->device, output_bytes((double)m->memory_bytes, memory, sizeof memory),
+           counted(m->sessions, "session").text);
+    printf("  precision   %s", m->precision);
+    if (m->bf16_difference > 0)
+        printf("; its logits differ from those in f32 by at most %.3g in the test windows", m->bf16_difference);
+    putchar('\n');
+}
+
+int brrctl_show_model(const struct arguments *o, const struct brrctl_method *method, const ProtobufCMessage *in) {
+    int code = 0;
+    Brr__V1__ModelDescription *m = brrctl_call(o, method, in, &code);
+    if (!m)
+        return code;
+    if (o->json)
+        print_json(m);
+    else
+        print_details(m);
+    brr__v1__model_description__free_unpacked(m, NULL);
+    return 0;
+}
+
+/* By name: detect/builtin.h would link the kernels of networks. */
+static bool is_builtin(const char *name) {
+    static const char *const names[] = {"ward", "demo", "line_length", "band_power"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i]))
+            return true;
+    return false;
+}
+
+void brrctl_tell_builtin(const char *name) {
+    if (is_builtin(name))
+        fprintf(
+            stderr,
+            "brrctl: note: %s is also the name of a built-in model; from now on the name means the model that was just loaded, in "
+            "every command, until `brrctl unload %s`\n",
+            name, name);
+}
+
+static int describe(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Models/Describe", &brr__v1__model_description__descriptor, LOAD_MS};
+    Brr__V1__DescribeModelRequest in = BRR__V1__DESCRIBE_MODEL_REQUEST__INIT;
+    char ref[4096];
+    in.name = brrctl_ref(o->args[0], ref, sizeof ref);
+    return brrctl_show_model(o, &method, &in.base);
+}
+
+static int cmd_models(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Models/List", &brr__v1__list_models_response__descriptor, 0};
+    const Brr__V1__ListModelsRequest in = BRR__V1__LIST_MODELS_REQUEST__INIT;
+    int code = 0;
+    if (o->n_args)
+        return describe(o);
+    Brr__V1__ListModelsResponse *out = brrctl_call(o, &method, &in.base, &code);
+    if (!out)
+        return code;
+    if (!o->json && out->n_models)
+        printf(ROW, "name", "type", "preset", "mixer", "parameters", "montage", "device", "precision", "memory", "sessions",
+               "checkpoint");
+    else if (!o->json)
+        puts("no model is served; built in are ward, demo, line_length and band_power; `brrctl load NAME REF` serves one");
+    for (size_t i = 0; i < out->n_models; i++) {
+        if (o->json)
+            print_json(out->models[i]);
+        else
+            print_row(out->models[i]);
+    }
+    brr__v1__list_models_response__free_unpacked(out, NULL);
+    return 0;
+}
+
+static int cmd_load(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Models/Load", &brr__v1__model_description__descriptor, LOAD_MS};
+    Brr__V1__LoadModelRequest in = BRR__V1__LOAD_MODEL_REQUEST__INIT;
+    char ref[4096];
+    in.name = (char *)(uintptr_t)o->args[0];
+    in.ref = brrctl_ref(o->args[1], ref, sizeof ref);
+    const char *device = ((const struct load_options *)o->own)->device;
+    in.device = (char *)(uintptr_t)(device ? device : "");
+    int code = brrctl_show_model(o, &method, &in.base);
+    if (!code && strcmp(o->args[0], o->args[1]) != 0)
+        brrctl_tell_builtin(o->args[0]);
+    return code;
+}
+
+static int cmd_unload(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Models/Unload", &brr__v1__model_description__descriptor, 0};
+    Brr__V1__UnloadModelRequest in = BRR__V1__UNLOAD_MODEL_REQUEST__INIT;
+    int code = 0;
+    in.name = (char *)(uintptr_t)o->args[0];
+    Brr__V1__ModelDescription *m = brrctl_call(o, &method, &in.base, &code);
+    if (!m)
+        return code;
+    if (o->json)
+        print_json(m);
+    else
+        printf("%s is no longer served\n", m->name);
+    brr__v1__model_description__free_unpacked(m, NULL);
+    return 0;
+}
+
+const struct command command_models = {
+    .name = "models",
+    .words = "[NAME]",
+    .options = &arguments_none,
+    .summary = "list served models, or show one in detail",
+    .run = cmd_models,
+    .max_args = 1,
+    .details = "example: brrctl models best",
+};
+
+const struct command command_load = {
+    .name = "load",
+    .words = "NAME REF",
+    .options = &load_arguments,
+    .summary = "serve a model",
+    .run = cmd_load,
+    .min_args = 2,
+    .max_args = 2,
+    .details =
+        "REF: as in `brrctl checkpoint promote`. A NAME of a built-in model (ward, demo, line_length, band_power) means the served "
+        "model\n"
+        "from then on, until `brrctl unload NAME`.\n"
+        "example: brrctl load best job:train-260131-1",
+};
+
+const struct command command_unload = {
+    .name = "unload",
+    .words = "NAME",
+    .options = &arguments_none,
+    .summary = "stop serving a model; open streams finish with it",
+    .run = cmd_unload,
+    .min_args = 1,
+    .max_args = 1,
+    .details = "example: brrctl unload best",
+};

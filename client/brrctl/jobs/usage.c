@@ -1,0 +1,123 @@
+/* usage: what each caller's jobs took of the device. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/order.h"
+#include "base/str.h"
+#include "brr/v1/jobs.pb-c.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
+
+struct usage_options {
+    const char *since;
+};
+static const struct argument usage_rows[] = {
+    {"--since", NULL, ARGUMENT_TEXT, offsetof(struct usage_options, since), "TIME",
+     "only jobs that were submitted within this time, such as 24h or 30d", 0, 0},
+};
+static const struct argument_table usage_arguments = ARGUMENT_TABLE(usage_rows, struct usage_options);
+
+struct account {
+    const char *owner;
+    int64_t jobs, open, failed, run_ms, attempts;
+    double energy_j;
+};
+
+/* The account of an owner; accounts has room for one more. */
+static struct account *account_of(struct account *accounts, size_t *n, const char *owner) {
+    for (size_t i = 0; i < *n; i++)
+        if (!strcmp(accounts[i].owner, owner))
+            return &accounts[i];
+    accounts[*n] = (struct account){.owner = owner};
+    return &accounts[(*n)++];
+}
+
+static bool is_open(const Brr__V1__Job *job) {
+    return job->state == BRR__V1__JOB_STATE__JOB_STATE_QUEUED || job->state == BRR__V1__JOB_STATE__JOB_STATE_PREPARING ||
+           job->state == BRR__V1__JOB_STATE__JOB_STATE_RUNNING;
+}
+
+static size_t add_up(const Brr__V1__ListJobsResponse *list, int64_t since_ms, struct account *accounts) {
+    size_t n = 0;
+    for (size_t i = 0; i < list->n_jobs; i++) {
+        const Brr__V1__Job *job = list->jobs[i];
+        if (job->created_ms < since_ms)
+            continue;
+        struct account *a = account_of(accounts, &n, job->owner);
+        a->jobs++;
+        a->open += is_open(job);
+        a->failed += job->state == BRR__V1__JOB_STATE__JOB_STATE_FAILED;
+        a->attempts += job->attempts;
+        a->run_ms += job->run_ms;
+        a->energy_j += job->energy_joules;
+    }
+    return n;
+}
+
+static int by_time(const void *left, const void *right) {
+    const struct account *a = left, *b = right;
+    return order_then(order_i64(b->run_ms, a->run_ms), strcmp(a->owner, b->owner));
+}
+
+static void print_account(const struct account *a, bool json) {
+    if (json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "owner", a->owner);
+        json_put_i64(w, "jobs", a->jobs);
+        json_put_i64(w, "open", a->open);
+        json_put_i64(w, "failed", a->failed);
+        json_put_i64(w, "attempts", a->attempts);
+        json_put_i64(w, "run_ms", a->run_ms);
+        json_put_f64(w, "energy_joules", a->energy_j);
+        output_end(&out);
+        return;
+    }
+    char energy[32] = "-";
+    if (a->energy_j > 0)
+        str_format(energy, sizeof energy, "%.2f kWh", a->energy_j / 3.6e6);
+    printf("%-32s %6lld %6lld %7lld %9lld %11.2f h %12s\n", *a->owner ? a->owner : "(not recorded)", (long long)a->jobs,
+           (long long)a->open, (long long)a->failed, (long long)a->attempts, (double)a->run_ms / 3.6e6, energy);
+}
+
+static int cmd_usage(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Jobs/List", &brr__v1__list_jobs_response__descriptor, 0};
+    const Brr__V1__ListJobsRequest in = BRR__V1__LIST_JOBS_REQUEST__INIT;
+    const struct usage_options *own = o->own;
+    int64_t span_ms = 0;
+    int code = 0;
+    if (own->since && (!str_to_duration_ms(own->since, &span_ms) || span_ms <= 0)) {
+        fprintf(stderr, "brrctl: --since %s: expected a time such as 24h or 30d\n", own->since);
+        return EXIT_USAGE;
+    }
+    Brr__V1__ListJobsResponse *list = brrctl_call(o, &method, &in.base, &code);
+    if (!list)
+        return code;
+    OWNED_MEMORY struct account *accounts = calloc(list->n_jobs + 1, sizeof *accounts);
+    if (accounts) {
+        const size_t n = add_up(list, own->since ? clock_wall_ms() - span_ms : INT64_MIN, accounts);
+        qsort(accounts, n, sizeof *accounts, by_time);
+        if (!o->json)
+            printf("%-32s %6s %6s %7s %9s %13s %12s\n", "caller", "jobs", "open", "failed", "attempts", "device time", "energy");
+        for (size_t i = 0; i < n; i++)
+            print_account(&accounts[i], o->json);
+    } else {
+        const struct err err = {.code = ERR_EXHAUSTED, .message = "out of memory"};
+        code = brrctl_fail(&err);
+    }
+    brr__v1__list_jobs_response__free_unpacked(list, NULL);
+    return code;
+}
+
+const struct command command_usage = {
+    .name = "usage",
+    .words = "",
+    .options = &usage_arguments,
+    .summary = "show who used the device: jobs, time and energy by caller",
+    .run = cmd_usage,
+    .details =
+        "Counts the jobs that are listed (jobs.keep_finished); an attempt counts when it has ended.\nexample: brrctl usage --since "
+        "30d",
+};

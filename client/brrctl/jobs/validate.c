@@ -1,0 +1,103 @@
+/* validate FILE: what a job would need and mean, before it runs. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/counted.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "brr/v1/jobs.pb-c.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/message_json.h"
+#include "client/brrctl/output.h"
+#include "work/kind.h"
+
+#define AT(field) offsetof(struct job_options, field)
+static const struct argument rows[] = {
+    {"--set", NULL, ARGUMENT_ASSIGNMENT, AT(set), "K=V", "override a key of the job file; may be repeated", 0, 0},
+    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the job", 0, 0},
+};
+#undef AT
+static const struct argument_table validate_arguments = ARGUMENT_TABLE(rows, struct job_options);
+
+enum { VALIDATE_MS = 300 * 1000 };
+
+static bool fits(const Brr__V1__ValidateResponse *v) {
+    return v->memory_bytes <= v->memory_available_bytes || !v->memory_available_bytes;
+}
+
+static void print_json(const Brr__V1__ValidateResponse *v) {
+    struct output out;
+    struct json_writer *w = output_begin(&out);
+    json_put_bool(w, "valid", true);
+    json_put_bool(w, "fits", fits(v));
+    message_json(w, &v->base,
+                 "kind device memory_bytes memory_available_bytes largest_micro_batch parameters steps seconds_per_step "
+                 "seconds_total recordings windows_per_epoch facts{key value} notices");
+    output_end(&out);
+}
+
+static void print_text(const Brr__V1__ValidateResponse *v, const char *file) {
+    const struct task_kind *kind = task_kind_find(v->kind);
+    const char *step = kind && kind->step ? kind->step : "step";
+    char need[32], have[32], total[32];
+    printf("%s is a valid %s job%s\n", file, v->kind, fits(v) ? "" : ", but does not fit the device");
+    printf("  %-18s %s: %s of %s\n", "memory", v->device, output_bytes((double)v->memory_bytes, need, sizeof need),
+           output_bytes((double)v->memory_available_bytes, have, sizeof have));
+    if (!fits(v) && v->largest_micro_batch > 0)
+        printf("  %-18s does not fit; the largest training.micro_batch_size that fits is %lld\n", "",
+               (long long)v->largest_micro_batch);
+    else if (!fits(v))
+        printf("  %-18s does not fit\n", "");
+    if (v->parameters)
+        printf("  %-18s %s\n", "parameters", counted(v->parameters, "").text);
+    if (v->recordings && v->windows_per_epoch)
+        printf("  %-18s %s, %s an epoch\n", "recordings", counted(v->recordings, "").text,
+               counted(v->windows_per_epoch, "window").text);
+    else if (v->recordings)
+        printf("  %-18s %lld\n", "recordings", (long long)v->recordings);
+    if (v->steps)
+        printf("  %ss%-*s %s\n", step, (int)(17 - strlen(step)), "", counted(v->steps, "").text);
+    if (v->seconds_per_step > 0)
+        printf("  %-18s %.3g s a %s%s%s\n", "time", v->seconds_per_step, step, v->seconds_total > 0 ? ", about " : "",
+               v->seconds_total > 0 ? output_duration(v->seconds_total, total, sizeof total) : "");
+    for (size_t i = 0; i < v->n_facts; i++)
+        printf("  %-18s %s\n", v->facts[i]->key, v->facts[i]->value);
+    for (size_t i = 0; i < v->n_notices; i++)
+        printf("note: %s\n", v->notices[i]);
+}
+
+static int cmd_validate(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Jobs/Validate", &brr__v1__validate_response__descriptor, VALIDATE_MS};
+    Brr__V1__ValidateRequest in = BRR__V1__VALIDATE_REQUEST__INIT;
+    struct brrctl_job_file file;
+    struct err err;
+    int code = 0;
+    if (brrctl_job_file_open(&file, o, &err))
+        return brrctl_fail(&err);
+    in.file = &file.message;
+    Brr__V1__ValidateResponse *v = brrctl_call(o, &method, &in.base, &code);
+    brrctl_job_file_done(&file);
+    brrctl_job_file_hint(o, code);
+    if (!v)
+        return code;
+    code = fits(v) ? 0 : EXIT_FAILED;
+    if (o->json)
+        print_json(v);
+    else
+        print_text(v, o->args[0]);
+    brr__v1__validate_response__free_unpacked(v, NULL);
+    return code;
+}
+
+const struct command command_validate = {
+    .name = "validate",
+    .words = "FILE",
+    .options = &validate_arguments,
+    .summary = "show what a job would need, before it runs",
+    .run = cmd_validate,
+    .min_args = 1,
+    .max_args = 1,
+    .details = "Memory, steps and a time estimate from a short measurement of the device. Exit 1 if the job does not fit.\n"
+               "example: brrctl validate configs/train_a100.yaml --set training.micro_batch_size=8",
+};

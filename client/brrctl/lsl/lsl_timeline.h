@@ -1,0 +1,48 @@
+/* lsl_timeline: the place of each sample of a Lab Streaming Layer stream in a recording, from its time stamp. Samples are counted;
+ * stamps decide only where something is missing: a stamp that is off by more than 0.25 s for half a second is a gap, one that is
+ * off for less is jitter of the sender. A silence becomes a gap while it lasts. Knows no library and no clock: times are given, in
+ * seconds. One thread. */
+#ifndef BRR_CLIENT_BRRCTL_LSL_LSL_TIMELINE_H
+#define BRR_CLIENT_BRRCTL_LSL_LSL_TIMELINE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lsl_timeline {
+    double rate_hz;
+    int64_t position; /* source samples that have their place, gaps included */
+    int64_t held;     /* samples behind them that wait for a decision */
+    double anchor_s;  /* stamp of position 0, as it is expected */
+    bool began, silent;
+    int64_t silent_samples; /* declared missing since the silence began */
+    int64_t began_samples;  /* samples since the anchor was set */
+    double arrived_s;       /* when the last sample came that was no held one */
+    double held_since_s;    /* when the first of them came */
+    double nearest_s;       /* their smallest deviation, with its sign */
+    /* What there is to say at the end. */
+    int64_t gaps, gap_samples, late;
+    double first_stamp_s, last_stamp_s; /* of the samples since the last gap or reset: the rate that the stamps say */
+    int64_t stamped;
+};
+
+enum lsl_result {
+    LSL_FOLLOWS, /* this sample, and all held ones before it, follow the ones before */
+    LSL_HOLDS,   /* not decided: keep it behind the held ones */
+    LSL_GAP,     /* the held ones and this one follow after *ret_gap missing samples */
+    LSL_LATE,    /* its place was given to a gap: leave it out */
+};
+
+void lsl_timeline_init(struct lsl_timeline *t, double rate_hz);
+/* stamp_s: of the sample, corrected to the local clock; now_s: the local clock. After FOLLOWS and GAP the samples have their
+ * places, and `position` is behind them. */
+enum lsl_result lsl_timeline_add(struct lsl_timeline *t, double stamp_s, double now_s, int64_t *ret_gap);
+/* Nothing came until now_s: missing samples that are to be declared at once, 0 = none. Held samples must be taken before
+ * (lsl_timeline_settle). */
+int64_t lsl_timeline_silence(struct lsl_timeline *t, double now_s);
+/* Decides over the held samples now, as nothing follows them: their gap, 0 = they follow. */
+int64_t lsl_timeline_settle(struct lsl_timeline *t);
+/* The correction of the sender's clock was replaced by one that differs by delta_s: no sample is missing. */
+void lsl_timeline_shift(struct lsl_timeline *t, double delta_s);
+/* Samples in a second by their stamps; NaN before ten seconds. */
+double lsl_timeline_rate(const struct lsl_timeline *t);
+
+#endif

@@ -1,0 +1,148 @@
+#include "client/brrctl/report/eeg_clip.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "eeg/channels.h"
+#include "eeg/half.h"
+
+enum { WARM_UP_S = 10, CUSTOM_CHANNELS = 24 };
+
+struct reading {
+    const struct edf *edf;
+    const struct frontend_config *config;
+    struct channels channels;
+    struct eeg_clip *clip;
+    int64_t first;  /* sample at 256 Hz of file time at which the clip begins */
+    int64_t offset; /* of the piece that is read: its first output in file time */
+};
+
+static int take_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bool segment_start, bool held, struct err *err) {
+    struct reading *r = ctx;
+    (void)segment_start, (void)held, (void)err;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = r->offset + first + i - r->first;
+        for (int c = 0; at >= 0 && at < r->clip->n && c < r->clip->channels; c++)
+            r->clip->uv[at * r->clip->channels + c] = half_to_f32(rows[i * r->clip->channels + c]);
+    }
+    return 0;
+}
+
+/* Pushes samples [from, to) of a segment, part of a record at a time. */
+static int push_samples(struct reading *r, struct frontend *f, const struct edf_segment *segment, int64_t from, int64_t to,
+                        struct err *err) {
+    const int *used;
+    int n_used = frontend_sources(f, &used), signals[FRONTEND_MAX_LABELS], rc = 0;
+    int64_t spr = r->channels.samples_per_record, most = spr < to - from ? spr : to - from;
+    float **uv = calloc((size_t)n_used + 1, sizeof *uv), *samples = malloc((size_t)(most * n_used + 1) * sizeof *samples);
+    if (!uv || !samples)
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory for a clip");
+    for (int c = 0; !rc && c < n_used; c++) {
+        signals[c] = r->channels.signals[used[c]];
+        uv[c] = samples + (int64_t)c * most;
+    }
+    for (int64_t at = from, n; !rc && at < to; at += n) {
+        n = spr - at % spr < to - at ? spr - at % spr : to - at;
+        n = n < most ? n : most;
+        struct edf_range range = {segment->first_record + at / spr, 1, at % spr, n};
+        if (!(rc = edf_read_signals(r->edf, signals, n_used, range, uv, err)))
+            rc = frontend_push(f, (const float *const *)uv, n, err);
+    }
+    free(samples);
+    free(uv);
+    return rc ? rc : frontend_finish(f, err);
+}
+
+/* What of a segment lies in [from_s, to_s). */
+static int read_segment(struct reading *r, const struct edf_segment *segment, double from_s, double to_s, struct err *err) {
+    double rate = r->channels.rate_hz;
+    int64_t length = segment->n_records * r->channels.samples_per_record;
+    int64_t from = llround(fmax(0, from_s - segment->start_s) * rate),
+            to = llround(fmin((double)length, (to_s - segment->start_s) * rate));
+    struct frontend *frontend = NULL;
+    int rc;
+    if (from >= to)
+        return 0;
+    r->offset = llround((segment->start_s + (double)from / rate) * FRONTEND_RATE_HZ);
+    const struct frontend_source source = {r->channels.labels, r->channels.n, rate};
+    if ((rc = frontend_new(r->config, &source, take_rows, r, &frontend, NULL, err)))
+        return rc;
+    rc = push_samples(r, frontend, segment, from, to, err);
+    frontend_free(frontend);
+    return rc;
+}
+
+/* "custom:A,B,…" of the file's first voltages. */
+static bool own_montage(const struct edf_info *info, char *ret, size_t size) {
+    struct str text;
+    int n = 0;
+    str_init(&text, size - 1);
+    for (int i = 0; i < info->n_signals && n < CUSTOM_CHANNELS; i++)
+        if (info->signals[i].usable && info->signals[i].volt && !info->signals[i].annotation &&
+            !strchr(info->signals[i].label, ',') && *info->signals[i].label && info->signals[i].rate_hz >= 64)
+            str_printf(&text, "%s%s", n++ ? "," : "custom:", info->signals[i].label);
+    bool good = n && str_ok(&text) && str_copy(ret, size, str_cstr(&text));
+    str_done(&text);
+    return good;
+}
+
+/* The first montage of these that the channels allow. */
+static int choose(struct reading *r, struct frontend_config *config, const char *wanted, struct err *err) {
+    const struct edf_info *info = edf_info(r->edf);
+    const char *const tries[] = {wanted ? wanted : "bipolar-18", wanted ? NULL : "referential-19", r->clip->custom};
+    int rc = ERR_PRECONDITION;
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+        if (!tries[i] || (tries[i] == r->clip->custom && (wanted || !own_montage(info, r->clip->custom, sizeof r->clip->custom))))
+            continue;
+        config->montage = r->clip->montage = tries[i];
+        if (!(rc = channels_choose(info, config, &r->channels, err)) || wanted)
+            return rc;
+        channels_done(&r->channels);
+        r->channels = (struct channels){0};
+    }
+    return rc;
+}
+
+static int allocate(struct eeg_clip *clip, double seconds, struct err *err) {
+    int rc = montage_channels(clip->montage, &clip->names, &clip->channels, err);
+    if (rc)
+        return rc;
+    clip->n = llround(seconds * FRONTEND_RATE_HZ);
+    clip->uv = malloc((size_t)(clip->n * clip->channels + 1) * sizeof *clip->uv);
+    for (int64_t i = 0; clip->uv && i < clip->n * clip->channels; i++)
+        clip->uv[i] = NAN;
+    return clip->uv ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a clip of %g s", seconds);
+}
+
+static int read_all(struct reading *r, struct frontend_config *frontend, const struct eeg_clip_config *config, double from_s,
+                    double seconds, struct err *err) {
+    const struct edf_segment *segments;
+    int n = edf_segments(r->edf, &segments), rc;
+    if ((rc = choose(r, frontend, config->montage, err)) || (rc = allocate(r->clip, seconds, err)))
+        return rc;
+    for (int i = 0; i < n; i++)
+        if ((rc = read_segment(r, &segments[i], from_s - WARM_UP_S, from_s + seconds, err)))
+            return rc;
+    return 0;
+}
+
+int eeg_clip_read(const struct edf *edf, const struct eeg_clip_config *config, double from_s, double seconds, struct eeg_clip *ret,
+                  struct err *err) {
+    *ret = (struct eeg_clip){0};
+    struct frontend_config frontend = {
+        .notch_hz = config->notch_hz, .bandpass_hz = {config->bandpass_hz[0], config->bandpass_hz[1]}, .fill_gap_s = 0};
+    struct reading r = {.edf = edf, .config = &frontend, .clip = ret, .first = llround(from_s * FRONTEND_RATE_HZ)};
+    int rc = read_all(&r, &frontend, config, from_s, seconds, err);
+    channels_done(&r.channels);
+    if (rc)
+        eeg_clip_done(ret);
+    return rc;
+}
+
+void eeg_clip_done(struct eeg_clip *c) {
+    montage_channels_free(c->names);
+    free(c->uv);
+    *c = (struct eeg_clip){0};
+}

@@ -1,0 +1,162 @@
+/* plot FILE: some seconds of a recording as a picture, with its labels. Runs here, without a daemon and without a model. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/output.h"
+#include "client/brrctl/report/eeg_clip.h"
+#include "eeg/labels.h"
+#include "eeg/montage.h"
+#include "plot/eeg_page.h"
+#include "plot/picture.h"
+#include "store/outputs.h"
+
+struct plot_options {
+    double from_s, seconds, low_hz, high_hz;
+    const char *montage, *notch, *output;
+};
+#define AT(field) offsetof(struct plot_options, field)
+static const struct argument rows[] = {
+    {"--from", NULL, ARGUMENT_NUMBER, AT(from_s), "S", "second of the recording at which the picture begins, default 0", 0, 1e9},
+    {"--seconds", NULL, ARGUMENT_NUMBER, AT(seconds), "S", "length of the picture, default 15", 1, 120},
+    {"--montage", NULL, ARGUMENT_TEXT, AT(montage), "M",
+     "bipolar-18, referential-19 or custom:LABEL,LABEL,...; default bipolar-18, if the channels allow it", 0, 0},
+    {"--low", NULL, ARGUMENT_NUMBER, AT(low_hz), "HZ", "high-pass filter, default 0.5", 0.1, 20},
+    {"--high", NULL, ARGUMENT_NUMBER, AT(high_hz), "HZ", "low-pass filter, default 70", 10, 120},
+    {"--notch", NULL, ARGUMENT_CHOICE, AT(notch), "both|50|60|none", "mains filter, default both", 0, 0},
+    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE",
+     "FILE.svg, FILE.png or FILE.pdf; default: the recording's name and .svg", 0, 0},
+};
+#undef AT
+static const struct argument_table plot_arguments = ARGUMENT_TABLE_LOCAL(rows, struct plot_options);
+
+enum { PATH_SIZE = 4096, PICTURE_BYTES = 64 << 20 };
+
+static const struct plot_options *own(const struct arguments *o) { return o->own; }
+static double given(double value, double otherwise) { return isnan(value) ? otherwise : value; }
+
+static double notch_of(const char *text) {
+    if (!text || !strcmp(text, "both"))
+        return FRONTEND_BOTH_NOTCHES;
+    return !strcmp(text, "50") ? 50 : !strcmp(text, "60") ? 60 : 0;
+}
+
+/* "night_eeg.edf" → "night_eeg.svg" here. */
+static const char *output_of(const struct arguments *o, char buf[PATH_SIZE]) {
+    if (own(o)->output)
+        return own(o)->output;
+    str_copy(buf, PATH_SIZE - 8, fsio_basename(o->args[0]));
+    char *dot = strrchr(buf, '.');
+    str_copy(dot ? dot : buf + strlen(buf), 5, ".svg");
+    return buf;
+}
+
+static int write_picture(const char *path, const struct str *svg, struct err *err) {
+    return picture_named(path) ? picture_write(path, str_cstr(svg), svg->len, err) : fsio_write_text(path, svg, err);
+}
+
+/* The labels, as far as there are any, without which a recording can be looked at as well. */
+static int take_labels(const char *path, const struct edf *edf, struct labels *labels, struct plot_span **ret, struct err *err) {
+    if (labels_load(path, "auto", edf, labels, err)) {
+        fprintf(stderr, "brrctl: note: the labels are not shown: %s\n", err->message);
+        *err = (struct err){0};
+        *labels = (struct labels){.source = LABELS_NONE};
+    }
+    struct plot_span *spans = calloc(labels->n_runs + 1, sizeof *spans);
+    if (!spans)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the labels of %s", path);
+    for (size_t i = 0; i < labels->n_runs; i++)
+        spans[i] = (struct plot_span){labels->runs[i].onset_s, labels->runs[i].end_s};
+    *ret = spans;
+    return 0;
+}
+
+static int draw(const struct arguments *o, const struct edf *edf, const struct eeg_clip *clip, const struct labels *labels,
+                const struct plot_span *spans, const char *path, struct err *err) {
+    OWNED(str_done) struct str svg;
+    const struct edf_start *start = &edf_info(edf)->start;
+    char subtitle[512];
+    struct eeg_page page = {.title = fsio_basename(o->args[0]),
+                            .subtitle = subtitle,
+                            .from_s = given(own(o)->from_s, 0),
+                            .seconds = given(own(o)->seconds, 15),
+                            .has_clock = start->known,
+                            .clock_s = start->hour * 3600 + start->minute * 60 + start->second,
+                            .channels = clip->channels,
+                            .rate_hz = FRONTEND_RATE_HZ,
+                            .names = clip->names,
+                            .uv = clip->uv,
+                            .n = clip->n,
+                            .reference = spans,
+                            .n_reference = (int)labels->n_runs,
+                            .has_reference = labels->source != LABELS_NONE};
+    str_format(subtitle, sizeof subtitle, "%g to %g Hz, notch %s; montage %.40s; %g µV between channels, negative up",
+               given(own(o)->low_hz, 0.5), given(own(o)->high_hz, 70), own(o)->notch ? own(o)->notch : "50 and 60 Hz",
+               str_starts(clip->montage, "custom:") ? "of the recording" : clip->montage, eeg_page_spacing_uv(&page));
+    str_init(&svg, PICTURE_BYTES);
+    int rc = eeg_page_draw(&page, &svg, err);
+    return rc ? rc : write_picture(path, &svg, err);
+}
+
+static int plot(const struct arguments *o, const char *path, struct err *err) {
+    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    OWNED(labels_done) struct labels labels = {.source = LABELS_NONE};
+    OWNED_MEMORY struct plot_span *spans = NULL;
+    const struct eeg_clip_config config = {.montage = own(o)->montage,
+                                           .bandpass_hz = {given(own(o)->low_hz, 0.5), given(own(o)->high_hz, 70)},
+                                           .notch_hz = notch_of(own(o)->notch)};
+    struct eeg_clip clip;
+    int rc = edf_open(o->args[0], &edf, err);
+    if (rc)
+        return rc;
+    double from_s = given(own(o)->from_s, 0), length_s = edf_info(edf)->duration_s;
+    if (from_s >= length_s)
+        return err_set(err, ERR_INVALID, "--from %g: %s lasts %.1f s", from_s, o->args[0], length_s);
+    if ((rc = take_labels(o->args[0], edf, &labels, &spans, err)) ||
+        (rc = eeg_clip_read(edf, &config, from_s, given(own(o)->seconds, 15), &clip, err)))
+        return rc;
+    rc = draw(o, edf, &clip, &labels, spans, path, err);
+    eeg_clip_done(&clip);
+    return rc;
+}
+
+static int cmd_plot(const struct arguments *o) {
+    char buf[PATH_SIZE];
+    const char *path = output_of(o, buf);
+    struct err err = {0};
+    int channels;
+    if (!picture_known(path)) {
+        fputs("brrctl: plot writes a picture; expected --output FILE.svg, FILE.png or FILE.pdf\n", stderr);
+        return EXIT_USAGE;
+    }
+    if (own(o)->montage && montage_channels(own(o)->montage, NULL, &channels, &err)) {
+        brrctl_fail(&err);
+        return EXIT_USAGE;
+    }
+    if (outputs_check(path, o->force, &err) || plot(o, path, &err) || outputs_add(path, &err))
+        return brrctl_fail(&err);
+    if (o->json) {
+        struct output out;
+        json_put_str(output_begin(&out), "plot", path);
+        output_end(&out);
+    } else {
+        puts(path);
+    }
+    return 0;
+}
+
+const struct command command_plot = {
+    .name = "plot",
+    .words = "FILE",
+    .options = &plot_arguments,
+    .summary = "draw some seconds of a recording with its labels; works without a daemon and a model",
+    .run = cmd_plot,
+    .min_args = 1,
+    .max_args = 1,
+    .details = "example: brrctl plot night_eeg.edf --from 3600 --seconds 20 --montage bipolar-18 --output page.png",
+};

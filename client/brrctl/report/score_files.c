@@ -1,0 +1,249 @@
+#include "client/brrctl/report/score_files.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+#include "base/counted.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "eeg/edf.h"
+#include "eeg/labels.h"
+
+enum { PATH_SIZE = 4096 };
+
+static const char *const RECORDINGS[] = {"_eeg.edf", "_eeg.bdf", ".edf", ".bdf", "_EEG.EDF", "_EEG.BDF", ".EDF", ".BDF"};
+enum { N_RECORDINGS = sizeof RECORDINGS / sizeof *RECORDINGS };
+
+/* The endings of label files, the first that exists counts: TSV, those of TUSZ, the other formats of events. NULL past the end. */
+static const char *label_ending(int i) {
+    static const char *const first[] = {"_events.tsv", "_eeg.csv", ".csv", "_eeg.csv_bi", ".csv_bi"};
+    enum { N_FIRST = sizeof first / sizeof *first };
+    const struct events_format *format = i < N_FIRST ? NULL : events_format_at(i - N_FIRST);
+    return i < N_FIRST ? first[i] : format ? format->ending : NULL;
+}
+
+static size_t cut_of(const char *path, const char *ending) {
+    size_t len = strlen(path), cut = strlen(ending);
+    return len > cut && !strcasecmp(path + len - cut, ending) ? cut : 0;
+}
+
+/* Length of the ending that says that the file is a recording, or holds labels; 0 = neither. */
+static size_t recording_cut(const char *path) {
+    size_t cut = 0;
+    for (int i = 0; i < N_RECORDINGS && !cut && edf_named(path); i++)
+        cut = cut_of(path, RECORDINGS[i]);
+    return cut;
+}
+
+static size_t labels_cut(const char *path) {
+    size_t cut = 0;
+    for (int i = 0; !cut && label_ending(i); i++)
+        cut = cut_of(path, label_ending(i));
+    return cut;
+}
+
+bool score_stem(const char *path, char *ret, size_t size) {
+    size_t cut = recording_cut(path);
+    cut = cut ? cut : labels_cut(path);
+    return str_format(ret, size, "%.*s", (int)(strlen(path) - cut), path);
+}
+
+bool score_beside(const char *stem, char *ret, size_t size) {
+    for (int i = 0; label_ending(i); i++)
+        if (str_format(ret, size, "%s%s", stem, label_ending(i)) && fsio_exists(ret))
+            return true;
+    return false;
+}
+
+bool score_is_labels(const char *path) {
+    char stem[PATH_SIZE], first[PATH_SIZE];
+    return labels_cut(path) && score_stem(path, stem, sizeof stem) && score_beside(stem, first, sizeof first) &&
+           !strcmp(first, path);
+}
+
+/* The recording of a file with labels. */
+static bool recording_beside(const char *path, char ret[PATH_SIZE]) {
+    char stem[PATH_SIZE];
+    for (int i = 0; i < N_RECORDINGS && score_stem(path, stem, sizeof stem); i++)
+        if (str_format(ret, PATH_SIZE, "%s%s", stem, RECORDINGS[i]) && fsio_exists(ret))
+            return true;
+    return false;
+}
+
+/* A table of another origin has the ending of TUSZ labels too; theirs begin with their version. */
+static bool is_tusz(const char *path) {
+    char start[32] = "";
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false;
+    bool read = fgets(start, sizeof start, f) != NULL;
+    fclose(f);
+    return read && strstr(start, "version = ");
+}
+
+bool score_is_reference(const char *path) {
+    char other[PATH_SIZE], stem[PATH_SIZE];
+    if (cut_of(path, "_events.tsv"))
+        return true;
+    bool recording = edf_named(path), table = cut_of(path, ".csv") || cut_of(path, ".csv_bi");
+    if ((!recording && !labels_cut(path)) || (table && !is_tusz(path)) || !score_stem(path, stem, sizeof stem) ||
+        (str_format(other, sizeof other, "%s_events.tsv", stem) && fsio_exists(other)))
+        return false;
+    return recording || (!recording_beside(path, other) && score_beside(stem, other, sizeof other) && !strcmp(other, path));
+}
+
+/* Times that the file counts from something else than the recording's first sample. */
+static int relate(const char *path, struct events_file *file, struct err *err) {
+    char recording[PATH_SIZE];
+    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    if (isnan(file->origin_s) || !recording_beside(path, recording))
+        return 0;
+    int rc = edf_open_header(recording, &edf, err);
+    if (rc)
+        return rc;
+    (void)events_relate(file, edf_info(edf));
+    return 0;
+}
+
+void score_labels_done(struct score_labels *labels) {
+    free(labels->events);
+    free(labels->unsure);
+    *labels = (struct score_labels){0};
+}
+
+static int make_room(struct score_labels *labels, size_t n, const char *path, struct err *err) {
+    labels->events = calloc(n + 1, sizeof *labels->events);
+    labels->unsure = calloc(n + 1, sizeof *labels->unsure);
+    if (labels->events && labels->unsure)
+        return 0;
+    score_labels_done(labels);
+    return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);
+}
+
+static int read_events(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
+    OWNED(events_done) struct events_file file = {0};
+    struct score_labels labels = {0};
+    int rc;
+    if ((rc = events_read(path, &file, err)) || (rc = relate(path, &file, err)) ||
+        (rc = make_room(&labels, file.n_rows, path, err)))
+        return rc;
+    for (size_t i = 0; i < file.n_rows; i++) {
+        const struct event_row *row = &file.rows[i];
+        const struct score_event event = {row->onset_s, row->end_s};
+        enum label_class class = isnan(row->duration_s) ? LABEL_OTHER : label_rule_class(rule, row->type);
+        if (class == LABEL_SEIZURE)
+            labels.events[labels.n++] = event;
+        else if (class == LABEL_UNSURE)
+            labels.unsure[labels.n_unsure++] = event;
+    }
+    labels.duration_s = file.recording_s;
+    *ret = labels;
+    return 0;
+}
+
+static int take_labels(const struct labels *found, const char *path, struct score_labels *ret, struct err *err) {
+    struct score_labels labels = {0};
+    int rc = make_room(&labels, found->n_runs + found->n_unknown, path, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < found->n_runs; i++)
+        labels.events[labels.n++] = (struct score_event){found->runs[i].onset_s, found->runs[i].end_s};
+    for (size_t i = 0; i < found->n_unknown; i++)
+        labels.unsure[labels.n_unsure++] = (struct score_event){found->unknown[i].onset_s, found->unknown[i].end_s};
+    labels.duration_s = found->recording_s;
+    *ret = labels;
+    return 0;
+}
+
+/* Labels as training finds them. */
+static int read_labels(const char *edf_path, const char *rule, const struct edf *edf, struct score_labels *ret, struct err *err) {
+    OWNED(labels_done) struct labels found = {0};
+    char tried[LABELS_TRIED_SIZE];
+    int rc = labels_load(edf_path, rule, edf, &found, err);
+    if (rc)
+        return err_of_file(err, edf_path, edf_path);
+    if (found.source == LABELS_NONE)
+        return err_set(err, ERR_NOT_FOUND, "%s has no labels (%s)", edf_path, labels_tried(&found, tried));
+    return take_labels(&found, edf_path, ret, err);
+}
+
+static int read_table(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
+    OWNED(labels_done) struct labels found = {0};
+    int rc = labels_read_table(path, rule, &found, err);
+    return rc ? rc : take_labels(&found, path, ret, err);
+}
+
+static int read_recording(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
+    struct edf *edf = NULL;
+    int rc = edf_open(path, &edf, err);
+    if (rc)
+        return rc;
+    const double duration_s = edf_info(edf)->duration_s;
+    rc = read_labels(path, rule, edf, ret, err);
+    edf_close(edf);
+    if (rc)
+        return rc;
+    ret->duration_s = duration_s;
+    return 0;
+}
+
+/* The recording beside a label file that does not state the length. */
+static int add_length(const char *path, struct score_labels *labels, struct err *err) {
+    char recording[PATH_SIZE];
+    struct edf *edf = NULL;
+    if (!isnan(labels->duration_s) || !recording_beside(path, recording))
+        return 0;
+    int rc = edf_open_header(recording, &edf, err);
+    if (rc)
+        return rc;
+    labels->duration_s = edf_info(edf)->duration_s;
+    edf_close(edf);
+    return 0;
+}
+
+/* By the file's name. */
+static int read_any(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
+    if (edf_named(path))
+        return read_recording(path, rule, ret, err);
+    if (!cut_of(path, ".csv") && !cut_of(path, ".csv_bi"))
+        return read_events(path, rule, ret, err);
+    return fsio_exists(path) ? read_table(path, rule, ret, err) : err_set(err, ERR_NOT_FOUND, "there is no %s", path);
+}
+
+int score_labels_read(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
+    struct score_labels labels = {0};
+    int rc = read_any(path, rule, &labels, err);
+    if (rc)
+        return rc;
+    if ((rc = add_length(path, &labels, err))) {
+        score_labels_done(&labels);
+        return rc;
+    }
+    *ret = labels;
+    return 0;
+}
+
+void score_note_beyond(const char *name, const struct score_labels *reference, double recording_s) {
+    enum { ROUNDING_S = 1 }; /* of lengths in label files */
+    char stated[64] = "";
+    double last_s = 0;
+    int beyond = 0;
+    for (int i = 0; i < reference->n; i++)
+        if (reference->events[i].end_s > recording_s + ROUNDING_S) {
+            last_s = fmax(last_s, reference->events[i].end_s);
+            beyond++;
+        }
+    if (!beyond)
+        return;
+    if (!isnan(reference->duration_s))
+        str_format(stated, sizeof stated, ", the reference's %.2f s", reference->duration_s);
+    fprintf(
+        stderr,
+        "brrctl: note: %s: %d of %s end%s after the end of the recording, at %.2f s at the latest (the recording lasts %.2f s%s); "
+        "expected the labels of this recording\n",
+        name, beyond, counted(reference->n, "reference event").text, beyond == 1 ? "s" : "", last_s, recording_s, stated);
+}

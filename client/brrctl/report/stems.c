@@ -1,0 +1,127 @@
+#include "client/brrctl/report/stems.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/report/score_files.h"
+#include "eeg/tree.h"
+
+enum { PATH_SIZE = 4096 };
+
+struct item {
+    char *path, *stem; /* whole path; below the root */
+};
+
+struct stems {
+    const char *root;
+    bool (*wanted)(const char *path);
+    struct item *items;
+    size_t n;
+};
+
+static int by_last_part(const void *a, const void *b) {
+    const struct item *x = a, *y = b;
+    int order = strcmp(fsio_basename(x->stem), fsio_basename(y->stem));
+    return order ? order : strcmp(x->stem, y->stem);
+}
+
+static int add(struct stems *s, const char *path, const char *relative, struct err *err) {
+    char stem[PATH_SIZE];
+    if (tree_is_apple_double(path) || !s->wanted(path) || !score_stem(relative, stem, sizeof stem))
+        return 0;
+    if ((s->n & (s->n + 1)) == 0) { /* room for 1, 3, 7, … doubles */
+        struct item *items = realloc(s->items, sizeof *items * (2 * s->n + 2));
+        if (!items)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for %zu files", s->n);
+        s->items = items;
+    }
+    struct item *item = &s->items[s->n++];
+    *item = (struct item){strdup(path), strdup(stem)};
+    return item->path && item->stem ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %zu files", s->n);
+}
+
+static int look(void *ctx, const struct fsio_found *found, struct err *err) {
+    struct stems *s = ctx;
+    char path[PATH_SIZE];
+    if (found->absent || found->folder)
+        return 0;
+    int rc = fsio_join(path, sizeof path, s->root, found->path, err);
+    return rc ? rc : add(s, path, found->path, err);
+}
+
+int stems_read(const char *root, bool (*wanted)(const char *path), struct stems **ret, struct err *err) {
+    OWNED_POINTER(stems_free) struct stems *s = calloc(1, sizeof *s);
+    if (!s)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the files of %s", root);
+    s->root = root;
+    s->wanted = wanted;
+    int rc = fsio_is_dir(root) ? fsio_walk_names(root, look, s, err) : add(s, root, fsio_basename(root), err);
+    if (rc)
+        return rc;
+    if (s->n)
+        qsort(s->items, s->n, sizeof *s->items, by_last_part);
+    *ret = s;
+    s = NULL;
+    return 0;
+}
+
+void stems_free(struct stems *s) {
+    for (size_t i = 0; s && i < s->n; i++) {
+        free(s->items[i].path);
+        free(s->items[i].stem);
+    }
+    if (s)
+        free(s->items);
+    free(s);
+}
+
+/* The first item with this last part, n when there is none. */
+static size_t first_of(const struct stems *s, const char *last_part) {
+    size_t low = 0, high = s->n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (strcmp(fsio_basename(s->items[middle].stem), last_part) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < s->n && !strcmp(fsio_basename(s->items[low].stem), last_part) ? low : s->n;
+}
+
+const char *stems_path(const struct stems *s, const char *stem) {
+    for (size_t i = first_of(s, fsio_basename(stem)); i < s->n && !strcmp(fsio_basename(s->items[i].stem), fsio_basename(stem));
+         i++)
+        if (!strcmp(s->items[i].stem, stem))
+            return s->items[i].path;
+    return NULL;
+}
+
+/* Two different stems with the same last part. */
+static const struct item *other_of(const struct stems *s, size_t first) {
+    for (size_t i = first + 1; i < s->n && !strcmp(fsio_basename(s->items[i].stem), fsio_basename(s->items[first].stem)); i++)
+        if (strcmp(s->items[i].stem, s->items[first].stem) != 0)
+            return &s->items[i];
+    return NULL;
+}
+
+int stems_check_alone(const struct stems *s, const char *stem, const char *where, struct err *err) {
+    size_t first = first_of(s, fsio_basename(stem));
+    const struct item *other = first < s->n ? other_of(s, first) : NULL;
+    if (!other)
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "%s and %s have one name, and %s has no file of either path; give the folders that have the same paths",
+                   s->items[first].stem, other->stem, where);
+}
+
+int stems_find(const struct stems *s, const char *last_part, const char **ret, struct err *err) {
+    size_t first = first_of(s, last_part);
+    *ret = first < s->n ? s->items[first].path : NULL;
+    const struct item *other = first < s->n ? other_of(s, first) : NULL;
+    if (!other)
+        return 0;
+    return err_set(err, ERR_INVALID, "%s and %s both have the name %s; give the folders that have the same paths",
+                   s->items[first].path, other->path, last_part);
+}

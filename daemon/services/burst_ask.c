@@ -1,0 +1,78 @@
+#include "daemon/services/burst_ask.h"
+
+#include "base/str.h"
+#include "daemon/services/convert.h"
+
+enum { RETRY_MS = 1000 };
+
+static void on_done(struct network_order *o) {
+    struct burst_ask *a = o->owner;
+    a->order = o;
+    offload_back(&a->work);
+}
+
+void burst_ask(struct burst_ask *a, struct network_order *o, void (*answered)(struct offload *work)) {
+    struct rpc_call *call = a->work.call;
+    struct err err;
+    str_copy(o->principal, sizeof o->principal, rpc_caller(call)->name);
+    o->all = auth_sees(rpc_caller(call), "");
+    o->gone = &a->work.gone;
+    o->owner = a;
+    o->done = on_done;
+    offload_away(&a->work, answered);
+    if (device_set_post_network(services_of(call)->devices, o))
+        return;
+    a->work.working = false;
+    network_order_free(o);
+    err_set(&err, ERR_UNAVAILABLE, "too many orders wait for the device, or the daemon is stopping; try again later");
+    rpc_refuse(call, &err, "OVERLOADED", RETRY_MS);
+}
+
+void burst_ask_done(struct burst_ask *a) {
+    network_order_free(a->order);
+    a->order = NULL;
+}
+
+bool burst_ask_good(const struct burst_ask *a) {
+    if (a->work.call && a->order->err.code)
+        rpc_finish(a->work.call, &a->order->err);
+    return a->work.call && !a->order->err.code;
+}
+
+Brr__V1__Network *burst_message_of(struct rpc_call *call, const struct network_info *info) {
+    struct arena *arena = rpc_arena(call);
+    Brr__V1__Network *m = arena_alloc(arena, sizeof *m);
+    char **areas = arena_alloc(arena, ((size_t)info->n_named + 1) * sizeof *areas);
+    if (!m || !areas)
+        return NULL;
+    brr__v1__network__init(m);
+    m->name = (char *)(uintptr_t)info->name;
+    m->neurons = info->neurons;
+    m->synapses = info->synapses;
+    m->tick = info->tick;
+    m->bytes = info->bytes;
+    m->budget_bytes = info->budget_bytes;
+    m->pending = info->pending;
+    m->fired_total = info->fired_total;
+    m->observers = info->observers;
+    m->every_tick = info->every_tick;
+    m->area_count = info->n_areas;
+    m->device = (char *)(uintptr_t)info->device;
+    m->areas = areas;
+    m->n_areas = (size_t)info->n_named;
+    for (int i = 0; i < info->n_named; i++)
+        areas[i] = info->areas[i];
+    return m;
+}
+
+void burst_answer_network(const struct burst_ask *a) {
+    struct rpc_call *call = a->work.call;
+    Brr__V1__Network *m = burst_message_of(call, &a->order->infos[0]);
+    struct err err;
+    if (m) {
+        convert_answer(call, &m->base);
+        return;
+    }
+    err_set(&err, ERR_EXHAUSTED, "out of memory describing a network");
+    rpc_finish(call, &err);
+}

@@ -1,0 +1,111 @@
+#include "daemon/services/convert.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/rpc/texts.h"
+
+bool convert_send(struct rpc_call *call, const ProtobufCMessage *message) {
+    size_t len = protobuf_c_message_get_packed_size(message);
+    uint8_t *bytes = malloc(len + 1);
+    if (!bytes) {
+        struct err err;
+        err_set(&err, ERR_EXHAUSTED, "out of memory for an answer of %zu bytes", len);
+        rpc_finish(call, &err);
+        return false;
+    }
+    texts_repair(message->descriptor, bytes, protobuf_c_message_pack(message, bytes));
+    bool room = rpc_send(call, bytes, len);
+    free(bytes);
+    return room;
+}
+
+int convert_answer(struct rpc_call *call, const ProtobufCMessage *message) {
+    convert_send(call, message);
+    return rpc_finish(call, NULL);
+}
+
+/* The kind's own figures; false when out of memory. */
+static bool put_figures(struct arena *arena, const struct task_progress *p, Brr__V1__Progress *m) {
+    m->figures = arena_alloc(arena, TASK_MAX_FIGURES * sizeof *m->figures);
+    for (int i = 0; m->figures && i < TASK_MAX_FIGURES && *p->figures[i].name; i++) {
+        Brr__V1__Figure *f = m->figures[i] = arena_alloc(arena, sizeof *f);
+        if (!f)
+            return false;
+        brr__v1__figure__init(f);
+        f->name = (char *)(uintptr_t)p->figures[i].name;
+        f->value = p->figures[i].value;
+        m->n_figures++;
+    }
+    return m->figures != NULL;
+}
+
+static Brr__V1__Progress *progress_of(struct arena *arena, const struct task_progress *p) {
+    Brr__V1__Progress *m = arena_alloc(arena, sizeof *m);
+    if (!m)
+        return NULL;
+    brr__v1__progress__init(m);
+    m->phase = (char *)(uintptr_t)p->phase;
+    m->step = p->step;
+    m->steps = p->steps;
+    m->epoch = p->epoch;
+    m->epochs = p->epochs;
+    m->loss = p->loss;
+    m->learning_rate = p->learning_rate;
+    m->gradient_norm = p->gradient_norm;
+    m->windows_per_second = p->windows_per_s;
+    m->data_wait_ratio = p->data_wait_ratio;
+    m->eta_s = p->eta_s;
+    m->metric = p->metric;
+    m->metric_name = (char *)(uintptr_t)p->metric_name;
+    m->done = p->done;
+    m->total = p->total;
+    m->nonfinite_steps = p->nonfinite_steps;
+    m->validation_loss = p->validation_loss;
+    return put_figures(arena, p, m) ? m : NULL;
+}
+
+Brr__V1__JobState convert_job_state(enum job_state state) {
+    static const Brr__V1__JobState numbers[JOB_STATE_COUNT] = {
+        [JOB_QUEUED] = BRR__V1__JOB_STATE__JOB_STATE_QUEUED,           [JOB_PREPARING] = BRR__V1__JOB_STATE__JOB_STATE_PREPARING,
+        [JOB_RUNNING] = BRR__V1__JOB_STATE__JOB_STATE_RUNNING,         [JOB_SUCCEEDED] = BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED,
+        [JOB_FAILED] = BRR__V1__JOB_STATE__JOB_STATE_FAILED,           [JOB_CANCELLED] = BRR__V1__JOB_STATE__JOB_STATE_CANCELLED,
+        [JOB_INTERRUPTED] = BRR__V1__JOB_STATE__JOB_STATE_INTERRUPTED,
+    };
+    return numbers[state];
+}
+
+Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_position) {
+    Brr__V1__Job *m = arena_alloc(arena, sizeof *m);
+    if (!m)
+        return NULL;
+    brr__v1__job__init(m);
+    m->id = (char *)(uintptr_t)job->id;
+    m->kind = (char *)(uintptr_t)job->kind;
+    m->name = (char *)(uintptr_t)job->name;
+    m->owner = (char *)(uintptr_t)job->owner;
+    m->state = convert_job_state(job->state);
+    m->reason = (char *)(uintptr_t)job->reason;
+    m->priority = (int32_t)job->priority;
+    m->queue_position = queue_position;
+    m->created_ms = job->created_ms;
+    m->started_ms = job->started_ms;
+    m->finished_ms = job->finished_ms;
+    m->attempts = job->attempts;
+    m->restarts = job->restarts;
+    m->checkpoint = (char *)(uintptr_t)(*job->best ? job->best : job->last);
+    m->last_checkpoint = (char *)(uintptr_t)job->last;
+    m->result_json = job->result ? job->result : m->result_json;
+    m->directory = (char *)(uintptr_t)job->directory;
+    m->crashes = job->crashes;
+    m->retry_ms = job->retry_ms;
+    m->run_ms = job->run_ms;
+    m->device = (char *)(uintptr_t)job->device;
+    m->device_name = (char *)(uintptr_t)(*job->on ? job->on : job->wanted);
+    m->memory_bytes = job->memory_bytes;
+    m->versions = (char *)(uintptr_t)job->versions;
+    m->energy_joules = isnan(job->energy_j) ? 0 : job->energy_j;
+    m->progress = progress_of(arena, &job->progress);
+    return m->progress ? m : NULL;
+}

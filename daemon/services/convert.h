@@ -1,0 +1,20 @@
+/* convert: packs the protobuf messages of answers, directly into a queued answer. Loop thread. */
+#ifndef BRR_DAEMON_SERVICES_CONVERT_H
+#define BRR_DAEMON_SERVICES_CONVERT_H
+#include <protobuf-c/protobuf-c.h>
+
+#include "brr/v1/jobs.pb-c.h"
+#include "daemon/jobs/job.h"
+#include "daemon/rpc/rpc.h"
+
+/* Packs the message and queues it; returns the result of rpc_send. */
+bool convert_send(struct rpc_call *call, const ProtobufCMessage *message);
+/* Queues the answer of a unary call and ends the call; returns 0. */
+int convert_answer(struct rpc_call *call, const ProtobufCMessage *message);
+/* Its number in the protocol. */
+Brr__V1__JobState convert_job_state(enum job_state state);
+/* Builds a job's message in the call's arena (strings point into the job: pack it before the job changes). NULL if the arena is
+ * full. */
+Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_position);
+
+#endif

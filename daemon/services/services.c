@@ -1,0 +1,31 @@
+#include "daemon/services/services.h"
+
+#include "daemon/jobs/jobref.h"
+
+size_t services_methods(const struct rpc_method **ret, size_t max) {
+    static const struct rpc_method *const tables[] = {
+        svc_jobs,        svc_logs,   svc_events, svc_job_files, svc_validate,    svc_stream,           svc_sessions,
+        svc_journal,     svc_alarms, svc_hooks,  svc_models,    svc_checkpoints, svc_checkpoint_files, svc_burst,
+        svc_burst_files, svc_admin,  svc_backup, svc_metrics,   svc_health,      svc_reflection,
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        for (const struct rpc_method *m = tables[i]; m->path && n < max; m++)
+            ret[n++] = m;
+    return n;
+}
+
+bool services_sees_job(const struct rpc_call *call, const struct job *job) {
+    return job && !*job->owner ? true : auth_sees(rpc_caller(call), job ? job->owner : "");
+}
+
+int services_find_job(struct rpc_call *call, const char *id, const struct job **ret, struct err *err) {
+    const struct job *job = NULL;
+    int rc = jobref_find(services_of(call)->sched, id, &job, err);
+    if (rc)
+        return rc;
+    if (!services_sees_job(call, job))
+        return err_set(err, ERR_NOT_FOUND, "there is no job '%.80s' that this caller may see; `brrctl jobs` lists them", id);
+    *ret = job;
+    return 0;
+}

@@ -1,0 +1,128 @@
+/* services: the method tables of svc_*.c and health.c, one row per RPC, and the parts of the daemon that methods use. Methods
+ * that are in no table are answered UNIMPLEMENTED. Loop thread, except for the atomics. */
+#ifndef BRR_DAEMON_SERVICES_SERVICES_H
+#define BRR_DAEMON_SERVICES_SERVICES_H
+#include <stdatomic.h>
+
+#include "base/metrics.h"
+#include "daemon/alarms/desk.h"
+#include "daemon/burst/observer.h"
+#include "daemon/device/device_watch.h"
+#include "daemon/hooks/hooks.h"
+#include "daemon/hosts/device_set.h"
+#include "daemon/jobs/job_page.h"
+#include "daemon/jobs/jobdb.h"
+#include "daemon/jobs/joblog.h"
+#include "daemon/jobs/process.h"
+#include "daemon/jobs/sched.h"
+#include "daemon/live/session.h"
+#include "daemon/models/models.h"
+#include "daemon/rpc/rpc.h"
+#include "daemon/services/offload.h"
+
+enum { SERVICES_MAX_LIBRARIES = 16 };
+
+struct service_library {
+    char name[24], version[64];
+};
+
+/* rpc_context of every call; the daemon fills it and owns everything in it. */
+struct services {
+    uv_loop_t *loop;
+    struct device_set *devices;
+    struct worker *workers[SLOTS_MAX]; /* of jobs; for each device, then for each place in a cluster */
+    int n_workers;
+    const struct slurm_config *clusters[SLOTS_MAX]; /* of these places; NULL: a device */
+    bool is_for_cancel[SLOTS_MAX];                  /* as slot.for_cancel */
+    struct {
+        struct process_config config;
+        struct job_page *page; /* NULL: jobs run on threads */
+        char page_path[64], cache[4096];
+    } processes[DEVICE_SET_MAX]; /* of jobs, for each device */
+    struct device_watch *device_watches[DEVICE_SET_MAX];
+    char described[DEVICE_SET_MAX][JOB_DEVICE_SIZE]; /* "cuda:0: NVIDIA H200, sm_90" */
+    /* The device for a stream of this model: the one that the client names, else the one of its model's devices with the fewest
+     * streams. NOT_FOUND, INVALID (the model serves elsewhere), UNAVAILABLE. NULL: the first one. */
+    int (*place_stream)(void *services, const char *wanted, const char *model, int *ret, struct err *err);
+    struct db *db; /* the job database, to read; changes go through sched_writer */
+    /* The state of a stream as the pages show it, by its session's id; "": none. NULL: there are no pages. */
+    const char *(*state_of)(void *services, const char *session);
+    struct sched *sched;
+    struct joblog *joblog;
+    struct models *models;
+    struct sessions *sessions;
+    struct journal *journal;
+    struct desk *desk; /* alarms */
+    struct hooks *hooks;
+    struct metrics *metrics;
+    bool local_paths; /* value of the configuration key; places has what the current caller may open */
+    struct places places;
+    struct submission_rules rules; /* over these places */
+    struct source_config source;   /* stores, and the cache of their objects */
+    int leasings;                  /* number of threads that fetch models from stores for streams */
+    struct pool_share shares[OFFLOAD_CLASSES];
+    struct watch *watches;      /* open Watch calls, svc_jobs.c */
+    struct validate *validates; /* Validate calls, svc_validate.c: one that works, then those that wait */
+    const char *paths[3];       /* data, cache, results */
+    const char *database;       /* path of the job database */
+    /* http_page_url */
+    int (*page_url)(struct services *s, char *ret, size_t size, struct err *err);
+    void (*drain)(struct services *s);     /* same as SIGTERM */
+    atomic_bool serving, writable;         /* serving: the daemon does not stop. writable: the job database can be written */
+    bool draining;                         /* streams are being ended, and none is taken any more */
+    atomic_bool device_serves;             /* false while device_set_stalled */
+    atomic_int models_state;               /* enum models_state; WARM is final: models loaded later do not change it */
+    atomic_bool results_full;              /* the volume of paths.results */
+    atomic_bool journal_fails, hooks_fail; /* entries cannot be written; a hook does not deliver */
+    atomic_int unsaved_streams;            /* that go on although their snapshots cannot be written */
+    struct health_watch *health;           /* open Watch calls, health.c */
+    struct observing *observings;          /* open Observe calls, svc_burst.c */
+    struct observer_share frames;          /* of all observers of networks */
+    int64_t network_memory;                /* largest budget of a spiking network */
+    int network_files;                     /* calls that hold a network or snapshot as a file, svc_burst_files.c */
+    void (*wake)(void *ctx);               /* makes the loop look at its mailboxes. Any thread */
+    void *wake_ctx;
+    int64_t start_ms; /* monotonic */
+    const char *version, *revision, *notice;
+    struct service_library libraries[SERVICES_MAX_LIBRARIES];
+    size_t n_libraries;
+};
+
+/* Writes the rows of all tables below, at most max; returns their number. */
+size_t services_methods(const struct rpc_method **ret, size_t max);
+
+/* The share of the thread pool that calls of this class have. */
+struct pool_share *offload_share(struct services *services, enum offload_class class);
+
+/* jobref_find for a caller: NOT_FOUND also for a job that it may not see. */
+int services_find_job(struct rpc_call *call, const char *id, const struct job **ret, struct err *err);
+/* True if the caller may see this job: its own, and one whose owner an earlier version did not record. NULL: one that is not listed
+ * any more, which only those see who see all. */
+bool services_sees_job(const struct rpc_call *call, const struct job *job);
+
+static inline struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
+
+/* The tables, each with a row without a path at its end. */
+extern const struct rpc_method svc_jobs[], svc_logs[], svc_events[], svc_job_files[], svc_validate[], svc_stream[], svc_sessions[],
+    svc_journal[], svc_alarms[], svc_hooks[], svc_models[], svc_checkpoints[], svc_checkpoint_files[], svc_burst[],
+    svc_burst_files[], svc_admin[], svc_backup[], svc_metrics[], svc_health[], svc_reflection[];
+
+/* Notifies every Watch of grpc.health whose status has changed. Call at each change of the conditions of /readyz, and once a
+ * second. */
+void svc_health_changed(struct services *services);
+
+/* Sends frames of spiking networks to their observers. Call when the loop was woken. */
+void svc_burst_observed(struct services *services);
+
+/* Notifies every watcher of this job. */
+void svc_jobs_changed(struct services *services, const struct job *job);
+
+/* Ends the measurement of the device that a Validate call makes, if any. Call when a job starts. */
+void svc_validate_yield(struct services *services);
+
+/* Loads REF under a name and answers with the ModelDescription (Models.Load, Checkpoints.Promote); the end of the call must be
+ * passed to svc_models_load_end. */
+int svc_models_load(struct rpc_call *call, const char *name, const char *ref, const char *device, struct err *err);
+void svc_models_load_end(struct rpc_call *call);
+
+#endif

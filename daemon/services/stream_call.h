@@ -1,0 +1,54 @@
+/* stream_call: one call of brr.v1.Stream; shared by the files that implement the service. Loop thread only. */
+#ifndef BRR_DAEMON_SERVICES_STREAM_CALL_H
+#define BRR_DAEMON_SERVICES_STREAM_CALL_H
+#include <uv.h>
+
+#include "brr/v1/stream.pb-c.h"
+#include "daemon/models/model_fetch.h"
+#include "daemon/models/model_lease.h"
+#include "daemon/services/services.h"
+
+struct stream_call {
+    struct rpc_call *call;
+    struct session *session;       /* NULL before Open and after the end */
+    struct model_leasing *leasing; /* of the model, which Open names by its URL */
+    struct finding *finding;       /* of the model's file */
+    struct session_claim *claim;   /* the session may be another daemon's */
+    bool claimed;                  /* it was asked for */
+    uint8_t *open;                 /* that Open, packed, while the model is on its way or looked for */
+    size_t open_len;
+    struct model_lease lease; /* the model, to the end */
+    uv_timer_t ack_timer;
+    int restoring; /* how often it was looked whether its session has been restored; the timer waits for the next look */
+    bool ack_waiting, held, full, half_closed, opened, resumed, ended;
+    const char *outcome; /* how it ended, for the metric */
+};
+
+/* ---- stream_answers.c ---- */
+
+/* For session_open and session_resume; the owner is the call. */
+extern const struct session_sink stream_call_sink;
+/* Ends the call with this error. reason: the detail for programs, may be NULL; retry_ms: 0 = no advice to retry. */
+void stream_call_refuse(struct stream_call *c, const struct err *err, const char *reason, int64_t retry_ms);
+/* A partly sent answer is useless: ends the call without closing the session, so that the client can resume and get all of it. */
+void stream_call_lack_memory(struct rpc_call *call);
+/* Sends an Ack now, if the call has a session. */
+void stream_call_ack(struct stream_call *c);
+/* Sends one Ack for all chunks of the next ACK_DELAY_MS. */
+void stream_call_ack_soon(struct stream_call *c);
+/* Holds or releases the reading of messages, depending on the room in the session and the answers that wait to be sent. */
+void stream_call_steer(struct stream_call *c);
+/* Tells the session that no sample follows. The caller calls it after the client's half-close; for a resumable session only once
+ * another answer was sent, which proves that the connection is half-closed and not lost. */
+void stream_call_finish_samples(struct rpc_call *call);
+
+/* ---- stream_open.c ---- */
+
+/* Opens a session or resumes one, at once or when its model or snapshot is here; otherwise refuses the call. */
+void stream_call_open(struct stream_call *c, const Brr__V1__Open *in);
+/* True once an Open was received. */
+bool stream_call_has_open(const struct stream_call *c);
+/* At the end of the call: cancels an Open that still waits, and releases the model. */
+void stream_call_opening_done(struct stream_call *c);
+
+#endif

@@ -1,0 +1,216 @@
+/* brr.v1.Alarms: the alarms of beds, and what people answer (alarms/desk.h). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "brr/v1/alarms.pb-c.h"
+#include "daemon/rpc/alarm_rights.h"
+#include "daemon/services/convert.h"
+#include "daemon/services/services.h"
+
+enum { LISTED = 1000, LOOK_MS = 5 };
+
+static char *text(const char *borrowed) { return (char *)(uintptr_t)borrowed; }
+
+/* A message of the alarm, which borrows from it. */
+struct described {
+    Brr__V1__BedAlarm alarm;
+    Brr__V1__AlarmAuthor answered;
+};
+
+static void describe(const struct alarm *a, const struct alarms_now *now, struct described *ret) {
+    static const char *const sounds[] = {[ALARM_QUIET] = "none", [ALARM_LOW] = "low", [ALARM_HIGH] = "high"};
+    Brr__V1__BedAlarm *out = &ret->alarm;
+    brr__v1__bed_alarm__init(out);
+    out->id = text(a->id);
+    out->kind = text(alarm_kind_name(a->kind));
+    out->bed = text(a->bed);
+    out->session_id = text(a->session);
+    out->principal = text(a->principal);
+    out->model = text(a->model);
+    out->live = a->live;
+    out->test = a->test;
+    out->on_ms = a->on_ms;
+    out->off_ms = a->off_ms;
+    out->why = text(a->why);
+    out->cut = a->cut;
+    out->value = a->value;
+    out->silent_until_ms = a->silent_boot_ms ? now->wall_ms + a->silent_boot_ms - now->boot_ms : 0;
+    out->status = a->status;
+    out->step = a->step;
+    out->mark = text(alarm_mark_name(a->mark));
+    out->note = text(a->note);
+    out->open = alarm_is_open(a);
+    out->sound = text(sounds[alarm_sound(a, now->boot_ms)]);
+    out->start_s = a->kind == ALARM_SEIZURE ? a->start_s : NAN;
+    if (!a->answered.at_ms)
+        return;
+    brr__v1__alarm_author__init(&ret->answered);
+    ret->answered.by = text(a->answered.by);
+    ret->answered.person = text(a->answered.person);
+    ret->answered.via = text(a->answered.via);
+    ret->answered.at_ms = a->answered.at_ms;
+    out->answered = &ret->answered;
+}
+
+/* ---- List ---- */
+
+static bool wanted(const struct auth_caller *caller, const Brr__V1__ListAlarmsRequest *in, const struct alarm *a) {
+    return auth_sees(caller, a->principal) && (!in->open || alarm_is_open(a)) && (!a->off_ms || a->off_ms >= in->since_ms);
+}
+
+static int list(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__ListAlarmsRequest *in = message;
+    const struct alarms *all = desk_alarms(services_of(call)->desk);
+    const struct alarms_now now = desk_now();
+    Brr__V1__ListAlarmsResponse out = BRR__V1__LIST_ALARMS_RESPONSE__INIT;
+    struct described *items = arena_alloc(rpc_arena(call), LISTED * sizeof *items);
+    Brr__V1__BedAlarm **list = arena_alloc(rpc_arena(call), LISTED * sizeof *list);
+    int64_t n = 0, at = 0;
+    if (!items || !list)
+        return err_set(err, ERR_EXHAUSTED, "out of memory listing alarms; try again later");
+    struct alarms_cursor count = {0}, cursor = {0};
+    for (const struct alarm *a; (a = alarms_next(all, &count));)
+        n += wanted(rpc_caller(call), in, a);
+    out.left_out = n > LISTED ? n - LISTED : 0;
+    for (const struct alarm *a; (a = alarms_next(all, &cursor));) {
+        if (!wanted(rpc_caller(call), in, a) || at++ < out.left_out)
+            continue;
+        describe(a, &now, &items[out.n_alarms]);
+        list[out.n_alarms] = &items[out.n_alarms].alarm;
+        out.n_alarms++;
+    }
+    out.alarms = list;
+    return convert_answer(call, &out.base);
+}
+
+/* ---- orders ---- */
+
+/* An order that was carried out, and whose entry is on its way to the disk. */
+struct writing {
+    uv_timer_t timer; /* its first member */
+    struct rpc_call *call;
+    char id[JOURNAL_ALARM]; /* "": a standby */
+    int64_t until_ms, journaled, deadline_ms;
+};
+
+static void answer_call(struct rpc_call *call, const char *id, int64_t until_ms) {
+    const struct alarms_now now = desk_now();
+    const struct alarm *a = *id ? alarms_find(desk_alarms(services_of(call)->desk), id) : NULL;
+    Brr__V1__StandbyResponse standby = BRR__V1__STANDBY_RESPONSE__INIT;
+    struct described described;
+    standby.until_ms = until_ms;
+    if (a)
+        describe(a, &now, &described);
+    if (a)
+        convert_answer(call, &described.alarm.base);
+    else if (!*id)
+        convert_answer(call, &standby.base);
+    else
+        rpc_finish(call, NULL); /* its stream has moved to another daemon meanwhile */
+}
+
+static void on_look(uv_timer_t *timer) {
+    struct writing *w = (struct writing *)timer;
+    if (!journal_has(services_of(w->call)->journal, w->journaled) && clock_ms() < w->deadline_ms)
+        return;
+    uv_timer_stop(timer);
+    answer_call(w->call, w->id, w->until_ms);
+}
+
+static void on_closed(uv_handle_t *handle) { free(handle); }
+
+static void end_writing(struct rpc_call *call) {
+    struct writing *w = rpc_state(call);
+    if (!w)
+        return;
+    uv_timer_stop(&w->timer);
+    uv_close((uv_handle_t *)&w->timer, on_closed);
+}
+
+/* Carries it out, and answers when the journal has it, or after DESK_WRITE_MS: an answer that a person has seen accepted is kept.
+ */
+static int carry_out(struct rpc_call *call, struct desk_order *o, struct err *err) {
+    struct services *s = services_of(call);
+    int rc = desk_do(s->desk, o, err);
+    if (rc)
+        return rc;
+    struct writing *w = o->journaled ? calloc(1, sizeof *w) : NULL;
+    if (!w) {
+        answer_call(call, o->id, o->until_ms);
+        return 0;
+    }
+    w->call = call;
+    w->until_ms = o->until_ms;
+    w->journaled = o->journaled;
+    w->deadline_ms = clock_ms() + DESK_WRITE_MS;
+    str_copy(w->id, sizeof w->id, o->id);
+    uv_timer_init(s->loop, &w->timer);
+    uv_timer_start(&w->timer, on_look, 0, LOOK_MS);
+    rpc_set_state(call, w);
+    return 0;
+}
+
+static struct desk_order order_of(struct rpc_call *call, const char *person, const char *via) {
+    struct desk_order o = {.permit = alarm_rights_permit, .ctx = (void *)(uintptr_t)rpc_caller(call)};
+    str_copy(o.answer.author.by, sizeof o.answer.author.by, rpc_caller(call)->name);
+    str_copy(o.answer.author.person, sizeof o.answer.author.person, person);
+    str_copy(o.answer.author.via, sizeof o.answer.author.via, strcmp(via, "brrctl") ? "rpc" : "brrctl");
+    return o;
+}
+
+static int fit(const char *what, const char *given, size_t size, struct err *err) {
+    return strlen(given) < size ? 0 : err_set(err, ERR_INVALID, "the %s is too long; expected at most %zu bytes", what, size - 1);
+}
+
+static int answer(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__AnswerAlarmRequest *in = message;
+    struct desk_order o = order_of(call, in->person, in->via);
+    int rc;
+    if ((rc = fit("name of the person", in->person, sizeof o.answer.author.person, err)) ||
+        (rc = fit("note", in->note, sizeof o.answer.note, err)))
+        return rc;
+    str_copy(o.id, sizeof o.id, in->alarm_id);
+    str_copy(o.answer.note, sizeof o.answer.note, in->note);
+    o.answer.for_ms = in->for_ms;
+    if (!alarm_action_find(in->action, &o.answer.action))
+        return err_set(err, ERR_INVALID, "AnswerAlarmRequest.action: '%.40s'; expected acknowledge, silence, mark or note",
+                       in->action);
+    if (o.answer.action == ALARM_MARK && !alarm_mark_find(in->mark, &o.answer.mark))
+        return err_set(err, ERR_INVALID, "AnswerAlarmRequest.mark: '%.40s'; expected true, false or unclear", in->mark);
+    rpc_concerns(call, "alarm", o.id);
+    return carry_out(call, &o, err);
+}
+
+static int test(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__TestAlarmRequest *in = message;
+    struct desk_order o = order_of(call, "", "");
+    o.kind = DESK_TEST;
+    int rc = fit("name of the bed", in->bed, sizeof o.bed, err);
+    str_copy(o.bed, sizeof o.bed, in->bed);
+    return rc ? rc : carry_out(call, &o, err);
+}
+
+static int standby(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__StandbyRequest *in = message;
+    struct desk_order o = order_of(call, in->person, in->via);
+    int rc;
+    o.kind = DESK_STANDBY;
+    o.until_ms = in->until_ms;
+    str_copy(o.bed, sizeof o.bed, in->bed);
+    if ((rc = fit("name of the person", in->person, sizeof o.answer.author.person, err)) ||
+        (rc = fit("name of the bed", in->bed, sizeof o.bed, err)))
+        return rc;
+    return carry_out(call, &o, err);
+}
+
+const struct rpc_method svc_alarms[] = {
+    {RPC_METHOD("/brr.v1.Alarms/List", ROLE_READ, brr__v1__list_alarms_request, list)},
+    {RPC_METHOD("/brr.v1.Alarms/Answer", ROLE_READ, brr__v1__answer_alarm_request, answer), .end = end_writing},
+    {RPC_METHOD("/brr.v1.Alarms/Standby", ROLE_READ, brr__v1__standby_request, standby), .end = end_writing},
+    {RPC_METHOD("/brr.v1.Alarms/Test", ROLE_READ, brr__v1__test_alarm_request, test), .end = end_writing},
+    {.path = NULL},
+};

@@ -1,0 +1,169 @@
+/* brr.v1.Admin/Backup: the files of daemon/backup as parts, read on the thread pool as the client takes them. The job database is
+ * copied first, so that the files which its records name are there when they are read. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "brr/v1/admin.pb-c.h"
+#include "daemon/backup/backup.h"
+#include "daemon/services/convert.h"
+#include "daemon/services/services.h"
+#include "store/digest.h"
+
+enum { PART_BYTES = 1 << 20 };
+
+struct backup_call {
+    struct offload work;
+    char database[4096], copy[4096],
+        results[4096]; /* copy: of the database, among the temporary files of paths.cache; "" once removed */
+    struct backup_files files;
+    size_t next; /* file to be opened; 0 is the database, then files[next - 1] */
+    uint8_t *part;
+    size_t got; /* bytes in part */
+    struct digest *digest;
+    char sha256[DIGEST_HEX_SIZE]; /* "" but in the last part of a file */
+    const char *path;             /* of the open file; NULL when all are sent */
+    int fd;
+    bool open, begins;
+};
+
+static const struct services *places_of(struct rpc_call *call) { return services_of(call); }
+
+/* On the pool. */
+static void clean(struct offload *work) {
+    struct backup_call *b = (struct backup_call *)work;
+    if (b->open)
+        close(b->fd);
+    if (*b->copy)
+        unlink(b->copy);
+    b->open = false;
+    *b->copy = '\0';
+}
+
+static void drop(struct offload *work) {
+    struct backup_call *b = (struct backup_call *)work;
+    if (b->open || *b->copy) {
+        offload_start_must(work, clean, NULL); /* dropped once more */
+        return;
+    }
+    if (b->digest)
+        digest_finish(b->digest, b->sha256);
+    backup_files_done(&b->files);
+    free(b->part);
+    free(b);
+}
+
+/* On the pool. */
+static void prepare(struct offload *work) {
+    struct backup_call *b = (struct backup_call *)work;
+    unlink(b->copy); /* of a daemon that was killed */
+    if (!db_copy(b->database, b->copy, &work->err))
+        backup_files(b->results, &b->files, &work->err);
+}
+
+/* A stream that ended meanwhile needs no snapshot; everything else must be there. */
+static bool may_be_gone(const char *path) { return str_starts(path, "sessions/"); }
+
+static int open_next(struct backup_call *b, struct err *err) {
+    char path[8192];
+    size_t bytes = 0;
+    b->path = NULL;
+    for (; !b->path && b->next <= b->files.n; b->next++) {
+        const char *name = b->next ? b->files.paths[b->next - 1] : BACKUP_DATABASE;
+        str_format(path, sizeof path, "%s/%s", b->results, name);
+        int rc = fsio_open_file(b->next ? path : b->copy, &b->fd, &bytes, err);
+        if (rc == ERR_NOT_FOUND && may_be_gone(name)) {
+            err->code = 0;
+            continue;
+        }
+        if (rc)
+            return rc == ERR_NOT_FOUND ? err_set(err, ERR_UNAVAILABLE, "%s was removed meanwhile; make the backup again", path)
+                                       : rc;
+        b->path = name;
+        b->open = b->begins = true;
+    }
+    if (b->path && !(b->digest = digest_new()))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a backup");
+    return 0;
+}
+
+/* On the pool. The next part of the open file, or the first one of the next file. */
+static void read_part(struct offload *work) {
+    struct backup_call *b = (struct backup_call *)work;
+    b->got = 0;
+    *b->sha256 = '\0';
+    if (!b->open && (open_next(b, &work->err) || !b->path))
+        return;
+    const ssize_t n = read(b->fd, b->part, PART_BYTES);
+    if (n < 0) {
+        err_errno(&work->err, errno, "cannot read %s", b->path);
+        return;
+    }
+    b->got = (size_t)n;
+    digest_update(b->digest, b->part, b->got);
+    if (n)
+        return;
+    close(b->fd);
+    b->open = false;
+    if (!digest_finish(b->digest, b->sha256))
+        err_set(&work->err, ERR_INTERNAL, "cannot compute a SHA-256");
+    b->digest = NULL;
+}
+
+static void send_part(struct offload *work) {
+    struct backup_call *b = (struct backup_call *)work;
+    Brr__V1__BackupPart out = BRR__V1__BACKUP_PART__INIT;
+    if (!offload_good(work))
+        return;
+    if (!b->path) {
+        rpc_finish(work->call, NULL);
+        return;
+    }
+    out.path = b->begins ? (char *)(uintptr_t)b->path : out.path;
+    out.data = (ProtobufCBinaryData){b->got, b->part};
+    out.sha256 = b->sha256;
+    b->begins = false;
+    offload_send(work, &out.base, read_part, send_part);
+}
+
+static void send_info(struct offload *work) {
+    struct backup_call *b = (struct backup_call *)work;
+    Brr__V1__BackupInfo info = BRR__V1__BACKUP_INFO__INIT;
+    Brr__V1__BackupPart out = BRR__V1__BACKUP_PART__INIT;
+    if (!offload_good(work))
+        return;
+    info.version = (char *)(uintptr_t)places_of(work->call)->version;
+    info.revision = (char *)(uintptr_t)places_of(work->call)->revision;
+    info.schema = db_schema();
+    info.results = b->results;
+    info.created_ms = clock_wall_ms();
+    out.info = &info;
+    offload_send(work, &out.base, read_part, send_part);
+}
+
+static int backup(struct rpc_call *call, const void *message, struct err *err) {
+    (void)message;
+    static unsigned calls;
+    const struct services *s = places_of(call);
+    struct backup_call *b = offload_new(call, OFFLOAD_FILES, sizeof *b, drop, err);
+    if (!b)
+        return err->code;
+    str_copy(b->database, sizeof b->database, s->database);
+    str_copy(b->results, sizeof b->results, s->paths[2]);
+    if (!(b->part = malloc(PART_BYTES)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a backup");
+    str_format(b->copy, sizeof b->copy, "%s/networks/backup-%u.sqlite", s->paths[1], calls++);
+    offload_start(&b->work, prepare, send_info);
+    return 0;
+}
+
+const struct rpc_method svc_backup[] = {
+    {RPC_METHOD("/brr.v1.Admin/Backup", ROLE_ADMIN, brr__v1__backup_request, backup), .writable = offload_writable,
+     .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
+    {.path = NULL},
+};

@@ -1,0 +1,360 @@
+/* brr.v1.Burst, the calls that carry files: Create, Restore, Snapshot. A network travels in parts into a file of the cache volume
+ * that has no name, and is read, checked and packed on libuv's thread pool; a snapshot is written there while the network is lent.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "burst/netfile.h"
+#include "daemon/hosts/device_hosts.h"
+#include "daemon/services/burst_ask.h"
+#include "daemon/services/convert.h"
+
+enum { PART_BYTES = 1 << 20, PATH_SIZE = 4096, MOST_FILES = 8, RETRY_MS = 1000 };
+
+/* State of all three calls. */
+struct file_call {
+    struct burst_ask ask;
+    struct services *services;
+    char name[NETWORK_NAME_SIZE], path[PATH_SIZE]; /* path: of the file while it has a name */
+    char device[32];                               /* Create: its name, or "" */
+    int fd;                                        /* -1: no file yet */
+    int64_t bytes, at;                             /* size; received or sent so far */
+    uint8_t *part;
+    size_t part_len;
+    /* Create, Restore */
+    bool named, half_closed, replace, every_tick;
+    int64_t budget_bytes, max_pending;
+    struct connectome *net;
+    struct burst_state state;
+    /* Snapshot */
+    struct network_order *give_back;
+    const struct connectome *lent;
+    ssize_t got;
+    int64_t tick;
+};
+
+static void drop_file(struct offload *work) {
+    struct file_call *f = (struct file_call *)work;
+    if (f->fd >= 0)
+        close(f->fd);
+    connectome_free(f->net);
+    burst_state_done(&f->state);
+    network_order_free(f->give_back);
+    free(f->part);
+    f->services->network_files--;
+    free(f);
+}
+
+/* NULL after an error. */
+static struct file_call *file_call_new(struct rpc_call *call, struct err *err) {
+    struct services *s = services_of(call);
+    if (s->network_files == MOST_FILES || !atomic_load(&s->serving)) {
+        bool stops = !atomic_load(&s->serving);
+        err_set(err, ERR_UNAVAILABLE,
+                stops ? "the daemon is stopping, and its networks end"
+                      : "%d networks or snapshots are on their way; try again later",
+                s->network_files);
+        rpc_refuse(call, err, stops ? "DRAINING" : "OVERLOADED", RETRY_MS);
+        return NULL;
+    }
+    struct file_call *f = offload_new(call, OFFLOAD_FILES, sizeof *f, drop_file, err);
+    if (!f)
+        return NULL;
+    f->services = s;
+    f->fd = -1;
+    s->network_files++;
+    return f;
+}
+
+/* ---- Create, Restore: the header ------------------------------------------------------------------------------- */
+
+struct header {
+    const char *name;
+    int64_t bytes, budget_bytes, max_pending;
+    bool every_tick;
+    const char *device; /* NULL: any */
+};
+
+static bool good_name(const char *name, bool may_be_empty) {
+    size_t len = strlen(name);
+    return len < NETWORK_NAME_SIZE && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == len && (len || may_be_empty);
+}
+
+/* A synapse takes 11 bytes in a file and at least 4 in memory, so a file of three times the budget holds no network that fits. */
+static int check_header(const struct file_call *f, const struct header *h, struct err *err) {
+    int64_t limit = f->services->network_memory, budget = h->budget_bytes ? h->budget_bytes : limit;
+    int device, rc = device_set_find(f->services->devices, h->device ? h->device : "", &device, err);
+    if (rc)
+        return rc;
+    if (!good_name(h->name, !f->replace))
+        return err_set(err, ERR_INVALID, "'%.80s' is not a valid network name; expected 1 to %d of a-z, 0-9 and -", h->name,
+                       NETWORK_NAME_SIZE - 1);
+    if (budget < 0 || budget > limit)
+        return err_set(err, ERR_INVALID, "budget_bytes is %lld; expected 1 to limits.network_memory of the daemon, %lld",
+                       (long long)budget, (long long)limit);
+    if (h->max_pending < 0)
+        return err_set(err, ERR_INVALID, "max_pending is %lld; expected a positive number, or 0 for the default",
+                       (long long)h->max_pending);
+    if (h->bytes < 1)
+        return err_set(err, ERR_INVALID, "bytes is %lld; the first message must hold the size of the network file",
+                       (long long)h->bytes);
+    if (h->bytes - NETFILE_MOST_AREAS_BYTES > 3 * budget)
+        return err_set(err, ERR_EXHAUSTED,
+                       "a network file of %lld bytes holds no network that fits into the memory budget of %lld bytes (at most "
+                       "limits.network_memory of the daemon, %lld)",
+                       (long long)h->bytes, (long long)budget, (long long)limit);
+    return 0;
+}
+
+static int begin_upload(struct file_call *f, const struct header *h, struct err *err) {
+    int rc = check_header(f, h, err);
+    if (rc)
+        return rc;
+    str_copy(f->name, sizeof f->name, h->name);
+    f->bytes = h->bytes;
+    f->budget_bytes = h->budget_bytes ? h->budget_bytes : f->services->network_memory;
+    f->max_pending = h->max_pending;
+    f->every_tick = h->every_tick;
+    str_copy(f->device, sizeof f->device, h->device ? h->device : "");
+    f->named = true;
+    return (f->part = malloc(PART_BYTES)) ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for a network");
+}
+
+/* ---- Create, Restore: the parts -------------------------------------------------------------------------------- */
+
+/* On the pool. */
+static void write_part(struct offload *work) {
+    struct file_call *f = (struct file_call *)work;
+    if (f->fd < 0) {
+        if (!str_format(f->path, sizeof f->path, "%s/networks/upload-XXXXXX", f->services->paths[1]) ||
+            (f->fd = mkostemp(f->path, O_CLOEXEC)) < 0) {
+            err_errno(&work->err, errno, "cannot make a file for a network in %s/networks", f->services->paths[1]);
+            return;
+        }
+        unlink(f->path);
+    }
+    for (size_t done = 0; done < f->part_len;) {
+        ssize_t n = pwrite(f->fd, f->part + done, f->part_len - done, f->at - (int64_t)(f->part_len - done));
+        if (n < 0 && errno != EINTR) {
+            err_errno(&work->err, errno, "cannot write a network to %s/networks", f->services->paths[1]);
+            return;
+        }
+        done += n > 0 ? (size_t)n : 0;
+    }
+}
+
+/* On the pool. The path names the open file; messages call it by what it is. */
+static void read_network(struct offload *work) {
+    struct file_call *f = (struct file_call *)work;
+    char text[sizeof work->err.message];
+    str_format(f->path, sizeof f->path, "/proc/self/fd/%d", f->fd);
+    if (netfile_load(f->path, f->budget_bytes, &f->net, &f->state, &work->err) && str_starts(work->err.message, f->path)) {
+        str_copy(text, sizeof text, work->err.message);
+        str_format(work->err.message, sizeof work->err.message, "the network file%s", text + strlen(f->path));
+    }
+    close(f->fd);
+    f->fd = -1;
+}
+
+static void made(struct offload *work) {
+    struct file_call *f = (struct file_call *)work;
+    if (burst_ask_good(&f->ask))
+        burst_answer_network(&f->ask);
+    burst_ask_done(&f->ask);
+}
+
+static void on_read(struct offload *work) {
+    struct file_call *f = (struct file_call *)work;
+    struct network_order *o = NULL;
+    if (!work->err.code && !(o = network_order_new(f->replace ? NETWORK_REPLACE : NETWORK_CREATE, f->name)))
+        err_set(&work->err, ERR_EXHAUSTED, "out of memory for a network");
+    if (!offload_good(work)) {
+        network_order_free(o);
+        return;
+    }
+    o->net = f->net;
+    o->state = f->state;
+    o->every_tick = f->every_tick;
+    str_copy(o->device, sizeof o->device, f->device);
+    o->max_pending = f->max_pending;
+    o->budget_bytes = f->budget_bytes;
+    f->net = NULL;
+    f->state = (struct burst_state){0};
+    burst_ask(&f->ask, o, made);
+}
+
+static void finish_upload(struct file_call *f) {
+    struct err err;
+    if (f->at == f->bytes) {
+        offload_start(&f->ask.work, read_network, on_read);
+        return;
+    }
+    err_set(&err, ERR_INVALID, "the network file ended after %lld of %lld bytes", (long long)f->at, (long long)f->bytes);
+    rpc_finish(f->ask.work.call, &err);
+}
+
+static void on_written(struct offload *work) {
+    struct file_call *f = (struct file_call *)work;
+    if (!offload_good(work))
+        return;
+    if (f->half_closed)
+        finish_upload(f);
+    else
+        rpc_release(work->call);
+}
+
+static int check_part(struct file_call *f, const struct header *h, const ProtobufCBinaryData *part, struct err *err) {
+    int rc;
+    if (!f->named && (rc = begin_upload(f, h, err)))
+        return rc;
+    if (part->len > PART_BYTES)
+        return err_set(err, ERR_INVALID, "a part of %zu bytes; expected at most %d", part->len, PART_BYTES);
+    if (f->at + (int64_t)part->len > f->bytes)
+        return err_set(err, ERR_INVALID, "the network file is larger than the %lld bytes of the first message",
+                       (long long)f->bytes);
+    return 0;
+}
+
+/* The first message begins the file; one part at a time is on its way to the disk. */
+static int take_part(struct rpc_call *call, bool replace, const struct header *h, const ProtobufCBinaryData *part,
+                     struct err *err) {
+    struct file_call *f = rpc_state(call);
+    if (!f && !(f = file_call_new(call, err)))
+        return err->code;
+    f->replace = replace;
+    int rc = check_part(f, h, part, err);
+    if (rc || !part->len)
+        return rc;
+    memcpy(f->part, part->data, part->len);
+    f->part_len = part->len;
+    f->at += (int64_t)part->len;
+    rpc_hold(call);
+    offload_start(&f->ask.work, write_part, on_written);
+    return 0;
+}
+
+static int create_part(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__CreateNetworkRequest *in = message;
+    const struct header h = {in->name, in->bytes, in->budget_bytes, in->max_pending, in->every_tick, in->device};
+    return take_part(call, false, &h, &in->part, err);
+}
+
+static int restore_part(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__RestoreNetworkRequest *in = message;
+    const struct header h = {.name = in->name, .bytes = in->bytes};
+    return take_part(call, true, &h, &in->part, err);
+}
+
+static void upload_half_close(struct rpc_call *call) {
+    struct file_call *f = rpc_state(call);
+    struct err err;
+    if (!f || !f->named) {
+        err_set(&err, ERR_INVALID, "the first message must hold the size of the network file");
+        rpc_finish(call, &err);
+        return;
+    }
+    f->half_closed = true;
+    if (!f->ask.work.working)
+        finish_upload(f);
+}
+
+/* ---- Snapshot -------------------------------------------------------------------------------------------------- */
+
+/* The network goes on. There is room for the order: the mailbox takes more of them than there can be calls. */
+static void give_back(struct file_call *f) {
+    if (f->lent && device_set_post_network(f->services->devices, f->give_back))
+        f->give_back = NULL;
+    f->lent = NULL;
+}
+
+/* On the pool. */
+static void write_snapshot(struct offload *work) {
+    struct file_call *f = (struct file_call *)work;
+    char sha256[DIGEST_HEX_SIZE];
+    if (!str_format(f->path, sizeof f->path, "%s/networks/snapshot-%p", f->services->paths[1], (void *)f)) {
+        err_set(&work->err, ERR_RANGE, "the path of paths.cache is too long");
+        return;
+    }
+    if (netfile_save(f->path, f->lent, &f->state, sha256, &work->err))
+        return;
+    if (fsio_size(f->path, &f->bytes, NULL, &work->err) == 0 && (f->fd = open(f->path, O_RDONLY | O_CLOEXEC)) < 0)
+        err_errno(&work->err, errno, "cannot open %s", f->path);
+    unlink(f->path);
+}
+
+/* On the pool. */
+static void read_part(struct offload *work) {
+    struct file_call *f = (struct file_call *)work;
+    f->got = pread(f->fd, f->part, PART_BYTES, f->at);
+    if (f->got < 0)
+        err_errno(&work->err, errno, "cannot read a snapshot");
+}
+
+static void send_part(struct offload *work) {
+    struct file_call *f = (struct file_call *)work;
+    if (!work->call)
+        return;
+    if (f->got <= 0) {
+        rpc_finish(work->call, &work->err);
+        return;
+    }
+    Brr__V1__SnapshotPart out = BRR__V1__SNAPSHOT_PART__INIT;
+    out.bytes = f->at ? 0 : f->bytes;
+    out.tick = f->at ? 0 : f->tick;
+    out.part = (ProtobufCBinaryData){(size_t)f->got, f->part};
+    f->at += f->got;
+    offload_send(work, &out.base, read_part, send_part);
+}
+
+static void on_snapshot(struct offload *work) {
+    struct file_call *f = (struct file_call *)work;
+    give_back(f);
+    burst_state_done(&f->state);
+    if (offload_good(work))
+        offload_start(work, read_part, send_part);
+}
+
+static void on_lent(struct offload *work) {
+    struct file_call *f = (struct file_call *)work;
+    struct network_order *o = f->ask.order;
+    f->lent = o->lent;
+    f->state = o->state;
+    f->tick = (int64_t)o->state.tick;
+    o->state = (struct burst_state){0};
+    if (burst_ask_good(&f->ask))
+        offload_start(work, write_snapshot, on_snapshot);
+    else
+        give_back(f);
+    burst_ask_done(&f->ask);
+}
+
+static int snapshot(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__SnapshotRequest *in = message;
+    struct file_call *f = file_call_new(call, err);
+    if (!f)
+        return err->code;
+    struct network_order *o = network_order_new(NETWORK_LEND, in->name);
+    f->give_back = network_order_new(NETWORK_RETURN, in->name);
+    f->part = malloc(PART_BYTES);
+    if (o && f->give_back && f->part) {
+        burst_ask(&f->ask, o, on_lent);
+        return 0;
+    }
+    network_order_free(o);
+    return err_set(err, ERR_EXHAUSTED, "out of memory for a snapshot");
+}
+
+const struct rpc_method svc_burst_files[] = {
+    {RPC_METHOD("/brr.v1.Burst/Create", ROLE_SUBMIT, brr__v1__create_network_request, create_part), .client_stream = true,
+     .max_message = RPC_DATA_BYTES, .half_close = upload_half_close, .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
+    {RPC_METHOD("/brr.v1.Burst/Restore", ROLE_SUBMIT, brr__v1__restore_network_request, restore_part), .client_stream = true,
+     .max_message = RPC_DATA_BYTES, .half_close = upload_half_close, .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
+    {RPC_METHOD("/brr.v1.Burst/Snapshot", ROLE_SUBMIT, brr__v1__snapshot_request, snapshot), .writable = offload_writable,
+     .end = offload_end, .idle_ms = RPC_FILE_IDLE_MS},
+    {.path = NULL},
+};

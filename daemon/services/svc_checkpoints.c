@@ -1,0 +1,356 @@
+/* brr.v1.Checkpoints: the model files of jobs and uploads, but for calls that carry or read them whole (svc_checkpoint_files.c). */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "daemon/models/served_file.h"
+#include "daemon/models/upload_owner.h"
+#include "daemon/services/checkpoint_find.h"
+#include "daemon/services/convert.h"
+
+enum { MAX_LISTED = 10000 };
+
+/* ---- List ---- */
+
+/* A record, and what the pool finds out about its files. */
+struct listed {
+    char job_id[JOB_ID_SIZE];
+    int64_t step;
+    char *paths[2]; /* of the checkpoint, and of the link that keeps it */
+    int there;      /* which of them is there; -1 = none */
+};
+
+struct listing {
+    struct offload work;
+    struct db *db;
+    char principal[AUTH_NAME_SIZE];
+    bool all; /* the caller sees those of all principals */
+    char job_id[JOB_ID_SIZE];
+    struct checkpoint_file *uploads; /* as the pool has read them */
+    size_t n_uploads;
+    struct listed *records; /* of jobs; those whose file is gone are not listed */
+    size_t n_records, room, at;
+    char folder[LIVE_PATH];
+    Brr__V1__Checkpoint **items;
+    size_t n;
+};
+
+static void drop_listing(struct offload *work) {
+    struct listing *l = (struct listing *)work;
+    for (size_t i = 0; i < l->n_records; i++) {
+        free(l->records[i].paths[0]);
+        free(l->records[i].paths[1]);
+    }
+    free(l->records);
+    free(l->uploads);
+    free(l);
+}
+
+static int fail_listing(struct listing *l) { return err_set(&l->work.err, ERR_EXHAUSTED, "out of memory listing checkpoints"); }
+
+static int note_record(void *ctx, const struct jobdb_checkpoint *c) {
+    struct listing *l = ctx;
+    if (l->n_records == l->room) {
+        size_t room = l->room ? 2 * l->room : 64;
+        struct listed *more = realloc(l->records, room * sizeof *more);
+        if (!more)
+            return fail_listing(l);
+        l->records = more;
+        l->room = room;
+    }
+    struct listed *r = &l->records[l->n_records++];
+    *r = (struct listed){.step = c->c.step, .paths = {strdup(c->c.path), strdup(c->kept)}, .there = -1};
+    str_copy(r->job_id, sizeof r->job_id, c->job_id);
+    return r->paths[0] && r->paths[1] ? 0 : fail_listing(l);
+}
+
+/* On the pool. Uploads that are no models are passed over. */
+static void look_at_files(struct offload *work) {
+    struct listing *l = (struct listing *)work;
+    for (size_t i = 0; i < l->n_records; i++)
+        for (int k = 1; k >= 0; k--)
+            if (l->records[i].paths[k] && *l->records[i].paths[k] && fsio_exists(l->records[i].paths[k]))
+                l->records[i].there = k;
+    DIR *d = *l->folder ? opendir(l->folder) : NULL;
+    char path[LIVE_PATH], ref[256];
+    struct dirent *e = NULL;
+    struct err err;
+    if (*l->folder && !d && errno != ENOENT)
+        err_errno(&work->err, errno, "cannot open directory %s", l->folder);
+    while (d && !work->err.code && l->n_uploads <= MAX_LISTED && !fsio_next_entry(d, &e, &work->err) && e) {
+        if (*e->d_name == '.' || !str_ends(e->d_name, ".safetensors") || !str_format(ref, sizeof ref, "upload:%s", e->d_name) ||
+            fsio_join(path, sizeof path, l->folder, e->d_name, &err) || (!l->all && !upload_owner_is(path, l->principal)))
+            continue;
+        struct checkpoint_file *more = realloc(l->uploads, (l->n_uploads + 1) * sizeof *more);
+        if (!more) {
+            fail_listing(l);
+            break;
+        }
+        l->uploads = more;
+        more[l->n_uploads] = (struct checkpoint_file){.bytes = 0};
+        ref[strlen(ref) - strlen(".safetensors")] = '\0';
+        l->n_uploads += !checkpoint_file_read(&more[l->n_uploads], ref, path, &err);
+    }
+    if (d)
+        closedir(d);
+    db_wait(l->db); /* the records are read next */
+}
+
+/* NULL: there are too many. */
+static int add_item(struct listing *l, Brr__V1__Checkpoint *m) {
+    if (!m)
+        return err_set(&l->work.err, ERR_EXHAUSTED,
+                       "there are more than %zu checkpoints, too many for one answer; ask for those of one job (job_id)", l->n);
+    l->items[l->n++] = m;
+    return 0;
+}
+
+static int add_checkpoint(void *ctx, const struct jobdb_checkpoint *c) {
+    struct listing *l = ctx;
+    size_t i = l->at;
+    while (i < l->n_records && (l->records[i].step != c->c.step || strcmp(l->records[i].job_id, c->job_id) != 0))
+        i++;
+    if (i == l->n_records)
+        return 0; /* written since */
+    l->at = i + 1;
+    if (l->records[i].there < 0 || !services_sees_job(l->work.call, sched_get(services_of(l->work.call)->sched, c->job_id)))
+        return 0;
+    struct jobdb_checkpoint found = *c;
+    str_copy(found.c.path, sizeof found.c.path, l->records[i].paths[l->records[i].there]);
+    return add_item(l, l->n < MAX_LISTED ? checkpoint_message_of(l->work.call, &found) : NULL);
+}
+
+static void answer_list(struct offload *work) {
+    struct listing *l = (struct listing *)work;
+    struct rpc_call *call = work->call;
+    if (!call)
+        return;
+    Brr__V1__ListCheckpointsResponse out = BRR__V1__LIST_CHECKPOINTS_RESPONSE__INIT;
+    l->items = arena_alloc(rpc_arena(call), MAX_LISTED * sizeof *l->items);
+    if (!l->items)
+        fail_listing(l);
+    else if (!work->err.code)
+        jobdb_records(l->db, l->job_id, add_checkpoint, l, &work->err);
+    for (size_t i = 0; i < l->n_uploads && !work->err.code; i++)
+        add_item(l, l->n < MAX_LISTED ? checkpoint_message_of_file(rpc_arena(call), &l->uploads[i]) : NULL);
+    if (work->err.code) {
+        rpc_finish(call, &work->err);
+        return;
+    }
+    out.checkpoints = l->items;
+    out.n_checkpoints = l->n;
+    convert_answer(call, &out.base);
+}
+
+static int list(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__ListCheckpointsRequest *in = message;
+    struct services *services = services_of(call);
+    char path[LIVE_PATH];
+    if (*in->job_id && !(sched_get(services->sched, in->job_id) && services_sees_job(call, sched_get(services->sched, in->job_id))))
+        return err_set(err, ERR_NOT_FOUND, "there is no job '%s'; `brrctl jobs` lists them", in->job_id);
+    struct listing *l = offload_new(call, OFFLOAD_FILES, sizeof *l, drop_listing, err);
+    if (!l)
+        return err->code;
+    l->db = services->db;
+    str_copy(l->job_id, sizeof l->job_id, in->job_id);
+    str_copy(l->principal, sizeof l->principal, rpc_caller(call)->name);
+    l->all = auth_sees(rpc_caller(call), "");
+    if (!*in->job_id && !models_upload_path(services->models, "x", path, NULL)) {
+        *strrchr(path, '/') = '\0';
+        str_copy(l->folder, sizeof l->folder, path);
+    }
+    if (jobdb_records(services->db, l->job_id, note_record, l, &l->work.err))
+        return rpc_finish(call, &l->work.err);
+    offload_start(&l->work, look_at_files, answer_list);
+    return 0;
+}
+
+static int check_delete(const struct checkpoint_find *o, struct err *err) {
+    struct services *services = services_of(o->work.call);
+    const char *ref = o->ref, *path = o->file.path;
+    const struct job *job = o->recorded ? sched_get(services->sched, o->record.job_id) : NULL;
+    if (models_find(services->models, ref))
+        return err_set(err, ERR_PRECONDITION, "%s serves; unload it first", ref);
+    for (int i = 0; i < models_count(services->models); i++)
+        if (!strcmp(models_at(services->models, i)->path, path))
+            return err_set(err, ERR_PRECONDITION, "%s serves as %s; unload it first", ref, models_at(services->models, i)->name);
+    if (o->recorded && o->record.pinned)
+        return err_set(err, ERR_PRECONDITION, "%s is pinned; `brrctl checkpoint unpin %s` first", ref, ref);
+    if (job && (!strcmp(job->last, path) || !strcmp(job->best, path)))
+        return err_set(err, ERR_PRECONDITION, "%s is the %s checkpoint of job %s, which it needs to go on or to be used", ref,
+                       strcmp(job->last, path) ? "best" : "last", job->id);
+    if (!o->recorded) {
+        char upload[LIVE_PATH];
+        if (!str_starts(ref, "upload:") || models_upload_path(services->models, ref + strlen("upload:"), upload, err) ||
+            strcmp(upload, path))
+            return err_set(err, ERR_DENIED,
+                           "%s is neither a job's checkpoint nor an upload; the daemon does not delete other files", ref);
+    }
+    return 0;
+}
+
+struct deletion {
+    struct checkpoint_find one;
+    Brr__V1__Checkpoint *message; /* of the call's arena */
+};
+
+/* A change of the record of a checkpoint. */
+struct checkpoint_change {
+    char job_id[JOB_ID_SIZE], kept[LIVE_PATH];
+    int64_t step;
+};
+
+static int write_removal(struct db *db, void *what, struct err *err) {
+    const struct checkpoint_change *c = what;
+    return jobdb_remove_checkpoint(db, c->job_id, c->step, err);
+}
+
+static int write_pin(struct db *db, void *what, struct err *err) {
+    const struct checkpoint_change *c = what;
+    return jobdb_pin(db, c->job_id, c->step, c->kept, err);
+}
+
+static int write_unpin(struct db *db, void *what, struct err *err) {
+    const struct checkpoint_change *c = what;
+    return jobdb_unpin(db, c->job_id, c->step, err);
+}
+
+/* On the pool. kept: of a pin. */
+static int change_record(struct checkpoint_find *o, db_write_fn *write, const char *kept) {
+    struct checkpoint_change change = {.step = o->record.c.step};
+    str_copy(change.job_id, sizeof change.job_id, o->record.job_id);
+    str_copy(change.kept, sizeof change.kept, kept);
+    return db_writer_run(o->writer, &(struct db_order){.write = write, .what = &change, .size = sizeof change}, &o->work.err);
+}
+
+/* On the pool. The record first: a file without one is garbage, a record without its file would be an error for others. */
+static void remove_files(struct offload *work) {
+    struct checkpoint_find *o = (struct checkpoint_find *)work;
+    if (o->recorded && change_record(o, write_removal, ""))
+        return;
+    const char *path = o->file.path;
+    char state[LIVE_PATH + 16];
+    if (unlink(path) && errno != ENOENT)
+        err_errno(&work->err, errno, "%s is no longer listed, but its file cannot be removed; remove it", path);
+    if (!o->recorded)
+        upload_owner_forget(path);
+    if (o->recorded && str_ends(path, ".safetensors") &&
+        str_format(state, sizeof state, "%.*s.state.safetensors", (int)(strlen(path) - strlen(".safetensors")), path))
+        unlink(state);
+}
+
+static void deleted(struct offload *work) {
+    if (offload_good(work))
+        convert_answer(work->call, &((struct deletion *)work)->message->base);
+}
+
+static void delete_found(struct offload *work) {
+    struct deletion *d = (struct deletion *)work;
+    struct checkpoint_find *o = &d->one;
+    if (!(d->message = checkpoint_found(o)))
+        return;
+    if (check_delete(o, &work->err))
+        rpc_finish(work->call, &work->err);
+    else
+        offload_start_must(work, remove_files, deleted);
+}
+
+static int delete_one(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__CheckpointRef *in = message;
+    struct deletion *d = checkpoint_find_new(call, sizeof *d, in->ref, NULL, err);
+    if (!d)
+        return err->code;
+    offload_start(&d->one.work, checkpoint_find_file, delete_found);
+    return 0;
+}
+
+struct pinning {
+    struct checkpoint_find one;
+    const char *results_dir;
+    bool pinned;
+    char name[JOB_ID_SIZE + 32], kept[LIVE_PATH];
+};
+
+/* A second link of the file survives pruning; it is what the pin records. On the pool. */
+static void keep_link(struct offload *work) {
+    struct pinning *p = (struct pinning *)work;
+    const struct jobdb_checkpoint *c = &p->one.record;
+    const char *from = p->one.file.path;
+    if (served_file_link(p->results_dir, "pinned", p->name, from, p->kept, &work->err))
+        return;
+    if (!strcmp(p->kept, from) && strcmp(p->kept, c->kept) != 0)
+        err_set(&work->err, ERR_UNSUPPORTED,
+                "job:%s@%lld cannot be pinned: the volume of paths.results has no hard links; "
+                "`brrctl checkpoint get` copies it to a place of yours",
+                c->job_id, (long long)c->c.step);
+    else
+        change_record(&p->one, write_pin, p->kept);
+}
+
+/* On the pool. */
+static void drop_link(struct offload *work) {
+    struct pinning *p = (struct pinning *)work;
+    if (!change_record(&p->one, write_unpin, "") && *p->one.record.kept)
+        unlink(p->one.record.kept);
+}
+
+static void answer_pin(struct offload *work) {
+    struct pinning *p = (struct pinning *)work;
+    struct jobdb_checkpoint *c = &p->one.record;
+    Brr__V1__Checkpoint *m = NULL;
+    if (!work->call)
+        return;
+    c->pinned = p->pinned;
+    if (!work->err.code && !(m = checkpoint_message_of(work->call, c)))
+        err_set(&work->err, ERR_EXHAUSTED, "out of memory describing a checkpoint");
+    if (m)
+        convert_answer(work->call, &m->base);
+    else
+        rpc_finish(work->call, &work->err);
+}
+
+static void pin_found(struct offload *work) {
+    struct pinning *p = (struct pinning *)work;
+    const struct jobdb_checkpoint *c = &p->one.record;
+    if (!checkpoint_found(&p->one))
+        return;
+    if (!p->one.recorded) {
+        err_set(&work->err, ERR_PRECONDITION, "%s was not written by a job; only jobs' checkpoints are pruned and need a pin",
+                p->one.ref);
+        rpc_finish(work->call, &work->err);
+        return;
+    }
+    str_format(p->name, sizeof p->name, "%s-%lld", c->job_id, (long long)c->c.step);
+    if (p->pinned)
+        offload_start(work, keep_link, answer_pin);
+    else
+        offload_start_must(work, drop_link, answer_pin);
+}
+
+static int pin(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__PinRequest *in = message;
+    struct pinning *p = checkpoint_find_new(call, sizeof *p, in->ref, NULL, err);
+    if (!p)
+        return err->code;
+    p->pinned = in->pinned;
+    p->results_dir = services_of(call)->places.results_dir;
+    offload_start(&p->one.work, checkpoint_find_file, pin_found);
+    return 0;
+}
+
+static int promote(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__PromoteRequest *in = message;
+    return svc_models_load(call, in->name, in->ref, "", err);
+}
+
+const struct rpc_method svc_checkpoints[] = {
+    {RPC_METHOD("/brr.v1.Checkpoints/List", ROLE_READ, brr__v1__list_checkpoints_request, list), .end = offload_end},
+    {RPC_METHOD("/brr.v1.Checkpoints/Promote", ROLE_ADMIN, brr__v1__promote_request, promote), .end = svc_models_load_end},
+    {RPC_METHOD("/brr.v1.Checkpoints/Delete", ROLE_ADMIN, brr__v1__checkpoint_ref, delete_one), .end = offload_end},
+    {RPC_METHOD("/brr.v1.Checkpoints/Pin", ROLE_SUBMIT, brr__v1__pin_request, pin), .end = offload_end},
+    {.path = NULL},
+};

@@ -1,0 +1,164 @@
+/* brr.v1.Jobs/Events: what a detect job found, recording by recording, as the client reads it. Files are read on libuv's thread
+ * pool, a recording at a time. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "brr/v1/jobs.pb-c.h"
+#include "daemon/jobs/jobref.h"
+#include "daemon/services/convert.h"
+#include "daemon/services/offload.h"
+#include "daemon/services/services.h"
+#include "detect/detect_list.h"
+#include "work/kind.h"
+
+enum { PART_BYTES = 256 * 1024, MAX_TSV_BYTES = 256 << 20 };
+
+struct reading {
+    struct offload work;
+    FILE *list; /* NULL until the pool has opened it */
+    char id[JOB_ID_SIZE];
+    const char *state;    /* of the job, for an error */
+    bool any, full;       /* the pool has found a row; the client has no room */
+    char directory[2048]; /* the job's */
+    struct detect_row row;
+    char *tsv; /* of the row; NULL: the next row is due */
+    size_t len, at;
+    char line[DETECT_LIST_LINE];
+};
+
+/* The next row with its table, if there is one (r->any). A table that cannot be read is the row's error. */
+static void next_row(struct reading *r) {
+    char path[DETECT_LIST_PATH], text[800];
+    struct err err;
+    errno = 0;
+    if (!fgets(r->line, sizeof r->line, r->list) && ferror(r->list))
+        err_errno(&r->work.err, errno, "cannot read %s of job %s", DETECT_LIST_NAME, r->id);
+    if (ferror(r->list) || feof(r->list))
+        return; /* at the end, or where a line is being written */
+    if (detect_row_read(r->line, strcspn(r->line, "\n"), &r->row, &r->work.err)) {
+        err_wrap(&r->work.err, "job %s", r->id);
+        return;
+    }
+    r->at = r->len = 0;
+    if (!*r->row.error && (detect_events_path(r->directory, &r->row, path, sizeof path, &err) ||
+                           fsio_read(path, MAX_TSV_BYTES, &r->tsv, &r->len, &err)))
+        str_copy(r->row.error, sizeof r->row.error, err_text(&err, text, sizeof text));
+    if (!r->tsv)
+        r->tsv = strdup("");
+    if (!r->tsv)
+        err_set(&r->work.err, ERR_EXHAUSTED, "out of memory reading the events of job %s", r->id);
+    r->any = r->tsv != NULL;
+}
+
+/* One message of the row; what rpc_send says. */
+static bool send_part(struct reading *r) {
+    Brr__V1__JobEvents out = BRR__V1__JOB_EVENTS__INIT;
+    size_t n = r->len - r->at < PART_BYTES ? r->len - r->at : PART_BYTES;
+    out.recording = r->row.recording;
+    out.error = r->row.error;
+    out.note = r->row.note;
+    out.duration_s = r->row.duration_s;
+    out.events = r->row.events;
+    out.seizure_s = r->row.seizure_s;
+    out.suppressed_s = r->row.suppressed_s;
+    out.bursts = r->row.bursts;
+    out.largest_suppression = r->row.largest_suppression;
+    out.highest_probability = r->row.highest;
+    out.threshold_on = r->row.threshold_on;
+    out.format = r->row.format;
+    out.tsv.data = (uint8_t *)r->tsv + r->at;
+    out.tsv.len = n;
+    r->at += n;
+    out.more = r->at < r->len;
+    bool room = convert_send(r->work.call, &out.base);
+    if (!out.more) {
+        free(r->tsv);
+        r->tsv = NULL;
+    }
+    return room;
+}
+
+/* On the pool. */
+static void read_row(struct offload *work) {
+    struct reading *r = (struct reading *)work;
+    char path[DETECT_LIST_PATH];
+    r->any = false;
+    if (!r->list && !str_format(path, sizeof path, "%s/%s", r->directory, DETECT_LIST_NAME)) {
+        err_set(&work->err, ERR_RANGE, "the path of the job's directory is too long");
+    } else if (!r->list && !(r->list = fopen(path, "re"))) {
+        if (errno == ENOENT)
+            err_set(&work->err, ERR_PRECONDITION, "job %s has the state %s and has no recording done yet", r->id, r->state);
+        else
+            err_errno(&work->err, errno, "cannot open %s", path);
+    } else {
+        next_row(r);
+    }
+}
+
+static void on_row(struct offload *work);
+
+/* The row that is here, as far as the client has room; then the next one. */
+static void pump(struct reading *r) {
+    while (r->tsv && !r->full)
+        r->full = !send_part(r);
+    if (!r->full && !r->work.working)
+        offload_start(&r->work, read_row, on_row);
+}
+
+static void on_row(struct offload *work) {
+    struct reading *r = (struct reading *)work;
+    if (!offload_good(work))
+        return;
+    if (r->any)
+        pump(r);
+    else
+        rpc_finish(work->call, NULL);
+}
+
+static void writable(struct rpc_call *call) {
+    struct reading *r = rpc_state(call);
+    if (!r)
+        return;
+    r->full = false;
+    if (!r->work.working)
+        pump(r);
+}
+
+static void drop(struct offload *work) {
+    struct reading *r = (struct reading *)work;
+    if (r->list)
+        fclose(r->list);
+    free(r->tsv);
+    free(r);
+}
+
+static int events(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__JobEventsRequest *in = message;
+    const struct job *job = NULL;
+    const struct task_kind *kind;
+    rpc_concerns(call, "job", in->id);
+    int rc = services_find_job(call, in->id, &job, err);
+    if (rc)
+        return rc;
+    if (!(kind = task_kind_find(job->kind)) || !kind->events)
+        return err_set(err, ERR_PRECONDITION, "job %s is of kind %s, which keeps no events for clients; a detect job does", job->id,
+                       job->kind);
+    struct reading *r = offload_new(call, OFFLOAD_LOGS, sizeof *r, drop, err);
+    if (!r)
+        return err->code;
+    str_copy(r->id, sizeof r->id, job->id);
+    r->state = job_state_name(job->state);
+    str_copy(r->directory, sizeof r->directory, job->directory);
+    pump(r);
+    return 0;
+}
+
+const struct rpc_method svc_events[] = {
+    {RPC_METHOD("/brr.v1.Jobs/Events", ROLE_READ, brr__v1__job_events_request, events), .reading = true, .writable = writable,
+     .end = offload_end},
+    {.path = NULL},
+};

@@ -1,0 +1,276 @@
+/* brr.v1.Sessions: the open streams, their results, and closing a session from another client. */
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#include "base/principal.h"
+#include "base/str.h"
+#include "brr/v1/sessions.pb-c.h"
+#include "daemon/services/convert.h"
+#include "daemon/services/convert_stream.h"
+#include "daemon/services/services.h"
+
+enum { INFO_MS = 1000, QUEUE = 64, LIST_BYTES = 16 << 20 };
+
+/* A session as a message that borrows from it; free(channels) afterwards. It must stay where it is. */
+struct described {
+    Brr__V1__SessionInfo info;
+    Brr__V1__Quality quality;
+    int32_t *channels;
+};
+
+static void describe(const struct services *services, const struct session *s, struct described *ret) {
+    struct session_state state;
+    Brr__V1__SessionInfo *out = &ret->info;
+    bool flawed;
+    session_describe(s, &state);
+    brr__v1__session_info__init(out);
+    out->session_id = (char *)(uintptr_t)state.id;
+    out->client_name = (char *)(uintptr_t)state.client;
+    out->model = (char *)(uintptr_t)state.model;
+    out->principal = (char *)(uintptr_t)state.principal;
+    out->address = (char *)(uintptr_t)state.address;
+    out->channel_names = (char **)(uintptr_t)state.channels;
+    out->n_channel_names = (size_t)state.n_channels;
+    out->channels = state.n_channels;
+    out->device = (char *)(uintptr_t)(services->devices ? device_set_name(services->devices, state.device) : "");
+    out->realtime = state.realtime;
+    out->connected = state.connected;
+    out->rate_hz = state.rate_hz;
+    out->opened_ms = state.opened_ms;
+    out->received_through = state.received_through;
+    out->durable_through = state.durable_through;
+    out->samples = state.samples;
+    out->events = state.events;
+    out->lag_s = state.lag_s;
+    out->alarm = state.alarm;
+    out->probability = (double)state.probability;
+    out->reconnects = state.reconnects;
+    if (services->state_of)
+        out->state = state.alarm ? (char *)(uintptr_t) "alarm"
+                                 : (char *)(uintptr_t)services->state_of((void *)(uintptr_t)services, state.id);
+    stream_quality(state.quality, state.measured_rate_hz, &ret->quality, &ret->channels, &flawed);
+    out->quality = flawed ? &ret->quality : NULL;
+}
+
+/* ---- List ---- */
+
+struct listing {
+    const struct services *services;
+    const struct auth_caller *caller;
+    struct arena arena;
+    Brr__V1__SessionInfo **items;
+    size_t n, max;
+    bool full; /* of memory */
+};
+
+static void add(void *ctx, const struct session *s) {
+    struct listing *l = ctx;
+    struct session_state state;
+    session_describe(s, &state);
+    if (!auth_sees(l->caller, state.principal))
+        return;
+    struct described *d = l->items && l->n < l->max ? arena_alloc(&l->arena, sizeof *d) : NULL;
+    if (!d) {
+        l->full = true;
+        return;
+    }
+    describe(l->services, s, d);
+    l->items[l->n++] = &d->info; /* its first member */
+}
+
+static int list(struct rpc_call *call, const void *message, struct err *err) {
+    (void)message;
+    struct sessions *all = services_of(call)->sessions;
+    struct listing l = {.services = services_of(call), .caller = rpc_caller(call), .max = (size_t)sessions_count(all)};
+    Brr__V1__ListSessionsResponse out = BRR__V1__LIST_SESSIONS_RESPONSE__INIT;
+    int rc;
+    arena_init(&l.arena, LIST_BYTES);
+    l.items = arena_alloc(&l.arena, (l.max + 1) * sizeof *l.items);
+    sessions_visit(all, add, &l);
+    out.sessions = l.items;
+    out.n_sessions = l.n;
+    if (l.full)
+        rc = err_set(err, ERR_EXHAUSTED, "out of memory listing %zu streams; try again later", l.max);
+    else
+        rc = convert_answer(call, &out.base);
+    for (size_t i = 0; i < l.n; i++)
+        free(((struct described *)l.items[i])->channels);
+    arena_done(&l.arena);
+    return rc;
+}
+
+/* The open session of this id. */
+static int find(struct rpc_call *call, const char *id, struct session **ret, struct err *err) {
+    rpc_concerns(call, "session", id);
+    return sessions_by_id(services_of(call)->sessions, id, ret, err);
+}
+
+/* ---- Observe ---- */
+
+/* Updates wait here while the client reads slowly; the oldest are dropped then, and counted. */
+struct update {
+    uint8_t *data;
+    size_t len;
+};
+struct view {
+    struct session_watch watch;
+    struct rpc_call *call;
+    uv_timer_t timer;
+    struct update queue[QUEUE];
+    int first, n;
+    int64_t missed;
+    bool full;
+};
+
+static struct update pop(struct view *o) {
+    struct update u = o->queue[o->first];
+    o->first = (o->first + 1) % QUEUE;
+    o->n--;
+    return u;
+}
+
+static void pump(struct view *o) {
+    while (o->n && !o->full) {
+        struct update u = pop(o);
+        o->full = !rpc_send(o->call, u.data, u.len);
+        free(u.data);
+    }
+}
+
+static void push(struct view *o, Brr__V1__SessionUpdate *update) {
+    if (o->n == QUEUE) {
+        free(pop(o).data);
+        o->missed++;
+    }
+    update->missed = o->missed;
+    struct update u = {.len = protobuf_c_message_get_packed_size(&update->base)};
+    if (!(u.data = malloc(u.len + 1))) {
+        o->missed++;
+        return;
+    }
+    protobuf_c_message_pack(&update->base, u.data);
+    o->queue[(o->first + o->n++) % QUEUE] = u;
+    pump(o);
+}
+
+static void send_info(uv_timer_t *timer) {
+    struct view *o = timer->data;
+    Brr__V1__SessionUpdate update = BRR__V1__SESSION_UPDATE__INIT;
+    struct described d;
+    if (!o->watch.session)
+        return;
+    describe(services_of(o->call), o->watch.session, &d);
+    update.kind_case = BRR__V1__SESSION_UPDATE__KIND_INFO;
+    update.info = &d.info;
+    push(o, &update);
+    free(d.channels);
+}
+
+static void on_report(struct session_watch *w, const struct live_report *r) {
+    Brr__V1__SessionUpdate update = BRR__V1__SESSION_UPDATE__INIT;
+    struct stream_message parts;
+    if (!stream_message(r, &parts)) {
+        ((struct view *)w)->missed++;
+        stream_message_done(&parts);
+        return;
+    }
+    if (r->message.kind == LIVE_ALARM) {
+        update.kind_case = BRR__V1__SESSION_UPDATE__KIND_ALARM;
+        update.alarm = &parts.alarm;
+    } else if (r->message.kind == LIVE_PROVISIONAL) {
+        update.kind_case = BRR__V1__SESSION_UPDATE__KIND_PROVISIONAL;
+        update.provisional = &parts.provisional;
+    } else {
+        update.kind_case = BRR__V1__SESSION_UPDATE__KIND_RESULT;
+        update.result = &parts.result;
+    }
+    push((struct view *)w, &update);
+    stream_message_done(&parts);
+}
+
+static void on_ended(struct session_watch *w) {
+    struct view *o = (struct view *)w;
+    o->full = false; /* what waits leaves, and the end after it */
+    while (o->n) {
+        struct update u = pop(o);
+        rpc_send(o->call, u.data, u.len);
+        free(u.data);
+    }
+    rpc_finish(o->call, NULL);
+}
+
+static int observe(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__ObserveSessionRequest *in = message;
+    struct session *s;
+    struct session_state state;
+    int rc = find(call, in->session_id, &s, err);
+    if (rc)
+        return rc;
+    session_describe(s, &state);
+    if (!auth_sees(rpc_caller(call), state.principal)) {
+        err_set(err, ERR_DENIED, "the session is %s's; seeing it needs a token with the word `all`, or the role admin",
+                state.principal);
+        return rpc_refuse(call, err, "NOT_OWNER", 0);
+    }
+    struct view *o = calloc(1, sizeof *o);
+    if (!o)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for an observer");
+    o->call = call;
+    o->watch.report = on_report;
+    o->watch.ended = on_ended;
+    uv_timer_init(services_of(call)->loop, &o->timer);
+    o->timer.data = o;
+    rpc_set_state(call, o);
+    session_watch_start(s, &o->watch);
+    uv_timer_start(&o->timer, send_info, 0, INFO_MS);
+    return 0;
+}
+
+static void view_writable(struct rpc_call *call) {
+    struct view *o = rpc_state(call);
+    if (!o)
+        return;
+    o->full = false;
+    pump(o);
+}
+
+static void on_timer_closed(uv_handle_t *handle) { free(handle->data); }
+
+static void view_end(struct rpc_call *call) {
+    struct view *o = rpc_state(call);
+    if (!o)
+        return;
+    session_watch_stop(&o->watch);
+    while (o->n)
+        free(pop(o).data);
+    uv_close((uv_handle_t *)&o->timer, on_timer_closed);
+}
+
+/* ---- Close ---- */
+
+static int close_session(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__CloseSessionRequest *in = message;
+    struct session *s;
+    Brr__V1__CloseSessionResponse out = BRR__V1__CLOSE_SESSION_RESPONSE__INIT;
+    const struct auth_caller *caller = rpc_caller(call);
+    struct session_state state;
+    int rc = find(call, in->session_id, &s, err);
+    if (rc)
+        return rc;
+    session_describe(s, &state);
+    if (caller->role < ROLE_ADMIN && !principal_is_same(caller->name, state.principal)) {
+        err_set(err, ERR_DENIED, "the session is %s's; closing it needs the role admin", state.principal);
+        return rpc_refuse(call, err, "ROLE_TOO_SMALL", 0);
+    }
+    session_end(s, caller->name, in->reason);
+    return convert_answer(call, &out.base);
+}
+
+const struct rpc_method svc_sessions[] = {
+    {RPC_METHOD("/brr.v1.Sessions/List", ROLE_READ, brr__v1__list_sessions_request, list)},
+    {RPC_METHOD("/brr.v1.Sessions/Observe", ROLE_READ, brr__v1__observe_session_request, observe), .reading = true,
+     .writable = view_writable, .end = view_end},
+    {RPC_METHOD("/brr.v1.Sessions/Close", ROLE_STREAM, brr__v1__close_session_request, close_session)},
+    {.path = NULL},
+};
