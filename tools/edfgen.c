@@ -31,14 +31,17 @@ struct options {
 
 static const char USAGE[] =
     "usage: edfgen --out DIR --patients N --hours-per-patient H --seizures-per-patient K --seed S\n"
-    "              [--style simple|rich] [--montage referential|bipolar] [--labels csv_bi] [--bids] [--burst-suppression RATIO]\n"
+    "              [--style simple|rich|wide] [--montage referential|bipolar] [--labels csv_bi] [--bids] [--burst-suppression "
+    "RATIO]\n"
     "Writes N synthetic patients with H hours (fractions allowed) and K seizures each: 256 Hz EDF+, one run per started hour,\n"
     "DIR/sub-NN/sub-NN_run-MM_eeg.edf with _events.tsv (and .csv_bi when asked for). The same seed gives the same files.\n"
     "--style simple (the default) makes corpora that a small network learns within minutes; rich ones are nearer to a ward: "
     "seizures\n"
     "build up in amplitude and fall in frequency, patients differ in reference and mains, and artefacts of eyes, muscle, "
     "electrodes and\n"
-    "movement, interictal spikes and changes of sleep have as much band power as seizures.\n"
+    "movement, interictal spikes and changes of sleep have as much band power as seizures. wide ones are rich ones whose patients "
+    "and\n"
+    "seizures are of all kinds: rhythms, spikes and waves, low and fast onsets, with muscle and without.\n"
     "--bids writes a BIDS dataset: DIR/sub-NN/eeg/sub-NN_task-szMonitoring_run-MM_eeg.edf with _events.tsv, _channels.tsv, "
     "_eeg.json "
     "and\n"
@@ -202,6 +205,16 @@ static bool whole(const char *text, int64_t low, int64_t high, int64_t *ret) {
 }
 
 /* 0, or the exit status. */
+static bool read_style(const char *text, enum style *ret) {
+    static const char *const names[] = {[STYLE_SIMPLE] = "simple", [STYLE_RICH] = "rich", [STYLE_WIDE] = "wide"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(text, names[i])) {
+            *ret = (enum style)i;
+            return true;
+        }
+    return false;
+}
+
 static int parse_options(int argc, char **argv, struct options *o) {
     static const struct option names[] = {{"out", required_argument, NULL, 'o'},
                                           {"patients", required_argument, NULL, 'p'},
@@ -254,8 +267,7 @@ static int parse_options(int argc, char **argv, struct options *o) {
             o->bids = true;
             break;
         case 'y':
-            o->style = !strcmp(optarg, "rich") ? STYLE_RICH : STYLE_SIMPLE;
-            wrong = o->style == STYLE_RICH || !strcmp(optarg, "simple") ? NULL : "--style takes simple or rich";
+            wrong = read_style(optarg, &o->style) ? NULL : "--style takes simple, rich or wide";
             break;
         case 'b':
             wrong = str_to_f64(optarg, &o->suppressed) && o->suppressed >= BURSTS_LEAST_RATIO && o->suppressed <= BURSTS_MOST_RATIO

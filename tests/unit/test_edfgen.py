@@ -211,6 +211,25 @@ class Edfgen(unittest.TestCase):
         self.assertGreater(np.median(growth), 1)
         self.assertGreater(np.median(slowing), 0, "Hz")
 
+    def test_wide_seizures_are_of_all_kinds(self):
+        for name in "ab":
+            self.assertEqual(generate(self.out(name), 4, "0.5", 5, 31, "--style", "wide").returncode, 0)
+        self.assertEqual(hashes(self.out("a")), hashes(self.out("b")))
+        louder, fastest = [], []
+        for p in (1, 2, 3, 4):
+            stem = self.out(f"a/sub-0{p}/sub-0{p}_run-01_")
+            signals, rate = baseline.read_edf(stem + "eeg.edf")
+            for start, end in baseline.read_events(stem + "events.tsv"):
+                before, inside = (signals[:, int(a * rate):int(b * rate)] for a, b in ((start - 20, start), (start, end)))
+                louder.append(np.median(inside.std(axis=1)) / np.median(before.std(axis=1)))
+                first = inside[inside.std(axis=1).argmax()][:int(4 * rate)]
+                hz = np.fft.rfftfreq(len(first), 1 / rate)
+                spectrum = np.where((hz >= 1) & (hz < 30), np.abs(np.fft.rfft(first * np.hanning(len(first)))) ** 2, 0)
+                fastest.append(hz[spectrum.argmax()])
+        self.assertEqual(len(louder), 20)
+        self.assertTrue(min(louder) < 1.3 < 3 < max(louder), louder)
+        self.assertTrue(min(fastest) < 4 < 8 < max(fastest), fastest)
+
     def test_what_does_not_fit_or_make_sense_is_refused(self):
         crowded = generate(self.out("x"), 1, "0.1", 50, 1)
         self.assertEqual(crowded.returncode, 1)

@@ -7,6 +7,7 @@
 #include "base/order.h"
 #include "tools/edfgen/plan_parts.h"
 #include "tools/edfgen/plan_rich.h"
+#include "tools/edfgen/plan_wide.h"
 
 enum {
     SEIZURE_MIN_S = 15,
@@ -43,6 +44,8 @@ void plan_patient(struct patient *p, uint64_t seed, uint32_t index, enum style s
     p->spikes_per_hour = log_between(&rng, 5, 60);
     if (style == STYLE_RICH)
         plan_rich_patient(&rng, p);
+    if (style == STYLE_WIDE)
+        plan_wide_patient(&rng, p);
 }
 
 /* ---- seizures ---- */
@@ -137,7 +140,7 @@ static int place_seizures(struct rng *rng, const struct patient *p, const struct
         int64_t first = (int64_t)((used + cuts[k++] * slack) * RATE_HZ);
         struct event *e = plan_add_event(plan, EVENT_SEIZURE, first, placed[i].length_s * RATE_HZ);
         if (e)
-            draw_seizure(rng, p, e);
+            (p->style == STYLE_WIDE ? plan_wide_seizure : draw_seizure)(rng, p, e);
         else
             rc = ERR_EXHAUSTED;
         used += (double)(placed[i].length_s + SEIZURE_APART_S);
@@ -268,19 +271,19 @@ static int plan_recording(const struct patient *p, const struct placed *placed, 
         enum event_kind kind;
         float per_hour;
     } artefacts[] = {{EVENT_BLINK, 400}, {EVENT_MUSCLE, 50}, {EVENT_POP, 12}};
-    const bool rich = p->style == STYLE_RICH;
+    static int (*const scenes[])(struct rng * rng, const struct patient *p, struct recording_plan *plan) = {
+        [STYLE_SIMPLE] = add_distractors, [STYLE_RICH] = plan_rich_scenes, [STYLE_WIDE] = plan_wide_scenes};
     struct rng rng;
     int rc;
     patient_rng(&rng, p, 2 + (uint32_t)recording);
     plan->noise = rng_u32(&rng);
-    if ((rc = place_seizures(&rng, p, placed, seizures, recording, plan)) ||
-        (rc = rich ? plan_rich_scenes(&rng, p, plan) : add_distractors(&rng, p, plan)))
+    if ((rc = place_seizures(&rng, p, placed, seizures, recording, plan)) || (rc = scenes[p->style](&rng, p, plan)))
         return rc;
     for (size_t i = 0; i < sizeof artefacts / sizeof *artefacts; i++)
         if ((rc = add_short_events(&rng, p, plan, artefacts[i].kind, artefacts[i].per_hour)))
             return rc;
     if ((rc = add_short_events(&rng, p, plan, EVENT_SPIKE, p->spikes_per_hour)) ||
-        (rc = rich ? plan_rich_vigils(&rng, plan) : add_vigils(&rng, plan)))
+        (rc = p->style == STYLE_SIMPLE ? add_vigils(&rng, plan) : plan_rich_vigils(&rng, plan)))
         return rc;
     if (plan->n_events)
         qsort(plan->events, plan->n_events, sizeof *plan->events, by_first);

@@ -1,4 +1,4 @@
-/* plan_parts: the pieces of a plan that both styles of corpus are made of. Private to plan and plan_rich. */
+/* plan_parts: the pieces of a plan that all styles of corpus are made of. Private to plan, plan_rich and plan_wide. */
 #ifndef BRR_TOOLS_EDFGEN_PLAN_PARTS_H
 #define BRR_TOOLS_EDFGEN_PLAN_PARTS_H
 #include <math.h>

@@ -1,0 +1,13 @@
+/* plan_wide: what the wide style changes in a rich plan (plan_rich.h): patients and seizures of all kinds that a network may meet.
+ * Private to plan. */
+#ifndef BRR_TOOLS_EDFGEN_PLAN_WIDE_H
+#define BRR_TOOLS_EDFGEN_PLAN_WIDE_H
+#include "tools/edfgen/plan.h"
+
+/* Traits drawn wider; a seizure whole, its waveform and places included; the muscle in seizures, beside the rich scenes
+ * (ERR_EXHAUSTED without memory). */
+void plan_wide_patient(struct rng *rng, struct patient *p);
+void plan_wide_seizure(struct rng *rng, const struct patient *p, struct event *e);
+int plan_wide_scenes(struct rng *rng, const struct patient *p, struct recording_plan *plan);
+
+#endif
