@@ -2,13 +2,14 @@
 """How well a training finds the seizures of people that it never saw, and how quiet it is on healthy ones, beside line length and band power.
 
     BRR_BUILD_DIR=build /usr/bin/python3 tests/bench/real_eeg.py [--seeds 3] [--first-seed 1] [--arm "NAME [FILE.yaml] [KEY=VALUE ...]" ...]
-        [--steps N] [--real-steps N] [--json FILE] [--keep DIR] [--model FILE ...]
+        [--steps N] [--real-steps N] [--corpora LIST] [--json FILE] [--keep DIR] [--model FILE ...]
 
 The people (BRR_EEG_DIR) are cut in two halves, each with a child of CHB-MIT, five adults of eegmat and one of eegmmidb. For each half a network learns
 on synthetic EEG (--steps; 0: not at all), goes on learning on the half and the synthetic EEG together (--real-steps), and is judged on the
-other half; an arm adds job keys to both trainings, and keys after "synthetic:" or "real:" to one of them. Of each
+other half; an arm adds job keys to both trainings, and keys after "synthetic:" or "real:" to one of them, and replaces options where it names
+them without dashes ("steps=400 corpora=rich:6:0:1,simple:6:5:1"). A corpus is STYLE:PATIENTS:SEIZURES:WEIGHT: half an hour of each patient, with so many seizures. Of each
 seizure: the area under the ROC curve of its seconds against those before it, and "apart" if the mean probability in it is at least 0.3 above
-the mean before it. Of healthy people: events (0.5 or more for at least 3 s), and the share of seconds at 0.5 or more. Of the segments of sparcnet,
+the mean before it. Of healthy people: events (0.5 or more for at least 3 s), and the share of seconds at 0.5 or more. Of the recording in examples/, which no training sees: the highest second in its seizure and outside it. Of the segments of sparcnet,
 which no training sees: the area under the ROC curve of the mean probability in the ten seconds that experts voted on, four seizures against
 nineteen other patterns. eegmat was cleaned by its authors (ICA), so it has few artefacts. Every draw is shown: nothing is averaged away. --model
 trains nothing and judges the file, a served or built-in name on everybody, whoever taught it.
@@ -17,6 +18,7 @@ Five of the eight clips leave out ten seconds before the seizure, which configs/
 of a training has holes of ten seconds too (data.hole_every_s); the judged recordings have none.
 """
 import argparse
+import concurrent.futures
 import contextlib
 import datetime
 import glob
@@ -47,7 +49,9 @@ HALVES = {"first": ("chb01", *[f"Subject{i:02d}" for i in range(0, 10, 2)], "S00
 VOTED = (20, 30)
 RATE, APART, ON, SHORTEST_S = 256, 0.3, 0.5, 3
 LONGEST_S = 4 * 3600
-WEIGHTS = {"chbmit": 1, "eegmat": 1, "eegmmidb": 1, "synthetic": 1}
+SIDE_BY_SIDE = 4
+WEIGHTS = {"chbmit": 1, "eegmat": 1, "eegmmidb": 1}
+SHIPPED, SHIPPED_SEIZURE = f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf", (52, 131)
 
 
 def auroc(positive, negative):
@@ -61,10 +65,24 @@ def files_of(person):
 
 
 def trace(d, path, model):
-    out = f"{d.dir}/trace.npy"
+    out = f"{d.dir}/{os.path.basename(path)}.npy"
     code, text, err = d.ctl("stream", path, "--model", model, "--probs", out, "--json", timeout=LONGEST_S)
     assert code == 0, err or text
-    return np.load(out)
+    p = np.load(out)
+    os.remove(out)
+    return p
+
+
+def traces(d, model, people, all_of_it):
+    """{path: trace} of everything that the model is judged on, some side by side."""
+    paths = [SHIPPED] + [f"{EEG}/chbmit/{name}.edf" for child in CLIPS if child in people for name in CLIPS[child]]
+    paths += [path for person in people if person in HEALTHY and (all_of_it or HEALTHY[person] != "eegmat") for path in files_of(person)]
+    paths += sorted(glob.glob(f"{EEG}/sparcnet/*.edf")) if all_of_it else []
+    with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        found = dict(zip(paths, pool.map(lambda path: trace(d, path, model), paths)))
+    traced.clear()
+    traced.update({os.path.basename(path): np.round(seconds(p), 4).tolist() for path, p in found.items()})
+    return found
 
 
 def seconds(p):
@@ -97,10 +115,10 @@ def remember(known, s, label):
     known["label"].extend([label] * len(s))
 
 
-def judge_clips(d, child, model, known):
+def judge_clips(found, child, known):
     clips = {}
     for name, (before, seizure) in CLIPS[child].items():
-        s = seconds(trace(d, f"{EEG}/chbmit/{name}.edf", model))
+        s = seconds(found[f"{EEG}/chbmit/{name}.edf"])
         a, b = s[slice(*seizure)], s[slice(*before)]
         a = a[~np.isnan(a)]
         remember(known, a, 1)
@@ -110,25 +128,24 @@ def judge_clips(d, child, model, known):
     return clips
 
 
-def judge_healthy(d, person, model, known):
-    found = {"corpus": HEALTHY[person], "hours": 0.0, "events": 0, "seconds": 0, "seconds_above": 0, "highest": 0.0}
-    for path in files_of(person):
-        p = trace(d, path, model)
+def judge_healthy(found, person, known):
+    result = {"corpus": HEALTHY[person], "hours": 0.0, "events": 0, "seconds": 0, "seconds_above": 0, "highest": 0.0}
+    for p in (found[path] for path in files_of(person) if path in found):
         s = seconds(p)
         remember(known, s, 0)
-        found["hours"] += len(p) / RATE / 3600
-        found["events"] += count_events(p)
-        found["seconds"] += int(np.sum(~np.isnan(s)))
-        found["seconds_above"] += int(np.sum(s >= ON))
-        found["highest"] = max(found["highest"], float(np.nanmax(s)))
-    return found
+        result["hours"] += len(p) / RATE / 3600
+        result["events"] += count_events(p)
+        result["seconds"] += int(np.sum(~np.isnan(s)))
+        result["seconds_above"] += int(np.sum(s >= ON))
+        result["highest"] = max(result["highest"], float(np.nanmax(s)))
+    return result
 
 
-def judge_segments(d, model):
+def judge_segments(found):
     """The mean probability in the voted seconds of each segment; "split" votes are left out."""
     with open(f"{EEG}/sparcnet/votes.tsv", encoding="utf-8") as f:
         votes = dict(line.split("\t")[:2] for line in f.read().splitlines()[1:])
-    means = {name: float(np.nanmean(seconds(trace(d, f"{EEG}/sparcnet/{name}", model))[slice(*VOTED)]))
+    means = {name: float(np.nanmean(seconds(found[f"{EEG}/sparcnet/{name}"])[slice(*VOTED)]))
              for name, vote in votes.items() if vote != "split"}
     seizures = [m for name, m in means.items() if votes[name] == "seizure"]
     others = [m for name, m in means.items() if votes[name] != "seizure"]
@@ -136,12 +153,21 @@ def judge_segments(d, model):
             "seizures_above": int(np.sum(np.array(seizures) >= ON))}
 
 
-def judge(d, model, people):
+def judge_shipped(found):
+    s = seconds(found[SHIPPED])
+    first, end = SHIPPED_SEIZURE
+    return {"inside": float(np.nanmax(s[first:end])), "outside": float(np.nanmax(np.concatenate([s[:first - 1], s[end + 2:]]))),
+            "above": float(np.nanmean(s[first:end] >= ON))}
+
+
+def judge(d, model, people, all_of_it=True):
     known = {"p": [], "label": []}
-    result = {"clips": {}, "healthy": {p: judge_healthy(d, p, model, known) for p in people if p in HEALTHY}, "sparcnet": judge_segments(d, model)}
+    found = traces(d, model, people, all_of_it)
+    result = {"clips": {}, "healthy": {p: judge_healthy(found, p, known) for p in people if p in HEALTHY}, "shipped": judge_shipped(found),
+              "sparcnet": judge_segments(found) if all_of_it else {"auroc": float("nan")}}
     for child in CLIPS:
         if child in people:
-            result["clips"].update(judge_clips(d, child, model, known))
+            result["clips"].update(judge_clips(found, child, known))
     return {**result, "temperature": temperature(known)}
 
 
@@ -159,35 +185,77 @@ def train(directory, config, sets):
     return sorted(f for f in glob.glob(f"{directory}/checkpoints/step-*.safetensors") if ".state." not in f)[-1], time.time() - begun
 
 
+def corpora_of(text):
+    """[(STYLE, PATIENTS, SEIZURES, WEIGHT)]"""
+    return [(style, int(patients), int(seizures), float(weight)) for style, patients, seizures, weight in (part.split(":") for part in text.split(","))]
+
+
+def generate(folder, style, patients, seizures, seed):
+    """The synthetic patients' folder, made once."""
+    out = f"{folder}/{style}-{patients}-{seizures}-{seed}"
+    if not os.path.isdir(out):
+        subprocess.run([f"{BIN}/edfgen", "--out", out, "--patients", str(patients), "--hours-per-patient", "0.5", "--seizures-per-patient", str(seizures),
+                        "--seed", str(41000 + seed), "--style", style, "--montage", "bipolar"], check=True, stdout=subprocess.DEVNULL)
+    return out
+
+
+def options_of(sets, o):
+    """The options as an arm changes them, and what is left: job keys."""
+    own = argparse.Namespace(**vars(o))
+    left = []
+    for part in sets:
+        key, _, value = part.partition("=")
+        if key not in ("steps", "real_steps", "weights", "corpora"):
+            left.append(part)
+            continue
+        setattr(own, key, {"weights": people_weights, "corpora": corpora_of}.get(key, int)(value))
+    return own, left
+
+
+def people_weights(text):
+    return dict(zip(WEIGHTS, map(float, text.split(","))))
+
+
 def draw(folder, arm, seed, o):
     """One draw: a training on synthetic EEG, then for each half one on it and the synthetic EEG, judged on the other half."""
     name, *sets = arm.split()
+    o, sets = options_of(sets, o)
     config = f"{SOURCE}/configs/ward.yaml"
     if sets and sets[0].endswith(".yaml"):
         config = sets.pop(0)
     folder = f"{folder}/{name}-{seed}"
     common = [f"training.seed={seed}"]
-    first, result = [], {"arm": name, "config": os.path.relpath(config, SOURCE), "sets": sets, "seed": seed, "halves": {}}
-    if o.steps and (o.steps, seed, *keys_of(sets, "synthetic")) not in first_models:
-        model, result["synthetic_s"] = train(f"{folder}/synthetic", config, [*common, f"training.max_steps={o.steps}", *keys_of(sets, "synthetic"),
-                                                                            f"data.source=file://{o.synthetic}/{seed}"])
-        first_models[(o.steps, seed, *keys_of(sets, "synthetic"))] = model
+    synthetic = [{"uri": "file://" + generate(o.synthetic, style, patients, seizures, seed), "name": f"{style}{seizures}", "weight": weight}
+                 for style, patients, seizures, weight in o.corpora]
+    first, result = [], {"arm": name, "config": os.path.relpath(config, SOURCE), "sets": sets, "seed": seed, "steps": o.steps, "real_steps": o.real_steps,
+                         "weights": o.weights, "corpora": o.corpora, "halves": {}}
     if o.steps:
-        first = [f"model.init_from={first_models[(o.steps, seed, *keys_of(sets, 'synthetic'))]}"]
+        key = (config, o.steps, seed, str(synthetic), *keys_of(sets, "synthetic"))
+        if key not in first_models:
+            first_models[key] = train(f"{folder}/synthetic", config, [*common, f"training.max_steps={o.steps}", *keys_of(sets, "synthetic"),
+                                                                      f"data.source={json.dumps(synthetic)}"])
+        model, result["synthetic_s"] = first_models[key]
+        first = [f"model.init_from={model}"]
     for half, people in HALVES.items():
-        ward_data.lay_out(EEG, f"{folder}/people-{half}", people)
-        uris = {"synthetic": f"{o.synthetic}/{seed}"}
-        sources = [{"uri": "file://" + uris.get(name, f"{folder}/people-{half}/{name}"), "name": name, "weight": weight}
-                   for name, weight in o.weights.items() if weight]
+        ward_data.lay_out(EEG, f"{o.synthetic}/people-{half}", people)
+        sources = [{"uri": f"file://{o.synthetic}/people-{half}/{name}", "name": name, "weight": weight} for name, weight in o.weights.items() if weight]
         model, spent = train(f"{folder}/{half}", config, [*common, f"training.max_steps={o.real_steps}", *first,
-                                                          f"data.source={json.dumps(sources)}", *keys_of(sets, "real")])
+                                                          f"data.source={json.dumps(sources + [s for s in synthetic if s['weight']])}", *keys_of(sets, "real")])
         others = [p for h, ps in HALVES.items() if h != half for p in ps]
         with daemon(folder) as d:
-            result["halves"][half] = {"model": model if o.keep else None, "training_s": spent, **judge(d, model, others)}
+            result["halves"][half] = {"model": model if o.keep else None, "training_s": spent, **judge(d, model, others, not o.quick)}
+        if o.keep:
+            keep_seconds(folder, half)
     return result
 
 
 first_models = {}
+traced = {}  # recording: probability of each second, of the model that is being judged
+
+
+def keep_seconds(folder, name):
+    with open(f"{folder}/seconds-{name}.json", "w", encoding="utf-8") as f:
+        json.dump(traced, f)
 
 
 @contextlib.contextmanager
@@ -211,6 +279,7 @@ def summary(halves):
     return {"apart": sum(v["apart"] for v in clips.values()), "clips": len(clips), "auroc": {k: round(v["auroc"], 3) for k, v in clips.items()},
             **{corpus: {"events": of(corpus, "events"), "hours": round(of(corpus, "hours"), 3),
                         "share_above": of(corpus, "seconds_above") / max(1, of(corpus, "seconds"))} for corpus in ("eegmat", "eegmmidb")},
+            "shipped": [[round(h["shipped"][k], 2) for k in ("inside", "outside", "above")] for h in halves],
             "sparcnet": [round(h["sparcnet"]["auroc"], 3) for h in halves], "temperature": [round(h["temperature"], 2) for h in halves]}
 
 
@@ -219,14 +288,15 @@ def show(result):
     print(f"{result['arm']:<20} seed {result['seed']}  apart {s['apart']} of {s['clips']}  AUROC " + " ".join(f"{a:.2f}" for a in s["auroc"].values())
           + f" mean {np.mean(list(s['auroc'].values())):.3f}" + "".join(
               f"  {c} {s[c]['events']} events in {s[c]['hours']:.2f} h, {100 * s[c]['share_above']:.2f} % of s" for c in ("eegmat", "eegmmidb"))
-          + "  sparcnet " + " ".join(f"{a:.2f}" for a in s["sparcnet"]) + "  T " + " ".join(f"{t:.2f}" for t in s["temperature"]), flush=True)
+          + "  sparcnet " + " ".join(f"{a:.2f}" for a in s["sparcnet"])
+          + "  examples " + " ".join(f"{a:.2f}/{b:.2f} ({100 * c:.0f} %)" for a, b, c in s["shipped"]) + "  T " + " ".join(f"{t:.2f}" for t in s["temperature"]), flush=True)
 
 
 def keep(o, result):
     show(result)
     if o.json:
         with open(o.json, "a", encoding="utf-8") as f:
-            json.dump({"date": datetime.date.today().isoformat(), "machine": platform.machine(), "steps": o.steps, "real_steps": o.real_steps, "weights": o.weights, **result,
+            json.dump({"date": datetime.date.today().isoformat(), "machine": platform.machine(), **result,
                        "summary": summary(list(result["halves"].values()))}, f)
             f.write("\n")
 
@@ -237,12 +307,11 @@ def main():
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=0, help="on synthetic EEG alone; 0: none")
     parser.add_argument("--real-steps", type=int, default=120, help="on people and synthetic EEG together")
-    parser.add_argument("--weights", type=lambda s: dict(zip(WEIGHTS, map(float, s.split(",")))), default=WEIGHTS, metavar="CHB,MAT,MMI,SYN",
-                        help=f"of the sources; default {','.join(f'{w:g}' for w in WEIGHTS.values())}")
-    parser.add_argument("--patients", type=int, default=6, help="synthetic ones, of half an hour with five seizures")
-    parser.add_argument("--style", default="rich")
+    parser.add_argument("--weights", type=people_weights, default=WEIGHTS, metavar="CHB,MAT,MMI", help="of the people; default 1,1,1")
+    parser.add_argument("--corpora", type=corpora_of, default="rich:6:5:1", metavar="STYLE:PATIENTS:SEIZURES:WEIGHT,...", help="synthetic EEG; default %(default)s")
     parser.add_argument("--arm", action="append", default=[], metavar="NAME [FILE.yaml] [KEY=VALUE ...]")
     parser.add_argument("--model", action="append", default=[], help="judge this model on everybody and train nothing")
+    parser.add_argument("--quick", action="store_true", help="leave out eegmat and sparcnet")
     parser.add_argument("--alone", action="store_true", help="without line_length and band_power")
     parser.add_argument("--json", metavar="FILE", help="one object a draw, appended")
     parser.add_argument("--keep", metavar="DIR", help="keep trainings and models here")
@@ -254,14 +323,14 @@ def main():
     with temporary() as tmp:
         if o.keep:
             os.makedirs(o.keep, exist_ok=True)
-        folder, o.synthetic = o.keep and os.path.abspath(o.keep) or tmp, f"{tmp}/synthetic"
+        folder = os.path.abspath(o.keep) if o.keep else tmp
+        o.synthetic = f"{folder}/data"
         with daemon(tmp) as d:
             for model in [*([] if o.alone else ["line_length", "band_power"]), *o.model]:
                 keep(o, {"arm": os.path.basename(model), "seed": 0, "halves": {"everybody": judge(d, model, everybody)}})
+                if o.keep:
+                    keep_seconds(folder, os.path.basename(model))
         for seed in range(o.first_seed, o.first_seed + (o.seeds if not o.model else 0)):
-            subprocess.run([f"{BIN}/edfgen", "--out", f"{o.synthetic}/{seed}", "--patients", str(o.patients), "--hours-per-patient", "0.5",
-                            "--seizures-per-patient", "5", "--seed", str(41000 + seed), "--style", o.style, "--montage", "bipolar"],
-                           check=True, stdout=subprocess.DEVNULL)
             for arm in o.arm or ["default"]:
                 keep(o, draw(folder, arm, seed, o))
     return 0
