@@ -286,6 +286,8 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
     brr_test(emulated_${name} COMMAND $<TARGET_FILE:${name}> LABELS emulated seeded # the order of threads too
              ENVIRONMENT BRR_TEST_DEVICE=cuda:0 BRR_TEST_MODEL=mini BRR_CUDA_LIBRARY=${library})
   endforeach()
+  brr_test(emulated_test_live COMMAND $<TARGET_FILE:test_live> LABELS emulated
+           ENVIRONMENT BRR_TEST_DEVICE=cuda:0 BRR_TEST_FILTER=replays_* BRR_CUDA_LIBRARY=${emulated_library})
   # libnccl.so.2 is the emulator itself.
   add_custom_command(TARGET brr_cuda_emulated POST_BUILD VERBATIM
     COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/tests/nccl

@@ -32,6 +32,9 @@ static int open_streams(struct device_hosts *h, bool replays, void **ret, struct
                                        .reports = h->reports,
                                        .metrics = h->config.metrics,
                                        .memory_limit_bytes = h->config.memory_limit_bytes,
+                                       .batch = !h->info.is_async ? LIVE_BATCH_CPU
+                                                : replays         ? DETECTOR_BATCH_GPU
+                                                                  : LIVE_BATCH_GPU,
                                        .loader = h->loader,
                                        .post = pass_order,
                                        .post_ctx = replays ? &h->replays : &h->live,

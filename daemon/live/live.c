@@ -239,14 +239,14 @@ static struct live_stream *pick(struct live *l, const struct live_model *m, bool
     return best;
 }
 
-/* Streams of a model with a window that waits, at most LIVE_MAX_BATCH. */
+/* Streams of a model with a window that waits, at most as many as its batches have windows. A replay waits with so many. */
 static int gather(struct live *l, const struct live_model *m, bool realtime, struct live_stream **who,
                   struct timeline **timelines) {
     int n = 0;
     l->looks++;
-    for (struct live_stream *s; n < LIVE_MAX_BATCH && (s = pick(l, m, realtime));) {
+    for (struct live_stream *s; n < m->most && (s = pick(l, m, realtime));) {
         live_stream_turn(s)->looked = l->looks;
-        live_stream_absorb(s);
+        live_stream_absorb(s, realtime ? 1 : m->most);
         if (live_stream_ready(s)) {
             who[n] = s;
             timelines[n++] = live_stream_timeline(s);
@@ -271,7 +271,7 @@ static bool run_batch(struct live *l, struct live_model *m, bool realtime) {
         device_live_begin(l->models.device);
     else
         stream_give_way(l->stream); /* windows side by side have streams of their own */
-    int rc = detector_run(m->detector, l->stream, timelines, n, LIVE_MAX_BATCH, &windows, &err);
+    int rc = detector_run(m->detector, l->stream, timelines, n, m->most, &windows, &err);
     if (realtime)
         device_live_end(l->models.device);
     double end_s = clock_s();
@@ -320,8 +320,10 @@ struct live *live_new(const struct live_config *config) {
     l->reports = config->reports;
     l->alarm_hop = info.is_async ? ALARM_HOP_CUDA : ALARM_HOP_CPU;
     l->loads = (struct live_loads){.loader = config->loader, .post = config->post, .ctx = config->post_ctx};
-    l->models = (struct live_models){
-        .device = config->device, .metrics = config->metrics, .memory_limit_bytes = config->memory_limit_bytes};
+    l->models = (struct live_models){.device = config->device,
+                                     .metrics = config->metrics,
+                                     .memory_limit_bytes = config->memory_limit_bytes,
+                                     .batch = config->batch ? config->batch : LIVE_BATCH_CPU};
     str_copy(l->models.device_name, sizeof l->models.device_name, info.name);
     l->serve = config->serve;
     l->serve_ctx = config->serve_ctx;

@@ -13,7 +13,9 @@ enum {
     LIVE_PATH = 4096,
     LIVE_NAME = 96,
     LIVE_MAX_MODELS = 16,
-    LIVE_MAX_BATCH = 4,
+    LIVE_MAX_BATCH = 64, /* DETECTOR_BATCH_GPU; struct live_config says how many there are */
+    LIVE_BATCH_CPU = 4,
+    LIVE_BATCH_GPU = 32, /* of live windows: fewer than model_launch_steps, so that none waits for a launch of a minute's steps */
     LIVE_MAX_SAMPLES = 1 << 30,     /* of one report */
     LIVE_CREDIT_BYTES = 256 * 1024, /* of a stream's reports that its owner has not released */
 };

@@ -102,13 +102,24 @@ static void name_metrics(struct live_models *s, struct live_model *m, const char
         metric_set(series(s, "brrd_model_loaded", name, NULL), 1);
 }
 
+/* A detector with large batches, or with smaller ones where they take too much of the device, or more than is free. */
+static int upload(struct live_models *s, struct model_image *image, struct detector **ret, struct err *err) {
+    enum { SHARE = 16 };
+    struct device_info info;
+    device_describe(s->device, &info);
+    int rc, batch = model_image_batch(image, s->batch, LIVE_BATCH_CPU, info.total_bytes / SHARE);
+    while ((rc = detector_upload(s->device, image, ret, err)) == ERR_EXHAUSTED && batch > LIVE_BATCH_CPU)
+        batch = model_image_batch(image, batch / 2, LIVE_BATCH_CPU, info.total_bytes / SHARE);
+    return rc;
+}
+
 int live_models_load(struct live_models *s, const struct live_prepared *p, const char *name, struct live_model **ret,
                      struct err *err) {
     struct live_model *m = find_place(s);
     if (!m)
         return err_set(err, ERR_EXHAUSTED, "%d models are loaded and in use; unload one first", LIVE_MAX_MODELS);
     struct detector *detector = NULL;
-    int rc = detector_upload(s->device, p->image, &detector, err);
+    int rc = upload(s, p->image, &detector, err);
     if (rc)
         return rc;
     if ((rc = detector_spread(detector, p->image, s->stream, s->memory_limit_bytes, err))) {
@@ -116,6 +127,7 @@ int live_models_load(struct live_models *s, const struct live_prepared *p, const
         return rc;
     }
     m->detector = detector;
+    m->most = p->image->max_batch;
     m->bytes = p->bytes;
     m->mtime_ns = p->mtime_ns;
     str_copy(m->path, sizeof m->path, p->path);

@@ -486,9 +486,9 @@ static int carry_out(struct live_stream *s, struct live_order *o, struct err *er
     return timeline_push(s->timeline, (const float *const *)rows, n, err);
 }
 
-void live_stream_absorb(struct live_stream *s) {
+void live_stream_absorb(struct live_stream *s, int windows) {
     struct err err = {0};
-    while (s->first && !s->failed && !timeline_ready(s->timeline, &err)) {
+    while (s->first && !s->failed && timeline_waiting(s->timeline) < windows) {
         struct live_order *o = (struct live_order *)s->first;
         QUEUE_DROP(s, next);
         if (carry_out(s, o, &err)) {

@@ -85,8 +85,8 @@ bool live_stream_is_live(const struct live_stream *s, double now_s);
 double live_stream_newest_s(const struct live_stream *s);
 const struct live_model *live_stream_model(const struct live_stream *s); /* NULL until live_stream_begin */
 
-/* For runnable streams. Carries out orders until a window waits or none is left. */
-void live_stream_absorb(struct live_stream *s);
+/* For runnable streams. Carries out orders until so many windows wait or none is left. */
+void live_stream_absorb(struct live_stream *s, int windows);
 struct timeline *live_stream_timeline(const struct live_stream *s); /* for detector_run */
 /* After windows were completed, or when none waits: posts FAILED if the timeline has failed, SUMMARY if it is done. */
 void live_stream_settle(struct live_stream *s);

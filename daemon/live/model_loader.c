@@ -36,7 +36,7 @@ struct model_loader *model_loader_new(enum dtype precision, int64_t memory_limit
     struct model_loader *l = calloc(1, sizeof *l);
     if (!l)
         return NULL;
-    l->use = (struct model_use){LIVE_MAX_BATCH, precision, memory_limit_bytes};
+    l->use = (struct model_use){LIVE_BATCH_CPU, precision, memory_limit_bytes};
     pthread_mutex_init(&l->lock, NULL);
     clock_cond_init(&l->changed);
     return l;

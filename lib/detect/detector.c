@@ -16,12 +16,12 @@ OWNABLE(struct stream, stream_close)
 OWNABLE(struct seizure_net, seizure_free)
 
 /* Windows on their way through the network: `rows` rows, of each `steps` windows one after the other. Window k of row i is number
- * k · rows + i in x and p. */
+ * k · wide + i in x and p; the network takes `wide` rows, and nobody reads those behind `rows`. */
 struct batch {
     float *x, *p;          /* on the host */
     struct timeline **who; /* of each row */
     int *taken;            /* windows of each row; the others up to `steps` are zeros */
-    int rows, steps;
+    int rows, wide, steps;
 };
 
 struct detector {
@@ -32,6 +32,7 @@ struct detector {
     char path[4096];
     char *patients;
     int max_batch, max_steps; /* rows; steps of a model with state in one launch */
+    bool records;             /* passes are recorded, for a few numbers of rows (nn/replay) */
     int64_t window, n_state;  /* samples of a pass; floats of a row's state, 0: none */
     struct batch batches[2];  /* on a device that queues the host fills the second while the first is computed */
     int n_batches;
@@ -76,6 +77,7 @@ static int take_buffers(struct detector *d, struct err *err) {
     d->window = model_pass_samples(c);
     d->n_state = seizure_state_count(c);
     d->max_steps = device.is_async ? model_launch_steps(c) : 1;
+    d->records = device.has_graphs;
     d->n_batches = device.is_async && !d->n_state ? 2 : 1;
     size_t rows = (size_t)(d->max_batch * d->max_steps) * (size_t)d->window * sizeof(float), wide = rows * (size_t)c->in_channels;
     size_t states = (size_t)d->max_batch * (size_t)d->n_state * sizeof(float);
@@ -226,6 +228,14 @@ int detector_side_by_side(const struct detector *d, int64_t *ret_windows) {
 
 static size_t row_floats(const struct detector *d) { return (size_t)d->window * (size_t)d->info.file.model.in_channels; }
 
+/* Rows for the network: where passes are recorded a power of two, so that a few recordings serve every number of windows. */
+static int widen(const struct detector *d, int rows) {
+    int wide = 1;
+    while (wide < rows)
+        wide *= 2;
+    return !d->records ? rows : wide < d->max_batch ? wide : d->max_batch;
+}
+
 /* One window each, or of models without state several of one timeline, at most `room`. */
 static void gather_windows(struct detector *d, struct batch *b, struct timeline *const *timelines, int n, int room) {
     b->rows = 0;
@@ -235,6 +245,7 @@ static void gather_windows(struct detector *d, struct batch *b, struct timeline 
             b->taken[b->rows] = 1;
             b->who[b->rows++] = timelines[i];
         }
+    b->wide = widen(d, b->rows);
 }
 
 /* max_steps windows of each timeline that has so many, or has come to the end of its segment. */
@@ -249,7 +260,8 @@ static void gather_steps(struct detector *d, struct batch *b, struct timeline *c
         b->taken[b->rows] = steps;
         b->who[b->rows++] = timelines[i];
     }
-    const size_t row = row_floats(d), step = (size_t)b->rows * row;
+    b->wide = widen(d, b->rows);
+    const size_t row = row_floats(d), step = (size_t)b->wide * row;
     for (int i = 0; i < b->rows; i++) {
         timeline_take_steps(b->who[i], b->taken[i], b->x + (size_t)i * row, (int64_t)step);
         for (int k = b->taken[i]; k < b->steps; k++)
@@ -279,7 +291,7 @@ static int to_probabilities(struct detector *d, struct stream *s, const struct t
 /* Begins to compute a batch; its probabilities are there when the stream has been waited for. */
 static int launch(struct detector *d, struct stream *s, const struct batch *b, struct err *err) {
     const struct seizure_config *c = &d->info.file.model;
-    const int64_t windows = (int64_t)b->rows * b->steps;
+    const int64_t windows = (int64_t)b->wide * b->steps;
     struct tensor x = tensor_3d(d->x, DTYPE_F32, windows, d->window, c->in_channels),
                   logits = tensor_2d(d->logits, DTYPE_F32, windows, d->window);
     size_t out = (size_t)(windows * d->window) * sizeof(float);
@@ -298,7 +310,7 @@ static int infer(struct detector *d, struct stream *s, const struct batch *b, st
 
 int detector_warm_up(struct detector *d, struct stream *s, struct err *err) {
     struct batch *b = &d->batches[0];
-    b->rows = b->steps = 1;
+    b->rows = b->wide = b->steps = 1;
     memset(b->x, 0, row_floats(d) * sizeof *b->x);
     if (d->n_state)
         memset(d->state_host, 0, (size_t)d->n_state * sizeof *d->state_host);
@@ -312,7 +324,7 @@ static bool lanes_agree(struct detector *d, struct infer_lanes *lanes, struct st
     size_t n = (size_t)rows * (size_t)c->window;
     float *p = malloc(n * sizeof *p);
     struct rng rng;
-    b->rows = rows;
+    b->rows = b->wide = rows;
     b->steps = 1;
     rng_init(&rng, 1, RNG_SYNTH, 0);
     for (size_t i = 0; i < n * (size_t)c->in_channels; i++)
@@ -354,7 +366,7 @@ static int64_t complete(struct detector *d, const struct batch *b) {
             memcpy(timeline_state(b->who[i]), d->state_host + i * d->n_state, (size_t)d->n_state * sizeof *d->state_host);
         for (int k = 0; k < b->taken[i]; k++) {
             struct err own; /* a sink's failure ends that timeline only; its owner finds it in timeline_status */
-            timeline_complete(b->who[i], b->p + (k * b->rows + i) * d->window, &own);
+            timeline_complete(b->who[i], b->p + (k * b->wide + i) * d->window, &own);
         }
         windows += b->taken[i];
     }

@@ -89,6 +89,17 @@ int model_image_check(const char *path, struct err *err) {
     return model_image_open(path, &use, &image, err);
 }
 
+int model_image_batch(struct model_image *image, int most, int least, int64_t bytes) {
+    const struct seizure_config *model = &image->file.model;
+    image->max_batch = most > least ? most : least;
+    while (image->max_batch > least &&
+           (count_memory(image, NULL) ||
+            image->memory_bytes + (model_launch_steps(model) - 1) * model_batch_bytes(model, image->max_batch) > bytes))
+        image->max_batch = image->max_batch / 2 > least ? image->max_batch / 2 : least;
+    (void)count_memory(image, NULL);
+    return image->max_batch;
+}
+
 void model_image_close(struct model_image *image) {
     if (!image)
         return;

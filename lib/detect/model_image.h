@@ -35,6 +35,9 @@ int64_t model_batch_bytes(const struct seizure_config *model, int max_batch);
 int model_image_open(const char *path, const struct model_use *use, struct model_image **ret, struct err *err);
 /* Checks a whole file as model_image_open does, without a limit of memory. */
 int model_image_check(const char *path, struct err *err);
+/* Its detector is to take `most` windows per call, or a half, a quarter … of them, but not fewer than `least`, so that it needs at
+ * most `bytes` on a device that queues its work. Returns the number. */
+int model_image_batch(struct model_image *image, int most, int least, int64_t bytes);
 void model_image_close(struct model_image *image); /* takes NULL */
 OWNABLE(struct model_image, model_image_close)
 /* Loads the parameters of a network of the image's configuration. */

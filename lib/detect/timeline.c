@@ -71,6 +71,8 @@ static int end_segment(struct timeline *t, struct err *err) {
 }
 
 int timeline_reserve_rows(struct timeline *t, int64_t n, struct err *err) {
+    if (n && t->rows_now - t->rows_first + n <= t->rows_capacity)
+        return 0;
     int64_t keep = t->rows_now;
     if (t->in_segment) {
         int64_t sample = t->next_record, oldest = t->alarm_hop ? t->next_alarm - t->window : sample;
@@ -86,7 +88,8 @@ int timeline_reserve_rows(struct timeline *t, int64_t n, struct err *err) {
                 (size_t)((t->rows_now - keep) * t->inputs) * sizeof *t->rows);
         t->rows_first = keep;
     }
-    int64_t wanted = t->rows_now - t->rows_first + n;
+    const int64_t kept = t->rows_now - t->rows_first, many = 2 * t->window;
+    int64_t wanted = kept + n + (kept > many ? kept / 4 : 0); /* of many rows, so that each is moved a few times at most */
     if (wanted <= t->rows_capacity)
         return 0;
     int64_t capacity =

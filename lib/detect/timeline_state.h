@@ -61,7 +61,8 @@ static inline int64_t timeline_row_of(const struct timeline *t, int64_t sample) 
 
 /* ---- timeline.c ---- */
 
-/* Makes room for n more rows: drops the rows that no queued or later window needs, then grows the array. EXHAUSTED: no memory. */
+/* Makes room for n more rows: where there is none, or n is 0, drops the rows that no queued or later window needs, then grows the
+ * array. EXHAUSTED: no memory. */
 int timeline_reserve_rows(struct timeline *t, int64_t n, struct err *err);
 
 /* ---- timeline_outputs.c ---- */

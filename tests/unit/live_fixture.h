@@ -1,4 +1,4 @@
-/* live_fixture: a small model on the CPU with live streams, the loader of its files, and the streams' owner that counts reports. */
+/* live_fixture: a small model with live streams, the loader of its files, and the streams' owner that counts reports. */
 #ifndef BRR_TESTS_UNIT_LIVE_FIXTURE_H
 #define BRR_TESTS_UNIT_LIVE_FIXTURE_H
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "unit/eeg_fixture.h"
 #include "unit/model_fixture.h"
 
-/* Streams of three channels at 256 Hz under a small model, on the CPU. */
+/* Streams of three channels at 256 Hz under a small model, on BRR_TEST_DEVICE or the CPU. */
 enum {
     CHANNELS = MODEL_CHANNELS,
     RATE = FRONTEND_RATE_HZ,
@@ -30,6 +30,7 @@ struct bench {
     struct mailbox *reports, *prepared, *passed; /* passed: to the host of replays */
     struct model_loader *loader;
     struct live *live;
+    int batch;                   /* of live; 0: the default */
     float x[CHANNELS * SAMPLES]; /* channel-major */
 };
 
@@ -41,6 +42,7 @@ static inline struct live *live_of(struct bench *b, int64_t memory_limit_bytes) 
     return live_new(&(struct live_config){.device = b->device,
                                           .reports = b->reports,
                                           .memory_limit_bytes = memory_limit_bytes,
+                                          .batch = b->batch,
                                           .loader = b->loader,
                                           .post = post_prepared,
                                           .post_ctx = b->prepared,
@@ -63,7 +65,8 @@ static inline int set_up(void **state) {
     for (int c = 0; c < CHANNELS; c++)
         for (int64_t i = 0; i < SAMPLES; i++)
             b->x[c * SAMPLES + i] = (float)fixture_sample(c, i, RATE);
-    if (device_open("cpu", 0, &b->device, NULL) || stream_open(b->device, STREAM_NORMAL, &b->queue, NULL) ||
+    const char *device = getenv("BRR_TEST_DEVICE");
+    if (device_open(device ? device : "cpu", 0, &b->device, NULL) || stream_open(b->device, STREAM_NORMAL, &b->queue, NULL) ||
         fixture_model(b->device, b->queue, b->path))
         return -1;
     b->reports = mailbox_new(BOX, NULL, NULL);

@@ -313,7 +313,7 @@ static void unreleased_reports_are_bounded_by_the_credit_and_one_batch(void **st
     listen(b, &one, 1);
     assert_true(h.bytes >= LIVE_CREDIT_BYTES);
     assert_true(h.bytes <=
-                LIVE_CREDIT_BYTES + (int64_t)(LIVE_MAX_BATCH * (2 * WINDOW * sizeof(float) + sizeof(struct live_report))));
+                LIVE_CREDIT_BYTES + (int64_t)(LIVE_BATCH_CPU * (2 * WINDOW * sizeof(float) + sizeof(struct live_report))));
     close_stream(b, &h);
 }
 
@@ -378,6 +378,36 @@ static void a_live_stream_that_runs_ahead_of_real_time_waits_for_the_others(void
     assert_true(racer.at > at);
     for (int i = 0; i < 2; i++)
         close_stream(b, all[i]);
+}
+
+static void replays_wait_with_windows_for_whole_batches(void **state) {
+    enum { REPLAYS = 3, PIECE = RATE };
+    struct bench *b = *state;
+    struct heard alone, streams[REPLAYS], *all[REPLAYS];
+    int64_t windows = 0;
+    int steps = 0;
+    whole(b, &alone);
+    close_stream(b, &alone);
+    close_live(b);
+    b->batch = LIVE_MAX_BATCH;
+    b->live = live_of(b, 0);
+    for (int i = 0; i < REPLAYS; i++) {
+        all[i] = &streams[i];
+        open_stream(b, all[i], NULL);
+        for (int64_t at = 0; at < SAMPLES; at += PIECE)
+            live_order(b->live, chunk(b, all[i]->stream, at, at + PIECE, 0));
+        order(b, LIVE_FINISH, all[i]->stream);
+    }
+    while (live_step(b->live) != LIVE_IDLE)
+        steps++;
+    listen(b, all, REPLAYS);
+    for (int i = 0; i < REPLAYS; i++) {
+        windows += streams[i].windows;
+        assert_int_equal(streams[i].windows, alone.windows);
+        assert_memory_equal(streams[i].p, alone.p, SAMPLES * sizeof(float));
+        close_stream(b, all[i]);
+    }
+    assert_int_equal(steps, (windows + LIVE_MAX_BATCH - 1) / LIVE_MAX_BATCH);
 }
 
 /* ---- the end ---- */
@@ -523,10 +553,13 @@ int main(void) {
                                        LIVE_TEST(unreleased_reports_are_bounded_by_the_credit_and_one_batch),
                                        LIVE_TEST(live_streams_run_before_replays_and_all_get_turns),
                                        LIVE_TEST(a_live_stream_that_runs_ahead_of_real_time_waits_for_the_others),
+                                       LIVE_TEST(replays_wait_with_windows_for_whole_batches),
                                        LIVE_TEST(a_failure_is_reported_once_and_then_only_closed),
                                        LIVE_TEST(samples_that_are_no_numbers_are_held_over_and_told_and_touch_no_other_stream),
                                        LIVE_TEST(a_result_is_given_whole_or_not_at_all),
                                        LIVE_TEST(orders_are_answered_whatever_memory_is_left),
                                        LIVE_TEST(what_waits_for_an_abandoned_stream_is_dropped)};
+    if (getenv("BRR_TEST_FILTER"))
+        cmocka_set_test_filter(getenv("BRR_TEST_FILTER"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
