@@ -180,8 +180,38 @@ static bool store(const struct argument *row, const char *value, void *field) {
     return store_number(row, value, field);
 }
 
+/* The options with one value that were given. */
+struct given {
+    const struct argument *rows[MAX_NAMES];
+    int n;
+};
+
+/* False, after printing why, for an option with one value that was given before: which of the two is meant? */
+static bool is_first(const struct argument *row, struct given *given) {
+    if (row->kind == ARGUMENT_FLAG || row->kind == ARGUMENT_LIST || row->kind == ARGUMENT_ASSIGNMENT)
+        return true;
+    for (int i = 0; i < given->n; i++)
+        if (given->rows[i] == row) {
+            fprintf(stderr, "brrctl: %s is given twice; expected it once\n", row->name);
+            return false;
+        }
+    if (given->n < MAX_NAMES)
+        given->rows[given->n++] = row;
+    return true;
+}
+
+/* A command line that is being read. */
+struct reading {
+    int argc;
+    char **argv;
+    const struct argument_table *table;
+    struct given given;
+};
+
 /* One word that begins with "--": also "--name=value". *i moves past a value of its own. */
-static bool take(int argc, char **argv, int *i, const struct argument_table *table, struct arguments *a) {
+static bool take(struct reading *r, int *i, struct arguments *a) {
+    const struct argument_table *table = r->table;
+    char **argv = r->argv;
     const char *word = argv[*i], *equals = strchr(word, '=');
     size_t len = equals ? (size_t)(equals - word) : strlen(word);
     const struct argument *row = table ? find(table->rows, table->n, word, len) : NULL;
@@ -198,11 +228,11 @@ static bool take(int argc, char **argv, int *i, const struct argument_table *tab
     }
     if (row->kind == ARGUMENT_FLAG)
         return store(row, NULL, base + row->offset);
-    if (!equals && *i + 1 == argc) {
+    if (!equals && *i + 1 == r->argc) {
         fprintf(stderr, "brrctl: %s needs a value: %s\n", row->name, row->value);
         return false;
     }
-    return store(row, equals ? equals + 1 : argv[++*i], base + row->offset);
+    return is_first(row, &r->given) && store(row, equals ? equals + 1 : argv[++*i], base + row->offset);
 }
 
 /* Numbers that are not given. */
@@ -215,6 +245,7 @@ static void set_defaults(const struct argument_table *table, char *own) {
 }
 
 bool arguments_parse(int argc, char **argv, const struct argument_table *table, struct arguments *ret) {
+    struct reading reading = {.argc = argc, .argv = argv, .table = table};
     bool plain = false; /* after "--" everything is a word */
     *ret = (struct arguments){.args = calloc((size_t)argc + 1, sizeof *ret->args), .own = calloc(1, (table ? table->size : 0) + 1)};
     if (!ret->args || !ret->own) {
@@ -227,7 +258,7 @@ bool arguments_parse(int argc, char **argv, const struct argument_table *table, 
             plain = true;
         else if (plain || argv[i][0] != '-' || !argv[i][1])
             ret->args[ret->n_args++] = argv[i];
-        else if (!take(argc, argv, &i, table, ret))
+        else if (!take(&reading, &i, ret))
             return false;
     }
     return true;

@@ -105,19 +105,52 @@ static int load(struct table *t, const char *path, char separator, struct err *e
     return rc;
 }
 
-int table_open(struct table *t, const char *path, char separator, table_comment_fn *comment, void *ctx, struct err *err) {
-    int rc = load(t, path, separator, err);
-    if (rc)
-        return rc;
+static int read_header(struct table *t, table_comment_fn *comment, void *ctx, struct err *err) {
+    int rc = 0;
     bool found = find_row(t, comment, ctx);
     t->n_names = found ? take_row(t, t->names) : 0;
     if (t->n_names < 1) {
         rc = err_set(err, ERR_INVALID,
-                     found ? "%s:%d: more than %d columns" : "%s:%d: no header row; expected column names (at most %d)", path,
+                     found ? "%s:%d: more than %d columns" : "%s:%d: no header row; expected column names (at most %d)", t->path,
                      t->line, TABLE_MAX_COLUMNS);
         table_close(t);
     }
     return rc;
+}
+
+int table_open(struct table *t, const char *path, char separator, table_comment_fn *comment, void *ctx, struct err *err) {
+    int rc = load(t, path, separator, err);
+    return rc ? rc : read_header(t, comment, ctx, err);
+}
+
+/* The separator of a line: the one that it has most of outside of quotes. */
+static char separator_of(const char *line) {
+    static const char known[] = "\t;,";
+    int counts[sizeof known] = {0}, best = 0;
+    bool quoted = false;
+    for (; *line && *line != '\n'; line++) {
+        const char *at = quoted ? NULL : strchr(known, *line);
+        quoted ^= *line == '"';
+        counts[at ? at - known : (int)sizeof known - 1]++;
+    }
+    for (int i = 1; known[i]; i++)
+        best = counts[i] > counts[best] ? i : best;
+    return known[best];
+}
+
+int table_open_any(struct table *t, const char *path, struct err *err) {
+    int rc = load(t, path, ',', err);
+    if (rc)
+        return rc;
+    if (!strncasecmp(t->next, "sep=", 4) && t->next[4]) {
+        t->separator = t->next[4];
+        (void)text_line(&t->next);
+        t->line++;
+        return read_header(t, NULL, NULL, err);
+    }
+    (void)find_row(t, NULL, NULL);
+    t->separator = separator_of(t->next);
+    return read_header(t, NULL, NULL, err);
 }
 
 int table_open_plain(struct table *t, const char *path, const struct table_plain *plain, struct err *err) {

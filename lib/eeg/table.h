@@ -38,6 +38,9 @@ struct table_plain {
     void *ctx;
 };
 int table_open_plain(struct table *table, const char *path, const struct table_plain *plain, struct err *err);
+/* The same for a table whose columns are separated by tabs, semicolons or commas: that which its header row has most of, or which a
+ * first line "sep=;" states, as spreadsheets write it. */
+int table_open_any(struct table *table, const char *path, struct err *err);
 void table_close(struct table *table);
 /* Returns the index of the first of the '|'-separated names (letter case ignored) that is a column; -1 when there is none. */
 int table_column(const struct table *table, const char *names);

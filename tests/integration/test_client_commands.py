@@ -52,6 +52,10 @@ def check_usage(d):
                  ["geodesic", "predict", "x", "--csv", "y"]):
         code, out, err = d.ctl(*args)
         assert code == 2 and err and not out, (args, code, err)
+    for args in (["detect", "x", "--model", "a", "--model=b"], ["jobs", "--endpoint", "unix:/a", "--endpoint", "unix:/b"],
+                 ["plot", "x", "--from", "1", "--out", "a.svg", "--output", "b.svg"]):
+        code, out, err = d.ctl(*args)
+        assert code == 2 and "is given twice" in err and not out, (args, code, err)
     code, out, err = d.ctl("job", "nobody")
     assert code == 3 and "nobody" in err
     code, out, err = d.ctl("detect", f"{d.dir}/none", "--model", "m", "--output", f"{d.dir}/out")

@@ -137,11 +137,38 @@ def check_programs(d):
     assert len(set(scores.values())) == 1 and scores["tsv"] >= 1, scores
 
 
+def check_import(d):
+    """One table of seizures, as a spreadsheet writes it, becomes label files that a training and score read; whoever corrects one keeps it."""
+    eeg, labels, table = f"{d.dir}/data", f"{d.dir}/labels", f"{d.dir}/seizures.csv"
+    recordings = sorted(os.path.relpath(r, eeg) for r in glob.glob(f"{eeg}/**/*.edf", recursive=True))
+    with open(table, "w") as f:  # the second recording without a seizure
+        f.write("sep=;\r\nDatei;Art;Beginn;Ende\r\n" + f"C:\\eeg\\{os.path.basename(recordings[0])};Anfall;0:00:10;0:00:20,5\r\n"
+                f"{recordings[0]};Artefakt;30;40\r\n{recordings[1].replace('.edf', '')};;;\r\n")
+    words = ["labels", "import", table, eeg, "--file", "Datei", "--onset", "Beginn", "--end", "Ende", "--type", "Art"]
+    code, out, err = d.ctl(*words, "--output", labels)
+    assert code == 1 and "the first one is 'Anfall'" in err and not os.path.exists(labels), err
+    code, out, err = d.ctl(*words, "--seizure", "anfall", "--output", labels)
+    assert code == 0 and "1 seizure in 1 recording; 1 recording without" in out and "Artefakt 1" in out, (out, err)
+    code, out, err = d.ctl("score", labels, labels, "--json")
+    assert code == 0 and json.loads(out)["pooled"]["event"]["ref"] == 1, (out, err)
+    path = f"{labels}/{recordings[0].replace('_eeg.edf', '_events.tsv')}"
+    assert d.ctl(*words, "--seizure", "anfall", "--output", labels)[0] == 0  # brrd's own copies are replaced
+    with open(path, "a") as f:
+        f.write("60\t5\tsz\n")
+    code, out, err = d.ctl(*words, "--seizure", "anfall", "--output", labels)
+    assert code == 1 and f"{path} exists" in err, err
+    with open(table, "a") as f:
+        f.write("nobody.edf;Anfall;1;2\r\n" + f"{recordings[0]};Anfall;99999;100000\r\n")
+    code, out, err = d.ctl(*words, "--seizure", "anfall", "--output", labels, "--force")
+    assert code == 1 and "seizures.csv:6: there is no recording nobody.edf" in err and "2 rows" in err and "nothing was written" in err, err
+
+
 def main():
     with temporary() as scratch:
         d = Daemon(scratch, [f"stores.here.url=file://{scratch}/data"])
         make_corpus(f"{scratch}/data", 11, patients=2, hours=0.1)
         check_readers(scratch, glob.glob(f"{scratch}/data/sub-01/*_eeg.edf")[0])
+        check_import(d)
         d.start()
         check_programs(d)
         assert d.stop() == 0

@@ -77,6 +77,9 @@ void stems_free(struct stems *s) {
     free(s);
 }
 
+size_t stems_count(const struct stems *s) { return s->n; }
+const char *stems_at(const struct stems *s, size_t i) { return s->items[i].path; }
+
 /* The first item with this last part, n when there is none. */
 static size_t first_of(const struct stems *s, const char *last_part) {
     size_t low = 0, high = s->n;

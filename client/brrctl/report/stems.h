@@ -4,6 +4,7 @@
 #ifndef BRR_CLIENT_BRRCTL_REPORT_STEMS_H
 #define BRR_CLIENT_BRRCTL_REPORT_STEMS_H
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -13,6 +14,9 @@ struct stems;
 int stems_read(const char *root, bool (*wanted)(const char *path), struct stems **ret, struct err *err);
 void stems_free(struct stems *s); /* takes NULL */
 OWNABLE(struct stems, stems_free)
+/* How many there are, and their whole paths, 0 ≤ i < n. */
+size_t stems_count(const struct stems *s);
+const char *stems_at(const struct stems *s, size_t i);
 /* The whole path of the file with this stem, NULL without one. */
 const char *stems_path(const struct stems *s, const char *stem);
 /* 0 if `stem` is the only one here with its last part. Otherwise INVALID names two of them, and the folder `where` in which the

@@ -1,0 +1,186 @@
+#include "eeg/label_table.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "eeg/civil.h"
+#include "eeg/edf.h"
+
+static const double DAY_S = 86400, MAX_SECONDS = 1e9;
+
+/* ---- columns ---- */
+
+static int optional_column(const struct table *t, const char *name, const char *usual, int *ret, struct err *err) {
+    *ret = table_column(t, name ? name : usual);
+    return name ? table_require(t, name, ret, err) : 0;
+}
+
+/* The header of a file that is no text: what a spreadsheet program saves unless told otherwise. */
+static int check_text(const char *path, struct err *err) {
+    static const char *const endings[] = {".xlsx", ".xls", ".xlsm", ".ods", ".numbers"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (str_ends_nocase(path, endings[i]))
+            return err_set(err, ERR_INVALID, "%s is a workbook; open it, save its sheet as CSV, and give that file", path);
+    return 0;
+}
+
+static int find_columns(struct label_table *l, const struct label_table_columns *names, struct err *err) {
+    const struct table *t = &l->table;
+    int rc;
+    if ((rc = table_require(t, names->file ? names->file : "file|filename|file_name|recording|edf|path|name|datei", &l->file,
+                            err)) ||
+        (rc =
+             table_require(t, names->onset ? names->onset : "onset|start|start_time|begin|seizure_start|beginn", &l->onset, err)) ||
+        (rc =
+             optional_column(t, names->end, names->duration ? "" : "end|stop|stop_time|end_time|seizure_end|ende", &l->end, err)) ||
+        (rc = optional_column(t, names->duration, names->end ? "" : "duration|length|dauer", &l->duration, err)))
+        return rc;
+    l->type = -1;
+    if (l->end < 0 && l->duration < 0)
+        return table_require(t, "end|stop|duration", &l->end, err);
+    if (names->type && !strcmp(names->type, "none"))
+        return 0;
+    return optional_column(t, names->type, "type|eventType|event_type|trial_type|label|event|description", &l->type, err);
+}
+
+int label_table_open(struct label_table *l, const char *path, const struct label_table_columns *columns, struct err *err) {
+    int rc;
+    if ((rc = check_text(path, err)) || (rc = table_open_any(&l->table, path, err)))
+        return rc;
+    if ((rc = find_columns(l, columns, err)))
+        table_close(&l->table);
+    return rc;
+}
+
+void label_table_close(struct label_table *l) { table_close(&l->table); }
+
+/* ---- times ---- */
+
+/* "12.5", "12,5". In a table that commas do not separate, a comma is that of a decimal number. */
+static bool read_number(const struct table *t, const char *text, double *ret) {
+    char copy[64];
+    if (t->separator == ',' || !str_copy(copy, sizeof copy, text))
+        return table_parse_number(text, ret);
+    char *comma = strchr(copy, ',');
+    if (comma && !strpbrk(comma + 1, ",.") && !strchr(text, '.'))
+        *comma = '.';
+    return str_to_f64(copy, ret);
+}
+
+/* "1:02:03.5", or "02:03" as minutes and seconds; *ret_two: it has two parts. */
+static bool read_clock(const struct table *t, const char *text, double *ret, bool *ret_two) {
+    double total = 0, part;
+    char copy[64], *at = copy;
+    int n = 0;
+    if (!str_copy(copy, sizeof copy, text))
+        return false;
+    for (char *next; at && n < 3; at = next, n++) {
+        next = strchr(at, ':');
+        if (next)
+            *next++ = '\0';
+        if (!*at || at[strspn(at, next ? "0123456789" : "0123456789.,")] || !read_number(t, at, &part) || (n && part >= 60))
+            return false;
+        total = 60 * total + part;
+    }
+    *ret = total;
+    *ret_two = n == 2;
+    return !at && n >= 2;
+}
+
+static int read_time(const struct label_table *l, int column, struct label_time *ret, struct err *err) {
+    const struct table *t = &l->table;
+    const char *text = table_field(t, column);
+    *ret = (struct label_time){.kind = LABEL_TIME_NONE};
+    if (column < 0 || table_is_blank(text))
+        return 0;
+    if (read_number(t, text, &ret->value_s))
+        ret->kind = LABEL_TIME_SECONDS;
+    else if (read_clock(t, text, &ret->value_s, &ret->two))
+        ret->kind = LABEL_TIME_CLOCK;
+    else if (civil_parse(text, &ret->value_s))
+        ret->kind = LABEL_TIME_DATE;
+    else
+        return err_set(err, ERR_INVALID,
+                       "%s:%d: column '%s' holds '%s'; expected seconds (12.5), hours:minutes:seconds or YYYY-MM-DD hh:mm:ss",
+                       t->path, t->line, t->names[column], text);
+    if (ret->kind != LABEL_TIME_DATE && fabs(ret->value_s) > MAX_SECONDS)
+        return err_set(err, ERR_INVALID, "%s:%d: column '%s' holds '%s', which is no time of a recording", t->path, t->line,
+                       t->names[column], text);
+    return 0;
+}
+
+int label_table_next(struct label_table *l, bool *ret_more, struct label_table_row *ret, struct err *err) {
+    const struct table *t = &l->table;
+    int rc;
+    do {
+        rc = table_next(&l->table, ret_more, err);
+    } while (!rc && *ret_more && !*table_field(t, l->file) && !*table_field(t, l->onset)); /* rows that a spreadsheet left blank */
+    if (rc || !*ret_more)
+        return rc;
+    *ret = (struct label_table_row){.file = table_field(t, l->file), .type = table_field(t, l->type), .line = t->line};
+    if (!*ret->file)
+        return err_set(err, ERR_INVALID, "%s:%d: column '%s' is blank; expected the name of a recording", t->path, t->line,
+                       t->names[l->file]);
+    if ((rc = read_time(l, l->onset, &ret->onset, err)) || (rc = read_time(l, l->end, &ret->end, err)) ||
+        (rc = read_time(l, l->duration, &ret->duration, err)))
+        return rc;
+    bool length = ret->end.kind != LABEL_TIME_NONE || ret->duration.kind != LABEL_TIME_NONE;
+    if ((ret->onset.kind != LABEL_TIME_NONE) == length)
+        return 0;
+    return err_set(err, ERR_INVALID, "%s:%d: the row of %s has %s; expected both, or neither for a recording without a seizure",
+                   t->path, t->line, ret->file, length ? "an end and no onset" : "an onset and no end");
+}
+
+/* ---- in a recording ---- */
+
+/* Civil seconds of the first sample. */
+static double start_of(const struct edf_start *s) {
+    const struct civil at = {s->year, s->month, s->day, s->hour, s->minute, s->second};
+    return civil_seconds(&at) + s->subsecond;
+}
+
+/* Seconds that a time of day lies behind another one, at most a day. */
+static double behind(double clock_s, double from_s) {
+    double distance = fmod(clock_s - from_s, DAY_S);
+    return distance < 0 ? distance + DAY_S : distance;
+}
+
+static double place(const struct label_time *time, const struct edf_info *recording, bool clock) {
+    if (time->kind == LABEL_TIME_DATE)
+        return time->value_s - start_of(&recording->start);
+    if (time->kind == LABEL_TIME_CLOCK && clock)
+        return behind(time->value_s * (time->two ? 60 : 1), start_of(&recording->start));
+    return time->value_s;
+}
+
+static bool needs_start(const struct label_time *time, bool clock) {
+    return time->kind == LABEL_TIME_DATE || (time->kind == LABEL_TIME_CLOCK && clock);
+}
+
+int label_table_place(const struct label_table *l, const struct label_table_row *row, const struct edf_info *recording, bool clock,
+                      double ret_span_s[2], struct err *err) {
+    const struct table *t = &l->table;
+    ret_span_s[0] = ret_span_s[1] = NAN;
+    if (row->onset.kind == LABEL_TIME_NONE)
+        return 0;
+    if ((needs_start(&row->onset, clock) || needs_start(&row->end, clock)) && !recording->start.known)
+        return err_set(err, ERR_INVALID, "%s:%d: the times need the start of %s, which the recording does not state", t->path,
+                       row->line, row->file);
+    if (clock && row->onset.kind == LABEL_TIME_CLOCK && recording->duration_s > DAY_S)
+        return err_set(err, ERR_INVALID,
+                       "%s:%d: %s lasts longer than a day; expected times with their date, as YYYY-MM-DD hh:mm:ss", t->path,
+                       row->line, row->file);
+    double onset_s = place(&row->onset, recording, clock);
+    double end_s = row->end.kind == LABEL_TIME_NONE ? onset_s + row->duration.value_s : place(&row->end, recording, clock);
+    if (onset_s < 0 || onset_s >= recording->duration_s)
+        return err_set(err, ERR_INVALID, "%s:%d: the onset is second %.1f of %s, which lasts %.1f s%s", t->path, row->line, onset_s,
+                       row->file, recording->duration_s,
+                       row->onset.kind == LABEL_TIME_CLOCK && !clock ? "; if it is a time of day, add --clock" : "");
+    if (!(end_s > onset_s) || end_s - onset_s > DAY_S)
+        return err_set(err, ERR_INVALID, "%s:%d: the seizure of %s would last %.1f s", t->path, row->line, row->file,
+                       end_s - onset_s);
+    ret_span_s[0] = onset_s;
+    ret_span_s[1] = end_s;
+    return 0;
+}

@@ -1,0 +1,141 @@
+/* One table with the seizures of many recordings: separators, numbers and times of spreadsheets, columns by their usual names or
+ * those that are given, and where a row lies in a recording. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/str.h"
+#include "eeg/edf.h"
+#include "eeg/label_table.h"
+#include "unit/temp_dir.h"
+
+static const struct label_table_columns usual;
+static const struct edf_info night = {.duration_s = 7200, .start = {2020, 2, 1, 23, 30, 0, 0.5, true}};
+static struct err err;
+static char path[512];
+
+static int make(void **state) { return temp_dir_make(state) || !str_format(path, sizeof path, "%s/t.csv", (char *)*state); }
+
+static void put(const char *text) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, strlen(text), f), strlen(text));
+    fclose(f);
+}
+
+/* The first row of a table in the recording `night`. Returns the code of the error, if any. */
+static int first(const char *text, const struct label_table_columns *columns, bool clock, double span_s[2]) {
+    struct label_table table;
+    struct label_table_row row;
+    bool more = false;
+    put(text);
+    int rc = label_table_open(&table, path, columns, &err);
+    if (rc)
+        return rc;
+    if (!(rc = label_table_next(&table, &more, &row, &err))) {
+        assert_true(more);
+        assert_string_equal(row.file, "a.edf");
+        rc = label_table_place(&table, &row, &night, clock, span_s, &err);
+    }
+    label_table_close(&table);
+    return rc;
+}
+
+static void lies(const char *text, bool clock, double onset_s, double end_s) {
+    double span_s[2];
+    if (first(text, &usual, clock, span_s))
+        fail_msg("%s", err.message);
+    if (fabs(span_s[0] - onset_s) > 1e-6 || fabs(span_s[1] - end_s) > 1e-6)
+        fail_msg("'%s' is %g to %g s; expected %g to %g", text, span_s[0], span_s[1], onset_s, end_s);
+}
+
+static void refused(const char *text, bool clock, const char *what) {
+    double span_s[2];
+    assert_int_not_equal(first(text, &usual, clock, span_s), 0);
+    if (!strstr(err.message, what))
+        fail_msg("'%s' does not say '%s'", err.message, what);
+}
+
+static void separators_and_numbers_of_spreadsheets(void **state) {
+    (void)state;
+    lies("file,onset,end\na.edf,10.5,20\n", false, 10.5, 20);
+    lies("File;Start;Stop\r\na.edf;10,5;20,125\r\n", false, 10.5, 20.125);
+    lies("sep=;\r\nfile;onset;duration\r\na.edf;10;9,5\r\n", false, 10, 19.5);
+    lies("file\tonset\tduration\na.edf\t1,5\t2\n", false, 1.5, 3.5);
+    lies("\xEF\xBB\xBF"
+         "file;\"note, long\";onset;end\r;;;\ra.edf;\"x; y\";1;2\r",
+         false, 1, 2);
+    lies("file,onset,end,note\na.edf,\"1,5\",3,\n", false, 1.5, 3);
+    refused("file,onset,end\na.edf,\"1,234\",3000\n", false, "t.csv:2: column 'onset' holds '1,234'");
+}
+
+static void times_of_the_recording_and_of_the_day(void **state) {
+    (void)state;
+    lies("file;onset;end\na.edf;0:01:02,5;01:03:00\n", false, 62.5, 3780);
+    lies("file;onset;end\na.edf;01:02;1:30.25\n", false, 62, 90.25);
+    lies("file;onset;end\na.edf;23:31:00;23:32:00.5\n", true, 59.5, 120);
+    lies("file;onset;end\na.edf;23:59:30;00:00:30\n", true, 1769.5, 1829.5);
+    lies("file;onset;end\na.edf;23:40;00:10\n", true, 599.5, 2399.5);
+    lies("file;onset;duration\na.edf;23:31:00;00:30\n", true, 59.5, 89.5);
+    lies("file;onset;end\na.edf;2020-02-01 23:31:00;2020-02-02T00:01:00\n", false, 59.5, 1859.5);
+    refused("file;onset;end\na.edf;23:31:00;23:32:00\n", false, "add --clock");
+    refused("file;onset;end\na.edf;2020-02-03 10:00:00;2020-02-03 10:01:00\n", false, "which lasts 7200.0 s");
+    refused("file;onset;end\na.edf;20;10\n", false, "would last -10.0 s");
+    refused("file;onset;end\na.edf;-5;10\n", false, "the onset is second -5.0");
+    refused("file;onset;end\na.edf;1:99:00;2:00:00\n", false, "expected seconds (12.5)");
+    refused("file;onset;end\na.edf;01.02.2020 10:00;20\n", false, "YYYY-MM-DD");
+}
+
+static void a_recording_without_a_start_has_no_times_of_day(void **state) {
+    (void)state;
+    const struct edf_info unknown = {.duration_s = 100};
+    struct label_table table = {.table = {.path = "t"}};
+    const struct label_table_row row = {
+        .file = "a", .onset = {LABEL_TIME_CLOCK, 5, false}, .duration = {LABEL_TIME_SECONDS, 5, false}};
+    double span_s[2];
+    assert_int_equal(label_table_place(&table, &row, &unknown, true, span_s, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "does not state"));
+    assert_int_equal(label_table_place(&table, &row, &unknown, false, span_s, &err), 0);
+    assert_true(span_s[0] == 5 && span_s[1] == 10);
+}
+
+static void rows_without_times_and_halves_of_rows(void **state) {
+    (void)state;
+    double span_s[2];
+    assert_int_equal(first("file,onset,end\na.edf,,\n", &usual, false, span_s), 0);
+    assert_true(isnan(span_s[0]) && isnan(span_s[1]));
+    refused("file,onset,end\na.edf,5,\n", false, "an onset and no end");
+    refused("file,onset,end\na.edf,n/a,7\n", false, "an end and no onset");
+    refused("file,onset,end\n,5,7\n", false, "t.csv:2: column 'file' is blank");
+}
+
+static void columns_are_named_or_usual(void **state) {
+    (void)state;
+    const struct label_table_columns named = {.file = "Aufnahme", .onset = "von (s)", .duration = "Dauer (s)"};
+    double span_s[2];
+    assert_int_equal(first("Nr,Aufnahme,von (s),Dauer (s),end\n7,a.edf,3,4,100\n", &named, false, span_s), 0);
+    assert_true(span_s[0] == 3 && span_s[1] == 7); /* not the usual end beside a duration that was named */
+    assert_int_equal(first("file,onset,end\na.edf,1,2\n", &named, false, span_s), ERR_INVALID);
+    assert_non_null(strstr(err.message, "no column 'Aufnahme'; the header row has: file, onset, end"));
+    refused("file,onset\na.edf,1\n", false, "no column 'end|stop|duration'");
+    assert_int_equal(label_table_open(&(struct label_table){.type = 0}, "x.XLSX", &usual, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "save its sheet as CSV"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(separators_and_numbers_of_spreadsheets),
+        cmocka_unit_test(times_of_the_recording_and_of_the_day),
+        cmocka_unit_test(a_recording_without_a_start_has_no_times_of_day),
+        cmocka_unit_test(rows_without_times_and_halves_of_rows),
+        cmocka_unit_test(columns_are_named_or_usual),
+    };
+    return cmocka_run_group_tests(tests, make, temp_dir_remove);
+}
