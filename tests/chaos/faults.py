@@ -55,6 +55,20 @@ def terminate(w, _rng):
     yield
 
 
+@fault("SIGTERM with a slow job", (4, 10))
+def slow_stop(w, _rng):
+    """The running training cannot save: its volume takes writes and never says that they are safe. Streams go on meanwhile."""
+    process = w.d.process
+    w.d.hang_sync("results/jobs")
+    w.d.signal(signal.SIGTERM)
+    time.sleep(1)  # a daemon without a running job ends meanwhile
+    heard = w.heard
+    yield
+    if process.poll() is None:
+        w.slow_stops.append(w.heard > heard)
+    w.d.release_sync()
+
+
 def fill(w, name, rng):
     folder = w.d.inside(f"{w.d.dir}/{name}")
     kept = 1024 * rng.randrange(KEPT_KIB)
@@ -104,9 +118,11 @@ def hung_cache(w, _rng):
 
 @fault("receiver fails", (2, 10))
 def receiver_fails(w, rng):
+    end = w.delays.begin("receiver")
     w.pager.mode = rng.choice(("503", "hang", "reset"))
     yield
     w.pager.mode = "ok"
+    end()
 
 
 @fault("flood of a stream", (2, 8))
@@ -156,17 +172,20 @@ def clock(w, rng):
 
 @fault("connections cut", (0, 0), often=2)
 def cut(w, _rng):
+    end = w.delays.begin("connection")
     for relay in w.relays:
         relay.cut()
     yield
+    end()
 
 
 @fault("network away", (1, 8))
 def away(w, rng):
-    relay = rng.choice(w.relays)
+    end, relay = w.delays.begin("connection"), rng.choice(w.relays)
     relay.hold()
     yield
     relay.release()
+    end()
 
 
 @fault("model promoted", (0, 0), often=2)

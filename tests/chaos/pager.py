@@ -80,9 +80,6 @@ class Account:
                 "SELECT session, detail, start_s FROM journal WHERE kind = 'told' AND person = ?", (HOOK,))}
             self.over = {row[0] for row in db.execute("SELECT session FROM journal WHERE kind IN ('ended', 'moved')")}
             starts = dict(db.execute("SELECT id, start_s FROM journal WHERE kind IN ('alarm_on', 'alarm_off')").fetchall())
-            self.delays = sorted(row[0] / 1000 for row in db.execute(
-                "SELECT min(t.received_ms - a.received_ms) FROM journal a JOIN journal t ON t.session = a.session AND t.kind = 'told' AND "
-                "t.start_s = a.start_s AND t.detail = 'alarm_on: delivered' WHERE a.kind = 'alarm_on' AND a.live GROUP BY a.id"))
         self.owed = {delivery_id(a[1], a[2], a[3]): (a[1], a[2], starts[a[0]]) for a in alarms}
         self.alarms = alarms
 
@@ -118,9 +115,10 @@ def check(w, pager, ends):
         w.lose("alarms were told twice", f"{len(again)}: {again[:3]}")
     if (open_alarms := account.without_end()):
         w.lose("alarms without an end", open_alarms[:3])
+    begun = [(a[5], delivery_id(a[1], a[2], a[3])) for a in account.alarms if a[2] == "alarm_on"]
     offs = [a[6] for a in account.alarms if a[2] == "alarm_off"]
-    delays = account.delays or [0]
     return {"alarms_owed": len(account.owed), "alarms_told": sum(i in pager.told for i in account.owed),
             "told_twice_across_an_end": sum(len(at) > 1 for at in pager.told.values()) - len(again),
             "ends": {reason: offs.count(reason) for reason in sorted(set(offs))},
-            "told_after_s": {"p50": delays[len(delays) // 2], "p99": delays[int(0.99 * (len(delays) - 1))]}}
+            "hook_after_s": w.delays.of_hook((wall_ms, pager.told[i][0]) for wall_ms, i in begun if i in pager.told),
+            "client_after_s": w.delays.of_clients()}

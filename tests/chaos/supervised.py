@@ -54,6 +54,7 @@ class Supervised(Daemon):
         super().__init__(directory, [f"listen.tcp=127.0.0.1:{self.tcp}", "jobs.database=null", "limits.resume_ttl=5m", "devices_cpu_threads=1", *extra])
         self.volumes = Volumes(directory)
         self.flag, self.sync, self.clock = f"{directory}/held", f"{directory}/hung", f"{directory}/clock"
+        self.clock_steps = []  # (when, by the monotonic clock, seconds)
         self.step_clock(0)
         self.exits, self.killed, self.over, self.fed = [], set(), False, time.monotonic()
         self.notified, self.bitten = Notified(f"{directory}/notify"), lambda: None
@@ -71,6 +72,7 @@ class Supervised(Daemon):
     def step_clock(self, seconds):
         with open(self.clock, "r+b" if os.path.exists(self.clock) else "wb") as f:
             f.write(struct.pack("<q", seconds))
+        self.clock_steps.append((time.monotonic(), seconds))
 
     def hold(self):
         open(self.flag, "w", encoding="ascii").close()
@@ -80,7 +82,7 @@ class Supervised(Daemon):
             os.remove(self.flag)
 
     def hang_sync(self, volume):
-        """fsync of files on this volume does not return."""
+        """fsync of files on this volume, or below this folder of it, does not return."""
         with open(f"{self.sync}.new", "w", encoding="utf-8") as f:
             f.write(f"{os.path.realpath(self.dir)}/{volume}/")
         os.rename(f"{self.sync}.new", self.sync)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A daemon at work while faults that are drawn from a seed come over it: kill -9, SIGTERM, full and held volumes, no descriptors, no memory,
+"""A daemon at work while faults that are drawn from a seed come over it: kill -9, SIGTERM, also while a job cannot save, full and held volumes, no descriptors, no memory,
 fsync that hangs, steps of the clock, a receiver of alarms that fails, floods of a stream, cuts, slow and half-open connections, malformed frames and messages, a failing store, promotions. Streams of
 two kinds of client, trainings from a bucket, small jobs, downloads, and a reader of metrics and pages run meanwhile.
 
@@ -7,7 +7,7 @@ Afterwards nothing that was acknowledged may be lost: every stream has the resul
 began with; every training has the files of an undisturbed one, bit for bit; acknowledged jobs, cancels and promotions stand; each alarm
 of a live stream that the journal has was told to the hook by one delivery, and has an end; memory and descriptors are where they were. Exit status 1 if anything was lost: the directory is then kept, and its path printed with the seed.
 
-    ./dev chaos [--minutes N] [--seed S] [--streams N] [--without FAULT,…] [--json FILE]
+    ./dev chaos [--minutes N] [--seed S] [--streams N] [--without FAULT,…] [--told-within S] [--json FILE]
 
 The last lines are a table of the faults, how often each came, was survived, and came before a loss, and the same as JSON."""
 import argparse
@@ -122,6 +122,15 @@ def without_electrodes(recording, path):
     return path
 
 
+def check_delays(w, alarms, limit_s):
+    """limit_s: of the 99th percentile; None: only reported, as on a machine that has other work."""
+    for who in ("hook_after_s", "client_after_s"):
+        if limit_s is not None and (alarms[who]["p99"] or 0) > limit_s:
+            w.lose("alarms came late", f"{who}: {alarms[who]}")
+    if w.slow_stops and not any(w.slow_stops):
+        w.lose("streams stood still while a job saved", f"{len(w.slow_stops)} times")
+
+
 def disturb(w, record, plan):
     threads = []
     for at, kind, lasts, rng_seed in plan:
@@ -173,7 +182,7 @@ def report(o, record, w, alarms, before, after):
     for name, row in rows.items():
         print(f"{name:26}{row['times']:7}{row['survived']:10}{row['lost']:6}")
     facts = {"seed": o.seed, "minutes": o.minutes, "faults": rows, "done": w.counts, "losses": w.losses, "connections_ended": w.refused,
-             "alarms": alarms, "exits": w.d.exits, "longest_silence_s": round(max(w.silences, default=0), 1),
+             "alarms": alarms, "slow_stops": w.slow_stops, "exits": w.d.exits, "longest_silence_s": round(max(w.silences, default=0), 1),
              "rss_mib": [x and x["rss"] >> 20 for x in (before, after)], "rss_highest_mib": max((x["rss"] for x in w.looks), default=0) >> 20,
              "descriptors": [x and x["descriptors"] for x in (before, after)]}
     text = json.dumps(facts)
@@ -212,6 +221,7 @@ def chaos(o, tmp):
         w.check_records()
         w.check_served()
         alarms = pager.check(w, w.pager, [d.began + e["at_s"] for e in d.exits])
+        check_delays(w, alarms, o.told_within)
         after = check_size(w, before)
         if (status := d.end()) != 0:
             w.lose("the last stop", f"exit status {status}")
@@ -230,6 +240,7 @@ def main():
     parser.add_argument("--streams", type=int, default=5)
     parser.add_argument("--commands", type=int, default=2)
     parser.add_argument("--without", type=lambda text: [name for name in text.split(",") if name], default=[], help="faults to leave out")
+    parser.add_argument("--told-within", type=float, metavar="S", help="seconds: a loss if the 99th percentile of alarms came later to clients or the hook")
     parser.add_argument("--json", help="file for the report")
     o = parser.parse_args()
     unknown = set(o.without) - {k.name for k in FAULTS}

@@ -13,6 +13,7 @@ import urllib.request
 import grpc
 import numpy
 
+from delays import Delays
 from daemon import BIN, MINI, PATIENCE, SOURCE, tensors
 from resume_client import Resuming, same
 from stock import Stock
@@ -40,7 +41,7 @@ class Bedside(Resuming):
 
     def __init__(self, *args, **changes):
         super().__init__(*args, alarm_hop_s=ALARMS, **changes)
-        self.sha, self.refused, self.began_anew = None, {}, 0
+        self.sha, self.refused, self.began_anew, self.ward, self.connected = None, {}, 0, None, 0.0
 
     def begin_anew(self, sha):
         """The daemon has forgotten a session of which nothing was durable: every sample is sent again."""
@@ -54,6 +55,9 @@ class Bedside(Resuming):
                 self.begin_anew(m.opened.model_sha256)
             assert self.sha in (None, m.opened.model_sha256), "the stream goes on under another model"
             self.sha = m.opened.model_sha256
+            self.connected = time.monotonic()
+        if self.ward:
+            self.ward.hear(m, self.connected, m.HasField("alarm") and m.alarm.alarm_seq not in self.alarms)
         if m.HasField("result") and m.result.HasField("quality"):
             m.result.quality.measured_rate_hz = 0  # the one field that is no function of the samples
             if not m.result.quality.ByteSize():
@@ -80,6 +84,7 @@ class Ward:
         self.losses, self.threads = [], []
         self.counts = dict.fromkeys(COUNTED, 0)
         self.refused, self.looks, self.silences = {}, [], []
+        self.delays, self.heard, self.slow_stops = Delays(d.clock_steps), 0, []  # heard: messages of all streams
         self.served, self.serving, self.jobs, self.cancelled = None, None, {}, set()
         self.stock = Stock(grpc.insecure_channel(relays[0].endpoint, options=list(LIMITED.items())), f"{d.dir}/stubs")
         self.wires = [wire_of(d, r, models["a"]) for r in recordings]
@@ -123,6 +128,11 @@ class Ward:
 
     # ---- streams ----
 
+    def hear(self, m, connected, new_alarm):
+        self.heard += 1
+        if new_alarm and m.alarm.on and m.alarm.live:
+            self.delays.arrived(m.alarm.wall_time_ms, connected)
+
     def stream(self, k):
         rng = random.Random(self.seed * 100 + k)
         while not self.over.is_set():
@@ -131,6 +141,7 @@ class Ward:
             wire = self.wires[n]
             s = Bedside(wire, self.relays[k % len(self.relays)].endpoint, chunk=chunk, pause_s=chunk / wire.rate / SPEED, model=model,
                         realtime=rng.random() < 0.7, client_name=f"bed {k}")
+            s.ward = self
             try:
                 s.run()
                 same(s, self.wanted[n, s.sha])
