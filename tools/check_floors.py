@@ -31,7 +31,7 @@ FLOORS = {
     "daemon/backup": LIB,
     "daemon/journal": ["base", "lib/store", "daemon/db"],
     "daemon/alarms": ["base", "daemon/journal"],
-    "daemon/hooks": ["base", "lib/store", "daemon/journal"],
+    "daemon/hooks": ["base", "lib/store", "daemon/journal", "daemon/alarms"],
     "daemon/live": LIB + ["daemon/journal"],
     "daemon/burst": LIB,
     "daemon/hosts": LIB + ["daemon/live", "daemon/burst"],

@@ -7,7 +7,7 @@
 
 unsigned alarm_entry_kinds(void) {
     return 1u << JOURNAL_ALARM_ON | 1u << JOURNAL_ALARM_OFF | 1u << JOURNAL_MOVED | 1u << JOURNAL_ANSWERED |
-           1u << JOURNAL_ESCALATED | 1u << JOURNAL_STANDBY;
+           1u << JOURNAL_ESCALATED | 1u << JOURNAL_STANDBY | 1u << JOURNAL_TECHNICAL_ON | 1u << JOURNAL_TECHNICAL_OFF;
 }
 
 /* ---- what an answer was, as the detail of its entry: "ACTION[ MARK] via VIA[ by NAME][: NOTE]"; no name has a colon ---- */
@@ -104,6 +104,21 @@ static void take_standby(struct alarms *all, const struct journal_entry *e, cons
     (void)alarms_standby(all, e->client, e->until_ms, &author, now, &err); /* one that is over */
 }
 
+bool alarm_entry_cause(const struct journal_entry *e, struct alarms_cause *ret) {
+    char word[ALARM_VIA];
+    const char *at = e->detail;
+    take_word(&at, word, sizeof word);
+    *ret = (struct alarms_cause){
+        .bed = e->client, .principal = e->principal, .session = e->session, .why = str_starts(at, ": ") ? at + 2 : ""};
+    return alarm_kind_find(word, &ret->kind) && ret->kind != ALARM_SEIZURE;
+}
+
+static void take_technical(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
+    struct alarms_cause cause;
+    if (alarm_entry_cause(e, &cause)) /* else one of a later version */
+        alarms_technical(all, e->alarm, &cause, e->received_ms, now);
+}
+
 void alarm_entry_take(struct alarms *all, const struct journal_entry *e, const struct alarms_now *now) {
     switch (e->kind) {
     case JOURNAL_ALARM_ON:
@@ -127,6 +142,12 @@ void alarm_entry_take(struct alarms *all, const struct journal_entry *e, const s
     case JOURNAL_STANDBY:
         take_standby(all, e, now);
         break;
+    case JOURNAL_TECHNICAL_ON:
+        take_technical(all, e, now);
+        break;
+    case JOURNAL_TECHNICAL_OFF:
+        alarms_technical_ended(all, e->alarm);
+        break;
     default:
         break;
     }
@@ -148,7 +169,9 @@ static void put_alarm(const struct alarm *a, struct journal_entry *e) {
 void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
     static const enum journal_kind kinds[] = {[ALARMS_ROW_ANSWERED] = JOURNAL_ANSWERED,
                                               [ALARMS_ROW_ESCALATED] = JOURNAL_ESCALATED,
-                                              [ALARMS_ROW_STANDBY] = JOURNAL_STANDBY};
+                                              [ALARMS_ROW_STANDBY] = JOURNAL_STANDBY,
+                                              [ALARMS_ROW_TECHNICAL_ON] = JOURNAL_TECHNICAL_ON,
+                                              [ALARMS_ROW_TECHNICAL_OFF] = JOURNAL_TECHNICAL_OFF};
     *ret = (struct journal_entry){.kind = kinds[row->kind],
                                   .number = -1,
                                   .received_ms = row->at_ms,
@@ -163,6 +186,9 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret) {
         str_copy(ret->person, sizeof ret->person, row->answer->author.by);
         ret->until_ms = row->answer->for_ms ? row->at_ms + row->answer->for_ms : 0;
     }
+    if (row->kind == ALARMS_ROW_TECHNICAL_ON || row->kind == ALARMS_ROW_TECHNICAL_OFF)
+        str_format(ret->detail, sizeof ret->detail, "%s%s%s", alarm_kind_name(row->alarm->kind), *row->alarm->why ? ": " : "",
+                   row->alarm->why);
     ret->step = row->kind == ALARMS_ROW_ESCALATED ? row->step : 0;
     if (row->kind == ALARMS_ROW_STANDBY) {
         put_author(ret->detail, row->author);

@@ -17,7 +17,8 @@ static const int64_t delays_ms[ALARM_KINDS] = {
 
 struct technical {
     struct alarm alarm;
-    int64_t due_boot_ms; /* it begins then */
+    int64_t due_boot_ms;  /* it begins then */
+    int64_t keep_boot_ms; /* until then it needs no cause */
     bool begun;
     uint64_t round; /* the newest one that named its cause */
 };
@@ -255,7 +256,7 @@ static void begin_technical(struct alarms *all, struct technical *t, const struc
     a->on_boot_ms = now->boot_ms;
     str_format(a->id, sizeof a->id, "%s-%llx-%lld", alarm_kind_name(a->kind), (unsigned long long)now->wall_ms / 1000,
                (long long)++all->numbered);
-    all->changed = true;
+    write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_ON, .alarm = a, .at_ms = a->on_ms});
 }
 
 static struct technical *technical_new(struct alarms *all, const char *key, const struct alarms_cause *c,
@@ -275,17 +276,49 @@ static struct technical *technical_new(struct alarms *all, const char *key, cons
     return t;
 }
 
+static void key_of(const struct alarms_cause *c, char ret[CAUSE_KEY]) {
+    str_format(ret, CAUSE_KEY, "%d\x1f%s\x1f%s", (int)c->kind, c->principal, c->bed);
+}
+
+void alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *c, int64_t on_ms,
+                      const struct alarms_now *now) {
+    char key[CAUSE_KEY];
+    key_of(c, key);
+    struct technical *t = map_get(all->technical, key);
+    if (!t && !(t = technical_new(all, key, c, now)))
+        return;
+    t->begun = true;
+    t->keep_boot_ms = now->boot_ms + ALARMS_RETURN_MS;
+    t->alarm.on_ms = on_ms;
+    t->alarm.on_boot_ms = boot_of(on_ms, now);
+    str_copy(t->alarm.id, sizeof t->alarm.id, id);
+    str_copy(t->alarm.why, sizeof t->alarm.why, c->why);
+    all->changed = true;
+}
+
+void alarms_technical_ended(struct alarms *all, const char *id) {
+    const char *key;
+    void *at;
+    for (size_t cursor = 0; map_next(all->technical, &cursor, &key, &at);)
+        if (!strcmp(((const struct technical *)at)->alarm.id, id)) {
+            free(map_remove(all->technical, key));
+            all->changed = true;
+            return;
+        }
+}
+
 void alarms_round_begin(struct alarms *all) { all->round++; }
 
 void alarms_round_put(struct alarms *all, const struct alarms_cause *c, const struct alarms_now *now) {
     char key[CAUSE_KEY];
-    str_format(key, sizeof key, "%d\x1f%s\x1f%s", (int)c->kind, c->principal, c->bed);
+    key_of(c, key);
     struct technical *t = map_get(all->technical, key);
     if (*c->bed && map_get(all->standbys, c->bed))
         return;
     if (!t && !(t = technical_new(all, key, c, now)))
         return;
     t->round = all->round;
+    t->keep_boot_ms = 0;
     if (strcmp(t->alarm.why, c->why) != 0) {
         str_copy(t->alarm.why, sizeof t->alarm.why, c->why);
         all->changed |= t->begun;
@@ -313,10 +346,11 @@ void alarms_round_end(struct alarms *all, const struct alarms_now *now) {
     void *at;
     put_unanswered(all, now);
     for (size_t cursor = 0; map_next(all->technical, &cursor, &key, &at);) {
-        const struct technical *t = at;
-        if (t->round == all->round)
+        struct technical *t = at;
+        if (t->round == all->round || (now->boot_ms < t->keep_boot_ms && !map_get(all->standbys, t->alarm.bed)))
             continue;
-        all->changed |= t->begun;
+        if (t->begun)
+            write_row(all, &(struct alarms_row){.kind = ALARMS_ROW_TECHNICAL_OFF, .alarm = &t->alarm, .at_ms = now->wall_ms});
         free(map_remove(all->technical, key));
     }
 }

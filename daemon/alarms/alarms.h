@@ -1,8 +1,8 @@
 /* alarms: all alarms of the daemon in memory, who answered them, and when the next people are called. Pure: it reads no clock and
  * no file; each function gets the time. What must survive a restart leaves through the `row` callback as an appended row of the
- * journal, and comes back through alarms_began, alarms_ended, alarms_answer, alarms_escalated and alarms_standby between
- * alarms_restore(true) and alarms_restore(false). Bounded: ALARMS_MAX alarms, of which closed ones go first, and ALARMS_STANDBYS
- * beds. Loop thread. */
+ * journal, and comes back through alarms_began, alarms_ended, alarms_answer, alarms_escalated, alarms_technical and alarms_standby
+ * between alarms_restore(true) and alarms_restore(false). Bounded: ALARMS_MAX alarms, of which closed ones go first, and
+ * ALARMS_STANDBYS beds. Loop thread. */
 #ifndef BRR_DAEMON_ALARMS_ALARMS_H
 #define BRR_DAEMON_ALARMS_ALARMS_H
 #include <stddef.h>
@@ -13,6 +13,8 @@ enum { ALARMS_MAX = 4096, ALARMS_STANDBYS = 1024, ALARMS_STEPS = 8 };
 #define ALARMS_SILENCE_MS (10 * 60 * INT64_C(1000))
 #define ALARMS_STATUS_MS  (5 * 60 * INT64_C(1000))
 #define ALARMS_STANDBY_MS (24 * 3600 * INT64_C(1000))
+/* After a restart a technical alarm stays on for so long without its cause, which needs time to show itself again. */
+#define ALARMS_RETURN_MS (60 * INT64_C(1000))
 
 struct alarms_now {
     int64_t boot_ms; /* CLOCK_BOOTTIME: durations; nobody can set it */
@@ -28,7 +30,7 @@ struct alarms_plan {
 
 /* What is written to the journal. */
 struct alarms_row {
-    enum { ALARMS_ROW_ANSWERED, ALARMS_ROW_ESCALATED, ALARMS_ROW_STANDBY } kind;
+    enum { ALARMS_ROW_ANSWERED, ALARMS_ROW_ESCALATED, ALARMS_ROW_STANDBY, ALARMS_ROW_TECHNICAL_ON, ALARMS_ROW_TECHNICAL_OFF } kind;
     const struct alarm *alarm;         /* NULL: standby */
     const struct alarm_answer *answer; /* ANSWERED */
     int step;                          /* ESCALATED: from 1; beyond the plan: a repeat of the last one */
@@ -80,6 +82,10 @@ struct alarms_cause {
     const char *bed, *principal, *session, *why; /* "" where there is none */
 };
 void alarms_round_begin(struct alarms *all);
+/* This alarm began, or is over, at that time: from the journal, after a restart. */
+void alarms_technical(struct alarms *all, const char *id, const struct alarms_cause *cause, int64_t on_ms,
+                      const struct alarms_now *now);
+void alarms_technical_ended(struct alarms *all, const char *id);
 void alarms_round_put(struct alarms *all, const struct alarms_cause *cause, const struct alarms_now *now);
 void alarms_round_end(struct alarms *all, const struct alarms_now *now);
 

@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/spawn.h"
 #include "base/str.h"
+#include "daemon/alarms/alarm.h"
 #include "daemon/hooks/hook_format.h"
 #include "store/signed_post.h"
 
@@ -28,6 +29,9 @@ bool hook_url_is_secure(const char *url) {
 }
 
 bool hook_wants(const struct hook *h, const struct journal_entry *e) {
+    if (e->kind == JOURNAL_TECHNICAL_ON || e->kind == JOURNAL_TECHNICAL_OFF) /* no receiver hears that it does not hear */
+        if (str_starts(e->detail, alarm_kind_name(ALARM_RECEIVER)) && !strcmp(e->client, h->name))
+            return false;
     const bool wanted = h->steps ? e->kind == JOURNAL_ESCALATED && (h->steps >> (e->step < 31 ? e->step : 31) & 1)
                                  : (h->kinds & 1u << e->kind) != 0;
     return wanted && (e->live || h->replays) && !fnmatch(h->bed, e->client, 0) && !fnmatch(h->model, e->model, 0);

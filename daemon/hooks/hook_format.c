@@ -2,10 +2,12 @@
 
 #include "base/json.h"
 #include "base/str.h"
+#include "daemon/alarms/alarm_entry.h"
 
 enum { BODY_MAX = 16 * 1024 };
 
 const char *hook_format_nameless(const struct journal_entry *e) {
+    struct alarms_cause cause;
     switch (e->kind) {
     case JOURNAL_ALARM_ON:
         return "ALARM at a bed";
@@ -13,6 +15,9 @@ const char *hook_format_nameless(const struct journal_entry *e) {
         return "an alarm at a bed is off";
     case JOURNAL_ESCALATED:
         return "ALARM at a bed: nobody has answered it";
+    case JOURNAL_TECHNICAL_ON:
+    case JOURNAL_TECHNICAL_OFF:
+        return alarm_entry_cause(e, &cause) ? alarm_kind_words(cause.kind) : "technical alarm";
     case JOURNAL_HEARTBEAT:
         return e->detail;
     default:

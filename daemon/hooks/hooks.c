@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/queue.h"
 #include "base/str.h"
+#include "daemon/alarms/alarm_entry.h"
 #include "daemon/hooks/telling.h"
 #include "daemon/journal/journal.h"
 
@@ -109,8 +110,13 @@ bool hooks_take_result(struct hooks *all, struct hooks_result *ret) {
 
 /* ---- beds; the lock of the line is held ---- */
 
-/* Streams without a name are beds of their own. */
+/* Streams without a name are beds of their own; technical alarms of a kind are one bed. */
 static void key_of(const struct journal_entry *e, char ret[KEY]) {
+    struct alarms_cause cause;
+    if (e->kind == JOURNAL_TECHNICAL_ON || e->kind == JOURNAL_TECHNICAL_OFF) {
+        str_format(ret, KEY, "\x1e%s", alarm_entry_cause(e, &cause) ? alarm_kind_name(cause.kind) : "");
+        return;
+    }
     str_format(ret, KEY, "%s\x1f%s", e->principal, *e->client ? e->client : e->session);
 }
 

@@ -6,12 +6,16 @@
 #include <time.h>
 
 #include "base/str.h"
+#include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/outlet.h"
 
 static bool is_on(const struct journal_entry *e) { return e->kind == JOURNAL_ALARM_ON; }
 static bool is_off(const struct journal_entry *e) { return e->kind == JOURNAL_ALARM_OFF; }
 static bool begins(const struct telling_item *i) { return is_on(&i->line->entry) && !i->stale; }
 static bool is_alarm(const struct journal_entry *e) { return is_on(e) || is_off(e); }
+static bool is_technical(const struct journal_entry *e) {
+    return e->kind == JOURNAL_TECHNICAL_ON || e->kind == JOURNAL_TECHNICAL_OFF;
+}
 static bool has_ended(const struct journal_entry *e) { return !strcmp(e->detail, journal_off_name(JOURNAL_OFF_ENDED)); }
 
 enum telling_wait telling_wait(const struct journal_line *l, int64_t now_ms, int64_t rejoin_ms, int64_t *ret_ms) {
@@ -26,6 +30,8 @@ enum telling_wait telling_wait(const struct journal_line *l, int64_t now_ms, int
         ready_ms += OUTLET_WAIT_MS;
     if (is_off(&l->entry) && has_ended(&l->entry) && l->made_ms + rejoin_ms > ready_ms)
         ready_ms = l->made_ms + rejoin_ms;
+    if (is_technical(&l->entry))
+        ready_ms = l->made_ms + TELLING_GROUP_MS;
     *ret_ms = ready_ms;
     return ready_ms <= now_ms ? TELLING_NOW : TELLING_LATER;
 }
@@ -67,11 +73,53 @@ static bool choose(struct telling_item *list, int64_t now_ms, int64_t rejoin_ms,
     return oldest != NULL;
 }
 
+/* ---- technical alarms: all of a list are of one kind ---- */
+
+/* On the disk, or long enough without it. */
+static bool may_tell(const struct telling_item *i, int64_t now_ms) {
+    return atomic_load(&i->line->state) == LINE_WRITTEN || now_ms - i->line->made_ms >= OUTLET_WAIT_MS;
+}
+
+static bool is_over(const struct telling_item *on, int64_t now_ms) {
+    for (const struct telling_item *i = on->next; i; i = i->next)
+        if (i->line->entry.kind == JOURNAL_TECHNICAL_OFF && may_tell(i, now_ms) &&
+            !strcmp(i->line->entry.alarm, on->line->entry.alarm))
+            return true;
+    return false;
+}
+
+/* Those that are on, if there are any, else those that are over, with the entries with which they began. */
+static void take_technical(struct telling_item **list, int64_t now_ms, struct telling *t) {
+    struct telling_item **end = &t->items;
+    bool some_on = false;
+    for (const struct telling_item *i = *list; i; i = i->next)
+        some_on |= i->line->entry.kind == JOURNAL_TECHNICAL_ON && may_tell(i, now_ms) && !is_over(i, now_ms);
+    for (struct telling_item **link = list; *link;) {
+        struct telling_item *i = *link;
+        const bool on = i->line->entry.kind == JOURNAL_TECHNICAL_ON;
+        if (!may_tell(i, now_ms) || (some_on && (!on || is_over(i, now_ms)))) {
+            link = &i->next;
+            continue;
+        }
+        *link = i->next;
+        i->next = NULL;
+        *end = i;
+        end = &i->next;
+        t->alarms += some_on == on;
+        t->entry = &i->line->entry;
+        t->made_ms = i->line->made_ms < t->made_ms ? i->line->made_ms : t->made_ms;
+    }
+}
+
 bool telling_take(struct telling_item **list, int64_t now_ms, int64_t rejoin_ms, struct telling *t) {
     const struct telling_item *last = NULL;
     if (!choose(*list, now_ms, rejoin_ms, &last))
         return false;
     *t = (struct telling){.entry = &last->line->entry, .is_on = begins(last), .made_ms = INT64_MAX};
+    if (is_technical(t->entry)) {
+        take_technical(list, now_ms, t);
+        return true;
+    }
     struct telling_item **end = &t->items;
     bool more = true;
     for (struct telling_item **link = list; *link && more;) {
@@ -148,6 +196,33 @@ static void off_text(const struct telling *t, const char *bed, char ret[TELLING_
     }
 }
 
+/* "bed-1, bed-2 and 10 more" of a group; at most half of a text. */
+static void name_beds(const struct telling *t, char ret[TELLING_TEXT / 2]) {
+    int named = 0;
+    ret[0] = '\0';
+    for (const struct telling_item *i = t->items; i; i = i->next) {
+        const struct journal_entry *e = &i->line->entry;
+        const size_t len = strlen(ret);
+        if (e->kind != t->entry->kind || !*e->client || len + strlen(e->client) + 20 >= TELLING_TEXT / 2)
+            continue;
+        str_format(ret + len, TELLING_TEXT / 2 - len, "%s%s", named++ ? ", " : "", e->client);
+    }
+    if (named && named < t->alarms)
+        str_format(ret + strlen(ret), TELLING_TEXT / 2 - strlen(ret), " and %d more", t->alarms - named);
+}
+
+static void technical_text(const struct telling *t, char ret[TELLING_TEXT]) {
+    const char *over = t->entry->kind == JOURNAL_TECHNICAL_OFF ? ", over" : "";
+    char beds[TELLING_TEXT / 2];
+    struct alarms_cause cause;
+    const char *words = alarm_entry_cause(t->entry, &cause) ? alarm_kind_words(cause.kind) : "technical alarm";
+    name_beds(t, beds);
+    if (t->alarms > 1)
+        str_format(ret, TELLING_TEXT, "%d beds: %s%s%s%s%s", t->alarms, words, over, *beds ? " (" : "", beds, *beds ? ")" : "");
+    else
+        str_format(ret, TELLING_TEXT, "%s%s%s%s%s%.200s", beds, *beds ? ": " : "", words, over, *cause.why ? ", " : "", cause.why);
+}
+
 void telling_text(const struct telling *t, char ret[TELLING_TEXT]) {
     const struct journal_entry *e = t->entry;
     char bed[JOURNAL_CLIENT + 220], since[16];
@@ -155,6 +230,8 @@ void telling_text(const struct telling *t, char ret[TELLING_TEXT]) {
     ret[0] = '\0';
     if (e->kind == JOURNAL_HEARTBEAT)
         str_copy(ret, TELLING_TEXT, e->detail);
+    else if (is_technical(e))
+        technical_text(t, ret);
     else if (is_on(e) && !t->is_on)
         str_format(ret, TELLING_TEXT, "%s: an alarm began at %s; the daemon stopped, and when it ended is unknown", bed,
                    clock_text(e->received_ms, since));

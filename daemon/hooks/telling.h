@@ -1,12 +1,13 @@
 /* telling: what a hook is told next about one bed: its state now, not each edge. An alarm that is on comes first, whatever its age;
- * an alarm that is over before anybody was told is one line ("was on 10:01-10:03"); other entries follow one by one. Plain data;
- * one thread at a time. */
+ * an alarm that is over before anybody was told is one line ("was on 10:01-10:03"); other entries follow one by one. Technical
+ * alarms of one kind are one bed, whatever their beds, and what waits of them is one line ("12 beds: connection lost"). Plain
+ * data; one thread at a time. */
 #ifndef BRR_DAEMON_HOOKS_TELLING_H
 #define BRR_DAEMON_HOOKS_TELLING_H
 #include "daemon/hooks/hook.h"
 #include "daemon/journal/journal_line.h"
 
-enum { TELLING_TEXT = 640, TELLING_COVERS = 64 };
+enum { TELLING_TEXT = 640, TELLING_COVERS = 64, TELLING_GROUP_MS = 3000 /* for which a technical alarm waits for others */ };
 
 /* Entries of one bed that a hook has not been told, oldest first. */
 struct telling_item {
@@ -26,7 +27,7 @@ struct telling {
     struct telling_item *items; /* what it covers, taken off the list, oldest first; the entry is the last one's */
     const struct journal_entry *entry;
     const struct journal_entry *on; /* of an alarm that is over: the entry with which it began, if nobody was told of that */
-    int alarms;                     /* how many began */
+    int alarms;                     /* how many began; of technical ones: how many began, or are over */
     bool is_on;                     /* an alarm is on now */
     int64_t made_ms;                /* monotonic; of the oldest entry that it covers */
 };

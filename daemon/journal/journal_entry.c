@@ -4,14 +4,24 @@
 
 #include "base/str.h"
 
-static const char *const names[JOURNAL_KINDS] = {[JOURNAL_ALARM_ON] = "alarm_on", [JOURNAL_ALARM_OFF] = "alarm_off",
-                                                 [JOURNAL_EVENT] = "event",       [JOURNAL_GAP] = "gap",
-                                                 [JOURNAL_QUALITY] = "quality",   [JOURNAL_OPENED] = "opened",
-                                                 [JOURNAL_RESUMED] = "resumed",   [JOURNAL_LOST] = "lost",
-                                                 [JOURNAL_RESTORED] = "restored", [JOURNAL_ENDED] = "ended",
-                                                 [JOURNAL_MOVED] = "moved",       [JOURNAL_TOLD] = "told",
-                                                 [JOURNAL_ANSWERED] = "answered", [JOURNAL_ESCALATED] = "escalated",
-                                                 [JOURNAL_STANDBY] = "standby",   [JOURNAL_HEARTBEAT] = "heartbeat"};
+static const char *const names[JOURNAL_KINDS] = {[JOURNAL_ALARM_ON] = "alarm_on",
+                                                 [JOURNAL_ALARM_OFF] = "alarm_off",
+                                                 [JOURNAL_EVENT] = "event",
+                                                 [JOURNAL_GAP] = "gap",
+                                                 [JOURNAL_QUALITY] = "quality",
+                                                 [JOURNAL_OPENED] = "opened",
+                                                 [JOURNAL_RESUMED] = "resumed",
+                                                 [JOURNAL_LOST] = "lost",
+                                                 [JOURNAL_RESTORED] = "restored",
+                                                 [JOURNAL_ENDED] = "ended",
+                                                 [JOURNAL_MOVED] = "moved",
+                                                 [JOURNAL_TOLD] = "told",
+                                                 [JOURNAL_ANSWERED] = "answered",
+                                                 [JOURNAL_ESCALATED] = "escalated",
+                                                 [JOURNAL_STANDBY] = "standby",
+                                                 [JOURNAL_TECHNICAL_ON] = "technical_on",
+                                                 [JOURNAL_TECHNICAL_OFF] = "technical_off",
+                                                 [JOURNAL_HEARTBEAT] = "heartbeat"};
 static const char *const offs[JOURNAL_OFFS] = {
     [JOURNAL_OFF_ENDED] = "ended",  [JOURNAL_OFF_GAP] = "gap",         [JOURNAL_OFF_ELECTRODES] = "electrodes",
     [JOURNAL_OFF_CUT] = "cut",      [JOURNAL_OFF_EXPIRED] = "expired", [JOURNAL_OFF_CLOSED] = "closed",

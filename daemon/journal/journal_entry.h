@@ -23,23 +23,26 @@ enum journal_kind {
     JOURNAL_EVENT,     /* a seizure event became final; detail "cut": it was running when monitoring stopped */
     JOURNAL_GAP,       /* samples that never arrived; detail: "hole", or "client": the client announced them as lost */
     /* Kinds from this one on are logged too. */
-    JOURNAL_QUALITY,   /* detail: the channels with flaws from here on, or "good" */
-    JOURNAL_OPENED,    /* the stream began; detail: "live" or "replay" */
-    JOURNAL_RESUMED,   /* its client came back */
-    JOURNAL_LOST,      /* its connection ended, and the stream waits for its client; detail: why */
-    JOURNAL_RESTORED,  /* the daemon started again and has the stream; it waits for its client */
-    JOURNAL_ENDED,     /* detail: why, as in the metric brrd_stream_sessions_closed_total */
-    JOURNAL_MOVED,     /* another daemon has taken the stream over: neither it nor its alarm has ended */
-    JOURNAL_TOLD,      /* a hook was told; person: the hook; detail: "delivered", or why not */
-    JOURNAL_ANSWERED,  /* a person has answered the alarm; person: who; detail: what */
-    JOURNAL_ESCALATED, /* nobody has answered the alarm in time; step: which step was taken; person: the hook */
-    JOURNAL_STANDBY,   /* a person has put the bed on standby; person: who; until_ms: its end, or 0: standby is over */
-    JOURNAL_HEARTBEAT, /* of no stream and never written: the daemon works, for hooks alone */
+    JOURNAL_QUALITY,       /* detail: the channels with flaws from here on, or "good" */
+    JOURNAL_OPENED,        /* the stream began; detail: "live" or "replay" */
+    JOURNAL_RESUMED,       /* its client came back */
+    JOURNAL_LOST,          /* its connection ended, and the stream waits for its client; detail: why */
+    JOURNAL_RESTORED,      /* the daemon started again and has the stream; it waits for its client */
+    JOURNAL_ENDED,         /* detail: why, as in the metric brrd_stream_sessions_closed_total */
+    JOURNAL_MOVED,         /* another daemon has taken the stream over: neither it nor its alarm has ended */
+    JOURNAL_TOLD,          /* a hook was told; person: the hook; detail: "delivered", or why not */
+    JOURNAL_ANSWERED,      /* a person has answered the alarm; person: who; detail: what */
+    JOURNAL_ESCALATED,     /* nobody has answered the alarm in time; step: which step was taken; person: the hook */
+    JOURNAL_STANDBY,       /* a person has put the bed on standby; person: who; until_ms: its end, or 0: standby is over */
+    JOURNAL_TECHNICAL_ON,  /* a technical alarm began; detail: "KIND" or "KIND: why", a kind of alarms/alarm.h */
+    JOURNAL_TECHNICAL_OFF, /* its cause is over, or its bed is in standby; detail: as when it began */
+    JOURNAL_HEARTBEAT,     /* of no stream and never written: the daemon works, for hooks alone */
     JOURNAL_KINDS
 };
 const char *journal_kind_name(enum journal_kind kind);            /* "alarm_on" */
 bool journal_kind_find(const char *name, enum journal_kind *ret); /* false: there is no such kind */
-/* True for what an alarm passes: alarms, their answers, and the ends of streams. These entries are written before all others. */
+/* True for what an alarm passes: alarms, technical ones too, their answers, and the ends of streams. These entries are written
+ * before all others. */
 bool journal_kind_is_alarm(enum journal_kind kind);
 
 /* Why an alarm went off. Only ENDED says that the seizure is over; otherwise monitoring stopped while the alarm was on. */

@@ -49,7 +49,8 @@ int journaldb_open_alarms(struct db *db, int64_t since_ms, journal_visit_fn *vis
     "journal.id, kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, address, model, "        \
     "sha256, "                                                                                                                     \
     "detail, live, alarm, person, step, until_ms"
-/* 1 if an entry is of a kind of journal_kind_is_alarm, else 0. The index journal_owner is made of this text. */
+/* 1 if an entry is of a kind of journal_kind_is_alarm and not a technical alarm, else 0: such entries are deleted last. The index
+ * journal_owner is made of this text. */
 #define JOURNALDB_IS_ALARM "(kind IN ('alarm_on','alarm_off','ended','moved','told','answered','escalated','standby'))"
 bool journaldb_row(const struct db_query *q, int first, struct journal_entry *ret);
 

@@ -204,6 +204,7 @@ struct session_state {
     bool realtime, connected, alarm;
     float probability; /* newest of the alarm trace; NaN before the first */
     int64_t opened_ms, received_through, durable_through, samples, events, reconnects;
+    int64_t start_ms;                     /* Unix time of sample 0, as the client says; 0: unknown */
     const struct quality_report *quality; /* borrowed; of the newest result */
     double measured_rate_hz;              /* 0: it is what Open says */
     const struct live_opened *opened;     /* borrowed; NULL until the model is loaded */

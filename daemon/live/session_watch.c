@@ -26,6 +26,7 @@ void session_describe(const struct session *s, struct session_state *ret) {
                                   .alarm = s->alarm,
                                   .probability = s->probability,
                                   .opened_ms = s->epoch,
+                                  .start_ms = s->start_ms,
                                   .received_through = counts.received_through,
                                   .durable_through = counts.durable_through,
                                   .samples = s->samples,

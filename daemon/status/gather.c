@@ -232,8 +232,10 @@ static void publish(struct gather *g, bool tick) {
     gather_alarms(g, to);
     gather_streams(g, to);
     gather_roster(g, to);
-    if (tick)
-        gather_causes(g, to);
+    if (tick) {
+        const struct alarms_now now = desk_now();
+        gather_causes(g, to, &now);
+    }
     gather_models(g, to);
     status_sort(to);
     status_publish(g->board, to);

@@ -8,6 +8,12 @@
 #include "base/str.h"
 #include "daemon/status/gather_parts.h"
 
+enum {
+    STAMPS_OFF_MS = 5 * 60 * 1000, /* a sampling clock that drifts, and what a client kept during an outage, stay below */
+    CLOCK_STEP_MS = 60 * 1000,
+    CLOCK_SAID_MS = 10 * 60 * 1000
+};
+
 static void put_alarm(struct status *to, const struct alarm *a, const struct alarms_now *now) {
     to->alarms[to->n_alarms++] = (struct status_alarm){
         .id = gather_text(to, a->id),
@@ -188,6 +194,28 @@ static void look_at_stream(struct alarms *all, const struct status_stream *s, co
     str_format(text, sizeof text, "%.1f Hz instead of %g", s->measured_hz, s->rate_hz);
     if (s->measured_hz > 0)
         put_cause(all, s, ALARM_RATE, text, now);
+    str_format(text, sizeof text, "samples are stamped %.0f min %s they come", fabs(s->ahead_s) / 60,
+               s->ahead_s > 0 ? "after" : "before");
+    if (fabs(s->ahead_s) * 1000 > STAMPS_OFF_MS)
+        put_cause(all, s, ALARM_CLOCK, text, now);
+}
+
+/* The wall clock of this machine, against the clock that nobody can set: what people do with a wrong clock is said for a while, and
+ * then it is the clock. */
+static void look_at_clock(struct gather *g, struct alarms *all, const struct alarms_now *now) {
+    const int64_t offset_ms = now->wall_ms - now->boot_ms, step_ms = offset_ms - g->clock_offset_ms;
+    char text[80];
+    if (!g->clock_known || llabs(step_ms) < CLOCK_STEP_MS ||
+        (g->stepped_boot_ms && now->boot_ms - g->stepped_boot_ms > CLOCK_SAID_MS)) {
+        g->clock_known = true;
+        g->clock_offset_ms = offset_ms;
+        g->stepped_boot_ms = 0;
+        return;
+    }
+    g->stepped_boot_ms = g->stepped_boot_ms ? g->stepped_boot_ms : now->boot_ms;
+    str_format(text, sizeof text, "this machine's clock was set %s by %.0f s", step_ms > 0 ? "forward" : "back",
+               (double)llabs(step_ms) / 1000);
+    alarms_round_put(all, &(struct alarms_cause){.kind = ALARM_CLOCK, .bed = "", .principal = "", .session = "", .why = text}, now);
 }
 
 static bool is_open(const struct status_stream *s) { return *s->id && !s->ended_ms; }
@@ -219,15 +247,14 @@ static void measure(const struct gather *g, const struct alarms *all) {
         metric_set(metrics_series(g->source.metrics, "brrd_alarms_waiting", alarm_kind_name((enum alarm_kind)i)), waiting[i]);
 }
 
-void gather_causes(struct gather *g, const struct status *from) {
-    const struct alarms_now now = desk_now();
+void gather_causes(struct gather *g, const struct status *from, const struct alarms_now *now) {
     if (!g->source.desk)
         return;
     struct alarms *all = desk_alarms(g->source.desk);
     alarms_round_begin(all);
     for (int i = 0; i < from->n_streams; i++) {
-        look_at_stream(all, &from->streams[i], &now);
-        look_at_bed(g, from, &from->streams[i], &now);
+        look_at_stream(all, &from->streams[i], now);
+        look_at_bed(g, from, &from->streams[i], now);
     }
     for (int i = 0; i < from->n_hooks; i++)
         if (from->hooks[i].failing)
@@ -237,10 +264,11 @@ void gather_causes(struct gather *g, const struct status *from) {
                                                     .principal = "",
                                                     .session = "",
                                                     .why = from->hooks[i].error},
-                             &now);
+                             now);
     if (from->journal_fails)
         alarms_round_put(all, &(struct alarms_cause){.kind = ALARM_JOURNAL, .bed = "", .principal = "", .session = "", .why = ""},
-                         &now);
-    alarms_round_end(all, &now);
+                         now);
+    look_at_clock(g, all, now);
+    alarms_round_end(all, now);
     measure(g, all);
 }

@@ -20,6 +20,9 @@ struct gather {
     struct machine machine;
     struct gather_losses losses;
     int64_t published_ms;
+    /* Wall clock minus time since the boot; while the clock is another one since it was set at stepped_boot_ms, as before. */
+    int64_t clock_offset_ms, stepped_boot_ms;
+    bool clock_known;
     bool *seen; /* beds of the roster that had a stream; NULL: there is no roster */
 };
 
@@ -34,7 +37,7 @@ void gather_alarms(const struct gather *g, struct status *to);
 void gather_alarm_of_stream(const struct gather *g, const struct status *to, struct status_stream *s);
 void gather_roster(const struct gather *g, struct status *to);
 /* Once a second: tells the desk what of this is a technical alarm now. */
-void gather_causes(struct gather *g, const struct status *from);
+void gather_causes(struct gather *g, const struct status *from, const struct alarms_now *now);
 void gather_models(const struct gather *g, struct status *to);
 
 #endif

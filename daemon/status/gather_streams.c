@@ -131,6 +131,9 @@ static void put_stream(void *ctx, const struct session *session) {
     if (b)
         put_past(g, b, s);
     s->loaded = from.opened != NULL;
+    s->ahead_s = from.start_ms && s->seen_ms
+                     ? (double)(from.start_ms - s->seen_ms) / 1000 + (double)from.received_through / from.rate_hz
+                     : NAN;
     s->silent = s->realtime && silence(g, b) > SILENT_MS;
     s->late = s->realtime && s->lag_s > LATE_S;
     gather_alarm_of_stream(g->from, g->to, s);

@@ -38,9 +38,10 @@ def rows(d, kind):
 def answers_and_escalation():
     with temporary() as tmp:
         write = script(f"{tmp}/write", 'cat >> "$1"; echo >> "$1"\n')
-        told = [f"{tmp}/told-{name}" for name in ("all", "first", "last")]
+        told = [f"{tmp}/told-{name}" for name in ("all", "first", "last", "technical")]
         d = Ward(tmp, [{"name": "all", "command": [write, told[0]]}, {"name": "first", "command": [write, told[1]]},
-                       {"name": "last", "command": [write, told[2]]}],
+                       {"name": "last", "command": [write, told[2]]},
+                       {"name": "technical", "command": [write, told[3]], "kinds": ["technical_on", "technical_off"]}],
                  "  escalation: [{after: 1s, hooks: [first]}, {after: 2s, hooks: [last]}]\n  repeat: 1s\n").start()
         code, out, err = d.ctl("alarms", "test", "bed 7", "--json")
         assert code == 0, err
@@ -55,6 +56,8 @@ def answers_and_escalation():
         assert steps(told[1]) == 1 and [row["step"] for row in rows(d, "escalated")][:3] == [1, 2, 3], rows(d, "escalated")
         unanswered = [a for a in alarms(d, "--open") if a["kind"] == "unanswered"]
         assert [a["bed"] for a in unanswered] == ["bed 7"] and unanswered[0]["why"] == alarm["alarm"], unanswered
+        began = rows(d, "technical_on")
+        assert [(row["alarm"], row["client"], row["detail"]) for row in began] == [(unanswered[0]["alarm"], "bed 7", f"unanswered: {alarm['alarm']}")], began
 
         code, out, err = d.ctl("alarms", "ack", alarm["alarm"], "--person", "Ana B")
         assert code == 0 and "acknowledged by Ana B" in out, (out, err)
@@ -62,6 +65,7 @@ def answers_and_escalation():
         assert d.ctl("alarms", "mark", alarm["alarm"], "false")[0] == 0
         assert d.ctl("alarms", "note", alarm["alarm"], "a drill: nothing to do")[0] == 0
         n = steps(told[2])
+        soon(lambda: rows(d, "technical_off"), lambda: alarms(d))
         d.kill()
         d.start()
         time.sleep(1.8)  # longer than alarms.repeat
@@ -71,6 +75,10 @@ def answers_and_escalation():
         assert again[0]["mark"] == "false" and again[0]["note"] == "a drill: nothing to do", again
         assert [row["detail"] for row in rows(d, "answered")] == ["acknowledge via brrctl by Ana B", "mark false via brrctl",
                                                    "note via brrctl: a drill: nothing to do"], rows(d, "answered")
+
+        soon(lambda: lines(told[3]), lambda: d.read_log()[-2000:])
+        assert "nobody answers" in json.loads(lines(told[3])[0])["text"], lines(told[3])
+        assert len(rows(d, "technical_on")) == len(rows(d, "technical_off")) == 1
 
         check_labels(d, tmp)
         assert d.ctl("alarms", "standby", "bed 7", "30m")[0] == 0 and d.ctl("alarms", "standby", "bed 7", "off")[0] == 0

@@ -129,8 +129,9 @@ static void nobody_answers_and_each_step_is_taken_once(void **state) {
     assert_int_equal(a->step, 3);
     assert_string_equal(technical(w, ALARM_UNANSWERED)->bed, "bed-7");
     assert_int_equal(rows_of(w, JOURNAL_ESCALATED), 3);
-    assert_int_equal(w->rows[w->n - 1].step, 3);
-    assert_string_equal(w->rows[w->n - 1].alarm, a->id);
+    assert_int_equal(w->rows[w->n - 2].step, 3);
+    assert_string_equal(w->rows[w->n - 2].alarm, a->id);
+    assert_int_equal(w->rows[w->n - 1].kind, JOURNAL_TECHNICAL_ON);
     assert_int_equal(acknowledge(w, a), 0);
     pass(w, 1000);
     assert_null(technical(w, ALARM_UNANSWERED));
@@ -334,6 +335,38 @@ static void a_technical_alarm_begins_after_its_delay_and_ends_with_its_cause(voi
     assert_int_equal(a->answered.at_ms, 0);
 }
 
+/* Only rows are appended: one when it begins, its answers, one when it is over. */
+static void a_technical_alarm_goes_on_after_a_restart_until_its_cause_is_over(void **state) {
+    struct ward *w = *state;
+    hold(w, ALARM_ELECTRODES, "bed-7", 31 * 1000);
+    const struct alarm *a = technical(w, ALARM_ELECTRODES);
+    char id[JOURNAL_ALARM];
+    str_copy(id, sizeof id, a->id);
+    assert_string_equal(w->rows[0].detail, "electrodes: why");
+    assert_int_equal(acknowledge(w, a), 0);
+    restart(w, 5000);
+    a = technical(w, ALARM_ELECTRODES);
+    assert_string_equal(a->id, id);
+    assert_string_equal(a->bed, "bed-7");
+    assert_string_equal(a->why, "why");
+    assert_string_equal(a->answered.person, "Ana B");
+    pass(w, ALARMS_RETURN_MS - 2000); /* the stream is back, and its channels are not yet known to be flat */
+    hold(w, ALARM_ELECTRODES, "bed-7", 1000);
+    assert_string_equal(technical(w, ALARM_ELECTRODES)->id, id);
+    pass(w, 1000);
+    assert_null(technical(w, ALARM_ELECTRODES));
+    assert_int_equal(rows_of(w, JOURNAL_TECHNICAL_ON), 1);
+    assert_int_equal(rows_of(w, JOURNAL_TECHNICAL_OFF), 1);
+    assert_string_equal(w->rows[w->n - 1].alarm, id);
+    restart(w, 1000);
+    assert_null(technical(w, ALARM_ELECTRODES));
+    hold(w, ALARM_LOST, "bed-8", 16 * 1000);
+    restart(w, 1000);
+    pass(w, ALARMS_RETURN_MS + 1000); /* its cause went while the daemon was away */
+    assert_null(technical(w, ALARM_LOST));
+    assert_int_equal(rows_of(w, JOURNAL_TECHNICAL_OFF), 2);
+}
+
 static void a_bed_in_standby_has_no_technical_alarms_until_its_end(void **state) {
     struct ward *w = *state;
     struct err err;
@@ -400,6 +433,7 @@ int main(void) {
         in_ward(an_alarm_that_begins_again_keeps_its_answers_in_another_session),
         in_ward(replays_sound_and_escalate_never),
         in_ward(a_technical_alarm_begins_after_its_delay_and_ends_with_its_cause),
+        in_ward(a_technical_alarm_goes_on_after_a_restart_until_its_cause_is_over),
         in_ward(a_bed_in_standby_has_no_technical_alarms_until_its_end),
         in_ward(closed_alarms_make_room_and_open_ones_stay),
         in_ward(a_test_takes_the_way_of_an_alarm),

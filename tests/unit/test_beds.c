@@ -1,4 +1,5 @@
 /* The recent past of streams: points of each second, alarms, what stays of a stream that has ended. Time is the test's. */
+#include <limits.h>
 #include <math.h>
 
 #include "daemon/status/beds.h"
@@ -133,6 +134,52 @@ static void a_silent_stream_has_no_signal_though_the_clock_is_set_back(void **st
     beds_free(beds);
 }
 
+static const struct alarm *wrong_clock(struct desk *desk) {
+    struct alarms_cursor cursor = {0};
+    const struct alarm *a = alarms_next(desk_alarms(desk), &cursor);
+    assert_true(!a || a->kind == ALARM_CLOCK);
+    return a;
+}
+
+/* So many seconds, in which the stream's samples are stamped so long after they come. */
+static void look(struct gather *g, double ahead_s, int seconds, int64_t wall_shift_ms) {
+    static struct alarms_now now = {.boot_ms = 5000000, .wall_ms = 1800000000000};
+    struct status_stream s = {.id = "id", .client = "bed 7", .principal = "p", .model = "m", .quality = "", .place = INT_MAX};
+    s.realtime = s.connected = s.loaded = true;
+    s.ahead_s = ahead_s;
+    struct status from = {.streams = &s, .n_streams = 1};
+    now.wall_ms += wall_shift_ms;
+    for (int i = 0; i < seconds; i++) {
+        now.boot_ms += 1000;
+        now.wall_ms += 1000;
+        gather_causes(g, &from, &now);
+    }
+}
+
+static void a_clock_that_is_wrong_is_a_technical_alarm(void **state) {
+    struct gather g = {0};
+    (void)state;
+    assert_int_equal(desk_new(&(struct desk_config){0}, &g.source.desk, NULL), 0);
+    look(&g, NAN, 60, 0);
+    look(&g, -200, 60, 0); /* what was kept during an outage */
+    assert_null(wrong_clock(g.source.desk));
+    look(&g, -3600, 32, 0);
+    assert_string_equal(wrong_clock(g.source.desk)->why, "samples are stamped 60 min before they come");
+    assert_string_equal(wrong_clock(g.source.desk)->bed, "bed 7");
+    look(&g, 0, 60, 0);
+    assert_null(wrong_clock(g.source.desk));
+    look(&g, 0, 10, 5000); /* a small step */
+    look(&g, 0, 20, -3600 * 1000);
+    look(&g, 0, 60, 3600 * 1000); /* put right at once */
+    assert_null(wrong_clock(g.source.desk));
+    look(&g, 0, 32, -3600 * 1000);
+    assert_string_equal(wrong_clock(g.source.desk)->why, "this machine's clock was set back by 3600 s");
+    assert_string_equal(wrong_clock(g.source.desk)->bed, "");
+    look(&g, 0, 11 * 60, 0);
+    assert_null(wrong_clock(g.source.desk)); /* it is the clock now */
+    desk_free(g.source.desk);
+}
+
 static void a_stream_that_ended_stays_until_its_client_is_back(void **state) {
     static const struct session_request named = {.open = &own_open, .client = "bed 7", .principal = "uid:1"};
     struct bench *b = *state;
@@ -182,6 +229,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(each_second_keeps_its_highest_value, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_alarm_is_news_once_and_has_its_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_stream_has_no_signal_though_the_clock_is_set_back, set_up, tear_down),
+        cmocka_unit_test(a_clock_that_is_wrong_is_a_technical_alarm),
         cmocka_unit_test_setup_teardown(a_stream_that_ended_stays_until_its_client_is_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(ended_streams_are_bounded, set_up, tear_down),
     };

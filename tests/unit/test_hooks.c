@@ -358,6 +358,44 @@ static void a_test_that_arrives_ends_the_pauses(void **state) {
     stop(all);
 }
 
+static struct journal_entry technical(enum journal_kind kind, int bed) {
+    char name[16];
+    str_format(name, sizeof name, "bed-%d", bed);
+    struct journal_entry e = entry(kind, name, 1000 * kind + bed);
+    str_format(e.alarm, sizeof e.alarm, "lost-%d", bed);
+    str_copy(e.detail, sizeof e.detail, "lost: no stream");
+    return e;
+}
+
+/* Twelve beds are lost within seconds, one after the other: one line; a receiver does not hear that it does not hear. */
+static void technical_alarms_of_one_kind_are_told_at_once(void **state) {
+    struct hooks *all = start(state, 0);
+    hook.kinds |= 1u << JOURNAL_TECHNICAL_ON | 1u << JOURNAL_TECHNICAL_OFF;
+    struct journal_entry e = technical(JOURNAL_TECHNICAL_ON, 99);
+    str_copy(e.client, sizeof e.client, "pager");
+    str_copy(e.detail, sizeof e.detail, "receiver: refused");
+    assert_false(hook_wants(&hook, &e));
+    for (int bed = 1; bed <= 12; bed++) {
+        e = technical(JOURNAL_TECHNICAL_ON, bed);
+        journal_line_drop(offer_entry(all, &e, bed % 2 ? LINE_WRITTEN : LINE_WAITS));
+        nanosleep(&(struct timespec){.tv_nsec = 50 * 1000000}, NULL);
+    }
+    wait_told("technical_on", 12);
+    assert_int_equal(receiver.n, 1);
+    assert_true(body_has(0, "\"text\":\"12 beds: connection lost (bed-1, bed-2, bed-3, ") && body_has(0, "bed-12)\""));
+    assert_true(body_has(0, "\"kind\":\"technical_on\"") && body_has(0, "\"detail\":\"lost: no stream\""));
+    e = technical(JOURNAL_TECHNICAL_ON, 13); /* it is over before anybody was told */
+    journal_line_drop(offer_entry(all, &e, LINE_WRITTEN));
+    for (int bed = 7; bed <= 13; bed += 6) {
+        e = technical(JOURNAL_TECHNICAL_OFF, bed);
+        journal_line_drop(offer_entry(all, &e, LINE_WRITTEN));
+    }
+    wait_told("technical_off", 2);
+    assert_int_equal(receiver.n, 2);
+    assert_true(body_has(1, "\"text\":\"2 beds: connection lost, over (bed-7, bed-13)\"") && body_has(1, "technical_off"));
+    stop(all);
+}
+
 static void replays_and_old_alarms_are_not_told(void **state) {
     struct hooks *all = start(state, 0);
     struct journal_entry e = entry(JOURNAL_ALARM_ON, "file", 512);
@@ -440,17 +478,12 @@ static void a_heartbeat_is_told_once_a_minute_to_those_who_want_it(void **state)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        in_temp_dir(an_alarm_is_told_without_the_disk),
-        in_temp_dir(an_alarm_that_the_journal_had_is_not_told_again),
-        in_temp_dir(a_slow_delivery_delays_no_other_bed),
-        in_temp_dir(after_an_outage_it_hears_the_state_of_each_bed),
-        in_temp_dir(an_alarm_that_goes_on_is_told_once),
-        in_temp_dir(a_receiver_that_refuses_has_failed_at_once),
-        in_temp_dir(a_test_that_arrives_ends_the_pauses),
-        in_temp_dir(replays_and_old_alarms_are_not_told),
-        in_temp_dir(a_hook_without_its_secret_stops_nothing),
-        in_temp_dir(a_command_gets_a_clean_environment),
-        in_temp_dir(a_heartbeat_is_told_once_a_minute_to_those_who_want_it),
+        in_temp_dir(an_alarm_is_told_without_the_disk),   in_temp_dir(an_alarm_that_the_journal_had_is_not_told_again),
+        in_temp_dir(a_slow_delivery_delays_no_other_bed), in_temp_dir(after_an_outage_it_hears_the_state_of_each_bed),
+        in_temp_dir(an_alarm_that_goes_on_is_told_once),  in_temp_dir(a_receiver_that_refuses_has_failed_at_once),
+        in_temp_dir(a_test_that_arrives_ends_the_pauses), in_temp_dir(technical_alarms_of_one_kind_are_told_at_once),
+        in_temp_dir(replays_and_old_alarms_are_not_told), in_temp_dir(a_hook_without_its_secret_stops_nothing),
+        in_temp_dir(a_command_gets_a_clean_environment),  in_temp_dir(a_heartbeat_is_told_once_a_minute_to_those_who_want_it),
     };
     return cmocka_run_group_tests(tests, start_receiver, NULL);
 }

@@ -264,7 +264,7 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .n_channels = r->source->n,
                                      .rate_hz = r->source->rate_hz,
                                      .client_name = config->client,
-                                     .start_time_ms = start_ms(r->source),
+                                     .start_time_ms = config->as_live ? clock_wall_ms() : start_ms(r->source), /* a drill is now */
                                      .realtime = r->source->live     ? 1
                                                  : config->pace <= 0 ? 0
                                                  : config->as_live   ? 1

@@ -50,7 +50,7 @@ static const struct argument rows[] = {
     {"--realtime", NULL, ARGUMENT_NUMBER, AT(realtime), "FACTOR",
      "speed: 1 = as recorded, 10 = ten times as fast; default: as fast as possible", 0.001, 1e6},
     {"--as-live", NULL, ARGUMENT_FLAG, AT(as_live), "",
-     "with --realtime: alarms count as those of a patient, and hooks hear them: for a drill", 0, 0},
+     "with --realtime: a drill; alarms count as those of a patient now, and hooks hear them", 0, 0},
     {"--chunk-samples", NULL, ARGUMENT_INTEGER, AT(chunk_samples), "N", "samples per message; default 8 s, with --realtime 0.25 s",
      1, 1e7},
     {"--client", NULL, ARGUMENT_TEXT, AT(client), "NAME",
