@@ -1,6 +1,7 @@
 #include "geodesic/geodesic_kind.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/str.h"
 #include "work/jobfile.h"
@@ -51,10 +52,25 @@ static int read_config(struct jobfile *job, struct arena *arena, struct err *err
     return 0;
 }
 
+/* The classical rules are named beside the models, whoever is better. */
 static void summarise(const struct json *result, char *buf, size_t size) {
-    str_format(buf, size, "mean RMSE %.5f over %zu held-out spectra, %.0f geodesics/s",
-               json_f64(json_get(result, "mean_rmse"), NAN), json_count(json_get(result, "per_fold")),
-               json_f64(json_get(result, "geodesics_per_s"), NAN));
+    const double rmse = json_f64(json_get(result, "mean_rmse"), NAN);
+    const struct json *value, *rules = json_get(result, "baselines");
+    struct json_cursor at = {0};
+    const char *key, *best = NULL;
+    double least = INFINITY;
+    int better = 0, n = 0;
+    for (; json_next(rules, &at, &key, &value); n++) {
+        double other = json_f64(value, NAN);
+        better += other < rmse;
+        best = other < least ? key : best;
+        least = fmin(least, other);
+    }
+    str_format(buf, size, "mean RMSE %.5f over %zu held-out spectra", rmse, json_count(json_get(result, "per_fold")));
+    size_t len = strlen(buf);
+    if (best)
+        str_format(buf + len, size - len, "; %s, the best rule without learning, has %.5f (%d of %d rules are better)", best, least,
+                   better, n);
 }
 
 const struct task_kind kind_geodesic = {

@@ -181,29 +181,59 @@ static int write_csv(const struct geodesic_task *t, struct err *err) {
 
 /* ---- pictures -------------------------------------------------------------------------------------------------- */
 
-static int draw_spectra(const struct geodesic_task *t, struct err *err) {
+/* The rule with the smallest mean error. */
+static enum interpolate_rule best_rule(const struct geodesic_task *t, const struct spectrum_score *scores) {
+    int best = 0;
+    for (int rule = 1; rule < INTERPOLATE_RULES; rule++)
+        if (mean_baseline(t, scores + rule * t->folds) < mean_baseline(t, scores + best * t->folds))
+            best = rule;
+    return (enum interpolate_rule)best;
+}
+
+/* A panel for each held-out spectrum. by_rule: (folds, width), what the best rule predicts. */
+static int draw_spectra_beside(const struct geodesic_task *t, enum interpolate_rule rule, double rule_rmse, const double *by_rule,
+                               struct err *err) {
     const struct spectra *s = &t->spectra;
-    struct plot_panel_curve curves[SPECTRA_MAX_CONCENTRATIONS][2];
+    struct plot_panel_curve curves[SPECTRA_MAX_CONCENTRATIONS][3];
     struct plot_panel panels[SPECTRA_MAX_CONCENTRATIONS];
-    char titles[SPECTRA_MAX_CONCENTRATIONS][96], path[PATH_SIZE], subtitle[120];
+    char titles[SPECTRA_MAX_CONCENTRATIONS][96], path[PATH_SIZE], subtitle[160], beside[80];
+    str_format(beside, sizeof beside, "%s, the best rule without learning", interpolate_name(rule));
     for (int k = 0; k < s->n; k++) {
         curves[k][0] = (struct plot_panel_curve){"measured", s->absorbance + k * s->width, NULL};
         curves[k][1] =
             (struct plot_panel_curve){"predicted, with the spread over sources", t->fold[k].predicted, t->fold[k].spread};
+        curves[k][2] = (struct plot_panel_curve){beside, by_rule + k * s->width, NULL};
         str_format(titles[k], sizeof titles[k], "%g held out: RMSE %.5f, R² %.3f", s->concentrations[k], t->fold[k].all.rmse,
                    t->fold[k].all.r2);
-        panels[k] = (struct plot_panel){titles[k], curves[k], 2};
+        panels[k] = (struct plot_panel){titles[k], curves[k], 3};
     }
-    str_format(subtitle, sizeof subtitle, "mean RMSE %.5f, seed %lld", mean_rmse(t, false), (long long)t->config->seed);
+    str_format(subtitle, sizeof subtitle, "mean RMSE %.5f; %s %.5f; seed %lld", mean_rmse(t, false), interpolate_name(rule),
+               rule_rmse, (long long)t->config->seed);
     struct plot_panels p = {.title = t->job->name,
                             .subtitle = subtitle,
                             .x_name = "wavelength, nm",
+                            .y_name = "absorbance",
                             .x = s->wavelengths,
                             .n = s->width,
                             .panels = panels,
                             .n_panels = s->n};
     int rc = fsio_join(path, sizeof path, t->env.directory, "spectra.svg", err);
     return rc ? rc : plot_panels(path, &p, err);
+}
+
+static int draw_spectra(const struct geodesic_task *t, const struct spectrum_score *scores, struct err *err) {
+    const enum interpolate_rule rule = best_rule(t, scores);
+    const size_t width = (size_t)t->spectra.width;
+    OWNED_MEMORY double *values = malloc(2 * (size_t)t->folds * width * sizeof *values); /* measured without each, and predicted */
+    if (!values)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a picture of spectra");
+    for (int k = 0; k < t->folds; k++) {
+        int rc = baseline(t, rule, k, values, values + (size_t)(t->folds + k) * width, err);
+        if (rc)
+            return rc;
+    }
+    return draw_spectra_beside(t, rule, mean_baseline(t, scores + (size_t)rule * (size_t)t->folds),
+                               values + (size_t)t->folds * width, err);
 }
 
 /* √g over concentration at some wavelengths, a panel for each model. */
@@ -245,6 +275,7 @@ static int draw_metric(const struct geodesic_task *t, struct err *err) {
     struct plot_panels p = {.title = "learned metric: sqrt(g) over concentration",
                             .subtitle = "scaled to a length of 2 at each wavelength",
                             .x_name = "concentration",
+                            .y_name = "sqrt(g)",
                             .x = at,
                             .n = METRIC_POINTS,
                             .panels = panels,
@@ -280,7 +311,7 @@ static int write_files(const struct geodesic_task *t, struct err *err) {
         return err_set(err, ERR_EXHAUSTED, "out of memory for a report");
     int rc;
     if ((rc = score_baselines(t, baselines, err)) || (rc = write_model(t, err)) || (rc = write_csv(t, err)) ||
-        (rc = draw_spectra(t, err)) || (rc = write_json(t, baselines, err)))
+        (rc = draw_spectra(t, baselines, err)) || (rc = write_json(t, baselines, err)))
         return rc;
     log_table(t, baselines);
     return 0;

@@ -6,7 +6,7 @@
 #include "base/str.h"
 #include "plot/svg.h"
 
-enum { COLUMNS = 3, WIDTH = 360, HEIGHT = 230, LEFT = 58, TOP = 76, GAP_X = 64, GAP_Y = 62, MAX_POINTS = 1500 };
+enum { COLUMNS = 3, WIDTH = 360, HEIGHT = 230, LEFT = 76, TOP = 96, GAP_X = 82, GAP_Y = 62, MAX_POINTS = 1500 };
 
 /* Where one panel lies, and the ranges of its axes. */
 struct frame {
@@ -50,13 +50,16 @@ static void draw_axes(struct svg *g, const struct frame *f, const struct plot_pa
     svg_line(g, f->x, f->y + HEIGHT, f->x + WIDTH, f->y + HEIGHT, "axis");
     svg_text(g, f->x, f->y - 8, "name", "start", title);
     svg_text(g, f->x + WIDTH, f->y + HEIGHT + 32, "muted", "end", p->x_name);
+    svg_text_up(g, f->x - 56, f->y + HEIGHT / 2.0, "muted", p->y_name);
 }
 
 static void draw_band(struct svg *g, const struct frame *f, const struct plot_panels *p, const struct plot_panel_curve *c,
-                      int64_t stride) {
+                      int color, int64_t stride) {
     struct svg_path path;
+    char class[24];
     bool started = false;
-    svg_path_open(&path, g, "area");
+    str_format(class, sizeof class, "band key%d", color);
+    svg_path_open(&path, g, class);
     for (int side = 0; side < 2; side++)
         for (int64_t k = 0; k < p->n; k += stride) {
             int64_t i = side ? (p->n - 1) / stride * stride - k : k;
@@ -76,7 +79,7 @@ static void draw_curve(struct svg *g, const struct frame *f, const struct plot_p
     struct svg_path path;
     char class[24];
     bool started = false;
-    str_format(class, sizeof class, "line line%d", color % 4);
+    str_format(class, sizeof class, "line line%d", color);
     svg_path_open(&path, g, class);
     for (int64_t i = 0; i < p->n; i += stride) {
         if (isfinite(c->y[i]))
@@ -86,24 +89,9 @@ static void draw_curve(struct svg *g, const struct frame *f, const struct plot_p
     svg_path_close(&path);
 }
 
-/* Names of the first panel's curves, from the right. */
-static void draw_names(struct svg *g, const struct plot_panels *p, double right) {
-    for (int c = p->panels[0].n_curves - 1; c >= 0; c--) {
-        const char *name = p->panels[0].curves[c].name;
-        double letters = 0;
-        char class[24];
-        str_format(class, sizeof class, "line line%d", c % 4);
-        for (const char *at = name; *at; at++)
-            letters++;
-        svg_text(g, right, 46, "muted", "end", name);
-        right -= 6.6 * letters + 8;
-        svg_line(g, right - 18, 42, right, 42, class);
-        right -= 34;
-    }
-}
-
 int plot_panels(const char *path, const struct plot_panels *p, struct err *err) {
     struct svg g;
+    const char *names[PLOT_PANEL_CURVES];
     double low, high;
     if (p->n < 2 || p->n_panels < 1 || p->n_panels > PLOT_MAX_PANELS)
         return err_set(err, ERR_INVALID, "cannot plot %d panels of %lld points", p->n_panels, (long long)p->n);
@@ -118,7 +106,9 @@ int plot_panels(const char *path, const struct plot_panels *p, struct err *err) 
     svg_text(&g, LEFT, 30, "title", "start", p->title);
     if (p->subtitle)
         svg_text(&g, LEFT, 48, "muted", "start", p->subtitle);
-    draw_names(&g, p, width - 30);
+    for (int c = 0; c < p->panels[0].n_curves; c++)
+        names[c] = p->panels[0].curves[c].name;
+    svg_legend(&g, LEFT, 67, names, p->panels[0].n_curves);
     for (int k = 0; k < p->n_panels; k++) {
         const struct plot_panel *panel = &p->panels[k];
         struct frame f = {.x = LEFT + k % columns * (WIDTH + GAP_X), .y = TOP + k / columns * (HEIGHT + GAP_Y)};
@@ -129,7 +119,7 @@ int plot_panels(const char *path, const struct plot_panels *p, struct err *err) 
         draw_axes(&g, &f, p, panel->title);
         for (int c = 0; c < panel->n_curves; c++)
             if (panel->curves[c].spread)
-                draw_band(&g, &f, p, &panel->curves[c], stride);
+                draw_band(&g, &f, p, &panel->curves[c], c, stride);
         for (int c = 0; c < panel->n_curves; c++)
             draw_curve(&g, &f, p, &panel->curves[c], c, stride);
     }

@@ -19,7 +19,7 @@ struct plot_panel {
     int n_curves; /* at most PLOT_PANEL_CURVES */
 };
 struct plot_panels {
-    const char *title, *subtitle, *x_name;
+    const char *title, *subtitle, *x_name, *y_name;
     const double *x; /* (n), ascending */
     int64_t n;
     const struct plot_panel *panels; /* three in a row */

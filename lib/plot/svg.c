@@ -16,6 +16,8 @@ static const char style[] =
     ".shade{fill:#0f766e;fill-opacity:.16}.track{fill:#f3f4f6}.line0{stroke:#2563eb}.line1{stroke:#ea580c}"
     ".line2{stroke:#0f766e}.line3{stroke:#be123c}.line4{stroke:#7c3aed}.line5{stroke:#a16207}.line6{stroke:#0891b2}"
     ".line7{stroke:#4b5563}.line{fill:none;stroke-width:1.6;stroke-linejoin:round}"
+    ".key0{fill:#2563eb}.key1{fill:#ea580c}.key2{fill:#0f766e}.key3{fill:#be123c}.key4{fill:#7c3aed}.key5{fill:#a16207}"
+    ".key6{fill:#0891b2}.key7{fill:#4b5563}.band{fill-opacity:.16;stroke:none}"
     ".best{stroke:#0f766e;stroke-width:1;stroke-dasharray:4 3}";
 
 void svg_open(struct svg *g, double width, double height, const char *label) {
@@ -73,6 +75,22 @@ void svg_escape(struct svg *g, const char *text) {
 void svg_text(struct svg *g, double x, double y, const char *class, const char *anchor, const char *text) {
     str_printf(&g->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\" text-anchor=\"%s\">", x, y, class, anchor);
     svg_escape(g, text);
+    str_puts(&g->out, "</text>\n");
+}
+
+void svg_text_up(struct svg *g, double x, double y, const char *class, const char *text) {
+    str_printf(&g->out, "<text transform=\"translate(%.1f %.1f) rotate(-90)\" class=\"%s\" text-anchor=\"middle\">", x, y, class);
+    svg_escape(g, text);
+    str_puts(&g->out, "</text>\n");
+}
+
+void svg_legend(struct svg *g, double x, double y, const char *const *names, int n) {
+    str_printf(&g->out, "<text x=\"%.1f\" y=\"%.1f\" class=\"muted\">", x, y);
+    for (int i = 0; i < n; i++) {
+        str_printf(&g->out, "<tspan class=\"key%d\" dx=\"%d\" font-weight=\"700\">——</tspan><tspan dx=\"5\">", i, i ? 20 : 0);
+        svg_escape(g, names[i]);
+        str_puts(&g->out, "</tspan>");
+    }
     str_puts(&g->out, "</text>\n");
 }
 

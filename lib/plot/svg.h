@@ -20,8 +20,13 @@ int svg_append(struct svg *g, struct str *out, struct err *err);
 
 /* Text content with markup escaped; invalid UTF-8 and control characters become '?'. */
 void svg_escape(struct svg *g, const char *text);
-/* class: "title" "muted" "name" "tick"; anchor: "start" "middle" "end". */
+/* class: "title" "muted" "name" "tick"; "line0" to "line7" for strokes, "key0" to "key7" for fills of the same colours, with "band"
+ * pale ones; anchor: "start" "middle" "end". */
 void svg_text(struct svg *g, double x, double y, const char *class, const char *anchor, const char *text);
+/* Text that runs upwards, its middle at (x, y), for the name of a vertical axis. */
+void svg_text_up(struct svg *g, double x, double y, const char *class, const char *text);
+/* A line of names from (x, y) on, each behind a dash in the colour of class "lineI", I from 0. */
+void svg_legend(struct svg *g, double x, double y, const char *const *names, int n);
 void svg_line(struct svg *g, double x1, double y1, double x2, double y2, const char *class);
 /* At least 1.5 wide, so that short events stay visible; tip (NULL = none) is a tooltip. */
 struct svg_box {

@@ -48,6 +48,8 @@ def check_report(directory, folds):
     assert set(report["baselines"]) >= {"linear_clamped", "pchip", "cubic_not_a_knot", "gp_rbf"}, report["baselines"].keys()
     for name in ("spectra.svg", "metric.svg"):
         xml.dom.minidom.parse(f"{directory}/{name}")
+    best = min(report["baselines"], key=lambda rule: report["baselines"][rule]["mean_rmse"])
+    assert f"{best}, the best rule without learning" in read(f"{directory}/spectra.svg"), best
     with open(f"{directory}/predictions.csv", encoding="utf-8") as f:
         rows = f.read().splitlines()
     assert len(rows[0].split(",")) == 1 + 3 * folds and len(rows) > 2, rows[0]
@@ -170,6 +172,11 @@ def check_daemon(tmp, csv):
     assert result["mean_rmse"] > 0 and len(result["per_fold"]) == 4 and result["geodesics_per_s"] > 0 and result["wall_s"] > 0, result
     assert result["baselines"]["linear_clamped"] > 0, result
     assert end["checkpoint"] and os.path.exists(end["checkpoint"]), end
+    best, rmse = min(result["baselines"].items(), key=lambda rule: rule[1])
+    code, out, err = d.ctl("watch", end["job"])  # the last lines name the rules beside the models
+    assert code == 0 and f"; {best}, the best rule without learning, has {rmse:.5f} (" in out and "rules are better)" in out, out
+    code, out, err = d.ctl("job", end["job"])
+    assert "\n  baselines\n    linear_clamped " in out, out
     check_job_model(d, tmp, end["job"], end["checkpoint"])
     write_table(f"{tmp}/bad.csv", bad=3)
     check_validate(d, csv, f"{tmp}/bad.csv")

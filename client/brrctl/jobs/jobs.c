@@ -114,23 +114,46 @@ static void print_row(const Brr__V1__Job *job) {
         printf("%24s %s\n", "", job->reason);
 }
 
-/* A figure a line; what is no plain figure or text is for --json. */
+/* One member of a result; false for what is no plain figure or text. */
+static bool print_member(const char *key, int indent, const struct json *value) {
+    char figure[32];
+    const enum json_kind kind = json_kind(value);
+    if (kind == JSON_KIND_STRING)
+        printf("%*s%-*s %s\n", indent, "", 28 - indent, key, json_str(value, ""));
+    else if (kind == JSON_KIND_INTEGER)
+        printf("%*s%-*s %lld\n", indent, "", 28 - indent, key, (long long)json_i64(value, 0));
+    else if (kind == JSON_KIND_REAL)
+        printf("%*s%-*s %s\n", indent, "", 28 - indent, key, output_figure(json_f64(value, NAN), figure, sizeof figure));
+    else
+        return false;
+    return true;
+}
+
+/* A table of figures, such as scores of other rules; anything deeper is for --json. */
+static void print_figures(const char *name, const struct json *table) {
+    struct json_cursor at = {0}, check = {0};
+    const struct json *value;
+    const char *key;
+    bool figures = json_kind(table) == JSON_KIND_OBJECT && json_count(table);
+    while (figures && json_next(table, &check, &key, &value))
+        figures = json_kind(value) == JSON_KIND_REAL || json_kind(value) == JSON_KIND_INTEGER;
+    if (!figures)
+        return;
+    printf("  %s\n", name);
+    while (json_next(table, &at, &key, &value))
+        print_member(key, 4, value);
+}
+
 static void print_result(const char *text) {
     struct json_cursor at = {0};
     struct json *result = NULL;
     const struct json *value;
     const char *key;
-    char figure[32];
     if (!*text || json_parse(text, strlen(text), "result", &result, NULL))
         return;
-    while (json_next(result, &at, &key, &value)) {
-        if (json_kind(value) == JSON_KIND_STRING)
-            printf("  %-26s %s\n", key, json_str(value, ""));
-        else if (json_kind(value) == JSON_KIND_INTEGER)
-            printf("  %-26s %lld\n", key, (long long)json_i64(value, 0));
-        else if (json_kind(value) == JSON_KIND_REAL)
-            printf("  %-26s %s\n", key, output_figure(json_f64(value, NAN), figure, sizeof figure));
-    }
+    while (json_next(result, &at, &key, &value))
+        if (!print_member(key, 2, value))
+            print_figures(key, value);
     json_free(result);
 }
 
