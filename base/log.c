@@ -281,3 +281,9 @@ void log_write(enum log_level level, const char *message, const char *fields, ..
     write_line(str_cstr(&line), line.len);
     str_done(&line);
 }
+
+static atomic_bool names_hidden;
+
+void log_names(bool written) { atomic_store(&names_hidden, !written); }
+
+const char *log_name(const char *name) { return atomic_load(&names_hidden) ? "-" : name; }

@@ -24,4 +24,9 @@ void log_hook(log_hook_fn *hook, void *ctx);
 /* "debug", "info", "warn", "error". */
 const char *log_level_name(enum log_level level);
 
+/* The name of a bed or a patient for a line of the log, or "-" where the configuration keeps names out of it (log.names); lines
+ * name a session, an alarm or a job by its id as well. log_names switches; names are written until its first call. Any thread. */
+const char *log_name(const char *name);
+void log_names(bool written);
+
 #endif

@@ -8,7 +8,6 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "base/log_name.h"
 #include "daemon/check.h"
 #include "daemon/config.h"
 #include "daemon/restore.h"

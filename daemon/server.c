@@ -6,7 +6,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/log_name.h"
 #include "daemon/deadline.h"
 #include "daemon/devices.h"
 #include "daemon/jobs/worker.h"

@@ -29,7 +29,7 @@ if(BRR_CUDA_BUILT)
       -gencode arch=compute_80,code=sm_80 "-gencode" "arch=compute_90,code=[sm_90,compute_90]"
       -Xptxas -v,-warn-spills,-warn-lmem-usage # a kernel that spills, or has an array in local memory, is an error
       -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden -Werror all-warnings)
-  file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu ${CMAKE_SOURCE_DIR}/kernels/cuda/*/*.cu)
   set(cuda_objects)
   foreach(source ${cuda_sources})
     get_filename_component(name ${source} NAME_WE)

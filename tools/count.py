@@ -13,9 +13,7 @@ PRODUCT = ("base", "lib", "kernels", "daemon", "client", "tools")
 
 
 def room_of(path):
-    parts = path.split("/")[:-1]
-    depth = 3 if parts[:2] == ["client", "brrctl"] else 2 if parts[0] in ("lib", "kernels", "daemon", "client", "tests", "tools") else 1
-    return "/".join(parts[:depth])
+    return os.path.dirname(path) if path.split("/")[0] in PRODUCT else "/".join(path.split("/")[:-1][:2])
 
 
 def count():

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/log_name.h"
 #include "base/str.h"
 #include "daemon/alarms/alarm_entry.h"
 #include "daemon/journal/journaldb.h"

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/log_name.h"
 #include "base/map.h"
 #include "base/str.h"
 #include "base/trusted_time.h"

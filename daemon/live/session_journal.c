@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/log_name.h"
 #include "base/str.h"
 #include "daemon/live/session_parts.h"
 

@@ -1,5 +1,5 @@
 #include "train/train_roles.h"
-#include "train/task_eeg.h"
+#include "evaluate/task_eeg.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,9 @@
  * (train_checkpoint) and the record of its course (train_course). Internal to lib/train. */
 #ifndef BRR_TRAIN_TRAIN_STATE_H
 #define BRR_TRAIN_TRAIN_STATE_H
+#include "evaluate/evaluation.h"
 #include "nn/optim.h"
 #include "train/best.h"
-#include "train/evaluation.h"
 #include "train/feed.h"
 #include "train/step.h"
 #include "train/train_kind.h"

@@ -1,5 +1,5 @@
 /* evaluation: what it keeps of a recording is what a stream of the same samples would have said, and when. */
-#include "train/evaluation.h"
+#include "evaluate/evaluation.h"
 
 #include "detect/timeline.h"
 #include "unit/cmocka_all.h"

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "base/str.h"
-#include "train/detect_kind.h"
-#include "train/evaluate_kind.h"
+#include "evaluate/detect_kind.h"
+#include "evaluate/evaluate_kind.h"
 #include "train/train_estimate.h"
 #include "train/train_kind.h"
 

@@ -21,7 +21,7 @@ STACK = {}  # kernel: bytes of local memory it may have, and why
 def constants(text):
     """The enum constants of a source, and of the headers beside it that it includes."""
     names = {}
-    for header in re.findall(r'#include "kernels/cuda/(\w+\.cuh)"', text):
+    for header in re.findall(r'#include "kernels/cuda/([\w/]+\.cuh)"', text):
         names.update(constants((CUDA / header).read_text()))
     for body in re.findall(r"\benum(?: \w+)? \{([^}]*)\}", re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)):
         for item in body.split(","):
@@ -125,7 +125,7 @@ def main():
     if not nvcc:
         print("skipped: hardware: no GPU compiler (nvcc)")
         return 77
-    paths = [p for p in CUDA.glob("*.cu") if "__global__" in p.read_text()]
+    paths = [p for p in CUDA.rglob("*.cu") if "__global__" in p.read_text()]
     paths.sort(key=lambda p: not p.stem.startswith("scan_"))  # those that take long first
     problems, count = [], 0
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(2) as pool:

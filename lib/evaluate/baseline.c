@@ -1,0 +1,117 @@
+#include "evaluate/baseline.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "detect/builtin.h"
+#include "eeg/feature.h"
+#include "eeg/half.h"
+#include "windows/recording.h"
+
+enum { ROWS = 4096 };
+
+struct baseline {
+    struct modelfile model;
+    struct evaluation_samples samples;
+    struct score_counts sums[SCORE_KINDS];
+};
+
+int baseline_new(const char *name, struct baseline **ret, struct err *err) {
+    struct baseline *b = calloc(1, sizeof *b);
+    if (!b)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a baseline");
+    int rc = builtin_model(name, &b->model, err);
+    if (rc)
+        free(b);
+    else
+        *ret = b;
+    return rc;
+}
+
+void baseline_free(struct baseline *b) { free(b); }
+
+static bool is_held(const struct recording_info *info, int64_t at, int *held) {
+    while (*held < info->n_held && at >= info->held[*held].end)
+        ++*held;
+    return *held < info->n_held && at >= info->held[*held].first;
+}
+
+/* Rows [first, end) of a segment, all of them held or none, as probabilities. */
+static void run_rows(const struct baseline *b, struct feature *f, const struct feature_rows *in, float *p) {
+    struct seizure_map map = seizure_map(b->model.model.type);
+    uint16_t halves[ROWS];
+    feature_run(f, *in, (struct feature_output){halves, 1});
+    for (int64_t i = 0; i < in->n; i++)
+        p[i] = 1 / (1 + expf(-(map.weight * half_to_f32(halves[i]) + map.bias)));
+}
+
+/* The trace as in struct score_trace. */
+static void run_segments(const struct baseline *b, const struct evaluation_recording *r, const struct recording_info *info,
+                         struct feature *f, float *p) {
+    const struct recording *rec = r->entry->recording;
+    int held = 0;
+    for (int s = 0; s < info->n_segments; s++) {
+        int64_t end = info->segments[s].end;
+        feature_start(f, recording_rows(rec, s, info->segments[s].first));
+        for (int64_t at = info->segments[s].first, n; at < end; at += n, p += n) {
+            bool now = is_held(info, at, &held);
+            int64_t until = held == info->n_held ? end : now ? info->held[held].end : info->held[held].first;
+            until = until < end ? until : end;
+            n = until - at < ROWS ? until - at : ROWS;
+            run_rows(b, f, &(struct feature_rows){recording_rows(rec, s, at), n, info->columns, now}, p);
+        }
+        if (s + 1 < info->n_segments)
+            *p++ = NAN;
+    }
+}
+
+/* Events of the trace in file time, and their scores. */
+static int score(struct baseline *b, const struct evaluation_recording *r, const float *p, struct err *err) {
+    struct event *events = NULL;
+    int64_t n = 0;
+    int rc = events_find(&b->model.events, p, r->trace.n, &events, &n, err);
+    if (rc)
+        return rc;
+    score_trace_to_time(&r->trace, events, n);
+    rc = score_apply(&r->trace, events, n, b->sums, err);
+    free(events);
+    return rc;
+}
+
+int baseline_add(struct baseline *b, const struct evaluation_recording *r, struct err *err) {
+    struct recording_info info;
+    struct feature *f = NULL;
+    recording_info(r->entry->recording, &info);
+    float *p = malloc(((size_t)r->trace.n + 1) * sizeof *p);
+    if (!p)
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory for a baseline", r->entry->relative_path);
+    int rc = feature_new(b->model.frontend.normalize, info.channels, &f, err);
+    if (!rc) {
+        run_segments(b, r, &info, f, p);
+        evaluation_add_samples(&b->samples, &info, p);
+        rc = score(b, r, p, err);
+    }
+    feature_free(f);
+    free(p);
+    return rc;
+}
+
+void baseline_json(const struct baseline *b, struct json_writer *w) {
+    static const enum score_kind kinds[] = {SCORE_EVENT, SCORE_SAMPLE};
+    json_begin_object(w, NULL);
+    json_put_str(w, "name", seizure_type_name(b->model.model.type));
+    json_put_f64(w, "auroc", auroc_value(&b->samples.auroc));
+    json_put_f64(w, "on", b->model.events.on);
+    json_put_f64(w, "off", b->model.events.off);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct score s;
+        score_from_counts(&b->sums[kinds[i]], &s);
+        json_begin_object(w, score_kind_name(kinds[i]));
+        json_put_f64(w, "f1", s.f1);
+        json_put_f64(w, "sensitivity", s.sensitivity);
+        json_put_f64(w, "precision", s.precision);
+        json_put_f64(w, "false_alarms_per_24h", s.false_alarms_per_24h);
+        json_end(w, '}');
+    }
+    json_end(w, '}');
+}

@@ -1,0 +1,21 @@
+/* evaluate_patients: which of the evaluated patients a model has seen in its training, from the hashes in its file. Internal to
+ * lib/train. */
+#ifndef BRR_EVALUATE_EVALUATE_PATIENTS_H
+#define BRR_EVALUATE_EVALUATE_PATIENTS_H
+#include "base/json.h"
+#include "windows/manifest.h"
+
+struct seen_patients {
+    bool known;    /* the model's file names its patients, and those of every model that it was fine-tuned from */
+    uint8_t *role; /* malloc'd, per entry: PATIENT_TRAINING or _VALIDATION as the model knows him, PATIENT_TEST if it does not, */
+                   /* PATIENT_UNUSED if the entry is not evaluated */
+    int64_t training, validation, unseen; /* patients of the evaluated recordings */
+};
+/* chosen: per entry, 1 = evaluated. patients: modelfile_patients, may be NULL. */
+int seen_patients_init(struct seen_patients *s, const struct manifest *m, const uint8_t *chosen, const char *patients,
+                       struct err *err);
+void seen_patients_done(struct seen_patients *s);
+/* {"known": true, "training": ["sub-01", …], "validation": […], "unseen": […]}: names of the patients evaluated. */
+void seen_patients_json(const struct seen_patients *s, const struct manifest *m, struct json_writer *w, const char *key);
+
+#endif

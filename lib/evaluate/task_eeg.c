@@ -1,0 +1,151 @@
+#include "evaluate/task_eeg.h"
+
+#include <string.h>
+
+#include "base/counted.h"
+#include "base/str.h"
+#include "store/mirror.h"
+#include "windows/recording.h"
+#include "work/job_data.h"
+
+enum { BAD_NAMED = 5, FAULTY_NAMED = 10, MONTAGE_NOTES = 4 }; /* recordings named in the log that cannot be used, or have faults */
+
+struct manifest_config task_manifest_config(const struct jobfile *job, const struct task_env *env, const struct modelfile *file) {
+    struct manifest_config config = {.root = env->data_root,
+                                     .mirror = env->mirror,
+                                     .sources = job->data->sources,
+                                     .n_sources = job->data->n_sources,
+                                     .mirrors = env->mirrors,
+                                     .cache_dir = env->cache_dir,
+                                     .cache = env->cache,
+                                     .frontend = file->frontend,
+                                     .window = file->model.window,
+                                     .hop = file->hop,
+                                     .labels = job->data->labels,
+                                     .unlabeled = job->data->unlabeled,
+                                     .hole_every_s = job->data->hole_every_s,
+                                     .patient = (enum labels_patient_rule)job->data->patient,
+                                     .fail_on_bad_file = job->data->fail_on_bad_file,
+                                     .workers = (int)job->data->loader_workers,
+                                     .max_files = job->data->max_files,
+                                     .rebuild = job->data->rebuild};
+    config.frontend.montage = file->montage;
+    config.frontend.rename = job->data->rename;
+    config.frontend.unit = job->data->unit;
+    return config;
+}
+
+struct opening {
+    const struct task_env *env;
+    struct task_progress *progress;
+};
+
+static bool on_cache(void *ctx, int64_t done, int64_t total, const char *path) {
+    const struct opening *o = ctx;
+    task_file(o->env, path ? path : o->env->data_root);
+    return task_phase(o->env, o->progress, "cache", done, total);
+}
+
+/* How the montage was met, and by how many recordings. */
+struct montage_note {
+    const char *text, *first;
+    int64_t count;
+};
+
+/* Texts beyond the room are counted with the last. */
+static void note_montage(struct montage_note notes[MONTAGE_NOTES], const char *text, const char *recording) {
+    int i = 0;
+    while (i < MONTAGE_NOTES - 1 && notes[i].count && strcmp(notes[i].text, text) != 0)
+        i++;
+    if (!notes[i].count++)
+        notes[i] = (struct montage_note){text, recording, 1};
+}
+
+/* A line for each of the first recordings in whose source something was repaired or ignored, and the number of the others; and
+ * a line for each way in which electrodes were interpolated or derived. */
+static void log_faults(const struct task_env *env, const struct manifest *m) {
+    struct montage_note notes[MONTAGE_NOTES] = {{0}};
+    int64_t faulty = 0;
+    for (int64_t i = 0; i < manifest_count(m); i++) {
+        const struct manifest_entry *e = manifest_entry(m, i);
+        struct recording_info info;
+        if (!e->recording)
+            continue;
+        recording_info(e->recording, &info);
+        if (*info.faults && faulty++ < FAULTY_NAMED)
+            task_log(env, TASK_WARN, "%.300s: %s", e->relative_path, info.faults);
+        if (*info.note)
+            note_montage(notes, info.note, e->relative_path);
+    }
+    for (int i = 0; i < MONTAGE_NOTES && notes[i].count; i++)
+        task_log(env, TASK_WARN, "%s, %.300s the first: %s", counted(notes[i].count, "recording").text, notes[i].first,
+                 notes[i].text);
+    if (faulty > FAULTY_NAMED)
+        task_log(env, TASK_WARN, "%s repaired or with seizures outside of the recording",
+                 counted(faulty - FAULTY_NAMED, "more recording").text);
+}
+
+int task_open_manifest(const struct task_env *env, struct task_progress *p, const struct manifest_config *config,
+                       struct manifest **ret, struct err *err) {
+    struct opening opening = {env, p};
+    char bad[600];
+    task_file(env, config->root);
+    int rc = manifest_open(config, on_cache, &opening, ret, err);
+    task_file(env, NULL);
+    if (rc)
+        return rc;
+    if (manifest_describe_bad(*ret, BAD_NAMED, bad, sizeof bad))
+        task_log(env, TASK_WARN, "%s", bad);
+    log_faults(env, *ret);
+    return 0;
+}
+
+int task_check_recording(const struct task_env *env, const struct jobfile *job, const struct manifest_entry *entry,
+                         struct err *err) {
+    const char *text = entry->recording ? recording_tell_mislabelled(entry->recording) : "";
+    if (!*text)
+        return 0;
+    if (job->data->fail_on_mislabelled)
+        return err_set(err, ERR_PRECONDITION, "%s: %s (data.on_mislabelled: fail)", entry->relative_path, text);
+    task_log(env, TASK_WARN, "%.300s: %s", entry->relative_path, text);
+    return 0;
+}
+
+int task_check_labelling(const struct task_env *env, const struct jobfile *job, const struct manifest *manifest, struct err *err) {
+    int rc = 0;
+    for (int64_t i = 0; i < manifest_count(manifest) && !rc; i++)
+        rc = task_check_recording(env, job, manifest_entry(manifest, i), err);
+    return rc;
+}
+
+bool task_goes_on_without(const struct task_env *env, const struct jobfile *job, const struct err *why) {
+    bool own = why->code == ERR_INVALID || why->code == ERR_PRECONDITION || why->code == ERR_RANGE ||
+               why->code == ERR_UNSUPPORTED || why->code == ERR_NOT_FOUND || why->code == ERR_DENIED;
+    bool failed = env->mirror && mirror_failure(env->mirror, NULL);
+    for (int i = 0; i < env->n_mirrors; i++)
+        failed |= env->mirrors[i] && mirror_failure(env->mirrors[i], NULL);
+    return own && !job->data->fail_on_bad_file && !failed;
+}
+
+int task_open_detector(const struct task_env *env, const char *ref, const struct model_use *use, struct detector **ret,
+                       struct err *err) {
+    struct task_model model;
+    struct detector *detector = NULL;
+    int rc = task_model_find(env, ref, &model, err);
+    if (rc)
+        return rc;
+    task_file(env, model.path);
+    struct model_use limited = {use->max_batch, use->precision, env->memory_limit_bytes};
+    do
+        rc = detector_open(env->device, model.path, &limited, &detector, err);
+    while (rc == ERR_EXHAUSTED && (limited.max_batch /= 2) >= DETECTOR_BATCH_CPU); /* smaller batches need less memory */
+    task_file(env, NULL);
+    if (rc)
+        return task_model_is_url(ref) ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
+    task_log(env, TASK_INFO, "model %.800s, SHA-256 %s", ref, model.sha256);
+    if (detector_info(detector)->precision == DTYPE_BF16)
+        task_log(env, TASK_INFO, "in bf16: logits differ from fp32 by at most %.3g on test windows, the model allows %.3g",
+                 detector_info(detector)->bf16_difference, detector_info(detector)->file.bf16_bound);
+    *ret = detector;
+    return 0;
+}
