@@ -20,11 +20,11 @@ struct journal_stream; /* who has how many lines waiting (journal.c) */
 struct journal_line {
     struct message message;
     atomic_int holders, state;
-    int64_t made_ms;               /* monotonic clock */
-    bool again;                    /* the journal may have the entry already; receivers wait until that is known */
-    char delivery[LINE_DELIVERY];  /* told: the delivery that is done; "" = none */
-    bool silent;                   /* there is no entry: only the delivery is done */
-    uint32_t wanted;               /* bit i: receiver i wants the entry */
+    int64_t made_ms;              /* monotonic clock */
+    bool again;                   /* receivers wait for its state: the journal may have the entry already, or offers more of them */
+    char delivery[LINE_DELIVERY]; /* told: the delivery that is done; "" = none */
+    bool silent;                  /* there is no entry: only the delivery is done */
+    uint32_t wanted;              /* bit i: receiver i wants the entry */
     struct journal_stream *stream; /* NULL: it counts for no stream */
     struct journal_entry entry;
 };

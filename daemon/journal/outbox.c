@@ -77,8 +77,15 @@ int outbox_remove(struct db *db, const char *delivery, struct err *err) {
     return run(db, "DELETE FROM outbox WHERE delivery = ?", delivery, err);
 }
 
+/* Lines that a receiver was offered, which it may not tell before it has all of them: an alarm that is on is not told as one when
+ * its end follows. */
+struct offered {
+    struct journal_line *lines[OUTBOX_MOST];
+    int n;
+};
+
 /* The current row: age, then the entry. */
-static void offer_row(const struct db_query *q, const struct outlet *outlet, int i) {
+static void offer_row(const struct db_query *q, const struct outlet *outlet, int i, struct offered *all) {
     struct journal_entry e;
     if (!journaldb_row(q, 1, &e))
         return; /* a kind of a later version */
@@ -87,9 +94,18 @@ static void offer_row(const struct db_query *q, const struct outlet *outlet, int
         return; /* the next start offers it */
     const int64_t age = db_int(q, 0);
     l->made_ms -= age > 0 ? age : 0;
-    atomic_store(&l->state, LINE_WRITTEN);
+    l->again = true; /* receivers wait for its state */
     outlet->offer(outlet->ctx, i, l);
-    journal_line_drop(l);
+    all->lines[all->n++] = l;
+}
+
+static void release(struct offered *all, const struct outlet *outlet) {
+    for (int k = 0; k < all->n; k++)
+        atomic_store(&all->lines[k]->state, LINE_WRITTEN);
+    outlet->written(outlet->ctx);
+    for (int k = 0; k < all->n; k++)
+        journal_line_drop(all->lines[k]);
+    free(all);
 }
 
 int outbox_offer(struct db *db, const struct outlet *outlet, int i, struct err *err) {
@@ -103,12 +119,16 @@ int outbox_offer(struct db *db, const struct outlet *outlet, int i, struct err *
                  "read deliveries", &q, err);
     if (rc)
         return rc;
+    struct offered *all = calloc(1, sizeof *all);
     db_put_int(&q, trusted_boot_ms());
     db_put_text(&q, outlet->name(outlet->ctx, i));
     db_put_int(&q, OUTBOX_MOST);
-    while (!(rc = db_next(&q, &row, err)) && row)
-        offer_row(&q, outlet, i);
+    while (all && !(rc = db_next(&q, &row, err)) && row)
+        offer_row(&q, outlet, i, all);
     db_done(&q);
+    if (!all)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for deliveries");
+    release(all, outlet);
     return rc;
 }
 
