@@ -5,10 +5,11 @@
 #include "base/options.h"
 #include "base/str.h"
 #include "daemon/hooks/hook_format.h"
+#include "store/mail.h"
 
 struct hook_raw {
-    const char *name, *url, *url_file, *secret_file, *ca, *bed, *model;
-    struct option_list command, kinds, environment;
+    const char *name, *url, *url_file, *secret_file, *ca, *bed, *model, *from, *user, *password_file;
+    struct option_list command, kinds, environment, to;
     bool replays, names;
     int format;
     int64_t timeout_ms;
@@ -17,10 +18,15 @@ struct hook_raw {
 static const struct option rows[] = {
     {"name", OPTION_STRING, H(name), NULL, 0, 0, NULL, "name in logs, metrics and `brrctl hooks test`"},
     {"command", OPTION_STRINGS, H(command), "[]", 0, 0, NULL, "words of a command, the first an absolute path; no shell"},
-    {"url", OPTION_STRING, H(url), "null", 0, 0, NULL, "https://… that takes a POST"},
+    {"url", OPTION_STRING, H(url), "null", 0, 0, NULL, "https://… that takes a POST, or smtps://… or smtp://… of a mail server"},
     {"url_file", OPTION_STRING, H(url_file), "null", 0, 0, NULL,
      "file with the url, mode 0600 or 0440: urls of webhooks are secrets"},
-    {"format", OPTION_ENUM, H(format), "brrd", 0, 0, HOOK_FORMATS, "of a POST"},
+    {"format", OPTION_ENUM, H(format), "brrd", 0, 0, HOOK_FORMATS, "of a POST, or email"},
+    {"to", OPTION_STRINGS, H(to), "[]", 0, 0, NULL, "of an email: addresses"},
+    {"from", OPTION_STRING, H(from), "null", 0, 0, NULL, "of an email: the sender's address"},
+    {"user", OPTION_STRING, H(user), "null", 0, 0, NULL, "of an email: the name at the mail server"},
+    {"password_file", OPTION_STRING, H(password_file), "null", 0, 0, NULL,
+     "of an email: file with the user's password, mode 0600 or 0440"},
     {"names", OPTION_BOOL, H(names), "true", 0, 0, NULL, "names of beds and callers; false: the receiver gets none"},
     {"secret_file", OPTION_STRING, H(secret_file), "null", 0, 0, NULL, "file with the key of the signature, mode 0600 or 0440"},
     {"ca", OPTION_STRING, H(ca), "null", 0, 0, NULL, "PEM file: CAs of the receiver; default those of the system"},
@@ -46,6 +52,22 @@ static int read_kinds(const struct yaml_node *node, const char *file, const stru
     return 0;
 }
 
+static int check_mail(const struct yaml_node *node, const char *file, const struct hook_raw *raw, struct err *err) {
+    if (raw->command.count || (raw->url && !hook_url_is_mail(raw->url)))
+        return options_error(node, file, err, "alarms.hooks: %s: url: expected smtps://… or smtp://… of a mail server", raw->name);
+    if (raw->secret_file)
+        return options_error(node, file, err, "alarms.hooks: %s: a mail has no signature: remove secret_file", raw->name);
+    if (!raw->from || !mail_is_address(raw->from) || !raw->to.count)
+        return options_error(node, file, err, "alarms.hooks: %s: an email needs `from`, an address, and `to`, a list of them",
+                             raw->name);
+    for (size_t i = 0; i < raw->to.count; i++)
+        if (!mail_is_address(raw->to.items[i]))
+            return options_error(node, file, err, "alarms.hooks: %s: to: '%.100s' is no address", raw->name, raw->to.items[i]);
+    if (!raw->user != !raw->password_file)
+        return options_error(node, file, err, "alarms.hooks: %s: user and password_file belong together", raw->name);
+    return 0;
+}
+
 static int check(const struct yaml_node *node, const char *file, const struct config *c, const struct hook_raw *raw,
                  struct err *err) {
     if (!*raw->name || strlen(raw->name) >= HOOK_NAME)
@@ -59,6 +81,11 @@ static int check(const struct yaml_node *node, const char *file, const struct co
     if (raw->command.count && *raw->command.items[0] != '/')
         return options_error(node, file, err, "alarms.hooks: %s: command: '%.100s' is not an absolute path", raw->name,
                              raw->command.items[0]);
+    if (raw->format == HOOK_EMAIL)
+        return check_mail(node, file, raw, err);
+    if (raw->to.count || raw->from || raw->user || raw->password_file)
+        return options_error(node, file, err, "alarms.hooks: %s: to, from, user and password_file are keys of format: email",
+                             raw->name);
     if (raw->url && !hook_url_is_secure(raw->url))
         return options_error(node, file, err, "alarms.hooks: %s: url: expected https://…, or http:// of this machine", raw->name);
     if (posts && raw->format == HOOK_BRRD && !raw->secret_file)
@@ -94,6 +121,9 @@ static int read_hook(const struct yaml_node *node, const char *file, struct aren
                        .hide_names = !raw.names,
                        .secret_file = raw.secret_file,
                        .ca = raw.ca,
+                       .from = raw.from,
+                       .user = raw.user,
+                       .password_file = raw.password_file,
                        .bed = raw.bed,
                        .model = raw.model,
                        .n_words = (int)raw.command.count,
@@ -103,6 +133,8 @@ static int read_hook(const struct yaml_node *node, const char *file, struct aren
         return rc;
     if (raw.command.count &&
         (!(h->command = words_of(arena, &raw.command)) || !(h->environment = words_of(arena, &raw.environment))))
+        return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
+    if (raw.to.count && !(h->to = words_of(arena, &raw.to)))
         return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
     c->n_hooks++;
     return 0;

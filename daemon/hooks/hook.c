@@ -18,6 +18,7 @@
 #include "base/str.h"
 #include "daemon/alarms/alarm.h"
 #include "daemon/hooks/hook_format.h"
+#include "store/mail.h"
 #include "store/signed_post.h"
 
 enum { BODY_MAX = 64 * 1024, LOOK_MS = 10, ENVIRONMENT_MAX = 64 * 1024 };
@@ -27,6 +28,8 @@ bool hook_posts(const struct hook *h) { return h->url || h->url_file; }
 bool hook_url_is_secure(const char *url) {
     return str_starts(url, "https://") || str_starts(url, "http://127.0.0.1:") || str_starts(url, "http://localhost:");
 }
+
+bool hook_url_is_mail(const char *url) { return str_starts(url, "smtps://") || str_starts(url, "smtp://"); }
 
 bool hook_wants(const struct hook *h, const struct journal_entry *e) {
     if (e->kind == JOURNAL_TECHNICAL_ON || e->kind == JOURNAL_TECHNICAL_OFF) /* no receiver hears that it does not hear */
@@ -119,6 +122,7 @@ static int read_secret(const struct hook *h, const char *path, const char *what,
 void hook_files_done(struct hook_files *files) {
     free(files->secret);
     free(files->url);
+    free(files->password);
     free(files->ca);
 }
 
@@ -130,10 +134,12 @@ static int read_files(const struct hook *h, struct hook_files *files, struct err
         return rc;
     if (h->url_file && (rc = read_secret(h, h->url_file, "url", &files->url, err)))
         return rc;
-    if (files->url && !hook_url_is_secure(files->url))
-        return err_set(err, ERR_INVALID,
-                       "alarms.hooks: the url of the hook %s in %s: expected https://…, or http:// of this machine", h->name,
-                       h->url_file);
+    if (h->password_file && (rc = read_secret(h, h->password_file, "password", &files->password, err)))
+        return rc;
+    const bool mail = h->format == HOOK_EMAIL;
+    if (files->url && !(mail ? hook_url_is_mail(files->url) : hook_url_is_secure(files->url)))
+        return err_set(err, ERR_INVALID, "alarms.hooks: the url of the hook %s in %s: expected %s", h->name, h->url_file,
+                       mail ? "smtps://… or smtp://…" : "https://…, or http:// of this machine");
     if (hook_posts(h) && ca && fsio_read(ca, HOOK_CA_BYTES, &files->ca, &len, err) && h->ca)
         return err_wrap(err, "alarms.hooks: the CAs of the hook %s", h->name);
     return 0;
@@ -231,9 +237,28 @@ static int run_command(const struct hook *h, const struct hook_attempt *a, struc
     return rc ? rc : await(h, pid, a->stop, err);
 }
 
+static int send_mail(const struct hook *h, const struct hook_attempt *a, struct err *err) {
+    const struct mail mail = {.url = h->url ? h->url : a->files->url,
+                              .name = h->url_file,
+                              .ca = a->files->ca,
+                              .user = h->user,
+                              .password = a->files->password,
+                              .from = h->from,
+                              .to = h->to,
+                              .id = a->id,
+                              .text = a->body,
+                              .sent_ms = clock_wall_ms(),
+                              .timeout_ms = h->timeout_ms,
+                              .all = a->test,
+                              .stop = a->stop};
+    return mail_send(&mail, err);
+}
+
 int hook_attempt(const struct hook *h, const struct hook_attempt *a, struct err *err) {
     if (!hook_posts(h))
         return run_command(h, a, err);
+    if (h->format == HOOK_EMAIL)
+        return send_mail(h, a, err);
     const struct signed_post post = {.url = h->url ? h->url : a->files->url,
                                      .name = h->url_file,
                                      .ca = a->files->ca,

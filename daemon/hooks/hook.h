@@ -1,5 +1,5 @@
-/* hook: somebody to tell about alarms: a command, or the receiver of a signed POST. Plain data and one attempt at a delivery; any
- * thread. */
+/* hook: somebody to tell about alarms: a command, the receiver of a signed POST, or mailboxes. Plain data and one attempt at a
+ * delivery; any thread. */
 #ifndef BRR_DAEMON_HOOKS_HOOK_H
 #define BRR_DAEMON_HOOKS_HOOK_H
 #include <stdatomic.h>
@@ -16,7 +16,8 @@ struct hook {
     int n_words;
     const char **environment;                      /* names of the daemon's variables that a command gets, and NULL; or NULL */
     const char *url, *url_file, *secret_file, *ca; /* url: or a file that holds it. ca NULL: those of the system */
-    int format;                                    /* enum hook_format, of a POST */
+    int format;                                    /* enum hook_format, of a POST or a mail */
+    const char *from, **to, *user, *password_file; /* of a mail: addresses, NULL behind those of to; user NULL: no password */
     bool hide_names;                               /* of beds, callers and addresses */
     const char *bed, *model;                       /* fnmatch patterns of the client's name and of the model's */
     unsigned kinds;                                /* bits 1 << enum journal_kind */
@@ -25,8 +26,9 @@ struct hook {
     int64_t timeout_ms; /* of one attempt */
 };
 
-bool hook_posts(const struct hook *h);    /* false: a command */
+bool hook_posts(const struct hook *h);    /* a POST or a mail; false: a command */
 bool hook_url_is_secure(const char *url); /* https://, or http:// of this machine */
+bool hook_url_is_mail(const char *url);   /* smtps://, or smtp:// */
 bool hook_wants(const struct hook *h, const struct journal_entry *e);
 
 /* What a receiver is told, as JSON on the standard input of a command or as the body of a POST. */
@@ -45,16 +47,18 @@ char *hook_body(const struct hook *h, const struct hook_message *m);
 
 /* Files that a hook needs, read before its first attempt. */
 struct hook_files {
-    char *secret, *url, *ca; /* secret, url: NULL without a file. ca: PEM; NULL: libcurl finds those of the system */
+    char *secret, *url, *password,
+        *ca; /* secret, url, password: NULL without a file. ca: PEM; NULL: libcurl finds those of the system */
 };
 int hook_read_files(const struct hook *h, struct hook_files *ret, struct err *err);
 void hook_files_done(struct hook_files *files);
 
-/* One attempt: runs the command with the body as its standard input, or sends the POST. INVALID: the receiver refuses it. stop
- * (may be NULL) ends it early. */
+/* One attempt: runs the command with the body as its standard input, or sends the POST or the mail. INVALID: the receiver refuses
+ * it. stop (may be NULL) ends it early. */
 struct hook_attempt {
     const char *id, *body;
     const struct hook_files *files;
+    bool test; /* each address of a mail must be accepted, not one */
     const atomic_bool *stop;
 };
 int hook_attempt(const struct hook *h, const struct hook_attempt *a, struct err *err);

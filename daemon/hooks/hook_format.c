@@ -85,6 +85,11 @@ char *hook_format_body(enum hook_format format, const struct hook_message *m, co
     struct str out;
     struct json_writer w;
     str_init(&out, BODY_MAX);
+    if (format == HOOK_EMAIL) { /* its first line becomes the subject */
+        str_printf(&out, "%s%s\r\n\r\n%s%s%s\r\n", m->test ? "Test: " : "", m->text, url ? url : "", url ? "\r\n\r\n" : "",
+                   HOOK_NOTICE);
+        return str_take(&out);
+    }
     if (format == HOOK_NTFY) { /* the text of the message; its priority and tags stand in the url */
         str_printf(&out, "%s%s\n%s%s%s", m->test ? "Test: " : "", m->text, url ? url : "", url ? "\n" : "", HOOK_NOTICE);
         return str_take(&out);

@@ -1,11 +1,11 @@
 /* hook_format: what a receiver is told, in the format that it reads: brrd's own JSON, or a message of Slack (and Mattermost), Teams
- * or ntfy. Any thread. */
+ * or ntfy, or an e-mail. Any thread. */
 #ifndef BRR_DAEMON_HOOKS_HOOK_FORMAT_H
 #define BRR_DAEMON_HOOKS_HOOK_FORMAT_H
 #include "daemon/hooks/hook.h"
 
-enum hook_format { HOOK_BRRD, HOOK_SLACK, HOOK_TEAMS, HOOK_NTFY };
-#define HOOK_FORMATS "brrd|slack|teams|ntfy" /* names, in this order */
+enum hook_format { HOOK_BRRD, HOOK_SLACK, HOOK_TEAMS, HOOK_NTFY, HOOK_EMAIL };
+#define HOOK_FORMATS "brrd|slack|teams|ntfy|email" /* names, in this order */
 #define HOOK_NOTICE  "not a medical device; a secondary notification without confirmed delivery"
 
 /* The body for a receiver of this format, which is not HOOK_BRRD; url: the page about it, or NULL. malloc'd; NULL when out of

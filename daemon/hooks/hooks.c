@@ -368,12 +368,14 @@ static int read_files(struct line *l, struct err *err) {
     return rc;
 }
 
-static int attempt(struct line *l, const char *id, const char *body, const atomic_bool *stop, struct err *err) {
-    if (!body)
+static int attempt(struct line *l, const struct hook_attempt *what, struct err *err) {
+    struct hook_attempt a = *what;
+    a.files = &l->files;
+    if (!a.body)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a delivery");
     if (read_files(l, err))
         return err->code = ERR_UNAVAILABLE; /* somebody may put it right */
-    return hook_attempt(l->hook, &(struct hook_attempt){.id = id, .body = body, .files = &l->files, .stop = stop}, err);
+    return hook_attempt(l->hook, &a, err);
 }
 
 /* The delivery of the bed has failed, as far as people are concerned; the lock is held. */
@@ -441,7 +443,7 @@ static void deliver(struct line *l, struct delivery *d) {
     struct err err;
     pthread_mutex_unlock(&l->lock);
     d->body = compose(l, d);
-    int rc = attempt(l, d->id, d->body, &l->all->stopping, &err);
+    int rc = attempt(l, &(struct hook_attempt){.id = d->id, .body = d->body, .stop = &l->all->stopping}, &err);
     free(d->body);
     pthread_mutex_lock(&l->lock);
     d->bed->busy = false;
@@ -642,7 +644,7 @@ int hooks_test(const struct hooks *all, int i, const atomic_bool *stop, struct e
     str_format(id, sizeof id, "test-%lld", (long long)e.received_ms);
     char *body =
         hook_body(l->hook, &(struct hook_message){.id = id, .entry = &e, .text = e.detail, .page = all->config.page, .test = true});
-    int rc = attempt(l, id, body, stop, err);
+    int rc = attempt(l, &(struct hook_attempt){.id = id, .body = body, .test = true, .stop = stop}, err);
     free(body);
     count(l, rc ? "failed" : "delivered", 1);
     if (rc)

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Hooks of alarms: a command with JSON on its standard input and a time limit, a signed POST to an HTTPS receiver that fails, what was not
+"""Hooks of alarms: a command with JSON on its standard input and a time limit, a signed POST to an HTTPS receiver that fails, a mail, what was not
 delivered when the daemon was killed, patterns, replays, a secret that cannot be read, and the test alarm. Each alarm is told by one
 delivery, its own or one that covers it."""
+import base64
+import email.policy
 import glob
 import hashlib
 import hmac
 import http.server
 import json
 import os
+import socket
 import ssl
 import stat
 import subprocess
@@ -65,6 +68,76 @@ class Hooked(Daemon):
     def command(self):
         held = [f"LD_PRELOAD={os.environ['BRR_BUILD_DIR']}/tests/libhold_volume.so", f"BRR_HOLD_SYNC={self.dir}/hangs"] if not sanitizers() else []
         return ["env", *held, *(f"{self.dir}/daemon.yaml" if word.endswith("demo.yaml") else word for word in super().command())]
+
+
+class MailServer:
+    """Takes mail over STARTTLS from USER with PASSWORD. Keeps (recipients, message) of each mail; refuses recipients at `refused`."""
+
+    USER, PASSWORD = "brrd", "geheim, mit Komma"
+
+    def __init__(self, folder):
+        self.mails, self.refused = [], "nobody@"
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(f"{folder}/server.crt", f"{folder}/server.key")
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            connection, _ = self.listener.accept()
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        secure, known, to, file = False, False, [], connection.makefile("rb")
+
+        def say(text):
+            connection.sendall(text.encode() + b"\r\n")
+        say("220 here")
+        while line := file.readline().decode().rstrip("\r\n"):
+            verb = line.split(" ")[0].upper()
+            if verb == "EHLO":
+                say("250-here\r\n250 AUTH PLAIN" if secure else "250-here\r\n250 STARTTLS")
+            elif verb == "STARTTLS":
+                say("220 go on")
+                connection, secure = self.context.wrap_socket(connection, server_side=True), True
+                file = connection.makefile("rb")
+            elif verb == "AUTH":
+                words = line.split(" ")
+                if len(words) == 2:
+                    say("334 ")
+                    words.append(file.readline().decode().strip())
+                known = secure and base64.b64decode(words[2]).decode() == f"\0{self.USER}\0{self.PASSWORD}"
+                say("235 welcome" if known else "535 who")
+            elif verb == "RCPT":
+                bad = not known or self.refused in line
+                to += [] if bad else [line.partition("<")[2].rstrip(">")]
+                say("550 no such mailbox" if bad else "250 fine")
+            elif verb == "DATA":
+                say("354 go on" if to else "554 to nobody")
+                lines_of_it = iter(file.readline, b".\r\n") if to else ()
+                text = b"".join(lines_of_it)
+                if to:
+                    self.mails.append((to, email.message_from_bytes(text, policy=email.policy.default)))
+                    say("250 taken")
+            else:
+                to = [] if verb == "MAIL" else to
+                say("250 fine")
+
+
+def check_mail(d, server, bed):
+    """One recipient is wrong: the others are told, and the test says so."""
+    soon(lambda: any(bed in m["Subject"] for _, m in server.mails), lambda: d.read_log()[-3000:])
+    to, m = next((to, m) for to, m in server.mails if bed in m["Subject"])
+    assert to == ["nurse@ward.example"] and m["From"] == "brrd <brrd@ward.example>" and m["Subject"].startswith(f"ALARM of a replay {bed}"), m
+    text = m.get_content()
+    assert text.startswith(m["Subject"]) and "https://eeg.example/streams/" in text and "not a medical device" in text, text
+    assert "confirmed" not in m["Subject"] and m["Message-ID"].endswith("@brrd>") and m["Auto-Submitted"] == "auto-generated"
+    code, out, err = d.ctl("hooks", "test", "mail")
+    assert code == 1 and "550" in out, (out, err)
+    server.refused = "\0"
+    assert d.ctl("hooks", "test", "mail")[0] == 0 and server.mails[-1][0] == ["nurse@ward.example", "nobody@ward.example"]
+    assert server.mails[-1][1]["Subject"].startswith("Test: ")
 
 
 def script(path, text):
@@ -143,12 +216,16 @@ def main():
         url = f"https://127.0.0.1:{receiver.server_address[1]}/alarms"
         secret = secret_file(f"{tmp}/secret", SECRET + "\n")
         write = script(f"{tmp}/write", 'cat >> "$1"; echo >> "$1"\n')
+        mails, password = MailServer(f"{tmp}/tls"), secret_file(f"{tmp}/password", MailServer.PASSWORD + "\n")
         d = Hooked(tmp, [
             {"name": "pager", "url": url, "secret_file": secret, "ca": f"{tmp}/tls/ca.crt", "bed": "bed-*", "replays": True},
             {"name": "light", "command": [write, f"{tmp}/said; ls"], "kinds": ["alarm_on"], "replays": True},
             {"name": "other", "command": [write, f"{tmp}/never"], "bed": "ward-*", "replays": True},
             {"name": "model", "command": [write, f"{tmp}/never"], "model": "best", "replays": True},
             {"name": "live", "command": [write, f"{tmp}/live"]},
+            {"name": "mail", "format": "email", "url": f"smtp://127.0.0.1:{mails.port}", "ca": f"{tmp}/tls/ca.crt", "from": "brrd@ward.example",
+             "to": ["nurse@ward.example", "nobody@ward.example"], "user": mails.USER, "password_file": password, "replays": True,
+             "bed": "Bett-*", "kinds": ["alarm_on"]},
             {"name": "slow", "command": [script(f"{tmp}/slow", "sleep 20\n")], "kinds": ["ended"], "timeout": "300ms", "replays": True},
         ]).start()
 
@@ -170,6 +247,8 @@ def main():
         soon(lambda: attempts(d).get(("slow", "dropped")) == 1, lambda: attempts(d))
         assert "was killed" in d.read_log() and not os.path.exists(f"{tmp}/never")
         assert attempts(d)[("pager", "failed")] == 2
+        stream(d, path, "Bett-über-dem-Flur-mit-einem-langen-Namen")
+        check_mail(d, mails, "Bett-über-dem-Flur-mit-einem-langen-Namen")
 
         assert not os.path.exists(f"{tmp}/live")  # so far all were replays
         code, _, err = d.ctl("stream", path, "--client", "ward-1", *RULE, "--realtime", "200", "--output", f"{tmp}/x.tsv")
