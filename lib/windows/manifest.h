@@ -112,10 +112,10 @@ struct split_config {
  * recordings below train/ and dev/ are split by these folders (required by `official`), otherwise by fraction: the patients whose
  * patient_hash(SEED, name) is lowest validate, of several sources the fraction of each, so that patients who come or go leave the
  * role of most others as it was. Recordings
- * below eval/ are unused unless a list of training or validation is given. Folds take the patients in turn, in the order of
- * patient_hash: every patient is in one fold, folders do not split, and the patients outside `fold` train and validate by fraction.
- * role[i] is an enum patient_role. Patients in two lists, no seizure in training, or no seizure in a required validation set are
- * errors that state what was found and the fix. */
+ * below eval/ are unused unless a list of training or validation is given. Folds take the patients in turn, those with seizures
+ * first, in the order of patient_hash: every patient is in one fold, folders do not split, and the patients outside `fold` train
+ * and validate by fraction. role[i] is an enum patient_role. Patients in two lists, no seizure in training, or no seizure in a
+ * required validation set are errors that state what was found and the fix. */
 int manifest_split(const struct manifest *m, const struct split_config *config, uint8_t *role, struct err *err);
 
 #endif

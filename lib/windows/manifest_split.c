@@ -18,7 +18,7 @@ enum {
 /* One patient with usable recordings. */
 struct patient {
     const char *name;
-    int64_t recordings, seizure_windows;
+    int64_t recordings, seizures, seizure_windows;
     uint64_t rank; /* in the draw by fraction */
     int source;
     uint8_t role;
@@ -70,7 +70,10 @@ static int patients_init(struct patients *p, const struct manifest *m, struct er
             continue;
         struct patient *patient = &p->items[p->of_entry[i]];
         patient->source = e->source;
+        struct recording_info info;
+        recording_info(e->recording, &info);
         patient->recordings++;
+        patient->seizures += info.n_seizures;
         patient->seizure_windows += e->windows[WINDOW_PARTIAL] + e->windows[WINDOW_FULL];
     }
     return 0;
@@ -189,12 +192,19 @@ static int assign_fraction(const struct manifest *m, struct patients *p, double 
     return 0;
 }
 
-/* Every folds-th training patient in the order of the draw is kept for a test. */
+static int by_fold(const void *a, const void *b) {
+    const struct patient *x = *(struct patient *const *)a, *y = *(struct patient *const *)b;
+    return order_then((x->seizures == 0) - (y->seizures == 0), by_rank(a, b));
+}
+
+/* Every folds-th training patient is kept for a test, in the order of the draw, patients with seizures first: each fold has its
+ * share of them, and no fold takes all. Labels decide, not windows, so that jobs with other windows have the same folds. */
 static int assign_fold(struct patients *p, const struct split_config *c, struct err *err) {
     struct patient **order = malloc(sizeof *order * (size_t)(p->count + 1));
     if (!order)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld patients", (long long)p->count);
     int64_t n = rank_patients(p, c->seed, order);
+    qsort(order, (size_t)n, sizeof *order, by_fold);
     for (int64_t i = c->fold - 1; n >= c->folds && i < n; i += c->folds)
         order[i]->role = ROLE_TEST;
     free(order);

@@ -80,7 +80,7 @@ static const struct option sample_rows[] = {
     {"data.split.seed", OPTION_I64, D(split_seed), "1", 0, 9e15, NULL,
      "seed of the draw of validation patients, independent of training.seed"},
     {"data.split.folds", OPTION_I64, D(split_folds), "0", 0, 1000, NULL,
-     "cut the patients into this many folds, the same for the same patients and data.split.seed; 0 = no folds"},
+     "cut the patients into this many folds, the same for the same labelled patients and data.split.seed; 0 = no folds"},
     {"data.split.fold", OPTION_I64, D(split_fold), "1", 1, 1000, NULL,
      "with data.split.folds: the fold whose patients are kept for a test"},
     {"data.split.official", OPTION_BOOL, D(official_split), "false", 0, 0, NULL, "TUSZ: train/ to train, dev/ to validate"},
