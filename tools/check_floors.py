@@ -50,7 +50,7 @@ FLOORS = {
     "client/examples": ["client"],
 }
 # The rooms of brrctl: each may use what its commands share, and one the files of another where it says so.
-BRRCTL = {"jobs": [], "detect": [], "report": ["jobs"], "burst": [], "geodesic": [], "lsl": ["detect"], "admin": []}
+BRRCTL = {"jobs": [], "detect": [], "report": ["jobs", "detect"], "burst": [], "geodesic": [], "lsl": ["detect"], "admin": []}
 FLOORS |= {f"client/brrctl/{room}": FLOORS["client/brrctl"] + ["client/brrctl"] + [f"client/brrctl/{other}" for other in others] for room, others in BRRCTL.items()}
 # Narrower than a folder: (folder, folder it may include) -> the only headers that it may include there.
 NARROW = {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """detect does whole folders, goes on over a bad file and says so; gaps of EDF+D files stay gaps; pacing keeps its pace."""
+import csv
 import glob
 import json
 import os
@@ -70,6 +71,32 @@ def check_folder(d, model):
     assert code == 0 and sum(line.startswith(("found ", "missed ")) for line in text.splitlines()) == 2, text
     code, text, err = d.ctl("detect", recordings[0], recordings[0], "--model", model, "--out", out)
     assert code == 1 and "both" in err, "two recordings that write one file are refused"
+
+
+def check_benchmark(d):
+    """Detectors on the same recordings: the scores are those of detect and score, in one table, as CSV, LaTeX and a picture."""
+    out = f"{d.dir}/compared"
+    models = ["--model", "line_length", "--model", "band_power"]
+    code, text, err = d.ctl("benchmark", f"{d.dir}/eeg", *models, "--output", out, "--json")
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert code == 0 and [r["model"] for r in rows] == ["line_length", "band_power"], (text, err)
+    for r in rows:
+        code, text, err = d.ctl("score", f"{d.dir}/eeg", f"{out}/{r['model']}", "--json")
+        event = json.loads(text)["pooled"]["event"]
+        assert code == 0 and r["found"] == event["tp"] and r["seizures"] == event["ref"] > 0 and r["sensitivity"] == event["sensitivity"], (r, event)
+        assert r["sensitivity_low"] <= r["sensitivity"] <= r["sensitivity_high"] and r["false_alarms_per_24h"] < r["false_alarms_per_24h_high"], r
+    with open(f"{out}/benchmark.csv", newline="") as f:
+        table = list(csv.DictReader(f))
+    assert [r["model"] for r in table] == ["line_length", "band_power"] and float(table[0]["sensitivity"]) == round(rows[0]["sensitivity"], 4), table
+    with open(f"{out}/benchmark.tex") as tex, open(f"{out}/benchmark.svg") as svg:
+        assert "line\\_length & " in tex.read() and "line_length" in svg.read()
+    code, text, err = d.ctl("benchmark", f"{d.dir}/eeg", *models, "--table", "csv", "--plot", f"{d.dir}/compared.png")
+    assert code == 0 and text.splitlines()[0].startswith("model,hours,") and os.path.getsize(f"{d.dir}/compared.png") > 1000, (text, err)
+    for words, said in ((["--model", "ward"], "twice or more"), ([*models, "--model", "band_power"], "band_power is given twice")):
+        code, text, err = d.ctl("benchmark", f"{d.dir}/eeg", *words)
+        assert code == 2 and said in err and not text, err
+    code, text, err = d.ctl("benchmark", f"{d.dir}/eeg", *models, "--model", "nobody")
+    assert code == 1 and "nobody did not run" in err and "no model is served as 'nobody'" in err and not text, (code, err)
 
 
 def check_files_of_others(d, recording, model):
@@ -300,6 +327,7 @@ def main():
         check_folder(d, model)
         check_files_of_others(d, recording, model)
         check_bad_weights(d, model)
+        check_benchmark(d)
         check_words(d, recording, model)
         check_gap(d, recording, model)
         check_units(d, recording, model)

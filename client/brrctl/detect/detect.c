@@ -223,7 +223,7 @@ static void detect_one(struct batch *b, struct detect_item *item) {
 
 static void report(struct batch *b, const struct detect_item *item) {
     char bar[OUTPUT_BAR_SIZE], line[512];
-    if (b->o->json) {
+    if (b->o->json && !detect_options_of(b->o)->quiet) {
         detect_item_json(item);
     } else if (b->terminal) {
         str_format(line, sizeof line, "%s %d/%d  %s", output_bar((double)b->finished / b->n, bar), b->finished, b->n,
@@ -283,7 +283,7 @@ static bool item_finished(void *ctx, int64_t i, int rc) {
 static int finish(const struct batch *b) {
     int code = b->failed ? EXIT_FAILED : 0;
     output_clear();
-    if (!b->o->json)
+    if (!b->o->json && !detect_options_of(b->o)->quiet)
         detect_table_print(b->items, b->n);
     detect_table_notes(b->items, b->n);
     for (int i = 0; i < b->n; i++)
@@ -293,6 +293,9 @@ static int finish(const struct batch *b) {
         fprintf(stderr, "brrctl: interrupted; %d of %s done\n", b->finished - b->failed, counted(b->n, "recording").text);
         return interrupt_exit();
     }
+    for (int i = 0, said = 0; detect_options_of(b->o)->quiet && i < b->n && said < 5; i++) /* there is no table that says why */
+        if (b->items[i].err.code && ++said)
+            fprintf(stderr, "brrctl: %s: %s\n", b->items[i].path, b->items[i].err.message);
     if (b->failed)
         fprintf(stderr, "brrctl: %d of %s failed\n", b->failed, counted(b->n, "recording").text);
     return code;
@@ -391,13 +394,10 @@ static int begin_dataset(const struct batch *b, struct err *err) {
     return bids_write_dataset(detect_options_of(b->o)->output, about, err);
 }
 
-static int cmd_detect(const struct arguments *o) {
+int detect_local(const struct arguments *o) {
     struct batch b = {.o = o, .terminal = output_redraws(stderr) && !o->json};
     struct err err;
     int code;
-    for (int i = 0; i < o->n_args; i++)
-        if (str_starts(o->args[i], "store://") || str_starts(o->args[i], "job:"))
-            return detect_on_server(o);
     if (!detect_options_of(o)->output) {
         fputs("brrctl: detect needs --output: the folder for the events files\n", stderr);
         return EXIT_USAGE;
@@ -426,6 +426,13 @@ static int cmd_detect(const struct arguments *o) {
     free(b.items);
     free(b.names);
     return code;
+}
+
+static int cmd_detect(const struct arguments *o) {
+    for (int i = 0; i < o->n_args; i++)
+        if (str_starts(o->args[i], "store://") || str_starts(o->args[i], "job:"))
+            return detect_on_server(o);
+    return detect_local(o);
 }
 
 const struct command command_detect = {

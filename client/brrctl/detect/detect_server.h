@@ -20,6 +20,7 @@ struct detect_options {
     int64_t chunk_samples;
     int64_t parallel;
     const char *id_file;
+    bool quiet; /* for callers of detect: without the table of recordings */
 };
 static inline const struct detect_options *detect_options_of(const struct arguments *o) { return o->own; }
 /* The network that has seen patients, unless another model is named. */
@@ -29,5 +30,7 @@ static inline const char *detect_model(const struct arguments *o) {
 
 /* The whole command, with progress, table or JSON; returns an exit code. */
 int detect_on_server(const struct arguments *o);
+/* The same for recordings of this machine (detect.c). */
+int detect_local(const struct arguments *o);
 
 #endif

@@ -1,0 +1,319 @@
+/* benchmark DIR: several detectors on the same labelled recordings: detect and score for each of them, then one table of scores
+ * with intervals and one picture. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/detect/detect_server.h"
+#include "client/brrctl/output.h"
+#include "client/brrctl/report/score_pairs.h"
+#include "client/brrctl/report/score_table.h"
+#include "eeg/labels.h"
+#include "plot/picture.h"
+#include "plot/plot_intervals.h"
+#include "store/outputs.h"
+
+struct benchmark_options {
+    struct argument_list models, seizure, rename;
+    const char *labels, *unit, *output, *plot, *table;
+    int64_t parallel;
+};
+#define AT(field) offsetof(struct benchmark_options, field)
+static const struct argument rows[] = {
+    {"--model", NULL, ARGUMENT_LIST, AT(models), "REF", "a detector; repeat it for each, 2 or more: names as of `brrctl detect`", 0,
+     0},
+    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels of recordings; default auto", 0, 0},
+    {"--seizure", NULL, ARGUMENT_LIST, AT(seizure), "PATTERN",
+     "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated", 0, 0},
+    {"--rename", NULL, ARGUMENT_ASSIGNMENT, AT(rename), "LABEL=NAME",
+     "read a channel under another name, as data.rename: \"*-XY=*\", LOC=F7; may be repeated", 0, 0},
+    {"--unit", NULL, ARGUMENT_CHOICE, AT(unit), "uV|mV|V", "unit of channels that state none, or one that is no voltage", 0, 0},
+    {"--parallel", NULL, ARGUMENT_INTEGER, AT(parallel), "N", "recordings processed at the same time, default 2", 1, 16},
+    {"--table", NULL, ARGUMENT_CHOICE, AT(table), "csv|latex", "print the table in this form", 0, 0},
+    {"--plot", NULL, ARGUMENT_OUTPUT, AT(plot), "FILE", "draw the table: FILE.svg, FILE.png or FILE.pdf", 0, 0},
+    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "DIR",
+     "keep the events of each model below DIR, and benchmark.csv, .tex and .svg in it", 0, 0},
+};
+#undef AT
+static const struct argument_table benchmark_arguments = ARGUMENT_TABLE(rows, struct benchmark_options);
+
+static const struct benchmark_options *own(const struct arguments *o) { return o->own; }
+
+enum { PATH_SIZE = 4096, NAME_SIZE = 256, TABLE_BYTES = 1 << 20, MOST = PLOT_MAX_INTERVALS };
+
+struct benchmark {
+    const struct arguments *o;
+    const char *folder; /* of the events */
+    char rule[LABEL_RULE_SIZE];
+    struct score scores[MOST]; /* event scores, pooled over all recordings */
+    int recordings;
+};
+
+static int n_models(const struct benchmark *b) { return own(b->o)->models.n; }
+static const char *model_at(const struct benchmark *b, int i) { return own(b->o)->models.items[i]; }
+
+/* The name of a model without what a file's name cannot have. */
+static void plain_name(const struct benchmark *b, int i, char ret[NAME_SIZE]) {
+    str_copy(ret, NAME_SIZE, fsio_basename(model_at(b, i)));
+    for (char *c = ret; *c; c++)
+        if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || strchr("-_.@", *c)))
+            *c = '-';
+}
+
+/* The folder of a model's events; numbered when another model has its name. */
+static int folder_of(const struct benchmark *b, int i, char ret[PATH_SIZE], struct err *err) {
+    char name[NAME_SIZE], other[NAME_SIZE], numbered[NAME_SIZE + 16];
+    bool alone = true;
+    plain_name(b, i, name);
+    for (int k = 0; k < i && alone; k++) {
+        plain_name(b, k, other);
+        alone = strcmp(name, other) != 0;
+    }
+    if (alone)
+        str_copy(numbered, sizeof numbered, name);
+    else
+        str_format(numbered, sizeof numbered, "%d-%s", i + 1, name);
+    return fsio_join(ret, PATH_SIZE, b->folder, numbered, err);
+}
+
+/* Runs one model over the recordings. Returns the exit code of detect. */
+static int detect(const struct benchmark *b, int i, const char *folder) {
+    const struct benchmark_options *options = own(b->o);
+    struct detect_options detect = {.model = options->models.items[i],
+                                    .on = NAN,
+                                    .off = NAN,
+                                    .mains_hz = NAN,
+                                    .alarm_hop_s = NAN,
+                                    .chunk_samples = -1,
+                                    .output = folder,
+                                    .rename = options->rename,
+                                    .unit = options->unit,
+                                    .parallel = options->parallel,
+                                    .quiet = true};
+    struct arguments o = *b->o;
+    o.own = &detect;
+    fprintf(stderr, "brrctl: %s, %d of %d\n", model_at(b, i), i + 1, n_models(b));
+    return detect_local(&o);
+}
+
+static int score(struct benchmark *b, int i, const char *folder, struct err *err) {
+    OWNED(score_pairs_done) struct score_pairs pairs = {.ref = b->o->args[0], .hyp = folder, .quiet = i > 0};
+    struct score_report report;
+    int rc;
+    str_copy(pairs.rule, sizeof pairs.rule, b->rule);
+    if ((rc = score_pairs_find(&pairs, err)) || (rc = score_all(pairs.items, pairs.n, &report, err)))
+        return rc;
+    b->scores[i] = report.pooled[SCORE_EVENT];
+    b->recordings = pairs.n;
+    score_report_done(&report);
+    return 0;
+}
+
+/* Every model, or none: a table whose rows rest on different recordings would compare nothing. */
+static int run_models(struct benchmark *b) {
+    char folder[PATH_SIZE];
+    struct err err;
+    for (int i = 0; i < n_models(b); i++) {
+        if (folder_of(b, i, folder, &err))
+            return brrctl_fail(&err);
+        int code = detect(b, i, folder);
+        if (code) {
+            fprintf(stderr, "brrctl: there is no table, because %s did not run on all recordings\n", model_at(b, i));
+            return code;
+        }
+        if (score(b, i, folder, &err))
+            return brrctl_fail(&err);
+    }
+    return 0;
+}
+
+/* ---- the table and the picture ---- */
+
+static void put_table(const struct benchmark *b, bool latex, struct str *out) {
+    score_table_begin(out, latex, "model");
+    for (int i = 0; i < n_models(b); i++)
+        score_table_row(out, latex, model_at(b, i), &b->scores[i]);
+    score_table_end(out, latex);
+}
+
+static int draw(const struct benchmark *b, const char *path, struct err *err) {
+    struct plot_interval sensitivity[MOST], rate[MOST];
+    char subtitle[200];
+    for (int i = 0; i < n_models(b); i++) {
+        const struct score_intervals bounds = score_intervals(&b->scores[i]);
+        sensitivity[i] = (struct plot_interval){b->scores[i].sensitivity, bounds.sensitivity_low, bounds.sensitivity_high};
+        rate[i] = (struct plot_interval){b->scores[i].false_alarms_per_24h, bounds.rate_low, bounds.rate_high};
+    }
+    const struct plot_interval_column columns[] = {{"sensitivity, 95 % interval", sensitivity, 1, 2},
+                                                   {"false alarms in 24 h, 95 % interval", rate, NAN, 1}};
+    const struct score_counts *c = &b->scores[0].counts;
+    str_format(subtitle, sizeof subtitle, "%s: %d recordings, %.2f hours, %.0f seizures; event scores as SzCORE counts them",
+               fsio_basename(b->o->args[0]), b->recordings, c->duration_s / 3600, c->ref);
+    const struct plot_intervals picture = {.title = "Detectors on the same recordings",
+                                           .subtitle = subtitle,
+                                           .names = own(b->o)->models.items,
+                                           .n = n_models(b),
+                                           .columns = columns,
+                                           .n_columns = 2};
+    return plot_intervals(path, &picture, err);
+}
+
+static int write_table(const struct benchmark *b, bool latex, const char *path, struct err *err) {
+    OWNED(str_done) struct str text;
+    str_init(&text, TABLE_BYTES);
+    put_table(b, latex, &text);
+    return fsio_write_text(path, &text, err);
+}
+
+static int write_files(const struct benchmark *b, struct err *err) {
+    static const char *const names[] = {"benchmark.csv", "benchmark.tex", "benchmark.svg"};
+    char path[PATH_SIZE];
+    int rc;
+    if (own(b->o)->plot && (rc = draw(b, own(b->o)->plot, err)))
+        return rc;
+    for (int i = 0; own(b->o)->output && i < 3; i++)
+        if ((rc = fsio_join(path, sizeof path, b->folder, names[i], err)) || (rc = outputs_check(path, b->o->force, err)) ||
+            (rc = i == 2 ? draw(b, path, err) : write_table(b, i == 1, path, err)) || (rc = outputs_add(path, err)))
+            return rc;
+    return 0;
+}
+
+static void print_lines(const struct benchmark *b) {
+    for (int i = 0; i < n_models(b); i++) {
+        const struct score_intervals bounds = score_intervals(&b->scores[i]);
+        const struct score *s = &b->scores[i];
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "model", model_at(b, i));
+        json_put_f64(w, "hours", s->counts.duration_s / 3600);
+        json_put_f64(w, "seizures", s->counts.ref);
+        json_put_f64(w, "found", s->counts.tp);
+        json_put_f64(w, "false_events", s->counts.fp);
+        json_put_f64(w, "sensitivity", s->sensitivity);
+        json_put_f64(w, "sensitivity_low", bounds.sensitivity_low);
+        json_put_f64(w, "sensitivity_high", bounds.sensitivity_high);
+        json_put_f64(w, "precision", s->precision);
+        json_put_f64(w, "f1", s->f1);
+        json_put_f64(w, "false_alarms_per_24h", s->false_alarms_per_24h);
+        json_put_f64(w, "false_alarms_per_24h_low", bounds.rate_low);
+        json_put_f64(w, "false_alarms_per_24h_high", bounds.rate_high);
+        output_end(&out);
+    }
+}
+
+/* "0.75 (0.41 to 0.93)" */
+static void put_interval(double value, double low, double high, int digits) {
+    char text[48] = "-";
+    if (isfinite(value))
+        str_format(text, sizeof text, "%.*f (%.*f to %.*f)", digits, value, digits, low, digits, high);
+    printf("  %-24s", text);
+}
+
+static void print_plain(const struct benchmark *b) {
+    const struct score_counts *c = &b->scores[0].counts;
+    char f1[16];
+    printf("%d recordings, %.2f hours, %.0f seizures; events as SzCORE counts them, 95 %% intervals\n", b->recordings,
+           c->duration_s / 3600, c->ref);
+    printf("%-24s %6s %6s  %-24s  %-24s %6s\n", "model", "found", "false", "sensitivity", "false alarms in 24 h", "F1");
+    for (int i = 0; i < n_models(b); i++) {
+        const struct score *s = &b->scores[i];
+        const struct score_intervals bounds = score_intervals(s);
+        printf("%-24s %6.0f %6.0f", model_at(b, i), s->counts.tp, s->counts.fp);
+        put_interval(s->sensitivity, bounds.sensitivity_low, bounds.sensitivity_high, 2);
+        put_interval(s->false_alarms_per_24h, bounds.rate_low, bounds.rate_high, 1);
+        printf(" %6s\n", output_probability(s->f1, f1));
+    }
+}
+
+static void print_result(const struct benchmark *b) {
+    OWNED(str_done) struct str text;
+    str_init(&text, TABLE_BYTES);
+    if (b->o->json) {
+        print_lines(b);
+    } else if (own(b->o)->table) {
+        put_table(b, !strcmp(own(b->o)->table, "latex"), &text);
+        fputs(str_cstr(&text), stdout);
+    } else {
+        print_plain(b);
+    }
+}
+
+static int finish(struct benchmark *b) {
+    struct err err;
+    int code = run_models(b);
+    if (code)
+        return code;
+    if (write_files(b, &err))
+        return brrctl_fail(&err);
+    print_result(b);
+    return 0;
+}
+
+/* The same model twice would be two equal rows, most likely a slip. */
+static bool check_models(const struct arguments *o) {
+    const struct argument_list *models = &own(o)->models;
+    if (models->n < 2) {
+        fputs("brrctl: benchmark compares models; expected --model REF twice or more\n", stderr);
+        return false;
+    }
+    for (int i = 0; i < models->n; i++)
+        for (int k = 0; k < i; k++)
+            if (!strcmp(models->items[i], models->items[k])) {
+                fprintf(stderr, "brrctl: --model %s is given twice; expected different models\n", models->items[i]);
+                return false;
+            }
+    return true;
+}
+
+static int cmd_benchmark(const struct arguments *o) {
+    struct benchmark b = {.o = o, .folder = own(o)->output};
+    char folder[PATH_SIZE];
+    const char *base = getenv("TMPDIR");
+    struct err err = {0};
+    const struct argument_list *seizure = &own(o)->seizure;
+    if (!check_models(o))
+        return EXIT_USAGE;
+    if (!fsio_is_dir(o->args[0])) {
+        err_set(&err, ERR_NOT_FOUND, "%s is no folder; expected a folder of labelled recordings on this machine", o->args[0]);
+        return brrctl_fail(&err);
+    }
+    if ((own(o)->plot && !picture_known(own(o)->plot)) ||
+        label_rule_write(own(o)->labels ? own(o)->labels : "auto", seizure->items, (size_t)seizure->n, b.rule, &err)) {
+        if (err.code)
+            brrctl_fail(&err);
+        else
+            fputs("brrctl: --plot writes a picture; expected FILE.svg, FILE.png or FILE.pdf\n", stderr);
+        return EXIT_USAGE;
+    }
+    if (b.folder)
+        return finish(&b);
+    b.folder = folder;
+    if (!str_format(folder, sizeof folder, "%s/brrctl-benchmark-XXXXXX", base && *base ? base : "/tmp") || !mkdtemp(folder)) {
+        fprintf(stderr, "brrctl: no folder for the events can be made in %s; name one with --output\n", base ? base : "/tmp");
+        return EXIT_FAILED;
+    }
+    int code = finish(&b);
+    fsio_remove_tree(folder, NULL);
+    return code;
+}
+
+const struct command command_benchmark = {
+    .name = "benchmark",
+    .words = "DIR",
+    .options = &benchmark_arguments,
+    .summary = "compare detectors on labelled recordings: one table of scores with intervals, one picture",
+    .run = cmd_benchmark,
+    .min_args = 1,
+    .max_args = 1,
+    .details =
+        "Each model runs over the recordings below DIR as `brrctl detect` does, with its own thresholds, and its events are "
+        "scored\n"
+        "against the labels as `brrctl score` does. If a model cannot run on one of the recordings, there is no table.\n"
+        "example: brrctl benchmark /data/my-eeg --model ward --model line_length --model job:train-260131-1 --output compared",
+};

@@ -1,0 +1,153 @@
+#include "client/brrctl/report/score_pairs.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/counted.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/report/score_files.h"
+#include "client/brrctl/report/stems.h"
+#include "eeg/labels.h"
+#include "eeg/tree.h"
+#include "store/outputs.h"
+
+/* "sub-XX" of a path, else what a training takes for the patient. */
+static char *subject_of(const char *path) {
+    char patient[4096];
+    const char *at = strstr(path, "sub-");
+    if (at)
+        return strndup(at, strcspn(at, "_/"));
+    return strdup(labels_patient(path, LABELS_PATIENT_AUTO, patient, sizeof patient, NULL, NULL) ? path : patient);
+}
+
+/* The hypothesis of a reference: the same relative path, else the same name anywhere where both folders have it once. *ret NULL
+ * without one. */
+static int find_hypothesis(struct score_pairs *p, const char *relative, const char **ret, struct err *err) {
+    char stem[4096];
+    *ret = p->hyp;
+    if (!p->directory)
+        return 0;
+    if (!score_stem(relative, stem, sizeof stem))
+        return err_set(err, ERR_RANGE, "path too long: %.200s…", relative);
+    if ((*ret = stems_path(p->hypotheses, stem)))
+        return 0;
+    int rc = stems_find(p->hypotheses, fsio_basename(stem), ret, err);
+    return rc || !*ret ? rc : stems_check_alone(p->references, stem, p->hyp, err);
+}
+
+/* A hypothesis that cannot be read or has another length in whole seconds counts as no event, as in SzCORE. Returns false, after
+ * printing why, for such a file. A length that the reference lacks is the hypothesis's. */
+static bool read_hypothesis(const char *path, const char *rule, struct score_recording *r) {
+    struct score_labels hyp = {.duration_s = NAN};
+    struct err err = {0};
+    if (!score_labels_read(path, rule, &hyp, &err) && isnan(r->duration_s))
+        r->duration_s = hyp.duration_s;
+    if (!err.code && !isnan(hyp.duration_s) && floor(hyp.duration_s) != floor(r->duration_s)) {
+        err_set(&err, ERR_INVALID, "%s: recordingDuration is %.2f s, the reference's %.2f s", path, hyp.duration_s, r->duration_s);
+        hyp.n = 0;
+    }
+    if (err.code)
+        fprintf(stderr, "brrctl: counted as a recording without events: %s\n", err.message);
+    free(hyp.unsure);
+    r->hyp = hyp.events;
+    r->n_hyp = hyp.n;
+    return !err.code;
+}
+
+static int add_pair(struct score_pairs *p, const char *ref_path, const char *relative, struct err *err) {
+    const char *hyp_path;
+    struct score_labels ref;
+    p->own += outputs_own(ref_path);
+    int rc = score_labels_read(ref_path, p->rule, &ref, err);
+    if (rc == ERR_NOT_FOUND && p->directory) { /* a recording that nobody has labelled */
+        if (!p->quiet)
+            fprintf(stderr, "brrctl: left out: %s\n", err->message);
+        *err = (struct err){0};
+        return 0;
+    }
+    if (rc)
+        return rc;
+    struct score_recording *items = realloc(p->items, (size_t)(p->n + 1) * sizeof *items);
+    if (!items) {
+        score_labels_done(&ref);
+        return err_set(err, ERR_EXHAUSTED, "out of memory");
+    }
+    p->items = items;
+    struct score_recording *r = &items[p->n++];
+    *r = (struct score_recording){.name = strdup(relative),
+                                  .subject = subject_of(relative),
+                                  .duration_s = ref.duration_s,
+                                  .ref = ref.events,
+                                  .n_ref = ref.n,
+                                  .unsure = ref.unsure,
+                                  .n_unsure = ref.n_unsure};
+    if ((rc = find_hypothesis(p, relative, &hyp_path, err)))
+        return rc;
+    if (hyp_path)
+        p->unusable += !read_hypothesis(hyp_path, p->rule, r);
+    else
+        p->missing++; /* counts as no event */
+    score_note_beyond(relative, &ref, r->duration_s);
+    if (isnan(r->duration_s))
+        return err_set(err, ERR_INVALID,
+                       "%s: no recordingDuration, in the hypothesis neither; scores need the recording's length: put the recording "
+                       "beside the reference",
+                       ref_path);
+    return 0;
+}
+
+static int visit(void *ctx, const struct fsio_found *found, struct err *err) {
+    struct score_pairs *p = ctx;
+    char path[4096];
+    int rc = fsio_join(path, sizeof path, p->ref, found->path, err);
+    bool skip = found->absent || found->folder || tree_is_apple_double(path) || !score_is_reference(path);
+    return rc || skip ? rc : add_pair(p, path, found->path, err);
+}
+
+/* Two files or two folders, and a hypothesis that is there: what is missing counts as no event, but not everything. */
+static int check_pair(const struct score_pairs *p, struct err *err) {
+    if (!fsio_exists(p->hyp))
+        return err_set(err, ERR_NOT_FOUND, "there is no %s; expected the events TSV files to be scored", p->hyp);
+    if (fsio_is_dir(p->hyp) != p->directory && fsio_exists(p->ref))
+        return err_set(err, ERR_INVALID, "%s is a %s and %s a %s; expected two files or two folders", p->ref,
+                       p->directory ? "folder" : "file", p->hyp, p->directory ? "file" : "folder");
+    return 0;
+}
+
+void score_pairs_done(struct score_pairs *p) {
+    stems_free(p->references);
+    stems_free(p->hypotheses);
+    for (int i = 0; i < p->n; i++) {
+        free((void *)(uintptr_t)p->items[i].name);
+        free((void *)(uintptr_t)p->items[i].subject);
+        free((void *)(uintptr_t)p->items[i].ref);
+        free((void *)(uintptr_t)p->items[i].hyp);
+        free((void *)(uintptr_t)p->items[i].unsure);
+    }
+    free(p->items);
+}
+
+int score_pairs_find(struct score_pairs *p, struct err *err) {
+    int rc;
+    p->directory = fsio_is_dir(p->ref);
+    if ((rc = check_pair(p, err)) ||
+        (p->directory && ((rc = stems_read(p->ref, score_is_reference, &p->references, err)) ||
+                          (rc = stems_read(p->hyp, score_is_labels, &p->hypotheses, err)))) ||
+        (rc = p->directory ? fsio_walk_names(p->ref, visit, p, err) : add_pair(p, p->ref, fsio_basename(p->ref), err)))
+        return rc;
+    if (!p->n)
+        return err_set(err, ERR_NOT_FOUND,
+                       "no labelled recording and no event file (*_events.tsv, *.csv, *.csv_bi, *_annotations.*) below %s", p->ref);
+    if (p->own && !p->quiet)
+        fprintf(stderr,
+                "brrctl: note: %d of %s written by brrd and not changed since: a comparison of detections, not with labels\n",
+                p->own, counted(p->n, "reference").text);
+    if (p->missing)
+        fprintf(stderr, "brrctl: %d of %d recording%s no file below %s: counted as without events\n", p->missing, p->n,
+                p->n == 1 ? " has" : "s have", p->hyp);
+    return 0;
+}

@@ -1,0 +1,26 @@
+/* score_pairs: the recordings of two files or two folders of labels and events, each with its reference and hypothesis, as `score`
+ * and `benchmark` compare them. Notes about what is left out go to stderr. One thread. */
+#ifndef BRR_CLIENT_BRRCTL_REPORT_SCORE_PAIRS_H
+#define BRR_CLIENT_BRRCTL_REPORT_SCORE_PAIRS_H
+#include <stdbool.h>
+
+#include "eeg/label_rule.h"
+#include "score/score.h"
+
+struct stems;
+struct score_pairs {
+    const char *ref, *hyp;      /* set by the caller, as rule */
+    char rule[LABEL_RULE_SIZE]; /* of the labels */
+    bool quiet;                 /* set by the caller: no notes about labels, which were said before */
+    struct stems *references, *hypotheses;
+    bool directory;
+    struct score_recording *items;
+    int n, missing, unusable; /* recordings; of them without a hypothesis; with one that cannot be used */
+    int own;                  /* references that brrd wrote */
+};
+/* Fills items. NOT_FOUND: nothing to score; INVALID: a file and a folder, or names that are not clear. score_pairs_done also after
+ * an error. */
+int score_pairs_find(struct score_pairs *p, struct err *err);
+void score_pairs_done(struct score_pairs *p);
+
+#endif
