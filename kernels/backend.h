@@ -33,6 +33,10 @@ struct backend {
     int (*alloc_host)(struct device *dev, size_t bytes, void **ret, struct err *err);
     void (*free_host)(struct device *dev, void *data);
     int (*stream_open)(struct stream *s, enum stream_priority priority, struct err *err);
+    int (*stream_adopt)(struct stream *s, uintptr_t handle, struct err *err); /* NULL in a backend without queues */
+    /* Around ops that a guest of a program computes (stream_borrow); NULL where threads have no settings. */
+    void (*borrow)(struct stream *s, struct stream_loan *ret);
+    void (*give_back)(const struct stream_loan *loan);
     void (*stream_close)(struct stream *s);
     int (*copy)(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err); /* any direction */
     int (*zero)(struct stream *s, void *dst, size_t bytes, struct err *err);
@@ -57,20 +61,6 @@ struct backend {
     void (*comm_close)(void *comm); /* takes NULL; waits for no other rank */
 };
 
-/* Must be equal in the program and in a loaded library: the sizes of all structures that cross the boundary, in order. A library of
- * another build is refused by comparing them. */
-static inline uint64_t backend_layout(void) {
-    uint64_t layout = sizeof(struct backend);
-#define BACKEND_MIX(op, args) layout = layout * 31 + sizeof(struct args);
-    OP_MAP(BACKEND_MIX)
-#undef BACKEND_MIX
-    layout = layout * 31 + sizeof(struct tensor);
-    layout = layout * 31 + sizeof(struct device_info);
-    layout = layout * 31 + sizeof(struct comm_offer) + sizeof(struct comm_place) + sizeof(struct world_parts);
-    layout = layout * 31 + sizeof(struct device_health);
-    return layout * 31 + sizeof(struct device_part);
-}
-
 struct device {
     const struct backend *backend;
     struct device_info info;
@@ -85,6 +75,13 @@ struct device {
     struct stream *streams;         /* open ones */
 };
 
+/* Working memory that a caller lends: scratch of the backend comes from here, and `needed` says how much an op asked for. */
+struct stream_memory {
+    bool lent;
+    void *data;
+    size_t bytes, needed;
+};
+
 struct stream {
     struct device *device;
     enum stream_priority priority;
@@ -94,7 +91,22 @@ struct stream {
     struct stream *next, **link;        /* of the device's list */
     int64_t busy_since_ms;              /* 0: no call is at work */
     double second_s, slept_s, parked_s; /* the second that parking counts in, the sleep within it, and all sleep */
+    struct stream_memory memory;        /* stream_lend */
 };
+
+/* Must be equal in the program and in a loaded library: the sizes of all structures that cross the boundary, in order. A library of
+ * another build is refused by comparing them. */
+static inline uint64_t backend_layout(void) {
+    uint64_t layout = sizeof(struct backend);
+#define BACKEND_MIX(op, args) layout = layout * 31 + sizeof(struct args);
+    OP_MAP(BACKEND_MIX)
+#undef BACKEND_MIX
+    layout = layout * 31 + sizeof(struct tensor);
+    layout = layout * 31 + sizeof(struct device_info);
+    layout = layout * 31 + sizeof(struct comm_offer) + sizeof(struct comm_place) + sizeof(struct world_parts);
+    layout = layout * 31 + sizeof(struct device_health) + sizeof(struct stream);
+    return layout * 31 + sizeof(struct device_part);
+}
 
 struct graph {
     struct device *device;
@@ -103,6 +115,15 @@ struct graph {
 };
 /* For backends: announces that the stream's working memory has moved; recordings that use it are invalid. */
 static inline void stream_new_epoch(struct stream *s) { s->epoch = __atomic_add_fetch(&s->device->epochs, 1, __ATOMIC_RELAXED); }
+
+/* For backends: scratch of `bytes` out of lent memory; EXHAUSTED when that is smaller. */
+static inline int stream_take_lent(struct stream *s, size_t bytes, void **ret, struct err *err) {
+    s->memory.needed = bytes;
+    if (bytes > s->memory.bytes)
+        return err_set(err, ERR_EXHAUSTED, "this call needs a workspace of %zu bytes; %zu were given", bytes, s->memory.bytes);
+    *ret = s->memory.data;
+    return 0;
+}
 
 /* Around each call of a backend that computes, copies or waits: parks a normal stream of a CPU, and keeps account of the time
  * (device_busy_ms). */

@@ -309,6 +309,29 @@ struct device *stream_device(const struct stream *s) {
     return s->device;
 }
 
+int stream_adopt(struct stream *s, uintptr_t handle, struct err *err) {
+    if (!s->device->backend->stream_adopt)
+        return err_set(err, ERR_UNSUPPORTED, "%s: this device has no streams of other programs", s->device->info.name);
+    return s->device->backend->stream_adopt(s, handle, err);
+}
+
+void stream_lend(struct stream *s, bool lend, void *data, size_t bytes) {
+    s->memory = (struct stream_memory){.lent = lend, .data = data, .bytes = bytes};
+}
+
+size_t stream_needed(const struct stream *s) { return s->memory.needed; }
+
+void stream_borrow(struct stream *s, struct stream_loan *ret) {
+    *ret = (struct stream_loan){.stream = s};
+    if (s->device->backend->borrow)
+        s->device->backend->borrow(s, ret);
+}
+
+void stream_give_back(const struct stream_loan *loan) {
+    if (loan->stream->device->backend->give_back)
+        loan->stream->device->backend->give_back(loan);
+}
+
 static int copy(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err) {
     stream_enter(s);
     int rc = s->device->backend->copy(s, dst, src, bytes, err);

@@ -160,6 +160,26 @@ int stream_record_end(struct stream *s, bool keep, struct graph **ret, struct er
 int graph_run(struct graph *g, struct stream *s, struct err *err);
 /* It must not be running. Takes NULL. */
 void graph_free(struct graph *g);
+/* ---- in a program that is not ours (client/scan) ---- */
+
+/* The stream's ops queue on this stream of the program from now on: a cudaStream_t as a number, 0 and 2 (per thread) as CUDA has
+ * them. It must outlive the ops. UNSUPPORTED on the CPU, whose ops have run when they return. */
+int stream_adopt(struct stream *s, uintptr_t handle, struct err *err);
+/* Ops take their working memory from the caller's `bytes` at `data`, aligned to 256 bytes, and allocate none; an op that needs more
+ * fails with EXHAUSTED before it computes, and stream_needed says how much. lend false: the stream's own memory again. */
+void stream_lend(struct stream *s, bool lend, void *data, size_t bytes);
+size_t stream_needed(const struct stream *s);
+/* The calling thread, which opened no stream, computes until stream_give_back as the stream's own: its parallel regions have the
+ * stream's threads, and it flushes subnormal floats. The threads of its team do so only while they compute a selective scan, a
+ * depthwise convolution or a row norm; other ops are not for borrowed threads. */
+struct stream_loan {
+    struct stream *stream;
+    int threads, dynamic;
+    unsigned subnormals;
+};
+void stream_borrow(struct stream *s, struct stream_loan *ret);
+void stream_give_back(const struct stream_loan *loan);
+
 /* Identifies a stream and its working memory: differs between streams and after the memory has grown. */
 uint64_t stream_epoch(const struct stream *s);
 

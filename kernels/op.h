@@ -73,9 +73,9 @@ int op_linear_backward(struct stream *s, const struct linear_backward_args *a, s
 /* Depthwise: y[b,t,c] = act(bias[c] + Σ_k w[c,k]·x[b, t + k − pad_left, c]), zero outside; K 1..8.
  * Causal (Mamba): pad_left = K−1, the last tap meets the newest sample. "Same" (conv mixer): pad_left = K/2.
  * reverse: the sequence is read from the end (equal to flip, op, flip). act = SiLU when silu.
- * w (D,K), bias (D) optional. state0/state (B,K−1,D), optional: the K−1 inputs before/after the block (causal only).
- * lengths: host array of B row lengths or NULL; beyond a row's length y = 0 and reverse starts at the length.
- * resets (B,L) U8, optional: 1 starts a new segment, taps do not reach across it (reverse: at its other end). */
+ * w (D,K), bias (D) optional. state0/state (B,K−1,D), optional: the K−1 inputs before/after the block (causal only); the same
+ * memory unless reverse. lengths: host array of B row lengths or NULL; beyond a row's length y = 0 and reverse starts at the
+ * length. resets (B,L) U8, optional: 1 starts a new segment, taps do not reach across it (reverse: at its other end). */
 struct conv1d_depthwise_args {
     struct tensor x, w, bias, y, state0, state, resets;
     int pad_left;

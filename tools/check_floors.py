@@ -48,6 +48,7 @@ FLOORS = {
     "client": ["base", "lib/trust", "proto"],
     "client/brrctl": ["client", "lib/trust", "proto"] + [room for room in LIB if room not in ("kernels", "lib/nn", "lib/kinds")],
     "client/examples": ["client"],
+    "client/scan": ["base", "kernels"],
 }
 # The rooms of brrctl: each may use what its commands share, and one the files of another where it says so.
 BRRCTL = {"jobs": [], "detect": [], "report": ["jobs", "detect"], "burst": [], "geodesic": [], "lsl": ["detect"], "admin": []}

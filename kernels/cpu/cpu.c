@@ -145,6 +145,7 @@ static int cpu_stream_open(struct stream *s, enum stream_priority priority, stru
         return err_set(err, ERR_EXHAUSTED, "cpu: out of memory opening a stream");
     }
     cs->threads = s->device->info.threads;
+    cs->subnormals = SUBNORMALS_FLUSHED;
     /* Of the parallel regions that this thread starts, oneDNN's too. They count on a full team: with a smaller one (OMP_DYNAMIC)
      * parts of a result would be missing. */
     omp_set_dynamic(0);
@@ -162,6 +163,21 @@ static void cpu_stream_close(struct stream *s) {
     free(cs);
 }
 
+static void cpu_borrow(struct stream *s, struct stream_loan *ret) {
+    ret->threads = omp_get_max_threads();
+    ret->dynamic = omp_get_dynamic();
+    ret->subnormals = cpu_stream(s)->subnormals = subnormals_flush();
+    omp_set_dynamic(0);
+    omp_set_num_threads(cpu_threads(s));
+}
+
+static void cpu_give_back(const struct stream_loan *loan) {
+    cpu_stream(loan->stream)->subnormals = SUBNORMALS_FLUSHED;
+    omp_set_num_threads(loan->threads);
+    omp_set_dynamic(loan->dynamic);
+    subnormals_restore(loan->subnormals);
+}
+
 static void *grown(struct stream *s, struct scratch *scratch, size_t bytes, struct err *err) {
     if (bytes <= scratch->bytes)
         return scratch->data;
@@ -173,7 +189,12 @@ static void *grown(struct stream *s, struct scratch *scratch, size_t bytes, stru
     return scratch->data;
 }
 
-void *cpu_scratch(struct stream *s, size_t bytes, struct err *err) { return grown(s, &cpu_stream(s)->scratch, bytes, err); }
+void *cpu_scratch(struct stream *s, size_t bytes, struct err *err) {
+    void *data = NULL;
+    if (!s->memory.lent)
+        return grown(s, &cpu_stream(s)->scratch, bytes, err);
+    return stream_take_lent(s, bytes, &data, err) ? NULL : data;
+}
 
 void *cpu_sums(struct stream *s, size_t bytes, struct err *err) { return grown(s, &cpu_stream(s)->sums, bytes, err); }
 
@@ -224,6 +245,8 @@ const struct backend *cpu_backend(void) {
         .alloc_host = cpu_alloc,
         .free_host = cpu_free,
         .stream_open = cpu_stream_open,
+        .borrow = cpu_borrow,
+        .give_back = cpu_give_back,
         .stream_close = cpu_stream_close,
         .copy = cpu_copy,
         .zero = cpu_zero,

@@ -3,6 +3,7 @@
 #define BRR_KERNELS_CPU_CPU_H
 #include <stddef.h>
 
+#include "base/subnormals.h"
 #include "kernels/backend.h"
 
 /* Put before a static function with plain loops: compiled for AVX-512, AVX2 and baseline, chosen at load time. */
@@ -25,6 +26,7 @@ struct cpu_stream {
     struct scratch scratch, sums;
     struct dnn_cache *dnn; /* oneDNN primitives and packed weights */
     int threads;           /* the device's */
+    unsigned subnormals;   /* of the team between ops: flushed, or as the thread that lent it has them (subnormals_restore) */
 };
 static inline struct cpu_stream *cpu_stream(struct stream *s) { return s->state; }
 /* The team of each parallel region of an op: scratch is cut by it. */
@@ -35,6 +37,11 @@ static inline int cpu_threads(struct stream *s) { return cpu_stream(s)->threads;
 void *cpu_scratch(struct stream *s, size_t bytes, struct err *err);
 /* The same beside it, for the partial sums of cpu_gemm. */
 void *cpu_sums(struct stream *s, size_t bytes, struct err *err);
+
+/* In a parallel region of an op that borrowed threads may compute (stream_borrow), around its loop: the threads of the team flush
+ * subnormal floats while they are at it. */
+#define CPU_TEAM_BEGIN  (void)subnormals_flush()
+#define CPU_TEAM_END(s) subnormals_restore(cpu_stream(s)->subnormals)
 
 struct dnn_cache *dnn_cache_new(int threads);
 void dnn_cache_free(struct dnn_cache *cache);

@@ -48,9 +48,14 @@ int cpu_conv1d_depthwise(struct stream *s, const struct conv1d_depthwise_args *a
     j.lengths = a->lengths;
     j.resets = a->resets.data;
     int64_t items = j.batch * ((j.length + ROWS - 1) / ROWS);
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t i = 0; i < items; i++)
-        kernels->depthwise(&j, i, NULL);
+#pragma omp parallel num_threads(cpu_threads(s))
+    {
+        CPU_TEAM_BEGIN;
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < items; i++)
+            kernels->depthwise(&j, i, NULL);
+        CPU_TEAM_END(s);
+    }
     return 0;
 }
 
@@ -98,10 +103,12 @@ int cpu_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwis
     int64_t items = j.slices * ((j.channels + BLOCK - 1) / BLOCK);
 #pragma omp parallel num_threads(threads)
     {
+        CPU_TEAM_BEGIN;
         char *own = scratch + weights + part_w + part_bias + each * (size_t)omp_get_thread_num();
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < items; i++)
             kernels->depthwise_backward(&j, i, own);
+        CPU_TEAM_END(s);
     }
     add_weights(&j, &a->dw, &a->dbias);
     return 0;

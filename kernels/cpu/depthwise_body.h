@@ -151,8 +151,7 @@ static void depthwise_item(const struct depthwise_job *j, int64_t item, char *sc
     (void)scratch;
     int64_t per_row = (j->length + DEPTHWISE_ROWS - 1) / DEPTHWISE_ROWS, row = item / per_row, t = item % per_row * DEPTHWISE_ROWS;
     int64_t end = t + DEPTHWISE_ROWS < j->length ? t + DEPTHWISE_ROWS : j->length, len = row_length(j, row);
-    if (t == 0 && j->state)
-        write_state(j, row);
+    bool first = t == 0;
     while (t < end) {
         bool inside = !j->resets && t - j->pad >= 0 && t + DEPTHWISE_AT_ONCE <= end &&
                       t + DEPTHWISE_AT_ONCE - 1 + j->taps - 1 - j->pad < len && t + DEPTHWISE_AT_ONCE <= len;
@@ -162,6 +161,8 @@ static void depthwise_item(const struct depthwise_job *j, int64_t item, char *sc
             output_careful(j, row, t);
         t += inside ? DEPTHWISE_AT_ONCE : 1;
     }
+    if (first && j->state) /* after the outputs that read state0, which may be the same memory */
+        write_state(j, row);
 }
 
 static size_t depthwise_bytes(const struct depthwise_job *j) {

@@ -280,10 +280,15 @@ int cpu_layernorm(struct stream *s, const struct layernorm_args *a, struct err *
     struct rows buffers = {cpu_scratch(s, (size_t)(cpu_threads(s) * ROW_BUFFERS) * (size_t)d * sizeof(float), err), d};
     if (!buffers.buffers)
         return ERR_EXHAUSTED;
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t i = 0; i < blocks; i++) {
-        int64_t first = i * SMALL_BLOCK, left = rows - first;
-        layernorm_block(a, (struct part){first, left < SMALL_BLOCK ? left : SMALL_BLOCK}, &buffers);
+#pragma omp parallel num_threads(cpu_threads(s))
+    {
+        CPU_TEAM_BEGIN;
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < blocks; i++) {
+            int64_t first = i * SMALL_BLOCK, left = rows - first;
+            layernorm_block(a, (struct part){first, left < SMALL_BLOCK ? left : SMALL_BLOCK}, &buffers);
+        }
+        CPU_TEAM_END(s);
     }
     return 0;
 }
@@ -336,9 +341,14 @@ int cpu_layernorm_backward(struct stream *s, const struct layernorm_backward_arg
     if (!partial)
         return ERR_EXHAUSTED;
     struct rows buffers = {partial + floats, d};
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t i = 0; i < blocks; i++)
-        layernorm_gradient_block(a, part_of(i, rows), partial + i * 2 * d, &buffers);
+#pragma omp parallel num_threads(cpu_threads(s))
+    {
+        CPU_TEAM_BEGIN;
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < blocks; i++)
+            layernorm_gradient_block(a, part_of(i, rows), partial + i * 2 * d, &buffers);
+        CPU_TEAM_END(s);
+    }
     add_blocks(mf(&a->dweight), partial, blocks, 2 * d, d);
     add_blocks(mf(&a->dbias), partial + d, blocks, 2 * d, d);
     return 0;

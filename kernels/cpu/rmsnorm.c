@@ -26,9 +26,14 @@ int cpu_rmsnorm_gated(struct stream *s, const struct rmsnorm_gated_args *a, stru
     float *scratch = cpu_scratch(s, (size_t)(threads * j.channels) * sizeof *scratch, err);
     if (!scratch)
         return ERR_EXHAUSTED;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t first = 0; first < j.rows; first += ROWS)
-        kernels->rmsnorm(&j, first, j.rows - first < ROWS ? j.rows - first : ROWS, scratch + omp_get_thread_num() * j.channels);
+#pragma omp parallel num_threads(threads)
+    {
+        CPU_TEAM_BEGIN;
+#pragma omp for schedule(static)
+        for (int64_t first = 0; first < j.rows; first += ROWS)
+            kernels->rmsnorm(&j, first, j.rows - first < ROWS ? j.rows - first : ROWS, scratch + omp_get_thread_num() * j.channels);
+        CPU_TEAM_END(s);
+    }
     return 0;
 }
 
@@ -51,9 +56,14 @@ int cpu_rmsnorm_gated_backward(struct stream *s, const struct rmsnorm_gated_back
     j.part_w = cpu_scratch(s, (size_t)(j.slices * j.channels) * sizeof(float), err);
     if (!j.part_w)
         return ERR_EXHAUSTED;
-#pragma omp parallel for num_threads(cpu_threads(s)) schedule(static)
-    for (int64_t slice = 0; slice < j.slices; slice++)
-        kernels->rmsnorm_backward(&j, slice);
+#pragma omp parallel num_threads(cpu_threads(s))
+    {
+        CPU_TEAM_BEGIN;
+#pragma omp for schedule(static)
+        for (int64_t slice = 0; slice < j.slices; slice++)
+            kernels->rmsnorm_backward(&j, slice);
+        CPU_TEAM_END(s);
+    }
     for (int64_t c = 0; c < j.channels && tensor_present(&a->dweight); c++) {
         float sum = 0.0f;
         for (int64_t slice = 0; slice < j.slices; slice++)

@@ -126,11 +126,13 @@ static int run_forward(struct stream *s, struct scan_job *j, struct err *err) {
     int64_t items = j->batch * j->blocks;
 #pragma omp parallel num_threads(threads)
     {
+        CPU_TEAM_BEGIN;
         char *own = scratch + each * (size_t)omp_get_thread_num();
         /* neighbours in one thread: an item prepares the next */
 #pragma omp for schedule(dynamic, items / (8 * threads) + 1)
         for (int64_t i = 0; i < items; i++)
             kernels->forward(j, i, own);
+        CPU_TEAM_END(s);
     }
     return 0;
 }
@@ -149,10 +151,12 @@ static int run_chunked(struct stream *s, const struct scan_job *j, int64_t chunk
         return ERR_EXHAUSTED;
 #pragma omp parallel num_threads(threads)
     {
+        CPU_TEAM_BEGIN;
         char *own = scratch + each * (size_t)omp_get_thread_num();
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < j->batch * (j->channels / j->share); i++)
             kernels->chunked(j, chunk, i, own);
+        CPU_TEAM_END(s);
     }
     return 0;
 }
@@ -182,23 +186,28 @@ static size_t lay_out(struct scan_job *j, const struct scan_kernels *kernels, ch
 }
 
 /* dB and dC: the blocks' shares added in order, one token and group at a time. */
-static void reduce_states(const struct scan_job *j, const struct scan_kernels *kernels, const struct sums *to, int threads) {
+static void reduce_states(struct stream *s, const struct scan_job *j, const struct scan_kernels *kernels, const struct sums *to) {
     struct scan_view db = view_of(to->db, j->states), dc = view_of(to->dc, j->states);
     int64_t tokens = j->batch * j->length, stride = tokens * j->groups * j->states;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t t = 0; t < tokens; t++)
-        for (int64_t g = 0; g < j->groups; g++) {
-            float row[MAX_STATES];
-            int64_t at = (t * j->groups + g) * j->states;
-            if (db.data) {
-                kernels->sum_parts(j->part_b + at, j->blocks_per_group, stride, j->states, row);
-                kernels->write_row(row, j->states, j->bf16, db.data, t * db.row + g * db.step);
+#pragma omp parallel num_threads(cpu_threads(s))
+    {
+        CPU_TEAM_BEGIN;
+#pragma omp for schedule(static)
+        for (int64_t t = 0; t < tokens; t++)
+            for (int64_t g = 0; g < j->groups; g++) {
+                float row[MAX_STATES];
+                int64_t at = (t * j->groups + g) * j->states;
+                if (db.data) {
+                    kernels->sum_parts(j->part_b + at, j->blocks_per_group, stride, j->states, row);
+                    kernels->write_row(row, j->states, j->bf16, db.data, t * db.row + g * db.step);
+                }
+                if (dc.data) {
+                    kernels->sum_parts(j->part_c + at, j->blocks_per_group, stride, j->states, row);
+                    kernels->write_row(row, j->states, j->bf16, dc.data, t * dc.row + g * dc.step);
+                }
             }
-            if (dc.data) {
-                kernels->sum_parts(j->part_c + at, j->blocks_per_group, stride, j->states, row);
-                kernels->write_row(row, j->states, j->bf16, dc.data, t * dc.row + g * dc.step);
-            }
-        }
+        CPU_TEAM_END(s);
+    }
 }
 
 /* to[i / share] += Σ over slices of the blocks' per-lane (or, with share 1 and per_head, per-head) sums, block by block. */
@@ -219,16 +228,21 @@ static void reduce_lanes(const struct scan_job *j, const float *part, int lanes,
     }
 }
 
-static void reduce_a(const struct scan_job *j, const struct scan_kernels *kernels, const struct tensor *da, int threads) {
+static void reduce_a(struct stream *s, const struct scan_job *j, const struct scan_kernels *kernels, const struct tensor *da) {
     if (!tensor_present(da))
         return;
     if (j->per_head) {
         reduce_lanes(j, j->part_a, kernels->lanes, true, da);
         return;
     }
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t block = 0; block < j->blocks; block++)
-        kernels->unpack_a(j, block, mf(da));
+#pragma omp parallel num_threads(cpu_threads(s))
+    {
+        CPU_TEAM_BEGIN;
+#pragma omp for schedule(static)
+        for (int64_t block = 0; block < j->blocks; block++)
+            kernels->unpack_a(j, block, mf(da));
+        CPU_TEAM_END(s);
+    }
 }
 
 static int run_backward(struct stream *s, struct scan_job *j, const struct sums *to, struct err *err) {
@@ -243,13 +257,15 @@ static int run_backward(struct stream *s, struct scan_job *j, const struct sums 
     pack(j, kernels, packed);
 #pragma omp parallel num_threads(threads)
     {
+        CPU_TEAM_BEGIN;
         char *own = scratch + shared + each * (size_t)omp_get_thread_num();
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < j->slices * j->blocks; i++)
             kernels->backward(j, i, own);
+        CPU_TEAM_END(s);
     }
-    reduce_states(j, kernels, to, threads);
-    reduce_a(j, kernels, to->da, threads);
+    reduce_states(s, j, kernels, to);
+    reduce_a(s, j, kernels, to->da);
     reduce_lanes(j, j->part_skip, kernels->lanes, false, to->dskip);
     reduce_lanes(j, j->part_bias, kernels->lanes, j->per_head, to->dbias);
     return 0;

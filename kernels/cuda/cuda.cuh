@@ -25,7 +25,8 @@ OP_MAP(CUDA_OP)
 enum { CUDA_STAGING_BYTES = 1 << 20, CUDA_WORKSPACE_BYTES = 32 << 20 };
 
 struct cuda_stream {
-    cudaStream_t stream;
+    cudaStream_t stream; /* what ops queue on: `own`, or one of the program (stream_adopt) */
+    cudaStream_t own;
     cudaEvent_t reached;       /* recorded for streams that wait for this one */
     cudaEvent_t done;          /* STREAM_NORMAL: for which its thread sleeps; STREAM_HIGH: NULL */
     void *scratch, *workspace; /* workspace: for the products */

@@ -59,13 +59,16 @@ static __global__ void forward_kernel(struct depthwise_job j) {
     }
 }
 
-/* The last K−1 inputs in processing order; they may lie in the state before. */
+/* The last K−1 inputs in processing order; they may lie in the state before, whose memory this may be: row n then takes its values
+ * from a later row, so one thread moves all rows of a channel, the first one first. */
 static __global__ void state_kernel(struct depthwise_job j) {
     int64_t keep = j.taps - 1;
-    for (int64_t i = cuda_index(); i < j.batch * keep * j.channels; i += cuda_stride()) {
-        int64_t c = i % j.channels, n = i / j.channels % keep, row = i / j.channels / keep, len = length_of(j, row);
-        int64_t step = len - keep + n, last = j.reverse ? 0 : len - 1;
-        j.state[i] = tap_at(j, row, last, j.reverse ? len - 1 - step : step, c);
+    for (int64_t i = cuda_index(); i < j.batch * j.channels; i += cuda_stride()) {
+        int64_t c = i % j.channels, row = i / j.channels, len = length_of(j, row), last = j.reverse ? 0 : len - 1;
+        for (int64_t n = 0; n < keep; n++) {
+            int64_t step = len - keep + n;
+            j.state[(row * keep + n) * j.channels + c] = tap_at(j, row, last, j.reverse ? len - 1 - step : step, c);
+        }
     }
 }
 
@@ -195,12 +198,12 @@ extern "C" int cuda_conv1d_depthwise(struct stream *s, const struct conv1d_depth
     j.state0 = (const float *)a->state0.data;
     j.state = (float *)a->state.data;
     cudaStream_t stream = cuda_stream(s)->stream;
-    if (j.state)
-        CUDA_LAUNCH(state_kernel, cuda_blocks(j.batch * (j.taps - 1) * j.channels, THREADS), THREADS, stream, j);
     if (depthwise_is_wide(&j))
         depthwise_wide_forward(s, &j);
     else
         CUDA_LAUNCH(forward_kernel, cuda_blocks(j.batch * j.length * j.channels, THREADS), THREADS, stream, j);
+    if (j.state)
+        CUDA_LAUNCH(state_kernel, cuda_blocks(j.batch * j.channels, THREADS), THREADS, stream, j);
     return 0;
 }
 

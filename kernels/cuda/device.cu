@@ -213,11 +213,11 @@ static void cuda_free_host(struct device *dev, void *data) { give_memory(dev, da
 static void cuda_stream_close(struct stream *s) {
     struct cuda_stream *cs = cuda_stream(s);
     cudaSetDevice(state_of(s->device)->ordinal);
-    if (cs->stream)
-        cudaStreamSynchronize(cs->stream);
+    if (cs->own)
+        cudaStreamSynchronize(cs->own);
     cudnn_close(cs->cudnn);
-    if (cs->stream)
-        cudaStreamDestroy(cs->stream);
+    if (cs->own)
+        cudaStreamDestroy(cs->own);
     if (cs->reached)
         cudaEventDestroy(cs->reached);
     if (cs->done)
@@ -244,11 +244,12 @@ static int cuda_stream_open(struct stream *s, enum stream_priority priority, str
     s->state = cs;
     cudaError_t code = cudaDeviceGetStreamPriorityRange(&least, &greatest);
     if (code == cudaSuccess)
-        code = cudaStreamCreateWithPriority(&cs->stream, cudaStreamNonBlocking, priority == STREAM_HIGH ? greatest : least);
+        code = cudaStreamCreateWithPriority(&cs->own, cudaStreamNonBlocking, priority == STREAM_HIGH ? greatest : least);
     if (code == cudaSuccess)
         code = cudaEventCreateWithFlags(&cs->reached, cudaEventDisableTiming);
     if (code == cudaSuccess && priority == STREAM_NORMAL)
         code = cudaEventCreateWithFlags(&cs->done, cudaEventDisableTiming | cudaEventBlockingSync);
+    cs->stream = cs->own;
     if (code != cudaSuccess)
         rc = cuda_failed(dev, "opening a stream", code, err);
     if (!rc)
@@ -260,6 +261,12 @@ static int cuda_stream_open(struct stream *s, enum stream_priority priority, str
     if (rc)
         cuda_stream_close(s);
     return rc;
+}
+
+static int cuda_stream_adopt(struct stream *s, uintptr_t handle, struct err *err) {
+    (void)err;
+    cuda_stream(s)->stream = (cudaStream_t)handle;
+    return 0;
 }
 
 /* More scratch than there is. */
@@ -286,6 +293,8 @@ static int grow_scratch(struct stream *s, size_t bytes, struct err *err) {
 
 int cuda_scratch(struct stream *s, size_t bytes, void **ret, struct err *err) {
     struct cuda_stream *cs = cuda_stream(s);
+    if (s->memory.lent)
+        return stream_take_lent(s, bytes, ret, err);
     int rc = bytes > cs->scratch_bytes ? grow_scratch(s, bytes, err) : 0;
     *ret = cs->scratch;
     return rc;
@@ -379,6 +388,9 @@ extern "C" __attribute__((visibility("default"))) const struct backend *brr_cuda
         .alloc_host = cuda_alloc_host,
         .free_host = cuda_free_host,
         .stream_open = cuda_stream_open,
+        .stream_adopt = cuda_stream_adopt,
+        .borrow = nullptr, // threads have no settings here
+        .give_back = nullptr,
         .stream_close = cuda_stream_close,
         .copy = cuda_copy,
         .zero = cuda_zero,

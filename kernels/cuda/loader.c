@@ -1,6 +1,6 @@
 /* loader: finds the CUDA backend, which lives in libbrr_cuda.so so that programs start on machines without CUDA. Looked for
  * once, in this order: the file named by BRR_CUDA_LIBRARY (and nowhere else), beside the program, ../lib and ../lib/brrd of the
- * program. */
+ * program; then the same places of the library that this file is part of (libbrr_scan in another program), and its brrd. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
@@ -34,26 +34,31 @@ static const struct backend *open_library(const char *path) {
     return backend;
 }
 
-static const struct backend *find_backend(void) {
-    static const char *const places[] = {"", "../lib/", "../lib/brrd/"};
-    const char *named = getenv("BRR_CUDA_LIBRARY");
-    if (named && *named)
-        return open_library(named);
-    char self[PATH_MAX], path[PATH_MAX + 32];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0)
-        return NULL;
-    self[n] = '\0';
-    char *slash = strrchr(self, '/');
-    if (!slash)
-        return NULL;
-    slash[1] = '\0';
+static const struct backend *find_around(const char *file) {
+    static const char *const places[] = {"", "../lib/", "../lib/brrd/", "../brrd/"};
+    char path[PATH_MAX + 32];
+    const char *slash = strrchr(file, '/');
     const struct backend *found = NULL;
-    for (size_t i = 0; !found && i < sizeof places / sizeof *places; i++) {
-        str_format(path, sizeof path, "%s%slibbrr_cuda.so", self, places[i]);
+    for (size_t i = 0; slash && !found && i < sizeof places / sizeof *places; i++) {
+        str_format(path, sizeof path, "%.*s/%slibbrr_cuda.so", (int)(slash - file), file, places[i]);
         if (access(path, R_OK) == 0)
             found = open_library(path);
     }
+    return found;
+}
+
+static const struct backend *find_backend(void) {
+    const char *named = getenv("BRR_CUDA_LIBRARY");
+    if (named && *named)
+        return open_library(named);
+    char program[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    program[n > 0 ? n : 0] = '\0';
+    const struct backend *found = find_around(program);
+    Dl_info own;
+    char library[PATH_MAX];
+    if (!found && dladdr(failure, &own) && own.dli_fname && realpath(own.dli_fname, library))
+        found = find_around(library);
     return found;
 }
 

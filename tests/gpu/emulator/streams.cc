@@ -178,6 +178,12 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *ret, unsigned, int) {
     streams.push_back(*ret);
     return emulator_fault;
 }
+
+/* A stream that another part of the process made, as a number. */
+extern "C" __attribute__((visibility("default"))) uintptr_t emulator_new_stream(void) {
+    cudaStream_t made = NULL;
+    return cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, 0) == cudaSuccess ? (uintptr_t)made : 0;
+}
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     gate lock(emulator_gate);
     finish(stream);

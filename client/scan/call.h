@@ -1,0 +1,33 @@
+/* call: one call of libbrr_scan, from its arguments to an op of the table: tensors of strides become those of the kernels, the
+ * calling thread and a workspace are lent to the stream. The first error sticks and the functions after it do nothing, so that an
+ * op reads as a list of its tensors. Internal to client/scan. */
+#ifndef BRR_CLIENT_SCAN_CALL_H
+#define BRR_CLIENT_SCAN_CALL_H
+#include "client/scan/brr_scan.h"
+#include "kernels/op.h"
+
+struct scan_call {
+    const char *op; /* for messages */
+    struct stream *stream;
+    struct brr_scan_workspace *workspace;
+    struct brr_scan_error *to;
+    struct stream_loan loan;
+    struct err err;
+    int rc;
+};
+
+/* Fills in *known, a structure of `known_bytes`, from the caller's of args_bytes: members that a caller of an older version does
+ * not have are 0. The call fails with INVALID for a size that is none, and with UNSUPPORTED for members of a later version that are
+ * set. */
+void scan_call_begin(struct scan_call *c, const char *op, brr_scan *scan, struct brr_scan_error *to);
+void scan_call_arguments(struct scan_call *c, const void *args, void *known, size_t known_bytes);
+/* The tensor as kernels take it, at most `rank` dimensions: the last two are joined, or a first one of 1 is put before, where it
+ * has one more or one less. */
+struct tensor scan_call_tensor(struct scan_call *c, const char *name, const struct brr_scan_tensor *t, int rank);
+/* A state (B,H,P,N), dense, as (B,H·P,N). */
+struct tensor scan_call_heads(struct scan_call *c, const char *name, const struct brr_scan_tensor *t);
+/* Between the two the thread is the stream's. enter: 0 when the op can run. */
+int scan_call_enter(struct scan_call *c, struct brr_scan_workspace *workspace);
+int scan_call_leave(struct scan_call *c, int rc);
+
+#endif
