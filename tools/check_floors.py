@@ -159,31 +159,32 @@ def code_of(path):
     return re.sub(r'"(?:\\.|[^"\\\n])*"', '""', text)
 
 
+DECLARATION = re.compile(r"^(?!static\b)[A-Za-z_][\w \t*]*?[ *]\w+\((?:[^;{}()]|\([^()]*\))*\)[^;{}]*;", re.M)
 CALL = re.compile(r"(?<!struct )(?<!enum )\b([a-z]\w+)\(")
 DEFINITION = re.compile(r"^(?!static\b)[A-Za-z_][\w \t*]*?[ *](\w+)\((?:[^;{}()]|\([^()]*\))*\)\s*\{", re.M)
 
 
 def uses(files):
-    """Module -> modules that it calls through their headers, each with the line that includes one. Types alone are no use: an inner
-    header may speak of its module's public types."""
+    """Module -> modules that it calls through headers, each with the line that includes one. A module that is split over files is no
+    exception: its files call each other in one direction too. Types alone are no use: an inner header may speak of its module's public
+    types."""
     text = {path: code_of(path) for path in files}
     called, declared, owners, graph = {}, {}, {}, {}
     for path in files:
-        called.setdefault(module_of(path), set()).update(CALL.findall(text[path]))
+        called.setdefault(module_of(path), set()).update(CALL.findall(DECLARATION.sub("", text[path])))
         if path.endswith((".h", ".cuh")):
             declared[path] = set(CALL.findall(text[path]))
         for name in DEFINITION.findall(text[path]):
             owners.setdefault(name, set()).add(module_of(path))
     for path in files:
         module = module_of(path)
-        own = declared.get(module + ".h", set())
         for number, line in enumerate(open(path, encoding="utf-8"), 1):
             found = re.match(r'\s*#\s*include\s*"([^"]+)"', line)
             target = found and resolve(found.group(1), path)
-            for name in (called[module] & declared.get(target, set())) - own if target else ():
+            for name in called[module] & declared.get(target, set()) if target else ():
                 owner = owners.get(name, set())
                 to = next(iter(owner)) if len(owner) == 1 else module_of(target)
-                if to != module and module not in owner:
+                if owner and to != module and module not in owner:  # without an owner: a macro, or a function that the header defines
                     graph.setdefault(module, {}).setdefault(to, f"{path}:{number}")
     return graph
 

@@ -1,4 +1,4 @@
-/* geodesic_task: the state of a job of kind geodesic. Internal to geodesic_{task,checkpoint,report}.c; driving thread only.
+/* geodesic_task: the state of a job of kind geodesic. Internal to geodesic_{task,phase,checkpoint,report}.c; driving thread only.
  *
  * A job goes through phases. With selection nested one for each weight decay that is tried: models of all spectra but two, scored
  * on both at a quarter, half, three quarters and all of the epochs. Then the folds: a model without each spectrum in turn, and, if
@@ -44,8 +44,8 @@ struct geodesic_task {
     struct geodesic_fold fold[SPECTRA_MAX_CONCENTRATIONS];
 };
 
-/* The models that each phase of a job trains; known before a task is open. Selection: models of all spectra but two, in the order
- * of the pairs h < k. last: models of all spectra but g, and, if the job wants it, one of all. */
+/* geodesic_phase.c. The models that each phase of a job trains; known before a task is open. Selection: models of all spectra but
+ * two, in the order of the pairs h < k. last: models of all spectra but g, and, if the job wants it, one of all. */
 int geodesic_phase_groups(const struct geodesic_config *config, int folds, bool last);
 geodesic_members geodesic_phase_members(int folds, bool last, int g);
 /* decay: of the phase; -1: that of the job (the last phase). */
@@ -59,6 +59,10 @@ bool geodesic_task_is_last(const struct geodesic_task *t);
 bool geodesic_task_is_marked(const struct geodesic_task *t);
 /* The spectra of model g of the phase. */
 geodesic_members geodesic_task_members(const struct geodesic_task *t, int g);
+/* Decay and epochs of each model of the last phase, by the selection's scores. */
+void geodesic_task_choose(struct geodesic_task *t);
+/* Begins the fit of t->phase; the last one with what the selection chose (geodesic_task_choose). */
+int geodesic_task_begin_phase(struct geodesic_task *t, struct err *err);
 /* Model g's prediction of spectrum k: mean and, unless NULL, nearest source and deviation over sources, (width) each. */
 int geodesic_task_predict(struct geodesic_task *t, int g, int k, double *mean, double *near, double *spread, struct err *err);
 
@@ -67,7 +71,6 @@ int geodesic_task_predict(struct geodesic_task *t, int g, int k, double *mean, d
 void geodesic_task_file(const struct geodesic_task *t, struct geodesic_file *ret); /* of t->state; borrows */
 int geodesic_task_save(struct geodesic_task *t, struct err *err);
 int geodesic_task_restore(struct geodesic_task *t, bool *ret_found, struct err *err);
-int geodesic_task_begin_phase(struct geodesic_task *t, struct err *err);
 
 /* geodesic_estimate.c, for the kind's row. */
 int estimate_geodesic(const struct estimate_config *config, struct estimate *ret, struct err *err);

@@ -27,17 +27,6 @@ static const struct argument_table alarms_arguments = ARGUMENT_TABLE(rows, struc
 static const struct alarms_options *own(const struct arguments *o) { return o->own; }
 static char *text(const char *borrowed) { return (char *)(uintptr_t)borrowed; }
 
-bool alarms_since(const struct arguments *o, int64_t *ret) {
-    const char *since = own(o)->since ? own(o)->since : "12h";
-    int64_t ago;
-    if (!str_to_duration_ms(since, &ago) || ago <= 0) {
-        fprintf(stderr, "brrctl: --since %s: expected a time ago, such as 12h or 7d\n", since);
-        return false;
-    }
-    *ret = clock_wall_ms() - ago;
-    return true;
-}
-
 /* ---- printing ---- */
 
 static void print_json(const Brr__V1__BedAlarm *a) {

@@ -7,7 +7,7 @@ struct alarms_options {
     bool open;
     const char *person, *silence, *since, *bed, *as, *output;
 };
-/* The Unix time that --since names, else twelve hours ago; false after printing an error. */
+/* alarm_report.c. The Unix time that --since names, else twelve hours ago; false after printing an error. */
 bool alarms_since(const struct arguments *o, int64_t *ret);
 
 int alarms_report(const struct arguments *o);
