@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 # Folder of a file -> folders it may include (its own is always allowed).
-LIB = ["base", "kernels"] + [f"lib/{room}" for room in ("store", "nn", "eeg", "windows", "detect", "score", "plot", "work", "evaluate", "train", "burst", "geodesic", "kinds")]
+LIB = ["base", "kernels"] + [f"lib/{room}" for room in ("store", "nn", "formats", "eeg", "windows", "detect", "score", "plot", "work", "evaluate", "train", "burst", "geodesic", "kinds")]
 FLOORS = {
     "base": [],
     "lib/store": ["base"],
@@ -18,14 +18,15 @@ FLOORS = {
     "kernels/cuda/scan": ["base", "kernels", "kernels/cuda"],
     "lib/nn": ["base", "kernels", "lib/store"],
     "lib/plot": ["base"],
-    "lib/eeg": ["base", "lib/store"],
-    "lib/windows": ["base", "lib/store", "lib/eeg"],
-    "lib/detect": ["base", "kernels", "lib/store", "lib/nn", "lib/eeg", "lib/windows"],
+    "lib/formats": ["base"],
+    "lib/eeg": ["base", "lib/store", "lib/formats"],
+    "lib/windows": ["base", "lib/store", "lib/formats", "lib/eeg"],
+    "lib/detect": ["base", "kernels", "lib/store", "lib/nn", "lib/formats", "lib/eeg", "lib/windows"],
     "lib/score": ["base", "lib/detect"],
-    "lib/work": ["base", "kernels", "lib/store", "lib/eeg", "lib/windows"],
-    "lib/evaluate": ["base", "kernels", "lib/store", "lib/nn", "lib/eeg", "lib/windows", "lib/detect", "lib/score", "lib/plot", "lib/work"],
-    "lib/train": ["base", "kernels", "lib/store", "lib/nn", "lib/eeg", "lib/windows", "lib/detect", "lib/score", "lib/plot", "lib/work", "lib/evaluate"],
-    "lib/burst": ["base", "kernels", "lib/store", "lib/eeg", "lib/windows", "lib/plot", "lib/work"],
+    "lib/work": ["base", "kernels", "lib/store", "lib/formats", "lib/eeg", "lib/windows"],
+    "lib/evaluate": ["base", "kernels", "lib/store", "lib/nn", "lib/formats", "lib/eeg", "lib/windows", "lib/detect", "lib/score", "lib/plot", "lib/work"],
+    "lib/train": ["base", "kernels", "lib/store", "lib/nn", "lib/formats", "lib/eeg", "lib/windows", "lib/detect", "lib/score", "lib/plot", "lib/work", "lib/evaluate"],
+    "lib/burst": ["base", "kernels", "lib/store", "lib/formats", "lib/eeg", "lib/windows", "lib/plot", "lib/work"],
     "lib/geodesic": ["base", "kernels", "lib/store", "lib/nn", "lib/eeg", "lib/plot", "lib/work"],
     "lib/kinds": ["lib/work"],
     "daemon/device": ["base", "kernels"],

@@ -151,12 +151,12 @@ static int write_labels(const struct job *job, struct err *err) {
 static int write_side_files(const struct job *job, struct err *err) {
     char path[PATH_SIZE + 16];
     struct bids_name name;
-    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
     int rc;
     str_format(path, sizeof path, "%s_eeg.edf", job->stem);
-    if ((rc = edf_open_header(path, &edf, err)) || (rc = bids_name_of(path, &name, err)))
+    if ((rc = eegfile_open_header(path, &edf, err)) || (rc = bids_name_of(path, &name, err)))
         return rc;
-    return bids_write_recording(job->options->out, &name, edf_info(edf), (double)job->patient->mains_hz, err);
+    return bids_write_recording(job->options->out, &name, eegfile_info(edf), (double)job->patient->mains_hz, err);
 }
 
 static int make_recordings(struct job *job, const char *dir, int n, const struct recording_plan *plans, struct err *err) {

@@ -82,7 +82,7 @@ static int encode_segment(struct encoder *e, int segment, struct err *err) {
 int burst_encoder_read(const struct burst_config *config, const struct task_env *env, struct burst_injection **ret, int64_t *ret_n,
                        int *ret_channels, struct err *err) {
     const struct window_build build = {
-        .edf_path = config->recording,
+        .recording_path = config->recording,
         .cache_dir = env->cache_dir,
         .cache = env->cache,
         .frontend = {.montage = config->montage, .notch_hz = config->notch_hz, .bandpass_hz = {0.5, 120}, .fill_gap_s = 2},

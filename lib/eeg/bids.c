@@ -65,6 +65,14 @@ int bids_name_of(const char *relative_path, struct bids_name *ret, struct err *e
     return 0;
 }
 
+const char *bids_suffix(const char *path, const struct eeg_info *info) {
+    static const char *const others[] = {"_eeg.vhdr", "_eeg.set"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcasecmp(eegfile_ending(path), others[i] + 4))
+            return others[i];
+    return info->bdf ? "_eeg.bdf" : "_eeg.edf";
+}
+
 static void put_entity(struct str *out, const char *key, const char *value) {
     if (*value)
         str_printf(out, "%s%s", key, value);
@@ -119,7 +127,7 @@ static const char *const TYPE_NAMES[TYPES] = {"EEG", "EOG", "ECG", "EMG", "TRIG"
 static const char *const TYPE_COUNTS[TYPES] = {"EEGChannelCount", "EOGChannelCount",     "ECGChannelCount",
                                                "EMGChannelCount", "TriggerChannelCount", "MiscChannelCount"};
 
-static enum channel_type type_of(const struct edf_signal *s) {
+static enum channel_type type_of(const struct eeg_signal *s) {
     char electrode[32], reference[32];
     split_label(s->label, electrode, reference);
     if (contains(s->label, "EOG"))
@@ -134,7 +142,7 @@ static enum channel_type type_of(const struct edf_signal *s) {
 }
 
 /* What all EEG channels are measured against: "REF", "bipolar" when it differs, "n/a" when the labels do not say. */
-static void reference_of(const struct edf_info *info, char ret[32]) {
+static void reference_of(const struct eeg_info *info, char ret[32]) {
     char electrode[32], reference[32];
     str_copy(ret, 32, "");
     for (int i = 0; i < info->n_signals; i++) {
@@ -150,10 +158,10 @@ static void reference_of(const struct edf_info *info, char ret[32]) {
         str_copy(ret, 32, "n/a");
 }
 
-static void put_channels(const struct edf_info *info, struct str *out) {
+static void put_channels(const struct eeg_info *info, struct str *out) {
     str_puts(out, "name\ttype\tunits\tsampling_frequency\treference\n");
     for (int i = 0; i < info->n_signals; i++) {
-        const struct edf_signal *s = &info->signals[i];
+        const struct eeg_signal *s = &info->signals[i];
         char electrode[32], reference[32];
         split_label(s->label, electrode, reference);
         if (!s->annotation)
@@ -165,7 +173,7 @@ static void put_channels(const struct edf_info *info, struct str *out) {
 /* ---- side files ---- */
 
 /* The rate of the first EEG signal, else of the first signal. */
-static double rate_of(const struct edf_info *info) {
+static double rate_of(const struct eeg_info *info) {
     double rate_hz = 0;
     for (int i = info->n_signals - 1; i >= 0; i--)
         if (!info->signals[i].annotation && (!(rate_hz > 0) || type_of(&info->signals[i]) == TYPE_EEG))
@@ -173,7 +181,7 @@ static double rate_of(const struct edf_info *info) {
     return rate_hz;
 }
 
-static void put_eeg(const struct bids_name *name, const struct edf_info *info, double mains_hz, struct str *out) {
+static void put_eeg(const struct bids_name *name, const struct eeg_info *info, double mains_hz, struct str *out) {
     struct json_writer w;
     char reference[32];
     int counts[TYPES] = {0};
@@ -260,7 +268,7 @@ static int write_side_file(const char *root, const struct bids_name *name, const
     return 0;
 }
 
-int bids_write_recording(const char *root, const struct bids_name *name, const struct edf_info *info, double mains_hz,
+int bids_write_recording(const char *root, const struct bids_name *name, const struct eeg_info *info, double mains_hz,
                          struct err *err) {
     OWNED(str_done) struct str text;
     int rc;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
-#include "eeg/edf.h"
+#include "formats/eegfile.h"
 
 #define BIDS_TASK "szMonitoring" /* the task of recordings whose names have none, as in SzCORE's datasets */
 
@@ -20,16 +20,19 @@ struct bids_name {
 int bids_name_of(const char *relative_path, struct bids_name *ret, struct err *err);
 /* "sub-01[/ses-1]/eeg/sub-01[_ses-1]_task-T[_acq-A][_run-01]" and the suffix, such as "_eeg.edf". */
 int bids_path(const struct bids_name *name, const char *suffix, char *buf, size_t size, struct err *err);
+/* "_eeg.edf", "_eeg.bdf" and so on: the suffix of a recording with the format of this one, or of EDF where BIDS takes none of its
+ * own. */
+const char *bids_suffix(const char *path, const struct eeg_info *info);
 
 /* Writes dataset_description.json and README below root, unless they exist. about: a sentence on where the data come from. */
 int bids_write_dataset(const char *root, const char *about, struct err *err);
 /* Writes _eeg.json, _channels.tsv and _events.json of a recording below root. mains_hz: 0 = unknown. */
-int bids_write_recording(const char *root, const struct bids_name *name, const struct edf_info *info, double mains_hz,
+int bids_write_recording(const char *root, const struct bids_name *name, const struct eeg_info *info, double mains_hz,
                          struct err *err);
 
 /* Called for each thing that is missing or wrong, with one sentence. */
 typedef void bids_lack_fn(void *ctx, const char *text);
 void bids_check_dataset(const char *root, bids_lack_fn *lack, void *ctx);
-void bids_check_recording(const char *root, const char *relative_path, const struct edf_info *info, bids_lack_fn *lack, void *ctx);
+void bids_check_recording(const char *root, const char *relative_path, const struct eeg_info *info, bids_lack_fn *lack, void *ctx);
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "eeg/bids.h"
 #include "eeg/table.h"
-#include "eeg/text.h"
+#include "formats/text.h"
 
 enum { PATH_SIZE = 4096 };
 static const size_t MAX_JSON = 16 << 20;
@@ -85,7 +85,7 @@ static void check_eeg(const struct check *c, const struct bids_name *name) {
 }
 
 /* name, type and units, in this order, and a row for each signal. */
-static void check_channels(const struct check *c, const struct bids_name *name, const struct edf_info *info) {
+static void check_channels(const struct check *c, const struct bids_name *name, const struct eeg_info *info) {
     static const char *const first[] = {"name", "type", "units"};
     char relative[PATH_SIZE], path[2 * PATH_SIZE];
     struct table t;
@@ -118,12 +118,12 @@ static void check_events(const struct check *c, const struct bids_name *name) {
     json_free(load_side(c, name, "_events.json"));
 }
 
-void bids_check_recording(const char *root, const char *relative_path, const struct edf_info *info, bids_lack_fn *lack, void *ctx) {
+void bids_check_recording(const char *root, const char *relative_path, const struct eeg_info *info, bids_lack_fn *lack, void *ctx) {
     const struct check c = {root, relative_path, lack, ctx};
     struct bids_name name;
     char expected[PATH_SIZE];
     if (bids_name_of(relative_path, &name, NULL) ||
-        bids_path(&name, info->bdf ? "_eeg.bdf" : "_eeg.edf", expected, sizeof expected, NULL))
+        bids_path(&name, bids_suffix(relative_path, info), expected, sizeof expected, NULL))
         str_copy(expected, sizeof expected, "sub-LABEL/eeg/sub-LABEL_task-LABEL_eeg.edf");
     if (strcmp(expected, relative_path) != 0) {
         tell(&c, "%s: expected the name %s", relative_path, expected);

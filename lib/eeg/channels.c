@@ -14,11 +14,11 @@ void channels_done(struct channels *c) {
     *c = (struct channels){0};
 }
 
-int channels_check_units(const struct edf_info *info, const int *signals, int n, char *ret_faults, size_t size, struct err *err) {
+int channels_check_units(const struct eeg_info *info, const int *signals, int n, char *ret_faults, size_t size, struct err *err) {
     const char *first = NULL;
     int assumed = 0;
     for (int i = 0; i < n; i++) {
-        const struct edf_signal *s = &info->signals[signals[i]];
+        const struct eeg_signal *s = &info->signals[signals[i]];
         if (!s->volt)
             return err_set(err, ERR_PRECONDITION,
                            "channel %s has the unit '%s'; expected a voltage (uV, mV, V or nV), or a blank for uV", s->label,
@@ -36,16 +36,16 @@ int channels_check_units(const struct edf_info *info, const int *signals, int n,
 }
 
 /* One rate and units for the signals that the montage takes. */
-static int check_sources(const struct edf_info *info, const struct montage *m, struct channels *c, struct err *err) {
+static int check_sources(const struct eeg_info *info, const struct montage *m, struct channels *c, struct err *err) {
     int *used = calloc((size_t)m->n_sources + 1, sizeof *used);
     if (!used)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %d channels", m->n_sources);
     for (int k = 0; k < m->n_sources; k++)
         used[k] = c->signals[m->sources[k]];
-    const struct edf_signal *first = &info->signals[used[0]];
+    const struct eeg_signal *first = &info->signals[used[0]];
     int rc = channels_check_units(info, used, m->n_sources, c->faults, sizeof c->faults, err);
     for (int k = 1; k < m->n_sources && !rc; k++) {
-        const struct edf_signal *s = &info->signals[used[k]];
+        const struct eeg_signal *s = &info->signals[used[k]];
         if (s->samples_per_record != first->samples_per_record)
             rc = err_set(err, ERR_PRECONDITION,
                          "channel %s has %g Hz but %s has %g Hz; expected one rate for the montage's channels", s->label,
@@ -57,16 +57,16 @@ static int check_sources(const struct edf_info *info, const struct montage *m, s
     return rc;
 }
 
-static bool is_usable(const struct edf_signal *s) { return !s->annotation && s->usable && s->rate_hz > 0; }
+static bool is_usable(const struct eeg_signal *s) { return !s->annotation && s->usable && s->rate_hz > 0; }
 
-void channels_ignored(const struct edf_info *info, size_t room, char *buf, size_t size) {
+void channels_ignored(const struct eeg_info *info, size_t room, char *buf, size_t size) {
     enum { LIST_MAX = 128 << 10 };
     static const char prefix[] = "unusable: ";
     struct str list, text;
     str_init(&list, LIST_MAX);
     str_init(&text, size - 1);
     for (int i = 0; i < info->n_signals; i++) {
-        const struct edf_signal *s = &info->signals[i];
+        const struct eeg_signal *s = &info->signals[i];
         if (s->annotation || is_usable(s))
             continue;
         const char *why = str_starts(s->note, prefix) ? s->note + strlen(prefix) : *s->note ? s->note : "its rate is 0 Hz";
@@ -78,7 +78,7 @@ void channels_ignored(const struct edf_info *info, size_t room, char *buf, size_
     str_done(&list);
 }
 
-int channels_none(const struct edf_info *info, const char *name, struct err *err) {
+int channels_none(const struct eeg_info *info, const char *name, struct err *err) {
     char why[256];
     channels_ignored(info, sizeof why - 56, why, sizeof why);
     return err_set(err, ERR_PRECONDITION, "%.200s%sno usable signal: %s", name, *name ? ": " : "",
@@ -135,7 +135,7 @@ static bool rename_labels(struct channels *c, const char *rules) {
     return true;
 }
 
-int channels_choose(const struct edf_info *info, const struct frontend_config *config, struct channels *c, struct err *err) {
+int channels_choose(const struct eeg_info *info, const struct frontend_config *config, struct channels *c, struct err *err) {
     struct montage *m = NULL;
     char ignored[2 * MONTAGE_IGNORED_ROOM + 1];
     *c = (struct channels){.labels = calloc((size_t)info->n_signals + 1, sizeof *c->labels),

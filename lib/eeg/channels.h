@@ -8,8 +8,8 @@
 
 #include "base/err.h"
 #include "base/str.h"
-#include "eeg/edf.h"
 #include "eeg/frontend.h"
+#include "formats/eegfile.h"
 
 struct channels {
     const char **labels; /* of all signals that can be read, renamed, (n): the montage chooses among them */
@@ -27,12 +27,12 @@ struct channels {
 
 /* Labels belong to info; call channels_done also after a failure. Errors: INVALID (settings), PRECONDITION (the montage cannot be
  * made; its channels differ in rate; one of them is no voltage), EXHAUSTED. */
-int channels_choose(const struct edf_info *info, const struct frontend_config *config, struct channels *ret, struct err *err);
+int channels_choose(const struct eeg_info *info, const struct frontend_config *config, struct channels *ret, struct err *err);
 /* Writes the signals that cannot be used, with the reasons, into buf: "P3 (physical minimum equals physical maximum) and 3 more";
  * "" if all can. About `room` bytes. */
-void channels_ignored(const struct edf_info *info, size_t room, char *buf, size_t size);
+void channels_ignored(const struct eeg_info *info, size_t room, char *buf, size_t size);
 /* PRECONDITION: "no usable signal", with the reasons. name: the recording, or "". */
-int channels_none(const struct edf_info *info, const char *name, struct err *err);
+int channels_none(const struct eeg_info *info, const char *name, struct err *err);
 void channels_done(struct channels *c);
 
 /* Writes the label that the first rule for `label` gives, or label itself. rules: lines "PATTERN\tNAME", or NULL. A pattern is a
@@ -44,6 +44,6 @@ int channels_add_rename(struct str *rules, const char *pattern, const char *name
 
 /* Checks the units of n signals: PRECONDITION names one that is no voltage. ret_faults (size) receives a sentence on signals
  * without a unit, which are read as µV, or "". */
-int channels_check_units(const struct edf_info *info, const int *signals, int n, char *ret_faults, size_t size, struct err *err);
+int channels_check_units(const struct eeg_info *info, const int *signals, int n, char *ret_faults, size_t size, struct err *err);
 
 #endif

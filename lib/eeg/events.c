@@ -8,10 +8,10 @@
 #include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
-#include "eeg/civil.h"
-#include "eeg/edf.h"
 #include "eeg/events_formats.h"
 #include "eeg/label_rule.h"
+#include "formats/civil.h"
+#include "formats/eegfile.h"
 
 static const size_t MAX_TEXT = (size_t)256 << 20;
 
@@ -71,8 +71,8 @@ static size_t rows_inside(const struct events_file *events, double shift_s, doub
     return n;
 }
 
-double events_relate(struct events_file *events, const struct edf_info *recording) {
-    const struct edf_start *at = &recording->start;
+double events_relate(struct events_file *events, const struct eeg_info *recording) {
+    const struct eeg_start *at = &recording->start;
     const struct civil start = {at->year, at->month, at->day, at->hour, at->minute, (double)at->second + at->subsecond};
     double shift_s = at->known ? events->origin_s - civil_seconds(&start) : NAN;
     events->origin_s = NAN;
@@ -110,14 +110,10 @@ int events_read(const char *path, struct events_file *ret, struct err *err) {
 
 const char *events_extension(const struct events_format *format) { return strrchr(format->ending, '.'); }
 
-int events_path(const struct events_format *format, const char *edf_path, char *buf, size_t size, struct err *err) {
-    static const char *const endings[] = {"_eeg.edf", "_eeg.bdf", ".edf", ".bdf"};
-    size_t cut = 0;
-    for (size_t i = *format->ending == '.' ? 2 : 0; !cut && i < sizeof endings / sizeof *endings; i++)
-        if (str_ends_nocase(edf_path, endings[i]))
-            cut = strlen(endings[i]);
-    if (!str_format(buf, size, "%.*s%s", (int)(strlen(edf_path) - cut), edf_path, format->ending))
-        return err_set(err, ERR_RANGE, "the path is too long: %.200s…", edf_path);
+int events_path(const struct events_format *format, const char *recording_path, char *buf, size_t size, struct err *err) {
+    const size_t stem = eegfile_stem(recording_path, *format->ending != '.');
+    if (!str_format(buf, size, "%.*s%s", (int)stem, recording_path, format->ending))
+        return err_set(err, ERR_RANGE, "the path is too long: %.200s…", recording_path);
     return 0;
 }
 

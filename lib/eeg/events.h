@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-struct edf_info;
+struct eeg_info;
 
 enum { LABELS_CODE_SIZE = 48, LABELS_MAX_ROWS = 1000000 };
 #define EVENTS_MAX_SECONDS 1e10
@@ -55,7 +55,7 @@ int events_read(const char *path, struct events_file *ret, struct err *err);
 
 /* Makes times relative to the first sample of the recording, if they are relative to something else: an origin_s, which is then
  * NaN. Returns the seconds that were added. Without a known start of the recording nothing is added. */
-double events_relate(struct events_file *events, const struct edf_info *recording);
+double events_relate(struct events_file *events, const struct eeg_info *recording);
 
 /* ---- what is written ---- */
 
@@ -64,7 +64,7 @@ struct events_header {
     const char *start_text;        /* "YYYY-MM-DD HH:MM:SS" or NULL for n/a */
     double recording_s;            /* length of the recording */
     const char *record_name;       /* or NULL */
-    const struct edf_info *source; /* header of the recording, which an EDF+ annotation file repeats; NULL = unknown */
+    const struct eeg_info *source; /* header of the recording, which an EDF+ annotation file repeats; NULL = unknown */
 };
 
 /* ---- the table ---- */
@@ -94,7 +94,7 @@ const struct events_format *events_format_of(const char *path);
 const char *events_extension(const struct events_format *format);
 
 /* The name of a recording's event file. ERR_RANGE when it does not fit. */
-int events_path(const struct events_format *format, const char *edf_path, char *buf, size_t size, struct err *err);
+int events_path(const struct events_format *format, const char *recording_path, char *buf, size_t size, struct err *err);
 /* Writes a file, atomically. */
 int events_write(const struct events_format *format, const char *path, const struct label_run *runs, size_t n_runs,
                  const struct events_header *header, struct err *err);

@@ -6,10 +6,10 @@
 #include <time.h>
 
 #include "base/cleanup.h"
-#include "eeg/civil.h"
-#include "eeg/edf.h"
-#include "eeg/edf_write.h"
 #include "eeg/events_formats.h"
+#include "formats/civil.h"
+#include "formats/edf_write.h"
+#include "formats/eegfile.h"
 
 enum { FIELD = EDF_WRITE_FIELD, TAL_SIZE = 160, LEAST_RECORD = 128, MOST_RECORD = 4096 };
 static const size_t MAX_BODY = (size_t)255 << 20;
@@ -58,7 +58,7 @@ static bool is_plus_patient(const char *text) {
 }
 
 /* The patient field of the recording; a field of plain EDF becomes the name. */
-static void patient_of(const struct edf_info *source, char ret[FIELD + 1]) {
+static void patient_of(const struct eeg_info *source, char ret[FIELD + 1]) {
     char name[FIELD + 1];
     ascii_copy(ret, source ? source->patient : "", false);
     if (is_plus_patient(ret)) {
@@ -74,12 +74,12 @@ static void patient_of(const struct edf_info *source, char ret[FIELD + 1]) {
 }
 
 /* When the first sample was, in whole seconds; false when nobody knows. The rest of a second stands in the time-keepers. */
-static bool start_of(const struct edf_info *source, struct tm *ret, double *ret_fraction) {
+static bool start_of(const struct eeg_info *source, struct tm *ret, double *ret_fraction) {
     *ret = (struct tm){.tm_year = 85, .tm_mday = 1};
     *ret_fraction = 0;
     if (!source || !source->start.known)
         return false;
-    const struct edf_start *at = &source->start;
+    const struct eeg_start *at = &source->start;
     struct tm tm = {.tm_year = at->year - 1900,
                     .tm_mon = at->month - 1,
                     .tm_mday = at->day,
@@ -101,7 +101,7 @@ static const char *behind_date(const char *recording) {
 }
 
 /* The date is always that of the header: readers refuse a file with two different ones. */
-static void recording_of(const struct edf_info *source, const struct tm *tm, bool known, char ret[FIELD + 1]) {
+static void recording_of(const struct eeg_info *source, const struct tm *tm, bool known, char ret[FIELD + 1]) {
     char text[2 * FIELD + 1];
     const char *rest = known ? behind_date(source->recording) : NULL;
     if (known)
@@ -112,7 +112,7 @@ static void recording_of(const struct edf_info *source, const struct tm *tm, boo
     ascii_copy(ret, text, false);
 }
 
-static void put_header(struct str *out, const struct edf_info *source, size_t n_records, size_t record_bytes) {
+static void put_header(struct str *out, const struct eeg_info *source, size_t n_records, size_t record_bytes) {
     const struct edf_write_signal annotations = edf_write_annotations((int64_t)record_bytes / 2);
     char patient[FIELD + 1], recording[FIELD + 1], date[16], time[16];
     struct tm tm;
@@ -191,27 +191,27 @@ void events_put_edf(const struct label_run *runs, size_t n_runs, const struct ev
 }
 
 int events_read_edf(const char *path, struct events_file *ret, struct err *err) {
-    struct edf *edf = NULL;
+    struct eegfile *edf = NULL;
     struct events_file events = EVENTS_FILE_EMPTY;
-    int rc = edf_open(path, &edf, err);
+    int rc = eegfile_open(path, &edf, err);
     if (rc)
         return rc;
-    const struct edf_info *info = edf_info(edf);
-    edf_start_text(edf, events.start_text, sizeof events.start_text);
+    const struct eeg_info *info = eegfile_info(edf);
+    eegfile_start_text(edf, events.start_text, sizeof events.start_text);
     if (info->start.known) { /* writers without the recording's header may have put today's date here */
-        const struct edf_start *at = &info->start;
+        const struct eeg_start *at = &info->start;
         events.origin_s =
             civil_seconds(&(struct civil){at->year, at->month, at->day, at->hour, at->minute, (double)at->second + at->subsecond});
         events.origin_doubtful = true;
     }
     for (size_t i = 0; i < info->n_annotations && !rc; i++) {
-        const struct edf_annotation *a = &info->annotations[i];
+        const struct eeg_annotation *a = &info->annotations[i];
         struct event_row row = {
             .onset_s = a->onset_s, .duration_s = a->duration_s, .end_s = a->onset_s + a->duration_s, .confidence = NAN};
         str_copy(row.type, sizeof row.type, a->text);
         rc = events_add(&events, &row, path, err);
     }
-    edf_close(edf);
+    eegfile_close(edf);
     if (rc) {
         events_done(&events);
         return rc;

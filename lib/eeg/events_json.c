@@ -5,7 +5,7 @@
 #include "base/cleanup.h"
 #include "base/json.h"
 #include "eeg/events_formats.h"
-#include "eeg/text.h"
+#include "formats/text.h"
 
 static const size_t MAX_BYTES = (size_t)256 << 20;
 

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "eeg/civil.h"
 #include "eeg/events_formats.h"
 #include "eeg/table.h"
+#include "formats/civil.h"
 
 void events_put_mne(const struct label_run *runs, size_t n_runs, const struct events_header *header, struct str *out) {
     (void)header;

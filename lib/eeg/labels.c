@@ -12,17 +12,17 @@
 #include "base/counted.h"
 #include "base/fsio.h"
 #include "base/order.h"
-#include "eeg/edf.h"
 #include "eeg/labels_path.h"
-#include "eeg/text.h"
+#include "formats/eegfile.h"
+#include "formats/text.h"
 #include "store/outputs.h"
 
 enum { PATH_SIZE = 4096 };
 
 /* Query to one source of labels. */
 struct request {
-    const char *edf_path, *name; /* name: last part of the path */
-    const struct edf *edf;       /* or NULL */
+    const char *recording_path, *name; /* name: last part of the path */
+    const struct eegfile *edf;         /* or NULL */
     const char *rule;
     char format[LABEL_FORMAT_SIZE]; /* of the rule */
     bool automatic;
@@ -40,7 +40,7 @@ static int add_run(struct request *q, double onset, double end, double confidenc
         size_t grown = q->capacity ? q->capacity * 2 : 16;
         struct label_run *moved = grown > LABELS_MAX_ROWS ? NULL : realloc(out->runs, grown * sizeof *moved);
         if (!moved)
-            return err_set(err, ERR_EXHAUSTED, "%s: too many seizure labels", q->edf_path);
+            return err_set(err, ERR_EXHAUSTED, "%s: too many seizure labels", q->recording_path);
         out->runs = moved;
         q->capacity = grown;
     }
@@ -94,7 +94,7 @@ static int note_other(struct request *q, const char *text, struct err *err) {
     if (i == LABELS_MAX_OTHERS)
         return 0;
     if (!out->others && !(out->others = calloc(LABELS_MAX_OTHERS, sizeof *out->others)))
-        return err_set(err, ERR_EXHAUSTED, "%s: out of memory for its labels", q->edf_path);
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory for its labels", q->recording_path);
     if (i == out->n_others)
         str_copy(out->others[out->n_others++].text, LABELS_CODE_SIZE, kind);
     out->others[i].count++;
@@ -108,7 +108,7 @@ static int separate(struct request *q, struct err *err) {
     struct labels *out = q->out;
     size_t seizures = 0;
     if (!(out->unknown = calloc(out->n_runs + 1, sizeof *out->unknown)))
-        return err_set(err, ERR_EXHAUSTED, "%s: out of memory for its labels", q->edf_path);
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory for its labels", q->recording_path);
     for (size_t i = 0; i < out->n_runs; i++)
         if (!strcmp(out->runs[i].code, UNKNOWN))
             out->unknown[out->n_unknown++] = out->runs[i];
@@ -156,7 +156,7 @@ const char *labels_tried(const struct labels *labels, char buf[LABELS_TRIED_SIZE
  * no labels until somebody has changed them. */
 static bool beside(struct request *q, enum labels_source source, char path[PATH_SIZE]) {
     bool fits = false;
-    if (!labels_candidate(source, q->edf_path, path, PATH_SIZE, &fits) || !fits)
+    if (!labels_candidate(source, q->recording_path, path, PATH_SIZE, &fits) || !fits)
         return false;
     bool there = fsio_exists(path) && !fsio_is_dir(path), own = there && outputs_own(path);
     if (there && !own)
@@ -202,12 +202,12 @@ static int add_rows(struct request *q, const struct events_file *events, const c
 
 /* Makes the times of a file with an origin of its own relative to the recording. */
 static int relate(struct request *q, const char *path, struct events_file *events, struct err *err) {
-    OWNED_POINTER(edf_close) struct edf *opened = NULL;
-    int rc = q->edf ? 0 : edf_open_header(q->edf_path, &opened, err);
+    OWNED_POINTER(eegfile_close) struct eegfile *opened = NULL;
+    int rc = q->edf ? 0 : eegfile_open_header(q->recording_path, &opened, err);
     if (rc)
         return rc;
     bool doubtful = events->origin_doubtful;
-    const struct edf_info *info = edf_info(q->edf ? q->edf : opened);
+    const struct eeg_info *info = eegfile_info(q->edf ? q->edf : opened);
     double shift_s = events_relate(events, info);
     if (shift_s != 0)
         add_note(q, "%s: its times are moved by %.6g s to the start of the recording", fsio_basename(path), shift_s);
@@ -339,7 +339,7 @@ static int load_summary(struct request *q, bool *ret_found, struct err *err) {
     char path[PATH_SIZE];
     bool fits;
     *ret_found = false;
-    if (!labels_candidate(LABELS_CHBMIT_SUMMARY, q->edf_path, path, sizeof path, &fits)) {
+    if (!labels_candidate(LABELS_CHBMIT_SUMMARY, q->recording_path, path, sizeof path, &fits)) {
         note_tried(q, "chbNN-summary.txt");
         return 0;
     }
@@ -378,7 +378,7 @@ static void drop_unsure(struct request *q, struct open_seizure *open) {
 }
 
 /* One that has a duration, or is a start that a later "… end" closes. */
-static int read_annotation(struct request *q, const struct edf_annotation *a, enum label_class class, struct open_seizure *open,
+static int read_annotation(struct request *q, const struct eeg_annotation *a, enum label_class class, struct open_seizure *open,
                            struct err *err) {
     static const char *const end_words[] = {"end", "offset", "stop", NULL};
     bool closes = has_word(a->text, end_words), unsure = class == LABEL_UNSURE;
@@ -402,11 +402,11 @@ static int read_annotation(struct request *q, const struct edf_annotation *a, en
     return 0;
 }
 
-static int read_annotations(struct request *q, const struct edf_info *info, size_t *ret_seizures, struct err *err) {
+static int read_annotations(struct request *q, const struct eeg_info *info, size_t *ret_seizures, struct err *err) {
     struct open_seizure open = {0};
     int rc;
     for (size_t i = 0; i < info->n_annotations; i++) {
-        const struct edf_annotation *a = &info->annotations[i];
+        const struct eeg_annotation *a = &info->annotations[i];
         enum label_class class = label_rule_class(q->rule, a->text);
         if ((rc = class == LABEL_OTHER ? note_other(q, a->text, err) : read_annotation(q, a, class, &open, err)))
             return rc;
@@ -419,13 +419,13 @@ static int read_annotations(struct request *q, const struct edf_info *info, size
 }
 
 static int load_annotations(struct request *q, bool *ret_found, struct err *err) {
-    OWNED_POINTER(edf_close) struct edf *opened = NULL;
+    OWNED_POINTER(eegfile_close) struct eegfile *opened = NULL;
     int rc;
-    if (!q->edf && (rc = edf_open(q->edf_path, &opened, err)))
+    if (!q->edf && (rc = eegfile_open(q->recording_path, &opened, err)))
         return rc;
-    const struct edf *edf = q->edf ? q->edf : opened;
-    q->out->undecided = !edf_annotations_known(edf);
-    const struct edf_info *info = edf_info(edf);
+    const struct eegfile *edf = q->edf ? q->edf : opened;
+    q->out->undecided = !eegfile_annotations_known(edf);
+    const struct eeg_info *info = eegfile_info(edf);
     bool signal = false;
     for (int i = 0; i < info->n_signals; i++)
         signal |= info->signals[i].annotation;
@@ -493,13 +493,14 @@ static int load_first(struct request *q, const char *format, struct err *err) {
     return 0;
 }
 
-int labels_load(const char *edf_path, const char *rule, const struct edf *edf, struct labels *ret, struct err *err) {
+int labels_load(const char *recording_path, const char *rule, const struct eegfile *edf, struct labels *ret, struct err *err) {
     struct labels out = {.source = LABELS_NONE, .recording_s = NAN};
-    struct request q = {.edf_path = edf_path, .name = fsio_basename(edf_path), .edf = edf, .rule = rule, .out = &out};
+    struct request q = {
+        .recording_path = recording_path, .name = fsio_basename(recording_path), .edf = edf, .rule = rule, .out = &out};
     const char *format = label_rule_format(rule, q.format);
     q.automatic = !strcmp(format, "auto");
-    if (strlen(edf_path) + sizeof "_annotations.json" > PATH_SIZE)
-        return err_set(err, ERR_RANGE, "path of %zu bytes is too long", strlen(edf_path));
+    if (strlen(recording_path) + sizeof "_annotations.json" > PATH_SIZE)
+        return err_set(err, ERR_RANGE, "path of %zu bytes is too long", strlen(recording_path));
     if (strcmp(format, "none") != 0 && !labels_known(format))
         return err_set(err, ERR_INVALID, "label format '%s' is unknown; expected one of %s", format, labels_names);
     int rc = load_first(&q, q.format, err);
@@ -515,7 +516,7 @@ int labels_load(const char *edf_path, const char *rule, const struct edf *edf, s
 
 int labels_read_table(const char *path, const char *rule, struct labels *ret, struct err *err) {
     struct labels out = {.source = LABELS_TUSZ_CSV_BI, .recording_s = NAN};
-    struct request q = {.edf_path = path, .name = fsio_basename(path), .rule = rule, .out = &out};
+    struct request q = {.recording_path = path, .name = fsio_basename(path), .rule = rule, .out = &out};
     OWNED(events_done) struct events_file events = {0};
     int rc;
     if ((rc = events_format_at(EVENTS_INDEX_csv_bi)->read(path, &events, err)) || (rc = add_rows(&q, &events, path, err)) ||

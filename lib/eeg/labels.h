@@ -10,7 +10,7 @@
 #include "eeg/events.h"
 #include "eeg/label_rule.h"
 
-struct edf;
+struct eegfile;
 
 enum labels_source {
     LABELS_NONE, /* none found; `tried` lists the places searched */
@@ -55,13 +55,13 @@ const char *labels_source_name(enum labels_source source);
 extern const char labels_names[];
 bool labels_known(const char *format);
 
-/* Reads the labels of the recording at edf_path. rule: a format, and patterns of seizures as in eeg/label_rule.h. The format is a
- * name of labels_source_name, the name of an event format, or "auto": the first of bids-tsv, tusz-csv, tusz-csv_bi, chbmit-summary,
- * the other event formats, edf-annotations that exists for this recording. edf: the open recording, or NULL to open it when
- * annotations are needed. "none": reads nothing, the source is LABELS_NONE. In "auto" annotations count as a source only when one
- * of them is a seizure. A file that brrd wrote and nobody has changed since (store/outputs.h) is no label. Errors: INVALID names
- * file:line and the expected value, or the unknown format. After success (also with source LABELS_NONE) call labels_done. */
-int labels_load(const char *edf_path, const char *rule, const struct edf *edf, struct labels *ret, struct err *err);
+/* Reads the labels of the recording at recording_path. rule: a format, and patterns of seizures as in eeg/label_rule.h. The format
+ * is a name of labels_source_name, the name of an event format, or "auto": the first of bids-tsv, tusz-csv, tusz-csv_bi,
+ * chbmit-summary, the other event formats, edf-annotations that exists for this recording. edf: the open recording, or NULL to open
+ * it when annotations are needed. "none": reads nothing, the source is LABELS_NONE. In "auto" annotations count as a source only
+ * when one of them is a seizure. A file that brrd wrote and nobody has changed since (store/outputs.h) is no label. Errors: INVALID
+ * names file:line and the expected value, or the unknown format. After success (also with source LABELS_NONE) call labels_done. */
+int labels_load(const char *recording_path, const char *rule, const struct eegfile *edf, struct labels *ret, struct err *err);
 /* The seizures of a TUSZ table that is named itself, whoever wrote it: its rows of channels merged. */
 int labels_read_table(const char *path, const char *rule, struct labels *ret, struct err *err);
 void labels_done(struct labels *labels);
@@ -69,7 +69,7 @@ void labels_done(struct labels *labels);
 /* Size and time of every file that labels_load would read beside the recording, as a text that changes when one of the files does.
  * The recording's own annotations are not part of it. ERR_RANGE when a path does not fit; rule as in labels_load, not checked. */
 enum { LABELS_STAMP_SIZE = 512 };
-int labels_stamp(const char *edf_path, const char *rule, char ret[LABELS_STAMP_SIZE], struct err *err);
+int labels_stamp(const char *recording_path, const char *rule, char ret[LABELS_STAMP_SIZE], struct err *err);
 
 /* How a recording's patient follows from its path relative to the corpus. AUTO: "sub-01" (BIDS), the TUSZ patient, "chb01" (chb21
  * is the same child as chb01), else the path without its extension: every recording is a patient of its own. FOLDER: the first

@@ -5,9 +5,9 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "eeg/edf.h"
 #include "eeg/labels.h"
 #include "eeg/labels_path.h"
+#include "formats/eegfile.h"
 #include "store/outputs.h"
 
 const char *labels_source_name(enum labels_source source) {
@@ -130,7 +130,7 @@ int labels_patient(const char *relative_path, enum labels_patient_rule rule, cha
         *ret_lone = rule == LABELS_PATIENT_AUTO && !len;
     if (!len) {
         patient = relative_path;
-        len = strlen(relative_path) - (edf_named(relative_path) ? 4 : 0);
+        len = eegfile_kind(relative_path) ? eegfile_stem(relative_path, false) : strlen(relative_path);
     }
     int rc = give(buf, size, patient, len, err);
     if (rc)
@@ -140,17 +140,17 @@ int labels_patient(const char *relative_path, enum labels_patient_rule rule, cha
     return 0;
 }
 
-bool labels_candidate(enum labels_source source, const char *edf_path, char *buf, size_t size, bool *ret_fits) {
-    const char *name = fsio_basename(edf_path);
+bool labels_candidate(enum labels_source source, const char *recording_path, char *buf, size_t size, bool *ret_fits) {
+    const char *name = fsio_basename(recording_path);
     *ret_fits = true;
     if (source == LABELS_CHBMIT_SUMMARY) {
         if (strncasecmp(name, "chb", 3) != 0 || !isdigit((unsigned char)name[3]) || !isdigit((unsigned char)name[4]))
             return false;
-        *ret_fits = str_format(buf, size, "%.*s%.5s-summary.txt", (int)(name - edf_path), edf_path, name);
+        *ret_fits = str_format(buf, size, "%.*s%.5s-summary.txt", (int)(name - recording_path), recording_path, name);
         return true;
     }
     if (source == LABELS_TUSZ_CSV) {
-        *ret_fits = str_format(buf, size, "%.*s.csv", (int)(strlen(edf_path) - (edf_named(edf_path) ? 4 : 0)), edf_path);
+        *ret_fits = str_format(buf, size, "%.*s.csv", (int)eegfile_stem(recording_path, false), recording_path);
         return true;
     }
     int format = source == LABELS_BIDS_TSV      ? EVENTS_INDEX_tsv
@@ -158,7 +158,7 @@ bool labels_candidate(enum labels_source source, const char *edf_path, char *buf
                                                 : (int)source - LABELS_FORMATS;
     if (format < 0)
         return false;
-    *ret_fits = !events_path(events_format_at(format), edf_path, buf, size, NULL);
+    *ret_fits = !events_path(events_format_at(format), recording_path, buf, size, NULL);
     return true;
 }
 
@@ -169,7 +169,7 @@ static bool may_read(enum labels_source source, const char *format) {
            (source == LABELS_BIDS_TSV && !strcmp(format, "tsv")) || (source == LABELS_TUSZ_CSV_BI && strstr(format, "csv_bi"));
 }
 
-int labels_stamp(const char *edf_path, const char *rule, char ret[LABELS_STAMP_SIZE], struct err *err) {
+int labels_stamp(const char *recording_path, const char *rule, char ret[LABELS_STAMP_SIZE], struct err *err) {
     char asked[LABEL_FORMAT_SIZE];
     const char *format = label_rule_format(rule, asked);
     char path[4096], part[64];
@@ -179,10 +179,10 @@ int labels_stamp(const char *edf_path, const char *rule, char ret[LABELS_STAMP_S
         bool fits;
         int64_t size, mtime_ns;
         if (source == LABELS_FORMATS + EVENTS_INDEX_tsv || source == LABELS_FORMATS + EVENTS_INDEX_csv_bi ||
-            !may_read(source, format) || !labels_candidate(source, edf_path, path, sizeof path, &fits))
+            !may_read(source, format) || !labels_candidate(source, recording_path, path, sizeof path, &fits))
             continue;
         if (!fits)
-            return err_set(err, ERR_RANGE, "the path of the labels of %s does not fit %zu bytes", fsio_basename(edf_path),
+            return err_set(err, ERR_RANGE, "the path of the labels of %s does not fit %zu bytes", fsio_basename(recording_path),
                            sizeof path);
         if (fsio_size(path, &size, &mtime_ns, NULL) || outputs_own(path))
             continue;

@@ -8,6 +8,6 @@
 
 /* Writes the path of a source's label file into buf; false if the source has none for this recording. *ret_fits is false when buf
  * is too small. */
-bool labels_candidate(enum labels_source source, const char *edf_path, char *buf, size_t size, bool *ret_fits);
+bool labels_candidate(enum labels_source source, const char *recording_path, char *buf, size_t size, bool *ret_fits);
 
 #endif

@@ -6,7 +6,7 @@
 #include <strings.h>
 
 #include "base/str.h"
-#include "eeg/text.h"
+#include "formats/text.h"
 
 static const size_t MAX_BYTES = (size_t)64 << 20;
 

@@ -9,7 +9,7 @@
 #include "base/counted.h"
 #include "base/order.h"
 #include "base/str.h"
-#include "eeg/edf.h"
+#include "formats/eegfile.h"
 
 enum { PATH_BYTES = 4096, MAX_POINTER_BYTES = 32 << 10 };
 
@@ -104,15 +104,18 @@ static int look(void *ctx, const struct fsio_found *found, struct err *err) {
     char path[PATH_BYTES];
     if (found->folder)
         note(t, "%s is a link to a folder, which is not followed", found->path);
-    if (found->folder || !edf_named(found->path))
+    enum eegfile_kind kind = found->folder ? EEGFILE_NONE : eegfile_kind(found->path);
+    if (kind != EEGFILE_RECORDING && kind != EEGFILE_EITHER)
         return 0;
+    int rc = fsio_join(path, sizeof path, t->config->root, found->path, err);
+    if (rc || (kind == EEGFILE_EITHER && !eegfile_named(path)))
+        return rc;
     if (is_derivative(found->path)) {
         t->derivatives++;
         return 0;
     }
-    int rc = fsio_join(path, sizeof path, t->config->root, found->path, err);
-    if (rc || (!found->absent && tree_is_apple_double(path)))
-        return rc;
+    if (!found->absent && tree_is_apple_double(path))
+        return 0;
     return add_name(t, found, found->absent || (found->size_bytes <= MAX_POINTER_BYTES && tree_is_pointer(path)), err);
 }
 

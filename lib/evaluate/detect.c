@@ -13,12 +13,12 @@
 #include "detect/detect_list.h"
 #include "detect/detector.h"
 #include "detect/timeline.h"
-#include "eeg/edf.h"
 #include "eeg/events.h"
 #include "evaluate/detect_kind.h"
 #include "evaluate/estimate_manifest.h"
 #include "evaluate/flight.h"
 #include "evaluate/task_eeg.h"
+#include "formats/eegfile.h"
 #include "store/mirror.h"
 #include "windows/loader.h"
 #include "windows/manifest.h"
@@ -204,27 +204,26 @@ static int keep_event(void *ctx, const struct event *event, struct err *err) {
 }
 
 /* The header of a recording; of a mirror's the head is enough, else the whole file is taken, which *ret_taken says. */
-static int open_header(const struct detect *d, const char *path, struct edf **ret, bool *ret_taken, struct err *err) {
+static int open_header(const struct detect *d, const char *path, struct eegfile **ret, bool *ret_taken, struct err *err) {
     char whole[DETECT_LIST_PATH];
-    struct mirror_file file;
     bool enough = false;
     int rc;
     if (!d->env.mirror)
-        return edf_open_header(path, ret, err);
-    if ((rc = mirror_stat(d->env.mirror, path, &file, err)) || !edf_open_head(path, file.bytes, ret, &enough, NULL))
-        return rc;
+        return eegfile_open_header(path, ret, err);
+    if (!eegfile_open_head(path, (struct eegfile_sizes){mirror_bytes, d->env.mirror}, ret, &enough, NULL))
+        return 0;
     if ((rc = mirror_take(d->env.mirror, path, whole, err)))
         return rc;
     *ret_taken = true;
-    return edf_open_header(whole, ret, err);
+    return eegfile_open_header(whole, ret, err);
 }
 
-static int write_file(const struct detect *d, const struct seat *seat, const struct detect_row *row, const struct edf *edf,
+static int write_file(const struct detect *d, const struct seat *seat, const struct detect_row *row, const struct eegfile *edf,
                       struct err *err) {
     char path[DETECT_LIST_PATH], start[32];
     struct events_header header = {
-        .recording_s = row->duration_s, .record_name = fsio_basename(row->recording), .source = edf_info(edf)};
-    const char *text = edf_start_text(edf, start, sizeof start);
+        .recording_s = row->duration_s, .record_name = fsio_basename(row->recording), .source = eegfile_info(edf)};
+    const char *text = eegfile_start_text(edf, start, sizeof start);
     header.start_text = strcmp(text, "n/a") ? text : NULL;
     int rc;
     if ((rc = detect_events_path(d->env.directory, row, path, sizeof path, err)) || (rc = fsio_mkdirs_above(path, err)))
@@ -234,7 +233,7 @@ static int write_file(const struct detect *d, const struct seat *seat, const str
 
 static int write_events(const struct detect *d, const struct seat *seat, const struct detect_row *row, struct err *err) {
     char path[DETECT_LIST_PATH];
-    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
     bool taken = false;
     int rc;
     if ((rc = fsio_join(path, sizeof path, d->env.data_root, row->recording, err)))

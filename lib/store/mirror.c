@@ -379,6 +379,11 @@ int mirror_stat(const struct mirror *m, const char *path, struct mirror_file *re
     return 0;
 }
 
+int64_t mirror_bytes(void *mirror, const char *path) {
+    const struct file *f = find(mirror, path, NULL);
+    return f ? f->object.bytes : -1;
+}
+
 /* fetch, which waits for other takers' room. */
 static int fetch_in_turn(struct mirror *m, const struct file *f, char path[CACHE_PATH_SIZE], struct err *err) {
     for (;;) {

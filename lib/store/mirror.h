@@ -46,6 +46,8 @@ struct mirror_file {
     char version[DIGEST_HEX_SIZE]; /* differs between stores, keys, tags and sizes */
     int refetched;                 /* how often its head was found corrupt and fetched again since opening */
 };
+/* Bytes of the whole file, −1 for a path that is no recording of the mirror. */
+int64_t mirror_bytes(void *mirror, const char *path);
 int mirror_stat(const struct mirror *m, const char *path, struct mirror_file *ret, struct err *err);
 /* Returns the path of the whole file in ret_path (CACHE_PATH_SIZE bytes), fetched if the cache does not have it, and pinned until
  * mirror_drop; every success needs one drop. A thread that finds no room waits while others hold taken files, so take one at a

@@ -11,9 +11,9 @@
 #include "base/fsio.h"
 #include "base/order.h"
 #include "base/str.h"
-#include "eeg/edf.h"
 #include "eeg/labels.h"
 #include "eeg/tree.h"
+#include "formats/eegfile.h"
 #include "store/digest.h"
 #include "store/mirror.h"
 #include "windows/manifest_index.h"
@@ -159,8 +159,8 @@ static int fill_entry(struct opening *o, int64_t i, struct err *err) {
     const struct manifest_config *c = o->config;
     struct manifest_entry *e = &o->manifest->entries[i];
     struct manifest_identity *identity = &o->identities[i];
-    char edf_path[PATH_BYTES];
-    struct window_build request = {.edf_path = edf_path,
+    char recording_path[PATH_BYTES];
+    struct window_build request = {.recording_path = recording_path,
                                    .mirror = c->mirror,
                                    .cache_dir = c->cache_dir,
                                    .cache = c->cache,
@@ -169,12 +169,12 @@ static int fill_entry(struct opening *o, int64_t i, struct err *err) {
                                    .unlabeled = c->unlabeled,
                                    .hole_every_s = c->hole_every_s,
                                    .rebuild = c->rebuild};
-    int rc = fsio_join(edf_path, sizeof edf_path, c->root, e->relative_path, err);
+    int rc = fsio_join(recording_path, sizeof recording_path, c->root, e->relative_path, err);
     if (rc)
         return rc;
-    if (!c->mirror && (!fsio_exists(edf_path) || tree_is_pointer(edf_path)))
+    if (!c->mirror && (!fsio_exists(recording_path) || tree_is_pointer(recording_path)))
         return tree_absent(fsio_basename(e->relative_path), err);
-    if ((rc = identify(c, edf_path, identity, err)))
+    if ((rc = identify(c, recording_path, identity, err)))
         return rc;
     const struct recording_facts *facts = manifest_index_find(o->index, e->relative_path, identity, &e->skipped);
     atomic_fetch_add(&o->known, facts != NULL);
@@ -275,7 +275,7 @@ static int open_all(struct manifest *m, const struct manifest_config *c, manifes
     if (rc)
         return rc;
     if (m->count == 0)
-        return err_set(err, ERR_NOT_FOUND, "no *.edf or *.bdf file below %s", c->root);
+        return err_set(err, ERR_NOT_FOUND, "no *.edf or *.bdf file or other recording below %s", c->root);
     OWNED_MEMORY struct manifest_identity *identities = o.identities = calloc((size_t)m->count, sizeof *o.identities);
     if (!identities)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)m->count);
@@ -488,10 +488,8 @@ bool manifest_raw(const struct manifest *m) { return m->raw; }
 
 /* The recording's name up to "_eeg.edf" or ".edf", which also begins the names of its label files; returns its length. */
 static size_t stem_of(const char *relative_path, const char **ret) {
-    const char *name = fsio_basename(relative_path), *dot = strrchr(name, '.');
-    size_t len = dot ? (size_t)(dot - name) : strlen(name);
-    *ret = name;
-    return len > 4 && !strncmp(name + len - 4, "_eeg", 4) ? len - 4 : len;
+    *ret = fsio_basename(relative_path);
+    return eegfile_stem(*ret, true);
 }
 
 /* True if the errors of two recordings differ only by their names. */

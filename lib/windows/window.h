@@ -79,9 +79,9 @@ int window_read(struct recording *rec, int64_t start, int64_t window, float *x, 
 enum { WINDOW_HOLE_S = 10 };
 /* Builds (or finds) the cache file of one EDF recording; dir is the window folder of the cache volume. */
 struct window_build {
-    const char *edf_path;
-    struct mirror
-        *mirror; /* the mirror that holds edf_path, from which the whole file is taken when needed; NULL for a plain local file */
+    const char *recording_path;
+    struct mirror *mirror; /* the mirror that holds recording_path, from which the whole file is taken when needed; NULL for a plain
+                              local file */
     const char *cache_dir;
     struct cache *cache; /* that keeps the window folder (store/cache.h); NULL: files are written there without a limit */
     struct frontend_config frontend;

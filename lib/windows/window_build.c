@@ -22,16 +22,16 @@ static int put_source(const struct window_build *r, struct json_writer *json, st
     struct mirror_file file;
     int rc;
     if (r->mirror) {
-        if (!(rc = mirror_stat(r->mirror, r->edf_path, &file, err)))
+        if (!(rc = mirror_stat(r->mirror, r->recording_path, &file, err)))
             json_put_str(json, "object", file.version);
         return rc;
     }
-    if (!(resolved = realpath(r->edf_path, NULL)))
-        return err_errno(err, errno, "cannot open %s", r->edf_path);
+    if (!(resolved = realpath(r->recording_path, NULL)))
+        return err_errno(err, errno, "cannot open %s", r->recording_path);
     bool fits = str_copy(absolute, sizeof absolute, resolved);
     free(resolved);
     if (!fits)
-        return err_set(err, ERR_RANGE, "the path of %s is longer than %zu bytes", r->edf_path, sizeof absolute);
+        return err_set(err, ERR_RANGE, "the path of %s is longer than %zu bytes", r->recording_path, sizeof absolute);
     if ((rc = fsio_size(absolute, &size, &mtime_ns, err)))
         return rc;
     json_put_str(json, "path", absolute);
@@ -83,7 +83,7 @@ static int make_key(struct builder *b, struct err *err) {
         put_runs(&json, "unknown", b->labels.unknown, b->labels.n_unknown);
     json_end(&json, '}');
     if (!str_ok(&text))
-        return err_set(err, ERR_EXHAUSTED, "%s: too many label runs (%zu)", r->edf_path, b->labels.n_runs);
+        return err_set(err, ERR_EXHAUSTED, "%s: too many label runs (%zu)", r->recording_path, b->labels.n_runs);
     digest_bytes(str_cstr(&text), text.len, b->key);
     return 0;
 }
@@ -95,7 +95,7 @@ static int take_rows(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t fir
     return recording_writer_rows(b->writer, rows_f16, n, first, segment_start, held, err);
 }
 
-int builder_segment_start(const struct edf_segment *segment, double rate_hz, int64_t position, int64_t *ret, struct err *err) {
+int builder_segment_start(const struct eeg_segment *segment, double rate_hz, int64_t position, int64_t *ret, struct err *err) {
     int64_t start = llround(segment->start_s * rate_hz);
     if (start < position - 1)
         return err_set(err, ERR_DATA_LOSS, "records from %lld on start at %.3f s, before the end of the ones before them (%.3f s)",
@@ -105,14 +105,14 @@ int builder_segment_start(const struct edf_segment *segment, double rate_hz, int
 }
 
 /* Decode one segment in pieces of about READ_BYTES and push it. */
-static int push_segment(struct builder *b, const struct edf_segment *segment, const int *signals, struct err *err) {
+static int push_segment(struct builder *b, const struct eeg_segment *segment, const int *signals, struct err *err) {
     const int *used;
     int channels = frontend_sources(b->frontend, &used), chosen[FRONTEND_MAX_LABELS], rc;
     for (int c = 0; c < channels; c++)
         chosen[c] = signals[used[c]];
     int64_t spr = b->info->signals[chosen[0]].samples_per_record;
-    int64_t most = READ_BYTES / (int64_t)sizeof(float) / channels, records = most / spr, length = segment->n_records * spr;
-    int64_t piece = records ? records * spr : most; /* records, or parts of a long one */
+    int64_t most = READ_BYTES / (int64_t)sizeof(float) / channels, length = segment->n_records * spr;
+    int64_t piece = most < spr ? most : most - most % spr; /* whole records, if one fits */
     piece = piece < length ? piece : length;
     OWNED_MEMORY float **uv = calloc((size_t)channels, sizeof *uv);
     OWNED_MEMORY float *samples = malloc(sizeof *samples * (size_t)(piece * channels));
@@ -121,14 +121,9 @@ static int push_segment(struct builder *b, const struct edf_segment *segment, co
     for (int c = 0; c < channels; c++)
         uv[c] = samples + (int64_t)c * piece;
     for (int64_t at = 0, n; at < length; at += n) {
-        struct edf_range range = {segment->first_record + at / spr, 1, at % spr, 0};
-        int64_t end = records ? length : at - at % spr + spr; /* one read goes no further than this */
-        n = end - at < piece ? end - at : piece;
-        if (records)
-            range.n_records = n / spr;
-        else
-            range.n_samples = n;
-        if ((rc = edf_read_signals(b->edf, chosen, channels, range, uv, err)) ||
+        n = length - at < piece ? length - at : piece;
+        const struct eeg_range range = {segment->first_record * spr + at, n};
+        if ((rc = eegfile_read(b->edf, chosen, channels, range, uv, err)) ||
             (rc = frontend_push(b->frontend, (const float *const *)uv, n, err)))
             return rc;
     }
@@ -138,7 +133,7 @@ static int push_segment(struct builder *b, const struct edf_segment *segment, co
 static int push_all(struct builder *b, const struct channels *c, struct err *err) {
     int64_t position = 0; /* source samples of file time */
     for (int s = 0; s < b->n_segments; s++) {
-        const struct edf_segment *segment = &b->segments[s];
+        const struct eeg_segment *segment = &b->segments[s];
         int64_t start = 0;
         int rc;
         if ((rc = builder_segment_start(segment, c->rate_hz, position, &start, err)) ||
@@ -172,7 +167,7 @@ static void add_fault(struct str *out, const char *text) { str_printf(out, "%s%s
 static void describe_faults(struct builder *b, int64_t samples) {
     char path[4096], line[400];
     const double length_s = (double)samples / FRONTEND_RATE_HZ, half_s = 0.5 / FRONTEND_RATE_HZ; /* half: what rounding takes */
-    bool fits, beside = labels_candidate(b->labels.source, b->request->edf_path, path, sizeof path, &fits) && fits;
+    bool fits, beside = labels_candidate(b->labels.source, b->request->recording_path, path, sizeof path, &fits) && fits;
     int outside = 0;
     struct str text;
     str_init(&text, BUILDER_FAULTS_BYTES - 1);
@@ -212,7 +207,7 @@ int builder_facts(struct builder *b, const char *note, struct recording_facts *r
     samples = samples > b->end ? samples : b->end;
     describe_faults(b, samples);
     struct recording_facts facts = {.key = b->key,
-                                    .source = b->request->edf_path,
+                                    .source = b->request->recording_path,
                                     .montage = b->request->frontend.montage,
                                     .label_source = labels_source_name(b->labels.source),
                                     .note = note,
@@ -247,11 +242,11 @@ static int take_whole(struct builder *b, struct err *err) {
     const struct window_build *r = b->request;
     int rc = 0;
     if (!r->mirror)
-        str_copy(b->edf_path, sizeof b->edf_path, r->edf_path);
-    else if (!b->taken && !(rc = mirror_take(r->mirror, r->edf_path, b->edf_path, err))) {
+        str_copy(b->recording_path, sizeof b->recording_path, r->recording_path);
+    else if (!b->taken && !(rc = mirror_take(r->mirror, r->recording_path, b->recording_path, err))) {
         struct mirror_file file;
         b->taken = true;
-        b->again = !mirror_stat(r->mirror, r->edf_path, &file, NULL) && file.refetched != b->refetched;
+        b->again = !mirror_stat(r->mirror, r->recording_path, &file, NULL) && file.refetched != b->refetched;
         if (b->again)
             rc = err_set(err, ERR_DATA_LOSS, "its header arrived corrupt several times; check the network path");
     }
@@ -259,7 +254,7 @@ static int take_whole(struct builder *b, struct err *err) {
 }
 
 static void close_edf(struct builder *b) {
-    edf_close(b->edf);
+    eegfile_close(b->edf);
     b->edf = NULL;
     b->head = false;
 }
@@ -270,8 +265,8 @@ int builder_open_whole(struct builder *b, bool annotations, struct err *err) {
     int rc;
     if ((rc = take_whole(b, err)))
         return rc;
-    rc = annotations ? edf_open(b->edf_path, &b->edf, err) : edf_open_header(b->edf_path, &b->edf, err);
-    return rc ? rc : edf_assume_unit(b->edf, b->request->frontend.unit, err);
+    rc = annotations ? eegfile_open(b->recording_path, &b->edf, err) : eegfile_open_header(b->recording_path, &b->edf, err);
+    return rc ? rc : eegfile_assume_unit(b->edf, b->request->frontend.unit, err);
 }
 
 /* The head of a mirror's recording where that is enough for header and timeline, else the whole file. */
@@ -279,13 +274,13 @@ static int open_head(struct builder *b, struct err *err) {
     const struct window_build *r = b->request;
     struct mirror_file file;
     bool enough = false;
-    int rc = mirror_stat(r->mirror, r->edf_path, &file, err);
+    int rc = mirror_stat(r->mirror, r->recording_path, &file, err);
     if (rc)
         return rc;
     b->refetched = file.refetched;
-    if (!edf_open_head(r->edf_path, file.bytes, &b->edf, &enough, NULL) && enough) {
+    if (!eegfile_open_head(r->recording_path, (struct eegfile_sizes){mirror_bytes, r->mirror}, &b->edf, &enough, NULL) && enough) {
         b->head = true;
-        return edf_assume_unit(b->edf, r->frontend.unit, err);
+        return eegfile_assume_unit(b->edf, r->frontend.unit, err);
     }
     return builder_open_whole(b, true, err);
 }
@@ -294,15 +289,15 @@ static int open_head(struct builder *b, struct err *err) {
 static int mirrored_labels(struct builder *b, const char *rule, struct err *err) {
     const struct window_build *r = b->request;
     int rc;
-    if ((rc = open_head(b, err)) || (rc = labels_load(r->edf_path, rule, b->edf, &b->labels, err)) || !b->labels.undecided)
+    if ((rc = open_head(b, err)) || (rc = labels_load(r->recording_path, rule, b->edf, &b->labels, err)) || !b->labels.undecided)
         return rc;
     labels_done(&b->labels);
     rc = builder_open_whole(b, true, err);
-    return rc ? rc : labels_load(r->edf_path, rule, b->edf, &b->labels, err);
+    return rc ? rc : labels_load(r->recording_path, rule, b->edf, &b->labels, err);
 }
 
 int builder_choose(struct builder *b, struct channels *c, struct err *err) {
-    b->info = edf_info(b->edf);
+    b->info = eegfile_info(b->edf);
     int rc = channels_choose(b->info, &b->request->frontend, c, err);
     str_copy(b->assumed, sizeof b->assumed, c->faults);
     return rc ? rc : builder_cut_holes(b, err);
@@ -357,7 +352,7 @@ int builder_prepare(struct builder *b, bool *ret_skipped, struct err *err) {
     if (strcmp(unlabeled, "error") && strcmp(unlabeled, "background") && strcmp(unlabeled, "skip"))
         return err_set(err, ERR_INVALID, "unlabeled is '%s'; expected error, background or skip", unlabeled);
     const char *rule = r->labels ? r->labels : "auto";
-    rc = r->mirror ? mirrored_labels(b, rule, err) : labels_load(r->edf_path, rule, NULL, &b->labels, err);
+    rc = r->mirror ? mirrored_labels(b, rule, err) : labels_load(r->recording_path, rule, NULL, &b->labels, err);
     if (rc)
         return rc;
     *ret_skipped = b->labels.source == LABELS_NONE && !strcmp(unlabeled, "skip");
@@ -404,12 +399,12 @@ void builder_done(struct builder *b) {
     if (b->reserved)
         cache_abort(b->request->cache, &b->slot);
     frontend_free(b->frontend);
-    edf_close(b->edf);
+    eegfile_close(b->edf);
     labels_done(&b->labels);
     free(b->spans);
     free(b->cut);
     if (b->taken)
-        mirror_drop(b->request->mirror, b->request->edf_path);
+        mirror_drop(b->request->mirror, b->request->recording_path);
 }
 
 static int prepare_and_build(struct builder *b, char path[BUILDER_PATH_BYTES], bool *ret_skipped, struct err *err) {
@@ -453,7 +448,7 @@ int window_build(const struct window_build *request, char *ret_path, unsigned lo
     if (*pinned)
         cache_unpin(request->cache, pinned);
     if (rc)
-        return err_of_file(err, request->edf_path, fsio_basename(request->edf_path));
+        return err_of_file(err, request->recording_path, fsio_basename(request->recording_path));
     if (ret_skipped)
         *ret_skipped = skipped;
     return 0;

@@ -3,9 +3,9 @@
 #ifndef BRR_WINDOWS_WINDOW_BUILDER_H
 #define BRR_WINDOWS_WINDOW_BUILDER_H
 #include "eeg/channels.h"
-#include "eeg/edf.h"
 #include "eeg/frontend.h"
 #include "eeg/labels.h"
+#include "formats/eegfile.h"
 #include "store/cache.h"
 #include "store/digest.h"
 #include "windows/recording.h"
@@ -16,11 +16,11 @@ enum { BUILDER_TRIES = 3, BUILDER_FAULTS_BYTES = 640, BUILDER_PATH_BYTES = 4096 
 /* One recording on its way into the cache. */
 struct builder {
     const struct window_build *request;
-    char edf_path[BUILDER_PATH_BYTES]; /* of edf: the request's, or where the mirror has the whole file */
-    struct edf *edf;
-    const struct edf_info *info;
-    const struct edf_segment *segments; /* what is read of the file: its segments, or those without holes */
-    struct edf_segment *cut;            /* the latter, owned */
+    char recording_path[BUILDER_PATH_BYTES]; /* of edf: the request's, or where the mirror has the whole file */
+    struct eegfile *edf;
+    const struct eeg_info *info;
+    const struct eeg_segment *segments; /* what is read of the file: its segments, or those without holes */
+    struct eeg_segment *cut;            /* the latter, owned */
     int n_segments;
     bool head;     /* edf is no more than the head */
     bool taken;    /* from the mirror */
@@ -59,7 +59,7 @@ int builder_path(const char *cache_dir, const char *key, char *ret_path, unsigne
 /* True if the file is a recording of this key. */
 bool builder_is_cached(const char *path, const char *key);
 /* First source sample of a segment in file time; `position` is where the one before it ended. */
-int builder_segment_start(const struct edf_segment *segment, double rate_hz, int64_t position, int64_t *ret, struct err *err);
+int builder_segment_start(const struct eeg_segment *segment, double rate_hz, int64_t position, int64_t *ret, struct err *err);
 /* First output at or after source sample `at`. */
 static inline int64_t builder_output_at(int64_t at, int64_t up, int64_t down) {
     return (int64_t)(((__int128)at * up + down - 1) / down);

@@ -29,24 +29,24 @@ static int64_t run_end(const struct holes *h, int64_t at, bool *ret_hole) {
 }
 
 int builder_cut_holes(struct builder *b, struct err *err) {
-    const struct edf_info *info = b->info;
+    const struct eeg_info *info = b->info;
     const struct holes h = holes_of(b);
     b->segments = info->segments;
     b->n_segments = info->n_segments;
     if (!h.length)
         return 0;
-    struct edf_segment *kept = calloc((size_t)(info->n_records / h.every + 2 + info->n_segments), sizeof *kept);
+    struct eeg_segment *kept = calloc((size_t)(info->n_records / h.every + 2 + info->n_segments), sizeof *kept);
     if (!kept)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld records", (long long)info->n_records);
     int n = 0;
     for (int s = 0; s < info->n_segments; s++) {
-        const struct edf_segment *from = &info->segments[s];
+        const struct eeg_segment *from = &info->segments[s];
         bool hole;
         for (int64_t at = from->first_record, all = at + from->n_records, end; at < all; at = end) {
             end = run_end(&h, at, &hole);
             end = end < all ? end : all;
             if (!hole)
-                kept[n++] = (struct edf_segment){at, end - at, from->start_s + (double)(at - from->first_record) * info->record_s};
+                kept[n++] = (struct eeg_segment){at, end - at, from->start_s + (double)(at - from->first_record) * info->record_s};
         }
     }
     free(b->cut);

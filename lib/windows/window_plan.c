@@ -82,8 +82,8 @@ static int run_order(void *ctx, char *ret_path, unsigned long size, struct err *
 
 int window_replan(const struct window_build *request, const struct recording_facts *facts, struct recording **ret,
                   struct err *err) {
-    const char *const texts[] = {request->edf_path,  request->cache_dir,       request->frontend.montage, request->labels,
-                                 request->unlabeled, request->frontend.rename, request->frontend.unit};
+    const char *const texts[] = {request->recording_path, request->cache_dir,       request->frontend.montage, request->labels,
+                                 request->unlabeled,      request->frontend.rename, request->frontend.unit};
     size_t size = 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         size += texts[i] ? strlen(texts[i]) + 1 : 0;
@@ -92,8 +92,9 @@ int window_replan(const struct window_build *request, const struct recording_fac
         return err_set(err, ERR_EXHAUSTED, "out of memory for a recording");
     o->request = *request;
     *o->pinned = '\0';
-    const char **const to[] = {&o->request.edf_path,  &o->request.cache_dir,       &o->request.frontend.montage, &o->request.labels,
-                               &o->request.unlabeled, &o->request.frontend.rename, &o->request.frontend.unit};
+    const char **const to[] = {&o->request.recording_path, &o->request.cache_dir, &o->request.frontend.montage,
+                               &o->request.labels,         &o->request.unlabeled, &o->request.frontend.rename,
+                               &o->request.frontend.unit};
     char *at = o->texts;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (!texts[i])
@@ -178,7 +179,7 @@ int window_plan(const struct window_build *request, struct recording **ret, bool
         builder_done(&b);
     }
     if (rc)
-        return err_of_file(err, request->edf_path, fsio_basename(request->edf_path));
+        return err_of_file(err, request->recording_path, fsio_basename(request->recording_path));
     *ret_skipped = skipped;
     return 0;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An hour of 23 channels at 256 Hz, decoded by EDFlib (Debian libedf-dev) and by lib/eeg/edf, in turns on one core.
+"""An hour of 23 channels at 256 Hz, decoded by EDFlib (Debian libedf-dev) and by lib/formats/edf, in turns on one core.
 usage: edf_compare.py [--rounds N] [--json FILE]    needs build/bin/brr-bench, a C compiler and libedf-dev
 
 EDFlib is timed reading whole channels and reading blocks of a record; the faster of the two counts. Both read from the page cache."""

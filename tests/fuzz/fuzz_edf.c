@@ -1,18 +1,18 @@
 /* Any bytes as an EDF or BDF file: open or refuse, then decode the first and the last record of every usable signal. */
 #include <stdlib.h>
 
-#include "eeg/edf.h"
+#include "tests/edf_records.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MAX_SAMPLES = 1 << 20 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct edf *edf;
+    struct eegfile *edf;
     struct err err;
     if (edf_open_memory(data, size, "fuzz", &edf, &err))
         return 0;
-    const struct edf_info *info = edf_info(edf);
+    const struct eeg_info *info = eegfile_info(edf);
     for (int s = 0; s < info->n_signals; s++) {
         int64_t n = info->signals[s].samples_per_record;
         if (!info->n_records || n > MAX_SAMPLES)
@@ -31,6 +31,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (size_t i = 1; i < info->n_annotations; i++)
         if (info->annotations[i].onset_s < info->annotations[i - 1].onset_s)
             abort();
-    edf_close(edf);
+    eegfile_close(edf);
     return 0;
 }

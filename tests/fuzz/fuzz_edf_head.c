@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 #include "base/str.h"
-#include "eeg/edf.h"
+#include "formats/edf.h"
+#include "tests/edf_records.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -30,18 +31,18 @@ static void put(struct file *f, const uint8_t *data, size_t size) {
 
 static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
 
-static bool same_start(const struct edf_start *a, const struct edf_start *b) {
+static bool same_start(const struct eeg_start *a, const struct eeg_start *b) {
     return a->known == b->known && a->year == b->year && a->month == b->month && a->day == b->day && a->hour == b->hour &&
            a->minute == b->minute && a->second == b->second && same(a->subsecond, b->subsecond);
 }
 
-static bool same_signal(const struct edf_signal *a, const struct edf_signal *b) {
+static bool same_signal(const struct eeg_signal *a, const struct eeg_signal *b) {
     return !strcmp(a->label, b->label) && !strcmp(a->unit, b->unit) && same(a->rate_hz, b->rate_hz) && same(a->gain, b->gain) &&
            same(a->offset, b->offset) && a->samples_per_record == b->samples_per_record && a->annotation == b->annotation &&
            a->volt == b->volt && a->usable == b->usable;
 }
 
-static bool same_facts(const struct edf_info *a, const struct edf_info *b) {
+static bool same_facts(const struct eeg_info *a, const struct eeg_info *b) {
     bool equal = a->bdf == b->bdf && a->plus == b->plus && a->discontinuous == b->discontinuous && a->n_records == b->n_records &&
                  a->duration_num == b->duration_num && a->duration_den == b->duration_den && same(a->duration_s, b->duration_s) &&
                  a->n_signals == b->n_signals && a->n_segments == b->n_segments;
@@ -55,12 +56,12 @@ static bool same_facts(const struct edf_info *a, const struct edf_info *b) {
 
 /* Nothing of a file that is longer than what is there may be read beyond it. */
 static void read_beyond(const struct file *head, int64_t file_bytes) {
-    struct edf *edf = NULL;
+    struct eegfile *edf = NULL;
     bool enough = false;
     struct err err;
     if (edf_open_head(head->path, file_bytes, &edf, &enough, &err))
         return;
-    const struct edf_info *info = edf_info(edf);
+    const struct eeg_info *info = eegfile_info(edf);
     for (int s = 0; s < info->n_signals; s++) {
         float *uv = info->signals[s].samples_per_record <= MOST && info->n_records > 0
                         ? malloc((size_t)info->signals[s].samples_per_record * sizeof *uv + 1)
@@ -71,12 +72,12 @@ static void read_beyond(const struct file *head, int64_t file_bytes) {
         }
         free(uv);
     }
-    edf_close(edf);
+    eegfile_close(edf);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct file whole, head;
-    struct edf *a = NULL, *b = NULL;
+    struct eegfile *a = NULL, *b = NULL;
     uint16_t head_bytes;
     int64_t file_bytes;
     bool enough = false;
@@ -90,14 +91,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     put(&whole, data, size);
     put(&head, data, head_bytes < size ? head_bytes : size);
     if (!edf_open_head(head.path, (int64_t)size, &a, &enough, &err) && enough) {
-        if (edf_open_header(whole.path, &b, &err) || !same_facts(edf_info(a), edf_info(b)))
+        if (eegfile_open_header(whole.path, &b, &err) || !same_facts(eegfile_info(a), eegfile_info(b)))
             abort();
-        bool first_there = edf_header_bytes(data) + edf_record_bytes(a) <= (int64_t)head_bytes;
-        if (first_there && !same_start(&edf_info(a)->start, &edf_info(b)->start))
+        bool first_there = edf_header_bytes(data) + eegfile_record_bytes(a) <= (int64_t)head_bytes;
+        if (first_there && !same_start(&eegfile_info(a)->start, &eegfile_info(b)->start))
             abort();
     }
-    edf_close(a);
-    edf_close(b);
+    eegfile_close(a);
+    eegfile_close(b);
     read_beyond(&head, file_bytes);
     return 0;
 }

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 #include "detect/suppression.h"
-#include "eeg/edf.h"
 #include "eeg/frontend.h"
 #include "eeg/half.h"
+#include "tests/edf_records.h"
 
 struct run {
     struct suppression *suppression;
@@ -44,9 +44,9 @@ static int on_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, bo
     return suppression_push(run->suppression, rows, n, first, err);
 }
 
-static int feed(const struct edf *edf, struct frontend *f, struct err *err) {
+static int feed(const struct eegfile *edf, struct frontend *f, struct err *err) {
     enum { CHUNK_S = 60 };
-    const struct edf_info *info = edf_info(edf);
+    const struct eeg_info *info = eegfile_info(edf);
     const int *used;
     int n = frontend_sources(f, &used), rc = 0;
     int64_t rate = info->signals[used[0]].samples_per_record;
@@ -67,7 +67,7 @@ static int feed(const struct edf *edf, struct frontend *f, struct err *err) {
 }
 
 int main(int argc, char **argv) {
-    struct edf *edf = NULL;
+    struct eegfile *edf = NULL;
     struct frontend *f = NULL;
     struct frontend_report report;
     struct run run = {0};
@@ -76,10 +76,10 @@ int main(int argc, char **argv) {
     const struct suppression_sink sink = {.report = on_report, .segment = on_segment};
     if (argc != 4 || !(run.rows = fopen(argv[3], "wb")))
         return 2;
-    int rc = edf_open(argv[1], &edf, &err);
-    int n = rc ? 0 : edf_info(edf)->n_signals;
+    int rc = eegfile_open(argv[1], &edf, &err);
+    int n = rc ? 0 : eegfile_info(edf)->n_signals;
     for (int i = 0; i < n && i < 64; i++)
-        labels[i] = edf_info(edf)->signals[i].label;
+        labels[i] = eegfile_info(edf)->signals[i].label;
     struct frontend_config config = {argv[2], 60, {0.5, 120}, 2, FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED, NULL, NULL};
     struct frontend_source source = {labels, n, 256};
     if (!rc)
@@ -104,6 +104,6 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s\n", err.message);
     suppression_free(run.suppression);
     frontend_free(f);
-    edf_close(edf);
+    eegfile_close(edf);
     return rc ? 1 : 0;
 }

@@ -1,4 +1,4 @@
-/* edf_samples: every sample of a recording as lib/eeg/edf reads it, for comparison with other readers.
+/* edf_samples: every sample of a recording as lib/formats/edf reads it, for comparison with other readers.
  * usage: edf_samples FILE OUT. OUT receives the values of all usable signals back to back (binary32, microvolt where the unit is a
  * voltage); stdout one JSON object about the file. A refused file gives {"error": TEXT} and status 0: the refusal is the answer. */
 #include <stdio.h>
@@ -6,11 +6,11 @@
 
 #include "base/json.h"
 #include "base/str.h"
-#include "eeg/edf.h"
+#include "tests/edf_records.h"
 
-static int put_signal(struct json_writer *w, const struct edf *edf, int i, FILE *out) {
-    const struct edf_info *info = edf_info(edf);
-    const struct edf_signal *s = &info->signals[i];
+static int put_signal(struct json_writer *w, const struct eegfile *edf, int i, FILE *out) {
+    const struct eeg_info *info = eegfile_info(edf);
+    const struct eeg_signal *s = &info->signals[i];
     int64_t n = s->usable ? info->n_records * s->samples_per_record : 0;
     struct err err = {0};
     float *uv = malloc(sizeof *uv * (size_t)(n + 1));
@@ -37,8 +37,8 @@ static int put_signal(struct json_writer *w, const struct edf *edf, int i, FILE 
     return rc;
 }
 
-static int put_file(struct json_writer *w, const struct edf *edf, const char *path) {
-    const struct edf_info *info = edf_info(edf);
+static int put_file(struct json_writer *w, const struct eegfile *edf, const char *path) {
+    const struct eeg_info *info = eegfile_info(edf);
     FILE *out = fopen(path, "wb");
     int rc = out ? 0 : -1;
     json_put_i64(w, "records", info->n_records);
@@ -67,7 +67,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: edf_samples FILE OUT\n");
         return 2;
     }
-    struct edf *edf = NULL;
+    struct eegfile *edf = NULL;
     struct err err = {0};
     struct str text;
     struct json_writer w;
@@ -75,13 +75,13 @@ int main(int argc, char **argv) {
     str_init(&text, 1 << 24);
     json_writer_init(&w, &text);
     json_begin_object(&w, NULL);
-    if (edf_open(argv[1], &edf, &err))
+    if (eegfile_open(argv[1], &edf, &err))
         json_put_str(&w, "error", err.message);
     else
         rc = put_file(&w, edf, argv[2]);
     json_end(&w, '}');
     puts(str_cstr(&text));
     str_done(&text);
-    edf_close(edf);
+    eegfile_close(edf);
     return rc ? 1 : 0;
 }

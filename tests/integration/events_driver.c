@@ -6,23 +6,23 @@
 #include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
-#include "eeg/edf.h"
 #include "eeg/events.h"
+#include "formats/eegfile.h"
 
 static int write_events(char **argv, int64_t n, struct err *err) {
     const struct events_format *format = events_format_find(argv[1]);
-    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
     OWNED_MEMORY struct label_run *runs = calloc((size_t)n + 1, sizeof *runs);
     if (!format || !runs)
         return err_set(err, ERR_INVALID, "unknown format");
-    int rc = edf_open_header(argv[2], &edf, err);
+    int rc = eegfile_open_header(argv[2], &edf, err);
     if (rc)
         return rc;
     for (int64_t i = 0; i < n; i++)
         runs[i] = (struct label_run){
             .onset_s = 77.0 / 256 + 20 * (double)i, .end_s = 3001.0 / 256 + 20 * (double)i, .confidence = 0.75, .code = "sz"};
     const struct events_header header = {
-        .recording_s = edf_info(edf)->duration_s, .record_name = fsio_basename(argv[2]), .source = edf_info(edf)};
+        .recording_s = eegfile_info(edf)->duration_s, .record_name = fsio_basename(argv[2]), .source = eegfile_info(edf)};
     return events_write(format, argv[4], runs, (size_t)n, &header, err);
 }
 

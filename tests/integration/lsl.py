@@ -38,7 +38,7 @@ def environment(folder, modules):
 
 
 def recording(path, scratch):
-    """Labels, samples (n, channels) in µV, and the rate, as lib/eeg/edf decodes them, for `send`."""
+    """Labels, samples (n, channels) in µV, and the rate, as lib/formats/edf decodes them, for `send`."""
     program = os.path.join(os.environ["BRR_BUILD_DIR"], "tests", "edf_samples")
     facts = json.loads(subprocess.run([program, path, scratch + ".f32"], capture_output=True, check=True, text=True).stdout)
     signals = [x for x in facts["signals"] if x["usable"] and not x["annotation"]]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every recording of the optional EEG folder through lib/eeg/edf and, where they can read it, through EDFlib (Debian libedf1) and MNE
+"""Every recording of the optional EEG folder through lib/formats/edf and, where they can read it, through EDFlib (Debian libedf1) and MNE
 (Debian python3-mne): the same digital values to the bit, the same physical values to one rounding of a float. Files that are damaged are
 refused with a reason, values beyond the declared digital range and the gaps of discontinuous files are kept. Skips where the folder
 (BRR_EEG_DIR) or both readers are missing; a single missing reader is said and its part skipped."""

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "eeg/edf.h"
+#include "tests/edf_records.h"
 #include "unit/edf_writer.h"
 
 enum { MAX_BYTES = 1 << 22 };
@@ -19,8 +19,8 @@ static const struct written_signal __attribute__((unused)) PLUS[2] = {{.label = 
 
 struct opened {
     struct str bytes;
-    struct edf *edf;
-    const struct edf_info *info;
+    struct eegfile *edf;
+    const struct eeg_info *info;
     struct err err;
 };
 
@@ -30,25 +30,25 @@ static inline int open_written(struct opened *o, const struct written_file *f, b
     o->edf = NULL;
     edf_write(f, bdf, &o->bytes);
     int rc = edf_open_memory(o->bytes.data, o->bytes.len, "written.edf", &o->edf, &o->err);
-    o->info = rc ? NULL : edf_info(o->edf);
+    o->info = rc ? NULL : eegfile_info(o->edf);
     return rc;
 }
 
 /* Open again after the test changed the bytes. */
 static inline int reopen(struct opened *o, size_t len) {
-    edf_close(o->edf);
+    eegfile_close(o->edf);
     o->edf = NULL;
     int rc = edf_open_memory(o->bytes.data, len, "damaged.edf", &o->edf, &o->err);
-    o->info = rc ? NULL : edf_info(o->edf);
+    o->info = rc ? NULL : eegfile_info(o->edf);
     return rc;
 }
 
 static inline void done(struct opened *o) {
-    edf_close(o->edf);
+    eegfile_close(o->edf);
     str_done(&o->bytes);
 }
 
-static inline bool repaired(const struct edf_info *info, const char *word) {
+static inline bool repaired(const struct eeg_info *info, const char *word) {
     for (int i = 0; i < info->n_repairs; i++)
         if (strstr(info->repairs[i], word))
             return true;

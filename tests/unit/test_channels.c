@@ -76,10 +76,10 @@ static void a_unit_may_be_said_from_outside(void **state) {
     float before[8], after[8];
     assert_int_equal(open_written(&o, &f, false), 0);
     assert_int_equal(edf_read(o.edf, 0, 0, 1, before, &o.err), 0);
-    assert_int_equal(edf_assume_unit(o.edf, "parsec", &o.err), ERR_INVALID);
-    assert_int_equal(edf_assume_unit(o.edf, NULL, &o.err), 0);
+    assert_int_equal(eegfile_assume_unit(o.edf, "parsec", &o.err), ERR_INVALID);
+    assert_int_equal(eegfile_assume_unit(o.edf, NULL, &o.err), 0);
     assert_false(o.info->signals[0].volt);
-    assert_int_equal(edf_assume_unit(o.edf, "mV", &o.err), 0);
+    assert_int_equal(eegfile_assume_unit(o.edf, "mV", &o.err), 0);
     assert_true(o.info->signals[0].volt);
     assert_int_equal(edf_read(o.edf, 0, 0, 1, after, &o.err), 0);
     assert_float_equal(after[3], 1000 * before[3], 0.01);

@@ -15,9 +15,9 @@
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "eeg/edf.h"
-#include "eeg/edf_decode.h"
+#include "formats/edf_decode.h"
 #include "skip.h"
+#include "tests/edf_records.h"
 #include "unit/edf_fixture.h"
 
 static void plain_file_is_read_to_the_digit(void **state) {
@@ -37,13 +37,13 @@ static void plain_file_is_read_to_the_digit(void **state) {
         assert_string_equal(o.info->signals[0].unit, "uV");
         assert_true(o.info->signals[0].usable && o.info->signals[0].volt);
         assert_true(o.info->signals[0].rate_hz == 8);
-        assert_int_equal(edf_find(o.edf, "eeg f3-ref"), 1);
-        assert_int_equal(edf_find(o.edf, "F3"), -1);
+        assert_int_equal(eegfile_find(o.edf, "eeg f3-ref"), 1);
+        assert_int_equal(eegfile_find(o.edf, "F3"), -1);
         char text[32];
-        assert_string_equal(edf_start_text(o.edf, text, sizeof text), "2002-03-02 04:05:06");
+        assert_string_equal(eegfile_start_text(o.edf, text, sizeof text), "2002-03-02 04:05:06");
         float a[24], b[24];
         float *uv[2] = {b, a};
-        assert_int_equal(edf_read_signals(o.edf, (int[]){1, 0}, 2, (struct edf_range){.n_records = 3}, uv, &o.err), 0);
+        assert_int_equal(eegfile_read(o.edf, (int[]){1, 0}, 2, (struct eeg_range){0, 24}, uv, &o.err), 0);
         for (int r = 0; r < 3; r++)
             for (int i = 0; i < 8; i++) {
                 assert_float_equal(a[r * 8 + i], 0.1 * written_sample(0, r, i), 1e-4);
@@ -61,16 +61,16 @@ static void a_part_of_a_record_is_that_of_the_whole(void **state) {
     struct opened o;
     struct written_file f = {.n_signals = 2, .n_records = 3, .signals = PLAIN};
     assert_int_equal(open_written(&o, &f, false), 0);
-    float whole[2][24], part[2][9];
-    assert_int_equal(
-        edf_read_signals(o.edf, (int[]){0, 1}, 2, (struct edf_range){.n_records = 3}, (float *[]){whole[0], whole[1]}, &o.err), 0);
-    const struct edf_range range = {.n_records = 3, .first_sample = 5, .n_samples = 3};
-    assert_int_equal(edf_read_signals(o.edf, (int[]){0, 1}, 2, range, (float *[]){part[0], part[1]}, &o.err), 0);
-    for (int s = 0; s < 2; s++)
-        for (int r = 0; r < 3; r++)
-            assert_memory_equal(part[s] + 3 * r, whole[s] + 8 * r + 5, 3 * sizeof(float));
-    const struct edf_range beyond = {.n_records = 1, .first_sample = 6, .n_samples = 3};
-    assert_int_equal(edf_read_signals(o.edf, (int[]){0}, 1, beyond, (float *[]){part[0]}, &o.err), ERR_RANGE);
+    float whole[2][24], part[2][24];
+    assert_int_equal(eegfile_read(o.edf, (int[]){0, 1}, 2, (struct eeg_range){0, 24}, (float *[]){whole[0], whole[1]}, &o.err), 0);
+    for (int first = 0; first < 24; first++)
+        for (int n = 1; first + n <= 24; n++) {
+            const struct eeg_range range = {first, n};
+            assert_int_equal(eegfile_read(o.edf, (int[]){0, 1}, 2, range, (float *[]){part[0], part[1]}, &o.err), 0);
+            for (int s = 0; s < 2; s++)
+                assert_memory_equal(part[s], whole[s] + first, (size_t)n * sizeof(float));
+        }
+    assert_int_equal(eegfile_read(o.edf, (int[]){0}, 1, (struct eeg_range){22, 3}, (float *[]){part[0]}, &o.err), ERR_RANGE);
     done(&o);
 }
 
@@ -251,13 +251,13 @@ static void advisory_header_fields_are_corrected_and_reported(void **state) {
                              .recording = "X"};
     char text[32];
     assert_int_equal(open_written(&o, &f, false), 0);
-    assert_string_equal(edf_start_text(o.edf, text, sizeof text), "2076-03-02 04:05:06");
+    assert_string_equal(eegfile_start_text(o.edf, text, sizeof text), "2076-03-02 04:05:06");
     assert_true(repaired(o.info, "header-bytes") && repaired(o.info, "start date") && repaired(o.info, "start time"));
     done(&o);
     f = (struct written_file){.n_signals = 2, .n_records = 1, .signals = PLAIN, .date = "00.00.00", .time = "xx.yy"};
     assert_int_equal(open_written(&o, &f, false), 0);
     assert_false(o.info->start.known);
-    assert_string_equal(edf_start_text(o.edf, text, sizeof text), "n/a");
+    assert_string_equal(eegfile_start_text(o.edf, text, sizeof text), "n/a");
     done(&o);
     f = (struct written_file){
         .n_signals = 2, .n_records = 1, .signals = PLAIN, .date = "01.02.84", .recording = "Startdate 01-FEB-2184 X"};
@@ -299,8 +299,8 @@ static void discontinuous_files_keep_their_gaps(void **state) {
     struct written_file f = {.n_signals = 2, .n_records = 6, .signals = PLUS, .reserved = "EDF+D_whatever", .keepers = keepers};
     assert_int_equal(open_written(&o, &f, false), 0);
     assert_true(o.info->plus && o.info->discontinuous);
-    const struct edf_segment *s;
-    assert_int_equal(edf_segments(o.edf, &s), 3);
+    const struct eeg_segment *s;
+    assert_int_equal(eegfile_segments(o.edf, &s), 3);
     assert_int_equal(s[0].n_records, 3);
     assert_true(s[0].start_s == 0);
     assert_int_equal(s[1].first_record, 3);
@@ -323,8 +323,8 @@ static void records_that_drift_from_their_clock_begin_a_new_segment(void **state
     const char *late[] = {"+0", "+1.1", "+2.2", "+3.3", "+4.4", "+5.5", "+6.6"};
     struct written_file f = {.n_signals = 2, .n_records = 7, .signals = PLUS, .reserved = "EDF+D", .keepers = late};
     assert_int_equal(open_written(&o, &f, false), 0);
-    const struct edf_segment *s;
-    assert_int_equal(edf_segments(o.edf, &s), 3);
+    const struct eeg_segment *s;
+    assert_int_equal(eegfile_segments(o.edf, &s), 3);
     assert_int_equal(s[0].n_records, 3);
     assert_int_equal(s[1].n_records, 3);
     assert_float_equal(s[1].start_s, 3.3, 1e-9);
@@ -334,7 +334,7 @@ static void records_that_drift_from_their_clock_begin_a_new_segment(void **state
     const char *early[] = {"+0", "+0.9", "+1.8", "+2.7", "+3.6", "+4.5", "+5.4"};
     f.keepers = early;
     assert_int_equal(open_written(&o, &f, false), 0);
-    assert_int_equal(edf_segments(o.edf, &s), 2);
+    assert_int_equal(eegfile_segments(o.edf, &s), 2);
     assert_int_equal(s[0].n_records, 3);
     assert_int_equal(s[1].first_record, 4);
     assert_int_equal(s[1].n_records, 3);
@@ -395,7 +395,7 @@ static void a_start_shifted_by_whole_seconds_moves_the_clock(void **state) {
                              .time = "23.59.59",
                              .keepers = (const char *[]){"+2.25", "+3.25"}};
     assert_int_equal(open_written(&o, &f, false), 0);
-    assert_string_equal(edf_start_text(o.edf, text, sizeof text), "2002-03-03 00:00:01");
+    assert_string_equal(eegfile_start_text(o.edf, text, sizeof text), "2002-03-03 00:00:01");
     assert_float_equal(o.info->start.subsecond, 0.25, 1e-12);
     assert_int_equal(o.info->n_segments, 1);
     done(&o);
@@ -514,31 +514,28 @@ static void a_file_gives_the_samples_that_memory_gives(void **state) {
     for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
         struct written_signal signals[3] = {{.label = "EEG Fp1-REF", .samples = (int)lengths[k]},
                                             {.label = "EEG F3-REF", .samples = 5},
-                                            {.label = "EEG C3-REF", .samples = 9}};
+                                            {.label = "EEG C3-REF", .samples = (int)lengths[k]}};
         struct written_file f = {.n_signals = 3, .n_records = k < 2 ? 60 : 3, .signals = signals};
         char folder[64], path[96];
         struct opened o;
-        struct edf *edf = NULL;
+        struct eegfile *edf = NULL;
         assert_int_equal(open_written(&o, &f, k & 1), 0);
         put_on_disk(&o, folder, path);
-        assert_int_equal(edf_open(path, &edf, &o.err), 0);
+        assert_int_equal(eegfile_open(path, &edf, &o.err), 0);
         for (int first = 0; first < 3; first++) {
-            size_t n = (size_t)(f.n_records - first) * (size_t)(lengths[k] + 14);
-            float *a = calloc(n, sizeof *a), *b = calloc(n, sizeof *b);
-            int order[3] = {(first + 2) % 3, first, (first + 1) % 3}, wanted = 3 - first;
-            float *from_file[3], *from_memory[3];
-            for (int i = 0, at = 0; i < wanted; at += (int)(f.n_records - first) * signals[order[i]].samples, i++) {
-                from_file[i] = a + at;
-                from_memory[i] = b + at;
-            }
-            struct edf_range records = {.first_record = first, .n_records = f.n_records - first};
-            assert_int_equal(edf_read_signals(edf, order, wanted, records, from_file, &o.err), 0);
-            assert_int_equal(edf_read_signals(o.edf, order, wanted, records, from_memory, &o.err), 0);
-            assert_memory_equal(a, b, n * sizeof *a);
+            static const int orders[3][2] = {{2, 0}, {1, -1}, {0, -1}};
+            int wanted = 1 + (orders[first][1] >= 0);
+            int64_t spr = signals[orders[first][0]].samples, all = f.n_records * spr, skip = first * (spr + 1);
+            size_t n = (size_t)(all - skip);
+            float *a = calloc(2 * n, sizeof *a), *b = calloc(2 * n, sizeof *b);
+            const struct eeg_range range = {skip, all - skip};
+            assert_int_equal(eegfile_read(edf, orders[first], wanted, range, (float *[]){a, a + n}, &o.err), 0);
+            assert_int_equal(eegfile_read(o.edf, orders[first], wanted, range, (float *[]){b, b + n}, &o.err), 0);
+            assert_memory_equal(a, b, 2 * n * sizeof *a);
             free(a);
             free(b);
         }
-        edf_close(edf);
+        eegfile_close(edf);
         done(&o);
         fsio_remove_tree(folder, NULL);
     }
@@ -553,13 +550,13 @@ static void a_file_cut_short_while_it_is_read_is_an_error(void **state) {
         struct written_file f = {.n_signals = 2, .n_records = 4, .signals = signals};
         char folder[64], path[96];
         struct opened o;
-        struct edf *edf = NULL;
+        struct eegfile *edf = NULL;
         assert_int_equal(open_written(&o, &f, false), 0);
         put_on_disk(&o, folder, path);
-        assert_int_equal(edf_open(path, &edf, &o.err), 0);
+        assert_int_equal(eegfile_open(path, &edf, &o.err), 0);
         float *uv = calloc((size_t)(4 * lengths[k]), sizeof *uv);
         assert_int_equal(edf_read(edf, 0, 0, 4, uv, &o.err), 0);
-        assert_int_equal(truncate(path, 256 * 3 + edf_record_bytes(edf) * 2), 0);
+        assert_int_equal(truncate(path, 256 * 3 + eegfile_record_bytes(edf) * 2), 0);
         assert_int_equal(edf_read(edf, 0, 0, 2, uv, &o.err), 0);
         assert_int_equal(edf_read(edf, 0, 0, 4, uv, &o.err), ERR_DATA_LOSS);
         assert_non_null(strstr(o.err.message, path));
@@ -567,7 +564,7 @@ static void a_file_cut_short_while_it_is_read_is_an_error(void **state) {
         assert_int_equal(truncate(path, 0), 0);
         assert_int_equal(edf_read(edf, 1, 1, 1, uv, &o.err), ERR_DATA_LOSS);
         free(uv);
-        edf_close(edf);
+        eegfile_close(edf);
         done(&o);
         fsio_remove_tree(folder, NULL);
     }
@@ -576,13 +573,13 @@ static void a_file_cut_short_while_it_is_read_is_an_error(void **state) {
 static void only_regular_files_open(void **state) {
     (void)state;
     char folder[] = "/tmp/brr-edf-XXXXXX", fifo[64];
-    struct edf *edf = NULL;
+    struct eegfile *edf = NULL;
     struct err err;
     assert_non_null(mkdtemp(folder));
     str_format(fifo, sizeof fifo, "%s/fifo", folder);
     assert_int_equal(mkfifo(fifo, 0600), 0);
-    assert_int_equal(edf_open(fifo, &edf, &err), ERR_INVALID); /* and no writer is waited for */
-    assert_int_equal(edf_open(folder, &edf, &err), ERR_INVALID);
+    assert_int_equal(eegfile_open(fifo, &edf, &err), ERR_INVALID); /* and no writer is waited for */
+    assert_int_equal(eegfile_open(folder, &edf, &err), ERR_INVALID);
     assert_non_null(strstr(err.message, "not a regular file"));
     fsio_remove_tree(folder, NULL);
 }
@@ -629,14 +626,14 @@ static int try_file(void *ctx, const char *relative_path, int64_t size_bytes, st
         return 0;
     if (fsio_join(path, sizeof path, tally->dir, relative_path, err))
         return err->code;
-    struct edf *edf;
-    if (edf_open(path, &edf, err)) {
+    struct eegfile *edf;
+    if (eegfile_open(path, &edf, err)) {
         assert_int_equal(err->code, ERR_INVALID);
         assert_true(str_ends(relative_path, "malformed_shifted_header.edf") || str_ends(relative_path, "prerau_0_01s_records.edf"));
         tally->refused++;
         return 0;
     }
-    const struct edf_info *info = edf_info(edf);
+    const struct eeg_info *info = eegfile_info(edf);
     for (int s = 0; s < info->n_signals; s++) {
         if (!info->signals[s].usable)
             continue;
@@ -645,7 +642,7 @@ static int try_file(void *ctx, const char *relative_path, int64_t size_bytes, st
         free(uv);
     }
     tally->opened++;
-    edf_close(edf);
+    eegfile_close(edf);
     return 0;
 }
 
@@ -662,9 +659,9 @@ static void every_real_file_opens_but_the_malformed_ones(void **state) {
 
 /* ---- dump for test_edf_values.py ---- */
 
-static void dump_signal(struct json_writer *w, const struct edf *edf, int index) {
-    const struct edf_info *info = edf_info(edf);
-    const struct edf_signal *s = &info->signals[index];
+static void dump_signal(struct json_writer *w, const struct eegfile *edf, int index) {
+    const struct eeg_info *info = eegfile_info(edf);
+    const struct eeg_signal *s = &info->signals[index];
     struct err err;
     json_begin_object(w, NULL);
     json_put_str(w, "label", s->label);
@@ -694,7 +691,7 @@ static void dump_signal(struct json_writer *w, const struct edf *edf, int index)
 }
 
 static int dump(const char *path) {
-    struct edf *edf;
+    struct eegfile *edf;
     struct err err = {0};
     struct str out;
     struct json_writer w;
@@ -702,15 +699,15 @@ static int dump(const char *path) {
     str_init(&out, 1 << 24);
     json_writer_init(&w, &out);
     json_begin_object(&w, NULL);
-    if (edf_open(path, &edf, &err)) {
+    if (eegfile_open(path, &edf, &err)) {
         json_put_str(&w, "error", err.message);
     } else {
-        const struct edf_info *info = edf_info(edf);
+        const struct eeg_info *info = eegfile_info(edf);
         json_put_i64(&w, "records", info->n_records);
         json_put_f64(&w, "record_s", info->record_s);
         json_put_f64(&w, "duration_s", info->duration_s);
         json_put_f64(&w, "subsecond", info->start.subsecond);
-        json_put_str(&w, "start", edf_start_text(edf, text, sizeof text));
+        json_put_str(&w, "start", eegfile_start_text(edf, text, sizeof text));
         json_begin_array(&w, "segments");
         for (int i = 0; i < info->n_segments; i++) {
             json_begin_array(&w, NULL);
@@ -737,7 +734,7 @@ static int dump(const char *path) {
         for (int i = 0; i < info->n_signals; i++)
             dump_signal(&w, edf, i);
         json_end(&w, ']');
-        edf_close(edf);
+        eegfile_close(edf);
     }
     json_end(&w, '}');
     puts(str_cstr(&out));
@@ -747,8 +744,9 @@ static int dump(const char *path) {
 
 static void recordings_are_known_by_the_end_of_their_names(void **state) {
     (void)state;
-    assert_true(edf_named("a/b_eeg.edf") && edf_named("X.EDF") && edf_named("x.Bdf"));
-    assert_false(edf_named(".edf") || edf_named("edf") || edf_named("") || edf_named("x.edf.gz") || edf_named("x.edf/y"));
+    assert_true(eegfile_named("a/b_eeg.edf") && eegfile_named("X.EDF") && eegfile_named("x.Bdf"));
+    assert_false(eegfile_named(".edf") || eegfile_named("edf") || eegfile_named("") || eegfile_named("x.edf.gz") ||
+                 eegfile_named("x.edf/y"));
 }
 
 int main(int argc, char **argv) {

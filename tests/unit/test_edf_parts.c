@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/fsio.h"
+#include "formats/edf.h"
 #include "unit/edf_fixture.h"
 
 /* Records given in pieces of every size say what the whole file says, and only the last piece can be read. */
@@ -20,26 +21,26 @@ static void records_that_arrive_in_pieces_are_those_of_the_file(void **state) {
     const char *keepers[] = {"+2.5", "x", "+4.5004", "+10.25", "+11.2", "+12.5", "+13.5", "+20"};
     for (int i = 0; i < 9; i++) {
         struct opened o;
-        struct edf *feed;
+        struct eegfile *feed;
         struct written_file f = {.n_signals = 2, .n_records = 8, .signals = PLUS, .reserved = reserved[i % 3], .keepers = keepers};
         int64_t piece = i / 3 + 1, at = 0;
         assert_int_equal(open_written(&o, &f, i == 1), 0);
         assert_int_equal(edf_header_bytes(o.bytes.data), 768);
         put(&o, 236, "-1", 8);
         assert_int_equal(edf_open_feed(o.bytes.data, 768, "fed", &feed, &o.err), 0);
-        assert_int_equal(edf_info(feed)->n_records, 0);
-        assert_int_equal(edf_info(feed)->n_segments, 0);
+        assert_int_equal(eegfile_info(feed)->n_records, 0);
+        assert_int_equal(eegfile_info(feed)->n_segments, 0);
         for (int64_t n; at < 8; at += n) {
             float fed[24], whole[24];
             n = 8 - at < piece ? 8 - at : piece;
-            assert_int_equal(edf_feed(feed, o.bytes.data + 768 + at * edf_record_bytes(feed), n, &o.err), 0);
+            assert_int_equal(eegfile_feed(feed, o.bytes.data + 768 + at * eegfile_record_bytes(feed), n, &o.err), 0);
             assert_int_equal(edf_read(feed, 0, at, n, fed, &o.err), 0);
             assert_int_equal(edf_read(o.edf, 0, at, n, whole, &o.err), 0);
             assert_memory_equal(fed, whole, (size_t)n * 8 * sizeof *fed);
             assert_int_equal(edf_read(feed, 0, at + n, 1, fed, &o.err), ERR_RANGE);
             assert_int_equal(at ? edf_read(feed, 0, at - 1, 1, fed, &o.err) : ERR_RANGE, ERR_RANGE);
         }
-        const struct edf_info *info = edf_info(feed);
+        const struct eeg_info *info = eegfile_info(feed);
         assert_int_equal(info->n_segments, o.info->n_segments);
         assert_int_equal(info->n_segments > 1, i % 3 == 2);
         for (int k = 0; k < info->n_segments; k++) {
@@ -49,14 +50,14 @@ static void records_that_arrive_in_pieces_are_those_of_the_file(void **state) {
         }
         assert_true(info->duration_s == o.info->duration_s);
         assert_true(info->start.second == o.info->start.second && info->start.subsecond == o.info->start.subsecond);
-        edf_close(feed);
+        eegfile_close(feed);
         done(&o);
     }
 }
 
 static void a_header_that_does_not_say_its_length_is_refused_by_the_feed(void **state) {
     (void)state;
-    struct edf *edf = NULL;
+    struct eegfile *edf = NULL;
     struct err err;
     char bytes[256];
     memset(bytes, ' ', sizeof bytes);
@@ -123,7 +124,7 @@ static void a_padded_header_is_read_to_its_end(void **state) {
                  {"512", NULL, 0, 0, 'x', false},    {"soon", NULL, 0, 0, 'x', false},    {"99999999", NULL, 0, 0, 'x', false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct str plain, bytes;
-        struct edf *edf;
+        struct eegfile *edf;
         struct err err;
         const struct written_file f = {
             .n_signals = 2, .n_records = 3, .signals = PLAIN, .header_bytes = cases[i].field, .records = cases[i].records};
@@ -135,13 +136,13 @@ static void a_padded_header_is_read_to_its_end(void **state) {
             str_append(&bytes, &cases[i].fill, 1);
         str_append(&bytes, plain.data + 768, plain.len - 768 - (size_t)cases[i].cut);
         assert_int_equal(edf_open_memory(bytes.data, bytes.len, "padded", &edf, &err), 0);
-        assert_int_equal(repaired(edf_info(edf), "padded"), cases[i].padded);
+        assert_int_equal(repaired(eegfile_info(edf), "padded"), cases[i].padded);
         if (cases[i].padded || !cases[i].padding) {
             float uv[8];
             assert_int_equal(edf_read(edf, 1, 1, 1, uv, &err), 0);
             assert_float_equal(uv[3], 0.1 * written_sample(1, 1, 3), 1e-4);
         }
-        edf_close(edf);
+        eegfile_close(edf);
         str_done(&plain);
         str_done(&bytes);
     }
@@ -155,7 +156,7 @@ static void a_header_alone_tells_time_but_no_annotations(void **state) {
         struct written_file f = {.n_signals = 2, .n_records = 3, .signals = PLUS, .reserved = reserved[i], .keepers = keepers};
         char path[] = "/tmp/brr-test-edf-XXXXXX";
         struct str text;
-        struct edf *edf = NULL;
+        struct eegfile *edf = NULL;
         float uv[8192];
         int fd = mkstemp(path);
         assert_true(fd >= 0);
@@ -163,18 +164,18 @@ static void a_header_alone_tells_time_but_no_annotations(void **state) {
         edf_write(&f, false, &text);
         assert_int_equal(write(fd, str_cstr(&text), text.len), text.len);
         close(fd);
-        assert_int_equal(edf_open_header(path, &edf, NULL), 0);
-        const struct edf_info *info = edf_info(edf);
+        assert_int_equal(eegfile_open_header(path, &edf, NULL), 0);
+        const struct eeg_info *info = eegfile_info(edf);
         assert_int_equal(info->n_annotations, 0);
         assert_int_equal(info->n_segments, 1 + i); /* the keepers of a continuous file decide nothing */
         assert_float_equal(info->duration_s, i ? 9 : 3, 1e-9);
         assert_float_equal(info->start.subsecond, 0.5, 1e-12);
         assert_true(3 * info->signals[0].samples_per_record <= 8192);
         assert_int_equal(edf_read(edf, 0, 0, 3, uv, NULL), 0);
-        edf_close(edf);
-        assert_int_equal(edf_open(path, &edf, NULL), 0);
-        assert_int_equal(edf_info(edf)->n_annotations, 1);
-        edf_close(edf);
+        eegfile_close(edf);
+        assert_int_equal(eegfile_open(path, &edf, NULL), 0);
+        assert_int_equal(eegfile_info(edf)->n_annotations, 1);
+        eegfile_close(edf);
         unlink(path);
         str_done(&text);
     }
@@ -197,7 +198,7 @@ static void a_head_says_what_the_file_says_or_that_it_is_not_enough(void **state
         char path[] = "/tmp/brr-test-head-XXXXXX";
         int fd = mkstemp(path);
         struct str text;
-        struct edf *head = NULL, *whole = NULL;
+        struct eegfile *head = NULL, *whole = NULL;
         bool enough = false;
         float uv[1000];
         struct written_file f = {.n_signals = 2, .n_records = 3, .signals = s, .reserved = cases[i].reserved, .keepers = keepers};
@@ -209,17 +210,17 @@ static void a_head_says_what_the_file_says_or_that_it_is_not_enough(void **state
         close(fd);
         assert_int_equal(edf_open_head(path, (int64_t)text.len, &head, &enough, NULL), 0);
         assert_int_equal(enough, cases[i].enough);
-        assert_false(edf_annotations_known(head));
-        assert_true(edf_annotations_known(whole));
+        assert_false(eegfile_annotations_known(head));
+        assert_true(eegfile_annotations_known(whole));
         if (enough) {
-            assert_int_equal(edf_info(head)->n_records, 3);
-            assert_int_equal(edf_info(head)->n_segments, edf_info(whole)->n_segments);
-            assert_true(edf_info(head)->duration_s == edf_info(whole)->duration_s);
+            assert_int_equal(eegfile_info(head)->n_records, 3);
+            assert_int_equal(eegfile_info(head)->n_segments, eegfile_info(whole)->n_segments);
+            assert_true(eegfile_info(head)->duration_s == eegfile_info(whole)->duration_s);
         }
         assert_int_equal(edf_read(head, 0, 0, 2, uv, NULL), 0);
         assert_int_equal(edf_read(head, 0, 2, 1, uv, NULL), cases[i].missing_bytes ? ERR_PRECONDITION : 0);
-        edf_close(head);
-        edf_close(whole);
+        eegfile_close(head);
+        eegfile_close(whole);
         unlink(path);
         str_done(&text);
     }

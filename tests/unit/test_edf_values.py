@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every file of the optional EEG folder read twice: by lib/eeg/edf (test_edf --dump) and by the independent reader below. Samples, lengths,
+"""Every file of the optional EEG folder read twice: by lib/formats/edf (test_edf --dump) and by the independent reader below. Samples, lengths,
 rates, segments and annotations must agree; facts known about single files are checked besides."""
 import fractions
 import json

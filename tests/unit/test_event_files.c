@@ -3,9 +3,9 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
-#include "eeg/edf.h"
 #include "eeg/events.h"
 #include "eeg/labels.h"
+#include "formats/eegfile.h"
 #include "unit/cmocka_all.h"
 #include "unit/edf_writer.h"
 #include "unit/temp_dir.h"
@@ -40,12 +40,12 @@ static void every_format_reads_back_as_the_same_labels(void **state) {
     assert_int_equal(chdir(*state), 0);
     OWNED_MEMORY struct label_run *runs = calloc(MANY, sizeof *runs);
     static const size_t counts[] = {0, 3, MANY};
-    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
     struct err err;
     write_recording("x_eeg.edf", "MCH-0234567 F 02-MAY-1951 Haagse_Harry", "+0.39");
-    assert_int_equal(edf_open("x_eeg.edf", &edf, &err), 0);
+    assert_int_equal(eegfile_open("x_eeg.edf", &edf, &err), 0);
     const struct events_header header = {
-        .start_text = "2002-03-02 04:05:06", .recording_s = 100000, .record_name = "x_eeg.edf", .source = edf_info(edf)};
+        .start_text = "2002-03-02 04:05:06", .recording_s = 100000, .record_name = "x_eeg.edf", .source = eegfile_info(edf)};
     for (int f = 0; f < EVENTS_FORMATS; f++) {
         const struct events_format *format = events_format_at(f);
         for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
@@ -86,17 +86,17 @@ static void an_annotation_file_repeats_patient_and_start(void **state) {
                     {"", "X X X X"}};
     struct err err;
     for (size_t i = 0; i < sizeof patients / sizeof *patients; i++) {
-        OWNED_POINTER(edf_close) struct edf *edf = NULL, *written = NULL;
+        OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL, *written = NULL;
         write_recording("p.edf", patients[i].given, "+0.39");
-        assert_int_equal(edf_open("p.edf", &edf, &err), 0);
-        const struct events_header header = {.recording_s = 2, .source = edf_info(edf)};
+        assert_int_equal(eegfile_open("p.edf", &edf, &err), 0);
+        const struct events_header header = {.recording_s = 2, .source = eegfile_info(edf)};
         const struct label_run run = {.onset_s = 0.25, .end_s = 1.5, .confidence = NAN};
         assert_int_equal(events_write(events_format_find("edf+"), "p_annotations.edf", &run, 1, &header, &err), 0);
-        assert_int_equal(edf_open("p_annotations.edf", &written, &err), 0);
-        const struct edf_info *info = edf_info(written);
+        assert_int_equal(eegfile_open("p_annotations.edf", &written, &err), 0);
+        const struct eeg_info *info = eegfile_info(written);
         assert_string_equal(info->patient, patients[i].wanted);
         assert_string_equal(info->recording, "Startdate 02-MAR-2002 X X X");
-        assert_memory_equal(&info->start, &edf_info(edf)->start, sizeof info->start);
+        assert_memory_equal(&info->start, &eegfile_info(edf)->start, sizeof info->start);
         assert_true(info->start.subsecond == 0.39 && info->plus && !info->discontinuous && info->record_s == 0);
         assert_int_equal(info->n_repairs, 0);
         assert_int_equal(info->n_annotations, 1);
@@ -117,16 +117,16 @@ static void an_annotation_file_has_one_start_date(void **state) {
                  {"Startdate X PSG-1 NN amp", "Startdate 01-FEB-2020 PSG-1 NN amp"},
                  {"anything", "Startdate 01-FEB-2020 X X X"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const struct edf_info source = {
+        const struct eeg_info source = {
             .patient = "X X X X", .recording = cases[i].given, .start = {.year = 2020, .month = 2, .day = 1, .known = true}};
         const struct events_header header = {.recording_s = 2, .source = &source};
-        OWNED_POINTER(edf_close) struct edf *written = NULL;
+        OWNED_POINTER(eegfile_close) struct eegfile *written = NULL;
         struct err err;
         assert_int_equal(events_write(events_format_find("edf+"), "s_annotations.edf", NULL, 0, &header, &err), 0);
-        assert_int_equal(edf_open("s_annotations.edf", &written, &err), 0);
-        assert_string_equal(edf_info(written)->recording, cases[i].wanted);
-        assert_int_equal(edf_info(written)->n_repairs, 0);
-        assert_true(edf_info(written)->start.year == 2020 && edf_info(written)->start.day == 1);
+        assert_int_equal(eegfile_open("s_annotations.edf", &written, &err), 0);
+        assert_string_equal(eegfile_info(written)->recording, cases[i].wanted);
+        assert_int_equal(eegfile_info(written)->n_repairs, 0);
+        assert_true(eegfile_info(written)->start.year == 2020 && eegfile_info(written)->start.day == 1);
     }
 }
 
@@ -136,12 +136,12 @@ static void every_record_of_an_annotation_file_begins_with_its_time_keeper(void 
     OWNED_MEMORY char *bytes = NULL;
     size_t len;
     struct err err;
-    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
     const struct events_header header = {.recording_s = 100000};
     assert_int_equal(events_write(events_format_find("edf+"), "x_annotations.edf", runs, make_runs(runs, MANY), &header, &err), 0);
     assert_int_equal(fsio_read("x_annotations.edf", 1 << 20, &bytes, &len, &err), 0);
-    assert_int_equal(edf_open("x_annotations.edf", &edf, &err), 0);
-    const struct edf_info *info = edf_info(edf);
+    assert_int_equal(eegfile_open("x_annotations.edf", &edf, &err), 0);
+    const struct eeg_info *info = eegfile_info(edf);
     size_t record = (size_t)info->signals[0].samples_per_record * 2;
     assert_true(info->n_records > 10 && record <= 61440 && len == 512 + (size_t)info->n_records * record);
     assert_false(info->start.known);
@@ -154,12 +154,12 @@ static void an_annotation_file_that_begins_elsewhere_is_moved(void **state) {
     assert_int_equal(chdir(*state), 0);
     static const struct { int hour, day; } cases[] = {{4, 2}, {3, 2}, {4, 9}};
     struct err err;
-    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
     write_recording("x.edf", "X X X X", "+0");
-    assert_int_equal(edf_open("x.edf", &edf, &err), 0);
+    assert_int_equal(eegfile_open("x.edf", &edf, &err), 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         OWNED(labels_done) struct labels labels = {0};
-        struct edf_info info = *edf_info(edf);
+        struct eeg_info info = *eegfile_info(edf);
         info.start.hour = cases[i].hour;
         info.start.day = cases[i].day;
         const struct events_header header = {.recording_s = 2, .source = &info};
@@ -174,8 +174,8 @@ static void an_annotation_file_that_begins_elsewhere_is_moved(void **state) {
 
 static void an_annotation_file_is_no_recording(void **state) {
     assert_int_equal(chdir(*state), 0);
-    assert_false(edf_named("a/x_annotations.edf") || edf_named("X_ANNOTATIONS.EDF"));
-    assert_true(edf_named("a/annotations.edf"));
+    assert_false(eegfile_named("a/x_annotations.edf") || eegfile_named("X_ANNOTATIONS.EDF"));
+    assert_true(eegfile_named("a/annotations.edf"));
     assert_null(events_format_of("a/x_eeg.edf"));
     assert_null(events_format_find("vhs"));
     assert_ptr_equal(events_format_find(NULL), events_format_find("tsv"));

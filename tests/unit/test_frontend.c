@@ -7,11 +7,11 @@
 
 #include <cmocka.h>
 
-#include "eeg/edf.h"
 #include "eeg/frontend.h"
 #include "eeg/half.h"
 #include "eeg_fixture.h"
 #include "skip.h"
+#include "tests/edf_records.h"
 
 enum { MAX_ROWS = 200000, CHANNELS = 19 };
 
@@ -235,16 +235,16 @@ static void impossible_settings_are_refused(void **state) {
 /* A whole EDF through a frontend. swap: exchange two source channels first. Returns what it heard; the frontend stays open. */
 static struct heard *run_file(const char *path, const char *montage, bool swap, struct frontend **ret_f,
                               struct frontend_report *report) {
-    struct edf *edf = NULL;
+    struct eegfile *edf = NULL;
     struct err err = {0};
     struct frontend_config c = config;
     const char *labels[256];
     const int *used;
     float *uv[64];
     c.montage = montage;
-    if (edf_open(path, &edf, &err))
+    if (eegfile_open(path, &edf, &err))
         fail_msg("%s", err.message);
-    const struct edf_info *info = edf_info(edf);
+    const struct eeg_info *info = eegfile_info(edf);
     for (int i = 0; i < info->n_signals; i++)
         labels[i] = info->signals[i].label;
     if (swap) {
@@ -259,7 +259,7 @@ static struct heard *run_file(const char *path, const char *montage, bool swap, 
     int n = frontend_sources(*ret_f, &used);
     int64_t spr = info->signals[0].samples_per_record, position = 0;
     for (int s = 0; s < info->n_segments; s++) {
-        const struct edf_segment *segment = &info->segments[s];
+        const struct eeg_segment *segment = &info->segments[s];
         int64_t start = llround(segment->start_s * info->signals[0].rate_hz), samples = segment->n_records * spr;
         if (start > position)
             assert_int_equal(frontend_gap(*ret_f, start - position, NULL), 0);
@@ -273,7 +273,7 @@ static struct heard *run_file(const char *path, const char *montage, bool swap, 
         position = start + samples;
     }
     assert_int_equal(frontend_finish(*ret_f, NULL), 0);
-    edf_close(edf);
+    eegfile_close(edf);
     return h;
 }
 

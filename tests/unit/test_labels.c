@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/fsio.h"
-#include "eeg/edf.h"
 #include "eeg/labels.h"
+#include "formats/eegfile.h"
 #include "skip.h"
 #include "store/outputs.h"
 #include "unit/edf_writer.h"

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "eeg/tal.h"
+#include "formats/tal.h"
 
 struct seen {
     char text[1024];

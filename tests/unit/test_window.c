@@ -215,7 +215,8 @@ static const struct frontend_config frontend = {
     "referential-19", 50, {0.5, 120}, 2, FRONTEND_WINDOW, FRONTEND_REFERENCE_RECORDED, NULL, NULL};
 
 static struct window_build request(const char *edf, const char *cache) {
-    return (struct window_build){.edf_path = edf, .cache_dir = cache, .frontend = frontend, .labels = "auto", .unlabeled = "error"};
+    return (struct window_build){
+        .recording_path = edf, .cache_dir = cache, .frontend = frontend, .labels = "auto", .unlabeled = "error"};
 }
 
 static void a_recording_is_built_once_and_again_when_anything_changes(void **state) {

@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "eeg/edf.h"
 #include "eeg/frontend.h"
 #include "eeg_fixture.h"
+#include "formats/eegfile.h"
 #include "skip.h"
 #include "store/cache.h"
 #include "store/mirror.h"
@@ -34,7 +34,7 @@ static int tear_down(void **state) {
 }
 
 static struct window_build request(const char *edf) {
-    return (struct window_build){.edf_path = edf,
+    return (struct window_build){.recording_path = edf,
                                  .cache_dir = cache,
                                  .frontend = {"referential-19", 50, {0.5, 120}, 2},
                                  .labels = "auto",
@@ -72,7 +72,7 @@ static bool compare(const struct window_build *b) {
     int build_rc = window_build(b, path, sizeof path, &skipped, &err);
     int plan_rc = window_plan(b, &planned, &skipped, &plan_err);
     if (build_rc != plan_rc)
-        fail_msg("%s: build %d (%s; %s), plan %d (%s; %s)", b->edf_path, build_rc, err.message, err.cause, plan_rc,
+        fail_msg("%s: build %d (%s; %s), plan %d (%s; %s)", b->recording_path, build_rc, err.message, err.cause, plan_rc,
                  plan_err.message, plan_err.cause);
     if (plan_rc)
         return false;
@@ -223,7 +223,7 @@ static bool compare_mirrored(const struct mirrored *s, const struct window_build
     struct err err = {0}, other = {0};
     bool skipped;
     snprintf(tree, sizeof tree, "%s/%s", mirror_directory(s->mirror), name);
-    request.edf_path = tree;
+    request.recording_path = tree;
     request.mirror = s->mirror;
     int64_t before = entries(s);
     int here_rc = window_plan(local, &here, &skipped, &err), there_rc = window_plan(&request, &there, &skipped, &other);
@@ -291,7 +291,7 @@ static void real_files_give_the_same_through_a_mirror(void **state) {
         DIR *dir = opendir(source);
         assert_non_null(dir);
         for (struct dirent *e; (e = readdir(dir));) {
-            if (!edf_named(e->d_name))
+            if (!eegfile_named(e->d_name))
                 continue;
             bool took = false;
             snprintf(path, sizeof path, "%s/%s", source, e->d_name);

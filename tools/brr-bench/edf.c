@@ -9,7 +9,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "bench.h"
-#include "eeg/edf.h"
+#include "formats/eegfile.h"
 #include "windows/window.h"
 
 enum { CHANNELS = 23, SECONDS = 3600, PATH_SIZE = 256 };
@@ -34,7 +34,7 @@ static const char *const BIPOLAR_LABELS[CHANNELS] = {"FP1-F7", "F7-T7", "T7-P7",
 struct edf_state {
     const struct edf_case *c;
     char folder[PATH_SIZE], path[PATH_SIZE], cache[PATH_SIZE];
-    struct edf *edf;
+    struct eegfile *edf;
     float *uv[CHANNELS];
 };
 
@@ -89,7 +89,7 @@ static void edf_close_case(void *arg, struct device *dev) {
     (void)dev;
     if (!s)
         return;
-    edf_close(s->edf);
+    eegfile_close(s->edf);
     for (int i = 0; i < CHANNELS; i++)
         free(s->uv[i]);
     if (s->folder[0])
@@ -116,7 +116,7 @@ static int edf_open_case(const struct bench_case *c, const struct bench_context 
         rc = write_recording(s->path, s->c, err);
     if (!rc && !s->c->montage) {
         size_t bytes = sizeof(float) * (size_t)s->c->rate_hz * SECONDS;
-        rc = edf_open(s->path, &s->edf, err);
+        rc = eegfile_open(s->path, &s->edf, err);
         for (int i = 0; i < CHANNELS && !rc; i++)
             if (!(s->uv[i] = malloc(bytes)))
                 rc = err_set(err, ERR_EXHAUSTED, "bench: out of memory");
@@ -134,7 +134,7 @@ static int run_decode(void *arg, struct stream *stream, struct err *err) {
     (void)stream;
     for (int i = 0; i < CHANNELS; i++)
         signals[i] = i;
-    return edf_read_signals(s->edf, signals, CHANNELS, (struct edf_range){.n_records = SECONDS}, s->uv, err);
+    return eegfile_read(s->edf, signals, CHANNELS, (struct eeg_range){.n = SECONDS * (int64_t)s->c->rate_hz}, s->uv, err);
 }
 
 static int run_pipeline(void *arg, struct stream *stream, struct err *err) {
@@ -142,7 +142,7 @@ static int run_pipeline(void *arg, struct stream *stream, struct err *err) {
     char path[4096];
     (void)stream;
     const struct window_build build = {
-        .edf_path = s->path,
+        .recording_path = s->path,
         .cache_dir = s->cache,
         .frontend = {.montage = s->c->montage, .notch_hz = 60, .bandpass_hz = {0.5, 120}, .fill_gap_s = 2},
         .labels = "auto",

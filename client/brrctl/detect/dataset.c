@@ -16,10 +16,10 @@
 #include "client/brrctl/output.h"
 #include "eeg/bids.h"
 #include "eeg/channels.h"
-#include "eeg/edf.h"
 #include "eeg/frontend.h"
 #include "eeg/labels.h"
 #include "eeg/tree.h"
+#include "formats/eegfile.h"
 #include "windows/manifest.h"
 #include "windows/sampler.h"
 
@@ -151,10 +151,10 @@ static enum labels_patient_rule patient_rule(const struct dataset_options *o) {
 }
 
 /* EDF segments on the 256 Hz grid; gaps that the frontend fills are closed. Returns their number. */
-static int grid_segments(const struct edf_info *info, struct window_span *ret) {
+static int grid_segments(const struct eeg_info *info, struct window_span *ret) {
     int n = 0;
     for (int i = 0; i < info->n_segments; i++) {
-        const struct edf_segment *e = &info->segments[i];
+        const struct eeg_segment *e = &info->segments[i];
         double end_s = e->start_s + (double)e->n_records * info->record_s;
         int64_t end = (int64_t)ceil(end_s * FRONTEND_RATE_HZ - 1e-6);
         if (n && e->start_s - (double)ret[n - 1].end / FRONTEND_RATE_HZ <= fill_gap_s)
@@ -180,7 +180,7 @@ static int count_windows(struct survey *s, struct sum *sum, const struct recordi
     return 0;
 }
 
-static int count_recording(struct survey *s, struct sum *sum, const struct edf_info *info, const struct labels *labels,
+static int count_recording(struct survey *s, struct sum *sum, const struct eeg_info *info, const struct labels *labels,
                            struct err *err) {
     OWNED_MEMORY struct window_span *segments = calloc((size_t)info->n_segments + 1, sizeof *segments);
     OWNED_MEMORY struct window_span *seizures = calloc(labels->n_runs + 1, sizeof *seizures);
@@ -250,7 +250,7 @@ static int check_events(struct survey *s, const char *path, const char *relative
     return 0;
 }
 
-static int check_labels(struct survey *s, const char *path, const char *relative, const struct edf_info *info,
+static int check_labels(struct survey *s, const char *path, const char *relative, const struct eeg_info *info,
                         const struct labels *labels, struct err *err) {
     if (labels->source == LABELS_BIDS_TSV)
         return check_events(s, path, relative, info->duration_s, err);
@@ -267,7 +267,7 @@ static int split_of(const char *relative) {
     return 0;
 }
 
-static int survey_labels(struct survey *s, const char *path, const struct edf *edf, struct labels *labels, struct err *err) {
+static int survey_labels(struct survey *s, const char *path, const struct eegfile *edf, struct labels *labels, struct err *err) {
     char tried[LABELS_TRIED_SIZE];
     int rc = labels_load(path, s->rule, edf, labels, err);
     if (rc)
@@ -278,7 +278,7 @@ static int survey_labels(struct survey *s, const char *path, const struct edf *e
 }
 
 /* Counts a recording that is usable. */
-static void survey_count(struct survey *s, struct sum *sum, const struct edf_info *info, const struct channels *use,
+static void survey_count(struct survey *s, struct sum *sum, const struct eeg_info *info, const struct channels *use,
                          const struct labels *labels, const char *relative) {
     s->usable++;
     s->inverse += use->inverse;
@@ -298,8 +298,8 @@ static void survey_count(struct survey *s, struct sum *sum, const struct edf_inf
     note_rate(s, use->rate_hz);
 }
 
-static int survey_open(struct survey *s, const char *path, const char *relative, const struct edf *edf, struct err *err) {
-    const struct edf_info *info = edf_info(edf);
+static int survey_open(struct survey *s, const char *path, const char *relative, const struct eegfile *edf, struct err *err) {
+    const struct eeg_info *info = eegfile_info(edf);
     OWNED(labels_done) struct labels labels = {0};
     OWNED(channels_done) struct channels use = {0};
     struct sum *sum = &s->splits[split_of(relative)];
@@ -339,21 +339,21 @@ static int visit(void *ctx, const struct tree_recording *recording, struct err *
     struct survey *s = ctx;
     const char *relative = recording->path;
     char path[8192];
-    struct edf *edf = NULL;
+    struct eegfile *edf = NULL;
     struct err why = {0};
     int rc = fsio_join(path, sizeof path, s->o->args[0], relative, err);
     if (rc)
         return rc;
     s->files++;
-    if ((recording->absent ? tree_absent(path, &why) : edf_open(path, &edf, &why)) ||
-        edf_assume_unit(edf, s->frontend.unit, &why) || survey_open(s, path, relative, edf, &why)) {
+    if ((recording->absent ? tree_absent(path, &why) : eegfile_open(path, &edf, &why)) ||
+        eegfile_assume_unit(edf, s->frontend.unit, &why) || survey_open(s, path, relative, edf, &why)) {
         char text[800];
         err_of_file(&why, path, relative);
         add_line(&s->problems, "%s", err_text(&why, text, sizeof text));
     }
     if (edf)
-        bids_check_recording(s->o->args[0], relative, edf_info(edf), add_lack, s);
-    edf_close(edf);
+        bids_check_recording(s->o->args[0], relative, eegfile_info(edf), add_lack, s);
+    eegfile_close(edf);
     if (s->terminal && s->files % 16 == 0) {
         str_format(path, sizeof path, "%lld recordings", (long long)s->files);
         output_progress(stderr, path);
@@ -518,7 +518,7 @@ static int survey_all(struct survey *s, struct err *err) {
     if (rc)
         return rc;
     if (!s->files)
-        return err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file below %s", root);
+        return err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file or other recording below %s", root);
     check_overlap(s);
     bids_check_dataset(root, add_lack, s);
     (s->o->json ? print_json : print_text)(s);

@@ -19,9 +19,9 @@
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/output.h"
 #include "eeg/bids.h"
-#include "eeg/edf.h"
 #include "eeg/events.h"
 #include "eeg/tree.h"
+#include "formats/eegfile.h"
 #include "store/outputs.h"
 
 #define AT(field) offsetof(struct detect_options, field)
@@ -157,20 +157,20 @@ static int collect(struct batch *b, struct err *err) {
             return rc;
     }
     if (!b->n)
-        return err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file below %s", b->o->args[0]);
+        return err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file or other recording below %s", b->o->args[0]);
     return check_outputs(b, err);
 }
 
 /* ---- the work ---- */
 
 /* The recording and its side files in the dataset. A hard link where the volume allows, else a copy. */
-static int add_to_dataset(const struct batch *b, const struct detect_item *item, const struct edf_info *info, struct err *err) {
+static int add_to_dataset(const struct batch *b, const struct detect_item *item, const struct eeg_info *info, struct err *err) {
     const struct bids_name *name = &b->names[item - b->items];
     const char *root = detect_options_of(b->o)->output;
     double mains_hz = isnan(detect_options_of(b->o)->mains_hz) ? 0 : detect_options_of(b->o)->mains_hz;
     char relative[4096], path[8192];
     int rc;
-    if ((rc = bids_path(name, info->bdf ? "_eeg.bdf" : "_eeg.edf", relative, sizeof relative, err)) ||
+    if ((rc = bids_path(name, bids_suffix(item->path, info), relative, sizeof relative, err)) ||
         (rc = fsio_join(path, sizeof path, root, relative, err)) || (rc = fsio_mkdirs_above(path, err)))
         return rc;
     if (!fsio_exists(path) && link(item->path, path) && (rc = fsio_copy(item->path, path, err)))
@@ -368,7 +368,11 @@ static bool same_recording(const char *a, const char *b) {
 static int check_dataset(const struct batch *b, struct err *err) {
     static const char *const endings[] = {"_eeg.edf", "_eeg.bdf"};
     char relative[4096], path[8192];
-    for (int i = 0; i < b->n; i++)
+    for (int i = 0; i < b->n; i++) {
+        if (eegfile_has_parts(b->items[i].path))
+            return err_set(err, ERR_UNSUPPORTED,
+                           "%s: --bids gives recordings new names, which only EDF and BDF can take; leave --bids out",
+                           b->items[i].path);
         for (int k = 0; k < 2; k++) {
             int rc;
             if ((rc = bids_path(&b->names[i], endings[k], relative, sizeof relative, err)) ||
@@ -380,6 +384,7 @@ static int check_dataset(const struct batch *b, struct err *err) {
                                "sub-LABEL_task-LABEL_run-NN_eeg.edf",
                                path, b->items[i].path);
         }
+    }
     return 0;
 }
 

@@ -257,7 +257,7 @@ void detection_done(struct detection *d) {
 }
 
 char *detection_note(const struct detection *d) {
-    const struct edf_info *info = playback_source(d->playback)->info;
+    const struct eeg_info *info = playback_source(d->playback)->info;
     struct str text;
     str_init(&text, 1 << 20);
     str_puts(&text, d->note);
@@ -328,7 +328,7 @@ int detection_write_events(const struct detection *d, const char *path, struct e
     OWNED_MEMORY struct label_run *runs = calloc((size_t)d->n_events + 1, sizeof *runs);
     if (!runs)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
-    const char *text = edf_start_text_of(&header.source->start, start, sizeof start);
+    const char *text = eeg_start_text(&header.source->start, start, sizeof start);
     header.start_text = strcmp(text, "n/a") ? text : NULL;
     for (int i = 0; i < d->n_events; i++)
         runs[i] = (struct label_run){.onset_s = (double)d->events[i].first / DETECTION_RATE_HZ,
@@ -382,7 +382,7 @@ int detection_write_probabilities(const struct detection *d, const char *path, s
 
 int detection_write_plot(const struct detection *d, const char *path, struct err *err) {
     char subtitle[512];
-    const struct edf_start *begin = &playback_source(d->playback)->info->start;
+    const struct eeg_start *begin = &playback_source(d->playback)->info->start;
     const struct plot_trace *channels[PLOT_CHANNELS_SHOWN];
     size_t n_reference = d->reference.n_runs < PLOT_MAX_SPANS ? d->reference.n_runs : PLOT_MAX_SPANS;
     OWNED_MEMORY struct plot_span *detected = calloc((size_t)d->n_events + 1, sizeof *detected);

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "formats/edf.h"
 
 enum { FIXED_BYTES = 256, WAIT_MS = 20, BATCH_BYTES = 2 << 20, MAX_RECORD_BYTES = 64 << 20 };
 
@@ -21,7 +22,7 @@ struct feed {
     int64_t idle_ms;        /* 0 = never */
     int64_t quiet_since_ms; /* 0: bytes came just now */
     int64_t at, stop_at;    /* offset in the file; where to end after a signal, -1 = no signal yet */
-    struct edf *edf;
+    struct eegfile *edf;
     uint8_t *bytes; /* records, the last perhaps in part */
     size_t capacity, have, handed_on;
     const char *ended;
@@ -116,7 +117,7 @@ static int parse_header(struct feed *f, const uint8_t *header, size_t len, struc
     int rc = edf_open_feed(header, len, f->name, &f->edf, err);
     if (rc)
         return rc;
-    int64_t record = edf_record_bytes(f->edf);
+    int64_t record = eegfile_record_bytes(f->edf);
     if (record > MAX_RECORD_BYTES)
         return err_set(err, ERR_RANGE, "%s: a record has %lld bytes; records of at most %d bytes can be followed", f->name,
                        (long long)record, MAX_RECORD_BYTES);
@@ -186,7 +187,7 @@ int feed_open(const char *path, double idle_s, const char *unit, struct feed **r
         return err_set(err, ERR_EXHAUSTED, "out of memory for %s", path);
     *f = (struct feed){.name = input ? "standard input" : path, .idle_ms = (int64_t)(idle_s * 1000), .stop_at = -1, .ended = ""};
     int rc = open_input(f, path, input, err);
-    if (rc || (rc = edf_assume_unit(f->edf, unit, err))) {
+    if (rc || (rc = eegfile_assume_unit(f->edf, unit, err))) {
         feed_close(f);
         return rc;
     }
@@ -197,20 +198,20 @@ int feed_open(const char *path, double idle_s, const char *unit, struct feed **r
 void feed_close(struct feed *f) {
     if (!f)
         return;
-    edf_close(f->edf);
+    eegfile_close(f->edf);
     if (f->fd > STDIN_FILENO)
         close(f->fd);
     free(f->bytes);
     free(f);
 }
 
-const struct edf *feed_edf(const struct feed *f) { return f->edf; }
+const struct eegfile *feed_edf(const struct feed *f) { return f->edf; }
 bool feed_is_live(const struct feed *f) { return f->grows; }
 const char *feed_ended(const struct feed *f) { return f->ended; }
 int64_t feed_left_bytes(const struct feed *f) { return (int64_t)(f->have - f->handed_on); }
 
 int feed_next(struct feed *f, int64_t *ret_records, struct err *err) {
-    size_t n = 0, record = (size_t)edf_record_bytes(f->edf);
+    size_t n = 0, record = (size_t)eegfile_record_bytes(f->edf);
     memmove(f->bytes, f->bytes + f->handed_on, f->have - f->handed_on);
     f->have -= f->handed_on;
     f->handed_on = 0;
@@ -222,5 +223,5 @@ int feed_next(struct feed *f, int64_t *ret_records, struct err *err) {
     *ret_records = (int64_t)(f->have / record);
     if (!*ret_records && *f->ended)
         *ret_records = -1;
-    return *ret_records > 0 ? edf_feed(f->edf, f->bytes, *ret_records, err) : 0;
+    return *ret_records > 0 ? eegfile_feed(f->edf, f->bytes, *ret_records, err) : 0;
 }

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "eeg/edf.h"
+#include "formats/eegfile.h"
 
 struct feed;
 /* Opens path ("-" = standard input) and waits for its header. idle_s: end when no byte arrived for this long, 0 = never. unit: as
@@ -16,7 +16,7 @@ int feed_open(const char *path, double idle_s, const char *unit, struct feed **r
 /* takes NULL */
 void feed_close(struct feed *feed);
 /* The header, and the records returned last (edf_read_signals). Valid as long as the feed. */
-const struct edf *feed_edf(const struct feed *feed);
+const struct eegfile *feed_edf(const struct feed *feed);
 /* True if new records mean that time passes: a growing file. A pipe may be a playback. */
 bool feed_is_live(const struct feed *feed);
 

@@ -236,7 +236,7 @@ static time_t unix_time(const struct tm *local, int dst) {
 /* Unix time of the first sample, in ms; 0 when nobody knows it. EDF has the local time of the place of the recording, without a
  * zone: this machine's is taken, and of an hour that the clock showed twice the earlier one. */
 static int64_t start_ms(const struct source *source) {
-    const struct edf_start *at = &source->info->start;
+    const struct eeg_start *at = &source->info->start;
     if (source->start_ms)
         return source->start_ms;
     struct tm tm = {.tm_year = at->year - 1900,

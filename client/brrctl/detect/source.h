@@ -9,8 +9,8 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "client/brrctl/arguments.h"
-#include "eeg/edf.h"
 #include "eeg/frontend.h"
+#include "formats/eegfile.h"
 
 /* Samples that follow each other, or news about time: first is their place in source samples from 0, −1 = right behind the block
  * before. What lies between them is a gap, also where n is 0. */
@@ -39,8 +39,8 @@ struct source_kind {
 /* The first member of each kind's own struct. */
 struct source {
     const struct source_kind *kind;
-    const struct edf_info *info; /* the recording as EDF describes it: signals, start, length so far */
-    const struct edf *edf;       /* a complete recording, whose annotations may be labels; or NULL */
+    const struct eeg_info *info; /* the recording as EDF describes it: signals, start, length so far */
+    const struct eegfile *edf;   /* a complete recording, whose annotations may be labels; or NULL */
     const char *labels[FRONTEND_MAX_LABELS];
     int n; /* rows */
     double rate_hz;

@@ -12,9 +12,9 @@ enum { READ_BYTES = 4 << 20 };
 
 struct source_edf {
     struct source base;
-    struct edf *file; /* or NULL, and then */
+    struct eegfile *file; /* or NULL, and then */
     struct feed *feed;
-    const struct edf *edf; /* of either */
+    const struct eegfile *edf; /* of either */
     int signals[FRONTEND_MAX_LABELS];
     char (*names)[CHANNELS_LABEL_SIZE]; /* of all signals, renamed */
     int64_t per_record;                 /* samples of each signal */
@@ -23,11 +23,11 @@ struct source_edf {
     float *samples, **uv;
 };
 
-static bool candidate(const struct edf_signal *s) { return !s->annotation && s->usable && s->rate_hz > 0; }
+static bool candidate(const struct eeg_signal *s) { return !s->annotation && s->usable && s->rate_hz > 0; }
 
 /* The electrodes that are named by the signals with so many samples per record. */
 static int electrodes_of(const struct source_edf *s, int64_t samples) {
-    const struct edf_info *info = s->base.info;
+    const struct eeg_info *info = s->base.info;
     const char *labels[FRONTEND_MAX_LABELS];
     int n = 0;
     for (int i = 0; i < info->n_signals && n < FRONTEND_MAX_LABELS; i++)
@@ -38,11 +38,11 @@ static int electrodes_of(const struct source_edf *s, int64_t samples) {
 
 /* Samples per record of the signals that name most electrodes, as a montage takes them; 0 when none names any. */
 static int64_t electrode_samples(const struct source_edf *source) {
-    const struct edf_info *info = source->base.info;
+    const struct eeg_info *info = source->base.info;
     int64_t best = 0, tried[16] = {0};
     int most = 0, n = 0;
     for (int i = 0; i < info->n_signals && n < 16; i++) {
-        const struct edf_signal *s = &info->signals[i];
+        const struct eeg_signal *s = &info->signals[i];
         bool known = !candidate(s);
         for (int k = 0; k < n; k++)
             known |= tried[k] == s->samples_per_record;
@@ -61,12 +61,12 @@ static int64_t electrode_samples(const struct source_edf *source) {
 /* Without electrodes: samples per record that most voltage signals have; without voltages, that most signals have. 0 = nothing to
  * send. */
 static int64_t common_samples(const struct source_edf *source) {
-    const struct edf_info *info = source->base.info;
+    const struct eeg_info *info = source->base.info;
     int64_t best = electrode_samples(source);
     int most = 0;
     for (int volt = best ? -1 : 1; volt >= 0 && !most; volt--)
         for (int i = 0; i < info->n_signals; i++) {
-            const struct edf_signal *s = &info->signals[i];
+            const struct eeg_signal *s = &info->signals[i];
             int same = 0;
             for (int k = 0; k < info->n_signals; k++)
                 same += candidate(&info->signals[k]) && (!volt || info->signals[k].volt) &&
@@ -82,7 +82,7 @@ static int64_t common_samples(const struct source_edf *source) {
 /* Chooses the rows, and makes room for a block of them. */
 static int choose_signals(struct source_edf *s, const char *path, const char *rename, struct err *err) {
     struct source *base = &s->base;
-    base->info = edf_info(s->edf);
+    base->info = eegfile_info(s->edf);
     s->names = calloc((size_t)base->info->n_signals + 1, sizeof *s->names);
     if (!s->names)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the labels of %s", path);
@@ -90,7 +90,7 @@ static int choose_signals(struct source_edf *s, const char *path, const char *re
         channels_rename(rename, base->info->signals[i].label, s->names[i]);
     s->per_record = common_samples(s);
     for (int i = 0; i < base->info->n_signals && base->n < FRONTEND_MAX_LABELS; i++) {
-        const struct edf_signal *signal = &base->info->signals[i];
+        const struct eeg_signal *signal = &base->info->signals[i];
         if (!candidate(signal) || signal->samples_per_record != s->per_record)
             continue;
         base->rate_hz = signal->rate_hz;
@@ -124,20 +124,20 @@ static int more_records(struct source_edf *s, bool *ret_end, struct err *err) {
 
 static int edf_next(struct source *base, struct source_block *ret, struct err *err) {
     struct source_edf *s = (struct source_edf *)base;
-    const struct edf_segment *segments;
+    const struct eeg_segment *segments;
     bool end = false;
-    int rc = s->at < s->end ? 0 : more_records(s, &end, err), n = edf_segments(s->edf, &segments);
+    int rc = s->at < s->end ? 0 : more_records(s, &end, err), n = eegfile_segments(s->edf, &segments);
     if (rc)
         return rc;
     while (s->segment + 1 < n && segments[s->segment + 1].first_record <= s->at)
         s->segment++;
-    const struct edf_segment *segment = n ? &segments[s->segment] : NULL;
+    const struct eeg_segment *segment = n ? &segments[s->segment] : NULL;
     *ret = (struct source_block){.first = -1, .end = end};
     if (!segment || s->at >= s->end)
         return 0;
     int64_t left = segment->first_record + segment->n_records - s->at, records = left < s->records ? left : s->records;
-    const struct edf_range range = {.first_record = s->at, .n_records = records};
-    if ((rc = edf_read_signals(s->edf, s->signals, base->n, range, s->uv, err)))
+    const struct eeg_range range = {s->at * s->per_record, records * s->per_record};
+    if ((rc = eegfile_read(s->edf, s->signals, base->n, range, s->uv, err)))
         return rc;
     *ret = (struct source_block){.first = -1, .n = records * s->per_record, .uv = s->uv};
     if (s->at == segment->first_record)
@@ -166,7 +166,7 @@ static int64_t edf_left_bytes(const struct source *base) {
 
 static void edf_source_close(struct source *base) {
     struct source_edf *s = (struct source_edf *)base;
-    edf_close(s->file);
+    eegfile_close(s->file);
     feed_close(s->feed);
     free(s->samples);
     free(s->names);
@@ -185,13 +185,13 @@ static const struct source_kind kind = {
 static int open_input(struct source_edf *s, const char *path, double idle_s, const struct source_reading *reading,
                       struct err *err) {
     bool feed = idle_s >= 0;
-    int rc = feed ? feed_open(path, idle_s, reading->unit, &s->feed, err) : edf_open(path, &s->file, err);
-    if (rc || (!feed && (rc = edf_assume_unit(s->file, reading->unit, err))))
+    int rc = feed ? feed_open(path, idle_s, reading->unit, &s->feed, err) : eegfile_open(path, &s->file, err);
+    if (rc || (!feed && (rc = eegfile_assume_unit(s->file, reading->unit, err))))
         return rc;
     s->edf = feed ? feed_edf(s->feed) : s->file;
     s->base.edf = s->file;
     s->base.live = feed && feed_is_live(s->feed);
-    s->end = feed ? 0 : edf_info(s->edf)->n_records;
+    s->end = feed ? 0 : eegfile_info(s->edf)->n_records;
     return choose_signals(s, path, reading->rename, err);
 }
 

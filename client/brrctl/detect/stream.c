@@ -15,8 +15,8 @@
 #include "client/brrctl/detect/stream.h"
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/output.h"
-#include "eeg/edf.h"
 #include "eeg/labels.h"
+#include "formats/eegfile.h"
 #include "plot/picture.h"
 
 #define AT(field) offsetof(struct stream_options, field)
@@ -383,7 +383,7 @@ static int make_folders(const struct arguments *o, const struct detection_config
 }
 
 static void print_repairs(const struct detection *d) {
-    const struct edf_info *info = playback_source(d->playback)->info;
+    const struct eeg_info *info = playback_source(d->playback)->info;
     for (int i = 0; i < info->n_repairs; i++)
         fprintf(stderr, "brrctl: note: %s: %s\n", d->path, info->repairs[i]);
 }

@@ -53,7 +53,7 @@ struct tensors {
 static int open_recording(const struct arguments *o, const char *dir, struct recording **ret, struct err *err) {
     char cache_file[4096];
     bool skipped = false;
-    const struct window_build request = {.edf_path = o->args[0],
+    const struct window_build request = {.recording_path = o->args[0],
                                          .cache_dir = dir,
                                          .frontend = {.montage = own(o)->montage ? own(o)->montage : "referential-19",
                                                       .notch_hz = isnan(own(o)->notch_hz) ? 60 : own(o)->notch_hz,

@@ -23,8 +23,8 @@ struct source_lsl {
     struct source base;
     struct source_lsl_config config;
     const struct lsl_library *lsl;
-    struct edf_info info;
-    struct edf_signal *signals;
+    struct eeg_info info;
+    struct eeg_signal *signals;
     char (*labels)[TEXT], (*units)[TEXT];
     double *scales; /* of each channel, to µV; 0 = no unit is given, NaN = no voltage */
     char name[256], source_id[256], uid[128];
@@ -132,7 +132,7 @@ static void read_channels(struct source_lsl *s, lsl_streaminfo full) {
         double scale = source_lsl_unit(text);
         s->scales[c] = scale > 0 ? scale : *text && strcasecmp(text, "n/a") != 0 && strcasecmp(text, "unknown") != 0 ? NAN : 0;
         s->base.labels[c] = s->labels[c];
-        s->signals[c] = (struct edf_signal){.label = s->labels[c],
+        s->signals[c] = (struct eeg_signal){.label = s->labels[c],
                                             .unit = s->units[c],
                                             .transducer = "",
                                             .prefilter = "",
@@ -165,13 +165,13 @@ static int allocate(struct source_lsl *s, struct err *err) {
 }
 
 /* Now as the start of the recording: as Unix time, and in local time as EDF has it. */
-static void set_start(struct edf_start *start, int64_t *ret_ms) {
+static void set_start(struct eeg_start *start, int64_t *ret_ms) {
     struct timespec now;
     struct tm tm;
     clock_gettime(CLOCK_REALTIME, &now);
     *ret_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
     localtime_r(&now.tv_sec, &tm);
-    *start = (struct edf_start){.year = tm.tm_year + 1900,
+    *start = (struct eeg_start){.year = tm.tm_year + 1900,
                                 .month = tm.tm_mon + 1,
                                 .day = tm.tm_mday,
                                 .hour = tm.tm_hour,
@@ -208,7 +208,7 @@ static int open_stream(struct source_lsl *s, lsl_streaminfo info, struct err *er
     double correction_s = s->lsl->time_correction(s->inlet, OPEN_S, &code);
     s->correction_s = code ? 0 : correction_s;
     s->opened_s = s->heard_s = s->corrected_at_s = s->lsl->local_clock();
-    s->info = (struct edf_info){.plus = true, .patient = "", .recording = "", .n_signals = s->base.n, .signals = s->signals};
+    s->info = (struct eeg_info){.plus = true, .patient = "", .recording = "", .n_signals = s->base.n, .signals = s->signals};
     set_start(&s->info.start, &s->base.start_ms);
     lsl_timeline_init(&s->timeline, s->base.rate_hz);
     return 0;

@@ -8,10 +8,10 @@
 #include "eeg/channels.h"
 #include "eeg/half.h"
 
-enum { WARM_UP_S = 10, CUSTOM_CHANNELS = 24 };
+enum { WARM_UP_S = 10, CUSTOM_CHANNELS = 24, PIECE = 4096 /* samples that are read at once */ };
 
 struct reading {
-    const struct edf *edf;
+    const struct eegfile *edf;
     const struct frontend_config *config;
     struct channels channels;
     struct eeg_clip *clip;
@@ -30,12 +30,12 @@ static int take_rows(void *ctx, const uint16_t *rows, int64_t n, int64_t first, 
     return 0;
 }
 
-/* Pushes samples [from, to) of a segment, part of a record at a time. */
-static int push_samples(struct reading *r, struct frontend *f, const struct edf_segment *segment, int64_t from, int64_t to,
+/* Pushes samples [from, to) of a segment. */
+static int push_samples(struct reading *r, struct frontend *f, const struct eeg_segment *segment, int64_t from, int64_t to,
                         struct err *err) {
     const int *used;
     int n_used = frontend_sources(f, &used), signals[FRONTEND_MAX_LABELS], rc = 0;
-    int64_t spr = r->channels.samples_per_record, most = spr < to - from ? spr : to - from;
+    int64_t spr = r->channels.samples_per_record, most = to - from < PIECE ? to - from : PIECE;
     float **uv = calloc((size_t)n_used + 1, sizeof *uv), *samples = malloc((size_t)(most * n_used + 1) * sizeof *samples);
     if (!uv || !samples)
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for a clip");
@@ -44,10 +44,9 @@ static int push_samples(struct reading *r, struct frontend *f, const struct edf_
         uv[c] = samples + (int64_t)c * most;
     }
     for (int64_t at = from, n; !rc && at < to; at += n) {
-        n = spr - at % spr < to - at ? spr - at % spr : to - at;
-        n = n < most ? n : most;
-        struct edf_range range = {segment->first_record + at / spr, 1, at % spr, n};
-        if (!(rc = edf_read_signals(r->edf, signals, n_used, range, uv, err)))
+        n = to - at < most ? to - at : most;
+        const struct eeg_range range = {segment->first_record * spr + at, n};
+        if (!(rc = eegfile_read(r->edf, signals, n_used, range, uv, err)))
             rc = frontend_push(f, (const float *const *)uv, n, err);
     }
     free(samples);
@@ -56,7 +55,7 @@ static int push_samples(struct reading *r, struct frontend *f, const struct edf_
 }
 
 /* What of a segment lies in [from_s, to_s). */
-static int read_segment(struct reading *r, const struct edf_segment *segment, double from_s, double to_s, struct err *err) {
+static int read_segment(struct reading *r, const struct eeg_segment *segment, double from_s, double to_s, struct err *err) {
     double rate = r->channels.rate_hz;
     int64_t length = segment->n_records * r->channels.samples_per_record;
     int64_t from = llround(fmax(0, from_s - segment->start_s) * rate),
@@ -75,7 +74,7 @@ static int read_segment(struct reading *r, const struct edf_segment *segment, do
 }
 
 /* "custom:A,B,…" of the file's first voltages. */
-static bool own_montage(const struct edf_info *info, char *ret, size_t size) {
+static bool own_montage(const struct eeg_info *info, char *ret, size_t size) {
     struct str text;
     int n = 0;
     str_init(&text, size - 1);
@@ -90,7 +89,7 @@ static bool own_montage(const struct edf_info *info, char *ret, size_t size) {
 
 /* The first montage of these that the channels allow. */
 static int choose(struct reading *r, struct frontend_config *config, const char *wanted, struct err *err) {
-    const struct edf_info *info = edf_info(r->edf);
+    const struct eeg_info *info = eegfile_info(r->edf);
     const char *const tries[] = {wanted ? wanted : "bipolar-18", wanted ? NULL : "referential-19", r->clip->custom};
     int rc = ERR_PRECONDITION;
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
@@ -118,8 +117,8 @@ static int allocate(struct eeg_clip *clip, double seconds, struct err *err) {
 
 static int read_all(struct reading *r, struct frontend_config *frontend, const struct eeg_clip_config *config, double from_s,
                     double seconds, struct err *err) {
-    const struct edf_segment *segments;
-    int n = edf_segments(r->edf, &segments), rc;
+    const struct eeg_segment *segments;
+    int n = eegfile_segments(r->edf, &segments), rc;
     if ((rc = choose(r, frontend, config->montage, err)) || (rc = allocate(r->clip, seconds, err)))
         return rc;
     for (int i = 0; i < n; i++)
@@ -128,8 +127,8 @@ static int read_all(struct reading *r, struct frontend_config *frontend, const s
     return 0;
 }
 
-int eeg_clip_read(const struct edf *edf, const struct eeg_clip_config *config, double from_s, double seconds, struct eeg_clip *ret,
-                  struct err *err) {
+int eeg_clip_read(const struct eegfile *edf, const struct eeg_clip_config *config, double from_s, double seconds,
+                  struct eeg_clip *ret, struct err *err) {
     *ret = (struct eeg_clip){0};
     struct frontend_config frontend = {
         .notch_hz = config->notch_hz, .bandpass_hz = {config->bandpass_hz[0], config->bandpass_hz[1]}, .fill_gap_s = 0};

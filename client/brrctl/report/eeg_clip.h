@@ -2,8 +2,8 @@
  * are read. One thread per clip. */
 #ifndef BRR_CLIENT_BRRCTL_REPORT_EEG_CLIP_H
 #define BRR_CLIENT_BRRCTL_REPORT_EEG_CLIP_H
-#include "eeg/edf.h"
 #include "eeg/frontend.h"
+#include "formats/eegfile.h"
 
 struct eeg_clip {
     const char *montage; /* that of the configuration, or the one that the recording's channels allow; borrowed */
@@ -19,8 +19,8 @@ struct eeg_clip_config {
     const char *montage;
     double bandpass_hz[2], notch_hz; /* as in struct frontend_config */
 };
-int eeg_clip_read(const struct edf *edf, const struct eeg_clip_config *config, double from_s, double seconds, struct eeg_clip *ret,
-                  struct err *err);
+int eeg_clip_read(const struct eegfile *edf, const struct eeg_clip_config *config, double from_s, double seconds,
+                  struct eeg_clip *ret, struct err *err);
 void eeg_clip_done(struct eeg_clip *c);
 
 #endif

@@ -61,7 +61,8 @@ static int write_picture(const char *path, const struct str *svg, struct err *er
 }
 
 /* The labels, as far as there are any, without which a recording can be looked at as well. */
-static int take_labels(const char *path, const struct edf *edf, struct labels *labels, struct plot_span **ret, struct err *err) {
+static int take_labels(const char *path, const struct eegfile *edf, struct labels *labels, struct plot_span **ret,
+                       struct err *err) {
     if (labels_load(path, "auto", edf, labels, err)) {
         fprintf(stderr, "brrctl: note: the labels are not shown: %s\n", err->message);
         *err = (struct err){0};
@@ -76,10 +77,10 @@ static int take_labels(const char *path, const struct edf *edf, struct labels *l
     return 0;
 }
 
-static int draw(const struct arguments *o, const struct edf *edf, const struct eeg_clip *clip, const struct labels *labels,
+static int draw(const struct arguments *o, const struct eegfile *edf, const struct eeg_clip *clip, const struct labels *labels,
                 const struct plot_span *spans, const char *path, struct err *err) {
     OWNED(str_done) struct str svg;
-    const struct edf_start *start = &edf_info(edf)->start;
+    const struct eeg_start *start = &eegfile_info(edf)->start;
     char subtitle[512];
     struct eeg_page page = {.title = fsio_basename(o->args[0]),
                             .subtitle = subtitle,
@@ -104,17 +105,17 @@ static int draw(const struct arguments *o, const struct edf *edf, const struct e
 }
 
 static int plot(const struct arguments *o, const char *path, struct err *err) {
-    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
     OWNED(labels_done) struct labels labels = {.source = LABELS_NONE};
     OWNED_MEMORY struct plot_span *spans = NULL;
     const struct eeg_clip_config config = {.montage = own(o)->montage,
                                            .bandpass_hz = {given(own(o)->low_hz, 0.5), given(own(o)->high_hz, 70)},
                                            .notch_hz = notch_of(own(o)->notch)};
     struct eeg_clip clip;
-    int rc = edf_open(o->args[0], &edf, err);
+    int rc = eegfile_open(o->args[0], &edf, err);
     if (rc)
         return rc;
-    double from_s = given(own(o)->from_s, 0), length_s = edf_info(edf)->duration_s;
+    double from_s = given(own(o)->from_s, 0), length_s = eegfile_info(edf)->duration_s;
     if (from_s >= length_s)
         return err_set(err, ERR_INVALID, "--from %g: %s lasts %.1f s", from_s, o->args[0], length_s);
     if ((rc = take_labels(o->args[0], edf, &labels, &spans, err)) ||

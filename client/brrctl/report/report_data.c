@@ -121,15 +121,15 @@ static int read_reference(const struct collecting *c, struct report_recording *r
 }
 
 static int read_clock(struct report_recording *r, struct err *err) {
-    OWNED_POINTER(edf_close) struct edf *edf = NULL;
-    int rc = edf_open_header(r->eeg, &edf, err);
+    OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
+    int rc = eegfile_open_header(r->eeg, &edf, err);
     if (rc)
         return rc;
-    const struct edf_start *start = &edf_info(edf)->start;
-    r->duration_s = edf_info(edf)->duration_s;
+    const struct eeg_start *start = &eegfile_info(edf)->start;
+    r->duration_s = eegfile_info(edf)->duration_s;
     r->has_clock = start->known;
     r->clock_s = start->hour * 3600 + start->minute * 60 + start->second + start->subsecond;
-    edf_start_text(edf, r->start_text, sizeof r->start_text);
+    eegfile_start_text(edf, r->start_text, sizeof r->start_text);
     return 0;
 }
 
@@ -187,7 +187,7 @@ static int index_places(struct collecting *c, struct err *err) {
     const struct report_places *p = c->places;
     int rc;
     if ((rc = stems_read(p->events, holds_events, &c->events, err)) ||
-        (p->eeg && (rc = stems_read(p->eeg, edf_named, &c->eeg, err))))
+        (p->eeg && (rc = stems_read(p->eeg, eegfile_named, &c->eeg, err))))
         return rc;
     return p->reference ? stems_read(p->reference, score_is_reference, &c->reference, err) : 0;
 }

@@ -189,7 +189,7 @@ static void page_subtitle(const struct eeg_clip_config *filters, const struct re
                str_starts(montage, "custom:") ? "of the recording" : montage, spacing_uv, r->subject);
 }
 
-static int put_page(const struct report_content *c, const struct listed *e, const struct edf *edf, int number, struct str *out,
+static int put_page(const struct report_content *c, const struct listed *e, const struct eegfile *edf, int number, struct str *out,
                     struct err *err) {
     const struct report_recording *r = e->recording;
     double from_s = fmax(0, floor(e->span.onset_s - c->page_s / PAGE_BEFORE));
@@ -230,16 +230,16 @@ static int put_page(const struct report_content *c, const struct listed *e, cons
 static int put_pages(const struct report_content *c, const struct listing *l, int n_pages, struct str *out, int *ret,
                      struct err *err) {
     const struct report_recording *open = NULL;
-    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
     for (int i = 0; i < n_pages; i++) {
         const struct listed *e = &l->items[i];
         int rc;
         if (!e->recording->eeg)
             continue;
         if (e->recording != open) {
-            edf_close(edf);
+            eegfile_close(edf);
             edf = NULL;
-            if ((rc = edf_open_header(e->recording->eeg, &edf, err)))
+            if ((rc = eegfile_open_header(e->recording->eeg, &edf, err)))
                 return rc;
             open = e->recording;
         }

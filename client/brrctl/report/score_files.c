@@ -10,13 +10,10 @@
 #include "base/counted.h"
 #include "base/fsio.h"
 #include "base/str.h"
-#include "eeg/edf.h"
 #include "eeg/labels.h"
+#include "formats/eegfile.h"
 
 enum { PATH_SIZE = 4096 };
-
-static const char *const RECORDINGS[] = {"_eeg.edf", "_eeg.bdf", ".edf", ".bdf", "_EEG.EDF", "_EEG.BDF", ".EDF", ".BDF"};
-enum { N_RECORDINGS = sizeof RECORDINGS / sizeof *RECORDINGS };
 
 /* The endings of label files, the first that exists counts: TSV, those of TUSZ, the other formats of events. NULL past the end. */
 static const char *label_ending(int i) {
@@ -31,14 +28,7 @@ static size_t cut_of(const char *path, const char *ending) {
     return len > cut && !strcasecmp(path + len - cut, ending) ? cut : 0;
 }
 
-/* Length of the ending that says that the file is a recording, or holds labels; 0 = neither. */
-static size_t recording_cut(const char *path) {
-    size_t cut = 0;
-    for (int i = 0; i < N_RECORDINGS && !cut && edf_named(path); i++)
-        cut = cut_of(path, RECORDINGS[i]);
-    return cut;
-}
-
+/* Length of the ending that says that the file holds labels; 0 = it holds none. */
 static size_t labels_cut(const char *path) {
     size_t cut = 0;
     for (int i = 0; !cut && label_ending(i); i++)
@@ -47,9 +37,8 @@ static size_t labels_cut(const char *path) {
 }
 
 bool score_stem(const char *path, char *ret, size_t size) {
-    size_t cut = recording_cut(path);
-    cut = cut ? cut : labels_cut(path);
-    return str_format(ret, size, "%.*s", (int)(strlen(path) - cut), path);
+    size_t stem = eegfile_named(path) ? eegfile_stem(path, true) : strlen(path) - labels_cut(path);
+    return str_format(ret, size, "%.*s", (int)stem, path);
 }
 
 bool score_beside(const char *stem, char *ret, size_t size) {
@@ -68,10 +57,7 @@ bool score_is_labels(const char *path) {
 /* The recording of a file with labels. */
 static bool recording_beside(const char *path, char ret[PATH_SIZE]) {
     char stem[PATH_SIZE];
-    for (int i = 0; i < N_RECORDINGS && score_stem(path, stem, sizeof stem); i++)
-        if (str_format(ret, PATH_SIZE, "%s%s", stem, RECORDINGS[i]) && fsio_exists(ret))
-            return true;
-    return false;
+    return score_stem(path, stem, sizeof stem) && eegfile_beside(stem, ret, PATH_SIZE);
 }
 
 /* A table of another origin has the ending of TUSZ labels too; theirs begin with their version. */
@@ -89,7 +75,7 @@ bool score_is_reference(const char *path) {
     char other[PATH_SIZE], stem[PATH_SIZE];
     if (cut_of(path, "_events.tsv"))
         return true;
-    bool recording = edf_named(path), table = cut_of(path, ".csv") || cut_of(path, ".csv_bi");
+    bool recording = eegfile_named(path), table = cut_of(path, ".csv") || cut_of(path, ".csv_bi");
     if ((!recording && !labels_cut(path)) || (table && !is_tusz(path)) || !score_stem(path, stem, sizeof stem) ||
         (str_format(other, sizeof other, "%s_events.tsv", stem) && fsio_exists(other)))
         return false;
@@ -99,13 +85,13 @@ bool score_is_reference(const char *path) {
 /* Times that the file counts from something else than the recording's first sample. */
 static int relate(const char *path, struct events_file *file, struct err *err) {
     char recording[PATH_SIZE];
-    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
     if (isnan(file->origin_s) || !recording_beside(path, recording))
         return 0;
-    int rc = edf_open_header(recording, &edf, err);
+    int rc = eegfile_open_header(recording, &edf, err);
     if (rc)
         return rc;
-    (void)events_relate(file, edf_info(edf));
+    (void)events_relate(file, eegfile_info(edf));
     return 0;
 }
 
@@ -160,15 +146,16 @@ static int take_labels(const struct labels *found, const char *path, struct scor
 }
 
 /* Labels as training finds them. */
-static int read_labels(const char *edf_path, const char *rule, const struct edf *edf, struct score_labels *ret, struct err *err) {
+static int read_labels(const char *recording_path, const char *rule, const struct eegfile *edf, struct score_labels *ret,
+                       struct err *err) {
     OWNED(labels_done) struct labels found = {0};
     char tried[LABELS_TRIED_SIZE];
-    int rc = labels_load(edf_path, rule, edf, &found, err);
+    int rc = labels_load(recording_path, rule, edf, &found, err);
     if (rc)
-        return err_of_file(err, edf_path, edf_path);
+        return err_of_file(err, recording_path, recording_path);
     if (found.source == LABELS_NONE)
-        return err_set(err, ERR_NOT_FOUND, "%s has no labels (%s)", edf_path, labels_tried(&found, tried));
-    return take_labels(&found, edf_path, ret, err);
+        return err_set(err, ERR_NOT_FOUND, "%s has no labels (%s)", recording_path, labels_tried(&found, tried));
+    return take_labels(&found, recording_path, ret, err);
 }
 
 static int read_table(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
@@ -178,13 +165,13 @@ static int read_table(const char *path, const char *rule, struct score_labels *r
 }
 
 static int read_recording(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
-    struct edf *edf = NULL;
-    int rc = edf_open(path, &edf, err);
+    struct eegfile *edf = NULL;
+    int rc = eegfile_open(path, &edf, err);
     if (rc)
         return rc;
-    const double duration_s = edf_info(edf)->duration_s;
+    const double duration_s = eegfile_info(edf)->duration_s;
     rc = read_labels(path, rule, edf, ret, err);
-    edf_close(edf);
+    eegfile_close(edf);
     if (rc)
         return rc;
     ret->duration_s = duration_s;
@@ -194,20 +181,20 @@ static int read_recording(const char *path, const char *rule, struct score_label
 /* The recording beside a label file that does not state the length. */
 static int add_length(const char *path, struct score_labels *labels, struct err *err) {
     char recording[PATH_SIZE];
-    struct edf *edf = NULL;
+    struct eegfile *edf = NULL;
     if (!isnan(labels->duration_s) || !recording_beside(path, recording))
         return 0;
-    int rc = edf_open_header(recording, &edf, err);
+    int rc = eegfile_open_header(recording, &edf, err);
     if (rc)
         return rc;
-    labels->duration_s = edf_info(edf)->duration_s;
-    edf_close(edf);
+    labels->duration_s = eegfile_info(edf)->duration_s;
+    eegfile_close(edf);
     return 0;
 }
 
 /* By the file's name. */
 static int read_any(const char *path, const char *rule, struct score_labels *ret, struct err *err) {
-    if (edf_named(path))
+    if (eegfile_named(path))
         return read_recording(path, rule, ret, err);
     if (!cut_of(path, ".csv") && !cut_of(path, ".csv_bi"))
         return read_events(path, rule, ret, err);

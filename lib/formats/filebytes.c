@@ -1,4 +1,4 @@
-#include "eeg/edf_bytes.h"
+#include "formats/filebytes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void edf_bytes_init(struct edf_bytes *b, const char *name) { *b = (struct edf_bytes){.fd = -1, .name = name}; }
+void filebytes_init(struct filebytes *b, const char *name) { *b = (struct filebytes){.fd = -1, .name = name}; }
 
-int edf_bytes_open(struct edf_bytes *b, const char *path, struct err *err) {
+int filebytes_open(struct filebytes *b, const char *path, struct err *err) {
     struct stat st;
     int rc = 0, fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
@@ -26,18 +26,18 @@ int edf_bytes_open(struct edf_bytes *b, const char *path, struct err *err) {
     return 0;
 }
 
-void edf_bytes_close(struct edf_bytes *b) {
+void filebytes_close(struct filebytes *b) {
     if (b->fd >= 0)
         close(b->fd);
     b->fd = -1;
 }
 
-void edf_bytes_scattered(const struct edf_bytes *b, bool scattered) {
+void filebytes_scattered(const struct filebytes *b, bool scattered) {
     if (b->fd >= 0)
         posix_fadvise(b->fd, 0, 0, scattered ? POSIX_FADV_RANDOM : POSIX_FADV_NORMAL);
 }
 
-int edf_bytes_get(const struct edf_bytes *b, size_t offset, size_t n, uint8_t *buffer, const uint8_t **ret, struct err *err) {
+int filebytes_get(const struct filebytes *b, size_t offset, size_t n, uint8_t *buffer, const uint8_t **ret, struct err *err) {
     if (b->memory) {
         *ret = b->memory + offset;
         return 0;

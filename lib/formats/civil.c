@@ -1,4 +1,4 @@
-#include "eeg/civil.h"
+#include "formats/civil.h"
 
 #include <string.h>
 #include <strings.h>

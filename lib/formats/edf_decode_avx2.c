@@ -1,4 +1,4 @@
-#include "eeg/edf_decode.h"
+#include "formats/edf_decode.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-#include "eeg/tal.h"
+#include "formats/tal.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-#include "eeg/text.h"
+#include "formats/text.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #include <time.h>
 
 #include "base/order.h"
-#include "eeg/edf_state.h"
-#include "eeg/tal.h"
+#include "formats/edf_state.h"
+#include "formats/tal.h"
 
 enum { MAX_ANNOTATIONS = 1000000, SMALL_RECORD_BYTES = 8 << 10 };
 static const double MAX_DRIFT_S = 0.25; /* between a record's stated onset and its place in the segment */
@@ -25,7 +25,7 @@ static int move_window(struct edf *edf, size_t offset, size_t n, struct err *err
         w->data = grown;
         w->capacity = n;
     }
-    int rc = edf_bytes_get(&edf->bytes, offset, n, w->data, &data, err);
+    int rc = filebytes_get(&edf->bytes, offset, n, w->data, &data, err);
     w->first = offset;
     w->len = rc ? 0 : n;
     return rc;
@@ -101,15 +101,15 @@ void edf_count_records(struct edf *edf) {
 
 /* ---- segments ---- */
 
-static double segment_end_s(const struct edf *edf, const struct edf_segment *s) {
+static double segment_end_s(const struct edf *edf, const struct eeg_segment *s) {
     return s->start_s + (double)s->n_records * edf->header.info.record_s;
 }
 
-static int add_segment(struct edf *edf, struct edf_segment segment, struct err *err) {
-    struct edf_info *info = &edf->header.info;
+static int add_segment(struct edf *edf, struct eeg_segment segment, struct err *err) {
+    struct eeg_info *info = &edf->header.info;
     if ((size_t)info->n_segments == edf->segment_capacity) {
         size_t grown = edf->segment_capacity ? edf->segment_capacity * 2 : 4;
-        struct edf_segment *moved = realloc(edf->segments, grown * sizeof *moved);
+        struct eeg_segment *moved = realloc(edf->segments, grown * sizeof *moved);
         if (!moved)
             return edf_out_of_memory(edf, err);
         edf->segments = moved;
@@ -126,8 +126,8 @@ static int place_record(struct edf *edf, int64_t record, struct err *err) {
     struct edf_header *h = &edf->header;
     struct edf_clock *c = &edf->clock;
     if (!record)
-        return add_segment(edf, (struct edf_segment){0, 1, 0}, err);
-    struct edf_segment *last = &edf->segments[h->info.n_segments - 1];
+        return add_segment(edf, (struct eeg_segment){0, 1, 0}, err);
+    struct eeg_segment *last = &edf->segments[h->info.n_segments - 1];
     double expected = c->previous_s + h->info.record_s, onset = keeper_onset(edf, c->keeper, record) - c->first_onset_s;
     if (!isfinite(onset)) {
         c->missing++;
@@ -153,17 +153,17 @@ static int place_record(struct edf *edf, int64_t record, struct err *err) {
     if (c->skipping)
         return 0;
     c->drifted += !gap;
-    return add_segment(edf, (struct edf_segment){record, 1, fmax(onset, end)}, err);
+    return add_segment(edf, (struct eeg_segment){record, 1, fmax(onset, end)}, err);
 }
 
 /* Put the records from this number on into segments. */
 int edf_place_records(struct edf *edf, int64_t from, struct err *err) {
-    struct edf_info *info = &edf->header.info;
+    struct eeg_info *info = &edf->header.info;
     int rc;
     if (!info->n_records || !info->duration_num)
         return 0;
     if (!info->discontinuous || edf->clock.keeper < 0) {
-        if (!info->n_segments && (rc = add_segment(edf, (struct edf_segment){0, 0, 0}, err)))
+        if (!info->n_segments && (rc = add_segment(edf, (struct eeg_segment){0, 0, 0}, err)))
             return rc;
         edf->segments[0].n_records = info->n_records;
     } else {
@@ -205,7 +205,7 @@ static void judge_keepers(struct edf *edf) {
 }
 
 /* Move the first time-keeper's onset into the start. */
-static void shift_start(struct edf_start *start, double onset) {
+static void shift_start(struct eeg_start *start, double onset) {
     double whole = floor(onset);
     start->subsecond = onset - whole;
     if (whole == 0 || !start->known || fabs(whole) > 1e9)
@@ -271,7 +271,7 @@ struct collector {
 static int visit_annotation(void *ctx, const struct tal_item *item) {
     struct collector *c = ctx;
     struct edf *edf = c->edf;
-    struct edf_info *info = &edf->header.info;
+    struct eeg_info *info = &edf->header.info;
     if (!item->text_len)
         return 0;
     if (info->n_annotations >= MAX_ANNOTATIONS) {
@@ -280,7 +280,7 @@ static int visit_annotation(void *ctx, const struct tal_item *item) {
     }
     if (info->n_annotations == edf->annotation_capacity) {
         size_t grown = edf->annotation_capacity ? edf->annotation_capacity * 2 : 16;
-        struct edf_annotation *moved = realloc(edf->annotations, grown * sizeof *moved);
+        struct eeg_annotation *moved = realloc(edf->annotations, grown * sizeof *moved);
         if (!moved) {
             c->failed = true;
             return 1;
@@ -295,17 +295,17 @@ static int visit_annotation(void *ctx, const struct tal_item *item) {
         return 1;
     }
     if (tal_text(text, size, item->text, item->text_len, NULL))
-        edf->annotations[info->n_annotations++] = (struct edf_annotation){item->onset_s - c->first_onset_s, item->duration_s, text};
+        edf->annotations[info->n_annotations++] = (struct eeg_annotation){item->onset_s - c->first_onset_s, item->duration_s, text};
     return 0;
 }
 
 static int by_onset(const void *a, const void *b) {
-    const struct edf_annotation *x = a, *y = b;
+    const struct eeg_annotation *x = a, *y = b;
     return order_then(order_f64(x->onset_s, y->onset_s), strcmp(x->text, y->text));
 }
 
 /* Files already in order keep the order of equal onsets. */
-static void sort_annotations(struct edf_annotation *items, size_t n) {
+static void sort_annotations(struct eeg_annotation *items, size_t n) {
     bool sorted = true;
     for (size_t i = 1; i < n && sorted; i++)
         sorted = items[i - 1].onset_s <= items[i].onset_s;

@@ -1,4 +1,4 @@
-#include "eeg/edf_header.h"
+#include "formats/edf_header.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -7,8 +7,9 @@
 #include <strings.h>
 
 #include "base/str.h"
-#include "eeg/civil.h"
-#include "eeg/tal.h"
+#include "formats/civil.h"
+#include "formats/tal.h"
+#include "formats/unit.h"
 
 enum { FIXED_BYTES = 256, SIGNAL_BYTES = 256, FIELD_MAX = 80 };
 
@@ -141,7 +142,7 @@ static bool stated_year(const char *recording, int day, int month, int *ret) {
 
 /* Date and time are advisory: any fault leaves start.known false and a repair. */
 static void parse_start(struct edf_header *h, const uint8_t *data) {
-    struct edf_start *start = &h->info.start;
+    struct eeg_start *start = &h->info.start;
     char text[2 * FIELD_MAX + 1];
     int date[3], clock[3];
     bool triple = parse_triple(field_text(text, data + FIELD_DATE.offset, FIELD_DATE.width, NULL), date) && date[2] <= 99;
@@ -179,42 +180,10 @@ static void parse_start(struct edf_header *h, const uint8_t *data) {
                           recording, start->day, start->month, start->year % 100);
 }
 
-/* Skips the first of these spellings that `text` begins with, in any letter case. */
-static const char *skip_one(const char *text, const char *const *spellings) {
-    for (; *spellings; spellings++)
-        if (!strncasecmp(text, *spellings, strlen(*spellings)))
-            return text + strlen(*spellings);
-    return text;
-}
-
-/* The field has 8 characters, so that long spellings arrive cut ("microvol"). A µ of Shift-JIS (83 CA), of GBK and EUC-JP (A6 CC),
- * of code page 437 (E6), and one of UTF-8 that was taken for Latin-1, arrive as the Latin-1 letters of their bytes. */
-double edf_unit_factor(const char *unit, bool *ret_assumed) {
-    static const struct {
-        const char *const spellings[11];
-        double factor;
-    } prefixes[] = {{{"micro", "mu", "u", "\xC2\xB5", "\xCE\xBC", "\xC2\x83\xC3\x8A", "\xC2\xA6\xC3\x8C", "\xC3\xA6",
-                      "\xC3\x82\xC2\xB5", "\xC3\x8E\xC2\xBC", NULL},
-                     1},
-                    {{"milli", "m", NULL}, 1e3},
-                    {{"nano", "n", NULL}, 1e-3}};
-    static const char *const volts[] = {"volts", "volt", "vol", "v", NULL};
-    *ret_assumed = !*unit || !strcasecmp(unit, "n/a");
-    if (*ret_assumed)
-        return 1;
-    const char *base = unit;
-    double factor = 1e6;
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && base == unit; i++)
-        if ((base = skip_one(unit, prefixes[i].spellings)) != unit)
-            factor = prefixes[i].factor;
-    const char *end = skip_one(base, volts);
-    return end != base && !*end ? factor : 0;
-}
-
 static const char *keep(struct edf_header *h, const char *text) { return *text ? arena_strdup(h->arena, text) : ""; }
 
 /* Calibration of an ordinary signal: gain and offset, or the reason why it cannot be used. */
-static int parse_scale(struct edf_header *h, struct edf_signal *s, const uint8_t *block, int index, struct err *err) {
+static int parse_scale(struct edf_header *h, struct eeg_signal *s, const uint8_t *block, int index, struct err *err) {
     static const struct field *const fields[4] = {&FIELD_PHYSICAL_MIN, &FIELD_PHYSICAL_MAX, &FIELD_DIGITAL_MIN, &FIELD_DIGITAL_MAX};
     double *const values[4] = {&s->physical_min, &s->physical_max, &s->digital_min, &s->digital_max};
     char text[2 * FIELD_MAX + 1], where[64];
@@ -244,7 +213,7 @@ static int parse_scale(struct edf_header *h, struct edf_signal *s, const uint8_t
                                        : "";
     if (*s->note)
         return 0;
-    double factor = edf_unit_factor(s->unit, &s->unit_assumed), gain = physical_span / digital_span;
+    double factor = unit_factor(s->unit, &s->unit_assumed), gain = physical_span / digital_span;
     s->volt = factor > 0;
     s->gain = gain * (s->volt ? factor : 1);
     s->offset = (s->physical_min - s->digital_min * gain) * (s->volt ? factor : 1);
@@ -258,7 +227,7 @@ static int parse_scale(struct edf_header *h, struct edf_signal *s, const uint8_t
 }
 
 static int parse_signal(struct edf_header *h, const uint8_t *block, int index, bool *foreign, struct err *err) {
-    struct edf_signal *s = &h->signals[index];
+    struct eeg_signal *s = &h->signals[index];
     int64_t n = h->info.n_signals;
     char text[2 * FIELD_MAX + 1], where[64];
     const struct field *const fields[4] = {&FIELD_LABEL, &FIELD_TRANSDUCER, &FIELD_UNIT, &FIELD_PREFILTER};
@@ -276,7 +245,7 @@ static int parse_signal(struct edf_header *h, const uint8_t *block, int index, b
         str_format(where, sizeof where, "%s of signal %d", FIELD_SAMPLES.name, index + 1);
         return refuse(h, err, where, text, "a number from 0");
     }
-    const struct edf_info *info = &h->info;
+    const struct eeg_info *info = &h->info;
     if (info->duration_num)
         s->rate_hz = (double)s->samples_per_record * (double)info->duration_den / (double)info->duration_num;
     int rc = parse_scale(h, s, block, index, err);

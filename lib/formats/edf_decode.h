@@ -1,8 +1,8 @@
 /* edf_decode: digital samples (little-endian int16 or int24, unaligned) to scaled binary32.
  * out = (float)((double)digital · gain + offset), multiplication and addition rounded separately, so that every variant gives
  * the same bits. Reads exactly the bytes of n samples. Any thread. */
-#ifndef BRR_EEG_EDF_DECODE_H
-#define BRR_EEG_EDF_DECODE_H
+#ifndef BRR_FORMATS_EDF_DECODE_H
+#define BRR_FORMATS_EDF_DECODE_H
 #include <stdint.h>
 
 struct edf_scale {

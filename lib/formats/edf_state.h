@@ -1,12 +1,13 @@
 /* An open file, shared by edf.c (opening, feeding, reading samples) and edf_timeline.c (which records there are, when each begins,
  * and their annotations). While it is opened one thread has it. */
-#ifndef BRR_EEG_EDF_STATE_H
-#define BRR_EEG_EDF_STATE_H
+#ifndef BRR_FORMATS_EDF_STATE_H
+#define BRR_FORMATS_EDF_STATE_H
 #include "base/arena.h"
-#include "eeg/edf.h"
-#include "eeg/edf_bytes.h"
-#include "eeg/edf_decode.h"
-#include "eeg/edf_header.h"
+#include "formats/edf.h"
+#include "formats/edf_decode.h"
+#include "formats/edf_header.h"
+#include "formats/filebytes.h"
+#include "formats/format.h"
 
 enum { EDF_PIECE_BYTES = 96 << 10 /* read at once */ };
 
@@ -27,18 +28,19 @@ struct edf_window {
 };
 
 struct edf {
+    struct eegfile base;
     struct edf_header header;
     struct arena arena;
-    struct edf_bytes bytes; /* the file, or the records that were fed last */
+    struct filebytes bytes; /* the file, or the records that were fed last */
     struct edf_window window;
     size_t len;           /* of the whole file, more than bytes.len when only its head is there; 0 when records are fed */
-    size_t base;          /* where in bytes record number first_record begins */
+    size_t body;          /* where in bytes record number first_record begins */
     int64_t first_record; /* 0 unless records are fed */
     edf_decode_fn *decode;
-    struct edf_segment *segments;
+    struct eeg_segment *segments;
     size_t segment_capacity;
     struct edf_clock clock;
-    struct edf_annotation *annotations;
+    struct eeg_annotation *annotations;
     size_t annotation_capacity;
     bool annotations_cut;
     bool header_only; /* records are left alone unless they decide about time */
@@ -47,7 +49,7 @@ struct edf {
 
 /* Where a record begins in edf->bytes. */
 static inline size_t edf_offset_of(const struct edf *edf, int64_t record) {
-    return edf->base + (size_t)((record - edf->first_record) * edf->header.record_bytes);
+    return edf->body + (size_t)((record - edf->first_record) * edf->header.record_bytes);
 }
 
 static inline int edf_out_of_memory(const struct edf *edf, struct err *err) {

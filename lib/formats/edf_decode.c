@@ -1,4 +1,4 @@
-#include "eeg/edf_decode.h"
+#include "formats/edf_decode.h"
 
 void edf_decode_i16(const uint8_t *bytes, int64_t n, struct edf_scale scale, float *out) {
     for (int64_t i = 0; i < n; i++) {

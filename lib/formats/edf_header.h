@@ -1,19 +1,19 @@
-/* edf_header: the fixed and per-signal header of EDF and BDF, checked and repaired in memory. Fills struct edf_info and the layout
+/* edf_header: the fixed and per-signal header of EDF and BDF, checked and repaired in memory. Fills struct eeg_info and the layout
  * of a record; does not read records. Used by edf.c only. One thread per header. */
-#ifndef BRR_EEG_EDF_HEADER_H
-#define BRR_EEG_EDF_HEADER_H
+#ifndef BRR_FORMATS_EDF_HEADER_H
+#define BRR_FORMATS_EDF_HEADER_H
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "eeg/edf.h"
+#include "formats/edf.h"
 
 enum { EDF_MAX_REPAIRS = 64 };
 
 struct edf_header {
-    struct edf_info info;       /* n_records, segments, annotations are filled later */
-    struct edf_signal *signals; /* info.signals */
+    struct eeg_info info;       /* n_records, segments, annotations are filled later */
+    struct eeg_signal *signals; /* info.signals */
     int64_t *offset;            /* byte offset of each signal inside a record */
     int64_t record_bytes, header_bytes;
     int64_t stated_bytes;     /* header_bytes as the field says; -1 when it holds no number */
@@ -26,8 +26,6 @@ struct edf_header {
 
 /* data holds the whole file. The caller sets header->arena and header->name and zeroes the rest. */
 int edf_header_parse(struct edf_header *header, const uint8_t *data, size_t len, struct err *err);
-/* Factor of a unit to µV; 0 when it is no voltage, 1 and *ret_assumed when it is blank or "n/a". */
-double edf_unit_factor(const char *unit, bool *ret_assumed);
 /* Adds a sentence to the repairs; after EDF_MAX_REPAIRS the last one states how many more there are. */
 void edf_header_repair(struct edf_header *header, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

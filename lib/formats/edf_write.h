@@ -1,7 +1,7 @@
 /* edf_write: what all writers of EDF+C files share: the header and the time-keeping annotation of a record. Callers write samples
  * and other annotations. Plain functions. */
-#ifndef BRR_EEG_EDF_WRITE_H
-#define BRR_EEG_EDF_WRITE_H
+#ifndef BRR_FORMATS_EDF_WRITE_H
+#define BRR_FORMATS_EDF_WRITE_H
 #include <stdint.h>
 
 #include "base/str.h"

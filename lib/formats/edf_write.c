@@ -1,4 +1,4 @@
-#include "eeg/edf_write.h"
+#include "formats/edf_write.h"
 
 #include <string.h>
 

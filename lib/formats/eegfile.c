@@ -1,0 +1,313 @@
+#include "formats/eegfile.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/fsio.h"
+#include "base/str.h"
+#include "formats/format.h"
+#include "formats/unit.h"
+
+#define RECORDING_FORMAT(id) &format_##id,
+static const struct recording_format *const formats[] = {
+#include "formats/recordings.def"
+};
+#undef RECORDING_FORMAT
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+/* ---- names ---- */
+
+static const char ANNOTATIONS[] = "_annotations.edf"; /* events in EDF+, no recording */
+
+static bool ends_with_one(const char *path, const char *const *endings) {
+    while (endings && *endings && !str_ends_nocase(path, *endings))
+        endings++;
+    return endings && *endings && strlen(path) > strlen(*endings);
+}
+
+enum eegfile_kind eegfile_kind(const char *path) {
+    bool recording = false, part = false;
+    if (str_ends_nocase(path, ANNOTATIONS))
+        return EEGFILE_NONE;
+    for (int i = 0; i < FORMATS; i++) {
+        recording |= ends_with_one(path, formats[i]->endings);
+        part |= ends_with_one(path, formats[i]->part_endings);
+    }
+    return recording && part ? EEGFILE_EITHER : recording ? EEGFILE_RECORDING : part ? EEGFILE_PART : EEGFILE_NONE;
+}
+
+bool eegfile_has_parts(const char *path) {
+    for (int i = 0; i < FORMATS; i++)
+        if (formats[i]->companions && ends_with_one(path, formats[i]->endings))
+            return true;
+    return false;
+}
+
+/* The format of a file that begins with these bytes, or NULL. */
+static const struct recording_format *recognise(const uint8_t *start, size_t n) {
+    for (int i = 0; i < FORMATS; i++)
+        if (formats[i]->probe(start, n))
+            return formats[i];
+    return NULL;
+}
+
+bool eegfile_named(const char *path) {
+    enum eegfile_kind kind = eegfile_kind(path);
+    uint8_t start[FORMAT_PROBE_BYTES];
+    if (kind != EEGFILE_EITHER)
+        return kind == EEGFILE_RECORDING;
+    OWNED_FILE FILE *f = fopen(path, "rbe");
+    return f && recognise(start, fread(start, 1, sizeof start, f));
+}
+
+const char *eegfile_ending(const char *path) {
+    size_t len = strlen(path);
+    for (int i = 0; i < FORMATS; i++)
+        for (const char *const *ending = formats[i]->endings; *ending; ending++)
+            if (str_ends_nocase(path, *ending) && len > strlen(*ending))
+                return path + len - strlen(*ending);
+    return path + len;
+}
+
+size_t eegfile_stem(const char *path, bool suffix) {
+    const char *ending = eegfile_ending(path);
+    size_t cut = (size_t)(ending - path);
+    return suffix && *ending && cut > 4 && !strncasecmp(ending - 4, "_eeg", 4) ? cut - 4 : cut;
+}
+
+static bool exists_as(const char *stem, const char *suffix, const char *ending, bool upper, char *ret, size_t size) {
+    if (!str_format(ret, size, "%s%s%s", stem, suffix, ending))
+        return false;
+    for (char *c = ret + strlen(stem); upper && *c; c++)
+        *c = (char)toupper((unsigned char)*c);
+    return fsio_exists(ret) && eegfile_named(ret);
+}
+
+bool eegfile_beside(const char *stem, char *ret, size_t size) {
+    static const char *const suffixes[] = {"_eeg", ""};
+    for (int upper = 0; upper < 2; upper++)
+        for (int k = 0; k < 2; k++)
+            for (int i = 0; i < FORMATS; i++)
+                for (const char *const *ending = formats[i]->endings; *ending; ending++)
+                    if (exists_as(stem, suffixes[k], *ending, upper, ret, size))
+                        return true;
+    return false;
+}
+
+/* ---- opening ---- */
+
+/* Finds the format of source->bytes and opens it. */
+static int open_source(struct format_source *source, struct eegfile **ret, struct err *err) {
+    uint8_t buffer[FORMAT_PROBE_BYTES];
+    const uint8_t *start;
+    size_t n = source->bytes.len < sizeof buffer ? source->bytes.len : sizeof buffer;
+    int rc = filebytes_get(&source->bytes, 0, n, buffer, &start, err);
+    if (rc)
+        return rc;
+    const struct recording_format *format = recognise(start, n);
+    format = format ? format : formats[0];
+    source->enough = true;
+    if ((rc = format->open(source, ret, err)))
+        return rc;
+    (*ret)->format = format;
+    return 0;
+}
+
+static int open_path(const char *path, enum format_depth depth, const struct eegfile_sizes *sizes, struct eegfile **ret,
+                     bool *ret_enough, struct err *err) {
+    struct format_source source = {.depth = depth};
+    filebytes_init(&source.bytes, path);
+    int rc = filebytes_open(&source.bytes, path, err);
+    if (rc)
+        return rc;
+    source.whole = source.bytes.len;
+    if (sizes) {
+        int64_t whole = sizes->bytes_of(sizes->ctx, path);
+        source.sizes = *sizes;
+        source.whole = whole > (int64_t)source.whole ? (size_t)whole : source.whole;
+    }
+    rc = open_source(&source, ret, err);
+    filebytes_close(&source.bytes);
+    *ret_enough = source.enough;
+    return rc;
+}
+
+int eegfile_open(const char *path, struct eegfile **ret, struct err *err) {
+    bool enough;
+    return open_path(path, FORMAT_WHOLE, NULL, ret, &enough, err);
+}
+
+int eegfile_open_header(const char *path, struct eegfile **ret, struct err *err) {
+    bool enough;
+    return open_path(path, FORMAT_HEADER, NULL, ret, &enough, err);
+}
+
+int eegfile_open_head(const char *path, struct eegfile_sizes sizes, struct eegfile **ret, bool *ret_enough, struct err *err) {
+    return open_path(path, FORMAT_HEAD, &sizes, ret, ret_enough, err);
+}
+
+int eegfile_open_memory(const struct eegfile_part *parts, int n_parts, struct eegfile **ret, struct err *err) {
+    struct format_source source = {.whole = parts[0].len, .parts = parts + 1, .n_parts = n_parts - 1};
+    filebytes_init(&source.bytes, parts[0].name);
+    source.bytes.memory = parts[0].data;
+    source.bytes.len = parts[0].len;
+    return open_source(&source, ret, err);
+}
+
+void eegfile_close(struct eegfile *file) {
+    if (file)
+        file->format->close(file);
+}
+
+/* ---- records that arrive ---- */
+
+int eegfile_feed(struct eegfile *file, const void *records, int64_t n, struct err *err) {
+    if (!file->format->feed)
+        return err_set(err, ERR_PRECONDITION, "%s: %s recordings cannot be read while they are written", file->path,
+                       file->format->name);
+    return file->format->feed(file, records, n, err);
+}
+
+int64_t eegfile_record_bytes(const struct eegfile *file) {
+    return file->format->record_bytes ? file->format->record_bytes(file) : 0;
+}
+
+/* ---- access ---- */
+
+int eegfile_assume_unit(struct eegfile *file, const char *unit, struct err *err) {
+    bool blank = false;
+    double factor = unit ? unit_factor(unit, &blank) : 1;
+    if (blank || factor <= 0)
+        return err_set(err, ERR_INVALID, "the unit '%s' is no voltage; expected uV, mV or V", unit);
+    for (int i = 0; unit && i < file->info->n_signals; i++) {
+        struct eeg_signal *s = &file->signals[i];
+        if (s->annotation || (s->volt && !s->unit_assumed))
+            continue;
+        s->gain *= factor;
+        s->offset *= factor;
+        s->volt = true;
+        s->unit_assumed = false;
+        s->note = s->usable ? "" : s->note;
+    }
+    return 0;
+}
+
+const struct eeg_info *eegfile_info(const struct eegfile *file) { return file->info; }
+
+const char *eegfile_format(const struct eegfile *file) { return file->format->name; }
+
+bool eegfile_annotations_known(const struct eegfile *file) { return file->annotations_known; }
+
+const char *eegfile_path(const struct eegfile *file) { return file->path; }
+
+int eegfile_segments(const struct eegfile *file, const struct eeg_segment **ret) {
+    *ret = file->info->segments;
+    return file->info->n_segments;
+}
+
+int eegfile_find(const struct eegfile *file, const char *label) {
+    for (int i = 0; i < file->info->n_signals; i++)
+        if (file->signals[i].usable && !strcasecmp(file->signals[i].label, label))
+            return i;
+    return -1;
+}
+
+const char *eegfile_start_text(const struct eegfile *file, char *buf, size_t size) {
+    return eeg_start_text(&file->info->start, buf, size);
+}
+
+const char *eeg_start_text(const struct eeg_start *s, char *buf, size_t size) {
+    if (s->known)
+        str_format(buf, size, "%04d-%02d-%02d %02d:%02d:%02d", s->year, s->month, s->day, s->hour, s->minute, s->second);
+    else
+        str_copy(buf, size, "n/a");
+    return buf;
+}
+
+/* A signal that can be read, with as many samples per record as the first one. */
+static int check_signal(const struct eegfile *file, int signal, int64_t per_record, struct err *err) {
+    const struct eeg_info *info = file->info;
+    if (signal < 0 || signal >= info->n_signals)
+        return err_set(err, ERR_RANGE, "%s: signal %d is wanted, there are %d", file->path, signal, info->n_signals);
+    const struct eeg_signal *s = &info->signals[signal];
+    if (!s->usable)
+        return err_set(err, ERR_PRECONDITION, "%s: signal %d '%s' cannot be read: %s", file->path, signal + 1, s->label,
+                       s->annotation ? "it holds annotations" : s->note);
+    if (s->samples_per_record != per_record)
+        return err_set(err, ERR_INVALID, "%s: signal %d '%s' has %lld samples per record, others that are read with it %lld",
+                       file->path, signal + 1, s->label, (long long)s->samples_per_record, (long long)per_record);
+    return 0;
+}
+
+int eegfile_read(const struct eegfile *file, const int *signals, int n_signals, struct eeg_range range, float *const *uv,
+                 struct err *err) {
+    const struct eeg_info *info = file->info;
+    bool first_there = n_signals > 0 && signals[0] >= 0 && signals[0] < info->n_signals;
+    int64_t per_record = first_there ? info->signals[signals[0]].samples_per_record : 0, all = 0;
+    for (int i = 0; i < n_signals; i++) {
+        int rc = check_signal(file, signals[i], per_record, err);
+        if (rc)
+            return rc;
+    }
+    if (n_signals && __builtin_mul_overflow(info->n_records, per_record, &all))
+        all = INT64_MAX;
+    if (range.first < 0 || range.n < 0 || range.n > all || range.first > all - range.n)
+        return err_set(err, ERR_RANGE, "%s: %lld samples from number %lld on are wanted, there are %lld", file->path,
+                       (long long)range.n, (long long)range.first, (long long)all);
+    return range.n ? file->format->read(file, signals, n_signals, range, uv, err) : 0;
+}
+
+/* ---- companions ---- */
+
+int eegfile_companions(const char *path, struct eegfile_companions *ret, struct err *err) {
+    uint8_t buffer[FORMAT_PROBE_BYTES];
+    const uint8_t *start;
+    struct filebytes bytes;
+    *ret = (struct eegfile_companions){0};
+    filebytes_init(&bytes, path);
+    int rc = filebytes_open(&bytes, path, err);
+    if (rc)
+        return rc;
+    size_t n = bytes.len < sizeof buffer ? bytes.len : sizeof buffer;
+    const struct recording_format *format = NULL;
+    if (!(rc = filebytes_get(&bytes, 0, n, buffer, &start, err)))
+        format = recognise(start, n);
+    if (format && format->companions)
+        rc = format->companions(&bytes, ret, err);
+    filebytes_close(&bytes);
+    return rc;
+}
+
+static int open_part(const struct format_source *source, const char *name, struct filebytes *ret, size_t *ret_whole,
+                     struct err *err) {
+    for (int i = 0; i < source->n_parts; i++)
+        if (!strcmp(source->parts[i].name, name)) {
+            ret->memory = source->parts[i].data;
+            *ret_whole = ret->len = source->parts[i].len;
+            return 0;
+        }
+    return err_set(err, ERR_NOT_FOUND, "%s: its file %s is not there", source->bytes.name, name);
+}
+
+int format_open_companion(const struct format_source *source, const char *name, char path[FORMAT_PATH_SIZE], struct filebytes *ret,
+                          size_t *ret_whole, struct err *err) {
+    const char *own = source->bytes.name;
+    struct err why = {0};
+    if (!str_format(path, FORMAT_PATH_SIZE, "%.*s%s", (int)(fsio_basename(own) - own), own, name))
+        return err_set(err, ERR_RANGE, "%s: the path of its file %s is too long", own, name);
+    filebytes_init(ret, path);
+    if (source->bytes.memory)
+        return open_part(source, name, ret, ret_whole, err);
+    int rc = filebytes_open(ret, path, &why);
+    if (rc)
+        return err_set(err, rc, "%s: its file %s cannot be opened (%s); keep both in one folder under these names", own, name,
+                       why.message);
+    *ret_whole = ret->len;
+    if (source->sizes.bytes_of) {
+        int64_t whole = source->sizes.bytes_of(source->sizes.ctx, path);
+        *ret_whole = whole > (int64_t)ret->len ? (size_t)whole : ret->len;
+    }
+    return 0;
+}
