@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "eeg/civil.h"
-#include "eeg/edf.h"
+#include "formats/civil.h"
+#include "formats/eegfile.h"
 
 static const double DAY_S = 86400, MAX_SECONDS = 1e9;
 
@@ -135,7 +135,7 @@ int label_table_next(struct label_table *l, bool *ret_more, struct label_table_r
 /* ---- in a recording ---- */
 
 /* Civil seconds of the first sample. */
-static double start_of(const struct edf_start *s) {
+static double start_of(const struct eeg_start *s) {
     const struct civil at = {s->year, s->month, s->day, s->hour, s->minute, s->second};
     return civil_seconds(&at) + s->subsecond;
 }
@@ -146,7 +146,7 @@ static double behind(double clock_s, double from_s) {
     return distance < 0 ? distance + DAY_S : distance;
 }
 
-static double place(const struct label_time *time, const struct edf_info *recording, bool clock) {
+static double place(const struct label_time *time, const struct eeg_info *recording, bool clock) {
     if (time->kind == LABEL_TIME_DATE)
         return time->value_s - start_of(&recording->start);
     if (time->kind == LABEL_TIME_CLOCK && clock)
@@ -158,7 +158,7 @@ static bool needs_start(const struct label_time *time, bool clock) {
     return time->kind == LABEL_TIME_DATE || (time->kind == LABEL_TIME_CLOCK && clock);
 }
 
-int label_table_place(const struct label_table *l, const struct label_table_row *row, const struct edf_info *recording, bool clock,
+int label_table_place(const struct label_table *l, const struct label_table_row *row, const struct eeg_info *recording, bool clock,
                       double ret_span_s[2], struct err *err) {
     const struct table *t = &l->table;
     ret_span_s[0] = ret_span_s[1] = NAN;

@@ -8,7 +8,7 @@
 #include "base/err.h"
 #include "eeg/table.h"
 
-struct edf_info;
+struct eeg_info;
 
 /* Names of columns; NULL: one of the usual names. type "none": each row is a seizure, whatever a column says. */
 struct label_table_columns {
@@ -42,7 +42,7 @@ int label_table_next(struct label_table *table, bool *ret_more, struct label_tab
 /* Converts a row to seconds of the recording's file time. clock: times without a date are times of day, not lengths of recording.
  * *ret_onset_s is NaN for a row without times. INVALID: times outside of the recording, or that need a start which it does not
  * state. */
-int label_table_place(const struct label_table *table, const struct label_table_row *row, const struct edf_info *recording,
+int label_table_place(const struct label_table *table, const struct label_table_row *row, const struct eeg_info *recording,
                       bool clock, double ret_span_s[2], struct err *err);
 
 #endif

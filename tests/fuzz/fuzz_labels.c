@@ -8,15 +8,15 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "eeg/edf.h"
 #include "eeg/label_table.h"
 #include "eeg/labels.h"
+#include "formats/eegfile.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void read_table(const char *path) {
     static const struct label_table_columns usual;
-    const struct edf_info recording = {.duration_s = 7200, .start = {2020, 2, 1, 23, 30, 0, 0.5, true}};
+    const struct eeg_info recording = {.duration_s = 7200, .start = {2020, 2, 1, 23, 30, 0, 0.5, true}};
     struct label_table table;
     struct label_table_row row;
     struct err err;

@@ -12,12 +12,12 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "eeg/edf.h"
 #include "eeg/label_table.h"
+#include "formats/eegfile.h"
 #include "unit/temp_dir.h"
 
 static const struct label_table_columns usual;
-static const struct edf_info night = {.duration_s = 7200, .start = {2020, 2, 1, 23, 30, 0, 0.5, true}};
+static const struct eeg_info night = {.duration_s = 7200, .start = {2020, 2, 1, 23, 30, 0, 0.5, true}};
 static struct err err;
 static char path[512];
 
@@ -95,7 +95,7 @@ static void times_of_the_recording_and_of_the_day(void **state) {
 
 static void a_recording_without_a_start_has_no_times_of_day(void **state) {
     (void)state;
-    const struct edf_info unknown = {.duration_s = 100};
+    const struct eeg_info unknown = {.duration_s = 100};
     struct label_table table = {.table = {.path = "t"}};
     const struct label_table_row row = {
         .file = "a", .onset = {LABEL_TIME_CLOCK, 5, false}, .duration = {LABEL_TIME_SECONDS, 5, false}};

@@ -14,10 +14,10 @@
 #include "client/brrctl/output.h"
 #include "client/brrctl/report/score_files.h"
 #include "client/brrctl/report/stems.h"
-#include "eeg/edf.h"
 #include "eeg/events.h"
 #include "eeg/label_rule.h"
 #include "eeg/label_table.h"
+#include "formats/eegfile.h"
 #include "store/outputs.h"
 
 struct labels_options {
@@ -54,7 +54,7 @@ struct labelled {
     const char *path; /* of the stems */
     bool named;       /* the table has a row of it */
     double duration_s;
-    struct edf_start start;
+    struct eeg_start start;
     struct label_run *runs; /* malloc'd */
     size_t n;
 };
@@ -90,7 +90,7 @@ static void tell_problem(int *count, const char *text) {
 /* ---- which recordings ---- */
 
 static int read_recordings(struct import *m, struct err *err) {
-    int rc = stems_read(m->root, edf_named, &m->stems, err);
+    int rc = stems_read(m->root, eegfile_named, &m->stems, err);
     if (rc)
         return rc;
     m->n = stems_count(m->stems);
@@ -131,14 +131,14 @@ static int find_item(struct import *m, const struct label_table_row *row, struct
 }
 
 static int read_head(struct labelled *item, struct err *err) {
-    OWNED_POINTER(edf_close) struct edf *edf = NULL;
+    OWNED_POINTER(eegfile_close) struct eegfile *edf = NULL;
     if (!isnan(item->duration_s))
         return 0;
-    int rc = edf_open_header(item->path, &edf, err);
+    int rc = eegfile_open_header(item->path, &edf, err);
     if (rc)
         return rc;
-    item->start = edf_info(edf)->start;
-    item->duration_s = edf_info(edf)->duration_s;
+    item->start = eegfile_info(edf)->start;
+    item->duration_s = eegfile_info(edf)->duration_s;
     return 0;
 }
 
@@ -183,7 +183,7 @@ static int take_row(struct import *m, const struct label_table *table, const str
                        m->root);
     if ((rc = read_head(item, err)))
         return rc;
-    const struct edf_info info = {.start = item->start, .duration_s = item->duration_s};
+    const struct eeg_info info = {.start = item->start, .duration_s = item->duration_s};
     item->named = true;
     if ((rc = label_table_place(table, row, &info, own(m->o)->clock, span_s, err)) || isnan(span_s[0]))
         return rc;
@@ -278,7 +278,7 @@ static int write_file(struct import *m, struct labelled *item, struct err *err) 
         return rc;
     if (item->n)
         qsort(item->runs, item->n, sizeof *item->runs, by_onset);
-    const char *text = edf_start_text_of(&item->start, start, sizeof start);
+    const char *text = eeg_start_text(&item->start, start, sizeof start);
     const struct events_header header = {
         .recording_s = item->duration_s, .record_name = fsio_basename(item->path), .start_text = strcmp(text, "n/a") ? text : NULL};
     if ((rc = events_write(events_format_find("tsv"), path, item->runs, item->n, &header, err)) ||
