@@ -124,7 +124,7 @@ static struct edf *edf_new(const char *name) {
 }
 
 /* What the callers of eegfile.h see. */
-static struct eegfile *finish(struct edf *edf) {
+static struct eegfile *edf_publish(struct edf *edf) {
     bool place = false;
     for (int i = 0; i < edf->header.info.n_signals; i++)
         place |= edf->header.signals[i].annotation;
@@ -151,7 +151,7 @@ static int open_edf(struct format_source *source, struct eegfile **ret, struct e
         return rc;
     filebytes_scattered(&edf->bytes, false);
     source->enough = !edf->undecided;
-    *ret = finish(edf);
+    *ret = edf_publish(edf);
     edf = NULL;
     return 0;
 }
@@ -169,7 +169,7 @@ int edf_open_feed(const void *header, size_t len, const char *name, struct eegfi
     }
     edf->decode = edf_decoder(edf->header.sample_bytes);
     edf_start_clock(edf);
-    *ret = finish(edf);
+    *ret = edf_publish(edf);
     return 0;
 }
 
@@ -283,8 +283,8 @@ static int read_records(const struct edf *edf, const struct edf_request *q, stru
 }
 
 /* The part of a record at the start of the range, the whole records behind it, the part of a record at its end. */
-static int read_range(const struct eegfile *file, const int *signals, int n_signals, struct eeg_range range, float *const *uv,
-                      struct err *err) {
+static int edf_read_range(const struct eegfile *file, const int *signals, int n_signals, struct eeg_range range, float *const *uv,
+                          struct err *err) {
     const struct edf *edf = (const struct edf *)file;
     const int64_t spr = edf->header.signals[signals[0]].samples_per_record;
     for (int64_t at = 0, n; at < range.n; at += n) {
@@ -306,7 +306,7 @@ static int read_range(const struct eegfile *file, const int *signals, int n_sign
     return 0;
 }
 
-static bool probe(const uint8_t *start, size_t n) {
+static bool edf_probe(const uint8_t *start, size_t n) {
     return n >= 8 && (!memcmp(start, "0       ", 8) || !memcmp(start,
                                                                "\xFF"
                                                                "BIOSEMI",
@@ -317,9 +317,9 @@ static const char *const endings[] = {".edf", ".bdf", NULL};
 
 const struct recording_format format_edf = {.name = "EDF",
                                             .endings = endings,
-                                            .probe = probe,
+                                            .probe = edf_probe,
                                             .open = open_edf,
-                                            .read = read_range,
+                                            .read = edf_read_range,
                                             .feed = feed,
                                             .record_bytes = record_bytes,
                                             .close = close_file};

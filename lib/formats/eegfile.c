@@ -99,7 +99,7 @@ bool eegfile_beside(const char *stem, char *ret, size_t size) {
 /* ---- opening ---- */
 
 /* Finds the format of source->bytes and opens it. */
-static int open_source(struct format_source *source, struct eegfile **ret, struct err *err) {
+static int open_in_format(struct format_source *source, struct eegfile **ret, struct err *err) {
     uint8_t buffer[FORMAT_PROBE_BYTES];
     const uint8_t *start;
     size_t n = source->bytes.len < sizeof buffer ? source->bytes.len : sizeof buffer;
@@ -128,7 +128,7 @@ static int open_path(const char *path, enum format_depth depth, const struct eeg
         source.sizes = *sizes;
         source.whole = whole > (int64_t)source.whole ? (size_t)whole : source.whole;
     }
-    rc = open_source(&source, ret, err);
+    rc = open_in_format(&source, ret, err);
     filebytes_close(&source.bytes);
     *ret_enough = source.enough;
     return rc;
@@ -153,7 +153,7 @@ int eegfile_open_memory(const struct eegfile_part *parts, int n_parts, struct ee
     filebytes_init(&source.bytes, parts[0].name);
     source.bytes.memory = parts[0].data;
     source.bytes.len = parts[0].len;
-    return open_source(&source, ret, err);
+    return open_in_format(&source, ret, err);
 }
 
 void eegfile_close(struct eegfile *file) {
@@ -261,7 +261,7 @@ int eegfile_read(const struct eegfile *file, const int *signals, int n_signals, 
 
 /* ---- companions ---- */
 
-int eegfile_companions(const char *path, struct eegfile_companions *ret, struct err *err) {
+int eegfile_list_companions(const char *path, struct eegfile_companions *ret, struct err *err) {
     uint8_t buffer[FORMAT_PROBE_BYTES];
     const uint8_t *start;
     struct filebytes bytes;
@@ -280,8 +280,8 @@ int eegfile_companions(const char *path, struct eegfile_companions *ret, struct 
     return rc;
 }
 
-static int open_part(const struct format_source *source, const char *name, struct filebytes *ret, size_t *ret_whole,
-                     struct err *err) {
+static int part_in_memory(const struct format_source *source, const char *name, struct filebytes *ret, size_t *ret_whole,
+                          struct err *err) {
     for (int i = 0; i < source->n_parts; i++)
         if (!strcmp(source->parts[i].name, name)) {
             ret->memory = source->parts[i].data;
@@ -299,7 +299,7 @@ int format_open_companion(const struct format_source *source, const char *name, 
         return err_set(err, ERR_RANGE, "%s: the path of its file %s is too long", own, name);
     filebytes_init(ret, path);
     if (source->bytes.memory)
-        return open_part(source, name, ret, ret_whole, err);
+        return part_in_memory(source, name, ret, ret_whole, err);
     int rc = filebytes_open(ret, path, &why);
     if (rc)
         return err_set(err, rc, "%s: its file %s cannot be opened (%s); keep both in one folder under these names", own, name,

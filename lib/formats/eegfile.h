@@ -133,7 +133,7 @@ struct eegfile_companions {
     char names[EEGFILE_COMPANIONS][EEGFILE_NAME_SIZE];
     int n;
 };
-int eegfile_companions(const char *path, struct eegfile_companions *ret, struct err *err);
+int eegfile_list_companions(const char *path, struct eegfile_companions *ret, struct err *err);
 
 /* ---- records that arrive ---- */
 
