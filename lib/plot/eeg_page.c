@@ -221,7 +221,7 @@ int eeg_page_draw(const struct eeg_page *p, struct str *out, struct err *err) {
     if (p->channels < 1 || !(p->seconds > 0) || p->n < 1)
         return err_set(err, ERR_INVALID, "cannot draw %d channels of %g s; expected one of each at least", p->channels, p->seconds);
     double spacing = eeg_page_spacing_uv(p), end = y_of(p, channels_of(p) - 1) + row_height(p), y = end;
-    double bottom = end + PAGE_TRACK * (1 + p->has_reference + p->has_alarms);
+    double bottom = end + PAGE_TRACK * ((p->detected != NULL) + p->has_reference + p->has_alarms);
     svg_open(&g, PAGE_LEFT + PAGE_WIDTH + PAGE_RIGHT, bottom + 32, p->title);
     str_puts(&g.out, page_style);
     svg_text(&g, PAGE_LEFT, 26, "title", "start", p->title);
@@ -232,8 +232,10 @@ int eeg_page_draw(const struct eeg_page *p, struct str *out, struct err *err) {
         draw_track(&g, p, &(struct track){"true", "reference", "true-onset", p->reference, p->n_reference}, y, end);
         y += PAGE_TRACK;
     }
-    draw_track(&g, p, &(struct track){"detected", "detected", "onset", p->detected, p->n_detected}, y, end);
-    y += PAGE_TRACK;
+    if (p->detected) {
+        draw_track(&g, p, &(struct track){"detected", "detected", "onset", p->detected, p->n_detected}, y, end);
+        y += PAGE_TRACK;
+    }
     if (p->has_alarms)
         draw_alarm_track(&g, p, y, end);
     for (int c = 0; c < channels_of(p); c++)

@@ -19,7 +19,7 @@ struct eeg_page {
     const char *const *names; /* "Fp1-F7", "Cz": an odd electrode is left, an even one right */
     const float *uv;          /* (n, channels); NaN: no sample */
     int64_t n;
-    const struct plot_span *detected, *reference;
+    const struct plot_span *detected, *reference; /* detected NULL: nobody looked, so that there is no such row */
     int n_detected, n_reference;
     const double *alarms_s; /* when alarms turned on */
     int n_alarms;

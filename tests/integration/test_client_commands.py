@@ -56,6 +56,10 @@ def check_usage(d):
                  ["plot", "x", "--from", "1", "--out", "a.svg", "--output", "b.svg"]):
         code, out, err = d.ctl(*args)
         assert code == 2 and "is given twice" in err and not out, (args, code, err)
+    with open(f"{d.dir}/notes.txt", "w") as f:
+        f.write("what I have to do-1\n")
+    code, out, err = d.ctl("submit", f"{SOURCE}/configs/burst.yaml", "--id-file", f"{d.dir}/notes.txt")
+    assert code == 1 and "holds something else than the id of a job" in err and not out, (code, err)
     code, out, err = d.ctl("job", "nobody")
     assert code == 3 and "nobody" in err
     code, out, err = d.ctl("detect", f"{d.dir}/none", "--model", "m", "--output", f"{d.dir}/out")

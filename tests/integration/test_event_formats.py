@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import xml.dom.minidom
 
 import numpy
 
@@ -163,12 +164,28 @@ def check_import(d):
     assert code == 1 and "seizures.csv:6: there is no recording nobody.edf" in err and "2 rows" in err and "nothing was written" in err, err
 
 
+def check_plot(d):
+    """Some seconds of a recording as a picture, with its labels and without a daemon or a model."""
+    recording, svg, png = glob.glob(f"{d.dir}/data/sub-01/*_eeg.edf")[0], f"{d.dir}/page.svg", f"{d.dir}/page.png"
+    for montage, channel in (("bipolar-18", "Fp1-F7"), ("referential-19", "Fp1")):
+        code, out, err = d.ctl("plot", recording, "--from", "20", "--seconds", "12", "--montage", montage, "--output", svg)
+        assert code == 0 and out == f"{svg}\n", (out, err)
+        texts = [t.firstChild.data for t in xml.dom.minidom.parse(svg).getElementsByTagName("text") if t.firstChild]
+        assert channel in texts and "true" in texts and "detected" not in texts, texts
+    assert d.ctl("plot", recording, "--output", png)[0] == 0
+    with open(png, "rb") as f:
+        assert f.read(8) == b"\x89PNG\r\n\x1a\n"
+    code, out, err = d.ctl("plot", recording, "--from", "99999", "--output", svg)
+    assert code == 1 and "lasts 360.0 s" in err, err
+
+
 def main():
     with temporary() as scratch:
         d = Daemon(scratch, [f"stores.here.url=file://{scratch}/data"])
         make_corpus(f"{scratch}/data", 11, patients=2, hours=0.1)
         check_readers(scratch, glob.glob(f"{scratch}/data/sub-01/*_eeg.edf")[0])
         check_import(d)
+        check_plot(d)
         d.start()
         check_programs(d)
         assert d.stop() == 0

@@ -102,14 +102,14 @@ class Reading(Store):
                 self.s3.objects[key] = noise(9 * MIB)
                 self.s3.faults = [Fault("GET", key, kind)]
                 self.refused("changed while it was read", key)
-                self.assertEqual(self.files(), [])
+                self.assertEqual(os.listdir(self.folder.name), [])
 
     def test_bytes_that_differ_from_the_checksum_are_fetched_once_more_and_refused(self):
         self.s3.objects["big"] = noise(9 * MIB)
         self.s3.faults = [Fault("GET", "big", "corrupt", 100)]
         self.refused("the server promises")
         self.assertEqual(100 - self.s3.faults[0].times, 4, "two ranges, two tries")
-        self.assertEqual(self.files(), [])
+        self.assertEqual(os.listdir(self.folder.name), [])
         self.s3.faults[0].times = 1
         self.get()
 

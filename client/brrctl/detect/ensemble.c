@@ -57,5 +57,5 @@ const struct command command_ensemble = {
                "Their networks answer together, with the mean of their log-odds, wherever a model is named: load, stream, detect, "
                "evaluate.\n"
                "It takes their time and memory together. Choose its thresholds with tune.\n"
-               "example: brrctl ensemble a.safetensors b.safetensors c.safetensors --out ward.safetensors",
+               "example: brrctl ensemble a.safetensors b.safetensors c.safetensors --out clinic.safetensors",
 };

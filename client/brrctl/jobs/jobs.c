@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/json.h"
@@ -207,6 +208,7 @@ struct watching {
     bool json, terminal;
     struct brrctl_end *end; /* NULL: the end is printed */
     double shown_share, shown_s;
+    int64_t shown_of; /* what the last line counts up to */
     Brr__V1__JobState state;
     char phase[24], note[256]; /* shown last, as the share, the time and the state */
     int exit;
@@ -234,7 +236,15 @@ static void show_state(struct watching *w, const Brr__V1__Job *job) {
     w->state = job->state;
 }
 
-/* Without a terminal, a line at a new phase, and then each tenth or each half minute.
+/* A phase whose last line showed less than all of it, and which has ended. */
+static void end_phase(struct watching *w) {
+    char bar[OUTPUT_BAR_SIZE];
+    if (!w->terminal && *w->phase && w->shown_of && w->shown_share < 1)
+        fprintf(w->out, "%-8s %s %lld/%lld\n", w->phase, output_bar(1, bar), (long long)w->shown_of, (long long)w->shown_of);
+    w->shown_of = 0;
+}
+
+/* Without a terminal, a line at a new phase, then each tenth or each half minute, and at the phase's end.
  * A phase counts files or recordings (total), or it is the job's steps. */
 static void draw(struct watching *w, const Brr__V1__Job *job) {
     const Brr__V1__Progress *p = job->progress;
@@ -243,6 +253,8 @@ static void draw(struct watching *w, const Brr__V1__Job *job) {
     double share = of ? (double)at / (double)of : 0;
     char bar[OUTPUT_BAR_SIZE];
     struct str line;
+    if (strcmp(w->phase, p->phase) != 0)
+        end_phase(w);
     str_init(&line, 255);
     output_bar(share, bar);
     str_printf(&line, "%-8s %s %lld/%lld", *p->phase ? p->phase : brr_job_state_name((int)job->state), bar, (long long)at,
@@ -256,6 +268,7 @@ static void draw(struct watching *w, const Brr__V1__Job *job) {
         fflush(w->out);
         w->shown_share = share;
         w->shown_s = clock_s();
+        w->shown_of = of;
     }
     str_done(&line);
     str_copy(w->phase, sizeof w->phase, p->phase);
@@ -295,6 +308,8 @@ static void print_end(struct watching *w, const Brr__V1__Job *job) {
         return;
     }
     char summary[200];
+    if (job->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED)
+        end_phase(w);
     const char *said = *job->reason ? job->reason : summary_of(job, summary);
     output_clear();
     printf("%s %s%s%s\n", job->id, brr_job_state_name((int)job->state), *said ? ": " : "", said);
@@ -379,11 +394,31 @@ static Brr__V1__ValidateResponse *ask_limit(const struct arguments *o, Brr__V1__
     return out;
 }
 
+/* "train-260131-1", with or without a line end. */
+static bool is_id(const char *text) {
+    size_t len = strcspn(text, "\n");
+    return len && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == len && memchr(text, '-', len) && text[len - 1] >= '0' &&
+           text[len - 1] <= '9' && strspn(text + len, "\n") == strlen(text + len);
+}
+
+/* Of files that exist, --id-file replaces those that hold an id alone, as an earlier run has left them. */
+static int check_id_file(const char *path, struct err *err) {
+    enum { ID_BYTES = 64 };
+    OWNED_MEMORY char *text = NULL;
+    size_t len;
+    if (!path || !fsio_exists(path) || (!fsio_read(path, ID_BYTES, &text, &len, NULL) && (!len || is_id(text))))
+        return 0;
+    return err_set(err, ERR_EXISTS, "--id-file %.300s exists and holds something else than the id of a job; name another file",
+                   path);
+}
+
 int brrctl_queue(const struct arguments *o, Brr__V1__JobFile *file, const char *id_file, char *id, size_t id_size) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Submit", &brr__v1__submit_response__descriptor, 0};
     Brr__V1__SubmitRequest in = BRR__V1__SUBMIT_REQUEST__INIT;
     struct err err;
     int code = EXIT_FAILED;
+    if (check_id_file(id_file, &err))
+        return brrctl_fail(&err);
     in.file = file;
     Brr__V1__SubmitResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
