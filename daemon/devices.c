@@ -85,15 +85,25 @@ int devices_open(struct services *s, const struct config *config, const struct c
                                           .n = config->n_devices,
                                           .threads = (int)config->cpu_threads,
                                           .hosts = {.memory_limit_bytes = config->memory_bytes,
-                                                    .precision = config->serve_precision ? DTYPE_BF16 : DTYPE_F32,
-                                                    .max_networks = (int)config->max_networks,
-                                                    .networks_bytes = config->networks_bytes,
+                                                    .rows = {[HOST_LIVE] = live_host_row(&s->live_hosts),
+                                                             [HOST_REPLAYS] = live_host_replays_row(&s->live_hosts),
+                                                             [HOST_NETWORKS] = network_host_row(&s->network_hosts)},
                                                     .metrics = s->metrics,
                                                     .wake = s->wake,
                                                     .wake_ctx = s->wake_ctx}};
     struct device_info info;
-    int rc = device_set_start(&set, &s->devices, err);
-    if (rc)
+    int rc;
+    s->live_hosts.precision = config->serve_precision ? DTYPE_BF16 : DTYPE_F32;
+    s->network_hosts = (struct network_host_config){(int)config->max_networks, config->networks_bytes};
+    if ((rc = device_set_start(&set, &s->devices, err)))
+        return rc;
+    s->streams.set = s->devices;
+    s->burst.devices = s->devices;
+    s->burst.most = (int)config->max_networks;
+    s->burst.network_bytes = config->network_bytes;
+    s->burst.wake = s->wake;
+    s->burst.wake_ctx = s->wake_ctx;
+    if ((rc = burst_service_open(&s->burst, err)))
         return rc;
     s->place_stream = devices_place_stream;
     for (int i = 0; i < config->n_devices; i++) {
@@ -111,7 +121,9 @@ void devices_close(struct services *s) {
         device_watch_stop(s->device_watches[i]);
     for (int i = 0; i < SLOTS_MAX; i++)
         worker_stop(s->workers[i]);
+    burst_service_end_orders(&s->burst);
     device_set_stop(s->devices);
+    burst_service_close(&s->burst);
 }
 
 /* ---- jobs ---- */
@@ -225,7 +237,7 @@ int devices_place_stream(void *ctx, const char *wanted, const char *model, int *
     const struct services *s = ctx;
     const struct served_model *served = s->models ? models_find(s->models, model) : NULL;
     uint32_t devices = served ? served->devices : 0;
-    int rc = device_set_place_stream(s->devices, wanted, devices, ret, err);
+    int rc = stream_places_choose(&s->streams, wanted, devices, ret, err);
     if (rc != ERR_INVALID)
         return rc;
     return err_set(err, ERR_INVALID, "model '%s' does not serve on device %s; `brrctl models` shows where it does", model, wanted);
@@ -245,7 +257,7 @@ void devices_measure(struct services *s) {
         device_set_room(s->devices, i, &room);
         put(s, "brrd_device_ready", i, "", device_watch_fault(s->device_watches[i]) == NULL);
         put(s, "brrd_device_jobs", i, "", sched_on(s->sched, i) != NULL);
-        put(s, "brrd_device_streams", i, "", device_set_streams(s->devices, i));
+        put(s, "brrd_device_streams", i, "", s->streams.streams[i]);
         put(s, "brrd_device_memory_bytes", i, "limit", (double)room.limit_bytes);
         put(s, "brrd_device_memory_bytes", i, "used", (double)room.used_bytes);
         put(s, "brrd_device_memory_bytes", i, "reserved", (double)room.reserved_bytes);

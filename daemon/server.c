@@ -86,7 +86,7 @@ static void hurry_alarms(struct services *s) {
 /* Reports of streams, so many in a turn of the loop; false: more may wait. */
 static bool take_live_reports(struct services *s) {
     for (int i = 0; i < REPORTS_A_TURN; i++) {
-        struct live_report *r = device_set_take_stream(s->devices);
+        struct live_report *r = stream_places_take(&s->streams);
         if (!r)
             return true;
         if (r->stream)
@@ -109,7 +109,7 @@ static void on_reports(uv_async_t *handle) {
     desk_take(s->desk);
     hurry_alarms(s);
     gather_look(d->gather);
-    for (struct network_order *o; (o = device_set_take_network(s->devices));)
+    for (struct network_order *o; (o = burst_service_take(&s->burst));)
         o->done(o);
     svc_burst_observed(s);
     server_watch_models(d);

@@ -83,7 +83,7 @@ static int job_model(void *ctx, const char *ref, struct model_ref *ret, struct e
     return rc;
 }
 
-static bool post_order(void *ctx, struct live_order *o) { return device_set_post_stream(ctx, o); }
+static bool post_order(void *ctx, struct live_order *o) { return stream_places_post(ctx, o); }
 
 static void on_kept(void *ctx, const char *id, const struct err *err) {
     struct daemon *d = ctx;
@@ -163,7 +163,7 @@ static int open_streams(struct daemon *d, struct err *err) {
     struct models_config models = {.db = s->db,
                                    .writer = sched_writer(s->sched),
                                    .post = post_order,
-                                   .post_ctx = s->devices,
+                                   .post_ctx = &s->streams,
                                    .devices = c->devices,
                                    .n_devices = c->n_devices,
                                    .loop = &d->loop,
@@ -172,7 +172,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                    .job_model = job_model,
                                    .ctx = s};
     struct sessions_config sessions = {.post = post_order,
-                                       .post_ctx = s->devices,
+                                       .post_ctx = &s->streams,
                                        .place = devices_place_stream,
                                        .place_ctx = s,
                                        .metrics = s->metrics,
@@ -379,8 +379,7 @@ int server_open(struct daemon *d, struct err *err) {
                                 .local_paths = c->local_paths,
                                 .stores = d->stores,
                                 .n_stores = c->n_stores};
-    s->network_memory = c->network_bytes;
-    s->frames.most = OBSERVER_SHARED_BYTES;
+    s->burst.frames.most = OBSERVER_SHARED_BYTES;
     s->wake = wake_loop;
     s->wake_ctx = &d->reports;
     s->source = (struct source_config){.stores = d->stores, .n_stores = c->n_stores, .cache_dir = c->cache};

@@ -94,7 +94,7 @@ bool server_watch_pulse(struct daemon *d) {
 
 /* Streams of a model wait while its file does not answer; all others go on. */
 static void look_at_model_files(struct daemon *d) {
-    char text[MODEL_LOADER_TEXT];
+    char text[HOST_WAITS_TEXT];
     const bool waits = device_set_waits(d->services.devices, text);
     if (waits && !d->file_waits)
         log_warn("a model file does not answer", "state=\"%s\"", text);

@@ -1,7 +1,7 @@
-/* device_set: the devices of the daemon, each with its hosts (hosts/device_hosts.h), and what lies where. It knows the device of
- * each stream, served model and spiking network, gives new ones a device, and keeps the account of device memory: what models and
- * networks hold, and what a job was promised. Jobs run on the same devices on threads of their own (jobs/worker.h). Devices are
- * named by their index in the configuration's list. Loop thread only, except where noted. */
+/* device_set: the devices of the daemon, each with its hosts (hosts/device_hosts.h), and the account of their memory: what models
+ * and networks hold, and what a job was promised. Which stream or network lies where, live/stream_places and burst/burst_service
+ * know. Jobs run on the same devices on threads of their own (jobs/worker.h). Devices are named by their index in the
+ * configuration's list. Loop thread only, except where noted. */
 #ifndef BRR_DAEMON_HOSTS_DEVICE_SET_H
 #define BRR_DAEMON_HOSTS_DEVICE_SET_H
 #include "daemon/hosts/device_hosts.h"
@@ -27,12 +27,18 @@ const char *device_set_name(const struct device_set *set, int device);        /*
 int device_set_find(const struct device_set *set, const char *name, int *ret, struct err *err);
 /* The device has gone bad: new streams and networks go to others. */
 void device_set_hold(struct device_set *set, int device);
+bool device_set_is_held(const struct device_set *set, int device);
 /* A fault has made a device unusable in this process; DEVICE_ANY: none. Any thread. */
 int device_set_lost(const struct device_set *set);
 /* True while an order or call of a device hangs (device_hosts_stalled). Any thread. */
 bool device_set_stalled(const struct device_set *set);
-/* "waits for PATH since TIME" if a model file of a device does not answer. Any thread. */
-bool device_set_waits(const struct device_set *set, char ret_text[MODEL_LOADER_TEXT]);
+/* "waits for PATH since TIME" if what a host waits for does not answer (device_hosts_waits). Any thread. */
+bool device_set_waits(const struct device_set *set, char ret_text[HOST_WAITS_TEXT]);
+
+/* Posts an order to a host of the device, and takes ownership of it; false if too many orders wait. */
+bool device_set_post(struct device_set *set, int device, enum host_kind kind, struct message *order);
+/* An answer of a host of any device; NULL if none waits. */
+struct message *device_set_take(struct device_set *set, enum host_kind kind, int *ret_device);
 
 /* ---- memory ---- */
 
@@ -45,23 +51,5 @@ void device_set_room(const struct device_set *set, int device, struct device_roo
 /* A job that needs so much begins on the device; 0: unknown. device_set_release: it has ended. */
 void device_set_reserve(struct device_set *set, int device, int64_t bytes);
 void device_set_release(struct device_set *set, int device);
-
-/* ---- streams and models ---- */
-
-/* The device for a new stream: the one of that name, or the one with the fewest streams. allowed: bit i if it may be device i; 0:
- * any. INVALID: the device of that name is not allowed. UNAVAILABLE: it takes nothing new. */
-int device_set_place_stream(struct device_set *set, const char *wanted, uint32_t allowed, int *ret, struct err *err);
-int device_set_streams(const struct device_set *set, int device);
-/* Posts an order for a stream or a model to its device, and takes ownership of it; false if too many orders wait. */
-bool device_set_post_stream(struct device_set *set, struct live_order *o);
-/* A report of any device, whose index it carries; NULL if none waits. */
-struct live_report *device_set_take_stream(struct device_set *set);
-
-/* ---- spiking networks ---- */
-
-/* Posts an order to the device of its network. CREATE goes to the device that it names, else to the one with the most free memory;
- * a LIST visits all devices. False if too many orders wait. */
-bool device_set_post_network(struct device_set *set, struct network_order *o);
-struct network_order *device_set_take_network(struct device_set *set); /* NULL if no answer waits */
 
 #endif

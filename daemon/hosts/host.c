@@ -17,7 +17,8 @@ struct host {
     struct message ready;
     _Atomic int64_t busy_since_ms; /* 0: idle */
     atomic_bool stopping;
-    int rc; /* of open; *err too */
+    struct message *left; /* of close */
+    int rc;               /* of open; *err too */
     struct err err;
 };
 
@@ -56,7 +57,7 @@ static void *host_main(void *arg) {
     if (h->rc)
         return NULL;
     serve(h);
-    h->work->close(h->state, h->ctx);
+    h->left = h->work->close(h->state);
     return NULL;
 }
 
@@ -91,13 +92,15 @@ int host_start(const struct host_work *work, void *ctx, struct host **ret, struc
     return 0;
 }
 
-void host_stop(struct host *h) {
+struct message *host_stop(struct host *h) {
     if (!h)
-        return;
+        return NULL;
     atomic_store(&h->stopping, true);
     mailbox_close(h->orders);
     pthread_join(h->thread, NULL);
+    struct message *left = h->left;
     host_free(h);
+    return left;
 }
 
 bool host_post(struct host *h, struct message *order) { return mailbox_post(h->orders, order); }
@@ -106,4 +109,8 @@ bool host_post_wait(struct host *h, struct message *order) { return mailbox_post
 int64_t host_busy_ms(const struct host *h) {
     int64_t since = atomic_load(&h->busy_since_ms);
     return since ? clock_ms() - since : 0;
+}
+
+bool host_waits(const struct host *h, char ret_text[HOST_WAITS_TEXT]) {
+    return h->work->waits && h->work->waits(h->state, ret_text);
 }

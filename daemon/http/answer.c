@@ -28,7 +28,7 @@ static enum MHD_Result answer_text(const struct http_request *r, unsigned status
 /* ---- readiness ---- */
 
 static void say_loading(const struct http_state *state, struct str *body) {
-    char file[MODEL_LOADER_TEXT];
+    char file[HOST_WAITS_TEXT];
     bool waits = device_set_waits(state->devices, file);
     str_printf(body, "not ready: models that serve are being loaded%s%s\n", waits ? "; the daemon " : "", waits ? file : "");
 }

@@ -202,11 +202,11 @@ static bool nothing_due(void *state) {
     return false;
 }
 
-static void close_thread(void *state, void *ctx) {
-    (void)ctx;
+static struct message *close_thread(void *state) {
     struct worker *w = state;
     if (w->stream)
         stream_close(w->stream);
+    return NULL;
 }
 
 static const struct host_work job_work = {.name = "job",

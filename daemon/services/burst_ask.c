@@ -20,7 +20,7 @@ void burst_ask(struct burst_ask *a, struct network_order *o, void (*answered)(st
     o->owner = a;
     o->done = on_done;
     offload_away(&a->work, answered);
-    if (device_set_post_network(services_of(call)->devices, o))
+    if (burst_service_post(&services_of(call)->burst, o))
         return;
     a->work.working = false;
     network_order_free(o);

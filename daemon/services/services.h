@@ -6,7 +6,8 @@
 
 #include "base/metrics.h"
 #include "daemon/alarms/desk.h"
-#include "daemon/burst/observer.h"
+#include "daemon/burst/burst_service.h"
+#include "daemon/burst/network_host.h"
 #include "daemon/device/device_watch.h"
 #include "daemon/hooks/hooks.h"
 #include "daemon/hosts/device_set.h"
@@ -15,7 +16,9 @@
 #include "daemon/jobs/joblog.h"
 #include "daemon/jobs/process.h"
 #include "daemon/jobs/sched.h"
+#include "daemon/live/live_host.h"
 #include "daemon/live/session.h"
+#include "daemon/live/stream_places.h"
 #include "daemon/models/models.h"
 #include "daemon/rpc/rpc.h"
 #include "daemon/services/offload.h"
@@ -30,6 +33,10 @@ struct service_library {
 struct services {
     uv_loop_t *loop;
     struct device_set *devices;
+    struct stream_places streams; /* over these devices */
+    struct burst_service burst;
+    struct live_host_config live_hosts; /* of the devices' hosts */
+    struct network_host_config network_hosts;
     struct worker *workers[SLOTS_MAX]; /* of jobs; for each device, then for each place in a cluster */
     int n_workers;
     const struct slurm_config *clusters[SLOTS_MAX]; /* of these places; NULL: a device */
@@ -76,10 +83,6 @@ struct services {
     atomic_bool journal_fails, hooks_fail; /* entries cannot be written; a hook does not deliver */
     atomic_int unsaved_streams;            /* that go on although their snapshots cannot be written */
     struct health_watch *health;           /* open Watch calls, health.c */
-    struct observing *observings;          /* open Observe calls, svc_burst.c */
-    struct observer_share frames;          /* of all observers of networks */
-    int64_t network_memory;                /* largest budget of a spiking network */
-    int network_files;                     /* calls that hold a network or snapshot as a file, svc_burst_files.c */
     void (*wake)(void *ctx);               /* makes the loop look at its mailboxes. Any thread */
     void *wake_ctx;
     int64_t start_ms; /* monotonic */

@@ -103,7 +103,7 @@ static void describe_device(struct services *s, int i, struct device_message *m)
     device->limit_bytes = room.limit_bytes;
     device->used_bytes = room.used_bytes;
     device->reserved_bytes = room.reserved_bytes;
-    device->streams = device_set_streams(s->devices, i);
+    device->streams = s->streams.streams[i];
     device->isa = (char *)(uintptr_t)device_isa();
     device->occupant = (char *)(uintptr_t)(job ? job->id : "");
     put_health(s->device_watches[i], m);

@@ -271,7 +271,7 @@ static void drop_observing(struct offload *work) {
     struct observing *g = (struct observing *)work;
     int64_t missed = g->missed;
     bool ended = false;
-    LIST_REMOVE(g->services->observings, g, next);
+    LIST_REMOVE(g->services->burst.observings, g, next);
     observer_frame_free(g->frame);
     observer_frame_free(observer_take(g->observer, &missed, &ended));
     count_missed(g, missed);
@@ -337,7 +337,7 @@ static void pump(struct observing *g) {
 }
 
 void svc_burst_observed(struct services *services) {
-    for (struct observing *g = services->observings, *next; g; g = next) {
+    for (struct observing *g = services->burst.observings, *next; g; g = next) {
         next = g->next;
         pump(g);
     }
@@ -362,7 +362,7 @@ static int observe(struct rpc_call *call, const void *message, struct err *err) 
         return err_set(err, ERR_INVALID, "queue_frames is %d; expected 1 to %d, or 0 for %d", in->queue_frames,
                        OBSERVER_MOST_FRAMES, OBSERVER_FRAMES);
     struct network_order *o = network_order_new(NETWORK_OBSERVE, in->name);
-    struct observer *observer = o ? observer_new(in->queue_frames ? in->queue_frames : OBSERVER_FRAMES, &services->frames,
+    struct observer *observer = o ? observer_new(in->queue_frames ? in->queue_frames : OBSERVER_FRAMES, &services->burst.frames,
                                                  services->wake, services->wake_ctx)
                                   : NULL;
     struct observing *g = observer ? offload_new(call, OFFLOAD_FILES, sizeof *g, drop_observing, err) : NULL;
@@ -373,8 +373,8 @@ static int observe(struct rpc_call *call, const void *message, struct err *err) 
     }
     g->services = services;
     g->observer = observer;
-    g->next = services->observings;
-    services->observings = g;
+    g->next = services->burst.observings;
+    services->burst.observings = g;
     observer_hold(observer);
     o->observer = observer;
     burst_ask(&g->ask, o, attached);

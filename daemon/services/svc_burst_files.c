@@ -46,19 +46,19 @@ static void drop_file(struct offload *work) {
     burst_state_done(&f->state);
     network_order_free(f->give_back);
     free(f->part);
-    f->services->network_files--;
+    f->services->burst.files--;
     free(f);
 }
 
 /* NULL after an error. */
 static struct file_call *file_call_new(struct rpc_call *call, struct err *err) {
     struct services *s = services_of(call);
-    if (s->network_files == MOST_FILES || !atomic_load(&s->serving)) {
+    if (s->burst.files == MOST_FILES || !atomic_load(&s->serving)) {
         bool stops = !atomic_load(&s->serving);
         err_set(err, ERR_UNAVAILABLE,
                 stops ? "the daemon is stopping, and its networks end"
                       : "%d networks or snapshots are on their way; try again later",
-                s->network_files);
+                s->burst.files);
         rpc_refuse(call, err, stops ? "DRAINING" : "OVERLOADED", RETRY_MS);
         return NULL;
     }
@@ -67,7 +67,7 @@ static struct file_call *file_call_new(struct rpc_call *call, struct err *err) {
         return NULL;
     f->services = s;
     f->fd = -1;
-    s->network_files++;
+    s->burst.files++;
     return f;
 }
 
@@ -87,7 +87,7 @@ static bool good_name(const char *name, bool may_be_empty) {
 
 /* A synapse takes 11 bytes in a file and at least 4 in memory, so a file of three times the budget holds no network that fits. */
 static int check_header(const struct file_call *f, const struct header *h, struct err *err) {
-    int64_t limit = f->services->network_memory, budget = h->budget_bytes ? h->budget_bytes : limit;
+    int64_t limit = f->services->burst.network_bytes, budget = h->budget_bytes ? h->budget_bytes : limit;
     int device, rc = device_set_find(f->services->devices, h->device ? h->device : "", &device, err);
     if (rc)
         return rc;
@@ -117,7 +117,7 @@ static int begin_upload(struct file_call *f, const struct header *h, struct err 
         return rc;
     str_copy(f->name, sizeof f->name, h->name);
     f->bytes = h->bytes;
-    f->budget_bytes = h->budget_bytes ? h->budget_bytes : f->services->network_memory;
+    f->budget_bytes = h->budget_bytes ? h->budget_bytes : f->services->burst.network_bytes;
     f->max_pending = h->max_pending;
     f->every_tick = h->every_tick;
     str_copy(f->device, sizeof f->device, h->device ? h->device : "");
@@ -267,7 +267,7 @@ static void upload_half_close(struct rpc_call *call) {
 
 /* The network goes on. There is room for the order: the mailbox takes more of them than there can be calls. */
 static void give_back(struct file_call *f) {
-    if (f->lent && device_set_post_network(f->services->devices, f->give_back))
+    if (f->lent && burst_service_post(&f->services->burst, f->give_back))
         f->give_back = NULL;
     f->lent = NULL;
 }

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "daemon/live/live_host.h"
 #include "daemon/live/live_stream.h"
 #include "unit/temp_dir.h"
 
@@ -48,7 +49,11 @@ int __wrap_detector_upload(struct device *dev, const struct model_image *image, 
 }
 
 static struct device_hosts *start(void) {
-    const struct device_hosts_config config = {.device = "cpu", .threads = 1, .max_networks = 1};
+    static const struct live_host_config streams = {.precision = DTYPE_F32};
+    const struct device_hosts_config config = {
+        .device = "cpu",
+        .threads = 1,
+        .rows = {[HOST_LIVE] = live_host_row(&streams), [HOST_REPLAYS] = live_host_replays_row(&streams)}};
     struct device_hosts *h = NULL;
     struct err err;
     if (device_hosts_start(&config, &h, &err))
@@ -61,13 +66,13 @@ static void load(struct device_hosts *h, const char *path) {
     put_file(path, "model", 5);
     str_copy(o->checkpoint, sizeof o->checkpoint, path);
     str_copy(o->model, sizeof o->model, strrchr(path, '/') + 1);
-    assert_true(device_hosts_post_stream(h, o));
+    assert_true(device_hosts_post(h, HOST_LIVE, &o->message));
 }
 
 /* Each model gets an answer: the device of this test has no room. */
 static void expect_answer(struct device_hosts *h, const char *model) {
     struct live_report *r = NULL;
-    while (!(r = device_hosts_take_stream(h)))
+    while (!(r = (struct live_report *)device_hosts_take(h, HOST_LIVE)))
         rest();
     assert_int_equal(r->message.kind, LIVE_LOADED);
     assert_string_equal(r->model, model);
@@ -77,7 +82,7 @@ static void expect_answer(struct device_hosts *h, const char *model) {
 
 static void a_model_file_that_hangs_holds_up_its_own_orders_alone(void **state) {
     struct device_hosts *h = start();
-    char text[MODEL_LOADER_TEXT];
+    char text[HOST_WAITS_TEXT];
     const char *path = in_dir(state, "held");
     atomic_store(&held, true);
     load(h, path);
@@ -140,7 +145,7 @@ static void replays_do_not_hold_up_live_windows(void **state) {
     struct live_stream *replay = live_stream_new(&open, NULL);
     put_file(path, "model", 5);
     atomic_store(&held, true);
-    assert_true(device_hosts_post_stream(h, live_order_new(LIVE_OPEN, replay)));
+    assert_true(device_hosts_post(h, HOST_REPLAYS, &live_order_new(LIVE_OPEN, replay)->message));
     while (!atomic_load(&uploading))
         rest();
     load(h, in_dir(state, "other"));

@@ -1,17 +1,26 @@
 /* device_set: two CPU devices share threads and memory; streams and networks are spread over them, and each lies where it was put.
  */
-#include "daemon/hosts/device_set.h"
-
 #include <omp.h>
 #include <time.h>
 
 #include "base/str.h"
-#include "daemon/hosts/network_places.h"
+#include "daemon/burst/burst_service.h"
+#include "daemon/burst/network_host.h"
+#include "daemon/burst/network_places.h"
+#include "daemon/live/live_host.h"
+#include "daemon/live/stream_places.h"
 #include "unit/temp_dir.h"
 
 static struct device_set *start(int threads) {
     static const char *const names[] = {"cpu:0", "cpu:1"};
-    const struct device_set_config config = {.names = names, .n = 2, .threads = threads, .hosts = {.max_networks = 2}};
+    static const struct live_host_config streams = {.precision = DTYPE_F32};
+    static const struct network_host_config networks = {.most = 2};
+    const struct device_set_config config = {.names = names,
+                                             .n = 2,
+                                             .threads = threads,
+                                             .hosts.rows = {[HOST_LIVE] = live_host_row(&streams),
+                                                            [HOST_REPLAYS] = live_host_replays_row(&streams),
+                                                            [HOST_NETWORKS] = network_host_row(&networks)}};
     struct device_set *set = NULL;
     struct err err;
     if (device_set_start(&config, &set, &err))
@@ -35,17 +44,18 @@ static void cpu_devices_share_threads_and_memory(void **state) {
 
 static void a_device_is_found_by_name_and_a_bad_one_takes_no_streams(void **state) {
     struct device_set *set = start(2);
+    const struct stream_places streams = {.set = set};
     struct err err;
     int at = 0;
     (void)state;
     assert_int_equal(device_set_find(set, "cpu", &at, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.message, "cpu:0, cpu:1"));
-    assert_true(!device_set_place_stream(set, "cpu:1", 0, &at, &err) && at == 1);
-    assert_true(!device_set_place_stream(set, "", 2, &at, &err) && at == 1);
-    assert_int_equal(device_set_place_stream(set, "cpu:0", 2, &at, &err), ERR_INVALID);
+    assert_true(!stream_places_choose(&streams, "cpu:1", 0, &at, &err) && at == 1);
+    assert_true(!stream_places_choose(&streams, "", 2, &at, &err) && at == 1);
+    assert_int_equal(stream_places_choose(&streams, "cpu:0", 2, &at, &err), ERR_INVALID);
     device_set_hold(set, 0);
-    assert_true(!device_set_place_stream(set, "", 0, &at, &err) && at == 1);
-    assert_int_equal(device_set_place_stream(set, "cpu:0", 0, &at, &err), ERR_UNAVAILABLE);
+    assert_true(!stream_places_choose(&streams, "", 0, &at, &err) && at == 1);
+    assert_int_equal(stream_places_choose(&streams, "cpu:0", 0, &at, &err), ERR_UNAVAILABLE);
     device_set_stop(set);
 }
 
@@ -73,12 +83,12 @@ static void memory_promised_to_a_job_counts_until_it_ends(void **state) {
 static void ignore(struct network_order *o) { network_order_free(o); }
 
 /* Sends an order and returns it with its answer. */
-static struct network_order *ask(struct device_set *set, enum network_order_kind kind, const char *name, const char *device) {
+static struct network_order *ask(struct burst_service *b, enum network_order_kind kind, const char *name, const char *device) {
     struct network_order *o = network_order_new(kind, name), *back = NULL;
     str_copy(o->device, sizeof o->device, device);
     o->done = ignore;
-    assert_true(device_set_post_network(set, o));
-    while (!(back = device_set_take_network(set)))
+    assert_true(burst_service_post(b, o));
+    while (!(back = burst_service_take(b)))
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     assert_ptr_equal(back, o);
     return back;
@@ -86,17 +96,20 @@ static struct network_order *ask(struct device_set *set, enum network_order_kind
 
 static void an_order_for_networks_visits_or_finds_its_device(void **state) {
     struct device_set *set = start(2);
+    struct burst_service b = {.devices = set, .most = 2};
     (void)state;
-    struct network_order *o = ask(set, NETWORK_LIST, "", "");
+    assert_int_equal(burst_service_open(&b, NULL), 0);
+    struct network_order *o = ask(&b, NETWORK_LIST, "", "");
     assert_true(!o->err.code && o->n_infos == 0);
     network_order_free(o);
-    o = ask(set, NETWORK_STEP, "nobody", "");
+    o = ask(&b, NETWORK_STEP, "nobody", "");
     assert_int_equal(o->err.code, ERR_NOT_FOUND);
     network_order_free(o);
-    o = ask(set, NETWORK_CREATE, "a", "cpu:7");
+    o = ask(&b, NETWORK_CREATE, "a", "cpu:7");
     assert_int_equal(o->err.code, ERR_NOT_FOUND);
     network_order_free(o);
     device_set_stop(set);
+    burst_service_close(&b);
 }
 
 static void a_name_is_free_again_when_its_network_is_gone(void **state) {

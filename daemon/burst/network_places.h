@@ -1,7 +1,7 @@
-/* network_places: the names of the daemon's spiking networks and the device of each, for hosts/device_set. A name is there from the
- * order that creates the network to the answer that it is gone. Loop thread. */
-#ifndef BRR_DAEMON_HOSTS_NETWORK_PLACES_H
-#define BRR_DAEMON_HOSTS_NETWORK_PLACES_H
+/* network_places: the names of the daemon's spiking networks and the device of each, for burst/burst_service. A name is there from
+ * the order that creates the network to the answer that it is gone. Loop thread. */
+#ifndef BRR_DAEMON_BURST_NETWORK_PLACES_H
+#define BRR_DAEMON_BURST_NETWORK_PLACES_H
 #include "daemon/burst/networks.h"
 
 struct network_places;

@@ -1,4 +1,4 @@
-#include "daemon/hosts/network_places.h"
+#include "daemon/burst/network_places.h"
 
 #include <stdlib.h>
 #include <string.h>

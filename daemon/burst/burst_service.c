@@ -1,0 +1,107 @@
+#include "daemon/burst/burst_service.h"
+
+#include "base/queue.h"
+#include "daemon/burst/network_places.h"
+
+int burst_service_open(struct burst_service *b, struct err *err) {
+    b->places = network_places_new(b->most);
+    return b->places ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for the names of networks");
+}
+
+void burst_service_end_orders(struct burst_service *b) {
+    for (struct message *m; (m = b->answered);) {
+        b->answered = m->next;
+        ((struct network_order *)m)->done((struct network_order *)m); /* message is the first member */
+    }
+}
+
+void burst_service_close(struct burst_service *b) {
+    burst_service_end_orders(b);
+    network_places_free(b->places);
+    b->places = NULL;
+}
+
+static int64_t free_bytes(const struct device_set *set, int device) {
+    struct device_room room;
+    device_set_room(set, device, &room);
+    return room.limit_bytes - room.used_bytes - room.reserved_bytes;
+}
+
+/* An order that ends here. */
+static bool answer_here(struct burst_service *b, struct network_order *o) {
+    LIST_ADD_LAST(b->answered, &o->message, next);
+    if (b->wake)
+        b->wake(b->wake_ctx);
+    return true;
+}
+
+/* The device of a new network; DEVICE_ANY: the order has the error. */
+static int place_network(struct burst_service *b, struct network_order *o) {
+    int only, best = DEVICE_ANY;
+    if (device_set_find(b->devices, o->device, &only, &o->err))
+        return DEVICE_ANY;
+    for (int i = 0; i < device_set_count(b->devices); i++)
+        if ((only == DEVICE_ANY || only == i) && !device_set_is_held(b->devices, i) &&
+            (best == DEVICE_ANY || free_bytes(b->devices, i) > free_bytes(b->devices, best)))
+            best = i;
+    if (best == DEVICE_ANY)
+        err_set(&o->err, ERR_UNAVAILABLE, "the device takes no new networks: it has gone bad (`brrctl devices`)");
+    return best;
+}
+
+/* The device whose host carries the order out; DEVICE_ANY: the order has the error. */
+static int device_of(struct burst_service *b, struct network_order *o) {
+    if (o->message.kind == NETWORK_LIST)
+        return 0;
+    if (o->message.kind == NETWORK_CREATE && !*o->name)
+        network_places_pick(b->places, o->name);
+    int at = network_places_find(b->places, o->name);
+    if (o->message.kind != NETWORK_CREATE || at != DEVICE_ANY)
+        return at == DEVICE_ANY ? 0 : at; /* the host knows whether there is one */
+    if (network_places_full(b->places)) {
+        err_set(&o->err, ERR_EXHAUSTED, "there are %d networks, the limit of limits.networks; destroy one", b->most);
+        return DEVICE_ANY;
+    }
+    return place_network(b, o);
+}
+
+bool burst_service_post(struct burst_service *b, struct network_order *o) {
+    const bool creates = o->message.kind == NETWORK_CREATE;
+    int device = device_of(b, o);
+    if (device == DEVICE_ANY)
+        return answer_here(b, o);
+    if (creates)
+        network_places_begin(b->places, o->name, device);
+    if (device_set_post(b->devices, device, HOST_NETWORKS, &o->message))
+        return true;
+    if (creates)
+        network_places_end(b->places, o->name, false);
+    return false;
+}
+
+/* What the answer of a device changes; true if the order goes on to the next device. */
+static bool follow(struct burst_service *b, struct network_order *o, int device) {
+    const enum network_order_kind kind = (enum network_order_kind)o->message.kind;
+    if (kind == NETWORK_CREATE)
+        network_places_end(b->places, o->name, !o->err.code);
+    else if (kind == NETWORK_DESTROY && !o->err.code)
+        network_places_drop(b->places, o->name);
+    else if (kind == NETWORK_LIST && !o->err.code && device + 1 < device_set_count(b->devices))
+        return device_set_post(b->devices, device + 1, HOST_NETWORKS, &o->message);
+    return false;
+}
+
+struct network_order *burst_service_take(struct burst_service *b) {
+    struct message *own = b->answered;
+    if (own) {
+        b->answered = own->next;
+        return (struct network_order *)own; /* message is the first member */
+    }
+    int device;
+    for (struct message *m; (m = device_set_take(b->devices, HOST_NETWORKS, &device));) {
+        struct network_order *o = (struct network_order *)m;
+        if (!follow(b, o, device))
+            return o;
+    }
+    return NULL;
+}

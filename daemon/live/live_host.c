@@ -1,0 +1,92 @@
+#include "daemon/live/live_host.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/niceness.h"
+
+/* Steps take milliseconds to seconds. Replays sleep nine tenths of the time while live windows run. */
+enum { STALLED_MS = 60 * 1000, REPLAYS_STALLED_MS = 10 * STALLED_MS };
+static_assert((int)HOST_WAITS_TEXT >= (int)MODEL_LOADER_TEXT, "the loader's text fits");
+
+struct live_host {
+    struct live *live;
+    struct model_loader *loader;
+};
+
+static struct message *close_streams(void *state) {
+    struct live_host *h = state;
+    if (h->loader)
+        model_loader_stop(h->loader);
+    live_free(h->live);
+    model_loader_free(h->loader);
+    free(h);
+    return NULL;
+}
+
+/* To a host of the device; ctx is where its pointer is. */
+static bool pass_order(void *ctx, struct live_order *o) { return host_post_wait(*(struct host **)ctx, &o->message); }
+
+static int open_streams(struct host_site *site, bool replays, void **ret, struct err *err) {
+    const struct live_host_config *own = site->config;
+    struct live_host *h = calloc(1, sizeof *h);
+    if (!h || !(h->loader = model_loader_new(own->precision, site->memory_limit_bytes))) {
+        free(h);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the streams of %s", site->info.name);
+    }
+    const struct live_config config = {.device = site->device,
+                                       .reports = site->answers[replays ? HOST_REPLAYS : HOST_LIVE],
+                                       .metrics = site->metrics,
+                                       .memory_limit_bytes = site->memory_limit_bytes,
+                                       .batch = !site->info.is_async ? LIVE_BATCH_CPU
+                                                : replays            ? DETECTOR_BATCH_GPU
+                                                                     : LIVE_BATCH_GPU,
+                                       .loader = h->loader,
+                                       .post = pass_order,
+                                       .post_ctx = &site->hosts[replays ? HOST_REPLAYS : HOST_LIVE],
+                                       .priority = replays ? STREAM_NORMAL : STREAM_HIGH,
+                                       .serve = replays ? NULL : pass_order,
+                                       .serve_ctx = &site->hosts[HOST_REPLAYS]};
+    if (!(h->live = live_new(&config))) {
+        close_streams(h);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the streams of %s", site->info.name);
+    }
+    *ret = h;
+    return 0;
+}
+
+static int open_live(void *ctx, void **ret, struct err *err) { return open_streams(ctx, false, ret, err); }
+static int open_replays(void *ctx, void **ret, struct err *err) { return open_streams(ctx, true, ret, err); }
+
+/* message is the first member of an order and of a report. */
+static void order_stream(void *state, struct message *m) { live_order(((struct live_host *)state)->live, (struct live_order *)m); }
+static void drop_report(struct message *m) { live_report_free((struct live_report *)m); }
+static bool step_streams(void *state) { return live_step(((struct live_host *)state)->live) != LIVE_IDLE; }
+
+static bool waits_for_file(void *state, char ret_text[HOST_WAITS_TEXT]) {
+    return model_loader_waits(((struct live_host *)state)->loader, ret_text);
+}
+
+static const struct host_work live_work = {.name = "live",
+                                           .niceness = NICENESS_LIVE,
+                                           .prompt = true,
+                                           .open = open_live,
+                                           .order = order_stream,
+                                           .step = step_streams,
+                                           .close = close_streams,
+                                           .waits = waits_for_file};
+static const struct host_work replay_work = {.name = "replays",
+                                             .niceness = NICENESS_OTHER,
+                                             .open = open_replays,
+                                             .order = order_stream,
+                                             .step = step_streams,
+                                             .close = close_streams,
+                                             .waits = waits_for_file};
+
+struct host_row live_host_row(const struct live_host_config *config) {
+    return (struct host_row){&live_work, STALLED_MS, drop_report, config};
+}
+
+struct host_row live_host_replays_row(const struct live_host_config *config) {
+    return (struct host_row){&replay_work, REPLAYS_STALLED_MS, drop_report, config};
+}
