@@ -31,8 +31,8 @@ file(GLOB example_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/examples/
 foreach(source ${example_sources})
   get_filename_component(name ${source} NAME_WE)
   add_executable(example_${name} ${source})
-  target_include_directories(example_${name} PRIVATE ${CMAKE_SOURCE_DIR}/client) # as installed: <brr.h>
-  target_link_libraries(example_${name} PRIVATE brr)
+  target_include_directories(example_${name} PRIVATE ${CMAKE_SOURCE_DIR}/client) # as installed: <brr.h>, <brr_scan.h>
+  target_link_libraries(example_${name} PRIVATE brr brr_scan m)
   set_target_properties(example_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/examples)
 endforeach()
 

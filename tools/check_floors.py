@@ -48,7 +48,7 @@ FLOORS = {
     "daemon": LIB + ["lib/trust", "daemon/backup", "daemon/device", "daemon/db", "daemon/journal", "daemon/alarms", "daemon/hooks", "daemon/live", "daemon/burst", "daemon/hosts", "daemon/models", "daemon/jobs", "daemon/rpc", "daemon/services", "daemon/status", "daemon/page", "daemon/http", "proto"],
     "client": ["base", "lib/trust", "proto"],
     "client/brrctl": ["client", "lib/trust", "proto"] + [room for room in LIB if room not in ("kernels", "lib/nn", "lib/kinds")],
-    "client/examples": ["client"],
+    "client/examples": ["client", "client/scan"],
     "client/scan": ["base", "kernels"],
 }
 # The rooms of brrctl: each may use what its commands share, and one the files of another where it says so.

@@ -389,7 +389,7 @@ LARGE = ("bench_full", "scan1_eeg", "ssd_eeg")
 
 
 def attributes(op, options):
-    """How brr-op spells the options."""
+    """The options by the names of kernels/op.h."""
     r = {}
     if "softplus_on" in options:
         r["softplus"] = int(options["softplus_on"])

@@ -1,4 +1,4 @@
-# tools: one program per file tools/NAME.c (edfgen, brr-op, brr-bench, ...), with the parts of tools/NAME/ where there is such a folder.
+# tools: one program per file tools/NAME.c (edfgen, brr-bench, ...), with the parts of tools/NAME/ where there is such a folder.
 # NAME_LINK: what a tool needs when that is less than everything.
 set(edfgen_LINK brr_eeg)
 set(brr-load_LINK brr brr_proto brr_base)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs brr-op on freshly drawn golden cases and compares with float64: ‖out − ref‖/‖ref‖ per tensor.
+"""Runs libbrr_scan, by the package brr, on freshly drawn golden cases and compares with float64: ‖out − ref‖/‖ref‖ per tensor.
 
 Gates: 1e-5 in fp32; in bf16 4e-3 with the answers computed from the same rounded inputs, ssd 2e-3 plus the rounding of the output.
 Each case runs in the variants that must not change the function: instruction sets, and for ssd the chunked form.
@@ -8,18 +8,17 @@ Each case runs in the variants that must not change the function: instruction se
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
 SOURCE = os.environ.get("BRR_SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-sys.path[:0] = [os.path.join(SOURCE, "tools"), os.path.join(SOURCE, "tests")]
+sys.path[:0] = [os.path.join(SOURCE, "tools"), os.path.join(SOURCE, "tests"), os.path.join(SOURCE, "client", "python")]
 import gen_golden  # noqa: E402
+from brr import scan  # noqa: E402
 from seed import test_seed  # noqa: E402
 
-BRR_OP = os.path.join(os.environ.get("BRR_BIN", os.path.join(SOURCE, "build", "bin")), "brr-op")
 BF16_ROUNDING = 2.0 ** -9 / np.sqrt(3.0)  # rms relative error of one rounding to nearest, at most
 
 
@@ -34,38 +33,77 @@ def distance(found, expected):
     return float(np.linalg.norm(found.astype(np.float64) - expected) / (norm if norm > 0 else 1.0))
 
 
-def run(op, case, out, options, isa):
-    environment = dict(os.environ)
-    if isa:
-        environment["BRR_ISA"] = isa
-    subprocess.run([BRR_OP, op, case, out] + options, check=True, env=environment)
-    return gen_golden.read_safetensors(out)[0]
+# Names of the cases -> those of the package, and the package's forward and backward pass of an op.
+NAMES = {"dbias": "delta_bias", "s0": "state0", "b": "bias"}
+OPS = {"scan1": (scan.selective_scan, scan.selective_scan_backward), "ssd": (scan.ssd, scan.ssd_backward),
+       "conv1d_causal": (scan.causal_conv, scan.causal_conv_backward), "layernorm": (scan.layernorm, None), "rmsnorm_gated": (scan.gated_rmsnorm, None)}
+
+
+def array(x, activation, dtype, device):
+    """NumPy as it is; in bfloat16, which NumPy does not have, and on a GPU a tensor of PyTorch."""
+    if dtype == "f32" and device == "cpu":
+        return x
+    import torch
+    t = torch.tensor(x)
+    return (t.bfloat16() if activation and dtype == "bf16" else t).to(device)
+
+
+def host(x):
+    return np.asarray(x if isinstance(x, np.ndarray) else x.float().cpu())
+
+
+def run(op, tensors, attributes, dtype, device):
+    """The outputs of a case by its names."""
+    names = {"w": "weight"} if op in ("layernorm", "rmsnorm_gated") else {}
+    name_of = lambda key: names.get(key) or NAMES.get(key, key)
+    inputs = {k: array(v, k in gen_golden.ACTIVATIONS[op], dtype, device) for k, v in tensors.items() if not k.startswith(("ref_", "g_"))}
+    g = {k: array(v, k == "g_out", dtype, device) for k, v in tensors.items() if k.startswith("g_")}
+    given = {name_of(k): v for k, v in inputs.items()}
+    numbers = {k: float(v) for k, v in attributes.items()}
+    lo, hi = numbers.pop("clamp_lo", 0), numbers.pop("clamp_hi", 0)
+    options = {k: v if k == "eps" else int(v) for k, v in numbers.items()}
+    if hi:
+        options["clamp"] = (lo, hi)
+    forward, backward = OPS[op]
+    out, extra = forward(**given, **options)
+    found = {"out": out}
+    if op == "layernorm":
+        found["sum"] = extra[0]
+        grads = scan.layernorm_backward(g["g_out"], extra, given["weight"], given["bias"])
+        grads["residual"] = grads["x"]
+    elif op == "rmsnorm_gated":
+        grads = scan.gated_rmsnorm_backward(g["g_out"], extra, **given, **options)
+    else:
+        final = "state" if op == "conv1d_causal" else "hT"
+        found[final] = extra
+        grads = backward(g["g_out"], **given, **{f"d{final}": g.get(f"g_{final}")}, **options)
+    scan.wait("cuda:0" if device == "cuda" else "cpu")
+    found.update({f"grad_{k}": grads[name_of(k)] for k in inputs})
+    if "A" in inputs:
+        found["grad_A_log"] = grads["A"] * inputs["A"]
+    return {k: host(v) for k, v in found.items()}
 
 
 def check_case(directory, name, dtype, device):
-    path, out = os.path.join(directory, name + ".safetensors"), os.path.join(directory, name + ".out")
-    tensors, metadata = gen_golden.read_safetensors(path)
+    tensors, metadata = gen_golden.read_safetensors(os.path.join(directory, name + ".safetensors"))
     op = metadata["op"]
-    options = ["--device", device, "--dtype", dtype]
-    for key, value in json.loads(metadata["attributes"]).items():
-        options += ["--attr", f"{key}={value}"]
-    variants = [([], None)]
-    if device == "cpu":
-        variants += [([], "avx2"), ([], "scalar")]
+    attributes = json.loads(metadata["attributes"])
+    variants = [({}, "")] + [({}, isa) for isa in ("avx2", "scalar") if device == "cpu"]
     if op == "ssd":
-        variants += [(["--attr", f"chunk={q}"], None) for q in (1, 3, 64, 4096)]
+        variants += [({"chunk": q}, "") for q in (1, 3, 64, 4096)]
     failures, worst = [], (0.0, "")
     expected = {k[4:]: v for k, v in tensors.items() if k.startswith("ref_")}
     for extra, isa in variants:
-        found = run(op, path, out, options + extra, isa)
+        os.environ["BRR_ISA"] = isa
+        found = run(op, tensors, {**attributes, **extra}, dtype, device)
         missing = set(expected) - set(found)
         if missing:
-            failures.append(f"{name}: brr-op wrote no {', '.join(sorted(missing))}")
+            failures.append(f"{name}: no {', '.join(sorted(missing))}")
         for key in set(expected) & set(found):
             error = distance(found[key].reshape(expected[key].shape), expected[key])
             worst = max(worst, (error, key))
             if not error <= gate(op, dtype):
-                failures.append(f"{name} {dtype} {isa or ''} {' '.join(extra)}: {key} is off by {error:.2e}, allowed {gate(op, dtype):.1e}")
+                failures.append(f"{name} {dtype} {isa} {extra}: {key} is off by {error:.2e}, allowed {gate(op, dtype):.1e}")
     print(f"{name:22s} {dtype:5s} {len(variants)} variants, {len(expected)} tensors, worst {worst[0]:.1e} ({worst[1]})")
     return failures
 

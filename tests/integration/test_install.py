@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What `cmake --install` puts down is whole: the unit finds its program, its configuration and its page, programs run from there, and a
 configuration that somebody has edited stays."""
+import glob
 import os
 import re
 import subprocess
@@ -45,6 +46,16 @@ def check_hardened(program):
     assert "__stack_chk_fail" in symbols and "_chk@" in symbols, program
 
 
+def check_scan_library(root):
+    """A program is built and run with what the header, the pkg-config file and the library say, where they are."""
+    (found,) = glob.glob(f"{root}/usr/lib*/**/brr_scan.pc", recursive=True)
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", found], capture_output=True, text=True, check=True).stdout.split()
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Werror", f"{root}/usr/share/brrd/examples/scan.c", "-o", f"{root}/scan", *flags, "-lm"], check=True)
+    libraries = os.path.dirname(os.path.dirname(found))
+    r = subprocess.run([f"{root}/scan"], env={**os.environ, "LD_LIBRARY_PATH": libraries}, capture_output=True, text=True)
+    assert r.returncode == 0 and "32 tokens, at once and one by one" in r.stdout, r
+
+
 def check_images():
     """A daemon with TLS is as healthy as one without: its images ask over the unix socket."""
     with open(f"{SOURCE}/Dockerfile", encoding="utf-8") as f:
@@ -75,6 +86,8 @@ def main():
         install(root)
         with open(root + config, encoding="utf-8") as f:
             assert f.read().endswith("# edited\n")
+        if not sanitizers():
+            check_scan_library(root)
         for path in () if sanitizers() else (program, "/usr/bin/brrctl"):  # these have checks of their own
             check_hardened(root + path)
     check_prefix()
