@@ -30,9 +30,12 @@ struct validate {
     struct estimate_file files[JOBFILE_MAX_REFS]; /* those at hand */
     int64_t default_wall_clock_ms;
     bool limit_only;     /* the limit alone is asked about */
+    bool read_stores;    /* recordings in stores count */
     atomic_bool measure; /* no job runs */
     char device[32];
     struct source_config source;
+    struct task_env env;    /* where the recordings of stores are while they are looked at */
+    struct source *fetched; /* keeps them there; NULL: none */
     char *notices[MAX_NOTICES];
     size_t n_notices;
     Brr__V1__Pair pairs[MAX_FACTS], *facts[MAX_FACTS];
@@ -90,17 +93,30 @@ static int lease_object(struct validate *v, int i, struct err *err) {
     return 0;
 }
 
-/* Recordings in a bucket are not read: a notice says so. */
-static void find_data(struct validate *v) {
+/* Fetches what a job's beginning would: labels, and the first bytes of recordings. */
+static int fetch_data(struct validate *v, struct err *err) {
+    v->env = (struct task_env){.data_root = v->refs.data_root, .cache_dir = v->config.cache_dir, .stop = &v->work.gone};
+    int rc = source_open(&v->source, &v->job, &v->env, &v->fetched, err);
+    v->config.data_root = v->env.data_root;
+    v->config.mirror = v->env.mirror;
+    v->config.mirrors = v->env.mirrors;
+    return rc;
+}
+
+/* Recordings in a bucket are read where the caller asks for it; else a notice says that they are not. */
+static int find_data(struct validate *v, struct err *err) {
     char line[4200];
     const char *root = v->refs.data_root;
     const char *url = strstr(root, "store://");
     bool stored = url && (url == root || url[-1] == '\n');
     if (!stored)
         v->config.data_root = *root ? root : NULL;
+    else if (v->read_stores)
+        return fetch_data(v, err);
     else if (str_format(line, sizeof line, "%.*s is fetched when the job runs; its recordings are not counted here",
                         (int)strcspn(url, "\n"), url))
         notice(v, line);
+    return 0;
 }
 
 /* Finds the files of the job and estimates it. */
@@ -109,7 +125,8 @@ static int measure(struct validate *v, struct err *err) {
     int rc = submission_look(&v->refs, &v->job, err);
     if (rc)
         return rc;
-    find_data(v);
+    if ((rc = find_data(v, err)))
+        return rc;
     for (int i = 0; i < v->refs.n && !v->limit_only; i++) {
         const struct jobfile_ref *ref = &v->refs.at[i].ref;
         rc = *v->refs.at[i].path ? 0 : lease_object(v, i, err);
@@ -125,6 +142,7 @@ static void look_apart(struct offload *work) {
     struct validate *v = (struct validate *)work;
     char text[400];
     int rc = measure(v, &v->work.err);
+    source_close(v->fetched);
     for (int i = 0; i < v->refs.n; i++)
         model_lease_drop(&v->leases[i]);
     if (!atomic_load(&v->measure))
@@ -267,6 +285,7 @@ static int validate(struct rpc_call *call, const void *message, struct err *err)
     if (rc)
         return rc;
     v->limit_only = in->limit_only;
+    v->read_stores = in->read_stores;
     if (v->limit_only && !limit_matters(v)) {
         v->n_notices = 0;
         answer(v);

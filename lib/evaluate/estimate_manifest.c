@@ -46,7 +46,8 @@ static bool go_on(void *ctx, int64_t done, int64_t total, const char *path) {
 }
 
 int estimate_manifest(const struct estimate_config *config, const struct modelfile *file, struct manifest **ret, struct err *err) {
-    struct task_env env = {.data_root = config->data_root, .cache_dir = config->cache_dir};
+    struct task_env env = {
+        .data_root = config->data_root, .cache_dir = config->cache_dir, .mirror = config->mirror, .mirrors = config->mirrors};
     struct manifest_config manifest = task_manifest_config(config->job, &env, file);
     manifest.fail_on_bad_file = false;
     int rc = manifest_open(&manifest, go_on, (void *)(uintptr_t)config, ret, err);

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""`brrctl sweep`: all combinations of a grid, and folds that leave out each patient, whose evaluations see that patient alone and add up to the
-pooled row."""
+"""`brrctl sweep`: all combinations of a grid; folds that leave out each patient, whose evaluations see that patient alone and add up to the
+pooled row; and configs/chbmit.yaml over a bucket with the keys and summaries of CHB-MIT, which goes on where a killed brrctl left it."""
 import json
 import os
 import sqlite3
 import subprocess
 import sys
+import time
 
 from daemon import BIN, MINI, PATIENCE, SOURCE, Daemon, make_corpus, temporary
+from fake_s3 import FakeS3
 
 
 def sweep(d, source, *options):
@@ -67,6 +69,79 @@ def refused(d, source):
         assert code != 0 and text in err, (options, err)
 
 
+EEG = os.environ.get("BRR_EEG_DIR") or os.path.join(SOURCE, "..", "shared", "eeg")
+# recordings of CHB-MIT and what its summaries say of them: the seizure, in seconds; chb21 is chb01 again
+RECORDINGS = {"chb01": {"chb01_21": (327, 420)}, "chb02": {"chb02_16": (130, 212)}, "chb05": {"chb05_06": (417, 532)}, "chb21": {"chb21_01": None}}
+CHBMIT = ["model.encoder_channels=[8,8,8,16]", "model.rescnn_blocks=1", "model.mamba_layers=1", "model.headdim=8", "model.d_state=4", "training.batch_size=4",
+          "training.max_steps=3", "data.validation_fraction=0.4", "data.loader_workers=1"]
+
+
+def summary(recordings):
+    lines = ["Data Sampling Rate: 256 Hz", ""]
+    for name, seizure in recordings.items():
+        lines += [f"File Name: {name}.edf", "File Start Time: 11:42:54", f"Number of Seizures in File: {1 if seizure else 0}"]
+        lines += [f"Seizure Start Time: {seizure[0]} seconds", f"Seizure End Time: {seizure[1]} seconds"] if seizure else []
+    return "\n".join([*lines, ""]).encode()
+
+
+def fill_bucket(s3, folder):
+    """PhysioNet's keys; the real summaries of all 24 cases where they are at hand."""
+    make_corpus(folder, seed=22, patients=len(RECORDINGS), hours=0.16)
+    for i, (case, recordings) in enumerate(RECORDINGS.items(), 1):
+        s3.objects[f"chbmit/1.0.0/{case}/{case}-summary.txt"] = summary(recordings)
+        for name in recordings:
+            with open(f"{folder}/sub-{i:02}/sub-{i:02}_run-01_eeg.edf", "rb") as f:
+                s3.objects[f"chbmit/1.0.0/{case}/{name}.edf"] = f.read()
+            s3.objects[f"chbmit/1.0.0/{case}/{name}.edf.seizures"] = b"not read"
+    s3.objects["chbmit/1.0.0/RECORDS"] = b"chb01/chb01_21.edf\n"
+    for case in range(1, 25):
+        path = f"{EEG}/chbmit/chb{case:02}-summary.txt"
+        if os.path.exists(path):
+            with open(path, "rb") as f:
+                s3.objects[f"chbmit/1.0.0/chb{case:02}/chb{case:02}-summary.txt"] = f.read()
+
+
+def jobs_of(record):
+    """The trainings that a sweep has recorded; "" for those that are still to be queued."""
+    if not os.path.exists(record):
+        return [""]
+    with open(record, encoding="utf-8") as f:
+        return [line.split("\t")[0].strip("-") for line in f.read().splitlines()[2:]]
+
+
+def chbmit(tmp):
+    record = f"{tmp}/folds.jobs"
+    with FakeS3("physionet-open") as s3:
+        fill_bucket(s3, f"{tmp}/chb")
+        s3.public = True
+        d = Daemon(f"{tmp}/d", [f"stores={{physionet: {{url: 's3://physionet-open', endpoint: '{s3.endpoint}', anonymous: true}}}}"]).start()
+        command = [f"{BIN}/brrctl", "sweep", f"{SOURCE}/configs/chbmit.yaml", *[a for s in CHBMIT for a in ("--set", s)], "--folds", "patients", "--record", record]
+        estimate = subprocess.run([*command, "--estimate", "--price", "2.5"], env=d.env, capture_output=True, text=True, timeout=PATIENCE)
+        assert estimate.returncode == 0 and "3 trainings of 3 steps, each about " in estimate.stderr and " at 2.5 an hour" in estimate.stderr, estimate.stderr
+        assert not os.path.exists(record)
+        killed = subprocess.Popen(command, env=d.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while killed.poll() is None and "" in jobs_of(record):
+            time.sleep(0.05)
+        killed.kill()
+        killed.communicate()
+        r = subprocess.run([*command, "--json"], env=d.env, capture_output=True, text=True, timeout=PATIENCE)
+        assert r.returncode == 0, r.stderr
+        assert "brrctl: 0 jobs are queued, 3 go on from " in r.stderr, r.stderr
+        *members, pooled = map(json.loads, r.stdout.splitlines())
+        assert [m["left_out"] for m in members] == ["chb01", "chb02", "chb05"] and pooled["seizures"] == 3 and pooled["missing"] == 0, (members, pooled)
+        assert pooled["mean"]["auroc"] == sum(m["auroc"] for m in members) / 3, pooled
+        assert pooled["hours"] > 0.6, pooled  # chb21, too
+        jobs = [m["job"] for m in members]
+        r = subprocess.run([*command, "--set", "training.seed=7"], env=d.env, capture_output=True, text=True, timeout=PATIENCE)
+        assert r.returncode != 0 and "is the record of another sweep" in r.stderr, r.stderr
+        assert d.ctl("delete", jobs[1])[0] == 0
+        r = subprocess.run([*command, "--json"], env=d.env, capture_output=True, text=True, timeout=PATIENCE)
+        again = [json.loads(line)["job"] for line in r.stdout.splitlines()[:3]]
+        assert r.returncode == 0 and "1 jobs are queued, 2 go on from " in r.stderr, r.stderr
+        assert again[0] == jobs[0] and again[2] == jobs[2] and again[1] != jobs[1], (again, jobs)
+        d.stop()
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=21, patients=3, hours=0.05)
@@ -75,6 +150,8 @@ def main():
         refused(d, f"{tmp}/eeg")
         folds(d, f"{tmp}/eeg")
         d.stop()
+        os.makedirs(f"{tmp}/d")
+        chbmit(tmp)
     return 0
 
 

@@ -13,24 +13,21 @@
 #include "base/str.h"
 #include "base/yaml.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/jobs/job_files.h"
+#include "client/brrctl/jobs/sweep_record.h"
+#include "client/brrctl/jobs/sweep_table.h"
 #include "client/brrctl/output.h"
-#include "score/interval.h"
 #include "work/jobfile.h"
 
-enum {
-    MAX_JOBS = 4096,
-    MAX_KEYS = 8,
-    MAX_VALUES = 64,
-    ARENA_BYTES = 64 << 20,
-    TABLE_BYTES = 8 << 20,
-    VALIDATE_MS = 10 * 60 * 1000
-};
+enum { MAX_JOBS = 4096, ARENA_BYTES = 64 << 20, VALIDATE_MS = 10 * 60 * 1000 };
 
 /* Its beginning is that of the options of submit, which brrctl_job_file_open reads. */
 struct sweep_options {
     struct job_options job;
     struct argument_list grid;
-    const char *folds, *executor, *output;
+    const char *folds, *executor, *output, *record;
+    double price;
+    bool estimate;
 };
 #define AT(field) offsetof(struct sweep_options, field)
 static const struct argument rows[] = {
@@ -41,40 +38,16 @@ static const struct argument rows[] = {
      "patients: leave out one patient after the other; N: patients in N groups, leave out one group after the other", 0, 0},
     {"--executor", NULL, ARGUMENT_TEXT, AT(executor), "NAME", "the cluster that runs the jobs; default: the daemon's devices", 0,
      0},
+    {"--record", NULL, ARGUMENT_TEXT, AT(record), "FILE",
+     "keep the jobs' ids here; the same command goes on with them, and queues those again that failed", 0, 0},
+    {"--price", NULL, ARGUMENT_NUMBER, AT(price), "MONEY", "of an hour of the device, for the estimate of --folds", 0, 1e6},
+    {"--estimate", NULL, ARGUMENT_FLAG, AT(estimate), "", "with --folds: say how long all would take, and queue nothing", 0, 0},
     {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE.tsv", "write the table to this file, too", 0, 0},
 };
 #undef AT
 static const struct argument_table sweep_arguments = ARGUMENT_TABLE(rows, struct sweep_options);
 
 static const struct sweep_options *own(const struct arguments *o) { return o->own; }
-
-struct axis {
-    const char *key;
-    char *values[MAX_VALUES];
-    int n;
-};
-
-/* A training, and the evaluation of its model. */
-struct member {
-    char job[64], evaluation[64];
-    int point, fold; /* of the grid; -1: no folds */
-    Brr__V1__JobState state;
-    double seizures, found, false_events, hours, f1, false_alarms, auroc; /* NaN: not known */
-};
-
-struct sweep {
-    const struct arguments *o;
-    struct arena arena;
-    struct brrctl_job_file file;
-    size_t n_common; /* overrides of all jobs */
-    struct axis axes[MAX_KEYS];
-    int n_axes, n_points;
-    char **patients;
-    int n_patients, n_folds; /* 0: no folds */
-    bool in_array;           /* a cluster gets the trainings as arrays */
-    struct member *members;
-    int n_members;
-};
 
 /* ---- what is to be tried ---- */
 
@@ -84,8 +57,8 @@ static int read_axis(struct sweep *s, const char *text, struct err *err) {
     const char *equals = strchr(text, '='), *begin = equals + 1;
     int depth = 0;
     char quote = 0;
-    if (s->n_axes == MAX_KEYS)
-        return err_set(err, ERR_INVALID, "more than %d times --grid", MAX_KEYS);
+    if (s->n_axes == SWEEP_MAX_KEYS)
+        return err_set(err, ERR_INVALID, "more than %d times --grid", SWEEP_MAX_KEYS);
     a->key = arena_strndup(&s->arena, text, (size_t)(equals - text));
     for (const char *at = begin;; at++) {
         if (quote)
@@ -96,8 +69,8 @@ static int read_axis(struct sweep *s, const char *text, struct err *err) {
             depth += (*at == '[' || *at == '{') - (*at == ']' || *at == '}');
         if (*at && (*at != ',' || depth || quote))
             continue;
-        if (a->n == MAX_VALUES)
-            return err_set(err, ERR_INVALID, "--grid %s has more than %d values", a->key, MAX_VALUES);
+        if (a->n == SWEEP_MAX_VALUES)
+            return err_set(err, ERR_INVALID, "--grid %s has more than %d values", a->key, SWEEP_MAX_VALUES);
         if (at == begin)
             return err_set(err, ERR_INVALID, "--grid %s has an empty value; expected KEY=VALUE,VALUE", text);
         a->values[a->n++] = arena_strndup(&s->arena, begin, (size_t)(at - begin));
@@ -123,21 +96,58 @@ static int read_grid(struct sweep *s, struct err *err) {
     return 0;
 }
 
-/* The patients of the recordings, as the daemon knows them. */
+static bool add(struct sweep *s, const char *key, const char *value) {
+    Brr__V1__JobFile *m = &s->file.message;
+    if (m->n_overrides == sizeof s->file.overrides / sizeof *s->file.overrides ||
+        asprintf(&s->file.overrides[m->n_overrides], "%s=%s", key, value) < 0)
+        return false;
+    m->n_overrides++;
+    return true;
+}
+
+static void drop_own(struct sweep *s) {
+    while (s->file.message.n_overrides > s->n_common)
+        free(s->file.overrides[--s->file.message.n_overrides]);
+}
+
+/* Which patients train is not what the file says: those to validate on are drawn from those that are not left out. */
+static bool add_split(struct sweep *s) { return add(s, "data.split.train", "[]") && add(s, "data.split.validation", "[]"); }
+
+/* The patients of the recordings, as the daemon knows them, and how long a training takes. */
 static int ask_patients(struct sweep *s, int *ret_exit) {
     static const struct brrctl_method method = {"/brr.v1.Jobs/Validate", &brr__v1__validate_response__descriptor, VALIDATE_MS};
     Brr__V1__ValidateRequest in = BRR__V1__VALIDATE_REQUEST__INIT;
     in.file = &s->file.message;
-    Brr__V1__ValidateResponse *out = brrctl_call(s->o, &method, &in.base, ret_exit);
+    in.read_stores = true;
+    Brr__V1__ValidateResponse *out = add_split(s) ? brrctl_call(s->o, &method, &in.base, ret_exit) : NULL;
+    drop_own(s);
     if (!out)
         return -1;
     s->patients = arena_alloc(&s->arena, (out->n_patients + 1) * sizeof *s->patients);
     for (size_t i = 0; s->patients && i < out->n_patients; i++)
         s->patients[s->n_patients++] = arena_strndup(&s->arena, out->patients[i], strlen(out->patients[i]));
+    s->steps = out->steps;
+    s->training_s = out->seconds_total;
     brr__v1__validate_response__free_unpacked(out, NULL);
     if (s->n_patients)
         qsort(s->patients, (size_t)s->n_patients, sizeof *s->patients, order_strings);
     return 0;
+}
+
+/* What the daemon measured on its own device, before anything is queued. */
+static void tell_estimate(const struct sweep *s) {
+    const int n = s->n_points * s->n_folds;
+    const double hours = s->training_s * n / 3600;
+    char one[32], all[32];
+    if (!(s->training_s > 0)) {
+        fprintf(stderr, "brrctl: %d trainings; how long one takes is not known: the daemon measures it where no job runs\n", n);
+        return;
+    }
+    fprintf(stderr, "brrctl: %d trainings of %lld steps, each about %s on the daemon's device, %s in all", n, (long long)s->steps,
+            output_duration(s->training_s, one, sizeof one), output_duration(s->training_s * n, all, sizeof all));
+    if (own(s->o)->price > 0)
+        fprintf(stderr, ", %.2f at %g an hour", hours * own(s->o)->price, own(s->o)->price);
+    fprintf(stderr, "; loading the recordings and the evaluations come on top\n");
 }
 
 static int read_folds(struct sweep *s, int *ret_exit) {
@@ -155,41 +165,14 @@ static int read_folds(struct sweep *s, int *ret_exit) {
         return -1;
     s->n_folds = n ? (int)n : s->n_patients;
     if (s->n_patients >= s->n_folds && s->n_patients >= 3 && s->n_points * s->n_folds <= MAX_JOBS)
-        return 0;
+        return tell_estimate(s), 0;
     err_set(&err, ERR_PRECONDITION, "the recordings have %d patients; --folds %s needs at least %d, one of them to validate on",
             s->n_patients, folds, s->n_folds > 3 ? s->n_folds : 3);
     *ret_exit = brrctl_fail(&err);
     return -1;
 }
 
-/* The value of an axis at a point: the last axis changes fastest. */
-static const char *value_of(const struct sweep *s, int point, int axis) {
-    for (int i = s->n_axes - 1; i > axis; i--)
-        point /= s->axes[i].n;
-    return s->axes[axis].values[point % s->axes[axis].n];
-}
-
-/* "a, b": the patients of a fold; group f has every n_folds-th. */
-static void fold_text(const struct sweep *s, int fold, const char *quote, struct str *out) {
-    for (int i = fold; i < s->n_patients; i += s->n_folds)
-        str_printf(out, "%s%s%s%s", i == fold ? "" : ", ", quote, s->patients[i], quote);
-}
-
 /* ---- jobs ---- */
-
-static bool add(struct sweep *s, const char *key, const char *value) {
-    Brr__V1__JobFile *m = &s->file.message;
-    if (m->n_overrides == sizeof s->file.overrides / sizeof *s->file.overrides ||
-        asprintf(&s->file.overrides[m->n_overrides], "%s=%s", key, value) < 0)
-        return false;
-    m->n_overrides++;
-    return true;
-}
-
-static void drop_own(struct sweep *s) {
-    while (s->file.message.n_overrides > s->n_common)
-        free(s->file.overrides[--s->file.message.n_overrides]);
-}
 
 /* Sets in_array: the trainings run on a cluster, and all with the same executor and resources. */
 static int ask_array(struct sweep *s, struct err *err) {
@@ -223,15 +206,14 @@ static int queue_training(struct sweep *s, int index, int n) {
     struct member *m = &s->members[index];
     OWNED(str_done) struct str test;
     bool fine = add_array(s, index, n);
-    str_init(&test, TABLE_BYTES);
+    str_init(&test, SWEEP_TABLE_BYTES);
     for (int i = 0; i < s->n_axes; i++)
-        fine = fine && add(s, s->axes[i].key, value_of(s, m->point, i));
+        fine = fine && add(s, s->axes[i].key, sweep_value(s, m->point, i));
     if (m->fold >= 0) {
         str_puts(&test, "[");
-        fold_text(s, m->fold, "\"", &test);
+        sweep_fold_text(s, m->fold, "\"", &test);
         str_puts(&test, "]");
-        fine = fine && add(s, "data.split.test", str_cstr(&test)) && add(s, "data.split.train", "[]") &&
-               add(s, "data.split.validation", "[]"); /* drawn from the others */
+        fine = fine && add(s, "data.split.test", str_cstr(&test)) && add_split(s);
     }
     int code = EXIT_FAILED;
     if (fine)
@@ -265,7 +247,7 @@ static int read_training(struct sweep *s, int point, struct yaml_node **ret, str
     for (size_t i = 0; !rc && i < s->n_common; i++)
         rc = yaml_set(&s->arena, *ret, s->file.overrides[i], err);
     for (int i = 0; !rc && i < s->n_axes; i++) {
-        const char *assignment = arena_printf(&s->arena, "%s=%s", s->axes[i].key, value_of(s, point, i));
+        const char *assignment = arena_printf(&s->arena, "%s=%s", s->axes[i].key, sweep_value(s, point, i));
         rc = assignment ? yaml_set(&s->arena, *ret, assignment, err) : err_set(err, ERR_EXHAUSTED, "the sweep is too large");
     }
     return rc;
@@ -317,7 +299,7 @@ static int queue_evaluation(struct sweep *s, struct member *m) {
     OWNED(str_done) struct str text;
     struct err err;
     Brr__V1__JobFile file = BRR__V1__JOB_FILE__INIT;
-    str_init(&text, TABLE_BYTES);
+    str_init(&text, SWEEP_TABLE_BYTES);
     if (put_evaluation(s, m->point, m->job, &text, &err))
         return brrctl_fail(&err);
     file.yaml = (char *)(uintptr_t)str_cstr(&text);
@@ -332,7 +314,7 @@ static int check_evaluations(struct sweep *s) {
         OWNED(arena_done) struct arena arena;
         struct jobfile job;
         struct err err;
-        str_init(&text, TABLE_BYTES);
+        str_init(&text, SWEEP_TABLE_BYTES);
         arena_init(&arena, ARENA_BYTES);
         if (put_evaluation(s, point, "training", &text, &err) ||
             jobfile_parse(str_cstr(&text), "the evaluation of a fold", NULL, 0, &arena, &job, &err))
@@ -341,24 +323,65 @@ static int check_evaluations(struct sweep *s) {
     return 0;
 }
 
-static int queue_trainings(struct sweep *s) {
-    const int folds = s->n_folds ? s->n_folds : 1;
-    int code;
-    if (!(s->members = calloc((size_t)s->n_points * (size_t)folds, sizeof *s->members)))
-        return fprintf(stderr, "brrctl: out of memory for the jobs\n"), EXIT_FAILED;
-    if ((code = check_evaluations(s)))
+static int keep_record(const struct sweep *s) {
+    struct err err;
+    return own(s->o)->record && sweep_record_write(s, own(s->o)->record, &err) ? brrctl_fail(&err) : 0;
+}
+
+/* Whether a recorded job may still answer: it is there, and has not ended without a result. */
+static int look_at_job(struct sweep *s, char *id) {
+    int code = EXIT_FAILED;
+    Brr__V1__Job *job = *id ? job_files_job(s->o, id, &code) : NULL;
+    if (!job && *id && code != EXIT_NOT_FOUND)
         return code;
-    for (int i = 0; i < s->n_points * folds; i++) {
+    if (!job || job->state == BRR__V1__JOB_STATE__JOB_STATE_FAILED || job->state == BRR__V1__JOB_STATE__JOB_STATE_CANCELLED)
+        *id = '\0';
+    if (job)
+        brr__v1__job__free_unpacked(job, NULL);
+    return 0;
+}
+
+/* Gives the members the jobs of an earlier call; how many trainings. */
+static int recall_jobs(struct sweep *s, int n, int *ret_recalled) {
+    struct err err;
+    int code = 0;
+    *ret_recalled = 0;
+    if (!own(s->o)->record)
+        return 0;
+    if (sweep_record_read(s, n, own(s->o)->record, &err))
+        return brrctl_fail(&err);
+    for (int i = 0; i < n && !code; i++) {
+        struct member *m = &s->members[i];
+        if (!(code = look_at_job(s, m->job)) && !(code = look_at_job(s, m->evaluation)) && *m->job)
+            ++*ret_recalled;
+        else
+            *m->evaluation = '\0'; /* of a model that will not be */
+    }
+    s->in_array &= !*ret_recalled; /* an array has all trainings or none */
+    return code;
+}
+
+static int queue_trainings(struct sweep *s) {
+    const int folds = s->n_folds ? s->n_folds : 1, n = s->n_points * folds;
+    int code, recalled;
+    if (!(s->members = calloc((size_t)n, sizeof *s->members)))
+        return fprintf(stderr, "brrctl: out of memory for the jobs\n"), EXIT_FAILED;
+    for (int i = 0; i < n; i++) {
         struct member *m = &s->members[i];
         *m =
             (struct member){.point = i / folds, .fold = s->n_folds ? i % folds : -1, .state = BRR__V1__JOB_STATE__JOB_STATE_QUEUED};
-        m->seizures = m->found = m->false_events = m->hours = m->f1 = m->false_alarms = m->auroc = NAN;
-        if ((code = queue_training(s, i, s->n_points * folds)))
-            return code;
-        s->n_members++;
+        m->seizures = m->found = m->false_events = m->hours = m->f1 = m->false_alarms = m->auroc = m->sample_f1 = NAN;
     }
-    fprintf(stderr, "brrctl: %d jobs are queued, %s to %s; they go on if this command ends\n", s->n_members, s->members[0].job,
-            s->members[s->n_members - 1].job);
+    if ((code = check_evaluations(s)) || (code = recall_jobs(s, n, &recalled)))
+        return code;
+    s->n_members = n;
+    for (int i = 0; i < n; i++)
+        if (!*s->members[i].job && ((code = queue_training(s, i, n)) || (code = keep_record(s))))
+            return code;
+    fprintf(stderr, "brrctl: %d jobs are queued", n - recalled);
+    if (recalled)
+        fprintf(stderr, ", %d go on from %s", recalled, own(s->o)->record);
+    fprintf(stderr, ": %s to %s; they go on if this command ends\n", s->members[0].job, s->members[n - 1].job);
     return 0;
 }
 
@@ -371,6 +394,7 @@ static void read_scores(struct member *m, const struct brrctl_end *end) {
         return;
     m->f1 = json_f64(json_get(result, "event_f1"), NAN);
     m->false_alarms = json_f64(json_get(result, "false_alarms_per_24h"), NAN);
+    m->sample_f1 = json_f64(json_get(result, "sample_f1"), NAN);
     m->auroc = json_f64(json_get(result, "auroc"), NAN);
     m->seizures = json_f64(json_get(result, "seizures"), NAN);
     m->found = json_f64(json_get(result, "found"), NAN);
@@ -399,7 +423,8 @@ static int await_all(struct sweep *s) {
         struct member *m = &s->members[i];
         if ((code = await(s, m, m->job, !s->n_folds)))
             return code;
-        if (s->n_folds && m->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED && (code = queue_evaluation(s, m)))
+        if (s->n_folds && m->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED && !*m->evaluation &&
+            ((code = queue_evaluation(s, m)) || (code = keep_record(s))))
             return code;
     }
     for (int i = 0; i < s->n_members; i++)
@@ -408,181 +433,17 @@ static int await_all(struct sweep *s) {
     return 0;
 }
 
-/* ---- the table ---- */
-
-struct pooled {
-    double seizures, found, false_events, hours;
-    int folds, missing;
-};
-
-static struct pooled pool(const struct sweep *s, int point) {
-    struct pooled p = {0};
-    for (int i = 0; i < s->n_members; i++) {
-        const struct member *m = &s->members[i];
-        if (m->point != point)
-            continue;
-        p.folds++;
-        if (isnan(m->hours)) {
-            p.missing++;
-            continue;
-        }
-        p.seizures += m->seizures;
-        p.found += m->found;
-        p.false_events += m->false_events;
-        p.hours += m->hours;
-    }
-    return p;
-}
-
-static double f1_of(const struct pooled *p) {
-    double all = p->seizures + p->found + p->false_events; /* each found seizure is one true event */
-    return all > 0 ? 2 * p->found / all : NAN;
-}
-
-static void put_number(struct str *out, double value) {
-    char text[32];
-    str_printf(out, "\t%s", isnan(value) ? "-" : output_figure(value, text, sizeof text));
-}
-
-static void put_values(const struct sweep *s, int point, struct str *out) {
-    for (int i = 0; i < s->n_axes; i++)
-        str_printf(out, "\t%s", value_of(s, point, i));
-}
-
-/* Sensitivity and false alarms per 24 h, each with the ends of its 95 % interval. */
-static void put_intervals(struct str *out, double found, double seizures, double false_events, double hours) {
-    const struct interval share = interval_share(found, seizures), rate = interval_count(false_events);
-    const double days = hours > 0 ? hours / 24 : NAN;
-    put_number(out, seizures > 0 ? found / seizures : NAN);
-    put_number(out, seizures > 0 ? share.low : NAN);
-    put_number(out, seizures > 0 ? share.high : NAN);
-    put_number(out, rate.low / days);
-    put_number(out, rate.high / days);
-}
-
-static void put_member(const struct sweep *s, const struct member *m, struct str *out) {
-    str_puts(out, m->job);
-    put_values(s, m->point, out);
-    if (s->n_folds) {
-        str_puts(out, "\t");
-        fold_text(s, m->fold, "", out);
-    }
-    str_printf(out, "\t%s", brr_job_state_name((int)m->state));
-    put_number(out, m->f1);
-    put_number(out, m->false_alarms);
-    put_number(out, m->auroc);
-    if (s->n_folds) {
-        put_number(out, m->found);
-        put_number(out, m->seizures);
-        put_number(out, m->false_events);
-        put_number(out, m->hours);
-        put_intervals(out, m->found, m->seizures, m->false_events, m->hours);
-    }
-    str_puts(out, "\n");
-}
-
-static void put_pooled(const struct sweep *s, int point, struct str *out) {
-    const struct pooled p = pool(s, point);
-    const double days = p.hours / 24;
-    str_puts(out, "pooled");
-    put_values(s, point, out);
-    str_printf(out, "\t%d of %d folds\t-", p.folds - p.missing, p.folds);
-    put_number(out, f1_of(&p));
-    put_number(out, p.hours > 0 ? p.false_events / days : NAN);
-    str_puts(out, "\t-");
-    put_number(out, p.found);
-    put_number(out, p.seizures);
-    put_number(out, p.false_events);
-    put_number(out, p.hours);
-    put_intervals(out, p.found, p.seizures, p.false_events, p.hours);
-    str_puts(out, "\n");
-}
-
-static void put_table(const struct sweep *s, struct str *out) {
-    str_puts(out, "job");
-    for (int i = 0; i < s->n_axes; i++)
-        str_printf(out, "\t%s", s->axes[i].key);
-    str_printf(out, "%s\tstate\tevent_f1\tfalse_alarms_per_24h\tauroc%s\n", s->n_folds ? "\tleft_out" : "",
-               s->n_folds
-                   ? "\tfound\tseizures\tfalse_events\thours\tsensitivity\tsensitivity_low\tsensitivity_high\tfa_low\tfa_high"
-                   : "");
-    for (int point = 0; point < s->n_points; point++) {
-        for (int i = 0; i < s->n_members; i++)
-            if (s->members[i].point == point)
-                put_member(s, &s->members[i], out);
-        if (s->n_folds)
-            put_pooled(s, point, out);
-    }
-}
-
-static void json_member_of(const struct sweep *s, const struct member *m) {
-    struct output out;
-    struct json_writer *w = output_begin(&out);
-    OWNED(str_done) struct str left;
-    str_init(&left, TABLE_BYTES);
-    json_put_str(w, "job", m->job);
-    json_put_str(w, "evaluation", *m->evaluation ? m->evaluation : NULL);
-    json_begin_object(w, "values");
-    for (int i = 0; i < s->n_axes; i++)
-        json_put_str(w, s->axes[i].key, value_of(s, m->point, i));
-    json_end(w, '}');
-    if (s->n_folds) {
-        fold_text(s, m->fold, "", &left);
-        json_put_str(w, "left_out", str_cstr(&left));
-    }
-    json_put_str(w, "state", brr_job_state_name((int)m->state));
-    json_put_f64(w, "event_f1", m->f1);
-    json_put_f64(w, "false_alarms_per_24h", m->false_alarms);
-    json_put_f64(w, "auroc", m->auroc);
-    if (s->n_folds) {
-        json_put_f64(w, "found", m->found);
-        json_put_f64(w, "seizures", m->seizures);
-        json_put_f64(w, "false_events", m->false_events);
-        json_put_f64(w, "hours", m->hours);
-    }
-    output_end(&out);
-}
-
-static void json_pooled_of(const struct sweep *s, int point) {
-    const struct pooled p = pool(s, point);
-    const struct interval share = interval_share(p.found, p.seizures), rate = interval_count(p.false_events);
-    const double days = p.hours / 24;
-    struct output out;
-    struct json_writer *w = output_begin(&out);
-    json_begin_object(w, "pooled");
-    for (int i = 0; i < s->n_axes; i++)
-        json_put_str(w, s->axes[i].key, value_of(s, point, i));
-    json_end(w, '}');
-    json_put_i64(w, "folds", p.folds);
-    json_put_i64(w, "missing", p.missing);
-    json_put_f64(w, "event_f1", f1_of(&p));
-    json_put_f64(w, "found", p.found);
-    json_put_f64(w, "seizures", p.seizures);
-    json_put_f64(w, "false_events", p.false_events);
-    json_put_f64(w, "hours", p.hours);
-    json_put_f64(w, "sensitivity", p.seizures > 0 ? p.found / p.seizures : NAN);
-    json_put_f64(w, "sensitivity_low", share.low);
-    json_put_f64(w, "sensitivity_high", share.high);
-    json_put_f64(w, "false_alarms_per_24h", p.hours > 0 ? p.false_events / days : NAN);
-    json_put_f64(w, "false_alarms_per_24h_low", p.hours > 0 ? rate.low / days : NAN);
-    json_put_f64(w, "false_alarms_per_24h_high", p.hours > 0 ? rate.high / days : NAN);
-    output_end(&out);
-}
-
 static int show(const struct sweep *s) {
     OWNED(str_done) struct str table;
     struct err err;
     bool whole = true;
-    str_init(&table, TABLE_BYTES);
-    put_table(s, &table);
-    for (int i = 0; i < s->n_members; i++) {
+    str_init(&table, SWEEP_TABLE_BYTES);
+    sweep_table(s, &table);
+    for (int i = 0; i < s->n_members; i++)
         whole &= s->members[i].state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED;
-        if (s->o->json)
-            json_member_of(s, &s->members[i]);
-    }
-    for (int point = 0; s->o->json && s->n_folds && point < s->n_points; point++)
-        json_pooled_of(s, point);
-    if (!s->o->json)
+    if (s->o->json)
+        sweep_json(s);
+    else
         fputs(str_cstr(&table), stdout);
     if (own(s->o)->output && fsio_write_text(own(s->o)->output, &table, &err))
         return brrctl_fail(&err);
@@ -599,7 +460,11 @@ static int run(struct sweep *s) {
         s->n_common++;
     if (read_grid(s, &err) || ask_array(s, &err))
         return brrctl_fail(&err);
-    if (read_folds(s, &code) || (code = queue_trainings(s)) || (code = await_all(s)))
+    if (read_folds(s, &code))
+        return code;
+    if (own(s->o)->estimate)
+        return 0;
+    if ((code = queue_trainings(s)) || (code = await_all(s)))
         return code;
     return show(s);
 }

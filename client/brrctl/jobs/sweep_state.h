@@ -1,0 +1,46 @@
+/* sweep_state: a sweep of jobs (sweep.c) as its parts see it: what is tried, the jobs, their scores. Private to sweep, sweep_table
+ * and sweep_record. */
+#ifndef BRR_CLIENT_BRRCTL_JOBS_SWEEP_STATE_H
+#define BRR_CLIENT_BRRCTL_JOBS_SWEEP_STATE_H
+#include "base/arena.h"
+#include "base/str.h"
+#include "client/brrctl/brrctl.h"
+
+enum { SWEEP_MAX_KEYS = 8, SWEEP_MAX_VALUES = 64, SWEEP_TABLE_BYTES = 8 << 20 };
+
+struct axis {
+    const char *key;
+    char *values[SWEEP_MAX_VALUES];
+    int n;
+};
+
+/* A training, and the evaluation of its model. */
+struct member {
+    char job[64], evaluation[64];
+    int point, fold; /* of the grid; -1: no folds */
+    Brr__V1__JobState state;
+    double seizures, found, false_events, hours, f1, false_alarms, auroc, sample_f1; /* NaN: not known */
+};
+
+struct sweep {
+    const struct arguments *o;
+    struct arena arena;
+    struct brrctl_job_file file;
+    size_t n_common; /* overrides of all jobs */
+    struct axis axes[SWEEP_MAX_KEYS];
+    int n_axes, n_points;
+    char **patients;
+    int n_patients, n_folds; /* 0: no folds */
+    int64_t steps;           /* of one training, as estimated; 0: not known */
+    double training_s;
+    bool in_array; /* a cluster gets the trainings as arrays */
+    struct member *members;
+    int n_members;
+};
+
+/* The value of an axis at a point: the last axis changes fastest. */
+const char *sweep_value(const struct sweep *s, int point, int axis);
+/* "a, b": the patients of a fold, each in `quote`; group f has every n_folds-th. */
+void sweep_fold_text(const struct sweep *s, int fold, const char *quote, struct str *out);
+
+#endif
