@@ -8,18 +8,31 @@
 #include "daemon/models/model_lease.h"
 #include "daemon/services/services.h"
 
+/* How far an Open is. It waits for one thing at a time, and from the first to OPEN it is kept. */
+enum opening {
+    OPENING_NONE,      /* no Open has come, or it was refused */
+    OPENING_RESTORING, /* the daemon has just started: its session may be restored; ack_timer is the next look */
+    OPENING_CLAIMING,  /* its session may be another daemon's: awaited.claim */
+    OPENING_LEASING,   /* its model lies in a store: awaited.leasing */
+    OPENING_FINDING,   /* whether its model's file is there is being found out: awaited.finding */
+    OPENING_OPEN       /* it has a session */
+};
+
 struct stream_call {
     struct rpc_call *call;
-    struct session *session;       /* NULL before Open and after the end */
-    struct model_leasing *leasing; /* of the model, which Open names by its URL */
-    struct finding *finding;       /* of the model's file */
-    struct session_claim *claim;   /* the session may be another daemon's */
-    bool claimed;                  /* it was asked for */
-    uint8_t *open;                 /* that Open, packed, while the model is on its way or looked for */
+    struct session *session; /* NULL before OPENING_OPEN and after the end */
+    enum opening opening;
+    union {
+        struct session_claim *claim;
+        struct model_leasing *leasing;
+        struct finding *finding;
+    } awaited;
+    int looks;     /* of OPENING_RESTORING */
+    bool claimed;  /* the session was asked for */
+    uint8_t *open; /* the Open that waits, packed */
     size_t open_len;
     struct model_lease lease; /* the model, to the end */
     uv_timer_t ack_timer;
-    int restoring; /* how often it was looked whether its session has been restored; the timer waits for the next look */
     bool ack_waiting, held, full, half_closed, opened, resumed, ended;
     const char *outcome; /* how it ended, for the metric */
 };
@@ -46,9 +59,7 @@ void stream_call_finish_samples(struct rpc_call *call);
 
 /* Opens a session or resumes one, at once or when its model or snapshot is here; otherwise refuses the call. */
 void stream_call_open(struct stream_call *c, const Brr__V1__Open *in);
-/* True once an Open was received. */
-bool stream_call_has_open(const struct stream_call *c);
-/* At the end of the call: cancels an Open that still waits, and releases the model. */
+/* At the end of the call: cancels what an Open waits for, and releases the model. */
 void stream_call_opening_done(struct stream_call *c);
 
 #endif

@@ -134,6 +134,8 @@ static void open_session(struct stream_call *c, const Brr__V1__Open *in, const c
         stream_call_refuse(c, &err, err.code == ERR_UNAVAILABLE ? "DEVICE_BAD" : NULL, 0);
     else if (session_open(services_of(c->call)->sessions, &request, &stream_call_sink, c, &c->session, &err))
         stream_call_refuse(c, &err, "OVERLOADED", SESSION_RETRY_MS);
+    else
+        c->opening = OPENING_OPEN;
 }
 
 static void count_resume(const struct stream_call *c, const char *model, const char *result) {
@@ -163,6 +165,7 @@ static bool resume_session(struct stream_call *c, const Brr__V1__Open *in) {
     }
     count_resume(c, session_model(s), "resumed");
     c->session = s;
+    c->opening = OPENING_OPEN;
     c->resumed = true;
     session_resume(s, &(struct session_return){.token = in->resume_token,
                                                .address = rpc_caller(c->call)->peer,
@@ -214,20 +217,25 @@ static void open_again(struct stream_call *c) {
     stream_call_steer(c);
 }
 
-static void look_again(uv_timer_t *timer) { open_again(timer->data); }
+static void look_again(uv_timer_t *timer) {
+    struct stream_call *c = timer->data;
+    c->opening = OPENING_NONE;
+    open_again(c);
+}
 
 /* The daemon has just started: the session of this Open may be restored in a moment. True if the call waits, or was refused. */
 static bool await_session(struct stream_call *c, const Brr__V1__Open *in) {
     struct sessions *all = services_of(c->call)->sessions;
     struct err err;
     if (!sessions_awaited(all) || sessions_find(all, in->resume_token, rpc_caller(c->call)->name)) {
-        c->restoring = 0;
+        c->looks = 0;
         return false;
     }
-    if (c->restoring++ == RESTORING_LOOKS) {
+    if (c->looks++ == RESTORING_LOOKS) {
         err_set(&err, ERR_UNAVAILABLE, "snapshots of streams cannot be read yet (see the daemon's log); try again later");
         stream_call_refuse(c, &err, "RESTORING", RESTORING_RETRY_MS);
     } else if (keep_open(c, in)) {
+        c->opening = OPENING_RESTORING;
         uv_timer_start(&c->ack_timer, look_again, RESTORING_LOOK_MS, 0);
     }
     return true;
@@ -237,7 +245,7 @@ static void on_claimed(struct session_claim *claim) {
     struct stream_call *c = claim->ctx;
     if (!c) /* the call has ended */
         return;
-    c->claim = NULL;
+    c->opening = OPENING_NONE;
     open_again(c);
 }
 
@@ -261,13 +269,14 @@ static bool claim_session(struct stream_call *c, const Brr__V1__Open *in) {
             stream_call_refuse(c, &err, "OVERLOADED", SESSION_RETRY_MS);
         return rc != ERR_UNSUPPORTED;
     }
-    c->claim = claim;
+    c->awaited.claim = claim;
+    c->opening = OPENING_CLAIMING;
     return keep_open(c, in) || true;
 }
 
 static void on_leased(void *ctx, const struct model_lease *lease, const struct err *err) {
     struct stream_call *c = ctx;
-    c->leasing = NULL;
+    c->opening = OPENING_NONE;
     if (!lease) {
         stream_call_refuse(c, err, NULL, 0);
         return;
@@ -299,8 +308,12 @@ static void lease_model(struct stream_call *c, const Brr__V1__Open *in) {
         stream_call_refuse(c, &err, "OVERLOADED", SESSION_RETRY_MS);
         return;
     }
-    if (keep_open(c, in) && model_lease_start(&start, in->model, &c->leasing, &err))
+    if (!keep_open(c, in))
+        return;
+    if (model_lease_start(&start, in->model, &c->awaited.leasing, &err))
         stream_call_refuse(c, &err, NULL, 0);
+    else
+        c->opening = OPENING_LEASING;
 }
 
 /* A model that does not serve: whether its file is there is found out on libuv's thread pool. */
@@ -320,7 +333,7 @@ static void find_done(struct pool_work *work) {
     struct finding *f = (struct finding *)work;
     struct stream_call *c = f->c;
     if (c)
-        c->finding = NULL;
+        c->opening = OPENING_NONE;
     if (c && f->err.code)
         stream_call_refuse(c, &f->err, NULL, 0);
     else if (c)
@@ -343,7 +356,8 @@ static void find_model(struct stream_call *c, const struct model_ref *ref, const
     struct services *services = services_of(c->call);
     f->c = c;
     f->ref = *ref;
-    c->finding = f;
+    c->awaited.finding = f;
+    c->opening = OPENING_FINDING;
     pool_share_start(offload_share(services, OFFLOAD_OPEN), services->loop, &f->work, find_work, find_done);
 }
 
@@ -373,17 +387,22 @@ void stream_call_open(struct stream_call *c, const Brr__V1__Open *in) {
         find_model(c, &ref, in);
 }
 
-bool stream_call_has_open(const struct stream_call *c) {
-    return c->session || c->leasing || c->finding || c->claim || c->restoring;
-}
-
 void stream_call_opening_done(struct stream_call *c) {
-    if (c->leasing)
-        model_lease_forget(c->leasing);
-    if (c->finding)
-        forget_finding(c->finding);
-    if (c->claim)
-        c->claim->ctx = NULL;
+    switch (c->opening) {
+    case OPENING_CLAIMING:
+        c->awaited.claim->ctx = NULL;
+        break;
+    case OPENING_LEASING:
+        model_lease_forget(c->awaited.leasing);
+        break;
+    case OPENING_FINDING:
+        forget_finding(c->awaited.finding);
+        break;
+    case OPENING_NONE:
+    case OPENING_RESTORING: /* the timer is closed with the call */
+    case OPENING_OPEN:
+        break;
+    }
     model_lease_release(services_of(c->call)->loop, &c->lease);
     free(c->open);
 }

@@ -47,12 +47,12 @@ static int message(struct rpc_call *call, const void *request, struct err *err) 
     if (!c)
         return 0;
     bool is_open = m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND_OPEN;
-    if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND__NOT_SET || is_open == stream_call_has_open(c)) {
+    if (m->kind_case == BRR__V1__CLIENT_MESSAGE__KIND__NOT_SET || is_open == (c->opening != OPENING_NONE)) {
         err_set(err, ERR_INVALID, "%s", is_open ? "a second Open on one stream" : "the first message of a stream must be Open");
         stream_call_refuse(c, err, NULL, 0);
     } else if (is_open) {
         stream_call_open(c, m->open);
-    } else {
+    } else if (c->session) { /* it may have ended */
         on_more(c, m);
     }
     stream_call_steer(c);
@@ -65,10 +65,10 @@ static void half_close(struct rpc_call *call) {
     if (!c)
         return;
     c->half_closed = true;
-    if (!stream_call_has_open(c)) {
+    if (c->opening == OPENING_NONE) {
         err_set(&err, ERR_INVALID, "the stream ended without an Open");
         stream_call_refuse(c, &err, NULL, 0);
-    } else if (c->opened && session_is_resumable(c->session)) {
+    } else if (c->opened && c->session && session_is_resumable(c->session)) {
         stream_call_ack(c);
         rpc_flush(call, stream_call_finish_samples);
     } else if (c->opened) {
