@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "eeg/mirrored.h"
 #include "store/mirror.h"
 
 enum { HEAD_BYTES = 16 << 10 };       /* of a recording: the header of up to 63 signals */
@@ -75,7 +76,8 @@ static int open_mirror(struct source *s, struct part *p, const struct source_con
     if ((rc = source_find(config->stores, config->n_stores, name, &store, &prefix, err)) ||
         (rc = make_root(s, p, config, store, prefix, err)) || (rc = store_open_config(&store->config, &p->store, err)))
         return rc;
-    const struct mirror_config mirror = {.store = p->store,
+    const struct mirror_config mirror = {.rules = &mirrored_recordings,
+                                         .store = p->store,
                                          .cache = s->cache,
                                          .prefix = prefix,
                                          .or_recording = job->kind->recordings == KIND_RECORDINGS_OR_ONE,

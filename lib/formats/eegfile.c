@@ -98,6 +98,14 @@ bool eegfile_beside(const char *stem, char *ret, size_t size) {
 
 /* ---- opening ---- */
 
+/* The format whose recordings have parts that end like path, or NULL. */
+static const struct recording_format *format_of_part(const char *path) {
+    for (int i = 0; i < FORMATS; i++)
+        if (ends_with_one(path, formats[i]->part_endings))
+            return formats[i];
+    return NULL;
+}
+
 /* Finds the format of source->bytes and opens it. */
 static int open_in_format(struct format_source *source, struct eegfile **ret, struct err *err) {
     uint8_t buffer[FORMAT_PROBE_BYTES];
@@ -107,6 +115,10 @@ static int open_in_format(struct format_source *source, struct eegfile **ret, st
     if (rc)
         return rc;
     const struct recording_format *format = recognise(start, n);
+    const struct recording_format *whole = format || source->bytes.memory ? NULL : format_of_part(source->bytes.name);
+    if (whole)
+        return err_set(err, ERR_INVALID, "%s is a part of a %s recording; name the file that ends in %s", source->bytes.name,
+                       whole->name, whole->endings[0]);
     format = format ? format : formats[0];
     source->enough = true;
     if ((rc = format->open(source, ret, err)))

@@ -16,16 +16,20 @@
 #include "store/cached.h"
 
 enum { THREADS = 16, MAX_FILES = 2 << 20, PATH_BYTES = 4096 };
+static const char WHOLE[] = ".whole";
 
 struct file {
     struct cached_object object; /* its key is the mirror's */
-    bool recording, pinned;
+    enum mirror_kind kind;
+    bool recording, pinned; /* recording: or a part of one, of which the head is enough at first */
     atomic_int refetched;
+    int n_parts; /* under the mirror's lock; set when it is first taken */
+    struct file *parts[MIRROR_PARTS];
 };
 
 struct mirror {
     struct mirror_config config;
-    char prefix[STORE_KEY_SIZE + 1], directory[PATH_BYTES];
+    char prefix[STORE_KEY_SIZE + 1], directory[PATH_BYTES]; /* recordings with parts stand whole in directory + WHOLE */
     struct file *files;
     int64_t n_files, n_labels, n_bytes, capacity; /* the lister's, then constant */
     pthread_mutex_t lock;                         /* everything below */
@@ -36,25 +40,6 @@ struct mirror {
     uint64_t drops; /* how often that became less */
     atomic_bool stop;
 };
-
-static bool ends_in(const char *name, const char *const *endings) {
-    while (*endings && !str_ends_nocase(name, *endings))
-        endings++;
-    return *endings;
-}
-
-/* Events in EDF+, no recording. */
-static bool is_annotations(const char *key) { return str_ends_nocase(key, "_annotations.edf"); }
-
-static bool is_recording(const char *key) {
-    return ends_in(key, (const char *const[]){".edf", ".bdf", NULL}) && !is_annotations(key);
-}
-
-/* Labels and what tells patients and splits apart. */
-static bool is_label(const char *key) {
-    return is_annotations(key) || ends_in(key, (const char *const[]){".tsv", ".csv", ".csv_bi", ".txt", ".json", ".tse", ".tse_bi",
-                                                                     ".lbl", ".lbl_bi", ".seizures", NULL});
-}
 
 static int out_of_memory(const struct mirror *m, struct err *err) {
     return err_set(err, ERR_EXHAUSTED, "%s: out of memory listing %lld files", store_identity(m->config.store),
@@ -77,7 +62,8 @@ static int add_file(struct mirror *m, const struct store_item *item, struct err 
     struct store_item own = *item;
     if (!(own.key = strdup(item->key)))
         return out_of_memory(m, err);
-    *f = (struct file){.recording = is_recording(item->key)};
+    enum mirror_kind kind = m->config.rules->kind(item->key);
+    *f = (struct file){.kind = kind, .recording = kind != MIRROR_LABEL, .n_parts = -1};
     m->n_files++; /* its key is freed with the others */
     m->n_bytes += item->size_bytes;
     return cached_object_init(&f->object, m->config.store, &own, err);
@@ -90,6 +76,31 @@ static bool go_on(void *ctx, int64_t done, int64_t total) {
     return !atomic_load(&m->stop);
 }
 
+static struct cached_place place_of(struct mirror *m) {
+    return (struct cached_place){.store = m->config.store, .cache = m->config.cache, .progress = go_on, .ctx = m};
+}
+
+/* The parts of a recording that is listed alone. */
+static int list_parts(struct mirror *m, const struct file *recording, struct err *err) {
+    char path[CACHE_PATH_SIZE], names[MIRROR_PARTS][MIRROR_NAME_SIZE], key[STORE_KEY_SIZE];
+    const struct store_watch watch = {.progress = go_on, .ctx = m};
+    const struct cached_place place = place_of(m);
+    const struct cached_object object = recording->object; /* the array may move */
+    int rc = cached_fetch(&place, &object, path, err);
+    if (rc)
+        return rc;
+    int n = m->config.rules->parts(path, names);
+    cache_unpin(m->config.cache, object.cache_key);
+    for (int i = 0; i < n && !rc; i++) {
+        struct store_item item;
+        if (str_format(key, sizeof key, "%s%s", m->prefix, names[i]) &&
+            !(rc = store_stat(m->config.store, key, &item, &watch, err)))
+            rc = add_file(m, &item, err);
+        rc = rc == ERR_NOT_FOUND ? 0 : rc; /* its reader says so */
+    }
+    return rc;
+}
+
 /* The recording that the prefix is the key of; none is no error. */
 static int list_one(struct mirror *m, struct err *err) {
     struct store_item item;
@@ -100,6 +111,7 @@ static int list_one(struct mirror *m, struct err *err) {
     char *slash = strrchr(m->config.prefix, '/');
     str_format(m->prefix, sizeof m->prefix, "%.*s", slash ? (int)(slash + 1 - m->config.prefix) : 0, m->config.prefix);
     rc = add_file(m, &item, err);
+    rc = rc || m->files[0].kind == MIRROR_RECORDING ? rc : list_parts(m, &m->files[0], err);
     pthread_mutex_lock(&m->lock);
     m->progress.files = m->n_files;
     m->progress.bytes = m->n_bytes;
@@ -111,21 +123,69 @@ static int list_one(struct mirror *m, struct err *err) {
 static int add_page(struct mirror *m, const struct store_page *page, int64_t *recordings, struct err *err) {
     const int64_t most = m->config.max_recordings;
     for (size_t i = 0; i < page->count; i++) {
-        bool recording = is_recording(page->items[i].key);
-        if (recording && most && *recordings >= most)
+        enum mirror_kind kind = m->config.rules->kind(page->items[i].key);
+        bool recording = kind == MIRROR_RECORDING || kind == MIRROR_HEADER;
+        if (kind == MIRROR_OTHER || (recording && most && *recordings >= most))
             continue;
         *recordings += recording;
-        int rc = recording || is_label(page->items[i].key) ? add_file(m, &page->items[i], err) : 0;
+        int rc = add_file(m, &page->items[i], err);
         if (rc)
             return rc;
     }
     return 0;
 }
 
+static size_t folder_bytes(const struct file *f) {
+    const char *slash = strrchr(f->object.key, '/');
+    return slash ? (size_t)(slash + 1 - f->object.key) : 0;
+}
+
+static int by_folder(const void *a, const void *b) {
+    const struct file *x = *(struct file *const *)a, *y = *(struct file *const *)b;
+    size_t n = folder_bytes(x), k = folder_bytes(y);
+    int order = memcmp(x->object.key, y->object.key, n < k ? n : k);
+    return order ? order : (n > k) - (n < k);
+}
+
+/* Leaves out parts in folders where no recording can have them. Returns how many recordings there may be. */
+static int64_t drop_lone_parts(struct mirror *m, struct err *err) {
+    int64_t recordings = 0, kept = 0;
+    size_t n = 0;
+    OWNED_MEMORY struct file **headers = malloc((size_t)(m->n_files + 1) * sizeof *headers);
+    if (!headers)
+        return out_of_memory(m, err);
+    for (int64_t i = 0; i < m->n_files; i++) {
+        enum mirror_kind kind = m->files[i].kind;
+        recordings += kind == MIRROR_RECORDING || kind == MIRROR_HEADER || kind == MIRROR_EITHER;
+        if (kind == MIRROR_HEADER || kind == MIRROR_EITHER)
+            headers[n++] = &m->files[i];
+    }
+    qsort(headers, n, sizeof *headers, by_folder);
+    OWNED_MEMORY bool *lone = calloc((size_t)m->n_files + 1, sizeof *lone);
+    if (!lone)
+        return out_of_memory(m, err);
+    for (int64_t i = 0; i < m->n_files; i++) {
+        const struct file *f = &m->files[i];
+        lone[i] = f->kind == MIRROR_PART && !(n && bsearch(&f, headers, n, sizeof *headers, by_folder));
+    }
+    for (int64_t i = 0; i < m->n_files; i++) {
+        if (!lone[i]) {
+            m->files[kept++] = m->files[i];
+            continue;
+        }
+        m->n_bytes -= m->files[i].object.bytes;
+        free((void *)(uintptr_t)m->files[i].object.key);
+    }
+    m->n_files = kept;
+    return recordings;
+}
+
 static int list_files(struct mirror *m, struct err *err) {
     char after[STORE_KEY_SIZE] = "";
     int64_t recordings = 0;
-    int rc = m->config.or_recording && is_recording(m->config.prefix) ? list_one(m, err) : 0;
+    enum mirror_kind kind = m->config.rules->kind(m->config.prefix);
+    bool alone = m->config.or_recording && (kind == MIRROR_RECORDING || kind == MIRROR_HEADER || kind == MIRROR_EITHER);
+    int rc = alone ? list_one(m, err) : 0;
     if (rc || m->n_files)
         return rc;
     for (bool more = true; more;) {
@@ -142,8 +202,10 @@ static int list_files(struct mirror *m, struct err *err) {
         if (atomic_load(&m->stop))
             return err_set(err, ERR_CANCELLED, "listing %s was cancelled", store_identity(m->config.store));
     }
+    if ((recordings = drop_lone_parts(m, err)) < 0)
+        return (int)recordings;
     if (!recordings)
-        return err_set(err, ERR_NOT_FOUND, "%s has no *.edf or *.bdf below '%s'; correct data.source",
+        return err_set(err, ERR_NOT_FOUND, "%s has no *.edf or *.bdf or other recording below '%s'; correct data.source",
                        store_identity(m->config.store), m->prefix);
     return 0;
 }
@@ -151,10 +213,6 @@ static int list_files(struct mirror *m, struct err *err) {
 static int list_all(void *ctx, int64_t item, struct err *err) {
     (void)item;
     return list_files(ctx, err);
-}
-
-static struct cached_place place_of(struct mirror *m) {
-    return (struct cached_place){.store = m->config.store, .cache = m->config.cache, .progress = go_on, .ctx = m};
 }
 
 /* The object into the cache, pinned; path is where it stands. */
@@ -304,6 +362,13 @@ static int transfer(struct mirror *m, mirror_progress_fn *progress, void *ctx, s
     return drive(m, transfer_file, m->n_files, progress, ctx, err);
 }
 
+/* The tree, and that of whole recordings with parts beside it. */
+static int remove_trees(const struct mirror *m, struct err *err) {
+    char whole[PATH_BYTES];
+    int rc = fsio_remove_tree(m->directory, err);
+    return rc || !str_format(whole, sizeof whole, "%s%s", m->directory, WHOLE) ? rc : fsio_remove_tree(whole, err);
+}
+
 int mirror_open(const struct mirror_config *config, mirror_progress_fn *progress, void *ctx, struct mirror **ret, struct err *err) {
     struct mirror *m = calloc(1, sizeof *m);
     if (!m)
@@ -318,8 +383,8 @@ int mirror_open(const struct mirror_config *config, mirror_progress_fn *progress
     int rc;
     if ((rc = fits ? fsio_absolute(m->directory, sizeof m->directory, config->directory, err)
                    : err_set(err, ERR_RANGE, "%.100s…: the prefix is too long", config->prefix)) ||
-        (rc = fsio_remove_tree(m->directory, err)) || (rc = fsio_mkdirs(m->directory, err)) ||
-        (rc = drive(m, list_all, 1, progress, ctx, err)) || (rc = transfer(m, progress, ctx, err))) {
+        (rc = remove_trees(m, err)) || (rc = fsio_mkdirs(m->directory, err)) || (rc = drive(m, list_all, 1, progress, ctx, err)) ||
+        (rc = transfer(m, progress, ctx, err))) {
         mirror_close(m);
         return rc;
     }
@@ -341,7 +406,7 @@ void mirror_close(struct mirror *m) {
     }
     free(m->files);
     if (*m->directory)
-        (void)fsio_remove_tree(m->directory, NULL);
+        (void)remove_trees(m, NULL);
     pthread_cond_destroy(&m->turned);
     pthread_mutex_destroy(&m->lock);
     free(m);
@@ -384,14 +449,80 @@ int64_t mirror_bytes(void *mirror, const char *path) {
     return f ? f->object.bytes : -1;
 }
 
-/* fetch, which waits for other takers' room. */
-static int fetch_in_turn(struct mirror *m, const struct file *f, char path[CACHE_PATH_SIZE], struct err *err) {
+static bool has_parts(const struct file *f) { return f->kind == MIRROR_HEADER || f->kind == MIRROR_EITHER; }
+
+/* Finds the parts of a recording whose whole file is at path. */
+static void find_parts(struct mirror *m, struct file *f, const char *path) {
+    char names[MIRROR_PARTS][MIRROR_NAME_SIZE], place[PATH_BYTES];
+    struct file *parts[MIRROR_PARTS];
+    pthread_mutex_lock(&m->lock);
+    const bool known = f->n_parts >= 0;
+    pthread_mutex_unlock(&m->lock);
+    int named = known ? 0 : m->config.rules->parts(path, names), n = 0;
+    if (known)
+        return;
+    for (int i = 0; i < named; i++) {
+        struct file *part = str_format(place, sizeof place, "%s/%.*s%s", m->directory, (int)(folder_bytes(f) - strlen(m->prefix)),
+                                       f->object.key + strlen(m->prefix), names[i])
+                                ? find(m, place, NULL)
+                                : NULL;
+        if (part)
+            parts[n++] = part;
+    }
+    pthread_mutex_lock(&m->lock);
+    memcpy(f->parts, parts, (size_t)n * sizeof *parts);
+    f->n_parts = n;
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* The tree of whole files names a file. A link to its place in the cache stays right: the key decides the place. */
+static int link_whole(const struct mirror *m, const struct file *f, const char *target, char path[CACHE_PATH_SIZE],
+                      struct err *err) {
+    char fresh[PATH_BYTES];
+    int rc;
+    if (!str_format(path, CACHE_PATH_SIZE, "%s%s/%s", m->directory, WHOLE, f->object.key + strlen(m->prefix)) ||
+        !str_format(fresh, sizeof fresh, "%s.%llx", path, (unsigned long long)(uintptr_t)&fresh))
+        return err_set(err, ERR_RANGE, "%s: the path is too long", f->object.key);
+    if ((rc = fsio_mkdirs_above(path, err)))
+        return rc;
+    (void)unlink(fresh);
+    if (symlink(target, fresh) || rename(fresh, path))
+        return err_errno(err, errno, "cannot link %s", path);
+    return 0;
+}
+
+/* The whole file, pinned, and the parts of a recording with it; path is then where all of them stand under their names. */
+static int fetch_with_parts(struct mirror *m, struct file *f, char path[CACHE_PATH_SIZE], struct err *err) {
+    char target[CACHE_PATH_SIZE];
+    int rc = fetch(m, f, target, err), n = 0;
+    if (rc)
+        return rc;
+    str_copy(path, CACHE_PATH_SIZE, target);
+    if (!has_parts(f))
+        return 0;
+    find_parts(m, f, target);
+    rc = link_whole(m, f, target, path, err);
+    while (!rc && n < f->n_parts) {
+        char part[CACHE_PATH_SIZE];
+        if (!(rc = fetch(m, f->parts[n], target, err)))
+            rc = link_whole(m, f->parts[n++], target, part, err);
+    }
+    if (!rc)
+        return 0;
+    while (n > 0)
+        cache_unpin(m->config.cache, f->parts[--n]->object.cache_key);
+    cache_unpin(m->config.cache, f->object.cache_key);
+    return rc;
+}
+
+/* fetch_with_parts, which waits for other takers' room. */
+static int fetch_in_turn(struct mirror *m, struct file *f, char path[CACHE_PATH_SIZE], struct err *err) {
     for (;;) {
         pthread_mutex_lock(&m->lock);
         uint64_t drops = m->drops;
         m->taken++;
         pthread_mutex_unlock(&m->lock);
-        int rc = atomic_load(&m->stop) ? ERR_CANCELLED : fetch(m, f, path, err);
+        int rc = atomic_load(&m->stop) ? ERR_CANCELLED : fetch_with_parts(m, f, path, err);
         if (!rc)
             return 0;
         if (atomic_load(&m->stop))
@@ -410,7 +541,7 @@ static int fetch_in_turn(struct mirror *m, const struct file *f, char path[CACHE
 }
 
 /* The head begins as the whole file does from now on, whatever arrived before. */
-static int check_head(struct mirror *m, struct file *f, const char *path, struct err *err) {
+static int check_head(struct mirror *m, struct file *f, struct file *recording, const char *path, struct err *err) {
     char key[DIGEST_HEX_SIZE], head_path[CACHE_PATH_SIZE];
     size_t n = m->config.head_bytes;
     if (!only_head(m, f))
@@ -423,7 +554,7 @@ static int check_head(struct mirror *m, struct file *f, const char *path, struct
         return rc;
     if (!(rc = read_start(head_path, n, buf, err)) && !(rc = read_start(path, n, buf + n, err)) && memcmp(buf, buf + n, n) != 0 &&
         !(rc = fsio_write_atomic(head_path, buf + n, n, err)))
-        atomic_fetch_add(&f->refetched, 1);
+        atomic_fetch_add(&recording->refetched, 1);
     cache_unpin(m->config.cache, key);
     return rc;
 }
@@ -434,7 +565,14 @@ int mirror_take(struct mirror *m, const char *path, char *ret_path, struct err *
     if (!f)
         return ERR_NOT_FOUND;
     int rc = fetch_in_turn(m, f, ret_path, &why);
-    if (!rc && (rc = check_head(m, f, ret_path, &why)))
+    bool taken = !rc;
+    rc = rc ? rc : check_head(m, f, f, ret_path, &why);
+    for (int i = 0; !rc && has_parts(f) && i < f->n_parts; i++) {
+        char part[CACHE_PATH_SIZE];
+        str_format(part, sizeof part, "%s%s/%s", m->directory, WHOLE, f->parts[i]->object.key + strlen(m->prefix));
+        rc = check_head(m, f->parts[i], f, part, &why);
+    }
+    if (taken && rc)
         mirror_drop(m, path);
     if (rc == ERR_ABORTED)
         err_wrap(&why, "%s was replaced after the job had listed it; submit the job again", f->object.key);
@@ -451,6 +589,8 @@ void mirror_drop(struct mirror *m, const char *path) {
     const struct file *f = find(m, path, NULL);
     if (!f)
         return;
+    for (int i = 0; has_parts(f) && i < f->n_parts; i++)
+        cache_unpin(m->config.cache, f->parts[i]->object.cache_key);
     cache_unpin(m->config.cache, f->object.cache_key);
     pthread_mutex_lock(&m->lock);
     m->taken--;

@@ -15,14 +15,30 @@
 #include "store/cache.h"
 #include "store/store.h"
 
+/* What a key says of its object, and which files are parts of a recording; the mirror itself reads no recordings. */
+enum mirror_kind {
+    MIRROR_OTHER,     /* stays where it is */
+    MIRROR_LABEL,     /* a small file that is fetched whole */
+    MIRROR_RECORDING, /* one file */
+    MIRROR_HEADER,    /* a recording that names other files as its parts */
+    MIRROR_EITHER,    /* a recording or a part of one */
+    MIRROR_PART,      /* taken only where the same folder has a header or what may be one */
+};
+enum { MIRROR_PARTS = 4, MIRROR_NAME_SIZE = 256 };
+struct mirror_rules {
+    enum mirror_kind (*kind)(const char *key);
+    /* Names of the parts of the recording at path, in its folder; their number, 0 for what is no recording. */
+    int (*parts)(const char *path, char names[MIRROR_PARTS][MIRROR_NAME_SIZE]);
+};
+
 struct mirror_config {
+    const struct mirror_rules *rules;
     struct store *store;
     struct cache *cache;
     const char *prefix; /* a "directory" of the store, with or without a final '/'; "" = the whole store */
-    bool or_recording;  /* prefix may also be the key of one *.edf or *.bdf; the tree then holds only that recording, without labels
-                         */
+    bool or_recording;  /* prefix may also be the key of one recording; the tree then holds only it and its parts, without labels */
     const char *directory;  /* root of the tree; emptied first */
-    int64_t max_recordings; /* only the first so many *.edf and *.bdf in key order; 0 = all */
+    int64_t max_recordings; /* only the first so many recordings in key order, by their kind; 0 = all */
     size_t head_bytes;      /* bytes of each recording to fetch when opening; 0 = whole recordings */
 };
 /* Called about every 100 ms on the opening thread; returning false cancels (CANCELLED). Counts are files and bytes. */
@@ -50,10 +66,11 @@ struct mirror_file {
 int64_t mirror_bytes(void *mirror, const char *path);
 int mirror_stat(const struct mirror *m, const char *path, struct mirror_file *ret, struct err *err);
 /* Returns the path of the whole file in ret_path (CACHE_PATH_SIZE bytes), fetched if the cache does not have it, and pinned until
- * mirror_drop; every success needs one drop. A thread that finds no room waits while others hold taken files, so take one at a
- * time. Errors name the object: those of the store, ABORTED when it changed since it was listed, EXHAUSTED when it does not fit the
- * cache, CANCELLED after mirror_stop. A head has no checksum, the whole file has one: when the file does not begin with its head,
- * the head was corrupt; it is replaced here and in the cache, mirror_stat counts it, and values read from the old head are invalid.
+ * mirror_drop; the parts of a recording are fetched and pinned with it, and stand beside that path under their names; every success
+ * needs one drop. A thread that finds no room waits while others hold taken files, so take one at a time. Errors name the object:
+ * those of the store, ABORTED when it changed since it was listed, EXHAUSTED when it does not fit the cache, CANCELLED after
+ * mirror_stop. A head has no checksum, the whole file has one: when the file does not begin with its head, the head was corrupt; it
+ * is replaced here and in the cache, mirror_stat counts it, and values read from the old head are invalid.
  */
 int mirror_take(struct mirror *m, const char *path, char *ret_path, struct err *err);
 void mirror_drop(struct mirror *m, const char *path);

@@ -15,6 +15,16 @@
 
 enum { READ_BYTES = 4 << 20, MOST_FAULTS = 2, INDEX_ROOM = 64 << 10 };
 
+/* The parts of a recording count in its key; those of other formats than EDF alone, so that keys of EDF stay. */
+static int put_parts(const struct window_build *r, struct json_writer *json, struct err *err) {
+    struct window_stamp stamp;
+    int rc = eegfile_has_parts(r->recording_path) ? window_stamp_parts(r->mirror, r->recording_path, &stamp, err) : ERR_NOT_FOUND;
+    if (rc)
+        return rc == ERR_NOT_FOUND ? 0 : rc;
+    json_put_str(json, "parts", stamp.hex);
+    return 0;
+}
+
 /* Writes the key of the source among all sources. */
 static int put_source(const struct window_build *r, struct json_writer *json, struct err *err) {
     char absolute[4096], *resolved;
@@ -24,7 +34,7 @@ static int put_source(const struct window_build *r, struct json_writer *json, st
     if (r->mirror) {
         if (!(rc = mirror_stat(r->mirror, r->recording_path, &file, err)))
             json_put_str(json, "object", file.version);
-        return rc;
+        return rc ? rc : put_parts(r, json, err);
     }
     if (!(resolved = realpath(r->recording_path, NULL)))
         return err_errno(err, errno, "cannot open %s", r->recording_path);
@@ -37,7 +47,7 @@ static int put_source(const struct window_build *r, struct json_writer *json, st
     json_put_str(json, "path", absolute);
     json_put_i64(json, "size", size);
     json_put_i64(json, "mtime_ns", mtime_ns);
-    return 0;
+    return put_parts(r, json, err);
 }
 
 static void put_runs(struct json_writer *json, const char *name, const struct label_run *runs, size_t n) {

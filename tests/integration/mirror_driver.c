@@ -11,6 +11,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "eeg/mirrored.h"
 #include "store/mirror.h"
 
 struct look {
@@ -46,7 +47,8 @@ static int run(char **argv, const char *prefix, struct store *store, struct cach
     str_format(tree, sizeof tree, "%s/tree", argv[3]);
     struct look look = {.dir = tree};
     struct cache_stats stats;
-    const struct mirror_config config = {.store = store, .cache = cache, .prefix = prefix, .directory = tree};
+    const struct mirror_config config = {
+        .rules = &mirrored_recordings, .store = store, .cache = cache, .prefix = prefix, .directory = tree};
     int rc = mirror_open(&config, go_on, NULL, &mirror, err);
     if (!rc)
         rc = fsio_walk(tree, look_at, &look, err);

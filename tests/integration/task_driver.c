@@ -10,6 +10,7 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "eeg/mirrored.h"
 #include "store/mirror.h"
 #include "work/job_data.h"
 #include "work/task.h"
@@ -95,7 +96,8 @@ static int run_mirrored(const struct jobfile *job, struct task_env *env, int64_t
     int rc = store_open(url, &store, err);
     if (!rc)
         rc = cache_open(objects, 1 << 30, &cache, err);
-    const struct mirror_config config = {.store = store, .cache = cache, .prefix = "", .directory = tree, .head_bytes = 16 << 10};
+    const struct mirror_config config = {
+        .rules = &mirrored_recordings, .store = store, .cache = cache, .prefix = "", .directory = tree, .head_bytes = 16 << 10};
     if (!rc)
         rc = mirror_open(&config, go_on, NULL, &mirror, err);
     if (!rc) {

@@ -6,6 +6,7 @@
 
 #include "unit/temp_dir.h"
 
+#include "eeg/mirrored.h"
 #include "store/mirror.h"
 
 struct setting {
@@ -50,8 +51,12 @@ static void end(struct setting *s) {
 }
 
 static int mirrored(void **state, struct setting *s, const char *prefix, int64_t most, struct err *err) {
-    const struct mirror_config config = {
-        .store = s->store, .cache = s->cache, .prefix = prefix, .directory = in_dir(state, "tree"), .max_recordings = most};
+    const struct mirror_config config = {.rules = &mirrored_recordings,
+                                         .store = s->store,
+                                         .cache = s->cache,
+                                         .prefix = prefix,
+                                         .directory = in_dir(state, "tree"),
+                                         .max_recordings = most};
     mirror_close(s->mirror);
     s->mirror = NULL;
     return mirror_open(&config, note_progress, s, &s->mirror, err);
@@ -156,8 +161,12 @@ static void a_cancel_ends_it(void **state) {
 
 /* The same with heads of so many bytes. */
 static int headed(void **state, struct setting *s, size_t head_bytes, struct err *err) {
-    const struct mirror_config config = {
-        .store = s->store, .cache = s->cache, .prefix = "", .directory = in_dir(state, "tree"), .head_bytes = head_bytes};
+    const struct mirror_config config = {.rules = &mirrored_recordings,
+                                         .store = s->store,
+                                         .cache = s->cache,
+                                         .prefix = "",
+                                         .directory = in_dir(state, "tree"),
+                                         .head_bytes = head_bytes};
     return mirror_open(&config, note_progress, s, &s->mirror, err);
 }
 

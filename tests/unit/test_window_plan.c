@@ -10,6 +10,7 @@
 
 #include "base/str.h"
 #include "eeg/frontend.h"
+#include "eeg/mirrored.h"
 #include "eeg_fixture.h"
 #include "formats/eegfile.h"
 #include "skip.h"
@@ -196,8 +197,12 @@ static void open_mirrored(struct mirrored *s, const char *source, const char *na
     snprintf(tree, sizeof tree, "%s/%s-tree", folder, name);
     assert_int_equal(store_open(url, &s->store, &err), 0);
     assert_int_equal(cache_open(objects, 1 << 30, &s->cache, &err), 0);
-    const struct mirror_config config = {
-        .store = s->store, .cache = s->cache, .prefix = "", .directory = tree, .head_bytes = 16 << 10};
+    const struct mirror_config config = {.rules = &mirrored_recordings,
+                                         .store = s->store,
+                                         .cache = s->cache,
+                                         .prefix = "",
+                                         .directory = tree,
+                                         .head_bytes = 16 << 10};
     assert_int_equal(mirror_open(&config, go_on, NULL, &s->mirror, &err), 0);
 }
 

@@ -1,0 +1,73 @@
+/* matrix: a recording whose samples are a matrix in a file, sample after sample or signal after signal; what the formats share that
+ * only add headers, segments and annotations to it. For lib/formats only. A format makes one, adds signals, blocks and annotations,
+ * and finishes it; reading is the same for all. A record (eegfile.h) is one sample of each signal. */
+#ifndef BRR_FORMATS_MATRIX_H
+#define BRR_FORMATS_MATRIX_H
+#include "base/arena.h"
+#include "formats/format.h"
+
+/* Of a sample, little-endian. MATRIX_OFFSET_I16: 0x8000 stands for 0. */
+enum matrix_type { MATRIX_I16, MATRIX_OFFSET_I16, MATRIX_I32, MATRIX_F32, MATRIX_F64 };
+
+/* Consecutive records of the file. */
+struct matrix_block {
+    size_t offset; /* byte of its first sample */
+    int64_t first_record, n_records;
+};
+
+struct matrix {
+    struct eegfile base;
+    struct eeg_info info;
+    struct arena arena;
+    struct filebytes data; /* the file of the samples, owned */
+    size_t whole;          /* its length in all; data.len when all of it is there */
+    enum matrix_type type;
+    bool by_signal;   /* signal after signal; one block then */
+    int columns;      /* samples that a record has in the file, of which the first n_signals are signals */
+    int64_t fed_from; /* the first record of data, when records are fed */
+    bool fed;
+    struct eeg_signal *signals;
+    struct matrix_block *blocks;
+    struct eeg_segment *segments;
+    struct eeg_annotation *annotations;
+    const char **repairs;
+    size_t n_blocks, capacities[5];
+};
+
+int matrix_new(const struct recording_format *format, const char *path, struct matrix **ret, struct err *err);
+void matrix_close(struct eegfile *file);
+static inline void matrix_free(struct matrix *m) { matrix_close(&m->base); }
+OWNABLE(struct matrix, matrix_free)
+
+/* The rate as it is stated: a record lasts period_num / period_den seconds. */
+int matrix_set_period(struct matrix *m, double seconds, struct err *err);
+int matrix_set_rate(struct matrix *m, double hz, struct err *err);
+/* A signal whose value is sample · scale in `unit`: µV for a unit of voltage. Texts of n bytes in UTF-8 or Latin-1. */
+struct matrix_text {
+    const char *bytes;
+    size_t n;
+};
+int matrix_add_signal(struct matrix *m, struct matrix_text label, struct matrix_text unit, double scale, struct err *err);
+/* Blocks and segments in order. A block that begins where a segment ends, by time and to half a sample, continues it. */
+int matrix_add_block(struct matrix *m, size_t offset, int64_t n_records, double start_s, struct err *err);
+/* Begins a segment at a record inside a block, `gap_s` later than the record before it ends. */
+int matrix_add_gap(struct matrix *m, int64_t record, double gap_s, struct err *err);
+/* Blank texts are ignored. duration_s NaN: not given. */
+int matrix_annotate(struct matrix *m, double onset_s, double duration_s, struct matrix_text text, struct err *err);
+void matrix_repair(struct matrix *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* UTF-8 of bytes in the arena; NULL without memory. */
+const char *matrix_keep(struct matrix *m, struct matrix_text text);
+/* Reads a companion or a file with text as a whole into the arena, NUL-terminated. RANGE above `most` bytes. */
+int matrix_read_text(struct matrix *m, const struct filebytes *bytes, size_t most, char **ret, struct err *err);
+int64_t matrix_stride(const struct matrix *m);
+size_t matrix_sample_bytes(enum matrix_type type);
+/* Sorts, checks and connects everything; INVALID without signals. */
+int matrix_finish(struct matrix *m, struct eegfile **ret, struct err *err);
+
+/* Rows of struct recording_format. */
+int matrix_read(const struct eegfile *file, const int *signals, int n_signals, struct eeg_range range, float *const *uv,
+                struct err *err);
+int matrix_feed(struct eegfile *file, const void *records, int64_t n, struct err *err);
+int64_t matrix_record_bytes(const struct eegfile *file);
+
+#endif
