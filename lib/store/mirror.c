@@ -80,16 +80,33 @@ static struct cached_place place_of(struct mirror *m) {
     return (struct cached_place){.store = m->config.store, .cache = m->config.cache, .progress = go_on, .ctx = m};
 }
 
+/* The tree of whole files names a file. A link to its place in the cache stays right: the key decides the place. */
+static int link_whole(const struct mirror *m, const char *key, const char *target, char path[CACHE_PATH_SIZE], struct err *err) {
+    char fresh[PATH_BYTES];
+    int rc;
+    if (!str_format(path, CACHE_PATH_SIZE, "%s%s/%s", m->directory, WHOLE, key + strlen(m->prefix)) ||
+        !str_format(fresh, sizeof fresh, "%s.%llx", path, (unsigned long long)(uintptr_t)&fresh))
+        return err_set(err, ERR_RANGE, "%s: the path is too long", key);
+    if ((rc = fsio_mkdirs_above(path, err)))
+        return rc;
+    (void)unlink(fresh);
+    if (symlink(target, fresh) || rename(fresh, path))
+        return err_errno(err, errno, "cannot link %s", path);
+    return 0;
+}
+
 /* The parts of a recording that is listed alone. */
 static int list_parts(struct mirror *m, const struct file *recording, struct err *err) {
     char path[CACHE_PATH_SIZE], names[MIRROR_PARTS][MIRROR_NAME_SIZE], key[STORE_KEY_SIZE];
     const struct store_watch watch = {.progress = go_on, .ctx = m};
     const struct cached_place place = place_of(m);
     const struct cached_object object = recording->object; /* the array may move */
-    int rc = cached_fetch(&place, &object, path, err);
+    char target[CACHE_PATH_SIZE];
+    int rc = cached_fetch(&place, &object, target, err);
     if (rc)
         return rc;
-    int n = m->config.rules->parts(path, names);
+    rc = link_whole(m, object.key, target, path, err);
+    int n = rc ? 0 : m->config.rules->parts(path, names);
     cache_unpin(m->config.cache, object.cache_key);
     for (int i = 0; i < n && !rc; i++) {
         struct store_item item;
@@ -475,22 +492,6 @@ static void find_parts(struct mirror *m, struct file *f, const char *path) {
     pthread_mutex_unlock(&m->lock);
 }
 
-/* The tree of whole files names a file. A link to its place in the cache stays right: the key decides the place. */
-static int link_whole(const struct mirror *m, const struct file *f, const char *target, char path[CACHE_PATH_SIZE],
-                      struct err *err) {
-    char fresh[PATH_BYTES];
-    int rc;
-    if (!str_format(path, CACHE_PATH_SIZE, "%s%s/%s", m->directory, WHOLE, f->object.key + strlen(m->prefix)) ||
-        !str_format(fresh, sizeof fresh, "%s.%llx", path, (unsigned long long)(uintptr_t)&fresh))
-        return err_set(err, ERR_RANGE, "%s: the path is too long", f->object.key);
-    if ((rc = fsio_mkdirs_above(path, err)))
-        return rc;
-    (void)unlink(fresh);
-    if (symlink(target, fresh) || rename(fresh, path))
-        return err_errno(err, errno, "cannot link %s", path);
-    return 0;
-}
-
 /* The whole file, pinned, and the parts of a recording with it; path is then where all of them stand under their names. */
 static int fetch_with_parts(struct mirror *m, struct file *f, char path[CACHE_PATH_SIZE], struct err *err) {
     char target[CACHE_PATH_SIZE];
@@ -500,14 +501,14 @@ static int fetch_with_parts(struct mirror *m, struct file *f, char path[CACHE_PA
     str_copy(path, CACHE_PATH_SIZE, target);
     if (!has_parts(f))
         return 0;
-    find_parts(m, f, target);
-    rc = link_whole(m, f, target, path, err);
+    if (!(rc = link_whole(m, f->object.key, target, path, err)))
+        find_parts(m, f, path); /* under its own name, which may be part of theirs */
     while (!rc && n < f->n_parts) {
         char part[CACHE_PATH_SIZE];
         if (!(rc = fetch(m, f->parts[n], target, err)))
-            rc = link_whole(m, f->parts[n++], target, part, err);
+            rc = link_whole(m, f->parts[n++]->object.key, target, part, err);
     }
-    if (!rc)
+    if (rc == 0)
         return 0;
     while (n > 0)
         cache_unpin(m->config.cache, f->parts[--n]->object.cache_key);

@@ -134,11 +134,13 @@ static int identify_mirrored(const struct manifest_config *c, const char *path, 
 static int identify(const struct manifest_config *c, const char *path, struct manifest_identity *ret, struct err *err) {
     struct window_stamp parts;
     int rc = c->mirror ? identify_mirrored(c, path, ret, err) : fsio_size(path, &ret->size_bytes, &ret->mtime_ns, err);
-    if (!rc && eegfile_has_parts(path) && !window_stamp_parts(c->mirror, path, &parts, NULL)) {
+    if (rc)
+        return rc;
+    if (eegfile_has_parts(path) && !window_stamp_parts(c->mirror, path, &parts, NULL)) {
         parts.hex[15] = '\0'; /* 60 bits of a checksum beside the time */
         ret->mtime_ns ^= (int64_t)strtoll(parts.hex, NULL, 16);
     }
-    return rc ? rc : labels_stamp(path, c->labels ? c->labels : "auto", ret->labels, err);
+    return labels_stamp(path, c->labels ? c->labels : "auto", ret->labels, err);
 }
 
 static int check_times(const struct manifest_entry *e, struct err *err) {

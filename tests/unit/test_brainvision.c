@@ -1,0 +1,300 @@
+/* BrainVision: the samples of an EDF file bit for bit in every layout, markers and gaps, errors that name the reason, heads, and
+ * one folder of two formats. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "eeg/labels.h"
+#include "eeg/mirrored.h"
+#include "eeg_fixture.h"
+#include "formats/eegfile.h"
+#include "store/cache.h"
+#include "store/store.h"
+#include "unit/brainvision_writer.h"
+#include "unit/temp_dir.h"
+#include "windows/manifest.h"
+#include "windows/recording.h"
+#include "windows/window.h"
+
+enum { SECONDS = 20, RATE = 256, SIGNALS = 19, SAMPLES = SECONDS * RATE };
+
+static const struct written_brainvision BASE = {.binary = "INT_16",
+                                                .labels = fixture_referential,
+                                                .n_signals = SIGNALS,
+                                                .seconds = SECONDS,
+                                                .rate_hz = RATE,
+                                                .resolution = "0.5",
+                                                .factor = 0.5};
+
+/* The same samples at 0.5 µV a step. */
+static void write_twin(const char *path) {
+    struct written_signal signals[SIGNALS];
+    for (int s = 0; s < SIGNALS; s++)
+        signals[s] = (struct written_signal){.label = fixture_referential[s],
+                                             .samples = RATE,
+                                             .physical_min = "-16384",
+                                             .physical_max = "16383.5",
+                                             .digital_min = "-32768",
+                                             .digital_max = "32767"};
+    const struct written_file f = {.n_signals = SIGNALS, .n_records = SECONDS, .signals = signals};
+    struct str bytes;
+    str_init(&bytes, 8 << 20);
+    edf_write(&f, false, &bytes);
+    put_file(path, bytes.data, bytes.len);
+    str_done(&bytes);
+}
+
+static float *read_all(const char *path, struct eegfile **ret) {
+    struct err err = {0};
+    int signals[SIGNALS];
+    float *uv[SIGNALS], *samples = calloc(SIGNALS * SAMPLES, sizeof *samples);
+    for (int s = 0; s < SIGNALS; s++) {
+        signals[s] = s;
+        uv[s] = samples + s * SAMPLES;
+    }
+    if (eegfile_open(path, ret, &err) || eegfile_read(*ret, signals, SIGNALS, (struct eeg_range){0, SAMPLES}, uv, &err))
+        fail_msg("%s", err.message);
+    return samples;
+}
+
+static void every_layout_has_the_samples_of_its_edf_twin(void **state) {
+    static const char *const types[] = {"INT_16", "INT_32", "IEEE_FLOAT_32"};
+    struct eegfile *edf, *file;
+    write_twin(in_dir(state, "twin.edf"));
+    float *wanted = read_all(in_dir(state, "twin.edf"), &edf);
+    for (int i = 0; i < 6; i++) {
+        struct written_brainvision f = BASE;
+        f.binary = types[i / 2];
+        f.vectorized = i & 1;
+        write_brainvision(in_dir(state, "x"), &f);
+        float *got = read_all(in_dir(state, "x.vhdr"), &file);
+        assert_memory_equal(got, wanted, SIGNALS * SAMPLES * sizeof *got);
+        const struct eeg_info *a = eegfile_info(edf), *b = eegfile_info(file);
+        assert_true(a->duration_s == b->duration_s && a->n_signals == b->n_signals && b->n_segments == 1 && !b->n_repairs);
+        assert_true(b->signals[3].rate_hz == RATE && b->signals[3].volt && b->signals[3].usable);
+        assert_string_equal(a->signals[3].label, b->signals[3].label);
+        assert_string_equal(eegfile_format(file), "BrainVision");
+        const int order[] = {7, 2};
+        float part[2][700];
+        assert_int_equal(eegfile_read(file, order, 2, (struct eeg_range){1001, 700}, (float *[]){part[0], part[1]}, NULL), 0);
+        assert_memory_equal(part[0], wanted + 7 * SAMPLES + 1001, sizeof part[0]);
+        assert_memory_equal(part[1], wanted + 2 * SAMPLES + 1001, sizeof part[1]);
+        assert_int_equal(eegfile_read(file, order, 2, (struct eeg_range){SAMPLES - 1, 2}, (float *[]){part[0], part[1]}, NULL),
+                         ERR_RANGE);
+        free(got);
+        eegfile_close(file);
+    }
+    free(wanted);
+    eegfile_close(edf);
+}
+
+static void markers_are_annotations_and_dated_segments_are_gaps(void **state) {
+    struct written_brainvision f = BASE;
+    struct err err = {0};
+    struct eegfile *file = NULL;
+    f.markers = "Mk1=New Segment,,1,1,0,20240131235958500000\r\n"
+                "Mk2=Comment,sz\\1 left,257,512,0\r\n"
+                "Mk3=Stimulus,,2561,1,0\r\n"
+                "Mk4=New Segment,,2561,1,0,20240201000018500000\r\n"
+                "Mk5=Comment,after the gap,2817,1,0\r\n";
+    write_brainvision(in_dir(state, "x"), &f);
+    assert_int_equal(eegfile_open(in_dir(state, "x.vhdr"), &file, &err), 0);
+    const struct eeg_info *info = eegfile_info(file);
+    char text[32];
+    assert_string_equal(eegfile_start_text(file, text, sizeof text), "2024-01-31 23:59:58");
+    assert_true(info->start.subsecond == 0.5);
+    assert_int_equal(info->n_segments, 2);
+    assert_true(info->segments[1].first_record == 2560 && info->segments[1].n_records == 2560);
+    assert_true(fabs(info->segments[1].start_s - 20) < 1e-6 && fabs(info->duration_s - 30) < 1e-6);
+    assert_int_equal(info->n_annotations, 3);
+    assert_string_equal(info->annotations[0].text, "sz, left");
+    assert_true(fabs(info->annotations[0].onset_s - 1) < 1e-9 && fabs(info->annotations[0].duration_s - 2) < 1e-9);
+    assert_string_equal(info->annotations[1].text, "Stimulus");
+    assert_true(fabs(info->annotations[1].onset_s - 20) < 1e-6 && isnan(info->annotations[1].duration_s));
+    assert_true(fabs(info->annotations[2].onset_s - 21) < 1e-6);
+    OWNED(labels_done) struct labels labels = {0};
+    assert_int_equal(labels_load(in_dir(state, "x.vhdr"), "auto", NULL, &labels, &err), 0);
+    assert_int_equal(labels.source, LABELS_EDF_ANNOTATIONS);
+    assert_true(labels.n_runs == 1 && labels.runs[0].onset_s == 1 && labels.runs[0].end_s == 3);
+    eegfile_close(file);
+}
+
+static void put_text(void **state, const char *name, const char *text) { put_file(in_dir(state, name), text, strlen(text)); }
+
+static void what_cannot_be_read_is_an_error_with_the_reason(void **state) {
+    static const char form[] = "BrainVision Data Exchange Header File Version 1.0\n[Common Infos]\nDataFile=%s\nDataFormat=%s\n"
+                               "DataOrientation=MULTIPLEXED\nNumberOfChannels=%s\nSamplingInterval=%s\n[Binary Infos]\n"
+                               "BinaryFormat=%s\n%s[Channel Infos]\nCh1=Fp1,,%s,uV\n";
+    static const struct {
+        const char *data, *format, *channels, *interval, *binary, *more, *resolution, *word;
+        int rc;
+    } cases[] = {
+        {"d.eeg", "ASCII", "1", "4000", "INT_16", "", "1", "DataFormat=ASCII is not read; export", ERR_UNSUPPORTED},
+        {"d.eeg", "BINARY", "1", "4000", "UINT_16", "", "1", "BinaryFormat=UINT_16 is not read", ERR_UNSUPPORTED},
+        {"d.eeg", "BINARY", "1", "4000", "INT_16", "UseBigEndianOrder=YES\n", "1", "UseBigEndianOrder=YES", ERR_UNSUPPORTED},
+        {"d.eeg", "BINARY", "2", "4000", "INT_16", "", "1", "Ch2 is missing in [Channel Infos]", ERR_INVALID},
+        {"d.eeg", "BINARY", "0", "4000", "INT_16", "", "1", "NumberOfChannels=0; expected a number above 0", ERR_INVALID},
+        {"d.eeg", "BINARY", "1", "", "INT_16", "", "1", "SamplingInterval=; expected", ERR_INVALID},
+        {"d.eeg", "BINARY", "1", "4000", "INT_16", "", "much", "the resolution of Ch1 is 'much'", ERR_INVALID},
+        {"away.eeg", "BINARY", "1", "4000", "INT_16", "", "1", "its file away.eeg cannot be opened", ERR_NOT_FOUND},
+    };
+    put_text(state, "d.eeg", "12345678");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1000];
+        struct eegfile *file = NULL;
+        struct err err = {0};
+        snprintf(text, sizeof text, form, cases[i].data, cases[i].format, cases[i].channels, cases[i].interval, cases[i].binary,
+                 cases[i].more, cases[i].resolution);
+        put_text(state, "x.vhdr", text);
+        assert_int_equal(eegfile_open(in_dir(state, "x.vhdr"), &file, &err), cases[i].rc);
+        if (!strstr(err.message, cases[i].word))
+            fail_msg("'%s' lacks '%s'", err.message, cases[i].word);
+    }
+    struct err err = {0};
+    struct eegfile *file = NULL;
+    assert_int_equal(eegfile_open(in_dir(state, "d.eeg"), &file, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "name the file that ends in .vhdr"));
+}
+
+static bool go_on(void *ctx, const struct mirror_progress *p) {
+    (void)ctx, (void)p;
+    return true;
+}
+
+/* Of a bucket the heads are enough to plan; the samples of the taken recording are those of the local one. */
+static void a_bucket_is_planned_by_heads_and_read_whole(void **state) {
+    struct written_brainvision f = BASE;
+    struct err err = {0};
+    struct store *store = NULL;
+    struct mirror *mirror = NULL;
+    struct cache *cache = NULL;
+    char url[600], tree[700], whole[CACHE_PATH_SIZE];
+    f.markers = "Mk1=Comment,seizure,513,1024,0\r\n";
+    assert_int_equal(fsio_mkdirs(in_dir(state, "bucket/sub-01"), NULL), 0);
+    write_brainvision(in_dir(state, "bucket/sub-01/sub-01_eeg"), &f);
+    put_text(state, "bucket/notes.eeg.txt", "a label file");
+    assert_int_equal(fsio_mkdirs(in_dir(state, "bucket/other"), NULL), 0);
+    put_text(state, "bucket/other/lone.vmrk", "no header here");
+    snprintf(url, sizeof url, "file://%s", in_dir(state, "bucket"));
+    assert_int_equal(store_open(url, &store, &err), 0);
+    assert_int_equal(cache_open(in_dir(state, "cache"), 16 << 20, &cache, &err), 0);
+    const struct mirror_config config = {.rules = &mirrored_recordings,
+                                         .store = store,
+                                         .cache = cache,
+                                         .prefix = "",
+                                         .directory = in_dir(state, "tree"),
+                                         .head_bytes = 4096};
+    assert_int_equal(mirror_open(&config, go_on, NULL, &mirror, &err), 0);
+    snprintf(tree, sizeof tree, "%s/sub-01/sub-01_eeg.vhdr", mirror_directory(mirror));
+    struct eegfile *head = NULL, *file = NULL;
+    bool enough = false;
+    float one[1];
+    int64_t bytes;
+    assert_int_equal(eegfile_open_head(tree, (struct eegfile_sizes){mirror_bytes, mirror}, &head, &enough, &err), 0);
+    assert_true(enough && eegfile_info(head)->n_records == SAMPLES && eegfile_info(head)->n_annotations == 1);
+    assert_int_equal(eegfile_read(head, (int[]){0}, 1, (struct eeg_range){SAMPLES - 1, 1}, (float *[]){one}, &err),
+                     ERR_PRECONDITION);
+    eegfile_close(head);
+    assert_int_equal(mirror_take(mirror, tree, whole, &err), 0);
+    float *a = read_all(whole, &file);
+    eegfile_close(file);
+    float *b = read_all(in_dir(state, "bucket/sub-01/sub-01_eeg.vhdr"), &file);
+    eegfile_close(file);
+    assert_memory_equal(a, b, SIGNALS * SAMPLES * sizeof *a);
+    assert_false(fsio_exists(in_dir(state, "tree/other/lone.vmrk")));
+    assert_int_equal(fsio_size(in_dir(state, "tree/sub-01/sub-01_eeg.eeg"), &bytes, &(int64_t){0}, NULL), 0);
+    assert_int_equal(bytes, 4096);
+    mirror_drop(mirror, tree);
+    free(a);
+    free(b);
+    mirror_close(mirror);
+    cache_close(cache);
+    store_close(store);
+}
+
+static const char LABELS[] = FIXTURE_EVENTS "4\t6\tsz\tn/a\tn/a\tn/a\t20\n";
+
+/* What a network is fed of a folder of two formats: bit for bit what it is fed of the same recordings in EDF. */
+static void a_folder_of_two_formats_is_the_same_folder_in_edf(void **state) {
+    struct written_brainvision f = BASE;
+    struct err err = {0};
+    static const char *const folders[] = {"mixed", "edf"};
+    struct manifest *m[2] = {NULL, NULL};
+    for (int k = 0; k < 2; k++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s/sub-02", folders[k]);
+        assert_int_equal(fsio_mkdirs(in_dir(state, name), NULL), 0);
+        snprintf(name, sizeof name, "%s/sub-01_eeg.edf", folders[k]);
+        write_twin(in_dir(state, name));
+        snprintf(name, sizeof name, "%s/sub-01_events.tsv", folders[k]);
+        put_text(state, name, LABELS);
+        snprintf(name, sizeof name, "%s/sub-02/sub-02_events.tsv", folders[k]);
+        put_text(state, name, LABELS);
+        snprintf(name, sizeof name, k ? "%s/sub-02/sub-02_eeg.edf" : "%s/sub-02/sub-02_eeg", folders[k]);
+        if (k)
+            write_twin(in_dir(state, name));
+        else
+            write_brainvision(in_dir(state, name), &f);
+        const struct manifest_config config = {.root = in_dir(state, folders[k]),
+                                               .cache_dir = in_dir(state, "cache"),
+                                               .frontend = {"referential-19", 50, {0.5, 120}, 2},
+                                               .window = 512,
+                                               .hop = 256,
+                                               .labels = "auto",
+                                               .unlabeled = "error",
+                                               .workers = 2};
+        if (manifest_open(&config, NULL, NULL, &m[k], &err))
+            fail_msg("%s", err.message);
+    }
+    assert_int_equal(manifest_count(m[0]), 2);
+    assert_int_equal(manifest_count(m[1]), 2);
+    for (int i = 0; i < 2; i++) {
+        struct recording *a = manifest_entry(m[0], i)->recording, *b = manifest_entry(m[1], i)->recording;
+        float *x = calloc(512 * SIGNALS, sizeof *x), *y = calloc(512 * SIGNALS, sizeof *y);
+        uint8_t labels[2][512];
+        int64_t valid[2];
+        assert_string_equal(manifest_entry(m[0], i)->patient, manifest_entry(m[1], i)->patient);
+        for (int64_t start = 0; start < SAMPLES; start += 256) {
+            if (window_read(a, start, 512, x, labels[0], &valid[0], &err) ||
+                window_read(b, start, 512, y, labels[1], &valid[1], &err))
+                fail_msg("%s", err.message);
+            assert_int_equal(valid[0], valid[1]);
+            assert_memory_equal(x, y, 512 * SIGNALS * sizeof *x);
+            assert_memory_equal(labels[0], labels[1], 512);
+        }
+        free(x);
+        free(y);
+    }
+    manifest_close(m[0]);
+    manifest_close(m[1]);
+}
+
+/* A recording whose samples change under an unchanged header is another one. */
+static void a_change_of_the_samples_changes_the_key(void **state) {
+    struct written_brainvision f = BASE;
+    struct window_stamp a, b;
+    write_brainvision(in_dir(state, "x"), &f);
+    assert_int_equal(window_stamp_parts(NULL, in_dir(state, "x.vhdr"), &a, NULL), 0);
+    f.seconds = 10;
+    write_brainvision_samples(in_dir(state, "x.eeg"), &f);
+    assert_int_equal(window_stamp_parts(NULL, in_dir(state, "x.vhdr"), &b, NULL), 0);
+    assert_string_not_equal(a.hex, b.hex);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        in_temp_dir(every_layout_has_the_samples_of_its_edf_twin),
+        in_temp_dir(markers_are_annotations_and_dated_segments_are_gaps),
+        in_temp_dir(what_cannot_be_read_is_an_error_with_the_reason),
+        in_temp_dir(a_bucket_is_planned_by_heads_and_read_whole),
+        in_temp_dir(a_folder_of_two_formats_is_the_same_folder_in_edf),
+        in_temp_dir(a_change_of_the_samples_changes_the_key),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
