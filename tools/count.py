@@ -39,7 +39,7 @@ def show(title, rooms):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="exit 1 when a room of lib/ or daemon/ is above its limits")
+    parser.add_argument("--check", action="store_true", help="exit 1 when a room is above its limits")
     check = parser.parse_args().check
     os.chdir(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     product, tests = count()
