@@ -115,6 +115,7 @@ static void fill_open(Brr__V1__Open *open, const struct brr_stream_config *c) {
     open->threshold_on = c->threshold_on;
     open->threshold_off = c->threshold_off;
     open->alarm_rate = c->alarm_rate;
+    open->partial = c->partial;
     open->device = (char *)(uintptr_t)(c->device ? c->device : "");
     open->resumable = !c->no_resume;
 }

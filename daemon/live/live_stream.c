@@ -5,11 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/queue.h"
 #include "base/str.h"
 #include "daemon/live/live_models.h"
 #include "detect/timeline.h"
+#include "eeg/montage.h"
+#include "eeg/montage_partial.h"
 #include "kernels/device.h"
 #include "store/digest.h"
 
@@ -321,6 +324,37 @@ static int load_parts(struct live_stream *s, struct unpack *state, struct err *e
     return unpack_done(state) ? 0 : err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
 }
 
+/* The montage for a recording that lacks channels of the model's: the part that it allows, if the model takes any number of them.
+ */
+static int take_partial(const struct live_stream *s, struct live_opened *o, struct err *err) {
+    OWNED_POINTER(montage_free) struct montage *whole = NULL;
+    struct modelfile *file = &o->info.file;
+    char spec[MONTAGE_PARTIAL_SIZE];
+    if (s->open.partial <= 0 || !montage_new(file->montage, s->open.labels, s->open.n_labels, &whole, NULL))
+        return 0;
+    if (!frontend_is_feature(file->frontend.normalize))
+        return err_set(
+            err, ERR_PRECONDITION,
+            "montage %s lacks channels, and this model is a network, which needs all of them; line_length and band_power "
+            "take what is there",
+            file->montage);
+    int rc = montage_partial(s->open.labels, s->open.n_labels, s->open.partial, spec, err);
+    if (rc)
+        return rc;
+    struct frontend_config frontend = file->frontend;
+    frontend.montage = spec;
+    return modelfile_set_frontend(file, &frontend, err);
+}
+
+/* Adds to the error of missing channels what a model that takes any number of them can do. */
+static int say_partial(const struct live_opened *o, int rc, struct err *err) {
+    char said[sizeof err->message];
+    if (rc != ERR_PRECONDITION || !frontend_is_feature(o->info.file.frontend.normalize))
+        return rc;
+    str_copy(said, sizeof said, err->message);
+    return err_set(err, rc, "%.800s; --partial N (Open.partial) runs this model on the channels there are", said);
+}
+
 /* A new timeline, or with `state` one that goes on from there. */
 static int open_timeline(struct live_stream *s, struct live_opened *o, struct unpack *state, struct err *err) {
     struct frontend_source source = {.labels = s->open.labels, .n_labels = s->open.n_labels, .rate_hz = s->open.rate_hz};
@@ -333,13 +367,13 @@ static int open_timeline(struct live_stream *s, struct live_opened *o, struct un
                                  .suppression = on_suppression,
                                  .settled = on_settled};
     int rc;
-    if (state && (rc = load_numbers(s, state, err)))
+    if ((state && (rc = load_numbers(s, state, err))) || (rc = take_partial(s, o, err)))
         return rc;
     struct timeline_options options = {.alarm_hop = s->alarm_hop, .events = &o->info.file.events, .alarms = &o->alarms};
     struct frontend_report report = {.note = ""};
     const int *sources = NULL;
-    if ((rc = timeline_new(&detector_info(s->model->detector)->file, &source, &options, &sink, &s->timeline, &report, err)))
-        return rc;
+    if ((rc = timeline_new(&o->info.file, &source, &options, &sink, &s->timeline, &report, err)))
+        return say_partial(o, rc, err);
     if (!(s->quality = quality_new(timeline_sources(s->timeline, &sources), s->open.rate_hz, clipping_uv(&s->open))))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
     if (state && (rc = load_parts(s, state, err)))
@@ -349,7 +383,12 @@ static int open_timeline(struct live_stream *s, struct live_opened *o, struct un
     for (int i = 0; i < o->n_sources; i++)
         o->sources[i] = sources[i];
     o->alarm_hop = options.alarm_hop;
-    str_copy(o->note, sizeof o->note, report.note);
+    if (str_starts(o->info.file.montage, "custom:") &&
+        strcmp(o->info.file.montage, detector_info(s->model->detector)->file.montage) != 0)
+        str_format(o->note, sizeof o->note, "only part of the montage, to which thresholds were not fitted: %.180s",
+                   o->info.file.montage + 7);
+    else
+        str_copy(o->note, sizeof o->note, report.note);
     return 0;
 }
 

@@ -29,6 +29,7 @@ struct live_open {
     double alarm_hop_s; /* 0 = default of the device, negative = no alarms */
     double on, off;     /* thresholds of events and alarms; 0 = the model's */
     double alarm_rate;  /* alarms by the model's rule for so many false alarms per 24 h; 0 = by the thresholds */
+    int partial;        /* > 0: a model of a feature may do with fewer channels than its montage has, at least so many */
     bool realtime, want_probabilities;
     bool replay;          /* the samples are of a recording, also where they come in real time */
     int device;           /* index of the device that computes it */

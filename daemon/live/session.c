@@ -152,6 +152,7 @@ int session_check(const struct session *s, const struct live_open *open, struct 
                        : own->on < open->on || own->on > open->on                                 ? "threshold_on"
                        : own->off < open->off || own->off > open->off                             ? "threshold_off"
                        : own->alarm_rate < open->alarm_rate || own->alarm_rate > open->alarm_rate ? "alarm_rate"
+                       : own->partial != open->partial                                            ? "partial"
                        : own->want_probabilities != open->want_probabilities                      ? "want_probabilities"
                                                                                                   : NULL;
     if (!what)

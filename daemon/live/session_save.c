@@ -14,7 +14,7 @@
 /* VIEW: from this version on a snapshot ends with what pack_view writes. THRESHOLDS: from this one on Open has thresholds.
  * MODEL: and the SHA-256 of the model that is kept with the snapshot. ALARM_RATE: and Open's rate of false alarms. JOURNAL: the
  * view has what entries of the journal need. DEVICE: and Open's device. ALARM: which alarm it is and why it went off, the running
- * event, the open gap, and Open's replay. */
+ * event, the open gap, and Open's replay. PARTIAL: and Open's partial. */
 enum {
     OLDEST = 1,
     VIEW = 2,
@@ -24,7 +24,8 @@ enum {
     JOURNAL = 6,
     DEVICE = 7,
     ALARM = 8,
-    VERSION = 8,
+    PARTIAL = 9,
+    VERSION = 9,
     STATE_MAX = 192 << 20,
     PERIOD_MS = 2000,
     BYTES_A_SECOND = 16 << 20,
@@ -63,6 +64,7 @@ static void pack_open(const struct live_open *open, struct str *out) {
     pack_f64(out, open->alarm_rate);
     pack_text(out, open->device_name);
     pack_i64(out, open->replay);
+    pack_i64(out, open->partial);
 }
 
 /* Entries of the journal, as far as they say what people did. */
@@ -206,6 +208,8 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
         unpack_text(in, o->open.device_name, sizeof o->open.device_name);
     if (o->version >= ALARM)
         o->open.replay = unpack_bool(in);
+    if (o->version >= PARTIAL)
+        o->open.partial = (int)unpack_i64(in, 0, FRONTEND_MAX_CHANNELS);
     if (o->version >= MODEL)
         unpack_text(in, o->sha256, sizeof o->sha256);
     unpack_require(in, !*o->sha256 || digest_is_hex(o->sha256));

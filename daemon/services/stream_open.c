@@ -63,6 +63,9 @@ static int check_open(const Brr__V1__Open *in, struct err *err) {
                        ", or 0 for alarms by the thresholds, "
                        "and with a rate an alarm_hop_s of at least 0",
                        in->alarm_rate, in->alarm_hop_s);
+    if (in->partial < 0 || in->partial > FRONTEND_MAX_CHANNELS)
+        return err_set(err, ERR_INVALID, "Open.partial is %d; expected 0 (all channels) to %d", (int)in->partial,
+                       FRONTEND_MAX_CHANNELS);
     if (in->format == BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16 && !(in->scale_uv > 0 && in->scale_uv < 1e6))
         return err_set(err, ERR_INVALID, "Open.scale_uv is %g; I16 needs the microvolt of one unit", in->scale_uv);
     return 0;
@@ -81,6 +84,7 @@ static struct live_open describe_open(const Brr__V1__Open *in, const char *path,
                               .on = in->threshold_on,
                               .off = in->threshold_off,
                               .alarm_rate = in->alarm_rate,
+                              .partial = (int)in->partial,
                               .realtime = in->realtime,
                               .replay = in->replay,
                               .want_probabilities = in->want_probabilities};

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 
 enum { MONTAGE_MAX_OUTPUTS = 64, MONTAGE_MAX_LABELS = 1024, MONTAGE_LABEL_SIZE = 32, MONTAGE_LOOP_EDGES = 8 };
@@ -44,6 +45,7 @@ enum { MONTAGE_IGNORED_ROOM = 75 };
 int montage_new_of(const char *spec, const char *const *labels, int n_labels, const char *ignored, struct montage **ret,
                    struct err *err);
 void montage_free(struct montage *m);
+OWNABLE(struct montage, montage_free)
 
 /* The cleaned form of a label ("EEG FP1-REF" → "Fp1", "T7-P7" → "T3-T5", "Photic PH" → "PHOTICPH"). */
 void montage_clean(const char *label, char ret[MONTAGE_LABEL_SIZE]);

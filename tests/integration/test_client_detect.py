@@ -193,6 +193,29 @@ def check_words(d, recording, model):
     assert labels and all(isinstance(x, dict) for x in labels) and any("model" in x for x in labels), labels
 
 
+def check_partial(d, recording):
+    """Without all channels of its montage a model of a feature runs on those there are, if it was asked to; a network does not."""
+    path, out = f"{d.dir}/few_eeg.edf", f"{d.dir}/few"
+    with open(recording, "rb") as f:
+        data = bytearray(f.read())
+    for i in range(int(data[252:256])):
+        at = 256 + 16 * i
+        if data[at:at + 16].decode().split()[-1].split("-")[0].capitalize() not in ("Fp1", "Fp2", "C3", "C4", "T3", "T4", "O1", "O2"):
+            data[at:at + 16] = f"AUX{i}".ljust(16).encode()
+    with open(path, "wb") as f:
+        f.write(data)
+    code, text, err = d.ctl("detect", path, "--model", "line_length", "--output", out)
+    assert code == 1 and "--partial N" in text, (text, err)
+    code, text, err = d.ctl("detect", path, "--model", "line_length", "--partial", "9", "--output", out)
+    assert code == 1 and "8 channels can be used, and at least 9 were asked for" in text, (text, err)
+    code, text, err = d.ctl("detect", path, "--model", "ward", "--partial", "8", "--output", out)
+    assert code == 1 and "is a network, which needs all of them" in text, (text, err)
+    code, text, err = d.ctl("detect", path, "--model", "line_length", "--partial", "8", "--output", out)
+    assert code == 0 and "only part of the montage" in err and "Fp1-T3,T3-O1,Fp1-C3,C3-O1" in err and os.path.exists(f"{out}/few_events.tsv"), (text, err)
+    whole = [d.ctl("stream", recording, "--model", "line_length", "--json", *more)[1].splitlines()[-1] for more in ([], ["--partial", "8"])]
+    assert json.loads(whole[0])["events"] == json.loads(whole[1])["events"] and "only part" not in whole[1], whole  # all channels are there
+
+
 def check_gap(d, recording, model):
     path = f"{d.dir}/gap_eeg.edf"
     discontinuous(recording, path)
@@ -329,6 +352,7 @@ def main():
         check_bad_weights(d, model)
         check_benchmark(d)
         check_words(d, recording, model)
+        check_partial(d, recording)
         check_gap(d, recording, model)
         check_units(d, recording, model)
         check_pace(d, recording, model)

@@ -134,6 +134,7 @@ static const struct live_open own_open = {.checkpoint = "/m",
                                           .on = 0.61,
                                           .off = 0.52,
                                           .alarm_rate = 5,
+                                          .partial = 7,
                                           .want_probabilities = true};
 
 static const struct session_request request = {.open = &own_open, .principal = "uid:1"};

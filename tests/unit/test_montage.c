@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "eeg/frontend.h"
 #include "eeg/montage.h"
+#include "eeg/montage_partial.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
@@ -323,10 +324,42 @@ static void channel_names_of_a_montage_can_be_listed(void **state) {
     assert_int_equal(montage_channels("x", NULL, &n, NULL), ERR_INVALID);
 }
 
+static void assert_part(const char *const *labels, int n, int least, const char *expected) {
+    char spec[MONTAGE_PARTIAL_SIZE];
+    struct err err = {0};
+    int rc = montage_partial(labels, n, least, spec, &err);
+    if (rc)
+        fail_msg("%s", err.message);
+    assert_string_equal(spec, expected);
+    struct montage *m = NULL;
+    assert_int_equal(montage_new(spec, labels, n, &m, NULL), 0); /* it can be made of these labels */
+    montage_free(m);
+}
+
+static void a_part_of_the_montage_skips_what_is_missing(void **state) {
+    (void)state;
+    static const char *const neonate[] = {"EEG O2-REF", "C3", "ECG", "T7", "Fp2", "O1", "C4", "T8", "Fp1", "C3"};
+    static const char *const worn[] = {"F7-T3", "T3-F7", "Fp2-F8", "EMG-L"};
+    static const char *const midline[] = {"Fz", "Cz", "Fp1", "O1"};
+    char spec[MONTAGE_PARTIAL_SIZE];
+    struct err err = {0};
+    assert_part(neonate, COUNT(neonate), 8, "custom:Fp1-T3,T3-O1,Fp1-C3,C3-O1,Fp2-C4,C4-O2,Fp2-T4,T4-O2");
+    assert_part(worn, COUNT(worn), 2, "custom:F7-T3,Fp2-F8");
+    assert_part(midline, COUNT(midline), 4, "custom:Fp1-O1,Fz-Cz"); /* the chains of a side share their ends */
+    assert_part(chbmit, 18, 18,
+                "custom:Fp1-F7,F7-T3,T3-T5,T5-O1,Fp1-F3,F3-C3,C3-P3,P3-O1,Fp2-F4,F4-C4,C4-P4,P4-O2,Fp2-F8,F8-T4,"
+                "T4-T6,T6-O2,Fz-Cz,Cz-Pz");
+    assert_int_equal(montage_partial(neonate, COUNT(neonate), 9, spec, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "8 channels can be used, and at least 9"));
+    assert_int_equal(montage_partial(worn + 3, 1, 1, spec, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "--rename"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_as_written_by_many_systems_clean_to_one_form),
         cmocka_unit_test(electrodes_are_counted_once),
+        cmocka_unit_test(a_part_of_the_montage_skips_what_is_missing),
         cmocka_unit_test(a_scrambled_file_maps_by_name_to_the_canonical_order),
         cmocka_unit_test(bipolar_outputs_are_exact_differences_of_a_referential_file),
         cmocka_unit_test(a_reversed_derivation_is_used_with_its_sign),

@@ -325,13 +325,14 @@ static void a_session_goes_on_from_its_snapshot(void **state) {
 /* What version 6 added at the end: the start of the recording, and two empty texts. */
 enum { JOURNAL_BYTES = 3 * 8 };
 
-/* Takes out of Open what it did not have in an earlier version: before 8 whether it is a replay, before 7 the length of the
+/* Takes out of Open what it did not have in an earlier version: before 9 how few channels may do, before 8
+ * whether it is a replay, before 7 the length of the
  * device's name, which is empty here, before 5 the rate of false alarms, before 3 the thresholds, and the name of the model. */
 static size_t as_of(int version, char *state, size_t len) {
-    enum { REPLAY_BYTES = 8, ALARM_BYTES = 13 * 8 /* no id, and twelve numbers, at the end */ };
+    enum { REPLAY_BYTES = 8, PARTIAL_BYTES = 8, ALARM_BYTES = 13 * 8 /* no id, and twelve numbers, at the end */ };
     const double numbers[] = {own_open.on, own_open.off, own_open.alarm_rate};
     const size_t kept = version < 3 ? 0 : 2 * sizeof *numbers;
-    const size_t end = sizeof numbers + sizeof(int64_t) + REPLAY_BYTES +
+    const size_t end = sizeof numbers + sizeof(int64_t) + REPLAY_BYTES + PARTIAL_BYTES +
                        (version < 3 ? sizeof(int64_t) : 0); /* the length of the model's SHA-256, which is empty here */
     char *at = memmem(state, len, numbers, sizeof numbers);
     assert_non_null(at);
@@ -372,6 +373,7 @@ static void a_snapshot_without_a_rate_of_false_alarms_is_read(void **state) {
     struct session *s = sessions_find(k->b.all, token, "uid:1");
     assert_non_null(s);
     struct live_open open = own_open;
+    open.partial = 0;
     assert_int_equal(session_check(s, &open, &err), ERR_INVALID); /* it was opened without one */
     assert_non_null(strstr(err.message, "alarm_rate"));
     open.alarm_rate = 0;

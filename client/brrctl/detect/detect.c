@@ -43,6 +43,8 @@ static const struct argument rows[] = {
      0.01, 3600},
     {"--alarm-rate", NULL, ARGUMENT_CHOICE, AT(alarm_rate), "1|5|10",
      "alarms by the model's rule for so many false alarms in 24 h; default: by --on and --off", 0, 0},
+    {"--partial", NULL, ARGUMENT_INTEGER, AT(partial), "N",
+     "models line_length and band_power: run on the channels there are, if at least N can be used", 1, 64},
     {"--chunk-samples", NULL, ARGUMENT_INTEGER, AT(chunk_samples), "N", "samples per message; default 8 s", 1, 1e7},
     {"--parallel", NULL, ARGUMENT_INTEGER, AT(parallel), "N", "recordings processed at the same time, default 2", 1, 16},
     {"--id-file", NULL, ARGUMENT_TEXT, AT(id_file), "FILE", "write the job's id to this file", 0, 0},
@@ -189,6 +191,7 @@ static struct detection_config config_of(const struct batch *b) {
                      .alarm_hop_s = !isnan(detect_options_of(o)->alarm_hop_s) ? detect_options_of(o)->alarm_hop_s
                                     : detect_options_of(o)->alarm_rate        ? 0
                                                                               : -1,
+                     .partial = detect_options_of(o)->partial > 0 ? (int)detect_options_of(o)->partial : 0,
                      .alarm_rate = detect_options_of(o)->alarm_rate ? strtod(detect_options_of(o)->alarm_rate, NULL) : 0,
                      .on = isnan(detect_options_of(o)->on) ? 0 : detect_options_of(o)->on,
                      .off = isnan(detect_options_of(o)->off) ? 0 : detect_options_of(o)->off,

@@ -63,9 +63,10 @@ static int check_arguments(const struct arguments *o, bool job) {
     if (detect_options_of(o)->bids)
         return usage("--bids takes recordings of this machine; fetch them, or remove it");
     if (detect_options_of(o)->chunk_samples > 0 || detect_options_of(o)->parallel > 0 ||
-        !isnan(detect_options_of(o)->alarm_hop_s) || detect_options_of(o)->alarm_rate)
-        return usage("--chunk-samples, --parallel, --alarm-hop and --alarm-rate have no effect when the daemon reads the "
-                     "recordings; remove them");
+        !isnan(detect_options_of(o)->alarm_hop_s) || detect_options_of(o)->alarm_rate || detect_options_of(o)->partial > 0)
+        return usage(
+            "--chunk-samples, --parallel, --partial, --alarm-hop and --alarm-rate have no effect when the daemon reads the "
+            "recordings; remove them");
     return 0;
 }
 

@@ -18,6 +18,7 @@ struct detect_options {
     double alarm_hop_s;
     const char *alarm_rate;
     int64_t chunk_samples;
+    int64_t partial;
     int64_t parallel;
     const char *id_file;
     bool quiet; /* for callers of detect: without the table of recordings */

@@ -272,6 +272,7 @@ int playback_run(struct playback *r, brr_client *client, const struct playback_c
                                      .want_probabilities = 1,
                                      .threshold_on = config->on,
                                      .threshold_off = config->off,
+                                     .partial = config->partial,
                                      .alarm_rate = config->alarm_rate,
                                      .device = config->device,
                                      .no_resume = config->no_resume,

@@ -26,11 +26,12 @@ struct playback_config {
     double pace;                /* 1 = real time, 10 = ten times as fast; 0 = as fast as possible */
     double alarm_hop_s;         /* as in brr_stream_config */
     double on, off;             /* thresholds, 0 = the model's */
-    double alarm_rate;          /* as in brr_stream_config */
-    const char *device;         /* the same */
-    bool no_resume, as_live;    /* as_live: a recording in real time counts as the EEG of a patient */
-    double move_after_s;        /* with several endpoints; 0 = the library's choice */
-    int64_t chunk_samples;      /* 0 = the library's choice */
+    int partial;
+    double alarm_rate;       /* as in brr_stream_config */
+    const char *device;      /* the same */
+    bool no_resume, as_live; /* as_live: a recording in real time counts as the EEG of a patient */
+    double move_after_s;     /* with several endpoints; 0 = the library's choice */
+    int64_t chunk_samples;   /* 0 = the library's choice */
 };
 struct playback_sink {
     void *ctx;

@@ -45,6 +45,8 @@ static const struct argument rows[] = {
      0.01, 3600},
     {"--alarm-rate", NULL, ARGUMENT_CHOICE, AT(alarm_rate), "1|5|10",
      "alarms by the model's rule for so many false alarms in 24 h; default: by --on and --off", 0, 0},
+    {"--partial", NULL, ARGUMENT_INTEGER, AT(partial), "N",
+     "models line_length and band_power: run on the channels there are, if at least N can be used", 1, 64},
     {"--device", NULL, ARGUMENT_TEXT, AT(device), "NAME",
      "the daemon's device that computes it, such as cuda:1; default: the one with the fewest streams", 0, 0},
     {"--realtime", NULL, ARGUMENT_NUMBER, AT(realtime), "FACTOR",
@@ -449,6 +451,7 @@ static void set_playback(const struct stream_options *s, struct playback_config 
                                   .alarm_hop_s = !isnan(s->alarm_hop_s) ? s->alarm_hop_s
                                                  : alarms               ? 0
                                                                         : -1,
+                                  .partial = s->partial > 0 ? (int)s->partial : 0,
                                   .alarm_rate = s->alarm_rate ? strtod(s->alarm_rate, NULL) : 0,
                                   .device = s->device,
                                   .client = s->client ? s->client : "brrctl",

@@ -22,6 +22,7 @@ struct stream_options {
     const char *reference;
     bool alarms;
     double alarm_hop_s;
+    int64_t partial;
     const char *alarm_rate, *device;
     double realtime;
     int64_t chunk_samples;

@@ -40,6 +40,8 @@ static const struct argument in_rows[] = {
     {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(stream.alarm_hop_s), "S", "seconds between alarm decisions", 0.01, 3600},
     {"--alarm-rate", NULL, ARGUMENT_CHOICE, AT(stream.alarm_rate), "1|5|10",
      "alarms by the model's rule for so many false alarms in 24 h", 0, 0},
+    {"--partial", NULL, ARGUMENT_INTEGER, AT(stream.partial), "N",
+     "models line_length and band_power: run on the channels there are, if at least N can be used", 1, 64},
     {"--output", "--out", ARGUMENT_OUTPUT, AT(stream.output), "PATH", "write the events at the end: a file or a folder", 0, 0},
     {"--format", NULL, ARGUMENT_CHOICE, AT(stream.format), EVENTS_NAMES, "format of the events file; default tsv", 0, 0},
     {"--probabilities", "--probs", ARGUMENT_OUTPUT, AT(stream.probabilities), "FILE",

@@ -22,7 +22,7 @@
 struct benchmark_options {
     struct argument_list models, seizure, rename;
     const char *labels, *unit, *output, *plot, *table;
-    int64_t parallel;
+    int64_t parallel, partial;
 };
 #define AT(field) offsetof(struct benchmark_options, field)
 static const struct argument rows[] = {
@@ -35,6 +35,8 @@ static const struct argument rows[] = {
      "read a channel under another name, as data.rename: \"*-XY=*\", LOC=F7; may be repeated", 0, 0},
     {"--unit", NULL, ARGUMENT_CHOICE, AT(unit), "uV|mV|V", "unit of channels that state none, or one that is no voltage", 0, 0},
     {"--parallel", NULL, ARGUMENT_INTEGER, AT(parallel), "N", "recordings processed at the same time, default 2", 1, 16},
+    {"--partial", NULL, ARGUMENT_INTEGER, AT(partial), "N",
+     "models line_length and band_power: run on the channels there are, if at least N can be used", 1, 64},
     {"--table", NULL, ARGUMENT_CHOICE, AT(table), "csv|latex", "print the table in this form", 0, 0},
     {"--plot", NULL, ARGUMENT_OUTPUT, AT(plot), "FILE", "draw the table: FILE.svg, FILE.png or FILE.pdf", 0, 0},
     {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "DIR",
@@ -95,6 +97,7 @@ static int detect(const struct benchmark *b, int i, const char *folder) {
                                     .rename = options->rename,
                                     .unit = options->unit,
                                     .parallel = options->parallel,
+                                    .partial = options->partial,
                                     .quiet = true};
     struct arguments o = *b->o;
     o.own = &detect;
