@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Count files and lines by room: what a newcomer has to read. Prints a table of the product's folders and of the tests; with --check,
-exits 1 when a room is above its limits or the product above its ceiling."""
+exits 1 when a room is above its limits."""
 import argparse
 import collections
 import os
 import subprocess
 
 ROOM_FILES, ROOM_LINES = 60, 7500
-# Lines of C and CUDA in the product. Only ever lower it.
 ENDINGS = (".c", ".h", ".cu", ".cuh", ".cc", ".def")
 PRODUCT = ("base", "lib", "kernels", "daemon", "client", "tools")
 
