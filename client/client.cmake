@@ -10,16 +10,22 @@ target_link_options(brr PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/client/
 set_target_properties(brr PROPERTIES SOVERSION ${BRR_ABI} VERSION ${BRR_ABI}.${PROJECT_VERSION}
                                      LINK_DEPENDS ${CMAKE_SOURCE_DIR}/client/libbrr.map)
 
-# libbrr_scan: the kernels of the scans in other programs, without a daemon.
-set(BRR_SCAN_ABI 1) # raised when client/scan/brr_scan.h breaks its promise
-file(GLOB brr_scan_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/scan/*.c)
-add_library(brr_scan SHARED ${brr_scan_sources})
-target_include_directories(brr_scan PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/client/scan>)
-target_compile_definitions(brr_scan PRIVATE BRR_LIBRARY_VERSION="${PROJECT_VERSION}")
+# libbrr_scan and libbrr_detector: the scans and the detectors of brrd in other programs, without a daemon.
+set(BRR_SCAN_ABI 1)     # raised when client/scan/brr_scan.h breaks its promise
+set(BRR_DETECTOR_ABI 1) # and client/detector/brr_detector.h
+foreach(part scan detector)
+  set(library brr_${part})
+  string(TOUPPER ${library}_ABI abi)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/${part}/*.c)
+  add_library(${library} SHARED ${sources})
+  target_include_directories(${library} PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/client/${part}>)
+  target_compile_definitions(${library} PRIVATE BRR_LIBRARY_VERSION="${PROJECT_VERSION}")
+  set(map ${CMAKE_SOURCE_DIR}/client/${part}/lib${library}.map)
+  target_link_options(${library} PRIVATE -Wl,--version-script=${map} -Wl,--as-needed -Wl,--gc-sections)
+  set_target_properties(${library} PROPERTIES SOVERSION ${${abi}} VERSION ${${abi}}.${PROJECT_VERSION} LINK_DEPENDS ${map})
+endforeach()
 target_link_libraries(brr_scan PRIVATE brr_kernels)
-target_link_options(brr_scan PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/client/scan/libbrr_scan.map -Wl,--as-needed -Wl,--gc-sections)
-set_target_properties(brr_scan PROPERTIES SOVERSION ${BRR_SCAN_ABI} VERSION ${BRR_SCAN_ABI}.${PROJECT_VERSION}
-                                          LINK_DEPENDS ${CMAKE_SOURCE_DIR}/client/scan/libbrr_scan.map)
+target_link_libraries(brr_detector PRIVATE brr_detect)
 
 file(GLOB brrctl_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/brrctl/*.c ${CMAKE_SOURCE_DIR}/client/brrctl/*/*.c)
 add_executable(brrctl ${brrctl_sources})

@@ -50,6 +50,7 @@ FLOORS = {
     "client/brrctl": ["client", "lib/trust", "proto"] + [room for room in LIB if room not in ("kernels", "lib/nn", "lib/kinds")],
     "client/examples": ["client", "client/scan"],
     "client/scan": ["base", "kernels"],
+    "client/detector": ["base", "kernels", "lib/detect", "lib/eeg", "lib/windows"],
 }
 # The rooms of brrctl: each may use what its commands share, and one the files of another where it says so.
 BRRCTL = {"jobs": [], "detect": [], "report": ["jobs", "detect"], "burst": [], "geodesic": [], "lsl": ["detect"], "admin": []}

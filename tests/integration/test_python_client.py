@@ -61,6 +61,46 @@ def check_windows(d, recording):
     assert [r["i_start_in_trial"] for r in rows[:3]] == [0, 2048, 4096] and rows[0]["i_stop_in_trial"] == 4096 and rows[0]["n_valid"] == 4096
 
 
+def check_detector(d, recording, model):
+    """In this process: the probabilities and events of the daemon; with a model that is fast also in chunks, with a gap, and what is refused."""
+    import numpy
+    sys.path[:0] = [FOLDER, f"{SOURCE}/client/examples"]
+    import brr
+    from stream import read_edf
+    labels, rate, rows = read_edf(recording)
+    uv = numpy.array(rows, dtype=numpy.float32)
+    code, _, err = d.ctl("stream", recording, "--model", model, "--out", f"{d.dir}/want.tsv", "--probs", f"{d.dir}/want.npy")
+    assert code == 0, err
+    want = numpy.load(f"{d.dir}/want.npy")
+    with open(f"{d.dir}/want.tsv", encoding="utf-8") as f:
+        events = [line.split("\t")[:2] for line in f.read().splitlines()[1:] if "\tsz\t" in line]
+    detector = brr.Detector(model)
+    found = detector.detect(uv, rate, labels)
+    assert numpy.array_equal(found.probabilities, want), f"{model}: {numpy.abs(found.probabilities - want).max()}"
+    assert [(f"{e.onset:.2f}", f"{e.duration:.2f}") for e in found.events] == [(f"{float(a):.2f}", f"{float(b):.2f}") for a, b in events], (found, events)
+    if model != MODEL:
+        return len(found.events)
+    stream, parts = detector.stream(rate, labels), []
+    for at in range(0, uv.shape[1], 999):
+        parts.append(stream.push(uv[:, at:at + 999]).probabilities)
+    parts.append(stream.finish().probabilities)
+    assert numpy.array_equal(numpy.concatenate(parts), want)
+    half, far = uv.shape[1] // 2, int(10 * rate)
+    stream = detector.stream(rate, labels)
+    stream.push(uv[:, :half])
+    stream.gap(far)
+    stream.push(uv[:, half:])
+    assert stream.finish().first >= 0
+    for refused, words in ((lambda: stream.push(uv[:, :9]), ""), (lambda: brr.Detector("nothing"), "neither a model file"),
+                           (lambda: detector.stream(rate, labels[:3]), "missing"), (lambda: detector.stream(-1, labels), "rate")):
+        try:
+            refused()
+            raise AssertionError(f"not refused: {words}")
+        except brr.Error as e:
+            assert words in str(e) and e.code < 0, e
+    return len(found.events)
+
+
 def main():
     try:
         import mne  # noqa: F401
@@ -74,6 +114,8 @@ def main():
         recording = glob.glob(f"{scratch}/data/sub-02/*_eeg.edf")[0]
         found = check_events(d, recording, "demo")
         print(f"{found} events in MNE, as of brrctl")
+        for model in ("ward", MODEL):
+            print(f"{model}: {check_detector(d, recording, model)} events in this process, with the bits of the daemon")
         check_follow(d, recording)
         check_windows(d, recording)
         assert d.stop() == 0

@@ -1,0 +1,140 @@
+"""brrd's seizure detectors in this process: the results of a daemon, to the bit, without one. It is no medical device.
+
+    from brr import Detector
+    found = Detector("ward").detect(uv, 256, ["Fp1", "F3", ...])     # microvolts (channels, samples)
+    for event in found.events: print(event.onset, event.duration, event.confidence)
+"""
+import collections
+import ctypes
+
+from ._library import Error, load
+
+Event = collections.namedtuple("Event", "onset duration confidence")  # seconds from the first sample; 0 to 1
+Alarm = collections.namedtuple("Alarm", "time on probability")
+Results = collections.namedtuple("Results", "first probabilities events alarms")  # first: sample of the first probability, at 256 Hz
+RATE_HZ = 256
+
+
+class _Error(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_int), ("message", ctypes.c_char * 512)]
+
+
+class _Options(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("device", ctypes.c_char_p), ("threads", ctypes.c_int32), ("bf16", ctypes.c_int32)]
+
+
+class _Source(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("rate_hz", ctypes.c_double), ("n_channels", ctypes.c_int32), ("channels", ctypes.POINTER(ctypes.c_char_p)),
+                ("on", ctypes.c_double), ("off", ctypes.c_double), ("alarm_hop_s", ctypes.c_double)]
+
+
+class _Event(ctypes.Structure):
+    _fields_ = [("first", ctypes.c_int64), ("end", ctypes.c_int64), ("confidence", ctypes.c_float)]
+
+
+class _Alarm(ctypes.Structure):
+    _fields_ = [("sample", ctypes.c_int64), ("on", ctypes.c_int32), ("probability", ctypes.c_float)]
+
+
+class _Results(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("first", ctypes.c_int64), ("probabilities", ctypes.POINTER(ctypes.c_float)),
+                ("n_probabilities", ctypes.c_int64), ("events", ctypes.POINTER(_Event)), ("n_events", ctypes.c_int64),
+                ("alarms", ctypes.POINTER(_Alarm)), ("n_alarms", ctypes.c_int64)]
+
+
+_loaded = None
+
+
+def _library():
+    global _loaded
+    if _loaded is None:
+        library = load("brr_detector", "libbrr_detector.so.1")
+        pointer, error = ctypes.c_void_p, ctypes.POINTER(_Error)
+        for name in ("library_version", "type", "montage", "sha256"):
+            getattr(library, f"brr_detector_{name}").restype = ctypes.c_char_p
+        for name in ("type", "montage", "sha256", "window", "hop", "close", "stream_close"):
+            getattr(library, f"brr_detector_{name}").argtypes = [pointer]
+        library.brr_detector_window.restype = library.brr_detector_hop.restype = ctypes.c_int64
+        library.brr_detector_open.argtypes = [ctypes.c_char_p, ctypes.POINTER(_Options), ctypes.POINTER(pointer), error]
+        library.brr_detector_stream_open.argtypes = [pointer, ctypes.POINTER(_Source), ctypes.POINTER(pointer), error]
+        library.brr_detector_push.argtypes = [pointer, ctypes.POINTER(pointer), ctypes.c_int64, error]
+        library.brr_detector_gap.argtypes = [pointer, ctypes.c_int64, error]
+        library.brr_detector_finish.argtypes = [pointer, error]
+        library.brr_detector_take.argtypes = [pointer, ctypes.POINTER(_Results), error]
+        _loaded = library
+    return _loaded
+
+
+def _call(name, *arguments):
+    error = _Error()
+    code = getattr(_library(), f"brr_detector_{name}")(*arguments, ctypes.byref(error))
+    if code:
+        raise Error(code, error.message.decode("utf-8", "replace"))
+
+
+class Detector:
+    """A model: a file, or "ward", "demo", "line_length" or "band_power". device: "cpu" or "cuda:N"; threads of a CPU: 0 = all."""
+
+    def __init__(self, model, device="cpu", threads=0, bf16=False):
+        self._handle = ctypes.c_void_p()
+        options = _Options(ctypes.sizeof(_Options), device.encode(), threads, int(bf16))
+        _call("open", str(model).encode(), ctypes.byref(options), ctypes.byref(self._handle))
+        text = lambda name: getattr(_library(), f"brr_detector_{name}")(self._handle).decode()
+        self.type, self.montage, self.sha256 = text("type"), text("montage"), text("sha256")
+        self.window_s, self.hop_s = (getattr(_library(), f"brr_detector_{n}")(self._handle) / RATE_HZ for n in ("window", "hop"))
+
+    def stream(self, rate, channels, on=0, off=0, alarm_hop_s=0):
+        """A live source: rate in Hz, names of its channels, thresholds of events (0: the model's), seconds between decisions of alarms (0: none)."""
+        return Stream(self, rate, channels, on, off, alarm_hop_s)
+
+    def detect(self, uv, rate, channels, on=0, off=0):
+        """All results of an array in microvolts (channels, samples), from its first sample on."""
+        import numpy
+        stream = self.stream(rate, channels, on, off)
+        parts = [stream.push(uv), stream.finish()]
+        return Results(0, numpy.concatenate([p.probabilities for p in parts]), [e for p in parts for e in p.events], [])
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            _library().brr_detector_close(self._handle)
+
+
+class Stream:
+    def __init__(self, detector, rate, channels, on, off, alarm_hop_s):
+        self.detector, self.n, self._handle = detector, len(channels), ctypes.c_void_p()
+        names = (ctypes.c_char_p * self.n)(*(str(c).encode() for c in channels))
+        source = _Source(ctypes.sizeof(_Source), rate, self.n, names, on, off, alarm_hop_s)
+        _call("stream_open", detector._handle, ctypes.byref(source), ctypes.byref(self._handle))
+
+    def _take(self):
+        import numpy
+        r = _Results(ctypes.sizeof(_Results))
+        _call("take", self._handle, ctypes.byref(r))
+        probabilities = numpy.ctypeslib.as_array(r.probabilities, (r.n_probabilities,)).copy() if r.n_probabilities else numpy.empty(0, numpy.float32)
+        events = [Event(e.first / RATE_HZ, (e.end - e.first) / RATE_HZ, e.confidence) for e in r.events[:r.n_events]]
+        return Results(r.first, probabilities, events, [Alarm(a.sample / RATE_HZ, bool(a.on), a.probability) for a in r.alarms[:r.n_alarms]])
+
+    def push(self, uv):
+        """Samples in microvolts (channels, samples), all channels of the source; float32 rows are used where they are. What has become ready."""
+        import numpy
+        uv = numpy.asarray(uv, dtype=numpy.float32)
+        if uv.ndim != 2 or uv.shape[0] != self.n:
+            raise ValueError(f"the samples have shape {uv.shape}; expected ({self.n}, n)")
+        if uv.shape[1] > 1 and uv.strides[1] != 4:
+            uv = numpy.ascontiguousarray(uv)
+        rows = (ctypes.c_void_p * self.n)(*(uv.ctypes.data + i * uv.strides[0] for i in range(self.n)))
+        _call("push", self._handle, rows, uv.shape[1])
+        return self._take()
+
+    def gap(self, missing):
+        """The next sample comes so many source samples later than expected."""
+        _call("gap", self._handle, missing)
+
+    def finish(self):
+        """The source has ended; the remaining results."""
+        _call("finish", self._handle)
+        return self._take()
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            _library().brr_detector_stream_close(self._handle)
