@@ -71,11 +71,22 @@ class Chromium:
         while not (os.path.exists(port) and "\n" in open(port, encoding="ascii").read()):
             assert self.process.poll() is None and time.time() < deadline, "chromium did not start"
             time.sleep(0.05)
-        number = open(port, encoding="ascii").readline().strip()
-        targets = json.load(urllib.request.urlopen(f"http://127.0.0.1:{number}/json", timeout=PATIENCE))
-        self.socket = WebSocket(next(t["webSocketDebuggerUrl"] for t in targets if t["type"] == "page"))
+        self.port = open(port, encoding="ascii").readline().strip()
+        targets = json.load(urllib.request.urlopen(f"http://127.0.0.1:{self.port}/json", timeout=PATIENCE))
+        self.attach(next(t for t in targets if t["type"] == "page"))
+
+    def attach(self, target):
+        self.socket = WebSocket(target["webSocketDebuggerUrl"])
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+
+    def another(self):
+        """A second window of the same browser, which ends with it."""
+        other = object.__new__(Chromium)
+        other.errors, other.urls, other.number = self.errors, self.urls, 0
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/json/new?about:blank", method="PUT")
+        other.attach(json.load(urllib.request.urlopen(request, timeout=PATIENCE)))
+        return other
 
     def close(self):
         self.process.terminate()

@@ -194,6 +194,7 @@
         if (clock) clock.dateTime = event.time, setText(clock, new Date(event.time).toLocaleTimeString());
         updateAlarms(event);
         sound.wanted = event.sound;
+        if (sound.box) lookAtSound();
         for (const [id, fields] of Object.entries(event.streams || {})) updateStream(id, fields);
         const ordered = document.querySelector('[data-order]');
         const moved = ordered && ordered.dataset.order !== event.order;
