@@ -39,11 +39,7 @@ static void on_job_log(void *ctx, const struct job *job, const char *level, cons
         log_warn("a job has a warning", "job=%s fix=\"brrctl logs %s\"", job->id, job->id);
 }
 
-/* Paths outside the configured ones are for the daemon itself, and for its own user and root on the unix socket. */
-static void on_caller(void *ctx, const struct auth_caller *caller) {
-    struct services *s = ctx;
-    s->places.local_paths = s->local_paths && (!caller || caller->own);
-}
+static void on_caller(void *ctx, const struct auth_caller *caller) { services_enter(ctx, caller); }
 
 static void on_call_begun(void *ctx, const char *path) { meters_call_begun(&daemon_of(ctx)->meters, path); }
 
@@ -77,6 +73,8 @@ static int job_model(void *ctx, const char *ref, struct model_ref *ret, struct e
     const struct services *s = ctx;
     struct jobref found;
     int rc = jobref_resolve(s->sched, s->db, ref, &found, err);
+    if (!rc && !places_show(&s->places, found.owner))
+        rc = err_set(err, ERR_NOT_FOUND, "%s: there is no job of this id that this caller may see; `brrctl jobs` lists them", ref);
     str_copy(ret->path, sizeof ret->path, rc ? "" : found.path);
     str_copy(ret->spare, sizeof ret->spare, rc ? "" : found.spare);
     ret->absent = found.absent;

@@ -46,6 +46,7 @@ int jobref_resolve(const struct sched *sched, struct db *db, const char *ref, st
     *ret = (struct jobref){.path = ""};
     if (!job)
         return err_set(err, ERR_NOT_FOUND, "%s: there is no job '%s'; `brrctl jobs` lists them", ref, id);
+    str_copy(ret->owner, sizeof ret->owner, job->owner);
     if (!at)
         str_copy(ret->path, sizeof ret->path, *job->best ? job->best : job->last);
     else if (!strcmp(at, "best"))

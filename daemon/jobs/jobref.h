@@ -11,6 +11,7 @@ int jobref_find(const struct sched *sched, const char *id, const struct job **re
 
 struct jobref {
     char path[4096], spare[4096]; /* as recorded; spare: the link of a pin, where the file was pruned, or "" */
+    char owner[JOB_OWNER_SIZE];   /* of the job; "" = unknown */
     struct err absent;            /* the error when neither is there */
 };
 /* No file is looked at; the id must be whole. INVALID for a malformed REF, NOT_FOUND when there is no such job or checkpoint. */

@@ -10,6 +10,7 @@
 #include "daemon/models/model_fetch.h"
 #include "daemon/models/served_file.h"
 #include "daemon/models/serveddb.h"
+#include "daemon/models/upload_owner.h"
 #include "detect/builtin.h"
 
 /* File work for a served name, on libuv's thread pool: a model that is fetched, or looked for, and linked, to be served then; or
@@ -66,7 +67,9 @@ int models_upload_path(const struct models *m, const char *name, char path[LIVE_
 
 static int refer_upload(struct models *m, const char *ref, struct model_ref *ret, struct err *err) {
     str_copy(ret->name, sizeof ret->name, ref);
-    err_set(&ret->absent, ERR_NOT_FOUND, "there is no upload '%s'; `brrctl checkpoints` lists them", ref + strlen(upload_prefix));
+    ret->upload = true;
+    err_set(&ret->absent, ERR_NOT_FOUND, "there is no upload '%s' that this caller may see; `brrctl checkpoints` lists them",
+            ref + strlen(upload_prefix));
     return models_upload_path(m, ref + strlen(upload_prefix), ret->path, err);
 }
 
@@ -131,6 +134,11 @@ int model_ref_find(struct model_ref *r, struct err *err) {
     if (r->client_path) {
         str_copy(ref, sizeof ref, r->path);
         return places_model_file(&r->places, ref, r->path, err);
+    }
+    if (r->upload && r->places.limited && !upload_owner_is(r->path, r->places.viewer)) {
+        if (err)
+            *err = r->absent;
+        return r->absent.code;
     }
     if (r->known || fsio_exists(r->path))
         return 0;

@@ -24,6 +24,7 @@ struct model_ref {
     char name[LIVE_NAME];                   /* the bounded name its metrics go under */
     bool known;                             /* it serves: there is nothing to look at */
     bool client_path;                       /* path is what the client said */
+    bool upload;                            /* it may belong to another caller */
     struct places places;                   /* what that client may open */
     struct err absent;                      /* the error for a file that is not there */
 };
@@ -50,10 +51,11 @@ int models_new(const struct models_config *config, struct models **ret, struct e
 void models_stop(struct models *m);
 void models_free(struct models *m);
 
-/* Resolves a REF from the records alone; no file is read. NOT_FOUND and DENIED list the paths that were tried. */
+/* Resolves a REF for the current caller (places) from the records alone; no file is read. NOT_FOUND, also for a job that the caller
+ * may not see, and DENIED list the paths that were tried. */
 int models_refer(struct models *m, const char *ref, struct model_ref *ret, struct err *err);
-/* Checks that the file exists and may be opened, and completes its path. NOT_FOUND or DENIED list the paths that were tried. Any
- * thread; blocks on the volume. */
+/* Checks that the file exists and may be opened by the caller of models_refer, and completes its path. NOT_FOUND or DENIED list the
+ * paths that were tried. Any thread; blocks on the volume. */
 int model_ref_find(struct model_ref *r, struct err *err);
 /* The file path of an upload's name. INVALID for a name other than [A-Za-z0-9._-]+. */
 int models_upload_path(const struct models *m, const char *name, char path[LIVE_PATH], struct err *err);

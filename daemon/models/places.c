@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fsio.h"
+#include "base/principal.h"
 #include "base/str.h"
 
 /* True if path is the directory or lies in it; both absolute. */
@@ -110,6 +111,10 @@ static bool lies_in(const char *path, const char *dir) {
     return !fsio_absolute(absolute, sizeof absolute, dir, NULL) && within(path, absolute);
 }
 
+bool places_show(const struct places *p, const char *owner) {
+    return !p->limited || !*owner || principal_is_same(owner, p->viewer);
+}
+
 int places_model_file(const struct places *p, const char *ref, char path[4096], struct err *err) {
     char real[4096], *resolved;
     int rc = fsio_absolute(path, 4096, str_starts(ref, "file://") ? ref + 7 : ref, err);
@@ -128,6 +133,8 @@ int places_model_file(const struct places *p, const char *ref, char path[4096], 
                        "model %s lies outside paths.results and paths.data; put it there, upload it, or name it "
                        "as the daemon's user with local_paths: true",
                        path);
+    if (p->limited && lies_in(real, p->results_dir))
+        return err_set(err, ERR_DENIED, "model %s lies in paths.results; name it as job:ID or upload:NAME", path);
     if (!resolved)
         return err_set(err, ERR_NOT_FOUND, "there is no model file %s", path);
     str_copy(path, 4096, real);

@@ -4,10 +4,14 @@
 #define BRR_DAEMON_MODELS_PLACES_H
 #include "daemon/models/source.h"
 
+enum { PLACES_VIEWER = 256 };
+
 /* Users borrow this struct. */
 struct places {
     const char *data_dir, *results_dir; /* paths.data, paths.results */
     bool local_paths;                   /* the current caller may open any path */
+    bool limited;               /* the current caller sees the models of its own jobs and uploads alone, and of those that serve */
+    char viewer[PLACES_VIEWER]; /* limited: its principal */
     const struct source_store *stores;
     int n_stores;
 };
@@ -20,7 +24,9 @@ int places_source(const struct places *p, const struct jobfile *job, char *buf, 
  * DENIED outside the data directory unless local_paths; NOT_FOUND. */
 int places_file(const struct places *p, const char *key, const char *ref, char path[4096], struct err *err);
 /* The model file at a path or file:// URL, with symbolic links resolved; path has 4096 bytes. DENIED outside the results and the
- * data directory unless local_paths; NOT_FOUND. */
+ * data directory unless local_paths, and for a limited caller in the results directory; NOT_FOUND. */
+/* False: what belongs to this principal, "" = to nobody, is not for the current caller. */
+bool places_show(const struct places *p, const char *owner);
 int places_model_file(const struct places *p, const char *ref, char path[4096], struct err *err);
 
 #endif

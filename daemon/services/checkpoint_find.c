@@ -5,7 +5,6 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "daemon/models/upload_owner.h"
 #include "daemon/services/convert.h"
 
 /* ---- messages ---- */
@@ -74,10 +73,7 @@ static int match_path(void *ctx, const struct jobdb_checkpoint *c) {
 
 void checkpoint_find_file(struct offload *work) {
     struct checkpoint_find *o = (struct checkpoint_find *)work;
-    if (!model_ref_find(&o->file, &work->err) && !o->all && str_starts(o->ref, "upload:") &&
-        !upload_owner_is(o->file.path, o->principal))
-        err_set(&work->err, ERR_NOT_FOUND, "there is no upload '%s' of this caller", o->ref + strlen("upload:"));
-    else if (!work->err.code)
+    if (!model_ref_find(&o->file, &work->err))
         checkpoint_file_read(&o->about, o->ref, o->file.path, &o->unreadable);
     db_wait(o->db); /* its record is read next */
 }
@@ -87,10 +83,7 @@ void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, v
     struct checkpoint_find *o = offload_new(call, OFFLOAD_FILES, size, drop, err);
     if (!o || models_refer(services_of(call)->models, ref, &o->file, err))
         return NULL;
-    const struct auth_caller *caller = rpc_caller(call);
     str_copy(o->ref, sizeof o->ref, ref);
-    str_copy(o->principal, sizeof o->principal, caller->name);
-    o->all = caller->all || caller->role >= ROLE_ADMIN;
     o->db = services_of(call)->db;
     o->writer = sched_writer(services_of(call)->sched);
     return o;

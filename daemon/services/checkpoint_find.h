@@ -20,9 +20,7 @@ struct checkpoint_find {
     char ref[LIVE_PATH];
     struct model_ref file;
     struct checkpoint_file about; /* what the file says of itself, or */
-    char principal[AUTH_NAME_SIZE];
-    bool all;              /* the caller sees the checkpoints of all principals */
-    struct err unreadable; /* why it says nothing, which matters only without a record */
+    struct err unreadable;        /* why it says nothing, which matters only without a record */
     struct jobdb_checkpoint record;
     bool recorded;
 };

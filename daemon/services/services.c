@@ -1,5 +1,6 @@
 #include "daemon/services/services.h"
 
+#include "base/str.h"
 #include "daemon/jobs/jobref.h"
 
 size_t services_methods(const struct rpc_method **ret, size_t max) {
@@ -13,6 +14,15 @@ size_t services_methods(const struct rpc_method **ret, size_t max) {
         for (const struct rpc_method *m = tables[i]; m->path && n < max; m++)
             ret[n++] = m;
     return n;
+}
+
+_Static_assert((int)PLACES_VIEWER >= (int)AUTH_NAME_SIZE, "a viewer that is cut might be another one");
+
+/* Paths outside the configured ones are for the daemon itself, and for its own user and root on the unix socket. */
+void services_enter(struct services *s, const struct auth_caller *caller) {
+    s->places.local_paths = s->local_paths && (!caller || caller->own);
+    s->places.limited = caller && !caller->all && caller->role < ROLE_ADMIN;
+    str_copy(s->places.viewer, sizeof s->places.viewer, caller ? caller->name : "");
 }
 
 bool services_sees_job(const struct rpc_call *call, const struct job *job) {

@@ -216,8 +216,10 @@ static void open_again(struct stream_call *c) {
     OWNED(arena_done) struct arena arena;
     arena_init(&arena, 2 * RPC_DATA_BYTES);
     const Brr__V1__Open *in = kept_open(c, &arena);
+    services_enter(services_of(c->call), rpc_caller(c->call));
     if (in)
         stream_call_open(c, in);
+    services_enter(services_of(c->call), NULL);
     stream_call_steer(c);
 }
 

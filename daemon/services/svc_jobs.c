@@ -69,7 +69,6 @@ struct submitting {
     struct services *services;
     struct arena arena; /* of request, which outlives the call's */
     struct submission request;
-    bool local_paths; /* what the caller may open (services.places) */
     struct draft *draft;
     struct notices notices;
     char id[JOB_ID_SIZE];
@@ -136,8 +135,11 @@ static void parse(struct offload *work) {
 static void parsed(struct offload *work) {
     struct submitting *u = (struct submitting *)work;
     const struct job *same = NULL;
-    u->services->places.local_paths = u->local_paths; /* other calls came meanwhile */
-    if (!work->call || work->err.code || sched_admit(u->services->sched, u->draft, &same, &work->err)) {
+    if (work->call)
+        services_enter(u->services, rpc_caller(work->call));
+    const bool admitted = work->call && !work->err.code && !sched_admit(u->services->sched, u->draft, &same, &work->err);
+    services_enter(u->services, NULL);
+    if (!admitted) {
         offload_good(work);
         return;
     }
@@ -171,7 +173,6 @@ static int submit(struct rpc_call *call, const void *message, struct err *err) {
     if (!u)
         return err->code;
     u->services = services_of(call);
-    u->local_paths = u->services->places.local_paths;
     arena_init(&u->arena, REQUEST_BYTES);
     if (!copy_request(u, in, rpc_caller(call)->name))
         return err_set(err, ERR_EXHAUSTED, "the job file is too large, or memory is short");

@@ -124,6 +124,21 @@ def uploads_of_others(d, job):
     assert "upload:shared" in refs("ana") and refs("bob") == set(), refs("bob")
 
 
+def models_of_others(d, job, recording):
+    """Whatever names a model – a stream, a job file, validate, models, verify – finds no job and no upload of another caller."""
+    folder = f"{d.dir}/results/jobs/{job}"
+    file = next(os.path.join(root, name) for root, _, names in os.walk(folder) for name in names if name.endswith(".safetensors") and "state" not in name)
+    for ref, code in ((f"job:{job}", 3), ("upload:shared", 3), (file, 1)):
+        train = ["--set", f"model.init_from={ref}", "--set", "model.preset=null"]
+        for command in (["stream", recording, "--model", ref], ["submit", f"{SOURCE}/configs/tiny.yaml", *SETS, *train],
+                        ["validate", f"{SOURCE}/configs/tiny.yaml", *SETS, *train], ["models", ref], ["checkpoint", "verify", ref],
+                        ["submit", f"{SOURCE}/configs/eval.yaml", "--set", "data.source=eeg", "--set", f"evaluate.checkpoint={ref}"]):
+            got = d.as_role("bob", *command)
+            assert got[0] == code, (command, got)
+            if code == 3 and command[0] == "stream":
+                assert d.as_role("ana", *command)[0] in (0, 1), command  # she may, if it fits otherwise
+
+
 def names_of_beds(d, recording):
     """A token for some beds opens no stream of another name."""
     stream = lambda name: d.as_role("gateway", "stream", recording, "--model", "ward", "--client", name)
@@ -157,6 +172,7 @@ def main():
         assert d.as_role("admin", "load", "ward", f"job:{end['job']}")[0] == 0
         named_by_prefix(d, end["job"])
         uploads_of_others(d, end["job"])
+        models_of_others(d, end["job"], f"{tmp}/data/eeg/sub-01/sub-01_run-01_eeg.edf")
         streams_of_others(d, f"{tmp}/data/eeg/sub-01/sub-01_run-01_eeg.edf")
         d.new_token("stream", "gateway", "--names", "bed-*")
         d.until(lambda: d.as_role("gateway", "sessions")[0] == 0, "the token of the gateway")
