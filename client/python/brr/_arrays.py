@@ -33,10 +33,13 @@ def library_of(x):
 
 
 def _tensor(data, dtype, shape, strides, name):
+    """strides None: dense, which the library takes strides of 0 for; those of a broadcast array are therefore refused here."""
     if len(shape) > 4:
         raise ValueError(f"{name} has {len(shape)} dimensions; expected at most 4")
+    if strides is not None and any(n > 1 and not step for n, step in zip(shape, strides)):
+        raise ValueError(f"{name} is a broadcast array (a stride is 0); copy it")
     pad = [0] * (4 - len(shape))
-    return Tensor(data, dtype, len(shape), (ctypes.c_int64 * 4)(*shape, *pad), (ctypes.c_int64 * 4)(*strides, *pad))
+    return Tensor(data, dtype, len(shape), (ctypes.c_int64 * 4)(*shape, *pad), (ctypes.c_int64 * 4)(*(strides or [0] * len(shape)), *pad))
 
 
 def _kind(table, dtype, name):
@@ -57,7 +60,7 @@ def _dlpack(x, name):
     if t.device_type not in (1, 2, 3, 13) or t.lanes != 1:
         raise TypeError(f"{name} lies on DLPack device {t.device_type}; expected a CPU or a CUDA device")
     shape = [t.shape[i] for i in range(t.ndim)]
-    strides = [t.strides[i] for i in range(t.ndim)] if t.strides else [0] * t.ndim
+    strides = [t.strides[i] for i in range(t.ndim)] if t.strides else None
     device = f"cuda:{t.device_id}" if t.device_type in (2, 13) else "cpu"
     kind = _kind(DLPACK, (t.code, t.bits), name)
     return _tensor((t.data or 0) + t.byte_offset, kind, shape, strides, name), device, capsule

@@ -34,7 +34,7 @@ class _Arguments:
     """Arrays and numbers as a structure of the library, and what has to live until the call has been made."""
 
     def __init__(self, kind, values):
-        self.structure, self.alive, self.device = kind(size=ctypes.sizeof(kind)), [], None
+        self.structure, self.alive, self.device, self.batch = kind(size=ctypes.sizeof(kind)), [], None, None
         for name, value in values.items():
             self.put(name, value)
 
@@ -43,6 +43,8 @@ class _Arguments:
             return
         if name == "lengths":
             numbers = [int(n) for n in value]
+            if len(numbers) != self.batch:
+                raise ValueError(f"lengths has {len(numbers)} numbers; expected one for each of the {self.batch} rows of the batch")
             value = (ctypes.c_int32 * len(numbers))(*numbers)
             self.alive.append(value)
         elif not isinstance(value, (int, float)):
@@ -50,6 +52,7 @@ class _Arguments:
             if self.device not in (None, device):
                 raise ValueError(f"{name} lies on {device}, other arguments on {self.device}; expected one device")
             self.device = device
+            self.batch = self.batch or value.dim[0]  # the first array is the activation
             self.alive.append(alive)
         setattr(self.structure, name, value)
 
