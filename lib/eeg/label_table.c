@@ -8,6 +8,7 @@
 #include "formats/eegfile.h"
 
 static const double DAY_S = 86400, MAX_SECONDS = 1e9;
+static const double ROUNDING_S = 1; /* by which an end that people wrote down may lie behind the recording's */
 
 /* ---- columns ---- */
 
@@ -177,6 +178,10 @@ int label_table_place(const struct label_table *l, const struct label_table_row 
         return err_set(err, ERR_INVALID, "%s:%d: the onset is second %.1f of %s, which lasts %.1f s%s", t->path, row->line, onset_s,
                        row->file, recording->duration_s,
                        row->onset.kind == LABEL_TIME_CLOCK && !clock ? "; if it is a time of day, add --clock" : "");
+    if (end_s > recording->duration_s + ROUNDING_S)
+        return err_set(err, ERR_INVALID, "%s:%d: the seizure ends at second %.1f of %s, which lasts %.1f s", t->path, row->line,
+                       end_s, row->file, recording->duration_s);
+    end_s = end_s < recording->duration_s ? end_s : recording->duration_s;
     if (!(end_s > onset_s) || end_s - onset_s > DAY_S)
         return err_set(err, ERR_INVALID, "%s:%d: the seizure of %s would last %.1f s", t->path, row->line, row->file,
                        end_s - onset_s);

@@ -88,6 +88,9 @@ static void times_of_the_recording_and_of_the_day(void **state) {
     refused("file;onset;end\na.edf;23:31:00;23:32:00\n", false, "add --clock");
     refused("file;onset;end\na.edf;2020-02-03 10:00:00;2020-02-03 10:01:00\n", false, "which lasts 7200.0 s");
     refused("file;onset;end\na.edf;20;10\n", false, "would last -10.0 s");
+    lies("file;onset;end\na.edf;7190;7201\n", false, 7190, 7200);
+    refused("file;onset;end\na.edf;100;7202\n", false, "ends at second 7202.0 of a.edf, which lasts 7200.0 s");
+    refused("file;onset;duration\na.edf;7000;300\n", false, "ends at second 7300.0");
     refused("file;onset;end\na.edf;-5;10\n", false, "the onset is second -5.0");
     refused("file;onset;end\na.edf;1:99:00;2:00:00\n", false, "expected seconds (12.5)");
     refused("file;onset;end\na.edf;01.02.2020 10:00;20\n", false, "YYYY-MM-DD");
