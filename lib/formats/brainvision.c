@@ -254,11 +254,13 @@ static int take_marker(struct markers *k, const char *value, struct err *err) {
 
 /* Places of samples become file time once the gaps are known. */
 static double file_time_of(const struct matrix *m, double seconds) {
-    int64_t sample = llround(seconds / m->info.record_s);
-    for (int i = m->info.n_segments - 1; i > 0; i--)
-        if (sample >= m->segments[i].first_record)
-            return m->segments[i].start_s + (double)(sample - m->segments[i].first_record) * m->info.record_s;
-    return seconds;
+    const int64_t sample = llround(seconds / m->info.record_s);
+    int low = 0, high = m->info.n_segments; /* segments are in order, and a file may have a million of them */
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+        *(m->segments[middle].first_record <= sample ? &low : &high) = middle;
+    }
+    return m->segments[low].start_s + (double)(sample - m->segments[low].first_record) * m->info.record_s;
 }
 
 /* Gaps between dated segments; the clock of the recorder may differ from its sampling rate by a little. */
