@@ -487,8 +487,10 @@ static void find_parts(struct mirror *m, struct file *f, const char *path) {
             parts[n++] = part;
     }
     pthread_mutex_lock(&m->lock);
-    memcpy(f->parts, parts, (size_t)n * sizeof *parts);
-    f->n_parts = n;
+    if (f->n_parts < 0) { /* no other thread did; takers read them without the lock */
+        memcpy(f->parts, parts, (size_t)n * sizeof *parts);
+        f->n_parts = n;
+    }
     pthread_mutex_unlock(&m->lock);
 }
 
