@@ -252,17 +252,6 @@ static int take_marker(struct markers *k, const char *value, struct err *err) {
                            text.n ? text : what, err);
 }
 
-/* Places of samples become file time once the gaps are known. */
-static double file_time_of(const struct matrix *m, double seconds) {
-    const int64_t sample = llround(seconds / m->info.record_s);
-    int low = 0, high = m->info.n_segments; /* segments are in order, and a file may have a million of them */
-    while (high - low > 1) {
-        int middle = low + (high - low) / 2;
-        *(m->segments[middle].first_record <= sample ? &low : &high) = middle;
-    }
-    return m->segments[low].start_s + (double)(sample - m->segments[low].first_record) * m->info.record_s;
-}
-
 /* Gaps between dated segments; the clock of the recorder may differ from its sampling rate by a little. */
 static int place_segments(struct markers *k, struct err *err) {
     struct matrix *m = k->m;
@@ -286,7 +275,7 @@ static int place_segments(struct markers *k, struct err *err) {
     if (undated)
         matrix_repair(m, "%lld segments begin without a date: they are taken as following the one before", (long long)undated);
     for (size_t i = 0; i < m->info.n_annotations && m->info.n_segments > 1; i++)
-        m->annotations[i].onset_s = file_time_of(m, m->annotations[i].onset_s);
+        m->annotations[i].onset_s = matrix_file_time(m, round(m->annotations[i].onset_s / m->info.record_s));
     return 0;
 }
 
@@ -362,7 +351,7 @@ static int fill_brainvision(struct format_source *source, struct matrix *m, stru
     if ((rc = matrix_read_text(m, &source->bytes, MOST_TEXT_BYTES, &text, err)) || (rc = read_vhdr(&h, text, channel, err)) ||
         (rc = check_vhdr(&h, m, err)) || (rc = matrix_set_period(m, h.interval_us / 1e6, err)))
         return rc;
-    m->columns = (int)h.channels;
+    m->columns = (int)h.channels + str_ends_nocase(h.name, ".ahdr"); /* V-Amp recorders add a column that has no entry */
     for (int64_t i = 0; i < h.channels; i++)
         if ((rc = add_channel(&h, m, i, channel[i], err)))
             return rc;

@@ -25,6 +25,7 @@ int matrix_new(const struct recording_format *format, const char *path, struct m
     arena_init(&m->arena, ARENA_LIMIT_BYTES);
     m->base = (struct eegfile){.format = format, .path = arena_strdup(&m->arena, path), .info = &m->info};
     filebytes_init(&m->data, m->base.path);
+    filebytes_init(&m->own, m->base.path);
     m->info.patient = m->info.recording = "";
     m->repairs = arena_alloc(&m->arena, MAX_REPAIRS * sizeof *m->repairs);
     m->info.repairs = m->repairs;
@@ -40,6 +41,9 @@ void matrix_close(struct eegfile *file) {
     struct matrix *m = (struct matrix *)file;
     if (!m)
         return;
+    if (m->unprepare)
+        m->unprepare(m);
+    filebytes_close(&m->own);
     filebytes_close(&m->data);
     free(m->signals);
     free(m->blocks);
@@ -234,6 +238,17 @@ int matrix_add_gap(struct matrix *m, int64_t record, double gap_s, struct err *e
     return add_segment(m, record, n, end_s(m) + gap_s, err);
 }
 
+double matrix_file_time(const struct matrix *m, double sample) {
+    int low = 0, high = m->info.n_segments; /* segments are in order, and a file may have a million of them */
+    if (!high)
+        return sample * m->info.record_s;
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+        *((double)m->segments[middle].first_record <= sample ? &low : &high) = middle;
+    }
+    return m->segments[low].start_s + (sample - (double)m->segments[low].first_record) * m->info.record_s;
+}
+
 int matrix_annotate(struct matrix *m, double onset_s, double duration_s, struct matrix_text text, struct err *err) {
     if (m->info.n_annotations >= MAX_ANNOTATIONS || !isfinite(onset_s))
         return 0;
@@ -381,6 +396,9 @@ int matrix_read(const struct eegfile *file, const int *signals, int n_signals, s
     if (range.first < m->fed_from)
         return err_set(err, ERR_RANGE, "%s: sample %lld is wanted, the samples at hand begin with %lld", file->path,
                        (long long)range.first, (long long)m->fed_from);
+    int rc = m->prepare ? m->prepare((struct matrix *)(uintptr_t)m, err) : 0;
+    if (rc)
+        return rc;
     OWNED_MEMORY uint8_t *buffer = malloc(stride > PIECE_BYTES ? stride : PIECE_BYTES);
     if (!buffer)
         return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file->path);

@@ -26,6 +26,11 @@ struct matrix {
     int columns;      /* samples that a record has in the file, of which the first n_signals are signals */
     int64_t fed_from; /* the first record of data, when records are fed */
     bool fed;
+    /* For samples that a format makes when they are first read, from its own file. prepare: any thread. NULL: nothing to do. */
+    int (*prepare)(struct matrix *m, struct err *err);
+    void (*unprepare)(struct matrix *m);
+    void *later;
+    struct filebytes own;
     struct eeg_signal *signals;
     struct matrix_block *blocks;
     struct eeg_segment *segments;
@@ -52,6 +57,8 @@ int matrix_add_signal(struct matrix *m, struct matrix_text label, struct matrix_
 int matrix_add_block(struct matrix *m, size_t offset, int64_t n_records, double start_s, struct err *err);
 /* Begins a segment at a record inside a block, `gap_s` later than the record before it ends. */
 int matrix_add_gap(struct matrix *m, int64_t record, double gap_s, struct err *err);
+/* File time of a place that is counted in samples, once the segments are known. */
+double matrix_file_time(const struct matrix *m, double sample);
 /* Blank texts are ignored. duration_s NaN: not given. */
 int matrix_annotate(struct matrix *m, double onset_s, double duration_s, struct matrix_text text, struct err *err);
 void matrix_repair(struct matrix *m, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

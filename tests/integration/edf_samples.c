@@ -53,6 +53,17 @@ static int put_file(struct json_writer *w, const struct eegfile *edf, const char
         json_end(w, ']');
     }
     json_end(w, ']');
+    json_begin_array(w, "annotations");
+    for (size_t i = 0; i < info->n_annotations; i++) {
+        json_begin_array(w, NULL);
+        json_put_f64(w, NULL, info->annotations[i].onset_s);
+        json_put_f64(w, NULL, info->annotations[i].duration_s);
+        json_put_str(w, NULL, info->annotations[i].text);
+        json_end(w, ']');
+    }
+    json_end(w, ']');
+    char start[32];
+    json_put_str(w, "start", eegfile_start_text(edf, start, sizeof start));
     json_begin_array(w, "signals");
     for (int i = 0; i < info->n_signals && !rc; i++)
         rc = put_signal(w, edf, i, out);
