@@ -79,6 +79,7 @@ struct brr_detector_source {
     const char *const *channels; /* names, "Fp1", "EEG Fp1-Ref", …; those that the model does not take are left out */
     double on, off;              /* thresholds of events; 0: the model's */
     double alarm_hop_s;          /* how often alarms are decided, a part of the hop; 0: no alarms */
+    int32_t rows;                /* 1: the stream gives what the network takes, in place of probabilities; no events then */
 };
 BRR_DETECTOR_API int brr_detector_stream_open(brr_detector *detector, const struct brr_detector_source *source,
                                               brr_detector_stream **ret, struct brr_detector_error *err);
@@ -111,6 +112,8 @@ struct brr_detector_results {
     int64_t n_events;
     const struct brr_detector_alarm *alarms;
     int64_t n_alarms;
+    const float *rows; /* n_windows windows, or steps, of `window` samples of `columns` numbers */
+    int64_t n_windows, window, columns;
 };
 BRR_DETECTOR_API int brr_detector_take(brr_detector_stream *stream, struct brr_detector_results *ret,
                                        struct brr_detector_error *err);

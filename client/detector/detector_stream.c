@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "client/detector/open_detector.h"
 #include "detect/timeline.h"
 
@@ -16,9 +17,10 @@ struct pile {
 struct brr_detector_stream {
     brr_detector *detector;
     struct timeline *timeline;
-    struct pile probabilities, events, alarms;
+    struct pile probabilities, events, alarms, rows;
     int64_t first; /* sample of the oldest probability in the pile */
     bool taken;    /* the piles were given out, and begin again with the next call */
+    bool gives_rows;
 };
 
 static int pile_add(struct pile *p, const void *items, int64_t n, size_t each, struct err *err) {
@@ -64,6 +66,9 @@ static int open_timeline(void *context, struct err *err) {
     const struct modelfile *file = &o->to->detector->info->file;
     struct frontend_source source = {.labels = o->source.channels, .n_labels = o->source.n_channels, .rate_hz = o->source.rate_hz};
     struct timeline_sink sink = {.ctx = o->to, .probabilities = add_probabilities, .event = add_event, .alarm = add_alarm};
+    if (o->source.rows)
+        sink = (struct timeline_sink){.ctx = o->to};
+    o->to->gives_rows = o->source.rows;
     struct events_config events;
     int rc = events_config_with(&file->events, o->source.on, o->source.off, &events, err);
     if (rc)
@@ -117,6 +122,7 @@ void brr_detector_stream_close(brr_detector_stream *stream) {
     free(stream->probabilities.data);
     free(stream->events.data);
     free(stream->alarms.data);
+    free(stream->rows.data);
     free(stream);
 }
 
@@ -127,7 +133,24 @@ struct stream_change {
     int (*apply)(struct stream_change *c, struct err *err);
 };
 
+/* Windows as the network would take them; nothing is computed. */
+static int keep_windows(brr_detector_stream *s, struct err *err) {
+    const struct modelfile *file = &s->detector->info->file;
+    int64_t samples = modelfile_window(file), n = samples * file->model.in_channels;
+    OWNED_MEMORY float *x = calloc((size_t)n, sizeof *x);
+    OWNED_MEMORY float *p = calloc((size_t)samples, sizeof *p);
+    int rc;
+    if (!x || !p)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the rows of a stream");
+    while (timeline_ready(s->timeline, err) && timeline_take(s->timeline, x))
+        if ((rc = pile_add(&s->rows, x, n, sizeof *x, err)) || (rc = timeline_complete(s->timeline, p, err)))
+            return rc;
+    return timeline_status(s->timeline, err);
+}
+
 static int run_windows(brr_detector_stream *s, struct err *err) {
+    if (s->gives_rows)
+        return keep_windows(s, err);
     int64_t windows = 1;
     int rc = 0;
     while (!rc && windows > 0 && timeline_ready(s->timeline, err))
@@ -156,11 +179,15 @@ static int push_end(struct stream_change *c, struct err *err) {
     return rc ? rc : run_windows(c->stream, err);
 }
 
+static void begin_again(brr_detector_stream *s) {
+    if (s->taken)
+        s->probabilities.n = s->events.n = s->alarms.n = s->rows.n = 0;
+}
+
 static int apply_change(void *context, struct err *err) {
     struct stream_change *c = context;
     brr_detector_stream *s = c->stream;
-    if (s->taken)
-        s->probabilities.n = s->events.n = s->alarms.n = 0;
+    begin_again(s);
     s->taken = false;
     return c->apply(c, err);
 }
@@ -194,9 +221,9 @@ struct taking {
 static int take_results(void *context, struct err *err) {
     struct taking *t = context;
     brr_detector_stream *s = t->stream;
+    const struct modelfile *file = &s->detector->info->file;
     (void)err;
-    if (s->taken)
-        s->probabilities.n = s->events.n = s->alarms.n = 0;
+    begin_again(s);
     s->taken = true;
     t->results = (struct brr_detector_results){
         .first = s->first,
@@ -206,7 +233,11 @@ static int take_results(void *context, struct err *err) {
         .n_events = s->events.n,
         .alarms = s->alarms.data,
         .n_alarms = s->alarms.n,
+        .rows = s->rows.data,
+        .window = modelfile_window(file),
+        .columns = file->model.in_channels,
     };
+    t->results.n_windows = s->rows.n / (t->results.window * t->results.columns);
     return 0;
 }
 

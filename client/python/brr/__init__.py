@@ -13,6 +13,6 @@ def __getattr__(name):
     import importlib
     if name == "Detector":
         return importlib.import_module("brr.detector").Detector
-    if name in ("detector", "scan", "torch"):
+    if name in ("detector", "onnx", "scan", "torch"):
         return importlib.import_module(f"brr.{name}")
     raise AttributeError(f"module 'brr' has no attribute '{name}'")

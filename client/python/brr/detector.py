@@ -25,7 +25,7 @@ class _Options(ctypes.Structure):
 
 class _Source(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("rate_hz", ctypes.c_double), ("n_channels", ctypes.c_int32), ("channels", ctypes.POINTER(ctypes.c_char_p)),
-                ("on", ctypes.c_double), ("off", ctypes.c_double), ("alarm_hop_s", ctypes.c_double)]
+                ("on", ctypes.c_double), ("off", ctypes.c_double), ("alarm_hop_s", ctypes.c_double), ("rows", ctypes.c_int32)]
 
 
 class _Event(ctypes.Structure):
@@ -39,7 +39,8 @@ class _Alarm(ctypes.Structure):
 class _Results(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("first", ctypes.c_int64), ("probabilities", ctypes.POINTER(ctypes.c_float)),
                 ("n_probabilities", ctypes.c_int64), ("events", ctypes.POINTER(_Event)), ("n_events", ctypes.c_int64),
-                ("alarms", ctypes.POINTER(_Alarm)), ("n_alarms", ctypes.c_int64)]
+                ("alarms", ctypes.POINTER(_Alarm)), ("n_alarms", ctypes.c_int64), ("rows", ctypes.POINTER(ctypes.c_float)), ("n_windows", ctypes.c_int64),
+                ("window", ctypes.c_int64), ("columns", ctypes.c_int64)]
 
 
 _loaded = None
@@ -94,28 +95,47 @@ class Detector:
         parts = [stream.push(uv), stream.finish()]
         return Results(0, numpy.concatenate([p.probabilities for p in parts]), [e for p in parts for e in p.events], [])
 
+    def rows(self, uv, rate, channels):
+        """What the network takes of an array in microvolts (channels, samples): (windows or steps, samples, columns), for brr.onnx."""
+        import numpy
+        stream, parts = Stream(self, rate, channels, 0, 0, 0, rows=True), []
+        for change in (lambda: stream._push(uv), stream._finish):
+            change()
+            r = stream._results()
+            shape = r.n_windows, r.window, r.columns
+            parts.append(numpy.ctypeslib.as_array(r.rows, shape).copy() if r.n_windows else numpy.empty(shape, numpy.float32))
+        return numpy.concatenate(parts)
+
     def __del__(self):
         if getattr(self, "_handle", None):
             _library().brr_detector_close(self._handle)
 
 
 class Stream:
-    def __init__(self, detector, rate, channels, on, off, alarm_hop_s):
+    def __init__(self, detector, rate, channels, on, off, alarm_hop_s, rows=False):
         self.detector, self.n, self._handle = detector, len(channels), ctypes.c_void_p()
         names = (ctypes.c_char_p * self.n)(*(str(c).encode() for c in channels))
-        source = _Source(ctypes.sizeof(_Source), rate, self.n, names, on, off, alarm_hop_s)
+        source = _Source(ctypes.sizeof(_Source), rate, self.n, names, on, off, alarm_hop_s, int(rows))
         _call("stream_open", detector._handle, ctypes.byref(source), ctypes.byref(self._handle))
+
+    def _results(self):
+        r = _Results(ctypes.sizeof(_Results))
+        _call("take", self._handle, ctypes.byref(r))
+        return r
 
     def _take(self):
         import numpy
-        r = _Results(ctypes.sizeof(_Results))
-        _call("take", self._handle, ctypes.byref(r))
+        r = self._results()
         probabilities = numpy.ctypeslib.as_array(r.probabilities, (r.n_probabilities,)).copy() if r.n_probabilities else numpy.empty(0, numpy.float32)
         events = [Event(e.first / RATE_HZ, (e.end - e.first) / RATE_HZ, e.confidence) for e in r.events[:r.n_events]]
         return Results(r.first, probabilities, events, [Alarm(a.sample / RATE_HZ, bool(a.on), a.probability) for a in r.alarms[:r.n_alarms]])
 
     def push(self, uv):
         """Samples in microvolts (channels, samples), all channels of the source; float32 rows are used where they are. What has become ready."""
+        self._push(uv)
+        return self._take()
+
+    def _push(self, uv):
         import numpy
         uv = numpy.asarray(uv, dtype=numpy.float32)
         if uv.ndim != 2 or uv.shape[0] != self.n:
@@ -124,7 +144,6 @@ class Stream:
             uv = numpy.ascontiguousarray(uv)
         rows = (ctypes.c_void_p * self.n)(*(uv.ctypes.data + i * uv.strides[0] for i in range(self.n)))
         _call("push", self._handle, rows, uv.shape[1])
-        return self._take()
 
     def gap(self, missing):
         """The next sample comes so many source samples later than expected."""
@@ -132,8 +151,11 @@ class Stream:
 
     def finish(self):
         """The source has ended; the remaining results."""
-        _call("finish", self._handle)
+        self._finish()
         return self._take()
+
+    def _finish(self):
+        _call("finish", self._handle)
 
     def __del__(self):
         if getattr(self, "_handle", None):

@@ -1,0 +1,344 @@
+"""Model files of causal networks, such as ward, as ONNX (opset 17): one step of the network, with its state as input and output.
+
+    from brr import onnx
+    onnx.export("ward.safetensors", "ward.onnx")
+    onnx.export("ward.safetensors", "ward-int8.onnx", int8=rows)     # rows of recordings that are not scored: Detector("ward").rows(...)
+
+Inputs `rows` (B,T,C), what the network takes of T samples at 256 Hz (Detector.rows), and `state` (B,S), zeros at the start of a segment; outputs
+`probabilities` and `logits` (B,T), and `state_after`. The scan of a step is one chunk of matrix products: differences of cumulated sums, masked before
+the exponential. In INT8 the products and convolutions with constant weights take 8-bit weights, a scale for each output channel, and 8-bit inputs, as
+QuantizeLinear and DequantizeLinear around them; with reduce_range 7 bits, for processors without VNNI."""
+import json
+import struct
+
+import numpy as np
+
+OPSET, EPS, TOKEN, RATE_HZ, MOST_TOKENS = 17, 1e-5, 16, 256, 64
+DTYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "bool": 9}
+
+
+# ---- protobuf ----
+
+def _varint(n):
+    out = b""
+    n &= (1 << 64) - 1
+    while n > 127:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+
+
+def _field(number, value):
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    if isinstance(value, float):
+        return _varint(number << 3 | 5) + struct.pack("<f", value)
+    data = value.encode() if isinstance(value, str) else value
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _message(*fields):
+    return b"".join(_field(number, value) for number, value in fields)
+
+
+def _attribute(name, value):
+    if isinstance(value, int):
+        return _message((1, name), (3, value), (20, 2))
+    if isinstance(value, float):
+        return _message((1, name), (2, value), (20, 1))
+    return _message((1, name), *((8, v) for v in value), (20, 7))
+
+
+def _tensor(name, value):
+    return _message(*((1, d) for d in value.shape), (2, DTYPES[value.dtype.name]), (8, name), (9, np.ascontiguousarray(value).tobytes()))
+
+
+def _value(name, shape):
+    dims = b"".join(_field(1, _message((2, d) if isinstance(d, str) else (1, d))) for d in shape)
+    return _message((1, name), (2, _field(1, _message((1, 1), (2, dims)))))
+
+
+# ---- a graph, and the same graph in NumPy ----
+
+class Graph:
+    def __init__(self):
+        self.nodes, self.constants, self.inputs, self.outputs, self.n = [], {}, [], [], 0
+
+    def constant(self, value, dtype=np.float32):
+        self.n += 1
+        self.constants[f"c{self.n}"] = np.asarray(value, dtype=dtype)
+        return f"c{self.n}"
+
+    def ints(self, *values):
+        return self.constant(values, np.int64)
+
+    def add(self, op, *inputs, outputs=1, **attributes):
+        self.n += outputs
+        names = [f"t{self.n - i}" for i in range(outputs)][::-1]
+        self.nodes.append((op, list(inputs), names, attributes))
+        return names[0] if outputs == 1 else names
+
+    def rename(self, old, new):
+        self.nodes = [(op, [new if i == old else i for i in inputs], [new if o == old else o for o in outputs], a) for op, inputs, outputs, a in self.nodes]
+
+    def slice(self, x, first, end, axis):
+        return self.add("Slice", x, self.ints(first), self.ints(end), self.ints(axis))
+
+    def reshape(self, x, *shape):
+        return self.add("Reshape", x, self.ints(*shape))
+
+    def serialize(self, metadata):
+        nodes = [_message(*((1, i) for i in inputs), *((2, o) for o in outputs), (3, f"{op}_{k}"), (4, op), *((5, _attribute(*a)) for a in attributes.items()))
+                 for k, (op, inputs, outputs, attributes) in enumerate(self.nodes)]
+        graph = _message(*((1, n) for n in nodes), (2, "brr"), *((5, _tensor(*c)) for c in self.constants.items()),
+                         *((11, _value(*i)) for i in self.inputs), *((12, _value(*o)) for o in self.outputs))
+        return _message((1, 8), (2, "brrd"), (7, graph), (8, _message((1, ""), (2, OPSET))), *((14, _message((1, k), (2, v))) for k, v in metadata.items()))
+
+    def run(self, inputs, watch=None):
+        """The outputs, in float32; watch(name, value) sees every value."""
+        values = {**self.constants, **inputs}
+        for op, names, outputs, attributes in self.nodes:
+            with np.errstate(over="ignore"):
+                results = getattr(_Numpy, op)(*(values[n] for n in names), **attributes)
+            for name, value in zip(outputs, results if isinstance(results, list) else [results]):
+                values[name] = value
+                if watch:
+                    watch(name, value)
+        return {name: values[name] for name, _ in self.outputs}
+
+
+class _Numpy:
+    """The ops of the graph; each as its ONNX text says."""
+    Add, Sub, Mul, Div = (staticmethod(f) for f in (np.add, np.subtract, np.multiply, np.divide))
+    Exp, Sqrt, Where, MatMul = (staticmethod(f) for f in (np.exp, np.sqrt, np.where, np.matmul))
+    Relu = staticmethod(lambda x: np.maximum(x, np.float32(0)))
+    Sigmoid = staticmethod(lambda x: (1 / (1 + np.exp(-x))).astype(np.float32))
+    Softplus = staticmethod(lambda x: np.logaddexp(np.float32(0), x))
+    Concat = staticmethod(lambda *xs, axis: np.concatenate(xs, axis))
+    Transpose = staticmethod(lambda x, perm: x.transpose(perm))
+    CumSum = staticmethod(lambda x, axis: np.cumsum(x, int(axis), dtype=np.float32))
+    ReduceMean = staticmethod(lambda x, axes, keepdims: x.mean(tuple(axes), keepdims=True, dtype=np.float32))
+    Expand = staticmethod(lambda x, shape: np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(shape))))
+
+    @staticmethod
+    def Reshape(x, shape):
+        return x.reshape([x.shape[i] if n == 0 else int(n) for i, n in enumerate(shape)])
+
+    @staticmethod
+    def Slice(x, first, end, axis):
+        at = [slice(None)] * x.ndim
+        at[int(axis[0])] = slice(int(first[0]), int(min(end[0], x.shape[int(axis[0])])))
+        return x[tuple(at)]
+
+    @staticmethod
+    def Conv(x, w, b, group=1, strides=(1,)):
+        k, s = w.shape[2], strides[0]
+        windows = np.lib.stride_tricks.sliding_window_view(x, k, axis=2)[:, :, ::s]
+        if group > 1:
+            return np.einsum("bctk,ck->bct", windows, w[:, 0]) + b[:, None]
+        rows = windows.transpose(0, 2, 1, 3).reshape(x.shape[0], windows.shape[2], -1)
+        return (rows @ w.reshape(w.shape[0], -1).T).transpose(0, 2, 1) + b[:, None]
+
+    @staticmethod
+    def QuantizeLinear(x, scale, zero):
+        low, high = np.iinfo(zero.dtype).min, np.iinfo(zero.dtype).max
+        return np.clip(np.rint(x / scale) + zero, low, high).astype(zero.dtype)
+
+    @staticmethod
+    def DequantizeLinear(q, scale, zero, axis=1):
+        shape = [-1 if i == axis else 1 for i in range(q.ndim)] if scale.ndim else []
+        return ((q.astype(np.int32) - zero.reshape(shape).astype(np.int32)) * scale.reshape(shape)).astype(np.float32)
+
+
+# ---- the causal network ----
+
+def read_model(path):
+    """Tensors and configuration of a model file."""
+    with open(path, "rb") as f:
+        header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+        data = f.read()
+    about = header.pop("__metadata__")
+    weights = {k: np.frombuffer(data[slice(*v["data_offsets"])], np.float32).reshape(v["shape"]) for k, v in header.items() if v["dtype"] == "F32"}
+    return weights, about
+
+
+class _Causal:
+    """Builds the graph of one step."""
+
+    def __init__(self, weights, config, tokens):
+        self.w, self.c, self.q, self.g, self.at, self.after = weights, config, tokens, Graph(), 0, []
+
+    def state(self, *shape):
+        """The next part of the state, in this shape."""
+        n = int(np.prod(shape))
+        part = self.g.reshape(self.g.slice("state", self.at, self.at + n, 1), 0, *shape)
+        self.at += n
+        return part
+
+    def keep(self, x):
+        self.after.append(self.g.reshape(x, 0, -1))
+
+    def folded(self, conv, norm):
+        """A convolution with the batch norm behind it."""
+        scale = self.w[f"{norm}.weight"] / np.sqrt(self.w[f"{norm}.running_var"] + EPS)
+        bias = (self.w[f"{conv}.bias"] - self.w[f"{norm}.running_mean"]) * scale + self.w[f"{norm}.bias"]
+        return self.w[f"{conv}.weight"] * scale[:, None, None], bias
+
+    def causal(self, x, weight, bias, group=1):
+        """x (B,C,T); the last K-1 inputs of the step before come first."""
+        channels, k = weight.shape[1] * group, weight.shape[2]
+        x = self.g.add("Concat", self.state(channels, k - 1), x, axis=2)
+        self.keep(self.g.slice(x, -(k - 1), 1 << 30, 2))
+        return self.g.add("Conv", x, self.g.constant(weight), self.g.constant(bias), group=group)
+
+    def linear(self, x, weight, bias=None):
+        y = self.g.add("MatMul", x, self.g.constant(weight.T))
+        return y if bias is None else self.g.add("Add", y, self.g.constant(bias))
+
+    def silu(self, x):
+        return self.g.add("Mul", x, self.g.add("Sigmoid", x))
+
+    def split(self, x, *widths):
+        ends = np.cumsum(widths)
+        return [self.g.slice(x, end - n, end, 2) for n, end in zip(widths, ends)]
+
+    def scan(self, x, dt, B, C, m):
+        """One chunk. x (B,Q,H·P), dt (B,Q,H), B and C (B,Q,G·N) -> (B,Q,H·P)."""
+        g, q, c = self.g, self.q, self.c
+        groups, n, p = c["ngroups"], c["d_state"], c["headdim"]
+        heads = self.w[f"{m}.A_log"].shape[0]
+        per = heads // groups
+        dt = g.add("Softplus", g.add("Add", dt, g.constant(self.w[f"{m}.dt_bias"])))
+        sums = g.add("CumSum", g.add("Mul", dt, g.constant(-np.exp(self.w[f"{m}.A_log"]))), g.constant(1, np.int64))
+        sums = g.reshape(g.add("Transpose", sums, perm=[0, 2, 1]), 0, groups, per, q, 1)
+        row = g.add("Transpose", sums, perm=[0, 1, 2, 4, 3])
+        heads_first = lambda t: g.add("Transpose", g.reshape(t, 0, q, groups, per, -1), perm=[0, 2, 3, 1, 4])
+        states = lambda t: g.add("Transpose", g.reshape(t, 0, q, groups, 1, n), perm=[0, 2, 3, 1, 4])
+        xs, B, C = heads_first(x), states(B), states(C)
+        scaled = g.add("Mul", xs, heads_first(dt))
+        causal = g.constant(np.tri(q, dtype=bool), bool)
+        decay = g.add("Exp", g.add("Where", causal, g.add("Sub", sums, row), g.constant(-1e30)))
+        inside = g.add("MatMul", g.add("Mul", g.add("MatMul", C, g.add("Transpose", B, perm=[0, 1, 2, 4, 3])), decay), scaled)
+        before = self.state(groups, per, n, p)
+        carried = g.add("Mul", g.add("MatMul", C, before), g.add("Exp", sums))
+        last = g.slice(sums, q - 1, q, 3)
+        left = g.add("Mul", scaled, g.add("Exp", g.add("Sub", last, sums)))
+        now = g.add("MatMul", g.add("Transpose", B, perm=[0, 1, 2, 4, 3]), left)
+        self.keep(g.add("Add", g.add("Mul", g.add("Exp", last), before), now))
+        skip = g.add("Mul", xs, g.constant(self.w[f"{m}.D"].reshape(1, groups, per, 1, 1)))
+        y = g.add("Add", g.add("Add", inside, carried), skip)
+        return g.reshape(g.add("Transpose", y, perm=[0, 3, 1, 2, 4]), 0, q, heads * p)
+
+    def mamba(self, u, i):
+        """u (B,Q,D)"""
+        g, c, m = self.g, self.c, f"mamba.{i}.fwd"
+        inner, states = u[1] * c["expand"], c["ngroups"] * c["d_state"]
+        z, xbc, dt = self.split(self.linear(u[0], self.w[f"{m}.in_proj.weight"]), inner, inner + 2 * states, inner // c["headdim"])
+        weight = self.w[f"{m}.conv.weight"]
+        xbc = self.causal(g.add("Transpose", xbc, perm=[0, 2, 1]), weight, self.w[f"{m}.conv.bias"], group=weight.shape[0])
+        x, B, C = self.split(g.add("Transpose", self.silu(xbc), perm=[0, 2, 1]), inner, states, states)
+        gated = g.reshape(g.add("Mul", self.scan(x, dt, B, C, m), self.silu(z)), 0, self.q, c["ngroups"], -1)
+        square = g.add("ReduceMean", g.add("Mul", gated, gated), axes=[3], keepdims=1)
+        normed = g.reshape(g.add("Div", gated, g.add("Sqrt", g.add("Add", square, g.constant(EPS)))), 0, self.q, inner)
+        y = self.linear(g.add("Mul", normed, g.constant(self.w[f"{m}.norm.weight"])), self.w[f"{m}.out_proj.weight"])
+        y = self.linear(y, self.w[f"mamba.{i}.fuse.weight"], self.w[f"mamba.{i}.fuse.bias"])
+        r = g.add("Add", u[0], y)
+        centred = g.add("Sub", r, g.add("ReduceMean", r, axes=[2], keepdims=1))
+        deviation = g.add("Sqrt", g.add("Add", g.add("ReduceMean", g.add("Mul", centred, centred), axes=[2], keepdims=1), g.constant(EPS)))
+        scaled = g.add("Mul", g.add("Div", centred, deviation), g.constant(self.w[f"mamba.{i}.norm.weight"]))
+        return g.add("Add", scaled, g.constant(self.w[f"mamba.{i}.norm.bias"])), u[1]
+
+    def build(self, temperature):
+        g, c, w, t = self.g, self.c, self.w, self.q * TOKEN
+        h = g.add("Transpose", "rows", perm=[0, 2, 1])
+        for s in range(4):
+            for k in range(c.get("stage_convs", 1)):
+                n = "" if k == 0 else str(k + 1)
+                h = g.add("Relu", self.causal(h, *self.folded(f"encoder.{s}.conv{n}", f"encoder.{s}.bn{n}")))
+            h = g.add("Conv", h, g.constant(w[f"encoder.{s}.down.weight"]), g.constant(w[f"encoder.{s}.down.bias"]), strides=[2])
+        for i in range(c["rescnn_blocks"]):
+            r = g.add("Relu", self.causal(h, *self.folded(f"causal.{i}.conv1", f"causal.{i}.bn1")))
+            h = g.add("Relu", g.add("Add", h, self.causal(r, *self.folded(f"causal.{i}.conv2", f"causal.{i}.bn2"))))
+        u = g.add("Transpose", h, perm=[0, 2, 1]), c["encoder_channels"][3]
+        for i in range(c["mamba_layers"]):
+            u = self.mamba(u, i)
+        out = self.linear(u[0], w["head.out.weight"][:, :, 0], w["head.out.bias"])
+        logits = g.reshape(g.add("Expand", out, g.ints(1, 1, TOKEN)), 0, t)
+        if c.get("skip"):
+            feature = g.reshape(g.slice("rows", c["in_channels"] - 1, c["in_channels"], 2), 0, t)
+            logits = g.add("Add", logits, g.add("Mul", feature, g.constant(w["head.skip.weight"].reshape(1))))
+        g.rename(logits, "logits")
+        g.rename(g.add("Sigmoid", g.add("Mul", "logits", g.constant(np.float32(1 / temperature)))), "probabilities")
+        g.rename(g.add("Concat", *self.after, axis=1), "state_after")
+        g.inputs = [("rows", ("B", t, c["in_channels"])), ("state", ("B", self.at))]
+        g.outputs = [("probabilities", ("B", t)), ("logits", ("B", t)), ("state_after", ("B", self.at))]
+        return g
+
+
+def step_graph(path, samples=RATE_HZ):
+    """The graph of one step of so many samples, and what the model file says."""
+    weights, about = read_model(path)
+    config = json.loads(about["brr.model"])
+    if config.get("type") != "causal":
+        raise ValueError(f"{path} holds a network of type {config.get('type')}; only causal networks can be exported")
+    if samples % TOKEN or not 0 < samples <= MOST_TOKENS * TOKEN:
+        raise ValueError(f"a step of {samples} samples; expected a multiple of {TOKEN}, at most {MOST_TOKENS * TOKEN}")
+    return _Causal(weights, config, samples // TOKEN).build(float(about.get("brr.temperature", 1))), about
+
+
+def run_steps(graph, rows):
+    """Probabilities (n·T) of steps (n,T,C) of one segment, in NumPy."""
+    state, out = np.zeros((1, graph.inputs[1][1][1]), np.float32), []
+    for x in rows:
+        r = graph.run({"rows": x[None], "state": state})
+        state = r["state_after"]
+        out.append(r["probabilities"][0])
+    return np.concatenate(out)
+
+
+def quantize(graph, rows, reduce_range=False):
+    """The same graph in INT8; the ranges of its inputs are those of these steps of one segment."""
+    low, high, state = {}, {}, np.zeros((1, graph.inputs[1][1][1]), np.float32)
+    taken = {n for op, inputs, _, a in graph.nodes for n in inputs[:1] if op in ("Conv", "MatMul") and a.get("group", 1) == 1 and inputs[1] in graph.constants}
+
+    def watch(name, value):
+        if name in taken:
+            low[name], high[name] = min(low.get(name, 0.0), float(value.min())), max(high.get(name, 0.0), float(value.max()))
+    for x in rows:
+        watch("rows", x)
+        state = graph.run({"rows": x[None], "state": state}, watch)["state_after"]
+    q, most, rounded = Graph(), 127 if reduce_range else 255, {}
+    q.n, q.constants, q.inputs, q.outputs = graph.n, dict(graph.constants), graph.inputs, graph.outputs
+
+    def coarse(name):
+        if name not in rounded:
+            scale = np.float32(max(high[name] - low[name], 1e-8) / most)
+            zero = q.constant(np.clip(np.rint(-low[name] / scale), 0, most), np.uint8)
+            scale = q.constant(scale)
+            rounded[name] = q.add("DequantizeLinear", q.add("QuantizeLinear", name, scale, zero), scale, zero)
+        return rounded[name]
+
+    def coarse_weight(name, axis):
+        value = graph.constants[name]
+        others = tuple(i for i in range(value.ndim) if i != axis)
+        scale = np.maximum(np.abs(value).max(others), 1e-8).astype(np.float32) / (63 if reduce_range else 127)
+        shape = [-1 if i == axis else 1 for i in range(value.ndim)]
+        levels = q.constant(np.clip(np.rint(value / scale.reshape(shape)), -127, 127), np.int8)
+        return q.add("DequantizeLinear", levels, q.constant(scale), q.constant(np.zeros(scale.shape), np.int8), axis=axis)
+    for op, inputs, outputs, attributes in graph.nodes:
+        if op in ("Conv", "MatMul") and inputs[0] in taken and inputs[1] in graph.constants and attributes.get("group", 1) == 1:
+            inputs = [coarse(inputs[0]), coarse_weight(inputs[1], 0 if op == "Conv" else 1), *inputs[2:]]
+        q.nodes.append((op, inputs, outputs, attributes))
+    used = {n for _, inputs, _, _ in q.nodes for n in inputs}
+    q.constants = {k: v for k, v in q.constants.items() if k in used}
+    return q
+
+
+def export(model, path, samples=RATE_HZ, int8=None, reduce_range=False):
+    """Writes the file and returns its graph. int8: steps (n, samples, C) of recordings that are not scored, or None for fp32."""
+    graph, about = step_graph(model, samples)
+    if int8 is not None:
+        graph = quantize(graph, int8, reduce_range)
+    keep = ("brr.model", "brr.frontend", "brr.events", "brr.temperature", "brr.notice")
+    with open(path, "wb") as f:
+        f.write(graph.serialize({k: about[k] for k in keep if k in about}))
+    return graph
