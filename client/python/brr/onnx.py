@@ -1,12 +1,12 @@
-"""Model files of causal networks, such as ward, as ONNX (opset 17): one step of the network, with its state as input and output.
+"""Model files as ONNX (opset 17): of causal networks, such as ward, one step with the network's state as input and output; of the others a window.
 
     from brr import onnx
     onnx.export("ward.safetensors", "ward.onnx")
     onnx.export("ward.safetensors", "ward-int8.onnx", int8=rows)     # rows of recordings that are not scored: Detector("ward").rows(...)
 
 Inputs `rows` (B,T,C), what the network takes of T samples at 256 Hz (Detector.rows), and `state` (B,S), zeros at the start of a segment; outputs
-`probabilities` and `logits` (B,T), and `state_after`. The scan of a step is one chunk of matrix products: differences of cumulated sums, masked before
-the exponential. In INT8 the products and convolutions with constant weights take 8-bit weights, a scale for each output channel, and 8-bit inputs, as
+`probabilities` and `logits` (B,T), and `state_after`; networks that take whole windows have no state. Scans are matrix products over chunks of at most
+64 tokens: differences of cumulated sums, masked before the exponential. In INT8 the products and convolutions with constant weights take 8-bit weights, a scale for each output channel, and 8-bit inputs, as
 QuantizeLinear and DequantizeLinear around them; with reduce_range 7 bits, for processors without VNNI."""
 import json
 import struct
@@ -124,14 +124,20 @@ class _Numpy:
         return x.reshape([x.shape[i] if n == 0 else int(n) for i, n in enumerate(shape)])
 
     @staticmethod
-    def Slice(x, first, end, axis):
-        at = [slice(None)] * x.ndim
-        at[int(axis[0])] = slice(int(first[0]), int(min(end[0], x.shape[int(axis[0])])))
+    def Slice(x, first, end, axis, step=(1,)):
+        at, n = [slice(None)] * x.ndim, x.shape[int(axis[0])]
+        at[int(axis[0])] = slice(None, None, -1) if step[0] < 0 else slice(int(first[0]), int(min(end[0], n)))  # backwards: all of it
         return x[tuple(at)]
 
     @staticmethod
-    def Conv(x, w, b, group=1, strides=(1,)):
+    def ConvTranspose(x, w, b, strides):
+        y = np.einsum("bit,iok->botk", x, w, optimize=True)
+        return y.reshape(y.shape[0], y.shape[1], -1) + b[:, None]
+
+    @staticmethod
+    def Conv(x, w, b, group=1, strides=(1,), pads=(0, 0)):
         k, s = w.shape[2], strides[0]
+        x = np.pad(x, ((0, 0), (0, 0), tuple(pads)))
         windows = np.lib.stride_tricks.sliding_window_view(x, k, axis=2)[:, :, ::s]
         if group > 1:
             return np.einsum("bctk,ck->bct", windows, w[:, 0]) + b[:, None]
@@ -161,11 +167,104 @@ def read_model(path):
     return weights, about
 
 
-class _Causal:
-    """Builds the graph of one step."""
+class _Network:
+    """What both kinds of networks are made of."""
 
-    def __init__(self, weights, config, tokens):
-        self.w, self.c, self.q, self.g, self.at, self.after = weights, config, tokens, Graph(), 0, []
+    def __init__(self, weights, config):
+        self.w, self.c, self.g = weights, config, Graph()
+
+    def folded(self, conv, norm):
+        """A convolution with the batch norm behind it."""
+        scale = self.w[f"{norm}.weight"] / np.sqrt(self.w[f"{norm}.running_var"] + EPS)
+        bias = (self.w[f"{conv}.bias"] - self.w[f"{norm}.running_mean"]) * scale + self.w[f"{norm}.bias"]
+        return self.w[f"{conv}.weight"] * scale[:, None, None], bias
+
+    def conv(self, x, weight, bias, op="Conv", **attributes):
+        return self.g.add(op, x, self.g.constant(weight), self.g.constant(bias), **attributes)
+
+    def linear(self, x, weight, bias=None):
+        y = self.g.add("MatMul", x, self.g.constant(weight.T))
+        return y if bias is None else self.g.add("Add", y, self.g.constant(bias))
+
+    def silu(self, x):
+        return self.g.add("Mul", x, self.g.add("Sigmoid", x))
+
+    def turned(self, x):
+        return self.g.add("Transpose", x, perm=[0, 2, 1])
+
+    def split(self, x, *widths):
+        ends = np.cumsum(widths)
+        return [self.g.slice(x, end - n, end, 2) for n, end in zip(widths, ends)]
+
+    def chunk(self, parts, q, m, before):
+        """A chunk of q tokens of the scan: x (B,q,H·P), dt (B,q,H), B and C (B,q,G·N), the state before (None: zeros) -> y (B,q,H·P), the state after."""
+        g, c = self.g, self.c
+        groups, n, p = c["ngroups"], c["d_state"], c["headdim"]
+        heads = self.w[f"{m}.A_log"].shape[0]
+        per = heads // groups
+        x, dt, B, C = parts
+        sums = g.add("CumSum", g.add("Mul", dt, g.constant(-np.exp(self.w[f"{m}.A_log"]))), g.constant(1, np.int64))
+        sums = g.reshape(self.turned(sums), 0, groups, per, q, 1)
+        row = g.add("Transpose", sums, perm=[0, 1, 2, 4, 3])
+        heads_first = lambda t: g.add("Transpose", g.reshape(t, 0, q, groups, per, -1), perm=[0, 2, 3, 1, 4])
+        states = lambda t: g.add("Transpose", g.reshape(t, 0, q, groups, 1, n), perm=[0, 2, 3, 1, 4])
+        xs, B, C = heads_first(x), states(B), states(C)
+        across = g.add("Transpose", B, perm=[0, 1, 2, 4, 3])
+        scaled = g.add("Mul", xs, heads_first(dt))
+        past = g.constant(np.tri(q, dtype=bool), bool)
+        decay = g.add("Exp", g.add("Where", past, g.add("Sub", sums, row), g.constant(-1e30)))
+        y = g.add("MatMul", g.add("Mul", g.add("MatMul", C, across), decay), scaled)
+        last = g.slice(sums, q - 1, q, 3)
+        after = g.add("MatMul", across, g.add("Mul", scaled, g.add("Exp", g.add("Sub", last, sums))))
+        if before is not None:
+            y = g.add("Add", y, g.add("Mul", g.add("MatMul", C, before), g.add("Exp", sums)))
+            after = g.add("Add", g.add("Mul", g.add("Exp", last), before), after)
+        y = g.add("Add", y, g.add("Mul", xs, g.constant(self.w[f"{m}.D"].reshape(1, groups, per, 1, 1))))
+        return g.reshape(g.add("Transpose", y, perm=[0, 3, 1, 2, 4]), 0, q, heads * p), after
+
+    def direction(self, u, d, length, m, conv, before=None):
+        """Mamba-2 over tokens u (B,L,d); conv: the causal convolution of (B,C,L). Its output, and the state after."""
+        g, c = self.g, self.c
+        inner, states = d * c["expand"], c["ngroups"] * c["d_state"]
+        z, xbc, dt = self.split(self.linear(u, self.w[f"{m}.in_proj.weight"]), inner, inner + 2 * states, inner // c["headdim"])
+        xbc = self.turned(self.silu(conv(self.turned(xbc), self.w[f"{m}.conv.weight"], self.w[f"{m}.conv.bias"])))
+        dt = g.add("Softplus", g.add("Add", dt, g.constant(self.w[f"{m}.dt_bias"])))
+        parts, ys = [*self.split(xbc, inner, states, states)], []
+        parts = [parts[0], dt, parts[1], parts[2]]
+        for first in range(0, length, MOST_TOKENS):
+            q = min(MOST_TOKENS, length - first)
+            y, before = self.chunk([g.slice(t, first, first + q, 1) for t in parts] if length > q else parts, q, m, before)
+            ys.append(y)
+        y = g.add("Concat", *ys, axis=1) if len(ys) > 1 else ys[0]
+        gated = g.reshape(g.add("Mul", y, self.silu(z)), 0, length, c["ngroups"], -1)
+        square = g.add("ReduceMean", g.add("Mul", gated, gated), axes=[3], keepdims=1)
+        normed = g.reshape(g.add("Div", gated, g.add("Sqrt", g.add("Add", square, g.constant(EPS)))), 0, length, inner)
+        return self.linear(g.add("Mul", normed, g.constant(self.w[f"{m}.norm.weight"])), self.w[f"{m}.out_proj.weight"]), before
+
+    def fused(self, u, y, i):
+        """The residual and the norm of a layer."""
+        g = self.g
+        r = g.add("Add", u, self.linear(y, self.w[f"mamba.{i}.fuse.weight"], self.w[f"mamba.{i}.fuse.bias"]))
+        centred = g.add("Sub", r, g.add("ReduceMean", r, axes=[2], keepdims=1))
+        deviation = g.add("Sqrt", g.add("Add", g.add("ReduceMean", g.add("Mul", centred, centred), axes=[2], keepdims=1), g.constant(EPS)))
+        scaled = g.add("Mul", g.add("Div", centred, deviation), g.constant(self.w[f"mamba.{i}.norm.weight"]))
+        return g.add("Add", scaled, g.constant(self.w[f"mamba.{i}.norm.bias"]))
+
+    def finish(self, logits, samples, temperature):
+        g, c = self.g, self.c
+        if c.get("skip"):
+            feature = g.reshape(g.slice("rows", c["in_channels"] - 1, c["in_channels"], 2), 0, samples)
+            logits = g.add("Add", logits, g.add("Mul", feature, g.constant(self.w["head.skip.weight"].reshape(1))))
+        g.rename(logits, "logits")
+        g.rename(g.add("Sigmoid", g.add("Mul", "logits", g.constant(np.float32(1 / temperature)))), "probabilities")
+        g.inputs = [("rows", ("B", samples, c["in_channels"]))]
+        g.outputs = [("probabilities", ("B", samples)), ("logits", ("B", samples))]
+        return g
+
+
+class _Causal(_Network):
+    """One step of a causal network, with its state."""
+    at = 0
 
     def state(self, *shape):
         """The next part of the state, in this shape."""
@@ -177,135 +276,126 @@ class _Causal:
     def keep(self, x):
         self.after.append(self.g.reshape(x, 0, -1))
 
-    def folded(self, conv, norm):
-        """A convolution with the batch norm behind it."""
-        scale = self.w[f"{norm}.weight"] / np.sqrt(self.w[f"{norm}.running_var"] + EPS)
-        bias = (self.w[f"{conv}.bias"] - self.w[f"{norm}.running_mean"]) * scale + self.w[f"{norm}.bias"]
-        return self.w[f"{conv}.weight"] * scale[:, None, None], bias
-
     def causal(self, x, weight, bias, group=1):
         """x (B,C,T); the last K-1 inputs of the step before come first."""
         channels, k = weight.shape[1] * group, weight.shape[2]
         x = self.g.add("Concat", self.state(channels, k - 1), x, axis=2)
         self.keep(self.g.slice(x, -(k - 1), 1 << 30, 2))
-        return self.g.add("Conv", x, self.g.constant(weight), self.g.constant(bias), group=group)
+        return self.conv(x, weight, bias, group=group)
 
-    def linear(self, x, weight, bias=None):
-        y = self.g.add("MatMul", x, self.g.constant(weight.T))
-        return y if bias is None else self.g.add("Add", y, self.g.constant(bias))
-
-    def silu(self, x):
-        return self.g.add("Mul", x, self.g.add("Sigmoid", x))
-
-    def split(self, x, *widths):
-        ends = np.cumsum(widths)
-        return [self.g.slice(x, end - n, end, 2) for n, end in zip(widths, ends)]
-
-    def scan(self, x, dt, B, C, m):
-        """One chunk. x (B,Q,H·P), dt (B,Q,H), B and C (B,Q,G·N) -> (B,Q,H·P)."""
-        g, q, c = self.g, self.q, self.c
-        groups, n, p = c["ngroups"], c["d_state"], c["headdim"]
-        heads = self.w[f"{m}.A_log"].shape[0]
-        per = heads // groups
-        dt = g.add("Softplus", g.add("Add", dt, g.constant(self.w[f"{m}.dt_bias"])))
-        sums = g.add("CumSum", g.add("Mul", dt, g.constant(-np.exp(self.w[f"{m}.A_log"]))), g.constant(1, np.int64))
-        sums = g.reshape(g.add("Transpose", sums, perm=[0, 2, 1]), 0, groups, per, q, 1)
-        row = g.add("Transpose", sums, perm=[0, 1, 2, 4, 3])
-        heads_first = lambda t: g.add("Transpose", g.reshape(t, 0, q, groups, per, -1), perm=[0, 2, 3, 1, 4])
-        states = lambda t: g.add("Transpose", g.reshape(t, 0, q, groups, 1, n), perm=[0, 2, 3, 1, 4])
-        xs, B, C = heads_first(x), states(B), states(C)
-        scaled = g.add("Mul", xs, heads_first(dt))
-        causal = g.constant(np.tri(q, dtype=bool), bool)
-        decay = g.add("Exp", g.add("Where", causal, g.add("Sub", sums, row), g.constant(-1e30)))
-        inside = g.add("MatMul", g.add("Mul", g.add("MatMul", C, g.add("Transpose", B, perm=[0, 1, 2, 4, 3])), decay), scaled)
-        before = self.state(groups, per, n, p)
-        carried = g.add("Mul", g.add("MatMul", C, before), g.add("Exp", sums))
-        last = g.slice(sums, q - 1, q, 3)
-        left = g.add("Mul", scaled, g.add("Exp", g.add("Sub", last, sums)))
-        now = g.add("MatMul", g.add("Transpose", B, perm=[0, 1, 2, 4, 3]), left)
-        self.keep(g.add("Add", g.add("Mul", g.add("Exp", last), before), now))
-        skip = g.add("Mul", xs, g.constant(self.w[f"{m}.D"].reshape(1, groups, per, 1, 1)))
-        y = g.add("Add", g.add("Add", inside, carried), skip)
-        return g.reshape(g.add("Transpose", y, perm=[0, 3, 1, 2, 4]), 0, q, heads * p)
-
-    def mamba(self, u, i):
-        """u (B,Q,D)"""
-        g, c, m = self.g, self.c, f"mamba.{i}.fwd"
-        inner, states = u[1] * c["expand"], c["ngroups"] * c["d_state"]
-        z, xbc, dt = self.split(self.linear(u[0], self.w[f"{m}.in_proj.weight"]), inner, inner + 2 * states, inner // c["headdim"])
-        weight = self.w[f"{m}.conv.weight"]
-        xbc = self.causal(g.add("Transpose", xbc, perm=[0, 2, 1]), weight, self.w[f"{m}.conv.bias"], group=weight.shape[0])
-        x, B, C = self.split(g.add("Transpose", self.silu(xbc), perm=[0, 2, 1]), inner, states, states)
-        gated = g.reshape(g.add("Mul", self.scan(x, dt, B, C, m), self.silu(z)), 0, self.q, c["ngroups"], -1)
-        square = g.add("ReduceMean", g.add("Mul", gated, gated), axes=[3], keepdims=1)
-        normed = g.reshape(g.add("Div", gated, g.add("Sqrt", g.add("Add", square, g.constant(EPS)))), 0, self.q, inner)
-        y = self.linear(g.add("Mul", normed, g.constant(self.w[f"{m}.norm.weight"])), self.w[f"{m}.out_proj.weight"])
-        y = self.linear(y, self.w[f"mamba.{i}.fuse.weight"], self.w[f"mamba.{i}.fuse.bias"])
-        r = g.add("Add", u[0], y)
-        centred = g.add("Sub", r, g.add("ReduceMean", r, axes=[2], keepdims=1))
-        deviation = g.add("Sqrt", g.add("Add", g.add("ReduceMean", g.add("Mul", centred, centred), axes=[2], keepdims=1), g.constant(EPS)))
-        scaled = g.add("Mul", g.add("Div", centred, deviation), g.constant(self.w[f"mamba.{i}.norm.weight"]))
-        return g.add("Add", scaled, g.constant(self.w[f"mamba.{i}.norm.bias"])), u[1]
-
-    def build(self, temperature):
-        g, c, w, t = self.g, self.c, self.w, self.q * TOKEN
-        h = g.add("Transpose", "rows", perm=[0, 2, 1])
+    def build(self, samples, temperature):
+        g, c, w, q = self.g, self.c, self.w, samples // TOKEN
+        if samples % TOKEN or not 0 < q <= MOST_TOKENS:
+            raise ValueError(f"a step of {samples} samples; expected a multiple of {TOKEN}, at most {MOST_TOKENS * TOKEN}")
+        self.after = []
+        h = self.turned("rows")
         for s in range(4):
             for k in range(c.get("stage_convs", 1)):
                 n = "" if k == 0 else str(k + 1)
                 h = g.add("Relu", self.causal(h, *self.folded(f"encoder.{s}.conv{n}", f"encoder.{s}.bn{n}")))
-            h = g.add("Conv", h, g.constant(w[f"encoder.{s}.down.weight"]), g.constant(w[f"encoder.{s}.down.bias"]), strides=[2])
+            h = self.conv(h, w[f"encoder.{s}.down.weight"], w[f"encoder.{s}.down.bias"], strides=[2])
         for i in range(c["rescnn_blocks"]):
             r = g.add("Relu", self.causal(h, *self.folded(f"causal.{i}.conv1", f"causal.{i}.bn1")))
             h = g.add("Relu", g.add("Add", h, self.causal(r, *self.folded(f"causal.{i}.conv2", f"causal.{i}.bn2"))))
-        u = g.add("Transpose", h, perm=[0, 2, 1]), c["encoder_channels"][3]
+        u, d = self.turned(h), c["encoder_channels"][3]
         for i in range(c["mamba_layers"]):
-            u = self.mamba(u, i)
-        out = self.linear(u[0], w["head.out.weight"][:, :, 0], w["head.out.bias"])
-        logits = g.reshape(g.add("Expand", out, g.ints(1, 1, TOKEN)), 0, t)
-        if c.get("skip"):
-            feature = g.reshape(g.slice("rows", c["in_channels"] - 1, c["in_channels"], 2), 0, t)
-            logits = g.add("Add", logits, g.add("Mul", feature, g.constant(w["head.skip.weight"].reshape(1))))
-        g.rename(logits, "logits")
-        g.rename(g.add("Sigmoid", g.add("Mul", "logits", g.constant(np.float32(1 / temperature)))), "probabilities")
+            m = f"mamba.{i}.fwd"
+            heads = w[f"{m}.A_log"].shape[0]
+            before = self.state(c["ngroups"], heads // c["ngroups"], c["d_state"], c["headdim"])
+            kept = len(self.after)
+            y, after = self.direction(u, d, q, m, lambda x, weight, bias: self.causal(x, weight, bias, group=weight.shape[0]), before)
+            self.keep(after)
+            self.after.insert(kept, self.after.pop())  # in the order of their inputs
+            u = self.fused(u, y, i)
+        out = self.linear(u, w["head.out.weight"][:, :, 0], w["head.out.bias"])
+        logits = g.reshape(g.add("Expand", out, g.ints(1, 1, TOKEN)), 0, samples)
+        self.finish(logits, samples, temperature)
         g.rename(g.add("Concat", *self.after, axis=1), "state_after")
-        g.inputs = [("rows", ("B", t, c["in_channels"])), ("state", ("B", self.at))]
-        g.outputs = [("probabilities", ("B", t)), ("logits", ("B", t)), ("state_after", ("B", self.at))]
+        g.inputs.append(("state", ("B", self.at)))
+        g.outputs.append(("state_after", ("B", self.at)))
         return g
 
 
-def step_graph(path, samples=RATE_HZ):
-    """The graph of one step of so many samples, and what the model file says."""
+class _Unet(_Network):
+    """A whole window through the U-Net with scans in both directions of time."""
+
+    def block(self, conv, norm, x, relu=True):
+        weight, bias = self.folded(conv, norm)
+        y = self.conv(x, weight, bias, pads=[weight.shape[2] // 2] * 2)
+        return self.g.add("Relu", y) if relu else y
+
+    def reversed(self, x):
+        return self.g.add("Slice", x, self.g.ints(-1), self.g.ints(-(1 << 31)), self.g.ints(1), self.g.ints(-1))
+
+    def build(self, samples, temperature):
+        g, c, w, skips = self.g, self.c, self.w, []
+        if c.get("mixer", "mamba2") != "mamba2":
+            raise ValueError(f"the network mixes by {c['mixer']}; only mamba2 can be exported")
+        h = self.block("encoder.stem.conv", "encoder.stem.bn", self.turned("rows"))
+        for s in range(4):
+            for k in (1, 2):
+                h = self.block(f"encoder.{s}.conv{k}", f"encoder.{s}.bn{k}", h)
+            skips.append(h)
+            h = self.conv(h, w[f"encoder.{s}.down.weight"], w[f"encoder.{s}.down.bias"], strides=[2])
+        for r in range(c["rescnn_blocks"]):
+            branches = [self.block(f"rescnn.{r}.branch{k}.conv", f"rescnn.{r}.branch{k}.bn", h) for k in (3, 5, 7)]
+            fuse = self.block(f"rescnn.{r}.fuse.conv", f"rescnn.{r}.fuse.bn", g.add("Concat", *branches, axis=1), relu=False)
+            h = g.add("Relu", g.add("Add", fuse, h))
+        u, d, tokens = self.turned(h), c["encoder_channels"][3], samples // TOKEN
+        padded = lambda x, weight, bias: self.conv(x, weight, bias, group=weight.shape[0], pads=[weight.shape[2] - 1, 0])
+        for i in range(c["mamba_layers"]):
+            ahead, _ = self.direction(u, d, tokens, f"mamba.{i}.fwd", padded)
+            back, _ = self.direction(self.reversed(u), d, tokens, f"mamba.{i}.bwd", padded)
+            u = self.fused(u, g.add("Concat", ahead, self.reversed(back), axis=2), i)
+        h = self.turned(u)
+        for s in range(4):
+            up = self.conv(h, w[f"decoder.{s}.up.weight"], w[f"decoder.{s}.up.bias"], op="ConvTranspose", strides=[2])
+            h = g.add("Concat", up, skips[3 - s], axis=1)
+            for k in (1, 2):
+                h = self.block(f"decoder.{s}.conv{k}", f"decoder.{s}.bn{k}", h)
+        h = self.conv(h, w["head.proj.weight"], w["head.proj.bias"])
+        return self.finish(g.reshape(self.conv(h, w["head.out.weight"], w["head.out.bias"]), 0, samples), samples, temperature)
+
+
+def graph_of(path, samples=None):
+    """The graph of a model file, and what the file says. samples: of a step of a causal network, a second unless it is given."""
     weights, about = read_model(path)
     config = json.loads(about["brr.model"])
-    if config.get("type") != "causal":
-        raise ValueError(f"{path} holds a network of type {config.get('type')}; only causal networks can be exported")
-    if samples % TOKEN or not 0 < samples <= MOST_TOKENS * TOKEN:
-        raise ValueError(f"a step of {samples} samples; expected a multiple of {TOKEN}, at most {MOST_TOKENS * TOKEN}")
-    return _Causal(weights, config, samples // TOKEN).build(float(about.get("brr.temperature", 1))), about
+    kind, temperature = config.get("type", "seizure"), float(about.get("brr.temperature", 1))
+    if kind == "causal":
+        return _Causal(weights, config).build(samples or RATE_HZ, temperature), about
+    if kind != "seizure":
+        raise ValueError(f"{path} is a model of type {kind}, which has no network to export")
+    if samples not in (None, config["window"]):
+        raise ValueError(f"the network takes windows of {config['window']} samples, not {samples}")
+    return _Unet(weights, config).build(config["window"], temperature), about
 
 
-def run_steps(graph, rows):
-    """Probabilities (n·T) of steps (n,T,C) of one segment, in NumPy."""
-    state, out = np.zeros((1, graph.inputs[1][1][1]), np.float32), []
+def run(graph, rows, output="probabilities", watch=None):
+    """The graph in NumPy: (n,T) of windows, or of the steps of one segment, (n,T,C)."""
+    state, out = {}, []
+    if len(graph.inputs) > 1:
+        state = {"state": np.zeros((1, graph.inputs[1][1][1]), np.float32)}
     for x in rows:
-        r = graph.run({"rows": x[None], "state": state})
-        state = r["state_after"]
-        out.append(r["probabilities"][0])
-    return np.concatenate(out)
+        if watch:
+            watch("rows", x)
+        r = graph.run({"rows": x[None], **state}, watch)
+        if state:
+            state = {"state": r["state_after"]}
+        out.append(r[output][0])
+    return np.stack(out)
 
 
 def quantize(graph, rows, reduce_range=False):
-    """The same graph in INT8; the ranges of its inputs are those of these steps of one segment."""
-    low, high, state = {}, {}, np.zeros((1, graph.inputs[1][1][1]), np.float32)
-    taken = {n for op, inputs, _, a in graph.nodes for n in inputs[:1] if op in ("Conv", "MatMul") and a.get("group", 1) == 1 and inputs[1] in graph.constants}
+    """The same graph in INT8; the ranges of its inputs are those of these windows, or steps of one segment."""
+    low, high = {}, {}
+    fixed = lambda op, inputs, a: op in ("Conv", "MatMul") and a.get("group", 1) == 1 and inputs[1] in graph.constants
+    taken = {inputs[0] for op, inputs, _, a in graph.nodes if fixed(op, inputs, a)}
 
     def watch(name, value):
         if name in taken:
             low[name], high[name] = min(low.get(name, 0.0), float(value.min())), max(high.get(name, 0.0), float(value.max()))
-    for x in rows:
-        watch("rows", x)
-        state = graph.run({"rows": x[None], "state": state}, watch)["state_after"]
+    run(graph, rows, watch=watch)
     q, most, rounded = Graph(), 127 if reduce_range else 255, {}
     q.n, q.constants, q.inputs, q.outputs = graph.n, dict(graph.constants), graph.inputs, graph.outputs
 
@@ -325,7 +415,7 @@ def quantize(graph, rows, reduce_range=False):
         levels = q.constant(np.clip(np.rint(value / scale.reshape(shape)), -127, 127), np.int8)
         return q.add("DequantizeLinear", levels, q.constant(scale), q.constant(np.zeros(scale.shape), np.int8), axis=axis)
     for op, inputs, outputs, attributes in graph.nodes:
-        if op in ("Conv", "MatMul") and inputs[0] in taken and inputs[1] in graph.constants and attributes.get("group", 1) == 1:
+        if fixed(op, inputs, attributes):
             inputs = [coarse(inputs[0]), coarse_weight(inputs[1], 0 if op == "Conv" else 1), *inputs[2:]]
         q.nodes.append((op, inputs, outputs, attributes))
     used = {n for _, inputs, _, _ in q.nodes for n in inputs}
@@ -333,12 +423,27 @@ def quantize(graph, rows, reduce_range=False):
     return q
 
 
-def export(model, path, samples=RATE_HZ, int8=None, reduce_range=False):
-    """Writes the file and returns its graph. int8: steps (n, samples, C) of recordings that are not scored, or None for fp32."""
-    graph, about = step_graph(model, samples)
+def export(model, path, samples=None, int8=None, reduce_range=False):
+    """Writes the file and returns its graph. int8: windows or steps (n, samples, C) of recordings that are not scored, or None for fp32."""
+    graph, about = graph_of(model, samples)
     if int8 is not None:
         graph = quantize(graph, int8, reduce_range)
     keep = ("brr.model", "brr.frontend", "brr.events", "brr.temperature", "brr.notice")
     with open(path, "wb") as f:
         f.write(graph.serialize({k: about[k] for k in keep if k in about}))
     return graph
+
+
+def main(arguments=None):
+    import argparse
+    a = argparse.ArgumentParser(prog="python3 -m brr.onnx", description="Writes a model file as ONNX.")
+    a.add_argument("model")
+    a.add_argument("out")
+    a.add_argument("--int8", metavar="ROWS.npy", help="in INT8; an array of Detector.rows, of recordings that are not scored")
+    a.add_argument("--reduce-range", action="store_true", help="7 bits, for processors without VNNI")
+    o = a.parse_args(arguments)
+    export(o.model, o.out, int8=None if o.int8 is None else np.load(o.int8), reduce_range=o.reduce_range)
+
+
+if __name__ == "__main__":
+    main()

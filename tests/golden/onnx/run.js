@@ -1,4 +1,4 @@
-// node run.js MODEL.onnx ROWS.f32 STEPS OUT.f32: the logits of a step model in onnxruntime, and the median milliseconds of a step.
+// node run.js MODEL.onnx ROWS.f32 STEPS OUT.f32: the logits of an exported network in onnxruntime, and the median milliseconds of a step or window.
 const fs = require("fs");
 const ort = require("onnxruntime-node");
 
@@ -6,14 +6,15 @@ async function main([model, rows, steps, out]) {
     const session = await ort.InferenceSession.create(model, {intraOpNumThreads: 1});
     const bytes = fs.readFileSync(rows), data = new Float32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4);
     const meta = JSON.parse(fs.readFileSync(model + ".json")), each = meta.samples * meta.columns;
-    let state = new ort.Tensor("float32", new Float32Array(meta.state), [1, meta.state]);
+    let state = meta.state ? {state: new ort.Tensor("float32", new Float32Array(meta.state), [1, meta.state])} : {};
     const logits = [], times = [];
     for (let i = 0; i < steps; i++) {
         const x = new ort.Tensor("float32", data.slice(i * each, (i + 1) * each), [1, meta.samples, meta.columns]);
         const begun = process.hrtime.bigint();
-        const result = await session.run({rows: x, state});
+        const result = await session.run({rows: x, ...state});
         times.push(Number(process.hrtime.bigint() - begun) / 1e6);
-        state = result.state_after;
+        if (meta.state)
+            state = {state: result.state_after};
         logits.push(...result.logits.data);
     }
     fs.writeFileSync(out, Buffer.from(new Float32Array(logits).buffer));
