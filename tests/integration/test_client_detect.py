@@ -92,6 +92,10 @@ def check_benchmark(d):
         assert "line\\_length & " in tex.read() and "line_length" in svg.read()
     code, text, err = d.ctl("benchmark", f"{d.dir}/eeg", *models, "--table", "csv", "--plot", f"{d.dir}/compared.png")
     assert code == 0 and text.splitlines()[0].startswith("model,hours,") and os.path.getsize(f"{d.dir}/compared.png") > 1000, (text, err)
+    with open(f"{out}/benchmark.csv", "a") as f:
+        f.write("my,own,line\n")
+    code, text, err = d.ctl("benchmark", f"{d.dir}/eeg", *models, "--output", out)
+    assert code == 1 and f"{out}/benchmark.csv exists" in err and "1 of 2" not in err, err  # before a model runs
     for words, said in ((["--model", "ward"], "twice or more"), ([*models, "--model", "band_power"], "band_power is given twice")):
         code, text, err = d.ctl("benchmark", f"{d.dir}/eeg", *words)
         assert code == 2 and said in err and not text, err

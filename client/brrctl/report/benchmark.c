@@ -48,6 +48,7 @@ static const struct argument_table benchmark_arguments = ARGUMENT_TABLE(rows, st
 static const struct benchmark_options *own(const struct arguments *o) { return o->own; }
 
 enum { PATH_SIZE = 4096, NAME_SIZE = 256, TABLE_BYTES = 1 << 20, MOST = PLOT_MAX_INTERVALS };
+_Static_assert((int)MOST >= (int)ARGUMENTS_MAX_LIST, "each --model has a row");
 
 struct benchmark {
     const struct arguments *o;
@@ -174,14 +175,26 @@ static int write_table(const struct benchmark *b, bool latex, const char *path, 
     return fsio_write_text(path, &text, err);
 }
 
+static const char *const result_names[] = {"benchmark.csv", "benchmark.tex", "benchmark.svg"};
+enum { RESULTS = sizeof result_names / sizeof *result_names };
+
+/* Before the models run, which may take hours. */
+static int check_results(const struct benchmark *b, struct err *err) {
+    char path[PATH_SIZE];
+    int rc = 0;
+    for (int i = 0; own(b->o)->output && i < RESULTS && !rc; i++)
+        if (!(rc = fsio_join(path, sizeof path, b->folder, result_names[i], err)))
+            rc = outputs_check(path, b->o->force, err);
+    return rc;
+}
+
 static int write_files(const struct benchmark *b, struct err *err) {
-    static const char *const names[] = {"benchmark.csv", "benchmark.tex", "benchmark.svg"};
     char path[PATH_SIZE];
     int rc;
     if (own(b->o)->plot && (rc = draw(b, own(b->o)->plot, err)))
         return rc;
-    for (int i = 0; own(b->o)->output && i < 3; i++)
-        if ((rc = fsio_join(path, sizeof path, b->folder, names[i], err)) || (rc = outputs_check(path, b->o->force, err)) ||
+    for (int i = 0; own(b->o)->output && i < RESULTS; i++)
+        if ((rc = fsio_join(path, sizeof path, b->folder, result_names[i], err)) ||
             (rc = i == 2 ? draw(b, path, err) : write_table(b, i == 1, path, err)) || (rc = outputs_add(path, err)))
             return rc;
     return 0;
@@ -249,6 +262,8 @@ static void print_result(const struct benchmark *b) {
 
 static int finish(struct benchmark *b) {
     struct err err;
+    if (check_results(b, &err))
+        return brrctl_fail(&err);
     int code = run_models(b);
     if (code)
         return code;
