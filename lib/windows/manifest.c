@@ -136,7 +136,7 @@ static int identify(const struct manifest_config *c, const char *path, struct ma
     int rc = c->mirror ? identify_mirrored(c, path, ret, err) : fsio_size(path, &ret->size_bytes, &ret->mtime_ns, err);
     if (rc)
         return rc;
-    if (eegfile_has_parts(path) && !window_stamp_parts(c->mirror, path, &parts, NULL)) {
+    if (eegfile_has_parts(path) && !window_stamp_parts(c->mirror, path, path, &parts, NULL)) {
         parts.hex[15] = '\0'; /* 60 bits of a checksum beside the time */
         ret->mtime_ns ^= (int64_t)strtoll(parts.hex, NULL, 16);
     }

@@ -93,11 +93,13 @@ struct window_build {
     bool rebuild;
 };
 /* A digest of the sizes and times (in a mirror: the versions) of the files that are parts of a recording: what changes when one of
- * them does. Errors: those of reading its header, NOT_FOUND for a recording without parts. */
+ * them does. header_path: where the recording's own file is read, which names them; in a mirror recording_path has only its first
+ * bytes. Errors: those of reading it, NOT_FOUND for a recording without parts. */
 struct window_stamp {
     char hex[65];
 };
-int window_stamp_parts(struct mirror *mirror, const char *recording_path, struct window_stamp *ret, struct err *err);
+int window_stamp_parts(struct mirror *mirror, const char *recording_path, const char *header_path, struct window_stamp *ret,
+                       struct err *err);
 /* ret_path (size ≥ 4096) receives the cache file. ERR_NOT_FOUND with the label rule's message when unlabelled and `error`;
  * *ret_skipped when unlabelled and `skip`. With a cache the file may be evicted at any time: plan the recording and load it
  * instead, which pins the file until the recording is unloaded or closed. */

@@ -16,9 +16,11 @@
 enum { READ_BYTES = 4 << 20, MOST_FAULTS = 2, INDEX_ROOM = 64 << 10 };
 
 /* The parts of a recording count in its key; those of other formats than EDF alone, so that keys of EDF stay. */
-static int put_parts(const struct window_build *r, struct json_writer *json, struct err *err) {
+static int put_parts(const struct builder *b, struct json_writer *json, struct err *err) {
+    const struct window_build *r = b->request;
+    const char *header = b->taken ? b->recording_path : r->recording_path;
     struct window_stamp stamp;
-    int rc = eegfile_has_parts(r->recording_path) ? window_stamp_parts(r->mirror, r->recording_path, &stamp, err) : ERR_NOT_FOUND;
+    int rc = eegfile_has_parts(header) ? window_stamp_parts(r->mirror, r->recording_path, header, &stamp, err) : ERR_NOT_FOUND;
     if (rc)
         return rc == ERR_NOT_FOUND ? 0 : rc;
     json_put_str(json, "parts", stamp.hex);
@@ -26,7 +28,8 @@ static int put_parts(const struct window_build *r, struct json_writer *json, str
 }
 
 /* Writes the key of the source among all sources. */
-static int put_source(const struct window_build *r, struct json_writer *json, struct err *err) {
+static int put_source(const struct builder *b, struct json_writer *json, struct err *err) {
+    const struct window_build *r = b->request;
     char absolute[4096], *resolved;
     int64_t size, mtime_ns;
     struct mirror_file file;
@@ -34,7 +37,7 @@ static int put_source(const struct window_build *r, struct json_writer *json, st
     if (r->mirror) {
         if (!(rc = mirror_stat(r->mirror, r->recording_path, &file, err)))
             json_put_str(json, "object", file.version);
-        return rc ? rc : put_parts(r, json, err);
+        return rc ? rc : put_parts(b, json, err);
     }
     if (!(resolved = realpath(r->recording_path, NULL)))
         return err_errno(err, errno, "cannot open %s", r->recording_path);
@@ -47,7 +50,7 @@ static int put_source(const struct window_build *r, struct json_writer *json, st
     json_put_str(json, "path", absolute);
     json_put_i64(json, "size", size);
     json_put_i64(json, "mtime_ns", mtime_ns);
-    return put_parts(r, json, err);
+    return put_parts(b, json, err);
 }
 
 static void put_runs(struct json_writer *json, const char *name, const struct label_run *runs, size_t n) {
@@ -69,7 +72,7 @@ static int make_key(struct builder *b, struct err *err) {
     json_writer_init(&json, &text);
     json_begin_object(&json, NULL);
     json_put_i64(&json, "version", RECORDING_VERSION);
-    if ((rc = put_source(r, &json, err)))
+    if ((rc = put_source(b, &json, err)))
         return rc;
     json_put_str(&json, "montage", r->frontend.montage);
     json_put_f64(&json, "notch_hz", r->frontend.notch_hz);

@@ -23,10 +23,11 @@ static void describe_part(struct mirror *mirror, const char *path, char *buf, si
         str_copy(buf, size, fsio_basename(path));
 }
 
-int window_stamp_parts(struct mirror *mirror, const char *recording_path, struct window_stamp *ret, struct err *err) {
+int window_stamp_parts(struct mirror *mirror, const char *recording_path, const char *header_path, struct window_stamp *ret,
+                       struct err *err) {
     struct eegfile_companions parts;
     char path[STAMP_PATH_SIZE], text[EEGFILE_NAME_SIZE + DIGEST_HEX_SIZE + 64];
-    int rc = eegfile_list_companions(recording_path, &parts, err);
+    int rc = eegfile_list_companions(header_path, &parts, err);
     if (rc)
         return rc;
     if (!parts.n)

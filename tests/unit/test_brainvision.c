@@ -218,6 +218,46 @@ static void a_bucket_is_planned_by_heads_and_read_whole(void **state) {
     store_close(store);
 }
 
+/* A header whose first bytes do not name its files is taken whole, for its labels and for the key of its windows. */
+static void a_header_longer_than_its_head_is_planned_too(void **state) {
+    struct written_brainvision f = BASE;
+    struct err err = {0};
+    struct store *store = NULL;
+    struct mirror *mirror = NULL;
+    struct cache *cache = NULL;
+    struct manifest *m = NULL;
+    char url[600];
+    f.markers = "Mk1=Comment,seizure,513,1024,0\r\n";
+    assert_int_equal(fsio_mkdirs(in_dir(state, "bucket/sub-01"), NULL), 0);
+    write_brainvision(in_dir(state, "bucket/sub-01/sub-01_eeg"), &f);
+    snprintf(url, sizeof url, "file://%s", in_dir(state, "bucket"));
+    assert_int_equal(store_open(url, &store, &err), 0);
+    assert_int_equal(cache_open(in_dir(state, "cache"), 16 << 20, &cache, &err), 0);
+    const struct mirror_config config = {.rules = &mirrored_recordings,
+                                         .store = store,
+                                         .cache = cache,
+                                         .prefix = "",
+                                         .directory = in_dir(state, "tree"),
+                                         .head_bytes = 64};
+    assert_int_equal(mirror_open(&config, go_on, NULL, &mirror, &err), 0);
+    const struct manifest_config plan = {.root = mirror_directory(mirror),
+                                         .mirror = mirror,
+                                         .cache_dir = in_dir(state, "windows"),
+                                         .frontend = {"referential-19", 50, {0.5, 120}, 2},
+                                         .window = 512,
+                                         .hop = 256,
+                                         .labels = "auto",
+                                         .unlabeled = "error",
+                                         .workers = 1};
+    if (manifest_open(&plan, NULL, NULL, &m, &err))
+        fail_msg("%s", err.message);
+    assert_int_equal(manifest_count(m), 1);
+    manifest_close(m);
+    mirror_close(mirror);
+    cache_close(cache);
+    store_close(store);
+}
+
 static const char LABELS[] = FIXTURE_EVENTS "4\t6\tsz\tn/a\tn/a\tn/a\t20\n";
 
 /* What a network is fed of a folder of two formats: bit for bit what it is fed of the same recordings in EDF. */
@@ -280,10 +320,10 @@ static void a_change_of_the_samples_changes_the_key(void **state) {
     struct written_brainvision f = BASE;
     struct window_stamp a, b;
     write_brainvision(in_dir(state, "x"), &f);
-    assert_int_equal(window_stamp_parts(NULL, in_dir(state, "x.vhdr"), &a, NULL), 0);
+    assert_int_equal(window_stamp_parts(NULL, in_dir(state, "x.vhdr"), in_dir(state, "x.vhdr"), &a, NULL), 0);
     f.seconds = 10;
     write_brainvision_samples(in_dir(state, "x.eeg"), &f);
-    assert_int_equal(window_stamp_parts(NULL, in_dir(state, "x.vhdr"), &b, NULL), 0);
+    assert_int_equal(window_stamp_parts(NULL, in_dir(state, "x.vhdr"), in_dir(state, "x.vhdr"), &b, NULL), 0);
     assert_string_not_equal(a.hex, b.hex);
 }
 
@@ -293,6 +333,7 @@ int main(void) {
         in_temp_dir(markers_are_annotations_and_dated_segments_are_gaps),
         in_temp_dir(what_cannot_be_read_is_an_error_with_the_reason),
         in_temp_dir(a_bucket_is_planned_by_heads_and_read_whole),
+        in_temp_dir(a_header_longer_than_its_head_is_planned_too),
         in_temp_dir(a_folder_of_two_formats_is_the_same_folder_in_edf),
         in_temp_dir(a_change_of_the_samples_changes_the_key),
     };
