@@ -23,7 +23,7 @@ struct tree {
     const struct tree_config *config;
     struct name *names;
     size_t n, capacity;
-    int64_t derivatives;
+    int64_t derivatives, unread; /* recordings below derivatives/; files of formats that are not read */
 };
 
 static void tree_done(struct tree *t) {
@@ -105,6 +105,9 @@ static int look(void *ctx, const struct fsio_found *found, struct err *err) {
     if (found->folder)
         note(t, "%s is a link to a folder, which is not followed", found->path);
     enum eegfile_kind kind = found->folder ? EEGFILE_NONE : eegfile_kind(found->path);
+    const char *unread = found->folder || kind ? NULL : eegfile_unread(found->path);
+    if (unread && !t->unread++)
+        note(t, "%s is %s", found->path, unread);
     if (kind != EEGFILE_RECORDING && kind != EEGFILE_EITHER)
         return 0;
     int rc = fsio_join(path, sizeof path, t->config->root, found->path, err);
@@ -168,6 +171,8 @@ int tree_walk(const struct tree_config *config, tree_visit_fn *visit, struct err
     int rc = fsio_walk_names(config->root, look, &t, err);
     if (rc || (t.n && !config->all_names && (rc = keep_one_name(&t, err))))
         return rc;
+    if (t.unread > 1)
+        note(&t, "%s of formats that are not read", counted(t.unread, "file").text);
     if (t.derivatives)
         note(&t, "%s below derivatives/ left out: name that folder itself to read it", counted(t.derivatives, "recording").text);
     if (t.n)

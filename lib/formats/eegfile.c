@@ -38,6 +38,23 @@ enum eegfile_kind eegfile_kind(const char *path) {
     return recording && part ? EEGFILE_EITHER : recording ? EEGFILE_RECORDING : part ? EEGFILE_PART : EEGFILE_NONE;
 }
 
+const char *eegfile_unread(const char *path) {
+    static const struct {
+        const char *ending, *instead;
+    } unread[] = {
+        {".trc", "a recording of Micromed, which is not read; export it as EDF in SystemPlus"},
+        {".e", "a recording of Nicolet, which is not read; export it as EDF in NicoletOne"},
+        {".cnt", "a recording of Neuroscan or ANT Neuro (CNT), which is not read; export it as EDF in Curry or asa, or with MNE: "
+                 "mne.io.read_raw_cnt(FILE).export('x.edf')"},
+        {".gdf", "a GDF recording, which is not read; export it as EDF with MNE: mne.io.read_raw_gdf(FILE).export('x.edf')"},
+        {".fif", "a FIF recording of MNE, which is not read; export it as EDF: mne.io.read_raw_fif(FILE).export('x.edf')"},
+    };
+    for (size_t i = 0; i < sizeof unread / sizeof *unread; i++)
+        if (str_ends_nocase(path, unread[i].ending))
+            return unread[i].instead;
+    return NULL;
+}
+
 bool eegfile_has_parts(const char *path) {
     for (int i = 0; i < FORMATS; i++)
         if (formats[i]->companions && ends_with_one(path, formats[i]->endings))
@@ -119,6 +136,9 @@ static int open_in_format(struct format_source *source, struct eegfile **ret, st
     if (whole)
         return err_set(err, ERR_INVALID, "%s is a part of a %s recording; name the file that ends in %s", source->bytes.name,
                        whole->name, whole->endings[0]);
+    const char *unread = format ? NULL : eegfile_unread(source->bytes.name);
+    if (unread)
+        return err_set(err, ERR_UNSUPPORTED, "%s is %s", source->bytes.name, unread);
     format = format ? format : formats[0];
     source->enough = true;
     if ((rc = format->open(source, ret, err)))

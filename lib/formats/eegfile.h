@@ -85,6 +85,9 @@ enum eegfile_kind {
 enum eegfile_kind eegfile_kind(const char *path);
 /* True for the path of a recording: by its ending, and where that is of two formats by the bytes of the file at `path` too. */
 bool eegfile_named(const char *path);
+/* What to do with a recording of a format that is known by its ending and not read: its name and the export that works, as a part
+ * of a sentence; NULL for other paths. */
+const char *eegfile_unread(const char *path);
 /* True for the ending of a format whose recordings have companions. */
 bool eegfile_has_parts(const char *path);
 /* Length of a path without the ending of its format (".edf"), and, with `suffix`, without the "_eeg" before it. The whole length

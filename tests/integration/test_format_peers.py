@@ -25,7 +25,8 @@ except ImportError:
 
 LABELS = ["Fp1", "F3", "C3", "P3", "O1"]
 RATE, POINTS = 250, 5000
-READERS = {".vhdr": mne.io.read_raw_brainvision, ".ahdr": mne.io.read_raw_brainvision, ".set": mne.io.read_raw_eeglab}
+READERS = {".vhdr": mne.io.read_raw_brainvision, ".ahdr": mne.io.read_raw_brainvision, ".set": mne.io.read_raw_eeglab,
+           ".lay": mne.io.read_raw_persyst, ".EEG": mne.io.read_raw_nihon}
 
 
 def samples(seed=1):
@@ -132,6 +133,53 @@ def rename(body, name):
     return element(14, flags + dims + small(1, name.encode()) + rest[8:])
 
 
+# ---- Persyst and Nihon Kohden ----
+
+def write_persyst(stem, bits, times="", comments="", header=0, folder=""):
+    x = samples(3)
+    with open(stem + ".dat", "wb") as f:
+        f.write(b"\0" * header + x.T.astype("<i4" if bits == 32 else "<i2").tobytes())
+    with open(stem + ".lay", "w", encoding="latin-1", newline="\r\n") as f:
+        f.write(f"[FileInfo]\nFile={folder}{os.path.basename(stem)}.dat\nFileType=Interleaved\nSamplingRate={RATE}\nHeaderLength={header}\n"
+                f"Calibration=0.1953125\nWaveformCount={len(LABELS)}\nDataType={7 if bits == 32 else 0}\n[Patient]\nID=0\nBirthDate=19-NOV-97\n"
+                "TestDate=2014.12.19\nTestTime=02:37:48\n[ChannelMap]\n" + "".join(f"{n}={i + 1}\n" for i, n in enumerate(LABELS)) +
+                f"[SampleTimes]\n{times}[Comments]\n{comments}")
+    return stem + ".lay"
+
+
+def bcd(*values):
+    return bytes(v // 10 << 4 | v % 10 for v in values)
+
+
+def write_nihon(stem, blocks=((16, 0, 16), ), log=(), fine=(), name=b"X1"):
+    """blocks: (hour, minute, second) of each; the samples are shared out among them."""
+    version, channels, rate = b"EEG-1100C V01.00", (0, 1, 26, 42, 76), 200
+    x = samples(4)[:, :4000]
+    parts = np.split(x, len(blocks), axis=1)
+    eeg = bytearray(0x17FE)
+    eeg[:16], eeg[0x81:0x91], eeg[0x91] = version, version, 1
+    eeg[0x92:0x96], eeg[0x400 + 17] = struct.pack("<I", 0x400), len(blocks)
+    for j, ((h, m, s), part) in enumerate(zip(blocks, parts)):
+        eeg[0x400 + 18 + 20 * j:0x400 + 22 + 20 * j] = struct.pack("<I", len(eeg))
+        head = b"\1" + bytes(0x13) + bcd(19, 4, 3, h, m, s) + struct.pack("<HI", 0xC000 | rate, part.shape[1] * 10 // rate) + bytes(6) + bytes([len(channels)])
+        assert len(head) == 0x27
+        marked = np.vstack([part, np.zeros((1, part.shape[1]), int)])
+        eeg += head + b"".join(bytes([c]) + bytes(9) for c in channels) + (marked.T + 0x8000).astype("<u2").tobytes()
+    pathlib.Path(stem + ".EEG").write_bytes(eeg)
+    pathlib.Path(stem + ".21E").write_bytes(b"[ELECTRODE]\r\n0000=Fp2\r\n0001=Fp1\r\n0026=" + name + b"\r\n[OTHER]\r\n0042=no\r\n")
+    entries = bytearray(0x2000)
+    entries[:16], entries[0x91] = version, 1
+    for at, rows in ((0, log), (22, fine)):
+        place = 0x800 if not at else 0x1000
+        entries[0x92 + 20 * at:0x96 + 20 * at] = struct.pack("<I", place)
+        entries[place + 0x12] = len(rows)
+        for i, row in enumerate(rows):
+            entries[place + 0x14 + 45 * i:place + 0x14 + 45 * i + len(row)] = row
+    pathlib.Path(stem + ".LOG").write_bytes(entries)
+    pathlib.Path(stem + ".PNT").write_bytes(version + bytes(0x30) + b"20190403160016")
+    return stem + ".EEG"
+
+
 # ---- comparison ----
 
 def read(path, scratch):
@@ -191,12 +239,43 @@ class Peers(unittest.TestCase):
         facts, _ = read(path, self.scratch.name)
         self.assertIn("'version', '6'", facts["error"])
 
+    def test_persyst(self):
+        comments = "1.5,2.0,0,100,seizure, left\n3.0,0.0,0,100,other\n"
+        for bits in (16, 32):
+            facts, raw = self.compare(write_persyst(self.stem, bits, comments=comments), names=False)
+            self.assertEqual([s["label"].upper() for s in facts["signals"]], raw.ch_names)
+            self.assertEqual(facts["annotations"], [[1.5, 2, "seizure, left"], [3, None, "other"]])
+            self.assertEqual([(a["onset"], a["description"]) for a in raw.annotations], [(o, t) for o, _, t in facts["annotations"]])
+            self.assertEqual(facts["start"], raw.info["meas_date"].strftime("%Y-%m-%d %H:%M:%S"))
+
+    def test_sample_times_of_persyst_are_gaps(self):
+        facts, x = read(write_persyst(self.stem, 16, times="0=86395.0\n1000=86399.01\n2000=33.01\n", header=100, folder="C:\\Data\\some where\\"), self.scratch.name)
+        self.assertEqual(facts["segments"], [[0, 2000, 0], [2000, 3000, 38]])
+        self.assertTrue(np.array_equal(x, (samples(3) * 0.1953125).astype("f4")))
+
+    def test_nihon_kohden(self):
+        log = [b"seizure start".ljust(20, b"\0") + b"000012(190403160028)", b"end".ljust(20, b"\0") + b"000015(190403160031)"]
+        facts, raw = self.compare(write_nihon(self.stem, log=log, fine=[bytes(24) + b"500000"]), names=False)
+        self.assertEqual([s["label"] for s in facts["signals"]], ["Fp2", "Fp1", "X1", "DC01", "Mark1"])
+        self.assertEqual(facts["annotations"], [[12.5, None, "seizure start"], [15, None, "end"]])
+        self.assertEqual([a["description"] for a in raw.annotations], ["seizure start", "end"])
+        self.assertEqual(facts["start"], raw.info["meas_date"].strftime("%Y-%m-%d %H:%M:%S"))
+
+    def test_a_name_in_latin_1(self):  # which MNE takes for an input of volts
+        facts, x = read(write_nihon(self.stem, name=b"\xb5X"), self.scratch.name)
+        self.assertEqual(facts["signals"][2]["label"], "\u00b5X")
+        self.assertAlmostEqual(facts["signals"][2]["gain"], 6399.902 / 65535, 12)
+
+    def test_blocks_of_nihon_kohden_are_apart_by_their_clock(self):
+        facts, raw = self.compare(write_nihon(self.stem, blocks=((16, 0, 16), (16, 0, 26), (16, 2, 0), (16, 2, 5))), names=False)
+        self.assertEqual(facts["segments"], [[0, 1000, 0], [1000, 1000, 10], [2000, 2000, 104]])
+
     @unittest.skipUnless(FOLDER.is_dir(), "data: no recordings of other formats (BRR_FORMATS_DIR)")
     def test_recordings_of_other_programs(self):
         for path in sorted(FOLDER.rglob("*")):
             if path.suffix in READERS and "_h5" not in path.name and "_hdf5" not in path.name:
                 with self.subTest(path.name):
-                    self.compare(str(path), names=path.suffix != ".set")  # MNE names channels without a place in its own way
+                    self.compare(str(path), names=path.suffix not in (".set", ".lay"))  # MNE changes names of these
 
 
 if __name__ == "__main__":

@@ -162,6 +162,27 @@ static void what_cannot_be_read_is_an_error_with_the_reason(void **state) {
     assert_non_null(strstr(err.message, "name the file that ends in .vhdr"));
 }
 
+static void formats_that_are_not_read_are_named_with_the_export(void **state) {
+    static const char *const names[] = {"x.trc", "x.E", "x.cnt", "x.gdf", "x_raw.fif"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct eegfile *file = NULL;
+        struct err err = {0};
+        put_text(state, names[i], "anything");
+        assert_int_equal(eegfile_open(in_dir(state, names[i]), &file, &err), ERR_UNSUPPORTED);
+        assert_non_null(strstr(err.message, "which is not read; export it as EDF"));
+        assert_false(eegfile_named(in_dir(state, names[i])));
+    }
+    struct eegfile *file = NULL;
+    struct err err = {0};
+    char old[0x100] = "EEG-1200A V01.00";
+    put_file(in_dir(state, "x.EEG"), old, sizeof old);
+    assert_int_equal(eegfile_open(in_dir(state, "x.EEG"), &file, &err), ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "EEG-1200A V01.00"));
+    write_twin(in_dir(state, "y.cnt")); /* its bytes say what it is */
+    assert_int_equal(eegfile_open(in_dir(state, "y.cnt"), &file, &err), 0);
+    eegfile_close(file);
+}
+
 static bool go_on(void *ctx, const struct mirror_progress *p) {
     (void)ctx, (void)p;
     return true;
@@ -332,6 +353,7 @@ int main(void) {
         in_temp_dir(every_layout_has_the_samples_of_its_edf_twin),
         in_temp_dir(markers_are_annotations_and_dated_segments_are_gaps),
         in_temp_dir(what_cannot_be_read_is_an_error_with_the_reason),
+        in_temp_dir(formats_that_are_not_read_are_named_with_the_export),
         in_temp_dir(a_bucket_is_planned_by_heads_and_read_whole),
         in_temp_dir(a_header_longer_than_its_head_is_planned_too),
         in_temp_dir(a_folder_of_two_formats_is_the_same_folder_in_edf),
