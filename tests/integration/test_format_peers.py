@@ -14,6 +14,7 @@ import zlib
 
 SOURCE = os.environ.get("BRR_SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 FOLDER = pathlib.Path(os.environ.get("BRR_FORMATS_DIR") or os.path.join(SOURCE, "..", "shared", "formats"))
+BRRCTL = os.path.join(os.environ.get("BRR_BIN", os.path.join(SOURCE, "build", "bin")), "brrctl")
 PROGRAM = os.path.join(os.environ.get("BRR_BUILD_DIR", os.path.join(SOURCE, "build")), "tests", "edf_samples")
 try:
     import mne
@@ -53,6 +54,15 @@ def write_brainvision(stem, kind, orientation, markers=True):
             f.write("Brain Vision Data Exchange Marker File, Version 1.0\n\n[Common Infos]\nCodepage=UTF-8\n"
                     f"DataFile={os.path.basename(stem)}.eeg\n\n[Marker Infos]\nMk1=New Segment,,1,1,0,20240131120001500000\n"
                     "Mk2=Comment,seizure,251,500,0\nMk3=Stimulus,S  1,1001,1,0\n")
+    return stem + ".vhdr"
+
+
+def write_plain_brainvision(stem):
+    samples().T.astype("<i2").tofile(stem + ".eeg")
+    with open(stem + ".vhdr", "w", encoding="utf-8") as f:
+        f.write("BrainVision Data Exchange Header File Version 1.0\n[Common Infos]\nDataFile=$b.eeg\nDataFormat=BINARY\nDataOrientation=MULTIPLEXED\n"
+                f"NumberOfChannels={len(LABELS)}\nSamplingInterval={1e6 / RATE:g}\n[Binary Infos]\nBinaryFormat=INT_16\n[Channel Infos]\n" +
+                "".join(f"Ch{i + 1}={n},,0.5,uV\n" for i, n in enumerate(LABELS)))
     return stem + ".vhdr"
 
 
@@ -135,13 +145,13 @@ def rename(body, name):
 
 # ---- Persyst and Nihon Kohden ----
 
-def write_persyst(stem, bits, times="", comments="", header=0, folder=""):
+def write_persyst(stem, bits, times="", comments="", header=0, folder="", calibration=0.1953125):
     x = samples(3)
     with open(stem + ".dat", "wb") as f:
         f.write(b"\0" * header + x.T.astype("<i4" if bits == 32 else "<i2").tobytes())
     with open(stem + ".lay", "w", encoding="latin-1", newline="\r\n") as f:
         f.write(f"[FileInfo]\nFile={folder}{os.path.basename(stem)}.dat\nFileType=Interleaved\nSamplingRate={RATE}\nHeaderLength={header}\n"
-                f"Calibration=0.1953125\nWaveformCount={len(LABELS)}\nDataType={7 if bits == 32 else 0}\n[Patient]\nID=0\nBirthDate=19-NOV-97\n"
+                f"Calibration={calibration}\nWaveformCount={len(LABELS)}\nDataType={7 if bits == 32 else 0}\n[Patient]\nID=0\nBirthDate=19-NOV-97\n"
                 "TestDate=2014.12.19\nTestTime=02:37:48\n[ChannelMap]\n" + "".join(f"{n}={i + 1}\n" for i, n in enumerate(LABELS)) +
                 f"[SampleTimes]\n{times}[Comments]\n{comments}")
     return stem + ".lay"
@@ -151,9 +161,9 @@ def bcd(*values):
     return bytes(v // 10 << 4 | v % 10 for v in values)
 
 
-def write_nihon(stem, blocks=((16, 0, 16), ), log=(), fine=(), name=b"X1"):
+def write_nihon(stem, blocks=((16, 0, 16), ), log=(), fine=(), name=b"X1", channels=(0, 1, 26, 42, 76)):
     """blocks: (hour, minute, second) of each; the samples are shared out among them."""
-    version, channels, rate = b"EEG-1100C V01.00", (0, 1, 26, 42, 76), 200
+    version, rate = b"EEG-1100C V01.00", 200
     x = samples(4)[:, :4000]
     parts = np.split(x, len(blocks), axis=1)
     eeg = bytearray(0x17FE)
@@ -166,7 +176,8 @@ def write_nihon(stem, blocks=((16, 0, 16), ), log=(), fine=(), name=b"X1"):
         marked = np.vstack([part, np.zeros((1, part.shape[1]), int)])
         eeg += head + b"".join(bytes([c]) + bytes(9) for c in channels) + (marked.T + 0x8000).astype("<u2").tobytes()
     pathlib.Path(stem + ".EEG").write_bytes(eeg)
-    pathlib.Path(stem + ".21E").write_bytes(b"[ELECTRODE]\r\n0000=Fp2\r\n0001=Fp1\r\n0026=" + name + b"\r\n[OTHER]\r\n0042=no\r\n")
+    if name:
+        pathlib.Path(stem + ".21E").write_bytes(b"[ELECTRODE]\r\n0000=Fp2\r\n0001=Fp1\r\n0026=" + name + b"\r\n[OTHER]\r\n0042=no\r\n")
     entries = bytearray(0x2000)
     entries[:16], entries[0x91] = version, 1
     for at, rows in ((0, log), (22, fine)):
@@ -180,7 +191,29 @@ def write_nihon(stem, blocks=((16, 0, 16), ), log=(), fine=(), name=b"X1"):
     return stem + ".EEG"
 
 
+# ---- the same recording in EDF ----
+
+def write_edf(path, x, rate, low, high):
+    n, points = x.shape
+    field = lambda values, width: "".join(str(v).ljust(width) for v in values)
+    head = field(["0"], 8) + " " * 160 + "01.01.2000.00.00" + field([256 * (n + 1)], 8) + " " * 44 + field([points // rate], 8) + field([1], 8) + field([n], 4)
+    head += field(NAMES, 16) + " " * 80 * n + field(["uV"] * n, 8) + field([low] * n, 8) + field([high] * n, 8) + field([-32768] * n, 8) + field([32767] * n, 8)
+    head += " " * 80 * n + field([rate] * n, 8) + " " * 32 * n
+    with open(path, "wb") as f:
+        f.write(head.encode() + x.reshape(n, points // rate, rate).transpose(1, 0, 2).astype("<i2").tobytes())
+
+
+NAMES = ["FP1", "FP2", "F3", "F4", "C3", "C4", "P3", "P4", "O1", "O2", "F7", "F8", "T3", "T4", "T5", "T6", "FZ", "CZ", "PZ"]
+
+
 # ---- comparison ----
+
+def tensor(path):
+    raw = pathlib.Path(path).read_bytes()
+    n = struct.unpack("<Q", raw[:8])[0]
+    begin, end = json.loads(raw[8:8 + n])["x"]["data_offsets"]
+    return raw[8 + n + begin:8 + n + end]
+
 
 def read(path, scratch):
     out = os.path.join(scratch, "samples.bin")
@@ -269,6 +302,32 @@ class Peers(unittest.TestCase):
     def test_blocks_of_nihon_kohden_are_apart_by_their_clock(self):
         facts, raw = self.compare(write_nihon(self.stem, blocks=((16, 0, 16), (16, 0, 26), (16, 2, 0), (16, 2, 5))), names=False)
         self.assertEqual(facts["segments"], [[0, 1000, 0], [1000, 1000, 10], [2000, 2000, 104]])
+
+    def test_a_network_is_fed_the_same_in_every_format(self):
+        global LABELS, POINTS, RATE, samples
+        old = LABELS, POINTS, RATE, samples
+        x = np.random.default_rng(5).integers(-3000, 3000, (len(NAMES), 200 * 20)).cumsum(axis=1) % 6001 - 3000
+        try:
+            LABELS, RATE, POINTS = NAMES, 200, x.shape[1]
+            samples = lambda seed=0: x * 0.5 if seed == 2 else x  # EEGLAB stores microvolts
+            folder, windows = self.scratch.name, {}
+            write_edf(os.path.join(folder, "a.edf"), x, RATE, -16384, 16383.5)
+            write_edf(os.path.join(folder, "n.edf"), x, RATE, -3200, 3199.902)
+            paths = [os.path.join(folder, name) for name in ("a.edf", "n.edf")]
+            paths += [write_plain_brainvision(os.path.join(folder, "b")), write_eeglab(os.path.join(folder, "e"), "fdt"), write_eeglab(os.path.join(folder, "f"), "f8", True)]
+            paths += [write_persyst(os.path.join(folder, "p"), 32, calibration=0.5), write_nihon(os.path.join(folder, "k"), channels=tuple(range(19)), name=None)]
+            for path in paths:
+                out = os.path.join(folder, "windows")
+                subprocess.run([BRRCTL, "windows", path, "--montage", "referential-19", "--out", out], check=True, capture_output=True)
+                windows[os.path.basename(path)] = tensor(out)
+            for name in ("b.vhdr", "e.set", "f.set", "p.lay"):
+                self.assertTrue(windows[name] == windows["a.edf"], name)
+            self.assertTrue(windows["k.EEG"] == windows["n.edf"])
+            self.assertFalse(windows["a.edf"] == windows["n.edf"])
+            r = subprocess.run([BRRCTL, "dataset", folder, "--json"], check=True, capture_output=True, text=True)
+            self.assertEqual(json.loads(r.stdout)["recordings"], len(paths), r.stdout)
+        finally:
+            LABELS, POINTS, RATE, samples = old
 
     @unittest.skipUnless(FOLDER.is_dir(), "data: no recordings of other formats (BRR_FORMATS_DIR)")
     def test_recordings_of_other_programs(self):
