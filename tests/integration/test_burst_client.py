@@ -51,12 +51,13 @@ def check_undriven(d):
 def check_generate(folder):
     path = f"{folder}/net.safetensors"
     for kind, options, areas in (("random", (), 1), ("ring", (), 1), ("layered", ("--layers", 3), 3)):
-        options = ("--neurons", 90, "--synapses", 7, "--seed", SEED, "--weights", "3-9", "--inhibitory", 0.4, *options)
-        told = json.loads(ctl("generate", kind, *options, "--out", path, "--json")[0])
+        options = ("--neurons", 90, "--synapses", 7, "--weights", "3-9", "--inhibitory", 0.4, *options)
+        seeded = (*options, "--seed", SEED)
+        told = json.loads(ctl("generate", kind, *seeded, "--out", path, "--json")[0])
         with open(path, "rb") as f:
             data = f.read()
         assert told["sha256"] == hashlib.sha256(data).hexdigest() and told["bytes"] == len(data), told
-        ctl("generate", kind, *options, "--out", path + ".again")
+        ctl("generate", kind, *seeded, "--out", path + ".again")
         with open(path + ".again", "rb") as f:
             assert f.read() == data, "the same seed draws the same file"
         ctl("generate", kind, *options, "--seed", SEED + 1, "--out", path + ".other")

@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "client/brrctl/admin/alarm_history.h"
 #include "client/brrctl/admin/alarms.h"
+#include "client/brrctl/listing.h"
 #include "client/brrctl/output.h"
 
 static const struct alarms_options *own(const struct arguments *o) { return o->own; }
@@ -61,7 +62,7 @@ static void put_counts(struct json_writer *w, const struct counts *c) {
 }
 
 /* bed NULL: of all beds. */
-static void print_counts(const struct arguments *o, const char *bed, struct counts *c) {
+static void add_counts(const struct arguments *o, struct listing *l, const char *bed, struct counts *c) {
     char median[32], longest[32];
     if (c->acknowledged)
         qsort(c->waits_s, (size_t)c->acknowledged, sizeof *c->waits_s, by_value);
@@ -78,18 +79,18 @@ static void print_counts(const struct arguments *o, const char *bed, struct coun
     }
     output_duration(c->acknowledged ? c->waits_s[c->acknowledged / 2] : NAN, median, sizeof median);
     output_duration(c->acknowledged ? c->waits_s[c->acknowledged - 1] : NAN, longest, sizeof longest);
-    printf("%-20.20s %6d %5d %6d %8d %9d %13d %12s %12s %10d %8d\n", bed ? bed : "all", c->alarms, c->marks[HISTORY_TRUE],
-           c->marks[HISTORY_FALSE], c->marks[HISTORY_UNCLEAR], c->marks[HISTORY_UNMARKED], c->acknowledged, median, longest,
-           c->escalated, c->cut);
+    listing_row(l, "%s|%d|%d|%d|%d|%d|%d|%s|%s|%d|%d", bed ? bed : "all", c->alarms, c->marks[HISTORY_TRUE],
+                c->marks[HISTORY_FALSE], c->marks[HISTORY_UNCLEAR], c->marks[HISTORY_UNMARKED], c->acknowledged, median, longest,
+                c->escalated, c->cut);
 }
 
 /* The alarms of one bed, or of all (NULL). */
-static void report_bed(const struct arguments *o, const struct history *h, const char *bed, double *waits_s) {
+static void report_bed(const struct arguments *o, struct listing *l, const struct history *h, const char *bed, double *waits_s) {
     struct counts c = {.waits_s = waits_s};
     for (int i = 0; i < h->n_alarms; i++)
         if (!bed || !strcmp(h->alarms[i].bed, bed))
             count(&c, &h->alarms[i]);
-    print_counts(o, bed, &c);
+    add_counts(o, l, bed, &c);
 }
 
 static bool is_first_of_bed(const struct history *h, int i) {
@@ -107,13 +108,14 @@ int alarms_report(const struct arguments *o) {
     int code = history_read(o, since_ms, own(o)->bed ? own(o)->bed : "", &h);
     double *waits_s = calloc((size_t)h.n_alarms + 1, sizeof *waits_s);
     if (!code && waits_s) {
-        if (!o->json)
-            printf("%-20s %6s %5s %6s %8s %9s %13s %12s %12s %10s %8s\n", "bed", "alarms", "true", "false", "unclear", "unmarked",
-                   "acknowledged", "median after", "longest", "escalated", "stopped");
+        struct listing listing;
+        listing_begin(&listing,
+                      "bed|>alarms|>true|>false|>unclear|>unmarked|>acknowledged|>median after|>longest|>escalated|>stopped");
         for (int i = 0; i < h.n_alarms; i++)
             if (is_first_of_bed(&h, i))
-                report_bed(o, &h, h.alarms[i].bed, waits_s);
-        report_bed(o, &h, NULL, waits_s);
+                report_bed(o, &listing, &h, h.alarms[i].bed, waits_s);
+        report_bed(o, &listing, &h, NULL, waits_s);
+        listing_end(&listing);
     }
     free(waits_s);
     history_done(&h);

@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "brr/v1/alarms.pb-c.h"
 #include "client/brrctl/admin/alarms.h"
+#include "client/brrctl/listing.h"
 #include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
@@ -45,34 +46,35 @@ static const char *state_of(const Brr__V1__BedAlarm *a) {
     return a->answered ? "on" : "ON";
 }
 
-/* "acknowledged by Ana 10:04:11, false, chewing" */
-static void print_answers(const Brr__V1__BedAlarm *a) {
+/* "acknowledged by Ana 10:04:11, false alarm, "chewing"" */
+static void put_answers(struct str *text, const Brr__V1__BedAlarm *a) {
     char at[32];
-    const char *between = "  ";
-    if (a->answered) {
-        const char *who = *a->answered->person ? a->answered->person : a->answered->by;
-        printf("  acknowledged by %s %s", who, output_time(a->answered->at_ms, at, sizeof at));
-        between = ", ";
-    } else if (a->open && a->live) {
-        printf("  nobody has answered%s", a->step ? " (escalated)" : "");
-        between = ", ";
-    }
-    if (*a->mark) {
-        printf("%s%s", between, !strcmp(a->mark, "true") ? "true alarm" : !strcmp(a->mark, "false") ? "false alarm" : a->mark);
-        between = ", ";
-    }
+    if (a->answered)
+        str_printf(text, "acknowledged by %s %s", *a->answered->person ? a->answered->person : a->answered->by,
+                   output_time(a->answered->at_ms, at, sizeof at));
+    else if (a->open && a->live)
+        str_printf(text, "nobody has answered%s", a->step ? " (escalated)" : "");
+    if (*a->mark)
+        str_printf(text, "%s%s", text->len ? ", " : "",
+                   !strcmp(a->mark, "true")    ? "true alarm"
+                   : !strcmp(a->mark, "false") ? "false alarm"
+                                               : a->mark);
     if (*a->note)
-        printf("%s\"%s\"", between, a->note);
-    putchar('\n');
+        str_printf(text, "%s\"%s\"", text->len ? ", " : "", a->note);
 }
 
-static void print_row(const Brr__V1__BedAlarm *a) {
+static void list_alarm(struct listing *l, const Brr__V1__BedAlarm *a) {
     char on[32], length[32];
+    struct str answers;
     const int64_t end = a->off_ms ? a->off_ms : clock_wall_ms();
-    printf("%-43s %-16.16s %-12s %-9s %-19s %-12s", a->id, a->bed, a->kind, state_of(a), output_time(a->on_ms, on, sizeof on),
-           output_duration((double)(end - a->on_ms) / 1000, length, sizeof length));
-    print_answers(a);
+    str_init(&answers, 4096);
+    put_answers(&answers, a);
+    listing_row(l, "%s|%s|%s|%s|%s|%s|%s", a->id, a->bed, a->kind, state_of(a), output_time(a->on_ms, on, sizeof on),
+                output_duration((double)(end - a->on_ms) / 1000, length, sizeof length), str_cstr(&answers));
+    str_done(&answers);
 }
+
+static const char titles[] = "alarm|bed|kind|state|began|for|answer";
 
 static int list(const struct arguments *o) {
     static const struct brrctl_method method = {"/brr.v1.Alarms/List", &brr__v1__list_alarms_response__descriptor, 0};
@@ -84,15 +86,16 @@ static int list(const struct arguments *o) {
     Brr__V1__ListAlarmsResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
-    if (!o->json && out->n_alarms)
-        printf("%-43s %-16s %-12s %-9s %-19s %-12s\n", "alarm", "bed", "kind", "state", "began", "for");
-    else if (!o->json)
+    if (!o->json && !out->n_alarms)
         puts(own(o)->open ? "no alarm is open" : "no alarm");
+    struct listing listing;
+    listing_begin(&listing, titles);
     for (size_t i = 0; i < out->n_alarms; i++)
         if (o->json)
             print_json(out->alarms[i]);
         else
-            print_row(out->alarms[i]);
+            list_alarm(&listing, out->alarms[i]);
+    listing_end(&listing);
     if (out->left_out)
         fprintf(stderr, "brrctl: %lld older alarms are not shown; `brrctl journal --kind alarm_on` lists all\n",
                 (long long)out->left_out);
@@ -107,10 +110,13 @@ static int show(const struct arguments *o, const struct brrctl_method *method, c
     Brr__V1__BedAlarm *out = brrctl_call(o, method, in, &code);
     if (!out)
         return code;
+    struct listing listing;
+    listing_begin(&listing, titles);
     if (o->json)
         print_json(out);
     else
-        print_row(out);
+        list_alarm(&listing, out);
+    listing_end(&listing);
     brr__v1__bed_alarm__free_unpacked(out, NULL);
     return 0;
 }

@@ -155,7 +155,7 @@ static void print_row(const Brr__V1__JournalEntry *e) {
     char time[TIME_SIZE], sample[TIME_SIZE], at[2 * TIME_SIZE], value[16];
     utc(e->received_ms, time);
     recorded(e, sample);
-    printf("%-20.19s %-20s %-16.16s %-9s %-23s %6s %-12.12s %-8.8s  %s%s%s\n", time, sample, e->client_name, e->kind,
+    printf("%-20.19s %-20s %-16s %-9s %-23s %6s %-12s %-8.8s  %s%s%s\n", time, sample, e->client_name, e->kind,
            where(e, at, sizeof at), output_probability(e->value, value), e->model, e->session_id, e->person, *e->person ? ": " : "",
            e->detail);
 }

@@ -12,6 +12,7 @@
 #include "client/brrctl/burst/burst.h"
 #include "client/brrctl/burst/spikes.h"
 #include "client/brrctl/interrupt.h"
+#include "client/brrctl/listing.h"
 #include "client/brrctl/output.h"
 
 /* ---- networks -------------------------------------------------------------------------------------------------- */
@@ -31,8 +32,8 @@ static void put_network(struct json_writer *w, const struct brr_network *n) {
 }
 
 static void print_networks(const struct brr_network *list, size_t n, bool json) {
-    if (!json && n)
-        printf("%-20s %11s %13s %11s %11s %10s  %s\n", "network", "neurons", "synapses", "tick", "waiting", "memory", "device");
+    struct listing listing;
+    listing_begin(&listing, "network|>neurons|>synapses|>tick|>waiting|>memory|device");
     for (size_t i = 0; i < n; i++) {
         char bytes[32];
         if (json) {
@@ -41,10 +42,11 @@ static void print_networks(const struct brr_network *list, size_t n, bool json) 
             output_end(&out);
             continue;
         }
-        printf("%-20s %11" PRId64 " %13" PRId64 " %11" PRId64 " %11" PRId64 " %10s  %s\n", list[i].name, list[i].neurons,
-               list[i].synapses, list[i].tick, list[i].pending, output_bytes((double)list[i].bytes, bytes, sizeof bytes),
-               list[i].device);
+        listing_row(&listing, "%s|%" PRId64 "|%" PRId64 "|%" PRId64 "|%" PRId64 "|%s|%s", list[i].name, list[i].neurons,
+                    list[i].synapses, list[i].tick, list[i].pending, output_bytes((double)list[i].bytes, bytes, sizeof bytes),
+                    list[i].device);
     }
+    listing_end(&listing);
 }
 
 bool burst_open(const struct arguments *o, brr_client *client, const char *path, const char *name, struct brr_network *ret,

@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/listing.h"
 #include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
@@ -108,13 +109,13 @@ static const char *state_words(const Brr__V1__SessionInfo *s) {
     return !s->connected ? "no signal" : s->alarm ? "ALARM" : s->realtime ? "good" : "replay";
 }
 
-static void print_row(const Brr__V1__SessionInfo *s) {
+static void list_session(struct listing *l, const Brr__V1__SessionInfo *s) {
     char at[32], p[16], quality[120];
-    printf("%-*.*s %-11s %-16.16s %-14.14s %-21.21s %-12.12s %-8.8s %12s %8.2f %11s %7lld %5lld  %s\n", SHORT_ID, SHORT_ID,
-           s->session_id, state_words(s), s->client_name, s->principal, s->address, s->model, s->device,
-           output_clock(s->rate_hz > 0 ? (double)s->received_through / s->rate_hz : 0, at, sizeof at), s->lag_s,
-           output_probability(s->probability, p), (long long)s->events, (long long)s->reconnects,
-           quality_text(s, quality, sizeof quality));
+    listing_row(l, "%.*s|%s|%s|%s|%s|%s|%s|%s|%.2f|%s|%lld|%lld|%s", SHORT_ID, s->session_id, state_words(s), s->client_name,
+                s->principal, s->address, s->model, s->device,
+                output_clock(s->rate_hz > 0 ? (double)s->received_through / s->rate_hz : 0, at, sizeof at), s->lag_s,
+                output_probability(s->probability, p), (long long)s->events, (long long)s->reconnects,
+                quality_text(s, quality, sizeof quality));
 }
 
 static int list(const struct arguments *o) {
@@ -124,20 +125,21 @@ static int list(const struct arguments *o) {
     Brr__V1__ListSessionsResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
-    if (!o->json && out->n_sessions)
-        printf("%-*s %-11s %-16s %-14s %-21s %-12s %-8s %12s %8s %11s %7s %5s  %s\n", SHORT_ID, "session", "state", "client",
-               "principal", "address", "model", "device", "received", "lag s", "probability", "events", "cuts", "quality");
-    else if (!o->json)
+    if (!o->json && !out->n_sessions)
         puts("no stream is open; `brrctl stream FILE --model M` opens one");
+    struct listing listing;
+    listing_begin(&listing,
+                  "session|state|client|principal|address|model|device|>received|>lag s|>probability|>events|>cuts|quality");
     for (size_t i = 0; i < out->n_sessions; i++) {
         if (o->json) {
             struct output line;
             put_info(output_begin(&line), out->sessions[i]);
             output_end(&line);
         } else {
-            print_row(out->sessions[i]);
+            list_session(&listing, out->sessions[i]);
         }
     }
+    listing_end(&listing);
     brr__v1__list_sessions_response__free_unpacked(out, NULL);
     return 0;
 }

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/listing.h"
 #include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 #include "store/digest.h"
@@ -35,7 +36,7 @@ static void put_checkpoint(struct json_writer *w, const Brr__V1__Checkpoint *c) 
     message_json(w, &c->base, "ref job=job_id? step epoch path bytes sha256 created_ms best last pinned metric metric_name");
 }
 
-static void print_checkpoint(const Brr__V1__Checkpoint *c, bool json) {
+static void add_checkpoint(struct listing *l, const Brr__V1__Checkpoint *c, bool json) {
     char bytes[32], when[32], metric[64] = "";
     if (json) {
         struct output out;
@@ -45,9 +46,18 @@ static void print_checkpoint(const Brr__V1__Checkpoint *c, bool json) {
     }
     if (isfinite(c->metric))
         str_format(metric, sizeof metric, "%s %.4f", c->metric_name, c->metric);
-    printf("%-32s %9lld %10s  %-19s  %s%s%s%s\n", c->ref, (long long)c->step, output_bytes((double)c->bytes, bytes, sizeof bytes),
-           output_time(c->created_ms, when, sizeof when), metric, c->best ? " best" : "", c->last ? " last" : "",
-           c->pinned ? " pinned" : "");
+    listing_row(l, "%s|%lld|%s|%s|%s%s%s%s", c->ref, (long long)c->step, output_bytes((double)c->bytes, bytes, sizeof bytes),
+                output_time(c->created_ms, when, sizeof when), metric, c->best ? " best" : "", c->last ? " last" : "",
+                c->pinned ? " pinned" : "");
+}
+
+static const char titles[] = "ref|>step|>size|written|metric, role";
+
+static void print_checkpoint(const Brr__V1__Checkpoint *c, bool json) {
+    struct listing listing;
+    listing_begin(&listing, titles);
+    add_checkpoint(&listing, c, json);
+    listing_end(&listing);
 }
 
 static int cmd_checkpoints(const struct arguments *o) {
@@ -59,10 +69,11 @@ static int cmd_checkpoints(const struct arguments *o) {
     Brr__V1__ListCheckpointsResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
-    if (!o->json && out->n_checkpoints)
-        printf("%-32s %9s %10s  %-19s %s\n", "ref", "step", "size", "written", "metric, role");
+    struct listing listing;
+    listing_begin(&listing, titles);
     for (size_t i = 0; i < out->n_checkpoints; i++)
-        print_checkpoint(out->checkpoints[i], o->json);
+        add_checkpoint(&listing, out->checkpoints[i], o->json);
+    listing_end(&listing);
     if (!o->json && !out->n_checkpoints)
         puts("no checkpoints");
     brr__v1__list_checkpoints_response__free_unpacked(out, NULL);

@@ -7,11 +7,12 @@
 #include "base/counted.h"
 #include "brr/v1/checkpoints.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/listing.h"
 #include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 enum { LOAD_MS = 600 * 1000 };
-#define ROW "%-20s %-11s %-7s %-7s %12s %-15s %-8s %-9s %10s %8s  %s\n"
+#define ROW "%s|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s"
 
 struct load_options {
     const char *device;
@@ -38,13 +39,14 @@ static void print_json(const Brr__V1__ModelDescription *m) {
     output_end(&out);
 }
 
-static void print_row(const Brr__V1__ModelDescription *m) {
+static void list_model(struct listing *l, const Brr__V1__ModelDescription *m) {
     char memory[32];
     if (!*m->type) /* it loads, or could not be loaded */
-        printf(ROW, m->name, "not loaded", "-", "-", "-", "-", "-", "-", "-", "-", m->checkpoint);
+        listing_row(l, ROW, m->name, "not loaded", "-", "-", "-", "-", "-", "-", "-", "-", m->checkpoint);
     else
-        printf(ROW, m->name, m->type, m->preset, m->mixer, counted(m->parameters, "").text, m->montage, m->device, m->precision,
-               output_bytes((double)m->memory_bytes, memory, sizeof memory), counted(m->sessions, "").text, m->checkpoint);
+        listing_row(l, ROW, m->name, m->type, m->preset, m->mixer, counted(m->parameters, "").text, m->montage, m->device,
+                    m->precision, output_bytes((double)m->memory_bytes, memory, sizeof memory), counted(m->sessions, "").text,
+                    m->checkpoint);
 }
 
 static void print_counts(const char *title, const struct json *role) {
@@ -183,17 +185,17 @@ static int cmd_models(const struct arguments *o) {
     Brr__V1__ListModelsResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
-    if (!o->json && out->n_models)
-        printf(ROW, "name", "type", "preset", "mixer", "parameters", "montage", "device", "precision", "memory", "sessions",
-               "checkpoint");
-    else if (!o->json)
+    if (!o->json && !out->n_models)
         puts("no model is served; built in are ward, demo, line_length and band_power; `brrctl load NAME REF` serves one");
+    struct listing listing;
+    listing_begin(&listing, "name|type|preset|mixer|>parameters|montage|device|precision|>memory|>sessions|checkpoint");
     for (size_t i = 0; i < out->n_models; i++) {
         if (o->json)
             print_json(out->models[i]);
         else
-            print_row(out->models[i]);
+            list_model(&listing, out->models[i]);
     }
+    listing_end(&listing);
     brr__v1__list_models_response__free_unpacked(out, NULL);
     return 0;
 }

@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
+#include "client/brrctl/listing.h"
 #include "client/brrctl/output.h"
 
 struct usage_options {
@@ -61,7 +62,7 @@ static int by_time(const void *left, const void *right) {
     return order_then(order_i64(b->run_ms, a->run_ms), strcmp(a->owner, b->owner));
 }
 
-static void print_account(const struct account *a, bool json) {
+static void add_account(struct listing *l, const struct account *a, bool json) {
     if (json) {
         struct output out;
         struct json_writer *w = output_begin(&out);
@@ -78,8 +79,8 @@ static void print_account(const struct account *a, bool json) {
     char energy[32] = "-";
     if (a->energy_j > 0)
         str_format(energy, sizeof energy, "%.2f kWh", a->energy_j / 3.6e6);
-    printf("%-32s %6lld %6lld %7lld %9lld %11.2f h %12s\n", *a->owner ? a->owner : "(not recorded)", (long long)a->jobs,
-           (long long)a->open, (long long)a->failed, (long long)a->attempts, (double)a->run_ms / 3.6e6, energy);
+    listing_row(l, "%s|%lld|%lld|%lld|%lld|%.2f h|%s", *a->owner ? a->owner : "(not recorded)", (long long)a->jobs,
+                (long long)a->open, (long long)a->failed, (long long)a->attempts, (double)a->run_ms / 3.6e6, energy);
 }
 
 static int cmd_usage(const struct arguments *o) {
@@ -99,10 +100,11 @@ static int cmd_usage(const struct arguments *o) {
     if (accounts) {
         const size_t n = add_up(list, own->since ? clock_wall_ms() - span_ms : INT64_MIN, accounts);
         qsort(accounts, n, sizeof *accounts, by_time);
-        if (!o->json)
-            printf("%-32s %6s %6s %7s %9s %13s %12s\n", "caller", "jobs", "open", "failed", "attempts", "device time", "energy");
+        struct listing listing;
+        listing_begin(&listing, "caller|>jobs|>open|>failed|>attempts|>device time|>energy");
         for (size_t i = 0; i < n; i++)
-            print_account(&accounts[i], o->json);
+            add_account(&listing, &accounts[i], o->json);
+        listing_end(&listing);
     } else {
         const struct err err = {.code = ERR_EXHAUSTED, .message = "out of memory"};
         code = brrctl_fail(&err);

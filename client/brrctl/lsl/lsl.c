@@ -10,6 +10,7 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/stream.h"
 #include "client/brrctl/interrupt.h"
+#include "client/brrctl/listing.h"
 #include "client/brrctl/lsl/lsl_library.h"
 #include "client/brrctl/lsl/source_lsl.h"
 #include "client/brrctl/output.h"
@@ -62,11 +63,10 @@ static const struct lsl_options *own(const struct arguments *o) { return o->own;
 
 /* ---- list ---- */
 
-static void print_stream(const struct arguments *o, const struct lsl_library *lsl, lsl_streaminfo info) {
+static void add_stream(const struct arguments *o, struct listing *l, const struct lsl_library *lsl, lsl_streaminfo info) {
     if (!o->json) {
-        printf("%-24.24s %-10.10s %8d %10g %-20.20s %-24.24s %s\n", lsl->get_name(info), lsl->get_type(info),
-               lsl->get_channel_count(info), lsl->get_nominal_srate(info), lsl->get_hostname(info), lsl->get_source_id(info),
-               lsl->get_uid(info));
+        listing_row(l, "%s|%s|%d|%g|%s|%s|%s", lsl->get_name(info), lsl->get_type(info), lsl->get_channel_count(info),
+                    lsl->get_nominal_srate(info), lsl->get_hostname(info), lsl->get_source_id(info), lsl->get_uid(info));
         return;
     }
     struct output line;
@@ -88,14 +88,15 @@ static int lsl_list(const struct arguments *o) {
     if (lsl_library_load(&lsl, &err))
         return brrctl_fail(&err);
     int n = lsl->resolve_all(found, MAX_STREAMS, isnan(own(o)->wait_s) ? LIST_WAIT_S : own(o)->wait_s);
-    if (!o->json && n > 0)
-        printf("%-24s %-10s %8s %10s %-20s %-24s %s\n", "name", "type", "channels", "rate Hz", "host", "source_id", "uid");
-    else if (!o->json)
+    if (!o->json && n <= 0)
         puts("no stream; the sender must be in the same network and session (LSLAPICFG)");
+    struct listing listing;
+    listing_begin(&listing, "name|type|>channels|>rate Hz|host|source_id|uid");
     for (int i = 0; i < n; i++) {
-        print_stream(o, lsl, found[i]);
+        add_stream(o, &listing, lsl, found[i]);
         lsl->destroy_streaminfo(found[i]);
     }
+    listing_end(&listing);
     return 0;
 }
 
