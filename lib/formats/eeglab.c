@@ -248,6 +248,7 @@ static int fill_eeglab(struct format_source *source, struct matrix *m, struct er
     struct eeglab e = {0};
     const char *subject;
     int rc;
+    source->enough &= source->whole == source->bytes.len;
     if ((rc = read_dataset(&e, &source->bytes, &m->arena, err)) || (rc = check_dataset(&e, m->base.path, err)) ||
         (rc = matrix_set_rate(m, e.rate_hz, err)) || (rc = place_samples(source, &e, m, err)) || (rc = add_events(&e, m, err)))
         return rc;

@@ -177,9 +177,9 @@ static int read_numbers(struct mat_stream *s, struct mat_value *v, struct err *e
     if ((int64_t)(t.bytes / (uint32_t)width) < v->n)
         return corrupt(s, err, "an array has fewer numbers than its dimensions say");
     v->kind = MAT_NUMBERS;
-    v->place =
-        (struct mat_place){s->inflating ? s->element : 0, s->inflating ? s->element_bytes : 0, s->position, t.bytes, (int)t.type};
-    if (v->n > MOST_LOADED)
+    v->place = (struct mat_place){s->inflating ? s->element : 0, s->inflating ? s->element_bytes : 0,
+                                  s->position - (t.is_small ? sizeof t.small : 0), t.bytes, (int)t.type};
+    if (v->n > MOST_LOADED || t.bytes > MOST_LOADED * sizeof(double))
         return 0; /* the caller skips to the end of the array */
     uint8_t *raw;
     double *numbers = arena_alloc(s->arena, ((size_t)v->n + 1) * sizeof *numbers);
@@ -240,8 +240,10 @@ static int read_matrix(struct mat_stream *s, const struct mat_tag *t, int depth,
                        struct err *err);
 
 static int read_items(struct mat_stream *s, int depth, int64_t n, struct mat_value *v, struct err *err) {
-    if (n > (int64_t)(1 << 22) || !(v->items = arena_alloc(s->arena, ((size_t)n + 1) * sizeof *v->items)))
-        return err_set(err, ERR_EXHAUSTED, "%s: a cell or struct has too many elements: %lld", s->bytes->name, (long long)n);
+    if (n > (int64_t)(1 << 22))
+        return corrupt(s, err, "a cell or struct has too many elements");
+    if (!(v->items = arena_alloc(s->arena, ((size_t)n + 1) * sizeof *v->items)))
+        return err_set(err, ERR_EXHAUSTED, "%s: out of memory", s->bytes->name);
     for (int64_t i = 0; i < n; i++) {
         struct mat_tag t;
         const char *name;
@@ -295,9 +297,10 @@ static int read_array_head(struct mat_stream *s, struct mat_value *v, int *ret_c
     v->n = t.bytes >= 8 ? 1 : 0;
     for (uint32_t i = 0; i + 4 <= t.bytes; i += 4) {
         int64_t size = (int32_t)u32_of(raw + i);
-        if (size < 0 || __builtin_mul_overflow(v->n, size, &v->n) || v->n > (int64_t)1 << 32)
+        int64_t *side = i == 0 ? &v->rows : &v->columns; /* of an array that is empty, columns may be beyond all bounds */
+        if (size < 0 || __builtin_mul_overflow(v->n, size, &v->n) || v->n > (int64_t)1 << 32 ||
+            __builtin_mul_overflow(i < 8 ? 1 : *side, size, side))
             return corrupt(s, err, "the dimensions of an array");
-        *(i == 0 ? &v->rows : &v->columns) = i < 8 ? size : v->columns * size;
     }
     if ((rc = take_tag(s, &t, err)) || (rc = take_data(s, &t, 1024, &raw, err)))
         return rc;

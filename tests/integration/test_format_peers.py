@@ -264,6 +264,21 @@ class Peers(unittest.TestCase):
         self.assertEqual(facts["segments"], [[0, 1000, 0], [1000, 4000, 14]])
         self.assertEqual(facts["annotations"], [[15, 1, "seizure"]])
 
+    def test_samples_in_a_tag_and_an_empty_array_of_any_size(self):
+        data = matrix(6, (1, 2), small(3, struct.pack("<hh", -5, 7)))  # four bytes lie in the tag of their element
+        empty = matrix(6, (0, 2**31 - 1, 2**31 - 1, 2**31 - 1), element(9, b""))
+        fields = {"nbchan": number(1), "trials": number(1), "pnts": number(2), "srate": number(RATE), "icaact": numbers(np.zeros((0, 0))), "data": data}
+        for compressed in (False, True):
+            for act, said in ((fields["icaact"], None), (empty, "the dimensions of an array")):
+                with open(self.stem + ".set", "wb") as f:
+                    f.write(b"MATLAB 5.0 MAT-file, written by a test".ljust(124) + struct.pack("<H", 0x100) + b"IM")
+                    f.write(variable(structs(list(fields), [list({**fields, "icaact": act}.values())], b"EEG"), compressed))
+                facts, x = read(self.stem + ".set", self.scratch.name)
+                if said:
+                    self.assertIn(said, facts["error"])
+                else:
+                    self.assertEqual(x.tolist(), [[-5, 7]])
+
     def test_epochs_and_hdf5_are_named(self):
         path = write_eeglab(self.stem, "f4")
         whole = pathlib.Path(path).read_bytes()
