@@ -23,10 +23,10 @@ int places_source(const struct places *p, const struct jobfile *job, char *buf, 
 /* The file that a job names by a key: an absolute path, a file:// URL, or a path below the data directory; path has 4096 bytes.
  * DENIED outside the data directory unless local_paths; NOT_FOUND. */
 int places_file(const struct places *p, const char *key, const char *ref, char path[4096], struct err *err);
-/* The model file at a path or file:// URL, with symbolic links resolved; path has 4096 bytes. DENIED outside the results and the
- * data directory unless local_paths, and for a limited caller in the results directory; NOT_FOUND. */
 /* False: what belongs to this principal, "" = to nobody, is not for the current caller. */
 bool places_show(const struct places *p, const char *owner);
+/* The model file at a path or file:// URL, with symbolic links resolved; path has 4096 bytes. DENIED outside the results and the
+ * data directory unless local_paths, and for a limited caller in the results directory; NOT_FOUND. */
 int places_model_file(const struct places *p, const char *ref, char path[4096], struct err *err);
 
 #endif

@@ -99,11 +99,11 @@ struct pool_share *offload_share(struct services *services, enum offload_class c
 
 /* jobref_find for a caller: NOT_FOUND also for a job that it may not see. */
 int services_find_job(struct rpc_call *call, const char *id, const struct job **ret, struct err *err);
-/* True if the caller may see this job: its own, and one whose owner an earlier version did not record. NULL: one that is not listed
- * any more, which only those see who see all. */
 /* Places become those of this caller, NULL: of the daemon itself. Call it before work of a call that goes on later: other calls
  * came meanwhile. */
 void services_enter(struct services *s, const struct auth_caller *caller);
+/* True if the caller may see this job: its own, and one whose owner an earlier version did not record. NULL: one that is not listed
+ * any more, which only those see who see all. */
 bool services_sees_job(const struct rpc_call *call, const struct job *job);
 
 static inline struct services *services_of(const struct rpc_call *call) { return rpc_context(call); }
