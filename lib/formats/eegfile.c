@@ -327,9 +327,9 @@ int format_open_companion(const struct format_source *source, const char *name, 
                           size_t *ret_whole, struct err *err) {
     const char *own = source->bytes.name;
     struct err why = {0};
+    filebytes_init(ret, path);
     if (!str_format(path, FORMAT_PATH_SIZE, "%.*s%s", (int)(fsio_basename(own) - own), own, name))
         return err_set(err, ERR_RANGE, "%s: the path of its file %s is too long", own, name);
-    filebytes_init(ret, path);
     if (source->bytes.memory)
         return part_in_memory(source, name, ret, ret_whole, err);
     int rc = filebytes_open(ret, path, &why);

@@ -98,8 +98,10 @@ static int nk_open(const struct format_source *source, const char *ending, char 
         for (char *c = name + strlen(name) - strlen(ending); lower && *c; c++)
             *c = (char)tolower((unsigned char)*c);
         rc = format_open_companion(source, name, path, ret, &whole, err);
-        if (!rc && whole != ret->len)
+        if (!rc && whole != ret->len) {
+            filebytes_close(ret);
             rc = err_set(err, ERR_PRECONDITION, "%s: only its start is there", path);
+        }
     }
     return rc;
 }
