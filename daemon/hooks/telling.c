@@ -107,8 +107,9 @@ static void take_technical(struct telling_item **list, int64_t now_ms, struct te
         end = &i->next;
         t->alarms += some_on == on;
         t->entry = &i->line->entry;
-        t->made_ms = i->line->made_ms < t->made_ms ? i->line->made_ms : t->made_ms;
+        t->made_ms = some_on || i->line->made_ms < t->made_ms ? i->line->made_ms : t->made_ms;
     }
+    t->is_on = some_on; /* people wait for these, whatever their age */
 }
 
 bool telling_take(struct telling_item **list, int64_t now_ms, int64_t rejoin_ms, struct telling *t) {

@@ -29,7 +29,7 @@ struct telling {
     const struct journal_entry *on; /* of an alarm that is over: the entry with which it began, if nobody was told of that */
     int alarms;                     /* how many began; of technical ones: how many began, or are over */
     bool is_on;                     /* an alarm is on now */
-    int64_t made_ms;                /* monotonic; of the oldest entry that it covers */
+    int64_t made_ms;                /* monotonic; is_on: of the newest entry that it covers; else of the oldest */
 };
 /* Takes it off *list; false: nothing may be told yet. Entries that are TELLING_NEVER must have been removed. */
 bool telling_take(struct telling_item **list, int64_t now_ms, int64_t rejoin_ms, struct telling *ret);

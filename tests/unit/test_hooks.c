@@ -367,6 +367,26 @@ static struct journal_entry technical(enum journal_kind kind, int bed) {
     return e;
 }
 
+/* After an outage of a day: what is on is told, with what began lately; what is over counts from its oldest entry. */
+static void a_technical_alarm_that_is_on_is_never_too_old(void **state) {
+    enum { NOW_MS = 2 * HOOKS_GIVE_UP_MS };
+    const int64_t made_ms[] = {0, NOW_MS - 60000, NOW_MS - 50000, NOW_MS - 40000};
+    struct journal_line lines[4] = {{.made_ms = 0}};
+    struct telling_item items[4] = {{.next = NULL}}, *list = items;
+    struct telling t;
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        lines[i].entry = technical(i < 3 ? JOURNAL_TECHNICAL_ON : JOURNAL_TECHNICAL_OFF, i < 3 ? i : 2);
+        lines[i].made_ms = made_ms[i];
+        atomic_store(&lines[i].state, LINE_WRITTEN);
+        items[i] = (struct telling_item){.next = i < 3 ? &items[i + 1] : NULL, .line = &lines[i]};
+    }
+    assert_true(telling_take(&list, NOW_MS, 0, &t));
+    assert_true(t.is_on && t.made_ms == made_ms[1] && t.alarms == 2); /* the third one is over */
+    assert_true(telling_take(&list, NOW_MS, 0, &t));
+    assert_true(!t.is_on && t.made_ms == made_ms[2] && t.alarms == 1 && !list);
+}
+
 /* Twelve beds are lost within seconds, one after the other: one line; a receiver does not hear that it does not hear. */
 static void technical_alarms_of_one_kind_are_told_at_once(void **state) {
     struct hooks *all = start(state, 0);
@@ -478,12 +498,19 @@ static void a_heartbeat_is_told_once_a_minute_to_those_who_want_it(void **state)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        in_temp_dir(an_alarm_is_told_without_the_disk),   in_temp_dir(an_alarm_that_the_journal_had_is_not_told_again),
-        in_temp_dir(a_slow_delivery_delays_no_other_bed), in_temp_dir(after_an_outage_it_hears_the_state_of_each_bed),
-        in_temp_dir(an_alarm_that_goes_on_is_told_once),  in_temp_dir(a_receiver_that_refuses_has_failed_at_once),
-        in_temp_dir(a_test_that_arrives_ends_the_pauses), in_temp_dir(technical_alarms_of_one_kind_are_told_at_once),
-        in_temp_dir(replays_and_old_alarms_are_not_told), in_temp_dir(a_hook_without_its_secret_stops_nothing),
-        in_temp_dir(a_command_gets_a_clean_environment),  in_temp_dir(a_heartbeat_is_told_once_a_minute_to_those_who_want_it),
+        in_temp_dir(an_alarm_is_told_without_the_disk),
+        in_temp_dir(an_alarm_that_the_journal_had_is_not_told_again),
+        in_temp_dir(a_slow_delivery_delays_no_other_bed),
+        in_temp_dir(after_an_outage_it_hears_the_state_of_each_bed),
+        in_temp_dir(an_alarm_that_goes_on_is_told_once),
+        in_temp_dir(a_receiver_that_refuses_has_failed_at_once),
+        in_temp_dir(a_test_that_arrives_ends_the_pauses),
+        in_temp_dir(technical_alarms_of_one_kind_are_told_at_once),
+        cmocka_unit_test(a_technical_alarm_that_is_on_is_never_too_old),
+        in_temp_dir(replays_and_old_alarms_are_not_told),
+        in_temp_dir(a_hook_without_its_secret_stops_nothing),
+        in_temp_dir(a_command_gets_a_clean_environment),
+        in_temp_dir(a_heartbeat_is_told_once_a_minute_to_those_who_want_it),
     };
     return cmocka_run_group_tests(tests, start_receiver, NULL);
 }
