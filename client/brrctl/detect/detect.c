@@ -16,6 +16,7 @@
 #include "client/brrctl/detect/detect_server.h"
 #include "client/brrctl/detect/detect_table.h"
 #include "client/brrctl/detect/detection.h"
+#include "client/brrctl/detect/trends_file.h"
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/output.h"
 #include "eeg/bids.h"
@@ -45,6 +46,8 @@ static const struct argument rows[] = {
      "alarms by the model's rule for so many false alarms in 24 h; default: by --on and --off", 0, 0},
     {"--partial", NULL, ARGUMENT_INTEGER, AT(partial), "N",
      "models line_length and band_power: run on the channels there are, if at least N can be used", 1, 64},
+    {"--trends", NULL, ARGUMENT_OUTPUT, AT(trends), "FILE",
+     "of one recording: write a table of trends (aEEG, spectrum, asymmetry, suppression) for each 10 s; docs/trends.md", 0, 0},
     {"--chunk-samples", NULL, ARGUMENT_INTEGER, AT(chunk_samples), "N", "samples per message; default 8 s", 1, 1e7},
     {"--parallel", NULL, ARGUMENT_INTEGER, AT(parallel), "N", "recordings processed at the same time, default 2", 1, 16},
     {"--id-file", NULL, ARGUMENT_TEXT, AT(id_file), "FILE", "write the job's id to this file", 0, 0},
@@ -158,6 +161,8 @@ static int collect(struct batch *b, struct err *err) {
         if (rc)
             return rc;
     }
+    if (detect_options_of(b->o)->trends && b->n > 1)
+        return err_set(err, ERR_INVALID, "--trends takes one recording; %s has %d", b->o->args[0], b->n);
     if (!b->n)
         return err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file or other recording below %s", b->o->args[0]);
     return check_outputs(b, err);
@@ -426,6 +431,9 @@ int detect_local(const struct arguments *o) {
         code = brrctl_fail(&err);
     else
         code = run(&b);
+    if (code == EXIT_SUCCESS && detect_options_of(o)->trends &&
+        trends_write(b.items[0].path, &b.reading, detect_options_of(o)->trends, &err))
+        code = brrctl_fail(&err);
     for (int i = 0; i < b.n; i++) {
         free(b.items[i].path);
         free(b.items[i].output);

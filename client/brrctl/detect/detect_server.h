@@ -21,6 +21,7 @@ struct detect_options {
     int64_t partial;
     int64_t parallel;
     const char *id_file;
+    const char *trends;
     bool quiet; /* for callers of detect: without the table of recordings */
 };
 static inline const struct detect_options *detect_options_of(const struct arguments *o) { return o->own; }

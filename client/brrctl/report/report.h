@@ -3,7 +3,7 @@
 #define BRR_CLIENT_BRRCTL_REPORT_REPORT_H
 #include "base/json.h"
 #include "client/brrctl/brrctl.h"
-#include "client/brrctl/report/eeg_clip.h"
+#include "client/brrctl/detect/eeg_clip.h"
 #include "plot/plot.h"
 
 struct report_recording {

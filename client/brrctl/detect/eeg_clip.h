@@ -1,7 +1,7 @@
 /* eeg_clip: some seconds of a recording as a reader wants to see them: a montage, filtered, at 256 Hz. Only the records around them
  * are read. One thread per clip. */
-#ifndef BRR_CLIENT_BRRCTL_REPORT_EEG_CLIP_H
-#define BRR_CLIENT_BRRCTL_REPORT_EEG_CLIP_H
+#ifndef BRR_CLIENT_BRRCTL_DETECT_EEG_CLIP_H
+#define BRR_CLIENT_BRRCTL_DETECT_EEG_CLIP_H
 #include "eeg/frontend.h"
 #include "formats/eegfile.h"
 
@@ -18,6 +18,7 @@ struct eeg_clip {
 struct eeg_clip_config {
     const char *montage;
     double bandpass_hz[2], notch_hz; /* as in struct frontend_config */
+    const char *rename;              /* likewise; NULL: none */
 };
 int eeg_clip_read(const struct eegfile *edf, const struct eeg_clip_config *config, double from_s, double seconds,
                   struct eeg_clip *ret, struct err *err);

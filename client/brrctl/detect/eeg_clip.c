@@ -1,4 +1,4 @@
-#include "client/brrctl/report/eeg_clip.h"
+#include "client/brrctl/detect/eeg_clip.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -130,8 +130,10 @@ static int read_all(struct reading *r, struct frontend_config *frontend, const s
 int eeg_clip_read(const struct eegfile *edf, const struct eeg_clip_config *config, double from_s, double seconds,
                   struct eeg_clip *ret, struct err *err) {
     *ret = (struct eeg_clip){0};
-    struct frontend_config frontend = {
-        .notch_hz = config->notch_hz, .bandpass_hz = {config->bandpass_hz[0], config->bandpass_hz[1]}, .fill_gap_s = 0};
+    struct frontend_config frontend = {.notch_hz = config->notch_hz,
+                                       .bandpass_hz = {config->bandpass_hz[0], config->bandpass_hz[1]},
+                                       .fill_gap_s = 0,
+                                       .rename = config->rename};
     struct reading r = {.edf = edf, .config = &frontend, .clip = ret, .first = llround(from_s * FRONTEND_RATE_HZ)};
     int rc = read_all(&r, &frontend, config, from_s, seconds, err);
     channels_done(&r.channels);
