@@ -1,6 +1,7 @@
 #include "daemon/deadline.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -15,10 +16,19 @@ static void *deadline_main(void *arg) {
     late = late && !d->cancelled;
     pthread_mutex_unlock(&d->lock);
     if (late) {
-        log_warn("the daemon did not end within jobs.stop_wait: exiting; a volume does not answer", NULL);
+        log_warn(d->last ? "the threads of the RPC library do not end: exiting without them"
+                         : "the daemon did not end within jobs.stop_wait: exiting; a volume does not answer",
+                 NULL);
         _exit(d->status);
     }
     return NULL;
+}
+
+static volatile sig_atomic_t alarm_status;
+
+static void exit_at_alarm(int number) {
+    (void)number;
+    _exit(alarm_status);
 }
 
 void deadline_start(struct deadline *d, int64_t ms, int status) {
@@ -27,8 +37,24 @@ void deadline_start(struct deadline *d, int64_t ms, int status) {
     d->until = clock_after_ms(ms);
     d->status = status;
     d->started = !pthread_create(&d->thread, NULL, deadline_main, d);
-    if (!d->started)
-        log_warn("no thread limits the time of the stop", NULL);
+    if (d->started)
+        return;
+    alarm_status = status;
+    signal(SIGALRM, exit_at_alarm);
+    alarm((unsigned)((ms + 999) / 1000));
+}
+
+void deadline_shorten(struct deadline *d, int64_t ms) {
+    if (!d->started) {
+        if (alarm(0))
+            alarm((unsigned)((ms + 999) / 1000));
+        return;
+    }
+    pthread_mutex_lock(&d->lock);
+    d->until = clock_after_ms(ms);
+    d->last = true;
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
 }
 
 void deadline_cancel(struct deadline *d) {

@@ -12,11 +12,12 @@ struct deadline {
     pthread_cond_t changed;
     struct timespec until;
     int status;
-    bool started, cancelled;
+    bool started, cancelled, last;
 };
-/* In `ms` milliseconds the process exits with this status. A thread that cannot be started is logged, and then the end has no
- * limit. */
+/* In `ms` milliseconds the process exits with this status. Where no thread can be started, a signal ends it, in whole seconds. */
 void deadline_start(struct deadline *d, int64_t ms, int status);
+/* From now on it is at most `ms` milliseconds. */
+void deadline_shorten(struct deadline *d, int64_t ms);
 /* The end is there. Does nothing if the deadline was not started. */
 void deadline_cancel(struct deadline *d);
 

@@ -8,6 +8,7 @@
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/deadline.h"
 #include "daemon/devices.h"
 #include "daemon/jobs/jobref.h"
 #include "daemon/live/snapshot.h"
@@ -15,10 +16,11 @@
 #include "daemon/models/serveddb.h"
 #include "daemon/paths.h"
 #include "daemon/server_watch.h"
+#include "daemon/thread_room.h"
 #include "daemon/versions.h"
 #include "store/s3_credentials.h"
 
-enum { MEASURE_MS = 60 * 1000, STALE_MS = 10 * 60 * 1000 };
+enum { MEASURE_MS = 60 * 1000, RPC_END_MS = 3000, STALE_MS = 10 * 60 * 1000 };
 
 /* True if the folders of ended jobs stay for ever. */
 static bool keeps_files(const struct config *c) { return c->keep_files_ms < 0 && c->max_files_bytes < 0; }
@@ -363,8 +365,8 @@ static void log_credentials(const struct source_store *store) {
 int server_open(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
-    int rc = paths_open(c, &d->cache_lock, err);
-    if (rc)
+    int rc = thread_room_check(thread_room_needed(), err);
+    if (rc || (rc = paths_open(c, &d->cache_lock, err)))
         return rc;
     for (int i = 0; i < c->n_stores; i++) {
         d->stores[i] = c->stores[i];
@@ -425,8 +427,10 @@ void server_close(struct daemon *d) {
     close_database(d->database);
     joblog_stop(d->services.joblog);
     object_cache_free(d->services.source.objects);
-    if (d->rpc)
+    if (d->rpc) {
+        deadline_shorten(&d->deadline, RPC_END_MS); /* its library waits for ever for threads that could not be started */
         rpc_server_free(d->rpc);
+    }
     reload_stop(d->configuration);
     access_close(&d->access);
     if (d->cache_lock >= 0)

@@ -1,5 +1,6 @@
 /* The server of rpc.h: requests new calls, hands completed operations to their calls, looks at idle calls once a second. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "daemon/rpc/accept.h"
@@ -153,8 +154,8 @@ int rpc_server_start(uv_loop_t *loop, const struct rpc_config *config, struct rp
         uv_close((uv_handle_t *)&s->pace, on_pace_never_started);
         return rc;
     }
-    pthread_create(&s->drain, NULL, tag_drain, s);
-    pthread_create(&s->poll, NULL, tag_poll, s);
+    if ((rc = pthread_create(&s->drain, NULL, tag_drain, s)) || (rc = pthread_create(&s->poll, NULL, tag_poll, s)))
+        return err_set(err, ERR_EXHAUSTED, "cannot start the threads of the RPC server: %s", strerror(rc)); /* the process ends */
     *ret = s;
     return 0;
 }
