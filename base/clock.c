@@ -1,5 +1,10 @@
 #include "base/clock.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
 static struct timespec now(clockid_t id) {
     struct timespec t;
     clock_gettime(id, &t);
@@ -31,4 +36,17 @@ struct timespec clock_after_ms(int64_t ms) {
     t.tv_sec += ms / 1000 + ns / 1000000000;
     t.tv_nsec = ns % 1000000000;
     return t;
+}
+
+bool clock_zone_known(void) {
+    const char *zone = getenv("TZ"), *folder = getenv("TZDIR");
+    char path[512];
+    if (!zone || !*zone)
+        return true;
+    const bool named = *zone == ':', rule = strpbrk(zone, "0123456789<,") && *zone != '/';
+    zone += named;
+    const int len = *zone == '/' ? snprintf(path, sizeof path, "%s", zone)
+                                 : snprintf(path, sizeof path, "%s/%s", folder ? folder : "/usr/share/zoneinfo", zone);
+    return !strcmp(zone, "UTC") || (len > 0 && (size_t)len < sizeof path && !access(path, R_OK)) ||
+           (rule && !named && !memchr(zone, '/', strcspn(zone, ",")));
 }

@@ -3,12 +3,16 @@
 #ifndef BRR_BASE_CLOCK_H
 #define BRR_BASE_CLOCK_H
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
 double clock_s(void);        /* monotonic, seconds */
 int64_t clock_ms(void);      /* monotonic, milliseconds */
 int64_t clock_wall_ms(void); /* milliseconds since 1970-01-01 UTC */
+/* False if the environment's TZ names a time zone that this machine does not have, so that local times are those of UTC: a name
+ * without a file, and no rule such as CET-1CEST. */
+bool clock_zone_known(void);
 
 /* For timed waits: initialise a condition variable that uses the monotonic clock, and compute the deadline `ms` from now for
  * pthread_cond_timedwait on it. */

@@ -20,6 +20,11 @@ static const char *absolute(const char *variable) {
 
 int user_path(enum user_path kind, const char *name, char buf[USER_PATH_SIZE], struct err *err) {
     const char *place = absolute(places[kind].variable), *home = absolute("HOME");
+    if (!place && home && !home[strspn(home, "/")])
+        return err_set(err, ERR_PRECONDITION,
+                       "HOME is %s, the root of the file system, and %s is not set; set HOME to your home directory, or use "
+                       "brrd --config FILE",
+                       home, places[kind].variable);
     if (!place && !home)
         return err_set(err, ERR_PRECONDITION, "neither %s nor HOME is set; set HOME to your home directory", places[kind].variable);
     const bool fits = str_format(buf, USER_PATH_SIZE, "%s%s%s/brrd%s%s", place ? place : home, place ? "" : "/",

@@ -203,6 +203,8 @@ static void announce(struct daemon *d) {
     devices_measure(s);
     for (int i = 0; i < device_set_count(s->devices); i++)
         log_info("device", "description=\"%s\"", s->described[i]);
+    if (!clock_zone_known())
+        log_warn("TZ names no time zone of this machine: local times are those of UTC", "TZ=\"%.100s\"", getenv("TZ"));
     log_info("serving", "version=%s devices=%d unix=%s tcp=%s http=%s", versions_own(), device_set_count(s->devices),
              d->config->unix_path ? d->config->unix_path : "none", d->config->tcp ? d->config->tcp : "none",
              d->config->http ? d->config->http : "none");

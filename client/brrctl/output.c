@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 enum { LINE_MAX_BYTES = 64 << 20, BAR_WIDTH = 30, DEFAULT_COLUMNS = 80, DEFAULT_ROWS = 24 };
 
 struct json_writer *output_begin(struct output *out) {
@@ -140,8 +142,13 @@ const char *output_bytes(double bytes, char *buf, size_t size) {
 }
 
 const char *output_time(int64_t time_ms, char *buf, size_t size) {
+    static bool told;
     struct tm tm;
     time_t t = (time_t)(time_ms / 1000);
+    if (!told && !clock_zone_known())
+        fprintf(stderr, "brrctl: note: TZ is '%.100s', which is no time zone of this machine; times are shown in UTC\n",
+                getenv("TZ"));
+    told = true;
     if (time_ms <= 0 || !localtime_r(&t, &tm) || !strftime(buf, size, "%Y-%m-%d %H:%M:%S", &tm))
         str_copy(buf, size, "-");
     return buf;

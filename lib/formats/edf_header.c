@@ -262,6 +262,8 @@ static int parse_fixed(struct edf_header *h, const uint8_t *data, size_t len, bo
         return err_set(err, ERR_INVALID, "%s has %zu bytes; an EDF or BDF header needs at least 256", h->name, len);
     field_text(text, data + 1, FIELD_VERSION.width - 1, NULL);
     h->info.bdf = data[0] == 0xFF && !strcmp(text, "BIOSEMI");
+    if (data[0] == 0x1F && data[1] == 0x8B)
+        return err_set(err, ERR_INVALID, "%s is compressed with gzip; decompress it (gunzip), also in a bucket", h->name);
     if (!h->info.bdf && (data[0] != '0' || *text))
         return err_set(err, ERR_INVALID, "%s does not begin like an EDF (\"0\") or BDF (0xFF \"BIOSEMI\") file", h->name);
     h->sample_bytes = h->info.bdf ? 3 : 2;

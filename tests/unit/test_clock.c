@@ -52,11 +52,24 @@ static void a_condition_waits_until_its_monotonic_deadline(void **state) {
     pthread_cond_destroy(&cond);
 }
 
+static void a_misspelt_time_zone_is_known_as_such(void **state) {
+    (void)state;
+    static const char *const good[] = {"UTC", "", "CET-1CEST,M3.5.0,M10.5.0/3", "<+03>-3", "EST5EDT"};
+    static const char *const bad[] = {"Europe/Berln", "Berlin", "CET1CEST/x", "/no/such/file", ":CET-1"};
+    for (int i = 0; i < 5; i++) {
+        setenv("TZ", good[i], 1);
+        assert_true(clock_zone_known());
+        setenv("TZ", bad[i], 1);
+        assert_false(clock_zone_known());
+    }
+    unsetenv("TZ");
+    assert_true(clock_zone_known());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_units_are_the_same_monotonic_clock),
-        cmocka_unit_test(wall_time_is_that_of_the_calendar),
-        cmocka_unit_test(deadlines_are_so_far_away_as_asked),
+        cmocka_unit_test(both_units_are_the_same_monotonic_clock),        cmocka_unit_test(wall_time_is_that_of_the_calendar),
+        cmocka_unit_test(a_misspelt_time_zone_is_known_as_such),          cmocka_unit_test(deadlines_are_so_far_away_as_asked),
         cmocka_unit_test(a_condition_waits_until_its_monotonic_deadline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

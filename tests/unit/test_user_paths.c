@@ -47,6 +47,9 @@ static void a_user_without_home_is_told(void **state) {
     (void)state;
     char p[USER_PATH_SIZE], text[400], deep[2 * USER_PATH_SIZE];
     struct err err = {0};
+    setenv("HOME", "/", 1); /* of services and containers */
+    assert_int_equal(user_path(USER_CONFIG, NULL, p, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err_text(&err, text, sizeof text), "HOME is /, the root of the file system"));
     unsetenv("HOME");
     assert_int_equal(user_path(USER_CONFIG, NULL, p, &err), ERR_PRECONDITION);
     assert_non_null(strstr(err_text(&err, text, sizeof text), "XDG_CONFIG_HOME"));
