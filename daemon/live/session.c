@@ -9,7 +9,7 @@
 #include "daemon/live/session_parts.h"
 
 enum { OF_ONE_TENTHS = 9, MAX_SAMPLE_BITS = 53 };
-static const double RATE_TOLERANCE = 0.02;
+static const double RATE_TOLERANCE = 0.02, RATE_FAR = 0.15;
 
 struct sessions *sessions_new(const struct sessions_config *config) {
     struct sessions *all = calloc(1, sizeof *all);
@@ -174,7 +174,7 @@ void session_resume(struct session *s, const struct session_return *back) {
     session_restart_lag(s, s->newest_ms);
     s->greeted = s->shed = s->ended = false;
     s->reconnects++;
-    s->measured_from_ms = s->measured_first = 0;
+    s->pace = s->soon = (struct session_pace){0};
     str_copy(s->token.text, sizeof s->token.text, back->token);
     ring_seen(&s->kept, back->next_result, back->next_alarm);
     if (former) {
@@ -258,23 +258,32 @@ int session_gap(struct session *s, int64_t first, int64_t end, const char *cause
     return add_gap(s, end, cause, err);
 }
 
-/* The rate of a live stream by the daemon's clock, from chunk to chunk, over measure_ms at a time. What was held back during a
- * cut arrives faster and is left out. */
+/* Samples a second by the daemon's clock, from chunk to chunk, once in period_ms; NaN at other times. What was held back during a
+ * cut arrives faster, so that the first period is left out. */
+static double pace_of(const struct session *s, struct session_pace *pace, int64_t period_ms) {
+    const int64_t now = clock_ms(), passed = now - pace->from_ms;
+    if (pace->from_ms && passed < period_ms)
+        return NAN;
+    const double rate_hz = pace->first > 0 ? (double)(s->next - pace->first) * 1000 / (double)passed : NAN;
+    pace->first = pace->from_ms ? s->next : 0;
+    pace->from_ms = now;
+    return rate_hz;
+}
+
+/* A rate that is far from the declared one is named soon, a small difference when it was measured for long. */
 static void measure_rate(struct session *s) {
-    int64_t now = clock_ms(), passed = now - s->measured_from_ms;
-    int64_t period = s->all->config.measure_ms;
-    if (!period || !live_stream_open(s->stream)->realtime || (s->measured_from_ms && passed < period))
+    const int64_t period = s->all->config.measure_ms;
+    if (!period || !live_stream_open(s->stream)->realtime)
         return;
-    if (s->measured_first > 0) {
-        double rate = (double)(s->next - s->measured_first) * 1000 / (double)passed;
-        bool differs = fabs(rate / s->rate_hz - 1) > RATE_TOLERANCE;
-        if (differs && !(s->measured_rate_hz > 0))
-            log_warn("the rate of a live stream is not what it says", "session=%s model=%s rate_hz=%g measured_rate_hz=%.2f", s->id,
-                     s->model, s->rate_hz, rate);
-        s->measured_rate_hz = differs ? rate : 0;
-    }
-    s->measured_first = s->measured_from_ms ? s->next : 0;
-    s->measured_from_ms = now;
+    const double rate_hz = pace_of(s, &s->pace, period), soon_hz = pace_of(s, &s->soon, period / 6);
+    const double before_hz = s->measured_rate_hz;
+    if (isfinite(rate_hz))
+        s->measured_rate_hz = fabs(rate_hz / s->rate_hz - 1) > RATE_TOLERANCE ? rate_hz : 0;
+    else if (fabs(soon_hz / s->rate_hz - 1) > RATE_FAR) /* false for NaN */
+        s->measured_rate_hz = soon_hz;
+    if (s->measured_rate_hz > 0 && !(before_hz > 0))
+        log_warn("the rate of a live stream is not what it says", "session=%s model=%s rate_hz=%g measured_rate_hz=%.2f", s->id,
+                 s->model, s->rate_hz, s->measured_rate_hz);
 }
 
 static int send_chunk(struct session *s, int64_t first, int64_t samples, const uint8_t *data, size_t len, struct err *err) {

@@ -31,6 +31,11 @@ struct bed_alarm {
 };
 enum { SESSIONS_BED_ALARMS = 256 };
 
+/* Since when the rate of a live stream is measured, and the samples by then; 0: not yet. */
+struct session_pace {
+    int64_t from_ms, first;
+};
+
 struct session {
     struct sessions *all;
     char id[SESSION_ID_SIZE], model[LIVE_NAME], client[SESSION_NAME_SIZE];
@@ -65,8 +70,8 @@ struct session {
     int64_t waiting_since[2 * SESSION_MAX_ORDERS]; /* when each order that waits was posted, from `oldest` on; a ring */
     int oldest;
     /* a live stream's own clock */
-    int64_t measured_from_ms, measured_first; /* since when its rate is measured, and the samples by then; 0: not yet */
-    double measured_rate_hz;                  /* 0: it is what Open says */
+    struct session_pace pace, soon; /* its rate over measure_ms, and over a part of it, for large differences */
+    double measured_rate_hz;        /* 0: it is what Open says */
     /* its snapshot */
     bool on_disk;                 /* there may be one */
     bool ended;                   /* restored after its Summary was sent, and its client has not come back */
