@@ -88,6 +88,11 @@ foreach(name test_live test_session_resume)
   target_link_options(${name} PRIVATE -Wl,--wrap=malloc)
 endforeach()
 target_link_options(test_session_resume PRIVATE -Wl,--wrap=digest_bytes)
+target_sources(test_paths PRIVATE ${CMAKE_SOURCE_DIR}/daemon/paths.c)
+target_link_options(test_yaml PRIVATE -Wl,--wrap=strcmp)
+target_sources(test_paths PRIVATE ${CMAKE_SOURCE_DIR}/daemon/paths.c)
+target_link_options(test_yaml PRIVATE -Wl,--wrap=strcmp) # comparisons are counted
+target_link_options(test_slurm_doubt PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=command_run) # a cluster as the test says
 target_link_options(test_beds PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=clock_wall_ms)
 target_link_options(test_snapshot_store PRIVATE -Wl,--wrap=fsio_read) # so does it here
 target_link_options(test_journal PRIVATE -Wl,--wrap=clock_wall_ms -Wl,--wrap=trusted_boot_ms)

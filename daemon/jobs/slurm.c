@@ -421,22 +421,24 @@ static void cancel(struct remote *r) {
     r->cancelled = true;
 }
 
+/* This daemon stops, and Slurm's job goes on. */
+static bool leaves(const struct remote *r) { return stops(r) && !stop_is_cancel(atomic_load(&r->wish->stop)); }
+
 static int follow(struct remote *r, struct err *err) {
     int64_t next_ms = 0;
     int gone = 0;
     for (;; poll(NULL, 0, LOOK_MS)) {
-        const int why = atomic_load(&r->wish->stop);
         read_events(r);
         if (has_exit(r))
             return conclude(r, err);
-        if (stops(r) && !stop_is_cancel(why)) {
-            r->end.stopped = why;
+        if (leaves(r)) {
+            r->end.stopped = atomic_load(&r->wish->stop);
             return 0;
         }
         if (clock_ms() < next_ms && (!stops(r) || r->cancelled))
             continue;
         next_ms = clock_ms() + (stops(r) ? LOOK_MS : ASK_MS);
-        if (!ask(r))
+        if (!ask(r) || leaves(r)) /* the wish may have come meanwhile */
             continue;
         gone = is_at_work(r) ? 0 : gone + 1;
         if (stops(r) && is_at_work(r))

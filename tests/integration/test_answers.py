@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A test alarm of a bed takes the way of an alarm: the hooks of its escalation are told when nobody answers, an answer ends that, and
 both survive kill -9. Rights: a token without the word `answer`, and one for other beds, are refused."""
+import csv
 import glob
 import json
 import os
@@ -81,6 +82,9 @@ def answers_and_escalation():
         assert len(rows(d, "technical_on")) == len(rows(d, "technical_off")) == 1
 
         check_labels(d, tmp)
+        assert d.ctl("alarms", "test", '=HYPERLINK("http://x")')[0] == 0  # a table must take no name for a formula
+        table = list(csv.DictReader(d.ctl("journal", "--kind", "alarm_on", "--csv")[1].splitlines()))
+        assert table[-1]["client"] == """'=HYPERLINK("http://x")""" and table[0]["client"] == "bed 7", table
         assert d.ctl("alarms", "standby", "bed 7", "30m")[0] == 0 and d.ctl("alarms", "standby", "bed 7", "off")[0] == 0
         for words, code, text in ((("ack", "nothing"), 3, "no alarm"), (("mark", alarm["alarm"], "maybe"), 1, "true, false"),
                                   (("silence", alarm["alarm"], "--for", "11m"), 1, "10 min"), (("standby", "b", "25h"), 1, "24 h"),
@@ -122,7 +126,7 @@ def rights():
     cases = (("seer", ("--all",), 1, "word answer"), ("other", ("--all", "--answer", "--names", "icu-*"), 1, "names="),
              ("blind", ("--answer",), 3, "no such alarm"), ("nurse", ("--all", "--answer", "--names", "bed-*"), 0, ""))
     with temporary() as tmp:
-        d = Secured(tmp, roles=("admin",))
+        d = Secured(tmp, ["log.names=false"], roles=("admin",))
         d.tokens.update({name: d.new_token("read", name, *words) for name, words, _, _ in cases})
         d.start()
         alarm = json.loads(d.as_role("admin", "alarms", "test", "bed-7", "--json")[1])["alarm"]
@@ -131,6 +135,14 @@ def rights():
             assert got[0] == code and text in got[2], (name, got)
         assert [a["answered"]["by"] for a in map(json.loads, d.as_role("nurse", "alarms", "--json")[1].splitlines())] == ["token:nurse"]
         assert d.as_role("blind", "alarms", "--json")[1] == ""
+        make_corpus(f"{tmp}/eeg", seed=31, patients=1, hours=0.02, seizures=0)
+        path = glob.glob(f"{tmp}/eeg/**/*_eeg.edf", recursive=True)[0]
+        os.rename(path, f"{os.path.dirname(path)}/Doe_John.edf")
+        code, _, err = d.ctl("stream", f"{os.path.dirname(path)}/Doe_John.edf", "--model", "line_length", "--client", "Doe", "--output", f"{tmp}/x.tsv")
+        assert code == 0, err
+        d.ctl("stream", f"{os.path.dirname(path)}/Doe_John.edf", "--model", "nothing", "--client", "Doe")  # refused
+        log = d.read_log()
+        assert "what=opened session=" in log and "what=answered" in log and "Doe" not in log and 'bed="bed-7"' not in log, log
         assert d.stop() == 0
 
 

@@ -145,6 +145,32 @@ static void depth_and_number_of_keys_are_bounded(void **state) {
     str_done(&many);
 }
 
+/* Comparisons of texts while a mapping of n keys is parsed: the work that a large job file costs. */
+static int64_t comparisons;
+int __wrap_strcmp(const char *a, const char *b);
+int __real_strcmp(const char *a, const char *b);
+int __wrap_strcmp(const char *a, const char *b) {
+    comparisons++;
+    return __real_strcmp(a, b);
+}
+
+static int64_t comparisons_of(int n) {
+    struct str text;
+    str_init(&text, 1 << 20);
+    for (int i = 0; i < n; i++)
+        str_printf(&text, "key%d: 1\n", i);
+    comparisons = 0;
+    parsed(str_cstr(&text));
+    str_done(&text);
+    return comparisons;
+}
+
+static void the_work_grows_with_the_number_of_keys(void **state) {
+    (void)state;
+    assert_true(comparisons_of(100) < 100 * 20);
+    assert_true(comparisons_of(10000) < 10000 * 20);
+}
+
 static void a_document_larger_than_the_arena_is_refused(void **state) {
     (void)state;
     struct arena small;
@@ -207,6 +233,7 @@ int main(void) {
         in_arena(a_key_given_twice_is_refused_at_the_second),
         in_arena(what_hides_meaning_is_refused_by_name_and_place),
         in_arena(depth_and_number_of_keys_are_bounded),
+        in_arena(the_work_grows_with_the_number_of_keys),
         in_arena(a_document_larger_than_the_arena_is_refused),
         in_arena(assignments_replace_add_and_make_what_is_on_the_way),
         in_arena(broken_assignments_are_refused_and_change_nothing),
