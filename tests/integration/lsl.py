@@ -2,7 +2,7 @@
 recording with it.
 
 usage: lsl.py send LIBRARY SAMPLES JSON: SAMPLES as `recording` wrote them; options (name, id, speed, unit, scale, seconds, jump_at, jump_s,
-first, declared_rate, linger_s)."""
+first, declared_rate, linger_s, order: the channels in another order, labels: others)."""
 import ctypes
 import json
 import os
@@ -67,6 +67,9 @@ def send(path, scratch, o):
     with open(scratch + ".json", encoding="utf-8") as f:
         labels, rate = json.load(f)
     samples = numpy.load(scratch + ".npy")
+    if "order" in o:
+        labels, samples = [labels[c] for c in o["order"]], numpy.ascontiguousarray(samples[:, o["order"]])
+    labels = o.get("labels", labels)
     out = outlet(lsl, labels, o.get("declared_rate", rate), o)
     first, speed, scale = o.get("first", 0), o.get("speed", 1), o.get("scale", 1)
     end = min(len(samples), first + int(o.get("seconds", 1e9) * rate))

@@ -141,6 +141,9 @@ def rights():
         code, _, err = d.ctl("stream", f"{os.path.dirname(path)}/Doe_John.edf", "--model", "line_length", "--client", "Doe", "--output", f"{tmp}/x.tsv")
         assert code == 0, err
         d.ctl("stream", f"{os.path.dirname(path)}/Doe_John.edf", "--model", "nothing", "--client", "Doe")  # refused
+        for root, _, names in os.walk(f"{tmp}/results"):
+            for name in names:
+                assert not os.stat(f"{root}/{name}").st_mode & (0o077 if name.endswith((".sqlite", "-wal")) else 0o027), f"{root}/{name}"
         log = d.read_log()
         assert "what=opened session=" in log and "what=answered" in log and "Doe" not in log and 'bed="bed-7"' not in log, log
         assert d.stop() == 0

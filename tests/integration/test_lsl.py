@@ -23,11 +23,12 @@ from npm import npm_modules
 DRIVER = f"{os.environ['BRR_BUILD_DIR']}/tests/lsl_driver"
 LONG = os.environ.get("BRR_TEST_LSL") == "long"
 RATE = 256
+NAME, ID = f"brrd test {os.getpid()}", f"amp-{os.getpid()}"  # resolving sees the streams of a second run on this machine
 
 
 class Sender:
     def __init__(self, env, scratch, **options):
-        o = {"name": "brrd test", "id": "amp-1", "unit": "uV", **options}
+        o = {"name": NAME, "id": ID, "unit": "uV", **options}
         self.process = subprocess.Popen([sys.executable, f"{SOURCE}/tests/integration/lsl.py", "send", env["LSL_LIBRARY"], scratch, json.dumps(o)],
                                         env=env, stdout=subprocess.PIPE, text=True)
         atexit.register(self.process.kill)
@@ -43,7 +44,7 @@ class Sender:
 class Driver:
     """lsl_driver: what became of a stream, as pieces of samples and gaps between them."""
 
-    def __init__(self, env, scratch, stream="amp-1", unit="", idle_s=4):
+    def __init__(self, env, scratch, stream=ID, unit="", idle_s=4):
         self.out = f"{scratch}.out"
         self.process = subprocess.Popen([DRIVER, stream, unit, str(idle_s), self.out], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         text=True)
@@ -76,7 +77,8 @@ def first_of(piece, samples):
 
 
 def check_faults(env, scratch, samples):
-    """Frozen, killed and restarted, a clock that jumps both ways, samples that are missing: in one stream each, at its own speed."""
+    """Frozen, killed and restarted with its channels in another order and unit, a clock that jumps both ways, samples that are missing: in one
+    stream each, at its own speed."""
     n = samples.shape[1]
     driver = Driver(env, scratch, idle_s=9)
     sender = Sender(env, scratch)
@@ -90,16 +92,17 @@ def check_faults(env, scratch, samples):
     killed = time.time()
     sender.kill()
     time.sleep(4)
-    again = Sender(env, scratch, first=30 * RATE, seconds=5, jump_at=0, jump_s=-3000)  # another clock
+    again = Sender(env, scratch, first=30 * RATE, seconds=5, jump_at=0, jump_s=-3000, order=list(range(n))[::-1], unit="mV", scale=1e-3)  # another clock
     assert again.line() == ["connected"]
     assert again.line()[0] == "sent"
     pieces, gaps, remark, err = driver.result(n)
     again.kill()
     for moment, what in ((frozen, "frozen"), (killed, "killed")):
         assert any(0 <= g[2] - moment <= 2.0 for g in gaps), (what, moment, gaps)
-    starts = [first_of(p[1], samples) for p in pieces]
-    assert starts == sorted(starts) and starts[0] == 0 and starts[-1] == 30 * RATE and len(pieces[-1][1]) == 5 * RATE, (starts, remark)
-    for p, start in zip(pieces[:-1], starts[:-1]):  # before the clock changed, every sample is where it was recorded
+    starts = [first_of(p[1], samples) for p in pieces[:-1]]
+    assert starts == sorted(starts) and starts[0] == 0, (starts, remark)
+    assert len(pieces[-1][1]) == 5 * RATE and numpy.allclose(pieces[-1][1], samples[30 * RATE:35 * RATE], rtol=2e-7, atol=1e-4), remark
+    for p, start in zip(pieces[:-1], starts):  # before the clock changed, every sample is where it was recorded
         assert abs(p[0] - start) <= 1, (p[0], start, remark)
     assert "is back" in err, err
     lags = [round(min(g[2] - m for g in gaps if g[2] >= m), 2) for m in (frozen, killed)]
@@ -140,6 +143,26 @@ def check_units(env, scratch, samples):
     print("units: 10 ways of saying it give the same samples, 3 are refused")
 
 
+def check_other_recording(d, env, scratch):
+    """A sender that comes back with other channels is another recording: another stream, with files of its own."""
+    probs = f"{d.dir}/twice.npy"
+    process = detection(d, env, "lsl", "in", NAME, "--model", "line_length", "--partial", "4", "--probs", probs, "--wait", "60", "--idle-timeout", "3.5", "--json")
+    sender = Sender(env, scratch, seconds=3, speed=3)
+    assert sender.line() == ["connected"] and sender.line()[0] == "sent"
+    time.sleep(0.5)
+    sender.kill()
+    with open(f"{scratch}.json", encoding="utf-8") as f:
+        labels = json.load(f)[0]
+    again = Sender(env, scratch, first=30 * RATE, seconds=12, speed=3, labels=[*labels[:-1], "ECG 2"])
+    text, err = process.communicate(timeout=PATIENCE)
+    again.kill()
+    ends = [line for line in map(json.loads, text.splitlines()) if "ended" in line]
+    assert process.returncode == 0 and [end["ended"] for end in ends] == ["changed", "idle"], (text, err)
+    n = ends[1]["samples"]  # what came while this one ended belongs to neither
+    assert 3 * RATE < n <= 12 * RATE and os.path.exists(probs) and len(numpy.load(f"{d.dir}/twice-2.npy")) == n and ends[0]["samples"] == 3 * RATE, (text, err)
+    print(f"other channels under the name: another stream, of {n} samples")
+
+
 def detection(d, env, *args):
     return subprocess.Popen([f"{BIN}/brrctl", *args], env={**d.env, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -149,7 +172,7 @@ def check_results(d, env, scratch, recording, seconds, speed):
     probs, want = f"{d.dir}/lsl.npy", f"{d.dir}/file.npy"
     code, _, err = d.ctl("stream", recording, "--model", "line_length", "--probs", want)
     assert code == 0, err
-    process = detection(d, env, "lsl", "in", "brrd test", "--model", "line_length", "--probs", probs, "--wait", "60", "--idle-timeout", "1.4", "--json")
+    process = detection(d, env, "lsl", "in", NAME, "--model", "line_length", "--probs", probs, "--wait", "60", "--idle-timeout", "1.4", "--json")
     sender = Sender(env, scratch, seconds=seconds, speed=speed)
     text, err = process.communicate(timeout=PATIENCE)
     sender.kill()
@@ -171,8 +194,8 @@ def check_list(d, env, scratch):
     process = detection(d, env, "lsl", "list", "--json")
     text, err = process.communicate(timeout=PATIENCE)
     sender.kill()
-    row = json.loads(text.splitlines()[0])
-    assert (row["name"], row["type"], row["channels"], row["rate_hz"], row["source_id"]) == ("brrd test", "EEG", 19, 256, "amp-1"), (text, err)
+    rows = [row for row in map(json.loads, text.splitlines()) if row["source_id"] == ID]
+    assert [(row["name"], row["type"], row["channels"], row["rate_hz"]) for row in rows] == [(NAME, "EEG", 19, 256)], (text, err)
     process = detection(d, env, "lsl", "in", "nobody", "--model", "line_length", "--wait", "1")
     text, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3 and "no stream nobody" in err, (process.returncode, err)
@@ -202,7 +225,8 @@ def check_out(d, env):
     inlets = []
     for name in (b"brrd probability", b"brrd events"):
         info = ctypes.c_void_p()
-        assert native.lsl_resolve_byprop(ctypes.byref(info), 1, b"name", name, 1, 60) == 1, name
+        own = name.replace(b" ", f"-{session}-".encode())
+        assert native.lsl_resolve_byprop(ctypes.byref(info), 1, b"source_id", own, 1, 60) == 1, own
         inlets.append(native.lsl_create_inlet(info, 360, 0, 0))
         assert native.lsl_get_nominal_srate(info) == (0 if markers is None or name == b"brrd events" else RATE)
         code = ctypes.c_int32()
@@ -239,6 +263,7 @@ def main():
         check_faults(env, scratch, samples)
         d = Daemon(folder).start()
         check_list(d, env, scratch)
+        check_other_recording(d, env, scratch)
         check_results(d, env, scratch, recording, hours * 3600, 30)
         check_results(d, env, scratch, recording, 300 if LONG else 15, 1)
         check_out(d, env)

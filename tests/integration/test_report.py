@@ -104,6 +104,20 @@ def check_folder(d):
     assert code == 3 and "no *_events.tsv" in err, err
 
 
+def check_base_names(d):
+    """Recordings of two patients have one base name: they are paired by their paths, and never by the name alone."""
+    table = "onset\tduration\teventType\trecordingDuration\n10\t10\tsz\t900\n"
+    for name in ("found/p1/x", "found/p2/x", "truth/p1/x", "truth/p2/x", "one/x"):
+        os.makedirs(os.path.dirname(f"{d.dir}/same/{name}"), exist_ok=True)
+        with open(f"{d.dir}/same/{name}_events.tsv", "w", encoding="utf-8") as f:
+            f.write(table.replace("10\t10", "500\t10") if name.endswith("p2/x") else table)
+    words = ("report", f"{d.dir}/same/found", "--output", f"{d.dir}/same.html", "--json")
+    code, text, err = d.ctl(*words, "--reference", f"{d.dir}/same/truth")
+    assert code == 0 and json.loads(text)["recordings"] == 2, err
+    code, _, err = d.ctl(*words, "--reference", f"{d.dir}/same/one")
+    assert code != 0 and "p1/x" in err and "p2/x" in err, err
+
+
 def check_pictures(d, job):
     """PNG and PDF by name and from a job's folder; two pixels for one; what is no SVG is an error."""
     for ending, start in (("png", b"\x89PNG\r\n\x1a\n"), ("pdf", b"%PDF-")):
@@ -228,6 +242,7 @@ def main():
         d = Daemon(tmp).start()
         make_corpus(f"{tmp}/eeg", seed=3, patients=3, hours=0.05)
         check_folder(d)
+        check_base_names(d)
         sets = [*MINI, f"data.source=file://{tmp}/eeg", "training.epochs=1"]
         jobs = [d.submit(*sets, *more)[1] for more in (["training.max_steps=4"], ["training.max_steps=6", "training.learning_rate=7e-4", "training.loss.gamma=1.5", "checkpoint.every=9m"])]
         assert all(j["state"] == "succeeded" for j in jobs), jobs

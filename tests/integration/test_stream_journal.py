@@ -125,6 +125,21 @@ def check_killed(d, path, want, client, *options):
     assert len(events) == len(set(events)) == len([e for e in journal(d, "--bed", "bed-1") if e["kind"] == "event"]), entries
 
 
+def check_repeated_hour(d, path):
+    """An hour that the clock shows twice in the night in which summer time ends: the earlier one is taken, and said."""
+    with open(path, "rb") as f:
+        data = bytearray(f.read())
+    data[168:184] = b"25.10.2602.30.00"
+    with open(f"{d.dir}/autumn.edf", "wb") as f:
+        f.write(data)
+    r = subprocess.run([f"{BIN}/brrctl", "stream", f"{d.dir}/autumn.edf", "--client", "autumn", *RULE, "--output", f"{d.dir}/x.tsv"],
+                       env={**d.env, "TZ": "CET-1CEST,M3.5.0,M10.5.0/3"}, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert r.returncode == 0 and "the clock showed the start, 02:30, twice that day" in r.stderr, r.stderr
+    first = next(e for e in journal(d, "--bed", "autumn") if e["kind"] == "alarm_on")
+    begun = datetime.datetime.fromisoformat(first["recorded"]) - datetime.timedelta(seconds=first["start_s"])
+    assert abs(begun.timestamp() - datetime.datetime(2026, 10, 25, 0, 30, tzinfo=datetime.timezone.utc).timestamp()) < 1, first
+
+
 def raw_stream(d, labels):
     """A stream whose second channel is flat for its first 20 s, with a gap, and whose client goes without a word."""
     folder, _, pb, stubs = messages()
@@ -181,6 +196,7 @@ def main():
         follow.kill()
         follow.wait()
         check_printed(d)
+        check_repeated_hour(d, path)
         check_killed(d, path, want, "bed-2")
         check_killed(d, path, want, "bed-3", "--no-resume")
         check_signal(d)

@@ -51,6 +51,23 @@ static void missing_samples_become_a_gap_of_their_length(void **state) {
     }
 }
 
+/* Four seconds of samples, then two without, again and again: never ten seconds between two gaps. */
+static void the_rate_of_the_stamps_is_measured_over_gaps(void **state) {
+    (void)state;
+    static const double rate_hz = 256.5;
+    struct lsl_timeline t;
+    int64_t gap;
+    lsl_timeline_init(&t, RATE);
+    for (int k = 0; k < 6; k++) {
+        for (int i = 0; i < 4 * RATE; i++) {
+            const double at_s = 6 * k + i / rate_hz;
+            lsl_timeline_add(&t, at_s, at_s, &gap);
+        }
+        assert_true(k < 2 ? isnan(lsl_timeline_rate(&t)) : fabs(lsl_timeline_rate(&t) - rate_hz) < 0.01);
+    }
+    assert_int_equal(t.gaps, 5);
+}
+
 static void a_clock_that_jumps_costs_a_sample(void **state) {
     (void)state;
     for (int sign = -1; sign <= 1; sign += 2) {
@@ -116,6 +133,7 @@ int main(void) {
         cmocka_unit_test(samples_of_a_steady_sender_follow_each_other),
         cmocka_unit_test(jitter_below_half_a_second_is_no_gap),
         cmocka_unit_test(missing_samples_become_a_gap_of_their_length),
+        cmocka_unit_test(the_rate_of_the_stamps_is_measured_over_gaps),
         cmocka_unit_test(a_clock_that_jumps_costs_a_sample),
         cmocka_unit_test(a_silence_is_a_gap_while_it_lasts),
         cmocka_unit_test(after_a_silence_any_clock_is_taken),

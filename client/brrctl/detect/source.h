@@ -27,7 +27,8 @@ struct source_kind {
     int (*next)(struct source *s, struct source_block *ret, struct err *err);
     /* Checks that the used rows are voltages; s->assumed receives what had to be assumed. */
     int (*check_units)(struct source *s, const int *used, int n, struct err *err);
-    /* Why it ended: "file" (complete), "input", "idle", "interrupted"; "" before. */
+    /* Why it ended: "file" (complete), "input", "idle", "interrupted", "changed" (another recording is there in its place); ""
+     * before. */
     const char *(*ended)(const struct source *s);
     /* Bytes of an incomplete last record, which is left out; NULL: the kind has none. */
     int64_t (*left_bytes)(const struct source *s);

@@ -435,6 +435,8 @@ static int run(const struct arguments *o, struct view *v, struct detection_confi
     else if (client)
         print_summary(v, own(o)->output ? output : NULL);
     brr_disconnect(client);
+    if (input->ended)
+        *input->ended = playback_ended(d.playback);
     detection_done(&d);
     v->d = NULL;
     return code;

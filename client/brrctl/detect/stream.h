@@ -39,6 +39,7 @@ struct stream_input {
     const char *name;
     bool endless;
     int (*open)(const struct arguments *o, struct source **ret, struct err *err);
+    const char **ended; /* receives why its source ended; NULL: nobody asks */
 };
 int stream_play(const struct arguments *o, const struct stream_input *input);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fsio.h"
 #include "base/str.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
@@ -110,9 +111,32 @@ static int open_source(const struct arguments *o, struct source **ret, struct er
     return source_open_lsl(&config, ret, err);
 }
 
+/* "FILE.npy" → "FILE-2.npy"; a folder stays. */
+static const char *number_file(const char *path, int part, char ret[4096]) {
+    const char *dot = path ? strrchr(path, '.') : NULL;
+    if (!dot || strchr(dot, '/') || fsio_is_dir(path))
+        return path;
+    str_format(ret, 4096, "%.*s-%d%s", (int)(dot - path), path, part, dot);
+    return ret;
+}
+
+/* A sender that comes back with other channels is another recording: another stream, with files of its own. */
 static int lsl_in(const struct arguments *o) {
-    const struct stream_input input = {.name = o->args[1], .endless = true, .open = open_source};
-    return stream_play(o, &input);
+    struct lsl_options numbered = *own(o);
+    struct arguments again = *o;
+    char name[256], output[4096], probabilities[4096];
+    for (int part = 1;; part++) {
+        const char *ended = "";
+        const struct stream_input input = {
+            .name = part == 1 ? o->args[1] : name, .endless = true, .open = open_source, .ended = &ended};
+        int code = stream_play(part == 1 ? o : &again, &input);
+        if (code || strcmp(ended, "changed") != 0)
+            return code;
+        str_format(name, sizeof name, "%s-%d", o->args[1], part + 1);
+        numbered.stream.output = number_file(own(o)->stream.output, part + 1, output);
+        numbered.stream.probabilities = number_file(own(o)->stream.probabilities, part + 1, probabilities);
+        again.own = &numbered;
+    }
 }
 
 /* ---- out ---- */

@@ -11,11 +11,20 @@ static const double RATE_AFTER_S = 10;
 
 void lsl_timeline_init(struct lsl_timeline *t, double rate_hz) { *t = (struct lsl_timeline){.rate_hz = rate_hz}; }
 
+/* The stretch whose stamps belong together is over. */
+static void end_stretch(struct lsl_timeline *t) {
+    if (t->stamped > 1) {
+        t->spans_s += t->last_stamp_s - t->first_stamp_s;
+        t->steps += t->stamped - 1;
+    }
+    t->stamped = 0;
+}
+
 /* The next place has this stamp. */
 static void set_anchor(struct lsl_timeline *t, double stamp_s) {
     t->anchor_s = stamp_s - (double)t->position / t->rate_hz;
     t->began_samples = 0;
-    t->stamped = 0;
+    end_stretch(t);
 }
 
 static void place(struct lsl_timeline *t, int64_t n, double now_s) {
@@ -129,10 +138,12 @@ int64_t lsl_timeline_silence(struct lsl_timeline *t, double now_s) {
 
 void lsl_timeline_shift(struct lsl_timeline *t, double delta_s) {
     t->anchor_s += delta_s;
-    t->stamped = 0;
+    end_stretch(t);
 }
 
 double lsl_timeline_rate(const struct lsl_timeline *t) {
-    double span_s = t->last_stamp_s - t->first_stamp_s;
-    return t->stamped > 1 && span_s >= RATE_AFTER_S ? (double)(t->stamped - 1) / span_s : NAN;
+    const bool more = t->stamped > 1;
+    const double span_s = t->spans_s + (more ? t->last_stamp_s - t->first_stamp_s : 0);
+    const int64_t steps = t->steps + (more ? t->stamped - 1 : 0);
+    return steps && span_s >= RATE_AFTER_S ? (double)steps / span_s : NAN;
 }

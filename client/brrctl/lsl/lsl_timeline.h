@@ -20,8 +20,10 @@ struct lsl_timeline {
     double nearest_s;       /* their smallest deviation, with its sign */
     /* What there is to say at the end. */
     int64_t gaps, gap_samples, late;
-    double first_stamp_s, last_stamp_s; /* of the samples since the last gap or reset: the rate that the stamps say */
+    double first_stamp_s, last_stamp_s; /* of the samples since the last gap or reset */
     int64_t stamped;
+    double spans_s; /* of stretches between gaps that are over, and steps from sample to sample in them: the rate that stamps say */
+    int64_t steps;
 };
 
 enum lsl_result {

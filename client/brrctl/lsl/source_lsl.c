@@ -15,7 +15,7 @@
 #include "client/brrctl/output.h"
 
 enum { MAX_FOUND = 64, TEXT = 64, SLEEP_MS = 10, MAX_BUFFER_S = 3600, MAX_RATE = 100000 };
-static const double OPEN_S = 5, CORRECTION_EVERY_S = 5, RETRY_S = 0.5, LAG_S = 1, MOST_LAG_S = 600, CHECKED_S = 1,
+static const double OPEN_S = 5, ANSWER_S = 2, CORRECTION_EVERY_S = 5, RETRY_S = 0.5, LAG_S = 1, MOST_LAG_S = 600, CHECKED_S = 1,
                     RATE_TOLERANCE = 0.005;
 static const double BUFFER_BYTES = 256 << 20;
 
@@ -26,7 +26,10 @@ struct source_lsl {
     struct eeg_info info;
     struct eeg_signal *signals;
     char (*labels)[TEXT], (*units)[TEXT];
-    double *scales; /* of each channel, to µV; 0 = no unit is given, NaN = no voltage */
+    double *scales; /* of each row, to µV; 0 = no unit is given, NaN = no voltage */
+    int *places;    /* the sender's channel of each row, by its label */
+    bool *used;     /* rows that the model reads */
+    bool changed;   /* the sender came back with another recording */
     char name[256], source_id[256], uid[128];
     lsl_inlet inlet;       /* NULL: lost */
     lsl_resolver resolver; /* looks for a lost stream */
@@ -76,7 +79,9 @@ static int find_stream(const struct source_lsl *s, lsl_streaminfo *ret, struct e
     for (int second = 0; !matches && second < s->config.wait_s && !interrupt_seen(); second++) {
         n = s->lsl->resolve_all(found, MAX_FOUND, 1);
         for (int i = 0; i < n; i++) {
-            bool match = is_wanted(s->lsl, found[i], s->config.name);
+            /* one that answers on two addresses is found twice */
+            bool match = is_wanted(s->lsl, found[i], s->config.name) &&
+                         !(wanted && !strcmp(s->lsl->get_uid(found[i]), s->lsl->get_uid(wanted)));
             matches += match;
             if (match && !wanted)
                 wanted = found[i];
@@ -96,41 +101,63 @@ static int find_stream(const struct source_lsl *s, lsl_streaminfo *ret, struct e
                              s->config.name, s->config.wait_s);
 }
 
-static int open_inlet(struct source_lsl *s, lsl_streaminfo info, double timeout_s, struct err *err) {
+static void lose_inlet(struct source_lsl *s) {
+    s->lsl->destroy_inlet(s->inlet);
+    s->inlet = NULL;
+}
+
+/* An inlet that receives nothing yet; false: there is none. */
+static bool make_inlet(struct source_lsl *s, lsl_streaminfo info) {
     double second_bytes = s->base.rate_hz * s->base.n * (double)sizeof(float);
     double buffer_s = fmin(MAX_BUFFER_S, fmax(60, BUFFER_BYTES / second_bytes));
-    int32_t code = 0;
     /* Without recovery: a recovering inlet of a killed sender is silent for ever and reports nothing. */
     s->inlet = s->lsl->create_inlet(info, (int32_t)buffer_s, 0, 0);
-    if (s->inlet)
-        s->lsl->open_stream(s->inlet, timeout_s, &code);
-    if (!s->inlet || code) {
-        if (s->inlet)
-            s->lsl->destroy_inlet(s->inlet);
-        s->inlet = NULL;
+    return s->inlet != NULL;
+}
+
+/* From now on it receives. On an error there is no inlet any more. */
+static int start_inlet(struct source_lsl *s, lsl_streaminfo info, double timeout_s, struct err *err) {
+    int32_t code = 0;
+    s->lsl->open_stream(s->inlet, timeout_s, &code);
+    if (code) {
+        lose_inlet(s);
         return err_set(err, ERR_UNAVAILABLE, "the stream %s is announced, but does not answer (code %d)", s->config.name, code);
     }
     str_copy(s->uid, sizeof s->uid, s->lsl->get_uid(info));
     return 0;
 }
 
+static int open_inlet(struct source_lsl *s, lsl_streaminfo info, double timeout_s, struct err *err) {
+    return make_inlet(s, info) ? start_inlet(s, info, timeout_s, err)
+                               : err_set(err, ERR_UNAVAILABLE, "no inlet can be made for the stream %s", s->config.name);
+}
+
 /* Labels and units from desc/channels/channel. */
-static void read_channels(struct source_lsl *s, lsl_streaminfo full) {
+static void read_texts(const struct source_lsl *s, lsl_streaminfo full, char (*labels)[TEXT], char (*units)[TEXT]) {
     const struct lsl_library *lsl = s->lsl;
     lsl_xml channel = lsl->child(lsl->child(lsl->get_desc(full), "channels"), "channel");
     for (int c = 0; c < s->base.n; c++) {
         const char *label = lsl->empty(channel) ? "" : lsl->child_value_n(channel, "label");
-        const char *unit = lsl->empty(channel) ? "" : lsl->child_value_n(channel, "unit");
+        str_copy(units[c], TEXT, lsl->empty(channel) ? "" : lsl->child_value_n(channel, "unit"));
         if (*label)
-            str_copy(s->labels[c], TEXT, label);
+            str_copy(labels[c], TEXT, label);
         else
-            str_format(s->labels[c], TEXT, "channel %d", c + 1);
-        str_copy(s->units[c], TEXT, unit);
+            str_format(labels[c], TEXT, "channel %d", c + 1);
         if (!lsl->empty(channel))
             channel = lsl->next_sibling_n(channel, "channel");
-        const char *text = unit_text(s, c);
-        double scale = source_lsl_unit(text);
-        s->scales[c] = scale > 0 ? scale : *text && strcasecmp(text, "n/a") != 0 && strcasecmp(text, "unknown") != 0 ? NAN : 0;
+    }
+}
+
+static double scale_of(const char *unit) {
+    const double scale = source_lsl_unit(unit);
+    return scale > 0 ? scale : *unit && strcasecmp(unit, "n/a") != 0 && strcasecmp(unit, "unknown") != 0 ? (double)NAN : 0;
+}
+
+static void read_channels(struct source_lsl *s, lsl_streaminfo full) {
+    read_texts(s, full, s->labels, s->units);
+    for (int c = 0; c < s->base.n; c++) {
+        s->scales[c] = scale_of(unit_text(s, c));
+        s->places[c] = c;
         s->base.labels[c] = s->labels[c];
         s->signals[c] = (struct eeg_signal){.label = s->labels[c],
                                             .unit = s->units[c],
@@ -152,12 +179,15 @@ static int allocate(struct source_lsl *s, struct err *err) {
     s->labels = calloc(n, sizeof *s->labels);
     s->units = calloc(n, sizeof *s->units);
     s->scales = calloc(n, sizeof *s->scales);
+    s->places = calloc(n, sizeof *s->places);
+    s->used = calloc(n, sizeof *s->used);
     s->stamps = calloc((size_t)s->room, sizeof *s->stamps);
     s->pulled = calloc((size_t)s->room * n, sizeof *s->pulled);
     s->held = calloc((size_t)s->room * n, sizeof *s->held);
     s->rows = calloc((size_t)s->rows_room * n, sizeof *s->rows);
     s->uv = calloc(n, sizeof *s->uv);
-    if (!s->signals || !s->labels || !s->units || !s->scales || !s->stamps || !s->pulled || !s->held || !s->rows || !s->uv)
+    if (!s->signals || !s->labels || !s->units || !s->scales || !s->places || !s->used || !s->stamps || !s->pulled || !s->held ||
+        !s->rows || !s->uv)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %d channels", s->base.n);
     for (size_t c = 0; c < n; c++)
         s->uv[c] = s->rows + c * (size_t)s->rows_room;
@@ -226,11 +256,6 @@ __attribute__((format(printf, 1, 2))) static void tell(const char *fmt, ...) {
     fprintf(stderr, "brrctl: %s\n", text);
 }
 
-static void lose_inlet(struct source_lsl *s) {
-    s->lsl->destroy_inlet(s->inlet);
-    s->inlet = NULL;
-}
-
 static int pull(struct source_lsl *s, struct err *err) {
     int32_t code = 0;
     unsigned long n = (unsigned long)(s->room - s->n_pulled), at = (unsigned long)(s->n_pulled * s->base.n);
@@ -246,10 +271,68 @@ static int pull(struct source_lsl *s, struct err *err) {
     return 0;
 }
 
-/* Looks for a stream that was lost, or that is another one than ours by now. */
+/* Another sender has the name: is it the same recording, with a channel for each row by its label? It may have other units. */
+static bool map_channels(struct source_lsl *s, char (*labels)[TEXT], char (*units)[TEXT]) {
+    bool taken[FRONTEND_MAX_LABELS] = {false};
+    int places[FRONTEND_MAX_LABELS];
+    double scales[FRONTEND_MAX_LABELS];
+    for (int c = 0; c < s->base.n; c++) {
+        int k = 0;
+        while (k < s->base.n && (taken[k] || strcmp(labels[k], s->labels[c]) != 0))
+            k++;
+        if (k == s->base.n)
+            return false;
+        taken[places[c] = k] = true;
+        scales[c] = scale_of(s->config.unit ? s->config.unit : units[k]);
+        scales[c] = scales[c] == 0 ? s->scales[c] : scales[c]; /* it does not say: as before */
+        if (isnan(scales[c]) && s->used[c])
+            return false;
+    }
+    memcpy(s->places, places, (size_t)s->base.n * sizeof *places);
+    memcpy(s->scales, scales, (size_t)s->base.n * sizeof *scales);
+    return true;
+}
+
+/* What the sender of the inlet says of its channels is that of our rows. *ret_silent: it says nothing. */
+static bool has_our_rows(struct source_lsl *s, bool *ret_silent) {
+    char(*labels)[TEXT] = calloc((size_t)s->base.n, sizeof *labels), (*units)[TEXT] = calloc((size_t)s->base.n, sizeof *units);
+    int32_t code = 0;
+    lsl_streaminfo full = labels && units ? s->lsl->get_fullinfo(s->inlet, ANSWER_S, &code) : NULL;
+    *ret_silent = !full || code;
+    if (!*ret_silent)
+        read_texts(s, full, labels, units);
+    const bool same = !*ret_silent && map_channels(s, labels, units);
+    if (full)
+        s->lsl->destroy_streaminfo(full);
+    free(labels);
+    free(units);
+    return same;
+}
+
+/* The sender is back as this stream, which is asked what it is before it sends. A sender that does not say it is looked for again.
+ */
+static void take_back(struct source_lsl *s, lsl_streaminfo info) {
+    bool silent = false;
+    s->changed = s->lsl->get_channel_count(info) != s->base.n || s->lsl->get_nominal_srate(info) != s->base.rate_hz;
+    if (!s->changed && make_inlet(s, info)) {
+        const bool same = has_our_rows(s, &silent);
+        s->changed = !same && !silent;
+        if (!same)
+            lose_inlet(s);
+        else if (!start_inlet(s, info, 1, NULL))
+            s->corrected_at_s = 0;
+    }
+    if (s->changed)
+        tell("the stream %s is back with other channels or another rate: this recording ends", s->name);
+    else if (s->inlet)
+        tell("the stream %s is back", s->name);
+}
+
+/* Looks for a stream that was lost, or that is another one than ours by now. Samples that wait for their place are of the old one.
+ */
 static void find_again(struct source_lsl *s, double now_s) {
     lsl_streaminfo found[MAX_FOUND];
-    if (now_s - s->retried_at_s < RETRY_S)
+    if (now_s - s->retried_at_s < RETRY_S || s->n_held || s->changed)
         return;
     s->retried_at_s = now_s;
     if (!s->resolver) {
@@ -258,15 +341,14 @@ static void find_again(struct source_lsl *s, double now_s) {
         return;
     }
     int n = s->lsl->resolver_results(s->resolver, found, MAX_FOUND);
+    bool back = false;
     for (int i = 0; i < n; i++) {
-        bool ours = s->lsl->get_channel_count(found[i]) == s->base.n && s->lsl->get_nominal_srate(found[i]) == s->base.rate_hz &&
-                    !strcmp(s->lsl->get_name(found[i]), s->name) && strcmp(s->lsl->get_uid(found[i]), s->uid) != 0;
+        bool ours = !back && !strcmp(s->lsl->get_name(found[i]), s->name) && strcmp(s->lsl->get_uid(found[i]), s->uid) != 0;
         if (ours && s->inlet)
             lose_inlet(s);
-        if (ours && !open_inlet(s, found[i], 1, NULL)) {
-            tell("the stream %s is back", s->name);
-            s->corrected_at_s = 0;
-        }
+        if (ours)
+            take_back(s, found[i]);
+        back |= ours && (s->inlet || s->changed);
         s->lsl->destroy_streaminfo(found[i]);
     }
 }
@@ -297,7 +379,7 @@ static void note_lag(struct source_lsl *s, double lag_s) {
 
 static void append(struct source_lsl *s, struct source_block *block, const float *sample) {
     for (int c = 0; c < s->base.n; c++)
-        s->uv[c][block->n] = s->scales[c] == 1 ? sample[c] : (float)((double)sample[c] * s->scales[c]);
+        s->uv[c][block->n] = s->scales[c] == 1 ? sample[s->places[c]] : (float)((double)sample[s->places[c]] * s->scales[c]);
     block->n++;
 }
 
@@ -392,7 +474,7 @@ static int lsl_next(struct source *base, struct source_block *ret, struct err *e
     if (!ret->n)
         nanosleep(&(struct timespec){.tv_nsec = SLEEP_MS * 1000000L}, NULL);
     s->info.duration_s = (double)s->timeline.position / base->rate_hz;
-    ret->end = interrupt_seen() || (s->config.idle_s > 0 && now_s - s->heard_s > s->config.idle_s);
+    ret->end = s->changed || interrupt_seen() || (s->config.idle_s > 0 && now_s - s->heard_s > s->config.idle_s);
     return 0;
 }
 
@@ -429,6 +511,7 @@ static int lsl_check_units(struct source *base, const int *used, int n, struct e
     bool missing = false;
     double size = 0;
     for (int i = 0; i < n; i++) {
+        s->used[used[i]] = true;
         if (isnan(s->scales[used[i]]))
             return err_set(err, ERR_PRECONDITION, "channel %s of %s is in '%s', no voltage; --unit says what it is in",
                            s->labels[used[i]], s->name, unit_text(s, used[i]));
@@ -452,8 +535,7 @@ static int lsl_check_units(struct source *base, const int *used, int n, struct e
 /* ---- the end ---- */
 
 static const char *lsl_ended(const struct source *base) {
-    (void)base;
-    return interrupt_seen() ? "interrupted" : "idle";
+    return interrupt_seen() ? "interrupted" : ((const struct source_lsl *)base)->changed ? "changed" : "idle";
 }
 
 static const char *lsl_remark(struct source *base) {
@@ -474,34 +556,55 @@ static const char *lsl_remark(struct source *base) {
     return s->remark;
 }
 
-static void lsl_close(struct source *base) {
-    struct source_lsl *s = (struct source_lsl *)base;
+/* What `allocate` made. */
+static void free_rows(struct source_lsl *s) {
     if (s->inlet)
         lose_inlet(s);
-    if (s->resolver)
-        s->lsl->destroy_continuous_resolver(s->resolver);
     free(s->signals);
     free(s->labels);
     free(s->units);
     free(s->scales);
+    free(s->places);
+    free(s->used);
     free(s->stamps);
     free(s->pulled);
     free(s->held);
     free(s->rows);
     free(s->uv);
+    s->signals = NULL;
+    s->labels = s->units = NULL;
+    s->scales = s->stamps = NULL;
+    s->places = NULL;
+    s->used = NULL;
+    s->pulled = s->held = s->rows = NULL;
+    s->uv = NULL;
+}
+
+static void lsl_close(struct source *base) {
+    struct source_lsl *s = (struct source_lsl *)base;
+    free_rows(s);
+    if (s->resolver)
+        s->lsl->destroy_continuous_resolver(s->resolver);
     free(s);
 }
 
 static const struct source_kind kind = {
     .next = lsl_next, .check_units = lsl_check_units, .ended = lsl_ended, .remark = lsl_remark, .close = lsl_close};
 
+/* What a sender that has just ended announced may still be found, and does not answer: it is looked for again. */
 static int find_and_open(struct source_lsl *s, struct err *err) {
-    lsl_streaminfo info = NULL;
-    int rc;
-    if ((rc = lsl_library_load(&s->lsl, err)) || (rc = find_stream(s, &info, err)))
+    int rc = lsl_library_load(&s->lsl, err);
+    if (rc)
         return rc;
-    rc = open_stream(s, info, err);
-    s->lsl->destroy_streaminfo(info);
+    const double until_s = s->lsl->local_clock() + s->config.wait_s;
+    do {
+        lsl_streaminfo info = NULL;
+        free_rows(s);
+        if ((rc = find_stream(s, &info, err)))
+            return rc;
+        rc = open_stream(s, info, err);
+        s->lsl->destroy_streaminfo(info);
+    } while (rc == ERR_UNAVAILABLE && s->lsl->local_clock() < until_s && !interrupt_seen());
     return rc;
 }
 
