@@ -8,6 +8,7 @@
 /* Steps take milliseconds to seconds. Replays sleep nine tenths of the time while live windows run. */
 enum { STALLED_MS = 60 * 1000, REPLAYS_STALLED_MS = 10 * STALLED_MS };
 static_assert((int)HOST_WAITS_TEXT >= (int)MODEL_LOADER_TEXT, "the loader's text fits");
+static_assert((int)LIVE_MAX_BATCH >= (int)DETECTOR_BATCH_GPU && (int)LIVE_MAX_BATCH >= (int)LIVE_BATCH_GPU, "batches fit");
 
 struct live_host {
     struct live *live;
