@@ -117,12 +117,15 @@ def refused(what, *arguments, **options):
 
 
 def check_bounds():
-    """Arguments with which the library would read beyond an array are errors of the package."""
+    """Arguments with which the library would read beyond an array, or write to one that is read-only, are errors of the package."""
     x, a, b = np.ones((2, 4, 8), np.float32), -np.ones((8, 3), np.float32), np.ones((2, 4, 3), np.float32)
     one = np.broadcast_to(np.float32(1), x.shape)
     failures = refused("u is a broadcast array", one, x, a, b, b)
     failures += refused("D is a broadcast array", x, x, a, b, b, one[0, 0])
     failures += refused("lengths has 1 numbers; expected one for each of the 2 rows", x, x, a, b, b, lengths=[4])
+    state = np.zeros((2, 8, 3), np.float32)
+    state.setflags(write=False)
+    failures += refused("hT is read-only", x, x, a, b, b, h0=state, hT=state)
     dense = scan.selective_scan(one.copy(), x, a, b, b, lengths=[4, 4])[0]
     return failures + ([] if np.array_equal(dense, scan.selective_scan(x, x, a, b, b)[0]) else ["lengths of whole rows change the result"])
 

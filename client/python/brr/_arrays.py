@@ -66,13 +66,15 @@ def _dlpack(x, name):
     return _tensor((t.data or 0) + t.byte_offset, kind, shape, strides, name), device, capsule
 
 
-def view(x, name):
-    """(Tensor, device, what must live as long as the call)"""
+def view(x, name, written=False):
+    """(Tensor, device, what must live as long as the call); written: the call writes to x."""
     library = library_of(x)
     if library == "numpy":
         kind = _kind(NUMPY, str(x.dtype), name)
         if any(s % x.itemsize for s in x.strides) or not x.dtype.isnative:
             raise TypeError(f"{name} has strides that are no multiples of its elements; copy it")
+        if written and not x.flags.writeable:
+            raise ValueError(f"{name} is read-only; expected an array that can be written to")
         return _tensor(x.ctypes.data, kind, x.shape, [s // x.itemsize for s in x.strides], name), "cpu", x
     if library == "torch":
         device = f"cuda:{x.device.index or 0}" if x.is_cuda else "cpu"

@@ -48,7 +48,7 @@ class _Arguments:
             value = (ctypes.c_int32 * len(numbers))(*numbers)
             self.alive.append(value)
         elif not isinstance(value, (int, float)):
-            value, device, alive = view(value, name)
+            value, device, alive = view(value, name, written=name in ("hT", "state"))
             if self.device not in (None, device):
                 raise ValueError(f"{name} lies on {device}, other arguments on {self.device}; expected one device")
             self.device = device
