@@ -376,6 +376,10 @@ static void keep_form(struct geodesic_fit *f) {
     f->replay.warned = warned;
 }
 
+const struct geodesic_convergence *geodesic_fit_convergence(const struct geodesic_fit *f) {
+    return f->ode ? fit_ode_convergence(f->ode) : NULL;
+}
+
 int geodesic_fit_step(struct geodesic_fit *f, struct err *err) {
     bool starts = f->step % f->epoch_steps == 0;
     const struct replay_key key = {.in = f->params, .rows = span_of(f).n};

@@ -47,6 +47,15 @@ bool geodesic_fit_warning(struct geodesic_fit *f, struct err *ret);
 double geodesic_fit_loss(const struct geodesic_fit *f, int group);
 double geodesic_fit_rate(const struct geodesic_fit *f); /* of the head, at the next step */
 
+/* How the shooting of GEODESIC_ODE went in all steps since geodesic_fit_new: paths whose end lies within the tolerance of where it
+ * should be, 1e-5 of normalised concentration, and the largest distance of one; infinite when a path left the numbers. */
+struct geodesic_convergence {
+    int64_t paths, converged;
+    double largest_miss;
+};
+/* NULL for the closed form, whose paths end where they should. */
+const struct geodesic_convergence *geodesic_fit_convergence(const struct geodesic_fit *f);
+
 /* The state of a training for a checkpoint, in host memory; arrays of groups·count floats. */
 struct geodesic_fit_state {
     int groups;

@@ -4,17 +4,19 @@
 #include <stdlib.h>
 
 #include "geodesic/geodesic.h"
+#include "geodesic/geodesic_fit.h"
 #include "geodesic/geodesic_fit_state.h"
 
 /* The networks of one group as a field; path i is pair i / n_rows at wavelength rows[i % n_rows]. */
 struct fit_ode {
     struct geodesic_fit *fit;
     int64_t capacity;
-    double *a, *b, *value, *gradient, *target; /* capacity each */
+    double *a, *b, *value, *gradient, *target, *miss; /* capacity each */
     float *wavelength, *x, *y, *tangent, *dy, *dtangent, *dx;
     struct tensor metric, dmetric, head, dhead; /* one group's rows */
     double squares, scale;
     int64_t n;
+    struct geodesic_convergence convergence;
 };
 
 int fit_ode_new(struct geodesic_fit *f, struct fit_ode **ret, struct err *err) {
@@ -35,7 +37,7 @@ int fit_ode_new(struct geodesic_fit *f, struct fit_ode **ret, struct err *err) {
         o->capacity = paths > o->capacity ? paths : o->capacity;
     }
     size_t n = (size_t)o->capacity;
-    o->a = calloc(5 * n, sizeof *o->a);
+    o->a = calloc(6 * n, sizeof *o->a);
     o->wavelength = calloc(12 * n, sizeof *o->wavelength);
     if (!o->a || !o->wavelength) {
         fit_ode_free(o);
@@ -45,6 +47,7 @@ int fit_ode_new(struct geodesic_fit *f, struct fit_ode **ret, struct err *err) {
     o->value = o->b + n;
     o->gradient = o->value + n;
     o->target = o->gradient + n;
+    o->miss = o->target + n;
     o->x = o->wavelength + n;
     o->y = o->x + 3 * n;
     o->tangent = o->y + n;
@@ -202,6 +205,18 @@ static void set_paths(struct fit_ode *o, const struct geodesic_args *a, const in
     }
 }
 
+static void count_paths(struct fit_ode *o, double tolerance) {
+    struct geodesic_convergence *c = &o->convergence;
+    for (int64_t i = 0; i < o->n; i++) {
+        double miss = fabs(o->miss[i]);
+        c->paths++;
+        c->converged += miss <= tolerance;
+        c->largest_miss = isfinite(miss) ? fmax(c->largest_miss, miss) : INFINITY;
+    }
+}
+
+const struct geodesic_convergence *fit_ode_convergence(const struct fit_ode *o) { return &o->convergence; }
+
 int fit_ode_gradients(struct fit_ode *o, const struct geodesic_args *a, const int32_t *rows, struct err *err) {
     struct geodesic_field field = {o, field_metric, field_metric_pull, field_flow, field_flow_pull};
     int64_t metric = mlp_count(GEODESIC_METRIC), head = a->params.dim[1] - metric;
@@ -224,8 +239,9 @@ int fit_ode_gradients(struct fit_ode *o, const struct geodesic_args *a, const in
                                        .order = 8,
                                        .steps = o->fit->config.ode_steps,
                                        .tolerance = 1e-5};
-        struct geodesic_transport t = {.value = o->value, .gradient = o->gradient, .derive = derive, .ctx = o};
-        rc = geodesic_transport_ode(&paths, &t, err);
+        struct geodesic_transport t = {.value = o->value, .miss = o->miss, .gradient = o->gradient, .derive = derive, .ctx = o};
+        if (!(rc = geodesic_transport_ode(&paths, &t, err)))
+            count_paths(o, paths.tolerance);
         a->loss[2 * g] = o->squares;
         a->loss[2 * g + 1] = 0;
     }

@@ -11,5 +11,7 @@ int fit_ode_new(struct geodesic_fit *f, struct fit_ode **ret, struct err *err);
 void fit_ode_free(struct fit_ode *o); /* NULL is fine */
 /* rows: a host copy of a->rows. */
 int fit_ode_gradients(struct fit_ode *o, const struct geodesic_args *a, const int32_t *rows, struct err *err);
+struct geodesic_convergence;
+const struct geodesic_convergence *fit_ode_convergence(const struct fit_ode *o); /* of all its calls */
 
 #endif

@@ -128,6 +128,20 @@ static void put_selection(const struct geodesic_task *t, struct json_writer *w) 
     json_end(w, ']');
 }
 
+/* null for the closed form. */
+static void put_convergence(const struct geodesic_task *t, struct json_writer *w) {
+    const struct geodesic_convergence *c = geodesic_fit_convergence(t->fit);
+    if (!c) {
+        json_put_null(w, "convergence");
+        return;
+    }
+    json_begin_object(w, "convergence");
+    json_put_i64(w, "paths", c->paths);
+    json_put_i64(w, "converged", c->converged);
+    json_put_f64(w, "largest_miss", c->largest_miss);
+    json_end(w, '}');
+}
+
 static int write_json(const struct geodesic_task *t, const struct spectrum_score *baselines, struct err *err) {
     char path[PATH_SIZE];
     OWNED(str_done) struct str out;
@@ -146,6 +160,7 @@ static int write_json(const struct geodesic_task *t, const struct spectrum_score
     json_put_str(&w, "head", t->config->head == GEODESIC_FLOW ? "flow" : "decoder");
     json_put_i64(&w, "seed", t->config->seed);
     json_put_i64(&w, "epochs", t->config->epochs);
+    put_convergence(t, &w);
     put_folds(t, &w);
     put_baselines(t, baselines, &w);
     put_selection(t, &w);
@@ -299,6 +314,11 @@ static void log_table(const struct geodesic_task *t, const struct spectrum_score
         task_log(&t->env, TASK_INFO, "%g held out: all R² %.3f RMSE %.5f, near R² %.3f RMSE %.5f", t->spectra.concentrations[k],
                  t->fold[k].all.r2, t->fold[k].all.rmse, t->fold[k].near.r2, t->fold[k].near.rmse);
     task_log(&t->env, TASK_INFO, "mean RMSE %.5f (all), %.5f (near)", mean_rmse(t, false), mean_rmse(t, true));
+    const struct geodesic_convergence *c = geodesic_fit_convergence(t->fit);
+    if (c && c->paths)
+        task_log(&t->env, c->converged < c->paths ? TASK_WARN : TASK_INFO,
+                 "solver ode: %lld of %lld paths converged (%.3f %%), the largest miss is %.2g", (long long)c->converged,
+                 (long long)c->paths, 100.0 * (double)c->converged / (double)c->paths, c->largest_miss);
     for (int rule = 0; rule < INTERPOLATE_RULES; rule++)
         task_log(&t->env, TASK_INFO, "%s: mean RMSE %.5f", interpolate_name((enum interpolate_rule)rule),
                  mean_baseline(t, baselines + rule * t->folds));

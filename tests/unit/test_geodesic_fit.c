@@ -310,6 +310,10 @@ static void a_step_by_runge_kutta_is_one_in_closed_form(void **state) {
         difference += (x - y) * (x - y);
     }
     assert_true(sqrt(difference / size) <= 1e-4);
+    const struct geodesic_convergence *went = geodesic_fit_convergence(ode.fit);
+    assert_true(went && went->paths > 0 && went->converged == went->paths);
+    assert_true(went->largest_miss > 0 && went->largest_miss <= 1e-5);
+    assert_null(geodesic_fit_convergence(closed.fit));
     end(&closed);
     end(&ode);
     c.head = GEODESIC_DECODER;

@@ -6,8 +6,9 @@
 
 Inputs `rows` (B,T,C), what the network takes of T samples at 256 Hz (Detector.rows), and `state` (B,S), zeros at the start of a segment; outputs
 `probabilities` and `logits` (B,T), and `state_after`; networks that take whole windows have no state. Scans are matrix products over chunks of at most
-64 tokens: differences of cumulated sums, masked before the exponential. In INT8 the products and convolutions with constant weights take 8-bit weights, a scale for each output channel, and 8-bit inputs, as
-QuantizeLinear and DequantizeLinear around them; with reduce_range 7 bits, for processors without VNNI."""
+64 tokens: differences of cumulated sums, masked before the exponential. In INT8 the products and convolutions with constant weights take 8-bit weights,
+a scale for each output channel, and 8-bit inputs, as QuantizeLinear and DequantizeLinear around them; with reduce_range 7 bits, for processors without
+VNNI."""
 import json
 import struct
 
