@@ -7,6 +7,7 @@ import ctypes.util
 import glob
 import json
 import os
+import shutil
 import subprocess
 import sys
 import xml.dom.minidom
@@ -150,6 +151,11 @@ def check_import(d):
     assert code == 1 and "the first one is 'Anfall'" in err and not os.path.exists(labels), err
     code, out, err = d.ctl(*words, "--seizure", "anfall", "--output", labels)
     assert code == 0 and "1 seizure in 1 recording; 1 recording without" in out and "Artefakt 1" in out, (out, err)
+    twin = f"{eeg}/{recordings[0].replace('.edf', '.bdf')}"  # the same recording in another format has the same label file
+    shutil.copy(f"{eeg}/{recordings[0]}", twin)
+    code, out, err = d.ctl(*words, "--seizure", "anfall", "--complete", "--output", labels)
+    os.unlink(twin)
+    assert code == 0 and f"{len(recordings)} label files written" in out, (out, err)
     code, out, err = d.ctl("score", labels, labels, "--json")
     assert code == 0 and json.loads(out)["pooled"]["event"]["ref"] == 1, (out, err)
     path = f"{labels}/{recordings[0].replace('_eeg.edf', '_events.tsv')}"

@@ -53,6 +53,7 @@ enum { PATH_SIZE = 8192, SHOWN = 20, MAX_TYPES = 64 };
 struct labelled {
     const char *path; /* of the stems */
     bool named;       /* the table has a row of it */
+    bool again;       /* the one before it has the same label file: a recording in two formats */
     double duration_s;
     struct eeg_start start;
     struct label_run *runs; /* malloc'd */
@@ -89,6 +90,13 @@ static void tell_problem(int *count, const char *text) {
 
 /* ---- which recordings ---- */
 
+/* True if a recording has the label file of the one before it; stems are in order, and a row of the table is the first one's. */
+static bool same_labels(const struct import *m, size_t i) {
+    const char *a = stems_at(m->stems, i - 1), *b = stems_at(m->stems, i);
+    const size_t n = eegfile_stem(a, true);
+    return n == eegfile_stem(b, true) && !strncmp(a, b, n);
+}
+
 static int read_recordings(struct import *m, struct err *err) {
     int rc = stems_read(m->root, eegfile_named, &m->stems, err);
     if (rc)
@@ -98,7 +106,7 @@ static int read_recordings(struct import *m, struct err *err) {
         return err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file below %s", m->root);
     m->items = calloc(m->n, sizeof *m->items);
     for (size_t i = 0; m->items && i < m->n; i++)
-        m->items[i] = (struct labelled){.path = stems_at(m->stems, i), .duration_s = NAN};
+        m->items[i] = (struct labelled){.path = stems_at(m->stems, i), .again = i && same_labels(m, i), .duration_s = NAN};
     return m->items ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %zu recordings", m->n);
 }
 
@@ -231,7 +239,9 @@ static int check_rows(const struct import *m, struct err *err) {
 
 /* ---- the files ---- */
 
-static bool wanted(const struct import *m, const struct labelled *item) { return item->named || own(m->o)->complete; }
+static bool wanted(const struct import *m, const struct labelled *item) {
+    return !item->again && (item->named || own(m->o)->complete);
+}
 
 static int path_of(const struct import *m, const struct labelled *item, char buf[PATH_SIZE], struct err *err) {
     char name[PATH_SIZE];
@@ -303,8 +313,9 @@ static void print_sum(const struct import *m) {
     const char *first = NULL;
     for (size_t i = 0; i < m->n; i++) {
         without += wanted(m, &m->items[i]) && !m->items[i].n;
-        unnamed += !m->items[i].named;
-        first = m->items[i].named || first ? first : m->items[i].path;
+        const bool absent = !m->items[i].named && !m->items[i].again;
+        unnamed += absent;
+        first = !absent || first ? first : m->items[i].path;
     }
     if (!m->o->json) {
         printf("%s in %s; %s without", counted(m->seizures, "seizure").text, counted(m->written - without, "recording").text,
