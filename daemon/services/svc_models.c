@@ -10,6 +10,16 @@
 #include "daemon/services/offload.h"
 #include "daemon/services/services.h"
 
+static void describe_alarms(const struct alarm_sets *alarms, struct arena *arena, Brr__V1__ModelDescription *m) {
+    m->alarm_rates = arena_alloc(arena, ALARM_RATES * sizeof *m->alarm_rates);
+    m->alarm_false_high = arena_alloc(arena, ALARM_RATES * sizeof *m->alarm_false_high);
+    for (int i = 0; i < alarms->n && m->alarm_rates && m->alarm_false_high; i++) {
+        m->alarm_rates[m->n_alarm_rates++] = alarms->sets[i].rate;
+        m->alarm_false_high[m->n_alarm_false_high++] = alarms->sets[i].false_alarms_high;
+        m->alarm_hours = alarms->sets[i].hours;
+    }
+}
+
 /* The description in a model file. */
 static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name, const char *path, const struct modelfile *file) {
     Brr__V1__ModelDescription *m = arena_alloc(arena, sizeof *m);
@@ -33,9 +43,7 @@ static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name
     m->threshold_off = file->events.off;
     m->step = file->step;
     m->card = arena_strdup(arena, file->card);
-    if ((m->alarm_rates = arena_alloc(arena, ALARM_RATES * sizeof *m->alarm_rates)))
-        for (int i = 0; i < file->alarms.n; i++)
-            m->alarm_rates[m->n_alarm_rates++] = file->alarms.sets[i].rate;
+    describe_alarms(&file->alarms, arena, m);
     if (!montage_channels(file->montage, &labels, &n, NULL) && (m->channels = arena_alloc(arena, (size_t)n * sizeof *m->channels)))
         for (int i = 0; i < n; i++)
             if ((m->channels[m->n_channels] = arena_strdup(arena, labels[i])))

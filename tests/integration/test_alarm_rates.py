@@ -27,13 +27,15 @@ def stream(d, recording, model, *args, code=0):
 
 def crafted(d, recording, model):
     """A model with rules for 5 and 10: one that any trace satisfies and one that none does."""
-    rules = [{**RULE, "rate": 5, "on": 0.0002, "latch": 20 * RATE}, {**RULE, "rate": 10, "on": 0.9999, "latch": 0}]
+    rules = [{**RULE, "rate": 5, "on": 0.0002, "latch": 20 * RATE, "false_alarms_high": 88.5}, {**RULE, "rate": 10, "on": 0.9999, "latch": 0, "false_alarms_high": 72}]
 
     def change(pairs):
         pairs["brr.alarms"] = json.dumps(rules)
     model = with_metadata(model, f"{d.dir}/rules.safetensors", change)
     code, text, err = d.ctl("models", model, "--json")
-    assert code == 0 and json.loads(text)["alarm_rates"] == [5, 10], (text, err)
+    shown = json.loads(text)
+    assert code == 0 and (shown["alarm_rates"], shown["alarm_hours"], shown["alarm_false_high"]) == ([5, 10], 1, [88.5, 72]), (text, err)
+    assert "by --alarm-rate 5, 10 (false alarms in 24 h), chosen on 1 h; at 95 % fewer than 88.5, 72" in d.ctl("models", model)[1]
     end, alarms = stream(d, recording, model, "--alarm-rate", "5")
     assert (end["alarm_threshold_on"], end["alarm_threshold_off"]) == (0.0002, 0.0002) and end["threshold_on"] > 0.0002, end
     assert alarms and end["alarms"] == len(alarms), (end, alarms)

@@ -31,9 +31,10 @@ static void put_json(struct json_writer *w, const char *key, const char *text, c
 
 static void print_json(const Brr__V1__ModelDescription *m) {
     struct output out;
-    message_json(output_begin(&out), &m->base,
-                 "name checkpoint sha256 type preset mixer parameters montage channels rate_hz window_s hop_s threshold_on "
-                 "threshold_off alarm_rates device memory_bytes step sessions precision bf16_difference ref");
+    message_json(
+        output_begin(&out), &m->base,
+        "name checkpoint sha256 type preset mixer parameters montage channels rate_hz window_s hop_s threshold_on "
+        "threshold_off alarm_rates alarm_hours alarm_false_high device memory_bytes step sessions precision bf16_difference ref");
     put_json(&out.json, "card", m->card, "null");
     put_json(&out.json, "tests", m->tests, "[]");
     output_end(&out);
@@ -100,6 +101,17 @@ static void print_tests(const char *text) {
     }
 }
 
+/* The rules for alarms, and how much their recordings say about them. */
+static void print_alarms(const Brr__V1__ModelDescription *m) {
+    printf("  alarms      by --alarm-rate");
+    for (size_t i = 0; i < m->n_alarm_rates; i++)
+        printf("%s %g", i ? "," : "", m->alarm_rates[i]);
+    printf(" (false alarms in 24 h), chosen on %.3g h; at 95 %% fewer than", m->alarm_hours);
+    for (size_t i = 0; i < m->n_alarm_false_high; i++)
+        printf("%s %.3g", i ? "," : "", m->alarm_false_high[i]);
+    putchar('\n');
+}
+
 static void print_details(const Brr__V1__ModelDescription *m) {
     char memory[32];
     printf("%s\n  checkpoint  %s", m->name, m->checkpoint);
@@ -118,11 +130,7 @@ static void print_details(const Brr__V1__ModelDescription *m) {
         printf(" %s", m->channels[i]);
     printf("\n  windows     %g s every %g s, thresholds %.4g/%.4g\n", m->window_s, m->hop_s, m->threshold_on, m->threshold_off);
     if (m->n_alarm_rates)
-        printf("  alarms      by --alarm-rate");
-    for (size_t i = 0; i < m->n_alarm_rates; i++)
-        printf("%s %g", i ? "," : "", m->alarm_rates[i]);
-    if (m->n_alarm_rates)
-        puts(" (false alarms in 24 h)");
+        print_alarms(m);
     print_card(m->card);
     print_tests(m->tests);
     if (!*m->device) {
