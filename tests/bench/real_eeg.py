@@ -171,6 +171,15 @@ def judge(d, model, people, all_of_it=True):
     return {**result, "temperature": temperature(known)}
 
 
+def blended(model, share):
+    """The model itself, or a copy that has gone a share of its way (tools/model_blend.py)."""
+    if share == 1:
+        return model
+    out = f"{model.removesuffix('.safetensors')}-{share:g}.safetensors"
+    subprocess.run([sys.executable, f"{SOURCE}/tools/model_blend.py", model, str(share), out], check=True)
+    return out
+
+
 def keys_of(sets, which):
     """The keys of an arm that belong to the training on `which`, without their prefix."""
     return [key.removeprefix(which + ":") for key in sets if not key.startswith({"real": "synthetic:", "synthetic": "real:"}[which])]
@@ -205,10 +214,10 @@ def options_of(sets, o):
     left = []
     for part in sets:
         key, _, value = part.partition("=")
-        if key not in ("steps", "real_steps", "weights", "corpora"):
+        if key not in ("steps", "real_steps", "weights", "corpora", "share"):
             left.append(part)
             continue
-        setattr(own, key, {"weights": people_weights, "corpora": corpora_of}.get(key, int)(value))
+        setattr(own, key, {"weights": people_weights, "corpora": corpora_of, "share": float}.get(key, int)(value))
     return own, left
 
 
@@ -228,7 +237,7 @@ def draw(folder, arm, seed, o):
     synthetic = [{"uri": "file://" + generate(o.synthetic, style, patients, seizures, seed), "name": f"{style}{seizures}", "weight": weight}
                  for style, patients, seizures, weight in o.corpora]
     first, result = [], {"arm": name, "config": os.path.relpath(config, SOURCE), "sets": sets, "seed": seed, "steps": o.steps, "real_steps": o.real_steps,
-                         "weights": o.weights, "corpora": o.corpora, "halves": {}}
+                         "weights": o.weights, "corpora": o.corpora, "share": o.share, "halves": {}}
     if o.steps:
         key = (config, o.steps, seed, str(synthetic), *keys_of(sets, "synthetic"))
         if key not in first_models:
@@ -241,6 +250,7 @@ def draw(folder, arm, seed, o):
         sources = [{"uri": f"file://{o.synthetic}/people-{half}/{name}", "name": name, "weight": weight} for name, weight in o.weights.items() if weight]
         model, spent = train(f"{folder}/{half}", config, [*common, f"training.max_steps={o.real_steps}", *first,
                                                           f"data.source={json.dumps(sources + [s for s in synthetic if s['weight']])}", *keys_of(sets, "real")])
+        model = blended(model, o.share)
         others = [p for h, ps in HALVES.items() if h != half for p in ps]
         with daemon(folder) as d:
             result["halves"][half] = {"model": model if o.keep else None, "training_s": spent, **judge(d, model, others, not o.quick)}
@@ -307,6 +317,7 @@ def main():
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=0, help="on synthetic EEG alone; 0: none")
     parser.add_argument("--real-steps", type=int, default=120, help="on people and synthetic EEG together")
+    parser.add_argument("--share", type=float, default=0.5, help="how far the judged models go from what they began as (tools/model_blend.py); default %(default)s, as ward")
     parser.add_argument("--weights", type=people_weights, default=WEIGHTS, metavar="CHB,MAT,MMI", help="of the people; default 1,1,1")
     parser.add_argument("--corpora", type=corpora_of, default="rich:6:5:1", metavar="STYLE:PATIENTS:SEIZURES:WEIGHT,...", help="synthetic EEG; default %(default)s")
     parser.add_argument("--arm", action="append", default=[], metavar="NAME [FILE.yaml] [KEY=VALUE ...]")

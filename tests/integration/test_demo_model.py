@@ -11,6 +11,8 @@ import struct
 import subprocess
 import sys
 
+import numpy as np
+
 import daemon
 from daemon import BIN, SOURCE, Daemon, make_corpus, temporary
 
@@ -60,8 +62,27 @@ def detect(d, tmp):
 
 def train_from_ward(d, tmp):
     """A model that begins as it is given to others with its notice."""
-    code, end, err = d.submit("model.init_from=ward", "training.max_steps=2", f"data.source=file://{tmp}/eeg", file=f"{SOURCE}/configs/ward.yaml")
+    code, end, err = d.submit("training.max_steps=2", f"data.source=file://{tmp}/eeg", file=f"{SOURCE}/configs/few.yaml")
     assert code == 0 and notice_of(end["checkpoint"]) == notice_of(f"{SOURCE}/models/ward.safetensors"), err
+
+
+def log_odds(d, tmp, model):
+    out = f"{tmp}/probabilities.npy"
+    code, _, err = d.ctl("stream", f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf", "--model", model, "--probs", out, "--output", f"{tmp}/x.tsv", "--force")
+    assert code == 0, err
+    p = np.clip(np.load(out).astype(float), 1e-12, 1 - 1e-12)
+    return np.log(p / (1 - p))
+
+
+def blend_of_ward(d, tmp):
+    """A share of what a model has learned is that share of its log-odds; without any it is the arithmetic that it began as."""
+    at = {1: log_odds(d, tmp, f"{SOURCE}/models/ward.safetensors")}
+    for share in (0, 0.25):
+        subprocess.run([sys.executable, f"{SOURCE}/tools/model_blend.py", f"{SOURCE}/models/ward.safetensors", str(share), f"{tmp}/{share}.safetensors"], check=True)
+        at[share] = log_odds(d, tmp, f"{tmp}/{share}.safetensors")
+    assert np.abs(at[0.25] - (0.25 * at[1] + 0.75 * at[0])).max() < 0.01 < 0.1 < np.abs(at[1] - at[0]).max()
+    line, band = log_odds(d, tmp, "line_length"), log_odds(d, tmp, "band_power")
+    assert np.corrcoef(at[0], (line + band) / 2)[0, 1] > 0.99  # another band and temperature
 
 
 def stream(d, tmp, recording, chunk):
@@ -101,6 +122,7 @@ def main():
         detect(d, tmp)
         detect_with_ward(d, tmp)
         train_from_ward(d, tmp)
+        blend_of_ward(d, tmp)
         recording = sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0]
         name = os.path.basename(recording).replace("_eeg.edf", "")
         with open(glob.glob(f"{tmp}/found/**/{name}*events.tsv", recursive=True)[0], "rb") as f:
