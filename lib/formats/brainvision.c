@@ -327,8 +327,8 @@ static int open_samples(struct format_source *source, const struct vhdr *h, stru
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", h->name);
     const size_t stride = (size_t)matrix_stride(m), rest = m->whole % stride;
     const int64_t n = (int64_t)(m->whole / stride);
-    if (m->fed)
-        return 0;
+    if (source->growth)
+        return matrix_follow(m, source->growth, 0, err);
     if (rest && m->by_signal)
         return err_set(err, ERR_INVALID,
                        "%s: %s has %zu bytes, no whole number of samples of %lld signals; fetch or export it again", h->name,

@@ -180,6 +180,23 @@ int eegfile_open_head(const char *path, struct eegfile_sizes sizes, struct eegfi
     return open_path(path, FORMAT_HEAD, &sizes, ret, ret_enough, err);
 }
 
+int eegfile_open_growing(const char *path, struct eegfile **ret, struct eegfile_growth *growth, struct err *err) {
+    struct format_source source = {.depth = FORMAT_HEADER, .growth = growth};
+    filebytes_init(&source.bytes, path);
+    int rc = filebytes_open(&source.bytes, path, err);
+    source.whole = source.bytes.len;
+    growth->offset = -1;
+    rc = rc ? rc : open_in_format(&source, ret, err);
+    filebytes_close(&source.bytes);
+    if (rc || growth->offset >= 0)
+        return rc;
+    rc = err_set(err, ERR_UNSUPPORTED, "%s: a recording of %s cannot be followed while it is written; wait until it is complete",
+                 path, (*ret)->format->name);
+    eegfile_close(*ret);
+    *ret = NULL;
+    return rc;
+}
+
 int eegfile_open_memory(const struct eegfile_part *parts, int n_parts, struct eegfile **ret, struct err *err) {
     struct format_source source = {.whole = parts[0].len, .parts = parts + 1, .n_parts = n_parts - 1};
     filebytes_init(&source.bytes, parts[0].name);

@@ -140,6 +140,15 @@ int eegfile_list_companions(const char *path, struct eegfile_companions *ret, st
 
 /* ---- records that arrive ---- */
 
+/* Opens a recording whose samples are still being written to a file of their own: its header now, the samples by eegfile_feed out
+ * of the file at growth->path, from growth->offset on. UNSUPPORTED for formats and layouts that are complete only at their end; EDF
+ * has its header and records in one stream: edf_open_feed. */
+struct eegfile_growth {
+    char path[4096];
+    int64_t offset;
+};
+int eegfile_open_growing(const char *path, struct eegfile **ret, struct eegfile_growth *growth, struct err *err);
+
 /* The next n complete records of eegfile_record_bytes each, borrowed until the next call; only they can be read. n_records,
  * segments and duration of eeg_info grow; `start` may move with the first record; annotations are left out. One thread.
  * PRECONDITION for a file that was not opened for it (edf_open_feed). */

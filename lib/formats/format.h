@@ -27,7 +27,8 @@ struct format_source {
     struct eegfile_sizes sizes;       /* of companions, for FORMAT_HEAD */
     const struct eegfile_part *parts; /* companions in memory, or NULL: they are files */
     int n_parts;
-    bool enough; /* set to false by open when the head does not decide */
+    struct eegfile_growth *growth; /* open only the header, and say where the samples are being written; or NULL */
+    bool enough;                   /* set to false by open when the head does not decide */
 };
 
 struct recording_format {

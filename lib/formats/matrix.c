@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/order.h"
+#include "base/str.h"
 #include "formats/tal.h"
 #include "formats/unit.h"
 
@@ -407,6 +408,17 @@ int matrix_read(const struct eegfile *file, const int *signals, int n_signals, s
 }
 
 /* ---- records that arrive ---- */
+
+int matrix_follow(struct matrix *m, struct eegfile_growth *growth, size_t first, struct err *err) {
+    if (m->by_signal)
+        return err_set(err, ERR_UNSUPPORTED, "%s: its samples are written signal after signal; wait until it is complete",
+                       m->base.path);
+    str_copy(growth->path, sizeof growth->path, m->data.name);
+    growth->offset = (int64_t)first;
+    filebytes_close(&m->data);
+    m->fed = true;
+    return 0;
+}
 
 int64_t matrix_record_bytes(const struct eegfile *file) { return matrix_stride((const struct matrix *)file); }
 

@@ -71,6 +71,9 @@ size_t matrix_sample_bytes(enum matrix_type type);
 /* Sorts, checks and connects everything; INVALID without signals. */
 int matrix_finish(struct matrix *m, struct eegfile **ret, struct err *err);
 
+/* The samples arrive: closes their file and says where it is. UNSUPPORTED for signal after signal. */
+int matrix_follow(struct matrix *m, struct eegfile_growth *growth, size_t first, struct err *err);
+
 /* Rows of struct recording_format. */
 int matrix_read(const struct eegfile *file, const int *signals, int n_signals, struct eeg_range range, float *const *uv,
                 struct err *err);

@@ -207,6 +207,8 @@ static int open_lay_samples(struct format_source *source, const struct lay *l, s
     if (!(m->data.name = arena_strdup(&m->arena, path)))
         return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", m->base.path);
     const size_t first = l->header_bytes > 0 ? (size_t)l->header_bytes : 0, stride = (size_t)matrix_stride(m);
+    if (source->growth)
+        return matrix_follow(m, source->growth, first, err);
     if (first > m->whole)
         return err_set(err, ERR_INVALID, "%s: %s has %zu bytes, its header alone %zu", m->base.path, l->data_file, m->whole, first);
     if ((m->whole - first) % stride)
@@ -227,7 +229,7 @@ static int fill_persyst(struct format_source *source, struct matrix *m, struct e
     if ((rc = matrix_read_text(m, &source->bytes, LAY_MOST_BYTES, &text, err)) ||
         (rc = read_lay(l, m->base.path, text, source->bytes.len, &m->arena, false, err)) || (rc = check_lay(l, m, err)) ||
         (rc = matrix_set_rate(m, l->rate_hz, err)) || (rc = open_lay_samples(source, l, m, err)) ||
-        (rc = read_lay(l, m->base.path, text, source->bytes.len, &m->arena, true, err)))
+        (!m->fed && (rc = read_lay(l, m->base.path, text, source->bytes.len, &m->arena, true, err))))
         return rc;
     if (l->backwards)
         matrix_repair(m, "%lld sample times are earlier than the samples before them allow: these follow the ones before",
@@ -269,5 +271,7 @@ const struct recording_format format_persyst = {.name = "Persyst",
                                                 .probe = lay_probe,
                                                 .open = open_persyst,
                                                 .read = matrix_read,
+                                                .feed = matrix_feed,
+                                                .record_bytes = matrix_record_bytes,
                                                 .companions = list_persyst,
                                                 .close = matrix_close};

@@ -183,6 +183,46 @@ static void formats_that_are_not_read_are_named_with_the_export(void **state) {
     eegfile_close(file);
 }
 
+/* Records of a growing file say what the whole file says. */
+static void samples_that_arrive_are_those_of_the_file(void **state) {
+    struct written_brainvision f = BASE;
+    struct eegfile *file = NULL, *fed = NULL;
+    struct eegfile_growth growth;
+    struct err err = {0};
+    char *bytes = NULL;
+    size_t len = 0;
+    write_brainvision(in_dir(state, "x"), &f);
+    float *wanted = read_all(in_dir(state, "x.vhdr"), &file);
+    assert_int_equal(eegfile_open_growing(in_dir(state, "x.vhdr"), &fed, &growth, &err), 0);
+    assert_string_equal(growth.path, in_dir(state, "x.eeg"));
+    assert_int_equal(growth.offset, 0);
+    assert_int_equal(eegfile_info(fed)->n_records, 0);
+    assert_int_equal(fsio_read(growth.path, 1 << 24, &bytes, &len, &err), 0);
+    const int64_t record = eegfile_record_bytes(fed);
+    assert_int_equal(record, 2 * SIGNALS);
+    for (int64_t at = 0, n = 1; at < SAMPLES; at += n, n = n * 3 + 1) {
+        float got[2][SAMPLES];
+        n = n < SAMPLES - at ? n : SAMPLES - at;
+        assert_int_equal(eegfile_feed(fed, bytes + at * record, n, &err), 0);
+        assert_int_equal(eegfile_info(fed)->n_records, at + n);
+        assert_int_equal(eegfile_info(fed)->n_segments, 1);
+        assert_int_equal(eegfile_read(fed, (int[]){3, 0}, 2, (struct eeg_range){at, n}, (float *[]){got[0], got[1]}, &err), 0);
+        assert_memory_equal(got[0], wanted + 3 * SAMPLES + at, (size_t)n * sizeof(float));
+        assert_memory_equal(got[1], wanted + at, (size_t)n * sizeof(float));
+        assert_int_equal(
+            at ? eegfile_read(fed, (int[]){0}, 1, (struct eeg_range){at - 1, 1}, (float *[]){got[0]}, &err) : ERR_RANGE, ERR_RANGE);
+    }
+    eegfile_close(fed);
+    eegfile_close(file);
+    free(bytes);
+    free(wanted);
+    f.vectorized = true;
+    write_brainvision(in_dir(state, "x"), &f);
+    assert_int_equal(eegfile_open_growing(in_dir(state, "x.vhdr"), &fed, &growth, &err), ERR_UNSUPPORTED);
+    write_twin(in_dir(state, "y.edf"));
+    assert_int_equal(eegfile_open_growing(in_dir(state, "y.edf"), &fed, &growth, &err), ERR_UNSUPPORTED);
+}
+
 static bool go_on(void *ctx, const struct mirror_progress *p) {
     (void)ctx, (void)p;
     return true;
@@ -354,6 +394,7 @@ int main(void) {
         in_temp_dir(markers_are_annotations_and_dated_segments_are_gaps),
         in_temp_dir(what_cannot_be_read_is_an_error_with_the_reason),
         in_temp_dir(formats_that_are_not_read_are_named_with_the_export),
+        in_temp_dir(samples_that_arrive_are_those_of_the_file),
         in_temp_dir(a_bucket_is_planned_by_heads_and_read_whole),
         in_temp_dir(a_header_longer_than_its_head_is_planned_too),
         in_temp_dir(a_folder_of_two_formats_is_the_same_folder_in_edf),

@@ -110,13 +110,8 @@ static int take_all(struct feed *f, uint8_t *to, size_t len, size_t *ret, struct
     return 0;
 }
 
-static int parse_header(struct feed *f, const uint8_t *header, size_t len, struct err *err) {
-    if (*f->ended && strcmp(f->ended, "input") != 0)
-        return err_set(err, stop_signal ? ERR_CANCELLED : ERR_DEADLINE,
-                       "%s: %s before its header was complete; %zu bytes were read", f->name, f->ended, len);
-    int rc = edf_open_feed(header, len, f->name, &f->edf, err);
-    if (rc)
-        return rc;
+/* Room for records, once the header is known. */
+static int feed_room(struct feed *f, struct err *err) {
     int64_t record = eegfile_record_bytes(f->edf);
     if (record > MAX_RECORD_BYTES)
         return err_set(err, ERR_RANGE, "%s: a record has %lld bytes; records of at most %d bytes can be followed", f->name,
@@ -124,6 +119,31 @@ static int parse_header(struct feed *f, const uint8_t *header, size_t len, struc
     f->capacity = (size_t)(record > BATCH_BYTES ? record : BATCH_BYTES / record * record);
     f->bytes = malloc(f->capacity);
     return f->bytes ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %s", f->name);
+}
+
+/* A recording whose samples grow in a file beside its header. */
+static int open_beside_header(struct feed *f, const char *path, struct err *err) {
+    struct eegfile_growth growth;
+    int rc = eegfile_open_growing(path, &f->edf, &growth, err);
+    if (rc)
+        return rc;
+    f->fd = open(growth.path, O_RDONLY | O_CLOEXEC);
+    if (f->fd < 0 || lseek(f->fd, growth.offset, SEEK_SET) < 0)
+        return err_errno(err, errno, "cannot open %s", growth.path);
+    f->at = growth.offset;
+    f->grows = true;
+    catch_signals();
+    return feed_room(f, err);
+}
+
+static int parse_header(struct feed *f, const uint8_t *header, size_t len, struct err *err) {
+    if (*f->ended && strcmp(f->ended, "input") != 0)
+        return err_set(err, stop_signal ? ERR_CANCELLED : ERR_DEADLINE,
+                       "%s: %s before its header was complete; %zu bytes were read", f->name, f->ended, len);
+    int rc = edf_open_feed(header, len, f->name, &f->edf, err);
+    if (rc)
+        return rc;
+    return feed_room(f, err);
 }
 
 /* Bytes behind the header that its field counts as well; they are the first ones of a record if one of them is not blank. */
@@ -166,6 +186,8 @@ static int read_header(struct feed *f, struct err *err) {
 
 static int open_input(struct feed *f, const char *path, bool input, struct err *err) {
     struct stat st;
+    if (!input && eegfile_has_parts(path))
+        return open_beside_header(f, path, err);
     f->fd = input ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (f->fd < 0)
         return err_errno(err, errno, "cannot open %s", path);
