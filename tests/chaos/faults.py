@@ -165,7 +165,14 @@ def no_memory(w, rng):
 
 @fault("wall clock stepped", (1, 10))
 def clock(w, rng):
-    w.d.step_clock(rng.choice((-400 * 86400, -86400, -3600, -5, 5, 60, 3600, 20 * 86400, 400 * 86400)))
+    w.d.step_clock(rng.choice((-86400, -3600, -5, 5, 60, 3600, 20 * 86400)))
+    yield
+    w.d.step_clock(0)
+
+
+@fault("wall clock 400 days off", (1, 10))
+def far_clock(w, rng):
+    w.d.step_clock(rng.choice((-400, 400)) * 86400)
     yield
     w.d.step_clock(0)
 
