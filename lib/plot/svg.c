@@ -17,7 +17,7 @@ static const char style[] =
     ".line2{stroke:#0f766e}.line3{stroke:#be123c}.line4{stroke:#7c3aed}.line5{stroke:#a16207}.line6{stroke:#0891b2}"
     ".line7{stroke:#4b5563}.line{fill:none;stroke-width:1.6;stroke-linejoin:round}"
     ".key0{fill:#2563eb}.key1{fill:#ea580c}.key2{fill:#0f766e}.key3{fill:#be123c}.key4{fill:#7c3aed}.key5{fill:#a16207}"
-    ".key6{fill:#0891b2}.key7{fill:#4b5563}.band{fill-opacity:.16;stroke:none}"
+    ".key6{fill:#0891b2}.key7{fill:#4b5563}.dashed{stroke-dasharray:6 4}.band{fill-opacity:.16;stroke:none}"
     ".best{stroke:#0f766e;stroke-width:1;stroke-dasharray:4 3}";
 
 void svg_open(struct svg *g, double width, double height, const char *label) {

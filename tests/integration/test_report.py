@@ -170,7 +170,7 @@ def check_comparison(d, a, b):
     assert loss["a"]["last_step"] == 4 and loss["b"]["last_step"] == 6 and loss["a"]["best"] <= loss["a"]["last"], loss
     text = d.ctl("compare", a, b)[1]
     assert "training.max_steps" in text and "(+2)" in text and "(default)" in text and "training loss" in text, text
-    assert "training loss B" in read(f"{d.dir}/both.svg")
+    assert f"dashed: B, {b}" in read(f"{d.dir}/both.svg")
     assert d.ctl("compare", a, "nobody")[0] == 3
     failed = d.submit(*MINI, f"data.source=file://{d.dir}/eeg", "data.montage=[Fp1,Nose]")[1]["job"]
     code, _, err = d.ctl("report", f"job:{failed}")

@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "plot/plot.h"
+#include "plot/plot_compare.h"
 #include "plot/plot_operating.h"
 #include "unit/eeg_fixture.h"
 
@@ -320,7 +321,26 @@ static void a_training_shows_loss_and_scores(void **state) {
     free(text);
 }
 
-/* As `brrctl compare` has them: more names than fit above the axes. */
+static void two_trainings_share_a_colour_for_each_quantity(void **state) {
+    struct folder *f = *state;
+    const struct plot_point a[] = {{10, 0.4}, {20, 0.5}}, b[] = {{10, NAN}, {30, 0.2}};
+    const struct plot_quantity quantities[] = {{"training loss", false, {a, b}, {2, 2}}, {"event F1", true, {a, NULL}, {2, 0}}};
+    struct plot_compare p = {"two", "sub", quantities, 2};
+    struct err err = {0};
+    snprintf(f->file, sizeof f->file, "%s/two.svg", f->path);
+    assert_int_equal(plot_compare(f->file, &p, &err), 0);
+    char *text = read_text(f->file);
+    check_xml(text);
+    assert_non_null(strstr(text, "class=\"line line0\""));
+    assert_non_null(strstr(text, "class=\"line line0 dashed\""));
+    assert_non_null(strstr(text, ">score<")); /* a panel of its own */
+    assert_non_null(strstr(text, ">event F1<"));
+    free(text);
+    p.n = 0;
+    assert_int_equal(plot_compare(f->file, &p, &err), ERR_INVALID);
+}
+
+/* More names than fit above the axes. */
 static void the_names_of_many_curves_stay_within_the_picture(void **state) {
     struct folder *f = *state;
     static const char *const names[] = {"training loss A", "training loss B", "validation loss A", "validation loss B",
@@ -401,6 +421,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(operating_points_show_sensitivity_and_delay, setup, teardown),
         cmocka_unit_test_setup_teardown(a_training_shows_loss_and_scores, setup, teardown),
         cmocka_unit_test_setup_teardown(the_names_of_many_curves_stay_within_the_picture, setup, teardown),
+        cmocka_unit_test_setup_teardown(two_trainings_share_a_colour_for_each_quantity, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include "client/brrctl/jobs/curves.h"
 #include "client/brrctl/output.h"
 #include "plot/picture.h"
+#include "plot/plot_compare.h"
 
 enum { COMPARE_ROWS = 1024, COMPARE_ARENA = 4 << 20, COMPARE_VALUE = 160, COMPARE_WIDTH = 32 };
 
@@ -246,25 +247,17 @@ static void print_json(const struct comparison *c) {
 /* ---- the picture ---- */
 
 static int draw(const struct comparison *c, const char *path, struct err *err) {
-    struct plot_curve lines[2][2 * CURVES_SHOWN];
-    char names[2 * CURVES_SHOWN][64], subtitle[256];
-    int n[2] = {0, 0};
-    for (int i = 0; i < CURVES_SHOWN; i++)
-        for (int s = 0; s < 2; s++) {
-            const struct curve_points *p = &c->sides[s].points[i];
-            int is_score = curves_shown[i].largest_is_best;
-            str_format(names[2 * i + s], sizeof names[0], "%s %c", curves_shown[i].name, "AB"[s]);
-            lines[is_score][n[is_score]++] = (struct plot_curve){names[2 * i + s], p->points, p->n};
-        }
-    str_format(subtitle, sizeof subtitle, "A: %s; B: %s", c->sides[0].job->id, c->sides[1].job->id);
-    const struct plot_training plot = {.title = "Two trainings",
-                                       .subtitle = subtitle,
-                                       .losses = lines[0],
-                                       .n_losses = n[0],
-                                       .scores = lines[1],
-                                       .n_scores = n[1],
-                                       .best_step = -1};
-    return plot_training(path, &plot, err);
+    struct plot_quantity quantities[CURVES_SHOWN];
+    char subtitle[256];
+    for (int i = 0; i < CURVES_SHOWN; i++) {
+        const struct curve_points *a = &c->sides[0].points[i], *b = &c->sides[1].points[i];
+        quantities[i] =
+            (struct plot_quantity){curves_shown[i].name, curves_shown[i].largest_is_best, {a->points, b->points}, {a->n, b->n}};
+    }
+    str_format(subtitle, sizeof subtitle, "drawn through: A, %s; dashed: B, %s", c->sides[0].job->id, c->sides[1].job->id);
+    const struct plot_compare picture = {
+        .title = "Two trainings", .subtitle = subtitle, .quantities = quantities, .n = CURVES_SHOWN};
+    return plot_compare(path, &picture, err);
 }
 
 /* ---- the command ---- */
