@@ -194,7 +194,7 @@ def check_output(d):
 
 def check_jobs(d, job):
     listed = d.ctl("jobs")[1].splitlines()
-    assert listed[0].split() == ["job", "kind", "state", "device", "steps", "age", "loss", "left", "name"] and listed[1].index("train ") == listed[0].index("kind"), listed
+    assert listed[0].split() == ["job", "kind", "state", "device", "steps", "age", "loss", "left", "F1", "FA/24h", "name"] and listed[1].index("train ") == listed[0].index("kind"), listed
     shown = dict(line.split(maxsplit=1) for line in d.ctl("job", job)[1].splitlines()[1:] if " " in line.strip())
     assert shown["state"] == "succeeded" and shown["kind"] == "train" and os.path.isdir(shown["folder"]) and os.path.isfile(shown["checkpoint"]), shown
     assert int(shown["nonfinite_steps"]) == 0

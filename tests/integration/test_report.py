@@ -192,6 +192,11 @@ def check_job(d, job):
     assert unnamed["pages"] == 0 and "name it with --eeg" in unnamed["note"], "a folder that only the daemon's job file names is read"
     result, page, text = report(d, f"job:{end['job']}", "evaluation", "--eeg", f"{d.dir}/eeg")
     assert result["recordings"] == 3 and page.classes.count("eeg") == result["pages"] > 0, result
+    listed = d.ctl("jobs", "--sort", "f1")[1].splitlines()  # the best event F1 first, jobs without a score last
+    at, scored = listed[0].index("F1"), [line for line in listed[1:] if line[0] != " "]
+    scores = [line[at:at + 6].strip() for line in scored]
+    f1 = end["result"]["event_f1"]
+    assert f"{f1:.3f}" in scores and scores == sorted(scores, key=lambda x: -1.0 if x == "-" else float(x), reverse=True), listed
     assert "model_sha256" in text and "evaluate.alarm_hop_s=8" in text and "alarms, at most" in picture(f"{d.dir}/evaluation.html")
     training, _, text = report(d, f"job:{job}", "training")
     assert "has no events" in training["note"], training

@@ -1,6 +1,7 @@
 /* Job commands: submit, jobs, job, watch, logs, cancel, delete, resume. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -42,6 +43,13 @@ static const struct argument job_rows[] = {
     {"--csv", NULL, ARGUMENT_FLAG, offsetof(struct job_show_options, csv), "",
      "the curves of a training: a row for each ten steps and each validation", 0, 0},
 };
+struct jobs_options {
+    const char *sort;
+};
+static const struct argument jobs_rows[] = {
+    {"--sort", NULL, ARGUMENT_CHOICE, offsetof(struct jobs_options, sort), "f1", "the best event F1 first", 0, 0},
+};
+static const struct argument_table jobs_arguments = ARGUMENT_TABLE(jobs_rows, struct jobs_options);
 static const struct argument_table job_arguments = ARGUMENT_TABLE(job_rows, struct job_show_options);
 static const struct argument_table submit_arguments = ARGUMENT_TABLE(submit_rows, struct job_options);
 static const struct argument_table cancel_arguments = ARGUMENT_TABLE(cancel_rows, struct job_options);
@@ -50,7 +58,7 @@ static const struct argument_table logs_arguments = ARGUMENT_TABLE(logs_rows, st
 
 static const struct job_options *own(const struct arguments *o) { return o->own; }
 
-#define JOB_ROW "%-24s %-9s %-13s %-8s %-14s %-7s %-8s %-12s %s\n"
+#define JOB_ROW "%-24s %-9s %-13s %-8s %-14s %-7s %-8s %-12s %-6s %-7s %s\n"
 enum { ESTIMATE_MS = 20 * 1000 };
 
 static bool ended(const Brr__V1__Job *job) {
@@ -102,15 +110,29 @@ static const char *age_text(int64_t time_ms, char buf[24]) {
     return buf;
 }
 
+/* A figure of the result; NaN without one. */
+static double result_figure(const Brr__V1__Job *job, const char *key) {
+    struct json *result = NULL;
+    if (!*job->result_json || json_parse(job->result_json, strlen(job->result_json), "result", &result, NULL))
+        return NAN;
+    double value = json_f64(json_get(result, key), NAN);
+    json_free(result);
+    return value;
+}
+
 static void print_row(const Brr__V1__Job *job) {
     const Brr__V1__Progress *p = ended(job) ? NULL : job->progress;
-    char steps[48], age[24], loss[24] = "-", left[32] = "-";
+    char steps[48], age[24], loss[24] = "-", left[32] = "-", f1[16], false_alarms[24] = "-";
+    const double rate = result_figure(job, "false_alarms_per_24h");
+    if (isfinite(rate))
+        str_format(false_alarms, sizeof false_alarms, "%.1f", rate);
     if (p && isfinite(p->loss) && p->step)
         str_format(loss, sizeof loss, "%.4f", p->loss);
     if (p && isfinite(p->eta_s) && p->eta_s > 0)
         output_duration(p->eta_s, left, sizeof left);
     printf(JOB_ROW, job->id, job->kind, brr_job_state_name((int)job->state), *job->device_name ? job->device_name : "-",
-           steps_text(job, steps), age_text(job->created_ms, age), loss, left, job->name);
+           steps_text(job, steps), age_text(job->created_ms, age), loss, left,
+           output_probability(result_figure(job, "event_f1"), f1), false_alarms, strcmp(job->name, job->kind) ? job->name : "");
     if (*job->reason && strcmp(job->reason, brr_job_state_name((int)job->state)) != 0)
         printf("%24s %s\n", "", job->reason);
 }
@@ -465,15 +487,24 @@ static int cmd_submit(const struct arguments *o) {
 
 static int cmd_watch(const struct arguments *o) { return watch_job(o, o->args[0]); }
 
+/* The best first; jobs without a score last. */
+static int by_f1(const void *a, const void *b) {
+    const double x = result_figure(*(Brr__V1__Job *const *)a, "event_f1"), y = result_figure(*(Brr__V1__Job *const *)b, "event_f1");
+    return isnan(x) || isnan(y) ? isnan(x) - isnan(y) : (x < y) - (x > y);
+}
+
 static int cmd_jobs(const struct arguments *o) {
+    const struct jobs_options *options = o->own;
     int code = 0;
     Brr__V1__ListJobsRequest in = BRR__V1__LIST_JOBS_REQUEST__INIT;
     static const struct brrctl_method method = {"/brr.v1.Jobs/List", &brr__v1__list_jobs_response__descriptor, 0};
     Brr__V1__ListJobsResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
+    if (options->sort && out->n_jobs)
+        qsort(out->jobs, out->n_jobs, sizeof *out->jobs, by_f1);
     if (!o->json && out->n_jobs)
-        printf(JOB_ROW, "job", "kind", "state", "device", "steps", "age", "loss", "left", "name");
+        printf(JOB_ROW, "job", "kind", "state", "device", "steps", "age", "loss", "left", "F1", "FA/24h", "name");
     else if (!o->json)
         puts("no jobs; `brrctl submit FILE` queues one");
     for (size_t i = 0; i < out->n_jobs; i++) {
@@ -624,10 +655,12 @@ const struct command command_submit = {
 const struct command command_jobs = {
     .name = "jobs",
     .words = "",
-    .options = &arguments_none,
-    .summary = "list jobs, newest first",
+    .options = &jobs_arguments,
+    .summary = "list jobs, newest first, with their scores",
     .run = cmd_jobs,
-    .details = "example: brrctl jobs --json",
+    .details = "F1 and FA/24h: event F1 and false alarms in 24 h of trainings and evaluations, on the recordings that each of them "
+               "scored.\n"
+               "example: brrctl jobs --sort f1",
 };
 
 const struct command command_job = {
