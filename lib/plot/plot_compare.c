@@ -13,7 +13,7 @@ struct panel {
     bool score;
 };
 
-static void widen(const struct plot_compare *p, bool score, double *last_x, double *most_y) {
+static void compare_widen(const struct plot_compare *p, bool score, double *last_x, double *most_y) {
     for (int i = 0; i < p->n; i++)
         for (int side = 0; side < 2; side++)
             for (int k = 0; k < p->quantities[i].n[side]; k++) {
@@ -76,12 +76,12 @@ static void draw_panel(struct svg *g, const struct plot_compare *p, const struct
     svg_legend(g, EDGE, f->top - 12, names, n);
 }
 
-int plot_compare(const char *path, const struct plot_compare *p, struct err *err) {
+int plot_compare_draw(const char *path, const struct plot_compare *p, struct err *err) {
     struct panel loss = {.top = TOP}, score = {.top = TOP + HEIGHT + GAP, .most_y = 1, .score = true};
     double highest_score = 0;
     struct svg g;
-    widen(p, false, &loss.last_x, &loss.most_y);
-    widen(p, true, &score.last_x, &highest_score);
+    compare_widen(p, false, &loss.last_x, &loss.most_y);
+    compare_widen(p, true, &score.last_x, &highest_score);
     if (!(loss.last_x > 0) || p->n > PLOT_COMPARE_MOST)
         return err_set(err, ERR_INVALID, "cannot plot two trainings without a step");
     loss.most_y = loss.most_y > 0 ? loss.most_y : 1;

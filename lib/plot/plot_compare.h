@@ -20,6 +20,6 @@ struct plot_compare {
     int n;
 };
 /* Atomic. INVALID when no quantity has a point behind step 0. */
-int plot_compare(const char *path, const struct plot_compare *p, struct err *err);
+int plot_compare_draw(const char *path, const struct plot_compare *p, struct err *err);
 
 #endif

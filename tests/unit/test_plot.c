@@ -328,7 +328,7 @@ static void two_trainings_share_a_colour_for_each_quantity(void **state) {
     struct plot_compare p = {"two", "sub", quantities, 2};
     struct err err = {0};
     snprintf(f->file, sizeof f->file, "%s/two.svg", f->path);
-    assert_int_equal(plot_compare(f->file, &p, &err), 0);
+    assert_int_equal(plot_compare_draw(f->file, &p, &err), 0);
     char *text = read_text(f->file);
     check_xml(text);
     assert_non_null(strstr(text, "class=\"line line0\""));
@@ -337,7 +337,7 @@ static void two_trainings_share_a_colour_for_each_quantity(void **state) {
     assert_non_null(strstr(text, ">event F1<"));
     free(text);
     p.n = 0;
-    assert_int_equal(plot_compare(f->file, &p, &err), ERR_INVALID);
+    assert_int_equal(plot_compare_draw(f->file, &p, &err), ERR_INVALID);
 }
 
 /* More names than fit above the axes. */

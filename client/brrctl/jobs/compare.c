@@ -257,7 +257,7 @@ static int draw(const struct comparison *c, const char *path, struct err *err) {
     str_format(subtitle, sizeof subtitle, "drawn through: A, %s; dashed: B, %s", c->sides[0].job->id, c->sides[1].job->id);
     const struct plot_compare picture = {
         .title = "Two trainings", .subtitle = subtitle, .quantities = quantities, .n = CURVES_SHOWN};
-    return plot_compare(path, &picture, err);
+    return plot_compare_draw(path, &picture, err);
 }
 
 /* ---- the command ---- */
