@@ -144,8 +144,10 @@ def check_units(env, scratch, samples):
 
 
 def check_other_recording(d, env, scratch):
-    """A sender that comes back with other channels is another recording: another stream, with files of its own."""
+    """A sender that comes back with other channels is another recording: another stream, with files of its own, and nobody else's."""
     probs = f"{d.dir}/twice.npy"
+    with open(f"{d.dir}/twice-2.npy", "w") as f:
+        f.write("somebody's")
     process = detection(d, env, "lsl", "in", NAME, "--model", "line_length", "--partial", "4", "--probs", probs, "--wait", "60", "--idle-timeout", "3.5", "--json")
     sender = Sender(env, scratch, seconds=3, speed=3)
     assert sender.line() == ["connected"] and sender.line()[0] == "sent"
@@ -159,7 +161,9 @@ def check_other_recording(d, env, scratch):
     ends = [line for line in map(json.loads, text.splitlines()) if "ended" in line]
     assert process.returncode == 0 and [end["ended"] for end in ends] == ["changed", "idle"], (text, err)
     n = ends[1]["samples"]  # what came while this one ended belongs to neither
-    assert 3 * RATE < n <= 12 * RATE and os.path.exists(probs) and len(numpy.load(f"{d.dir}/twice-2.npy")) == n and ends[0]["samples"] == 3 * RATE, (text, err)
+    assert 3 * RATE < n <= 12 * RATE and os.path.exists(probs) and len(numpy.load(f"{d.dir}/twice-3.npy")) == n and ends[0]["samples"] == 3 * RATE, (text, err)
+    with open(f"{d.dir}/twice-2.npy") as f:
+        assert f.read() == "somebody's"
     print(f"other channels under the name: another stream, of {n} samples")
 
 

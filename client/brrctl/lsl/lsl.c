@@ -16,8 +16,9 @@
 #include "client/brrctl/lsl/source_lsl.h"
 #include "client/brrctl/output.h"
 #include "eeg/events.h"
+#include "store/outputs.h"
 
-enum { MOST_NAN_S = 60, MAX_STREAMS = 256, RATE_HZ = 256, BUFFER_S = 360 };
+enum { MOST_NAN_S = 60, MAX_STREAMS = 256, RATE_HZ = 256, BUFFER_S = 360, PATH_SIZE = 4096 };
 static const double DEFAULT_WAIT_S = 5, LIST_WAIT_S = 2;
 
 struct lsl_options {
@@ -112,29 +113,46 @@ static int open_source(const struct arguments *o, struct source **ret, struct er
 }
 
 /* "FILE.npy" → "FILE-2.npy"; a folder stays. */
-static const char *number_file(const char *path, int part, char ret[4096]) {
+static const char *number_file(const char *path, int part, char ret[PATH_SIZE]) {
     const char *dot = path ? strrchr(path, '.') : NULL;
     if (!dot || strchr(dot, '/') || fsio_is_dir(path))
         return path;
-    str_format(ret, 4096, "%.*s-%d%s", (int)(dot - path), path, part, dot);
+    str_format(ret, PATH_SIZE, "%.*s-%d%s", (int)(dot - path), path, part, dot);
     return ret;
+}
+
+/* Another one's file, which is not replaced. */
+static bool is_taken(const struct arguments *o, const char *path) { return path && outputs_check(path, o->force, NULL) != 0; }
+
+/* Names the files of the part after `part`, with the first number whose files may be written: nobody is there to choose another
+ * name. Returns the number. */
+static int name_part(const struct arguments *o, int part, struct lsl_options *to, char output[PATH_SIZE],
+                     char probabilities[PATH_SIZE]) {
+    do {
+        part++;
+        to->stream.output = number_file(own(o)->stream.output, part, output);
+        to->stream.probabilities = number_file(own(o)->stream.probabilities, part, probabilities);
+    } while (is_taken(o, to->stream.output) || is_taken(o, to->stream.probabilities));
+    return part;
 }
 
 /* A sender that comes back with other channels is another recording: another stream, with files of its own. */
 static int lsl_in(const struct arguments *o) {
     struct lsl_options numbered = *own(o);
     struct arguments again = *o;
-    char name[256], output[4096], probabilities[4096];
-    for (int part = 1;; part++) {
-        const char *ended = "";
+    char name[256], output[PATH_SIZE], probabilities[PATH_SIZE];
+    struct err err;
+    for (int part = 1;;) {
+        const char *ended = "", *trace = part > 1 ? numbered.stream.probabilities : NULL;
         const struct stream_input input = {
             .name = part == 1 ? o->args[1] : name, .endless = true, .open = open_source, .ended = &ended};
         int code = stream_play(part == 1 ? o : &again, &input);
+        if (!code && trace && outputs_add(trace, &err))
+            return brrctl_fail(&err);
         if (code || strcmp(ended, "changed") != 0)
             return code;
-        str_format(name, sizeof name, "%s-%d", o->args[1], part + 1);
-        numbered.stream.output = number_file(own(o)->stream.output, part + 1, output);
-        numbered.stream.probabilities = number_file(own(o)->stream.probabilities, part + 1, probabilities);
+        part = name_part(o, part, &numbered, output, probabilities);
+        str_format(name, sizeof name, "%s-%d", o->args[1], part);
         again.own = &numbered;
     }
 }
