@@ -22,6 +22,7 @@ struct comm_place {
     int rank, size, limit_ms;
 };
 
+struct rates;
 struct backend {
     const char *name;
     const struct op_table *ops;
@@ -51,6 +52,15 @@ struct backend {
     void (*forget)(struct device *dev, void *recorded);
     /* Fills in the device's report; *ret is initialised to "unknown" values. Any thread. NULL in a backend without reports. */
     void (*health)(struct device *dev, struct device_health *ret);
+    int (*rates)(struct stream *s, struct rates *ret, struct err *err); /* NULL: as any user of its ops would measure them */
+    /* An event of the stream, made if *mark is NULL, and the time between two of them, for which it waits. NULL in a backend that
+     * computes at once. unmark takes NULL. */
+    int (*mark)(struct stream *s, void **mark, struct err *err);
+    int (*between)(struct device *dev, void *from, void *to, double *ret_s, struct err *err);
+    void (*unmark)(struct device *dev, void *mark);
+    /* Names what the calling thread does from now on, for the maker's profiler; ranges nest, NULL ends the newest. NULL in a
+     * backend without one. */
+    void (*range)(const char *name);
     int (*parts)(struct device_part *parts, int max); /* NULL in a backend that does not need it */
     /* Exchange with the devices of other ranks by a library of the device's maker; NULL in a backend without one. */
     int (*comm_offer)(struct device *dev, bool first, struct comm_offer *ret, struct err *err); /* first: this is rank 0 */
@@ -88,6 +98,8 @@ struct stream {
     void *state;
     uint64_t epoch; /* changed by stream_new_epoch when working memory moves */
     bool recording;
+    struct profile *profile;            /* NULL: nobody times its ops */
+    const char *phase;                  /* static text; NULL: outside of any */
     struct stream *next, **link;        /* of the device's list */
     int64_t busy_since_ms;              /* 0: no call is at work */
     double second_s, slept_s, parked_s; /* the second that parking counts in, the sleep within it, and all sleep */

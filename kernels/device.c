@@ -366,8 +366,19 @@ int stream_wait(struct stream *s, struct stream *earlier, struct err *err) { ret
 
 uint64_t stream_epoch(const struct stream *s) { return s->epoch; }
 
+bool stream_records(const struct stream *s) { return s->device->info.has_graphs && !s->profile; }
+
+void stream_phase(struct stream *s, const char *name) {
+    const struct backend *b = s->device->backend;
+    if (b->range && s->phase)
+        b->range(NULL);
+    if (b->range && name)
+        b->range(name);
+    s->phase = name;
+}
+
 int stream_record(struct stream *s, struct err *err) {
-    if (!s->device->info.has_graphs)
+    if (!stream_records(s))
         return err_set(err, ERR_UNSUPPORTED, "%s cannot record work", s->device->info.name);
     if (s->recording)
         return err_set(err, ERR_PRECONDITION, "%s: the stream records already", s->device->info.name);

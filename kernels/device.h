@@ -148,11 +148,16 @@ int stream_wait(struct stream *s, struct stream *earlier, struct err *err);
 /* Waits for all queued work; reports asynchronous faults. */
 int stream_sync(struct stream *s, struct err *err);
 
+/* Names what the ops from now on are for, for profiles and profilers; NULL: nothing. name: static text. */
+void stream_phase(struct stream *s, const char *name);
+
 /* Recording: between stream_record and stream_record_end ops and device copies are recorded and do not run; graph_run queues the
  * whole sequence at once. Addresses, shapes and plain arguments are those of the recording; values that change between runs lie in
  * device memory. The same sequence must have run once on the stream before, so that memory has grown and algorithms are chosen. Ops
- * with host arguments (lengths) cannot be recorded. UNSUPPORTED on a device without has_graphs. */
+ * with host arguments (lengths) cannot be recorded. UNSUPPORTED where stream_records is false: on a device without has_graphs, and
+ * while ops are timed one by one (kernels/profile.h). */
 struct graph;
+bool stream_records(const struct stream *s);
 int stream_record(struct stream *s, struct err *err);
 /* keep false: drops the recording, and *ret may be NULL. The stream stops recording in every case. */
 int stream_record_end(struct stream *s, bool keep, struct graph **ret, struct err *err);

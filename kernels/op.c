@@ -3,6 +3,7 @@
 #include "base/str.h"
 #include "kernels/backend.h"
 #include "kernels/geodesic.h"
+#include "kernels/profile.h"
 
 /* Validation is written as checks of one argument after another; the first that fails names op, argument, found and expected. */
 struct checker {
@@ -10,6 +11,8 @@ struct checker {
     struct err *err;
     int rc;
     const struct tensor *act; /* the first activation seen: the others have its dtype */
+    bool timed;               /* then the call is described, for a profile */
+    struct profile_call call;
 };
 
 static void shape_text(const struct tensor *t, char *buf, size_t size) {
@@ -34,6 +37,16 @@ struct want {
     bool optional, slice, act;
 };
 
+/* The call has one operand more. */
+static void describe_operand(struct checker *c, const struct tensor *t) {
+    struct profile_call *call = &c->call;
+    const int place = !call->shown[0] ? 0 : 1;
+    if (!call->shown[place])
+        call->shown[place] = t;
+    call->work.bytes += (double)tensor_count(t) * (double)dtype_bytes(t->dtype);
+    call->dtype = c->act ? c->act->dtype : DTYPE_F32;
+}
+
 static void check(struct checker *c, const struct tensor *t, struct want w) {
     if (c->rc || (w.optional && !tensor_present(t)))
         return;
@@ -53,6 +66,8 @@ static void check(struct checker *c, const struct tensor *t, struct want w) {
     for (int i = 0; ok && i < w.rank; i++)
         ok = t->dim[i] > 0 && (w.dim[i] < 0 || t->dim[i] == w.dim[i]);
     ok = ok && (w.rank < 2 || t->ld >= t->dim[w.rank - 1]) && (w.slice || tensor_dense(t));
+    if (ok && c->timed)
+        describe_operand(c, t);
     if (ok)
         return;
     char found[80], expected[80];
@@ -65,16 +80,38 @@ static void check(struct checker *c, const struct tensor *t, struct want w) {
                     tensor_dense(t) ? "" : " strided", dtype_name(dtype), expected, w.slice ? "" : " dense");
 }
 
-#define CHECKER(name) struct checker c = {.op = #name, .err = err}
+#define CHECKER(name) struct checker c = {.op = #name, .err = err, .timed = s->profile != NULL, .call.op = #name}
+/* What a valid call computes beside moving its operands: `field` of struct rates_work. */
+#define WORK(field, amount)                                                                                                        \
+    do {                                                                                                                           \
+        if (c.timed && !c.rc)                                                                                                      \
+            c.call.work.field = (double)(amount);                                                                                  \
+    } while (0)
+static void op_enter(struct stream *s, const struct checker *c) {
+    stream_enter(s);
+    if (s->device->backend->range)
+        s->device->backend->range(c->op);
+    if (c->timed)
+        profile_begin(s->profile, s);
+}
+
+static void op_leave(struct stream *s, const struct checker *c) {
+    if (c->timed)
+        profile_end(s->profile, s, &c->call);
+    if (s->device->backend->range)
+        s->device->backend->range(NULL);
+    stream_leave(s);
+}
+
 #define RUN(name)                                                                                                                  \
     do {                                                                                                                           \
         if (c.rc)                                                                                                                  \
             return c.rc;                                                                                                           \
         if (s->device->backend->check && (c.rc = s->device->backend->check(s, err)))                                               \
             return c.rc;                                                                                                           \
-        stream_enter(s);                                                                                                           \
+        op_enter(s, &c);                                                                                                           \
         int rc = s->device->backend->ops->name(s, a, err);                                                                         \
-        stream_leave(s);                                                                                                           \
+        op_leave(s, &c);                                                                                                           \
         return rc;                                                                                                                 \
     } while (0)
 #define DIM(...)                                                                                                                   \
@@ -93,6 +130,7 @@ int op_conv1d(struct stream *s, const struct conv1d_args *a, struct err *err) {
     require(&c, a->pad >= 0 && a->pad < k && a->x.dim[1] + 2 * a->pad >= k, "pad must lie in 0..K-1 and T + 2·pad >= K");
     int64_t to = c.rc ? 0 : (a->x.dim[1] + 2 * a->pad - k) / a->stride + 1;
     check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], to, co), .slice = true, .act = true));
+    WORK(flops_act, 2 * tensor_count(&a->y) * ci * k);
     RUN(conv1d);
 }
 
@@ -109,6 +147,7 @@ int op_conv1d_backward(struct stream *s, const struct conv1d_backward_args *a, s
     check(&c, &a->dx, WANT("dx", 3, DIM(b, t, ci), .optional = true, .slice = true, .act = true));
     check(&c, &a->dw, WANT("dw", 3, DIM(co, ci, k), .optional = true));
     check(&c, &a->dbias, WANT("dbias", 1, DIM(co), .optional = true));
+    WORK(flops_act, 2 * tensor_count(&a->dy) * ci * k * (tensor_present(&a->dx) + tensor_present(&a->dw)));
     RUN(conv1d_backward);
 }
 
@@ -118,6 +157,7 @@ int op_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err) 
     check(&c, &a->w, WANT("w", 3, DIM(a->x.dim[2], -1, 2)));
     check(&c, &a->bias, WANT("bias", 1, DIM(a->w.dim[1]), .optional = true));
     check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], 2 * a->x.dim[1], a->w.dim[1]), .slice = true, .act = true));
+    WORK(flops_act, 2 * tensor_count(&a->y) * a->x.dim[2]);
     RUN(convt1d);
 }
 
@@ -129,6 +169,7 @@ int op_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a,
     check(&c, &a->dx, WANT("dx", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2]), .optional = true, .slice = true, .act = true));
     check(&c, &a->dw, WANT("dw", 3, DIM(a->w.dim[0], a->w.dim[1], 2), .optional = true));
     check(&c, &a->dbias, WANT("dbias", 1, DIM(a->w.dim[1]), .optional = true));
+    WORK(flops_act, 2 * tensor_count(&a->dy) * a->x.dim[2] * (tensor_present(&a->dx) + tensor_present(&a->dw)));
     RUN(convt1d_backward);
 }
 
@@ -138,6 +179,7 @@ int op_linear(struct stream *s, const struct linear_args *a, struct err *err) {
     check(&c, &a->w, WANT("w", 2, DIM(-1, a->x.dim[2])));
     check(&c, &a->bias, WANT("bias", 1, DIM(a->w.dim[0]), .optional = true));
     check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], a->w.dim[0]), .slice = true, .act = true));
+    WORK(flops_act, 2 * tensor_count(&a->y) * a->x.dim[2]);
     RUN(linear);
 }
 
@@ -149,6 +191,7 @@ int op_linear_backward(struct stream *s, const struct linear_backward_args *a, s
     check(&c, &a->dx, WANT("dx", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2]), .optional = true, .slice = true, .act = true));
     check(&c, &a->dw, WANT("dw", 2, DIM(a->w.dim[0], a->w.dim[1]), .optional = true));
     check(&c, &a->dbias, WANT("dbias", 1, DIM(a->w.dim[0]), .optional = true));
+    WORK(flops_act, 2 * tensor_count(&a->dy) * a->x.dim[2] * (tensor_present(&a->dx) + tensor_present(&a->dw)));
     RUN(linear_backward);
 }
 
@@ -177,6 +220,8 @@ int op_conv1d_depthwise(struct stream *s, const struct conv1d_depthwise_args *a,
     check(&c, &a->state0, WANT("state0", 3, DIM(b, k - 1, d), .optional = true));
     check(&c, &a->state, WANT("state", 3, DIM(b, k - 1, d), .optional = true));
     check_rows(&c, &a->resets, a->lengths, a->x.dim);
+    WORK(flops, 2 * tensor_count(&a->x) * k);
+    WORK(exponentials, a->silu ? tensor_count(&a->x) : 0);
     RUN(conv1d_depthwise);
 }
 
@@ -200,6 +245,8 @@ int op_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwise
     check(&c, &a->dstate0, WANT("dstate0", 3, DIM(b, k - 1, d), .optional = true));
     check(&c, &a->dstate, WANT("dstate", 3, DIM(b, k - 1, d), .optional = true));
     check_rows(&c, &a->resets, a->lengths, a->x.dim);
+    WORK(flops, 6 * tensor_count(&a->x) * a->w.dim[1]);
+    WORK(exponentials, a->silu ? tensor_count(&a->x) : 0);
     RUN(conv1d_depthwise_backward);
 }
 
@@ -348,6 +395,8 @@ int op_scan1(struct stream *s, const struct scan1_args *a, struct err *err) {
     check_scan1(&c, a, gn);
     check(&c, &a->out, WANT("out", 3, DIM(a->u.dim[0], a->u.dim[1], a->u.dim[2]), .slice = true, .act = true));
     check(&c, &a->hT, WANT("hT", 3, DIM(a->u.dim[0], a->u.dim[2], gn[1]), .optional = true));
+    WORK(flops, 5 * tensor_count(&a->u) * gn[1]);
+    WORK(exponentials, tensor_count(&a->u) * gn[1]);
     RUN(scan1);
 }
 
@@ -368,6 +417,8 @@ int op_scan1_backward(struct stream *s, const struct scan1_backward_args *a, str
     check(&c, &a->dDskip, WANT("dD", 1, DIM(d), .optional = true));
     check(&c, &a->ddbias, WANT("ddbias", 1, DIM(d), .optional = true));
     check(&c, &a->dh0, WANT("dh0", 3, DIM(b, d, gn[1]), .optional = true));
+    WORK(flops, 21 * tensor_count(&f->u) * gn[1]);
+    WORK(exponentials, 2 * tensor_count(&f->u) * gn[1]);
     RUN(scan1_backward);
 }
 
@@ -399,6 +450,7 @@ int op_ssd(struct stream *s, const struct ssd_args *a, struct err *err) {
     check_ssd(&c, a, gn);
     check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], a->x.dim[2]), .slice = true, .act = true));
     check(&c, &a->hT, WANT("hT", 3, DIM(a->x.dim[0], a->x.dim[2], gn[1]), .optional = true));
+    WORK(flops, 5 * tensor_count(&a->x) * gn[1]);
     RUN(ssd);
 }
 
@@ -417,6 +469,7 @@ int op_ssd_backward(struct stream *s, const struct ssd_backward_args *a, struct 
     check(&c, &a->dDskip, WANT("dD", 1, DIM(h), .optional = true));
     check(&c, &a->ddbias, WANT("ddbias", 1, DIM(h), .optional = true));
     check(&c, &a->dh0, WANT("dh0", 3, DIM(b, f->x.dim[2], gn[1]), .optional = true));
+    WORK(flops, 21 * tensor_count(&f->x) * gn[1]);
     RUN(ssd_backward);
 }
 

@@ -12,6 +12,8 @@
 #include "base/json.h"
 #include "base/order.h"
 #include "brr-bench/bench.h"
+#include "kernels/device_rates.h"
+#include "kernels/profile.h"
 
 enum { MAX_SAMPLES = 4096, WARM_UP = 3, LEAST_SAMPLES = 10 };
 
@@ -20,7 +22,7 @@ struct options {
     int64_t threads;
     double seconds, threshold;
     enum dtype dtype;
-    bool help;
+    bool help, ops;
 };
 
 struct report {
@@ -30,16 +32,19 @@ struct report {
     int regressions, compared, failed;
 };
 
-static const char usage[] = "usage: brr-bench [BENCH [CASE]] [options]\n"
-                            "Medians of kernels against the floor of this very machine, one line per case.\n"
-                            "  --dtype f32|bf16      of the operands (f32)\n"
-                            "  --device cpu|cuda     (cpu)\n"
-                            "  --threads N           CPU threads, 0 = all (0)\n"
-                            "  --seconds S           per case (1)\n"
-                            "  --filter TEXT         only cases with TEXT in \"BENCH CASE\"\n"
-                            "  --json FILE           also write the figures to FILE\n"
-                            "  --compare OLD.json    beside an earlier FILE; exits 1 when a ratio to the floor grew by more than\n"
-                            "  --threshold PERCENT   (15)\n";
+static const char usage[] =
+    "usage: brr-bench [BENCH [CASE]] [options]\n"
+    "Medians of kernels against the floor of this very machine, one line per case.\n"
+    "  --dtype f32|bf16      of the operands (f32)\n"
+    "  --device cpu|cuda     (cpu)\n"
+    "  --threads N           CPU threads, 0 = all (0)\n"
+    "  --seconds S           per case (1)\n"
+    "  --ops                 a table of each case's ops, slowest first, instead of its median: calls, time,\n"
+    "                        bytes per second, floor, factor; without CUDA graphs\n"
+    "  --filter TEXT         only cases with TEXT in \"BENCH CASE\"\n"
+    "  --json FILE           also write the figures to FILE\n"
+    "  --compare OLD.json    beside an earlier FILE; exits 1 when a ratio to the floor grew by more than\n"
+    "  --threshold PERCENT   (15)\n";
 
 static const struct bench_case *const tables[] = {bench_scan_cases, bench_layer_cases, bench_detector_cases,
                                                   bench_edf_cases,  bench_burst_cases, bench_geodesic_cases};
@@ -81,14 +86,9 @@ static double old_ratio(const struct json *old, const struct bench_case *c, cons
     return 0;
 }
 
-static void report_case(const struct bench_case *c, const struct options *o, const struct bench_rates *rates, struct report *r,
-                        const double quantile_ms[3], struct bench_work w) {
-    double act_rate = o->dtype == DTYPE_BF16 && rates->flops_bf16 > 0 ? rates->flops_bf16 : rates->flops;
-    double floor_s = w.bytes / rates->bytes, exp_s = rates->exponentials > 0 ? w.exponentials / rates->exponentials : 0;
-    double flop_s = w.flops / rates->flops + w.flops_act / act_rate, flops = w.flops + w.flops_act;
-    floor_s = exp_s > floor_s ? exp_s : floor_s;
-    floor_s = flop_s > floor_s ? flop_s : floor_s;
-    floor_s += rates->host_bytes > 0 ? w.host_bytes / rates->host_bytes : 0;
+static void report_case(const struct bench_case *c, const struct options *o, const struct rates *rates, struct report *r,
+                        const double quantile_ms[3], struct rates_work w) {
+    const double floor_s = rates_floor(rates, &w, o->dtype), flops = w.flops + w.flops_act;
     double median = quantile_ms[0], rate = flops > 0 ? flops / median * 1e-6 : w.bytes / median * 1e-6;
     const char *unit = flops > 0 ? "gflops" : "gbps";
     printf("%s, %s, %s, %s, %d, %.4f, %.4f, %.4f, %.4f, %.2f, %.1f, %s", c->bench, c->name, o->device, dtype_name(o->dtype),
@@ -120,8 +120,36 @@ static void report_case(const struct bench_case *c, const struct options *o, con
     str_printf(&r->json, "\n"); /* one line per case */
 }
 
-static int run_case(const struct bench_case *c, const struct bench_context *x, const struct options *o,
-                    const struct bench_rates *rates, struct report *r, struct err *err) {
+/* Where the time of a case goes. */
+static int run_ops(const struct bench_case *c, const struct bench_context *x, const struct options *o, const struct rates *rates,
+                   struct err *err) {
+    static double samples[MAX_SAMPLES];
+    struct profile *profile = profile_new();
+    struct str table;
+    void *state = NULL;
+    int n = 0, rc = profile ? c->open(c, x, &state, err) : err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    str_init(&table, 1 << 20);
+    stream_profile(x->stream, profile);
+    if (!rc)
+        rc = (n = measure(c, state, x->stream, 0, samples, err)) < 0 ? n : 0; /* warm */
+    if (!rc) {
+        profile_reset(profile);
+        n = measure(c, state, x->stream, o->seconds, samples, err);
+        rc = n < 0 ? n : profile_table(profile, rates, &table, err);
+    }
+    stream_profile(x->stream, NULL);
+    if (state)
+        c->close(state, x->device);
+    if (!rc)
+        printf("\n%s %s, batch %d, %s: %.3f ms a run, median of %d\n%s", c->bench, c->name, c->batch, dtype_name(o->dtype),
+               samples[n / 2], n, str_cstr(&table));
+    str_done(&table);
+    profile_free(profile);
+    return rc;
+}
+
+static int run_case(const struct bench_case *c, const struct bench_context *x, const struct options *o, const struct rates *rates,
+                    struct report *r, struct err *err) {
     static double samples[MAX_SAMPLES];
     void *state = NULL;
     int rc = c->open(c, x, &state, err);
@@ -158,7 +186,7 @@ static void put_cpu(struct json_writer *j) {
 }
 
 /* The machine and its rates, as the first line and in the file. */
-static void put_machine(struct report *r, const struct device_info *info, const struct bench_rates *rates) {
+static void put_machine(struct report *r, const struct device_info *info, const struct rates *rates) {
     struct utsname os = {0};
     char day[32] = "";
     time_t now = time(NULL);
@@ -207,7 +235,7 @@ static void print_parts(void) {
 }
 
 /* Runs the cases that are wanted; returns how many ran. One that fails leaves the others to run. */
-static int run_cases(const struct options *o, const struct bench_context *x, const struct bench_rates *rates, bool gpu,
+static int run_cases(const struct options *o, const struct bench_context *x, const struct rates *rates, bool gpu,
                      struct report *r) {
     struct err err = {0};
     int ran = 0;
@@ -215,7 +243,7 @@ static int run_cases(const struct options *o, const struct bench_context *x, con
         for (const struct bench_case *c = tables[t]; c->name; c++) {
             if (!wanted(o, c) || (c->where != BENCH_ANYWHERE && (c->where == BENCH_GPU) != gpu))
                 continue;
-            if (run_case(c, x, o, rates, r, &err)) {
+            if (o->ops ? run_ops(c, x, o, rates, &err) : run_case(c, x, o, rates, r, &err)) {
                 printf("# %s %s failed: %s\n", c->bench, c->name, err.message);
                 r->failed++;
             }
@@ -231,15 +259,12 @@ static int run_all(const struct options *o, struct report *r, struct err *err) {
         rc = stream_open(x.device, STREAM_HIGH, &x.stream, err); /* its owner spins where others sleep */
     if (!rc) {
         struct device_info info;
-        struct bench_rates rates;
+        struct rates rates;
         device_describe(x.device, &info);
-        if (info.is_async)
-            rc = bench_device_rates(&x, &rates, err);
-        else
-            rates = bench_measure_rates(info.threads > 0 ? info.threads : 1);
-        if (!rc)
+        if (!(rc = rates_measure(x.stream, &rates, err)))
             put_machine(r, &info, &rates);
-        printf("bench, case, device, dtype, batch, median_ms, p10_ms, p90_ms, floor_ms, ratio_to_floor, rate, unit\n");
+        if (!o->ops)
+            printf("bench, case, device, dtype, batch, median_ms, p10_ms, p90_ms, floor_ms, ratio_to_floor, rate, unit\n");
         ran = rc ? 0 : run_cases(o, &x, &rates, info.is_async, r);
     }
     if (x.stream && strcmp(o->device, "cpu"))
@@ -264,6 +289,10 @@ static int parse(int argc, char **argv, struct options *o, struct err *err) {
         if (!strcmp(argv[i], "--help")) {
             o->help = true;
             return 0;
+        }
+        if (!strcmp(argv[i], "--ops")) {
+            o->ops = true;
+            continue;
         }
         const char *key = argv[i], *value = i + 1 < argc ? argv[++i] : NULL;
         if (!value)

@@ -337,6 +337,8 @@ check() {
         say "gpu: stage $stage"
         "stage_$stage"
     done
+    wait
+    write_json # of checks side by side the last ones have ended since
     summary || failed=1
     say "gpu: $out, what each check printed in $out.log"
     return $failed

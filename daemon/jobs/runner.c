@@ -12,6 +12,8 @@
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/upload.h"
 #include "daemon/models/model_lease.h"
+#include "kernels/device_rates.h"
+#include "kernels/profile.h"
 #include "work/estimate.h"
 #include "work/identity.h"
 
@@ -216,11 +218,31 @@ static int take_result(struct runner *r, char **ret, struct err *err) {
     return *ret ? 0 : err_set(err, ERR_EXHAUSTED, "the result of job %s is larger than 1 MiB, or memory is short", r->order->id);
 }
 
+/* With BRR_PROFILE=1: where the job's time went, op by op, beside the speed that the device has at its end. */
+static int tell_profile(struct runner *r, struct err *err) {
+    struct stream *stream = NULL;
+    struct rates rates;
+    struct str table;
+    str_init(&table, 1 << 20);
+    int rc = stream_open(r->config->device, STREAM_NORMAL, &stream, err);
+    rc = rc ? rc : rates_measure(stream, &rates, err);
+    rc = rc ? rc : profile_table(r->env.profile, &rates, &table, err);
+    stream_close(stream);
+    char *rest = NULL, *text = rc ? NULL : str_take(&table);
+    for (char *line = text ? strtok_r(text, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest))
+        report(r, &(struct task_report){.kind = TASK_LOG, .level = TASK_INFO, .text = line});
+    free(text);
+    str_done(&table);
+    return rc;
+}
+
 /* From the opened task to its result, or to the point where it was stopped. */
 static int carry_out(struct runner *r, struct task_end *ret) {
     report(r, &(struct task_report){.kind = TASK_RUNNING});
     r->checkpoint_ms = clock_ms();
     int rc = r->work->run(r->task, &ret->err);
+    if (!rc && r->env.profile && (rc = tell_profile(r, &ret->err)))
+        return rc;
     if (rc == TASK_STOP) {
         ret->stopped = (enum stop_reason)atomic_load(&r->wish->stop);
         return 0;
@@ -274,6 +296,8 @@ void runner_run(const struct runner_config *config, const struct runner_job *job
                               .file = config->file,
                               .point = on_point,
                               .model = on_model};
+    const char *profile = getenv("BRR_PROFILE");
+    r.env.profile = profile && !strcmp(profile, "1") ? profile_new() : NULL;
     arena_init(&arena, ARENA_BYTES);
     device_health(config->device, &before);
     end.rc = job_parse(job->yaml, job->file, job->overrides, &arena, &r.job, &end.err);
@@ -284,5 +308,6 @@ void runner_run(const struct runner_config *config, const struct runner_job *job
     task_file(&r.env, NULL);
     report(&r, &(struct task_report){.kind = TASK_END, .end = &end});
     free(end.result);
+    profile_free(r.env.profile);
     arena_done(&arena);
 }

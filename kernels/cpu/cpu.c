@@ -253,6 +253,7 @@ const struct backend *cpu_backend(void) {
         .sync = cpu_sync,
         .wait = cpu_wait,
         .check = cpu_check,
+        .rates = cpu_rates,
     };
     return &backend;
 }

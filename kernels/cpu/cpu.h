@@ -43,6 +43,9 @@ void *cpu_sums(struct stream *s, size_t bytes, struct err *err);
 #define CPU_TEAM_BEGIN  (void)subnormals_flush()
 #define CPU_TEAM_END(s) subnormals_restore(cpu_stream(s)->subnormals)
 
+/* This machine's speed (kernels/rates.h). */
+int cpu_rates(struct stream *s, struct rates *ret, struct err *err);
+
 struct dnn_cache *dnn_cache_new(int threads);
 void dnn_cache_free(struct dnn_cache *cache);
 

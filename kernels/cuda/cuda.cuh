@@ -68,6 +68,10 @@ int cuda_record(struct stream *s, struct err *err);
 int cuda_record_end(struct stream *s, bool keep, void **ret, struct err *err);
 int cuda_replay(struct stream *s, void *recorded, struct err *err);
 void cuda_forget(struct device *dev, void *recorded);
+int cuda_mark(struct stream *s, void **mark, struct err *err);
+int cuda_between(struct device *dev, void *from, void *to, double *ret_s, struct err *err);
+void cuda_unmark(struct device *dev, void *mark);
+void cuda_range(const char *name);
 int cuda_parts(struct device_part *parts, int max);
 /* nccl.cu: likewise. */
 int cuda_comm_offer(struct device *dev, bool first, struct comm_offer *ret, struct err *err);

@@ -402,6 +402,11 @@ extern "C" __attribute__((visibility("default"))) const struct backend *brr_cuda
         .replay = cuda_replay,
         .forget = cuda_forget,
         .health = cuda_health,
+        .rates = nullptr, // measured as any user of its ops would
+        .mark = cuda_mark,
+        .between = cuda_between,
+        .unmark = cuda_unmark,
+        .range = cuda_range,
         .parts = cuda_parts,
         .comm_offer = cuda_comm_offer,
         .comm_open = cuda_comm_open,

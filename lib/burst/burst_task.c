@@ -214,7 +214,7 @@ static int task_open(const struct jobfile *job, const struct task_env *env, void
     t->slice = 1;
     task_progress_init(&t->progress);
     int rc;
-    if ((rc = stream_open(env->device, STREAM_NORMAL, &t->stream, err)) || (rc = open_network(t, err)) || (rc = restore(t, err))) {
+    if ((rc = task_stream(env, &t->stream, err)) || (rc = open_network(t, err)) || (rc = restore(t, err))) {
         task_close(t);
         return rc;
     }

@@ -295,11 +295,12 @@ static int launch(struct detector *d, struct stream *s, const struct batch *b, s
     struct tensor x = tensor_3d(d->x, DTYPE_F32, windows, d->window, c->in_channels),
                   logits = tensor_2d(d->logits, DTYPE_F32, windows, d->window);
     size_t out = (size_t)(windows * d->window) * sizeof(float);
-    int rc;
-    if ((rc = stream_to_device(s, d->x, b->x, out * (size_t)c->in_channels, err)) ||
-        (rc = infer_rows(d, s, &x, b->steps, &logits, err)) || (rc = to_probabilities(d, s, &logits, err)))
-        return rc;
-    return stream_to_host(s, b->p, d->p, out, err);
+    stream_phase(s, "infer");
+    int rc = stream_to_device(s, d->x, b->x, out * (size_t)c->in_channels, err);
+    rc = rc ? rc : infer_rows(d, s, &x, b->steps, &logits, err);
+    rc = rc ? rc : to_probabilities(d, s, &logits, err);
+    stream_phase(s, NULL);
+    return rc ? rc : stream_to_host(s, b->p, d->p, out, err);
 }
 
 /* The same to its end. */

@@ -408,9 +408,8 @@ static int detect_open(const struct jobfile *job, const struct task_env *env, vo
     d->env = *env;
     task_progress_init(&d->progress);
     int rc;
-    if ((rc = stream_open(env->device, STREAM_NORMAL, &d->stream, err)) ||
-        (rc = task_open_detector(env, config->model, &use, &d->detector, err)) || (rc = pick_thresholds(d, config, err)) ||
-        (rc = open_data(d, err)) || (rc = begin(d, err))) {
+    if ((rc = task_stream(env, &d->stream, err)) || (rc = task_open_detector(env, config->model, &use, &d->detector, err)) ||
+        (rc = pick_thresholds(d, config, err)) || (rc = open_data(d, err)) || (rc = begin(d, err))) {
         detect_close(d);
         return rc;
     }

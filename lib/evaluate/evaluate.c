@@ -288,7 +288,7 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
                                   .precision = e->config->precision ? DTYPE_BF16 : DTYPE_F32};
     task_progress_init(&e->progress);
     int rc;
-    if ((rc = stream_open(env->device, STREAM_NORMAL, &e->stream, err)) ||
+    if ((rc = task_stream(env, &e->stream, err)) ||
         (rc = task_open_detector(env, e->config->checkpoint, &use, &e->detector, err)) || (rc = open_data(e, err)) ||
         (rc = begin(e, err))) {
         evaluate_close(e);

@@ -78,8 +78,8 @@ static int task_open(const struct jobfile *job, const struct task_env *env, void
     t->begun_s = clock_s();
     task_progress_init(&t->progress);
     int rc;
-    if ((rc = stream_open(env->device, STREAM_NORMAL, &t->stream, err)) || (rc = open_spectra(t, err)) ||
-        (rc = geodesic_task_restore(t, &found, err)) || (!found && (rc = geodesic_task_begin_phase(t, err)))) {
+    if ((rc = task_stream(env, &t->stream, err)) || (rc = open_spectra(t, err)) || (rc = geodesic_task_restore(t, &found, err)) ||
+        (!found && (rc = geodesic_task_begin_phase(t, err)))) {
         task_close(t);
         return rc;
     }

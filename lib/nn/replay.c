@@ -47,9 +47,7 @@ static int record_or_run(struct replay *r, struct replay_entry *e, struct stream
 }
 
 int replay_run(struct replay *r, struct stream *s, const struct replay_key *key, const struct replay_body *body, struct err *err) {
-    struct device_info info;
-    device_describe(stream_device(s), &info);
-    if (!info.has_graphs)
+    if (!stream_records(s))
         return body->run(body->ctx, err);
     struct replay_entry *e = entry_for(r, key);
     e->turn = ++r->turns;

@@ -96,6 +96,7 @@ static int weigh_newest(const struct work *w, const struct tensor *dlogits, stru
 
 static int update(struct work *w, struct err *err) {
     struct step *t = w->step;
+    stream_phase(w->stream, "update");
     return optim_queue(t->config.optim, w->stream, &t->on_device->there, &t->on_device->back.squares, err);
 }
 
@@ -119,20 +120,26 @@ static int run(void *ctx, struct err *err) {
                              .pos_weight = c->pos_weight,
                              .place = pass.place,
                              .sums = &t->on_device->back.loss_sum};
-    int rc;
-    if (((t->input.first || c->reduction) && (rc = optim_zero_grad(c->optim, w->stream, err))) ||
-        (rc = seizure_forward_train(c->net, w->stream, &t->input.x, &pass, &logits, err)) ||
-        (rc = op_loss(w->stream, &loss, err)) || (rc = weigh_newest(w, &dlogits, err)) ||
-        (rc = seizure_backward(c->net, w->stream, &dlogits, &pass, err)))
-        return rc;
-    return t->input.last && !c->reduction ? update(w, err) : 0;
+    stream_phase(w->stream, "forward");
+    int rc = t->input.first || c->reduction ? optim_zero_grad(c->optim, w->stream, err) : 0;
+    rc = rc ? rc : seizure_forward_train(c->net, w->stream, &t->input.x, &pass, &logits, err);
+    stream_phase(w->stream, "loss");
+    rc = rc ? rc : op_loss(w->stream, &loss, err);
+    rc = rc ? rc : weigh_newest(w, &dlogits, err);
+    stream_phase(w->stream, "backward");
+    rc = rc ? rc : seizure_backward(c->net, w->stream, &dlogits, &pass, err);
+    rc = rc || !t->input.last || c->reduction ? rc : update(w, err);
+    stream_phase(w->stream, NULL);
+    return rc;
 }
 
 /* The end of a batch whose gradients were reduced. */
 static int run_update(void *ctx, struct err *err) {
     struct work *w = ctx;
     int rc = reduction_apply_statistics(w->step->config.reduction, w->stream, err);
-    return rc ? rc : update(w, err);
+    rc = rc ? rc : update(w, err);
+    stream_phase(w->stream, NULL);
+    return rc;
 }
 
 static int reduce(struct work *w, struct err *err) {

@@ -345,8 +345,8 @@ static int prepare(struct train *t, struct err *err) {
         return rc;
     if ((rc = modelfile_set_frontend(&t->file, &frontend, err)) ||
         (rc = augment_init(&t->augment, &job->data.augment, &frontend, job->model.window, (uint64_t)job->training.seed, err)) ||
-        (rc = open_manifest(t, err)) || (rc = plan_schedule(t, err)) ||
-        (rc = stream_open(t->env.device, STREAM_NORMAL, &t->stream, err)) || (rc = open_net(t, err)) ||
+        (rc = open_manifest(t, err)) || (rc = plan_schedule(t, err)) || (rc = task_stream(&t->env, &t->stream, err)) ||
+        (rc = open_net(t, err)) ||
         (rc = train_is_writer(t) ? train_checkpoint_restore(t, &found, err)
                                  : train_checkpoint_follow(t, origin.step, origin.attempt, &found, err)) ||
         (found && (rc = train_roles_resume(t, err))) || (rc = found ? look_at_origin(t, err) : first_weights(t, err)))

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/str.h"
+#include "kernels/profile.h"
 #include "store/digest.h"
 #include "store/mirror.h"
 
@@ -14,6 +15,13 @@ void task_log(const struct task_env *env, enum task_level level, const char *fmt
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     task_tell(env, &(struct task_report){.kind = TASK_LOG, .level = level, .text = text});
+}
+
+int task_stream(const struct task_env *env, struct stream **ret, struct err *err) {
+    int rc = stream_open(env->device, STREAM_NORMAL, ret, err);
+    if (!rc)
+        stream_profile(*ret, env->profile);
+    return rc;
 }
 
 bool task_is_mirrored(const struct task_env *env) {

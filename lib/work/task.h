@@ -41,8 +41,9 @@ struct task_env {
     int64_t memory_limit_bytes; /* refuse before start what needs more; 0 = no limit */
     atomic_bool *stop;          /* set by the owner: return from long preparation soon with ERR_CANCELLED */
     void *ctx;
-    task_report_fn *report; /* NULL: nobody listens */
-    struct file_cell *file; /* task_file; NULL: nobody looks */
+    task_report_fn *report;  /* NULL: nobody listens */
+    struct file_cell *file;  /* task_file; NULL: nobody looks */
+    struct profile *profile; /* times the ops of task_stream (kernels/profile.h); NULL: nobody wants to know */
     /* task_point. NULL: the task is never stopped, and nothing is saved but what `run` saves by itself. */
     int (*point)(void *ctx, struct err *err);
     /* The object "store://NAME/KEY" as it is now; the file stays until the next call or the end of the task. NULL: there are no
@@ -85,6 +86,8 @@ static inline void task_file(const struct task_env *env, const char *path) {
     if (env->file)
         file_cell_set(env->file, path);
 }
+/* Opens the stream that the task computes on. */
+int task_stream(const struct task_env *env, struct stream **ret, struct err *err);
 /* Reports to the owner; 0 if nobody listens. */
 static inline int task_tell(const struct task_env *env, const struct task_report *report) {
     return env->report ? env->report(env->ctx, report) : 0;

@@ -6,19 +6,12 @@
 
 #include "base/err.h"
 #include "kernels/op.h"
+#include "kernels/rates.h"
 
 struct bench_context {
     struct device *device;
     struct stream *stream;
     enum dtype dtype;
-};
-
-/* Work that one run cannot avoid: bytes to and from memory, exponentials, floating point operations. The floor is the slowest of
- * the three at the rates of bench_rates, plus the copies between host and device before and after it. */
-struct bench_work {
-    double bytes, exponentials, flops;
-    double flops_act; /* operations of convolutions and projections: at the bf16 rate when activations are bf16 */
-    double host_bytes;
 };
 
 enum bench_where { BENCH_ANYWHERE, BENCH_CPU, BENCH_GPU };
@@ -28,7 +21,7 @@ struct bench_case {
     int batch;
     bool f32_only;
     enum bench_where where;
-    struct bench_work (*work)(const struct bench_case *c, const struct bench_context *x);
+    struct rates_work (*work)(const struct bench_case *c, const struct bench_context *x);
     int (*open)(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err);
     int (*run)(void *state, struct stream *s, struct err *err);
     void (*close)(void *state, struct device *dev);
@@ -55,16 +48,5 @@ struct bench_range {
 /* A tensor of uniform values on the device; its rank is the number of dimensions that are not zero. */
 struct tensor bench_fill(struct bench_memory *m, enum dtype dtype, const int64_t dim[3], struct bench_range r);
 void bench_memory_done(struct bench_memory *m, struct device *dev);
-
-/* Measured on this machine with `threads` threads: bytes per second of a copy (read + write), exponentials, FP32 and bf16
- * operations per second (bf16 0 where the processor has no such instruction). About a second. */
-struct bench_rates {
-    double bytes, exponentials, flops, flops_bf16;
-    double host_bytes;            /* between pinned host memory and a device's own; 0 where there is only one memory */
-    const char *bf16_instruction; /* static text: what the bf16 rate was measured with; NULL where there is none */
-};
-struct bench_rates bench_measure_rates(int threads);
-/* The same of a device that computes beside its caller; exponentials stay 0, unknown. */
-int bench_device_rates(const struct bench_context *x, struct bench_rates *ret, struct err *err);
 
 #endif

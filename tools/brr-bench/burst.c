@@ -116,14 +116,14 @@ static int run_tick(void *state, struct stream *stream, struct err *err) {
 
 /* A tick's bytes: 4 of each synapse that delivers; of every neuron its sum; of a candidate the sum again and its state: membrane,
  * countdown and fire count read and written, threshold, window, leak, excitability, refractory time, limit, snooze, flags. */
-static struct bench_work burst_work(const struct bench_case *c, const struct bench_context *x) {
+static struct rates_work burst_work(const struct bench_case *c, const struct bench_context *x) {
     const struct burst_case *p = c->parameters;
     double ticks = seen.ticks > 0 ? seen.ticks : 1;
     (void)x;
     printf("# burst %s: a tick fires %.0f neurons, delivers %.0f synapses, has %.0f candidates; %.3f GB resident\n", c->name,
            seen.fired / ticks, seen.events / ticks, seen.candidates / ticks, (double)seen.bytes * 1e-9);
     double bytes = 4 * seen.events / ticks + 4 * (double)p->neurons + (4 + 39) * seen.candidates / ticks;
-    return (struct bench_work){.bytes = (double)p->ticks * bytes};
+    return (struct rates_work){.bytes = (double)p->ticks * bytes};
 }
 
 /* ---- drawing and loading --------------------------------------------------------------------------------------- */
@@ -181,13 +181,13 @@ static int64_t synapses(const struct bench_case *c) {
 }
 
 /* The packed synapses written once; for a file its 11 bytes a synapse read once too. */
-static struct bench_work draw_work(const struct bench_case *c, const struct bench_context *x) {
+static struct rates_work draw_work(const struct bench_case *c, const struct bench_context *x) {
     (void)x;
-    return (struct bench_work){.bytes = 4.0 * (double)synapses(c)};
+    return (struct rates_work){.bytes = 4.0 * (double)synapses(c)};
 }
-static struct bench_work load_work(const struct bench_case *c, const struct bench_context *x) {
+static struct rates_work load_work(const struct bench_case *c, const struct bench_context *x) {
     (void)x;
-    return (struct bench_work){.bytes = 15.0 * (double)synapses(c)};
+    return (struct rates_work){.bytes = 15.0 * (double)synapses(c)};
 }
 
 #define TICKS(name_, where_, parameters_)                                                                                          \

@@ -159,12 +159,12 @@ static double forward_operations(const struct seizure_config *config, const stru
     return sum + (seizure_step(config) ? 1 : 2) * config->mamba_layers * t / TOKEN * inner * config->d_state * 5;
 }
 
-static struct bench_work detector_work(const struct bench_case *c, const struct bench_context *x) {
+static struct rates_work detector_work(const struct bench_case *c, const struct bench_context *x) {
     const struct detector_case *d = c->parameters;
     struct seizure_config config;
     struct seizure_net *net = NULL;
     struct seizure_options options = {.max_batch = 1, .precision = x->dtype};
-    struct bench_work w = {0};
+    struct rates_work w = {0};
     if (config_of(d, &config, NULL) || seizure_new(x->device, &config, &options, &net, NULL))
         return w;
     double weights = (double)seizure_params(net)->data_count * sizeof(float);

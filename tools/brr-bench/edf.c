@@ -38,14 +38,14 @@ struct edf_state {
     float *uv[CHANNELS];
 };
 
-static struct bench_work edf_work(const struct bench_case *c, const struct bench_context *x) {
+static struct rates_work edf_work(const struct bench_case *c, const struct bench_context *x) {
     const struct edf_case *p = c->parameters;
     double samples = (double)p->rate_hz * SECONDS;
     (void)x;
     if (!p->montage)
-        return (struct bench_work){.bytes = samples * CHANNELS * (2 + 4)};
+        return (struct rates_work){.bytes = samples * CHANNELS * (2 + 4)};
     /* The recording in, the cache file out; four sections of nine operations a sample. */
-    return (struct bench_work){.bytes = samples * CHANNELS * 2 + 256.0 * SECONDS * p->outputs * 2,
+    return (struct rates_work){.bytes = samples * CHANNELS * 2 + 256.0 * SECONDS * p->outputs * 2,
                                .flops = 256.0 * SECONDS * p->outputs * 36};
 }
 

@@ -79,10 +79,10 @@ static double operations(struct mlp_shape n) { return 2.0 * ((double)n.hidden1 *
 
 /* Forward and backward take three times the forward pass; a tanh costs one exponential. By Runge-Kutta every stage of every step
  * evaluates the metric with its derivative, and the flow. */
-static struct bench_work fold_work(const struct bench_case *c, const struct bench_context *x) {
+static struct rates_work fold_work(const struct bench_case *c, const struct bench_context *x) {
     struct mlp_shape metric = GEODESIC_METRIC, head = geodesic_head_shape(GEODESIC_FLOW);
     double metrics = (double)WAVELENGTHS * CELLS * ORDER, flows = (double)WAVELENGTHS * PATH_NODES;
-    struct bench_work w = {0};
+    struct rates_work w = {0};
     (void)x;
     if (c->parameters) {
         flows = (double)ODE_WAVELENGTHS * PAIRS * ODE_STEPS * 4;
@@ -186,9 +186,9 @@ static void lorenz_close(void *state, struct device *dev) {
 }
 
 /* A rate costs 9 operations and each of its 3 numbers about 6 more, four times a step. */
-static struct bench_work lorenz_work(const struct bench_case *c, const struct bench_context *x) {
+static struct rates_work lorenz_work(const struct bench_case *c, const struct bench_context *x) {
     (void)x;
-    return (struct bench_work){.flops = (double)c->batch * LORENZ_STEPS * 4 * (9 + 3 * 6)};
+    return (struct rates_work){.flops = (double)c->batch * LORENZ_STEPS * 4 * (9 + 3 * 6)};
 }
 
 static const bool by_ode = true;

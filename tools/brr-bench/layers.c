@@ -208,17 +208,17 @@ static int layer_open(const struct bench_case *c, const struct bench_context *x,
 
 /* Norms: activations read and written; batch norm must see its input twice. Products: two operations per weight and token, twice
  * that for the two gradients. */
-static struct bench_work layer_work(const struct bench_case *c, const struct bench_context *x) {
+static struct rates_work layer_work(const struct bench_case *c, const struct bench_context *x) {
     const struct shape *s = c->parameters;
     double tokens = (double)c->batch * (double)s->t, each = (double)dtype_bytes(x->dtype);
     if (s->kind == DENSE || s->kind == LINEAR) {
         double weights = (double)(s->ci * s->co * s->k);
-        return (struct bench_work){.bytes = tokens * (double)(s->ci + s->co) * each + weights * each,
+        return (struct rates_work){.bytes = tokens * (double)(s->ci + s->co) * each + weights * each,
                                    .flops_act = 2 * tokens * weights * (s->backward ? 2 : 1)};
     }
     static const int passes[][2] = {[BATCH] = {3, 7}, [LAYER] = {4, 3}, [GATED] = {3, 5}};
     double exponentials = s->kind == GATED ? tokens * (double)s->ci : 0;
-    return (struct bench_work){.bytes = passes[s->kind][s->backward] * tokens * (double)s->ci * each, .exponentials = exponentials};
+    return (struct rates_work){.bytes = passes[s->kind][s->backward] * tokens * (double)s->ci * each, .exponentials = exponentials};
 }
 
 static const struct shape stem_fwd = {DENSE, false, 15360, 19, 64, 7}, stem_bwd = {DENSE, true, 15360, 19, 64, 7},

@@ -211,7 +211,7 @@ static int scan_run(void *state, struct stream *stream, struct err *err) {
 
 /* Every activation is read or written once per direction; backward computes every decay twice (states are kept only at tile
  * starts). Per state and step: 5 operations forward, 5 + 16 backward. */
-static struct bench_work scan_work(const struct bench_case *c, const struct bench_context *x) {
+static struct rates_work scan_work(const struct bench_case *c, const struct bench_context *x) {
     const struct shape *s = c->parameters;
     double tokens = (double)c->batch * (double)s->l, channels = tokens * (double)s->d, each = (double)dtype_bytes(x->dtype);
     double updates = s->kind == CONV ? 0 : channels * (double)s->n;
@@ -219,7 +219,7 @@ static struct bench_work scan_work(const struct bench_case *c, const struct benc
     if (s->backward)
         wide += s->kind == SCAN1 ? (s->seed ? 2 : 3) : 1;
     double narrow = s->kind == CONV ? 0 : tokens * 2 * (double)s->n + (s->kind == SSD ? tokens * (double)s->heads : 0);
-    struct bench_work w = {.bytes = (wide * channels + narrow * (s->backward ? 2 : 1)) * each};
+    struct rates_work w = {.bytes = (wide * channels + narrow * (s->backward ? 2 : 1)) * each};
     if (s->from_host) /* the seed's activations, and A with its gradient */
         w.host_bytes = w.bytes + (s->backward ? 2 : 1) * (double)(s->d * s->n) * sizeof(float);
     if (s->kind == CONV) {

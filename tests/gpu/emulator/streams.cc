@@ -7,13 +7,16 @@
 #include <string.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <vector>
 
 struct event_state {
     uint64_t asked, reached;
-    cudaStream_t capture, recorder; /* recorded into the recording that `capture` began; NULL: into a queue */
+    std::chrono::steady_clock::time_point at; /* when it was reached */
+    cudaStream_t capture, recorder;           /* recorded into the recording that `capture` began; NULL: into a queue */
 };
 struct emulator_event {
     std::shared_ptr<struct event_state> state;
@@ -224,7 +227,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     if (stream->origin)
         return emulator_fault; /* what was recorded before it comes before what waits for it */
     uint64_t count = ++state->asked;
-    stream->tasks.push_back({[=] { state->reached = count; }, NULL, 0});
+    stream->tasks.push_back({[=] {
+                                 state->reached = count;
+                                 state->at = std::chrono::steady_clock::now();
+                             },
+                             NULL, 0});
     return emulator_fault;
 }
 /* Within a recording: a stream that waits for an event of it joins it; an event from outside is an error, and spoils it. */
@@ -261,6 +268,38 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     }
     memory_shut();
     return emulator_fault;
+}
+
+cudaError_t cudaEventElapsedTime(float *ret_ms, cudaEvent_t from, cudaEvent_t to) {
+    gate lock(emulator_gate);
+    const bool reached = from->state->asked && from->state->reached == from->state->asked && to->state->asked &&
+                         to->state->reached == to->state->asked;
+    *ret_ms = reached ? std::chrono::duration<float, std::milli>(to->state->at - from->state->at).count() : 0;
+    return emulator_fault ? emulator_fault : reached ? cudaSuccess : cudaErrorNotReady;
+}
+
+/* ---- ranges for a profiler ---- */
+
+static std::atomic<long> ranges; /* that were begun */
+static thread_local long range_depth;
+
+int nvtxRangePushA(const char *name) {
+    if (!name)
+        emulator_die("a range without a name");
+    ranges++;
+    return (int)range_depth++;
+}
+
+int nvtxRangePop(void) {
+    if (!range_depth)
+        emulator_die("a range ends that did not begin");
+    return (int)--range_depth;
+}
+
+/* How many ranges were begun, and how many the calling thread has not ended. */
+extern "C" __attribute__((visibility("default"))) void emulator_ranges(long ret[2]) {
+    ret[0] = ranges;
+    ret[1] = range_depth;
 }
 
 /* Something may run meanwhile. */
