@@ -72,11 +72,18 @@ static const struct recording_format *recognise(const uint8_t *start, size_t n) 
 
 bool eegfile_named(const char *path) {
     enum eegfile_kind kind = eegfile_kind(path);
-    uint8_t start[FORMAT_PROBE_BYTES];
+    uint8_t buffer[FORMAT_PROBE_BYTES];
+    const uint8_t *start;
+    struct filebytes bytes;
     if (kind != EEGFILE_EITHER)
         return kind == EEGFILE_RECORDING;
-    OWNED_FILE FILE *f = fopen(path, "rbe");
-    return f && recognise(start, fread(start, 1, sizeof start, f));
+    filebytes_init(&bytes, path);
+    if (filebytes_open(&bytes, path, NULL))
+        return false;
+    const size_t n = bytes.len < sizeof buffer ? bytes.len : sizeof buffer;
+    const bool known = !filebytes_get(&bytes, 0, n, buffer, &start, NULL) && recognise(start, n);
+    filebytes_close(&bytes);
+    return known;
 }
 
 const char *eegfile_ending(const char *path) {

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -78,9 +79,20 @@ static void a_log_of_which_the_start_is_there_leaves_nothing_open(void **state) 
     assert_int_equal(open_files(), before);
 }
 
+/* The first bytes decide; a pipe of that name is not waited for. */
+static void its_ending_is_that_of_other_files_too(void **state) {
+    write_nihon(in_dir(state, "a.EEG"));
+    put_file(in_dir(state, "b.eeg"), VERSION, 4);
+    assert_int_equal(mkfifo(in_dir(state, "c.eeg"), 0600), 0);
+    assert_true(eegfile_named(in_dir(state, "a.EEG")));
+    assert_false(eegfile_named(in_dir(state, "b.eeg")));
+    assert_false(eegfile_named(in_dir(state, "c.eeg")));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(a_block_is_read),
+        in_temp_dir(its_ending_is_that_of_other_files_too),
         in_temp_dir(a_log_of_which_the_start_is_there_leaves_nothing_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
