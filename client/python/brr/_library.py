@@ -121,4 +121,6 @@ def scan_of(device):
     scans = _own.__dict__
     if device not in scans:
         scans[device] = Scan(device, int(os.environ.get("BRR_SCAN_THREADS", "0")))
+        if device.startswith("cuda"):
+            scans[device].use_stream(0)  # the default stream: in order with what CuPy and PyTorch queue
     return scans[device]

@@ -16,14 +16,19 @@ __all__ = ["Mamba", "Mamba2", "RMSNormGated", "as_mamba_ssm", "causal_conv1d_fn"
            "mamba_split_conv1d_scan_combined", "selective_scan_fn", "selective_state_update"]
 
 
+def _use_stream_of(x):
+    """The calling thread's scan queues behind what PyTorch has queued."""
+    if x.is_cuda:
+        scan.use_stream(f"cuda:{x.device.index}", torch.cuda.current_stream(x.device).cuda_stream)
+
+
 class _Op(torch.autograd.Function):
     """One op of brr.scan as a node of autograd: forward(forward, backward, names of the inputs, options, *inputs) returns what `forward` does."""
 
     @staticmethod
     def forward(ctx, forward, backward, names, options, *inputs):
         inputs = [x if x is None else x.detach() for x in inputs]
-        if inputs[0].is_cuda:
-            scan.use_stream(f"cuda:{inputs[0].device.index}", torch.cuda.current_stream(inputs[0].device).cuda_stream)
+        _use_stream_of(inputs[0])
         ctx.backward_op, ctx.names, ctx.options = backward, names, options
         ctx.set_materialize_grads(False)
         out, state = forward(**dict(zip(names, inputs)), **options)
@@ -34,6 +39,7 @@ class _Op(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, dout, dstate):
         *inputs, out, state = ctx.saved_tensors
+        _use_stream_of(out)  # autograd computes on a thread of its own, whose scan is another one
         dout = torch.zeros_like(out) if dout is None else dout.to(out.dtype).contiguous()
         gradients = ctx.backward_op(dout, None if dstate is None else dstate.float().contiguous(), state, dict(zip(ctx.names, inputs)), ctx.options)
         return (None, None, None, None, *(gradients.get(name) if x is not None else None for name, x in zip(ctx.names, inputs)))
