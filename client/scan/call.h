@@ -21,8 +21,9 @@ struct scan_call {
  * set. */
 void scan_call_begin(struct scan_call *c, const char *op, brr_scan *scan, struct brr_scan_error *to);
 void scan_call_arguments(struct scan_call *c, const void *args, void *known, size_t known_bytes);
-/* The tensor as kernels take it, at most `rank` dimensions: the last two are joined, or a first one of 1 is put before, where it
- * has one more or one less. */
+/* The tensor as kernels take it. Where it has rank + 1 dimensions the last two are joined; any other rank stays, for the op to
+ * refuse by its shape. Strides of 0 in all dimensions: dense. INVALID for layouts that kernels do not take; absent tensors stay
+ * absent. */
 struct tensor scan_call_tensor(struct scan_call *c, const char *name, const struct brr_scan_tensor *t, int rank);
 /* A state (B,H,P,N), dense, as (B,H·P,N). */
 struct tensor scan_call_heads(struct scan_call *c, const char *name, const struct brr_scan_tensor *t);
