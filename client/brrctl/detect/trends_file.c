@@ -6,7 +6,7 @@
 #include "client/brrctl/detect/eeg_clip.h"
 #include "eeg/trends.h"
 
-enum { CLIP_S = 600, MOST_TEXT_BYTES = 512 << 20 };
+enum { CLIP_EPOCHS = 60 /* ten minutes */, MOST_TEXT_BYTES = 512 << 20 };
 
 static void put_trends_head(struct str *out) {
     str_puts(out, "onset\tduration");
@@ -48,9 +48,11 @@ int trends_write(const char *recording, const struct source_reading *reading, co
     if ((rc = eegfile_open_header(recording, &file, err)) || (rc = eegfile_assume_unit(file, reading->unit, err)))
         return rc;
     put_trends_head(&text);
-    const double whole_s = floor(eegfile_info(file)->duration_s / TRENDS_EPOCH_S) * TRENDS_EPOCH_S;
-    for (double at_s = 0; at_s < whole_s; at_s += CLIP_S)
-        if ((rc = put_clip(file, &config, at_s, fmin(CLIP_S, whole_s - at_s), &text, err)))
+    const int64_t epochs = (int64_t)(eegfile_info(file)->duration_s / TRENDS_EPOCH_S);
+    for (int64_t at = 0, n; at < epochs; at += n) {
+        n = epochs - at < CLIP_EPOCHS ? epochs - at : CLIP_EPOCHS;
+        if ((rc = put_clip(file, &config, (double)at * TRENDS_EPOCH_S, (double)n * TRENDS_EPOCH_S, &text, err)))
             return rc;
+    }
     return fsio_write_text(path, &text, err);
 }
