@@ -128,6 +128,40 @@ static void drift_is_a_gap_each_quarter_of_a_second(void **state) {
     assert_true(fabs((double)(t.position + t.held) / RATE - 256 * 600 / 255.0) < 0.8);
 }
 
+/* Stamps of n samples that come `rate_hz` in a second in chunks of `chunk`; inside a chunk they repeat what is declared. */
+static double measured(int64_t n, double rate_hz, int64_t chunk, double declared_hz, double jitter_s) {
+    static double stamps[8192];
+    assert_true(n <= 8192);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t begin = i / chunk * chunk;
+        stamps[i] =
+            1000 + (double)begin / rate_hz + (double)(i - begin) / declared_hz + jitter_s * sin(7.0 * (double)(begin / chunk));
+    }
+    return lsl_timeline_measure(stamps, n, declared_hz);
+}
+
+static void the_rate_of_the_stamps_is_measured_whatever_is_declared(void **state) {
+    (void)state;
+    static const int64_t chunks[] = {1, 8, 25, 100};
+    for (int i = 0; i < 4; i++) {
+        assert_true(fabs(measured(1250, 125, chunks[i], 250, 0.002) - 125) < 1e-9); /* half of what is declared */
+        assert_true(fabs(measured(2000, 200, chunks[i], 256, 0.002) - 200) < 1e-9);
+        assert_true(fabs(measured(5000, 500, chunks[i], 250, 0.002) - 500) < 1e-9);
+        assert_true(fabs(measured(2560, 256, chunks[i], 256, 0.002) - 256) < 1e-9);
+    }
+    assert_true(isnan(measured(100, 125, 1, 250, 0))); /* less than a second */
+    static double stamps[1250];
+    for (int i = 0; i < 1250; i++)
+        stamps[i] = i / 125.0 + (i > 600 ? 30 : 0); /* a gap is no other rate */
+    assert_true(fabs(lsl_timeline_measure(stamps, 1250, 250) - 125) < 1e-9);
+    for (int i = 0; i < 1250; i++)
+        stamps[i] = i / 250.0 + (i > 300 ? 200000 : 0) + (i > 900 ? 3 : 0); /* as declared, with a clock that was set and a gap */
+    assert_true(fabs(lsl_timeline_measure(stamps, 1250, 250) - 250) < 1e-9);
+    for (int i = 0; i < 1250; i++)
+        stamps[i] = 5; /* a clock that stands still */
+    assert_true(isnan(lsl_timeline_measure(stamps, 1250, 250)));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_of_a_steady_sender_follow_each_other),
@@ -138,6 +172,7 @@ int main(void) {
         cmocka_unit_test(a_silence_is_a_gap_while_it_lasts),
         cmocka_unit_test(after_a_silence_any_clock_is_taken),
         cmocka_unit_test(drift_is_a_gap_each_quarter_of_a_second),
+        cmocka_unit_test(the_rate_of_the_stamps_is_measured_whatever_is_declared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,9 @@
 #include "client/brrctl/lsl/lsl_timeline.h"
 
 #include <math.h>
+#include <stdlib.h>
+
+#include "base/order.h"
 
 static const double TOLERANCE_S = 0.25; /* as for the records of a file */
 static const double DECIDE_S = 0.5;
@@ -139,6 +142,61 @@ int64_t lsl_timeline_silence(struct lsl_timeline *t, double now_s) {
 void lsl_timeline_shift(struct lsl_timeline *t, double delta_s) {
     t->anchor_s += delta_s;
     end_stretch(t);
+}
+
+/* The nearest usual rate within one per cent, else the rate itself. */
+static double usual_rate(double rate_hz) {
+    static const double usual[] = {100, 125, 128,  160,  200,  250,  256,  300,  400, 500,
+                                   512, 600, 1000, 1024, 2000, 2048, 4000, 4096, 5000};
+    double nearest = rate_hz, distance = 0.01 * rate_hz;
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        if (fabs(usual[i] - rate_hz) < distance) {
+            distance = fabs(usual[i] - rate_hz);
+            nearest = usual[i];
+        }
+    return nearest;
+}
+
+/* True if sample i begins a chunk: the step to it is not the declared one. */
+static bool begins_chunk(const double *stamps, int64_t i, double declared_hz) {
+    return fabs((stamps[i] - stamps[i - 1]) * declared_hz - 1) > 0.25;
+}
+
+/* The first and the last sample that begin a chunk; false when there are too few chunks: single steps are gaps and set clocks. */
+static bool find_chunks(const double *stamps, int64_t n, double declared_hz, int64_t *ret_first, int64_t *ret_last) {
+    enum { LEAST = 8 };
+    int64_t chunks = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (begins_chunk(stamps, i, declared_hz)) {
+            *ret_first = chunks++ ? *ret_first : i;
+            *ret_last = i;
+        }
+    return chunks >= LEAST && stamps[*ret_last] - stamps[*ret_first] >= 1;
+}
+
+double lsl_timeline_measure(const double *stamps, int64_t n, double declared_hz) {
+    enum { PARTS = 8 };
+    double rates[PARTS];
+    int parts = 0;
+    int64_t first = 0, last = n - 1;
+    if (n < PARTS || stamps[n - 1] - stamps[0] < 1)
+        return NAN;
+    const bool chunks = find_chunks(stamps, n, declared_hz, &first, &last);
+    if (!chunks) {
+        first = 0;
+        last = n - 1;
+    }
+    for (int64_t at = first, to = first; at < last; at = to) {
+        const int64_t end = at + (last - first + PARTS - 1) / PARTS;
+        for (to = end < last ? end : last; chunks && to < last && !begins_chunk(stamps, to, declared_hz);)
+            to++;
+        if (parts < PARTS && stamps[to] > stamps[at])
+            rates[parts++] = (double)(to - at) / (stamps[to] - stamps[at]);
+    }
+    if (!parts)
+        return NAN;
+    qsort(rates, (size_t)parts, sizeof *rates, order_f64s);
+    return usual_rate((rates[(parts - 1) / 2] + rates[parts / 2]) / 2);
 }
 
 double lsl_timeline_rate(const struct lsl_timeline *t) {

@@ -44,6 +44,10 @@ int64_t lsl_timeline_silence(struct lsl_timeline *t, double now_s);
 int64_t lsl_timeline_settle(struct lsl_timeline *t);
 /* The correction of the sender's clock was replaced by one that differs by delta_s: no sample is missing. */
 void lsl_timeline_shift(struct lsl_timeline *t, double delta_s);
+/* The rate of n stamps of a stream that declares another one: the median over parts of them, so that a gap does not count, each
+ * from the first sample of a sent chunk to that of another, because stamps inside a chunk may only repeat what is declared. Rates
+ * near a usual one are that one. NaN below a second. */
+double lsl_timeline_measure(const double *stamps, int64_t n, double declared_hz);
 /* Samples in a second by their stamps; NaN before ten seconds. */
 double lsl_timeline_rate(const struct lsl_timeline *t);
 

@@ -17,7 +17,9 @@
 enum { MAX_FOUND = 64, TEXT = 64, SLEEP_MS = 10, MAX_BUFFER_S = 3600, MAX_RATE = 100000 };
 static const double OPEN_S = 5, ANSWER_S = 2, CORRECTION_EVERY_S = 5, RETRY_S = 0.5, LAG_S = 1, MOST_LAG_S = 600, CHECKED_S = 1,
                     RATE_TOLERANCE = 0.005;
-static const double BUFFER_BYTES = 256 << 20;
+/* A stream that sends at another rate than it declares shows it in the first seconds; then some more decide at which. */
+static const double LOOK_S = 2.5, MEASURE_S = 10, OTHER_RATE = 0.05;
+static const double BUFFER_BYTES = 256 << 20, PULLED_BYTES = 16 << 20;
 
 struct source_lsl {
     struct source base;
@@ -25,6 +27,7 @@ struct source_lsl {
     const struct lsl_library *lsl;
     struct eeg_info info;
     struct eeg_signal *signals;
+    double declared_hz; /* base.rate_hz is what the stamps say, where that is another rate */
     char (*labels)[TEXT], (*units)[TEXT];
     double *scales; /* of each row, to µV; 0 = no unit is given, NaN = no voltage */
     int *places;    /* the sender's channel of each row, by its label */
@@ -173,7 +176,8 @@ static void read_channels(struct source_lsl *s, lsl_streaminfo full) {
 
 static int allocate(struct source_lsl *s, struct err *err) {
     size_t n = (size_t)s->base.n;
-    s->room = llround(fmax(2 * s->base.rate_hz, 512));
+    const double most = PULLED_BYTES / ((double)n * sizeof(float));
+    s->room = llround(fmax(fmax(2 * s->base.rate_hz, fmin((MEASURE_S + 2) * s->base.rate_hz, most)), 512));
     s->rows_room = 3 * s->room;
     s->signals = calloc(n, sizeof *s->signals);
     s->labels = calloc(n, sizeof *s->labels);
@@ -213,7 +217,7 @@ static void set_start(struct eeg_start *start, int64_t *ret_ms) {
 
 static int check_info(struct source_lsl *s, lsl_streaminfo info, struct err *err) {
     s->base.n = s->lsl->get_channel_count(info);
-    s->base.rate_hz = s->lsl->get_nominal_srate(info);
+    s->base.rate_hz = s->declared_hz = s->lsl->get_nominal_srate(info);
     if (s->lsl->get_channel_format(info) == LSL_STRING || !(s->base.rate_hz > 0) || s->base.rate_hz > MAX_RATE)
         return err_set(err, ERR_INVALID, "the stream %s has %s; expected numbers at a fixed rate", s->config.name,
                        s->lsl->get_channel_format(info) == LSL_STRING ? "texts" : "no usable rate");
@@ -240,7 +244,6 @@ static int open_stream(struct source_lsl *s, lsl_streaminfo info, struct err *er
     s->opened_s = s->heard_s = s->corrected_at_s = s->lsl->local_clock();
     s->info = (struct eeg_info){.plus = true, .patient = "", .recording = "", .n_signals = s->base.n, .signals = s->signals};
     set_start(&s->info.start, &s->base.start_ms);
-    lsl_timeline_init(&s->timeline, s->base.rate_hz);
     return 0;
 }
 
@@ -268,6 +271,41 @@ static int pull(struct source_lsl *s, struct err *err) {
     else if (code && code != LSL_TIMED_OUT)
         return err_set(err, ERR_UNAVAILABLE, "the stream %s: liblsl error %d", s->name, code);
     s->n_pulled += (int64_t)(got / (unsigned long)s->base.n);
+    return 0;
+}
+
+/* Pulls for so long; the samples stay the first ones. */
+static int pull_for(struct source_lsl *s, double seconds, struct err *err) {
+    const double until_s = s->lsl->local_clock() + seconds;
+    while (s->n_pulled < s->room && s->lsl->local_clock() < until_s && !interrupt_seen()) {
+        int rc = pull(s, err);
+        if (rc)
+            return rc;
+        nanosleep(&(struct timespec){.tv_nsec = SLEEP_MS * 1000000L}, NULL);
+    }
+    return 0;
+}
+
+/* The rate that the stamps say is used where it is another one than the stream declares: taken as declared, half the samples would
+ * be gaps, or the EEG would run too fast. */
+static int check_rate(struct source_lsl *s, struct err *err) {
+    int rc = pull_for(s, LOOK_S, err);
+    double rate_hz = lsl_timeline_measure(s->stamps, s->n_pulled, s->declared_hz);
+    if (rc)
+        return rc;
+    if (fabs(rate_hz / s->declared_hz - 1) > OTHER_RATE) { /* false for NaN */
+        if ((rc = pull_for(s, MEASURE_S - LOOK_S, err)))
+            return rc;
+        rate_hz = lsl_timeline_measure(s->stamps, s->n_pulled, s->declared_hz);
+    }
+    if (fabs(rate_hz / s->declared_hz - 1) > OTHER_RATE && rate_hz >= 1 && rate_hz <= MAX_RATE) {
+        tell("the stream %s declares %g Hz, its time stamps say %.4g Hz: it is read as %.4g Hz", s->name, s->declared_hz, rate_hz,
+             rate_hz);
+        s->base.rate_hz = rate_hz;
+        for (int c = 0; c < s->base.n; c++)
+            s->signals[c].rate_hz = rate_hz;
+    }
+    lsl_timeline_init(&s->timeline, s->base.rate_hz);
     return 0;
 }
 
@@ -313,7 +351,7 @@ static bool has_our_rows(struct source_lsl *s, bool *ret_silent) {
  */
 static void take_back(struct source_lsl *s, lsl_streaminfo info) {
     bool silent = false;
-    s->changed = s->lsl->get_channel_count(info) != s->base.n || s->lsl->get_nominal_srate(info) != s->base.rate_hz;
+    s->changed = s->lsl->get_channel_count(info) != s->base.n || s->lsl->get_nominal_srate(info) != s->declared_hz;
     if (!s->changed && make_inlet(s, info)) {
         const bool same = has_our_rows(s, &silent);
         s->changed = !same && !silent;
@@ -492,13 +530,10 @@ static double amplitude(const struct source_lsl *s, int c) {
 
 /* The median over the used channels of a second of samples, which stay the first ones; 0 = none came. */
 static int measure(struct source_lsl *s, const int *used, int n, double *ret, struct err *err) {
-    double sizes[FRONTEND_MAX_LABELS], until_s = s->lsl->local_clock() + OPEN_S;
-    while ((double)s->n_pulled < CHECKED_S * s->base.rate_hz && s->lsl->local_clock() < until_s && !interrupt_seen()) {
-        int rc = pull(s, err);
-        if (rc)
-            return rc;
-        nanosleep(&(struct timespec){.tv_nsec = SLEEP_MS * 1000000L}, NULL);
-    }
+    double sizes[FRONTEND_MAX_LABELS];
+    int rc = (double)s->n_pulled < CHECKED_S * s->base.rate_hz ? pull_for(s, OPEN_S, err) : 0;
+    if (rc)
+        return rc;
     for (int i = 0; i < n; i++)
         sizes[i] = amplitude(s, used[i]);
     qsort(sizes, (size_t)n, sizeof *sizes, order_f64s);
@@ -544,6 +579,8 @@ static const char *lsl_remark(struct source *base) {
     double rate_hz = lsl_timeline_rate(t);
     struct str text;
     str_init(&text, sizeof s->remark - 1);
+    if (base->rate_hz < s->declared_hz || base->rate_hz > s->declared_hz)
+        str_printf(&text, "the stream declares %g Hz and sends %.4g Hz, which was used; ", s->declared_hz, base->rate_hz);
     str_printf(&text, "%lld gap%s, %.2f s", (long long)t->gaps, t->gaps == 1 ? "" : "s", (double)t->gap_samples / base->rate_hz);
     if (t->late)
         str_printf(&text, "; %lld samples came after their gap was declared and were left out", (long long)t->late);
@@ -605,7 +642,7 @@ static int find_and_open(struct source_lsl *s, struct err *err) {
         rc = open_stream(s, info, err);
         s->lsl->destroy_streaminfo(info);
     } while (rc == ERR_UNAVAILABLE && s->lsl->local_clock() < until_s && !interrupt_seen());
-    return rc;
+    return rc ? rc : check_rate(s, err);
 }
 
 int source_open_lsl(const struct source_lsl_config *config, struct source **ret, struct err *err) {
