@@ -146,6 +146,10 @@ def check_import(d):
     with open(table, "w") as f:  # the second recording without a seizure
         f.write("sep=;\r\nDatei;Art;Beginn;Ende\r\n" + f"C:\\eeg\\{os.path.basename(recordings[0])};Anfall;0:00:10;0:00:20,5\r\n"
                 f"{recordings[0]};Artefakt;30;40\r\n{recordings[1].replace('.edf', '')};;;\r\n")
+    bare = f"{d.dir}/bare/night.edf"
+    os.makedirs(os.path.dirname(bare))
+    os.link(f"{eeg}/{recordings[0]}", bare)
+    assert f"`brrctl labels import TABLE.csv {d.dir}/bare`" in d.ctl("dataset", f"{d.dir}/bare")[1]
     words = ["labels", "import", table, eeg, "--file", "Datei", "--onset", "Beginn", "--end", "Ende", "--type", "Art"]
     code, out, err = d.ctl(*words, "--output", labels)
     assert code == 1 and "the first one is 'Anfall'" in err and not os.path.exists(labels), err

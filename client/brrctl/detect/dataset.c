@@ -503,6 +503,9 @@ static void print_text(const struct survey *s) {
     print_types(s);
     print_lines("notes", &s->notes);
     print_lines("problems", &s->problems);
+    if (s->unlabelled)
+        printf("hint       %s no labels; out of one table of seizures: `brrctl labels import TABLE.csv %s`\n",
+               s->unlabelled == 1 ? "a recording has" : "some recordings have", s->o->args[0]);
     if (s->bids.n && own(s->o)->bids)
         print_lines("not BIDS", &s->bids);
     else if (s->bids.n)
