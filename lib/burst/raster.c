@@ -38,6 +38,7 @@ struct raster {
     int n_bands, rows;
     uint32_t sample[MOST_ROWS]; /* the neurons that are drawn, ascending */
     int row_of[MOST_ROWS];      /* of each */
+    bool fires[MOST_ROWS];      /* of each: it has fired; else a neighbour that fires takes its row */
     uint32_t spikes[MOST_ROWS][RASTER_COLUMNS];
 };
 
@@ -125,6 +126,18 @@ int raster_new(const struct raster_network *network, struct raster **ret, struct
 
 void raster_free(struct raster *r) { free(r); }
 
+/* A neuron that is not drawn fires: it takes the row of a silent one of its band beside it, so that the sample stays in order. k:
+ * the first of the sample behind it. Returns its place in the sample, -1 when both neighbours fire. */
+static int raster_row_for(struct raster *r, uint32_t id, int k) {
+    const int band = r->band_of[r->network.area_of[id]];
+    for (int at = k; at >= k - 1; at--)
+        if (at >= 0 && at < r->rows && !r->fires[at] && r->band_of[r->network.area_of[r->sample[at]]] == band) {
+            r->sample[at] = id;
+            return at;
+        }
+    return -1;
+}
+
 void raster_add(struct raster *r, int64_t tick, const uint32_t *ids, int64_t n) {
     int64_t at = tick - r->network.first_tick;
     if (at < 0 || at >= r->network.ticks)
@@ -134,8 +147,11 @@ void raster_add(struct raster *r, int64_t tick, const uint32_t *ids, int64_t n) 
         r->bands[r->band_of[r->network.area_of[ids[i]]]].fired[column]++;
         while (k < r->rows && r->sample[k] < ids[i])
             k++;
-        if (k < r->rows && r->sample[k] == ids[i])
-            r->spikes[r->row_of[k]][column]++;
+        const int at_row = k < r->rows && r->sample[k] == ids[i] ? k : raster_row_for(r, ids[i], k);
+        if (at_row < 0)
+            continue;
+        r->fires[at_row] = true;
+        r->spikes[r->row_of[at_row]][column]++;
     }
 }
 
@@ -301,8 +317,9 @@ static void draw_heading(struct svg *g, const struct raster *r, const char *titl
     if (subtitle)
         svg_text(g, LEFT, 50, "muted", "start", subtitle);
     if (r->rows < r->network.neurons)
-        str_format(text, sizeof text, "each row is a neuron: %s of %s, evenly chosen", grouped(r->rows, shown),
-                   grouped(r->network.neurons, all));
+        str_format(text, sizeof text,
+                   "each row is a neuron: %s of %s, evenly chosen, in place of silent ones neighbours that fired",
+                   grouped(r->rows, shown), grouped(r->network.neurons, all));
     else
         str_format(text, sizeof text, "each row is a neuron");
     svg_text(g, LEFT, TOP - 12, "muted", "start", text);

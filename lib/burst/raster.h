@@ -1,6 +1,7 @@
 /* raster: a picture (SVG) of the spikes of a network: a row for each neuron over the ticks, and below it the share of each area's
- * neurons that fires. Memory and file are bounded for any number of neurons and ticks: of many neurons an even sample is drawn,
- * many ticks share a column, and beyond RASTER_MOST_AREAS areas the small ones are drawn as one. One thread per raster. */
+ * neurons that fires. Memory and file are bounded for any number of neurons and ticks: of many neurons an even sample is drawn, in
+ * which neurons that fire take the rows of silent neighbours, many ticks share a column, and beyond RASTER_MOST_AREAS areas the
+ * small ones are drawn as one. One thread per raster. */
 #ifndef BRR_BURST_RASTER_H
 #define BRR_BURST_RASTER_H
 #include <stdint.h>

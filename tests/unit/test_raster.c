@@ -116,6 +116,24 @@ static void many_neurons_and_ticks_stay_a_bounded_picture(void **state) {
     raster_free(r);
 }
 
+/* One neuron of thousands fires, as the driven one of a layer: it has a row although it is none of the even sample. */
+static void a_neuron_that_fires_takes_the_row_of_a_silent_one(void **state) {
+    static uint32_t area_of[4000];
+    static const struct connectome_area area = {.name = "layer"};
+    const struct raster_network n = {4000, area_of, &area, 1, 1, 10};
+    for (int fires = 0; fires < 2; fires++) {
+        const uint32_t ids[] = {0, 1999};
+        struct raster *r = NULL;
+        memset(area_of, 0, sizeof area_of);
+        assert_int_equal(raster_new(&n, &r, NULL), 0);
+        raster_add(r, 3, ids, fires * 2);
+        char *text = saved(r, picture(state, "one.svg"), "one");
+        assert_int_equal(strstr(text, "stroke-opacity=\"1\" d=\"M") != NULL, fires); /* a mark */
+        free(text);
+        raster_free(r);
+    }
+}
+
 static void the_worst_picture_is_bounded_too(void **state) {
     static uint32_t area_of[2000], even[1000], odd[1000];
     const struct raster_network n = {2000, area_of, two, 2, 1, 1000};
@@ -188,6 +206,7 @@ int main(void) {
         in_temp_dir(every_spike_of_a_small_network_is_one_mark),
         in_temp_dir(many_neurons_and_ticks_stay_a_bounded_picture),
         in_temp_dir(the_worst_picture_is_bounded_too),
+        in_temp_dir(a_neuron_that_fires_takes_the_row_of_a_silent_one),
         in_temp_dir(many_areas_share_the_last_band),
         in_temp_dir(shared_columns_are_as_strong_as_their_share_of_spikes),
         in_temp_dir(one_silent_neuron_for_one_tick_is_a_picture),
