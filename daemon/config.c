@@ -88,8 +88,10 @@ static const struct option rows[] = {
      "list of {name, checkpoint, device}, checkpoint as `brrctl load` takes it: job:ID, upload:NAME, line_length, a file, "
      "store://NAME/KEY; served under names that never had a model; a name keeps what was promoted later, and "
      "stays unloaded"},
-    {"serve_precision", OPTION_ENUM, C(serve_precision), "fp32", 0, 0, "fp32|bf16",
-     "of all models of streams; bf16: a model whose logits differ more from fp32 than its file allows is refused"},
+    {"serve_precision", OPTION_ENUM, C(serve_precision), "fp32", 0, 0, "fp32|bf16|auto",
+     "of all models of streams; bf16: a model whose logits differ more from fp32 than its file allows is refused; auto: bf16 on a "
+     "GPU, "
+     "but fp32 for such a model"},
     {"alarms.rejoin", OPTION_DURATION, C(rejoin_ms), "60s", 0, 3600 * 1000, NULL,
      "an alarm of a bed that begins so soon after the one before ended is the same alarm: people are told of its end only when it "
      "did "

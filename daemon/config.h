@@ -14,6 +14,7 @@
 
 enum { CONFIG_MAX_STORES = 32, CONFIG_MAX_SERVED = 16, CONFIG_MAX_DEVICES = 16, CONFIG_MAX_BYTES = 1 << 20 };
 enum { CONFIG_MAX_BEDS = 512 };
+enum serve_precision { SERVE_FP32, SERVE_BF16, SERVE_AUTO };
 enum { CONFIG_MAX_CLUSTERS = 8, CONFIG_MAX_REMOTE = 48 /* jobs in all of them at a time */ };
 
 struct config_served {
@@ -49,7 +50,7 @@ struct config {
     int n_stores;
     struct config_served served[CONFIG_MAX_SERVED];
     int n_served;
-    int serve_precision; /* "fp32|bf16" */
+    int serve_precision; /* enum serve_precision */
     struct hook hooks[HOOKS_MAX];
     int n_hooks;
     struct alarms_plan escalation;

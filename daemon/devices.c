@@ -93,7 +93,8 @@ int devices_open(struct services *s, const struct config *config, const struct c
                                                     .wake_ctx = s->wake_ctx}};
     struct device_info info;
     int rc;
-    s->live_hosts.precision = config->serve_precision ? DTYPE_BF16 : DTYPE_F32;
+    s->live_hosts.precision = config->serve_precision == SERVE_BF16 ? DTYPE_BF16 : DTYPE_F32;
+    s->live_hosts.automatic = config->serve_precision == SERVE_AUTO;
     s->network_hosts = (struct network_host_config){(int)config->max_networks, config->networks_bytes};
     if ((rc = device_set_start(&set, &s->devices, err)))
         return rc;

@@ -323,7 +323,8 @@ struct live *live_new(const struct live_config *config) {
     l->models = (struct live_models){.device = config->device,
                                      .metrics = config->metrics,
                                      .memory_limit_bytes = config->memory_limit_bytes,
-                                     .batch = config->batch ? config->batch : LIVE_BATCH_CPU};
+                                     .batch = config->batch ? config->batch : LIVE_BATCH_CPU,
+                                     .may_be_fp32 = config->may_be_fp32};
     str_copy(l->models.device_name, sizeof l->models.device_name, info.name);
     l->serve = config->serve;
     l->serve_ctx = config->serve_ctx;

@@ -17,11 +17,12 @@ struct live;
 
 struct live_config {
     struct device *device;
-    struct mailbox *reports;     /* where answers go */
-    struct metrics *metrics;     /* may be NULL */
-    int64_t memory_limit_bytes;  /* of one model with its lanes, 0 = no limit */
-    int batch;                   /* windows of one model that are computed together, at most LIVE_MAX_BATCH; fewer if a model of
-                                  * so many would take more than a sixteenth of the device; 0 = LIVE_BATCH_CPU */
+    struct mailbox *reports;    /* where answers go */
+    struct metrics *metrics;    /* may be NULL */
+    int64_t memory_limit_bytes; /* of one model with its lanes, 0 = no limit */
+    int batch;                  /* windows of one model that are computed together, at most LIVE_MAX_BATCH; fewer if a model of
+                                 * so many would take more than a sixteenth of the device; 0 = LIVE_BATCH_CPU */
+    bool may_be_fp32; /* a model that the loader has read for bf16 computes in fp32 where its file allows bf16 no such difference */
     struct model_loader *loader; /* reads the files of models */
     live_post_fn *post; /* gives the loader's orders to live_order, on the host's thread; called on a thread of the loader */
     void *post_ctx;

@@ -30,8 +30,9 @@ static bool pass_order(void *ctx, struct live_order *o) { return host_post_wait(
 
 static int open_streams(struct host_site *site, bool replays, void **ret, struct err *err) {
     const struct live_host_config *own = site->config;
+    const enum dtype precision = !own->automatic ? own->precision : site->info.is_async ? DTYPE_BF16 : DTYPE_F32;
     struct live_host *h = calloc(1, sizeof *h);
-    if (!h || !(h->loader = model_loader_new(own->precision, site->memory_limit_bytes))) {
+    if (!h || !(h->loader = model_loader_new(precision, site->memory_limit_bytes))) {
         free(h);
         return err_set(err, ERR_EXHAUSTED, "out of memory for the streams of %s", site->info.name);
     }
@@ -42,6 +43,7 @@ static int open_streams(struct host_site *site, bool replays, void **ret, struct
                                        .batch = !site->info.is_async ? LIVE_BATCH_CPU
                                                 : replays            ? DETECTOR_BATCH_GPU
                                                                      : LIVE_BATCH_GPU,
+                                       .may_be_fp32 = own->automatic,
                                        .loader = h->loader,
                                        .post = pass_order,
                                        .post_ctx = &site->hosts[replays ? HOST_REPLAYS : HOST_LIVE],

@@ -102,8 +102,8 @@ static void name_metrics(struct live_models *s, struct live_model *m, const char
         metric_set(series(s, "brrd_model_loaded", name, NULL), 1);
 }
 
-/* A detector with large batches, or with smaller ones where they take too much of the device, or more than is free. */
-static int upload(struct live_models *s, struct model_image *image, struct detector **ret, struct err *err) {
+/* With large batches, or with smaller ones where they take too much of the device, or more than is free. */
+static int upload_as(struct live_models *s, struct model_image *image, struct detector **ret, struct err *err) {
     enum { SHARE = 16 };
     struct device_info info;
     device_describe(s->device, &info);
@@ -111,6 +111,15 @@ static int upload(struct live_models *s, struct model_image *image, struct detec
     while ((rc = detector_upload(s->device, image, ret, err)) == ERR_EXHAUSTED && batch > LIVE_BATCH_CPU)
         batch = model_image_batch(image, batch / 2, LIVE_BATCH_CPU, info.total_bytes / SHARE);
     return rc;
+}
+
+/* A detector of the image; in fp32 where its bf16 is not good enough and the host may choose. */
+static int upload(struct live_models *s, struct model_image *image, struct detector **ret, struct err *err) {
+    int rc = upload_as(s, image, ret, err);
+    if (rc != ERR_PRECONDITION || !s->may_be_fp32 || image->precision != DTYPE_BF16)
+        return rc;
+    image->precision = DTYPE_F32;
+    return upload_as(s, image, ret, err);
 }
 
 int live_models_load(struct live_models *s, const struct live_prepared *p, const char *name, struct live_model **ret,

@@ -24,6 +24,7 @@ struct live_models {
     struct metrics *metrics;    /* may be NULL */
     int64_t memory_limit_bytes; /* of one model; 0 = no limit */
     int batch;                  /* windows, as of struct live_config */
+    bool may_be_fp32;           /* the same */
     struct live_model items[LIVE_MAX_MODELS];
     struct live_order *served[LIVE_MAX_MODELS]; /* of the host of replays: SERVED orders, whose models are uploaded on demand */
 };

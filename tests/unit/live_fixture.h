@@ -31,18 +31,20 @@ struct bench {
     struct model_loader *loader;
     struct live *live;
     int batch;                   /* of live; 0: the default */
+    bool automatic;              /* bf16, where the bound of a model allows it */
     float x[CHANNELS * SAMPLES]; /* channel-major */
 };
 
 static inline bool post_prepared(void *box, struct live_order *o) { return mailbox_post_wait(box, &o->message, -1); }
 
 static inline struct live *live_of(struct bench *b, int64_t memory_limit_bytes) {
-    b->loader = model_loader_new(DTYPE_F32, memory_limit_bytes);
+    b->loader = model_loader_new(b->automatic ? DTYPE_BF16 : DTYPE_F32, memory_limit_bytes);
     b->passed = b->passed ? b->passed : mailbox_new(BOX, NULL, NULL);
     return live_new(&(struct live_config){.device = b->device,
                                           .reports = b->reports,
                                           .memory_limit_bytes = memory_limit_bytes,
                                           .batch = b->batch,
+                                          .may_be_fp32 = b->automatic,
                                           .loader = b->loader,
                                           .post = post_prepared,
                                           .post_ctx = b->prepared,

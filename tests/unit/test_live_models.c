@@ -1,6 +1,7 @@
 /* The models of live streams: whose file is read, who waits for it, and which detectors are shared. */
 #include <unistd.h>
 
+#include "skip.h"
 #include "unit/live_fixture.h"
 
 static void a_model_that_is_not_there_fails_its_stream_alone(void **state) {
@@ -183,6 +184,31 @@ static void a_loaded_model_is_told_of_and_let_go(void **state) {
     }
 }
 
+static void a_model_beyond_its_bound_in_bf16_computes_in_fp32_where_it_may(void **state) {
+    struct bench *b = *state;
+    struct device_info info;
+    device_describe(b->device, &info);
+    if (!info.has_bf16)
+        skip_because(SKIP_HARDWARE, "this processor has no bf16");
+    close_live(b);
+    b->automatic = true;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(fixture_bounded_model(b->device, b->queue, b->path, i ? 1e-12 : 0), 0);
+        b->live = live_of(b, 0);
+        struct live_order *o = live_order_new(LIVE_LOAD, NULL);
+        str_copy(o->checkpoint, sizeof o->checkpoint, b->path);
+        str_copy(o->model, sizeof o->model, "ward");
+        order_model(b, o);
+        struct live_report *r = next(b);
+        assert_non_null(r);
+        assert_int_equal(r->err.code, 0);
+        assert_int_equal(r->opened->info.precision, i ? DTYPE_F32 : DTYPE_BF16);
+        live_report_free(r);
+        if (!i)
+            close_live(b);
+    }
+}
+
 int main(void) {
 #define LIVE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
@@ -193,6 +219,7 @@ int main(void) {
         LIVE_TEST(a_model_that_is_not_there_fails_its_stream_alone),
         LIVE_TEST(replays_of_a_model_that_serves_need_no_file),
         LIVE_TEST(a_model_beyond_the_memory_limit_fails_its_stream),
+        LIVE_TEST(a_model_beyond_its_bound_in_bf16_computes_in_fp32_where_it_may),
         LIVE_TEST(a_loaded_model_is_told_of_and_let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
