@@ -191,6 +191,8 @@ def check_job(d, job):
     unnamed, page, _ = report(d, f"job:{end['job']}", "unnamed")
     assert unnamed["pages"] == 0 and "name it with --eeg" in unnamed["note"], "a folder that only the daemon's job file names is read"
     result, page, text = report(d, f"job:{end['job']}", "evaluation", "--eeg", f"{d.dir}/eeg")
+    lengths = re.findall(r'<td class="n">\d+:\d\d</td>', read(f"{d.dir}/evaluation.html"))  # 0:50, not 0.01 hours
+    assert len(lengths) == 3 and "minutes" in text, lengths
     assert result["recordings"] == 3 and page.classes.count("eeg") == result["pages"] > 0, result
     listed = d.ctl("jobs", "--sort", "f1")[1].splitlines()  # the best event F1 first, jobs without a score last
     at, scored = listed[0].index("F1"), [line for line in listed[1:] if line[0] != " "]

@@ -320,7 +320,7 @@ static int put_summary(const struct report_content *c, struct str *out, struct e
     }
     str_puts(out, "<div class=\"cards\">\n");
     put_card(out, "recordings", d->n, 0, "");
-    put_card(out, "hours", hours_of(d), 2, "");
+    put_card(out, hours_of(d) < 1 ? "minutes" : "hours", hours_of(d) * (hours_of(d) < 1 ? 60 : 1), 1, "");
     put_card(out, "events", events, 0, "");
     if (d->n_alarmed)
         put_card(out, "alarms", alarms, 0, "");
@@ -364,10 +364,23 @@ static void put_strip(struct str *out, const struct report_recording *r) {
     str_puts(out, "</svg>");
 }
 
+/* "1:02:03", "0:50" */
+static const char *length_text(double seconds, char *buf, size_t size) {
+    const long long s = isfinite(seconds) ? llround(seconds) : 0;
+    if (!isfinite(seconds))
+        str_copy(buf, size, "-");
+    else if (s >= 3600)
+        str_format(buf, size, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    else
+        str_format(buf, size, "%lld:%02lld", s / 60, s % 60);
+    return buf;
+}
+
 static void put_recordings(const struct report_data *d, struct str *out) {
+    char length[32];
     str_puts(out,
              "<h2>Recordings</h2>\n<p class=\"soft\">Green: true seizures. Orange: detected events. Red lines: alarms.</p>\n"
-             "<table><tr><th>recording</th><th>patient</th><th>start</th><th class=\"n\">hours</th><th class=\"n\">seizures</th>"
+             "<table><tr><th>recording</th><th>patient</th><th>start</th><th class=\"n\">length</th><th class=\"n\">seizures</th>"
              "<th class=\"n\">events</th><th>over time</th></tr>\n");
     for (int i = 0; i < d->n; i++) {
         const struct report_recording *r = &d->recordings[i];
@@ -375,7 +388,7 @@ static void put_recordings(const struct report_data *d, struct str *out) {
         put_tag(out, "td", "", r->name);
         put_tag(out, "td", "", r->subject);
         put_tag(out, "td", "", r->start_text);
-        put_number(out, r->duration_s / 3600, 2);
+        put_tag(out, "td", "class=\"n\"", length_text(r->duration_s, length, sizeof length));
         put_number(out, r->labelled ? r->n_reference : NAN, 0);
         put_number(out, r->n_detected, 0);
         str_puts(out, "<td>");
