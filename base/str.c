@@ -176,6 +176,18 @@ bool str_is_loopback(const char *address) {
            (inet_pton(AF_INET, host, &v4) == 1 && ntohl(v4.s_addr) >> 24 == 127);
 }
 
+bool str_url_is_loopback(const char *url) {
+    char address[80];
+    const char *host = strstr(url, "://");
+    const int len = host ? (int)strcspn(host + 3, "/?#") : 0;
+    if (!host || memchr(host + 3, '@', (size_t)len) || !str_format(address, sizeof address - 2, "%.*s", len, host + 3))
+        return false;
+    const char *end = strrchr(address, ']');
+    if (!strchr(end ? end : address, ':'))
+        memcpy(address + len, ":0", 3);
+    return str_is_loopback(address);
+}
+
 int str_utf8_step(const char *text) {
     const unsigned char *p = (const unsigned char *)text;
     if (p[0] < 0x80)

@@ -47,6 +47,9 @@ bool str_ends_nocase(const char *text, const char *suffix); /* ASCII letters */
 int str_utf8_step(const char *text);
 /* True for "HOST:PORT" whose host is localhost, [::1] or an IPv4 address of 127.0.0.0/8; false for any other name. */
 bool str_is_loopback(const char *address);
+/* True for an URL whose host, with a port or without, is one of these; false with a name of a user in it
+ * ("http://localhost:x@other"). */
+bool str_url_is_loopback(const char *url);
 /* Parse the whole string, range-checked; no other characters may precede or follow. On false *ret is unchanged. */
 bool str_to_i64(const char *text, int64_t *ret);
 bool str_to_u64(const char *text, uint64_t *ret);

@@ -91,6 +91,8 @@ static int open_stream(brr_detector *detector, const struct brr_detector_source 
     int rc;
     if (!to)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    if (!detector)
+        return err_set(err, ERR_INVALID, "a stream needs an open detector; expected one, not NULL");
     to->detector = detector;
     if ((rc = detector_arguments(source, &o.source, sizeof o.source, err)) || (rc = check_source(&o.source, err)))
         return rc;
@@ -194,7 +196,9 @@ static int apply_change(void *context, struct err *err) {
 
 static int change_stream(struct stream_change c, struct brr_detector_error *err) {
     struct err e = {0};
-    if (c.n < 0)
+    if (!c.stream || (c.apply == push_samples && c.n > 0 && !c.uv))
+        err_set(&e, ERR_INVALID, "%s is NULL", c.stream ? "uv" : "the stream");
+    else if (c.n < 0)
         err_set(&e, ERR_INVALID, "%lld samples; expected 0 or more", (long long)c.n);
     else
         work_thread_run(c.stream->detector->thread, apply_change, &c, &e);
@@ -245,7 +249,9 @@ int brr_detector_take(brr_detector_stream *stream, struct brr_detector_results *
     struct err e = {0};
     struct taking t = {.stream = stream};
     struct brr_detector_results known;
-    if (detector_arguments(ret, &known, sizeof known, &e))
+    if (!stream)
+        err_set(&e, ERR_INVALID, "the stream is NULL");
+    if (!stream || detector_arguments(ret, &known, sizeof known, &e))
         return detector_report(&e, err);
     work_thread_run(stream->detector->thread, take_results, &t, &e);
     t.results.size = known.size;

@@ -26,7 +26,7 @@ enum { BODY_MAX = 64 * 1024, LOOK_MS = 10, ENVIRONMENT_MAX = 64 * 1024 };
 bool hook_posts(const struct hook *h) { return h->url || h->url_file; }
 
 bool hook_url_is_secure(const char *url) {
-    return str_starts(url, "https://") || str_starts(url, "http://127.0.0.1:") || str_starts(url, "http://localhost:");
+    return str_starts(url, "https://") || (str_starts(url, "http://") && str_url_is_loopback(url));
 }
 
 bool hook_url_is_mail(const char *url) { return str_starts(url, "smtps://") || str_starts(url, "smtp://"); }

@@ -36,6 +36,7 @@ struct nk {
     int n_channels;
     int rate_hz;
     double first_s, end_s; /* clock of the first block, and where the newest ends */
+    int64_t bytes;         /* of the samples so far */
     bool started;
 };
 
@@ -216,6 +217,10 @@ static int add_nk_block(struct nk *k, const struct filebytes *bytes, size_t whol
         matrix_repair(m, "a block ends early: %lld of %lld samples are there", (long long)there, (long long)samples);
         samples = there;
     }
+    k->bytes += samples * (int64_t)stride;
+    if (k->bytes > (int64_t)whole)
+        return err_set(err, ERR_INVALID, "%s: its blocks have %lld bytes of samples and the file %zu: they overlap", m->base.path,
+                       (long long)k->bytes, whole);
     if (!k->started && start.known)
         m->info.start = start;
     k->first_s = k->started ? k->first_s : clock;

@@ -90,14 +90,8 @@ static int on_progress(void *stop, curl_off_t a, curl_off_t b, curl_off_t c, cur
     return stop && atomic_load((const atomic_bool *)stop);
 }
 
-static bool is_here(const char *url) {
-    const char *host = strstr(url, "://");
-    return host && (str_starts(host + 3, "127.0.0.1:") || str_starts(host + 3, "localhost:") || !strcmp(host + 3, "127.0.0.1") ||
-                    !strcmp(host + 3, "localhost"));
-}
-
 static void set_up(CURL *curl, const struct mail *m, struct curl_slist *to, const char *from, struct reading *reading) {
-    const bool clear = is_here(m->url) && !m->ca;
+    const bool clear = str_url_is_loopback(m->url) && !m->ca;
     curl_easy_setopt(curl, CURLOPT_URL, m->url);
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "smtp,smtps");
     curl_easy_setopt(curl, CURLOPT_USE_SSL, clear ? (long)CURLUSESSL_NONE : (long)CURLUSESSL_ALL);
@@ -136,7 +130,10 @@ static int transfer(const struct mail *m, struct curl_slist *to, struct reading 
     curl_easy_cleanup(curl);
     if (code == CURLE_OK)
         return 0;
-    return err_set(err, reply >= 500 && reply < 600 ? ERR_INVALID : ERR_UNAVAILABLE, "%.200s: %s", name,
+    /* A server that says no to one address and then says nothing has not refused the mail. */
+    const bool silent = code == CURLE_OPERATION_TIMEDOUT || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING ||
+                        code == CURLE_ABORTED_BY_CALLBACK;
+    return err_set(err, !silent && reply >= 500 && reply < 600 ? ERR_INVALID : ERR_UNAVAILABLE, "%.200s: %s", name,
                    *why ? why : curl_easy_strerror(code));
 }
 

@@ -17,15 +17,16 @@
 static const char VERSION[] = "EEG-1100A V01.00";
 
 /* One second of Fp1 at 200 Hz: sample t is t - 100 steps of 3.2 mV / 32768. */
-static void write_nihon(const char *path) {
+static void write_blocks(const char *path, int blocks) {
     enum { CONTROL = 0x1800, BLOCK = 0x1900, DATA = BLOCK + 0x27 + 10, RATE = 200 };
     uint8_t bytes[0x2000] = {0};
     memcpy(bytes, VERSION, 16);
     memcpy(bytes + 0x81, VERSION, 16);
     bytes[0x17FE] = bytes[0x91] = 1;
     bytes[0x93] = CONTROL >> 8;
-    bytes[CONTROL + 17] = 1;
-    bytes[CONTROL + 19] = BLOCK >> 8;
+    bytes[CONTROL + 17] = (uint8_t)blocks;
+    for (int i = 0; i < blocks; i++) /* all of them the same one */
+        bytes[CONTROL + 19 + 20 * i] = BLOCK >> 8;
     bytes[BLOCK + 0x1A] = RATE;
     bytes[BLOCK + 0x1C] = 10; /* tenths of a second */
     bytes[BLOCK + 0x26] = 1;  /* channel, number 0 */
@@ -35,6 +36,8 @@ static void write_nihon(const char *path) {
     }
     put_file(path, bytes, sizeof bytes);
 }
+
+static void write_nihon(const char *path) { write_blocks(path, 1); }
 
 static int64_t log_is_longer(void *ctx, const char *path) {
     (void)ctx;
@@ -89,9 +92,19 @@ static void its_ending_is_that_of_other_files_too(void **state) {
     assert_false(eegfile_named(in_dir(state, "c.eeg")));
 }
 
+/* A small file must not claim hours. */
+static void blocks_that_overlap_are_refused(void **state) {
+    struct eegfile *file = NULL;
+    struct err err = {0};
+    write_blocks(in_dir(state, "a.EEG"), 11);
+    assert_int_equal(eegfile_open(in_dir(state, "a.EEG"), &file, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "overlap"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(a_block_is_read),
+        in_temp_dir(blocks_that_overlap_are_refused),
         in_temp_dir(its_ending_is_that_of_other_files_too),
         in_temp_dir(a_log_of_which_the_start_is_there_leaves_nothing_open),
     };

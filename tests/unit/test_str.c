@@ -77,6 +77,11 @@ static void only_addresses_of_this_machine_are_loopback(void **state) {
         assert_true(str_is_loopback(own[i]));
     for (size_t i = 0; i < sizeof other / sizeof *other; i++)
         assert_false(str_is_loopback(other[i]));
+    assert_true(str_url_is_loopback("http://127.0.0.1:8/a@b") && str_url_is_loopback("smtp://localhost") &&
+                str_url_is_loopback("http://[::1]:8?x") && str_url_is_loopback("http://[::1]/"));
+    assert_false(str_url_is_loopback("smtp://localhost:x@other.example") ||
+                 str_url_is_loopback("http://localhost.other.example/") ||
+                 str_url_is_loopback("http://other.example/://localhost:1") || str_url_is_loopback("localhost:1"));
 }
 
 static void texts_are_cut_between_characters(void **state) {
