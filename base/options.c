@@ -393,3 +393,12 @@ void options_put_json(const struct option *o, struct json_writer *w) {
     json_put_str(w, "default", default_text(o));
     json_put_str(w, "meaning", o->help);
 }
+
+const char **option_list_words(struct arena *arena, const struct option_list *list) {
+    const char **words = arena_alloc(arena, (list->count + 1) * sizeof *words);
+    for (size_t i = 0; words && i < list->count; i++)
+        words[i] = list->items[i];
+    if (words)
+        words[list->count] = NULL;
+    return words;
+}

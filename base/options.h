@@ -34,6 +34,8 @@ struct option_list {
     const char **items;
     size_t count;
 };
+/* The items and NULL behind them, in the arena; NULL when out of memory. */
+const char **option_list_words(struct arena *arena, const struct option_list *list);
 struct option_numbers {
     double *items;
     size_t count;

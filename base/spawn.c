@@ -1,9 +1,13 @@
 #include "base/spawn.h"
 
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static void give(posix_spawn_file_actions_t *files, int fd, int as, int flags) {
@@ -38,4 +42,32 @@ int spawn_start_in(const char *const *words, const char *const *environment, int
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
     return failed ? err_errno(err, failed, "cannot start %.200s", words[0]) : 0;
+}
+
+static bool matches(const char *variable, const char *const *patterns) {
+    char name[256];
+    const size_t len = strcspn(variable, "=");
+    if (len >= sizeof name)
+        return false;
+    memcpy(name, variable, len);
+    name[len] = '\0';
+    for (; patterns && *patterns; patterns++)
+        if (!fnmatch(*patterns, name, 0))
+            return true;
+    return false;
+}
+
+const char **spawn_environment(const char *const *set, const char *const *patterns) {
+    size_t most = 1, n = 0;
+    for (const char *const *at = set; at && *at; at++)
+        most++;
+    for (char **at = environ; *at; at++)
+        most++;
+    const char **list = calloc(most, sizeof *list);
+    for (const char *const *at = set; list && at && *at; at++)
+        list[n++] = *at;
+    for (char **at = environ; list && *at; at++)
+        if (matches(*at, patterns))
+            list[n++] = *at;
+    return list;
 }

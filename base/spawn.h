@@ -11,5 +11,8 @@
 int spawn_start(const char *const *words, int input, int output, pid_t *ret, struct err *err);
 /* The same with this environment ("NAME=value", NULL ends it) in place of the caller's. */
 int spawn_start_in(const char *const *words, const char *const *environment, int input, int output, pid_t *ret, struct err *err);
+/* An environment for a program: `set` ("NAME=value") and, of this process's variables, those whose names match one of the patterns
+ * (fnmatch). NULL ends both lists, and either may be NULL. One allocation, which the caller frees; NULL when out of memory. */
+const char **spawn_environment(const char *const *set, const char *const *patterns);
 
 #endif

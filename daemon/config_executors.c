@@ -9,6 +9,7 @@ enum { EXECUTOR_SLURM, EXECUTOR_PROCESS };
 struct executor_raw {
     int kind; /* EXECUTOR_… */
     struct slurm_config slurm;
+    struct option_list environment;
 };
 #define E(field) offsetof(struct executor_raw, field)
 static const struct option rows[] = {
@@ -17,6 +18,11 @@ static const struct option rows[] = {
     {"template", OPTION_STRING, E(slurm.script), "/usr/share/brrd/slurm/train.sbatch", 0, 0, NULL, "the batch script"},
     {"config", OPTION_STRING, E(slurm.config), "null", 0, 0, NULL,
      "a daemon.yaml that the nodes see, for the stores, device and threads of the ranks"},
+    {"environment", OPTION_STRINGS, E(environment),
+     "[PATH, HOME, USER, LOGNAME, SHELL, LANG, 'LC_*', TZ, LD_LIBRARY_PATH, 'XDG_*', 'SLURM_*', 'BRR*', 'OMP_*', 'OMPI_*', "
+     "'PRTE_*', "
+     "'NCCL_*', 'AWS_*', '*_proxy', '*_PROXY']",
+     0, 0, NULL, "the daemon's variables that Slurm's commands and jobs get: names, or patterns such as 'AWS_*'"},
     {"jobs", OPTION_I64, E(slurm.jobs), "4", 1, CONFIG_MAX_REMOTE, NULL, "how many jobs of this daemon it has at a time"},
 };
 static const struct option_table table = {rows, sizeof rows / sizeof *rows};
@@ -44,6 +50,8 @@ static int read_executor(const struct yaml_node *node, const char *file, struct 
     if (*raw.slurm.script != '/' || (raw.slurm.config && *raw.slurm.config != '/'))
         return options_error(node, file, err, "executors: %s: template and config are absolute paths", node->key);
     raw.slurm.name = node->key;
+    if (!(raw.slurm.environment = option_list_words(arena, &raw.environment)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
     c->clusters[c->n_clusters++] = raw.slurm;
     for (int i = 0; i < c->n_clusters; i++)
         jobs += c->clusters[i].jobs;

@@ -94,16 +94,6 @@ static int check(const struct yaml_node *node, const char *file, const struct co
     return 0;
 }
 
-/* The items and NULL behind them; NULL when out of memory. */
-static const char **words_of(struct arena *arena, const struct option_list *list) {
-    const char **words = arena_alloc(arena, (list->count + 1) * sizeof *words);
-    for (size_t i = 0; words && i < list->count; i++)
-        words[i] = list->items[i];
-    if (words)
-        words[list->count] = NULL;
-    return words;
-}
-
 static int read_hook(const struct yaml_node *node, const char *file, struct arena *arena, struct config *c, struct err *err) {
     struct hook_raw raw = {0};
     int rc;
@@ -132,9 +122,9 @@ static int read_hook(const struct yaml_node *node, const char *file, struct aren
     if ((rc = read_kinds(node, file, &raw.kinds, &h->kinds, err)))
         return rc;
     if (raw.command.count &&
-        (!(h->command = words_of(arena, &raw.command)) || !(h->environment = words_of(arena, &raw.environment))))
+        (!(h->command = option_list_words(arena, &raw.command)) || !(h->environment = option_list_words(arena, &raw.environment))))
         return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
-    if (raw.to.count && !(h->to = words_of(arena, &raw.to)))
+    if (raw.to.count && !(h->to = option_list_words(arena, &raw.to)))
         return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", file);
     c->n_hooks++;
     return 0;

@@ -21,7 +21,7 @@
 #include "store/mail.h"
 #include "store/signed_post.h"
 
-enum { BODY_MAX = 64 * 1024, LOOK_MS = 10, ENVIRONMENT_MAX = 64 * 1024 };
+enum { BODY_MAX = 64 * 1024, LOOK_MS = 10 };
 
 bool hook_posts(const struct hook *h) { return h->url || h->url_file; }
 
@@ -193,34 +193,12 @@ static int await(const struct hook *h, pid_t pid, const atomic_bool *stop, struc
                              : err_set(err, ERR_INVALID, "%.200s was ended by signal %d", h->command[0], WTERMSIG(status));
 }
 
-/* A command gets PATH, HOOK and the variables that its configuration names, and nothing else of the daemon's environment, which may
- * hold credentials of stores. */
-static char **make_environment(const struct hook *h) {
-    struct str text;
-    int n = 0;
-    while (h->environment && h->environment[n])
-        n++;
-    char **list = calloc((size_t)n + 3, sizeof *list);
-    if (!list)
-        return NULL;
-    int at = 0;
-    list[at++] = strdup("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-    for (int i = -1; i < n; i++) {
-        const char *name = i < 0 ? "BRRD_HOOK" : h->environment[i], *value = i < 0 ? h->name : getenv(name);
-        if (!value)
-            continue;
-        str_init(&text, ENVIRONMENT_MAX);
-        str_printf(&text, "%s=%s", name, value);
-        if ((list[at] = str_take(&text)))
-            at++;
-    }
-    return list;
-}
-
-static void free_environment(char **list) {
-    for (char **at = list; at && *at; at++)
-        free(*at);
-    free(list);
+/* A command gets PATH, BRRD_HOOK and the variables that its configuration names, and nothing else of the daemon's environment,
+ * which may hold credentials of stores. */
+static const char **environment_of(const struct hook *h, char own[80]) {
+    str_format(own, 80, "BRRD_HOOK=%s", h->name);
+    return spawn_environment((const char *const[]){"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", own, NULL},
+                             h->environment);
 }
 
 static int run_command(const struct hook *h, const struct hook_attempt *a, struct err *err) {
@@ -229,11 +207,11 @@ static int run_command(const struct hook *h, const struct hook_attempt *a, struc
     int rc = body_file(a->body, &input, err);
     if (rc)
         return rc;
-    char **environment = make_environment(h);
+    char own[80];
+    OWNED_MEMORY const char **environment = environment_of(h, own);
     if (!environment)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a command");
-    rc = spawn_start_in(h->command, (const char *const *)environment, input, -1, &pid, err);
-    free_environment(environment);
+    rc = spawn_start_in(h->command, environment, input, -1, &pid, err);
     return rc ? rc : await(h, pid, a->stop, err);
 }
 

@@ -45,13 +45,14 @@ static pid_t await(pid_t pid, int fd, int64_t deadline_ms, struct str *out, int 
     return ended;
 }
 
-int command_run(const char *const *words, int64_t timeout_ms, struct str *out, int *ret_status, struct err *err) {
+int command_run(const char *const *words, const char *const *environment, int64_t timeout_ms, struct str *out, int *ret_status,
+                struct err *err) {
     int ends[2], status = 0;
     pid_t pid = 0;
     if (pipe2(ends, O_CLOEXEC))
         return err_errno(err, errno, "cannot make a pipe for %.200s", words[0]);
     OWNED_FD int output = ends[0];
-    int rc = spawn_start(words, -1, ends[1], &pid, err);
+    int rc = spawn_start_in(words, environment ? environment : (const char *const *)environ, -1, ends[1], &pid, err);
     close(ends[1]);
     if (rc)
         return rc;

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fsio.h"
+#include "base/spawn.h"
 #include "base/str.h"
 #include "daemon/jobs/command.h"
 #include "daemon/jobs/job.h"
@@ -84,10 +85,14 @@ static int begin_attempt(struct remote *r, struct err *err) {
 
 /* ---- Slurm's commands ---- */
 
-/* EXHAUSTED, DEADLINE and what command_run answers: Slurm gave no answer now. */
-static int call(const char *const *words, struct str *out, int *ret_status, struct err *err) {
+/* EXHAUSTED, DEADLINE and what command_run answers: Slurm gave no answer now. sbatch hands its environment on to the job, so it
+ * gets what the configuration names and no more. */
+static int call(const struct remote *r, const char *const *words, struct str *out, int *ret_status, struct err *err) {
+    OWNED_MEMORY const char **environment = spawn_environment(NULL, r->config->environment);
     str_init(out, OUTPUT_BYTES);
-    return command_run(words, COMMAND_MS, out, ret_status, err);
+    if (!environment)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %s", words[0]);
+    return command_run(words, environment, COMMAND_MS, out, ret_status, err);
 }
 
 /* The line of squeue about a job: number|state|reason|directory. The directory tells it from jobs of other daemons. */
@@ -128,7 +133,7 @@ static bool ask(struct remote *r) {
     const int n = r->job->array ? r->job->array->n : 0;
     OWNED(str_done) struct str out;
     int status = 0;
-    if (call(words, &out, &status, NULL) || status)
+    if (call(r, words, &out, &status, NULL) || status)
         return false;
     *r->number = *r->state = '\0';
     for (int i = 0; r->known && i < n; i++)
@@ -252,7 +257,7 @@ static int submit_words(struct remote *r, const char *const *words, struct err *
     str_init(&out, 1);
     if (!words)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the words of sbatch");
-    rc = call(words, &out, &status, err);
+    rc = call(r, words, &out, &status, err);
     if (rc == ERR_DEADLINE || (rc == 0 && status && is_passing(str_cstr(&out))))
         r->doubt_until_ms = clock_ms() + DOUBT_MS;
     if (rc)
@@ -417,7 +422,7 @@ static void cancel(struct remote *r) {
     OWNED(str_done) struct str out;
     int status = 0;
     if (*r->number)
-        call(words, &out, &status, NULL);
+        call(r, words, &out, &status, NULL);
     r->cancelled = true;
 }
 

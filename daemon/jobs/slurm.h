@@ -12,11 +12,12 @@
 
 /* A cluster: an entry of `executors` in daemon.yaml. */
 struct slurm_config {
-    const char *name;      /* what job files call it */
-    const char *partition; /* NULL: Slurm's default */
-    const char *script;    /* the batch script, deploy/slurm/train.sbatch */
-    const char *config;    /* a daemon.yaml for the ranks: stores, device, threads; NULL: none */
-    int64_t jobs;          /* at most so many of this daemon at a time */
+    const char *name;         /* what job files call it */
+    const char *partition;    /* NULL: Slurm's default */
+    const char *script;       /* the batch script, deploy/slurm/train.sbatch */
+    const char *config;       /* a daemon.yaml for the ranks: stores, device, threads; NULL: none */
+    int64_t jobs;             /* at most so many of this daemon at a time */
+    const char **environment; /* patterns of the daemon's variables that its commands and jobs get; NULL ends them */
 };
 
 /* stopped CANCEL: scancel has ended it; SHUTDOWN, PREEMPT: it goes on without this daemon. Errors: PRECONDITION and INVALID for a

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/spawn.h"
 #include "unit/cmocka_all.h"
 
 enum { OUTPUT_BYTES = 64 << 10 };
@@ -10,7 +11,7 @@ enum { OUTPUT_BYTES = 64 << 10 };
 static int run_shell(const char *script, int64_t timeout_ms, struct str *out, int *ret_status) {
     const char *const words[] = {"sh", "-c", script, NULL};
     str_init(out, OUTPUT_BYTES);
-    return command_run(words, timeout_ms, out, ret_status, NULL);
+    return command_run(words, NULL, timeout_ms, out, ret_status, NULL);
 }
 
 static void status_and_both_outputs_are_returned(void **state) {
@@ -54,9 +55,24 @@ static void what_is_no_program_is_an_error(void **state) {
     int status = -1;
     (void)state;
     str_init(&out, OUTPUT_BYTES);
-    assert_int_equal(command_run(words, 1000, &out, &status, NULL), ERR_NOT_FOUND);
+    assert_int_equal(command_run(words, NULL, 1000, &out, &status, NULL), ERR_NOT_FOUND);
     str_done(&out);
     assert_int_equal(run_shell("kill -9 $$", 10000, &out, &status), ERR_INVALID);
+    str_done(&out);
+}
+
+static void a_program_gets_the_variables_that_are_named(void **state) {
+    const char *const words[] = {"sh", "-c", "env | grep -E '^(TEST_|OWN)' | sort", NULL}, *const set[] = {"OWN=1", NULL},
+                      *const patterns[] = {"PATH", "TEST_NA*", NULL};
+    struct str out;
+    int status = -1;
+    (void)state;
+    assert_int_equal(setenv("TEST_NAMED", "2", 1) + setenv("TEST_SECRET", "3", 1), 0);
+    const char **environment = spawn_environment(set, patterns);
+    str_init(&out, OUTPUT_BYTES);
+    assert_int_equal(command_run(words, environment, 10000, &out, &status, NULL), 0);
+    assert_string_equal(str_cstr(&out), "OWN=1\nTEST_NAMED=2\n");
+    free(environment);
     str_done(&out);
 }
 
@@ -66,6 +82,7 @@ int main(void) {
         cmocka_unit_test(output_beyond_the_limit_is_read_and_dropped),
         cmocka_unit_test(a_program_that_does_not_end_is_killed_with_its_children),
         cmocka_unit_test(what_is_no_program_is_an_error),
+        cmocka_unit_test(a_program_gets_the_variables_that_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

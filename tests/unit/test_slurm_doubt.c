@@ -26,9 +26,11 @@ static struct {
     struct runner_wish wish;
 } cluster;
 
-int __wrap_command_run(const char *const *words, int64_t limit_ms, struct str *out, int *ret_status, struct err *err);
-int __wrap_command_run(const char *const *words, int64_t limit_ms, struct str *out, int *ret_status, struct err *err) {
-    (void)limit_ms, (void)err;
+int __wrap_command_run(const char *const *words, const char *const *environment, int64_t limit_ms, struct str *out, int *ret_status,
+                       struct err *err);
+int __wrap_command_run(const char *const *words, const char *const *environment, int64_t limit_ms, struct str *out, int *ret_status,
+                       struct err *err) {
+    (void)environment, (void)limit_ms, (void)err;
     *ret_status = 0;
     if (!strcmp(words[0], "sbatch")) {
         assert_true(cluster.submits < 4);
