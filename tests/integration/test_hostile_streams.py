@@ -74,7 +74,7 @@ def break_every_rule(h):
     h.refused(*invalid)
     h.refused(*invalid, h.chunk(0, h.x))
     h.refused(*invalid, h.open(), h.open())
-    for changes in ({"rate_hz": 0.1}, {"rate_hz": 1e9}, {"rate_hz": float("nan")}, {"channels": []}, {"format": 0}, {"alarm_hop_s": 1e-6}):
+    for changes in ({"rate_hz": 0.1}, {"rate_hz": 1e9}, {"rate_hz": 65521.37}, {"rate_hz": float("nan")}, {"channels": []}, {"format": 0}, {"alarm_hop_s": 1e-6}):
         h.refused(*invalid, h.open(**changes))
     h.refused("FAILED_PRECONDITION", "MONTAGE_MISMATCH", h.open(channels=[f"Nose{i}" for i in range(len(h.labels))]), then=threading.Event())
     h.refused("NOT_FOUND", "NOT_FOUND", h.open(model="nobody"))

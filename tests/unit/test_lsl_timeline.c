@@ -162,6 +162,15 @@ static void the_rate_of_the_stamps_is_measured_whatever_is_declared(void **state
     assert_true(isnan(lsl_timeline_measure(stamps, 1250, 250)));
 }
 
+static void a_day_that_is_missing_is_sent_as_its_last_minute(void **state) {
+    const int64_t day = 86400 * 256, minute = 60 * 256;
+    (void)state;
+    assert_int_equal(lsl_timeline_resume(100, 100, minute), 100);
+    assert_int_equal(lsl_timeline_resume(100, 100 + minute, minute), 100);
+    assert_int_equal(lsl_timeline_resume(100, 100 + day, minute), 100 + day - minute);
+    assert_int_equal(lsl_timeline_resume(500, 100, minute), 500); /* these were sent before */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_of_a_steady_sender_follow_each_other),
@@ -173,6 +182,7 @@ int main(void) {
         cmocka_unit_test(after_a_silence_any_clock_is_taken),
         cmocka_unit_test(drift_is_a_gap_each_quarter_of_a_second),
         cmocka_unit_test(the_rate_of_the_stamps_is_measured_whatever_is_declared),
+        cmocka_unit_test(a_day_that_is_missing_is_sent_as_its_last_minute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "client/brrctl/interrupt.h"
 #include "client/brrctl/listing.h"
 #include "client/brrctl/lsl/lsl_library.h"
+#include "client/brrctl/lsl/lsl_timeline.h"
 #include "client/brrctl/lsl/source_lsl.h"
 #include "client/brrctl/output.h"
 #include "eeg/events.h"
@@ -194,8 +195,7 @@ static void send_probabilities(struct outlets *s, int64_t first, const ProtobufC
         s->began = true;
         s->next = first;
     }
-    if (first - s->next > MOST_NAN_S * RATE_HZ) /* stamps say the rest of a long gap */
-        s->next = first - MOST_NAN_S * RATE_HZ;
+    s->next = lsl_timeline_resume(s->next, first, MOST_NAN_S * RATE_HZ);
     if (fabs(now_s - stamp_of(s, end)) > 1)
         s->anchor_s = now_s - (double)end / RATE_HZ;
     for (; s->next < end; s->next++) {

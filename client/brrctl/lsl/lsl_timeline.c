@@ -205,3 +205,5 @@ double lsl_timeline_rate(const struct lsl_timeline *t) {
     const int64_t steps = t->steps + (more ? t->stamped - 1 : 0);
     return steps && span_s >= RATE_AFTER_S ? (double)steps / span_s : NAN;
 }
+
+int64_t lsl_timeline_resume(int64_t next, int64_t first, int64_t most) { return first - next > most ? first - most : next; }

@@ -48,6 +48,9 @@ void lsl_timeline_shift(struct lsl_timeline *t, double delta_s);
  * from the first sample of a sent chunk to that of another, because stamps inside a chunk may only repeat what is declared. Rates
  * near a usual one are that one. NaN below a second. */
 double lsl_timeline_measure(const double *stamps, int64_t n, double declared_hz);
+/* For a sender: the sample to send next when those from `next` to `first` are missing, so that at most `most` of them are sent as
+ * NaN: the stamps say the rest of a long gap. */
+int64_t lsl_timeline_resume(int64_t next, int64_t first, int64_t most);
 /* Samples in a second by their stamps; NaN before ten seconds. */
 double lsl_timeline_rate(const struct lsl_timeline *t);
 
