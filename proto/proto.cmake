@@ -29,11 +29,13 @@ target_include_directories(brr_proto SYSTEM PUBLIC ${proto_out} PRIVATE ${CMAKE_
 target_compile_options(brr_proto PRIVATE -w)
 target_link_libraries(brr_proto PUBLIC PkgConfig::PROTOBUF_C)
 
-# build/python: the same messages for Python, with their types (.pyi), for client/python.
+# build/python: messages and stubs of the services for Python, with their types (.pyi), for client/python and programs of others.
+find_program(GRPC_PYTHON_PLUGIN grpc_python_plugin REQUIRED)
 set(python_out ${CMAKE_BINARY_DIR}/python)
 add_custom_command(OUTPUT ${python_out}/stamp
   COMMAND ${CMAKE_COMMAND} -E make_directory ${python_out}
-  COMMAND ${PROTOC} -I${CMAKE_SOURCE_DIR}/proto --python_out=${python_out} --pyi_out=${python_out} ${proto_inputs}
+  COMMAND ${PROTOC} -I${CMAKE_SOURCE_DIR}/proto --python_out=${python_out} --pyi_out=${python_out}
+    --grpc_python_out=${python_out} --plugin=protoc-gen-grpc_python=${GRPC_PYTHON_PLUGIN} ${proto_inputs}
   COMMAND ${CMAKE_COMMAND} -E touch ${python_out}/stamp
   DEPENDS ${proto_inputs} VERBATIM)
 add_custom_target(python_messages ALL DEPENDS ${python_out}/stamp)
