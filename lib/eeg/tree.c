@@ -141,6 +141,14 @@ static bool same_file(const struct tree_recording *a, const struct tree_recordin
     return !a->absent && !b->absent && a->device == b->device && a->inode == b->inode;
 }
 
+static void drop_from(struct tree *t, size_t kept) {
+    for (size_t i = kept; i < t->n; i++) {
+        free((void *)(uintptr_t)t->names[i].recording.path);
+        free(t->names[i].patient);
+    }
+    t->n = kept;
+}
+
 /* Keeps the best name of each file. */
 static int keep_one_name(struct tree *t, struct err *err) {
     size_t kept = 0;
@@ -158,12 +166,39 @@ static int keep_one_name(struct tree *t, struct err *err) {
                            best->recording.path, name->recording.path, best->patient, name->patient);
         note(t, "%s and %s are one file: it is one recording", best->recording.path, name->recording.path);
     }
-    for (size_t i = kept; i < t->n; i++) {
-        free((void *)(uintptr_t)t->names[i].recording.path);
-        free(t->names[i].patient);
-    }
-    t->n = kept;
+    drop_from(t, kept);
     return 0;
+}
+
+static bool is_edf(const char *path) { return str_ends_nocase(path, ".edf") || str_ends_nocase(path, ".bdf"); }
+
+/* Names that differ in their endings alone stand together, EDF and BDF first. */
+static int by_stem(const void *a, const void *b) {
+    const char *p = ((const struct name *)a)->recording.path, *q = ((const struct name *)b)->recording.path;
+    const size_t m = eegfile_stem(p, false), n = eegfile_stem(q, false);
+    int order = strncmp(p, q, m < n ? m : n);
+    order = order_then(order, (m > n) - (m < n));
+    order = order_then(order, is_edf(q) - is_edf(p));
+    return order_then(order, strcmp(p, q));
+}
+
+/* A recording that is there in two formats would teach and count twice. EDF beside BDF stays two recordings. */
+static void keep_one_format(struct tree *t) {
+    size_t kept = 0;
+    qsort(t->names, t->n, sizeof *t->names, by_stem);
+    for (size_t i = 0; i < t->n; i++) {
+        struct name *name = &t->names[i], *first = kept ? &t->names[kept - 1] : NULL;
+        const char *path = name->recording.path, *other = first ? first->recording.path : "";
+        const size_t stem = eegfile_stem(path, false);
+        if (stem == eegfile_stem(other, false) && !strncmp(path, other, stem) && !is_edf(path)) {
+            note(t, "%s is left out: %s is the same recording in another format", path, other);
+            continue;
+        }
+        struct name moved = *name;
+        *name = t->names[kept];
+        t->names[kept++] = moved;
+    }
+    drop_from(t, kept);
 }
 
 int tree_walk(const struct tree_config *config, tree_visit_fn *visit, struct err *err) {
@@ -171,6 +206,8 @@ int tree_walk(const struct tree_config *config, tree_visit_fn *visit, struct err
     int rc = fsio_walk_names(config->root, look, &t, err);
     if (rc || (t.n && !config->all_names && (rc = keep_one_name(&t, err))))
         return rc;
+    if (t.n && !config->all_formats)
+        keep_one_format(&t);
     if (t.unread > 1)
         note(&t, "%s of formats that are not read", counted(t.unread, "file").text);
     if (t.derivatives)

@@ -1,6 +1,7 @@
 /* tree: the recordings below a folder, each once. Folders whose name begins with a dot (.git, .snapshot) and the folder
  * "derivatives" are left out below the one that is named, as are the "._" files in which macOS keeps attributes. Several names of
- * one file, by links of both kinds, are one recording; links to folders are not followed. One thread. */
+ * one file, by links of both kinds, are one recording, and so are files of two formats whose names differ in their endings alone,
+ * of which EDF counts; links to folders are not followed. One thread. */
 #ifndef BRR_EEG_TREE_H
 #define BRR_EEG_TREE_H
 #include <stdbool.h>
@@ -12,6 +13,7 @@ struct tree_config {
     const char *root;
     enum labels_patient_rule patient;
     bool all_names;                            /* every name is a recording of its own */
+    bool all_formats;                          /* and so is every file, whatever others are called */
     void (*note)(void *ctx, const char *text); /* a sentence on what was left out; may be NULL */
     void *ctx;
 };

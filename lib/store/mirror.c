@@ -137,14 +137,21 @@ static int list_one(struct mirror *m, struct err *err) {
 }
 
 /* One page of the listing. */
-static int add_page(struct mirror *m, const struct store_page *page, int64_t *recordings, struct err *err) {
+/* What was taken so far. The parts of a recording stand beside it in the order of keys: so many for each recording are enough. */
+struct taken {
+    int64_t recordings, parts;
+};
+
+static int add_page(struct mirror *m, const struct store_page *page, struct taken *taken, struct err *err) {
     const int64_t most = m->config.max_recordings;
     for (size_t i = 0; i < page->count; i++) {
         enum mirror_kind kind = m->config.rules->kind(page->items[i].key);
-        bool recording = kind == MIRROR_RECORDING || kind == MIRROR_HEADER;
-        if (kind == MIRROR_OTHER || (recording && most && *recordings >= most))
+        bool recording = kind == MIRROR_RECORDING || kind == MIRROR_HEADER, part = kind == MIRROR_EITHER || kind == MIRROR_PART;
+        if (kind == MIRROR_OTHER ||
+            (most && ((recording && taken->recordings >= most) || (part && taken->parts >= MIRROR_PARTS * most))))
             continue;
-        *recordings += recording;
+        taken->recordings += recording;
+        taken->parts += part;
         int rc = add_file(m, &page->items[i], err);
         if (rc)
             return rc;
@@ -199,7 +206,8 @@ static int64_t drop_lone_parts(struct mirror *m, struct err *err) {
 
 static int list_files(struct mirror *m, struct err *err) {
     char after[STORE_KEY_SIZE] = "";
-    int64_t recordings = 0;
+    struct taken taken = {0};
+    int64_t recordings;
     enum mirror_kind kind = m->config.rules->kind(m->config.prefix);
     bool alone = m->config.or_recording && (kind == MIRROR_RECORDING || kind == MIRROR_HEADER || kind == MIRROR_EITHER);
     int rc = alone ? list_one(m, err) : 0;
@@ -207,7 +215,7 @@ static int list_files(struct mirror *m, struct err *err) {
         return rc;
     for (bool more = true; more;) {
         OWNED(store_page_done) struct store_page page = {0};
-        if ((rc = store_list(m->config.store, m->prefix, after, &page, err)) || (rc = add_page(m, &page, &recordings, err)))
+        if ((rc = store_list(m->config.store, m->prefix, after, &page, err)) || (rc = add_page(m, &page, &taken, err)))
             return rc;
         more = page.more && page.count;
         if (page.count)

@@ -92,6 +92,23 @@ static void recordings_and_labels_of_the_prefix_stand_in_the_tree(void **state) 
     end(&s);
 }
 
+/* A plan of one recording does not fetch the parts of all others. */
+static void the_first_recordings_come_with_few_parts_of_others(void **state) {
+    struct setting s;
+    struct err err = {0};
+    char name[64];
+    begin(state, &s, 1 << 20);
+    for (char letter = 'a'; letter <= 'j'; letter++)
+        for (int k = 0; k < 3; k++) {
+            str_format(name, sizeof name, "%c.%s", letter, ((const char *const[]){"eeg", "vhdr", "vmrk"})[k]);
+            put_object(state, name, "text");
+        }
+    assert_int_equal(mirrored(state, &s, "", 1, &err), 0);
+    assert_int_equal(s.last.files, 1 + MIRROR_PARTS);
+    assert_true(fsio_exists(in_dir(state, "tree/a.vhdr")) && !fsio_exists(in_dir(state, "tree/b.vhdr")));
+    end(&s);
+}
+
 static void only_what_changed_is_fetched_again(void **state) {
     struct setting s;
     struct err err = {0};
@@ -354,6 +371,7 @@ static void a_stop_wakes_who_waits_and_refuses_who_comes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(recordings_and_labels_of_the_prefix_stand_in_the_tree),
+        in_temp_dir(the_first_recordings_come_with_few_parts_of_others),
         in_temp_dir(only_what_changed_is_fetched_again),
         in_temp_dir(only_the_first_recordings_are_fetched_when_a_number_is_given),
         in_temp_dir(a_prefix_without_recordings_is_an_error),

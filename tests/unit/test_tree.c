@@ -104,10 +104,36 @@ static void one_file_of_two_patients_is_an_error(void **state) {
     assert_string_equal(s.paths, "sub-01/sub-01_eeg.edf sub-02/sub-02_eeg.edf sub-02/x.edf");
 }
 
+static void a_recording_of_two_formats_is_one(void **state) {
+    assert_int_equal(chdir(*state), 0);
+    struct seen s;
+    struct err err = {0};
+    put("d/a.vhdr", "Brain Vision Data Exchange Header File", 38);
+    put("d/a.edf", "one", 3);
+    put("d/a.x.edf", "two", 3);
+    put("d/b.bdf", "three", 5);
+    put("d/b.edf", "four", 4);
+    put("d/c.set", "five", 4);
+    put("d/c.vhdr", "six", 3);
+    for (int all_names = 0; all_names < 2; all_names++) {
+        s = (struct seen){0};
+        const struct tree_config config = {.root = "d", .all_names = all_names, .note = note, .ctx = &s};
+        assert_int_equal(tree_walk(&config, visit, &err), 0);
+        assert_string_equal(s.paths, "a.edf a.x.edf b.bdf b.edf c.set");
+        assert_string_equal(s.notes, "a.vhdr is left out: a.edf is the same recording in another format\n"
+                                     "c.vhdr is left out: c.set is the same recording in another format\n");
+    }
+    const struct tree_config all = {.root = "d", .all_names = true, .all_formats = true, .ctx = &s};
+    s = (struct seen){0};
+    assert_int_equal(tree_walk(&all, visit, &err), 0);
+    assert_string_equal(s.paths, "a.edf a.vhdr a.x.edf b.bdf b.edf c.set c.vhdr");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         in_temp_dir(a_tree_of_git_annex_has_each_recording_once),
         in_temp_dir(names_of_one_file_are_one_recording),
+        in_temp_dir(a_recording_of_two_formats_is_one),
         in_temp_dir(one_file_of_two_patients_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
