@@ -75,6 +75,8 @@ class Prometheus:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/query?{query}", timeout=20) as answer:
                 return json.load(answer)["data"]["result"]
         except urllib.error.HTTPError as error:
+            if error.code == 503:  # it is still starting
+                return []
             raise AssertionError(f"{expression}: {error.read().decode()}") from error
         except OSError:
             assert self.process.poll() is None, open(self.log, encoding="utf-8").read()
