@@ -186,7 +186,7 @@ double lsl_timeline_measure(const double *stamps, int64_t n, double declared_hz)
         first = 0;
         last = n - 1;
     }
-    for (int64_t at = first, to = first; at < last; at = to) {
+    for (int64_t at = first, to; at < last; at = to) {
         const int64_t end = at + (last - first + PARTS - 1) / PARTS;
         for (to = end < last ? end : last; chunks && to < last && !begins_chunk(stamps, to, declared_hz);)
             to++;
