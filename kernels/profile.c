@@ -77,6 +77,13 @@ static struct shape profile_shape_of(const struct tensor *t) {
     return shape;
 }
 
+static bool profile_same_shape(const struct shape *a, const struct shape *b) {
+    bool same = a->rank == b->rank;
+    for (int i = 0; same && i < a->rank && i < TENSOR_MAX_RANK; i++)
+        same = a->dim[i] == b->dim[i];
+    return same;
+}
+
 /* NULL: there is no room for one more. */
 static struct row *profile_row_for(struct profile *p, const struct stream *s, const struct profile_call *call) {
     struct row new = {.op = call->op, .phase = s->phase ? s->phase : "", .dtype = call->dtype};
@@ -85,7 +92,7 @@ static struct row *profile_row_for(struct profile *p, const struct stream *s, co
     for (int i = 0; i < p->n_rows; i++) {
         struct row *r = &p->rows[i];
         if (!strcmp(r->op, new.op) && !strcmp(r->phase, new.phase) && r->dtype == new.dtype &&
-            !memcmp(r->shapes, new.shapes, sizeof new.shapes))
+            profile_same_shape(&r->shapes[0], &new.shapes[0]) && profile_same_shape(&r->shapes[1], &new.shapes[1]))
             return r;
     }
     if (p->n_rows == ROWS)
