@@ -49,7 +49,8 @@ int cached_fetch(const struct cached_place *place, const struct cached_object *o
     struct cache_slot slot;
     if (cached_find(place, o, path))
         return 0;
-    int rc = cache_reserve(place->cache, o->cache_key, o->bytes, &slot, err);
+    const struct store_ops *ops = place->store->ops;
+    int rc = cache_reserve(place->cache, o->cache_key, o->bytes + (ops->get_beside ? ops->get_beside(o->bytes) : 0), &slot, err);
     if (rc)
         return rc;
     if (!(rc = fetch_into(place, o, slot.path, err)))

@@ -325,8 +325,13 @@ static void s3_close(struct store *store) {
     free(s3);
 }
 
-static const struct store_ops s3_ops = {
-    .list = s3_list, .stat = s3_stat, .read = s3_read, .get = s3_get, .put = s3_put, .close = s3_close};
+static const struct store_ops s3_ops = {.list = s3_list,
+                                        .stat = s3_stat,
+                                        .read = s3_read,
+                                        .get = s3_get,
+                                        .get_beside = s3_get_beside,
+                                        .put = s3_put,
+                                        .close = s3_close};
 
 int s3_open(const struct store_config *config, struct store **ret, struct err *err) {
     struct s3 *s3 = calloc(1, sizeof *s3);

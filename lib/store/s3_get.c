@@ -266,3 +266,9 @@ int s3_get(struct store *store, const char *key, const char *path, const struct 
         rc = get_once(s3_of(store), name, path, watch, &untrue, err);
     return rc;
 }
+
+/* The journal: its title, and for each part a number and a sum. A part that was resumed and lost may be noted twice. */
+int64_t s3_get_beside(int64_t bytes) {
+    enum { TITLE = sizeof((struct download *)0)->title + 1, LINES = 2 * (20 + 1 + 16 + 2) };
+    return TITLE + LINES * (bytes / S3_PART_BYTES + 1);
+}

@@ -42,6 +42,8 @@ int s3_untrue(const char *object, const char *kind, const char *got, const char 
 
 /* Operations in files of their own. */
 int s3_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err);
+/* store_ops.get_beside: at most so many bytes has the journal of a get. */
+int64_t s3_get_beside(int64_t bytes);
 int s3_put(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err);
 
 #endif

@@ -56,6 +56,8 @@ struct store_ops {
     int (*read)(struct store *store, const char *key, struct store_piece *piece, const struct store_watch *watch, struct err *err);
     /* Copies the whole object to the local file path, atomically. ABORTED if the object changed meanwhile. */
     int (*get)(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err);
+    /* The most bytes of files that get keeps beside path while it works on an object of so many bytes. NULL: it keeps none. */
+    int64_t (*get_beside)(int64_t bytes);
     /* Copies the local file path to the object, atomically for its readers. */
     int (*put)(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err);
     /* Frees everything including store itself. */
