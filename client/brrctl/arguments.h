@@ -53,7 +53,7 @@ struct argument_table {
 #define ARGUMENT_TABLE_LOCAL(list, type)                                                                                           \
     { .rows = (list), .n = sizeof(list) / sizeof *(list), .size = sizeof(type), .local = true }
 extern const struct argument_table arguments_none;  /* only those of all commands */
-extern const struct argument_table arguments_local; /* of a command without a daemon: only those that need none */
+extern const struct argument_table arguments_local; /* of a command that needs no daemon: without the options of a connection */
 
 /* The options that every command accepts, followed by the command's own options. */
 struct arguments {

@@ -423,7 +423,7 @@ static bool is_id(const char *text) {
            text[len - 1] <= '9' && strspn(text + len, "\n") == strlen(text + len);
 }
 
-/* Of files that exist, --id-file replaces those that hold an id alone, as an earlier run has left them. */
+/* --id-file replaces an existing file only if it holds nothing but an id, as an earlier run left it. */
 static int check_id_file(const char *path, struct err *err) {
     enum { ID_BYTES = 64 };
     OWNED_MEMORY char *text = NULL;

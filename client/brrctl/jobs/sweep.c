@@ -110,7 +110,7 @@ static void drop_own(struct sweep *s) {
         free(s->file.overrides[--s->file.message.n_overrides]);
 }
 
-/* Which patients train is not what the file says: those to validate on are drawn from those that are not left out. */
+/* Overrides the split of the file: a fold draws its validation patients from those that it does not leave out. */
 static bool add_split(struct sweep *s) { return add(s, "data.split.train", "[]") && add(s, "data.split.validation", "[]"); }
 
 /* The patients of the recordings, as the daemon knows them, and how long a training takes. */
@@ -134,7 +134,7 @@ static int ask_patients(struct sweep *s, int *ret_exit) {
     return 0;
 }
 
-/* What the daemon measured on its own device, before anything is queued. */
+/* Prints how long the trainings take by the daemon's measurement of its own device. Nothing is queued yet. */
 static void tell_estimate(const struct sweep *s) {
     const int n = s->n_points * s->n_folds;
     const double hours = s->training_s * n / 3600;
@@ -328,7 +328,7 @@ static int keep_record(const struct sweep *s) {
     return own(s->o)->record && sweep_record_write(s, own(s->o)->record, &err) ? brrctl_fail(&err) : 0;
 }
 
-/* Whether a recorded job may still answer: it is there, and has not ended without a result. */
+/* Keeps a job of --record that is still listed and has not ended without a result; forgets any other. */
 static int look_at_job(struct sweep *s, char *id) {
     int code = EXIT_FAILED;
     Brr__V1__Job *job = *id ? job_files_job(s->o, id, &code) : NULL;

@@ -331,7 +331,7 @@ static bool map_channels(struct source_lsl *s, char (*labels)[TEXT], char (*unit
     return true;
 }
 
-/* What the sender of the inlet says of its channels is that of our rows. *ret_silent: it says nothing. */
+/* True if the sender announces the channels of our rows. *ret_silent: it does not answer. */
 static bool has_our_rows(struct source_lsl *s, bool *ret_silent) {
     char(*labels)[TEXT] = calloc((size_t)s->base.n, sizeof *labels), (*units)[TEXT] = calloc((size_t)s->base.n, sizeof *units);
     int32_t code = 0;
@@ -593,7 +593,7 @@ static const char *lsl_remark(struct source *base) {
     return s->remark;
 }
 
-/* What `allocate` made. */
+/* Frees what `allocate` has allocated. */
 static void free_rows(struct source_lsl *s) {
     if (s->inlet)
         lose_inlet(s);
@@ -628,7 +628,7 @@ static void lsl_close(struct source *base) {
 static const struct source_kind kind = {
     .next = lsl_next, .check_units = lsl_check_units, .ended = lsl_ended, .remark = lsl_remark, .close = lsl_close};
 
-/* What a sender that has just ended announced may still be found, and does not answer: it is looked for again. */
+/* The network may still list a sender that has just ended, and that does not answer: the search begins again. */
 static int find_and_open(struct source_lsl *s, struct err *err) {
     int rc = lsl_library_load(&s->lsl, err);
     if (rc)
