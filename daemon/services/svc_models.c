@@ -106,8 +106,9 @@ static Brr__V1__ModelDescription *describe_served(struct rpc_call *call, const s
             brr__v1__model_description__init(m);
             m->name = arena_strdup(arena, s->name);
             m->checkpoint = arena_strdup(arena, s->path);
+            m->ref = arena_strdup(arena, s->ref);
         }
-        return m && m->name && m->checkpoint ? m : NULL;
+        return m && m->name && m->checkpoint && m->ref ? m : NULL;
     }
     const struct detector_info *info = &s->opened->info;
     Brr__V1__ModelDescription *m = describe(arena, s->name, s->path, &info->file);
@@ -144,7 +145,7 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
 /* A model that does not serve: its file is read on libuv's thread pool. */
 struct description {
     struct offload work;
-    char name[LIVE_PATH];
+    char name[LIVE_PATH], served[LIVE_PATH]; /* the reference that the name serves, while it loads */
     struct model_ref ref;
     struct modelfile file;
 };
@@ -157,7 +158,13 @@ static void read_model(struct offload *work) {
 
 static void answer_description(struct offload *work) {
     struct description *d = (struct description *)work;
-    if (offload_good(work) && answer(work->call, describe(rpc_arena(work->call), d->name, d->ref.path, &d->file), &work->err))
+    if (!offload_good(work))
+        return;
+    struct arena *arena = rpc_arena(work->call);
+    Brr__V1__ModelDescription *m = describe(arena, d->name, d->ref.path, &d->file);
+    if (m && !(m->ref = arena_strdup(arena, d->served)))
+        m = NULL;
+    if (answer(work->call, m, &work->err))
         rpc_finish(work->call, &work->err);
 }
 
@@ -174,6 +181,7 @@ static int describe_one(struct rpc_call *call, const void *message, struct err *
     if (!d)
         return err->code;
     str_copy(d->name, sizeof d->name, in->name);
+    str_copy(d->served, sizeof d->served, served ? served->ref : "");
     d->ref = ref;
     offload_start(&d->work, read_model, answer_description);
     return 0;

@@ -86,6 +86,8 @@ def main():
         check_card(d, job["job"], f"file://{tmp}/eeg")
         d.kill()
         d.start()  # the record of the pin is durable
+        models = [json.loads(line) for line in d.ctl("models", "--json")[1].splitlines()]
+        assert [m["ref"] for m in models if m["name"] == "ward"] == [f"job:{job['job']}"], models  # while it loads too
         assert d.ctl("checkpoint", "pin", pinned)[0] == 0, "twice is fine"
         assert d.ctl("checkpoint", "unpin", pinned)[0] == 0
         assert not os.path.exists(kept) and pinned not in listed(d, job["job"])
