@@ -61,7 +61,7 @@ static int upload_model(struct opening *o, const char *path, struct err *err) {
     if (rc)
         return rc;
     o->to->info = detector_info(o->to->detector);
-    return detector_warm_up(o->to->detector, o->to->stream, err);
+    return detector_warm_up(o->to->detector, o->to->stream, 0, err);
 }
 
 /* A model without a network is made by its name, in a file that is gone once it has been read. */

@@ -53,7 +53,7 @@ static void answer_load(struct live *l, struct live_order *o, struct live_model 
     str_copy(r->model, sizeof r->model, o->model);
     if (!m)
         r->err = *err;
-    else if (m->pins || !detector_warm_up(m->detector, l->stream, &r->err))
+    else if (m->pins || !detector_warm_up(m->detector, l->stream, 0, &r->err))
         r->opened = live_model_describe(m);
     if (m && !r->opened && !r->err.code)
         err_set(&r->err, ERR_EXHAUSTED, "out of memory for a model");

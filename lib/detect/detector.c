@@ -309,12 +309,17 @@ static int infer(struct detector *d, struct stream *s, const struct batch *b, st
     return rc ? rc : stream_sync(s, err);
 }
 
-int detector_warm_up(struct detector *d, struct stream *s, struct err *err) {
+int detector_warm_up(struct detector *d, struct stream *s, int64_t recordings, struct err *err) {
     struct batch *b = &d->batches[0];
-    b->rows = b->wide = b->steps = 1;
-    memset(b->x, 0, row_floats(d) * sizeof *b->x);
+    struct device_info device;
+    device_describe(d->device, &device);
+    const bool whole = recordings > 0 && device.is_async;
+    b->rows = !whole ? 1 : d->n_state && recordings < d->max_batch ? (int)recordings : d->max_batch;
+    b->wide = widen(d, b->rows);
+    b->steps = whole ? d->max_steps : 1;
+    memset(b->x, 0, (size_t)(b->wide * b->steps) * row_floats(d) * sizeof *b->x);
     if (d->n_state)
-        memset(d->state_host, 0, (size_t)d->n_state * sizeof *d->state_host);
+        memset(d->state_host, 0, (size_t)(b->wide * d->n_state) * sizeof *d->state_host);
     return infer(d, s, b, err);
 }
 

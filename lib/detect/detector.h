@@ -32,8 +32,9 @@ int detector_open(struct device *dev, const char *checkpoint, const struct model
 /* Wraps a net owned by the caller (validation inside training); the net must outlive it. */
 int detector_wrap(struct device *dev, struct seizure_net *net, const struct modelfile *file, int max_batch, struct detector **ret,
                   struct err *err);
-/* Runs one window of zeros, so that the first real one finds kernels, memory and caches ready. */
-int detector_warm_up(struct detector *d, struct stream *s, struct err *err);
+/* Runs a window of zeros, so that the first real one finds kernels, memory and caches ready. recordings > 0, on a device that
+ * queues: runs as many windows as the first batch of so many recordings has, which may take as long as that batch. */
+int detector_warm_up(struct detector *d, struct stream *s, int64_t recordings, struct err *err);
 /* Windows that wait together run side by side on a CPU, one thread each (detect/lanes.h), if max_batch is not below the number of
  * threads, their networks fit beside this one into memory_limit_bytes (0 = no limit), the model looks at whole windows, and the
  * bits are the same. Else nothing changes. image: what the detector was uploaded from. */

@@ -249,7 +249,9 @@ static int begin(struct evaluate *e, struct err *err) {
     for (size_t k = 0; !rc && k < e->config->baselines.count; k++)
         rc = baseline_new(e->config->baselines.items[k], &e->baselines[k], err);
     config.kept = e->kept;
-    return rc ? rc : evaluation_start(&config, &e->evaluation, err);
+    rc = rc ? rc : evaluation_start(&config, &e->evaluation, err);
+    int64_t n = rc ? 0 : evaluation_count(e->evaluation) - evaluation_current(e->evaluation);
+    return n ? detector_warm_up(e->detector, e->stream, n, err) : rc; /* while the first recordings are read */
 }
 
 static void evaluate_close(void *task) {
