@@ -1,10 +1,11 @@
 /* spike: a network of integrate-and-fire neurons as op_spike_tick sees it, and the rule of one neuron in one tick. Shared by the
  * CPU kernels, the CUDA kernels and lib/burst/burst, so that all of them have the same rule and the same bits.
  *
- * One tick: every neuron that fired in the tick before delivers s·w·p to each target of its row, in whole units of 2^-f; the sum
- * of a neuron's input, delivered and injected, is turned into a float once; neurons with an input ("candidates", also where it sums
- * to 0) then change by spike_advance. Sums are integers, so neither threads nor their order change a bit.
- * Source: FEAGI's published tick, sequential CPU path, with the differences that docs/burst.md lists. */
+ * One tick: every neuron that fired in the tick before delivers s·w·p to each target of its row, in whole units of 2^-f, to the sum
+ * of the tick in which the synapse's delay ends; the sum of a neuron's input, delivered and injected, is turned into a float once;
+ * neurons with an input ("candidates", also where it sums to 0) then change by spike_advance. Sums are integers, so neither threads
+ * nor their order change a bit. Source: FEAGI's published tick, sequential CPU path, with the differences that docs/burst.md lists.
+ */
 #ifndef BRR_KERNELS_SPIKE_H
 #define BRR_KERNELS_SPIKE_H
 #include <stdbool.h>
@@ -22,6 +23,7 @@ enum {
     SPIKE_PACKED_NEURONS = 1 << 23,
     SPIKE_SLACK = 16,        /* synapses' room behind the last row that kernels may read */
     SPIKE_UNLIMITED = 65535, /* of fire_limit */
+    SPIKE_MOST_DELAY = 255,
 };
 #define SPIKE_MOST_NEURONS (UINT32_MAX - SPIKE_BLOCK)
 /* Sums without any input hold this: no sum of inputs reaches it. */
@@ -46,11 +48,12 @@ typedef uint32_t spike_packed;
 SPIKE_RULE uint32_t spike_packed_target(spike_packed y) { return y >> 9; }
 SPIKE_RULE int32_t spike_packed_weight(spike_packed y) { return (int32_t)(y << 23) >> 23; }
 SPIKE_RULE spike_packed spike_pack(uint32_t target, int32_t weight) { return target << 9 | ((uint32_t)weight & 511); }
-/* The wide form, where synapses of a row differ in p or there are more than SPIKE_PACKED_NEURONS neurons. */
+/* The wide form, where synapses of a row differ in p, some synapse has a delay beyond one tick, or there are more than
+ * SPIKE_PACKED_NEURONS neurons. */
 struct spike_wide {
     uint32_t target;
-    int16_t weight; /* s·w */
-    uint8_t psp, unused;
+    int16_t weight;     /* s·w */
+    uint8_t psp, later; /* ticks that it arrives after the next one: its delay − 1 */
 };
 
 /* Read and written by the device as a tick follows another. */
@@ -69,7 +72,7 @@ struct spike_fired {
 
 /* Everything in device memory but the scalars; a tick changes psp, v, countdown, fire_count, sums, touched and stale. Arrays of
  * neurons have n elements and their padding. The caller vouches for the contents: targets below n, no sum of |inputs| of a neuron
- * reaching 2^31 (2^63 with wide_sums) in units of 2^-f. */
+ * reaching 2^31 (2^63 with wide_sums) in units of 2^-f, fewer than 2^32 sums. */
 struct spike_net {
     uint32_t n;
     int fraction_bits; /* f */
@@ -77,6 +80,7 @@ struct spike_net {
     bool wide;      /* synapses are struct spike_wide, else spike_packed */
     bool wide_sums; /* sums are int64, else int32 */
     bool hubs;      /* some row is longer than SPIKE_LONG_ROW */
+    int delays;     /* the longest delay, 1 or more: sums of so many ticks; beyond 1 synapses are wide */
     int parts;      /* CPU: the targets are cut into so many ranges of part_neurons each */
     uint32_t part_neurons;
     int64_t *row;      /* (n + 1) where rows begin; row i has room for row[i+1] − row[i] synapses */
@@ -89,10 +93,16 @@ struct spike_net {
     float *threshold, *threshold_limit, *leak, *excitability; /* threshold_limit: +infinity = none */
     uint16_t *refractory, *fire_limit, *snooze;               /* fire_limit: SPIKE_UNLIMITED = none */
     uint16_t *countdown, *fire_count;
-    void *sums;        /* without input when a tick begins, and again when it ends; CUDA: see below */
-    uint32_t *touched; /* CUDA, wide sums: (n/32) bits of the neurons that synapses reached; 0 when a tick begins and ends */
+    void *sums; /* (delays, n) a ring: row t % delays has what arrives in tick t, and no input once t is over; CUDA: see below */
+    uint32_t *touched; /* CUDA, wide sums: (delays, n/32) bits of the neurons that synapses reach; 0 once the tick is over */
     uint8_t *stale;    /* per block: some neuron in it does not accumulate and has a membrane other than +0 */
 };
+SPIKE_RULE uint32_t spike_padded(uint32_t n) { return (n + SPIKE_BLOCK - 1) / SPIKE_BLOCK * SPIKE_BLOCK; }
+/* Where the sums of `later` ticks after this one begin; `now` is tick % delays. */
+SPIKE_RULE uint32_t spike_sums_at(const struct spike_net *net, uint32_t now, uint32_t later) {
+    uint32_t row = now + later;
+    return (row >= (uint32_t)net->delays ? row - (uint32_t)net->delays : row) * spike_padded(net->n);
+}
 /* CUDA has a uint64 for each neuron also where sums are not wide: the sum in its upper half and the number of inputs in its lower
  * one, so that one addition delivers a synapse. 0: no input. */
 enum { SPIKE_LONG_ROW = 4096 };

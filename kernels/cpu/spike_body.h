@@ -38,6 +38,11 @@ INLINE const uint32_t *span_of(const struct spike_net *net, uint32_t source) {
     return net->span + (size_t)source * SPIKE_SPAN_WORDS(net->parts);
 }
 
+/* Of the tick. */
+INLINE uint32_t ring_row(const struct spike_tick_args *a) {
+    return (uint32_t)((a->before.counts->tick + 1) % (uint64_t)a->net.delays);
+}
+
 /* The synapses of a source in the range. */
 INLINE void segment_of(const struct spike_net *net, uint32_t source, int part, int64_t *ret_first, int64_t *ret_end) {
     const uint32_t *span = span_of(net, source);
@@ -91,7 +96,9 @@ INLINE void decode_packed(const spike_packed *y, int n, uint32_t factor, struct 
         }
 }
 
-INLINE void decode_any(const struct spike_net *net, uint32_t source, uint8_t psp, int64_t at, int n, struct delivery *d) {
+/* rows: where the sums of each delay begin. */
+INLINE void decode_any(const struct spike_net *net, const uint32_t *rows, uint32_t source, uint8_t psp, int64_t at, int n,
+                       struct delivery *d) {
     bool own = net->wide && !(net->flags[source] & SPIKE_MP_DRIVEN);
     uint32_t k = net->divisor && net->flags[source] & SPIKE_DIVIDES ? net->divisor[source] : 1, *target = d->target + d->n;
     int64_t one = (int64_t)1 << net->fraction_bits, *units = d->units.wide + d->n;
@@ -101,6 +108,8 @@ INLINE void decode_any(const struct spike_net *net, uint32_t source, uint8_t psp
             target[i] = y[i].target;
             units[i] = (int32_t)y[i].weight * (own ? y[i].psp : psp) * one;
         }
+        for (int i = 0; net->delays > 1 && i < n; i++)
+            target[i] += rows[y[i].later];
     } else {
         const spike_packed *y = (const spike_packed *)net->synapses + at;
         for (int i = 0; i < n; i++) {
@@ -118,8 +127,11 @@ INLINE uint64_t deliver(const struct spike_tick_args *a, int part, bool plain, b
     const uint32_t *ids = a->before.ids, n = a->before.counts->fired;
     size_t each = net->wide ? sizeof(struct spike_wide) : sizeof(spike_packed);
     uint64_t events = 0;
+    uint32_t rows[SPIKE_MOST_DELAY], now = ring_row(a);
     struct delivery d;
     d.n = 0;
+    for (int later = 0; later < net->delays; later++)
+        rows[later] = spike_sums_at(net, now, (uint32_t)later);
     for (uint32_t i = 0; i < n; i++) {
         int64_t first, end;
         if (i + SPANS_AHEAD < n)
@@ -134,7 +146,7 @@ INLINE uint64_t deliver(const struct spike_tick_args *a, int part, bool plain, b
                 decode_packed((const spike_packed *)net->synapses + first, take, (uint32_t)a->before.psp[i] << net->fraction_bits,
                               &d);
             else
-                decode_any(net, ids[i], a->before.psp[i], first, take, &d);
+                decode_any(net, rows, ids[i], a->before.psp[i], first, take, &d);
             first += take;
             d.n += take;
             if (d.n == ROOM)
@@ -311,17 +323,18 @@ INLINE void advance_part(const struct spike_tick_args *a, uint32_t from, uint32_
     float unit = 1.0f / (float)(1 << net->fraction_bits);
     uint32_t tick = (uint32_t)(a->before.counts->tick + 1), listed = from, candidates = 0;
     int64_t at = injection_from(a, from);
+    size_t row = spike_sums_at(net, ring_row(a), 0);
+    int32_t *narrow_sums = net->wide_sums ? NULL : (int32_t *)net->sums + row;
+    int64_t *wide_sums = net->wide_sums ? (int64_t *)net->sums + row : NULL;
     struct block b;
     for (uint32_t first = from; first < to; first += SPIKE_BLOCK) {
         bool injected = at < a->n_inject && a->inject_ids[at] < first + SPIKE_BLOCK;
         int64_t delivered[SPIKE_BLOCK];
         for (int i = 0; injected && i < SPIKE_BLOCK; i++) {
-            int32_t narrow = net->wide_sums ? 0 : ((const int32_t *)net->sums)[first + (uint32_t)i];
-            int64_t wide = net->wide_sums ? ((const int64_t *)net->sums)[first + (uint32_t)i] : narrow;
-            delivered[i] = wide == (net->wide_sums ? SPIKE_NO_INPUT_64 : SPIKE_NO_INPUT_32) ? 0 : wide;
+            int64_t sum = wide_sums ? wide_sums[first + (uint32_t)i] : narrow_sums[first + (uint32_t)i];
+            delivered[i] = sum == (wide_sums ? SPIKE_NO_INPUT_64 : SPIKE_NO_INPUT_32) ? 0 : sum;
         }
-        int32_t any =
-            net->wide_sums ? take_64((int64_t *)net->sums + first, unit, &b) : take_32((int32_t *)net->sums + first, unit, &b);
+        int32_t any = wide_sums ? take_64(wide_sums + first, unit, &b) : take_32(narrow_sums + first, unit, &b);
         if (!any && !injected && !net->stale[first / SPIKE_BLOCK] && !(features & SPIKE_EVERY_TICK))
             continue;
         if (injected)
@@ -336,7 +349,7 @@ INLINE void advance_part(const struct spike_tick_args *a, uint32_t from, uint32_
 }
 
 static void spike_part(const struct spike_tick_args *a, int part, struct spike_part *ret) {
-    uint32_t padded = (a->net.n + SPIKE_BLOCK - 1) / SPIKE_BLOCK * SPIKE_BLOCK;
+    uint32_t padded = spike_padded(a->net.n);
     uint64_t from = (uint64_t)part * a->net.part_neurons, to = from + a->net.part_neurons;
     from = from < padded ? from : padded;
     to = to < padded ? to : padded;

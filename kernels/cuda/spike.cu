@@ -63,6 +63,7 @@ template <bool PLAIN> struct spike_row {
     }
 };
 
+/* target: its place among the sums. */
 template <bool PLAIN>
 static __device__ inline void deliver_one(const struct spike_net &net, uint32_t target, int32_t weight, int psp, uint32_t k) {
     int64_t units = PLAIN ? (int32_t)((uint32_t)(weight * psp) << net.fraction_bits)
@@ -79,8 +80,8 @@ static __device__ inline void deliver_one(const struct spike_net &net, uint32_t 
 }
 
 /* UNROLL synapses of a row from `at` on, `step` apart, of which `rest` come before the end. psp -1: that of each synapse. */
-static __device__ inline void deliver_wide(const struct spike_net &net, int64_t at, uint32_t rest, uint32_t step, int psp,
-                                           uint32_t k) {
+static __device__ inline void deliver_wide(const struct spike_net &net, uint32_t now, int64_t at, uint32_t rest, uint32_t step,
+                                           int psp, uint32_t k) {
     const struct spike_wide *from = (const struct spike_wide *)net.synapses + at;
     struct spike_wide y[UNROLL];
 #pragma unroll
@@ -89,7 +90,7 @@ static __device__ inline void deliver_wide(const struct spike_net &net, int64_t 
 #pragma unroll
     for (uint32_t u = 0; u < UNROLL; u++)
         if (u * step < rest)
-            deliver_one<false>(net, y[u].target, y[u].weight, psp < 0 ? y[u].psp : psp, k);
+            deliver_one<false>(net, spike_sums_at(&net, now, y[u].later) + y[u].target, y[u].weight, psp < 0 ? y[u].psp : psp, k);
 }
 template <bool PLAIN>
 static __device__ inline void deliver_packed(const struct spike_net &net, int64_t at, uint32_t rest, uint32_t step, int psp,
@@ -105,13 +106,19 @@ static __device__ inline void deliver_packed(const struct spike_net &net, int64_
             deliver_one<PLAIN>(net, spike_packed_target(y[u]), spike_packed_weight(y[u]), psp, k);
 }
 
+/* Of the tick, among the sums. */
+static __device__ inline uint32_t ring_row(const struct spike_job &j) {
+    return j.net.delays > 1 ? (uint32_t)((j.before.counts->tick + 1) % (uint64_t)j.net.delays) : 0;
+}
+
 /* Synapses first, first + step, … of a row. */
 template <bool PLAIN>
-static __device__ void deliver_row(const struct spike_net &net, const struct spike_row<PLAIN> &r, uint32_t first, uint32_t step) {
+static __device__ void deliver_row(const struct spike_net &net, uint32_t now, const struct spike_row<PLAIN> &r, uint32_t first,
+                                   uint32_t step) {
     int64_t at = r.first + first;
     for (uint32_t rest = first < r.live ? r.live - first : 0; rest > 0; at += UNROLL * step) {
         if (!PLAIN && net.wide)
-            deliver_wide(net, at, rest, step, r.flags & SPIKE_MP_DRIVEN ? r.psp : -1, r.k);
+            deliver_wide(net, now, at, rest, step, r.flags & SPIKE_MP_DRIVEN ? r.psp : -1, r.k);
         else
             deliver_packed<PLAIN>(net, at, rest, step, r.psp, r.k);
         rest = rest > UNROLL * step ? rest - UNROLL * step : 0;
@@ -124,7 +131,7 @@ template <bool PLAIN> static __device__ uint64_t deliver_rows(const struct spike
     uint32_t warp = (uint32_t)cuda_index() / WARP, warps = (uint32_t)cuda_stride() / WARP, lane = threadIdx.x % WARP;
     uint32_t ways = warps / n < 1 ? 1 : warps / n > (uint32_t)WAYS ? (uint32_t)WAYS : warps / n;
     uint64_t events = 0, at = warp / ways;
-    uint32_t way = warp % ways, step = warps / ways;
+    uint32_t way = warp % ways, step = warps / ways, now = PLAIN ? 0 : ring_row(j);
     if (at >= n || at >= step)
         return 0; /* warps beyond the last whole set of ways */
     struct spike_row<PLAIN> next = {};
@@ -138,7 +145,7 @@ template <bool PLAIN> static __device__ uint64_t deliver_rows(const struct spike
         if (at + 2 * (uint64_t)step < n)
             second = j.before.ids[at + 2 * (uint64_t)step];
         if (r.live <= SPIKE_LONG_ROW)
-            deliver_row<PLAIN>(j.net, r, way * WARP + lane, ways * WARP);
+            deliver_row<PLAIN>(j.net, now, r, way * WARP + lane, ways * WARP);
         if (way == 0)
             events += r.live;
     }
@@ -147,6 +154,7 @@ template <bool PLAIN> static __device__ uint64_t deliver_rows(const struct spike
 
 /* The longer ones, by all blocks. A warp looks at the lengths of WARP rows at once. */
 template <bool PLAIN> static __device__ void deliver_hubs(const struct spike_job &j, uint32_t n) {
+    uint32_t now = PLAIN ? 0 : ring_row(j);
     for (uint64_t base = 0; base < n; base += WARP) {
         uint64_t mine = base + threadIdx.x % WARP;
         bool longer = mine < n && j.net.live[j.before.ids[mine]] > SPIKE_LONG_ROW;
@@ -155,7 +163,7 @@ template <bool PLAIN> static __device__ void deliver_hubs(const struct spike_job
                 continue;
             struct spike_row<PLAIN> r;
             r.load(j.net, j.before.ids[base + i]);
-            deliver_row<PLAIN>(j.net, r, (uint32_t)cuda_index(), (uint32_t)cuda_stride());
+            deliver_row<PLAIN>(j.net, now, r, (uint32_t)cuda_index(), (uint32_t)cuda_stride());
         }
     }
 }
@@ -192,12 +200,12 @@ static __device__ int64_t injection_of(const struct spike_job &j, uint32_t id) {
     return low < j.n_inject && j.inject_ids[low] == id ? low : -1;
 }
 
-/* Takes the neuron's sum away; whether there was any input. Wide sums begin at "no input", so the difference to it is what came, in
- * wrapping arithmetic; others have their sum in the upper half and the number of inputs in the lower one. */
-static __device__ inline bool take_sum(const struct spike_net &net, uint32_t id, int64_t *ret) {
-    int64_t *place = (int64_t *)net.sums + id;
+/* Takes the sum at a place away; whether there was any input. Wide sums begin at "no input", so the difference to it is what came,
+ * in wrapping arithmetic; others have their sum in the upper half and the number of inputs in the lower one. */
+static __device__ inline bool take_sum(const struct spike_net &net, uint32_t at, int64_t *ret) {
+    int64_t *place = (int64_t *)net.sums + at;
     if (net.wide_sums) {
-        bool touched = net.touched[id / 32] >> id % 32 & 1;
+        bool touched = net.touched[at / 32] >> at % 32 & 1;
         *ret = touched ? (int64_t)((uint64_t)*place - (uint64_t)SPIKE_NO_INPUT_64) : 0;
         if (touched)
             *place = SPIKE_NO_INPUT_64;
@@ -225,12 +233,12 @@ static __device__ struct spike_neuron load_neuron(const struct spike_net &net, u
 }
 
 /* One neuron of the network; returns whether it fires. */
-static __device__ bool advance_one(const struct spike_job &j, uint32_t id, bool *ret_may) {
+static __device__ bool advance_one(const struct spike_job &j, uint32_t now, uint32_t id, bool *ret_may) {
     const struct spike_net &net = j.net;
     uint32_t tick = (uint32_t)(j.before.counts->tick + 1);
     int64_t sum;
     int flags = net.flags[id];
-    bool touched = take_sum(net, id, &sum);
+    bool touched = take_sum(net, spike_sums_at(&net, now, 0) + id, &sum);
     int64_t injection = injection_of(j, id);
     bool may = flags & SPIKE_ALIVE && (touched || injection >= 0 || net.features & SPIKE_EVERY_TICK);
     *ret_may = may;
@@ -255,9 +263,10 @@ static __device__ bool advance_one(const struct spike_job &j, uint32_t id, bool 
 static __global__ void advance_kernel(struct spike_job j) {
     __shared__ uint32_t fired[WARPS], candidates[WARPS];
     uint32_t id = blockIdx.x * THREADS + threadIdx.x, words = (j.net.n + 31) / 32, word = blockIdx.x * WARPS + threadIdx.x;
+    uint32_t now = ring_row(j);
     bool may = false, fires = false;
     if (id < j.net.n)
-        fires = advance_one(j, id, &may);
+        fires = advance_one(j, now, id, &may);
     uint32_t fired_here = __ballot_sync(0xffffffffU, fires), candidates_here = __ballot_sync(0xffffffffU, may);
     if (threadIdx.x % WARP == 0) {
         fired[threadIdx.x / WARP] = fired_here;
@@ -267,7 +276,7 @@ static __global__ void advance_kernel(struct spike_job j) {
     if (threadIdx.x < WARPS && word < words) {
         j.fired_bits[word] = fired[threadIdx.x];
         if (j.net.wide_sums)
-            j.net.touched[word] = 0;
+            j.net.touched[spike_sums_at(&j.net, now, 0) / 32 + word] = 0;
     }
     if (threadIdx.x == 0) {
         uint32_t counts = 0;

@@ -79,9 +79,11 @@ static int64_t room_for(int64_t room, int64_t n) {
 }
 
 int64_t burst_bytes_with(const struct burst *b, int64_t more) {
-    int64_t n = burst_padded(b), sums = (int64_t)burst_sum_bytes(b->remote, b->net.wide_sums), lists = b->n_lists * 5;
+    int64_t n = burst_padded(b), sums = (int64_t)burst_sum_bytes(b->remote, b->net.wide_sums) * b->net.delays,
+            lists = b->n_lists * 5;
     int64_t waiting = burst_pending(b) + more;
-    int64_t own = n * (sums + lists + 4) + n / SPIKE_BLOCK + (b->remote ? n / 8 : n * SPIKE_SPAN_WORDS(b->net.parts) * 4);
+    int64_t own =
+        n * (sums + lists + 4) + n / SPIKE_BLOCK + (b->remote ? n / 8 * b->net.delays : n * SPIKE_SPAN_WORDS(b->net.parts) * 4);
     int64_t tick = room_for(b->inject_room, waiting + (b->n_lists - 1) * (int64_t)b->n_power); /* all of them may be for one tick */
     own += room_for(b->pending_room, waiting) * (int64_t)sizeof *b->pending;
     own += tick * (int64_t)(sizeof *b->inject_ids + sizeof *b->inject_sums) * (b->remote ? 2 : 1);

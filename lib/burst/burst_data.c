@@ -11,5 +11,6 @@ void burst_state_done(struct burst_state *state) {
     free(state->divisor);
     free(state->fired_ids);
     free(state->pending);
+    free(state->arriving);
     *state = (struct burst_state){0};
 }

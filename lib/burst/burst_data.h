@@ -36,6 +36,9 @@ struct burst_state {
     uint32_t *fired_ids;
     struct burst_injection *pending;
     int64_t n_pending;
+    int64_t *arriving; /* (n_arriving) delays − 1 times neurons: what is on its way, tick by tick, in units of 2^-f; INT64_MIN:
+                          nothing */
+    int64_t n_arriving;
 };
 void burst_state_done(struct burst_state *state);
 

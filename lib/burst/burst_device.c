@@ -140,36 +140,6 @@ int burst_device_rows(struct burst *b, struct err *err) {
     return 0;
 }
 
-/* n words of `each` bytes, all of one value, into device memory. */
-static int fill(struct burst *b, void *to, const void *value, size_t each, struct err *err) {
-    size_t n = (size_t)burst_padded(b);
-    OWNED_MEMORY char *from = malloc(n * each);
-    if (!from)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for the sums of %u neurons", b->net.n);
-    for (size_t i = 0; i < n; i++)
-        memcpy(from + i * each, value, each);
-    int rc = stream_to_device(b->stream, to, from, n * each, err);
-    return rc ? rc : stream_sync(b->stream, err);
-}
-
-int burst_device_sums(struct burst *b, struct err *err) {
-    const int32_t narrow = SPIKE_NO_INPUT_32;
-    const int64_t wide = SPIKE_NO_INPUT_64, cell = 0;
-    bool is_wide = b->c->net.wide_sums;
-    const void *value = is_wide ? (const void *)&wide : b->remote ? (const void *)&cell : &narrow;
-    size_t each = burst_sum_bytes(b->remote, is_wide);
-    void *sums = NULL;
-    int rc;
-    if ((rc = device_alloc(b->device, (size_t)burst_padded(b) * each, &sums, err)) || (rc = fill(b, sums, value, each, err))) {
-        device_free(b->device, sums);
-        return rc;
-    }
-    device_free(b->device, b->net.sums);
-    b->net.sums = sums;
-    b->net.wide_sums = is_wide;
-    return 0;
-}
-
 int burst_device_stale(struct burst *b, struct err *err) {
     size_t n = (size_t)burst_padded(b) / SPIKE_BLOCK;
     OWNED_MEMORY uint8_t *ones = malloc(n);
@@ -235,7 +205,8 @@ int burst_device_open(struct burst *b, struct err *err) {
     device_describe(b->device, &info);
     b->remote = info.is_async;
     b->threads = info.threads;
-    b->net = (struct spike_net){.n = host->n, .features = host->features, .fraction_bits = host->fraction_bits, .hubs = host->hubs};
+    b->net = (struct spike_net){
+        .n = host->n, .features = host->features, .fraction_bits = host->fraction_bits, .hubs = host->hubs, .delays = host->delays};
     b->net.parts = 1;
     b->net.part_neurons = (uint32_t)burst_padded(b);
     size_t n = (size_t)burst_padded(b);
@@ -248,9 +219,11 @@ int burst_device_open(struct burst *b, struct err *err) {
     if (host->divisor)
         OPEN(uint32_t, divisor)
 #undef OPEN
-    if ((rc = burst_device_rows(b, err)) || (rc = burst_device_sums(b, err)) ||
-        (rc = device_alloc(b->device, n / SPIKE_BLOCK, (void **)&b->net.stale, err)) || (rc = burst_device_stale(b, err)) ||
-        (rc = b->remote ? device_alloc(b->device, n / 8, (void **)&b->net.touched, err) : span_rows(b, err)))
+    if ((rc = burst_device_rows(b, err)) ||
+        (rc = b->remote ? device_alloc(b->device, n / 8 * (size_t)host->delays, (void **)&b->net.touched, err)
+                        : span_rows(b, err)) ||
+        (rc = burst_device_sums(b, err)) || (rc = device_alloc(b->device, n / SPIKE_BLOCK, (void **)&b->net.stale, err)) ||
+        (rc = burst_device_stale(b, err)))
         return rc;
     return open_lists(b, err);
 }

@@ -24,6 +24,8 @@ static const struct option rows[] = {
     {"network.seed", OPTION_I64, C(seed), "1", 0, 4294967295.0, NULL, "seed of the generated network"},
     {"network.inhibitory", OPTION_F64, C(inhibitory), "0.2", 0, 1, NULL, "share of neurons whose synapses are inhibitory"},
     {"network.weights", OPTION_F64S, C(weights), "[1, 255]", 0, 255, NULL, "lowest and highest weight of a synapse, whole numbers"},
+    {"network.delays", OPTION_F64S, C(delays), "[1, 1]", 1, SPIKE_MOST_DELAY, NULL,
+     "shortest and longest delay of a synapse in ticks, whole numbers"},
     {"network.psp", OPTION_I64, C(psp), "1", 0, 255, NULL, "postsynaptic potential of all synapses"},
     {"network.threshold", OPTION_F64, C(threshold), "1000", -1e9, 1e9, NULL, "threshold of all neurons"},
     {"network.leak", OPTION_F64, C(leak), "0.1", 0, 1, NULL, "share of its membrane that a neuron loses in a tick with input"},
@@ -83,13 +85,19 @@ static int check_size(const struct jobfile *job, const struct burst_config *c, s
     return 0;
 }
 
+static int check_range(const struct jobfile *job, const char *what, const struct option_numbers *range, struct err *err) {
+    const double *w = range->items;
+    if (range->count == 2 && w[0] <= w[1] && w[0] == floor(w[0]) && w[1] == floor(w[1]))
+        return 0;
+    return err_set(err, ERR_INVALID, "%s: network.%s: expected the lowest and the highest, whole numbers such as [1, 255]",
+                   job->file, what);
+}
+
 static int read_config(struct jobfile *job, struct arena *arena, struct err *err) {
     struct burst_config *c = job->config;
-    const double *w = c->weights.items;
-    if (c->weights.count != 2 || w[0] > w[1] || w[0] != floor(w[0]) || w[1] != floor(w[1]))
-        return err_set(err, ERR_INVALID,
-                       "%s: network.weights: expected the lowest and the highest weight, whole numbers such as [1, 255]",
-                       job->file);
+    int rc;
+    if ((rc = check_range(job, "weights", &c->weights, err)) || (rc = check_range(job, "delays", &c->delays, err)))
+        return rc;
     if (c->recording && c->notch_hz != 0 && c->notch_hz != 50 && c->notch_hz != 60)
         return err_set(err, ERR_INVALID, "%s: input.notch_hz is %g; expected 0, 50 or 60", job->file, c->notch_hz);
     if (!c->file)

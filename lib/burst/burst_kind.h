@@ -13,7 +13,7 @@ struct burst_config {
     int generate;     /* enum wiring_kind */
     int64_t neurons, synapses, layers, seed, psp, refractory;
     double inhibitory, threshold, leak, excitability, power;
-    struct option_numbers weights; /* lowest and highest */
+    struct option_numbers weights, delays; /* lowest and highest */
     bool every_tick;
     const char *injections;          /* table of injections; NULL = none */
     const char *recording, *montage; /* EDF or BDF file, encoded as injections (burst_encoder.h); NULL = none */

@@ -25,6 +25,8 @@ static int generate(const struct burst_config *c, int64_t max_bytes, struct conn
                              .inhibitory = c->inhibitory,
                              .weight_low = (int)c->weights.items[0],
                              .weight_high = (int)c->weights.items[1],
+                             .delay_low = (int)c->delays.items[0],
+                             .delay_high = (int)c->delays.items[1],
                              .psp = (int)c->psp,
                              .threshold = (float)c->threshold,
                              .leak = (float)c->leak,
@@ -49,6 +51,8 @@ static int identify(const struct burst_config *c, char ret[DIGEST_HEX_SIZE], str
                    (long long)c->neurons, (long long)c->synapses, (long long)c->layers, (long long)c->seed, c->inhibitory,
                    c->weights.items[0], c->weights.items[1], (long long)c->psp, c->threshold, c->leak, c->excitability,
                    (long long)c->refractory, c->power);
+    if (!c->file && c->delays.items[1] > 1)
+        str_printf(&text, " delays %g %g", c->delays.items[0], c->delays.items[1]);
     str_printf(&text, " %s %s %d %.17g %.17g %lld %d %lld %lld", network, injections, c->every_tick, c->random_rate, c->potential,
                (long long)c->random_seed, c->fired, (long long)c->rates_every, (long long)c->membranes_every);
     if (c->recording)

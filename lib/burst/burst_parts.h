@@ -1,5 +1,5 @@
-/* burst_parts: the engine's inside, shared by burst.c (ticks), burst_device.c (where its arrays lie), burst_change.c and
- * burst_state.c. Internal to lib/burst. */
+/* burst_parts: the engine's inside, shared by burst.c (ticks), burst_device.c (where its arrays lie), burst_ring.c (sums),
+ * burst_change.c and burst_state.c. Internal to lib/burst. */
 #ifndef BRR_BURST_BURST_PARTS_H
 #define BRR_BURST_BURST_PARTS_H
 #include "burst/burst.h"
@@ -42,7 +42,6 @@ int burst_device_rows(struct burst *b, struct err *err);                        
 int burst_device_neuron(struct burst *b, void *array, uint32_t id, struct err *err); /* one element of a connectome's array */
 int burst_device_array(struct burst *b, void *array, struct err *err);               /* all of it */
 int burst_device_fetch(struct burst *b, void *array, struct err *err);               /* the other way */
-int burst_device_sums(struct burst *b, struct err *err);                             /* their form has changed */
 int burst_device_fired(struct burst *b, const uint32_t *ids, uint32_t n, struct err *err);
 int burst_device_fired_get(struct burst *b, uint32_t *ret_ids, uint32_t *ret_n, struct err *err);
 int burst_device_stale(struct burst *b, struct err *err); /* every block may hold membranes to clear */
@@ -51,6 +50,13 @@ static inline int64_t burst_padded(const struct burst *b) {
 }
 /* Bytes of a neuron's sum (kernels/spike.h). */
 static inline size_t burst_sum_bytes(bool remote, bool wide_sums) { return remote || wide_sums ? 8 : 4; }
+
+/* burst_ring.c. Memory for the sums, in the form that the connectome has now; what is under way stays. */
+int burst_device_sums(struct burst *b, struct err *err);
+/* What arrives in the next delays − 1 ticks, of all neurons for one tick after the other, SPIKE_NO_INPUT_64 where nothing does. */
+static inline size_t burst_ring_size(const struct burst *b) { return (size_t)(b->net.delays - 1) * b->net.n; }
+int burst_ring_get(struct burst *b, int64_t *ret, struct err *err);
+int burst_ring_put(struct burst *b, const int64_t *sums, struct err *err); /* NULL: nothing */
 
 /* burst.c */
 int burst_settle(struct burst *b, struct err *err);

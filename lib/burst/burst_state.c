@@ -5,6 +5,8 @@
 
 #include "burst/burst_parts.h"
 
+#define MOST_ARRIVING (INT64_C(1) << 61)
+
 static void *copy_of(const void *from, size_t bytes) {
     void *p = malloc(bytes ? bytes : 1);
     return p && bytes ? memcpy(p, from, bytes) : p;
@@ -23,8 +25,10 @@ static int gather(struct burst *b, struct burst_state *state, struct err *err) {
     state->divisor = counts ? calloc(n, sizeof *state->divisor) : NULL;
     state->fired_ids = malloc((n + 1) * sizeof *state->fired_ids);
     state->pending = copy_of(b->pending ? b->pending + b->head : NULL, waiting * sizeof *b->pending);
+    state->n_arriving = (int64_t)burst_ring_size(b);
+    state->arriving = malloc(burst_ring_size(b) * sizeof *state->arriving + 1);
     if (!state->v || !state->countdown || !state->fire_count || !state->psp || !state->alive || !state->fired_ids ||
-        !state->pending || (counts && !state->divisor))
+        !state->pending || !state->arriving || (counts && !state->divisor))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the state of %u neurons", net->n);
     for (uint32_t i = 0; i < n; i++) {
         state->alive[i] &= SPIKE_ALIVE;
@@ -32,7 +36,8 @@ static int gather(struct burst *b, struct burst_state *state, struct err *err) {
             state->divisor[i] = net->divisor ? net->divisor[i] : connectome_built(b->c, i);
     }
     state->n_pending = (int64_t)waiting;
-    return burst_device_fired_get(b, state->fired_ids, &state->fired, err);
+    int rc = burst_ring_get(b, state->arriving, err);
+    return rc ? rc : burst_device_fired_get(b, state->fired_ids, &state->fired, err);
 }
 
 int burst_save(struct burst *b, struct burst_state *ret, struct err *err) {
@@ -51,6 +56,27 @@ int burst_save(struct burst *b, struct burst_state *ret, struct err *err) {
     }
     *ret = state;
     return 0;
+}
+
+static int check_arriving(const struct burst *b, const struct burst_state *state, struct err *err) {
+    if (state->n_arriving != (int64_t)burst_ring_size(b))
+        return err_set(err, ERR_INVALID, "state.arriving has %lld elements; expected %lld: %d ticks of %u neurons",
+                       (long long)state->n_arriving, (long long)burst_ring_size(b), b->net.delays - 1, b->net.n);
+    for (int64_t i = 0; i < state->n_arriving; i++)
+        if (state->arriving[i] != SPIKE_NO_INPUT_64 && llabs(state->arriving[i]) >= MOST_ARRIVING)
+            return err_set(err, ERR_INVALID, "state.arriving[%lld] is %lld; expected less than 2^61 in size, or -2^63 for nothing",
+                           (long long)i, (long long)state->arriving[i]);
+    return 0;
+}
+
+/* Whether sums of 32 bits hold what is on its way and all that may join it: true of each state of a network that did not change. */
+static bool arriving_fits(const struct burst *b, const struct burst_state *state) {
+    for (int64_t i = 0; i < state->n_arriving; i++) {
+        uint64_t bound = b->c->input_bound[i % b->net.n] << state->fraction_bits;
+        if (state->arriving[i] != SPIKE_NO_INPUT_64 && (uint64_t)llabs(state->arriving[i]) > bound)
+            return false;
+    }
+    return true;
 }
 
 static int check(const struct burst *b, const struct burst_state *state, struct err *err) {
@@ -84,7 +110,8 @@ static int check(const struct burst *b, const struct burst_state *state, struct 
     if (state->n_pending > b->options.max_pending)
         return err_set(err, ERR_EXHAUSTED, "%lld injections wait in the state; at most %lld may", (long long)state->n_pending,
                        (long long)b->options.max_pending);
-    return burst_check_injections(b, state->tick, "state.pending", state->pending, state->n_pending, err);
+    int rc = check_arriving(b, state, err);
+    return rc ? rc : burst_check_injections(b, state->tick, "state.pending", state->pending, state->n_pending, err);
 }
 
 /* Into the connectome's arrays; burst_restore then brings them to the device. */
@@ -135,7 +162,9 @@ int burst_restore(struct burst *b, const struct burst_state *state, struct err *
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         if (arrays[i] && (rc = burst_device_array(b, arrays[i], err)))
             return rc;
-    if ((rc = burst_device_stale(b, err)))
+    net->wide_sums |= !arriving_fits(b, state);
+    if ((rc = burst_device_stale(b, err)) || (net->wide_sums != b->net.wide_sums && (rc = burst_device_sums(b, err))) ||
+        (b->net.delays > 1 && (rc = burst_ring_put(b, state->arriving, err))))
         return rc;
     return burst_device_fired(b, state->fired_ids, state->fired, err);
 }

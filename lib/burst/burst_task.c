@@ -362,7 +362,8 @@ static int estimate_burst(const struct estimate_config *config, struct estimate 
     c.file = file ? file->path : NULL;
     c.injections = injections ? injections->path : NULL;
     c.recording = recording ? recording->path : NULL;
-    int64_t bytes = c.file ? 0 : connectome_bytes(c.neurons, c.neurons * c.synapses, c.neurons > SPIKE_PACKED_NEURONS);
+    int64_t bytes =
+        c.file ? 0 : connectome_bytes(c.neurons, c.neurons * c.synapses, c.neurons > SPIKE_PACKED_NEURONS || c.delays.items[1] > 1);
     if (config->memory_limit_bytes && bytes > config->memory_limit_bytes) {
         ret->memory_bytes = bytes;
         return 0;

@@ -51,6 +51,7 @@ int connectome_alloc(int64_t neurons, const struct connectome_area *areas, int n
     size_t n = connectome_padded(neurons);
     bool ok = true;
     c->net.n = (uint32_t)neurons;
+    c->net.delays = 1;
     c->n_areas = n_areas;
 #define NEURON_ALLOC(type, name) ok = (c->net.name = zeroed(n * sizeof(type))) && ok;
     CONNECTOME_NEURONS(NEURON_ALLOC)
@@ -152,7 +153,21 @@ static int check_synapses(const struct connectome_arrays *a, struct err *err) {
         if (a->type[i] > 1)
             return err_set(err, ERR_INVALID, "synapse.type[%lld] is %d; expected 0 (excitatory) or 1 (inhibitory)", (long long)i,
                            a->type[i]);
+        if (a->delay && !a->delay[i])
+            return err_set(err, ERR_INVALID, "synapse.delay[%lld] is 0; expected 1 to %d ticks", (long long)i, SPIKE_MOST_DELAY);
     }
+    return 0;
+}
+
+/* The longest delay. The sums of all its ticks have 32-bit places. */
+static int check_delays(const struct connectome_arrays *a, int *ret, struct err *err) {
+    int most = 1;
+    for (int64_t i = 0; a->delay && i < a->synapses; i++)
+        most = a->delay[i] > most ? a->delay[i] : most;
+    if ((uint64_t)most * connectome_padded(a->neurons) > UINT32_MAX)
+        return err_set(err, ERR_INVALID, "synapse.delay reaches %d; expected at most %lld with %lld neurons", most,
+                       (long long)(UINT32_MAX / connectome_padded(a->neurons)), (long long)a->neurons);
+    *ret = most;
     return 0;
 }
 
@@ -182,10 +197,10 @@ static void put_neurons(struct connectome *c, const struct connectome_arrays *a)
     }
 }
 
-/* Packed rows have one p. */
+/* Packed rows have one p and no delay. */
 static bool needs_wide(struct connectome *c, const struct connectome_arrays *a) {
     uint8_t *seen = c->base_psp;
-    bool wide = c->net.n > SPIKE_PACKED_NEURONS;
+    bool wide = c->net.n > SPIKE_PACKED_NEURONS || c->net.delays > 1;
     for (int64_t i = 0; i < a->synapses; i++) {
         uint32_t src = a->src[i];
         if (c->net.row[src + 1]++ == 0)
@@ -202,18 +217,22 @@ static void put_synapses(struct connectome *c, const struct connectome_arrays *a
     for (int64_t i = 0; i < a->synapses; i++) {
         uint32_t src = a->src[i];
         int weight = a->type[i] ? -(int)a->weight[i] : a->weight[i];
-        connectome_set(c, c->net.row[src] + c->net.live[src]++, a->dst[i], weight, a->psp[i]);
+        const struct connectome_synapse y = {a->dst[i], weight, a->psp[i], a->delay ? a->delay[i] : 1};
+        connectome_set(c, c->net.row[src] + c->net.live[src]++, y);
     }
 }
 
 static int build(const struct connectome_arrays *arrays, int64_t max_bytes, struct connectome **ret, struct err *err) {
     struct connectome *c = NULL;
+    int delays = 1;
     if (!arrays->threshold)
         return err_set(err, ERR_INVALID, "neuron.threshold is missing");
     int rc;
     if ((rc = check_sizes(arrays, max_bytes, err)) || (rc = check_areas(arrays, err)) || (rc = check_neurons(arrays, err)) ||
-        (rc = check_synapses(arrays, err)) || (rc = connectome_alloc(arrays->neurons, arrays->areas, arrays->n_areas, &c, err)))
+        (rc = check_synapses(arrays, err)) || (rc = check_delays(arrays, &delays, err)) ||
+        (rc = connectome_alloc(arrays->neurons, arrays->areas, arrays->n_areas, &c, err)))
         return rc;
+    c->net.delays = delays;
     put_neurons(c, arrays);
     bool wide = needs_wide(c, arrays);
     int64_t bytes = connectome_bytes(arrays->neurons, arrays->synapses, wide);
@@ -252,7 +271,7 @@ static void *take(char **at, size_t bytes) {
 static void export_synapses(const struct connectome *c, char **at, struct connectome_arrays *ret) {
     size_t s = (size_t)c->synapses;
     uint32_t *src = take(at, s * sizeof *src), *dst = take(at, s * sizeof *dst);
-    uint8_t *weight = take(at, s), *psp = take(at, s), *type = take(at, s);
+    uint8_t *weight = take(at, s), *psp = take(at, s), *type = take(at, s), *delay = take(at, s);
     size_t k = 0;
     for (uint32_t i = 0; i < c->net.n; i++)
         for (uint32_t j = 0; j < c->net.live[i]; j++, k++) {
@@ -262,16 +281,18 @@ static void export_synapses(const struct connectome *c, char **at, struct connec
             weight[k] = (uint8_t)abs(y.weight);
             psp[k] = y.psp;
             type[k] = y.weight < 0;
+            delay[k] = y.delay;
         }
     ret->src = src;
     ret->dst = dst;
     ret->weight = weight;
     ret->psp = psp;
     ret->type = type;
+    ret->delay = c->net.delays > 1 ? delay : NULL;
 }
 
 int connectome_export(const struct connectome *c, struct connectome_arrays *ret, void **ret_memory, struct err *err) {
-    size_t n = c->net.n, room = (size_t)c->synapses * 11 + n * 8 + 16 * ALIGNMENT;
+    size_t n = c->net.n, room = (size_t)c->synapses * 12 + n * 8 + 16 * ALIGNMENT;
     char *memory = zeroed(room), *at = memory;
     if (!memory)
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld synapses as arrays", (long long)c->synapses);

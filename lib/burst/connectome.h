@@ -30,6 +30,7 @@ struct connectome_arrays {
     const uint32_t *area;
     const uint32_t *src, *dst; /* required where there are synapses, as are the next three; in any order */
     const uint8_t *weight, *psp, *type;
+    const uint8_t *delay;                /* 1 to 255 ticks; missing: 1 */
     const struct connectome_area *areas; /* at least one */
     int n_areas;
 };
@@ -75,13 +76,13 @@ int64_t connectome_bytes(int64_t neurons, int64_t synapses, bool wide);
 struct connectome_synapse {
     uint32_t target;
     int weight; /* s·w */
-    uint8_t psp;
+    uint8_t psp, delay;
 };
 struct connectome_synapse connectome_at(const struct connectome *c, uint32_t source, uint32_t i);
 /* The synapses of a source that end at target: *ret_first and how many; 0 where there is none. */
 uint32_t connectome_find(const struct connectome *c, uint32_t source, uint32_t target, uint32_t *ret_first);
-/* New weight (0..255 with its sign) and p of synapse i. Where p differs from the rest of a packed row, all rows become wide;
- * EXHAUSTED leaves everything as it was. The caller scales afterwards. */
+/* New weight (0..255 with its sign) and p of synapse i; its delay stays. Where p differs from the rest of a packed row, all rows
+ * become wide; EXHAUSTED leaves everything as it was. The caller scales afterwards. */
 int connectome_put(struct connectome *c, uint32_t source, uint32_t i, int weight, uint8_t psp, struct err *err);
 /* Takes the n synapses from `first` on out of their row. The divisor k of a source stays the same. */
 void connectome_drop(struct connectome *c, uint32_t source, uint32_t first, uint32_t n);
@@ -92,7 +93,8 @@ bool connectome_has_lost(const struct connectome *c);
 int connectome_make_divisors(struct connectome *c, struct err *err);
 
 /* Makes sure that the sums of the net hold every possible input: if they do not, takes the largest number of fraction bits with
- * which they do, or 64-bit sums if there is none. Returns true if anything changed. */
+ * which they do, or 64-bit sums if there is none. With delays changed rows make sums 64-bit, and they keep f. Returns true if
+ * anything changed. */
 bool connectome_scale(struct connectome *c);
 /* Sets net.features (enum spike_feature) again after neurons have changed. */
 void connectome_scan_features(struct connectome *c);

@@ -38,10 +38,10 @@ struct connectome_synapse connectome_at(const struct connectome *c, uint32_t sou
     int64_t at = c->net.row[source] + i;
     if (c->net.wide) {
         struct spike_wide y = ((const struct spike_wide *)c->net.synapses)[at];
-        return (struct connectome_synapse){y.target, y.weight, y.psp};
+        return (struct connectome_synapse){y.target, y.weight, y.psp, (uint8_t)(y.later + 1)};
     }
     spike_packed y = ((const spike_packed *)c->net.synapses)[at];
-    return (struct connectome_synapse){spike_packed_target(y), spike_packed_weight(y), c->base_psp[source]};
+    return (struct connectome_synapse){spike_packed_target(y), spike_packed_weight(y), c->base_psp[source], 1};
 }
 
 /* ---- sorting --------------------------------------------------------------------------------------------------- */
@@ -144,17 +144,21 @@ static uint64_t largest_bound(const struct connectome *c) {
     return most;
 }
 
-static bool fits(uint64_t bound, int fraction) { return bound < (uint64_t)1 << (31 - fraction); }
+/* With delays inputs that are under way add to those of a network that has changed, or whose state a stranger wrote: half of the
+ * range is theirs. */
+static bool fits(const struct connectome *c, uint64_t bound, int fraction) {
+    return bound < (uint64_t)1 << ((c->net.delays > 1 ? 30 : 31) - fraction);
+}
 
 bool connectome_scale(struct connectome *c) {
     uint64_t most = largest_bound(c);
-    if (c->net.wide_sums || fits(most, c->net.fraction_bits))
+    if (c->net.wide_sums || fits(c, most, c->net.fraction_bits))
         return false;
     int f = c->net.fraction_bits;
-    while (f > 0 && !fits(most, f))
+    while (f > 0 && !fits(c, most, f))
         f--;
     c->net.fraction_bits = f;
-    c->net.wide_sums = !fits(most, f);
+    c->net.wide_sums = !fits(c, most, f);
     return true;
 }
 
@@ -219,6 +223,9 @@ int connectome_finish(struct connectome *c, struct err *err) {
     return divide_where_areas_do(c, err);
 }
 
+/* Sums of inputs from before and after a change may pass 32 bits. */
+static void widen_sums(struct connectome *c) { c->net.wide_sums |= c->net.delays > 1; }
+
 void connectome_apply_areas(struct connectome *c) {
     for (uint32_t i = 0; i < c->net.n; i++) {
         uint8_t flags = flags_of(c, i), was = c->net.flags[i];
@@ -229,6 +236,7 @@ void connectome_apply_areas(struct connectome *c) {
         if (moves) {
             add_bounds(c, i, 1);
             c->net.psp[i] = c->base_psp[i];
+            widen_sums(c);
         }
     }
 }
@@ -278,9 +286,10 @@ int connectome_put(struct connectome *c, uint32_t source, uint32_t i, int weight
         if (alone && !(c->net.flags[source] & SPIKE_MP_DRIVEN))
             c->net.psp[source] = psp;
     }
-    struct connectome_synapse is = {was.target, weight, psp};
+    struct connectome_synapse is = {was.target, weight, psp, was.delay};
     c->input_bound[was.target] += bound_of(c, source, is) - bound_of(c, source, was);
-    connectome_set(c, c->net.row[source] + i, was.target, weight, psp);
+    widen_sums(c);
+    connectome_set(c, c->net.row[source] + i, is);
     return 0;
 }
 

@@ -12,11 +12,12 @@ static inline size_t connectome_padded(int64_t neurons) { return (size_t)(neuron
 int connectome_alloc(int64_t neurons, const struct connectome_area *areas, int n_areas, struct connectome **ret, struct err *err);
 /* Memory for rows; net.row[i + 1] holds the length of row i. Afterwards net.row is where rows begin and net.live is full. */
 int connectome_alloc_rows(struct connectome *c, bool wide, struct err *err);
-static inline void connectome_set(struct connectome *c, int64_t at, uint32_t target, int weight, uint8_t psp) {
+static inline void connectome_set(struct connectome *c, int64_t at, struct connectome_synapse y) {
     if (c->net.wide)
-        ((struct spike_wide *)c->net.synapses)[at] = (struct spike_wide){target, (int16_t)weight, psp, 0};
+        ((struct spike_wide *)c->net.synapses)[at] =
+            (struct spike_wide){y.target, (int16_t)y.weight, y.psp, (uint8_t)(y.delay - 1)};
     else
-        ((spike_packed *)c->net.synapses)[at] = spike_pack(target, weight);
+        ((spike_packed *)c->net.synapses)[at] = spike_pack(y.target, y.weight);
 }
 /* Once all rows are filled and net.flags, area and base_psp (of packed rows) are set: sorts rows, sums up inputs, scales. */
 int connectome_finish(struct connectome *c, struct err *err);

@@ -17,7 +17,7 @@ static const char KIND[] = "burst-network", KIND_STATE[] = "burst-state", NOTE_K
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
 /* One array of the format. Its length is that of its group: the first array of the group that the file has. */
-enum group { NEURON, SYNAPSE, STATE, FIRED, PENDING, GROUPS };
+enum group { NEURON, SYNAPSE, STATE, FIRED, PENDING, ARRIVING, GROUPS };
 struct wanted {
     const char *name;
     enum group group;
@@ -80,7 +80,7 @@ static int read_arrays(struct reader *r, const struct wanted *wanted, size_t n) 
         WANT(NEURON, U8, "neuron.accumulate", a.accumulate), WANT(NEURON, U32, "neuron.area", a.area),                             \
         WANT(SYNAPSE, U32, "synapse.src", a.src), WANT(SYNAPSE, U32, "synapse.dst", a.dst),                                        \
         WANT(SYNAPSE, U8, "synapse.weight", a.weight), WANT(SYNAPSE, U8, "synapse.psp", a.psp),                                    \
-        WANT(SYNAPSE, U8, "synapse.type", a.type)
+        WANT(SYNAPSE, U8, "synapse.type", a.type), WANT(SYNAPSE, U8, "synapse.delay", a.delay)
 
 /* Arrays of a state in a file. */
 struct state_arrays {
@@ -89,13 +89,15 @@ struct state_arrays {
     const uint8_t *psp, *alive;
     const uint32_t *divisor, *fired, *id;
     const uint64_t *tick;
+    const int64_t *arriving; /* missing without delays */
 };
 #define STATE_ARRAYS(a)                                                                                                            \
     WANT(STATE, F32, "state.v", a.v), WANT(STATE, U16, "state.countdown", a.countdown),                                            \
         WANT(STATE, U16, "state.fire_count", a.fire_count), WANT(STATE, U8, "state.psp", a.psp),                                   \
         WANT(STATE, U8, "state.alive", a.alive), WANT(STATE, U32, "state.divisor", a.divisor),                                     \
         WANT(FIRED, U32, "state.fired", a.fired), WANT(PENDING, U64, "state.pending.tick", a.tick),                                \
-        WANT(PENDING, U32, "state.pending.id", a.id), WANT(PENDING, F32, "state.pending.potential", a.potential)
+        WANT(PENDING, U32, "state.pending.id", a.id), WANT(PENDING, F32, "state.pending.potential", a.potential),                  \
+        WANT(ARRIVING, I64, "state.arriving", a.arriving)
 
 static int read_area(const char *path, const struct json *j, int index, struct connectome_area *ret, struct err *err) {
     struct connectome_area area = {0};
@@ -201,7 +203,10 @@ static int copy_state(struct reader *r, const struct state_arrays *a, struct bur
     s.divisor = a->divisor ? copy_of(a->divisor, n * sizeof *s.divisor) : NULL;
     s.fired_ids = copy_of(a->fired, fired * sizeof *s.fired_ids);
     s.pending = calloc(pending + 1, sizeof *s.pending);
-    if (!s.v || !s.countdown || !s.fire_count || !s.psp || !s.alive || (a->divisor && !s.divisor) || !s.fired_ids || !s.pending) {
+    s.n_arriving = r->length[ARRIVING];
+    s.arriving = copy_of(a->arriving, (size_t)s.n_arriving * sizeof *s.arriving);
+    if (!s.v || !s.countdown || !s.fire_count || !s.psp || !s.alive || (a->divisor && !s.divisor) || !s.fired_ids || !s.pending ||
+        !s.arriving) {
         burst_state_done(&s);
         return err_set(r->err, ERR_EXHAUSTED, "%s: out of memory for the state of %zu neurons", r->path, n);
     }
@@ -403,6 +408,8 @@ static int put_state(struct writer *w, const struct burst_state *s, struct err *
     add(w, "state.pending.tick", SAFETENSORS_U64, pending, w->pending_ticks);
     add(w, "state.pending.id", SAFETENSORS_U32, pending, w->pending_ids);
     add(w, "state.pending.potential", SAFETENSORS_F32, pending, w->pending_potentials);
+    if (s->n_arriving)
+        add(w, "state.arriving", SAFETENSORS_I64, s->n_arriving, s->arriving);
     str_format(w->tick, sizeof w->tick, "%" PRIu64, s->tick);
     str_format(w->fraction, sizeof w->fraction, "%d", s->fraction_bits);
     add_metadata(w, "brr.tick", w->tick);
@@ -429,6 +436,8 @@ static void put_network(struct writer *w, const struct connectome_arrays *a) {
     add(w, "synapse.weight", SAFETENSORS_U8, s, a->weight);
     add(w, "synapse.psp", SAFETENSORS_U8, s, a->psp);
     add(w, "synapse.type", SAFETENSORS_U8, s, a->type);
+    if (a->delay)
+        add(w, "synapse.delay", SAFETENSORS_U8, s, a->delay);
 }
 
 static struct writer *writer_new(const char *kind) {

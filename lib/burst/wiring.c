@@ -9,6 +9,8 @@
 #include "base/str.h"
 #include "burst/connectome_rows.h"
 
+#define DELAY_DRAWS (UINT64_C(1) << 40) /* index of the first */
+
 static const char *const kinds[] = {"random", "ring", "layered"};
 
 void wiring_default(struct wiring *w) {
@@ -20,6 +22,8 @@ void wiring_default(struct wiring *w) {
                          .inhibitory = 0.2,
                          .weight_low = 1,
                          .weight_high = 255,
+                         .delay_low = 1,
+                         .delay_high = 1,
                          .psp = 1,
                          .threshold = 1000,
                          .leak = 0.1f,
@@ -36,6 +40,8 @@ int wiring_kind_of(const char *name, enum wiring_kind *ret, struct err *err) {
     return err_set(err, ERR_INVALID, "a network of kind '%s' is unknown; expected random, ring or layered", name);
 }
 
+static bool is_wide(const struct wiring *w) { return w->neurons > SPIKE_PACKED_NEURONS || w->delay_high > 1; }
+
 static int check(const struct wiring *w, int64_t max_bytes, struct err *err) {
     if (w->neurons < 1 || w->neurons > (int64_t)SPIKE_MOST_NEURONS)
         return err_set(err, ERR_INVALID, "%lld neurons; expected 1 to %lld", (long long)w->neurons, (long long)SPIKE_MOST_NEURONS);
@@ -48,6 +54,12 @@ static int check(const struct wiring *w, int64_t max_bytes, struct err *err) {
         return err_set(err, ERR_INVALID, "%d layers; expected 2 to %d, and no more than neurons", w->layers, CONNECTOME_MOST_AREAS);
     if (w->weight_low < 0 || w->weight_high > 255 || w->weight_low > w->weight_high)
         return err_set(err, ERR_INVALID, "weights from %d to %d; expected a range within 0 to 255", w->weight_low, w->weight_high);
+    if (w->delay_low < 1 || w->delay_high > SPIKE_MOST_DELAY || w->delay_low > w->delay_high)
+        return err_set(err, ERR_INVALID, "delays from %d to %d ticks; expected a range within 1 to %d", w->delay_low, w->delay_high,
+                       SPIKE_MOST_DELAY);
+    if ((uint64_t)w->delay_high * connectome_padded(w->neurons) > UINT32_MAX)
+        return err_set(err, ERR_INVALID, "delays of %d ticks; expected at most %lld with %lld neurons", w->delay_high,
+                       (long long)(UINT32_MAX / connectome_padded(w->neurons)), (long long)w->neurons);
     if (w->psp < 0 || w->psp > 255 || w->refractory < 0 || w->refractory > 65535)
         return err_set(err, ERR_INVALID, "psp %d, refractory %d; expected 0 to 255 and 0 to 65535", w->psp, w->refractory);
     if (!(w->inhibitory >= 0 && w->inhibitory <= 1) || !(w->leak >= 0 && w->leak <= 1))
@@ -55,7 +67,7 @@ static int check(const struct wiring *w, int64_t max_bytes, struct err *err) {
     if (isnan(w->threshold) || isnan(w->excitability) || !isfinite(w->power) || fabsf(w->power) >= 0x1p40f)
         return err_set(err, ERR_INVALID, "threshold %g, excitability %g, power %g; expected numbers", (double)w->threshold,
                        (double)w->excitability, (double)w->power);
-    int64_t bytes = connectome_bytes(w->neurons, w->neurons * w->fan_out, w->neurons > SPIKE_PACKED_NEURONS);
+    int64_t bytes = connectome_bytes(w->neurons, w->neurons * w->fan_out, is_wide(w));
     if (max_bytes > 0 && bytes > max_bytes)
         return err_set(err, ERR_EXHAUSTED,
                        "a network of %lld neurons and %lld synapses takes %lld bytes; its memory budget is %lld",
@@ -73,25 +85,33 @@ static int layer_of(const struct wiring *w, int64_t neuron) {
     return (int)layer;
 }
 
-/* One row: first whether the source is inhibitory, then per synapse its target and its weight. */
-static void draw_row(const struct wiring *w, struct connectome *c, uint32_t source) {
-    struct rng rng;
+/* One row: first whether the source is inhibitory, then per synapse its target and its weight. Delays have draws of their own;
+ * returns the longest. */
+static int draw_row(const struct wiring *w, struct connectome *c, uint32_t source) {
+    struct rng rng, later;
     int64_t first = 0, range = w->neurons;
+    int longest = 1;
     rng_init(&rng, w->seed, RNG_WIRING, source);
+    rng_init(&later, w->seed, RNG_WIRING, source);
+    later.index = DELAY_DRAWS;
     int sign = rng_unit_f32(rng_u32(&rng)) < w->inhibitory ? -1 : 1;
     if (w->kind == WIRING_LAYERED) {
         int layer = layer_of(w, source);
         first = layer_start(w, layer + 1);
         range = layer_start(w, layer + 2) - first;
     }
-    uint32_t spread = (uint32_t)(w->weight_high - w->weight_low + 1);
+    uint32_t spread = (uint32_t)(w->weight_high - w->weight_low + 1), delays = (uint32_t)(w->delay_high - w->delay_low + 1);
     for (uint32_t k = 0; k < c->net.live[source]; k++) {
         uint32_t target = w->kind == WIRING_RING ? (uint32_t)(((int64_t)source + 1 + k) % w->neurons)
                                                  : (uint32_t)first + (uint32_t)((uint64_t)rng_u32(&rng) * (uint64_t)range >> 32);
         int weight = w->weight_low + (int)((uint64_t)rng_u32(&rng) * spread >> 32);
-        connectome_set(c, c->net.row[source] + k, target, sign * weight, (uint8_t)w->psp);
+        int delay = w->delay_low + (delays > 1 ? (int)((uint64_t)rng_u32(&later) * delays >> 32) : 0);
+        longest = delay > longest ? delay : longest;
+        connectome_set(c, c->net.row[source] + k,
+                       (struct connectome_synapse){target, sign * weight, (uint8_t)w->psp, (uint8_t)delay});
     }
     c->base_psp[source] = (uint8_t)w->psp;
+    return longest;
 }
 
 static int make_areas(const struct wiring *w, struct connectome_area **ret, int *ret_n, struct err *err) {
@@ -127,10 +147,14 @@ int wiring_make(const struct wiring *w, int64_t max_bytes, struct connectome **r
         (rc = connectome_alloc(w->neurons, areas, n_areas, &c, err)))
         return rc;
     set_neurons(w, c);
-    if (!(rc = connectome_alloc_rows(c, w->neurons > SPIKE_PACKED_NEURONS, err))) {
-#pragma omp parallel for schedule(dynamic, 1024)
-        for (uint32_t i = 0; i < c->net.n; i++)
-            draw_row(w, c, i);
+    if (!(rc = connectome_alloc_rows(c, is_wide(w), err))) {
+        int longest = 1;
+#pragma omp parallel for schedule(dynamic, 1024) reduction(max : longest)
+        for (uint32_t i = 0; i < c->net.n; i++) {
+            int delay = draw_row(w, c, i);
+            longest = delay > longest ? delay : longest;
+        }
+        c->net.delays = longest;
         rc = connectome_finish(c, err);
     }
     if (rc) {

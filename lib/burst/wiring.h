@@ -17,6 +17,7 @@ struct wiring {
     uint64_t seed;
     double inhibitory;                   /* share of the sources whose synapses are all inhibitory, drawn */
     int weight_low, weight_high;         /* 0..255, drawn per synapse */
+    int delay_low, delay_high;           /* 1..255 ticks, drawn per synapse */
     int psp;                             /* 0..255, of all synapses */
     float threshold, leak, excitability; /* of all neurons */
     int refractory;

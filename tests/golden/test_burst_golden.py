@@ -56,8 +56,11 @@ class Simulator:
         self.areas, self.every_tick = areas, every_tick
         self.countdown, self.count = [0] * self.n, [0] * self.n
         self.rows = [[] for _ in range(self.n)]
-        for src, dst, w, p, t in zip(*(arrays.get("synapse." + k, []) for k in ("src", "dst", "weight", "psp", "type"))):
-            self.rows[int(src)].append((int(dst), -int(w) if t else int(w), int(p)))
+        delays = arrays.get("synapse.delay", np.ones(len(arrays["synapse.src"]), int))
+        for src, dst, w, p, t, d in zip(*(arrays["synapse." + k] for k in ("src", "dst", "weight", "psp", "type")), delays):
+            self.rows[int(src)].append((int(dst), -int(w) if t else int(w), int(p), int(d)))
+        self.range = 30 if delays.max() > 1 else 31
+        self.arriving = {}  # by tick: sums by neuron
         self.bits = self.fraction_bits()
         self.tick, self.fired = 0, []  # (id, membrane when it fired)
         self.power = {}
@@ -72,26 +75,27 @@ class Simulator:
     def fraction_bits(self):
         sums = [0] * self.n
         for src, row in enumerate(self.rows):
-            for dst, w, p in row:
+            for dst, w, p, _ in row:
                 sums[dst] += abs(w) * (255 if self.flag(src, "mp_driven_psp") else p)
         for bits in range(20, -1, -1):
-            if max(sums) << bits < 1 << 31:
+            if max(sums) << bits < 1 << self.range:
                 return bits
         return 0
 
     def units(self, potential):
         return half_to_even(np.float64(f32(potential)) * (1 << self.bits))
 
-    def deliver(self, sums):
+    def deliver(self):
         for src, x in self.fired:
             row = self.rows[src]
-            for dst, w, p in row:
+            for dst, w, p, d in row:
                 if self.flag(src, "mp_driven_psp"):
                     p = half_to_even(min(max(float(x), 0.0), 255.0))
                 c = w * p << self.bits
                 if self.flag(src, "psp_divide") and len(row) > 1:
                     q, r = divmod(c, len(row))
                     c = q + (2 * r > len(row) or (2 * r == len(row) and q % 2 == 1))
+                sums = self.arriving.setdefault(self.tick - 1 + d, {})
                 sums[dst] = sums.get(dst, 0) + c
 
     def lucky(self, i):
@@ -135,11 +139,11 @@ class Simulator:
 
     def step(self, injections):
         self.tick += 1
-        sums = {}
+        self.deliver()
+        sums = self.arriving.pop(self.tick, {})
         for neuron, potential in list(injections) + list(self.power.items()):
             sums[neuron] = sums.get(neuron, 0) + self.units(potential)
         self.v[self.accumulate == 0] = 0
-        self.deliver(sums)
         self.now = []
         for i in range(self.n) if self.every_tick else sorted(sums):
             self.advance(i, sums.get(i, 0))
@@ -147,7 +151,7 @@ class Simulator:
         return [(self.tick, i) for i, _ in self.now]
 
 
-def draw_network(rng, n, fan_out):
+def draw_network(rng, n, fan_out, delays=1):
     """Every feature at once; some arrays left out, as a writer may."""
     s = n * fan_out
     arrays = {
@@ -170,6 +174,8 @@ def draw_network(rng, n, fan_out):
     for name in [k for k in arrays if k.startswith("neuron.") and k not in ("neuron.threshold", "neuron.area")]:
         if rng.random() < 0.25:
             del arrays[name]
+    if delays > 1:
+        arrays["synapse.delay"] = rng.integers(1, delays + 1, s).astype("<u1")
     areas = [
         {"name": "a", "psp_divide": False, "mp_driven_psp": False, "power": 700.5},
         {"name": "b", "psp_divide": True, "mp_driven_psp": False},
@@ -189,9 +195,9 @@ def draw_injections(rng, n, ticks):
     return [(int(t), int(i), p) for t, i, p in rows]
 
 
-def compare(folder, seed, n, fan_out, ticks, every_tick):
+def compare(folder, seed, n, fan_out, ticks, every_tick, delays):
     rng = np.random.default_rng(seed)
-    arrays, areas = draw_network(rng, n, fan_out)
+    arrays, areas = draw_network(rng, n, fan_out, delays)
     injections = draw_injections(rng, n, ticks)
     network, table, fired, membranes = (folder / k for k in ("net.safetensors", "in.tsv", "fired.npy", "v.f32"))
     write_network(network, arrays, areas)
@@ -256,6 +262,7 @@ def check_refusals(folder):
     bad += refused(folder, "an endless membrane", net(neuron__v=np.array([1, np.inf, 1, 1, 1], "<f4")), one, ["neuron.v[1] is inf"])
     bad += refused(folder, "a leak above 1", net(neuron__leak=np.full(5, 1.5, "<f4")), one, ["neuron.leak[0] is 1.5"])
     bad += refused(folder, "a type of 2", net(synapse__type=np.array([0, 2, 0], "<u1")), one, ["synapse.type[1] is 2"])
+    bad += refused(folder, "a delay of no tick", net(synapse__delay=np.array([1, 255, 0], "<u1")), one, ["synapse.delay[2] is 0", "1 to 255 ticks"])
     bad += refused(folder, "arrays of two lengths", net(synapse__psp=np.ones(4, "<u1")), one, ["synapse.psp has 4", "expected 3"])
     bad += refused(folder, "a missing array", net(synapse__psp=None), one, ["synapse.psp is missing"])
     bad += refused(folder, "no thresholds", net(neuron__threshold=None), one, ["neuron.threshold is missing"])
@@ -282,9 +289,10 @@ def main():
     base, failed, all_spikes = test_seed(), 0, 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        cases = [(40, 6, 200, False), (300, 20, 120, False), (300, 20, 60, True), (1000, 30, 40, False), (7, 40, 300, False), (1, 1, 50, False)]
-        for k, (n, fan_out, ticks, every_tick) in enumerate(cases):
-            problem, spikes = compare(folder, base + k, n, fan_out, ticks, every_tick)
+        cases = [(40, 6, 200, False, 1), (300, 20, 120, False, 1), (300, 20, 60, True, 1), (1000, 30, 40, False, 1), (7, 40, 300, False, 1),
+                 (1, 1, 50, False, 1), (300, 20, 120, False, 7), (40, 6, 600, False, 255), (200, 20, 80, True, 60)]
+        for k, (n, fan_out, ticks, every_tick, delays) in enumerate(cases):
+            problem, spikes = compare(folder, base + k, n, fan_out, ticks, every_tick, delays)
             all_spikes += spikes
             if problem:
                 print(f"FAILED seed {base + k}, {n} neurons: {problem}")

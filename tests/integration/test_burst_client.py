@@ -101,6 +101,11 @@ def check_info(folder):
     assert [(a["name"], a["neurons"], a["psp_divide"], a["power"]) for a in got["areas"]] == [("in", (arrays["neuron.area"] == 0).sum(), False, 2.5),
                                                                                            ("out", (arrays["neuron.area"] == 1).sum(), True, 0)], got["areas"]
     assert got["bytes"] == os.path.getsize(path) and not got["snapshot"]
+    late = f"{folder}/late.safetensors"
+    ctl("generate", "ring", "--neurons", 90, "--synapses", 7, "--delays", "2-20", "--seed", SEED, "--out", late)
+    delays = read_network(late)[0]["synapse.delay"]
+    assert len(set(delays)) == 19 and delays.min() == 2 and json.loads(ctl("info", late, "--json")[0])["longest_delay"] == delays.max() == 20
+    assert "up to 20 ticks" in ctl("info", late)[0] and got["longest_delay"] == 1
     shown = ctl("info", path)[0]
     assert f"{s}: " in shown and "psp_divide" in shown and "power 2.5" in shown, shown
 
@@ -109,7 +114,7 @@ def check_errors(folder):
     for args, code, words in ((("generat", "ring"), 2, "did you mean generate"), (("info",), 2, "needs FILE"), (("info", "a", "b"), 2, "'b'"),
                               (("generate", "rnd", "--out", "x"), 2, "expected random"), (("generate", "ring"), 2, "--out"),
                               (("generate", "ring", "--layers", 3, "--out", "x"), 2, "no layers"), (("info", "x", "--neurons", 3), 2, "no option '--neurons'"),
-                              (("generate", "ring", "--weights", "5-900", "--out", "x"), 2, "0-255"), (("info", f"{folder}/none"), 3, "none"),
+                              (("generate", "ring", "--weights", "5-900", "--out", "x"), 2, "0-255"), (("generate", "ring", "--delays", "0-2", "--out", "x"), 1, "1 to 255"), (("info", f"{folder}/none"), 3, "none"),
                               (("plot", "x", "y", "--out", "z.gif"), 2, ".svg"), (("plot", f"{folder}/net.safetensors", f"{folder}/none.npy", "--out", f"{folder}/x.svg"), 3, "none.npy"),
                               (("plot", f"{folder}/net.safetensors", f"{folder}/net.safetensors", "--out", f"{folder}/x.svg"), 1, "no .npy file"),
                               (("generate", "random", "--neurons", 10, "--synapses", 11, "--out", f"{folder}/x"), 1, "11 synapses")):

@@ -21,7 +21,7 @@ from test_burst_golden import Simulator, draw_injections, draw_network, write_ne
 
 DRIVER = os.path.join(BIN, "..", "tests", "task_driver")
 CONFIG = f"{SOURCE}/configs/burst.yaml"
-LONG = ["network.generate=random", "network.neurons=4000", "network.inhibitory=0.5", "output.membranes_every=997", "checkpoint.every=1s"]
+LONG = ["network.generate=random", "network.neurons=4000", "network.inhibitory=0.5", "network.delays=[1, 9]", "output.membranes_every=997", "checkpoint.every=1s"]
 FILES = ("fired.npy", "rates.tsv", "membranes.npy")
 
 
@@ -58,7 +58,7 @@ def check_simulator(d, tmp, seed):
     """A network of every feature, from a file that numpy wrote; fired neurons as a table."""
     rng = np.random.default_rng(seed)
     ticks, folder = 150, pathlib.Path(tmp)
-    arrays, areas = draw_network(rng, 200, 15)
+    arrays, areas = draw_network(rng, 200, 15, 12)
     injections = draw_injections(rng, 200, ticks)
     write_network(folder / "net.safetensors", arrays, areas)
     (folder / "in.tsv").write_text("tick\tid\tpotential\n" + "".join(f"{t}\t{i}\t{p:.6g}\n" for t, i, p in injections) + f"{ticks + 9}\t0\t1\n")

@@ -102,7 +102,7 @@ def check_two_networks(c, tmp, seed):
     """Side by side, step by step in turns, injections while they run: both as the simulator has them. Then changes."""
     rng, ticks, runs = np.random.default_rng(seed), 120, []
     for k, every_tick in enumerate((False, True)):
-        arrays, areas = draw_network(rng, 150, 12)
+        arrays, areas = draw_network(rng, 150, 12, 5)
         made = c.create(f"two-{k}", network_file(tmp, arrays, areas), every_tick=every_tick)
         assert (made.neurons, made.tick, list(made.areas), made.every_tick) == (150, 0, ["a", "b", "c", "d"], every_tick), made
         assert 0 < made.bytes <= made.budget_bytes, made
@@ -118,14 +118,14 @@ def check_two_networks(c, tmp, seed):
     name, simulator, _ = runs[0]
     sources = [s for s in range(150) if simulator.area[s] in (0, 2) and simulator.rows[s]]  # psp_divide counts synapses as they were built
     s, t = sources[0], sources[1]
-    (dst, w, _), (cut, _, _) = simulator.rows[s][0], simulator.rows[t][0]
+    (dst, w, *_), (cut, *_) = simulator.rows[s][0], simulator.rows[t][0]
     patch = c.pb.PatchRequest(name=name, neurons=[c.pb.NeuronChange(id=7, field="threshold", value=1), c.pb.NeuronChange(id=3, field="leak", value=0.5)],
                               synapses=[c.pb.SynapseChange(source=s, target=dst, weight=0, psp=-1, type=-1),
                                         c.pb.SynapseChange(source=t, target=cut, remove=True)])
     assert c.stub.Patch(patch, timeout=PATIENCE).changes == 4
     simulator.threshold[7], simulator.leak = 1, simulator.leak.copy()
     simulator.leak[3] = 0.5
-    simulator.rows[s] = [(d, 0 if d == dst else weight, p) for d, weight, p in simulator.rows[s]]
+    simulator.rows[s] = [(d, 0 if d == dst else weight, *rest) for d, weight, *rest in simulator.rows[s]]
     simulator.rows[t] = [row for row in simulator.rows[t] if row[0] != cut]
     rows = [(ticks + 1 + k, int(i), 250.0) for k in range(30) for i in rng.integers(0, 150, 8)]
     c.inject(name, rows)

@@ -61,7 +61,7 @@ struct small {
     float v[FIXTURE_SMALL], threshold[FIXTURE_SMALL], threshold_limit[FIXTURE_SMALL], leak[FIXTURE_SMALL],
         excitability[FIXTURE_SMALL];
     uint16_t refractory[FIXTURE_SMALL], fire_limit[FIXTURE_SMALL], snooze[FIXTURE_SMALL];
-    uint8_t accumulate[FIXTURE_SMALL], weight[FIXTURE_SMALL], psp[FIXTURE_SMALL], type[FIXTURE_SMALL];
+    uint8_t accumulate[FIXTURE_SMALL], weight[FIXTURE_SMALL], psp[FIXTURE_SMALL], type[FIXTURE_SMALL], delay[FIXTURE_SMALL];
     uint32_t area[FIXTURE_SMALL], src[FIXTURE_SMALL], dst[FIXTURE_SMALL];
     struct connectome_area areas[2];
     struct connectome_arrays arrays;
@@ -75,7 +75,7 @@ static inline void small_init(struct small *s, int n) {
     *s = (struct small){0};
     for (int i = 0; i < FIXTURE_SMALL; i++) {
         s->threshold[i] = s->excitability[i] = 1;
-        s->accumulate[i] = 1;
+        s->accumulate[i] = s->delay[i] = 1;
     }
     s->arrays = (struct connectome_arrays){.neurons = n,
                                            .threshold = s->threshold,
@@ -178,7 +178,10 @@ static inline bool drawn_chance(struct drawn *d, double p) { return rng_uniform(
 
 /* Traits that some neurons of a drawn network have; drawn_init removes the others from all neurons. */
 enum { DRAWN_CHANCES = 1, DRAWN_LIMITS = 2, DRAWN_DIVISION = 4, DRAWN_EVERYTHING = 7 };
-enum drawn_form { DRAWN_PACKED, DRAWN_WIDE, DRAWN_HEAVY }; /* one p a row; p of its own for each synapse; sums beyond 32 bits */
+/* One p a row; p of its own for each synapse; sums beyond 32 bits; delays of up to DRAWN_DELAYS ticks, without and with such sums.
+ */
+enum drawn_form { DRAWN_PACKED, DRAWN_WIDE, DRAWN_HEAVY, DRAWN_LATE, DRAWN_LATE_HEAVY };
+enum { DRAWN_DELAYS = 9 };
 
 static inline void draw_neurons(struct drawn *d, int64_t n) {
     float *threshold = drawn_take(d, (size_t)n * 4), *v = drawn_take(d, (size_t)n * 4), *limit = drawn_take(d, (size_t)n * 4),
@@ -217,12 +220,13 @@ static inline void draw_synapses(struct drawn *d, int64_t s, enum drawn_form for
     int64_t n = d->arrays.neurons;
     uint32_t *src = drawn_take(d, (size_t)s * 4), *dst = drawn_take(d, (size_t)s * 4);
     uint8_t *weight = drawn_take(d, (size_t)s), *psp = drawn_take(d, (size_t)s), *type = drawn_take(d, (size_t)s);
+    bool heavy = form == DRAWN_HEAVY || form == DRAWN_LATE_HEAVY;
     for (int64_t i = 0; i < s; i++) {
         src[i] = drawn_chance(d, 0.05) ? (uint32_t)rng_below(&d->rng, (uint64_t)(n < 8 ? n : 8))
                                        : (uint32_t)rng_below(&d->rng, (uint64_t)n);
-        dst[i] = form == DRAWN_HEAVY && drawn_chance(d, 0.8) ? 0 : (uint32_t)rng_below(&d->rng, (uint64_t)n);
-        weight[i] = (uint8_t)(form == DRAWN_HEAVY ? 255 : rng_below(&d->rng, 256));
-        psp[i] = form == DRAWN_HEAVY ? 255 : form == DRAWN_WIDE ? (uint8_t)rng_below(&d->rng, 8) : (uint8_t)(1 + src[i] % 3);
+        dst[i] = heavy && drawn_chance(d, 0.8) ? 0 : (uint32_t)rng_below(&d->rng, (uint64_t)n);
+        weight[i] = (uint8_t)(heavy ? 255 : rng_below(&d->rng, 256));
+        psp[i] = heavy ? 255 : form == DRAWN_WIDE ? (uint8_t)rng_below(&d->rng, 8) : (uint8_t)(1 + src[i] % 3);
         type[i] = drawn_chance(d, 0.35);
     }
     struct connectome_arrays *a = &d->arrays;
@@ -232,6 +236,12 @@ static inline void draw_synapses(struct drawn *d, int64_t s, enum drawn_form for
     a->weight = weight;
     a->psp = psp;
     a->type = type;
+    if (form < DRAWN_LATE)
+        return;
+    uint8_t *delay = drawn_take(d, (size_t)s);
+    for (int64_t i = 0; i < s; i++)
+        delay[i] = (uint8_t)(1 + rng_below(&d->rng, DRAWN_DELAYS));
+    a->delay = delay;
 }
 
 static inline void drop_traits(struct drawn *d, unsigned traits) {

@@ -41,9 +41,9 @@ static inline const char *in_dir(void **state, const char *name) {
 }
 
 static inline void put_file(const char *path, const void *data, size_t len) {
-    struct err err = {0};
-    if (fsio_write_atomic(path, data, len, &err))
-        fail_msg("%s", err.message);
+    struct err failure = {0};
+    if (fsio_write_atomic(path, data, len, &failure))
+        fail_msg("%s", failure.message);
 }
 
 #define in_temp_dir(test) cmocka_unit_test_setup_teardown(test, temp_dir_make, temp_dir_remove)

@@ -94,8 +94,9 @@ static void expect_same(const struct trace *a, const struct trace *b, const stru
 static void expect_features(const struct spike_net *net, enum drawn_form form, unsigned traits, bool every_tick) {
     unsigned features = (traits & DRAWN_CHANCES ? SPIKE_PROBABILISTIC : 0u) | (traits & DRAWN_LIMITS ? SPIKE_LIMITED : 0u) |
                         (every_tick ? SPIKE_EVERY_TICK : 0u);
-    assert_true(net->wide == (form == DRAWN_WIDE));
-    assert_true(net->wide_sums == (form == DRAWN_HEAVY));
+    assert_true(net->wide == (form == DRAWN_WIDE || form >= DRAWN_LATE));
+    assert_true(net->wide_sums == (form == DRAWN_HEAVY || form == DRAWN_LATE_HEAVY));
+    assert_int_equal(net->delays, form >= DRAWN_LATE ? DRAWN_DELAYS : 1);
     assert_true((net->divisor != NULL) == ((traits & DRAWN_DIVISION) != 0));
     assert_int_equal(net->features, features);
 }
@@ -156,7 +157,13 @@ static void so_it_does_where_sums_need_64_bits(void **state) {
     int64_t n = neurons;
     neurons = n < 2000 ? 2000 : n; /* 80 % of 30 synapses each end at neuron 0 */
     compare_whole(test_seed() << 8 | 18, DRAWN_HEAVY, false);
+    compare_whole(test_seed() << 8 | 20, DRAWN_LATE_HEAVY, false);
     neurons = n;
+}
+
+static void so_it_does_with_delays(void **state) {
+    (void)state;
+    compare_whole(test_seed() << 8 | 21, DRAWN_LATE, false);
 }
 
 /* The kernels are specialised for the features that a network uses. */
@@ -173,15 +180,14 @@ static void so_does_every_mix_of_features(void **state) {
     ticks = t;
 }
 
-static void a_restored_snapshot_goes_on_as_if_nothing_had_been(void **state) {
-    (void)state;
+static void compare_restored(enum drawn_form form) {
     const struct place from = {fixture_device(), "avx512", 0, 0}, to = {"cpu", "scalar", 2, 2};
     uint64_t seed = test_seed() << 8 | 19;
     struct burst_state saved;
     struct trace whole, cut;
     struct engine e;
     struct drawn d;
-    drawn_init(&d, seed, neurons, neurons * FAN_OUT, DRAWN_PACKED, DRAWN_EVERYTHING);
+    drawn_init(&d, seed, neurons, neurons * FAN_OUT, form, DRAWN_EVERYTHING);
     trace_init(&whole);
     trace_init(&cut);
     open_at(&e, &from, &d, false);
@@ -209,6 +215,13 @@ static void a_restored_snapshot_goes_on_as_if_nothing_had_been(void **state) {
     drawn_free(&d);
 }
 
+static void a_restored_snapshot_goes_on_as_if_nothing_had_been(void **state) {
+    (void)state;
+    compare_restored(DRAWN_PACKED);
+    compare_restored(DRAWN_LATE);
+    compare_restored(DRAWN_LATE_HEAVY);
+}
+
 /* A processor without AVX-512 runs the AVX2 kernels in its place. */
 static void avx512_is_among_them(void **state) {
     (void)state;
@@ -222,6 +235,7 @@ int main(void) {
         cmocka_unit_test(every_device_and_instruction_set_gives_the_same_bits),
         cmocka_unit_test(so_it_does_when_leaks_run_in_every_tick),
         cmocka_unit_test(so_it_does_where_sums_need_64_bits),
+        cmocka_unit_test(so_it_does_with_delays),
         cmocka_unit_test(so_does_every_mix_of_features),
         cmocka_unit_test(avx512_is_among_them),
         cmocka_unit_test(a_restored_snapshot_goes_on_as_if_nothing_had_been),

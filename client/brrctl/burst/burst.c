@@ -33,6 +33,7 @@ static const struct argument generate_rows[] = {
     {"--inhibitory", NULL, ARGUMENT_NUMBER, AT(inhibitory), "SHARE", "share of the neurons whose synapses all inhibit, default 0.2",
      0, 1},
     {"--weights", NULL, ARGUMENT_TEXT, AT(weights), "LOW-HIGH", "range of the weights, within 0-255, default 1-255", 0, 0},
+    {"--delays", NULL, ARGUMENT_TEXT, AT(delays), "LOW-HIGH", "range of the delays in ticks, within 1-255, default 1", 0, 0},
     {"--psp", NULL, ARGUMENT_INTEGER, AT(psp), "P", "factor of every weight, default 1", 0, 255},
     {"--threshold", NULL, ARGUMENT_NUMBER, AT(threshold), "V", "membrane at which neurons fire, default 1000", -3e38, 3e38},
     {"--leak", NULL, ARGUMENT_NUMBER, AT(leak), "SHARE", "share of the membrane lost in a tick, default 0.1", 0, 1},

@@ -12,7 +12,7 @@ struct burst_options {
     int64_t layers;
     int64_t seed;
     double inhibitory;
-    const char *weights;
+    const char *weights, *delays;
     int64_t psp;
     double threshold;
     double leak;

@@ -17,7 +17,7 @@
 /* ---- generate -------------------------------------------------------------------------------------------------- */
 
 /* "1-255", or one number for both. */
-static int read_weights(const char *text, struct wiring *w, struct err *err) {
+static int read_bounds(const char *option, const char *text, int ret_low_high[2], struct err *err) {
     char low[32];
     const char *dash = strchr(text, '-');
     int64_t from = 0, to = 0;
@@ -25,9 +25,9 @@ static int read_weights(const char *text, struct wiring *w, struct err *err) {
     if (dash && (size_t)(dash - text) < sizeof low)
         low[dash - text] = '\0';
     if (!str_to_i64(low, &from) || !str_to_i64(dash ? dash + 1 : text, &to) || from > 255 || to > 255)
-        return err_set(err, ERR_INVALID, "--weights is '%s'; expected LOW-HIGH within 0-255, such as 1-255", text);
-    w->weight_low = (int)from;
-    w->weight_high = (int)to;
+        return err_set(err, ERR_INVALID, "%s is '%s'; expected LOW-HIGH within 0-255, such as 1-255", option, text);
+    ret_low_high[0] = (int)from;
+    ret_low_high[1] = (int)to;
     return 0;
 }
 
@@ -39,14 +39,20 @@ static int wiring_of(const struct arguments *o, struct wiring *w, struct err *er
     } numbers[] = {
         {own->threshold, &w->threshold}, {own->leak, &w->leak}, {own->excitability, &w->excitability}, {own->power, &w->power}};
     wiring_default(w);
+    int weights[2] = {w->weight_low, w->weight_high}, delays[2] = {w->delay_low, w->delay_high};
     int rc = wiring_kind_of(o->args[1], &w->kind, err);
     if (rc)
         return rc;
     if (own->layers >= 0 && w->kind != WIRING_LAYERED)
         return err_set(err, ERR_INVALID, "--layers %" PRId64 ": a %s network has no layers; use `burst generate layered`",
                        own->layers, o->args[1]);
-    if (own->weights && (rc = read_weights(own->weights, w, err)))
+    if ((own->weights && (rc = read_bounds("--weights", own->weights, weights, err))) ||
+        (own->delays && (rc = read_bounds("--delays", own->delays, delays, err))))
         return rc;
+    w->weight_low = weights[0];
+    w->weight_high = weights[1];
+    w->delay_low = delays[0];
+    w->delay_high = delays[1];
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!isnan(numbers[i].given))
             *numbers[i].to = (float)numbers[i].given;
@@ -209,6 +215,7 @@ static void print_json(const struct subject *u) {
     put_degrees(w, "fan_out", &u->s->fan_out, (double)u->c->synapses / net->n);
     put_degrees(w, "fan_in", &u->s->fan_in, (double)u->c->synapses / net->n);
     json_put_i64(w, "fraction_bits", net->fraction_bits);
+    json_put_i64(w, "longest_delay", net->delays);
     json_put_i64(w, "sum_bits", net->wide_sums ? 64 : 32);
     json_put_i64(w, "synapse_bytes", net->wide ? 8 : 4);
     put_areas(w, u->c, u->s);
@@ -247,6 +254,8 @@ static void print_text(const struct subject *u) {
     printf("%-11s %u\n", "neurons", net->n);
     printf("%-11s %" PRId64 ": %" PRId64 " excitatory, %" PRId64 " inhibitory; %" PRId64 " neurons have both signs\n", "synapses",
            u->c->synapses, u->s->excitatory, u->s->inhibitory, u->s->mixed);
+    if (net->delays > 1)
+        printf("%-11s up to %d ticks\n", "delays", net->delays);
     print_degrees("fan-out", &u->s->fan_out, mean, "reach nobody");
     print_degrees("fan-in", &u->s->fan_in, mean, "are reached by nobody");
     print_areas(u->c, u->s);
