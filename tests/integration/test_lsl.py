@@ -3,8 +3,11 @@
 a sender that is frozen, killed, restarted, or whose clock jumps, is a gap within two seconds and never a wrong sample; units of all
 spellings mean the same; `lsl out` gives probability and markers.
 
+The parts wait for clocks nearly all of their time, so they run side by side, each with a stream of its own name.
+
 BRR_TEST_LSL=long: an hour at thirty times its speed and five minutes in real time, instead of a minute and a quarter of one."""
 import atexit
+import concurrent.futures
 import ctypes
 import glob
 import json
@@ -23,12 +26,26 @@ from npm import npm_modules
 DRIVER = f"{os.environ['BRR_BUILD_DIR']}/tests/lsl_driver"
 LONG = os.environ.get("BRR_TEST_LSL") == "long"
 RATE = 256
-NAME, ID = f"brrd test {os.getpid()}", f"amp-{os.getpid()}"  # resolving sees the streams of a second run on this machine
+UNITS = (("microvolts", 1, ""), ("\u00b5V", 1, ""), ("-6", 1, ""), ("mV", 1e-3, ""), ("V", 1e-6, ""), ("0", 1e-6, ""), ("-3", 1e-3, ""), (None, 1, ""),
+         (None, 1e-6, "V"), ("counts", 1e-3, "mV"))  # what the sender says, µV in it, what --unit says
+NO_UNITS = ((None, 1e-6, "looks like V"), ("mmHg", 1, "no voltage"), (None, 1e6, "--unit"))
+SIDE_BY_SIDE = 6
+IDLE_S = 1.4  # below the 1.5 s after which silence is a gap
+
+
+def name_of(stream):
+    """The names of this run are its own, as is its session of liblsl (lsl.environment): a second run on this machine neither sees its streams nor
+    takes them for its own."""
+    return f"brrd test {os.getpid()} {stream}"
+
+
+def id_of(stream):
+    return f"amp-{os.getpid()}-{stream}"
 
 
 class Sender:
-    def __init__(self, env, scratch, **options):
-        o = {"name": NAME, "id": ID, "unit": "uV", **options}
+    def __init__(self, env, scratch, stream, **options):
+        o = {"name": name_of(stream), "id": id_of(stream), "unit": "uV", **options}
         self.process = subprocess.Popen([sys.executable, f"{SOURCE}/tests/integration/lsl.py", "send", env["LSL_LIBRARY"], scratch, json.dumps(o)],
                                         env=env, stdout=subprocess.PIPE, text=True)
         atexit.register(self.process.kill)
@@ -44,9 +61,9 @@ class Sender:
 class Driver:
     """lsl_driver: what became of a stream, as pieces of samples and gaps between them."""
 
-    def __init__(self, env, scratch, stream=ID, unit="", idle_s=4):
-        self.out = f"{scratch}.out"
-        self.process = subprocess.Popen([DRIVER, stream, unit, str(idle_s), self.out], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    def __init__(self, env, scratch, stream, unit="", idle_s=IDLE_S):
+        self.out = f"{scratch}.{stream}.out"
+        self.process = subprocess.Popen([DRIVER, id_of(stream), unit, str(idle_s), self.out], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         text=True)
         atexit.register(self.process.kill)
 
@@ -76,12 +93,11 @@ def first_of(piece, samples):
     return found[0]
 
 
-def check_faults(env, scratch, samples):
-    """Frozen, killed and restarted with its channels in another order and unit, a clock that jumps both ways, samples that are missing: in one
-    stream each, at its own speed."""
+def check_frozen_and_killed(env, scratch, samples):
+    """Frozen, killed, and restarted with its channels in another order and unit, at its own speed."""
     n = samples.shape[1]
-    driver = Driver(env, scratch, idle_s=9)
-    sender = Sender(env, scratch)
+    driver = Driver(env, scratch, "faults", idle_s=9)
+    sender = Sender(env, scratch, "faults")
     assert sender.line() == ["connected"]
     time.sleep(4)
     frozen = time.time()
@@ -92,7 +108,7 @@ def check_faults(env, scratch, samples):
     killed = time.time()
     sender.kill()
     time.sleep(4)
-    again = Sender(env, scratch, first=30 * RATE, seconds=5, jump_at=0, jump_s=-3000, order=list(range(n))[::-1], unit="mV", scale=1e-3)  # another clock
+    again = Sender(env, scratch, "faults", first=30 * RATE, seconds=5, jump_at=0, jump_s=-3000, order=list(range(n))[::-1], unit="mV", scale=1e-3)  # another clock
     assert again.line() == ["connected"]
     assert again.line()[0] == "sent"
     pieces, gaps, remark, err = driver.result(n)
@@ -107,40 +123,42 @@ def check_faults(env, scratch, samples):
     assert "is back" in err, err
     lags = [round(min(g[2] - m for g in gaps if g[2] >= m), 2) for m in (frozen, killed)]
     print(f"frozen and killed: a gap after {lags[0]} and {lags[1]} s; {len(pieces)} pieces, all unchanged; {remark}")
-    lags = []
-    for jump_s in (200000, -200000, 2):
-        driver = Driver(env, scratch, idle_s=1.2)
-        sender = Sender(env, scratch, seconds=6, jump_at=3 * RATE, jump_s=jump_s, speed=3)
-        assert sender.line() == ["connected"]
-        jumped = float(sender.line()[1])
-        pieces, gaps, remark, err = driver.result(n)
-        sender.kill()
-        assert len(pieces) == 2 and len(gaps) == 1, (jump_s, gaps, remark)
-        assert [first_of(p[1], samples) for p in pieces] == [0, 3 * RATE] and sum(len(p[1]) for p in pieces) == 6 * RATE, (jump_s, gaps)
-        assert gaps[0][0] == 3 * RATE and (gaps[0][1] == 2 * RATE if jump_s == 2 else gaps[0][1] <= RATE), (jump_s, gaps)
-        lags.append(gaps[0][2] - jumped)
-        assert not LONG or lags[-1] <= 2, (jump_s, gaps, jumped)
-    print(f"clock jumps of +-200000 s: a gap at their sample {lags[0]:.2f} and {lags[1]:.2f} s after it was sent, all samples kept; a hole of 2 s: "
-          "its length to the sample")
 
 
-def check_units(env, scratch, samples):
-    """µV in every way that senders write it; a stream without units by its amplitude; no voltage is refused."""
-    n = samples.shape[1]
-    for unit, scale, given in (("microvolts", 1, ""), ("\u00b5V", 1, ""), ("-6", 1, ""), ("mV", 1e-3, ""), ("V", 1e-6, ""), ("0", 1e-6, ""), ("-3", 1e-3, ""),
-                               (None, 1, ""), (None, 1e-6, "V"), ("counts", 1e-3, "mV")):
-        driver, sender = Driver(env, scratch, unit=given, idle_s=1.2), Sender(env, scratch, unit=unit, scale=scale, seconds=3, speed=3)
-        pieces, gaps, remark, err = driver.result(n)
-        sender.kill()
-        got = numpy.concatenate([p[1] for p in pieces])
-        assert got.shape == (3 * RATE, n) and numpy.allclose(got, samples[:3 * RATE], rtol=2e-7, atol=1e-4), (unit, given, remark)
-        assert ("uV is assumed" in remark) == (unit is None and not given), remark
-    for unit, scale, want in ((None, 1e-6, "looks like V"), ("mmHg", 1, "no voltage"), (None, 1e6, "--unit")):
-        driver, sender = Driver(env, scratch, idle_s=1.2), Sender(env, scratch, unit=unit, scale=scale, seconds=3, speed=3)
-        text, err = driver.process.communicate(timeout=PATIENCE)
-        sender.kill()
-        assert driver.process.returncode == 1 and want in err, (unit, scale, err)
-    print("units: 10 ways of saying it give the same samples, 3 are refused")
+def check_jump(env, scratch, samples, jump_s):
+    """Stamps that jump: a clock's (a gap of no length), or over a hole."""
+    driver = Driver(env, scratch, f"jump{jump_s}")
+    sender = Sender(env, scratch, f"jump{jump_s}", seconds=6, jump_at=3 * RATE, jump_s=jump_s, speed=3)
+    assert sender.line() == ["connected"]
+    jumped = float(sender.line()[1])
+    pieces, gaps, remark, err = driver.result(samples.shape[1])
+    sender.kill()
+    assert len(pieces) == 2 and len(gaps) == 1, (jump_s, gaps, remark)
+    assert [first_of(p[1], samples) for p in pieces] == [0, 3 * RATE] and sum(len(p[1]) for p in pieces) == 6 * RATE, (jump_s, gaps)
+    assert gaps[0][0] == 3 * RATE and (gaps[0][1] == 2 * RATE if jump_s == 2 else gaps[0][1] <= RATE), (jump_s, gaps)
+    lag_s = gaps[0][2] - jumped
+    assert not LONG or lag_s <= 2, (jump_s, gaps, jumped)
+    print(f"stamps jump by {jump_s} s: a gap at their sample {lag_s:.2f} s after it was sent, all samples kept")
+
+
+def check_unit(env, scratch, samples, unit, scale, given):
+    """µV in every way that senders write it; a stream without units by its amplitude."""
+    n, stream = samples.shape[1], f"{unit} {scale} {given}"
+    driver, sender = Driver(env, scratch, stream, unit=given), Sender(env, scratch, stream, unit=unit, scale=scale, seconds=3, speed=3)
+    pieces, gaps, remark, err = driver.result(n)
+    sender.kill()
+    got = numpy.concatenate([p[1] for p in pieces])
+    assert got.shape == (3 * RATE, n) and numpy.allclose(got, samples[:3 * RATE], rtol=2e-7, atol=1e-4), (unit, given, remark)
+    assert ("uV is assumed" in remark) == (unit is None and not given), remark
+
+
+def check_no_unit(env, scratch, unit, scale, want):
+    """What is no voltage is refused, and what can hardly be µV."""
+    stream = f"{unit} {scale} refused"
+    driver, sender = Driver(env, scratch, stream), Sender(env, scratch, stream, unit=unit, scale=scale, seconds=3, speed=3)
+    text, err = driver.process.communicate(timeout=PATIENCE)
+    sender.kill()
+    assert driver.process.returncode == 1 and want in err, (unit, scale, err)
 
 
 def check_other_recording(d, env, scratch):
@@ -148,14 +166,14 @@ def check_other_recording(d, env, scratch):
     probs = f"{d.dir}/twice.npy"
     with open(f"{d.dir}/twice-2.npy", "w") as f:
         f.write("somebody's")
-    process = detection(d, env, "lsl", "in", NAME, "--model", "line_length", "--partial", "4", "--probs", probs, "--wait", "60", "--idle-timeout", "3.5", "--json")
-    sender = Sender(env, scratch, seconds=3, speed=3)
+    process = detection(d, env, "lsl", "in", name_of("other"), "--model", "line_length", "--partial", "4", "--probs", probs, "--wait", "60", "--idle-timeout", "3.5", "--json")
+    sender = Sender(env, scratch, "other", seconds=3, speed=3)
     assert sender.line() == ["connected"] and sender.line()[0] == "sent"
     time.sleep(0.5)
     sender.kill()
     with open(f"{scratch}.json", encoding="utf-8") as f:
         labels = json.load(f)[0]
-    again = Sender(env, scratch, first=30 * RATE, seconds=12, speed=3, labels=[*labels[:-1], "ECG 2"])
+    again = Sender(env, scratch, "other", first=30 * RATE, seconds=12, speed=3, labels=[*labels[:-1], "ECG 2"])
     text, err = process.communicate(timeout=PATIENCE)
     again.kill()
     ends = [line for line in map(json.loads, text.splitlines()) if "ended" in line]
@@ -173,11 +191,13 @@ def detection(d, env, *args):
 
 def check_results(d, env, scratch, recording, seconds, speed):
     """The probabilities of the stream are, to the bit, those of the file."""
-    probs, want = f"{d.dir}/lsl.npy", f"{d.dir}/file.npy"
+    stream = f"at{speed}"
+    probs, want = f"{d.dir}/{stream}.npy", f"{d.dir}/{stream}-file.npy"
     code, _, err = d.ctl("stream", recording, "--model", "line_length", "--probs", want)
     assert code == 0, err
-    process = detection(d, env, "lsl", "in", NAME, "--model", "line_length", "--probs", probs, "--wait", "60", "--idle-timeout", "1.4", "--json")
-    sender = Sender(env, scratch, seconds=seconds, speed=speed)
+    process = detection(d, env, "lsl", "in", name_of(stream), "--model", "line_length", "--probs", probs, "--wait", "60", "--idle-timeout",
+                        f"{IDLE_S}", "--json")
+    sender = Sender(env, scratch, stream, seconds=seconds, speed=speed)
     text, err = process.communicate(timeout=PATIENCE)
     sender.kill()
     assert process.returncode == 0, (text, err)
@@ -194,12 +214,12 @@ def check_results(d, env, scratch, recording, seconds, speed):
 
 
 def check_list(d, env, scratch):
-    sender = Sender(env, scratch)
+    sender = Sender(env, scratch, "listed")
     process = detection(d, env, "lsl", "list", "--json")
     text, err = process.communicate(timeout=PATIENCE)
     sender.kill()
-    rows = [row for row in map(json.loads, text.splitlines()) if row["source_id"] == ID]
-    assert [(row["name"], row["type"], row["channels"], row["rate_hz"]) for row in rows] == [(NAME, "EEG", 19, 256)], (text, err)
+    rows = [row for row in map(json.loads, text.splitlines()) if row["source_id"] == id_of("listed")]
+    assert [(row["name"], row["type"], row["channels"], row["rate_hz"]) for row in rows] == [(name_of("listed"), "EEG", 19, 256)], (text, err)
     process = detection(d, env, "lsl", "in", "nobody", "--model", "line_length", "--wait", "1")
     text, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3 and "no stream nobody" in err, (process.returncode, err)
@@ -213,17 +233,16 @@ def check_out(d, env):
     make_corpus(f"{d.dir}/more", 11, patients=2, hours=0.1)  # the second has events under line_length
     recording = glob.glob(f"{d.dir}/more/sub-02/*_eeg.edf")[0]
     stream = detection(d, env, "stream", recording, "--model", "line_length", "--realtime", "12", "--alarms", "--alarm-hop", "1", "--on", "0.06", "--off",
-                       "0.03", "--json")
+                       "0.03", "--client", "out", "--json")
     deadline = time.time() + PATIENCE
     rows = []
     while not rows and time.time() < deadline:
-        rows = [json.loads(line) for line in d.ctl("sessions", "--json")[1].splitlines()]
+        rows = [row for row in map(json.loads, d.ctl("sessions", "--json")[1].splitlines()) if row["client"] == "out"]
     session = rows[0]["session"]
     refused = detection(d, env, "lsl", "out", session)
     _, err = refused.communicate(timeout=PATIENCE)
     assert refused.returncode == 2 and "--yes" in err, err
     out = detection(d, env, "lsl", "out", session, "--yes")
-    os.environ.update(env)
     native = lsl.library(env["LSL_LIBRARY"])
     values, stamps, markers = [], [], []
     inlets = []
@@ -263,14 +282,16 @@ def main():
         recording = glob.glob(f"{folder}/data/sub-01/*_eeg.edf")[0]
         scratch = f"{folder}/samples"
         samples = lsl.recording(recording, scratch)
-        check_units(env, scratch, samples)
-        check_faults(env, scratch, samples)
+        os.environ.update(env)  # for the liblsl of this process
         d = Daemon(folder).start()
-        check_list(d, env, scratch)
-        check_other_recording(d, env, scratch)
-        check_results(d, env, scratch, recording, hours * 3600, 30)
-        check_results(d, env, scratch, recording, 300 if LONG else 15, 1)
-        check_out(d, env)
+        parts = [(check_frozen_and_killed, env, scratch, samples), (check_out, d, env), (check_results, d, env, scratch, recording, 300 if LONG else 15, 1),
+                 (check_results, d, env, scratch, recording, hours * 3600, 30), (check_other_recording, d, env, scratch), (check_list, d, env, scratch)]
+        parts += [(check_jump, env, scratch, samples, jump_s) for jump_s in (200000, -200000, 2)]
+        parts += [(check_unit, env, scratch, samples, *words) for words in UNITS] + [(check_no_unit, env, scratch, *words) for words in NO_UNITS]
+        with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+            for part in [pool.submit(*part) for part in parts]:
+                part.result()
+        print(f"units: {len(UNITS)} ways of saying it give the same samples, {len(NO_UNITS)} are refused")
         assert d.stop() == 0
     print("ok")
 
