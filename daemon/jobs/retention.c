@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "base/trusted_time.h"
 
-enum { PASS_MS = 60 * 1000 }; /* between looks that found nothing to do */
+enum { PASS_MS = 60 * 1000, LEAST_PASS_MS = 1000 }; /* between looks that found nothing to do */
 
 /* A folder whose removal an earlier process did not finish. */
 struct orphan {
@@ -138,13 +138,19 @@ static bool remove_next(struct retention *r, int64_t total) {
     return false;
 }
 
+/* A short lifetime is looked at as often as it may end. */
+static int64_t pass_ms(const struct retention *r) {
+    const int64_t age_ms = r->config.age_ms < LEAST_PASS_MS ? LEAST_PASS_MS : r->config.age_ms;
+    return r->config.age_ms >= 0 && age_ms < PASS_MS ? age_ms : PASS_MS;
+}
+
 void retention_tick(struct retention *r) {
     int64_t total = 0;
     if (r->working || clock_ms() < r->next_ms || !sched_writable(r->config.removal.sched))
         return;
     if (remove_orphan(r) || (r->config.max_bytes >= 0 && measure_next(r, &total)) || remove_next(r, total))
         return;
-    r->next_ms = clock_ms() + PASS_MS;
+    r->next_ms = clock_ms() + pass_ms(r);
 }
 
 static int add_orphan(void *ctx, const struct jobdb_removal *removal, struct err *err) {
