@@ -107,6 +107,10 @@ static const struct option rows[] = {
     {"alarms.repeat", OPTION_DURATION, C(escalation.repeat_ms), "5m", 1000, 0, NULL, "between repeats of the last step"},
     {"beds", OPTION_STRINGS, R(beds), "[]", 0, 0, NULL,
      "list of names of beds: the roster and the order of the tiles on the pages; a bed without a stream is shown as not connected"},
+    {"viewer.minutes", OPTION_I64, C(viewer_minutes), "2", 0, 60, NULL,
+     "EEG of each stream that is kept in memory for its page, and the minute of each of its newest alarms; 0 = none"},
+    {"viewer.memory", OPTION_BYTES, C(viewer_bytes), "1GiB", 1 << 20, 1e15, NULL,
+     "limit for that EEG, over all streams; above it the streams that are opened last keep none"},
     {"sessions.shared", OPTION_STRING, C(shared_sessions), "null", 0, 0, NULL,
      "folder that several daemons share for snapshots of streams, so that a stream goes on at another daemon; default: "
      "paths.results/sessions, which belongs to one daemon"},

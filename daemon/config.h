@@ -60,7 +60,8 @@ struct config {
     const char *alarms_url; /* or NULL */
     struct slurm_config clusters[CONFIG_MAX_CLUSTERS];
     int n_clusters;
-    bool jobs_in_processes; /* executors.local is of kind process */
+    bool jobs_in_processes;               /* executors.local is of kind process */
+    int64_t viewer_minutes, viewer_bytes; /* of EEG for people, kept in memory */
     int64_t max_sessions, session_idle_ms, resume_ttl_ms, lag_ms;
     int64_t max_calls, unread_bytes, backlog_bytes;
     int64_t memory_bytes; /* device memory of one job; 0 = nine tenths of the device */

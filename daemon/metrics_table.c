@@ -74,6 +74,7 @@ const struct metric_family metrics_families[] = {
      NULL, 0},
     {"brrd_stream_duplicate_chunks_total", METRIC_COUNTER, "Chunks with samples that had been received before.", "model", NULL, 0},
     {"brrd_stream_buffered_samples", METRIC_GAUGE, "Samples of all streams waiting for the device.", "", NULL, 0},
+    {"brrd_viewer_bytes", METRIC_GAUGE, "Memory of the EEG that streams keep for people who look at it.", "", NULL, 0},
     {"brrd_stream_buffered_bytes", METRIC_GAUGE, "Bytes of samples of all streams waiting for the device.", "", NULL, 0},
     {"brrd_stream_result_lag_seconds", METRIC_HISTOGRAM, "Time from the newest chunk of a window to its result, live streams only.",
      "model,device", BUCKETS(lag_buckets)},

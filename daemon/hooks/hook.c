@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,11 +91,13 @@ static char *own_body(const struct hook *h, const struct hook_message *m, const 
 }
 
 char *hook_body(const struct hook *h, const struct hook_message *m) {
-    char address[512];
+    char address[512], moment[40] = "";
     struct journal_entry entry = *m->entry;
     struct hook_message shown = *m;
-    const bool linked =
-        m->page && str_format(address, sizeof address, *entry.session ? "%s/streams/%s" : "%s/streams%s", m->page, entry.session);
+    if (*entry.session && isfinite(entry.start_s) && (entry.kind == JOURNAL_ALARM_ON || entry.kind == JOURNAL_EVENT))
+        str_format(moment, sizeof moment, "?at=%.2f#eeg", entry.start_s); /* the EEG of the onset */
+    const bool linked = m->page && str_format(address, sizeof address, *entry.session ? "%s/streams/%s%s" : "%s/streams%s%s",
+                                              m->page, entry.session, moment);
     shown.entry = &entry;
     if (h->hide_names) {
         *entry.client = *entry.principal = *entry.address = *entry.person = '\0';

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/niceness.h"
 #include "base/str.h"
 #include "daemon/hosts/device_set.h"
@@ -13,6 +14,7 @@
 #include "daemon/http/origin.h"
 #include "daemon/http/reading.h"
 #include "daemon/models/models.h"
+#include "daemon/page/traces.h"
 
 enum { HOST_SIZE = 256, METRICS_BYTES = 8 << 20, LINE_BYTES = 4096 };
 
@@ -226,10 +228,42 @@ static enum MHD_Result answer_line(const struct http_request *r, const struct pa
     return result;
 }
 
+static const char *read_argument(const struct http_request *r, const char *name) {
+    return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+/* /streams/ID/eeg: EEG of the stream that the reader may see. It touches no file. */
+static enum MHD_Result answer_traces(const struct http_request *r, const struct page_view *v) {
+    char id[64];
+    struct traces_query query;
+    struct str body;
+    struct err err;
+    str_format(id, sizeof id, "%.*s", (int)(strlen(r->url) - strlen("/streams/") - strlen("/eeg")), r->url + strlen("/streams/"));
+    const struct status_stream *s = page_find_stream(v, id);
+    str_init(&body, TRACES_BYTES);
+    int rc = s ? traces_query_read(read_argument(r, "from"), read_argument(r, "n"), read_argument(r, "bin"), &query, &err)
+               : err_set(&err, ERR_NOT_FOUND, "there is no stream of this id");
+    rc = rc ? rc : traces_of_stream(s, &query, clock_wall_ms(), &body, &err);
+    if (rc) {
+        str_clear(&body);
+        str_printf(&body, "%s\n", err.message);
+    }
+    enum MHD_Result result = answer_text(r,
+                                         !rc                   ? MHD_HTTP_OK
+                                         : rc == ERR_INVALID   ? MHD_HTTP_BAD_REQUEST
+                                         : rc == ERR_NOT_FOUND ? MHD_HTTP_NOT_FOUND
+                                                               : MHD_HTTP_SERVICE_UNAVAILABLE,
+                                         rc ? text_type : "application/octet-stream", &body);
+    str_done(&body);
+    return result;
+}
+
 static enum MHD_Result answer_page(const struct http_request *r, const struct page_view *v) {
     struct html page;
     if (!r->browser && !strcmp(r->url, "/"))
         return answer_line(r, v);
+    if (str_starts(r->url, "/streams/") && str_ends(r->url, "/eeg"))
+        return answer_traces(r, v);
     if (str_starts(r->url, "/streams/") && r->url[9])
         return answer_reading(r, v, READING_STREAM, r->url + 9);
     if (str_starts(r->url, "/jobs/") && r->url[6])

@@ -19,6 +19,7 @@ struct live {
     struct live_loads loads;
     live_post_fn *serve; /* to the host of replays, or NULL */
     void *serve_ctx;
+    struct eegring_limits viewer;
     int64_t alarm_hop;           /* 256 Hz samples; of streams that ask for none */
     struct live_stream *streams; /* the line */
     int64_t turns, looks;        /* looks: for streams of a batch */
@@ -177,7 +178,7 @@ void live_order(struct live *l, struct live_order *o) {
     switch ((enum live_order_kind)o->message.kind) {
     case LIVE_OPEN:
         enqueue(l, o->stream);
-        live_stream_join(o->stream, l->models.device, l->reports);
+        live_stream_join(o->stream, l->models.device, l->reports, &l->viewer);
         find_model(l, o);
         return;
     case LIVE_SAVE:
@@ -328,6 +329,7 @@ struct live *live_new(const struct live_config *config) {
     str_copy(l->models.device_name, sizeof l->models.device_name, info.name);
     l->serve = config->serve;
     l->serve_ctx = config->serve_ctx;
+    l->viewer = config->viewer;
     if (stream_open(config->device, config->priority, &l->stream, NULL)) {
         free(l);
         return NULL;

@@ -29,6 +29,7 @@ struct live_config {
     enum stream_priority priority; /* NORMAL: windows give way to live ones of other hosts of the device */
     live_post_fn *serve;           /* passes SERVED and UNSERVED to the host of replays; NULL: there is none */
     void *serve_ctx;
+    struct eegring_limits viewer; /* of the EEG that streams keep for people */
 };
 struct live *live_new(const struct live_config *config); /* NULL when out of memory */
 void live_free(struct live *l); /* NULL is fine; streams that were not closed are let go without a report */

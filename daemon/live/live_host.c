@@ -49,7 +49,8 @@ static int open_streams(struct host_site *site, bool replays, void **ret, struct
                                        .post_ctx = &site->hosts[replays ? HOST_REPLAYS : HOST_LIVE],
                                        .priority = replays ? STREAM_NORMAL : STREAM_HIGH,
                                        .serve = replays ? NULL : pass_order,
-                                       .serve_ctx = &site->hosts[HOST_REPLAYS]};
+                                       .serve_ctx = &site->hosts[HOST_REPLAYS],
+                                       .viewer = own->viewer};
     if (!(h->live = live_new(&config))) {
         close_streams(h);
         return err_set(err, ERR_EXHAUSTED, "out of memory for the streams of %s", site->info.name);

@@ -8,6 +8,7 @@
 struct live_host_config {
     enum dtype precision; /* of models of streams */
     bool automatic;       /* in its place: bf16 on a device that queues its work, for models whose bound it keeps, else fp32 */
+    struct eegring_limits viewer;
 };
 /* The rows of HOST_LIVE and HOST_REPLAYS; the config outlives the hosts. Orders are struct live_order, answers struct live_report.
  */

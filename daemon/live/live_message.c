@@ -50,6 +50,7 @@ void live_report_free(struct live_report *r) {
     free(r->suppression);
     free(r->channel_suppression);
     free(r->opened);
+    eegring_drop(r->eeg);
     free(r->state);
     free(r);
 }
@@ -69,6 +70,7 @@ struct live_report *live_report_copy(const struct live_report *r) {
         return NULL;
     copy->message.next = NULL;
     copy->opened = NULL;
+    copy->eeg = NULL;
     copy->state = NULL;
     copy->p = copy_of(r->p, (size_t)r->samples * sizeof *r->p);
     copy->events = copy_of(r->events, (size_t)r->n_events * sizeof *r->events);

@@ -4,6 +4,7 @@
 #define BRR_DAEMON_LIVE_LIVE_MESSAGE_H
 #include "base/mailbox.h"
 #include "daemon/journal/journal_entry.h"
+#include "daemon/live/eegring.h"
 #include "detect/detector.h"
 #include "detect/events.h"
 #include "detect/suppression.h"
@@ -122,6 +123,7 @@ struct live_report {
     int64_t wall_ms;
     char model[LIVE_NAME];
     struct live_opened *opened; /* OPENED, LOADED; its owner may take it */
+    struct eegring *eeg;        /* OPENED: the newest EEG; its owner may take it; NULL: the stream keeps none */
     bool lost; /* FAILED: the device is unusable in this process (device_lost); another process can go on with the stream */
     struct err err;
 };

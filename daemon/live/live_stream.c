@@ -32,6 +32,8 @@ struct live_stream {
     struct live_turn turn;
     const struct device *device;
     struct mailbox *reports;
+    const struct eegring_limits *viewer;
+    struct eegring *eeg; /* NULL: it keeps none */
     struct live_model *model;
     struct timeline *timeline;
     struct message *first, *last; /* orders that wait for the windows before them */
@@ -151,6 +153,8 @@ static struct live_report *result_new(struct live_stream *s, int64_t first, int6
 static int on_probabilities(void *ctx, int64_t first, const float *p, int64_t n, struct err *err) {
     struct live_stream *s = ctx;
     flush_result(s);
+    if (s->eeg && !s->alarm_hop)
+        eegring_put_p(s->eeg, first, p, n);
     struct live_report *r = result_new(s, first, n);
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a result");
@@ -178,8 +182,14 @@ static int on_gap(void *ctx, int64_t first, int64_t n, struct err *err) {
     return 0;
 }
 
+static void put_mark(struct live_stream *s, enum eegring_kind kind, int64_t first, int64_t end) {
+    if (s->eeg)
+        eegring_put_mark(s->eeg, &(struct eegring_mark){kind, first, end, clock_wall_ms()});
+}
+
 static int on_event(void *ctx, const struct event *event, struct err *err) {
     struct live_stream *s = ctx;
+    put_mark(s, EEGRING_EVENT, event->first, event->end);
     if (s->result && s->result->n_events >= MAX_EVENTS_WAITING)
         flush_result(s);
     if (!s->result)
@@ -247,6 +257,7 @@ static int on_alarm(void *ctx, const struct timeline_alarm *alarm, struct err *e
     r->probability = alarm->p;
     r->wall_ms = clock_wall_ms();
     post(s, r);
+    put_mark(s, alarm->kind == ALARM_ON ? EEGRING_ALARM_ON : EEGRING_ALARM_OFF, alarm->sample, alarm->sample);
     return 0;
 }
 
@@ -264,7 +275,15 @@ static int on_provisional(void *ctx, int64_t first, const float *p, int64_t n, s
     r->probability = p[n - 1];
     memcpy(r->p, p, (size_t)n * sizeof *p);
     post(s, r);
+    if (s->eeg)
+        eegring_put_p(s->eeg, first, p, n);
     return 0;
+}
+
+static void on_look(void *ctx, const double *uv, int stride, int64_t n, int64_t first) {
+    struct live_stream *s = ctx;
+    if (s->eeg)
+        eegring_put(s->eeg, uv, stride, n, first);
 }
 
 /* ---- opening, saving, ending ---- */
@@ -365,6 +384,7 @@ static int open_timeline(struct live_stream *s, struct live_opened *o, struct un
                                  .alarm = on_alarm,
                                  .provisional = on_provisional,
                                  .suppression = on_suppression,
+                                 .look = on_look,
                                  .settled = on_settled};
     int rc;
     if ((state && (rc = load_numbers(s, state, err))) || (rc = take_partial(s, o, err)))
@@ -392,8 +412,10 @@ static int open_timeline(struct live_stream *s, struct live_opened *o, struct un
     return 0;
 }
 
-void live_stream_join(struct live_stream *s, const struct device *device, struct mailbox *reports) {
+void live_stream_join(struct live_stream *s, const struct device *device, struct mailbox *reports,
+                      const struct eegring_limits *viewer) {
     s->device = device;
+    s->viewer = viewer;
     s->reports = reports;
 }
 
@@ -416,6 +438,8 @@ int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t devic
         o->answer->opened->alarms = set->rule;
     if ((rc = open_timeline(s, o->answer->opened, o->data ? &state : NULL, err)))
         return rc;
+    if (!eegring_new(file->montage, s->viewer, &s->eeg, NULL)) /* a stream goes on without */
+        o->answer->eeg = eegring_share(s->eeg);
     post(s, live_order_answer(o));
     return 0;
 }
@@ -451,6 +475,8 @@ void live_stream_leave(struct live_stream *s) {
     s->timeline = NULL;
     quality_free(s->quality);
     s->quality = NULL;
+    eegring_drop(s->eeg);
+    s->eeg = NULL;
     if (s->model)
         s->model->streams--;
     s->model = NULL;

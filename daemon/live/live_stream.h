@@ -61,8 +61,10 @@ struct live_turn {
 };
 struct live_turn *live_stream_turn(struct live_stream *s);
 
-/* OPEN has come for this device: from now on the stream's reports go to this mailbox, and live_stream_leave must follow. */
-void live_stream_join(struct live_stream *s, const struct device *device, struct mailbox *reports);
+/* OPEN has come for this device: from now on the stream's reports go to this mailbox, and live_stream_leave must follow. viewer:
+ * borrowed, of the EEG that it keeps for people. */
+void live_stream_join(struct live_stream *s, const struct device *device, struct mailbox *reports,
+                      const struct eegring_limits *viewer);
 /* Starts the stream under a model, from the state that OPEN carries if it carries one, and posts OPENED. device_hop: alarm hop of
  * the device in 256 Hz samples, used if the stream asks for none. After an error the caller fails the stream. */
 int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t device_hop, struct live_order *open, struct err *err);

@@ -426,6 +426,9 @@ static void on_opened(struct session *s, struct live_report *r) {
     s->info = r->opened;
     str_copy(s->sha256, sizeof s->sha256, s->info ? s->info->info.sha256 : "");
     r->opened = NULL;
+    eegring_drop(s->eeg);
+    s->eeg = r->eeg;
+    r->eeg = NULL;
     if (s->stage != SESSION_RESTORING)
         session_note(s, JOURNAL_OPENED, live_open_is_live(live_stream_open(s->stream)) ? "live" : "replay");
     session_reach(s, SESSION_RUNNING);
@@ -559,5 +562,6 @@ void sessions_tick(struct sessions *all) {
         metric_set(metrics_series(all->config.metrics, "brrd_stream_sessions", ""), sessions_places(all, false));
         metric_set(metrics_series(all->config.metrics, "brrd_stream_buffered_samples", ""), (double)buffered);
         metric_set(metrics_series(all->config.metrics, "brrd_stream_buffered_bytes", ""), (double)all->waiting_bytes);
+        metric_set(metrics_series(all->config.metrics, "brrd_viewer_bytes", ""), (double)eegring_bytes());
     }
 }

@@ -208,6 +208,7 @@ struct session_state {
     const struct quality_report *quality; /* borrowed; of the newest result */
     double measured_rate_hz;              /* 0: it is what Open says */
     const struct live_opened *opened;     /* borrowed; NULL until the model is loaded */
+    struct eegring *eeg;                  /* borrowed; NULL: it keeps none */
 };
 void session_describe(const struct session *s, struct session_state *ret);
 /* Calls visit for each open session; visit must not end any. */

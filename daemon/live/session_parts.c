@@ -25,6 +25,7 @@ void session_free(struct session *s) {
     ring_clear(&s->kept);
     session_drop_held(s);
     free(s->info);
+    eegring_drop(s->eeg);
     free(s->events);
     free(s->quality.channels);
     free(s);

@@ -52,6 +52,7 @@ struct session {
     struct resume_token token;
     int64_t epoch, parked_ms; /* since when it waits for its client; 0: it does not */
     struct live_opened *info;
+    struct eegring *eeg;          /* NULL: it keeps none */
     char sha256[DIGEST_HEX_SIZE]; /* of the model; "" until it is loaded */
     struct ring kept;
     bool heard_seen; /* the client sends Seen, on this connection or an earlier one */

@@ -34,7 +34,8 @@ void session_describe(const struct session *s, struct session_state *ret) {
                                   .reconnects = s->reconnects,
                                   .quality = &s->quality,
                                   .measured_rate_hz = s->measured_rate_hz,
-                                  .opened = s->info};
+                                  .opened = s->info,
+                                  .eeg = s->eeg};
 }
 
 void sessions_visit(const struct sessions *all, void (*visit)(void *ctx, const struct session *s), void *ctx) {

@@ -32,6 +32,8 @@ static void put_what(struct html *h, const struct status_alarm *a, int64_t now_m
     } else if (a->waiting) {
         html_put(h, a->step ? "<p><strong>Nobody has answered; %d calls</strong></p>" : "<p>Nobody has answered</p>", a->step);
     }
+    if (*a->session && a->kind == ALARM_SEIZURE && !a->test)
+        html_put(h, "<p><a href=\"/streams/%s?t=%lld#eeg\">EEG of the onset</a></p>", a->session, (long long)a->on_ms);
     if (*a->mark)
         html_put(h, "<p>Marked: %s</p>", a->mark);
     if (*a->note)

@@ -90,6 +90,18 @@ static void put_hours(struct html *h, const struct status_stream *s, const struc
                 "class=\"key event\">event</span> <span class=\"key on\">threshold of the alarm</span></p></section>\n");
 }
 
+/* The viewer, which its script fills. */
+static void put_eeg(struct html *h, const struct status_stream *s) {
+    if (s->eeg)
+        html_put(h,
+                 "<section class=\"eeg\" id=\"eeg\" data-eeg=\"/streams/%s/eeg\" aria-labelledby=\"traces\"><h2 "
+                 "id=\"traces\">EEG</h2><noscript><p>The traces need script.</p></noscript></section>\n",
+                 s->id);
+    else if (s->loaded)
+        html_put(h, "<section class=\"eeg\" id=\"no-eeg\"><p class=\"empty\">No EEG of this stream is kept for people "
+                    "(<code>viewer.minutes</code>, <code>viewer.memory</code>).</p></section>\n");
+}
+
 /* ---- facts, channels, journal ---- */
 
 static void put_facts(struct html *h, const struct status_stream *s) {
@@ -191,7 +203,7 @@ bool page_stream(struct html *h, const struct page_view *v, const char *id) {
     read_history(v, id, &past);
     tile_of(s, now_ms, &t);
     str_copy(title, sizeof title, tile_name(s));
-    shell_begin(h, v, &(struct shell){.title = title, .place = SHELL_STREAMS, .live = true, .sounds = true});
+    shell_begin(h, v, &(struct shell){.title = title, .place = SHELL_STREAMS, .live = true, .sounds = true, .eeg = true});
     html_put(h,
              "<div class=\"bed\" id=\"s-%s\" data-mood=\"%s\"><div class=\"top\"><h1 data-by=\"%s\">%s</h1><p "
              "class=\"mood\" "
@@ -205,8 +217,10 @@ bool page_stream(struct html *h, const struct page_view *v, const char *id) {
     html_put(h,
              "</div><p class=\"note\"><span data-f=\"note\">%s</span></p><p class=\"small\"><span>last 60 s</span> <span>lag <span "
              "data-f=\"lag\">%s</span></span> "
-             "<span>last seen <span data-f=\"seen\">%s</span></span></p></div>\n<div class=\"panels two\" id=\"panels\">\n",
+             "<span>last seen <span data-f=\"seen\">%s</span></span></p></div>\n",
              t.text[TILE_NOTE], t.text[TILE_LAG], t.text[TILE_SEEN]);
+    put_eeg(h, s);
+    html_put(h, "<div class=\"panels two\" id=\"panels\">\n");
     if (s->alarm) {
         html_put(h, "<section class=\"wide\" aria-labelledby=\"alarm\"><h2 id=\"alarm\">Alarm</h2><ol class=\"alarm-list\">");
         page_put_alarm(h, v, s->alarm, "/alarms");

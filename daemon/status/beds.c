@@ -31,6 +31,7 @@ static void bed_free(void *at) {
     struct bed *b = at;
     session_watch_stop(&b->watch);
     past_drop(b->trace);
+    eegring_drop(b->eeg);
     free(b);
 }
 
@@ -147,6 +148,10 @@ static void look(void *ctx, const struct session *s) {
     if (state.received_through != b->received && state.received_through > 0)
         b->seen_ms = b->received < 0 && !state.connected ? 0 : all->now_ms; /* restored samples came before the restart */
     b->received = state.received_through;
+    if (b->eeg != state.eeg) {
+        eegring_drop(b->eeg);
+        b->eeg = eegring_share(state.eeg);
+    }
     float p = point(all, b);
     b->minute[b->at] = p;
     b->at = (b->at + 1) % STATUS_MINUTE;

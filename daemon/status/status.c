@@ -40,8 +40,10 @@ void status_drop(const struct status *shared) {
     struct status *s = (struct status *)(uintptr_t)shared;
     if (!s || atomic_fetch_sub(&s->references, 1) > 1)
         return;
-    for (int i = 0; i < s->n_streams; i++)
+    for (int i = 0; i < s->n_streams; i++) {
         past_drop(s->streams[i].trace);
+        eegring_drop(s->streams[i].eeg);
+    }
     arena_done(&s->arena);
     free(s);
 }

@@ -202,6 +202,7 @@ int timeline_new(const struct modelfile *file, const struct frontend_source *sou
         timeline_free(t);
         return rc;
     }
+    frontend_show(t->frontend, sink->look, sink->ctx);
     *ret = t;
     return 0;
 }

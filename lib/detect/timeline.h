@@ -59,6 +59,8 @@ struct timeline_sink {
     /* Burst suppression of the newest minute, once a second, before the `settled` of the probabilities that reach
      * SUPPRESSION_LATEST samples beyond that second, or that end its segment. Samples held over a short gap are none here. */
     int (*suppression)(void *ctx, const struct suppression_report *report, struct err *err);
+    /* The rows of the montage before the filters, as they are pushed. */
+    frontend_look_fn *look;
     /* The events that belong to the newest probabilities, or to the end of a segment, have been given out. The order of all calls
      * is a function of the samples alone. */
     int (*settled)(void *ctx, struct err *err);

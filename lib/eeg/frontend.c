@@ -27,6 +27,8 @@ struct frontend {
     struct feature *feature; /* NULL: its column is not wanted */
     frontend_sink_fn *sink;
     void *ctx;
+    frontend_look_fn *look; /* NULL: nobody looks */
+    void *look_ctx;
     double rate_hz;
     int channels, columns, lanes;
     int64_t fill_gap; /* longest gap to hold over, in source samples */
@@ -245,6 +247,11 @@ void frontend_free(struct frontend *f) {
     free(f);
 }
 
+void frontend_show(struct frontend *f, frontend_look_fn *look, void *ctx) {
+    f->look = look;
+    f->look_ctx = ctx;
+}
+
 int frontend_sources(const struct frontend *f, const int **ret_indices) {
     if (ret_indices)
         *ret_indices = f->montage->sources;
@@ -310,6 +317,8 @@ static int drain(struct frontend *f, struct err *err) {
         int64_t first, n = resampler_pull(f->resampler, f->filtered, f->marks, DSP_BLOCK, &first);
         if (n == 0)
             return 0;
+        if (f->look)
+            f->look(f->look_ctx, f->filtered, f->lanes, n, first);
         if (!f->announced)
             dsp_cascade_settle(&f->cascade, f->filtered);
         dsp_cascade_run(&f->cascade, f->filtered, n);

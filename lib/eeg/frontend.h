@@ -87,6 +87,10 @@ struct frontend;
 typedef int frontend_sink_fn(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t first, bool segment_start, bool held,
                              struct err *err);
 
+/* Is shown n rows of the montage in microvolt at 256 Hz before the filters, `stride` values apart, the first one at output index
+ * `first`. */
+typedef void frontend_look_fn(void *ctx, const double *uv, int stride, int64_t n, int64_t first);
+
 /* Describes the source. */
 struct frontend_source {
     const char *const *labels; /* the source's channel names */
@@ -102,6 +106,8 @@ int64_t frontend_fill_gap(const struct frontend_config *config, double rate_hz);
 int frontend_new(const struct frontend_config *config, const struct frontend_source *source, frontend_sink_fn *sink, void *ctx,
                  struct frontend **ret, struct frontend_report *report, struct err *err);
 void frontend_free(struct frontend *f);
+/* From now on `look` is shown the rows. */
+void frontend_show(struct frontend *f, frontend_look_fn *look, void *ctx);
 /* Index (into labels) of each source channel read, in the order frontend_push wants them. */
 int frontend_sources(const struct frontend *f, const int **ret_indices);
 /* n samples of the used channels, channel-major: uv[c][0..n). ERR_INVALID for NaN or infinity. After an error of the sink or of a

@@ -1,4 +1,5 @@
 """Beds whose signal a test decides: streams of made-up EEG over gRPC, in real time after a first burst, with a seizure on demand."""
+import json
 import threading
 import time
 
@@ -11,13 +12,21 @@ LABELS = "Fp1 F3 C3 P3 F7 T3 T5 O1 Fz Cz Pz Fp2 F4 C4 P4 F8 T4 T6 O2".split()
 RATE, BURST_S, CHUNK = 256, 40, 128  # no alarm comes from less than 30 s of signal
 
 
+def traces(body):
+    """An answer for the viewer: what it says of itself, and its values in µV (rows, n), NaN where there is none."""
+    head, values = body.split(b"\n", 1)
+    head = json.loads(head)
+    uv = numpy.frombuffer(values, "<i2").reshape(len(head["rows"]), -1)
+    return head, numpy.where(uv == -32768, numpy.nan, uv * head["scale"])
+
+
 class Bed:
     """flat: the electrode F3 is off."""
 
     def __init__(self, d, name, flat=False, burst_s=BURST_S, model="line_length"):
         self.name, self.flat, self.burst_s, self.model = name, flat, burst_s, model
         self.seizure, self.over, self.alarm = threading.Event(), threading.Event(), threading.Event()
-        self.alarm_at, self.error = None, None
+        self.alarm_at, self.error, self.sent = None, None, []
         self.rng = numpy.random.default_rng(len(name) + sum(map(ord, name)))
         self.folder, _, self.pb, stubs = messages()
         self.channel = grpc.insecure_channel(endpoint(d))
@@ -35,7 +44,9 @@ class Bed:
         return uv.astype("<f4")
 
     def chunk(self, first, n):
-        return self.pb.ClientMessage(chunk=self.pb.Chunk(first_sample=first, samples=n, data=self.signal(first, n).tobytes()))
+        uv = self.signal(first, n)
+        self.sent.append(uv)
+        return self.pb.ClientMessage(chunk=self.pb.Chunk(first_sample=first, samples=n, data=uv.tobytes()))
 
     def say(self):
         yield self.pb.ClientMessage(open=self.pb.Open(model=self.model, channels=LABELS, rate_hz=RATE, format=self.pb.SAMPLE_FORMAT_F32_UV, client_name=self.name,

@@ -98,6 +98,40 @@ def check_alarm(p, beds):
     return delay
 
 
+def check_eeg(p, beds):
+    """From the alarm to the EEG of its onset with one click; a bed shows what came within the last moments; it fits a phone."""
+    browser, viewer = p.browser, "document.getElementById('eeg').viewer"
+    p.open("/alarms", "alarms-open")
+    click(browser, "#list-open a[href*='?t=']")
+    browser.wait(f"location.hash === '#eeg' && {viewer}.head && {viewer}.end !== null && {viewer}.query().from >= {viewer}.head.kept[1]")
+    shown = browser.run(f"(v => [v.head.marks.find(m => m.kind === 'alarm_on').first, v.end - v.length(), v.end, v.view.montage])({viewer})")
+    assert shown[1] + 5 * 256 < shown[0] < shown[2], shown
+    for dark in (False, True):
+        for width in (1280, 768, 390):
+            browser.size(width, 844, dark=dark, phone=width < 600)
+            browser.run(f"{viewer}.box.querySelector('details').open = {str(width > 600).lower()}")
+            browser.wait(f"{viewer}.canvas.clientWidth && {viewer}.canvas.width === {viewer}.canvas.clientWidth")
+            browser.screenshot(f"{SHOTS}/eeg-{width}{'-dark' if dark else ''}.png")
+            assert browser.run("document.documentElement.scrollWidth <= innerWidth"), width
+    browser.size(1280, 800)
+    if PICTURES:
+        browser.screenshot(f"{PICTURES}/page-eeg.png")
+    browser.run(f"{viewer}.canvas.focus()")
+    for key in ("l", "[", "]", "+", "-", "p", "n", "ArrowLeft", "PageUp", "Home", "End"):
+        browser.call("Input.dispatchKeyEvent", type="keyDown", key=key)
+    assert browser.run(f"{viewer}.end === null && {viewer}.view.seconds === 10 && {viewer}.view.gain === 100")
+    sent = sum(chunk.shape[1] for chunk in beds[1].sent)
+    begun = time.time()
+    browser.wait(f"{viewer}.head.kept[1] >= {sent} && {viewer}.missing({sent} - 256, {sent}) < 0")
+    delay = time.time() - begun
+    for seconds in (60, 120):  # samples, and extremes of pixels
+        browser.run(f"{viewer}.choose('seconds', {seconds})")
+        browser.wait(f"{viewer}.binned() === {str(seconds > 60).lower()} && ({viewer}.binned() ? {viewer}.bins && {viewer}.bins.n > 0 : {viewer}.missing({viewer}.first(), {viewer}.right()) < 0)")
+        browser.screenshot(f"{SHOTS}/eeg-{seconds}-s.png")
+    browser.run("localStorage.removeItem('eeg')")
+    return delay
+
+
 def check_three(p, beds):
     browser = p.browser
     p.open("/streams", "streams-3")
@@ -110,6 +144,7 @@ def check_three(p, beds):
     delay = check_alarm(p, beds)
     if PICTURES:
         time.sleep(8)
+    seen = check_eeg(p, beds)
     p.open("/streams", "streams-alarm", "page-streams")
     browser.size(1280, 800, dark=True)
     p.open("/streams", "streams-alarm-dark", "page-streams-dark")
@@ -124,7 +159,7 @@ def check_three(p, beds):
     poor = browser.run("fetch('/streams').then(a => a.text()).then(t => /id=\"s-(\\w+)\" data-mood=\"poor\"/.exec(t)[1])")
     p.open(f"/streams/{poor}", "stream-poor", whole=True)
     browser.size(1280, 800)
-    return delay
+    return delay, seen
 
 
 def click(browser, selector):
@@ -319,7 +354,7 @@ def main():
             check_empty(p)
             check_headers(p)
             beds = [Bed(d, "bed-3", flat=True), Bed(d, "bed-12"), Bed(d, "bed-7")]
-            delay = check_three(p, beds)
+            delay, seen = check_three(p, beds)
             quiet_s = check_nurse(p)
             check_keyboard(p)
             check_without_script(p)
@@ -337,7 +372,7 @@ def main():
             if d.process.poll() is None:
                 d.stop()
     n = validate(modules)
-    print(f"{n} pages are valid; the alarm was on the page {delay:.2f} s after its client heard it; {quiet_s:.2f} s after Acknowledge another "
+    print(f"{n} pages are valid; the alarm was on the page {delay:.2f} s after its client heard it, samples {seen:.2f} s after they were sent; {quiet_s:.2f} s after Acknowledge another "
           f"screen was quiet; screenshots in {SHOTS}")
     return 0
 

@@ -7,8 +7,10 @@ import socket
 import sys
 import time
 
+import numpy
+
 from daemon import PATIENCE, Daemon, temporary
-from page_beds import Bed
+from page_beds import LABELS, Bed, traces
 
 EVENTS = 64
 
@@ -30,7 +32,8 @@ def ask(d, path, source="127.0.0.1"):
     c.request("GET", path, headers={"Accept": "text/html"})
     answer = c.getresponse()
     try:
-        return answer.status, answer.read().decode()
+        body = answer.read()
+        return answer.status, body if answer.getheader("Content-Type") == "application/octet-stream" else body.decode()
     finally:
         c.close()
 
@@ -68,6 +71,34 @@ def check_events(d):
     return [*open_ones, s]
 
 
+def check_eeg(d, session, bed):
+    """The samples that the client sent, also while no file can be read; nothing beyond what there is; bins are the extremes of samples."""
+    path = f"/streams/{session}/eeg"
+    for query, status in (("from=x", 400), ("n=-1", 400), ("n=99999", 400), ("bin=0", 400), ("bin=65537", 400), ("n=1000000000&bin=65536", 400), ("from=1e9", 400)):
+        assert ask(d, f"{path}?{query}")[0] == status, query
+    assert ask(d, "/streams/eeg")[0] == ask(d, "/streams//eeg")[0] == ask(d, "/streams/0123/eeg")[0] == 404
+    head, uv = traces(ask(d, f"{path}?from=128&n=3840")[1])
+    assert head["rate"] == 256 and head["n"] == uv.shape[1] > 256 and len(head["rows"]) == 18 and head["live"] and head["kept"][0] == 0, head
+    sent = numpy.concatenate(bed.sent, axis=1)[:, 128:128 + head["n"]]
+    for row, name in enumerate(head["rows"]):
+        plus, minus = (sent[LABELS.index(e)] for e in name.split("-"))
+        slow = numpy.diff(plus - minus - uv[row])  # what is slower than 0.1 Hz is not kept
+        assert numpy.abs(slow).max() < 0.5, (name, slow)
+    low, high = (traces(ask(d, f"{path}?from=128&n=1024&bin=64")[1])[1].reshape(18, 16, 2)[..., k] for k in (0, 1))
+    assert (low == uv[:, :1024].reshape(18, 16, 64).min(2)).all() and (high == uv[:, :1024].reshape(18, 16, 64).max(2)).all()
+    for query in ("from=9007199254740992&n=9", "n=0"):
+        head, uv = traces(ask(d, f"{path}?{query}")[1])
+        assert head["n"] == 0 and uv.size == 0, head
+    unread = [socket.create_connection(("127.0.0.1", d.port)) for _ in range(20)]  # they ask, and read nothing
+    for s in unread:
+        s.sendall(f"GET {path}?n=3840 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 4)
+    newest = traces(ask(d, f"{path}?n=0")[1])[0]["kept"][1]
+    while traces(ask(d, f"{path}?n=0", "127.0.0.9")[1])[0]["kept"][1] < newest + 256:
+        time.sleep(0.05)
+    for s in unread:
+        s.close()
+
+
 def stream_of(d):
     deadline = time.time() + PATIENCE
     while True:
@@ -78,13 +109,14 @@ def stream_of(d):
         time.sleep(0.1)
 
 
-def check_held(d, session):
+def check_held(d, session, bed):
     path = f"/streams/{session}"
     assert ask(d, path)[0] == 200 and "Opened" in ask(d, path)[1]
     open(d.flag, "w", encoding="ascii").close()
     status, page = ask(d, path)
     assert (status == 503 and "does not answer" in page) or "The journal cannot be read now" in page, (status, page)
     assert ask(d, "/healthz")[0] == 200 and ask(d, "/streams")[0] == 200 and ask(d, "/")[0] == 200
+    check_eeg(d, session, bed)
     os.remove(d.flag)
     deadline = time.time() + PATIENCE
     while "Opened" not in ask(d, path)[1]:
@@ -97,7 +129,7 @@ def main():
         d = Held(tmp).start()
         bed = Bed(d, "bed-1", burst_s=2)
         try:
-            check_held(d, stream_of(d))
+            check_held(d, stream_of(d), bed)
             unread = check_events(d)  # 64 that nobody reads from now on
             assert ask(d, "/streams", "127.0.0.9")[0] == 200
             bed.close()

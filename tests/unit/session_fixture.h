@@ -77,6 +77,7 @@ static const struct metric_family families[] = {
     {"brrd_stream_duplicate_chunks_total", METRIC_COUNTER, "Duplicates.", "model", NULL, 0},
     {"brrd_stream_seizure_events_total", METRIC_COUNTER, "Events.", "model", NULL, 0},
     {"brrd_stream_buffered_bytes", METRIC_GAUGE, "Bytes.", "", NULL, 0},
+    {"brrd_viewer_bytes", METRIC_GAUGE, "Bytes.", "", NULL, 0},
     {"brrd_stream_snapshots_total", METRIC_COUNTER, "Snapshots.", "model,result", NULL, 0},
     {"brrd_stream_overloads_total", METRIC_COUNTER, "Overloads.", "model", NULL, 0},
     {"brrd_stream_sessions_parked", METRIC_GAUGE, "Parked.", "", NULL, 0},

@@ -158,7 +158,7 @@
             else old.insertBefore(keep, at);
             if (keep.nodeType === Node.TEXT_NODE) {
                 if (keep.data !== child.data) keep.data = child.data;
-            } else if (!keep.isEqualNode(child)) exchange(keep, child);
+            } else if (keep.dataset.eeg === undefined && !keep.isEqualNode(child)) exchange(keep, child); /* the viewer keeps its own */
         }
         while (at) {
             const gone = at;
@@ -179,6 +179,7 @@
             if (!main) return;
             showLocalTimes(main);
             exchange(document.getElementById('main'), main);
+            document.dispatchEvent(new Event('exchanged'));
             fillPerson(document);
         } catch (problem) {
             /* the event stream tells that contact is lost */

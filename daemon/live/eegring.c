@@ -1,0 +1,298 @@
+/* The writer announces how far it will write (claim), writes, and then publishes (next). A reader copies and then looks at claim:
+ * what lies a capacity behind it may be of a later lap. Samples are stored with release and loaded with acquire order, so that a
+ * reader that saw a sample of a later lap also sees its claim. A minute of an alarm is used again after EEGRING_PINS alarms: its
+ * new start is stored before its samples, and what lies before the start is no longer valid. */
+#include "daemon/live/eegring.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "eeg/frontend.h"
+
+/* Samples of all rows and probabilities of [start, …), at index modulo capacity. */
+struct strip {
+    int64_t capacity;
+    _Atomic int64_t start, claim, next; /* start: of a minute; 0 for the ring */
+    _Atomic int16_t *samples, *p;       /* (rows, capacity), (capacity / EEGRING_P_STEP) */
+};
+struct slot {
+    _Atomic int64_t kind, first, end, wall_ms;
+};
+struct eegring {
+    atomic_int references;
+    const char *const *names;
+    int rows;
+    _Atomic int64_t bytes;
+    int64_t max_bytes;
+    struct strip ring, pins[EEGRING_PINS]; /* a pin has memory from its first alarm on */
+    _Atomic int64_t n_pins, n_marks;       /* that were ever made */
+    _Atomic int64_t wall_ms;
+    struct slot marks[EEGRING_MARKS];
+    /* the writer's */
+    int64_t started; /* its first sample; -1: none yet */
+    double in[FRONTEND_MAX_CHANNELS], out[FRONTEND_MAX_CHANNELS];
+};
+
+static _Atomic int64_t kept_bytes; /* of all rings of the process */
+
+int64_t eegring_bytes(void) { return atomic_load(&kept_bytes); }
+
+static int64_t strip_bytes(int rows, int64_t capacity) { return (capacity * rows + capacity / EEGRING_P_STEP) * 2; }
+
+/* False: the strips of all rings may not take so much, or memory is out. */
+static bool strip_open(struct eegring *r, struct strip *s, int64_t capacity) {
+    const int64_t bytes = strip_bytes(r->rows, capacity);
+    if (atomic_fetch_add(&kept_bytes, bytes) + bytes <= r->max_bytes &&
+        (s->samples = calloc((size_t)(capacity * r->rows + capacity / EEGRING_P_STEP), sizeof *s->samples))) {
+        s->p = s->samples + capacity * r->rows;
+        for (int64_t i = 0; i < capacity / EEGRING_P_STEP; i++)
+            atomic_init(&s->p[i], EEGRING_NONE);
+        s->capacity = capacity;
+        atomic_fetch_add(&r->bytes, bytes);
+        return true;
+    }
+    atomic_fetch_sub(&kept_bytes, bytes);
+    return false;
+}
+
+static int open_ring(struct eegring *r, const char *montage, const struct eegring_limits *limits, struct err *err) {
+    int rc;
+    r->max_bytes = limits->max_bytes;
+    if ((rc = montage_channels(montage, &r->names, &r->rows, err)))
+        return rc;
+    if (!strip_open(r, &r->ring, (limits->samples + EEGRING_P_STEP - 1) / EEGRING_P_STEP * EEGRING_P_STEP))
+        return err_set(err, ERR_EXHAUSTED, "the EEG of other streams takes the room of viewer.memory");
+    return 0;
+}
+
+int eegring_new(const char *montage, const struct eegring_limits *limits, struct eegring **ret, struct err *err) {
+    if (!limits->samples)
+        return err_set(err, ERR_UNSUPPORTED, "viewer.minutes is 0");
+    struct eegring *r = calloc(1, sizeof *r);
+    if (!r)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for EEG");
+    atomic_init(&r->references, 1);
+    r->started = -1;
+    int rc = open_ring(r, montage, limits, err);
+    if (rc) {
+        eegring_drop(r);
+        return rc;
+    }
+    *ret = r;
+    return 0;
+}
+
+struct eegring *eegring_share(struct eegring *r) {
+    if (r)
+        atomic_fetch_add(&r->references, 1);
+    return r;
+}
+
+void eegring_drop(struct eegring *r) {
+    if (!r || atomic_fetch_sub(&r->references, 1) > 1)
+        return;
+    atomic_fetch_sub(&kept_bytes, atomic_load(&r->bytes));
+    free((void *)r->ring.samples);
+    for (int i = 0; i < EEGRING_PINS; i++)
+        free((void *)r->pins[i].samples);
+    montage_channels_free(r->names);
+    free(r);
+}
+
+/* ---- the writer ---- */
+
+static void put_sample(_Atomic int16_t *at, int16_t value) { atomic_store_explicit(at, value, memory_order_release); }
+static int16_t get_sample(const _Atomic int16_t *at) { return atomic_load_explicit(at, memory_order_acquire); }
+
+/* Without drift: a high-pass of one pole at 0.1 Hz that begins at the first sample. */
+static int16_t without_drift(struct eegring *r, int row, double uv) {
+    static const double POLE = 1 - 2 * 3.14159265358979 * 0.1 / FRONTEND_RATE_HZ;
+    r->out[row] = uv - r->in[row] + POLE * r->out[row];
+    r->in[row] = uv;
+    const double units = r->out[row] / EEGRING_UV;
+    return (int16_t)lrint(units > INT16_MAX ? INT16_MAX : units < -INT16_MAX ? -INT16_MAX : units);
+}
+
+/* Samples [first, end) of a strip are about to be written: their probabilities are unknown yet. */
+static void strip_claim(struct strip *s, int64_t first, int64_t end) {
+    atomic_store(&s->claim, end);
+    for (int64_t step = (first + EEGRING_P_STEP - 1) / EEGRING_P_STEP; step * EEGRING_P_STEP < end; step++)
+        put_sample(&s->p[step % (s->capacity / EEGRING_P_STEP)], EEGRING_NONE);
+}
+
+static void strip_skip(struct eegring *r, struct strip *s, int64_t end) {
+    const int64_t next = atomic_load(&s->next), first = end - next > s->capacity ? end - s->capacity : next;
+    strip_claim(s, first, end);
+    for (int row = 0; row < r->rows; row++)
+        for (int64_t i = first; i < end; i++)
+            put_sample(&s->samples[row * s->capacity + i % s->capacity], EEGRING_NONE);
+    atomic_store(&s->next, end);
+}
+
+/* The minute of an alarm takes its part of the ring's newest samples. */
+static void pin_follow(struct eegring *r, struct strip *pin) {
+    const struct strip *ring = &r->ring;
+    const int64_t next = atomic_load(&pin->next), last = atomic_load(&pin->start) + pin->capacity,
+                  newest = atomic_load(&ring->next), end = newest < last ? newest : last;
+    if (!pin->samples || next >= end)
+        return;
+    strip_claim(pin, next, end);
+    for (int row = 0; row < r->rows; row++)
+        for (int64_t i = next; i < end; i++)
+            put_sample(&pin->samples[row * pin->capacity + i % pin->capacity],
+                       i < newest - ring->capacity ? EEGRING_NONE
+                                                   : get_sample(&ring->samples[row * ring->capacity + i % ring->capacity]));
+    atomic_store(&pin->next, end);
+}
+
+void eegring_put(struct eegring *r, const double *uv, int stride, int64_t n, int64_t first) {
+    struct strip *s = &r->ring;
+    const bool begins = r->started < 0 || first != atomic_load(&s->next);
+    if (r->started < 0) {
+        r->started = first;
+        atomic_store(&s->start, first);
+        atomic_store(&s->next, first);
+    } else if (begins) {
+        strip_skip(r, s, first);
+    }
+    strip_claim(s, first, first + n);
+    for (int row = 0; row < r->rows; row++) {
+        if (begins) {
+            r->in[row] = uv[row];
+            r->out[row] = 0;
+        }
+        _Atomic int16_t *samples = s->samples + row * s->capacity;
+        for (int64_t i = 0, at = first % s->capacity; i < n; i++) {
+            put_sample(&samples[at], without_drift(r, row, uv[i * stride + row]));
+            at = at + 1 < s->capacity ? at + 1 : 0;
+        }
+    }
+    atomic_store(&r->wall_ms, clock_wall_ms());
+    atomic_store(&s->next, first + n);
+    for (int i = 0; i < EEGRING_PINS; i++)
+        pin_follow(r, &r->pins[i]);
+}
+
+static void strip_put_p(struct strip *s, int64_t sample, int16_t p) {
+    const int64_t next = atomic_load(&s->next), start = atomic_load(&s->start);
+    if (!s->samples || sample < start || sample >= next || sample < next - s->capacity)
+        return;
+    _Atomic int16_t *at = &s->p[sample / EEGRING_P_STEP % (s->capacity / EEGRING_P_STEP)];
+    if (p > get_sample(at))
+        put_sample(at, p);
+}
+
+void eegring_put_p(struct eegring *r, int64_t first, const float *p, int64_t n) {
+    for (int64_t i = 0, end; i < n; i = end) {
+        float highest = NAN;
+        for (end = i; end < n && (first + end) / EEGRING_P_STEP == (first + i) / EEGRING_P_STEP; end++)
+            highest = highest >= p[end] ? highest : p[end];
+        if (isnan(highest))
+            continue;
+        strip_put_p(&r->ring, first + i, (int16_t)lrintf(highest * 1000));
+        for (int k = 0; k < EEGRING_PINS; k++)
+            strip_put_p(&r->pins[k], first + i, (int16_t)lrintf(highest * 1000));
+    }
+}
+
+/* The minute of the oldest kept alarm makes room for that of the newest. */
+static void pin_begin(struct eegring *r, int64_t alarm) {
+    const int64_t n = atomic_load(&r->n_pins), oldest = atomic_load(&r->ring.next) - r->ring.capacity;
+    struct strip *pin = &r->pins[n % EEGRING_PINS];
+    int64_t first = alarm - EEGRING_PIN_BEFORE;
+    if (!pin->samples && !strip_open(r, pin, EEGRING_PIN))
+        return;
+    first = first < r->started ? r->started : first;
+    first = ((first < oldest ? oldest : first) + EEGRING_P_STEP - 1) / EEGRING_P_STEP * EEGRING_P_STEP;
+    atomic_store(&pin->start, first);
+    atomic_store(&pin->next, first);
+    pin_follow(r, pin);
+    for (int64_t step = first / EEGRING_P_STEP; step * EEGRING_P_STEP < atomic_load(&pin->next); step++)
+        put_sample(&pin->p[step % (pin->capacity / EEGRING_P_STEP)],
+                   get_sample(&r->ring.p[step % (r->ring.capacity / EEGRING_P_STEP)]));
+    atomic_store(&r->n_pins, n + 1);
+}
+
+void eegring_put_mark(struct eegring *r, const struct eegring_mark *m) {
+    const int64_t n = atomic_load(&r->n_marks);
+    struct slot *at = &r->marks[n % EEGRING_MARKS];
+    atomic_store(&at->kind, (int64_t)m->kind);
+    atomic_store(&at->first, m->first);
+    atomic_store(&at->end, m->end);
+    atomic_store(&at->wall_ms, m->wall_ms);
+    atomic_store(&r->n_marks, n + 1);
+    if (m->kind == EEGRING_ALARM_ON && r->started >= 0)
+        pin_begin(r, m->first);
+}
+
+/* ---- readers ---- */
+
+int eegring_rows(const struct eegring *r, const char *const **ret_names) {
+    *ret_names = r->names;
+    return r->rows;
+}
+
+static struct eegring_span strip_span(const struct strip *s) {
+    struct eegring_span span = {.first = atomic_load(&s->start), .end = atomic_load(&s->next)};
+    if (span.end - span.first > s->capacity)
+        span.first = span.end - s->capacity;
+    return span;
+}
+
+void eegring_describe(const struct eegring *r, struct eegring_state *ret) {
+    const int64_t n = atomic_load(&r->n_pins), first = n > EEGRING_PINS ? n - EEGRING_PINS : 0;
+    *ret = (struct eegring_state){.newest_wall_ms = atomic_load(&r->wall_ms), .kept = strip_span(&r->ring)};
+    for (int64_t i = first; i < n; i++)
+        ret->pins[ret->n_pins++] = strip_span(&r->pins[i % EEGRING_PINS]);
+}
+
+/* Values of one row of a strip, one for `step` samples; what was overwritten meanwhile is EEGRING_NONE. */
+static void copy_strip(const struct strip *s, const _Atomic int16_t *row, int64_t step, struct eegring_span want, int16_t *ret) {
+    const struct eegring_span has = strip_span(s);
+    const int64_t capacity = s->capacity / step,
+                  end = (has.end + step - 1) / step < want.end ? (has.end + step - 1) / step : want.end;
+    const int64_t first = has.first / step > want.first ? has.first / step : want.first;
+    for (int64_t i = first, at = capacity ? first % capacity : 0; i < end; i++) {
+        ret[i - want.first] = get_sample(&row[at]);
+        at = at + 1 < capacity ? at + 1 : 0;
+    }
+    const int64_t start = atomic_load(&s->start), lap = atomic_load(&s->claim) - s->capacity;
+    for (int64_t i = first; i < end && i * step < (start > lap ? start : lap); i++)
+        ret[i - want.first] = EEGRING_NONE;
+}
+
+/* From the ring; what it no longer has, from the minutes of alarms. row -1: the probabilities. */
+static void copy_kept(const struct eegring *r, int row, int64_t step, int64_t first, int64_t n, int16_t *ret) {
+    const struct eegring_span want = {first, first + n};
+    const int64_t pins = atomic_load(&r->n_pins), kept = strip_span(&r->ring).first / step;
+    for (int64_t i = 0; i < n; i++)
+        ret[i] = EEGRING_NONE;
+    for (int64_t i = pins > EEGRING_PINS ? pins - EEGRING_PINS : 0; i < pins && first < kept; i++) {
+        const struct strip *pin = &r->pins[i % EEGRING_PINS];
+        copy_strip(pin, row < 0 ? pin->p : pin->samples + row * pin->capacity, step, want, ret);
+    }
+    copy_strip(&r->ring, row < 0 ? r->ring.p : r->ring.samples + row * r->ring.capacity, step, want, ret);
+}
+
+void eegring_copy(const struct eegring *r, int row, int64_t first, int64_t n, int16_t *ret) { copy_kept(r, row, 1, first, n, ret); }
+
+void eegring_copy_p(const struct eegring *r, int64_t first, int64_t n, int16_t *ret) {
+    copy_kept(r, -1, EEGRING_P_STEP, first, n, ret);
+}
+
+int eegring_marks(const struct eegring *r, struct eegring_mark ret[EEGRING_MARKS]) {
+    const int64_t n = atomic_load(&r->n_marks), first = n >= EEGRING_MARKS ? n - EEGRING_MARKS + 1 : 0;
+    int kept = 0;
+    for (int64_t i = first; i < n; i++) {
+        const struct slot *at = &r->marks[i % EEGRING_MARKS];
+        ret[kept] = (struct eegring_mark){.kind = (enum eegring_kind)atomic_load(&at->kind),
+                                          .first = atomic_load(&at->first),
+                                          .end = atomic_load(&at->end),
+                                          .wall_ms = atomic_load(&at->wall_ms)};
+        kept += atomic_load(&r->n_marks) <= i + EEGRING_MARKS - 1;
+    }
+    return kept;
+}

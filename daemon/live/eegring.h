@@ -1,0 +1,68 @@
+/* eegring: the newest minutes of EEG of one stream, for people who look at it: the rows of its model's montage before the model's
+ * filters, at 256 Hz, as 16-bit numbers of EEGRING_UV microvolts without what is slower than 0.1 Hz; the probability; alarms and
+ * events; and the minute around each of the newest alarms, which outlives the ring. Indices are those of results and alarms:
+ * samples at 256 Hz from the beginning of the stream. One thread writes (the host of the stream) and never waits: readers copy what
+ * is there, and notice what was overwritten meanwhile. Memory of all rings together is bounded by struct eegring_limits. */
+#ifndef BRR_DAEMON_LIVE_EEGRING_H
+#define BRR_DAEMON_LIVE_EEGRING_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum {
+    EEGRING_NONE = INT16_MIN, /* there is no such sample or probability */
+    EEGRING_P_STEP = 64,      /* samples of one probability: the highest in a quarter of a second, in thousandths */
+    EEGRING_MARKS = 64,
+    EEGRING_PINS = 4,              /* alarms whose minute is kept */
+    EEGRING_PIN_BEFORE = 30 * 256, /* of that minute, before the alarm */
+    EEGRING_PIN = 60 * 256
+};
+#define EEGRING_UV 0.1
+
+struct eegring;
+struct eegring_limits {
+    int64_t samples;   /* of one ring; 0: streams keep no EEG */
+    int64_t max_bytes; /* of all rings */
+};
+/* One reference. UNSUPPORTED: limits->samples is 0; EXHAUSTED: the rings of other streams take max_bytes, or memory is out. */
+int eegring_new(const char *montage, const struct eegring_limits *limits, struct eegring **ret, struct err *err);
+struct eegring *eegring_share(struct eegring *r); /* NULL is fine */
+void eegring_drop(struct eegring *r);             /* NULL is fine */
+int64_t eegring_bytes(void);                      /* of all rings */
+
+/* ---- the writer's thread ---- */
+
+/* n rows in microvolt, `stride` values apart; samples between the newest one and `first` are missing. */
+void eegring_put(struct eegring *r, const double *uv, int stride, int64_t n, int64_t first);
+void eegring_put_p(struct eegring *r, int64_t first, const float *p, int64_t n);
+enum eegring_kind { EEGRING_ALARM_ON, EEGRING_ALARM_OFF, EEGRING_EVENT };
+struct eegring_mark {
+    enum eegring_kind kind;
+    int64_t first, end; /* end: of an event; else first */
+    int64_t wall_ms;    /* when it became known */
+};
+/* An alarm that goes on keeps its minute. */
+void eegring_put_mark(struct eegring *r, const struct eegring_mark *m);
+
+/* ---- any thread ---- */
+
+int eegring_rows(const struct eegring *r, const char *const **ret_names);
+struct eegring_span {
+    int64_t first, end;
+};
+/* Samples that the ring has, newest wall time, and the minutes of alarms: at most EEGRING_PINS, oldest first. */
+struct eegring_state {
+    struct eegring_span kept, pins[EEGRING_PINS];
+    int n_pins;
+    int64_t newest_wall_ms; /* Unix time at which sample kept.end was received; 0: none was */
+};
+void eegring_describe(const struct eegring *r, struct eegring_state *ret);
+/* Samples [first, first + n) of a row, from the ring or the minute of an alarm; EEGRING_NONE where there is none. */
+void eegring_copy(const struct eegring *r, int row, int64_t first, int64_t n, int16_t *ret);
+/* Probabilities of the steps [first, first + n), numbered by sample / EEGRING_P_STEP. */
+void eegring_copy_p(const struct eegring *r, int64_t first, int64_t n, int16_t *ret);
+/* The newest marks, oldest first; returns their number. */
+int eegring_marks(const struct eegring *r, struct eegring_mark ret[EEGRING_MARKS]);
+
+#endif

@@ -1,0 +1,22 @@
+/* traces: EEG for the script of the viewer (assets/viewer.js): one line of JSON that says what it is, a line break, at most one
+ * byte of padding to an even length, and the values row by row as little-endian 16-bit numbers of `scale` microvolts, −32768 where
+ * there is none. An answer holds samples of at most TRACES_SAMPLES_S, or the lowest and the highest value of at most TRACES_BINS
+ * bins of at most TRACES_BINNED_S, and of these what the source has. Any thread. */
+#ifndef BRR_DAEMON_PAGE_TRACES_H
+#define BRR_DAEMON_PAGE_TRACES_H
+#include "base/str.h"
+#include "daemon/status/status.h"
+
+enum { TRACES_SAMPLES_S = 15, TRACES_BINNED_S = 3600, TRACES_BINS = 4000, TRACES_BIN = 1 << 16, TRACES_BYTES = 4 << 20 };
+
+struct traces_query {
+    int64_t from, n; /* samples; from −1: the newest n */
+    int64_t bin;     /* 1: samples; else so many samples in a bin, and from and n whole bins */
+};
+/* Reads "from", "n" and "bin" of a request's arguments; NULL: the default. INVALID names the argument. */
+int traces_query_read(const char *from, const char *n, const char *bin, struct traces_query *ret, struct err *err);
+/* INVALID: the query asks for more than an answer holds. NOT_FOUND: the stream keeps no EEG. */
+int traces_of_stream(const struct status_stream *s, const struct traces_query *query, int64_t now_ms, struct str *out,
+                     struct err *err);
+
+#endif

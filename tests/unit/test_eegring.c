@@ -1,0 +1,223 @@
+/* The newest EEG of a stream, for people: what it keeps, what is gone, the minute of an alarm, and a reader beside the writer. */
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "daemon/live/eegring.h"
+#include "unit/cmocka_all.h"
+
+enum { RATE = 256, MINUTE = 60 * RATE, PATTERN = 6000 };
+static const double POLE = 1 - 2 * 3.14159265358979 * 0.1 / RATE; /* of the high-pass */
+static const struct eegring_limits limits = {.samples = MINUTE, .max_bytes = 1 << 24};
+
+static struct eegring *ring_of(const char *montage) {
+    struct eegring *r = NULL;
+    assert_int_equal(eegring_new(montage, &limits, &r, NULL), 0);
+    return r;
+}
+
+/* A signal whose stored samples are pattern(i), whatever the filter takes away: it begins at 0, as the filter does. */
+static int16_t pattern(int64_t i) { return (int16_t)((i + PATTERN / 2) % PATTERN - PATTERN / 2); }
+
+struct writer {
+    struct eegring *ring;
+    int64_t at;
+    double in;
+};
+
+static void write_pattern(struct writer *w, int64_t n) {
+    double uv[2 * RATE];
+    for (int64_t part; n > 0; n -= part) {
+        part = n < RATE ? n : RATE;
+        for (int64_t i = 0; i < part; i++) {
+            w->in = w->at + i ? w->in + pattern(w->at + i) * EEGRING_UV - POLE * pattern(w->at + i - 1) * EEGRING_UV : 0;
+            uv[2 * i] = w->in;
+            uv[2 * i + 1] = 5;
+        }
+        eegring_put(w->ring, uv, 2, part, w->at);
+        w->at += part;
+    }
+}
+
+static int16_t one(const struct eegring *r, int row, int64_t at) {
+    int16_t value;
+    eegring_copy(r, row, at, 1, &value);
+    return value;
+}
+
+static void it_keeps_the_newest_minute(void **state) {
+    (void)state;
+    struct writer w = {.ring = ring_of("custom:Fp1,F3")};
+    const char *const *names;
+    struct eegring_state s;
+    int16_t got[300];
+    assert_int_equal(eegring_rows(w.ring, &names), 2);
+    assert_string_equal(names[1], "F3");
+    write_pattern(&w, 3 * MINUTE + 77);
+    eegring_describe(w.ring, &s);
+    assert_int_equal(s.kept.end, 3 * MINUTE + 77);
+    assert_int_equal(s.kept.first, 2 * MINUTE + 77);
+    assert_true(s.newest_wall_ms > 0);
+    eegring_copy(w.ring, 0, s.kept.end - 300, 300, got);
+    for (int i = 0; i < 300; i++)
+        assert_in_range(got[i] - pattern(s.kept.end - 300 + i) + 1, 0, 2);
+    eegring_copy(w.ring, 1, s.kept.end - 300, 300, got);
+    assert_int_equal(got[299], 0); /* a constant has no part above 0.1 Hz */
+    eegring_copy(w.ring, 0, s.kept.first - 10, 20, got);
+    assert_true(got[9] == EEGRING_NONE && got[10] != EEGRING_NONE);
+    eegring_copy(w.ring, 0, s.kept.end - 10, 20, got);
+    assert_true(got[9] != EEGRING_NONE && got[10] == EEGRING_NONE);
+    eegring_copy(w.ring, 0, INT64_C(1) << 52, 20, got);
+    assert_int_equal(got[0], EEGRING_NONE);
+    eegring_drop(w.ring);
+    assert_int_equal(eegring_bytes(), 0);
+}
+
+static void a_gap_has_no_samples_and_large_values_stay_in_range(void **state) {
+    (void)state;
+    struct eegring *r = ring_of("custom:Fp1");
+    double uv[RATE];
+    for (int i = 0; i < RATE; i++)
+        uv[i] = i % 2 ? 1e9 : -1e9;
+    eegring_put(r, uv, 1, RATE, 1000); /* restored: it does not begin at 0 */
+    assert_int_equal(one(r, 0, 1001), INT16_MAX);
+    assert_int_equal(one(r, 0, 1002), -INT16_MAX);
+    assert_int_equal(one(r, 0, 999), EEGRING_NONE);
+    eegring_put(r, uv, 1, RATE, 2000);
+    assert_int_equal(one(r, 0, 1999), EEGRING_NONE);
+    assert_int_equal(one(r, 0, 2000), 0); /* the filter begins anew */
+    eegring_put(r, uv, 1, 10, 2000 + RATE + 10 * MINUTE);
+    assert_int_equal(one(r, 0, 2000), EEGRING_NONE);
+    assert_int_equal(one(r, 0, 2000 + RATE + 10 * MINUTE - 1), EEGRING_NONE);
+    eegring_drop(r);
+}
+
+static void probabilities_are_the_highest_of_each_step(void **state) {
+    (void)state;
+    struct writer w = {.ring = ring_of("custom:Fp1,F3")};
+    float p[128];
+    int16_t got[3];
+    write_pattern(&w, RATE);
+    for (int i = 0; i < 128; i++)
+        p[i] = i == 70 ? NAN : (float)i / 1000;
+    eegring_put_p(w.ring, 64, p, 128);
+    eegring_copy_p(w.ring, 0, 3, got);
+    assert_true(got[0] == EEGRING_NONE && got[1] == 63 && got[2] == 127);
+    write_pattern(&w, MINUTE);
+    eegring_copy_p(w.ring, (MINUTE + RATE) / EEGRING_P_STEP - 3, 3, got); /* of the next lap, nothing of the first */
+    assert_true(got[0] == EEGRING_NONE && got[1] == EEGRING_NONE && got[2] == EEGRING_NONE);
+    eegring_put_p(w.ring, 64, p, 128); /* too late */
+    eegring_copy_p(w.ring, 0, 3, got);
+    assert_int_equal(got[1], EEGRING_NONE);
+    eegring_drop(w.ring);
+}
+
+static void raise_alarm(struct writer *w) {
+    const float p[64] = {0.9f};
+    eegring_put_p(w->ring, w->at - 64, p, 64);
+    eegring_put_mark(w->ring, &(struct eegring_mark){EEGRING_ALARM_ON, w->at, w->at, 7});
+}
+
+static void the_minutes_of_the_newest_alarms_stay(void **state) {
+    (void)state;
+    struct writer w = {.ring = ring_of("custom:Fp1,F3")};
+    struct eegring_state s;
+    int64_t alarms[EEGRING_PINS + 1];
+    int16_t p;
+    for (int i = 0; i <= EEGRING_PINS; i++) {
+        write_pattern(&w, 3 * MINUTE);
+        alarms[i] = w.at;
+        raise_alarm(&w);
+    }
+    write_pattern(&w, 3 * MINUTE);
+    eegring_describe(w.ring, &s);
+    assert_int_equal(s.n_pins, EEGRING_PINS);
+    for (int i = 1; i <= EEGRING_PINS; i++) {
+        const struct eegring_span pin = s.pins[i - 1];
+        assert_int_equal(pin.first, alarms[i] - EEGRING_PIN_BEFORE);
+        assert_int_equal(pin.end, pin.first + EEGRING_PIN);
+        for (int64_t at = pin.first; at < pin.end; at += 501)
+            assert_in_range(one(w.ring, 0, at) - pattern(at) + 1, 0, 2);
+        assert_int_equal(one(w.ring, 0, pin.end), EEGRING_NONE);
+        eegring_copy_p(w.ring, alarms[i] / EEGRING_P_STEP - 1, 1, &p);
+        assert_int_equal(p, 900);
+    }
+    assert_int_equal(one(w.ring, 0, alarms[0]), EEGRING_NONE);
+    struct eegring_mark marks[EEGRING_MARKS];
+    assert_int_equal(eegring_marks(w.ring, marks), EEGRING_PINS + 1);
+    assert_true(marks[1].kind == EEGRING_ALARM_ON && marks[1].first == alarms[1] && marks[1].wall_ms == 7);
+    for (int i = 0; i < 3 * EEGRING_MARKS; i++)
+        eegring_put_mark(w.ring, &(struct eegring_mark){EEGRING_EVENT, i, i + 5, 8});
+    assert_int_equal(eegring_marks(w.ring, marks), EEGRING_MARKS - 1);
+    assert_int_equal(marks[EEGRING_MARKS - 2].first, 3 * EEGRING_MARKS - 1);
+    eegring_drop(w.ring);
+}
+
+static void memory_is_bounded_over_all_streams(void **state) {
+    (void)state;
+    struct eegring *a = NULL, *b = NULL;
+    struct err err;
+    const struct eegring_limits none = {0}, small = {.samples = MINUTE, .max_bytes = 3 * MINUTE * 2};
+    assert_int_equal(eegring_new("bipolar-18", &none, &a, &err), ERR_UNSUPPORTED);
+    assert_int_equal(eegring_new("bipolar-18", &small, &a, &err), ERR_EXHAUSTED);
+    assert_int_equal(eegring_new("nothing", &limits, &a, &err), ERR_INVALID);
+    assert_int_equal(eegring_new("custom:Fp1,F3", &small, &a, &err), 0);
+    assert_int_equal(eegring_new("custom:Fp1,F3", &small, &b, &err), ERR_EXHAUSTED);
+    struct writer w = {.ring = a};
+    write_pattern(&w, MINUTE);
+    raise_alarm(&w); /* no room for its minute: the stream goes on */
+    struct eegring_state s;
+    eegring_describe(a, &s);
+    assert_int_equal(s.n_pins, 0);
+    eegring_drop(eegring_share(a));
+    assert_true(eegring_bytes() > 0);
+    eegring_drop(a);
+    assert_int_equal(eegring_bytes(), 0);
+}
+
+static atomic_bool ended;
+
+static void *read_on(void *ctx) {
+    struct eegring *r = ctx;
+    static int16_t got[MINUTE];
+    int64_t good = 0;
+    while (!atomic_load(&ended) || !good) {
+        struct eegring_state s;
+        eegring_describe(r, &s);
+        const int64_t first = s.kept.first, n = s.kept.end - first;
+        eegring_copy(r, 0, first, n, got);
+        for (int64_t i = 0; i < n; i++)
+            if (got[i] != EEGRING_NONE && labs(got[i] - pattern(first + i)) > 1)
+                return NULL; /* of another lap */
+            else
+                good += got[i] != EEGRING_NONE;
+    }
+    return r;
+}
+
+static void a_reader_never_gets_samples_of_another_lap(void **state) {
+    (void)state;
+    struct writer w = {.ring = ring_of("custom:Fp1,F3")};
+    pthread_t reader;
+    void *sound = NULL;
+    write_pattern(&w, RATE);
+    assert_false(pthread_create(&reader, NULL, read_on, w.ring));
+    for (int i = 0; i < 60; i++)
+        write_pattern(&w, MINUTE);
+    atomic_store(&ended, true);
+    pthread_join(reader, &sound);
+    assert_non_null(sound);
+    eegring_drop(w.ring);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_keeps_the_newest_minute),
+        cmocka_unit_test(a_gap_has_no_samples_and_large_values_stay_in_range),
+        cmocka_unit_test(probabilities_are_the_highest_of_each_step),
+        cmocka_unit_test(the_minutes_of_the_newest_alarms_stay),
+        cmocka_unit_test(memory_is_bounded_over_all_streams),
+        cmocka_unit_test(a_reader_never_gets_samples_of_another_lap),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
