@@ -23,6 +23,7 @@ static void put_identity(const struct geodesic_task *t, struct json_writer *w) {
     json_put_i64(w, "seed", c->seed);
     json_put_i64(w, "head", c->head);
     json_put_bool(w, "final_model", c->final_model);
+    json_put_i64(w, "prior", c->prior);
 }
 
 static void counters_text(const struct geodesic_task *t, struct str *out) {
@@ -43,7 +44,8 @@ static bool is_of_this_job(const struct geodesic_task *t, const struct json *cou
     return !strcmp(json_str(json_get(job, "spectra"), ""), t->spectra.sha256) &&
            json_i64(json_get(job, "phases"), -1) == t->phases && json_i64(json_get(job, "epochs"), -1) == c->epochs &&
            json_i64(json_get(job, "batch"), -1) == c->batch && json_i64(json_get(job, "seed"), -1) == c->seed &&
-           json_i64(json_get(job, "head"), -1) == c->head && json_bool(json_get(job, "final_model"), false) == c->final_model;
+           json_i64(json_get(job, "head"), -1) == c->head && json_bool(json_get(job, "final_model"), false) == c->final_model &&
+           json_i64(json_get(job, "prior"), GEODESIC_NO_PRIOR) == c->prior;
 }
 
 void geodesic_task_file(const struct geodesic_task *t, struct geodesic_file *ret) {
@@ -55,6 +57,7 @@ void geodesic_task_file(const struct geodesic_task *t, struct geodesic_file *ret
     for (int g = 0; g < t->groups; g++) {
         ret->members[g] = geodesic_task_members(t, g);
         ret->orders[g] = t->state.orders[g];
+        ret->prior_weights[g] = t->prior_weight && geodesic_task_is_last(t) ? t->prior_weight[g] : 0;
     }
 }
 
@@ -126,8 +129,7 @@ static int load_phase(struct geodesic_task *t, const char *path, struct err *err
     if ((rc = geodesic_task_begin_phase(t, err)) || (rc = read_state(t, path, err)) ||
         (rc = geodesic_fit_load(t->fit, &t->state, err)))
         return rc;
-    for (int g = 0; geodesic_task_is_last(t) && g < t->groups; g++)
-        geodesic_fit_limit(t->fit, g, t->decay[g], (int64_t)t->stop_epoch[g]);
+    geodesic_task_limit(t);
     return 0;
 }
 

@@ -52,7 +52,7 @@ static int run_trial(const struct estimate_config *c, struct trial *t, int n, do
  * itself and slowly, so a step of one wavelength is measured. */
 static int try_phase(const struct estimate_config *c, const struct spectra *s, bool last, struct estimate *ret, double *ret_seconds,
                      struct err *err) {
-    struct geodesic_fit_config fit = geodesic_phase_config(c->job->config, last ? -1 : 0);
+    struct geodesic_fit_config fit = geodesic_phase_config(c->job->config, last ? geodesic_phases(c->job->config) - 1 : 0);
     int64_t steps = (s->width + fit.batch - 1) / fit.batch, bytes = 0, allocations;
     bool ode = fit.solver == GEODESIC_ODE;
     struct trial t = {0};
@@ -87,6 +87,8 @@ static void tell_models(const struct estimate_config *c, const struct geodesic_c
     if (job->selection == GEODESIC_SELECTION_NESTED)
         estimate_fact(c, "selection", "%d models without two spectra each, for each of %zu weight decays", s->n * (s->n - 1) / 2,
                       job->decays.count);
+    else if (job->prior != GEODESIC_NO_PRIOR)
+        estimate_fact(c, "inner folds", "%d models without two spectra each, for the weight of the prior", s->n * (s->n - 1) / 2);
     estimate_fact(c, "an epoch", "%lld geodesics", (long long)paths);
     if (job->solver == GEODESIC_CLOSED_FORM)
         estimate_fact(c, "time of a step",

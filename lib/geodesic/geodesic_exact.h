@@ -19,6 +19,7 @@ struct geodesic_model {
     int order; /* nodes of a cell */
     geodesic_members members;
     const float *params;
+    double prior_weight; /* of the prior in its answers (geodesic_prior.h), 0 to 1; 0: none */
 };
 
 /* Concentrations and wavelengths scaled to −1..1 over the whole table, measured or held out. */

@@ -8,7 +8,7 @@
 #include "geodesic/geodesic_params.h"
 #include "kernels/geodesic.h"
 
-enum { EXTRA = 10, NAME = 64 };
+enum { EXTRA = 11, NAME = 64 };
 
 /* Entries being laid out; `names` holds those of the parameters. */
 struct layout {
@@ -49,6 +49,9 @@ int geodesic_file_write(const char *path, const struct geodesic_file *file, cons
     struct layout l = {.entries = calloc(most, sizeof *l.entries), .names = calloc(most, sizeof *l.names)};
     const struct spectra *s = &file->spectra;
     char floor[40];
+    bool blends = false;
+    for (int g = 0; g < file->groups; g++)
+        blends |= file->prior_weights[g] != 0;
     if (!l.entries || !l.names)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a model file");
     add_params(&l, file);
@@ -57,6 +60,8 @@ int geodesic_file_write(const char *path, const struct geodesic_file *file, cons
     add(&l, "concentrations", SAFETENSORS_F64, s->n, 0, s->concentrations);
     add(&l, "wavelengths", SAFETENSORS_F64, s->width, 0, s->wavelengths);
     add(&l, "absorbance", SAFETENSORS_F64, s->n, s->width, s->absorbance);
+    if (blends)
+        add(&l, "prior_weights", SAFETENSORS_F64, file->groups, 0, file->prior_weights);
     if (state) {
         add(&l, "optimizer.m", SAFETENSORS_F32, file->groups, state->fit->count, state->fit->m);
         add(&l, "optimizer.v", SAFETENSORS_F32, file->groups, state->fit->count, state->fit->v);
@@ -147,6 +152,14 @@ static int read_params(const struct safetensors *st, const char *path, struct ge
     return rc;
 }
 
+/* Files of models without a prior have none. */
+static int read_prior_weights(const struct safetensors *st, const char *path, struct geodesic_file *f, struct err *err) {
+    if (!safetensors_find(st, "prior_weights"))
+        return 0;
+    const struct safetensors_entry *e = find(st, path, "prior_weights", SAFETENSORS_F64, f->groups, 0, err);
+    return !e || safetensors_check_finite(e, path, err) ? ERR_INVALID : copy(f->prior_weights, e);
+}
+
 static int read_all(const struct safetensors *st, const char *path, struct geodesic_file *f, struct err *err) {
     const char *kind = safetensors_metadata(st, "brr.kind"), *head = safetensors_metadata(st, "head");
     const char *floor = safetensors_metadata(st, "metric_floor");
@@ -162,8 +175,10 @@ static int read_all(const struct safetensors *st, const char *path, struct geode
                        GEODESIC_MAX_GROUPS);
     f->groups = (int)members->shape[0];
     copy(f->members, members);
-    rc = copy(f->orders, find(st, path, "orders", SAFETENSORS_I32, f->groups, 0, err));
-    return rc ? rc : read_params(st, path, f, err);
+    if ((rc = copy(f->orders, find(st, path, "orders", SAFETENSORS_I32, f->groups, 0, err))) ||
+        (rc = read_prior_weights(st, path, f, err)))
+        return rc;
+    return read_params(st, path, f, err);
 }
 
 void geodesic_file_done(struct geodesic_file *f) {
@@ -220,5 +235,6 @@ void geodesic_file_model(const struct geodesic_file *file, int group, struct geo
                                    .floor = file->floor,
                                    .order = file->orders[group],
                                    .members = file->members[group],
+                                   .prior_weight = file->prior_weights[group],
                                    .params = file->params + group * geodesic_params_count(file->head)};
 }

@@ -13,6 +13,7 @@ struct geodesic_file {
     int groups;
     geodesic_members members[GEODESIC_MAX_GROUPS];
     int32_t orders[GEODESIC_MAX_GROUPS];
+    double prior_weights[GEODESIC_MAX_GROUPS];
     float *params; /* (groups, geodesic_params_count(head)) */
 };
 

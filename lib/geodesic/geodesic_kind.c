@@ -13,6 +13,10 @@ static const struct option rows[] = {
      "table of spectra: a header row with the concentrations, then a row per wavelength; null = the built-in formula"},
     {"model.head", OPTION_ENUM, C(head), "flow", 0, 0, "flow|decoder",
      "how the absorbance is predicted: by a flow along the path, or by a decoder of the path's features"},
+    {"model.prior", OPTION_ENUM, C(prior), "none", 0, 0, "none|gaussian_process",
+     "gaussian_process: the answer is that of a Gaussian process and as much of the network's difference from it as inner folds "
+     "bear "
+     "out; trains models without two spectra each before"},
     {"model.metric_floor", OPTION_F64, C(floor), "0.1", 1e-6, 10, NULL, "added to the metric"},
     {"model.head_gain", OPTION_F64, C(head_gain), "0.7", 0, 10, NULL, "gain of the head's initial weights"},
     {"training.solver", OPTION_ENUM, C(solver), "closed_form", 0, 0, "closed_form|ode",
@@ -67,7 +71,12 @@ static void summarise(const struct json *result, char *buf, size_t size) {
         least = fmin(least, other);
     }
     str_format(buf, size, "mean RMSE %.5f over %zu held-out spectra", rmse, json_count(json_get(result, "per_fold")));
+    const char *prior = json_str(json_get(result, "prior"), NULL);
     size_t len = strlen(buf);
+    if (prior)
+        str_format(buf + len, size - len, " (its prior alone %.5f, its networks alone %.5f)", json_f64(json_get(rules, prior), NAN),
+                   json_f64(json_get(result, "mean_rmse_network"), NAN));
+    len = strlen(buf);
     if (best)
         str_format(buf + len, size - len, "; %s, the best rule without learning, has %.5f (%d of %d rules are better)", best, least,
                    better, n);

@@ -6,11 +6,13 @@
 
 #include "base/options.h"
 
+enum geodesic_prior_kind { GEODESIC_NO_PRIOR, GEODESIC_GAUSSIAN_PROCESS };
 enum geodesic_selection { GEODESIC_SELECTION_FIXED, GEODESIC_SELECTION_NESTED };
 
 struct geodesic_config {
     const char *csv;                                    /* NULL: the built-in formula */
     int head, solver, selection;                        /* enum geodesic_head, geodesic_solver, geodesic_selection */
+    int prior;                                          /* enum geodesic_prior_kind */
     int64_t epochs, stop_epoch, batch, ode_steps, seed; /* stop_epoch 0: the last */
     double metric_rate, head_rate, decay, clip, smoothness, floor, head_gain, gp_length, gp_noise;
     struct option_numbers decays; /* tried by selection nested */

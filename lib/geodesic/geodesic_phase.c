@@ -28,14 +28,17 @@ int geodesic_phase_groups(const struct geodesic_config *config, int folds, bool 
 }
 
 int geodesic_phases(const struct geodesic_config *config) {
-    return 1 + (config->selection == GEODESIC_SELECTION_NESTED ? (int)config->decays.count : 0);
+    if (config->selection == GEODESIC_SELECTION_NESTED)
+        return 1 + (int)config->decays.count;
+    return config->prior == GEODESIC_NO_PRIOR ? 1 : 2;
 }
 
 geodesic_members geodesic_task_members(const struct geodesic_task *t, int g) {
     return geodesic_phase_members(t->folds, geodesic_task_is_last(t), g);
 }
 
-struct geodesic_fit_config geodesic_phase_config(const struct geodesic_config *c, int decay) {
+struct geodesic_fit_config geodesic_phase_config(const struct geodesic_config *c, int phase) {
+    bool tries = c->selection == GEODESIC_SELECTION_NESTED && phase < (int)c->decays.count;
     return (struct geodesic_fit_config){.head = (enum geodesic_head)c->head,
                                         .solver = (enum geodesic_solver)c->solver,
                                         .epochs = c->epochs,
@@ -43,7 +46,7 @@ struct geodesic_fit_config geodesic_phase_config(const struct geodesic_config *c
                                         .ode_steps = c->ode_steps,
                                         .metric_rate = c->metric_rate,
                                         .head_rate = c->head_rate,
-                                        .decay = decay < 0 ? c->decay : c->decays.items[decay],
+                                        .decay = tries ? c->decays.items[phase] : c->decay,
                                         .clip = c->clip,
                                         .smoothness = c->smoothness,
                                         .floor = c->floor,
@@ -67,25 +70,66 @@ static double selection_score(const struct geodesic_task *t, int candidate, int 
 /* A mark that a training of few epochs does not have, and models that diverged, have no score. */
 static bool is_better(double score, double than) { return !isnan(score) && !(score >= than); }
 
-void geodesic_task_choose(struct geodesic_task *t) {
-    int candidates = (int)t->config->decays.count * GEODESIC_MARKS;
-    for (int fold = 0; fold <= t->folds; fold++) {
-        int h = fold < t->folds ? fold : -1, best = 0;
-        for (int c = 1; c < candidates; c++)
-            if (is_better(selection_score(t, c, h), selection_score(t, best, h)))
-                best = c;
-        t->decay[fold] = t->config->decays.items[best / GEODESIC_MARKS];
-        t->stop_epoch[fold] = (double)geodesic_mark_epoch(best % GEODESIC_MARKS, t->config->epochs);
-        if (fold < t->folds)
-            task_log(&t->env, TASK_INFO, "without %g: weight decay %g, %g epochs, chosen by an inner RMSE of %.5f",
-                     t->spectra.concentrations[fold], t->decay[fold], t->stop_epoch[fold], selection_score(t, best, h));
+/* The decay and epochs of the best candidate, which is returned. */
+static int choose_training(struct geodesic_task *t, int fold) {
+    int h = fold < t->folds ? fold : -1, best = 0, candidates = (t->phases - 1) * GEODESIC_MARKS;
+    if (t->config->selection != GEODESIC_SELECTION_NESTED)
+        return candidates - 1;
+    for (int c = 1; c < candidates; c++)
+        if (is_better(selection_score(t, c, h), selection_score(t, best, h)))
+            best = c;
+    t->decay[fold] = t->config->decays.items[best / GEODESIC_MARKS];
+    t->stop_epoch[fold] = (double)geodesic_mark_epoch(best % GEODESIC_MARKS, t->config->epochs);
+    if (fold < t->folds)
+        task_log(&t->env, TASK_INFO, "without %g: weight decay %g, %g epochs, chosen by an inner RMSE of %.5f",
+                 t->spectra.concentrations[fold], t->decay[fold], t->stop_epoch[fold], selection_score(t, best, h));
+    return best;
+}
+
+/* The share of the network's difference from the prior that brings models without fold h nearest to another of its spectra, none to
+ * all of it; the smallest over these spectra, so that none of them speaks against it. The prior has the rest. */
+static double inner_share(const struct geodesic_task *t, int candidate, int h) {
+    int64_t n = t->folds;
+    const double *along = t->agreement + 2 * candidate * n * n + h * n, *square = along + n * n;
+    double least = 1;
+    for (int64_t k = 0; k < n; k++)
+        if (k != h)
+            least = fmin(least, square[k] > 0 ? fmax(along[k] / square[k], 0) : 0);
+    return least;
+}
+
+/* The model of all spectra takes the mean of the folds'. */
+static void choose_prior_weight(struct geodesic_task *t, int candidate, int fold) {
+    double share = 0;
+    for (int h = 0; fold == t->folds && h < t->folds; h++)
+        share += (1 - t->prior_weight[h]) / t->folds;
+    if (fold < t->folds) {
+        share = inner_share(t, candidate, fold);
+        task_log(&t->env, TASK_INFO, "without %g: inner folds give the network's difference from the prior %.0f %%",
+                 t->spectra.concentrations[fold], 100 * share);
     }
+    t->prior_weight[fold] = 1 - share;
+}
+
+void geodesic_task_choose(struct geodesic_task *t) {
+    for (int fold = 0; fold <= t->folds; fold++) {
+        int candidate = choose_training(t, fold);
+        if (t->agreement)
+            choose_prior_weight(t, candidate, fold);
+    }
+}
+
+void geodesic_task_limit(struct geodesic_task *t) {
+    bool nested = t->config->selection == GEODESIC_SELECTION_NESTED, last = geodesic_task_is_last(t);
+    for (int g = 0; g < t->groups && (last || !nested); g++)
+        geodesic_fit_limit(t->fit, g, last ? t->decay[g] : t->config->decay,
+                           last ? (int64_t)t->stop_epoch[g] : t->config->stop_epoch);
 }
 
 int geodesic_task_begin_phase(struct geodesic_task *t, struct err *err) {
     geodesic_members members[GEODESIC_MAX_GROUPS];
     bool last = geodesic_task_is_last(t);
-    struct geodesic_fit_config config = geodesic_phase_config(t->config, last ? -1 : t->phase);
+    struct geodesic_fit_config config = geodesic_phase_config(t->config, t->phase);
     geodesic_fit_free(t->fit);
     geodesic_fit_state_done(&t->state);
     t->fit = NULL;
@@ -96,7 +140,6 @@ int geodesic_task_begin_phase(struct geodesic_task *t, struct err *err) {
     if ((rc = geodesic_fit_new(&config, &t->spectra, members, t->groups, t->stream, &t->fit, err)) ||
         (rc = geodesic_fit_state_new(t->fit, &t->state, err)))
         return rc;
-    for (int g = 0; last && g < t->groups; g++)
-        geodesic_fit_limit(t->fit, g, t->decay[g], (int64_t)t->stop_epoch[g]);
+    geodesic_task_limit(t);
     return 0;
 }

@@ -14,37 +14,21 @@ enum { PATH_SIZE = 4096, MAX_REPORT = 256 << 20, METRIC_POINTS = 121, METRIC_CUR
 
 /* ---- the rules beside the models ------------------------------------------------------------------------------- */
 
-static int baseline(const struct geodesic_task *t, enum interpolate_rule rule, int k, double *y, double *found, struct err *err) {
-    const struct spectra *s = &t->spectra;
-    double x[SPECTRA_MAX_CONCENTRATIONS];
-    int n = 0;
-    for (int j = 0; j < s->n; j++) {
-        if (j == k)
-            continue;
-        x[n] = s->concentrations[j];
-        memcpy(y + n++ * s->width, s->absorbance + j * s->width, (size_t)s->width * sizeof *y);
-    }
-    struct interpolate a = {.rule = rule,
-                            .n = n,
-                            .x = x,
-                            .y = y,
-                            .width = s->width,
-                            .at = s->concentrations[k],
-                            .length = t->config->gp_length,
-                            .noise = t->config->gp_noise};
-    return interpolate(&a, found, err);
+static int baseline(const struct geodesic_task *t, enum interpolate_rule rule, int k, double *found, struct err *err) {
+    const struct interpolate a = {
+        .rule = rule, .at = t->spectra.concentrations[k], .length = t->config->gp_length, .noise = t->config->gp_noise};
+    return geodesic_interpolate(&t->spectra, geodesic_phase_members(t->folds, true, k), &a, found, err);
 }
 
 /* Scores of all rules on all folds: (INTERPOLATE_RULES, folds). */
 static int score_baselines(const struct geodesic_task *t, struct spectrum_score *ret, struct err *err) {
     size_t width = (size_t)t->spectra.width;
-    OWNED_MEMORY double *y = malloc((size_t)(t->folds + 1) * width * sizeof *y);
-    if (!y)
+    OWNED_MEMORY double *found = malloc(width * sizeof *found);
+    if (!found)
         return err_set(err, ERR_EXHAUSTED, "out of memory for baselines");
     for (int rule = 0; rule < INTERPOLATE_RULES; rule++)
         for (int k = 0; k < t->folds; k++) {
-            double *found = y + (size_t)t->folds * width;
-            int rc = baseline(t, (enum interpolate_rule)rule, k, y, found, err);
+            int rc = baseline(t, (enum interpolate_rule)rule, k, found, err);
             if (rc)
                 return rc;
             ret[rule * t->folds + k] =
@@ -53,18 +37,17 @@ static int score_baselines(const struct geodesic_task *t, struct spectrum_score 
     return 0;
 }
 
-static double mean_rmse(const struct geodesic_task *t, bool near) {
+/* Mean over the folds of the RMSE of one kind of their scores. */
+#define MEAN_RMSE(t, kind) mean_rmse(&(t)->fold[0].kind, sizeof(t)->fold[0], (t)->folds)
+static double mean_rmse(const struct spectrum_score *first, size_t stride, int folds) {
     double sum = 0;
-    for (int k = 0; k < t->folds; k++)
-        sum += (near ? t->fold[k].near.rmse : t->fold[k].all.rmse) / t->folds;
+    for (int k = 0; k < folds; k++)
+        sum += ((const struct spectrum_score *)(const void *)((const char *)first + (size_t)k * stride))->rmse / folds;
     return sum;
 }
 
 static double mean_baseline(const struct geodesic_task *t, const struct spectrum_score *scores) {
-    double sum = 0;
-    for (int k = 0; k < t->folds; k++)
-        sum += scores[k].rmse / t->folds;
-    return sum;
+    return mean_rmse(scores, sizeof *scores, t->folds);
 }
 
 static double geodesics_per_s(const struct geodesic_task *t) {
@@ -80,6 +63,10 @@ static void put_folds(const struct geodesic_task *t, struct json_writer *w) {
         json_put_f64(w, "concentration", t->spectra.concentrations[k]);
         spectrum_score_put(w, "all", &t->fold[k].all);
         spectrum_score_put(w, "near", &t->fold[k].near);
+        if (t->prior_weight) {
+            spectrum_score_put(w, "network", &t->fold[k].network);
+            json_put_f64(w, "prior_weight", t->prior_weight[k]);
+        }
         json_put_f64(w, "weight_decay", t->decay[k]);
         json_put_i64(w, "epochs", (int64_t)t->stop_epoch[k]);
         json_put_i64(w, "nodes_per_cell", t->state.orders[k]);
@@ -111,21 +98,29 @@ static void put_baselines(const struct geodesic_task *t, const struct spectrum_s
 static void put_selection(const struct geodesic_task *t, struct json_writer *w) {
     int64_t n = t->folds;
     json_begin_array(w, "selection");
-    for (size_t c = 0; t->phases > 1 && c < t->config->decays.count * GEODESIC_MARKS; c++) {
+    for (int64_t c = 0; c < (t->phases - 1) * GEODESIC_MARKS; c++) {
         json_begin_object(w, NULL);
-        json_put_f64(w, "weight_decay", t->config->decays.items[c / GEODESIC_MARKS]);
+        json_put_f64(w, "weight_decay", geodesic_phase_config(t->config, (int)c / GEODESIC_MARKS).decay);
         json_put_i64(w, "epochs", geodesic_mark_epoch((int)(c % GEODESIC_MARKS), t->config->epochs));
         json_begin_array(w, "rmse_without_each");
         for (int64_t h = 0; h < n; h++) {
             double sum = 0;
             for (int64_t k = 0; k < n; k++)
-                sum += k == h ? 0 : t->selection[((int64_t)c * n + h) * n + k] / (double)(n - 1);
+                sum += k == h ? 0 : t->selection[(c * n + h) * n + k] / (double)(n - 1);
             json_put_f64(w, NULL, sum);
         }
         json_end(w, ']');
         json_end(w, '}');
     }
     json_end(w, ']');
+}
+
+/* Nothing without a prior. */
+static void put_prior(const struct geodesic_task *t, struct json_writer *w) {
+    if (!t->prior_weight)
+        return;
+    json_put_str(w, "prior", interpolate_name(INTERPOLATE_GP_EVIDENCE));
+    json_put_f64(w, "mean_rmse_network", MEAN_RMSE(t, network));
 }
 
 /* null for the closed form. */
@@ -150,8 +145,9 @@ static int write_json(const struct geodesic_task *t, const struct spectrum_score
     str_init(&out, MAX_REPORT);
     json_writer_init(&w, &out);
     json_begin_object(&w, NULL);
-    json_put_f64(&w, "mean_rmse", mean_rmse(t, false));
-    json_put_f64(&w, "mean_rmse_near", mean_rmse(t, true));
+    json_put_f64(&w, "mean_rmse", MEAN_RMSE(t, all));
+    json_put_f64(&w, "mean_rmse_near", MEAN_RMSE(t, near));
+    put_prior(t, &w);
     json_put_f64(&w, "geodesics_per_s", geodesics_per_s(t));
     json_put_f64(&w, "train_s", *t->train_s);
     json_put_f64(&w, "wall_s", *t->wall_s);
@@ -222,7 +218,7 @@ static int draw_spectra_beside(const struct geodesic_task *t, enum interpolate_r
                    t->fold[k].all.r2);
         panels[k] = (struct plot_panel){titles[k], curves[k], 3};
     }
-    str_format(subtitle, sizeof subtitle, "mean RMSE %.5f; %s %.5f; seed %lld", mean_rmse(t, false), interpolate_name(rule),
+    str_format(subtitle, sizeof subtitle, "mean RMSE %.5f; %s %.5f; seed %lld", MEAN_RMSE(t, all), interpolate_name(rule),
                rule_rmse, (long long)t->config->seed);
     struct plot_panels p = {.title = t->job->name,
                             .subtitle = subtitle,
@@ -239,16 +235,15 @@ static int draw_spectra_beside(const struct geodesic_task *t, enum interpolate_r
 static int draw_spectra(const struct geodesic_task *t, const struct spectrum_score *scores, struct err *err) {
     const enum interpolate_rule rule = best_rule(t, scores);
     const size_t width = (size_t)t->spectra.width;
-    OWNED_MEMORY double *values = malloc(2 * (size_t)t->folds * width * sizeof *values); /* measured without each, and predicted */
+    OWNED_MEMORY double *values = malloc((size_t)t->folds * width * sizeof *values);
     if (!values)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a picture of spectra");
     for (int k = 0; k < t->folds; k++) {
-        int rc = baseline(t, rule, k, values, values + (size_t)(t->folds + k) * width, err);
+        int rc = baseline(t, rule, k, values + (size_t)k * width, err);
         if (rc)
             return rc;
     }
-    return draw_spectra_beside(t, rule, mean_baseline(t, scores + (size_t)rule * (size_t)t->folds),
-                               values + (size_t)t->folds * width, err);
+    return draw_spectra_beside(t, rule, mean_baseline(t, scores + (size_t)rule * (size_t)t->folds), values, err);
 }
 
 /* √g over concentration at some wavelengths, a panel for each model. */
@@ -313,7 +308,9 @@ static void log_table(const struct geodesic_task *t, const struct spectrum_score
     for (int k = 0; k < t->folds; k++)
         task_log(&t->env, TASK_INFO, "%g held out: all R² %.3f RMSE %.5f, near R² %.3f RMSE %.5f", t->spectra.concentrations[k],
                  t->fold[k].all.r2, t->fold[k].all.rmse, t->fold[k].near.r2, t->fold[k].near.rmse);
-    task_log(&t->env, TASK_INFO, "mean RMSE %.5f (all), %.5f (near)", mean_rmse(t, false), mean_rmse(t, true));
+    task_log(&t->env, TASK_INFO, "mean RMSE %.5f (all), %.5f (near)", MEAN_RMSE(t, all), MEAN_RMSE(t, near));
+    if (t->prior_weight)
+        task_log(&t->env, TASK_INFO, "the networks alone: mean RMSE %.5f", MEAN_RMSE(t, network));
     const struct geodesic_convergence *c = geodesic_fit_convergence(t->fit);
     if (c && c->paths)
         task_log(&t->env, c->converged < c->paths ? TASK_WARN : TASK_INFO,
@@ -348,8 +345,9 @@ void geodesic_task_result(void *task, struct json_writer *w, const char *key) {
     bool scored = baselines && !score_baselines(t, baselines, NULL);
     json_begin_object(w, key);
     json_put_str(w, "report", "report.json");
-    json_put_f64(w, "mean_rmse", mean_rmse(t, false));
-    json_put_f64(w, "mean_rmse_near", mean_rmse(t, true));
+    json_put_f64(w, "mean_rmse", MEAN_RMSE(t, all));
+    json_put_f64(w, "mean_rmse_near", MEAN_RMSE(t, near));
+    put_prior(t, w);
     json_begin_array(w, "per_fold");
     for (int k = 0; k < t->folds; k++) {
         json_begin_object(w, NULL);

@@ -13,18 +13,21 @@
 
 static int cut_figures(struct geodesic_task *t, struct err *err) {
     int64_t n = t->folds, curve = t->config->epochs * (n + 1);
-    int64_t selection = t->phases > 1 ? (int64_t)t->config->decays.count * GEODESIC_MARKS * n * n : 0;
-    t->n_figures = curve + selection + 2 * (n + 1) + 2;
+    int64_t selection = (int64_t)(t->phases - 1) * GEODESIC_MARKS * n * n;
+    int64_t agreement = t->config->prior == GEODESIC_NO_PRIOR ? 0 : 2 * selection, weights = agreement ? n + 1 : 0;
+    t->n_figures = curve + selection + agreement + weights + 2 * (n + 1) + 2;
     if (!(t->figures = malloc((size_t)t->n_figures * sizeof *t->figures)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for %lld epochs of figures", (long long)t->config->epochs);
     for (int64_t i = 0; i < t->n_figures; i++)
         t->figures[i] = NAN;
     t->curve = t->figures;
     t->selection = t->curve + curve;
-    t->decay = t->selection + selection;
+    t->agreement = agreement ? t->selection + selection : NULL;
+    t->decay = t->selection + selection + agreement;
     t->stop_epoch = t->decay + n + 1;
     t->train_s = t->stop_epoch + n + 1;
     t->wall_s = t->train_s + 1;
+    t->prior_weight = weights ? t->wall_s + 1 : NULL;
     *t->train_s = *t->wall_s = 0;
     for (int g = 0; g <= t->folds; g++) {
         t->decay[g] = t->config->decay;
@@ -34,9 +37,9 @@ static int cut_figures(struct geodesic_task *t, struct err *err) {
 }
 
 int geodesic_check_spectra(const struct geodesic_config *config, const struct spectra *spectra, struct err *err) {
-    if (config->selection == GEODESIC_SELECTION_NESTED && spectra->n < 4)
-        return err_set(err, ERR_INVALID, "training.selection nested leaves two spectra out; expected at least 4, found %d",
-                       spectra->n);
+    if (geodesic_phases(config) > 1 && spectra->n < 4)
+        return err_set(err, ERR_INVALID, "%s leaves two spectra out; expected at least 4, found %d",
+                       config->selection == GEODESIC_SELECTION_NESTED ? "training.selection nested" : "model.prior", spectra->n);
     return 0;
 }
 
@@ -89,60 +92,88 @@ static int task_open(const struct jobfile *job, const struct task_env *env, void
 
 /* ---- predictions ----------------------------------------------------------------------------------------------- */
 
-int geodesic_task_predict(struct geodesic_task *t, int g, int k, double *mean, double *near, double *spread, struct err *err) {
-    int64_t width = t->spectra.width;
+/* What model g of the phase says of spectrum k, from each of its sources. */
+struct answers {
     struct geodesic_model model;
-    geodesic_fit_model(&t->state, t->fit, g, &model);
-    int n = geodesic_members_count(model.members), source = 0, nearest = 0;
-    double *each = malloc((size_t)(n * width) * sizeof *each), closest = INFINITY;
-    int rc = each ? geodesic_predict(t->stream, &model, &t->spectra, t->spectra.concentrations[k], each, err)
-                  : err_set(err, ERR_EXHAUSTED, "out of memory for predictions");
-    for (int j = 0; j < t->folds; j++) {
-        if (!(model.members >> j & 1))
+    int n, nearest;      /* sources, and which of them is the nearest */
+    double *each, *mean; /* (n, width), (width) */
+};
+
+static void answers_done(struct answers *a) { free(a->each); }
+
+static int ask_model(struct geodesic_task *t, int g, int k, struct answers *a, struct err *err) {
+    int64_t width = t->spectra.width;
+    geodesic_fit_model(&t->state, t->fit, g, &a->model);
+    a->n = geodesic_members_count(a->model.members);
+    if (!(a->each = malloc((size_t)((a->n + 1) * width) * sizeof *a->each)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for predictions");
+    a->mean = a->each + a->n * width;
+    double closest = INFINITY;
+    for (int j = 0, source = 0; j < t->folds; j++) {
+        if (!(a->model.members >> j & 1))
             continue;
         double distance = fabs(t->spectra.concentrations[j] - t->spectra.concentrations[k]);
         if (distance < closest) {
             closest = distance;
-            nearest = source;
+            a->nearest = source;
         }
         source++;
     }
-    for (int64_t i = 0; !rc && i < width; i++) {
+    return geodesic_predict(t->stream, &a->model, &t->spectra, t->spectra.concentrations[k], a->each, err);
+}
+
+/* The mean over sources, and their standard deviation unless NULL. */
+static void average(const struct answers *a, int64_t width, double *spread) {
+    for (int64_t i = 0; i < width; i++) {
         double square = 0;
-        mean[i] = 0;
-        for (int s = 0; s < n; s++)
-            mean[i] += each[s * width + i] / n;
-        for (int s = 0; s < n; s++)
-            square += pow(each[s * width + i] - mean[i], 2) / n;
-        if (near)
-            near[i] = each[nearest * width + i];
+        a->mean[i] = 0;
+        for (int s = 0; s < a->n; s++)
+            a->mean[i] += a->each[s * width + i] / a->n;
+        for (int s = 0; s < a->n; s++)
+            square += pow(a->each[s * width + i] - a->mean[i], 2) / a->n;
         if (spread)
             spread[i] = sqrt(square);
     }
-    free(each);
-    return rc;
 }
 
 static struct spectrum_score score(const struct geodesic_task *t, int k, const double *predicted) {
     return spectrum_score(t->spectra.wavelengths, predicted, t->spectra.absorbance + k * t->spectra.width, t->spectra.width);
 }
 
+/* How the network's difference from the prior agrees with that of the measured spectrum; agreement: of fold and spectrum. */
+static int score_residual(const struct geodesic_task *t, const struct answers *a, int held, double *agreement, struct err *err) {
+    int64_t width = t->spectra.width;
+    const double *measured = t->spectra.absorbance + held * width;
+    OWNED_MEMORY double *prior = malloc((size_t)width * sizeof *prior);
+    if (!prior)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a prior");
+    int rc = geodesic_prior(&t->spectra, a->model.members, t->spectra.concentrations[held], prior, err);
+    double along = 0, square = 0;
+    for (int64_t i = 0; !rc && i < width; i++) {
+        along += (measured[i] - prior[i]) * (a->mean[i] - prior[i]);
+        square += pow(a->mean[i] - prior[i], 2);
+    }
+    agreement[0] = along;
+    agreement[t->folds * t->folds] = square;
+    return rc;
+}
+
 /* Both left-out spectra of a model of the selection, at this mark. */
 static int score_selection(struct geodesic_task *t, int g, struct err *err) {
     geodesic_members out = ~geodesic_task_members(t, g);
     int h = __builtin_ctz(out), k = __builtin_ctz(out & (out - 1));
-    int64_t epoch = geodesic_fit_at(t->fit) / geodesic_fit_epoch_steps(t->fit);
-    int64_t mark = epoch * GEODESIC_MARKS / t->config->epochs - 1;
-    OWNED_MEMORY double *mean = malloc((size_t)t->spectra.width * sizeof *mean);
-    double *scores = t->selection + (t->phase * GEODESIC_MARKS + mark) * t->folds * t->folds;
-    if (!mean)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for predictions");
+    int64_t epoch = geodesic_fit_at(t->fit) / geodesic_fit_epoch_steps(t->fit), square = t->folds * t->folds;
+    int64_t candidate = t->phase * GEODESIC_MARKS + epoch * GEODESIC_MARKS / t->config->epochs - 1;
     for (int side = 0; side < 2; side++) {
         int held = side ? h : k, fold = side ? k : h;
-        int rc = geodesic_task_predict(t, g, held, mean, NULL, NULL, err);
+        OWNED(answers_done) struct answers a = {0};
+        int rc = ask_model(t, g, held, &a, err);
         if (rc)
             return rc;
-        scores[fold * t->folds + held] = score(t, held, mean).rmse;
+        average(&a, t->spectra.width, NULL);
+        t->selection[candidate * square + fold * t->folds + held] = score(t, held, a.mean).rmse;
+        if (t->agreement && (rc = score_residual(t, &a, held, t->agreement + 2 * candidate * square + fold * t->folds + held, err)))
+            return rc;
     }
     return 0;
 }
@@ -150,18 +181,26 @@ static int score_selection(struct geodesic_task *t, int g, struct err *err) {
 static int score_fold(struct geodesic_task *t, int k, struct err *err) {
     struct geodesic_fold *fold = &t->fold[k];
     int64_t width = t->spectra.width;
-    double *near = NULL;
+    OWNED(answers_done) struct answers a = {0};
     if (!fold->predicted)
-        fold->predicted = malloc((size_t)(3 * width) * sizeof *fold->predicted);
+        fold->predicted = malloc((size_t)(2 * width) * sizeof *fold->predicted);
     if (!fold->predicted)
         return err_set(err, ERR_EXHAUSTED, "out of memory for predictions");
     fold->spread = fold->predicted + width;
-    near = fold->spread + width;
-    int rc = geodesic_task_predict(t, k, k, fold->predicted, near, fold->spread, err);
+    int rc = ask_model(t, k, k, &a, err);
     if (rc)
         return rc;
-    fold->all = score(t, k, fold->predicted);
-    fold->near = score(t, k, near);
+    if (t->prior_weight) {
+        a.model.prior_weight = t->prior_weight[k];
+        average(&a, width, NULL);
+        fold->network = score(t, k, a.mean);
+        if ((rc = geodesic_prior_blend(&a.model, &t->spectra, t->spectra.concentrations[k], a.each, err)))
+            return rc;
+    }
+    average(&a, width, fold->spread);
+    memcpy(fold->predicted, a.mean, (size_t)width * sizeof *a.mean);
+    fold->all = score(t, k, a.mean);
+    fold->near = score(t, k, a.each + a.nearest * width);
     return 0;
 }
 

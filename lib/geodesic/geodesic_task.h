@@ -1,13 +1,15 @@
 /* geodesic_task: the state of a job of kind geodesic. Internal to geodesic_{task,phase,checkpoint,report}.c; driving thread only.
  *
  * A job goes through phases. With selection nested one for each weight decay that is tried: models of all spectra but two, scored
- * on both at a quarter, half, three quarters and all of the epochs. Then the folds: a model without each spectrum in turn, and, if
- * wanted, one of all. A held-out spectrum has no part in the choice made for its own fold. */
+ * on both at a quarter, half, three quarters and all of the epochs; with a prior and no selection, one such phase. Then the folds:
+ * a model without each spectrum in turn, and, if wanted, one of all. A held-out spectrum has no part in the choice made for its own
+ * fold. */
 #ifndef BRR_GEODESIC_GEODESIC_TASK_H
 #define BRR_GEODESIC_GEODESIC_TASK_H
 #include "geodesic/geodesic_file.h"
 #include "geodesic/geodesic_fit.h"
 #include "geodesic/geodesic_kind.h"
+#include "geodesic/geodesic_prior.h"
 #include "geodesic/spectrum_score.h"
 #include "work/estimate.h"
 #include "work/task.h"
@@ -21,6 +23,7 @@ static inline int64_t geodesic_mark_epoch(int mark, int64_t epochs) {
 /* Result of a fold. */
 struct geodesic_fold {
     struct spectrum_score all, near; /* the mean over sources, and the nearest source alone */
+    struct spectrum_score network;   /* all, without the prior */
     double *predicted, *spread;      /* (width) each: mean and standard deviation over sources */
 };
 
@@ -36,9 +39,12 @@ struct geodesic_task {
     int phase, phases, folds, groups; /* groups: models of the phase */
     double *figures;                  /* one array, cut up below; in every checkpoint */
     int64_t n_figures;
-    double *curve;              /* (epochs, folds + 1): losses of the folds' phase, NaN where there is none */
-    double *selection;          /* (decays, GEODESIC_MARKS, folds, folds): RMSE of k, held out from the models of fold h */
+    double *curve;     /* (epochs, folds + 1): losses of the folds' phase, NaN where there is none */
+    double *selection; /* (decays, GEODESIC_MARKS, folds, folds): RMSE of k, held out from the models of fold h */
+    double *agreement; /* NULL without a prior; as selection, twice: Σ(A − P)(N − P) and Σ(N − P)² of k over the wavelengths,
+                        * A measured, P the prior, N the network; NaN where there is none */
     double *decay, *stop_epoch; /* (folds + 1): of each model of the last phase */
+    double *prior_weight;       /* (folds + 1): the same */
     double *train_s, *wall_s;   /* one each: seconds in steps of the last phase, and in all */
     double begun_s;             /* clock of this attempt */
     struct geodesic_fold fold[SPECTRA_MAX_CONCENTRATIONS];
@@ -48,8 +54,7 @@ struct geodesic_task {
  * two, in the order of the pairs h < k. last: models of all spectra but g, and, if the job wants it, one of all. */
 int geodesic_phase_groups(const struct geodesic_config *config, int folds, bool last);
 geodesic_members geodesic_phase_members(int folds, bool last, int g);
-/* decay: of the phase; -1: that of the job (the last phase). */
-struct geodesic_fit_config geodesic_phase_config(const struct geodesic_config *config, int decay);
+struct geodesic_fit_config geodesic_phase_config(const struct geodesic_config *config, int phase);
 int geodesic_phases(const struct geodesic_config *config);
 /* INVALID when the job needs more spectra than there are. */
 int geodesic_check_spectra(const struct geodesic_config *config, const struct spectra *spectra, struct err *err);
@@ -59,12 +64,12 @@ bool geodesic_task_is_last(const struct geodesic_task *t);
 bool geodesic_task_is_marked(const struct geodesic_task *t);
 /* The spectra of model g of the phase. */
 geodesic_members geodesic_task_members(const struct geodesic_task *t, int g);
-/* Decay and epochs of each model of the last phase, by the selection's scores. */
+/* Decay, epochs and weight of the prior of each model of the last phase, by the scores of the phases before. */
 void geodesic_task_choose(struct geodesic_task *t);
+/* Tells the phase's fit the decay and epochs of its models. */
+void geodesic_task_limit(struct geodesic_task *t);
 /* Begins the fit of t->phase; the last one with what the selection chose (geodesic_task_choose). */
 int geodesic_task_begin_phase(struct geodesic_task *t, struct err *err);
-/* Model g's prediction of spectrum k: mean and, unless NULL, nearest source and deviation over sources, (width) each. */
-int geodesic_task_predict(struct geodesic_task *t, int g, int k, double *mean, double *near, double *spread, struct err *err);
 
 /* geodesic_checkpoint.c. Restore: the newest checkpoint that is whole and of this job; *ret_found false when there is none. It sets
  * the phase and begins its fit. */

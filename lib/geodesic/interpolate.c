@@ -1,5 +1,6 @@
 #include "geodesic/interpolate.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -82,6 +83,107 @@ static void gaussian(const struct interpolate *a, double *weight) {
         sum += w[i];
     for (int i = 0; i < a->n; i++)
         weight[i] = w[i] + (1 - sum) / a->n;
+}
+
+/* ---- a Gaussian process whose length and noise the curves decide -------------------------------------------------
+ *
+ * Lengths of half to four mean distances of the points and noises of .001 to 1 of the signal's variance are equally likely before
+ * the curves are seen. Each pair predicts, with the weight of its evidence: the likelihood of the curves with mean and scale
+ * integrated out. Curves at neighbouring wavelengths say the same, so they count as many as are independent: (Σλ)²/Σλ² over the
+ * eigenvalues of their scatter matrix. A single best pair would be decided by few points and be far too sure of itself. */
+
+enum { LENGTHS = 13, NOISES = 13 };
+
+/* Sums of products of the curves about their mean, and the number of independent curves. */
+struct curve_scatter {
+    double of[MAX][MAX], curves;
+};
+
+static void scatter_of(const struct interpolate *a, struct curve_scatter *ret) {
+    double trace = 0, square = 0;
+    memset(ret, 0, sizeof *ret);
+    for (int64_t c = 0; c < a->width; c++) {
+        double d[MAX], mean = 0;
+        for (int i = 0; i < a->n; i++)
+            mean += a->y[i * a->width + c] / a->n;
+        for (int i = 0; i < a->n; i++)
+            d[i] = a->y[i * a->width + c] - mean;
+        for (int i = 0; i < a->n; i++)
+            for (int j = 0; j < a->n; j++)
+                ret->of[i][j] += d[i] * d[j];
+    }
+    for (int i = 0; i < a->n; i++) {
+        trace += ret->of[i][i];
+        for (int j = 0; j < a->n; j++)
+            square += ret->of[i][j] * ret->of[i][j];
+    }
+    ret->curves = square > 0 ? trace * trace / square : 1;
+}
+
+/* The inverse of a positive definite matrix, in place, and the logarithm of its determinant: sweeps, pivots in order. */
+static double invert(int n, double k[MAX][MAX]) {
+    double log_determinant = 0;
+    for (int p = 0; p < n; p++) {
+        double pivot = k[p][p];
+        log_determinant += log(pivot);
+        k[p][p] = 1;
+        for (int j = 0; j < n; j++)
+            k[p][j] /= pivot;
+        for (int i = 0; i < n; i++) {
+            double factor = k[i][p];
+            if (i == p)
+                continue;
+            k[i][p] = 0;
+            for (int j = 0; j < n; j++)
+                k[i][j] -= factor * k[p][j];
+        }
+    }
+    return log_determinant;
+}
+
+/* The logarithm of the evidence of one pair for all curves, and its weights of the points. */
+static double process(const struct interpolate *a, const struct curve_scatter *s, double length, double noise, double *weight) {
+    double k[MAX][MAX], row[MAX], near[MAX], sum = 0, misfit = 0, known = 0;
+    int n = a->n;
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < n; j++)
+            k[i][j] = exp(-pow((a->x[i] - a->x[j]) / length, 2) / 2) + (i == j ? noise : 0);
+        near[i] = exp(-pow((a->x[i] - a->at) / length, 2) / 2);
+    }
+    double log_determinant = invert(n, k);
+    for (int i = 0; i < n; i++) {
+        row[i] = weight[i] = 0;
+        for (int j = 0; j < n; j++) {
+            row[i] += k[i][j];
+            weight[i] += k[i][j] * near[j];
+        }
+        sum += row[i];
+        known += weight[i];
+    }
+    for (int i = 0; i < n; i++) {
+        weight[i] += (1 - known) * row[i] / sum;
+        for (int j = 0; j < n; j++)
+            misfit += (k[i][j] - row[i] * row[j] / sum) * s->of[i][j];
+    }
+    return -s->curves * (log_determinant + log(sum) + (n - 1) * log(fmax(misfit, DBL_MIN))) / 2;
+}
+
+static void evidence(const struct interpolate *a, double *weight) {
+    double gap = (a->x[a->n - 1] - a->x[0]) / (a->n - 1), best = -INFINITY, total = 0, own[MAX];
+    struct curve_scatter scatter;
+    scatter_of(a, &scatter);
+    for (int l = 0; l < LENGTHS; l++)
+        for (int e = 0; e < NOISES; e++) {
+            double length = gap / 2 * pow(8, (double)l / (LENGTHS - 1)), noise = pow(10, 3.0 * e / (NOISES - 1) - 3);
+            double found = process(a, &scatter, length, noise, own);
+            double shrink = found > best ? exp(best - found) : 1, share = found > best ? 1 : exp(found - best);
+            best = fmax(best, found);
+            total = total * shrink + share;
+            for (int i = 0; i < a->n; i++)
+                weight[i] = weight[i] * shrink + share * own[i];
+        }
+    for (int i = 0; i < a->n; i++)
+        weight[i] /= total;
 }
 
 /* Second derivatives m of the spline through unit data at each point in turn give the weights: in piece k, with h its width, A, B
@@ -174,6 +276,9 @@ int interpolate(const struct interpolate *a, double *ret, struct err *err) {
         break;
     case INTERPOLATE_GP_RBF:
         gaussian(a, weight);
+        break;
+    case INTERPOLATE_GP_EVIDENCE:
+        evidence(a, weight);
         break;
     default:
         for (int i = 0; i < a->n; i++)

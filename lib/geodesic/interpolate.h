@@ -15,7 +15,8 @@
     X(NOT_A_KNOT, "cubic_not_a_knot")   /* cubic spline, third derivative continuous at the second and the last but one point */   \
     X(NEAREST, "nearest")               /* the value at the nearest point, the lower one of two */                                 \
     X(MEAN, "mean")                     /* the mean of all */                                                                      \
-    X(GP_RBF, "gp_rbf")                 /* Gaussian process about the mean: exp(−d²/(2l²)), noise on the diagonal */
+    X(GP_RBF, "gp_rbf")                 /* Gaussian process about the mean: exp(−d²/(2l²)), noise on the diagonal */           \
+    X(GP_EVIDENCE, "gp_evidence")       /* the same of unknown mean, over many l and noises, each weighed by what the curves say */
 
 enum interpolate_rule {
 #define INTERPOLATE_ENUM(name, text) INTERPOLATE_##name,
@@ -33,7 +34,7 @@ struct interpolate {
     const double *x, *y;
     int64_t width;
     double at;
-    double length, noise; /* GP_RBF: l, and what is added to the diagonal */
+    double length, noise; /* GP_RBF: l, and what is added to the diagonal; GP_EVIDENCE finds its own */
 };
 /* RANGE: fewer than 2 or more than INTERPOLATE_MAX_POINTS points. */
 int interpolate(const struct interpolate *a, double *ret, struct err *err);

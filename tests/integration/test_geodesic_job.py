@@ -70,6 +70,23 @@ def check_resume(tmp, csv, name, *more):
     return check_report(f"{tmp}/{name}-cut", 4)
 
 
+def check_prior(tmp, csv):
+    """The answer lies between the process and the network, where the weight says; all three are told, and resumed to the same bits."""
+    report = check_resume(tmp, csv, "prior", "model.prior=gaussian_process", "training.epochs=20", "training.learning_rate=0.01")
+    assert report["prior"] == "gp_evidence" and report["mean_rmse_network"] > 0, report
+    alone = report["baselines"]["gp_evidence"]["per_fold"]
+    weights = [fold["prior_weight"] for fold in report["per_fold"]]
+    assert all(0 <= w <= 1 for w in weights) and 1 in weights and min(weights) < 1, weights
+    for fold, prior in zip(report["per_fold"], alone):
+        assert fold["all"]["rmse"] <= max(fold["network"]["rmse"], prior["rmse"]) + 1e-12, (fold, prior)
+        if fold["prior_weight"] == 1:
+            assert abs(fold["all"]["rmse"] - prior["rmse"]) < 1e-12 and fold["network"]["rmse"] != prior["rmse"], (fold, prior)
+    with open(f"{tmp}/three.csv", "w", encoding="utf-8") as f:
+        f.write("nm,0,10,20\n200,1,2,3\n201,2,3,5\n")
+    three = drive(f"{tmp}/three", f"data.csv={tmp}/three.csv", *SMALL, "model.prior=gaussian_process")
+    assert three.returncode != 0 and "model.prior leaves two spectra out; expected at least 4, found 3" in three.stderr, three.stderr
+
+
 def check_few_epochs(tmp, csv):
     """A selection among fewer epochs than marks chooses by the scores there are."""
     for epochs in (1, 3):
@@ -192,6 +209,7 @@ def main():
         check_resume(tmp, csv, "fixed")
         report = check_resume(tmp, csv, "nested", "training.selection=nested", "training.decays=[0, 1]", "training.epochs=4")
         assert len(report["selection"]) == 8 and all(x > 0 for row in report["selection"] for x in row["rmse_without_each"]), report["selection"]
+        check_prior(tmp, csv)
         check_resume(tmp, csv, "decoder", "model.head=decoder", "training.final_model=false")
         check_few_epochs(tmp, csv)
         check_client(tmp, f"{tmp}/fixed")

@@ -162,6 +162,7 @@ static void rules_score_on_the_formula_what_they_are_known_to(void **state) {
         {INTERPOLATE_NOT_A_KNOT, {-2.2273, .8122, .9291, .9715, .8634, -15.5706}},
         {INTERPOLATE_NATURAL, {.9655, .9682, .9431, .9885, .9864, -.4694}},
         {INTERPOLATE_GP_RBF, {.7407, .9994, .8976, .9958, .9696, .9572}},
+        {INTERPOLATE_GP_EVIDENCE, {.73369, .99835, .78057, .99913, .96548, .99818}}, /* by NumPy, with inverses and determinants */
     };
     struct spectra s;
     ok(spectra_formula(&s, &err));
@@ -181,6 +182,7 @@ static void rules_score_on_measured_spectra_what_they_are_known_to(void **state)
         {INTERPOLATE_NEAREST, {-.636, -.443, .589, .653, .531, .798}},
         {INTERPOLATE_MEAN, {-.312, .754, .180, .830, .696, .885}},
         {INTERPOLATE_GP_RBF, {-.078, .831, .866, .977, .905, .906}},
+        {INTERPOLATE_GP_EVIDENCE, {-.1158, .8077, .7132, .9915, .8107, .8216}},
     };
     const char *named = getenv("BRR_SPECTRA_CSV");
     char beside[600];

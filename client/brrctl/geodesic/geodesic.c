@@ -13,6 +13,7 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"
 #include "geodesic/geodesic_file.h"
+#include "geodesic/geodesic_prior.h"
 
 /* The options of geodesic. */
 struct geodesic_options {
@@ -65,8 +66,9 @@ static int predict(const struct arguments *o, const struct geodesic_file *f, str
     OWNED_MEMORY double *each = malloc((size_t)geodesic_members_count(model.members) * (size_t)f->spectra.width * sizeof *each);
     if (!each)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a prediction");
-    int rc = geodesic_exact_predict(&model, &f->spectra, own(o)->at, each, err);
-    if (rc)
+    int rc;
+    if ((rc = geodesic_exact_predict(&model, &f->spectra, own(o)->at, each, err)) ||
+        (rc = geodesic_prior_blend(&model, &f->spectra, own(o)->at, each, err)))
         return rc;
     prediction_text(f, &model, each, out);
     return 0;
