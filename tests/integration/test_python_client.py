@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """client/python without a package of its own: the typed messages of the build, the events of an mne.io.Raw, a live stream that is followed, and
 windows by Braindecode's conventions."""
+import gc
 import glob
 import os
 import subprocess
@@ -61,6 +62,44 @@ def check_windows(d, recording):
     assert [r["i_start_in_trial"] for r in rows[:3]] == [0, 2048, 4096] and rows[0]["i_stop_in_trial"] == 4096 and rows[0]["n_valid"] == 4096
 
 
+def check_connection(d, model, found, recording):
+    """The daemon from Python: the results of this process; chunks, a gap, alarms; its messages as exceptions."""
+    import brr
+    import numpy
+    uv, rate, labels = recording
+    with brr.connect(f"unix:{d.socket}") as daemon:
+        remote = daemon.detector(model)
+        again = remote.detect(uv, rate, labels)
+        assert numpy.array_equal(again.probabilities, found.probabilities) and again.first == found.first == 0, model
+        assert [e[:2] for e in again.events] == [e[:2] for e in found.events], (again.events, found.events)
+        assert all(abs(a.confidence - b.confidence) < 1e-6 for a, b in zip(again.events, found.events)), (again.events, found.events)
+        if model != MODEL:
+            return
+        half, far = uv.shape[1] // 2, int(10 * rate)
+        sides = []
+        for detector in (remote, brr.Detector(model)):
+            stream, parts = detector.stream(rate, labels, on=0.06, off=0.03, alarm_hop_s=1), []
+            for at in range(0, half, 999):
+                parts.append(stream.push(uv[:, at:min(at + 999, half)]))
+            stream.gap(far)
+            parts += [stream.push(uv[:, half:]), stream.finish()]
+            sides.append((numpy.concatenate([p.probabilities for p in parts]), [e[:2] for p in parts for e in p.events],
+                          [(a.time, a.on) for p in parts for a in p.alarms]))
+        (a, *more), (b, *others) = sides
+        assert numpy.array_equal(a, b, equal_nan=True) and numpy.isnan(a).any() and more == others and more[1], (a.shape, b.shape, more, others)
+        for refused, words, code in ((lambda: daemon.detector("nothing").stream(rate, labels), "nothing", -5),
+                                     (lambda: remote.stream(rate, labels[:3]), "missing", -9),
+                                     (lambda: brr.connect("nowhere"), "is not an endpoint", -3),
+                                     (lambda: brr.connect("unix:/nonexistent").call("/brr.v1.Jobs/List"), "/nonexistent", -14)):
+            try:
+                refused()
+                raise AssertionError(f"not refused: {words}")
+            except brr.Error as e:
+                assert words in str(e) and e.code == code, (e.code, e)
+    os.environ["BRR_ENDPOINT"] = f"unix:{d.socket}"
+    assert brr.connect().endpoint == f"unix:{d.socket}" and isinstance(brr.connect().call("/brr.v1.Jobs/List"), bytes)
+
+
 def check_detector(d, recording, model):
     """In this process: the probabilities and events of the daemon; with a model that is fast also in chunks, with a gap, and what is refused."""
     import numpy
@@ -78,6 +117,7 @@ def check_detector(d, recording, model):
     found = detector.detect(uv, rate, labels)
     assert numpy.array_equal(found.probabilities, want), f"{model}: {numpy.abs(found.probabilities - want).max()}"
     assert [(f"{e.onset:.2f}", f"{e.duration:.2f}") for e in found.events] == [(f"{float(a):.2f}", f"{float(b):.2f}") for a, b in events], (found, events)
+    check_connection(d, model, found, (uv, rate, labels))
     if model != MODEL:
         return len(found.events)
     stream, parts = detector.stream(rate, labels), []
@@ -91,6 +131,10 @@ def check_detector(d, recording, model):
     stream.gap(far)
     stream.push(uv[:, half:])
     assert stream.finish().first >= 0
+    owner = [detector, stream, brr.Detector(model)]  # a cycle, which is collected in whatever order
+    owner += [owner, owner[2].stream(rate, labels)]
+    del owner
+    gc.collect()
     for refused, words in ((lambda: stream.push(uv[:, :9]), ""), (lambda: brr.Detector("nothing"), "neither a model file"),
                            (lambda: detector.stream(rate, labels[:3]), "missing"), (lambda: detector.stream(-1, labels), "rate")):
         try:

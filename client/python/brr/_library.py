@@ -30,6 +30,26 @@ def load(name, soname):
     raise ImportError(f"{soname} cannot be loaded ({failure}): build or install brrd, or name the file in {name.upper()}_LIBRARY")
 
 
+class Streams:
+    """Open streams of one owner, by their addresses. They are closed before it, in whatever order Python collects the objects."""
+
+    def __init__(self, close):
+        self._close, self._open = close, set()
+
+    def add(self, handle):
+        self._open.add(handle.value)
+
+    def close(self, handle):
+        """Once; what is closed already is left alone."""
+        if handle and handle.value in self._open:
+            self._open.discard(handle.value)
+            self._close(handle)
+
+    def close_all(self):
+        while self._open:
+            self._close(self._open.pop())
+
+
 class Tensor(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("rank", ctypes.c_int32), ("dim", ctypes.c_int64 * 4),
                 ("stride", ctypes.c_int64 * 4)]

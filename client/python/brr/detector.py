@@ -7,7 +7,7 @@
 import collections
 import ctypes
 
-from ._library import Error, load
+from ._library import Error, Streams, load
 
 Event = collections.namedtuple("Event", "onset duration confidence")  # seconds from the first sample; 0 to 1
 Alarm = collections.namedtuple("Alarm", "time on probability")
@@ -79,6 +79,7 @@ class Detector:
     def __init__(self, model, device="cpu", threads=0, bf16=False):
         self._handle = ctypes.c_void_p()
         options = _Options(ctypes.sizeof(_Options), device.encode(), threads, int(bf16))
+        self._streams = Streams(_library().brr_detector_stream_close)
         _call("open", str(model).encode(), ctypes.byref(options), ctypes.byref(self._handle))
         text = lambda name: getattr(_library(), f"brr_detector_{name}")(self._handle).decode()
         self.type, self.montage, self.sha256 = text("type"), text("montage"), text("sha256")
@@ -108,6 +109,7 @@ class Detector:
 
     def __del__(self):
         if getattr(self, "_handle", None):
+            self._streams.close_all()
             _library().brr_detector_close(self._handle)
 
 
@@ -117,6 +119,7 @@ class Stream:
         names = (ctypes.c_char_p * self.n)(*(str(c).encode() for c in channels))
         source = _Source(ctypes.sizeof(_Source), rate, self.n, names, on, off, alarm_hop_s, int(rows))
         _call("stream_open", detector._handle, ctypes.byref(source), ctypes.byref(self._handle))
+        detector._streams.add(self._handle)
 
     def _results(self):
         r = _Results(ctypes.sizeof(_Results))
@@ -159,4 +162,4 @@ class Stream:
 
     def __del__(self):
         if getattr(self, "_handle", None):
-            _library().brr_detector_stream_close(self._handle)
+            self.detector._streams.close(self._handle)
