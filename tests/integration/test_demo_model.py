@@ -48,6 +48,9 @@ def detect_with_ward(d, tmp):
     found = [glob.glob(f"{tmp}/{name}/**/*_events.tsv", recursive=True)[0] for name in ("unnamed", "named")]
     with open(found[0], "rb") as unnamed, open(found[1], "rb") as named:
         assert unnamed.read() == named.read()
+    code, out, err = d.ctl("score", f"{SOURCE}/examples", f"{tmp}/unnamed", "--json")
+    score = json.loads(out)["pooled"]["event"]
+    assert (score["tp"], score["fp"], score["ref"]) == (1, 0, 1), score
     assert '"name":"ward"' in d.ctl("models", "ward", "--json")[1].replace(" ", "")
 
 
