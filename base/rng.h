@@ -17,6 +17,7 @@ enum rng_stream {
     RNG_AUGMENT = 902,   /* training windows: step = epoch, index = 2¹² · place in the epoch */
     RNG_BOOTSTRAP = 903, /* patients drawn with replacement, for intervals (score/alarm_sweep.h) */
     RNG_NOISE = 904, /* noise of training windows: step = epoch, index = 2¹² · place in the epoch; of its table: index = 2⁶² */
+    RNG_EVENTS = 905, /* Poisson input of neurons (kernels/spike.h): step = tick, index = neuron / 4 */
     RNG_SYNTH = 1000, /* edfgen */
 };
 

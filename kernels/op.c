@@ -667,6 +667,9 @@ int op_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err 
             "an array of neurons is missing");
     require(&c, net->refractory && net->fire_limit && net->snooze && net->countdown && net->fire_count && net->sums && net->stale,
             "an array of neurons is missing");
+    require(&c, !(net->features & SPIKE_CURRENTS) || (net->current && net->current_leak && net->current_gain),
+            "an array of currents is missing");
+    require(&c, !(net->features & SPIKE_DRIVES) || (net->area && net->drive), "area or drive is missing");
     require(&c, a->before.ids && a->before.psp && a->before.counts && a->after.ids && a->after.psp && a->after.counts,
             "before or after is missing");
     require(&c, a->before.ids != a->after.ids && a->before.psp != a->after.psp && a->before.counts != a->after.counts,

@@ -3,13 +3,16 @@
  *
  * One tick: every neuron that fired in the tick before delivers s·w·p to each target of its row, in whole units of 2^-f, to the sum
  * of the tick in which the synapse's delay ends; the sum of a neuron's input, delivered and injected, is turned into a float once;
- * neurons with an input ("candidates", also where it sums to 0) then change by spike_advance. Sums are integers, so neither threads
- * nor their order change a bit. Source: FEAGI's published tick, sequential CPU path, with the differences that docs/burst.md lists.
+ * neurons with an input ("candidates", also where it sums to 0) then change by spike_advance. Where a neuron has exponential
+ * synapses the sum joins its current, and what the current gives is its input. Sums are integers, so neither threads nor their
+ * order change a bit. Source: FEAGI's published tick, sequential CPU path, with the differences that docs/burst.md lists.
  */
 #ifndef BRR_KERNELS_SPIKE_H
 #define BRR_KERNELS_SPIKE_H
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "base/philox.h"
 
 #ifdef __CUDACC__
 #define SPIKE_RULE static __device__ __forceinline__
@@ -24,6 +27,8 @@ enum {
     SPIKE_SLACK = 16,        /* synapses' room behind the last row that kernels may read */
     SPIKE_UNLIMITED = 65535, /* of fire_limit */
     SPIKE_MOST_DELAY = 255,
+    SPIKE_MOST_EVENTS = 64,   /* of Poisson input to a neuron in a tick */
+    SPIKE_EVENT_STREAM = 905, /* RNG_EVENTS of base/rng.h */
 };
 #define SPIKE_MOST_NEURONS (UINT32_MAX - SPIKE_BLOCK)
 /* Sums without any input hold this: no sum of inputs reaches it. */
@@ -41,6 +46,8 @@ enum spike_feature {
     SPIKE_PROBABILISTIC = 1, /* an excitability below 0.999 */
     SPIKE_LIMITED = 2,       /* a fire limit */
     SPIKE_EVERY_TICK = 4,    /* every neuron is a candidate in every tick */
+    SPIKE_CURRENTS = 8,      /* exponential synapses */
+    SPIKE_DRIVES = 16,       /* input of areas to all their neurons */
 };
 
 /* A packed synapse: the target in the upper 23 bits, s·w in the lower 9 as two's complement. All synapses of a row share p. */
@@ -54,6 +61,13 @@ struct spike_wide {
     uint32_t target;
     int16_t weight;     /* s·w */
     uint8_t psp, later; /* ticks that it arrives after the next one: its delay − 1 */
+};
+
+/* What each neuron of an area receives in each tick, in units of 2^-f: `constant`, and `event` for each of the Poisson events that
+ * the tick draws: less[k] is the chance of k events or fewer, times 2^32. */
+struct spike_drive {
+    int64_t constant, event;
+    uint32_t less[SPIKE_MOST_EVENTS];
 };
 
 /* Read and written by the device as a tick follows another. */
@@ -70,9 +84,9 @@ struct spike_fired {
     struct spike_counts *counts;
 };
 
-/* Everything in device memory but the scalars; a tick changes psp, v, countdown, fire_count, sums, touched and stale. Arrays of
- * neurons have n elements and their padding. The caller vouches for the contents: targets below n, no sum of |inputs| of a neuron
- * reaching 2^31 (2^63 with wide_sums) in units of 2^-f, fewer than 2^32 sums. */
+/* Everything in device memory but the scalars; a tick changes psp, v, current, countdown, fire_count, sums, touched and stale.
+ * Arrays of neurons have n elements and their padding. The caller vouches for the contents: targets below n, no sum of |inputs| of
+ * a neuron reaching 2^31 (2^63 with wide_sums) in units of 2^-f, fewer than 2^32 sums. */
 struct spike_net {
     uint32_t n;
     int fraction_bits; /* f */
@@ -93,6 +107,10 @@ struct spike_net {
     float *threshold, *threshold_limit, *leak, *excitability; /* threshold_limit: +infinity = none */
     uint16_t *refractory, *fire_limit, *snooze;               /* fire_limit: SPIKE_UNLIMITED = none */
     uint16_t *countdown, *fire_count;
+    float *current, *current_leak, *current_gain; /* NULL where no neuron has exponential synapses; a gain of 0: these do not */
+    uint32_t *area;                               /* SPIKE_DRIVES: places in `drive` */
+    struct spike_drive *drive;                    /* SPIKE_DRIVES */
+    uint64_t seed;                                /* of the events */
     void *sums; /* (delays, n) a ring: row t % delays has what arrives in tick t, and no input once t is over; CUDA: see below */
     uint32_t *touched; /* CUDA, wide sums: (delays, n/32) bits of the neurons that synapses reach; 0 once the tick is over */
     uint8_t *stale;    /* per block: some neuron in it does not accumulate and has a membrane other than +0 */
@@ -122,6 +140,24 @@ SPIKE_RULE uint32_t spike_hash(uint32_t id, uint32_t tick) {
 SPIKE_RULE int32_t spike_lucky(float excitability, uint32_t id, uint32_t tick) {
     float drawn = (float)spike_hash(id, tick) * 0x1p-32f;
     return -(int32_t)(excitability >= 0.999f) | (-(int32_t)(excitability > 0.0f) & -(int32_t)(drawn < excitability));
+}
+
+/* Words of four neurons in a tick, of which `id` is one: word id % 4 is its own. */
+SPIKE_RULE void spike_event_words(uint64_t seed, uint32_t id, uint64_t tick, uint32_t ret[4]) {
+    philox(seed, SPIKE_EVENT_STREAM, (uint32_t)tick, (tick >> 32) << 32 | id / 4, ret);
+}
+SPIKE_RULE int64_t spike_driven(const struct spike_drive *d, uint32_t word) {
+    int events = 0;
+    while (events < SPIKE_MOST_EVENTS && word >= d->less[events])
+        events++;
+    return d->constant + events * d->event;
+}
+
+/* A tick of exponential synapses: the membrane gets what the current gives, and what arrives joins the current. */
+SPIKE_RULE float spike_current(float *current, float leak, float gain, float arrived) {
+    float was = *current, kept = was * (1.0f - leak);
+    *current = kept + arrived;
+    return was * gain;
 }
 
 /* All of a neuron that a tick reads or changes. */

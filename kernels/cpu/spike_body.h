@@ -210,6 +210,38 @@ INLINE void inject_block(const struct spike_tick_args *a, uint32_t first, const 
     }
 }
 
+/* What areas give to all their neurons joins their sums before these become floats. */
+INLINE void drive_block(const struct spike_tick_args *a, uint32_t first, int64_t *delivered, float unit, struct block *b) {
+    const struct spike_net *net = &a->net;
+    for (uint32_t i = 0; i < SPIKE_BLOCK; i += 4) {
+        uint32_t words[4];
+        spike_event_words(net->seed, first + i, a->before.counts->tick + 1, words);
+        for (uint32_t k = i; k < i + 4; k++) {
+            const struct spike_drive *drive = &net->drive[net->area[first + k]];
+            if (drive->constant || drive->event) {
+                delivered[k] += spike_driven(drive, words[k % 4]);
+                b->input[k] = (float)delivered[k] * unit;
+                b->may[k] = -1;
+            }
+        }
+    }
+}
+
+/* Neurons with exponential synapses, all of them candidates: their currents are the inputs. */
+INLINE void current_block(const struct spike_net *net, uint32_t first, struct block *b) {
+    const float *leak = net->current_leak + first, *gain = net->current_gain + first;
+    const uint8_t *flags = net->flags + first;
+    float *current = net->current + first;
+#pragma omp simd
+    for (int i = 0; i < SPIKE_BLOCK; i++) {
+        int32_t has = -(int32_t)(gain[i] != 0.0f) & -(int32_t)(flags[i] & SPIKE_ALIVE);
+        float now = current[i], input = spike_current(&now, leak[i], gain[i], b->input[i]);
+        b->input[i] = has ? input : b->input[i];
+        current[i] = has ? now : current[i];
+        b->may[i] |= has;
+    }
+}
+
 INLINE void draw_block(const struct spike_net *net, uint32_t first, uint32_t tick, struct block *b) {
     const float *excitability = net->excitability + first;
     for (uint32_t i = 0; i < SPIKE_BLOCK; i++)
@@ -330,15 +362,20 @@ INLINE void advance_part(const struct spike_tick_args *a, uint32_t from, uint32_
     for (uint32_t first = from; first < to; first += SPIKE_BLOCK) {
         bool injected = at < a->n_inject && a->inject_ids[at] < first + SPIKE_BLOCK;
         int64_t delivered[SPIKE_BLOCK];
-        for (int i = 0; injected && i < SPIKE_BLOCK; i++) {
+        for (int i = 0; (injected || features & SPIKE_DRIVES) && i < SPIKE_BLOCK; i++) {
             int64_t sum = wide_sums ? wide_sums[first + (uint32_t)i] : narrow_sums[first + (uint32_t)i];
             delivered[i] = sum == (wide_sums ? SPIKE_NO_INPUT_64 : SPIKE_NO_INPUT_32) ? 0 : sum;
         }
         int32_t any = wide_sums ? take_64(wide_sums + first, unit, &b) : take_32(narrow_sums + first, unit, &b);
-        if (!any && !injected && !net->stale[first / SPIKE_BLOCK] && !(features & SPIKE_EVERY_TICK))
+        if (!any && !injected && !net->stale[first / SPIKE_BLOCK] &&
+            !(features & (SPIKE_EVERY_TICK | SPIKE_DRIVES | SPIKE_CURRENTS)))
             continue;
+        if (features & SPIKE_DRIVES)
+            drive_block(a, first, delivered, unit, &b);
         if (injected)
             inject_block(a, first, delivered, &at, unit, &b);
+        if (features & SPIKE_CURRENTS)
+            current_block(net, first, &b);
         any = run_block(net, first, tick, features, &b);
         candidates += b.candidates;
         if (any)
@@ -354,7 +391,7 @@ static void spike_part(const struct spike_tick_args *a, int part, struct spike_p
     from = from < padded ? from : padded;
     to = to < padded ? to : padded;
     ret->events = deliver_part(a, part);
-    switch (a->net.features & (SPIKE_PROBABILISTIC | SPIKE_LIMITED | SPIKE_EVERY_TICK)) {
+    switch (a->net.features) {
     case 0:
         advance_part(a, (uint32_t)from, (uint32_t)to, 0, ret);
         break;
@@ -368,7 +405,7 @@ static void spike_part(const struct spike_tick_args *a, int part, struct spike_p
         advance_part(a, (uint32_t)from, (uint32_t)to, SPIKE_PROBABILISTIC | SPIKE_LIMITED, ret);
         break;
     default:
-        advance_part(a, (uint32_t)from, (uint32_t)to, SPIKE_PROBABILISTIC | SPIKE_LIMITED | SPIKE_EVERY_TICK, ret);
+        advance_part(a, (uint32_t)from, (uint32_t)to, a->net.features | SPIKE_PROBABILISTIC | SPIKE_LIMITED, ret);
         break;
     }
 }

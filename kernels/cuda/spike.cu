@@ -232,6 +232,21 @@ static __device__ struct spike_neuron load_neuron(const struct spike_net &net, u
     return u;
 }
 
+/* Adds what the neuron's area gives; false where it gives nothing. */
+static __device__ inline bool add_drive(const struct spike_job &j, uint32_t id, int64_t *sum) {
+    const struct spike_drive *drive = &j.net.drive[j.net.area[id]];
+    if (!drive->constant && !drive->event)
+        return false;
+    uint32_t words[4];
+    spike_event_words(j.net.seed, id, j.before.counts->tick + 1, words);
+    *sum += spike_driven(drive, id % 4 == 0 ? words[0] : id % 4 == 1 ? words[1] : id % 4 == 2 ? words[2] : words[3]);
+    return true;
+}
+
+static __device__ inline bool has_current(const struct spike_net &net, uint32_t id) {
+    return net.features & SPIKE_CURRENTS && net.current_gain[id] != 0.0f;
+}
+
 /* One neuron of the network; returns whether it fires. */
 static __device__ bool advance_one(const struct spike_job &j, uint32_t now, uint32_t id, bool *ret_may) {
     const struct spike_net &net = j.net;
@@ -240,7 +255,8 @@ static __device__ bool advance_one(const struct spike_job &j, uint32_t now, uint
     int flags = net.flags[id];
     bool touched = take_sum(net, spike_sums_at(&net, now, 0) + id, &sum);
     int64_t injection = injection_of(j, id);
-    bool may = flags & SPIKE_ALIVE && (touched || injection >= 0 || net.features & SPIKE_EVERY_TICK);
+    bool driven = net.features & SPIKE_DRIVES && add_drive(j, id, &sum), exponential = has_current(net, id);
+    bool may = flags & SPIKE_ALIVE && (touched || injection >= 0 || driven || exponential || net.features & SPIKE_EVERY_TICK);
     *ret_may = may;
     if (injection >= 0)
         sum += j.inject_sums[injection];
@@ -250,8 +266,10 @@ static __device__ bool advance_one(const struct spike_job &j, uint32_t now, uint
         return false;
     }
     struct spike_neuron u = load_neuron(net, id, flags);
-    float unit = 1.0f / (float)(1 << net.fraction_bits), x;
-    bool fires = spike_advance(&u, (float)sum * unit, -1, spike_lucky(net.excitability[id], id, tick), true, &x);
+    float unit = 1.0f / (float)(1 << net.fraction_bits), input = (float)sum * unit, x;
+    if (exponential)
+        input = spike_current(&net.current[id], net.current_leak[id], net.current_gain[id], input);
+    bool fires = spike_advance(&u, input, -1, spike_lucky(net.excitability[id], id, tick), true, &x);
     net.v[id] = u.v;
     net.countdown[id] = (uint16_t)u.countdown;
     net.fire_count[id] = (uint16_t)u.fire_count;

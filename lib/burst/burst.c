@@ -273,6 +273,8 @@ int burst_settle(struct burst *b, struct err *err) {
         return rc;
     b->net.fraction_bits = b->c->net.fraction_bits;
     b->net.features = b->c->net.features;
+    if ((rc = burst_device_drive(b, err)))
+        return rc;
     b->unsettled = false;
     return 0;
 }

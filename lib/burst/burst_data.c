@@ -4,6 +4,7 @@
 
 void burst_state_done(struct burst_state *state) {
     free(state->v);
+    free(state->current);
     free(state->countdown);
     free(state->fire_count);
     free(state->psp);

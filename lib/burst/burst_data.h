@@ -29,7 +29,7 @@ struct burst_state {
     int fraction_bits;
     bool every_tick; /* burst_options */
     uint32_t neurons, fired;
-    float *v;
+    float *v, *current; /* current: NULL where no neuron has exponential synapses */
     uint16_t *countdown, *fire_count;
     uint8_t *psp, *alive; /* psp counts for sources that are mp_driven_psp */
     uint32_t *divisor;    /* NULL where no source divides and none has lost a synapse */

@@ -67,7 +67,10 @@ static struct place place_of(struct burst *b, const void *array) {
     if (array == host->name)                                                                                                       \
         return (struct place){(void **)&net->name, n, sizeof(type)};
     CONNECTOME_NEURONS(PLACE)
+    CONNECTOME_CURRENTS(PLACE)
 #undef PLACE
+    if (array == b->c->area)
+        return (struct place){(void **)&net->area, n, sizeof *net->area};
     if (array == host->row)
         return (struct place){(void **)&net->row, n + 1, sizeof *net->row};
     return (struct place){(void **)&net->divisor, n, sizeof *net->divisor};
@@ -205,8 +208,12 @@ int burst_device_open(struct burst *b, struct err *err) {
     device_describe(b->device, &info);
     b->remote = info.is_async;
     b->threads = info.threads;
-    b->net = (struct spike_net){
-        .n = host->n, .features = host->features, .fraction_bits = host->fraction_bits, .hubs = host->hubs, .delays = host->delays};
+    b->net = (struct spike_net){.n = host->n,
+                                .features = host->features,
+                                .fraction_bits = host->fraction_bits,
+                                .hubs = host->hubs,
+                                .delays = host->delays,
+                                .seed = host->seed};
     b->net.parts = 1;
     b->net.part_neurons = (uint32_t)burst_padded(b);
     size_t n = (size_t)burst_padded(b);
@@ -218,7 +225,12 @@ int burst_device_open(struct burst *b, struct err *err) {
     OPEN(int64_t, row)
     if (host->divisor)
         OPEN(uint32_t, divisor)
+    if (host->current) {
+        CONNECTOME_CURRENTS(OPEN)
+    }
 #undef OPEN
+    if (host->features & SPIKE_DRIVES && ((rc = burst_device_array(b, b->c->area, err)) || (rc = burst_device_drive(b, err))))
+        return rc;
     if ((rc = burst_device_rows(b, err)) ||
         (rc = b->remote ? device_alloc(b->device, n / 8 * (size_t)host->delays, (void **)&b->net.touched, err)
                         : span_rows(b, err)) ||
@@ -235,6 +247,7 @@ void burst_device_close(struct burst *b) {
         device_free(dev, b->lists[i].psp);
     }
     device_free(dev, b->counts);
+    device_free(dev, b->net.drive);
     device_free(dev, b->net.sums);
     device_free(dev, b->net.stale);
     device_free(dev, b->net.touched);
@@ -245,6 +258,8 @@ void burst_device_close(struct burst *b) {
         return;
 #define CLOSE(type, name) device_free(dev, b->net.name);
     CONNECTOME_NEURONS(CLOSE)
+    CONNECTOME_CURRENTS(CLOSE)
+    CLOSE(uint32_t, area)
 #undef CLOSE
     device_free(dev, b->net.row);
     device_free(dev, b->net.divisor);

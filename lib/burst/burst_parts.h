@@ -51,6 +51,9 @@ static inline int64_t burst_padded(const struct burst *b) {
 /* Bytes of a neuron's sum (kernels/spike.h). */
 static inline size_t burst_sum_bytes(bool remote, bool wide_sums) { return remote || wide_sums ? 8 : 4; }
 
+/* burst_drive.c. What areas give to all their neurons, in the units that the network has now. */
+int burst_device_drive(struct burst *b, struct err *err);
+
 /* burst_ring.c. Memory for the sums, in the form that the connectome has now; what is under way stays. */
 int burst_device_sums(struct burst *b, struct err *err);
 /* What arrives in the next delays − 1 ticks, of all neurons for one tick after the other, SPIKE_NO_INPUT_64 where nothing does. */

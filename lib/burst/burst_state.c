@@ -17,6 +17,7 @@ static int gather(struct burst *b, struct burst_state *state, struct err *err) {
     const struct spike_net *net = &b->c->net;
     size_t n = net->n, waiting = (size_t)(b->n_pending - b->head);
     state->v = copy_of(net->v, n * sizeof *net->v);
+    state->current = net->current ? copy_of(net->current, n * sizeof *net->current) : NULL;
     state->countdown = copy_of(net->countdown, n * sizeof *net->countdown);
     state->fire_count = copy_of(net->fire_count, n * sizeof *net->fire_count);
     state->psp = copy_of(net->psp, n);
@@ -27,8 +28,8 @@ static int gather(struct burst *b, struct burst_state *state, struct err *err) {
     state->pending = copy_of(b->pending ? b->pending + b->head : NULL, waiting * sizeof *b->pending);
     state->n_arriving = (int64_t)burst_ring_size(b);
     state->arriving = malloc(burst_ring_size(b) * sizeof *state->arriving + 1);
-    if (!state->v || !state->countdown || !state->fire_count || !state->psp || !state->alive || !state->fired_ids ||
-        !state->pending || !state->arriving || (counts && !state->divisor))
+    if (!state->v || (net->current && !state->current) || !state->countdown || !state->fire_count || !state->psp || !state->alive ||
+        !state->fired_ids || !state->pending || !state->arriving || (counts && !state->divisor))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the state of %u neurons", net->n);
     for (uint32_t i = 0; i < n; i++) {
         state->alive[i] &= SPIKE_ALIVE;
@@ -48,9 +49,9 @@ int burst_save(struct burst *b, struct burst_state *ret, struct err *err) {
     state.every_tick = b->options.every_tick;
     state.fraction_bits = net->fraction_bits;
     state.neurons = net->n;
-    if (rc || (rc = burst_device_fetch(b, net->v, err)) || (rc = burst_device_fetch(b, net->countdown, err)) ||
-        (rc = burst_device_fetch(b, net->fire_count, err)) || (rc = burst_device_fetch(b, net->psp, err)) ||
-        (rc = gather(b, &state, err))) {
+    if (rc || (rc = burst_device_fetch(b, net->v, err)) || (net->current && (rc = burst_device_fetch(b, net->current, err))) ||
+        (rc = burst_device_fetch(b, net->countdown, err)) || (rc = burst_device_fetch(b, net->fire_count, err)) ||
+        (rc = burst_device_fetch(b, net->psp, err)) || (rc = gather(b, &state, err))) {
         burst_state_done(&state);
         return rc;
     }
@@ -88,7 +89,12 @@ static int check(const struct burst *b, const struct burst_state *state, struct 
     if (state->fraction_bits < 0 || state->fraction_bits > c->net.fraction_bits)
         return err_set(err, ERR_INVALID, "the state has %d fraction bits; expected 0 to the %d that the network allows",
                        state->fraction_bits, c->net.fraction_bits);
+    if (!state->current != !c->net.current)
+        return err_set(err, ERR_INVALID, "state.current is %s; the network %s exponential synapses",
+                       state->current ? "there" : "missing", c->net.current ? "has" : "has no");
     for (uint32_t i = 0; i < state->neurons; i++) {
+        if (state->current && !isfinite(state->current[i]))
+            return err_set(err, ERR_INVALID, "state.current[%u] is %g; expected a finite number", i, (double)state->current[i]);
         if (!isfinite(state->v[i]))
             return err_set(err, ERR_INVALID, "state.v[%u] is %g; expected a finite number", i, (double)state->v[i]);
         if (state->alive[i] > 1)
@@ -119,6 +125,8 @@ static void put(struct burst *b, const struct burst_state *state) {
     struct spike_net *net = &b->c->net;
     size_t n = net->n;
     memcpy(net->v, state->v, n * sizeof *net->v);
+    if (net->current)
+        memcpy(net->current, state->current, n * sizeof *net->current);
     memcpy(net->countdown, state->countdown, n * sizeof *net->countdown);
     memcpy(net->fire_count, state->fire_count, n * sizeof *net->fire_count);
     for (size_t i = 0; i < n; i++) {
@@ -158,12 +166,13 @@ int burst_restore(struct burst *b, const struct burst_state *state, struct err *
     b->n_pending = b->pending_room = state->n_pending;
     b->tick = state->tick;
     b->net.fraction_bits = net->fraction_bits = state->fraction_bits;
-    void *const arrays[] = {net->v, net->countdown, net->fire_count, net->psp, net->flags, net->divisor};
+    void *const arrays[] = {net->v, net->current, net->countdown, net->fire_count, net->psp, net->flags, net->divisor};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         if (arrays[i] && (rc = burst_device_array(b, arrays[i], err)))
             return rc;
     net->wide_sums |= !arriving_fits(b, state);
-    if ((rc = burst_device_stale(b, err)) || (net->wide_sums != b->net.wide_sums && (rc = burst_device_sums(b, err))) ||
+    if ((rc = burst_device_drive(b, err)) || (rc = burst_device_stale(b, err)) ||
+        (net->wide_sums != b->net.wide_sums && (rc = burst_device_sums(b, err))) ||
         (b->net.delays > 1 && (rc = burst_ring_put(b, state->arriving, err))))
         return rc;
     return burst_device_fired(b, state->fired_ids, state->fired, err);

@@ -9,6 +9,7 @@
 #include "burst/connectome_rows.h"
 
 enum { ALIGNMENT = 64 };
+#define MOST_DRIVE 0x1p20f
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */
 
@@ -24,6 +25,9 @@ void connectome_free(struct connectome *c) {
 #define NEURON_FREE(type, name) free(c->net.name);
     CONNECTOME_NEURONS(NEURON_FREE)
 #undef NEURON_FREE
+#define CURRENT_FREE(type, name) free(c->net.name);
+    CONNECTOME_CURRENTS(CURRENT_FREE)
+#undef CURRENT_FREE
     free(c->net.row);
     free(c->net.divisor);
     free(c->net.synapses);
@@ -113,8 +117,14 @@ static int check_neurons(const struct connectome_arrays *a, struct err *err) {
         (rc = check_floats("v", a->v, a->neurons, finite, err)) ||
         (rc = check_floats("threshold_limit", a->threshold_limit, a->neurons, any, err)) ||
         (rc = check_floats("leak", a->leak, a->neurons, share, err)) ||
-        (rc = check_floats("excitability", a->excitability, a->neurons, any, err)))
+        (rc = check_floats("excitability", a->excitability, a->neurons, any, err)) ||
+        (rc = check_floats("current", a->current, a->neurons, finite, err)) ||
+        (rc = check_floats("current_leak", a->current_leak, a->neurons, share, err)) ||
+        (rc = check_floats("current_gain", a->current_gain, a->neurons, finite, err)))
         return rc;
+    if ((a->current || a->current_leak) && !a->current_gain)
+        return err_set(err, ERR_INVALID, "neuron.current_gain is missing, and neuron.%s is there",
+                       a->current ? "current" : "current_leak");
     for (int64_t i = 0; a->accumulate && i < a->neurons; i++)
         if (a->accumulate[i] > 1)
             return err_set(err, ERR_INVALID, "neuron.accumulate[%lld] is %d; expected 0 or 1", (long long)i, a->accumulate[i]);
@@ -133,6 +143,13 @@ static int check_areas(const struct connectome_arrays *a, struct err *err) {
         if (fabsf(a->areas[i].power) >= 0x1p40f)
             return err_set(err, ERR_INVALID, "brr.areas[%d].power is %g; expected less than 2^40 in size", i,
                            (double)a->areas[i].power);
+        const struct connectome_area *area = &a->areas[i];
+        if (!(fabsf(area->constant) < MOST_DRIVE) || !(fabsf(area->event) < MOST_DRIVE))
+            return err_set(err, ERR_INVALID, "brr.areas[%d]: constant %g, poisson_potential %g; expected less than 2^20 in size", i,
+                           (double)area->constant, (double)area->event);
+        if (!(area->events >= 0 && area->events <= CONNECTOME_MOST_EVENTS))
+            return err_set(err, ERR_INVALID, "brr.areas[%d].poisson is %g; expected 0 to %d events in a tick", i, area->events,
+                           CONNECTOME_MOST_EVENTS);
     }
     return 0;
 }
@@ -197,6 +214,20 @@ static void put_neurons(struct connectome *c, const struct connectome_arrays *a)
     }
 }
 
+static int put_currents(struct connectome *c, const struct connectome_arrays *a, struct err *err) {
+    size_t n = c->net.n;
+    if (!a->current_gain)
+        return 0;
+#define PUT(type, name)                                                                                                            \
+    if (!(c->net.name = zeroed(connectome_padded((int64_t)n) * sizeof(type))))                                                     \
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the currents of %zu neurons", n);                                    \
+    if (a->name)                                                                                                                   \
+        memcpy(c->net.name, a->name, n * sizeof(type));
+    CONNECTOME_CURRENTS(PUT)
+#undef PUT
+    return 0;
+}
+
 /* Packed rows have one p and no delay. */
 static bool needs_wide(struct connectome *c, const struct connectome_arrays *a) {
     uint8_t *seen = c->base_psp;
@@ -233,6 +264,7 @@ static int build(const struct connectome_arrays *arrays, int64_t max_bytes, stru
         (rc = connectome_alloc(arrays->neurons, arrays->areas, arrays->n_areas, &c, err)))
         return rc;
     c->net.delays = delays;
+    c->net.seed = arrays->seed;
     put_neurons(c, arrays);
     bool wide = needs_wide(c, arrays);
     int64_t bytes = connectome_bytes(arrays->neurons, arrays->synapses, wide);
@@ -240,7 +272,7 @@ static int build(const struct connectome_arrays *arrays, int64_t max_bytes, stru
         rc = err_set(err, ERR_EXHAUSTED,
                      "the network takes %lld bytes, as its synapses need 8 bytes each; its memory budget is %lld", (long long)bytes,
                      (long long)max_bytes);
-    else if (!(rc = connectome_alloc_rows(c, wide, err))) {
+    else if (!(rc = put_currents(c, arrays, err)) && !(rc = connectome_alloc_rows(c, wide, err))) {
         put_synapses(c, arrays);
         rc = connectome_finish(c, err);
     }
@@ -307,6 +339,10 @@ int connectome_export(const struct connectome *c, struct connectome_arrays *ret,
                                   .fire_limit = net->fire_limit,
                                   .snooze = net->snooze,
                                   .area = c->area,
+                                  .current = net->current,
+                                  .current_leak = net->current_leak,
+                                  .current_gain = net->current_gain,
+                                  .seed = net->seed,
                                   .areas = c->areas,
                                   .n_areas = c->n_areas};
     float *limit = take(&at, n * sizeof *limit);

@@ -11,13 +11,16 @@
 #include "base/err.h"
 #include "kernels/spike.h"
 
-enum { CONNECTOME_NAME_SIZE = 64, CONNECTOME_MOST_AREAS = 4096 };
+enum { CONNECTOME_NAME_SIZE = 64, CONNECTOME_MOST_AREAS = 4096, CONNECTOME_MOST_EVENTS = 16 };
 
 struct connectome_area {
     char name[CONNECTOME_NAME_SIZE];
     bool psp_divide;    /* its neurons share each synapse's output among their synapses */
     bool mp_driven_psp; /* the output of its neurons follows their membrane when they fire */
     float power;        /* potential that its lowest neuron receives in every tick; 0 = none */
+    float constant;     /* potential that each of its neurons receives in every tick */
+    float event;        /* and for each of its Poisson events */
+    double events;      /* mean of these in a tick, 0 to CONNECTOME_MOST_EVENTS */
 };
 
 /* The arrays of a network. Names and defaults are those of the file format; NULL stands for an array that is missing. */
@@ -25,6 +28,7 @@ struct connectome_arrays {
     int64_t neurons, synapses;
     const float *threshold; /* required */
     const float *v, *threshold_limit, *leak, *excitability;
+    const float *current, *current_leak, *current_gain; /* exponential synapses, of neurons whose gain is not 0 */
     const uint16_t *refractory, *fire_limit, *snooze;
     const uint8_t *accumulate;
     const uint32_t *area;
@@ -33,6 +37,7 @@ struct connectome_arrays {
     const uint8_t *delay;                /* 1 to 255 ticks; missing: 1 */
     const struct connectome_area *areas; /* at least one */
     int n_areas;
+    uint64_t seed; /* of Poisson events */
 };
 
 /* Arrays of neurons in struct spike_net: type and name. */
@@ -50,6 +55,12 @@ struct connectome_arrays {
     X(uint8_t, flags)                                                                                                              \
     X(uint8_t, psp)                                                                                                                \
     X(uint32_t, live)
+
+/* The same for arrays that a network has with current_gain alone. */
+#define CONNECTOME_CURRENTS(X)                                                                                                     \
+    X(float, current)                                                                                                              \
+    X(float, current_leak)                                                                                                         \
+    X(float, current_gain)
 
 /* Open for its owner to read; changed through the functions below. */
 struct connectome {

@@ -168,6 +168,9 @@ void connectome_scan_features(struct connectome *c) {
         features |= c->net.excitability[i] >= 0.999f ? 0U : SPIKE_PROBABILISTIC;
         features |= c->net.fire_limit[i] != SPIKE_UNLIMITED ? SPIKE_LIMITED : 0U;
     }
+    features |= c->net.current_gain ? SPIKE_CURRENTS : 0U;
+    for (int i = 0; i < c->n_areas; i++)
+        features |= c->areas[i].constant != 0 || c->areas[i].events > 0 ? SPIKE_DRIVES : 0U;
     c->net.features = features;
 }
 
@@ -220,6 +223,9 @@ int connectome_finish(struct connectome *c, struct err *err) {
     connectome_scale(c);
     connectome_scan_features(c);
     c->bytes = connectome_bytes(c->net.n, c->capacity, c->net.wide);
+#define CURRENT_BYTES(type, name) c->bytes += c->net.name ? (int64_t)(connectome_padded(c->net.n) * sizeof(type)) : 0;
+    CONNECTOME_CURRENTS(CURRENT_BYTES)
+#undef CURRENT_BYTES
     return divide_where_areas_do(c, err);
 }
 

@@ -12,7 +12,7 @@
 
 enum { MOST_ARRAYS = 40 };
 static const char KIND[] = "burst-network", KIND_STATE[] = "burst-state", NOTE_KEY[] = "brr.note",
-                  EVERY_TICK_KEY[] = "brr.every_tick";
+                  EVERY_TICK_KEY[] = "brr.every_tick", SEED_KEY[] = "brr.seed";
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
@@ -75,16 +75,18 @@ static int read_arrays(struct reader *r, const struct wanted *wanted, size_t n) 
 #define NETWORK_ARRAYS(a)                                                                                                          \
     WANT(NEURON, F32, "neuron.threshold", a.threshold), WANT(NEURON, F32, "neuron.v", a.v),                                        \
         WANT(NEURON, F32, "neuron.threshold_limit", a.threshold_limit), WANT(NEURON, F32, "neuron.leak", a.leak),                  \
-        WANT(NEURON, F32, "neuron.excitability", a.excitability), WANT(NEURON, U16, "neuron.refractory", a.refractory),            \
-        WANT(NEURON, U16, "neuron.fire_limit", a.fire_limit), WANT(NEURON, U16, "neuron.snooze", a.snooze),                        \
-        WANT(NEURON, U8, "neuron.accumulate", a.accumulate), WANT(NEURON, U32, "neuron.area", a.area),                             \
-        WANT(SYNAPSE, U32, "synapse.src", a.src), WANT(SYNAPSE, U32, "synapse.dst", a.dst),                                        \
-        WANT(SYNAPSE, U8, "synapse.weight", a.weight), WANT(SYNAPSE, U8, "synapse.psp", a.psp),                                    \
-        WANT(SYNAPSE, U8, "synapse.type", a.type), WANT(SYNAPSE, U8, "synapse.delay", a.delay)
+        WANT(NEURON, F32, "neuron.excitability", a.excitability), WANT(NEURON, F32, "neuron.current", a.current),                  \
+        WANT(NEURON, F32, "neuron.current_leak", a.current_leak), WANT(NEURON, F32, "neuron.current_gain", a.current_gain),        \
+        WANT(NEURON, U16, "neuron.refractory", a.refractory), WANT(NEURON, U16, "neuron.fire_limit", a.fire_limit),                \
+        WANT(NEURON, U16, "neuron.snooze", a.snooze), WANT(NEURON, U8, "neuron.accumulate", a.accumulate),                         \
+        WANT(NEURON, U32, "neuron.area", a.area), WANT(SYNAPSE, U32, "synapse.src", a.src),                                        \
+        WANT(SYNAPSE, U32, "synapse.dst", a.dst), WANT(SYNAPSE, U8, "synapse.weight", a.weight),                                   \
+        WANT(SYNAPSE, U8, "synapse.psp", a.psp), WANT(SYNAPSE, U8, "synapse.type", a.type),                                        \
+        WANT(SYNAPSE, U8, "synapse.delay", a.delay)
 
 /* Arrays of a state in a file. */
 struct state_arrays {
-    const float *v, *potential;
+    const float *v, *current, *potential; /* current: missing without exponential synapses */
     const uint16_t *countdown, *fire_count;
     const uint8_t *psp, *alive;
     const uint32_t *divisor, *fired, *id;
@@ -97,7 +99,22 @@ struct state_arrays {
         WANT(STATE, U8, "state.alive", a.alive), WANT(STATE, U32, "state.divisor", a.divisor),                                     \
         WANT(FIRED, U32, "state.fired", a.fired), WANT(PENDING, U64, "state.pending.tick", a.tick),                                \
         WANT(PENDING, U32, "state.pending.id", a.id), WANT(PENDING, F32, "state.pending.potential", a.potential),                  \
-        WANT(ARRIVING, I64, "state.arriving", a.arriving)
+        WANT(STATE, F32, "state.current", a.current), WANT(ARRIVING, I64, "state.arriving", a.arriving)
+
+/* Whether the key is that of a number. */
+static bool read_area_number(const char *key, double value, struct connectome_area *area) {
+    if (!strcmp(key, "poisson")) {
+        area->events = value;
+        return true;
+    }
+    float *to = !strcmp(key, "power")               ? &area->power
+                : !strcmp(key, "constant")          ? &area->constant
+                : !strcmp(key, "poisson_potential") ? &area->event
+                                                    : NULL;
+    if (to)
+        *to = (float)value;
+    return to;
+}
 
 static int read_area(const char *path, const struct json *j, int index, struct connectome_area *ret, struct err *err) {
     struct connectome_area area = {0};
@@ -116,14 +133,14 @@ static int read_area(const char *path, const struct json *j, int index, struct c
         } else if (!strcmp(key, "psp_divide") || !strcmp(key, "mp_driven_psp")) {
             expected = kind == JSON_KIND_BOOL ? NULL : "true or false";
             *(!strcmp(key, "psp_divide") ? &area.psp_divide : &area.mp_driven_psp) = json_bool(value, false);
-        } else if (!strcmp(key, "power")) {
+        } else if (read_area_number(key, json_f64(value, 0), &area)) {
             expected = kind == JSON_KIND_REAL || kind == JSON_KIND_INTEGER ? NULL : "a number";
-            area.power = (float)json_f64(value, 0);
         } else if (strcmp(key, "geometry") != 0) {
             return err_set(
                 err, ERR_INVALID,
-                "%s: brr.areas[%d] has '%s', which is unknown; expected name, psp_divide, mp_driven_psp, power, geometry", path,
-                index, key);
+                "%s: brr.areas[%d] has '%s', which is unknown; expected name, psp_divide, mp_driven_psp, power, constant, poisson, "
+                "poisson_potential, geometry",
+                path, index, key);
         }
         if (expected)
             return err_set(err, ERR_INVALID, "%s: brr.areas[%d].%s is wrong; expected %s", path, index, key, expected);
@@ -201,12 +218,13 @@ static int copy_state(struct reader *r, const struct state_arrays *a, struct bur
     s.psp = copy_of(a->psp, n);
     s.alive = copy_of(a->alive, n);
     s.divisor = a->divisor ? copy_of(a->divisor, n * sizeof *s.divisor) : NULL;
+    s.current = a->current ? copy_of(a->current, n * sizeof *s.current) : NULL;
     s.fired_ids = copy_of(a->fired, fired * sizeof *s.fired_ids);
     s.pending = calloc(pending + 1, sizeof *s.pending);
     s.n_arriving = r->length[ARRIVING];
     s.arriving = copy_of(a->arriving, (size_t)s.n_arriving * sizeof *s.arriving);
-    if (!s.v || !s.countdown || !s.fire_count || !s.psp || !s.alive || (a->divisor && !s.divisor) || !s.fired_ids || !s.pending ||
-        !s.arriving) {
+    if (!s.v || !s.countdown || !s.fire_count || !s.psp || !s.alive || (a->divisor && !s.divisor) || (a->current && !s.current) ||
+        !s.fired_ids || !s.pending || !s.arriving) {
         burst_state_done(&s);
         return err_set(r->err, ERR_EXHAUSTED, "%s: out of memory for the state of %zu neurons", r->path, n);
     }
@@ -254,7 +272,9 @@ static int load_network(struct reader *r, int64_t max_bytes, struct connectome *
     struct err inner = {0};
     int rc;
     if ((rc = check_kind(r, KIND)) || (rc = read_arrays(r, wanted, sizeof wanted / sizeof *wanted)) ||
-        (rc = read_areas(r, &areas, &a.n_areas)) || (ret_state && (rc = read_state(r, &s, &state))))
+        (rc = read_areas(r, &areas, &a.n_areas)) ||
+        (safetensors_metadata(r->file, SEED_KEY) && (rc = read_number(r, SEED_KEY, UINT64_MAX, &a.seed))) ||
+        (ret_state && (rc = read_state(r, &s, &state))))
         return rc;
     a.areas = areas;
     a.neurons = r->length[NEURON];
@@ -345,9 +365,9 @@ int netfile_load_state(const char *path, struct burst_state *ret, char **ret_not
 
 struct writer {
     struct safetensors_entry entries[MOST_ARRAYS];
-    struct safetensors_pair metadata[5];
+    struct safetensors_pair metadata[8];
     struct safetensors_content content;
-    char tick[32], fraction[16];
+    char tick[32], fraction[16], seed[32];
     uint64_t *pending_ticks;
     uint32_t *pending_ids;
     float *pending_potentials;
@@ -380,6 +400,12 @@ static void put_areas(struct writer *w, const struct connectome *c) {
         json_put_bool(&j, "mp_driven_psp", c->areas[i].mp_driven_psp);
         if (c->areas[i].power != 0)
             json_put_f64(&j, "power", (double)c->areas[i].power);
+        if (c->areas[i].constant != 0)
+            json_put_f64(&j, "constant", (double)c->areas[i].constant);
+        if (c->areas[i].events > 0) {
+            json_put_f64(&j, "poisson", c->areas[i].events);
+            json_put_f64(&j, "poisson_potential", (double)c->areas[i].event);
+        }
         json_end(&j, '}');
     }
     json_end(&j, ']');
@@ -408,6 +434,8 @@ static int put_state(struct writer *w, const struct burst_state *s, struct err *
     add(w, "state.pending.tick", SAFETENSORS_U64, pending, w->pending_ticks);
     add(w, "state.pending.id", SAFETENSORS_U32, pending, w->pending_ids);
     add(w, "state.pending.potential", SAFETENSORS_F32, pending, w->pending_potentials);
+    if (s->current)
+        add(w, "state.current", SAFETENSORS_F32, n, s->current);
     if (s->n_arriving)
         add(w, "state.arriving", SAFETENSORS_I64, s->n_arriving, s->arriving);
     str_format(w->tick, sizeof w->tick, "%" PRIu64, s->tick);
@@ -431,6 +459,11 @@ static void put_network(struct writer *w, const struct connectome_arrays *a) {
     add(w, "neuron.snooze", SAFETENSORS_U16, n, a->snooze);
     add(w, "neuron.accumulate", SAFETENSORS_U8, n, a->accumulate);
     add(w, "neuron.area", SAFETENSORS_U32, n, a->area);
+    if (a->current_gain) {
+        add(w, "neuron.current", SAFETENSORS_F32, n, a->current);
+        add(w, "neuron.current_leak", SAFETENSORS_F32, n, a->current_leak);
+        add(w, "neuron.current_gain", SAFETENSORS_F32, n, a->current_gain);
+    }
     add(w, "synapse.src", SAFETENSORS_U32, s, a->src);
     add(w, "synapse.dst", SAFETENSORS_U32, s, a->dst);
     add(w, "synapse.weight", SAFETENSORS_U8, s, a->weight);
@@ -469,6 +502,9 @@ int netfile_save(const char *path, const struct connectome *c, const struct burs
         return rc;
     put_areas(w, c);
     add_metadata(w, "brr.areas", str_cstr(&w->areas));
+    str_format(w->seed, sizeof w->seed, "%" PRIu64, a.seed);
+    if (a.seed)
+        add_metadata(w, SEED_KEY, w->seed);
     put_network(w, &a);
     if (state && (rc = put_state(w, state, err)))
         return rc;

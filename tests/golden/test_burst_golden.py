@@ -3,6 +3,7 @@
 float32 where the description says so. Networks are written here, as safetensors by hand. Fired (tick, id) pairs and membranes must be
 the same, to the bit."""
 import json
+import math
 import os
 import pathlib
 import struct
@@ -21,9 +22,11 @@ NAMES = {"f4": "F32", "u2": "U16", "u1": "U8", "u4": "U32"}
 f32 = np.float32
 
 
-def write_network(path, arrays, areas, kind="burst-network"):
+def write_network(path, arrays, areas, kind="burst-network", seed=0):
     """safetensors: a length, a JSON header, the arrays one after another."""
     header, blob = {"__metadata__": {"brr.kind": kind, "brr.areas": json.dumps(areas)}}, b""
+    if seed:
+        header["__metadata__"]["brr.seed"] = str(seed)
     for name, array in arrays.items():
         data = array.tobytes()
         header[name] = {"dtype": NAMES[array.dtype.str[1:]], "shape": list(array.shape), "data_offsets": [len(blob), len(blob) + len(data)]}
@@ -37,10 +40,31 @@ def half_to_even(x):
     return int(np.rint(np.float64(x)))
 
 
+def philox(key, counter):
+    """Philox4x32-10 (Salmon et al. 2011): four words."""
+    k, c = [key & 0xFFFFFFFF, key >> 32], list(counter)
+    for _ in range(10):
+        p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [q >> 32 ^ c[1] ^ k[0], q & 0xFFFFFFFF, p >> 32 ^ c[3] ^ k[1], p & 0xFFFFFFFF]
+        k = [(k[0] + 0x9E3779B9) & 0xFFFFFFFF, (k[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return c
+
+
+def poisson(mean, word):
+    """The count whose chance interval of [0, 1) a word of 32 bits falls into; at most 64."""
+    p = less = math.exp(-mean)
+    for events in range(64):
+        if word < min(round(less * 2**32), 2**32 - 1):
+            return events
+        p *= mean / (events + 1)
+        less += p
+    return 64
+
+
 class Simulator:
     """One neuron at a time, one synapse at a time."""
 
-    def __init__(self, arrays, areas, every_tick):
+    def __init__(self, arrays, areas, every_tick, seed=0):
         def of(name, default):
             given = arrays.get("neuron." + name)
             return given if given is not None else np.full(self.n, default[0], default[1])
@@ -54,6 +78,8 @@ class Simulator:
         self.refractory, self.limit, self.snooze = (of(k, (0, "<u2")).astype(int) for k in ("refractory", "fire_limit", "snooze"))
         self.accumulate, self.area = of("accumulate", (1, "<u1")), of("area", (0, "<u4"))
         self.areas, self.every_tick = areas, every_tick
+        self.current, self.current_leak, self.gain = (of(k, (0, "<f4")).copy() for k in ("current", "current_leak", "current_gain"))
+        self.seed = seed
         self.countdown, self.count = [0] * self.n, [0] * self.n
         self.rows = [[] for _ in range(self.n)]
         delays = arrays.get("synapse.delay", np.ones(len(arrays["synapse.src"]), int))
@@ -111,14 +137,28 @@ class Simulator:
         h = (word >> 22) ^ word
         return f32(h) / f32(4294967296.0) < e
 
+    def drive(self, i):
+        """What the area gives to each of its neurons, in units; None where it gives nothing."""
+        area = self.areas[int(self.area[i])]
+        event = self.units(area.get("poisson_potential", 0)) if area.get("poisson") else 0
+        constant = self.units(area.get("constant", 0))
+        if not constant and not event:
+            return None
+        return constant + event * poisson(area.get("poisson", 0), philox(self.seed, [i // 4, 0, self.tick, 905])[i % 4])
+
     def advance(self, i, total):
+        given = f32(np.int64(total)) * f32(2.0**-self.bits)
+        if self.gain[i]:
+            now = self.current[i]
+            self.current[i] = now * (f32(1) - self.current_leak[i]) + given
+            given = now * self.gain[i]
         limited = self.limit[i] not in (0, 65535)
         if self.countdown[i] > 0:
             self.countdown[i] -= 1
             if self.countdown[i] == 0 and limited and self.count[i] >= self.limit[i]:
                 self.count[i] = 0
             return False
-        x = self.v[i] + f32(np.int64(total)) * f32(2.0**-self.bits)
+        x = self.v[i] + given
         self.v[i] = x
         if x >= self.threshold[i] and (self.window[i] <= 0 or x <= self.window[i]):
             if limited and self.count[i] >= self.limit[i]:
@@ -143,6 +183,10 @@ class Simulator:
         sums = self.arriving.pop(self.tick, {})
         for neuron, potential in list(injections) + list(self.power.items()):
             sums[neuron] = sums.get(neuron, 0) + self.units(potential)
+        for i in range(self.n):
+            given = self.drive(i)
+            if given is not None or self.gain[i]:
+                sums[i] = sums.get(i, 0) + (given or 0)
         self.v[self.accumulate == 0] = 0
         self.now = []
         for i in range(self.n) if self.every_tick else sorted(sums):
@@ -151,7 +195,7 @@ class Simulator:
         return [(self.tick, i) for i, _ in self.now]
 
 
-def draw_network(rng, n, fan_out, delays=1):
+def draw_network(rng, n, fan_out, delays=1, currents=False):
     """Every feature at once; some arrays left out, as a writer may."""
     s = n * fan_out
     arrays = {
@@ -182,6 +226,13 @@ def draw_network(rng, n, fan_out, delays=1):
         {"name": "c", "psp_divide": False, "mp_driven_psp": True, "geometry": {"size": [4, 4, 4]}},
         {"name": "d", "psp_divide": True, "mp_driven_psp": True, "power": -0.3},
     ]
+    if currents:
+        arrays["neuron.current"] = rng.uniform(-20, 20, n).astype("<f4")
+        arrays["neuron.current_leak"] = rng.choice([0, 0.18, 0.5, 1], n).astype("<f4")
+        arrays["neuron.current_gain"] = np.where(rng.random(n) < 0.7, rng.uniform(-0.05, 0.2, n), 0).astype("<f4")
+        areas[0].update(constant=-1.3)
+        areas[1].update(poisson=1.28, poisson_potential=40.25)
+        areas[3].update(poisson=15.5, poisson_potential=-2.2, constant=7)
     return arrays, areas
 
 
@@ -195,18 +246,19 @@ def draw_injections(rng, n, ticks):
     return [(int(t), int(i), p) for t, i, p in rows]
 
 
-def compare(folder, seed, n, fan_out, ticks, every_tick, delays):
+def compare(folder, seed, n, fan_out, ticks, every_tick, delays, currents):
     rng = np.random.default_rng(seed)
-    arrays, areas = draw_network(rng, n, fan_out, delays)
+    arrays, areas = draw_network(rng, n, fan_out, delays, currents)
+    events = seed << 30 if currents else 0
     injections = draw_injections(rng, n, ticks)
     network, table, fired, membranes = (folder / k for k in ("net.safetensors", "in.tsv", "fired.npy", "v.f32"))
-    write_network(network, arrays, areas)
+    write_network(network, arrays, areas, seed=events)
     table.write_text("tick\tid\tpotential\n" + "".join(f"{t}\t{i}\t{p:.6g}\n" for t, i, p in injections))
     run = subprocess.run([DRIVER, network, str(ticks), table, fired, membranes] + ["every_tick"] * every_tick, capture_output=True, text=True)
     if run.returncode:
         return f"the driver failed: {run.stderr}", 0
     got = np.load(fired)
-    simulator = Simulator(arrays, areas, every_tick)
+    simulator = Simulator(arrays, areas, every_tick, events)
     by_tick = {}
     for t, i, p in injections:
         by_tick.setdefault(t, []).append((i, p))
@@ -263,6 +315,8 @@ def check_refusals(folder):
     bad += refused(folder, "a leak above 1", net(neuron__leak=np.full(5, 1.5, "<f4")), one, ["neuron.leak[0] is 1.5"])
     bad += refused(folder, "a type of 2", net(synapse__type=np.array([0, 2, 0], "<u1")), one, ["synapse.type[1] is 2"])
     bad += refused(folder, "a delay of no tick", net(synapse__delay=np.array([1, 255, 0], "<u1")), one, ["synapse.delay[2] is 0", "1 to 255 ticks"])
+    bad += refused(folder, "currents without gains", net(neuron__current_leak=np.ones(5, "<f4")), one, ["neuron.current_gain is missing"])
+    bad += refused(folder, "too many events", net(), [{"name": "a", "poisson": 17}], ["brr.areas[0].poisson is 17", "0 to 16"])
     bad += refused(folder, "arrays of two lengths", net(synapse__psp=np.ones(4, "<u1")), one, ["synapse.psp has 4", "expected 3"])
     bad += refused(folder, "a missing array", net(synapse__psp=None), one, ["synapse.psp is missing"])
     bad += refused(folder, "no thresholds", net(neuron__threshold=None), one, ["neuron.threshold is missing"])
@@ -290,9 +344,9 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         cases = [(40, 6, 200, False, 1), (300, 20, 120, False, 1), (300, 20, 60, True, 1), (1000, 30, 40, False, 1), (7, 40, 300, False, 1),
-                 (1, 1, 50, False, 1), (300, 20, 120, False, 7), (40, 6, 600, False, 255), (200, 20, 80, True, 60)]
-        for k, (n, fan_out, ticks, every_tick, delays) in enumerate(cases):
-            problem, spikes = compare(folder, base + k, n, fan_out, ticks, every_tick, delays)
+                 (1, 1, 50, False, 1), (300, 20, 120, False, 7), (40, 6, 600, False, 255), (200, 20, 80, True, 60), (100, 20, 150, False, 30, True)]
+        for k, (n, fan_out, ticks, every_tick, delays, *currents) in enumerate(cases):
+            problem, spikes = compare(folder, base + k, n, fan_out, ticks, every_tick, delays, bool(currents))
             all_spikes += spikes
             if problem:
                 print(f"FAILED seed {base + k}, {n} neurons: {problem}")

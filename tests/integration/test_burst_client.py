@@ -114,7 +114,8 @@ def check_errors(folder):
     for args, code, words in ((("generat", "ring"), 2, "did you mean generate"), (("info",), 2, "needs FILE"), (("info", "a", "b"), 2, "'b'"),
                               (("generate", "rnd", "--out", "x"), 2, "expected random"), (("generate", "ring"), 2, "--out"),
                               (("generate", "ring", "--layers", 3, "--out", "x"), 2, "no layers"), (("info", "x", "--neurons", 3), 2, "no option '--neurons'"),
-                              (("generate", "ring", "--weights", "5-900", "--out", "x"), 2, "0-255"), (("generate", "ring", "--delays", "0-2", "--out", "x"), 1, "1 to 255"), (("info", f"{folder}/none"), 3, "none"),
+                              (("generate", "ring", "--weights", "5-900", "--out", "x"), 2, "0-255"), (("generate", "ring", "--delays", "0-2", "--out", "x"), 1, "1 to 255"),
+                              (("generate", "column", "--neurons", 9, "--out", "x"), 2, "--scale and --seed alone"), (("generate", "ring", "--scale", 0.5, "--out", "x"), 2, "column"), (("info", f"{folder}/none"), 3, "none"),
                               (("plot", "x", "y", "--out", "z.gif"), 2, ".svg"), (("plot", f"{folder}/net.safetensors", f"{folder}/none.npy", "--out", f"{folder}/x.svg"), 3, "none.npy"),
                               (("plot", f"{folder}/net.safetensors", f"{folder}/net.safetensors", "--out", f"{folder}/x.svg"), 1, "no .npy file"),
                               (("generate", "random", "--neurons", 10, "--synapses", 11, "--out", f"{folder}/x"), 1, "11 synapses")):
@@ -127,7 +128,7 @@ def check_errors(folder):
     for args in (("info", "--help"), ("--help", "info")):
         text = ctl(*args)[0]
         assert text.startswith("usage: brrctl burst info FILE") and "--neurons" not in text and "snapshot NAME" not in text, text
-    assert "generate random|ring|layered --out FILE" in ctl("--help")[0]
+    assert "generate random|ring|layered|column --out FILE" in ctl("--help")[0]
 
 
 class Case:

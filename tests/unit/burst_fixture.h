@@ -160,14 +160,14 @@ struct drawn {
     struct connectome_arrays arrays;
     struct connectome_area areas[4];
     struct rng rng;
-    void *memory[16];
+    void *memory[20];
     int n_memory;
 };
 
 static inline void *drawn_take(struct drawn *d, size_t bytes) {
     void *p = malloc(bytes ? bytes : 1);
     assert_non_null(p);
-    assert_true(d->n_memory < 16);
+    assert_true(d->n_memory < 20);
     return d->memory[d->n_memory++] = p;
 }
 static inline void drawn_free(struct drawn *d) {
@@ -176,8 +176,9 @@ static inline void drawn_free(struct drawn *d) {
 }
 static inline bool drawn_chance(struct drawn *d, double p) { return rng_uniform(&d->rng) < p; }
 
-/* Traits that some neurons of a drawn network have; drawn_init removes the others from all neurons. */
-enum { DRAWN_CHANCES = 1, DRAWN_LIMITS = 2, DRAWN_DIVISION = 4, DRAWN_EVERYTHING = 7 };
+/* Traits that some neurons of a drawn network have; drawn_init removes the others from all neurons. DRAWN_CURRENTS: exponential
+ * synapses, and areas that drive all their neurons. */
+enum { DRAWN_CHANCES = 1, DRAWN_LIMITS = 2, DRAWN_DIVISION = 4, DRAWN_EVERYTHING = 7, DRAWN_CURRENTS = 8 };
 /* One p a row; p of its own for each synapse; sums beyond 32 bits; delays of up to DRAWN_DELAYS ticks, without and with such sums.
  */
 enum drawn_form { DRAWN_PACKED, DRAWN_WIDE, DRAWN_HEAVY, DRAWN_LATE, DRAWN_LATE_HEAVY };
@@ -255,6 +256,26 @@ static inline void drop_traits(struct drawn *d, unsigned traits) {
         d->areas[i].psp_divide = false;
 }
 
+static inline void draw_currents(struct drawn *d) {
+    size_t n = (size_t)d->arrays.neurons;
+    float *current = drawn_take(d, n * 4), *leak = drawn_take(d, n * 4), *gain = drawn_take(d, n * 4);
+    for (size_t i = 0; i < n; i++) {
+        current[i] = (float)(100 * rng_uniform(&d->rng) - 50);
+        leak[i] = drawn_chance(d, 0.1) ? 1 : (float)rng_uniform(&d->rng);
+        gain[i] = drawn_chance(d, 0.3) ? 0 : (float)(0.5 * rng_uniform(&d->rng) - 0.1);
+    }
+    d->areas[0].constant = -1.25f;
+    d->areas[1].events = 1.28;
+    d->areas[1].event = 60.1f;
+    d->areas[3].events = 16;
+    d->areas[3].event = 11;
+    d->areas[3].constant = 3;
+    d->arrays.current = current;
+    d->arrays.current_leak = leak;
+    d->arrays.current_gain = gain;
+    d->arrays.seed = UINT64_C(0x123456789abcdef);
+}
+
 static inline void drawn_init(struct drawn *d, uint64_t seed, int64_t n, int64_t s, enum drawn_form form, unsigned traits) {
     *d = (struct drawn){.areas = {{.name = "plain", .power = 600.25f},
                                   {.name = "divides", .psp_divide = true},
@@ -266,6 +287,8 @@ static inline void drawn_init(struct drawn *d, uint64_t seed, int64_t n, int64_t
     d->arrays.areas = d->areas;
     d->arrays.n_areas = 4;
     drop_traits(d, traits);
+    if (traits & DRAWN_CURRENTS)
+        draw_currents(d);
 }
 
 /* Injections of a tick, the same for whoever asks: fractions, some cancelling to 0, some twice for a neuron. */

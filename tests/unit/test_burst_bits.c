@@ -93,7 +93,7 @@ static void expect_same(const struct trace *a, const struct trace *b, const stru
 
 static void expect_features(const struct spike_net *net, enum drawn_form form, unsigned traits, bool every_tick) {
     unsigned features = (traits & DRAWN_CHANCES ? SPIKE_PROBABILISTIC : 0u) | (traits & DRAWN_LIMITS ? SPIKE_LIMITED : 0u) |
-                        (every_tick ? SPIKE_EVERY_TICK : 0u);
+                        (every_tick ? SPIKE_EVERY_TICK : 0u) | (traits & DRAWN_CURRENTS ? SPIKE_CURRENTS | SPIKE_DRIVES : 0u);
     assert_true(net->wide == (form == DRAWN_WIDE || form >= DRAWN_LATE));
     assert_true(net->wide_sums == (form == DRAWN_HEAVY || form == DRAWN_LATE_HEAVY));
     assert_int_equal(net->delays, form >= DRAWN_LATE ? DRAWN_DELAYS : 1);
@@ -133,11 +133,15 @@ static int64_t compare_places(uint64_t seed, enum drawn_form form, unsigned trai
     return first.fired;
 }
 
-static void compare_whole(uint64_t seed, enum drawn_form form, bool every_tick) {
-    int64_t fired = compare_places(seed, form, DRAWN_EVERYTHING, every_tick);
+static void compare_traits(uint64_t seed, enum drawn_form form, unsigned traits, bool every_tick) {
+    int64_t fired = compare_places(seed, form, traits, every_tick);
     if (fired < ticks * neurons / 200 || fired > ticks * neurons / 2)
         fail_msg("seed %llu: %lld neurons fired in %lld ticks of %lld neurons: too few or too many to show anything",
                  (unsigned long long)seed, (long long)fired, (long long)ticks, (long long)neurons);
+}
+
+static void compare_whole(uint64_t seed, enum drawn_form form, bool every_tick) {
+    compare_traits(seed, form, DRAWN_EVERYTHING, every_tick);
 }
 
 static void every_device_and_instruction_set_gives_the_same_bits(void **state) {
@@ -158,12 +162,18 @@ static void so_it_does_where_sums_need_64_bits(void **state) {
     neurons = n < 2000 ? 2000 : n; /* 80 % of 30 synapses each end at neuron 0 */
     compare_whole(test_seed() << 8 | 18, DRAWN_HEAVY, false);
     compare_whole(test_seed() << 8 | 20, DRAWN_LATE_HEAVY, false);
+    compare_traits(test_seed() << 8 | 23, DRAWN_HEAVY, DRAWN_CURRENTS, false);
     neurons = n;
 }
 
 static void so_it_does_with_delays(void **state) {
     (void)state;
     compare_whole(test_seed() << 8 | 21, DRAWN_LATE, false);
+}
+
+static void so_it_does_with_exponential_synapses_and_poisson_events(void **state) {
+    (void)state;
+    compare_traits(test_seed() << 8 | 22, DRAWN_LATE, DRAWN_EVERYTHING | DRAWN_CURRENTS, false);
 }
 
 /* The kernels are specialised for the features that a network uses. */
@@ -180,14 +190,14 @@ static void so_does_every_mix_of_features(void **state) {
     ticks = t;
 }
 
-static void compare_restored(enum drawn_form form) {
+static void compare_restored(enum drawn_form form, unsigned traits) {
     const struct place from = {fixture_device(), "avx512", 0, 0}, to = {"cpu", "scalar", 2, 2};
     uint64_t seed = test_seed() << 8 | 19;
     struct burst_state saved;
     struct trace whole, cut;
     struct engine e;
     struct drawn d;
-    drawn_init(&d, seed, neurons, neurons * FAN_OUT, form, DRAWN_EVERYTHING);
+    drawn_init(&d, seed, neurons, neurons * FAN_OUT, form, traits);
     trace_init(&whole);
     trace_init(&cut);
     open_at(&e, &from, &d, false);
@@ -217,9 +227,9 @@ static void compare_restored(enum drawn_form form) {
 
 static void a_restored_snapshot_goes_on_as_if_nothing_had_been(void **state) {
     (void)state;
-    compare_restored(DRAWN_PACKED);
-    compare_restored(DRAWN_LATE);
-    compare_restored(DRAWN_LATE_HEAVY);
+    compare_restored(DRAWN_PACKED, DRAWN_EVERYTHING);
+    compare_restored(DRAWN_LATE, DRAWN_EVERYTHING | DRAWN_CURRENTS);
+    compare_restored(DRAWN_LATE_HEAVY, DRAWN_EVERYTHING);
 }
 
 /* A processor without AVX-512 runs the AVX2 kernels in its place. */
@@ -236,6 +246,7 @@ int main(void) {
         cmocka_unit_test(so_it_does_when_leaks_run_in_every_tick),
         cmocka_unit_test(so_it_does_where_sums_need_64_bits),
         cmocka_unit_test(so_it_does_with_delays),
+        cmocka_unit_test(so_it_does_with_exponential_synapses_and_poisson_events),
         cmocka_unit_test(so_does_every_mix_of_features),
         cmocka_unit_test(avx512_is_among_them),
         cmocka_unit_test(a_restored_snapshot_goes_on_as_if_nothing_had_been),

@@ -1,6 +1,7 @@
 /* Cases of the burst engine: networks of F synapses a neuron in which a share a of the neurons fires in every tick, by itself: any
  * input makes a neuron fire with a chance of its excitability, so that a keeps a = e·(1 − exp(−F·a)). Usually F = 100, a = 1 %; one
- * case has size, fan-out and rate of the column of Potjans and Diesmann (2014). On a GPU 64 ticks are also run at once, without a
+ * case has size, fan-out and rate of the column of Potjans and Diesmann (2014), and two are that column with its delays,
+ * exponential synapses and Poisson input (burst/column.h), at a tenth and whole. On a GPU 64 ticks are also run at once, without a
  * sink, as a job runs them.
  * Every neuron has a refractory time, a fire limit and a snooze, so that the whole rule is paid for. Beside the ticks: drawing a
  * network, and loading it from a file in $TMPDIR. */
@@ -13,10 +14,11 @@
 #include "base/str.h"
 #include "bench.h"
 #include "burst/burst.h"
+#include "burst/column.h"
 #include "burst/netfile.h"
 #include "burst/wiring.h"
 
-enum { SETTLE = 50, COUNTED = 4 };
+enum { SETTLE = 50, COUNTED = 4, WARM_UP = 2000 };
 
 /* Work of an average tick of the newest case, for the floor. */
 static struct {
@@ -27,10 +29,13 @@ static struct {
 struct burst_case {
     int64_t neurons, fan_out, ticks; /* ticks: of one run; with more than one nobody looks at them */
     double share;                    /* of the neurons that fire in a tick */
+    double scale;                    /* of a column; 0: another network */
 };
-static const struct burst_case SMALL = {100000, 100, 1, 0.01}, MEDIUM = {500000, 100, 1, 0.01}, LARGE = {1000000, 100, 1, 0.01};
-static const struct burst_case SMALL_AHEAD = {100000, 100, 64, 0.01}, LARGE_AHEAD = {1000000, 100, 64, 0.01},
-                               DENSE_AHEAD = {1000000, 1000, 64, 0.01}, COLUMN_AHEAD = {77169, 3870, 64, 0.00035};
+static const struct burst_case SMALL = {100000, 100, 1, 0.01, 0}, MEDIUM = {500000, 100, 1, 0.01, 0},
+                               LARGE = {1000000, 100, 1, 0.01, 0}, TENTH = {7717, 387, 1, 0.0004, 0.1};
+static const struct burst_case SMALL_AHEAD = {100000, 100, 64, 0.01, 0}, LARGE_AHEAD = {1000000, 100, 64, 0.01, 0},
+                               DENSE_AHEAD = {1000000, 1000, 64, 0.01, 0}, COLUMN_AHEAD = {77169, 3870, 64, 0.00035, 0},
+                               WHOLE_AHEAD = {77169, 3873, 64, 0.0004, 1};
 
 struct burst_bench {
     const struct burst_case *c;
@@ -51,6 +56,8 @@ static double excitability(const struct burst_case *c) { return c->share / (1 - 
 
 static int draw(const struct burst_case *c, struct connectome **ret, struct err *err) {
     struct wiring w;
+    if (c->scale > 0)
+        return column_make(c->scale, 1, 0, ret, err);
     wiring_default(&w);
     w.neurons = c->neurons;
     w.fan_out = c->fan_out;
@@ -72,8 +79,8 @@ static int draw(const struct burst_case *c, struct connectome **ret, struct err 
 /* So many neurons, once, that their share fires: the network goes on by itself. */
 static int start(struct burst *b, const struct burst_case *c, struct err *err) {
     int64_t kicked = (int64_t)((double)c->neurons * c->share / excitability(c)), step = c->neurons / kicked;
-    int rc = 0;
-    for (int64_t i = 0; !rc && i < kicked; i++)
+    int rc = c->scale > 0 ? burst_step(b, WARM_UP, NULL, NULL, err) : 0;
+    for (int64_t i = 0; c->scale <= 0 && !rc && i < kicked; i++)
         rc = burst_inject(b, &(struct burst_injection){1, (uint32_t)(i * step), 1}, 1, err);
     rc = rc ? rc : burst_step(b, SETTLE, NULL, NULL, err);
     return rc ? rc : burst_step(b, COUNTED, count, NULL, err);
@@ -114,15 +121,16 @@ static int run_tick(void *state, struct stream *stream, struct err *err) {
     return burst_step(s->b, s->c->ticks, s->c->ticks > 1 ? NULL : count, NULL, err);
 }
 
-/* A tick's bytes: 4 of each synapse that delivers; of every neuron its sum; of a candidate the sum again and its state: membrane,
- * countdown and fire count read and written, threshold, window, leak, excitability, refractory time, limit, snooze, flags. */
+/* A tick's bytes: 4 of each synapse that delivers, 8 in a column; of every neuron its sum; of a candidate the sum again and its
+ * state: membrane, countdown and fire count read and written, threshold, window, leak, excitability, refractory time, limit,
+ * snooze, flags. */
 static struct rates_work burst_work(const struct bench_case *c, const struct bench_context *x) {
     const struct burst_case *p = c->parameters;
     double ticks = seen.ticks > 0 ? seen.ticks : 1;
     (void)x;
     printf("# burst %s: a tick fires %.0f neurons, delivers %.0f synapses, has %.0f candidates; %.3f GB resident\n", c->name,
            seen.fired / ticks, seen.events / ticks, seen.candidates / ticks, (double)seen.bytes * 1e-9);
-    double bytes = 4 * seen.events / ticks + 4 * (double)p->neurons + (4 + 39) * seen.candidates / ticks;
+    double bytes = (p->scale > 0 ? 8 : 4) * seen.events / ticks + 4 * (double)p->neurons + (4 + 39) * seen.candidates / ticks;
     return (struct rates_work){.bytes = (double)p->ticks * bytes};
 }
 
@@ -208,6 +216,8 @@ const struct bench_case bench_burst_cases[] = {
     TICKS("1m x100 64 ticks", BENCH_GPU, LARGE_AHEAD),
     TICKS("1m x1000 64 ticks", BENCH_GPU, DENSE_AHEAD),
     TICKS("column 64 ticks", BENCH_GPU, COLUMN_AHEAD),
+    TICKS("whole column 64 ticks", BENCH_GPU, WHOLE_AHEAD),
+    TICKS("tenth of a column", BENCH_ANYWHERE, TENTH),
     ONCE("burst.generate", wiring_case_open, run_draw, draw_work),
     ONCE("burst.load", file_case_open, run_load, load_work),
     {.name = NULL},

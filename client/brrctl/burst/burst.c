@@ -32,6 +32,7 @@ static const struct argument generate_rows[] = {
     {"--seed", NULL, ARGUMENT_INTEGER, AT(seed), "S", "the same seed draws the same network on every machine, default 1", 0, 9e18},
     {"--inhibitory", NULL, ARGUMENT_NUMBER, AT(inhibitory), "SHARE", "share of the neurons whose synapses all inhibit, default 0.2",
      0, 1},
+    {"--scale", NULL, ARGUMENT_NUMBER, AT(scale), "S", "of a column: share of its neurons and in-degrees, default 1", 0.01, 1},
     {"--weights", NULL, ARGUMENT_TEXT, AT(weights), "LOW-HIGH", "range of the weights, within 0-255, default 1-255", 0, 0},
     {"--delays", NULL, ARGUMENT_TEXT, AT(delays), "LOW-HIGH", "range of the delays in ticks, within 1-255, default 1", 0, 0},
     {"--psp", NULL, ARGUMENT_INTEGER, AT(psp), "P", "factor of every weight, default 1", 0, 255},
@@ -85,7 +86,7 @@ static const struct argument_table other_table = {.rows = NULL, .size = sizeof(s
                                    info_table = {.rows = NULL, .size = sizeof(struct burst_options), .local = true};
 
 static const struct command_verb burst_verbs[] = {
-    {"generate", "random|ring|layered", &generate_table, burst_generate, 2},
+    {"generate", "random|ring|layered|column", &generate_table, burst_generate, 2},
     {"info", "FILE", &info_table, burst_info, 2},
     {"plot", "FILE FIRED", &plot_table, burst_plot, 3},
     {"run", "FILE", &run_table, burst_run, 2},
@@ -109,8 +110,9 @@ const struct command command_burst = {
     .max_args = 3,
     .details =
         "Without a daemon:\n"
-        "  generate random|ring|layered --out FILE   draw a network from a seed; targets anywhere, the next neurons, the next "
-        "layer\n"
+        "  generate random|ring|layered|column --out FILE   draw a network from a seed; targets anywhere, the next neurons, the "
+        "next "
+        "layer; the cortical column of Potjans and Diesmann\n"
         "  info FILE                    synapses, degrees, areas, memory and numbers of a network or snapshot\n"
         "  plot FILE FIRED --out FILE   a raster of spikes that a run or a job wrote (.npy or .tsv)\n"
         "In the daemon:\n"

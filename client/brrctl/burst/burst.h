@@ -11,7 +11,7 @@ struct burst_options {
     int64_t synapses;
     int64_t layers;
     int64_t seed;
-    double inhibitory;
+    double inhibitory, scale;
     const char *weights, *delays;
     int64_t psp;
     double threshold;

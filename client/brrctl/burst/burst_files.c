@@ -8,6 +8,7 @@
 #include "base/fsio.h"
 #include "base/order.h"
 #include "base/str.h"
+#include "burst/column.h"
 #include "burst/netfile.h"
 #include "burst/wiring.h"
 #include "client/brrctl/brrctl.h"
@@ -43,6 +44,8 @@ static int wiring_of(const struct arguments *o, struct wiring *w, struct err *er
     int rc = wiring_kind_of(o->args[1], &w->kind, err);
     if (rc)
         return rc;
+    if (!isnan(own->scale))
+        return err_set(err, ERR_INVALID, "--scale %g: a %s network has none; use `burst generate column`", own->scale, o->args[1]);
     if (own->layers >= 0 && w->kind != WIRING_LAYERED)
         return err_set(err, ERR_INVALID, "--layers %" PRId64 ": a %s network has no layers; use `burst generate layered`",
                        own->layers, o->args[1]);
@@ -83,19 +86,31 @@ static void report_generated(const struct arguments *o, const struct connectome 
     }
 }
 
+/* w NULL: a column. */
 static int generate(const struct arguments *o, const struct wiring *w, struct connectome **c, struct err *err) {
-    const char *output = burst_options_of(o)->output;
+    const struct burst_options *own = burst_options_of(o);
+    const char *output = own->output;
     char sha256[DIGEST_HEX_SIZE];
     int64_t bytes = 0;
-    int rc;
-    if ((rc = wiring_make(w, 0, c, err)) || (rc = netfile_save(output, *c, NULL, sha256, err)) ||
-        (rc = fsio_size(output, &bytes, NULL, err)))
+    int rc = w ? wiring_make(w, 0, c, err)
+               : column_make(isnan(own->scale) ? 1 : own->scale, own->seed >= 0 ? (uint64_t)own->seed : 1, 0, c, err);
+    if (rc || (rc = netfile_save(output, *c, NULL, sha256, err)) || (rc = fsio_size(output, &bytes, NULL, err)))
         return rc;
     report_generated(o, *c, bytes, sha256);
     return 0;
 }
 
+/* A column has figures of its own. */
+static int check_column(const struct arguments *o, struct err *err) {
+    const struct burst_options *own = burst_options_of(o);
+    bool others = own->neurons >= 0 || own->synapses >= 0 || own->layers >= 0 || own->psp >= 0 || own->refractory >= 0 ||
+                  own->weights || own->delays || !isnan(own->inhibitory) || !isnan(own->threshold) || !isnan(own->leak) ||
+                  !isnan(own->excitability) || !isnan(own->power);
+    return others ? err_set(err, ERR_INVALID, "a column takes --scale and --seed alone") : 0;
+}
+
 int burst_generate(const struct arguments *o) {
+    bool column = !strcmp(o->args[1], "column");
     struct wiring w;
     struct connectome *c = NULL;
     struct err err = {0};
@@ -103,11 +118,11 @@ int burst_generate(const struct arguments *o) {
         fputs("brrctl: burst generate needs --out FILE.safetensors\n", stderr);
         return EXIT_USAGE;
     }
-    if (wiring_of(o, &w, &err)) {
+    if (column ? check_column(o, &err) : wiring_of(o, &w, &err)) {
         brrctl_fail(&err);
         return EXIT_USAGE;
     }
-    int rc = generate(o, &w, &c, &err);
+    int rc = generate(o, column ? NULL : &w, &c, &err);
     connectome_free(c);
     return rc ? brrctl_fail(&err) : 0;
 }
@@ -195,6 +210,9 @@ static void put_areas(struct json_writer *w, const struct connectome *c, const s
         json_put_bool(w, "psp_divide", c->areas[i].psp_divide);
         json_put_bool(w, "mp_driven_psp", c->areas[i].mp_driven_psp);
         json_put_f64(w, "power", (double)c->areas[i].power);
+        json_put_f64(w, "constant", (double)c->areas[i].constant);
+        json_put_f64(w, "poisson", c->areas[i].events);
+        json_put_f64(w, "poisson_potential", (double)c->areas[i].event);
         json_end(w, '}');
     }
     json_end(w, ']');
@@ -216,6 +234,7 @@ static void print_json(const struct subject *u) {
     put_degrees(w, "fan_in", &u->s->fan_in, (double)u->c->synapses / net->n);
     json_put_i64(w, "fraction_bits", net->fraction_bits);
     json_put_i64(w, "longest_delay", net->delays);
+    json_put_bool(w, "exponential", net->current_gain != NULL);
     json_put_i64(w, "sum_bits", net->wide_sums ? 64 : 32);
     json_put_i64(w, "synapse_bytes", net->wide ? 8 : 4);
     put_areas(w, u->c, u->s);
@@ -240,6 +259,10 @@ static void print_areas(const struct connectome *c, const struct survey *s) {
                a->mp_driven_psp ? ", mp_driven_psp" : "");
         if (a->power != 0)
             printf(", power %g", (double)a->power);
+        if (a->constant != 0)
+            printf(", constant %g", (double)a->constant);
+        if (a->events > 0)
+            printf(", %g Poisson events of %g a tick", a->events, (double)a->event);
         putchar('\n');
     }
     if (c->n_areas > SHOWN)
