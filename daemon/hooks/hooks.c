@@ -597,13 +597,6 @@ void hooks_free(struct hooks *all) {
 int hooks_count(const struct hooks *all) { return all->n; }
 const struct hook *hooks_at(const struct hooks *all, int i) { return all->lines[i].hook; }
 
-int hooks_find(const struct hooks *all, const char *name) {
-    for (int i = 0; i < all->n; i++)
-        if (!strcmp(all->lines[i].hook->name, name))
-            return i;
-    return -1;
-}
-
 void hooks_tell(struct hooks *all, int i, const struct journal_entry *e) {
     struct journal_line *l = journal_line_new(e);
     if (!l)

@@ -256,8 +256,6 @@ const char *eegfile_format(const struct eegfile *file) { return file->format->na
 
 bool eegfile_annotations_known(const struct eegfile *file) { return file->annotations_known; }
 
-const char *eegfile_path(const struct eegfile *file) { return file->path; }
-
 int eegfile_segments(const struct eegfile *file, const struct eeg_segment **ret) {
     *ret = file->info->segments;
     return file->info->n_segments;

@@ -168,7 +168,6 @@ const char *eegfile_format(const struct eegfile *file);
 /* True if info contains the file's annotations: false after eegfile_open_header and eegfile_open_head where they are among the
  * samples. */
 bool eegfile_annotations_known(const struct eegfile *file);
-const char *eegfile_path(const struct eegfile *file);
 /* Same as info->segments. Returns their number. */
 int eegfile_segments(const struct eegfile *file, const struct eeg_segment **ret);
 /* First usable non-annotation signal with this label, letter case ignored; -1 when there is none. */

@@ -32,11 +32,6 @@ static int levels_of(int n) {
 
 static int64_t half_count(const struct param_set *set) { return (set->data_count + 1) / 2; }
 
-int64_t reduction_bytes(const struct param_set *set, int leaves, int ranks) {
-    int64_t floats = levels_of(leaves / ranks) * set->data_count + (ranks > 1 ? half_count(set) : 0);
-    return (floats + (leaves + 1) * set->buffer_count) * (int64_t)sizeof(float);
-}
-
 static int check_config(const struct reduction_config *c, struct err *err) {
     if (c->leaves < 1 || c->leaves & (c->leaves - 1) || c->leaves % c->world->size || levels_of(c->leaves) > MAX_LEVELS)
         return err_set(err, ERR_INVALID, "%d leaves on %d ranks; expected a power of two that the number of ranks divides",

@@ -20,8 +20,6 @@ int reduction_new(struct device *dev, const struct reduction_config *config, str
 void reduction_free(struct reduction *r); /* takes NULL */
 /* How the ranks' sums travel (comm_way); NULL with one rank. */
 const char *reduction_way(const struct reduction *r);
-/* Device memory that it takes, for a set whose table is complete. */
-int64_t reduction_bytes(const struct param_set *params, int leaves, int ranks);
 
 /* Where the pass over a leaf writes its statistics (struct pass); NULL for a network without any. */
 float *reduction_leaf_statistics(const struct reduction *r);
