@@ -429,6 +429,11 @@ struct brr_frame { /* one tick */
 };
 /* queue_frames: that may wait, at most 65536; 0 = 4096. */
 BRR_API int brr_network_observe(brr_client *client, const char *name, int queue_frames, brr_observer **ret, struct brr_error *err);
+/* The same, and the frames of so many of the newest ticks first, without candidates: the daemon keeps those of 1,024 ticks, of at
+ * most 1,048,576 spikes. brr_observer_past: how many there are. */
+BRR_API int brr_network_observe_from(brr_client *client, const char *name, int64_t last_ticks, int queue_frames, brr_observer **ret,
+                                     struct brr_error *err);
+BRR_API int64_t brr_observer_past(const brr_observer *observer);
 /* Returns the next frame. BRR_END after the network was destroyed, BRR_AGAIN after timeout_ms (0 = return at once, -1 = no limit).
  */
 BRR_API int brr_observer_next(brr_observer *observer, int64_t timeout_ms, struct brr_frame *ret, struct brr_error *err);

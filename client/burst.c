@@ -406,7 +406,7 @@ struct brr_observer {
     brr_rpc *rpc;
     Brr__V1__Frames *frames; /* received last */
     size_t next;             /* of them to be given out */
-    int64_t missed;
+    int64_t missed, past;
     uint32_t *ids; /* of a tick that came in several frames */
     size_t n_ids, room;
 };
@@ -437,20 +437,27 @@ static int observer_attach(brr_observer *o, brr_client *client, const Brr__V1__O
     return conn_error(err, BRR_NOT_FOUND, "network '%s' has ended", in->name);
 }
 
-int brr_network_observe(brr_client *client, const char *name, int queue_frames, brr_observer **ret, struct brr_error *err) {
+int brr_network_observe_from(brr_client *client, const char *name, int64_t last_ticks, int queue_frames, brr_observer **ret,
+                             struct brr_error *err) {
     Brr__V1__ObserveNetworkRequest in = BRR__V1__OBSERVE_NETWORK_REQUEST__INIT;
     brr_observer *o = calloc(1, sizeof *o);
     if (!o)
         return conn_error(err, BRR_EXHAUSTED, "out of memory for an observer");
     in.name = message_text(name);
     in.queue_frames = queue_frames;
+    in.last_ticks = last_ticks;
     int rc = observer_attach(o, client, &in, err);
     if (rc) {
         brr_observer_close(o);
         return rc;
     }
+    o->past = o->frames->past;
     *ret = o;
     return 0;
+}
+
+int brr_network_observe(brr_client *client, const char *name, int queue_frames, brr_observer **ret, struct brr_error *err) {
+    return brr_network_observe_from(client, name, 0, queue_frames, ret, err);
 }
 
 /* Adds a part of a tick. */
@@ -487,6 +494,7 @@ int brr_observer_next(brr_observer *o, int64_t timeout_ms, struct brr_frame *ret
 }
 
 int64_t brr_observer_missed(const brr_observer *o) { return o->missed; }
+int64_t brr_observer_past(const brr_observer *o) { return o->past; }
 
 void brr_observer_close(brr_observer *o) {
     if (!o)

@@ -42,11 +42,17 @@ int network_build(struct stream *s, struct network_order *o, const struct burst_
     return 0;
 }
 
+int network_begin_ledger(struct network *n, struct err *err) {
+    ledger_done(&n->ledger);
+    return ledger_init(&n->ledger, NETWORK_LEDGER_TICKS, NETWORK_LEDGER_SPIKES, err);
+}
+
 void network_done(struct network *n) {
     for (int i = 0; i < n->n_observers; i++) {
         observer_end(n->observers[i]);
         observer_release(n->observers[i]);
     }
+    ledger_done(&n->ledger);
     burst_free(n->burst);
 }
 
@@ -158,10 +164,14 @@ bool network_patch(struct network *n, struct network_order *o) {
     return o->changed == o->count;
 }
 
+static void show_observer(void *observer, const struct burst_frame *frame) { observer_add(observer, frame); }
+
 int network_observe(struct network *n, struct network_order *o, struct err *err) {
     prune(n);
     if (n->n_observers == NETWORK_MOST_OBSERVERS)
         return err_set(err, ERR_EXHAUSTED, "network %s has %d observers, which is the limit", n->name, n->n_observers);
+    o->last_ticks = o->last_ticks < n->ledger.ticks ? o->last_ticks : n->ledger.ticks;
+    ledger_each(&n->ledger, o->last_ticks, show_observer, o->observer);
     n->observers[n->n_observers++] = o->observer;
     o->observer = NULL;
     return 0;
@@ -199,6 +209,7 @@ static int reserve(struct network_order *o, int64_t fired) {
 static void on_tick(void *ctx, const struct burst_frame *f) {
     struct tick_sink *s = ctx;
     struct network_order *o = s->order;
+    s->rc = s->rc ? s->rc : ledger_add(&s->network->ledger, f, NULL);
     for (int i = 0; i < s->network->n_observers; i++)
         observer_add(s->network->observers[i], f);
     o->fired += f->fired;

@@ -1,6 +1,7 @@
 /* network: one network of daemon/burst/networks: its engine, the Steps that wait for it, and its observers. Device worker only. */
 #ifndef BRR_DAEMON_BURST_NETWORK_H
 #define BRR_DAEMON_BURST_NETWORK_H
+#include "burst/ledger.h"
 #include "daemon/burst/networks.h"
 
 /* Series that all networks feed. */
@@ -13,6 +14,7 @@ struct network {
     struct burst *burst;
     struct burst_options options;
     int64_t budget_bytes, fired_total;
+    struct ledger ledger; /* of the newest ticks, beside the budget */
     const struct network_metrics *metrics;
     struct observer *observers[NETWORK_MOST_OBSERVERS];
     int n_observers;
@@ -27,6 +29,8 @@ struct network {
 /* From a CREATE or REPLACE order, whose network and state it takes. most_bytes: memory that is left for it. */
 int network_build(struct stream *s, struct network_order *o, const struct burst_options *options, int64_t most_bytes,
                   struct burst **ret, struct err *err);
+/* A new ledger of no ticks. */
+int network_begin_ledger(struct network *n, struct err *err);
 int network_inject(struct network *n, struct network_order *o, struct err *err);
 /* Changes of the order for one slice; true when it is over: o->err says how, o->failed names the change that failed. */
 bool network_patch(struct network *n, struct network_order *o);

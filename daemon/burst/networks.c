@@ -141,7 +141,8 @@ static int create(struct networks *n, struct network_order *o, struct err *err) 
     str_copy(net->name, sizeof net->name, o->name);
     str_copy(net->owner, sizeof net->owner, o->principal);
     int rc = network_build(n->stream, o, &net->options, n->config.most_bytes - used_bytes(n), &net->burst, err);
-    if (rc) {
+    if (rc || (rc = network_begin_ledger(net, err))) {
+        network_done(net);
         free(net);
         return rc;
     }
@@ -156,8 +157,10 @@ static int replace(struct networks *n, struct network_order *o, int i, struct er
     o->budget_bytes = net->budget_bytes;
     int64_t free_bytes = n->config.most_bytes - used_bytes(n) + burst_bytes(net->burst);
     int rc = network_build(n->stream, o, &net->options, free_bytes, &b, err);
-    if (rc)
+    if (rc || (rc = network_begin_ledger(net, err))) {
+        burst_free(b);
         return rc;
+    }
     burst_free(net->burst);
     net->burst = b;
     show(n);

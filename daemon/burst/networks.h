@@ -22,6 +22,8 @@ enum {
     NETWORK_FIRED_NEURONS = 1 << 20, /* largest network whose Step may collect fired neurons */
     NETWORK_FIRED_IDS = 1 << 18,     /* a Step that collects ends once it has so many */
     NETWORK_FIRED_FRAMES = 1 << 14,
+    NETWORK_LEDGER_TICKS = 1024,     /* whose spikes are kept, */
+    NETWORK_LEDGER_SPIKES = 1 << 20, /* at most so many */
 };
 
 /* Above the kinds of live_order, with which these share a mailbox. */
@@ -96,8 +98,9 @@ struct network_order {
     /* STEP */
     int64_t ticks;
     bool want_fired;
-    /* OBSERVE: held for the network */
+    /* OBSERVE: held for the network; it gets so many of the newest ticks first, the answer says how many */
     struct observer *observer;
+    int64_t last_ticks;
 
     /* The answer. */
     struct err err;

@@ -348,6 +348,7 @@ static void attached(struct offload *work) {
     if (burst_ask_good(&g->ask)) {
         Brr__V1__Frames first = BRR__V1__FRAMES__INIT;
         first.tick = g->ask.order->infos[0].tick;
+        first.past = g->ask.order->last_ticks;
         g->attached = true;
         g->full = !convert_send(work->call, &first.base);
         pump(g);
@@ -361,6 +362,8 @@ static int observe(struct rpc_call *call, const void *message, struct err *err) 
     if (in->queue_frames < 0 || in->queue_frames > OBSERVER_MOST_FRAMES)
         return err_set(err, ERR_INVALID, "queue_frames is %d; expected 1 to %d, or 0 for %d", in->queue_frames,
                        OBSERVER_MOST_FRAMES, OBSERVER_FRAMES);
+    if (in->last_ticks < 0)
+        return err_set(err, ERR_INVALID, "last_ticks is %lld; expected 0 or more", (long long)in->last_ticks);
     struct network_order *o = network_order_new(NETWORK_OBSERVE, in->name);
     struct observer *observer = o ? observer_new(in->queue_frames ? in->queue_frames : OBSERVER_FRAMES, &services->burst.frames,
                                                  services->wake, services->wake_ctx)
@@ -377,6 +380,7 @@ static int observe(struct rpc_call *call, const void *message, struct err *err) 
     services->burst.observings = g;
     observer_hold(observer);
     o->observer = observer;
+    o->last_ticks = in->last_ticks;
     burst_ask(&g->ask, o, attached);
     return 0;
 }

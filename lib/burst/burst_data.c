@@ -13,5 +13,7 @@ void burst_state_done(struct burst_state *state) {
     free(state->fired_ids);
     free(state->pending);
     free(state->arriving);
+    free(state->ledger_fired);
+    free(state->ledger_ids);
     *state = (struct burst_state){0};
 }

@@ -39,6 +39,9 @@ struct burst_state {
     int64_t *arriving; /* (n_arriving) delays − 1 times neurons: what is on its way, tick by tick, in units of 2^-f; INT64_MIN:
                           nothing */
     int64_t n_arriving;
+    uint32_t *ledger_fired,
+        *ledger_ids; /* of a ledger (burst/ledger.h): spikes of each of its ticks, and all of them; NULL: none */
+    int64_t n_ledger_ticks, n_ledger_ids;
 };
 void burst_state_done(struct burst_state *state);
 

@@ -54,6 +54,8 @@ static const struct option rows[] = {
      "ticks averaged in a row of rates.tsv, spikes per neuron and tick of each area; 0 = no file"},
     {"output.membranes_every", OPTION_I64, C(membranes_every), "0", 0, 1e9, NULL,
      "ticks between two rows of membranes.npy; 0 = no file"},
+    {"output.ledger", OPTION_I64, C(ledger), "0", 0, 1e6, NULL,
+     "ledger.npy has the spikes of so many of the newest ticks, at most 16777216 spikes; 0 = no file"},
 };
 static const struct option_table own_keys = {rows, sizeof rows / sizeof *rows};
 static const struct kind_keys keys[] = {{&own_keys, 0}, {NULL, 0}};

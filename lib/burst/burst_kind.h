@@ -24,6 +24,7 @@ struct burst_config {
     int64_t ticks;
     int fired;                            /* enum burst_fired */
     int64_t rates_every, membranes_every; /* ticks; 0 = none */
+    int64_t ledger;                       /* newest ticks whose spikes are written; 0 = none */
 };
 
 #endif

@@ -53,6 +53,8 @@ static int identify(const struct burst_config *c, char ret[DIGEST_HEX_SIZE], str
                    (long long)c->refractory, c->power);
     if (!c->file && c->delays.items[1] > 1)
         str_printf(&text, " delays %g %g", c->delays.items[0], c->delays.items[1]);
+    if (c->ledger)
+        str_printf(&text, " ledger %lld", (long long)c->ledger);
     str_printf(&text, " %s %s %d %.17g %.17g %lld %d %lld %lld", network, injections, c->every_tick, c->random_rate, c->potential,
                (long long)c->random_seed, c->fired, (long long)c->rates_every, (long long)c->membranes_every);
     if (c->recording)

@@ -10,9 +10,10 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "burst/spikefile.h"
 #include "eeg/npy.h"
 
-enum { BUFFER_BYTES = 256 * 1024, MOST_AREAS_TOLD = 1000 };
+enum { BUFFER_BYTES = 256 * 1024, MOST_AREAS_TOLD = 1000, MOST_LEDGER_SPIKES = 16 << 20 };
 
 /* ---- a file that grows ----------------------------------------------------------------------------------------- */
 
@@ -137,6 +138,13 @@ static int open_files(struct burst_output *o, const struct task_env *env, const 
     return is_open(&o->rates) && !o->rates.bytes ? put_rates_header(o, err) : 0;
 }
 
+static int open_ledger(struct burst_output *o, const struct task_env *env, struct err *err) {
+    if (!o->config->ledger)
+        return 0;
+    int rc = fsio_join(o->ledger_path, sizeof o->ledger_path, env->directory, "ledger.npy", err);
+    return rc ? rc : ledger_init(&o->ledger, o->config->ledger, MOST_LEDGER_SPIKES, err);
+}
+
 int burst_output_open(struct burst_output *o, const struct task_env *env, const struct burst_config *config,
                       const struct connectome *net, const struct json *counts, struct err *err) {
     size_t n = (size_t)net->n_areas;
@@ -158,8 +166,8 @@ int burst_output_open(struct burst_output *o, const struct task_env *env, const 
     o->membrane_rows = count_of(counts, "membrane_rows");
     read_areas(counts, "area_spikes", o->area_spikes, net->n_areas);
     read_areas(counts, "row_spikes", o->row_spikes, net->n_areas);
-    int rc = open_files(o, env, counts, err);
-    if (rc)
+    int rc;
+    if ((rc = open_files(o, env, counts, err)) || (rc = open_ledger(o, env, err)))
         burst_output_close(o);
     return rc;
 }
@@ -170,6 +178,7 @@ void burst_output_close(struct burst_output *o) {
     close_growing(&o->membranes);
     free(o->area_neurons);
     free(o->v);
+    ledger_done(&o->ledger);
     *o = (struct burst_output){.fired.fd = -1, .rates.fd = -1, .membranes.fd = -1};
 }
 
@@ -209,6 +218,7 @@ static int put_rates(struct burst_output *o, uint64_t tick, struct err *err) {
 
 int burst_output_add(struct burst_output *o, const struct burst_frame *frame, struct err *err) {
     int rc = is_open(&o->fired) ? put_spikes(o, frame, err) : 0;
+    rc = rc ? rc : ledger_add(&o->ledger, frame, err);
     o->ticks++;
     o->spikes += frame->fired;
     o->events += (int64_t)frame->events;
@@ -259,12 +269,35 @@ int burst_output_sync(struct burst_output *o, struct json_writer *w, struct err 
     return 0;
 }
 
+struct ledger_file {
+    struct spikefile file;
+    int rc;
+    struct err *err;
+};
+
+static void write_ledger_tick(void *ctx, const struct burst_frame *frame) {
+    struct ledger_file *f = ctx;
+    f->rc = f->rc ? f->rc : spikefile_add(&f->file, frame, f->err);
+}
+
+static int write_ledger(const struct burst_output *o, struct err *err) {
+    struct ledger_file f = {.err = err};
+    int rc = spikefile_open(&f.file, o->ledger_path, err);
+    if (rc)
+        return rc;
+    ledger_each(&o->ledger, o->ledger.ticks, write_ledger_tick, &f);
+    if (!f.rc)
+        return spikefile_close(&f.file, err);
+    spikefile_abort(&f.file);
+    return f.rc;
+}
+
 int burst_output_finish(struct burst_output *o, struct err *err) {
     char header[NPY_HEADER_BYTES];
     npy_header(header, "<i8", o->spike_rows, 2);
     int rc;
     if ((rc = finish_growing(&o->fired, o->config->fired == BURST_FIRED_NPY ? header : NULL, err)) ||
-        (rc = finish_growing(&o->rates, NULL, err)))
+        (rc = finish_growing(&o->rates, NULL, err)) || (o->ledger_path[0] && (rc = write_ledger(o, err))))
         return rc;
     npy_header(header, "<f4", o->membrane_rows, o->net->net.n);
     return finish_growing(&o->membranes, header, err);
@@ -297,5 +330,7 @@ void burst_output_result(const struct burst_output *o, struct json_writer *w) {
     for (int i = 0; i < 3; i++)
         if (is_open(files[i]))
             json_put_str(w, keys[i], files[i]->path);
+    if (o->ledger_path[0])
+        json_put_str(w, "ledger", o->ledger_path);
     json_end(w, '}');
 }

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "burst/burst.h"
 #include "burst/burst_kind.h"
+#include "burst/ledger.h"
 #include "work/task.h"
 
 /* A file that grows at its end. fd -1: not open. */
@@ -26,6 +27,8 @@ struct burst_output {
     int64_t spike_rows, membrane_rows;
     int64_t *area_neurons, *area_spikes, *row_spikes; /* (n_areas): all, all, since the last row of rates */
     float *v;                                         /* (n) NULL without membranes */
+    struct ledger ledger;                             /* its state is a part of the checkpoint's */
+    char ledger_path[4096];                           /* "": no file */
 };
 
 /* Where the files and counts stood at a checkpoint, as JSON; NULL: a new job. ret must stay where it is. DATA_LOSS when a file is

@@ -92,9 +92,8 @@ static int task_checkpoint(void *task, struct err *err) {
     t->began_s = now;
     struct saving s = {.t = t};
     int rc = burst_save(t->burst, &s.state, err);
-    if (rc)
-        return rc;
-    rc = series_write(&series, &c, t->job->checkpoint.keep, save_state, &s, err);
+    rc = rc ? rc : ledger_save(&t->output.ledger, &s.state, err);
+    rc = rc ? rc : series_write(&series, &c, t->job->checkpoint.keep, save_state, &s, err);
     burst_state_done(&s.state);
     return rc;
 }
@@ -138,7 +137,7 @@ static int restore_from(void *task, const char *path, struct err *err) {
     int rc;
     if ((rc = read_checkpoint(t, path, &state, &note, err)) || (rc = open_output(t, note, err)))
         return rc;
-    if ((rc = burst_restore(t->burst, &state, err)))
+    if ((rc = burst_restore(t->burst, &state, err)) || (rc = ledger_restore(&t->output.ledger, &state, err)))
         burst_output_close(&t->output);
     return rc;
 }

@@ -17,7 +17,7 @@ static const char KIND[] = "burst-network", KIND_STATE[] = "burst-state", NOTE_K
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
 /* One array of the format. Its length is that of its group: the first array of the group that the file has. */
-enum group { NEURON, SYNAPSE, STATE, FIRED, PENDING, ARRIVING, GROUPS };
+enum group { NEURON, SYNAPSE, STATE, FIRED, PENDING, ARRIVING, LEDGER, LEDGER_IDS, GROUPS };
 struct wanted {
     const char *name;
     enum group group;
@@ -91,7 +91,8 @@ struct state_arrays {
     const uint8_t *psp, *alive;
     const uint32_t *divisor, *fired, *id;
     const uint64_t *tick;
-    const int64_t *arriving; /* missing without delays */
+    const int64_t *arriving;                   /* missing without delays */
+    const uint32_t *ledger_fired, *ledger_ids; /* missing without a ledger */
 };
 #define STATE_ARRAYS(a)                                                                                                            \
     WANT(STATE, F32, "state.v", a.v), WANT(STATE, U16, "state.countdown", a.countdown),                                            \
@@ -99,7 +100,8 @@ struct state_arrays {
         WANT(STATE, U8, "state.alive", a.alive), WANT(STATE, U32, "state.divisor", a.divisor),                                     \
         WANT(FIRED, U32, "state.fired", a.fired), WANT(PENDING, U64, "state.pending.tick", a.tick),                                \
         WANT(PENDING, U32, "state.pending.id", a.id), WANT(PENDING, F32, "state.pending.potential", a.potential),                  \
-        WANT(STATE, F32, "state.current", a.current), WANT(ARRIVING, I64, "state.arriving", a.arriving)
+        WANT(STATE, F32, "state.current", a.current), WANT(ARRIVING, I64, "state.arriving", a.arriving),                           \
+        WANT(LEDGER, U32, "state.ledger.fired", a.ledger_fired), WANT(LEDGER_IDS, U32, "state.ledger.ids", a.ledger_ids)
 
 /* Whether the key is that of a number. */
 static bool read_area_number(const char *key, double value, struct connectome_area *area) {
@@ -220,11 +222,15 @@ static int copy_state(struct reader *r, const struct state_arrays *a, struct bur
     s.divisor = a->divisor ? copy_of(a->divisor, n * sizeof *s.divisor) : NULL;
     s.current = a->current ? copy_of(a->current, n * sizeof *s.current) : NULL;
     s.fired_ids = copy_of(a->fired, fired * sizeof *s.fired_ids);
+    s.n_ledger_ticks = r->length[LEDGER];
+    s.n_ledger_ids = r->length[LEDGER_IDS];
+    s.ledger_fired = copy_of(a->ledger_fired, (size_t)s.n_ledger_ticks * sizeof *s.ledger_fired);
+    s.ledger_ids = copy_of(a->ledger_ids, (size_t)s.n_ledger_ids * sizeof *s.ledger_ids);
     s.pending = calloc(pending + 1, sizeof *s.pending);
     s.n_arriving = r->length[ARRIVING];
     s.arriving = copy_of(a->arriving, (size_t)s.n_arriving * sizeof *s.arriving);
     if (!s.v || !s.countdown || !s.fire_count || !s.psp || !s.alive || (a->divisor && !s.divisor) || (a->current && !s.current) ||
-        !s.fired_ids || !s.pending || !s.arriving) {
+        !s.fired_ids || !s.pending || !s.arriving || !s.ledger_fired || !s.ledger_ids) {
         burst_state_done(&s);
         return err_set(r->err, ERR_EXHAUSTED, "%s: out of memory for the state of %zu neurons", r->path, n);
     }
@@ -438,6 +444,10 @@ static int put_state(struct writer *w, const struct burst_state *s, struct err *
         add(w, "state.current", SAFETENSORS_F32, n, s->current);
     if (s->n_arriving)
         add(w, "state.arriving", SAFETENSORS_I64, s->n_arriving, s->arriving);
+    if (s->n_ledger_ticks) {
+        add(w, "state.ledger.fired", SAFETENSORS_U32, s->n_ledger_ticks, s->ledger_fired);
+        add(w, "state.ledger.ids", SAFETENSORS_U32, s->n_ledger_ids, s->ledger_ids);
+    }
     str_format(w->tick, sizeof w->tick, "%" PRIu64, s->tick);
     str_format(w->fraction, sizeof w->fraction, "%d", s->fraction_bits);
     add_metadata(w, "brr.tick", w->tick);

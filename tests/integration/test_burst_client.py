@@ -222,7 +222,7 @@ def check_life(d, case):
     assert r["tick"] == case.ticks and r["fired"] == len(rest), r
     told(d, "run", snap, "--ticks", case.ticks - half, "--fired", npy)
     same(np.load(npy), rest)
-    assert told(d, "restore", "kept", snap)[0]["tick"] == half
+    assert told(d, "restore", "kept", snap)[0]["tick"] == half and not told(d, "ledger", "kept"), "it begins anew"
     told(d, "step", "kept", "--ticks", case.ticks - half, "--fired", npy)
     same(np.load(npy), rest)
     assert told(d, "destroy", "kept")[0] == {"destroyed": "kept"} and not networks(d)
@@ -242,6 +242,10 @@ def check_observe(d, case):
     first = [json.loads(line) for line in observers[0].communicate(timeout=PATIENCE)[0].splitlines()]
     assert observers[0].returncode == 0 and [f["tick"] for f in first] == list(range(1, 11)) and not first[-1]["missed"], first
     same(np.load(npy), case.spikes[case.spikes[:, 0] <= 10])
+    newest = told(d, "ledger", "seen", "--ticks", 7, "--fired", npy)
+    assert [f["tick"] for f in newest] == list(range(case.ticks - 6, case.ticks + 1)), newest
+    same(np.load(npy), case.spikes[case.spikes[:, 0] > case.ticks - 7])
+    assert len(told(d, "ledger", "seen")) == min(case.ticks, 1024)
     told(d, "destroy", "seen")
     frames = [json.loads(line) for line in observers[1].communicate(timeout=PATIENCE)[0].splitlines()]
     assert observers[1].returncode == 0, "an observer ends well with the network"
@@ -290,7 +294,7 @@ def check_refusals(d, case):
                               (("run", f"{d.dir}/wrong.safetensors", "--ticks", 5), 1, "synapse.dst[0] is 200"),
                               (("run", case.path, "--ticks", 5, "--keep", "taken"), 1, "taken"), (("run", case.path, "--ticks", 5, "--budget", "1000"), 1, "1000"),
                               (("run", case.path, "--ticks", 5, "--fired", f"{d.dir}/no/x.npy"), 3, "no/x.npy"),
-                              (("step", "nobody", "--ticks", 5), 3, "nobody"), (("observe", "nobody"), 3, "nobody"), (("destroy", "nobody"), 3, "nobody"),
+                              (("step", "nobody", "--ticks", 5), 3, "nobody"), (("observe", "nobody"), 3, "nobody"), (("ledger", "nobody"), 3, "nobody"), (("destroy", "nobody"), 3, "nobody"),
                               (("snapshot", "nobody", "--out", out), 3, "nobody"), (("restore", "nobody", case.path), 3, "nobody"),
                               (("inject", "nobody", case.table), 3, "nobody"), (("inject", "taken", bad), 1, "200"), (("run", case.path), 2, "--ticks"),
                               (("run", case.path, "--ticks", 5, "--fired", "x.csv"), 2, ".npy or .tsv"), (("run", case.path, "--ticks", 5, "--plot", "x.gif"), 2, ".svg"),

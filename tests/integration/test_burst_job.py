@@ -21,8 +21,8 @@ from test_burst_golden import Simulator, draw_injections, draw_network, write_ne
 
 DRIVER = os.path.join(BIN, "..", "tests", "task_driver")
 CONFIG = f"{SOURCE}/configs/burst.yaml"
-LONG = ["network.generate=random", "network.neurons=4000", "network.inhibitory=0.5", "network.delays=[1, 9]", "output.membranes_every=997", "checkpoint.every=1s"]
-FILES = ("fired.npy", "rates.tsv", "membranes.npy")
+LONG = ["network.generate=random", "network.neurons=4000", "network.inhibitory=0.5", "network.delays=[1, 9]", "output.membranes_every=997", "output.ledger=700", "checkpoint.every=1s"]
+FILES = ("fired.npy", "rates.tsv", "membranes.npy", "ledger.npy")
 
 
 def drive(directory, *sets):
@@ -113,7 +113,7 @@ def check_waking(tmp):
     with open(f"{tmp}/wake.tsv", "w", encoding="ascii") as f:
         f.write("tick\tid\tpotential\n")
         f.writelines(f"{tick}\t{7 * i}\t1000\n" for tick in range(3000, 3010) for i in range(10000))
-    sets = ["network.generate=random", "network.neurons=70000", "input.random=0.001", "input.potential=300", f"input.file={tmp}/wake.tsv", "ticks=3100", "output.membranes_every=3100"]
+    sets = ["network.generate=random", "network.neurons=70000", "input.random=0.001", "input.potential=300", f"input.file={tmp}/wake.tsv", "ticks=3100", "output.membranes_every=3100", "output.ledger=90"]
     run = drive(f"{tmp}/awake", *sets)
     assert run.returncode == 0, run.stderr
     cut = drive(f"{tmp}/woken", *sets, "stop_after=3000")
@@ -221,6 +221,8 @@ def main():
         run = drive(f"{tmp}/long", *sets)
         assert run.returncode == 0, run.stderr
         whole = content(f"{tmp}/long")
+        fired, ledger = (np.load(f"{tmp}/long/{k}.npy") for k in ("fired", "ledger"))
+        assert len(ledger) and (ledger == fired[fired[:, 0] > int(sets[-1].split("=")[1]) - 700]).all(), "the spikes of the newest 700 ticks"
         check_stop(tmp, whole, sets)
         check_no_output(tmp)
         check_waking(tmp)

@@ -78,6 +78,11 @@ static const struct argument observe_rows[] = {
     {"--queue", NULL, ARGUMENT_INTEGER, AT(frames), "N", "frames that may wait for this observer, default 4096", 1, 1e6},
 };
 static const struct argument_table observe_table = ARGUMENT_TABLE(observe_rows, struct burst_options);
+static const struct argument ledger_rows[] = {
+    ROW_TICKS,
+    ROW_FIRED,
+};
+static const struct argument_table ledger_table = ARGUMENT_TABLE(ledger_rows, struct burst_options);
 static const struct argument snapshot_rows[] = {
     ROW_OUTPUT,
 };
@@ -95,6 +100,7 @@ static const struct command_verb burst_verbs[] = {
     {"inject", "NAME FILE.tsv", &other_table, burst_inject, 3},
     {"step", "NAME", &step_table, burst_step, 2},
     {"observe", "NAME", &observe_table, burst_observe, 2},
+    {"ledger", "NAME", &ledger_table, burst_ledger, 2},
     {"snapshot", "NAME", &snapshot_table, burst_snapshot, 2},
     {"restore", "NAME FILE", &other_table, burst_restore, 3},
     {"destroy", "NAME", &other_table, burst_destroy, 2},
@@ -103,7 +109,7 @@ static const struct command_verb burst_verbs[] = {
 
 const struct command command_burst = {
     .name = "burst",
-    .words = "generate|info|plot|run|create|list|inject|step|observe|snapshot|restore|destroy ...",
+    .words = "generate|info|plot|run|create|list|inject|step|observe|ledger|snapshot|restore|destroy ...",
     .options = &arguments_none,
     .summary = "networks of spiking neurons: draw, run, plot, observe",
     .min_args = 1,
@@ -124,6 +130,7 @@ const struct command command_burst = {
         "  inject NAME FILE.tsv         potentials for ticks to come: columns tick, id, potential\n"
         "  step NAME --ticks N          run ticks; --fired writes their spikes\n"
         "  observe NAME                 print each tick as any client steps the network, until Ctrl-C, or for --ticks N\n"
+        "  ledger NAME                  who fired in the newest ticks (--ticks N of the 1,024 that are kept); --fired writes them\n"
         "  snapshot NAME --out FILE     network and state; `create` and `run` go on from there\n"
         "  restore NAME FILE            the network becomes that of a snapshot; name, options and observers stay\n"
         "  destroy NAME                 end it\n"

@@ -48,6 +48,7 @@ int burst_create(const struct arguments *o);
 int burst_list(const struct arguments *o);
 int burst_inject(const struct arguments *o);
 int burst_observe(const struct arguments *o);
+int burst_ledger(const struct arguments *o);
 int burst_snapshot(const struct arguments *o);
 int burst_restore(const struct arguments *o);
 int burst_destroy(const struct arguments *o);

@@ -220,7 +220,7 @@ struct observation {
     const struct arguments *o;
     brr_observer *observer;
     struct spikes spikes;
-    int64_t frames;
+    int64_t frames, wanted; /* wanted < 0: all */
 };
 
 /* Frames until there are enough, the network is destroyed, or Ctrl-C. Returns an exit code. */
@@ -230,7 +230,7 @@ static int follow(struct observation *v) {
     struct err bad = {0};
     struct brr_frame frame;
     int rc = 0;
-    while (!interrupt_seen() && (burst_options_of(v->o)->ticks < 0 || v->frames < burst_options_of(v->o)->ticks)) {
+    while (!interrupt_seen() && (v->wanted < 0 || v->frames < v->wanted)) {
         rc = brr_observer_next(v->observer, PAUSE_MS, &frame, &err);
         if (rc == BRR_AGAIN)
             continue;
@@ -244,8 +244,11 @@ static int follow(struct observation *v) {
     return rc < 0 ? brrctl_fail_call(&err) : 0;
 }
 
-int burst_observe(const struct arguments *o) {
-    struct observation v = {.o = o};
+/* With a ledger: the newest ticks that it has. Without: those to come. */
+static int read_frames(const struct arguments *o, bool ledger) {
+    const struct burst_options *own = burst_options_of(o);
+    struct observation v = {.o = o, .wanted = own->ticks};
+    int64_t last = !ledger ? 0 : own->ticks < 0 ? INT64_MAX : own->ticks;
     struct brr_error err;
     struct err bad = {0};
     int code = 0;
@@ -257,13 +260,14 @@ int burst_observe(const struct arguments *o) {
     brr_client *client = brrctl_connect(o, &code);
     if (!client)
         return code;
-    if (brr_network_observe(client, o->args[1], burst_options_of(o)->frames > 0 ? (int)burst_options_of(o)->frames : 0, &v.observer,
-                            &err))
+    if (brr_network_observe_from(client, o->args[1], last, own->frames > 0 ? (int)own->frames : 0, &v.observer, &err))
         code = brrctl_fail_call(&err);
     else if (spikes_open(&v.spikes, burst_options_of(o)->fired, &bad))
         code = brrctl_fail(&bad);
-    else
+    else {
+        v.wanted = ledger ? brr_observer_past(v.observer) : v.wanted;
         code = follow(&v);
+    }
     if (!code && spikes_close(&v.spikes, &bad))
         code = brrctl_fail(&bad);
     int64_t missed = v.observer ? brr_observer_missed(v.observer) : 0;
@@ -274,6 +278,9 @@ int burst_observe(const struct arguments *o) {
     brr_disconnect(client);
     return missed && burst_options_of(o)->fired && !code ? EXIT_FAILED : code;
 }
+
+int burst_observe(const struct arguments *o) { return read_frames(o, false); }
+int burst_ledger(const struct arguments *o) { return read_frames(o, true); }
 
 /* ---- snapshots ------------------------------------------------------------------------------------------------- */
 
