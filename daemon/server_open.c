@@ -18,6 +18,7 @@
 #include "daemon/server_watch.h"
 #include "daemon/thread_room.h"
 #include "daemon/versions.h"
+#include "daemon/viewer/recordings.h"
 #include "store/s3_credentials.h"
 
 enum { MEASURE_MS = 60 * 1000, RPC_END_MS = 3000, STALE_MS = 10 * 60 * 1000 };
@@ -238,14 +239,16 @@ static int open_status(struct daemon *d, struct err *err) {
     return gather_new(&source, d->board, &d->gather, err);
 }
 
-static int page_url(struct services *s, char *ret, size_t size, struct err *err) {
-    return http_page_url(daemon_of(s)->http, ret, size, err);
+static int page_url(struct services *s, const char *path, char *ret, size_t size, struct err *err) {
+    return http_page_url(daemon_of(s)->http, path, ret, size, err);
 }
 
 /* The key of cookies lies beside the job database. */
 static int open_http(struct daemon *d, struct err *err) {
     const char *slash = strrchr(d->config->database, '/');
     char key[4096];
+    if (!(d->services.recordings = recordings_new()))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for recordings");
     str_format(key, sizeof key, "%.*spage.key", slash ? (int)(slash + 1 - d->config->database) : 0, d->config->database);
     const struct http_state state = {.serving = &d->services.serving,
                                      .watches = d->services.device_watches,
@@ -263,6 +266,7 @@ static int open_http(struct daemon *d, struct err *err) {
                                      .metrics = d->services.metrics,
                                      .board = d->board,
                                      .desk = d->services.desk,
+                                     .recordings = d->services.recordings,
                                      .journal = d->config->journal,
                                      .database = d->config->database,
                                      .cookie_key = key,
@@ -409,6 +413,7 @@ static void close_database(struct db *db) {
 void server_close(struct daemon *d) {
     desk_stop(d->services.desk);
     http_stop(d->http);
+    recordings_free(d->services.recordings);
     devices_close(&d->services);
     retention_free(d->retention);
     gather_free(d->gather);

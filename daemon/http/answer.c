@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "base/clock.h"
 #include "base/niceness.h"
 #include "base/str.h"
 #include "daemon/hosts/device_set.h"
@@ -14,7 +13,7 @@
 #include "daemon/http/origin.h"
 #include "daemon/http/reading.h"
 #include "daemon/models/models.h"
-#include "daemon/page/traces.h"
+#include "daemon/viewer/traces.h"
 
 enum { HOST_SIZE = 256, METRICS_BYTES = 8 << 20, LINE_BYTES = 4096 };
 
@@ -124,7 +123,7 @@ bool http_admit(struct http_request *r, struct auth_refusal *ret) {
                                          .authorization = header,
                                          .authorization_len = header ? strlen(header) : 0,
                                          .digest = by_cookie ? cookie.digest : NULL};
-    const bool reading = str_starts(r->url, "/streams") || str_starts(r->url, "/jobs/");
+    const bool reading = str_starts(r->url, "/streams") || str_starts(r->url, "/jobs/") || str_starts(r->url, "/recordings/");
     const struct auth_record record = {.method = r->url, .needed = ROLE_READ, .outcome = "ok", .reading = reading};
     if (lacks_link(r, ret))
         return false;
@@ -164,7 +163,8 @@ bool http_view(const struct http_request *r, struct str *readiness, struct page_
                               .wall = on_wall(r),
                               .ready = http_readiness(state, readiness),
                               .journal = state->journal,
-                              .database = state->database};
+                              .database = state->database,
+                              .recordings = state->recordings};
     ret->readiness = str_cstr(readiness);
     return true;
 }
@@ -183,6 +183,44 @@ static enum MHD_Result answer_error(const struct http_request *r, const struct p
     return result;
 }
 
+static const char *read_argument(const struct http_request *r, const char *name) {
+    return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+static int read_query(const struct http_request *r, struct traces_query *ret, struct err *err) {
+    return traces_query_read(read_argument(r, "from"), read_argument(r, "n"), read_argument(r, "bin"), ret, err);
+}
+
+/* EEG for the viewer's script, or why there is none. */
+static enum MHD_Result answer_samples(const struct http_request *r, int rc, const struct str *body, const struct err *err) {
+    struct str why;
+    if (rc == 0)
+        return answer_text(r, MHD_HTTP_OK, "application/octet-stream", body);
+    str_init(&why, LINE_BYTES);
+    str_printf(&why, "%s\n", err->message);
+    enum MHD_Result result = answer_text(r,
+                                         rc == ERR_INVALID     ? MHD_HTTP_BAD_REQUEST
+                                         : rc == ERR_NOT_FOUND ? MHD_HTTP_NOT_FOUND
+                                                               : MHD_HTTP_SERVICE_UNAVAILABLE,
+                                         text_type, &why);
+    str_done(&why);
+    return result;
+}
+
+/* /recordings/ID/eeg. It reads the recording's file. */
+static enum MHD_Result answer_recording(const struct http_request *r, const struct page_view *v) {
+    char id[64];
+    struct reading_request request = {.what = READING_TRACES, .view = v, .path = id};
+    struct reading *reading = NULL;
+    struct err err;
+    str_format(id, sizeof id, "%.*s", (int)strcspn(r->url + strlen("/recordings/"), "/"), r->url + strlen("/recordings/"));
+    int rc = read_query(r, &request.traces, &err);
+    rc = rc ? rc : reading_run(&request, &reading, &err);
+    enum MHD_Result result = answer_samples(r, rc, reading ? &reading_page(reading)->out : NULL, &err);
+    reading_done(reading);
+    return result;
+}
+
 static enum MHD_Result answer_reading(const struct http_request *r, const struct page_view *v, enum reading_what what,
                                       const char *path) {
     const struct reading_request request = {.what = what, .view = v, .path = path};
@@ -194,8 +232,10 @@ static enum MHD_Result answer_reading(const struct http_request *r, const struct
                             what == READING_STREAM
                                 ? "There is no stream of this id, or its client has ended it more than ten minutes ago. "
                                   "brrctl journal has what happened to it."
-                            : what == READING_JOB ? "There is no job of this id; it may have been deleted."
-                                                  : "The job has no picture of this name.");
+                            : what == READING_JOB       ? "There is no job of this id; it may have been deleted."
+                            : what == READING_RECORDING ? "The recording is not shown any more, or another caller asked for it. "
+                                                          "brrctl view FILE shows it again."
+                                                        : "The job has no picture of this name.");
     if (rc)
         return answer_error(r, v, MHD_HTTP_SERVICE_UNAVAILABLE, "Not now", err.message);
     const struct html *page = reading_page(reading);
@@ -228,10 +268,6 @@ static enum MHD_Result answer_line(const struct http_request *r, const struct pa
     return result;
 }
 
-static const char *read_argument(const struct http_request *r, const char *name) {
-    return MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, name);
-}
-
 /* /streams/ID/eeg: EEG of the stream that the reader may see. It touches no file. */
 static enum MHD_Result answer_traces(const struct http_request *r, const struct page_view *v) {
     char id[64];
@@ -241,19 +277,14 @@ static enum MHD_Result answer_traces(const struct http_request *r, const struct 
     str_format(id, sizeof id, "%.*s", (int)(strlen(r->url) - strlen("/streams/") - strlen("/eeg")), r->url + strlen("/streams/"));
     const struct status_stream *s = page_find_stream(v, id);
     str_init(&body, TRACES_BYTES);
-    int rc = s ? traces_query_read(read_argument(r, "from"), read_argument(r, "n"), read_argument(r, "bin"), &query, &err)
-               : err_set(&err, ERR_NOT_FOUND, "there is no stream of this id");
-    rc = rc ? rc : traces_of_stream(s, &query, clock_wall_ms(), &body, &err);
-    if (rc) {
-        str_clear(&body);
-        str_printf(&body, "%s\n", err.message);
+    int rc = s ? read_query(r, &query, &err) : err_set(&err, ERR_NOT_FOUND, "there is no stream of this id");
+    if (s && !s->eeg)
+        rc = err_set(&err, ERR_NOT_FOUND, "no EEG of this stream is kept (viewer.minutes, viewer.memory)");
+    if (rc == 0) {
+        const struct traces_stream stream = {s->eeg, s->on, s->mood != STATUS_ENDED && s->mood != STATUS_ABSENT};
+        rc = traces_of_stream(&stream, &query, &body, &err);
     }
-    enum MHD_Result result = answer_text(r,
-                                         !rc                   ? MHD_HTTP_OK
-                                         : rc == ERR_INVALID   ? MHD_HTTP_BAD_REQUEST
-                                         : rc == ERR_NOT_FOUND ? MHD_HTTP_NOT_FOUND
-                                                               : MHD_HTTP_SERVICE_UNAVAILABLE,
-                                         rc ? text_type : "application/octet-stream", &body);
+    enum MHD_Result result = answer_samples(r, rc, &body, &err);
     str_done(&body);
     return result;
 }
@@ -266,6 +297,8 @@ static enum MHD_Result answer_page(const struct http_request *r, const struct pa
         return answer_traces(r, v);
     if (str_starts(r->url, "/streams/") && r->url[9])
         return answer_reading(r, v, READING_STREAM, r->url + 9);
+    if (str_starts(r->url, "/recordings/"))
+        return str_ends(r->url, "/eeg") ? answer_recording(r, v) : answer_reading(r, v, READING_RECORDING, r->url + 12);
     if (str_starts(r->url, "/jobs/") && r->url[6])
         return answer_reading(r, v, strchr(r->url + 6, '/') ? READING_PICTURE : READING_JOB, r->url + 6);
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {

@@ -146,7 +146,7 @@ void http_tick(struct http *http) {
         patience_look(http->patience, clock_ms());
 }
 
-int http_page_url(struct http *http, char *ret, size_t size, struct err *err) {
+int http_page_url(struct http *http, const char *path, char *ret, size_t size, struct err *err) {
     if (!http)
         return err_set(err, ERR_UNAVAILABLE, "the daemon has no pages: http.listen is none, or could not be used");
     char key[LINK_KEY_SIZE] = "", host[HOST_SIZE];
@@ -156,8 +156,8 @@ int http_page_url(struct http *http, char *ret, size_t size, struct err *err) {
     const bool any = !strcmp(host, "0.0.0.0") || !strcmp(host, "[::]");
     if (needs_key && !links_make(&http->links, clock_ms(), key))
         return err_set(err, ERR_INTERNAL, "the system gives no random numbers for a link");
-    str_format(ret, size, "%s://%s%s/%s%s", http->state.tls ? "https" : "http", any ? "localhost" : host, port,
-               needs_key ? "link?key=" : "", key);
+    str_format(ret, size, "%s://%s%s%s%s%s%s", http->state.tls ? "https" : "http", any ? "localhost" : host, port,
+               needs_key ? "/link?key=" : "", key, needs_key && path[1] ? "&next=" : "", needs_key && !path[1] ? "" : path);
     return 0;
 }
 

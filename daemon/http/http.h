@@ -16,6 +16,7 @@
 
 struct http;
 struct desk;
+struct recordings;
 struct device_set;
 struct tls;
 /* State from which requests are answered; copied. */
@@ -35,6 +36,7 @@ struct http_state {
     struct metrics *metrics;
     struct status_board *board;
     struct desk *desk;              /* takes answers to alarms */
+    struct recordings *recordings;  /* that callers look at */
     const char *journal, *database; /* files that pages read */
     const char *cookie_key;         /* file of the key of cookies; made if it is not there */
     const char *const *names;       /* names of this daemon that the header Host may have beside addresses and localhost */
@@ -46,9 +48,9 @@ int http_start(const char *address, const struct http_state *state, struct http 
 void http_tick(struct http *http);
 /* Loop thread. New connections use the current certificate. NULL is allowed. */
 int http_renew(struct http *http, struct err *err);
-/* The address of the pages for a browser on this machine, with the key of a one-time link where they need one (no tokens, not
- * open). UNAVAILABLE if http is NULL. Loop thread. */
-int http_page_url(struct http *http, char *ret, size_t size, struct err *err);
+/* The address of the page at path for a browser on this machine, with the key of a one-time link where they need one (no tokens,
+ * not open). UNAVAILABLE if http is NULL. Loop thread. */
+int http_page_url(struct http *http, const char *path, char *ret, size_t size, struct err *err);
 void http_stop(struct http *http); /* NULL is allowed */
 
 #endif

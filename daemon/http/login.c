@@ -74,9 +74,10 @@ enum MHD_Result http_logout(struct http_request *r) { return go(r, "/", NULL); }
 enum MHD_Result http_link(struct http_request *r) {
     struct http *http = r->server->http;
     const char *key = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "key");
+    const char *next = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "next");
     const struct cookie c = {.kind = COOKIE_LOCAL, .until_ms = next_until()};
     if (!auth_has_tokens(http->state.auth) && key && links_use(&http->links, key, clock_ms()))
-        return go(r, "/", &c);
+        return go(r, next && form_is_own_path(next) ? next : "/", &c);
     struct html page;
     html_init(&page);
     page_error(&page, NULL, "This link is used up",

@@ -15,6 +15,7 @@ struct reading {
     bool done;
     enum reading_what what;
     struct page_view view;
+    struct traces_query traces;
     char path[READING_PATH], principal[400], names[TOKEN_NAMES_SIZE], readiness[400], journal[4096], database[4096];
     struct html page;
     int rc;
@@ -35,6 +36,15 @@ void reading_done(struct reading *r) {
 
 const struct html *reading_page(const struct reading *r) { return &r->page; }
 
+static int read_traces(struct reading *r) {
+    struct recording_entry *recording = recordings_find(r->view.recordings, r->view.all ? NULL : r->principal, r->path);
+    if (!recording)
+        return err_set(&r->err, ERR_NOT_FOUND, "there is no recording of this id; brrctl view gives it another one");
+    int rc = recording_traces(recording, &r->traces, &r->page.out, &r->err);
+    recording_drop(recording);
+    return rc;
+}
+
 static int read_it(struct reading *r) {
     bool found = false;
     switch (r->what) {
@@ -47,6 +57,11 @@ static int read_it(struct reading *r) {
     case READING_PICTURE:
         found = job_picture(&r->page, &r->view, r->path);
         break;
+    case READING_RECORDING:
+        found = page_recording(&r->page, &r->view, r->path);
+        break;
+    case READING_TRACES:
+        return read_traces(r);
     }
     return found ? 0 : err_set(&r->err, ERR_NOT_FOUND, "there is no such page");
 }
@@ -73,6 +88,7 @@ static struct reading *reading_new(const struct reading_request *q) {
     atomic_init(&r->references, 2);
     r->what = q->what;
     r->view = *q->view;
+    r->traces = q->traces;
     status_share(q->view->status);
     str_copy(r->path, sizeof r->path, q->path);
     str_copy(r->principal, sizeof r->principal, q->view->principal);
@@ -104,7 +120,7 @@ static int await(struct reading *r, struct reading **ret, struct err *err) {
         *ret = r;
         return 0;
     }
-    int rc = done ? err_set(err, ERR_NOT_FOUND, "%s", r->err.message)
+    int rc = done ? err_set(err, r->rc, "%s", r->err.message)
                   : err_set(err, ERR_UNAVAILABLE, "the volume with these files does not answer; try again later");
     reading_done(r);
     return rc;

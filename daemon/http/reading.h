@@ -8,17 +8,19 @@
 
 enum { READINGS = 8, READING_S = 3, READING_PATH = 600 };
 
-enum reading_what { READING_STREAM, READING_JOB, READING_PICTURE };
+enum reading_what { READING_STREAM, READING_JOB, READING_PICTURE, READING_RECORDING, READING_TRACES };
 /* view is copied, with its status shared. path: of the URL, behind "/streams/" or "/jobs/". */
 struct reading_request {
     enum reading_what what;
     const struct page_view *view;
     const char *path;
+    struct traces_query traces; /* TRACES: of the recording whose id path is */
 };
 struct reading;
-/* 0; NOT_FOUND; EXHAUSTED: too many are at work; UNAVAILABLE: the volume does not answer. *ret is to be freed with reading_done. */
+/* 0; NOT_FOUND; INVALID and errors of a recording's file; EXHAUSTED: too many are at work; UNAVAILABLE: the volume does not answer.
+ * *ret is to be freed with reading_done. */
 int reading_run(const struct reading_request *request, struct reading **ret, struct err *err);
-const struct html *reading_page(const struct reading *r); /* a page, or the picture (image/svg+xml) */
+const struct html *reading_page(const struct reading *r); /* a page, the picture (image/svg+xml), or traces */
 void reading_done(struct reading *r);
 
 #endif

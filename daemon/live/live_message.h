@@ -4,7 +4,7 @@
 #define BRR_DAEMON_LIVE_LIVE_MESSAGE_H
 #include "base/mailbox.h"
 #include "daemon/journal/journal_entry.h"
-#include "daemon/live/eegring.h"
+#include "daemon/viewer/eegring.h"
 #include "detect/detector.h"
 #include "detect/events.h"
 #include "detect/suppression.h"

@@ -4,6 +4,7 @@
 #define BRR_DAEMON_PAGE_PAGE_H
 #include "daemon/page/html.h"
 #include "daemon/status/status.h"
+#include "daemon/viewer/recordings.h"
 
 /* Who looks, and at what. Everything is borrowed. */
 struct page_view {
@@ -17,6 +18,7 @@ struct page_view {
     bool ready;                     /* /readyz */
     const char *readiness;          /* its line */
     const char *journal, *database; /* files */
+    struct recordings *recordings;
 };
 bool page_sees(const struct page_view *v, const struct status_stream *s);
 /* The same of a job; owner: "" for one of an earlier version, which all see. */
@@ -39,6 +41,7 @@ void page_models(struct html *h, const struct page_view *v);
 /* False: there is no such stream or job, and nothing was written. They read files. */
 bool page_stream(struct html *h, const struct page_view *v, const char *id);
 bool page_job(struct html *h, const struct page_view *v, const char *id);
+bool page_recording(struct html *h, const struct page_view *v, const char *id); /* it reads none */
 /* The form that asks for a token. next: the path to go on to; why: what was wrong with the last one, or NULL. */
 void page_login(struct html *h, const char *next, const char *why);
 /* What went wrong in plain words; v may be NULL. */

@@ -73,7 +73,8 @@ struct services {
     const char *paths[3];       /* data, cache, results */
     const char *database;       /* path of the job database */
     /* http_page_url */
-    int (*page_url)(struct services *s, char *ret, size_t size, struct err *err);
+    int (*page_url)(struct services *s, const char *path, char *ret, size_t size, struct err *err);
+    struct recordings *recordings;         /* that callers look at */
     void (*drain)(struct services *s);     /* same as SIGTERM */
     atomic_bool serving, writable;         /* serving: the daemon does not stop. writable: the job database can be written */
     bool draining;                         /* streams are being ended, and none is taken any more */
@@ -111,7 +112,7 @@ static inline struct services *services_of(const struct rpc_call *call) { return
 /* The tables, each with a row without a path at its end. */
 extern const struct rpc_method svc_jobs[], svc_logs[], svc_events[], svc_job_files[], svc_validate[], svc_stream[], svc_sessions[],
     svc_journal[], svc_alarms[], svc_hooks[], svc_models[], svc_checkpoints[], svc_checkpoint_files[], svc_burst[],
-    svc_burst_files[], svc_admin[], svc_backup[], svc_metrics[], svc_health[], svc_reflection[];
+    svc_burst_files[], svc_admin[], svc_view[], svc_backup[], svc_metrics[], svc_health[], svc_reflection[];
 
 /* Notifies every Watch of grpc.health whose status has changed. Call at each change of the conditions of /readyz, and once a
  * second. */

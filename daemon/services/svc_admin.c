@@ -361,7 +361,7 @@ static int page(struct rpc_call *call, const void *message, struct err *err) {
     if (strcmp(rpc_caller(call)->listener, "unix") != 0)
         return err_set(err, ERR_DENIED,
                        "links to the pages are given over the unix socket alone; run brrctl page on the daemon's machine");
-    int rc = s->page_url ? s->page_url(s, url, sizeof url, err) : err_set(err, ERR_UNAVAILABLE, "the daemon has no pages");
+    int rc = s->page_url ? s->page_url(s, "/", url, sizeof url, err) : err_set(err, ERR_UNAVAILABLE, "the daemon has no pages");
     out.url = url;
     return rc ? rc : convert_answer(call, &out.base);
 }

@@ -9,8 +9,8 @@
 
 #include "base/arena.h"
 #include "daemon/alarms/alarm.h"
-#include "daemon/live/eegring.h"
 #include "daemon/status/past.h"
+#include "daemon/viewer/eegring.h"
 
 enum {
     STATUS_STREAMS = 1024,

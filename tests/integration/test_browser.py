@@ -13,7 +13,7 @@ import sys
 import time
 
 from chromium import Chromium
-from daemon import BIN, MINI, PATIENCE, make_corpus, temporary
+from daemon import BIN, MINI, PATIENCE, SOURCE, make_corpus, temporary
 from npm import npm_modules, skip
 from page_beds import Bed
 from secured import Secured
@@ -259,6 +259,23 @@ def check_work(p, tmp):
     assert job in p.browser.run("document.body.innerText")
 
 
+def check_recording(p, tmp):
+    """The events of a model over a recording: the page goes from one to the next."""
+    browser, viewer = p.browser, "document.getElementById('eeg').viewer"
+    code, url, err = p.d.ctl("view", f"{tmp}/eeg/sub-01/sub-01_run-01_eeg.edf", "--model", "line_length")
+    assert code == 0, err
+    assert p.keep(url.strip().removeprefix(p.base), "recording") == 200
+    browser.open(url.strip())
+    browser.wait(f"{viewer}.head && {viewer}.query() === null")
+    marks = browser.run(f"{viewer}.head.marks.map(m => m.text)")
+    assert "label sz" in marks and browser.run(f"{viewer}.probabilities.size > 5"), marks
+    browser.run(f"{viewer}.jump(1)")
+    browser.wait(f"{viewer}.query() === null && {viewer}.end > {viewer}.length()")
+    browser.screenshot(f"{SHOTS}/recording.png")
+    code, _, err = p.d.ctl("view", f"{SOURCE}/README.md")
+    assert code == 1 and "README.md" in err, err
+
+
 def check_many(p):
     """Two hundred streams come and go while the page is open."""
     browser = p.browser
@@ -359,6 +376,7 @@ def main():
             check_keyboard(p)
             check_without_script(p)
             check_work(p, tmp)
+            check_recording(p, tmp)
             check_many(p)
             assert not browser.errors, browser.errors
             check_killed(p, beds)

@@ -89,11 +89,11 @@ def old_jobs(d):
     assert os.path.exists(folders[0]) and d.ctl("job", jobs[0])[0] == 0 and d.ctl("job", jobs[2])[0] == 3
 
 
-def eeg_status(d, who, session):
-    """What the viewer of a stream is answered; n=0: without samples."""
+def eeg_status(d, who, path):
+    """What the viewer is answered; n=0: without samples."""
     try:
         token = who and (d.tokens.get(who) or open(d.token_file(who), encoding="utf-8").read().strip())
-        return 200 if '"rows":["Fp1' in d.scrape(f"/streams/{session}/eeg?n=0", token) else 0
+        return 200 if '"rows":["Fp1' in d.scrape(f"{path}/eeg?n=0", token) else 0
     except urllib.error.HTTPError as error:
         return error.code
 
@@ -110,8 +110,13 @@ def streams_of_others(d, recording):
     seen = json.loads(d.as_role("station", "sessions", "--json")[1])
     assert seen["principal"] == "token:ana" and seen["address"].startswith("127.0.0.1:") and seen["address"] in d.as_role("admin", "sessions")[1], seen
     assert f'what=opened session={session} client="brrctl" principal="token:ana" peer={seen["address"]}' in d.read_log()
-    d.until(lambda: eeg_status(d, "ana", session) == 200, "the EEG of ana's patient")
-    assert [eeg_status(d, who, session) for who in ("station", "admin", "bob", None)] == [200, 200, 404, 401]
+    d.until(lambda: eeg_status(d, "ana", f"/streams/{session}") == 200, "the EEG of ana's patient")
+    assert [eeg_status(d, who, f"/streams/{session}") for who in ("station", "admin", "bob", None)] == [200, 200, 404, 401]
+    code, out, err = d.as_role("ana", "view", recording, "--json")
+    assert code == 0 and "/recordings/" in out, err
+    shown = json.loads(out)["url"].partition("/recordings/")[2]
+    assert [eeg_status(d, who, f"/recordings/{shown}") for who in ("ana", "station", "bob", None)] == [200, 200, 404, 401]
+    assert d.refused("station", "view", recording) == "ROLE_TOO_SMALL" and d.as_role("ana", "view", f"{SOURCE}/README.md")[0] == 1
     stream.kill()
     stream.communicate()
     entries = lambda who: [json.loads(line)["kind"] for line in d.as_role(who, "journal", "--json")[1].splitlines()]

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "daemon/live/eegring.h"
+#include "daemon/viewer/eegring.h"
 #include "unit/cmocka_all.h"
 
 enum { RATE = 256, MINUTE = 60 * RATE, PATTERN = 6000 };

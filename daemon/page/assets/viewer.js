@@ -1,5 +1,5 @@
 /* EEG as clinicians read it: channels below each other, negative up, the probability below, alarms and events marked. A <section
- * data-eeg="URL"> becomes a viewer; URL answers with samples (page/traces.h), of a stream, where they grow, or of a recording. The
+ * data-eeg="URL"> becomes a viewer; URL answers with samples (viewer/traces.h), of a stream, where they grow, or of a recording. The
  * montage, the gain and the filters are computed here from samples; times of more than a minute come as the lowest and the highest
  * value of each pixel, without them. */
 'use strict';
@@ -8,6 +8,7 @@
     const NONE = -32768, PIECE_S = 15, SAMPLES_S = 60, LEAD_S = 4, TICK_MS = 250, BLOCKS = 900;
     const LABEL = 58, AXIS = 18, TRACK = 46;
     const CHAINS = ['Fp1-F7 F7-T3 T3-T5 T5-O1', 'Fp2-F8 F8-T4 T4-T6 T6-O2', 'Fp1-F3 F3-C3 C3-P3 P3-O1', 'Fp2-F4 F4-C4 C4-P4 P4-O2', 'Fz-Cz Cz-Pz'];
+    const ELECTRODE = /^(Fp|AF|F|FC|FT|C|T|CP|TP|P|PO|O)(z|\d+)$/i;
     const NEWER = {T7: 'T3', T8: 'T4', P7: 'T5', P8: 'T6'};
     const CHOICES = {
         seconds: {label: 'Time', values: [5, 10, 15, 30, 60, 120, 600, 3600], text: (v) => v < 120 ? v + ' s' : v / 60 + ' min'},
@@ -325,8 +326,9 @@
         traces() {
             const rows = this.head.rows.map(electrode), all = this.head.rows.map((name, row) => [name, row, -1]);
             if (this.view.montage === 'recorded' || this.binned()) return all;
-            if (this.view.montage === 'average') return all.map(([name, row]) => [name + '-Av', row, 'average']);
-            return CHAINS.join(' ').split(' ').map((pair) => [pair, ...pair.split('-').map((e) => rows.indexOf(e))]).filter((t) => t[1] >= 0 && t[2] >= 0);
+            if (this.view.montage === 'average') return all.map(([name, row]) => ELECTRODE.test(name) ? [name + '-Av', row, 'average'] : [name, row, -1]);
+            const chains = CHAINS.join(' ').split(' ').map((pair) => [pair, ...pair.split('-').map((e) => rows.indexOf(e))]).filter((t) => t[1] >= 0 && t[2] >= 0);
+            return chains.concat(all.filter(([name]) => /E[CKOM]G/i.test(name)));
         }
 
         /* Samples [from, to) of all rows, NaN where there is none. */
@@ -350,8 +352,8 @@
         }
 
         average(rows) {
-            const mean = new Float32Array(rows[0].length);
-            for (const row of rows) for (let i = 0; i < mean.length; i++) mean[i] += row[i] / rows.length;
+            const used = rows.filter((row, i) => ELECTRODE.test(this.head.rows[i])), mean = new Float32Array(rows[0].length);
+            for (const row of used) for (let i = 0; i < mean.length; i++) mean[i] += row[i] / used.length;
             return mean;
         }
 

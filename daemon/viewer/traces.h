@@ -2,10 +2,10 @@
  * byte of padding to an even length, and the values row by row as little-endian 16-bit numbers of `scale` microvolts, −32768 where
  * there is none. An answer holds samples of at most TRACES_SAMPLES_S, or the lowest and the highest value of at most TRACES_BINS
  * bins of at most TRACES_BINNED_S, and of these what the source has. Any thread. */
-#ifndef BRR_DAEMON_PAGE_TRACES_H
-#define BRR_DAEMON_PAGE_TRACES_H
+#ifndef BRR_DAEMON_VIEWER_TRACES_H
+#define BRR_DAEMON_VIEWER_TRACES_H
 #include "base/str.h"
-#include "daemon/status/status.h"
+#include "daemon/viewer/eegring.h"
 
 enum { TRACES_SAMPLES_S = 15, TRACES_BINNED_S = 3600, TRACES_BINS = 4000, TRACES_BIN = 1 << 16, TRACES_BYTES = 4 << 20 };
 
@@ -15,8 +15,17 @@ struct traces_query {
 };
 /* Reads "from", "n" and "bin" of a request's arguments; NULL: the default. INVALID names the argument. */
 int traces_query_read(const char *from, const char *n, const char *bin, struct traces_query *ret, struct err *err);
-/* INVALID: the query asks for more than an answer holds. NOT_FOUND: the stream keeps no EEG. */
-int traces_of_stream(const struct status_stream *s, const struct traces_query *query, int64_t now_ms, struct str *out,
-                     struct err *err);
+/* What of a query is answered, by a source at this rate that has samples of `has`. INVALID: it asks for more than an answer holds.
+ */
+int traces_fit(struct traces_query *q, double rate_hz, struct eegring_span has, struct err *err);
+void traces_put_values(struct str *out, const int16_t *values, int64_t n);
+/* Of a stream. on: threshold of its alarm, 0 = unknown; live: samples may follow. INVALID: the query asks for more than an answer
+ * holds. */
+struct traces_stream {
+    const struct eegring *eeg;
+    double on;
+    bool live;
+};
+int traces_of_stream(const struct traces_stream *s, const struct traces_query *query, struct str *out, struct err *err);
 
 #endif

@@ -2,7 +2,7 @@
  * what lies a capacity behind it may be of a later lap. Samples are stored with release and loaded with acquire order, so that a
  * reader that saw a sample of a later lap also sees its claim. A minute of an alarm is used again after EEGRING_PINS alarms: its
  * new start is stored before its samples, and what lies before the start is no longer valid. */
-#include "daemon/live/eegring.h"
+#include "daemon/viewer/eegring.h"
 
 #include <math.h>
 #include <stdatomic.h>

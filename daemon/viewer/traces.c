@@ -1,4 +1,4 @@
-#include "daemon/page/traces.h"
+#include "daemon/viewer/traces.h"
 
 #include <stdlib.h>
 
@@ -22,8 +22,7 @@ int traces_query_read(const char *from, const char *n, const char *bin, struct t
     return rc ? rc : read_argument_number("bin", bin, 1, TRACES_BIN, &ret->bin, err);
 }
 
-/* What of the query is answered, by a source at this rate that has samples of `has`. */
-static int fit(struct traces_query *q, double rate_hz, struct eegring_span has, struct err *err) {
+int traces_fit(struct traces_query *q, double rate_hz, struct eegring_span has, struct err *err) {
     int64_t most = (int64_t)((q->bin > 1 ? TRACES_BINNED_S : TRACES_SAMPLES_S) * rate_hz);
     if (q->bin > 1 && most > TRACES_BINS * q->bin)
         most = TRACES_BINS * q->bin;
@@ -38,7 +37,7 @@ static int fit(struct traces_query *q, double rate_hz, struct eegring_span has, 
     return 0;
 }
 
-static void put_i16(struct str *out, const int16_t *values, int64_t n) {
+void traces_put_values(struct str *out, const int16_t *values, int64_t n) {
     uint8_t bytes[1024];
     for (int64_t i = 0; i < n;) {
         size_t len = 0;
@@ -105,7 +104,7 @@ static void put_probabilities(struct json_writer *w, const struct eegring *r, co
     json_end(w, ']');
 }
 
-static void put_traces_head(struct json_writer *w, const struct status_stream *s, const struct traces_query *q, int16_t *scratch) {
+static void put_traces_head(struct json_writer *w, const struct traces_stream *s, const struct traces_query *q, int16_t *scratch) {
     const char *const *names;
     struct eegring_state state;
     const int rows = eegring_rows(s->eeg, &names);
@@ -126,7 +125,7 @@ static void put_traces_head(struct json_writer *w, const struct status_stream *s
     json_end(w, ']');
     json_put_i64(w, "newest_ms", state.newest_wall_ms);
     json_put_f64(w, "on", s->on);
-    json_put_bool(w, "live", s->mood != STATUS_ENDED && s->mood != STATUS_ABSENT);
+    json_put_bool(w, "live", s->live);
     put_marks(w, s->eeg);
     put_probabilities(w, s->eeg, q, scratch);
 }
@@ -137,31 +136,26 @@ static void put_trace(struct str *out, const struct eegring *r, int row, const s
         part = TRACES_BIN / q->bin * q->bin;
         part = q->n - done < part ? q->n - done : part;
         eegring_copy(r, row, q->from + done, part, scratch);
-        put_i16(out, scratch, q->bin > 1 ? fold_bins(scratch, part, q->bin) : part);
+        traces_put_values(out, scratch, q->bin > 1 ? fold_bins(scratch, part, q->bin) : part);
     }
 }
 
-int traces_of_stream(const struct status_stream *s, const struct traces_query *query, int64_t now_ms, struct str *out,
-                     struct err *err) {
+int traces_of_stream(const struct traces_stream *s, const struct traces_query *query, struct str *out, struct err *err) {
     struct traces_query q = *query;
     struct eegring_state state;
     struct json_writer w;
     const char *const *names;
-    if (!s->eeg)
-        return err_set(err, ERR_NOT_FOUND, "%s",
-                       s->loaded ? "no EEG is kept of this stream (viewer.minutes, viewer.memory)" : "no sample has come yet");
     OWNED_MEMORY int16_t *scratch = malloc(TRACES_BIN * sizeof *scratch);
     if (!scratch)
         return err_set(err, ERR_EXHAUSTED, "out of memory for EEG");
     eegring_describe(s->eeg, &state);
     for (int i = 0; i < state.n_pins; i++)
         state.kept.first = state.pins[i].first < state.kept.first ? state.pins[i].first : state.kept.first;
-    int rc = fit(&q, FRONTEND_RATE_HZ, state.kept, err);
+    int rc = traces_fit(&q, FRONTEND_RATE_HZ, state.kept, err);
     if (rc)
         return rc;
     json_writer_init(&w, out);
     json_begin_object(&w, NULL);
-    json_put_i64(&w, "now_ms", now_ms);
     put_traces_head(&w, s, &q, scratch);
     json_end(&w, '}');
     str_puts(out, out->len % 2 ? "\n" : " \n");

@@ -3,8 +3,8 @@
  * events; and the minute around each of the newest alarms, which outlives the ring. Indices are those of results and alarms:
  * samples at 256 Hz from the beginning of the stream. One thread writes (the host of the stream) and never waits: readers copy what
  * is there, and notice what was overwritten meanwhile. Memory of all rings together is bounded by struct eegring_limits. */
-#ifndef BRR_DAEMON_LIVE_EEGRING_H
-#define BRR_DAEMON_LIVE_EEGRING_H
+#ifndef BRR_DAEMON_VIEWER_EEGRING_H
+#define BRR_DAEMON_VIEWER_EEGRING_H
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,0 +1,167 @@
+/* view FILE: the page of the daemon that shows a recording, with its labels, the events of a file and those of a model. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "brr/v1/admin.pb-c.h"
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/detect/detection.h"
+#include "client/brrctl/message_json.h"
+#include "client/brrctl/output.h"
+#include "eeg/events.h"
+#include "formats/eegfile.h"
+
+enum { MARKS = 2000, TEXT = 64, P_MOST = 100000, P_UNITS = 200, P_NONE = 255 };
+
+struct view_options {
+    const char *model, *events;
+};
+#define AT(field) offsetof(struct view_options, field)
+static const struct argument option_rows[] = {
+    {"--model", NULL, ARGUMENT_TEXT, AT(model), "REF", "run this model first, and mark its events and show its probability", 0, 0},
+    {"--events", NULL, ARGUMENT_TEXT, AT(events), "FILE", "mark the events of this file, such as one that detect or a job wrote", 0,
+     0},
+};
+#undef AT
+static const struct argument_table view_arguments = ARGUMENT_TABLE(option_rows, struct view_options);
+
+static const struct view_options *view_options_of(const struct arguments *o) { return o->own; }
+
+/* The request under construction. */
+struct viewing {
+    Brr__V1__ViewRequest request;
+    Brr__V1__ViewMark marks[MARKS], *list[MARKS];
+    char texts[MARKS][TEXT], path[4096];
+    uint8_t *p;
+};
+
+static char *add_mark(struct viewing *v, double onset_s, double end_s) {
+    const size_t n = v->request.n_marks;
+    if (n == MARKS)
+        return v->texts[MARKS - 1];
+    v->request.n_marks++;
+    brr__v1__view_mark__init(&v->marks[n]);
+    v->marks[n].onset_s = onset_s;
+    v->marks[n].end_s = end_s;
+    v->marks[n].text = v->texts[n];
+    v->list[n] = &v->marks[n];
+    return v->texts[n];
+}
+
+static int mark_file(struct viewing *v, const char *path, struct err *err) {
+    OWNED_POINTER(eegfile_close) struct eegfile *recording = NULL;
+    struct events_file events;
+    int rc = eegfile_open_header(v->path, &recording, err);
+    if (rc || (rc = events_read(path, &events, err)))
+        return rc;
+    events_relate(&events, eegfile_info(recording));
+    for (size_t i = 0; i < events.n_rows; i++) {
+        const struct event_row *e = &events.rows[i];
+        if (!strcmp(e->type, "bckg"))
+            continue;
+        char *text = add_mark(v, e->onset_s, isfinite(e->end_s) ? e->end_s : e->onset_s);
+        str_format(text, TEXT, isfinite(e->confidence) ? "%s %.2f" : "%s", e->type, e->confidence);
+    }
+    events_done(&events);
+    return 0;
+}
+
+/* The highest probability of each step: as many as a request holds, at least a second long. */
+static int keep_probabilities(struct viewing *v, const struct detection *d, struct err *err) {
+    const int64_t step = DETECTION_RATE_HZ * (1 + d->n_probabilities / DETECTION_RATE_HZ / P_MOST),
+                  n = (d->n_probabilities + step - 1) / step;
+    if (!(v->p = malloc((size_t)n + 1)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a recording");
+    for (int64_t i = 0; i < n; i++) {
+        float most = NAN;
+        for (int64_t k = i * step; k < (i + 1) * step && k < d->n_probabilities; k++)
+            most = most >= d->probabilities[k] ? most : d->probabilities[k];
+        v->p[i] = isnan(most) ? P_NONE : (uint8_t)lrintf(most * P_UNITS);
+    }
+    v->request.probabilities = (ProtobufCBinaryData){.len = (size_t)n, .data = v->p};
+    v->request.step_s = (double)step / DETECTION_RATE_HZ;
+    return 0;
+}
+
+static int mark_detections(struct viewing *v, const char *name, const struct detection *d, struct err *err) {
+    for (int i = 0; i < d->n_events; i++) {
+        char *text = add_mark(v, (double)d->events[i].first / DETECTION_RATE_HZ, (double)d->events[i].end / DETECTION_RATE_HZ);
+        str_format(text, TEXT, "%.40s %.2f", name, d->events[i].confidence);
+    }
+    return keep_probabilities(v, d, err);
+}
+
+/* Returns an exit code, after printing the error. */
+static int run_model(const struct arguments *o, struct viewing *v, const char *model) {
+    char ref[4096];
+    const struct detection_config config = {
+        .want_trace = true,
+        .playback = {.model = brrctl_ref(model, ref, sizeof ref), .client = "brrctl view", .no_resume = true, .alarm_hop_s = -1}};
+    const struct source_reading reading = {0};
+    OWNED_POINTER(brr_disconnect) brr_client *client = NULL;
+    struct source *source = NULL;
+    struct detection d;
+    struct brr_error failed = {0};
+    struct err err = {0};
+    int code = 0;
+    if (!(client = brrctl_connect(o, &code)))
+        return code;
+    if (source_open_file(v->path, &reading, &source, &err) || detection_open(&d, v->path, source, &config, &err))
+        return brrctl_fail(&err);
+    if (detection_run(&d, client, &failed))
+        code = brrctl_fail_call(&failed);
+    else if (mark_detections(v, model, &d, &err))
+        code = brrctl_fail(&err);
+    detection_done(&d);
+    return code;
+}
+
+static int show_recording(const struct arguments *o, struct viewing *v) {
+    static const struct brrctl_method method = {"/brr.v1.Admin/View", &brr__v1__page_response__descriptor, 0};
+    int code = 0;
+    v->request.marks = v->list;
+    v->request.recording = v->path;
+    Brr__V1__PageResponse *p = brrctl_call(o, &method, &v->request.base, &code);
+    if (!p)
+        return code;
+    if (o->json) {
+        struct output out;
+        message_json(output_begin(&out), &p->base, "url");
+        output_end(&out);
+    } else {
+        puts(p->url);
+    }
+    brr__v1__page_response__free_unpacked(p, NULL);
+    return 0;
+}
+
+static int cmd_view(const struct arguments *o) {
+    const struct view_options *own = view_options_of(o);
+    OWNED_MEMORY struct viewing *v = calloc(1, sizeof *v);
+    struct err err;
+    if (!v || fsio_absolute(v->path, sizeof v->path, o->args[0], &err))
+        return v ? brrctl_fail(&err) : EXIT_FAILED;
+    brr__v1__view_request__init(&v->request);
+    if (own->events && mark_file(v, own->events, &err))
+        return brrctl_fail(&err);
+    int code = own->model ? run_model(o, v, own->model) : 0;
+    code = code ? code : show_recording(o, v);
+    free(v->p);
+    return code;
+}
+
+const struct command command_view = {
+    .name = "view",
+    .words = "FILE",
+    .options = &view_arguments,
+    .summary = "print the address of the page that shows a recording's EEG, labels and events",
+    .run = cmd_view,
+    .min_args = 1,
+    .max_args = 1,
+    .details = "The daemon reads FILE, by the rules for the files that jobs name. The address is a link as of `brrctl page`.\n"
+               "example: xdg-open $(brrctl view recording.edf --model ward)",
+};

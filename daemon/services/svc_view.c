@@ -1,0 +1,104 @@
+/* Admin.View: a recording for the viewer of the pages (viewer/recordings.h). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "brr/v1/admin.pb-c.h"
+#include "daemon/live/resume_token.h"
+#include "daemon/services/convert.h"
+#include "daemon/services/offload.h"
+#include "daemon/services/services.h"
+#include "daemon/viewer/recordings.h"
+#include "formats/eegfile.h"
+
+struct view_call {
+    struct offload work; /* first */
+    struct places places;
+    char recording[4096], path[4096];
+    struct recording_request request; /* its marks and values are this call's */
+};
+
+static void drop_view(struct offload *work) {
+    struct view_call *v = (struct view_call *)work;
+    free((void *)(uintptr_t)v->request.marks);
+    free((void *)(uintptr_t)v->request.p);
+    free(v);
+}
+
+/* On the pool: its volume may not answer. */
+static void find_recording(struct offload *work) {
+    struct view_call *v = (struct view_call *)work;
+    struct eegfile *file = NULL;
+    if (!places_file(&v->places, "recording", v->recording, v->path, &work->err) &&
+        !eegfile_open_header(v->path, &file, &work->err))
+        eegfile_close(file);
+}
+
+static void recording_found(struct offload *work) {
+    struct view_call *v = (struct view_call *)work;
+    Brr__V1__PageResponse out = BRR__V1__PAGE_RESPONSE__INIT;
+    char url[512], path[64], id[RECORDINGS_ID_SIZE];
+    struct err err;
+    int rc;
+    if (!offload_good(work))
+        return;
+    struct services *s = services_of(work->call);
+    v->request.path = v->path;
+    v->request.principal = rpc_caller(work->call)->name;
+    v->request.id = id;
+    if ((rc = resume_token_random(id, &err)) == 0 && (rc = recordings_add(s->recordings, &v->request, &err)) == 0) {
+        str_format(path, sizeof path, "/recordings/%s", id);
+        rc = s->page_url(s, path, url, sizeof url, &err);
+    }
+    out.url = url;
+    if (rc)
+        rpc_finish(work->call, &err);
+    else
+        convert_answer(work->call, &out.base);
+}
+
+static int take_marks(struct view_call *v, const Brr__V1__ViewRequest *in, struct err *err) {
+    struct recording_mark *marks = calloc(in->n_marks + 1, sizeof *marks);
+    uint8_t *p = malloc(in->probabilities.len + 1);
+    v->request = (struct recording_request){.marks = marks, .p = p, .n_p = in->probabilities.len, .p_step_s = in->step_s};
+    if (!marks || !p)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a recording");
+    memcpy(p, in->probabilities.data ? in->probabilities.data : (const uint8_t *)"", in->probabilities.len);
+    for (size_t i = 0; i < in->n_marks; i++) {
+        const Brr__V1__ViewMark *m = in->marks[i];
+        if (!(fabs(m->onset_s) < 1e9) || !(fabs(m->end_s) < 1e9))
+            return err_set(err, ERR_INVALID, "marks: expected times in seconds of the recording");
+        marks[i] = (struct recording_mark){.onset_s = m->onset_s, .end_s = m->end_s};
+        str_copy(marks[i].text, sizeof marks[i].text, m->text);
+    }
+    v->request.n_marks = (int)in->n_marks;
+    return 0;
+}
+
+static int view(struct rpc_call *call, const void *message, struct err *err) {
+    const Brr__V1__ViewRequest *in = message;
+    struct services *s = services_of(call);
+    int rc;
+    if (!s->page_url)
+        return err_set(err, ERR_UNAVAILABLE, "the daemon has no pages");
+    if (!rpc_caller(call)->has_token &&
+        strcmp(rpc_caller(call)->listener, "unix") != 0) /* the address may hold a key, as of Page */
+        return err_set(err, ERR_DENIED, "without a token recordings are shown to callers over the unix socket alone");
+    if (in->n_marks > RECORDINGS_MARKS)
+        return err_set(err, ERR_INVALID, "marks: at most %d", RECORDINGS_MARKS);
+    struct view_call *v = offload_new(call, OFFLOAD_FILES, sizeof *v, drop_view, err);
+    if (!v)
+        return err->code;
+    v->places = s->places;
+    if ((rc = take_marks(v, in, err)))
+        return rc;
+    if (!*in->recording || !str_copy(v->recording, sizeof v->recording, in->recording))
+        return err_set(err, ERR_INVALID, "recording: expected a path of less than %zu bytes", sizeof v->recording);
+    offload_start(&v->work, find_recording, recording_found);
+    return 0;
+}
+
+const struct rpc_method svc_view[] = {
+    {RPC_METHOD("/brr.v1.Admin/View", ROLE_SUBMIT, brr__v1__view_request, view), .end = offload_end},
+    {.path = NULL},
+};
