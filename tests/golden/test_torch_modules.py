@@ -3,6 +3,7 @@
 parameter names and functions, generation token by token, and arrays that are used where they are."""
 import os
 import sys
+import types
 
 SOURCE = os.environ.get("BRR_SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 sys.path[:0] = [os.path.join(SOURCE, "client", "python"), os.path.join(SOURCE, "tests")]
@@ -206,18 +207,31 @@ def check_arrays():
     before = state.copy()
     out, moved = scan.selective_scan(u, delta, A, B, C, h0=state, hT=state)
     assert moved is state and np.array_equal(state, last) and not np.array_equal(state, before) and np.array_equal(out, want)
-    foreign, _ = scan.selective_scan(Foreign(torch.from_numpy(u.copy())), delta, A, B, C, h0=before)
+    foreign, _ = scan.selective_scan(u, Foreign(torch.from_numpy(delta.copy())), A, B, C, h0=before)
     assert isinstance(foreign, np.ndarray) and np.array_equal(foreign, want) and {"max_version": (1, 0)} in Foreign.versions
+    for _ in range(3):  # arrays of a layout that was seen, at other addresses
+        again = [x.copy() for x in (u, delta, A, B, C, before)]
+        assert np.array_equal(scan.selective_scan(*again[:5], h0=again[5])[0], want)
+        mixed, _ = scan.selective_scan(u, *(torch.from_numpy(x.copy()) for x in (delta, A, B, C)), h0=before)
+        assert np.array_equal(mixed, want)
+    fixed = before.copy()
+    fixed.setflags(write=False)
+    jax = type("ArrayImpl", (Foreign,), {"__module__": "jaxlib.xla_extension"})
+    sys.modules.setdefault("jaxlib", types.ModuleType("jaxlib"))
     wide = torch.randn(2, 9, 20)
     y, _ = scan.causal_conv(wide[:, :, 4:16], torch.randn(12, 4))
     assert isinstance(y, torch.Tensor) and y.is_contiguous()
     assert brr.torch._rows(wide.transpose(1, 2).transpose(1, 2)).data_ptr() == wide.data_ptr()
     for wrong, words in ((lambda: scan.selective_scan(u.astype(np.float64), delta, A, B, C), "u is float64"),
-                         (lambda: scan.selective_scan(u, [1.0], A, B, C), "delta is a list"), (lambda: scan.describe("cuda:99"), "cuda:99")):
+                         (lambda: scan.selective_scan(u, [1.0], A, B, C), "delta is a list"),
+                         (lambda: scan.selective_scan(u, delta, A.T.copy().T, B, C, h0=before), "A (6,3) has strides (1,6)"),
+                         (lambda: scan.selective_scan(u, delta, A, B, C, h0=before, hT=fixed), "hT is read-only"),
+                         (lambda: scan.selective_scan(jax(torch.from_numpy(u.copy())), delta, A, B, C), "brr_xla_selective_scan by jax.ffi"),
+                         (lambda: scan.selective_scan(Foreign(torch.from_numpy(u.copy())), delta, A, B, C), "has no arrays that can be written to"), (lambda: scan.describe("cuda:99"), "cuda:99")):
         try:
             wrong()
             raise AssertionError(f"not refused: {words}")
-        except (TypeError, brr.Error) as e:
+        except (TypeError, ValueError, brr.Error) as e:
             assert words in str(e), e
 
 

@@ -86,11 +86,58 @@ def view(x, name, written=False):
     raise TypeError(f"{name} is a {type(x).__name__}; expected an array of NumPy, PyTorch, CuPy or another library with DLPack")
 
 
+# ---- arrays whose layout and address cost little to ask for ----
+
+_address_of = ctypes.c_size_t.from_address
+_DATA = object.__basicsize__  # where NumPy's C interface has an array's address: after the head of every object
+
+
+def _numpy_access(kind):
+    import numpy
+    sample = numpy.zeros(1)
+    known = kind is numpy.ndarray and _address_of(id(sample) + _DATA).value == sample.ctypes.data
+    return (lambda x: (x.dtype, x.shape, x.strides)), ((lambda x: _address_of(id(x) + _DATA).value) if known else (lambda x: x.ctypes.data))
+
+
+class _Access(dict):
+    """By type of arrays two functions of them: all that a call depends on beside the address, as a key, and the address; None: by DLPack."""
+
+    def __missing__(self, kind):
+        library = kind.__module__.split(".")[0]
+        self[kind] = None
+        if library == "numpy":
+            self[kind] = _numpy_access(kind)
+        elif library == "torch":
+            self[kind] = (lambda x: (x.dtype, x.shape, x.stride(), x.is_cpu, x.get_device())), kind.data_ptr
+        return self[kind]
+
+
+access = _Access()
+
+
+# ---- outputs ----
+
+def _torch_zeros(torch):
+    return lambda like, shape, dtype: torch.zeros(shape, dtype=torch.float32 if dtype else like.dtype, device=like.device)
+
+
+def _maker(kind):
+    library = kind.__module__.split(".")[0]
+    module = sys.modules[library]
+    if library == "torch":
+        return _torch_zeros(module)
+    if library in ("jax", "jaxlib", "tensorflow") or not hasattr(module, "zeros"):
+        raise TypeError(f"{kind.__module__}.{kind.__name__}: this library has no arrays that can be written to, so that it cannot receive results; "
+                        "call with arrays of NumPy, PyTorch or CuPy" + (", or use brr_xla_selective_scan by jax.ffi" if "jax" in library else ""))
+    return lambda like, shape, dtype: module.zeros(shape, dtype or like.dtype)
+
+
+_makers = {}
+
+
 def zeros(like, shape, dtype=None):
-    """An array of zeros beside `like`, of its type or of "float32"."""
-    module = sys.modules[library_of(like)]
-    if library_of(like) == "torch":
-        return module.zeros(shape, dtype=module.float32 if dtype else like.dtype, device=like.device)
-    if not hasattr(module, "zeros"):
-        import numpy as module
-    return module.zeros(shape, dtype=dtype or like.dtype)
+    """An array of zeros beside `like`, by its library; of its type, or of "float32"."""
+    make = _makers.get(type(like))
+    if make is None:
+        make = _makers[type(like)] = _maker(type(like))
+    return make(like, shape, dtype)

@@ -27,7 +27,6 @@ class _Op(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, forward, backward, names, options, *inputs):
-        inputs = [x if x is None else x.detach() for x in inputs]
         _use_stream_of(inputs[0])
         ctx.backward_op, ctx.names, ctx.options = backward, names, options
         ctx.set_materialize_grads(False)
@@ -55,19 +54,19 @@ def _norm_backward(dout, dstate, state, inputs, options):
 
 def _rows(x):
     """As the library takes it: channels side by side, rows of one distance."""
-    if x is None:
-        return None
+    if x is None or x.is_contiguous():
+        return x
     strides, shape = x.stride(), x.shape
     flat = strides[-1] == 1 and strides[-2] >= shape[-1] and all(strides[i] == shape[i + 1] * strides[i + 1] for i in range(x.dim() - 2))
     return x if flat else x.contiguous()
 
 
 def _like(x, other):
-    return None if x is None else x.to(other.dtype)
+    return x if x is None or x.dtype is other.dtype else x.to(other.dtype)
 
 
 def _f32(x):
-    return None if x is None else x.float().contiguous()
+    return x if x is None or (x.dtype is torch.float32 and x.is_contiguous()) else x.float().contiguous()
 
 
 def _selective(u, delta, A, B, C, D=None, delta_bias=None, z=None, h0=None, **options):
