@@ -101,6 +101,21 @@ def check_demo(folder, uv, rate, labels):
     return graph, windows[:1]
 
 
+def check_export(folder, other):
+    """brrctl finds the model and runs the package; in INT8 with the ranges of a recording."""
+    brrctl = f"{os.environ['BRR_BUILD_DIR']}/bin/brrctl"
+    subprocess.run([brrctl, "export", "ward", "--onnx", f"{folder}/a.onnx"], check=True, stdout=subprocess.DEVNULL)
+    onnx.export(WARD, f"{folder}/b.onnx")
+    assert pathlib.Path(f"{folder}/a.onnx").read_bytes() == pathlib.Path(f"{folder}/b.onnx").read_bytes()
+    recording = f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf"
+    subprocess.run([brrctl, "export", WARD, "--onnx", f"{folder}/a.onnx", "--int8", recording, "--force"], check=True, stdout=subprocess.DEVNULL)
+    assert abs(os.path.getsize(f"{folder}/a.onnx") - os.path.getsize(f"{folder}/int8.onnx")) < 4096 and len(other.nodes) > 0
+    r = subprocess.run([brrctl, "export", f"{SOURCE}/README.md", "--onnx", f"{folder}/c.onnx"], capture_output=True, text=True)
+    assert r.returncode != 0 and "brr.onnx: " in r.stderr and not os.path.exists(f"{folder}/c.onnx"), r
+    r = subprocess.run([brrctl, "export", "ward"], capture_output=True, text=True)
+    assert r.returncode == 2 and "--onnx" in r.stderr, r
+
+
 def main():
     rng = np.random.default_rng(test_seed())
     with tempfile.TemporaryDirectory() as folder:
@@ -123,6 +138,7 @@ def main():
         assert os.path.getsize(f"{folder}/int8.onnx") < 0.4 * os.path.getsize(f"{folder}/ward.onnx")
         print(f"INT8: logits differ by at most {abs(small - want).max():.2f}, their range is {np.ptp(want):.2f}")
         assert 0 < abs(small - want).max() < 0.2 * np.ptp(want) + 0.3
+        check_export(folder, coarse)
         demo, windows = check_demo(folder, uv, rate, labels)
         try:
             onnx.graph_of(directory / "model", 100)

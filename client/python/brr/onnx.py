@@ -161,9 +161,13 @@ class _Numpy:
 def read_model(path):
     """Tensors and configuration of a model file."""
     with open(path, "rb") as f:
-        header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
         data = f.read()
-    about = header.pop("__metadata__")
+    size = struct.unpack("<Q", data[:8])[0] if len(data) > 8 else 0
+    try:
+        header = json.loads(data[8:8 + size])
+        about, data = header.pop("__metadata__"), data[8 + size:]
+    except (ValueError, KeyError, AttributeError):
+        raise ValueError(f"{path} is no model file of brrd") from None
     weights = {k: np.frombuffer(data[slice(*v["data_offsets"])], np.float32).reshape(v["shape"]) for k, v in header.items() if v["dtype"] == "F32"}
     return weights, about
 
@@ -435,15 +439,34 @@ def export(model, path, samples=None, int8=None, reduce_range=False):
     return graph
 
 
+MOST_WINDOWS = 240  # a ward's four minutes
+
+
+def calibration(model, path):
+    """Rows for int8: of an .npy, or of a recording that MNE reads, spread over it where these are windows."""
+    if path.endswith(".npy"):
+        return np.load(path)
+    import mne
+    from .detector import Detector
+    raw = mne.io.read_raw(path, verbose="error")
+    rows = Detector(model).rows((raw.get_data() * 1e6).astype(np.float32), raw.info["sfreq"], raw.ch_names)
+    if rows.shape[1] <= RATE_HZ:
+        return rows[:MOST_WINDOWS]
+    return rows[::max(1, len(rows) // 8)]
+
+
 def main(arguments=None):
     import argparse
     a = argparse.ArgumentParser(prog="python3 -m brr.onnx", description="Writes a model file as ONNX.")
     a.add_argument("model")
     a.add_argument("out")
-    a.add_argument("--int8", metavar="ROWS.npy", help="in INT8; an array of Detector.rows, of recordings that are not scored")
+    a.add_argument("--int8", metavar="FILE", help="in INT8, with the ranges of a recording that is not scored, or of Detector.rows in an .npy")
     a.add_argument("--reduce-range", action="store_true", help="7 bits, for processors without VNNI")
     o = a.parse_args(arguments)
-    export(o.model, o.out, int8=None if o.int8 is None else np.load(o.int8), reduce_range=o.reduce_range)
+    try:
+        export(o.model, o.out, int8=None if o.int8 is None else calibration(o.model, o.int8), reduce_range=o.reduce_range)
+    except (OSError, ValueError, RuntimeError, ImportError) as e:
+        raise SystemExit(f"brr.onnx: {e}") from None
 
 
 if __name__ == "__main__":
