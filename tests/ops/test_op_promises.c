@@ -4,7 +4,7 @@
 #include "skip.h"
 
 /* Philox4x32-10, written from its definition: key = seed, counter = (index low, index high, step, stream). */
-static void philox(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index, uint32_t c[4]) {
+static void philox_again(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index, uint32_t c[4]) {
     uint32_t k[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     c[0] = (uint32_t)index;
     c[1] = (uint32_t)(index >> 32);
@@ -21,7 +21,7 @@ static void philox(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index
 
 static bool kept(const struct dropout_args *a, uint64_t n) {
     uint32_t words[4];
-    philox(a->seed, a->rng_stream, a->step, n / 4, words);
+    philox_again(a->seed, a->rng_stream, a->step, n / 4, words);
     return (double)(words[n % 4] >> 8) * 0x1p-24 >= (double)a->p;
 }
 
