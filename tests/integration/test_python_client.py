@@ -96,6 +96,13 @@ def check_connection(d, model, found, recording):
                 raise AssertionError(f"not refused: {words}")
             except brr.Error as e:
                 assert words in str(e) and e.code == code, (e.code, e)
+        late = remote.stream(rate, labels)
+    for closed in (lambda: late.push(uv), late.finish, lambda: late.gap(1), lambda: remote.stream(rate, labels), lambda: daemon.call("/brr.v1.Jobs/List")):
+        try:
+            closed()
+            raise AssertionError("a closed connection was used")
+        except ValueError as e:
+            assert "closed" in str(e), e
     os.environ["BRR_ENDPOINT"] = f"unix:{d.socket}"
     assert brr.connect().endpoint == f"unix:{d.socket}" and isinstance(brr.connect().call("/brr.v1.Jobs/List"), bytes)
 

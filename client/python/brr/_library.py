@@ -39,6 +39,12 @@ class Streams:
     def add(self, handle):
         self._open.add(handle.value)
 
+    def of(self, handle):
+        """The handle, while it is open."""
+        if not handle or handle.value not in self._open:
+            raise ValueError("the stream is closed, or its owner is")
+        return handle
+
     def close(self, handle):
         """Once; what is closed already is left alone."""
         if handle and handle.value in self._open:

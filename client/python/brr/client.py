@@ -123,12 +123,17 @@ class Client:
         """One RPC with one answer: bytes, or messages of protobuf with the answer's type."""
         data = request if isinstance(request, bytes) else request.SerializeToString()
         found, size = _pointer(), ctypes.c_size_t()
-        _call("call", self._handle, ctypes.byref(_Request(method.encode(), data, len(data), int(1000 * timeout_s))), ctypes.byref(found), ctypes.byref(size))
+        _call("call", self._open(), ctypes.byref(_Request(method.encode(), data, len(data), int(1000 * timeout_s))), ctypes.byref(found), ctypes.byref(size))
         try:
             packed = ctypes.string_at(found, size.value)
         finally:
             _library().brr_free(found)
         return packed if answer is bytes else answer.FromString(packed)
+
+    def _open(self):
+        if not self._handle:
+            raise ValueError("the connection is closed")
+        return self._handle
 
     def close(self):
         if getattr(self, "_handle", None):
@@ -179,15 +184,18 @@ class RemoteStream:
         names = (_text * self.n)(*(str(c).encode() for c in channels))
         config = _Stream(model=_optional(detector.model), channels=names, n_channels=self.n, rate_hz=rate, client_name=b"brr for Python",
                          realtime=int(live), want_probabilities=1, alarm_hop_s=alarm_hop_s or -1, threshold_on=on, threshold_off=off)
-        _call("stream_open", self.client._handle, ctypes.byref(config), ctypes.byref(self._handle))
+        _call("stream_open", self.client._open(), ctypes.byref(config), ctypes.byref(self._handle))
         self.client._streams.add(self._handle)
+
+    def _open(self):
+        return self.client._streams.of(self._handle)
 
     def _take(self, wait_ms, until_end=False):
         """What has arrived; until_end: all to the end of the stream."""
         import numpy
         trace, events, alarms, m, first = [], [], [], _Message(), self._first
         while True:
-            word = _call("stream_next", self._handle, wait_ms, ctypes.byref(m))
+            word = _call("stream_next", self._open(), wait_ms, ctypes.byref(m))
             if word == END or (word == AGAIN and not until_end):
                 break
             if word == AGAIN:
@@ -210,17 +218,17 @@ class RemoteStream:
         if uv.ndim != 2 or uv.shape[0] != self.n:
             raise ValueError(f"the samples have shape {uv.shape}; expected ({self.n}, n)")
         parts = []
-        while _call("stream_push", self._handle, uv.ctypes.data, uv.shape[1], 0) == AGAIN:
+        while _call("stream_push", self._open(), uv.ctypes.data, uv.shape[1], 0) == AGAIN:
             parts.append(self._take(WAIT_MS))
         return _joined([*parts, self._take(0)])
 
     def gap(self, missing):
         """The next sample comes so many source samples later than expected."""
-        _call("stream_gap", self._handle, missing, None)
+        _call("stream_gap", self._open(), missing, None)
 
     def finish(self):
         """The source has ended; the remaining results."""
-        _call("stream_finish", self._handle)
+        _call("stream_finish", self._open())
         return self._take(1000, until_end=True)
 
     def close(self):
