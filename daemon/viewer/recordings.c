@@ -92,8 +92,8 @@ static struct recording_entry *entry_new(const struct recording_request *q) {
 }
 
 int recordings_add(struct recordings *all, const struct recording_request *q, struct err *err) {
-    if (q->n_marks > RECORDINGS_MARKS || q->n_p > RECORDINGS_P_BYTES || (q->n_p && !(q->p_step_s >= 0.01)))
-        return err_set(err, ERR_INVALID, "at most %d marks and %d probabilities, at least 0.01 s apart, can be shown",
+    if (q->n_marks > RECORDINGS_MARKS || q->n_p > RECORDINGS_P_BYTES || (q->n_p && !(q->p_step_s >= 0.01 && q->p_step_s <= 3600)))
+        return err_set(err, ERR_INVALID, "at most %d marks and %d probabilities, 0.01 to 3600 s apart, can be shown",
                        RECORDINGS_MARKS, RECORDINGS_P_BYTES);
     struct recording_entry *r = entry_new(q), *old;
     if (!r)
@@ -194,10 +194,13 @@ static int find_means(struct recording_entry *r, const struct eegfile *file, str
     int rc = piece_open(&p, r->rows, err);
     rc = rc ? rc : eegfile_read(file, r->signals, r->rows, range, p.rows, err);
     for (int row = 0; row < r->rows && range.n > 0 && rc == 0; row++) {
-        double sum = 0;
+        double sum = 0, finite = 0;
         for (int64_t i = 0; i < range.n; i++)
-            sum += p.rows[row][i];
-        r->mean[row] = (float)(sum / (double)range.n);
+            if (isfinite(p.rows[row][i])) {
+                sum += p.rows[row][i];
+                finite++;
+            }
+        r->mean[row] = finite > 0 ? (float)(sum / finite) : 0;
     }
     free(p.uv);
     return rc;
@@ -231,10 +234,13 @@ struct answer_values {
     bool bins;
 };
 
+/* Formats of floating-point samples may have some that are no number; these are shown as missing. */
 static void add_samples(struct answer_values *a, const float *row, int64_t n, int64_t at, float *to, float mean) {
     for (int64_t i = 0; i < n; i++) {
         const int64_t k = (at + i) / a->step;
         const float uv = row[i] - mean;
+        if (!isfinite(uv))
+            continue;
         if (!a->bins) {
             if (k < a->per_row)
                 to[k] = (isnan(to[k]) ? 0 : to[k]) + uv / (float)a->step;

@@ -26,12 +26,12 @@ struct recording_request {
 
 struct recordings *recordings_new(void);      /* NULL when out of memory */
 void recordings_free(struct recordings *all); /* NULL is fine; entries that are held go on */
-/* INVALID: more marks or values than fit. */
+/* INVALID: more marks or values than fit. Closes the file of the oldest, so it waits for that volume. */
 int recordings_add(struct recordings *all, const struct recording_request *request, struct err *err);
 /* The recording of this id, if this principal asked for it; NULL: whoever did. To be given back with recording_drop. NULL: there is
  * none. */
 struct recording_entry *recordings_find(struct recordings *all, const char *principal, const char *id);
-void recording_drop(struct recording_entry *r);              /* NULL is fine */
+void recording_drop(struct recording_entry *r);              /* NULL is fine; the last one closes the file */
 const char *recording_name(const struct recording_entry *r); /* of its file */
 
 /* Samples for the viewer, as traces_of_stream: all voltages of one rate, means of several samples where that is above 512 Hz, each

@@ -151,6 +151,31 @@ static void high_rates_are_shown_as_means(void **state) {
     recordings_free(all);
 }
 
+static void samples_that_are_no_number_are_missing_and_no_others(void **state) {
+    static const char header[] = "Brain Vision Data Exchange Header File Version 1.0\n[Common Infos]\nDataFile=f.eeg\n"
+                                 "DataFormat=BINARY\nDataOrientation=MULTIPLEXED\nNumberOfChannels=1\nSamplingInterval=10000\n"
+                                 "[Binary Infos]\nBinaryFormat=IEEE_FLOAT_32\n[Channel Infos]\nCh1=Fp1,,1,\302\265V\n";
+    float samples[15 * RATE];
+    struct recordings *all = recordings_new();
+    struct parsed got;
+    for (int i = 0; i < 15 * RATE; i++)
+        samples[i] = i == 3 ? NAN : i == 1200 ? INFINITY : i % 2 ? 7 : 5;
+    put_file(in_dir(state, "f.eeg"), samples, sizeof samples);
+    const char *path = in_dir(state, "f.vhdr");
+    put_file(path, header, strlen(header));
+    struct recording_entry *r = shown(all, path, NULL);
+    ask(r, (struct traces_query){.from = 0, .n = 15 * RATE, .bin = 1}, &got);
+    assert_float_equal(got.scale, EEGRING_UV, 1e-9);
+    for (int i = 0; i < 15 * RATE; i++)
+        if (i == 3 || i == 1200)
+            assert_true(isnan(value_uv(&got, 0, i)));
+        else
+            assert_true(fabs(value_uv(&got, 0, i) - (i % 2 ? 1 : -1)) <= got.scale);
+    parsed_done(&got);
+    recording_drop(r);
+    recordings_free(all);
+}
+
 static void what_cannot_be_shown_is_an_error_and_the_oldest_goes(void **state) {
     const char *path = in_dir(state, "a.edf");
     struct recordings *all = recordings_new();
@@ -158,8 +183,10 @@ static void what_cannot_be_shown_is_an_error_and_the_oldest_goes(void **state) {
     struct err err;
     const struct recording_request q = {.id = "first", .path = path, .principal = "token:ana"},
                                    other = {.id = "other", .path = path, .principal = "token:ana"},
-                                   much = {.id = "much", .path = path, .principal = "", .n_marks = RECORDINGS_MARKS + 1};
+                                   much = {.id = "much", .path = path, .principal = "", .n_marks = RECORDINGS_MARKS + 1},
+                                   rare = {.id = "rare", .path = path, .principal = "", .n_p = 1, .p_step_s = INFINITY};
     assert_int_equal(recordings_add(all, &much, &err), ERR_INVALID);
+    assert_int_equal(recordings_add(all, &rare, &err), ERR_INVALID);
     assert_int_equal(recordings_add(all, &q, &err), 0);
     struct recording_entry *held = recordings_find(all, "token:ana", "first");
     for (int i = 0; i < RECORDINGS; i++)
@@ -181,6 +208,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(samples_gaps_and_marks_are_those_of_the_file, temp_dir_make, temp_dir_remove),
         cmocka_unit_test_setup_teardown(high_rates_are_shown_as_means, temp_dir_make, temp_dir_remove),
+        cmocka_unit_test_setup_teardown(samples_that_are_no_number_are_missing_and_no_others, temp_dir_make, temp_dir_remove),
         cmocka_unit_test_setup_teardown(what_cannot_be_shown_is_an_error_and_the_oldest_goes, temp_dir_make, temp_dir_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
