@@ -22,7 +22,9 @@ struct reading {
     struct err err;
 };
 
-static atomic_int at_work; /* threads of all servers */
+/* Threads of all servers: those for pages, and those that look into recordings, whose volumes no page of a stream waits for. */
+static atomic_int at_work[2];
+static atomic_int *counter_of(enum reading_what what) { return &at_work[what == READING_TRACES]; }
 
 void reading_done(struct reading *r) {
     if (!r || atomic_fetch_sub(&r->references, 1) > 1)
@@ -74,7 +76,7 @@ static void *reading_work(void *ctx) {
     r->done = true;
     pthread_cond_signal(&r->changed);
     pthread_mutex_unlock(&r->lock);
-    atomic_fetch_sub(&at_work, 1);
+    atomic_fetch_sub(counter_of(r->what), 1);
     reading_done(r);
     return NULL;
 }
@@ -129,9 +131,11 @@ static int await(struct reading *r, struct reading **ret, struct err *err) {
 int reading_run(const struct reading_request *request, struct reading **ret, struct err *err) {
     pthread_attr_t detached;
     pthread_t thread;
-    if (atomic_fetch_add(&at_work, 1) >= READINGS) {
-        atomic_fetch_sub(&at_work, 1);
-        return err_set(err, ERR_EXHAUSTED, "%d pages wait for files already; try again later", READINGS);
+    atomic_int *counter = counter_of(request->what);
+    const int most = request->what == READING_TRACES ? READINGS_OF_RECORDINGS : READINGS;
+    if (atomic_fetch_add(counter, 1) >= most) {
+        atomic_fetch_sub(counter, 1);
+        return err_set(err, ERR_EXHAUSTED, "%d pages wait for files already; try again later", most);
     }
     struct reading *r = reading_new(request);
     pthread_attr_init(&detached);
@@ -140,7 +144,7 @@ int reading_run(const struct reading_request *request, struct reading **ret, str
     pthread_attr_destroy(&detached);
     if (!failed)
         return await(r, ret, err);
-    atomic_fetch_sub(&at_work, 1);
+    atomic_fetch_sub(counter, 1);
     if (r) {
         reading_done(r);
         reading_done(r);

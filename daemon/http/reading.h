@@ -1,12 +1,12 @@
 /* reading: answers that need files: the journal of a stream, the folder of a job. A thread of its own reads and the caller waits a
  * few seconds at most, so that a volume that does not answer costs only these pages, and no stop of the server waits for it.
- * Bounded: READINGS at a time. Any thread. */
+ * Bounded: READINGS at a time, and READINGS_OF_RECORDINGS of TRACES beside them. Any thread. */
 #ifndef BRR_DAEMON_HTTP_READING_H
 #define BRR_DAEMON_HTTP_READING_H
 #include "base/err.h"
 #include "daemon/page/page.h"
 
-enum { READINGS = 8, READING_S = 3, READING_PATH = 600 };
+enum { READINGS = 8, READINGS_OF_RECORDINGS = 4, READING_S = 3, READING_PATH = 600 };
 
 enum reading_what { READING_STREAM, READING_JOB, READING_PICTURE, READING_RECORDING, READING_TRACES };
 /* view is copied, with its status shared. path: of the URL, behind "/streams/" or "/jobs/". */

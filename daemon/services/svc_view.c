@@ -14,7 +14,8 @@
 struct view_call {
     struct offload work; /* first */
     struct places places;
-    char recording[4096], path[4096];
+    struct recordings *recordings;
+    char recording[4096], path[4096], principal[256], id[RECORDINGS_ID_SIZE];
     struct recording_request request; /* its marks and values are this call's */
 };
 
@@ -25,33 +26,31 @@ static void drop_view(struct offload *work) {
     free(v);
 }
 
-/* On the pool: its volume may not answer. */
+/* On the pool: its volume may not answer, nor that of the recording that makes room for it. */
 static void find_recording(struct offload *work) {
     struct view_call *v = (struct view_call *)work;
     struct eegfile *file = NULL;
-    if (!places_file(&v->places, "recording", v->recording, v->path, &work->err) &&
-        !eegfile_open_header(v->path, &file, &work->err))
-        eegfile_close(file);
+    if (places_file(&v->places, "recording", v->recording, v->path, &work->err) || eegfile_open_header(v->path, &file, &work->err))
+        return;
+    eegfile_close(file);
+    v->request.path = v->path;
+    v->request.principal = v->principal;
+    v->request.id = v->id;
+    if (!resume_token_random(v->id, &work->err))
+        recordings_add(v->recordings, &v->request, &work->err);
 }
 
 static void recording_found(struct offload *work) {
     struct view_call *v = (struct view_call *)work;
     Brr__V1__PageResponse out = BRR__V1__PAGE_RESPONSE__INIT;
-    char url[512], path[64], id[RECORDINGS_ID_SIZE];
+    char url[512], path[64];
     struct err err;
-    int rc;
     if (!offload_good(work))
         return;
     struct services *s = services_of(work->call);
-    v->request.path = v->path;
-    v->request.principal = rpc_caller(work->call)->name;
-    v->request.id = id;
-    if ((rc = resume_token_random(id, &err)) == 0 && (rc = recordings_add(s->recordings, &v->request, &err)) == 0) {
-        str_format(path, sizeof path, "/recordings/%s", id);
-        rc = s->page_url(s, path, url, sizeof url, &err);
-    }
+    str_format(path, sizeof path, "/recordings/%s", v->id);
     out.url = url;
-    if (rc)
+    if (s->page_url(s, path, url, sizeof url, &err))
         rpc_finish(work->call, &err);
     else
         convert_answer(work->call, &out.base);
@@ -90,6 +89,8 @@ static int view(struct rpc_call *call, const void *message, struct err *err) {
     if (!v)
         return err->code;
     v->places = s->places;
+    v->recordings = s->recordings;
+    str_copy(v->principal, sizeof v->principal, rpc_caller(call)->name);
     if ((rc = take_marks(v, in, err)))
         return rc;
     if (!*in->recording || !str_copy(v->recording, sizeof v->recording, in->recording))

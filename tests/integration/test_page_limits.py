@@ -3,13 +3,15 @@
 only the pages that need it, and none of them delays the end of the daemon."""
 import http.client
 import os
+import select
+import shutil
 import socket
 import sys
 import time
 
 import numpy
 
-from daemon import PATIENCE, Daemon, temporary
+from daemon import PATIENCE, SOURCE, Daemon, temporary
 from page_beds import LABELS, Bed, traces
 
 EVENTS = 64
@@ -77,8 +79,12 @@ def check_eeg(d, session, bed):
     for query, status in (("from=x", 400), ("n=-1", 400), ("n=99999", 400), ("bin=0", 400), ("bin=65537", 400), ("n=1000000000&bin=65536", 400), ("from=1e9", 400)):
         assert ask(d, f"{path}?{query}")[0] == status, query
     assert ask(d, "/streams/eeg")[0] == ask(d, "/streams//eeg")[0] == ask(d, "/streams/0123/eeg")[0] == 404
+    deadline = time.time() + PATIENCE
+    while traces(ask(d, f"{path}?n=0")[1])[0]["kept"][1] < 128 + 1024:
+        assert time.time() < deadline
+        time.sleep(0.05)
     head, uv = traces(ask(d, f"{path}?from=128&n=3840")[1])
-    assert head["rate"] == 256 and head["n"] == uv.shape[1] > 256 and len(head["rows"]) == 18 and head["live"] and head["kept"][0] == 0, head
+    assert head["rate"] == 256 and head["n"] == uv.shape[1] >= 1024 and len(head["rows"]) == 18 and head["live"] and head["kept"][0] == 0, head
     sent = numpy.concatenate(bed.sent, axis=1)[:, 128:128 + head["n"]]
     for row, name in enumerate(head["rows"]):
         plus, minus = (sent[LABELS.index(e)] for e in name.split("-"))
@@ -94,6 +100,7 @@ def check_eeg(d, session, bed):
         s.sendall(f"GET {path}?n=3840 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 4)
     newest = traces(ask(d, f"{path}?n=0")[1])[0]["kept"][1]
     while traces(ask(d, f"{path}?n=0", "127.0.0.9")[1])[0]["kept"][1] < newest + 256:
+        assert time.time() < deadline + PATIENCE
         time.sleep(0.05)
     for s in unread:
         s.close()
@@ -109,11 +116,30 @@ def stream_of(d):
         time.sleep(0.1)
 
 
+def ask_for_recording(d, url):
+    """Requests for samples until one is refused: as many as may are waiting for the recording's volume."""
+    waiting, refused = [], []
+    while not refused:
+        assert len(waiting) < 20
+        s = socket.create_connection(("127.0.0.1", d.port), timeout=PATIENCE)
+        s.sendall(f"GET {url}/eeg?n=256 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        waiting.append(s)
+        refused = select.select(waiting, [], [], 0.2)[0]
+    assert b" 503 " in refused[0].recv(100)
+    return waiting
+
+
 def check_held(d, session, bed):
-    path = f"/streams/{session}"
+    path, recording = f"/streams/{session}", f"{d.dir}/results/a.edf"
     assert ask(d, path)[0] == 200 and "Opened" in ask(d, path)[1]
+    shutil.copyfile(f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf", recording)
+    code, url, err = d.ctl("view", recording)
+    assert code == 0, err
     open(d.flag, "w", encoding="ascii").close()
-    status, page = ask(d, path)
+    waiting = ask_for_recording(d, "/recordings/" + url.strip().partition("/recordings/")[2])
+    status, page = ask(d, path)  # has room of its own
+    for s in waiting:
+        s.close()
     assert (status == 503 and "does not answer" in page) or "The journal cannot be read now" in page, (status, page)
     assert ask(d, "/healthz")[0] == 200 and ask(d, "/streams")[0] == 200 and ask(d, "/")[0] == 200
     check_eeg(d, session, bed)
