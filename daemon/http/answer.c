@@ -278,12 +278,15 @@ static enum MHD_Result answer_traces(const struct http_request *r, const struct 
     const struct status_stream *s = page_find_stream(v, id);
     str_init(&body, TRACES_BYTES);
     int rc = s ? read_query(r, &query, &err) : err_set(&err, ERR_NOT_FOUND, "there is no stream of this id");
-    if (s && !s->eeg)
+    const bool held = s && s->eeg && eegring_hold(s->eeg);
+    if (s && !held)
         rc = err_set(&err, ERR_NOT_FOUND, "no EEG of this stream is kept (viewer.minutes, viewer.memory)");
     if (rc == 0) {
         const struct traces_stream stream = {s->eeg, s->on, s->mood != STATUS_ENDED && s->mood != STATUS_ABSENT};
         rc = traces_of_stream(&stream, &query, &body, &err);
     }
+    if (held)
+        eegring_drop(s->eeg);
     enum MHD_Result result = answer_samples(r, rc, &body, &err);
     str_done(&body);
     return result;

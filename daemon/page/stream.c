@@ -164,8 +164,12 @@ static void put_entry(struct html *h, const struct journal_entry *e) {
     html_put(h, "<tr class=\"%s\"><td>", journal_kind_name(e->kind));
     shell_put_time(h, e->received_ms);
     html_put(h, "</td><th scope=\"row\">%s</th><td data-l=\"in the recording\">", names[e->kind]);
+    const bool linked = isfinite(e->start_s) && (e->kind == JOURNAL_ALARM_ON || e->kind == JOURNAL_EVENT);
+    if (linked)
+        html_put(h, "<a href=\"/streams/%s?at=%.2f#eeg\">", e->session, e->start_s);
     if (isfinite(e->start_s))
         html_put(h, "%s", words_timer(&w, (int64_t)e->start_s));
+    html_put(h, linked ? "</a>" : "");
     if (isfinite(e->end_s))
         html_put(h, "–%s", words_timer(&w, (int64_t)e->end_s));
     html_put(h, "</td><td class=\"n\" data-l=\"value\">%s</td><td>%s%s%s</td></tr>\n",

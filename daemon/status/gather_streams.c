@@ -88,7 +88,7 @@ static void put_past(const struct gathering *g, const struct bed *b, struct stat
     s->alarm_ms = unix_ms(g, b->alarm_ms);
     s->ended_ms = unix_ms(g, b->ended_ms);
     s->trace = b->trace ? past_share(b->trace) : NULL;
-    s->eeg = eegring_share(b->eeg);
+    s->eeg = eegring_mention(b->eeg);
 }
 
 static struct status_stream *next_stream(struct status *to) {

@@ -42,7 +42,7 @@ void status_drop(const struct status *shared) {
         return;
     for (int i = 0; i < s->n_streams; i++) {
         past_drop(s->streams[i].trace);
-        eegring_drop(s->streams[i].eeg);
+        eegring_unmention(s->streams[i].eeg);
     }
     arena_done(&s->arena);
     free(s);

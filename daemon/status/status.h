@@ -80,7 +80,7 @@ struct status_stream {
     const char *quality; /* "F3 flat, O2 clipped noisy"; "" when no channel has a flaw */
     const char *montage; /* of the model; "" until it is loaded */
     struct past *trace;  /* NULL: none */
-    struct eegring *eeg; /* NULL: it keeps none */
+    struct eegring *eeg; /* a mention; NULL: it keeps none */
 };
 
 struct status_job {

@@ -22,7 +22,7 @@ struct slot {
     _Atomic int64_t kind, first, end, wall_ms;
 };
 struct eegring {
-    atomic_int references;
+    atomic_int references, mentions; /* all references are together one mention */
     const char *const *names;
     int rows;
     _Atomic int64_t bytes;
@@ -75,6 +75,7 @@ int eegring_new(const char *montage, const struct eegring_limits *limits, struct
     if (!r)
         return err_set(err, ERR_EXHAUSTED, "out of memory for EEG");
     atomic_init(&r->references, 1);
+    atomic_init(&r->mentions, 1);
     r->started = -1;
     int rc = open_ring(r, montage, limits, err);
     if (rc) {
@@ -91,6 +92,24 @@ struct eegring *eegring_share(struct eegring *r) {
     return r;
 }
 
+struct eegring *eegring_mention(struct eegring *r) {
+    if (r)
+        atomic_fetch_add(&r->mentions, 1);
+    return r;
+}
+
+void eegring_unmention(struct eegring *r) {
+    if (r && atomic_fetch_sub(&r->mentions, 1) == 1)
+        free(r);
+}
+
+bool eegring_hold(struct eegring *r) {
+    int n = atomic_load(&r->references);
+    while (n > 0 && !atomic_compare_exchange_weak(&r->references, &n, n + 1)) {
+    }
+    return n > 0;
+}
+
 void eegring_drop(struct eegring *r) {
     if (!r || atomic_fetch_sub(&r->references, 1) > 1)
         return;
@@ -99,7 +118,7 @@ void eegring_drop(struct eegring *r) {
     for (int i = 0; i < EEGRING_PINS; i++)
         free((void *)r->pins[i].samples);
     montage_channels_free(r->names);
-    free(r);
+    eegring_unmention(r);
 }
 
 /* ---- the writer ---- */

@@ -28,8 +28,13 @@ struct eegring_limits {
 /* One reference. UNSUPPORTED: limits->samples is 0; EXHAUSTED: the rings of other streams take max_bytes, or memory is out. */
 int eegring_new(const char *montage, const struct eegring_limits *limits, struct eegring **ret, struct err *err);
 struct eegring *eegring_share(struct eegring *r); /* NULL is fine */
-void eegring_drop(struct eegring *r);             /* NULL is fine */
-int64_t eegring_bytes(void);                      /* of all rings */
+void eegring_drop(struct eegring *r);             /* NULL is fine; the last reference frees the EEG */
+/* A mention does not keep the EEG: a status that a slow reader holds has mentions of its rings, and no reference. Whoever has one
+ * may ask for a reference; false: the EEG is gone. */
+struct eegring *eegring_mention(struct eegring *r); /* NULL is fine */
+void eegring_unmention(struct eegring *r);          /* NULL is fine */
+bool eegring_hold(struct eegring *r);
+int64_t eegring_bytes(void); /* of all rings */
 
 /* ---- the writer's thread ---- */
 

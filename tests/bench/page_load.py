@@ -2,18 +2,22 @@
 """What open pages cost live streams. brr-load runs many streams, without browsers and with some that show /streams, alternating (a b b a …), and
 the last lines compare the lag of results. One command for a quiet machine, which takes 42 minutes: page_load.py
 
-usage: page_load.py [--streams 200] [--seconds 600] [--rounds 2] [--browsers 3] [--readers | --idle] [--model line_length] [--nice 0] [--fifo 0] [--output FILE]
+usage: page_load.py [--streams 200] [--seconds 600] [--rounds 2] [--browsers 3] [--readers | --eeg | --idle] [--model line_length] [--nice 0] [--fifo 0] [--output FILE]
 
 Each run prints one JSON line. others_cpu in it is what the rest of the machine computed meanwhile, in processors: above 0.05 the lag may be
-theirs. --readers has clients that follow the events of /streams and draw nothing, which is what browsers on machines of their own cost this one; --idle
+theirs. --readers has clients that follow the events of /streams and draw nothing, which is what browsers on machines of their own cost this one; --eeg has clients
+that ask for the EEG of one stream four times a second, as the page of a stream does; --idle
 lets browsers compute only where nothing else would (SCHED_IDLE). --nice N (as root) gives daemon and load that niceness, -10 as the unit of the system does,
 and browsers the normal one. --fifo N (as root) gives daemon and load the real-time priority N, and browsers the normal one."""
 import argparse
+import http.client
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 os.environ.setdefault("BRR_SOURCE_DIR", os.path.abspath(f"{os.path.dirname(os.path.abspath(__file__))}/../.."))
@@ -66,7 +70,39 @@ class Reader:
         self.process.wait()
 
 
-def open_page(d, args):
+class Viewer:
+    """What the page of a stream asks for: its newest samples, again and again."""
+
+    def __init__(self, d, number):
+        self.d, self.number, self.over, self.answers, self.samples = d, number, threading.Event(), 0, 0
+        self.thread = threading.Thread(target=self.follow, daemon=True)
+        self.thread.start()
+
+    def follow(self):
+        c, path, at = http.client.HTTPConnection("127.0.0.1", self.d.port), None, 0
+        while not self.over.wait(0.25):
+            if not path:
+                c.request("GET", "/streams", headers={"Accept": "text/html"})
+                ids = re.findall(r'id="s-(\w+)"', c.getresponse().read().decode())
+                path = ids and f"/streams/{ids[self.number % len(ids)]}/eeg"
+                continue
+            c.request("GET", f"{path}?from={at}&n=3840")
+            answer = c.getresponse()
+            body = answer.read()
+            if answer.status == 200:
+                head = json.loads(body.partition(b"\n")[0])
+                self.answers, self.samples, at = self.answers + 1, self.samples + head["n"], head["from"] + head["n"]
+        c.close()
+
+    def close(self):
+        self.over.set()
+        self.thread.join()
+        assert self.samples > 256, "no EEG came"
+
+
+def open_page(d, args, number):
+    if args.eeg:
+        return Viewer(d, number)
     if args.readers:
         return Reader(d)
     browser = Chromium(prefix=("chrt", "-i", "0") if args.idle else ("chrt", "-o", "0") if args.fifo else ("nice", "-n", str(-args.nice)) if args.nice else ())
@@ -77,7 +113,7 @@ def open_page(d, args):
 
 def run(d, args, n):
     """One load with n pages open."""
-    browsers = [open_page(d, args) for _ in range(n)]
+    browsers = [open_page(d, args, i) for i in range(n)]
     command = [f"{BIN}/brr-load", "--model", args.model, "--sessions", str(args.streams), "--seconds", str(args.seconds), "--ramp-s", "5",
                "--connections", "8", "--json"]
     begun, all_before, ours_before = time.time(), busy(), tree([os.getpid()])
@@ -112,6 +148,7 @@ def main():
         p.add_argument(f"--{name}", type=int, default=value)
     p.add_argument("--model", default="line_length")
     p.add_argument("--readers", action="store_true")
+    p.add_argument("--eeg", action="store_true")
     p.add_argument("--idle", action="store_true")
     p.add_argument("--output")
     args = p.parse_args()

@@ -171,8 +171,13 @@ static void memory_is_bounded_over_all_streams(void **state) {
     assert_int_equal(s.n_pins, 0);
     eegring_drop(eegring_share(a));
     assert_true(eegring_bytes() > 0);
+    assert_ptr_equal(eegring_mention(a), a);
+    assert_true(eegring_hold(a));
     eegring_drop(a);
-    assert_int_equal(eegring_bytes(), 0);
+    eegring_drop(a);
+    assert_int_equal(eegring_bytes(), 0); /* a mention keeps no EEG */
+    assert_false(eegring_hold(a));
+    eegring_unmention(a);
 }
 
 static atomic_bool ended;
