@@ -217,6 +217,18 @@ struct brr_scan_layernorm_backward {
 BRR_SCAN_API int brr_scan_layernorm_backward(brr_scan *scan, const struct brr_scan_layernorm_backward *args,
                                              struct brr_scan_error *err);
 
+/* ---- handlers of XLA's foreign functions, for jax.ffi and others ---- */
+
+/* Each takes an XLA_FFI_CallFrame and returns an XLA_FFI_Error or NULL. Arguments: u, delta, A, B, C, D, delta_bias, z, h0 of
+ * brr_scan_selective, dense; one without elements is absent. Results: out, hT. Attributes, all optional: softplus (default 1), zoh,
+ * reverse (bool or int), clamp_lo, clamp_hi. backward: also the arguments dout and dhT; the results du, ddelta, dA, dB, dC, dD,
+ * ddelta_bias, dz, dh0, one without elements is not computed. cuda: for XLA's platform CUDA, queued on its stream with its memory,
+ * on the GPU that the attribute device names (default 0); the others are for its CPUs. */
+BRR_SCAN_API void *brr_xla_selective_scan(void *call);
+BRR_SCAN_API void *brr_xla_selective_scan_backward(void *call);
+BRR_SCAN_API void *brr_xla_selective_scan_cuda(void *call);
+BRR_SCAN_API void *brr_xla_selective_scan_backward_cuda(void *call);
+
 #ifdef __cplusplus
 }
 #endif

@@ -11,6 +11,7 @@
 #include <xmmintrin.h>
 
 #include "client/scan/brr_scan.h"
+#include "client/scan/xla_ffi.h"
 #include "kernels/op.h"
 #include "seed.h"
 
@@ -22,6 +23,7 @@ static struct {
     struct stream *stream;
     struct brr_scan_error err;
     uint64_t state;
+    uintptr_t caller; /* the caller's stream of a GPU */
 } t;
 
 static float draw(float low, float high) {
@@ -298,6 +300,221 @@ static void test_a_thread_of_the_caller_keeps_its_settings(void **state) {
     same(a.out.data, b.out.data, B * L * D);
 }
 
+/* ---- XLA's foreign functions: call frames made by hand ---------------------------------------------------------- */
+
+/* Where XLA's header has the members on a machine of 64 bits. */
+#define LIES(type, member, at) _Static_assert(offsetof(struct type, member) == (at), #type "." #member)
+LIES(xla_extension, type, 8);
+LIES(xla_extension, next, 16);
+LIES(xla_version, major, 16);
+LIES(xla_version, minor, 20);
+LIES(xla_metadata, version, 8);
+LIES(xla_metadata, traits, 32);
+LIES(xla_metadata_extension, metadata, 24);
+LIES(xla_buffer, dtype, 16);
+LIES(xla_buffer, data, 24);
+LIES(xla_buffer, rank, 32);
+LIES(xla_buffer, dim, 40);
+LIES(xla_buffers, n, 16);
+LIES(xla_buffers, types, 24);
+LIES(xla_buffers, items, 32);
+LIES(xla_scalar, value, 8);
+LIES(xla_attributes, names, 32);
+LIES(xla_attributes, values, 40);
+LIES(xla_error_create, message, 16);
+LIES(xla_error_create, code, 24);
+LIES(xla_stream_get, context, 16);
+LIES(xla_stream_get, stream, 24);
+LIES(xla_memory_allocate, bytes, 24);
+LIES(xla_memory_allocate, alignment, 32);
+LIES(xla_memory_allocate, data, 40);
+LIES(xla_memory_free, bytes, 24);
+LIES(xla_memory_free, data, 32);
+LIES(xla_api, version, 16);
+LIES(xla_api, error_create, 48);
+LIES(xla_api, stream_get, 80);
+LIES(xla_api, memory_allocate, 120);
+LIES(xla_api, memory_free, 128);
+LIES(xla_call, api, 16);
+LIES(xla_call, context, 24);
+LIES(xla_call, stage, 32);
+LIES(xla_call, arguments, 40);
+LIES(xla_call, results, 80);
+LIES(xla_call, attributes, 120);
+
+enum { XLA_MOST = 12 };
+/* What XLA lays out for a call, and the word that it got. */
+struct frame {
+    struct xla_buffer buffers[2][XLA_MOST];
+    int64_t dims[2][XLA_MOST][4];
+    int types[2][XLA_MOST];
+    void *items[2][XLA_MOST];
+    struct xla_scalar scalars[XLA_MOST];
+    struct xla_text names[XLA_MOST];
+    struct xla_text *name_list[XLA_MOST];
+    void *values[XLA_MOST];
+    int attribute_types[XLA_MOST];
+    struct xla_call call;
+    void *(*handler)(void *call);
+    void *said;
+};
+static struct brr_scan_error refusal;
+
+static struct xla_error *create_error(struct xla_error_create *args) {
+    assert_int_equal(args->size, 32);
+    refusal.code = args->code;
+    strncpy(refusal.message, args->message, sizeof refusal.message - 1);
+    return (struct xla_error *)(void *)&refusal;
+}
+static struct xla_error *get_stream(struct xla_stream_get *args) {
+    args->stream = (void *)t.caller;
+    return args->context == &t ? NULL : (struct xla_error *)(void *)&refusal;
+}
+static struct xla_error *allocate(struct xla_memory_allocate *args) {
+    return device_alloc(t.device, args->bytes, &args->data, NULL) ? (struct xla_error *)(void *)&refusal : NULL;
+}
+static struct xla_error *give_back(struct xla_memory_free *args) {
+    assert_true(args->bytes > 0 && args->data); /* XLA frees in the order of its stream; this test, at its end */
+    return NULL;
+}
+static const struct xla_api api = {.size = sizeof api,
+                                   .version = {.size = 24, .minor = 1},
+                                   .error_create = create_error,
+                                   .stream_get = get_stream,
+                                   .memory_allocate = allocate,
+                                   .memory_free = give_back};
+
+static void put_frame(struct frame *f, int side, const struct brr_scan_tensor *x) {
+    struct xla_buffers *list = side ? &f->call.results : &f->call.arguments;
+    int64_t i = list->n++;
+    f->types[side][i] = XLA_TYPE_BUFFER;
+    f->items[side][i] = &f->buffers[side][i];
+    f->buffers[side][i] =
+        (struct xla_buffer){.size = 48, .dtype = XLA_F32, .data = x->data, .rank = x->data ? x->rank : 1, .dim = f->dims[side][i]};
+    for (int d = 0; d < x->rank && x->data; d++)
+        f->dims[side][i][d] = x->dim[d];
+}
+static void put_attribute(struct frame *f, const char *name, int dtype, const void *value) {
+    int64_t i = f->call.attributes.n++;
+    f->names[i] = (struct xla_text){name, strlen(name)};
+    f->name_list[i] = &f->names[i];
+    f->scalars[i] = (struct xla_scalar){dtype, (void *)(uintptr_t)value};
+    f->values[i] = &f->scalars[i];
+    f->attribute_types[i] = XLA_TYPE_SCALAR;
+}
+static void frame_init(struct frame *f, const struct brr_scan_selective *a, void *(*cpu)(void *), void *(*cuda)(void *)) {
+    const struct brr_scan_tensor *const inputs[] = {&a->u, &a->delta, &a->A, &a->B, &a->C, &a->D, &a->delta_bias, &a->z, &a->h0};
+    *f = (struct frame){.handler = on_cpu() ? cpu : cuda};
+    f->call =
+        (struct xla_call){.size = sizeof f->call,
+                          .api = &api,
+                          .context = &t,
+                          .stage = XLA_EXECUTE,
+                          .arguments = {.size = 40, .types = f->types[0], .items = f->items[0]},
+                          .results = {.size = 40, .types = f->types[1], .items = f->items[1]},
+                          .attributes = {.size = 48, .types = f->attribute_types, .names = f->name_list, .values = f->values}};
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        put_frame(f, 0, inputs[i]);
+}
+/* On a thread of XLA's, which then ends. */
+static void *call_handler(void *p) {
+    struct frame *f = p;
+    f->said = f->handler(&f->call);
+    return NULL;
+}
+static void call_frame(struct frame *f, const char *refused_with) {
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, call_handler, f), 0);
+    pthread_join(thread, NULL);
+    if (f->said && !refused_with)
+        fail_msg("%s", refusal.message);
+    if (refused_with && (!f->said || !strstr(refusal.message, refused_with) || refusal.code != 3))
+        fail_msg("%d \"%s\" does not say \"%s\"", refusal.code, f->said ? refusal.message : "", refused_with);
+}
+
+static struct brr_scan_selective dense_selective(void) {
+    struct brr_scan_selective a = selective();
+    a.u = f32(numbers(B * L * D, -1, 1), 3, B, L, D);
+    a.clamp_hi = 0.5f;
+    return a;
+}
+
+static void test_a_call_frame_of_xla_has_the_bits_of_a_call(void **state) {
+    (void)state;
+    const uint8_t yes = 1, no = 0;
+    const double highest = 0.5;
+    const int64_t device = 0;
+    struct brr_scan_selective a = dense_selective(), b = a;
+    struct frame f;
+    ok(brr_scan_selective(t.scan, &a, &t.err));
+    b.out.data = numbers(B * L * D, 0, 0);
+    b.hT.data = numbers(B * D * N, 0, 0);
+    frame_init(&f, &b, brr_xla_selective_scan, brr_xla_selective_scan_cuda);
+    put_frame(&f, 1, &b.out);
+    put_frame(&f, 1, &b.hT);
+    put_attribute(&f, "clamp_hi", XLA_F64, &highest);
+    if (!on_cpu())
+        put_attribute(&f, "device", XLA_S64, &device);
+    put_attribute(&f, "reverse", XLA_PRED, &no);
+    put_attribute(&f, "softplus", XLA_PRED, &yes);
+    call_frame(&f, NULL);
+    same(a.out.data, b.out.data, B * L * D);
+    same(a.hT.data, b.hT.data, B * D * N);
+    put_attribute(&f, "speed", XLA_PRED, &yes);
+    call_frame(&f, "attribute speed; expected softplus");
+    f.call.attributes.n--;
+    f.buffers[0][1].dtype = XLA_F64;
+    call_frame(&f, "argument 1 has XLA's type 12");
+    f.buffers[0][1].dtype = XLA_F32;
+    f.dims[0][2][0] = 3;
+    call_frame(&f, "A");
+    f.call.results.n = 1;
+    call_frame(&f, "9 arguments and 1 results; expected 9 and 2");
+}
+
+static void test_a_backward_call_frame_writes_sums(void **state) {
+    (void)state;
+    const uint8_t yes = 1;
+    const float highest = 0.5f;
+    struct brr_scan_selective a = dense_selective();
+    struct brr_scan_selective_backward g = {.size = sizeof g, .forward = &a, .dout = f32(numbers(B * L * D, -1, 1), 3, B, L, D)};
+    g.du = g.ddelta = g.dz = a.out;
+    g.dB = g.dC = a.B;
+    g.dA = a.A;
+    g.dD = a.D;
+    g.dh0 = a.h0;
+    struct brr_scan_tensor *const results[] = {&g.du, &g.ddelta, &g.dA, &g.dB, &g.dC, &g.dD, &g.ddelta_bias, &g.dz, &g.dh0};
+    const int64_t n[] = {B * L * D, B * L * D, D * N, B * L * N, B * L * N, D, 0, B * L * D, B * D * N};
+    struct frame f;
+    frame_init(&f, &a, brr_xla_selective_scan_backward, brr_xla_selective_scan_backward_cuda);
+    put_frame(&f, 0, &g.dout);
+    put_frame(&f, 0, &g.dhT);
+    for (int i = 0; i < 9; i++) {
+        struct brr_scan_tensor other = *results[i];
+        results[i]->data = n[i] ? numbers(n[i], 0, 0) : NULL;
+        other.data = n[i] ? numbers(n[i], 1, 2) : NULL; /* XLA's results hold anything */
+        put_frame(&f, 1, &other);
+    }
+    put_attribute(&f, "clamp_hi", XLA_F32, &highest);
+    put_attribute(&f, "softplus", XLA_PRED, &yes);
+    ok(brr_scan_selective_backward(t.scan, &g, &t.err));
+    call_frame(&f, NULL);
+    for (int i = 0; i < 9; i++)
+        if (n[i])
+            same(results[i]->data, f.buffers[1][i].data, n[i]);
+}
+
+static void test_a_registration_is_told_the_version(void **state) {
+    (void)state;
+    struct xla_metadata m = {.size = sizeof m, .version = {.size = 24, .major = 9, .minor = 9}, .traits = 9};
+    struct xla_metadata_extension e = {.base = {.size = 24, .type = XLA_METADATA}, .metadata = &m};
+    struct xla_call call = {.size = sizeof call, .extension = &e.base, .api = &api, .stage = XLA_EXECUTE};
+    assert_null(brr_xla_selective_scan(&call));
+    assert_true(m.version.major == 0 && m.version.minor == 1 && m.traits == 0);
+    call = (struct xla_call){.size = sizeof call, .api = &api, .stage = 1}; /* before it is executed there is nothing to do */
+    assert_null(brr_xla_selective_scan(&call));
+}
+
 static int setup(void **state) {
     (void)state;
     t.state = test_seed();
@@ -312,7 +529,7 @@ static int setup(void **state) {
     if (emulator)
         *(void **)&new_stream = dlsym(emulator, "emulator_new_stream");
     if (new_stream)
-        ok(brr_scan_use_stream(t.scan, new_stream(), &t.err));
+        ok(brr_scan_use_stream(t.scan, t.caller = new_stream(), &t.err));
     return 0;
 }
 
@@ -332,6 +549,9 @@ int main(void) {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_a_workspace_is_lent),
         cmocka_unit_test(test_a_thread_of_the_caller_keeps_its_settings),
+        cmocka_unit_test(test_a_call_frame_of_xla_has_the_bits_of_a_call),
+        cmocka_unit_test(test_a_backward_call_frame_writes_sums),
+        cmocka_unit_test(test_a_registration_is_told_the_version),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
