@@ -272,6 +272,14 @@ def check_recording(p, tmp):
     browser.run(f"{viewer}.jump(1)")
     browser.wait(f"{viewer}.query() === null && {viewer}.end > {viewer}.length()")
     browser.screenshot(f"{SHOTS}/recording.png")
+    with open(f"{tmp}/detect.yaml", "w", encoding="utf-8") as f:
+        json.dump({"kind": "detect", "data": {"source": f"file://{tmp}/eeg"}, "detect": {"model": "line_length"}}, f)
+    code, out, err = p.d.ctl("submit", f"{tmp}/detect.yaml", "--watch", "--json")
+    assert code == 0, err
+    job = json.loads(out.splitlines()[-1])["job"]
+    code, url, err = p.d.ctl("view", f"{tmp}/eeg/sub-02/sub-02_run-01_eeg.edf", "--events", f"job:{job}")
+    assert code == 0 and p.keep(url.strip().removeprefix(p.base), "recording-job") == 200, err
+    assert p.d.ctl("view", f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf", "--events", "job:none")[0] == 3
     code, _, err = p.d.ctl("view", f"{SOURCE}/README.md")
     assert code == 1 and "README.md" in err, err
 

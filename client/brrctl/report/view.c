@@ -1,8 +1,10 @@
 /* view FILE: the page of the daemon that shows a recording, with its labels, the events of a file and those of a model. */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
@@ -10,6 +12,7 @@
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/detection.h"
+#include "client/brrctl/jobs/job_files.h"
 #include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 #include "eeg/events.h"
@@ -23,8 +26,8 @@ struct view_options {
 #define AT(field) offsetof(struct view_options, field)
 static const struct argument option_rows[] = {
     {"--model", NULL, ARGUMENT_TEXT, AT(model), "REF", "run this model first, and mark its events and show its probability", 0, 0},
-    {"--events", NULL, ARGUMENT_TEXT, AT(events), "FILE", "mark the events of this file, such as one that detect or a job wrote", 0,
-     0},
+    {"--events", NULL, ARGUMENT_TEXT, AT(events), "FILE|job:ID",
+     "mark the events of a file, such as detect writes, or those that job:ID found in the recording", 0, 0},
 };
 #undef AT
 static const struct argument_table view_arguments = ARGUMENT_TABLE(option_rows, struct view_options);
@@ -68,6 +71,52 @@ static int mark_file(struct viewing *v, const char *path, struct err *err) {
     }
     events_done(&events);
     return 0;
+}
+
+/* Of the events files of a job that have the recording's name, the one whose folders are most like the recording's. */
+struct job_search {
+    const char *recording;
+    size_t stem, likeness; /* stem: length of the recording's path without its ending; likeness: of the best so far */
+    struct str data;
+};
+
+static int compare_file(void *ctx, const struct job_file *file, struct err *err) {
+    struct job_search *s = ctx;
+    size_t n = 0, len = strlen(file->path) - strlen("_events.tsv");
+    (void)err;
+    while (n < len && n < s->stem && file->path[len - 1 - n] == s->recording[s->stem - 1 - n])
+        n++;
+    if (n > s->likeness) {
+        s->likeness = n;
+        str_clear(&s->data);
+        str_append(&s->data, file->data, file->len);
+    }
+    return 0;
+}
+
+/* Returns an exit code, after printing the error. */
+static int mark_job(const struct arguments *o, struct viewing *v, const char *id) {
+    struct job_search s = {.recording = v->path, .stem = eegfile_stem(v->path, true)};
+    const char *name = fsio_basename(v->path);
+    char pattern[512], path[] = "/tmp/brrctl-view-XXXXXX_events.tsv";
+    const char *const patterns[] = {pattern};
+    struct err err = {0};
+    str_format(pattern, sizeof pattern, "*%.*s_events.tsv", (int)(s.stem - (size_t)(name - v->path)), name);
+    str_init(&s.data, 64 << 20);
+    int code = job_files_each(o, id, patterns, 1, compare_file, &s), fd = -1;
+    if (code == 0 && !s.likeness)
+        err_set(&err, ERR_NOT_FOUND, "job %s has no events of %s", id, name);
+    else if (code == 0 && ((fd = mkstemps(path, (int)strlen("_events.tsv"))) < 0 ||
+                           write(fd, str_cstr(&s.data), s.data.len) != (ssize_t)s.data.len))
+        err_errno(&err, errno, "cannot write %s", path);
+    else if (code == 0)
+        mark_file(v, path, &err);
+    if (fd >= 0) {
+        close(fd);
+        unlink(path);
+    }
+    str_done(&s.data);
+    return code || !err.code ? code : brrctl_fail(&err);
 }
 
 /* The highest probability of each step: as many as a request holds, at least a second long. */
@@ -146,9 +195,12 @@ static int cmd_view(const struct arguments *o) {
     if (!v || fsio_absolute(v->path, sizeof v->path, o->args[0], &err))
         return v ? brrctl_fail(&err) : EXIT_FAILED;
     brr__v1__view_request__init(&v->request);
-    if (own->events && mark_file(v, own->events, &err))
+    int code = 0;
+    if (own->events && str_starts(own->events, "job:"))
+        code = mark_job(o, v, own->events + strlen("job:"));
+    else if (own->events && mark_file(v, own->events, &err))
         return brrctl_fail(&err);
-    int code = own->model ? run_model(o, v, own->model) : 0;
+    code = code ? code : own->model ? run_model(o, v, own->model) : 0;
     code = code ? code : show_recording(o, v);
     free(v->p);
     return code;
