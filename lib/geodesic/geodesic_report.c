@@ -218,8 +218,9 @@ static int draw_spectra_beside(const struct geodesic_task *t, enum interpolate_r
                    t->fold[k].all.r2);
         panels[k] = (struct plot_panel){titles[k], curves[k], 3};
     }
-    str_format(subtitle, sizeof subtitle, "mean RMSE %.5f; %s %.5f; seed %lld", MEAN_RMSE(t, all), interpolate_name(rule),
-               rule_rmse, (long long)t->config->seed);
+    str_format(subtitle, sizeof subtitle, "mean RMSE %.5f after %lld of %lld epochs; %s %.5f; seed %lld", MEAN_RMSE(t, all),
+               (long long)(geodesic_fit_at(t->fit) / geodesic_fit_epoch_steps(t->fit)), (long long)t->config->epochs,
+               interpolate_name(rule), rule_rmse, (long long)t->config->seed);
     struct plot_panels p = {.title = t->job->name,
                             .subtitle = subtitle,
                             .x_name = "wavelength, nm",
@@ -332,6 +333,14 @@ static int write_files(const struct geodesic_task *t, struct err *err) {
         return rc;
     log_table(t, baselines);
     return 0;
+}
+
+int geodesic_task_picture(const struct geodesic_task *t, struct err *err) {
+    OWNED_MEMORY struct spectrum_score *baselines = calloc((size_t)INTERPOLATE_RULES * (size_t)t->folds, sizeof *baselines);
+    if (!baselines)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a picture of spectra");
+    int rc = score_baselines(t, baselines, err);
+    return rc ? rc : draw_spectra(t, baselines, err);
 }
 
 int geodesic_task_report(struct geodesic_task *t, struct err *err) {

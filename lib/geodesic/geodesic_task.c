@@ -287,7 +287,27 @@ static int task_work_off(void *task, struct err *err) {
     return geodesic_task_report(t, err);
 }
 
-static int task_checkpoint(void *task, struct err *err) { return geodesic_task_save(task, err); }
+enum { MOST_DRAWN = 100000 }; /* predicted paths of a running fit: a fraction of a second, which a stopped job waits for */
+
+/* The fit as it stands, for whoever watches the job. A picture that cannot be drawn is no reason to end it. */
+static void draw_running(struct geodesic_task *t) {
+    struct err why = {0};
+    int rc = 0;
+    if (t->folds * (t->folds - 1) * t->spectra.width > MOST_DRAWN)
+        return;
+    for (int k = 0; !rc && k < t->folds; k++)
+        rc = score_fold(t, k, &why);
+    if (rc || geodesic_task_picture(t, &why))
+        task_log(&t->env, TASK_WARN, "the picture of the spectra cannot be drawn: %s", why.message);
+}
+
+static int task_checkpoint(void *task, struct err *err) {
+    struct geodesic_task *t = task;
+    int rc = geodesic_task_save(t, err);
+    if (!rc && geodesic_task_is_last(t) && geodesic_fit_at(t->fit))
+        draw_running(t);
+    return rc;
+}
 
 const struct task_work work_geodesic = {
     .open = task_open,

@@ -80,7 +80,9 @@ int geodesic_task_restore(struct geodesic_task *t, bool *ret_found, struct err *
 /* geodesic_estimate.c, for the kind's row. */
 int estimate_geodesic(const struct estimate_config *config, struct estimate *ret, struct err *err);
 
-/* geodesic_report.c: report.json, predictions.csv, spectra.svg, metric.svg and model.safetensors in the job's directory. */
+/* geodesic_report.c: report.json, predictions.csv, spectra.svg, metric.svg and model.safetensors in the job's directory. picture:
+ * spectra.svg alone, of the folds' last scores. */
+int geodesic_task_picture(const struct geodesic_task *t, struct err *err);
 int geodesic_task_report(struct geodesic_task *t, struct err *err);
 void geodesic_task_result(void *task, struct json_writer *w, const char *key);
 

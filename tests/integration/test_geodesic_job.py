@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -62,6 +63,8 @@ def check_resume(tmp, csv, name, *more):
     assert whole.returncode == 0, whole.stderr
     cut = drive(f"{tmp}/{name}-cut", *sets, "stop_after=7")
     assert cut.returncode == 0, cut.stderr
+    if "model.prior=gaussian_process" not in more and "training.selection=nested" not in more:
+        assert re.search(r"mean RMSE [0-9.]+ after [1-5] of 6 epochs", read(f"{tmp}/{name}-cut/spectra.svg")), "the running fit"
     rest = drive(f"{tmp}/{name}-cut", *sets)
     assert rest.returncode == 0 and "resuming from" in rest.stderr, rest.stderr
     assert digest(f"{tmp}/{name}") == digest(f"{tmp}/{name}-cut")
