@@ -38,44 +38,19 @@ int builtin_path(const char *cache, const char *name, char *ret, size_t size, st
                : err_set(err, ERR_RANGE, "the path of the cache directory is too long: %.200s…", cache);
 }
 
-static const char *const trained[] = {"demo", "ward"};
-
-static bool is_trained(const char *name) {
-    for (size_t i = 0; i < sizeof trained / sizeof *trained; i++)
-        if (!strcmp(name, trained[i]))
-            return true;
-    return false;
-}
-
-bool builtin_has(const char *name) { return seizure_feature_from_name(name) < SEIZURE_TYPES || is_trained(name); }
+bool builtin_has(const char *name) { return seizure_feature_from_name(name) < SEIZURE_TYPES || builtin_is_trained(name); }
 
 const char *builtin_nearest(const char *name) {
     enum { TYPING_ERRORS = 2 };
     const char *nearest = NULL;
     int least = TYPING_ERRORS + 1;
-    for (int i = 0; i < SEIZURE_TYPES + (int)(sizeof trained / sizeof *trained); i++) {
-        const char *other = i < SEIZURE_TYPES ? seizure_type_name((enum seizure_type)i) : trained[i - SEIZURE_TYPES];
+    for (int i = 0; i < SEIZURE_TYPES + BUILTIN_TRAINED; i++) {
+        const char *other = i < SEIZURE_TYPES ? seizure_type_name((enum seizure_type)i) : builtin_trained[i - SEIZURE_TYPES];
         const int distance = builtin_has(other) ? str_distance(name, other) : least;
         nearest = distance < least ? other : nearest;
         least = distance < least ? distance : least;
     }
     return nearest;
-}
-
-int builtin_installed(const char *name, char *ret, size_t size, struct err *err) {
-    char program[4096];
-    if (!is_trained(name))
-        return err_set(err, ERR_NOT_FOUND, "there is no trained built-in model '%.40s'", name);
-    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n < 0)
-        return err_errno(err, errno, "cannot find the folder of this program");
-    program[n] = '\0';
-    char *slash = strrchr(program, '/');
-    if (slash)
-        *slash = '\0';
-    return str_format(ret, size, "%s/../share/brrd/models/%s.safetensors", program, name)
-               ? 0
-               : err_set(err, ERR_RANGE, "the path of this program is too long: %.200s…", program);
 }
 
 static int write_trained(const char *cache, const char *name, struct err *err) {
@@ -100,8 +75,8 @@ int builtin_write(const char *cache, struct err *err) {
             (rc = fsio_mkdirs_above(path, err)) || (rc = modelfile_save_initial(path, &m, err)))
             return rc;
     }
-    for (size_t i = 0; i < sizeof trained / sizeof *trained; i++) {
-        int rc = write_trained(cache, trained[i], err);
+    for (int i = 0; i < BUILTIN_TRAINED; i++) {
+        int rc = write_trained(cache, builtin_trained[i], err);
         if (rc)
             return rc;
     }

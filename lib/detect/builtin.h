@@ -21,6 +21,10 @@ int builtin_path(const char *cache, const char *name, char *ret, size_t size, st
 /* Writes all of them there; files that are being read stay intact. A trained model that is not installed is left out, and its file
  * of another installation is removed. */
 int builtin_write(const char *cache, struct err *err);
+/* Names of the trained ones. */
+enum { BUILTIN_TRAINED = 2 };
+extern const char *const builtin_trained[BUILTIN_TRAINED];
+bool builtin_is_trained(const char *name);
 /* Where a trained model of this name is installed: ../share/brrd/models of the program. NOT_FOUND for other names. */
 int builtin_installed(const char *name, char *ret, size_t size, struct err *err);
 

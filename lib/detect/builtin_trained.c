@@ -1,0 +1,32 @@
+/* Where the trained built-in models lie. Apart from builtin.c, so that programs which only look for them link no kernels. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "detect/builtin.h"
+
+const char *const builtin_trained[BUILTIN_TRAINED] = {"demo", "ward"};
+
+bool builtin_is_trained(const char *name) {
+    for (int i = 0; i < BUILTIN_TRAINED; i++)
+        if (!strcmp(name, builtin_trained[i]))
+            return true;
+    return false;
+}
+
+int builtin_installed(const char *name, char *ret, size_t size, struct err *err) {
+    char program[4096];
+    if (!builtin_is_trained(name))
+        return err_set(err, ERR_NOT_FOUND, "there is no trained built-in model '%.40s'", name);
+    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n < 0)
+        return err_errno(err, errno, "cannot find the folder of this program");
+    program[n] = '\0';
+    char *slash = strrchr(program, '/');
+    if (slash)
+        *slash = '\0';
+    return str_format(ret, size, "%s/../share/brrd/models/%s.safetensors", program, name)
+               ? 0
+               : err_set(err, ERR_RANGE, "the path of this program is too long: %.200s…", program);
+}
