@@ -186,7 +186,7 @@ def check_job_model(d, tmp, job, model):
 
 def check_daemon(tmp, csv):
     d = Daemon(f"{tmp}/daemon").start()
-    code, end, err = d.submit(f"data.csv={csv}", *SMALL, file=CONFIG)
+    code, end, err = d.submit(f"data.csv={csv}", *SMALL, "model.prior=gaussian_process", file=CONFIG)
     assert code == 0 and end["state"] == "succeeded" and end["kind"] == "geodesic", (end, err)
     result = end["result"]
     assert result["mean_rmse"] > 0 and len(result["per_fold"]) == 4 and result["geodesics_per_s"] > 0 and result["wall_s"] > 0, result
@@ -195,6 +195,8 @@ def check_daemon(tmp, csv):
     best, rmse = min(result["baselines"].items(), key=lambda rule: rule[1])
     code, out, err = d.ctl("watch", end["job"])  # the last lines name the rules beside the models
     assert code == 0 and f"; {best}, the best rule without learning, has {rmse:.5f} (" in out and "rules are better)" in out, out
+    prior, network = result["baselines"]["gp_evidence"], result["mean_rmse_network"]
+    assert f" (its prior alone {prior:.5f}, its networks alone {network:.5f}); {best}" in out, out
     code, out, err = d.ctl("job", end["job"])
     assert "\n  baselines\n    linear_clamped " in out, out
     check_job_model(d, tmp, end["job"], end["checkpoint"])
