@@ -155,10 +155,16 @@ def main():
         d = Held(tmp).start()
         bed = Bed(d, "bed-1", burst_s=2)
         try:
-            check_held(d, stream_of(d), bed)
+            session = stream_of(d)
+            check_held(d, session, bed)
             unread = check_events(d)  # 64 that nobody reads from now on
             assert ask(d, "/streams", "127.0.0.9")[0] == 200
             bed.close()
+            deadline = time.time() + PATIENCE
+            while traces(ask(d, f"/streams/{session}/eeg?n=256", "127.0.0.9")[1])[0]["live"]:  # the EEG outlives the stream
+                assert time.time() < deadline
+                time.sleep(0.1)
+            assert traces(ask(d, f"/streams/{session}/eeg?n=256", "127.0.0.9")[1])[1].shape == (18, 256)
             assert d.stop() == 0
             for s in unread:
                 s.close()

@@ -314,7 +314,7 @@
             if (!can) this.view.montage = 'recorded';
             this.live.hidden = !this.head.live;
             this.controls.mode.closest('label').hidden = !this.head.live;
-            if (!this.head.live) this.end = Math.min(this.head.kept[1], this.length());
+            if (!this.head.live) this.end = this.head.start_ms === undefined ? this.head.kept[1] : Math.min(this.head.kept[1], this.length());
             if (!this.asked) return;
             const mark = this.head.marks.find((m) => this.asked.ms && m.kind === 'alarm_on' && Math.abs(m.ms - this.asked.ms) < 3000);
             this.show(this.asked.s !== undefined ? this.asked.s * this.rate() : mark ? mark.first : this.head.kept[1] - (this.head.newest_ms - this.asked.ms) / 1000 * this.rate());
