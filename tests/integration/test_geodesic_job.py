@@ -75,7 +75,7 @@ def check_resume(tmp, csv, name, *more):
 
 def check_prior(tmp, csv):
     """The answer lies between the process and the network, where the weight says; all three are told, and resumed to the same bits."""
-    report = check_resume(tmp, csv, "prior", "model.prior=gaussian_process", "training.epochs=20", "training.learning_rate=0.01")
+    report = check_resume(tmp, csv, "prior", "model.prior=gaussian_process", "training.learning_rate=0.05")
     assert report["prior"] == "gp_evidence" and report["mean_rmse_network"] > 0, report
     alone = report["baselines"]["gp_evidence"]["per_fold"]
     weights = [fold["prior_weight"] for fold in report["per_fold"]]
