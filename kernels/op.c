@@ -659,7 +659,9 @@ int op_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err 
     require(&c, net->fraction_bits >= 0 && net->fraction_bits <= SPIKE_MOST_FRACTION, "fraction_bits must lie in 0..20");
     require(&c, net->wide || net->n <= SPIKE_PACKED_NEURONS, "packed synapses reach 2^23 neurons; use the wide form");
     require(&c, net->parts >= 1 && net->part_neurons % SPIKE_BLOCK == 0, "parts must be at least 1, of whole blocks");
-    require(&c, (uint64_t)net->parts * net->part_neurons >= net->n, "the parts do not hold all neurons");
+    require(&c, net->first % SPIKE_BLOCK == 0 && net->first <= net->end && net->end <= net->n,
+            "first and end must be a range of neurons from a block's first on");
+    require(&c, (uint64_t)net->parts * net->part_neurons >= net->end - net->first, "the parts do not hold all neurons");
     require(&c, net->delays >= 1 && net->delays <= SPIKE_MOST_DELAY && (net->wide || net->delays == 1),
             "delays must lie in 1..255, and beyond 1 need the wide form");
     require(&c, net->row && net->live && net->synapses, "row, live or synapses is missing");

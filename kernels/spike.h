@@ -89,13 +89,14 @@ struct spike_fired {
  * a neuron reaching 2^31 (2^63 with wide_sums) in units of 2^-f, fewer than 2^32 sums. */
 struct spike_net {
     uint32_t n;
-    int fraction_bits; /* f */
+    uint32_t first, end; /* neurons that synapses reach and a tick advances, from a block's first on: all, or those of a shard */
+    int fraction_bits;   /* f */
     unsigned features;
     bool wide;      /* synapses are struct spike_wide, else spike_packed */
     bool wide_sums; /* sums are int64, else int32 */
     bool hubs;      /* some row is longer than SPIKE_LONG_ROW */
     int delays;     /* the longest delay, 1 or more: sums of so many ticks; beyond 1 synapses are wide */
-    int parts;      /* CPU: the targets are cut into so many ranges of part_neurons each */
+    int parts;      /* CPU: these neurons are cut into so many ranges of part_neurons each */
     uint32_t part_neurons;
     int64_t *row;      /* (n + 1) where rows begin; row i has room for row[i+1] − row[i] synapses */
     uint32_t *live;    /* (n) how many it has, sorted by target */
@@ -125,7 +126,7 @@ SPIKE_RULE uint32_t spike_sums_at(const struct spike_net *net, uint32_t now, uin
  * one, so that one addition delivers a synapse. 0: no input. */
 enum { SPIKE_LONG_ROW = 4096 };
 /* The span of a row has in one place what delivery looks up: where the row begins (int64), then for j from 0 to parts − 1 how many
- * of its synapses have targets below (j + 1)·part_neurons. */
+ * of its synapses have targets below first + (j + 1)·part_neurons. */
 #define SPIKE_SPAN_WORDS(parts) (2 + (parts))
 
 /* The draw of a neuron in a tick: 32 bits. */

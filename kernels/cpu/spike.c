@@ -21,7 +21,7 @@ static void join(const struct spike_tick_args *a, const struct spike_part *parts
     uint64_t tick = a->before.counts->tick + 1;
     *counts = (struct spike_counts){.tick = tick};
     for (int i = 0; i < a->net.parts; i++) {
-        uint64_t from = (uint64_t)i * a->net.part_neurons;
+        uint64_t from = a->net.first + (uint64_t)i * a->net.part_neurons;
         if (parts[i].fired && from != counts->fired) {
             memmove(a->after.ids + counts->fired, a->after.ids + from, parts[i].fired * sizeof *a->after.ids);
             memmove(a->after.psp + counts->fired, a->after.psp + from, parts[i].fired);

@@ -386,8 +386,8 @@ INLINE void advance_part(const struct spike_tick_args *a, uint32_t from, uint32_
 }
 
 static void spike_part(const struct spike_tick_args *a, int part, struct spike_part *ret) {
-    uint32_t padded = spike_padded(a->net.n);
-    uint64_t from = (uint64_t)part * a->net.part_neurons, to = from + a->net.part_neurons;
+    uint32_t padded = spike_padded(a->net.end);
+    uint64_t from = a->net.first + (uint64_t)part * a->net.part_neurons, to = from + a->net.part_neurons;
     from = from < padded ? from : padded;
     to = to < padded ? to : padded;
     ret->events = deliver_part(a, part);

@@ -280,10 +280,11 @@ static __device__ bool advance_one(const struct spike_job &j, uint32_t now, uint
 
 static __global__ void advance_kernel(struct spike_job j) {
     __shared__ uint32_t fired[WARPS], candidates[WARPS];
-    uint32_t id = blockIdx.x * THREADS + threadIdx.x, words = (j.net.n + 31) / 32, word = blockIdx.x * WARPS + threadIdx.x;
+    uint32_t id = j.net.first + blockIdx.x * THREADS + threadIdx.x, words = (j.net.end - j.net.first + 31) / 32;
+    uint32_t word = blockIdx.x * WARPS + threadIdx.x;
     uint32_t now = ring_row(j);
     bool may = false, fires = false;
-    if (id < j.net.n)
+    if (id < j.net.end)
         fires = advance_one(j, now, id, &may);
     uint32_t fired_here = __ballot_sync(0xffffffffU, fires), candidates_here = __ballot_sync(0xffffffffU, may);
     if (threadIdx.x % WARP == 0) {
@@ -294,7 +295,7 @@ static __global__ void advance_kernel(struct spike_job j) {
     if (threadIdx.x < WARPS && word < words) {
         j.fired_bits[word] = fired[threadIdx.x];
         if (j.net.wide_sums)
-            j.net.touched[spike_sums_at(&j.net, now, 0) / 32 + word] = 0;
+            j.net.touched[(spike_sums_at(&j.net, now, 0) + j.net.first) / 32 + word] = 0;
     }
     if (threadIdx.x == 0) {
         uint32_t counts = 0;
@@ -395,14 +396,14 @@ static __device__ void list_bits(const struct spike_job &j, const struct list_ro
 /* Without places each block adds up the numbers of the blocks before its own, and one more block all of them. */
 template <bool PLACED> static __global__ void list_kernel(struct spike_job j) {
     __shared__ struct list_room room;
-    uint32_t words = (j.net.n + 31) / 32, word = blockIdx.x * LIST_WORDS + threadIdx.x;
-    uint32_t id = (blockIdx.x * THREADS + threadIdx.x) * LIST_EACH, part = blockIdx.x * LIST_PARTS;
+    uint32_t words = (j.net.end - j.net.first + 31) / 32, word = blockIdx.x * LIST_WORDS + threadIdx.x;
+    uint32_t id = j.net.first + (blockIdx.x * THREADS + threadIdx.x) * LIST_EACH, part = blockIdx.x * LIST_PARTS;
     if (!PLACED && blockIdx.x == gridDim.x - 1) {
         uint64_t all = block_sum<THREADS>(counts_of(j, threadIdx.x, j.blocks, THREADS), room.sums);
         put_counts<THREADS>(j, all, room.sums);
         return;
     }
-    uint64_t psp = id < j.net.n ? *(const uint64_t *)(j.net.psp + id) : 0; /* arrays are padded */
+    uint64_t psp = id < j.net.end ? *(const uint64_t *)(j.net.psp + id) : 0; /* arrays are padded */
     if (threadIdx.x < LIST_WORDS)
         room.words[threadIdx.x] = word < words ? j.fired_bits[word] : 0;
     uint32_t mine = threadIdx.x < LIST_PARTS ? part + threadIdx.x : j.blocks; /* block of THREADS neurons */
@@ -428,7 +429,7 @@ extern "C" int cuda_spike_tick(struct stream *s, const struct spike_tick_args *a
     j.inject_ids = a->inject_ids;
     j.inject_sums = a->inject_sums;
     j.n_inject = a->n_inject;
-    j.blocks = (unsigned)cuda_ceil(a->net.n, THREADS);
+    j.blocks = a->net.end > a->net.first ? (unsigned)cuda_ceil(a->net.end - a->net.first, THREADS) : 1; /* one counts nobody too */
     j.deliver_blocks = (unsigned)cuda_min(cuda_ceil(a->net.n, WARPS), DELIVER_GRID);
     struct cuda_area area = {NULL, 0};
     void *base = NULL;

@@ -38,7 +38,7 @@ int burst_new(struct stream *s, struct connectome *c, const struct burst_options
         b->options.max_pending = BURST_MOST_PENDING;
     c->net.features |= b->options.every_tick ? SPIKE_EVERY_TICK : 0U;
     int rc;
-    if ((rc = reserve_host(b, err)) ||
+    if ((rc = burst_ranks_agree(b, err)) || (rc = reserve_host(b, err)) ||
         (!(b->power = calloc((size_t)c->n_areas, sizeof *b->power)) &&
          (rc = err_set(err, ERR_EXHAUSTED, "out of memory for %d areas", c->n_areas))) ||
         (rc = burst_device_fired(b, b->ids, 0, err))) {
@@ -61,6 +61,7 @@ void burst_free(struct burst *b) {
     device_free_host(b->device, b->inject_sums);
     free(b->pending);
     free(b->power);
+    free(b->shares);
     free(b);
 }
 
@@ -355,15 +356,16 @@ int burst_step_within(struct burst *b, int64_t ticks, double seconds, burst_sink
     double end = clock_s() + seconds;
     int rc = burst_settle(b, err);
     for (bool late = false; !rc && ticks > 0 && !late; late = clock_s() >= end) {
-        int n = ticks < b->n_lists - 1 ? (int)ticks : b->n_lists - 1;
+        int most = burst_is_shared(b) ? 1 : b->n_lists - 1, n = ticks < most ? (int)ticks : most;
         int64_t offsets[BURST_AHEAD + 2] = {0};
         if ((rc = reserve_sums(b, waiting_for(b, n) + (int64_t)n * b->n_power, err)))
             break;
         for (int i = 0; i < n; i++)
             offsets[i + 1] = offsets[i] + sum_injections(b, b->tick + 1 + (uint64_t)i, offsets[i]);
         /* The next injections take the memory of these; without any, a sink or a limit of time the host need not wait yet. */
-        bool waits = sink || offsets[n] > 0 || seconds < INFINITY || ticks == n;
-        if ((rc = queue_ticks(b, n, offsets, err)) || (waits && (rc = wait_for_ticks(b, err))))
+        bool waits = sink || burst_is_shared(b) || offsets[n] > 0 || seconds < INFINITY || ticks == n;
+        if ((rc = queue_ticks(b, n, offsets, err)) || (waits && (rc = wait_for_ticks(b, err))) ||
+            (rc = burst_ranks_exchange(b, (b->newest + 1) % b->n_lists, err)))
             break;
         b->tick += (uint64_t)n;
         if (sink)
@@ -376,5 +378,6 @@ int burst_step_within(struct burst *b, int64_t ticks, double seconds, burst_sink
 
 int burst_membranes(struct burst *b, float *ret, struct err *err) {
     int rc = stream_to_host(b->stream, ret, b->net.v, b->net.n * sizeof *ret, err);
-    return rc ? rc : stream_sync(b->stream, err);
+    rc = rc ? rc : stream_sync(b->stream, err);
+    return rc ? rc : burst_ranks_gather(b, ret, sizeof *ret, err);
 }

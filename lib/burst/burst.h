@@ -6,6 +6,7 @@
  * lowers them. The divisor k of a source counts the synapses it was built with, those deleted later too. */
 #ifndef BRR_BURST_BURST_H
 #define BRR_BURST_BURST_H
+#include "base/world.h"
 #include "burst/burst_data.h"
 #include "burst/connectome.h"
 #include "kernels/device.h"
@@ -14,9 +15,13 @@ enum { BURST_MOST_PENDING = 16 << 20 }; /* default of max_pending */
 struct burst_options {
     bool every_tick;     /* leak and refractory advance in every tick: each neuron is a candidate, with input or without */
     int64_t max_pending; /* injections that may wait; 0 = BURST_MOST_PENDING */
+    struct world *world; /* the ranks that share the network, each with its shard of it (connectome_shard), or NULL; see below */
     int parts;           /* CPU: ranges of targets that threads take; 0 = as fits the device. Changes no result */
 };
 
+/* Ranks that share a network call burst_new, the steps, burst_membranes, burst_save and burst_restore together, with the same
+ * injections, ticks and states; all have the frames, membranes and states of the whole. They make no changes, and burst_step alone
+ * runs ticks. After an error the ranks no longer agree. */
 struct burst;
 /* Takes *c over, also when it fails. options NULL = defaults. EXHAUSTED names the bytes. */
 int burst_new(struct stream *s, struct connectome *c, const struct burst_options *options, struct burst **ret, struct err *err);

@@ -16,7 +16,7 @@ static void span_row(struct burst *b, uint32_t source) {
     uint32_t *span = b->net.span + (size_t)source * SPIKE_SPAN_WORDS(b->net.parts), at = 0, live = c->net.live[source];
     memcpy(span, &c->net.row[source], sizeof *c->net.row);
     for (int j = 0; j < b->net.parts - 1; j++) {
-        uint64_t border = (uint64_t)(j + 1) * b->net.part_neurons;
+        uint64_t border = b->net.first + (uint64_t)(j + 1) * b->net.part_neurons;
         uint32_t low = at, high = live;
         while (low < high) {
             uint32_t middle = low + (high - low) / 2;
@@ -35,12 +35,13 @@ static int64_t span_bytes(const struct burst *b) {
 }
 
 static int span_rows(struct burst *b, struct err *err) {
-    int64_t blocks = burst_padded(b) / SPIKE_BLOCK;
-    int parts = b->options.parts > 0                     ? b->options.parts
-                : b->net.n < (uint32_t)SMALLEST_PART * 2 ? 1
-                : b->threads > MOST_PARTS                ? MOST_PARTS
-                : b->threads > 1                         ? b->threads
-                                                         : 1;
+    int64_t blocks = (b->net.end - b->net.first + SPIKE_BLOCK - 1) / SPIKE_BLOCK;
+    blocks = blocks > 1 ? blocks : 1;
+    int parts = b->options.parts > 0                                      ? b->options.parts
+                : b->net.end - b->net.first < (uint32_t)SMALLEST_PART * 2 ? 1
+                : b->threads > MOST_PARTS                                 ? MOST_PARTS
+                : b->threads > 1                                          ? b->threads
+                                                                          : 1;
     parts = parts > blocks ? (int)blocks : parts;
     b->net.parts = parts;
     b->net.part_neurons = (uint32_t)((blocks + parts - 1) / parts) * SPIKE_BLOCK;
@@ -209,6 +210,8 @@ int burst_device_open(struct burst *b, struct err *err) {
     b->remote = info.is_async;
     b->threads = info.threads;
     b->net = (struct spike_net){.n = host->n,
+                                .first = b->c->own.first,
+                                .end = b->c->own.end,
                                 .features = host->features,
                                 .fraction_bits = host->fraction_bits,
                                 .hubs = host->hubs,

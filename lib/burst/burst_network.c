@@ -16,7 +16,8 @@ OWNABLE(struct burst, burst_free)
 
 enum { MOST_DRIVEN = 1 << 20 }; /* random injections at once */
 
-static int generate(const struct burst_config *c, int64_t max_bytes, struct connectome **ret, struct err *err) {
+static int generate(const struct burst_config *c, int64_t max_bytes, struct connectome_shard shard, struct connectome **ret,
+                    struct err *err) {
     const struct wiring w = {.kind = (enum wiring_kind)c->generate,
                              .neurons = c->neurons,
                              .fan_out = c->synapses,
@@ -32,7 +33,8 @@ static int generate(const struct burst_config *c, int64_t max_bytes, struct conn
                              .leak = (float)c->leak,
                              .excitability = (float)c->excitability,
                              .refractory = (int)c->refractory,
-                             .power = (float)c->power};
+                             .power = (float)c->power,
+                             .shard = shard};
     return wiring_make(&w, max_bytes, ret, err);
 }
 
@@ -77,9 +79,12 @@ static int encode(const struct burst_config *c, const struct task_env *env, stru
 /* On error *n holds what was read until then. */
 static int load(const struct burst_config *c, const struct task_env *env, struct burst_network *n, struct err *err) {
     const int64_t max_bytes = env->memory_limit_bytes;
+    const struct connectome_shard shard = {env->world ? env->world->rank : 0, env->world ? env->world->size : 0};
     int rc;
+    n->world = env->world;
     if ((rc = identify(c, n->identity, err)) ||
-        (rc = c->file ? netfile_load(c->file, max_bytes, &n->net, &n->state, err) : generate(c, max_bytes, &n->net, err)))
+        (rc = c->file ? netfile_load_shard(c->file, max_bytes, shard, &n->net, &n->state, err)
+                      : generate(c, max_bytes, shard, &n->net, err)))
         return rc;
     if (c->injections && ((rc = spikefile_read_injections(c->injections, &n->injections, &n->n_injections, err)) ||
                           (rc = spikefile_check_injections(c->injections, n->injections, n->n_injections, n->net->net.n, err))))
@@ -108,7 +113,7 @@ void burst_network_done(struct burst_network *n) {
 
 int burst_network_start(struct burst_network *n, const struct burst_config *config, struct stream *s, struct burst **ret,
                         struct err *err) {
-    const struct burst_options options = {.every_tick = config->every_tick};
+    const struct burst_options options = {.every_tick = config->every_tick, .world = n->world};
     struct connectome *net = n->net;
     OWNED_POINTER(burst_free) struct burst *b = NULL;
     int rc;

@@ -16,6 +16,7 @@ struct burst_network {
     struct burst_injection *encoded; /* of input.recording, ticks from 1 */
     int64_t n_encoded;
     int channels;                   /* of the recording */
+    struct world *world;            /* of env: `net` is this rank's shard; NULL: none */
     char identity[DIGEST_HEX_SIZE]; /* of network, input and options: the same for a job that goes on */
 };
 /* Loads everything; of env: the memory limit, and the window cache, without whose cache_dir the recording is left out. Blocks.

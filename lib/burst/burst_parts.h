@@ -32,6 +32,9 @@ struct burst {
     int64_t inject_room;
     struct burst_injection *power; /* (areas) sorted by neuron */
     int n_power;
+
+    char *shares; /* of the ranks in an exchange */
+    size_t shares_room;
 };
 
 /* burst_device.c. Arrays of the device: made, freed, and brought up to date after the connectome has changed. */
@@ -60,6 +63,13 @@ int burst_device_sums(struct burst *b, struct err *err);
 static inline size_t burst_ring_size(const struct burst *b) { return (size_t)(b->net.delays - 1) * b->net.n; }
 int burst_ring_get(struct burst *b, int64_t *ret, struct err *err);
 int burst_ring_put(struct burst *b, const int64_t *sums, struct err *err); /* NULL: nothing */
+
+/* burst_ranks.c. Ranks that share the network: the fraction bits that fit all shards; the list of a tick becomes that of all of
+ * them; a host array of all neurons becomes what the owners have. Nothing happens where there is one rank. */
+int burst_ranks_agree(struct burst *b, struct err *err);
+int burst_ranks_exchange(struct burst *b, int list, struct err *err);
+int burst_ranks_gather(struct burst *b, void *array, size_t each, struct err *err);
+static inline bool burst_is_shared(const struct burst *b) { return b->options.world && b->options.world->size > 1; }
 
 /* burst.c */
 int burst_settle(struct burst *b, struct err *err);

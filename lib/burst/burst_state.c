@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "burst/burst_parts.h"
+#include "burst/connectome_rows.h"
 
 #define MOST_ARRIVING (INT64_C(1) << 61)
 
@@ -41,6 +42,20 @@ static int gather(struct burst *b, struct burst_state *state, struct err *err) {
     return rc ? rc : burst_device_fired_get(b, state->fired_ids, &state->fired, err);
 }
 
+static int gather_ranks(struct burst *b, struct burst_state *state, struct err *err) {
+    int rc;
+    if ((rc = burst_ranks_gather(b, state->v, sizeof *state->v, err)) ||
+        (rc = state->current ? burst_ranks_gather(b, state->current, sizeof *state->current, err) : 0) ||
+        (rc = burst_ranks_gather(b, state->countdown, sizeof *state->countdown, err)) ||
+        (rc = burst_ranks_gather(b, state->fire_count, sizeof *state->fire_count, err)) ||
+        (rc = burst_ranks_gather(b, state->psp, sizeof *state->psp, err)) ||
+        (rc = burst_ranks_gather(b, state->alive, sizeof *state->alive, err)))
+        return rc;
+    for (int64_t at = 0; !rc && at < state->n_arriving; at += b->net.n)
+        rc = burst_ranks_gather(b, state->arriving + at, sizeof *state->arriving, err);
+    return rc;
+}
+
 int burst_save(struct burst *b, struct burst_state *ret, struct err *err) {
     struct spike_net *net = &b->c->net;
     struct burst_state state = {0};
@@ -51,7 +66,7 @@ int burst_save(struct burst *b, struct burst_state *ret, struct err *err) {
     state.neurons = net->n;
     if (rc || (rc = burst_device_fetch(b, net->v, err)) || (net->current && (rc = burst_device_fetch(b, net->current, err))) ||
         (rc = burst_device_fetch(b, net->countdown, err)) || (rc = burst_device_fetch(b, net->fire_count, err)) ||
-        (rc = burst_device_fetch(b, net->psp, err)) || (rc = gather(b, &state, err))) {
+        (rc = burst_device_fetch(b, net->psp, err)) || (rc = gather(b, &state, err)) || (rc = gather_ranks(b, &state, err))) {
         burst_state_done(&state);
         return rc;
     }
@@ -73,8 +88,9 @@ static int check_arriving(const struct burst *b, const struct burst_state *state
 /* Whether sums of 32 bits hold what is on its way and all that may join it: true of each state of a network that did not change. */
 static bool arriving_fits(const struct burst *b, const struct burst_state *state) {
     for (int64_t i = 0; i < state->n_arriving; i++) {
-        uint64_t bound = b->c->input_bound[i % b->net.n] << state->fraction_bits;
-        if (state->arriving[i] != SPIKE_NO_INPUT_64 && (uint64_t)llabs(state->arriving[i]) > bound)
+        uint32_t id = (uint32_t)(i % b->net.n);
+        uint64_t bound = b->c->input_bound[id] << state->fraction_bits;
+        if (connectome_owns(b->c, id) && state->arriving[i] != SPIKE_NO_INPUT_64 && (uint64_t)llabs(state->arriving[i]) > bound)
             return false;
     }
     return true;

@@ -40,7 +40,13 @@ struct burst_task {
     int64_t reported; /* tick */
     struct err sink_err;
     int sink_rc;
+    struct world alone, *world; /* the ranks that share the job; rank 0 writes */
+    struct burst_config quiet;  /* of the other ranks: without output */
+    float *v;                   /* theirs, for membranes that rank 0 writes */
+    char restored[4096];        /* checkpoint that was taken; "": none */
 };
+
+enum { RANKS_MS = 600000 }; /* for ranks to load their networks */
 
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
@@ -50,6 +56,19 @@ static int check_memory(const struct burst_task *t, struct err *err) {
                ? 0
                : err_set(err, ERR_EXHAUSTED, "the network and its state take %lld bytes; limits.memory of the daemon allows %lld",
                          (long long)bytes, (long long)limit);
+}
+
+static bool writes(const struct burst_task *t) { return t->world->rank == 0; }
+
+/* Every rank has come so far, or the error of one that has not. */
+static int agree_on(struct burst_task *t, int rc, struct err *err) {
+    int all[WORLD_MAX];
+    all[t->world->rank] = rc;
+    int failed = world_gather(t->world, all, sizeof *all, RANKS_MS, rc ? NULL : err);
+    for (int i = 0; !rc && !failed && i < t->world->size; i++)
+        if (all[i])
+            failed = err_set(err, all[i], "rank %d of %d could not load the network", i, t->world->size);
+    return rc ? rc : failed;
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------------------------------- */
@@ -93,7 +112,7 @@ static int task_checkpoint(void *task, struct err *err) {
     struct saving s = {.t = t};
     int rc = burst_save(t->burst, &s.state, err);
     rc = rc ? rc : ledger_save(&t->output.ledger, &s.state, err);
-    rc = rc ? rc : series_write(&series, &c, t->job->checkpoint.keep, save_state, &s, err);
+    rc = rc || !writes(t) ? rc : series_write(&series, &c, t->job->checkpoint.keep, save_state, &s, err);
     burst_state_done(&s.state);
     return rc;
 }
@@ -120,7 +139,7 @@ static int read_checkpoint(const struct burst_task *t, const char *path, struct 
 
 /* note NULL: the output begins anew. */
 static int open_output(struct burst_task *t, const struct json *note, struct err *err) {
-    int rc = burst_output_open(&t->output, &t->env, t->config, burst_connectome(t->burst), note, err);
+    int rc = burst_output_open(&t->output, &t->env, writes(t) ? t->config : &t->quiet, burst_connectome(t->burst), note, err);
     if (rc)
         return rc;
     t->wall_s = json_f64(json_get(note, "wall_s"), 0);
@@ -139,15 +158,21 @@ static int restore_from(void *task, const char *path, struct err *err) {
         return rc;
     if ((rc = burst_restore(t->burst, &state, err)) || (rc = ledger_restore(&t->output.ledger, &state, err)))
         burst_output_close(&t->output);
+    else
+        str_copy(t->restored, sizeof t->restored, path);
     return rc;
 }
 
-/* The newest checkpoint that can be used; without one the job begins anew. */
+/* The newest checkpoint that rank 0 can use; without one the job begins anew. */
 static int restore(struct burst_task *t, struct err *err) {
     const struct series series = series_of(t);
     bool found;
-    int rc = series_restore(&series, restore_from, t, &found, err);
-    return rc || found ? rc : open_output(t, NULL, err);
+    int rc = writes(t) ? series_restore(&series, restore_from, t, &found, err) : 0;
+    if (rc || (rc = world_broadcast(t->world, t->restored, sizeof t->restored, RANKS_MS, err)))
+        return rc;
+    if (!t->restored[0])
+        return open_output(t, NULL, err);
+    return writes(t) ? 0 : restore_from(t, t->restored, err);
 }
 
 static void task_close(void *task) {
@@ -157,6 +182,7 @@ static void task_close(void *task) {
     burst_output_close(&t->output);
     burst_free(t->burst);
     stream_close(t->stream);
+    free(t->v);
     free(t);
 }
 
@@ -174,10 +200,10 @@ static void note_late(const struct burst_task *t, const struct burst_network *ne
 /* Its rows, its injections, and the network on the device. */
 static int make_network(struct burst_task *t, struct burst_network *network, struct err *err) {
     task_phase(&t->env, &t->progress, "load", 0, 0);
-    int rc = burst_network_load(t->config, &t->env, network, err);
+    int rc = agree_on(t, burst_network_load(t->config, &t->env, network, err), err);
     if (rc)
         return rc;
-    if (!task_phase(&t->env, &t->progress, "load", 0, 0))
+    if (!task_phase(&t->env, &t->progress, "load", 0, 0) && t->world->size == 1)
         return err_set(err, ERR_CANCELLED, "the job was stopped while its network was loaded");
     return burst_network_start(network, t->config, t->stream, &t->burst, err);
 }
@@ -188,7 +214,7 @@ static void describe(const struct burst_task *t, const struct burst_network *net
         task_log(&t->env, TASK_INFO, "%d channels of %s give %lld injections", network->channels, t->config->recording,
                  (long long)network->n_encoded);
     note_late(t, network);
-    task_log(&t->env, TASK_INFO, "%u neurons, %lld synapses, %d area%s, %lld MiB, from %s", net->net.n, (long long)net->synapses,
+    task_log(&t->env, TASK_INFO, "%u neurons, %lld synapses, %d area%s, %lld MiB, from %s", net->net.n, (long long)net->whole,
              net->n_areas, net->n_areas == 1 ? "" : "s", (long long)(burst_bytes(t->burst) >> 20),
              t->config->file ? t->config->file : "the generator");
 }
@@ -211,6 +237,11 @@ static int task_open(const struct jobfile *job, const struct task_env *env, void
     t->config = job->config;
     t->env = *env;
     t->slice = 1;
+    world_alone(&t->alone);
+    t->world = env->world ? env->world : &t->alone;
+    t->quiet = *t->config;
+    t->quiet.fired = BURST_FIRED_NONE;
+    t->quiet.rates_every = t->quiet.membranes_every = t->quiet.ledger = 0;
     task_progress_init(&t->progress);
     int rc;
     if ((rc = task_stream(env, &t->stream, err)) || (rc = open_network(t, err)) || (rc = restore(t, err))) {
@@ -259,19 +290,35 @@ static int64_t next_slice(const struct burst_task *t) {
     return burst_output_until_membranes(&t->output, n);
 }
 
+/* All ranks take part; rank 0 writes. */
+static int take_membranes(struct burst_task *t, struct err *err) {
+    if (writes(t))
+        return burst_output_membranes(&t->output, t->burst, err);
+    if (!t->config->membranes_every || t->output.ticks % t->config->membranes_every != 0)
+        return 0;
+    if (!t->v && !(t->v = malloc((size_t)burst_connectome(t->burst)->net.n * sizeof *t->v)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for membranes");
+    return burst_membranes(t->burst, t->v, err);
+}
+
+/* Ranks look at no clock of their own: they run the ticks that rank 0 has chosen. */
+static int run_ticks(struct burst_task *t, int64_t n, struct err *err) {
+    return t->world->size > 1 ? burst_step(t->burst, n, on_tick, t, err)
+                              : burst_step_within(t->burst, n, LONGEST_S, on_tick, t, err);
+}
+
 static int run_slice(struct burst_task *t, int64_t n, struct err *err) {
     double start = clock_s();
     uint64_t begun = burst_tick(t->burst);
     int rc;
-    if ((rc = burst_network_drive(t->config, t->burst, n, &t->driven, err)) ||
-        (rc = burst_step_within(t->burst, n, LONGEST_S, on_tick, t, err)))
+    if ((rc = burst_network_drive(t->config, t->burst, n, &t->driven, err)) || (rc = run_ticks(t, n, err)))
         return rc;
     if (t->sink_rc) {
         if (err)
             *err = t->sink_err;
         return t->sink_rc;
     }
-    if ((rc = burst_output_membranes(&t->output, t->burst, err)))
+    if ((rc = take_membranes(t, err)))
         return rc;
     double took = clock_s() - start;
     t->tick_s += took;
@@ -286,7 +333,9 @@ static int task_work_off(void *task, struct err *err) {
     int rc;
     while (t->output.ticks < t->config->ticks) {
         bool first = isnan(t->progress.step_s); /* a slice of one tick */
-        if ((rc = task_point(&t->env, err)) || (rc = run_slice(t, next_slice(t), err)))
+        int64_t n = next_slice(t);
+        if ((rc = task_point(&t->env, err)) || (rc = world_broadcast(t->world, &n, sizeof n, RANKS_MS, err)) ||
+            (rc = run_slice(t, n, err)))
             return rc;
         if (first || clock_s() - t->reported_s >= REPORT_S)
             report(t, clock_s());
@@ -301,7 +350,7 @@ static void task_result(void *task, struct json_writer *w, const char *key) {
     const struct connectome *net = burst_connectome(t->burst);
     json_begin_object(w, key);
     json_put_i64(w, "neurons", net->net.n);
-    json_put_i64(w, "synapses", net->synapses);
+    json_put_i64(w, "synapses", net->whole);
     json_put_i64(w, "tick", (int64_t)burst_tick(t->burst));
     burst_output_result(&t->output, w);
     json_put_f64(w, "ticks_per_s", (double)t->output.ticks / fmax(t->tick_s, 1e-9));
@@ -379,5 +428,6 @@ const struct task_work work_burst = {
     .result = task_result,
     .close = task_close,
     .estimate = estimate_burst,
+    .shares = true,
     .estimates_time = true,
 };

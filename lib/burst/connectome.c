@@ -48,7 +48,8 @@ static void set_defaults(struct connectome *c) {
     }
 }
 
-int connectome_alloc(int64_t neurons, const struct connectome_area *areas, int n_areas, struct connectome **ret, struct err *err) {
+int connectome_alloc(int64_t neurons, struct connectome_shard shard, const struct connectome_area *areas, int n_areas,
+                     struct connectome **ret, struct err *err) {
     struct connectome *c = calloc(1, sizeof *c);
     if (!c)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a network");
@@ -56,6 +57,7 @@ int connectome_alloc(int64_t neurons, const struct connectome_area *areas, int n
     bool ok = true;
     c->net.n = (uint32_t)neurons;
     c->net.delays = 1;
+    c->own = connectome_cut(neurons, shard);
     c->n_areas = n_areas;
 #define NEURON_ALLOC(type, name) ok = (c->net.name = zeroed(n * sizeof(type))) && ok;
     CONNECTOME_NEURONS(NEURON_ALLOC)
@@ -234,6 +236,8 @@ static bool needs_wide(struct connectome *c, const struct connectome_arrays *a) 
     bool wide = c->net.n > SPIKE_PACKED_NEURONS || c->net.delays > 1;
     for (int64_t i = 0; i < a->synapses; i++) {
         uint32_t src = a->src[i];
+        if (!connectome_owns(c, a->dst[i]))
+            continue;
         if (c->net.row[src + 1]++ == 0)
             seen[src] = a->psp[i];
         else
@@ -247,10 +251,29 @@ static void put_synapses(struct connectome *c, const struct connectome_arrays *a
     memset(c->net.live, 0, c->net.n * sizeof *c->net.live);
     for (int64_t i = 0; i < a->synapses; i++) {
         uint32_t src = a->src[i];
+        if (!connectome_owns(c, a->dst[i]))
+            continue;
         int weight = a->type[i] ? -(int)a->weight[i] : a->weight[i];
         const struct connectome_synapse y = {a->dst[i], weight, a->psp[i], a->delay ? a->delay[i] : 1};
         connectome_set(c, c->net.row[src] + c->net.live[src]++, y);
     }
+}
+
+/* A shard of a network in which areas divide. */
+static int count_whole(struct connectome *c, const struct connectome_arrays *a, struct err *err) {
+    bool divides = false;
+    for (int i = 0; i < a->n_areas; i++)
+        divides |= a->areas[i].psp_divide;
+    if (!divides || a->shard.count < 2)
+        return 0;
+    uint32_t *whole = calloc(c->net.n, sizeof *whole);
+    if (!whole)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the divisors of %u neurons", c->net.n);
+    for (int64_t i = 0; i < a->synapses; i++)
+        whole[a->src[i]]++;
+    int rc = connectome_whole_divisors(c, whole, err);
+    free(whole);
+    return rc;
 }
 
 static int build(const struct connectome_arrays *arrays, int64_t max_bytes, struct connectome **ret, struct err *err) {
@@ -261,10 +284,11 @@ static int build(const struct connectome_arrays *arrays, int64_t max_bytes, stru
     int rc;
     if ((rc = check_sizes(arrays, max_bytes, err)) || (rc = check_areas(arrays, err)) || (rc = check_neurons(arrays, err)) ||
         (rc = check_synapses(arrays, err)) || (rc = check_delays(arrays, &delays, err)) ||
-        (rc = connectome_alloc(arrays->neurons, arrays->areas, arrays->n_areas, &c, err)))
+        (rc = connectome_alloc(arrays->neurons, arrays->shard, arrays->areas, arrays->n_areas, &c, err)))
         return rc;
     c->net.delays = delays;
     c->net.seed = arrays->seed;
+    c->whole = arrays->synapses;
     put_neurons(c, arrays);
     bool wide = needs_wide(c, arrays);
     int64_t bytes = connectome_bytes(arrays->neurons, arrays->synapses, wide);
@@ -274,7 +298,8 @@ static int build(const struct connectome_arrays *arrays, int64_t max_bytes, stru
                      (long long)max_bytes);
     else if (!(rc = put_currents(c, arrays, err)) && !(rc = connectome_alloc_rows(c, wide, err))) {
         put_synapses(c, arrays);
-        rc = connectome_finish(c, err);
+        rc = count_whole(c, arrays, err);
+        rc = rc ? rc : connectome_finish(c, err);
     }
     if (rc) {
         connectome_free(c);

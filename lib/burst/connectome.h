@@ -23,6 +23,22 @@ struct connectome_area {
     double events;      /* mean of these in a tick, 0 to CONNECTOME_MOST_EVENTS */
 };
 
+/* A part of a network: all its neurons, and the synapses that end at those of a range, whole blocks of SPIKE_BLOCK. */
+struct connectome_shard {
+    int index, count; /* count 0: the whole */
+};
+/* Neurons of a shard; all but the last shards have `each`. */
+struct connectome_range {
+    uint32_t first, end, each;
+};
+static inline struct connectome_range connectome_cut(int64_t neurons, struct connectome_shard shard) {
+    int64_t count = shard.count > 1 ? shard.count : 1, blocks = (neurons + SPIKE_BLOCK - 1) / SPIKE_BLOCK;
+    int64_t each = (blocks + count - 1) / count * SPIKE_BLOCK, first = each * (count > 1 ? shard.index : 0), end = first + each;
+    if (first >= neurons) /* fewer blocks than shards */
+        first = end = 0;
+    return (struct connectome_range){(uint32_t)first, (uint32_t)(end < neurons ? end : neurons), (uint32_t)each};
+}
+
 /* The arrays of a network. Names and defaults are those of the file format; NULL stands for an array that is missing. */
 struct connectome_arrays {
     int64_t neurons, synapses;
@@ -37,7 +53,8 @@ struct connectome_arrays {
     const uint8_t *delay;                /* 1 to 255 ticks; missing: 1 */
     const struct connectome_area *areas; /* at least one */
     int n_areas;
-    uint64_t seed; /* of Poisson events */
+    uint64_t seed;                 /* of Poisson events */
+    struct connectome_shard shard; /* to build */
 };
 
 /* Arrays of neurons in struct spike_net: type and name. */
@@ -71,9 +88,11 @@ struct connectome {
     struct connectome_area *areas;
     uint32_t *area_first; /* (n_areas) lowest neuron, UINT32_MAX in an empty area */
     int n_areas;
-    int64_t synapses; /* that are there */
-    int64_t capacity; /* room for synapses */
-    int64_t bytes;    /* of host memory */
+    struct connectome_range own; /* neurons that its synapses reach */
+    int64_t whole;               /* synapses of the network of which this may be a shard, as it was built */
+    int64_t synapses;            /* that are there */
+    int64_t capacity;            /* room for synapses */
+    int64_t bytes;               /* of host memory */
 };
 
 /* Checks everything, then allocates; max_bytes bounds the memory (0: no bound). INVALID names array, index, what was found and what

@@ -196,6 +196,14 @@ int connectome_make_divisors(struct connectome *c, struct err *err) {
     return 0;
 }
 
+int connectome_whole_divisors(struct connectome *c, const uint32_t *whole, struct err *err) {
+    int rc = connectome_make_divisors(c, err);
+    if (rc)
+        return rc;
+    memcpy(c->net.divisor, whole, c->net.n * sizeof *whole);
+    return 0;
+}
+
 static int divide_where_areas_do(struct connectome *c, struct err *err) {
     bool any = false;
     for (int i = 0; i < c->n_areas; i++)

@@ -269,8 +269,9 @@ static int read_state(struct reader *r, const struct state_arrays *a, struct bur
 }
 
 /* Room in safetensors for an array of no elements: an address that is not NULL. */
-static int load_network(struct reader *r, int64_t max_bytes, struct connectome **ret, struct burst_state *ret_state) {
-    struct connectome_arrays a = {0};
+static int load_network(struct reader *r, int64_t max_bytes, struct connectome_shard shard, struct connectome **ret,
+                        struct burst_state *ret_state) {
+    struct connectome_arrays a = {.shard = shard};
     struct state_arrays s = {0};
     const struct wanted wanted[] = {NETWORK_ARRAYS(a), STATE_ARRAYS(s)};
     OWNED_MEMORY struct connectome_area *areas = NULL;
@@ -295,11 +296,16 @@ static int load_network(struct reader *r, int64_t max_bytes, struct connectome *
 }
 
 int netfile_load(const char *path, int64_t max_bytes, struct connectome **ret, struct burst_state *ret_state, struct err *err) {
+    return netfile_load_shard(path, max_bytes, (struct connectome_shard){0}, ret, ret_state, err);
+}
+
+int netfile_load_shard(const char *path, int64_t max_bytes, struct connectome_shard shard, struct connectome **ret,
+                       struct burst_state *ret_state, struct err *err) {
     struct reader r = {.path = path, .err = err};
     int rc = safetensors_open(path, &r.file, err);
     if (rc)
         return rc;
-    rc = load_network(&r, max_bytes, ret, ret_state);
+    rc = load_network(&r, max_bytes, shard, ret, ret_state);
     safetensors_close(r.file);
     return rc;
 }

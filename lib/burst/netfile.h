@@ -12,6 +12,9 @@ enum { NETFILE_MOST_AREAS_BYTES = 4 << 20, NETFILE_MOST_NOTE_BYTES = 1 << 20 };
 /* Reads, checks and packs; max_bytes bounds the network's memory (0: no bound). state may be NULL; without a state in the file its
  * neurons are 0. Errors name the file, the array and the index, before the network's memory is taken. */
 int netfile_load(const char *path, int64_t max_bytes, struct connectome **ret, struct burst_state *ret_state, struct err *err);
+/* A shard of the network; the state is whole. */
+int netfile_load_shard(const char *path, int64_t max_bytes, struct connectome_shard shard, struct connectome **ret,
+                       struct burst_state *ret_state, struct err *err);
 /* The areas of a network file and of its neurons, without building the network; checked as far. */
 struct netfile_areas {
     int64_t neurons, synapses;

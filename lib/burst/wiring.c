@@ -85,9 +85,11 @@ static int layer_of(const struct wiring *w, int64_t neuron) {
     return (int)layer;
 }
 
+static int64_t senders_of(const struct wiring *w) { return w->kind == WIRING_LAYERED ? layer_start(w, w->layers - 1) : w->neurons; }
+
 /* One row: first whether the source is inhibitory, then per synapse its target and its weight. Delays have draws of their own;
  * returns the longest. */
-static int draw_row(const struct wiring *w, struct connectome *c, uint32_t source) {
+static int draw_row(const struct wiring *w, struct connectome *c, uint32_t source, bool put) {
     struct rng rng, later;
     int64_t first = 0, range = w->neurons;
     int longest = 1;
@@ -101,15 +103,21 @@ static int draw_row(const struct wiring *w, struct connectome *c, uint32_t sourc
         range = layer_start(w, layer + 2) - first;
     }
     uint32_t spread = (uint32_t)(w->weight_high - w->weight_low + 1), delays = (uint32_t)(w->delay_high - w->delay_low + 1);
-    for (uint32_t k = 0; k < c->net.live[source]; k++) {
+    int64_t at = put ? c->net.row[source] : 0, fan_out = source < (uint64_t)senders_of(w) ? w->fan_out : 0;
+    for (int64_t k = 0; k < fan_out; k++) {
         uint32_t target = w->kind == WIRING_RING ? (uint32_t)(((int64_t)source + 1 + k) % w->neurons)
                                                  : (uint32_t)first + (uint32_t)((uint64_t)rng_u32(&rng) * (uint64_t)range >> 32);
         int weight = w->weight_low + (int)((uint64_t)rng_u32(&rng) * spread >> 32);
         int delay = w->delay_low + (delays > 1 ? (int)((uint64_t)rng_u32(&later) * delays >> 32) : 0);
         longest = delay > longest ? delay : longest;
-        connectome_set(c, c->net.row[source] + k,
-                       (struct connectome_synapse){target, sign * weight, (uint8_t)w->psp, (uint8_t)delay});
+        if (!connectome_owns(c, target))
+            continue;
+        if (put)
+            connectome_set(c, at, (struct connectome_synapse){target, sign * weight, (uint8_t)w->psp, (uint8_t)delay});
+        at++;
     }
+    if (!put)
+        c->net.row[source + 1] = at;
     c->base_psp[source] = (uint8_t)w->psp;
     return longest;
 }
@@ -128,7 +136,8 @@ static int make_areas(const struct wiring *w, struct connectome_area **ret, int 
 }
 
 static void set_neurons(const struct wiring *w, struct connectome *c) {
-    int64_t senders = w->kind == WIRING_LAYERED ? layer_start(w, w->layers - 1) : w->neurons;
+    int64_t senders = senders_of(w);
+    c->whole = senders * w->fan_out;
     for (int64_t i = 0; i < w->neurons; i++) {
         c->net.threshold[i] = w->threshold;
         c->net.leak[i] = w->leak;
@@ -144,14 +153,19 @@ int wiring_make(const struct wiring *w, int64_t max_bytes, struct connectome **r
     struct connectome *c = NULL;
     int n_areas = 0, rc;
     if ((rc = check(w, max_bytes, err)) || (rc = make_areas(w, &areas, &n_areas, err)) ||
-        (rc = connectome_alloc(w->neurons, areas, n_areas, &c, err)))
+        (rc = connectome_alloc(w->neurons, w->shard, areas, n_areas, &c, err)))
         return rc;
     set_neurons(w, c);
+    if (w->shard.count > 1) {
+#pragma omp parallel for schedule(dynamic, 1024)
+        for (uint32_t i = 0; i < c->net.n; i++)
+            draw_row(w, c, i, false);
+    }
     if (!(rc = connectome_alloc_rows(c, is_wide(w), err))) {
         int longest = 1;
 #pragma omp parallel for schedule(dynamic, 1024) reduction(max : longest)
         for (uint32_t i = 0; i < c->net.n; i++) {
-            int delay = draw_row(w, c, i);
+            int delay = draw_row(w, c, i, true);
             longest = delay > longest ? delay : longest;
         }
         c->net.delays = longest;

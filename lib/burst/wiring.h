@@ -22,6 +22,7 @@ struct wiring {
     float threshold, leak, excitability; /* of all neurons */
     int refractory;
     float power; /* of the first area */
+    struct connectome_shard shard;
 };
 
 void wiring_default(struct wiring *w); /* 1,000 random neurons with 100 synapses each */

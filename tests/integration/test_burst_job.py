@@ -96,6 +96,31 @@ def check_kill(d, whole, sets):
     assert "resuming from" in d.ctl("logs", end["job"])[1]
 
 
+def check_devices(tmp, whole, sets):
+    """Shared by two devices, and by four until a SIGKILL, after which one goes on: the bytes of one device."""
+    d = Daemon(f"{tmp}/several", ["devices=[cpu:0, cpu:1, cpu:2, cpu:3]", "devices_cpu_threads=1"]).start()
+    short = ["network.generate=layered", "input.random=0.01", "output.membranes_every=499", "output.ledger=9", "ticks=1000"]
+    one = drive(f"{tmp}/short", *short)
+    assert one.returncode == 0, one.stderr
+    code, end, err = d.submit(*short, "devices=2", file=CONFIG)
+    assert code == 0, (end, err)
+    assert content(os.path.dirname(end["result"]["files"]["fired"])) == content(f"{tmp}/short")
+    code, end, err = d.submit("devices=3", file=CONFIG)
+    assert code != 0 and "power of two" in str(end) + err, (end, err)
+    code, end, err = d.submit(*sets, "devices=4", watch=False, file=CONFIG)
+    assert code == 0, err
+    deadline = time.time() + 60
+    while not (found := glob.glob(f"{d.dir}/results/**/checkpoints/tick-*.safetensors", recursive=True)):
+        assert time.time() < deadline
+        time.sleep(0.05)
+    assert d.job(end["job"])["state"] == "running", "the job is too short for this test"
+    d.kill()
+    directory = os.path.dirname(os.path.dirname(found[0]))
+    rest = drive(directory, *sets)
+    assert rest.returncode == 0 and "resuming from" in rest.stderr, rest.stderr
+    assert content(directory) == whole, "by four devices and one, the files differ"
+
+
 def check_stop(tmp, whole, sets):
     """The same by a checkpoint in mid-run; a checkpoint of another network is left alone."""
     cut = drive(f"{tmp}/cut", *sets, "stop_after=5000")
@@ -213,11 +238,13 @@ def check_cancel(d):
 def main():
     seed = test_seed()
     with temporary() as tmp:
-        begun = time.time()
         sets = [*LONG, "ticks=40000"]
+        begun = time.time()
         run = drive(f"{tmp}/whole", *sets)
+        took = time.time() - begun
         assert run.returncode == 0, run.stderr
-        sets[-1] = f"ticks={int(40000 * max(1, 8 / (time.time() - begun)))}"  # some seconds, so that checkpoints fall into it
+        check_devices(tmp, content(f"{tmp}/whole"), sets)
+        sets[-1] = f"ticks={int(40000 * max(1, 8 / took))}"  # some seconds, so that checkpoints fall into it
         run = drive(f"{tmp}/long", *sets)
         assert run.returncode == 0, run.stderr
         whole = content(f"{tmp}/long")
