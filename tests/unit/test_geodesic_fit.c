@@ -13,6 +13,7 @@
 #include "geodesic/geodesic_file.h"
 #include "geodesic/geodesic_fit.h"
 #include "geodesic/geodesic_params.h"
+#include "geodesic/geodesic_prior.h"
 #include "geodesic_fixture.h"
 #include "unit/temp_dir.h"
 
@@ -335,6 +336,7 @@ static void a_model_file_gives_back_what_was_trained(void **state) {
     for (int g = 0; g < 2; g++) {
         file.members[g] = members[g];
         file.orders[g] = r.state.orders[g];
+        file.prior_weights[g] = g ? 0.25 : 1;
     }
     char sha[DIGEST_HEX_SIZE], *text = NULL;
     const double figures[3] = {1, NAN, 3};
@@ -351,6 +353,16 @@ static void a_model_file_gives_back_what_was_trained(void **state) {
     geodesic_file_model(&back, 1, &model);
     ok(geodesic_predict(stream, &model, &back.spectra, 25, said[1], &err));
     assert_memory_equal(said[0], said[1], FOLDS * WIDTH * sizeof(double));
+    double prior[WIDTH];
+    ok(geodesic_prior(&s, members[1], 25, prior, &err));
+    ok(geodesic_prior_blend(&model, &s, 25, said[1], &err));
+    for (int i = 0; i < FOLDS * WIDTH; i++)
+        assert_true(fabs(said[1][i] - (0.25 * prior[i % WIDTH] + 0.75 * said[0][i])) < 1e-12);
+    geodesic_file_model(&back, 0, &model);
+    ok(geodesic_prior(&s, members[0], 25, prior, &err));
+    ok(geodesic_prior_blend(&model, &s, 25, said[1], &err));
+    for (int i = 0; i < (FOLDS - 1) * WIDTH; i++)
+        assert_true(fabs(said[1][i] - prior[i % WIDTH]) < 1e-12); /* nothing of a network, nor of the spectrum left out */
     struct run other = start(&c, &s, members, 2);
     ok(geodesic_file_read_state(path, &other.state, figures_back, 3, &text, &err));
     assert_memory_equal(figures, figures_back, sizeof figures);
