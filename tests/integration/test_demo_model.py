@@ -83,7 +83,8 @@ def blend_of_ward(d, tmp):
     for share in (0, 0.25):
         subprocess.run([sys.executable, f"{SOURCE}/tools/model_blend.py", f"{SOURCE}/models/ward.safetensors", str(share), f"{tmp}/{share}.safetensors"], check=True)
         at[share] = log_odds(d, tmp, f"{tmp}/{share}.safetensors")
-    assert np.abs(at[0.25] - (0.25 * at[1] + 0.75 * at[0])).max() < 0.01 < 0.1 < np.abs(at[1] - at[0]).max()
+    told = np.maximum(at[1], at[0]) < 8  # closer to 1 the log-odds of a float32 have few digits
+    assert told.mean() > 0.5 and np.abs(at[0.25] - (0.25 * at[1] + 0.75 * at[0]))[told].max() < 0.01 < 0.1 < np.abs(at[1] - at[0])[told].max()
     line, band = log_odds(d, tmp, "line_length"), log_odds(d, tmp, "band_power")
     assert np.corrcoef(at[0], (line + band) / 2)[0, 1] > 0.99  # another band and temperature
 
