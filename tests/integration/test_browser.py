@@ -120,8 +120,10 @@ def check_eeg(p, beds):
     for key in ("l", "[", "]", "+", "-", "p", "n", "ArrowLeft", "PageUp", "Home", "End"):
         browser.call("Input.dispatchKeyEvent", type="keyDown", key=key)
     assert browser.run(f"{viewer}.end === null && {viewer}.view.seconds === 10 && {viewer}.view.gain === 100")
-    sent = sum(chunk.shape[1] for chunk in beds[1].sent)
-    begun = time.time()
+    n = len(beds[1].sent)
+    while len(beds[1].sent) == n:  # the next chunk leaves now
+        time.sleep(0.01)
+    begun, sent = time.time(), sum(chunk.shape[1] for chunk in beds[1].sent)
     browser.wait(f"{viewer}.head.kept[1] >= {sent} && {viewer}.missing({sent} - 256, {sent}) < 0")
     delay = time.time() - begun
     for seconds in (60, 120):  # samples, and extremes of pixels
