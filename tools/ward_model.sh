@@ -26,4 +26,5 @@ brrd run "$here/configs/ward.yaml" --config "$dir/daemon.yaml" --directory "$dir
     --set "data.source=[$sources, {uri: \"file://$dir/synthetic\", weight: 1, name: synthetic}]"
 last=$(find "$dir/model/checkpoints" -name 'step-*.safetensors' ! -name '*.state.*' | sort | tail -n 1)
 python3 "$here/tools/model_blend.py" "$last" 0.5 "$dir/half.safetensors" # quieter on healthy people than the whole way: models/ward.md
-python3 "$here/tools/model_notice.py" "$dir/half.safetensors" "$here/models/ward.notice" "$dir/ward.safetensors" 0.58 # the temperature of people left out: tests/bench/real_eeg.py
+python3 "$here/tools/model_notice.py" "$dir/half.safetensors" "$here/models/ward.notice" "$dir/ward.safetensors" \
+    temperature=0.58 most_missing=10 # of people left out (tests/bench/real_eeg.py); models/ward.md

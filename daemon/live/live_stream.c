@@ -343,8 +343,29 @@ static int load_parts(struct live_stream *s, struct unpack *state, struct err *e
     return unpack_done(state) ? 0 : err_set(err, ERR_DATA_LOSS, "the saved state of the stream is corrupt");
 }
 
-/* The montage for a recording that lacks channels of the model's: the part that it allows, if the model takes any number of them.
- */
+/* The channels of a network's montage that the recording has, if it may lack so many. */
+static int take_rest(const struct live_stream *s, struct modelfile *file, struct err *err) {
+    struct frontend_config frontend = file->frontend;
+    struct montage_rest rest;
+    int channels = 0, rc = montage_channels(file->montage, NULL, &channels, err);
+    if (rc)
+        return rc;
+    if (!file->most_missing)
+        return err_set(
+            err, ERR_PRECONDITION,
+            "montage %s lacks channels, and this model is a network, which needs all of them; line_length and band_power "
+            "take what is there",
+            file->montage);
+    int least = channels - (int)file->most_missing;
+    if ((rc = montage_rest_of(file->montage, s->open.labels, s->open.n_labels, least > s->open.partial ? least : s->open.partial,
+                              &rest, err)))
+        return rc;
+    frontend.montage = rest.spec;
+    file->absent = rest.absent;
+    return modelfile_set_frontend(file, &frontend, err);
+}
+
+/* The montage for a recording that lacks channels of the model's: the part that it allows, if the model takes it. */
 static int take_partial(const struct live_stream *s, struct live_opened *o, struct err *err) {
     OWNED_POINTER(montage_free) struct montage *whole = NULL;
     struct modelfile *file = &o->info.file;
@@ -352,11 +373,7 @@ static int take_partial(const struct live_stream *s, struct live_opened *o, stru
     if (s->open.partial <= 0 || !montage_new(file->montage, s->open.labels, s->open.n_labels, &whole, NULL))
         return 0;
     if (!frontend_is_feature(file->frontend.normalize))
-        return err_set(
-            err, ERR_PRECONDITION,
-            "montage %s lacks channels, and this model is a network, which needs all of them; line_length and band_power "
-            "take what is there",
-            file->montage);
+        return take_rest(s, file, err);
     int rc = montage_partial(s->open.labels, s->open.n_labels, s->open.partial, spec, err);
     if (rc)
         return rc;
@@ -365,10 +382,10 @@ static int take_partial(const struct live_stream *s, struct live_opened *o, stru
     return modelfile_set_frontend(file, &frontend, err);
 }
 
-/* Adds to the error of missing channels what a model that takes any number of them can do. */
+/* Adds to the error of missing channels what a model that can do with fewer can do. */
 static int say_partial(const struct live_opened *o, int rc, struct err *err) {
     char said[sizeof err->message];
-    if (rc != ERR_PRECONDITION || !frontend_is_feature(o->info.file.frontend.normalize))
+    if (rc != ERR_PRECONDITION || (!frontend_is_feature(o->info.file.frontend.normalize) && !o->info.file.most_missing))
         return rc;
     str_copy(said, sizeof said, err->message);
     return err_set(err, rc, "%.800s; --partial N (Open.partial) runs this model on the channels there are", said);

@@ -65,6 +65,9 @@ static int open_member(struct ensemble *e, const char *path, struct err *err) {
         if (!same_text(e, k, keys[i]))
             return err_set(err, ERR_INVALID,
                            "%s has another %s than the first model; expected trainings that differ in seed or data", path, keys[i]);
+    if (e->models[k].most_missing != e->models[0].most_missing)
+        return err_set(err, ERR_INVALID, "%s can miss %lld channels and the first model %lld; expected the same", path,
+                       (long long)e->models[k].most_missing, (long long)e->models[0].most_missing);
     return 0;
 }
 

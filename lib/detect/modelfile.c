@@ -111,7 +111,7 @@ static int read_metadata(const struct safetensors *st, const char *path, struct 
     const char *step = safetensors_metadata(st, "brr.step"), *epoch = safetensors_metadata(st, "brr.epoch");
     const char *prior = safetensors_metadata(st, "brr.prior"), *manifest = safetensors_metadata(st, "brr.manifest");
     const char *from = safetensors_metadata(st, "brr.init_from"), *sha = safetensors_metadata(st, "brr.init_from_sha256");
-    const char *notice = safetensors_metadata(st, MODELFILE_NOTICE);
+    const char *notice = safetensors_metadata(st, MODELFILE_NOTICE), *missing = safetensors_metadata(st, MODELFILE_MOST_MISSING);
     if (!kind || strcmp(kind, "seizure"))
         return err_set(err, ERR_INVALID, "%s is not a seizure model (metadata brr.kind is '%s')", path, kind ? kind : "missing");
     int rc = read_objects(st, path, m, err);
@@ -121,6 +121,9 @@ static int read_metadata(const struct safetensors *st, const char *path, struct 
         return err_set(err, ERR_INVALID, "%s: metadata brr.hop is '%s'; expected samples up to the window of %lld", path,
                        hop ? hop : "missing", (long long)m->model.window);
     m->prior = NAN;
+    if (missing && (!str_to_i64(missing, &m->most_missing) || m->most_missing < 0 || m->most_missing >= FRONTEND_MAX_CHANNELS))
+        return err_set(err, ERR_INVALID, "%s: metadata " MODELFILE_MOST_MISSING " is '%.40s'; expected 0 to %d", path, missing,
+                       FRONTEND_MAX_CHANNELS - 1);
     if (step)
         str_to_i64(step, &m->step);
     if (epoch)

@@ -5,8 +5,9 @@
  * model's file) and, if it came from a store, `brr.init_from` (its URL); with alarm thresholds for rates of false alarms
  * `brr.alarms` (JSON, detect/alarms.h); `brr.bf16_bound` (number): by how much a logit in bf16 may differ from fp32;
  * `brr.temperature` (number): what logits are divided by before the sigmoid; `brr.notice`: what has to be said where the model, or
- * one that began as it, is given to others, such as the sources of its data; `brr.card` (JSON): where the model comes from, for
- * people (train/train_card.h). Any thread. */
+ * one that began as it, is given to others, such as the sources of its data; `brr.most_missing` (whole number): how many channels
+ * of its montage a recording may lack; `brr.card` (JSON): where the model comes from, for people (train/train_card.h). Any thread.
+ */
 #ifndef BRR_DETECT_MODELFILE_H
 #define BRR_DETECT_MODELFILE_H
 #include <stdint.h>
@@ -23,6 +24,7 @@ enum { MODELFILE_TEXT = 1024, MODELFILE_CARD = 2048 };
 #define MODELFILE_BF16_BOUND_DEFAULT 0.25
 #define MODELFILE_TEMPERATURE        "brr.temperature"
 #define MODELFILE_NOTICE             "brr.notice"
+#define MODELFILE_MOST_MISSING       "brr.most_missing"
 #define MODELFILE_CARD_KEY           "brr.card"
 
 struct modelfile {
@@ -36,6 +38,8 @@ struct modelfile {
     double bf16_bound;  /* greatest difference of logits in bf16 (detect/precision.h); 0 when saved: none is written. A file without
                          * one allows MODELFILE_BF16_BOUND_DEFAULT */
     double temperature; /* logits are divided by it before the sigmoid; 0 = 1, as in files that do not say it */
+    int64_t most_missing; /* channels of the montage that a recording may lack, whose inputs are then 0 */
+    uint64_t absent;      /* those that this recording lacks, a bit each; not in the file */
     char montage[MODELFILE_TEXT];
     char labels[64];                                            /* data.labels of the job */
     char manifest[80];                                          /* hash of the training manifest */

@@ -38,7 +38,7 @@ static void put_frontend(struct json_writer *w, const struct frontend_config *f)
 /* The metadata of a file, and the texts that they point to. */
 struct metadata {
     struct str model, frontend, events, labels, alarms;
-    char hop[32], step[32], epoch[32], prior[32], bf16_bound[32], temperature[32];
+    char hop[32], step[32], epoch[32], prior[32], bf16_bound[32], temperature[32], most_missing[32];
     struct safetensors_pair pairs[20];
     size_t n;
 };
@@ -72,6 +72,7 @@ static void write_texts(const struct modelfile *m, struct metadata *ret) {
     str_format(ret->prior, sizeof ret->prior, "%.17g", m->prior);
     str_format(ret->bf16_bound, sizeof ret->bf16_bound, "%.17g", m->bf16_bound);
     str_format(ret->temperature, sizeof ret->temperature, "%.17g", m->temperature);
+    str_format(ret->most_missing, sizeof ret->most_missing, "%lld", (long long)m->most_missing);
 }
 
 static void metadata_init(struct metadata *ret, const struct modelfile *m) {
@@ -92,6 +93,8 @@ static void metadata_init(struct metadata *ret, const struct modelfile *m) {
         add_pair(ret, MODELFILE_BF16_BOUND, ret->bf16_bound);
     if (m->temperature > 0 && m->temperature != 1)
         add_pair(ret, MODELFILE_TEMPERATURE, ret->temperature);
+    if (m->most_missing)
+        add_pair(ret, MODELFILE_MOST_MISSING, ret->most_missing);
     if (m->alarms.n)
         add_pair(ret, MODELFILE_ALARMS, str_cstr(&ret->alarms));
     if (*m->card)

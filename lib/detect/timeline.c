@@ -102,12 +102,25 @@ int timeline_reserve_rows(struct timeline *t, int64_t n, struct err *err) {
     return 0;
 }
 
+/* The inputs of one row: 0 for what belongs to a channel that the recording lacks. */
+static void spread_row(const struct timeline *t, const uint16_t *from, uint16_t *to) {
+    int whole = t->channels + __builtin_popcountll(t->absent);
+    for (int i = 0; i < t->inputs; i++) {
+        bool of_channel = i < t->inputs / whole * whole; /* else of all channels */
+        to[i] = of_channel && (t->absent >> i % whole & 1) ? 0 : *from++;
+    }
+}
+
 /* Appends the inputs of n rows, for which there is room. */
 static void keep_rows(struct timeline *t, const uint16_t *rows, int64_t n) {
     uint16_t *to = t->rows + (t->rows_now - t->rows_first) * t->inputs;
-    const uint16_t *from = rows + t->columns - t->inputs;
-    for (int64_t i = 0; i < n; i++)
-        memcpy(to + i * t->inputs, from + i * t->columns, (size_t)t->inputs * sizeof *to);
+    const uint16_t *from = rows + (t->columns == t->channels ? 0 : t->channels);
+    for (int64_t i = 0; i < n; i++, to += t->inputs, from += t->columns) {
+        if (t->absent)
+            spread_row(t, from, to);
+        else
+            memcpy(to, from, (size_t)t->inputs * sizeof *to);
+    }
     t->rows_now += n;
     t->now += n;
 }
@@ -158,6 +171,7 @@ static int make(const struct modelfile *file, const struct timeline_options *opt
     if (!t)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a timeline");
     t->inputs = file->model.in_channels;
+    t->absent = file->absent;
     t->columns = frontend_columns(file->frontend.normalize, channels);
     t->channels = channels;
     t->n_state = seizure_state_count(&file->model);
@@ -335,7 +349,7 @@ static void cut(struct timeline *t, struct item *item, float *x) {
     if (t->columns > t->channels)
         window_cut(rows, item->valid, (struct window_columns){t->inputs, t->inputs}, t->window, left, x);
     else
-        window_normalise(rows, item->valid, t->channels, t->window, left, x);
+        window_normalise(rows, item->valid, t->inputs, t->window, left, x);
     item->taken = true;
     t->n_waiting--;
 }

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "eeg/frontend.h"
 #include "eeg/montage.h"
 
 enum { CHAIN = 5, CHAINS = 5 };
@@ -115,4 +116,35 @@ int montage_partial(const char *const *labels, int n_labels, int least, char ret
     return str_format(ret, MONTAGE_PARTIAL_SIZE, "custom:%s", str_cstr(&best->text))
                ? 0
                : err_set(err, ERR_RANGE, "more derivations than fit into a montage");
+}
+
+/* Whether the labels give this channel. */
+static bool can_make(const char *name, const char *const *labels, int n_labels) {
+    OWNED_POINTER(montage_free) struct montage *one = NULL;
+    char spec[2 * MONTAGE_LABEL_SIZE + sizeof "custom:"];
+    return str_format(spec, sizeof spec, "custom:%s", name) && !montage_new(spec, labels, n_labels, &one, NULL);
+}
+
+int montage_rest_of(const char *whole, const char *const *labels, int n_labels, int least, struct montage_rest *ret,
+                    struct err *err) {
+    OWNED(str_done) struct str text;
+    const char *const *names = NULL;
+    int n = 0, rc;
+    str_init(&text, MONTAGE_PARTIAL_SIZE);
+    if ((rc = montage_channels(whole, &names, &n, err)))
+        return rc;
+    *ret = (struct montage_rest){.channels = 0};
+    for (int c = 0; c < n; c++) {
+        if (can_make(names[c], labels, n_labels))
+            str_printf(&text, "%s%s", ret->channels++ ? "," : "", names[c]);
+        else
+            ret->absent |= UINT64_C(1) << c;
+    }
+    montage_channels_free(names);
+    if (!ret->channels || ret->channels < least)
+        return err_set(err, ERR_PRECONDITION, "%d of the %d channels of montage %.40s can be made, and at least %d are needed%s%s",
+                       ret->channels, n, whole, least, ret->channels ? ": " : "", str_cstr(&text));
+    return str_ok(&text) && str_format(ret->spec, sizeof ret->spec, "custom:%s", str_cstr(&text))
+               ? 0
+               : err_set(err, ERR_RANGE, "montage %.40s has names that are too long for a part of it", whole);
 }

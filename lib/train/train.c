@@ -338,6 +338,7 @@ static int prepare(struct train *t, struct err *err) {
     t->file.hop = (int64_t)llround(job->data.hop_s * FRONTEND_RATE_HZ);
     t->file.events = job->events;
     t->file.bf16_bound = job->training.bf16_bound;
+    t->file.most_missing = job->data.augment.enabled ? job->data.augment.most_missing : 0;
     (void)label_rule_format(job->data.labels, t->file.labels);
     struct ranks_origin origin;
     int rc;

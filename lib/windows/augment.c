@@ -61,6 +61,9 @@ int augment_init(struct augment *a, const struct augment_config *config, const s
                           .channels = n,
                           .inputs = frontend_inputs(frontend->normalize, n),
                           .mirrors = true};
+    if (config->enabled && config->most_missing >= n)
+        rc = err_set(err, ERR_INVALID, "data.augment.most_missing is %lld; expected fewer than the %d channels of the montage",
+                     (long long)config->most_missing, n);
     for (int c = 0; c < n; c++) {
         a->partner[c] = find_opposite(names, n, c);
         a->mirrors &= a->partner[c] >= 0;
@@ -68,7 +71,20 @@ int augment_init(struct augment *a, const struct augment_config *config, const s
     for (int c = 0; c < a->inputs; c++) /* the envelopes as their channels; the feature of all channels has no partner */
         a->partner[c] = a->mirrors && c < 2 * n ? a->partner[c % n] + c / n * n : c;
     montage_channels_free(names);
-    return 0;
+    return rc;
+}
+
+/* In half of the windows 1 to most_missing channels are taken away, all sets of a size alike. */
+static void take_away(const struct augment *a, struct rng *rng, float *factor) {
+    int left = a->channels;
+    if (rng_uniform(rng) >= 0.5)
+        return;
+    for (int wanted = 1 + (int)rng_below(rng, (uint64_t)a->config.most_missing), c = 0; wanted > 0; c++, left--)
+        if ((int)rng_below(rng, (uint64_t)left) < wanted) {
+            for (int i = c; i < a->inputs / a->channels * a->channels; i += a->channels)
+                factor[i] = 0;
+            wanted--;
+        }
 }
 
 void augment_draw(const struct augment *a, int64_t epoch, int64_t index, struct augment_draw *ret) {
@@ -86,6 +102,8 @@ void augment_draw(const struct augment *a, int64_t epoch, int64_t index, struct 
     }
     if (a->inputs > 2 * a->channels) /* the feature is one of all channels */
         ret->factor[2 * a->channels] = 1;
+    if (a->config.most_missing)
+        take_away(a, &rng, ret->factor);
 }
 
 int64_t augment_jitter(uint64_t seed, int64_t epoch, int64_t index, int64_t hop) {

@@ -13,6 +13,7 @@ struct augment_config {
     bool enabled, jitter; /* jitter: starts move by up to half a hop (windows/sampler) */
     double mirror;        /* probability that left and right are exchanged */
     double drop_channels; /* probability, for each channel, that it is silent */
+    int64_t most_missing; /* so many channels at most are silent in half of the windows, however many; 0: none */
     double gain;          /* signals are multiplied by a factor from 1/gain to gain */
     double left_pad;      /* probability that the beginning is padding, up to AUGMENT_PAD_SHARE of the window */
     double muscle;        /* probability of muscle noise: bursts of 20–100 Hz on some channels (windows/augment_noise) */

@@ -101,6 +101,8 @@ static const struct option sample_rows[] = {
     {"data.augment.mirror", OPTION_F64, D(augment.mirror), "0.5", 0, 1, NULL, "probability that left and right are exchanged"},
     {"data.augment.drop_channels", OPTION_F64, D(augment.drop_channels), "0.1", 0, 0.9, NULL,
      "probability that a channel is silent, for each channel"},
+    {"data.augment.most_missing", OPTION_I64, D(augment.most_missing), "0", 0, FRONTEND_MAX_CHANNELS - 1, NULL,
+     "in half of the windows up to so many channels are silent, and the model file says that recordings may lack so many"},
     {"data.augment.gain", OPTION_F64, D(augment.gain), "2", 1, 10, NULL,
      "the signal is multiplied by a factor between 1/gain and gain"},
     {"data.augment.jitter", OPTION_BOOL, D(augment.jitter), "true", 0, 0, NULL,

@@ -2,7 +2,7 @@
 """How well a training finds the seizures of people that it never saw, and how quiet it is on healthy ones, beside line length and band power.
 
     BRR_BUILD_DIR=build /usr/bin/python3 tests/bench/real_eeg.py [--seeds 3] [--first-seed 1] [--arm "NAME [FILE.yaml] [KEY=VALUE ...]" ...]
-        [--steps N] [--real-steps N] [--corpora LIST] [--json FILE] [--keep DIR] [--model FILE ...]
+        [--steps N] [--real-steps N] [--corpora LIST] [--json FILE] [--keep DIR] [--without F7,T3,...] [--model FILE ...]
 
 The people (BRR_EEG_DIR) are cut in two halves, each with a child of CHB-MIT, five adults of eegmat and one of eegmmidb. For each half a network learns
 on synthetic EEG (--steps; 0: not at all), goes on learning on the half and the synthetic EEG together (--real-steps), and is judged on the
@@ -12,7 +12,8 @@ seizure: the area under the ROC curve of its seconds against those before it, an
 the mean before it. Of healthy people: events (0.5 or more for at least 3 s), and the share of seconds at 0.5 or more. Of the recording in examples/, which no training sees: the highest second in its seizure and outside it. Of the segments of sparcnet,
 which no training sees: the area under the ROC curve of the mean probability in the ten seconds that experts voted on, four seizures against
 nineteen other patterns. eegmat was cleaned by its authors (ICA), so it has few artefacts. Every draw is shown: nothing is averaged away. --model
-trains nothing and judges the file, a served or built-in name on everybody, whoever taught it.
+trains nothing and judges the file, a served or built-in name on everybody, whoever taught it. --without takes the channels of these electrodes out of
+what is judged.
 
 Five of the eight clips leave out ten seconds before the seizure, which configs/ward.yaml holds and masks. So that such a hole says nothing, the background
 of a training has holes of ten seconds too (data.hole_every_s); the judged recordings have none.
@@ -25,6 +26,7 @@ import glob
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -64,9 +66,39 @@ def files_of(person):
     return ward_data.people(EEG)[person][1]
 
 
+OTHER_NAMES = {"T7": "T3", "T8": "T4", "P7": "T5", "P8": "T6"}
+without = set()  # electrodes that are taken out of what is judged
+
+
+def reads(label):
+    """The electrodes that a signal of this label measures."""
+    names = re.findall(r"[A-Z]+[0-9Z]*", label.upper().removeprefix("EEG ").strip(" ."))
+    return {OTHER_NAMES.get(name, name) for name in names}
+
+
+def write_without(path, out):
+    """A copy of an EDF file without the signals that measure an electrode of `without`."""
+    with open(path, "rb") as f:
+        data = f.read()
+    n, start, fields, at = int(data[252:256]), int(data[184:192]), [], 256
+    for width in (16, 80, 8, 8, 8, 8, 8, 80, 8, 32):
+        fields.append([data[at + i * width:at + (i + 1) * width] for i in range(n)])
+        at += n * width
+    kept = [i for i in range(n) if not reads(fields[0][i].decode("latin-1")) & without]
+    ends = np.cumsum([0] + [2 * int(samples) for samples in fields[8]])
+    head = data[:184] + f"{256 * (len(kept) + 1):<8}".encode() + data[192:252] + f"{len(kept):<4}".encode()
+    with open(out, "wb") as f:
+        f.write(head + b"".join(field[i] for field in fields for i in kept))
+        for record in range(start, len(data) - ends[-1] + 1, ends[-1]):
+            f.write(b"".join(data[record + ends[i]:record + ends[i + 1]] for i in kept))
+    return out
+
+
 def trace(d, path, model):
     out = f"{d.dir}/{os.path.basename(path)}.npy"
-    code, text, err = d.ctl("stream", path, "--model", model, "--probs", out, "--json", timeout=LONGEST_S)
+    words = ["--partial", "1"] if without else []
+    heard = write_without(path, f"{out}.edf") if without else path
+    code, text, err = d.ctl("stream", heard, "--model", model, "--probs", out, "--json", *words, timeout=LONGEST_S)
     assert code == 0, err or text
     p = np.load(out)
     os.remove(out)
@@ -324,12 +356,14 @@ def main():
     parser.add_argument("--model", action="append", default=[], help="judge this model on everybody and train nothing")
     parser.add_argument("--quick", action="store_true", help="leave out eegmat and sparcnet")
     parser.add_argument("--alone", action="store_true", help="without line_length and band_power")
+    parser.add_argument("--without", default="", metavar="ELECTRODE,...", help="of the judged recordings, which are then streamed with --partial")
     parser.add_argument("--json", metavar="FILE", help="one object a draw, appended")
     parser.add_argument("--keep", metavar="DIR", help="keep trainings and models here")
     o = parser.parse_args()
     if not os.path.isdir(f"{EEG}/eegmat"):
         print(f"skipped: no EEG recordings at {EEG} (BRR_EEG_DIR)")
         return 77
+    without.update(o.without.upper().split(",") if o.without else ())
     everybody = [p for people in HALVES.values() for p in people]
     with temporary() as tmp:
         if o.keep:
@@ -338,7 +372,7 @@ def main():
         o.synthetic = f"{folder}/data"
         with daemon(tmp) as d:
             for model in [*([] if o.alone else ["line_length", "band_power"]), *o.model]:
-                keep(o, {"arm": os.path.basename(model), "seed": 0, "halves": {"everybody": judge(d, model, everybody)}})
+                keep(o, {"arm": os.path.basename(model), "seed": 0, "without": o.without, "halves": {"everybody": judge(d, model, everybody, not o.quick)}})
                 if o.keep:
                     keep_seconds(folder, os.path.basename(model))
         for seed in range(o.first_seed, o.first_seed + (o.seeds if not o.model else 0)):

@@ -197,25 +197,38 @@ def check_words(d, recording, model):
     assert labels and all(isinstance(x, dict) for x in labels) and any("model" in x for x in labels), labels
 
 
-def check_partial(d, recording):
-    """Without all channels of its montage a model of a feature runs on those there are, if it was asked to; a network does not."""
-    path, out = f"{d.dir}/few_eeg.edf", f"{d.dir}/few"
+def write_few(recording, path, electrodes):
+    """A copy that has no other electrodes."""
     with open(recording, "rb") as f:
         data = bytearray(f.read())
     for i in range(int(data[252:256])):
         at = 256 + 16 * i
-        if data[at:at + 16].decode().split()[-1].split("-")[0].capitalize() not in ("Fp1", "Fp2", "C3", "C4", "T3", "T4", "O1", "O2"):
+        if data[at:at + 16].decode().split()[-1].split("-")[0].capitalize() not in electrodes:
             data[at:at + 16] = f"AUX{i}".ljust(16).encode()
     with open(path, "wb") as f:
         f.write(data)
+
+
+def check_partial(d, recording):
+    """Without all channels of its montage a model of a feature runs on those there are, if it was asked to; ward if it can miss them; demo does not."""
+    path, out = f"{d.dir}/few_eeg.edf", f"{d.dir}/few"
+    write_few(recording, path, ("Fp1", "Fp2", "C3", "C4", "T3", "T4", "O1", "O2"))
     code, text, err = d.ctl("detect", path, "--model", "line_length", "--output", out)
     assert code == 1 and "--partial N" in text, (text, err)
     code, text, err = d.ctl("detect", path, "--model", "line_length", "--partial", "9", "--output", out)
     assert code == 1 and "8 channels can be used, and at least 9 were asked for" in text, (text, err)
     code, text, err = d.ctl("detect", path, "--model", "ward", "--partial", "8", "--output", out)
+    assert code == 1 and "0 of the 18 channels of montage bipolar-18 can be made, and at least 8 are needed" in text, (text, err)
+    code, text, err = d.ctl("detect", path, "--model", "demo", "--partial", "8", "--output", out)
     assert code == 1 and "is a network, which needs all of them" in text, (text, err)
     code, text, err = d.ctl("detect", path, "--model", "line_length", "--partial", "8", "--output", out)
     assert code == 0 and "only part of the montage" in err and "Fp1-T3,T3-O1,Fp1-C3,C3-O1" in err and os.path.exists(f"{out}/few_events.tsv"), (text, err)
+    central = f"{d.dir}/central_eeg.edf"
+    write_few(recording, central, ("Fp1", "F3", "C3", "P3", "O1", "Fp2", "F4", "C4", "P4", "O2"))
+    code, text, err = d.ctl("detect", central, "--output", out)
+    assert code == 1 and "--partial N" in text, (text, err)
+    code, text, err = d.ctl("detect", central, "--partial", "8", "--output", out)
+    assert code == 0 and "only part of the montage" in err and "Fp1-F3,F3-C3,C3-P3,P3-O1,Fp2-F4" in err, (text, err)
     whole = [d.ctl("stream", recording, "--model", "line_length", "--json", *more)[1].splitlines()[-1] for more in ([], ["--partial", "8"])]
     assert json.loads(whole[0])["events"] == json.loads(whole[1])["events"] and "only part" not in whole[1], whole  # all channels are there
 

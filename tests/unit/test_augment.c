@@ -106,6 +106,36 @@ static void draws_have_the_shares_that_were_asked_for(void **state) {
     assert_true(low >= 0.5 && low < 0.51 && high <= 2 && high > 1.95 && reach > 120);
 }
 
+static void up_to_so_many_channels_are_taken_away_in_half_of_the_windows(void **state) {
+    enum { N = 2000, MOST_MISSING = 10 };
+    (void)state;
+    struct augment a = make("bipolar-18", FRONTEND_BASELINES, 3);
+    float factor[37];
+    int windows = 0, sizes[MOST_MISSING + 1] = {0}, of_channel[18] = {0};
+    a.config.drop_channels = 0;
+    a.config.most_missing = MOST_MISSING;
+    for (int i = 0; i < N; i++) {
+        struct augment_draw draw = {.factor = factor};
+        int gone = 0;
+        augment_draw(&a, 0, i, &draw);
+        for (int c = 0; c < 18; c++) {
+            assert_true((factor[c] == 0) == (factor[18 + c] == 0));
+            gone += factor[c] == 0;
+            of_channel[c] += factor[c] == 0;
+        }
+        assert_true(gone <= MOST_MISSING && factor[36] == 1);
+        windows += gone > 0;
+        sizes[gone]++;
+    }
+    assert_true(abs(windows - N / 2) < 100);
+    for (int k = 1; k <= MOST_MISSING; k++)
+        assert_true(abs(sizes[k] - N / 20) < 50);
+    for (int c = 0; c < 18; c++) /* 5.5 of 18 in half of them */
+        assert_true(abs(of_channel[c] - 306) < 90);
+    a.config.most_missing = 18;
+    assert_int_equal(augment_init(&a, &a.config, &(struct frontend_config){.montage = "bipolar-18"}, WINDOW, 1, &err), ERR_INVALID);
+}
+
 /* The op against its definition. */
 static void windows_are_changed_as_was_drawn(void **state) {
     (void)state;
@@ -174,6 +204,7 @@ int main(void) {
         cmocka_unit_test(left_and_right_are_exchanged_in_every_montage),
         cmocka_unit_test(a_draw_depends_on_seed_epoch_and_place_alone),
         cmocka_unit_test(draws_have_the_shares_that_were_asked_for),
+        cmocka_unit_test(up_to_so_many_channels_are_taken_away_in_half_of_the_windows),
         cmocka_unit_test(windows_are_changed_as_was_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,6 +62,7 @@ static void everything_comes_back(void **state) {
     for (int from = 0; from < 3; from++) {
         str_copy(m.init_from_sha256, sizeof m.init_from_sha256, from ? "5e884898da28047151d0e56f8dc62927" : "");
         str_copy(m.notice, sizeof m.notice, from ? "Contains \"information\" from a database." : "");
+        m.most_missing = 5 * from; /* 0: the file does not say it */
         str_copy(m.init_from, sizeof m.init_from, from == 2 ? "store://bucket/models/base.safetensors" : "");
         memset(&back, 0xa5, sizeof back);
         ok(modelfile_save(in_dir(state, "m.safetensors"), &m, n.net, NULL, n.stream, sha, &err));
@@ -70,6 +71,8 @@ static void everything_comes_back(void **state) {
         assert_string_equal(back.init_from, m.init_from);
         assert_string_equal(back.init_from_sha256, m.init_from_sha256);
         assert_string_equal(back.notice, m.notice);
+        assert_int_equal(back.most_missing, m.most_missing);
+        assert_true(!back.absent);
     }
     const double notches[] = {0, 50, FRONTEND_BOTH_NOTCHES, 60};
     for (int i = 0; i < 4; i++) {

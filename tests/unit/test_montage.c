@@ -355,11 +355,29 @@ static void a_part_of_the_montage_skips_what_is_missing(void **state) {
     assert_non_null(strstr(err.message, "--rename"));
 }
 
+static void the_rest_of_a_montage_is_what_can_be_made(void **state) {
+    (void)state;
+    static const char *const central[] = {"EEG Fp1-REF", "F3", "C3", "P3", "O1", "EKG", "Fz", "Cz", "Pz"};
+    struct montage_rest rest;
+    struct err err = {0};
+    assert_int_equal(montage_rest_of("bipolar-18", central, COUNT(central), 6, &rest, &err), 0);
+    assert_string_equal(rest.spec, "custom:Fp1-F3,F3-C3,C3-P3,P3-O1,Fz-Cz,Cz-Pz");
+    assert_int_equal(rest.channels, 6);
+    assert_true(rest.absent == 0xff0f); /* channels 4 to 7, 16 and 17 are there */
+    assert_int_equal(montage_rest_of("bipolar-18", chbmit, 18, 18, &rest, &err), 0);
+    assert_true(rest.channels == 18 && !rest.absent);
+    assert_int_equal(montage_rest_of("bipolar-18", central, COUNT(central), 7, &rest, &err), ERR_PRECONDITION);
+    assert_non_null(
+        strstr(err.message, "6 of the 18 channels of montage bipolar-18 can be made, and at least 7 are needed: Fp1-F3"));
+    assert_int_equal(montage_rest_of("bipolar-18", central + 5, 1, 0, &rest, &err), ERR_PRECONDITION);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_as_written_by_many_systems_clean_to_one_form),
         cmocka_unit_test(electrodes_are_counted_once),
         cmocka_unit_test(a_part_of_the_montage_skips_what_is_missing),
+        cmocka_unit_test(the_rest_of_a_montage_is_what_can_be_made),
         cmocka_unit_test(a_scrambled_file_maps_by_name_to_the_canonical_order),
         cmocka_unit_test(bipolar_outputs_are_exact_differences_of_a_referential_file),
         cmocka_unit_test(a_reversed_derivation_is_used_with_its_sign),

@@ -247,6 +247,46 @@ static void a_failing_sink_ends_its_timeline_with_that_error(void **state) {
     device_close(dev);
 }
 
+/* The first window of the fixture's source. */
+static void first_window(float *x) {
+    struct device *dev = NULL;
+    struct detector *d = make_detector(&dev);
+    struct timeline *t = NULL;
+    struct timeline_options options = {0};
+    struct timeline_sink sink = {0};
+    struct frontend_source source = source_of(&at_256);
+    const float *uv[C];
+    assert_int_equal(timeline_new(&detector_info(d)->file, &source, &options, &sink, &t, NULL, NULL), 0);
+    make_chunk(0, 1100, 256, chunk_buffer, uv);
+    assert_int_equal(timeline_push(t, uv, 1100, NULL), 0);
+    assert_true(timeline_take(t, x));
+    timeline_free(t);
+    detector_close(d);
+    device_close(dev);
+}
+
+/* A network of five channels on a recording that has its first, third and fifth. */
+static void channels_that_a_recording_lacks_are_zeros_of_the_network(void **state) {
+    enum { WHOLE = 5, ABSENT = 1 << 1 | 1 << 3 };
+    static const int normalizes[] = {FRONTEND_WINDOW, FRONTEND_CAUSAL, FRONTEND_ENVELOPE, FRONTEND_BASELINES};
+    static float part[1024 * (2 * C + 1)], spread[1024 * (2 * WHOLE + 1)];
+    (void)state;
+    for (int k = 0; k < (int)(sizeof normalizes / sizeof *normalizes); k++) {
+        set_up(normalizes[k]);
+        int own = file.model.in_channels, inputs = frontend_inputs(normalizes[k], WHOLE);
+        first_window(part);
+        file.model.in_channels = inputs;
+        file.absent = ABSENT;
+        first_window(spread);
+        for (int i = 0; i < 1024; i++)
+            for (int c = 0, next = 0; c < inputs; c++) {
+                bool absent = c < 2 * WHOLE && (ABSENT >> c % WHOLE & 1);
+                assert_true(spread[i * inputs + c] == (absent ? 0 : part[i * own + next]));
+                next += !absent;
+            }
+    }
+}
+
 static void impossible_settings_are_refused(void **state) {
     (void)state;
     struct device *dev = NULL;
@@ -290,6 +330,7 @@ int main(void) {
         cmocka_unit_test_setup(a_cached_recording_gives_what_the_stream_gave, setup_feature),
         cmocka_unit_test_setup(a_cached_recording_gives_what_the_stream_gave, setup_dead),
         cmocka_unit_test_setup(a_failing_sink_ends_its_timeline_with_that_error, setup),
+        cmocka_unit_test(channels_that_a_recording_lacks_are_zeros_of_the_network),
         cmocka_unit_test_setup(impossible_settings_are_refused, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
