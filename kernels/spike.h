@@ -64,10 +64,10 @@ struct spike_wide {
 };
 
 /* What each neuron of an area receives in each tick, in units of 2^-f: `constant`, and `event` for each of the Poisson events that
- * the tick draws: less[k] is the chance of k events or fewer, times 2^32. */
+ * the tick draws: last[k] is the greatest of the 2^32 words with k events or fewer. */
 struct spike_drive {
     int64_t constant, event;
-    uint32_t less[SPIKE_MOST_EVENTS];
+    uint32_t last[SPIKE_MOST_EVENTS];
 };
 
 /* Read and written by the device as a tick follows another. */
@@ -149,7 +149,7 @@ SPIKE_RULE void spike_event_words(uint64_t seed, uint32_t id, uint64_t tick, uin
 }
 SPIKE_RULE int64_t spike_driven(const struct spike_drive *d, uint32_t word) {
     int events = 0;
-    while (events < SPIKE_MOST_EVENTS && word >= d->less[events])
+    while (events < SPIKE_MOST_EVENTS && word > d->last[events])
         events++;
     return d->constant + events * d->event;
 }

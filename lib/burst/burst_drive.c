@@ -22,12 +22,12 @@ static double exp_minus(double x) {
     return sum;
 }
 
-/* The chances of up to k events when `mean` are expected, times 2^32. */
-static void chances(double mean, uint32_t less[SPIKE_MOST_EVENTS]) {
+/* The words of 32 bits with up to k events, as many as their chance says when `mean` are expected. */
+static void chances(double mean, uint32_t last[SPIKE_MOST_EVENTS]) {
     double p = exp_minus(mean), sum = p;
     for (int k = 0; k < SPIKE_MOST_EVENTS; k++) {
         double scaled = rint(sum * 0x1p32);
-        less[k] = scaled < 0x1p32 ? (uint32_t)scaled : UINT32_MAX;
+        last[k] = scaled < 0x1p32 ? (uint32_t)scaled - 1 : UINT32_MAX;
         p = p * mean / (k + 1);
         sum += p;
     }
@@ -46,7 +46,7 @@ int burst_device_drive(struct burst *b, struct err *err) {
         const struct connectome_area *area = &c->areas[i];
         drives[i].constant = (int64_t)rint((double)area->constant * units);
         drives[i].event = area->events > 0 ? (int64_t)rint((double)area->event * units) : 0;
-        chances(area->events, drives[i].less);
+        chances(area->events, drives[i].last);
     }
     int rc = b->net.drive ? 0 : device_alloc(b->device, bytes, (void **)&b->net.drive, err);
     if (rc || (rc = stream_to_device(b->stream, b->net.drive, drives, bytes, err)))

@@ -54,7 +54,7 @@ def poisson(mean, word):
     """The count whose chance interval of [0, 1) a word of 32 bits falls into; at most 64."""
     p = less = math.exp(-mean)
     for events in range(64):
-        if word < min(round(less * 2**32), 2**32 - 1):
+        if word < round(less * 2**32):
             return events
         p *= mean / (events + 1)
         less += p
