@@ -80,7 +80,8 @@ static int64_t room_for(int64_t room, int64_t n) {
 }
 
 int64_t burst_bytes_with(const struct burst *b, int64_t more) {
-    int64_t n = burst_padded(b), sums = (int64_t)burst_sum_bytes(b->remote, b->net.wide_sums) * b->net.delays,
+    const bool widens = b->net.delays > 1; /* after changes, beside sums that are under way */
+    int64_t n = burst_padded(b), sums = (int64_t)burst_sum_bytes(b->remote, b->net.wide_sums || widens) * b->net.delays,
             lists = b->n_lists * 5;
     int64_t waiting = burst_pending(b) + more;
     int64_t own =

@@ -6,9 +6,10 @@
 enum { LEDGER_FIRST_ROOM = 1024 };
 
 int ledger_init(struct ledger *ret, int64_t most_ticks, int64_t most_spikes, struct err *err) {
-    *ret = (struct ledger){.most_ticks = most_ticks, .most_spikes = most_spikes};
+    *ret = (struct ledger){.most_spikes = most_spikes};
     if (most_ticks > 0 && !(ret->fired = calloc((size_t)most_ticks, sizeof *ret->fired)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for a ledger of %lld ticks", (long long)most_ticks);
+    ret->most_ticks = most_ticks;
     return 0;
 }
 

@@ -92,6 +92,35 @@ static void sums_of_before_and_after_changes_do_not_wrap(void **state) {
     small_end(&s);
 }
 
+/* Word 2^32 − 1 is drawn for neuron 10 in tick 1: many events, and not the most that there may be. */
+static void the_rarest_draw_has_no_more_events_than_its_chance(void **state) {
+    (void)state;
+    struct small s;
+    small_init(&s, 11);
+    s.threshold[10] = 1e6f;
+    s.areas[0].events = s.areas[0].event = 1;
+    s.arrays.seed = 69976710;
+    small_start(&s);
+    small_step(&s, 1);
+    assert_in_range(small_v(&s, 10), 11, 13); /* one of 2^32 draws has as many */
+    small_end(&s);
+}
+
+/* Sums of 64 bits, which a change may need, are counted from the start. */
+static void a_change_takes_no_memory_that_was_not_counted(void **state) {
+    (void)state;
+    struct small s;
+    const struct burst_synapse y = {.source = 0, .target = 1, .weight = 9, .psp = -1, .type = -1};
+    small_init(&s, 2);
+    join_late(&s, 0, 1, 5, 200);
+    small_start(&s);
+    const int64_t bytes = burst_bytes(s.e.b);
+    ok(burst_set_synapse(s.e.b, &y, &err));
+    small_step(&s, 1);
+    assert_int_equal(burst_bytes(s.e.b), bytes);
+    small_end(&s);
+}
+
 /* ---- states and files ------------------------------------------------------------------------------------------ */
 
 static void late_network(struct small *s) {
@@ -178,6 +207,8 @@ int main(void) {
         cmocka_unit_test(inputs_of_a_tick_add_up_whatever_their_delays),
         cmocka_unit_test(what_is_on_its_way_arrives_as_it_was_sent),
         cmocka_unit_test(sums_of_before_and_after_changes_do_not_wrap),
+        cmocka_unit_test(the_rarest_draw_has_no_more_events_than_its_chance),
+        cmocka_unit_test(a_change_takes_no_memory_that_was_not_counted),
         cmocka_unit_test(a_state_keeps_what_is_on_its_way),
         cmocka_unit_test_setup_teardown(files_keep_delays_and_name_none_where_there_are_none, temp_dir_make, temp_dir_remove),
     };
