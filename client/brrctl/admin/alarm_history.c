@@ -82,8 +82,10 @@ static void take_answer(struct history_alarm *a, const Brr__V1__JournalEntry *e)
     if (str_starts(e->detail, "acknowledge ") && !a->answered_ms)
         a->answered_ms = e->received_ms;
     for (int i = HISTORY_TRUE; i <= HISTORY_UNCLEAR; i++)
-        if (str_starts(e->detail, marks[i]))
+        if (str_starts(e->detail, marks[i])) {
             a->mark = (enum history_mark)i;
+            str_copy(a->marked_by, sizeof a->marked_by, *e->person ? e->person : e->principal);
+        }
 }
 
 static bool take(struct history *h, const Brr__V1__JournalEntry *e) {

@@ -11,7 +11,8 @@ struct history_alarm {
     int64_t on_ms, off_ms, answered_ms; /* Unix time; 0: not */
     bool cut;                           /* the monitoring stopped while it was on */
     enum history_mark mark;
-    int steps; /* of the escalation */
+    char marked_by[64]; /* "": no name was given */
+    int steps;          /* of the escalation */
 };
 /* An event that became final. */
 struct history_event {

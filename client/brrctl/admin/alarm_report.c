@@ -13,6 +13,7 @@
 #include "client/brrctl/admin/alarms.h"
 #include "client/brrctl/listing.h"
 #include "client/brrctl/output.h"
+#include "eeg/answers.h"
 
 static const struct alarms_options *own(const struct arguments *o) { return o->own; }
 
@@ -124,91 +125,67 @@ int alarms_report(const struct arguments *o) {
 
 /* ---- export ---- */
 
-struct label {
-    double start_s, end_s;
-    const char *type;
-};
-
-static int by_start(const void *a, const void *b) {
-    const double l = ((const struct label *)a)->start_s, r = ((const struct label *)b)->start_s;
-    return (l > r) - (l < r);
-}
-
-/* The spans that people marked true or false, in order; a true one goes before a false one that overlaps it. Returns their number.
- */
-static int marked_spans(const struct history *h, const struct history_stream *s, struct label *ret) {
-    int n = 0;
+/* What people said about the stream: false alarms are background, and true ones seizures, which take their place. Of two true ones
+ * that overlap the first counts. */
+static int take_marks(const struct history *h, const struct history_stream *s, double total_s, struct answers *ret,
+                      struct err *err) {
+    int rc = 0;
     for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < h->n_alarms; i++) {
+        for (int i = 0; i < h->n_alarms && !rc; i++) {
             const struct history_alarm *a = &h->alarms[i];
-            struct label l = {.type = pass ? "bckg" : "sz"};
-            bool free_span = !strcmp(a->session, s->session) && a->mark == (pass ? HISTORY_FALSE : HISTORY_TRUE) &&
-                             history_span(h, a, &l.start_s, &l.end_s);
-            for (int k = 0; k < n && free_span; k++)
-                free_span = l.end_s <= ret[k].start_s || l.start_s >= ret[k].end_s;
-            if (free_span)
-                ret[n++] = l;
+            struct answer answer = {.confidence = NAN};
+            if (strcmp(a->session, s->session) != 0 || a->mark != (pass ? HISTORY_TRUE : HISTORY_FALSE) ||
+                !history_span(h, a, &answer.onset_s, &answer.end_s))
+                continue;
+            const struct answer *before = answers_find(ret, answer.onset_s, answer.end_s);
+            if (pass && before && events_is_seizure(before->type))
+                continue;
+            str_copy(answer.type, sizeof answer.type, pass ? "sz" : ANSWER_BACKGROUND);
+            str_copy(answer.reader, sizeof answer.reader, *a->marked_by ? a->marked_by : "not named");
+            rc = answers_put(ret, &answer, total_s, err);
         }
-    qsort(ret, (size_t)n, sizeof *ret, by_start);
-    return n;
+    return rc;
 }
 
-static void put_row(struct str *out, double from_s, double to_s, const char *type, const struct history_stream *s, double total_s) {
-    char day[32] = "n/a";
+/* "bed-7_6f1c2a90_events.tsv"; other characters than letters, digits, - and . become -. */
+static int write_labels(const char *folder, const struct history_stream *s, const struct answers *answers, double total_s,
+                        bool force, struct err *err) {
+    char name[200], path[4096], day[32] = "";
     struct tm tm;
     const time_t t = (time_t)(s->sample0_ms / 1000);
     if (s->sample0_ms && gmtime_r(&t, &tm))
         strftime(day, sizeof day, "%Y-%m-%d %H:%M:%S", &tm);
-    if (to_s > from_s)
-        str_printf(out, "%.2f\t%.2f\t%s\tn/a\tn/a\t%s\t%.2f\n", from_s, to_s - from_s, type, day, total_s);
-}
-
-/* Time that nobody has judged is of the type unknown: neither seizure nor background. */
-static void put_labels(struct str *out, const struct history_stream *s, const struct label *labels, int n) {
-    const double total_s = fmax(s->end_s, (double)(s->last_ms - s->first_ms) / 1000) + 60;
-    double at_s = 0;
-    str_puts(out, "onset\tduration\teventType\tconfidence\tchannels\tdateTime\trecordingDuration\n");
-    for (int i = 0; i < n; i++) {
-        put_row(out, at_s, labels[i].start_s, "unknown", s, total_s);
-        put_row(out, labels[i].start_s, labels[i].end_s, labels[i].type, s, total_s);
-        at_s = labels[i].end_s;
-    }
-    put_row(out, at_s, total_s, "unknown", s, total_s);
-}
-
-/* "bed-7_6f1c2a90_events.tsv"; other characters than letters, digits, - and . become -. */
-static int write_labels(const char *folder, const struct history_stream *s, const struct label *labels, int n, struct err *err) {
-    char name[200], path[4096];
-    OWNED(str_done) struct str out;
-    int rc;
     str_format(name, sizeof name, "%.100s_%.8s_events.tsv", *s->bed ? s->bed : "stream", s->session);
     for (char *p = name; *p; p++)
         *p = strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._", *p) ? *p : '-';
     name[0] = name[0] == '.' ? '-' : name[0];
-    str_init(&out, 16 << 20);
-    put_labels(&out, s, labels, n);
-    if ((rc = fsio_join(path, sizeof path, folder, name, err)) || (rc = fsio_write_atomic(path, str_cstr(&out), out.len, err)))
+    const struct events_header header = {.start_text = *day ? day : NULL, .recording_s = total_s};
+    const struct answers_file file = {.path = path, .header = &header, .force = force};
+    int rc = fsio_join(path, sizeof path, folder, name, err);
+    if (rc || (rc = answers_write(answers, &file, err)))
         return rc;
-    printf("%s: %d marked\n", path, n);
+    printf("%s: %zu marked\n", path, answers->n);
     return 0;
 }
 
-static int export_all(const struct history *h, const char *folder, struct err *err) {
-    OWNED_MEMORY struct label *labels = calloc((size_t)h->n_alarms + 1, sizeof *labels);
-    int files = 0, rc;
-    if (!labels)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for labels");
-    if ((rc = fsio_mkdirs(folder, err)))
+static int export_stream(const struct arguments *o, const struct history *h, const struct history_stream *s, int *files,
+                         struct err *err) {
+    OWNED(answers_done) struct answers answers = {0};
+    const double total_s = fmax(s->end_s, (double)(s->last_ms - s->first_ms) / 1000) + 60;
+    int rc = take_marks(h, s, total_s, &answers, err);
+    if (rc || !answers.n)
         return rc;
-    for (int i = 0; i < h->n_streams; i++) {
-        const int n = marked_spans(h, &h->streams[i], labels);
-        if (n && (rc = write_labels(folder, &h->streams[i], labels, n, err)))
-            return rc;
-        files += n > 0;
-    }
-    if (!files)
+    ++*files;
+    return write_labels(own(o)->output, s, &answers, total_s, o->force, err);
+}
+
+static int export_all(const struct arguments *o, const struct history *h, struct err *err) {
+    int files = 0, rc = fsio_mkdirs(own(o)->output, err);
+    for (int i = 0; i < h->n_streams && !rc; i++)
+        rc = export_stream(o, h, &h->streams[i], &files, err);
+    if (!rc && !files)
         fprintf(stderr, "brrctl: no alarm of this time is marked true or false; nothing was written\n");
-    return 0;
+    return rc;
 }
 
 int alarms_export(const struct arguments *o) {
@@ -222,7 +199,7 @@ int alarms_export(const struct arguments *o) {
     if (!alarms_since(o, &since_ms))
         return EXIT_USAGE;
     int code = history_read(o, since_ms, own(o)->bed ? own(o)->bed : "", &h);
-    if (!code && export_all(&h, own(o)->output, &err))
+    if (!code && export_all(o, &h, &err))
         code = brrctl_fail(&err);
     history_done(&h);
     return code;

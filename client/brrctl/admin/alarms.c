@@ -20,7 +20,7 @@ static const struct argument rows[] = {
      "only alarms that were on since then: a time ago, such as 12h; report and export: default 12h", 0, 0},
     {"--bed", NULL, ARGUMENT_TEXT, AT(bed), "NAME", "report, export: only beds whose name is, or matches, NAME", 0, 0},
     {"--as", NULL, ARGUMENT_CHOICE, AT(as), "labels", "export: what to write", 0, 0},
-    {"--output", "--out", ARGUMENT_TEXT, AT(output), "DIR", "export: folder of the files", 0, 0},
+    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "DIR", "export: folder of the files", 0, 0},
 };
 #undef AT
 static const struct argument_table alarms_arguments = ARGUMENT_TABLE(rows, struct alarms_options);

@@ -1,0 +1,276 @@
+#include "eeg/answers.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "eeg/table.h"
+#include "store/outputs.h"
+
+enum { MAX_TEXT = 256 << 20 };
+
+#define MOTOR(onset)                                                                                                               \
+    "|" onset "_m|" onset "_m_automatisms|" onset "_m_atonic|" onset "_m_clonic|" onset "_m_spasms|" onset                         \
+    "_m_hyperkinetic|" onset "_m_myoclonic|" onset "_m_tonic"
+#define NON_MOTOR(onset)                                                                                                           \
+    "|" onset "_nm|" onset "_nm_autonomic|" onset "_nm_behavior|" onset "_nm_cognitive|" onset "_nm_emotional|" onset "_nm_"       \
+    "sensory"
+#define FOCAL(awareness) "|sz_foc_" awareness MOTOR("sz_foc_" awareness) NON_MOTOR("sz_foc_" awareness) "|sz_foc_" awareness "_um"
+const char answer_types[] =
+    "sz|sz_uc|sz_foc" FOCAL("a") FOCAL("ia") FOCAL("ua") "|sz_foc_f2b|sz_gen|sz_gen_m|sz_gen_m_tonicClonic|sz_gen_m_clonic|"
+                                                         "sz_gen_m_tonic|sz_gen_m_myoclonic|sz_gen_m_myoTC|sz_gen_m_myoAtonic|"
+                                                         "sz_gen_m_atonic|sz_gen_m_spasms|sz_gen_nm|sz_gen_nm_typical|"
+                                                         "sz_gen_nm_atypical|sz_gen_nm_myoclonic|sz_gen_nm_eyelid|sz_uo|sz_uo_m|"
+                                                         "sz_uo_m_tonicClonic|sz_uo_m_spasms|sz_uo_nm|sz_uo_nm_behavior";
+
+void answers_done(struct answers *a) {
+    free(a->items);
+    *a = (struct answers){0};
+}
+
+/* ---- the list ---- */
+
+static int append(struct answers *a, const struct answer *answer, struct err *err) {
+    if (a->n == LABELS_MAX_ROWS)
+        return err_set(err, ERR_EXHAUSTED, "more than %d answers about one recording", LABELS_MAX_ROWS);
+    if (a->n == a->capacity) {
+        const size_t capacity = a->capacity ? 2 * a->capacity : 16;
+        struct answer *more = realloc(a->items, capacity * sizeof *more);
+        if (!more)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for %zu answers", a->n);
+        a->items = more;
+        a->capacity = capacity;
+    }
+    a->items[a->n++] = *answer;
+    return 0;
+}
+
+static int by_onset(const void *a, const void *b) {
+    const double x = ((const struct answer *)a)->onset_s, y = ((const struct answer *)b)->onset_s;
+    return (x > y) - (x < y);
+}
+
+static bool is_background(const struct answer *a) { return !strcmp(a->type, ANSWER_BACKGROUND); }
+
+static bool is_listed(const char *type) {
+    const size_t n = strlen(type);
+    for (const char *at = answer_types; n; at++) {
+        const size_t len = strcspn(at, "|");
+        if (len == n && !memcmp(at, type, n))
+            return true;
+        at += len;
+        if (!*at)
+            break;
+    }
+    return false;
+}
+
+static bool is_plain(const char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            return false;
+    return true;
+}
+
+static int check(const struct answer *a, double recording_s, struct err *err) {
+    if (!(a->onset_s >= 0 && a->onset_s < a->end_s && a->end_s <= recording_s + 0.005))
+        return err_set(err, ERR_INVALID, "%.2f to %.2f s is no span of a recording of %.2f s", a->onset_s, a->end_s, recording_s);
+    if (a->confidence < 0 || a->confidence > 1)
+        return err_set(err, ERR_INVALID, "the confidence %g is not between 0 and 1", a->confidence);
+    if (!is_background(a) && strcmp(a->type, ANSWER_UNSURE) != 0 && !is_listed(a->type))
+        return err_set(err, ERR_INVALID, "'%s' is no type of events; expected sz or a type of the ILAE such as sz_foc_ia", a->type);
+    if (table_is_blank(a->reader))
+        return err_set(err, ERR_INVALID, "an answer needs the name of its reader");
+    if (!is_plain(a->reader) || !is_plain(a->comment))
+        return err_set(err, ERR_INVALID, "the reader's name and the comment are one line each, without control characters");
+    return 0;
+}
+
+const struct answer *answers_find(const struct answers *a, double onset_s, double end_s) {
+    const struct answer *found = NULL;
+    for (size_t i = 0; i < a->n && (!found || is_background(found)); i++)
+        if (a->items[i].onset_s < end_s && a->items[i].end_s > onset_s && (!found || !is_background(&a->items[i])))
+            found = &a->items[i];
+    return found;
+}
+
+int answers_put(struct answers *a, const struct answer *answer, double recording_s, struct err *err) {
+    struct answers kept = {0};
+    int rc = check(answer, recording_s, err);
+    for (size_t i = 0; i < a->n && !rc; i++) {
+        const struct answer *old = &a->items[i];
+        struct answer before = *old, after = *old;
+        if (old->end_s <= answer->onset_s || old->onset_s >= answer->end_s) {
+            rc = append(&kept, old, err);
+            continue;
+        }
+        before.end_s = answer->onset_s;
+        after.onset_s = answer->end_s;
+        if (is_background(old) && before.onset_s < before.end_s)
+            rc = append(&kept, &before, err);
+        if (!rc && is_background(old) && after.onset_s < after.end_s)
+            rc = append(&kept, &after, err);
+    }
+    if (rc || (rc = append(&kept, answer, err))) {
+        answers_done(&kept);
+        return rc;
+    }
+    qsort(kept.items, kept.n, sizeof *kept.items, by_onset);
+    answers_done(a);
+    *a = kept;
+    return 0;
+}
+
+/* ---- with the labels of the recording ---- */
+
+static int take_labels(struct answers *rows, const struct answers *a, const struct label_run *runs, size_t n, const char *type,
+                       struct err *err) {
+    int rc = 0;
+    for (size_t i = 0; i < n && !rc; i++) {
+        struct answer row = {.onset_s = runs[i].onset_s, .end_s = runs[i].end_s, .confidence = runs[i].confidence};
+        str_copy(row.type, sizeof row.type, type ? type : *runs[i].code ? runs[i].code : "sz");
+        if (!answers_find(a, row.onset_s, row.end_s))
+            rc = append(rows, &row, err);
+    }
+    return rc;
+}
+
+/* The answers and the labelled spans that none of them overlaps, in order. answers_done also after an error. */
+static int make_rows(const struct answers *a, const struct labels *labels, struct answers *ret, struct err *err) {
+    int rc = 0;
+    *ret = (struct answers){0};
+    for (size_t i = 0; i < a->n && !rc; i++)
+        rc = append(ret, &a->items[i], err);
+    if (!rc && labels && !(rc = take_labels(ret, a, labels->runs, labels->n_runs, NULL, err)))
+        rc = take_labels(ret, a, labels->unknown, labels->n_unknown, ANSWER_UNSURE, err);
+    if (ret->n)
+        qsort(ret->items, ret->n, sizeof *ret->items, by_onset);
+    return rc;
+}
+
+int answers_complete(struct answers *a, const char *reader, double recording_s, const struct labels *labels, struct err *err) {
+    OWNED(answers_done) struct answers rows = {0};
+    struct answer rest = {.end_s = recording_s, .confidence = NAN, .type = ANSWER_BACKGROUND};
+    str_copy(rest.reader, sizeof rest.reader, reader);
+    int rc = check(&rest, recording_s, err);
+    rc = rc ? rc : make_rows(a, labels, &rows, err);
+    for (size_t i = 0; i <= rows.n && !rc; i++) {
+        rest.end_s = i < rows.n ? rows.items[i].onset_s : recording_s;
+        rc = rest.onset_s < rest.end_s ? append(a, &rest, err) : 0;
+        rest.onset_s = i < rows.n ? fmax(rest.onset_s, rows.items[i].end_s) : recording_s;
+    }
+    if (a->n)
+        qsort(a->items, a->n, sizeof *a->items, by_onset);
+    return rc;
+}
+
+/* ---- the file ---- */
+
+static int read_row(const struct table *t, const int columns[6], struct answers *ret, struct err *err) {
+    struct answer a;
+    double duration_s;
+    int rc;
+    const char *reader = table_field(t, columns[4]), *comment = table_field(t, columns[5]);
+    if (columns[4] < 0 || table_is_blank(reader))
+        return 0;
+    if ((rc = table_number(t, columns[0], false, &a.onset_s, err)) || (rc = table_number(t, columns[1], false, &duration_s, err)) ||
+        (rc = table_number(t, columns[3], true, &a.confidence, err)))
+        return rc;
+    if (!(duration_s > 0))
+        return err_set(err, ERR_INVALID, "%s:%d: the duration of an answer is %s; expected seconds above 0", t->path, t->line,
+                       table_field(t, columns[1]));
+    a.end_s = round((a.onset_s + duration_s) * 100) / 100;
+    str_copy(a.type, sizeof a.type, table_field(t, columns[2]));
+    str_copy(a.reader, sizeof a.reader, reader);
+    str_copy(a.comment, sizeof a.comment, columns[5] < 0 || table_is_blank(comment) ? "" : comment);
+    return append(ret, &a, err);
+}
+
+int answers_read(const char *path, struct answers *ret, struct err *err) {
+    static const char *const names[] = {"onset", "duration", "eventType", "confidence", "reader", "comment"};
+    struct answers found = {0};
+    struct table t;
+    int columns[6];
+    bool more = true;
+    *ret = found;
+    if (!fsio_exists(path))
+        return 0;
+    int rc = table_open(&t, path, '\t', NULL, NULL, err);
+    if (rc)
+        return rc;
+    for (int i = 0; i < 6; i++) {
+        columns[i] = table_column(&t, names[i]);
+        rc = rc || i >= 4 ? rc : table_require(&t, names[i], &columns[i], err);
+    }
+    while (!rc && !(rc = table_next(&t, &more, err)) && more)
+        rc = read_row(&t, columns, &found, err);
+    table_close(&t);
+    if (rc)
+        answers_done(&found);
+    else if (found.n)
+        qsort(found.items, found.n, sizeof *found.items, by_onset);
+    *ret = found;
+    return rc;
+}
+
+/* In quotes where a reader of tables would take a part of the text for a quote. */
+static void put_cell(struct str *out, const char *text) {
+    const char *const quote = strchr(text, '"') ? "\"" : "";
+    str_printf(out, "\t%s", *text ? quote : "n/a");
+    for (; *text; text++) {
+        str_append(out, text, 1);
+        str_puts(out, *text == '"' ? quote : "");
+    }
+    str_puts(out, quote);
+}
+
+static void put_row(struct str *out, const struct answer *a, const struct events_header *header) {
+    /* The end is rounded, not the duration, so that onset + duration reads back as the end. */
+    const double onset = round(a->onset_s * 100) / 100, end = round(a->end_s * 100) / 100;
+    if (!(onset < end))
+        return;
+    str_printf(out, "%.2f\t%.2f\t%s\t", onset, end - onset, a->type);
+    if (isfinite(a->confidence))
+        str_printf(out, "%.2f", a->confidence);
+    else
+        str_puts(out, "n/a");
+    str_printf(out, "\tn/a\t%s\t%.2f\t%s", header->start_text ? header->start_text : "n/a", header->recording_s, a->type);
+    put_cell(out, a->reader);
+    put_cell(out, a->comment);
+    str_puts(out, "\n");
+}
+
+static void put_unjudged(struct str *out, double from_s, double to_s, const struct events_header *header) {
+    const struct answer unjudged = {.onset_s = from_s, .end_s = to_s, .confidence = NAN, .type = ANSWER_UNSURE};
+    if (from_s < to_s)
+        put_row(out, &unjudged, header);
+}
+
+static void put_rows(struct str *out, const struct answers *rows, const struct answers_file *file) {
+    double at_s = 0;
+    str_puts(out, "onset\tduration\teventType\tconfidence\tchannels\tdateTime\trecordingDuration\ttrial_type\treader\tcomment\n");
+    for (size_t i = 0; i < rows->n; i++) {
+        if (!file->labels)
+            put_unjudged(out, at_s, rows->items[i].onset_s, file->header);
+        put_row(out, &rows->items[i], file->header);
+        at_s = fmax(at_s, rows->items[i].end_s);
+    }
+    if (!file->labels)
+        put_unjudged(out, at_s, file->header->recording_s, file->header);
+}
+
+int answers_write(const struct answers *a, const struct answers_file *file, struct err *err) {
+    OWNED(str_done) struct str text;
+    OWNED(answers_done) struct answers rows = {0};
+    int rc = outputs_check(file->path, file->force, err);
+    str_init(&text, MAX_TEXT);
+    if (rc || (rc = make_rows(a, file->labels, &rows, err)))
+        return rc;
+    put_rows(&text, &rows, file);
+    if ((rc = fsio_mkdirs_above(file->path, err)) || (rc = fsio_write_text(file->path, &text, err)))
+        return rc;
+    return outputs_add_copy(file->path, err); /* what people said: brrd may replace it, and it holds labels */
+}
