@@ -196,6 +196,10 @@ int fsio_write_text(const char *path, const struct str *text, struct err *err) {
     return fsio_write_atomic(path, str_cstr(text), text->len, err);
 }
 
+int fsio_link_or_copy(const char *from, const char *to, struct err *err) {
+    return fsio_exists(to) || !link(from, to) ? 0 : fsio_copy(from, to, err);
+}
+
 int fsio_rename(const char *from, const char *to, struct err *err) {
     if (rename(from, to) < 0)
         return err_errno(err, errno, "cannot put %s in place", to);

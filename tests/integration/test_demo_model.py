@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """The models that ship: a daemon that was just started finds the seizures of synthetic patients with `--model demo`, streamed as offline; where no
-model is named, it uses `ward`; their cards name these files; a program without them says where they should be."""
+model is named, it uses `ward`; its events are corrected by a reader, and training reads the corrections; their cards name these files; a program without them says where they should be."""
+import csv
 import glob
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -63,10 +65,59 @@ def detect(d, tmp):
     assert float(found[1]) >= 0.75 and float(found[2]) >= 0.75, out[:600]
 
 
-def train_from_ward(d, tmp):
-    """A model that begins as it is given to others with its notice."""
-    code, end, err = d.submit("training.max_steps=2", f"data.source=file://{tmp}/eeg", file=f"{SOURCE}/configs/few.yaml")
+def review(d, tmp, *words, want=0):
+    code, out, err = d.ctl("review", f"{tmp}/mine", *words)
+    assert code == want, (words, out, err)
+    return [json.loads(line) for line in out.splitlines()] if "--json" in words else out + err
+
+
+def events_of(folder, patient):
+    """Onset, end, type and reader of a patient's rows."""
+    with open(f"{folder}/sub-{patient:02d}/sub-{patient:02d}_run-01_events.tsv", encoding="utf-8") as f:
+        rows = list(csv.DictReader(f, delimiter="\t"))
+    return [(float(r["onset"]), round(float(r["onset"]) + float(r["duration"]), 2), r["eventType"], r.get("reader")) for r in rows]
+
+
+def correct(d, tmp):
+    """The events that models found, in the order of their worth, corrected into label files of their own."""
+    text = review(d, tmp, want=3)
+    assert "begin one with" in text, text
+    shutil.copytree(f"{tmp}/found", f"{tmp}/other")  # the same model, which also found what nobody labelled and missed a seizure
+    with open(f"{tmp}/other/sub-01/sub-01_run-01_events.tsv", "w", encoding="utf-8") as f:
+        f.write("onset\tduration\teventType\tconfidence\n600\t20\tsz\t0.9\n")
+    with open(f"{tmp}/eeg/sub-01/sub-01_run-01_events.tsv", encoding="utf-8") as f:
+        theirs = f.read()
+    text = review(d, tmp, "--eeg", f"{tmp}/eeg", "--found", f"{tmp}/found", "--found", f"{tmp}/other", "--model", "line_length")
+    assert text.splitlines()[1].startswith("sub-01/sub-01_run-01@600 ") and "not in the labels, 1 of 3 models" in text, text
+    queue = review(d, tmp, "--json")
+    assert len(queue) == 5 and [e["worth"] for e in queue] == sorted((e["worth"] for e in queue), reverse=True), queue
+    first, second = (next(e for e in queue if f"sub-0{k}" in e["event"] and e["in_labels"]) for k in (1, 2))
+    end = round(first["end_s"] - 4, 2)
+    review(d, tmp, "accept", first["event"], "--end", str(end), "--type", "sz_foc_ia_nm", "--reader", "Ana B", "--comment", "chewing")
+    review(d, tmp, "reject", "sub-01_run-01@600", "--reader", "Ana B")
+    assert "no type of events" in review(d, tmp, "accept", second["event"], "--type", "szz", "--reader", "x", want=1)
+    review(d, tmp, "unsure", second["event"], "--reader", "Ana B")
+    review(d, tmp, "add", "sub-02_run-01", "--onset", "10", "--end", "50", "--reader", "Ana B")
+    text = review(d, tmp)
+    assert f"brrctl submit configs/few.yaml --set data.source=file://{tmp}/mine --watch" in text and "2 events without an answer" in text, text
+    assert {e["answer"] for e in review(d, tmp, "--all", "--json")} == {"sz_foc_ia_nm", "bckg", "unknown", None}
+    rows = events_of(f"{tmp}/mine", 1)
+    assert (first["onset_s"], end, "sz_foc_ia_nm", "Ana B") in rows and (600, 620, "bckg", "Ana B") in rows, rows
+    assert sum(row[3] == "n/a" and row[2] == "sz" for row in rows) == 1, rows  # the label that nobody has corrected
+    with open(f"{tmp}/eeg/sub-01/sub-01_run-01_events.tsv", encoding="utf-8") as f:
+        assert f.read() == theirs
+    with open(f"{tmp}/mine/sub-01/sub-01_run-01_events.tsv", "a", encoding="utf-8") as f:
+        f.write("700\t5\tsz\tn/a\tn/a\tn/a\tn/a\tsz\tby hand\tn/a\n")
+    assert "--force" in review(d, tmp, "reject", "sub-01_run-01@600", "--reader", "x", want=1)
+
+
+def train_on_corrections(d, tmp):
+    """What training reads are the corrected labels; a model that begins as `ward` is given to others with its notice."""
+    code, end, err = d.submit("training.max_steps=2", f"data.source=file://{tmp}/mine", file=f"{SOURCE}/configs/few.yaml")
     assert code == 0 and notice_of(end["checkpoint"]) == notice_of(f"{SOURCE}/models/ward.safetensors"), err
+    seizures = [row[:2] for row in events_of(f"{tmp}/mine", 1) + events_of(f"{tmp}/mine", 2) if row[2].startswith("sz")]
+    full = sum(max(0, math.floor(end - 12) - math.ceil(onset) + 1) for onset, end in seizures)  # windows of 12 s, one each second
+    assert f" {full} full" in d.ctl("logs", end["job"])[1], (full, d.ctl("logs", end["job"])[1])
 
 
 def log_odds(d, tmp, model):
@@ -125,7 +176,8 @@ def main():
         d = Daemon(tmp).start()
         detect(d, tmp)
         detect_with_ward(d, tmp)
-        train_from_ward(d, tmp)
+        correct(d, tmp)
+        train_on_corrections(d, tmp)
         blend_of_ward(d, tmp)
         recording = sorted(glob.glob(f"{tmp}/eeg/**/*.edf", recursive=True))[0]
         name = os.path.basename(recording).replace("_eeg.edf", "")

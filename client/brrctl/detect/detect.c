@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/counted.h"
@@ -171,7 +170,7 @@ static int collect(struct batch *b, struct err *err) {
 
 /* ---- the work ---- */
 
-/* The recording and its side files in the dataset. A hard link where the volume allows, else a copy. */
+/* The recording and its side files in the dataset. */
 static int add_to_dataset(const struct batch *b, const struct detect_item *item, const struct eeg_info *info, struct err *err) {
     const struct bids_name *name = &b->names[item - b->items];
     const char *root = detect_options_of(b->o)->output;
@@ -181,7 +180,7 @@ static int add_to_dataset(const struct batch *b, const struct detect_item *item,
     if ((rc = bids_path(name, bids_suffix(item->path, info), relative, sizeof relative, err)) ||
         (rc = fsio_join(path, sizeof path, root, relative, err)) || (rc = fsio_mkdirs_above(path, err)))
         return rc;
-    if (!fsio_exists(path) && link(item->path, path) && (rc = fsio_copy(item->path, path, err)))
+    if ((rc = fsio_link_or_copy(item->path, path, err)))
         return rc;
     return bids_write_recording(root, name, info, mains_hz, err);
 }
@@ -406,6 +405,14 @@ static int begin_dataset(const struct batch *b, struct err *err) {
         return rc;
     str_format(about, sizeof about, "Events found by brrd with the model %.400s; not reviewed by people.", fsio_basename(b->model));
     return bids_write_dataset(detect_options_of(b->o)->output, about, err);
+}
+
+const char *detect_folder_name(const char *ref, char ret[DETECT_NAME_SIZE]) {
+    str_copy(ret, DETECT_NAME_SIZE, fsio_basename(ref));
+    for (char *c = ret; *c; c++)
+        if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || strchr("-_.@", *c)))
+            *c = '-';
+    return ret;
 }
 
 int detect_local(const struct arguments *o) {

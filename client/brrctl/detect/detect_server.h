@@ -24,6 +24,11 @@ struct detect_options {
     const char *trends;
     bool quiet; /* for callers of detect: without the table of recordings */
 };
+/* As if no option was given. */
+#define DETECT_OPTIONS_DEFAULT .on = NAN, .off = NAN, .mains_hz = NAN, .alarm_hop_s = NAN
+/* The name of a folder for what a model finds: the last part of REF without what a file's name cannot have. */
+enum { DETECT_NAME_SIZE = 256 };
+const char *detect_folder_name(const char *ref, char ret[DETECT_NAME_SIZE]);
 static inline const struct detect_options *detect_options_of(const struct arguments *o) { return o->own; }
 /* The network that has seen patients, unless another model is named. */
 static inline const char *detect_model(const struct arguments *o) {

@@ -48,7 +48,7 @@ static const struct argument_table benchmark_arguments = ARGUMENT_TABLE(rows, st
 
 static const struct benchmark_options *own(const struct arguments *o) { return o->own; }
 
-enum { PATH_SIZE = 4096, NAME_SIZE = 256, TABLE_BYTES = 1 << 20, MOST = PLOT_MAX_INTERVALS };
+enum { PATH_SIZE = 4096, TABLE_BYTES = 1 << 20, MOST = PLOT_MAX_INTERVALS };
 _Static_assert((int)MOST >= (int)ARGUMENTS_MAX_LIST, "each --model has a row");
 
 struct benchmark {
@@ -62,23 +62,13 @@ struct benchmark {
 static int n_models(const struct benchmark *b) { return own(b->o)->models.n; }
 static const char *model_at(const struct benchmark *b, int i) { return own(b->o)->models.items[i]; }
 
-/* The name of a model without what a file's name cannot have. */
-static void plain_name(const struct benchmark *b, int i, char ret[NAME_SIZE]) {
-    str_copy(ret, NAME_SIZE, fsio_basename(model_at(b, i)));
-    for (char *c = ret; *c; c++)
-        if (!((*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9') || strchr("-_.@", *c)))
-            *c = '-';
-}
-
 /* The folder of a model's events; numbered when another model has its name. */
 static int folder_of(const struct benchmark *b, int i, char ret[PATH_SIZE], struct err *err) {
-    char name[NAME_SIZE], other[NAME_SIZE], numbered[NAME_SIZE + 16];
+    char name[DETECT_NAME_SIZE], other[DETECT_NAME_SIZE], numbered[DETECT_NAME_SIZE + 16];
     bool alone = true;
-    plain_name(b, i, name);
-    for (int k = 0; k < i && alone; k++) {
-        plain_name(b, k, other);
-        alone = strcmp(name, other) != 0;
-    }
+    detect_folder_name(model_at(b, i), name);
+    for (int k = 0; k < i && alone; k++)
+        alone = strcmp(name, detect_folder_name(model_at(b, k), other)) != 0;
     if (alone)
         str_copy(numbered, sizeof numbered, name);
     else
@@ -89,12 +79,8 @@ static int folder_of(const struct benchmark *b, int i, char ret[PATH_SIZE], stru
 /* Runs one model over the recordings. Returns the exit code of detect. */
 static int detect(const struct benchmark *b, int i, const char *folder) {
     const struct benchmark_options *options = own(b->o);
-    struct detect_options detect = {.model = options->models.items[i],
-                                    .on = NAN,
-                                    .off = NAN,
-                                    .mains_hz = NAN,
-                                    .alarm_hop_s = NAN,
-                                    .chunk_samples = -1,
+    struct detect_options detect = {DETECT_OPTIONS_DEFAULT,
+                                    .model = options->models.items[i],
                                     .output = folder,
                                     .rename = options->rename,
                                     .unit = options->unit,

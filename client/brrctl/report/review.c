@@ -1,0 +1,576 @@
+/* review DIR: what is worth a reader's look in recordings, and the answers of readers as label files that training reads. DIR has
+ * the names of its places (REVIEW_FILE), what models found (.found/MODEL), and, of each recording with an answer, a link and its
+ * label file. Files of others are never replaced. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/counted.h"
+#include "base/fsio.h"
+#include "base/str.h"
+#include "client/brrctl/detect/detect_server.h"
+#include "client/brrctl/listing.h"
+#include "client/brrctl/output.h"
+#include "client/brrctl/report/review_queue.h"
+#include "eeg/answers.h"
+#include "formats/eegfile.h"
+
+struct review_options {
+    struct argument_list models, found;
+    const char *eeg, *type, *reader, *comment;
+    double on, onset_s, end_s, confidence;
+    int64_t most, parallel;
+    bool all;
+};
+#define AT(field) offsetof(struct review_options, field)
+static const struct argument rows[] = {
+    {"--eeg", NULL, ARGUMENT_TEXT, AT(eeg), "DIR", "begin a review of these recordings, or look for events in them again", 0, 0},
+    {"--model", NULL, ARGUMENT_LIST, AT(models), "REF", "with --eeg: a model to run over them; default ward; repeat it for each", 0,
+     0},
+    {"--found", NULL, ARGUMENT_LIST, AT(found), "DIR", "with --eeg: events that `brrctl detect` wrote; may be repeated", 0, 0},
+    {"--on", NULL, ARGUMENT_NUMBER, AT(on), "P", "with --eeg: probability that begins an event; default: the model's", 0.0001,
+     0.9999},
+    {"--parallel", NULL, ARGUMENT_INTEGER, AT(parallel), "N", "with --eeg: recordings processed at the same time, default 2", 1,
+     16},
+    {"--most", NULL, ARGUMENT_INTEGER, AT(most), "N", "list so many events; default 20, with --json all", 1, 1e9},
+    {"--all", NULL, ARGUMENT_FLAG, AT(all), "", "list events with an answer too", 0, 0},
+    {"--onset", NULL, ARGUMENT_NUMBER, AT(onset_s), "S", "where it begins, in seconds of the recording", 0, 1e9},
+    {"--end", NULL, ARGUMENT_NUMBER, AT(end_s), "S", "where it ends", 0, 1e9},
+    {"--type", NULL, ARGUMENT_TEXT, AT(type), "TYPE", "accept, add: sz (the default) or a type of the ILAE, such as sz_foc_ia_nm",
+     0, 0},
+    {"--confidence", NULL, ARGUMENT_NUMBER, AT(confidence), "P", "how sure the reader is, 0 to 1", 0, 1},
+    {"--comment", NULL, ARGUMENT_TEXT, AT(comment), "TEXT", "one line", 0, 0},
+    {"--reader", NULL, ARGUMENT_TEXT, AT(reader), "NAME", "who answers; default: the user's name", 0, 0},
+};
+#undef AT
+static const struct argument_table review_arguments = ARGUMENT_TABLE(rows, struct review_options);
+
+static const struct review_options *own(const struct arguments *o) { return o->own; }
+
+#define REVIEW_FILE ".brrd-review.json"
+enum { PATH_SIZE = 4096, JSON_BYTES = 1 << 20, MOST_LISTED = 20 };
+
+/* A recording and its answers. */
+struct reviewed {
+    const struct report_recording *recording;
+    char *relative, *labels; /* the recording below the folder of the EEG; its label file; NULL: it is not there */
+    struct answers answers;
+};
+struct review {
+    const struct arguments *o;
+    const char *folder;
+    char eeg[PATH_SIZE];
+    char found[REVIEW_MODELS][PATH_SIZE];
+    struct report_data data[REVIEW_MODELS]; /* of the folders of events */
+    int n_found;
+    struct review_queue queue;
+    struct reviewed *recordings; /* by name, each once */
+    int n;
+};
+
+static void review_done(struct review *r) {
+    for (int i = 0; i < r->n; i++) {
+        free(r->recordings[i].relative);
+        free(r->recordings[i].labels);
+        answers_done(&r->recordings[i].answers);
+    }
+    free(r->recordings);
+    review_queue_done(&r->queue);
+    for (int i = 0; i < r->n_found; i++)
+        report_data_done(&r->data[i]);
+}
+
+/* ---- the folder ---- */
+
+static int write_places(const struct review *r, struct err *err) {
+    OWNED(str_done) struct str text;
+    struct json_writer w;
+    char path[PATH_SIZE];
+    str_init(&text, JSON_BYTES);
+    json_writer_init(&w, &text);
+    json_begin_object(&w, NULL);
+    json_put_str(&w, "eeg", r->eeg);
+    json_begin_array(&w, "found");
+    for (int i = 0; i < r->n_found; i++)
+        json_put_str(&w, NULL, r->found[i]);
+    json_end(&w, ']');
+    json_end(&w, '}');
+    str_puts(&text, "\n");
+    int rc = fsio_join(path, sizeof path, r->folder, REVIEW_FILE, err);
+    return rc || (rc = fsio_mkdirs(r->folder, err)) ? rc : fsio_write_text(path, &text, err);
+}
+
+static int read_places(struct review *r, struct err *err) {
+    OWNED_MEMORY char *text = NULL;
+    char path[PATH_SIZE];
+    size_t len;
+    int rc = fsio_join(path, sizeof path, r->folder, REVIEW_FILE, err);
+    if (rc)
+        return rc;
+    if (!fsio_exists(path))
+        return err_set(
+            err, ERR_NOT_FOUND,
+            "%s is no review; begin one with `brrctl review DIR --eeg EEG`: DIR a new folder, EEG that of the recordings",
+            r->folder);
+    if ((rc = fsio_read(path, JSON_BYTES, &text, &len, err)))
+        return rc;
+    struct json *json = NULL;
+    if ((rc = json_parse(text, len, path, &json, err)))
+        return rc;
+    const struct json *found = json_get(json, "found");
+    bool fits = str_copy(r->eeg, sizeof r->eeg, json_str(json_get(json, "eeg"), "")) && json_count(found) <= REVIEW_MODELS;
+    for (size_t i = 0; fits && i < json_count(found); i++)
+        fits = str_copy(r->found[r->n_found++], PATH_SIZE, json_str(json_at(found, i), ""));
+    json_free(json);
+    return fits ? 0 : err_set(err, ERR_RANGE, "%s: too many folders, or a path that is too long", path);
+}
+
+static bool is_within(const char *path, const char *folder) {
+    const size_t n = strlen(folder);
+    return !strncmp(path, folder, n) && (!path[n] || path[n] == '/');
+}
+
+/* A review among the recordings would be a part of what is reviewed. */
+static int check_places(struct review *r, struct err *err) {
+    char folder[PATH_SIZE];
+    int rc;
+    if (!fsio_exists(own(r->o)->eeg))
+        return err_set(err, ERR_NOT_FOUND, "there is no %s; expected the folder of the recordings", own(r->o)->eeg);
+    if ((rc = fsio_absolute(r->eeg, sizeof r->eeg, own(r->o)->eeg, err)) ||
+        (rc = fsio_absolute(folder, sizeof folder, r->folder, err)))
+        return rc;
+    if (is_within(folder, r->eeg) || is_within(r->eeg, folder))
+        return err_set(err, ERR_INVALID, "the review %s and the recordings %s lie in one another; name another folder", folder,
+                       r->eeg);
+    return 0;
+}
+
+/* Runs a model over the recordings. Returns the exit code of detect; what it could not read is left out. */
+static int find_events(struct review *r, const char *model, struct err *err) {
+    char name[DETECT_NAME_SIZE], relative[PATH_SIZE], *found = r->found[r->n_found++];
+    struct detect_options detect = {DETECT_OPTIONS_DEFAULT, .model = model, .output = found, .quiet = true};
+    const char *eeg[] = {r->eeg};
+    struct arguments o = *r->o;
+    char folder[PATH_SIZE];
+    detect.on = own(r->o)->on;
+    detect.parallel = own(r->o)->parallel;
+    str_format(relative, sizeof relative, ".found/%s", detect_folder_name(model, name));
+    if (fsio_absolute(folder, sizeof folder, r->folder, err) || fsio_join(found, PATH_SIZE, folder, relative, err))
+        return EXIT_FAILED;
+    for (int i = 0; i < r->n_found - 1; i++)
+        if (!strcmp(r->found[i], found))
+            return err_set(err, ERR_INVALID, "two models have the name %s; expected models of different names", name), EXIT_FAILED;
+    o.own = &detect;
+    o.args = eeg;
+    o.n_args = 1;
+    fprintf(stderr, "brrctl: looking for events with %s\n", model);
+    const int code = detect_local(&o);
+    return code == EXIT_FAILED ? 0 : code;
+}
+
+static int begin(struct review *r, struct err *err) {
+    static const struct argument_list ward = {{"ward"}, 1};
+    const struct argument_list *found = &own(r->o)->found, *models = &own(r->o)->models;
+    int code = 0;
+    if (!models->n && !found->n)
+        models = &ward;
+    if (models->n + found->n > REVIEW_MODELS)
+        return err_set(err, ERR_RANGE, "--model and --found name more than %d places", REVIEW_MODELS), EXIT_FAILED;
+    if (check_places(r, err) || fsio_mkdirs(r->folder, err))
+        return EXIT_FAILED;
+    for (int i = 0; i < found->n; i++)
+        if (fsio_absolute(r->found[r->n_found++], PATH_SIZE, found->items[i], err))
+            return EXIT_FAILED;
+    for (int i = 0; i < models->n && !code; i++)
+        code = find_events(r, models->items[i], err);
+    return code ? code : write_places(r, err) ? EXIT_FAILED : 0;
+}
+
+/* ---- recordings and answers ---- */
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct reviewed *)a)->recording->name, ((const struct reviewed *)b)->recording->name);
+}
+
+static int read_answers(const struct review *r, struct reviewed *v, struct err *err) {
+    const char *eeg = v->recording->eeg;
+    char name[PATH_SIZE], labels[PATH_SIZE];
+    int rc;
+    if (!eeg)
+        return 0;
+    const char *relative = is_within(eeg, r->eeg) && eeg[strlen(r->eeg)] ? eeg + strlen(r->eeg) + 1 : fsio_basename(eeg);
+    if ((rc = events_path(events_format_find("tsv"), relative, name, sizeof name, err)) ||
+        (rc = fsio_join(labels, sizeof labels, r->folder, name, err)))
+        return rc;
+    v->relative = strdup(relative);
+    v->labels = strdup(labels);
+    if (!v->relative || !v->labels)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %d recordings", r->n);
+    return answers_read(labels, &v->answers, err);
+}
+
+static int read_recordings(struct review *r, struct err *err) {
+    size_t most = 1;
+    for (int m = 0; m < r->n_found; m++)
+        most += (size_t)r->data[m].n;
+    r->recordings = calloc(most, sizeof *r->recordings);
+    if (!r->recordings)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %zu recordings", most);
+    for (int m = 0; m < r->n_found; m++)
+        for (int i = 0; i < r->data[m].n; i++)
+            r->recordings[r->n++].recording = &r->data[m].recordings[i];
+    qsort(r->recordings, (size_t)r->n, sizeof *r->recordings, by_name);
+    int n = 0, rc = 0;
+    for (int i = 0; i < r->n; i++)
+        if (!n || by_name(&r->recordings[n - 1], &r->recordings[i]) != 0)
+            r->recordings[n++] = r->recordings[i];
+    r->n = n;
+    for (int i = 0; i < n && !rc; i++)
+        rc = read_answers(r, &r->recordings[i], err);
+    return rc;
+}
+
+static int read_found(struct review *r, struct err *err) {
+    int rc = 0;
+    for (int i = 0; i < r->n_found && !rc; i++) {
+        const struct report_places places = {.events = r->found[i], .eeg = r->eeg};
+        rc = report_data_read(&places, &r->data[i], err);
+    }
+    rc = rc ? rc : read_recordings(r, err);
+    return rc ? rc : review_queue_make(r->data, r->n_found, &r->queue, err);
+}
+
+static struct reviewed *reviewed_of(const struct review *r, const struct report_recording *recording) {
+    const struct reviewed key = {.recording = recording};
+    return bsearch(&key, r->recordings, (size_t)r->n, sizeof *r->recordings, by_name);
+}
+
+static const struct answer *answer_of(const struct review *r, const struct review_item *item) {
+    const struct reviewed *v = reviewed_of(r, item->recording);
+    return answers_find(&v->answers, item->onset_s, item->end_s);
+}
+
+/* ---- the list ---- */
+
+static const char *why(const struct review *r, const struct review_item *i, char buf[96]) {
+    *buf = '\0';
+    if (i->surprise > 0)
+        str_copy(buf, 96, i->found ? "not in the labels" : "labelled, not found");
+    if (i->disagree > 0)
+        str_format(buf + strlen(buf), 96 - strlen(buf), "%s%d of %d models", *buf ? ", " : "", i->found, r->n_found);
+    if (i->unsure >= 0.5 || !*buf)
+        str_format(buf + strlen(buf), 96 - strlen(buf), "%s%s", *buf ? ", " : "", i->unsure >= 0.5 ? "unsure" : "found");
+    return buf;
+}
+
+static void list_json(const struct review *r, const struct review_item *i, const char *name, const struct answer *a) {
+    char text[96];
+    struct output out;
+    struct json_writer *w = output_begin(&out);
+    json_put_str(w, "event", name);
+    json_put_str(w, "recording", i->recording->eeg);
+    json_put_f64(w, "onset_s", i->onset_s);
+    json_put_f64(w, "end_s", i->end_s);
+    json_put_f64(w, "confidence", i->confidence);
+    json_put_i64(w, "found", i->found);
+    json_put_i64(w, "models", r->n_found);
+    json_put_bool(w, "labelled", i->labelled);
+    json_put_bool(w, "in_labels", i->in_labels);
+    json_put_f64(w, "worth", i->worth);
+    json_put_str(w, "why", why(r, i, text));
+    json_put_str(w, "answer", a ? a->type : NULL);
+    json_put_str(w, "reader", a ? a->reader : NULL);
+    output_end(&out);
+}
+
+/* What there is to do with the answers. */
+static void print_sum(const struct review *r) {
+    int64_t answers = 0, seizures = 0, unsure = 0, recordings = 0, left = 0;
+    char folder[PATH_SIZE];
+    for (int i = 0; i < r->n; i++) {
+        const struct answers *a = &r->recordings[i].answers;
+        for (size_t k = 0; k < a->n; k++) {
+            seizures += events_is_seizure(a->items[k].type);
+            unsure += !strcmp(a->items[k].type, ANSWER_UNSURE);
+        }
+        answers += (int64_t)a->n;
+        recordings += a->n > 0;
+    }
+    for (int i = 0; i < r->queue.n; i++)
+        left += !answer_of(r, &r->queue.items[i]);
+    printf("%s in %s", counted(answers, "answer").text, counted(recordings, "recording").text);
+    printf(": %s, %s of background, %lld unsure; %s without an answer\n", counted(seizures, "seizure").text,
+           counted(answers - seizures - unsure, "span").text, (long long)unsure, counted(left, "event").text);
+    if (seizures && !fsio_absolute(folder, sizeof folder, r->folder, NULL))
+        printf("train on them: brrctl submit configs/few.yaml --set data.source=file://%s --watch\n", folder);
+}
+
+static int list(struct review *r) {
+    const int64_t most = own(r->o)->most > 0 ? own(r->o)->most : r->o->json ? INT64_MAX : MOST_LISTED;
+    struct listing listing;
+    int64_t shown = 0, more = 0;
+    listing_begin(&listing, "event|>seconds|>confidence|why|>worth|answer");
+    for (int i = 0; i < r->queue.n; i++) {
+        const struct review_item *item = &r->queue.items[i];
+        const struct answer *a = answer_of(r, item);
+        char name[PATH_SIZE], text[96], confidence[16];
+        if (a && !own(r->o)->all)
+            continue;
+        if (shown++ >= most) {
+            more++;
+            continue;
+        }
+        str_format(name, sizeof name, "%s@%.10g", item->recording->name, round(item->onset_s * 100) / 100);
+        if (r->o->json)
+            list_json(r, item, name, a);
+        else
+            listing_row(&listing, "%s|%.1f|%s|%s|%.2f|%s%s%s", name, item->end_s - item->onset_s,
+                        output_probability(item->confidence, confidence), why(r, item, text), item->worth, a ? a->type : "",
+                        a ? " by " : "", a ? a->reader : "");
+    }
+    listing_end(&listing);
+    if (r->o->json)
+        return 0;
+    if (more)
+        printf("… and %s; --most N lists N\n", counted(more, "event").text);
+    print_sum(r);
+    return 0;
+}
+
+/* ---- an answer ---- */
+
+/* The recording of this name, or the only one whose name ends in it. */
+static int find_recording(const struct review *r, const char *name, struct reviewed **ret, struct err *err) {
+    struct reviewed *found = NULL;
+    for (int i = 0; i < r->n; i++) {
+        const char *whole = r->recordings[i].recording->name;
+        const bool equal = !strcmp(whole, name);
+        if (!equal && strcmp(fsio_basename(whole), name) != 0)
+            continue;
+        if (found && !equal)
+            return err_set(err, ERR_INVALID, "'%s' may be %s or %s; name it with its folder", name, found->recording->name, whole);
+        found = &r->recordings[i];
+        if (equal)
+            break;
+    }
+    if (!found)
+        return err_set(err, ERR_NOT_FOUND,
+                       "the review %s has no recording '%s'; `brrctl review %s` lists events as RECORDING@SECOND", r->folder, name,
+                       r->folder);
+    if (!found->recording->eeg)
+        return err_set(err, ERR_NOT_FOUND, "the recording of %s is not below %s", name, r->eeg);
+    *ret = found;
+    return 0;
+}
+
+static int find_event(const struct review *r, const char *text, struct reviewed **ret, const struct review_item **ret_item,
+                      struct err *err) {
+    char name[PATH_SIZE];
+    double at_s;
+    const char *at = strrchr(text, '@');
+    if (!at || !str_to_f64(at + 1, &at_s) || !str_format(name, sizeof name, "%.*s", (int)(at - text), text))
+        return err_set(err, ERR_INVALID, "'%s' is no event; expected RECORDING@SECOND, as `brrctl review %s` lists them", text,
+                       r->folder);
+    int rc = find_recording(r, name, ret, err);
+    *ret_item = NULL;
+    for (int i = 0; i < r->queue.n && !rc; i++) {
+        const struct review_item *item = &r->queue.items[i];
+        if (!strcmp(item->recording->name, (*ret)->recording->name) && item->onset_s <= at_s + 0.01 && at_s < item->end_s)
+            *ret_item = item;
+    }
+    return rc || *ret_item ? rc : err_set(err, ERR_NOT_FOUND, "no event of %s is at %g s; `add` adds one", name, at_s);
+}
+
+/* The recording and the files that belong to it, under the same names below the folder. */
+static int link_recording(const struct review *r, const struct reviewed *v, struct err *err) {
+    struct eegfile_companions companions = {.n = 0};
+    const char *eeg = v->recording->eeg;
+    char to[PATH_SIZE], from[PATH_SIZE], part[PATH_SIZE];
+    int rc;
+    if ((rc = fsio_join(to, sizeof to, r->folder, v->relative, err)) || (rc = fsio_mkdirs_above(to, err)) ||
+        (rc = fsio_link_or_copy(eeg, to, err)) || (eegfile_has_parts(eeg) && (rc = eegfile_list_companions(eeg, &companions, err))))
+        return rc;
+    for (int i = 0; i < companions.n && !rc; i++) {
+        str_format(from, sizeof from, "%.*s%s", (int)(fsio_basename(eeg) - eeg), eeg, companions.names[i]);
+        str_format(part, sizeof part, "%.*s%s", (int)(fsio_basename(to) - to), to, companions.names[i]);
+        rc = fsio_exists(from) ? fsio_link_or_copy(from, part, err) : 0;
+    }
+    return rc;
+}
+
+static const char *reader_of(const struct arguments *o) {
+    const char *user = getenv("LOGNAME");
+    user = user && *user ? user : getenv("USER");
+    return own(o)->reader ? own(o)->reader : user ? user : "";
+}
+
+/* Changes the answers of a recording by `change` and writes them. */
+struct change {
+    const char *verb;
+    const struct review_item *item; /* NULL: of no event */
+    struct answer answer;
+};
+static int apply(struct answers *a, const struct change *c, double recording_s, const struct labels *labels, struct err *err) {
+    struct answer rest = c->answer;
+    int rc = 0;
+    if (!strcmp(c->verb, "done"))
+        return answers_complete(a, c->answer.reader, recording_s, labels, err);
+    if (c->item && !strcmp(c->verb, "accept")) { /* what a moved onset or end leaves is none */
+        rest.onset_s = c->item->onset_s;
+        rest.end_s = fmin(c->item->end_s, recording_s);
+        rest.confidence = NAN;
+        rest.comment[0] = '\0';
+        str_copy(rest.type, sizeof rest.type, ANSWER_BACKGROUND);
+        rc = answers_put(a, &rest, recording_s, err);
+    }
+    return rc ? rc : answers_put(a, &c->answer, recording_s, err);
+}
+
+static int save(const struct review *r, struct reviewed *v, const struct change *c, struct err *err) {
+    const struct report_recording *recording = v->recording;
+    const struct events_header header = {.start_text = strcmp(recording->start_text, "n/a") ? recording->start_text : NULL,
+                                         .recording_s = recording->duration_s};
+    OWNED(labels_done) struct labels labels = {0};
+    int rc = labels_load(recording->eeg, "auto", NULL, &labels, err);
+    const struct answers_file file = {
+        .path = v->labels, .header = &header, .labels = labels.source == LABELS_NONE ? NULL : &labels, .force = r->o->force};
+    if (rc || (rc = apply(&v->answers, c, recording->duration_s, file.labels, err)) || (rc = link_recording(r, v, err)))
+        return rc;
+    return answers_write(&v->answers, &file, err);
+}
+
+static void tell(const struct review *r, const struct reviewed *v, const struct change *c) {
+    const bool whole = !strcmp(c->verb, "done");
+    if (r->o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "recording", v->recording->eeg);
+        json_put_str(w, "labels", v->labels);
+        json_put_f64(w, "onset_s", whole ? NAN : c->answer.onset_s);
+        json_put_f64(w, "end_s", whole ? NAN : c->answer.end_s);
+        json_put_str(w, "type", c->answer.type);
+        json_put_str(w, "reader", c->answer.reader);
+        output_end(&out);
+        return;
+    }
+    if (whole)
+        printf("%s: the rest of it has no seizure", v->recording->name);
+    else
+        printf("%s: %.2f to %.2f s is %s", v->recording->name, c->answer.onset_s, c->answer.end_s, c->answer.type);
+    printf(", by %s (%s)\n", c->answer.reader, v->labels);
+    print_sum(r);
+}
+
+static double given(double value, double otherwise) { return isnan(value) ? otherwise : value; }
+
+static int answer(struct review *r, const char *verb, const char *what, struct err *err) {
+    const struct review_options *options = own(r->o);
+    const bool adds = !strcmp(verb, "add"), accepts = !strcmp(verb, "accept"), whole = !strcmp(verb, "done");
+    struct change c = {.verb = verb, .answer.confidence = options->confidence};
+    struct reviewed *v;
+    int rc = adds || whole ? find_recording(r, what, &v, err) : find_event(r, what, &v, &c.item, err);
+    if (rc)
+        return rc;
+    if (options->type && !adds && !accepts)
+        return err_set(err, ERR_INVALID, "--type is what an accepted or added event is; `%s` has none", verb);
+    if (adds && (isnan(options->onset_s) || isnan(options->end_s)))
+        return err_set(err, ERR_INVALID, "add needs --onset and --end, in seconds of the recording");
+    c.answer.onset_s = given(options->onset_s, c.item ? c.item->onset_s : 0);
+    c.answer.end_s = given(options->end_s, c.item ? fmin(c.item->end_s, v->recording->duration_s) : v->recording->duration_s);
+    str_copy(c.answer.type, sizeof c.answer.type,
+             adds || accepts           ? (options->type ? options->type : "sz")
+             : !strcmp(verb, "unsure") ? ANSWER_UNSURE
+                                       : ANSWER_BACKGROUND);
+    if (!str_copy(c.answer.reader, sizeof c.answer.reader, reader_of(r->o)) ||
+        !str_copy(c.answer.comment, sizeof c.answer.comment, options->comment ? options->comment : ""))
+        return err_set(err, ERR_RANGE, "--reader has at most %d bytes and --comment %d", ANSWER_READER_SIZE - 1,
+                       ANSWER_COMMENT_SIZE - 1);
+    if ((rc = save(r, v, &c, err)))
+        return rc;
+    tell(r, v, &c);
+    return 0;
+}
+
+/* ---- the command ---- */
+
+static bool check_words(const struct arguments *o) {
+    static const char *const verbs[] = {"accept", "reject", "unsure", "add", "done"};
+    const int n = sizeof verbs / sizeof *verbs;
+    const char *verb = o->n_args > 1 ? o->args[1] : NULL;
+    bool known = !verb;
+    for (int i = 0; i < n && verb && !known; i++)
+        known = !strcmp(verbs[i], verb);
+    if (!known) {
+        const char *nearest = arguments_nearest(verb, verbs, n, sizeof *verbs);
+        fprintf(stderr, "brrctl: unknown review command '%s'; %s%s%s\n", verb,
+                nearest ? "did you mean " : "see `brrctl review --help`", nearest ? nearest : "", nearest ? "?" : "");
+        return false;
+    }
+    if (o->n_args == 2) {
+        fprintf(stderr, "brrctl: review %s needs %s, as `brrctl review %s` lists them\n", verb,
+                !strcmp(verb, "add") || !strcmp(verb, "done") ? "a RECORDING" : "an EVENT", o->args[0]);
+        return false;
+    }
+    if (verb && !*reader_of(o)) {
+        fputs("brrctl: an answer needs the name of its reader; add --reader NAME\n", stderr);
+        return false;
+    }
+    if (!own(o)->eeg && (own(o)->models.n || own(o)->found.n)) {
+        fputs("brrctl: --model and --found say where events come from when a review begins, with --eeg\n", stderr);
+        return false;
+    }
+    return true;
+}
+
+static int run(struct review *r) {
+    const struct arguments *o = r->o;
+    struct err err = {0};
+    int code = own(o)->eeg ? begin(r, &err) : 0;
+    if (!code && ((!own(o)->eeg && read_places(r, &err)) || read_found(r, &err)))
+        code = EXIT_FAILED;
+    if (!code && o->n_args > 1 && answer(r, o->args[1], o->args[2], &err))
+        code = EXIT_FAILED;
+    if (code)
+        return err.code ? brrctl_fail(&err) : code;
+    return o->n_args > 1 ? 0 : list(r);
+}
+
+static int cmd_review(const struct arguments *o) {
+    if (!check_words(o))
+        return EXIT_USAGE;
+    struct review *r = calloc(1, sizeof *r);
+    if (!r) {
+        fputs("brrctl: out of memory\n", stderr);
+        return EXIT_FAILED;
+    }
+    r->o = o;
+    r->folder = o->args[0];
+    int code = run(r);
+    review_done(r);
+    free(r);
+    return code;
+}
+
+const struct command command_review = {
+    .name = "review",
+    .words = "DIR [accept|reject|unsure|add|done EVENT|RECORDING]",
+    .options = &review_arguments,
+    .summary = "look through events, the most doubtful first, and correct them: label files that training reads",
+    .run = cmd_review,
+    .min_args = 1,
+    .max_args = 3,
+    .details =
+        "  DIR --eeg EEG          begin: look for events in the recordings below EEG with one model or several, and list them\n"
+        "  DIR                    events without an answer, those most worth a look first, as RECORDING@SECOND\n"
+        "  DIR accept EVENT       it is a seizure; --onset and --end move it, --type names its kind\n"
+        "  DIR reject EVENT       it is none\n"
+        "  DIR unsure EVENT       nobody can say: training leaves it out\n"
+        "  DIR add RECORDING      a seizure that nobody found, from --onset to --end\n"
+        "  DIR done RECORDING     the rest of the recording has no seizure\n"
+        "DIR gets a link to each recording with an answer and its label file, never EEG. Where nobody has answered, the labels of "
+        "the\n"
+        "recording count, and without labels training leaves the time out.\n"
+        "example: brrctl review mine --eeg /data/eeg --model ward --model line_length && brrctl review mine reject night@512.5",
+};
