@@ -33,7 +33,7 @@ void answers_done(struct answers *a) {
 
 /* ---- the list ---- */
 
-static int append(struct answers *a, const struct answer *answer, struct err *err) {
+static int add_answer(struct answers *a, const struct answer *answer, struct err *err) {
     if (a->n == LABELS_MAX_ROWS)
         return err_set(err, ERR_EXHAUSTED, "more than %d answers about one recording", LABELS_MAX_ROWS);
     if (a->n == a->capacity) {
@@ -48,7 +48,7 @@ static int append(struct answers *a, const struct answer *answer, struct err *er
     return 0;
 }
 
-static int by_onset(const void *a, const void *b) {
+static int by_answer_onset(const void *a, const void *b) {
     const double x = ((const struct answer *)a)->onset_s, y = ((const struct answer *)b)->onset_s;
     return (x > y) - (x < y);
 }
@@ -75,7 +75,7 @@ static bool is_plain(const char *text) {
     return true;
 }
 
-static int check(const struct answer *a, double recording_s, struct err *err) {
+static int check_answer(const struct answer *a, double recording_s, struct err *err) {
     if (!(a->onset_s >= 0 && a->onset_s < a->end_s && a->end_s <= recording_s + 0.005))
         return err_set(err, ERR_INVALID, "%.2f to %.2f s is no span of a recording of %.2f s", a->onset_s, a->end_s, recording_s);
     if (a->confidence < 0 || a->confidence > 1)
@@ -99,26 +99,26 @@ const struct answer *answers_find(const struct answers *a, double onset_s, doubl
 
 int answers_put(struct answers *a, const struct answer *answer, double recording_s, struct err *err) {
     struct answers kept = {0};
-    int rc = check(answer, recording_s, err);
+    int rc = check_answer(answer, recording_s, err);
     for (size_t i = 0; i < a->n && !rc; i++) {
         const struct answer *old = &a->items[i];
         struct answer before = *old, after = *old;
         if (old->end_s <= answer->onset_s || old->onset_s >= answer->end_s) {
-            rc = append(&kept, old, err);
+            rc = add_answer(&kept, old, err);
             continue;
         }
         before.end_s = answer->onset_s;
         after.onset_s = answer->end_s;
         if (is_background(old) && before.onset_s < before.end_s)
-            rc = append(&kept, &before, err);
+            rc = add_answer(&kept, &before, err);
         if (!rc && is_background(old) && after.onset_s < after.end_s)
-            rc = append(&kept, &after, err);
+            rc = add_answer(&kept, &after, err);
     }
-    if (rc || (rc = append(&kept, answer, err))) {
+    if (rc || (rc = add_answer(&kept, answer, err))) {
         answers_done(&kept);
         return rc;
     }
-    qsort(kept.items, kept.n, sizeof *kept.items, by_onset);
+    qsort(kept.items, kept.n, sizeof *kept.items, by_answer_onset);
     answers_done(a);
     *a = kept;
     return 0;
@@ -126,14 +126,14 @@ int answers_put(struct answers *a, const struct answer *answer, double recording
 
 /* ---- with the labels of the recording ---- */
 
-static int take_labels(struct answers *rows, const struct answers *a, const struct label_run *runs, size_t n, const char *type,
-                       struct err *err) {
+static int take_labelled(struct answers *rows, const struct answers *a, const struct label_run *runs, size_t n, const char *type,
+                         struct err *err) {
     int rc = 0;
     for (size_t i = 0; i < n && !rc; i++) {
         struct answer row = {.onset_s = runs[i].onset_s, .end_s = runs[i].end_s, .confidence = runs[i].confidence};
         str_copy(row.type, sizeof row.type, type ? type : *runs[i].code ? runs[i].code : "sz");
         if (!answers_find(a, row.onset_s, row.end_s))
-            rc = append(rows, &row, err);
+            rc = add_answer(rows, &row, err);
     }
     return rc;
 }
@@ -143,11 +143,11 @@ static int make_rows(const struct answers *a, const struct labels *labels, struc
     int rc = 0;
     *ret = (struct answers){0};
     for (size_t i = 0; i < a->n && !rc; i++)
-        rc = append(ret, &a->items[i], err);
-    if (!rc && labels && !(rc = take_labels(ret, a, labels->runs, labels->n_runs, NULL, err)))
-        rc = take_labels(ret, a, labels->unknown, labels->n_unknown, ANSWER_UNSURE, err);
+        rc = add_answer(ret, &a->items[i], err);
+    if (!rc && labels && !(rc = take_labelled(ret, a, labels->runs, labels->n_runs, NULL, err)))
+        rc = take_labelled(ret, a, labels->unknown, labels->n_unknown, ANSWER_UNSURE, err);
     if (ret->n)
-        qsort(ret->items, ret->n, sizeof *ret->items, by_onset);
+        qsort(ret->items, ret->n, sizeof *ret->items, by_answer_onset);
     return rc;
 }
 
@@ -155,21 +155,21 @@ int answers_complete(struct answers *a, const char *reader, double recording_s, 
     OWNED(answers_done) struct answers rows = {0};
     struct answer rest = {.end_s = recording_s, .confidence = NAN, .type = ANSWER_BACKGROUND};
     str_copy(rest.reader, sizeof rest.reader, reader);
-    int rc = check(&rest, recording_s, err);
+    int rc = check_answer(&rest, recording_s, err);
     rc = rc ? rc : make_rows(a, labels, &rows, err);
     for (size_t i = 0; i <= rows.n && !rc; i++) {
         rest.end_s = i < rows.n ? rows.items[i].onset_s : recording_s;
-        rc = rest.onset_s < rest.end_s ? append(a, &rest, err) : 0;
+        rc = rest.onset_s < rest.end_s ? add_answer(a, &rest, err) : 0;
         rest.onset_s = i < rows.n ? fmax(rest.onset_s, rows.items[i].end_s) : recording_s;
     }
     if (a->n)
-        qsort(a->items, a->n, sizeof *a->items, by_onset);
+        qsort(a->items, a->n, sizeof *a->items, by_answer_onset);
     return rc;
 }
 
 /* ---- the file ---- */
 
-static int read_row(const struct table *t, const int columns[6], struct answers *ret, struct err *err) {
+static int take_answer_row(const struct table *t, const int columns[6], struct answers *ret, struct err *err) {
     struct answer a;
     double duration_s;
     int rc;
@@ -186,7 +186,7 @@ static int read_row(const struct table *t, const int columns[6], struct answers 
     str_copy(a.type, sizeof a.type, table_field(t, columns[2]));
     str_copy(a.reader, sizeof a.reader, reader);
     str_copy(a.comment, sizeof a.comment, columns[5] < 0 || table_is_blank(comment) ? "" : comment);
-    return append(ret, &a, err);
+    return add_answer(ret, &a, err);
 }
 
 int answers_read(const char *path, struct answers *ret, struct err *err) {
@@ -206,12 +206,12 @@ int answers_read(const char *path, struct answers *ret, struct err *err) {
         rc = rc || i >= 4 ? rc : table_require(&t, names[i], &columns[i], err);
     }
     while (!rc && !(rc = table_next(&t, &more, err)) && more)
-        rc = read_row(&t, columns, &found, err);
+        rc = take_answer_row(&t, columns, &found, err);
     table_close(&t);
     if (rc)
         answers_done(&found);
     else if (found.n)
-        qsort(found.items, found.n, sizeof *found.items, by_onset);
+        qsort(found.items, found.n, sizeof *found.items, by_answer_onset);
     *ret = found;
     return rc;
 }
@@ -227,7 +227,7 @@ static void put_cell(struct str *out, const char *text) {
     str_puts(out, quote);
 }
 
-static void put_row(struct str *out, const struct answer *a, const struct events_header *header) {
+static void put_answer(struct str *out, const struct answer *a, const struct events_header *header) {
     /* The end is rounded, not the duration, so that onset + duration reads back as the end. */
     const double onset = round(a->onset_s * 100) / 100, end = round(a->end_s * 100) / 100;
     if (!(onset < end))
@@ -246,7 +246,7 @@ static void put_row(struct str *out, const struct answer *a, const struct events
 static void put_unjudged(struct str *out, double from_s, double to_s, const struct events_header *header) {
     const struct answer unjudged = {.onset_s = from_s, .end_s = to_s, .confidence = NAN, .type = ANSWER_UNSURE};
     if (from_s < to_s)
-        put_row(out, &unjudged, header);
+        put_answer(out, &unjudged, header);
 }
 
 static void put_rows(struct str *out, const struct answers *rows, const struct answers_file *file) {
@@ -255,7 +255,7 @@ static void put_rows(struct str *out, const struct answers *rows, const struct a
     for (size_t i = 0; i < rows->n; i++) {
         if (!file->labels)
             put_unjudged(out, at_s, rows->items[i].onset_s, file->header);
-        put_row(out, &rows->items[i], file->header);
+        put_answer(out, &rows->items[i], file->header);
         at_s = fmax(at_s, rows->items[i].end_s);
     }
     if (!file->labels)

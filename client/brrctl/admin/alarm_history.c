@@ -75,7 +75,15 @@ static bool add_stream(struct history *h, const Brr__V1__JournalEntry *e) {
     return true;
 }
 
-/* detail: "ACTION[ MARK] via …". */
+/* detail: "ACTION[ MARK] via PROGRAM[ by NAME][: NOTE]". */
+static void take_reader(struct history_alarm *a, const Brr__V1__JournalEntry *e) {
+    const char *via = strstr(e->detail, " via "), *by = via ? strstr(via, " by ") : NULL;
+    if (by)
+        str_format(a->marked_by, sizeof a->marked_by, "%.*s", (int)strcspn(by + 4, ":"), by + 4);
+    else
+        str_copy(a->marked_by, sizeof a->marked_by, *e->person ? e->person : e->principal);
+}
+
 static void take_answer(struct history_alarm *a, const Brr__V1__JournalEntry *e) {
     static const char *const marks[] = {
         [HISTORY_TRUE] = "mark true ", [HISTORY_FALSE] = "mark false ", [HISTORY_UNCLEAR] = "mark unclear "};
@@ -84,7 +92,7 @@ static void take_answer(struct history_alarm *a, const Brr__V1__JournalEntry *e)
     for (int i = HISTORY_TRUE; i <= HISTORY_UNCLEAR; i++)
         if (str_starts(e->detail, marks[i])) {
             a->mark = (enum history_mark)i;
-            str_copy(a->marked_by, sizeof a->marked_by, *e->person ? e->person : e->principal);
+            take_reader(a, e);
         }
 }
 

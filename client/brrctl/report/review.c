@@ -47,7 +47,7 @@ static const struct argument rows[] = {
 #undef AT
 static const struct argument_table review_arguments = ARGUMENT_TABLE(rows, struct review_options);
 
-static const struct review_options *own(const struct arguments *o) { return o->own; }
+static const struct review_options *review_options_of(const struct arguments *o) { return o->own; }
 
 #define REVIEW_FILE ".brrd-review.json"
 enum { PATH_SIZE = 4096, JSON_BYTES = 1 << 20, MOST_LISTED = 20 };
@@ -136,9 +136,9 @@ static bool is_within(const char *path, const char *folder) {
 static int check_places(struct review *r, struct err *err) {
     char folder[PATH_SIZE];
     int rc;
-    if (!fsio_exists(own(r->o)->eeg))
-        return err_set(err, ERR_NOT_FOUND, "there is no %s; expected the folder of the recordings", own(r->o)->eeg);
-    if ((rc = fsio_absolute(r->eeg, sizeof r->eeg, own(r->o)->eeg, err)) ||
+    if (!fsio_exists(review_options_of(r->o)->eeg))
+        return err_set(err, ERR_NOT_FOUND, "there is no %s; expected the folder of the recordings", review_options_of(r->o)->eeg);
+    if ((rc = fsio_absolute(r->eeg, sizeof r->eeg, review_options_of(r->o)->eeg, err)) ||
         (rc = fsio_absolute(folder, sizeof folder, r->folder, err)))
         return rc;
     if (is_within(folder, r->eeg) || is_within(r->eeg, folder))
@@ -154,8 +154,8 @@ static int find_events(struct review *r, const char *model, struct err *err) {
     const char *eeg[] = {r->eeg};
     struct arguments o = *r->o;
     char folder[PATH_SIZE];
-    detect.on = own(r->o)->on;
-    detect.parallel = own(r->o)->parallel;
+    detect.on = review_options_of(r->o)->on;
+    detect.parallel = review_options_of(r->o)->parallel;
     str_format(relative, sizeof relative, ".found/%s", detect_folder_name(model, name));
     if (fsio_absolute(folder, sizeof folder, r->folder, err) || fsio_join(found, PATH_SIZE, folder, relative, err))
         return EXIT_FAILED;
@@ -170,9 +170,9 @@ static int find_events(struct review *r, const char *model, struct err *err) {
     return code == EXIT_FAILED ? 0 : code;
 }
 
-static int begin(struct review *r, struct err *err) {
+static int begin_review(struct review *r, struct err *err) {
     static const struct argument_list ward = {{"ward"}, 1};
-    const struct argument_list *found = &own(r->o)->found, *models = &own(r->o)->models;
+    const struct argument_list *found = &review_options_of(r->o)->found, *models = &review_options_of(r->o)->models;
     int code = 0;
     if (!models->n && !found->n)
         models = &ward;
@@ -307,8 +307,8 @@ static void print_sum(const struct review *r) {
         printf("train on them: brrctl submit configs/few.yaml --set data.source=file://%s --watch\n", folder);
 }
 
-static int list(struct review *r) {
-    const int64_t most = own(r->o)->most > 0 ? own(r->o)->most : r->o->json ? INT64_MAX : MOST_LISTED;
+static int list_review(struct review *r) {
+    const int64_t most = review_options_of(r->o)->most > 0 ? review_options_of(r->o)->most : r->o->json ? INT64_MAX : MOST_LISTED;
     struct listing listing;
     int64_t shown = 0, more = 0;
     listing_begin(&listing, "event|>seconds|>confidence|why|>worth|answer");
@@ -316,7 +316,7 @@ static int list(struct review *r) {
         const struct review_item *item = &r->queue.items[i];
         const struct answer *a = answer_of(r, item);
         char name[PATH_SIZE], text[96], confidence[16];
-        if (a && !own(r->o)->all)
+        if (a && !review_options_of(r->o)->all)
             continue;
         if (shown++ >= most) {
             more++;
@@ -403,16 +403,17 @@ static int link_recording(const struct review *r, const struct reviewed *v, stru
 static const char *reader_of(const struct arguments *o) {
     const char *user = getenv("LOGNAME");
     user = user && *user ? user : getenv("USER");
-    return own(o)->reader ? own(o)->reader : user ? user : "";
+    return review_options_of(o)->reader ? review_options_of(o)->reader : user ? user : "";
 }
 
-/* Changes the answers of a recording by `change` and writes them. */
-struct change {
+/* Changes the answers of a recording and writes them. */
+struct review_change {
     const char *verb;
     const struct review_item *item; /* NULL: of no event */
     struct answer answer;
 };
-static int apply(struct answers *a, const struct change *c, double recording_s, const struct labels *labels, struct err *err) {
+static int apply_change(struct answers *a, const struct review_change *c, double recording_s, const struct labels *labels,
+                        struct err *err) {
     struct answer rest = c->answer;
     int rc = 0;
     if (!strcmp(c->verb, "done"))
@@ -428,7 +429,7 @@ static int apply(struct answers *a, const struct change *c, double recording_s, 
     return rc ? rc : answers_put(a, &c->answer, recording_s, err);
 }
 
-static int save(const struct review *r, struct reviewed *v, const struct change *c, struct err *err) {
+static int save_change(const struct review *r, struct reviewed *v, const struct review_change *c, struct err *err) {
     const struct report_recording *recording = v->recording;
     const struct events_header header = {.start_text = strcmp(recording->start_text, "n/a") ? recording->start_text : NULL,
                                          .recording_s = recording->duration_s};
@@ -436,12 +437,12 @@ static int save(const struct review *r, struct reviewed *v, const struct change 
     int rc = labels_load(recording->eeg, "auto", NULL, &labels, err);
     const struct answers_file file = {
         .path = v->labels, .header = &header, .labels = labels.source == LABELS_NONE ? NULL : &labels, .force = r->o->force};
-    if (rc || (rc = apply(&v->answers, c, recording->duration_s, file.labels, err)) || (rc = link_recording(r, v, err)))
+    if (rc || (rc = apply_change(&v->answers, c, recording->duration_s, file.labels, err)) || (rc = link_recording(r, v, err)))
         return rc;
     return answers_write(&v->answers, &file, err);
 }
 
-static void tell(const struct review *r, const struct reviewed *v, const struct change *c) {
+static void tell_change(const struct review *r, const struct reviewed *v, const struct review_change *c) {
     const bool whole = !strcmp(c->verb, "done");
     if (r->o->json) {
         struct output out;
@@ -463,12 +464,12 @@ static void tell(const struct review *r, const struct reviewed *v, const struct 
     print_sum(r);
 }
 
-static double given(double value, double otherwise) { return isnan(value) ? otherwise : value; }
+static double given_or(double value, double otherwise) { return isnan(value) ? otherwise : value; }
 
-static int answer(struct review *r, const char *verb, const char *what, struct err *err) {
-    const struct review_options *options = own(r->o);
+static int answer_review(struct review *r, const char *verb, const char *what, struct err *err) {
+    const struct review_options *options = review_options_of(r->o);
     const bool adds = !strcmp(verb, "add"), accepts = !strcmp(verb, "accept"), whole = !strcmp(verb, "done");
-    struct change c = {.verb = verb, .answer.confidence = options->confidence};
+    struct review_change c = {.verb = verb, .answer.confidence = options->confidence};
     struct reviewed *v;
     int rc = adds || whole ? find_recording(r, what, &v, err) : find_event(r, what, &v, &c.item, err);
     if (rc)
@@ -477,8 +478,8 @@ static int answer(struct review *r, const char *verb, const char *what, struct e
         return err_set(err, ERR_INVALID, "--type is what an accepted or added event is; `%s` has none", verb);
     if (adds && (isnan(options->onset_s) || isnan(options->end_s)))
         return err_set(err, ERR_INVALID, "add needs --onset and --end, in seconds of the recording");
-    c.answer.onset_s = given(options->onset_s, c.item ? c.item->onset_s : 0);
-    c.answer.end_s = given(options->end_s, c.item ? fmin(c.item->end_s, v->recording->duration_s) : v->recording->duration_s);
+    c.answer.onset_s = given_or(options->onset_s, c.item ? c.item->onset_s : 0);
+    c.answer.end_s = given_or(options->end_s, c.item ? fmin(c.item->end_s, v->recording->duration_s) : v->recording->duration_s);
     str_copy(c.answer.type, sizeof c.answer.type,
              adds || accepts           ? (options->type ? options->type : "sz")
              : !strcmp(verb, "unsure") ? ANSWER_UNSURE
@@ -487,9 +488,9 @@ static int answer(struct review *r, const char *verb, const char *what, struct e
         !str_copy(c.answer.comment, sizeof c.answer.comment, options->comment ? options->comment : ""))
         return err_set(err, ERR_RANGE, "--reader has at most %d bytes and --comment %d", ANSWER_READER_SIZE - 1,
                        ANSWER_COMMENT_SIZE - 1);
-    if ((rc = save(r, v, &c, err)))
+    if ((rc = save_change(r, v, &c, err)))
         return rc;
-    tell(r, v, &c);
+    tell_change(r, v, &c);
     return 0;
 }
 
@@ -517,24 +518,24 @@ static bool check_words(const struct arguments *o) {
         fputs("brrctl: an answer needs the name of its reader; add --reader NAME\n", stderr);
         return false;
     }
-    if (!own(o)->eeg && (own(o)->models.n || own(o)->found.n)) {
+    if (!review_options_of(o)->eeg && (review_options_of(o)->models.n || review_options_of(o)->found.n)) {
         fputs("brrctl: --model and --found say where events come from when a review begins, with --eeg\n", stderr);
         return false;
     }
     return true;
 }
 
-static int run(struct review *r) {
+static int run_review(struct review *r) {
     const struct arguments *o = r->o;
     struct err err = {0};
-    int code = own(o)->eeg ? begin(r, &err) : 0;
-    if (!code && ((!own(o)->eeg && read_places(r, &err)) || read_found(r, &err)))
+    int code = review_options_of(o)->eeg ? begin_review(r, &err) : 0;
+    if (!code && ((!review_options_of(o)->eeg && read_places(r, &err)) || read_found(r, &err)))
         code = EXIT_FAILED;
-    if (!code && o->n_args > 1 && answer(r, o->args[1], o->args[2], &err))
+    if (!code && o->n_args > 1 && answer_review(r, o->args[1], o->args[2], &err))
         code = EXIT_FAILED;
     if (code)
         return err.code ? brrctl_fail(&err) : code;
-    return o->n_args > 1 ? 0 : list(r);
+    return o->n_args > 1 ? 0 : list_review(r);
 }
 
 static int cmd_review(const struct arguments *o) {
@@ -547,7 +548,7 @@ static int cmd_review(const struct arguments *o) {
     }
     r->o = o;
     r->folder = o->args[0];
-    int code = run(r);
+    int code = run_review(r);
     review_done(r);
     free(r);
     return code;
