@@ -13,6 +13,9 @@ enum { CLASS_CELL = 1, CLASS_STRUCT = 2, CLASS_CHAR = 4, CLASS_DOUBLE = 6, CLASS
 enum { MOST_DEPTH = 12, MOST_VARIABLES = 1024, MOST_FIELDS = 4096, MOST_FIELD_NAME = 64, MOST_LOADED = 4096, PIECE = 16 << 10 };
 enum { MOST_TEXT = 1 << 20 };
 
+/* What all variables of a file may inflate to: 64 times its bytes, and 64 MiB where zeros compress better. */
+enum { MOST_RATIO = 64, MOST_INFLATED = 64 << 20 };
+
 /* Bytes one after another: of the file, or inflated from a part of it. */
 struct mat_stream {
     const struct filebytes *bytes;
@@ -22,6 +25,7 @@ struct mat_stream {
     z_stream z;
     uint8_t in[PIECE];
     uint64_t position; /* of what was given out: in the file, or inflated */
+    uint64_t most;     /* where inflating ends */
     size_t element;    /* where the compressed bytes began, and how many they are */
     size_t element_bytes;
 };
@@ -60,6 +64,8 @@ static int mat_take(struct mat_stream *s, void *to, size_t n, struct err *err) {
     if (!n)
         return 0;
     if (s->inflating) {
+        if (n > s->most - s->position)
+            return corrupt(s, err, "a compressed variable is longer than its length");
         if ((rc = inflate_some(s, to, n, err)))
             return rc;
     } else {
@@ -84,6 +90,8 @@ static int mat_skip(struct mat_stream *s, uint64_t n, struct err *err) {
         s->position += n;
         return 0;
     }
+    if (n > s->most - s->position)
+        return corrupt(s, err, "a compressed variable is longer than its length");
     for (uint64_t some; n; n -= some) {
         some = n < sizeof drain ? n : sizeof drain;
         int rc = mat_take(s, drain, (size_t)some, err);
@@ -176,9 +184,11 @@ static int read_numbers(struct mat_stream *s, struct mat_value *v, struct err *e
         return v->n ? corrupt(s, err, "numbers of an unknown type") : 0;
     if ((int64_t)(t.bytes / (uint32_t)width) < v->n)
         return corrupt(s, err, "an array has fewer numbers than its dimensions say");
+    if (!t.is_small && t.bytes > (s->inflating ? s->most - s->position : s->end - s->at))
+        return corrupt(s, err, "the numbers of an array are longer than its length");
     v->kind = MAT_NUMBERS;
     v->place = (struct mat_place){s->inflating ? s->element : 0, s->inflating ? s->element_bytes : 0,
-                                  s->position - (t.is_small ? sizeof t.small : 0), t.bytes, (int)t.type};
+                                  s->position - (t.is_small ? sizeof t.small : 0), (uint64_t)v->n * (uint64_t)width, (int)t.type};
     if (v->n > MOST_LOADED || t.bytes > MOST_LOADED * sizeof(double))
         return 0; /* the caller skips to the end of the array */
     uint8_t *raw;
@@ -338,6 +348,7 @@ static int read_matrix(struct mat_stream *s, const struct mat_tag *t, int depth,
 
 static int begin_inflating(struct mat_stream *inner, const struct mat_stream *s, size_t at, size_t bytes, struct err *err) {
     memset(inner, 0, sizeof *inner);
+    inner->most = sizeof(uint64_t); /* the tag of the variable */
     inner->bytes = s->bytes;
     inner->arena = s->arena;
     inner->at = inner->element = at;
@@ -347,16 +358,28 @@ static int begin_inflating(struct mat_stream *inner, const struct mat_stream *s,
     return inflateInit(&inner->z) == Z_OK ? 0 : err_set(err, ERR_EXHAUSTED, "%s: out of memory", s->bytes->name);
 }
 
+/* Lets the variable inflate to the length that its tag states, unless the file then inflates to more than it may. */
+static int allow(struct mat_stream *s, struct mat_stream *inner, const struct mat_tag *t, struct err *err) {
+    const uint64_t most = (uint64_t)s->bytes->len * MOST_RATIO + MOST_INFLATED;
+    s->most += t->bytes;
+    if (s->most > most)
+        return err_set(err, ERR_INVALID,
+                       "%s: its compressed variables inflate to %llu bytes; expected at most %llu of a file of %zu bytes; save it "
+                       "again without compression (in EEGLAB as two files)",
+                       s->bytes->name, (unsigned long long)s->most, (unsigned long long)most, s->bytes->len);
+    inner->most += (uint64_t)t->bytes + t->pad;
+    return 0;
+}
+
 /* A variable that is compressed. */
-static int read_compressed(const struct mat_stream *s, size_t bytes, struct mat_value *ret, const char **ret_name,
-                           struct err *err) {
+static int read_compressed(struct mat_stream *s, size_t bytes, struct mat_value *ret, const char **ret_name, struct err *err) {
     OWNED_MEMORY struct mat_stream *inner = malloc(sizeof *inner);
     struct mat_tag t;
     int rc =
         inner ? begin_inflating(inner, s, s->at, bytes, err) : err_set(err, ERR_EXHAUSTED, "%s: out of memory", s->bytes->name);
     if (rc)
         return rc;
-    if (!(rc = take_tag(inner, &t, err)) && t.type == MI_MATRIX)
+    if (!(rc = take_tag(inner, &t, err)) && !(rc = allow(s, inner, &t, err)) && t.type == MI_MATRIX)
         rc = read_matrix(inner, &t, 0, ret, ret_name, err);
     inflateEnd(&inner->z);
     return rc;
@@ -439,6 +462,7 @@ int mat_inflate(const struct filebytes *bytes, const struct mat_place *place, in
                         : err_set(err, ERR_EXHAUSTED, "%s: out of memory", bytes->name);
     if (rc)
         return rc;
+    s->most = place->offset + place->bytes; /* which mat_read allowed */
     rc = mat_skip(s, place->offset, err);
     for (uint64_t left = place->bytes, some; !rc && left; left -= some) {
         some = left < PIECE ? left : PIECE;
