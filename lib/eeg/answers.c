@@ -111,8 +111,8 @@ int answers_put(struct answers *a, const struct answer *answer, double recording
         after.onset_s = answer->end_s;
         if (is_background(old) && before.onset_s < before.end_s)
             rc = add_answer(&kept, &before, err);
-        if (!rc && is_background(old) && after.onset_s < after.end_s)
-            rc = add_answer(&kept, &after, err);
+        if (is_background(old) && after.onset_s < after.end_s)
+            rc = rc ? rc : add_answer(&kept, &after, err);
     }
     if (rc || (rc = add_answer(&kept, answer, err))) {
         answers_done(&kept);
@@ -144,11 +144,12 @@ static int make_rows(const struct answers *a, const struct labels *labels, struc
     *ret = (struct answers){0};
     for (size_t i = 0; i < a->n && !rc; i++)
         rc = add_answer(ret, &a->items[i], err);
-    if (!rc && labels && !(rc = take_labelled(ret, a, labels->runs, labels->n_runs, NULL, err)))
-        rc = take_labelled(ret, a, labels->unknown, labels->n_unknown, ANSWER_UNSURE, err);
+    if (rc || (labels && ((rc = take_labelled(ret, a, labels->runs, labels->n_runs, NULL, err)) ||
+                          (rc = take_labelled(ret, a, labels->unknown, labels->n_unknown, ANSWER_UNSURE, err)))))
+        return rc;
     if (ret->n)
         qsort(ret->items, ret->n, sizeof *ret->items, by_answer_onset);
-    return rc;
+    return 0;
 }
 
 int answers_complete(struct answers *a, const char *reader, double recording_s, const struct labels *labels, struct err *err) {

@@ -46,7 +46,6 @@ const char *eegfile_unread(const char *path) {
         {".e", "a recording of Nicolet, which is not read; export it as EDF in NicoletOne"},
         {".cnt", "a recording of Neuroscan or ANT Neuro (CNT), which is not read; export it as EDF in Curry or asa, or with MNE: "
                  "mne.io.read_raw_cnt(FILE).export('x.edf')"},
-        {".gdf", "a GDF recording, which is not read; export it as EDF with MNE: mne.io.read_raw_gdf(FILE).export('x.edf')"},
         {".fif", "a FIF recording of MNE, which is not read; export it as EDF: mne.io.read_raw_fif(FILE).export('x.edf')"},
     };
     for (size_t i = 0; i < sizeof unread / sizeof *unread; i++)

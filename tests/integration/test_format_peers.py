@@ -2,6 +2,7 @@
 """Recordings of other formats than EDF through lib/formats and through MNE (Debian python3-mne): the same samples to one rounding of a float,
 the same rate, names and annotations. The files are written here from the definitions of the formats; where the optional folder of small
 recordings by other programs (BRR_FORMATS_DIR) is, those are compared too. Skips without MNE and NumPy."""
+import datetime
 import json
 import os
 import pathlib
@@ -27,7 +28,7 @@ except ImportError:
 LABELS = ["Fp1", "F3", "C3", "P3", "O1"]
 RATE, POINTS = 250, 5000
 READERS = {".vhdr": mne.io.read_raw_brainvision, ".ahdr": mne.io.read_raw_brainvision, ".set": mne.io.read_raw_eeglab,
-           ".lay": mne.io.read_raw_persyst, ".EEG": mne.io.read_raw_nihon}
+           ".lay": mne.io.read_raw_persyst, ".EEG": mne.io.read_raw_nihon, ".gdf": mne.io.read_raw_gdf}
 
 
 def samples(seed=1):
@@ -191,6 +192,30 @@ def write_nihon(stem, blocks=((16, 0, 16), ), log=(), fine=(), name=b"X1", chann
     return stem + ".EEG"
 
 
+# ---- GDF ----
+
+def write_gdf(stem, version="2.20", kind=3, per_record=1, events=(), mode=3, unit=4275, physical=(-3000, 3000), x=None, names=None, rate=None):
+    """kind: of samples, by its number; events: (position from 1, code, signal, length)."""
+    x, names, rate = samples(6) if x is None else x, names or LABELS, rate or RATE
+    n, points = x.shape
+    types = {1: "<i1", 3: "<i2", 5: "<i4", 7: "<i8", 16: "<f4", 17: "<f8", 279: "i3"}
+    start = int((738000 + 9.5 / 24) * 2**32)
+    head = f"GDF {version}".encode().ljust(8) + b"P1 X".ljust(66) + bytes(14) + b"rec".ljust(64) + bytes(16) + struct.pack("<QQH", start, 0, n + 1)
+    head = head.ljust(236, b"\0") + struct.pack("<qIIHH", points // per_record, per_record, rate, n, 0)
+    field = lambda code, values: b"".join(struct.pack("<" + code, v) for v in values)
+    head += b"".join(s.encode().ljust(16, b"\0") for s in names) + bytes(86 * n) + field("H", [unit] * n)
+    head += field("d", [physical[0]] * n) + field("d", [physical[1]] * n) + field("d", [-32768] * n) + field("d", [32767] * n) + bytes(80 * n)
+    head += field("I", [per_record] * n) + field("I", [kind] * n) + bytes(32 * n)
+    blocks = x.reshape(n, -1, per_record).transpose(1, 0, 2)
+    data = blocks.astype("<i4")[..., None].view("u1").reshape(-1, 4)[:, :3].tobytes() if kind == 279 else blocks.astype(types[kind]).tobytes()
+    early = float(version) < 1.94
+    table = bytes([mode]) + (struct.pack("<I", rate)[:3] + struct.pack("<I", len(events)) if early else struct.pack("<I", len(events))[:3] + struct.pack("<f", rate))
+    columns = list(zip(*events)) or [()] * 4
+    table += field("I", columns[0]) + field("H", columns[1]) + (field("H", columns[2]) + field("I", columns[3]) if mode == 3 else b"")
+    pathlib.Path(stem + ".gdf").write_bytes(head + data + table)
+    return stem + ".gdf"
+
+
 # ---- the same recording in EDF ----
 
 def write_edf(path, x, rate, low, high):
@@ -228,13 +253,13 @@ class Peers(unittest.TestCase):
         self.addCleanup(self.scratch.cleanup)
         self.stem = os.path.join(self.scratch.name, "rec")
 
-    def compare(self, path, names=True):
+    def compare(self, path, names=True, atol=1e-9):
         facts, x = read(path, self.scratch.name)
         self.assertNotIn("error", facts, path)
         raw = READERS[os.path.splitext(path)[1]](str(path), preload=True)
         d = raw.get_data() * 1e6
         self.assertEqual(x.shape, d.shape, path)
-        self.assertTrue(np.all(np.abs(x - d) <= 1e-9 + 1.2e-7 * np.abs(d)), (path, np.abs(x - d).max()))
+        self.assertTrue(np.all(np.abs(x - d) <= atol + 1.2e-7 * np.abs(d)), (path, np.abs(x - d).max()))
         self.assertAlmostEqual(facts["signals"][0]["rate"], raw.info["sfreq"], 9)
         if names:
             self.assertEqual([s["label"] for s in facts["signals"]], raw.ch_names)
@@ -318,6 +343,29 @@ class Peers(unittest.TestCase):
         facts, raw = self.compare(write_nihon(self.stem, blocks=((16, 0, 16), (16, 0, 26), (16, 2, 0), (16, 2, 5))), names=False)
         self.assertEqual(facts["segments"], [[0, 1000, 0], [1000, 1000, 10], [2000, 2000, 104]])
 
+    def test_gdf(self):
+        events = [(251, 769, 0, 500), (1001, 770, 2, 25)]
+        for version, kind, per_record in (("2.20", 3, 1), ("1.99", 16, 250), ("1.93", 5, 50), ("2.51", 17, 1), ("2.00", 7, 125)):
+            for mode in (1, 3):
+                facts, raw = self.compare(write_gdf(self.stem, version, kind, per_record, events, mode), atol=1e-4 if kind == 16 else 1e-9)  # MNE scales floats as floats
+                self.assertEqual([(round(o, 6), t) for o, _, t in facts["annotations"]], [(round(a["onset"], 6), str(a["description"])) for a in raw.annotations])
+                self.assertEqual([d for _, d, _ in facts["annotations"]], [2, 0.1] if mode == 3 else [None, None])
+                theirs = raw.info["meas_date"] + datetime.timedelta(milliseconds=1)  # a stamp is 2^-32 of a day, and MNE cuts it to microseconds
+                self.assertEqual(facts["start"], theirs.strftime("%Y-%m-%d %H:%M:%S"))
+
+    def test_24_bits_of_gdf(self):  # which MNE does not read
+        self.assertTrue(np.array_equal(*(read(write_gdf(self.stem, kind=kind, per_record=10), self.scratch.name)[1] for kind in (5, 279))))
+
+    def test_parts_of_gdf_that_are_wrong_are_named(self):
+        whole = pathlib.Path(write_gdf(self.stem, events=[(1, 769, 0, 5)])).read_bytes()
+        for at, value, said in ((4, b"1.25", "GDF 1.25 is not read"), (252, b"\0\0", "expected numbers above 0"), (244, b"\0" * 4, "expected numbers above 0"),
+                                (256 + 220 * 5, b"\x63\0\0\0", "samples of type 99"), (len(whole) - 20, b"\2", "mode 2")):
+            pathlib.Path(self.stem + ".gdf").write_bytes(whole[:at] + value + whole[at + len(value):])
+            self.assertIn(said, read(self.stem + ".gdf", self.scratch.name)[0]["error"])
+        pathlib.Path(self.stem + ".gdf").write_bytes(whole[:1536 + 5 * 2 * 100 + 7])  # cut within a record
+        facts, x = read(self.stem + ".gdf", self.scratch.name)
+        self.assertEqual((x.shape[1], facts["annotations"]), (100, []))
+
     def test_a_network_is_fed_the_same_in_every_format(self):
         global LABELS, POINTS, RATE, samples
         old = LABELS, POINTS, RATE, samples
@@ -331,11 +379,12 @@ class Peers(unittest.TestCase):
             paths = [os.path.join(folder, name) for name in ("a.edf", "n.edf")]
             paths += [write_plain_brainvision(os.path.join(folder, "b")), write_eeglab(os.path.join(folder, "e"), "fdt"), write_eeglab(os.path.join(folder, "f"), "f8", True)]
             paths += [write_persyst(os.path.join(folder, "p"), 32, calibration=0.5), write_nihon(os.path.join(folder, "k"), channels=tuple(range(19)), name=None)]
+            paths.append(write_gdf(os.path.join(folder, "g"), per_record=RATE, physical=(-16384, 16383.5), x=x, names=NAMES, rate=RATE))
             for path in paths:
                 out = os.path.join(folder, "windows")
                 subprocess.run([BRRCTL, "windows", path, "--montage", "referential-19", "--out", out], check=True, capture_output=True)
                 windows[os.path.basename(path)] = tensor(out)
-            for name in ("b.vhdr", "e.set", "f.set", "p.lay"):
+            for name in ("b.vhdr", "e.set", "f.set", "p.lay", "g.gdf"):
                 self.assertTrue(windows[name] == windows["a.edf"], name)
             self.assertTrue(windows["k.EEG"] == windows["n.edf"])
             self.assertFalse(windows["a.edf"] == windows["n.edf"])

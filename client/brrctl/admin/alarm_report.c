@@ -183,9 +183,11 @@ static int export_all(const struct arguments *o, const struct history *h, struct
     int files = 0, rc = fsio_mkdirs(own(o)->output, err);
     for (int i = 0; i < h->n_streams && !rc; i++)
         rc = export_stream(o, h, &h->streams[i], &files, err);
-    if (!rc && !files)
+    if (rc)
+        return rc;
+    if (!files)
         fprintf(stderr, "brrctl: no alarm of this time is marked true or false; nothing was written\n");
-    return rc;
+    return 0;
 }
 
 int alarms_export(const struct arguments *o) {
