@@ -24,12 +24,12 @@ struct host {
 
 static void beat(struct host *h) { atomic_store(&h->busy_since_ms, clock_ms()); }
 
-/* The next order. Waits for one when no step is due; NULL then means that the mailbox is closed and empty. */
+/* The next order. Waits for one when no step is due, until one is; NULL: none has come, or the mailbox is closed and empty. */
 static struct message *next_order(struct host *h, bool due) {
     if (due)
         return mailbox_take(h->orders);
     atomic_store(&h->busy_since_ms, 0);
-    return mailbox_wait(h->orders, -1);
+    return mailbox_wait(h->orders, h->work->pause_ms ? h->work->pause_ms(h->state) : -1);
 }
 
 /* Until the host is to stop and no order waits. */
@@ -37,7 +37,7 @@ static void serve(struct host *h) {
     bool due = false;
     for (;;) {
         struct message *m = next_order(h, due);
-        if (!m && (!due || atomic_load(&h->stopping)))
+        if (!m && atomic_load(&h->stopping))
             return;
         for (; m; m = mailbox_take(h->orders)) {
             beat(h);

@@ -21,6 +21,8 @@ struct host_work {
     int (*open)(void *ctx, void **ret_state, struct err *err);
     void (*order)(void *state, struct message *order); /* carries out or queues an order; owns it from now on */
     bool (*step)(void *state);                         /* runs one step; false when none is due */
+    /* After a step that was not due: in how many milliseconds one is, if no order comes before; -1, or NULL: an order must come. */
+    int64_t (*pause_ms)(void *state);
     /* Returns the orders that nobody was told about, linked by next; they are the owner's again. */
     struct message *(*close)(void *state);
     /* "waits for WHAT since TIME" while a part of the work waits for something outside the device; false: it does not. Any thread.

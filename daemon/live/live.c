@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/queue.h"
@@ -21,29 +22,57 @@ struct live {
     void *serve_ctx;
     struct eegring_limits viewer;
     int64_t alarm_hop;           /* 256 Hz samples; of streams that ask for none */
-    struct live_stream *streams; /* the line */
-    int64_t turns, looks;        /* looks: for streams of a batch */
-    double now_s;                /* when the turn began */
+    struct live_stream *streams; /* all, the newest first */
+    struct live_stream **due;    /* the line: those that may have something to do, at least; there is room for all */
+    int n_streams, n_due, due_capacity;
+    int64_t turns, looks; /* looks: for streams of a batch */
+    double now_s;         /* when the turn began */
+    double pause_s;       /* until streams that are held back for others are due; INFINITY: none is */
 };
 
 /* ---- the line ---- */
 
 static struct live_stream *after(struct live_stream *s) { return live_stream_turn(s)->next; }
 
-static void enqueue(struct live *l, struct live_stream *s) {
-    struct live_stream **end = &l->streams;
-    while (*end)
-        end = &live_stream_turn(*end)->next;
-    *end = s;
-    live_stream_turn(s)->next = NULL;
+/* Every stream with work is in the line: whatever may give it work calls this. */
+static void line_up(struct live *l, struct live_stream *s) {
+    if (live_stream_turn(s)->due)
+        return;
+    live_stream_turn(s)->due = true;
+    l->due[l->n_due++] = s;
+}
+
+static void step_out(struct live *l, struct live_stream *s) {
+    int i = 0;
+    while (i < l->n_due && l->due[i] != s)
+        i++;
+    if (i < l->n_due)
+        memmove(l->due + i, l->due + i + 1, (size_t)(--l->n_due - i) * sizeof *l->due);
+    live_stream_turn(s)->due = false;
+}
+
+static int take_place(struct live *l, struct live_stream *s, struct err *err) {
+    live_stream_turn(s)->next = l->streams;
+    l->streams = s;
+    if (l->n_streams++ < l->due_capacity)
+        return 0;
+    struct live_stream **more = realloc(l->due, 2 * (size_t)l->n_streams * sizeof *more);
+    if (!more)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    l->due = more;
+    l->due_capacity = 2 * l->n_streams;
+    return 0;
 }
 
 static void unlink_stream(struct live *l, struct live_stream *s) {
     struct live_stream **link = &l->streams;
     while (*link && *link != s)
         link = &live_stream_turn(*link)->next;
-    if (*link)
+    if (*link) {
         *link = after(s);
+        l->n_streams--;
+    }
+    step_out(l, s);
 }
 
 /* ---- orders ---- */
@@ -58,8 +87,10 @@ static void answer_load(struct live *l, struct live_order *o, struct live_model 
         r->opened = live_model_describe(m);
     if (m && !r->opened && !r->err.code)
         err_set(&r->err, ERR_EXHAUSTED, "out of memory for a model");
-    if (r->opened)
+    if (r->opened) {
         m->pins++;
+        m->max_delay_s = o->max_delay_ms < 0 ? l->models.max_delay_s : (double)o->max_delay_ms / 1000;
+    }
     live_report_post(r, l->reports);
 }
 
@@ -68,6 +99,7 @@ static void answer_open(struct live *l, struct live_order *o, struct live_model 
     if (m) {
         m->used = l->turns;
         live_stream_begin(o->stream, m, l->alarm_hop, o, &own);
+        line_up(l, o->stream); /* chunks may wait already */
     }
     if (own.code)
         live_stream_fail(o->stream, &own);
@@ -174,12 +206,19 @@ static void on_close(struct live *l, struct live_order *o) {
     live_report_post(live_order_answer(o), l->reports); /* from now on the stream is its owner's */
 }
 
+static void on_open(struct live *l, struct live_order *o) {
+    struct err err;
+    live_stream_join(o->stream, l->models.device, l->reports, &l->viewer);
+    if (take_place(l, o->stream, &err))
+        answer(l, o, NULL, &err);
+    else
+        find_model(l, o);
+}
+
 void live_order(struct live *l, struct live_order *o) {
     switch ((enum live_order_kind)o->message.kind) {
     case LIVE_OPEN:
-        enqueue(l, o->stream);
-        live_stream_join(o->stream, l->models.device, l->reports, &l->viewer);
-        find_model(l, o);
+        on_open(l, o);
         return;
     case LIVE_SAVE:
         live_stream_save(o->stream, o);
@@ -205,12 +244,16 @@ void live_order(struct live *l, struct live_order *o) {
         on_close(l, o);
         break;
     case LIVE_WAKE:
+        if (live_stream_runnable(o->stream)) /* else there may be no room for it (take_place) */
+            line_up(l, o->stream);
         break;
     case LIVE_CHUNK:
     case LIVE_GAP:
     case LIVE_FINISH:
-        if (live_stream_queue(o->stream, o))
+        if (live_stream_queue(o->stream, o)) {
+            line_up(l, o->stream);
             return;
+        }
         break;
     }
     live_order_free(o);
@@ -218,41 +261,71 @@ void live_order(struct live *l, struct live_order *o) {
 
 /* ---- whose turn it is ---- */
 
-static bool wants(const struct live *l, const struct live_stream *s, const struct live_model *m, bool realtime) {
-    return live_stream_model(s) == m && live_stream_runnable(s) && live_stream_is_live(s, l->now_s) == realtime;
+struct choice {
+    struct live_stream *who[LIVE_MAX_BATCH];
+    double since[LIVE_MAX_BATCH]; /* of live streams: ascending */
+    int n;
+};
+
+/* Live streams: who has waited longest is first, so that the nearest deadline is met first. */
+static void insert(struct choice *c, struct live_stream *s, double since, int most) {
+    int i = c->n < most ? c->n++ : most - 1;
+    for (; i > 0 && c->since[i - 1] > since; i--) {
+        c->who[i] = c->who[i - 1];
+        c->since[i] = c->since[i - 1];
+    }
+    c->who[i] = s;
+    c->since[i] = since;
 }
 
-/* Live streams: who has waited longest is next, so that the nearest deadline is met first. Replays: in turn. NULL: none waits. */
-static struct live_stream *pick(struct live *l, const struct live_model *m, bool realtime) {
-    struct live_stream *best = NULL;
-    double since = INFINITY;
-    for (struct live_stream *s = l->streams; s; s = after(s)) {
-        if (!wants(l, s, m, realtime) || live_stream_turn(s)->looked == l->looks)
+/* At most so many of the line that this look has not found yet; replays in turn. Those without work leave the line. */
+static void choose_due(struct live *l, const struct live_model *m, bool realtime, int most, struct choice *ret) {
+    int kept = 0;
+    ret->n = 0;
+    for (int i = 0; i < l->n_due; i++) {
+        struct live_stream *s = l->due[i];
+        struct live_turn *turn = live_stream_turn(s);
+        if (!(turn->due = live_stream_has_work(s)))
             continue;
-        if (!realtime)
-            return s;
-        double own = live_stream_waiting_since_s(s);
-        if (own < since) {
-            since = own;
-            best = s;
-        }
+        l->due[kept++] = s;
+        if (live_stream_model(s) != m || live_stream_is_live(s, l->now_s) != realtime || turn->looked == l->looks)
+            continue;
+        double since = realtime ? live_stream_waiting_since_s(s) : 0;
+        if (ret->n < most || (realtime && since < ret->since[most - 1]))
+            insert(ret, s, since, most);
     }
-    return best;
+    l->n_due = kept;
+}
+
+/* True while streams of a batch that is not full wait for others that fall due within the model's delay. */
+static bool holds(struct live *l, const struct live_model *m, const struct choice *c) {
+    double waited = c->n ? l->now_s - c->since[0] : 0;
+    if (!c->n || c->n == m->most || waited < 0 || waited >= m->max_delay_s)
+        return false;
+    l->pause_s = fmin(l->pause_s, m->max_delay_s - waited);
+    return true;
 }
 
 /* Streams of a model with a window that waits, at most as many as its batches have windows. A replay waits with so many. */
 static int gather(struct live *l, const struct live_model *m, bool realtime, struct live_stream **who,
                   struct timeline **timelines) {
+    struct choice c;
     int n = 0;
     l->looks++;
-    for (struct live_stream *s; n < m->most && (s = pick(l, m, realtime));) {
-        live_stream_turn(s)->looked = l->looks;
-        live_stream_absorb(s, realtime ? 1 : m->most);
-        if (live_stream_ready(s)) {
-            who[n] = s;
-            timelines[n++] = live_stream_timeline(s);
-        } else {
-            live_stream_settle(s);
+    for (bool first = true; n < m->most; first = false) {
+        choose_due(l, m, realtime, m->most - n, &c);
+        if (!c.n || (first && realtime && holds(l, m, &c)))
+            break;
+        for (int i = 0; i < c.n; i++) {
+            struct live_stream *s = c.who[i];
+            live_stream_turn(s)->looked = l->looks;
+            live_stream_absorb(s, realtime ? 1 : m->most);
+            if (live_stream_ready(s)) {
+                who[n] = s;
+                timelines[n++] = live_stream_timeline(s);
+            } else {
+                live_stream_settle(s);
+            }
         }
     }
     return n;
@@ -289,8 +362,8 @@ static bool run_batch(struct live *l, struct live_model *m, bool realtime) {
         if (realtime && !rc && !isnan(newest_s))
             metric_observe(m->lag, end_s - newest_s);
     }
-    unlink_stream(l, who[0]); /* it was served first, and with all of the batch where it had so many */
-    enqueue(l, who[0]);
+    step_out(l, who[0]); /* it was served first, and with all of the batch where it had so many */
+    line_up(l, who[0]);
     return true;
 }
 
@@ -305,10 +378,15 @@ static bool run_class(struct live *l, bool realtime) {
 enum live_step live_step(struct live *l) {
     l->turns++;
     l->now_s = clock_s();
+    l->pause_s = INFINITY;
     if (run_class(l, true))
         return LIVE_RAN_REALTIME;
+    if (!isinf(l->pause_s)) /* a batch of replays would take longer */
+        return LIVE_IDLE;
     return run_class(l, false) ? LIVE_RAN_REPLAY : LIVE_IDLE;
 }
+
+int64_t live_pause_ms(const struct live *l) { return isinf(l->pause_s) ? -1 : (int64_t)ceil(1000 * l->pause_s); }
 
 /* ---- its life ---- */
 
@@ -325,8 +403,10 @@ struct live *live_new(const struct live_config *config) {
                                      .metrics = config->metrics,
                                      .memory_limit_bytes = config->memory_limit_bytes,
                                      .batch = config->batch ? config->batch : LIVE_BATCH_CPU,
+                                     .max_delay_s = (double)config->max_delay_ms / 1000,
                                      .may_be_fp32 = config->may_be_fp32};
     str_copy(l->models.device_name, sizeof l->models.device_name, info.name);
+    l->pause_s = INFINITY;
     l->serve = config->serve;
     l->serve_ctx = config->serve_ctx;
     l->viewer = config->viewer;
@@ -349,5 +429,6 @@ void live_free(struct live *l) {
     }
     live_models_done(&l->models);
     stream_close(l->stream);
+    free(l->due);
     free(l);
 }

@@ -22,6 +22,7 @@ struct live_config {
     int64_t memory_limit_bytes; /* of one model with its lanes, 0 = no limit */
     int batch;                  /* windows of one model that are computed together, at most LIVE_MAX_BATCH; fewer if a model of
                                  * so many would take more than a sixteenth of the device; 0 = LIVE_BATCH_CPU */
+    int64_t max_delay_ms;       /* for which live streams of a model wait for others to share a batch, unless LOAD says otherwise */
     bool may_be_fp32; /* a model that the loader has read for bf16 computes in fp32 where its file allows bf16 no such difference */
     struct model_loader *loader; /* reads the files of models */
     live_post_fn *post; /* gives the loader's orders to live_order, on the host's thread; called on a thread of the loader */
@@ -38,5 +39,7 @@ void live_order(struct live *l, struct live_order *o);
 /* Run one batch of windows, of live streams if one waits, else of replays. */
 enum live_step { LIVE_IDLE, LIVE_RAN_REALTIME, LIVE_RAN_REPLAY };
 enum live_step live_step(struct live *l);
+/* After LIVE_IDLE: when to step again though no order came, as live streams wait for others; -1: never. */
+int64_t live_pause_ms(const struct live *l);
 
 #endif

@@ -43,6 +43,7 @@ static int open_streams(struct host_site *site, bool replays, void **ret, struct
                                        .batch = !site->info.is_async ? LIVE_BATCH_CPU
                                                 : replays            ? DETECTOR_BATCH_GPU
                                                                      : LIVE_BATCH_GPU,
+                                       .max_delay_ms = site->info.is_async && !replays ? LIVE_MAX_DELAY_MS_GPU : 0,
                                        .may_be_fp32 = own->automatic,
                                        .loader = h->loader,
                                        .post = pass_order,
@@ -67,6 +68,8 @@ static void order_stream(void *state, struct message *m) { live_order(((struct l
 static void drop_report(struct message *m) { live_report_free((struct live_report *)m); }
 static bool step_streams(void *state) { return live_step(((struct live_host *)state)->live) != LIVE_IDLE; }
 
+static int64_t pause_ms(void *state) { return live_pause_ms(((struct live_host *)state)->live); }
+
 static bool waits_for_file(void *state, char ret_text[HOST_WAITS_TEXT]) {
     return model_loader_waits(((struct live_host *)state)->loader, ret_text);
 }
@@ -77,6 +80,7 @@ static const struct host_work live_work = {.name = "live",
                                            .open = open_live,
                                            .order = order_stream,
                                            .step = step_streams,
+                                           .pause_ms = pause_ms,
                                            .close = close_streams,
                                            .waits = waits_for_file};
 static const struct host_work replay_work = {.name = "replays",

@@ -13,6 +13,7 @@ struct live_order *live_order_new(enum live_order_kind kind, struct live_stream 
         return NULL;
     o->message.kind = (int)kind;
     o->stream = stream;
+    o->max_delay_ms = -1;
     if (kind == LIVE_WAKE || kind == LIVE_PREPARED || (o->answer = live_report_new(answers[kind], stream)))
         return o;
     free(o);

@@ -17,7 +17,8 @@ enum {
     LIVE_MAX_BATCH = 64, /* DETECTOR_BATCH_GPU; struct live_config says how many there are */
     LIVE_BATCH_CPU = 4,
     LIVE_BATCH_GPU = 32, /* of live windows: fewer than model_launch_steps, so that none waits for a launch of a minute's steps */
-    LIVE_MAX_SAMPLES = 1 << 30,     /* of one report */
+    LIVE_MAX_SAMPLES = 1 << 30, /* of one report */
+    LIVE_MAX_DELAY_MS_GPU = 5,
     LIVE_CREDIT_BYTES = 256 * 1024, /* of a stream's reports that its owner has not released */
 };
 
@@ -57,6 +58,7 @@ struct live_order {
     double received_s;     /* CHUNK: monotonic clock */
     double due_s;          /* CHUNK: set by the stream: when real time would have brought it, but not before it was received */
     char checkpoint[LIVE_PATH], model[LIVE_NAME]; /* LOAD, UNLOAD: keep the model loaded, or let it go */
+    int64_t max_delay_ms;                         /* LOAD: of its live streams for one another; -1: the device's default */
     struct live_prepared *prepared;               /* PREPARED */
     struct live_report *answer; /* of the kind that ends this order; made with it, so that it is sent whatever memory is left */
 };

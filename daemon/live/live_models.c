@@ -136,6 +136,7 @@ int live_models_load(struct live_models *s, const struct live_prepared *p, const
         return rc;
     }
     m->detector = detector;
+    m->max_delay_s = s->max_delay_s;
     m->most = p->image->max_batch;
     m->bytes = p->bytes;
     m->mtime_ns = p->mtime_ns;

@@ -11,9 +11,10 @@ struct live_model {
     int64_t bytes, mtime_ns; /* of the file when it was loaded; another file under the same path is another detector */
     char alias[LIVE_PATH];   /* another file of the same contents, and its size and time */
     int64_t alias_bytes, alias_mtime_ns;
-    int most;          /* windows of its batches */
-    int pins, streams; /* the owner's counts: orders to keep it, streams that use it */
-    int64_t used;      /* turn of the newest use */
+    int most;           /* windows of its batches */
+    double max_delay_s; /* for which its live streams wait for one another */
+    int pins, streams;  /* the owner's counts: orders to keep it, streams that use it */
+    int64_t used;       /* turn of the newest use */
     struct metric *windows, *dropped, *compute, *batch, *lag, *suppressed, *bursts;
 };
 
@@ -24,7 +25,8 @@ struct live_models {
     struct metrics *metrics;    /* may be NULL */
     int64_t memory_limit_bytes; /* of one model; 0 = no limit */
     int batch;                  /* windows, as of struct live_config */
-    bool may_be_fp32;           /* the same */
+    double max_delay_s;         /* of models for which LOAD names none */
+    bool may_be_fp32;           /* as of struct live_config */
     struct live_model items[LIVE_MAX_MODELS];
     struct live_order *served[LIVE_MAX_MODELS]; /* of the host of replays: SERVED orders, whose models are uploaded on demand */
 };

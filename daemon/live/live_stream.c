@@ -609,6 +609,8 @@ bool live_stream_ready(const struct live_stream *s) {
     return s->timeline && !s->failed && timeline_ready(s->timeline, &err);
 }
 
+bool live_stream_has_work(const struct live_stream *s) { return live_stream_runnable(s) && (s->first || live_stream_ready(s)); }
+
 /* When the samples were due that the stream has not been served for. */
 static double due_s(const struct live_stream *s) {
     if (live_stream_ready(s))

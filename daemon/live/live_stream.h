@@ -58,6 +58,7 @@ bool live_stream_release(struct live_stream *s, int64_t bytes);
 struct live_turn {
     struct live_stream *next;
     int64_t looked; /* the look in which the stream was found last */
+    bool due;       /* it is in the list of those that may have something to do */
 };
 struct live_turn *live_stream_turn(struct live_stream *s);
 
@@ -78,6 +79,7 @@ void live_stream_leave(struct live_stream *s);
 
 bool live_stream_runnable(const struct live_stream *s); /* it has begun, nothing ended it, and its owner keeps up */
 bool live_stream_ready(const struct live_stream *s);    /* a window waits, and it has not failed */
+bool live_stream_has_work(const struct live_stream *s); /* it is runnable, and a window or an order waits */
 /* When the samples were received that the stream has not been served for, by the monotonic clock; INFINITY when nothing waits. The
  * last windows of a recording that has ended fall due together and can wait for those of others, so they count as later. */
 double live_stream_waiting_since_s(const struct live_stream *s);

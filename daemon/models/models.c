@@ -280,10 +280,12 @@ static void choose_devices(const struct models *m, struct served_model *s, const
 }
 
 /* The orders of each of its devices. */
-static bool make_orders(struct served_model *s) {
+static bool make_orders(struct served_model *s, int64_t max_delay_ms) {
     for (int i = 0; i < MODELS_MAX_DEVICES; i++)
         if (s->devices >> i & 1 && (!(s->load[i] = order_new(LIVE_LOAD, s, i)) || !(s->unload[i] = order_new(LIVE_UNLOAD, s, i))))
             return false;
+        else if (s->load[i])
+            s->load[i]->max_delay_ms = max_delay_ms;
     return true;
 }
 
@@ -300,7 +302,7 @@ static int new_row(const struct models *m, const struct served_model *old, const
     str_copy(s->ref, sizeof s->ref, record->ref);
     str_copy(s->sha256, sizeof s->sha256, record->sha256);
     choose_devices(m, s, record->device);
-    if (!make_orders(s)) {
+    if (!make_orders(s, m->config.max_delay_ms ? m->config.max_delay_ms(m->config.ctx, s->name) : -1)) {
         served_free(s);
         return err_set(err, ERR_EXHAUSTED, "out of memory for a model");
     }

@@ -41,6 +41,9 @@ struct models_config {
     const char *cache;           /* directory with the built-in models; NULL: there are none */
     /* Resolves "job:…": fills path, spare and absent. */
     int (*job_model)(void *ctx, const char *ref, struct model_ref *ret, struct err *err);
+    /* For how many milliseconds live streams of the model of this name wait for one another; -1: the device's default. NULL: that
+     * is so for all. */
+    int64_t (*max_delay_ms)(void *ctx, const char *name);
     void *ctx;
 };
 struct models;

@@ -31,6 +31,7 @@ struct bench {
     struct model_loader *loader;
     struct live *live;
     int batch;                   /* of live; 0: the default */
+    int64_t max_delay_ms;        /* of live */
     bool automatic;              /* bf16, where the bound of a model allows it */
     float x[CHANNELS * SAMPLES]; /* channel-major */
 };
@@ -44,6 +45,7 @@ static inline struct live *live_of(struct bench *b, int64_t memory_limit_bytes) 
                                           .reports = b->reports,
                                           .memory_limit_bytes = memory_limit_bytes,
                                           .batch = b->batch,
+                                          .max_delay_ms = b->max_delay_ms,
                                           .may_be_fp32 = b->automatic,
                                           .loader = b->loader,
                                           .post = post_prepared,

@@ -410,6 +410,46 @@ static void replays_wait_with_windows_for_whole_batches(void **state) {
     assert_int_equal(steps, (windows + LIVE_MAX_BATCH - 1) / LIVE_MAX_BATCH);
 }
 
+static struct live_order *received_at(struct live_order *o, double s) {
+    o->received_s = s;
+    return o;
+}
+
+/* Each has one window. */
+static void live_streams_wait_for_others_until_a_batch_is_full_or_the_delay_is_over(void **state) {
+    enum { STREAMS = LIVE_BATCH_CPU + 1, DELAY_MS = 1000 * 1000, N = WINDOW };
+    struct bench *b = *state;
+    struct heard streams[STREAMS], replay, *all[STREAMS];
+    close_live(b);
+    b->max_delay_ms = DELAY_MS;
+    b->live = live_of(b, 0);
+    open_stream(b, &replay, NULL);
+    for (int i = 0; i < STREAMS; i++)
+        open_stream(b, all[i] = &streams[i], &(struct live_open){.alarm_hop_s = -1, .realtime = true});
+    assert_int_equal(live_step(b->live), LIVE_IDLE);
+    assert_int_equal(live_pause_ms(b->live), -1); /* nobody waits */
+    live_order(b->live, chunk(b, replay.stream, 0, N, 0));
+    for (int i = 0; i < LIVE_BATCH_CPU; i++) {
+        live_order(b->live, received_now(chunk(b, all[i]->stream, 0, N, 0)));
+        if (i == LIVE_BATCH_CPU - 1)
+            break;
+        assert_int_equal(live_step(b->live), LIVE_IDLE); /* a replay must not come between */
+        assert_in_range(live_pause_ms(b->live), 1, DELAY_MS);
+    }
+    assert_int_equal(live_step(b->live), LIVE_RAN_REALTIME);
+    listen(b, all, STREAMS);
+    for (int i = 0; i < LIVE_BATCH_CPU; i++)
+        assert_true(streams[i].at > 0); /* together */
+    live_order(b->live, received_at(chunk(b, all[STREAMS - 1]->stream, 0, N, 0), clock_s() - DELAY_MS / 1000.0));
+    assert_int_equal(live_step(b->live), LIVE_RAN_REALTIME); /* the last stream has waited for so long */
+    listen(b, all, STREAMS);
+    assert_true(streams[STREAMS - 1].at > 0);
+    for (int i = 0; i < STREAMS; i++)
+        close_stream(b, all[i]);
+    assert_int_equal(live_step(b->live), LIVE_RAN_REPLAY);
+    close_stream(b, &replay);
+}
+
 /* ---- the end ---- */
 
 static void a_failure_is_reported_once_and_then_only_closed(void **state) {
@@ -554,6 +594,7 @@ int main(void) {
                                        LIVE_TEST(live_streams_run_before_replays_and_all_get_turns),
                                        LIVE_TEST(a_live_stream_that_runs_ahead_of_real_time_waits_for_the_others),
                                        LIVE_TEST(replays_wait_with_windows_for_whole_batches),
+                                       LIVE_TEST(live_streams_wait_for_others_until_a_batch_is_full_or_the_delay_is_over),
                                        LIVE_TEST(a_failure_is_reported_once_and_then_only_closed),
                                        LIVE_TEST(samples_that_are_no_numbers_are_held_over_and_told_and_touch_no_other_stream),
                                        LIVE_TEST(a_result_is_given_whole_or_not_at_all),
