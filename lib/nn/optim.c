@@ -92,6 +92,8 @@ int optim_zero_grad(struct optim *o, struct stream *s, struct err *err) {
 
 double optim_rate(const struct optim_config *c, int64_t t) {
     double total = (double)c->total_steps, warmup = fmax(1, floor(c->warmup_ratio * total)), at = (double)t;
+    if (c->decay_from > 0 && t >= c->decay_from)
+        return c->learning_rate * fmax(0, total - at) / fmax(1, total - (double)c->decay_from);
     if (at < warmup)
         return c->learning_rate * (at + 1) / warmup;
     if (c->constant || total <= warmup)

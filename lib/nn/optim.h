@@ -1,6 +1,6 @@
-/* optim: AdamW over the flat arrays of a parameter set: warm-up and cosine (or constant) learning rate, global-norm clipping,
- * skipped non-finite steps, optional average of the weights and of the running statistics (EMA). Betas 0.9/0.999, eps 1e-8. One
- * owner, one thread. */
+/* optim: AdamW over the flat arrays of a parameter set: warm-up and cosine, constant or late falling learning rate, global-norm
+ * clipping, skipped non-finite steps, optional average of the weights and of the running statistics (EMA). Betas 0.9/0.999, eps
+ * 1e-8. One owner, one thread. */
 #ifndef BRR_NN_OPTIM_H
 #define BRR_NN_OPTIM_H
 #include "kernels/op.h"
@@ -10,7 +10,8 @@ struct optim_config {
     double learning_rate, weight_decay, warmup_ratio, gradient_clip; /* clip 0 = off */
     double ema;                                                      /* decay of the average at its longest, 0 = off */
     int64_t total_steps;
-    bool constant; /* else cosine to 0 */
+    bool constant;      /* else cosine to 0 */
+    int64_t decay_from; /* > 0, of a constant rate: from this step on it falls in a line to 0 at total_steps */
 };
 
 struct optim_report {
@@ -40,7 +41,8 @@ const struct param_average *optim_average(const struct optim *o, struct param_av
  * without an average. Between optimizer steps only, as the gradients' memory is used; no step may be taken while exchanged. */
 int optim_exchange_ema(struct optim *o, struct stream *s, struct err *err);
 int optim_zero_grad(struct optim *o, struct stream *s, struct err *err);
-/* Learning rate of step t, t from 0: (t+1)/W in warm-up, then 0.5·(1 + cos(π(t−W)/(T−W))), times the peak. */
+/* Learning rate of step t, t from 0: (t+1)/W in warm-up, then 0.5·(1 + cos(π(t−W)/(T−W))), or 1 and from step D on
+ * (T−t)/(T−D), times the peak. */
 double optim_rate(const struct optim_config *config, int64_t t);
 /* Decay of the average at its update u, u from 0: min(ema, u/(u+5)). The average so starts from the first updated weights and,
  * until it has grown to `ema`, spans about the last fifth of the updates, so that a short run's average excludes its first steps.

@@ -64,7 +64,8 @@ static int plan_schedule(struct train *t, struct err *err) {
     rc = train_steps_per_epoch(job, windows, &t->steps_per_epoch, err);
     if (rc)
         return rc;
-    t->total_steps = job->training.max_steps ? job->training.max_steps : job->training.epochs * t->steps_per_epoch;
+    t->planned_steps = job->training.max_steps ? job->training.max_steps : job->training.epochs * t->steps_per_epoch;
+    t->total_steps = t->planned_steps;
     t->pos_weight = job->training.pos_weight > 0 ? job->training.pos_weight
                     : ratio > 0 && ratio < 0.5   ? sqrt((1 - ratio) / ratio)
                                                  : 1;
@@ -89,6 +90,21 @@ static int check_memory(struct train *t, const struct seizure_options *options, 
                    (long long)(need >> 20), options->max_batch, (long long)(limit >> 20), (long long)largest);
 }
 
+/* The rate that falls late does so over the last tenth of all steps, or of those that there will be once patience has ended. */
+static void follow_schedule(struct train *t) {
+    enum { SHARE = 10 };
+    if (t->job->training.schedule != TRAIN_SCHEDULE_LATE_DECAY)
+        return;
+    int64_t from = t->at.decay_from, tail = from / (SHARE - 1);
+    if (!from) {
+        tail = t->planned_steps / SHARE;
+        from = t->planned_steps - (tail > 1 ? tail : 1);
+    }
+    t->total_steps = from + (tail > 1 ? tail : 1);
+    t->optim.config.total_steps = t->total_steps;
+    t->optim.config.decay_from = from;
+}
+
 static int open_net(struct train *t, struct err *err) {
     const struct train_config *job = t->job;
     struct device_info device;
@@ -102,7 +118,7 @@ static int open_net(struct train *t, struct err *err) {
         .gradient_clip = job->training.gradient_clip,
         .ema = job->training.ema,
         .total_steps = t->total_steps,
-        .constant = job->training.schedule == 1,
+        .constant = job->training.schedule != TRAIN_SCHEDULE_COSINE,
     };
     int rc;
     if ((rc = check_memory(t, &options, &device, err)) || (rc = seizure_new(t->env.device, &job->model, &options, &t->net, err)))
@@ -353,6 +369,7 @@ static int prepare(struct train *t, struct err *err) {
         (found && (rc = train_roles_resume(t, err))) || (rc = found ? look_at_origin(t, err) : first_weights(t, err)))
         return rc;
     t->resumed = found;
+    follow_schedule(t);
     if ((train_is_writer(t) && (rc = train_ranks_follow(t, &origin, err))) || (rc = train_ranks_compare(t, err)))
         return rc;
     if (train_is_shared(t))
@@ -557,6 +574,18 @@ static int write_files(struct train *t, struct err *err) {
 /* Rank 0's files; the others wait until they are there. */
 static int save(struct train *t, struct err *err) { return train_ranks_saved(t, write_files(t, err), err); }
 
+/* Nothing improves any more: the learning rate falls, if it is to, or the training ends. */
+static void lose_patience(struct train *t) {
+    const bool decays = t->job->training.schedule == TRAIN_SCHEDULE_LATE_DECAY;
+    if (decays && t->at.step < t->optim.config.decay_from) {
+        t->at.decay_from = t->at.step;
+        follow_schedule(t);
+        task_log(&t->env, TASK_INFO, "patience ended at step %lld: the learning rate falls to 0 until step %lld",
+                 (long long)t->at.step, (long long)t->total_steps);
+    }
+    t->at.finished = t->at.finished || !decays;
+}
+
 /* A validation ended: choose thresholds, keep the best, stop early when nothing improves. */
 static int conclude_validation(struct train *t, const struct validation_result *r, struct err *err) {
     const struct train_config *job = t->job;
@@ -569,8 +598,9 @@ static int conclude_validation(struct train *t, const struct validation_result *
     t->at.validations_without_gain = gain ? 0 : t->at.validations_without_gain + 1;
     t->progress.metric = r->value.metric;
     t->progress.validation_loss = r->loss;
-    t->at.finished =
-        t->at.step >= t->total_steps || (job->training.patience && t->at.validations_without_gain > job->training.patience);
+    t->at.finished = t->at.step >= t->total_steps;
+    if (job->training.patience && t->at.validations_without_gain > job->training.patience)
+        lose_patience(t);
     task_log(&t->env, TASK_INFO,
              "validation at step %lld: event F1 %.3f, %.2f false alarms per 24 h, AUROC %.4f, loss %.4f, on %.4g off %.4g%s",
              (long long)t->at.step, r->event_f1, r->false_alarms_per_24h, r->auroc, r->loss, r->events.on, r->events.off,

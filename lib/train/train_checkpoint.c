@@ -53,7 +53,8 @@ static int pair_paths(const struct train *t, struct place at, char model[PATH_SI
     return ok ? 0 : err_set(err, ERR_RANGE, "path too long: %.200s…", t->env.directory);
 }
 
-#define COUNTERS(X) X(step) X(epoch) X(index) X(validated_step) X(nonfinite) X(nonfinite_run) X(validations_without_gain)
+#define COUNTERS(X)                                                                                                                \
+    X(step) X(epoch) X(index) X(validated_step) X(nonfinite) X(nonfinite_run) X(validations_without_gain) X(decay_from)
 
 static void counters_to_json(const struct train *t, struct str *out) {
     struct json_writer w;
@@ -80,7 +81,7 @@ static void counters_to_json(const struct train *t, struct str *out) {
     json_put_f64(&w, "validation_loss", t->newest.loss);
     json_put_bool(&w, "finished", t->at.finished);
     json_put_i64(&w, "seed", t->job->training.seed);
-    json_put_i64(&w, "total_steps", t->total_steps);
+    json_put_i64(&w, "total_steps", t->planned_steps);
     json_put_str(&w, "manifest", t->file.manifest);
     json_put_str(&w, "reduction", train_reduction_name(t->job->training.reduction));
     json_end(&w, '}');

@@ -56,7 +56,9 @@ static const struct option training_rows[] = {
      "applies to convolution and projection weights only"},
     {"training.warmup_ratio", OPTION_F64, C(training.warmup_ratio), "0.03", 0, 0.9, NULL,
      "share of steps during which the learning rate rises"},
-    {"training.schedule", OPTION_ENUM, C(training.schedule), "cosine", 0, 0, "cosine|constant", "learning rate after warm-up"},
+    {"training.schedule", OPTION_ENUM, C(training.schedule), "cosine", 0, 0, "cosine|constant|late_decay",
+     "learning rate after warm-up; late_decay: constant, then in a line to 0 over the last tenth of the steps, which begins when "
+     "patience ends"},
     {"training.gradient_clip", OPTION_F64, C(training.gradient_clip), "1.0", 0, 1e6, NULL, "maximum global gradient norm; 0 = off"},
     {"training.reduction", OPTION_ENUM, C(training.reduction), "chain", 0, 0, TRAIN_REDUCTION_NAMES,
      "how the gradients of micro-batches are added: one after the other, or as a binary tree, the same bits on any number of "

@@ -8,6 +8,7 @@
 
 #define TRAIN_REDUCTION_NAMES "chain|tree"
 enum train_reduction { TRAIN_REDUCTION_CHAIN, TRAIN_REDUCTION_TREE };
+enum train_schedule { TRAIN_SCHEDULE_COSINE, TRAIN_SCHEDULE_CONSTANT, TRAIN_SCHEDULE_LATE_DECAY };
 enum train_precision { TRAIN_PRECISION_AUTO, TRAIN_PRECISION_FP32, TRAIN_PRECISION_BF16 };
 
 struct train_config {
@@ -20,7 +21,7 @@ struct train_config {
         int precision; /* enum train_precision */
         int reduction; /* enum train_reduction */
         double learning_rate, weight_decay, warmup_ratio, gradient_clip, ema;
-        int schedule;                    /* "cosine|constant" */
+        int schedule;                    /* enum train_schedule */
         int loss;                        /* enum loss_kind */
         double alpha, gamma, pos_weight; /* pos_weight: 0 = auto, 1 = none */
         double newest_weight;

@@ -29,6 +29,7 @@ struct train_counters {
     int64_t step, epoch, index; /* optimizer steps done; position in the sampler's order */
     int64_t validated_step;     /* step of the newest validation */
     int64_t nonfinite, nonfinite_run, validations_without_gain;
+    int64_t decay_from; /* where patience ended and the learning rate began to fall; 0: it has not */
     struct best best;
     double loss_average;
     bool finished; /* early stopping or end of schedule, final validation done */
@@ -71,6 +72,7 @@ struct train {
     struct step *work;
     struct step_result newest_work; /* of the newest micro-batch */
     int64_t steps_per_epoch, total_steps, validation_recordings;
+    int64_t planned_steps; /* total_steps, unless patience ends before */
     double pos_weight, prior;
     struct train_counters at;
     struct validation_result newest;

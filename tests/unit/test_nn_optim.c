@@ -77,6 +77,13 @@ static void the_rate_warms_up_from_the_first_step_and_falls_to_zero(void **state
     c.constant = true;
     assert_float_equal(optim_rate(&c, 0), 2e-4, 1e-12);
     assert_float_equal(optim_rate(&c, 99), 2e-3, 1e-12);
+    c.decay_from = 90; /* falls late */
+    assert_float_equal(optim_rate(&c, 0), 2e-4, 1e-12);
+    assert_float_equal(optim_rate(&c, 89), 2e-3, 1e-12);
+    assert_float_equal(optim_rate(&c, 90), 2e-3, 1e-12);
+    assert_float_equal(optim_rate(&c, 95), 1e-3, 1e-12);
+    assert_float_equal(optim_rate(&c, 100), 0, 1e-12);
+    assert_float_equal(optim_rate(&c, 5000), 0, 1e-12);
     c = (struct optim_config){.learning_rate = 1, .warmup_ratio = 0.03, .total_steps = 10}; /* at least one step of warm-up */
     assert_float_equal(optim_rate(&c, 0), 1, 1e-12);
     assert_true(optim_rate(&c, 2) < 1);
