@@ -50,6 +50,9 @@ static const struct option rows[] = {
      "without auth.tokens_file: pages open by a link of `brrctl page`, or to everybody who reaches http.listen"},
     {"devices", OPTION_STRINGS, R(devices), "[auto]", 0, 0, NULL,
      "auto (cuda:0, else cpu), or a list of cpu, cuda:N and cpu:N; cpu:0, cpu:1, … share threads and memory evenly"},
+    {"devices_price_per_hour", OPTION_F64, C(price_per_hour), "0", 0, 1e6, NULL,
+     "what an hour of a device costs, for estimates, `brrctl usage` and limits.cost of jobs; 0 = not known"},
+    {"devices_currency", OPTION_STRING, C(currency), "EUR", 0, 0, NULL, "of devices_price_per_hour"},
     {"devices_cpu_threads", OPTION_I64, C(cpu_threads), "0", 0, 1024, NULL, "threads of all CPU devices together; 0 = all"},
     {"paths.data", OPTION_STRING, C(data), "/data", 0, 0, NULL, "read-only recordings"},
     {"paths.cache", OPTION_STRING, C(cache), "/cache", 0, 0, NULL, "cache volume"},
@@ -116,7 +119,8 @@ static const struct option rows[] = {
      "paths.results/sessions, which belongs to one daemon"},
     {"sessions.name", OPTION_STRING, C(session_folder), "null", 0, 0, NULL,
      "the folder of this daemon in sessions.shared; default: the name of the machine"},
-    {"limits.sessions", OPTION_I64, C(max_sessions), "1000", 1, 1000, NULL, "maximum number of open streams"},
+    {"limits.sessions", OPTION_I64, C(max_sessions), "1000", 1, 10000, NULL,
+     "maximum number of open streams; docs/operations.md says what one costs"},
     {"limits.session_idle", OPTION_DURATION, C(session_idle_ms), "5m", 1000, 0, NULL,
      "a stream ends when its client sends or reads nothing for this long; none = never"},
     {"limits.calls", OPTION_I64, C(max_calls), "2000", 8, 100000, NULL,
@@ -145,7 +149,8 @@ static const struct option_table table = ROWS(rows);
 
 struct serve_raw {
     const char *name, *checkpoint, *device;
-    const struct yaml_node *max_delay_ms, *alarm_hop_s;
+    int64_t max_delay_ms;
+    const struct yaml_node *alarm_hop_s;
 };
 #define V(field) offsetof(struct serve_raw, field)
 static const struct option serve_rows[] = {
@@ -153,7 +158,8 @@ static const struct option serve_rows[] = {
     {"checkpoint", OPTION_STRING, V(checkpoint), NULL, 0, 0, NULL,
      "job:ID, upload:NAME, a built-in model such as line_length, a model file, or store://NAME/KEY"},
     {"device", OPTION_STRING, V(device), "null", 0, 0, NULL, "the device that serves it, such as cuda:1; default: every device"},
-    {"max_delay_ms", OPTION_NODE, V(max_delay_ms), "null", 0, 0, NULL, "unsupported yet"},
+    {"max_delay_ms", OPTION_I64, V(max_delay_ms), "-1", -1, 1000, NULL,
+     "for how long live streams of the model wait for one another, to be computed together; -1 = 5 on a GPU, 0 on a CPU"},
     {"alarm_hop_s", OPTION_NODE, V(alarm_hop_s), "null", 0, 0, NULL, "unsupported yet: streams choose it"},
 };
 static const struct option_table serve_table = ROWS(serve_rows);
@@ -313,10 +319,9 @@ static int read_served(struct raw *raw, const struct yaml_node *node, const char
     if (node->type != YAML_MAPPING)
         return options_error(node, file, err, "serve: expected a list of {name, checkpoint}");
     if ((rc = options_read(&serve_table, node, file, arena, &served, err)) ||
-        (rc = refuse(served.max_delay_ms, file, "serve[].max_delay_ms", err)) ||
         (rc = refuse(served.alarm_hop_s, file, "serve[].alarm_hop_s", err)))
         return rc;
-    raw->c.served[raw->c.n_served++] = (struct config_served){served.name, served.checkpoint, served.device};
+    raw->c.served[raw->c.n_served++] = (struct config_served){served.name, served.checkpoint, served.device, served.max_delay_ms};
     return 0;
 }
 

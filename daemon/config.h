@@ -19,6 +19,7 @@ enum { CONFIG_MAX_CLUSTERS = 8, CONFIG_MAX_REMOTE = 48 /* jobs in all of them at
 
 struct config_served {
     const char *name, *checkpoint, *device; /* device: NULL = every device */
+    int64_t max_delay_ms;                   /* -1: the device's default */
 };
 
 struct config {
@@ -33,6 +34,8 @@ struct config {
     int n_http_names;
     const char *devices[CONFIG_MAX_DEVICES]; /* "cpu", "cpu:N", "cuda:N"; each once */
     int n_devices;
+    double price_per_hour; /* of a device; 0: not known */
+    const char *currency;
     int64_t cpu_threads; /* of all CPU devices together; 0 = all of the machine */
     const char *data, *cache, *results, *database;
     const char *shared_sessions, *session_folder; /* NULL: nothing is shared; and the name of this daemon there */

@@ -58,6 +58,7 @@ static int open_worker(struct services *s, int device, const struct config *conf
                                                     .device = device_hosts_device(hosts),
                                                     .source = s->source,
                                                     .default_wall_clock_ms = config->default_wall_clock_ms,
+                                                    .price_per_hour = config->price_per_hour,
                                                     .memory_limit_bytes = device_hosts_memory_limit(hosts),
                                                     .metrics = s->metrics},
                                          .wake = s->wake,

@@ -177,7 +177,10 @@ static int show_end(struct run *r, const struct task_report *report) {
     if (end->rc && !stopped)
         err_text(&end->err, reason, sizeof reason);
     else if (stopped)
-        str_copy(reason, sizeof reason, end->stopped == STOP_TIME_LIMIT ? "time_limit" : "stopped");
+        str_copy(reason, sizeof reason,
+                 end->stopped == STOP_TIME_LIMIT   ? "time_limit"
+                 : end->stopped == STOP_COST_LIMIT ? "cost_limit"
+                                                   : "stopped");
     const struct report_frame frame = {.job = fsio_basename(r->directory),
                                        .kind = r->draft ? r->draft->file.kind->name : "",
                                        .checkpoint = *r->checkpoint ? r->checkpoint : NULL,
@@ -475,6 +478,7 @@ static int run_order(struct run *r) {
     const struct runner_config config = {.device = r->device,
                                          .source = r->source,
                                          .default_wall_clock_ms = r->config.default_wall_clock_ms,
+                                         .price_per_hour = (double)r->order.price_micros / 1e6,
                                          .memory_limit_bytes = r->order.memory_limit_bytes,
                                          .file = &r->page->file};
     const struct runner_owner owner = {on_report, r};
@@ -488,11 +492,12 @@ static int run_job(struct run *r) {
                                          .device = r->device,
                                          .source = r->source,
                                          .default_wall_clock_ms = r->config.default_wall_clock_ms,
+                                         .price_per_hour = r->config.price_per_hour,
                                          .memory_limit_bytes = memory_limit(r),
                                          .world = &r->world,
                                          .contended = world_is_batch()};
     const struct runner_job order = {
-        fsio_basename(r->directory), r->directory, job->data_root, job->yaml, job->file, job->overrides, NULL};
+        fsio_basename(r->directory), r->directory, job->data_root, job->yaml, job->file, job->overrides, NULL, 0};
     const struct runner_owner owner = {on_report, r};
     runner_run(&config, &order, &owner, &wish);
     return r->code;

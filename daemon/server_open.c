@@ -72,6 +72,15 @@ static int open_retention(struct daemon *d, struct err *err) {
     return retention_new(&config, &d->retention, err);
 }
 
+/* As the configuration says now; a name that has a record need not be in it. */
+static int64_t max_delay_of(void *ctx, const char *name) {
+    const struct config *c = daemon_of(ctx)->config;
+    for (int i = 0; i < c->n_served; i++)
+        if (!strcmp(c->served[i].name, name))
+            return c->served[i].max_delay_ms;
+    return -1;
+}
+
 static int job_model(void *ctx, const char *ref, struct model_ref *ret, struct err *err) {
     const struct services *s = ctx;
     struct jobref found;
@@ -171,6 +180,7 @@ static int open_streams(struct daemon *d, struct err *err) {
                                    .places = &s->places,
                                    .cache = c->cache,
                                    .job_model = job_model,
+                                   .max_delay_ms = max_delay_of,
                                    .ctx = s};
     struct sessions_config sessions = {.post = post_order,
                                        .post_ctx = &s->streams,
@@ -378,6 +388,8 @@ int server_open(struct daemon *d, struct err *err) {
         log_credentials(&d->stores[i]);
     }
     s->local_paths = c->local_paths;
+    s->price_per_hour = c->price_per_hour;
+    s->currency = c->currency;
     s->places = (struct places){.data_dir = c->data,
                                 .results_dir = c->results,
                                 .local_paths = c->local_paths,

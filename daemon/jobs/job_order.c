@@ -19,7 +19,11 @@ static const struct {
              {"yaml", O(job.yaml)}, {"file", O(job.file)},           {"overrides", O(job.overrides)},
              {"config", O(config)}, {"device", O(device)},           {"cache", O(cache)},
              {"page", O(page)}},
-  numbers[] = {{"threads", O(threads)}, {"memory_limit", O(memory_limit_bytes)}, {"wall_clock_ms", O(default_wall_clock_ms)}};
+  numbers[] = {{"threads", O(threads)},
+               {"memory_limit", O(memory_limit_bytes)},
+               {"wall_clock_ms", O(default_wall_clock_ms)},
+               {"price_micros", O(price_micros)},
+               {"run_ms", O(job.run_ms)}};
 enum { TEXTS = sizeof texts / sizeof *texts, NUMBERS = sizeof numbers / sizeof *numbers };
 
 int job_order_write(const struct job_order *o, char path[4096], struct err *err) {

@@ -174,7 +174,8 @@ void process_run(const struct process_config *config, const struct runner_config
                                     .page = config->page,
                                     .threads = config->threads,
                                     .memory_limit_bytes = runner->memory_limit_bytes,
-                                    .default_wall_clock_ms = runner->default_wall_clock_ms};
+                                    .default_wall_clock_ms = runner->default_wall_clock_ms,
+                                    .price_micros = (int64_t)(1e6 * runner->price_per_hour)};
     arena_init(&arena, 32 << 20);
     str_init(&c.line, LINE_BYTES);
     if (!(none.rc = job_parse(job->yaml, job->file, job->overrides, &arena, &file, &none.err)))

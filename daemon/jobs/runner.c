@@ -112,14 +112,29 @@ static int save(struct runner *r, struct err *err) {
     return rc ? rc : check_recorded(r, err);
 }
 
+static bool is_shared(const struct runner *r) { return r->config->world && r->config->world->size > 1; }
+
+/* How long the job may take in all for limits.cost; -1: any time. */
+static int64_t cost_limit_ms(const struct runner *r) {
+    const double price = r->config->price_per_hour * (is_shared(r) ? r->config->world->size : 1);
+    return r->job.limits.cost > 0 && price > 0 ? (int64_t)fmin(3.6e6 * r->job.limits.cost / price, (double)INT32_MAX * 1000) : -1;
+}
+
+/* True shortly before the limit, so that there is time to save. */
+static bool is_near(int64_t limit_ms, int64_t spent_ms) {
+    int64_t margin = limit_ms / 10 < WALL_MARGIN_MS ? limit_ms / 10 : WALL_MARGIN_MS;
+    return limit_ms >= 0 && spent_ms >= limit_ms - margin;
+}
+
 static void look_at_clock(struct runner *r) {
     int64_t limit = r->job.limits.wall_clock_ms > 0 ? r->job.limits.wall_clock_ms : r->config->default_wall_clock_ms;
-    int64_t margin = limit / 10 < WALL_MARGIN_MS ? limit / 10 : WALL_MARGIN_MS;
-    if (limit > 0 && clock_ms() - r->start_ms >= limit - margin)
+    int64_t spent_ms = clock_ms() - r->start_ms;
+    if (is_near(cost_limit_ms(r), r->order->run_ms + spent_ms))
+        runner_wish_stop(r->wish, STOP_COST_LIMIT);
+    if (limit > 0 && is_near(limit, spent_ms))
         runner_wish_stop(r->wish, STOP_TIME_LIMIT);
 }
 
-static bool is_shared(const struct runner *r) { return r->config->world && r->config->world->size > 1; }
 static bool is_writer(const struct runner *r) { return !r->config->world || r->config->world->rank == 0; }
 
 /* What a rank wishes at a point. */
@@ -172,7 +187,11 @@ static int open_upload(struct runner *r, struct err *err) {
     return !to || !strcmp(to, "none") ? 0 : upload_open(&config, &r->upload, err);
 }
 
-static int check_shared(const struct runner *r, struct err *err) {
+static int check_limits(const struct runner *r, struct err *err) {
+    if (r->job.limits.cost > 0 && !(r->config->price_per_hour > 0))
+        return err_set(err, ERR_PRECONDITION,
+                       "limits.cost: what a device costs is not known here; set devices_price_per_hour in the daemon's "
+                       "configuration");
     if (is_shared(r) && !r->work->shares)
         return err_set(err, ERR_INVALID, "a job of kind %s cannot be shared by %d ranks; start one", r->job.kind->name,
                        r->config->world->size);
@@ -181,7 +200,7 @@ static int check_shared(const struct runner *r, struct err *err) {
 
 static int open_task(struct runner *r, struct err *err) {
     task_file(&r->env, r->env.directory);
-    int rc = check_shared(r, err);
+    int rc = check_limits(r, err);
     if (rc || (rc = identity_claim(&r->job, r->env.directory, is_writer(r), err)) ||
         (is_writer(r) &&
          ((!r->env.contended && (rc = fsio_remove_temporaries(r->env.directory, err))) || (rc = open_upload(r, err)))))

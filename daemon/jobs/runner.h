@@ -22,6 +22,7 @@ struct runner_config {
     struct device *device;
     struct source_config source;   /* its cache_dir is also the folder of the window cache */
     int64_t default_wall_clock_ms; /* for jobs without a limit; -1 = none */
+    double price_per_hour;         /* of the device, for limits.cost; 0 = not known */
     int64_t memory_limit_bytes;    /* device memory for one job; 0 = no limit */
     struct metrics *metrics;       /* may be NULL */
     struct world *world;           /* the ranks that share the job; NULL: none. Rank 0's clock and all ranks' wishes decide, and its
@@ -44,6 +45,7 @@ struct runner_job {
     const char *data_root;               /* "" if the kind has none */
     const char *yaml, *file, *overrides; /* job_parse */
     const struct runner_array *array;    /* for executors in clusters; NULL: none */
+    int64_t run_ms;                      /* of earlier attempts, which limits.cost counts too */
 };
 
 /* Who hears of the attempt: on the runner's thread, or on one of an upload for log lines. A refused checkpoint cannot be recorded:

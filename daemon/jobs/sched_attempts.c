@@ -155,6 +155,8 @@ static void finish_running(struct sched *s, struct slot *slot, struct task_end *
         sched_move(s, job, JOB_INTERRUPTED, "time_limit");
         if (r->limits.auto_resume && r->has_checkpoint)
             sched_move(s, job, JOB_QUEUED, "time_limit: resuming");
+    } else if (r->stopped == STOP_COST_LIMIT) {
+        sched_move(s, job, JOB_INTERRUPTED, "cost_limit");
     } else if (r->stopped == STOP_PREEMPT && !s->draining) {
         sched_move(s, job, JOB_QUEUED, "preempted: a job of higher priority runs first");
     } else {

@@ -62,6 +62,8 @@ struct services {
     struct desk *desk; /* alarms */
     struct hooks *hooks;
     struct metrics *metrics;
+    double price_per_hour; /* of a device; 0: not known */
+    const char *currency;
     bool local_paths; /* value of the configuration key; places has what the current caller may open */
     struct places places;
     struct submission_rules rules; /* over these places */

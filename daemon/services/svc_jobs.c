@@ -232,6 +232,8 @@ static int list(struct rpc_call *call, const void *message, struct err *err) {
     for (int i = count - 1; whole && i >= 0 && (int)out.n_jobs < limit; i--) /* newest first */
         if (states >> convert_job_state(sched_at(sched, i)->state) & 1 && services_sees_job(call, sched_at(sched, i)))
             whole = (out.jobs[out.n_jobs++] = message_of(call, sched_at(sched, i))) != NULL;
+    out.price_per_hour = services_of(call)->price_per_hour;
+    out.currency = (char *)(uintptr_t)services_of(call)->currency;
     if (whole)
         return convert_answer(call, &out.base);
     return err_set(err, ERR_EXHAUSTED,

@@ -32,6 +32,9 @@ static const struct option job_rows[] = {
     {"array.head", OPTION_STRING, J(array.head), "null", 0, 0, NULL, "the id of the first of them; default: this job is the first"},
     {"limits.wall_clock", OPTION_DURATION, J(limits.wall_clock_ms), "none", 1000, 0, NULL,
      "time limit of an attempt; the job writes a checkpoint and stops before it"},
+    {"limits.cost", OPTION_F64, J(limits.cost), "0", 0, 1e9, NULL,
+     "money that the job may cost, all attempts together, by the daemon's devices_price_per_hour; just before it is spent the job "
+     "is saved and ends as interrupted, with the reason cost_limit; 0 = no limit"},
     {"limits.restarts", OPTION_I64, J(limits.restarts), "3", 0, 1000, NULL,
      "restarts after device faults, after crashes of the daemon while the job ran, and when a checkpoint or a result could not be "
      "written for want of room or of file descriptors"},

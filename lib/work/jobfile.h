@@ -20,6 +20,7 @@ enum {
 
 struct jobfile_limits {
     int64_t wall_clock_ms, restarts;
+    double cost; /* of all attempts, in the daemon's currency; 0: no limit */
     bool auto_resume, preemptible;
 };
 

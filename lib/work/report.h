@@ -43,7 +43,16 @@ struct task_checkpoint {
 };
 
 /* Why an attempt is to end before its work is done. For all but STOP_CANCEL the work is saved first. */
-enum stop_reason { STOP_NONE, STOP_CANCEL, STOP_TIME_LIMIT, STOP_SHUTDOWN, STOP_PREEMPT, STOP_SAVE_AND_CANCEL, STOP_REASONS };
+enum stop_reason {
+    STOP_NONE,
+    STOP_CANCEL,
+    STOP_TIME_LIMIT,
+    STOP_SHUTDOWN,
+    STOP_PREEMPT,
+    STOP_SAVE_AND_CANCEL,
+    STOP_COST_LIMIT,
+    STOP_REASONS
+};
 static inline bool stop_is_cancel(enum stop_reason why) { return why == STOP_CANCEL || why == STOP_SAVE_AND_CANCEL; }
 
 /* How an attempt ended. */

@@ -38,7 +38,8 @@ static const char *const stop_names[STOP_REASONS] = {[STOP_NONE] = "",
                                                      [STOP_TIME_LIMIT] = "time_limit",
                                                      [STOP_SHUTDOWN] = "shutdown",
                                                      [STOP_PREEMPT] = "preempt",
-                                                     [STOP_SAVE_AND_CANCEL] = "save_and_cancel"};
+                                                     [STOP_SAVE_AND_CANCEL] = "save_and_cancel",
+                                                     [STOP_COST_LIMIT] = "cost_limit"};
 
 /* ---- writing ---- */
 

@@ -14,7 +14,7 @@ REFUSED = {
     "limits.networks_memory=much": "expected auto or a size", "limits.network_memory=none": "expected a size", "limits.networks=0": "1 to 10000",
     "tls.cert=a": "set together", "tls.key=a": "set together", "tls.client_ca=a": "does nothing without tls.cert", "listen.unix_mode=0066": "octal mode",
     "listen.unix_mode=rw": "octal mode", "serve_precision=fp16": "expected fp32|bf16",
-    "serve=[{name: a, checkpoint: b, max_delay_ms: 5}]": "unsupported yet", "serve=[{name: a, checkpoint: b, alarm_hop_s: 5}]": "unsupported yet",
+    "serve=[{name: a, checkpoint: b, max_delay_ms: 1001}]": "max_delay_ms", "serve=[{name: a, checkpoint: b, alarm_hop_s: 5}]": "unsupported yet",
     "listen.tcp=0.0.0.0:7000": "brrctl tls init", "http.listen='[::]:7000'": "brrctl tls init",
     "listen.tcp=127.evil.example:7000": "brrctl tls init", "devices=[cpu, cpu]": "listed twice", "devices=[cpu, cpu:1]": "beside other CPU devices", "devices=[cpu:0, gpu]": "expected auto, cpu, cpu:N",
     "stores={a: {url: 'file:///x', anonymous: true}}": "anonymous does nothing for a directory",

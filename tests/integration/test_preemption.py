@@ -32,7 +32,7 @@ def states(d, *jobs):
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", 21, patients=2, hours=0.1)
-        d = Daemon(tmp).start()
+        d = Daemon(tmp, ["devices_price_per_hour=3600", "devices_currency=CHF"]).start()
         calm = steps(d, tmp, 40)
         d.wait(calm, lambda j: j["state"] == "succeeded")
         job = steps(d, tmp, 40)
@@ -67,6 +67,9 @@ def main():
         accounts = [json.loads(line) for line in out.splitlines()]
         assert code == 0 and len(accounts) == 1 and accounts[0]["jobs"] == 8 and accounts[0]["open"] == 0 and accounts[0]["attempts"] == 9, (accounts, err)
         assert accounts[0]["owner"].startswith("uid:") and accounts[0]["run_ms"] > 3000, accounts
+        assert abs(accounts[0]["cost"] - accounts[0]["run_ms"] / 1000) < 0.01 and accounts[0]["currency"] == "CHF", accounts
+        month = json.loads(d.ctl("usage", "--json", "--beds", "10")[1].splitlines()[-1])
+        assert month == {"beds": 10, "month_cost": 730 * 3600, "month_cost_per_bed": 73 * 3600, "currency": "CHF"}, month
         assert d.ctl("usage", "--since", "soon")[0] == 2 and "device time" in d.ctl("usage", "--since", "1h")[1]
         assert d.stop() == 0
     return 0

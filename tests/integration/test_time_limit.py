@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A job that needs longer than its time limit is told so with both figures, and runs: by validate, and by its pace once it trains."""
+"""A job that needs longer than its time limit is told so with both figures, and runs: by validate, and by its pace once it trains. A job that
+has spent its budget is saved and ends."""
 import json
 import re
 import sys
@@ -22,6 +23,7 @@ def check_validate(d, base):
     answer, notes = validate(d, *long, "limits.wall_clock=90m")
     needs_h = answer["seconds_total"] / 3600
     assert needs_h > 1.5 and len(notes) == 1, answer
+    assert abs(answer["cost"] / answer["seconds_total"] - 1) < 1e-9 and answer["currency"] == "CHF", answer
     h, m = map(int, re.search(r"needs about (\d+)h(\d\d)m and limits.wall_clock is 1h30m", notes[0]).groups())
     assert abs(h + m / 60 - needs_h) <= 1 / 60 + 1e-9 and "brrctl resume" in notes[0], (notes, answer)
     assert "by itself (limits.auto_resume)" in validate(d, *long, "limits.wall_clock=90m", "limits.auto_resume=true")[1][0]
@@ -42,6 +44,15 @@ def check_pace(d, base):
     assert code == 0 and end["state"] == "succeeded" and WORDS not in err, (end, err)
     code, log, _ = d.ctl("logs", end["job"])
     assert WORDS not in log, log
+
+
+def check_budget(d, base):
+    """A second costs 1 CHF."""
+    code, end, err = d.submit(*base, "training.max_steps=10000000", "limits.cost=3", "limits.auto_resume=true", "training.validate_every=100000")
+    assert code == 0 and end["state"] == "interrupted" and end["reason"] == "cost_limit" and end["checkpoint"], (end, err)
+    assert d.ctl("resume", end["job"])[0] == 0  # what it has cost counts on
+    job = d.wait(end["job"], lambda j: j["state"] == "interrupted" and j["attempts"] == 2)
+    assert job["reason"] == "cost_limit" and job["run_ms"] < 60000, job
 
 
 def check_submit(d, base):
@@ -66,10 +77,11 @@ def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=21)
         base = [*MINI, f"data.source=file://{tmp}/eeg"]
-        d = Daemon(tmp, ["jobs.default_wall_clock=1h"]).start()
+        d = Daemon(tmp, ["jobs.default_wall_clock=1h", "devices_price_per_hour=3600", "devices_currency=CHF"]).start()
         check_validate(d, base)
         check_submit(d, base)
         check_pace(d, base)
+        check_budget(d, base)
         assert d.stop() == 0
     return 0
 

@@ -40,7 +40,8 @@ static const struct argument rows[] = {
      0},
     {"--record", NULL, ARGUMENT_TEXT, AT(record), "FILE",
      "keep the jobs' ids here; the same command goes on with them, and queues those again that failed", 0, 0},
-    {"--price", NULL, ARGUMENT_NUMBER, AT(price), "MONEY", "of an hour of the device, for the estimate of --folds", 0, 1e6},
+    {"--price", NULL, ARGUMENT_NUMBER, AT(price), "MONEY",
+     "of an hour of the device, for the estimate of --folds; default: the daemon's devices_price_per_hour", 0, 1e6},
     {"--estimate", NULL, ARGUMENT_FLAG, AT(estimate), "", "with --folds: say how long all would take, and queue nothing", 0, 0},
     {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE.tsv", "write the table to this file, too", 0, 0},
 };
@@ -128,6 +129,8 @@ static int ask_patients(struct sweep *s, int *ret_exit) {
         s->patients[s->n_patients++] = arena_strndup(&s->arena, out->patients[i], strlen(out->patients[i]));
     s->steps = out->steps;
     s->training_s = out->seconds_total;
+    s->price = own(s->o)->price > 0 ? own(s->o)->price : out->price_per_hour;
+    str_copy(s->currency, sizeof s->currency, own(s->o)->price > 0 ? "" : out->currency);
     brr__v1__validate_response__free_unpacked(out, NULL);
     if (s->n_patients)
         qsort(s->patients, (size_t)s->n_patients, sizeof *s->patients, order_strings);
@@ -145,8 +148,8 @@ static void tell_estimate(const struct sweep *s) {
     }
     fprintf(stderr, "brrctl: %d trainings of %lld steps, each about %s on the daemon's device, %s in all", n, (long long)s->steps,
             output_duration(s->training_s, one, sizeof one), output_duration(s->training_s * n, all, sizeof all));
-    if (own(s->o)->price > 0)
-        fprintf(stderr, ", %.2f at %g an hour", hours * own(s->o)->price, own(s->o)->price);
+    if (s->price > 0)
+        fprintf(stderr, ", %.2f%s%s at %g an hour", hours * s->price, *s->currency ? " " : "", s->currency, s->price);
     fprintf(stderr, "; loading the recordings and the evaluations come on top\n");
 }
 

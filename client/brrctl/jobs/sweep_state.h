@@ -33,6 +33,8 @@ struct sweep {
     int n_patients, n_folds; /* 0: no folds */
     int64_t steps;           /* of one training, as estimated; 0: not known */
     double training_s;
+    double price; /* of an hour; 0: not known */
+    char currency[24];
     bool in_array; /* a cluster gets the trainings as arrays */
     struct member *members;
     int n_members;

@@ -1,4 +1,5 @@
 /* usage: what each caller's jobs took of the device. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,13 @@
 
 struct usage_options {
     const char *since;
+    int64_t beds;
 };
 static const struct argument usage_rows[] = {
     {"--since", NULL, ARGUMENT_TEXT, offsetof(struct usage_options, since), "TIME",
      "only jobs that were submitted within this time, such as 24h or 30d", 0, 0},
+    {"--beds", NULL, ARGUMENT_INTEGER, offsetof(struct usage_options, beds), "N",
+     "also what a month of a device costs that is kept for the streams of so many beds", 1, 1e6},
 };
 static const struct argument_table usage_arguments = ARGUMENT_TABLE(usage_rows, struct usage_options);
 
@@ -62,7 +66,8 @@ static int by_time(const void *left, const void *right) {
     return order_then(order_i64(b->run_ms, a->run_ms), strcmp(a->owner, b->owner));
 }
 
-static void add_account(struct listing *l, const struct account *a, bool json) {
+static void add_account(struct listing *l, const struct account *a, const Brr__V1__ListJobsResponse *list, bool json) {
+    const double cost = (double)a->run_ms / 3.6e6 * list->price_per_hour;
     if (json) {
         struct output out;
         struct json_writer *w = output_begin(&out);
@@ -73,14 +78,38 @@ static void add_account(struct listing *l, const struct account *a, bool json) {
         json_put_i64(w, "attempts", a->attempts);
         json_put_i64(w, "run_ms", a->run_ms);
         json_put_f64(w, "energy_joules", a->energy_j);
+        json_put_f64(w, "cost", list->price_per_hour > 0 ? cost : NAN);
+        json_put_str(w, "currency", list->currency);
         output_end(&out);
         return;
     }
-    char energy[32] = "-";
+    char energy[32] = "-", money[64] = "-";
+    if (list->price_per_hour > 0)
+        str_format(money, sizeof money, "%.2f %.20s", cost, list->currency);
     if (a->energy_j > 0)
         str_format(energy, sizeof energy, "%.2f kWh", a->energy_j / 3.6e6);
-    listing_row(l, "%s|%lld|%lld|%lld|%lld|%.2f h|%s", *a->owner ? a->owner : "(not recorded)", (long long)a->jobs,
-                (long long)a->open, (long long)a->failed, (long long)a->attempts, (double)a->run_ms / 3.6e6, energy);
+    listing_row(l, "%s|%lld|%lld|%lld|%lld|%.2f h|%s|%s", *a->owner ? a->owner : "(not recorded)", (long long)a->jobs,
+                (long long)a->open, (long long)a->failed, (long long)a->attempts, (double)a->run_ms / 3.6e6, energy, money);
+}
+
+/* What a device costs that serves streams day and night. */
+static void tell_month(const Brr__V1__ListJobsResponse *list, int64_t beds, bool json) {
+    enum { HOURS = 730 };
+    const double month = HOURS * list->price_per_hour;
+    if (json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_i64(w, "beds", beds);
+        json_put_f64(w, "month_cost", month > 0 ? month : NAN);
+        json_put_f64(w, "month_cost_per_bed", month > 0 ? month / (double)beds : NAN);
+        json_put_str(w, "currency", list->currency);
+        output_end(&out);
+    } else if (month > 0) {
+        printf("a month of a device: %.2f %s, %.2f for each of %lld beds\n", month, list->currency, month / (double)beds,
+               (long long)beds);
+    } else {
+        printf("what a month of a device costs is not known: the daemon has no devices_price_per_hour\n");
+    }
 }
 
 static int cmd_usage(const struct arguments *o) {
@@ -101,10 +130,12 @@ static int cmd_usage(const struct arguments *o) {
         const size_t n = add_up(list, own->since ? clock_wall_ms() - span_ms : INT64_MIN, accounts);
         qsort(accounts, n, sizeof *accounts, by_time);
         struct listing listing;
-        listing_begin(&listing, "caller|>jobs|>open|>failed|>attempts|>device time|>energy");
+        listing_begin(&listing, "caller|>jobs|>open|>failed|>attempts|>device time|>energy|>cost");
         for (size_t i = 0; i < n; i++)
-            add_account(&listing, &accounts[i], o->json);
+            add_account(&listing, &accounts[i], list, o->json);
         listing_end(&listing);
+        if (own->beds > 0)
+            tell_month(list, own->beds, o->json);
     } else {
         const struct err err = {.code = ERR_EXHAUSTED, .message = "out of memory"};
         code = brrctl_fail(&err);
@@ -117,7 +148,7 @@ const struct command command_usage = {
     .name = "usage",
     .words = "",
     .options = &usage_arguments,
-    .summary = "show who used the device: jobs, time and energy by caller",
+    .summary = "show who used the device: jobs, time, energy and cost by caller",
     .run = cmd_usage,
     .details =
         "Counts the jobs that are listed (jobs.keep_finished); an attempt counts when it has ended.\nexample: brrctl usage --since "

@@ -1,4 +1,5 @@
 /* validate FILE: what a job would need and mean, before it runs. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,9 @@ static bool fits(const Brr__V1__ValidateResponse *v) {
     return v->memory_bytes <= v->memory_available_bytes || !v->memory_available_bytes;
 }
 
+/* Of the whole job; 0: its time or its price is not known. */
+static double cost(const Brr__V1__ValidateResponse *v) { return v->seconds_total / 3600 * v->price_per_hour; }
+
 static void print_json(const Brr__V1__ValidateResponse *v) {
     struct output out;
     struct json_writer *w = output_begin(&out);
@@ -33,7 +37,8 @@ static void print_json(const Brr__V1__ValidateResponse *v) {
     json_put_bool(w, "fits", fits(v));
     message_json(w, &v->base,
                  "kind device memory_bytes memory_available_bytes largest_micro_batch parameters steps seconds_per_step "
-                 "seconds_total recordings windows_per_epoch facts{key value} notices");
+                 "seconds_total recordings windows_per_epoch facts{key value} notices price_per_hour currency");
+    json_put_f64(w, "cost", cost(v) > 0 ? cost(v) : NAN);
     output_end(&out);
 }
 
@@ -61,6 +66,8 @@ static void print_text(const Brr__V1__ValidateResponse *v, const char *file) {
     if (v->seconds_per_step > 0)
         printf("  %-18s %.3g s a %s%s%s\n", "time", v->seconds_per_step, step, v->seconds_total > 0 ? ", about " : "",
                v->seconds_total > 0 ? output_duration(v->seconds_total, total, sizeof total) : "");
+    if (cost(v) > 0)
+        printf("  %-18s about %.2f %s, at %g an hour\n", "cost", cost(v), v->currency, v->price_per_hour);
     for (size_t i = 0; i < v->n_facts; i++)
         printf("  %-18s %s\n", v->facts[i]->key, v->facts[i]->value);
     for (size_t i = 0; i < v->n_notices; i++)
@@ -98,6 +105,7 @@ const struct command command_validate = {
     .run = cmd_validate,
     .min_args = 1,
     .max_args = 1,
-    .details = "Memory, steps and a time estimate from a short measurement of the device. Exit 1 if the job does not fit.\n"
+    .details = "Memory, steps and a time estimate from a short measurement of the device, and what that costs by the daemon's\n"
+               "devices_price_per_hour. Exit 1 if the job does not fit.\n"
                "example: brrctl validate configs/train_a100.yaml --set training.micro_batch_size=8",
 };
