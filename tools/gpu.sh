@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gpu.sh check BUILD OUT.json [STAGE…] | bundle BUILD OUT.tar.gz: the work behind `./dev gpu` and `./dev gpu-bundle`. BUILD is a build
 # folder or that of an unpacked bundle (then libs/ beside bin/ holds what programs load). Stages, each within nine minutes:
-# smoke (what needs no GPU, then a first small figure), correctness, figures, peers, sanitizer, faults. Without one: all, in this order.
+# smoke (what needs no GPU, then a first small figure), correctness, figures, path (a daemon at work: gpu_path.sh), peers, sanitizer, faults. Without one: all, in this order.
 # What breaks a device on purpose, or may hang on one, comes last. BRR_GPU_JOBS: correctness and sanitizer run so many checks side by side.
 set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "$0")")")
@@ -11,11 +11,11 @@ shift 3
 say() { printf '%s\n' "$*" >&2; }
 die() { say "gpu: $*"; exit 1; }
 
-programs=(bin/brrd bin/brrctl bin/edfgen bin/brr-bench tests/test_ops_vs_cpu tests/test_network_vs_cpu tests/test_batch tests/test_weights
+programs=(bin/brrd bin/brrctl bin/brr-load bin/edfgen bin/brr-bench tests/test_ops_vs_cpu tests/test_network_vs_cpu tests/test_batch tests/test_weights
     tests/test_op_windows tests/test_augment tests/test_augment_noise tests/test_op_masks tests/test_op_geodesic tests/test_geodesic_fit tests/test_burst
     tests/test_burst_bits tests/test_burst_change tests/test_burst_state tests/test_scan_conv tests/test_scan_reference tests/test_gpu_devices
     tests/test_gpu_exchange tests/test_fault tests/test_health tests/task_driver tests/golden_net)
-all_stages=(smoke correctness figures peers sanitizer faults)
+all_stages=(smoke correctness figures path peers sanitizer faults)
 most_bytes=$((48 << 20))
 runtimes='libstdc\+\+\.so|libgcc_s\.so' # the target's own where it has them: its CUDA libraries were made for those
 
@@ -25,7 +25,7 @@ bundle() {
     stage=$(mktemp -d)
     mkdir -p "$stage/brr/build/"{bin,lib,tests,libs,runtimes} "$stage/brr/"{tools,configs,tests/bench,tests/golden}
     cp "$root/dev" "$stage/brr/"
-    cp "$root/tools/gpu.sh" "$stage/brr/tools/"
+    cp "$root"/tools/gpu{,_path}.sh "$stage/brr/tools/"
     cp "$root"/tests/bench/torch_{compare,scan}.py "$stage/brr/tests/bench/"
     cp "$root/tests/golden/torch_seizure.py" "$stage/brr/tests/golden/"
     cp "$root/configs/"*.yaml "$stage/brr/configs/"
@@ -265,6 +265,11 @@ stage_figures() {
     run bench-bf16-cudnn 120 bash -c 'with_cudnn bench bf16 detector'
 }
 
+stage_path() {
+    find_device
+    run path 480 bash "$root/tools/gpu_path.sh" "$build" cuda:0 full
+}
+
 # cuDNN's own fusion compiles for seconds a shape: its ops and network are calls of their own.
 stage_peers() {
     find_device
@@ -302,6 +307,7 @@ summary() {
     local i verdict took why failed=0
     grep -h '^ok\|^FAILED\|^ ' "$log"/network-* "$log/batch" "$log/weights" "$log/unload" 2>/dev/null | cut -c1-110 || true
     grep -hE '^#|^(detector|scan|ssd|burst|geodesic),' "$log"/bench-* 2>/dev/null | grep -v json | cut -d, -f1-6,9,10 || true
+    grep -h '^path,' "$log/path" 2>/dev/null || true
     grep -hE 'PyTorch|^detector' "$log/torch" 2>/dev/null | grep -v '^no ' || true
     for i in "${names[@]}"; do
         IFS=$'\t' read -r verdict took why < <(ended "$i")
