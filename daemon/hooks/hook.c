@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/fsio.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/spawn.h"
 #include "base/str.h"
 #include "daemon/alarms/alarm.h"
@@ -232,7 +233,11 @@ static int send_mail(const struct hook *h, const struct hook_attempt *a, struct 
                               .timeout_ms = h->timeout_ms,
                               .all = a->test,
                               .stop = a->stop};
-    return mail_send(&mail, err);
+    char refused[MAIL_REFUSED_SIZE];
+    int rc = mail_send(&mail, refused, err);
+    if (rc == 0 && *refused)
+        log_warn("a mail did not reach all of its addresses", "hook=%s refused=\"%s\" fix=\"hooks: to\"", h->name, refused);
+    return rc;
 }
 
 int hook_attempt(const struct hook *h, const struct hook_attempt *a, struct err *err) {

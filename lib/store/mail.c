@@ -90,6 +90,31 @@ static int on_progress(void *stop, curl_off_t a, curl_off_t b, curl_off_t c, cur
     return stop && atomic_load((const atomic_bool *)stop);
 }
 
+/* Which address libcurl asked for last, and what the server answered: libcurl tells it only as what it logs. */
+struct refusals {
+    char address[260]; /* "" = the answer is another command's */
+    char *said;        /* MAIL_REFUSED_SIZE bytes */
+};
+
+static int on_protocol(CURL *curl, curl_infotype type, char *data, size_t len, void *ctx) {
+    static const char command[] = "RCPT TO:<";
+    struct refusals *r = ctx;
+    const size_t n = sizeof command - 1;
+    (void)curl;
+    if (type == CURLINFO_HEADER_OUT) {
+        const char *end = len > n && !memcmp(data, command, n) ? memchr(data, '>', len) : NULL;
+        str_format(r->address, sizeof r->address, "%.*s", end ? (int)(end - data - (ptrdiff_t)n) : 0, end ? data + n : "");
+    } else if (type == CURLINFO_HEADER_IN && *r->address && (len < 4 || data[3] != '-')) { /* '-': more lines follow */
+        while (len && (data[len - 1] == '\r' || data[len - 1] == '\n'))
+            len--;
+        const size_t at = strlen(r->said);
+        if (len && data[0] >= '4')
+            str_format(r->said + at, MAIL_REFUSED_SIZE - at, "%s%s: %.*s", at ? "; " : "", r->address, (int)len, data);
+        r->address[0] = '\0';
+    }
+    return 0;
+}
+
 static void set_up(CURL *curl, const struct mail *m, struct curl_slist *to, const char *from, struct reading *reading) {
     const bool clear = str_url_is_loopback(m->url) && !m->ca;
     curl_easy_setopt(curl, CURLOPT_URL, m->url);
@@ -115,7 +140,9 @@ static void set_up(CURL *curl, const struct mail *m, struct curl_slist *to, cons
         curl_easy_setopt(curl, CURLOPT_CAINFO_BLOB, &ca);
 }
 
-static int transfer(const struct mail *m, struct curl_slist *to, struct reading *reading, struct err *err) {
+static int transfer(const struct mail *m, struct curl_slist *to, struct reading *reading, char ret_refused[MAIL_REFUSED_SIZE],
+                    struct err *err) {
+    struct refusals refusals = {.said = ret_refused};
     const char *name = m->name ? m->name : m->url;
     char from[260], why[CURL_ERROR_SIZE] = "";
     long reply = 0;
@@ -124,6 +151,9 @@ static int transfer(const struct mail *m, struct curl_slist *to, struct reading 
         return err_set(err, ERR_UNAVAILABLE, "out of memory for a mail to %.200s", name);
     str_format(from, sizeof from, "<%s>", m->from);
     set_up(curl, m, to, from, reading);
+    curl_easy_setopt(curl, CURLOPT_VERBOSE, 1L);
+    curl_easy_setopt(curl, CURLOPT_DEBUGFUNCTION, on_protocol);
+    curl_easy_setopt(curl, CURLOPT_DEBUGDATA, &refusals);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, why);
     const CURLcode code = curl_easy_perform(curl);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &reply);
@@ -137,11 +167,12 @@ static int transfer(const struct mail *m, struct curl_slist *to, struct reading 
                    *why ? why : curl_easy_strerror(code));
 }
 
-int mail_send(const struct mail *m, struct err *err) {
+int mail_send(const struct mail *m, char ret_refused[MAIL_REFUSED_SIZE], struct err *err) {
     struct curl_slist *to = NULL;
     struct str message;
     char address[260];
     int rc = 0;
+    ret_refused[0] = '\0';
     str_init(&message, MAIL_BYTES);
     put_message(&message, m);
     for (int i = 0; m->to[i] && !rc; i++) {
@@ -153,7 +184,7 @@ int mail_send(const struct mail *m, struct err *err) {
     if (!str_ok(&message) && !rc)
         rc = err_set(err, ERR_UNAVAILABLE, "out of memory for a mail");
     struct reading reading = {.at = str_cstr(&message), .left = message.len};
-    rc = rc ? rc : transfer(m, to, &reading, err);
+    rc = rc ? rc : transfer(m, to, &reading, ret_refused, err);
     curl_slist_free_all(to);
     str_done(&message);
     return rc;

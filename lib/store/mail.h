@@ -7,6 +7,9 @@
 
 #include "base/err.h"
 
+/* Addresses that the server refused while it took the mail for others: "ADDRESS: REPLY; …", "" = none, the end cut. */
+enum { MAIL_REFUSED_SIZE = 512 };
+
 struct mail {
     const char *url;             /* smtps://HOST[:PORT], or smtp://HOST[:PORT], which begins TLS with STARTTLS */
     const char *name;            /* of the server in errors; NULL = its url */
@@ -23,7 +26,7 @@ struct mail {
 };
 /* Nothing is sent in the clear but to a server on this machine (127.0.0.1, localhost) without `ca`. Errors: INVALID when the server
  * refused it for good (a reply of 5xx), else UNAVAILABLE. */
-int mail_send(const struct mail *m, struct err *err);
+int mail_send(const struct mail *m, char ret_refused[MAIL_REFUSED_SIZE], struct err *err);
 /* True for one address: NAME@DOMAIN without spaces, brackets and control characters. */
 bool mail_is_address(const char *text);
 
