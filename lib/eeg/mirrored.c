@@ -31,13 +31,13 @@ static enum mirror_kind kind_of_key(const char *key) {
     }
 }
 
-static int parts_of(const char *path, char names[MIRROR_PARTS][MIRROR_NAME_SIZE]) {
+static int parts_of(const char *path, char names[MIRROR_PARTS][MIRROR_NAME_SIZE], int *ret_n, struct err *err) {
     struct eegfile_companions found;
-    if (eegfile_list_companions(path, &found, NULL))
-        return 0;
-    for (int i = 0; i < found.n; i++)
+    const int rc = eegfile_list_companions(path, &found, err);
+    *ret_n = rc ? 0 : found.n;
+    for (int i = 0; i < *ret_n; i++)
         str_copy(names[i], MIRROR_NAME_SIZE, found.names[i]);
-    return found.n;
+    return eegfile_is_bad_content(rc) ? 0 : rc; /* its reader says so */
 }
 
 const struct mirror_rules mirrored_recordings = {kind_of_key, parts_of};

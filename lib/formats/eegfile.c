@@ -333,6 +333,8 @@ int eegfile_list_companions(const char *path, struct eegfile_companions *ret, st
     return rc;
 }
 
+bool eegfile_is_bad_content(int rc) { return rc == ERR_INVALID || rc == ERR_UNSUPPORTED || rc == ERR_RANGE; }
+
 static int part_in_memory(const struct format_source *source, const char *name, struct filebytes *ret, size_t *ret_whole,
                           struct err *err) {
     for (int i = 0; i < source->n_parts; i++)

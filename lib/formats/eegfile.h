@@ -137,6 +137,9 @@ struct eegfile_companions {
     int n;
 };
 int eegfile_list_companions(const char *path, struct eegfile_companions *ret, struct err *err);
+/* True for an error of a file's content, which every reader of it meets again; false for one of the moment, such as no memory or no
+ * descriptor. */
+bool eegfile_is_bad_content(int rc);
 
 /* ---- records that arrive ---- */
 

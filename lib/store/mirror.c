@@ -102,11 +102,11 @@ static int list_parts(struct mirror *m, const struct file *recording, struct err
     const struct cached_place place = place_of(m);
     const struct cached_object object = recording->object; /* the array may move */
     char target[CACHE_PATH_SIZE];
-    int rc = cached_fetch(&place, &object, target, err);
+    int n = 0, rc = cached_fetch(&place, &object, target, err);
     if (rc)
         return rc;
-    rc = link_whole(m, object.key, target, path, err);
-    int n = rc ? 0 : m->config.rules->parts(path, names);
+    if (!(rc = link_whole(m, object.key, target, path, err)))
+        rc = m->config.rules->parts(path, names, &n, err);
     cache_unpin(m->config.cache, object.cache_key);
     for (int i = 0; i < n && !rc; i++) {
         struct store_item item;
@@ -476,16 +476,16 @@ int64_t mirror_bytes(void *mirror, const char *path) {
 
 static bool has_parts(const struct file *f) { return f->kind == MIRROR_HEADER || f->kind == MIRROR_EITHER; }
 
-/* Finds the parts of a recording whose whole file is at path. */
-static void find_parts(struct mirror *m, struct file *f, const char *path) {
+/* Finds the parts of a recording whose whole file is at path. After an error they are still unknown. */
+static int find_parts(struct mirror *m, struct file *f, const char *path, struct err *err) {
     char names[MIRROR_PARTS][MIRROR_NAME_SIZE], place[PATH_BYTES];
     struct file *parts[MIRROR_PARTS];
     pthread_mutex_lock(&m->lock);
     const bool known = f->n_parts >= 0;
     pthread_mutex_unlock(&m->lock);
-    int named = known ? 0 : m->config.rules->parts(path, names), n = 0;
-    if (known)
-        return;
+    int named, n = 0, rc = known ? 0 : m->config.rules->parts(path, names, &named, err);
+    if (known || rc)
+        return rc;
     for (int i = 0; i < named; i++) {
         struct file *part = str_format(place, sizeof place, "%s/%.*s%s", m->directory, (int)(folder_bytes(f) - strlen(m->prefix)),
                                        f->object.key + strlen(m->prefix), names[i])
@@ -500,6 +500,7 @@ static void find_parts(struct mirror *m, struct file *f, const char *path) {
         f->n_parts = n;
     }
     pthread_mutex_unlock(&m->lock);
+    return 0;
 }
 
 /* The whole file, pinned, and the parts of a recording with it; path is then where all of them stand under their names. */
@@ -512,7 +513,7 @@ static int fetch_with_parts(struct mirror *m, struct file *f, char path[CACHE_PA
     if (!has_parts(f))
         return 0;
     if (!(rc = link_whole(m, f->object.key, target, path, err)))
-        find_parts(m, f, path); /* under its own name, which may be part of theirs */
+        rc = find_parts(m, f, path, err); /* under its own name, which may be part of theirs */
     while (!rc && n < f->n_parts) {
         char part[CACHE_PATH_SIZE];
         if (!(rc = fetch(m, f->parts[n], target, err)))

@@ -27,8 +27,9 @@ enum mirror_kind {
 enum { MIRROR_PARTS = 4, MIRROR_NAME_SIZE = 256 };
 struct mirror_rules {
     enum mirror_kind (*kind)(const char *key);
-    /* Names of the parts of the recording at path, in its folder; their number, 0 for what is no recording. */
-    int (*parts)(const char *path, char names[MIRROR_PARTS][MIRROR_NAME_SIZE]);
+    /* Names of the parts of the recording at path, in its folder; *ret_n is 0 for a file whose content is no recording. Errors:
+     * those of reading it. */
+    int (*parts)(const char *path, char names[MIRROR_PARTS][MIRROR_NAME_SIZE], int *ret_n, struct err *err);
 };
 
 struct mirror_config {

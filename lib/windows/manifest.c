@@ -136,10 +136,12 @@ static int identify(const struct manifest_config *c, const char *path, struct ma
     int rc = c->mirror ? identify_mirrored(c, path, ret, err) : fsio_size(path, &ret->size_bytes, &ret->mtime_ns, err);
     if (rc)
         return rc;
-    if (eegfile_has_parts(path) && !window_stamp_parts(c->mirror, path, path, &parts, NULL)) {
+    if (eegfile_has_parts(path) && !(rc = window_stamp_parts(c->mirror, path, path, &parts, err))) {
         parts.hex[15] = '\0'; /* 60 bits of a checksum beside the time */
         ret->mtime_ns ^= (int64_t)strtoll(parts.hex, NULL, 16);
     }
+    if (rc && rc != ERR_NOT_FOUND && !eegfile_is_bad_content(rc)) /* a recording without parts, or one whose reader says so */
+        return rc;
     return labels_stamp(path, c->labels ? c->labels : "auto", ret->labels, err);
 }
 

@@ -228,6 +228,13 @@ static bool go_on(void *ctx, const struct mirror_progress *p) {
     return true;
 }
 
+/* The rules of recordings, on a machine that cannot read now. */
+static bool reads_nothing;
+
+static int failing_parts(const char *path, char names[MIRROR_PARTS][MIRROR_NAME_SIZE], int *ret_n, struct err *err) {
+    return reads_nothing ? err_set(err, ERR_INTERNAL, "it cannot be read now") : mirrored_recordings.parts(path, names, ret_n, err);
+}
+
 /* Of a bucket the heads are enough to plan; the samples of the taken recording are those of the local one. */
 static void a_bucket_is_planned_by_heads_and_read_whole(void **state) {
     struct written_brainvision f = BASE;
@@ -245,12 +252,9 @@ static void a_bucket_is_planned_by_heads_and_read_whole(void **state) {
     snprintf(url, sizeof url, "file://%s", in_dir(state, "bucket"));
     assert_int_equal(store_open(url, &store, &err), 0);
     assert_int_equal(cache_open(in_dir(state, "cache"), 16 << 20, &cache, &err), 0);
-    const struct mirror_config config = {.rules = &mirrored_recordings,
-                                         .store = store,
-                                         .cache = cache,
-                                         .prefix = "",
-                                         .directory = in_dir(state, "tree"),
-                                         .head_bytes = 4096};
+    const struct mirror_rules rules = {mirrored_recordings.kind, failing_parts};
+    const struct mirror_config config = {
+        .rules = &rules, .store = store, .cache = cache, .prefix = "", .directory = in_dir(state, "tree"), .head_bytes = 4096};
     assert_int_equal(mirror_open(&config, go_on, NULL, &mirror, &err), 0);
     snprintf(tree, sizeof tree, "%s/sub-01/sub-01_eeg.vhdr", mirror_directory(mirror));
     struct eegfile *head = NULL, *file = NULL;
@@ -262,6 +266,9 @@ static void a_bucket_is_planned_by_heads_and_read_whole(void **state) {
     assert_int_equal(eegfile_read(head, (int[]){0}, 1, (struct eeg_range){SAMPLES - 1, 1}, (float *[]){one}, &err),
                      ERR_PRECONDITION);
     eegfile_close(head);
+    reads_nothing = true; /* which parts it has is then not known, and is asked again */
+    assert_int_equal(mirror_take(mirror, tree, whole, &err), ERR_INTERNAL);
+    reads_nothing = false;
     assert_int_equal(mirror_take(mirror, tree, whole, &err), 0);
     float *a = read_all(whole, &file);
     eegfile_close(file);
