@@ -572,7 +572,7 @@ static int cmd_cancel(const struct arguments *o) {
     return first;
 }
 
-/* Models that serve and come from the job: they go on. */
+/* Models that serve and come from the job: they go on. Without a daemon the deletion says so. */
 static void tell_served(const struct arguments *o, const char *id) {
     static const struct brrctl_method method = {"/brr.v1.Models/List", &brr__v1__list_models_response__descriptor, 0};
     const Brr__V1__ListModelsRequest in = BRR__V1__LIST_MODELS_REQUEST__INIT;
@@ -583,6 +583,8 @@ static void tell_served(const struct arguments *o, const char *id) {
     if (brrctl_open(o, &client, &err))
         return;
     Brr__V1__ListModelsResponse *out = brrctl_ask(client, &method, &in.base, &err);
+    if (!out)
+        fprintf(stderr, "brrctl: note: models that serve may be of job %s; the daemon did not list them: %s\n", id, err.message);
     for (size_t i = 0; out && i < out->n_models; i++) {
         const Brr__V1__ModelDescription *m = out->models[i];
         if (!strncmp(m->ref, ref, len) && (!m->ref[len] || m->ref[len] == '@'))
