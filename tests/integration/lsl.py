@@ -2,7 +2,7 @@
 recording with it.
 
 usage: lsl.py send LIBRARY SAMPLES JSON: SAMPLES as `recording` wrote them; options (name, id, speed, unit, scale, seconds, jump_at, jump_s,
-first, declared_rate, linger_s, order: the channels in another order, labels: others)."""
+first, declared_rate, linger_s, order: the channels in another order, labels: others, held: appear at a line on stdin)."""
 import ctypes
 import json
 import os
@@ -70,6 +70,9 @@ def send(path, scratch, o):
     if "order" in o:
         labels, samples = [labels[c] for c in o["order"]], numpy.ascontiguousarray(samples[:, o["order"]])
     labels = o.get("labels", labels)
+    if o.get("held"):
+        print("held", flush=True)
+        sys.stdin.readline()
     out = outlet(lsl, labels, o.get("declared_rate", rate), o)
     first, speed, scale = o.get("first", 0), o.get("speed", 1), o.get("scale", 1)
     end = min(len(samples), first + int(o.get("seconds", 1e9) * rate))

@@ -19,7 +19,7 @@
 #include "eeg/events.h"
 #include "store/outputs.h"
 
-enum { MOST_NAN_S = 60, MAX_STREAMS = 256, RATE_HZ = 256, BUFFER_S = 360, PATH_SIZE = 4096 };
+enum { MOST_NAN_S = 60, MAX_STREAMS = 256, RATE_HZ = 256, BUFFER_S = 360, PATH_SIZE = 4096, NAME_SIZE = 256 };
 static const double DEFAULT_WAIT_S = 5, LIST_WAIT_S = 2;
 
 struct lsl_options {
@@ -126,15 +126,25 @@ static const char *number_file(const char *path, int part, char ret[PATH_SIZE]) 
 /* Another one's file, which is not replaced. */
 static bool is_taken(const struct arguments *o, const char *path) { return path && outputs_check(path, o->force, NULL) != 0; }
 
-/* Names the files of the part after `part`, with the first number whose files may be written: nobody is there to choose another
+/* The same of the events that the part of this name writes, in a folder or alone. */
+static bool is_taken_by(const struct arguments *o, const char *output, const char *name) {
+    char file[PATH_SIZE], path[PATH_SIZE];
+    if (!output || !fsio_is_dir(output))
+        return is_taken(o, output);
+    return !events_path(events_format_find(own(o)->stream.format), fsio_basename(name), file, sizeof file, NULL) &&
+           !fsio_join(path, sizeof path, output, file, NULL) && is_taken(o, path);
+}
+
+/* Names the part after `part` and its files, with the first number whose files may be written: nobody is there to choose another
  * name. Returns the number. */
-static int name_part(const struct arguments *o, int part, struct lsl_options *to, char output[PATH_SIZE],
+static int name_part(const struct arguments *o, int part, struct lsl_options *to, char name[NAME_SIZE], char output[PATH_SIZE],
                      char probabilities[PATH_SIZE]) {
     do {
         part++;
+        str_format(name, NAME_SIZE, "%s-%d", o->args[1], part);
         to->stream.output = number_file(own(o)->stream.output, part, output);
         to->stream.probabilities = number_file(own(o)->stream.probabilities, part, probabilities);
-    } while (is_taken(o, to->stream.output) || is_taken(o, to->stream.probabilities));
+    } while (is_taken_by(o, to->stream.output, name) || is_taken(o, to->stream.probabilities));
     return part;
 }
 
@@ -142,7 +152,7 @@ static int name_part(const struct arguments *o, int part, struct lsl_options *to
 static int lsl_in(const struct arguments *o) {
     struct lsl_options numbered = *own(o);
     struct arguments again = *o;
-    char name[256], output[PATH_SIZE], probabilities[PATH_SIZE];
+    char name[NAME_SIZE], output[PATH_SIZE], probabilities[PATH_SIZE];
     struct err err;
     for (int part = 1;;) {
         const char *ended = "", *trace = part > 1 ? numbered.stream.probabilities : NULL;
@@ -153,8 +163,7 @@ static int lsl_in(const struct arguments *o) {
             return brrctl_fail(&err);
         if (code || strcmp(ended, "changed") != 0)
             return code;
-        part = name_part(o, part, &numbered, output, probabilities);
-        str_format(name, sizeof name, "%s-%d", o->args[1], part);
+        part = name_part(o, part, &numbered, name, output, probabilities);
         again.own = &numbered;
     }
 }

@@ -474,8 +474,8 @@ static void take_pulled(struct source_lsl *s, double now_s, struct source_block 
     s->n_pulled = s->next = 0;
 }
 
-/* Nothing came. */
-static void watch(struct source_lsl *s, double now_s, struct source_block *ret) {
+/* Nothing came. A silence by which the stream ends is no gap. */
+static void watch(struct source_lsl *s, double now_s, bool ends, struct source_block *ret) {
     *ret = (struct source_block){.first = -1, .uv = s->uv, .cause = "lsl"};
     if (s->timeline.held && now_s - s->timeline.held_since_s > 1) {
         int64_t gap = lsl_timeline_settle(&s->timeline);
@@ -484,7 +484,7 @@ static void watch(struct source_lsl *s, double now_s, struct source_block *ret) 
         append_held(s, ret);
         return;
     }
-    int64_t gap = lsl_timeline_silence(&s->timeline, now_s);
+    int64_t gap = ends ? 0 : lsl_timeline_silence(&s->timeline, now_s);
     if (gap && !s->silent_notified)
         tell("no samples of %s for %.1f s: a gap", s->name, (double)gap / s->base.rate_hz);
     s->silent_notified |= gap > 0;
@@ -498,6 +498,7 @@ static int lsl_next(struct source *base, struct source_block *ret, struct err *e
     struct source_lsl *s = (struct source_lsl *)base;
     int rc = s->next < s->n_pulled || s->gap_first >= 0 ? 0 : pull(s, err);
     double now_s = s->lsl->local_clock();
+    bool ends = false;
     if (rc)
         return rc;
     follow_clock(s, now_s);
@@ -507,12 +508,13 @@ static int lsl_next(struct source *base, struct source_block *ret, struct err *e
             note_lag(s, now_s - s->stamps[s->n_pulled - 1] - s->correction_s);
         take_pulled(s, now_s, ret);
     } else {
-        watch(s, now_s, ret);
+        ends = s->config.idle_s > 0 && now_s - s->heard_s > s->config.idle_s;
+        watch(s, now_s, ends, ret);
     }
     if (!ret->n)
         nanosleep(&(struct timespec){.tv_nsec = SLEEP_MS * 1000000L}, NULL);
     s->info.duration_s = (double)s->timeline.position / base->rate_hz;
-    ret->end = s->changed || interrupt_seen() || (s->config.idle_s > 0 && now_s - s->heard_s > s->config.idle_s);
+    ret->end = s->changed || interrupt_seen() || ends;
     return 0;
 }
 
