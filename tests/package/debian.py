@@ -47,7 +47,9 @@ def base_archive():
 
 
 class Root:
-    """A bare Debian 12."""
+    """A bare Debian 12, with what programs expect of a running system."""
+
+    MOUNTS = (("proc", "proc"), ("sysfs", "sys"), ("devpts", "dev/pts"), ("tmpfs", "dev/shm"))
 
     def __init__(self, directory):
         self.dir = directory
@@ -55,10 +57,12 @@ class Root:
         run("tar", "-C", directory, "-xf", base_archive())
         for name in ("resolv.conf", "hosts"):
             shutil.copy(f"/etc/{name}", f"{directory}/etc/{name}")
-        run("mount", "-t", "proc", "proc", f"{directory}/proc")
+        for kind, place in self.MOUNTS:
+            run("mount", "-t", kind, kind, f"{directory}/{place}")
 
     def close(self):
-        run("umount", f"{self.dir}/proc")
+        for _, place in reversed(self.MOUNTS):
+            run("umount", f"{self.dir}/{place}")
 
     def __call__(self, *command, user="root"):
         return run("chroot", f"--userspec={user}", self.dir, "env", "HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive",
