@@ -10,12 +10,18 @@ void job_put_head(struct html *h) {
     html_put(h,
              "<div class=\"scroll\"><table class=\"jobs rows\"><thead><tr><th scope=\"col\">job</th><th scope=\"col\">kind</th><th "
              "scope=\"col\">state</th>"
-             "<th scope=\"col\">reason</th><th scope=\"col\">since</th></tr></thead><tbody>\n");
+             "<th scope=\"col\">reason</th><th scope=\"col\">F1 of events</th><th scope=\"col\">false alarms in 24 h</th>"
+             "<th scope=\"col\">since</th></tr></thead><tbody>\n");
 }
 
 void job_put_foot(struct html *h) { html_put(h, "</tbody></table></div>"); }
 
 static int64_t since_of(const struct status_job *j) { return j->over ? j->finished_ms : j->active ? j->started_ms : j->created_ms; }
+
+static void put_score(struct html *h, const char *name, double value) {
+    struct words w;
+    html_put(h, "<td data-l=\"%s\">%s</td>", name, words_number(&w, value, "–"));
+}
 
 void job_put_row(struct html *h, const struct status_job *j, int64_t now_ms) {
     (void)now_ms;
@@ -26,7 +32,10 @@ void job_put_row(struct html *h, const struct status_job *j, int64_t now_ms) {
              j->id, j->id, *j->name ? " " : "", j->name, j->kind, j->state, j->state);
     if (j->position)
         html_put(h, " %d. in the queue", j->position);
-    html_put(h, "</td><td data-l=\"why\">%s</td><td data-l=\"since\">", j->reason);
+    html_put(h, "</td><td data-l=\"why\">%s</td>", j->reason);
+    put_score(h, "F1 of events", j->event_f1);
+    put_score(h, "false alarms in 24 h", j->false_alarms_per_24h);
+    html_put(h, "<td data-l=\"since\">");
     shell_put_time(h, since_of(j));
     html_put(h, "</td></tr>\n");
 }

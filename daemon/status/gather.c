@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/order.h"
 #include "base/str.h"
 #include "daemon/status/gather_parts.h"
@@ -121,6 +123,14 @@ static void put_losses(const struct gather *g, struct status *to, const struct j
     out->n_losses = l->n;
 }
 
+static void put_job_scores(const struct job *job, struct status_job *out) {
+    OWNED_POINTER(json_free) struct json *result = NULL;
+    if (!job->result || json_parse(job->result, strlen(job->result), "result", &result, NULL))
+        return;
+    out->event_f1 = json_f64(json_get(result, "event_f1"), NAN);
+    out->false_alarms_per_24h = json_f64(json_get(result, "false_alarms_per_24h"), NAN);
+}
+
 static void put_job(const struct gather *g, struct status *to, const struct job *job) {
     const struct task_kind *kind = task_kind_find(job->kind);
     const struct task_progress *p = &job->progress;
@@ -152,7 +162,10 @@ static void put_job(const struct gather *g, struct status *to, const struct job 
                                .validation_loss = p->validation_loss,
                                .metric = p->metric,
                                .eta_s = p->eta_s,
-                               .windows_per_s = p->windows_per_s};
+                               .windows_per_s = p->windows_per_s,
+                               .event_f1 = NAN,
+                               .false_alarms_per_24h = NAN};
+    put_job_scores(job, out);
     put_losses(g, to, job, out);
 }
 

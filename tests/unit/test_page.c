@@ -156,6 +156,8 @@ static void hostile_names_are_no_markup_on_any_page(void **state) {
                                                .validation_loss = NAN,
                                                .metric = 1,
                                                .eta_s = 5,
+                                               .event_f1 = 0.5,
+                                               .false_alarms_per_24h = NAN,
                                                .windows_per_s = NAN,
                                                .losses = losses,
                                                .n_losses = 3};
