@@ -13,7 +13,7 @@ daemon=
 case $size in
 full) patients=24 hours=1 steps=120 kill_at=40 sessions=1000 seconds=25 model=(model.preset=base training.batch_size=64 training.precision=bf16) ;;
 small) patients=3 hours=0.1 steps=30 kill_at=10 sessions=8 seconds=5
-    model=(model.preset=tiny data.window_s=8 training.batch_size=2 training.micro_batch_size=2 training.precision=fp32) ;;
+    model=(model.preset=tiny data.window_s=8 data.hop_s=4 training.batch_size=2 training.micro_batch_size=2 training.precision=fp32) ;;
 *) echo "gpu_path: '$size'; expected full or small" >&2 && exit 2 ;;
 esac
 
@@ -58,7 +58,7 @@ wait_for() { ctl watch "$1" --json >"$dir/watch.out" && [ "$(job_state "$1")" = 
 weights() { sha256sum "$(ctl job "$1" --json | field last_checkpoint)" | cut -d' ' -f1; }
 
 mkdir -p "$dir"/{data,cache,results}
-"$build/bin/edfgen" --out "$dir/eeg" --patients "$patients" --hours-per-patient "$hours" --seizures-per-patient 1 --seed 3 >/dev/null
+"$build/bin/edfgen" --out "$dir/eeg" --patients "$patients" --hours-per-patient "$hours" --seizures-per-patient 1 --seed 3 >/dev/null 2>&1
 start
 whole=$(training whole)
 timed training wait_for "$whole"
