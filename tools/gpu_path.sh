@@ -75,7 +75,7 @@ printf 'path,streams-alarm-p99-ms,%s\n' "$(field alarm_lag_p99_ms <"$dir/streams
 [ "$(field samples_lost <"$dir/streams.out")" = 0 ] || { echo "streams lost samples" >&2 && exit 1; }
 
 killed=$(training killed checkpoint.every=1s)
-until [ "$(ctl job "$killed" --json | python3 -c 'import json, sys; print((json.load(sys.stdin).get("progress") or {}).get("step", 0))')" -ge "$kill_at" ]; do
+until [ "$(ctl job "$killed" --json | python3 -c 'import json, sys; print(json.load(sys.stdin).get("step") or 0)')" -ge "$kill_at" ]; do
     sleep 0.1
 done
 kill -9 "$daemon"
