@@ -2,7 +2,7 @@
 # gpu_path.sh BUILD DEVICE full|small: the path that a user takes, through a daemon on DEVICE (cuda:0, cpu): a training, whose validations
 # are in its log, detect and evaluate with its model, live streams beside a training, and a training that is killed with the daemon and
 # goes on. Prints "path,CASE,SECONDS"; fails where a step fails, samples are lost, or the killed training ends with other weights than an
-# undisturbed one. full: the model base and 24 hours of EEG, 6 minutes on an H200; small: minutes on two processors.
+# undisturbed one. full: the model base and 24 hours of EEG; small: minutes on two processors.
 set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "$0")")")
 build=$1 device=$2 size=$3
