@@ -147,7 +147,7 @@ static int take_signal(struct gdf *g, const uint8_t *table, int i, int n, struct
     s->offset = s->physical_min - s->digital_min * s->gain;
     s->usable = isfinite(s->gain) && isfinite(s->offset) && s->gain != 0 && s->samples_per_record > 0;
     s->note = s->usable ? "" : "its range or its number of samples is none";
-    s->rate_hz = (double)s->samples_per_record / g->info.record_s;
+    s->rate_hz = (double)s->samples_per_record * (double)g->info.duration_den / (double)g->info.duration_num;
     set_unit(g, s, (unsigned)little(table + all * 102 + at * 2, 2));
     g->record_bytes += (size_t)s->samples_per_record * (size_t)g->layouts[i].bytes;
     return g->record_bytes > MOST_RECORD
@@ -179,6 +179,34 @@ static int64_t common_divisor(int64_t a, int64_t b) {
     return a;
 }
 
+/* The continued fraction of seconds, up to the first that is the same double: 1/300 of the reciprocal of 300. */
+static void as_fraction(double seconds, int64_t *ret_num, int64_t *ret_den) {
+    static const double most = 4294967296.0;
+    double rest = seconds, num[2] = {0, 1}, den[2] = {1, 0};
+    do {
+        const double whole = floor(rest), next_num = whole * num[1] + num[0], next_den = whole * den[1] + den[0];
+        if (next_num > most || next_den > most)
+            break;
+        num[0] = num[1];
+        den[0] = den[1];
+        num[1] = next_num;
+        den[1] = next_den;
+        rest = 1 / (rest - whole);
+    } while (num[1] / den[1] != seconds);
+    *ret_num = (int64_t)num[1];
+    *ret_den = (int64_t)den[1];
+}
+
+/* Seconds of a record: two integers, and from 2.21 on a double. Programs that go on with integers there write no double of a
+ * length that a record has. */
+static void take_duration(const struct gdf *g, const uint8_t *bytes, int64_t *ret_num, int64_t *ret_den) {
+    const double seconds = f64_at(bytes);
+    *ret_num = (int64_t)little(bytes, 4);
+    *ret_den = (int64_t)little(bytes + 4, 4);
+    if (g->version >= 2.21 && seconds >= 1e-6 && seconds <= 1e6)
+        as_fraction(seconds, ret_num, ret_den);
+}
+
 static int take_header(struct gdf *g, const uint8_t *head, size_t whole, struct err *err) {
     char version[5];
     str_format(version, sizeof version, "%.4s", (const char *)head + 4);
@@ -187,7 +215,9 @@ static int take_header(struct gdf *g, const uint8_t *head, size_t whole, struct 
                        g->base.path, version);
     g->head_bytes = (size_t)little(head + 184, 2) * BLOCK;
     g->info.n_records = (int64_t)little(head + 236, 8);
-    const int64_t num = (int64_t)little(head + 244, 4), den = (int64_t)little(head + 248, 4), common = common_divisor(num, den);
+    int64_t num, den;
+    take_duration(g, head + 244, &num, &den);
+    const int64_t common = common_divisor(num, den);
     const int n = (int)little(head + 252, 2);
     if (num <= 0 || den <= 0 || n < 1 || n > MOST_SIGNALS || g->head_bytes < (size_t)(n + 1) * BLOCK)
         return err_set(err, ERR_INVALID, "%s: %d signals, a header of %zu bytes, records of %lld/%lld s; expected numbers above 0",

@@ -353,6 +353,14 @@ class Peers(unittest.TestCase):
                 theirs = raw.info["meas_date"] + datetime.timedelta(milliseconds=1)  # a stamp is 2^-32 of a day, and MNE cuts it to microseconds
                 self.assertEqual(facts["start"], theirs.strftime("%Y-%m-%d %H:%M:%S"))
 
+    def test_durations_of_gdf_are_doubles_from_2_21_on(self):  # MNE reads integers there
+        whole = bytearray(pathlib.Path(write_gdf(self.stem, "2.51")).read_bytes())
+        for rate in (RATE, 49, 256, 300, 1000 / 3, 0.125):
+            whole[244:252] = struct.pack("<d", 1 / rate)
+            pathlib.Path(self.stem + ".gdf").write_bytes(whole)
+            facts, x = read(self.stem + ".gdf", self.scratch.name)
+            self.assertEqual((x.shape[1], facts["signals"][0]["rate"]), (POINTS, rate))
+
     def test_24_bits_of_gdf(self):  # which MNE does not read
         self.assertTrue(np.array_equal(*(read(write_gdf(self.stem, kind=kind, per_record=10), self.scratch.name)[1] for kind in (5, 279))))
 
