@@ -221,7 +221,7 @@ static void run_foreign(struct foreign *f, brr_scan *scan, scan_fn *fn, const vo
 static void clear_results(struct foreign *f, brr_scan *scan, const struct brr_scan_selective_backward *g) {
     const struct brr_scan_tensor *const sums[] = {&g->dA, &g->dD, &g->ddelta_bias};
     for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
-        size_t bytes = sizeof(float);
+        size_t bytes = sums[i]->dtype == BRR_SCAN_BF16 ? 2 : sizeof(float); /* bfloat16 is refused later */
         for (int d = 0; d < sums[i]->rank; d++)
             bytes *= (size_t)sums[i]->dim[d];
         struct err err = {0};

@@ -502,6 +502,17 @@ static void test_a_backward_call_frame_writes_sums(void **state) {
     for (int i = 0; i < 9; i++)
         if (n[i])
             same(results[i]->data, f.buffers[1][i].data, n[i]);
+    if (!on_cpu())
+        return;
+    float *dA = numbers(D * N, 1, 2); /* half of it as a result of two bytes an element, which is refused */
+    f.buffers[1][2].data = dA;
+    f.buffers[1][2].dtype = XLA_BF16;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, call_handler, &f), 0);
+    pthread_join(thread, NULL);
+    assert_non_null(f.said);
+    for (int i = D * N / 2; i < D * N; i++)
+        assert_true(dA[i] >= 1);
 }
 
 static void test_a_registration_is_told_the_version(void **state) {
