@@ -197,7 +197,9 @@ int fsio_write_text(const char *path, const struct str *text, struct err *err) {
 }
 
 int fsio_link_or_copy(const char *from, const char *to, struct err *err) {
-    return fsio_exists(to) || !link(from, to) ? 0 : fsio_copy(from, to, err);
+    if (fsio_exists(to) || !linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW))
+        return 0;
+    return fsio_copy(from, to, err);
 }
 
 int fsio_rename(const char *from, const char *to, struct err *err) {

@@ -48,7 +48,8 @@ int fsio_remove_temporaries(const char *dir, struct err *err);
 /* A durable copy of the regular file `from`; an existing file `to` is replaced atomically. */
 int fsio_copy(const char *from, const char *to, struct err *err);
 
-/* The regular file `from` under the name `to`, unless something is there: a hard link where the volume allows, else a copy. */
+/* The regular file `from`, or that which it is a symbolic link to, under the name `to`, unless something is there: a hard link
+ * where the volume allows, else a copy. */
 int fsio_link_or_copy(const char *from, const char *to, struct err *err);
 
 /* Renames durably within a folder; an existing file of the new name is replaced. */

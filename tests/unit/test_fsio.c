@@ -187,6 +187,21 @@ static void a_rename_replaces_and_a_missing_source_is_named(void **state) {
     assert_holds(to, "fresh");
 }
 
+static void a_link_is_to_the_file_behind_a_symbolic_link_and_replaces_nothing(void **state) {
+    struct err err = {0};
+    char name[4096], to[4096];
+    put_file(in_dir(state, "file"), "eeg", 3);
+    snprintf(name, sizeof name, "%s", in_dir(state, "name"));
+    assert_int_equal(symlink("file", name), 0);
+    snprintf(to, sizeof to, "%s", in_dir(state, "other/to"));
+    assert_int_equal(fsio_mkdirs_above(to, &err), 0);
+    assert_int_equal(fsio_link_or_copy(name, to, &err), 0);
+    assert_holds(to, "eeg");
+    put_file(in_dir(state, "more"), "new", 3);
+    assert_int_equal(fsio_link_or_copy(in_dir(state, "more"), to, &err), 0);
+    assert_holds(to, "eeg");
+}
+
 static void a_full_volume_is_an_error_of_the_write_with_its_mend(void **state) {
     (void)state;
     struct err err = {0};
@@ -560,6 +575,7 @@ int main(void) {
         in_temp_dir(two_writers_of_one_path_do_not_mix),
         in_temp_dir(a_write_that_does_not_fit_leaves_the_old_file_and_no_temporary),
         in_temp_dir(a_rename_replaces_and_a_missing_source_is_named),
+        in_temp_dir(a_link_is_to_the_file_behind_a_symbolic_link_and_replaces_nothing),
         cmocka_unit_test(a_full_volume_is_an_error_of_the_write_with_its_mend),
         in_temp_dir(a_target_that_cannot_be_replaced_fails_at_commit_and_cleans_up),
         in_temp_dir(a_text_that_was_cut_is_not_written),
