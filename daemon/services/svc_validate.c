@@ -175,7 +175,7 @@ static void answer(struct validate *v) {
     out.patients = v->patients;
     out.n_patients = v->n_patients;
     out.largest_micro_batch = e->largest_micro_batch;
-    out.price_per_hour = v->services->price_per_hour * (double)(v->job.devices > 1 ? v->job.devices : 1);
+    out.price_per_hour = v->services->price_per_hour;
     out.currency = (char *)(uintptr_t)v->services->currency;
     convert_answer(v->work.call, &out.base);
 }
