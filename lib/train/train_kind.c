@@ -78,7 +78,8 @@ static const struct option training_rows[] = {
     {"checkpoint.keep_best", OPTION_I64, C(training.keep_best), "1", 1, BEST_MAX, NULL,
      "checkpoints to keep by their score at validation, the best included"},
     {"training.early_stopping.patience", OPTION_I64, C(training.patience), "5", 0, 100000, NULL,
-     "stop after more than this many validations in a row without improvement; 0 = never"},
+     "stop after more than this many validations in a row without improvement, with the schedule late_decay after its last tenth; "
+     "0 = never"},
 };
 static const struct option events_rows[] = {
     {"events.threshold", OPTION_ENUM, W(threshold), "auto", 0, 0, "auto|fixed",
