@@ -202,6 +202,7 @@ struct session_state {
     double rate_hz, lag_s; /* lag: how long the oldest samples that wait for the device have waited */
     int device;            /* its index */
     bool realtime, connected, alarm;
+    bool live;         /* realtime, and not of a recording */
     float probability; /* newest of the alarm trace; NaN before the first */
     int64_t opened_ms, received_through, durable_through, samples, events, reconnects;
     int64_t start_ms;                     /* Unix time of sample 0, as the client says; 0: unknown */

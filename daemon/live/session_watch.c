@@ -22,6 +22,7 @@ void session_describe(const struct session *s, struct session_state *ret) {
                                   .lag_s = (double)session_lag_ms(s, clock_ms()) / 1000,
                                   .device = open->device,
                                   .realtime = open->realtime,
+                                  .live = live_open_is_live(open),
                                   .connected = s->sink != NULL,
                                   .alarm = s->alarm,
                                   .probability = s->probability,

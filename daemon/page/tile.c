@@ -74,7 +74,7 @@ static void say_mood(const struct status_stream *s, int64_t now_ms, char *text) 
         str_copy(text, TILE_TEXT, "Ended");
         break;
     default:
-        str_copy(text, TILE_TEXT, s->realtime ? "Good" : "Replay");
+        str_copy(text, TILE_TEXT, s->live ? "Good" : "Replay");
     }
 }
 

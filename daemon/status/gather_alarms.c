@@ -103,6 +103,7 @@ static struct status_stream *add_absent(struct status *to, const char *bed, cons
                                 .quality = "",
                                 .montage = "",
                                 .realtime = true,
+                                .live = true,
                                 .mood = STATUS_ABSENT,
                                 .probability = NAN};
     for (int i = 0; i < STATUS_MINUTE; i++)
@@ -177,9 +178,10 @@ static void put_cause(struct alarms *all, const struct status_stream *s, enum al
         all, &(struct alarms_cause){.kind = kind, .bed = s->client, .principal = s->principal, .session = s->id, .why = why}, now);
 }
 
+/* A replay calls nobody, also one in real time. */
 static void look_at_stream(struct alarms *all, const struct status_stream *s, const struct alarms_now *now) {
     char text[80];
-    if (!s->realtime || s->ended_ms || !*s->id)
+    if (!s->live || s->ended_ms || !*s->id)
         return;
     if (!s->connected)
         put_cause(all, s, ALARM_LOST, "", now);
@@ -233,7 +235,7 @@ static void look_at_bed(const struct gather *g, const struct status *in, const s
     if (s->place == INT_MAX)
         return;
     if (is_open(s))
-        g->seen[s->place] |= s->realtime;
+        g->seen[s->place] |= s->live;
     else if (g->seen[s->place] && !has_stream(in, s->place))
         put_cause(desk_alarms(g->source.desk), s, ALARM_LOST, "no stream", now);
 }

@@ -112,6 +112,7 @@ static void put_stream(void *ctx, const struct session *session) {
                                 .principal = gather_text(g->to, from.principal),
                                 .address = gather_text(g->to, from.address),
                                 .realtime = from.realtime,
+                                .live = from.live,
                                 .connected = from.connected,
                                 .probability = from.probability,
                                 .rate_hz = from.rate_hz,

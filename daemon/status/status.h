@@ -65,6 +65,7 @@ struct status_stream {
     int64_t standby_ms;                                    /* in standby until then; 0: it is not */
     enum status_mood mood;
     bool realtime, connected, loaded; /* loaded: the model */
+    bool live;                        /* realtime, and not of a recording */
     bool silent, late;                /* no samples come; the device is behind */
     float probability;                /* newest of the alarm trace; NaN: none yet */
     float minute[STATUS_MINUTE];      /* the highest of each of the last seconds, oldest first; NaN: none */

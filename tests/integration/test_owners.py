@@ -121,7 +121,7 @@ def streams_of_others(d, recording):
     stream.communicate()
     entries = lambda who: [json.loads(line)["kind"] for line in d.as_role(who, "journal", "--json")[1].splitlines()]
     d.until(lambda: entries("admin")[:1] == ["opened"] and "lost" in entries("admin"), "the journal")
-    d.until(lambda: entries("ana") == entries("station") == entries("admin"), "the same for the owner and those who see all")  # technical alarms follow
+    d.until(lambda: entries("ana") == entries("station") == entries("admin"), "the same for the owner and those who see all")
     assert entries("bob") == []
     assert d.refused("ana", "hooks", "test") == "ROLE_TOO_SMALL"
 

@@ -145,7 +145,7 @@ static const struct alarm *wrong_clock(struct desk *desk) {
 static void look(struct gather *g, double ahead_s, int seconds, int64_t wall_shift_ms) {
     static struct alarms_now now = {.boot_ms = 5000000, .wall_ms = 1800000000000};
     struct status_stream s = {.id = "id", .client = "bed 7", .principal = "p", .model = "m", .quality = "", .place = INT_MAX};
-    s.realtime = s.connected = s.loaded = true;
+    s.realtime = s.live = s.connected = s.loaded = true;
     s.ahead_s = ahead_s;
     struct status from = {.streams = &s, .n_streams = 1};
     now.wall_ms += wall_shift_ms;
@@ -154,6 +154,38 @@ static void look(struct gather *g, double ahead_s, int seconds, int64_t wall_shi
         now.wall_ms += 1000;
         gather_causes(g, &from, &now);
     }
+}
+
+static void a_replay_in_real_time_has_no_technical_alarm(void **state) {
+    static struct live_open open;
+    const struct session_request drill = {.open = &open, .client = "bed 7", .principal = "uid:1"};
+    struct bench *b = *state;
+    struct live_stream *stream;
+    struct gather g = {0};
+    struct alarms_cursor cursor = {0};
+    struct alarms_now now = {.boot_ms = 5000000, .wall_ms = 1800000000000};
+    assert_int_equal(desk_new(&(struct desk_config){0}, &g.source.desk, NULL), 0);
+    open = own_open;
+    open.realtime = open.replay = true;
+    struct session *s = open_as(b, &drill, &stream);
+    struct beds *beds = beds_new(b->all);
+    for (int i = 0; i < 60; i++) { /* no samples come */
+        second(beds);
+        now.boot_ms += 1000;
+        now.wall_ms += 1000;
+        struct status_stream seen = shown(b, beds);
+        seen.id = "id"; /* its texts are gone */
+        seen.client = seen.principal = seen.model = seen.quality = "";
+        seen.n_channels = 0;
+        seen.place = INT_MAX;
+        assert_true(seen.realtime && !seen.live);
+        gather_causes(&g, &(struct status){.streams = &seen, .n_streams = 1}, &now);
+    }
+    assert_null(alarms_next(desk_alarms(g.source.desk), &cursor));
+    session_close(s, "done");
+    closed(b, stream);
+    beds_free(beds);
+    desk_free(g.source.desk);
 }
 
 static void a_clock_that_is_wrong_is_a_technical_alarm(void **state) {
@@ -230,6 +262,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(an_alarm_is_news_once_and_has_its_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_stream_has_no_signal_though_the_clock_is_set_back, set_up, tear_down),
         cmocka_unit_test(a_clock_that_is_wrong_is_a_technical_alarm),
+        cmocka_unit_test_setup_teardown(a_replay_in_real_time_has_no_technical_alarm, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stream_that_ended_stays_until_its_client_is_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(ended_streams_are_bounded, set_up, tear_down),
     };

@@ -49,6 +49,7 @@ static struct status *made(int n) {
                                             : i % 10 == 3 ? STATUS_POOR
                                                           : STATUS_FINE,
                                     .realtime = true,
+                                    .live = true,
                                     .connected = true,
                                     .probability = 0.5f,
                                     .on = 0.8,
