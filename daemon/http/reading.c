@@ -31,6 +31,7 @@ void reading_done(struct reading *r) {
         return;
     html_done(&r->page);
     status_drop(r->view.status);
+    recordings_free(r->view.recordings);
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
     free(r);
@@ -92,6 +93,7 @@ static struct reading *reading_new(const struct reading_request *q) {
     r->view = *q->view;
     r->traces = q->traces;
     status_share(q->view->status);
+    recordings_share(q->view->recordings);
     str_copy(r->path, sizeof r->path, q->path);
     str_copy(r->principal, sizeof r->principal, q->view->principal);
     str_copy(r->readiness, sizeof r->readiness, q->view->readiness);

@@ -35,6 +35,7 @@ struct recording_entry {
 };
 
 struct recordings {
+    atomic_int references;
     pthread_mutex_t lock;
     struct recording_entry *all[RECORDINGS];
     int next;
@@ -44,13 +45,21 @@ struct recordings {
 
 struct recordings *recordings_new(void) {
     struct recordings *all = calloc(1, sizeof *all);
+    if (!all)
+        return NULL;
+    atomic_init(&all->references, 1);
+    pthread_mutex_init(&all->lock, NULL);
+    return all;
+}
+
+struct recordings *recordings_share(struct recordings *all) {
     if (all)
-        pthread_mutex_init(&all->lock, NULL);
+        atomic_fetch_add(&all->references, 1);
     return all;
 }
 
 void recordings_free(struct recordings *all) {
-    if (!all)
+    if (!all || atomic_fetch_sub(&all->references, 1) > 1)
         return;
     for (int i = 0; i < RECORDINGS; i++)
         recording_drop(all->all[i]);

@@ -25,7 +25,8 @@ struct recording_request {
 };
 
 struct recordings *recordings_new(void);      /* NULL when out of memory */
-void recordings_free(struct recordings *all); /* NULL is fine; entries that are held go on */
+struct recordings *recordings_share(struct recordings *all); /* for one more owner, who calls recordings_free; NULL is fine */
+void recordings_free(struct recordings *all); /* NULL is fine; the last owner's; entries that are held go on */
 /* INVALID: more marks or values than fit. Closes the file of the oldest, so it waits for that volume. */
 int recordings_add(struct recordings *all, const struct recording_request *request, struct err *err);
 /* The recording of this id, if this principal asked for it; NULL: whoever did. To be given back with recording_drop. NULL: there is
