@@ -13,6 +13,7 @@ struct reading {
     pthread_cond_t changed;
     atomic_int references; /* the caller's and the thread's */
     bool done;
+    atomic_bool gone; /* the caller waits no more */
     enum reading_what what;
     struct page_view view;
     struct traces_query traces;
@@ -43,7 +44,7 @@ static int read_traces(struct reading *r) {
     struct recording_entry *recording = recordings_find(r->view.recordings, r->view.all ? NULL : r->principal, r->path);
     if (!recording)
         return err_set(&r->err, ERR_NOT_FOUND, "there is no recording of this id; brrctl view gives it another one");
-    int rc = recording_traces(recording, &r->traces, &r->page.out, &r->err);
+    int rc = recording_traces(recording, &r->traces, &r->gone, &r->page.out, &r->err);
     recording_drop(recording);
     return rc;
 }
@@ -125,7 +126,12 @@ static int await(struct reading *r, struct reading **ret, struct err *err) {
         return 0;
     }
     int rc = done ? err_set(err, r->rc, "%s", r->err.message)
-                  : err_set(err, ERR_UNAVAILABLE, "the volume with these files does not answer; try again later");
+                  : err_set(err, ERR_UNAVAILABLE,
+                            r->what == READING_TRACES
+                                ? "the samples of this span could not be read within %d s; show a shorter span, or try again later"
+                                : "the volume with these files does not answer within %d s; try again later",
+                            READING_S);
+    atomic_store(&r->gone, true);
     reading_done(r);
     return rc;
 }

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -238,6 +237,7 @@ static int open_once(struct recording_entry *r, struct err *err) {
 
 /* The values of an answer: (rows, per_row), of bins the lowest and the highest in turn. */
 struct answer_values {
+    const atomic_bool *gone; /* nobody waits for them any more; NULL: somebody does */
     float *uv;
     int64_t per_row, step; /* samples of the file for one value, or for a bin */
     bool bins;
@@ -268,6 +268,8 @@ static int read_segment(const struct recording_entry *r, const struct eeg_segmen
     int rc;
     for (int64_t at = first, n; at < end; at += n) {
         n = end - at < PIECE ? end - at : PIECE;
+        if (a->gone && atomic_load(a->gone))
+            return err_set(err, ERR_CANCELLED, "nobody waits for these samples any more");
         const struct eeg_range range = {s->first_record * r->per_record + at - start, n};
         if ((rc = eegfile_read(r->file, r->signals, r->rows, range, p->rows, err)))
             return rc;
@@ -369,9 +371,10 @@ static void put_recording_head(struct json_writer *w, const struct recording_ent
     put_recording_p(w, r, q, rate);
 }
 
-int recording_traces(struct recording_entry *r, const struct traces_query *query, struct str *out, struct err *err) {
+int recording_traces(struct recording_entry *r, const struct traces_query *query, const atomic_bool *gone, struct str *out,
+                     struct err *err) {
     struct traces_query q = *query;
-    struct answer_values values = {0};
+    struct answer_values values = {.gone = gone};
     struct json_writer w;
     int rc = open_once(r, err);
     if (rc)

@@ -3,6 +3,8 @@
  * Thread-safe; only the functions that say so wait for the volume of a recording. */
 #ifndef BRR_DAEMON_VIEWER_RECORDINGS_H
 #define BRR_DAEMON_VIEWER_RECORDINGS_H
+#include <stdatomic.h>
+
 #include "daemon/viewer/traces.h"
 
 enum { RECORDINGS = 64, RECORDINGS_ID_SIZE = 33, RECORDINGS_MARKS = 2000, RECORDINGS_P_BYTES = 1 << 17, RECORDINGS_TEXT = 64 };
@@ -24,9 +26,9 @@ struct recording_request {
     double p_step_s;
 };
 
-struct recordings *recordings_new(void);      /* NULL when out of memory */
+struct recordings *recordings_new(void);                     /* NULL when out of memory */
 struct recordings *recordings_share(struct recordings *all); /* for one more owner, who calls recordings_free; NULL is fine */
-void recordings_free(struct recordings *all); /* NULL is fine; the last owner's; entries that are held go on */
+void recordings_free(struct recordings *all);                /* NULL is fine; the last owner's; entries that are held go on */
 /* INVALID: more marks or values than fit. Closes the file of the oldest, so it waits for that volume. */
 int recordings_add(struct recordings *all, const struct recording_request *request, struct err *err);
 /* The recording of this id, if this principal asked for it; NULL: whoever did. To be given back with recording_drop. NULL: there is
@@ -36,7 +38,9 @@ void recording_drop(struct recording_entry *r);              /* NULL is fine; th
 const char *recording_name(const struct recording_entry *r); /* of its file */
 
 /* Samples for the viewer, as traces_of_stream: all voltages of one rate, means of several samples where that is above 512 Hz, each
- * channel without its mean over the first ten seconds. Waits for the volume. Errors of the file, INVALID of the query. */
-int recording_traces(struct recording_entry *r, const struct traces_query *query, struct str *out, struct err *err);
+ * channel without its mean over the first ten seconds. Waits for the volume. Errors of the file, INVALID of the query; CANCELLED
+ * when *gone becomes true: nobody waits for the answer any more. gone may be NULL. */
+int recording_traces(struct recording_entry *r, const struct traces_query *query, const atomic_bool *gone, struct str *out,
+                     struct err *err);
 
 #endif

@@ -65,7 +65,7 @@ struct parsed {
 static void ask(struct recording_entry *r, struct traces_query q, struct parsed *p) {
     struct err err = {0};
     str_init(&p->text, TRACES_BYTES);
-    assert_int_equal(recording_traces(r, &q, &p->text, &err), 0);
+    assert_int_equal(recording_traces(r, &q, NULL, &p->text, &err), 0);
     const char *end = memchr(p->text.data, '\n', p->text.len);
     assert_int_equal((end + 1 - p->text.data) % 2, 0);
     assert_int_equal(json_parse(p->text.data, (size_t)(end - p->text.data), "head", &p->head, &err), 0);
@@ -194,11 +194,14 @@ static void what_cannot_be_shown_is_an_error_and_the_oldest_goes(void **state) {
     assert_null(recordings_find(all, "token:ana", "first"));
     str_init(&out, TRACES_BYTES);
     const struct traces_query few = {.from = 0, .n = 10, .bin = 1}, many = {.from = 0, .n = 10000, .bin = 1};
-    assert_int_equal(recording_traces(held, &few, &out, &err), ERR_NOT_FOUND); /* it goes on without the table, and is not there */
+    assert_int_equal(recording_traces(held, &few, NULL, &out, &err), ERR_NOT_FOUND); /* held without the table, and not there */
     write_edf(path, RATE);
-    assert_int_equal(recording_traces(held, &many, &out, &err), ERR_INVALID);
+    assert_int_equal(recording_traces(held, &many, NULL, &out, &err), ERR_INVALID);
     str_clear(&out);
-    assert_int_equal(recording_traces(held, &few, &out, &err), 0);
+    const atomic_bool gone = true;
+    assert_int_equal(recording_traces(held, &few, &gone, &out, &err), ERR_CANCELLED);
+    assert_int_equal(out.len, 0);
+    assert_int_equal(recording_traces(held, &few, NULL, &out, &err), 0);
     str_done(&out);
     assert_ptr_equal(recordings_share(all), all);
     recordings_free(all); /* the daemon's; a thread still reads */
