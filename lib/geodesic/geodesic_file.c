@@ -157,7 +157,13 @@ static int read_prior_weights(const struct safetensors *st, const char *path, st
     if (!safetensors_find(st, "prior_weights"))
         return 0;
     const struct safetensors_entry *e = find(st, path, "prior_weights", SAFETENSORS_F64, f->groups, 0, err);
-    return !e || safetensors_check_finite(e, path, err) ? ERR_INVALID : copy(f->prior_weights, e);
+    if (copy(f->prior_weights, e))
+        return ERR_INVALID;
+    for (int g = 0; g < f->groups; g++)
+        if (!(f->prior_weights[g] >= 0 && f->prior_weights[g] <= 1))
+            return err_set(err, ERR_INVALID, "%s: prior_weights[%d] is %g; expected a number from 0 to 1", path, g,
+                           f->prior_weights[g]);
+    return 0;
 }
 
 static int read_all(const struct safetensors *st, const char *path, struct geodesic_file *f, struct err *err) {

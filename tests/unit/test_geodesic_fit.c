@@ -370,6 +370,11 @@ static void a_model_file_gives_back_what_was_trained(void **state) {
     for (int g = 0; g < 2; g++)
         same_bits(&r.state, g, &other.state, g);
     assert_int_equal(geodesic_file_read_state(path, &other.state, figures_back, 2, &text, &err), ERR_INVALID);
+    struct geodesic_file wrong;
+    file.prior_weights[1] = 1.5;
+    ok(geodesic_file_write(path, &file, NULL, sha, &err));
+    assert_int_equal(geodesic_file_read(path, &wrong, &err), ERR_INVALID);
+    assert_non_null(strstr(err.message, "prior_weights[1] is 1.5; expected a number from 0 to 1"));
     free(text);
     free(said[0]);
     free(said[1]);
