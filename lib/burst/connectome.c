@@ -113,16 +113,17 @@ static int check_floats(const char *name, const float *x, int64_t n, struct boun
 
 static int check_neurons(const struct connectome_arrays *a, struct err *err) {
     const struct bounds any = {-INFINITY, INFINITY, "a number"}, finite = {-3.4028235e38f, 3.4028235e38f, "a finite number"},
-                        share = {0, 1, "a number from 0 to 1"};
+                        share = {0, 1, "a number from 0 to 1"}, gain = {-0x1p20f, 0x1p20f, "at most 2^20 in size"},
+                        current = {-0x1p80f, 0x1p80f, "at most 2^80 in size"}; /* their product leaves membranes finite */
     int rc;
     if ((rc = check_floats("threshold", a->threshold, a->neurons, any, err)) ||
         (rc = check_floats("v", a->v, a->neurons, finite, err)) ||
         (rc = check_floats("threshold_limit", a->threshold_limit, a->neurons, any, err)) ||
         (rc = check_floats("leak", a->leak, a->neurons, share, err)) ||
         (rc = check_floats("excitability", a->excitability, a->neurons, any, err)) ||
-        (rc = check_floats("current", a->current, a->neurons, finite, err)) ||
+        (rc = check_floats("current", a->current, a->neurons, current, err)) ||
         (rc = check_floats("current_leak", a->current_leak, a->neurons, share, err)) ||
-        (rc = check_floats("current_gain", a->current_gain, a->neurons, finite, err)))
+        (rc = check_floats("current_gain", a->current_gain, a->neurons, gain, err)))
         return rc;
     if ((a->current || a->current_leak) && !a->current_gain)
         return err_set(err, ERR_INVALID, "neuron.current_gain is missing, and neuron.%s is there",

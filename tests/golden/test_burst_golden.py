@@ -316,6 +316,9 @@ def check_refusals(folder):
     bad += refused(folder, "a type of 2", net(synapse__type=np.array([0, 2, 0], "<u1")), one, ["synapse.type[1] is 2"])
     bad += refused(folder, "a delay of no tick", net(synapse__delay=np.array([1, 255, 0], "<u1")), one, ["synapse.delay[2] is 0", "1 to 255 ticks"])
     bad += refused(folder, "currents without gains", net(neuron__current_leak=np.ones(5, "<f4")), one, ["neuron.current_gain is missing"])
+    bad += refused(folder, "a gain that makes membranes endless", net(neuron__current_gain=np.full(5, 1e38, "<f4")), one, ["neuron.current_gain[0] is 1e+38", "2^20"])
+    bad += refused(folder, "an endless current", net(neuron__current_gain=np.ones(5, "<f4"), neuron__current=np.full(5, 1e38, "<f4")), one,
+                   ["neuron.current[0] is 1e+38", "2^80"])
     bad += refused(folder, "too many events", net(), [{"name": "a", "poisson": 17}], ["brr.areas[0].poisson is 17", "0 to 16"])
     bad += refused(folder, "arrays of two lengths", net(synapse__psp=np.ones(4, "<u1")), one, ["synapse.psp has 4", "expected 3"])
     bad += refused(folder, "a missing array", net(synapse__psp=None), one, ["synapse.psp is missing"])
