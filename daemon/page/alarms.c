@@ -15,9 +15,19 @@ static const char *state_words(const struct status_alarm *a) {
     return a->off_ms ? "Was on" : a->status ? "On for more than 5 min" : "On";
 }
 
-static void put_what(struct html *h, const struct status_alarm *a, int64_t now_ms) {
+/* The page of a stream is there until some minutes after its end. */
+static void put_onset(struct html *h, const struct page_view *v, const struct status_alarm *a) {
+    if (!*a->session || a->kind != ALARM_SEIZURE || a->test)
+        return;
+    if (page_find_stream(v, a->session))
+        html_put(h, "<p><a href=\"/streams/%s?t=%lld#eeg\">EEG of the onset</a></p>", a->session, (long long)a->on_ms);
+    else
+        html_put(h, "<p>The stream has ended; its EEG is no longer here</p>");
+}
+
+static void put_what(struct html *h, const struct page_view *v, const struct status_alarm *a) {
     struct words w;
-    const int64_t s = ((a->off_ms ? a->off_ms : now_ms) - a->on_ms) / 1000;
+    const int64_t s = ((a->off_ms ? a->off_ms : v->status->taken_ms) - a->on_ms) / 1000;
     html_put(h, "<h3>%s</h3><p><span class=\"what\">%s", *a->bed ? a->bed : "brrd",
              a->kind == ALARM_SEIZURE ? state_words(a) : alarm_kind_words(a->kind));
     if (*a->why && (a->kind != ALARM_SEIZURE || a->cut))
@@ -32,8 +42,7 @@ static void put_what(struct html *h, const struct status_alarm *a, int64_t now_m
     } else if (a->waiting) {
         html_put(h, a->step ? "<p><strong>Nobody has answered; %d calls</strong></p>" : "<p>Nobody has answered</p>", a->step);
     }
-    if (*a->session && a->kind == ALARM_SEIZURE && !a->test)
-        html_put(h, "<p><a href=\"/streams/%s?t=%lld#eeg\">EEG of the onset</a></p>", a->session, (long long)a->on_ms);
+    put_onset(h, v, a);
     if (*a->mark)
         html_put(h, "<p>Marked: %s</p>", a->mark);
     if (*a->note)
@@ -43,7 +52,7 @@ static void put_what(struct html *h, const struct status_alarm *a, int64_t now_m
 void page_put_alarm(struct html *h, const struct page_view *v, const struct status_alarm *a, const char *next) {
     html_put(h, "<li class=\"alarm\" id=\"a-%s\" data-kind=\"%s\" data-waiting=\"%d\">", a->id, alarm_kind_name(a->kind),
              a->waiting);
-    put_what(h, a, v->status->taken_ms);
+    put_what(h, v, a);
     answer_forms_put(h, v, a, next);
     html_put(h, "</li>\n");
 }

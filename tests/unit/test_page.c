@@ -349,6 +349,26 @@ static void an_alarm_that_is_over_stays_until_somebody_answers(void **state) {
     status_drop(s);
 }
 
+static void an_alarm_leads_to_the_eeg_while_its_stream_is_there(void **state) {
+    (void)state;
+    struct status *s = made(3);
+    const struct page_view v = all_of(s);
+    struct html h;
+    put_alarms(s, "bed-2", 1);
+    s->alarms[0].session = s->streams[2].id;
+    html_init(&h);
+    page_alarms(&h, &v);
+    assert_non_null(strstr(str_cstr(&h.out), "#eeg\">EEG of the onset</a>"));
+    html_done(&h);
+    s->alarms[0].session = "gone";
+    html_init(&h);
+    page_alarms(&h, &v);
+    assert_null(strstr(str_cstr(&h.out), "/streams/gone"));
+    assert_non_null(strstr(str_cstr(&h.out), "The stream has ended; its EEG is no longer here"));
+    html_done(&h);
+    status_drop(s);
+}
+
 static void technical_alarms_are_grouped(void **state) {
     (void)state;
     struct status *s = made(1), *many = made(1);
@@ -531,6 +551,7 @@ int main(void) {
         cmocka_unit_test(a_reader_sees_the_streams_of_its_own_principal_only),
         cmocka_unit_test(an_event_says_what_has_changed_and_nothing_else),
         cmocka_unit_test(an_alarm_that_is_over_stays_until_somebody_answers),
+        cmocka_unit_test(an_alarm_leads_to_the_eeg_while_its_stream_is_there),
         cmocka_unit_test(technical_alarms_are_grouped),
         cmocka_unit_test(a_wall_has_names_and_no_forms),
         cmocka_unit_test(clients_with_the_same_page_and_rights_share_an_event),
