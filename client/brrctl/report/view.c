@@ -18,7 +18,7 @@
 #include "eeg/events.h"
 #include "formats/eegfile.h"
 
-enum { MARKS = 2000, TEXT = 64, P_MOST = 100000, P_UNITS = 200, P_NONE = 255 };
+enum { MARKS = 1024 /* of a request */, TEXT = 64, P_MOST = 100000, P_UNITS = 200, P_NONE = 255 };
 
 struct view_options {
     const char *model, *events;
@@ -38,14 +38,18 @@ static const struct view_options *view_options_of(const struct arguments *o) { r
 struct viewing {
     Brr__V1__ViewRequest request;
     Brr__V1__ViewMark marks[MARKS], *list[MARKS];
-    char texts[MARKS][TEXT], path[4096];
+    char texts[MARKS + 1][TEXT], path[4096]; /* the last text: of marks that do not fit */
+    size_t left_out;
     uint8_t *p;
 };
 
+/* Returns room for its text. */
 static char *add_mark(struct viewing *v, double onset_s, double end_s) {
     const size_t n = v->request.n_marks;
-    if (n == MARKS)
-        return v->texts[MARKS - 1];
+    if (n == MARKS) {
+        v->left_out++;
+        return v->texts[MARKS];
+    }
     v->request.n_marks++;
     brr__v1__view_mark__init(&v->marks[n]);
     v->marks[n].onset_s = onset_s;
@@ -172,6 +176,8 @@ static int run_model(const struct arguments *o, struct viewing *v, const char *m
 static int show_recording(const struct arguments *o, struct viewing *v) {
     static const struct brrctl_method method = {"/brr.v1.Admin/View", &brr__v1__page_response__descriptor, 0};
     int code = 0;
+    if (v->left_out)
+        fprintf(stderr, "brrctl: note: the page shows %d marks at most; %zu are left out\n", MARKS, v->left_out);
     v->request.marks = v->list;
     v->request.recording = v->path;
     Brr__V1__PageResponse *p = brrctl_call(o, &method, &v->request.base, &code);
