@@ -257,7 +257,7 @@ struct observing {
     struct services *services;
     struct observer *observer;
     struct observer_frame *frame; /* taken; ids from `at` on have not been sent */
-    int64_t at, missed;
+    int64_t at, missed, told;     /* told: of those missed, what the client has heard of */
     bool attached, full;
     struct observing *next;
 };
@@ -291,7 +291,8 @@ static struct observer_frame *next_frame(struct observing *g, bool *ret_ended) {
     return g->frame;
 }
 
-/* One message of frames, the ids of the last one maybe in part. False when no frame waits, or memory is short. */
+/* One message of frames, the ids of the last one maybe in part; without any where frames were missed alone. False when no frame
+ * waits, or memory is short. */
 static bool send_frames(struct observing *g, bool *ret_ended) {
     Brr__V1__Frame frames[PART_FRAMES];
     Brr__V1__Frame *list[PART_FRAMES];
@@ -318,8 +319,10 @@ static bool send_frames(struct observing *g, bool *ret_ended) {
     }
     out.frames = list;
     out.missed = g->missed;
-    if (out.n_frames)
+    if (out.n_frames || g->missed != g->told) {
+        g->told = g->missed;
         g->full = !convert_send(g->ask.work.call, &out.base);
+    }
     for (size_t i = 0; i < whole; i++)
         observer_frame_free(sent[i]);
     return out.n_frames > 0;

@@ -221,7 +221,13 @@ struct observation {
     brr_observer *observer;
     struct spikes spikes;
     int64_t frames, wanted; /* wanted < 0: all */
+    bool past;              /* those wanted have run already: what was missed does not come any more */
 };
+
+/* The rest of the ticks that have run was missed. */
+static bool lacks_the_rest(const struct observation *v) {
+    return v->past && v->frames + brr_observer_missed(v->observer) >= v->wanted;
+}
 
 /* Frames until there are enough, the network is destroyed, or Ctrl-C. Returns an exit code. */
 static int follow(struct observation *v) {
@@ -232,6 +238,8 @@ static int follow(struct observation *v) {
     int rc = 0;
     while (!interrupt_seen() && (v->wanted < 0 || v->frames < v->wanted)) {
         rc = brr_observer_next(v->observer, PAUSE_MS, &frame, &err);
+        if (rc == BRR_AGAIN && lacks_the_rest(v))
+            return 0;
         if (rc == BRR_AGAIN)
             continue;
         if (rc)
@@ -247,7 +255,7 @@ static int follow(struct observation *v) {
 /* With a ledger: the newest ticks that it has. Without: those to come. */
 static int read_frames(const struct arguments *o, bool ledger) {
     const struct burst_options *own = burst_options_of(o);
-    struct observation v = {.o = o, .wanted = own->ticks};
+    struct observation v = {.o = o, .wanted = own->ticks, .past = ledger};
     int64_t last = !ledger ? 0 : own->ticks < 0 ? INT64_MAX : own->ticks;
     struct brr_error err;
     struct err bad = {0};
@@ -272,7 +280,10 @@ static int read_frames(const struct arguments *o, bool ledger) {
         code = brrctl_fail(&bad);
     int64_t missed = v.observer ? brr_observer_missed(v.observer) : 0;
     if (missed)
-        fprintf(stderr, "brrctl: %" PRId64 " frames were missed because this observer read too slowly; raise --queue\n", missed);
+        fprintf(stderr,
+                "brrctl: %" PRId64
+                " frames were missed: this observer read too slowly (raise --queue), or the others took all memory of observers\n",
+                missed);
     spikes_abort(&v.spikes);
     brr_observer_close(v.observer);
     brr_disconnect(client);
