@@ -90,12 +90,7 @@ static int check_sizes(const struct connectome_arrays *a, int64_t max_bytes, str
                        (long long)UINT32_MAX);
     if (a->n_areas < 1 || a->n_areas > CONNECTOME_MOST_AREAS)
         return err_set(err, ERR_INVALID, "brr.areas lists %d areas; expected 1 to %d", a->n_areas, CONNECTOME_MOST_AREAS);
-    int64_t bytes = connectome_bytes(a->neurons, a->synapses, false);
-    if (max_bytes > 0 && bytes > max_bytes)
-        return err_set(err, ERR_EXHAUSTED,
-                       "a network of %lld neurons and %lld synapses takes at least %lld bytes; its memory budget is %lld bytes",
-                       (long long)a->neurons, (long long)a->synapses, (long long)bytes, (long long)max_bytes);
-    return 0;
+    return connectome_check_room(a->neurons, a->shard.count > 1 ? 0 : a->synapses, false, max_bytes, err);
 }
 
 /* Bounds of the floats of an array. */
@@ -292,12 +287,7 @@ static int build(const struct connectome_arrays *arrays, int64_t max_bytes, stru
     c->whole = arrays->synapses;
     put_neurons(c, arrays);
     bool wide = needs_wide(c, arrays);
-    int64_t bytes = connectome_bytes(arrays->neurons, arrays->synapses, wide);
-    if (max_bytes > 0 && bytes > max_bytes)
-        rc = err_set(err, ERR_EXHAUSTED,
-                     "the network takes %lld bytes, as its synapses need 8 bytes each; its memory budget is %lld", (long long)bytes,
-                     (long long)max_bytes);
-    else if (!(rc = put_currents(c, arrays, err)) && !(rc = connectome_alloc_rows(c, wide, err))) {
+    if (!(rc = put_currents(c, arrays, err)) && !(rc = connectome_alloc_rows(c, wide, max_bytes, err))) {
         put_synapses(c, arrays);
         rc = count_whole(c, arrays, err);
         rc = rc ? rc : connectome_finish(c, err);

@@ -12,7 +12,16 @@ static size_t synapse_bytes(bool wide) { return wide ? sizeof(struct spike_wide)
 
 static void *synapses_alloc(int64_t count, bool wide) { return pages_alloc(((size_t)count + SPIKE_SLACK) * synapse_bytes(wide)); }
 
-int connectome_alloc_rows(struct connectome *c, bool wide, struct err *err) {
+int connectome_check_room(int64_t neurons, int64_t synapses, bool wide, int64_t max_bytes, struct err *err) {
+    int64_t bytes = connectome_bytes(neurons, synapses, wide);
+    return max_bytes <= 0 || bytes <= max_bytes
+               ? 0
+               : err_set(err, ERR_EXHAUSTED,
+                         "%lld neurons and %lld synapses of %zu bytes take at least %lld bytes; the memory budget is %lld",
+                         (long long)neurons, (long long)synapses, synapse_bytes(wide), (long long)bytes, (long long)max_bytes);
+}
+
+int connectome_alloc_rows(struct connectome *c, bool wide, int64_t max_bytes, struct err *err) {
     struct spike_net *net = &c->net;
     for (uint32_t i = 0; i < net->n; i++) {
         net->live[i] = (uint32_t)net->row[i + 1];
@@ -20,6 +29,9 @@ int connectome_alloc_rows(struct connectome *c, bool wide, struct err *err) {
         net->row[i + 1] += net->row[i];
     }
     c->synapses = c->capacity = net->row[net->n];
+    int rc = connectome_check_room(net->n, c->synapses, wide, max_bytes, err);
+    if (rc)
+        return rc;
     net->wide = wide;
     net->synapses = synapses_alloc(c->capacity, wide);
     return net->synapses ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %lld synapses", (long long)c->capacity);

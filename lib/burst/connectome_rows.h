@@ -8,12 +8,15 @@
 /* Neurons rounded up to whole blocks, the length of every neuron array. */
 static inline size_t connectome_padded(int64_t neurons) { return (size_t)(neurons + SPIKE_BLOCK - 1) / SPIKE_BLOCK * SPIKE_BLOCK; }
 
+/* EXHAUSTED: a network or shard of so many synapses takes more than max_bytes; 0: no bound. */
+int connectome_check_room(int64_t neurons, int64_t synapses, bool wide, int64_t max_bytes, struct err *err);
 /* Memory for neurons with the defaults of the file format, and areas; no rows yet. */
 int connectome_alloc(int64_t neurons, struct connectome_shard shard, const struct connectome_area *areas, int n_areas,
                      struct connectome **ret, struct err *err);
 static inline bool connectome_owns(const struct connectome *c, uint32_t i) { return i >= c->own.first && i < c->own.end; }
-/* Memory for rows; net.row[i + 1] holds the length of row i. Afterwards net.row is where rows begin and net.live is full. */
-int connectome_alloc_rows(struct connectome *c, bool wide, struct err *err);
+/* Memory for rows, at most max_bytes with the neurons; net.row[i + 1] holds the length of row i. Afterwards net.row is where rows
+ * begin and net.live is full. */
+int connectome_alloc_rows(struct connectome *c, bool wide, int64_t max_bytes, struct err *err);
 static inline void connectome_set(struct connectome *c, int64_t at, struct connectome_synapse y) {
     if (c->net.wide)
         ((struct spike_wide *)c->net.synapses)[at] =

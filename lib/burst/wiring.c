@@ -67,12 +67,7 @@ static int check(const struct wiring *w, int64_t max_bytes, struct err *err) {
     if (isnan(w->threshold) || isnan(w->excitability) || !isfinite(w->power) || fabsf(w->power) >= 0x1p40f)
         return err_set(err, ERR_INVALID, "threshold %g, excitability %g, power %g; expected numbers", (double)w->threshold,
                        (double)w->excitability, (double)w->power);
-    int64_t bytes = connectome_bytes(w->neurons, w->neurons * w->fan_out, is_wide(w));
-    if (max_bytes > 0 && bytes > max_bytes)
-        return err_set(err, ERR_EXHAUSTED,
-                       "a network of %lld neurons and %lld synapses takes %lld bytes; its memory budget is %lld",
-                       (long long)w->neurons, (long long)(w->neurons * w->fan_out), (long long)bytes, (long long)max_bytes);
-    return 0;
+    return connectome_check_room(w->neurons, w->shard.count > 1 ? 0 : w->neurons * w->fan_out, is_wide(w), max_bytes, err);
 }
 
 /* Layer l begins at neuron l·n/layers. */
@@ -161,7 +156,7 @@ int wiring_make(const struct wiring *w, int64_t max_bytes, struct connectome **r
         for (uint32_t i = 0; i < c->net.n; i++)
             draw_row(w, c, i, false);
     }
-    if (!(rc = connectome_alloc_rows(c, is_wide(w), err))) {
+    if (!(rc = connectome_alloc_rows(c, is_wide(w), max_bytes, err))) {
         int longest = 1;
 #pragma omp parallel for schedule(dynamic, 1024) reduction(max : longest)
         for (uint32_t i = 0; i < c->net.n; i++) {

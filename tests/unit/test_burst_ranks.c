@@ -2,6 +2,7 @@
  * those of one rank, bit for bit; a state of four ranks goes on at two, eight and one. */
 #include <pthread.h>
 
+#include "burst/wiring.h"
 #include "seed.h"
 #include "unit/burst_fixture.h"
 
@@ -167,14 +168,37 @@ static void some_ranks_may_have_no_neurons(void **state) {
     compare_numbers_of(70, DRAWN_LATE, DRAWN_EVERYTHING | DRAWN_CURRENTS, false);
 }
 
+/* Each rank needs memory for its shard alone. */
+static void shards_fit_where_the_whole_network_does_not(void **state) {
+    struct drawn d;
+    struct connectome *c = NULL;
+    struct wiring w;
+    (void)state;
+    drawn_init(&d, test_seed(), NEURONS, NEURONS * FAN_OUT, DRAWN_WIDE, 0);
+    wiring_default(&w);
+    const int64_t most = connectome_bytes(NEURONS, NEURONS * FAN_OUT * 3 / 4, true),
+                  most_drawn = connectome_bytes(w.neurons, w.neurons * w.fan_out * 3 / 4, false);
+    assert_int_equal(connectome_new(&d.arrays, most, &c, &err), ERR_EXHAUSTED);
+    assert_int_equal(wiring_make(&w, most_drawn, &c, &err), ERR_EXHAUSTED);
+    for (int i = 0; i < 2; i++) {
+        d.arrays.shard = w.shard = (struct connectome_shard){i, 2};
+        ok(connectome_new(&d.arrays, most, &c, &err));
+        assert_int_equal(connectome_new(&d.arrays, connectome_bytes(NEURONS, c->synapses, true) - 1, &c, &err), ERR_EXHAUSTED);
+        connectome_free(c);
+        ok(wiring_make(&w, most_drawn, &c, &err));
+        assert_int_equal(wiring_make(&w, connectome_bytes(w.neurons, c->synapses, false) - 1, &c, &err), ERR_EXHAUSTED);
+        connectome_free(c);
+    }
+    drawn_free(&d);
+}
+
 int main(void) {
     const char *size = getenv("BRR_TEST_MODEL");
     most_ranks = size && !strcmp(size, "mini") ? MOST_RANKS / 2 : MOST_RANKS;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_number_of_ranks_gives_the_same_bits),
-        cmocka_unit_test(so_it_does_with_delays_currents_and_events),
-        cmocka_unit_test(so_it_does_where_sums_need_64_bits),
-        cmocka_unit_test(some_ranks_may_have_no_neurons),
+        cmocka_unit_test(any_number_of_ranks_gives_the_same_bits),     cmocka_unit_test(so_it_does_with_delays_currents_and_events),
+        cmocka_unit_test(so_it_does_where_sums_need_64_bits),          cmocka_unit_test(some_ranks_may_have_no_neurons),
+        cmocka_unit_test(shards_fit_where_the_whole_network_does_not),
     };
     return cmocka_run_group_tests_name("burst_ranks", tests, NULL, NULL);
 }
