@@ -35,10 +35,11 @@ static const struct status_stream *found_in(const struct page_view *v, const cha
 
 static void put_streams(struct json_writer *w, const struct page_view *before, const struct page_view *v, const char *only) {
     json_begin_object(w, "streams");
-    for (int i = 0, at = 0; i < v->status->n_streams; i++) {
+    for (int i = 0, at = 0, n = 0; i < v->status->n_streams && n < TILES_MOST; i++) {
         const struct status_stream *s = &v->status->streams[i], *old = NULL;
         if (!page_sees(v, s) || (only && strcmp(s->id, only) != 0))
             continue;
+        n++;
         /* Mostly the order is that of before. */
         if (before && at < before->status->n_streams && !strcmp(before->status->streams[at].key, s->key))
             old = &before->status->streams[at];

@@ -15,7 +15,7 @@ static void put_summary(struct html *h, const int counts[STATUS_MOODS], int n) {
 
 void page_streams(struct html *h, const struct page_view *v) {
     const struct status *status = v->status;
-    int counts[STATUS_MOODS] = {0}, n = 0;
+    int counts[STATUS_MOODS] = {0}, n = 0, shown = 0;
     for (int i = 0; i < status->n_streams; i++)
         if (page_sees(v, &status->streams[i])) {
             counts[status->streams[i].mood]++;
@@ -39,10 +39,11 @@ void page_streams(struct html *h, const struct page_view *v) {
                         : "",
              (long long)page_order(v));
     for (int i = 0; i < status->n_streams; i++)
-        if (page_sees(v, &status->streams[i]))
+        if (page_sees(v, &status->streams[i]) && shown++ < TILES_MOST)
             tile_put(h, v, &status->streams[i]);
     html_put(h, "</ol>\n");
-    if (status->left_streams)
-        html_put(h, "<p class=\"hint\">%d more streams are not shown.</p>\n", status->left_streams);
+    const int more = status->left_streams + (shown > TILES_MOST ? shown - TILES_MOST : 0);
+    if (more)
+        html_put(h, "<p class=\"hint\">%d more streams are not shown; their alarms are.</p>\n", more);
     shell_end(h, v);
 }

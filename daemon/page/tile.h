@@ -4,7 +4,7 @@
 #include "daemon/page/page.h"
 
 enum tile_field { TILE_MOOD, TILE_P, TILE_VALUE, TILE_LAG, TILE_SEEN, TILE_NOTE, TILE_FIELDS };
-enum { TILE_TEXT = 120 };
+enum { TILE_TEXT = 120, TILES_MOST = 1024 /* of a page; others are counted */ };
 
 struct tile {
     char text[TILE_FIELDS][TILE_TEXT]; /* "Alarm 0:45", "raised", "0.62", "0.3 s", "1 s ago", "F3 flat" */

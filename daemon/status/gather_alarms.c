@@ -90,7 +90,7 @@ void gather_alarm_of_stream(const struct gather *g, const struct status *to, str
 }
 
 static struct status_stream *add_absent(struct status *to, const char *bed, const char *principal) {
-    if (!to->streams || to->n_streams == STATUS_STREAMS) {
+    if (!to->streams || to->n_streams == to->room_streams) {
         to->left_streams++;
         return NULL;
     }

@@ -92,7 +92,7 @@ static void put_past(const struct gathering *g, const struct bed *b, struct stat
 }
 
 static struct status_stream *next_stream(struct status *to) {
-    if (!to->streams || to->n_streams == STATUS_STREAMS) {
+    if (!to->streams || to->n_streams == to->room_streams) {
         to->left_streams++;
         return NULL;
     }
@@ -161,9 +161,17 @@ static void put_ended(struct gathering *g, const struct bed *b) {
     s->mood = mood_of(s);
 }
 
+static void count_session(void *ctx, const struct session *session) {
+    (void)session;
+    ++*(int *)ctx;
+}
+
 void gather_streams(const struct gather *g, struct status *to) {
     struct gathering all = {.from = g, .to = to, .now_ms = clock_ms()};
-    to->streams = arena_alloc(&to->arena, STATUS_STREAMS * sizeof *to->streams);
+    int most = BEDS_ENDED + g->source.n_beds + to->n_alarms; /* those without a session */
+    sessions_visit(g->source.sessions, count_session, &most);
+    to->room_streams = most < STATUS_STREAMS ? most : STATUS_STREAMS;
+    to->streams = arena_alloc(&to->arena, (size_t)to->room_streams * sizeof *to->streams);
     sessions_visit(g->source.sessions, put_stream, &all);
     for (const struct bed *b = beds_ended(g->beds); b; b = b->next)
         put_ended(&all, b);

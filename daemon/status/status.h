@@ -13,7 +13,7 @@
 #include "daemon/viewer/eegring.h"
 
 enum {
-    STATUS_STREAMS = 1024,
+    STATUS_STREAMS = 12 << 10, /* more than limits.sessions allows, with ended ones and beds without a stream */
     STATUS_JOBS = 300,
     STATUS_ENDED_JOBS = 100, /* of these, the newest */
     STATUS_MINUTE = 60,      /* one point a second */
@@ -151,7 +151,8 @@ struct status {
     struct status_alarm *alarms; /* open ones of patients, open technical ones, closed ones; of each the newest first */
     int n_alarms;
     struct status_stream *streams; /* in the order of the roster, then by name */
-    int n_streams, left_streams;   /* left: beyond STATUS_STREAMS */
+    int n_streams, room_streams;   /* room: for so many, at most STATUS_STREAMS */
+    int left_streams;              /* there was no room for them */
     struct status_job *jobs;       /* running, waiting, then ended ones, newest first */
     int n_jobs, left_jobs;
     struct status_model *models;

@@ -230,6 +230,24 @@ static void an_alarm_keeps_its_place_among_two_hundred(void **state) {
     status_drop(s);
 }
 
+static void streams_beyond_the_tiles_are_counted(void **state) {
+    (void)state;
+    struct status *s = made(TILES_MOST + 76);
+    const struct page_view v = all_of(s);
+    struct html h;
+    struct str event;
+    html_init(&h);
+    page_streams(&h, &v);
+    assert_int_equal(count(str_cstr(&h.out), "<li class=\"tile\""), TILES_MOST);
+    assert_non_null(strstr(str_cstr(&h.out), "76 more streams are not shown; their alarms are."));
+    html_done(&h);
+    str_init(&event, 16 << 20);
+    page_event(&event, NULL, &v, "/streams");
+    assert_int_equal(count(str_cstr(&event), "\"state\":"), TILES_MOST);
+    str_done(&event);
+    status_drop(s);
+}
+
 static void no_stream_is_said_in_words(void **state) {
     (void)state;
     struct status *s = made(0);
@@ -547,6 +565,7 @@ int main(void) {
         cmocka_unit_test(a_cut_character_at_the_end_is_replaced),
         cmocka_unit_test(hostile_names_are_no_markup_on_any_page),
         cmocka_unit_test(an_alarm_keeps_its_place_among_two_hundred),
+        cmocka_unit_test(streams_beyond_the_tiles_are_counted),
         cmocka_unit_test(no_stream_is_said_in_words),
         cmocka_unit_test(a_reader_sees_the_streams_of_its_own_principal_only),
         cmocka_unit_test(an_event_says_what_has_changed_and_nothing_else),
