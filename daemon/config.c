@@ -318,8 +318,9 @@ static int read_served(struct raw *raw, const struct yaml_node *node, const char
         return options_error(node, file, err, "more than %d models to serve", CONFIG_MAX_SERVED);
     if (node->type != YAML_MAPPING)
         return options_error(node, file, err, "serve: expected a list of {name, checkpoint}");
-    if ((rc = options_read(&serve_table, node, file, arena, &served, err)) ||
-        (rc = refuse(served.alarm_hop_s, file, "serve[].alarm_hop_s", err)))
+    if (options_read(&serve_table, node, file, arena, &served, err))
+        return err_wrap(err, "serve");
+    if ((rc = refuse(served.alarm_hop_s, file, "serve[].alarm_hop_s", err)))
         return rc;
     raw->c.served[raw->c.n_served++] = (struct config_served){served.name, served.checkpoint, served.device, served.max_delay_ms};
     return 0;
