@@ -55,7 +55,9 @@ struct brrctl_method {
     int64_t timeout_ms;
 };
 void *brrctl_call(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, int *ret_exit);
-/* The same on an open connection, with the error returned. */
+/* Prints the link with which the RPC answers (PageResponse). Returns an exit code. */
+int brrctl_link(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request);
+/* As brrctl_call on an open connection, with the error returned. */
 void *brrctl_ask(brr_client *client, const struct brrctl_method *m, const ProtobufCMessage *request, struct brr_error *err);
 /* One request, several answers; each is freed after visit, which returns false to end the call. Returns an exit code. */
 typedef bool brrctl_visit_fn(void *ctx, const void *message);

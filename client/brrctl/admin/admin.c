@@ -57,11 +57,9 @@ static int cmd_ready(const struct arguments *o) {
     return code;
 }
 
-static int cmd_page(const struct arguments *o) {
-    static const struct brrctl_method method = {"/brr.v1.Admin/Page", &brr__v1__page_response__descriptor, 0};
-    const Brr__V1__PageRequest in = BRR__V1__PAGE_REQUEST__INIT;
+int brrctl_link(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request) {
     int code = 0;
-    Brr__V1__PageResponse *p = brrctl_call(o, &method, &in.base, &code);
+    Brr__V1__PageResponse *p = brrctl_call(o, m, request, &code);
     if (!p)
         return code;
     if (o->json) {
@@ -73,6 +71,12 @@ static int cmd_page(const struct arguments *o) {
     }
     brr__v1__page_response__free_unpacked(p, NULL);
     return 0;
+}
+
+static int cmd_page(const struct arguments *o) {
+    static const struct brrctl_method method = {"/brr.v1.Admin/Page", &brr__v1__page_response__descriptor, 0};
+    const Brr__V1__PageRequest in = BRR__V1__PAGE_REQUEST__INIT;
+    return brrctl_link(o, &method, &in.base);
 }
 
 static void print_device(const Brr__V1__Device *d, bool json) {

@@ -125,8 +125,8 @@ int alarms_report(const struct arguments *o) {
 
 /* ---- export ---- */
 
-/* What people said about the stream: false alarms are background, and true ones seizures, which take their place. Of two true ones
- * that overlap the first counts. */
+/* Reads the marks that people gave to alarms of the stream: a false alarm is background, a true one a seizure. Where both overlap
+ * the seizure counts, and of two seizures that overlap the first. */
 static int take_marks(const struct history *h, const struct history_stream *s, double total_s, struct answers *ret,
                       struct err *err) {
     int rc = 0;

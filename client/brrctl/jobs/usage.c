@@ -92,7 +92,7 @@ static void add_account(struct listing *l, const struct account *a, const Brr__V
                 (long long)a->open, (long long)a->failed, (long long)a->attempts, (double)a->run_ms / 3.6e6, energy, money);
 }
 
-/* What a device costs that serves streams day and night. */
+/* Prints the price of a device for a month of 730 hours, in which it serves streams all the time. */
 static void tell_month(const Brr__V1__ListJobsResponse *list, int64_t beds, bool json) {
     enum { HOURS = 730 };
     const double month = HOURS * list->price_per_hour;
@@ -108,7 +108,7 @@ static void tell_month(const Brr__V1__ListJobsResponse *list, int64_t beds, bool
         printf("a month of a device: %.2f %s, %.2f for each of %lld beds\n", month, list->currency, month / (double)beds,
                (long long)beds);
     } else {
-        printf("what a month of a device costs is not known: the daemon has no devices_price_per_hour\n");
+        printf("the price of a month of a device is not known: set devices_price_per_hour in daemon.yaml\n");
     }
 }
 

@@ -27,7 +27,7 @@ static bool fits(const Brr__V1__ValidateResponse *v) {
     return v->memory_bytes <= v->memory_available_bytes || !v->memory_available_bytes;
 }
 
-/* Of the whole job; 0: its time or its price is not known. */
+/* Price of the whole job; 0 when its time or the price of an hour is not known. */
 static double cost(const Brr__V1__ValidateResponse *v) { return v->seconds_total / 3600 * v->price_per_hour; }
 
 static void print_json(const Brr__V1__ValidateResponse *v) {

@@ -132,7 +132,7 @@ static bool is_within(const char *path, const char *folder) {
     return !strncmp(path, folder, n) && (!path[n] || path[n] == '/');
 }
 
-/* A review among the recordings would be a part of what is reviewed. */
+/* Refuses folders of the review and of the recordings of which one lies in the other: the review's files would be reviewed too. */
 static int check_places(struct review *r, struct err *err) {
     char folder[PATH_SIZE];
     int rc;
@@ -285,7 +285,7 @@ static void list_json(const struct review *r, const struct review_item *i, const
     output_end(&out);
 }
 
-/* What there is to do with the answers. */
+/* Prints how many answers there are, and the command that trains on them. */
 static void print_sum(const struct review *r) {
     int64_t answers = 0, seizures = 0, unsure = 0, recordings = 0, left = 0;
     char folder[PATH_SIZE];

@@ -13,8 +13,6 @@
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/detection.h"
 #include "client/brrctl/jobs/job_files.h"
-#include "client/brrctl/message_json.h"
-#include "client/brrctl/output.h"
 #include "eeg/events.h"
 #include "formats/eegfile.h"
 
@@ -77,7 +75,8 @@ static int mark_file(struct viewing *v, const char *path, struct err *err) {
     return 0;
 }
 
-/* Of the events files of a job that have the recording's name, the one whose folders are most like the recording's. */
+/* Search for the events file of a recording among the files of a job: the file with the recording's name whose folders have most in
+ * common with those of the recording. */
 struct job_search {
     const char *recording;
     size_t stem, likeness; /* stem: length of the recording's path without its ending; likeness: of the best so far */
@@ -175,23 +174,11 @@ static int run_model(const struct arguments *o, struct viewing *v, const char *m
 
 static int show_recording(const struct arguments *o, struct viewing *v) {
     static const struct brrctl_method method = {"/brr.v1.Admin/View", &brr__v1__page_response__descriptor, 0};
-    int code = 0;
     if (v->left_out)
         fprintf(stderr, "brrctl: note: the page shows %d marks at most; %zu are left out\n", MARKS, v->left_out);
     v->request.marks = v->list;
     v->request.recording = v->path;
-    Brr__V1__PageResponse *p = brrctl_call(o, &method, &v->request.base, &code);
-    if (!p)
-        return code;
-    if (o->json) {
-        struct output out;
-        message_json(output_begin(&out), &p->base, "url");
-        output_end(&out);
-    } else {
-        puts(p->url);
-    }
-    brr__v1__page_response__free_unpacked(p, NULL);
-    return 0;
+    return brrctl_link(o, &method, &v->request.base);
 }
 
 static int cmd_view(const struct arguments *o) {

@@ -68,7 +68,7 @@ FUNCTIONS = {
     "stream_gap": [_pointer, _i64, _text], "stream_finish": [_pointer], "stream_next": [_pointer, _i64, ctypes.POINTER(_Message)],
     "stream_close": [_pointer],
 }
-PLAIN = ("library_version", "endpoint", "disconnect", "free", "stream_close")  # those that cannot fail
+PLAIN = ("library_version", "endpoint", "disconnect", "free", "stream_close")  # functions that cannot fail
 _loaded = None
 
 
