@@ -600,7 +600,7 @@ int op_windows(struct stream *s, const struct windows_args *a, struct err *err) 
     CHECKER(windows);
     check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1)));
     require(&c, a->raw || a->x.dim[2] <= WINDOWS_MAX_CHANNELS, "x has more than 64 channels");
-    require(&c, a->x.dim[2] <= WINDOWS_MAX_COLUMNS, "x has more than 128 channels");
+    require(&c, a->x.dim[2] <= WINDOWS_MAX_COLUMNS, "x has more than 321 channels");
     require(&c, a->rows && a->row_labels && a->first && a->valid, "rows, row_labels, first or valid is missing");
     struct tensor like = a->x;
     like.rank = 2;
@@ -611,7 +611,7 @@ int op_windows(struct stream *s, const struct windows_args *a, struct err *err) 
 int op_augment(struct stream *s, const struct augment_args *a, struct err *err) {
     CHECKER(augment);
     check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1)));
-    require(&c, a->x.dim[2] <= WINDOWS_MAX_COLUMNS, "x has more than 128 channels");
+    require(&c, a->x.dim[2] <= WINDOWS_MAX_COLUMNS, "x has more than 321 channels");
     check(&c, &a->factor, WANT("factor", 2, DIM(a->x.dim[0], a->x.dim[2])));
     require(&c, a->partner && a->mirrored && a->pad, "partner, mirrored or pad is missing");
     struct tensor like = a->x;

@@ -361,7 +361,7 @@ int op_geodesic(struct stream *s, const struct geodesic_args *a, struct err *err
  * rows, row_labels, first, valid: device memory; the caller vouches for first + valid. x (B,T,C) F32, labels (B,T) U8. */
 #define WINDOWS_FLOOR_UV 0.1
 #define WINDOWS_CLIP     10.0
-enum { WINDOWS_MAX_CHANNELS = 64, WINDOWS_MAX_COLUMNS = 128, WINDOWS_GROUP = 8 }; /* group: rows whose sums are kept apart */
+enum { WINDOWS_MAX_CHANNELS = 64, WINDOWS_MAX_COLUMNS = 5 * 64 + 1, WINDOWS_GROUP = 8 }; /* group: rows whose sums are kept apart */
 struct windows_args {
     const uint16_t *rows;
     const uint8_t *row_labels;

@@ -69,7 +69,8 @@ int feature_new(int normalize, int channels, struct feature **ret, struct err *e
     int rc = feature_one(normalize < FIRST ? FRONTEND_LINE_LENGTH : normalize, channels, &f, err);
     if (rc)
         return rc;
-    if (normalize == FRONTEND_BASELINES && (rc = feature_one(FRONTEND_BAND_POWER, channels, &f->beside, err))) {
+    if ((normalize == FRONTEND_BASELINES || normalize == FRONTEND_BANDS) &&
+        (rc = feature_one(FRONTEND_BAND_POWER, channels, &f->beside, err))) {
         feature_free(f);
         return rc;
     }

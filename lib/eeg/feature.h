@@ -17,8 +17,9 @@
 enum { FEATURE_BLOCK = 16 };
 
 struct feature;
-/* normalize: FRONTEND_LINE_LENGTH or a later one (eeg/frontend.h); FRONTEND_BASELINE: line_length; FRONTEND_BASELINES: the mean of
- * line_length and 0.6 times band_power, which is to say of the log-odds of both models, each of which has a slope of its own. */
+/* normalize: FRONTEND_LINE_LENGTH or a later one (eeg/frontend.h); FRONTEND_BASELINE: line_length; FRONTEND_BASELINES and BANDS:
+ * the mean of line_length and 0.6 times band_power, which is to say of the log-odds of both models, each of which has a slope of
+ * its own. */
 int feature_new(int normalize, int channels, struct feature **ret, struct err *err);
 void feature_free(struct feature *f); /* takes NULL */
 /* Forgets everything: the next row is the first one of a segment, and `row` is that row. */

@@ -62,14 +62,19 @@ enum { REFERENCE_COUNT = sizeof reference_names / sizeof *reference_names };
 
 bool frontend_is_feature(int normalize) { return normalize >= FRONTEND_LINE_LENGTH; }
 
-bool frontend_has_baseline(int normalize) { return normalize == FRONTEND_BASELINE || normalize == FRONTEND_BASELINES; }
+bool frontend_has_baseline(int normalize) {
+    return normalize == FRONTEND_BASELINE || normalize == FRONTEND_BASELINES || normalize == FRONTEND_BANDS;
+}
+
+int frontend_rows(int normalize) {
+    if (frontend_is_feature(normalize))
+        return 0;
+    return normalize == FRONTEND_BANDS ? 5 : normalize == FRONTEND_WINDOW || normalize == FRONTEND_CAUSAL ? 1 : 2;
+}
 
 int frontend_inputs(int normalize, int channels) {
-    if (frontend_is_feature(normalize))
-        return 1;
-    if (frontend_has_baseline(normalize) || normalize == FRONTEND_CONTEXT)
-        return 2 * channels + 1;
-    return normalize == FRONTEND_ENVELOPE ? 2 * channels : channels;
+    bool in_all = frontend_is_feature(normalize) || frontend_has_baseline(normalize) || normalize == FRONTEND_CONTEXT;
+    return frontend_rows(normalize) * channels + in_all;
 }
 
 int frontend_columns(int normalize, int channels) {
@@ -100,7 +105,7 @@ static int check_reference(const struct frontend_config *c, struct err *err) {
         return 0;
     if (c->normalize == FRONTEND_WINDOW || frontend_is_feature(c->normalize))
         return err_set(err, ERR_INVALID,
-                       "reference average needs normalize causal, envelope, baseline, baselines or context; it is %s",
+                       "reference average needs normalize causal, envelope, baseline, baselines, bands or context; it is %s",
                        frontend_normalize_name(c->normalize));
     const char *const *names = NULL;
     int n = 0, rc = montage_channels(c->montage, &names, &n, err);
@@ -184,6 +189,7 @@ static int make_columns(struct frontend *f, int normalize, struct err *err) {
         return feature_new(normalize, f->channels, &f->feature, err);
     enum history_columns columns = normalize == FRONTEND_CAUSAL    ? HISTORY_SIGNAL
                                    : normalize == FRONTEND_CONTEXT ? HISTORY_CONTEXT
+                                   : normalize == FRONTEND_BANDS   ? HISTORY_BANDS
                                                                    : HISTORY_ENVELOPE;
     int rc = history_new(f->channels, f->lanes, columns, &f->history, err);
     return rc || !frontend_has_baseline(normalize) ? rc : feature_new(normalize, f->channels, &f->feature, err);

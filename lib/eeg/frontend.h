@@ -18,13 +18,13 @@ enum {
     FRONTEND_RATE_HZ = 256,
     FRONTEND_MAX_CHANNELS = 64,
     FRONTEND_MAX_LABELS = 1024,
-    FRONTEND_MAX_COLUMNS = 3 * FRONTEND_MAX_CHANNELS + 1
+    FRONTEND_MAX_COLUMNS = 6 * FRONTEND_MAX_CHANNELS + 1
 };
 
 /* What a network takes: the filtered channels, z-scored for each window; the signal columns of eeg/history; those and its
  * envelope columns; or those and behind them a feature (eeg/feature), that of the model line_length or the mean of its and
- * band_power's, or the context column of eeg/history. The last ones are what models without a network take: one column of
- * eeg/feature. */
+ * band_power's, or the context column of eeg/history; bands has envelopes in four bands, and the mean of both features. The last
+ * ones are what models without a network take: one column of eeg/feature. */
 #define FRONTEND_NORMALIZE_ROWS(X)                                                                                                 \
     X(WINDOW, "window")                                                                                                            \
     X(CAUSAL, "causal")                                                                                                            \
@@ -32,6 +32,7 @@ enum {
     X(BASELINE, "baseline")                                                                                                        \
     X(CONTEXT, "context")                                                                                                          \
     X(BASELINES, "baselines")                                                                                                      \
+    X(BANDS, "bands")                                                                                                              \
     X(LINE_LENGTH, "line_length")                                                                                                  \
     X(BAND_POWER, "band_power")
 enum frontend_normalize {
@@ -40,7 +41,7 @@ enum frontend_normalize {
 #undef FRONTEND_NORMALIZE_ENUM
 };
 #define FRONTEND_NORMALIZE_NAMES                                                                                                   \
-    "window|causal|envelope|baseline|context|baselines" /* of networks: the choices of data.normalize */
+    "window|causal|envelope|baseline|context|baselines|bands" /* of networks: the choices of data.normalize */
 
 /* What the columns behind the channels measure against: the recording's own reference, or the mean over all electrodes of the
  * montage at each sample, which is the same whatever reference the recording has. The channels themselves stay as recorded, so that
@@ -60,7 +61,8 @@ struct frontend_config {
 };
 /* A row has the `channels` of the montage in µV and behind them, unless windows are z-scored, the columns that the network takes.
  */
-int frontend_inputs(int normalize, int channels);  /* columns that the network takes */
+int frontend_rows(int normalize);                  /* columns that the network takes of each channel */
+int frontend_inputs(int normalize, int channels);  /* columns that the network takes: those of channels and, behind them, of all */
 int frontend_columns(int normalize, int channels); /* of a row */
 bool frontend_has_baseline(int normalize);         /* the last column is a feature that goes straight to the logit */
 bool frontend_is_feature(int normalize);           /* one column of eeg/feature */

@@ -7,44 +7,70 @@
 #include "eeg/dsp.h"
 #include "eeg/half.h"
 
-enum { RECENT = DSP_RATE_HZ, STEPS_PER_UV = 4096 }; /* steps of |y[t] − y[t−1]| are whole numbers: their running sum is exact */
-static const double PRIOR_UV = 20, PRIOR_STEP_UV = 3, FLOOR_UV = 2, OFFSET_UV = 0.3, MOST = 10, LARGEST_STEP_UV = 1 << 18;
-static const double BAND_HZ[2] = {1, 25};
+enum {
+    RECENT = DSP_RATE_HZ,
+    STEPS_PER_UV = 4096,
+    BANDS = 4
+}; /* steps of |y[t] − y[t−1]| are whole numbers: their running sum is exact */
+static const double PRIOR_UV = 20, FLOOR_UV = 2, MOST = 10, LARGEST_STEP_UV = 1 << 18;
 
-struct history {
-    int channels, lanes;
-    bool envelope, context;
-    double decay, weight;    /* per sample; of both decayed sums */
-    double *power, *length;  /* (channels) decayed sums of x² and of the steps */
-    struct dsp_cascade band; /* for the envelopes, with all below */
+/* What an envelope measures. */
+struct range {
+    double band_hz[2], prior_uv, offset_uv;
+};
+static const struct range whole = {{1, 25}, 3, 0.3};
+static const struct range bands[BANDS] = {{{1, 4}, 1, 0.1}, {{4, 8}, 1, 0.1}, {{8, 13}, 1, 0.1}, {{13, 25}, 1, 0.1}};
+
+/* The last second's steps of every channel in one range. */
+struct envelope {
+    const struct range *range;
+    struct dsp_cascade band;
     double *banded, *before; /* (DSP_BLOCK, lanes); (channels) the newest banded row */
+    double *length;          /* (channels) decayed sums of the steps */
     int32_t *recent;         /* (RECENT, channels) steps of the last second */
     int64_t *recent_sum, at; /* (channels); position of the oldest row of `recent` */
 };
 
+struct history {
+    int channels, lanes;
+    int n_envelopes;
+    bool context;
+    double decay, weight; /* per sample; of all decayed sums */
+    double *power;        /* (channels) decayed sums of x² */
+    struct envelope envelopes[BANDS];
+};
+
 static int allocate(struct history *h, struct err *err) {
-    struct dsp_section sections[3];
     size_t n = (size_t)h->channels;
-    int rc;
+    int rc = 0;
     h->power = calloc(n, sizeof *h->power);
-    h->length = calloc(n, sizeof *h->length);
-    h->before = calloc(n, sizeof *h->before);
-    h->recent = calloc(RECENT * n, sizeof *h->recent);
-    h->recent_sum = calloc(n, sizeof *h->recent_sum);
-    h->banded = dsp_rows(DSP_BLOCK, h->lanes);
-    if (!h->power || !h->length || !h->before || !h->recent || !h->recent_sum || !h->banded)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for the history of %d channels", h->channels);
-    if ((rc = dsp_bandpass(BAND_HZ[0], BAND_HZ[1], DSP_RATE_HZ, sections, err)))
-        return rc;
-    return dsp_cascade_init(&h->band, sections, 3, h->lanes, err);
+    bool whole_memory = h->power != NULL;
+    for (struct envelope *e = h->envelopes; e < h->envelopes + h->n_envelopes && whole_memory && !rc; e++) {
+        struct dsp_section sections[3];
+        e->length = calloc(n, sizeof *e->length);
+        e->before = calloc(n, sizeof *e->before);
+        e->recent = calloc(RECENT * n, sizeof *e->recent);
+        e->recent_sum = calloc(n, sizeof *e->recent_sum);
+        e->banded = dsp_rows(DSP_BLOCK, h->lanes);
+        whole_memory = e->length && e->before && e->recent && e->recent_sum && e->banded;
+        if (whole_memory && !(rc = dsp_bandpass(e->range->band_hz[0], e->range->band_hz[1], DSP_RATE_HZ, sections, err)))
+            rc = dsp_cascade_init(&e->band, sections, 3, h->lanes, err);
+    }
+    return whole_memory ? rc : err_set(err, ERR_EXHAUSTED, "out of memory for the history of %d channels", h->channels);
 }
 
 int history_new(int channels, int lanes, enum history_columns columns, struct history **ret, struct err *err) {
     struct history *h = calloc(1, sizeof *h);
     if (!h)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the history of %d channels", channels);
-    *h = (struct history){
-        .channels = channels, .lanes = lanes, .envelope = columns != HISTORY_SIGNAL, .context = columns == HISTORY_CONTEXT};
+    *h = (struct history){.channels = channels,
+                          .lanes = lanes,
+                          .n_envelopes = columns == HISTORY_SIGNAL  ? 0
+                                         : columns == HISTORY_BANDS ? BANDS
+                                                                    : 1,
+                          .context = columns == HISTORY_CONTEXT};
+    for (int i = 0; i < h->n_envelopes; i++)
+        h->envelopes[i].range = columns == HISTORY_BANDS ? &bands[i] : &whole;
     h->decay = exp(-1.0 / ((double)HISTORY_S * DSP_RATE_HZ));
     int rc = allocate(h, err);
     if (rc)
@@ -57,28 +83,37 @@ int history_new(int channels, int lanes, enum history_columns columns, struct hi
 void history_free(struct history *h) {
     if (!h)
         return;
-    dsp_cascade_done(&h->band);
+    for (struct envelope *e = h->envelopes; e < h->envelopes + h->n_envelopes; e++) {
+        dsp_cascade_done(&e->band);
+        free(e->length);
+        free(e->before);
+        free(e->recent);
+        free(e->recent_sum);
+        free(e->banded);
+    }
     free(h->power);
-    free(h->length);
-    free(h->before);
-    free(h->recent);
-    free(h->recent_sum);
-    free(h->banded);
     free(h);
+}
+
+static void start_envelope(const struct history *h, struct envelope *e, const double *row) {
+    double prior = e->range->prior_uv;
+    e->at = 0;
+    for (int c = 0; c < h->channels; c++) {
+        e->length[c] = h->weight * prior;
+        e->recent_sum[c] = (int64_t)RECENT * (int64_t)(prior * STEPS_PER_UV);
+        e->before[c] = 0; /* what the band-pass gives for a constant */
+    }
+    for (int i = 0; i < RECENT * h->channels; i++)
+        e->recent[i] = (int32_t)(prior * STEPS_PER_UV);
+    dsp_cascade_settle(&e->band, row);
 }
 
 void history_start(struct history *h, const double *row) {
     h->weight = (double)HISTORY_PRIOR_S * DSP_RATE_HZ;
-    h->at = 0;
-    for (int c = 0; c < h->channels; c++) {
+    for (int c = 0; c < h->channels; c++)
         h->power[c] = h->weight * PRIOR_UV * PRIOR_UV;
-        h->length[c] = h->weight * PRIOR_STEP_UV;
-        h->recent_sum[c] = (int64_t)RECENT * (int64_t)(PRIOR_STEP_UV * STEPS_PER_UV);
-        h->before[c] = 0; /* what the band-pass gives for a constant */
-    }
-    for (int i = 0; i < RECENT * h->channels; i++)
-        h->recent[i] = (int32_t)(PRIOR_STEP_UV * STEPS_PER_UV);
-    dsp_cascade_settle(&h->band, row);
+    for (int i = 0; i < h->n_envelopes; i++)
+        start_envelope(h, &h->envelopes[i], row);
 }
 
 /* Adds v to a decayed sum of h->weight samples, as at most `most` times their mean or `floor`, whichever is larger. */
@@ -104,66 +139,71 @@ static void context_value(const struct history *h, uint16_t *to) {
     *to = half_from_f32((float)(sum / h->channels));
 }
 
-static void envelope_row(const struct history *h, uint16_t *to) {
+static void envelope_row(const struct history *h, const struct envelope *e, uint16_t *to) {
+    double offset = e->range->offset_uv;
     for (int c = 0; c < h->channels; c++) {
-        double m = (double)h->recent_sum[c] / ((double)RECENT * STEPS_PER_UV), b = h->length[c] / h->weight;
-        to[c] = half_from_f32((float)log((m + OFFSET_UV) / (b + OFFSET_UV)));
+        double m = (double)e->recent_sum[c] / ((double)RECENT * STEPS_PER_UV), b = e->length[c] / h->weight;
+        to[c] = half_from_f32((float)log((m + offset) / (b + offset)));
     }
 }
 
-static void count_step(struct history *h, const double *y) {
-    int32_t *oldest = h->recent + h->at * h->channels;
+/* y: a row after the band-pass. */
+static void count_step(const struct history *h, struct envelope *e, const double *y) {
+    int32_t *oldest = e->recent + e->at * h->channels;
     for (int c = 0; c < h->channels; c++) {
-        double step = fabs(y[c] - h->before[c]);
+        double step = fabs(y[c] - e->before[c]);
         step = step < LARGEST_STEP_UV ? step : LARGEST_STEP_UV;
         int32_t steps = (int32_t)lrint(step * STEPS_PER_UV);
-        h->before[c] = y[c];
-        h->recent_sum[c] += steps - oldest[c];
+        e->before[c] = y[c];
+        e->recent_sum[c] += steps - oldest[c];
         oldest[c] = steps;
-        add(h, &h->length[c], step, MOST, OFFSET_UV);
+        add(h, &e->length[c], step, MOST, e->range->offset_uv);
     }
-    h->at = (h->at + 1) % RECENT;
+    e->at = (e->at + 1) % RECENT;
 }
 
-/* A row's place in the means; y is the row after the band-pass. */
-static void count_row(struct history *h, const double *x, const double *y) {
+/* The place of row i of a call, x, in the means. */
+static void count_row(struct history *h, const double *x, int64_t i) {
     for (int c = 0; c < h->channels; c++)
         add(h, &h->power[c], x[c] * x[c], MOST * MOST, FLOOR_UV * FLOOR_UV);
-    if (h->envelope)
-        count_step(h, y);
+    for (struct envelope *e = h->envelopes; e < h->envelopes + h->n_envelopes; e++)
+        count_step(h, e, e->banded + i * h->lanes);
     h->weight = h->decay * h->weight + 1;
 }
 
 void history_run(struct history *h, const double *rows, int64_t n, bool held, struct history_output out) {
-    if (h->envelope) {
-        memcpy(h->banded, rows, sizeof *rows * (size_t)(n * h->lanes));
-        dsp_cascade_run(&h->band, h->banded, n);
+    for (struct envelope *e = h->envelopes; e < h->envelopes + h->n_envelopes; e++) {
+        memcpy(e->banded, rows, sizeof *rows * (size_t)(n * h->lanes));
+        dsp_cascade_run(&e->band, e->banded, n);
     }
     for (int64_t i = 0; i < n; i++) {
         const double *x = rows + i * h->lanes;
+        uint16_t *to = out.to + i * out.stride;
         if (!held)
-            count_row(h, x, h->banded + i * h->lanes);
-        signal_row(h, x, out.to + i * out.stride);
-        if (h->envelope)
-            envelope_row(h, out.to + i * out.stride + h->channels);
+            count_row(h, x, i);
+        signal_row(h, x, to);
+        for (int k = 0; k < h->n_envelopes; k++)
+            envelope_row(h, &h->envelopes[k], to += h->channels);
         if (h->context)
-            context_value(h, out.to + i * out.stride + 2 * h->channels);
+            context_value(h, to + h->channels);
     }
 }
 
-static size_t band_bytes(const struct history *h) { return sizeof *h->band.state * (size_t)(2 * h->band.n_sections * h->lanes); }
+static size_t band_bytes(const struct dsp_cascade *band) {
+    return sizeof *band->state * (size_t)(2 * band->n_sections * band->lanes);
+}
 
 void history_save(const struct history *h, struct str *out) {
     size_t n = (size_t)h->channels;
     pack_f64(out, h->weight);
     pack_bytes(out, h->power, n * sizeof *h->power);
-    if (!h->envelope)
-        return;
-    pack_bytes(out, h->length, n * sizeof *h->length);
-    pack_bytes(out, h->before, n * sizeof *h->before);
-    pack_bytes(out, h->band.state, band_bytes(h));
-    pack_i64(out, h->at);
-    pack_bytes(out, h->recent, RECENT * n * sizeof *h->recent);
+    for (const struct envelope *e = h->envelopes; e < h->envelopes + h->n_envelopes; e++) {
+        pack_bytes(out, e->length, n * sizeof *e->length);
+        pack_bytes(out, e->before, n * sizeof *e->before);
+        pack_bytes(out, e->band.state, band_bytes(&e->band));
+        pack_i64(out, e->at);
+        pack_bytes(out, e->recent, RECENT * n * sizeof *e->recent);
+    }
 }
 
 void history_load(struct history *h, struct unpack *in) {
@@ -171,14 +211,14 @@ void history_load(struct history *h, struct unpack *in) {
     h->weight = unpack_f64(in);
     unpack_require(in, h->weight >= 0); /* 0: before the first segment */
     unpack_bytes(in, h->power, n * sizeof *h->power);
-    if (!h->envelope)
-        return;
-    unpack_bytes(in, h->length, n * sizeof *h->length);
-    unpack_bytes(in, h->before, n * sizeof *h->before);
-    unpack_bytes(in, h->band.state, band_bytes(h));
-    h->at = unpack_i64(in, 0, RECENT - 1);
-    unpack_bytes(in, h->recent, RECENT * n * sizeof *h->recent);
-    memset(h->recent_sum, 0, n * sizeof *h->recent_sum);
-    for (size_t i = 0; i < RECENT * n; i++)
-        h->recent_sum[i % n] += h->recent[i];
+    for (struct envelope *e = h->envelopes; e < h->envelopes + h->n_envelopes; e++) {
+        unpack_bytes(in, e->length, n * sizeof *e->length);
+        unpack_bytes(in, e->before, n * sizeof *e->before);
+        unpack_bytes(in, e->band.state, band_bytes(&e->band));
+        e->at = unpack_i64(in, 0, RECENT - 1);
+        unpack_bytes(in, e->recent, RECENT * n * sizeof *e->recent);
+        memset(e->recent_sum, 0, n * sizeof *e->recent_sum);
+        for (size_t i = 0; i < RECENT * n; i++)
+            e->recent_sum[i % n] += e->recent[i];
+    }
 }

@@ -139,7 +139,7 @@ static int read_model(struct jobfile *job, struct train_config *c, struct err *e
         return err_set(
             err, ERR_INVALID,
             "%s: data.normalize is window, the z-score of a whole window, but a network of type causal is served second by "
-            "second; expected causal, envelope, baseline or context",
+            "second; expected another value of data.normalize",
             job->file);
     struct seizure_config *m = &c->model;
     if (seizure_preset_of((enum seizure_type)c->type, c->preset, frontend_inputs(c->data.normalize, channels), m, err))

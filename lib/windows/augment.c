@@ -60,6 +60,7 @@ int augment_init(struct augment *a, const struct augment_config *config, const s
                           .window = window,
                           .channels = n,
                           .inputs = frontend_inputs(frontend->normalize, n),
+                          .of_channels = frontend_rows(frontend->normalize) * n,
                           .mirrors = true};
     if (config->enabled && config->most_missing >= n)
         rc = err_set(err, ERR_INVALID, "data.augment.most_missing is %lld; expected fewer than the %d channels of the montage",
@@ -69,7 +70,7 @@ int augment_init(struct augment *a, const struct augment_config *config, const s
         a->mirrors &= a->partner[c] >= 0;
     }
     for (int c = 0; c < a->inputs; c++) /* the envelopes as their channels; the feature of all channels has no partner */
-        a->partner[c] = a->mirrors && c < 2 * n ? a->partner[c % n] + c / n * n : c;
+        a->partner[c] = a->mirrors && c < a->of_channels ? a->partner[c % n] + c / n * n : c;
     montage_channels_free(names);
     return rc;
 }
@@ -81,7 +82,7 @@ static void take_away(const struct augment *a, struct rng *rng, float *factor) {
         return;
     for (int wanted = 1 + (int)rng_below(rng, (uint64_t)a->config.most_missing), c = 0; wanted > 0; c++, left--)
         if ((int)rng_below(rng, (uint64_t)left) < wanted) {
-            for (int i = c; i < a->inputs / a->channels * a->channels; i += a->channels)
+            for (int i = c; i < a->of_channels; i += a->channels)
                 factor[i] = 0;
             wanted--;
         }
@@ -97,11 +98,11 @@ void augment_draw(const struct augment *a, int64_t epoch, int64_t index, struct 
     for (int i = 0; i < a->channels; i++) {
         float kept = rng_uniform(&rng) >= c->drop_channels;
         ret->factor[i] = kept * (float)gain;
-        if (a->inputs > a->channels) /* an envelope is a ratio: it has no gain */
-            ret->factor[a->channels + i] = kept;
+        for (int k = a->channels + i; k < a->of_channels; k += a->channels) /* an envelope is a ratio: it has no gain */
+            ret->factor[k] = kept;
     }
-    if (a->inputs > 2 * a->channels) /* the feature is one of all channels */
-        ret->factor[2 * a->channels] = 1;
+    if (a->inputs > a->of_channels) /* the feature is one of all channels */
+        ret->factor[a->of_channels] = 1;
     if (a->config.most_missing)
         take_away(a, &rng, ret->factor);
 }

@@ -28,6 +28,7 @@ struct augment {
     uint64_t seed;
     int64_t window;
     int channels, inputs;                  /* of the montage; of the network */
+    int of_channels;                       /* inputs that belong to one channel each, a row of all channels after the other */
     bool mirrors;                          /* every channel of the montage has one opposite it, or is in the middle */
     int32_t partner[FRONTEND_MAX_COLUMNS]; /* (inputs) the input that mirroring exchanges it with */
 };

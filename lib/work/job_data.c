@@ -65,7 +65,7 @@ static const struct option window_rows[] = {
      "window: z-score of each window; causal: the signal in proportion to its last minutes; envelope: that and its line length in "
      "proportion to its last minutes; baseline: that and the feature of the model line_length, which the network begins as; "
      "context: envelope, and how large the last minutes were; baselines: as baseline, with the mean of the features of line_length "
-     "and band_power"},
+     "and band_power; bands: as baselines, with the line length in four bands"},
     {"data.reference", OPTION_ENUM, D(reference), "recorded", 0, 0, FRONTEND_REFERENCE_NAMES,
      "average: the network's input is measured against the mean of all electrodes, so that it is the same whatever reference a "
      "recording has"},

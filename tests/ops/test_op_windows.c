@@ -43,7 +43,7 @@ static void open_place(struct place *p) {
     p->row_labels = take(p, ROWS);
     p->first = take(p, B * sizeof(int64_t));
     p->valid = take(p, B * sizeof(int32_t));
-    p->x = take(p, (size_t)B * T * MOST_CHANNELS * sizeof(float));
+    p->x = take(p, (size_t)B * T * WINDOWS_MAX_COLUMNS * sizeof(float));
     p->labels = take(p, (size_t)B * T);
 }
 

@@ -15,10 +15,10 @@
 #include "eeg/history.h"
 #include "unit/eeg_fixture.h"
 
-enum { C = 3, LANES = 8, N = 40 * DSP_RATE_HZ, COLUMNS = 2 * C };
+enum { C = 3, LANES = 8, N = 40 * DSP_RATE_HZ, COLUMNS = 2 * C, MOST = 5 * C };
 
 static double rows[N * LANES];
-static uint16_t got[N * COLUMNS];
+static uint16_t got[N * MOST];
 
 /* Noise of 5, 30 and 40 µV; the second channel is silent for ten seconds. */
 static void make_rows(void) {
@@ -30,11 +30,13 @@ static void make_rows(void) {
             rows[t * LANES + c] = c == 1 && t / (10 * DSP_RATE_HZ) == 2 ? 0 : uv[c] * rng_normal(&rng);
 }
 
-static struct history *make(bool envelope) {
+static struct history *make_with(enum history_columns columns) {
     struct history *h = NULL;
-    assert_int_equal(history_new(C, LANES, envelope ? HISTORY_ENVELOPE : HISTORY_SIGNAL, &h, NULL), 0);
+    assert_int_equal(history_new(C, LANES, columns, &h, NULL), 0);
     return h;
 }
+
+static struct history *make(bool envelope) { return make_with(envelope ? HISTORY_ENVELOPE : HISTORY_SIGNAL); }
 
 static void run(struct history *h, int from, int to, int chunk, int stride) {
     for (int n; from < to; from += n) {
@@ -72,37 +74,61 @@ static void the_signal_is_in_proportion_to_its_decaying_mean_square(void **state
     history_free(h);
 }
 
-static void the_envelope_is_the_last_second_in_proportion_to_the_last_minutes(void **state) {
-    (void)state;
-    struct history *h = make(true);
+/* Compares column `column` of got, whose rows have `columns` values, with the envelope of channel c by its definition. */
+static void compare_envelope(int c, const double *y, double prior, double offset, int columns, int column) {
+    const double decay = exp(-1.0 / (600 * 256));
+    double length = 2560 * prior, weight = 2560;
+    for (int t = 0; t < N; t++) {
+        double step = fabs(y[t * LANES + c] - (t ? y[(t - 1) * LANES + c] : 0)), m = 0;
+        length = decay * length + fmin(step, 10 * fmax(length / weight, offset));
+        weight = decay * weight + 1;
+        if (t % 1009)
+            continue;
+        for (int k = t - 255; k <= t; k++)
+            m += k < 0 ? prior : fabs(y[k * LANES + c] - (k ? y[(k - 1) * LANES + c] : 0));
+        double want = log((m / 256 + offset) / (length / weight + offset));
+        assert_true(fabs((double)half_to_f32(got[t * columns + column]) - want) <= 2e-3 * fabs(want) + 1e-3);
+    }
+}
+
+static const double *banded(double low, double high) {
+    static _Alignas(64) double y[N * LANES];
     struct dsp_section sections[3];
     struct dsp_cascade band;
-    static _Alignas(64) double y[N * LANES];
-    make_rows();
-    history_start(h, rows);
-    run(h, 0, N, DSP_BLOCK, COLUMNS);
-    assert_int_equal(dsp_bandpass(1, 25, DSP_RATE_HZ, sections, NULL), 0);
+    assert_int_equal(dsp_bandpass(low, high, DSP_RATE_HZ, sections, NULL), 0);
     assert_int_equal(dsp_cascade_init(&band, sections, 3, LANES, NULL), 0);
     memcpy(y, rows, sizeof y);
     dsp_cascade_settle(&band, rows);
     dsp_cascade_run(&band, y, N);
     dsp_cascade_done(&band);
-    const double decay = exp(-1.0 / (600 * 256));
-    for (int c = 0; c < C; c++) {
-        double length = 2560 * 3.0, weight = 2560;
-        for (int t = 0; t < N; t++) {
-            double step = fabs(y[t * LANES + c] - (t ? y[(t - 1) * LANES + c] : 0)), m = 0;
-            length = decay * length + fmin(step, 10 * fmax(length / weight, 0.3));
-            weight = decay * weight + 1;
-            if (t % 1009)
-                continue;
-            for (int k = t - 255; k <= t; k++)
-                m += k < 0 ? 3 : fabs(y[k * LANES + c] - (k ? y[(k - 1) * LANES + c] : 0));
-            double want = log((m / 256 + 0.3) / (length / weight + 0.3));
-            assert_true(fabs((double)at(t, C + c) - want) <= 2e-3 * fabs(want) + 1e-3);
-        }
-    }
+    return y;
+}
+
+static void the_envelope_is_the_last_second_in_proportion_to_the_last_minutes(void **state) {
+    (void)state;
+    struct history *h = make(true);
+    make_rows();
+    history_start(h, rows);
+    run(h, 0, N, DSP_BLOCK, COLUMNS);
+    const double *y = banded(1, 25);
+    for (int c = 0; c < C; c++)
+        compare_envelope(c, y, 3, 0.3, COLUMNS, C + c);
     assert_true(at(29 * 256, C + 1) < -2 && at(39 * 256, C + 1) > 0); /* silent for ten seconds, then not */
+    history_free(h);
+}
+
+static void each_band_has_an_envelope_of_its_own(void **state) {
+    (void)state;
+    static const double edges[] = {1, 4, 8, 13, 25};
+    struct history *h = make_with(HISTORY_BANDS);
+    make_rows();
+    history_start(h, rows);
+    run(h, 0, N, DSP_BLOCK, MOST);
+    for (int k = 0; k < 4; k++) {
+        const double *y = banded(edges[k], edges[k + 1]);
+        for (int c = 0; c < C; c++)
+            compare_envelope(c, y, 1, 0.1, MOST, (1 + k) * C + c);
+    }
     history_free(h);
 }
 
@@ -164,24 +190,25 @@ static void held_rows_leave_the_history_as_it_was(void **state) {
 
 static void chunks_and_snapshots_change_no_bit(void **state) {
     (void)state;
-    static uint16_t whole[N * COLUMNS];
-    for (int envelope = 0; envelope < 2; envelope++) {
-        struct history *h = make(envelope);
+    static uint16_t whole[N * MOST];
+    static const enum history_columns kinds[] = {HISTORY_SIGNAL, HISTORY_ENVELOPE, HISTORY_BANDS};
+    for (int k = 0; k < 3; k++) {
+        struct history *h = make_with(kinds[k]);
         make_rows();
         history_start(h, rows);
-        run(h, 0, N, DSP_BLOCK, COLUMNS);
+        run(h, 0, N, DSP_BLOCK, MOST);
         memcpy(whole, got, sizeof whole);
         history_start(h, rows); /* forgets all that it saw */
-        run(h, 0, 3001, 7, COLUMNS);
+        run(h, 0, 3001, 7, MOST);
         struct str bytes;
         str_init(&bytes, 1 << 20);
         history_save(h, &bytes);
         history_free(h);
         struct unpack in = unpack_of(bytes.data, bytes.len);
-        h = make(envelope);
+        h = make_with(kinds[k]);
         history_load(h, &in);
         assert_true(unpack_done(&in));
-        run(h, 3001, N, 100, COLUMNS);
+        run(h, 3001, N, 100, MOST);
         assert_memory_equal(got, whole, sizeof whole);
         in = unpack_of(bytes.data, bytes.len - 1);
         history_load(h, &in);
@@ -198,7 +225,7 @@ struct heard {
     int columns;
     int64_t rows, segments[8];
     int n_segments;
-    uint16_t values[ROWS * (3 * C + 1)];
+    uint16_t values[ROWS * (6 * C + 1)];
 };
 
 static int hear(void *ctx, const uint16_t *from, int64_t n, int64_t first, bool segment_start, bool held, struct err *err) {
@@ -244,7 +271,7 @@ static void rows_begin_with_the_microvolt_of_before_and_restart_with_a_segment(v
     static struct heard plain, all, chunked;
     stream(FRONTEND_WINDOW, 4000, &plain);
     assert_int_equal(plain.columns, C);
-    for (int normalize = FRONTEND_CAUSAL; normalize <= FRONTEND_BASELINES; normalize++) {
+    for (int normalize = FRONTEND_CAUSAL; normalize <= FRONTEND_BANDS; normalize++) {
         stream(normalize, 4000, &all);
         stream(normalize, 33, &chunked);
         assert_int_equal(all.columns, frontend_columns(normalize, C));
@@ -288,6 +315,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_signal_is_in_proportion_to_its_decaying_mean_square),
         cmocka_unit_test(the_envelope_is_the_last_second_in_proportion_to_the_last_minutes),
+        cmocka_unit_test(each_band_has_an_envelope_of_its_own),
         cmocka_unit_test(the_context_is_the_scale_of_the_last_minutes_over_all_channels),
         cmocka_unit_test(an_artefact_does_not_hide_the_next_minutes),
         cmocka_unit_test(silence_of_any_length_ends),

@@ -268,8 +268,8 @@ static void first_window(float *x) {
 /* A network of five channels on a recording that has its first, third and fifth. */
 static void channels_that_a_recording_lacks_are_zeros_of_the_network(void **state) {
     enum { WHOLE = 5, ABSENT = 1 << 1 | 1 << 3 };
-    static const int normalizes[] = {FRONTEND_WINDOW, FRONTEND_CAUSAL, FRONTEND_ENVELOPE, FRONTEND_BASELINES};
-    static float part[1024 * (2 * C + 1)], spread[1024 * (2 * WHOLE + 1)];
+    static const int normalizes[] = {FRONTEND_WINDOW, FRONTEND_CAUSAL, FRONTEND_ENVELOPE, FRONTEND_BASELINES, FRONTEND_BANDS};
+    static float part[1024 * (5 * C + 1)], spread[1024 * (5 * WHOLE + 1)];
     (void)state;
     for (int k = 0; k < (int)(sizeof normalizes / sizeof *normalizes); k++) {
         set_up(normalizes[k]);
@@ -280,7 +280,7 @@ static void channels_that_a_recording_lacks_are_zeros_of_the_network(void **stat
         first_window(spread);
         for (int i = 0; i < 1024; i++)
             for (int c = 0, next = 0; c < inputs; c++) {
-                bool absent = c < 2 * WHOLE && (ABSENT >> c % WHOLE & 1);
+                bool absent = c < frontend_rows(normalizes[k]) * WHOLE && (ABSENT >> c % WHOLE & 1);
                 assert_true(spread[i * inputs + c] == (absent ? 0 : part[i * own + next]));
                 next += !absent;
             }
