@@ -1,0 +1,88 @@
+/* burst import, burst export: networks of other programs as network files, and spikes as those programs read them. Without a
+ * daemon. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "client/brrctl/brrctl.h"
+#include "client/brrctl/burst/burst.h"
+#include "client/brrctl/output.h"
+#ifdef BRR_HDF5
+#include "client/brrctl/sonata/sonata.h"
+#else
+#define WITHOUT_HDF5 "this brrctl was built without libhdf5, which SONATA needs: install libhdf5-dev and build it again"
+#endif
+
+static int needs_output(const struct arguments *o) {
+    if (burst_options_of(o)->output)
+        return 0;
+    fprintf(stderr, "brrctl: burst %s needs --out FILE\n", o->args[0]);
+    return EXIT_USAGE;
+}
+
+#ifdef BRR_HDF5
+static struct sonata_files files_of(const struct arguments *o) {
+    const struct burst_options *own = burst_options_of(o);
+    return (struct sonata_files){.config = o->args[1], .network = own->output, .injections = own->inject, .tick_ms = own->tick};
+}
+
+static void print_import(const struct arguments *o, const struct sonata_told *t) {
+    const struct burst_options *own = burst_options_of(o);
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "file", own->output);
+        json_put_i64(w, "neurons", t->neurons);
+        json_put_i64(w, "virtual_neurons", t->virtual_neurons);
+        json_put_i64(w, "synapses", t->synapses);
+        json_put_i64(w, "injections", t->injections);
+        json_put_i64(w, "merged_spikes", t->merged);
+        json_put_i64(w, "rounded_neurons", t->rounded);
+        json_put_f64(w, "tick_ms", t->tick_ms);
+        json_put_i64(w, "ticks", t->ticks);
+        output_end(&out);
+        return;
+    }
+    printf("%s: %" PRId64 " neurons, %" PRId64 " of them virtual, %" PRId64 " synapses, ticks of %g ms\n", own->output, t->neurons,
+           t->virtual_neurons, t->synapses, t->tick_ms);
+    if (own->inject)
+        printf("%s: %" PRId64 " spikes of virtual neurons; %" PRId64 " more came in the tick of another one and are left out\n",
+               own->inject, t->injections, t->merged);
+    if (t->rounded)
+        printf("the weights of %" PRId64 " neurons have no common unit and are rounded to 1/65025 of the largest\n", t->rounded);
+    if (t->ticks)
+        printf("run it: brrctl burst run %s --ticks %" PRId64 "%s%s --fired fired.npy\n", own->output, t->ticks,
+               own->inject ? " --inject " : "", own->inject ? own->inject : "");
+}
+#endif
+
+int burst_import(const struct arguments *o) {
+    struct err err = {0};
+    int rc = needs_output(o);
+    if (rc)
+        return rc;
+#ifdef BRR_HDF5
+    const struct sonata_files files = files_of(o);
+    struct sonata_told told;
+    if (!(rc = sonata_import(&files, &told, &err)))
+        print_import(o, &told);
+#else
+    rc = err_set(&err, ERR_UNSUPPORTED, WITHOUT_HDF5);
+#endif
+    return rc ? brrctl_fail(&err) : 0;
+}
+
+int burst_export(const struct arguments *o) {
+    struct err err = {0};
+    int rc = needs_output(o);
+    if (rc)
+        return rc;
+#ifdef BRR_HDF5
+    const struct sonata_files files = files_of(o);
+    int64_t spikes;
+    if (!(rc = sonata_export(&files, o->args[2], burst_options_of(o)->output, &spikes, &err)) && !o->json)
+        printf("%s: %" PRId64 " spikes\n", burst_options_of(o)->output, spikes);
+#else
+    rc = err_set(&err, ERR_UNSUPPORTED, WITHOUT_HDF5);
+#endif
+    return rc ? brrctl_fail(&err) : 0;
+}
