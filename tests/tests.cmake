@@ -12,7 +12,8 @@ find_program(Python3_EXECUTABLE NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH REQ
 
 # brr_test(NAME COMMAND program argument… LABELS label… [ENVIRONMENT NAME=VALUE…]): an entry of CTest. After test_limit_NAME seconds, else
 # 300, the test counts as hung: many times what it needs alone, because a machine may be busy with other work. tests/with_limit.py then
-# says who waits for what. CTest's own limit, a bare kill, lies far behind.
+# says who waits for what. CTest's own limit, a bare kill, lies far behind. COST, by which CTest starts first
+# what takes longest: tests with a limit of their own, then programs with daemons; of single modules CTest itself keeps a record.
 set(test_limit_test_chaos 600)   # two minutes of faults, and the time to get over each
 set(test_limit_test_package 900) # this one and the next may fetch a Debian first
 set(test_limit_test_image 900)
@@ -21,14 +22,18 @@ set(test_limit_test_lsl 600)
 function(brr_test name)
   cmake_parse_arguments(ARG "" "" "COMMAND;LABELS;ENVIRONMENT" ${ARGN})
   set(limit 300)
+  set(cost 0)
   if(DEFINED test_limit_${name})
     set(limit ${test_limit_${name}})
+    set(cost ${limit})
+  elseif("integration" IN_LIST ARG_LABELS OR "package" IN_LIST ARG_LABELS)
+    set(cost 30)
   endif()
   if(BRR_SANITIZE)
     math(EXPR limit "4 * ${limit}")
   endif()
   add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/with_limit.py ${limit} ${ARG_COMMAND})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 14400 SKIP_RETURN_CODE 77 LABELS "${ARG_LABELS}"
+  set_tests_properties(${name} PROPERTIES TIMEOUT 14400 SKIP_RETURN_CODE 77 COST ${cost} LABELS "${ARG_LABELS}"
     ENVIRONMENT "OMP_WAIT_POLICY=passive;${ARG_ENVIRONMENT}")
 endfunction()
 

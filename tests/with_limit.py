@@ -2,8 +2,10 @@
 """with_limit: runs one test, and when its time is up says who waits for what: each process that the test started, each thread's system call
 and what it is called on, and the stacks, from eu-stack or gdb where there is one and from Python itself. Then it kills them all and fails.
 CTest, whose limit lies behind (tests.cmake), only kills. BRR_TEST_LIMIT, in seconds, lengthens the time; the test finds its limit there.
+Its last line is the processor time of the test and of all processes that it has waited for, which tools/test_report.py adds up.
 usage: with_limit.py SECONDS PROGRAM [ARGUMENT ...]    a PROGRAM that ends in .py is run by this Python"""
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -115,6 +117,8 @@ def main():
         say_who_waits(family(child.pid))
         end(child)
         return 1
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"processor: {used.ru_utime + used.ru_stime:.1f} s", flush=True)
     if code < 0:  # a signal: end in the same way
         signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)

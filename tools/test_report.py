@@ -3,7 +3,7 @@
 test with the command that repeats it, the skips of each class, then "N passed, N failed, N skipped". Exits 1 when a test failed.
 A skip names its class, as "skipped: CLASS: REASON" or, where unittest skips a part, "... skipped 'CLASS: REASON'". These count as failures:
 a missing package, since `./dev test` has installed it; data that are there; a class that this program does not know; and where CI is set in
-the environment, a missing network.
+the environment, a missing network. The line before the last adds up the processor time of the tests, as tests/with_limit.py printed it.
 usage: test_report.py TESTS.xml"""
 import collections
 import os
@@ -52,10 +52,12 @@ def tally(what, skips):
 
 
 def main():
-    passed, failed, skipped, parts = 0, {}, [], []
+    passed, failed, skipped, parts, processor_s = 0, {}, [], [], 0.0
     for case in xml.etree.ElementTree.parse(sys.argv[1]).iter("testcase"):
         name, status = case.get("name"), case.get("status")
-        reasons = reasons_of(case.findtext("system-out") or "")
+        output = case.findtext("system-out") or ""
+        reasons = reasons_of(output)
+        processor_s += sum(map(float, re.findall(r"^processor: ([\d.]+) s$", output, re.M)[-1:]))
         wrong = {reason: why for reason in reasons or ([] if status != "notrun" else ["no reason given"]) if (why := objection(reason))}
         if status == "fail":
             failed[name] = ""
@@ -75,6 +77,8 @@ def main():
         print(f"failed: {name}{why and ': ' + why}; again: " + (f"BRR_TEST_SEED={seed} " if seed else "") + f"./dev test -R '^{name}$'")
     tally("skipped tests", skipped)
     tally("skipped parts of tests", parts)
+    if processor_s >= 1:
+        print(f"processor time of the tests: {processor_s:.0f} s")
     print(f"{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
     return 1 if failed else 0
 

@@ -28,6 +28,10 @@ class Report(unittest.TestCase):
     def test_all_passed_is_one_line(self):
         self.assertEqual(report([("a", PASSED, "fine\n"), ("b", PASSED, "")], CI="true"), (0, ["2 passed, 0 failed, 0 skipped"]))
 
+    def test_the_processor_time_is_added_up(self):
+        cases = [("a", PASSED, "processor: 7 s\nprocessor: 2.5 s\n"), ("b", PASSED, "processor: 1.1 s\n")]
+        self.assertEqual(report(cases), (0, ["processor time of the tests: 4 s", "2 passed, 0 failed, 0 skipped"]))
+
     def test_a_failure_comes_with_its_command_and_seed(self):
         cases = [("a", PASSED, ""), ("test_x", FAILED, "skipped: hardware: no GPU\n")]
         self.assertEqual(report(cases), (1, ["failed: test_x; again: ./dev test -R '^test_x$'", "1 passed, 1 failed, 0 skipped"]))

@@ -43,8 +43,12 @@ class Limit(unittest.TestCase):
 
     def test_the_test_is_told_its_limit_and_the_environment_lengthens_it(self):
         say = ("/bin/sh", "-c", "echo $BRR_TEST_LIMIT")
-        self.assertEqual([limited(60, *say).stdout, limited(60, *say, BRR_TEST_LIMIT="90").stdout, limited(60, *say, BRR_TEST_LIMIT="9").stdout],
-                         ["60\n", "90\n", "60\n"])
+        self.assertEqual([limited(60, *say, **env).stdout.splitlines()[0] for env in ({}, {"BRR_TEST_LIMIT": "90"}, {"BRR_TEST_LIMIT": "9"})],
+                         ["60", "90", "60"])
+
+    def test_the_last_line_is_the_processor_time_of_the_test(self):
+        used = re.fullmatch(r"processor: ([\d.]+) s\n", limited(60, sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass").stdout)
+        self.assertGreaterEqual(float(used[1]), 0.3)
 
     def test_the_last_word_says_who_waits_for_what_and_leaves_nobody(self):
         with tempfile.NamedTemporaryFile("w", suffix=".py") as f:
