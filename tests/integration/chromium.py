@@ -2,6 +2,7 @@
 import base64
 import json
 import os
+import select
 import shutil
 import socket
 import struct
@@ -42,6 +43,10 @@ class WebSocket:
         size = struct.pack("!B", 0x80 | len(data)) if len(data) < 126 else struct.pack("!BH", 0x80 | 126, len(data)) if len(data) < 65536 \
             else struct.pack("!BQ", 0x80 | 127, len(data))
         self.socket.sendall(b"\x81" + size + b"\0\0\0\0" + data)  # a mask of zeros
+
+    def ready(self, seconds):
+        """True once the next message has begun to come."""
+        return bool(self.buffer or select.select([self.socket], [], [], max(0, seconds))[0])
 
     def receive(self):
         text = b""
@@ -104,19 +109,22 @@ class Chromium:
         elif what == "Network.requestWillBeSent":
             self.urls.append(p["request"]["url"])
 
-    def call(self, method, **params):
+    def call(self, method, seconds=PATIENCE, **params):
         self.number += 1
         self.socket.send(json.dumps({"id": self.number, "method": method, "params": params}))
+        deadline = time.time() + seconds
         while True:
+            if not self.socket.ready(deadline - time.time()):
+                raise TimeoutError(f"no answer to {method} within {seconds} s")
             message = json.loads(self.socket.receive())
             if message.get("id") == self.number:
                 assert "error" not in message, (method, message["error"])
                 return message["result"]
             self.note(message)
 
-    def run(self, script):
+    def run(self, script, seconds=PATIENCE):
         """The value of an expression in the page; a promise is waited for."""
-        result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        result = self.call("Runtime.evaluate", seconds, expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in result, (script, result["exceptionDetails"])
         return result["result"].get("value")
 
@@ -129,9 +137,9 @@ class Chromium:
         deadline = time.time() + seconds
         while time.time() < deadline:
             try:
-                if self.run(f"new Promise(done => {{ const look = n => ({condition}) ? done(true) : n ? setTimeout(look, 20, n - 1) : done(false); look(100); }})"):
+                if self.run(f"new Promise(done => {{ const look = n => ({condition}) ? done(true) : n ? setTimeout(look, 20, n - 1) : done(false); look(100); }})", 15):
                     return
-            except AssertionError:  # the page was left in between
+            except (AssertionError, TimeoutError):  # the page was left in between, and its promise may never be answered
                 time.sleep(0.05)
         raise AssertionError(f"never in the page: {condition}\n{self.run('document.body.innerText')[:3000]}")
 
