@@ -161,6 +161,7 @@ bool http_view(const struct http_request *r, struct str *readiness, struct page_
                               .answers = open || r->caller.answer || r->caller.role >= ROLE_ADMIN,
                               .names = open ? NULL : r->caller.names,
                               .wall = on_wall(r),
+                              .sort = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "sort"),
                               .ready = http_readiness(state, readiness),
                               .journal = state->journal,
                               .database = state->database,
@@ -181,6 +182,14 @@ static enum MHD_Result answer_error(const struct http_request *r, const struct p
     enum MHD_Result result = http_answer_html(r, status, &page);
     html_done(&page);
     return result;
+}
+
+/* /jobs?ID=on&ID=on, as boxes of a form say it: the ids, separated by commas. */
+static enum MHD_Result add_job(void *ctx, enum MHD_ValueKind kind, const char *key, const char *value) {
+    (void)kind;
+    if (value && !strcmp(value, "on"))
+        str_printf(ctx, "%s%s", ((struct str *)ctx)->len ? "," : "", key);
+    return MHD_YES;
 }
 
 static const char *read_argument(const struct http_request *r, const char *name) {
@@ -233,6 +242,7 @@ static enum MHD_Result answer_reading(const struct http_request *r, const struct
                                 ? "There is no stream of this id, or its client has ended it more than ten minutes ago. "
                                   "brrctl journal has what happened to it."
                             : what == READING_JOB       ? "There is no job of this id; it may have been deleted."
+                            : what == READING_JOBS      ? "None of these jobs is there; they may have been deleted."
                             : what == READING_RECORDING ? "The recording is not shown any more, or another caller asked for it. "
                                                           "brrctl view FILE shows it again."
                                                         : "The job has no picture of this name.");
@@ -248,6 +258,17 @@ static enum MHD_Result answer_reading(const struct http_request *r, const struct
                                                                                     .document = true});
     reading_done(reading);
     return result;
+}
+
+/* Jobs side by side; false: the address names none. */
+static bool answer_jobs(const struct http_request *r, const struct page_view *v, enum MHD_Result *ret) {
+    OWNED(str_done) struct str ids;
+    str_init(&ids, READING_PATH - 1);
+    MHD_get_connection_values(r->connection, MHD_GET_ARGUMENT_KIND, add_job, &ids);
+    if (!ids.len)
+        return false;
+    *ret = answer_reading(r, v, READING_JOBS, str_cstr(&ids));
+    return true;
 }
 
 static const struct {
@@ -293,6 +314,7 @@ static enum MHD_Result answer_traces(const struct http_request *r, const struct 
 }
 
 static enum MHD_Result answer_page(const struct http_request *r, const struct page_view *v) {
+    enum MHD_Result result;
     struct html page;
     if (!r->browser && !strcmp(r->url, "/"))
         return answer_line(r, v);
@@ -304,12 +326,14 @@ static enum MHD_Result answer_page(const struct http_request *r, const struct pa
         return str_ends(r->url, "/eeg") ? answer_recording(r, v) : answer_reading(r, v, READING_RECORDING, r->url + 12);
     if (str_starts(r->url, "/jobs/") && r->url[6])
         return answer_reading(r, v, strchr(r->url + 6, '/') ? READING_PICTURE : READING_JOB, r->url + 6);
+    if (!strcmp(r->url, "/jobs") && answer_jobs(r, v, &result))
+        return result;
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
         if (strcmp(pages[i].path, r->url) != 0)
             continue;
         html_init(&page);
         pages[i].write(&page, v);
-        enum MHD_Result result = http_answer_html(r, MHD_HTTP_OK, &page);
+        result = http_answer_html(r, MHD_HTTP_OK, &page);
         html_done(&page);
         return result;
     }

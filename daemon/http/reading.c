@@ -58,6 +58,9 @@ static int read_it(struct reading *r) {
     case READING_JOB:
         found = page_job(&r->page, &r->view, r->path);
         break;
+    case READING_JOBS:
+        found = page_compare(&r->page, &r->view, r->path);
+        break;
     case READING_PICTURE:
         found = job_picture(&r->page, &r->view, r->path);
         break;
@@ -106,6 +109,7 @@ static struct reading *reading_new(const struct reading_request *q) {
         r->view.names = r->names;
     }
     r->view.readiness = r->readiness;
+    r->view.sort = NULL;
     r->view.journal = r->journal;
     r->view.database = r->database;
     html_init(&r->page);

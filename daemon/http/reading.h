@@ -8,8 +8,8 @@
 
 enum { READINGS = 8, READINGS_OF_RECORDINGS = 4, READING_S = 3, READING_PATH = 600 };
 
-enum reading_what { READING_STREAM, READING_JOB, READING_PICTURE, READING_RECORDING, READING_TRACES };
-/* view is copied, with its status and its recordings shared. path: of the URL, behind "/streams/" or "/jobs/". */
+enum reading_what { READING_STREAM, READING_JOB, READING_JOBS, READING_PICTURE, READING_RECORDING, READING_TRACES };
+/* view is copied, with its status and its recordings shared. path: of the URL, behind "/streams/" or "/jobs/"; JOBS: "ID,ID". */
 struct reading_request {
     enum reading_what what;
     const struct page_view *view;

@@ -60,6 +60,7 @@ struct job {
     } array;                            /* with remote: jobs/array.h; not stored */
     struct jobfile_resources resources; /* with remote; not stored */
     bool preemptible;                   /* limits.preemptible; not stored */
+    char source[256], fold[96];         /* data.source; the patients kept for a test, "2 of 8" or "p3, p7"; "": none; not stored */
     bool alone;                         /* active: it ran when the daemon died, and has written no checkpoint since; not stored */
     int64_t memory_bytes;               /* device memory that it needs; 0 = not known */
     int64_t paused_ms;  /* queued: when it began to wait for room on the cache volume; 0 = it does not wait. Not stored: a */

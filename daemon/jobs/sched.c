@@ -40,6 +40,13 @@ static int load_one(void *ctx, struct job *job, struct err *err) {
     return rc;
 }
 
+/* The newest ended jobs say on which recordings they worked. */
+static void read_ended(struct sched *s) {
+    for (int i = s->count - 1, n = 0; i >= 0 && n < SCHED_ENDED_READ; i--)
+        if (job_is_over(s->jobs[i]->state) && ++n)
+            sched_read_demands(s->jobs[i]);
+}
+
 static int load(struct sched *s, struct err *err) {
     int64_t left = 0, next = 0;
     int rc;
@@ -47,6 +54,7 @@ static int load(struct sched *s, struct err *err) {
         (rc = jobdb_sequence(s->config.db, &next, err)))
         return rc;
     atomic_store(&s->next_sequence, next);
+    read_ended(s);
     if (left)
         log_warn("the oldest ended jobs are not listed", "jobs=%lld fix=\"set jobs.keep_finished, so that old jobs are forgotten\"",
                  (long long)left);

@@ -25,11 +25,27 @@ void sched_log(struct sched *s, const struct job *job, const char *level, const 
         s->config.logged(s->config.ctx, job, level, text);
 }
 
+/* A text that does not fit is cut. */
+static void take_data(struct job *job, const struct job_data *data) {
+    str_copy(job->source, sizeof job->source, data->source ? data->source : "");
+    for (char *p = job->source; (p = strchr(p, '\n'));)
+        *p = ' ';
+    *job->fold = '\0';
+    if (data->split_folds)
+        str_format(job->fold, sizeof job->fold, "%lld of %lld", (long long)data->split_fold, (long long)data->split_folds);
+    for (size_t i = 0; !data->split_folds && i < data->split_test.count; i++) {
+        const size_t n = strlen(job->fold);
+        str_format(job->fold + n, sizeof job->fold - n, "%s%s", i ? ", " : "", data->split_test.items[i]);
+    }
+}
+
 void sched_take_demands(struct job *job, const struct jobfile *file) {
     job->remote = file->executor != NULL;
     job->devices = job->remote ? 1 : (int)file->devices;
     str_copy(job->wanted, sizeof job->wanted, file->executor ? file->executor : file->device ? file->device : "");
     job->preemptible = file->limits.preemptible;
+    if (file->data)
+        take_data(job, file->data);
     array_read(job, file);
 }
 

@@ -12,7 +12,7 @@ enum { PAUSE_ROOM_BYTES = 1 << 20, PAUSE_MIN_MS = 2000, PAUSE_MAX_MS = 60000 };
 /* The delay before a charged restart: the first one, doubled for each restart that brought no checkpoint. */
 enum { BACKOFF_FIRST_MS = 2000, BACKOFF_MAX_MS = 300000 };
 
-enum { SCHED_JOB_FILE_BYTES = 16 << 20 };
+enum { SCHED_JOB_FILE_BYTES = 16 << 20, SCHED_ENDED_READ = 100 /* as many as the pages list */ };
 
 #define SCHED_CANCELLED_ELSEWHERE "cancelled: it is being ended"
 

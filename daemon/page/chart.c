@@ -141,16 +141,15 @@ static struct range range_of(const struct chart_series *series, int n, double to
 }
 
 static void put_curve(struct html *h, const struct chart_series *s, const struct range *r, int number) {
-    bool down = false;
+    int points = 0;
     html_put(h, "<path class=\"curve c%d\" d=\"", number);
     for (int i = 0; i < s->n; i++) {
         if (!isfinite(s->y[i]))
             continue;
-        html_put(h, "%s%.1f %.1f", down ? "L" : "M", LEFT + (s->x[i] - r->x0) / (r->x1 - r->x0) * (CURVE_WIDE - LEFT - 8),
+        html_put(h, "%s%.1f %.1f", points++ ? "L" : "M", LEFT + (s->x[i] - r->x0) / (r->x1 - r->x0) * (CURVE_WIDE - LEFT - 8),
                  CURVE_TALL - fmin(s->y[i] / r->y1, 1) * (CURVE_TALL - 8));
-        down = true;
     }
-    html_put(h, "%s\"/>", down ? "" : "M0 0");
+    html_put(h, "%s\"/>", points > 1 ? "" : points ? "h3" : "M0 0"); /* a lone point is seen too */
 }
 
 void chart_put_curves(struct html *h, const struct chart_series *series, int n, double top) {

@@ -17,20 +17,6 @@ static const struct status_job *find(const struct page_view *v, const char *id) 
     return NULL;
 }
 
-static struct job *read_record(const struct page_view *v, const char *id, struct err *err) {
-    struct db *db = NULL;
-    struct job *job = NULL;
-    if (jobdb_open_reader(v->database, &db, err))
-        return NULL;
-    (void)jobdb_get(db, id, &job, err);
-    db_close(db);
-    if (!job || page_sees_job(v, job->owner))
-        return job;
-    job_free(job);
-    err_set(err, ERR_NOT_FOUND, "there is no such job");
-    return NULL;
-}
-
 static void put_facts(struct html *h, const struct job *job, const struct status_job *now) {
     struct words w;
     html_put(h, "<section aria-labelledby=\"facts\"><h2 id=\"facts\">Job</h2><dl>");
@@ -68,7 +54,7 @@ static void put_facts(struct html *h, const struct job *job, const struct status
 }
 
 /* "false_alarms_per_24h" as "false alarms per 24h". */
-static void put_name(struct html *h, const char *key) {
+void job_put_name(struct html *h, const char *key) {
     char text[80];
     str_copy(text, sizeof text, key);
     for (char *p = text; *p; p++)
@@ -76,7 +62,7 @@ static void put_name(struct html *h, const char *key) {
     html_put(h, "<th scope=\"row\">%s</th>", text);
 }
 
-static void put_value(struct html *h, const struct json *value) {
+void job_put_value(struct html *h, const struct json *value) {
     struct words w;
     switch (json_kind(value)) {
     case JSON_KIND_STRING:
@@ -114,8 +100,8 @@ static void put_result(struct html *h, const struct job *job) {
         if (inner || !strcmp(key, "definition"))
             continue;
         html_put(h, "<tr>");
-        put_name(h, key);
-        put_value(h, value);
+        job_put_name(h, key);
+        job_put_value(h, value);
         html_put(h, "</tr>\n");
     }
     html_put(h, "</tbody></table>");
@@ -134,7 +120,7 @@ static void put_configuration(struct html *h, const struct job *job) {
 bool page_job(struct html *h, const struct page_view *v, const char *id) {
     struct err err = {0};
     const struct status_job *now = find(v, id);
-    struct job *job = read_record(v, id, &err);
+    struct job *job = job_record(v, id, &err);
     if (!job && !now)
         return false;
     shell_begin(h, v, &(struct shell){.title = id, .place = SHELL_JOBS, .live = !now || !now->over});

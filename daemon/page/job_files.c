@@ -24,17 +24,26 @@ enum {
     EVENT_BYTES = 16 * 1024
 };
 
+struct job *job_record(const struct page_view *v, const char *id, struct err *err) {
+    struct db *db = NULL;
+    struct job *job = NULL;
+    if (jobdb_open_reader(v->database, &db, err))
+        return NULL;
+    (void)jobdb_get(db, id, &job, err);
+    db_close(db);
+    if (!job || page_sees_job(v, job->owner))
+        return job;
+    job_free(job);
+    err_set(err, ERR_NOT_FOUND, "there is no such job");
+    return NULL;
+}
+
 /* ---- pictures ---- */
 
 static bool directory_of(const struct page_view *v, const char *id, char ret[PATH_SIZE]) {
-    struct db *db = NULL;
-    struct job *job = NULL;
     struct err err;
-    if (jobdb_open_reader(v->database, &db, &err))
-        return false;
-    int rc = jobdb_get(db, id, &job, &err);
-    db_close(db);
-    bool found = !rc && *job->directory && page_sees_job(v, job->owner) && str_copy(ret, PATH_SIZE, job->directory);
+    struct job *job = job_record(v, id, &err);
+    const bool found = job && *job->directory && str_copy(ret, PATH_SIZE, job->directory);
     job_free(job);
     return found;
 }
@@ -173,6 +182,36 @@ void job_put_curves(struct html *h, const char *directory) {
     if (all[EVENT_F1].n || all[AUROC].n)
         chart_put_curves(h, series + EVENT_F1, 2, 1);
     html_put(h, "</div></section>\n");
+}
+
+void job_put_curves_of(struct html *h, struct job *const *jobs, int n) {
+    char path[PATH_SIZE];
+    OWNED_MEMORY struct curve *all = calloc((size_t)n * CURVES, sizeof *all);
+    struct chart_series series[JOB_CURVES_MOST];
+    bool any = false;
+    for (int k = 0; all && k < n && k < JOB_CURVES_MOST; k++)
+        if (str_format(path, sizeof path, "%s/metrics.jsonl", jobs[k]->directory))
+            read_curves(path, all + (size_t)k * CURVES);
+    for (int i = 0; all && i < CURVES; i++) {
+        int points = 0;
+        for (int k = 0; k < n && k < JOB_CURVES_MOST; k++) {
+            const struct curve *c = &all[k * CURVES + i];
+            series[k] = (struct chart_series){.name = jobs[k]->id, .x = c->x, .y = c->y, .n = c->n};
+            points += c->n;
+        }
+        if (!points)
+            continue;
+        if (!any)
+            html_put(h, "<section class=\"wide\" aria-labelledby=\"curves\"><h2 id=\"curves\">Curves</h2><div class=\"graphs\">");
+        html_put(h, "<div><h3>%s</h3>", curves[i].name);
+        chart_put_curves(h, series, n, i >= EVENT_F1);
+        html_put(h, "</div>");
+        any = true;
+    }
+    if (any)
+        html_put(h, "</div></section>\n");
+    else
+        html_put(h, "<p class=\"empty\">None of these jobs has curves.</p>\n");
 }
 
 /* ---- text ---- */

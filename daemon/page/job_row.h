@@ -1,11 +1,16 @@
-/* job_row: a job of a status as a line of a table, or at length while it runs. For the pages. */
+/* job_row: a job of a status as a line of a table, which can be sorted, or at length while it runs. For the pages. */
 #ifndef BRR_DAEMON_PAGE_JOB_ROW_H
 #define BRR_DAEMON_PAGE_JOB_ROW_H
 #include "daemon/page/html.h"
 #include "daemon/status/status.h"
 
-void job_put_head(struct html *h); /* begins the table */
-void job_put_row(struct html *h, const struct status_job *j, int64_t now_ms);
+/* Begins the table. A page of jobs that are chosen has boxes, and heads by which it is sorted (page_view.sort, "" for none); others
+ * have neither: NULL. */
+void job_put_head(struct html *h, const char *sort);
+void job_put_row(struct html *h, const struct status_job *j, bool box);
+/* Sorts pointers to jobs by a column, "f1", or from its end, "-f1". Jobs without a value of it come last. Others keep their order.
+ */
+void job_sort(const struct status_job **jobs, int n, const char *sort);
 void job_put_foot(struct html *h);
 void job_put_running(struct html *h, const struct status_job *j, int64_t now_ms);
 

@@ -125,8 +125,8 @@ static void put_work(struct html *h, const struct page_view *v) {
         if (j->active || !page_sees_job(v, j->owner) || (j->over && ++ended > ENDED_SHOWN))
             continue;
         if (!n)
-            job_put_head(h);
-        job_put_row(h, j, s->taken_ms);
+            job_put_head(h, NULL);
+        job_put_row(h, j, false);
         n++;
     }
     if (n)

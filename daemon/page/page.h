@@ -14,6 +14,7 @@ struct page_view {
     bool answers;                   /* answers alarms, of the beds whose names match `names` (token_names_match) */
     const char *names;              /* NULL: of all */
     bool wall;                      /* /streams?wall: names, states and times for a screen on a wall */
+    const char *sort;               /* /jobs?sort=f1: by this column, with "-" before it from its end; NULL: not */
     bool signed_in;                 /* by a token, which can be forgotten */
     bool ready;                     /* /readyz */
     const char *readiness;          /* its line */
@@ -41,6 +42,8 @@ void page_models(struct html *h, const struct page_view *v);
 /* False: there is no such stream or job, and nothing was written. They read files. */
 bool page_stream(struct html *h, const struct page_view *v, const char *id);
 bool page_job(struct html *h, const struct page_view *v, const char *id);
+/* Jobs side by side; ids: "ID,ID". False: none of them is there. It reads files. */
+bool page_compare(struct html *h, const struct page_view *v, const char *ids);
 bool page_recording(struct html *h, const struct page_view *v, const char *id); /* it reads none */
 /* The form that asks for a token. next: the path to go on to; why: what was wrong with the last one, or NULL. */
 void page_login(struct html *h, const char *next, const char *why);

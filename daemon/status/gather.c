@@ -163,6 +163,8 @@ static void put_job(const struct gather *g, struct status *to, const struct job 
                                .metric = p->metric,
                                .eta_s = p->eta_s,
                                .windows_per_s = p->windows_per_s,
+                               .source = gather_text(to, job->source),
+                               .fold = gather_text(to, job->fold),
                                .event_f1 = NAN,
                                .false_alarms_per_24h = NAN};
     put_job_scores(job, out);

@@ -94,6 +94,7 @@ struct status_job {
     int64_t step, steps, epoch, epochs, done, total;
     double loss, validation_loss, metric, eta_s, windows_per_s; /* NaN: unknown */
     double event_f1, false_alarms_per_24h;                      /* of its result; NaN: it has none */
+    const char *source, *fold;                                  /* as in jobs/job.h */
     const float *losses;                                        /* over the steps of this attempt, at even distances */
     int n_losses;
 };

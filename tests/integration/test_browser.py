@@ -241,6 +241,29 @@ def check_without_script(p):
     browser.call("Emulation.setEmulatedMedia", media="")
 
 
+def check_jobs(p, tmp, job):
+    """Two trainings: sorted by their scores, and side by side after two ticks."""
+    browser = p.browser
+    code, end, err = p.d.submit(*MINI, f"data.source=file://{tmp}/eeg", "data.split.folds=2", "data.split.fold=2", "data.validation_fraction=0", "training.max_steps=10")
+    assert code == 0, (end, err)
+    p.open("/jobs", "jobs")
+    shown = "Array.from(document.querySelectorAll('table.jobs tbody tr')).map(r => [r.querySelector('input').name, r.querySelector('[data-l=fold]').textContent])"
+    assert browser.run(shown) == [[end["job"], "2 of 2"], [job, ""]], browser.run(shown)
+    click(browser, "th a[href$='sort=fold']")
+    browser.wait("document.querySelector('th[aria-sort=ascending] a[href$=\"sort=-fold\"]')")
+    click(browser, "th a[href$='sort=-fold']")
+    browser.wait("document.querySelector('th[aria-sort=descending]')")
+    assert p.keep("/jobs?sort=f1", "jobs-sorted") == 200
+    for one in (job, end["job"]):
+        click(browser, f"input[name='{one}']")
+    click(browser, "form[action='/jobs'] button")
+    browser.wait("location.search.includes('=on') && document.querySelectorAll('figure .curve.c1').length >= 2")
+    text = browser.run("document.body.innerText")
+    assert job in text and end["job"] in text and "data.split.fold=2" in text and "event f1" in text, text
+    assert p.keep(f"/jobs?{job}=on&{end['job']}=on&none=on", "jobs-compared") == 200 and p.ask("/jobs?none=on")[0] == 404
+    browser.screenshot(f"{SHOTS}/jobs-compared.png", whole=True)
+
+
 def check_work(p, tmp):
     d = p.d
     code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/eeg", "data.validation_fraction=0.5", "training.max_steps=30", "training.validate_every=10")
@@ -256,7 +279,7 @@ def check_work(p, tmp):
     p.browser.wait("fetch('/models').then(a => a.text()).then(t => t.includes('share of seizure in training'))")  # it is loaded
     p.open("/models", "models", "page-models")
     p.browser.size(1280, 800)
-    p.open("/jobs", "jobs")
+    check_jobs(p, tmp, job)
     p.open("/", "overview", "page-overview")
     assert job in p.browser.run("document.body.innerText")
 

@@ -159,6 +159,8 @@ static void hostile_names_are_no_markup_on_any_page(void **state) {
                                                .eta_s = 5,
                                                .event_f1 = 0.5,
                                                .false_alarms_per_24h = NAN,
+                                               .source = HOSTILE,
+                                               .fold = HOSTILE,
                                                .windows_per_s = NAN,
                                                .losses = losses,
                                                .n_losses = 3};
@@ -210,6 +212,56 @@ static int count(const char *text, const char *what) {
     for (const char *p = text; (p = strstr(p, what)); p++)
         n++;
     return n;
+}
+
+/* The ids of the jobs on /jobs?sort=…, in their order, such as "acb". */
+static const char *sorted_by(struct status *s, const char *sort, char ret[8]) {
+    struct page_view v = all_of(s);
+    struct html h;
+    int n = 0;
+    v.sort = sort;
+    html_init(&h);
+    page_jobs(&h, &v);
+    for (const char *p = str_cstr(&h.out); (p = strstr(p, "type=\"checkbox\" name=\"")); n++)
+        ret[n] = *(p += strlen("type=\"checkbox\" name=\""));
+    ret[n] = '\0';
+    html_done(&h);
+    return ret;
+}
+
+static void jobs_are_sorted_by_any_column_and_those_without_a_value_come_last(void **state) {
+    (void)state;
+    struct status *s = made(0);
+    static const struct {
+        const char *id, *fold;
+        double f1;
+        int64_t finished_ms;
+    } rows[] = {{"a", "10 of 12", 0.5, 3}, {"b", "", NAN, 1}, {"c", "2 of 12", 0.9, 2}};
+    char order[8];
+    s->jobs = arena_alloc(&s->arena, 3 * sizeof *s->jobs);
+    for (int i = 0; i < 3; i++)
+        s->jobs[s->n_jobs++] = (struct status_job){.id = rows[i].id,
+                                                   .name = "",
+                                                   .kind = "train",
+                                                   .owner = "",
+                                                   .reason = "",
+                                                   .state = "succeeded",
+                                                   .over = true,
+                                                   .source = "file:///eeg",
+                                                   .fold = rows[i].fold,
+                                                   .finished_ms = rows[i].finished_ms,
+                                                   .event_f1 = rows[i].f1,
+                                                   .false_alarms_per_24h = NAN};
+    assert_string_equal(sorted_by(s, NULL, order), "abc");
+    assert_string_equal(sorted_by(s, "f1", order), "cab");
+    assert_string_equal(sorted_by(s, "-f1", order), "acb");
+    assert_string_equal(sorted_by(s, "fold", order), "cab");
+    assert_string_equal(sorted_by(s, "-fold", order), "acb");
+    assert_string_equal(sorted_by(s, "since", order), "acb");
+    assert_string_equal(sorted_by(s, "-id", order), "cba");
+    assert_string_equal(sorted_by(s, "fa", order), "abc");
+    assert_string_equal(sorted_by(s, HOSTILE, order), "abc");
+    status_drop(s);
 }
 
 static void an_alarm_keeps_its_place_among_two_hundred(void **state) {
@@ -564,6 +616,7 @@ int main(void) {
         cmocka_unit_test(every_text_is_escaped),
         cmocka_unit_test(a_cut_character_at_the_end_is_replaced),
         cmocka_unit_test(hostile_names_are_no_markup_on_any_page),
+        cmocka_unit_test(jobs_are_sorted_by_any_column_and_those_without_a_value_come_last),
         cmocka_unit_test(an_alarm_keeps_its_place_among_two_hundred),
         cmocka_unit_test(streams_beyond_the_tiles_are_counted),
         cmocka_unit_test(no_stream_is_said_in_words),
