@@ -23,9 +23,23 @@ int world_exchange(struct world *w, int peer, const struct world_parts *parts, i
     return rc;
 }
 
+/* In round k the ranks whose sum is k, counted around, exchange their parts: every pair meets once. */
+static int gather_by_pairs(struct world *w, char *at, size_t bytes, int limit_ms, struct err *err) {
+    for (int round = 0; round < w->size; round++) {
+        int peer = (round - w->rank + w->size) % w->size;
+        const struct world_parts parts = {at + (size_t)w->rank * bytes, bytes, at + (size_t)peer * bytes, bytes};
+        int rc = peer == w->rank ? 0 : world_exchange(w, peer, &parts, limit_ms, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
 /* Blocks of ranks double: each exchanges its block with the neighbour's. */
 int world_gather(struct world *w, void *all, size_t bytes, int limit_ms, struct err *err) {
     char *at = all;
+    if (w->size & (w->size - 1))
+        return gather_by_pairs(w, at, bytes, limit_ms, err);
     for (int block = 1; block < w->size; block *= 2) {
         int mine = w->rank & ~(block - 1), theirs = mine ^ block;
         const struct world_parts parts = {at + (size_t)mine * bytes, (size_t)block * bytes, at + (size_t)theirs * bytes,
@@ -40,7 +54,7 @@ int world_gather(struct world *w, void *all, size_t bytes, int limit_ms, struct 
 /* A binomial tree: in the round of `distance` the ranks below it have the data and pass them on. */
 int world_broadcast(struct world *w, void *data, size_t bytes, int limit_ms, struct err *err) {
     for (int distance = 1; distance < w->size; distance *= 2) {
-        bool gives = w->rank < distance, takes = !gives && w->rank < 2 * distance;
+        bool gives = w->rank < distance && w->rank + distance < w->size, takes = w->rank >= distance && w->rank < 2 * distance;
         const struct world_parts parts = {data, gives ? bytes : 0, data, takes ? bytes : 0};
         int rc = gives || takes ? world_exchange(w, w->rank ^ distance, &parts, limit_ms, err) : 0;
         if (rc)
@@ -141,8 +155,8 @@ static void threads_close(void *ctx, bool clean) {
 static const struct world_transport threads_transport = {threads_exchange, threads_close};
 
 int world_threads(struct world *ranks, int n, struct err *err) {
-    if (n < 1 || n > WORLD_MAX || n & (n - 1))
-        return err_set(err, ERR_INVALID, "a world of %d ranks; expected a power of two of at most %d", n, WORLD_MAX);
+    if (n < 1 || n > WORLD_MAX)
+        return err_set(err, ERR_INVALID, "a world of %d ranks; expected 1 to %d", n, WORLD_MAX);
     struct team *t = calloc(1, sizeof *t + (size_t)n * (size_t)n * sizeof *t->offers);
     struct seat *seats[WORLD_MAX];
     int made = 0;

@@ -2,7 +2,7 @@
  * threads of one process. One exchange of two ranks is all that a transport implements; the other operations are built from it, so
  * that they end alike on every transport. A world of one rank needs no transport, and its operations do nothing.
  *
- * The number of ranks is a power of two. All ranks call the same operations in the same order. Once a call has failed the ranks no
+ * All ranks call the same operations in the same order. Once a call has failed the ranks no
  * longer agree: nothing else can be exchanged, and the process ends. One thread per rank. */
 #ifndef BRR_BASE_WORLD_H
 #define BRR_BASE_WORLD_H

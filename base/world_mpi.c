@@ -89,8 +89,8 @@ static int check_size(int size, struct err *err) {
                        "the launcher has started %lld ranks, and MPI's world has %d; start with `srun --mpi=pmix` (nodes need "
                        "libpmix-dev) or mpirun, and an MPI that has PMIx",
                        (long long)expected, size);
-    if (size & (size - 1) || size > WORLD_MAX)
-        return err_set(err, ERR_PRECONDITION, "%d ranks were started; expected a power of two of at most %d", size, WORLD_MAX);
+    if (size > WORLD_MAX)
+        return err_set(err, ERR_PRECONDITION, "%d ranks were started; expected at most %d", size, WORLD_MAX);
     return 0;
 }
 

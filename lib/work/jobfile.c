@@ -15,8 +15,8 @@ static const struct option job_rows[] = {
     {"device", OPTION_STRING, J(device), "null", 0, 0, NULL,
      "the device that runs the job, such as cuda:1; without it a free one with enough memory does"},
     {"devices", OPTION_I64, J(devices), "1", 1, 16, NULL,
-     "devices of the daemon that share a training or a network of neurons, a power of two, which divides the micro-batches of a "
-     "training: the same bits on each number"},
+     "devices of the daemon that share a network of neurons or a training, whose micro-batches they divide: the same bits on each "
+     "number"},
     {"executor", OPTION_STRING, J(executor), "null", 0, 0, NULL,
      "the cluster that runs the job, an entry of executors in daemon.yaml; default: a device of the daemon"},
     {"resources.nodes", OPTION_I64, J(resources.nodes), "1", 1, 65536, NULL, "with executor: machines"},

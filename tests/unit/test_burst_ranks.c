@@ -1,5 +1,5 @@
 /* Networks that ranks share, each on a device of its own: fired neurons of every tick, what was delivered, membranes and states are
- * those of one rank, bit for bit; a state of four ranks goes on at two, eight and one. */
+ * those of one rank, bit for bit; a state of three ranks goes on at one, two, four and eight. */
 #include <pthread.h>
 
 #include "burst/wiring.h"
@@ -108,24 +108,27 @@ static void expect_same(const struct rank *is, const struct rank *expected, int 
     assert_memory_equal(is->saved.arriving, expected->saved.arriving, (size_t)is->saved.n_arriving * sizeof(int64_t));
 }
 
+/* Numbers of ranks: 1, 2, 3, 4 and 8. */
+static int next_number(int n) { return n < 4 ? n + 1 : 2 * n; }
+
 static void compare_numbers_of(int64_t neurons, enum drawn_form form, unsigned traits, bool every_tick) {
-    static struct rank ranks[MOST_RANKS], one[1], rest[1], four[4];
+    static struct rank ranks[MOST_RANKS], one[1], rest[1], three[3];
     struct drawn d;
     struct rank first = {.seed = test_seed() << 8 | form, .every_tick = every_tick, .ticks = 2 * HALF, .drawn = &d};
     drawn_init(&d, first.seed, neurons, neurons * FAN_OUT, form, traits);
     run_all(one, 1, &first);
     assert_true(one->fired > 100);
-    for (int n = 2; n <= most_ranks; n *= 2) {
+    for (int n = 2; n <= most_ranks; n = next_number(n)) {
         run_all(ranks, n, &first);
         for (int i = 0; i < n; i++)
             expect_same(&ranks[i], one, n);
         ranks_done(ranks, n);
     }
     first.ticks = HALF;
-    run_all(four, 4, &first);
+    run_all(three, 3, &first);
     for (int n = 1; n <= most_ranks; n *= 2) {
         struct rank second = first;
-        second.from = &four[3].saved;
+        second.from = &three[2].saved;
         run_all(ranks, n, &second);
         if (n == 1) {
             *rest = *ranks;
@@ -137,7 +140,7 @@ static void compare_numbers_of(int64_t neurons, enum drawn_form form, unsigned t
         ranks_done(ranks, n);
     }
     ranks_done(rest, 1);
-    ranks_done(four, 4);
+    ranks_done(three, 3);
     ranks_done(one, 1);
     drawn_free(&d);
 }
