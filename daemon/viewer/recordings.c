@@ -239,20 +239,25 @@ static int open_once(struct recording_entry *r, struct err *err) {
 struct answer_values {
     const atomic_bool *gone; /* nobody waits for them any more; NULL: somebody does */
     float *uv;
+    uint16_t *counts;      /* of means: how many samples each has, fewer beside a gap */
     int64_t per_row, step; /* samples of the file for one value, or for a bin */
     bool bins;
 };
 
-/* Formats of floating-point samples may have some that are no number; these are shown as missing. */
-static void add_samples(struct answer_values *a, const float *row, int64_t n, int64_t at, float *to, float mean) {
+/* Formats of floating-point samples may have some that are no number; these are shown as missing. Means are sums until all are
+ * added. */
+static void add_samples(struct answer_values *a, const float *row, int64_t n, int64_t at, int64_t to_row, float mean) {
+    float *to = a->uv + to_row * a->per_row;
     for (int64_t i = 0; i < n; i++) {
         const int64_t k = (at + i) / a->step;
         const float uv = row[i] - mean;
         if (!isfinite(uv))
             continue;
         if (!a->bins) {
-            if (k < a->per_row)
-                to[k] = (isnan(to[k]) ? 0 : to[k]) + uv / (float)a->step;
+            if (k >= a->per_row)
+                continue;
+            to[k] = isnan(to[k]) ? uv : to[k] + uv;
+            a->counts[to_row * a->per_row + k]++;
         } else if (2 * k < a->per_row) {
             to[2 * k] = to[2 * k] <= uv ? to[2 * k] : uv;
             to[2 * k + 1] = to[2 * k + 1] >= uv ? to[2 * k + 1] : uv;
@@ -274,7 +279,7 @@ static int read_segment(const struct recording_entry *r, const struct eeg_segmen
         if ((rc = eegfile_read(r->file, r->signals, r->rows, range, p->rows, err)))
             return rc;
         for (int row = 0; row < r->rows; row++)
-            add_samples(a, p->rows[row], n, at - want.first, a->uv + row * a->per_row, r->mean[row]);
+            add_samples(a, p->rows[row], n, at - want.first, row, r->mean[row]);
     }
     return 0;
 }
@@ -289,13 +294,17 @@ static int read_values(const struct recording_entry *r, const struct traces_quer
     a->per_row = a->bins ? 2 * (q->n / q->bin) : q->n;
     int rc = piece_open(&p, r->rows, err);
     a->uv = malloc((size_t)(a->per_row * r->rows + 1) * sizeof *a->uv);
-    if (!a->uv)
+    a->counts = calloc((size_t)(a->per_row * r->rows + 1), sizeof *a->counts);
+    if (!a->uv || !a->counts)
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for EEG");
     for (int64_t i = 0; i < a->per_row * r->rows && a->uv; i++)
         a->uv[i] = NAN;
     for (int i = 0; i < n && rc == 0; i++)
         rc = read_segment(r, &segments[i], want, &p, a, err);
+    for (int64_t i = 0; i < a->per_row * r->rows && !a->bins && rc == 0; i++)
+        a->uv[i] /= (float)a->counts[i]; /* one that has none is NaN already */
     free(p.uv);
+    free(a->counts);
     return rc;
 }
 

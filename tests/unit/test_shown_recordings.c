@@ -151,6 +151,22 @@ static void high_rates_are_shown_as_means(void **state) {
     recordings_free(all);
 }
 
+/* 999 Hz, of which two samples make one: of the first behind the gap, which is in the middle of two, there is one alone. */
+static void a_mean_beside_a_gap_is_of_the_samples_that_are_there(void **state) {
+    const char *path = in_dir(state, "odd.edf");
+    struct recordings *all = recordings_new();
+    struct parsed got;
+    write_edf(path, 999);
+    struct recording_entry *r = shown(all, path, NULL);
+    ask(r, (struct traces_query){.from = 15 * 999 / 2 - 1, .n = 3, .bin = 1}, &got);
+    assert_true(isnan(value_uv(&got, 0, 0)));
+    const double lone = sample_uv(0, 999, 9990), pair = (sample_uv(0, 999, 9991) + sample_uv(0, 999, 9992)) / 2;
+    assert_float_equal(value_uv(&got, 0, 1) - value_uv(&got, 0, 2), lone - pair, 2 * got.scale);
+    parsed_done(&got);
+    recording_drop(r);
+    recordings_free(all);
+}
+
 static void samples_that_are_no_number_are_missing_and_no_others(void **state) {
     static const char header[] = "Brain Vision Data Exchange Header File Version 1.0\n[Common Infos]\nDataFile=f.eeg\n"
                                  "DataFormat=BINARY\nDataOrientation=MULTIPLEXED\nNumberOfChannels=1\nSamplingInterval=10000\n"
@@ -214,6 +230,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(samples_gaps_and_marks_are_those_of_the_file, temp_dir_make, temp_dir_remove),
         cmocka_unit_test_setup_teardown(high_rates_are_shown_as_means, temp_dir_make, temp_dir_remove),
+        cmocka_unit_test_setup_teardown(a_mean_beside_a_gap_is_of_the_samples_that_are_there, temp_dir_make, temp_dir_remove),
         cmocka_unit_test_setup_teardown(samples_that_are_no_number_are_missing_and_no_others, temp_dir_make, temp_dir_remove),
         cmocka_unit_test_setup_teardown(what_cannot_be_shown_is_an_error_and_the_oldest_goes, temp_dir_make, temp_dir_remove),
     };
