@@ -233,25 +233,29 @@ static int take_header(struct gdf *g, const uint8_t *head, size_t whole, struct 
     return take_signals(g, n, err);
 }
 
+/* The file's only repair; text: in the arena, or NULL when there was no room. */
+static int note_repair(struct gdf *g, const char *text, struct err *err) {
+    const char **repairs = arena_alloc(&g->arena, sizeof *repairs);
+    if (!repairs || !(*repairs = text))
+        return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", g->base.path);
+    g->info.repairs = repairs;
+    g->info.n_repairs = 1;
+    return 0;
+}
+
 /* Only complete records count; a recorder that was cut off states −1. */
 static int count_records(struct gdf *g, size_t whole, struct err *err) {
     const int64_t there = whole > g->head_bytes && g->record_bytes ? (int64_t)((whole - g->head_bytes) / g->record_bytes) : 0;
     const int64_t stated = g->info.n_records;
     if (!there)
         return err_set(err, ERR_INVALID, "%s: there is no complete record behind the header", g->base.path);
-    if (stated >= 0 && stated <= there)
-        g->info.n_records = stated;
-    else {
-        char *text = arena_alloc(&g->arena, 160);
-        const char **repairs = arena_alloc(&g->arena, sizeof *repairs);
-        if (!text || !repairs)
-            return err_set(err, ERR_EXHAUSTED, "out of memory opening %s", g->base.path);
-        str_format(text, 160, "the header states %lld records, and there are %lld", (long long)stated, (long long)there);
-        *repairs = text;
-        g->info.repairs = repairs;
-        g->info.n_repairs = 1;
-        g->info.n_records = there;
-    }
+    const bool whole_header = stated >= 0 && stated <= there;
+    g->info.n_records = whole_header ? stated : there;
+    if (!whole_header &&
+        note_repair(
+            g, arena_printf(&g->arena, "the header states %lld records, and there are %lld", (long long)stated, (long long)there),
+            err))
+        return err->code;
     g->info.duration_s = (double)g->info.n_records * g->info.record_s;
     g->segment = (struct eeg_segment){0, g->info.n_records, 0};
     g->info.segments = &g->segment;
@@ -304,9 +308,12 @@ static int read_event_table(struct gdf *g, struct err *err) {
     if (!(rate_hz > 0)) /* not stated: samples of the fastest signal */
         for (int i = 0; i < g->info.n_signals; i++)
             rate_hz = fmax(rate_hz, g->signals[i].rate_hz);
-    if ((mode != 1 && mode != 3) || n > MOST_EVENTS || at + 8 + bytes > g->bytes.len)
-        return err_set(err, ERR_INVALID, "%s: its table of events has mode %d and %zu events in %zu bytes; expected mode 1 or 3",
-                       g->base.path, mode, n, g->bytes.len - at);
+    if (mode != 1 && mode != 3)
+        return note_repair(
+            g, arena_printf(&g->arena, "its table of %zu events has the mode %d, not 1 or 3, and was left out", n, mode), err);
+    if (n > MOST_EVENTS || at + 8 + bytes > g->bytes.len)
+        return err_set(err, ERR_INVALID, "%s: its table of events has %zu events in %zu bytes; copy it again", g->base.path, n,
+                       g->bytes.len - at);
     uint8_t *room = arena_alloc(&g->arena, bytes + 1);
     const uint8_t *table;
     if (!room)

@@ -367,12 +367,20 @@ class Peers(unittest.TestCase):
     def test_parts_of_gdf_that_are_wrong_are_named(self):
         whole = pathlib.Path(write_gdf(self.stem, events=[(1, 769, 0, 5)])).read_bytes()
         for at, value, said in ((4, b"1.25", "GDF 1.25 is not read"), (252, b"\0\0", "expected numbers above 0"), (244, b"\0" * 4, "expected numbers above 0"),
-                                (256 + 220 * 5, b"\x63\0\0\0", "samples of type 99"), (len(whole) - 20, b"\2", "mode 2")):
+                                (256 + 220 * 5, b"\x63\0\0\0", "samples of type 99"),
+                                (len(whole) - 19, b"\2", "has 2 events in")):
             pathlib.Path(self.stem + ".gdf").write_bytes(whole[:at] + value + whole[at + len(value):])
             self.assertIn(said, read(self.stem + ".gdf", self.scratch.name)[0]["error"])
         pathlib.Path(self.stem + ".gdf").write_bytes(whole[:1536 + 5 * 2 * 100 + 7])  # cut within a record
         facts, x = read(self.stem + ".gdf", self.scratch.name)
         self.assertEqual((x.shape[1], facts["annotations"]), (100, []))
+
+    def test_another_table_of_events_of_gdf_is_left_out_by_name(self):
+        path = write_gdf(self.stem, x=samples(7)[[0] * len(NAMES)], names=NAMES, events=[(1, 769, 0, 5)], mode=2)
+        facts, x = read(path, self.scratch.name)
+        self.assertEqual((x.shape[1], facts["annotations"]), (POINTS, []))
+        r = subprocess.run([BRRCTL, "dataset", path, "--json", "--unlabeled", "background"], check=True, capture_output=True, text=True)
+        self.assertEqual(json.loads(r.stdout)["notes"], ["rec.gdf: its table of 1 events has the mode 2, not 1 or 3, and was left out"])
 
     def test_a_network_is_fed_the_same_in_every_format(self):
         global LABELS, POINTS, RATE, samples

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/counted.h"
@@ -77,6 +78,8 @@ struct lines {
 
 struct survey {
     const struct arguments *o;
+    char root[4096]; /* the folder, or that of the file */
+    bool alone;      /* one file */
     struct frontend_config frontend;
     int64_t window, hop;
     struct sum splits[SPLITS];
@@ -341,7 +344,7 @@ static int visit(void *ctx, const struct tree_recording *recording, struct err *
     char path[8192];
     struct eegfile *edf = NULL;
     struct err why = {0};
-    int rc = fsio_join(path, sizeof path, s->o->args[0], relative, err);
+    int rc = fsio_join(path, sizeof path, s->root, relative, err);
     if (rc)
         return rc;
     s->files++;
@@ -351,8 +354,8 @@ static int visit(void *ctx, const struct tree_recording *recording, struct err *
         err_of_file(&why, path, relative);
         add_line(&s->problems, "%s", err_text(&why, text, sizeof text));
     }
-    if (edf)
-        bids_check_recording(s->o->args[0], relative, eegfile_info(edf), add_lack, s);
+    if (edf && !s->alone)
+        bids_check_recording(s->root, relative, eegfile_info(edf), add_lack, s);
     eegfile_close(edf);
     if (s->terminal && s->files % 16 == 0) {
         str_format(path, sizeof path, "%lld recordings", (long long)s->files);
@@ -510,20 +513,38 @@ static void print_text(const struct survey *s) {
         print_lines("not BIDS", &s->bids);
     else if (s->bids.n)
         printf("BIDS       no: %s; --bids lists them\n", counted(s->bids.n, "difference").text);
-    else
+    else if (!s->alone)
         puts("BIDS       names and side files are those of a BIDS dataset");
 }
 
-static int survey_all(struct survey *s, struct err *err) {
-    const char *root = s->o->args[0];
-    const struct tree_config tree = {.root = root, .patient = patient_rule(own(s->o)), .note = add_note, .ctx = s};
+static int survey_folder(struct survey *s, struct err *err) {
+    const struct tree_config tree = {.root = s->root, .patient = patient_rule(own(s->o)), .note = add_note, .ctx = s};
     int rc = tree_walk(&tree, visit, err);
     if (rc)
         return rc;
     if (!s->files)
-        return err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file or other recording below %s", root);
+        return err_set(err, ERR_NOT_FOUND, "no .edf or .bdf file or other recording below %s", s->root);
     check_overlap(s);
-    bids_check_dataset(root, add_lack, s);
+    bids_check_dataset(s->root, add_lack, s);
+    return 0;
+}
+
+static int survey_file(struct survey *s, const char *path, struct err *err) {
+    const char *name = fsio_basename(path);
+    const int before = (int)(name - path);
+    str_format(s->root, sizeof s->root, "%.*s", before ? before : 1, before ? path : ".");
+    s->alone = true;
+    return visit(s, &(struct tree_recording){.path = name}, err);
+}
+
+static int survey_all(struct survey *s, struct err *err) {
+    const char *path = s->o->args[0];
+    struct stat st;
+    if (!str_copy(s->root, sizeof s->root, path))
+        return err_set(err, ERR_RANGE, "%.60s…: the path is too long", path);
+    int rc = !stat(path, &st) && S_ISREG(st.st_mode) ? survey_file(s, path, err) : survey_folder(s, err);
+    if (rc)
+        return rc;
     (s->o->json ? print_json : print_text)(s);
     return 0;
 }
@@ -570,9 +591,9 @@ static int cmd_dataset(const struct arguments *o) {
 
 const struct command command_dataset = {
     .name = "dataset",
-    .words = "DIR",
+    .words = "DIR|FILE",
     .options = &dataset_arguments,
-    .summary = "show what a folder of recordings contains; works without a daemon",
+    .summary = "show what a folder of recordings, or one of them, contains; works without a daemon",
     .run = cmd_dataset,
     .min_args = 1,
     .max_args = 1,
