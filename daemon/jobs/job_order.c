@@ -23,7 +23,7 @@ static const struct {
                {"memory_limit", O(memory_limit_bytes)},
                {"wall_clock_ms", O(default_wall_clock_ms)},
                {"price_micros", O(price_micros)},
-               {"run_ms", O(job.run_ms)}};
+               {"device_ms", O(job.device_ms)}};
 enum { TEXTS = sizeof texts / sizeof *texts, NUMBERS = sizeof numbers / sizeof *numbers };
 
 int job_order_write(const struct job_order *o, char path[4096], struct err *err) {

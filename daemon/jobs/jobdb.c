@@ -50,6 +50,7 @@ static const struct field fields[] = {
     FIELD("saved_step", I64, saved_step),
     FIELD("energy_j", REAL, energy_j),
     FIELD("run_ms", I64, run_ms),
+    FIELD("device_ms", I64, device_ms),
     FIELD("memory_bytes", I64, memory_bytes),
     FIELD("step", I64, progress.step),
     FIELD("steps", I64, progress.steps),
@@ -169,6 +170,8 @@ static struct job *read_job(const struct db_query *q) {
         free(job->result);
         job->result = NULL;
     }
+    if (whole && job->device_ms < job->run_ms) /* written by a version that did not count devices */
+        job->device_ms = job->run_ms;
     if (whole)
         return job;
     job_free(job);

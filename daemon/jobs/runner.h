@@ -45,7 +45,7 @@ struct runner_job {
     const char *data_root;               /* "" if the kind has none */
     const char *yaml, *file, *overrides; /* job_parse */
     const struct runner_array *array;    /* for executors in clusters; NULL: none */
-    int64_t run_ms;                      /* of earlier attempts, which limits.cost counts too */
+    int64_t device_ms;                   /* of earlier attempts, which limits.cost counts too */
 };
 
 /* Who hears of the attempt: on the runner's thread, or on one of an upload for log lines. A refused checkpoint cannot be recorded:

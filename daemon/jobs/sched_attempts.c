@@ -139,7 +139,9 @@ static void finish_running(struct sched *s, struct slot *slot, struct task_end *
     job->alone = false;
     job->isolated &= r->stopped == STOP_SHUTDOWN || r->stopped == STOP_PREEMPT; /* it has not shown yet what it does alone */
     job->on[0] = '\0';
-    job->run_ms += sched_wall_ms(s) > job->started_ms ? sched_wall_ms(s) - job->started_ms : 0;
+    int64_t ran_ms = sched_wall_ms(s) > job->started_ms ? sched_wall_ms(s) - job->started_ms : 0;
+    job->run_ms += ran_ms;
+    job->device_ms += ran_ms * job->devices;
     if (!isnan(r->energy_j))
         job->energy_j = r->energy_j + (isnan(job->energy_j) ? 0 : job->energy_j);
     if (!r->rc && r->stopped == STOP_NONE) {

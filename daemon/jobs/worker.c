@@ -29,7 +29,7 @@ struct order {
     int rank;
     char id[JOB_ID_SIZE], directory[2048], data_root[2048];
     char *yaml, *file, *overrides;
-    int64_t run_ms;
+    int64_t device_ms;
     struct arena arena; /* of array */
     struct runner_array array;
     struct worker_report *done;       /* made before the job begins, so that its end can be told even when memory is short */
@@ -156,7 +156,7 @@ static void run_order(struct worker *w) {
     struct runner_config config = w->config.runner;
     struct world *world = o->team ? &o->team->ranks[o->rank] : NULL;
     const struct runner_job job = {
-        o->id, o->directory, o->data_root, o->yaml, o->file, o->overrides, o->array.n ? &o->array : NULL, o->run_ms};
+        o->id, o->directory, o->data_root, o->yaml, o->file, o->overrides, o->array.n ? &o->array : NULL, o->device_ms};
     const struct runner_owner owner = {o->rank ? on_rank_report : on_report, w};
     config.world = world;
     config.file = o->rank ? NULL : w->file;
@@ -261,7 +261,7 @@ static struct order *order_new(const struct job *job) {
     o->yaml = strdup(job->yaml);
     o->file = strdup(job->file);
     o->overrides = strdup(job->overrides);
-    o->run_ms = job->run_ms;
+    o->device_ms = job->device_ms;
     o->done = report_new(job->id, TASK_END);
     o->checkpoint = report_new(job->id, TASK_CHECKPOINT);
     str_copy(o->id, sizeof o->id, job->id);

@@ -101,6 +101,7 @@ Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_
     m->crashes = job->crashes;
     m->retry_ms = job->retry_ms;
     m->run_ms = job->run_ms;
+    m->device_ms = job->device_ms;
     m->device = (char *)(uintptr_t)job->device;
     m->device_name = (char *)(uintptr_t)(*job->on ? job->on : job->wanted);
     m->memory_bytes = job->memory_bytes;

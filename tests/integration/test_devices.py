@@ -64,6 +64,10 @@ def shared(d, tmp):
     d.wait(both, lambda j: j["state"] == "cancelled")
     together = steps(d, f"{tmp}/eeg", *keys, "devices=2", n=6)
     assert done(d, together) == done(d, after), "two devices ended with other bits"
+    took = {n: d.job(job) for n, job in ((1, after), (2, together))}
+    assert all(n * job["run_ms"] == job["device_ms"] > 0 for n, job in took.items()), took
+    account = lines(d, "usage")[0]
+    assert account["device_ms"] > account["run_ms"] and account["device_ms"] == sum(job["device_ms"] for job in lines(d, "jobs")), account
     code, _, err = d.ctl("submit", f"{SOURCE}/configs/tiny.yaml", "--set", "devices=4")
     assert code != 0 and "the daemon has at most 2 of one kind" in err, err
 

@@ -81,7 +81,7 @@ static void print_json(const Brr__V1__Job *job) {
     if (job->progress)
         message_json(w, &job->progress->base, "step steps loss");
     message_json(w, &job->base, "queue_position");
-    message_json(w, &job->base, "owner? run_ms");
+    message_json(w, &job->base, "owner? run_ms device_ms");
     json_put_f64(w, "energy_joules", job->energy_joules > 0 ? job->energy_joules : NAN);
     message_json(w, &job->base,
                  "created_ms started_ms finished_ms attempts restarts crashes retry_ms device device_name? memory_bytes? "

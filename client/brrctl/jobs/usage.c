@@ -26,7 +26,7 @@ static const struct argument_table usage_arguments = ARGUMENT_TABLE(usage_rows, 
 
 struct account {
     const char *owner;
-    int64_t jobs, open, failed, run_ms, attempts;
+    int64_t jobs, open, failed, run_ms, device_ms, attempts;
     double energy_j;
 };
 
@@ -56,6 +56,7 @@ static size_t add_up(const Brr__V1__ListJobsResponse *list, int64_t since_ms, st
         a->failed += job->state == BRR__V1__JOB_STATE__JOB_STATE_FAILED;
         a->attempts += job->attempts;
         a->run_ms += job->run_ms;
+        a->device_ms += job->device_ms;
         a->energy_j += job->energy_joules;
     }
     return n;
@@ -63,11 +64,11 @@ static size_t add_up(const Brr__V1__ListJobsResponse *list, int64_t since_ms, st
 
 static int by_time(const void *left, const void *right) {
     const struct account *a = left, *b = right;
-    return order_then(order_i64(b->run_ms, a->run_ms), strcmp(a->owner, b->owner));
+    return order_then(order_i64(b->device_ms, a->device_ms), strcmp(a->owner, b->owner));
 }
 
 static void add_account(struct listing *l, const struct account *a, const Brr__V1__ListJobsResponse *list, bool json) {
-    const double cost = (double)a->run_ms / 3.6e6 * list->price_per_hour;
+    const double cost = (double)a->device_ms / 3.6e6 * list->price_per_hour;
     if (json) {
         struct output out;
         struct json_writer *w = output_begin(&out);
@@ -77,6 +78,7 @@ static void add_account(struct listing *l, const struct account *a, const Brr__V
         json_put_i64(w, "failed", a->failed);
         json_put_i64(w, "attempts", a->attempts);
         json_put_i64(w, "run_ms", a->run_ms);
+        json_put_i64(w, "device_ms", a->device_ms);
         json_put_f64(w, "energy_joules", a->energy_j);
         json_put_f64(w, "cost", list->price_per_hour > 0 ? cost : NAN);
         json_put_str(w, "currency", list->currency);
@@ -89,7 +91,7 @@ static void add_account(struct listing *l, const struct account *a, const Brr__V
     if (a->energy_j > 0)
         str_format(energy, sizeof energy, "%.2f kWh", a->energy_j / 3.6e6);
     listing_row(l, "%s|%lld|%lld|%lld|%lld|%.2f h|%s|%s", *a->owner ? a->owner : "(not recorded)", (long long)a->jobs,
-                (long long)a->open, (long long)a->failed, (long long)a->attempts, (double)a->run_ms / 3.6e6, energy, money);
+                (long long)a->open, (long long)a->failed, (long long)a->attempts, (double)a->device_ms / 3.6e6, energy, money);
 }
 
 /* Prints the price of a device for a month of 730 hours, in which it serves streams all the time. */
