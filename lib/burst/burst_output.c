@@ -138,6 +138,11 @@ static int open_files(struct burst_output *o, const struct task_env *env, const 
     return is_open(&o->rates) && !o->rates.bytes ? put_rates_header(o, err) : 0;
 }
 
+int64_t burst_output_ledger_bytes(const struct burst_config *c, int64_t neurons) {
+    int64_t most = c->ledger * neurons;
+    return ledger_bytes(c->ledger, most < MOST_LEDGER_SPIKES ? most : MOST_LEDGER_SPIKES);
+}
+
 static int open_ledger(struct burst_output *o, const struct task_env *env, struct err *err) {
     if (!o->config->ledger)
         return 0;

@@ -35,6 +35,8 @@ struct burst_output {
  * shorter than it was then. After a failure nothing is open. net and config must stay. */
 int burst_output_open(struct burst_output *ret, const struct task_env *env, const struct burst_config *config,
                       const struct connectome *net, const struct json *counts, struct err *err);
+/* Host memory that the ledger of a job with so many neurons takes at most. */
+int64_t burst_output_ledger_bytes(const struct burst_config *config, int64_t neurons);
 void burst_output_close(struct burst_output *o); /* also of a zeroed struct; .part files stay */
 /* One tick, in order. */
 int burst_output_add(struct burst_output *o, const struct burst_frame *frame, struct err *err);

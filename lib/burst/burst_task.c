@@ -48,17 +48,26 @@ struct burst_task {
 
 enum { RANKS_MS = 600000 }; /* for ranks to load their networks */
 
+static bool writes(const struct burst_task *t) { return t->world->rank == 0; }
+
 /* ---- opening --------------------------------------------------------------------------------------------------- */
 
-static int check_memory(const struct burst_task *t, struct err *err) {
-    int64_t bytes = burst_bytes(t->burst), limit = t->env.memory_limit_bytes;
-    return !limit || bytes <= limit
-               ? 0
-               : err_set(err, ERR_EXHAUSTED, "the network and its state take %lld bytes; limits.memory of the daemon allows %lld",
-                         (long long)bytes, (long long)limit);
+/* Memory of the device: that of the ledger too, where the device computes in host memory. */
+static int64_t job_bytes(const struct burst_config *c, const struct device *device, const struct burst *b) {
+    struct device_info info;
+    device_describe(device, &info);
+    return burst_bytes(b) + (info.is_async ? 0 : burst_output_ledger_bytes(c, burst_connectome(b)->net.n));
 }
 
-static bool writes(const struct burst_task *t) { return t->world->rank == 0; }
+static int check_memory(const struct burst_task *t, struct err *err) {
+    int64_t bytes = job_bytes(writes(t) ? t->config : &t->quiet, stream_device(t->stream), t->burst),
+            limit = t->env.memory_limit_bytes;
+    return !limit || bytes <= limit
+               ? 0
+               : err_set(err, ERR_EXHAUSTED,
+                         "the network, its state and its ledger take %lld bytes; limits.memory of the daemon allows %lld",
+                         (long long)bytes, (long long)limit);
+}
 
 /* Every rank has come so far, or the error of one that has not. */
 static int agree_on(struct burst_task *t, int rc, struct err *err) {
@@ -360,20 +369,43 @@ static void task_result(void *task, struct json_writer *w, const char *key) {
 
 /* ---- estimate -------------------------------------------------------------------------------------------------- */
 
-/* Seconds of a tick, after a few to warm up. */
-static int measure(const struct burst_config *c, struct burst *b, double *ret, struct err *err) {
+/* Microseconds of a tick on N of the H200s that docs/burst.md has measured one of. */
+static double h200_us(double neurons, double deliveries, int64_t n, double exchange_us) {
+    return 10.3 + (10.8e-6 * deliveries + 17.9e-6 * neurons) / (double)n + (n > 1 ? exchange_us : 0);
+}
+
+static void predict(const struct estimate_config *config, double neurons, double deliveries) {
+    const int64_t n = config->job->devices;
+    const double one = h200_us(neurons, deliveries, 1, 0), slow = h200_us(neurons, deliveries, n, 20),
+                 fast = h200_us(neurons, deliveries, n, 3);
+    if (n > 1)
+        estimate_fact(
+            config, "devices",
+            "predicted, not measured: a tick of %.0f deliveries takes %.0f us on one H200, %.0f to %.0f on %lld; sharing %s",
+            deliveries, one, fast, slow, (long long)n,
+            slow < one   ? "pays"
+            : fast < one ? "may pay"
+                         : "does not pay");
+}
+
+static void count_deliveries(void *ctx, const struct burst_frame *frame) { *(uint64_t *)ctx += frame->events; }
+
+/* Seconds and deliveries of a tick, after a few to warm up. */
+static int measure(const struct burst_config *c, struct burst *b, double *ret, double *ret_deliveries, struct err *err) {
+    uint64_t deliveries = 0;
     int64_t ticks = 0, most = burst_network_drive_most(c, b);
     uint64_t driven = 0;
     double start = clock_s();
     for (int64_t n = 1; clock_s() - start < 0.3 && ticks + n <= c->ticks; n = 2 * n < most ? 2 * n : most) {
         int rc;
         if (n == 4)
-            start = clock_s(), ticks = 0;
-        if ((rc = burst_network_drive(c, b, n, &driven, err)) || (rc = burst_step(b, n, NULL, NULL, err)))
+            start = clock_s(), ticks = 0, deliveries = 0;
+        if ((rc = burst_network_drive(c, b, n, &driven, err)) || (rc = burst_step(b, n, count_deliveries, &deliveries, err)))
             return rc;
         ticks += n;
     }
     *ret = ticks ? (clock_s() - start) / (double)ticks : 0;
+    *ret_deliveries = ticks ? (double)deliveries / (double)ticks : 0;
     return 0;
 }
 
@@ -388,12 +420,18 @@ static int estimate_engine(const struct estimate_config *config, struct burst_ne
         (rc = stream_open(device, STREAM_NORMAL, &stream, err)) || (rc = burst_network_start(network, c, stream, &b, err)))
         return rc;
     const struct connectome *net = burst_connectome(b);
-    ret->memory_bytes = burst_bytes(b);
+    double deliveries = 0;
+    ret->memory_bytes = job_bytes(c, device, b);
     estimate_fact(config, "neurons", "%u", net->net.n);
     estimate_fact(config, "synapses", "%lld", (long long)net->synapses);
     estimate_fact(config, "areas", "%d", net->n_areas);
-    if (estimate_measures(config) && ((rc = estimate_stopped(config, err)) || (rc = measure(c, b, &ret->seconds_per_step, err))))
+    if (c->ledger)
+        estimate_fact(config, "ledger", "at most %lld bytes of host memory", (long long)burst_output_ledger_bytes(c, net->net.n));
+    if (estimate_measures(config) &&
+        ((rc = estimate_stopped(config, err)) || (rc = measure(c, b, &ret->seconds_per_step, &deliveries, err))))
         return rc;
+    if (deliveries > 0)
+        predict(config, net->net.n, deliveries);
     ret->seconds_total = ret->seconds_per_step * (double)ret->steps;
     return 0;
 }

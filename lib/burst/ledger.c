@@ -13,6 +13,13 @@ int ledger_init(struct ledger *ret, int64_t most_ticks, int64_t most_spikes, str
     return 0;
 }
 
+int64_t ledger_bytes(int64_t most_ticks, int64_t most_spikes) {
+    int64_t room = LEDGER_FIRST_ROOM;
+    while (room < 2 * most_spikes)
+        room *= 2;
+    return most_ticks > 0 ? (most_ticks + room) * (int64_t)sizeof(uint32_t) : 0;
+}
+
 void ledger_done(struct ledger *l) {
     free(l->fired);
     free(l->ids);

@@ -17,6 +17,8 @@ struct ledger {
 /* A ledger of no ticks yet; most_ticks 0: it holds none. The newest tick is held even if it alone has more spikes than most_spikes.
  */
 int ledger_init(struct ledger *ret, int64_t most_ticks, int64_t most_spikes, struct err *err);
+/* Host memory that it takes at most. */
+int64_t ledger_bytes(int64_t most_ticks, int64_t most_spikes);
 void ledger_done(struct ledger *l); /* also of a zeroed struct */
 /* The tick after the newest; another one begins anew. */
 int ledger_add(struct ledger *l, const struct burst_frame *frame, struct err *err);

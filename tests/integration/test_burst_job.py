@@ -51,6 +51,9 @@ def check_example(d):
     assert 'brrd_burst_ticks_total{device="cpu"} 10000\n' in metrics, [x for x in metrics.splitlines() if "burst" in x]
     code, out, err = d.ctl("validate", CONFIG, "--json")
     answer = json.loads(out)
+    code, out, err = d.ctl("validate", CONFIG, "--json", "--set", "output.ledger=10000")
+    more = json.loads(out)
+    assert more["memory_bytes"] == answer["memory_bytes"] + 4 * (10000 + 2**25) and "host memory" in more["facts"]["ledger"], (more, answer)
     assert code == 0 and answer["facts"]["neurons"] == "1000" and answer["memory_bytes"] > 4 * int(answer["facts"]["synapses"]) and answer["steps"] == 10000, (answer, err)
 
 
@@ -102,6 +105,8 @@ def check_devices(tmp, whole, sets):
     short = ["network.generate=layered", "input.random=0.01", "output.membranes_every=499", "output.ledger=9", "ticks=1000"]
     one = drive(f"{tmp}/short", *short)
     assert one.returncode == 0, one.stderr
+    _, out, _ = d.ctl("validate", CONFIG, "--json", "--set", "devices=3")
+    assert "sharing does not pay" in json.loads(out)["facts"]["devices"], out
     for n in (2, 4):
         code, end, err = d.submit(*short, f"devices={n}", file=CONFIG)
         assert code == 0, (end, err)
