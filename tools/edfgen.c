@@ -31,7 +31,7 @@ struct options {
 
 static const char USAGE[] =
     "usage: edfgen --out DIR --patients N --hours-per-patient H --seizures-per-patient K --seed S\n"
-    "              [--style simple|rich|wide] [--montage referential|bipolar] [--labels csv_bi] [--bids] [--burst-suppression "
+    "              [--style simple|rich|wide|icu] [--montage referential|bipolar] [--labels csv_bi] [--bids] [--burst-suppression "
     "RATIO]\n"
     "Writes N synthetic patients with H hours (fractions allowed) and K seizures each: 256 Hz EDF+, one run per started hour,\n"
     "DIR/sub-NN/sub-NN_run-MM_eeg.edf with _events.tsv (and .csv_bi when asked for). The same seed gives the same files.\n"
@@ -41,7 +41,8 @@ static const char USAGE[] =
     "electrodes and\n"
     "movement, interictal spikes and changes of sleep have as much band power as seizures. wide ones are rich ones whose patients "
     "and\n"
-    "seizures are of all kinds: rhythms, spikes and waves, low and fast onsets, with muscle and without.\n"
+    "seizures are of all kinds: rhythms, spikes and waves, low and fast onsets, with muscle and without. icu: wide seizures among\n"
+    "periodic discharges and rhythmic delta, which last for minutes and are no seizures.\n"
     "--bids writes a BIDS dataset: DIR/sub-NN/eeg/sub-NN_task-szMonitoring_run-MM_eeg.edf with _events.tsv, _channels.tsv, "
     "_eeg.json "
     "and\n"
@@ -206,7 +207,8 @@ static bool whole(const char *text, int64_t low, int64_t high, int64_t *ret) {
 
 /* 0, or the exit status. */
 static bool read_style(const char *text, enum style *ret) {
-    static const char *const names[] = {[STYLE_SIMPLE] = "simple", [STYLE_RICH] = "rich", [STYLE_WIDE] = "wide"};
+    static const char *const names[] = {
+        [STYLE_SIMPLE] = "simple", [STYLE_RICH] = "rich", [STYLE_WIDE] = "wide", [STYLE_ICU] = "icu"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(text, names[i])) {
             *ret = (enum style)i;
@@ -267,7 +269,7 @@ static int parse_options(int argc, char **argv, struct options *o) {
             o->bids = true;
             break;
         case 'y':
-            wrong = read_style(optarg, &o->style) ? NULL : "--style takes simple, rich or wide";
+            wrong = read_style(optarg, &o->style) ? NULL : "--style takes simple, rich, wide or icu";
             break;
         case 'b':
             wrong = str_to_f64(optarg, &o->suppressed) && o->suppressed >= BURSTS_LEAST_RATIO && o->suppressed <= BURSTS_MOST_RATIO

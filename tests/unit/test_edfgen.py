@@ -230,6 +230,25 @@ class Edfgen(unittest.TestCase):
         self.assertTrue(min(louder) < 1.3 < 3 < max(louder), louder)
         self.assertTrue(min(fastest) < 4 < 8 < max(fastest), fastest)
 
+    def test_patterns_of_intensive_care_begin_at_once_and_are_no_seizures(self):
+        def rhythm(x, rate):
+            """The second peak of the autocorrelation, within 2.1 s."""
+            power = np.abs(np.fft.rfft(x - x.mean(), 2 * len(x))) ** 2
+            hz = np.fft.rfftfreq(2 * len(x), 1 / rate)
+            a = np.fft.irfft(np.where((hz > 0.4) & (hz < 25), power, 0))[:int(2.1 * rate)]
+            return a[max(np.argmax(a < 0), int(0.2 * rate)):].max() / a[0]
+
+        rhythmic = {"icu": [], "wide": []}  # of the most rhythmic channel in the first 8 s
+        for style, found in rhythmic.items():
+            self.assertEqual(generate(self.out(style), 12, "0.02", 0, 7, "--style", style).returncode, 0)
+            for p in range(1, 13):
+                stem = self.out(f"{style}/sub-{p:02d}/sub-{p:02d}_run-01_")
+                signals, rate = baseline.read_edf(stem + "eeg.edf")
+                self.assertEqual(baseline.read_events(stem + "events.tsv"), [])
+                found.append(max(rhythm(x[:int(8 * rate)], rate) for x in signals))
+        self.assertGreater(np.median(rhythmic["icu"]), np.median(rhythmic["wide"]))
+        self.assertGreater(max(rhythmic["icu"]), 0.75)
+
     def test_what_does_not_fit_or_make_sense_is_refused(self):
         crowded = generate(self.out("x"), 1, "0.1", 50, 1)
         self.assertEqual(crowded.returncode, 1)

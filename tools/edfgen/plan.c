@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/order.h"
+#include "tools/edfgen/plan_icu.h"
 #include "tools/edfgen/plan_parts.h"
 #include "tools/edfgen/plan_rich.h"
 #include "tools/edfgen/plan_wide.h"
@@ -46,6 +47,8 @@ void plan_patient(struct patient *p, uint64_t seed, uint32_t index, enum style s
         plan_rich_patient(&rng, p);
     if (style == STYLE_WIDE)
         plan_wide_patient(&rng, p);
+    if (style == STYLE_ICU)
+        plan_icu_patient(&rng, p);
 }
 
 /* ---- seizures ---- */
@@ -140,7 +143,7 @@ static int place_seizures(struct rng *rng, const struct patient *p, const struct
         int64_t first = (int64_t)((used + cuts[k++] * slack) * RATE_HZ);
         struct event *e = plan_add_event(plan, EVENT_SEIZURE, first, placed[i].length_s * RATE_HZ);
         if (e)
-            (p->style == STYLE_WIDE ? plan_wide_seizure : draw_seizure)(rng, p, e);
+            (p->style >= STYLE_WIDE ? plan_wide_seizure : draw_seizure)(rng, p, e);
         else
             rc = ERR_EXHAUSTED;
         used += (double)(placed[i].length_s + SEIZURE_APART_S);
@@ -271,8 +274,11 @@ static int plan_recording(const struct patient *p, const struct placed *placed, 
         enum event_kind kind;
         float per_hour;
     } artefacts[] = {{EVENT_BLINK, 400}, {EVENT_MUSCLE, 50}, {EVENT_POP, 12}};
-    static int (*const scenes[])(struct rng * rng, const struct patient *p, struct recording_plan *plan) = {
-        [STYLE_SIMPLE] = add_distractors, [STYLE_RICH] = plan_rich_scenes, [STYLE_WIDE] = plan_wide_scenes};
+    static int (*const scenes[])(struct rng * rng, const struct patient *p,
+                                 struct recording_plan *plan) = {[STYLE_SIMPLE] = add_distractors,
+                                                                 [STYLE_RICH] = plan_rich_scenes,
+                                                                 [STYLE_WIDE] = plan_wide_scenes,
+                                                                 [STYLE_ICU] = plan_icu_scenes};
     struct rng rng;
     int rc;
     patient_rng(&rng, p, 2 + (uint32_t)recording);

@@ -1,6 +1,7 @@
 #include "tools/edfgen/plan_parts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { QUIET_AROUND_SEIZURE_S = 4 };
 
@@ -62,4 +63,18 @@ void plan_draw_rocking(struct rng *rng, const struct patient *p, struct event *e
         e->weight[0][c] = e->weight[1][c] = between(rng, -1, 1);
         e->lag[c] = between(rng, 0, 0.1f);
     }
+}
+
+int plan_add_train(struct rng *rng, struct recording_plan *plan, const struct event *one, int64_t length, float hz) {
+    for (int64_t at = one->first, end = at + length; at + one->length < end;) {
+        struct event *e = plan_add_event(plan, one->kind, at, one->length);
+        if (!e)
+            return ERR_EXHAUSTED;
+        float strength = between(rng, 0.7f, 1.2f);
+        e->amplitude_uv = one->amplitude_uv * strength;
+        memcpy(e->weight, one->weight, sizeof e->weight);
+        e->noise = rng_u32(rng);
+        at += (int64_t)(RATE_HZ / hz * between(rng, 0.85f, 1.15f));
+    }
+    return 0;
 }

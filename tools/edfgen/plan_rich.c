@@ -72,27 +72,12 @@ static void draw_muscle(struct rng *rng, const struct patient *p, struct event *
     scalp_weights(rng_uniform(rng) < 0.5 ? -1 : 1, between(rng, -0.4f, 0.9f), log_between(rng, 0.4f, 2), e->weight[0]);
 }
 
-/* The short events of a train: every 1/hz, with jitter, from first to first + length. */
-static int add_train(struct rng *rng, struct recording_plan *plan, const struct event *one, int64_t length, float hz) {
-    for (int64_t at = one->first, end = at + length; at + one->length < end;) {
-        struct event *e = plan_add_event(plan, one->kind, at, one->length);
-        if (!e)
-            return ERR_EXHAUSTED;
-        float strength = between(rng, 0.7f, 1.2f);
-        e->amplitude_uv = one->amplitude_uv * strength;
-        memcpy(e->weight, one->weight, sizeof e->weight);
-        e->noise = rng_u32(rng);
-        at += (int64_t)(RATE_HZ / hz * between(rng, 0.85f, 1.15f));
-    }
-    return 0;
-}
-
 /* A loose electrode: pops without end. */
 static int add_pops(struct rng *rng, const struct patient *p, struct recording_plan *plan, int64_t first, int64_t length) {
     struct event one = {.kind = EVENT_POP, .first = first, .length = RATE_HZ};
     one.amplitude_uv = p->rms_uv * between(rng, 4, 14) * (rng_uniform(rng) < 0.5 ? -1 : 1);
     one.weight[0][rng_below(rng, ELECTRODES)] = 1;
-    return add_train(rng, plan, &one, length, between(rng, 0.5f, 2));
+    return plan_add_train(rng, plan, &one, length, between(rng, 0.5f, 2));
 }
 
 /* Periodic discharges: interictal spikes at a fixed pace. */
@@ -100,7 +85,7 @@ static int add_discharges(struct rng *rng, const struct patient *p, struct recor
     struct event one = {.kind = EVENT_SPIKE, .first = first, .length = (int64_t)(0.4 * RATE_HZ)};
     one.amplitude_uv = p->rms_uv * between(rng, 2.5f, 6);
     scalp_weights(p->focus_x, p->focus_y, log_between(rng, 0.35f, 1.8f), one.weight[0]);
-    return add_train(rng, plan, &one, length, between(rng, 0.7f, 2));
+    return plan_add_train(rng, plan, &one, length, between(rng, 0.7f, 2));
 }
 
 /* Waking up: faster waves and muscle at once. */
