@@ -347,7 +347,8 @@ struct brr_network_options {
     int64_t max_pending;  /* injections that may wait, 0 = the daemon's default */
     int every_tick;       /* 1: leak and refractory advance in every tick, also without input */
     int64_t timeout_ms;   /* of the transfer, 0 = 600 s */
-    const char *device;   /* name of the daemon's device, such as "cuda:1"; NULL = the one with the most free memory */
+    const char *device; /* name of the daemon's device, such as "cuda:1"; "N": so many of one kind share the network; NULL = the one
+                           with the most free memory */
 };
 /* Sends the network file or snapshot at path; the daemon checks it and builds the network. options may be NULL. INVALID names array
  * and index; EXHAUSTED: more bytes than the budget; EXISTS: the name is taken. After an error there is no network. */

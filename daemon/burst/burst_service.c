@@ -1,6 +1,9 @@
 #include "daemon/burst/burst_service.h"
 
+#include <string.h>
+
 #include "base/queue.h"
+#include "base/str.h"
 #include "daemon/burst/network_places.h"
 
 int burst_service_open(struct burst_service *b, struct err *err) {
@@ -35,18 +38,65 @@ static bool answer_here(struct burst_service *b, struct network_order *o) {
     return true;
 }
 
-/* The device of a new network; DEVICE_ANY: the order has the error. */
-static int place_network(struct burst_service *b, struct network_order *o) {
-    int only, best = DEVICE_ANY;
-    if (device_set_find(b->devices, o->device, &only, &o->err))
-        return DEVICE_ANY;
-    for (int i = 0; i < device_set_count(b->devices); i++)
-        if ((only == DEVICE_ANY || only == i) && !device_set_is_held(b->devices, i) &&
-            (best == DEVICE_ANY || free_bytes(b->devices, i) > free_bytes(b->devices, best)))
+int burst_service_devices(const struct burst_service *b, const char *text, int *ret_device, int *ret_n, struct err *err) {
+    int64_t n;
+    *ret_n = 1;
+    if (!str_to_i64(text, &n))
+        return device_set_find(b->devices, text, ret_device, err);
+    *ret_device = DEVICE_ANY;
+    if (n < 1 || n > device_set_count(b->devices))
+        return err_set(err, ERR_INVALID, "a network on %lld devices; this daemon has %d (`devices` in daemon.yaml)", (long long)n,
+                       device_set_count(b->devices));
+    *ret_n = (int)n;
+    return 0;
+}
+
+static bool same_kind(const struct device_set *set, int i, int k) {
+    const char *a = device_set_name(set, i), *c = device_set_name(set, k);
+    size_t n = strcspn(a, ":");
+    return n == strcspn(c, ":") && !strncmp(a, c, n);
+}
+
+/* The device with the most free memory among those that may be taken and are not yet; DEVICE_ANY: none. */
+static int best_of(const struct device_set *set, int kind, unsigned taken) {
+    int best = DEVICE_ANY;
+    for (int i = 0; i < device_set_count(set); i++)
+        if (!device_set_is_held(set, i) && !(taken >> i & 1) && (kind == DEVICE_ANY || same_kind(set, i, kind)) &&
+            (best == DEVICE_ANY || free_bytes(set, i) > free_bytes(set, best)))
             best = i;
-    if (best == DEVICE_ANY)
-        err_set(&o->err, ERR_UNAVAILABLE, "the device takes no new networks: it has gone bad (`brrctl devices`)");
     return best;
+}
+
+/* n devices of one kind as bits; 0: there are not so many. */
+static unsigned choose(const struct device_set *set, int n) {
+    for (int kind = n > 1 ? 0 : DEVICE_ANY; kind < device_set_count(set); kind++) {
+        unsigned taken = 0;
+        int found = 0;
+        for (int i; found < n && (i = best_of(set, kind, taken)) != DEVICE_ANY; found++)
+            taken |= 1U << i;
+        if (found == n)
+            return taken;
+    }
+    return 0;
+}
+
+/* The device of a new network, the first of those that share it, as devices are stopped in their order; DEVICE_ANY: the order has
+ * the error. */
+static int place_network(struct burst_service *b, struct network_order *o) {
+    int only, n, first = DEVICE_ANY;
+    if (burst_service_devices(b, o->device, &only, &n, &o->err))
+        return DEVICE_ANY;
+    unsigned taken = only == DEVICE_ANY ? choose(b->devices, n) : device_set_is_held(b->devices, only) ? 0 : 1U << only;
+    for (int i = 0; i < device_set_count(b->devices); i++)
+        if (taken >> i & 1 && first == DEVICE_ANY)
+            first = i;
+        else if (taken >> i & 1)
+            o->others[o->n_others++] = device_hosts_device(device_set_at(b->devices, i));
+    if (!taken)
+        err_set(&o->err, ERR_UNAVAILABLE,
+                n > 1 ? "there are not so many devices of one kind that take networks (`brrctl devices`)"
+                      : "the device takes no new networks: it has gone bad (`brrctl devices`)");
+    return first;
 }
 
 /* The device whose host carries the order out; DEVICE_ANY: the order has the error. */

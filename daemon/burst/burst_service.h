@@ -27,8 +27,10 @@ void burst_service_end_orders(struct burst_service *b);
 /* After the devices have been stopped, which end their orders. Twice is fine. */
 void burst_service_close(struct burst_service *b);
 
-/* Posts an order to the device of its network. CREATE goes to the device that it names, else to the one with the most free memory;
- * a LIST visits all devices. Takes ownership; false if too many orders wait. */
+/* The device that `text` names (DEVICE_ANY: none), and how many devices it asks for: "cuda:1", "4" or "". */
+int burst_service_devices(const struct burst_service *b, const char *text, int *ret_device, int *ret_n, struct err *err);
+/* Posts an order to the device of its network. CREATE goes to the device that it names, else to the one with the most free memory,
+ * or to the first of so many of one kind; a LIST visits all devices. Takes ownership; false if too many orders wait. */
 bool burst_service_post(struct burst_service *b, struct network_order *o);
 struct network_order *burst_service_take(struct burst_service *b); /* NULL if no answer waits */
 

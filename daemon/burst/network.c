@@ -26,19 +26,20 @@ static int check_bytes(const struct network_order *o, int64_t bytes, int64_t mos
     return 0;
 }
 
-int network_build(struct stream *s, struct network_order *o, const struct burst_options *options, int64_t most_bytes,
-                  struct burst **ret, struct err *err) {
+int network_build(const struct network_team_config *config, struct network_order *o, int64_t most_bytes, struct network_team **ret,
+                  struct err *err) {
     struct connectome *net = o->net;
-    struct burst *b = NULL;
+    struct network_team *team = NULL;
     o->net = NULL;
-    int rc = burst_new(s, net, options, &b, err);
+    int rc = network_team_new(config, net, &team, err);
     if (rc)
         return rc;
-    if ((o->state.neurons && (rc = burst_restore(b, &o->state, err))) || (rc = check_bytes(o, burst_bytes(b), most_bytes, err))) {
-        burst_free(b);
+    if ((o->state.neurons && (rc = network_team_restore(team, &o->state, err))) ||
+        (rc = check_bytes(o, network_team_bytes(team), most_bytes, err))) {
+        network_team_free(team);
         return rc;
     }
-    *ret = b;
+    *ret = team;
     return 0;
 }
 
@@ -53,7 +54,7 @@ void network_done(struct network *n) {
         observer_release(n->observers[i]);
     }
     ledger_done(&n->ledger);
-    burst_free(n->burst);
+    network_team_free(n->team);
 }
 
 /* Releases the observers whose readers have left. */
@@ -69,20 +70,21 @@ static void prune(struct network *n) {
 }
 
 int network_describe(struct network *n, struct network_order *o, struct err *err) {
-    const struct connectome *c = burst_connectome(n->burst);
+    const struct connectome *c = network_team_connectome(n->team);
+    const struct burst *b = network_team_burst(n->team);
     prune(n);
     int named = c->n_areas < NETWORK_NAMED_AREAS ? c->n_areas : NETWORK_NAMED_AREAS;
     struct network_info i = {.neurons = c->net.n,
                              .synapses = c->synapses,
-                             .tick = (int64_t)burst_tick(n->burst),
-                             .bytes = burst_bytes(n->burst),
+                             .tick = (int64_t)burst_tick(b),
+                             .bytes = network_team_bytes(n->team),
                              .budget_bytes = n->budget_bytes,
-                             .pending = burst_pending(n->burst),
+                             .pending = burst_pending(b),
                              .fired_total = n->fired_total,
                              .observers = n->n_observers,
                              .n_areas = c->n_areas,
                              .n_named = named,
-                             .every_tick = burst_every_tick(n->burst)};
+                             .every_tick = burst_every_tick(b)};
     if (!(i.areas = malloc((size_t)named * sizeof *i.areas)))
         return err_set(err, ERR_EXHAUSTED, "out of memory describing network %s", n->name);
     str_copy(i.name, sizeof i.name, n->name);
@@ -95,19 +97,21 @@ int network_describe(struct network *n, struct network_order *o, struct err *err
 /* ---- changes --------------------------------------------------------------------------------------------------- */
 
 int network_inject(struct network *n, struct network_order *o, struct err *err) {
-    int64_t is = burst_bytes(n->burst), more = burst_bytes_with(n->burst, o->count) - is;
+    const struct burst *b = network_team_burst(n->team);
+    int64_t is = network_team_bytes(n->team),
+            more = (burst_bytes_with(b, o->count) - burst_bytes(b)) * network_team_devices(n->team);
     if (more > 0 && is + more > n->budget_bytes)
         return err_set(
             err, ERR_EXHAUSTED,
             "%lld injections take %lld bytes more; the network has %lld bytes and a memory budget of %lld: step it first",
             (long long)o->count, (long long)more, (long long)is, (long long)n->budget_bytes);
     for (int64_t i = 0; o->next_tick && i < o->count; i++)
-        o->injections[i].tick = burst_tick(n->burst) + 1;
-    return burst_inject(n->burst, o->injections, o->count, err);
+        o->injections[i].tick = burst_tick(b) + 1;
+    return network_team_inject(n->team, o->injections, o->count, err);
 }
 
 static int check_more(const struct network *n, const char *what, int64_t more, struct err *err) {
-    int64_t bytes = burst_bytes(n->burst);
+    int64_t bytes = network_team_bytes(n->team);
     return bytes + more <= n->budget_bytes
                ? 0
                : err_set(err, ERR_EXHAUSTED, "%s take %lld bytes more; the network has %lld bytes and a memory budget of %lld",
@@ -116,7 +120,7 @@ static int check_more(const struct network *n, const char *what, int64_t more, s
 
 /* A psp that differs from the rest of its row makes all synapses take 8 bytes instead of 4. */
 static int check_widening(const struct network *n, const struct network_change *c, struct err *err) {
-    const struct connectome *net = burst_connectome(n->burst);
+    const struct connectome *net = network_team_connectome(n->team);
     return net->net.wide || c->synapse.psp < 0 || c->synapse.source >= net->net.n ||
                    c->synapse.psp == net->base_psp[c->synapse.source]
                ? 0
@@ -125,26 +129,30 @@ static int check_widening(const struct network *n, const struct network_change *
 
 /* The first area that divides makes each neuron take a divisor of 4 bytes. */
 static int check_dividing(const struct network *n, const struct network_change *c, struct err *err) {
-    const struct connectome *net = burst_connectome(n->burst);
+    const struct connectome *net = network_team_connectome(n->team);
     return net->net.divisor || !c->psp_divide ? 0 : check_more(n, "the divisors of neurons", net->net.n * (int64_t)4, err);
 }
 
 static int apply(struct network *n, const struct network_change *c, struct err *err) {
     struct connectome_area area = {.psp_divide = c->psp_divide, .mp_driven_psp = c->mp_driven_psp, .power = c->power};
+    struct burst *b = network_team_burst(n->team);
     int rc = 0;
+    if (network_team_devices(n->team) > 1)
+        return err_set(err, ERR_UNSUPPORTED, "network %s is on %d devices, where weights and parameters cannot be changed", n->name,
+                       network_team_devices(n->team));
     switch (c->kind) {
     case NETWORK_SET_NEURON:
-        return burst_set_neuron(n->burst, c->id, c->field, c->value, err);
+        return burst_set_neuron(b, c->id, c->field, c->value, err);
     case NETWORK_DELETE_NEURON:
-        return burst_delete_neuron(n->burst, c->id, err);
+        return burst_delete_neuron(b, c->id, err);
     case NETWORK_SET_SYNAPSE:
         rc = check_widening(n, c, err);
-        return rc ? rc : burst_set_synapse(n->burst, &c->synapse, err);
+        return rc ? rc : burst_set_synapse(b, &c->synapse, err);
     case NETWORK_DELETE_SYNAPSE:
-        return burst_delete_synapse(n->burst, c->synapse.source, c->synapse.target, err);
+        return burst_delete_synapse(b, c->synapse.source, c->synapse.target, err);
     case NETWORK_SET_AREA:
         rc = check_dividing(n, c, err);
-        return rc ? rc : burst_set_area(n->burst, c->area, &area, err);
+        return rc ? rc : burst_set_area(b, c->area, &area, err);
     }
     return rc;
 }
@@ -227,7 +235,7 @@ static void on_tick(void *ctx, const struct burst_frame *f) {
 static int64_t next_slice(const struct network *n, const struct network_order *o) {
     int64_t left = o->ticks - o->ran, ticks = left < n->slice ? left : n->slice;
     if (o->want_fired) {
-        int64_t neurons = burst_connectome(n->burst)->net.n, ids = (NETWORK_FIRED_IDS - o->n_ids) / neurons;
+        int64_t neurons = network_team_connectome(n->team)->net.n, ids = (NETWORK_FIRED_IDS - o->n_ids) / neurons;
         int64_t frames = NETWORK_FIRED_FRAMES - o->n_frames, fits = ids < frames ? ids : frames;
         ticks = ticks < fits ? ticks : fits > 1 ? fits : 1;
     }
@@ -244,7 +252,7 @@ static void adapt(struct network *n, int64_t ticks, double took) {
 }
 
 int network_may_collect(const struct network *n, const struct network_order *o, struct err *err) {
-    if (!o->want_fired || burst_connectome(n->burst)->net.n <= NETWORK_FIRED_NEURONS)
+    if (!o->want_fired || network_team_connectome(n->team)->net.n <= NETWORK_FIRED_NEURONS)
         return 0;
     return err_set(err, ERR_INVALID, "want_fired needs a network of at most %d neurons; read the frames of larger ones by Observe",
                    NETWORK_FIRED_NEURONS);
@@ -257,7 +265,7 @@ bool network_slice(struct network *n, struct network_order *o) {
     prune(n);
     int64_t ran = o->ran;
     int rc = network_may_collect(n, o, &o->err);
-    rc = rc ? rc : burst_step_within(n->burst, ticks, LONGEST_S, on_tick, &sink, &o->err);
+    rc = rc ? rc : network_team_step(n->team, &(struct network_team_step){ticks, LONGEST_S, on_tick, &sink}, &o->err);
     double took = clock_s() - start;
     n->fired_total += o->fired - fired;
     metric_add(n->metrics->spikes, (double)(o->fired - fired));
@@ -266,7 +274,7 @@ bool network_slice(struct network *n, struct network_order *o) {
         return true;
     if (sink.rc) {
         err_set(&o->err, ERR_EXHAUSTED, "out of memory for the fired neurons of network %s; its ticks have run to %llu", n->name,
-                (unsigned long long)burst_tick(n->burst));
+                (unsigned long long)burst_tick(network_team_burst(n->team)));
         return true;
     }
     adapt(n, o->ran - ran, took);

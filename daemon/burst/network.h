@@ -2,6 +2,7 @@
 #ifndef BRR_DAEMON_BURST_NETWORK_H
 #define BRR_DAEMON_BURST_NETWORK_H
 #include "burst/ledger.h"
+#include "daemon/burst/network_team.h"
 #include "daemon/burst/networks.h"
 
 /* Series that all networks feed. */
@@ -11,7 +12,9 @@ struct network_metrics {
 
 struct network {
     char name[NETWORK_NAME_SIZE], owner[NETWORK_OWNER_SIZE]; /* owner "": everybody's */
-    struct burst *burst;
+    struct device *others[NETWORK_MOST_DEVICES];             /* devices that share it with the host's own */
+    int n_others;
+    struct network_team *team;
     struct burst_options options;
     int64_t budget_bytes, fired_total;
     struct ledger ledger; /* of the newest ticks, beside the budget */
@@ -27,8 +30,8 @@ struct network {
 };
 
 /* From a CREATE or REPLACE order, whose network and state it takes. most_bytes: memory that is left for it. */
-int network_build(struct stream *s, struct network_order *o, const struct burst_options *options, int64_t most_bytes,
-                  struct burst **ret, struct err *err);
+int network_build(const struct network_team_config *config, struct network_order *o, int64_t most_bytes, struct network_team **ret,
+                  struct err *err);
 /* A new ledger of no ticks. */
 int network_begin_ledger(struct network *n, struct err *err);
 int network_inject(struct network *n, struct network_order *o, struct err *err);

@@ -99,7 +99,7 @@ static bool may_use(const struct network_order *o, const struct network *net) {
 static int64_t used_bytes(const struct networks *n) {
     int64_t sum = 0;
     for (int i = 0; i < n->count; i++)
-        sum += burst_bytes(n->items[i]->burst);
+        sum += network_team_bytes(n->items[i]->team);
     return sum;
 }
 
@@ -113,13 +113,23 @@ static int add_info(struct networks *n, struct network_order *o, int i, struct e
     int rc = network_describe(n->items[i], o, err);
     if (rc)
         return rc;
-    str_copy(o->infos[o->n_infos - 1].device, sizeof o->infos->device, n->device);
+    struct network_info *info = &o->infos[o->n_infos - 1];
+    int others = n->items[i]->n_others;
+    str_copy(info->device, sizeof info->device, n->device);
+    if (others)
+        str_format(info->device, sizeof info->device, "%.15s and %d more", n->device, others);
     return 0;
 }
 
 static int describe(struct networks *n, struct network_order *o, int i, struct err *err) {
     o->infos = calloc(1, sizeof *o->infos);
     return o->infos ? add_info(n, o, i, err) : err_set(err, ERR_EXHAUSTED, "out of memory describing a network");
+}
+
+static int build(struct networks *n, const struct network *net, struct network_order *o, int64_t most_bytes,
+                 struct network_team **ret, struct err *err) {
+    const struct network_team_config config = {n->stream, &net->options, net->others, net->n_others};
+    return network_build(&config, o, most_bytes, ret, err);
 }
 
 static int create(struct networks *n, struct network_order *o, struct err *err) {
@@ -140,7 +150,9 @@ static int create(struct networks *n, struct network_order *o, struct err *err) 
     net->slice = 1;
     str_copy(net->name, sizeof net->name, o->name);
     str_copy(net->owner, sizeof net->owner, o->principal);
-    int rc = network_build(n->stream, o, &net->options, n->config.most_bytes - used_bytes(n), &net->burst, err);
+    net->n_others = o->n_others;
+    memcpy(net->others, o->others, sizeof net->others);
+    int rc = build(n, net, o, n->config.most_bytes - used_bytes(n), &net->team, err);
     if (rc || (rc = network_begin_ledger(net, err))) {
         network_done(net);
         free(net);
@@ -153,16 +165,16 @@ static int create(struct networks *n, struct network_order *o, struct err *err) 
 
 static int replace(struct networks *n, struct network_order *o, int i, struct err *err) {
     struct network *net = n->items[i];
-    struct burst *b = NULL;
+    struct network_team *team = NULL;
     o->budget_bytes = net->budget_bytes;
-    int64_t free_bytes = n->config.most_bytes - used_bytes(n) + burst_bytes(net->burst);
-    int rc = network_build(n->stream, o, &net->options, free_bytes, &b, err);
+    int64_t free_bytes = n->config.most_bytes - used_bytes(n) + network_team_bytes(net->team);
+    int rc = build(n, net, o, free_bytes, &team, err);
     if (rc || (rc = network_begin_ledger(net, err))) {
-        burst_free(b);
+        network_team_free(team);
         return rc;
     }
-    burst_free(net->burst);
-    net->burst = b;
+    network_team_free(net->team);
+    net->team = team;
     show(n);
     return describe(n, o, i, err);
 }
@@ -195,10 +207,10 @@ static void destroy(struct networks *n, int i) {
 }
 
 static int lend(struct network *net, struct network_order *o, struct err *err) {
-    int rc = burst_save(net->burst, &o->state, err);
+    int rc = network_team_save(net->team, &o->state, err);
     if (rc)
         return rc;
-    o->lent = burst_connectome(net->burst);
+    o->lent = network_team_connectome(net->team);
     net->lent = true;
     return 0;
 }

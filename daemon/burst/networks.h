@@ -12,6 +12,7 @@
 
 #include "base/metrics.h"
 #include "burst/burst.h"
+#include "daemon/burst/network_team.h"
 #include "daemon/burst/observer.h"
 
 enum {
@@ -86,7 +87,9 @@ struct network_order {
     struct burst_state state; /* neurons 0: none */
     bool every_tick;
     int64_t max_pending, budget_bytes;
-    char device[32]; /* CREATE: the name of the device; "" = any */
+    char device[32]; /* CREATE: the name of the device, or a number of devices that share it; "" = any one */
+    struct device *others[NETWORK_MOST_DEVICES]; /* CREATE: devices beside the host's own that share it; they outlive the host */
+    int n_others;
     /* INJECT */
     struct burst_injection *injections;
     bool next_tick; /* all of them, whatever their ticks */

@@ -88,7 +88,7 @@ static bool good_name(const char *name, bool may_be_empty) {
 /* A synapse takes 11 bytes in a file and at least 4 in memory, so a file of three times the budget holds no network that fits. */
 static int check_header(const struct file_call *f, const struct header *h, struct err *err) {
     int64_t limit = f->services->burst.network_bytes, budget = h->budget_bytes ? h->budget_bytes : limit;
-    int device, rc = device_set_find(f->services->devices, h->device ? h->device : "", &device, err);
+    int device, n, rc = burst_service_devices(&f->services->burst, h->device ? h->device : "", &device, &n, err);
     if (rc)
         return rc;
     if (!good_name(h->name, !f->replace))

@@ -97,12 +97,25 @@ def named_devices(d, tmp, model, recording):
     assert trace(d, recording, "ward")[0] == trace(d, recording, "both")[0]
 
     assert d.ctl("burst", "generate", "--neurons", "100", "--output", f"{tmp}/net.safetensors", "random")[0] == 0
+    with open(f"{tmp}/in.tsv", "w", encoding="ascii") as f:
+        f.write("tick\tid\tpotential\n" + "".join(f"{t}\t{k}\t1500\n" for t in range(1, 40, 3) for k in range(0, 100, 7)))
     for name, device in (("a", "cpu:0"), ("b", "cpu:1")):
         code, _, err = d.ctl("burst", "create", f"{tmp}/net.safetensors", "--name", name, "--device", device)
         assert code == 0, err
     assert {n["name"]: n["device"] for n in lines(d, "burst", "list")} == {"a": "cpu:0", "b": "cpu:1"}
     assert "already" in d.ctl("burst", "create", f"{tmp}/net.safetensors", "--name", "b", "--device", "cpu:0")[2]
     assert all(d.ctl("burst", "step", name, "--ticks", "10")[0] == 0 for name in "ab")
+    spikes = []
+    for devices in ("1", "2"):
+        code, _, err = d.ctl("burst", "run", f"{tmp}/net.safetensors", "--device", devices, "--ticks", "50", "--inject", f"{tmp}/in.tsv", "--keep", f"of-{devices}", "--fired", f"{tmp}/{devices}.tsv")
+        assert code == 0, err
+        spikes.append(open(f"{tmp}/{devices}.tsv", encoding="ascii").read())
+    assert spikes[0] == spikes[1] and len(spikes[0]) > 100, spikes
+    assert {n["device"] for n in lines(d, "burst", "list") if n["name"] == "of-2"} == {"cpu:0 and 1 more"}
+    assert d.ctl("burst", "snapshot", "of-2", "--out", f"{tmp}/of-2.safetensors")[0] == 0 and d.ctl("burst", "restore", "of-1", f"{tmp}/of-2.safetensors")[0] == 0
+    code, _, err = d.ctl("burst", "create", f"{tmp}/net.safetensors", "--device", "3")
+    assert code != 0 and "on 3 devices; this daemon has 2" in err, err
+    assert all(d.ctl("burst", "destroy", f"of-{k}")[0] == 0 for k in "12")
     assert d.ctl("burst", "destroy", "b")[0] == 0 and [n["name"] for n in lines(d, "burst", "list")] == ["a"]
 
 

@@ -326,6 +326,101 @@ static void a_lent_network_waits(void **state) {
     network_order_free(gone);
 }
 
+/* ---- several devices ------------------------------------------------------------------------------------------- */
+
+enum { SHARED = 500, SHARED_TICKS = 25, MOST_SHARED = 8, MOST_SHARED_INJECTIONS = 256 };
+
+struct shared {
+    struct bench *bench;
+    struct device *devices[MOST_SHARED]; /* beside the bench's own */
+    struct drawn drawn;
+    uint64_t trace;
+};
+
+static void share_network(struct shared *s, const char *name, int n) {
+    struct network_order *o = order(s->bench, NETWORK_CREATE, name);
+    ok(connectome_new(&s->drawn.arrays, 0, &o->net, &err));
+    o->budget_bytes = 1 << 28;
+    o->n_others = n - 1;
+    memcpy(o->others, s->devices, sizeof s->devices);
+    ok(ask_code(s->bench, o));
+}
+
+/* Random input for each tick, whose spikes and counts join the trace. */
+static void step_shared(struct shared *s, const char *name, int64_t from) {
+    for (int64_t tick = from; tick < from + SHARED_TICKS; tick++) {
+        struct network_order *in = order(s->bench, NETWORK_INJECT, name), *o = step(s->bench, name, 1, true);
+        in->injections = calloc(MOST_SHARED_INJECTIONS, sizeof *in->injections);
+        in->count = drawn_injections(3, (uint64_t)tick, SHARED, in->injections, MOST_SHARED_INJECTIONS);
+        ok(ask_code(s->bench, in));
+        networks_order(s->bench->networks, o);
+        while (networks_step(s->bench->networks)) {
+        }
+        assert_ptr_equal(taken(s->bench), o);
+        assert_int_equal(o->ran, 1);
+        s->trace = (s->trace ^ (uint64_t)o->events) * 0x100000001b3u;
+        for (int64_t i = 0; i < o->n_ids; i++)
+            s->trace = (s->trace ^ o->ids[i]) * 0x100000001b3u;
+        network_order_free(o);
+    }
+}
+
+static struct network_order *borrow(struct shared *s, const char *name) {
+    struct network_order *loan = ask(s->bench, order(s->bench, NETWORK_LEND, name));
+    ok(loan->err.code);
+    assert_int_equal(loan->lent->synapses, s->drawn.arrays.synapses);
+    networks_order(s->bench->networks, network_order_new(NETWORK_RETURN, name));
+    return loan;
+}
+
+/* A network's spikes, and its membranes at the end, when `second` devices go on from what `first` have saved. */
+static uint64_t run_shared(struct shared *s, int first, int second, float v[SHARED]) {
+    s->trace = 0;
+    share_network(s, "first", first);
+    assert_int_equal(info_of(s->bench, "first").synapses, s->drawn.arrays.synapses);
+    step_shared(s, "first", 1);
+    struct network_order *loan = borrow(s, "first"), *o = order(s->bench, NETWORK_REPLACE, "second");
+    share_network(s, "second", second);
+    ok(connectome_new(&s->drawn.arrays, 0, &o->net, &err));
+    o->state = loan->state;
+    loan->state = (struct burst_state){0};
+    ok(ask_code(s->bench, o));
+    step_shared(s, "second", 1 + SHARED_TICKS);
+    struct network_order *end = borrow(s, "second");
+    memcpy(v, end->state.v, SHARED * sizeof *v);
+    network_order_free(loan);
+    network_order_free(end);
+    ok(ask_code(s->bench, order(s->bench, NETWORK_DESTROY, "first")));
+    ok(ask_code(s->bench, order(s->bench, NETWORK_DESTROY, "second")));
+    return s->trace;
+}
+
+static void devices_share_a_network(void **state) {
+    static const int numbers[][2] = {{1, 1}, {2, 3}, {3, 1}, {4, 2}, {8, 4}, {1, 8}};
+    struct shared s = {.bench = *state};
+    float expected[SHARED], v[SHARED];
+    uint64_t trace = 0;
+    for (int i = 0; i < MOST_SHARED; i++)
+        ok(device_open("cpu", 1, &s.devices[i], &err));
+    drawn_init(&s.drawn, 7, SHARED, SHARED * 20, DRAWN_LATE, DRAWN_EVERYTHING | DRAWN_CURRENTS);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        uint64_t found = run_shared(&s, numbers[i][0], numbers[i][1], i ? v : expected);
+        trace = i ? trace : found;
+        assert_int_equal(found, trace);
+        assert_true(found != 0);
+        assert_memory_equal(i ? v : expected, expected, sizeof v);
+    }
+    share_network(&s, "fixed", 3);
+    struct network_order *o = order(s.bench, NETWORK_PATCH, "fixed");
+    o->changes = calloc(1, sizeof *o->changes);
+    o->count = 1;
+    assert_int_equal(ask_code(s.bench, o), ERR_UNSUPPORTED);
+    ok(ask_code(s.bench, order(s.bench, NETWORK_DESTROY, "fixed")));
+    for (int i = 0; i < MOST_SHARED; i++)
+        device_close(s.devices[i]);
+    drawn_free(&s.drawn);
+}
+
 static void an_order_whose_caller_left_does_nothing(void **state) {
     struct bench *b = *state;
     atomic_bool left;
@@ -644,6 +739,7 @@ int main(void) {
         TEST(divisors_count),
         TEST(a_full_answer_ends_a_step),
         TEST(a_lent_network_waits),
+        TEST(devices_share_a_network),
         TEST(an_order_whose_caller_left_does_nothing),
         TEST(what_nobody_takes_is_left),
         TEST(a_change_that_fails_is_named),

@@ -23,7 +23,9 @@
 #define ROW_DEVICE                                                                                                                 \
     {                                                                                                                              \
         "--device", NULL, ARGUMENT_TEXT, AT(device), "NAME",                                                                       \
-            "the daemon's device, such as cuda:1; default: the one with the most free memory", 0, 0                                \
+            "the daemon's device, such as cuda:1, or a number of devices that share the network; default: the one with the most "  \
+            "free memory",                                                                                                         \
+            0, 0                                                                                                                   \
     }
 static const struct argument generate_rows[] = {
     {"--neurons", NULL, ARGUMENT_INTEGER, AT(neurons), "N", "neurons of the network, default 1000", 1, 4294967231.0},
