@@ -68,7 +68,7 @@ static int best_of(const struct device_set *set, int kind, unsigned taken) {
 }
 
 /* n devices of one kind as bits; 0: there are not so many. */
-static unsigned choose(const struct device_set *set, int n) {
+static unsigned choose_devices(const struct device_set *set, int n) {
     for (int kind = n > 1 ? 0 : DEVICE_ANY; kind < device_set_count(set); kind++) {
         unsigned taken = 0;
         int found = 0;
@@ -86,7 +86,7 @@ static int place_network(struct burst_service *b, struct network_order *o) {
     int only, n, first = DEVICE_ANY;
     if (burst_service_devices(b, o->device, &only, &n, &o->err))
         return DEVICE_ANY;
-    unsigned taken = only == DEVICE_ANY ? choose(b->devices, n) : device_set_is_held(b->devices, only) ? 0 : 1U << only;
+    unsigned taken = only == DEVICE_ANY ? choose_devices(b->devices, n) : device_set_is_held(b->devices, only) ? 0 : 1U << only;
     for (int i = 0; i < device_set_count(b->devices); i++)
         if (taken >> i & 1 && first == DEVICE_ANY)
             first = i;

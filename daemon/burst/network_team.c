@@ -37,7 +37,7 @@ struct network_team {
 /* ---- together --------------------------------------------------------------------------------------------------- */
 
 /* A rank that fails leaves the world, so that the others do not wait for it. */
-static void carry_out(struct team_rank *r, team_work *work, void *arg) {
+static void rank_carry_out(struct team_rank *r, team_work *work, void *arg) {
     r->err = (struct err){0};
     r->rc = work(r, arg, &r->err);
     if (r->rc && r->team->n > 1)
@@ -56,7 +56,7 @@ static void *rank_main(void *arg) {
         if (!work)
             break;
         pthread_mutex_unlock(&t->lock);
-        carry_out(r, work, t->arg);
+        rank_carry_out(r, work, t->arg);
         pthread_mutex_lock(&t->lock);
         if (--t->busy == 0)
             pthread_cond_broadcast(&t->changed);
@@ -90,7 +90,7 @@ static int together(struct network_team *t, team_work *work, void *arg, struct e
     if (t->broken)
         return err_set(err, ERR_PRECONDITION, "the devices of this network no longer agree after an error; destroy it");
     begin_round(t, work, arg);
-    carry_out(&t->ranks[0], work, arg);
+    rank_carry_out(&t->ranks[0], work, arg);
     pthread_mutex_lock(&t->lock);
     while (t->busy)
         pthread_cond_wait(&t->changed, &t->lock);

@@ -126,8 +126,8 @@ static int describe(struct networks *n, struct network_order *o, int i, struct e
     return o->infos ? add_info(n, o, i, err) : err_set(err, ERR_EXHAUSTED, "out of memory describing a network");
 }
 
-static int build(struct networks *n, const struct network *net, struct network_order *o, int64_t most_bytes,
-                 struct network_team **ret, struct err *err) {
+static int build_team(struct networks *n, const struct network *net, struct network_order *o, int64_t most_bytes,
+                      struct network_team **ret, struct err *err) {
     const struct network_team_config config = {n->stream, &net->options, net->others, net->n_others};
     return network_build(&config, o, most_bytes, ret, err);
 }
@@ -152,7 +152,7 @@ static int create(struct networks *n, struct network_order *o, struct err *err) 
     str_copy(net->owner, sizeof net->owner, o->principal);
     net->n_others = o->n_others;
     memcpy(net->others, o->others, sizeof net->others);
-    int rc = build(n, net, o, n->config.most_bytes - used_bytes(n), &net->team, err);
+    int rc = build_team(n, net, o, n->config.most_bytes - used_bytes(n), &net->team, err);
     if (rc || (rc = network_begin_ledger(net, err))) {
         network_done(net);
         free(net);
@@ -168,7 +168,7 @@ static int replace(struct networks *n, struct network_order *o, int i, struct er
     struct network_team *team = NULL;
     o->budget_bytes = net->budget_bytes;
     int64_t free_bytes = n->config.most_bytes - used_bytes(n) + network_team_bytes(net->team);
-    int rc = build(n, net, o, free_bytes, &team, err);
+    int rc = build_team(n, net, o, free_bytes, &team, err);
     if (rc || (rc = network_begin_ledger(net, err))) {
         network_team_free(team);
         return rc;
