@@ -265,7 +265,7 @@ bool network_slice(struct network *n, struct network_order *o) {
     prune(n);
     int64_t ran = o->ran;
     int rc = network_may_collect(n, o, &o->err);
-    rc = rc ? rc : network_team_step(n->team, &(struct network_team_step){ticks, LONGEST_S, on_tick, &sink}, &o->err);
+    rc = rc ? rc : network_team_step(n->team, &(struct team_ticks){ticks, LONGEST_S, on_tick, &sink}, &o->err);
     double took = clock_s() - start;
     n->fired_total += o->fired - fired;
     metric_add(n->metrics->spikes, (double)(o->fired - fired));

@@ -223,13 +223,13 @@ int network_team_inject(struct network_team *t, const struct burst_injection *li
 }
 
 static int rank_step(struct team_rank *r, void *arg, struct err *err) {
-    const struct network_team_step *s = arg;
+    const struct team_ticks *s = arg;
     if (r->team->n == 1)
         return burst_step_within(r->burst, s->ticks, s->seconds, s->sink, s->ctx, err);
     return burst_step(r->burst, s->ticks, r->world.rank ? NULL : s->sink, s->ctx, err);
 }
 
-int network_team_step(struct network_team *t, const struct network_team_step *step, struct err *err) {
+int network_team_step(struct network_team *t, const struct team_ticks *step, struct err *err) {
     return together(t, rank_step, (void *)(uintptr_t)step, err);
 }
 

@@ -28,13 +28,13 @@ int64_t network_team_bytes(const struct network_team *t); /* of all devices */
 /* As the functions of burst/burst.h. An error of a step, a save or a restore on several devices is final: they no longer agree, and
  * later calls fail. On several devices `seconds` does not bound a step. */
 int network_team_inject(struct network_team *t, const struct burst_injection *list, int64_t n, struct err *err);
-struct network_team_step {
+struct team_ticks {
     int64_t ticks;
     double seconds;
     burst_sink *sink; /* of rank 0 */
     void *ctx;
 };
-int network_team_step(struct network_team *t, const struct network_team_step *step, struct err *err);
+int network_team_step(struct network_team *t, const struct team_ticks *step, struct err *err);
 int network_team_save(struct network_team *t, struct burst_state *ret, struct err *err);
 int network_team_restore(struct network_team *t, const struct burst_state *state, struct err *err);
 
