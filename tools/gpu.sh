@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# gpu.sh check BUILD OUT.json [STAGE…] | bundle BUILD OUT.tar.gz: the work behind `./dev gpu` and `./dev gpu-bundle`. BUILD is a build
+# gpu.sh check BUILD OUT.json [STAGE…] | bundle BUILD OUT.tar.xz: the work behind `./dev gpu` and `./dev gpu-bundle`. BUILD is a build
 # folder or that of an unpacked bundle (then libs/ beside bin/ holds what programs load). Stages, each within nine minutes:
-# smoke (what needs no GPU, then a first small figure), correctness, figures, path (a daemon at work: gpu_path.sh), peers, sanitizer, faults. Without one: all, in this order.
+# smoke (what needs no GPU, then a first small figure), correctness, path (a daemon at work: gpu_path.sh), ops (where the time of a step goes),
+# frameworks (libbrr_scan from PyTorch and JAX), figures, peers, sanitizer, faults. Without one: all, in this order.
 # What breaks a device on purpose, or may hang on one, comes last. BRR_GPU_JOBS: correctness and sanitizer run so many checks side by side.
 set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "$0")")")
@@ -13,9 +14,10 @@ die() { say "gpu: $*"; exit 1; }
 
 programs=(bin/brrd bin/brrctl bin/brr-load bin/edfgen bin/brr-bench tests/test_ops_vs_cpu tests/test_network_vs_cpu tests/test_batch tests/test_weights
     tests/test_op_windows tests/test_augment tests/test_augment_noise tests/test_op_masks tests/test_op_geodesic tests/test_geodesic_fit tests/test_burst
-    tests/test_burst_bits tests/test_burst_change tests/test_burst_state tests/test_scan_conv tests/test_scan_reference tests/test_gpu_devices
+    tests/test_burst_bits tests/test_burst_change tests/test_burst_state tests/test_burst_synapses tests/test_burst_ranks tests/test_scan_library
+    tests/test_recordings tests/test_profile tests/test_scan_conv tests/test_scan_reference tests/test_gpu_devices
     tests/test_gpu_exchange tests/test_fault tests/test_health tests/task_driver tests/golden_net)
-all_stages=(smoke correctness figures path peers sanitizer faults)
+all_stages=(smoke correctness path ops frameworks figures peers sanitizer faults)
 most_bytes=$((48 << 20))
 runtimes='libstdc\+\+\.so|libgcc_s\.so' # the target's own where it has them: its CUDA libraries were made for those
 
@@ -23,14 +25,17 @@ bundle() {
     local stage size
     [ -f "$build/lib/libbrr_cuda.so" ] || die "this build has no CUDA backend: it needs nvcc and libcublasLt"
     stage=$(mktemp -d)
-    mkdir -p "$stage/brr/build/"{bin,lib,tests,libs,runtimes} "$stage/brr/"{tools,configs,tests/bench,tests/golden}
+    mkdir -p "$stage/brr/build/"{bin,lib,tests,libs,runtimes} "$stage/brr/"{tools,configs,tests/bench,tests/golden,tests/gpu,client/python}
     cp "$root/dev" "$stage/brr/"
+    cp "$root/tests/seed.py" "$stage/brr/tests/"
+    cp "$root/tests/gpu/frameworks.py" "$stage/brr/tests/gpu/"
+    cp -r "$root/client/python/brr" "$stage/brr/client/python/"
     cp "$root"/tools/gpu{,_path}.sh "$stage/brr/tools/"
     cp "$root"/tests/bench/torch_{compare,scan}.py "$stage/brr/tests/bench/"
     cp "$root/tests/golden/torch_seizure.py" "$stage/brr/tests/golden/"
     cp "$root/configs/"*.yaml "$stage/brr/configs/"
     git -C "$root" describe --always --dirty >"$stage/brr/revision" 2>/dev/null || echo unknown >"$stage/brr/revision"
-    cp "$build/lib/libbrr_cuda.so" "$stage/brr/build/lib/"
+    cp -L "$build/lib/"{libbrr_cuda.so,libbrr_scan.so.1} "$stage/brr/build/lib/"
     for program in "${programs[@]}"; do
         cp "$build/$program" "$stage/brr/build/$program"
     done
@@ -40,8 +45,8 @@ bundle() {
         grep -vE '/lib(c|m|dl|pthread|rt|resolv|cuda|cudart|cublas|cublasLt|cudnn)\.so')
     grep -vE "/($runtimes)" <<<"$loaded" | xargs -r cp -L -t "$stage/brr/build/libs/"
     grep -E "/($runtimes)" <<<"$loaded" | xargs -r cp -L -t "$stage/brr/build/runtimes/"
-    strip --strip-unneeded "$stage"/brr/build/{bin,tests,libs,runtimes}/* "$stage/brr/build/lib/libbrr_cuda.so" 2>/dev/null || true
-    tar -C "$stage" -c brr | gzip -9 >"$out"
+    strip --strip-unneeded "$stage"/brr/build/{bin,tests,libs,runtimes}/* "$stage"/brr/build/lib/* 2>/dev/null || true
+    tar -C "$stage" -c brr | xz -T0 >"$out"
     rm -rf "$stage"
     size=$(stat -c %s "$out")
     [ "$size" -le "$most_bytes" ] || die "the bundle has $((size >> 20)) MiB; at most $((most_bytes >> 20))"
@@ -180,6 +185,28 @@ with_cudnn() {
     "$@"
 }
 
+# Where the time of a step goes, op by op.
+ops() { # DTYPE BENCH CASE
+    "$build/bin/brr-bench" "$2" "$3" --device cuda --dtype "$1" --seconds 0.3 --ops
+}
+
+# libbrr_scan from other libraries' tensors: with their own runtimes, and of a bundle's libraries only those that ours needs.
+frameworks() {
+    local python library needed=$log/needed
+    mkdir -p "$needed"
+    for library in libgomp.so.1 libdnnl.so.2 libOpenCL.so.1; do
+        [ ! -f "$build/libs/$library" ] || ln -sf "$build/libs/$library" "$needed/"
+    done
+    export BRR_SCAN_LIBRARY=$build/lib/libbrr_scan.so.1 LD_LIBRARY_PATH=$needed:$cublas:$given
+    for python in python3 /usr/bin/python3; do
+        "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null || continue
+        "$python" "$root/tests/gpu/frameworks.py"
+        return
+    done
+    echo "no PyTorch with CUDA here"
+    return 77
+}
+
 # The same network in PyTorch, in turns with ours; skipped without one that has CUDA. A bundle's libraries are for our programs alone.
 torch_peer() {
     local python program ours=$LD_LIBRARY_PATH
@@ -244,7 +271,8 @@ stage_correctness() {
     run ops 150 "$build/tests/test_ops_vs_cpu"
     run batch 90 "$build/tests/test_batch"
     run weights 60 "$build/tests/test_weights"
-    for test in op_windows augment augment_noise op_masks scan_conv scan_reference op_geodesic geodesic_fit burst burst_bits burst_change burst_state; do
+    for test in op_windows augment augment_noise op_masks scan_conv scan_reference op_geodesic geodesic_fit burst burst_bits burst_change burst_state \
+        burst_synapses burst_ranks scan_library recordings profile; do
         run "${test#op_}" 60 env BRR_TEST_DEVICE=cuda:0 "$build/tests/test_$test"
     done
     for section in gradients inference replay training; do
@@ -256,6 +284,20 @@ stage_correctness() {
     run doctor 60 bash -c doctor
     side_by_side 1
     BRR_UP_DIR=$log/up "$root/dev" down # where it ran out of time
+}
+
+stage_ops() {
+    find_device
+    run ops-train 40 bash -c "ops bf16 detector.train 'base b64'"
+    run ops-infer 40 bash -c "ops bf16 detector.infer 'base b64'"
+    run ops-causal 40 bash -c "ops f32 detector.step 'causal tiny b64'"
+    run ops-causal-train 40 bash -c "ops f32 detector.train 'causal tiny b8'"
+    run ops-geodesic 40 bash -c "ops f32 geodesic 'six folds closed_form'"
+}
+
+stage_frameworks() {
+    find_device
+    run frameworks 120 bash -c frameworks
 }
 
 stage_figures() {
@@ -308,6 +350,7 @@ summary() {
     grep -h '^ok\|^FAILED\|^ ' "$log"/network-* "$log/batch" "$log/weights" "$log/unload" 2>/dev/null | cut -c1-110 || true
     grep -hE '^#|^(detector|scan|ssd|burst|geodesic),' "$log"/bench-* 2>/dev/null | grep -v json | cut -d, -f1-6,9,10 || true
     grep -h '^path,' "$log/path" 2>/dev/null || true
+    grep -hE '^(PyTorch|JAX|frameworks)' "$log/frameworks" 2>/dev/null || true
     grep -hE 'PyTorch|^detector' "$log/torch" 2>/dev/null | grep -v '^no ' || true
     for i in "${names[@]}"; do
         IFS=$'\t' read -r verdict took why < <(ended "$i")
@@ -326,16 +369,16 @@ check() {
     [ -x "$build/tests/test_ops_vs_cpu" ] || die "no test programs in $build; run ninja -C $build first"
     [ -f "$build/lib/libbrr_cuda.so" ] || die "this build has no CUDA backend: it needs nvcc and libcublasLt"
     given=${LD_LIBRARY_PATH:-}
-    libs=$(find_libraries)
+    cublas=$(find_products) libs=$(find_libraries)
     export given LD_LIBRARY_PATH=$libs${libs:+${given:+:}}$given
     export BRR_CUDA_LIBRARY=${BRR_CUDA_LIBRARY:-$build/lib/libbrr_cuda.so} OMP_WAIT_POLICY=passive
-    export -f training doctor sanitize bench with_cudnn torch_peer starts cpu_side ops_and_network
+    export -f training doctor sanitize bench with_cudnn torch_peer starts cpu_side ops_and_network ops frameworks
     products=$(ldd "$build/lib/libbrr_cuda.so" | grep -om1 'libcublasLt\.so\.[0-9]*' || true)
     cudnn=$(where 'libcudnn.so.9') nvrtc=$(where "libnvrtc.so.${products##*.}") # with which cuDNN compiles what it fuses
     export cudnn=$cudnn${cudnn:+${nvrtc:+:$nvrtc}}
     log=$(mktemp -d)
     trap 'rm -rf "$log"' EXIT
-    export build root log programs_list="${programs[*]}"
+    export build root log cublas programs_list="${programs[*]}"
     revision=$(cat "$root/revision" 2>/dev/null || git -C "$root" describe --always --dirty)
     device=
     : >"$out.log"
