@@ -29,7 +29,11 @@ static const struct members gradients_out = MEMBERS(GRADIENT(du), GRADIENT(ddelt
 #undef AT
 #undef GRADIENT
 #undef MEMBERS
-enum { MOST_GPUS = 64, ALIGNMENT = 256 };
+enum {
+    MOST_GPUS = 64,
+    ALIGNMENT = 256,
+    XLA_ALIGNMENT = 16
+}; /* of working memory: what ours needs, and the most that XLA promises */
 
 /* One call; `error` is what the handler returns. */
 struct foreign {
@@ -204,11 +208,12 @@ static void run_foreign(struct foreign *f, brr_scan *scan, scan_fn *fn, const vo
     int rc = fn(scan, args, &err);
     if (rc == BRR_SCAN_EXHAUSTED && f->workspace.needed) {
         struct xla_memory_allocate take = {
-            .size = sizeof take, .context = f->call->context, .bytes = f->workspace.needed, .alignment = ALIGNMENT};
+            .size = sizeof take, .context = f->call->context, .bytes = f->workspace.needed + ALIGNMENT, .alignment = XLA_ALIGNMENT};
         if ((f->error = api->memory_allocate(&take)))
             return;
-        f->workspace.data = take.data;
-        f->workspace.bytes = take.bytes;
+        size_t skipped = (ALIGNMENT - (uintptr_t)take.data % ALIGNMENT) % ALIGNMENT;
+        f->workspace.data = (char *)take.data + skipped;
+        f->workspace.bytes = take.bytes - skipped;
         rc = fn(scan, args, &err);
         struct xla_memory_free give = {.size = sizeof give, .context = take.context, .bytes = take.bytes, .data = take.data};
         f->error = api->memory_free(&give);

@@ -31,10 +31,12 @@ WIDE = {
     # Scan of heads in bf16 and F32; two tiles in flight at two places. Loads: x, B, C (and dy, states at the starts of tiles).
     # Narrower ones: 16 states before the first token, delta in either type, A, D, bias, a row's length, marks of segments; stored: 16
     # states after the last token, an output for each channel in either type.
-    ("ssd", "ssd_forward_kernelILb1ELb1ELb0E"): (8, 0, 23, 28, (1, 2, 4)),
-    ("ssd", "ssd_forward_kernelILb0ELb1ELb0E"): (12, 0, 23, 28, (1, 2, 4)),
-    ("ssd", "ssd_forward_kernelILb1ELb1ELb1E"): (8, 4, 22, 0, (1, 2, 4)),
-    ("ssd", "ssd_forward_kernelILb0ELb1ELb1E"): (12, 4, 22, 0, (1, 2, 4)),
+    ("ssd", "ssd_forward_kernelILb1ELb1EL4pass0E"): (8, 0, 23, 28, (1, 2, 4)),
+    ("ssd", "ssd_forward_kernelILb0ELb1EL4pass0E"): (12, 0, 23, 28, (1, 2, 4)),
+    ("ssd", "ssd_forward_kernelILb1ELb1EL4pass1E"): (8, 4, 22, 0, (1, 2, 4)),
+    ("ssd", "ssd_forward_kernelILb0ELb1EL4pass1E"): (12, 4, 22, 0, (1, 2, 4)),
+    ("ssd", "ssd_forward_kernelILb1ELb1EL4pass2E"): (8, 4, 7, 1, (1, 2, 4)),  # the end of a segment and its decay
+    ("ssd", "ssd_forward_kernelILb0ELb1EL4pass2E"): (12, 4, 7, 1, (1, 2, 4)),
     # Chunks by tensor cores: x, B, C, in two places; zeros behind the last token. Narrower: as above; four channels of an output.
     ("ssd_chunks", "ssd_chunks_kernel"): (12, 1, 11, 4, (1, 2, 4, 8)),
     ("ssd", "ssd_backward_kernelILb1ELb1E"): (16, 0, 24, 54, (1, 2, 4)),  # and shares of the sums over channels

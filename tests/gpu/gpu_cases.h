@@ -48,6 +48,6 @@ struct op_test {
     { NONE, {0}, 0, 0 }
 
 static const int32_t lengths[3] = {37, 0, 21};
-static const int32_t long_lengths[3] = {197, 0, 83};
+static const int32_t long_lengths[3] = {197, 0, 83}, longest_lengths[3] = {299, 0, 130};
 
 #endif

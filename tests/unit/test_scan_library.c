@@ -370,11 +370,18 @@ static struct xla_error *get_stream(struct xla_stream_get *args) {
     args->stream = (void *)t.caller;
     return args->context == &t ? NULL : (struct xla_error *)(void *)&refusal;
 }
+/* XLA refuses alignments above 16, and the memory that it gives has no more. */
+enum { XLA_GIVES = 16 };
 static struct xla_error *allocate(struct xla_memory_allocate *args) {
-    return device_alloc(t.device, args->bytes, &args->data, NULL) ? (struct xla_error *)(void *)&refusal : NULL;
+    void *data;
+    if (args->alignment > XLA_GIVES || device_alloc(t.device, args->bytes + XLA_GIVES, &data, NULL))
+        return (struct xla_error *)(void *)&refusal;
+    args->data = (char *)data + XLA_GIVES;
+    return NULL;
 }
 static struct xla_error *give_back(struct xla_memory_free *args) {
-    assert_true(args->bytes > 0 && args->data); /* XLA frees in the order of its stream; this test, at its end */
+    assert_int_equal((uintptr_t)args->data % 256, XLA_GIVES); /* as it was given */
+    assert_true(args->bytes > 0);                             /* XLA frees in the order of its stream; this test, at its end */
     return NULL;
 }
 static const struct xla_api api = {.size = sizeof api,

@@ -67,6 +67,7 @@ static void cut(struct scan_job *j) {
     j->blocks_per_group = cuda_ceil(j->per_group, ssd_suits(j) ? (int64_t)SSD_CHANNELS : scan_channels(j->states));
     j->head_shares = ssd_suits(j) && j->share % 32 == 0 ? j->share / 32 : j->share;
     j->tiles = scan_tiles(j->length, j->states);
+    j->segments = ssd_segments(j);
 }
 
 struct scan_job scan1_job(const struct scan1_args *a) {
@@ -128,22 +129,43 @@ struct scan_job ssd_job(const struct ssd_args *a) {
     return j;
 }
 
+/* What segments of `rows` rows hand on. */
+static void take_segments(struct scan_job *j, int64_t rows, struct cuda_area *area) {
+    size_t each = j->segments > 1 ? (size_t)(rows * j->segments * j->channels) * sizeof(float) : 0;
+    j->begins = (float *)cuda_take(area, each * SSD_STATES);
+    j->fades = (float *)cuda_take(area, each);
+}
+
+/* Lays the room of a forward pass of `rows` rows out; base NULL measures. */
+static size_t lay_out_forward(struct scan_job *j, int64_t rows, char *base, void **ret_lengths) {
+    struct cuda_area area = {base, 0};
+    *ret_lengths = cuda_take(&area, (size_t)j->batch * sizeof(int32_t));
+    take_segments(j, rows, &area);
+    return area.used;
+}
+
 int scan_forward(struct stream *s, struct scan_job *j, const int32_t *host_lengths, struct err *err) {
-    size_t bytes = (size_t)j->batch * sizeof(int32_t);
+    void *lengths = NULL, *scratch = NULL;
+    int64_t rows = cuda_min(j->batch, MOST_ROWS);
+    bool chunks = ssd_chunks_forward_suits(j); /* of any size: a row's bits do not depend on the batch */
+    if (chunks)
+        j->segments = 1;
+    while (rows > 1 && lay_out_forward(j, rows, NULL, &lengths) > ROOM_BYTES)
+        rows = (rows + 1) / 2;
+    int rc = host_lengths || j->segments > 1 ? cuda_scratch(s, lay_out_forward(j, rows, NULL, &lengths), &scratch, err) : 0;
+    if (rc)
+        return rc;
+    lay_out_forward(j, rows, (char *)scratch, &lengths);
     if (host_lengths) {
-        void *lengths = NULL;
-        int rc = cuda_scratch(s, bytes, &lengths, err);
-        if (!rc)
-            rc = cuda_upload(s, lengths, host_lengths, bytes, err);
-        if (rc)
+        if ((rc = cuda_upload(s, lengths, host_lengths, (size_t)j->batch * sizeof(int32_t), err)))
             return rc;
         j->lengths = (const int32_t *)lengths;
     }
     for (; j->first_row < j->batch; j->first_row += j->rows) {
-        j->rows = cuda_min(MOST_ROWS, j->batch - j->first_row);
-        if (ssd_chunks_forward_suits(j)) /* of any size: a row's bits do not depend on the batch */
+        j->rows = cuda_min(rows, j->batch - j->first_row);
+        if (chunks)
             ssd_chunks_forward_launch(s, j);
-        else if (ssd_suits(j) && j->rows * j->groups * j->blocks_per_group >= FILLING_BLOCKS)
+        else if (ssd_suits(j) && (j->segments > 1 || j->rows * j->groups * j->blocks_per_group >= FILLING_BLOCKS))
             ssd_forward_launch(s, j);
         else
             scan_forward_launch(s, j);
@@ -154,14 +176,17 @@ int scan_forward(struct stream *s, struct scan_job *j, const int32_t *host_lengt
 /* Lays the room for `rows` rows out; base NULL measures. */
 static size_t lay_out(struct scan_job *j, int64_t rows, char *base, void **ret_lengths, float **ret_pre) {
     struct cuda_area area = {base, 0};
-    size_t tokens = (size_t)(rows * j->length), wide = (size_t)j->channels * sizeof(float);
+    size_t tokens = (size_t)(rows * j->length), wide = (size_t)j->channels * sizeof(float),
+           parts = (size_t)(rows * j->segments) * wide;
     *ret_lengths = cuda_take(&area, (size_t)j->batch * sizeof(int32_t));
+    take_segments(j, rows, &area);
+    j->lambdas = (float *)cuda_take(&area, j->segments > 1 ? parts * SSD_STATES : 0);
     j->starts = (float *)cuda_take(&area, (size_t)(rows * j->tiles * (ssd_suits(j) ? (int64_t)SSD_STATES : j->states)) * wide);
     j->part_b = (float *)cuda_take(&area, tokens * (size_t)(j->blocks_per_group * j->groups * j->states) * sizeof(float));
     j->part_c = (float *)cuda_take(&area, tokens * (size_t)(j->blocks_per_group * j->groups * j->states) * sizeof(float));
-    j->part_a = (float *)cuda_take(&area, (size_t)(rows * (j->per_head ? 1 : j->states)) * wide);
-    j->part_skip = (float *)cuda_take(&area, (size_t)rows * wide);
-    j->part_bias = (float *)cuda_take(&area, (size_t)rows * wide);
+    j->part_a = (float *)cuda_take(&area, parts * (size_t)(j->per_head ? 1 : j->states));
+    j->part_skip = (float *)cuda_take(&area, parts);
+    j->part_bias = (float *)cuda_take(&area, parts);
     j->head_delta = (float *)cuda_take(&area, j->per_head ? tokens * wide / (size_t)(j->share / j->head_shares) : 0);
     *ret_pre = (float *)cuda_take(&area, j->per_head ? tokens * wide / (size_t)j->share : 0);
     return area.used;
@@ -172,7 +197,8 @@ static void add_rows(struct stream *s, const struct scan_job *j, const float *pa
     if (!to)
         return;
     if (j->per_head)
-        CUDA_LAUNCH(add_shares_kernel, (unsigned)(cols / j->share), THREADS, stream, part, j->rows, cols, j->share, to);
+        CUDA_LAUNCH(add_shares_kernel, (unsigned)(cols / j->share), THREADS, stream, part, j->rows * j->segments, cols, j->share,
+                    to);
     else
         CUDA_LAUNCH(add_rows_kernel, cuda_blocks(cols, 32), 32, stream, part, j->rows, cols, to);
 }
@@ -277,8 +303,10 @@ extern "C" int cuda_ssd_backward(struct stream *s, const struct ssd_backward_arg
     j.dht = (const float *)a->dhT.data;
     j.dh0 = (float *)a->dh0.data;
     j.chunks = ssd_chunks_suit(&j);
-    if (j.chunks)
+    if (j.chunks) {
         j.tiles = ssd_chunks_of(j.length);
+        j.segments = 1;
+    }
     struct scan_sums to = {(float *)a->dA.data, (float *)a->dDskip.data, (float *)a->ddbias.data};
     return scan_backward(s, &j, a->fwd.lengths, &to, err);
 }

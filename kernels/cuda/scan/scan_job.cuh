@@ -6,7 +6,7 @@
 #define BRR_KERNELS_CUDA_SCAN_SCAN_JOB_CUH
 #include "kernels/cuda/cuda.cuh"
 
-enum { SCAN_THREADS = 128, SSD_CHANNELS = 64, SSD_STATES = 16 };
+enum { SCAN_THREADS = 128, SSD_CHANNELS = 64, SSD_STATES = 16, SSD_SEGMENT = 64 };
 
 struct scan_view {
     struct act act; /* element (row, group, i) at row·ld + group·step + i */
@@ -29,10 +29,14 @@ struct scan_job {
     struct scan_view dbm, dcm;
     const float *dht;
     float *dh0;
+    /* Segments of SSD_SEGMENT steps that run side by side (ssd.cu); 1: a row runs as a whole. The state before each, and the
+     * gradient of the state behind it: (rows, segments, D, SSD_STATES); the product of each one's decays: (rows, segments, D). */
+    int64_t segments;
+    float *begins, *lambdas, *fades;
     float *starts;                /* (rows, tiles, D, N): states at the starts of tiles */
     float *part_b, *part_c;       /* (blocks_per_group, rows, L, G, N) */
-    float *part_a;                /* (rows, D, N), or (rows, D) per_head */
-    float *part_skip, *part_bias; /* (rows, D) */
+    float *part_a;                /* (rows, D, N), or (rows, segments, D) per_head */
+    float *part_skip, *part_bias; /* (rows, segments, D) */
     float *head_delta;            /* per_head: (rows, L, H·head_shares) shares of dΔ */
     int64_t head_shares;          /* sums of neighbouring channels of a head; share: one of each channel */
     bool chunks;                  /* whether ssd_chunks_backward.cu takes the job */
@@ -44,6 +48,7 @@ int scan_forward(struct stream *s, struct scan_job *j, const int32_t *host_lengt
 
 /* ssd.cu: scans of heads with few states. */
 bool ssd_suits(const struct scan_job *j);
+int64_t ssd_segments(const struct scan_job *j);
 void ssd_forward_launch(struct stream *s, const struct scan_job *j);
 void ssd_backward_launch(struct stream *s, const struct scan_job *j);
 /* ssd_chunks.cu: forward by tensor cores, for the jobs that suit. */

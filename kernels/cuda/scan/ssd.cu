@@ -4,7 +4,12 @@
  *
  * Forward: the arithmetic of scan_tile.cuh in the same order, so that small batches, which take its kernel, have the same bits.
  * Backward: the formulas of scan_backward.cu. A tile is run forward again from its stored state, then backwards; dB and dC of a
- * token are summed over a warp's channels by halving (16 sums in 16 shuffles), dΔ over a head's channels in the warp. */
+ * token are summed over a warp's channels by halving (16 sums in 16 shuffles), dΔ over a head's channels in the warp.
+ *
+ * Long rows of few channels run in segments of SSD_SEGMENT steps side by side, blockIdx.z each. Since a state behind a segment is
+ * that of a segment which began at zero, plus the state before it times the product of the decays, a first pass computes all
+ * segments from zero, ssd_join_kernel hands the states on, and the second pass begins with them; the gradient of a state likewise,
+ * backwards. Whether there are segments depends on the shape of a row alone. */
 #include "kernels/cuda/scan/scan_tile.cuh"
 #include "kernels/cuda/vector.cuh"
 
@@ -161,24 +166,53 @@ static __device__ inline float output(const float *row, const float (&h)[N]) {
     return (part[0] + part[2]) + (part[1] + part[3]);
 }
 
-/* WIDE: all blocks are whole, and pieces of 16 bytes are of the type that BF16 tells; else BF16 tells nothing. STARTS: only the
- * states at the starts of the gradient's tiles. */
-template <bool BF16, bool WIDE, bool STARTS>
+/* The steps of a block's segment. */
+struct segment {
+    int64_t first, end;
+};
+static __device__ inline struct segment segment_of(const struct scan_job &j, int64_t len) {
+    int64_t first = (int64_t)blockIdx.z * SSD_SEGMENT, end = first + SSD_SEGMENT;
+    if (j.segments == 1 || end > len)
+        end = len;
+    return {first < len ? first : len, end};
+}
+/* Where a segment's place among (rows, segments, D) is. */
+static __device__ inline int64_t segment_at(const struct scan_job &j, int64_t row, int64_t segment, int64_t d) {
+    return ((row - j.first_row) * j.segments + segment) * j.channels + d;
+}
+static __device__ inline void load_begin(const struct scan_job &j, const float *begins, const float *whole,
+                                         const struct scan_place &p, int64_t d, bool real, float (&h)[N]) {
+    if (j.segments > 1)
+        load_start(begins + segment_at(j, p.row, blockIdx.z, d) * N, real, h);
+    else
+        load_states(j, real ? whole : NULL, p.row * j.channels + d, h);
+}
+
+/* What a pass forward computes: outputs and the last state, the states at the starts of the gradient's tiles, or the state behind
+ * each segment that began at zero, with the product of its decays. */
+enum pass { OUTPUTS, STARTS, ENDS };
+
+/* WIDE: all blocks are whole, and pieces of 16 bytes are of the type that BF16 tells; else BF16 tells nothing. */
+template <bool BF16, bool WIDE, enum pass PASS>
 static __global__ void __launch_bounds__(SSD_CHANNELS) ssd_forward_kernel(struct scan_job j) {
     constexpr int TILE = FORWARD_TILE;
     __shared__ ssd_room<TILE> w;
     struct scan_place p = scan_place_of<SSD_CHANNELS>(j);
     ssd_flight<BF16, TILE> next;
     int64_t len = scan_length(j, p.row), d = p.first + threadIdx.x;
+    struct segment steps = segment_of(j, len);
     bool real = WIDE || (int)threadIdx.x < p.count;
     int head = (int)((real ? d : p.first) / j.share - p.first / j.share);
-    float h[N], skip = real && j.dskip ? j.dskip[d / j.share] : 0.0f;
-    load_states(j, real ? j.h0 : NULL, p.row * j.channels + d, h);
+    float h[N], skip = real && j.dskip ? j.dskip[d / j.share] : 0.0f, fade = 1;
+    if constexpr (PASS == ENDS)
+        load_start(NULL, false, h);
+    else
+        load_begin(j, j.begins, j.h0, p, d, real, h);
     if (WIDE)
-        next.load(j, p, len, 0, (int)(len < TILE ? len : TILE));
-    for (int64_t step0 = 0; step0 < len; step0 += TILE) {
-        int n = (int)(len - step0 < TILE ? len - step0 : TILE);
-        int64_t left = len - step0 - TILE;
+        next.load(j, p, len, steps.first, (int)(steps.end - steps.first < TILE ? steps.end - steps.first : TILE));
+    for (int64_t step0 = steps.first; step0 < steps.end; step0 += TILE) {
+        int n = (int)(steps.end - step0 < TILE ? steps.end - step0 : TILE);
+        int64_t left = steps.end - step0 - TILE;
         if (WIDE)
             next.land(w);
         else
@@ -188,10 +222,11 @@ static __global__ void __launch_bounds__(SSD_CHANNELS) ssd_forward_kernel(struct
         if (WIDE && left > 0)
             next.load(j, p, len, step0 + TILE, (int)(left < TILE ? left : TILE));
         for (int i = 0; i < n; i++) {
-            if (STARTS && real && i % BACK_TILE == 0)
+            if (PASS == STARTS && real && i % BACK_TILE == 0)
                 store_start(start_of(j, p, (step0 + i) / BACK_TILE, d), h);
             advance(w, i, head, h);
-            if (STARTS || !real)
+            fade = w.anew[i] ? 0.0f : fade * w.decay[i][head];
+            if (PASS != OUTPUTS || !real)
                 continue;
             float y = output(w.c[i], h);
             y = j.dskip ? __fmaf_rn(skip, w.x[i][threadIdx.x], y) : y;
@@ -199,11 +234,32 @@ static __global__ void __launch_bounds__(SSD_CHANNELS) ssd_forward_kernel(struct
         }
         __syncthreads();
     }
-    if constexpr (!STARTS) {
-        for (int64_t t = len; t < j.length && real; t++)
+    if constexpr (PASS == ENDS) {
+        if (real) {
+            store_start(j.begins + segment_at(j, p.row, blockIdx.z, d) * N, h);
+            j.fades[segment_at(j, p.row, blockIdx.z, d)] = fade;
+        }
+    }
+    if constexpr (PASS == OUTPUTS) {
+        for (int64_t t = len; t < j.length && real && blockIdx.z == 0; t++)
             act_put(j.y, (p.row * j.length + t) * j.y.ld + d, 0.0f);
-        if (j.ht && real)
+        if (j.ht && real && steps.end == len && (steps.first < len || blockIdx.z == 0))
             store_states(j, j.ht, p.row * j.channels + d, h);
+    }
+}
+
+/* From what each segment of a row computed from zero to what it begins with, from `whole` (D, N of each row, may be NULL) on:
+ * forwards, or for the gradient backwards. A thread has a state of a channel. */
+static __global__ void ssd_join_kernel(struct scan_job j, float *segments, const float *whole, bool backwards) {
+    for (int64_t i = cuda_index(); i < j.rows * j.channels * N; i += cuda_stride()) {
+        int64_t n = i % N, d = i / N % j.channels, row = j.first_row + i / N / j.channels;
+        float v = whole && n < j.states ? whole[(row * j.channels + d) * j.states + n] : 0.0f;
+        for (int64_t k = 0; k < j.segments; k++) {
+            int64_t at = segment_at(j, row, backwards ? j.segments - 1 - k : k, d);
+            float own = segments[at * N + n];
+            segments[at * N + n] = v;
+            v = __fmaf_rn(j.fades[at], v, own);
+        }
     }
 }
 
@@ -320,43 +376,82 @@ static __device__ void clear_tails(const struct scan_job &j, const struct scan_p
     }
 }
 
+/* A tile of dy, by elements. */
+static __device__ inline void land_gradient(const struct scan_job &j, int64_t row, int64_t len, int64_t step0, int n, int64_t d,
+                                            bool real, float (*to)[SSD_CHANNELS]) {
+    for (int i = 0; i < n; i++)
+        to[i][threadIdx.x] = real ? act_get(j.dy, scan_token(j, row, len, step0 + i) * j.dy.ld + d) : 0.0f;
+}
+
+/* The gradient of the state before each segment where that of the state behind it is zero. */
+static __global__ void __launch_bounds__(SSD_CHANNELS) ssd_lambdas_kernel(struct scan_job j) {
+    constexpr int TILE = BACK_TILE;
+    __shared__ ssd_room<TILE> w;
+    __shared__ float gy[TILE][SSD_CHANNELS];
+    struct scan_place p = scan_place_of<SSD_CHANNELS>(j);
+    int64_t len = scan_length(j, p.row), d = p.first + threadIdx.x;
+    struct segment steps = segment_of(j, len);
+    bool real = (int)threadIdx.x < p.count;
+    int head = (int)((real ? d : p.first) / j.share - p.first / j.share);
+    float lambda[N];
+    load_start(NULL, false, lambda);
+    for (int64_t step0 = steps.first + (steps.end - steps.first + TILE - 1) / TILE * TILE - TILE; step0 >= steps.first;
+         step0 -= TILE) {
+        int n = (int)(steps.end - step0 < TILE ? steps.end - step0 : TILE);
+        land_elements(j, p, len, step0, n, w);
+        land_heads(j, p, len, step0, n, w);
+        land_gradient(j, p.row, len, step0, n, d, real, gy);
+        __syncthreads();
+        for (int i = n - 1; i >= 0; i--) {
+            float c[N], a = w.anew[i] ? 0.0f : w.decay[i][head];
+            load_row(w.c[i], c);
+#pragma unroll
+            for (int k = 0; k < N; k++)
+                lambda[k] = (lambda[k] + gy[i][threadIdx.x] * c[k]) * a;
+        }
+        __syncthreads();
+    }
+    if (real)
+        store_start(j.lambdas + segment_at(j, p.row, blockIdx.z, d) * N, lambda);
+}
+
 template <bool BF16, bool WIDE> static __global__ void __launch_bounds__(SSD_CHANNELS, 5) ssd_backward_kernel(struct scan_job j) {
     constexpr int TILE = BACK_TILE;
     __shared__ struct ssd_back_room r;
     struct scan_place p = scan_place_of<SSD_CHANNELS>(j);
     ssd_flight<BF16, TILE> next;
     flight<BF16, TILE, SSD_CHANNELS> next_gy;
-    int64_t len = scan_length(j, p.row), d = p.first + threadIdx.x, local = p.row - j.first_row;
+    int64_t len = scan_length(j, p.row), d = p.first + threadIdx.x;
+    struct segment steps = segment_of(j, len);
     bool real = WIDE || (int)threadIdx.x < p.count;
     int head = (int)((real ? d : p.first) / j.share - p.first / j.share);
     float h[N], start[N], lambda[N], skip = real && j.dskip ? j.dskip[d / j.share] : 0.0f, a_head = real ? j.a[d / j.share] : 0.0f;
     struct ssd_sums sums = {0, 0};
-    load_states(j, real ? j.dht : NULL, p.row * j.channels + d, lambda);
-    int64_t tile = (len + TILE - 1) / TILE - 1;
-    if (tile >= 0) {
+    load_begin(j, j.lambdas, j.dht, p, d, real, lambda);
+    int64_t first = steps.first / TILE, tile = first + (steps.end - steps.first + TILE - 1) / TILE - 1;
+    if (tile >= first) {
         load_start(start_of(j, p, tile, d), real, start);
         if (WIDE) {
-            next.load(j, p, len, tile * TILE, (int)(len - tile * TILE));
-            next_gy.load(j, p, len, tile * TILE, (int)(len - tile * TILE), j.dy, p.first);
+            next.load(j, p, len, tile * TILE, (int)(steps.end - tile * TILE));
+            next_gy.load(j, p, len, tile * TILE, (int)(steps.end - tile * TILE), j.dy, p.first);
         }
     }
-    for (; tile >= 0; tile--) {
+    for (; tile >= first; tile--) {
         int64_t step0 = tile * TILE;
-        int n = (int)(len - step0 < TILE ? len - step0 : TILE);
+        int n = (int)(steps.end - step0 < TILE ? steps.end - step0 : TILE);
         if (WIDE) {
             next.land(r.w);
             next_gy.land(r.gy);
         } else {
             land_elements(j, p, len, step0, n, r.w);
-            for (int i = 0; i < n; i++)
-                r.gy[i][threadIdx.x] = real ? act_get(j.dy, scan_token(j, p.row, len, step0 + i) * j.dy.ld + d) : 0.0f;
+            land_gradient(j, p.row, len, step0, n, d, real, r.gy);
         }
         land_heads(j, p, len, step0, n, r.w);
 #pragma unroll
         for (int k = 0; k < N; k++)
             h[k] = start[k];
         __syncthreads();
-        if (tile > 0) {
+        if (tile > first) {
             load_start(start_of(j, p, tile - 1, d), real, start);
             if (WIDE) {
                 next.load(j, p, len, step0 - TILE, TILE);
@@ -380,18 +475,26 @@ template <bool BF16, bool WIDE> static __global__ void __launch_bounds__(SSD_CHA
         put_states(j, p, len, step0, n, r);
         __syncthreads();
     }
-    clear_tails(j, p, len);
+    if (blockIdx.z == 0)
+        clear_tails(j, p, len);
     if (!real)
         return;
-    if (j.dh0)
+    if (j.dh0 && blockIdx.z == 0)
         store_states(j, j.dh0, p.row * j.channels + d, lambda);
-    j.part_a[local * j.channels + d] = sums.a;
-    j.part_skip[local * j.channels + d] = sums.skip;
+    j.part_a[segment_at(j, p.row, blockIdx.z, d)] = sums.a;
+    j.part_skip[segment_at(j, p.row, blockIdx.z, d)] = sums.skip;
 }
 
 /* ---- launches ---- */
 
+enum { FEW_BLOCKS = 4 };
+static constexpr int64_t LONG = 4 * (int64_t)SSD_SEGMENT;
+
 bool ssd_suits(const struct scan_job *j) { return j->per_head && j->states <= N; }
+int64_t ssd_segments(const struct scan_job *j) {
+    bool few = ssd_suits(j) && j->groups * j->blocks_per_group <= FEW_BLOCKS && j->length >= LONG;
+    return few ? cuda_ceil(j->length, SSD_SEGMENT) : 1;
+}
 
 static bool lies_wide(const struct scan_job *j) {
     int64_t each = j->x.bf16 ? 8 : 4;
@@ -400,14 +503,24 @@ static bool lies_wide(const struct scan_job *j) {
 }
 
 static dim3 grid_of(const struct scan_job *j) {
-    return dim3((unsigned)(j->groups * cuda_ceil(j->per_group, SSD_CHANNELS)), (unsigned)j->rows);
+    return dim3((unsigned)(j->groups * cuda_ceil(j->per_group, SSD_CHANNELS)), (unsigned)j->rows, (unsigned)j->segments);
+}
+
+static void join(struct stream *s, const struct scan_job *j, float *segments, const float *whole, bool backwards) {
+    unsigned blocks = cuda_blocks(j->rows * j->channels * N, SSD_CHANNELS);
+    CUDA_LAUNCH(ssd_join_kernel, blocks, SSD_CHANNELS, cuda_stream(s)->stream, *j, segments, whole, backwards);
 }
 
 template <bool BF16, bool WIDE> static void launch_forward(struct stream *s, const struct scan_job *j) {
+    cudaStream_t stream = cuda_stream(s)->stream;
+    if (j->segments > 1) {
+        CUDA_LAUNCH((ssd_forward_kernel<BF16, WIDE, ENDS>), grid_of(j), SSD_CHANNELS, stream, *j);
+        join(s, j, j->begins, j->h0, false);
+    }
     if (j->starts)
-        CUDA_LAUNCH((ssd_forward_kernel<BF16, WIDE, true>), grid_of(j), SSD_CHANNELS, cuda_stream(s)->stream, *j);
+        CUDA_LAUNCH((ssd_forward_kernel<BF16, WIDE, STARTS>), grid_of(j), SSD_CHANNELS, stream, *j);
     else
-        CUDA_LAUNCH((ssd_forward_kernel<BF16, WIDE, false>), grid_of(j), SSD_CHANNELS, cuda_stream(s)->stream, *j);
+        CUDA_LAUNCH((ssd_forward_kernel<BF16, WIDE, OUTPUTS>), grid_of(j), SSD_CHANNELS, stream, *j);
 }
 
 void ssd_forward_launch(struct stream *s, const struct scan_job *from) {
@@ -423,6 +536,10 @@ void ssd_forward_launch(struct stream *s, const struct scan_job *from) {
 
 void ssd_backward_launch(struct stream *s, const struct scan_job *from) {
     struct scan_job j = *from;
+    if (j.segments > 1) {
+        CUDA_LAUNCH(ssd_lambdas_kernel, grid_of(&j), SSD_CHANNELS, cuda_stream(s)->stream, j);
+        join(s, &j, j.lambdas, j.dht, true);
+    }
     if (!lies_wide(&j))
         CUDA_LAUNCH((ssd_backward_kernel<false, false>), grid_of(&j), SSD_CHANNELS, cuda_stream(s)->stream, j);
     else if (j.x.bf16)

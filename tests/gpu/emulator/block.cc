@@ -130,8 +130,8 @@ void emulator_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b
 static void must_be_together(unsigned from, unsigned to, unsigned threads) {
     for (unsigned t = from + 1; t < to && t < threads; t++)
         if (block.state[t] != block.state[from])
-            emulator_die("threads %u and %u of block (%u,%u) part: one %s, the other %s", from, t, emulator_place.block.x,
-                         emulator_place.block.y, block.state[from] == DONE ? "has ended" : "waits",
+            emulator_die("threads %u and %u of block (%u,%u,%u) part: one %s, the other %s", from, t, emulator_place.block.x,
+                         emulator_place.block.y, emulator_place.block.z, block.state[from] == DONE ? "has ended" : "waits",
                          block.state[t] == DONE ? "has ended" : "waits elsewhere");
 }
 
@@ -214,13 +214,14 @@ void block_run(const char *kernel, int device, dim3 grid, unsigned threads, cons
     std::iota(block.order, block.order + threads, 0U);
     for (unsigned i = threads - 1; i > 0; i--)
         std::swap(block.order[i], block.order[emulator_chance(i + 1)]);
-    uint64_t blocks = (uint64_t)grid.x * grid.y, from = emulator_chance(blocks), step = 1 + emulator_chance(blocks);
+    uint64_t plane = (uint64_t)grid.x * grid.y, blocks = plane * grid.z, from = emulator_chance(blocks),
+             step = 1 + emulator_chance(blocks);
     while (std::gcd(step, blocks) != 1)
         step++;
     if (!sigsetjmp(block.launch, 1)) {
         for (uint64_t i = 0; i < blocks; i++) {
             uint64_t b = (from + i * step) % blocks;
-            emulator_place.block = dim3((unsigned)(b % grid.x), (unsigned)(b / grid.x));
+            emulator_place.block = dim3((unsigned)(b % grid.x), (unsigned)(b % plane / grid.x), (unsigned)(b / plane));
             run_one(threads);
         }
     } else {

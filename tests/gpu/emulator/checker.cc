@@ -91,8 +91,8 @@ void checker_block(void) { seen.block = ++seen.now; }
 void checker_barrier(void) { seen.now++; }
 
 [[noreturn]] static void report(enum way way, uintptr_t at, size_t n, bool global, const char *why) {
-    emulator_die("%s: thread %u of block (%u,%u) %s %zu bytes of %s memory at +%zu %s", seen.kernel, emulator_place.thread.x,
-                 emulator_place.block.x, emulator_place.block.y,
+    emulator_die("%s: thread %u of block (%u,%u,%u) %s %zu bytes of %s memory at +%zu %s", seen.kernel, emulator_place.thread.x,
+                 emulator_place.block.x, emulator_place.block.y, emulator_place.block.z,
                  way == ADD     ? "adds to"
                  : way == WRITE ? "writes"
                                 : "reads",
@@ -200,9 +200,9 @@ static inline void touch(const void *p, size_t n, enum way way) {
     } else if (at - seen.library < seen.library_bytes && way == READ) {
         return; /* constants */
     }
-    fprintf(stderr, "emulator: %s: thread %u of block (%u,%u) %s %zu bytes at %p, where no device memory of that alignment is\n",
-            seen.kernel, emulator_place.thread.x, emulator_place.block.x, emulator_place.block.y, way == READ ? "reads" : "writes",
-            n, p);
+    fprintf(stderr, "emulator: %s: thread %u of block (%u,%u,%u) %s %zu bytes at %p, where no device memory of that alignment is\n",
+            seen.kernel, emulator_place.thread.x, emulator_place.block.x, emulator_place.block.y, emulator_place.block.z,
+            way == READ ? "reads" : "writes", n, p);
     block_fault();
 }
 

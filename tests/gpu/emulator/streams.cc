@@ -140,8 +140,8 @@ static cudaError_t queue(cudaStream_t s, std::function<void()> work, long *count
 
 void emulator_launch(const char *kernel, dim3 grid, unsigned threads, cudaStream_t stream, std::function<void()> thread) {
     gate lock(emulator_gate);
-    if (threads < 1 || threads > 1024 || !grid.x || grid.x > INT32_MAX || !grid.y || grid.y > 65535)
-        emulator_die("%s: a grid of %u x %u blocks of %u threads cannot be launched", kernel, grid.x, grid.y, threads);
+    if (threads < 1 || threads > 1024 || !grid.x || grid.x > INT32_MAX || !grid.y || grid.y > 65535 || !grid.z || grid.z > 65535)
+        emulator_die("%s: a grid of %u x %u x %u blocks of %u threads cannot be launched", kernel, grid.x, grid.y, grid.z, threads);
     if (stream->device != emulator_current())
         return emulator_refuse(cudaErrorInvalidResourceHandle);
     int device = stream->device;
