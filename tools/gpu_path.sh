@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gpu_path.sh BUILD DEVICE full|small: the path that a user takes, through a daemon on DEVICE (cuda:0, cpu): a training, whose validations
 # are in its log, detect and evaluate with its model, live streams beside a training, and a training that is killed with the daemon and
-# goes on. Prints "path,CASE,SECONDS"; fails where a step fails, samples are lost, or the killed training ends with other weights than an
+# goes on. Inference is in bf16 on a GPU, where the model allows it. Prints "path,CASE,SECONDS"; fails where a step fails, samples are lost, or the killed training ends with other weights than an
 # undisturbed one. full: the model base and 24 hours of EEG; small: minutes on two processors.
 set -euo pipefail
 root=$(dirname "$(dirname "$(readlink -f "$0")")")
@@ -27,7 +27,7 @@ trap 'stop; rm -rf "$dir"' EXIT
 start() {
     "$build/bin/brrd" --config "$root/configs/demo.yaml" --set "devices=[$device]" --set "listen.unix=$dir/s" --set http.listen=none \
         --set "paths.data=$dir/data" --set "paths.cache=$dir/cache" --set "paths.results=$dir/results" --set "jobs.database=$dir/results/jobs.sqlite" \
-        --set local_paths=true --set limits.sessions=10000 --set limits.calls=20000 >>"$dir/brrd.log" 2>&1 &
+        --set local_paths=true --set serve_precision=auto --set limits.sessions=10000 --set limits.calls=20000 >>"$dir/brrd.log" 2>&1 &
     daemon=$!
     for _ in $(seq 300); do
         "$build/bin/brrctl" version >/dev/null 2>&1 && return
@@ -64,9 +64,9 @@ whole=$(training whole)
 timed training wait_for "$whole"
 ctl logs "$whole" || true
 timed detect-cold ctl detect "$dir/eeg" --model "job:$whole" --out "$dir/events"
-timed detect ctl detect "$dir/eeg" --model "job:$whole" --out "$dir/again"
+timed detect ctl detect "$dir/eeg" --model "job:$whole" --out "$dir/again" --parallel 8
 diff -r "$dir/events" "$dir/again"
-timed evaluate ctl submit "$root/configs/eval.yaml" --watch --json --set "evaluate.checkpoint=job:$whole" --set "data.source=file://$dir/eeg"
+timed evaluate ctl submit "$root/configs/eval.yaml" --watch --json --set evaluate.precision=auto --set "evaluate.checkpoint=job:$whole" --set "data.source=file://$dir/eeg"
 
 beside=$(training beside training.max_steps=1000000)
 timed streams "$build/bin/brr-load" --model line_length --sessions "$sessions" --seconds "$seconds" --chunk-ms 1000 --ramp-s 2 --connections 20 --json

@@ -404,13 +404,12 @@ static int detect_open(const struct jobfile *job, const struct task_env *env, vo
     if (!d)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a detection");
     const struct detect_config *config = job->config;
-    const struct model_use use = {.max_batch = detector_best_batch(env->device),
-                                  .precision = config->precision ? DTYPE_BF16 : DTYPE_F32};
     d->job = job;
     d->env = *env;
     task_progress_init(&d->progress);
     int rc;
-    if ((rc = task_stream(env, &d->stream, err)) || (rc = task_open_detector(env, config->model, &use, &d->detector, err)) ||
+    if ((rc = task_stream(env, &d->stream, err)) ||
+        (rc = task_open_detector(env, config->model, config->precision, &d->detector, err)) ||
         (rc = pick_thresholds(d, config, err)) || (rc = open_data(d, err)) || (rc = begin(d, err))) {
         detect_close(d);
         return rc;
@@ -444,6 +443,7 @@ static void detect_result(void *task, struct json_writer *w, const char *key) {
     json_begin_object(w, key);
     json_put_str(w, "source", d->job->data->source);
     json_put_str(w, "model_sha256", detector_info(d->detector)->sha256);
+    json_put_str(w, "precision", detector_info(d->detector)->precision == DTYPE_BF16 ? "bf16" : "fp32");
     json_put_i64(w, "recordings", d->done);
     json_put_i64(w, "failed", d->failed);
     json_put_f64(w, "hours", d->hours);

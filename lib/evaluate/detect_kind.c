@@ -3,6 +3,7 @@
 #include "base/counted.h"
 #include "base/str.h"
 #include "eeg/events.h"
+#include "evaluate/task_eeg.h"
 
 #define C(field) offsetof(struct detect_config, field)
 
@@ -14,8 +15,9 @@ static const struct option rows[] = {
      "probability that ends an event; 0 = the model's, but at most detect.on"},
     {"detect.format", OPTION_ENUM, C(format), "tsv", 0, 0, EVENTS_NAMES,
      "format of the events files: tsv, edf+ (annotations), mne (text), csv_bi, json"},
-    {"detect.precision", OPTION_ENUM, C(precision), "fp32", 0, 0, "fp32|bf16",
-     "bf16: refused if the logits differ more from fp32 than the model allows"},
+    {"detect.precision", OPTION_ENUM, C(precision), "fp32", 0, 0, TASK_PRECISIONS,
+     "bf16: refused if the logits differ more from fp32 than the model allows; auto: bf16 on a GPU where the model allows it, else "
+     "fp32"},
 };
 static const struct option_table own_keys = {rows, sizeof rows / sizeof *rows};
 static const struct kind_keys keys[] = {{&job_data_source_keys, C(data)}, {&own_keys, 0}, {NULL, 0}};

@@ -8,7 +8,7 @@ struct detect_config {
     const char *model; /* resolved to a path by the owner unless it is a URL */
     double on, off;    /* thresholds; 0 = the model's */
     int format;        /* of the events files, an index of eeg/events.h */
-    int precision;     /* "fp32|bf16" */
+    int precision;     /* enum task_precision */
 };
 
 #endif

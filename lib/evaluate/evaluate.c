@@ -286,13 +286,11 @@ static int evaluate_open(const struct jobfile *job, const struct task_env *env, 
     e->job = job;
     e->config = job->config;
     e->env = *env;
-    const struct model_use use = {.max_batch = detector_best_batch(env->device),
-                                  .precision = e->config->precision ? DTYPE_BF16 : DTYPE_F32};
     task_progress_init(&e->progress);
     int rc;
     if ((rc = task_stream(env, &e->stream, err)) ||
-        (rc = task_open_detector(env, e->config->checkpoint, &use, &e->detector, err)) || (rc = open_data(e, err)) ||
-        (rc = begin(e, err))) {
+        (rc = task_open_detector(env, e->config->checkpoint, e->config->precision, &e->detector, err)) ||
+        (rc = open_data(e, err)) || (rc = begin(e, err))) {
         evaluate_close(e);
         return rc;
     }
@@ -371,6 +369,7 @@ static void evaluate_result(void *task, struct json_writer *w, const char *key) 
     json_begin_object(w, key);
     json_put_str(w, "report", "report.json");
     json_put_str(w, "model_sha256", detector_info(e->detector)->sha256);
+    json_put_str(w, "precision", detector_info(e->detector)->precision == DTYPE_BF16 ? "bf16" : "fp32");
     json_put_i64(w, "recordings", evaluation_count(e->evaluation));
     json_put_f64(w, "hours", e->scores.pooled[SCORE_EVENT].counts.duration_s / 3600);
     put_score(w, &e->scores.pooled[SCORE_EVENT]);

@@ -5,6 +5,7 @@
 #include "base/counted.h"
 #include "base/str.h"
 #include "detect/seizure.h"
+#include "evaluate/task_eeg.h"
 
 #define C(field) offsetof(struct evaluate_config, field)
 
@@ -23,8 +24,9 @@ static const struct option rows[] = {
      "auto, with threshold auto: fit a rejecter of events, and use it if it is better on patients that are left out"},
     {"evaluate.patients", OPTION_ENUM, C(unseen), "all", 0, 0, "all|unseen",
      "unseen: leave out the patients that the model was trained, validated or fine-tuned on, which its file names by hashes"},
-    {"evaluate.precision", OPTION_ENUM, C(precision), "fp32", 0, 0, "fp32|bf16",
-     "bf16: refused if the logits differ more from fp32 than the model allows"},
+    {"evaluate.precision", OPTION_ENUM, C(precision), "fp32", 0, 0, TASK_PRECISIONS,
+     "bf16: refused if the logits differ more from fp32 than the model allows; auto: bf16 on a GPU where the model allows it, else "
+     "fp32"},
     {"evaluate.alarm_hop_s", OPTION_F64, C(alarm_hop_s), "5", 0, 120, NULL,
      "interval at which alarms are decided and scored; must divide the model's hop (if not set and 5 does not divide it: the hop); "
      "0 = no alarms"},

@@ -14,7 +14,7 @@ struct evaluate_config {
     double target_fa_per_24h, lookback_s;
     int rejecter;  /* "none|auto" */
     int unseen;    /* "all|unseen" */
-    int precision; /* "fp32|bf16" */
+    int precision; /* enum task_precision */
     double alarm_rate, alarm_hop_s, alarm_latch_s;
     int64_t plots;
     struct option_list baselines; /* names of built-in models (detect/builtin.h) */

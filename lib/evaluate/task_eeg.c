@@ -127,18 +127,30 @@ bool task_goes_on_without(const struct task_env *env, const struct jobfile *job,
     return own && !job->data->fail_on_bad_file && !failed;
 }
 
-int task_open_detector(const struct task_env *env, const char *ref, const struct model_use *use, struct detector **ret,
+/* Smaller batches need less memory. */
+static int open_within(const struct task_env *env, const char *path, enum dtype precision, struct detector **ret, struct err *err) {
+    struct model_use use = {detector_best_batch(env->device), precision, env->memory_limit_bytes};
+    int rc;
+    do
+        rc = detector_open(env->device, path, &use, ret, err);
+    while (rc == ERR_EXHAUSTED && (use.max_batch /= 2) >= DETECTOR_BATCH_CPU);
+    return rc;
+}
+
+int task_open_detector(const struct task_env *env, const char *ref, enum task_precision precision, struct detector **ret,
                        struct err *err) {
     struct task_model model;
+    struct device_info info;
     struct detector *detector = NULL;
     int rc = task_model_find(env, ref, &model, err);
     if (rc)
         return rc;
+    device_describe(env->device, &info);
+    bool bf16 = precision == TASK_BF16 || (precision == TASK_AUTO && info.is_async);
     task_file(env, model.path);
-    struct model_use limited = {use->max_batch, use->precision, env->memory_limit_bytes};
-    do
-        rc = detector_open(env->device, model.path, &limited, &detector, err);
-    while (rc == ERR_EXHAUSTED && (limited.max_batch /= 2) >= DETECTOR_BATCH_CPU); /* smaller batches need less memory */
+    rc = open_within(env, model.path, bf16 ? DTYPE_BF16 : DTYPE_F32, &detector, err);
+    if (rc == ERR_PRECONDITION && bf16 && precision == TASK_AUTO)
+        rc = open_within(env, model.path, DTYPE_F32, &detector, err);
     task_file(env, NULL);
     if (rc)
         return task_model_is_url(ref) ? err_wrap(err, "model %.200s cannot be used", ref) : rc;
@@ -146,6 +158,9 @@ int task_open_detector(const struct task_env *env, const char *ref, const struct
     if (detector_info(detector)->precision == DTYPE_BF16)
         task_log(env, TASK_INFO, "in bf16: logits differ from fp32 by at most %.3g on test windows, the model allows %.3g",
                  detector_info(detector)->bf16_difference, detector_info(detector)->file.bf16_bound);
+    else if (bf16)
+        task_log(env, TASK_INFO, "in fp32: in bf16 its logits would differ by more than the model allows, %.3g",
+                 detector_info(detector)->file.bf16_bound);
     *ret = detector;
     return 0;
 }

@@ -72,6 +72,8 @@ def main():
         else:
             code, end, said = job(d, "detect", f"{d.dir}/eeg", model, "bf16")
             assert code == 1 and "no bf16 arithmetic" in said, (end, said)
+        code, end, said = job(d, "detect", f"{d.dir}/eeg", strict, "auto")
+        assert code == 0 and end["result"]["precision"] == "fp32" and "in bf16" not in said, "a CPU computes in fp32 unless it is told"
         assert d.stop() == 0
         d.extra += ["serve_precision=bf16"]
         d.start()
