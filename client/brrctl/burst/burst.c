@@ -53,6 +53,7 @@ static const struct argument import_rows[] = {
     ROW_OUTPUT,
     {"--inject", NULL, ARGUMENT_OUTPUT, AT(inject), "FILE.tsv", "write the input's spikes as a table of injections", 0, 0},
     ROW_TICK,
+    {"--genome", NULL, ARGUMENT_TEXT, AT(genome), "FILE", "of a connectome of FEAGI: the genome, for what it lacks", 0, 0},
 };
 static const struct argument_table import_table = ARGUMENT_TABLE_LOCAL(import_rows, struct burst_options);
 static const struct argument export_rows[] = {
@@ -137,7 +138,9 @@ const struct command command_burst = {
         "next "
         "layer; the cortical column of Potjans and Diesmann\n"
         "  info FILE                    synapses, degrees, areas, memory and numbers of a network or snapshot\n"
-        "  import FILE --out NET        a SONATA network, by its configuration, as a network file; --inject writes its input\n"
+        "  import FILE --out NET        a SONATA network, by its configuration, or a connectome of FEAGI (--genome FILE) as a "
+        "network\n"
+        "                               file; --inject writes SONATA's input\n"
         "  export FILE FIRED --out OUT  spikes of a run of it as SONATA has them (.h5 or .csv)\n"
         "  plot FILE FIRED --out FILE   a raster of spikes that a run or a job wrote (.npy or .tsv)\n"
         "In the daemon:\n"

@@ -22,6 +22,7 @@ struct burst_options {
     int64_t ticks;
     const char *inject;
     double tick; /* ms */
+    const char *genome;
     const char *fired;
     const char *plot;
     const char *keep;

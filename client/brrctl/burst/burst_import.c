@@ -5,6 +5,7 @@
 
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/burst/burst.h"
+#include "client/brrctl/feagi/feagi.h"
 #include "client/brrctl/output.h"
 #ifdef BRR_HDF5
 #include "client/brrctl/sonata/sonata.h"
@@ -55,11 +56,37 @@ static void print_import(const struct arguments *o, const struct sonata_told *t)
 }
 #endif
 
+static int import_feagi(const struct arguments *o, struct err *err) {
+    const struct burst_options *own = burst_options_of(o);
+    struct feagi_told t;
+    int rc = own->inject ? err_set(err, ERR_INVALID, "--inject: a connectome of FEAGI has no input") : 0;
+    if (rc || (rc = feagi_import(o->args[1], own->genome, own->output, &t, err)))
+        return rc;
+    if (o->json) {
+        struct output out;
+        struct json_writer *w = output_begin(&out);
+        json_put_str(w, "file", own->output);
+        json_put_i64(w, "neurons", t.neurons);
+        json_put_i64(w, "synapses", t.synapses);
+        json_put_i64(w, "deleted_neurons", t.deleted_neurons);
+        json_put_i64(w, "deleted_synapses", t.deleted_synapses);
+        json_put_i64(w, "tick", (int64_t)t.tick);
+        output_end(&out);
+    } else {
+        printf("%s: %" PRId64 " neurons (%" PRId64 " deleted), %" PRId64 " synapses (%" PRId64
+               " deleted and left out), after tick %" PRIu64 "\n",
+               own->output, t.neurons, t.deleted_neurons, t.synapses, t.deleted_synapses, t.tick);
+    }
+    return 0;
+}
+
 int burst_import(const struct arguments *o) {
     struct err err = {0};
     int rc = needs_output(o);
     if (rc)
         return rc;
+    if (feagi_is_connectome(o->args[1]))
+        return import_feagi(o, &err) ? brrctl_fail(&err) : 0;
 #ifdef BRR_HDF5
     const struct sonata_files files = files_of(o);
     struct sonata_told told;

@@ -1,0 +1,19 @@
+/* feagi: a connectome of FEAGI as a network file of the burst engine (docs/burst.md). One thread. */
+#ifndef BRR_CLIENT_BRRCTL_FEAGI_FEAGI_H
+#define BRR_CLIENT_BRRCTL_FEAGI_FEAGI_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+/* True if the file begins as a connectome of FEAGI does, binary or JSON. */
+bool feagi_is_connectome(const char *path);
+
+struct feagi_told {
+    int64_t neurons, synapses, deleted_neurons, deleted_synapses;
+    uint64_t tick;
+};
+/* A snapshot at the connectome's burst: membranes, countdowns and deleted neurons are part of it. */
+int feagi_import(const char *path, const char *genome, const char *output, struct feagi_told *ret, struct err *err);
+
+#endif
