@@ -60,7 +60,9 @@ static void put_card(struct html *h, const struct status_model *m) {
     shell_put_fact(h, "network", text);
     str_format(text, sizeof text, "%lld, %s of device memory", (long long)m->parameters, words_bytes(&w, m->memory_bytes));
     shell_put_fact(h, "parameters", text);
-    shell_put_fact(h, "montage", m->montage);
+    str_format(text, sizeof text, "%s; --partial %d runs it on that many of its channels", m->montage,
+               m->channels - m->most_missing);
+    shell_put_fact(h, "montage", m->most_missing ? text : m->montage);
     str_format(text, sizeof text, "%g–%g Hz, notch %s", m->bandpass_hz[0], m->bandpass_hz[1],
                m->notch_hz > 1000 ? "50 and 60 Hz"
                : m->notch_hz > 55 ? "60 Hz"

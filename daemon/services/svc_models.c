@@ -49,6 +49,7 @@ static Brr__V1__ModelDescription *describe(struct arena *arena, const char *name
             if ((m->channels[m->n_channels] = arena_strdup(arena, labels[i])))
                 m->n_channels++;
     montage_channels_free(labels);
+    m->most_missing = frontend_is_feature(file->frontend.normalize) ? n - 1 : (int32_t)file->most_missing;
     return m->name && m->checkpoint && m->montage && m->card ? m : NULL;
 }
 

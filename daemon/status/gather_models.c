@@ -30,6 +30,7 @@ static void put_file(struct status *to, const struct live_opened *opened, struct
     out->init_from = gather_text(to, *f->init_from ? f->init_from : f->init_from_sha256);
     out->note = gather_text(to, opened->note);
     out->channels = f->model.in_channels;
+    out->most_missing = frontend_is_feature(f->frontend.normalize) ? out->channels - 1 : (int)f->most_missing;
     out->parameters = opened->info.parameters;
     out->memory_bytes = opened->info.memory_bytes;
     out->card = gather_text(to, f->card);

@@ -108,7 +108,7 @@ struct status_model {
     const char *why; /* it does not serve; "" */
     bool loaded;
     int streams;
-    int channels;
+    int channels, most_missing; /* that a recording may lack, with --partial */
     int64_t parameters, memory_bytes, step, epoch;
     double window_s, hop_s, on, off, bandpass_hz[2], notch_hz, prior, bf16_difference;
     struct status_rate rates[STATUS_RATES];

@@ -53,7 +53,7 @@ def detect_with_ward(d, tmp):
     code, out, err = d.ctl("score", f"{SOURCE}/examples", f"{tmp}/unnamed", "--json")
     score = json.loads(out)["pooled"]["event"]
     assert (score["tp"], score["fp"], score["ref"]) == (1, 0, 1), score
-    assert '"name":"ward"' in d.ctl("models", "ward", "--json")[1].replace(" ", "")
+    assert json.loads(d.ctl("models", "ward", "--json")[1])["most_missing"] == 10 and "--partial 8 runs it" in d.ctl("models", "ward")[1]
 
 
 def detect(d, tmp):
@@ -63,6 +63,16 @@ def detect(d, tmp):
     assert code == 0, err
     found = re.search(r'"event":\s*\{"sensitivity":\s*([\d.]+),\s*"precision":\s*([\d.]+)', out)
     assert float(found[1]) >= 0.75 and float(found[2]) >= 0.75, out[:600]
+
+
+def check_review_without_events(d, tmp):
+    """A model that could not look at any recording begins no review."""
+    os.makedirs(f"{tmp}/cut")
+    with open(f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf", "rb") as whole, open(f"{tmp}/cut/a.edf", "wb") as cut:
+        cut.write(whole.read(3000))
+    code, _, err = d.ctl("review", f"{tmp}/none", "--eeg", f"{tmp}/cut", "--model", "line_length")
+    assert code == 1 and f"brrctl: {tmp}/cut/a.edf ends inside its header" in err and "line_length could look at no recording" in err, err
+    assert "begin one with" in d.ctl("review", f"{tmp}/none")[2]
 
 
 def review(d, tmp, *words, want=0):
@@ -176,6 +186,7 @@ def main():
         d = Daemon(tmp).start()
         detect(d, tmp)
         detect_with_ward(d, tmp)
+        check_review_without_events(d, tmp)
         correct(d, tmp)
         train_on_corrections(d, tmp)
         blend_of_ward(d, tmp)

@@ -302,8 +302,11 @@ static int finish(const struct batch *b) {
         return interrupt_exit();
     }
     for (int i = 0, said = 0; detect_options_of(b->o)->quiet && i < b->n && said < 5; i++) /* there is no table that says why */
-        if (b->items[i].err.code && ++said)
-            fprintf(stderr, "brrctl: %s: %s\n", b->items[i].path, b->items[i].err.message);
+        if (b->items[i].err.code && ++said) {
+            const char *path = b->items[i].path, *why = b->items[i].err.message;
+            const bool named = str_starts(why, path);
+            fprintf(stderr, "brrctl: %s%s%s\n", named ? "" : path, named ? "" : ": ", why);
+        }
     if (b->failed)
         fprintf(stderr, "brrctl: %d of %s failed\n", b->failed, counted(b->n, "recording").text);
     return code;

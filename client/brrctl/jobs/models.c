@@ -34,7 +34,8 @@ static void print_json(const Brr__V1__ModelDescription *m) {
     message_json(
         output_begin(&out), &m->base,
         "name checkpoint sha256 type preset mixer parameters montage channels rate_hz window_s hop_s threshold_on "
-        "threshold_off alarm_rates alarm_hours alarm_false_high device memory_bytes step sessions precision bf16_difference ref");
+        "threshold_off alarm_rates alarm_hours alarm_false_high device memory_bytes step sessions precision bf16_difference ref "
+        "most_missing");
     put_json(&out.json, "card", m->card, "null");
     put_json(&out.json, "tests", m->tests, "[]");
     output_end(&out);
@@ -128,6 +129,8 @@ static void print_details(const Brr__V1__ModelDescription *m) {
     printf("  input       %s, %zu channels at %g Hz:", m->montage, m->n_channels, m->rate_hz);
     for (size_t i = 0; i < m->n_channels; i++)
         printf(" %s", m->channels[i]);
+    if (m->most_missing)
+        printf("; --partial %zu runs it on that many of them", m->n_channels - (size_t)m->most_missing);
     printf("\n  windows     %g s every %g s, thresholds %.4g/%.4g\n", m->window_s, m->hop_s, m->threshold_on, m->threshold_off);
     if (m->n_alarm_rates)
         print_alarms(m);

@@ -147,7 +147,13 @@ static int check_places(struct review *r, struct err *err) {
     return 0;
 }
 
-/* Runs a model over the recordings. Returns the exit code of detect; what it could not read is left out. */
+static int note_events_file(void *ctx, const char *path, int64_t bytes, struct err *err) {
+    (void)bytes, (void)err;
+    *(bool *)ctx |= str_ends(path, "_events.tsv");
+    return 0;
+}
+
+/* Runs a model over the recordings. Returns the exit code of detect; what it could not read is left out, unless that is all. */
 static int find_events(struct review *r, const char *model, struct err *err) {
     char name[DETECT_NAME_SIZE], relative[PATH_SIZE], *found = r->found[r->n_found++];
     struct detect_options detect = {DETECT_OPTIONS_DEFAULT, .model = model, .output = found, .quiet = true};
@@ -167,6 +173,12 @@ static int find_events(struct review *r, const char *model, struct err *err) {
     o.n_args = 1;
     fprintf(stderr, "brrctl: looking for events with %s\n", model);
     const int code = detect_local(&o);
+    bool any = code != EXIT_FAILED;
+    if (!any)
+        (void)fsio_walk(found, note_events_file, &any, err);
+    if (!any)
+        return err_set(err, ERR_PRECONDITION, "%s could look at no recording, as said above; the review has not begun", model),
+               EXIT_FAILED;
     return code == EXIT_FAILED ? 0 : code;
 }
 
