@@ -2,6 +2,7 @@
 """Check the measurable house rules: file, function and parameter-list lengths, banned functions, banned file names,
 words that announce unfinished work, skipped tests without a reason, conflicts that a merge left behind, the number of `if (!rc)` ladders."""
 import os
+import glob
 import re
 import subprocess
 import sys
@@ -115,7 +116,7 @@ def main():
     patterns = ["*.c", "*.h", "*.cu", "*.cuh", "*.py", "dev", "*.sh", "*.cmake", "*.yaml", "*.proto", "*.md"]
     files = subprocess.run(["git", "ls-files", *patterns], capture_output=True, text=True, check=True).stdout.split()
     problems = [p for f in files if os.path.exists(f) for p in check(f)]
-    problems += [*check_ladders(files), *check_cells("docs/operations.md")]
+    problems += [*check_ladders(files), *(p for page in sorted(glob.glob("docs/*.md")) for p in check_cells(page))]
     print("\n".join(problems) or f"source rules: {len(files)} files keep to them")
     return 1 if problems else 0
 

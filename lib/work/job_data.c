@@ -62,10 +62,10 @@ static const struct option window_rows[] = {
     {"data.fill_gap_s", OPTION_F64, D(fill_gap_s), "2", 0, 10, NULL,
      "gaps up to this length are filled and masked; longer gaps split the recording"},
     {"data.normalize", OPTION_ENUM, D(normalize), "window", 0, 0, FRONTEND_NORMALIZE_NAMES,
-     "window: z-score of each window; causal: the signal in proportion to its last minutes; envelope: that and its line length in "
-     "proportion to its last minutes; baseline: that and the feature of the model line_length, which the network begins as; "
-     "context: envelope, and how large the last minutes were; baselines: as baseline, with the mean of the features of line_length "
-     "and band_power; bands: as baselines, with the line length in four bands"},
+     "window: z-score of each window; causal: the signal against its last minutes; envelope: and its line length; baseline: and "
+     "the "
+     "feature of line_length, as which the network begins; baselines: and of band_power; bands: in four bands; context: envelope, "
+     "and the size of the signal (docs/models.md)"},
     {"data.reference", OPTION_ENUM, D(reference), "recorded", 0, 0, FRONTEND_REFERENCE_NAMES,
      "average: the network's input is measured against the mean of all electrodes, so that it is the same whatever reference a "
      "recording has"},
