@@ -12,6 +12,18 @@ static const double ROUNDING_S = 1; /* by which an end that people wrote down ma
 
 /* ---- columns ---- */
 
+/* `option`: the one that names the column, where none of the usual names is there. */
+static int require_column(const struct table *t, const char *name, const char *usual, const char *option, int *ret,
+                          struct err *err) {
+    char said[sizeof err->message];
+    const int rc = table_require(t, name ? name : usual, ret, err);
+    if (rc && !name) {
+        str_copy(said, sizeof said, err->message);
+        err_set(err, rc, "%.900s; name it with %s COLUMN", said, option);
+    }
+    return rc;
+}
+
 static int optional_column(const struct table *t, const char *name, const char *usual, int *ret, struct err *err) {
     *ret = table_column(t, name ? name : usual);
     return name ? table_require(t, name, ret, err) : 0;
@@ -29,17 +41,17 @@ static int check_text(const char *path, struct err *err) {
 static int find_columns(struct label_table *l, const struct label_table_columns *names, struct err *err) {
     const struct table *t = &l->table;
     int rc;
-    if ((rc = table_require(t, names->file ? names->file : "file|filename|file_name|recording|edf|path|name|datei", &l->file,
-                            err)) ||
-        (rc =
-             table_require(t, names->onset ? names->onset : "onset|start|start_time|begin|seizure_start|beginn", &l->onset, err)) ||
-        (rc =
-             optional_column(t, names->end, names->duration ? "" : "end|stop|stop_time|end_time|seizure_end|ende", &l->end, err)) ||
+    if ((rc = require_column(t, names->file, "file|filename|file_name|recording|edf|path|name|datei|aufnahme|fichier", "--file",
+                             &l->file, err)) ||
+        (rc = require_column(t, names->onset, "onset|start|start_time|begin|seizure_start|beginn|anfang|inicio", "--onset",
+                             &l->onset, err)) ||
+        (rc = optional_column(t, names->end, names->duration ? "" : "end|stop|stop_time|end_time|seizure_end|ende|fin", &l->end,
+                              err)) ||
         (rc = optional_column(t, names->duration, names->end ? "" : "duration|length|dauer", &l->duration, err)))
         return rc;
     l->type = -1;
     if (l->end < 0 && l->duration < 0)
-        return table_require(t, "end|stop|duration", &l->end, err);
+        return require_column(t, NULL, "end|stop|duration", "--end or --duration", &l->end, err);
     if (names->type && !strcmp(names->type, "none"))
         return 0;
     return optional_column(t, names->type, "type|eventType|event_type|trial_type|label|event|description", &l->type, err);

@@ -1,10 +1,12 @@
 #include "formats/text.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fsio.h"
+#include "base/str.h"
 
 static size_t put_utf8(char *to, uint32_t code) {
     if (code < 0x80) {
@@ -41,6 +43,30 @@ static char *from_utf16(const uint8_t *data, size_t len, size_t *ret_len) {
     return text;
 }
 
+static bool is_utf8(const char *text) {
+    int n;
+    while ((n = str_utf8_step(text)))
+        text += n;
+    return !*text;
+}
+
+/* Windows-1252 as malloc'd UTF-8; its five bytes without a character are the control characters of Latin-1. NULL without memory. */
+static char *from_windows(const char *data, size_t len, size_t *ret_len) {
+    static const uint16_t upper[32] = {0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021, 0x2C6,  0x2030, 0x160,
+                                       0x2039, 0x152,  0x8D,   0x17D,  0x8F,   0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022,
+                                       0x2013, 0x2014, 0x2DC,  0x2122, 0x161,  0x203A, 0x153,  0x9D,   0x17E,  0x178};
+    char *text = malloc(3 * len + 1);
+    size_t n = 0;
+    for (size_t i = 0; text && i < len; i++) {
+        const uint8_t byte = (uint8_t)data[i];
+        n += put_utf8(text + n, byte >= 0x80 && byte < 0xA0 ? upper[byte - 0x80] : byte);
+    }
+    if (text)
+        text[n] = '\0';
+    *ret_len = n;
+    return text;
+}
+
 /* CRLF and CR become LF. Returns the new length. */
 static size_t unify_line_ends(char *text, size_t len) {
     size_t n = 0;
@@ -59,8 +85,9 @@ int text_read(const char *path, size_t max_bytes, char **ret, size_t *ret_len, s
     int rc = fsio_read(path, max_bytes, &text, &len, err);
     if (rc)
         return rc;
-    if (len >= 2 && (!memcmp(text, "\xFF\xFE", 2) || !memcmp(text, "\xFE\xFF", 2))) {
-        char *converted = from_utf16((const uint8_t *)text, len, &len);
+    const bool wide = len >= 2 && (!memcmp(text, "\xFF\xFE", 2) || !memcmp(text, "\xFE\xFF", 2));
+    if (wide || (strlen(text) == len && !is_utf8(text))) {
+        char *converted = wide ? from_utf16((const uint8_t *)text, len, &len) : from_windows(text, len, &len);
         free(text);
         if (!(text = converted))
             return err_set(err, ERR_EXHAUSTED, "out of memory reading %s", path);

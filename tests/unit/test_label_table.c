@@ -76,6 +76,23 @@ static void separators_and_numbers_of_spreadsheets(void **state) {
     refused("file,onset,end\na.edf,\"1,234\",3000\n", false, "t.csv:2: column 'onset' holds '1,234'");
 }
 
+/* The "CSV" of a spreadsheet is Windows-1252, unless somebody chose UTF-8. */
+static void names_are_read_in_the_bytes_of_spreadsheets(void **state) {
+    (void)state;
+    static const char *const texts[] = {"Datei;Beginn;Ende\nM\xFCller \x80.edf;1;2\n",
+                                        "Datei;Beginn;Ende\nM\xC3\xBCller \xE2\x82\xAC.edf;1;2\n"};
+    struct label_table table;
+    struct label_table_row row;
+    bool more = false;
+    for (size_t i = 0; i < 2; i++) {
+        put(texts[i]);
+        assert_int_equal(label_table_open(&table, path, &usual, &err), 0);
+        assert_int_equal(label_table_next(&table, &more, &row, &err), 0);
+        assert_string_equal(row.file, "M\xC3\xBCller \xE2\x82\xAC.edf");
+        label_table_close(&table);
+    }
+}
+
 static void times_of_the_recording_and_of_the_day(void **state) {
     (void)state;
     lies("file;onset;end\na.edf;0:01:02,5;01:03:00\n", false, 62.5, 3780);
@@ -127,18 +144,17 @@ static void columns_are_named_or_usual(void **state) {
     assert_true(span_s[0] == 3 && span_s[1] == 7); /* not the usual end beside a duration that was named */
     assert_int_equal(first("file,onset,end\na.edf,1,2\n", &named, false, span_s), ERR_INVALID);
     assert_non_null(strstr(err.message, "no column 'Aufnahme'; the header row has: file, onset, end"));
-    refused("file,onset\na.edf,1\n", false, "no column 'end|stop|duration'");
+    refused("file,onset\na.edf,1\n", false, "no column 'end|stop|duration'; the header row has: file, onset; name it with --end");
+    refused("wer,onset,end\na.edf,1,2\n", false, "name it with --file COLUMN");
     assert_int_equal(label_table_open(&(struct label_table){.type = 0}, "x.XLSX", &usual, &err), ERR_INVALID);
     assert_non_null(strstr(err.message, "save its sheet as CSV"));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(separators_and_numbers_of_spreadsheets),
-        cmocka_unit_test(times_of_the_recording_and_of_the_day),
-        cmocka_unit_test(a_recording_without_a_start_has_no_times_of_day),
-        cmocka_unit_test(rows_without_times_and_halves_of_rows),
-        cmocka_unit_test(columns_are_named_or_usual),
+        cmocka_unit_test(separators_and_numbers_of_spreadsheets), cmocka_unit_test(names_are_read_in_the_bytes_of_spreadsheets),
+        cmocka_unit_test(times_of_the_recording_and_of_the_day),  cmocka_unit_test(a_recording_without_a_start_has_no_times_of_day),
+        cmocka_unit_test(rows_without_times_and_halves_of_rows),  cmocka_unit_test(columns_are_named_or_usual),
     };
     return cmocka_run_group_tests(tests, make, temp_dir_remove);
 }
