@@ -409,26 +409,28 @@ static int measure(const struct burst_config *c, struct burst *b, double *ret, d
     return 0;
 }
 
-static int estimate_engine(const struct estimate_config *config, struct burst_network *network, struct estimate *ret,
+static int estimate_engine(const struct estimate_config *config, struct burst_network *network, bool measures, struct estimate *ret,
                            struct err *err) {
     const struct burst_config *c = config->job->config;
     OWNED_POINTER(device_close) struct device *device = NULL;
     OWNED_POINTER(stream_close) struct stream *stream = NULL;
     OWNED_POINTER(burst_free) struct burst *b = NULL;
+    double deliveries = 0;
     int rc;
     if ((rc = device_open(config->device, config->threads, &device, err)) ||
         (rc = stream_open(device, STREAM_NORMAL, &stream, err)) || (rc = burst_network_start(network, c, stream, &b, err)))
         return rc;
     const struct connectome *net = burst_connectome(b);
-    double deliveries = 0;
-    ret->memory_bytes = job_bytes(c, device, b);
-    estimate_fact(config, "neurons", "%u", net->net.n);
-    estimate_fact(config, "synapses", "%lld", (long long)net->synapses);
-    estimate_fact(config, "areas", "%d", net->n_areas);
-    if (c->ledger)
-        estimate_fact(config, "ledger", "at most %lld bytes of host memory", (long long)burst_output_ledger_bytes(c, net->net.n));
-    if (estimate_measures(config) &&
-        ((rc = estimate_stopped(config, err)) || (rc = measure(c, b, &ret->seconds_per_step, &deliveries, err))))
+    if (!ret->memory_bytes) {
+        ret->memory_bytes = job_bytes(c, device, b);
+        estimate_fact(config, "neurons", "%u", net->net.n);
+        estimate_fact(config, "synapses", "%lld", (long long)net->whole);
+        estimate_fact(config, "areas", "%d", net->n_areas);
+        if (c->ledger)
+            estimate_fact(config, "ledger", "at most %lld bytes of host memory",
+                          (long long)burst_output_ledger_bytes(c, net->net.n));
+    }
+    if (measures && ((rc = estimate_stopped(config, err)) || (rc = measure(c, b, &ret->seconds_per_step, &deliveries, err))))
         return rc;
     if (deliveries > 0)
         predict(config, net->net.n, deliveries);
@@ -436,12 +438,24 @@ static int estimate_engine(const struct estimate_config *config, struct burst_ne
     return 0;
 }
 
-/* A generated network that is too large is not built. */
+/* The first of n devices that share the network. */
+static int estimate_share(const struct estimate_config *config, const struct burst_config *c, int n, bool measures,
+                          struct estimate *ret, struct err *err) {
+    struct world share = {.size = n};
+    const struct task_env env = {.memory_limit_bytes = config->memory_limit_bytes, .world = n > 1 ? &share : NULL};
+    OWNED(burst_network_done) struct burst_network network = {0};
+    int rc = burst_network_load(c, &env, &network, err);
+    network.world = NULL;
+    return rc ? rc : estimate_engine(config, &network, measures, ret, err);
+}
+
+/* A generated network that is too large is not built. The time of one that several devices share is that of one, where it fits. */
 static int estimate_burst(const struct estimate_config *config, struct estimate *ret, struct err *err) {
     const struct estimate_file *file = estimate_file(config, "network.file"), *injections = estimate_file(config, "input.file");
     const struct estimate_file *recording = estimate_file(config, "input.recording");
     struct burst_config c = *(const struct burst_config *)config->job->config;
-    OWNED(burst_network_done) struct burst_network network = {0};
+    const bool measures = estimate_measures(config);
+    const int n = (int)config->job->devices;
     *ret = (struct estimate){.steps = c.ticks};
     if ((c.file && !file) || (c.injections && !injections) || (c.recording && !recording))
         return 0; /* not at hand */
@@ -449,14 +463,17 @@ static int estimate_burst(const struct estimate_config *config, struct estimate 
     c.injections = injections ? injections->path : NULL;
     c.recording = recording ? recording->path : NULL;
     int64_t bytes =
-        c.file ? 0 : connectome_bytes(c.neurons, c.neurons * c.synapses, c.neurons > SPIKE_PACKED_NEURONS || c.delays.items[1] > 1);
+        c.file ? 0
+               : connectome_bytes(c.neurons, c.neurons * c.synapses / n, c.neurons > SPIKE_PACKED_NEURONS || c.delays.items[1] > 1);
     if (config->memory_limit_bytes && bytes > config->memory_limit_bytes) {
         ret->memory_bytes = bytes;
         return 0;
     }
-    const struct task_env env = {.memory_limit_bytes = config->memory_limit_bytes};
-    int rc = burst_network_load(&c, &env, &network, err);
-    return rc ? rc : estimate_engine(config, &network, ret, err);
+    int rc = estimate_share(config, &c, n, measures && n == 1, ret, err);
+    if (rc || n == 1 || !measures)
+        return rc;
+    rc = estimate_share(config, &c, 1, true, ret, err);
+    return rc == ERR_EXHAUSTED ? 0 : rc;
 }
 
 const struct task_work work_burst = {

@@ -105,8 +105,9 @@ def check_devices(tmp, whole, sets):
     short = ["network.generate=layered", "input.random=0.01", "output.membranes_every=499", "output.ledger=9", "ticks=1000"]
     one = drive(f"{tmp}/short", *short)
     assert one.returncode == 0, one.stderr
-    _, out, _ = d.ctl("validate", CONFIG, "--json", "--set", "devices=3")
-    assert "sharing does not pay" in json.loads(out)["facts"]["devices"], out
+    several, alone = (json.loads(d.ctl("validate", CONFIG, "--json", "--set", f"devices={n}", "--set", "network.synapses=200")[1]) for n in (3, 1))
+    assert "sharing does not pay" in several["facts"]["devices"] and several["facts"]["synapses"] == alone["facts"]["synapses"] == "160000", (several, alone)
+    assert several["memory_bytes"] < alone["memory_bytes"] / 2 and several["seconds_per_step"] > 0, (several, alone)
     for n in (2, 4):
         code, end, err = d.submit(*short, f"devices={n}", file=CONFIG)
         assert code == 0, (end, err)
