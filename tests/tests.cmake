@@ -301,6 +301,8 @@ if(BRR_CXX AND NOT BRR_SANITIZE AND NOT BRR_FUZZ)
   endforeach()
   brr_test(emulated_test_live COMMAND $<TARGET_FILE:test_live> LABELS emulated
            ENVIRONMENT BRR_TEST_DEVICE=cuda:0 BRR_TEST_FILTER=replays_* BRR_CUDA_LIBRARY=${emulated_library})
+  brr_test(emulated_test_networks COMMAND $<TARGET_FILE:test_networks> LABELS emulated
+           ENVIRONMENT BRR_TEST_DEVICE=cuda:0 BRR_TEST_FILTER=devices_share_* BRR_CUDA_LIBRARY=${emulated_library})
   brr_test(emulated_test_evaluation COMMAND $<TARGET_FILE:test_evaluation> LABELS emulated # counts of launches and waits
            ENVIRONMENT BRR_TEST_DEVICE=cuda:0 BRR_EMULATED_KERNELS=0 BRR_CUDA_LIBRARY=${emulated_library})
   # libnccl.so.2 is the emulator itself.

@@ -28,7 +28,7 @@ static struct observer_share share = {.most = OBSERVER_SHARED_BYTES};
 static int set_up(void **state) {
     struct bench *b = calloc(1, sizeof *b);
     *state = b;
-    ok(device_open("cpu", 1, &b->device, &err));
+    ok(device_open(fixture_device(), 1, &b->device, &err));
     b->answers = mailbox_new(BOX, NULL, NULL);
     open_networks(b, 4, INT64_MAX);
     return 0;
@@ -401,7 +401,7 @@ static void devices_share_a_network(void **state) {
     float expected[SHARED], v[SHARED];
     uint64_t trace = 0;
     for (int i = 0; i < MOST_SHARED; i++)
-        ok(device_open("cpu", 1, &s.devices[i], &err));
+        ok(device_open(fixture_device(), 1, &s.devices[i], &err));
     drawn_init(&s.drawn, 7, SHARED, SHARED * 20, DRAWN_LATE, DRAWN_EVERYTHING | DRAWN_CURRENTS);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         uint64_t found = run_shared(&s, numbers[i][0], numbers[i][1], i ? v : expected);
@@ -728,6 +728,8 @@ static void observers_see_the_ticks_of_their_network(void **state) {
 }
 
 int main(void) {
+    if (getenv("BRR_TEST_FILTER"))
+        cmocka_set_test_filter(getenv("BRR_TEST_FILTER"));
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_network_is_made_steps_and_goes),
