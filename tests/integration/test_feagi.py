@@ -87,8 +87,8 @@ def container(body, version, compress=False):
 
 
 def genome(flat):
-    if flat:
-        return {"blueprint": {f"_____10c-{name}-{gene}": values[i] for i, name in enumerate(AREAS.values()) for gene, values in GENES.items()}}
+    if flat:  # a number's gene ends in f or in i
+        return {"blueprint": {f"_____10c-{name}-{gene.replace('snooze-f', 'snooze-i' if i % 2 else 'snooze-f')}": values[i] for i, name in enumerate(AREAS.values()) for gene, values in GENES.items()}}
     return {"blueprint": {name: {NAMES[gene]: values[i] for gene, values in GENES.items()} for i, name in enumerate(AREAS.values())}}
 
 
@@ -163,7 +163,7 @@ def check_refusals(tmp, neurons, synapses):
     assert "weights[0]" in refused(tmp, "bad.json", json.dumps({**good, "synapses": heavy}).encode())
     assert "memory neurons" in refused(tmp, "bad.json", json.dumps({**good, "synapses": memory}).encode())
     less, plastic, remembers = genome(True), genome(True), genome(False)
-    del less["blueprint"]["_____10c-aTM=-nx-snooze-f"]
+    less["blueprint"].pop("_____10c-aTM=-nx-snooze-f")
     plastic["blueprint"]["_____10c-aTM=-cx-dstmap-d"] = {"bXZpc3Vh": [["block_to_block", [1, 1, 1], 1, True]]}
     remembers["blueprint"]["aTM="]["is_mem_type"] = True
     assert "aTM= has no snooze_length" in refused(tmp, "bad.json", text, less) and "is plastic" in refused(tmp, "bad.json", text, plastic)

@@ -104,11 +104,19 @@ void feagi_genome_free(struct feagi_genome *g) {
     free(g);
 }
 
-static int property(const struct feagi_genome *g, const char *area, const char *gene, const char *name, double *ret,
-                    struct err *err) {
+/* The value of a gene; versions of FEAGI disagree on whether a number's gene ends in f or in i. */
+static const struct json *gene_of(const struct feagi_genome *g, const char *area, const char *gene) {
     char key[256];
     str_format(key, sizeof key, "%s%s-%s", GENE, area, gene);
     const struct json *value = json_get(g->blueprint, key);
+    char *last = key + strlen(key) - 1;
+    *last = *last == 'f' ? 'i' : *last == 'i' ? 'f' : *last;
+    return value ? value : json_get(g->blueprint, key);
+}
+
+static int property(const struct feagi_genome *g, const char *area, const char *gene, const char *name, double *ret,
+                    struct err *err) {
+    const struct json *value = gene_of(g, area, gene);
     value = value ? value : json_get(json_get(g->blueprint, area), name);
     *ret = json_kind(value) == JSON_KIND_BOOL ? (double)json_bool(value, false) : json_f64(value, NAN);
     return isfinite(*ret) ? 0 : err_set(err, ERR_INVALID, "%s: area %s has no %s (%s)", g->path, area, name, gene);
