@@ -173,6 +173,9 @@ def check_refusals(tmp, folder):
     refused("simulation.json", '"spikes"', '"current_clamp"', "current_clamp", "input a")
     refused("circuit.json", "$BASE/network", "$BASIS/network", "$BASIS")
     refused("simulation.json", "0.05", "0.005", "delay", "300 ticks")
+    with h5py.File(folder / "network/cells.h5", "r+") as f:
+        f["nodes/cells/node_id"][1] = 7
+    refused("simulation.json", "0.05", "0.05", "node 7 twice")
 
 
 def check_published(tmp):

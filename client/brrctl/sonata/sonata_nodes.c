@@ -257,6 +257,25 @@ static int read_arrays(struct nodes_reading *r, struct err *err) {
     return 0;
 }
 
+static int by_node_id(const void *a, const void *b) {
+    int64_t x = ((const struct sonata_id *)a)->id, y = ((const struct sonata_id *)b)->id;
+    return (x > y) - (x < y);
+}
+
+static int index_ids(struct sonata_population *p, struct err *err) {
+    if (!p->ids)
+        return 0;
+    if (!(p->by_id = malloc(((size_t)p->n + 1) * sizeof *p->by_id)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the %lld nodes of population %s", (long long)p->n, p->name);
+    for (int64_t i = 0; i < p->n; i++)
+        p->by_id[i] = (struct sonata_id){p->ids[i], i};
+    qsort(p->by_id, (size_t)p->n, sizeof *p->by_id, by_node_id);
+    for (int64_t i = 1; i < p->n; i++)
+        if (p->by_id[i].id == p->by_id[i - 1].id)
+            return err_set(err, ERR_INVALID, "population %s has node %lld twice", p->name, (long long)p->by_id[i].id);
+    return 0;
+}
+
 static int put_nodes(struct nodes_reading *r, struct sonata_population *p, struct err *err) {
     int rc = grow_neurons(r->net, r->n, err);
     for (int64_t node = 0; !rc && node < r->n; node++) {
@@ -287,6 +306,7 @@ static int read_population(struct sonata_network *n, const struct hdf5_file *fil
     int rc = read_arrays(&r, err);
     p->n = r.n;
     p->ids = r.ids;
+    rc = rc ? rc : index_ids(p, err);
     rc = rc ? rc : put_nodes(&r, p, err);
     free(r.type_ids);
     free(r.group_ids);
@@ -338,17 +358,17 @@ const struct sonata_population *sonata_population_of(const struct sonata_network
 }
 
 int64_t sonata_neuron_of(const struct sonata_population *p, int64_t node_id) {
-    if (node_id >= 0 && node_id < p->n && (!p->ids || p->ids[node_id] == node_id))
-        return p->first + node_id;
-    for (int64_t i = 0; p->ids && i < p->n; i++)
-        if (p->ids[i] == node_id)
-            return p->first + i;
-    return -1;
+    if (!p->ids)
+        return node_id >= 0 && node_id < p->n ? p->first + node_id : -1;
+    const struct sonata_id key = {node_id, 0}, *found = bsearch(&key, p->by_id, (size_t)p->n, sizeof *p->by_id, by_node_id);
+    return found ? p->first + found->at : -1;
 }
 
 void sonata_network_done(struct sonata_network *n) {
-    for (int i = 0; i < n->n_populations; i++)
+    for (int i = 0; i < n->n_populations; i++) {
         free(n->populations[i].ids);
+        free(n->populations[i].by_id);
+    }
     void *const all[] = {n->populations, n->v,     n->threshold, n->leak, n->current_leak, n->current_gain, n->refractory, n->area,
                          n->model,       n->units, n->areas,     n->src,  n->dst,          n->weight,       n->delay};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

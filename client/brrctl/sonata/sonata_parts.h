@@ -10,11 +10,15 @@
 /* How a node becomes a neuron. An instantaneous synapse is a current that lasts for one tick, and arrives a tick earlier. */
 enum sonata_model { SONATA_VIRTUAL, SONATA_INTFIRE1, SONATA_DELTA, SONATA_EXPONENTIAL };
 
+struct sonata_id {
+    int64_t id, at; /* of a node, and its position */
+};
 struct sonata_population {
     char name[64];
-    int64_t first, n; /* its neurons */
-    int64_t *ids;     /* (n) node ids; NULL: 0 to n − 1 */
-    bool simulated;   /* it has a node that is not virtual */
+    int64_t first, n;        /* its neurons */
+    int64_t *ids;            /* (n) node ids; NULL: 0 to n − 1 */
+    struct sonata_id *by_id; /* (n) the same, sorted; NULL with ids */
+    bool simulated;          /* it has a node that is not virtual */
 };
 
 /* Weights of a neuron's edges: a unit of which all of them are whole multiples, if there is one. */
