@@ -202,6 +202,12 @@ int fsio_link_or_copy(const char *from, const char *to, struct err *err) {
     return fsio_copy(from, to, err);
 }
 
+int fsio_link(const char *from, const char *to, struct err *err) {
+    if (fsio_exists(to) || !linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) || !symlink(from, to))
+        return 0;
+    return fsio_copy(from, to, err);
+}
+
 int fsio_rename(const char *from, const char *to, struct err *err) {
     if (rename(from, to) < 0)
         return err_errno(err, errno, "cannot put %s in place", to);

@@ -52,6 +52,10 @@ int fsio_copy(const char *from, const char *to, struct err *err);
  * where the volume allows, else a copy. */
 int fsio_link_or_copy(const char *from, const char *to, struct err *err);
 
+/* The same for a file that may be large and whose volume or owner may forbid hard links: a symbolic link then, and a copy only
+ * where the volume has none. from is absolute. */
+int fsio_link(const char *from, const char *to, struct err *err);
+
 /* Renames durably within a folder; an existing file of the new name is replaced. */
 int fsio_rename(const char *from, const char *to, struct err *err);
 /* mkdir -p with mode 0755. fsio_mkdirs_above makes the parent directory of path. */

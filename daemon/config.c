@@ -114,6 +114,8 @@ static const struct option rows[] = {
      "EEG of each stream that is kept in memory for its page, and the minute of each of its newest alarms; 0 = none"},
     {"viewer.memory", OPTION_BYTES, C(viewer_bytes), "1GiB", 1 << 20, 1e15, NULL,
      "limit for that EEG, over all streams; above it the streams that are opened last keep none"},
+    {"viewer.corrections", OPTION_STRING, C(corrections), "null", 0, 0, NULL,
+     "folder for the answers of readers about recordings, which is a data source; default paths.results/corrections"},
     {"sessions.shared", OPTION_STRING, C(shared_sessions), "null", 0, 0, NULL,
      "folder that several daemons share for snapshots of streams, so that a stream goes on at another daemon; default: "
      "paths.results/sessions, which belongs to one daemon"},

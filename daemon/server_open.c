@@ -388,6 +388,7 @@ int server_open(struct daemon *d, struct err *err) {
         log_credentials(&d->stores[i]);
     }
     s->local_paths = c->local_paths;
+    s->corrections = c->corrections;
     s->price_per_hour = c->price_per_hour;
     s->currency = c->currency;
     s->places = (struct places){.data_dir = c->data,

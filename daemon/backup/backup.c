@@ -5,23 +5,26 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
+#include "formats/eegfile.h"
 
-static const char *const folders[] = {"served", "pinned", "uploads", "sessions"};
+static const char *const folders[] = {"served", "pinned", "uploads", "sessions", "corrections"};
 
 struct listing {
     struct backup_files *files;
     const char *folder;
 };
 
-static bool left_out(const char *path) {
-    return fsio_is_temporary(fsio_basename(path)) || str_starts(path, "rejected/") || str_starts(path, ".fetch/");
+/* Beside the answers of readers there are links to recordings, which are no part of a backup. */
+static bool left_out(const char *folder, const char *path) {
+    return (!strcmp(folder, "corrections") && eegfile_kind(path) != EEGFILE_NONE) || fsio_is_temporary(fsio_basename(path)) ||
+           str_starts(path, "rejected/") || str_starts(path, ".fetch/");
 }
 
 static int list_one(void *ctx, const char *path, int64_t bytes, struct err *err) {
     struct listing *l = ctx;
     char whole[4096];
     (void)bytes;
-    if (left_out(path))
+    if (left_out(l->folder, path))
         return 0;
     if (l->files->n == BACKUP_MAX_FILES)
         return err_set(err, ERR_EXHAUSTED, "more than %d files to back up in %s", BACKUP_MAX_FILES, l->folder);

@@ -160,6 +160,7 @@ bool http_view(const struct http_request *r, struct str *readiness, struct page_
                               .signed_in = !open,
                               .answers = open || r->caller.answer || r->caller.role >= ROLE_ADMIN,
                               .names = open ? NULL : r->caller.names,
+                              .corrects = open || r->caller.role >= ROLE_SUBMIT,
                               .wall = on_wall(r),
                               .sort = MHD_lookup_connection_value(r->connection, MHD_GET_ARGUMENT_KIND, "sort"),
                               .ready = http_readiness(state, readiness),
@@ -322,6 +323,8 @@ static enum MHD_Result answer_page(const struct http_request *r, const struct pa
         return answer_traces(r, v);
     if (str_starts(r->url, "/streams/") && r->url[9])
         return answer_reading(r, v, READING_STREAM, r->url + 9);
+    if (http_is_recording_answer(r->url))
+        return http_recording_answers(r, v);
     if (str_starts(r->url, "/recordings/"))
         return str_ends(r->url, "/eeg") ? answer_recording(r, v) : answer_reading(r, v, READING_RECORDING, r->url + 12);
     if (str_starts(r->url, "/jobs/") && r->url[6])
@@ -397,11 +400,25 @@ static enum MHD_Result answer_probe(const struct http_request *r) {
     return result;
 }
 
+/* A page, or the answer to the form of a recording, for an admitted caller. */
+static enum MHD_Result answer_viewed(const struct http_request *r, const struct http_form *form) {
+    struct page_view view;
+    struct str line;
+    str_init(&line, LINE_BYTES);
+    const bool begun = http_view(r, &line, &view);
+    enum MHD_Result result =
+        !begun ? answer_error(r, NULL, MHD_HTTP_SERVICE_UNAVAILABLE, "Not yet", "The daemon is starting; try again in a second.")
+        : form ? http_correct_recording(r, &view, form)
+               : answer_page(r, &view);
+    if (begun)
+        http_view_done(&view);
+    str_done(&line);
+    return result;
+}
+
 /* What needs the role read. */
 static enum MHD_Result answer_reader(struct http_request *r) {
     struct auth_refusal refusal;
-    struct page_view view;
-    struct str line;
     if (strcmp(r->url, "/metrics") != 0 && !http_host_fits(r))
         return answer_error(
             r, NULL, MHD_HTTP_MISDIRECTED_REQUEST, "Not under this name",
@@ -415,15 +432,7 @@ static enum MHD_Result answer_reader(struct http_request *r) {
         return answer_metrics(r);
     if (!strcmp(r->url, "/events"))
         return http_follow(r);
-    str_init(&line, LINE_BYTES);
-    const bool begun = http_view(r, &line, &view);
-    enum MHD_Result result =
-        begun ? answer_page(r, &view)
-              : answer_error(r, NULL, MHD_HTTP_SERVICE_UNAVAILABLE, "Not yet", "The daemon is starting; try again in a second.");
-    if (begun)
-        http_view_done(&view);
-    str_done(&line);
-    return result;
+    return answer_viewed(r, NULL);
 }
 
 static enum MHD_Result answer_get(struct http_request *r) {
@@ -441,6 +450,9 @@ static enum MHD_Result answer_post(struct http_request *r, const struct http_for
     if (!http_form_is_own(r))
         return answer_error(r, NULL, MHD_HTTP_FORBIDDEN, "Not from here", "The form was sent by a page of another site.");
     str_copy(r->caller.peer, sizeof r->caller.peer, peer_of(r->connection, peer));
+    if (http_is_recording_form(r->url))
+        return http_admit(r, &refusal) ? answer_viewed(r, form)
+                                       : answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "Sign in first", refusal.err.message);
     if (!strcmp(r->url, "/alarms"))
         return http_admit(r, &refusal) ? http_answer_alarm(r, form)
                                        : answer_error(r, NULL, MHD_HTTP_UNAUTHORIZED, "Sign in first", refusal.err.message);
@@ -465,7 +477,8 @@ enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const c
     (void)version;
     struct http_request r = {.server = ctx, .connection = connection, .url = url};
     niceness_set(NICENESS_OTHER);
-    const bool post = !strcmp(method, "POST") && (!strcmp(url, "/login") || !strcmp(url, "/logout") || !strcmp(url, "/alarms"));
+    const bool post = !strcmp(method, "POST") &&
+                      (!strcmp(url, "/login") || !strcmp(url, "/logout") || !strcmp(url, "/alarms") || http_is_recording_form(url));
     if (post && !*state) { /* the body follows */
         *state = http_form_new();
         return *state ? MHD_YES : MHD_NO;

@@ -15,6 +15,11 @@ static const char *find(const char *body, const char *name) {
     return body ? body + len + 1 : NULL;
 }
 
+bool form_has(const char *body, const char *name) {
+    const char *at = find(body, name);
+    return at && *at && *at != '&';
+}
+
 void form_field(const char *body, const char *name, char *ret, size_t size) {
     const char *at = find(body, name);
     size_t n = 0;

@@ -32,7 +32,7 @@ void http_form_free(struct http_form *f) {
 
 void http_form_add(struct http_form *f, const char *data, size_t len) { str_append(&f->body, data, len); }
 
-const char *http_form_text(const struct http_form *f) { return str_cstr(&f->body); }
+const char *http_form_text(const struct http_form *f) { return str_ok(&f->body) ? str_cstr(&f->body) : NULL; }
 
 /* The header that sets this cookie; NULL: that forgets it. */
 static void put_cookie(const struct http_request *r, const struct cookie *c, char ret[HEADER_MAX]) {

@@ -17,6 +17,8 @@ struct reading {
     enum reading_what what;
     struct page_view view;
     struct traces_query traces;
+    struct correction_form form;
+    bool has_form;
     char path[READING_PATH], principal[400], names[TOKEN_NAMES_SIZE], readiness[400], journal[4096], database[4096];
     struct html page;
     int rc;
@@ -25,7 +27,7 @@ struct reading {
 
 /* Threads of all servers: those for pages, and those that look into recordings, whose volumes no page of a stream waits for. */
 static atomic_int at_work[2];
-static atomic_int *counter_of(enum reading_what what) { return &at_work[what == READING_TRACES]; }
+static atomic_int *counter_of(enum reading_what what) { return &at_work[what >= READING_TRACES]; }
 
 void reading_done(struct reading *r) {
     if (!r || atomic_fetch_sub(&r->references, 1) > 1)
@@ -40,11 +42,13 @@ void reading_done(struct reading *r) {
 
 const struct html *reading_page(const struct reading *r) { return &r->page; }
 
-static int read_traces(struct reading *r) {
+static int look_into_recording(struct reading *r) {
     struct recording_entry *recording = recordings_find(r->view.recordings, r->view.all ? NULL : r->principal, r->path);
     if (!recording)
         return err_set(&r->err, ERR_NOT_FOUND, "there is no recording of this id; brrctl view gives it another one");
-    int rc = recording_traces(recording, &r->traces, &r->gone, &r->page.out, &r->err);
+    int rc = r->what == READING_ANSWERS  ? corrections_answer(recording, r->has_form ? &r->form : NULL, &r->page.out, &r->err)
+             : r->what == READING_EXPORT ? corrections_export(recording, &r->page.out, &r->err)
+                                         : recording_traces(recording, &r->traces, &r->gone, &r->page.out, &r->err);
     recording_drop(recording);
     return rc;
 }
@@ -68,7 +72,9 @@ static int read_it(struct reading *r) {
         found = page_recording(&r->page, &r->view, r->path);
         break;
     case READING_TRACES:
-        return read_traces(r);
+    case READING_ANSWERS:
+    case READING_EXPORT:
+        return look_into_recording(r);
     }
     return found ? 0 : err_set(&r->err, ERR_NOT_FOUND, "there is no such page");
 }
@@ -96,6 +102,9 @@ static struct reading *reading_new(const struct reading_request *q) {
     r->what = q->what;
     r->view = *q->view;
     r->traces = q->traces;
+    r->has_form = q->form;
+    if (q->form)
+        r->form = *q->form;
     status_share(q->view->status);
     recordings_share(q->view->recordings);
     str_copy(r->path, sizeof r->path, q->path);
@@ -116,6 +125,13 @@ static struct reading *reading_new(const struct reading_request *q) {
     return r;
 }
 
+static const char *late_text(const struct reading *r) {
+    return r->what == READING_TRACES
+               ? "the samples of this span could not be read within %d s; show a shorter span, or try again later"
+           : r->has_form ? "the volume does not answer within %d s, so that the answer may be saved later or not at all; look again"
+                         : "the volume with these files does not answer within %d s; try again later";
+}
+
 /* Waits for the thread, and takes what it found. */
 static int await(struct reading *r, struct reading **ret, struct err *err) {
     const struct timespec until = clock_after_ms(READING_S * 1000);
@@ -129,12 +145,7 @@ static int await(struct reading *r, struct reading **ret, struct err *err) {
         *ret = r;
         return 0;
     }
-    int rc = done ? err_set(err, r->rc, "%s", r->err.message)
-                  : err_set(err, ERR_UNAVAILABLE,
-                            r->what == READING_TRACES
-                                ? "the samples of this span could not be read within %d s; show a shorter span, or try again later"
-                                : "the volume with these files does not answer within %d s; try again later",
-                            READING_S);
+    int rc = done ? err_set(err, r->rc, "%s", r->err.message) : err_set(err, ERR_UNAVAILABLE, late_text(r), READING_S);
     atomic_store(&r->gone, true);
     reading_done(r);
     return rc;
@@ -144,7 +155,7 @@ int reading_run(const struct reading_request *request, struct reading **ret, str
     pthread_attr_t detached;
     pthread_t thread;
     atomic_int *counter = counter_of(request->what);
-    const int most = request->what == READING_TRACES ? READINGS_OF_RECORDINGS : READINGS;
+    const int most = request->what >= READING_TRACES ? READINGS_OF_RECORDINGS : READINGS;
     if (atomic_fetch_add(counter, 1) >= most) {
         atomic_fetch_sub(counter, 1);
         return err_set(err, ERR_EXHAUSTED, "%d pages wait for files already; try again later", most);

@@ -13,6 +13,7 @@ struct page_view {
     const char *principal;          /* else those of this one */
     bool answers;                   /* answers alarms, of the beds whose names match `names` (token_names_match) */
     const char *names;              /* NULL: of all */
+    bool corrects;                  /* answers events of recordings */
     bool wall;                      /* /streams?wall: names, states and times for a screen on a wall */
     const char *sort;               /* /jobs?sort=f1: by this column, with "-" before it from its end; NULL: not */
     bool signed_in;                 /* by a token, which can be forgotten */

@@ -14,7 +14,7 @@ static const struct {
 
 static void put_head(struct html *h, const struct page_view *v, const struct shell *s, int alarms) {
     const struct page_asset *css = page_asset_find("/assets/page.css"), *js = page_asset_find("/assets/page.js"),
-                            *viewer = page_asset_find("/assets/viewer.js");
+                            *viewer = page_asset_find("/assets/viewer.js"), *answers = page_asset_find("/assets/answers.js");
     html_put(h, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                 "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
                 "<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
@@ -26,6 +26,8 @@ static void put_head(struct html *h, const struct page_view *v, const struct she
         html_put(h, "<script src=\"%s?%s\" defer></script>\n", js->path, js->digest);
     if (s->eeg)
         html_put(h, "<script src=\"%s?%s\" defer></script>\n", viewer->path, viewer->digest);
+    if (s->answers)
+        html_put(h, "<script src=\"%s?%s\" defer></script>\n", answers->path, answers->digest);
     if (s->live)
         html_put(h, "<noscript><meta http-equiv=\"refresh\" content=\"%d\"></noscript>\n", RELOAD_S);
     html_put(h, "</head>\n");

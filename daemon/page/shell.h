@@ -10,8 +10,9 @@ struct shell {
     const char *title;
     enum shell_place place;
     bool live;
-    bool sounds; /* it makes the sound of alarms */
-    bool eeg;    /* it has a viewer of EEG */
+    bool sounds;  /* it makes the sound of alarms */
+    bool eeg;     /* it has a viewer of EEG */
+    bool answers; /* of readers about what the viewer shows */
 };
 void shell_begin(struct html *h, const struct page_view *v, const struct shell *s); /* v may be NULL */
 void shell_end(struct html *h, const struct page_view *v);

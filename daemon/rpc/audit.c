@@ -87,7 +87,8 @@ static bool take(struct count *c) {
 }
 
 bool audit_allows(struct audit *a, const char *principal, const char *method, const char *id, int64_t now_ms) {
-    const char *const of_id[] = {principal, method, id ? id : ""}, *const of_method[] = {principal, method, ""},
+    /* An object without an id, such as a page, counts apart from the method's lines. */
+    const char *const of_id[] = {principal, method, id && *id ? id : "page"}, *const of_method[] = {principal, method, ""},
                       *const of_caller[] = {principal, "", ""};
     bool allowed = false;
     pthread_mutex_lock(&a->lock);

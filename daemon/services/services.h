@@ -77,6 +77,7 @@ struct services {
     /* http_page_url */
     int (*page_url)(struct services *s, const char *path, char *ret, size_t size, struct err *err);
     struct recordings *recordings;         /* that callers look at */
+    const char *corrections;               /* viewer.corrections, or NULL */
     void (*drain)(struct services *s);     /* same as SIGTERM */
     atomic_bool serving, writable;         /* serving: the daemon does not stop. writable: the job database can be written */
     bool draining;                         /* streams are being ended, and none is taken any more */

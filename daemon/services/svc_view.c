@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fsio.h"
+#include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/live/resume_token.h"
 #include "daemon/services/convert.h"
@@ -16,7 +18,8 @@ struct view_call {
     struct places places;
     struct recordings *recordings;
     char recording[4096], path[4096], principal[256], id[RECORDINGS_ID_SIZE];
-    struct recording_request request; /* its marks and values are this call's */
+    char answers[4096], relative[4096]; /* "" = for no answers */
+    struct recording_request request;   /* its marks and values are this call's */
 };
 
 static void drop_view(struct offload *work) {
@@ -26,6 +29,28 @@ static void drop_view(struct offload *work) {
     free(v);
 }
 
+/* Length of a folder's path in front of the path of a file below it; 0: it is not below. */
+static size_t length_above(const char *path, const char *folder) {
+    const size_t n = strlen(folder);
+    return n > 1 && !strncmp(path, folder, n) && path[n] == '/' ? n : 0;
+}
+
+/* The folder that the caller names, or the daemon's own, where a recording keeps its path below paths.data, else its whole path.
+ * Recordings in that folder itself are links to others, which have the answers. */
+static int find_answers(struct view_call *v, struct err *err) {
+    char data[4096];
+    int rc;
+    if (*v->relative)
+        return 0;
+    if ((rc = fsio_absolute(data, sizeof data, v->places.data_dir, err)))
+        return rc;
+    if (length_above(v->path, v->answers))
+        v->answers[0] = '\0';
+    else
+        str_copy(v->relative, sizeof v->relative, v->path + length_above(v->path, data) + 1);
+    return 0;
+}
+
 /* On the pool: its volume may not answer, nor that of the recording that makes room for it. */
 static void find_recording(struct offload *work) {
     struct view_call *v = (struct view_call *)work;
@@ -33,6 +58,10 @@ static void find_recording(struct offload *work) {
     if (places_file(&v->places, "recording", v->recording, v->path, &work->err) || eegfile_open_header(v->path, &file, &work->err))
         return;
     eegfile_close(file);
+    if (find_answers(v, &work->err))
+        return;
+    v->request.answers = *v->answers ? v->answers : NULL;
+    v->request.relative = v->relative;
     v->request.path = v->path;
     v->request.principal = v->principal;
     v->request.id = v->id;
@@ -74,6 +103,27 @@ static int take_marks(struct view_call *v, const Brr__V1__ViewRequest *in, struc
     return 0;
 }
 
+/* A review is a folder that the daemon writes to, so that it takes a caller who may name any path. */
+static int take_answers(struct view_call *v, const struct services *s, const Brr__V1__ViewRequest *in, struct err *err) {
+    char own[4096];
+    v->request.at_s = in->at_s;
+    if (*in->review && !v->places.local_paths)
+        return err_set(err, ERR_DENIED,
+                       "review: answers are saved in %s; to name another folder, ask as the daemon's user with local_paths: true",
+                       s->corrections ? s->corrections : "paths.results/corrections");
+    if (*in->review &&
+        (*in->review != '/' || !fsio_is_below(in->review_path) || !str_copy(v->relative, sizeof v->relative, in->review_path)))
+        return err_set(err, ERR_INVALID,
+                       "review: expected an absolute folder, and in review_path the path of a recording below it");
+    int rc = s->corrections || *in->review ? 0 : fsio_join(own, sizeof own, v->places.results_dir, "corrections", err);
+    return rc ? rc
+              : fsio_absolute(v->answers, sizeof v->answers,
+                              *in->review      ? in->review
+                              : s->corrections ? s->corrections
+                                               : own,
+                              err);
+}
+
 static int view(struct rpc_call *call, const void *message, struct err *err) {
     const Brr__V1__ViewRequest *in = message;
     struct services *s = services_of(call);
@@ -91,7 +141,7 @@ static int view(struct rpc_call *call, const void *message, struct err *err) {
     v->places = s->places;
     v->recordings = s->recordings;
     str_copy(v->principal, sizeof v->principal, rpc_caller(call)->name);
-    if ((rc = take_marks(v, in, err)))
+    if ((rc = take_marks(v, in, err)) || (rc = take_answers(v, s, in, err)))
         return rc;
     if (!*in->recording || !str_copy(v->recording, sizeof v->recording, in->recording))
         return err_set(err, ERR_INVALID, "recording: expected a path of less than %zu bytes", sizeof v->recording);

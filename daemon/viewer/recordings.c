@@ -9,6 +9,7 @@
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/principal.h"
+#include "eeg/correction.h"
 #include "eeg/labels.h"
 #include "eeg/montage.h"
 #include "formats/civil.h"
@@ -18,7 +19,8 @@ enum { ROWS = 64, HIGHEST_HZ = 512, PIECE = 1 << 14 /* samples of a row that are
 
 struct recording_entry {
     atomic_int references;
-    char id[RECORDINGS_ID_SIZE], path[4096], principal[256];
+    char id[RECORDINGS_ID_SIZE], path[4096], principal[256], answers[4096], relative[4096];
+    double at_s;
     struct recording_mark *marks; /* room for RECORDINGS_MARKS: those of its labels follow when it is opened */
     int n_marks;
     uint8_t *p;
@@ -93,6 +95,9 @@ static struct recording_entry *entry_new(const struct recording_request *q) {
     str_copy(r->principal, sizeof r->principal, q->principal);
     memcpy(r->marks, q->marks, (size_t)q->n_marks * sizeof *r->marks);
     memcpy(r->p, q->p, q->n_p);
+    str_copy(r->answers, sizeof r->answers, q->answers ? q->answers : "");
+    str_copy(r->relative, sizeof r->relative, q->answers ? q->relative : "");
+    r->at_s = q->at_s;
     r->n_marks = q->n_marks;
     r->n_p = q->n_p;
     r->p_step_s = q->p_step_s;
@@ -128,6 +133,12 @@ struct recording_entry *recordings_find(struct recordings *all, const char *prin
 }
 
 const char *recording_name(const struct recording_entry *r) { return fsio_basename(r->path); }
+double recording_at(const struct recording_entry *r) { return r->at_s; }
+
+bool recording_answers(const struct recording_entry *r, struct correction_place *ret) {
+    *ret = (struct correction_place){.eeg = r->path, .folder = r->answers, .relative = r->relative};
+    return *r->answers;
+}
 
 /* ---- opening ---- */
 
@@ -336,6 +347,8 @@ static void put_recording_marks(struct json_writer *w, const struct recording_en
         json_put_str(w, "kind", "event");
         json_put_i64(w, "first", llround(r->marks[i].onset_s * rate));
         json_put_i64(w, "end", llround(r->marks[i].end_s * rate));
+        json_put_f64(w, "onset_s", r->marks[i].onset_s);
+        json_put_f64(w, "end_s", r->marks[i].end_s);
         json_put_str(w, "text", r->marks[i].text);
         json_end(w, '}');
     }

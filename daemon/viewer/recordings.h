@@ -8,6 +8,7 @@
 #include "daemon/viewer/traces.h"
 
 enum { RECORDINGS = 64, RECORDINGS_ID_SIZE = 33, RECORDINGS_MARKS = 2000, RECORDINGS_P_BYTES = 1 << 17, RECORDINGS_TEXT = 64 };
+struct correction_place;
 
 struct recordings;
 struct recording_entry;
@@ -24,6 +25,8 @@ struct recording_request {
     const uint8_t *p; /* the probability of each p_step_s from 0 on, in two-hundredths; above 200: none */
     size_t n_p;
     double p_step_s;
+    const char *answers, *relative; /* folder for answers of readers, and the path of the recording below it; NULL: for none */
+    double at_s;                    /* where the page opens; below 0: at the first mark */
 };
 
 struct recordings *recordings_new(void);                     /* NULL when out of memory */
@@ -36,6 +39,9 @@ int recordings_add(struct recordings *all, const struct recording_request *reque
 struct recording_entry *recordings_find(struct recordings *all, const char *principal, const char *id);
 void recording_drop(struct recording_entry *r);              /* NULL is fine; the last one closes the file */
 const char *recording_name(const struct recording_entry *r); /* of its file */
+double recording_at(const struct recording_entry *r);
+/* Where its answers are saved, borrowed; false: they cannot be. */
+bool recording_answers(const struct recording_entry *r, struct correction_place *ret);
 
 /* Samples for the viewer, as traces_of_stream: all voltages of one rate, means of several samples where that is above 512 Hz, each
  * channel without its mean over the first ten seconds. Waits for the volume. Errors of the file, INVALID of the query; CANCELLED

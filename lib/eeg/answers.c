@@ -8,6 +8,7 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "eeg/table.h"
+#include "store/digest.h"
 #include "store/outputs.h"
 
 enum { MAX_TEXT = 256 << 20 };
@@ -68,10 +69,14 @@ static bool is_listed(const char *type) {
     return false;
 }
 
+/* UTF-8 without control characters: one cell of a table that every reader takes for UTF-8. */
 static bool is_plain(const char *text) {
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f)
+    while (*text) {
+        const int step = str_utf8_step(text);
+        if (!step || (unsigned char)*text < ' ' || *text == 0x7f)
             return false;
+        text += step;
+    }
     return true;
 }
 
@@ -85,7 +90,8 @@ static int check_answer(const struct answer *a, double recording_s, struct err *
     if (table_is_blank(a->reader))
         return err_set(err, ERR_INVALID, "an answer needs the name of its reader");
     if (!is_plain(a->reader) || !is_plain(a->comment))
-        return err_set(err, ERR_INVALID, "the reader's name and the comment are one line each, without control characters");
+        return err_set(err, ERR_INVALID,
+                       "the reader's name and the comment are one line of UTF-8 each, without control characters");
     return 0;
 }
 
@@ -266,12 +272,17 @@ static void put_rows(struct str *out, const struct answers *rows, const struct a
 int answers_write(const struct answers *a, const struct answers_file *file, struct err *err) {
     OWNED(str_done) struct str text;
     OWNED(answers_done) struct answers rows = {0};
+    char sha256[DIGEST_HEX_SIZE];
     int rc = outputs_check(file->path, file->force, err);
     str_init(&text, MAX_TEXT);
     if (rc || (rc = make_rows(a, file->labels, &rows, err)))
         return rc;
     put_rows(&text, &rows, file);
-    if ((rc = fsio_mkdirs_above(file->path, err)) || (rc = fsio_write_text(file->path, &text, err)))
+    if (!str_ok(&text) || !digest_bytes(str_cstr(&text), text.len, sha256))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the answers in %s", file->path);
+    /* What people said: brrd may replace it, and it holds labels. Listed before and after, so that it is brrd's at any moment. */
+    if ((rc = fsio_mkdirs_above(file->path, err)) || (rc = outputs_announce_copy(file->path, sha256, err)) ||
+        (rc = fsio_write_text(file->path, &text, err)))
         return rc;
-    return outputs_add_copy(file->path, err); /* what people said: brrd may replace it, and it holds labels */
+    return outputs_add_copy(file->path, err);
 }

@@ -39,14 +39,19 @@ static struct json *read_list(const char *list) {
 
 static const char own_files[] = "files", copies[] = "copies"; /* the maps of a list */
 
+/* The digests of a file in a map, separated by blanks: one, or two while a copy is replaced; "" = it is not listed. */
+static const char *digests_of(const struct json *list, const char *map, const char *path) {
+    return json_str(json_get(json_get(list, map), fsio_basename(path)), "");
+}
+
 /* True if the map has the file as it is now. */
 static bool is_listed(const char *path, const char *map) {
     char folder[PATH_SIZE], list[PATH_SIZE], sha256[DIGEST_HEX_SIZE];
     if (!places(path, folder, list))
         return false;
     OWNED_POINTER(json_free) struct json *json = read_list(list);
-    const char *listed = json_str(json_get(json_get(json, map), fsio_basename(path)), "");
-    return *listed && is_regular(path) && !digest_file(path, sha256, NULL) && !strcmp(listed, sha256);
+    const char *listed = digests_of(json, map, path);
+    return *listed && is_regular(path) && !digest_file(path, sha256, NULL) && strstr(listed, sha256);
 }
 
 bool outputs_own(const char *path) { return is_listed(path, own_files); }
@@ -73,7 +78,8 @@ static void put_map(const struct json *json, const char *map, const char *name, 
     json_end(w, '}');
 }
 
-static int enter(const char *path, const char *sha256, bool copy, struct err *err) {
+/* beside: a digest that is listed stays, in front of this one. */
+static int enter(const char *path, const char *sha256, bool copy, bool beside, struct err *err) {
     char folder[PATH_SIZE], list[PATH_SIZE];
     OWNED(str_done) struct str text;
     struct json_writer w;
@@ -85,6 +91,10 @@ static int enter(const char *path, const char *sha256, bool copy, struct err *er
         flock(lock, LOCK_EX); /* without locks on this volume two writers may lose an entry */
     OWNED_POINTER(json_free) struct json *json = read_list(list);
     const char *name = fsio_basename(path);
+    char now[DIGEST_HEX_SIZE], both[2 * DIGEST_HEX_SIZE];
+    if (beside && is_regular(path) && !digest_file(path, now, NULL) && strstr(digests_of(json, copies, path), now) &&
+        str_format(both, sizeof both, "%s %s", now, sha256))
+        sha256 = both;
     json_writer_init(&w, &text);
     json_begin_object(&w, NULL);
     put_map(json, own_files, name, copy ? NULL : sha256, &w);
@@ -94,14 +104,15 @@ static int enter(const char *path, const char *sha256, bool copy, struct err *er
     return fsio_write_text(list, &text, err);
 }
 
-int outputs_announce(const char *path, const char *sha256, struct err *err) { return enter(path, sha256, false, err); }
+int outputs_announce(const char *path, const char *sha256, struct err *err) { return enter(path, sha256, false, false, err); }
+int outputs_announce_copy(const char *path, const char *sha256, struct err *err) { return enter(path, sha256, true, true, err); }
 
 static int add(const char *path, bool copy, struct err *err) {
     char sha256[DIGEST_HEX_SIZE];
     if (!is_regular(path))
         return 0;
     int rc = digest_file(path, sha256, err);
-    return rc ? rc : enter(path, sha256, copy, err);
+    return rc ? rc : enter(path, sha256, copy, false, err);
 }
 
 int outputs_add(const char *path, struct err *err) { return add(path, false, err); }

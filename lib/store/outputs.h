@@ -21,5 +21,8 @@ int outputs_add_copy(const char *path, struct err *err);
 int outputs_add(const char *path, struct err *err);
 /* The same with the digest of a file that will be written now, so that the file is never there without its entry. */
 int outputs_announce(const char *path, const char *sha256, struct err *err);
+/* Lists the digest of a copy that will replace the present file, beside the digest of that one: whichever of the two files an
+ * interrupted replacement leaves is listed. outputs_add_copy follows. */
+int outputs_announce_copy(const char *path, const char *sha256, struct err *err);
 
 #endif

@@ -2,6 +2,7 @@
 """The pages in a real browser: with no stream, a few and two hundred; an alarm that a seizure raises is on the open page at once, sounds,
 is acknowledged and noted there, which ends its escalation, and is in the journal with its answers after kill -9; no message in the console, no request to another host, valid HTML, a page without script, by keyboard, behind
 a login. Screenshots lie in build/pages; with BRR_PAGE_PICTURES set to a folder, those of docs/ are made there, which takes a minute more."""
+import csv
 import http.client
 import json
 import os
@@ -264,11 +265,15 @@ def check_jobs(p, tmp, job):
     browser.screenshot(f"{SHOTS}/jobs-compared.png", whole=True)
 
 
-def check_work(p, tmp):
+def check_work(p, tmp, review, seizures):
+    """A job's pages; it learns from what readers corrected, and the other recording as it is."""
     d = p.d
-    code, end, err = d.submit(*MINI, f"data.source=file://{tmp}/eeg", "data.validation_fraction=0.5", "training.max_steps=30", "training.validate_every=10")
+    shutil.copytree(f"{tmp}/eeg/sub-01", f"{review}{tmp}/eeg/sub-01")  # validates
+    code, end, err = d.submit(*MINI, f"data.source=file://{review}", "data.validation_fraction=0.5", "training.max_steps=30", "training.validate_every=10")
     assert code == 0, err
-    job = end["job"]
+    job, log = end["job"], d.ctl("logs", end["job"])[1]
+    full = sum(8 * k >= onset and 8 * k + 16 <= end_s for onset, end_s in seizures for k in range(21))  # windows of 16 s, one each 8 s
+    assert "training patients: sub-02" in log and f" {full} full" in log, (seizures, full, log)
     assert d.ctl("load", "ward", "demo")[0] == 0
     p.browser.size(1280, 960)
     p.open(f"/jobs/{job}", "job", "page-job", whole=True)
@@ -282,6 +287,90 @@ def check_work(p, tmp):
     check_jobs(p, tmp, job)
     p.open("/", "overview", "page-overview")
     assert job in p.browser.run("document.body.innerText")
+
+
+def drag(browser, selector, x_from, x_to):
+    """In pixels from the left edge of the element, at the middle of its height."""
+    at = browser.run(f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}}); const r = e.getBoundingClientRect(); return [r.x, r.y + r.height / 2]; }})()")
+    for kind, x in (("mousePressed", x_from), ("mouseMoved", (x_from + x_to) / 2), ("mouseMoved", x_to), ("mouseReleased", x_to)):
+        browser.call("Input.dispatchMouseEvent", type=kind, x=at[0] + x, y=at[1], button="left", buttons=1, clickCount=1)
+
+
+def readers_rows(path):
+    """(onset, end, type, reader) of each row that a reader answered."""
+    with open(path, encoding="utf-8") as f:
+        rows_of = list(csv.DictReader(f, delimiter="\t"))
+    return [(float(r["onset"]), round(float(r["onset"]) + float(r["duration"]), 2), r["eventType"], r["reader"], r["comment"]) for r in rows_of if r["reader"] != "n/a"]
+
+
+def check_answers(p, tmp):
+    """A reader moves the end of a seizure, rejects an event, adds one; another one answers meanwhile; the label file has it all."""
+    browser, viewer, page = p.browser, "document.getElementById('eeg').viewer", "document.getElementById('answers').answers"
+    recording = f"{tmp}/eeg/sub-02/sub-02_run-01_eeg.edf"
+    with open(recording.replace("_eeg.edf", "_events.tsv"), encoding="utf-8") as f:
+        labels = f.read()
+    with open(f"{tmp}/found.tsv", "w", encoding="utf-8") as f:
+        f.write("onset\tduration\teventType\tconfidence\n3\t9.5\tsz\t0.55\n")
+    code, url, err = p.d.ctl("view", recording, "--events", f"{tmp}/found.tsv")
+    assert code == 0, err
+    browser.open(url.strip())
+    browser.wait(f"{page} && {page}.chosen && {viewer}.query() === null")
+    assert browser.run(f"[{page}.chosen.onset, {page}.chosen.end]") == [3, 12.5]  # the first one without an answer
+    browser.run(f"{page}.form.elements.reader.value = 'Ana <b>B</b>'; {page}.form.elements.comment.value = '<img src=x> eyes'")
+    said = f"{page}.said.textContent"
+    click(browser, "form.answer button[value=reject]")
+    browser.wait(f"{said}.startsWith('Saved: 3.00 to 12.50 s is no seizure')")
+    path = browser.run(f"{page}.file")
+    assert path.endswith("/results/corrections" + recording.replace("_eeg.edf", "_events.tsv")), path
+    assert readers_rows(path) == [(3, 12.5, "bckg", "Ana <b>B</b>", "<img src=x> eyes")]
+    assert browser.run("!document.querySelector('#answers b, #answers img') && document.getElementById('answers').textContent.includes('<img src=x> eyes')")
+    browser.run(f"{viewer}.choose('seconds', 60); {viewer}.jump(1)")  # the seizure
+    browser.wait(f"{page}.chosen.text === 'label sz' && {viewer}.query() === null")
+    onset, end = browser.run(f"[{page}.chosen.onset, {page}.chosen.end]")
+    browser.run(f"{viewer}.end = {viewer}.length() / 2 + {end} * {viewer}.rate(); {viewer}.changed()")
+    x = browser.run(f"{page}.part.x({end} * {viewer}.rate())")
+    drag(browser, "#eeg canvas", x, x - 160)
+    moved = browser.run(f"{page}.chosen.end")
+    assert onset < moved < end - 1, (onset, end, moved)
+    browser.run(f"{page}.form.elements.type.value = 'sz_foc_ia_m_clonic'; {page}.form.elements.reader.value = 'Ana B'; {viewer}.canvas.focus()")
+    browser.call("Input.dispatchKeyEvent", type="keyDown", key="a")
+    browser.wait(f"{said}.includes('is sz_foc_ia_m_clonic')")
+    assert readers_rows(path)[1:] == [(onset, moved, "sz_foc_ia_m_clonic", "Ana B", "n/a"), (moved, end, "bckg", "Ana B", "n/a")], readers_rows(path)
+    for dark, width in ((False, 1280), (True, 1280), (False, 390), (True, 390)):
+        browser.size(width, 844, dark=dark, phone=width < 600)
+        browser.wait(f"{viewer}.canvas.width === {viewer}.canvas.clientWidth")
+        browser.screenshot(f"{SHOTS}/answers-{width}{'-dark' if dark else ''}.png", whole=True)
+        assert browser.run("document.documentElement.scrollWidth <= innerWidth"), width
+    browser.size(1280, 800)
+    # Another reader on another screen: about another event, which costs the first one nothing; then about the same one.
+    review = f"{p.d.dir}/results/corrections"
+    other = "fetch(location.pathname + '/answers', {method: 'POST', body: new URLSearchParams({seen: ANSWERS.revision, reader: 'Bo', action: 'ACTION', onset: FROM, end: TO})}).then(a => a.status)".replace("ANSWERS", page)
+    assert browser.run(other.replace("ACTION", "unsure").replace("FROM", "20").replace("TO", "25")) == 200
+    assert browser.run(other.replace("ACTION", "unsure").replace("FROM", "20").replace("TO", "25")) == 409  # it has seen nothing of its own
+    browser.run(f"{page}.form.elements.new.click(); {page}.chosen.onset = 160; {page}.chosen.end = 170.25")
+    click(browser, "form.answer button[value=accept]")
+    browser.wait(f"{said}.startsWith('Saved: 160.00 to 170.25 s')")
+    assert browser.run(other.replace("ACTION", "reject").replace("FROM", "161").replace("TO", "162")) == 200
+    click(browser, "form.answer button[value=unsure]")
+    browser.wait(f"{said}.includes('somebody else has answered')")
+    click(browser, "form.answer button[value=withdraw]")
+    browser.wait(f"{said}.includes('has no answer')")
+    for body, status in (("action=accept&onset=1&end=1e9", 400), ("action=accept&onset=nan&end=5", 400), ("action=add&onset=5&end=2", 400), ("action=add&onset=1&end=2&type=x", 400), ("x=" + "y" * 90000, 413),
+                         ("action=add&onset=1&end=2&reader=a%0Ab", 400), ("action=add&onset=1&end=2&reader=%ff", 400), ("action=add&onset=1&end=2&comment=" + "z" * 300, 400), ("action=steal", 400)):
+        seen = "&seen=' + PAGE.revision + '&reader=x".replace("PAGE", page) if "reader" not in body else "&seen=' + PAGE.revision + '".replace("PAGE", page)
+        got = browser.run(f"fetch(location.pathname + '/answers', {{method: 'POST', headers: {{'Content-Type': 'application/x-www-form-urlencoded'}}, body: '{body}{seen}'}}).then(a => a.status)")
+        assert got == status, (body[:60], got)
+    for address in ("/recordings/../answers", "/recordings/%2e%2e%2f/answers", "/recordings//answers", "/recordings/" + "0" * 32 + "/answers"):
+        assert p.ask(address)[0] == 404 and p.ask(address, "POST", Origin=p.base)[0] in (400, 404), address
+    assert p.ask(url.strip().removeprefix(p.base) + "/answers", "POST", Origin="http://evil.example")[0] == 403
+    exported = browser.run("fetch(document.querySelector('#answers a[download]').href).then(a => a.text())")
+    with open(path, encoding="utf-8") as f:
+        assert f.read() == exported
+    with open(recording.replace("_eeg.edf", "_events.tsv"), encoding="utf-8") as f:
+        assert f.read() == labels  # the recording's own
+    assert os.path.samefile(path.replace("_events.tsv", "_eeg.edf"), recording)
+    browser.errors[:] = [e for e in browser.errors if "status of 4" not in e]  # those that were asked for
+    return review, [row[:2] for row in readers_rows(path) if row[2].startswith("sz")]
 
 
 def check_recording(p, tmp):
@@ -366,6 +455,10 @@ def check_login(browser, tmp):
         answer.read()
         c.request("POST", "/login", "token=" + "x" * 100000)
         assert c.getresponse().status == 401
+        c.close()
+        c.request("POST", "/recordings/0/answers", "action=add&onset=1&end=2&reader=x", {"Authorization": f"Bearer {d.tokens['read']}"})
+        answer = c.getresponse()
+        assert answer.status == 403 and b"role submit" in answer.read(), answer.status
         with open(f"{d.ca}/tokens", encoding="utf-8") as f:
             lines = f.read().replace("read read ", "revoked read ")
         with open(f"{d.ca}/tokens", "w", encoding="utf-8") as f:
@@ -408,7 +501,7 @@ def main():
             quiet_s = check_nurse(p)
             check_keyboard(p)
             check_without_script(p)
-            check_work(p, tmp)
+            check_work(p, tmp, *check_answers(p, tmp))
             check_recording(p, tmp)
             check_many(p)
             assert not browser.errors, browser.errors

@@ -237,6 +237,8 @@ static void lines_that_were_left_out_are_counted(void **state) {
     assert_false(audit_allows(a, "token:ana", "/observe", "s1", AUDIT_READING_MS - 1000));
     assert_true(audit_allows(a, "token:ana", "/observe", "s2", 1000));
     assert_true(audit_allows(a, "token:bob", "/observe", "s1", 1000));
+    assert_true(audit_allows(a, "token:ana", "/page", "", 1000)); /* an object without an id */
+    assert_false(audit_allows(a, "token:ana", "/page", "", 2000));
     assert_true(audit_allows(a, "token:ana", "/observe", "s1", 2000 + AUDIT_READING_MS));
     assert_true(dup2(before, STDERR_FILENO) >= 0);
     close(before);

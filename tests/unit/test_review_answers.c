@@ -1,19 +1,24 @@
 /* Answers of readers as label files: what a second answer does to the first, what stands in the file where nobody has answered,
- * what training reads in it, and whose files are replaced. */
+ * what training reads in it, whose files are replaced; and their way into a folder: moved ends, two readers, interrupted saves. */
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "eeg/answers.h"
+#include "eeg/correction.h"
+#include "store/outputs.h"
+#include "unit/edf_writer.h"
 #include "unit/temp_dir.h"
 
 static const struct events_header header = {.start_text = "2020-02-01 23:30:00", .recording_s = 600};
@@ -101,7 +106,8 @@ static void an_answer_that_cannot_be_is_refused(void **state) {
                  {1, 5, NAN, "", "A", "", "no type of events"},
                  {1, 5, NAN, "sz", "", "", "name of its reader"},
                  {1, 5, NAN, "sz", "n/a", "", "name of its reader"},
-                 {1, 5, NAN, "sz", "A", "a\tb", "control characters"}};
+                 {1, 5, NAN, "sz", "A", "a\tb", "control characters"},
+                 {1, 5, NAN, "sz", "\xe4", "", "UTF-8"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct answer a = answer(cases[i].onset_s, cases[i].end_s, cases[i].type);
         a.confidence = cases[i].confidence;
@@ -170,6 +176,109 @@ static void files_of_others_are_not_replaced(void **state) {
     labelled("100-130 sz, 0-100 ?, 130-600 ?");
 }
 
+/* ---- corrections ---- */
+
+/* night.edf of 600 s, and the place of its answers below the folder "answers". */
+static struct correction_place place_of(void **state) {
+    static char folder[512], eeg[512];
+    const struct written_signal signal = {.label = "EEG Cz-REF", .samples = 2};
+    const struct written_file file = {.n_signals = 1, .n_records = 600, .signals = &signal};
+    struct str edf;
+    str_init(&edf, 1 << 20);
+    edf_write(&file, false, &edf);
+    put_file(recording, edf.data, edf.len);
+    str_done(&edf);
+    str_copy(folder, sizeof folder, in_dir(state, "answers"));
+    str_format(path, sizeof path, "%s/ward/night_events.tsv", folder);
+    str_copy(eeg, sizeof eeg, recording);
+    return (struct correction_place){.eeg = eeg, .folder = folder, .relative = "ward/night.edf"};
+}
+
+/* Saves a correction of the event from 100 to 160 s, and takes the answers; returns the code. */
+static int correct(const struct correction_place *place, enum correction_verb verb, double onset_s, double end_s, const char *seen,
+                   correction_revision ret_revision) {
+    struct correction c = {.verb = verb, .answer = answer(onset_s, end_s, ""), .has_event = verb != CORRECTION_ADD};
+    struct answers now;
+    c.event_onset_s = 100;
+    c.event_end_s = 160;
+    const int rc = correction_save(place, &c, seen, &now, ret_revision, &err);
+    if (!rc) {
+        answers_done(&list);
+        list = now;
+    }
+    return rc;
+}
+
+static void corrections_are_saved_beside_a_link(void **state) {
+    const struct correction_place place = place_of(state);
+    correction_revision revision;
+    struct stat a, b;
+    assert_int_equal(correct(&place, CORRECTION_ACCEPT, 95, 140, "", revision), 0);
+    is("95-140 sz, 140-160 bckg"); /* the end was moved */
+    str_copy(recording, sizeof recording, in_dir(state, "answers/ward/night.edf"));
+    labelled("95-140 sz, 0-95 ?, 160-600 ?");
+    assert_int_equal(stat(place.eeg, &a) || stat(recording, &b), 0);
+    assert_int_equal(a.st_ino, b.st_ino);
+    assert_int_equal(correct(&place, CORRECTION_ADD, 300, 310, revision, revision), 0);
+    assert_int_equal(correct(&place, CORRECTION_WITHDRAW, 95, 140, revision, revision), 0);
+    is("140-160 bckg, 300-310 sz");
+    assert_int_equal(correct(&place, CORRECTION_WITHDRAW, 95, 140, revision, revision), ERR_NOT_FOUND);
+    assert_int_equal(correct(&place, CORRECTION_DONE, 0, 600, revision, revision), 0);
+    labelled("300-310 sz");
+}
+
+static void of_two_readers_the_second_one_is_told(void **state) {
+    const struct correction_place place = place_of(state);
+    correction_revision first, second;
+    struct answers found;
+    assert_int_equal(correction_read(&place, &found, first, &err), 0);
+    assert_string_equal(first, "");
+    assert_int_equal(correct(&place, CORRECTION_REJECT, 100, 160, first, second), 0);
+    assert_int_equal(correct(&place, CORRECTION_UNSURE, 100, 160, first, first), ERR_ABORTED);
+    assert_int_equal(correction_read(&place, &found, first, &err), 0);
+    assert_string_equal(first, second);
+    assert_int_equal(found.n, 1);
+    assert_string_equal(found.items[0].type, "bckg");
+    answers_done(&found);
+}
+
+/* Whichever file a killed process leaves, the old one or the new one, the next answer replaces it. */
+static void an_interrupted_save_does_not_lock_the_file(void **state) {
+    const struct correction_place place = place_of(state);
+    correction_revision revision;
+    char digest[DIGEST_HEX_SIZE];
+    const char next[] = "onset\tduration\teventType\tconfidence\treader\n1.00\t2.00\tsz\tn/a\tAna B\n";
+    for (int renamed = 0; renamed < 2; renamed++) {
+        assert_int_equal(correct(&place, CORRECTION_REJECT, 100, 160, NULL, revision), 0);
+        assert_true(digest_bytes(next, sizeof next - 1, digest));
+        assert_int_equal(outputs_announce_copy(path, digest, &err), 0);
+        if (renamed)
+            put_file(path, next, sizeof next - 1);
+        assert_int_equal(correct(&place, CORRECTION_ADD, 300, 310, NULL, revision), 0);
+        is(renamed ? "1-3 sz, 300-310 sz" : "100-160 bckg, 300-310 sz");
+    }
+    put_file(path, "onset\tduration\teventType\tconfidence\n", 36); /* by hand */
+    assert_int_equal(correct(&place, CORRECTION_ADD, 300, 310, NULL, revision), ERR_EXISTS);
+}
+
+static void a_full_volume_leaves_what_was_there(void **state) {
+    const struct correction_place place = place_of(state);
+    struct rlimit limit;
+    correction_revision revision;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    const struct rlimit full = {.rlim_cur = 20, .rlim_max = limit.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    for (int old = 0; old < 2; old++) {
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &full), 0);
+        assert_int_not_equal(correct(&place, CORRECTION_REJECT, 100, 160, NULL, revision), 0);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        assert_int_equal(fsio_exists(path), old);
+        assert_int_equal(fsio_exists(in_dir(state, "answers/ward/night.edf")), old); /* no recording without labels */
+        assert_int_equal(correct(&place, CORRECTION_ADD, 300, 310, NULL, revision), 0);
+    }
+    is("300-310 sz");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_later_answer_replaces_an_earlier_one, make, clear),
@@ -178,6 +287,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(labels_of_the_recording_stay_where_nobody_judged, make, clear),
         cmocka_unit_test_setup_teardown(what_was_written_is_read_again, make, clear),
         cmocka_unit_test_setup_teardown(files_of_others_are_not_replaced, make, clear),
+        cmocka_unit_test_setup_teardown(corrections_are_saved_beside_a_link, make, clear),
+        cmocka_unit_test_setup_teardown(of_two_readers_the_second_one_is_told, make, clear),
+        cmocka_unit_test_setup_teardown(an_interrupted_save_does_not_lock_the_file, make, clear),
+        cmocka_unit_test_setup_teardown(a_full_volume_leaves_what_was_there, make, clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

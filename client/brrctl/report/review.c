@@ -14,7 +14,8 @@
 #include "client/brrctl/listing.h"
 #include "client/brrctl/output.h"
 #include "client/brrctl/report/review_queue.h"
-#include "eeg/answers.h"
+#include "client/brrctl/report/viewing.h"
+#include "eeg/correction.h"
 #include "formats/eegfile.h"
 
 struct review_options {
@@ -395,67 +396,27 @@ static int find_event(const struct review *r, const char *text, struct reviewed 
     return rc || *ret_item ? rc : err_set(err, ERR_NOT_FOUND, "no event of %s is at %g s; `add` adds one", name, at_s);
 }
 
-/* The recording and the files that belong to it, under the same names below the folder. */
-static int link_recording(const struct review *r, const struct reviewed *v, struct err *err) {
-    struct eegfile_companions companions = {.n = 0};
-    const char *eeg = v->recording->eeg;
-    char to[PATH_SIZE], from[PATH_SIZE], part[PATH_SIZE];
-    int rc;
-    if ((rc = fsio_join(to, sizeof to, r->folder, v->relative, err)) || (rc = fsio_mkdirs_above(to, err)) ||
-        (rc = fsio_link_or_copy(eeg, to, err)) || (eegfile_has_parts(eeg) && (rc = eegfile_list_companions(eeg, &companions, err))))
-        return rc;
-    for (int i = 0; i < companions.n && !rc; i++) {
-        str_format(from, sizeof from, "%.*s%s", (int)(fsio_basename(eeg) - eeg), eeg, companions.names[i]);
-        str_format(part, sizeof part, "%.*s%s", (int)(fsio_basename(to) - to), to, companions.names[i]);
-        rc = fsio_exists(from) ? fsio_link_or_copy(from, part, err) : 0;
-    }
-    return rc;
-}
-
 static const char *reader_of(const struct arguments *o) {
     const char *user = getenv("LOGNAME");
     user = user && *user ? user : getenv("USER");
     return review_options_of(o)->reader ? review_options_of(o)->reader : user ? user : "";
 }
 
-/* Changes the answers of a recording and writes them. */
-struct review_change {
-    const char *verb;
-    const struct review_item *item; /* NULL: of no event */
-    struct answer answer;
-};
-static int apply_change(struct answers *a, const struct review_change *c, double recording_s, const struct labels *labels,
-                        struct err *err) {
-    struct answer rest = c->answer;
-    int rc = 0;
-    if (!strcmp(c->verb, "done"))
-        return answers_complete(a, c->answer.reader, recording_s, labels, err);
-    if (c->item && !strcmp(c->verb, "accept")) { /* what a moved onset or end leaves is none */
-        rest.onset_s = c->item->onset_s;
-        rest.end_s = fmin(c->item->end_s, recording_s);
-        rest.confidence = NAN;
-        rest.comment[0] = '\0';
-        str_copy(rest.type, sizeof rest.type, ANSWER_BACKGROUND);
-        rc = answers_put(a, &rest, recording_s, err);
-    }
-    return rc ? rc : answers_put(a, &c->answer, recording_s, err);
-}
-
-static int save_change(const struct review *r, struct reviewed *v, const struct review_change *c, struct err *err) {
-    const struct report_recording *recording = v->recording;
-    const struct events_header header = {.start_text = strcmp(recording->start_text, "n/a") ? recording->start_text : NULL,
-                                         .recording_s = recording->duration_s};
-    OWNED(labels_done) struct labels labels = {0};
-    int rc = labels_load(recording->eeg, "auto", NULL, &labels, err);
-    const struct answers_file file = {
-        .path = v->labels, .header = &header, .labels = labels.source == LABELS_NONE ? NULL : &labels, .force = r->o->force};
-    if (rc || (rc = apply_change(&v->answers, c, recording->duration_s, file.labels, err)) || (rc = link_recording(r, v, err)))
+static int save_change(const struct review *r, struct reviewed *v, const struct correction *c, struct err *err) {
+    const struct correction_place place = {
+        .eeg = v->recording->eeg, .folder = r->folder, .relative = v->relative, .force = r->o->force};
+    correction_revision revision;
+    struct answers answers;
+    int rc = correction_save(&place, c, NULL, &answers, revision, err);
+    if (rc)
         return rc;
-    return answers_write(&v->answers, &file, err);
+    answers_done(&v->answers);
+    v->answers = answers;
+    return 0;
 }
 
-static void tell_change(const struct review *r, const struct reviewed *v, const struct review_change *c) {
-    const bool whole = !strcmp(c->verb, "done");
+static void tell_change(const struct review *r, const struct reviewed *v, const struct correction *c) {
+    const bool whole = c->verb == CORRECTION_DONE;
     if (r->o->json) {
         struct output out;
         struct json_writer *w = output_begin(&out);
@@ -478,38 +439,75 @@ static void tell_change(const struct review *r, const struct reviewed *v, const 
 
 static double given_or(double value, double otherwise) { return isnan(value) ? otherwise : value; }
 
-static int answer_review(struct review *r, const char *verb, const char *what, struct err *err) {
+/* The span that the options or the event give, and the type. */
+static int fill_correction(const struct review *r, const struct reviewed *v, const struct review_item *item, struct correction *c,
+                           struct err *err) {
     const struct review_options *options = review_options_of(r->o);
-    const bool adds = !strcmp(verb, "add"), accepts = !strcmp(verb, "accept"), whole = !strcmp(verb, "done");
-    struct review_change c = {.verb = verb, .answer.confidence = options->confidence};
-    struct reviewed *v;
-    int rc = adds || whole ? find_recording(r, what, &v, err) : find_event(r, what, &v, &c.item, err);
-    if (rc)
-        return rc;
+    const bool adds = c->verb == CORRECTION_ADD, accepts = c->verb == CORRECTION_ACCEPT;
+    const struct answer *given = item && c->verb == CORRECTION_WITHDRAW ? answer_of(r, item) : NULL;
+    const double end_s = v->recording->duration_s;
     if (options->type && !adds && !accepts)
-        return err_set(err, ERR_INVALID, "--type is what an accepted or added event is; `%s` has none", verb);
+        return err_set(err, ERR_INVALID, "--type is what an accepted or added event is; `%s` has none", correction_verbs[c->verb]);
     if (adds && (isnan(options->onset_s) || isnan(options->end_s)))
         return err_set(err, ERR_INVALID, "add needs --onset and --end, in seconds of the recording");
-    c.answer.onset_s = given_or(options->onset_s, c.item ? c.item->onset_s : 0);
-    c.answer.end_s = given_or(options->end_s, c.item ? fmin(c.item->end_s, v->recording->duration_s) : v->recording->duration_s);
-    str_copy(c.answer.type, sizeof c.answer.type,
-             adds || accepts           ? (options->type ? options->type : "sz")
-             : !strcmp(verb, "unsure") ? ANSWER_UNSURE
-                                       : ANSWER_BACKGROUND);
-    if (!str_copy(c.answer.reader, sizeof c.answer.reader, reader_of(r->o)) ||
-        !str_copy(c.answer.comment, sizeof c.answer.comment, options->comment ? options->comment : ""))
+    c->has_event = item != NULL;
+    c->event_onset_s = item ? item->onset_s : 0;
+    c->event_end_s = item ? fmin(item->end_s, end_s) : end_s;
+    c->answer.onset_s = given ? given->onset_s : given_or(options->onset_s, c->event_onset_s);
+    c->answer.end_s = given ? given->end_s : given_or(options->end_s, c->event_end_s);
+    c->answer.confidence = options->confidence;
+    str_copy(c->answer.type, sizeof c->answer.type,
+             adds || accepts                  ? (options->type ? options->type : "sz")
+             : c->verb == CORRECTION_UNSURE   ? ANSWER_UNSURE
+             : c->verb == CORRECTION_WITHDRAW ? "without an answer"
+                                              : ANSWER_BACKGROUND);
+    if (!str_copy(c->answer.reader, sizeof c->answer.reader, reader_of(r->o)) ||
+        !str_copy(c->answer.comment, sizeof c->answer.comment, options->comment ? options->comment : ""))
         return err_set(err, ERR_RANGE, "--reader has at most %d bytes and --comment %d", ANSWER_READER_SIZE - 1,
                        ANSWER_COMMENT_SIZE - 1);
-    if ((rc = save_change(r, v, &c, err)))
+    return 0;
+}
+
+static int answer_review(struct review *r, enum correction_verb verb, const char *what, struct err *err) {
+    struct correction c = {.verb = verb};
+    const struct review_item *item = NULL;
+    struct reviewed *v;
+    const bool whole = verb == CORRECTION_ADD || verb == CORRECTION_DONE;
+    int rc = whole ? find_recording(r, what, &v, err) : find_event(r, what, &v, &item, err);
+    if (rc || (rc = fill_correction(r, v, item, &c, err)) || (rc = save_change(r, v, &c, err)))
         return rc;
     tell_change(r, v, &c);
     return 0;
 }
 
+/* The page of a recording, with the events of the queue; what is answered there is saved in the folder of the review. Returns an
+ * exit code. */
+static int view_review(const struct review *r, const char *what, struct err *err) {
+    const bool event = strchr(what, '@');
+    const struct review_item *item = NULL;
+    char folder[PATH_SIZE], confidence[16];
+    struct reviewed *v;
+    if ((event ? find_event(r, what, &v, &item, err) : find_recording(r, what, &v, err)) ||
+        fsio_absolute(folder, sizeof folder, r->folder, err))
+        return EXIT_FAILED;
+    struct viewing *viewing = viewing_new(v->recording->eeg, err);
+    if (!viewing)
+        return EXIT_FAILED;
+    for (int i = 0; i < r->queue.n; i++)
+        if (!strcmp(r->queue.items[i].recording->name, v->recording->name))
+            str_format(viewing_mark(viewing, r->queue.items[i].onset_s, r->queue.items[i].end_s), VIEWING_TEXT, "%s %s",
+                       r->queue.items[i].found ? "found" : "label", output_probability(r->queue.items[i].confidence, confidence));
+    viewing_answers(viewing, folder, v->relative);
+    viewing_at(viewing, item ? item->onset_s : 0);
+    const int code = viewing_show(r->o, viewing);
+    viewing_free(viewing);
+    return code;
+}
+
 /* ---- the command ---- */
 
 static bool check_words(const struct arguments *o) {
-    static const char *const verbs[] = {"accept", "reject", "unsure", "add", "done"};
+    static const char *const verbs[] = {"accept", "reject", "unsure", "add", "done", "withdraw", "view"};
     const int n = sizeof verbs / sizeof *verbs;
     const char *verb = o->n_args > 1 ? o->args[1] : NULL;
     bool known = !verb;
@@ -526,7 +524,7 @@ static bool check_words(const struct arguments *o) {
                 !strcmp(verb, "add") || !strcmp(verb, "done") ? "a RECORDING" : "an EVENT", o->args[0]);
         return false;
     }
-    if (verb && !*reader_of(o)) {
+    if (verb && strcmp(verb, "view") != 0 && !*reader_of(o)) {
         fputs("brrctl: an answer needs the name of its reader; add --reader NAME\n", stderr);
         return false;
     }
@@ -539,11 +537,14 @@ static bool check_words(const struct arguments *o) {
 
 static int run_review(struct review *r) {
     const struct arguments *o = r->o;
+    enum correction_verb verb;
     struct err err = {0};
     int code = review_options_of(o)->eeg ? begin_review(r, &err) : 0;
     if (!code && ((!review_options_of(o)->eeg && read_places(r, &err)) || read_found(r, &err)))
         code = EXIT_FAILED;
-    if (!code && o->n_args > 1 && answer_review(r, o->args[1], o->args[2], &err))
+    if (!code && o->n_args > 1 && !correction_verb_find(o->args[1], &verb))
+        code = view_review(r, o->args[2], &err);
+    else if (!code && o->n_args > 1 && answer_review(r, verb, o->args[2], &err))
         code = EXIT_FAILED;
     if (code)
         return err.code ? brrctl_fail(&err) : code;
@@ -568,7 +569,7 @@ static int cmd_review(const struct arguments *o) {
 
 const struct command command_review = {
     .name = "review",
-    .words = "DIR [accept|reject|unsure|add|done EVENT|RECORDING]",
+    .words = "DIR [accept|reject|unsure|withdraw|add|done|view EVENT|RECORDING]",
     .options = &review_arguments,
     .summary = "look through events, the most doubtful first, and correct them: label files that training reads",
     .run = cmd_review,
@@ -580,8 +581,10 @@ const struct command command_review = {
         "  DIR accept EVENT       it is a seizure; --onset and --end move it, --type names its kind\n"
         "  DIR reject EVENT       it is none\n"
         "  DIR unsure EVENT       nobody can say: training leaves it out\n"
+        "  DIR withdraw EVENT     take its answer back\n"
         "  DIR add RECORDING      a seizure that nobody found, from --onset to --end\n"
         "  DIR done RECORDING     the rest of the recording has no seizure\n"
+        "  DIR view EVENT         print the address of a page with the EEG, where events are answered too\n"
         "DIR gets a link to each recording with an answer and its label file, never EEG. Where nobody has answered, the labels of "
         "the\n"
         "recording count, and without labels training leaves the time out.\n"

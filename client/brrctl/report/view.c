@@ -10,22 +10,24 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
-#include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/detection.h"
 #include "client/brrctl/jobs/job_files.h"
+#include "client/brrctl/report/viewing.h"
 #include "eeg/events.h"
 #include "formats/eegfile.h"
 
-enum { MARKS = 1024 /* of a request */, TEXT = 64, P_MOST = 100000, P_UNITS = 200, P_NONE = 255 };
+enum { MARKS = 1024 /* of a request */, P_MOST = 100000, P_UNITS = 200, P_NONE = 255 };
 
 struct view_options {
     const char *model, *events;
+    double at_s;
 };
 #define AT(field) offsetof(struct view_options, field)
 static const struct argument option_rows[] = {
     {"--model", NULL, ARGUMENT_TEXT, AT(model), "REF", "run this model first, and mark its events and show its probability", 0, 0},
     {"--events", NULL, ARGUMENT_TEXT, AT(events), "FILE|job:ID",
      "mark the events of a file, such as detect writes, or those that job:ID found in the recording", 0, 0},
+    {"--at", NULL, ARGUMENT_NUMBER, AT(at_s), "S", "the page opens at this second of the recording", 0, 1e9},
 };
 #undef AT
 static const struct argument_table view_arguments = ARGUMENT_TABLE(option_rows, struct view_options);
@@ -36,13 +38,38 @@ static const struct view_options *view_options_of(const struct arguments *o) { r
 struct viewing {
     Brr__V1__ViewRequest request;
     Brr__V1__ViewMark marks[MARKS], *list[MARKS];
-    char texts[MARKS + 1][TEXT], path[4096]; /* the last text: of marks that do not fit */
+    char texts[MARKS + 1][VIEWING_TEXT], path[4096]; /* the last text: of marks that do not fit */
     size_t left_out;
     uint8_t *p;
 };
 
-/* Returns room for its text. */
-static char *add_mark(struct viewing *v, double onset_s, double end_s) {
+struct viewing *viewing_new(const char *recording, struct err *err) {
+    struct viewing *v = calloc(1, sizeof *v);
+    if (!v || fsio_absolute(v->path, sizeof v->path, recording, err)) {
+        if (!v)
+            err_set(err, ERR_EXHAUSTED, "out of memory for a recording");
+        free(v);
+        return NULL;
+    }
+    brr__v1__view_request__init(&v->request);
+    v->request.at_s = -1;
+    return v;
+}
+
+void viewing_free(struct viewing *v) {
+    if (v)
+        free(v->p);
+    free(v);
+}
+
+void viewing_answers(struct viewing *v, char *folder, char *relative) {
+    v->request.review = folder;
+    v->request.review_path = relative;
+}
+
+void viewing_at(struct viewing *v, double at_s) { v->request.at_s = at_s >= 0 ? at_s : -1; }
+
+char *viewing_mark(struct viewing *v, double onset_s, double end_s) {
     const size_t n = v->request.n_marks;
     if (n == MARKS) {
         v->left_out++;
@@ -68,8 +95,8 @@ static int mark_file(struct viewing *v, const char *path, struct err *err) {
         const struct event_row *e = &events.rows[i];
         if (!strcmp(e->type, "bckg"))
             continue;
-        char *text = add_mark(v, e->onset_s, isfinite(e->end_s) ? e->end_s : e->onset_s);
-        str_format(text, TEXT, isfinite(e->confidence) ? "%s %.2f" : "%s", e->type, e->confidence);
+        char *text = viewing_mark(v, e->onset_s, isfinite(e->end_s) ? e->end_s : e->onset_s);
+        str_format(text, VIEWING_TEXT, isfinite(e->confidence) ? "%s %.2f" : "%s", e->type, e->confidence);
     }
     events_done(&events);
     return 0;
@@ -141,8 +168,8 @@ static int keep_probabilities(struct viewing *v, const struct detection *d, stru
 
 static int mark_detections(struct viewing *v, const char *name, const struct detection *d, struct err *err) {
     for (int i = 0; i < d->n_events; i++) {
-        char *text = add_mark(v, (double)d->events[i].first / DETECTION_RATE_HZ, (double)d->events[i].end / DETECTION_RATE_HZ);
-        str_format(text, TEXT, "%.40s %.2f", name, d->events[i].confidence);
+        char *text = viewing_mark(v, (double)d->events[i].first / DETECTION_RATE_HZ, (double)d->events[i].end / DETECTION_RATE_HZ);
+        str_format(text, VIEWING_TEXT, "%.40s %.2f", name, d->events[i].confidence);
     }
     return keep_probabilities(v, d, err);
 }
@@ -172,7 +199,7 @@ static int run_model(const struct arguments *o, struct viewing *v, const char *m
     return code;
 }
 
-static int show_recording(const struct arguments *o, struct viewing *v) {
+int viewing_show(const struct arguments *o, struct viewing *v) {
     static const struct brrctl_method method = {"/brr.v1.Admin/View", &brr__v1__page_response__descriptor, 0};
     if (v->left_out)
         fprintf(stderr, "brrctl: note: the page shows %d marks at most; %zu are left out\n", MARKS, v->left_out);
@@ -183,19 +210,19 @@ static int show_recording(const struct arguments *o, struct viewing *v) {
 
 static int cmd_view(const struct arguments *o) {
     const struct view_options *own = view_options_of(o);
-    OWNED_MEMORY struct viewing *v = calloc(1, sizeof *v);
     struct err err;
-    if (!v || fsio_absolute(v->path, sizeof v->path, o->args[0], &err))
-        return v ? brrctl_fail(&err) : EXIT_FAILED;
-    brr__v1__view_request__init(&v->request);
     int code = 0;
+    struct viewing *v = viewing_new(o->args[0], &err);
+    if (!v)
+        return brrctl_fail(&err);
     if (own->events && str_starts(own->events, "job:"))
         code = mark_job(o, v, own->events + strlen("job:"));
     else if (own->events && mark_file(v, own->events, &err))
-        return brrctl_fail(&err);
+        code = brrctl_fail(&err);
     code = code ? code : own->model ? run_model(o, v, own->model) : 0;
-    code = code ? code : show_recording(o, v);
-    free(v->p);
+    viewing_at(v, own->at_s);
+    code = code ? code : viewing_show(o, v);
+    viewing_free(v);
     return code;
 }
 

@@ -1,5 +1,5 @@
 # Writes a C file with the files of the pages: cmake -DOUT=FILE -DDIR=FOLDER -P embed.cmake
-set(files page.css text/css page.js text/javascript viewer.js text/javascript icon.svg image/svg+xml)
+set(files page.css text/css page.js text/javascript viewer.js text/javascript answers.js text/javascript icon.svg image/svg+xml)
 set(text "/* Made from daemon/page/assets. */\n#include \"daemon/page/page.h\"\n\n#include <string.h>\n\n")
 set(rows "")
 while(files)

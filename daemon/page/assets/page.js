@@ -158,7 +158,7 @@
             else old.insertBefore(keep, at);
             if (keep.nodeType === Node.TEXT_NODE) {
                 if (keep.data !== child.data) keep.data = child.data;
-            } else if (keep.dataset.eeg === undefined && !keep.isEqualNode(child)) exchange(keep, child); /* the viewer keeps its own */
+            } else if (keep.dataset.eeg === undefined && keep.dataset.answers === undefined && !keep.isEqualNode(child)) exchange(keep, child); /* they keep their own */
         }
         while (at) {
             const gone = at;

@@ -73,6 +73,7 @@
             this.probabilities = new Map();
             this.bins = null; /* the newest answer with bins */
             this.layers = []; /* drawn over the traces: (context, {x, top, bottom, from, to}) => void */
+            this.stops = []; /* samples beside the marks to which the keys P and N go */
             this.view = {...START};
             try {
                 Object.assign(this.view, JSON.parse(localStorage.getItem('eeg')));
@@ -80,7 +81,7 @@
                 /* what was kept cannot be read */
             }
             const asked = new URLSearchParams(location.search);
-            this.asked = asked.has('at') ? {s: Number(asked.get('at'))} : asked.has('t') ? {ms: Number(asked.get('t'))} : null;
+            this.asked = asked.has('at') ? {s: Number(asked.get('at'))} : asked.has('t') ? {ms: Number(asked.get('t'))} : box.dataset.at >= 0 ? {s: Number(box.dataset.at)} : null;
             this.build();
             this.fetchNext();
         }
@@ -199,9 +200,11 @@
         }
 
         jump(by) {
-            const here = this.right() - this.length() / 3, starts = this.head.marks.filter((m) => m.kind !== 'alarm_off').map((m) => m.first).sort((a, b) => a - b);
+            const here = this.right() - this.length() / 3, starts = [...this.head.marks.filter((m) => m.kind !== 'alarm_off').map((m) => m.first), ...this.stops].sort((a, b) => a - b);
             const next = by > 0 ? starts.find((s) => s > here + 1) : starts.reverse().find((s) => s < here - 1);
-            if (next !== undefined) this.show(next);
+            if (next === undefined) return;
+            this.show(next);
+            this.box.dispatchEvent(new CustomEvent('jumped', {detail: next}));
         }
 
         changed() {
@@ -303,7 +306,9 @@
             if (this.probabilities.size > 100000) this.probabilities.clear();
             if (q.bin > 1) this.bins = {key: q.key, from: head.from, n: head.n, bin: head.bin, values: little};
             else if (q.n) this.keep(q.from, head, little);
-            if (!before) this.begin();
+            if (before) return;
+            this.begin();
+            this.box.dispatchEvent(new Event('begun'));
         }
 
         /* The first answer: the montage that the rows allow, and the moment that the link asked for. */
@@ -368,7 +373,7 @@
         draw() {
             if (!this.head || !this.box.isConnected) return;
             const style = getComputedStyle(this.box), colour = (name) => style.getPropertyValue(name).trim();
-            this.colours = {ink: colour('--ink'), soft: colour('--soft'), line: colour('--line'), card: colour('--card'), left: colour('--curve'), right: colour('--c1'), alarm: colour('--alarm'), event: colour('--event'), middle: colour('--ink')};
+            this.colours = {ink: colour('--ink'), soft: colour('--soft'), line: colour('--line'), card: colour('--card'), left: colour('--curve'), right: colour('--c1'), alarm: colour('--alarm'), event: colour('--event'), accent: colour('--accent'), fine: colour('--fine'), middle: colour('--ink')};
             const traces = this.traces(), wide = this.canvas.clientWidth || 300, dense = Math.max(devicePixelRatio || 1, 1);
             const row = Math.max(wide < 600 ? 19 : 24, Math.min(36, Math.floor((innerHeight * 0.72 - AXIS - TRACK) / traces.length)));
             const high = traces.length * row + AXIS + TRACK;

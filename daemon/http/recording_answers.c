@@ -1,0 +1,131 @@
+/* /recordings/ID/answers: GET gives the answers of readers about a recording, POST saves one more; /recordings/ID/labels.tsv is the
+ * label file. Saving needs the role submit, as the call that showed the recording did. */
+#include <math.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "daemon/http/form.h"
+#include "daemon/http/http_parts.h"
+#include "daemon/http/reading.h"
+
+enum { ID_SIZE = 64, NUMBER = 32, WORD = 24, MESSAGE_BYTES = 1024 };
+
+bool http_is_recording_form(const char *url) { return str_starts(url, "/recordings/") && str_ends(url, "/answers"); }
+
+static enum MHD_Result answer_with(const struct http_request *r, unsigned status, const char *type, const struct str *body) {
+    return http_answer(
+        r->connection,
+        &(struct http_answer){
+            .status = status, .type = type, .data = str_cstr(body), .len = body->len, .headers = {"Cache-Control: no-store"}});
+}
+
+static enum MHD_Result refuse_reader(const struct http_request *r, unsigned status, const char *why) {
+    struct str text;
+    str_init(&text, MESSAGE_BYTES);
+    str_printf(&text, "%s\n", why);
+    enum MHD_Result result = answer_with(r, status, "text/plain; charset=utf-8", &text);
+    str_done(&text);
+    return result;
+}
+
+static unsigned status_of_error(int rc) {
+    switch (rc) {
+    case ERR_INVALID:
+        return MHD_HTTP_BAD_REQUEST;
+    case ERR_NOT_FOUND:
+        return MHD_HTTP_NOT_FOUND;
+    case ERR_DENIED:
+        return MHD_HTTP_FORBIDDEN;
+    case ERR_ABORTED:
+    case ERR_EXISTS:
+    case ERR_PRECONDITION:
+        return MHD_HTTP_CONFLICT;
+    default:
+        return MHD_HTTP_SERVICE_UNAVAILABLE;
+    }
+}
+
+/* A field that is a number; NaN without one. */
+static int read_form_number(const char *body, const char *name, double *ret, struct err *err) {
+    char text[NUMBER];
+    *ret = NAN;
+    form_field(body, name, text, sizeof text);
+    if (!*text || str_to_f64(text, ret))
+        return 0;
+    return err_set(err, ERR_INVALID, "%s: '%s' is no number", name, text);
+}
+
+/* The field, which is too long if it has `size` bytes or more. */
+static int read_form_line(const char *body, const char *name, char *ret, size_t size, struct err *err) {
+    char text[ANSWER_COMMENT_SIZE + 1];
+    form_field(body, name, text, sizeof text);
+    if (!*text && form_has(body, name))
+        return err_set(err, ERR_INVALID, "%s: expected at most %zu bytes of text", name, size - 1);
+    return str_copy(ret, size, text) ? 0 : err_set(err, ERR_INVALID, "%s: expected at most %zu bytes", name, size - 1);
+}
+
+static int read_form(const char *body, struct correction_form *ret, struct err *err) {
+    struct correction *c = &ret->correction;
+    struct answer *a = &c->answer;
+    char verb[WORD];
+    double from_s, to_s;
+    int rc;
+    *ret = (struct correction_form){0};
+    form_field(body, "action", verb, sizeof verb);
+    form_field(body, "seen", ret->seen, sizeof ret->seen);
+    if (!correction_verb_find(verb, &c->verb))
+        return err_set(err, ERR_INVALID, "action: expected accept, reject, unsure, add, done or withdraw");
+    if ((rc = read_form_number(body, "onset", &a->onset_s, err)) || (rc = read_form_number(body, "end", &a->end_s, err)) ||
+        (rc = read_form_number(body, "from", &from_s, err)) || (rc = read_form_number(body, "to", &to_s, err)) ||
+        (rc = read_form_number(body, "confidence", &a->confidence, err)) ||
+        (rc = read_form_line(body, "type", a->type, sizeof a->type, err)) ||
+        (rc = read_form_line(body, "reader", a->reader, sizeof a->reader, err)) ||
+        (rc = read_form_line(body, "comment", a->comment, sizeof a->comment, err)))
+        return rc;
+    c->has_event = isfinite(from_s) && isfinite(to_s);
+    c->event_onset_s = from_s;
+    c->event_end_s = to_s;
+    return 0;
+}
+
+static enum MHD_Result read_answers(const struct http_request *r, const struct page_view *v, enum reading_what what,
+                                    const struct correction_form *form) {
+    char id[ID_SIZE];
+    const struct reading_request request = {.what = what, .view = v, .path = id, .form = form};
+    struct reading *reading = NULL;
+    struct err err;
+    str_format(id, sizeof id, "%.*s", (int)strcspn(r->url + strlen("/recordings/"), "/"), r->url + strlen("/recordings/"));
+    int rc = reading_run(&request, &reading, &err);
+    enum MHD_Result result =
+        rc ? refuse_reader(r, status_of_error(rc), err.message)
+           : answer_with(r, MHD_HTTP_OK, what == READING_EXPORT ? "text/tab-separated-values; charset=utf-8" : "application/json",
+                         &reading_page(reading)->out);
+    reading_done(reading);
+    return result;
+}
+
+bool http_is_recording_answer(const char *url) {
+    return http_is_recording_form(url) || (str_starts(url, "/recordings/") && str_ends(url, "/labels.tsv"));
+}
+
+enum MHD_Result http_recording_answers(const struct http_request *r, const struct page_view *v) {
+    return read_answers(r, v, http_is_recording_form(r->url) ? READING_ANSWERS : READING_EXPORT, NULL);
+}
+
+enum MHD_Result http_correct_recording(const struct http_request *r, const struct page_view *v, const struct http_form *f) {
+    const struct auth_record record = {.method = r->url, .needed = ROLE_SUBMIT, .outcome = "ok"};
+    struct auth *auth = r->server->http->state.auth;
+    struct auth_refusal refusal;
+    struct correction_form form;
+    struct err err;
+    const char *body = http_form_text(f);
+    if (!v->corrects && !auth_permits(&r->caller, ROLE_SUBMIT, r->url, &refusal)) {
+        auth_count_refusal(auth, &r->caller, &record, &refusal);
+        return refuse_reader(r, MHD_HTTP_FORBIDDEN, refusal.err.message);
+    }
+    auth_audit(auth, &r->caller, &record);
+    if (!body)
+        return refuse_reader(r, MHD_HTTP_CONTENT_TOO_LARGE, "the form is too long");
+    return read_form(body, &form, &err) ? refuse_reader(r, MHD_HTTP_BAD_REQUEST, err.message)
+                                        : read_answers(r, v, READING_ANSWERS, &form);
+}
