@@ -137,24 +137,23 @@ static int apply(struct network *n, const struct network_change *c, struct err *
     struct connectome_area area = {.psp_divide = c->psp_divide, .mp_driven_psp = c->mp_driven_psp, .power = c->power};
     struct burst *b = network_team_burst(n->team);
     int rc = 0;
+    if (c->kind == NETWORK_SET_NEURON)
+        return network_team_set_neuron(n->team, &(struct team_neuron){c->id, c->field, c->value}, err);
+    if (c->kind == NETWORK_DELETE_NEURON)
+        return network_team_delete_neuron(n->team, c->id, err);
     if (network_team_devices(n->team) > 1)
-        return err_set(err, ERR_UNSUPPORTED, "network %s is on %d devices, where weights and parameters cannot be changed", n->name,
+        return err_set(err, ERR_UNSUPPORTED, "network %s is on %d devices, where synapses and areas cannot be changed", n->name,
                        network_team_devices(n->team));
     switch (c->kind) {
-    case NETWORK_SET_NEURON:
-        return burst_set_neuron(b, c->id, c->field, c->value, err);
-    case NETWORK_DELETE_NEURON:
-        return burst_delete_neuron(b, c->id, err);
     case NETWORK_SET_SYNAPSE:
         rc = check_widening(n, c, err);
         return rc ? rc : burst_set_synapse(b, &c->synapse, err);
     case NETWORK_DELETE_SYNAPSE:
         return burst_delete_synapse(b, c->synapse.source, c->synapse.target, err);
-    case NETWORK_SET_AREA:
+    default:
         rc = check_dividing(n, c, err);
         return rc ? rc : burst_set_area(b, c->area, &area, err);
     }
-    return rc;
 }
 
 bool network_patch(struct network *n, struct network_order *o) {

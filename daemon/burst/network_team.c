@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/niceness.h"
 
@@ -222,6 +223,25 @@ int network_team_inject(struct network_team *t, const struct burst_injection *li
     return rc || t->n == 1 ? rc : together(t, others_inject, &(struct injections){list, n}, err);
 }
 
+static int others_set_neuron(struct team_rank *r, void *arg, struct err *err) {
+    const struct team_neuron *c = arg;
+    return r->world.rank ? burst_set_neuron(r->burst, c->id, c->field, c->value, err) : 0;
+}
+
+int network_team_set_neuron(struct network_team *t, const struct team_neuron *c, struct err *err) {
+    int rc = burst_set_neuron(t->ranks[0].burst, c->id, c->field, c->value, err);
+    return rc || t->n == 1 ? rc : together(t, others_set_neuron, (void *)(uintptr_t)c, err);
+}
+
+static int others_delete_neuron(struct team_rank *r, void *arg, struct err *err) {
+    return r->world.rank ? burst_delete_neuron(r->burst, *(const uint32_t *)arg, err) : 0;
+}
+
+int network_team_delete_neuron(struct network_team *t, uint32_t id, struct err *err) {
+    int rc = burst_delete_neuron(t->ranks[0].burst, id, err);
+    return rc || t->n == 1 ? rc : together(t, others_delete_neuron, &id, err);
+}
+
 static int rank_step(struct team_rank *r, void *arg, struct err *err) {
     const struct team_ticks *s = arg;
     if (r->team->n == 1)
@@ -240,7 +260,29 @@ static int rank_save(struct team_rank *r, void *arg, struct err *err) {
     return rc;
 }
 
-int network_team_save(struct network_team *t, struct burst_state *ret, struct err *err) { return together(t, rank_save, ret, err); }
+/* Parameters of neurons, which changes may have set, as rank 0 has them: all ranks have those of all neurons. */
+static void update_whole(struct network_team *t) {
+    const struct spike_net *from = &burst_connectome(t->ranks[0].burst)->net;
+    struct spike_net *to = &t->whole->net;
+#define UPDATE(name) memcpy(to->name, from->name, from->n * sizeof *from->name);
+    UPDATE(threshold)
+    UPDATE(threshold_limit)
+    UPDATE(leak)
+    UPDATE(excitability)
+    UPDATE(refractory)
+    UPDATE(fire_limit)
+    UPDATE(snooze)
+    UPDATE(flags)
+#undef UPDATE
+}
+
+int network_team_save(struct network_team *t, struct burst_state *ret, struct err *err) {
+    int rc = together(t, rank_save, ret, err);
+    if (rc || !t->whole)
+        return rc;
+    update_whole(t);
+    return 0;
+}
 
 static int rank_restore(struct team_rank *r, void *arg, struct err *err) { return burst_restore(r->burst, arg, err); }
 

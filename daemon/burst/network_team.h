@@ -21,13 +21,20 @@ void network_team_free(struct network_team *t); /* NULL is fine */
 int network_team_devices(const struct network_team *t);
 /* The whole network; host memory, as it is now. */
 const struct connectome *network_team_connectome(const struct network_team *t);
-/* Rank 0's: the tick, injections that wait, options. Changes are for a network on one device alone. */
+/* Rank 0's: the tick, injections that wait, options. Changes of synapses and areas are for a network on one device alone. */
 struct burst *network_team_burst(const struct network_team *t);
 int64_t network_team_bytes(const struct network_team *t); /* of all devices */
 
 /* As the functions of burst/burst.h. An error of a step, a save or a restore on several devices is final: they no longer agree, and
  * later calls fail. On several devices `seconds` does not bound a step. */
+struct team_neuron {
+    uint32_t id;
+    enum burst_field field;
+    double value;
+};
 int network_team_inject(struct network_team *t, const struct burst_injection *list, int64_t n, struct err *err);
+int network_team_set_neuron(struct network_team *t, const struct team_neuron *change, struct err *err);
+int network_team_delete_neuron(struct network_team *t, uint32_t id, struct err *err);
 struct team_ticks {
     int64_t ticks;
     double seconds;

@@ -365,6 +365,18 @@ static void step_shared(struct shared *s, const char *name, int64_t from) {
     }
 }
 
+/* A neuron that fires at any input, one that is deleted, and a membrane. */
+static void change_shared(struct shared *s, const char *name) {
+    static const struct network_change changes[] = {{.kind = NETWORK_SET_NEURON, .id = 7, .field = BURST_THRESHOLD, .value = -1e6},
+                                                    {.kind = NETWORK_DELETE_NEURON, .id = SHARED - 2},
+                                                    {.kind = NETWORK_SET_NEURON, .id = SHARED / 2, .field = BURST_V, .value = 1e6}};
+    struct network_order *o = order(s->bench, NETWORK_PATCH, name);
+    o->changes = malloc(sizeof changes);
+    memcpy(o->changes, changes, sizeof changes);
+    o->count = sizeof changes / sizeof *changes;
+    ok(ask_code(s->bench, o));
+}
+
 static struct network_order *borrow(struct shared *s, const char *name) {
     struct network_order *loan = ask(s->bench, order(s->bench, NETWORK_LEND, name));
     ok(loan->err.code);
@@ -378,8 +390,10 @@ static uint64_t run_shared(struct shared *s, int first, int second, float v[SHAR
     s->trace = 0;
     share_network(s, "first", first);
     assert_int_equal(info_of(s->bench, "first").synapses, s->drawn.arrays.synapses);
+    change_shared(s, "first");
     step_shared(s, "first", 1);
     struct network_order *loan = borrow(s, "first"), *o = order(s->bench, NETWORK_REPLACE, "second");
+    assert_true(loan->lent->net.threshold[7] == -1e6f && !loan->state.alive[SHARED - 2]);
     share_network(s, "second", second);
     ok(connectome_new(&s->drawn.arrays, 0, &o->net, &err));
     o->state = loan->state;
@@ -413,6 +427,7 @@ static void devices_share_a_network(void **state) {
     share_network(&s, "fixed", 3);
     struct network_order *o = order(s.bench, NETWORK_PATCH, "fixed");
     o->changes = calloc(1, sizeof *o->changes);
+    o->changes[0].kind = NETWORK_SET_SYNAPSE;
     o->count = 1;
     assert_int_equal(ask_code(s.bench, o), ERR_UNSUPPORTED);
     ok(ask_code(s.bench, order(s.bench, NETWORK_DESTROY, "fixed")));
