@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Recordings of other formats than EDF through lib/formats and through MNE (Debian python3-mne): the same samples to one rounding of a float,
-the same rate, names and annotations. The files are written here from the definitions of the formats; where the optional folder of small
+the same rate, names and annotations; a training on a folder of five formats leaves the weights of the same folder in EDF. The files are written here from the definitions of the formats; where the optional folder of small
 recordings by other programs (BRR_FORMATS_DIR) is, those are compared too. Skips without MNE and NumPy."""
 import datetime
 import json
 import os
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import zlib
 
 SOURCE = os.environ.get("BRR_SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 FOLDER = pathlib.Path(os.environ.get("BRR_FORMATS_DIR") or os.path.join(SOURCE, "..", "shared", "formats"))
-BRRCTL = os.path.join(os.environ.get("BRR_BIN", os.path.join(SOURCE, "build", "bin")), "brrctl")
+BIN = os.environ.get("BRR_BIN", os.path.join(SOURCE, "build", "bin"))
+BRRD, BRRCTL = os.path.join(BIN, "brrd"), os.path.join(BIN, "brrctl")
 PROGRAM = os.path.join(os.environ.get("BRR_BUILD_DIR", os.path.join(SOURCE, "build")), "tests", "edf_samples")
 try:
     import mne
@@ -382,6 +384,28 @@ class Peers(unittest.TestCase):
         r = subprocess.run([BRRCTL, "dataset", path, "--json", "--unlabeled", "background"], check=True, capture_output=True, text=True)
         self.assertEqual(json.loads(r.stdout)["notes"], ["rec.gdf: its table of 1 events has the mode 2, not 1 or 3, and was left out"])
 
+    def learned(self, recordings):
+        """The weights that two steps on these recordings leave, the events that the model finds in them, and their scores. A recording is named by
+        its stem, its files by (source, ending)."""
+        folder, run = (tempfile.mkdtemp(dir=self.scratch.name) for _ in range(2))
+        for stem, files in recordings.items():
+            for source, ending in files:
+                shutil.copyfile(os.path.join(self.scratch.name, source), os.path.join(folder, stem + ending))  # links to one file are one recording
+            pathlib.Path(folder, stem + "_events.tsv").write_text("onset\tduration\teventType\n8\t6\tsz\n", encoding="utf-8")
+        call = lambda *words: subprocess.run(words, check=True, capture_output=True, text=True, env={**os.environ, "XDG_CACHE_HOME": run}).stdout
+        sets = [f"data.source=file://{folder}", "data.window_s=16", "data.hop_s=2", "data.validation_fraction=0", "training.max_steps=2", "training.batch_size=4",
+                "model.encoder_channels=[8,8,8,16]", "model.rescnn_blocks=1", "model.mamba_layers=1", "model.headdim=8", "model.d_state=4", "events.threshold=fixed"]
+        call(BRRD, "run", os.path.join(SOURCE, "configs", "tiny.yaml"), "--directory", run, *(word for one in sets for word in ("--set", one)))
+        model = next(pathlib.Path(run).rglob("step-*2.safetensors"))
+        raw, found = model.read_bytes(), os.path.join(run, "job", "events")
+        header = json.loads(raw[8:8 + struct.unpack("<Q", raw[:8])[0]])
+        job = {"kind": "detect", "data": {"source": f"file://{folder}"}, "detect": {"model": str(model), "on": 0.05, "off": 0.03}}
+        pathlib.Path(run, "detect.yaml").write_text(json.dumps(job), encoding="utf-8")
+        call(BRRD, "run", os.path.join(run, "detect.yaml"), "--directory", os.path.join(run, "job"))
+        events = {stem: [line.split("\t")[:4] for line in pathlib.Path(found, stem + "_events.tsv").read_text(encoding="utf-8").splitlines()] for stem in recordings}
+        score = json.loads(call(BRRCTL, "score", folder, found, "--json"))
+        return {name: at["data_offsets"] for name, at in header.items() if name != "__metadata__"}, raw[8 + struct.unpack("<Q", raw[:8])[0]:], events, score
+
     def test_a_network_is_fed_the_same_in_every_format(self):
         global LABELS, POINTS, RATE, samples
         old = LABELS, POINTS, RATE, samples
@@ -406,6 +430,12 @@ class Peers(unittest.TestCase):
             self.assertFalse(windows["a.edf"] == windows["n.edf"])
             r = subprocess.run([BRRCTL, "dataset", folder, "--json"], check=False, capture_output=True, text=True)
             self.assertEqual(json.loads(r.stdout)["files"], len(paths), r.stdout + r.stderr)
+            mixed = {"b": (".vhdr", ".eeg"), "e": (".set", ".fdt"), "p": (".lay", ".dat"), "g": (".gdf",), "k": (".EEG", ".LOG", ".PNT")}
+            mixed, plain = (self.learned(recordings) for recordings in (
+                {n: [(f"{n}{ending}", ending) for ending in endings] for n, endings in mixed.items()},
+                {n: [("n.edf" if n == "k" else "a.edf", ".edf")] for n in mixed}))
+            self.assertEqual(mixed, plain)
+            self.assertTrue(any(row[2].startswith("sz") for rows in plain[2].values() for row in rows[1:]), plain[2])
         finally:
             LABELS, POINTS, RATE, samples = old
 
