@@ -127,6 +127,8 @@ static const struct option rows[] = {
      "a stream ends when its client sends or reads nothing for this long; none = never"},
     {"limits.calls", OPTION_I64, C(max_calls), "2000", 8, 100000, NULL,
      "maximum number of open calls, including streams and watches"},
+    {"limits.validate", OPTION_DURATION, C(validate_ms), "10m", 1000, 0, NULL,
+     "how long a job's files are looked at before it is queued; none = as long as it takes"},
     {"limits.unread", OPTION_BYTES, C(unread_bytes), "512MiB", 1 << 20, 0, NULL,
      "limit for answers that clients have not read, over all calls; above it the call that holds most is ended"},
     {"limits.backlog", OPTION_BYTES, C(backlog_bytes), "1GiB", 1 << 20, 0, NULL,

@@ -154,6 +154,7 @@ static void on_tick(uv_timer_t *timer) {
     models_tick(s->models);
     rpc_server_tick(d->rpc);
     http_tick(d->http);
+    svc_validate_tick(s);
     access_tick(&d->access);
     sched_tick(s->sched);
     if (d->retention && !d->stopping)

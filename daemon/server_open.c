@@ -390,6 +390,7 @@ int server_open(struct daemon *d, struct err *err) {
     s->local_paths = c->local_paths;
     s->corrections = c->corrections;
     s->price_per_hour = c->price_per_hour;
+    s->validate_ms = c->validate_ms;
     s->currency = c->currency;
     s->places = (struct places){.data_dir = c->data,
                                 .results_dir = c->results,

@@ -71,6 +71,7 @@ struct services {
     int leasings;                  /* number of threads that fetch models from stores for streams */
     struct pool_share shares[OFFLOAD_CLASSES];
     struct watch *watches;      /* open Watch calls, svc_jobs.c */
+    int64_t validate_ms;        /* limits.validate; 0: none */
     struct validate *validates; /* Validate calls, svc_validate.c: one that works, then those that wait */
     const char *paths[3];       /* data, cache, results */
     const char *database;       /* path of the job database */
@@ -129,6 +130,8 @@ void svc_jobs_changed(struct services *services, const struct job *job);
 
 /* Ends the measurement of the device that a Validate call makes, if any. Call when a job starts. */
 void svc_validate_yield(struct services *services);
+/* Ends the Validate call whose work has gone on for longer than validate_ms. Call each second. */
+void svc_validate_tick(struct services *services);
 
 /* Loads REF under a name and answers with the ModelDescription (Models.Load, Checkpoints.Promote); the end of the call must be
  * passed to svc_models_load_end. */

@@ -1,10 +1,12 @@
 /* brr.v1.Jobs/Validate: a job file read as Submit would, and what it would need. Files, headers, labels and the device's speed are
- * looked at on libuv's thread pool, for one call at a time, so that the pool stays free for others; the calls after it wait in a
- * line. A job that starts ends the measurement of the device. */
+ * looked at on libuv's thread pool, for one call at a time, so that the pool stays free for others, and for at most
+ * limits.validate; the calls after it wait in a line, of which one caller has at most half, and in which callers take turns. A job
+ * that starts ends the measurement of the device. */
 #include <stdlib.h>
 #include <string.h>
 #include <uv.h>
 
+#include "base/clock.h"
 #include "base/queue.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
@@ -15,11 +17,13 @@
 #include "work/estimate.h"
 #include "work/task.h"
 
-enum { MAX_NOTICES = 40, MAX_FACTS = 24, MAX_PATIENTS = 4096, MAX_LINE = 16, RETRY_MS = 5000 };
+enum { MAX_NOTICES = 40, MAX_FACTS = 24, MAX_PATIENTS = 4096, MAX_LINE = 16, MAX_OWN = MAX_LINE / 2, RETRY_MS = 5000 };
 
 struct validate {
     struct offload work;
     struct validate *next; /* in the line; the first one works */
+    char owner[JOB_OWNER_SIZE];
+    int64_t begun_ms; /* clock_ms when its work began */
     struct services *services;
     struct arena arena; /* outlives the call */
     struct jobfile job;
@@ -184,6 +188,7 @@ static void done(struct offload *work);
 
 static void begin(struct validate *v) {
     atomic_store(&v->measure, sched_idle(v->services->sched));
+    v->begun_ms = clock_ms();
     offload_start(&v->work, look, done);
 }
 
@@ -192,12 +197,32 @@ void svc_validate_yield(struct services *services) {
         atomic_store(&services->validates->measure, false);
 }
 
-/* Out of the line; the next one begins. */
+void svc_validate_tick(struct services *services) {
+    const struct validate *v = services->validates;
+    struct err err;
+    if (!v || !v->work.call || !services->validate_ms || clock_ms() - v->begun_ms < services->validate_ms)
+        return;
+    err_set(&err, ERR_UNAVAILABLE,
+            "the files of this job could not be looked at within %lld s (limits.validate); submit it without",
+            (long long)services->validate_ms / 1000);
+    rpc_finish(v->work.call, &err);
+}
+
+/* Out of the line; the next one begins, of another caller if one waits. */
 static void leave(struct validate *v) {
-    bool first = v->services->validates == v;
-    LIST_REMOVE(v->services->validates, v, next);
-    if (first && v->services->validates)
-        begin(v->services->validates);
+    struct validate **line = &v->services->validates, *next = v->next;
+    const bool first = *line == v;
+    LIST_REMOVE(*line, v, next);
+    while (next && !strcmp(next->owner, v->owner))
+        next = next->next;
+    if (!first || !*line)
+        return;
+    if (next) {
+        LIST_REMOVE(*line, next, next);
+        next->next = *line;
+        *line = next;
+    }
+    begin(*line);
 }
 
 static void drop(struct offload *work) {
@@ -217,18 +242,20 @@ static void done(struct offload *work) {
         answer(v);
 }
 
-/* To the end of the line; false when it is too long. */
-static bool line_up(struct validate *v) {
+/* To the end of the line, unless it is too long. */
+static int line_up(struct validate *v, struct err *err) {
     struct validate **end = &v->services->validates;
-    int n = 0;
-    for (; *end; end = &(*end)->next)
-        n++;
-    if (n == MAX_LINE)
-        return false;
+    int n = 0, own = 0;
+    str_copy(v->owner, sizeof v->owner, rpc_caller(v->work.call)->name);
+    for (; *end; end = &(*end)->next, n++)
+        own += !strcmp((*end)->owner, v->owner);
+    if (n == MAX_LINE || own == MAX_OWN)
+        return err_set(err, ERR_EXHAUSTED, "%d job files%s are being looked at already; try again later", n == MAX_LINE ? n : own,
+                       n == MAX_LINE ? "" : " of yours");
     *end = v;
     if (!n)
         begin(v);
-    return true;
+    return 0;
 }
 
 /* The device that the job names, else a free one, else the first. */
@@ -291,8 +318,7 @@ static int validate(struct rpc_call *call, const void *message, struct err *err)
     if (v->limit_only && !limit_matters(v)) {
         v->n_notices = 0;
         answer(v);
-    } else if (!line_up(v)) {
-        err_set(err, ERR_EXHAUSTED, "%d job files are being looked at already; try again later", MAX_LINE);
+    } else if (line_up(v, err)) {
         return rpc_refuse(call, err, "OVERLOADED", RETRY_MS);
     }
     return 0;

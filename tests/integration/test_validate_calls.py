@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Validate surveys one corpus at a time: calls that were abandoned over a folder that does not answer leave the thread pool to others
 and are forgotten. What the cache volume knows of recordings is not read again. Beside a job nothing is measured on the device, also
-when it starts later than the call."""
+when it starts later than the call. Nobody has more than half of the line, and a call ends after limits.validate."""
 import glob
 import os
 import sys
 import time
 
 from daemon import MINI, SOURCE, make_corpus, temporary
-from stock import Stock
+from stock import Stock, grpc
 from test_held_volume import HeldDaemon, Waiting
 
-CALLS = 16  # as many as the pool has threads
+CALLS = 8  # half of the line, which is what one caller may have
 
 
 def known_recordings_are_not_read(c, request, path):
@@ -49,6 +49,11 @@ def main():
         calls = [c.Jobs.Validate.future(request) for _ in range(CALLS)]
         time.sleep(2)
         assert not any(call.done() for call in calls), "the folder was not needed"
+        try:
+            c.Jobs.Validate(request)
+            raise AssertionError("one caller has more than half of the line")
+        except grpc.RpcError as error:
+            assert "8 job files of yours" in error.details(), error
         listing = Waiting("List", lambda: c.Checkpoints.List(c.checkpoints.ListCheckpointsRequest()))
         listing.join(timeout=120)
         assert not listing.is_alive() and not listing.error, "abandoned Validate calls hold the pool"
@@ -67,6 +72,13 @@ def main():
         for beside in (begun.result(), c.Jobs.Validate(request)):
             assert beside.seconds_per_step == 0 and beside.steps > 0 and any("not measured" in n for n in beside.notices), beside
         d.ctl("cancel", job)
+        assert d.stop() == 0
+        d.extra += ["limits.validate=1s"]
+        d.start()
+        d.hold()
+        code, _, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=file://{tmp}/eeg")
+        assert code == 4 and "within 1 s (limits.validate)" in err, (code, err)
+        d.release()
         assert d.stop() == 0
     return 0
 
