@@ -21,7 +21,7 @@ static const struct option job_rows[] = {
      "the cluster that runs the job, an entry of executors in daemon.yaml; default: a device of the daemon"},
     {"resources.nodes", OPTION_I64, J(resources.nodes), "1", 1, 65536, NULL, "with executor: machines"},
     {"resources.ranks", OPTION_I64, J(resources.ranks), "1", 1, 65536, NULL,
-     "with executor: processes that share the training, a power of two that divides its micro-batches"},
+     "with executor: processes that share a network of neurons or the training, whose micro-batches they divide"},
     {"resources.cpus_per_rank", OPTION_I64, J(resources.cpus_per_rank), "1", 1, 4096, NULL, "with executor: processors of each"},
     {"resources.gpus_per_rank", OPTION_I64, J(resources.gpus_per_rank), "0", 0, 64, NULL, "with executor: GPUs of each"},
     {"resources.time", OPTION_DURATION, J(resources.time_ms), "none", 60000, 0, NULL,

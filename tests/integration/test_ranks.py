@@ -107,6 +107,19 @@ def on_devices(tmp, one):
     assert d.stop() == 0
 
 
+def networks(tmp):
+    """A network of neurons on three ranks."""
+    files = []
+    for ranks in (1, 3):
+        words = command(tmp, ranks, f"network-{ranks}", launch=ranks > 1)
+        begin = words.index("run")
+        r = subprocess.run([*words[:begin + 1], f"{SOURCE}/configs/burst.yaml", "--directory", f"{tmp}/network-{ranks}", "--set", "ticks=400"], capture_output=True, text=True, cwd=tmp,
+                           env=environment(tmp))
+        assert r.returncode == 0, r
+        files.append([open(f"{tmp}/network-{ranks}/{name}", "rb").read() for name in ("fired.npy", "rates.tsv")])
+    assert files[0] == files[1] and len(files[0][0]) > 1000, "three ranks gave other spikes than one"
+
+
 def refusals(tmp):
     text = run(tmp, 2, "chain", "training.reduction=chain", expected=1)
     assert "2 ranks need training.reduction: tree" in text, text
@@ -138,6 +151,8 @@ def main():
         for check in (on_nodes, on_devices) if LONG else ():
             check(tmp, one)
             print(f"{check.__name__}: {time.time() - started:.1f} s, weights {result(one)[0][:12]}", flush=True)
+        networks(tmp)
+        print(f"networks: {time.time() - started:.1f} s")
         refusals(tmp)
         print(f"refusals: {time.time() - started:.1f} s")
     return 0
