@@ -104,6 +104,8 @@ struct stream {
     int64_t busy_since_ms;              /* 0: no call is at work */
     double second_s, slept_s, parked_s; /* the second that parking counts in, the sleep within it, and all sleep */
     struct stream_memory memory;        /* stream_lend */
+    struct turn_at turn;                /* stream_share */
+    bool queued;                        /* calls have begun since the stream was waited for */
 };
 
 /* Must be equal in the program and in a loaded library: the sizes of all structures that cross the boundary, in order. A library of
@@ -137,10 +139,11 @@ static inline int stream_take_lent(struct stream *s, size_t bytes, void **ret, s
     return 0;
 }
 
-/* Around each call of a backend that computes, copies or waits: parks a normal stream of a CPU, and keeps account of the time
- * (device_busy_ms). */
-void stream_enter(struct stream *s);
-void stream_leave(struct stream *s);
+/* Around each call of a backend that computes, copies or waits: waits for the turn of the stream's job, parks a normal stream of a
+ * CPU, and keeps account of the time (device_busy_ms). drained: the call has waited for the stream. Errors of stream_enter are
+ * those of earlier calls. */
+int stream_enter(struct stream *s, struct err *err);
+void stream_leave(struct stream *s, bool drained);
 
 const struct backend *cpu_backend(void);
 const struct backend *cuda_backend(void);

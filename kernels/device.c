@@ -286,12 +286,41 @@ void stream_give_way(struct stream *s) {
         park(s);
 }
 
-void stream_enter(struct stream *s) {
+void stream_share(struct stream *s, struct turn_at turn) { s->turn = turn; }
+
+/* Waits for the turn of the stream's job. One that ends is passed on when the device has done what was queued. */
+static int take_turn(struct stream *s, struct err *err) {
+    if (s->queued && turns_ends(s->turn)) {
+        __atomic_store_n(&s->busy_since_ms, clock_ms(), __ATOMIC_RELAXED);
+        int rc = s->device->backend->sync(s, err);
+        __atomic_store_n(&s->busy_since_ms, 0, __ATOMIC_RELAXED);
+        if (rc)
+            return rc;
+    }
+    turns_enter(s->turn);
+    return 0;
+}
+
+static void begin_call(struct stream *s) {
     stream_give_way(s);
     __atomic_store_n(&s->busy_since_ms, clock_ms(), __ATOMIC_RELAXED);
 }
 
-void stream_leave(struct stream *s) { __atomic_store_n(&s->busy_since_ms, 0, __ATOMIC_RELAXED); }
+int stream_enter(struct stream *s, struct err *err) {
+    int rc = s->turn.turns && !s->recording ? take_turn(s, err) : 0;
+    if (!rc)
+        begin_call(s);
+    return rc;
+}
+
+void stream_leave(struct stream *s, bool drained) {
+    __atomic_store_n(&s->busy_since_ms, 0, __ATOMIC_RELAXED);
+    if (s->recording)
+        return;
+    s->queued = s->device->info.is_async && !drained;
+    if (s->turn.turns)
+        turns_rest(s->turn, s->queued);
+}
 
 int64_t device_busy_ms(struct device *dev) {
     int64_t now = clock_ms(), longest = 0;
@@ -333,9 +362,11 @@ void stream_give_back(const struct stream_loan *loan) {
 }
 
 static int copy(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err) {
-    stream_enter(s);
-    int rc = s->device->backend->copy(s, dst, src, bytes, err);
-    stream_leave(s);
+    int rc = stream_enter(s, err);
+    if (rc)
+        return rc;
+    rc = s->device->backend->copy(s, dst, src, bytes, err);
+    stream_leave(s, false);
     return rc;
 }
 
@@ -354,9 +385,11 @@ int stream_copy(struct stream *s, void *dst, const void *src, size_t bytes, stru
 int stream_zero(struct stream *s, void *dst, size_t bytes, struct err *err) { return s->device->backend->zero(s, dst, bytes, err); }
 
 int stream_sync(struct stream *s, struct err *err) {
-    stream_enter(s);
+    if (s->turn.turns)
+        turns_keep(s->turn);
+    begin_call(s);
     int rc = s->device->backend->sync(s, err);
-    stream_leave(s);
+    stream_leave(s, true);
     return rc;
 }
 
@@ -408,9 +441,11 @@ int graph_run(struct graph *g, struct stream *s, struct err *err) {
     if (g->device != s->device || g->epoch != s->epoch)
         return err_set(err, ERR_PRECONDITION, "%s: recorded work belongs to another stream, or the stream's memory has moved",
                        s->device->info.name);
-    stream_enter(s);
-    int rc = s->device->backend->replay(s, g->recorded, err);
-    stream_leave(s);
+    int rc = stream_enter(s, err);
+    if (rc)
+        return rc;
+    rc = s->device->backend->replay(s, g->recorded, err);
+    stream_leave(s, false);
     return rc;
 }
 

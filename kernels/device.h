@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "kernels/turns.h"
 
 struct device;
 struct stream;
@@ -130,6 +131,8 @@ void device_live_end(struct device *dev);
 /* The count of live batches lies in memory that processes share, from before any stream is opened. counts: this process begins and
  * ends live batches; else its streams park for those of the other. */
 void device_share_live(struct device *dev, int *count, bool counts);
+/* The stream computes in turns with those of other jobs (kernels/turns.h). */
+void stream_share(struct stream *s, struct turn_at turn);
 /* Sleeps while live windows run, as an op of this stream would; for work that runs elsewhere in its place. */
 void stream_give_way(struct stream *s);
 /* How long the oldest call at work on the device (an op, a copy, a wait for the stream) has taken, in milliseconds; 0 when there is

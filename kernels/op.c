@@ -87,12 +87,15 @@ static void check(struct checker *c, const struct tensor *t, struct want w) {
         if (c.timed && !c.rc)                                                                                                      \
             c.call.work.field = (double)(amount);                                                                                  \
     } while (0)
-static void op_enter(struct stream *s, const struct checker *c) {
-    stream_enter(s);
+static int op_enter(struct stream *s, const struct checker *c) {
+    int rc = stream_enter(s, c->err);
+    if (rc)
+        return rc;
     if (s->device->backend->range)
         s->device->backend->range(c->op);
     if (c->timed)
         profile_begin(s->profile, s);
+    return 0;
 }
 
 static void op_leave(struct stream *s, const struct checker *c) {
@@ -100,7 +103,7 @@ static void op_leave(struct stream *s, const struct checker *c) {
         profile_end(s->profile, s, &c->call);
     if (s->device->backend->range)
         s->device->backend->range(NULL);
-    stream_leave(s);
+    stream_leave(s, false);
 }
 
 #define RUN(name)                                                                                                                  \
@@ -109,8 +112,10 @@ static void op_leave(struct stream *s, const struct checker *c) {
             return c.rc;                                                                                                           \
         if (s->device->backend->check && (c.rc = s->device->backend->check(s, err)))                                               \
             return c.rc;                                                                                                           \
-        op_enter(s, &c);                                                                                                           \
-        int rc = s->device->backend->ops->name(s, a, err);                                                                         \
+        int rc = op_enter(s, &c);                                                                                                  \
+        if (rc)                                                                                                                    \
+            return rc;                                                                                                             \
+        rc = s->device->backend->ops->name(s, a, err);                                                                             \
         op_leave(s, &c);                                                                                                           \
         return rc;                                                                                                                 \
     } while (0)

@@ -86,6 +86,7 @@ foreach(name test_worker test_live test_models test_rpc test_session_resume)
 endforeach()
 target_link_options(test_models PRIVATE -Wl,--wrap=fsync)
 target_link_options(test_removal PRIVATE -Wl,--wrap=fsio_remove_tree -Wl,--wrap=link) # so do volumes
+target_link_options(test_turns PRIVATE -Wl,--wrap=clock_ms) # time as the test says
 target_link_options(test_auth PRIVATE -Wl,--wrap=clock_wall_ms)
 target_link_options(test_device_hosts PRIVATE -Wl,--wrap=clock_ms -Wl,--wrap=model_image_open -Wl,--wrap=detector_upload) # time and volumes as the test says
 target_link_options(test_rpc PRIVATE -Wl,--wrap=realpath -Wl,--wrap=uv_now -Wl,--wrap=getsockopt) # a volume does not answer where the test says
@@ -222,6 +223,7 @@ foreach(source ${gpu_tests})
   brr_test(${name} COMMAND $<TARGET_FILE:${name}> LABELS gpu # seeds: the emulated ones below
            ENVIRONMENT BRR_CUDA_LIBRARY=${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libbrr_cuda.so)
 endforeach()
+target_link_options(test_gpu_devices PRIVATE -Wl,--wrap=clock_ms) # time as the test says
 if(BRR_CUDA_BUILT) # what the compiler made of the kernels, without a GPU
   foreach(check check_ptx check_resources)
     brr_test(${check} COMMAND ${CMAKE_SOURCE_DIR}/tests/gpu/${check}.py ${CMAKE_BINARY_DIR}/cuda LABELS gpu)

@@ -1,29 +1,25 @@
 #include "work/file_cell.h"
 
-#include <errno.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/shared_lock.h"
 #include "base/str.h"
 
 void file_cell_init(struct file_cell *cell) {
-    pthread_mutexattr_t shared;
     memset(cell, 0, sizeof *cell);
-    pthread_mutexattr_init(&shared);
-    pthread_mutexattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&shared, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(&cell->lock, &shared);
-    pthread_mutexattr_destroy(&shared);
+    shared_lock_init(&cell->lock);
 }
 
-/* Whoever died in the cell has left it half written, which the next path repairs. */
-static int mend(struct file_cell *cell, int rc) {
-    if (rc != EOWNERDEAD)
+/* A process that died in the cell has left it half written, which the next path repairs. */
+static int enter_cell(struct file_cell *cell, int rc) {
+    int died;
+    if ((rc = shared_lock_taken(&cell->lock, rc, &died)) || !died)
         return rc;
     cell->since_ms = 0;
     cell->path[sizeof cell->path - 1] = '\0';
-    return pthread_mutex_consistent(&cell->lock);
+    return 0;
 }
 
 void file_cell_set(struct file_cell *cell, const char *path) {
@@ -31,7 +27,7 @@ void file_cell_set(struct file_cell *cell, const char *path) {
     str_copy(shown, sizeof shown, path ? path : "");
     for (char *end = shown; (end = strchr(end, '\n'));) /* the folders of several sources */
         *end = ' ';
-    if (mend(cell, pthread_mutex_lock(&cell->lock)))
+    if (enter_cell(cell, pthread_mutex_lock(&cell->lock)))
         return;
     if (path && (!cell->since_ms || strcmp(cell->path, shown) != 0)) {
         str_copy(cell->path, sizeof cell->path, shown);
@@ -47,7 +43,7 @@ void file_cell_describe(struct file_cell *cell, int64_t at_least_ms, char *buf, 
     char since[32];
     struct tm utc;
     *buf = '\0';
-    if (mend(cell, pthread_mutex_trylock(&cell->lock)))
+    if (enter_cell(cell, pthread_mutex_trylock(&cell->lock)))
         return;
     const time_t wall_s = (time_t)(cell->since_wall_ms / 1000);
     strftime(since, sizeof since, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&wall_s, &utc));

@@ -2,6 +2,8 @@
  * devices work side by side on one thread. Needs cuda:0 and cuda:2 (emulated: three devices, of which the second is too old), else
  * exits 77. */
 #include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +60,65 @@ static unsigned long contexts(void) {
     return count ? count() : 0;
 }
 
+/* While it is not 0, the time of turns: the threads of a busy machine sleep for longer than a turn. */
+static _Atomic int64_t time_ms;
+int64_t __real_clock_ms(void);
+int64_t __wrap_clock_ms(void);
+int64_t __wrap_clock_ms(void) { return time_ms ? time_ms : __real_clock_ms(); }
+
+/* The other job of a device: its turn comes. */
+struct other {
+    struct turns turns;
+    const float *host; /* a result of the first job */
+    atomic_int queued; /* results that it has queued */
+    bool drained;
+    atomic_bool came;
+};
+
+static void *take_turn(void *ctx) {
+    struct other *o = ctx;
+    turns_enter((struct turn_at){&o->turns, 1});
+    o->drained = o->host[1] == (float)(ROUNDS + atomic_load(&o->queued));
+    turns_leave((struct turn_at){&o->turns, 1});
+    atomic_store(&o->came, true);
+    return NULL;
+}
+
+/* Two jobs that share a device: a turn passes on once what its job has queued is done. */
+static int share(struct machine *m, struct err *err) {
+    static struct other o;
+    const struct turn_at own = {&o.turns, 0};
+    pthread_t thread;
+    void *host = NULL;
+    int rc = device_alloc_host(m->device, sizeof m->host, &host, err);
+    if (rc)
+        return rc;
+    time_ms = 1000;
+    turns_init(&o.turns);
+    turns_join(own, 0);
+    turns_join((struct turn_at){&o.turns, 1}, 0);
+    stream_share(m->stream, own);
+    o.host = host;
+    for (bool begun = false; !rc && !atomic_load(&o.came); atomic_fetch_add(&o.queued, 1)) {
+        if ((rc = add_one(m, err)) || (rc = stream_to_host(m->stream, host, m->x, sizeof m->host, err)))
+            break;
+        if (!begun && pthread_create(&thread, NULL, take_turn, &o))
+            return err_set(err, ERR_EXHAUSTED, "no thread");
+        begun = true;
+        time_ms += TURNS_HOLD_MS / 2;
+    }
+    stream_share(m->stream, (struct turn_at){0});
+    turns_leave(own);
+    if (!rc) {
+        pthread_join(thread, NULL);
+        rc = stream_sync(m->stream, err);
+    }
+    device_free_host(m->device, host);
+    time_ms = 0;
+    check(o.drained, "a turn passes on when its work has drained", "");
+    return rc;
+}
+
 int main(void) {
     static struct machine two[2];
     struct device_info infos[MOST];
@@ -79,8 +140,9 @@ int main(void) {
     for (int i = 0; !rc && i < 2; i++)
         if (!(rc = stream_to_host(two[i].stream, two[i].host, two[i].x, sizeof two[i].host, &err)))
             rc = stream_sync(two[i].stream, &err);
-    check(!rc, "work in turns on two devices", err.message);
+    check(!rc, "work on two devices", err.message);
     check(two[0].host[1] == ROUNDS && two[1].host[1] == ROUNDS, "each has its own results", "");
+    check(!rc && !(rc = share(&two[0], &err)), "work in turns on one device", err.message);
     if (getenv("BRR_EMULATED_DEVICES"))
         check(contexts() == 5, "only devices that were opened have contexts", "");
     close_machine(&two[0]);
