@@ -140,6 +140,9 @@ static const struct option rows[] = {
     {"limits.message_control", OPTION_BYTES, R(message_control), "256KiB", 1, 0, NULL, "only the default is supported"},
     {"limits.message_data", OPTION_BYTES, R(message_data), "4MiB", 1, 0, NULL, "only the default is supported"},
     {"limits.memory", OPTION_STRING, R(memory), "auto", 0, 0, NULL, "device memory one job may use; auto = nine tenths"},
+    {"limits.device_jobs", OPTION_I64, C(device_jobs), "2", 1, TURNS_MAX, NULL,
+     "how many jobs may share a device by turns: one of any kind, and others that infer (detect, evaluate); 1: each job has its "
+     "device for itself"},
     {"limits.networks", OPTION_I64, C(max_networks), "64", 1, 10000, NULL, "maximum number of spiking networks of the Burst calls"},
     {"limits.network_memory", OPTION_BYTES, C(network_bytes), "2GiB", 1 << 20, 1e15, NULL,
      "memory one spiking network may use, host and device; a client may ask for less"},

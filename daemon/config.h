@@ -68,6 +68,7 @@ struct config {
     const char *corrections;              /* folder; NULL = below results */
     int64_t max_sessions, session_idle_ms, resume_ttl_ms, lag_ms;
     int64_t max_calls, validate_ms, unread_bytes, backlog_bytes;
+    int64_t device_jobs;  /* places of a device */
     int64_t memory_bytes; /* device memory of one job; 0 = nine tenths of the device */
     int64_t max_networks, network_bytes;
     int64_t networks_bytes; /* memory of all spiking networks; 0 = half of the device */

@@ -22,48 +22,66 @@ static int open_watch(struct services *s, int device, struct err *err) {
     return device_watch_start(&watch, &s->device_watches[device], err);
 }
 
-/* What the processes of jobs on the device get, and the memory that they share with the daemon. */
-static int open_process(struct services *s, int device, const struct config *config, const struct config_source *source,
-                        struct err *err) {
-    struct device_hosts *hosts = device_set_at(s->devices, device);
-    struct process_config *p = &s->processes[device].config;
-    struct device_info info;
+/* How the jobs of a device take turns: in memory that their processes share with the daemon, or among threads. */
+static int open_turns(struct services *s, int device, const struct config *config, struct err *err) {
     int rc;
-    device_hosts_describe(hosts, &info);
-    *p = (struct process_config){.config = source->path,
-                                 .sets = source->overrides,
-                                 .n_sets = source->n_overrides,
-                                 .device = device_set_name(s->devices, device),
-                                 .cache = s->processes[device].cache,
-                                 .page = s->processes[device].page_path,
-                                 .threads = info.threads};
-    if (!str_format(s->processes[device].cache, sizeof s->processes[device].cache, "%s/jobs/%s", config->cache, p->device))
-        return err_set(err, ERR_RANGE, "paths.cache is too long");
-    if ((rc = job_page_new(&s->processes[device].page, s->processes[device].page_path, err)))
+    s->turns[device] = &s->own_turns[device];
+    turns_init(s->turns[device]);
+    if (!config->jobs_in_processes)
+        return 0;
+    if ((rc = job_page_new(&s->pages[device].page, s->pages[device].path, err)))
         return rc;
-    device_share_live(device_hosts_device(hosts), &s->processes[device].page->live_batches, true);
+    s->turns[device] = &s->pages[device].page->turns;
+    device_share_live(device_hosts_device(device_set_at(s->devices, device)), &s->pages[device].page->live_batches, true);
     return 0;
 }
 
-static int open_worker(struct services *s, int device, const struct config *config, const struct config_source *source,
+/* What the processes of jobs on this place of the device get. */
+static int open_process(struct services *s, int place, int number, const struct config *config, const struct config_source *source,
+                        struct err *err) {
+    const int device = s->devices_of[place];
+    char *cache = s->processes[place].cache;
+    struct device_info info;
+    device_hosts_describe(device_set_at(s->devices, device), &info);
+    s->processes[place].config = (struct process_config){.config = source->path,
+                                                         .sets = source->overrides,
+                                                         .n_sets = source->n_overrides,
+                                                         .device = device_set_name(s->devices, device),
+                                                         .cache = cache,
+                                                         .page = s->pages[device].path,
+                                                         .threads = info.threads};
+    if (!str_format(cache, sizeof s->processes[place].cache, number ? "%s/jobs/%s.%d" : "%s/jobs/%s", config->cache,
+                    s->processes[place].config.device, number + 1))
+        return err_set(err, ERR_RANGE, "paths.cache is too long");
+    return 0;
+}
+
+/* The thread of jobs of the device's place with this number. */
+static int open_worker(struct services *s, int device, int number, const struct config *config, const struct config_source *source,
                        struct err *err) {
     struct device_hosts *hosts = device_set_at(s->devices, device);
+    const int place = s->n_workers;
     int rc;
-    if (config->jobs_in_processes && (rc = open_process(s, device, config, source, err)))
+    s->devices_of[place] = device;
+    if (config->jobs_in_processes && (rc = open_process(s, place, number, config, source, err)))
         return rc;
     const struct worker_config worker = {.executor = config->jobs_in_processes ? &executor_process : &executor_local,
-                                         .places.process = &s->processes[device].config,
-                                         .file = config->jobs_in_processes ? &s->processes[device].page->file : NULL,
+                                         .places.process = &s->processes[place].config,
+                                         .file = config->jobs_in_processes ? &s->pages[device].page->files[number] : NULL,
                                          .runner = {.version = versions_own(),
                                                     .device = device_hosts_device(hosts),
                                                     .source = s->source,
                                                     .default_wall_clock_ms = config->default_wall_clock_ms,
                                                     .price_per_hour = config->price_per_hour,
                                                     .memory_limit_bytes = device_hosts_memory_limit(hosts),
+                                                    .turn = {s->turns[device], number},
                                                     .metrics = s->metrics},
                                          .wake = s->wake,
                                          .wake_ctx = s->wake_ctx};
-    return worker_start(&worker, &s->workers[device], err);
+    if ((rc = worker_start(&worker, &s->workers[place], err)))
+        return rc;
+    s->n_workers++;
+    return 0;
 }
 
 /* A thread for each job that a cluster may have at a time, and the last one for jobs that are to be cancelled. */
@@ -76,6 +94,7 @@ static int open_clusters(struct services *s, const struct config *config, struct
             if ((rc = worker_start(&worker, &s->workers[s->n_workers], err)))
                 return rc;
             s->is_for_cancel[s->n_workers] = k == config->clusters[i].jobs;
+            s->devices_of[s->n_workers] = DEVICE_ANY;
             s->clusters[s->n_workers++] = &config->clusters[i];
         }
     return 0;
@@ -112,10 +131,13 @@ int devices_open(struct services *s, const struct config *config, const struct c
     for (int i = 0; i < config->n_devices; i++) {
         device_hosts_describe(device_set_at(s->devices, i), &info);
         str_format(s->described[i], sizeof s->described[i], "%s: %s", info.name, info.description);
-        if ((rc = open_worker(s, i, config, source, err)) || (rc = open_watch(s, i, err)))
+        if ((rc = open_turns(s, i, config, err)) || (rc = open_watch(s, i, err)))
             return rc;
-        s->n_workers++;
     }
+    for (int number = 0; number < config->device_jobs; number++)
+        for (int i = 0; i < config->n_devices; i++)
+            if ((rc = open_worker(s, i, number, config, source, err)))
+                return rc;
     return open_clusters(s, config, err);
 }
 
@@ -157,35 +179,36 @@ static int run_in_cluster(const struct services *s, int place, const struct job 
     return worker_run_array(s->workers[place], job, &array, err);
 }
 
-/* The job has its first device, and others if it wants several. */
-static int run_job(void *ctx, int device, const struct job *job, struct err *err) {
+/* The job has its first place, and others if it wants several devices. */
+static int run_job(void *ctx, int place, const struct job *job, struct err *err) {
     struct services *s = ctx;
-    struct worker *team[DEVICE_SET_MAX] = {s->workers[device]};
+    struct worker *team[DEVICE_SET_MAX] = {s->workers[place]};
     int n = 1, rc;
-    if (s->clusters[device])
-        return run_in_cluster(s, device, job, err);
-    for (int i = 0; i < device_set_count(s->devices); i++)
-        if (i != device && sched_on(s->sched, i) == job)
+    if (s->clusters[place])
+        return run_in_cluster(s, place, job, err);
+    for (int i = 0; i < s->n_workers; i++) {
+        if (sched_on(s->sched, i) != job)
+            continue;
+        device_set_reserve(s->devices, s->devices_of[i], job->memory_bytes);
+        if (i != place)
             team[n++] = s->workers[i];
-    for (int i = 0; i < device_set_count(s->devices); i++)
-        if (sched_on(s->sched, i) == job)
-            device_set_reserve(s->devices, i, job->memory_bytes);
+    }
     if (!(rc = worker_run_shared(team, n, job, err)))
         return 0;
-    for (int i = 0; i < device_set_count(s->devices); i++)
+    for (int i = 0; i < s->n_workers; i++)
         if (sched_on(s->sched, i) == job)
-            device_set_release(s->devices, i);
+            device_set_release(s->devices, s->devices_of[i], job->memory_bytes);
     return rc;
 }
 
-static void interrupt_job(void *ctx, int device, enum stop_reason why) {
-    worker_interrupt(((const struct services *)ctx)->workers[device], why);
+static void interrupt_job(void *ctx, int place, enum stop_reason why) {
+    worker_interrupt(((const struct services *)ctx)->workers[place], why);
 }
 
-static void job_ended(void *ctx, int device) {
+static void job_ended(void *ctx, int place) {
     const struct services *s = ctx;
-    if (!s->clusters[device])
-        device_set_release(s->devices, device);
+    if (!s->clusters[place])
+        device_set_release(s->devices, s->devices_of[place], sched_on(s->sched, place)->memory_bytes);
 }
 
 static void room_for_job(void *ctx, int device, int64_t *ret_limit, int64_t *ret_free) {
@@ -201,12 +224,15 @@ void devices_fill_sched(struct services *s, struct sched_config *sched) {
     sched->interrupt = interrupt_job;
     sched->ended = job_ended;
     sched->room = room_for_job;
-    sched->n_devices = s->n_workers;
+    sched->n_places = s->n_workers;
     for (int i = 0; i < s->n_workers; i++) {
-        sched->devices[i].remote = s->clusters[i] != NULL;
-        sched->devices[i].for_cancel = s->is_for_cancel[i];
-        sched->devices[i].name = s->clusters[i] ? s->clusters[i]->name : device_set_name(s->devices, i);
-        sched->devices[i].description = s->clusters[i] ? s->clusters[i]->name : s->described[i];
+        const int device = s->devices_of[i];
+        sched->places[i].remote = s->clusters[i] != NULL;
+        sched->places[i].for_cancel = s->is_for_cancel[i];
+        sched->places[i].name = s->clusters[i] ? s->clusters[i]->name : device_set_name(s->devices, device);
+        sched->places[i].description = s->clusters[i] ? s->clusters[i]->name : s->described[device];
+        sched->places[i].further = device != DEVICE_ANY && i != device;
+        sched->places[i].device = device;
     }
 }
 
@@ -227,11 +253,22 @@ void devices_fill_rules(struct services *s, struct submission_rules *rules) {
     rules->find_device = find_device;
     rules->find_executor = find_executor;
     rules->n_devices = most_of_one_kind(s->devices);
-    if (device_set_count(s->devices) < 2) /* nothing to choose */
+    if (s->n_workers < 2 || s->devices_of[1] == DEVICE_ANY) /* the only place: nothing to choose */
         return;
     device_hosts_describe(device_set_at(s->devices, 0), &info);
     rules->estimate_device = device_set_name(s->devices, 0);
     rules->estimate_threads = info.threads;
+}
+
+const char *devices_jobs(const struct services *s, int device, char buf[DEVICES_JOBS_TEXT]) {
+    struct str text;
+    str_init(&text, DEVICES_JOBS_TEXT - 1);
+    for (int i = 0; i < s->n_workers; i++)
+        if (s->devices_of[i] == device && sched_on(s->sched, i))
+            str_printf(&text, "%s%s", text.len ? "," : "", sched_on(s->sched, i)->id);
+    str_copy(buf, DEVICES_JOBS_TEXT, text.len ? str_cstr(&text) : "none");
+    str_done(&text);
+    return buf;
 }
 
 /* ---- streams ---- */
@@ -254,12 +291,25 @@ static void put(struct services *s, const char *family, int device, const char *
     metric_set(metrics_series(s->metrics, family, labels), value);
 }
 
+static void put_more(struct services *s, const char *family, int device, double value) {
+    struct metric *series = metrics_series(s->metrics, family, device_set_name(s->devices, device));
+    metric_add(series, value);
+}
+
+static void count_turns(struct services *s, int device) {
+    int64_t turns = 0, waited_ms = 0;
+    turns_take_counts(s->turns[device], &turns, &waited_ms);
+    put_more(s, "brrd_device_turns_total", device, (double)turns);
+    put_more(s, "brrd_device_turn_wait_seconds_total", device, (double)waited_ms / 1000);
+}
+
 void devices_measure(struct services *s) {
     for (int i = 0; i < device_set_count(s->devices); i++) {
         struct device_room room;
         device_set_room(s->devices, i, &room);
         put(s, "brrd_device_ready", i, "", device_watch_fault(s->device_watches[i]) == NULL);
-        put(s, "brrd_device_jobs", i, "", sched_on(s->sched, i) != NULL);
+        put(s, "brrd_device_jobs", i, "", sched_jobs_on(s->sched, i));
+        count_turns(s, i);
         put(s, "brrd_device_streams", i, "", s->streams.streams[i]);
         put(s, "brrd_device_memory_bytes", i, "limit", (double)room.limit_bytes);
         put(s, "brrd_device_memory_bytes", i, "used", (double)room.used_bytes);

@@ -12,6 +12,9 @@ void devices_close(struct services *s); /* half-opened ones too */
 /* What the scheduler, and those who check job files, must know of the devices. */
 void devices_fill_sched(struct services *s, struct sched_config *sched);
 void devices_fill_rules(struct services *s, struct submission_rules *rules);
+/* The ids of the device's running jobs, or "none", for the log. */
+enum { DEVICES_JOBS_TEXT = TURNS_MAX * JOB_ID_SIZE };
+const char *devices_jobs(const struct services *s, int device, char buf[DEVICES_JOBS_TEXT]);
 /* services.place_stream; ctx is the services. */
 int devices_place_stream(void *ctx, const char *wanted, const char *model, int *ret, struct err *err);
 /* Sets brrd_device_…; once a second. */

@@ -435,10 +435,10 @@ static int lock_directory(struct run *r, struct err *err) {
     int rc = fsio_join(lock, sizeof lock, r->directory, ".lock", err);
     if (rc)
         return rc;
-    file_cell_set(&r->page->file, lock);
+    file_cell_set(&r->page->files[r->order.place], lock);
     while ((rc = fsio_lock(lock, &r->lock, err)) == ERR_PRECONDITION && !atomic_load(&wish.now))
         poll(NULL, 0, LOCK_LOOK_MS);
-    file_cell_set(&r->page->file, NULL);
+    file_cell_set(&r->page->files[r->order.place], NULL);
     return rc;
 }
 
@@ -449,6 +449,8 @@ static int open_order(struct run *r, struct err *err) {
     r->args.json = true;
     if ((rc = job_order_read(r->args.order, &r->arena, &r->order, err)))
         return rc;
+    if (r->order.place < 0 || r->order.place >= TURNS_MAX)
+        return err_set(err, ERR_INVALID, "%s: place %lld does not exist", r->args.order, (long long)r->order.place);
     const struct config_source source = {.path = r->order.config, .overrides = r->order.sets, .n_overrides = r->order.n_sets};
     if ((rc = config_read(&source, &r->arena, &r->config, err)) || (rc = job_page_open(r->order.page, &r->page, err)))
         return rc;
@@ -480,7 +482,8 @@ static int run_order(struct run *r) {
                                          .default_wall_clock_ms = r->config.default_wall_clock_ms,
                                          .price_per_hour = (double)r->order.price_micros / 1e6,
                                          .memory_limit_bytes = r->order.memory_limit_bytes,
-                                         .file = &r->page->file};
+                                         .file = &r->page->files[r->order.place],
+                                         .turn = {&r->page->turns, (int)r->order.place}};
     const struct runner_owner owner = {on_report, r};
     runner_run(&config, &r->order.job, &owner, &wish);
     return r->code;

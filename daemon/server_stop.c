@@ -76,10 +76,10 @@ void server_leave_if_late(const struct daemon *d) {
         return;
     if (sched_idle(d->services.sched))
         log_warn("calls did not end within jobs.stop_wait: exiting", "seconds=%lld", (long long)(d->config->stop_wait_ms / 1000));
-    for (int i = 0; i < device_set_count(d->services.devices); i++)
-        if (sched_on(d->services.sched, i))
+    for (int i = 0; i < d->services.n_workers; i++)
+        if (d->services.devices_of[i] != DEVICE_ANY && sched_on(d->services.sched, i))
             log_warn("a running job did not stop within jobs.stop_wait: exiting; the job goes on from its newest checkpoint",
-                     "job=%s device=%s seconds=%lld", sched_on(d->services.sched, i)->id, device_set_name(d->services.devices, i),
+                     "job=%s device=%s seconds=%lld", sched_on(d->services.sched, i)->id, sched_on(d->services.sched, i)->on,
                      (long long)(d->config->stop_wait_ms / 1000));
     _exit(server_exit_status(d));
 }

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/str.h"
+#include "daemon/devices.h"
 #include "daemon/server.h"
 #include "daemon/server_stop.h"
 
@@ -13,10 +14,10 @@ static void look_for_loss(struct daemon *d) {
     int lost = d->lost ? DEVICE_ANY : device_set_lost(d->services.devices);
     if (lost == DEVICE_ANY)
         return;
-    const struct job *job = sched_on(d->services.sched, lost);
+    char jobs[DEVICES_JOBS_TEXT];
     d->lost = true;
     log_error("the device is unusable after a fault: exiting to be restarted", "device=%s job=%s exit=%d",
-              device_set_name(d->services.devices, lost), job ? job->id : "none", SERVER_RESTART);
+              device_set_name(d->services.devices, lost), devices_jobs(&d->services, lost, jobs), SERVER_RESTART);
     server_stop(d);
     server_stop_streams(d);
 }

@@ -141,6 +141,16 @@ const char *output_bytes(double bytes, char *buf, size_t size) {
     return buf;
 }
 
+const char *output_names(char *const *names, size_t n, const char *none, char *buf, size_t size) {
+    struct str text;
+    str_init(&text, size - 1);
+    for (size_t i = 0; i < n; i++)
+        str_printf(&text, "%s%s", i ? ", " : "", names[i]);
+    str_copy(buf, size, n ? str_cstr(&text) : none);
+    str_done(&text);
+    return buf;
+}
+
 const char *output_time(int64_t time_ms, char *buf, size_t size) {
     static bool told;
     struct tm tm;

@@ -10,7 +10,8 @@ struct place {
     struct device_hosts *hosts;
     struct device_info info;
     bool held;                            /* it has gone bad */
-    int64_t promised_bytes, before_bytes; /* to the running job; allocated when it began */
+    int64_t promised_bytes, before_bytes; /* to the running jobs; allocated when the first of them began */
+    int jobs;                             /* that have been promised memory */
 };
 
 struct device_set {
@@ -156,8 +157,14 @@ void device_set_room(const struct device_set *set, int device, struct device_roo
 
 void device_set_reserve(struct device_set *set, int device, int64_t bytes) {
     struct place *p = &set->places[device];
-    p->before_bytes = allocated(p);
-    p->promised_bytes = bytes;
+    if (!p->jobs++)
+        p->before_bytes = allocated(p);
+    p->promised_bytes += bytes;
 }
 
-void device_set_release(struct device_set *set, int device) { set->places[device].promised_bytes = 0; }
+void device_set_release(struct device_set *set, int device, int64_t bytes) {
+    struct place *p = &set->places[device];
+    if (!p->jobs)
+        return;
+    p->promised_bytes = --p->jobs ? p->promised_bytes - bytes : 0;
+}

@@ -43,13 +43,13 @@ struct message *device_set_take(struct device_set *set, enum host_kind kind, int
 /* ---- memory ---- */
 
 struct device_room {
-    int64_t limit_bytes;    /* what models, networks and the job of the device may use together */
+    int64_t limit_bytes;    /* what models, networks and the jobs of the device may use together */
     int64_t used_bytes;     /* allocated now */
-    int64_t reserved_bytes; /* promised to the running job and not allocated yet */
+    int64_t reserved_bytes; /* promised to the running jobs and not allocated yet */
 };
 void device_set_room(const struct device_set *set, int device, struct device_room *ret);
-/* A job that needs so much begins on the device; 0: unknown. device_set_release: it has ended. */
+/* A job that needs so much begins on the device; 0: unknown. device_set_release: this job has ended. */
 void device_set_reserve(struct device_set *set, int device, int64_t bytes);
-void device_set_release(struct device_set *set, int device);
+void device_set_release(struct device_set *set, int device, int64_t bytes);
 
 #endif

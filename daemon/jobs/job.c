@@ -86,6 +86,7 @@ int job_move(struct job *job, enum job_state to, const char *reason, int64_t now
     job->state = to;
     job->files_bytes = -1;
     job->paused_ms = job->retry_ms = 0;
+    job->short_of_memory = false;
     str_copy(job->reason, sizeof job->reason, reason);
     return 0;
 }

@@ -61,7 +61,9 @@ struct job {
     struct jobfile_resources resources; /* with remote; not stored */
     bool preemptible;                   /* limits.preemptible; not stored */
     char source[256], fold[96];         /* data.source; the patients kept for a test, "2 of 8" or "p3, p7"; "": none; not stored */
+    bool infers;                        /* of its kind: it may share a device; not stored */
     bool alone;                         /* active: it ran when the daemon died, and has written no checkpoint since; not stored */
+    bool short_of_memory;               /* queued: its reason says for which memory it waits; not stored */
     int64_t memory_bytes;               /* device memory that it needs; 0 = not known */
     int64_t paused_ms;  /* queued: when it began to wait for room on the cache volume; 0 = it does not wait. Not stored: a */
     int64_t room_bytes; /* daemon that starts tries at once. room_bytes: free bytes at that time */

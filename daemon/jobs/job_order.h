@@ -10,7 +10,8 @@ struct job_order {
     const char *const *sets; /* its overrides */
     int n_sets;
     const char *device, *cache, *page; /* its name; folder of the job's cache; job_page_open */
-    int64_t threads, memory_limit_bytes, default_wall_clock_ms, price_micros; /* millionths of runner_config.price_per_hour */
+    int64_t place, threads, memory_limit_bytes, default_wall_clock_ms,
+        price_micros; /* millionths of runner_config.price_per_hour */
 };
 /* Writes DIRECTORY/order.json, readable by this user alone; path: its name. */
 int job_order_write(const struct job_order *o, char path[4096], struct err *err);

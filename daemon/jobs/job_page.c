@@ -21,7 +21,9 @@ int job_page_new(struct job_page **ret, char path[64], struct err *err) {
     if (fd < 0 || ftruncate(fd, sizeof **ret)) {
         rc = err_errno(err, errno, "cannot make memory for the process of a job");
     } else if (!(rc = map(fd, ret, err))) {
-        file_cell_init(&(*ret)->file);
+        turns_init(&(*ret)->turns);
+        for (int i = 0; i < TURNS_MAX; i++)
+            file_cell_init(&(*ret)->files[i]);
         str_format(path, 64, "/proc/%d/fd/%d", (int)getpid(), fd);
         return 0;
     }

@@ -172,6 +172,7 @@ void process_run(const struct process_config *config, const struct runner_config
                                     .device = config->device,
                                     .cache = config->cache,
                                     .page = config->page,
+                                    .place = runner->turn.place,
                                     .threads = config->threads,
                                     .memory_limit_bytes = runner->memory_limit_bytes,
                                     .default_wall_clock_ms = runner->default_wall_clock_ms,

@@ -315,6 +315,7 @@ void runner_run(const struct runner_config *config, const struct runner_job *job
                               .ctx = &r,
                               .report = on_report,
                               .file = config->file,
+                              .turn = config->turn,
                               .point = on_point,
                               .model = on_model};
     const char *profile = getenv("BRR_PROFILE");

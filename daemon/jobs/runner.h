@@ -29,6 +29,7 @@ struct runner_config {
                                     * process alone writes into the job's directory */
     bool contended;                /* as task_env.contended */
     struct file_cell *file;        /* as task_env.file */
+    struct turn_at turn;           /* as task_env.turn */
 };
 
 /* The jobs that a cluster gets together, as one array; borrowed. */

@@ -69,12 +69,13 @@ int sched_open(const struct sched_config *config, struct sched **ret, struct err
     if (!s)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the scheduler");
     s->config = *config;
-    s->slots = (struct slots){.n = config->n_devices ? config->n_devices : 1, .room = config->room, .ctx = config->worker};
+    s->slots = (struct slots){.n = config->n_places ? config->n_places : 1, .room = config->room, .ctx = config->worker};
     for (int i = 0; i < s->slots.n; i++) {
-        s->slots.at[i].name = config->devices[i].name;
-        s->slots.at[i].description = config->devices[i].description;
-        s->slots.at[i].remote = config->devices[i].remote;
-        s->slots.at[i].for_cancel = config->devices[i].for_cancel;
+        s->slots.at[i].name = config->places[i].name;
+        s->slots.at[i].description = config->places[i].description;
+        s->slots.at[i].remote = config->places[i].remote;
+        s->slots.at[i].for_cancel = config->places[i].for_cancel;
+        s->slots.at[i].device = config->places[i].further ? config->places[i].device : i;
     }
     if (!config->max_jobs)
         s->config.max_jobs = SCHED_MAX_JOBS;
@@ -127,7 +128,20 @@ int sched_count(const struct sched *s) { return s->count; }
 const struct job *sched_at(const struct sched *s, int index) { return s->jobs[index]; }
 int sched_open_count(const struct sched *s) { return s->n_open; }
 const struct job *sched_open_at(const struct sched *s, int index) { return s->open[index]; }
-const struct job *sched_on(const struct sched *s, int device) { return s->slots.at[device].job; }
+const struct job *sched_on(const struct sched *s, int place) { return s->slots.at[place].job; }
+int sched_jobs_on(const struct sched *s, int device) { return slots_jobs(&s->slots, device); }
+
+const struct job *sched_beside(const struct sched *s, const struct job *job, const struct job *after) {
+    const struct slot *own = slots_of((struct slots *)(uintptr_t)&s->slots, job);
+    bool come = !after;
+    for (int i = 0; own && i < s->slots.n; i++) {
+        const struct slot *slot = &s->slots.at[i];
+        if (come && slot->job && slot->job != job && slot->device == own->device)
+            return slot->job;
+        come |= after && slot->job == after;
+    }
+    return NULL;
+}
 
 int sched_array(const struct sched *s, const struct job *job, const struct job *ret[JOBFILE_MAX_ARRAY],
                 const struct job **ret_head) {

@@ -1,11 +1,12 @@
-/* sched: all jobs of the daemon: the queue (by priority, then order of submission), the running jobs, one on each device at most,
- * and ended jobs. A job runs on the device that its file names, else on the free one with the most free memory. It changes
- * their states and writes each change to the database before it notifies anybody (ledger.h); while the database cannot be written,
- * no job starts. A job that ended by a device fault, or ran when the daemon died, starts again after a delay that doubles each time
- * the job makes no progress. Each such restart counts against limits.restarts; above that limit the job fails with the cause. Jobs
- * that were active together in a crash are not charged: each starts again when no other job runs, and no other starts before its
- * first checkpoint, so that the job at fault crashes alone. A shutdown or a full cache volume counts no restart: on a full cache
- * volume the job is paused (queued, passed over, and retried when there is room, and at intervals). Loop thread. */
+/* sched: all jobs of the daemon: the queue (by priority, then order of submission), the running jobs, one on each place of a device
+ * at most (jobs/slots.h), and ended jobs. A job runs on the device that its file names, else on the one with the fewest jobs and
+ * the most free memory. It changes their states and writes each change to the database before it notifies anybody (ledger.h); while
+ * the database cannot be written, no job starts. A job that ended by a device fault, or ran when the daemon died, starts again
+ * after a delay that doubles each time the job makes no progress. Each such restart counts against limits.restarts; above that
+ * limit the job fails with the cause. Jobs that were active together in a crash are not charged: each starts again when no other
+ * job runs, and no other starts before its first checkpoint, so that the job at fault crashes alone. A shutdown or a full cache
+ * volume counts no restart: on a full cache volume the job is paused (queued, passed over, and retried when there is room, and at
+ * intervals). Loop thread. */
 #ifndef BRR_DAEMON_JOBS_SCHED_H
 #define BRR_DAEMON_JOBS_SCHED_H
 #include "daemon/db/db_writer.h"
@@ -29,22 +30,24 @@ struct sched_config {
     /* Called for each line of a job's log; the callee writes it. May be NULL. */
     void (*logged)(void *ctx, const struct job *job, const char *level, const char *text);
     void *ctx;
-    /* The workers (jobs/worker.h), one for each device: `run` starts a job, on all devices for which sched_on gives it, the
-     * first being `device`; `interrupt` asks the running job to end soon; `ended` follows when it has, for each device. Devices are
-     * indices below n_devices. */
-    int (*run)(void *worker, int device, const struct job *job, struct err *err);
-    void (*interrupt)(void *worker, int device, enum stop_reason why);
-    void (*ended)(void *worker, int device); /* may be NULL */
-    /* Device memory in bytes that a job may use at all, and that it could have now. NULL: no job waits for memory. */
+    /* The workers (jobs/worker.h), one for each place: `run` starts a job, on all places for which sched_on gives it, the first
+     * being `place`; `interrupt` asks the running job to end soon; `ended` follows when it has, for each place, while sched_on
+     * still gives it. Places are indices below n_places. */
+    int (*run)(void *worker, int place, const struct job *job, struct err *err);
+    void (*interrupt)(void *worker, int place, enum stop_reason why);
+    void (*ended)(void *worker, int place); /* may be NULL */
+    /* As slots.room. */
     void (*room)(void *worker, int device, int64_t *ret_limit, int64_t *ret_free);
     void *worker;
-    int n_devices; /* 0: one */
-    bool apart;    /* jobs run in processes of their own: they do not end the daemon, and are not charged for its end */
+    int n_places; /* 0: one */
+    bool apart;   /* jobs run in processes of their own: they do not end the daemon, and are not charged for its end */
     struct {
         const char *name, *description; /* "cuda:0"; "cuda:0: NVIDIA H200", recorded with each job that runs there */
         bool remote;                    /* a place in the cluster of this name, for jobs that outlive the daemon */
         bool for_cancel;                /* as slot.for_cancel */
-    } devices[SLOTS_MAX];
+        bool further;                   /* a further place on the device whose first place is `device` */
+        int device;
+    } places[SLOTS_MAX];
     const char *versions;     /* recorded too */
     int64_t (*wall_ms)(void); /* NULL: clock_wall_ms */
     int64_t (*boot_ms)(void); /* NULL: trusted_boot_ms */
@@ -90,11 +93,11 @@ int sched_remove(struct sched *s, const char *id, const char *folder, struct err
 void sched_measured(struct sched *s, const char *id, int64_t bytes);
 /* Handles a report about the job that runs; the result is taken from an end. */
 void sched_report(struct sched *s, const char *job_id, const struct task_report *r);
-/* Shows `text` as the reason of the device's job, such as "waits for PATH since TIME"; "" shows the reason before again. Not
+/* Shows `text` as the reason of the place's job, such as "waits for PATH since TIME"; "" shows the reason before again. Not
  * stored.
  */
-void sched_waits(struct sched *s, int device, const char *text);
-/* Hears of changes that were recorded, starts waiting jobs on free devices, and tells a running job to make room for a waiting one
+void sched_waits(struct sched *s, int place, const char *text);
+/* Hears of changes that were recorded, starts waiting jobs on free places, and tells a running job to make room for a waiting one
  * of higher priority, if it is preemptible. Call after every report, when woken, and at intervals. */
 void sched_turn(struct sched *s);
 /* Call about every second: writes changes that could not be written before, and forgets ended jobs that are old enough. */
@@ -104,11 +107,14 @@ void sched_drain(struct sched *s);
 /* Same for a device that has gone bad, but the daemon keeps running; `why` becomes the reason of jobs that no other device can run.
  */
 void sched_hold(struct sched *s, int device, const char *why);
-bool sched_writable(const struct sched *s);                    /* false: the database cannot be written, so no job starts */
-int sched_paused(const struct sched *s);                       /* number of jobs that wait for room on the cache volume */
-struct volume *sched_cache(const struct sched *s);             /* the volume of the cache; borrowed */
-bool sched_idle(const struct sched *s);                        /* no job is running */
-const struct job *sched_on(const struct sched *s, int device); /* the device's job, or NULL */
+bool sched_writable(const struct sched *s);                   /* false: the database cannot be written, so no job starts */
+int sched_paused(const struct sched *s);                      /* number of jobs that wait for room on the cache volume */
+struct volume *sched_cache(const struct sched *s);            /* the volume of the cache; borrowed */
+bool sched_idle(const struct sched *s);                       /* no job is running */
+const struct job *sched_on(const struct sched *s, int place); /* the place's job, or NULL */
+int sched_jobs_on(const struct sched *s, int device);         /* number of running jobs of the device with this first place */
+/* The next running job that shares the device of `job`, after `after` (NULL: the first one), or NULL. */
+const struct job *sched_beside(const struct sched *s, const struct job *job, const struct job *after);
 /* The open jobs that go to a cluster with this one, as one array, by index (NULL: none there), and the array's first job, which may
  * have ended. Returns the size of the array; 0: the job goes alone. */
 int sched_array(const struct sched *s, const struct job *job, const struct job *ret[JOBFILE_MAX_ARRAY],

@@ -46,6 +46,7 @@ void sched_take_demands(struct job *job, const struct jobfile *file) {
     job->preemptible = file->limits.preemptible;
     if (file->data)
         take_data(job, file->data);
+    job->infers = file->kind->infers;
     array_read(job, file);
 }
 

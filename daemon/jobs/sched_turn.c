@@ -24,17 +24,43 @@ static bool may_start(const struct sched *s, const struct job *job) {
 /* The daemon died while the job ran, alone or with others: it runs alone until it has written a checkpoint. */
 static bool must_run_alone(const struct sched *s, const struct job *job) { return s->slots.n > 1 && job->isolated; }
 
-/* The first waiting job, in order, that has a device now, and its device; of those for clusters, or of the others. A job that must
- * run alone, or on several devices, holds up those after it. */
-static struct job *next_of(struct sched *s, bool remote, struct slot **ret) {
+/* Where the job could start now; NULL: it waits. */
+static struct slot *place_for(struct sched *s, const struct job *job) {
+    return must_run_alone(s, job) && !sched_idle(s) ? NULL : slots_place(&s->slots, job);
+}
+
+/* Waits, and holds up those after it until it has all that it wants. */
+static bool holds_up(const struct sched *s, const struct job *job) { return must_run_alone(s, job) || job->devices > 1; }
+
+/* The first waiting job that must not run alone; `placeless`: of those that have no place now. */
+static struct job *first_waiting(struct sched *s, bool placeless) {
+    struct job *best = NULL;
+    for (int i = 0; i < s->n_open; i++) {
+        struct job *job = s->open[i];
+        if ((!best || job_precedes(job, best)) && may_start(s, job) && !must_run_alone(s, job) &&
+            !*slots_held_for(&s->slots, job) && (!placeless || (!job->remote && !place_for(s, job))))
+            best = job;
+    }
+    return best;
+}
+
+/* The job would start beside others while `head` (NULL: none) waits, which would then wait the longer. */
+static bool overtakes(const struct sched *s, const struct slot *slot, const struct job *job, const struct job *head) {
+    return head && job_precedes(head, job) && !slots_may_overtake(&s->slots, slot, job, head);
+}
+
+/* The first waiting job, in order, that has a place now, and its place; of those for clusters, or of the others. On a device that
+ * runs a job, a job overtakes the first one that waits (`head`) only if that one does not wait the longer. */
+static struct job *next_of(struct sched *s, bool remote, const struct job *head, struct slot **ret) {
     struct job *best = NULL;
     for (int i = 0; i < s->n_open; i++) {
         struct job *job = s->open[i];
         if (job->remote != remote || (best && !job_precedes(job, best)) || !may_start(s, job) || *slots_held_for(&s->slots, job))
             continue;
-        bool alone = must_run_alone(s, job), holds = alone || job->devices > 1;
-        struct slot *slot = alone && !sched_idle(s) ? NULL : slots_place(&s->slots, job);
-        if (!slot && !holds)
+        struct slot *slot = place_for(s, job);
+        if (slot && overtakes(s, slot, job, head))
+            slot = NULL;
+        if (!slot && !holds_up(s, job))
             continue;
         best = job;
         *ret = slot;
@@ -43,8 +69,12 @@ static struct job *next_of(struct sched *s, bool remote, struct slot **ret) {
 }
 
 static struct job *next_job(struct sched *s, struct slot **ret) {
-    struct job *job = next_of(s, false, ret);
-    return job ? job : next_of(s, true, ret);
+    struct job *job = next_of(s, false, NULL, ret);
+    if (job && slots_jobs(&s->slots, (*ret)->device)) {
+        const struct job *head = first_waiting(s, true);
+        job = overtakes(s, *ret, job, head) ? next_of(s, false, head, ret) : job;
+    }
+    return job ? job : next_of(s, true, NULL, ret);
 }
 
 /* The job is recorded as active first: a daemon that dies from here on charges it. */
@@ -112,20 +142,10 @@ static void stop_running(struct sched *s, struct slot *slot, enum stop_reason wh
     sched_interrupt(s, slot->job, why);
 }
 
-/* The first waiting job that has no device. */
-static struct job *first_waiting(const struct sched *s) {
-    struct job *best = NULL;
-    for (int i = 0; i < s->n_open; i++)
-        if ((!best || job_precedes(s->open[i], best)) && may_start(s, s->open[i]) && !must_run_alone(s, s->open[i]) &&
-            !*slots_held_for(&s->slots, s->open[i]))
-            best = s->open[i];
-    return best;
-}
-
 /* A waiting job of higher priority gets a device, unless the running ones say otherwise or end already. */
 static void preempt(struct sched *s) {
     char text[JOB_REASON_SIZE];
-    const struct job *next = first_waiting(s);
+    const struct job *next = first_waiting(s, false);
     struct slot *victim = next && !slots_run_alone(&s->slots) ? slots_victim(&s->slots, next) : NULL;
     if (!victim)
         return;
@@ -134,6 +154,22 @@ static void preempt(struct sched *s) {
                (long long)next->priority, (long long)victim->job->priority);
     sched_log(s, victim->job, "info", text);
     stop_running(s, victim, STOP_PREEMPT);
+}
+
+/* A job that could share a device, but for its memory, says so; not stored. */
+static void show_waits(struct sched *s) {
+    char text[JOB_REASON_SIZE];
+    for (int i = 0; i < s->n_open; i++) {
+        struct job *job = s->open[i];
+        if (job->state != JOB_QUEUED || job->remote || (*job->reason && !job->short_of_memory))
+            continue;
+        slots_describe_wait(&s->slots, job, text, sizeof text);
+        if (!strcmp(job->reason, text))
+            continue;
+        str_copy(job->reason, sizeof job->reason, text);
+        job->short_of_memory = *text != '\0';
+        sched_tell(s, job);
+    }
 }
 
 void sched_turn(struct sched *s) {
@@ -146,6 +182,7 @@ void sched_turn(struct sched *s) {
         if (!start(s, slot, job))
             return;
     preempt(s);
+    show_waits(s);
 }
 
 void sched_drain(struct sched *s) {
@@ -155,7 +192,9 @@ void sched_drain(struct sched *s) {
 }
 
 void sched_hold(struct sched *s, int device, const char *why) {
-    str_copy(s->slots.at[device].held, sizeof s->slots.at[device].held, why);
+    for (int i = 0; i < s->slots.n; i++)
+        if (s->slots.at[i].device == device)
+            str_copy(s->slots.at[i].held, sizeof s->slots.at[i].held, why);
     for (int i = 0; i < s->n_open; i++) {
         struct job *job = s->open[i];
         const char *held = job->state == JOB_QUEUED ? slots_held_for(&s->slots, job) : "";
@@ -164,5 +203,7 @@ void sched_hold(struct sched *s, int device, const char *why) {
         str_copy(job->reason, sizeof job->reason, held); /* not stored: another daemon may start it */
         sched_tell(s, job);
     }
-    stop_running(s, &s->slots.at[device], STOP_SHUTDOWN);
+    for (int i = 0; i < s->slots.n; i++)
+        if (s->slots.at[i].device == device)
+            stop_running(s, &s->slots.at[i], STOP_SHUTDOWN);
 }

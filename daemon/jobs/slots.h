@@ -1,13 +1,16 @@
-/* slots: the devices, and the places of executors, as the scheduler sees them, one job on each at most: which of them a waiting job
- * may have, and which running job makes room for another. It changes nothing but its own fields. Loop thread. */
+/* slots: the places of jobs on the devices and in clusters, as the scheduler sees them, one job on each at most: which of them a
+ * waiting job may have, and which running job makes room for another. A device has several places: there one job of any kind runs
+ * beside jobs that infer, if the memory that each needs is known and they all fit. It changes nothing but its own fields. Loop
+ * thread. */
 #ifndef BRR_DAEMON_JOBS_SLOTS_H
 #define BRR_DAEMON_JOBS_SLOTS_H
 #include "daemon/jobs/job.h"
 
-enum { SLOTS_MAX = 72 };
+enum { SLOTS_MAX = 120 /* 16 devices of 4 places, 56 places in clusters */ };
 
-/* A device, or a place for a job in a cluster: several of these have the cluster's name. */
+/* A place on a device, or in a cluster, whose name it has. */
 struct slot {
+    int device;                     /* the first place of the device, or the place itself */
     bool remote;                    /* a place in a cluster: for jobs that name it alone */
     bool for_cancel;                /* remote: only for jobs that the cluster has and that are to be cancelled */
     const char *name, *description; /* "cuda:0"; recorded with each job that runs there; borrowed */
@@ -19,7 +22,8 @@ struct slot {
 struct slots {
     struct slot at[SLOTS_MAX];
     int n;
-    /* Device memory in bytes that a job may use at all, and that it could have now. NULL: no job waits for memory. */
+    /* Device memory in bytes that jobs may use at all, and that a job could have now; device: its first place. NULL: no job waits
+     * for memory. */
     void (*room)(void *ctx, int device, int64_t *ret_limit, int64_t *ret_free);
     void *ctx;
 };
@@ -33,10 +37,15 @@ bool slots_run_alone(const struct slots *s);                   /* a job runs tha
 const char *slots_held_for(const struct slots *s, const struct job *job);
 /* "cuda" of "cuda:1": a job of several devices gets them of one kind. */
 bool slots_same_kind(const char *a, const char *b);
-/* The device that a waiting job gets now, or NULL: it waits. The one with the most free memory of those that are free and have
- * enough; the first of several. A job for which no device has enough, whatever ends, gets one all the same: there it fails and says
- * what it needs. */
+/* The place that a waiting job gets now, or NULL: it waits. Of the devices that have enough memory one with the fewest jobs, and of
+ * these the one with the most free memory; the first of several. A job for which no device has enough, whatever ends, gets one that
+ * is free all the same: there it fails and says what it needs. */
 struct slot *slots_place(struct slots *s, const struct job *job);
+int slots_jobs(const struct slots *s, int device); /* running jobs of the device */
+/* True if `job` may start on the slot although `earlier` waits: it would not keep that one waiting after the others have ended. */
+bool slots_may_overtake(const struct slots *s, const struct slot *slot, const struct job *job, const struct job *earlier);
+/* Says why a job that may share a device waits for memory, "" if it waits for something else. */
+void slots_describe_wait(const struct slots *s, const struct job *job, char *buf, size_t size);
 /* The job is at work on the slot that slots_place gave, and on as many others as it wants. */
 void slots_take(struct slots *s, struct slot *first, struct job *job);
 void slots_free(struct slots *s, const struct job *job); /* it has ended */

@@ -29,7 +29,7 @@ struct order {
     int rank;
     char id[JOB_ID_SIZE], directory[2048], data_root[2048];
     char *yaml, *file, *overrides;
-    int64_t device_ms;
+    int64_t device_ms, priority;
     struct arena arena; /* of array */
     struct runner_array array;
     struct worker_report *done;       /* made before the job begins, so that its end can be told even when memory is short */
@@ -162,10 +162,12 @@ static void run_order(struct worker *w) {
     config.file = o->rank ? NULL : w->file;
     if (o->rank)
         config.metrics = NULL;
+    turns_join(config.turn, o->priority);
     w->config.executor->run(&w->config.places, &config, &job, &owner, &w->wish);
     file_cell_set(w->file, NULL);
     if (world)
         world_close(world, !o->done->end.rc);
+    turns_leave(config.turn);
     struct worker_report *r = o->done;
     o->done = NULL;
     atomic_store(&w->busy, false);
@@ -262,6 +264,7 @@ static struct order *order_new(const struct job *job) {
     o->file = strdup(job->file);
     o->overrides = strdup(job->overrides);
     o->device_ms = job->device_ms;
+    o->priority = job->priority;
     o->done = report_new(job->id, TASK_END);
     o->checkpoint = report_new(job->id, TASK_CHECKPOINT);
     str_copy(o->id, sizeof o->id, job->id);

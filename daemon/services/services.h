@@ -37,15 +37,20 @@ struct services {
     struct burst_service burst;
     struct live_host_config live_hosts; /* of the devices' hosts */
     struct network_host_config network_hosts;
-    struct worker *workers[SLOTS_MAX]; /* of jobs; for each device, then for each place in a cluster */
+    struct worker *workers[SLOTS_MAX]; /* of jobs; for the first place of each device, further ones, then places in clusters */
     int n_workers;
-    const struct slurm_config *clusters[SLOTS_MAX]; /* of these places; NULL: a device */
-    bool is_for_cancel[SLOTS_MAX];                  /* as slot.for_cancel */
+    int devices_of[SLOTS_MAX];                                      /* the device of a place; DEVICE_ANY: in a cluster */
+    const struct slurm_config *clusters[SLOTS_MAX];                 /* of these places; NULL: a device */
+    bool is_for_cancel[SLOTS_MAX];                                  /* as slot.for_cancel */
+    struct turns *turns[DEVICE_SET_MAX], own_turns[DEVICE_SET_MAX]; /* of the jobs of a device: own_turns, or those of its page */
+    struct {
+        struct job_page *page; /* NULL: jobs run on threads */
+        char path[64];
+    } pages[DEVICE_SET_MAX];
     struct {
         struct process_config config;
-        struct job_page *page; /* NULL: jobs run on threads */
-        char page_path[64], cache[4096];
-    } processes[DEVICE_SET_MAX]; /* of jobs, for each device */
+        char cache[4096];
+    } processes[SLOTS_MAX]; /* of jobs, for each place of a device */
     struct device_watch *device_watches[DEVICE_SET_MAX];
     char described[DEVICE_SET_MAX][JOB_DEVICE_SIZE]; /* "cuda:0: NVIDIA H200, sm_90" */
     /* The device for a stream of this model: the one that the client names, else the one of its model's devices with the fewest

@@ -46,7 +46,7 @@ struct device_message {
     struct device_health h;
     char condition[400];
     Brr__V1__DeviceReading readings[MAX_READINGS], *list[MAX_READINGS];
-    char *slowed_by[DEVICE_SLOWDOWN_COUNT];
+    char *slowed_by[DEVICE_SLOWDOWN_COUNT], *occupants[TURNS_MAX];
 };
 
 static void add_reading(struct device_message *m, const char *name, double value) {
@@ -92,7 +92,6 @@ static void put_health(struct device_watch *watch, struct device_message *m) {
 static void describe_device(struct services *s, int i, struct device_message *m) {
     Brr__V1__Device *device = &m->device;
     struct device_room room;
-    const struct job *job = sched_on(s->sched, i);
     device_hosts_describe(device_set_at(s->devices, i), &m->info);
     device_set_room(s->devices, i, &room);
     brr__v1__device__init(device);
@@ -105,7 +104,12 @@ static void describe_device(struct services *s, int i, struct device_message *m)
     device->reserved_bytes = room.reserved_bytes;
     device->streams = s->streams.streams[i];
     device->isa = (char *)(uintptr_t)device_isa();
-    device->occupant = (char *)(uintptr_t)(job ? job->id : "");
+    device->occupants = m->occupants;
+    for (int k = 0; k < s->n_workers; k++)
+        if (s->devices_of[k] == i && sched_on(s->sched, k))
+            m->occupants[device->n_occupants++] = (char *)(uintptr_t)sched_on(s->sched, k)->id;
+    if (device->n_occupants)
+        device->occupant = m->occupants[0];
     put_health(s->device_watches[i], m);
 }
 

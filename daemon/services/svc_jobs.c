@@ -39,10 +39,23 @@ static char *waits_for(struct arena *arena, const struct sched *sched, const str
     return text ? text : (char *)(uintptr_t) "";
 }
 
+/* The jobs that share its device; false when the arena is full. */
+static bool put_beside(struct arena *arena, const struct sched *sched, const struct job *job, Brr__V1__Job *m) {
+    const struct job *other = sched_beside(sched, job, NULL);
+    if (!other)
+        return true;
+    m->beside = arena_alloc(arena, TURNS_MAX * sizeof *m->beside);
+    for (; m->beside && other; other = sched_beside(sched, job, other))
+        m->beside[m->n_beside++] = (char *)(uintptr_t)other->id;
+    return m->beside != NULL;
+}
+
 static Brr__V1__Job *message_of(struct rpc_call *call, const struct job *job) {
     const struct sched *sched = services_of(call)->sched;
     const int position = sched_position(sched, job);
     Brr__V1__Job *m = convert_job(rpc_arena(call), job, position);
+    if (m && !put_beside(rpc_arena(call), sched, job, m))
+        return NULL;
     if (m && position && !*job->reason)
         m->reason = waits_for(rpc_arena(call), sched, job, position);
     return m;

@@ -263,7 +263,7 @@ static int device_for(const struct services *s, const struct jobfile *job) {
     int device = DEVICE_ANY;
     device_set_find(s->devices, job->device ? job->device : "", &device, NULL);
     for (int i = 0; device == DEVICE_ANY && i < device_set_count(s->devices); i++)
-        if (!sched_on(s->sched, i) && !device_watch_fault(s->device_watches[i]))
+        if (!sched_jobs_on(s->sched, i) && !device_watch_fault(s->device_watches[i]))
             device = i;
     return device == DEVICE_ANY ? 0 : device;
 }

@@ -40,6 +40,7 @@ const struct task_kind kind_detect = {
     .help = "finds seizures in recordings with a model, an events file for each",
     .keys = keys,
     .recordings = KIND_RECORDINGS_OR_ONE,
+    .infers = true,
     .events = true,
     .fixed = "model, windows, filters and thresholds (but for detect.on and detect.off) come from its model",
     .config_bytes = sizeof(struct detect_config),

@@ -78,6 +78,7 @@ const struct task_kind kind_evaluate = {
     .help = "scores a model against labelled recordings",
     .keys = keys,
     .recordings = KIND_RECORDINGS,
+    .infers = true,
     .fixed = "model, windows, filters and thresholds come from its checkpoint",
     .config_bytes = sizeof(struct evaluate_config),
     .config = read_config,

@@ -49,6 +49,7 @@ struct task_kind {
     const char *step; /* name of its steps: "tick"; NULL = "step" */
     bool checkpoints; /* it has checkpoints of its own: checkpoint.* and limits.auto_resume are keys too */
     enum kind_recordings recordings;
+    bool infers;         /* it may share a device with one other job, or with several that infer too (kernels/turns.h) */
     bool events;         /* it keeps the events of each recording for clients (Jobs.Events) */
     const char *fixed;   /* why it lacks keys of other kinds, for that error: "its windows come from …"; may be NULL */
     size_t config_bytes; /* of the kind's configuration, which the keys write into */

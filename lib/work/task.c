@@ -19,9 +19,11 @@ void task_log(const struct task_env *env, enum task_level level, const char *fmt
 
 int task_stream(const struct task_env *env, struct stream **ret, struct err *err) {
     int rc = stream_open(env->device, STREAM_NORMAL, ret, err);
-    if (!rc)
-        stream_profile(*ret, env->profile);
-    return rc;
+    if (rc)
+        return rc;
+    stream_profile(*ret, env->profile);
+    stream_share(*ret, env->turn);
+    return 0;
 }
 
 bool task_is_mirrored(const struct task_env *env) {

@@ -43,6 +43,7 @@ struct task_env {
     void *ctx;
     task_report_fn *report;  /* NULL: nobody listens */
     struct file_cell *file;  /* task_file; NULL: nobody looks */
+    struct turn_at turn;     /* of the task's stream among the jobs of the device; none: it has the device for itself */
     struct profile *profile; /* times the ops of task_stream (kernels/profile.h); NULL: nobody wants to know */
     /* task_point. NULL: the task is never stopped, and nothing is saved but what `run` saves by itself. */
     int (*point)(void *ctx, struct err *err);

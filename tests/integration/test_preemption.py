@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A job of higher priority gets the device from a running one, which is saved, goes on afterwards, and ends with the bits of an undisturbed
-one, without a restart charged; limits.preemptible: false keeps the device; equal priority waits. Waiting jobs say for what, and `brrctl usage`
+one, without a restart charged; limits.preemptible: false keeps the device; equal priority waits. A job that infers shares the device, and
+both jobs have the bits of one alone. Waiting jobs say for what, and `brrctl usage`
 counts by caller."""
 import glob
 import json
@@ -29,12 +30,30 @@ def states(d, *jobs):
     return [d.job(j)["state"] for j in jobs]
 
 
+def beside(d, tmp, job):
+    """An evaluation with a training, by turns, then alone."""
+    with open(f"{tmp}/evaluate.yaml", "w", encoding="utf-8") as f:
+        f.write(f"kind: evaluate\ndata:\n  source: file://{tmp}/eeg\nevaluate:\n  checkpoint: ward\n")
+    evaluate = lambda: d.submit(watch=False, file=f"{tmp}/evaluate.yaml")[1]["job"]
+    figures = lambda j: {key: value for key, value in j["result"].items() if key not in ("wall_s", "checkpoint")}
+    d.wait(job, lambda j: j["state"] == "running")
+    scored = evaluate()
+    assert d.wait(scored, lambda j: j["beside"])["beside"] == [job] and d.job(job)["beside"] == [scored]
+    code, out, err = d.ctl("devices", "--json")
+    assert code == 0 and json.loads(out)["occupants"] == [job, scored], out + err
+    together = d.wait(scored, lambda j: j["state"] == "succeeded")
+    assert d.wait(job, lambda j: j["state"] == "succeeded")["beside"] == []
+    assert figures(d.wait(evaluate(), lambda j: j["state"] == "succeeded")) == figures(together)
+    (turns,) = [line for line in d.ctl("metrics")[1].splitlines() if line.startswith("brrd_device_turns_total")]
+    assert float(turns.split()[-1]) > 2, turns
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", 21, patients=2, hours=0.1)
         d = Daemon(tmp, ["devices_price_per_hour=3600", "devices_currency=CHF"]).start()
         calm = steps(d, tmp, 40)
-        d.wait(calm, lambda j: j["state"] == "succeeded")
+        beside(d, tmp, calm)
         job = steps(d, tmp, 40)
         d.wait(job, lambda j: j["state"] == "running")
         urgent = burst(d, 50, "priority=9")
@@ -65,7 +84,7 @@ def main():
 
         code, out, err = d.ctl("usage", "--json")
         accounts = [json.loads(line) for line in out.splitlines()]
-        assert code == 0 and len(accounts) == 1 and accounts[0]["jobs"] == 8 and accounts[0]["open"] == 0 and accounts[0]["attempts"] == 9, (accounts, err)
+        assert code == 0 and len(accounts) == 1 and accounts[0]["jobs"] == 10 and accounts[0]["open"] == 0 and accounts[0]["attempts"] == 11, (accounts, err)
         assert accounts[0]["owner"].startswith("uid:") and accounts[0]["run_ms"] > 3000, accounts
         assert abs(accounts[0]["cost"] - accounts[0]["run_ms"] / 1000) < 0.01 and accounts[0]["currency"] == "CHF", accounts
         month = json.loads(d.ctl("usage", "--json", "--beds", "10")[1].splitlines()[-1])

@@ -125,8 +125,8 @@ static UNUSED void open_sched(struct fixture *f) {
     config.ctx = config.worker = f;
     config.run = run;
     config.interrupt = interrupt_run;
-    config.devices[0].name = "cpu";
-    config.devices[0].description = "cpu";
+    config.places[0].name = "cpu";
+    config.places[0].description = "cpu";
     config.versions = "brrd 9.9";
     config.wall_ms = wall_ms;
     config.boot_ms = boot_ms;

@@ -72,7 +72,7 @@ static void memory_promised_to_a_job_counts_until_it_ends(void **state) {
     device_set_room(set, 1, &room); /* the job uses a part of it */
     assert_true(room.used_bytes == used + (1 << 19) && room.reserved_bytes == 1 << 19);
     device_free(device_hosts_device(device_set_at(set, 1)), data);
-    device_set_release(set, 1);
+    device_set_release(set, 1, 1 << 20);
     device_set_room(set, 1, &room);
     assert_int_equal(room.reserved_bytes, 0);
     device_set_stop(set);

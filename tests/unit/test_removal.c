@@ -71,7 +71,7 @@ static void start(struct fixture *f) {
                                        .cache_dir = f->dir,
                                        .max_queued = 10,
                                        .keep_finished_ms = -1,
-                                       .devices = {{"cpu", "cpu"}},
+                                       .places = {{"cpu", "cpu"}},
                                        .versions = ""};
     assert_int_equal(serveddb_setup(f->db, NULL), 0);
     assert_int_equal(sched_open(&sched, &f->sched, NULL), 0);

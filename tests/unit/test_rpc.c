@@ -147,7 +147,7 @@ static int make_job(struct bench *b) {
                                         .cache_dir = b->dir,
                                         .max_queued = 10,
                                         .keep_finished_ms = -1,
-                                        .devices = {{"cpu", "cpu"}},
+                                        .places = {{"cpu", "cpu"}},
                                         .versions = "",
                                         .wall_ms = wall_ms};
     return rc ? rc : sched_open(&config, &b->services.sched, NULL);

@@ -157,6 +157,83 @@ static void jobs_active_together_in_a_crash_are_not_charged_and_run_one_by_one(v
     assert_true(two->restarts == 0 && two->state == JOB_QUEUED);
 }
 
+/* The same scheduler with two places on its device. */
+static void give_two_places(struct fixture *f) {
+    close_sched(f);
+    f->config.n_places = 2;
+    f->config.places[1].name = f->config.places[1].description = "cpu";
+    f->config.places[1].further = true;
+    open_sched(f);
+}
+
+/* A submitted job as one whose memory was estimated. What its file says of its kind counts when it starts: set infers again then.
+ */
+static struct job *submit_known(struct fixture *f, bool infers) {
+    struct job *job = (struct job *)(uintptr_t)submit(f);
+    job->memory_bytes = 1000;
+    job->infers = infers;
+    return job;
+}
+
+static void end_job(struct fixture *f, const struct job *job, enum stop_reason stopped) {
+    str_copy(f->running, sizeof f->running, job->id);
+    report_end(f, 0, stopped, stopped ? NULL : "{}");
+}
+
+static void jobs_that_share_a_device_stop_and_crash_together(void **state) {
+    struct fixture *f = *state;
+    give_two_places(f);
+    const struct job *trains = submit_known(f, false), *later = submit_known(f, false);
+    struct job *infers = submit_known(f, true);
+    turn(f);
+    turn(f);
+    infers->infers = true;
+    assert_true(f->runs == 2 && f->device == 1);
+    assert_true(trains->state == JOB_PREPARING && infers->state == JOB_PREPARING && later->state == JOB_QUEUED);
+    assert_int_equal(sched_jobs_on(f->sched, 0), 2);
+    assert_true(sched_beside(f->sched, trains, NULL) == infers && !sched_beside(f->sched, trains, infers));
+    assert_true(sched_beside(f->sched, infers, NULL) == trains && !sched_beside(f->sched, later, NULL));
+    end_job(f, trains, STOP_NONE);
+    turn(f);
+    turn(f);
+    assert_true(f->device == 0 && sched_on(f->sched, 0) == later);
+    sched_hold(f->sched, 0, "device_bad");
+    assert_true(later->wish == JOB_WISH_SHUTDOWN && infers->wish == JOB_WISH_SHUTDOWN);
+    end_job(f, later, STOP_SHUTDOWN);
+    end_job(f, infers, STOP_SHUTDOWN);
+    assert_string_equal(infers->reason, "device_bad");
+    char ids[2][JOB_ID_SIZE];
+    str_copy(ids[0], sizeof ids[0], later->id);
+    str_copy(ids[1], sizeof ids[1], infers->id);
+    for (int i = 0; i < 2; i++)
+        make_active(f, ids[i]);
+    die_and_start(f);
+    for (int i = 0; i < 2; i++) {
+        const struct job *job = sched_get(f->sched, ids[i]);
+        assert_non_null(strstr(job->reason, "while 2 jobs ran"));
+        assert_int_equal(job->restarts, 0);
+    }
+    turn(f); /* one of them, alone */
+    turn(f);
+    assert_int_equal(sched_jobs_on(f->sched, 0), 1);
+}
+
+/* A job that needs its device for itself comes to it, though others that share it come all the time. */
+static void a_job_that_shares_with_nobody_is_not_starved(void **state) {
+    struct fixture *f = *state;
+    give_two_places(f);
+    const struct job *first = submit_known(f, true);
+    turn(f);
+    struct job *unknown = submit_known(f, false);
+    unknown->memory_bytes = 0;
+    const struct job *second = submit_known(f, true);
+    turn(f);
+    assert_true(first->state == JOB_PREPARING && unknown->state == JOB_QUEUED && second->state == JOB_QUEUED);
+    end_job(f, first, STOP_NONE);
+    turn(f);
+    assert_true(unknown->state == JOB_PREPARING && second->state == JOB_QUEUED);
+}
+
 static void a_job_that_was_to_stop_is_none_of_those_that_crashed(void **state) {
     struct fixture *f = *state;
     char first[JOB_ID_SIZE], second[JOB_ID_SIZE];
@@ -467,6 +544,8 @@ int main(void) {
         rigged(a_run_records_its_device_versions_and_times),
         rigged(a_crash_is_charged_and_waits_longer_each_time),
         rigged(jobs_active_together_in_a_crash_are_not_charged_and_run_one_by_one),
+        rigged(jobs_that_share_a_device_stop_and_crash_together),
+        rigged(a_job_that_shares_with_nobody_is_not_starved),
         rigged(a_job_that_was_to_stop_is_none_of_those_that_crashed),
         rigged(a_wait_is_shown_and_what_it_covered_comes_back),
         rigged(a_checkpoint_between_crashes_shortens_the_wait_again),

@@ -23,7 +23,7 @@ static int set_up(void **state) {
     static struct bench b;
     b = (struct bench){.slots = {.n = DEVICES, .room = room, .ctx = &b}, .limit = {80, 40, 20}, .free = {80, 40, 20}};
     for (int i = 0; i < DEVICES; i++)
-        b.slots.at[i].name = names[i];
+        b.slots.at[i] = (struct slot){.name = names[i], .device = i};
     for (int i = 0; i < 6; i++)
         b.jobs[i] = (struct job){.sequence = i, .priority = 5, .preemptible = true};
     *state = &b;
@@ -128,8 +128,7 @@ static void places_of_a_cluster_are_for_jobs_that_name_it(void **state) {
     struct job *job = &b->jobs[0];
     b->slots.n = 5;
     for (int i = 3; i < 5; i++) {
-        b->slots.at[i].name = "cluster";
-        b->slots.at[i].remote = true;
+        b->slots.at[i] = (struct slot){.name = "cluster", .remote = true, .device = i};
     }
     b->free[0] = b->free[1] = b->free[2] = 0;
     job->memory_bytes = 10;
@@ -154,8 +153,7 @@ static void a_place_is_kept_for_jobs_that_are_to_be_cancelled(void **state) {
     struct job *job = &b->jobs[0];
     b->slots.n = 5;
     for (int i = 3; i < 5; i++) {
-        b->slots.at[i].name = "cluster";
-        b->slots.at[i].remote = true;
+        b->slots.at[i] = (struct slot){.name = "cluster", .remote = true, .device = i};
     }
     b->slots.at[4].for_cancel = true;
     str_copy(job->wanted, sizeof job->wanted, "cluster");
@@ -213,6 +211,101 @@ static void a_job_larger_than_two_devices_fails_on_them(void **state) {
     expect(b, job, "none");
 }
 
+/* cuda:0 with a second place, at 3. */
+static void share(struct bench *b) {
+    b->slots.n = 4;
+    b->slots.at[3] = (struct slot){.name = "cuda:0", .device = 0};
+    for (int i = 0; i < 6; i++) {
+        b->jobs[i].memory_bytes = 10;
+        str_copy(b->jobs[i].wanted, sizeof b->jobs[i].wanted, "cuda:0");
+    }
+}
+
+static void a_job_that_infers_shares_a_device_when_both_fit(void **state) {
+    struct bench *b = *state;
+    struct job *trains = &b->jobs[0], *infers = &b->jobs[1], *other = &b->jobs[2];
+    share(b);
+    infers->infers = true;
+    b->slots.at[0].job = trains;
+    b->free[0] = 70;
+    assert_ptr_equal(slots_place(&b->slots, infers), &b->slots.at[3]);
+    assert_null(slots_place(&b->slots, other)); /* two trainings share none */
+    infers->memory_bytes = 71;
+    assert_null(slots_place(&b->slots, infers));
+    char why[JOB_REASON_SIZE];
+    slots_describe_wait(&b->slots, infers, why, sizeof why);
+    assert_non_null(strstr(why, "waits for memory of cuda:0"));
+    slots_describe_wait(&b->slots, other, why, sizeof why);
+    assert_string_equal(why, ""); /* it waits for the training */
+    infers->memory_bytes = 0;     /* not known */
+    assert_null(slots_place(&b->slots, infers));
+    infers->memory_bytes = 10;
+    trains->devices = 2; /* ranks wait for one another at each step */
+    assert_null(slots_place(&b->slots, infers));
+    trains->devices = 1;
+    b->slots.at[0].job = NULL;
+    b->slots.at[3].job = infers; /* the training comes second */
+    assert_ptr_equal(slots_place(&b->slots, trains), &b->slots.at[0]);
+    assert_int_equal(slots_jobs(&b->slots, 0), 1);
+    infers->wanted[0] = '\0';
+    b->slots.at[3].job = NULL;
+    b->slots.at[0].job = trains;
+    expect(b, infers, "cuda:1"); /* a free device is better */
+}
+
+static void a_job_of_several_devices_shares_none_of_them(void **state) {
+    struct bench *b = *state;
+    struct job *job = job_of_two(b);
+    share(b);
+    job->wanted[0] = '\0';
+    b->jobs[1].infers = true;
+    b->slots.at[3].job = &b->jobs[1];
+    expect(b, job, "none");
+    assert_string_equal(slots_held_for(&b->slots, job), "");
+    b->slots.at[3].job = NULL;
+    expect(b, job, "cuda:0");
+    slots_take(&b->slots, &b->slots.at[0], job);
+    assert_true(b->slots.at[1].job == job && !b->slots.at[3].job);
+}
+
+static void room_is_made_by_the_job_beside_which_there_is_none(void **state) {
+    struct bench *b = *state;
+    struct job *next = &b->jobs[5];
+    share(b);
+    next->priority = 9;
+    b->jobs[1].infers = true;
+    b->slots.at[0].job = &b->jobs[0];
+    b->slots.at[3].job = &b->jobs[1];
+    b->jobs[1].priority = 1; /* lower, but its end would not help */
+    assert_ptr_equal(slots_victim(&b->slots, next), &b->slots.at[0]);
+    next->memory_bytes = 0; /* not known: it needs the whole device */
+    assert_ptr_equal(slots_victim(&b->slots, next), &b->slots.at[3]);
+    b->jobs[0].preemptible = false;
+    assert_null(slots_victim(&b->slots, next)); /* then one without the other is no use */
+    next->infers = true;
+    next->memory_bytes = 10;
+    assert_ptr_equal(slots_victim(&b->slots, next), &b->slots.at[3]);
+}
+
+static void nobody_is_overtaken_who_would_wait_the_longer(void **state) {
+    struct bench *b = *state;
+    struct job *infers = &b->jobs[1], *waits = &b->jobs[2];
+    struct slot *place = &b->slots.at[3];
+    share(b);
+    infers->infers = true;
+    b->slots.at[0].job = &b->jobs[0];
+    assert_true(slots_may_overtake(&b->slots, place, infers, waits)); /* it waits for the training, and fits beside the other */
+    waits->memory_bytes = 71;
+    assert_false(slots_may_overtake(&b->slots, place, infers, waits));
+    waits->memory_bytes = 0;
+    assert_false(slots_may_overtake(&b->slots, place, infers, waits));
+    waits->memory_bytes = 81; /* it waits for another device */
+    assert_true(slots_may_overtake(&b->slots, place, infers, waits));
+    str_copy(waits->wanted, sizeof waits->wanted, "cpu");
+    waits->memory_bytes = 0;
+    assert_true(slots_may_overtake(&b->slots, place, infers, waits));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_job_gets_the_free_device_with_the_most_free_memory, set_up),
@@ -228,6 +321,10 @@ int main(void) {
         cmocka_unit_test_setup(a_job_of_two_devices_gets_two_of_one_kind, set_up),
         cmocka_unit_test_setup(a_job_of_two_devices_says_why_none_will_come, set_up),
         cmocka_unit_test_setup(a_job_larger_than_two_devices_fails_on_them, set_up),
+        cmocka_unit_test_setup(a_job_that_infers_shares_a_device_when_both_fit, set_up),
+        cmocka_unit_test_setup(a_job_of_several_devices_shares_none_of_them, set_up),
+        cmocka_unit_test_setup(room_is_made_by_the_job_beside_which_there_is_none, set_up),
+        cmocka_unit_test_setup(nobody_is_overtaken_who_would_wait_the_longer, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

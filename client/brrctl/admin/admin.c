@@ -82,20 +82,21 @@ static int cmd_page(const struct arguments *o) {
 static void print_device(const Brr__V1__Device *d, bool json) {
     if (json) {
         struct output out;
-        message_json(output_begin(&out), &d->base,
-                     "name description isa total_bytes free_bytes reserved_bytes limit_bytes used_bytes streams occupant model? "
-                     "uuid? health=readings{name value} "
-                     "slowed_by bad? fix?");
+        message_json(
+            output_begin(&out), &d->base,
+            "name description isa total_bytes free_bytes reserved_bytes limit_bytes used_bytes streams occupant occupants model? "
+            "uuid? health=readings{name value} "
+            "slowed_by bad? fix?");
         output_end(&out);
         return;
     }
-    char total[32], used[32], reserved[32], limit[32];
+    char total[32], used[32], reserved[32], limit[32], jobs[200];
     printf("%-8s %s, %s, %s\n", d->name, d->description, output_bytes((double)d->total_bytes, total, sizeof total),
-           *d->occupant ? d->occupant : "idle");
+           output_names(d->occupants, d->n_occupants, "idle", jobs, sizeof jobs));
     printf("%-8s %d stream%s, %s of %s used", "", d->streams, d->streams == 1 ? "" : "s",
            output_bytes((double)d->used_bytes, used, sizeof used), output_bytes((double)d->limit_bytes, limit, sizeof limit));
     if (d->reserved_bytes)
-        printf(", %s more promised to %s", output_bytes((double)d->reserved_bytes, reserved, sizeof reserved), d->occupant);
+        printf(", %s more promised to %s", output_bytes((double)d->reserved_bytes, reserved, sizeof reserved), jobs);
     puts("");
     if (*d->condition)
         printf("%-8s %s: %s\n", "", *d->model ? d->model : "driver", d->condition);

@@ -171,7 +171,7 @@ static void put_json(const struct top *t, const struct snapshot *now, const Brr_
     struct output out;
     struct json_writer *w = output_begin(&out);
     json_put_i64(w, "time_ms", now->time_ms);
-    message_json(w, &devices->base, "devices(name total_bytes free_bytes reserved_bytes occupant)");
+    message_json(w, &devices->base, "devices(name total_bytes free_bytes reserved_bytes occupant occupants)");
     json_begin_array(w, "jobs");
     for (size_t i = 0; i < jobs->n_jobs; i++) {
         json_begin_object(w, NULL);
@@ -209,14 +209,15 @@ static void put_job(struct str *out, const Brr__V1__Job *j) {
 /* The lines of one picture. */
 static void put_lines(struct str *out, const struct top *t, const struct snapshot *now, const Brr__V1__DevicesResponse *devices,
                       const Brr__V1__ListJobsResponse *jobs) {
-    char a[48], b[48], c[48], time[32], used[32], total[32];
+    char a[48], b[48], c[48], time[32], used[32], total[32], jobs_there[200];
     str_printf(out, "brrd at %s  %s  up %s\n", brr_endpoint(t->client), output_time(now->time_ms, time, sizeof time),
                output_duration(now->values[UPTIME], used, sizeof used));
     for (size_t i = 0; i < devices->n_devices; i++) {
         const Brr__V1__Device *x = devices->devices[i];
         str_printf(out, "device   %-8s %s of %s in use, %s\n", x->name,
                    output_bytes((double)(x->total_bytes - x->free_bytes), used, sizeof used),
-                   output_bytes((double)x->total_bytes, total, sizeof total), *x->occupant ? x->occupant : "idle");
+                   output_bytes((double)x->total_bytes, total, sizeof total),
+                   output_names(x->occupants, x->n_occupants, "idle", jobs_there, sizeof jobs_there));
     }
     str_printf(out, "streams  %.0f open, %.0f samples wait; %s, %s, %.0f seizure events\n", now->values[SESSIONS],
                now->values[BUFFERED], rate_text(t, now, SAMPLES, "samples", a), rate_text(t, now, LOST, "lost", b),

@@ -84,7 +84,7 @@ static void print_json(const Brr__V1__Job *job) {
     message_json(w, &job->base, "owner? run_ms device_ms");
     json_put_f64(w, "energy_joules", job->energy_joules > 0 ? job->energy_joules : NAN);
     message_json(w, &job->base,
-                 "created_ms started_ms finished_ms attempts restarts crashes retry_ms device device_name? memory_bytes? "
+                 "created_ms started_ms finished_ms attempts restarts crashes retry_ms device device_name? beside memory_bytes? "
                  "versions directory "
                  "last_checkpoint? file(name yaml overrides)");
     output_end(&out);
@@ -122,7 +122,7 @@ static double result_figure(const Brr__V1__Job *job, const char *key) {
 
 static void print_row(const Brr__V1__Job *job) {
     const Brr__V1__Progress *p = ended(job) ? NULL : job->progress;
-    char steps[48], age[24], loss[24] = "-", left[32] = "-", f1[16], false_alarms[24] = "-";
+    char steps[48], age[24], loss[24] = "-", left[32] = "-", f1[16], false_alarms[24] = "-", beside[200];
     const double rate = result_figure(job, "false_alarms_per_24h");
     if (isfinite(rate))
         str_format(false_alarms, sizeof false_alarms, "%.1f", rate);
@@ -135,6 +135,9 @@ static void print_row(const Brr__V1__Job *job) {
            output_probability(result_figure(job, "event_f1"), f1), false_alarms, strcmp(job->name, job->kind) ? job->name : "");
     if (*job->reason && strcmp(job->reason, brr_job_state_name((int)job->state)) != 0)
         printf("%24s %s\n", "", job->reason);
+    if (job->n_beside)
+        printf("%24s shares %s with %s, by turns\n", "", job->device_name,
+               output_names(job->beside, job->n_beside, "", beside, sizeof beside));
 }
 
 /* One member of a result; false for what is no plain figure or text. */
@@ -192,7 +195,7 @@ static void print_text(const char *what, const char *text) {
 }
 
 static void print_details(const Brr__V1__Job *job) {
-    char steps[48];
+    char steps[48], beside[200];
     printf("%s\n", job->id);
     print_text("name", job->name);
     print_text("kind", job->kind);
@@ -212,6 +215,8 @@ static void print_details(const Brr__V1__Job *job) {
     if (job->energy_joules > 0)
         printf("%-11s %.0f J\n", "energy", job->energy_joules);
     print_text("device", job->device);
+    if (job->n_beside)
+        print_text("beside", output_names(job->beside, job->n_beside, "", beside, sizeof beside));
     print_text("versions", job->versions);
     if (job->file)
         print_text("job file", job->file->name);
