@@ -7,7 +7,7 @@
 The people (BRR_EEG_DIR) are cut in two halves, each with a child of CHB-MIT, five adults of eegmat and one of eegmmidb. For each half a network learns
 on synthetic EEG (--steps; 0: not at all), goes on learning on the half and the synthetic EEG together (--real-steps), and is judged on the
 other half; an arm adds job keys to both trainings, and keys after "synthetic:" or "real:" to one of them, and replaces options where it names
-them without dashes ("steps=400 corpora=rich:6:0:1,simple:6:5:1"). A corpus is STYLE:PATIENTS:SEIZURES:WEIGHT: half an hour of each patient, with so many seizures. Of each
+them without dashes ("steps=400 corpora=rich:6:0:1,simple:6:5:1"). A corpus is STYLE:PATIENTS:SEIZURES:WEIGHT[:HOURS]: half an hour or HOURS of each patient, with so many seizures. Of each
 seizure: the area under the ROC curve of its seconds against those before it, and "apart" if the mean probability in it is at least 0.3 above
 the mean before it. Of healthy people: events (0.5 or more for at least 3 s), and the share of seconds at 0.5 or more. Of the recording in examples/, which no training sees: the highest second in its seizure and outside it. Of the segments of sparcnet,
 which no training sees: the area under the ROC curve of the mean probability in the ten seconds that experts voted on, four seizures against
@@ -227,15 +227,16 @@ def train(directory, config, sets):
 
 
 def corpora_of(text):
-    """[(STYLE, PATIENTS, SEIZURES, WEIGHT)]"""
-    return [(style, int(patients), int(seizures), float(weight)) for style, patients, seizures, weight in (part.split(":") for part in text.split(","))]
+    """[(STYLE, PATIENTS, SEIZURES, WEIGHT, HOURS)]"""
+    parts = [(*part.split(":"), "0.5")[:5] for part in text.split(",")]
+    return [(style, int(patients), int(seizures), float(weight), float(hours)) for style, patients, seizures, weight, hours in parts]
 
 
-def generate(folder, style, patients, seizures, seed):
+def generate(folder, style, patients, seizures, hours, seed):
     """The synthetic patients' folder, made once."""
-    out = f"{folder}/{style}-{patients}-{seizures}-{seed}"
+    out = f"{folder}/{style}-{patients}-{seizures}-{hours:g}-{seed}"
     if not os.path.isdir(out):
-        subprocess.run([f"{BIN}/edfgen", "--out", out, "--patients", str(patients), "--hours-per-patient", "0.5", "--seizures-per-patient", str(seizures),
+        subprocess.run([f"{BIN}/edfgen", "--out", out, "--patients", str(patients), "--hours-per-patient", f"{hours:g}", "--seizures-per-patient", str(seizures),
                         "--seed", str(41000 + seed), "--style", style, "--montage", "bipolar"], check=True, stdout=subprocess.DEVNULL)
     return out
 
@@ -266,8 +267,8 @@ def draw(folder, arm, seed, o):
         config = sets.pop(0)
     folder = f"{folder}/{name}-{seed}"
     common = [f"training.seed={seed}"]
-    synthetic = [{"uri": "file://" + generate(o.synthetic, style, patients, seizures, seed), "name": f"{style}{seizures}", "weight": weight}
-                 for style, patients, seizures, weight in o.corpora]
+    synthetic = [{"uri": "file://" + generate(o.synthetic, style, patients, seizures, hours, seed), "name": f"{style}{seizures}", "weight": weight}
+                 for style, patients, seizures, weight, hours in o.corpora]
     first, result = [], {"arm": name, "config": os.path.relpath(config, SOURCE), "sets": sets, "seed": seed, "steps": o.steps, "real_steps": o.real_steps,
                          "weights": o.weights, "corpora": o.corpora, "share": o.share, "halves": {}}
     if o.steps:
@@ -351,7 +352,7 @@ def main():
     parser.add_argument("--real-steps", type=int, default=120, help="on people and synthetic EEG together")
     parser.add_argument("--share", type=float, default=0.5, help="how far the judged models go from what they began as (tools/model_blend.py); default %(default)s, as ward")
     parser.add_argument("--weights", type=people_weights, default=WEIGHTS, metavar="CHB,MAT,MMI", help="of the people; default 1,1,1")
-    parser.add_argument("--corpora", type=corpora_of, default="rich:6:5:1", metavar="STYLE:PATIENTS:SEIZURES:WEIGHT,...", help="synthetic EEG; default %(default)s")
+    parser.add_argument("--corpora", type=corpora_of, default="rich:6:5:1", metavar="STYLE:PATIENTS:SEIZURES:WEIGHT[:HOURS],...", help="synthetic EEG; default %(default)s")
     parser.add_argument("--arm", action="append", default=[], metavar="NAME [FILE.yaml] [KEY=VALUE ...]")
     parser.add_argument("--model", action="append", default=[], help="judge this model on everybody and train nothing")
     parser.add_argument("--quick", action="store_true", help="leave out eegmat and sparcnet")
