@@ -77,6 +77,11 @@ enum MHD_Result http_answer_alarm(struct http_request *r, const struct http_form
     struct desk_order o = {.permit = open ? permit_all : alarm_rights_permit, .ctx = &r->caller};
     struct err err;
     int rc = read_order(http_form_text(f), &o, &err);
+    const char *person = http_person(r);
+    if (person)
+        str_copy(o.answer.author.person, sizeof o.answer.author.person, person);
+    if (person && !*person && !rc)
+        rc = err_set(&err, ERR_DENIED, "The proxy has not said who you are (X-Forwarded-User).");
     str_copy(o.answer.author.by, sizeof o.answer.author.by, r->caller.name);
     str_copy(o.answer.author.via, sizeof o.answer.author.via, "page");
     if (rc || (rc = desk_ask(state->desk, &o, &err)))

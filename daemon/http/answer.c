@@ -157,6 +157,7 @@ bool http_view(const struct http_request *r, struct str *readiness, struct page_
     *ret = (struct page_view){.status = status,
                               .all = open || r->caller.all || r->caller.role >= ROLE_ADMIN,
                               .principal = r->caller.name,
+                              .person = http_person(r),
                               .signed_in = !open,
                               .answers = open || r->caller.answer || r->caller.role >= ROLE_ADMIN,
                               .names = open ? NULL : r->caller.names,

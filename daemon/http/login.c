@@ -59,6 +59,11 @@ bool http_cookie(struct http_request *r, enum cookie_kind kind, struct cookie *r
     return true;
 }
 
+const char *http_person(const struct http_request *r) {
+    const char *named = r->caller.proxy ? MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "X-Forwarded-User") : NULL;
+    return named || !r->caller.proxy ? named : "";
+}
+
 static enum MHD_Result go(const struct http_request *r, const char *next, const struct cookie *c) {
     char cookie[HEADER_MAX], location[NEXT_MAX + 16];
     put_cookie(r, c, cookie);

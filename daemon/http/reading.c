@@ -19,7 +19,7 @@ struct reading {
     struct traces_query traces;
     struct correction_form form;
     bool has_form;
-    char path[READING_PATH], principal[400], names[TOKEN_NAMES_SIZE], readiness[400], journal[4096], database[4096];
+    char path[READING_PATH], principal[400], person[64], names[TOKEN_NAMES_SIZE], readiness[400], journal[4096], database[4096];
     struct html page;
     int rc;
     struct err err;
@@ -113,6 +113,10 @@ static struct reading *reading_new(const struct reading_request *q) {
     str_copy(r->journal, sizeof r->journal, q->view->journal);
     str_copy(r->database, sizeof r->database, q->view->database);
     r->view.principal = r->principal;
+    if (q->view->person) {
+        str_copy(r->person, sizeof r->person, q->view->person);
+        r->view.person = r->person;
+    }
     if (q->view->names) {
         str_copy(r->names, sizeof r->names, q->view->names);
         r->view.names = r->names;

@@ -126,6 +126,12 @@ enum MHD_Result http_correct_recording(const struct http_request *r, const struc
     auth_audit(auth, &r->caller, &record);
     if (!body)
         return refuse_reader(r, MHD_HTTP_CONTENT_TOO_LARGE, "the form is too long");
-    return read_form(body, &form, &err) ? refuse_reader(r, MHD_HTTP_BAD_REQUEST, err.message)
-                                        : read_answers(r, v, READING_ANSWERS, &form);
+    if (read_form(body, &form, &err))
+        return refuse_reader(r, MHD_HTTP_BAD_REQUEST, err.message);
+    const char *person = http_person(r);
+    if (person && !*person)
+        return refuse_reader(r, MHD_HTTP_FORBIDDEN, "the proxy has not said who you are (X-Forwarded-User)");
+    if (person)
+        str_copy(form.correction.answer.reader, sizeof form.correction.answer.reader, person);
+    return read_answers(r, v, READING_ANSWERS, &form);
 }

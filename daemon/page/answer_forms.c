@@ -27,6 +27,13 @@ static void put_buttons(struct html *h, const struct status_alarm *a) {
         put_button(h, a, "silence", "Silence 2 min");
 }
 
+static void put_name_field(struct html *h, const struct page_view *v) {
+    html_put(h, "<label>Your name <input type=\"text\" name=\"person\" maxlength=\"60\" autocomplete=\"name\"");
+    if (v->person)
+        html_put(h, " value=\"%s\" readonly", v->person);
+    html_put(h, "></label>");
+}
+
 void answer_forms_put_short(struct html *h, const struct page_view *v, const struct status_alarm *a) {
     if (!may_answer(v, a) || !a->waiting)
         return;
@@ -51,7 +58,7 @@ void answer_forms_put(struct html *h, const struct page_view *v, const struct st
     if (!may_answer(v, a))
         return;
     begin_form(h, a, next);
-    html_put(h, "<label>Your name <input type=\"text\" name=\"person\" maxlength=\"60\" autocomplete=\"name\"></label>");
+    put_name_field(h, v);
     put_buttons(h, a);
     if (a->kind == ALARM_SEIZURE)
         put_marks(h, a);
@@ -69,12 +76,12 @@ void answer_forms_put_bed(struct html *h, const struct page_view *v) {
     for (int i = 0; i < v->status->n_streams; i++)
         if (page_sees(v, &v->status->streams[i]) && *v->status->streams[i].client)
             html_put(h, "<option value=\"%s\"></option>", v->status->streams[i].client);
+    html_put(h, "</datalist>");
+    put_name_field(h, v);
     html_put(
-        h,
-        "</datalist><label>Your name <input type=\"text\" name=\"person\" maxlength=\"60\" autocomplete=\"name\"></label><button "
-        "type=\"submit\" name=\"standby\" value=\"30\">Standby 30 min</button><button type=\"submit\" name=\"standby\" "
-        "value=\"120\">2 h</button><button type=\"submit\" name=\"standby\" value=\"0\">End of standby</button><button "
-        "type=\"submit\" name=\"action\" value=\"test\">Test alarm</button></form><p class=\"hint\">A bed in standby has no "
-        "technical alarms; the alarms of its patient go on. A test alarm lasts 20 s and calls whom an alarm calls, until it is "
-        "acknowledged.</p></section>\n");
+        h, "<button type=\"submit\" name=\"standby\" value=\"30\">Standby 30 min</button><button type=\"submit\" name=\"standby\" "
+           "value=\"120\">2 h</button><button type=\"submit\" name=\"standby\" value=\"0\">End of standby</button><button "
+           "type=\"submit\" name=\"action\" value=\"test\">Test alarm</button></form><p class=\"hint\">A bed in standby has no "
+           "technical alarms; the alarms of its patient go on. A test alarm lasts 20 s and calls whom an alarm calls, until it is "
+           "acknowledged.</p></section>\n");
 }

@@ -16,6 +16,7 @@ struct page_view {
     bool corrects;                  /* answers events of recordings */
     bool wall;                      /* /streams?wall: names, states and times for a screen on a wall */
     const char *sort;               /* /jobs?sort=f1: by this column, with "-" before it from its end; NULL: not */
+    const char *person;             /* whom a proxy has signed in; NULL: who answers says so in the form */
     bool signed_in;                 /* by a token, which can be forgotten */
     bool ready;                     /* /readyz */
     const char *readiness;          /* its line */

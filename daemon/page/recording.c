@@ -17,7 +17,7 @@ static void put_types(struct html *h) {
     html_put(h, "</select></label>\n");
 }
 
-static void put_answer_form(struct html *h) {
+static void put_answer_form(struct html *h, const struct page_view *v) {
     static const struct {
         const char *verb, *text, *key;
     } buttons[] = {
@@ -26,13 +26,15 @@ static void put_answer_form(struct html *h) {
                 "<label>Onset (s) <input type=\"number\" name=\"onset\" min=\"0\" step=\"0.01\"></label>\n"
                 "<label>End (s) <input type=\"number\" name=\"end\" min=\"0\" step=\"0.01\"></label>\n");
     put_types(h);
-    html_put(
-        h,
-        "<label>Certainty <select name=\"confidence\"><option value=\"\">not stated</option><option>1</option>"
-        "<option>0.75</option><option>0.5</option><option>0.25</option></select></label>\n"
-        "<label>Comment <input type=\"text\" name=\"comment\" maxlength=\"%d\"></label>\n"
-        "<label>Your name <input type=\"text\" name=\"reader\" maxlength=\"%d\" autocomplete=\"name\" required></label>\n<div>",
-        ANSWER_COMMENT_SIZE - 1, ANSWER_READER_SIZE - 1);
+    html_put(h,
+             "<label>Certainty <select name=\"confidence\"><option value=\"\">not stated</option><option>1</option>"
+             "<option>0.75</option><option>0.5</option><option>0.25</option></select></label>\n"
+             "<label>Comment <input type=\"text\" name=\"comment\" maxlength=\"%d\"></label>\n"
+             "<label>Your name <input type=\"text\" name=\"reader\" maxlength=\"%d\" autocomplete=\"name\" required",
+             ANSWER_COMMENT_SIZE - 1, ANSWER_READER_SIZE - 1);
+    if (v->person)
+        html_put(h, " value=\"%s\" readonly", v->person);
+    html_put(h, "></label>\n<div>");
     for (size_t i = 0; i < sizeof buttons / sizeof *buttons; i++)
         html_put(h, "<button type=\"submit\" name=\"action\" value=\"%s\" title=\"%s (%s)\">%s</button>\n", buttons[i].verb,
                  buttons[i].text, buttons[i].key, buttons[i].text);
@@ -52,7 +54,7 @@ bool page_recording(struct html *h, const struct page_view *v, const char *id) {
              "aria-labelledby=\"traces\"><h2 id=\"traces\">EEG</h2><noscript><p>The traces need script.</p></noscript>\n",
              recording_name(r), id, recording_at(r));
     if (answers && v->corrects)
-        put_answer_form(h);
+        put_answer_form(h, v);
     html_put(h, "</section>\n");
     if (answers)
         html_put(h,

@@ -133,6 +133,7 @@ static bool check_token(struct auth *a, struct auth_caller *c, struct token *fou
         c->role = found->role;
         c->all = found->all;
         c->answer = found->answer;
+        c->proxy = found->proxy;
         str_copy(c->names, sizeof c->names, found->names);
         c->until_ms = found->until_ms;
         return true;

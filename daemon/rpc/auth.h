@@ -45,6 +45,7 @@ struct auth_caller {
     bool own;                     /* as in the connection */
     bool all;                     /* sees the streams and jobs of all callers; so does the role admin */
     bool answer;                  /* answers alarms; so does the role admin */
+    bool proxy;                   /* names the person for whom it asks, at the pages */
     char names[TOKEN_NAMES_SIZE]; /* of beds, for token_names_match */
     bool has_token;               /* the digest of this token is checked again after a reload */
     unsigned char digest[TOKEN_DIGEST];

@@ -13,7 +13,7 @@
 
 #include "base/str.h"
 
-enum { LINE_WORDS = 8, DAY_S = 24 * 3600 };
+enum { LINE_WORDS = 9, DAY_S = 24 * 3600 };
 
 struct tokens {
     struct token *items;
@@ -118,6 +118,8 @@ static bool read_word(const char *word, struct token *t) {
         return t->all = true;
     if (!t->answer && !strcmp(word, "answer"))
         return t->answer = true;
+    if (!t->proxy && !strcmp(word, "proxy"))
+        return t->proxy = true;
     if (!*t->names && str_starts(word, "names=") && names_fit(value)) {
         str_copy(t->names, sizeof t->names, value);
         return true;
@@ -151,9 +153,10 @@ static int read_line(char *line, const char *path, int number, struct token *ret
     for (char *w = strtok_r(line, " \t\r", &rest); w && n < LINE_WORDS; w = strtok_r(NULL, " \t\r", &rest))
         words[n++] = w;
     if (n < 3 || n == LINE_WORDS)
-        return err_set(err, ERR_INVALID,
-                       "%s:%d: %d words; expected: role name sha256-of-token [all] [answer] [names=PATTERN,…] [until=YYYY-MM-DD]",
-                       path, number, n);
+        return err_set(
+            err, ERR_INVALID,
+            "%s:%d: %d words; expected: role name sha256-of-token [all] [answer] [proxy] [names=PATTERN,…] [until=YYYY-MM-DD]",
+            path, number, n);
     struct token t = {.role = role_parse(words[0])};
     if (!t.role && strcmp(words[0], "revoked"))
         return err_set(err, ERR_INVALID, "%s:%d: there is no role '%.40s'; expected read, stream, submit, admin or revoked", path,
@@ -169,8 +172,9 @@ static int read_line(char *line, const char *path, int number, struct token *ret
             number);
     for (int i = 3; i < n; i++)
         if (!read_word(words[i], &t))
-            return err_set(err, ERR_INVALID, "%s:%d: '%.40s'; expected all, answer, names=PATTERN,… or until=YYYY-MM-DD, each once",
-                           path, number, words[i]);
+            return err_set(err, ERR_INVALID,
+                           "%s:%d: '%.40s'; expected all, answer, proxy, names=PATTERN,… or until=YYYY-MM-DD, each once", path,
+                           number, words[i]);
     *ret = t;
     return 0;
 }

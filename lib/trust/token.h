@@ -1,9 +1,10 @@
 /* token: bearer tokens and the roles they carry. A tokens file is text: one token a line,
  *
- *     role name sha256-of-token [all] [answer] [names=PATTERN,…] [until=YYYY-MM-DD]
+ *     role name sha256-of-token [all] [answer] [proxy] [names=PATTERN,…] [until=YYYY-MM-DD]
  *
  * with role read, stream, submit or admin (each includes those before it) or `revoked`. `all`: its owner sees the streams of every
- * caller. `answer`: its owner answers alarms, as the role admin does. `names=`: only those of beds with these names. Empty lines
+ * caller. `answer`: its owner answers alarms, as the role admin does. `names=`: only those of beds with these names.
+ * `proxy`: its owner signs people in, and names the person for whom it asks. Empty lines
  * and lines that begin with '#' are comments. The file holds digests only; the tokens themselves stay with their owners. A table is
  * immutable: any thread. */
 #ifndef BRR_TRUST_TOKEN_H
@@ -33,6 +34,7 @@ struct token {
     enum role role;               /* ROLE_NONE: revoked */
     bool all;                     /* sees the streams of all callers */
     bool answer;                  /* answers alarms */
+    bool proxy;                   /* names the person for whom it asks */
     char names[TOKEN_NAMES_SIZE]; /* of beds, as token_names_match takes them; "": any */
     int64_t until_ms;             /* the token is valid before this time of day; 0 = no expiry */
     unsigned char digest[TOKEN_DIGEST];
@@ -68,7 +70,7 @@ int token_check_name(const char *name, struct err *err);
 /* Contents of a line of the file; until: "YYYY-MM-DD", the last valid day; until, names: or NULL. */
 struct token_request {
     const char *role, *name, *until, *names;
-    bool all, answer;
+    bool all, answer, proxy;
 };
 /* INVALID unless role, name and day may stand in the file. *ret_until_ms (may be NULL): the time of day at which the token ends; 0
  * = never. */

@@ -431,6 +431,31 @@ def check_killed(p, beds):
     assert len(rows(d, "answered")) == 3
 
 
+def check_proxy(d, context):
+    """A proxy that signs people in: the name that it sends stands in answers, whatever the form says, and counts with its token alone."""
+    tokens = {"sso": d.new_token("read", "sso", "--all", "--answer", "--proxy"), "nurse": d.new_token("read", "nurse", "--all", "--answer")}
+
+    def ask(token, method, path, body=None, **headers):
+        c = http.client.HTTPSConnection("127.0.0.1", d.port, context=context, timeout=PATIENCE)
+        c.request(method, path, body, {"Authorization": f"Bearer {tokens[token]}", "Accept": "text/html", "Origin": f"https://127.0.0.1:{d.port}", **headers})
+        answer = c.getresponse()
+        return answer.status, answer.read().decode()
+
+    ana = {"X-Forwarded-User": "ana@lab.example"}
+    deadline = time.time() + PATIENCE
+    while ask("sso", "GET", "/alarms", **ana)[0] == 401 or ask("nurse", "GET", "/alarms")[0] == 401:  # the tokens file is read again
+        assert time.time() < deadline
+        time.sleep(0.2)
+    assert 'value="ana@lab.example" readonly' in ask("sso", "GET", "/alarms", **ana)[1]
+    assert "ana@lab" not in ask("nurse", "GET", "/alarms", **ana)[1]
+    standby = "bed=bed-1&standby=30&person=" + "Bob"
+    assert ask("sso", "POST", "/alarms", standby)[0] == 403  # nobody was named
+    assert ask("sso", "POST", "/alarms", standby, **ana)[0] == 303
+    assert ask("nurse", "POST", "/alarms", standby.replace("bed-1", "bed-2"), **ana)[0] == 303
+    details = {e["client"]: e["detail"] for e in map(json.loads, d.as_role("nurse", "journal", "--json")[1].splitlines()) if e["client"]}
+    assert "by ana@lab.example" in details["bed-1"] and "by Bob" in details["bed-2"], details
+
+
 def check_login(browser, tmp):
     d = Secured(f"{tmp}/secured", roles=("read", "stream")).start()
     try:
@@ -459,6 +484,7 @@ def check_login(browser, tmp):
         c.request("POST", "/recordings/0/answers", "action=add&onset=1&end=2&reader=x", {"Authorization": f"Bearer {d.tokens['read']}"})
         answer = c.getresponse()
         assert answer.status == 403 and b"role submit" in answer.read(), answer.status
+        check_proxy(d, context)
         with open(f"{d.ca}/tokens", encoding="utf-8") as f:
             lines = f.read().replace("read read ", "revoked read ")
         with open(f"{d.ca}/tokens", "w", encoding="utf-8") as f:

@@ -88,7 +88,7 @@ static void a_token_sees_the_streams_of_all_callers_if_its_line_says_so(void **s
 
 static void a_token_answers_alarms_of_the_beds_that_its_line_names(void **state) {
     char text[400];
-    str_format(text, sizeof text, "read nurse %s names=bed-7,icu-* until=2099-01-02 answer all\nread ana %s\n", secret_sum,
+    str_format(text, sizeof text, "read nurse %s names=bed-7,icu-* until=2099-01-02 answer proxy all\nread ana %s\n", secret_sum,
                other_sum);
     struct tokens *t = NULL;
     struct token found;
@@ -96,13 +96,13 @@ static void a_token_answers_alarms_of_the_beds_that_its_line_names(void **state)
     assert_int_equal(read_tokens(put(state, text), NULL, &t, NULL), 0);
     digest_of("secret", digest);
     assert_int_equal(tokens_find(t, digest, 0, &found), TOKEN_VALID);
-    assert_true(found.answer && found.all && found.until_ms);
+    assert_true(found.answer && found.all && found.proxy && found.until_ms);
     assert_true(token_names_match(found.names, "bed-7") && token_names_match(found.names, "icu-12"));
     assert_false(token_names_match(found.names, "bed-70") || token_names_match(found.names, "bed-7,icu-*x") ||
                  token_names_match(found.names, ""));
     digest_of("other", digest);
     assert_int_equal(tokens_find(t, digest, 0, &found), TOKEN_VALID);
-    assert_true(!found.answer && token_names_match(found.names, "bed-70"));
+    assert_true(!found.answer && !found.proxy && token_names_match(found.names, "bed-70"));
     tokens_free(t);
 }
 

@@ -25,7 +25,7 @@ struct tls_options {
     const char *until;
     const char *names;
     const char *from;
-    bool all, answer;
+    bool all, answer, proxy;
 };
 #define AT(field) offsetof(struct tls_options, field)
 static const struct argument rows[] = {
@@ -36,6 +36,8 @@ static const struct argument rows[] = {
     {"--all", NULL, ARGUMENT_FLAG, AT(all), "", "token: it sees the streams of all callers, not only its own", 0, 0},
     {"--answer", NULL, ARGUMENT_FLAG, AT(answer), "",
      "token: its owner answers alarms: acknowledges, silences, marks and notes them", 0, 0},
+    {"--proxy", NULL, ARGUMENT_FLAG, AT(proxy), "",
+     "token: of a proxy before the pages that signs people in and names each of them in X-Forwarded-User", 0, 0},
     {"--names", NULL, ARGUMENT_TEXT, AT(names), "NAME,…", "token: only beds with these names; patterns (* ? [abc]) are allowed", 0,
      0},
     {"--from", NULL, ARGUMENT_TEXT, AT(from), "FILE",
@@ -128,9 +130,9 @@ static int make_token(const struct token_request *request, char ret_token[TOKEN_
     int rc;
     if ((rc = token_check_request(request, NULL, err)) || (rc = token_make(ret_token, hex, err)))
         return rc;
-    str_format(ret_line, LINE_SIZE, "%s %s %s%s%s%s%s%s%s\n", request->role, request->name, hex, request->all ? " all" : "",
-               request->answer ? " answer" : "", request->names ? " names=" : "", request->names ? request->names : "",
-               request->until ? " until=" : "", request->until ? request->until : "");
+    str_format(ret_line, LINE_SIZE, "%s %s %s%s%s%s%s%s%s%s\n", request->role, request->name, hex, request->all ? " all" : "",
+               request->answer ? " answer" : "", request->proxy ? " proxy" : "", request->names ? " names=" : "",
+               request->names ? request->names : "", request->until ? " until=" : "", request->until ? request->until : "");
     return 0;
 }
 
@@ -296,7 +298,8 @@ static struct token_request request_of(const struct arguments *o) {
                                   .until = own(o)->until,
                                   .names = own(o)->names,
                                   .all = own(o)->all,
-                                  .answer = own(o)->answer};
+                                  .answer = own(o)->answer,
+                                  .proxy = own(o)->proxy};
 }
 
 /* One bed of --from: its token's line for the file, and what is printed. */
