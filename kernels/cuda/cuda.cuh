@@ -145,7 +145,15 @@ static __device__ inline void act_put(struct act a, int64_t at, float v) {
 static __device__ inline int64_t cuda_index(void) { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 static __device__ inline int64_t cuda_stride(void) { return (int64_t)gridDim.x * blockDim.x; }
 static __device__ inline float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
-static __device__ inline float cuda_silu(float x) { return x * sigmoid_of(x); }
+/* The sigmoid of a gate, by the special function unit: a relative error of about (|x| + 4)·2^-24. */
+static __device__ inline float gate_of(float x) {
+#ifdef __CUDACC__
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+#else
+    return sigmoid_of(x);
+#endif
+}
+static __device__ inline float cuda_silu(float x) { return x * gate_of(x); }
 static __device__ inline float cuda_silu_grad(float x) {
     float s = sigmoid_of(x);
     return s * (1.0f + x * (1.0f - s));

@@ -31,7 +31,7 @@ static __device__ inline void load_token(const struct act &a, const struct depth
         to.load(a.data, (row * j.length + t) * a.ld + c0);
 }
 
-template <bool BF16, int RUN> static __global__ void __launch_bounds__(THREADS) forward_kernel(struct depthwise_job j) {
+template <bool BF16, int RUN> static __global__ void __launch_bounds__(THREADS, 4) forward_kernel(struct depthwise_job j) {
     constexpr int W = wide<BF16>::N;
     int64_t groups = j.channels / W, runs = (j.length + RUN - 1) / RUN, i = cuda_index();
     if (i >= j.batch * runs * groups)

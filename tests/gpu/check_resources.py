@@ -16,7 +16,7 @@ COUNTED = {
     ("ssd_chunks", "ssd_chunks_kernel"): (128, 5),
     ("ssd_chunks_starts", "chunk_starts_kernel"): (128, 8),
     ("ssd_chunks_backward", "chunk_gradient_kernel"): (128, 4),
-    ("depthwise_wide", "forward_kernel"): (128, 5),
+    ("depthwise_wide", "forward_kernel"): (128, 4),
     ("depthwise_wide", "backward_kernel"): (128, 3),
     ("layernorm", "layernorm_team"): (128, 5),
     ("rmsnorm", "rms_team_gradient"): (128, 5),
