@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """client/python without a package of its own: the typed messages of the build, the events of an mne.io.Raw, a live stream that is followed, and
-windows by Braindecode's conventions."""
+windows by Braindecode's conventions; the notebook of examples/."""
 import gc
 import glob
 import os
@@ -152,6 +152,19 @@ def check_detector(d, recording, model):
     return len(found.events)
 
 
+def check_notebook(d):
+    """examples/notebook.py as it stands, with one step of training: its events are those of this process, its scores say so, its pictures are there."""
+    r = subprocess.run([sys.executable, f"{SOURCE}/examples/notebook.py"], capture_output=True, text=True, timeout=PATIENCE,
+                       env={**environment(d), "BRRCTL": f"{BIN}/brrctl", "STEPS": "1", "OUT": f"{d.dir}/notebook", "MPLBACKEND": "Agg"})
+    assert r.returncode == 0, r.stdout + r.stderr
+    lines = r.stdout.splitlines()
+    assert lines[0] == "19 channels at 256 Hz, 240 s, 1 labelled seizure" and "('onset', 'duration', 'eventType', 'confidence')" in lines[1], lines
+    assert sum(": sensitivity 1" in line for line in lines) == 2, lines
+    for picture in ("traces", "probabilities"):
+        with open(f"{d.dir}/notebook/{picture}.png", "rb") as f:
+            assert len(f.read()) > 10000, picture
+
+
 def main():
     try:
         import mne  # noqa: F401
@@ -169,6 +182,7 @@ def main():
             print(f"{model}: {check_detector(d, recording, model)} events in this process, with the bits of the daemon")
         check_follow(d, recording)
         check_windows(d, recording)
+        check_notebook(d)
         assert d.stop() == 0
     print("ok")
 

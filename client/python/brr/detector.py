@@ -11,8 +11,30 @@ from ._library import Error, Streams, load
 
 Event = collections.namedtuple("Event", "onset duration confidence")  # seconds from the first sample; 0 to 1
 Alarm = collections.namedtuple("Alarm", "time on probability")
-Results = collections.namedtuple("Results", "first probabilities events alarms")  # first: sample of the first probability, at 256 Hz
 RATE_HZ = 256
+
+
+class Results(collections.namedtuple("Results", "first probabilities events alarms")):
+    """first: sample of the first probability, at 256 Hz."""
+    __slots__ = ()
+
+    def table(self):
+        """The events as a NumPy record array with columns of an event file; pandas.DataFrame(found.table()) has the same columns."""
+        import numpy
+        return numpy.rec.array([(e.onset, e.duration, "sz", e.confidence) for e in self.events],
+                               dtype=[("onset", "f8"), ("duration", "f8"), ("eventType", "U8"), ("confidence", "f8")])
+
+    def annotations(self):
+        """The events as mne.Annotations, for raw.set_annotations."""
+        import mne
+        return mne.Annotations([e.onset for e in self.events], [e.duration for e in self.events], ["sz"] * len(self.events))
+
+    def save(self, path, seconds):
+        """Writes an event file of a recording of so many seconds, as brrctl detect does; brrctl score compares it with labels."""
+        rows = [(e.onset, e.duration, "sz", f"{e.confidence:.4f}") for e in self.events] or [(0, seconds, "bckg", "n/a")]
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("onset\tduration\teventType\tconfidence\tchannels\tdateTime\trecordingDuration\n")
+            f.writelines(f"{onset:.2f}\t{duration:.2f}\t{kind}\t{confidence}\tn/a\tn/a\t{seconds:.2f}\n" for onset, duration, kind, confidence in rows)
 
 
 class _Error(ctypes.Structure):
