@@ -75,7 +75,7 @@ int job_move(struct job *job, enum job_state to, const char *reason, int64_t now
                        job_state_name(to));
     if (to == JOB_PREPARING) {
         job->attempts++;
-        job->started_ms = now_ms;
+        job->started_ms = job->seen_ms = now_ms;
         job->finished_ms = 0;
         job->progress.step_s = NAN; /* no step of this attempt yet */
     }

@@ -51,6 +51,7 @@ static const struct field fields[] = {
     FIELD("energy_j", REAL, energy_j),
     FIELD("run_ms", I64, run_ms),
     FIELD("device_ms", I64, device_ms),
+    FIELD("seen_ms", I64, seen_ms),
     FIELD("memory_bytes", I64, memory_bytes),
     FIELD("step", I64, progress.step),
     FIELD("steps", I64, progress.steps),

@@ -451,6 +451,7 @@ static void follow_room(struct sched *s) {
 
 void sched_tick(struct sched *s) {
     follow_room(s);
+    sched_see_jobs(s);
     ledger_retry(&s->ledger, s->jobs, s->count);
     if (s->config.keep_finished_ms >= 0)
         forget_old(s);

@@ -58,11 +58,30 @@ static void recover_remote(struct sched *s, struct job *job) {
         ledger_record(&s->ledger, job);
 }
 
+/* The attempt that began at started_ms was over by end_ms. */
+static void count_time(struct job *job, int64_t end_ms) {
+    const int64_t ran_ms = end_ms > job->started_ms ? end_ms - job->started_ms : 0;
+    job->run_ms += ran_ms;
+    job->device_ms += ran_ms * job->devices;
+}
+
+void sched_see_jobs(struct sched *s) {
+    const int64_t now_ms = sched_wall_ms(s);
+    for (int i = 0; i < s->n_open; i++) {
+        struct job *job = s->open[i];
+        if (!job_is_active(job->state) || (now_ms >= job->seen_ms && now_ms - job->seen_ms < SEEN_EVERY_MS))
+            continue;
+        job->seen_ms = now_ms;
+        ledger_record(&s->ledger, job);
+    }
+}
+
 /* A job that was active when the daemon ended. One of several that were active in a crash is not charged: each starts again
  * when no other runs, and a job that crashes the daemon alone is charged then. */
 static void recover_one(struct sched *s, struct job *job, int crashed) {
     char reason[JOB_REASON_SIZE];
     int64_t limit = restart_limit(job);
+    count_time(job, job->seen_ms);
     if (job->remote) {
         recover_remote(s, job);
     } else if (job->wish == JOB_WISH_CANCEL) {
@@ -139,9 +158,7 @@ static void finish_running(struct sched *s, struct slot *slot, struct task_end *
     job->alone = false;
     job->isolated &= r->stopped == STOP_SHUTDOWN || r->stopped == STOP_PREEMPT; /* it has not shown yet what it does alone */
     job->on[0] = '\0';
-    int64_t ran_ms = sched_wall_ms(s) > job->started_ms ? sched_wall_ms(s) - job->started_ms : 0;
-    job->run_ms += ran_ms;
-    job->device_ms += ran_ms * job->devices;
+    count_time(job, sched_wall_ms(s));
     if (!isnan(r->energy_j))
         job->energy_j = r->energy_j + (isnan(job->energy_j) ? 0 : job->energy_j);
     if (!r->rc && r->stopped == STOP_NONE) {
@@ -176,6 +193,7 @@ static void take_checkpoint(struct sched *s, struct job *job, const struct task_
     }
     job->alone = false;
     job->isolated = 0;
+    job->seen_ms = sched_wall_ms(s);
     if (c->best)
         str_copy(job->best, sizeof job->best, c->path);
     ledger_checkpoint(&s->ledger, job, c, sched_wall_ms(s));

@@ -12,6 +12,9 @@ enum { PAUSE_ROOM_BYTES = 1 << 20, PAUSE_MIN_MS = 2000, PAUSE_MAX_MS = 60000 };
 /* The delay before a charged restart: the first one, doubled for each restart that brought no checkpoint. */
 enum { BACKOFF_FIRST_MS = 2000, BACKOFF_MAX_MS = 300000 };
 
+/* The time of a running attempt is recorded so often: a crash of the daemon loses no more of it. */
+enum { SEEN_EVERY_MS = 60000 };
+
 enum { SCHED_JOB_FILE_BYTES = 16 << 20, SCHED_ENDED_READ = 100 /* as many as the pages list */ };
 
 #define SCHED_CANCELLED_ELSEWHERE "cancelled: it is being ended"
@@ -57,7 +60,9 @@ void sched_started(void *ctx, struct job *job, int rc);
 
 /* Charges a restart: the job waits, longer each time that it made no progress; above its limit it has failed. */
 void sched_restart(struct sched *s, struct job *job, int64_t limit, const char *reason);
-/* Queues, fails or cancels each job that was active when the daemon ended. */
+/* Records at intervals that active jobs go on. */
+void sched_see_jobs(struct sched *s);
+/* Queues, fails or cancels each job that was active when the daemon ended, and counts the time of its attempt. */
 void sched_recover(struct sched *s);
 
 #endif

@@ -130,6 +130,28 @@ static void a_crash_is_charged_and_waits_longer_each_time(void **state) {
     assert_int_equal(f->runs, 1);
 }
 
+/* The budget of a job counts an attempt that a crash ended, to the last minute. */
+static void the_time_before_a_crash_counts(void **state) {
+    struct fixture *f = *state;
+    char id[JOB_ID_SIZE];
+    str_copy(id, sizeof id, started(f)->id);
+    now_ms += 90000;
+    tick(f);
+    now_ms += 20000; /* not recorded any more */
+    tick(f);
+    die_and_start(f);
+    const struct job *job = sched_get(f->sched, id);
+    assert_true(job->state == JOB_QUEUED && job->run_ms == 90000 && job->device_ms == 90000);
+    now_ms += 1000000; /* the daemon was down: nothing ran */
+    die_and_start(f);
+    turn(f);
+    now_ms += 5000;
+    report_checkpoint(f, 3, false);
+    sched_settle(f->sched);
+    die_and_start(f);
+    assert_int_equal(sched_get(f->sched, id)->run_ms, 95000);
+}
+
 static void make_active(struct fixture *f, const char *id) {
     struct db_query q;
     sched_settle(f->sched);
@@ -544,6 +566,7 @@ int main(void) {
         rigged(a_run_records_its_device_versions_and_times),
         rigged(a_crash_is_charged_and_waits_longer_each_time),
         rigged(jobs_active_together_in_a_crash_are_not_charged_and_run_one_by_one),
+        rigged(the_time_before_a_crash_counts),
         rigged(jobs_that_share_a_device_stop_and_crash_together),
         rigged(a_job_that_shares_with_nobody_is_not_starved),
         rigged(a_job_that_was_to_stop_is_none_of_those_that_crashed),
