@@ -122,7 +122,7 @@ static void add_beds(const struct gather *g, struct status *to) {
     for (int i = 0; i < g->source.n_beds; i++) {
         bool found = false;
         for (int k = 0; k < n && !found; k++)
-            found = to->streams[k].place == i;
+            found = to->streams[k].place == i && to->streams[k].live; /* a replay under a bed's name is not the bed */
         struct status_stream *s = found ? NULL : add_absent(to, g->source.beds[i], "");
         if (!s)
             continue;
@@ -224,7 +224,7 @@ static bool is_open(const struct status_stream *s) { return *s->id && !s->ended_
 
 static bool has_stream(const struct status *in, int place) {
     for (int i = 0; i < in->n_streams; i++)
-        if (in->streams[i].place == place && is_open(&in->streams[i]))
+        if (in->streams[i].place == place && in->streams[i].live && is_open(&in->streams[i]))
             return true;
     return false;
 }

@@ -156,6 +156,55 @@ static void look(struct gather *g, double ahead_s, int seconds, int64_t wall_shi
     }
 }
 
+/* The only open technical alarm after a minute of this status, or NULL. */
+static const struct alarm *after_a_minute(struct gather *g, const struct status *from) {
+    static struct alarms_now now = {.boot_ms = 9000000, .wall_ms = 1800000000000};
+    struct alarms_cursor cursor = {0};
+    for (int i = 0; i < 60; i++) {
+        now.boot_ms += 1000;
+        now.wall_ms += 1000;
+        gather_causes(g, from, &now);
+    }
+    return alarms_next(desk_alarms(g->source.desk), &cursor);
+}
+
+static void a_replay_under_the_name_of_a_bed_is_not_the_bed(void **state) {
+    (void)state;
+    static const char *const roster[] = {"bed 7"};
+    bool seen = false;
+    struct gather g = {.seen = &seen};
+    struct status *s = status_new();
+    assert_int_equal(desk_new(&(struct desk_config){0}, &g.source.desk, NULL), 0);
+    g.source.beds = roster;
+    g.source.n_beds = 1;
+    s->streams = arena_alloc(&s->arena, 2 * sizeof *s->streams);
+    s->room_streams = 2;
+    struct status_stream *own = &s->streams[s->n_streams++];
+    *own = (struct status_stream){.id = "1",
+                                  .client = "bed 7",
+                                  .principal = "p",
+                                  .model = "m",
+                                  .quality = "",
+                                  .connected = true,
+                                  .loaded = true,
+                                  .live = true,
+                                  .realtime = true};
+    gather_roster(&g, s);
+    assert_int_equal(s->n_streams, 1);
+    assert_null(after_a_minute(&g, s));
+    own->id = "2";
+    own->live = false; /* the recorder is gone, and somebody plays its recording again */
+    gather_roster(&g, s);
+    assert_int_equal(s->n_streams, 2);
+    assert_int_equal(s->streams[1].mood, STATUS_ABSENT);
+    const struct alarm *lost = after_a_minute(&g, s);
+    assert_non_null(lost);
+    assert_int_equal(lost->kind, ALARM_LOST);
+    assert_string_equal(lost->bed, "bed 7");
+    status_drop(s);
+    desk_free(g.source.desk);
+}
+
 static void a_replay_in_real_time_has_no_technical_alarm(void **state) {
     static struct live_open open;
     const struct session_request drill = {.open = &open, .client = "bed 7", .principal = "uid:1"};
@@ -262,6 +311,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(an_alarm_is_news_once_and_has_its_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_silent_stream_has_no_signal_though_the_clock_is_set_back, set_up, tear_down),
         cmocka_unit_test(a_clock_that_is_wrong_is_a_technical_alarm),
+        cmocka_unit_test_setup_teardown(a_replay_under_the_name_of_a_bed_is_not_the_bed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_replay_in_real_time_has_no_technical_alarm, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_stream_that_ended_stays_until_its_client_is_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(ended_streams_are_bounded, set_up, tear_down),
