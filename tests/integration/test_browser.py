@@ -394,6 +394,10 @@ def check_recording(p, tmp):
     code, url, err = p.d.ctl("view", f"{tmp}/eeg/sub-02/sub-02_run-01_eeg.edf", "--events", f"job:{job}")
     assert code == 0 and p.keep(url.strip().removeprefix(p.base), "recording-job") == 200, err
     assert p.d.ctl("view", f"{SOURCE}/examples/sub-01/sub-01_run-01_eeg.edf", "--events", "job:none")[0] == 3
+    with open(f"{tmp}/many.tsv", "w", encoding="utf-8") as f:
+        f.write("onset\tduration\teventType\n" + "".join(f"{i / 10:.1f}\t0.05\tsz\n" for i in range(1100)))
+    code, _, err = p.d.ctl("view", f"{tmp}/eeg/sub-02/sub-02_run-01_eeg.edf", "--events", f"{tmp}/many.tsv")
+    assert code == 0 and "the page shows 1024 marks at most; 76 are left out" in err, err
     code, _, err = p.d.ctl("view", f"{SOURCE}/README.md")
     assert code == 1 and "README.md" in err, err
 

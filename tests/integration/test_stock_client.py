@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Stock clients: python3-grpcio from the .proto files submits, validates, watches, streams, and handles models and checkpoints;
 promtool finds nothing in /metrics."""
+import concurrent.futures
 import hashlib
 import os
 import json
@@ -10,8 +11,8 @@ import urllib.request
 
 import numpy as np
 
-from daemon import MINI, PATIENCE, SOURCE, Daemon, make_corpus, temporary
-from stock import Stock
+from daemon import BIN, MINI, PATIENCE, SOURCE, Daemon, make_corpus, temporary
+from stock import Stock, grpc
 
 SECONDS, RATE = 70, 256
 LABELS = ["Fp1", "F3", "C3", "P3", "F7", "T3", "T5", "O1", "Fz", "Cz", "Pz", "Fp2", "F4", "C4", "P4", "F8", "T4", "T6", "O2"]
@@ -48,6 +49,21 @@ def foreign_names(c, tmp):
     last = list(c.Jobs.Watch(c.jobs.WatchJobRequest(id=job.id)))[-1].job
     assert last.state == c.jobs.JOB_STATE_FAILED and "caf?.edf" in last.reason, last
     assert last.reason in [j.reason for j in c.Jobs.List(c.jobs.ListJobsRequest()).jobs]
+
+
+def delete_without_models(c, tmp):
+    """brrctl and a daemon that deletes jobs and does not say which models serve: the deletion says that they may be of the job."""
+    class Older(grpc.GenericRpcHandler):
+        def service(self, details):
+            gone = c.jobs.Job(id="train-1", state=c.jobs.JOB_STATE_SUCCEEDED).SerializeToString()
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: gone) if details.method == "/brr.v1.Jobs/Delete" else None
+
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(2), [Older()])
+    server.add_insecure_port(f"unix:{tmp}/older.sock")
+    server.start()
+    r = subprocess.run([f"{BIN}/brrctl", "delete", "train-1", "--endpoint", f"unix:{tmp}/older.sock"], capture_output=True, text=True, timeout=PATIENCE)
+    server.stop(None)
+    assert r.returncode == 0 and "models that serve may be of job train-1; the daemon did not list them" in r.stderr, r
 
 
 def evaluate(c, source, job):
@@ -157,6 +173,7 @@ def main():
         job = submit_and_watch(c, source)
         evaluate(c, source, job)
         foreign_names(c, tmp)
+        delete_without_models(c, tmp)
         models_and_checkpoints(c, d, job)
         admin(c, d)
     return 0
