@@ -55,8 +55,9 @@ struct brrctl_method {
     int64_t timeout_ms;
 };
 void *brrctl_call(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, int *ret_exit);
-/* Prints the link with which the RPC answers (PageResponse). Returns an exit code. */
-int brrctl_link(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request);
+/* Prints the link with which the RPC answers (PageResponse). opens: shows it in the browser too, if the output is a terminal on a
+ * desktop. Returns an exit code. */
+int brrctl_link(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, bool opens);
 /* As brrctl_call on an open connection, with the error returned. */
 void *brrctl_ask(brr_client *client, const struct brrctl_method *m, const ProtobufCMessage *request, struct brr_error *err);
 /* One request, several answers; each is freed after visit, which returns false to end the call. Returns an exit code. */

@@ -7,16 +7,20 @@ import hashlib
 import json
 import math
 import os
+import pty
 import re
 import shutil
 import struct
 import subprocess
 import sys
+import time
+import urllib.parse
+import urllib.request
 
 import numpy as np
 
 import daemon
-from daemon import BIN, SOURCE, Daemon, make_corpus, temporary
+from daemon import BIN, PATIENCE, SOURCE, Daemon, make_corpus, temporary
 
 
 def check_card(name):
@@ -88,6 +92,39 @@ def events_of(folder, patient):
     return [(float(r["onset"]), round(float(r["onset"]) + float(r["duration"]), 2), r["eventType"], r.get("reader")) for r in rows]
 
 
+def answer_on_page(d, tmp, event):
+    """The page of a review saves into its folder: what the command said first is there, and the command goes on with what the page saved."""
+    page = review(d, tmp, "view", event).strip()
+    at = float(event.partition("@")[2])
+    with urllib.request.urlopen(page, timeout=PATIENCE) as f:
+        text = f.read().decode()
+    assert f'data-at="{at:.2f}"' in text and "<form" in text, text
+    with urllib.request.urlopen(f"{page}/answers", timeout=PATIENCE) as f:
+        before = json.load(f)
+    assert before["file"] == f"{tmp}/mine/sub-02/sub-02_run-01_events.tsv" and {a["type"] for a in before["answers"]} == {"unknown", "sz"}, before
+    form = {"action": "add", "onset": 200, "end": 201.5, "reader": "Bo", "seen": before["revision"]}
+    with urllib.request.urlopen(f"{page}/answers", urllib.parse.urlencode(form).encode(), timeout=PATIENCE) as f:
+        assert [200, 201.5, "sz", "Bo"] in [[a["onset"], a["end"], a["type"], a["reader"]] for a in json.load(f)["answers"]]
+    assert (200, 201.5, "sz", "Bo") in events_of(f"{tmp}/mine", 2)
+
+
+def opens_browser(d, recording):
+    """On a terminal with a display the page opens; a pipe and a machine without a display get the address alone."""
+    terminal, end = pty.openpty()
+    with open(f"{d.dir}/xdg-open", "w", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o755)) as f:
+        f.write(f"#!/bin/sh\necho \"$1\" >> {d.dir}/opened\n")
+    for display, out in ((":9", subprocess.PIPE), ("", end), (":9", end)):
+        assert not os.path.exists(f"{d.dir}/opened"), (display, out)
+        subprocess.run([f"{BIN}/brrctl", "view", recording], check=True, stdout=out, timeout=PATIENCE,
+                       env={**d.env, "DISPLAY": display, "WAYLAND_DISPLAY": "", "PATH": f"{d.dir}:{os.environ['PATH']}"})
+    deadline = time.time() + PATIENCE
+    while not os.path.exists(f"{d.dir}/opened") or not os.path.getsize(f"{d.dir}/opened"):  # nobody waits for a browser
+        assert time.time() < deadline
+        time.sleep(0.02)
+    with open(f"{d.dir}/opened", encoding="utf-8") as f:
+        assert "/recordings/" in f.read() and b"/recordings/" in os.read(terminal, 4096)
+
+
 def correct(d, tmp):
     """The events that models found, in the order of their worth, corrected into label files of their own."""
     text = review(d, tmp, want=3)
@@ -108,6 +145,8 @@ def correct(d, tmp):
     assert "no type of events" in review(d, tmp, "accept", second["event"], "--type", "szz", "--reader", "x", want=1)
     review(d, tmp, "unsure", second["event"], "--reader", "Ana B")
     review(d, tmp, "add", "sub-02_run-01", "--onset", "10", "--end", "50", "--reader", "Ana B")
+    answer_on_page(d, tmp, second["event"])
+    opens_browser(d, second["recording"])
     text = review(d, tmp)
     assert f"brrctl submit configs/few.yaml --set data.source=file://{tmp}/mine --watch" in text and "2 events without an answer" in text, text
     assert {e["answer"] for e in review(d, tmp, "--all", "--json")} == {"sz_foc_ia_nm", "bckg", "unknown", None}

@@ -1,6 +1,10 @@
 /* version and devices. */
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
@@ -57,7 +61,21 @@ static int cmd_ready(const struct arguments *o) {
     return code;
 }
 
-int brrctl_link(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request) {
+/* On a terminal of a desktop. A browser that does not start is no error, because the address is printed; it may outlive brrctl. */
+static void open_browser(const char *url) {
+    char *const words[] = {(char *)(uintptr_t) "xdg-open", (char *)(uintptr_t)url, NULL};
+    const char *const x = getenv("DISPLAY"), *const wayland = getenv("WAYLAND_DISPLAY");
+    posix_spawn_file_actions_t quiet;
+    pid_t child;
+    if (!isatty(STDOUT_FILENO) || !((x && *x) || (wayland && *wayland)) || posix_spawn_file_actions_init(&quiet))
+        return;
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        posix_spawn_file_actions_addopen(&quiet, fd, "/dev/null", O_RDWR, 0);
+    posix_spawnp(&child, words[0], &quiet, NULL, words, environ);
+    posix_spawn_file_actions_destroy(&quiet);
+}
+
+int brrctl_link(const struct arguments *o, const struct brrctl_method *m, const ProtobufCMessage *request, bool opens) {
     int code = 0;
     Brr__V1__PageResponse *p = brrctl_call(o, m, request, &code);
     if (!p)
@@ -68,6 +86,8 @@ int brrctl_link(const struct arguments *o, const struct brrctl_method *m, const 
         output_end(&out);
     } else {
         puts(p->url);
+        if (opens)
+            open_browser(p->url);
     }
     brr__v1__page_response__free_unpacked(p, NULL);
     return 0;
@@ -76,7 +96,7 @@ int brrctl_link(const struct arguments *o, const struct brrctl_method *m, const 
 static int cmd_page(const struct arguments *o) {
     static const struct brrctl_method method = {"/brr.v1.Admin/Page", &brr__v1__page_response__descriptor, 0};
     const Brr__V1__PageRequest in = BRR__V1__PAGE_REQUEST__INIT;
-    return brrctl_link(o, &method, &in.base);
+    return brrctl_link(o, &method, &in.base, false);
 }
 
 static void print_device(const Brr__V1__Device *d, bool json) {

@@ -205,7 +205,7 @@ int viewing_show(const struct arguments *o, struct viewing *v) {
         fprintf(stderr, "brrctl: note: the page shows %d marks at most; %zu are left out\n", MARKS, v->left_out);
     v->request.marks = v->list;
     v->request.recording = v->path;
-    return brrctl_link(o, &method, &v->request.base);
+    return brrctl_link(o, &method, &v->request.base, true);
 }
 
 static int cmd_view(const struct arguments *o) {
@@ -230,10 +230,12 @@ const struct command command_view = {
     .name = "view",
     .words = "FILE",
     .options = &view_arguments,
-    .summary = "print the address of the page that shows a recording's EEG, labels and events",
+    .summary = "show a recording's EEG, labels and events on a page of the daemon, where events are answered too",
     .run = cmd_view,
     .min_args = 1,
     .max_args = 1,
-    .details = "The daemon reads FILE, by the rules for the files that jobs name. The address is a link as of `brrctl page`.\n"
-               "example: xdg-open $(brrctl view recording.edf --model ward)",
+    .details = "The daemon reads FILE, by the rules for the files that jobs name. The address is a link as of `brrctl page`; a "
+               "terminal on\n"
+               "a desktop opens it in the browser (xdg-open).\n"
+               "example: brrctl view recording.edf --model ward",
 };
