@@ -245,6 +245,20 @@ def check_gap(d, recording, model):
     assert code == 0 and json.loads(text)["segments"] == 2 and json.loads(text)["windows"] == summary["windows"], (text, summary)
 
 
+def check_trends(d):
+    """A row for each ten seconds, without numbers where the gap is; the same as a picture."""
+    for name in ("trends.tsv", "trends.svg"):
+        code, _, err = d.ctl("detect", f"{d.dir}/gap_eeg.edf", "--model", "line_length", "--out", f"{d.dir}/trends", "--trends", f"{d.dir}/{name}", "--force")
+        assert code == 0, err
+    with open(f"{d.dir}/trends.tsv", encoding="utf-8") as f:
+        names, *lines = [line.rstrip("\n").split("\t") for line in f]
+    empty = [float(line[0]) for line in lines if line[2] == "n/a"]
+    assert names[:3] == ["onset", "duration", "aeeg_left_low"] and [float(line[0]) for line in lines] == [10.0 * i for i in range(len(lines))], names
+    assert empty == [10.0 * i for i in range(len(lines)) if 10 * i < SHIFT_AT + SHIFT_S and 10 * i + 10 > SHIFT_AT], empty
+    with open(f"{d.dir}/trends.svg", encoding="utf-8") as f:
+        assert "Suppression ratio" in f.read()
+
+
 def with_unit(source, target, channels, unit):
     """The recording with another unit for its first channels."""
     with open(source, "rb") as f:
@@ -371,6 +385,7 @@ def main():
         check_words(d, recording, model)
         check_partial(d, recording)
         check_gap(d, recording, model)
+        check_trends(d)
         check_units(d, recording, model)
         check_pace(d, recording, model)
         check_thresholds(d, recording, model)

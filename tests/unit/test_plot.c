@@ -15,6 +15,7 @@
 #include "plot/plot.h"
 #include "plot/plot_compare.h"
 #include "plot/plot_operating.h"
+#include "plot/plot_strips.h"
 #include "unit/eeg_fixture.h"
 
 enum { HOUR_S = 3600, RATE = 256, CHANNELS = 6 };
@@ -410,6 +411,34 @@ static void operating_points_show_sensitivity_and_delay(void **state) {
     free(text);
 }
 
+/* Five thousand rows of a lower and an upper margin and a curve; the second half of the curve is a gap. */
+static void hours_are_drawn_in_strips(void **state) {
+    enum { ROWS = 5000 };
+    struct folder *f = *state;
+    static double values[ROWS][3];
+    static const char *const names[] = {"<left>"};
+    const struct plot_strip strips[] = {{.title = "margins", .kind = PLOT_STRIP_BANDS, .columns = {0, 1}, .n = 2, .names = names},
+                                        {.title = "a & b", .columns = {2}, .n = 1, .low = -1, .high = 1},
+                                        {.title = "map", .kind = PLOT_STRIP_MAP, .columns = {1, 2}, .n = 2, .low = 0, .high = 10}};
+    for (int i = 0; i < ROWS; i++) {
+        values[i][0] = 4;
+        values[i][1] = i % 2 ? 1e9 : 30; /* beyond the axis */
+        values[i][2] = i < ROWS / 2 ? sin(i) : NAN;
+    }
+    struct plot_strips p = {
+        .title = "\"night\"", .step_s = 10, .values = values[0], .n = ROWS, .columns = 3, .strips = strips, .n_strips = 3};
+    snprintf(f->file, sizeof f->file, "%s/strips.svg", f->path);
+    assert_int_equal(plot_strips_draw(f->file, &p, NULL), 0);
+    char *text = read_text(f->file);
+    check_xml(text);
+    assert_int_equal(count_of(text, "band"), 450 + count_of(text, ".band"));
+    assert_int_equal(count_of(text, "fill=\"#"), 1 + 450 + 225); /* the ground, and bins of the map without the gap */
+    assert_null(strstr(text, "nan"));
+    free(text);
+    p.n = 0;
+    assert_int_equal(plot_strips_draw(f->file, &p, NULL), ERR_INVALID);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_recording_is_drawn_with_everything_it_has, setup, teardown),
@@ -421,6 +450,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(operating_points_show_sensitivity_and_delay, setup, teardown),
         cmocka_unit_test_setup_teardown(a_training_shows_loss_and_scores, setup, teardown),
         cmocka_unit_test_setup_teardown(the_names_of_many_curves_stay_within_the_picture, setup, teardown),
+        cmocka_unit_test_setup_teardown(hours_are_drawn_in_strips, setup, teardown),
         cmocka_unit_test_setup_teardown(two_trainings_share_a_colour_for_each_quantity, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

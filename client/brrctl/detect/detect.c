@@ -47,7 +47,10 @@ static const struct argument rows[] = {
      "run on the channels there are, if at least N can be used: line_length, band_power, and networks that can miss the others", 1,
      64},
     {"--trends", NULL, ARGUMENT_OUTPUT, AT(trends), "FILE",
-     "of one recording: write a table of trends (aEEG, spectrum, asymmetry, suppression) for each 10 s; docs/trends.md", 0, 0},
+     "of one recording: write a table of trends (aEEG, spectrum, asymmetry, suppression) for each 10 s, or draw them if FILE ends "
+     "in "
+     ".svg, .png or .pdf; docs/trends.md",
+     0, 0},
     {"--chunk-samples", NULL, ARGUMENT_INTEGER, AT(chunk_samples), "N", "samples per message; default 8 s", 1, 1e7},
     {"--parallel", NULL, ARGUMENT_INTEGER, AT(parallel), "N", "recordings processed at the same time, default 2", 1, 16},
     {"--id-file", NULL, ARGUMENT_TEXT, AT(id_file), "FILE", "write the job's id to this file", 0, 0},

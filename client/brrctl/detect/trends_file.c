@@ -1,10 +1,14 @@
 #include "client/brrctl/detect/trends_file.h"
 
 #include <math.h>
+#include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "client/brrctl/detect/eeg_clip.h"
 #include "eeg/trends.h"
+#include "plot/picture.h"
+#include "plot/plot_strips.h"
 
 enum { CLIP_EPOCHS = 60 /* ten minutes */, MOST_TEXT_BYTES = 512 << 20 };
 
@@ -25,34 +29,66 @@ static void put_trends_row(struct str *out, double onset_s, const double values[
     str_puts(out, "\n");
 }
 
-/* The epochs of a piece of the recording. */
-static int put_clip(const struct eegfile *file, const struct eeg_clip_config *config, double from_s, double seconds,
-                    struct str *out, struct err *err) {
+static int write_trends_table(const char *path, const double *values, int64_t epochs, struct err *err) {
+    OWNED(str_done) struct str text;
+    str_init(&text, MOST_TEXT_BYTES);
+    put_trends_head(&text);
+    for (int64_t i = 0; i < epochs; i++)
+        put_trends_row(&text, (double)i * TRENDS_EPOCH_S, values + i * TRENDS_COLUMNS);
+    return fsio_write_text(path, &text, err);
+}
+
+static int draw_trends(const char *path, const char *title, const double *values, int64_t epochs, struct err *err) {
+    static const char *const sides[] = {"left", "right"};
+    struct plot_strip strips[] = {
+        {.title = "aEEG of C3-P3 and C4-P4, µV", .kind = PLOT_STRIP_BANDS, .columns = {0, 1, 2, 3}, .n = 4, .names = sides},
+        {.title = "Spectrum of the head, Hz (−10 to 30 dB of µV²/Hz)",
+         .kind = PLOT_STRIP_MAP,
+         .n = TRENDS_CSA_HZ,
+         .low = -10,
+         .high = 30},
+        {.title = "Rhythmicity", .columns = {TRENDS_RHYTHM, TRENDS_RHYTHM + 2}, .n = 2, .names = sides, .high = 1},
+        {.title = "Asymmetry: −1 left, 1 right", .columns = {TRENDS_ASYMMETRY}, .n = 1, .low = -1, .high = 1},
+        {.title = "Suppression ratio", .columns = {TRENDS_SUPPRESSION}, .n = 1, .high = 1}};
+    for (int i = 0; i < TRENDS_CSA_HZ; i++)
+        strips[1].columns[i] = TRENDS_CSA + i;
+    const struct plot_strips picture = {.title = title,
+                                        .step_s = TRENDS_EPOCH_S,
+                                        .values = values,
+                                        .n = epochs,
+                                        .columns = TRENDS_COLUMNS,
+                                        .strips = strips,
+                                        .n_strips = sizeof strips / sizeof *strips};
+    return plot_strips_draw(path, &picture, err);
+}
+
+/* The epochs of a piece of the recording; those that are not there stay as they are. */
+static int find_trends(const struct eegfile *file, const struct eeg_clip_config *config, int64_t first, int64_t n, double *values,
+                       struct err *err) {
     OWNED(eeg_clip_done) struct eeg_clip clip = {0};
-    double values[TRENDS_COLUMNS];
-    int rc = eeg_clip_read(file, config, from_s, seconds, &clip, err);
-    for (int64_t at = 0; !rc && at + TRENDS_EPOCH <= clip.n; at += TRENDS_EPOCH) {
-        if ((rc = trends_epoch(clip.uv + at * clip.channels, values, err)))
-            return rc;
-        put_trends_row(out, from_s + (double)at / FRONTEND_RATE_HZ, values);
-    }
+    int rc = eeg_clip_read(file, config, (double)first * TRENDS_EPOCH_S, (double)n * TRENDS_EPOCH_S, &clip, err);
+    for (int64_t i = 0; !rc && i < n && (i + 1) * TRENDS_EPOCH <= clip.n; i++)
+        rc = trends_epoch(clip.uv + i * TRENDS_EPOCH * clip.channels, values + (first + i) * TRENDS_COLUMNS, err);
     return rc;
 }
 
 int trends_write(const char *recording, const struct source_reading *reading, const char *path, struct err *err) {
     const struct eeg_clip_config config = {.montage = "bipolar-18", .bandpass_hz = {0.5, 120}, .rename = reading->rename};
     OWNED_POINTER(eegfile_close) struct eegfile *file = NULL;
-    OWNED(str_done) struct str text;
+    OWNED_MEMORY double *values = NULL;
     int rc;
-    str_init(&text, MOST_TEXT_BYTES);
     if ((rc = eegfile_open_header(recording, &file, err)) || (rc = eegfile_assume_unit(file, reading->unit, err)))
         return rc;
-    put_trends_head(&text);
     const int64_t epochs = (int64_t)(eegfile_info(file)->duration_s / TRENDS_EPOCH_S);
+    if (!(values = malloc((size_t)(epochs + 1) * TRENDS_COLUMNS * sizeof *values)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the trends of %lld epochs", (long long)epochs);
+    for (int64_t i = 0; i < epochs * TRENDS_COLUMNS; i++)
+        values[i] = NAN;
     for (int64_t at = 0, n; at < epochs; at += n) {
         n = epochs - at < CLIP_EPOCHS ? epochs - at : CLIP_EPOCHS;
-        if ((rc = put_clip(file, &config, (double)at * TRENDS_EPOCH_S, (double)n * TRENDS_EPOCH_S, &text, err)))
+        if ((rc = find_trends(file, &config, at, n, values, err)))
             return rc;
     }
-    return fsio_write_text(path, &text, err);
+    return picture_known(path) ? draw_trends(path, fsio_basename(recording), values, epochs, err)
+                               : write_trends_table(path, values, epochs, err);
 }
