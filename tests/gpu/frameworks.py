@@ -20,7 +20,7 @@ from torch.nn import functional  # noqa: E402
 
 import brr.torch  # noqa: E402
 from brr import scan  # noqa: E402
-from brr._library import scan_library  # noqa: E402
+from brr._library import scan_library, scan_of  # noqa: E402
 from seed import test_seed  # noqa: E402
 
 NAMES = ("u", "delta", "A", "B", "C", "D", "delta_bias", "z", "h0")
@@ -45,8 +45,8 @@ def drawn(batch, length, channels, states, dtype):
 
 
 def near(found, expected, gate, what):
-    found = torch.as_tensor(found).cuda().double()
-    error = float((found - expected).norm() / expected.norm().clamp(min=1e-30))
+    found = torch.as_tensor(found).detach().cuda().double()
+    error = float((found - expected).detach().norm() / expected.norm().clamp(min=1e-30))
     assert found.shape == expected.shape and error <= gate, f"{what} is off by {error:.2e}"  # false for NaN
     return error
 
@@ -67,6 +67,7 @@ def check_torch(dtype):
         found, state = brr.torch._selective(*arguments)
         own = torch.autograd.grad(found, arguments, dout)
     torch.cuda.synchronize()
+    assert scan_of("cuda:0").stream == 0, "a call from brr.torch left its stream behind"
     gate = GATE[dtype]
     worst = max([near(found, out, gate, "out"), near(state, last, gate, "hT")] + [near(g, e, gate, f"d{n}") for g, e, n in zip(own, gradients, NAMES)])
     print(f"PyTorch, {dtype}: out, hT and {len(own)} gradients on a stream of its own, worst {worst:.1e}")

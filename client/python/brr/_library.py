@@ -122,6 +122,7 @@ class Scan:
     def __init__(self, device, threads=0):
         self.library, self.error, self.handle = scan_library(), ScanError(), ctypes.c_void_p()
         self.check(self.library.brr_scan_open(device.encode(), threads, ctypes.byref(self.handle), ctypes.byref(self.error)))
+        self.stream = 0  # of a GPU: the default stream, in order with what CuPy and PyTorch queue
         self.description = self.library.brr_scan_device(self.handle).decode()
 
     def check(self, code):
@@ -130,6 +131,7 @@ class Scan:
 
     def use_stream(self, stream):
         self.check(self.library.brr_scan_use_stream(self.handle, stream, ctypes.byref(self.error)))
+        self.stream = stream
 
     def wait(self):
         self.check(self.library.brr_scan_wait(self.handle, ctypes.byref(self.error)))
@@ -148,5 +150,5 @@ def scan_of(device):
     if device not in scans:
         scans[device] = Scan(device, int(os.environ.get("BRR_SCAN_THREADS", "0")))
         if device.startswith("cuda"):
-            scans[device].use_stream(0)  # the default stream: in order with what CuPy and PyTorch queue
+            scans[device].use_stream(0)
     return scans[device]

@@ -11,15 +11,26 @@ from torch import nn
 from torch.nn import functional
 
 from . import scan
+from ._library import scan_of
 
 __all__ = ["Mamba", "Mamba2", "RMSNormGated", "as_mamba_ssm", "causal_conv1d_fn", "causal_conv1d_update", "mamba_chunk_scan_combined", "mamba_inner_fn",
            "mamba_split_conv1d_scan_combined", "selective_scan_fn", "selective_state_update"]
 
 
-def _use_stream_of(x):
-    """The calling thread's scan queues behind what PyTorch has queued."""
-    if x.is_cuda:
-        scan.use_stream(f"cuda:{x.device.index}", torch.cuda.current_stream(x.device).cuda_stream)
+class _StreamOf:
+    """While it is open the calling thread's scan of x's GPU queues behind what PyTorch has queued; then on its own stream again."""
+
+    def __init__(self, x):
+        self.own, self.device = scan_of(f"cuda:{x.device.index}") if x.is_cuda else None, x.device
+
+    def __enter__(self):
+        if self.own:
+            self.before = self.own.stream
+            self.own.use_stream(torch.cuda.current_stream(self.device).cuda_stream)
+
+    def __exit__(self, *_):
+        if self.own:
+            self.own.use_stream(self.before)
 
 
 class _Op(torch.autograd.Function):
@@ -27,10 +38,10 @@ class _Op(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, forward, backward, names, options, *inputs):
-        _use_stream_of(inputs[0])
         ctx.backward_op, ctx.names, ctx.options = backward, names, options
         ctx.set_materialize_grads(False)
-        out, state = forward(**dict(zip(names, inputs)), **options)
+        with _StreamOf(inputs[0]):
+            out, state = forward(**dict(zip(names, inputs)), **options)
         ctx.save_for_backward(*inputs, out, state)
         return out, state
 
@@ -38,9 +49,10 @@ class _Op(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, dout, dstate):
         *inputs, out, state = ctx.saved_tensors
-        _use_stream_of(out)  # autograd computes on a thread of its own, whose scan is another one
         dout = torch.zeros_like(out) if dout is None else dout.to(out.dtype).contiguous()
-        gradients = ctx.backward_op(dout, None if dstate is None else dstate.float().contiguous(), state, dict(zip(ctx.names, inputs)), ctx.options)
+        dstate = None if dstate is None else dstate.float().contiguous()
+        with _StreamOf(out):  # autograd computes on a thread of its own, whose scan is another one
+            gradients = ctx.backward_op(dout, dstate, state, dict(zip(ctx.names, inputs)), ctx.options)
         return (None, None, None, None, *(gradients.get(name) if x is not None else None for name, x in zip(ctx.names, inputs)))
 
 
