@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "eeg/half.h"
+#include "eeg/half_rows.h"
 
 /* BINS: seconds kept, more than a window and the seconds that may still be undecided. CHECK: samples between two looks at whether a
  * report can be given. */
@@ -251,23 +252,36 @@ static void start(struct suppression *s, const uint16_t *row, int64_t first) {
         s->tracks[c].since = first;
 }
 
-static int push_row(struct suppression *s, const uint16_t *row, struct err *err) {
+/* Means and variances of the channels; several channels in one instruction, each with the same operations. */
+static void follow_signal(struct suppression *s, const uint16_t *row) {
     const double keep = SUPPRESSION_KEEP, take = 1 - SUPPRESSION_KEEP;
+    float x[SUPPRESSION_MAX_CHANNELS];
+    double *restrict mean = s->mean, *restrict variance = s->variance;
+    const int n = s->channels;
+    half_to_floats(row, (size_t)n, x);
+#pragma omp simd
+    for (int c = 0; c < n; c++) {
+        mean[c] = keep * mean[c] + take * (double)x[c];
+        variance[c] = keep * variance[c] + take * ((double)x[c] - mean[c]) * ((double)x[c] - mean[c]);
+    }
+}
+
+static int push_row(struct suppression *s, const uint16_t *row, struct err *err) {
     int64_t t = s->now;
     int active = 0, rc = 0;
     if (t % RATE == 0)
         clear_bins(s, t / RATE, t / RATE + 1);
     s->observed_in[bin_of(t)]++;
     s->totals.observed++;
-    for (int c = 0; c < s->channels; c++) {
-        double x = half_to_f32(row[c]);
-        s->mean[c] = keep * s->mean[c] + take * x;
-        s->variance[c] = keep * s->variance[c] + take * (x - s->mean[c]) * (x - s->mean[c]);
-    }
+    follow_signal(s, row);
     for (int c = 0; !rc && c < s->channels; c++) {
-        bool on = s->variance[c] >= SUPPRESSION_THRESHOLD_UV2;
+        const bool on = s->variance[c] >= SUPPRESSION_THRESHOLD_UV2;
+        struct track *k = &s->tracks[c];
         active += on;
-        rc = track_push(s, &s->tracks[c], t, on, err);
+        if (on && !k->suppressed && !k->awaited)
+            k->quiet = 0; /* nearly all samples: what track_push does with them */
+        else
+            rc = track_push(s, k, t, on, err);
     }
     if (!rc)
         rc = track_push(s, &s->tracks[s->channels], t, active >= s->agreeing, err);

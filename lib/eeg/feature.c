@@ -8,8 +8,9 @@
 #include "eeg/dsp.h"
 #include "eeg/frontend.h"
 #include "eeg/half.h"
+#include "eeg/half_rows.h"
 
-enum { BLOCKS_PER_S = DSP_RATE_HZ / FEATURE_BLOCK, FIRST = FRONTEND_LINE_LENGTH };
+enum { BLOCKS_PER_S = DSP_RATE_HZ / FEATURE_BLOCK, FIRST = FRONTEND_LINE_LENGTH, PIECE = 64 };
 
 /* What a feature measures of a filtered channel: a whole number of steps per sample, so that running sums are exact. */
 static const struct measure {
@@ -93,8 +94,13 @@ void feature_free(struct feature *f) {
 }
 
 static void unpack_row(const struct feature *f, const uint16_t *row, double *to) {
-    for (int c = 0; c < f->channels; c++)
-        to[c] = (double)half_to_f32(row[c]);
+    float x[PIECE];
+    for (int c = 0; c < f->channels; c += PIECE) {
+        const int n = f->channels - c < PIECE ? f->channels - c : PIECE;
+        half_to_floats(row + c, (size_t)n, x);
+        for (int i = 0; i < n; i++)
+            to[c + i] = (double)x[i];
+    }
 }
 
 void feature_start(struct feature *f, const uint16_t *row) {
@@ -118,7 +124,8 @@ void feature_start(struct feature *f, const uint16_t *row) {
 
 static void count_row(struct feature *f, const double *y) {
     for (int c = 0; c < f->channels; c++) {
-        double v = fmin(fabs(f->measure->square ? y[c] : y[c] - f->before[c]), LARGEST_UV);
+        double v = fabs(f->measure->square ? y[c] : y[c] - f->before[c]);
+        v = v < LARGEST_UV ? v : LARGEST_UV; /* also in place of NaN, as fmin does */
         f->block[c] += llrint((f->measure->square ? v * v : v) * f->measure->steps_per_unit);
     }
 }

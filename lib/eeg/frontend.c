@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "eeg/dsp.h"
 #include "eeg/feature.h"
-#include "eeg/half.h"
+#include "eeg/half_rows.h"
 #include "eeg/history.h"
 #include "eeg/montage.h"
 
@@ -266,12 +266,13 @@ int frontend_sources(const struct frontend *f, const int **ret_indices) {
 
 /* n rows in double → binary16, `stride` values apart. */
 static void round_rows(const struct frontend *f, const double *from, int64_t n, uint16_t *to, int stride) {
-    for (int64_t i = 0; i < n; i++)
-        for (int c = 0; c < f->channels; c++) {
-            double v = from[i * f->lanes + c];
-            v = v > CLAMP_UV ? CLAMP_UV : v < -CLAMP_UV ? -CLAMP_UV : v;
-            to[i * stride + c] = half_from_f32((float)v);
-        }
+    float x[FRONTEND_MAX_CHANNELS];
+    for (int64_t i = 0; i < n; i++) {
+        const double *row = from + i * f->lanes;
+        for (int c = 0; c < f->channels; c++)
+            x[c] = (float)(row[c] > CLAMP_UV ? CLAMP_UV : row[c] < -CLAMP_UV ? -CLAMP_UV : row[c]);
+        half_from_floats(x, (size_t)f->channels, to + i * stride);
+    }
 }
 
 /* The filtered rows against the mean of each; the filters are linear, so this is the average reference of what was recorded. */

@@ -8,9 +8,11 @@
 
 #include <cmocka.h>
 
+#include "base/subnormals.h"
 #include "eeg/dsp.h"
 #include "eeg/dsp_kernel.h"
 #include "eeg/half.h"
+#include "eeg/half_rows.h"
 #include "skip.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
@@ -306,6 +308,35 @@ static void halves_round_to_nearest_even_and_read_back(void **state) {
     assert_true(half_to_f32(1) == 0x1p-24f);
 }
 
+static void rows_of_halves_are_converted_as_each_is(void **state) {
+    enum { ALL = 1 << 16, MOST = 19 };
+    static uint16_t halves[ALL], back[ALL];
+    static float floats[ALL];
+    (void)state;
+    for (int flushed = 0; flushed < 2; flushed++) {
+        unsigned was = flushed ? subnormals_flush() : subnormals_keep();
+        for (int h = 0; h < ALL; h++)
+            halves[h] = (uint16_t)h;
+        for (size_t at = 0, n = 1; at < ALL; at += n, n = n % MOST + 1)
+            half_to_floats(halves + at, n < ALL - at ? n : ALL - at, floats + at);
+        half_from_floats(floats, ALL, back);
+        for (int h = 0; h < ALL; h++) {
+            const float f = half_to_f32((uint16_t)h);
+            assert_true(isnan(f) ? isnan(floats[h]) : !memcmp(&f, &floats[h], sizeof f));
+            assert_true(isnan(f) ? isnan(half_to_f32(back[h])) : back[h] == h);
+        }
+        for (int h = 0; h < ALL; h++) { /* and what lies between: a float with these upper bits */
+            const uint32_t bits = (uint32_t)h << 16 | (uint32_t)h * 40503u % 65536;
+            memcpy(&floats[h], &bits, sizeof bits);
+        }
+        for (size_t at = 0, n = 1; at < ALL; at += n, n = n % MOST + 1)
+            half_from_floats(floats + at, n < ALL - at ? n : ALL - at, back + at);
+        for (int h = 0; h < ALL; h++)
+            assert_int_equal(back[h], half_from_f32(floats[h]));
+        subnormals_restore(was);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_band_pass_is_the_butterworth_of_scipy),
@@ -320,6 +351,7 @@ int main(void) {
         cmocka_unit_test(a_rate_without_a_table_costs_the_most),
         cmocka_unit_test(instruction_sets_give_the_same_bits),
         cmocka_unit_test(halves_round_to_nearest_even_and_read_back),
+        cmocka_unit_test(rows_of_halves_are_converted_as_each_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
