@@ -104,7 +104,8 @@ static void draw_strip_map(struct drawing *d, const struct plot_strip *s, double
 static void draw_times(struct drawing *d, double foot) {
     const double seconds = d->p->step_s * (double)d->p->n, step = svg_time_step(seconds, 10);
     char text[32];
-    for (double at = 0; at <= seconds; at += step) {
+    for (int i = 0; i * step <= seconds; i++) {
+        const double at = i * step;
         svg_time(text, sizeof text, at, step);
         svg_text(&d->svg, LEFT + WIDE * at / seconds, foot + 18, "tick", "middle", text);
     }

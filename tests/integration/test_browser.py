@@ -247,6 +247,7 @@ def check_jobs(p, tmp, job):
     browser = p.browser
     code, end, err = p.d.submit(*MINI, f"data.source=file://{tmp}/eeg", "data.split.folds=2", "data.split.fold=2", "data.validation_fraction=0", "training.max_steps=10")
     assert code == 0, (end, err)
+    browser.wait(f"fetch('/jobs').then(a => a.text()).then(t => t.includes('{end['job']}'))")  # pages show a picture of each second
     p.open("/jobs", "jobs")
     shown = "Array.from(document.querySelectorAll('table.jobs tbody tr')).map(r => [r.querySelector('input').name, r.querySelector('[data-l=fold]').textContent])"
     assert browser.run(shown) == [[end["job"], "2 of 2"], [job, ""]], browser.run(shown)

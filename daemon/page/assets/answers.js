@@ -5,7 +5,7 @@
 'use strict';
 
 (() => {
-    const GRAB = matchMedia('(pointer: coarse)').matches ? 18 : 9, NEW_S = 10, STRIP = 16;
+    const GRAB = matchMedia('(pointer: coarse)').matches ? 18 : 9, NEW_S = 10, STRIP = 16, LOOK_AGAIN_MS = 3000;
     const KEYS = {a: 'accept', r: 'reject', u: 'unsure', t: 'withdraw'};
     const word = (type) => ({bckg: 'no seizure', unknown: 'unsure'})[type] || type;
     const hundredth = (s) => Math.round(s * 100) / 100;
@@ -41,7 +41,7 @@
             const {form, viewer} = this, field = (name) => form.elements[name];
             viewer.box.append(form, this.said);
             form.hidden = false;
-            field('reader').value = localStorage.getItem('person') || '';
+            if (!field('reader').readOnly) field('reader').value = localStorage.getItem('person') || '';
             form.addEventListener('submit', (e) => {
                 e.preventDefault();
                 this.save(e.submitter.value);
@@ -90,7 +90,7 @@
 
         async ask(fields) {
             const answer = await fetch(this.url, fields ? {method: 'POST', body: fields} : {cache: 'no-store'}), text = await answer.text();
-            if (!answer.ok) throw Object.assign(new Error(answer.status === 401 ? 'sign in again' : text.trim()), {conflict: answer.status === 409});
+            if (!answer.ok) throw Object.assign(new Error(answer.status === 401 ? 'sign in again' : text.trim()), {conflict: answer.status === 409, late: answer.status === 503});
             const {revision, file, answers} = JSON.parse(text);
             Object.assign(this, {revision, file, answers});
         }
@@ -162,7 +162,7 @@
             const chosen = this.chosen, of = () => chosen && JSON.stringify(this.answerOf(chosen)), before = of(), seen = this.revision;
             if (this.saving || (!chosen && action !== 'done')) return;
             this.saving = true;
-            localStorage.setItem('person', this.form.elements.reader.value);
+            if (!this.form.elements.reader.readOnly) localStorage.setItem('person', this.form.elements.reader.value);
             try {
                 try {
                     await this.ask(this.fields(action));
@@ -177,7 +177,8 @@
                 this.say('Saved: ' + at + (action === 'withdraw' ? ' has no answer' : ' is ' + (({reject: 'no seizure', done: 'without another seizure', unsure: 'unsure'})[action] || this.form.elements.type.value)) + '.');
                 if (chosen) chosen.from = Math.min(chosen.from ?? chosen.onset, chosen.onset), chosen.to = Math.max(chosen.to ?? chosen.end, chosen.end);
             } catch (problem) {
-                this.say('Not saved: ' + problem.message, true);
+                this.say((problem.late ? '' : 'Not saved: ') + problem.message, true);
+                if (problem.late) setTimeout(() => this.read().then(() => this.show()), LOOK_AGAIN_MS);
             }
             this.saving = false;
             if (this.chosen === chosen && chosen) this.fill(this.answerOf(chosen));
