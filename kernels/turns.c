@@ -23,10 +23,14 @@ void turns_init(struct turns *t) {
     t->holder = TURNS_NOBODY;
 }
 
-/* What a process that died has left half written is only a little time in an account. */
+/* A process that died with the lock may have left the count of waiting places wrong, and a little time in an account. */
 static void lock(struct turns *t) {
-    int died;
-    (void)shared_lock_taken(&t->lock, pthread_mutex_lock(&t->lock), &died);
+    int died, waiting = 0;
+    if (shared_lock_taken(&t->lock, pthread_mutex_lock(&t->lock), &died) || !died)
+        return;
+    for (int i = 0; i < TURNS_MAX; i++)
+        waiting += t->at[i].waits;
+    STORE(t->waiting, waiting);
 }
 
 static void unlock(struct turns *t) { pthread_mutex_unlock(&t->lock); }

@@ -179,8 +179,10 @@ static void a_process_that_is_killed_holds_up_nobody(void **state) {
         assert_true(child >= 0);
         if (!child) {
             turns_enter((struct turn_at){shared, 0});
-            if (locks)
+            if (locks) {
                 pthread_mutex_lock(&shared->lock);
+                shared->waiting++; /* it was about to say which place waits */
+            }
             (void)!write(pipes[1], "x", 1);
             pause();
         }
@@ -191,6 +193,7 @@ static void a_process_that_is_killed_holds_up_nobody(void **state) {
         turns_enter((struct turn_at){shared, 1});
         turns_rest((struct turn_at){shared, 1}, false);
         turns_leave((struct turn_at){shared, 1});
+        assert_int_equal(shared->waiting, 0);
         close(pipes[0]);
         close(pipes[1]);
     }
