@@ -217,22 +217,23 @@ struct slot *slots_place(struct slots *s, const struct job *job) {
     return best ? best : may_fit_later ? NULL : last_resort;
 }
 
-/* Bytes that the jobs which infer need on the device. */
-static int64_t inferring_bytes(const struct slots *s, int device) {
+/* Bytes that the jobs of the device need, or only those which infer. */
+static int64_t job_bytes(const struct slots *s, int device, bool infer_only) {
     int64_t bytes = 0;
     for (int i = 0; i < s->n; i++)
-        if (s->at[i].device == device && s->at[i].job && s->at[i].job->infers)
+        if (s->at[i].device == device && s->at[i].job && (s->at[i].job->infers || !infer_only))
             bytes += s->at[i].job->memory_bytes;
     return bytes;
 }
 
 bool slots_may_overtake(const struct slots *s, const struct slot *slot, const struct job *job, const struct job *earlier) {
-    int64_t limit = INT64_MAX, free_bytes;
+    int64_t limit = INT64_MAX, free_bytes = INT64_MAX;
     if (slot->remote || !slots_jobs(s, slot->device) || !may_use(slot, earlier))
         return true;
     if (s->room)
         s->room(s->ctx, slot->device, &limit, &free_bytes);
-    const int64_t beside = inferring_bytes(s, slot->device) + job->memory_bytes;
+    const int64_t others = limit - free_bytes - job_bytes(s, slot->device, false); /* models and networks */
+    const int64_t beside = job_bytes(s, slot->device, true) + job->memory_bytes + (others > 0 ? others : 0);
     return earlier->memory_bytes > limit || (may_share(job, earlier) && earlier->memory_bytes <= limit - beside);
 }
 

@@ -297,6 +297,11 @@ static void nobody_is_overtaken_who_would_wait_the_longer(void **state) {
     assert_true(slots_may_overtake(&b->slots, place, infers, waits)); /* it waits for the training, and fits beside the other */
     waits->memory_bytes = 71;
     assert_false(slots_may_overtake(&b->slots, place, infers, waits));
+    waits->memory_bytes = 50;
+    b->free[0] = 50; /* models have 20 beside the training's 10 */
+    assert_true(slots_may_overtake(&b->slots, place, infers, waits));
+    waits->memory_bytes = 51;
+    assert_false(slots_may_overtake(&b->slots, place, infers, waits));
     waits->memory_bytes = 0;
     assert_false(slots_may_overtake(&b->slots, place, infers, waits));
     waits->memory_bytes = 81; /* it waits for another device */
