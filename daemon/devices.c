@@ -104,6 +104,7 @@ int devices_open(struct services *s, const struct config *config, const struct c
     const struct device_set_config set = {.names = config->devices,
                                           .n = config->n_devices,
                                           .threads = (int)config->cpu_threads,
+                                          .jobs_in_processes = config->jobs_in_processes,
                                           .hosts = {.memory_limit_bytes = config->memory_bytes,
                                                     .rows = {[HOST_LIVE] = live_host_row(&s->live_hosts),
                                                              [HOST_REPLAYS] = live_host_replays_row(&s->live_hosts),

@@ -149,7 +149,8 @@ static int64_t allocated(const struct place *p) {
 
 void device_set_room(const struct device_set *set, int device, struct device_room *ret) {
     const struct place *p = &set->places[device];
-    int64_t used = allocated(p), promised = p->promised_bytes ? p->before_bytes + p->promised_bytes : 0;
+    const int64_t used = allocated(p), before = set->config.jobs_in_processes ? used : p->before_bytes;
+    const int64_t promised = p->promised_bytes ? before + p->promised_bytes : 0;
     *ret = (struct device_room){.limit_bytes = device_hosts_memory_limit(p->hosts),
                                 .used_bytes = used,
                                 .reserved_bytes = promised > used ? promised - used : 0};

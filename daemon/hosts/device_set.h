@@ -12,6 +12,7 @@ struct device_set_config {
     const char *const *names; /* "cpu", "cpu:N", "cuda:N"; each once */
     int n;
     int threads;                      /* of all CPU devices together, which share them; 0 = all of the machine */
+    bool jobs_in_processes;           /* of their own: what they allocate is not counted here */
     struct device_hosts_config hosts; /* of each device; without device, threads and shares, which the set fills in */
 };
 struct device_set;
@@ -44,8 +45,8 @@ struct message *device_set_take(struct device_set *set, enum host_kind kind, int
 
 struct device_room {
     int64_t limit_bytes;    /* what models, networks and the jobs of the device may use together */
-    int64_t used_bytes;     /* allocated now */
-    int64_t reserved_bytes; /* promised to the running jobs and not allocated yet */
+    int64_t used_bytes;     /* allocated now by this process */
+    int64_t reserved_bytes; /* promised to the running jobs, without what they have allocated in this process */
 };
 void device_set_room(const struct device_set *set, int device, struct device_room *ret);
 /* A job that needs so much begins on the device; 0: unknown. device_set_release: this job has ended. */

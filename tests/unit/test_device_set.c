@@ -11,13 +11,14 @@
 #include "daemon/live/stream_places.h"
 #include "unit/temp_dir.h"
 
-static struct device_set *start(int threads) {
+static struct device_set *start_with(int threads, bool jobs_in_processes) {
     static const char *const names[] = {"cpu:0", "cpu:1"};
     static const struct live_host_config streams = {.precision = DTYPE_F32};
     static const struct network_host_config networks = {.most = 2};
     const struct device_set_config config = {.names = names,
                                              .n = 2,
                                              .threads = threads,
+                                             .jobs_in_processes = jobs_in_processes,
                                              .hosts.rows = {[HOST_LIVE] = live_host_row(&streams),
                                                             [HOST_REPLAYS] = live_host_replays_row(&streams),
                                                             [HOST_NETWORKS] = network_host_row(&networks)}};
@@ -27,6 +28,8 @@ static struct device_set *start(int threads) {
         fail_msg("%s", err.message);
     return set;
 }
+
+static struct device_set *start(int threads) { return start_with(threads, false); }
 
 static void cpu_devices_share_threads_and_memory(void **state) {
     struct device_set *set = start(3);
@@ -72,6 +75,24 @@ static void memory_promised_to_a_job_counts_until_it_ends(void **state) {
     device_set_room(set, 1, &room); /* the job uses a part of it */
     assert_true(room.used_bytes == used + (1 << 19) && room.reserved_bytes == 1 << 19);
     device_free(device_hosts_device(device_set_at(set, 1)), data);
+    device_set_release(set, 1, 1 << 20);
+    device_set_room(set, 1, &room);
+    assert_int_equal(room.reserved_bytes, 0);
+    device_set_stop(set);
+}
+
+/* A model that is loaded after the job began takes none of what the job was promised. */
+static void memory_promised_to_a_process_stays_promised(void **state) {
+    struct device_set *set = start_with(2, true);
+    struct device *device = device_hosts_device(device_set_at(set, 1));
+    struct device_room room;
+    void *data = NULL;
+    (void)state;
+    device_set_reserve(set, 1, 1 << 20);
+    assert_int_equal(device_alloc(device, 1 << 19, &data, NULL), 0);
+    device_set_room(set, 1, &room);
+    assert_int_equal(room.reserved_bytes, 1 << 20);
+    device_free(device, data);
     device_set_release(set, 1, 1 << 20);
     device_set_room(set, 1, &room);
     assert_int_equal(room.reserved_bytes, 0);
@@ -139,6 +160,7 @@ int main(void) {
         cmocka_unit_test(cpu_devices_share_threads_and_memory),
         cmocka_unit_test(a_device_is_found_by_name_and_a_bad_one_takes_no_streams),
         cmocka_unit_test(memory_promised_to_a_job_counts_until_it_ends),
+        cmocka_unit_test(memory_promised_to_a_process_stays_promised),
         cmocka_unit_test(an_order_for_networks_visits_or_finds_its_device),
         cmocka_unit_test(a_name_is_free_again_when_its_network_is_gone),
     };
