@@ -135,7 +135,7 @@ void svc_jobs_changed(struct services *services, const struct job *job);
 
 /* Ends the measurement of the device that a Validate call makes, if any. Call when a job starts. */
 void svc_validate_yield(struct services *services);
-/* Ends the Validate call whose work has gone on for longer than validate_ms. Call each second. */
+/* Ends the Validate calls that have waited or been at work for longer than validate_ms. Call each second. */
 void svc_validate_tick(struct services *services);
 
 /* Loads REF under a name and answers with the ModelDescription (Models.Load, Checkpoints.Promote); the end of the call must be

@@ -1,7 +1,7 @@
 /* brr.v1.Jobs/Validate: a job file read as Submit would, and what it would need. Files, headers, labels and the device's speed are
- * looked at on libuv's thread pool, for one call at a time, so that the pool stays free for others, and for at most
- * limits.validate; the calls after it wait in a line, of which one caller has at most half, and in which callers take turns. A job
- * that starts ends the measurement of the device. */
+ * looked at on libuv's thread pool, for one call at a time, so that the pool stays free for others; the calls after it wait in a
+ * line, of which one caller has at most half, and in which callers take turns. Each call ends limits.validate after it lined up,
+ * also behind work that hangs. A job that starts ends the measurement of the device. */
 #include <stdlib.h>
 #include <string.h>
 #include <uv.h>
@@ -23,7 +23,7 @@ struct validate {
     struct offload work;
     struct validate *next; /* in the line; the first one works */
     char owner[JOB_OWNER_SIZE];
-    int64_t begun_ms; /* clock_ms when its work began */
+    int64_t since_ms; /* clock_ms when it lined up */
     struct services *services;
     struct arena arena; /* outlives the call */
     struct jobfile job;
@@ -188,7 +188,6 @@ static void done(struct offload *work);
 
 static void begin(struct validate *v) {
     atomic_store(&v->measure, sched_idle(v->services->sched));
-    v->begun_ms = clock_ms();
     offload_start(&v->work, look, done);
 }
 
@@ -198,14 +197,14 @@ void svc_validate_yield(struct services *services) {
 }
 
 void svc_validate_tick(struct services *services) {
-    const struct validate *v = services->validates;
+    const int64_t now_ms = clock_ms();
     struct err err;
-    if (!v || !v->work.call || !services->validate_ms || clock_ms() - v->begun_ms < services->validate_ms)
-        return;
     err_set(&err, ERR_UNAVAILABLE,
             "the files of this job could not be looked at within %lld s (limits.validate); submit it without",
             (long long)services->validate_ms / 1000);
-    rpc_finish(v->work.call, &err);
+    for (struct validate *v = services->validates; v && services->validate_ms; v = v->next)
+        if (v->work.call && now_ms - v->since_ms >= services->validate_ms)
+            rpc_finish(v->work.call, &err); /* its end comes with a later event: the line stays */
 }
 
 /* Out of the line; the next one begins, of another caller if one waits. */
@@ -252,6 +251,7 @@ static int line_up(struct validate *v, struct err *err) {
     if (n == MAX_LINE || own == MAX_OWN)
         return err_set(err, ERR_EXHAUSTED, "%d job files%s are being looked at already; try again later", n == MAX_LINE ? n : own,
                        n == MAX_LINE ? "" : " of yours");
+    v->since_ms = clock_ms();
     *end = v;
     if (!n)
         begin(v);

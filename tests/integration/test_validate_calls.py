@@ -76,8 +76,9 @@ def main():
         d.extra += ["limits.validate=1s"]
         d.start()
         d.hold()
-        code, _, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=file://{tmp}/eeg")
-        assert code == 4 and "within 1 s (limits.validate)" in err, (code, err)
+        for _ in range(2):  # the second one lines up behind the work of the first, which hangs
+            code, _, err = d.ctl("validate", f"{SOURCE}/configs/tiny.yaml", "--set", f"data.source=file://{tmp}/eeg")
+            assert code == 4 and "within 1 s (limits.validate)" in err, (code, err)
         d.release()
         assert d.stop() == 0
     return 0
