@@ -55,8 +55,8 @@ enum MHD_Result http_answer(struct MHD_Connection *connection, const struct http
 enum MHD_Result http_answer_html(const struct http_request *r, unsigned status, const struct html *page);
 /* Identifies the caller by token or cookie, for the role read. False: *ret has why. */
 bool http_admit(struct http_request *r, struct auth_refusal *ret);
-/* Whom the caller, a proxy that signs people in (token's word `proxy`), names in X-Forwarded-User: "" where it names nobody. NULL:
- * the caller is none, and forms say who answers. Lives as long as the request. */
+/* Whom the caller, a proxy that signs people in (token's word `proxy`), names in X-Forwarded-User: "" where it names nobody, or has
+ * the header twice. NULL: the caller is none, and forms say who answers. Lives as long as the request. */
 const char *http_person(const struct http_request *r);
 /* A page or its events: the browser asks for one of the daemon's names. */
 bool http_host_fits(const struct http_request *r);

@@ -1,6 +1,7 @@
 /* Signing in: a form sends the token, and a cookie keeps it that scripts cannot read and other sites cannot use. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/clock.h"
 #include "base/str.h"
@@ -59,9 +60,27 @@ bool http_cookie(struct http_request *r, enum cookie_kind kind, struct cookie *r
     return true;
 }
 
+struct forwarded {
+    const char *person;
+    int n;
+};
+
+static enum MHD_Result take_name(void *ctx, enum MHD_ValueKind kind, const char *key, const char *value) {
+    struct forwarded *to = ctx;
+    (void)kind;
+    if (!strcasecmp(key, "X-Forwarded-User")) {
+        to->person = value;
+        to->n++;
+    }
+    return MHD_YES;
+}
+
 const char *http_person(const struct http_request *r) {
-    const char *named = r->caller.proxy ? MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "X-Forwarded-User") : NULL;
-    return named || !r->caller.proxy ? named : "";
+    struct forwarded to = {0};
+    if (!r->caller.proxy)
+        return NULL;
+    MHD_get_connection_values(r->connection, MHD_HEADER_KIND, take_name, &to);
+    return to.n == 1 && to.person ? to.person : "";
 }
 
 static enum MHD_Result go(const struct http_request *r, const char *next, const struct cookie *c) {

@@ -455,6 +455,7 @@ def check_proxy(d, context):
     assert "ana@lab" not in ask("nurse", "GET", "/alarms", **ana)[1]
     standby = "bed=bed-1&standby=30&person=" + "Bob"
     assert ask("sso", "POST", "/alarms", standby)[0] == 403  # nobody was named
+    assert ask("sso", "POST", "/alarms", standby, **ana, **{"x-forwarded-user": "bob@lab.example"})[0] == 403  # nor one of two
     assert ask("sso", "POST", "/alarms", standby, **ana)[0] == 303
     assert ask("nurse", "POST", "/alarms", standby.replace("bed-1", "bed-2"), **ana)[0] == 303
     details = {e["client"]: e["detail"] for e in map(json.loads, d.as_role("nurse", "journal", "--json")[1].splitlines()) if e["client"]}
