@@ -176,6 +176,11 @@ def check_refusals(tmp, folder):
     with h5py.File(folder / "network/cells.h5", "r+") as f:
         f["nodes/cells/node_id"][1] = 7
     refused("simulation.json", "0.05", "0.05", "node 7 twice")
+    with h5py.File(folder / "network/in_cells.h5", "r+") as f:
+        f["edges/in_to_cells/source_node_id"].attrs["node_population"] = np.full(40, b"a population of 40", "S18")
+    with h5py.File(folder / "network/cells.h5", "r+") as f:
+        f["nodes/cells/node_id"][1] = 3
+    refused("simulation.json", "0.05", "0.05", "no single text", "node_population")
 
 
 def check_published(tmp):

@@ -64,6 +64,15 @@ int hdf5_entry(const struct hdf5_file *f, const char *group, int64_t i, char *bu
     return (size_t)n < size ? 0 : err_set(err, ERR_INVALID, "%s: a name in /%s is too long", f->path, group);
 }
 
+/* A list of texts would be read as a whole. */
+static bool is_single(hid_t attribute) {
+    hid_t space = H5Aget_space(attribute);
+    bool single = space >= 0 && H5Sget_simple_extent_npoints(space) == 1;
+    if (space >= 0)
+        H5Sclose(space);
+    return single;
+}
+
 static bool take_text(hid_t attribute, hid_t type, char *buf, size_t size) {
     if (H5Tis_variable_str(type) > 0) {
         char *text = NULL;
@@ -83,12 +92,12 @@ static bool take_text(hid_t attribute, hid_t type, char *buf, size_t size) {
 int hdf5_text(const struct hdf5_file *f, const char *path, const char *name, char *buf, size_t size, struct err *err) {
     hid_t attribute = hdf5_has(f, path) ? H5Aopen_by_name(f->id, path, name, H5P_DEFAULT, H5P_DEFAULT) : -1;
     hid_t type = attribute < 0 ? -1 : H5Aget_type(attribute);
-    bool good = type >= 0 && H5Tget_class(type) == H5T_STRING && take_text(attribute, type, buf, size);
+    bool good = type >= 0 && H5Tget_class(type) == H5T_STRING && is_single(attribute) && take_text(attribute, type, buf, size);
     if (type >= 0)
         H5Tclose(type);
     if (attribute >= 0)
         H5Aclose(attribute);
-    return good ? 0 : err_set(err, ERR_INVALID, "%s: /%s has no text as attribute %s", f->path, path, name);
+    return good ? 0 : err_set(err, ERR_INVALID, "%s: /%s has no single text as attribute %s", f->path, path, name);
 }
 
 /* Eight bytes an element, in memory of the caller's. */

@@ -17,7 +17,7 @@ OWNABLE(struct hdf5_file, hdf5_close)
 bool hdf5_has(const struct hdf5_file *f, const char *path);
 /* The name of entry i of a group, in the order of names; NOT_FOUND past the last. */
 int hdf5_entry(const struct hdf5_file *f, const char *group, int64_t i, char *buf, size_t size, struct err *err);
-/* An attribute that is a text. */
+/* An attribute that is one text, not a list of them. */
 int hdf5_text(const struct hdf5_file *f, const char *path, const char *attribute, char *buf, size_t size, struct err *err);
 /* A whole array, malloc'd. INVALID unless it has one dimension and holds numbers. */
 int hdf5_whole(const struct hdf5_file *f, const char *path, int64_t **ret, int64_t *ret_n, struct err *err);
