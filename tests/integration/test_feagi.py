@@ -161,6 +161,10 @@ def check_refusals(tmp, neurons, synapses):
         assert words in refused(tmp, "bad.json", json.dumps({**good, key: value}).encode())
     heavy, memory = {**good["synapses"], "weights": [.5] + good["synapses"]["weights"][1:]}, {**good["synapses"], "valid_mask": [True] * S, "target_neurons": [50000000] * S}
     assert "weights[0]" in refused(tmp, "bad.json", json.dumps({**good, "synapses": heavy}).encode())
+    for key, value in (("refractory_periods", -1), ("refractory_countdowns", 65536), ("cortical_areas", -1), ("valid_mask", -1), ("neuron_types", 1 << 31), ("neuron_types", -(1 << 31) - 1)):
+        wrapped = {**good["neurons"], key: [value] + good["neurons"][key][1:]}
+        assert f"{key}[0]" in refused(tmp, "bad.json", json.dumps({**good, "neurons": wrapped}).encode())
+    assert "burst_count is -1" in refused(tmp, "bad.json", json.dumps({**good, "burst_count": -1}).encode())
     assert "memory neurons" in refused(tmp, "bad.json", json.dumps({**good, "synapses": memory}).encode())
     less, plastic, remembers = genome(True), genome(True), genome(False)
     less["blueprint"].pop("_____10c-aTM=-nx-snooze-f")

@@ -24,11 +24,11 @@ struct feagi_array {
     const char *name, *other_name; /* other_name: of later JSON; NULL: none */
     void **data;
     size_t bytes, each; /* of an element; elements of a neuron or synapse */
-    char kind;          /* 'f', 'i', 'b' */
+    char kind;          /* 'f': float, 'i': signed, 'u': unsigned */
 };
 enum { MOST_ARRAYS = 16 };
 
-#define KIND_OF(type) _Generic((type)0, float : 'f', default : 'i')
+#define KIND_OF(type) _Generic((type)0, float : 'f', int32_t : 'i', default : 'u')
 #define ROW(type, field, count)                                                                                                    \
     ret[n++] = (struct feagi_array){#field, NULL, (void **)&c->group.field, sizeof(type), count, KIND_OF(type)};
 
@@ -210,9 +210,15 @@ static double number_of_json(const struct json *j) {
     return json_kind(j) == JSON_KIND_BOOL ? (double)json_bool(j, false) : json_f64(j, NAN);
 }
 
+static bool element_fits(const struct feagi_array *a, double value) {
+    const double half = ldexp(1, (int)(8 * a->bytes) - 1);
+    if (a->kind == 'f')
+        return fabs(value) <= 3.4e38;
+    return value == floor(value) && (a->kind == 'i' ? value >= -half && value < half : value >= 0 && value < 2 * half);
+}
+
 static bool put_element(const struct feagi_array *a, size_t i, double value) {
-    const double highest = a->kind == 'f' ? 3.4e38 : (double)(UINT64_MAX >> (64 - 8 * a->bytes));
-    if (!(fabs(value) <= highest) || (a->kind != 'f' && value != floor(value)))
+    if (!element_fits(a, value))
         return false;
     float real = (float)value;
     uint32_t whole = (uint32_t)(int64_t)value;
@@ -282,7 +288,10 @@ static int load_json(const char *text, size_t len, const char *path, struct feag
         (rc = read_group(json_get(root, "neurons"), arrays, arrays_of_neurons(c, arrays), &c->n_neurons, err)) ||
         (rc = read_group(json_get(root, "synapses"), arrays, arrays_of_synapses(c, arrays), &c->n_synapses, err)))
         return rc;
-    c->burst_count = (uint64_t)json_i64(json_get(root, "burst_count"), 0);
+    int64_t count = json_i64(json_get(root, "burst_count"), 0);
+    if (count < 0)
+        return err_set(err, ERR_INVALID, "its burst_count is %lld; expected 0 or more", (long long)count);
+    c->burst_count = (uint64_t)count;
     c->power_amount = (float)json_f64(json_get(root, "power_amount"), 1);
     return read_area_names(json_get(root, "cortical_area_names"), c, err);
 }
