@@ -173,14 +173,29 @@ def check_refusals(tmp, folder):
     refused("simulation.json", '"spikes"', '"current_clamp"', "current_clamp", "input a")
     refused("circuit.json", "$BASE/network", "$BASIS/network", "$BASIS")
     refused("simulation.json", "0.05", "0.005", "delay", "300 ticks")
-    with h5py.File(folder / "network/cells.h5", "r+") as f:
-        f["nodes/cells/node_id"][1] = 7
-    refused("simulation.json", "0.05", "0.05", "node 7 twice")
-    with h5py.File(folder / "network/in_cells.h5", "r+") as f:
-        f["edges/in_to_cells/source_node_id"].attrs["node_population"] = np.full(40, b"a population of 40", "S18")
-    with h5py.File(folder / "network/cells.h5", "r+") as f:
-        f["nodes/cells/node_id"][1] = 3
-    refused("simulation.json", "0.05", "0.05", "no single text", "node_population")
+    check_files(folder, refused)
+
+
+def check_files(folder, refused):
+    """One change to an HDF5 file, which is then restored."""
+    def refused_file(name, change, *words):
+        path = folder / name
+        was = path.read_bytes()
+        with h5py.File(path, "r+") as f:
+            change(f)
+        refused("simulation.json", "0.05", "0.05", *words)
+        path.write_bytes(was)
+
+    def sparse(f):
+        del f["spikes/in/timestamps"]
+        f.create_dataset("spikes/in/timestamps", (10**10,), "f8", chunks=(1 << 20,))
+
+    refused_file("network/in_cells.h5", lambda f: f["edges/in_to_cells/source_node_id"].attrs.__setitem__("node_population", np.full(40, b"a population of 40", "S18")), "no single text", "node_population")
+    refused_file("network/cells.h5", lambda f: f["nodes/cells/node_id"].__setitem__(1, 7), "node 7 twice")
+    refused_file("network/cells.h5", lambda f: f.create_group("nodes/" + "x" * 64), "/nodes has 64 bytes")
+    refused_file("network/in_cells.h5", lambda f: f.create_group("edges/" + "x" * 64), "/edges has 64 bytes")
+    refused_file("spikes.h5", lambda f: f.create_group("spikes/" + "x" * 64), "/spikes has 64 bytes")
+    refused_file("spikes.h5", sparse, "timestamps has 10000000000 numbers in 0 bytes")
 
 
 def check_published(tmp):

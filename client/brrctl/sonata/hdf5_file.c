@@ -8,6 +8,9 @@
 #include "base/fsio.h"
 #include "base/str.h"
 
+/* Sparse and compressed arrays may be larger than their file, but not without end: MOST_NUMBERS take 8 GiB. */
+enum { FEW_NUMBERS = 1 << 24, MOST_NUMBERS = 1 << 30, MOST_NUMBERS_A_BYTE = 1024 };
+
 struct hdf5_file {
     hid_t id;
     char path[4096];
@@ -58,10 +61,17 @@ bool hdf5_has(const struct hdf5_file *f, const char *path) {
 int hdf5_entry(const struct hdf5_file *f, const char *group, int64_t i, char *buf, size_t size, struct err *err) {
     if (!hdf5_has(f, group))
         return err_set(err, ERR_INVALID, "%s has no group /%s", f->path, group);
+    H5G_info_t info;
+    if (H5Gget_info_by_name(f->id, group, &info, H5P_DEFAULT) < 0)
+        return err_set(err, ERR_INVALID, "%s: /%s is no group that can be read", f->path, group);
+    if ((hsize_t)i >= info.nlinks)
+        return ERR_NOT_FOUND;
     ssize_t n = H5Lget_name_by_idx(f->id, group, H5_INDEX_NAME, H5_ITER_INC, (hsize_t)i, buf, size, H5P_DEFAULT);
     if (n < 0)
-        return err_set(err, ERR_NOT_FOUND, "%s: /%s has no entry %lld", f->path, group, (long long)i);
-    return (size_t)n < size ? 0 : err_set(err, ERR_INVALID, "%s: a name in /%s is too long", f->path, group);
+        return err_set(err, ERR_DATA_LOSS, "%s: entry %lld of /%s cannot be read", f->path, (long long)i, group);
+    return (size_t)n < size
+               ? 0
+               : err_set(err, ERR_INVALID, "%s: a name in /%s has %zd bytes; expected at most %zu", f->path, group, n, size - 1);
 }
 
 /* A list of texts would be read as a whole. */
@@ -100,6 +110,15 @@ int hdf5_text(const struct hdf5_file *f, const char *path, const char *name, cha
     return good ? 0 : err_set(err, ERR_INVALID, "%s: /%s has no single text as attribute %s", f->path, path, name);
 }
 
+static int check_numbers(const struct hdf5_file *f, const char *path, hid_t set, int64_t n, struct err *err) {
+    uint64_t stored = H5Dget_storage_size(set);
+    if (n <= FEW_NUMBERS || (n <= MOST_NUMBERS && (uint64_t)n / MOST_NUMBERS_A_BYTE <= stored))
+        return 0;
+    return err_set(err, ERR_UNSUPPORTED,
+                   "%s: /%s has %lld numbers in %llu bytes of the file; expected at most %d numbers, and at most %d in a byte",
+                   f->path, path, (long long)n, (unsigned long long)stored, MOST_NUMBERS, MOST_NUMBERS_A_BYTE);
+}
+
 /* Eight bytes an element, in memory of the caller's. */
 static int read_array(const struct hdf5_file *f, const char *path, hid_t memory_type, void **ret, int64_t *ret_n, struct err *err) {
     if (!hdf5_has(f, path))
@@ -112,9 +131,9 @@ static int read_array(const struct hdf5_file *f, const char *path, hid_t memory_
     int rc = 0;
     if (n < 0 || H5Sget_simple_extent_ndims(space) != 1 || (class != H5T_INTEGER && class != H5T_FLOAT))
         rc = err_set(err, ERR_INVALID, "%s: /%s is no list of numbers", f->path, path);
-    else if ((uint64_t)n > SIZE_MAX / 16 || !(data = malloc((size_t)n * 8 + 1)))
+    else if (!(rc = check_numbers(f, path, set, n, err)) && !(data = malloc((size_t)n * 8 + 1)))
         rc = err_set(err, ERR_EXHAUSTED, "%s: out of memory for the %lld numbers of /%s", f->path, (long long)n, path);
-    else if (n && H5Dread(set, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+    else if (!rc && n && H5Dread(set, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
         rc = err_set(err, ERR_DATA_LOSS, "%s: /%s cannot be read", f->path, path);
     if (type >= 0)
         H5Tclose(type);

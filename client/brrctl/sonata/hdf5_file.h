@@ -15,11 +15,11 @@ OWNABLE(struct hdf5_file, hdf5_close)
 
 /* True if the file has a group or an array at this path ("nodes/v1/node_id"). */
 bool hdf5_has(const struct hdf5_file *f, const char *path);
-/* The name of entry i of a group, in the order of names; NOT_FOUND past the last. */
+/* The name of entry i of a group, in the order of names; NOT_FOUND, without a message, past the last. */
 int hdf5_entry(const struct hdf5_file *f, const char *group, int64_t i, char *buf, size_t size, struct err *err);
 /* An attribute that is one text, not a list of them. */
 int hdf5_text(const struct hdf5_file *f, const char *path, const char *attribute, char *buf, size_t size, struct err *err);
-/* A whole array, malloc'd. INVALID unless it has one dimension and holds numbers. */
+/* A whole array, malloc'd. INVALID unless it has one dimension and holds numbers; UNSUPPORTED: it has too many. */
 int hdf5_whole(const struct hdf5_file *f, const char *path, int64_t **ret, int64_t *ret_n, struct err *err);
 int hdf5_real(const struct hdf5_file *f, const char *path, double **ret, int64_t *ret_n, struct err *err);
 

@@ -48,8 +48,9 @@ static int group_of(struct edges_reading *r, int64_t edge, struct group **ret, s
     g->loaded = true;
     str_format(path, sizeof path, "edges/%s/%lld/dynamics_params", r->name, (long long)id);
     char first[64];
-    if (hdf5_has(r->file, path) && !hdf5_entry(r->file, path, 0, first, sizeof first, NULL))
-        return err_set(err, ERR_UNSUPPORTED, "/%s/%s: synapses of the engine have no parameters of their own", path, first);
+    if (hdf5_has(r->file, path) && (rc = hdf5_entry(r->file, path, 0, first, sizeof first, err)) != ERR_NOT_FOUND)
+        return rc ? rc
+                  : err_set(err, ERR_UNSUPPORTED, "/%s/%s: synapses of the engine have no parameters of their own", path, first);
     (void)((rc = load_list(r, id, "syn_weight", &g->weight, &g->weights, err)) ||
            (rc = load_list(r, id, "delay", &g->delay, &g->delays, err)) ||
            (rc = load_list(r, id, "nsyns", &g->nsyns, &g->counts, err)));
@@ -248,7 +249,7 @@ static int read_edges_file(struct sonata_network *n, const struct sonata_config 
         (rc = sonata_types_load(types_path, "edge_type_id", &types, err)) || (rc = check_types(&types, err)) ||
         (rc = sonata_types_parameters(&types, c, "synaptic_models_dir", err)) || (rc = check_parameters(&types, err)))
         return rc;
-    for (int64_t i = 0; !(rc = hdf5_entry(file, "edges", i, name, sizeof name, i ? NULL : err)); i++) {
+    for (int64_t i = 0; !(rc = hdf5_entry(file, "edges", i, name, sizeof name, err)); i++) {
         struct edges_reading r = {.net = n, .file = file, .types = &types, .name = name};
         if (read_population(&r, err))
             return err_wrap(err, "%s cannot be imported", edges);

@@ -336,7 +336,7 @@ static int read_nodes_file(struct sonata_network *n, const struct sonata_config 
             return rc;
     if ((rc = sonata_types_parameters(&types, c, "point_neuron_models_dir", err)))
         return rc;
-    for (int64_t i = 0; !(rc = hdf5_entry(file, "nodes", i, name, sizeof name, i ? NULL : err)); i++)
+    for (int64_t i = 0; !(rc = hdf5_entry(file, "nodes", i, name, sizeof name, err)); i++)
         if (read_population(n, file, &types, name, err))
             return err_wrap(err, "%s cannot be imported", nodes);
     return rc == ERR_NOT_FOUND ? 0 : rc;

@@ -72,7 +72,7 @@ static int add_file(struct source_spikes *s, const struct sonata_config *c, cons
     if (hdf5_has(f, "spikes/gids"))
         return p ? add_spikes(s, f, "spikes/gids", "spikes/timestamps", p, err)
                  : err_set(err, ERR_UNSUPPORTED, "its node_set is no population as a whole");
-    for (int64_t i = 0; !(rc = hdf5_entry(f, "spikes", i, name, sizeof name, i ? NULL : err)); i++) {
+    for (int64_t i = 0; !(rc = hdf5_entry(f, "spikes", i, name, sizeof name, err)); i++) {
         if (!(p = sonata_population_of(s->net, name)))
             return err_set(err, ERR_INVALID, "no nodes file has population %s", name);
         str_format(ids, sizeof ids, "spikes/%s/node_ids", name);
