@@ -2,6 +2,7 @@
 """brrctl burst import and export: a SONATA network written here by h5py from the format's definition, whose spikes are those of
 simulators written here from the definitions of the cells; what is refused, by name; and, where it is at hand (BRR_SONATA_DIR), the
 published network 300_intfire, whose every spike is there. Skips without h5py, and without libhdf5 in brrctl."""
+import contextlib
 import heapq
 import json
 import math
@@ -173,18 +174,29 @@ def check_refusals(tmp, folder):
     refused("simulation.json", '"spikes"', '"current_clamp"', "current_clamp", "input a")
     refused("circuit.json", "$BASE/network", "$BASIS/network", "$BASIS")
     refused("simulation.json", "0.05", "0.005", "delay", "300 ticks")
-    check_files(folder, refused)
+    check_files(tmp, folder, refused)
 
 
-def check_files(folder, refused):
+def check_files(tmp, folder, refused):
     """One change to an HDF5 file, which is then restored."""
-    def refused_file(name, change, *words):
+    @contextlib.contextmanager
+    def changed(name, change):
         path = folder / name
         was = path.read_bytes()
         with h5py.File(path, "r+") as f:
             change(f)
-        refused("simulation.json", "0.05", "0.05", *words)
+        yield
         path.write_bytes(was)
+
+    def refused_file(name, change, *words):
+        with changed(name, change):
+            refused("simulation.json", "0.05", "0.05", *words)
+
+    def own(key, value):  # of the exponential cell, then alone in a group
+        def change(f):
+            g = f["nodes/cells"]
+            g["node_group_id"][2], g["node_group_index"][2], g[f"2/dynamics_params/{key}"] = 2, 0, np.float64([value])
+        return change
 
     def sparse(f):
         del f["spikes/in/timestamps"]
@@ -196,6 +208,18 @@ def check_files(folder, refused):
     refused_file("network/in_cells.h5", lambda f: f.create_group("edges/" + "x" * 64), "/edges has 64 bytes")
     refused_file("spikes.h5", lambda f: f.create_group("spikes/" + "x" * 64), "/spikes has 64 bytes")
     refused_file("spikes.h5", sparse, "timestamps has 10000000000 numbers in 0 bytes")
+    refused_file("network/cells.h5", lambda f: f["nodes/cells"].__setitem__("0/dynamics_params/V_m", np.float64([0, -68])), "/nodes/cells/0/dynamics_params/V_m", "node 0")
+    refused_file("network/cells.h5", own("rho", 1), "/nodes/cells/2/dynamics_params/rho", "no such parameter")
+    refused_file("network/cells.h5", own("I_e", 1), "I_e is 1")
+    refused_file("network/cells.h5", own("V_m", np.nan), "dynamics_params/V_m: value 0 is no number")
+    refused_file("network/cells.h5", lambda f: f["nodes/cells/node_group_id"].__setitem__(0, 1024), "node 0 is of group 1024")
+    for key, value, v in (("I_e", 0, 0), ("V_m", -68, 2)):
+        with changed("network/cells.h5", own(key, value)):
+            ctl("import", folder / "config.json", "--out", f"{tmp}/own.safetensors")
+        data = pathlib.Path(tmp, "own.safetensors").read_bytes()
+        head = 8 + int.from_bytes(data[:8], "little")
+        at, end = json.loads(data[8:head])["neuron.v"]["data_offsets"]
+        assert np.frombuffer(data[head + at:head + end], "<f4").tolist() == [0, 0, 0, 0, v], (key, value)
 
 
 def check_published(tmp):

@@ -133,7 +133,7 @@ static int read_array(const struct hdf5_file *f, const char *path, hid_t memory_
         rc = err_set(err, ERR_INVALID, "%s: /%s is no list of numbers", f->path, path);
     else if (!(rc = check_numbers(f, path, set, n, err)) && !(data = malloc((size_t)n * 8 + 1)))
         rc = err_set(err, ERR_EXHAUSTED, "%s: out of memory for the %lld numbers of /%s", f->path, (long long)n, path);
-    else if (!rc && n && H5Dread(set, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
+    else if (data && n && H5Dread(set, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
         rc = err_set(err, ERR_DATA_LOSS, "%s: /%s cannot be read", f->path, path);
     if (type >= 0)
         H5Tclose(type);

@@ -7,7 +7,7 @@
 #include "client/brrctl/sonata/sonata_parts.h"
 
 /* LARGEST: of the sum of two synapses whose weight and psp are at most 255; ROUNDED: the steps of weights that have no unit. */
-enum { MOST_DECIMALS = 9, LARGEST = 255 * 255 + 254, ROUNDED = 255 * 255, MOST_GROUPS = 1024 };
+enum { MOST_DECIMALS = 9, LARGEST = 255 * 255 + 254, ROUNDED = 255 * 255 };
 
 /* Attributes that edges of a group have themselves. */
 struct group {
@@ -23,7 +23,7 @@ struct edges_reading {
     const char *name;
     const struct sonata_population *from, *to;
     int64_t n, *sources, *targets, *type_ids, *group_ids, *indices;
-    struct group groups[MOST_GROUPS];
+    struct group groups[SONATA_MOST_GROUPS];
 };
 
 /* ---- an edge ---------------------------------------------------------------------------------------------------- */
@@ -39,9 +39,9 @@ static int group_of(struct edges_reading *r, int64_t edge, struct group **ret, s
     int64_t id = r->group_ids ? r->group_ids[edge] : 0;
     char path[256];
     int rc;
-    if (id < 0 || id >= MOST_GROUPS)
+    if (id < 0 || id >= SONATA_MOST_GROUPS)
         return err_set(err, ERR_UNSUPPORTED, "edge %lld is of group %lld; expected 0 to %d", (long long)edge, (long long)id,
-                       MOST_GROUPS - 1);
+                       SONATA_MOST_GROUPS - 1);
     struct group *g = *ret = &r->groups[id];
     if (g->loaded)
         return 0;
@@ -231,7 +231,7 @@ static int read_population(struct edges_reading *r, struct err *err) {
     int64_t *const lists[] = {r->sources, r->targets, r->type_ids, r->group_ids, r->indices};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         free(lists[i]);
-    for (int i = 0; i < MOST_GROUPS; i++) {
+    for (int i = 0; i < SONATA_MOST_GROUPS; i++) {
         free(r->groups[i].weight);
         free(r->groups[i].delay);
         free(r->groups[i].nsyns);

@@ -6,6 +6,17 @@
 #include "base/str.h"
 #include "client/brrctl/sonata/sonata_parts.h"
 
+/* Parameters that nodes of a group have themselves. */
+struct node_parameter {
+    char name[64];
+    double *values;
+    int64_t n;
+};
+struct node_group {
+    struct node_parameter *own;
+    int n;
+    bool loaded;
+};
 /* The nodes of a population while they are read. */
 struct nodes_reading {
     struct sonata_network *net;
@@ -15,52 +26,94 @@ struct nodes_reading {
     int64_t n;
     int64_t *type_ids, *ids, *group_ids, *indices; /* ids, group_ids, indices: NULL where the file has none */
     int *area_of_type;                             /* (types->n) −1: none yet */
+    struct node_group groups[SONATA_MOST_GROUPS];
 };
 
 static const char *const models[] = {"", "nrn:IntFire1", "nest:iaf_psc_delta", "nest:iaf_psc_exp"};
 
 /* ---- parameters of a node --------------------------------------------------------------------------------------- */
 
-/* The list `dynamics_params/NAME` of the node's group. */
-static int own_value(const struct nodes_reading *r, int64_t node, const char *name, double *ret, bool *ret_found, struct err *err) {
+static int64_t group_of(const struct nodes_reading *r, int64_t node) { return r->group_ids ? r->group_ids[node] : 0; }
+
+static int load_parameter(const struct nodes_reading *r, const char *folder, const char *name, struct node_group *g,
+                          struct err *err) {
     char path[256];
-    OWNED_MEMORY double *values = NULL;
-    int64_t n = 0, at = r->indices ? r->indices[node] : node;
-    str_format(path, sizeof path, "%s/%lld/dynamics_params/%s", r->group, (long long)(r->group_ids ? r->group_ids[node] : 0), name);
-    if (!(*ret_found = hdf5_has(r->file, path)))
-        return 0;
-    int rc = hdf5_real(r->file, path, &values, &n, err);
-    if (rc)
-        return rc;
-    if (at < 0 || at >= n)
-        return err_set(err, ERR_INVALID, "/%s has %lld values; node %lld has index %lld", path, (long long)n, (long long)node,
-                       (long long)at);
-    *ret = values[at];
-    return 0;
+    struct node_parameter *all = realloc(g->own, ((size_t)g->n + 1) * sizeof *all);
+    if (!all)
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the parameters of /%s", folder);
+    g->own = all;
+    struct node_parameter *p = &all[g->n++];
+    *p = (struct node_parameter){0};
+    str_copy(p->name, sizeof p->name, name);
+    str_format(path, sizeof path, "%s/%s", folder, name);
+    return hdf5_real(r->file, path, &p->values, &p->n, err);
 }
 
-/* A parameter: of the node's group, else of its type's file. */
+/* All lists `dynamics_params/NAME` of the node's group, once. */
+static int load_group(struct nodes_reading *r, int64_t node, struct err *err) {
+    int64_t id = group_of(r, node);
+    char folder[192], name[64];
+    int rc;
+    if (id < 0 || id >= SONATA_MOST_GROUPS)
+        return err_set(err, ERR_UNSUPPORTED, "node %lld is of group %lld; expected 0 to %d", (long long)node, (long long)id,
+                       SONATA_MOST_GROUPS - 1);
+    struct node_group *g = &r->groups[id];
+    str_format(folder, sizeof folder, "%s/%lld/dynamics_params", r->group, (long long)id);
+    if (g->loaded)
+        return 0;
+    g->loaded = true;
+    if (!hdf5_has(r->file, folder))
+        return 0;
+    for (int64_t i = 0; !(rc = hdf5_entry(r->file, folder, i, name, sizeof name, err)); i++)
+        if ((rc = load_parameter(r, folder, name, g, err)))
+            return rc;
+    return rc == ERR_NOT_FOUND ? 0 : rc;
+}
+
+static int own_value(const struct nodes_reading *r, int64_t node, const struct node_parameter *p, double *ret, struct err *err) {
+    int64_t at = r->indices ? r->indices[node] : node;
+    if (at < 0 || at >= p->n)
+        return err_set(err, ERR_INVALID, "/%s/%lld/dynamics_params/%s has %lld values; node %lld has index %lld", r->group,
+                       (long long)group_of(r, node), p->name, (long long)p->n, (long long)node, (long long)at);
+    *ret = p->values[at];
+    return isfinite(*ret) ? 0
+                          : err_set(err, ERR_INVALID, "/%s/%lld/dynamics_params/%s: value %lld is no number", r->group,
+                                    (long long)group_of(r, node), p->name, (long long)at);
+}
+
+/* A parameter: of the node's group, else of its type's file, else *ret; NAN: it must be there. */
 static int parameter(const struct nodes_reading *r, int64_t node, int row, const char *name, double *ret, struct err *err) {
-    bool found;
-    int rc = own_value(r, node, name, ret, &found, err);
-    if (rc || found)
-        return rc;
-    *ret = json_f64(json_get(r->types->own[row], name), NAN);
+    const struct node_group *g = &r->groups[group_of(r, node)];
+    const struct json *value = json_get(r->types->own[row], name);
+    for (int i = 0; i < g->n; i++)
+        if (!strcmp(g->own[i].name, name))
+            return own_value(r, node, &g->own[i], ret, err);
+    if (value)
+        *ret = json_f64(value, NAN);
     return isfinite(*ret)
                ? 0
                : err_set(err, ERR_INVALID, "%s: parameter %s of node type %lld is missing or no number",
                          r->types->own[row] ? r->types->own_path[row] : r->types->path, name, (long long)r->types->ids[row]);
 }
 
-/* Parameters that a type's file has and the engine has not; allowed: " name name ". */
-static int check_names(const struct nodes_reading *r, int row, const char *allowed, struct err *err) {
+static bool is_allowed(const char *name, const char *allowed) {
+    char word[128];
+    return str_format(word, sizeof word, " %s ", name) && strstr(allowed, word);
+}
+
+/* Parameters that a type's file or the node's group has and the engine has not; allowed: " name name ". */
+static int check_names(const struct nodes_reading *r, int64_t node, int row, const char *allowed, struct err *err) {
+    const struct node_group *g = &r->groups[group_of(r, node)];
     struct json_cursor at = {0};
     const char *key;
     const struct json *value;
-    char word[128];
     while (json_next(r->types->own[row], &at, &key, &value))
-        if (!str_format(word, sizeof word, " %s ", key) || !strstr(allowed, word))
+        if (!is_allowed(key, allowed))
             return err_set(err, ERR_UNSUPPORTED, "%s: parameter %s: the engine has none such", r->types->own_path[row], key);
+    for (int i = 0; i < g->n; i++)
+        if (!is_allowed(g->own[i].name, allowed))
+            return err_set(err, ERR_UNSUPPORTED, "/%s/%lld/dynamics_params/%s: the engine has no such parameter", r->group,
+                           (long long)group_of(r, node), g->own[i].name);
     return 0;
 }
 
@@ -92,9 +145,9 @@ static void put_membrane(struct sonata_network *net, int64_t i, double tau_ms, d
 
 /* Seconds; fires above 1. */
 static int put_intfire1(const struct nodes_reading *r, int64_t node, int row, int64_t i, struct err *err) {
-    double tau, refractory;
+    double tau = NAN, refractory = NAN;
     int ticks, rc;
-    if ((rc = check_names(r, row, " type tau refrac ", err)) || (rc = parameter(r, node, row, "tau", &tau, err)) ||
+    if ((rc = check_names(r, node, row, " type tau refrac ", err)) || (rc = parameter(r, node, row, "tau", &tau, err)) ||
         (rc = parameter(r, node, row, "refrac", &refractory, err)) || (rc = positive("tau", tau, err)) ||
         (rc = sonata_ticks(r->net, refractory * 1000, 0, 65535, "refrac", &ticks, err)))
         return rc;
@@ -112,7 +165,7 @@ static double gain_of(double tick, double tau_m, double tau_s, double capacity) 
 }
 
 static int put_currents(const struct nodes_reading *r, int64_t node, int row, int64_t i, double tau_m, struct err *err) {
-    double excitatory, inhibitory, capacity;
+    double excitatory = NAN, inhibitory = NAN, capacity = NAN;
     int rc;
     if ((rc = parameter(r, node, row, "tau_syn_ex", &excitatory, err)) ||
         (rc = parameter(r, node, row, "tau_syn_in", &inhibitory, err)) || (rc = parameter(r, node, row, "C_m", &capacity, err)) ||
@@ -131,19 +184,20 @@ static int put_currents(const struct nodes_reading *r, int64_t node, int row, in
 static int put_nest(const struct nodes_reading *r, int64_t node, int row, int64_t i, struct err *err) {
     static const char *const names[] = {"tau_m", "E_L", "V_th", "V_reset", "t_ref"};
     enum { TAU, REST, THRESHOLD, RESET, REFRACTORY, NAMES };
-    double p[NAMES], constant = json_f64(json_get(r->types->own[row], "I_e"), 0);
-    double v = json_f64(json_get(r->types->own[row], "V_m"), NAN);
-    int ticks, rc = check_names(r, row, " tau_m E_L V_th V_reset t_ref C_m tau_syn_ex tau_syn_in V_m I_e ", err);
+    double p[NAMES] = {NAN, NAN, NAN, NAN, NAN}, constant = 0, v;
+    int ticks, rc = check_names(r, node, row, " tau_m E_L V_th V_reset t_ref C_m tau_syn_ex tau_syn_in V_m I_e ", err);
     for (int k = 0; !rc && k < NAMES; k++)
         rc = parameter(r, node, row, names[k], &p[k], err);
-    if (rc || (rc = positive("tau_m", p[TAU], err)) || (rc = sonata_ticks(r->net, p[REFRACTORY], 0, 65535, "t_ref", &ticks, err)))
+    v = p[REST];
+    if (rc || (rc = parameter(r, node, row, "V_m", &v, err)) || (rc = parameter(r, node, row, "I_e", &constant, err)) ||
+        (rc = positive("tau_m", p[TAU], err)) || (rc = sonata_ticks(r->net, p[REFRACTORY], 0, 65535, "t_ref", &ticks, err)))
         return rc;
     if (p[RESET] != p[REST])
         return err_set(err, ERR_UNSUPPORTED, "V_reset is %g and E_L %g; the engine's neurons rest where they are reset to",
                        p[RESET], p[REST]);
     if (constant != 0)
         return err_set(err, ERR_UNSUPPORTED, "I_e is %g; the engine's constants belong to areas, not to neurons", constant);
-    put_membrane(r->net, i, p[TAU], p[THRESHOLD] - p[REST], isfinite(v) ? v - p[REST] : 0);
+    put_membrane(r->net, i, p[TAU], p[THRESHOLD] - p[REST], v - p[REST]);
     r->net->refractory[i] = (uint16_t)ticks;
     return r->net->model[i] == SONATA_EXPONENTIAL ? put_currents(r, node, row, i, p[TAU], err) : 0;
 }
@@ -166,7 +220,7 @@ static int model_of(const struct sonata_types *types, int row, enum sonata_model
 }
 
 /* A virtual node fires when an injection of 1 reaches it. */
-static int put_neuron(const struct nodes_reading *r, int64_t node, int row, struct sonata_population *p, struct err *err) {
+static int put_neuron(struct nodes_reading *r, int64_t node, int row, struct sonata_population *p, struct err *err) {
     struct sonata_network *net = r->net;
     int64_t i = p->first + node;
     enum sonata_model model;
@@ -179,7 +233,8 @@ static int put_neuron(const struct nodes_reading *r, int64_t node, int row, stru
     p->simulated |= model != SONATA_VIRTUAL;
     if (model == SONATA_VIRTUAL)
         return 0;
-    rc = model == SONATA_INTFIRE1 ? put_intfire1(r, node, row, i, err) : put_nest(r, node, row, i, err);
+    rc = load_group(r, node, err);
+    rc = rc ? rc : model == SONATA_INTFIRE1 ? put_intfire1(r, node, row, i, err) : put_nest(r, node, row, i, err);
     return rc ? err_wrap(err, "node %lld of population %s (type %lld) cannot be imported", (long long)node, p->name,
                          (long long)r->type_ids[node])
               : 0;
@@ -312,6 +367,11 @@ static int read_population(struct sonata_network *n, const struct hdf5_file *fil
     free(r.group_ids);
     free(r.indices);
     free(r.area_of_type);
+    for (int i = 0; i < SONATA_MOST_GROUPS; i++) {
+        for (int k = 0; k < r.groups[i].n; k++)
+            free(r.groups[i].own[k].values);
+        free(r.groups[i].own);
+    }
     return rc;
 }
 

@@ -10,6 +10,8 @@
 /* How a node becomes a neuron. An instantaneous synapse is a current that lasts for one tick, and arrives a tick earlier. */
 enum sonata_model { SONATA_VIRTUAL, SONATA_INTFIRE1, SONATA_DELTA, SONATA_EXPONENTIAL };
 
+enum { SONATA_MOST_GROUPS = 1024 }; /* of a population */
+
 struct sonata_id {
     int64_t id, at; /* of a node, and its position */
 };
