@@ -35,8 +35,8 @@ static size_t length_above(const char *path, const char *folder) {
     return n > 1 && !strncmp(path, folder, n) && path[n] == '/' ? n : 0;
 }
 
-/* The folder that the caller names, or the daemon's own, where a recording keeps its path below paths.data, else its whole path.
- * Recordings in that folder itself are links to others, which have the answers. */
+/* The folder that the caller names, or the daemon's own, where a recording keeps its path below paths.data; others have their whole
+ * path below "outside". Recordings in that folder itself are links to others, which have the answers. */
 static int find_answers(struct view_call *v, struct err *err) {
     char data[4096];
     int rc;
@@ -44,10 +44,11 @@ static int find_answers(struct view_call *v, struct err *err) {
         return 0;
     if ((rc = fsio_absolute(data, sizeof data, v->places.data_dir, err)))
         return rc;
+    const size_t above = length_above(v->path, data);
     if (length_above(v->path, v->answers))
         v->answers[0] = '\0';
-    else
-        str_copy(v->relative, sizeof v->relative, v->path + length_above(v->path, data) + 1);
+    else if (!str_format(v->relative, sizeof v->relative, "%s%s", above ? "" : "outside/", v->path + above + 1))
+        return err_set(err, ERR_RANGE, "the path of %.200s is too long", v->path);
     return 0;
 }
 

@@ -1,8 +1,10 @@
 #include "eeg/correction.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -49,6 +51,31 @@ int correction_read(const struct correction_place *place, struct answers *ret, c
     return answers_read(path, ret, err);
 }
 
+/* `to` is a name of the file `from` or has the same bytes. */
+static int check_link(const char *from, const char *to, struct err *err) {
+    struct stat a, b;
+    char of_from[DIGEST_HEX_SIZE], of_to[DIGEST_HEX_SIZE];
+    int rc;
+    if (stat(from, &a) < 0 || stat(to, &b) < 0)
+        return err_errno(err, errno, "cannot compare %.150s with %.150s", to, from);
+    if (a.st_ino == b.st_ino && a.st_dev == b.st_dev)
+        return 0;
+    if (a.st_size == b.st_size) {
+        if ((rc = digest_file(from, of_from, err)) || (rc = digest_file(to, of_to, err)))
+            return rc;
+        if (!strcmp(of_from, of_to))
+            return 0;
+    }
+    return err_set(err, ERR_EXISTS,
+                   "%.150s is another file than %.150s, which was replaced or moved since; move the former away with its label "
+                   "file to answer anew",
+                   to, from);
+}
+
+static int link_file(const char *from, const char *to, struct err *err) {
+    return fsio_exists(to) ? check_link(from, to, err) : fsio_link(from, to, err);
+}
+
 /* The recording and the files that belong to it under the same names in the folder. */
 static int link_recording(const struct correction_place *place, struct err *err) {
     struct eegfile_companions companions = {.n = 0};
@@ -56,14 +83,14 @@ static int link_recording(const struct correction_place *place, struct err *err)
     const char *eeg = place->eeg;
     int rc;
     if ((rc = fsio_join(to, sizeof to, place->folder, place->relative, err)) || (rc = fsio_mkdirs_above(to, err)) ||
-        (rc = fsio_link(eeg, to, err)) || (eegfile_has_parts(eeg) && (rc = eegfile_list_companions(eeg, &companions, err))))
+        (rc = link_file(eeg, to, err)) || (eegfile_has_parts(eeg) && (rc = eegfile_list_companions(eeg, &companions, err))))
         return rc;
     for (int i = 0; i < companions.n && !rc; i++) {
         const char *name = fsio_basename(companions.names[i]); /* a header that names another folder names none of this recording */
         if (!str_format(from, sizeof from, "%.*s%s", (int)(fsio_basename(eeg) - eeg), eeg, name) ||
             !str_format(part, sizeof part, "%.*s%s", (int)(fsio_basename(to) - to), to, name))
             return err_set(err, ERR_RANGE, "the path of %.200s is too long", name);
-        rc = fsio_exists(from) ? fsio_link(from, part, err) : 0;
+        rc = fsio_exists(from) ? link_file(from, part, err) : 0;
     }
     return rc;
 }

@@ -41,7 +41,8 @@ typedef char correction_revision[DIGEST_HEX_SIZE];
 /* Reads the answers. ret_revision may be NULL. Call answers_done after success. */
 int correction_read(const struct correction_place *place, struct answers *ret, correction_revision ret_revision, struct err *err);
 /* Saves a correction. seen: the revision that the reader saw, NULL = any. *ret has all answers after success, for answers_done.
- * ABORTED: the label file is of another revision; EXISTS: it is not brrd's; INVALID, as answers_put; NOT_FOUND: no such answer to
+ * ABORTED: the label file is of another revision; EXISTS: it is not brrd's, or the link
+ * beside it is another recording; INVALID, as answers_put; NOT_FOUND: no such answer to
  * withdraw; UNAVAILABLE: another program keeps the folder locked; errors of the recording, of its labels and of the volume. */
 int correction_save(const struct correction_place *place, const struct correction *c, const char *seen, struct answers *ret,
                     correction_revision ret_revision, struct err *err);

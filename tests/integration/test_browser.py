@@ -322,7 +322,7 @@ def check_answers(p, tmp):
     click(browser, "form.answer button[value=reject]")
     browser.wait(f"{said}.startsWith('Saved: 3.00 to 12.50 s is no seizure')")
     path = browser.run(f"{page}.file")
-    assert path.endswith("/results/corrections" + recording.replace("_eeg.edf", "_events.tsv")), path
+    assert path.endswith("/results/corrections/outside" + recording.replace("_eeg.edf", "_events.tsv")), path
     assert readers_rows(path) == [(3, 12.5, "bckg", "Ana <b>B</b>", "<img src=x> eyes")]
     assert browser.run("!document.querySelector('#answers b, #answers img') && document.getElementById('answers').textContent.includes('<img src=x> eyes')")
     browser.run(f"{viewer}.choose('seconds', 60); {viewer}.jump(1)")  # the seizure

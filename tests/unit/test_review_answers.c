@@ -227,6 +227,25 @@ static void corrections_are_saved_beside_a_link(void **state) {
     labelled("300-310 sz");
 }
 
+/* The folder keeps the old file of a recording that was replaced; answers about the new one do not come beside it. */
+static void answers_do_not_come_beside_another_recording(void **state) {
+    const struct correction_place place = place_of(state);
+    correction_revision revision;
+    char *eeg;
+    size_t n;
+    assert_int_equal(correct(&place, CORRECTION_REJECT, 100, 160, NULL, revision), 0);
+    assert_int_equal(fsio_read(place.eeg, 1 << 20, &eeg, &n, &err), 0);
+    assert_int_equal(fsio_write_atomic(place.eeg, eeg, n, &err), 0); /* another file of the same bytes */
+    assert_int_equal(correct(&place, CORRECTION_ADD, 300, 310, NULL, revision), 0);
+    eeg[n - 1] ^= 1;
+    assert_int_equal(fsio_write_atomic(place.eeg, eeg, n, &err), 0);
+    free(eeg);
+    assert_int_equal(correct(&place, CORRECTION_ADD, 400, 410, NULL, revision), ERR_EXISTS);
+    assert_non_null(strstr(err.message, "answers/ward/night.edf is another file"));
+    assert_int_equal(answers_read(path, &list, &err), 0);
+    is("100-160 bckg, 300-310 sz");
+}
+
 static void of_two_readers_the_second_one_is_told(void **state) {
     const struct correction_place place = place_of(state);
     correction_revision first, second;
@@ -288,6 +307,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_was_written_is_read_again, make, clear),
         cmocka_unit_test_setup_teardown(files_of_others_are_not_replaced, make, clear),
         cmocka_unit_test_setup_teardown(corrections_are_saved_beside_a_link, make, clear),
+        cmocka_unit_test_setup_teardown(answers_do_not_come_beside_another_recording, make, clear),
         cmocka_unit_test_setup_teardown(of_two_readers_the_second_one_is_told, make, clear),
         cmocka_unit_test_setup_teardown(an_interrupted_save_does_not_lock_the_file, make, clear),
         cmocka_unit_test_setup_teardown(a_full_volume_leaves_what_was_there, make, clear),
