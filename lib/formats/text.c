@@ -43,11 +43,17 @@ static char *from_utf16(const uint8_t *data, size_t len, size_t *ret_len) {
     return text;
 }
 
-static bool is_utf8(const char *text) {
-    int n;
-    while ((n = str_utf8_step(text)))
-        text += n;
-    return !*text;
+/* Neither UTF-8 nor UTF-8 with a damaged place, which holds characters of several bytes. */
+static bool is_single_bytes(const char *text) {
+    bool wrong = false;
+    while (*text) {
+        const int n = str_utf8_step(text);
+        if (n > 1)
+            return false;
+        wrong = wrong || !n;
+        text++;
+    }
+    return wrong;
 }
 
 /* Windows-1252 as malloc'd UTF-8; its five bytes without a character are the control characters of Latin-1. NULL without memory. */
@@ -86,7 +92,7 @@ int text_read(const char *path, size_t max_bytes, char **ret, size_t *ret_len, s
     if (rc)
         return rc;
     const bool wide = len >= 2 && (!memcmp(text, "\xFF\xFE", 2) || !memcmp(text, "\xFE\xFF", 2));
-    if (wide || (strlen(text) == len && !is_utf8(text))) {
+    if (wide || (strlen(text) == len && is_single_bytes(text))) {
         char *converted = wide ? from_utf16((const uint8_t *)text, len, &len) : from_windows(text, len, &len);
         free(text);
         if (!(text = converted))

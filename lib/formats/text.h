@@ -1,6 +1,6 @@
 /* text: a small text file, read whole and made uniform, whatever program wrote it: lines end with '\n' (CRLF and CR become LF), a
- * byte order mark is removed, UTF-16 with one becomes UTF-8, and so does what is no UTF-8, as Windows-1252: spreadsheets save their
- * "CSV" in it. Any thread. */
+ * byte order mark is removed, UTF-16 with one becomes UTF-8, and so does Windows-1252, in which spreadsheets save their "CSV":
+ * text that is no UTF-8 and has no UTF-8 character of several bytes. Other bytes stay as they are. Any thread. */
 #ifndef BRR_EEG_TEXT_H
 #define BRR_EEG_TEXT_H
 #include <stddef.h>

@@ -93,6 +93,21 @@ static void names_are_read_in_the_bytes_of_spreadsheets(void **state) {
     }
 }
 
+/* One bad byte does not make Windows-1252 of a UTF-8 file. */
+static void damaged_utf8_stays_utf8(void **state) {
+    (void)state;
+    struct label_table table;
+    struct label_table_row row;
+    bool more = false;
+    put("Datei;Beginn;Ende\nM\xC3\xBCller.edf;1;2\nJ\xFCrgen.edf;3;4\n");
+    assert_int_equal(label_table_open(&table, path, &usual, &err), 0);
+    assert_int_equal(label_table_next(&table, &more, &row, &err), 0);
+    assert_string_equal(row.file, "M\xC3\xBCller.edf");
+    assert_int_equal(label_table_next(&table, &more, &row, &err), 0);
+    assert_string_equal(row.file, "J\xFCrgen.edf");
+    label_table_close(&table);
+}
+
 static void times_of_the_recording_and_of_the_day(void **state) {
     (void)state;
     lies("file;onset;end\na.edf;0:01:02,5;01:03:00\n", false, 62.5, 3780);
@@ -152,9 +167,13 @@ static void columns_are_named_or_usual(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(separators_and_numbers_of_spreadsheets), cmocka_unit_test(names_are_read_in_the_bytes_of_spreadsheets),
-        cmocka_unit_test(times_of_the_recording_and_of_the_day),  cmocka_unit_test(a_recording_without_a_start_has_no_times_of_day),
-        cmocka_unit_test(rows_without_times_and_halves_of_rows),  cmocka_unit_test(columns_are_named_or_usual),
+        cmocka_unit_test(separators_and_numbers_of_spreadsheets),
+        cmocka_unit_test(names_are_read_in_the_bytes_of_spreadsheets),
+        cmocka_unit_test(damaged_utf8_stays_utf8),
+        cmocka_unit_test(times_of_the_recording_and_of_the_day),
+        cmocka_unit_test(a_recording_without_a_start_has_no_times_of_day),
+        cmocka_unit_test(rows_without_times_and_halves_of_rows),
+        cmocka_unit_test(columns_are_named_or_usual),
     };
     return cmocka_run_group_tests(tests, make, temp_dir_remove);
 }
