@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/str.h"
 #include "daemon/http/form.h"
 #include "daemon/http/http_parts.h"
@@ -70,7 +71,6 @@ static int read_form(const char *body, struct correction_form *ret, struct err *
     char verb[WORD];
     double from_s, to_s;
     int rc;
-    *ret = (struct correction_form){0};
     form_field(body, "action", verb, sizeof verb);
     form_field(body, "seen", ret->seen, sizeof ret->seen);
     if (!correction_verb_find(verb, &c->verb))
@@ -88,18 +88,24 @@ static int read_form(const char *body, struct correction_form *ret, struct err *
     return 0;
 }
 
+static void take_id(const struct http_request *r, char ret[ID_SIZE]) {
+    const char *id = r->url + strlen("/recordings/");
+    str_format(ret, ID_SIZE, "%.*s", (int)strcspn(id, "/"), id);
+}
+
 static enum MHD_Result read_answers(const struct http_request *r, const struct page_view *v, enum reading_what what,
-                                    const struct correction_form *form) {
+                                    const struct correction_form *form, int *ret_rc) {
     char id[ID_SIZE];
     const struct reading_request request = {.what = what, .view = v, .path = id, .form = form};
     struct reading *reading = NULL;
     struct err err;
-    str_format(id, sizeof id, "%.*s", (int)strcspn(r->url + strlen("/recordings/"), "/"), r->url + strlen("/recordings/"));
-    int rc = reading_run(&request, &reading, &err);
+    take_id(r, id);
+    *ret_rc = reading_run(&request, &reading, &err);
     enum MHD_Result result =
-        rc ? refuse_reader(r, status_of_error(rc), err.message)
-           : answer_with(r, MHD_HTTP_OK, what == READING_EXPORT ? "text/tab-separated-values; charset=utf-8" : "application/json",
-                         &reading_page(reading)->out);
+        *ret_rc
+            ? refuse_reader(r, status_of_error(*ret_rc), err.message)
+            : answer_with(r, MHD_HTTP_OK, what == READING_EXPORT ? "text/tab-separated-values; charset=utf-8" : "application/json",
+                          &reading_page(reading)->out);
     reading_done(reading);
     return result;
 }
@@ -109,11 +115,39 @@ bool http_is_recording_answer(const char *url) {
 }
 
 enum MHD_Result http_recording_answers(const struct http_request *r, const struct page_view *v) {
-    return read_answers(r, v, http_is_recording_form(r->url) ? READING_ANSWERS : READING_EXPORT, NULL);
+    int rc;
+    return read_answers(r, v, http_is_recording_form(r->url) ? READING_ANSWERS : READING_EXPORT, NULL, &rc);
+}
+
+/* Logs who answered what about which recording, and how it ended. */
+static void audit_answer(const struct http_request *r, const struct page_view *v, const struct correction *c, int rc) {
+    char id[ID_SIZE];
+    struct correction_place place;
+    take_id(r, id);
+    struct recording_entry *recording = recordings_find(v->recordings, v->all ? NULL : v->principal, id);
+    const bool found = recording && recording_answers(recording, &place);
+    const struct auth_record record = {.method = r->url,
+                                       .needed = ROLE_SUBMIT,
+                                       .outcome = err_name(rc),
+                                       .kind = "recording",
+                                       .id = found ? log_name(place.relative) : id,
+                                       .action = c->verb < CORRECTION_VERBS ? correction_verbs[c->verb] : NULL,
+                                       .person = c->answer.reader};
+    auth_audit(r->server->http->state.auth, &r->caller, &record);
+    recording_drop(recording);
+}
+
+static int take_form(const struct http_request *r, const char *body, struct correction_form *ret, struct err *err) {
+    const char *person = http_person(r);
+    *ret = (struct correction_form){.correction.verb = CORRECTION_VERBS};
+    int rc = body ? read_form(body, ret, err) : err_set(err, ERR_RANGE, "the form is too long");
+    if (person)
+        str_copy(ret->correction.answer.reader, sizeof ret->correction.answer.reader, person);
+    return rc || !person || *person ? rc : err_set(err, ERR_DENIED, "the proxy has not said who you are (X-Forwarded-User)");
 }
 
 enum MHD_Result http_correct_recording(const struct http_request *r, const struct page_view *v, const struct http_form *f) {
-    const struct auth_record record = {.method = r->url, .needed = ROLE_SUBMIT, .outcome = "ok"};
+    const struct auth_record record = {.method = r->url, .needed = ROLE_SUBMIT};
     struct auth *auth = r->server->http->state.auth;
     struct auth_refusal refusal;
     struct correction_form form;
@@ -123,15 +157,9 @@ enum MHD_Result http_correct_recording(const struct http_request *r, const struc
         auth_count_refusal(auth, &r->caller, &record, &refusal);
         return refuse_reader(r, MHD_HTTP_FORBIDDEN, refusal.err.message);
     }
-    auth_audit(auth, &r->caller, &record);
-    if (!body)
-        return refuse_reader(r, MHD_HTTP_CONTENT_TOO_LARGE, "the form is too long");
-    if (read_form(body, &form, &err))
-        return refuse_reader(r, MHD_HTTP_BAD_REQUEST, err.message);
-    const char *person = http_person(r);
-    if (person && !*person)
-        return refuse_reader(r, MHD_HTTP_FORBIDDEN, "the proxy has not said who you are (X-Forwarded-User)");
-    if (person)
-        str_copy(form.correction.answer.reader, sizeof form.correction.answer.reader, person);
-    return read_answers(r, v, READING_ANSWERS, &form);
+    int rc = take_form(r, body, &form, &err);
+    enum MHD_Result result = rc ? refuse_reader(r, body ? status_of_error(rc) : MHD_HTTP_CONTENT_TOO_LARGE, err.message)
+                                : read_answers(r, v, READING_ANSWERS, &form, &rc);
+    audit_answer(r, v, &form.correction, rc);
+    return result;
 }

@@ -300,13 +300,15 @@ void auth_count_failure(struct auth *a, const char *reason, const char *detail) 
 
 void auth_audit(struct auth *a, const struct auth_caller *caller, const struct auth_record *r) {
     const char *reason = r->reason && *r->reason ? r->reason : "none", *id = r->id ? r->id : "";
+    const char *person = r->person && *r->person ? r->person : "none";
     const enum log_level level = r->needed > ROLE_READ || r->reading ? LOG_INFO : LOG_DEBUG;
     if (level == LOG_INFO && !audit_allows(a->audit, caller->name, r->method, r->reading ? id : NULL, clock_ms()))
         return;
     log_write(level, "audit",
-              "principal=%s role=%s listener=%s method=%s outcome=%s seconds=%.3f peer=%s %s=%s reason=%s certificate=%s",
+              "principal=%s role=%s listener=%s method=%s outcome=%s seconds=%.3f peer=%s %s=%s reason=%s certificate=%s action=%s "
+              "person=%s",
               caller->name, role_name(caller->role), caller->listener, r->method, r->outcome, r->seconds, caller->peer, kind_of(r),
-              id_of(r), reason, *caller->certificate ? caller->certificate : "none");
+              id_of(r), reason, *caller->certificate ? caller->certificate : "none", r->action ? r->action : "none", person);
 }
 
 void auth_tick(struct auth *a) { audit_tick(a->audit, clock_ms()); }

@@ -59,8 +59,9 @@ struct auth_record {
     enum role needed;
     const char *outcome, *reason; /* reason: of an error */
     double seconds;
-    const char *kind, *id; /* "job" or "session" that the call is about, and its id */
-    bool reading;          /* it reads a patient's data */
+    const char *kind, *id;       /* "job", "session" or "recording" that the call is about, and its id */
+    const char *action, *person; /* of an answer about a recording, and who gave it */
+    bool reading;                /* it reads a patient's data */
 };
 
 /* A refusal; reason is a stable identifier for programs, metrics and logs. */

@@ -6,6 +6,7 @@ import csv
 import http.client
 import json
 import os
+import re
 import shutil
 import sqlite3
 import ssl
@@ -361,6 +362,9 @@ def check_answers(p, tmp):
         seen = "&seen=' + PAGE.revision + '&reader=x".replace("PAGE", page) if "reader" not in body else "&seen=' + PAGE.revision + '".replace("PAGE", page)
         got = browser.run(f"fetch(location.pathname + '/answers', {{method: 'POST', headers: {{'Content-Type': 'application/x-www-form-urlencoded'}}, body: '{body}{seen}'}}).then(a => a.status)")
         assert got == status, (body[:60], got)
+    log = p.d.read_log()
+    for outcome, about, action, person in (("ok", path.partition("/corrections/")[2].replace("_events.tsv", "_eeg.edf"), "reject", '"Ana <b>B</b>"'), ("invalid_argument", "", "add", "x"), ("invalid_argument", "", "none", "none")):
+        assert re.search(f'msg="audit" .* outcome={outcome} .* recording={about}.* action={action} person={person}', log), (outcome, about, action, person)
     for address in ("/recordings/../answers", "/recordings/%2e%2e%2f/answers", "/recordings//answers", "/recordings/" + "0" * 32 + "/answers"):
         assert p.ask(address)[0] == 404 and p.ask(address, "POST", Origin=p.base)[0] in (400, 404), address
     assert p.ask(url.strip().removeprefix(p.base) + "/answers", "POST", Origin="http://evil.example")[0] == 403
