@@ -119,9 +119,14 @@ def check_detector(d, recording, model):
     assert code == 0, err
     want = numpy.load(f"{d.dir}/want.npy")
     with open(f"{d.dir}/want.tsv", encoding="utf-8") as f:
-        events = [line.split("\t")[:2] for line in f.read().splitlines()[1:] if "\tsz\t" in line]
+        table = [line.split("\t") for line in f.read().splitlines()]
+    events = [row[:2] for row in table if row[2] == "sz"]
     detector = brr.Detector(model)
     found = detector.detect(uv, rate, labels)
+    found.save(f"{d.dir}/saved.tsv", uv.shape[1] / rate)
+    with open(f"{d.dir}/saved.tsv", encoding="utf-8") as f:
+        saved = [line.split("\t") for line in f.read().splitlines()]
+    assert saved == table[:1] + [row[:5] + ["n/a"] + row[6:] for row in table[1:]], (saved, table)  # an array has no date
     assert numpy.array_equal(found.probabilities, want), f"{model}: {numpy.abs(found.probabilities - want).max()}"
     assert [(f"{e.onset:.2f}", f"{e.duration:.2f}") for e in found.events] == [(f"{float(a):.2f}", f"{float(b):.2f}") for a, b in events], (found, events)
     check_connection(d, model, found, (uv, rate, labels))

@@ -6,6 +6,7 @@
 """
 import collections
 import ctypes
+import math
 
 from ._library import Error, Streams, load
 
@@ -31,10 +32,12 @@ class Results(collections.namedtuple("Results", "first probabilities events alar
 
     def save(self, path, seconds):
         """Writes an event file of a recording of so many seconds, as brrctl detect does; brrctl score compares it with labels."""
-        rows = [(e.onset, e.duration, "sz", f"{e.confidence:.4f}") for e in self.events] or [(0, seconds, "bckg", "n/a")]
+        rows = [(e.onset, e.onset + e.duration, "sz", f"{e.confidence:.2f}") for e in self.events] or [(0, seconds, "bckg", "n/a")]
+        hundredths = lambda s: math.floor(s * 100 + 0.5) / 100  # the end is rounded, so that onset + duration reads back as the end
         with open(path, "w", encoding="utf-8") as f:
-            f.write("onset\tduration\teventType\tconfidence\tchannels\tdateTime\trecordingDuration\n")
-            f.writelines(f"{onset:.2f}\t{duration:.2f}\t{kind}\t{confidence}\tn/a\tn/a\t{seconds:.2f}\n" for onset, duration, kind, confidence in rows)
+            f.write("onset\tduration\teventType\tconfidence\tchannels\tdateTime\trecordingDuration\ttrial_type\n")
+            f.writelines(f"{hundredths(onset):.2f}\t{hundredths(end) - hundredths(onset):.2f}\t{kind}\t{confidence}\tn/a\tn/a\t{seconds:.2f}\t{kind}\n"
+                         for onset, end, kind, confidence in rows)
 
 
 class _Error(ctypes.Structure):
