@@ -305,6 +305,23 @@ def readers_rows(path):
     return [(float(r["onset"]), round(float(r["onset"]) + float(r["duration"]), 2), r["eventType"], r["reader"], r["comment"]) for r in rows_of if r["reader"] != "n/a"]
 
 
+def check_overlap(browser, page, path):
+    """Two marks overlap; the answer about one of them is not the other's, and goes only when the reader says it twice."""
+    said, choose = f"{page}.said.textContent", f"{page}.choose({page}.events().find(e => Math.abs(e.onset - ONSET) < .01))"
+    browser.run(choose.replace("ONSET", "172"))
+    click(browser, "form.answer button[value=accept]")
+    browser.wait(f"{said}.startsWith('Saved: 172.00 to 178.00 s')")
+    before = readers_rows(path)
+    browser.run(choose.replace("ONSET", "176"))
+    assert browser.run(f"[{page}.chosen.onset, {page}.chosen.end, {page}.form.querySelector('[value=withdraw]').disabled]") == [176, 179, True]
+    click(browser, "form.answer button[value=reject]")
+    browser.wait(f"{said}.includes('by Ana B from 172.00 to 178.00 s')")
+    assert readers_rows(path) == before
+    click(browser, "form.answer button[value=reject]")
+    browser.wait(f"{said}.startsWith('Saved: 176.00 to 179.00 s is no seizure')")
+    assert [row[:3] for row in readers_rows(path) if row[0] >= 172] == [(176, 179, "bckg")], readers_rows(path)
+
+
 def check_answers(p, tmp):
     """A reader moves the end of a seizure, rejects an event, adds one; another one answers meanwhile; the label file has it all."""
     browser, viewer, page = p.browser, "document.getElementById('eeg').viewer", "document.getElementById('answers').answers"
@@ -312,7 +329,7 @@ def check_answers(p, tmp):
     with open(recording.replace("_eeg.edf", "_events.tsv"), encoding="utf-8") as f:
         labels = f.read()
     with open(f"{tmp}/found.tsv", "w", encoding="utf-8") as f:
-        f.write("onset\tduration\teventType\tconfidence\n3\t9.5\tsz\t0.55\n")
+        f.write("onset\tduration\teventType\tconfidence\n3\t9.5\tsz\t0.55\n172\t6\tsz\t0.5\n176\t3\tsz\t0.5\n")
     code, url, err = p.d.ctl("view", recording, "--events", f"{tmp}/found.tsv")
     assert code == 0, err
     browser.open(url.strip())
@@ -357,6 +374,7 @@ def check_answers(p, tmp):
     browser.wait(f"{said}.includes('somebody else has answered')")
     click(browser, "form.answer button[value=withdraw]")
     browser.wait(f"{said}.includes('has no answer')")
+    check_overlap(browser, page, path)
     for body, status in (("action=accept&onset=1&end=1e9", 400), ("action=accept&onset=nan&end=5", 400), ("action=add&onset=5&end=2", 400), ("action=add&onset=1&end=2&type=x", 400), ("x=" + "y" * 90000, 413),
                          ("action=add&onset=1&end=2&reader=a%0Ab", 400), ("action=add&onset=1&end=2&reader=%ff", 400), ("action=add&onset=1&end=2&comment=" + "z" * 300, 400), ("action=steal", 400)):
         seen = "&seen=' + PAGE.revision + '&reader=x".replace("PAGE", page) if "reader" not in body else "&seen=' + PAGE.revision + '".replace("PAGE", page)

@@ -1,4 +1,4 @@
-/* What readers say of the events of a recording. Below the viewer stand the events (marks of a model, a file or the labels, and what
+/* Answers of readers about the events of a recording. Below the viewer stand the events (marks of a model, a file or the labels, and what
  * readers added) and, for those who may answer, a form: the chosen event has handles at its onset and end; a button or a key says
  * what it is. Each answer is saved at once, in the label file that <section data-answers="URL"> names; the recording's own labels stay
  * as they are. When somebody else answered in the meantime, nothing is saved over it: the new answers are shown first. */
@@ -9,7 +9,8 @@
     const KEYS = {a: 'accept', r: 'reject', u: 'unsure', t: 'withdraw'};
     const word = (type) => ({bckg: 'no seizure', unknown: 'unsure'})[type] || type;
     const hundredth = (s) => Math.round(s * 100) / 100;
-    const overlaps = (a, b) => a.onset < b.end && a.end > b.onset;
+    const overlaps = (a, b) => a.onset < b.end && a.end > b.onset, same = (a, b) => Math.abs(a.onset - b.onset) < .006 && Math.abs(a.end - b.end) < .006;
+    const shared = (a, b) => (Math.min(a.end, b.end) - Math.max(a.onset, b.onset)) / (Math.max(a.end, b.end) - Math.min(a.onset, b.onset));
 
     function make(tag, attributes, ...children) {
         const element = document.createElement(tag);
@@ -26,7 +27,7 @@
             this.form = viewer.box.querySelector('form.answer');
             this.answers = [];
             this.revision = '';
-            this.chosen = null; /* {onset, end: as they stand now; from, to: of the event, not of a new one; text} */
+            this.chosen = null; /* {onset, end: as they stand now; from, to: of the event, not of a new one; text; own: its answer} */
             this.said = make('p', {class: 'hint', role: 'status'});
             this.about = make('p', {class: 'hint'});
             this.rows = make('tbody', {});
@@ -88,6 +89,26 @@
             return found.find((a) => a.type !== 'bckg') || found[0];
         }
 
+        /* The answer that is about this event and not about another one that overlaps it. */
+        ownOf(event) {
+            const events = this.events(), found = this.answerOf(event);
+            if (!found || found.type === 'bckg') return found;
+            return this.answers.find((a) => a.type !== 'bckg' && overlaps(a, event) && !events.some((e) => shared(a, e) > shared(a, event)));
+        }
+
+        answerNow(chosen) {
+            return (chosen.own && this.answers.find((a) => same(a, chosen.own))) || this.answerOf(chosen);
+        }
+
+        /* The answers about other events that would go. */
+        replaced(action) {
+            const c = this.chosen;
+            if (!c || action === 'done') return [];
+            const span = action === 'accept' && c.from !== undefined ? {onset: Math.min(c.onset, c.from), end: Math.max(c.end, c.to)} : c;
+            const gone = action === 'withdraw' ? [this.answerNow(c)] : this.answers.filter((a) => overlaps(a, span));
+            return gone.filter((a) => a && a.type !== 'bckg' && !(c.own && same(a, c.own)));
+        }
+
         async ask(fields) {
             const answer = await fetch(this.url, fields ? {method: 'POST', body: fields} : {cache: 'no-store'}), text = await answer.text();
             if (!answer.ok) throw Object.assign(new Error(answer.status === 401 ? 'sign in again' : text.trim()), {conflict: answer.status === 409, late: answer.status === 503});
@@ -112,9 +133,9 @@
         /* ---- the chosen event ---- */
 
         choose(event) {
-            const answer = this.answerOf(event), moved = answer && answer.type !== 'bckg' ? answer : event;
-            this.chosen = {onset: hundredth(moved.onset), end: hundredth(moved.end), from: Math.min(event.onset, moved.onset), to: Math.max(event.end, moved.end), text: event.text};
-            this.fill(answer);
+            const own = this.ownOf(event), moved = own && own.type !== 'bckg' ? own : event;
+            this.chosen = {onset: hundredth(moved.onset), end: hundredth(moved.end), from: Math.min(event.onset, moved.onset), to: Math.max(event.end, moved.end), text: event.text, own};
+            this.fill(own);
             this.say('');
             this.viewer.draw();
             this.show();
@@ -148,7 +169,7 @@
         }
 
         fields(action) {
-            const chosen = this.chosen || {}, form = new FormData(this.form), fresh = chosen.from === undefined, answer = action === 'withdraw' && this.answerOf(chosen);
+            const chosen = this.chosen || {}, form = new FormData(this.form), fresh = chosen.from === undefined, answer = action === 'withdraw' && this.answerNow(chosen);
             const span = answer ? answer : chosen;
             form.set('action', action === 'accept' && fresh ? 'add' : action);
             form.set('onset', span.onset ?? '');
@@ -159,8 +180,13 @@
         }
 
         async save(action) {
-            const chosen = this.chosen, of = () => chosen && JSON.stringify(this.answerOf(chosen)), before = of(), seen = this.revision;
+            const chosen = this.chosen, of = () => chosen && JSON.stringify([this.answerOf(chosen), this.replaced(action)]), before = of(), seen = this.revision;
             if (this.saving || (!chosen && action !== 'done')) return;
+            const gone = this.replaced(action), asked = JSON.stringify([action, chosen, gone]);
+            if (gone.length && this.asked !== asked) {
+                this.asked = asked;
+                return void this.say('Not saved yet: this replaces ' + gone.map((a) => word(a.type) + ' by ' + a.reader + ' from ' + a.onset.toFixed(2) + ' to ' + a.end.toFixed(2) + ' s').join(', ') + '. Do the same once more to replace it.', true);
+            }
             this.saving = true;
             if (!this.form.elements.reader.readOnly) localStorage.setItem('person', this.form.elements.reader.value);
             try {
@@ -175,13 +201,13 @@
                 }
                 const at = chosen && action !== 'done' ? chosen.onset.toFixed(2) + ' to ' + chosen.end.toFixed(2) + ' s' : 'the rest of the recording';
                 this.say('Saved: ' + at + (action === 'withdraw' ? ' has no answer' : ' is ' + (({reject: 'no seizure', done: 'without another seizure', unsure: 'unsure'})[action] || this.form.elements.type.value)) + '.');
-                if (chosen) chosen.from = Math.min(chosen.from ?? chosen.onset, chosen.onset), chosen.to = Math.max(chosen.to ?? chosen.end, chosen.end);
+                if (chosen) chosen.from = Math.min(chosen.from ?? chosen.onset, chosen.onset), chosen.to = Math.max(chosen.to ?? chosen.end, chosen.end), chosen.own = action === 'done' ? chosen.own : this.answers.find((a) => same(a, chosen));
             } catch (problem) {
                 this.say((problem.late ? '' : 'Not saved: ') + problem.message, true);
                 if (problem.late) setTimeout(() => this.read().then(() => this.show()), LOOK_AGAIN_MS);
             }
             this.saving = false;
-            if (this.chosen === chosen && chosen) this.fill(this.answerOf(chosen));
+            if (this.chosen === chosen && chosen) this.fill(this.answerNow(chosen));
             this.show();
             this.viewer.draw();
         }
