@@ -36,7 +36,7 @@ static int open_turns(struct services *s, int device, const struct config *confi
     return 0;
 }
 
-/* What the processes of jobs on this place of the device get. */
+/* The configuration of the processes of jobs on this place of the device. */
 static int open_process(struct services *s, int place, int number, const struct config *config, const struct config_source *source,
                         struct err *err) {
     const int device = s->devices_of[place];

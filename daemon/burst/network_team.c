@@ -18,7 +18,7 @@ struct team_rank {
     struct err err;
 };
 
-/* What all ranks do at once; a failure is final if they may have exchanged a part of it. */
+/* Work that all ranks do at once; a failure is final if they may have exchanged a part of it. */
 typedef int team_work(struct team_rank *rank, void *arg, struct err *err);
 
 struct network_team {

@@ -455,7 +455,8 @@ int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t devic
         o->answer->opened->alarms = set->rule;
     if ((rc = open_timeline(s, o->answer->opened, o->data ? &state : NULL, err)))
         return rc;
-    /* What comes faster than time passes is over before somebody looks at it. A stream goes on without. */
+    /* A stream faster than time is over before somebody looks at it and keeps no EEG; another goes on without where memory has no
+     * room. */
     if (s->open.realtime && !eegring_new(file->montage, s->viewer, &s->eeg, NULL))
         o->answer->eeg = eegring_share(s->eeg);
     post(s, live_order_answer(o));

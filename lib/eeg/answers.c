@@ -280,7 +280,7 @@ int answers_write(const struct answers *a, const struct answers_file *file, stru
     put_rows(&text, &rows, file);
     if (!str_ok(&text) || !digest_bytes(str_cstr(&text), text.len, sha256))
         return err_set(err, ERR_EXHAUSTED, "out of memory for the answers in %s", file->path);
-    /* What people said: brrd may replace it, and it holds labels. Listed before and after, so that it is brrd's at any moment. */
+    /* A copy of answers: brrd may replace it, and it holds labels. Listed before and after, so that it is brrd's at any moment. */
     if ((rc = fsio_mkdirs_above(file->path, err)) || (rc = outputs_announce_copy(file->path, sha256, err)) ||
         (rc = fsio_write_text(file->path, &text, err)))
         return rc;

@@ -14,7 +14,7 @@ enum {
 }; /* steps of |y[t] − y[t−1]| are whole numbers: their running sum is exact */
 static const double PRIOR_UV = 20, FLOOR_UV = 2, MOST = 10, LARGEST_STEP_UV = 1 << 18;
 
-/* What an envelope measures. */
+/* The measure of an envelope. */
 struct range {
     double band_hz[2], prior_uv, offset_uv;
 };

@@ -124,7 +124,7 @@ static int take_synapses(struct feagi_network *n, struct err *err) {
     return 0;
 }
 
-/* What the download's moment had, but for spikes on their way, which it lacks. */
+/* The state at the moment of the download, without spikes on their way, which the download lacks. */
 static int save_snapshot(const struct feagi_network *n, const struct connectome *c, const char *path, struct err *err) {
     uint32_t none = 0;
     OWNED_MEMORY uint16_t *fire_count = calloc((size_t)n->from.n_neurons + 1, sizeof *fire_count);

@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 
-/* Of an import. */
+/* Counts of an import. */
 struct sonata_told {
     int64_t neurons, synapses, virtual_neurons, injections;
     int64_t merged;  /* spikes of a source that fell into one tick with another of its spikes */

@@ -156,7 +156,7 @@ static int put_intfire1(const struct nodes_reading *r, int64_t node, int row, in
     return 0;
 }
 
-/* What a current of 1 that decays with tau_s adds to a membrane in a tick. */
+/* A current of 1 that decays with tau_s adds this to a membrane in a tick. */
 static double gain_of(double tick, double tau_m, double tau_s, double capacity) {
     double kept = exp(-tick / tau_m), current_kept = exp(-tick / tau_s);
     if (fabs(tau_m - tau_s) < 1e-9 * tau_m)
