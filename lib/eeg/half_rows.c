@@ -9,7 +9,7 @@
 enum { WIDE = 8 };
 
 #if defined(__x86_64__)
-static size_t wide_part(size_t n) { return __builtin_cpu_supports("f16c") ? n / WIDE * WIDE : 0; }
+static size_t wide_part(size_t n) { return __builtin_cpu_supports("avx2") ? n / WIDE * WIDE : 0; }
 
 __attribute__((target("avx,f16c"))) static void wide_to_floats(const uint16_t *from, size_t n, float *to) {
     for (size_t i = 0; i < n; i += WIDE)

@@ -129,7 +129,7 @@ struct scan_job ssd_job(const struct ssd_args *a) {
     return j;
 }
 
-/* What segments of `rows` rows hand on. */
+/* Room for the states that segments of `rows` rows hand on. */
 static void take_segments(struct scan_job *j, int64_t rows, struct cuda_area *area) {
     size_t each = j->segments > 1 ? (size_t)(rows * j->segments * j->channels) * sizeof(float) : 0;
     j->begins = (float *)cuda_take(area, each * SSD_STATES);

@@ -188,7 +188,7 @@ static __device__ inline void load_begin(const struct scan_job &j, const float *
         load_states(j, real ? whole : NULL, p.row * j.channels + d, h);
 }
 
-/* What a pass forward computes: outputs and the last state, the states at the starts of the gradient's tiles, or the state behind
+/* A pass forward computes: outputs and the last state, the states at the starts of the gradient's tiles, or the state behind
  * each segment that began at zero, with the product of its decays. */
 enum pass { OUTPUTS, STARTS, ENDS };
 
@@ -487,13 +487,14 @@ template <bool BF16, bool WIDE> static __global__ void __launch_bounds__(SSD_CHA
 
 /* ---- launches ---- */
 
-enum { FEW_BLOCKS = 4 };
+enum { FEW_BLOCKS = 4, MOST_SEGMENTS = 65535 }; /* of a grid's depth */
 static constexpr int64_t LONG = 4 * (int64_t)SSD_SEGMENT;
 
 bool ssd_suits(const struct scan_job *j) { return j->per_head && j->states <= N; }
 int64_t ssd_segments(const struct scan_job *j) {
     bool few = ssd_suits(j) && j->groups * j->blocks_per_group <= FEW_BLOCKS && j->length >= LONG;
-    return few ? cuda_ceil(j->length, SSD_SEGMENT) : 1;
+    int64_t segments = cuda_ceil(j->length, SSD_SEGMENT);
+    return few && segments <= MOST_SEGMENTS ? segments : 1;
 }
 
 static bool lies_wide(const struct scan_job *j) {
