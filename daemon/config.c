@@ -147,7 +147,7 @@ static const struct option rows[] = {
     {"limits.network_memory", OPTION_BYTES, C(network_bytes), "2GiB", 1 << 20, 1e15, NULL,
      "memory one spiking network may use, host and device; a client may ask for less"},
     {"limits.networks_memory", OPTION_STRING, R(networks_memory), "auto", 0, 0, NULL,
-     "memory of all spiking networks; auto = half of the device's"},
+     "memory of all spiking networks of a device; auto = half of the device's"},
     {"log.level", OPTION_ENUM, C(log_level), "info", 0, 0, "debug|info|warn|error", "minimum severity of log lines"},
     {"log.names", OPTION_BOOL, C(log_names), "true", 0, 0, NULL, "names of beds and patients in the log; false: ids alone"},
     {"log.format", OPTION_ENUM, C(log_format), "text", 0, 0, "text|json", "key=value text or JSON"},
