@@ -133,11 +133,12 @@ class Chromium:
         self.wait(f"location.href === {json.dumps(url)} && document.readyState === 'complete'")
 
     def wait(self, condition, seconds=PATIENCE):
-        """Until the expression is true: looked at at each frame or tick of the page, not from here."""
+        """Until the expression, or what its promise gives, is true: looked at at each tick of the page, not from here."""
         deadline = time.time() + seconds
         while time.time() < deadline:
             try:
-                if self.run(f"new Promise(done => {{ const look = n => ({condition}) ? done(true) : n ? setTimeout(look, 20, n - 1) : done(false); look(100); }})", 15):
+                if self.run(f"(async () => {{ for (let n = 0; n < 100; n++) {{ if (await ({condition})) return true; "
+                            "await new Promise(later => setTimeout(later, 20)); } return false; })()", 15):
                     return
             except (AssertionError, TimeoutError):  # the page was left in between, and its promise may never be answered
                 time.sleep(0.05)
