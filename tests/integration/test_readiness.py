@@ -92,7 +92,7 @@ def main():
         assert status == 503 and "models" in text and not notified.said("READY=1"), (status, text, notified.lines)
         d.release()
         assert watch.next() == SERVING and watch.check(b"") == SERVING
-        assert readyz(d) == (200, "ready\n")
+        until(lambda: readyz(d) == (200, "ready\n"), "the page is not ready where gRPC is")
         until(lambda: notified.said("READY=1"), "READY=1 was not sent")
         with urllib.request.urlopen(f"http://127.0.0.1:{d.port}/metrics", timeout=60) as answer:
             metrics = answer.read().decode()
