@@ -57,7 +57,7 @@ static bool same_kind(const struct device_set *set, int i, int k) {
     return n == strcspn(c, ":") && !strncmp(a, c, n);
 }
 
-/* The device with the most free memory among those that may be taken and are not yet; DEVICE_ANY: none. */
+/* Returns the device with the most free memory that is usable and not yet taken; DEVICE_ANY if there is none. */
 static int best_of(const struct device_set *set, int kind, unsigned taken) {
     int best = DEVICE_ANY;
     for (int i = 0; i < device_set_count(set); i++)
@@ -80,8 +80,8 @@ static unsigned choose_devices(const struct device_set *set, int n) {
     return 0;
 }
 
-/* The device of a new network, the first of those that share it, as devices are stopped in their order; DEVICE_ANY: the order has
- * the error. */
+/* Returns the device that leads a new network: the first of those that share it, since devices stop in their order. DEVICE_ANY: it
+ * failed, and the order has the error. */
 static int place_network(struct burst_service *b, struct network_order *o) {
     int only, n, first = DEVICE_ANY;
     if (burst_service_devices(b, o->device, &only, &n, &o->err))

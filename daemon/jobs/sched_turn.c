@@ -24,7 +24,7 @@ static bool may_start(const struct sched *s, const struct job *job) {
 /* The daemon died while the job ran, alone or with others: it runs alone until it has written a checkpoint. */
 static bool must_run_alone(const struct sched *s, const struct job *job) { return s->slots.n > 1 && job->isolated; }
 
-/* Where the job could start now; NULL: it waits. */
+/* Returns the slot in which the job could start now; NULL if it has to wait. */
 static struct slot *place_for(struct sched *s, const struct job *job) {
     return must_run_alone(s, job) && !sched_idle(s) ? NULL : slots_place(&s->slots, job);
 }
@@ -32,7 +32,7 @@ static struct slot *place_for(struct sched *s, const struct job *job) {
 /* Waits, and holds up those after it until it has all that it wants. */
 static bool holds_up(const struct sched *s, const struct job *job) { return must_run_alone(s, job) || job->devices > 1; }
 
-/* The first waiting job that must not run alone; `placeless`: of those that have no place now. */
+/* Returns the first waiting job that may run beside others and is not held; `placeless`: the first that has no place now, too. */
 static struct job *first_waiting(struct sched *s, bool placeless) {
     struct job *best = NULL;
     for (int i = 0; i < s->n_open; i++) {

@@ -14,7 +14,7 @@ struct job *job_record(const struct page_view *v, const char *id, struct err *er
 bool job_picture(struct html *h, const struct page_view *v, const char *path);
 void job_put_pictures(struct html *h, const char *id, const char *directory);
 void job_put_curves(struct html *h, const char *directory);
-/* Those of up to JOB_CURVES_MOST jobs: a drawing for each quantity, with a curve for each job. */
+/* Draws the curves of up to JOB_CURVES_MOST jobs, a drawing for each quantity with a curve for each job. */
 void job_put_curves_of(struct html *h, struct job *const *jobs, int n);
 /* Key and value of a result as cells of a table; value NULL: none. */
 void job_put_name(struct html *h, const char *key);

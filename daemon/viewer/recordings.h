@@ -40,7 +40,7 @@ struct recording_entry *recordings_find(struct recordings *all, const char *prin
 void recording_drop(struct recording_entry *r);              /* NULL is fine; the last one closes the file */
 const char *recording_name(const struct recording_entry *r); /* of its file */
 double recording_at(const struct recording_entry *r);
-/* Where its answers are saved, borrowed; false: they cannot be. */
+/* Names the place of its answers, borrowed; false if they cannot be saved. */
 bool recording_answers(const struct recording_entry *r, struct correction_place *ret);
 
 /* Samples for the viewer, as traces_of_stream: all voltages of one rate, means of several samples where that is above 512 Hz, each

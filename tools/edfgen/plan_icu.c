@@ -12,7 +12,7 @@ void plan_icu_patient(struct rng *rng, struct patient *p) {
     p->spikes_per_hour = log_between(rng, 1, 30);
 }
 
-/* Where a pattern is: all over the scalp, most of all in front, or on one side. */
+/* A pattern lies all over the scalp, most of all in front, or on one side. */
 static void draw_place(struct rng *rng, float weight[ELECTRODES]) {
     if (rng_uniform(rng) < 0.5)
         scalp_weights(0, between(rng, -0.2f, 0.9f), log_between(rng, 1.5f, 5), weight);

@@ -62,7 +62,7 @@ static int draw_trends(const char *path, const char *title, const double *values
     return plot_strips_draw(path, &picture, err);
 }
 
-/* The epochs of a piece of the recording; those that are not there stay as they are. */
+/* Writes the values of epochs first to first + n; those beyond the end of the samples stay as they are. */
 static int find_trends(const struct eegfile *file, const struct eeg_clip_config *config, int64_t first, int64_t n, double *values,
                        struct err *err) {
     OWNED(eeg_clip_done) struct eeg_clip clip = {0};

@@ -1,6 +1,7 @@
-/* The binary file: "FEAGI", version, from version 2 on flags and the size before compression, FNV-1a of what follows; then the
- * snapshot as bincode 1 writes it: fields in their order, little-endian, lengths as 64-bit numbers. It does not describe itself, so
- * a layout is taken for that of another version unless all lengths fit and the file ends where the snapshot does. */
+/* A binary file begins with "FEAGI" and the version; from version 2 on flags and the size before compression follow; then FNV-1a of
+ * the rest, which is the snapshot as bincode 1 writes it: fields in their order, little-endian, lengths as 64-bit numbers. It does
+ * not describe itself, so a layout is taken for that of another version unless all lengths fit and the file ends where the snapshot
+ * does. */
 #include "client/brrctl/feagi/feagi_file.h"
 
 #include <math.h>

@@ -176,7 +176,7 @@ static __device__ inline struct segment segment_of(const struct scan_job &j, int
         end = len;
     return {first < len ? first : len, end};
 }
-/* Where a segment's place among (rows, segments, D) is. */
+/* Returns the index of a segment among (rows, segments, D). */
 static __device__ inline int64_t segment_at(const struct scan_job &j, int64_t row, int64_t segment, int64_t d) {
     return ((row - j.first_row) * j.segments + segment) * j.channels + d;
 }
