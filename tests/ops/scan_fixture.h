@@ -128,6 +128,24 @@ struct arrays {
 
 static inline int64_t delta_width(const struct problem *p) { return p->share ? p->d / p->share : p->d; }
 
+enum { REF_CLAMP_MILLI_LO = 10, REF_CLAMP_MILLI_HI = 200 };
+
+static inline double ref_softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
+
+/* Move each delta whose step would lie within 1e-6 of a clamp: there its rounding decides on which side it is, and the slope on
+ * one side is 0. */
+static inline void keep_off_the_clamps(const struct problem *p, struct arrays *a) {
+    for (int64_t i = 0; p->clamp && i < a->count[DELTA]; i++)
+        for (;;) {
+            double pre = (double)a->in[DELTA][i] + (a->in[DBIAS] ? (double)a->in[DBIAS][i % delta_width(p)] : 0);
+            double step = p->plain_delta ? pre : ref_softplus(pre);
+            if (fabs(step - REF_CLAMP_MILLI_LO * 1e-3) > 1e-6 && fabs(step - REF_CLAMP_MILLI_HI * 1e-3) > 1e-6)
+                break;
+            float moved = a->in[DELTA][i] + 0x1p-4f;
+            a->in[DELTA][i] = p->bf16 ? fixture_from_bf16(fixture_bf16(moved)) : moved;
+        }
+}
+
 static inline struct arrays arrays_new(const struct problem *p) {
     int64_t w = delta_width(p), state = p->b * p->d * p->n, rows = p->b * p->l;
     struct arrays a = {.count = {rows * p->d, rows * w, p->share ? w : p->d * p->n, rows * p->g * p->n, rows * p->g * p->n, w, w,
@@ -150,6 +168,7 @@ static inline struct arrays arrays_new(const struct problem *p) {
                 memset(a.grad[i], 0, (size_t)a.count[i] * sizeof(float)); /* these are added to */
         }
     }
+    keep_off_the_clamps(p, &a);
     a.out = fixture_floats(rows * p->d, NAN, NAN);
     a.ht = fixture_floats(state, NAN, NAN);
     a.expected_out = fixture_memory((size_t)(rows * p->d) * sizeof(double));
@@ -190,7 +209,6 @@ static inline double ref_phi(double v) { return fabs(v) < 1e-5 ? 1 + v / 2 : exp
 static inline double ref_phi_slope(double v) {
     return fabs(v) < 1e-2 ? 0.5 + v / 3 + v * v / 8 + v * v * v / 30 : (exp(v) * (v - 1) + 1) / (v * v);
 }
-enum { REF_CLAMP_MILLI_LO = 10, REF_CLAMP_MILLI_HI = 200 };
 
 struct ref_step {
     double delta, slope; /* Δ and ∂Δ/∂pre */
@@ -198,7 +216,7 @@ struct ref_step {
 static inline struct ref_step ref_step_of(const struct problem *p, double pre) {
     struct ref_step s = {pre, 1};
     if (!p->plain_delta)
-        s = (struct ref_step){pre > 0 ? pre + log1p(exp(-pre)) : log1p(exp(pre)), ref_sigmoid(pre)};
+        s = (struct ref_step){ref_softplus(pre), ref_sigmoid(pre)};
     double lo = REF_CLAMP_MILLI_LO * 1e-3f, hi = REF_CLAMP_MILLI_HI * 1e-3f;
     if (p->clamp && (s.delta < lo || s.delta > hi))
         s = (struct ref_step){s.delta < lo ? lo : hi, 0};
