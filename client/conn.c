@@ -471,17 +471,15 @@ static int no_connection(const struct conn_call *c, const char *text, struct brr
                           "only the daemon's user, root and members of listen.unix_group may use %s; use sudo or join the group",
                           c->endpoint);
     if (handshake && strstr(text, "verify failed"))
-        return conn_error(
-            err, BRR_UNAVAILABLE,
-            "the certificate of the daemon at %s cannot be trusted: it has expired, or the CA given with --tls-ca is of "
-            "another daemon, or tls.cert lacks an intermediate certificate",
-            c->endpoint);
+        return conn_error(err, BRR_UNAVAILABLE,
+                          "the certificate of the daemon at %s cannot be trusted: it has expired, or the CA given with --tls-ca is "
+                          "of another daemon, or tls.cert lacks an intermediate certificate",
+                          c->endpoint);
     if (strstr(text, "is not in peer certificate") || strstr(text, "Hostname Verification"))
-        return conn_error(
-            err, BRR_UNAVAILABLE,
-            "the daemon's certificate does not name the host of %s; use a name that it lists, or add this one with `brrctl "
-            "tls renew DIR --host NAME`",
-            c->endpoint);
+        return conn_error(err, BRR_UNAVAILABLE,
+                          "the daemon's certificate does not name the host of %s; use a name that it lists, or add this one with "
+                          "`brrctl tls renew DIR --host NAME`",
+                          c->endpoint);
     if (handshake && strstr(text, "wrong version"))
         return conn_error(err, BRR_UNAVAILABLE, "the server at %s does not speak TLS; remove --tls-ca, or check the port",
                           c->endpoint);

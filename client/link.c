@@ -160,17 +160,15 @@ static void on_opened_again(struct link *l, Brr__V1__ServerMessage *m) {
     if (strcmp(o->model_sha256, first->model_sha256) != 0) {
         link_fail(l, BRR_ABORTED, "the daemon now serves another model under this name; run the recording again");
     } else if (!o->resumed && l->out.dropped_through > 0) {
-        link_fail(
-            l, BRR_ABORTED,
-            "the daemon no longer has the session: it was away for longer than limits.resume_ttl, or its snapshot is missing; "
-            "run the recording again");
+        link_fail(l, BRR_ABORTED,
+                  "the daemon no longer has the session: it was away for longer than limits.resume_ttl, or its snapshot is "
+                  "missing; run the recording again");
         str_copy(l->error.reason, sizeof l->error.reason, "SESSION_EXPIRED");
     } else if (!outbox_rewind(&l->out, o->next_sample)) {
         link_fail(l, BRR_DATA_LOSS,
-                  l->unsaved
-                      ? "the daemon restarted while it could not write snapshots (paths.results), so the state of the stream is "
-                        "lost; open a new stream"
-                      : "the daemon asks for samples that it had acknowledged as durable; run the recording again");
+                  l->unsaved ? "the daemon restarted while it could not write snapshots (paths.results), so the state of the "
+                               "stream is lost; open a new stream"
+                             : "the daemon asks for samples that it had acknowledged as durable; run the recording again");
     }
     if (l->state == LINK_FAILED) {
         inbox_free_message(m);

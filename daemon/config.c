@@ -78,8 +78,7 @@ static const struct option rows[] = {
      "limit for the folders of ended jobs; above it the oldest jobs are deleted; none = no limit"},
     {"executors", OPTION_NODE, R(executors), "null", 0, 0, NULL,
      "NAME: {kind: slurm, partition, template, config, jobs}: clusters that run the jobs whose file says executor: NAME; local: "
-     "{kind: process}: jobs of this machine run in processes of their own; "
-     "docs/scaling.md"},
+     "{kind: process}: jobs of this machine run in processes of their own; docs/scaling.md"},
     {"journal.file", OPTION_STRING, C(journal), "null", 0, 0, NULL,
      "SQLite file of what happened to each stream: alarms, events, gaps, quality, connections; default "
      "paths.results/journal.sqlite"},
@@ -89,24 +88,20 @@ static const struct option rows[] = {
      "limit for the journal; above it the oldest entries are deleted; none = no limit"},
     {"serve", OPTION_NODE, R(serve), "null", 0, 0, NULL,
      "list of {name, checkpoint, device}, checkpoint as `brrctl load` takes it: job:ID, upload:NAME, line_length, a file, "
-     "store://NAME/KEY; served under names that never had a model; a name keeps what was promoted later, and "
-     "stays unloaded"},
+     "store://NAME/KEY; served under names that never had a model; a name keeps what was promoted later, and stays unloaded"},
     {"serve_precision", OPTION_ENUM, C(serve_precision), "fp32", 0, 0, "fp32|bf16|auto",
      "of all models of streams; bf16: a model whose logits differ more from fp32 than its file allows is refused; auto: bf16 on a "
-     "GPU, "
-     "but fp32 for such a model"},
+     "GPU, but fp32 for such a model"},
     {"alarms.rejoin", OPTION_DURATION, C(rejoin_ms), "60s", 0, 3600 * 1000, NULL,
      "an alarm of a bed that begins so soon after the one before ended is the same alarm: people are told of its end only when it "
-     "did "
-     "not go on"},
+     "did not go on"},
     {"alarms.url", OPTION_STRING, C(alarms_url), "null", 0, 0, NULL,
      "address of the pages as people reach them, such as https://eeg.example:8443, for the links that hooks get"},
     {"alarms.hooks", OPTION_NODE, R(hooks), "null", 0, 0, NULL,
      "list of {name, command: [words…]} or {name, url, secret_file}: whom to tell about alarms; docs/operations.md"},
     {"alarms.escalation", OPTION_NODE, R(escalation), "null", 0, 0, NULL,
      "list of {after, hooks: [names]}: hooks that are told when nobody has acknowledged an alarm for so long, and of nothing else; "
-     "the "
-     "last step is repeated; docs/alarms.md"},
+     "the last step is repeated; docs/alarms.md"},
     {"alarms.repeat", OPTION_DURATION, C(escalation.repeat_ms), "5m", 1000, 0, NULL, "between repeats of the last step"},
     {"beds", OPTION_STRINGS, R(beds), "[]", 0, 0, NULL,
      "list of names of beds: the roster and the order of the tiles on the pages; a bed without a stream is shown as not connected"},

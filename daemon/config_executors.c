@@ -20,8 +20,7 @@ static const struct option rows[] = {
      "a daemon.yaml that the nodes see, for the stores, device and threads of the ranks"},
     {"environment", OPTION_STRINGS, E(environment),
      "[PATH, HOME, USER, LOGNAME, SHELL, LANG, 'LC_*', TZ, LD_LIBRARY_PATH, 'XDG_*', 'SLURM_*', 'BRR*', 'OMP_*', 'OMPI_*', "
-     "'PRTE_*', "
-     "'NCCL_*', 'AWS_*', '*_proxy', '*_PROXY']",
+     "'PRTE_*', 'NCCL_*', 'AWS_*', '*_proxy', '*_PROXY']",
      0, 0, NULL, "the daemon's variables that Slurm's commands and jobs get: names, or patterns such as 'AWS_*'"},
     {"jobs", OPTION_I64, E(slurm.jobs), "4", 1, CONFIG_MAX_REMOTE, NULL, "how many jobs of this daemon it has at a time"},
 };

@@ -130,11 +130,10 @@ static int move_paths(struct db *db, const char *from, const char *to, struct er
         if ((rc = change(db, sql, from, to, err)))
             return rc;
     }
-    return change(
-        db,
-        "UPDATE jobs SET state='queued', reason='restored from a backup; begins at its newest checkpoint, if that is there' "
-        "WHERE state IN ('preparing', 'running')",
-        NULL, NULL, err);
+    return change(db,
+                  "UPDATE jobs SET state='queued', reason='restored from a backup; begins at its newest checkpoint, if that is "
+                  "there' WHERE state IN ('preparing', 'running')",
+                  NULL, NULL, err);
 }
 
 static int change_database(const struct restore *r, const char *path, struct err *err) {

@@ -37,9 +37,8 @@ int thread_room_check(int n, struct err *err) {
     free(threads);
     if (!failed)
         return 0;
-    return err_set(
-        err, ERR_EXHAUSTED,
-        "the daemon needs about %d threads, and %d can be started (%s): raise TasksMax of its service, the pids limit of its "
-        "container, or ulimit -u",
-        n, started, strerror(failed));
+    return err_set(err, ERR_EXHAUSTED,
+                   "the daemon needs about %d threads, and %d can be started (%s): raise TasksMax of its service, the pids limit "
+                   "of its container, or ulimit -u",
+                   n, started, strerror(failed));
 }

@@ -44,8 +44,7 @@ static const char USAGE[] =
     "seizures are of all kinds: rhythms, spikes and waves, low and fast onsets, with muscle and without. icu: wide seizures among\n"
     "periodic discharges and rhythmic delta, which last for minutes and are no seizures.\n"
     "--bids writes a BIDS dataset: DIR/sub-NN/eeg/sub-NN_task-szMonitoring_run-MM_eeg.edf with _events.tsv, _channels.tsv, "
-    "_eeg.json "
-    "and\n"
+    "_eeg.json and\n"
     "_events.json, and DIR/dataset_description.json and README.\n"
     "With --burst-suppression the recordings are in burst suppression throughout, RATIO (0.5 to 0.95) of the time suppressed; the\n"
     "suppressions are rows of _events.tsv with the eventType 'suppression'. It needs --seizures-per-patient 0.\n";

@@ -64,9 +64,8 @@ bool http_readiness(const struct http_state *state, struct str *body) {
     else if (journal)
         str_puts(body, "not ready: the journal cannot be written, or its volume does not answer; alarms are told all the same\n");
     else if (hooks)
-        str_puts(body,
-                 "not ready: a hook does not deliver: people may not be told about alarms; the log and `brrctl hooks test` say "
-                 "which one and why\n");
+        str_puts(body, "not ready: a hook does not deliver: people may not be told about alarms; the log and `brrctl hooks test` "
+                       "say which one and why\n");
     else
         str_puts(body, "ready\n");
     return serving && !bad && device_serves && writable && models == MODELS_WARM && !full && !unsaved && !journal && !hooks;
@@ -239,15 +238,15 @@ static enum MHD_Result answer_reading(const struct http_request *r, const struct
     struct err err;
     int rc = reading_run(&request, &reading, &err);
     if (rc == ERR_NOT_FOUND)
-        return answer_error(r, v, MHD_HTTP_NOT_FOUND, "Not found",
-                            what == READING_STREAM
-                                ? "There is no stream of this id, or its client has ended it more than ten minutes ago. "
-                                  "brrctl journal has what happened to it."
-                            : what == READING_JOB       ? "There is no job of this id; it may have been deleted."
-                            : what == READING_JOBS      ? "None of these jobs is there; they may have been deleted."
-                            : what == READING_RECORDING ? "The recording is not shown any more, or another caller asked for it. "
-                                                          "brrctl view FILE shows it again."
-                                                        : "The job has no picture of this name.");
+        return answer_error(
+            r, v, MHD_HTTP_NOT_FOUND, "Not found",
+            what == READING_STREAM ? "There is no stream of this id, or its client has ended it more than ten minutes ago. brrctl "
+                                     "journal has what happened to it."
+            : what == READING_JOB  ? "There is no job of this id; it may have been deleted."
+            : what == READING_JOBS ? "None of these jobs is there; they may have been deleted."
+            : what == READING_RECORDING
+                ? "The recording is not shown any more, or another caller asked for it. brrctl view FILE shows it again."
+                : "The job has no picture of this name.");
     if (rc)
         return answer_error(r, v, MHD_HTTP_SERVICE_UNAVAILABLE, "Not now", err.message);
     const struct html *page = reading_page(reading);
@@ -421,10 +420,9 @@ static enum MHD_Result answer_viewed(const struct http_request *r, const struct 
 static enum MHD_Result answer_reader(struct http_request *r) {
     struct auth_refusal refusal;
     if (strcmp(r->url, "/metrics") != 0 && !http_host_fits(r))
-        return answer_error(
-            r, NULL, MHD_HTTP_MISDIRECTED_REQUEST, "Not under this name",
-            "The daemon does not have the name by which the browser asks for it. Use its address, or list the name in "
-            "http.names of its configuration.");
+        return answer_error(r, NULL, MHD_HTTP_MISDIRECTED_REQUEST, "Not under this name",
+                            "The daemon does not have the name by which the browser asks for it. Use its address, or list the name "
+                            "in http.names of its configuration.");
     if (!strcmp(r->url, "/link"))
         return http_link(r);
     if (!http_admit(r, &refusal))

@@ -7,9 +7,8 @@
 
 static const char text_type[] = "text/plain; charset=utf-8";
 /* Pages load their own style, script and pictures, and nothing from anywhere else; pictures of jobs load nothing. */
-static const char page_policy[] =
-    "Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+static const char page_policy[] = "Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; img-src "
+                                  "'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 static const char picture_policy[] = "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; sandbox";
 
 static void put_header(struct MHD_Response *response, const char *line) {

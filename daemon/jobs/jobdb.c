@@ -244,10 +244,9 @@ static const char sequence_counter[] = "job sequence";
 int jobdb_sequence(struct db *db, int64_t *ret, struct err *err) {
     struct db_query q;
     bool row = false;
-    int rc = db_query(db,
-                      "SELECT max(coalesce((SELECT value FROM counters WHERE name=?), 1), coalesce((SELECT max(sequence) FROM "
-                      "jobs), 0) + 1)",
-                      "read the number of the next job", &q, err);
+    int rc = db_query(
+        db, "SELECT max(coalesce((SELECT value FROM counters WHERE name=?), 1), coalesce((SELECT max(sequence) FROM jobs), 0) + 1)",
+        "read the number of the next job", &q, err);
     if (rc)
         return rc;
     db_put_text(&q, sequence_counter);
@@ -326,10 +325,9 @@ int jobdb_add_checkpoint(struct db *db, const char *job_id, const struct task_ch
     int rc = db_query(db,
                       "INSERT INTO checkpoints(job_id, step, epoch, path, sha256, bytes, metric, metric_name, best, created_ms) "
                       "VALUES(?,?,?,?,?,?,?,?,?,?) ON CONFLICT(job_id, step) DO UPDATE SET epoch=excluded.epoch, "
-                      "path=excluded.path, bytes=excluded.bytes, best=excluded.best, "
-                      "metric=CASE WHEN sha256=excluded.sha256 THEN coalesce(excluded.metric, metric) ELSE excluded.metric END, "
-                      "metric_name=CASE WHEN sha256=excluded.sha256 AND excluded.metric IS NULL THEN metric_name ELSE "
-                      "excluded.metric_name END, sha256=excluded.sha256",
+                      "path=excluded.path, bytes=excluded.bytes, best=excluded.best, metric=CASE WHEN sha256=excluded.sha256 THEN "
+                      "coalesce(excluded.metric, metric) ELSE excluded.metric END, metric_name=CASE WHEN sha256=excluded.sha256 "
+                      "AND excluded.metric IS NULL THEN metric_name ELSE excluded.metric_name END, sha256=excluded.sha256",
                       "save a checkpoint", &q, err);
     if (rc)
         return rc;
@@ -364,11 +362,11 @@ int jobdb_records(struct db *db, const char *job_id, int (*visit)(void *ctx, con
                   struct err *err) {
     struct db_query q;
     bool row = true;
-    int rc = db_query(db,
-                      "SELECT c.job_id, c.step, c.epoch, c.path, c.sha256, c.bytes, c.metric, c.metric_name, c.best, c.created_ms, "
-                      "p.step, p.path FROM checkpoints c LEFT JOIN pins p USING(job_id, step) WHERE ?1='' OR c.job_id=?1 "
-                      "ORDER BY c.created_ms, c.step",
-                      "read checkpoints", &q, err);
+    int rc = db_query(
+        db,
+        "SELECT c.job_id, c.step, c.epoch, c.path, c.sha256, c.bytes, c.metric, c.metric_name, c.best, c.created_ms, p.step, "
+        "p.path FROM checkpoints c LEFT JOIN pins p USING(job_id, step) WHERE ?1='' OR c.job_id=?1 ORDER BY c.created_ms, c.step",
+        "read checkpoints", &q, err);
     if (rc)
         return rc;
     db_put_text(&q, job_id);

@@ -53,12 +53,11 @@ int journaldb_open_reader(const char *path, struct db **ret, struct err *err) {
 
 int journaldb_insert(struct db *db, const struct journal_entry *e, int64_t *ret_id, struct err *err) {
     struct db_query q;
-    int rc =
-        db_query(db,
-                 "INSERT OR IGNORE INTO journal(kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, "
-                 "client, address, model, sha256, detail, live, alarm, person, step, until_ms) "
-                 "VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                 "write an entry", &q, err);
+    int rc = db_query(
+        db,
+        "INSERT OR IGNORE INTO journal(kind, number, received_ms, sample_ms, start_s, end_s, value, session, principal, client, "
+        "address, model, sha256, detail, live, alarm, person, step, until_ms) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "write an entry", &q, err);
     if (rc)
         return rc;
     db_put_text(&q, journal_kind_name(e->kind));
@@ -191,10 +190,9 @@ int journaldb_open_alarms(struct db *db, int64_t since_ms, journal_visit_fn *vis
     struct db_query q;
     bool row = false;
     int rc = db_query(db,
-                      "SELECT " JOURNALDB_ROW
-                      " FROM journal WHERE kind = 'alarm_on' AND received_ms >= ?1 AND NOT EXISTS (SELECT 1 FROM "
-                      "journal later WHERE later.session = journal.session AND later.kind IN ('alarm_on', 'alarm_off', 'moved') "
-                      "AND later.id > journal.id) ORDER BY id",
+                      "SELECT " JOURNALDB_ROW " FROM journal WHERE kind = 'alarm_on' AND received_ms >= ?1 AND NOT EXISTS (SELECT "
+                      "1 FROM journal later WHERE later.session = journal.session AND later.kind IN "
+                      "('alarm_on', 'alarm_off', 'moved') AND later.id > journal.id) ORDER BY id",
                       "read open alarms", &q, err);
     if (rc)
         return rc;

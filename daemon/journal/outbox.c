@@ -111,12 +111,11 @@ static void release(struct offered *all, const struct outlet *outlet) {
 int outbox_offer(struct db *db, const struct outlet *outlet, int i, struct err *err) {
     struct db_query q;
     bool row = false;
-    int rc =
-        db_query(db,
-                 "SELECT ?1 - outbox.boot_ms, " JOURNALDB_ROW
-                 " FROM outbox JOIN journal ON journal.id = outbox.entry WHERE outbox.id IN (SELECT id FROM outbox WHERE hook = ?2 "
-                 "ORDER BY id DESC LIMIT ?3) ORDER BY outbox.id",
-                 "read deliveries", &q, err);
+    int rc = db_query(db,
+                      "SELECT ?1 - outbox.boot_ms, " JOURNALDB_ROW
+                      " FROM outbox JOIN journal ON journal.id = outbox.entry WHERE outbox.id IN (SELECT id FROM outbox WHERE hook "
+                      "= ?2 ORDER BY id DESC LIMIT ?3) ORDER BY outbox.id",
+                      "read deliveries", &q, err);
     if (rc)
         return rc;
     struct offered *all = calloc(1, sizeof *all);

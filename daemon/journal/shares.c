@@ -105,11 +105,10 @@ struct victim {
 static int delete_oldest(struct db *db, const struct victim *v, int64_t *ret_n, struct err *err) {
     char sql[512];
     struct db_query q;
-    str_format(
-        sql, sizeof sql,
-        "DELETE FROM journal WHERE id IN (SELECT id FROM journal WHERE principal = ?1%s%s AND id < (SELECT max(id) FROM journal) "
-        "ORDER BY id LIMIT ?2)",
-        v->bed ? " AND client = ?3" : "", v->alarms ? "" : " AND " JOURNALDB_IS_ALARM " = 0");
+    str_format(sql, sizeof sql,
+               "DELETE FROM journal WHERE id IN (SELECT id FROM journal WHERE principal = ?1%s%s AND id < (SELECT max(id) FROM "
+               "journal) ORDER BY id LIMIT ?2)",
+               v->bed ? " AND client = ?3" : "", v->alarms ? "" : " AND " JOURNALDB_IS_ALARM " = 0");
     int rc = db_query(db, sql, "delete its oldest entries", &q, err);
     if (rc)
         return rc;

@@ -351,11 +351,10 @@ static int take_rest(const struct live_stream *s, struct modelfile *file, struct
     if (rc)
         return rc;
     if (!file->most_missing)
-        return err_set(
-            err, ERR_PRECONDITION,
-            "montage %s lacks channels, and this model is a network, which needs all of them; line_length and band_power "
-            "take what is there",
-            file->montage);
+        return err_set(err, ERR_PRECONDITION,
+                       "montage %s lacks channels, and this model is a network, which needs all of them; line_length and "
+                       "band_power take what is there",
+                       file->montage);
     int least = channels - (int)file->most_missing;
     if ((rc = montage_rest_of(file->montage, s->open.labels, s->open.n_labels, least > s->open.partial ? least : s->open.partial,
                               &rest, err)))

@@ -45,12 +45,11 @@ static int check_share(const struct sessions *all, const char *principal, struct
     int own = 0;
     for (const struct session *s = all->first; s; s = s->next_session)
         own += s->stage != SESSION_CLOSED && !s->ended && !strcmp(s->token.principal, principal);
-    return own < most
-               ? 0
-               : err_set(err, ERR_EXHAUSTED,
-                         "this caller has %d streams already, those that wait for their client included; one caller may have "
-                         "%d of limits.sessions (%d)",
-                         own, most, all->config.max_sessions);
+    return own < most ? 0
+                      : err_set(err, ERR_EXHAUSTED,
+                                "this caller has %d streams already, those that wait for their client included; one caller may "
+                                "have %d of limits.sessions (%d)",
+                                own, most, all->config.max_sessions);
 }
 
 int session_open(struct sessions *all, const struct session_request *request, const struct session_sink *sink, void *owner,

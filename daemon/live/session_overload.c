@@ -29,11 +29,10 @@ int64_t session_retry_ms(const struct session *s, const char *reason) {
 static void shed(struct session *s, int64_t now) {
     int64_t lag = session_lag_ms(s, now), limit = s->all->config.lag_ms;
     struct err err;
-    err_set(
-        &err, ERR_EXHAUSTED,
-        "the device is %.1f s behind this live stream, more than limits.lag allows (%.1f s): fewer streams or jobs, or a faster "
-        "device",
-        (double)lag / 1000, (double)limit / 1000);
+    err_set(&err, ERR_EXHAUSTED,
+            "the device is %.1f s behind this live stream, more than limits.lag allows (%.1f s): fewer streams or jobs, or a "
+            "faster device",
+            (double)lag / 1000, (double)limit / 1000);
     log_warn("a live stream is sent away", "session=%s model=%s lag_s=%.1f", s->id, s->model, (double)lag / 1000);
     session_count(s, "brrd_stream_overloads_total", NULL, 1);
     s->shed = true;

@@ -86,11 +86,10 @@ static int refer_builtin(const struct models *m, const char *ref, struct model_r
 
 static int refer_file(const char *ref, struct model_ref *ret, struct err *err) {
     if (model_fetch_is_url(ref))
-        return err_set(
-            err, ERR_PRECONDITION,
-            "model %.200s lies in a store, which jobs and streams alone can name; here serve it first: `brrctl checkpoint promote "
-            "%.200s NAME`, and say NAME",
-            ref, ref);
+        return err_set(err, ERR_PRECONDITION,
+                       "model %.200s lies in a store, which jobs and streams alone can name; here serve it first: `brrctl "
+                       "checkpoint promote %.200s NAME`, and say NAME",
+                       ref, ref);
     if (!strchr(ref, '/')) {
         const char *nearest = builtin_nearest(ref);
         return err_set(

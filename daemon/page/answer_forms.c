@@ -69,19 +69,17 @@ void answer_forms_put(struct html *h, const struct page_view *v, const struct st
 void answer_forms_put_bed(struct html *h, const struct page_view *v) {
     if (!page_answers(v, v->principal, NULL))
         return;
-    html_put(
-        h, "<section aria-labelledby=\"standby\"><h2 id=\"standby\">Standby and test</h2><form class=\"answer\" method=\"post\" "
-           "action=\"/alarms\"><input type=\"hidden\" name=\"next\" value=\"/alarms\"><label>Bed <input type=\"text\" name=\"bed\" "
-           "maxlength=\"127\" required list=\"beds\"></label><datalist id=\"beds\">");
+    html_put(h, "<section aria-labelledby=\"standby\"><h2 id=\"standby\">Standby and test</h2><form class=\"answer\" "
+                "method=\"post\" action=\"/alarms\"><input type=\"hidden\" name=\"next\" value=\"/alarms\"><label>Bed <input "
+                "type=\"text\" name=\"bed\" maxlength=\"127\" required list=\"beds\"></label><datalist id=\"beds\">");
     for (int i = 0; i < v->status->n_streams; i++)
         if (page_sees(v, &v->status->streams[i]) && *v->status->streams[i].client)
             html_put(h, "<option value=\"%s\"></option>", v->status->streams[i].client);
     html_put(h, "</datalist>");
     put_name_field(h, v);
-    html_put(
-        h, "<button type=\"submit\" name=\"standby\" value=\"30\">Standby 30 min</button><button type=\"submit\" name=\"standby\" "
-           "value=\"120\">2 h</button><button type=\"submit\" name=\"standby\" value=\"0\">End of standby</button><button "
-           "type=\"submit\" name=\"action\" value=\"test\">Test alarm</button></form><p class=\"hint\">A bed in standby has no "
-           "technical alarms; the alarms of its patient go on. A test alarm lasts 20 s and calls whom an alarm calls, until it is "
-           "acknowledged.</p></section>\n");
+    html_put(h, "<button type=\"submit\" name=\"standby\" value=\"30\">Standby 30 min</button><button type=\"submit\" "
+                "name=\"standby\" value=\"120\">2 h</button><button type=\"submit\" name=\"standby\" value=\"0\">End of "
+                "standby</button><button type=\"submit\" name=\"action\" value=\"test\">Test alarm</button></form><p "
+                "class=\"hint\">A bed in standby has no technical alarms; the alarms of its patient go on. A test alarm lasts 20 s "
+                "and calls whom an alarm calls, until it is acknowledged.</p></section>\n");
 }

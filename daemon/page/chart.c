@@ -55,8 +55,8 @@ void chart_put_minute(struct html *h, const struct status_stream *s) {
     char path[CHART_PATH_SIZE];
     struct words w;
     html_put(h,
-             "<svg class=\"minute\" viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" role=\"img\" "
-             "aria-label=\"probability of the last 60 s, now %s\">",
+             "<svg class=\"minute\" viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"probability of "
+             "the last 60 s, now %s\">",
              CHART_WIDTH, CHART_HEIGHT, words_p(&w, s->probability));
     if (s->on > 0)
         html_put(h, "<path class=\"on\" d=\"M0 %.1fH%d\"/>", height_of(s->on), CHART_WIDTH);
@@ -95,9 +95,7 @@ static void put_time_lines(struct html *h, int seconds) {
 }
 
 void chart_put_hours(struct html *h, const struct chart_hours *c) {
-    html_put(h,
-             "<svg class=\"hours\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"probability, alarms and events over time"
-             "\">",
+    html_put(h, "<svg class=\"hours\" viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"probability, alarms and events over time\">",
              WIDE, TALL + BAND + 22);
     put_spans(h, c, false);
     put_time_lines(h, c->n * (PAST_STEP_MS / 1000));

@@ -117,9 +117,8 @@ bool page_compare(struct html *h, const struct page_view *v, const char *ids) {
     shell_begin(h, v, &(struct shell){.title = "Jobs side by side", .place = SHELL_JOBS, .live = true});
     html_put(h, "<h1>Jobs side by side</h1>\n<div class=\"panels two\">\n");
     job_put_curves_of(h, c.jobs, c.n);
-    html_put(h,
-             "<section class=\"wide\" aria-labelledby=\"scores\"><h2 id=\"scores\">Results</h2><div class=\"scroll\"><table><thead>"
-             "<tr><th scope=\"col\">job</th>");
+    html_put(h, "<section class=\"wide\" aria-labelledby=\"scores\"><h2 id=\"scores\">Results</h2><div "
+                "class=\"scroll\"><table><thead><tr><th scope=\"col\">job</th>");
     for (int i = 0; i < c.n; i++)
         html_put(h, "<th scope=\"col\" class=\"id key c%d\"><a href=\"/jobs/%s\">%s</a></th>", i, c.jobs[i]->id, c.jobs[i]->id);
     html_put(h, "</tr></thead><tbody>\n");

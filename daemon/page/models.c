@@ -11,19 +11,15 @@ static void put_rates(struct html *h, const struct status_model *m) {
     if (!m->n_rates)
         return;
     html_put(h,
-             "<div class=\"scroll\"><table><caption>Rules for alarms, and what they reached on the %.0f h with %.0f seizures "
-             "of %.0f patient%s on "
-             "which they were chosen (95 %% intervals)</caption><thead><tr><th scope=\"col\">rule for</th><th scope=\"col\" "
-             "class=\"n\">on, off</th><th "
-             "scope=\"col\" class=\"n\">sensitivity</th><th scope=\"col\" class=\"n\">false alarms reached</th><th scope=\"col\" "
-             "class=\"n\">median "
-             "delay</th></tr></thead><tbody>",
+             "<div class=\"scroll\"><table><caption>Rules for alarms, and what they reached on the %.0f h with %.0f seizures of "
+             "%.0f patient%s on which they were chosen (95 %% intervals)</caption><thead><tr><th scope=\"col\">rule for</th><th "
+             "scope=\"col\" class=\"n\">on, off</th><th scope=\"col\" class=\"n\">sensitivity</th><th scope=\"col\" "
+             "class=\"n\">false alarms reached</th><th scope=\"col\" class=\"n\">median delay</th></tr></thead><tbody>",
              m->rates[0].hours, m->rates[0].seizures, m->rates[0].patients, m->rates[0].patients > 1 ? "s" : "");
     for (int i = 0; i < m->n_rates; i++) {
         const struct status_rate *r = &m->rates[i];
         html_put(h,
-                 "<tr><th scope=\"row\">%.0f in 24 h</th><td class=\"n\">%.3f, %.3f</td><td class=\"n\">%.2f "
-                 "(%.2f–%.2f)</td><td "
+                 "<tr><th scope=\"row\">%.0f in 24 h</th><td class=\"n\">%.3f, %.3f</td><td class=\"n\">%.2f (%.2f–%.2f)</td><td "
                  "class=\"n\">%.2f</td><td class=\"n\">%.1f s</td></tr>",
                  r->rate, r->on, r->off, r->sensitivity, r->low, r->high, r->false_alarms_per_24h, r->delay_p50_s);
     }
@@ -98,9 +94,8 @@ void page_models(struct html *h, const struct page_view *v) {
     html_put(h, "<h1>Models</h1>\n");
     if (!s->n_models)
         html_put(h, "<p class=\"empty\">No model serves under a name. <code>brrctl load ward job:ID</code> makes one serve; the "
-                    "built-in models "
-                    "<code>demo</code>, <code>line_length</code> and <code>band_power</code> are loaded when a stream asks for "
-                    "them.</p>\n");
+                    "built-in models <code>demo</code>, <code>line_length</code> and <code>band_power</code> are loaded when a "
+                    "stream asks for them.</p>\n");
     html_put(h, "<div class=\"cards\">");
     for (int i = 0; i < s->n_models; i++) {
         const struct status_model *m = &s->models[i];

@@ -74,17 +74,14 @@ static void put_volumes(struct html *h, const struct status *s) {
 static void put_hooks(struct html *h, const struct status *s) {
     if (!s->n_hooks)
         return;
-    html_put(
-        h, "<section aria-labelledby=\"hooks\"><h2 id=\"hooks\">Who is told about alarms</h2><table class=\"rows\"><thead><tr><th "
-           "scope=\"col\">hook</th>"
-           "<th scope=\"col\" class=\"n\">delivered</th><th scope=\"col\" class=\"n\">failed, tried again</th><th "
-           "scope=\"col\" class=\"n\">given "
-           "up</th></tr></thead><tbody>");
+    html_put(h,
+             "<section aria-labelledby=\"hooks\"><h2 id=\"hooks\">Who is told about alarms</h2><table "
+             "class=\"rows\"><thead><tr><th scope=\"col\">hook</th><th scope=\"col\" class=\"n\">delivered</th><th scope=\"col\" "
+             "class=\"n\">failed, tried again</th><th scope=\"col\" class=\"n\">given up</th></tr></thead><tbody>");
     for (int i = 0; i < s->n_hooks; i++)
         html_put(h,
                  "<tr class=\"%s\"><th scope=\"row\">%s</th><td class=\"n\" data-l=\"delivered\">%.0f</td><td class=\"n\" "
-                 "data-l=\"failed, "
-                 "tried again\">%.0f</td><td class=\"n\" data-l=\"given up\">%.0f</td></tr>",
+                 "data-l=\"failed, tried again\">%.0f</td><td class=\"n\" data-l=\"given up\">%.0f</td></tr>",
                  s->hooks[i].failing || s->hooks[i].dropped > 0 ? "bad" : "good", s->hooks[i].name, s->hooks[i].delivered,
                  s->hooks[i].failed, s->hooks[i].dropped);
     html_put(h, "</tbody></table>");

@@ -109,12 +109,11 @@ void page_login(struct html *h, const char *next, const char *why) {
     html_put(h, "<h1>Sign in</h1>\n");
     if (why)
         html_put(h, "<p class=\"wrong\" role=\"alert\">%s</p>\n", why);
-    html_put(
-        h,
-        "<form class=\"login\" method=\"post\" action=\"/login\"><input type=\"hidden\" name=\"next\" value=\"%s\">"
-        "<label for=\"token\">Token</label><input id=\"token\" name=\"token\" type=\"password\" autocomplete=\"current-password\" "
-        "required autofocus><button type=\"submit\">Sign in</button></form>\n",
-        next);
+    html_put(h,
+             "<form class=\"login\" method=\"post\" action=\"/login\"><input type=\"hidden\" name=\"next\" value=\"%s\"><label "
+             "for=\"token\">Token</label><input id=\"token\" name=\"token\" type=\"password\" autocomplete=\"current-password\" "
+             "required autofocus><button type=\"submit\">Sign in</button></form>\n",
+             next);
     html_put(
         h, "<p>An administrator makes a token for a screen with <code>brrctl tls token DIR --role read --all --name ward</code>. "
            "The browser keeps it for 30 days as a cookie that no script can read. A token of the role read is enough here.</p>\n");

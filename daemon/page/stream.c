@@ -85,9 +85,9 @@ static void put_hours(struct html *h, const struct status_stream *s, const struc
         .points = points + PAST_POINTS - n, .n = n, .on = s->on, .spans = spans, .n_spans = spans_of(past, now_ms, n, spans)};
     html_put(h, "<section class=\"wide\" aria-labelledby=\"hours\"><h2 id=\"hours\">%s</h2>", range_names[range]);
     chart_put_hours(h, &chart);
-    html_put(h, "<p class=\"hint\"><span class=\"key p\">highest probability of each 10 s</span> <span class=\"key "
-                "alarm\">alarm</span> <span "
-                "class=\"key event\">event</span> <span class=\"key on\">threshold of the alarm</span></p></section>\n");
+    html_put(
+        h, "<p class=\"hint\"><span class=\"key p\">highest probability of each 10 s</span> <span class=\"key alarm\">alarm</span> "
+           "<span class=\"key event\">event</span> <span class=\"key on\">threshold of the alarm</span></p></section>\n");
 }
 
 /* The viewer, which its script fills. */
@@ -144,9 +144,7 @@ static void put_channels(struct html *h, const struct status_stream *s) {
     chart_put_head(h, s->channels, s->n_channels);
     html_put(h,
              "<details%s><summary>All channels</summary><div class=\"scroll\"><table class=\"rows\"><thead><tr><th "
-             "scope=\"col\">channel</th><th "
-             "scope=\"col\">signal</th>"
-             "<th scope=\"col\">used by the model</th></tr></thead><tbody>",
+             "scope=\"col\">channel</th><th scope=\"col\">signal</th><th scope=\"col\">used by the model</th></tr></thead><tbody>",
              s->n_flawed ? " open" : "");
     for (int i = 0; i < s->n_channels; i++) {
         html_put(h, "<tr><th scope=\"row\">%s</th>", s->channels[i].name);
@@ -181,10 +179,9 @@ static void put_journal(struct html *h, const struct history *past) {
     if (past->err.code)
         html_put(h, "<p class=\"wrong\">The journal cannot be read now: %s</p>", past->err.message);
     if (past->n) {
-        html_put(h,
-                 "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th scope=\"col\">when</th><th scope=\"col\">what</th><th "
-                 "scope=\"col\">in the recording"
-                 "</th><th scope=\"col\" class=\"n\">value</th><th scope=\"col\">detail</th></tr></thead><tbody>\n");
+        html_put(h, "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th scope=\"col\">when</th><th "
+                    "scope=\"col\">what</th><th scope=\"col\">in the recording</th><th scope=\"col\" class=\"n\">value</th><th "
+                    "scope=\"col\">detail</th></tr></thead><tbody>\n");
         for (int i = 0; i < past->n && i < SHOWN; i++)
             put_entry(h, &past->entries[i]);
         html_put(h, "</tbody></table></div>");
@@ -209,8 +206,7 @@ bool page_stream(struct html *h, const struct page_view *v, const char *id) {
     str_copy(title, sizeof title, tile_name(s));
     shell_begin(h, v, &(struct shell){.title = title, .place = SHELL_STREAMS, .live = true, .sounds = true, .eeg = true});
     html_put(h,
-             "<div class=\"bed\" id=\"s-%s\" data-mood=\"%s\"><div class=\"top\"><h1 data-by=\"%s\">%s</h1><p "
-             "class=\"mood\" "
+             "<div class=\"bed\" id=\"s-%s\" data-mood=\"%s\"><div class=\"top\"><h1 data-by=\"%s\">%s</h1><p class=\"mood\" "
              "data-f=\"mood\">%s</p></div>",
              s->key, status_mood_name(s->mood), tile_by(s), tile_name(s), t.text[TILE_MOOD]);
     html_put(h,
@@ -220,8 +216,7 @@ bool page_stream(struct html *h, const struct page_view *v, const char *id) {
     chart_put_minute(h, s);
     html_put(h,
              "</div><p class=\"note\"><span data-f=\"note\">%s</span></p><p class=\"small\"><span>last 60 s</span> <span>lag <span "
-             "data-f=\"lag\">%s</span></span> "
-             "<span>last seen <span data-f=\"seen\">%s</span></span></p></div>\n",
+             "data-f=\"lag\">%s</span></span> <span>last seen <span data-f=\"seen\">%s</span></span></p></div>\n",
              t.text[TILE_NOTE], t.text[TILE_LAG], t.text[TILE_SEEN]);
     put_eeg(h, s);
     html_put(h, "<div class=\"panels two\" id=\"panels\">\n");

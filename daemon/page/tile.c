@@ -154,7 +154,6 @@ void tile_put(struct html *h, const struct page_view *v, const struct status_str
         answer_forms_put_short(h, v, s->alarm);
     html_put(h,
              "<p class=\"small\"><span>%s</span> <span>lag <span data-f=\"lag\">%s</span></span> <span>last seen <span "
-             "data-f=\"seen\">%s"
-             "</span></span></p></li>\n",
+             "data-f=\"seen\">%s</span></span></p></li>\n",
              s->model, t.text[TILE_LAG], t.text[TILE_SEEN]);
 }

@@ -43,11 +43,10 @@ static int check_open(const Brr__V1__Open *in, struct err *err) {
         return err_set(err, ERR_INVALID, "Open.rate_hz is %g; expected 1 to %d", in->rate_hz, MAX_RATE_HZ);
     const double cost = dsp_cost(in->rate_hz, (int)(in->n_channels < MAX_LANES ? in->n_channels : MAX_LANES));
     if (cost > MAX_COST)
-        return err_set(
-            err, ERR_INVALID,
-            "Open.rate_hz %.10g: to resample it takes %.2g s of a processor per second of EEG here, more than %g s; resample it "
-            "to a rate such as 256, 1000 or %d first",
-            in->rate_hz, cost, MAX_COST, MAX_RATE_HZ);
+        return err_set(err, ERR_INVALID,
+                       "Open.rate_hz %.10g: to resample it takes %.2g s of a processor per second of EEG here, more than %g s; "
+                       "resample it to a rate such as 256, 1000 or %d first",
+                       in->rate_hz, cost, MAX_COST, MAX_RATE_HZ);
     if (in->format != BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_F32_UV && in->format != BRR__V1__SAMPLE_FORMAT__SAMPLE_FORMAT_I16)
         return err_set(err, ERR_INVALID, "Open.format is %d; expected F32_UV or I16", (int)in->format);
     if (in->alarm_hop_s > 0 && in->alarm_hop_s < MIN_ALARM_HOP_S)
@@ -60,8 +59,7 @@ static int check_open(const Brr__V1__Open *in, struct err *err) {
     if (!(in->alarm_rate >= 0 && in->alarm_rate <= MAX_ALARM_RATE) || (in->alarm_rate > 0 && in->alarm_hop_s < 0))
         return err_set(err, ERR_INVALID,
                        "Open.alarm_rate is %g with alarm_hop_s %g; expected " ALARM_RATE_NAMES
-                       ", or 0 for alarms by the thresholds, "
-                       "and with a rate an alarm_hop_s of at least 0",
+                       ", or 0 for alarms by the thresholds, and with a rate an alarm_hop_s of at least 0",
                        in->alarm_rate, in->alarm_hop_s);
     if (in->partial < 0 || in->partial > FRONTEND_MAX_CHANNELS)
         return err_set(err, ERR_INVALID, "Open.partial is %d; expected 0 (all channels) to %d", (int)in->partial,

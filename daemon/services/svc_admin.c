@@ -275,10 +275,9 @@ static void check_limits(struct doctor *d) {
         limits.processes >= 0 && limits.processes - (limits.processes_used > 0 ? limits.processes_used : 0) < FEW_PROCESSES;
     bool few = limits.files >= 0 && limits.files < FEW_FILES;
     found(d, "limits", !crowded && !few, arena_strdup(&d->arena, container_text(&limits, text, sizeof text)),
-          crowded
-              ? "raise the limit of processes of the container (--pids-limit, TasksMax): brrd starts a thread for each file that "
-                "it reads and each page that is open"
-              : "raise the limit of open files (LimitNOFILE, --ulimit nofile): each stream and file takes one");
+          crowded ? "raise the limit of processes of the container (--pids-limit, TasksMax): brrd starts a thread for each file "
+                    "that it reads and each page that is open"
+                  : "raise the limit of open files (LimitNOFILE, --ulimit nofile): each stream and file takes one");
 }
 
 /* A distribution may have fixed them, which only its package tells: no failure. */

@@ -216,11 +216,10 @@ static int cpu_check(struct stream *s, struct err *err) {
     int team = omp_get_active_level() < omp_get_max_active_levels() ? omp_get_max_threads() : 1;
     if (team == cpu_threads(s))
         return 0;
-    return err_set(
-        err, ERR_INTERNAL,
-        "cpu: an op of a stream with %d threads on a thread that computes with %d; use a stream on the thread that opened "
-        "it, and streams of one device there",
-        cpu_threads(s), team);
+    return err_set(err, ERR_INTERNAL,
+                   "cpu: an op of a stream with %d threads on a thread that computes with %d; use a stream on the thread that "
+                   "opened it, and streams of one device there",
+                   cpu_threads(s), team);
 }
 
 static int cpu_copy(struct stream *s, void *dst, const void *src, size_t bytes, struct err *err) {

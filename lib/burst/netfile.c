@@ -138,11 +138,10 @@ static int read_area(const char *path, const struct json *j, int index, struct c
         } else if (read_area_number(key, json_f64(value, 0), &area)) {
             expected = kind == JSON_KIND_REAL || kind == JSON_KIND_INTEGER ? NULL : "a number";
         } else if (strcmp(key, "geometry") != 0) {
-            return err_set(
-                err, ERR_INVALID,
-                "%s: brr.areas[%d] has '%s', which is unknown; expected name, psp_divide, mp_driven_psp, power, constant, poisson, "
-                "poisson_potential, geometry",
-                path, index, key);
+            return err_set(err, ERR_INVALID,
+                           "%s: brr.areas[%d] has '%s', which is unknown; expected name, psp_divide, mp_driven_psp, power, "
+                           "constant, poisson, poisson_potential, geometry",
+                           path, index, key);
         }
         if (expected)
             return err_set(err, ERR_INVALID, "%s: brr.areas[%d].%s is wrong; expected %s", path, index, key, expected);

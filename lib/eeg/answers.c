@@ -20,12 +20,10 @@ enum { MAX_TEXT = 256 << 20 };
     "|" onset "_nm|" onset "_nm_autonomic|" onset "_nm_behavior|" onset "_nm_cognitive|" onset "_nm_emotional|" onset "_nm_"       \
     "sensory"
 #define FOCAL(awareness) "|sz_foc_" awareness MOTOR("sz_foc_" awareness) NON_MOTOR("sz_foc_" awareness) "|sz_foc_" awareness "_um"
-const char answer_types[] =
-    "sz|sz_uc|sz_foc" FOCAL("a") FOCAL("ia") FOCAL("ua") "|sz_foc_f2b|sz_gen|sz_gen_m|sz_gen_m_tonicClonic|sz_gen_m_clonic|"
-                                                         "sz_gen_m_tonic|sz_gen_m_myoclonic|sz_gen_m_myoTC|sz_gen_m_myoAtonic|"
-                                                         "sz_gen_m_atonic|sz_gen_m_spasms|sz_gen_nm|sz_gen_nm_typical|"
-                                                         "sz_gen_nm_atypical|sz_gen_nm_myoclonic|sz_gen_nm_eyelid|sz_uo|sz_uo_m|"
-                                                         "sz_uo_m_tonicClonic|sz_uo_m_spasms|sz_uo_nm|sz_uo_nm_behavior";
+const char answer_types[] = "sz|sz_uc|sz_foc" FOCAL("a") FOCAL("ia")
+    FOCAL("ua") "|sz_foc_f2b|sz_gen|sz_gen_m|sz_gen_m_tonicClonic|sz_gen_m_clonic|sz_gen_m_tonic|sz_gen_m_myoclonic|sz_gen_m_myoTC|"
+                "sz_gen_m_myoAtonic|sz_gen_m_atonic|sz_gen_m_spasms|sz_gen_nm|sz_gen_nm_typical|sz_gen_nm_atypical|sz_gen_nm_"
+                "myoclonic|sz_gen_nm_eyelid|sz_uo|sz_uo_m|sz_uo_m_tonicClonic|sz_uo_m_spasms|sz_uo_nm|sz_uo_nm_behavior";
 
 void answers_done(struct answers *a) {
     free(a->items);

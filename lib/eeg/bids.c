@@ -313,13 +313,11 @@ int bids_write_dataset(const char *root, const char *about, struct err *err) {
     if ((rc = write_new(root, "dataset_description.json", &text, err)))
         return rc;
     str_clear(&text);
-    str_printf(
-        &text,
-        "# EEG recordings with seizure events\n\n%s\n\nEach recording has an events file (_events.tsv): one row for each seizure, "
-        "or "
-        "one row of the type bckg if there is none.\nTimes are seconds from the first sample. The columns are those of SzCORE, "
-        "and trial_type, which repeats the type for BIDS\ntools; _events.json describes them. Channels are listed in "
-        "_channels.tsv, the recording in _eeg.json.\n",
-        about);
+    str_printf(&text,
+               "# EEG recordings with seizure events\n\n%s\n\nEach recording has an events file (_events.tsv): one row for each "
+               "seizure, or one row of the type bckg if there is none.\nTimes are seconds from the first sample. The columns are "
+               "those of SzCORE, and trial_type, which repeats the type for BIDS\ntools; _events.json describes them. Channels are "
+               "listed in _channels.tsv, the recording in _eeg.json.\n",
+               about);
     return write_new(root, "README", &text, err);
 }

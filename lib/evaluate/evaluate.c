@@ -23,10 +23,9 @@ static int choose_patients(struct evaluate *e, struct err *err) {
         return rc;
     int64_t all = seen->training + seen->validation + seen->unseen;
     if (!seen->known && e->config->unseen)
-        return err_set(
-            err, ERR_PRECONDITION,
-            "evaluate.patients: unseen, but the model's file does not name all patients that it was trained on (an older "
-            "version wrote it, or the model that it began with); train it again, or set evaluate.patients to all");
+        return err_set(err, ERR_PRECONDITION,
+                       "evaluate.patients: unseen, but the model's file does not name all patients that it was trained on (an "
+                       "older version wrote it, or the model that it began with); train it again, or set evaluate.patients to all");
     if (!seen->known)
         task_log(&e->env, TASK_WARN,
                  "the model's file does not name all patients that it was trained on: the scores may rest on some of them");
@@ -36,11 +35,10 @@ static int choose_patients(struct evaluate *e, struct err *err) {
                  (long long)seen->validation,
                  e->config->unseen ? ": they are left out" : ": the scores do not transfer to others (evaluate.patients: unseen)");
     if (e->config->unseen && !seen->unseen)
-        return err_set(
-            err, ERR_PRECONDITION,
-            "evaluate.patients: unseen, but the model has seen all %lld patients; evaluate other recordings, or keep some "
-            "patients for a test with data.split.test when training",
-            (long long)all);
+        return err_set(err, ERR_PRECONDITION,
+                       "evaluate.patients: unseen, but the model has seen all %lld patients; evaluate other recordings, or keep "
+                       "some patients for a test with data.split.test when training",
+                       (long long)all);
     for (int64_t i = 0; e->config->unseen && i < manifest_count(e->manifest); i++)
         e->role[i] = seen->role[i] == PATIENT_TEST;
     return 0;

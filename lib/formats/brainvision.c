@@ -263,11 +263,10 @@ static int place_segments(struct markers *k, struct err *err) {
             continue;
         undated += isnan(gap_s);
         if (gap_s < -0.25)
-            return err_set(
-                err, ERR_INVALID,
-                "%s: the segment at sample %lld is dated %.6g s before the samples in front of it end: the clock steps back; "
-                "export the recording again, or cut it there",
-                m->base.path, (long long)b->at + 1, -gap_s);
+            return err_set(err, ERR_INVALID,
+                           "%s: the segment at sample %lld is dated %.6g s before the samples in front of it end: the clock steps "
+                           "back; export the recording again, or cut it there",
+                           m->base.path, (long long)b->at + 1, -gap_s);
         int rc = isnan(gap_s) || gap_s < 0.25 ? 0 : matrix_add_gap(m, b->at, gap_s, err);
         if (rc)
             return rc;

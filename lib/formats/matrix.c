@@ -215,11 +215,10 @@ int matrix_add_block(struct matrix *m, size_t offset, int64_t n_records, double 
     if (n_records <= 0)
         return 0;
     if (start_s < end_s(m) - 1.5 * m->info.record_s)
-        return err_set(
-            err, ERR_INVALID,
-            "%s: samples from number %lld on begin at %.6g s, before the ones in front of them end (%.6g s): the clock steps "
-            "back; export the recording again, or cut it there",
-            m->base.path, (long long)m->info.n_records, start_s, end_s(m));
+        return err_set(err, ERR_INVALID,
+                       "%s: samples from number %lld on begin at %.6g s, before the ones in front of them end (%.6g s): the clock "
+                       "steps back; export the recording again, or cut it there",
+                       m->base.path, (long long)m->info.n_records, start_s, end_s(m));
     void *grown = matrix_grow(m, BLOCKS, m->blocks, m->n_blocks, sizeof *m->blocks);
     if (!grown)
         return matrix_out_of_memory(m, err);

@@ -15,8 +15,7 @@ static const struct option rows[] = {
      "how the absorbance is predicted: by a flow along the path, or by a decoder of the path's features"},
     {"model.prior", OPTION_ENUM, C(prior), "none", 0, 0, "none|gaussian_process",
      "gaussian_process: the answer is that of a Gaussian process and as much of the network's difference from it as inner folds "
-     "bear "
-     "out; trains models without two spectra each before"},
+     "bear out; trains models without two spectra each before"},
     {"model.metric_floor", OPTION_F64, C(floor), "0.1", 1e-6, 10, NULL, "added to the metric"},
     {"model.head_gain", OPTION_F64, C(head_gain), "0.7", 0, 10, NULL, "gain of the head's initial weights"},
     {"training.solver", OPTION_ENUM, C(solver), "closed_form", 0, 0, "closed_form|ode",

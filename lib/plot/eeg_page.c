@@ -21,13 +21,11 @@ enum {
 };
 #define PAGE_CLIP_ROWS 2.0 /* a trace goes no further than this many rows from its line */
 
-static const char page_style[] = "<style>.left{stroke:#1d4ed8}.right{stroke:#b91c1c}.middle{stroke:#374151}"
-                                 ".wave{fill:none;stroke-width:1;stroke-linejoin:round}"
-                                 ".left-name{fill:#1d4ed8}.right-name{fill:#b91c1c}.middle-name{fill:#374151}"
-                                 ".onset{stroke:#ea580c;stroke-width:1.4;stroke-dasharray:6 4}"
-                                 ".true-onset{stroke:#0f766e;stroke-width:1.4;stroke-dasharray:2 4}"
-                                 ".alarm-line{stroke:#be123c;stroke-width:1.6}.found{fill:#ea580c;fill-opacity:.07}"
-                                 "text.label{font-size:13px}</style>\n";
+static const char page_style[] =
+    "<style>.left{stroke:#1d4ed8}.right{stroke:#b91c1c}.middle{stroke:#374151}.wave{fill:none;stroke-width:1;stroke-linejoin:round}"
+    ".left-name{fill:#1d4ed8}.right-name{fill:#b91c1c}.middle-name{fill:#374151}.onset{stroke:#ea580c;stroke-width:1.4;stroke-"
+    "dasharray:6 4}.true-onset{stroke:#0f766e;stroke-width:1.4;stroke-dasharray:2 "
+    "4}.alarm-line{stroke:#be123c;stroke-width:1.6}.found{fill:#ea580c;fill-opacity:.07}text.label{font-size:13px}</style>\n";
 
 static int channels_of(const struct eeg_page *p) { return p->channels < EEG_PAGE_CHANNELS ? p->channels : EEG_PAGE_CHANNELS; }
 static double row_height(const struct eeg_page *p) { return p->channels <= 12 ? 46 : fmax(18, 600.0 / p->channels); }

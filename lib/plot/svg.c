@@ -6,19 +6,18 @@
 #include "plot/picture.h"
 
 static const char style[] =
-    "text{font-family:system-ui,'Segoe UI',Helvetica,Arial,sans-serif;font-size:12px;fill:#1f2937}"
-    ".title{font-size:18px;font-weight:600}.muted{fill:#6b7280}.name{font-size:11px;fill:#374151}"
-    ".tick{font-size:11px;fill:#6b7280}.axis{stroke:#9ca3af;stroke-width:1}.grid{stroke:#e5e7eb;stroke-width:1}"
-    ".eeg{fill:#64748b;stroke:#64748b;stroke-width:.6;stroke-linejoin:round}"
-    ".area{fill:#bfdbfe;stroke:none}.curve{fill:none;stroke:#1d4ed8;stroke-width:1.4;stroke-linejoin:round}"
-    ".on{stroke:#1e3a8a;stroke-width:1;stroke-dasharray:5 3}.off{stroke:#1e3a8a;stroke-width:1;"
-    "stroke-dasharray:1 3}.reference{fill:#0f766e}.detected{fill:#ea580c}.alarm{fill:#be123c}"
-    ".shade{fill:#0f766e;fill-opacity:.16}.track{fill:#f3f4f6}.line0{stroke:#2563eb}.line1{stroke:#ea580c}"
-    ".line2{stroke:#0f766e}.line3{stroke:#be123c}.line4{stroke:#7c3aed}.line5{stroke:#a16207}.line6{stroke:#0891b2}"
-    ".line7{stroke:#4b5563}.line{fill:none;stroke-width:1.6;stroke-linejoin:round}"
-    ".key0{fill:#2563eb}.key1{fill:#ea580c}.key2{fill:#0f766e}.key3{fill:#be123c}.key4{fill:#7c3aed}.key5{fill:#a16207}"
-    ".key6{fill:#0891b2}.key7{fill:#4b5563}.dashed{stroke-dasharray:6 4}.band{fill-opacity:.16;stroke:none}"
-    ".best{stroke:#0f766e;stroke-width:1;stroke-dasharray:4 3}";
+    "text{font-family:system-ui,'Segoe "
+    "UI',Helvetica,Arial,sans-serif;font-size:12px;fill:#1f2937}.title{font-size:18px;font-weight:600}.muted{fill:#6b7280}.name{"
+    "font-size:11px;fill:#374151}.tick{font-size:11px;fill:#6b7280}.axis{stroke:#9ca3af;stroke-width:1}.grid{stroke:#e5e7eb;stroke-"
+    "width:1}.eeg{fill:#64748b;stroke:#64748b;stroke-width:.6;stroke-linejoin:round}.area{fill:#bfdbfe;stroke:none}.curve{fill:"
+    "none;stroke:#1d4ed8;stroke-width:1.4;stroke-linejoin:round}.on{stroke:#1e3a8a;stroke-width:1;stroke-dasharray:5 "
+    "3}.off{stroke:#1e3a8a;stroke-width:1;stroke-dasharray:1 "
+    "3}.reference{fill:#0f766e}.detected{fill:#ea580c}.alarm{fill:#be123c}.shade{fill:#0f766e;fill-opacity:.16}.track{fill:#f3f4f6}"
+    ".line0{stroke:#2563eb}.line1{stroke:#ea580c}.line2{stroke:#0f766e}.line3{stroke:#be123c}.line4{stroke:#7c3aed}.line5{stroke:#"
+    "a16207}.line6{stroke:#0891b2}.line7{stroke:#4b5563}.line{fill:none;stroke-width:1.6;stroke-linejoin:round}.key0{fill:#2563eb}."
+    "key1{fill:#ea580c}.key2{fill:#0f766e}.key3{fill:#be123c}.key4{fill:#7c3aed}.key5{fill:#a16207}.key6{fill:#0891b2}.key7{fill:#"
+    "4b5563}.dashed{stroke-dasharray:6 4}.band{fill-opacity:.16;stroke:none}.best{stroke:#0f766e;stroke-width:1;stroke-dasharray:4 "
+    "3}";
 
 void svg_open(struct svg *g, double width, double height, const char *label) {
     str_init(&g->out, SVG_MAX_BYTES);

@@ -143,11 +143,10 @@ static int check_environment(struct err *err) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const char *value = getenv(others[i]);
         if (value && *value)
-            return err_set(
-                err, ERR_UNAUTHENTICATED,
-                "%s asks for an identity that brrd cannot use; pass keys (env, file:PATH#profile), or set credentials: imds "
-                "to use the role of the machine",
-                others[i]);
+            return err_set(err, ERR_UNAUTHENTICATED,
+                           "%s asks for an identity that brrd cannot use; pass keys (env, file:PATH#profile), or set credentials: "
+                           "imds to use the role of the machine",
+                           others[i]);
     }
     return 0;
 }
@@ -169,11 +168,10 @@ static int from_profile(const char *named, struct s3_credentials *ret, struct er
     if (!*about.other && *ret->id && *ret->secret)
         return 0;
     if (*about.other)
-        return err_set(
-            err, ERR_UNAUTHENTICATED,
-            "profile '%.100s' has %s, which brrd cannot use; give it aws_access_key_id and aws_secret_access_key, or set "
-            "credentials: imds to use the role of the machine",
-            profile, about.other);
+        return err_set(err, ERR_UNAUTHENTICATED,
+                       "profile '%.100s' has %s, which brrd cannot use; give it aws_access_key_id and aws_secret_access_key, or "
+                       "set credentials: imds to use the role of the machine",
+                       profile, about.other);
     if (about.found || (named && *named))
         return err_set(err, ERR_UNAUTHENTICATED,
                        "profile '%.100s'%s has no aws_access_key_id and aws_secret_access_key in %.150s and %.150s", profile,

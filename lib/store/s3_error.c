@@ -51,11 +51,10 @@ static int set_failure(const struct fetch_request *a, const char *object, int tr
     if (a->sink_errno)
         return err_errno(err, a->sink_errno, "cannot write what %s holds", object);
     if (fetch_untrusted(a))
-        return err_set(
-            err, ERR_UNAVAILABLE,
-            "%s: %s: the server's certificate is of a CA that is not known here; name the CA's PEM file: stores.NAME.ca_file, "
-            "brrctl store --ca-file, or AWS_CA_BUNDLE",
-            object, a->failure_text);
+        return err_set(err, ERR_UNAVAILABLE,
+                       "%s: %s: the server's certificate is of a CA that is not known here; name the CA's PEM file: "
+                       "stores.NAME.ca_file, brrctl store --ca-file, or AWS_CA_BUNDLE",
+                       object, a->failure_text);
     return err_set(err, ERR_UNAVAILABLE, "%s: %s, in each of %d tries; check the network and the store's endpoint", object,
                    a->failure_text, tries);
 }

@@ -50,11 +50,10 @@ static int ask(struct session *s, const char *method, const char *path, const ch
     }
     s->answer[s->request.sink.got] = '\0';
     if (s->request.failure)
-        return err_set(
-            err, ERR_UNAUTHENTICATED,
-            "no metadata service answers at %s (%s); is this a virtual machine with a role? (in a container, the host must "
-            "allow a hop limit of 2)",
-            s->address, s->request.failure_text);
+        return err_set(err, ERR_UNAUTHENTICATED,
+                       "no metadata service answers at %s (%s); is this a virtual machine with a role? (in a container, the host "
+                       "must allow a hop limit of 2)",
+                       s->address, s->request.failure_text);
     if (s->request.status == 200)
         return 0;
     return err_set(err, ERR_UNAUTHENTICATED, "the metadata service at %s answers HTTP %d to %s%s", s->address, s->request.status,

@@ -72,8 +72,7 @@ static int plan_schedule(struct train *t, struct err *err) {
     t->file.prior = t->prior;
     task_log(&t->env, TASK_INFO,
              "windows: %lld partial, %lld full, %lld without seizure; an epoch shows %lld (%.1f %% with seizure), %.1f %% of all "
-             "samples are "
-             "seizure (prior), which count %.3f times as much in the loss (pos_weight)",
+             "samples are seizure (prior), which count %.3f times as much in the loss (pos_weight)",
              (long long)found.partial, (long long)found.full, (long long)found.none, (long long)windows, 100 * ratio,
              100 * t->prior, t->pos_weight);
     return draw_windows(t, t->role, err);

@@ -482,11 +482,10 @@ static int load_pair(struct pair *p, struct err *err) {
         return rc;
     const int64_t total = json_i64(json_get(counters, "total_steps"), 0);
     if (total > 0 && total < t->total_steps && p->place.step >= total)
-        return err_set(
-            err, ERR_PRECONDITION,
-            "the training of %s is finished with its %lld steps, and the learning rate depends on their number: train its "
-            "model further as a new job with model.init_from",
-            p->state, (long long)total);
+        return err_set(err, ERR_PRECONDITION,
+                       "the training of %s is finished with its %lld steps, and the learning rate depends on their number: train "
+                       "its model further as a new job with model.init_from",
+                       p->state, (long long)total);
     if (total != t->total_steps)
         task_log(&t->env, TASK_WARN,
                  "the schedule has %lld steps now and had %lld when %s was written; the learning rate follows the new one",

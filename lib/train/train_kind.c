@@ -136,11 +136,10 @@ static int read_model(struct jobfile *job, struct train_config *c, struct err *e
     if ((rc = montage_channels(c->data.montage, NULL, &channels, err)))
         return rc;
     if (c->type == SEIZURE_TYPE_CAUSAL && c->data.normalize == FRONTEND_WINDOW)
-        return err_set(
-            err, ERR_INVALID,
-            "%s: data.normalize is window, the z-score of a whole window, but a network of type causal is served second by "
-            "second; expected another value of data.normalize",
-            job->file);
+        return err_set(err, ERR_INVALID,
+                       "%s: data.normalize is window, the z-score of a whole window, but a network of type causal is served second "
+                       "by second; expected another value of data.normalize",
+                       job->file);
     struct seizure_config *m = &c->model;
     if (seizure_preset_of((enum seizure_type)c->type, c->preset, frontend_inputs(c->data.normalize, channels), m, err))
         return err_set(err, ERR_INVALID, "%s: model.preset is '%.80s'; expected tiny, small or base", job->file, c->preset);
@@ -181,11 +180,10 @@ static int read_training(struct jobfile *job, struct train_config *c, struct are
                        job->file, (long long)c->training.batch_size, (long long)c->training.micro_batch_size);
     int64_t leaves = c->training.batch_size / c->training.micro_batch_size;
     if (c->training.reduction == TRAIN_REDUCTION_TREE && leaves & (leaves - 1))
-        return err_set(
-            err, ERR_INVALID,
-            "%s: training.reduction: tree needs training.batch_size / training.micro_batch_size to be a power of two; it is "
-            "%lld / %lld = %lld",
-            job->file, (long long)c->training.batch_size, (long long)c->training.micro_batch_size, (long long)leaves);
+        return err_set(err, ERR_INVALID,
+                       "%s: training.reduction: tree needs training.batch_size / training.micro_batch_size to be a power of two; "
+                       "it is %lld / %lld = %lld",
+                       job->file, (long long)c->training.batch_size, (long long)c->training.micro_batch_size, (long long)leaves);
     if (c->written.mixed_precision) {
         bool on = !strcmp(c->written.mixed_precision, "true");
         jobfile_note(job, "training.mixed_precision is read as training.precision");

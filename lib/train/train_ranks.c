@@ -15,11 +15,11 @@ int train_ranks_open(struct train *t, struct err *err) {
     if (t->job->training.reduction != TRAIN_REDUCTION_TREE)
         return err_set(err, ERR_INVALID, "%d ranks need training.reduction: tree, and the job says chain", t->world->size);
     if (leaves % t->world->size)
-        return err_set(
-            err, ERR_INVALID,
-            "%d ranks cannot share batches of %d micro-batches (training.batch_size %lld / training.micro_batch_size %lld); "
-            "start at most %d ranks, or lower training.micro_batch_size",
-            t->world->size, leaves, (long long)t->job->training.batch_size, (long long)t->job->training.micro_batch_size, leaves);
+        return err_set(err, ERR_INVALID,
+                       "%d ranks cannot share batches of %d micro-batches (training.batch_size %lld / training.micro_batch_size "
+                       "%lld); start at most %d ranks, or lower training.micro_batch_size",
+                       t->world->size, leaves, (long long)t->job->training.batch_size, (long long)t->job->training.micro_batch_size,
+                       leaves);
     return 0;
 }
 
@@ -47,8 +47,7 @@ int train_ranks_compare(struct train *t, struct err *err) {
     if (strcmp(first.manifest, own.manifest) != 0)
         return err_set(
             err, ERR_PRECONDITION,
-            "rank %d finds other recordings than rank 0 (manifest %.12s, there %.12s); all nodes must see the same files in "
-            "%.200s",
+            "rank %d finds other recordings than rank 0 (manifest %.12s, there %.12s); all nodes must see the same files in %.200s",
             t->world->rank, own.manifest, first.manifest, t->env.data_root);
     if (first.step != own.step)
         return err_set(err, ERR_PRECONDITION,

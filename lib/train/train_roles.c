@@ -52,8 +52,8 @@ static void tell_lone(struct train *t) {
     struct lone_patients lone;
     if (patients_lone(t->manifest, &lone))
         task_log(&t->env, TASK_WARN,
-                 "%s in %s count as a patient each, such as %.300s; if those of a folder are one patient's, "
-                 "they may train and validate: set data.patient to folder or prefix",
+                 "%s in %s count as a patient each, such as %.300s; if those of a folder are one patient's, they may train and "
+                 "validate: set data.patient to folder or prefix",
                  counted(lone.patients, "recording").text, counted(lone.folders, "folder").text, lone.first);
 }
 
@@ -75,10 +75,9 @@ int train_roles_assign(struct train *t, struct err *err) {
     if (kept && (rc = tell_changes(t, kept, used, err)))
         return rc;
     if (!kept && began)
-        task_log(
-            &t->env, TASK_WARN,
-            "the checkpoints are of an older version and do not say which patients trained: the roles were drawn again, so that "
-            "validation patients may have been trained on; submit a new job for scores that can be trusted");
+        task_log(&t->env, TASK_WARN,
+                 "the checkpoints are of an older version and do not say which patients trained: the roles were drawn again, so "
+                 "that validation patients may have been trained on; submit a new job for scores that can be trusted");
     tell_lone(t);
     for (int64_t i = 0; i < manifest_count(t->manifest); i++) {
         t->role[i] = t->left_out[i] ? PATIENT_UNUSED : t->split[i];

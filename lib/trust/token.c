@@ -134,11 +134,10 @@ int token_check_request(const struct token_request *r, int64_t *ret_until_ms, st
     if (r->until && !read_day(r->until, &until_ms))
         return err_set(err, ERR_INVALID, "'%.40s' is no day; expected YYYY-MM-DD", r->until);
     if (r->names && !names_fit(r->names))
-        return err_set(
-            err, ERR_INVALID,
-            "'%.140s' are no names of beds; expected at most %d bytes, such as bed-7,bed-8 or bed-*, without spaces, quotes "
-            "and empty names",
-            r->names, TOKEN_NAMES_SIZE - 1);
+        return err_set(err, ERR_INVALID,
+                       "'%.140s' are no names of beds; expected at most %d bytes, such as bed-7,bed-8 or bed-*, without spaces, "
+                       "quotes and empty names",
+                       r->names, TOKEN_NAMES_SIZE - 1);
     int rc = token_check_name(r->name, err);
     if (rc)
         return rc;

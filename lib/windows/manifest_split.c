@@ -293,12 +293,11 @@ static int no_seizure(const struct manifest *m, const struct patients *p, uint8_
         name = p->items[i].seizure_windows > 0 ? p->items[i].name : name;
     }
     if (f.seizures == 0 && with == 1 && role == ROLE_TRAIN)
-        return err_set(
-            err, ERR_PRECONDITION,
-            "the training set has no seizure: of %s only %s has windows with seizures, and validates; a split by patient "
-            "needs two such patients: add recordings, set data.validation_fraction to 0, or leave out each patient in "
-            "turn (brrctl sweep --folds patients)",
-            counted(p->count, "patient").text, name);
+        return err_set(err, ERR_PRECONDITION,
+                       "the training set has no seizure: of %s only %s has windows with seizures, and validates; a split by "
+                       "patient needs two such patients: add recordings, set data.validation_fraction to 0, or leave out each "
+                       "patient in turn (brrctl sweep --folds patients)",
+                       counted(p->count, "patient").text, name);
     return err_set(
         err, ERR_PRECONDITION,
         "the %s set has no seizure: %s, %s (%lld with labels), %s, all without seizure; check data.labels, or %s", set,

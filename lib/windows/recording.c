@@ -412,9 +412,8 @@ static int take_samples(struct recording *rec, struct recording *built, const ch
         !same_spans(a->unknown, a->n_unknown, b->unknown, b->n_unknown))
         return err_set(
             err, ERR_DATA_LOSS,
-            "it holds other segments or labels than its header said when the data were indexed (a header that arrived "
-            "damaged has been replaced since): the plan made of it does not hold; submit the job again, and if that does "
-            "not help delete %s",
+            "it holds other segments or labels than its header said when the data were indexed (a header that arrived damaged has "
+            "been replaced since): the plan made of it does not hold; submit the job again, and if that does not help delete %s",
             path);
     const char *mislabelled = atomic_load(&rec->mislabelled);
     mislabelled = mislabelled ? mislabelled : arena_strdup(&rec->arena, atomic_load(&built->mislabelled));

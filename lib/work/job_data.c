@@ -40,14 +40,12 @@ static const struct option label_rows[] = {
      "format of the labels: auto, tusz-csv, tusz-csv_bi, bids-tsv, chbmit-summary, edf-annotations, or a format of detect.format"},
     {"data.seizure_labels", OPTION_STRINGS, D(seizure_labels), "[]", 0, 0, NULL,
      "further types and texts of seizures, such as [anfall*, \"!seizure-like\", \"?possible sz\"]: * = any characters, ! = no "
-     "seizure, "
-     "? = unsure, which is masked"},
+     "seizure, ? = unsure, which is masked"},
     {"data.unlabeled", OPTION_STRING, D(unlabeled), "error", 0, 0, NULL,
      "treatment of recordings without labels: error, background, skip"},
     {"data.patient", OPTION_ENUM, D(patient), "auto", 0, 0, LABELS_PATIENT_RULES,
      "a recording's patient: auto = BIDS sub-, TUSZ, chbNN, else each recording is one; folder = the first folder below "
-     "data.source; "
-     "prefix = the file name up to its first - _ . or space"},
+     "data.source; prefix = the file name up to its first - _ . or space"},
 };
 const struct option_table job_data_label_keys = TABLE(label_rows);
 
@@ -63,9 +61,8 @@ static const struct option window_rows[] = {
      "gaps up to this length are filled and masked; longer gaps split the recording"},
     {"data.normalize", OPTION_ENUM, D(normalize), "window", 0, 0, FRONTEND_NORMALIZE_NAMES,
      "window: z-score of each window; causal: the signal against its last minutes; envelope: and its line length; baseline: and "
-     "the "
-     "feature of line_length, as which the network begins; baselines: and of band_power; bands: in four bands; context: envelope, "
-     "and the size of the signal (docs/models.md)"},
+     "the feature of line_length, as which the network begins; baselines: and of band_power; bands: in four bands; context: "
+     "envelope, and the size of the signal (docs/models.md)"},
     {"data.reference", OPTION_ENUM, D(reference), "recorded", 0, 0, FRONTEND_REFERENCE_NAMES,
      "average: the network's input is measured against the mean of all electrodes, so that it is the same whatever reference a "
      "recording has"},
@@ -223,9 +220,9 @@ static int read_rename(const struct jobfile *job, struct job_data *data, struct 
         return options_error(node, job->file, err, "data.rename: expected a mapping of labels to names");
     for (const struct yaml_node *item = node->child; item; item = item->next)
         if (item->type != YAML_SCALAR || channels_add_rename(&rules, item->key, item->text, err))
-            return options_error(item, job->file, err,
-                                 "data.rename: expected a label and the name to read it under, of 1 to 80 "
-                                 "characters with at most one '*'");
+            return options_error(
+                item, job->file, err,
+                "data.rename: expected a label and the name to read it under, of 1 to 80 characters with at most one '*'");
     data->rename = rules.len ? arena_strdup(arena, str_cstr(&rules)) : NULL;
     return !rules.len || data->rename ? 0 : err_set(err, ERR_EXHAUSTED, "out of memory for %s", job->file);
 }

@@ -102,11 +102,9 @@ static int cmd_page(const struct arguments *o) {
 static void print_device(const Brr__V1__Device *d, bool json) {
     if (json) {
         struct output out;
-        message_json(
-            output_begin(&out), &d->base,
-            "name description isa total_bytes free_bytes reserved_bytes limit_bytes used_bytes streams occupant occupants model? "
-            "uuid? health=readings{name value} "
-            "slowed_by bad? fix?");
+        message_json(output_begin(&out), &d->base,
+                     "name description isa total_bytes free_bytes reserved_bytes limit_bytes used_bytes streams occupant occupants "
+                     "model? uuid? health=readings{name value} slowed_by bad? fix?");
         output_end(&out);
         return;
     }

@@ -33,8 +33,8 @@ static char *text(const char *borrowed) { return (char *)(uintptr_t)borrowed; }
 static void print_json(const Brr__V1__BedAlarm *a) {
     struct output out;
     message_json(output_begin(&out), &a->base,
-                 "alarm=id kind bed session=session_id principal model live test on_ms off_ms why cut value start_s "
-                 "answered(by person at_ms via) silent_until_ms status step mark note open sound");
+                 "alarm=id kind bed session=session_id principal model live test on_ms off_ms why cut value start_s answered(by "
+                 "person at_ms via) silent_until_ms status step mark note open sound");
     output_end(&out);
 }
 
@@ -232,19 +232,18 @@ const struct command command_alarms = {
     .summary = "list the alarms of beds, and answer them",
     .run = cmd_alarms,
     .max_args = 3,
-    .details =
-        "  ack ALARM                    acknowledge: sound and escalation of this alarm end on all screens\n"
-        "  silence ALARM [--for 2m]     no sound for so long, at most 10m, or until a new alarm\n"
-        "  mark ALARM true|false|unclear\n"
-        "  note ALARM TEXT              at most 200 bytes\n"
-        "  standby BED 30m|off          not monitored for so long, at most 24h: no technical alarms\n"
-        "  test BED                     a test alarm of 20 s on pages and hooks, which escalates until it is acknowledged\n"
-        "  report [--since 12h]         for each bed: alarms, marks, how long until somebody acknowledged\n"
-        "  export --as labels --output DIR\n"
-        "                               the marks as label files (events.tsv), one for each stream: true is sz over the event "
-        "that\n"
-        "                               overlaps the alarm, false is bckg, all other time is unknown\n"
-        "ALARM: the id that `brrctl alarms` and the page show. Answers need the word `answer` in the token's line, or the role "
-        "admin.\n"
-        "example: brrctl alarms ack 6f1c2a90b4d7e35f8812c6aa01d94e7b-15360 --person 'Ana B'",
+    .details = "  ack ALARM                    acknowledge: sound and escalation of this alarm end on all screens\n"
+               "  silence ALARM [--for 2m]     no sound for so long, at most 10m, or until a new alarm\n"
+               "  mark ALARM true|false|unclear\n"
+               "  note ALARM TEXT              at most 200 bytes\n"
+               "  standby BED 30m|off          not monitored for so long, at most 24h: no technical alarms\n"
+               "  test BED                     a test alarm of 20 s on pages and hooks, which escalates until it is acknowledged\n"
+               "  report [--since 12h]         for each bed: alarms, marks, how long until somebody acknowledged\n"
+               "  export --as labels --output DIR\n"
+               "                               the marks as label files (events.tsv), one for each stream: true is sz over the "
+               "event that\n"
+               "                               overlaps the alarm, false is bckg, all other time is unknown\n"
+               "ALARM: the id that `brrctl alarms` and the page show. Answers need the word `answer` in the token's line, or the "
+               "role admin.\n"
+               "example: brrctl alarms ack 6f1c2a90b4d7e35f8812c6aa01d94e7b-15360 --person 'Ana B'",
 };

@@ -135,8 +135,7 @@ const struct command command_burst = {
     .details =
         "Without a daemon:\n"
         "  generate random|ring|layered|column --out FILE   draw a network from a seed; targets anywhere, the next neurons, the "
-        "next "
-        "layer; the cortical column of Potjans and Diesmann\n"
+        "next layer; the cortical column of Potjans and Diesmann\n"
         "  info FILE                    synapses, degrees, areas, memory and numbers of a network or snapshot\n"
         "  import FILE --out NET        a SONATA network, by its configuration, or a connectome of FEAGI (--genome FILE) as a "
         "network\n"

@@ -48,8 +48,7 @@ static const struct argument rows[] = {
      64},
     {"--trends", NULL, ARGUMENT_OUTPUT, AT(trends), "FILE",
      "of one recording: write a table of trends (aEEG, spectrum, asymmetry, suppression) for each 10 s, or draw them if FILE ends "
-     "in "
-     ".svg, .png or .pdf; docs/trends.md",
+     "in .svg, .png or .pdf; docs/trends.md",
      0, 0},
     {"--chunk-samples", NULL, ARGUMENT_INTEGER, AT(chunk_samples), "N", "samples per message; default 8 s", 1, 1e7},
     {"--parallel", NULL, ARGUMENT_INTEGER, AT(parallel), "N", "recordings processed at the same time, default 2", 1, 16},
@@ -348,10 +347,10 @@ static int check_beside(const struct detect_item *item, struct err *err) {
     size_t folder = (size_t)(fsio_basename(path) - path);
     if (folder != (size_t)(fsio_basename(output) - output) || memcmp(path, output, folder) != 0)
         return 0;
-    return err_set(err, ERR_INVALID,
-                   "--output is the folder of the recordings: %s would lie where labels are expected; take another folder, or "
-                   "--force",
-                   item->output);
+    return err_set(
+        err, ERR_INVALID,
+        "--output is the folder of the recordings: %s would lie where labels are expected; take another folder, or --force",
+        item->output);
 }
 
 /* Before the first recording is sent: no file of others is replaced. */
@@ -473,15 +472,14 @@ const struct command command_detect = {
     .run = cmd_detect,
     .min_args = 1,
     .max_args = -1,
-    .details =
-        "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written;\n"
-        "other --formats write _annotations.edf (EDF+), _annotations.txt (MNE), .csv_bi, _annotations.json.\n"
-        "--bids makes OUTPUT a BIDS dataset: sub-LABEL/eeg/sub-LABEL_task-LABEL_run-NN_eeg.edf (linked or copied), events, side "
-        "files.\n"
-        "Recordings that cannot be read are listed at the end (exit 1); all others are processed.\n"
-        "URL     store://NAME/prefix of the daemon's stores, or one recording there: the daemon runs them as a job, and brrctl "
-        "writes\n"
-        "        the same files here\n"
-        "job:ID  wait for such a job again after Ctrl-C or a lost connection (the job continues), and write its files\n"
-        "example: brrctl detect /data/eeg --model best --output /data/hypothesis && brrctl score /data/eeg /data/hypothesis",
+    .details = "Folders are searched; OUTPUT/<path below the folder> with _eeg.edf (or .edf) replaced by _events.tsv is written;\n"
+               "other --formats write _annotations.edf (EDF+), _annotations.txt (MNE), .csv_bi, _annotations.json.\n"
+               "--bids makes OUTPUT a BIDS dataset: sub-LABEL/eeg/sub-LABEL_task-LABEL_run-NN_eeg.edf (linked or copied), events, "
+               "side files.\n"
+               "Recordings that cannot be read are listed at the end (exit 1); all others are processed.\n"
+               "URL     store://NAME/prefix of the daemon's stores, or one recording there: the daemon runs them as a job, and "
+               "brrctl writes\n"
+               "        the same files here\n"
+               "job:ID  wait for such a job again after Ctrl-C or a lost connection (the job continues), and write its files\n"
+               "example: brrctl detect /data/eeg --model best --output /data/hypothesis && brrctl score /data/eeg /data/hypothesis",
 };

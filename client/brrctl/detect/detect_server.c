@@ -58,15 +58,14 @@ static int check_arguments(const struct arguments *o, bool job) {
         return usage("--output is missing: the folder for the events files");
     if (job && (detect_options_of(o)->model || detect_options_of(o)->id_file || !isnan(detect_options_of(o)->on) ||
                 !isnan(detect_options_of(o)->off) || detect_options_of(o)->format))
-        return usage("job:ID already has a model, thresholds, a format and an id; remove --model, --on, --off, --format and "
-                     "--id-file");
+        return usage(
+            "job:ID already has a model, thresholds, a format and an id; remove --model, --on, --off, --format and --id-file");
     if (detect_options_of(o)->bids)
         return usage("--bids takes recordings of this machine; fetch them, or remove it");
     if (detect_options_of(o)->chunk_samples > 0 || detect_options_of(o)->parallel > 0 ||
         !isnan(detect_options_of(o)->alarm_hop_s) || detect_options_of(o)->alarm_rate || detect_options_of(o)->partial > 0)
-        return usage(
-            "--chunk-samples, --parallel, --partial, --alarm-hop and --alarm-rate have no effect when the daemon reads the "
-            "recordings; remove them");
+        return usage("--chunk-samples, --parallel, --partial, --alarm-hop and --alarm-rate have no effect when the daemon reads "
+                     "the recordings; remove them");
     return 0;
 }
 

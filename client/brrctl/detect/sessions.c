@@ -91,10 +91,9 @@ static const char *quality_text(const Brr__V1__SessionInfo *s, char *buf, size_t
 }
 
 static void put_info(struct json_writer *w, const Brr__V1__SessionInfo *s) {
-    message_json(
-        w, &s->base,
-        "session=session_id client=client_name principal address model device realtime connected rate_hz channels opened_ms "
-        "received_through durable_through samples events lag_s alarm state? probability reconnects");
+    message_json(w, &s->base,
+                 "session=session_id client=client_name principal address model device realtime connected rate_hz channels "
+                 "opened_ms received_through durable_through samples events lag_s alarm state? probability reconnects");
     put_quality(w, s);
 }
 

@@ -210,10 +210,9 @@ static void show_reconnected(void *ctx, const struct brr_message *m) {
 static void show_unsaved(void *ctx, bool unsaved) {
     struct view *v = ctx;
     output_clear();
-    fprintf(stderr,
-            unsaved ? "brrctl: the daemon cannot write snapshots of the stream (see its log); the stream goes on, but would not "
-                      "survive a crash of the daemon\n"
-                    : "brrctl: the daemon writes snapshots of the stream again\n");
+    fprintf(stderr, unsaved ? "brrctl: the daemon cannot write snapshots of the stream (see its log); the stream goes on, but "
+                              "would not survive a crash of the daemon\n"
+                            : "brrctl: the daemon writes snapshots of the stream again\n");
     v->shown_percent = -1;
 }
 

@@ -178,11 +178,10 @@ int feagi_import(const char *path, const char *genome_path, const char *output, 
     OWNED_POINTER(connectome_free) struct connectome *c = NULL;
     int rc;
     if (!genome_path)
-        return err_set(
-            err, ERR_INVALID,
-            "%s is a connectome of FEAGI, which lacks the limits, snooze, accumulation and psp flags of its areas: name its "
-            "genome with --genome FILE",
-            path);
+        return err_set(err, ERR_INVALID,
+                       "%s is a connectome of FEAGI, which lacks the limits, snooze, accumulation and psp flags of its areas: name "
+                       "its genome with --genome FILE",
+                       path);
     if ((rc = feagi_genome_load(genome_path, &genome, err)) || (rc = feagi_file_load(path, &n.from, err)))
         return rc;
     int64_t synapses = n.from.n_synapses;

@@ -46,10 +46,9 @@ static int find_package(char *ret, size_t size, struct err *err) {
         if (str_format(file, sizeof file, "%s/brr/onnx.py", ret) && fsio_exists(file))
             return 0;
     }
-    return err_set(
-        err, ERR_NOT_FOUND,
-        "the Python package brr, which writes ONNX, is not installed beside this program; install libbrr-dev, or name the "
-        "folder that has brr/onnx.py in BRR_PYTHON");
+    return err_set(err, ERR_NOT_FOUND,
+                   "the Python package brr, which writes ONNX, is not installed beside this program; install libbrr-dev, or name "
+                   "the folder that has brr/onnx.py in BRR_PYTHON");
 }
 
 /* The model's file: a local one, that of a built-in name, or the daemon's, fetched beside the ONNX file (*ret_fetched). Returns an

@@ -85,8 +85,7 @@ static void print_json(const Brr__V1__Job *job) {
     json_put_f64(w, "energy_joules", job->energy_joules > 0 ? job->energy_joules : NAN);
     message_json(w, &job->base,
                  "created_ms started_ms finished_ms attempts restarts crashes retry_ms device device_name? beside memory_bytes? "
-                 "versions directory "
-                 "last_checkpoint? file(name yaml overrides)");
+                 "versions directory last_checkpoint? file(name yaml overrides)");
     output_end(&out);
 }
 
@@ -595,8 +594,7 @@ static void tell_served(const struct arguments *o, const char *id) {
         if (!strncmp(m->ref, ref, len) && (!m->ref[len] || m->ref[len] == '@'))
             fprintf(stderr,
                     "brrctl: note: the model %s is of job %s; it goes on serving from a copy, and `brrctl models %s` keeps telling "
-                    "where "
-                    "it comes from\n",
+                    "where it comes from\n",
                     m->name, id, m->name);
     }
     brr__v1__list_models_response__free_unpacked(out, NULL);

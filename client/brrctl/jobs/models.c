@@ -33,9 +33,8 @@ static void print_json(const Brr__V1__ModelDescription *m) {
     struct output out;
     message_json(
         output_begin(&out), &m->base,
-        "name checkpoint sha256 type preset mixer parameters montage channels rate_hz window_s hop_s threshold_on "
-        "threshold_off alarm_rates alarm_hours alarm_false_high device memory_bytes step sessions precision bf16_difference ref "
-        "most_missing");
+        "name checkpoint sha256 type preset mixer parameters montage channels rate_hz window_s hop_s threshold_on threshold_off "
+        "alarm_rates alarm_hours alarm_false_high device memory_bytes step sessions precision bf16_difference ref most_missing");
     put_json(&out.json, "card", m->card, "null");
     put_json(&out.json, "tests", m->tests, "[]");
     output_end(&out);
@@ -172,11 +171,10 @@ static bool is_builtin(const char *name) {
 
 void brrctl_tell_builtin(const char *name) {
     if (is_builtin(name))
-        fprintf(
-            stderr,
-            "brrctl: note: %s is also the name of a built-in model; from now on the name means the model that was just loaded, in "
-            "every command, until `brrctl unload %s`\n",
-            name, name);
+        fprintf(stderr,
+                "brrctl: note: %s is also the name of a built-in model; from now on the name means the model that was just loaded, "
+                "in every command, until `brrctl unload %s`\n",
+                name, name);
 }
 
 static int describe(const struct arguments *o) {
@@ -259,11 +257,10 @@ const struct command command_load = {
     .run = cmd_load,
     .min_args = 2,
     .max_args = 2,
-    .details =
-        "REF: as in `brrctl checkpoint promote`. A NAME of a built-in model (ward, demo, line_length, band_power) means the served "
-        "model\n"
-        "from then on, until `brrctl unload NAME`.\n"
-        "example: brrctl load best job:train-260131-1",
+    .details = "REF: as in `brrctl checkpoint promote`. A NAME of a built-in model (ward, demo, line_length, band_power) means the "
+               "served model\n"
+               "from then on, until `brrctl unload NAME`.\n"
+               "example: brrctl load best job:train-260131-1",
 };
 
 const struct command command_unload = {

@@ -495,13 +495,11 @@ const struct command command_sweep = {
     .run = cmd_sweep,
     .min_args = 1,
     .max_args = 1,
-    .details =
-        "Each training is a job of the queue, or of --executor. With --folds a training neither trains nor validates on the "
-        "patients "
-        "that it\n"
-        "leaves out; an evaluate job scores its model on them, and the row `pooled` adds up what the folds found. Jobs that are "
-        "queued\n"
-        "go on if the command ends.\n"
-        "example: brrctl sweep configs/tiny.yaml --grid training.learning_rate=1e-3,2e-3 --grid model.d_state=8,16\n"
-        "example: brrctl sweep configs/chbmit.yaml --folds patients --executor cluster --output folds.tsv",
+    .details = "Each training is a job of the queue, or of --executor. With --folds a training neither trains nor validates on the "
+               "patients that it\n"
+               "leaves out; an evaluate job scores its model on them, and the row `pooled` adds up what the folds found. Jobs that "
+               "are queued\n"
+               "go on if the command ends.\n"
+               "example: brrctl sweep configs/tiny.yaml --grid training.learning_rate=1e-3,2e-3 --grid model.d_state=8,16\n"
+               "example: brrctl sweep configs/chbmit.yaml --folds patients --executor cluster --output folds.tsv",
 };

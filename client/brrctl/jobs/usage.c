@@ -152,7 +152,6 @@ const struct command command_usage = {
     .options = &usage_arguments,
     .summary = "show who used the device: jobs, time, energy and cost by caller",
     .run = cmd_usage,
-    .details =
-        "Counts the jobs that are listed (jobs.keep_finished); an attempt counts when it has ended.\nexample: brrctl usage --since "
-        "30d",
+    .details = "Counts the jobs that are listed (jobs.keep_finished); an attempt counts when it has ended.\nexample: brrctl usage "
+               "--since 30d",
 };

@@ -247,8 +247,7 @@ static int lsl_out(const struct arguments *o) {
     struct err err;
     if (!own(o)->yes) {
         fputs("brrctl: an outlet of the Lab Streaming Layer listens on all addresses of this machine and asks nobody who they are: "
-              "anyone in "
-              "its networks can read the probabilities and alarms. --yes says that this is wanted.\n",
+              "anyone in its networks can read the probabilities and alarms. --yes says that this is wanted.\n",
               stderr);
         return EXIT_USAGE;
     }

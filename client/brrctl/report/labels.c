@@ -229,11 +229,10 @@ static int check_rows(const struct import *m, struct err *err) {
         return err_set(err, ERR_INVALID, "%s of %s cannot be used%s; nothing was written", counted(m->problems, "row").text,
                        m->o->args[1], m->problems > SHOWN ? ", of which the first are listed" : "");
     if (m->others && !m->seizures && !m->unsure)
-        return err_set(
-            err, ERR_INVALID,
-            "no row of %s has a type that is a seizure (the first one is '%s'); name seizures with --seizure PATTERN, or add "
-            "--type none if each row is a seizure",
-            m->o->args[1], m->types[0].name);
+        return err_set(err, ERR_INVALID,
+                       "no row of %s has a type that is a seizure (the first one is '%s'); name seizures with --seizure PATTERN, "
+                       "or add --type none if each row is a seizure",
+                       m->o->args[1], m->types[0].name);
     return 0;
 }
 

@@ -228,9 +228,8 @@ void score_note_beyond(const char *name, const struct score_labels *reference, d
         return;
     if (!isnan(reference->duration_s))
         str_format(stated, sizeof stated, ", the reference's %.2f s", reference->duration_s);
-    fprintf(
-        stderr,
-        "brrctl: note: %s: %d of %s end%s after the end of the recording, at %.2f s at the latest (the recording lasts %.2f s%s); "
-        "expected the labels of this recording\n",
-        name, beyond, counted(reference->n, "reference event").text, beyond == 1 ? "s" : "", last_s, recording_s, stated);
+    fprintf(stderr,
+            "brrctl: note: %s: %d of %s end%s after the end of the recording, at %.2f s at the latest (the recording lasts %.2f "
+            "s%s); expected the labels of this recording\n",
+            name, beyond, counted(reference->n, "reference event").text, beyond == 1 ? "s" : "", last_s, recording_s, stated);
 }

@@ -112,11 +112,10 @@ static int load_documents(const char *path, struct sonata_config *c, struct err 
         (rc = load_named(&root, "simulation", "run", &c->simulation, err)) ||
         (rc = load_named(&c->simulation, "node_sets_file", NULL, &c->node_sets, err)))
         return rc;
-    return json_get(c->circuit.json, "networks") ? 0
-                                                 : err_set(err, ERR_INVALID,
-                                                           "%s names no SONATA circuit: expected \"networks\", or \"network\" with "
-                                                           "the path of a file",
-                                                           path);
+    return json_get(c->circuit.json, "networks")
+               ? 0
+               : err_set(err, ERR_INVALID,
+                         "%s names no SONATA circuit: expected \"networks\", or \"network\" with the path of a file", path);
 }
 
 int sonata_config_load(const char *path, struct sonata_config *ret, struct err *err) {
