@@ -13,19 +13,17 @@
 
 /* The options of all commands. */
 static const struct argument common[] = {
-    {"--json", NULL, ARGUMENT_FLAG, AT(json), "", "print one JSON object per line, for programs", 0, 0},
-    {"--endpoint", NULL, ARGUMENT_TEXT, AT(endpoint), "E",
-     "unix:/path or host:port, or a list of daemons that share streams; default: environment BRR_ENDPOINT", 0, 0},
-    {"--tls-ca", NULL, ARGUMENT_TEXT, AT(tls_ca), "FILE",
-     "CA of the daemon's certificate; enables TLS for host:port; default BRR_TLS_CA", 0, 0},
-    {"--token-file", NULL, ARGUMENT_TEXT, AT(token_file), "FILE", "this client's token; default BRR_TOKEN_FILE", 0, 0},
-    {"--tls-cert", NULL, ARGUMENT_TEXT, AT(tls_cert), "FILE", "this client's certificate; default BRR_TLS_CERT", 0, 0},
-    {"--tls-key", NULL, ARGUMENT_TEXT, AT(tls_key), "FILE", "private key of this client; default BRR_TLS_KEY", 0, 0},
+    FLAG("--json", json, "print one JSON object per line, for programs"),
+    TEXT("--endpoint", endpoint, "E",
+         "unix:/path or host:port, or a list of daemons that share streams; default: environment BRR_ENDPOINT"),
+    TEXT("--tls-ca", tls_ca, "FILE", "CA of the daemon's certificate; enables TLS for host:port; default BRR_TLS_CA"),
+    TEXT("--token-file", token_file, "FILE", "this client's token; default BRR_TOKEN_FILE"),
+    TEXT("--tls-cert", tls_cert, "FILE", "this client's certificate; default BRR_TLS_CERT"),
+    TEXT("--tls-key", tls_key, "FILE", "private key of this client; default BRR_TLS_KEY"),
 };
 /* The options of commands that write files. */
-static const struct argument force = {"--force", NULL, ARGUMENT_FLAG,
-                                      AT(force), "",   "replace output files that brrd did not write, or that were changed since",
-                                      0,         0};
+static const struct argument force =
+    FLAG("--force", force, "replace output files that brrd did not write, or that were changed since");
 enum { N_COMMON = sizeof common / sizeof *common, N_LOCAL = 1, MAX_NAMES = 128 };
 
 const struct argument_table arguments_none = {.rows = NULL};

@@ -39,6 +39,18 @@ struct argument {
     const char *help;
     double min, max; /* numbers */
 };
+/* Rows. The file of a table says where members of its struct lie: #define AT(member) offsetof(struct own_options, member). The last
+ * arguments may name further members of the row: .alias = "--out". */
+#define FLAG(name, member, help, ...)                 ARGUMENT(name, FLAG, member, "", help, ##__VA_ARGS__)
+#define TEXT(name, member, value, help, ...)          ARGUMENT(name, TEXT, member, value, help, ##__VA_ARGS__)
+#define OUTPUT(name, member, value, help, ...)        ARGUMENT(name, OUTPUT, member, value, help, ##__VA_ARGS__)
+#define ASSIGNMENT(name, member, value, help, ...)    ARGUMENT(name, ASSIGNMENT, member, value, help, ##__VA_ARGS__)
+#define LIST(name, member, value, help, ...)          ARGUMENT(name, LIST, member, value, help, ##__VA_ARGS__)
+#define CHOICE(name, member, values, help, ...)       ARGUMENT(name, CHOICE, member, values, help, ##__VA_ARGS__)
+#define NUMBER(name, member, value, help, low, high)  ARGUMENT(name, NUMBER, member, value, help, .min = low, .max = high)
+#define INTEGER(name, member, value, help, low, high) ARGUMENT(name, INTEGER, member, value, help, .min = low, .max = high)
+#define ARGUMENT(word, type, member, text, meaning, ...)                                                                           \
+    { .name = word, .kind = ARGUMENT_##type, .offset = AT(member), .value = text, .help = meaning, ##__VA_ARGS__ }
 
 /* All options of a command; size: bytes of its struct. local: it needs no daemon, so that help and completion leave out the options
  * of the connection. fetches: its OUTPUT files are copies of others' files, which are not listed as brrd's own. */

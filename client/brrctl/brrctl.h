@@ -77,14 +77,15 @@ struct brrctl_fetched {
 };
 int brrctl_fetch_model(const struct arguments *o, const char *ref, const char *path, struct brrctl_fetched *ret);
 
-/* The options of submit, validate, resume and logs, and the first of sweep. */
+/* The options of the commands for jobs, and the first of sweep. */
 struct job_options {
     struct argument_list set;
     const char *name;
     bool watch;
     const char *id_file;
-    bool follow, now;
+    bool follow, now, csv;
     int64_t tail;
+    const char *sort;
 };
 
 /* Reads the job file args[0] with --set and --name of struct job_options. */

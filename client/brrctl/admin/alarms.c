@@ -13,14 +13,13 @@
 
 #define AT(field) offsetof(struct alarms_options, field)
 static const struct argument rows[] = {
-    {"--open", NULL, ARGUMENT_FLAG, AT(open), "", "only alarms that are on or that nobody has acknowledged", 0, 0},
-    {"--person", NULL, ARGUMENT_TEXT, AT(person), "NAME", "your name, for the journal", 0, 0},
-    {"--for", NULL, ARGUMENT_TEXT, AT(silence), "TIME", "silence: for so long, at most 10m; default 2m", 0, 0},
-    {"--since", NULL, ARGUMENT_TEXT, AT(since), "T",
-     "only alarms that were on since then: a time ago, such as 12h; report and export: default 12h", 0, 0},
-    {"--bed", NULL, ARGUMENT_TEXT, AT(bed), "NAME", "report, export: only beds whose name is, or matches, NAME", 0, 0},
-    {"--as", NULL, ARGUMENT_CHOICE, AT(as), "labels", "export: what to write", 0, 0},
-    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "DIR", "export: folder of the files", 0, 0},
+    FLAG("--open", open, "only alarms that are on or that nobody has acknowledged"),
+    TEXT("--person", person, "NAME", "your name, for the journal"),
+    TEXT("--for", silence, "TIME", "silence: for so long, at most 10m; default 2m"),
+    TEXT("--since", since, "T", "only alarms that were on since then: a time ago, such as 12h; report and export: default 12h"),
+    TEXT("--bed", bed, "NAME", "report, export: only beds whose name is, or matches, NAME"),
+    CHOICE("--as", as, "labels", "export: what to write"),
+    OUTPUT("--output", output, "DIR", "export: folder of the files", .alias = "--out"),
 };
 #undef AT
 static const struct argument_table alarms_arguments = ARGUMENT_TABLE(rows, struct alarms_options);

@@ -39,8 +39,9 @@ static int cmd_doctor(const struct arguments *o) {
 struct drain_options {
     bool yes;
 };
+#define AT(field) offsetof(struct drain_options, field)
 static const struct argument drain_rows[] = {
-    {"--yes", NULL, ARGUMENT_FLAG, offsetof(struct drain_options, yes), "", "do not ask, as where there is no terminal", 0, 0},
+    FLAG("--yes", yes, "do not ask, as where there is no terminal"),
 };
 static const struct argument_table drain_arguments = ARGUMENT_TABLE(drain_rows, struct drain_options);
 

@@ -23,17 +23,14 @@ struct journal_options {
 };
 #define AT(field) offsetof(struct journal_options, field)
 static const struct argument journal_rows[] = {
-    {"--bed", "--client", ARGUMENT_TEXT, AT(bed), "NAME", "only streams whose client name is, or matches, NAME, such as 'icu-*'", 0,
-     0},
-    {"--session", NULL, ARGUMENT_TEXT, AT(session), "ID", "only this session; the first characters of its id will do", 0, 0},
-    {"--kind", NULL, ARGUMENT_LIST, AT(kinds), "KIND", "only entries of this kind; may be repeated", 0, 0},
-    {"--since", NULL, ARGUMENT_TEXT, AT(since), "T", "received since T: 2h (ago), 2026-01-31, 2026-01-31T12:00 (local), …Z (UTC)",
-     0, 0},
-    {"--until", NULL, ARGUMENT_TEXT, AT(until), "T", "received before T", 0, 0},
-    {"--last", NULL, ARGUMENT_INTEGER, AT(last), "N", "the newest N entries; default 100, with --since all", 1, 1e9},
-    {"--follow", NULL, ARGUMENT_FLAG, AT(follow), "", "print entries as they are written, until Ctrl-C; with --since from then on",
-     0, 0},
-    {"--csv", NULL, ARGUMENT_FLAG, AT(csv), "", "print comma-separated values with a header line", 0, 0},
+    TEXT("--bed", bed, "NAME", "only streams whose client name is, or matches, NAME, such as 'icu-*'", .alias = "--client"),
+    TEXT("--session", session, "ID", "only this session; the first characters of its id will do"),
+    LIST("--kind", kinds, "KIND", "only entries of this kind; may be repeated"),
+    TEXT("--since", since, "T", "received since T: 2h (ago), 2026-01-31, 2026-01-31T12:00 (local), …Z (UTC)"),
+    TEXT("--until", until, "T", "received before T"),
+    INTEGER("--last", last, "N", "the newest N entries; default 100, with --since all", 1, 1e9),
+    FLAG("--follow", follow, "print entries as they are written, until Ctrl-C; with --since from then on"),
+    FLAG("--csv", csv, "print comma-separated values with a header line"),
 };
 #undef AT
 static const struct argument_table journal_arguments = ARGUMENT_TABLE(journal_rows, struct journal_options);

@@ -20,12 +20,12 @@ struct metrics_options {
 };
 #define AT(field) offsetof(struct metrics_options, field)
 static const struct argument metrics_rows[] = {
-    {"--watch", NULL, ARGUMENT_FLAG, AT(watch), "", "print them again and again, until Ctrl-C", 0, 0},
-    {"--interval", NULL, ARGUMENT_NUMBER, AT(interval_s), "S", "seconds between updates, default 1", 0.1, 60},
+    FLAG("--watch", watch, "print them again and again, until Ctrl-C"),
+    NUMBER("--interval", interval_s, "S", "seconds between updates, default 1", 0.1, 60),
 };
 static const struct argument top_rows[] = {
-    {"--once", NULL, ARGUMENT_FLAG, AT(once), "", "print once, with rates over one interval, and exit", 0, 0},
-    {"--interval", NULL, ARGUMENT_NUMBER, AT(interval_s), "S", "seconds between updates, default 1", 0.1, 60},
+    FLAG("--once", once, "print once, with rates over one interval, and exit"),
+    NUMBER("--interval", interval_s, "S", "seconds between updates, default 1", 0.1, 60),
 };
 #undef AT
 static const struct argument_table metrics_arguments = ARGUMENT_TABLE(metrics_rows, struct metrics_options);

@@ -30,20 +30,17 @@ struct store_options {
 };
 #define AT(field) offsetof(struct store_options, field)
 static const struct argument rows[] = {
-    {"--endpoint", NULL, ARGUMENT_TEXT, AT(endpoint), "URL",
-     "the S3 server: https://HOST[:PORT]; default AWS_ENDPOINT_URL, else Amazon's", 0, 0},
-    {"--config", NULL, ARGUMENT_TEXT, AT(config), "FILE", "daemon.yaml, for store://NAME URLs", 0, 0},
-    {"--region", NULL, ARGUMENT_TEXT, AT(region), "R", "region of the bucket; default AWS_REGION, else us-east-1", 0, 0},
-    {"--credentials", NULL, ARGUMENT_TEXT, AT(credentials), "FROM", "env, imds, file:PATH#profile or systemd:NAME; docs/stores.md",
-     0, 0},
-    {"--ca-file", NULL, ARGUMENT_TEXT, AT(ca_file), "FILE",
-     "PEM file of the CA that signed the server's certificate; default AWS_CA_BUNDLE, else those of the system", 0, 0},
-    {"--anonymous", NULL, ARGUMENT_FLAG, AT(anonymous), "", "unsigned requests, for public buckets", 0, 0},
-    {"--path-style", NULL, ARGUMENT_FLAG, AT(path_style), "", "ENDPOINT/BUCKET instead of BUCKET.ENDPOINT", 0, 0},
-    {"--requester-pays", NULL, ARGUMENT_FLAG, AT(requester_pays), "", "agree to pay for requests and transfers", 0, 0},
-    {"--stall", NULL, ARGUMENT_INTEGER, AT(stall_s), "S", "restart a transfer after this many seconds without data, default 20", 1,
-     3600},
-    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "PATH", "get: the file or folder to write", 0, 0},
+    TEXT("--endpoint", endpoint, "URL", "the S3 server: https://HOST[:PORT]; default AWS_ENDPOINT_URL, else Amazon's"),
+    TEXT("--config", config, "FILE", "daemon.yaml, for store://NAME URLs"),
+    TEXT("--region", region, "R", "region of the bucket; default AWS_REGION, else us-east-1"),
+    TEXT("--credentials", credentials, "FROM", "env, imds, file:PATH#profile or systemd:NAME; docs/stores.md"),
+    TEXT("--ca-file", ca_file, "FILE",
+         "PEM file of the CA that signed the server's certificate; default AWS_CA_BUNDLE, else those of the system"),
+    FLAG("--anonymous", anonymous, "unsigned requests, for public buckets"),
+    FLAG("--path-style", path_style, "ENDPOINT/BUCKET instead of BUCKET.ENDPOINT"),
+    FLAG("--requester-pays", requester_pays, "agree to pay for requests and transfers"),
+    INTEGER("--stall", stall_s, "S", "restart a transfer after this many seconds without data, default 20", 1, 3600),
+    OUTPUT("--output", output, "PATH", "get: the file or folder to write", .alias = "--out"),
 };
 #undef AT
 static const struct argument_table store_arguments = {

@@ -29,20 +29,16 @@ struct tls_options {
 };
 #define AT(field) offsetof(struct tls_options, field)
 static const struct argument rows[] = {
-    {"--host", NULL, ARGUMENT_LIST, AT(hosts), "NAME", "name or address of the daemon's machine; may be repeated", 0, 0},
-    {"--role", NULL, ARGUMENT_CHOICE, AT(role), "read|stream|submit|admin",
-     "role of the token; each role includes the ones before it", 0, 0},
-    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the token or client", 0, 0},
-    {"--all", NULL, ARGUMENT_FLAG, AT(all), "", "token: it sees the streams of all callers, not only its own", 0, 0},
-    {"--answer", NULL, ARGUMENT_FLAG, AT(answer), "",
-     "token: its owner answers alarms: acknowledges, silences, marks and notes them", 0, 0},
-    {"--proxy", NULL, ARGUMENT_FLAG, AT(proxy), "",
-     "token: of a proxy before the pages that signs people in and names each of them in X-Forwarded-User", 0, 0},
-    {"--names", NULL, ARGUMENT_TEXT, AT(names), "NAME,…", "token: only beds with these names; patterns (* ? [abc]) are allowed", 0,
-     0},
-    {"--from", NULL, ARGUMENT_TEXT, AT(from), "FILE",
-     "token: one for each line of FILE, the name of a bed, of which alone it opens streams; prints `NAME TOKEN` lines", 0, 0},
-    {"--until", NULL, ARGUMENT_TEXT, AT(until), "DATE", "last day (YYYY-MM-DD) on which the token is valid", 0, 0},
+    LIST("--host", hosts, "NAME", "name or address of the daemon's machine; may be repeated"),
+    CHOICE("--role", role, "read|stream|submit|admin", "role of the token; each role includes the ones before it"),
+    TEXT("--name", name, "NAME", "name of the token or client"),
+    FLAG("--all", all, "token: it sees the streams of all callers, not only its own"),
+    FLAG("--answer", answer, "token: its owner answers alarms: acknowledges, silences, marks and notes them"),
+    FLAG("--proxy", proxy, "token: of a proxy before the pages that signs people in and names each of them in X-Forwarded-User"),
+    TEXT("--names", names, "NAME,…", "token: only beds with these names; patterns (* ? [abc]) are allowed"),
+    TEXT("--from", from, "FILE",
+         "token: one for each line of FILE, the name of a bed, of which alone it opens streams; prints `NAME TOKEN` lines"),
+    TEXT("--until", until, "DATE", "last day (YYYY-MM-DD) on which the token is valid"),
 };
 #undef AT
 static const struct argument_table tls_arguments = ARGUMENT_TABLE_LOCAL(rows, struct tls_options);

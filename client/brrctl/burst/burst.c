@@ -3,57 +3,40 @@
 
 #include "client/brrctl/brrctl.h"
 
-#define AT(field) offsetof(struct burst_options, field)
-#define ROW_OUTPUT                                                                                                                 \
-    { "--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE", "file to write", 0, 0 }
-#define ROW_TICKS                                                                                                                  \
-    { "--ticks", NULL, ARGUMENT_INTEGER, AT(ticks), "N", "number of ticks", 1, 9e15 }
-#define ROW_FIRED                                                                                                                  \
-    { "--fired", NULL, ARGUMENT_OUTPUT, AT(fired), "FILE", "write the (tick, id) of every spike: .npy (int64) or .tsv", 0, 0 }
-#define ROW_EVERY_TICK                                                                                                             \
-    {                                                                                                                              \
-        "--every-tick", NULL, ARGUMENT_FLAG, AT(every_tick), "", "leak and refractory advance in every tick, also without input",  \
-            0, 0                                                                                                                   \
-    }
-#define ROW_BUDGET                                                                                                                 \
-    {                                                                                                                              \
-        "--budget", NULL, ARGUMENT_TEXT, AT(budget), "BYTES",                                                                      \
-            "memory that the network may use (512MiB, 4GB); default: the daemon's", 0, 0                                           \
-    }
+#define AT(field)      offsetof(struct burst_options, field)
+#define ROW_OUTPUT     OUTPUT("--output", output, "FILE", "file to write", .alias = "--out")
+#define ROW_TICKS      INTEGER("--ticks", ticks, "N", "number of ticks", 1, 9e15)
+#define ROW_FIRED      OUTPUT("--fired", fired, "FILE", "write the (tick, id) of every spike: .npy (int64) or .tsv")
+#define ROW_EVERY_TICK FLAG("--every-tick", every_tick, "leak and refractory advance in every tick, also without input")
+#define ROW_BUDGET     TEXT("--budget", budget, "BYTES", "memory that the network may use (512MiB, 4GB); default: the daemon's")
 #define ROW_DEVICE                                                                                                                 \
-    {                                                                                                                              \
-        "--device", NULL, ARGUMENT_TEXT, AT(device), "NAME",                                                                       \
-            "the daemon's device, such as cuda:1, or a number of devices that share the network; default: the one with the most "  \
-            "free memory",                                                                                                         \
-            0, 0                                                                                                                   \
-    }
+    TEXT("--device", device, "NAME",                                                                                               \
+         "the daemon's device, such as cuda:1, or a number of devices that share the network; default: the one with the most "     \
+         "free memory")
 static const struct argument generate_rows[] = {
-    {"--neurons", NULL, ARGUMENT_INTEGER, AT(neurons), "N", "neurons of the network, default 1000", 1, 4294967231.0},
-    {"--synapses", NULL, ARGUMENT_INTEGER, AT(synapses), "K", "synapses of each neuron, default 100", 0, 4294967295.0},
-    {"--layers", NULL, ARGUMENT_INTEGER, AT(layers), "L", "layers of a layered network, default 5", 2, 4096},
-    {"--seed", NULL, ARGUMENT_INTEGER, AT(seed), "S", "the same seed draws the same network on every machine, default 1", 0, 9e18},
-    {"--inhibitory", NULL, ARGUMENT_NUMBER, AT(inhibitory), "SHARE", "share of the neurons whose synapses all inhibit, default 0.2",
-     0, 1},
-    {"--scale", NULL, ARGUMENT_NUMBER, AT(scale), "S", "of a column: share of its neurons and in-degrees, default 1", 0.01, 1},
-    {"--weights", NULL, ARGUMENT_TEXT, AT(weights), "LOW-HIGH", "range of the weights, within 0-255, default 1-255", 0, 0},
-    {"--delays", NULL, ARGUMENT_TEXT, AT(delays), "LOW-HIGH", "range of the delays in ticks, within 1-255, default 1", 0, 0},
-    {"--psp", NULL, ARGUMENT_INTEGER, AT(psp), "P", "factor of every weight, default 1", 0, 255},
-    {"--threshold", NULL, ARGUMENT_NUMBER, AT(threshold), "V", "membrane at which neurons fire, default 1000", -3e38, 3e38},
-    {"--leak", NULL, ARGUMENT_NUMBER, AT(leak), "SHARE", "share of the membrane lost in a tick, default 0.1", 0, 1},
-    {"--excitability", NULL, ARGUMENT_NUMBER, AT(excitability), "P", "chance to fire at the threshold, default 1", 0, 1},
-    {"--refractory", NULL, ARGUMENT_INTEGER, AT(refractory), "TICKS", "pause after a spike, default 2", 0, 65535},
-    {"--power", NULL, ARGUMENT_NUMBER, AT(power), "V", "potential that the first neuron receives in every tick, default 0", -1e12,
-     1e12},
+    INTEGER("--neurons", neurons, "N", "neurons of the network, default 1000", 1, 4294967231.0),
+    INTEGER("--synapses", synapses, "K", "synapses of each neuron, default 100", 0, 4294967295.0),
+    INTEGER("--layers", layers, "L", "layers of a layered network, default 5", 2, 4096),
+    INTEGER("--seed", seed, "S", "the same seed draws the same network on every machine, default 1", 0, 9e18),
+    NUMBER("--inhibitory", inhibitory, "SHARE", "share of the neurons whose synapses all inhibit, default 0.2", 0, 1),
+    NUMBER("--scale", scale, "S", "of a column: share of its neurons and in-degrees, default 1", 0.01, 1),
+    TEXT("--weights", weights, "LOW-HIGH", "range of the weights, within 0-255, default 1-255"),
+    TEXT("--delays", delays, "LOW-HIGH", "range of the delays in ticks, within 1-255, default 1"),
+    INTEGER("--psp", psp, "P", "factor of every weight, default 1", 0, 255),
+    NUMBER("--threshold", threshold, "V", "membrane at which neurons fire, default 1000", -3e38, 3e38),
+    NUMBER("--leak", leak, "SHARE", "share of the membrane lost in a tick, default 0.1", 0, 1),
+    NUMBER("--excitability", excitability, "P", "chance to fire at the threshold, default 1", 0, 1),
+    INTEGER("--refractory", refractory, "TICKS", "pause after a spike, default 2", 0, 65535),
+    NUMBER("--power", power, "V", "potential that the first neuron receives in every tick, default 0", -1e12, 1e12),
     ROW_OUTPUT,
 };
 static const struct argument_table generate_table = ARGUMENT_TABLE_LOCAL(generate_rows, struct burst_options);
-#define ROW_TICK                                                                                                                   \
-    { "--tick", NULL, ARGUMENT_NUMBER, AT(tick), "MS", "length of a tick; default: run.dt of the simulation", 1e-6, 1000 }
+#define ROW_TICK NUMBER("--tick", tick, "MS", "length of a tick; default: run.dt of the simulation", 1e-6, 1000)
 static const struct argument import_rows[] = {
     ROW_OUTPUT,
-    {"--inject", NULL, ARGUMENT_OUTPUT, AT(inject), "FILE.tsv", "write the input's spikes as a table of injections", 0, 0},
+    OUTPUT("--inject", inject, "FILE.tsv", "write the input's spikes as a table of injections"),
     ROW_TICK,
-    {"--genome", NULL, ARGUMENT_TEXT, AT(genome), "FILE", "of a connectome of FEAGI: the genome, for what it lacks", 0, 0},
+    TEXT("--genome", genome, "FILE", "of a connectome of FEAGI: the genome, for what it lacks"),
 };
 static const struct argument_table import_table = ARGUMENT_TABLE_LOCAL(import_rows, struct burst_options);
 static const struct argument export_rows[] = {
@@ -67,17 +50,17 @@ static const struct argument plot_rows[] = {
 static const struct argument_table plot_table = ARGUMENT_TABLE_LOCAL(plot_rows, struct burst_options);
 static const struct argument run_rows[] = {
     ROW_TICKS,
-    {"--inject", NULL, ARGUMENT_TEXT, AT(inject), "FILE.tsv", "table of injections: tick, id, potential", 0, 0},
+    TEXT("--inject", inject, "FILE.tsv", "table of injections: tick, id, potential"),
     ROW_FIRED,
-    {"--plot", NULL, ARGUMENT_OUTPUT, AT(plot), "FILE", "draw the spikes as a raster; .svg, .png or .pdf", 0, 0},
-    {"--keep", NULL, ARGUMENT_TEXT, AT(keep), "NAME", "leave the network in the daemon under this name", 0, 0},
+    OUTPUT("--plot", plot, "FILE", "draw the spikes as a raster; .svg, .png or .pdf"),
+    TEXT("--keep", keep, "NAME", "leave the network in the daemon under this name"),
     ROW_EVERY_TICK,
     ROW_BUDGET,
     ROW_DEVICE,
 };
 static const struct argument_table run_table = ARGUMENT_TABLE(run_rows, struct burst_options);
 static const struct argument create_rows[] = {
-    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the network", 0, 0},
+    TEXT("--name", name, "NAME", "name of the network"),
     ROW_EVERY_TICK,
     ROW_BUDGET,
     ROW_DEVICE,
@@ -91,7 +74,7 @@ static const struct argument_table step_table = ARGUMENT_TABLE(step_rows, struct
 static const struct argument observe_rows[] = {
     ROW_TICKS,
     ROW_FIRED,
-    {"--queue", NULL, ARGUMENT_INTEGER, AT(frames), "N", "frames that may wait for this observer, default 4096", 1, 1e6},
+    INTEGER("--queue", frames, "N", "frames that may wait for this observer, default 4096", 1, 1e6),
 };
 static const struct argument_table observe_table = ARGUMENT_TABLE(observe_rows, struct burst_options);
 static const struct argument ledger_rows[] = {

@@ -38,21 +38,18 @@ struct dataset_options {
 };
 #define AT(field) offsetof(struct dataset_options, field)
 static const struct argument rows[] = {
-    {"--montage", NULL, ARGUMENT_TEXT, AT(montage), "M",
-     "referential-19, bipolar-18 or custom:LABEL,LABEL,...; default referential-19", 0, 0},
-    {"--window", NULL, ARGUMENT_NUMBER, AT(window_s), "S", "length of a window in seconds, default 60", 1, 600},
-    {"--hop", NULL, ARGUMENT_NUMBER, AT(hop_s), "S", "seconds between window starts, default 10", 0.01, 600},
-    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels; default auto", 0, 0},
-    {"--seizure", NULL, ARGUMENT_LIST, AT(seizure), "PATTERN",
-     "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated", 0, 0},
-    {"--unlabeled", NULL, ARGUMENT_CHOICE, AT(unlabeled), "error|background|skip",
-     "treatment of recordings without labels; default error", 0, 0},
-    {"--patient", NULL, ARGUMENT_CHOICE, AT(patient), LABELS_PATIENT_RULES,
-     "how a recording's path names its patient, as data.patient; default auto", 0, 0},
-    {"--rename", NULL, ARGUMENT_ASSIGNMENT, AT(rename), "LABEL=NAME",
-     "read a channel under another name, as data.rename: \"*-XY=*\", LOC=F7; may be repeated", 0, 0},
-    {"--unit", NULL, ARGUMENT_CHOICE, AT(unit), "uV|mV|V", "unit of channels that state none, or one that is no voltage", 0, 0},
-    {"--bids", NULL, ARGUMENT_FLAG, AT(bids), "", "list what the folder lacks to be a BIDS dataset", 0, 0},
+    TEXT("--montage", montage, "M", "referential-19, bipolar-18 or custom:LABEL,LABEL,...; default referential-19"),
+    NUMBER("--window", window_s, "S", "length of a window in seconds, default 60", 1, 600),
+    NUMBER("--hop", hop_s, "S", "seconds between window starts, default 10", 0.01, 600),
+    CHOICE("--labels", labels, labels_names, "format of the labels; default auto"),
+    LIST("--seizure", seizure, "PATTERN",
+         "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated"),
+    CHOICE("--unlabeled", unlabeled, "error|background|skip", "treatment of recordings without labels; default error"),
+    CHOICE("--patient", patient, LABELS_PATIENT_RULES, "how a recording's path names its patient, as data.patient; default auto"),
+    ASSIGNMENT("--rename", rename, "LABEL=NAME",
+               "read a channel under another name, as data.rename: \"*-XY=*\", LOC=F7; may be repeated"),
+    CHOICE("--unit", unit, "uV|mV|V", "unit of channels that state none, or one that is no voltage"),
+    FLAG("--bids", bids, "list what the folder lacks to be a BIDS dataset"),
 };
 #undef AT
 static const struct argument_table dataset_arguments = ARGUMENT_TABLE_LOCAL(rows, struct dataset_options);

@@ -26,33 +26,30 @@
 
 #define AT(field) offsetof(struct detect_options, field)
 static const struct argument rows[] = {
-    {"--model", NULL, ARGUMENT_TEXT, AT(model), "REF",
-     "served or built-in name, job:ID, store://NAME/KEY or a model file; default ward", 0, 0},
-    {"--on", NULL, ARGUMENT_NUMBER, AT(on), "P", "probability that begins an event or alarm; default: the model's", 0.0001, 0.9999},
-    {"--off", NULL, ARGUMENT_NUMBER, AT(off), "P", "probability that ends it; default: the model's, but at most --on", 0.0001,
-     0.9999},
-    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "DIR", "folder for the events files", 0, 0},
-    {"--rename", NULL, ARGUMENT_ASSIGNMENT, AT(rename), "LABEL=NAME",
-     "read a channel under another name, as data.rename: \"*-XY=*\", LOC=F7; may be repeated", 0, 0},
-    {"--unit", NULL, ARGUMENT_CHOICE, AT(unit), "uV|mV|V", "unit of channels that state none, or one that is no voltage", 0, 0},
-    {"--format", NULL, ARGUMENT_CHOICE, AT(format), EVENTS_NAMES, "format of the events files; default tsv", 0, 0},
-    {"--bids", NULL, ARGUMENT_FLAG, AT(bids), "",
-     "make --output a BIDS dataset of the recordings (linked or copied) and their events", 0, 0},
-    {"--mains", NULL, ARGUMENT_NUMBER, AT(mains_hz), "HZ", "mains frequency for the BIDS dataset; default: not stated", 50, 60},
-    {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(alarm_hop_s), "S", "seconds between alarm decisions, a divisor of the model's hop",
-     0.01, 3600},
-    {"--alarm-rate", NULL, ARGUMENT_CHOICE, AT(alarm_rate), "1|5|10",
-     "alarms by the model's rule for so many false alarms in 24 h; default: by --on and --off", 0, 0},
-    {"--partial", NULL, ARGUMENT_INTEGER, AT(partial), "N",
-     "run on the channels there are, if at least N can be used: line_length, band_power, and networks that can miss the others", 1,
-     64},
-    {"--trends", NULL, ARGUMENT_OUTPUT, AT(trends), "FILE",
-     "of one recording: write a table of trends (aEEG, spectrum, asymmetry, suppression) for each 10 s, or draw them if FILE ends "
-     "in .svg, .png or .pdf; docs/trends.md",
-     0, 0},
-    {"--chunk-samples", NULL, ARGUMENT_INTEGER, AT(chunk_samples), "N", "samples per message; default 8 s", 1, 1e7},
-    {"--parallel", NULL, ARGUMENT_INTEGER, AT(parallel), "N", "recordings processed at the same time, default 2", 1, 16},
-    {"--id-file", NULL, ARGUMENT_TEXT, AT(id_file), "FILE", "write the job's id to this file", 0, 0},
+    TEXT("--model", model, "REF", "served or built-in name, job:ID, store://NAME/KEY or a model file; default ward"),
+    NUMBER("--on", on, "P", "probability that begins an event or alarm; default: the model's", 0.0001, 0.9999),
+    NUMBER("--off", off, "P", "probability that ends it; default: the model's, but at most --on", 0.0001, 0.9999),
+    OUTPUT("--output", output, "DIR", "folder for the events files", .alias = "--out"),
+    ASSIGNMENT("--rename", rename, "LABEL=NAME",
+               "read a channel under another name, as data.rename: \"*-XY=*\", LOC=F7; may be repeated"),
+    CHOICE("--unit", unit, "uV|mV|V", "unit of channels that state none, or one that is no voltage"),
+    CHOICE("--format", format, EVENTS_NAMES, "format of the events files; default tsv"),
+    FLAG("--bids", bids, "make --output a BIDS dataset of the recordings (linked or copied) and their events"),
+    NUMBER("--mains", mains_hz, "HZ", "mains frequency for the BIDS dataset; default: not stated", 50, 60),
+    NUMBER("--alarm-hop", alarm_hop_s, "S", "seconds between alarm decisions, a divisor of the model's hop", 0.01, 3600),
+    CHOICE("--alarm-rate", alarm_rate, "1|5|10",
+           "alarms by the model's rule for so many false alarms in 24 h; default: by --on and --off"),
+    INTEGER(
+        "--partial", partial, "N",
+        "run on the channels there are, if at least N can be used: line_length, band_power, and networks that can miss the others",
+        1, 64),
+    OUTPUT("--trends", trends, "FILE",
+           "of one recording: write a table of trends (aEEG, spectrum, asymmetry, suppression) for each 10 s, or draw them if FILE "
+           "ends "
+           "in .svg, .png or .pdf; docs/trends.md"),
+    INTEGER("--chunk-samples", chunk_samples, "N", "samples per message; default 8 s", 1, 1e7),
+    INTEGER("--parallel", parallel, "N", "recordings processed at the same time, default 2", 1, 16),
+    TEXT("--id-file", id_file, "FILE", "write the job's id to this file"),
 };
 #undef AT
 static const struct argument_table detect_arguments = ARGUMENT_TABLE(rows, struct detect_options);

@@ -12,9 +12,9 @@
 struct ensemble_options {
     const char *output;
 };
+#define AT(field) offsetof(struct ensemble_options, field)
 static const struct argument rows[] = {
-    {"--output", "--out", ARGUMENT_OUTPUT, offsetof(struct ensemble_options, output), "FILE.safetensors", "the new model file", 0,
-     0},
+    OUTPUT("--output", output, "FILE.safetensors", "the new model file", .alias = "--out"),
 };
 static const struct argument_table ensemble_arguments = ARGUMENT_TABLE(rows, struct ensemble_options);
 

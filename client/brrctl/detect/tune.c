@@ -28,23 +28,20 @@ struct tune_options {
 };
 #define AT(field) offsetof(struct tune_options, field)
 static const struct argument rows[] = {
-    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE.safetensors", "the new model file", 0, 0},
-    {"--target-fa", NULL, ARGUMENT_NUMBER, AT(target_fa), "N",
-     "false alarms per 24 h to stay within, if some thresholds do; default: none", 0, 1000},
-    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels; default auto", 0, 0},
-    {"--seizure", NULL, ARGUMENT_LIST, AT(seizure), "PATTERN",
-     "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated", 0, 0},
-    {"--unlabeled", NULL, ARGUMENT_CHOICE, AT(unlabeled), "error|background|skip",
-     "treatment of recordings without labels; default error", 0, 0},
-    {"--lookback", NULL, ARGUMENT_NUMBER, AT(lookback_s), "S",
-     "an event begins at most this long before the on threshold, where the probability rose to the off threshold; default 60", 0,
-     3600},
-    {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(alarm_hop_s), "S",
-     "seconds between alarm decisions, a divisor of the model's hop; 0 = no alarm thresholds; default 5", 0, 120},
-    {"--alarm-latch", NULL, ARGUMENT_NUMBER, AT(alarm_latch_s), "S", "an alarm stays on for at least this long; default 60", 0,
-     3600},
-    {"--reject", NULL, ARGUMENT_FLAG, AT(reject), "",
-     "also fit a rejecter of events that look like false alarms; it is used if it is better on patients that were left out", 0, 0},
+    OUTPUT("--output", output, "FILE.safetensors", "the new model file", .alias = "--out"),
+    NUMBER("--target-fa", target_fa, "N", "false alarms per 24 h to stay within, if some thresholds do; default: none", 0, 1000),
+    CHOICE("--labels", labels, labels_names, "format of the labels; default auto"),
+    LIST("--seizure", seizure, "PATTERN",
+         "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated"),
+    CHOICE("--unlabeled", unlabeled, "error|background|skip", "treatment of recordings without labels; default error"),
+    NUMBER("--lookback", lookback_s, "S",
+           "an event begins at most this long before the on threshold, where the probability rose to the off threshold; default 60",
+           0, 3600),
+    NUMBER("--alarm-hop", alarm_hop_s, "S",
+           "seconds between alarm decisions, a divisor of the model's hop; 0 = no alarm thresholds; default 5", 0, 120),
+    NUMBER("--alarm-latch", alarm_latch_s, "S", "an alarm stays on for at least this long; default 60", 0, 3600),
+    FLAG("--reject", reject,
+         "also fit a rejecter of events that look like false alarms; it is used if it is better on patients that were left out"),
 };
 #undef AT
 static const struct argument_table tune_arguments = ARGUMENT_TABLE(rows, struct tune_options);

@@ -25,14 +25,13 @@ struct windows_options {
 };
 #define AT(field) offsetof(struct windows_options, field)
 static const struct argument option_rows[] = {
-    {"--montage", NULL, ARGUMENT_TEXT, AT(montage), "M",
-     "referential-19, bipolar-18 or custom:LABEL,LABEL,...; default referential-19", 0, 0},
-    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE", "write the windows as safetensors", 0, 0},
-    {"--notch", NULL, ARGUMENT_NUMBER, AT(notch_hz), "HZ", "mains filter: 0, 50 or 60; default 60", 0, 60},
-    {"--window", NULL, ARGUMENT_NUMBER, AT(window_s), "S", "length of a window in seconds, default 60", 1, 600},
-    {"--hop", NULL, ARGUMENT_NUMBER, AT(hop_s), "S", "seconds between window starts, default 10", 0.01, 600},
-    {"--first", NULL, ARGUMENT_INTEGER, AT(first), "N", "first window, from 0", 0, 1e12},
-    {"--count", NULL, ARGUMENT_INTEGER, AT(count), "N", "number of windows", 1, 1e12},
+    TEXT("--montage", montage, "M", "referential-19, bipolar-18 or custom:LABEL,LABEL,...; default referential-19"),
+    OUTPUT("--output", output, "FILE", "write the windows as safetensors", .alias = "--out"),
+    NUMBER("--notch", notch_hz, "HZ", "mains filter: 0, 50 or 60; default 60", 0, 60),
+    NUMBER("--window", window_s, "S", "length of a window in seconds, default 60", 1, 600),
+    NUMBER("--hop", hop_s, "S", "seconds between window starts, default 10", 0.01, 600),
+    INTEGER("--first", first, "N", "first window, from 0", 0, 1e12),
+    INTEGER("--count", count, "N", "number of windows", 1, 1e12),
 };
 #undef AT
 static const struct argument_table windows_arguments = ARGUMENT_TABLE_LOCAL(option_rows, struct windows_options);

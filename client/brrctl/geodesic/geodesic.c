@@ -22,8 +22,8 @@ struct geodesic_options {
 };
 #define AT(field) offsetof(struct geodesic_options, field)
 static const struct argument rows[] = {
-    {"--at", NULL, ARGUMENT_NUMBER, AT(at), "C", "predict: a concentration, in the unit of the model's table", -1e300, 1e300},
-    {"--csv", NULL, ARGUMENT_OUTPUT, AT(csv), "FILE", "table to write", 0, 0},
+    NUMBER("--at", at, "C", "predict: a concentration, in the unit of the model's table", -1e300, 1e300),
+    OUTPUT("--csv", csv, "FILE", "table to write"),
 };
 #undef AT
 static const struct argument_table geodesic_arguments = ARGUMENT_TABLE(rows, struct geodesic_options);

@@ -22,8 +22,8 @@ struct checkpoint_options {
 };
 #define AT(field) offsetof(struct checkpoint_options, field)
 static const struct argument rows[] = {
-    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE", "get: the file to write", 0, 0},
-    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "put: name of the upload", 0, 0},
+    OUTPUT("--output", output, "FILE", "get: the file to write", .alias = "--out"),
+    TEXT("--name", name, "NAME", "put: name of the upload"),
 };
 #undef AT
 static const struct argument_table checkpoint_arguments = ARGUMENT_TABLE(rows, struct checkpoint_options);

@@ -18,9 +18,9 @@ enum { COMPARE_ROWS = 1024, COMPARE_ARENA = 4 << 20, COMPARE_VALUE = 160, COMPAR
 struct compare_options {
     const char *plot;
 };
+#define AT(field) offsetof(struct compare_options, field)
 static const struct argument rows[] = {
-    {"--plot", NULL, ARGUMENT_OUTPUT, offsetof(struct compare_options, plot), "FILE", "draw the curves of both; .svg, .png or .pdf",
-     0, 0},
+    OUTPUT("--plot", plot, "FILE", "draw the curves of both; .svg, .png or .pdf"),
 };
 static const struct argument_table compare_arguments = ARGUMENT_TABLE(rows, struct compare_options);
 

@@ -22,9 +22,9 @@ struct export_options {
 };
 #define AT(field) offsetof(struct export_options, field)
 static const struct argument rows[] = {
-    {"--onnx", NULL, ARGUMENT_OUTPUT, AT(onnx), "FILE", "the ONNX file to write", 0, 0},
-    {"--int8", NULL, ARGUMENT_TEXT, AT(int8), "RECORDING", "in INT8, with the ranges of a recording that is not scored", 0, 0},
-    {"--reduce-range", NULL, ARGUMENT_FLAG, AT(reduce_range), "", "7 bits, for processors without VNNI", 0, 0},
+    OUTPUT("--onnx", onnx, "FILE", "the ONNX file to write"),
+    TEXT("--int8", int8, "RECORDING", "in INT8, with the ranges of a recording that is not scored"),
+    FLAG("--reduce-range", reduce_range, "7 bits, for processors without VNNI"),
 };
 #undef AT
 static const struct argument_table export_arguments = ARGUMENT_TABLE(rows, struct export_options);

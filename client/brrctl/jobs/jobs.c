@@ -20,37 +20,29 @@
 
 #define AT(field) offsetof(struct job_options, field)
 static const struct argument submit_rows[] = {
-    {"--set", NULL, ARGUMENT_ASSIGNMENT, AT(set), "K=V", "override a key of the job file; may be repeated", 0, 0},
-    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the job", 0, 0},
-    {"--watch", NULL, ARGUMENT_FLAG, AT(watch), "", "follow the job to its end; Ctrl-C detaches", 0, 0},
-    {"--id-file", NULL, ARGUMENT_TEXT, AT(id_file), "FILE", "write the job's id to this file", 0, 0},
+    ASSIGNMENT("--set", set, "K=V", "override a key of the job file; may be repeated"),
+    TEXT("--name", name, "NAME", "name of the job"),
+    FLAG("--watch", watch, "follow the job to its end; Ctrl-C detaches"),
+    TEXT("--id-file", id_file, "FILE", "write the job's id to this file"),
 };
 static const struct argument cancel_rows[] = {
-    {"--now", NULL, ARGUMENT_FLAG, AT(now), "", "without a last checkpoint", 0, 0},
+    FLAG("--now", now, "without a last checkpoint"),
 };
 static const struct argument resume_rows[] = {
-    {"--set", NULL, ARGUMENT_ASSIGNMENT, AT(set), "K=V", "change a limits.* key; may be repeated", 0, 0},
+    ASSIGNMENT("--set", set, "K=V", "change a limits.* key; may be repeated"),
 };
 static const struct argument logs_rows[] = {
-    {"--follow", NULL, ARGUMENT_FLAG, AT(follow), "", "go on until the job ends", 0, 0},
-    {"--tail", NULL, ARGUMENT_INTEGER, AT(tail), "N", "only the last N lines", 1, 1e6},
-};
-#undef AT
-struct job_show_options {
-    bool csv;
+    FLAG("--follow", follow, "go on until the job ends"),
+    INTEGER("--tail", tail, "N", "only the last N lines", 1, 1e6),
 };
 static const struct argument job_rows[] = {
-    {"--csv", NULL, ARGUMENT_FLAG, offsetof(struct job_show_options, csv), "",
-     "the curves of a training: a row for each ten steps and each validation", 0, 0},
-};
-struct jobs_options {
-    const char *sort;
+    FLAG("--csv", csv, "the curves of a training: a row for each ten steps and each validation"),
 };
 static const struct argument jobs_rows[] = {
-    {"--sort", NULL, ARGUMENT_CHOICE, offsetof(struct jobs_options, sort), "f1", "the best event F1 first", 0, 0},
+    CHOICE("--sort", sort, "f1", "the best event F1 first"),
 };
-static const struct argument_table jobs_arguments = ARGUMENT_TABLE(jobs_rows, struct jobs_options);
-static const struct argument_table job_arguments = ARGUMENT_TABLE(job_rows, struct job_show_options);
+static const struct argument_table jobs_arguments = ARGUMENT_TABLE(jobs_rows, struct job_options);
+static const struct argument_table job_arguments = ARGUMENT_TABLE(job_rows, struct job_options);
 static const struct argument_table submit_arguments = ARGUMENT_TABLE(submit_rows, struct job_options);
 static const struct argument_table cancel_arguments = ARGUMENT_TABLE(cancel_rows, struct job_options);
 static const struct argument_table resume_arguments = ARGUMENT_TABLE(resume_rows, struct job_options);
@@ -498,14 +490,13 @@ static int by_f1(const void *a, const void *b) {
 }
 
 static int cmd_jobs(const struct arguments *o) {
-    const struct jobs_options *options = o->own;
     int code = 0;
     Brr__V1__ListJobsRequest in = BRR__V1__LIST_JOBS_REQUEST__INIT;
     static const struct brrctl_method method = {"/brr.v1.Jobs/List", &brr__v1__list_jobs_response__descriptor, 0};
     Brr__V1__ListJobsResponse *out = brrctl_call(o, &method, &in.base, &code);
     if (!out)
         return code;
-    if (options->sort && out->n_jobs)
+    if (own(o)->sort && out->n_jobs)
         qsort(out->jobs, out->n_jobs, sizeof *out->jobs, by_f1);
     if (!o->json && out->n_jobs)
         printf(JOB_ROW, "job", "kind", "state", "device", "steps", "age", "loss", "left", "F1", "FA/24h", "name");
@@ -556,7 +547,7 @@ static int print_curves(const struct arguments *o) {
 }
 
 static int cmd_job(const struct arguments *o) {
-    if (((const struct job_show_options *)o->own)->csv)
+    if (own(o)->csv)
         return print_curves(o);
     Brr__V1__GetJobRequest in = BRR__V1__GET_JOB_REQUEST__INIT;
     in.id = (char *)(uintptr_t)o->args[0];

@@ -17,9 +17,9 @@ enum { LOAD_MS = 600 * 1000 };
 struct load_options {
     const char *device;
 };
+#define AT(field) offsetof(struct load_options, field)
 static const struct argument load_rows[] = {
-    {"--device", NULL, ARGUMENT_TEXT, offsetof(struct load_options, device), "NAME",
-     "the daemon's device that serves it, such as cuda:1; default: every device", 0, 0},
+    TEXT("--device", device, "NAME", "the daemon's device that serves it, such as cuda:1; default: every device"),
 };
 static const struct argument_table load_arguments = ARGUMENT_TABLE(load_rows, struct load_options);
 

@@ -31,19 +31,18 @@ struct sweep_options {
 };
 #define AT(field) offsetof(struct sweep_options, field)
 static const struct argument rows[] = {
-    {"--set", NULL, ARGUMENT_ASSIGNMENT, AT(job.set), "K=V", "override a key of the job file in all jobs; may be repeated", 0, 0},
-    {"--name", NULL, ARGUMENT_TEXT, AT(job.name), "NAME", "name of the jobs", 0, 0},
-    {"--grid", NULL, ARGUMENT_ASSIGNMENT, AT(grid), "K=V,V…", "values of a key; several --grid: all combinations", 0, 0},
-    {"--folds", NULL, ARGUMENT_TEXT, AT(folds), "patients|N",
-     "patients: leave out one patient after the other; N: patients in N groups, leave out one group after the other", 0, 0},
-    {"--executor", NULL, ARGUMENT_TEXT, AT(executor), "NAME", "the cluster that runs the jobs; default: the daemon's devices", 0,
-     0},
-    {"--record", NULL, ARGUMENT_TEXT, AT(record), "FILE",
-     "keep the jobs' ids here; the same command goes on with them, and queues those again that failed", 0, 0},
-    {"--price", NULL, ARGUMENT_NUMBER, AT(price), "MONEY",
-     "of an hour of the device, for the estimate of --folds; default: the daemon's devices_price_per_hour", 0, 1e6},
-    {"--estimate", NULL, ARGUMENT_FLAG, AT(estimate), "", "with --folds: say how long all would take, and queue nothing", 0, 0},
-    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE.tsv", "write the table to this file, too", 0, 0},
+    ASSIGNMENT("--set", job.set, "K=V", "override a key of the job file in all jobs; may be repeated"),
+    TEXT("--name", job.name, "NAME", "name of the jobs"),
+    ASSIGNMENT("--grid", grid, "K=V,V…", "values of a key; several --grid: all combinations"),
+    TEXT("--folds", folds, "patients|N",
+         "patients: leave out one patient after the other; N: patients in N groups, leave out one group after the other"),
+    TEXT("--executor", executor, "NAME", "the cluster that runs the jobs; default: the daemon's devices"),
+    TEXT("--record", record, "FILE",
+         "keep the jobs' ids here; the same command goes on with them, and queues those again that failed"),
+    NUMBER("--price", price, "MONEY",
+           "of an hour of the device, for the estimate of --folds; default: the daemon's devices_price_per_hour", 0, 1e6),
+    FLAG("--estimate", estimate, "with --folds: say how long all would take, and queue nothing"),
+    OUTPUT("--output", output, "FILE.tsv", "write the table to this file, too", .alias = "--out"),
 };
 #undef AT
 static const struct argument_table sweep_arguments = ARGUMENT_TABLE(rows, struct sweep_options);

@@ -16,11 +16,10 @@ struct usage_options {
     const char *since;
     int64_t beds;
 };
+#define AT(field) offsetof(struct usage_options, field)
 static const struct argument usage_rows[] = {
-    {"--since", NULL, ARGUMENT_TEXT, offsetof(struct usage_options, since), "TIME",
-     "only jobs that were submitted within this time, such as 24h or 30d", 0, 0},
-    {"--beds", NULL, ARGUMENT_INTEGER, offsetof(struct usage_options, beds), "N",
-     "also what a month of a device costs that is kept for the streams of so many beds", 1, 1e6},
+    TEXT("--since", since, "TIME", "only jobs that were submitted within this time, such as 24h or 30d"),
+    INTEGER("--beds", beds, "N", "also what a month of a device costs that is kept for the streams of so many beds", 1, 1e6),
 };
 static const struct argument_table usage_arguments = ARGUMENT_TABLE(usage_rows, struct usage_options);
 

@@ -15,8 +15,8 @@
 
 #define AT(field) offsetof(struct job_options, field)
 static const struct argument rows[] = {
-    {"--set", NULL, ARGUMENT_ASSIGNMENT, AT(set), "K=V", "override a key of the job file; may be repeated", 0, 0},
-    {"--name", NULL, ARGUMENT_TEXT, AT(name), "NAME", "name of the job", 0, 0},
+    ASSIGNMENT("--set", set, "K=V", "override a key of the job file; may be repeated"),
+    TEXT("--name", name, "NAME", "name of the job"),
 };
 #undef AT
 static const struct argument_table validate_arguments = ARGUMENT_TABLE(rows, struct job_options);

@@ -30,33 +30,31 @@ struct lsl_options {
 };
 #define AT(field) offsetof(struct lsl_options, field)
 static const struct argument list_rows[] = {
-    {"--wait", NULL, ARGUMENT_NUMBER, AT(wait_s), "S", "seconds to look for streams, default 2", 0.1, 60},
+    NUMBER("--wait", wait_s, "S", "seconds to look for streams, default 2", 0.1, 60),
 };
 static const struct argument in_rows[] = {
-    {"--model", NULL, ARGUMENT_TEXT, AT(stream.model), "REF", "as in brrctl stream", 0, 0},
-    {"--unit", NULL, ARGUMENT_CHOICE, AT(unit), "uV|mV|V", "what the samples are in; default: as the stream says", 0, 0},
-    {"--wait", NULL, ARGUMENT_NUMBER, AT(wait_s), "S", "seconds to wait for the stream to appear, default 5", 0.1, 86400},
-    {"--idle-timeout", NULL, ARGUMENT_NUMBER, AT(stream.idle_s), "S", "end after so many seconds without samples; default never",
-     0.1, 86400},
-    {"--on", NULL, ARGUMENT_NUMBER, AT(stream.on), "P", "probability that begins an event or alarm", 0.0001, 0.9999},
-    {"--off", NULL, ARGUMENT_NUMBER, AT(stream.off), "P", "probability that ends it", 0.0001, 0.9999},
-    {"--alarms", NULL, ARGUMENT_FLAG, AT(stream.alarms), "", "print alarms as they go on and off", 0, 0},
-    {"--alarm-hop", NULL, ARGUMENT_NUMBER, AT(stream.alarm_hop_s), "S", "seconds between alarm decisions", 0.01, 3600},
-    {"--alarm-rate", NULL, ARGUMENT_CHOICE, AT(stream.alarm_rate), "1|5|10",
-     "alarms by the model's rule for so many false alarms in 24 h", 0, 0},
-    {"--partial", NULL, ARGUMENT_INTEGER, AT(stream.partial), "N",
-     "run on the channels there are, if at least N can be used: line_length, band_power, and networks that can miss the others", 1,
-     64},
-    {"--output", "--out", ARGUMENT_OUTPUT, AT(stream.output), "PATH", "write the events at the end: a file or a folder", 0, 0},
-    {"--format", NULL, ARGUMENT_CHOICE, AT(stream.format), EVENTS_NAMES, "format of the events file; default tsv", 0, 0},
-    {"--probabilities", "--probs", ARGUMENT_OUTPUT, AT(stream.probabilities), "FILE",
-     "write the record trace at the end: .npy or .tsv", 0, 0},
-    {"--client", NULL, ARGUMENT_TEXT, AT(stream.client), "NAME", "name in `brrctl sessions`; default: of the stream", 0, 0},
-    {"--device", NULL, ARGUMENT_TEXT, AT(stream.device), "NAME", "the daemon's device that computes it, such as cuda:1", 0, 0},
-    {"--no-resume", NULL, ARGUMENT_FLAG, AT(stream.no_resume), "", "end at the first cut of the connection to the daemon", 0, 0},
+    TEXT("--model", stream.model, "REF", "as in brrctl stream"),
+    CHOICE("--unit", unit, "uV|mV|V", "what the samples are in; default: as the stream says"),
+    NUMBER("--wait", wait_s, "S", "seconds to wait for the stream to appear, default 5", 0.1, 86400),
+    NUMBER("--idle-timeout", stream.idle_s, "S", "end after so many seconds without samples; default never", 0.1, 86400),
+    NUMBER("--on", stream.on, "P", "probability that begins an event or alarm", 0.0001, 0.9999),
+    NUMBER("--off", stream.off, "P", "probability that ends it", 0.0001, 0.9999),
+    FLAG("--alarms", stream.alarms, "print alarms as they go on and off"),
+    NUMBER("--alarm-hop", stream.alarm_hop_s, "S", "seconds between alarm decisions", 0.01, 3600),
+    CHOICE("--alarm-rate", stream.alarm_rate, "1|5|10", "alarms by the model's rule for so many false alarms in 24 h"),
+    INTEGER(
+        "--partial", stream.partial, "N",
+        "run on the channels there are, if at least N can be used: line_length, band_power, and networks that can miss the others",
+        1, 64),
+    OUTPUT("--output", stream.output, "PATH", "write the events at the end: a file or a folder", .alias = "--out"),
+    CHOICE("--format", stream.format, EVENTS_NAMES, "format of the events file; default tsv"),
+    OUTPUT("--probabilities", stream.probabilities, "FILE", "write the record trace at the end: .npy or .tsv", .alias = "--probs"),
+    TEXT("--client", stream.client, "NAME", "name in `brrctl sessions`; default: of the stream"),
+    TEXT("--device", stream.device, "NAME", "the daemon's device that computes it, such as cuda:1"),
+    FLAG("--no-resume", stream.no_resume, "end at the first cut of the connection to the daemon"),
 };
 static const struct argument out_rows[] = {
-    {"--yes", NULL, ARGUMENT_FLAG, AT(yes), "", "outlets may listen on all addresses of this machine", 0, 0},
+    FLAG("--yes", yes, "outlets may listen on all addresses of this machine"),
 };
 #undef AT
 static const struct argument_table list_table = ARGUMENT_TABLE_LOCAL(list_rows, struct lsl_options),

@@ -26,22 +26,22 @@ struct benchmark_options {
 };
 #define AT(field) offsetof(struct benchmark_options, field)
 static const struct argument rows[] = {
-    {"--model", NULL, ARGUMENT_LIST, AT(models), "REF", "a detector; repeat it for each, 2 or more: names as of `brrctl detect`", 0,
-     0},
-    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels of recordings; default auto", 0, 0},
-    {"--seizure", NULL, ARGUMENT_LIST, AT(seizure), "PATTERN",
-     "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated", 0, 0},
-    {"--rename", NULL, ARGUMENT_ASSIGNMENT, AT(rename), "LABEL=NAME",
-     "read a channel under another name, as data.rename: \"*-XY=*\", LOC=F7; may be repeated", 0, 0},
-    {"--unit", NULL, ARGUMENT_CHOICE, AT(unit), "uV|mV|V", "unit of channels that state none, or one that is no voltage", 0, 0},
-    {"--parallel", NULL, ARGUMENT_INTEGER, AT(parallel), "N", "recordings processed at the same time, default 2", 1, 16},
-    {"--partial", NULL, ARGUMENT_INTEGER, AT(partial), "N",
-     "run on the channels there are, if at least N can be used: line_length, band_power, and networks that can miss the others", 1,
-     64},
-    {"--table", NULL, ARGUMENT_CHOICE, AT(table), "csv|latex", "print the table in this form", 0, 0},
-    {"--plot", NULL, ARGUMENT_OUTPUT, AT(plot), "FILE", "draw the table: FILE.svg, FILE.png or FILE.pdf", 0, 0},
-    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "DIR",
-     "keep the events of each model below DIR, and benchmark.csv, .tex and .svg in it", 0, 0},
+    LIST("--model", models, "REF", "a detector; repeat it for each, 2 or more: names as of `brrctl detect`"),
+    CHOICE("--labels", labels, labels_names, "format of the labels of recordings; default auto"),
+    LIST("--seizure", seizure, "PATTERN",
+         "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated"),
+    ASSIGNMENT("--rename", rename, "LABEL=NAME",
+               "read a channel under another name, as data.rename: \"*-XY=*\", LOC=F7; may be repeated"),
+    CHOICE("--unit", unit, "uV|mV|V", "unit of channels that state none, or one that is no voltage"),
+    INTEGER("--parallel", parallel, "N", "recordings processed at the same time, default 2", 1, 16),
+    INTEGER(
+        "--partial", partial, "N",
+        "run on the channels there are, if at least N can be used: line_length, band_power, and networks that can miss the others",
+        1, 64),
+    CHOICE("--table", table, "csv|latex", "print the table in this form"),
+    OUTPUT("--plot", plot, "FILE", "draw the table: FILE.svg, FILE.png or FILE.pdf"),
+    OUTPUT("--output", output, "DIR", "keep the events of each model below DIR, and benchmark.csv, .tex and .svg in it",
+           .alias = "--out"),
 };
 #undef AT
 static const struct argument_table benchmark_arguments = ARGUMENT_TABLE(rows, struct benchmark_options);

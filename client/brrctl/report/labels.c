@@ -28,19 +28,17 @@ struct labels_options {
 };
 #define AT(field) offsetof(struct labels_options, field)
 static const struct argument rows[] = {
-    {"--file", NULL, ARGUMENT_TEXT, AT(columns.file), "COLUMN", "names of the recordings; default file, filename or recording", 0,
-     0},
-    {"--onset", NULL, ARGUMENT_TEXT, AT(columns.onset), "COLUMN", "begin of the seizures; default onset, start or begin", 0, 0},
-    {"--end", NULL, ARGUMENT_TEXT, AT(columns.end), "COLUMN", "their end; default end or stop", 0, 0},
-    {"--duration", NULL, ARGUMENT_TEXT, AT(columns.duration), "COLUMN", "or their length; default duration", 0, 0},
-    {"--type", NULL, ARGUMENT_TEXT, AT(columns.type), "COLUMN",
-     "what each row is; default type, label or event, if there is one; none: each row is a seizure", 0, 0},
-    {"--seizure", NULL, ARGUMENT_LIST, AT(seizure), "PATTERN",
-     "also a type of seizures, such as \"focal*\", as data.seizure_labels; may be repeated", 0, 0},
-    {"--clock", NULL, ARGUMENT_FLAG, AT(clock), "", "hours:minutes:seconds are times of day, not of the recording", 0, 0},
-    {"--complete", NULL, ARGUMENT_FLAG, AT(complete), "", "recordings that the table does not name have no seizure", 0, 0},
-    {"--ignore-missing", NULL, ARGUMENT_FLAG, AT(ignore_missing), "", "leave out rows whose recording is not below DIR", 0, 0},
-    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "DIR", "write the files there, under the recordings' paths below DIR", 0, 0},
+    TEXT("--file", columns.file, "COLUMN", "names of the recordings; default file, filename or recording"),
+    TEXT("--onset", columns.onset, "COLUMN", "begin of the seizures; default onset, start or begin"),
+    TEXT("--end", columns.end, "COLUMN", "their end; default end or stop"),
+    TEXT("--duration", columns.duration, "COLUMN", "or their length; default duration"),
+    TEXT("--type", columns.type, "COLUMN",
+         "what each row is; default type, label or event, if there is one; none: each row is a seizure"),
+    LIST("--seizure", seizure, "PATTERN", "also a type of seizures, such as \"focal*\", as data.seizure_labels; may be repeated"),
+    FLAG("--clock", clock, "hours:minutes:seconds are times of day, not of the recording"),
+    FLAG("--complete", complete, "recordings that the table does not name have no seizure"),
+    FLAG("--ignore-missing", ignore_missing, "leave out rows whose recording is not below DIR"),
+    OUTPUT("--output", output, "DIR", "write the files there, under the recordings' paths below DIR", .alias = "--out"),
 };
 #undef AT
 static const struct argument_table labels_arguments = ARGUMENT_TABLE_LOCAL(rows, struct labels_options);

@@ -13,8 +13,9 @@ enum { SVG_BYTES = 64 << 20 };
 struct picture_options {
     const char *output;
 };
+#define AT(field) offsetof(struct picture_options, field)
 static const struct argument rows[] = {
-    {"--output", "--out", ARGUMENT_OUTPUT, offsetof(struct picture_options, output), "FILE", "FILE.png or FILE.pdf", 0, 0},
+    OUTPUT("--output", output, "FILE", "FILE.png or FILE.pdf", .alias = "--out"),
 };
 static const struct argument_table picture_arguments = ARGUMENT_TABLE(rows, struct picture_options);
 

@@ -22,15 +22,14 @@ struct plot_options {
 };
 #define AT(field) offsetof(struct plot_options, field)
 static const struct argument rows[] = {
-    {"--from", NULL, ARGUMENT_NUMBER, AT(from_s), "S", "second of the recording at which the picture begins, default 0", 0, 1e9},
-    {"--seconds", NULL, ARGUMENT_NUMBER, AT(seconds), "S", "length of the picture, default 15", 1, 120},
-    {"--montage", NULL, ARGUMENT_TEXT, AT(montage), "M",
-     "bipolar-18, referential-19 or custom:LABEL,LABEL,...; default bipolar-18, if the channels allow it", 0, 0},
-    {"--low", NULL, ARGUMENT_NUMBER, AT(low_hz), "HZ", "high-pass filter, default 0.5", 0.1, 20},
-    {"--high", NULL, ARGUMENT_NUMBER, AT(high_hz), "HZ", "low-pass filter, default 70", 10, 120},
-    {"--notch", NULL, ARGUMENT_CHOICE, AT(notch), "both|50|60|none", "mains filter, default both", 0, 0},
-    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE",
-     "FILE.svg, FILE.png or FILE.pdf; default: the recording's name and .svg", 0, 0},
+    NUMBER("--from", from_s, "S", "second of the recording at which the picture begins, default 0", 0, 1e9),
+    NUMBER("--seconds", seconds, "S", "length of the picture, default 15", 1, 120),
+    TEXT("--montage", montage, "M",
+         "bipolar-18, referential-19 or custom:LABEL,LABEL,...; default bipolar-18, if the channels allow it"),
+    NUMBER("--low", low_hz, "HZ", "high-pass filter, default 0.5", 0.1, 20),
+    NUMBER("--high", high_hz, "HZ", "low-pass filter, default 70", 10, 120),
+    CHOICE("--notch", notch, "both|50|60|none", "mains filter, default both"),
+    OUTPUT("--output", output, "FILE", "FILE.svg, FILE.png or FILE.pdf; default: the recording's name and .svg", .alias = "--out"),
 };
 #undef AT
 static const struct argument_table plot_arguments = ARGUMENT_TABLE_LOCAL(rows, struct plot_options);

@@ -25,18 +25,16 @@ struct report_options {
 };
 #define AT(field) offsetof(struct report_options, field)
 static const struct argument rows[] = {
-    {"--output", "--out", ARGUMENT_OUTPUT, AT(output), "FILE", "the HTML file, FILE.html or FILE.htm; default report.html", 0, 0},
-    {"--eeg", NULL, ARGUMENT_TEXT, AT(eeg), "PATH", "folder of the recordings; without it the report has no pages of EEG", 0, 0},
-    {"--reference", NULL, ARGUMENT_TEXT, AT(reference), "DIR", "folder of label files; default: the labels of the recordings", 0,
-     0},
-    {"--montage", NULL, ARGUMENT_TEXT, AT(montage), "M",
-     "of the pages: bipolar-18, referential-19 or custom:LABEL,LABEL,...; default bipolar-18, if the channels allow it", 0, 0},
-    {"--seconds", NULL, ARGUMENT_NUMBER, AT(seconds), "S", "length of a page, default 15; a third of it is before the onset", 5,
-     60},
-    {"--low", NULL, ARGUMENT_NUMBER, AT(low_hz), "HZ", "high-pass filter of the pages, default 0.5", 0.1, 20},
-    {"--high", NULL, ARGUMENT_NUMBER, AT(high_hz), "HZ", "low-pass filter of the pages, default 70", 10, 120},
-    {"--notch", NULL, ARGUMENT_CHOICE, AT(notch), "both|50|60|none", "mains filter of the pages, default both", 0, 0},
-    {"--most", NULL, ARGUMENT_INTEGER, AT(most), "N", "at most so many pages, default 60; 0 = none", 0, 10000},
+    OUTPUT("--output", output, "FILE", "the HTML file, FILE.html or FILE.htm; default report.html", .alias = "--out"),
+    TEXT("--eeg", eeg, "PATH", "folder of the recordings; without it the report has no pages of EEG"),
+    TEXT("--reference", reference, "DIR", "folder of label files; default: the labels of the recordings"),
+    TEXT("--montage", montage, "M",
+         "of the pages: bipolar-18, referential-19 or custom:LABEL,LABEL,...; default bipolar-18, if the channels allow it"),
+    NUMBER("--seconds", seconds, "S", "length of a page, default 15; a third of it is before the onset", 5, 60),
+    NUMBER("--low", low_hz, "HZ", "high-pass filter of the pages, default 0.5", 0.1, 20),
+    NUMBER("--high", high_hz, "HZ", "low-pass filter of the pages, default 70", 10, 120),
+    CHOICE("--notch", notch, "both|50|60|none", "mains filter of the pages, default both"),
+    INTEGER("--most", most, "N", "at most so many pages, default 60; 0 = none", 0, 10000),
 };
 #undef AT
 static const struct argument_table report_arguments = ARGUMENT_TABLE(rows, struct report_options);

@@ -27,23 +27,19 @@ struct review_options {
 };
 #define AT(field) offsetof(struct review_options, field)
 static const struct argument rows[] = {
-    {"--eeg", NULL, ARGUMENT_TEXT, AT(eeg), "DIR", "begin a review of these recordings, or look for events in them again", 0, 0},
-    {"--model", NULL, ARGUMENT_LIST, AT(models), "REF", "with --eeg: a model to run over them; default ward; repeat it for each", 0,
-     0},
-    {"--found", NULL, ARGUMENT_LIST, AT(found), "DIR", "with --eeg: events that `brrctl detect` wrote; may be repeated", 0, 0},
-    {"--on", NULL, ARGUMENT_NUMBER, AT(on), "P", "with --eeg: probability that begins an event; default: the model's", 0.0001,
-     0.9999},
-    {"--parallel", NULL, ARGUMENT_INTEGER, AT(parallel), "N", "with --eeg: recordings processed at the same time, default 2", 1,
-     16},
-    {"--most", NULL, ARGUMENT_INTEGER, AT(most), "N", "list so many events; default 20, with --json all", 1, 1e9},
-    {"--all", NULL, ARGUMENT_FLAG, AT(all), "", "list events with an answer too", 0, 0},
-    {"--onset", NULL, ARGUMENT_NUMBER, AT(onset_s), "S", "where it begins, in seconds of the recording", 0, 1e9},
-    {"--end", NULL, ARGUMENT_NUMBER, AT(end_s), "S", "where it ends", 0, 1e9},
-    {"--type", NULL, ARGUMENT_TEXT, AT(type), "TYPE", "accept, add: sz (the default) or a type of the ILAE, such as sz_foc_ia_nm",
-     0, 0},
-    {"--confidence", NULL, ARGUMENT_NUMBER, AT(confidence), "P", "how sure the reader is, 0 to 1", 0, 1},
-    {"--comment", NULL, ARGUMENT_TEXT, AT(comment), "TEXT", "one line", 0, 0},
-    {"--reader", NULL, ARGUMENT_TEXT, AT(reader), "NAME", "who answers; default: the user's name", 0, 0},
+    TEXT("--eeg", eeg, "DIR", "begin a review of these recordings, or look for events in them again"),
+    LIST("--model", models, "REF", "with --eeg: a model to run over them; default ward; repeat it for each"),
+    LIST("--found", found, "DIR", "with --eeg: events that `brrctl detect` wrote; may be repeated"),
+    NUMBER("--on", on, "P", "with --eeg: probability that begins an event; default: the model's", 0.0001, 0.9999),
+    INTEGER("--parallel", parallel, "N", "with --eeg: recordings processed at the same time, default 2", 1, 16),
+    INTEGER("--most", most, "N", "list so many events; default 20, with --json all", 1, 1e9),
+    FLAG("--all", all, "list events with an answer too"),
+    NUMBER("--onset", onset_s, "S", "where it begins, in seconds of the recording", 0, 1e9),
+    NUMBER("--end", end_s, "S", "where it ends", 0, 1e9),
+    TEXT("--type", type, "TYPE", "accept, add: sz (the default) or a type of the ILAE, such as sz_foc_ia_nm"),
+    NUMBER("--confidence", confidence, "P", "how sure the reader is, 0 to 1", 0, 1),
+    TEXT("--comment", comment, "TEXT", "one line"),
+    TEXT("--reader", reader, "NAME", "who answers; default: the user's name"),
 };
 #undef AT
 static const struct argument_table review_arguments = ARGUMENT_TABLE(rows, struct review_options);

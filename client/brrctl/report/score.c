@@ -22,13 +22,12 @@ struct score_options {
 };
 #define AT(field) offsetof(struct score_options, field)
 static const struct argument rows[] = {
-    {"--events", NULL, ARGUMENT_FLAG, AT(events), "", "list every event with its outcome", 0, 0},
-    {"--labels", NULL, ARGUMENT_CHOICE, AT(labels), labels_names, "format of the labels of recordings; default auto", 0, 0},
-    {"--table", NULL, ARGUMENT_CHOICE, AT(table), "csv|latex",
-     "print a table of event scores with 95 % intervals instead of the report", 0, 0},
-    {"--by", NULL, ARGUMENT_CHOICE, AT(by), "patient", "with --table: a row for each patient, too", 0, 0},
-    {"--seizure", NULL, ARGUMENT_LIST, AT(seizure), "PATTERN",
-     "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated", 0, 0},
+    FLAG("--events", events, "list every event with its outcome"),
+    CHOICE("--labels", labels, labels_names, "format of the labels of recordings; default auto"),
+    CHOICE("--table", table, "csv|latex", "print a table of event scores with 95 % intervals instead of the report"),
+    CHOICE("--by", by, "patient", "with --table: a row for each patient, too"),
+    LIST("--seizure", seizure, "PATTERN",
+         "also a type or text of seizures, such as \"anfall*\", as data.seizure_labels; may be repeated"),
 };
 #undef AT
 static const struct argument_table score_arguments = ARGUMENT_TABLE_LOCAL(rows, struct score_options);

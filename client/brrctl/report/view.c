@@ -24,10 +24,10 @@ struct view_options {
 };
 #define AT(field) offsetof(struct view_options, field)
 static const struct argument option_rows[] = {
-    {"--model", NULL, ARGUMENT_TEXT, AT(model), "REF", "run this model first, and mark its events and show its probability", 0, 0},
-    {"--events", NULL, ARGUMENT_TEXT, AT(events), "FILE|job:ID",
-     "mark the events of a file, such as detect writes, or those that job:ID found in the recording", 0, 0},
-    {"--at", NULL, ARGUMENT_NUMBER, AT(at_s), "S", "the page opens at this second of the recording", 0, 1e9},
+    TEXT("--model", model, "REF", "run this model first, and mark its events and show its probability"),
+    TEXT("--events", events, "FILE|job:ID",
+         "mark the events of a file, such as detect writes, or those that job:ID found in the recording"),
+    NUMBER("--at", at_s, "S", "the page opens at this second of the recording", 0, 1e9),
 };
 #undef AT
 static const struct argument_table view_arguments = ARGUMENT_TABLE(option_rows, struct view_options);
