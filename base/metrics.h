@@ -17,6 +17,13 @@ struct metric_family {
     const double *buckets; /* histogram upper bounds, ascending, without +Inf */
     size_t bucket_count;
 };
+/* Rows of a table; bounds: an array. */
+#define COUNTER(name, help, labels)                                                                                                \
+    { name, METRIC_COUNTER, help, labels, NULL, 0 }
+#define GAUGE(name, help, labels)                                                                                                  \
+    { name, METRIC_GAUGE, help, labels, NULL, 0 }
+#define HISTOGRAM(name, help, labels, bounds)                                                                                      \
+    { name, METRIC_HISTOGRAM, help, labels, bounds, sizeof bounds / sizeof *bounds }
 
 struct metrics;
 struct metric; /* one series; valid until metrics_free or metrics_drop of its labels */

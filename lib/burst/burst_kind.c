@@ -117,16 +117,11 @@ static void summarise(const struct json *result, char *buf, size_t size) {
 
 static const double tick_buckets[] = {.00001, .00002, .00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .5};
 static const struct kind_metric metrics[] = {
-    {KIND_METRIC_STEPS,
-     0,
-     {"brrd_burst_ticks_total", METRIC_COUNTER, "Ticks of spiking networks, of jobs and RPC.", "device", NULL, 0}},
-    {KIND_METRIC_STEP_TIME,
-     0,
-     {"brrd_burst_tick_seconds", METRIC_HISTOGRAM, "Mean duration of a tick, observed once per slice of ticks.", "device",
-      tick_buckets, sizeof tick_buckets / sizeof *tick_buckets}},
-    {KIND_METRIC_VALUE,
-     offsetof(struct task_progress, figures[1].value),
-     {"brrd_burst_job_ticks_per_second", METRIC_GAUGE, "Ticks per second of a running job.", "job_id", NULL, 0}},
+    {KIND_METRIC_STEPS, 0, COUNTER("brrd_burst_ticks_total", "Ticks of spiking networks, of jobs and RPC.", "device")},
+    {KIND_METRIC_STEP_TIME, 0,
+     HISTOGRAM("brrd_burst_tick_seconds", "Mean duration of a tick, observed once per slice of ticks.", "device", tick_buckets)},
+    {KIND_METRIC_VALUE, offsetof(struct task_progress, figures[1].value),
+     GAUGE("brrd_burst_job_ticks_per_second", "Ticks per second of a running job.", "job_id")},
     {0, 0, {0}},
 };
 

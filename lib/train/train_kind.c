@@ -248,26 +248,19 @@ static void summarise(const struct json *result, char *buf, size_t size) {
 
 static const double step_buckets[] = {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5};
 static const double first_buckets[] = {1, 10, 60, 300, 1800, 3600, 10800, 21600, 43200, 86400, 172800};
-#define BUCKETS(b) b, sizeof b / sizeof *b
-
 static const struct kind_metric metrics[] = {
-    {KIND_METRIC_STEP_TIME,
-     0,
-     {"brrd_train_step_duration_seconds", METRIC_HISTOGRAM, "Duration of optimizer steps.", "device", BUCKETS(step_buckets)}},
-    {KIND_METRIC_STEPS, 0, {"brrd_train_steps_total", METRIC_COUNTER, "Optimizer steps.", "device", NULL, 0}},
-    {KIND_METRIC_FIRST_STEP,
-     0,
-     {"brrd_train_time_to_first_step_seconds", METRIC_HISTOGRAM,
-      "Time from the start of an attempt, fetching data included, to its first optimizer step.", "device", BUCKETS(first_buckets)}},
-    {KIND_METRIC_VALUE,
-     offsetof(struct task_progress, loss),
-     {"brrd_train_loss", METRIC_GAUGE, "Running loss of the training job.", "job_id", NULL, 0}},
-    {KIND_METRIC_VALUE,
-     offsetof(struct task_progress, learning_rate),
-     {"brrd_train_learning_rate", METRIC_GAUGE, "Learning rate of the training job.", "job_id", NULL, 0}},
-    {KIND_METRIC_VALUE,
-     offsetof(struct task_progress, gradient_norm),
-     {"brrd_train_gradient_norm", METRIC_GAUGE, "Gradient norm of the training job.", "job_id", NULL, 0}},
+    {KIND_METRIC_STEP_TIME, 0,
+     HISTOGRAM("brrd_train_step_duration_seconds", "Duration of optimizer steps.", "device", step_buckets)},
+    {KIND_METRIC_STEPS, 0, COUNTER("brrd_train_steps_total", "Optimizer steps.", "device")},
+    {KIND_METRIC_FIRST_STEP, 0,
+     HISTOGRAM("brrd_train_time_to_first_step_seconds",
+               "Time from the start of an attempt, fetching data included, to its first optimizer step.", "device", first_buckets)},
+    {KIND_METRIC_VALUE, offsetof(struct task_progress, loss),
+     GAUGE("brrd_train_loss", "Running loss of the training job.", "job_id")},
+    {KIND_METRIC_VALUE, offsetof(struct task_progress, learning_rate),
+     GAUGE("brrd_train_learning_rate", "Learning rate of the training job.", "job_id")},
+    {KIND_METRIC_VALUE, offsetof(struct task_progress, gradient_norm),
+     GAUGE("brrd_train_gradient_norm", "Gradient norm of the training job.", "job_id")},
     {0, 0, {0}},
 };
 

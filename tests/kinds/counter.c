@@ -26,10 +26,9 @@ static const struct option rows[] = {
 static const struct option_table table = {rows, sizeof rows / sizeof *rows};
 static const struct kind_keys keys[] = {{&table, 0}, {NULL, 0}};
 static const struct kind_metric metrics[] = {
-    {KIND_METRIC_STEPS, 0, {"brrd_counter_steps_total", METRIC_COUNTER, "Numbers counted.", "device", NULL, 0}},
-    {KIND_METRIC_VALUE,
-     offsetof(struct task_progress, figures[0].value),
-     {"brrd_counter_rate", METRIC_GAUGE, "Numbers a second.", "job_id", NULL, 0}},
+    {KIND_METRIC_STEPS, 0, COUNTER("brrd_counter_steps_total", "Numbers counted.", "device")},
+    {KIND_METRIC_VALUE, offsetof(struct task_progress, figures[0].value),
+     GAUGE("brrd_counter_rate", "Numbers a second.", "job_id")},
     {0, 0, {0}},
 };
 

@@ -70,18 +70,18 @@ static const struct session_sink sink = {.opened = on_opened,
                                          .failed = on_failed};
 
 static const struct metric_family families[] = {
-    {"brrd_stream_sessions", METRIC_GAUGE, "Open.", "", NULL, 0},
-    {"brrd_stream_sessions_opened_total", METRIC_COUNTER, "Opened.", "model", NULL, 0},
-    {"brrd_stream_sessions_closed_total", METRIC_COUNTER, "Closed.", "model,reason", NULL, 0},
-    {"brrd_stream_samples_lost_total", METRIC_COUNTER, "Lost.", "model,cause", NULL, 0},
-    {"brrd_stream_duplicate_chunks_total", METRIC_COUNTER, "Duplicates.", "model", NULL, 0},
-    {"brrd_stream_seizure_events_total", METRIC_COUNTER, "Events.", "model", NULL, 0},
-    {"brrd_stream_buffered_bytes", METRIC_GAUGE, "Bytes.", "", NULL, 0},
-    {"brrd_viewer_bytes", METRIC_GAUGE, "Bytes.", "", NULL, 0},
-    {"brrd_stream_snapshots_total", METRIC_COUNTER, "Snapshots.", "model,result", NULL, 0},
-    {"brrd_stream_overloads_total", METRIC_COUNTER, "Overloads.", "model", NULL, 0},
-    {"brrd_stream_sessions_parked", METRIC_GAUGE, "Parked.", "", NULL, 0},
-    {"brrd_stream_results_forgotten_total", METRIC_COUNTER, "Forgotten.", "model", NULL, 0},
+    GAUGE("brrd_stream_sessions", "Open.", ""),
+    COUNTER("brrd_stream_sessions_opened_total", "Opened.", "model"),
+    COUNTER("brrd_stream_sessions_closed_total", "Closed.", "model,reason"),
+    COUNTER("brrd_stream_samples_lost_total", "Lost.", "model,cause"),
+    COUNTER("brrd_stream_duplicate_chunks_total", "Duplicates.", "model"),
+    COUNTER("brrd_stream_seizure_events_total", "Events.", "model"),
+    GAUGE("brrd_stream_buffered_bytes", "Bytes.", ""),
+    GAUGE("brrd_viewer_bytes", "Bytes.", ""),
+    COUNTER("brrd_stream_snapshots_total", "Snapshots.", "model,result"),
+    COUNTER("brrd_stream_overloads_total", "Overloads.", "model"),
+    GAUGE("brrd_stream_sessions_parked", "Parked.", ""),
+    COUNTER("brrd_stream_results_forgotten_total", "Forgotten.", "model"),
 };
 
 struct bench {

@@ -12,7 +12,7 @@ static int64_t wall_ms;
 int64_t __wrap_clock_wall_ms(void);
 int64_t __wrap_clock_wall_ms(void) { return wall_ms; }
 
-static const struct metric_family families[] = {{"brrd_auth_failures_total", METRIC_COUNTER, "Refused.", "reason", NULL, 0}};
+static const struct metric_family families[] = {COUNTER("brrd_auth_failures_total", "Refused.", "reason")};
 static const struct auth_connection connection = {.listener = "tcp", .role = ROLE_NONE};
 #define YEAR_2030 (INT64_C(1893456000) * 1000)
 

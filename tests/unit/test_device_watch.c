@@ -7,12 +7,9 @@
 #include "unit/cmocka_all.h"
 
 static const struct metric_family families[] = {
-    {"brrd_gpu_info", METRIC_GAUGE, "Info.", "gpu,uuid,model_name,driver", NULL, 0},
-    {"brrd_gpu_temperature_celsius", METRIC_GAUGE, "Temperature.", "gpu", NULL, 0},
-    {"brrd_gpu_energy_joules_total", METRIC_COUNTER, "Energy.", "gpu", NULL, 0},
-    {"brrd_gpu_ecc_errors_total", METRIC_COUNTER, "Errors.", "gpu,kind", NULL, 0},
-    {"brrd_gpu_clocks_slowed", METRIC_GAUGE, "Slowed.", "gpu,reason", NULL, 0},
-    {"brrd_gpu_errors_total", METRIC_COUNTER, "Errors.", "gpu,xid", NULL, 0},
+    GAUGE("brrd_gpu_info", "Info.", "gpu,uuid,model_name,driver"), GAUGE("brrd_gpu_temperature_celsius", "Temperature.", "gpu"),
+    COUNTER("brrd_gpu_energy_joules_total", "Energy.", "gpu"),     COUNTER("brrd_gpu_ecc_errors_total", "Errors.", "gpu,kind"),
+    GAUGE("brrd_gpu_clocks_slowed", "Slowed.", "gpu,reason"),      COUNTER("brrd_gpu_errors_total", "Errors.", "gpu,xid"),
 };
 
 static struct device_health nothing(void) {

@@ -16,9 +16,9 @@
 #include "unit/temp_dir.h"
 
 static const struct metric_family families[] = {
-    {"brrd_journal_entries_total", METRIC_COUNTER, "Written.", "kind", NULL, 0},
-    {"brrd_journal_entries_dropped_total", METRIC_COUNTER, "Dropped.", "reason", NULL, 0},
-    {"brrd_journal_write_errors_total", METRIC_COUNTER, "Errors.", "", NULL, 0},
+    COUNTER("brrd_journal_entries_total", "Written.", "kind"),
+    COUNTER("brrd_journal_entries_dropped_total", "Dropped.", "reason"),
+    COUNTER("brrd_journal_write_errors_total", "Errors.", ""),
 };
 
 static struct metrics *metrics;

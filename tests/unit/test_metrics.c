@@ -9,10 +9,10 @@
 
 static const double seconds[] = {0.1, 1, 10};
 static const struct metric_family table[] = {
-    {"t_requests_total", METRIC_COUNTER, "Requests.", "service,method", NULL, 0},
-    {"t_temperature_celsius", METRIC_GAUGE, "How warm.", "", NULL, 0},
-    {"t_duration_seconds", METRIC_HISTOGRAM, "How long.", "method", seconds, 3},
-    {"t_unused_total", METRIC_COUNTER, "Nothing yet.", "", NULL, 0},
+    COUNTER("t_requests_total", "Requests.", "service,method"),
+    GAUGE("t_temperature_celsius", "How warm.", ""),
+    HISTOGRAM("t_duration_seconds", "How long.", "method", seconds),
+    COUNTER("t_unused_total", "Nothing yet.", ""),
 };
 
 static int make(void **state) { return (*state = metrics_new(table, 4, 3)) ? 0 : -1; }
@@ -139,9 +139,8 @@ static int count_of(struct metrics *m, const char *text) {
 /* Those of a model that serves no more, whoever has a pointer to them. */
 static void hidden_series_come_back_with_their_next_update(void **state) {
     static const double edges[] = {1};
-    static const struct metric_family models[] = {{"a_total", METRIC_COUNTER, "A.", "model,device", NULL, 0},
-                                                  {"b_seconds", METRIC_HISTOGRAM, "B.", "device,model", edges, 1},
-                                                  {"c", METRIC_GAUGE, "C.", "other", NULL, 0}};
+    static const struct metric_family models[] = {COUNTER("a_total", "A.", "model,device"),
+                                                  HISTOGRAM("b_seconds", "B.", "device,model", edges), GAUGE("c", "C.", "other")};
     (void)state;
     struct metrics *m = metrics_new(models, 3, 8);
     struct metric *a = metrics_series(m, "a_total",

@@ -222,7 +222,7 @@ static void *run(void *arg) {
     return NULL;
 }
 
-static const struct metric_family families[] = {{"brrd_auth_failures_total", METRIC_COUNTER, "Refused.", "reason", NULL, 0}};
+static const struct metric_family families[] = {COUNTER("brrd_auth_failures_total", "Refused.", "reason")};
 
 static int set_up(void **state) {
     struct bench *b = calloc(1, sizeof *b);
