@@ -32,9 +32,10 @@ install(FILES client/brr.h client/scan/brr_scan.h client/detector/brr_detector.h
 install(FILES ${CMAKE_BINARY_DIR}/brr.pc ${CMAKE_BINARY_DIR}/brr_scan.pc ${CMAKE_BINARY_DIR}/brr_detector.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT libbrr-dev)
 install(DIRECTORY proto/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/proto COMPONENT libbrr-dev FILES_MATCHING PATTERN "*.proto")
 install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/configs FILES_MATCHING PATTERN "*.yaml")
-install(DIRECTORY client/examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/examples COMPONENT libbrr-dev)
+install(DIRECTORY client/examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/examples COMPONENT libbrr-dev
+        FILES_MATCHING PATTERN "*.c" PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
 install(DIRECTORY client/python/ ${CMAKE_BINARY_DIR}/python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/python COMPONENT libbrr-dev
-        FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi")
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "__pycache__" EXCLUDE)
 install(FILES models/ward.safetensors models/ward.md models/demo.safetensors models/demo.md DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/models)
 install(PROGRAMS deploy/slurm/train.sbatch DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/slurm)
 install(FILES deploy/grafana/brrd.json DESTINATION ${CMAKE_INSTALL_DATADIR}/brrd/grafana)

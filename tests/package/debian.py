@@ -47,7 +47,10 @@ def base_archive():
 
 
 class Root:
-    """A bare Debian 12, with what programs expect of a running system."""
+    """A bare Debian 12, with what programs expect of a running system: its / is a mount, as podman needs it, and Node.js knows the authorities
+    that this machine's own Node.js was given."""
+
+    AUTHORITIES = os.environ.get("NODE_EXTRA_CA_CERTS")
 
     MOUNTS = (("proc", "proc"), ("sysfs", "sys"), ("devpts", "dev/pts"), ("tmpfs", "dev/shm"))
 
@@ -57,16 +60,20 @@ class Root:
         run("tar", "-C", directory, "-xf", base_archive())
         for name in ("resolv.conf", "hosts"):
             shutil.copy(f"/etc/{name}", f"{directory}/etc/{name}")
+        if self.AUTHORITIES:
+            shutil.copy(self.AUTHORITIES, f"{directory}/etc/authorities.crt")
+        run("mount", "--bind", directory, directory)
         for kind, place in self.MOUNTS:
             run("mount", "-t", kind, kind, f"{directory}/{place}")
 
     def close(self):
         for _, place in reversed(self.MOUNTS):
             run("umount", f"{self.dir}/{place}")
+        run("umount", self.dir)
 
     def __call__(self, *command, user="root"):
         return run("chroot", f"--userspec={user}", self.dir, "env", "HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive",
-                   "BRR_ENDPOINT=unix:/run/brrd/brrd.sock", *command)
+                   "BRR_ENDPOINT=unix:/run/brrd/brrd.sock", *(["NODE_EXTRA_CA_CERTS=/etc/authorities.crt"] if self.AUTHORITIES else []), *command)
 
     def apt(self, *words):
         return self("apt-get", "-y", "-q", "--no-install-recommends", *words)
