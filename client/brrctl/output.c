@@ -11,21 +11,47 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "client/brrctl/message_json.h"
 
 enum { LINE_MAX_BYTES = 64 << 20, BAR_WIDTH = 30, DEFAULT_COLUMNS = 80, DEFAULT_ROWS = 24 };
 
-struct json_writer *output_begin(struct output *out) {
+/* An open line; json is its first member. */
+struct output {
+    struct json_writer json;
+    struct str text;
+};
+
+struct json_writer *output_begin(void) {
+    struct output *out = malloc(sizeof *out);
+    if (!out) {
+        fputs("brrctl: out of memory\n", stderr);
+        _exit(EXIT_FAILURE);
+    }
     str_init(&out->text, LINE_MAX_BYTES);
     json_writer_init(&out->json, &out->text);
     json_begin_object(&out->json, NULL);
     return &out->json;
 }
 
-void output_end(struct output *out) {
-    json_end(&out->json, '}');
+void output_end(struct json_writer *w) {
+    struct output *out = (struct output *)w;
+    json_end(w, '}');
     puts(str_cstr(&out->text));
     fflush(stdout);
     str_done(&out->text);
+    free(out);
+}
+
+void output_message(const ProtobufCMessage *message, const char *fields) {
+    struct json_writer *w = output_begin();
+    message_json(w, message, fields);
+    output_end(w);
+}
+
+void output_text(const char *name, const char *value) {
+    struct json_writer *w = output_begin();
+    json_put_str(w, name, value);
+    output_end(w);
 }
 
 bool output_arrived(void) {

@@ -9,13 +9,13 @@
 
 typedef struct ProtobufCMessage ProtobufCMessage;
 
-/* One object per line: output_begin opens it, output_end prints and frees it. */
-struct output {
-    struct str text;
-    struct json_writer json;
-};
-struct json_writer *output_begin(struct output *out);
-void output_end(struct output *out);
+/* One object per line: output_begin opens it, output_end prints it and frees the writer. brrctl ends when memory is out. */
+struct json_writer *output_begin(void);
+void output_end(struct json_writer *w);
+/* A line with these fields of a message, named as client/brrctl/message_json.h says. */
+void output_message(const ProtobufCMessage *message, const char *fields);
+/* A line with one text. */
+void output_text(const char *name, const char *value);
 
 /* Texts of the daemon and of its callers are shown on terminals, which obey control characters: each of them but line feed, tab and
  * a carriage return before a line feed becomes a question mark. Every answer and error of a call passes here before a command sees

@@ -8,7 +8,6 @@
 
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
-#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 enum { READY_MS = 4000 };
@@ -26,9 +25,7 @@ static int cmd_version(const struct arguments *o) {
         return brrctl_fail_call(&err);
     }
     if (o->json) {
-        struct output out;
-        message_json(output_begin(&out), &v->base, "version revision libraries{key value} uptime_ms notice");
-        output_end(&out);
+        output_message(&v->base, "version revision libraries{key value} uptime_ms notice");
     } else {
         printf("brrd %s (%s), up %.0f s\n", v->version, v->revision, (double)v->uptime_ms / 1000);
         for (size_t i = 0; i < v->n_libraries; i++)
@@ -81,9 +78,7 @@ int brrctl_link(const struct arguments *o, const struct brrctl_method *m, const 
     if (!p)
         return code;
     if (o->json) {
-        struct output out;
-        message_json(output_begin(&out), &p->base, "url");
-        output_end(&out);
+        output_message(&p->base, "url");
     } else {
         puts(p->url);
         if (opens)
@@ -101,11 +96,10 @@ static int cmd_page(const struct arguments *o) {
 
 static void print_device(const Brr__V1__Device *d, bool json) {
     if (json) {
-        struct output out;
-        message_json(output_begin(&out), &d->base,
-                     "name description isa total_bytes free_bytes reserved_bytes limit_bytes used_bytes streams occupant occupants "
-                     "model? uuid? health=readings{name value} slowed_by bad? fix?");
-        output_end(&out);
+        output_message(
+            &d->base,
+            "name description isa total_bytes free_bytes reserved_bytes limit_bytes used_bytes streams occupant occupants "
+            "model? uuid? health=readings{name value} slowed_by bad? fix?");
         return;
     }
     char total[32], used[32], reserved[32], limit[32], jobs[200];

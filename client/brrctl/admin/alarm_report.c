@@ -68,14 +68,13 @@ static void add_counts(const struct arguments *o, struct listing *l, const char 
     if (c->acknowledged)
         qsort(c->waits_s, (size_t)c->acknowledged, sizeof *c->waits_s, by_value);
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         if (bed)
             json_put_str(w, "bed", bed);
         else
             json_put_null(w, "bed");
         put_counts(w, c);
-        output_end(&out);
+        output_end(w);
         return;
     }
     output_duration(c->acknowledged ? c->waits_s[c->acknowledged / 2] : NAN, median, sizeof median);

@@ -8,7 +8,6 @@
 #include "brr/v1/alarms.pb-c.h"
 #include "client/brrctl/admin/alarms.h"
 #include "client/brrctl/listing.h"
-#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 #define AT(field) offsetof(struct alarms_options, field)
@@ -30,11 +29,9 @@ static char *text(const char *borrowed) { return (char *)(uintptr_t)borrowed; }
 /* ---- printing ---- */
 
 static void print_json(const Brr__V1__BedAlarm *a) {
-    struct output out;
-    message_json(output_begin(&out), &a->base,
-                 "alarm=id kind bed session=session_id principal model live test on_ms off_ms why cut value start_s answered(by "
-                 "person at_ms via) silent_until_ms status step mark note open sound");
-    output_end(&out);
+    output_message(&a->base,
+                   "alarm=id kind bed session=session_id principal model live test on_ms off_ms why cut value start_s answered(by "
+                   "person at_ms via) silent_until_ms status step mark note open sound");
 }
 
 static const char *state_of(const Brr__V1__BedAlarm *a) {
@@ -173,11 +170,10 @@ static int standby(const struct arguments *o) {
     if (!out)
         return code;
     if (o->json) {
-        struct output line;
-        struct json_writer *w = output_begin(&line);
+        struct json_writer *w = output_begin();
         json_put_str(w, "bed", o->args[1]);
         json_put_i64(w, "until_ms", out->until_ms);
-        output_end(&line);
+        output_end(w);
     } else if (out->until_ms) {
         printf("%s is in standby until %s: no technical alarms\n", o->args[1], output_time(out->until_ms, until, sizeof until));
     } else {

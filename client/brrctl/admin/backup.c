@@ -135,12 +135,11 @@ static int cmd_backup(const struct arguments *o) {
     if (code || b.err.code)
         return code ? code : brrctl_fail(&b.err);
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "directory", b.directory);
         json_put_i64(w, "files", b.files);
         json_put_i64(w, "bytes", b.bytes);
-        output_end(&out);
+        output_end(w);
     } else {
         printf("%s: %lld files, %lld bytes; `brrd --restore %s --config FILE` makes a daemon of it\n", b.directory,
                (long long)b.files, (long long)b.bytes, b.directory);

@@ -4,16 +4,13 @@
 
 #include "brr/v1/admin.pb-c.h"
 #include "client/brrctl/brrctl.h"
-#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 enum { DOCTOR_MS = 120 * 1000 };
 
 static void print_check(const Brr__V1__DoctorCheck *c, bool json) {
     if (json) {
-        struct output out;
-        message_json(output_begin(&out), &c->base, "check=name pass detail fix?");
-        output_end(&out);
+        output_message(&c->base, "check=name pass detail fix?");
         return;
     }
     printf("%s  %-24s %s\n", c->pass ? "PASS" : "FAIL", c->name, c->detail);
@@ -66,13 +63,10 @@ static int cmd_drain(const struct arguments *o) {
     Brr__V1__DrainResponse *d = brrctl_call(o, &method, &in.base, &code);
     if (!d)
         return code;
-    if (o->json) {
-        struct output out;
-        json_put_str(output_begin(&out), "message", d->message);
-        output_end(&out);
-    } else {
+    if (o->json)
+        output_text("message", d->message);
+    else
         puts(d->message);
-    }
     brr__v1__drain_response__free_unpacked(d, NULL);
     return 0;
 }

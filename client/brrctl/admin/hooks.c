@@ -4,16 +4,13 @@
 
 #include "brr/v1/hooks.pb-c.h"
 #include "client/brrctl/brrctl.h"
-#include "client/brrctl/message_json.h"
 #include "client/brrctl/output.h"
 
 enum { TEST_MS = 15 * 60 * 1000 };
 
 static void print_result(const struct arguments *o, const Brr__V1__HookResult *r) {
     if (o->json) {
-        struct output out;
-        message_json(output_begin(&out), &r->base, "hook=name error? seconds");
-        output_end(&out);
+        output_message(&r->base, "hook=name error? seconds");
     } else {
         printf("%-16s %s%s (%.1f s)\n", r->name, *r->error ? "FAILED: " : "delivered", r->error, r->seconds);
     }

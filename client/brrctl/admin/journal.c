@@ -72,8 +72,7 @@ static bool parse_time(const char *text, int64_t *ret) {
 /* ---- printing ---- */
 
 static void print_json(const Brr__V1__JournalEntry *e) {
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     char received[TIME_SIZE], sample[TIME_SIZE];
     json_put_str(w, "received", utc(e->received_ms, received));
     if (e->sample_ms)
@@ -83,7 +82,7 @@ static void print_json(const Brr__V1__JournalEntry *e) {
     message_json(w, &e->base,
                  "id kind received_ms start_s end_s value client=client_name session=session_id principal address model "
                  "model_sha256 detail live alarm=alarm_id person step until_ms");
-    output_end(&out);
+    output_end(w);
 }
 
 /* A program for tables takes a cell that begins with one of these for a formula, unless an apostrophe stands before it. */

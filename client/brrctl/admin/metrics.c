@@ -60,13 +60,12 @@ static void print_samples(const Brr__V1__MetricsResponse *m, bool json) {
     for (size_t i = 0; i < m->n_samples; i++) {
         const Brr__V1__MetricSample *s = m->samples[i];
         if (json) {
-            struct output out;
-            struct json_writer *w = output_begin(&out);
+            struct json_writer *w = output_begin();
             json_put_str(w, "name", s->name);
             put_labels(w, s->labels);
             json_put_f64(w, "value", s->value);
             json_put_i64(w, "time_ms", m->time_ms);
-            output_end(&out);
+            output_end(w);
         } else {
             printf(*s->labels ? "%s{%s} %.10g\n" : "%s%s %.10g\n", s->name, s->labels, s->value);
         }
@@ -168,8 +167,7 @@ static const char *rate_text(const struct top *t, const struct snapshot *now, in
 
 static void put_json(const struct top *t, const struct snapshot *now, const Brr__V1__DevicesResponse *devices,
                      const Brr__V1__ListJobsResponse *jobs) {
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     json_put_i64(w, "time_ms", now->time_ms);
     message_json(w, &devices->base, "devices(name total_bytes free_bytes reserved_bytes occupant occupants)");
     json_begin_array(w, "jobs");
@@ -188,7 +186,7 @@ static void put_json(const struct top *t, const struct snapshot *now, const Brr_
         if (figures[f].rate && str_format(key, sizeof key, "%s_per_s", figures[f].key))
             json_put_f64(w, key, rate(t, now, f));
     }
-    output_end(&out);
+    output_end(w);
 }
 
 static void put_job(struct str *out, const Brr__V1__Job *j) {

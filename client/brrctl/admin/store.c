@@ -199,13 +199,12 @@ struct totals {
 static void print_item(const struct arguments *o, const char *key, const struct store_item *item) {
     char when[32];
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "key", key);
         json_put_i64(w, "bytes", item->size_bytes);
         json_put_i64(w, "modified_ms", item->mtime_ns / 1000000);
         json_put_str(w, "tag", item->tag);
-        output_end(&out);
+        output_end(w);
     } else {
         printf("%s %14" PRId64 " B  %s\n", output_time(item->mtime_ns / 1000000, when, sizeof when), item->size_bytes, key);
     }
@@ -320,14 +319,13 @@ static void check_done(struct check *c) { store_page_done(&c->page); }
 static void print_check(const struct arguments *o, const struct check *c) {
     const struct store_page *page = &c->page;
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "store", c->identity);
         json_put_i64(w, "objects", (int64_t)page->count);
         json_put_bool(w, "more", page->more);
         json_put_f64(w, "list_s", c->list_s);
         json_put_f64(w, "read_s", page->count ? c->read_s : NAN);
-        output_end(&out);
+        output_end(w);
         return;
     }
     printf("PASS list  %.0f ms, %zu%s objects\n", 1e3 * c->list_s, page->count, page->more ? " and more" : "");

@@ -227,15 +227,14 @@ static int init(const char *dir, const struct hosts *hosts, struct err *err) {
 
 static void print_server(const struct arguments *o, const struct hosts *hosts) {
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "directory", o->args[1]);
         json_begin_array(w, "hosts");
         for (size_t i = 0; i < hosts->count; i++)
             json_put_str(w, NULL, hosts->names[i]);
         json_end(w, ']');
         json_put_i64(w, "days", CERTIFICATE_DAYS);
-        output_end(&out);
+        output_end(w);
         return;
     }
     printf("server.crt, server.key  for");
@@ -359,12 +358,11 @@ static int run_token(const struct arguments *o, struct err *err) {
     if ((rc = make_token(&request, token, line, err)) || (rc = append_line(o->args[1], line, err)))
         return rc;
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "name", own(o)->name);
         json_put_str(w, "role", own(o)->role);
         json_put_str(w, "token", token);
-        output_end(&out);
+        output_end(w);
     } else {
         puts(token);
     }
@@ -408,9 +406,9 @@ static int run_revoke(const struct arguments *o, struct err *err) {
     if (rc)
         return rc;
     if (o->json) {
-        struct output out;
-        json_put_i64(output_begin(&out), "revoked", n);
-        output_end(&out);
+        struct json_writer *w = output_begin();
+        json_put_i64(w, "revoked", n);
+        output_end(w);
     } else {
         printf("revoked: %d token%s of %s; a running daemon refuses %s within seconds\n", n, n == 1 ? "" : "s", own(o)->name,
                n == 1 ? "it" : "them");
@@ -433,11 +431,10 @@ static int run_client(const struct arguments *o, struct err *err) {
     if (rc)
         return rc;
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "name", own(o)->name);
         json_put_i64(w, "days", CERTIFICATE_DAYS);
-        output_end(&out);
+        output_end(w);
     } else {
         printf("%s.crt, %s.key: --tls-cert and --tls-key of this client, valid for %d days\n", own(o)->name, own(o)->name,
                CERTIFICATE_DAYS);

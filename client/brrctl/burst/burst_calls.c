@@ -37,9 +37,9 @@ static void print_networks(const struct brr_network *list, size_t n, bool json) 
     for (size_t i = 0; i < n; i++) {
         char bytes[32];
         if (json) {
-            struct output out;
-            put_network(output_begin(&out), &list[i]);
-            output_end(&out);
+            struct json_writer *w = output_begin();
+            put_network(w, &list[i]);
+            output_end(w);
             continue;
         }
         listing_row(&listing, "%s|%" PRId64 "|%" PRId64 "|%" PRId64 "|%" PRId64 "|%s|%s", list[i].name, list[i].neurons,
@@ -123,15 +123,12 @@ int burst_destroy(const struct arguments *o) {
     brr_client *client = brrctl_connect(o, &code);
     if (!client)
         return code;
-    if (brr_network_destroy(client, o->args[1], &err)) {
+    if (brr_network_destroy(client, o->args[1], &err))
         code = brrctl_fail_call(&err);
-    } else if (o->json) {
-        struct output out;
-        json_put_str(output_begin(&out), "destroyed", o->args[1]);
-        output_end(&out);
-    } else {
+    else if (o->json)
+        output_text("destroyed", o->args[1]);
+    else
         printf("%s destroyed\n", o->args[1]);
-    }
     brr_disconnect(client);
     return code;
 }
@@ -177,12 +174,11 @@ int burst_inject(const struct arguments *o) {
         (burst_find(client, o->args[1], &network, &err) || burst_send_injections(client, &network, &table, &pending, &err)))
         code = brrctl_fail_call(&err);
     if (client && !code && o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "network", o->args[1]);
         json_put_i64(w, "injected", table.n);
         json_put_i64(w, "pending", pending);
-        output_end(&out);
+        output_end(w);
     } else if (client && !code) {
         printf("%" PRId64 " injection%s sent to %s; %" PRId64 " waiting\n", table.n, table.n == 1 ? "" : "s", o->args[1], pending);
     }
@@ -196,8 +192,7 @@ int burst_inject(const struct arguments *o) {
 static void print_frame(const struct brr_frame *f, int64_t missed, bool json) {
     enum { SHOWN = 16 };
     if (json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_i64(w, "tick", f->tick);
         json_put_i64(w, "fired", (int64_t)f->n_ids);
         json_put_i64(w, "candidates", f->candidates);
@@ -206,7 +201,7 @@ static void print_frame(const struct brr_frame *f, int64_t missed, bool json) {
             json_put_i64(w, NULL, f->ids[i]);
         json_end(w, ']');
         json_put_i64(w, "missed", missed);
-        output_end(&out);
+        output_end(w);
         return;
     }
     printf("tick %" PRId64 ": %zu of %" PRId64 " candidates fired", f->tick, f->n_ids, f->candidates);
@@ -310,12 +305,11 @@ int burst_snapshot(const struct arguments *o) {
     if (brr_network_snapshot(client, o->args[1], burst_options_of(o)->output, 0, &bytes, &err)) {
         code = brrctl_fail_call(&err);
     } else if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "network", o->args[1]);
         json_put_str(w, "file", burst_options_of(o)->output);
         json_put_i64(w, "bytes", bytes);
-        output_end(&out);
+        output_end(w);
     } else {
         printf("%s: snapshot of %s, %s\n", burst_options_of(o)->output, o->args[1], output_bytes((double)bytes, size, sizeof size));
     }

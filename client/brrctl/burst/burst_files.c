@@ -72,14 +72,13 @@ static int wiring_of(const struct arguments *o, struct wiring *w, struct err *er
 static void report_generated(const struct arguments *o, const struct connectome *c, int64_t bytes, const char *sha256) {
     char size[32];
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "file", burst_options_of(o)->output);
         json_put_i64(w, "bytes", bytes);
         json_put_str(w, "sha256", sha256);
         json_put_i64(w, "neurons", c->net.n);
         json_put_i64(w, "synapses", c->synapses);
-        output_end(&out);
+        output_end(w);
     } else {
         printf("%s: %u neurons, %" PRId64 " synapses, %s, SHA-256 %s\n", burst_options_of(o)->output, c->net.n, c->synapses,
                output_bytes((double)bytes, size, sizeof size), sha256);
@@ -220,8 +219,7 @@ static void put_areas(struct json_writer *w, const struct connectome *c, const s
 
 static void print_json(const struct subject *u) {
     const struct spike_net *net = &u->c->net;
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     json_put_str(w, "file", u->path);
     json_put_i64(w, "bytes", u->bytes);
     json_put_i64(w, "resident_bytes", u->c->bytes);
@@ -241,7 +239,7 @@ static void print_json(const struct subject *u) {
     json_put_bool(w, "snapshot", u->state->neurons > 0);
     json_put_i64(w, "tick", (int64_t)u->state->tick);
     json_put_i64(w, "pending", u->state->n_pending);
-    output_end(&out);
+    output_end(w);
 }
 
 static void print_degrees(const char *name, const struct degrees *d, double mean, const char *without) {

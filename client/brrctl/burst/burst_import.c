@@ -29,8 +29,7 @@ static struct sonata_files files_of(const struct arguments *o) {
 static void print_import(const struct arguments *o, const struct sonata_told *t) {
     const struct burst_options *own = burst_options_of(o);
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "file", own->output);
         json_put_i64(w, "neurons", t->neurons);
         json_put_i64(w, "virtual_neurons", t->virtual_neurons);
@@ -40,7 +39,7 @@ static void print_import(const struct arguments *o, const struct sonata_told *t)
         json_put_i64(w, "rounded_neurons", t->rounded);
         json_put_f64(w, "tick_ms", t->tick_ms);
         json_put_i64(w, "ticks", t->ticks);
-        output_end(&out);
+        output_end(w);
         return;
     }
     printf("%s: %" PRId64 " neurons, %" PRId64 " of them virtual, %" PRId64 " synapses, ticks of %g ms\n", own->output, t->neurons,
@@ -63,15 +62,14 @@ static int import_feagi(const struct arguments *o, struct err *err) {
     if (rc || (rc = feagi_import(o->args[1], own->genome, own->output, &t, err)))
         return rc;
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "file", own->output);
         json_put_i64(w, "neurons", t.neurons);
         json_put_i64(w, "synapses", t.synapses);
         json_put_i64(w, "deleted_neurons", t.deleted_neurons);
         json_put_i64(w, "deleted_synapses", t.deleted_synapses);
         json_put_i64(w, "tick", (int64_t)t.tick);
-        output_end(&out);
+        output_end(w);
     } else {
         printf("%s: %" PRId64 " neurons (%" PRId64 " deleted), %" PRId64 " synapses (%" PRId64
                " deleted and left out), after tick %" PRIu64 "\n",

@@ -63,13 +63,12 @@ static int draw(const struct arguments *o, const struct netfile_areas *areas, co
 
 static void report(const struct arguments *o, const struct extent *e) {
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "plot", burst_options_of(o)->output);
         json_put_i64(w, "first_tick", e->first);
         json_put_i64(w, "last_tick", e->last);
         json_put_i64(w, "fired", e->spikes);
-        output_end(&out);
+        output_end(w);
     } else {
         printf("%" PRId64 " spikes of ticks %" PRId64 " to %" PRId64 " plotted in %s\n", e->spikes, e->first, e->last,
                burst_options_of(o)->output);

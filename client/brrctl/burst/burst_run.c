@@ -199,8 +199,7 @@ static void done(struct run *r) {
 /* network: where the ticks can go on; NULL when it is gone. */
 static void report(const struct run *r, const char *network) {
     if (r->o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "network", network);
         json_put_str(w, "device", r->device);
         json_put_i64(w, "neurons", r->neurons);
@@ -212,7 +211,7 @@ static void report(const struct run *r, const char *network) {
         json_put_f64(w, "seconds", r->seconds);
         json_put_str(w, "fired_file", burst_options_of(r->o)->fired);
         json_put_str(w, "plot", burst_options_of(r->o)->plot);
-        output_end(&out);
+        output_end(w);
         return;
     }
     printf("%" PRId64 " ticks, to tick %" PRId64 ": %" PRId64 " spikes (%.3g %% of the neurons in a tick), %" PRId64

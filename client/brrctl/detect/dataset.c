@@ -402,8 +402,7 @@ static void put_lines(struct json_writer *w, const char *key, const struct lines
 }
 
 static void print_json(const struct survey *s) {
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     json_put_str(w, "dataset", s->o->args[0]);
     json_put_i64(w, "files", s->files);
     json_put_i64(w, "usable", s->usable);
@@ -430,7 +429,7 @@ static void print_json(const struct survey *s) {
     put_lines(w, "notes", &s->notes);
     put_lines(w, "problems", &s->problems);
     put_lines(w, "not_bids", &s->bids);
-    output_end(&out);
+    output_end(w);
 }
 
 static void print_balance(const struct sum *sum) {

@@ -9,8 +9,7 @@
 #include "client/brrctl/output.h"
 
 void detect_item_json(const struct detect_item *item) {
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     json_put_str(w, "recording", item->path);
     json_put_str(w, "output", item->err.code ? NULL : item->output);
     json_put_f64(w, "duration_s", item->duration_s);
@@ -24,7 +23,7 @@ void detect_item_json(const struct detect_item *item) {
     json_put_str(w, "note", item->note ? item->note : "");
     json_put_str(w, "error", item->err.code ? item->err.message : NULL);
     json_put_str(w, "reason", *item->err.reason ? item->err.reason : NULL);
-    output_end(&out);
+    output_end(w);
 }
 
 /* Of the names of all recordings that are done. */

@@ -21,7 +21,6 @@ static const struct argument_table ensemble_arguments = ARGUMENT_TABLE(rows, str
 static int cmd_ensemble(const struct arguments *o) {
     const struct ensemble_options *own = o->own;
     char sha256[DIGEST_HEX_SIZE];
-    struct output out;
     struct err err;
     if (!own->output || !str_ends(own->output, ".safetensors")) {
         fputs("brrctl: ensemble needs --out FILE.safetensors: the new model file\n", stderr);
@@ -34,13 +33,13 @@ static int cmd_ensemble(const struct arguments *o) {
         printf("next: brrctl tune %s LABELLED --out FILE chooses its thresholds and its rules for alarms\n", own->output);
         return 0;
     }
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     json_begin_object(w, NULL);
     json_put_str(w, "model", own->output);
     json_put_i64(w, "members", o->n_args);
     json_put_str(w, "sha256", sha256);
     json_end(w, '}');
-    output_end(&out);
+    output_end(w);
     return 0;
 }
 

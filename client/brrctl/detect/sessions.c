@@ -131,9 +131,9 @@ static int list(const struct arguments *o) {
                   "session|state|client|principal|address|model|device|>received|>lag s|>probability|>events|>cuts|quality");
     for (size_t i = 0; i < out->n_sessions; i++) {
         if (o->json) {
-            struct output line;
-            put_info(output_begin(&line), out->sessions[i]);
-            output_end(&line);
+            struct json_writer *w = output_begin();
+            put_info(w, out->sessions[i]);
+            output_end(w);
         } else {
             list_session(&listing, out->sessions[i]);
         }
@@ -277,8 +277,7 @@ static void put_result(struct json_writer *w, const Brr__V1__Result *r) {
 }
 
 static void print_json(const Brr__V1__SessionUpdate *u) {
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     if (u->kind_case == BRR__V1__SESSION_UPDATE__KIND_INFO) {
         json_begin_object(w, "info");
         put_info(w, u->info);
@@ -299,7 +298,7 @@ static void print_json(const Brr__V1__SessionUpdate *u) {
         json_end(w, '}');
     }
     json_put_i64(w, "missed", u->missed);
-    output_end(&out);
+    output_end(w);
 }
 
 /* Keep the newest state of the session beyond the message it came in. */
@@ -369,13 +368,10 @@ static int close_session(const struct arguments *o) {
     if (!out)
         return code;
     brr__v1__close_session_response__free_unpacked(out, NULL);
-    if (o->json) {
-        struct output line;
-        json_put_str(output_begin(&line), "closed", o->args[1]);
-        output_end(&line);
-    } else {
+    if (o->json)
+        output_text("closed", o->args[1]);
+    else
         printf("%s is closed\n", o->args[1]);
-    }
     return 0;
 }
 

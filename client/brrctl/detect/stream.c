@@ -130,12 +130,11 @@ static void put_event(struct json_writer *w, const char *key, const struct brr_e
 }
 
 static void print_event_json(const struct detection *d, const struct brr_event *e, int match) {
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     put_event(w, "event", e);
     if (match >= 0)
         put_reference(w, d, "reference", match);
-    output_end(&out);
+    output_end(w);
 }
 
 static void show_event(void *ctx, const struct brr_event *e) {
@@ -169,8 +168,7 @@ static void show_alarm(void *ctx, const struct brr_message *m) {
     if (!own(v->o)->alarms)
         return;
     if (v->o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_begin_object(w, "alarm");
         json_put_bool(w, "on", m->alarm.on);
         json_put_f64(w, "time_s", seconds_of(m->alarm.sample));
@@ -178,7 +176,7 @@ static void show_alarm(void *ctx, const struct brr_message *m) {
         json_put_f64(w, "probability", m->alarm.probability);
         json_put_i64(w, "wall_time_ms", m->alarm.wall_time_ms);
         json_end(w, '}');
-        output_end(&out);
+        output_end(w);
         return;
     }
     output_clear();
@@ -222,8 +220,7 @@ static bool found(const struct detection *d, const struct label_run *run) {
 
 static void print_summary_json(const struct view *v, const char *output) {
     const struct detection *d = v->d;
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     json_put_str(w, "recording", d->path);
     json_put_f64(w, "duration_s", d->duration_s);
     json_put_str(w, "model_sha256", d->model_sha256);
@@ -268,7 +265,7 @@ static void print_summary_json(const struct view *v, const char *output) {
     json_put_i64(w, "unfinished_bytes", playback_left_bytes(d->playback));
     json_put_str(w, "remark", playback_remark(d->playback));
     json_put_str(w, "output", output);
-    output_end(&out);
+    output_end(w);
 }
 
 static void print_summary(const struct view *v, const char *output) {

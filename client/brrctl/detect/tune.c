@@ -288,8 +288,7 @@ static void put_rejecter(struct json_writer *w, const struct tuned_rejecter *r) 
 }
 
 static void print_json(const struct arguments *o, const struct tuned *t, const char *sha256) {
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     json_put_str(w, "model", o->args[0]);
     json_put_str(w, "model_sha256", t->model_sha256);
     json_put_f64(w, "threshold_on", t->on);
@@ -311,7 +310,7 @@ static void print_json(const struct arguments *o, const struct tuned *t, const c
     json_put_str(w, "selected_on", "these recordings");
     json_put_str(w, "output", own(o)->output);
     json_put_str(w, "sha256", sha256);
-    output_end(&out);
+    output_end(w);
 }
 
 /* One line for each rate of false alarms; those that no rule reaches are named. */

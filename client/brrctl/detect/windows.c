@@ -110,8 +110,7 @@ static void report(const struct arguments *o, const struct tensors *t, const str
     recording_info(rec, info);
     str_format(note, sizeof note, "%s%s%s", info->note, *info->note && *mislabelled ? "; " : "", mislabelled);
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "recording", o->args[0]);
         json_put_f64(w, "duration_s", info->duration_s);
         json_put_i64(w, "segments", info->n_segments);
@@ -121,7 +120,7 @@ static void report(const struct arguments *o, const struct tensors *t, const str
         json_put_i64(w, "written", own(o)->output ? t->n : 0);
         json_put_str(w, "note", note);
         json_put_str(w, "output", own(o)->output);
-        output_end(&out);
+        output_end(w);
         return;
     }
     printf("%s: %.1f s in %d segment%s, %lld window%s of %d channels and %lld samples%s%s\n", fsio_basename(o->args[0]),

@@ -103,11 +103,10 @@ static int metric(const struct geodesic_file *f, struct str *out, struct err *er
 
 static void report(const struct arguments *o, const struct geodesic_file *f) {
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "csv", own(o)->csv);
         json_put_i64(w, "wavelengths", f->spectra.width);
-        output_end(&out);
+        output_end(w);
     } else {
         printf("%lld wavelengths written to %s\n", (long long)f->spectra.width, own(o)->csv);
     }

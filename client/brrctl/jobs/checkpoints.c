@@ -39,9 +39,9 @@ static void put_checkpoint(struct json_writer *w, const Brr__V1__Checkpoint *c) 
 static void add_checkpoint(struct listing *l, const Brr__V1__Checkpoint *c, bool json) {
     char bytes[32], when[32], metric[64] = "";
     if (json) {
-        struct output out;
-        put_checkpoint(output_begin(&out), c);
-        output_end(&out);
+        struct json_writer *w = output_begin();
+        put_checkpoint(w, c);
+        output_end(w);
         return;
     }
     if (isfinite(c->metric))
@@ -134,13 +134,12 @@ static int do_get(const struct arguments *o, const char *ref) {
     if (code)
         return code;
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "ref", ref);
         json_put_str(w, "path", own(o)->output);
         json_put_i64(w, "bytes", file.bytes);
         json_put_str(w, "sha256", file.sha256);
-        output_end(&out);
+        output_end(w);
     } else {
         printf("%s: %lld bytes, SHA-256 %s\n", own(o)->output, (long long)file.bytes, file.sha256);
     }
@@ -248,11 +247,10 @@ static int do_verify(const struct arguments *o, const char *ref) {
     if (!v)
         return code;
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "ref", ref);
         message_json(w, &v->base, "valid message");
-        output_end(&out);
+        output_end(w);
     } else {
         printf("%s is %s: %s\n", ref, v->valid ? "valid" : "NOT valid", v->message);
     }

@@ -226,8 +226,7 @@ static void json_curve(struct json_writer *w, const char *key, const struct curv
 }
 
 static void print_json(const struct comparison *c) {
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     json_put_str(w, "a", c->sides[0].job->id);
     json_put_str(w, "b", c->sides[1].job->id);
     json_table(w, "configuration", &c->configuration);
@@ -241,7 +240,7 @@ static void print_json(const struct comparison *c) {
         json_end(w, '}');
     }
     json_end(w, ']');
-    output_end(&out);
+    output_end(w);
 }
 
 /* ---- the picture ---- */

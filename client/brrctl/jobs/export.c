@@ -113,14 +113,10 @@ static int cmd_export(const struct arguments *o) {
         unlink(model);
     if (rc)
         return brrctl_fail(&err);
-    if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
-        json_put_str(w, "onnx", own->onnx);
-        output_end(&out);
-    } else {
+    if (o->json)
+        output_text("onnx", own->onnx);
+    else
         printf("%s written\n", own->onnx);
-    }
     return 0;
 }
 

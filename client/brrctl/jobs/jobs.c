@@ -66,8 +66,7 @@ static void put_outcome(struct json_writer *w, const Brr__V1__Job *job) {
 }
 
 static void print_json(const Brr__V1__Job *job) {
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     message_json(w, &job->base, "job=id kind name");
     put_outcome(w, job);
     if (job->progress)
@@ -78,7 +77,7 @@ static void print_json(const Brr__V1__Job *job) {
     message_json(w, &job->base,
                  "created_ms started_ms finished_ms attempts restarts crashes retry_ms device device_name? beside memory_bytes? "
                  "versions directory last_checkpoint? file(name yaml overrides)");
-    output_end(&out);
+    output_end(w);
 }
 
 static const char *steps_text(const Brr__V1__Job *job, char buf[48]) {
@@ -318,11 +317,10 @@ static void print_end(struct watching *w, const Brr__V1__Job *job) {
     bool kept = job->state == BRR__V1__JOB_STATE__JOB_STATE_INTERRUPTED && *job->checkpoint;
     w->exit = job->state == BRR__V1__JOB_STATE__JOB_STATE_SUCCEEDED || kept ? 0 : EXIT_FAILED;
     if (w->json) {
-        struct output out;
-        struct json_writer *json = output_begin(&out);
+        struct json_writer *json = output_begin();
         message_json(json, &job->base, "job=id kind");
         put_outcome(json, job);
-        output_end(&out);
+        output_end(json);
         return;
     }
     char summary[200];
@@ -608,11 +606,9 @@ static int cmd_resume(const struct arguments *o) {
 
 static bool on_line(void *ctx, const void *message) {
     const Brr__V1__LogLine *line = message;
-    if (*(const bool *)ctx) {
-        struct output out;
-        message_json(output_begin(&out), &line->base, "time_ms level text");
-        output_end(&out);
-    } else {
+    if (*(const bool *)ctx)
+        output_message(&line->base, "time_ms level text");
+    else {
         char when[32];
         bool plain = !*line->level || !strcmp(line->level, "info");
         printf("%s  %s%s%s\n", output_time(line->time_ms, when, sizeof when), plain ? "" : line->level, plain ? "" : ": ",

@@ -33,17 +33,16 @@ int brrctl_key_tables(const struct task_kind *only, const struct option_table *r
 
 static void print_json(const struct option_table *table) {
     for (size_t i = 0; i < table->count; i++) {
-        struct output out;
         if (table->rows[i].type == OPTION_NOTICE)
             continue;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         options_put_json(&table->rows[i], w);
         json_begin_array(w, "kinds");
         for (int k = 0; k < task_kind_count; k++)
             if (has_table(task_kinds[k], table))
                 json_put_str(w, NULL, task_kinds[k]->name);
         json_end(w, ']');
-        output_end(&out);
+        output_end(w);
     }
 }
 

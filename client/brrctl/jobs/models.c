@@ -30,14 +30,14 @@ static void put_json(struct json_writer *w, const char *key, const char *text, c
 }
 
 static void print_json(const Brr__V1__ModelDescription *m) {
-    struct output out;
+    struct json_writer *w = output_begin();
     message_json(
-        output_begin(&out), &m->base,
+        w, &m->base,
         "name checkpoint sha256 type preset mixer parameters montage channels rate_hz window_s hop_s threshold_on threshold_off "
         "alarm_rates alarm_hours alarm_false_high device memory_bytes step sessions precision bf16_difference ref most_missing");
-    put_json(&out.json, "card", m->card, "null");
-    put_json(&out.json, "tests", m->tests, "[]");
-    output_end(&out);
+    put_json(w, "card", m->card, "null");
+    put_json(w, "tests", m->tests, "[]");
+    output_end(w);
 }
 
 static void list_model(struct listing *l, const Brr__V1__ModelDescription *m) {

@@ -158,8 +158,7 @@ void sweep_table(const struct sweep *s, struct str *out) {
 }
 
 static void json_member_of(const struct sweep *s, const struct member *m) {
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     OWNED(str_done) struct str left;
     str_init(&left, SWEEP_TABLE_BYTES);
     json_put_str(w, "job", m->job);
@@ -184,7 +183,7 @@ static void json_member_of(const struct sweep *s, const struct member *m) {
         json_put_f64(w, "false_events", m->false_events);
         json_put_f64(w, "hours", m->hours);
     }
-    output_end(&out);
+    output_end(w);
 }
 
 static void json_mean_of(struct json_writer *w, const struct sweep *s, int point) {
@@ -203,8 +202,7 @@ static void json_pooled_of(const struct sweep *s, int point) {
     const struct pooled p = pool(s, point);
     const struct interval share = interval_share(p.found, p.seizures), rate = interval_count(p.false_events);
     const double days = p.hours / 24;
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     json_begin_object(w, "pooled");
     for (int i = 0; i < s->n_axes; i++)
         json_put_str(w, s->axes[i].key, sweep_value(s, point, i));
@@ -223,7 +221,7 @@ static void json_pooled_of(const struct sweep *s, int point) {
     json_put_f64(w, "false_alarms_per_24h_low", p.hours > 0 ? rate.low / days : NAN);
     json_put_f64(w, "false_alarms_per_24h_high", p.hours > 0 ? rate.high / days : NAN);
     json_mean_of(w, s, point);
-    output_end(&out);
+    output_end(w);
 }
 
 void sweep_json(const struct sweep *s) {

@@ -69,8 +69,7 @@ static int by_time(const void *left, const void *right) {
 static void add_account(struct listing *l, const struct account *a, const Brr__V1__ListJobsResponse *list, bool json) {
     const double cost = (double)a->device_ms / 3.6e6 * list->price_per_hour;
     if (json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "owner", a->owner);
         json_put_i64(w, "jobs", a->jobs);
         json_put_i64(w, "open", a->open);
@@ -81,7 +80,7 @@ static void add_account(struct listing *l, const struct account *a, const Brr__V
         json_put_f64(w, "energy_joules", a->energy_j);
         json_put_f64(w, "cost", list->price_per_hour > 0 ? cost : NAN);
         json_put_str(w, "currency", list->currency);
-        output_end(&out);
+        output_end(w);
         return;
     }
     char energy[32] = "-", money[64] = "-";
@@ -98,13 +97,12 @@ static void tell_month(const Brr__V1__ListJobsResponse *list, int64_t beds, bool
     enum { HOURS = 730 };
     const double month = HOURS * list->price_per_hour;
     if (json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_i64(w, "beds", beds);
         json_put_f64(w, "month_cost", month > 0 ? month : NAN);
         json_put_f64(w, "month_cost_per_bed", month > 0 ? month / (double)beds : NAN);
         json_put_str(w, "currency", list->currency);
-        output_end(&out);
+        output_end(w);
     } else if (month > 0) {
         printf("a month of a device: %.2f %s, %.2f for each of %lld beds\n", month, list->currency, month / (double)beds,
                (long long)beds);

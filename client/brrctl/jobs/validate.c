@@ -31,15 +31,14 @@ static bool fits(const Brr__V1__ValidateResponse *v) {
 static double cost(const Brr__V1__ValidateResponse *v) { return v->seconds_total / 3600 * v->price_per_hour; }
 
 static void print_json(const Brr__V1__ValidateResponse *v) {
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     json_put_bool(w, "valid", true);
     json_put_bool(w, "fits", fits(v));
     message_json(w, &v->base,
                  "kind device memory_bytes memory_available_bytes largest_micro_batch parameters steps seconds_per_step "
                  "seconds_total recordings windows_per_epoch facts{key value} notices price_per_hour currency");
     json_put_f64(w, "cost", cost(v) > 0 ? cost(v) : NAN);
-    output_end(&out);
+    output_end(w);
 }
 
 static void print_text(const Brr__V1__ValidateResponse *v, const char *file) {

@@ -71,8 +71,7 @@ static void add_stream(const struct arguments *o, struct listing *l, const struc
                     lsl->get_nominal_srate(info), lsl->get_hostname(info), lsl->get_source_id(info), lsl->get_uid(info));
         return;
     }
-    struct output line;
-    struct json_writer *w = output_begin(&line);
+    struct json_writer *w = output_begin();
     json_put_str(w, "name", lsl->get_name(info));
     json_put_str(w, "type", lsl->get_type(info));
     json_put_i64(w, "channels", lsl->get_channel_count(info));
@@ -80,7 +79,7 @@ static void add_stream(const struct arguments *o, struct listing *l, const struc
     json_put_str(w, "host", lsl->get_hostname(info));
     json_put_str(w, "source_id", lsl->get_source_id(info));
     json_put_str(w, "uid", lsl->get_uid(info));
-    output_end(&line);
+    output_end(w);
 }
 
 static int lsl_list(const struct arguments *o) {

@@ -191,8 +191,7 @@ static void print_lines(const struct benchmark *b) {
     for (int i = 0; i < n_models(b); i++) {
         const struct score_intervals bounds = score_intervals(&b->scores[i]);
         const struct score *s = &b->scores[i];
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "model", model_at(b, i));
         json_put_f64(w, "hours", s->counts.duration_s / 3600);
         json_put_f64(w, "seizures", s->counts.ref);
@@ -206,7 +205,7 @@ static void print_lines(const struct benchmark *b) {
         json_put_f64(w, "false_alarms_per_24h", s->false_alarms_per_24h);
         json_put_f64(w, "false_alarms_per_24h_low", bounds.rate_low);
         json_put_f64(w, "false_alarms_per_24h_high", bounds.rate_high);
-        output_end(&out);
+        output_end(w);
     }
 }
 

@@ -268,14 +268,13 @@ static int by_onset(const void *a, const void *b) {
 }
 
 static void tell_file(const struct import *m, const struct labelled *item, const char *path) {
-    struct output out;
     if (!m->o->json)
         return;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     json_put_str(w, "recording", item->path);
     json_put_str(w, "labels", path);
     json_put_i64(w, "seizures", (int64_t)item->n);
-    output_end(&out);
+    output_end(w);
 }
 
 static int write_file(struct import *m, struct labelled *item, struct err *err) {

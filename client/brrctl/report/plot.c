@@ -140,13 +140,10 @@ static int cmd_plot(const struct arguments *o) {
     }
     if (outputs_check(path, o->force, &err) || plot(o, path, &err) || outputs_add(path, &err))
         return brrctl_fail(&err);
-    if (o->json) {
-        struct output out;
-        json_put_str(output_begin(&out), "plot", path);
-        output_end(&out);
-    } else {
+    if (o->json)
+        output_text("plot", path);
+    else
         puts(path);
-    }
     return 0;
 }
 

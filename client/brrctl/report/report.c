@@ -202,14 +202,13 @@ static void print_report(const struct arguments *o, const struct report_input *i
     else if (!pages)
         tell_no_pages(o, in, note, sizeof note);
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "report", path);
         json_put_i64(w, "bytes", (int64_t)bytes);
         json_put_i64(w, "recordings", in->data.n);
         json_put_i64(w, "pages", pages);
         json_put_str(w, "note", note);
-        output_end(&out);
+        output_end(w);
     } else if (!in->data.n) {
         printf("%s: %s, %.1f MB\n", path, note, (double)bytes / 1e6);
     } else {

@@ -276,8 +276,7 @@ static const char *why(const struct review *r, const struct review_item *i, char
 
 static void list_json(const struct review *r, const struct review_item *i, const char *name, const struct answer *a) {
     char text[96];
-    struct output out;
-    struct json_writer *w = output_begin(&out);
+    struct json_writer *w = output_begin();
     json_put_str(w, "event", name);
     json_put_str(w, "recording", i->recording->eeg);
     json_put_f64(w, "onset_s", i->onset_s);
@@ -291,7 +290,7 @@ static void list_json(const struct review *r, const struct review_item *i, const
     json_put_str(w, "why", why(r, i, text));
     json_put_str(w, "answer", a ? a->type : NULL);
     json_put_str(w, "reader", a ? a->reader : NULL);
-    output_end(&out);
+    output_end(w);
 }
 
 /* Prints how many answers there are, and the command that trains on them. */
@@ -414,15 +413,14 @@ static int save_change(const struct review *r, struct reviewed *v, const struct 
 static void tell_change(const struct review *r, const struct reviewed *v, const struct correction *c) {
     const bool whole = c->verb == CORRECTION_DONE;
     if (r->o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "recording", v->recording->eeg);
         json_put_str(w, "labels", v->labels);
         json_put_f64(w, "onset_s", whole ? NAN : c->answer.onset_s);
         json_put_f64(w, "end_s", whole ? NAN : c->answer.end_s);
         json_put_str(w, "type", c->answer.type);
         json_put_str(w, "reader", c->answer.reader);
-        output_end(&out);
+        output_end(w);
         return;
     }
     if (whole)

@@ -81,13 +81,12 @@ static int partner(const struct score_event *e, const struct score_event *others
 
 static void print_event(const struct arguments *o, const char *name, const char *outcome, const struct score_event *e) {
     if (o->json) {
-        struct output out;
-        struct json_writer *w = output_begin(&out);
+        struct json_writer *w = output_begin();
         json_put_str(w, "recording", name);
         json_put_str(w, "outcome", outcome);
         json_put_f64(w, "onset_s", e->onset_s);
         json_put_f64(w, "end_s", e->end_s);
-        output_end(&out);
+        output_end(w);
     } else {
         printf("%-6s %10.2f to %10.2f s  %s\n", outcome, e->onset_s, e->end_s, name);
     }
