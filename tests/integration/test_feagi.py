@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """brrctl burst import of connectomes of FEAGI, written here from the format's definition: JSON with both names of a field, and the
-binary file, plain and compressed. All give one network, whose spikes are those of the golden simulator; what is refused, by name."""
+binary file, plain and compressed. All give one network, whose spikes are those of the golden simulator; genomes alone, with synapses
+counted by hand; what is refused, by name."""
 import json
 import os
 import pathlib
@@ -174,13 +175,127 @@ def check_refusals(tmp, neurons, synapses):
     assert "area of memory" in refused(tmp, "bad.json", text, remembers) and "no blueprint" in refused(tmp, "bad.json", text, {"a": 1})
 
 
+# Rules of FEAGI: sizes of two areas, a morphology, and each synapse it makes, counted by hand; neurons count z first, then y, then x.
+ANY, FROM = ["*", "*", "*"], {"type": "functions", "parameters": {}}
+MAPS = (
+    ("vectors", (2, 2, 1), None, [[1, 0, 0], [0, -1, 0]], [(0, 2), (1, 3), (2, 2), (3, 3), (0, 0), (1, 0), (2, 2), (3, 2)]),  # clamped; one for each vector
+    ("patterns", (3, 1, 1), (3, 1, 1), [[ANY, ["?+", "?", "?"]], [ANY, ["*", "?", "?"]]], [(i, j) for i in range(3) for j in range(3)]),  # united
+    ("patterns", (3, 1, 1), (3, 1, 1), [[ANY, ["!", 0, 0]]], [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]),
+    ("patterns", (3, 1, 1), (3, 1, 2), [[[0, "*", "*"], ["?-1:?+1", "*", 0]]], [(0, 0), (0, 2)]),
+    ("patterns", (3, 1, 1), (3, 1, 1), [[["1..2", "*", "?"], ["?+1", "?-0", "?"]]], [(1, 2)]),
+    ("patterns", (3, 1, 1), (4, 1, 1), [[[2, 0, 0], ["1..9", "?+=", "?-="]]], [(2, 1), (2, 2), (2, 3)]),
+    ("patterns", (3, 1, 1), (3, 1, 1), [[ANY, ["?-", "?", "?"]]], [(1, 0), (2, 0), (2, 1)]),
+    ("projector", (4, 1, 1), (2, 1, 1), None, [(0, 0), (1, 0), (2, 1), (3, 1)]),
+    ("projector", (3, 1, 1), (2, 1, 1), None, [(0, 0), (1, 0), (2, 1)]),
+    ("projector", (2, 1, 1), (3, 1, 1), None, [(0, 0), (0, 1), (1, 2)]),
+    ("transpose_xz", (3, 1, 1), (1, 1, 3), None, [(0, 0), (1, 1), (2, 2)]),
+    ("block_to_block", (3, 1, 1), (2, 1, 1), None, [(0, 0), (1, 1), (2, 1)]),
+    ("sweeper", (2, 2, 1), None, None, [(0, 2), (2, 1), (1, 3)]),
+    ("last_to_first", (2, 2, 1), (2, 1, 2), None, [(3, 0)]),
+    ("first_to_last", (2, 2, 1), (2, 1, 2), None, [(0, 3)]),
+    ("bitmask_encoder_x", (2, 1, 1), (4, 1, 1), None, [(0, 2), (0, 3), (1, 1), (1, 3)]),
+    ("bitmask_decoder_x", (4, 1, 1), (2, 1, 1), None, [(1, 1), (2, 0), (3, 0), (3, 1)]),
+    ("tile", (2, 1, 1), (5, 1, 1), None, [(0, 0), (0, 2), (0, 4), (1, 1), (1, 3)]),
+    ("tile", (3, 1, 1), (2, 1, 1), None, [(0, 0), (1, 1), (2, 0)]),
+)
+SEED = {"nx-fthlim-f": 0, "nx-c_fr_c-i": 0, "nx-snooze-f": 0, "nx-mp_acc-b": True, "nx-mp_psp-b": False, "cx-pspuni-b": True, "nx-fire_t-f": 10, "nx-leak_c-f": 0.25, "nx-excite-f": 1,
+        "nx-refrac-i": 1, "nx-pstcr_-f": 2}
+
+
+def area(name, size, maps=None, genes=None):
+    own = {**SEED, **{f"cx-___bb{a}-i": n for a, n in zip("xyz", size)}, "cx-dstmap-d": maps or {}, **(genes or {})}
+    return {f"_____10c-{name}-{gene}": value for gene, value in own.items()}
+
+
+def arrays_of(path):
+    data = pathlib.Path(path).read_bytes()
+    n = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + n])
+    types = {"F32": "<f4", "U32": "<u4", "U16": "<u2", "U8": "<u1"}
+    return {k: np.frombuffer(data[8 + n:][slice(*v["data_offsets"])], types[v["dtype"]]) for k, v in header.items() if k != "__metadata__"}, json.loads(header["__metadata__"]["brr.areas"])
+
+
+def grow(tmp, blueprint, morphologies, code=0):
+    pathlib.Path(tmp, "grow.json").write_text(json.dumps({"genome_title": "a test", "neuron_morphologies": morphologies, "blueprint": blueprint}))
+    pathlib.Path(tmp, "grown.safetensors").unlink(missing_ok=True)
+    said = ctl("import", f"{tmp}/grow.json", "--out", f"{tmp}/grown.safetensors", "--json", code=code)
+    assert (code == 0) == os.path.exists(f"{tmp}/grown.safetensors")
+    return said if code else (json.loads(said), *arrays_of(f"{tmp}/grown.safetensors"))
+
+
+def check_rules(tmp):
+    for kind, size, other, parts, want in MAPS:
+        name = kind if parts is None else "mine"
+        rule = [{"morphology_id": name, "morphology_scalar": [1, 1, 1], "postSynapticCurrent_multiplier": -3, "plasticity_flag": False, "synapse_attractivity": 100}]
+        blueprint = area("a", size, {"b" if other else "a": rule}) | (area("b", other) if other else {})
+        told, arrays, _ = grow(tmp, blueprint, {name: {"type": kind, "parameters": {kind: parts}} if parts else FROM} if kind != "tile" else {})
+        first = int(np.prod(size)) if other else 0
+        got = sorted(zip(arrays["synapse.src"].tolist(), (arrays["synapse.dst"].astype(int) - first).tolist()))
+        assert got == sorted(want) and told["synapses"] == len(want) and told["neurons"] == first + int(np.prod(other or size)), (kind, size, other, got)
+        assert set(arrays["synapse.weight"]) == {3} and set(arrays["synapse.psp"]) == {2} and set(arrays["synapse.type"]) == {1} and "synapse.delay" not in arrays
+
+
+def check_growth(tmp):
+    """Both forms of a blueprint give one network, whose parameters and spikes are those of FEAGI's description."""
+    rule = ["block_to_block", [1, 1, 1], 6, False]
+    flat = area("c", (2, 2, 2), {"c": [{"morphology_id": "lateral_+x", "postSynapticCurrent_multiplier": -2, "synaptic_delay_bursts": 3}]}, {"nx-ftincx-f": 1, "nx-ftincz-f": .5, "cx-pspuni-b": False})
+    flat |= area("_power", (1, 1, 1), {"c": [["all", [1, 1, 1], 6, False], rule]}, {"nx-fire_t-f": 1, "nx-excite-f": 100, "nx-refrac-i": 0})
+    names = {**NAMES, "nx-fire_t-f": "firing_threshold", "nx-leak_c-f": "leak_coefficient", "nx-excite-f": "neuron_excitability", "nx-refrac-i": "refractory_period",
+             "nx-pstcr_-f": "postsynaptic_current", "cx-dstmap-d": "cortical_mapping_dst", "nx-ftincx-f": "firing_threshold_increment_x", "nx-ftincz-f": "firing_threshold_increment_z"}
+    tree = {}
+    for key, value in flat.items():
+        at, gene = key[9:].split("-", 1)
+        if "___bb" in gene:
+            tree.setdefault(at, {}).setdefault("block_boundaries", []).append(value)
+        else:
+            tree.setdefault(at, {})[names[gene]] = value
+    morphologies = {"all": {"type": "patterns", "parameters": {"patterns": [[ANY, ANY]]}}, "lateral_+x": {"type": "vectors", "parameters": {"vectors": [[1, 0, 0]]}}}
+    grow(tmp, tree, morphologies)
+    first = pathlib.Path(tmp, "grown.safetensors").read_bytes()
+    told, arrays, areas = grow(tmp, flat, morphologies)
+    assert first == pathlib.Path(tmp, "grown.safetensors").read_bytes() and told["neurons"] == 9 and told["synapses"] == 8 + 1 + 8, told
+    assert [(a["name"], a.get("power", 0), a["psp_divide"]) for a in areas] == [("_power", 1, False), ("c", 0, True)], areas
+    assert arrays["neuron.threshold"].tolist() == [1, 10, 10.5, 10, 10.5, 11, 11.5, 11, 11.5] and arrays["neuron.excitability"].tolist() == [1] * 9
+    assert sorted(zip(arrays["synapse.src"].tolist(), arrays["synapse.dst"].tolist(), arrays["synapse.delay"].tolist())) == sorted(
+        [(0, i, 1) for i in range(1, 9)] + [(0, 1, 1)] + [(i, i + 4 if i < 5 else i, 3) for i in range(1, 9)])
+    r = subprocess.run([DRIVER, f"{SOURCE}/configs/burst.yaml", f"{tmp}/grown", f"{tmp}/cache", f"network.file={tmp}/grown.safetensors", "input.random=0", "ticks=60"], capture_output=True, text=True)
+    assert r.returncode == 0, r
+    sim = Simulator(arrays, areas, False)
+    want = [pair for _ in range(60) for pair in sim.step([])]
+    assert [tuple(row) for row in np.load(f"{tmp}/grown/fired.npy").tolist()] == want and len({i for _, i in want}) == 9, want
+
+
+def check_refused_genomes(tmp):
+    def refused(words, genes=None, morphologies=None, **rule):
+        blueprint = area("a", (2, 1, 1), {"a": [{"morphology_id": "projector", **rule}]}) | {f"_____10c-a-{k}": v for k, v in (genes or {}).items()}
+        said = grow(tmp, {k: v for k, v in blueprint.items() if v != "none"}, morphologies or {}, code=1)
+        assert words in said, (words, said)
+    for genes, words in (({"cx-synatt-i": 99}, "synapse_attractivity is 99"), ({"cx-memory-b": True}, "area of memory"), ({"cx-_group-t": "MEMORY"}, "area of memory"), ({"nx-leak_v-f": 1}, "leak_variability"),
+                         ({"nx-leak_c-f": 10}, "leak_coefficient is 10"), ({"cx-_n_cnt-i": 2}, "per_voxel_neuron_cnt is 2"), ({"nx-excite-f": 50}, "neuron_excitability is 50"),
+                         ({"nx-pstcr_-f": 500}, "postsynaptic_current is 500"), ({"nx-pstcr_-f": 1.5}, "postsynaptic_current is 1.5"), ({"nx-fire_t-f": "none"}, "has no firing_threshold"),
+                         ({"cx-___bbx-i": 0}, "block_boundaries is 0"), ({"cx-___bbz-i": "none"}, "no block_boundaries"), ({"cx-___bbx-i": 1 << 20, "cx-___bby-i": 65}, "more than 67108864 neurons"),
+                         ({"cx-___bbx-i": 1 << 17}, "synapses"), ({"cx-dstmap-d": {"b": [["projector", 1, 1, False]]}}, "area b, which the genome has not")):
+        refused(words, genes, {"projector": {"type": "patterns", "parameters": {"patterns": [[ANY, ANY]]}}} if words == "synapses" else None)
+    for rule, words in (({"synapse_attractivity": 50}, "synapse_attractivity is 50"), ({"plasticity_flag": True}, "is plastic"), ({"gate_source_area": "a"}, "gate_source_area"),
+                        ({"postSynapticCurrent_multiplier": .5}, "postSynapticCurrent_multiplier is 0.5"), ({"morphology_scalar": [2, 1, 1]}, "morphology_scalar"),
+                        ({"synaptic_delay_bursts": 0}, "synaptic_delay_bursts is 0"), *(({"morphology_id": name}, f"the function {name}") for name in ("randomizer", "expander", "memory", "rotator_z", "lateral_pairs_x", "mine"))):
+        refused(words, **rule)
+    for kind, parts in (("vectors", [[1, 0]]), ("vectors", [[1, 0, .5]]), ("patterns", [[ANY, ["*", "*"]]]), ("patterns", [[ANY, [-1, 0, 0]]]), ("patterns", [[ANY, ["x", 0, 0]]]), ("patterns", [[ANY, ["?1..2", 0, 0]]])):
+        refused("is malformed", None, {"projector": {"type": kind, "parameters": {kind: parts}}})
+    refused("of type \"more\"", None, {"projector": {"type": "more"}})
+    assert "is a genome itself" in ctl("import", f"{tmp}/grow.json", "--genome", f"{tmp}/grow.json", "--out", f"{tmp}/no.safetensors", code=1)
+
+
 def main():
     rng = np.random.default_rng(test_seed())
     neurons, synapses = draw(rng)
     with temporary() as tmp:
         check_network(tmp, neurons, synapses, rng)
         check_refusals(tmp, neurons, synapses)
-    print("ok: connectomes of FEAGI")
+        check_rules(tmp)
+        check_growth(tmp)
+        check_refused_genomes(tmp)
+    print("ok: connectomes and genomes of FEAGI")
 
 
 if __name__ == "__main__":

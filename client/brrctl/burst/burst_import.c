@@ -55,11 +55,14 @@ static void print_import(const struct arguments *o, const struct sonata_told *t)
 }
 #endif
 
-static int import_feagi(const struct arguments *o, struct err *err) {
+static int import_feagi(const struct arguments *o, bool genome, struct err *err) {
     const struct burst_options *own = burst_options_of(o);
     struct feagi_told t;
-    int rc = own->inject ? err_set(err, ERR_INVALID, "--inject: a connectome of FEAGI has no input") : 0;
-    if (rc || (rc = feagi_import(o->args[1], own->genome, own->output, &t, err)))
+    int rc = own->inject             ? err_set(err, ERR_INVALID, "--inject: connectomes and genomes of FEAGI have no input")
+             : genome && own->genome ? err_set(err, ERR_INVALID, "%s is a genome itself: leave out --genome", o->args[1])
+             : genome                ? feagi_grow(o->args[1], own->output, &t, err)
+                                     : feagi_import(o->args[1], own->genome, own->output, &t, err);
+    if (rc)
         return rc;
     if (o->json) {
         struct json_writer *w = output_begin();
@@ -70,6 +73,8 @@ static int import_feagi(const struct arguments *o, struct err *err) {
         json_put_i64(w, "deleted_synapses", t.deleted_synapses);
         json_put_i64(w, "tick", (int64_t)t.tick);
         output_end(w);
+    } else if (genome) {
+        printf("%s: %" PRId64 " neurons, %" PRId64 " synapses\n", own->output, t.neurons, t.synapses);
     } else {
         printf("%s: %" PRId64 " neurons (%" PRId64 " deleted), %" PRId64 " synapses (%" PRId64
                " deleted and left out), after tick %" PRIu64 "\n",
@@ -83,8 +88,9 @@ int burst_import(const struct arguments *o) {
     int rc = needs_output(o);
     if (rc)
         return rc;
-    if (feagi_is_connectome(o->args[1]))
-        return import_feagi(o, &err) ? brrctl_fail(&err) : 0;
+    bool connectome = feagi_is_connectome(o->args[1]);
+    if (connectome || feagi_is_genome(o->args[1]))
+        return import_feagi(o, !connectome, &err) ? brrctl_fail(&err) : 0;
 #ifdef BRR_HDF5
     const struct sonata_files files = files_of(o);
     struct sonata_told told;

@@ -1,4 +1,4 @@
-/* feagi: a connectome of FEAGI as a network file of the burst engine (docs/burst.md). One thread. */
+/* feagi: a connectome or a genome of FEAGI as a network file of the burst engine (docs/burst.md). One thread. */
 #ifndef BRR_CLIENT_BRRCTL_FEAGI_FEAGI_H
 #define BRR_CLIENT_BRRCTL_FEAGI_FEAGI_H
 #include <stdbool.h>
@@ -15,5 +15,11 @@ struct feagi_told {
 };
 /* A snapshot at the connectome's burst: membranes, countdowns and deleted neurons are part of it. */
 int feagi_import(const char *path, const char *genome, const char *output, struct feagi_told *ret, struct err *err);
+
+/* True if the file is JSON with a blueprint. */
+bool feagi_is_genome(const char *path);
+/* The network that FEAGI grows of a genome, before its first tick. UNSUPPORTED names what FEAGI draws, and what the engine has not.
+ */
+int feagi_grow(const char *genome, const char *output, struct feagi_told *ret, struct err *err);
 
 #endif

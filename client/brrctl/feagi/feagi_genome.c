@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
@@ -31,6 +32,19 @@ static const char *part_of(const char *key, size_t *ret_area) {
     return NULL;
 }
 
+/* FEAGI has areas of memory by a flag, by a group, or by both. */
+static bool is_memory(const char *part, const struct json *value) {
+    static const char *const FLAGS[] = {"cx-memory-b", "is_mem_type"}, *const GROUPS[] = {"cx-_group-t", "group_id",
+                                                                                          "cortical_group"};
+    for (size_t i = 0; i < sizeof FLAGS / sizeof *FLAGS; i++)
+        if (!strcmp(part, FLAGS[i]))
+            return json_bool(value, false) || json_f64(value, 0) != 0;
+    for (size_t i = 0; i < sizeof GROUPS / sizeof *GROUPS; i++)
+        if (!strcmp(part, GROUPS[i]))
+            return !strcasecmp(json_str(value, ""), "memory");
+    return false;
+}
+
 static bool is_true(const struct json *j) { return json_bool(j, false) || json_f64(j, 0) != 0; }
 
 /* A rule of a mapping is a list whose fourth element says that it is plastic, or an object. */
@@ -53,7 +67,7 @@ static int check_mappings(const struct feagi_genome *g, const char *from, const 
 static int check_part(const struct feagi_genome *g, const char *area, const char *part, const struct json *value, struct err *err) {
     if (!strcmp(part, "cx-dstmap-d") || !strcmp(part, "cortical_mapping_dst"))
         return check_mappings(g, area, value, err);
-    if ((!strcmp(part, "cx-memory-b") || !strcmp(part, "is_mem_type")) && is_true(value))
+    if (is_memory(part, value))
         return err_set(err, ERR_UNSUPPORTED, "%s: %s is an area of memory, which the engine has not", g->path, area);
     return 0;
 }
@@ -104,30 +118,114 @@ void feagi_genome_free(struct feagi_genome *g) {
     free(g);
 }
 
-/* The value of a gene; versions of FEAGI disagree on whether a number's gene ends in f or in i. */
+/* The value of a gene; versions of FEAGI disagree on its scope, cx or nx, and on whether a number's gene ends in f or in i. */
 static const struct json *gene_of(const struct feagi_genome *g, const char *area, const char *gene) {
-    char key[256];
-    str_format(key, sizeof key, "%s%s-%s", GENE, area, gene);
-    const struct json *value = json_get(g->blueprint, key);
-    char *last = key + strlen(key) - 1;
-    *last = *last == 'f' ? 'i' : *last == 'i' ? 'f' : *last;
-    return value ? value : json_get(g->blueprint, key);
+    const struct json *value = NULL;
+    for (int variant = 0; variant < 4 && !value; variant++) {
+        char key[256];
+        str_format(key, sizeof key, "%s%s-%s", GENE, area, gene);
+        char *last = key + strlen(key) - 1, *scope = key + strlen(key) - strlen(gene);
+        if (variant & 1)
+            *last = *last == 'f' ? 'i' : *last == 'i' ? 'f' : *last;
+        if (variant & 2)
+            *scope = *scope == 'c' ? 'n' : 'c';
+        value = json_get(g->blueprint, key);
+    }
+    return value;
 }
 
-static int property(const struct feagi_genome *g, const char *area, const char *gene, const char *name, double *ret,
-                    struct err *err) {
+/* By its gene or its name; NULL: neither. */
+static const struct json *trait_of(const struct feagi_genome *g, const char *area, const char *gene, const char *name) {
     const struct json *value = gene_of(g, area, gene);
-    value = value ? value : json_get(json_get(g->blueprint, area), name);
-    *ret = json_kind(value) == JSON_KIND_BOOL ? (double)json_bool(value, false) : json_f64(value, NAN);
-    return isfinite(*ret) ? 0 : err_set(err, ERR_INVALID, "%s: area %s has no %s (%s)", g->path, area, name, gene);
+    return value ? value : json_get(json_get(g->blueprint, area), name);
 }
+
+static double scalar_of(const struct json *value) {
+    return json_kind(value) == JSON_KIND_BOOL ? (double)json_bool(value, false) : json_f64(value, NAN);
+}
+
+struct property {
+    const char *gene, *name;
+    double absent, *ret;
+};
+static int read_property(const struct feagi_genome *g, const char *area, struct property p, struct err *err) {
+    const struct json *value = trait_of(g, area, p.gene, p.name);
+    *p.ret = value ? scalar_of(value) : p.absent;
+    return isfinite(*p.ret) ? 0 : err_set(err, ERR_INVALID, "%s: area %s has no %s (%s)", g->path, area, p.name, p.gene);
+}
+
+#define READ(field, gene, name, absent)                                                                                            \
+    if ((rc = read_property(g, area, (struct property){gene, name, absent, &ret->field}, err)))                                    \
+        return rc;
 
 int feagi_genome_area(const struct feagi_genome *g, const char *area, struct feagi_properties *ret, struct err *err) {
     int rc;
-#define READ(field, gene, name)                                                                                                    \
-    if ((rc = property(g, area, gene, name, &ret->field, err)))                                                                    \
-        return rc;
     FEAGI_PROPERTIES(READ)
+    return 0;
+}
+
+int feagi_genome_seeds(const struct feagi_genome *g, const char *area, struct feagi_seeds *ret, struct err *err) {
+    static const char *const GENES[] = {"cx-___bbx-i", "cx-___bby-i", "cx-___bbz-i"};
+    int rc;
+    FEAGI_SEEDS(READ)
+    const struct json *sizes = json_get(json_get(g->blueprint, area), "block_boundaries");
+    for (size_t i = 0; i < 3; i++) {
+        const struct json *gene = gene_of(g, area, GENES[i]);
+        ret->size[i] = scalar_of(gene ? gene : json_at(sizes, i));
+        if (!isfinite(ret->size[i]))
+            return err_set(err, ERR_INVALID, "%s: area %s has no block_boundaries (%s)", g->path, area, GENES[i]);
+    }
+    ret->mappings = trait_of(g, area, "cx-dstmap-d", "cortical_mapping_dst");
+    return 0;
+}
 #undef READ
+
+const struct json *feagi_genome_morphologies(const struct feagi_genome *g) { return json_get(g->json, "neuron_morphologies"); }
+
+/* The names found so far; genes of an area mostly lie side by side. */
+struct names {
+    char (*all)[FEAGI_NAME_SIZE];
+    int n, room;
+};
+static int keep_name(struct names *names, const char *name, size_t len, struct err *err) {
+    for (int i = names->n; i-- > 0;)
+        if (!strncmp(names->all[i], name, len) && !names->all[i][len])
+            return 0;
+    if (!len || len >= FEAGI_NAME_SIZE)
+        return err_set(err, ERR_UNSUPPORTED, "the name of area %.80s is empty or longer than %d letters", name,
+                       FEAGI_NAME_SIZE - 1);
+    if (names->n == names->room) {
+        int room = names->room ? 2 * names->room : 64;
+        void *more = realloc(names->all, (size_t)room * sizeof *names->all);
+        if (!more)
+            return err_set(err, ERR_EXHAUSTED, "out of memory for %d areas", room);
+        names->all = more;
+        names->room = room;
+    }
+    str_format(names->all[names->n++], FEAGI_NAME_SIZE, "%.*s", (int)len, name);
+    return 0;
+}
+
+int feagi_genome_names(const struct feagi_genome *g, char (**ret)[FEAGI_NAME_SIZE], int *ret_n, struct err *err) {
+    struct names names = {0};
+    struct json_cursor at = {0};
+    const char *key;
+    const struct json *value;
+    int rc = 0;
+    while (!rc && json_next(g->blueprint, &at, &key, &value)) {
+        size_t len;
+        if (part_of(key, &len))
+            rc = keep_name(&names, key + sizeof GENE - 1, len, err);
+        else if (json_kind(value) == JSON_KIND_OBJECT)
+            rc = keep_name(&names, key, strlen(key), err);
+        else
+            rc = err_set(err, ERR_UNSUPPORTED, "%s: %.80s in its blueprint is neither a gene nor an area", g->path, key);
+    }
+    if (rc) {
+        free(names.all);
+        return rc;
+    }
+    *ret = names.all;
+    *ret_n = names.n;
     return 0;
 }
