@@ -121,18 +121,6 @@ char *job_overrides(const char *array, const char *const *more, int n) {
     return text;
 }
 
-char *job_overrides_of_lines(const char *text) {
-    char *array = job_overrides(NULL, NULL, 0), *lines = strdup(text), *rest = lines;
-    while (array && rest && *rest) {
-        const char *line = strsep(&rest, "\n");
-        char *longer = job_overrides(array, &line, 1);
-        free(array);
-        array = longer;
-    }
-    free(lines);
-    return array;
-}
-
 int job_override_items(const char *array, struct arena *arena, char ***ret, int *ret_n, struct err *err) {
     struct json *items = NULL;
     int rc = json_parse(array, strlen(array), "overrides", &items, err);

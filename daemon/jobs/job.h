@@ -95,8 +95,6 @@ int job_move(struct job *job, enum job_state to, const char *reason, int64_t now
 /* Appends n overrides to those of `array` (NULL: none), whose overrides of the same keys they replace, and returns the new JSON
  * array; malloc'd, NULL when out of memory. */
 char *job_overrides(const char *array, const char *const *more, int n);
-/* Converts overrides of earlier versions, which joined them by newlines, to a JSON array. */
-char *job_overrides_of_lines(const char *text);
 /* Parses the JSON array of overrides; array and texts are allocated in the arena. INVALID, EXHAUSTED. */
 int job_override_items(const char *array, struct arena *arena, char ***ret, int *ret_n, struct err *err);
 /* Parses the job file `yaml` with a JSON array of overrides. INVALID, EXHAUSTED. */

@@ -9,7 +9,7 @@
 #include "base/str.h"
 
 /* A column of the table jobs and the member of struct job that it keeps. */
-enum field_kind { FIELD_TEXT, FIELD_HEAP_TEXT, FIELD_I64, FIELD_INT, FIELD_REAL, FIELD_STATE, FIELD_OVERRIDES };
+enum field_kind { FIELD_TEXT, FIELD_HEAP_TEXT, FIELD_I64, FIELD_INT, FIELD_REAL, FIELD_STATE };
 struct field {
     const char *name;
     enum field_kind kind;
@@ -42,7 +42,7 @@ static const struct field fields[] = {
     FIELD("data_root", TEXT, data_root),
     FIELD("yaml", HEAP_TEXT, yaml),
     FIELD("file", HEAP_TEXT, file),
-    FIELD("overrides", OVERRIDES, overrides),
+    FIELD("overrides", HEAP_TEXT, overrides),
     FIELD("request_id", HEAP_TEXT, request_id),
     FIELD("result", HEAP_TEXT, result),
     FIELD("best", TEXT, best),
@@ -62,9 +62,8 @@ static const struct field fields[] = {
 enum { FIELDS = sizeof fields / sizeof *fields };
 
 int jobdb_setup(struct db *db, struct err *err) {
-    static const char *const types[] = {
-        [FIELD_TEXT] = "TEXT", [FIELD_HEAP_TEXT] = "TEXT", [FIELD_I64] = "INTEGER",   [FIELD_INT] = "INTEGER",
-        [FIELD_REAL] = "REAL", [FIELD_STATE] = "TEXT",     [FIELD_OVERRIDES] = "TEXT"};
+    static const char *const types[] = {[FIELD_TEXT] = "TEXT",   [FIELD_HEAP_TEXT] = "TEXT", [FIELD_I64] = "INTEGER",
+                                        [FIELD_INT] = "INTEGER", [FIELD_REAL] = "REAL",      [FIELD_STATE] = "TEXT"};
     static const struct db_column checkpoints[] = {
         {"job_id", "TEXT"},   {"step", "INTEGER"}, {"epoch", "INTEGER"},    {"path", "TEXT"},    {"sha256", "TEXT"},
         {"bytes", "INTEGER"}, {"metric", "REAL"},  {"metric_name", "TEXT"}, {"best", "INTEGER"}, {"created_ms", "INTEGER"}};
@@ -92,7 +91,6 @@ static void put_field(struct db_query *q, const struct field *f, const struct jo
         db_put_text(q, at);
         break;
     case FIELD_HEAP_TEXT:
-    case FIELD_OVERRIDES:
         db_put_text(q, *(char *const *)at);
         break;
     case FIELD_I64:
@@ -113,7 +111,6 @@ static void put_field(struct db_query *q, const struct field *f, const struct jo
 /* False when out of memory. */
 static bool take_field(const struct db_query *q, int column, const struct field *f, struct job *job) {
     void *at = (char *)job + f->offset;
-    const char *text;
     switch (f->kind) {
     case FIELD_TEXT:
         str_copy(at, f->size, db_text(q, column));
@@ -133,9 +130,6 @@ static bool take_field(const struct db_query *q, int column, const struct field 
         if (!job_state_parse(db_text(q, column), at))
             *(enum job_state *)at = JOB_FAILED; /* of a later version */
         break;
-    case FIELD_OVERRIDES: /* of earlier versions: joined by newlines */
-        text = db_text(q, column);
-        return (*(char **)at = *text == '[' ? strdup(text) : job_overrides_of_lines(text)) != NULL;
     }
     return true;
 }

@@ -11,26 +11,8 @@
 #include "daemon/live/session_parts.h"
 #include "daemon/live/snapshot.h"
 
-/* VIEW: from this version on a snapshot ends with what pack_view writes. THRESHOLDS: from this one on Open has thresholds.
- * MODEL: and the SHA-256 of the model that is kept with the snapshot. ALARM_RATE: and Open's rate of false alarms. JOURNAL: the
- * view has what entries of the journal need. DEVICE: and Open's device. ALARM: which alarm it is and why it went off, the running
- * event, the open gap, and Open's replay. PARTIAL: and Open's partial. */
-enum {
-    OLDEST = 1,
-    VIEW = 2,
-    THRESHOLDS = 3,
-    MODEL = 4,
-    ALARM_RATE = 5,
-    JOURNAL = 6,
-    DEVICE = 7,
-    ALARM = 8,
-    PARTIAL = 9,
-    VERSION = 9,
-    STATE_MAX = 192 << 20,
-    PERIOD_MS = 2000,
-    BYTES_A_SECOND = 16 << 20,
-    FAR_BYTES = 8 << 20
-};
+/* VERSION: of a snapshot's layout, its first number. */
+enum { VERSION = 9, STATE_MAX = 192 << 20, PERIOD_MS = 2000, BYTES_A_SECOND = 16 << 20, FAR_BYTES = 8 << 20 };
 
 /* Strings that session_request borrows while a session is made from a snapshot. */
 struct opening {
@@ -39,7 +21,7 @@ struct opening {
     char id[SESSION_ID_SIZE], digest[DIGEST_HEX_SIZE], principal[RESUME_PRINCIPAL_SIZE], client[SESSION_NAME_SIZE];
     char sha256[DIGEST_HEX_SIZE], checkpoint[LIVE_PATH], model[LIVE_NAME], texts[FRONTEND_MAX_LABELS][SESSION_LABEL_SIZE];
     const char *labels[FRONTEND_MAX_LABELS];
-    int64_t version, epoch;
+    int64_t epoch;
     bool ended;
     struct journal_entry answers[SESSION_ANSWERS];
     int n_answers;
@@ -144,19 +126,15 @@ static void unpack_alarm(struct unpack *in, struct session *s, struct opening *o
 }
 
 static void unpack_view_of(struct unpack *in, struct session *s, struct opening *o) {
-    const int64_t version = o->version;
     s->samples = unpack_i64(in, 0, INT64_C(1) << 60);
     s->reconnects = unpack_i64(in, 0, INT64_C(1) << 60);
     s->alarm = unpack_bool(in);
     s->probability = (float)unpack_f64(in);
     s->heard_seen = unpack_bool(in);
-    if (version < JOURNAL)
-        return;
     s->start_ms = unpack_i64(in, 0, INT64_MAX);
     unpack_text(in, s->address, sizeof s->address);
     unpack_text(in, s->flaws, sizeof s->flaws);
-    if (version >= ALARM)
-        unpack_alarm(in, s, o);
+    unpack_alarm(in, s, o);
 }
 
 static void pack_session(const struct session *s, const struct live_report *saved, struct str *out) {
@@ -179,7 +157,7 @@ static void pack_session(const struct session *s, const struct live_report *save
 }
 
 static void unpack_opening(struct unpack *in, struct opening *o) {
-    o->version = unpack_i64(in, OLDEST, VERSION);
+    unpack_same(in, VERSION);
     unpack_text(in, o->id, sizeof o->id);
     o->epoch = unpack_i64(in, 0, INT64_MAX);
     unpack_text(in, o->digest, sizeof o->digest);
@@ -198,20 +176,13 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
     o->open.alarm_hop_s = unpack_f64(in);
     o->open.realtime = unpack_bool(in);
     o->open.want_probabilities = unpack_bool(in);
-    if (o->version >= THRESHOLDS) {
-        o->open.on = unpack_f64(in);
-        o->open.off = unpack_f64(in);
-    }
-    if (o->version >= ALARM_RATE)
-        o->open.alarm_rate = unpack_f64(in);
-    if (o->version >= DEVICE)
-        unpack_text(in, o->open.device_name, sizeof o->open.device_name);
-    if (o->version >= ALARM)
-        o->open.replay = unpack_bool(in);
-    if (o->version >= PARTIAL)
-        o->open.partial = (int)unpack_i64(in, 0, FRONTEND_MAX_CHANNELS);
-    if (o->version >= MODEL)
-        unpack_text(in, o->sha256, sizeof o->sha256);
+    o->open.on = unpack_f64(in);
+    o->open.off = unpack_f64(in);
+    o->open.alarm_rate = unpack_f64(in);
+    unpack_text(in, o->open.device_name, sizeof o->open.device_name);
+    o->open.replay = unpack_bool(in);
+    o->open.partial = (int)unpack_i64(in, 0, FRONTEND_MAX_CHANNELS);
+    unpack_text(in, o->sha256, sizeof o->sha256);
     unpack_require(in, !*o->sha256 || digest_is_hex(o->sha256));
     unpack_require(in, o->open.rate_hz >= 1 && o->open.rate_hz <= 1e6 && o->open.on >= 0 && o->open.on < 1 && o->open.off >= 0 &&
                            o->open.off < 1 && o->open.alarm_rate >= 0);
@@ -221,7 +192,7 @@ static void unpack_opening(struct unpack *in, struct opening *o) {
     o->request = (struct session_request){.open = &o->open, .client = o->client, .principal = o->principal, .resumable = true};
 }
 
-static bool unpack_numbers(struct unpack *in, int64_t version, struct session *s) {
+static bool unpack_numbers(struct unpack *in, struct session *s) {
     const int64_t far = INT64_C(1) << 60;
     int64_t *const numbers[] = {&s->consumed,     &s->consumed_gaps,   &s->duplicates,
                                 &s->events_total, &s->seizure_samples, &s->next_result};
@@ -233,7 +204,7 @@ static bool unpack_numbers(struct unpack *in, int64_t version, struct session *s
         unpack_bytes(in, s->events, (size_t)s->n_events * sizeof *s->events);
     s->next = s->saved = s->durable = s->consumed;
     s->gaps = s->consumed_gaps;
-    return s->events && ring_load(&s->kept, version >= ALARM, in);
+    return s->events && ring_load(&s->kept, in);
 }
 
 /* ---- making one ---- */
@@ -462,10 +433,9 @@ static int restore(struct sessions *all, struct opening *o, const char *state, s
     str_copy(s->token.digest, sizeof s->token.digest, o->digest);
     s->token.text[0] = 0;
     s->epoch = o->epoch;
-    bool whole = unpack_numbers(&in, o->version, s);
+    bool whole = unpack_numbers(&in, s);
     const void *stream = unpack_view(&in, STATE_MAX, &stream_len);
-    if (o->version >= VIEW)
-        unpack_view_of(&in, s, o);
+    unpack_view_of(&in, s, o);
     bool corrupt = in.failed || (whole && !unpack_done(&in)) || !stream_len;
     char *copy = whole && !corrupt ? malloc(stream_len) : NULL;
     if (!copy) {

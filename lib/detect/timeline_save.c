@@ -25,7 +25,6 @@ static void save_items(const struct timeline *t, struct str *out) {
     }
 }
 
-/* The last part, which snapshots of earlier versions do not have. */
 static void save_alarms(const struct timeline *t, struct str *out) {
     pack_i64(out, t->alarm.age);
     for (int i = 0; i < t->n_items; i++)
@@ -140,18 +139,11 @@ static int load_state(struct timeline *t, struct unpack *in, struct err *err) {
 }
 
 static int load_alarms(struct timeline *t, struct unpack *in, struct err *err) {
-    bool older = !in->left;
-    if (older && t->contact && t->in_segment) {
-        contact_start(t->contact, t->segment);
-        contact_skip(t->contact, t->now);
-    }
-    if (older)
-        return 0;
     t->alarm.age = unpack_i64(in, 0, t->alarm.active ? t->alarm.config.latch : 0);
     for (int i = 0; i < t->n_items; i++)
         t->items[i].deaf = unpack_bool(in);
     int rc = t->contact ? contact_load(t->contact, in, err) : 0;
-    t->deaf_end = in->left ? unpack_i64(in, 0, INT64_C(1) << 60) : 0; /* missing in earlier versions */
+    t->deaf_end = unpack_i64(in, 0, INT64_C(1) << 60);
     return rc;
 }
 
