@@ -31,10 +31,10 @@ int lost_database_look(const struct config *c, struct err *err) {
                         "backup (brrd --restore DIR)",
                         c->database);
     }
-    if (!has_entries(c, "jobs") && !has_entries(c, "served"))
+    if (!has_entries(c, "jobs") && !has_entries(c, "models") && !has_entries(c, "served"))
         return 0;
     return err_set(err, ERR_DATA_LOSS,
                    "jobs.database %s is %s, and %s has results of jobs or models that serve: stop the daemon and put the file "
-                   "back, or restore a backup (brrd --restore DIR); to begin anew, move the folders jobs and served away",
+                   "back, or restore a backup (brrd --restore DIR); to begin anew, move the folders jobs, models and served away",
                    c->database, fsio_exists(c->database) ? "empty" : "missing", c->results);
 }

@@ -35,9 +35,9 @@ static const char usage[] =
     "\n"
     "example: brrd --config configs/demo.yaml --set http.listen=none\n";
 
-/* Of libuv, which has 4 unless told otherwise: room for all shares of rpc/offload.c (19) and for the files of models, snapshots and
- * leases. */
-static const char pool_threads[] = "28";
+/* Of libuv, which has 4 unless told otherwise: room for all shares of services/offload.c (27) and for the files of models,
+ * snapshots and leases. */
+static const char pool_threads[] = "36";
 
 enum { MAX_OVERRIDES = 64, EXIT_USAGE = 2, MAX_DESCRIPTORS = 65536 };
 

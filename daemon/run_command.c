@@ -293,7 +293,7 @@ static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct
     const struct run *r = ctx;
     if (str_starts(ref, "job:") || str_starts(ref, "upload:"))
         return err_set(err, ERR_INVALID, "'%s' is known to a daemon only; name the model's file or a store:// URL", ref);
-    *ret = (struct model_ref){.client_path = true};
+    *ret = (struct model_ref){.origin = MODEL_OF_CALLER};
     ret->places = (struct places){.data_dir = r->config.data,
                                   .results_dir = r->directory,
                                   .local_paths = true,

@@ -164,6 +164,8 @@ static int open_journal(struct daemon *d, struct err *err) {
     return open_desk(d, err);
 }
 
+static bool names_file(void *db, const char *path) { return serveddb_names_file(db, path); }
+
 static int open_streams(struct daemon *d, struct err *err) {
     struct services *s = &d->services;
     const struct config *c = d->config;
@@ -201,6 +203,8 @@ static int open_streams(struct daemon *d, struct err *err) {
         return err_set(err, ERR_EXHAUSTED, "out of memory for streams");
     if ((rc = models_new(&models, &s->models, err)))
         return rc;
+    if (!d->lost_database.code)
+        model_file_sweep(c->results, names_file, s->db);
     server_seed_models(s, c);
     snapshot_store_restore(d->snapshot_store, s->sessions, s->metrics, c->resume_ttl_ms);
     return 0;

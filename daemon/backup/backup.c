@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "formats/eegfile.h"
 
-static const char *const folders[] = {"served", "pinned", "uploads", "sessions", "corrections"};
+static const char *const folders[] = {"models", "served", "pinned", "uploads", "sessions", "corrections"};
 
 struct listing {
     struct backup_files *files;

@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "daemon/jobs/job.h"
 #include "daemon/jobs/upload.h"
-#include "daemon/models/model_lease.h"
+#include "daemon/models/model_file.h"
 #include "kernels/device_rates.h"
 #include "kernels/profile.h"
 #include "work/estimate.h"
@@ -31,8 +31,8 @@ struct runner {
     const struct task_work *work;
     void *task;
     struct source *source;
-    struct upload *upload;    /* of its checkpoints; may be NULL */
-    struct model_lease lease; /* the model it names by URL */
+    struct upload *upload;   /* of its checkpoints; may be NULL */
+    struct model_file lease; /* the model it names by URL */
     bool has_checkpoint, unrecorded;
     int64_t start_ms, checkpoint_ms; /* newest checkpoint, or the start */
     int paced;                       /* reports of progress that told how long it will take */
@@ -86,8 +86,8 @@ static void on_upload_log(void *ctx, enum task_level level, const char *text) {
 /* The model that the job names by URL. */
 static int on_model(void *ctx, const char *url, struct task_model *ret, struct err *err) {
     struct runner *r = ctx;
-    model_lease_drop(&r->lease);
-    int rc = model_lease_take(&r->config->source, url, &r->wish->now, &r->lease, err);
+    model_file_release(&r->lease);
+    int rc = model_file_lease(&r->config->source, url, &r->wish->now, &r->lease, err);
     if (rc)
         return rc;
     str_copy(ret->path, sizeof ret->path, r->lease.path);
@@ -224,7 +224,7 @@ static void close_task(struct runner *r) {
         nanosleep(&turn, NULL);
     upload_close(r->upload);
     source_close(r->source);
-    model_lease_drop(&r->lease);
+    model_file_release(&r->lease);
 }
 
 /* The result object. */

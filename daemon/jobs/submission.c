@@ -15,10 +15,8 @@ enum { DRAFT_BYTES = 16 << 20 };
 
 /* A file that is not a model is looked for by its path alone. */
 static int refer(const struct submission_rules *rules, const struct jobfile_ref *ref, struct model_ref *ret, struct err *err) {
-    const struct source_store *store;
-    const char *object;
     if (model_fetch_is_url(ref->value)) /* fetched when the job runs */
-        return model_fetch_locate(rules->places->stores, rules->places->n_stores, ref->value, &store, &object, err);
+        return model_ref_object(rules->places, ref->value, ret, err);
     int rc = ref->type != OPTION_PATH ? rules->refer_model(rules->ctx, ref->value, ret, err) : 0;
     return rc ? err_wrap(err, "%s", ref->key) : 0;
 }
@@ -72,15 +70,16 @@ int submission_refer(const struct submission_rules *rules, const struct jobfile 
     return 0;
 }
 
-static int find_file(const struct places *places, const struct jobfile_ref *ref, struct model_ref *model, char path[LIVE_PATH],
-                     struct err *err) {
-    if (model_fetch_is_url(ref->value))
+static int find_file(const struct places *places, const struct jobfile_ref *ref, const struct model_ref *model,
+                     char path[LIVE_PATH], struct err *err) {
+    struct model_file found;
+    if (model->origin == MODEL_OBJECT)
         return 0;
     if (ref->type == OPTION_PATH)
         return places_file(places, ref->key, ref->value, path, err);
-    if (model_ref_find(model, err))
+    if (model_resolve(model, NULL, &found, err))
         return err_wrap(err, "%s", ref->key);
-    str_copy(path, LIVE_PATH, model->path);
+    str_copy(path, LIVE_PATH, found.path);
     return 0;
 }
 

@@ -24,24 +24,23 @@ int model_fetch_locate(const struct source_store *stores, int n, const char *url
     return err_wrap(err, "model %.200s cannot be used", url);
 }
 
-int model_fetch_init(struct model_fetch *f, const struct source_store *stores, int n, const char *url, const char *path,
-                     struct err *err) {
-    f->path = path;
-    atomic_init(&f->stop, false);
-    f->too_large = 0;
-    return model_fetch_locate(stores, n, url, &f->store, &f->key, err);
-}
+struct fetch {
+    const struct source_store *store;
+    const char *key, *path; /* of the object, of the file that it becomes */
+    const atomic_bool *stop;
+    int64_t too_large; /* size of the object if it exceeds the limit for model files */
+};
 
 static bool go_on(void *ctx, int64_t done, int64_t total) {
-    struct model_fetch *f = ctx;
+    struct fetch *f = ctx;
     (void)done;
     if (total > MODEL_FETCH_MAX_BYTES)
         f->too_large = total;
-    return !f->too_large && !atomic_load(&f->stop);
+    return !f->too_large && !atomic_load(f->stop);
 }
 
 /* A place on the same volume that no list of models shows. */
-static int stage(const struct model_fetch *f, char path[PATH_BYTES], struct err *err) {
+static int stage(const struct fetch *f, char path[PATH_BYTES], struct err *err) {
     const char *base = fsio_basename(f->path);
     char dir[PATH_BYTES];
     if (!str_format(dir, sizeof dir, "%.*s%s", (int)(base - f->path), f->path, staging) ||
@@ -51,7 +50,7 @@ static int stage(const struct model_fetch *f, char path[PATH_BYTES], struct err 
 }
 
 /* Its header comes first: an object that is no model is not fetched. */
-static int get(struct model_fetch *f, struct store *store, const char *to, struct err *err) {
+static int get(struct fetch *f, struct store *store, const char *to, struct err *err) {
     const struct store_watch watch = {.progress = go_on, .ctx = f};
     struct store_item item;
     int rc = store_stat(store, f->key, &item, &watch, err);
@@ -74,10 +73,10 @@ static void remove_staged(const char *path) {
             unlink(name);
 }
 
-static int fetch(struct model_fetch *f, const char *staged, struct err *err) {
+static int fetch(struct fetch *f, const char *staged, struct err *err) {
     struct store *store = NULL;
     int rc;
-    if (atomic_load(&f->stop)) /* while it waited */
+    if (atomic_load(f->stop)) /* while it waited */
         return err_set(err, ERR_CANCELLED, "cancelled before it was fetched");
     if ((rc = store_open_config(&f->store->config, &store, err)))
         return rc;
@@ -88,14 +87,15 @@ static int fetch(struct model_fetch *f, const char *staged, struct err *err) {
     return fsio_rename(staged, f->path, err);
 }
 
-int model_fetch_run(struct model_fetch *f, struct err *err) {
+int model_fetch(const struct places *places, const char *url, const char *path, const atomic_bool *stop, struct err *err) {
+    struct fetch f = {.path = path, .stop = stop};
     char staged[PATH_BYTES];
-    int rc = stage(f, staged, err);
-    if (rc)
+    int rc;
+    if ((rc = model_fetch_locate(places->stores, places->n_stores, url, &f.store, &f.key, err)) || (rc = stage(&f, staged, err)))
         return rc;
-    rc = fetch(f, staged, err);
+    rc = fetch(&f, staged, err);
     remove_staged(staged);
-    return rc ? err_wrap(err, "model %s%s/%.200s cannot be used", scheme, f->store->name, f->key) : 0;
+    return rc ? err_wrap(err, "model %s%s/%.200s cannot be used", scheme, f.store->name, f.key) : 0;
 }
 
 void model_fetch_clean(const char *folder) {

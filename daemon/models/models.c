@@ -8,22 +8,20 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "daemon/models/model_fetch.h"
-#include "daemon/models/served_file.h"
 #include "daemon/models/serveddb.h"
-#include "daemon/models/upload_owner.h"
 #include "detect/builtin.h"
 
-/* File work for a served name, on libuv's thread pool: a model that is fetched, or looked for, and linked, to be served then; or
- * the files of a name that its record no longer names, removed. */
-enum fetch_kind { FETCH_STORE, FETCH_FILE, FETCH_REMOVE };
+/* File work for a served name, on libuv's thread pool: a model that is found, or fetched, and linked, to be served then; or the
+ * file that a record no longer names, removed. */
 struct fetching {
     uv_work_t work;
-    enum fetch_kind kind;
     struct models *models;
-    struct model_fetch fetch; /* STORE */
-    struct model_ref file;    /* FILE */
-    char name[LIVE_NAME], ref[LIVE_PATH], path[LIVE_PATH], device[32];
-    struct served_file kept;  /* REMOVE: the file that stays, if any */
+    bool removes;
+    struct model_ref from;  /* unless it removes */
+    struct model_file file; /* that is linked, or removed */
+    atomic_bool stop;
+    char name[LIVE_NAME], ref[LIVE_PATH], device[32];
+    char before[LIVE_PATH];   /* the file that the record named */
     bool adopted;             /* the file of a record of an earlier version */
     bool named;               /* the configuration or a record names the model: the name is missing if this fails */
     struct served_model *row; /* once the file is there: what is to be served */
@@ -49,25 +47,13 @@ struct models {
 
 static const char upload_prefix[] = "upload:";
 
-static int check_name(const char *name, struct err *err) {
-    return served_file_name(name)
-               ? 0
-               : err_set(err, ERR_INVALID, "'%s' is not a valid model name; expected up to 64 characters of A-Z a-z 0-9 . _ -",
-                         name);
-}
-
 int models_upload_path(const struct models *m, const char *name, char path[LIVE_PATH], struct err *err) {
-    int rc = check_name(name, err);
-    if (rc)
-        return rc;
-    if (!str_format(path, LIVE_PATH, "%s/uploads/%s.safetensors", m->config.places->results_dir, name))
-        return err_set(err, ERR_RANGE, "paths.results is too long");
-    return 0;
+    return model_upload_path(m->config.places->results_dir, name, path, err);
 }
 
 static int refer_upload(struct models *m, const char *ref, struct model_ref *ret, struct err *err) {
     str_copy(ret->name, sizeof ret->name, ref);
-    ret->upload = true;
+    ret->origin = MODEL_UPLOAD;
     err_set(&ret->absent, ERR_NOT_FOUND, "there is no upload '%s' that this caller may see; `brrctl checkpoints` lists them",
             ref + strlen(upload_prefix));
     return models_upload_path(m, ref + strlen(upload_prefix), ret->path, err);
@@ -85,11 +71,6 @@ static int refer_builtin(const struct models *m, const char *ref, struct model_r
 }
 
 static int refer_file(const char *ref, struct model_ref *ret, struct err *err) {
-    if (model_fetch_is_url(ref))
-        return err_set(err, ERR_PRECONDITION,
-                       "model %.200s lies in a store, which jobs and streams alone can name; here serve it first: `brrctl "
-                       "checkpoint promote %.200s NAME`, and say NAME",
-                       ref, ref);
     if (!strchr(ref, '/')) {
         const char *nearest = builtin_nearest(ref);
         return err_set(
@@ -98,13 +79,13 @@ static int refer_file(const char *ref, struct model_ref *ret, struct err *err) {
             nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
     }
     str_copy(ret->name, sizeof ret->name, "file"); /* never a path in a metric */
-    ret->client_path = true;
+    ret->origin = MODEL_OF_CALLER;
     return str_copy(ret->path, sizeof ret->path, ref) ? 0 : err_set(err, ERR_RANGE, "the path of the model is too long");
 }
 
 int models_refer(struct models *m, const char *ref, struct model_ref *ret, struct err *err) {
     const struct served_model *served = models_find(m, ref);
-    *ret = (struct model_ref){.known = served != NULL, .places = *m->config.places};
+    *ret = (struct model_ref){.origin = served ? MODEL_SERVED : MODEL_OF_DAEMON, .places = *m->config.places};
     if (!*ref)
         return err_set(err, ERR_INVALID, "no model named; expected a served name, job:ID or a model file");
     if (served && served->changed) {
@@ -119,6 +100,8 @@ int models_refer(struct models *m, const char *ref, struct model_ref *ret, struc
     }
     if (str_starts(ref, upload_prefix))
         return refer_upload(m, ref, ret, err);
+    if (model_fetch_is_url(ref))
+        return model_ref_object(m->config.places, ref, ret, err);
     if (m->config.cache && builtin_has(ref))
         return refer_builtin(m, ref, ret, err);
     if (!str_starts(ref, "job:"))
@@ -126,28 +109,6 @@ int models_refer(struct models *m, const char *ref, struct model_ref *ret, struc
     size_t id = strcspn(ref, "@");
     str_format(ret->name, sizeof ret->name, "%.*s", (int)(id < LIVE_NAME - 1 ? id : LIVE_NAME - 1), ref);
     return m->config.job_model(m->config.ctx, ref, ret, err);
-}
-
-int model_ref_find(struct model_ref *r, struct err *err) {
-    char ref[LIVE_PATH];
-    if (r->client_path) {
-        str_copy(ref, sizeof ref, r->path);
-        return places_model_file(&r->places, ref, r->path, err);
-    }
-    if (r->upload && r->places.limited && !upload_owner_is(r->path, r->places.viewer)) {
-        if (err)
-            *err = r->absent;
-        return r->absent.code;
-    }
-    if (r->known || fsio_exists(r->path))
-        return 0;
-    if (*r->spare && fsio_exists(r->spare)) {
-        str_copy(r->path, sizeof r->path, r->spare);
-        return 0;
-    }
-    if (err)
-        *err = r->absent;
-    return r->absent.code;
 }
 
 /* ---- served names ---- */
@@ -164,7 +125,7 @@ int models_count(const struct models *m) { return m->count; }
 enum models_state models_state(const struct models *m) {
     bool failed = m->n_missing > 0;
     for (int i = 0; i < m->n_fetching; i++)
-        if (m->fetching[i]->kind != FETCH_REMOVE)
+        if (!m->fetching[i]->removes)
             return MODELS_LOADING;
     for (int i = 0; i < m->count; i++) {
         if (m->served[i]->loading)
@@ -326,33 +287,26 @@ static int check_settled(const struct models *m, const char *name, struct err *e
 
 /* What a record says of the model that was fetched. */
 static struct served_record record_of(const struct fetching *f) {
-    return (struct served_record){f->name, f->kept.path, f->ref, f->kept.sha256, f->device};
+    return (struct served_record){f->name, f->file.path, f->ref, f->file.sha256, f->device};
 }
 
 static int write_record(struct db *db, void *what, struct err *err) {
-    const struct served_record record = record_of(*(struct fetching **)what);
-    return serveddb_save(db, &record, err);
-}
-
-static void fetch_file(struct fetching *f) {
-    const bool url = f->kind == FETCH_STORE;
-    int rc = url ? model_fetch_run(&f->fetch, &f->err) : model_ref_find(&f->file, &f->err);
-    if (rc)
-        return;
-    if (atomic_load(&f->fetch.stop)) /* too late for the fetch, but nobody waits any more */
-        err_set(&f->err, ERR_CANCELLED, "model %.200s is not served: given up meanwhile", f->ref);
-    else
-        served_file_make(f->models->config.places->results_dir, f->name, url ? f->path : f->file.path, &f->kept, &f->err);
+    struct fetching *f = *(struct fetching **)what;
+    const struct served_record record = record_of(f);
+    int rc = serveddb_path(db, f->name, f->before, err);
+    return rc ? rc : serveddb_save(db, &record, err);
 }
 
 /* Files that a record names stay until it is gone. */
 static void fetch_work(uv_work_t *work) {
     struct fetching *f = work->data;
-    if (f->kind != FETCH_REMOVE)
-        fetch_file(f);
+    if (!f->removes)
+        model_resolve(&f->from, &(struct model_wish){.owner = f->name, .stop = &f->stop}, &f->file, &f->err);
     else if (!db_writer_sync(f->models->config.writer, NULL))
-        served_file_remove(f->models->config.places->results_dir, f->name, f->kept.path);
+        model_file_release(&f->file);
 }
+
+static bool from_store(const struct fetching *f) { return !f->removes && f->from.origin == MODEL_OBJECT; }
 
 static void fetch_done(uv_work_t *work, int status);
 
@@ -360,15 +314,15 @@ static void start_fetches(struct models *m) {
     int running = 0, from_stores = 0;
     for (int i = 0; i < m->n_fetching; i++) {
         running += m->fetching[i]->started;
-        from_stores += m->fetching[i]->started && m->fetching[i]->kind == FETCH_STORE;
+        from_stores += m->fetching[i]->started && from_store(m->fetching[i]);
     }
     for (int i = 0; i < m->n_fetching && running < MODELS_MAX_WORK; i++) {
         struct fetching *f = m->fetching[i];
-        if (f->started || (f->kind == FETCH_STORE && from_stores >= MODELS_MAX_FETCHES))
+        if (f->started || (from_store(f) && from_stores >= MODELS_MAX_FETCHES))
             continue;
         f->started = true;
         running++;
-        from_stores += f->kind == FETCH_STORE;
+        from_stores += from_store(f);
         uv_queue_work(m->config.loop, &f->work, fetch_work, fetch_done); /* fails for want of a function alone */
     }
 }
@@ -404,7 +358,7 @@ static void leave_list(struct models *m, const struct fetching *f) {
     memmove(m->fetching + i, m->fetching + i + 1, (size_t)(--m->n_fetching - i) * sizeof *m->fetching);
 }
 
-/* The record names the file, which takes the name and is loaded next. The files before it go last. */
+/* The record names the file, which takes the name and is loaded next. The file before it goes last. */
 static void serve_kept(struct models *m, struct fetching *f) {
     struct served_model *old = (struct served_model *)(uintptr_t)models_find(m, f->name), *s = f->row;
     if (old)
@@ -412,8 +366,9 @@ static void serve_kept(struct models *m, struct fetching *f) {
     s->done = f->done;
     s->ctx = f->ctx;
     add(m, s);
-    f->kind = FETCH_REMOVE;
-    if (f->adopted) /* snapshots of streams may still name the file */
+    f->removes = true;
+    f->file = model_file_recorded(m->config.places->results_dir, f->before);
+    if (f->adopted || !strcmp(s->path, f->before)) /* adopted: snapshots of streams may still name the file */
         free(f);
     else
         queue_fetch(m, f);
@@ -456,9 +411,9 @@ static void fetch_done(uv_work_t *work, int status) {
     (void)status;
     leave_list(m, f);
     start_fetches(m);
-    if (f->kind == FETCH_STORE && !f->err.code)
+    if (from_store(f) && !f->err.code)
         log_info("model fetched", "model=%s from=%s", f->name, f->ref);
-    if (f->kind == FETCH_REMOVE) {
+    if (f->removes) {
         free(f);
     } else if (f->err.code || record_kept(m, f, &f->err)) {
         fetch_failed(m, f);
@@ -467,12 +422,11 @@ static void fetch_done(uv_work_t *work, int status) {
 }
 
 /* File work for this name; one piece at a time. */
-static int new_fetch(struct models *m, enum fetch_kind kind, const char *name, const char *ref, struct fetching **ret,
-                     struct err *err) {
+static int new_fetch(struct models *m, const char *name, const char *ref, struct fetching **ret, struct err *err) {
     for (int i = 0; i < m->n_fetching; i++)
         if (!strcmp(m->fetching[i]->name, name))
             return err_set(err, ERR_UNAVAILABLE, "model '%s' is being %s; try again in a moment", name,
-                           m->fetching[i]->kind == FETCH_STORE ? "fetched" : "loaded or unloaded");
+                           from_store(m->fetching[i]) ? "fetched" : "loaded or unloaded");
     int rc = check_settled(m, name, err);
     if (rc)
         return rc;
@@ -485,7 +439,6 @@ static int new_fetch(struct models *m, enum fetch_kind kind, const char *name, c
         free(f);
         return err_set(err, ERR_RANGE, "model %.200s…: the name is too long", ref);
     }
-    f->kind = kind;
     str_copy(f->name, sizeof f->name, name);
     f->models = m;
     f->work.data = f;
@@ -493,30 +446,22 @@ static int new_fetch(struct models *m, enum fetch_kind kind, const char *name, c
     return 0;
 }
 
-/* The object of a store becomes the upload of this name; a file is looked for. */
-static int prepare_fetch(struct models *m, struct fetching *f, struct err *err) {
-    const struct places *places = m->config.places;
-    if (f->kind == FETCH_FILE)
-        return models_refer(m, f->ref, &f->file, err);
-    int rc = models_upload_path(m, f->name, f->path, err);
-    return rc ? rc : model_fetch_init(&f->fetch, places->stores, places->n_stores, f->ref, f->path, err);
-}
-
 int models_serve(struct models *m, const struct models_request *request, models_done_fn *done, void *ctx, struct err *err) {
     const char *name = request->name, *ref = request->ref, *device = request->device ? request->device : "";
     struct fetching *f = NULL;
+    char upload[LIVE_PATH];
     uint32_t devices;
     int rc;
-    if ((rc = check_name(name, err)) || (rc = find_devices(m, device, &devices, err)))
+    if ((rc = models_upload_path(m, name, upload, err)) || (rc = find_devices(m, device, &devices, err)))
         return rc;
     for (int i = 0; !done && i < m->n_fetching; i++)
         if (!strcmp(m->fetching[i]->name, name) && !strcmp(m->fetching[i]->ref, ref)) {
             m->fetching[i]->named = true; /* the configuration was read again, or a caller was faster */
             return 0;
         }
-    if ((rc = new_fetch(m, model_fetch_is_url(ref) ? FETCH_STORE : FETCH_FILE, name, ref, &f, err)))
+    if ((rc = new_fetch(m, name, ref, &f, err)))
         return rc;
-    if ((rc = prepare_fetch(m, f, err))) {
+    if ((rc = models_refer(m, ref, &f->from, err))) {
         free(f);
         return rc;
     }
@@ -552,7 +497,7 @@ void models_forget(struct models *m, void *ctx) {
         if (m->fetching[i]->ctx == ctx) {
             m->fetching[i]->done = NULL;
             if (!m->fetching[i]->named)
-                atomic_store(&m->fetching[i]->fetch.stop, true);
+                atomic_store(&m->fetching[i]->stop, true);
         }
 }
 
@@ -560,7 +505,7 @@ void models_stop(struct models *m) {
     if (m)
         m->stopping = true;
     for (int i = 0; m && i < m->n_fetching; i++)
-        atomic_store(&m->fetching[i]->fetch.stop, true);
+        atomic_store(&m->fetching[i]->stop, true);
 }
 
 static int remove_record(struct db *db, void *name, struct err *err) { return serveddb_remove(db, name, err); }
@@ -574,10 +519,13 @@ int models_unserve(struct models *m, const char *name, struct err *err) {
     const struct db_order order = {.write = remove_record, .what = what, .size = sizeof what};
     int rc;
     str_copy(what, sizeof what, name);
-    if ((rc = new_fetch(m, FETCH_REMOVE, name, "", &f, err)) || (rc = db_writer_post(m->config.writer, &order, err))) {
+    if ((rc = new_fetch(m, name, "", &f, err)) || (rc = serveddb_path(m->config.db, name, f->before, err)) ||
+        (rc = db_writer_post(m->config.writer, &order, err))) {
         free(f);
         return rc;
     }
+    f->removes = true;
+    f->file = model_file_recorded(m->config.places->results_dir, f->before);
     if (s)
         drop(m, s);
     find_missing(m, name, true);
@@ -626,14 +574,15 @@ void models_report(struct models *m, struct live_report *r) {
         done(s->ctx, s->opened, s->opened ? NULL : &s->err);
 }
 
-/* A file served/NAME.safetensors of an earlier version gets a name that no other model can take. */
+/* A file served/NAME.safetensors of an earlier version gets a link that no other model can take. */
 static int adopt(struct models *m, const struct served_record *r, struct err *err) {
     struct fetching *f = NULL;
-    int rc = new_fetch(m, FETCH_FILE, r->name, r->ref, &f, err);
+    int rc = new_fetch(m, r->name, r->ref, &f, err);
     if (rc)
         return rc;
-    f->adopted = f->named = f->file.known = true;
-    str_copy(f->file.path, sizeof f->file.path, r->path);
+    f->adopted = f->named = true;
+    f->from = (struct model_ref){.origin = MODEL_SERVED, .places = *m->config.places};
+    str_copy(f->from.path, sizeof f->from.path, r->path);
     str_copy(f->device, sizeof f->device, r->device);
     queue_fetch(m, f);
     return 0;

@@ -1,33 +1,20 @@
 /* models: resolves model REFs and manages the models served under a name. A REF is a served name, the name of a built-in model
  * (detect/builtin.h) that no served model has, "job:…" (jobs/jobref.h), "upload:NAME", or a path that the daemon may open
  * (models/places.h); a bare name is only ever that of a served or built-in model. Served models stay loaded and are loaded again
- * after a restart, each from its own file (models/served_file.h), whose SHA-256 is in the record: weights that have changed do not
- * serve. A model to be served may be in a store
- * ("store://NAME/KEY"): it is fetched first, on libuv's thread pool, and becomes the upload of the served name; all other uses of
- * such a file lease it (models/model_lease.h). Loop thread. */
+ * after a restart, each from a link of its own (models/model_file.h), whose SHA-256 is in the record: weights that have changed do
+ * not serve. A model to be served may be in a store ("store://NAME/KEY"): it is fetched first, on libuv's thread pool, and becomes
+ * the upload of the served name; all other uses of such a file lease it. Loop thread. */
 #ifndef BRR_DAEMON_MODELS_MODELS_H
 #define BRR_DAEMON_MODELS_MODELS_H
 #include "base/metrics.h"
 #include "daemon/db/db_writer.h"
-#include "daemon/live/live_message.h"
-#include "daemon/models/places.h"
+#include "daemon/models/model_ref.h"
 
 typedef struct uv_loop_s uv_loop_t;
 
 /* File work occupies threads that the loop needs for other work, so only a few pieces run at a time, and fewer fetches from stores;
  * up to MODELS_MAX pieces can wait. */
 enum { MODELS_MAX = LIVE_MAX_MODELS, MODELS_MAX_WORK = 4, MODELS_MAX_FETCHES = 2, MODELS_MAX_DEVICES = 16 };
-
-/* A REF resolved from the job records; no file is opened. */
-struct model_ref {
-    char path[LIVE_PATH], spare[LIVE_PATH]; /* of the file; where else it may be, or "" */
-    char name[LIVE_NAME];                   /* the bounded name its metrics go under */
-    bool known;                             /* it serves: there is nothing to look at */
-    bool client_path;                       /* path is what the client said */
-    bool upload;                            /* it may belong to another caller */
-    struct places places;                   /* what that client may open */
-    struct err absent;                      /* the error for a file that is not there */
-};
 
 struct models_config {
     struct db *db;            /* to read; borrowed */
@@ -54,13 +41,10 @@ int models_new(const struct models_config *config, struct models **ret, struct e
 void models_stop(struct models *m);
 void models_free(struct models *m);
 
-/* Resolves a REF for the current caller (places) from the records alone; no file is read. NOT_FOUND, also for a job that the caller
- * may not see, and DENIED list the paths that were tried. */
+/* Looks a REF up for the current caller (places) in the tables alone; no file is read. NOT_FOUND, also for a job that the caller
+ * may not see. model_resolve finds the file. */
 int models_refer(struct models *m, const char *ref, struct model_ref *ret, struct err *err);
-/* Checks that the file exists and may be opened by the caller of models_refer, and completes its path. NOT_FOUND or DENIED list the
- * paths that were tried. Any thread; blocks on the volume. */
-int model_ref_find(struct model_ref *r, struct err *err);
-/* The file path of an upload's name. INVALID for a name other than [A-Za-z0-9._-]+. */
+/* model_upload_path in this daemon's folder. */
 int models_upload_path(const struct models *m, const char *name, char path[LIVE_PATH], struct err *err);
 /* Serves REF under a name; replaces the model of that name once the new one is fetched and loaded. done(ctx, opened or NULL, err)
  * is called once, later, on the loop. */

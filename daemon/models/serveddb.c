@@ -1,5 +1,9 @@
 #include "daemon/models/serveddb.h"
 
+#include "base/str.h"
+
+enum { PATH = 4096 };
+
 int serveddb_setup(struct db *db, struct err *err) {
     static const struct db_column columns[] = {
         {"name", "TEXT"}, {"path", "TEXT"}, {"ref", "TEXT"}, {"sha256", "TEXT"}, {"device", "TEXT"}};
@@ -42,16 +46,34 @@ int serveddb_remove(struct db *db, const char *name, struct err *err) {
     return rc ? rc : change(db, "INSERT OR REPLACE INTO unloaded(name) VALUES(?)", "forget a served model", name, err);
 }
 
-int serveddb_find(struct db *db, const char *name, bool *ret, struct err *err) {
+/* *ret: whether the query, whose only parameter is the text, has a row; path: its first column, unless NULL. */
+static int look_up(struct db *db, const char *sql, const char *text, bool *ret, char *path, struct err *err) {
     struct db_query q;
-    int rc = db_query(db, "SELECT 1 FROM served WHERE name=?1 UNION ALL SELECT 1 FROM unloaded WHERE name=?1",
-                      "look up a served model", &q, err);
+    int rc = db_query(db, sql, "look up a served model", &q, err);
     if (rc)
         return rc;
-    db_put_text(&q, name);
+    db_put_text(&q, text);
     rc = db_next(&q, ret, err);
+    if (rc == 0 && *ret && path)
+        str_copy(path, PATH, db_text(&q, 0));
     db_done(&q);
     return rc;
+}
+
+int serveddb_find(struct db *db, const char *name, bool *ret, struct err *err) {
+    return look_up(db, "SELECT 1 FROM served WHERE name=?1 UNION ALL SELECT 1 FROM unloaded WHERE name=?1", name, ret, NULL, err);
+}
+
+int serveddb_path(struct db *db, const char *name, char path[PATH], struct err *err) {
+    bool row;
+    *path = '\0';
+    return look_up(db, "SELECT path FROM served WHERE name=?", name, &row, path, err);
+}
+
+bool serveddb_names_file(struct db *db, const char *path) {
+    bool row;
+    return look_up(db, "SELECT 1 FROM served WHERE path=?1 UNION ALL SELECT 1 FROM pins WHERE path=?1", path, &row, NULL, NULL) ||
+           row;
 }
 
 int serveddb_load(struct db *db, void (*visit)(void *ctx, const struct served_record *record), void *ctx, struct err *err) {

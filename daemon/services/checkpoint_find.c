@@ -73,7 +73,7 @@ static int match_path(void *ctx, const struct jobdb_checkpoint *c) {
 
 void checkpoint_find_file(struct offload *work) {
     struct checkpoint_find *o = (struct checkpoint_find *)work;
-    if (!model_ref_find(&o->file, &work->err))
+    if (!model_resolve(&o->model, NULL, &o->file, &work->err))
         checkpoint_file_read(&o->about, o->ref, o->file.path, &o->unreadable);
     db_wait(o->db); /* its record is read next */
 }
@@ -81,7 +81,7 @@ void checkpoint_find_file(struct offload *work) {
 void *checkpoint_find_new(struct rpc_call *call, size_t size, const char *ref, void (*drop)(struct offload *work),
                           struct err *err) {
     struct checkpoint_find *o = offload_new(call, OFFLOAD_FILES, size, drop, err);
-    if (!o || models_refer(services_of(call)->models, ref, &o->file, err))
+    if (!o || models_refer(services_of(call)->models, ref, &o->model, err))
         return NULL;
     str_copy(o->ref, sizeof o->ref, ref);
     o->db = services_of(call)->db;
@@ -96,7 +96,7 @@ Brr__V1__Checkpoint *checkpoint_found(struct checkpoint_find *o) {
         return NULL;
     if (!o->work.err.code)
         jobdb_records(services_of(call)->db, "", match_path, o, &o->work.err);
-    if (!o->work.err.code && o->recorded && !o->file.known &&
+    if (!o->work.err.code && o->recorded && o->model.origin != MODEL_SERVED &&
         !services_sees_job(call, sched_get(services_of(call)->sched, o->record.job_id)))
         err_set(&o->work.err, ERR_NOT_FOUND, "there is no checkpoint '%.200s' that this caller may see", o->ref);
     if (!o->work.err.code && !o->recorded)

@@ -18,7 +18,8 @@ struct checkpoint_find {
     struct db *db;            /* read only */
     struct db_writer *writer; /* of changes, on the pool */
     char ref[LIVE_PATH];
-    struct model_ref file;
+    struct model_ref model; /* as the tables know it */
+    struct model_file file;
     struct checkpoint_file about; /* what the file says of itself, or */
     struct err unreadable;        /* why it says nothing, which matters only without a record */
     struct jobdb_checkpoint record;

@@ -10,8 +10,8 @@
 
 /* Shares of the pool, whose size (daemon/main.c) leaves room for the work of models, streams and the scheduler. */
 static const int shares[OFFLOAD_CLASSES] = {
-    [OFFLOAD_SUBMIT] = 4, [OFFLOAD_VALIDATE] = 1, [OFFLOAD_OPEN] = 4,   [OFFLOAD_LOGS] = 4,
-    [OFFLOAD_FILES] = 4,  [OFFLOAD_RECORD] = 1,   [OFFLOAD_DOCTOR] = 1,
+    [OFFLOAD_SUBMIT] = 4, [OFFLOAD_VALIDATE] = 1, [OFFLOAD_OPEN] = 4,   [OFFLOAD_FETCH] = 8,
+    [OFFLOAD_LOGS] = 4,   [OFFLOAD_FILES] = 4,    [OFFLOAD_RECORD] = 1, [OFFLOAD_DOCTOR] = 1,
 };
 
 struct pool_share *offload_share(struct services *services, enum offload_class class) {

@@ -15,6 +15,7 @@ enum offload_class {
     OFFLOAD_SUBMIT,   /* recordings and models that a job names */
     OFFLOAD_VALIDATE, /* the same, and an estimate */
     OFFLOAD_OPEN,     /* the model of a stream */
+    OFFLOAD_FETCH,    /* that of a store */
     OFFLOAD_LOGS,     /* logs and events of jobs */
     OFFLOAD_FILES,    /* models, checkpoints and networks */
     OFFLOAD_RECORD,   /* waits for the volume of the job database */

@@ -73,7 +73,6 @@ struct services {
     struct places places;
     struct submission_rules rules; /* over these places */
     struct source_config source;   /* stores, and the cache of their objects */
-    int leasings;                  /* number of threads that fetch models from stores for streams */
     struct pool_share shares[OFFLOAD_CLASSES];
     struct watch *watches;      /* open Watch calls, svc_jobs.c */
     int64_t validate_ms;        /* limits.validate; 0: none */

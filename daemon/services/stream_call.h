@@ -5,7 +5,7 @@
 
 #include "brr/v1/stream.pb-c.h"
 #include "daemon/models/model_fetch.h"
-#include "daemon/models/model_lease.h"
+#include "daemon/models/model_ref.h"
 #include "daemon/services/services.h"
 
 /* How far an Open is. It waits for one thing at a time, and from the first to OPEN it is kept. */
@@ -13,8 +13,7 @@ enum opening {
     OPENING_NONE,      /* no Open has come, or it was refused */
     OPENING_RESTORING, /* the daemon has just started: its session may be restored; ack_timer is the next look */
     OPENING_CLAIMING,  /* its session may be another daemon's: awaited.claim */
-    OPENING_LEASING,   /* its model lies in a store: awaited.leasing */
-    OPENING_FINDING,   /* whether its model's file is there is being found out: awaited.finding */
+    OPENING_FINDING,   /* its model's file is looked for, or fetched: awaited.finding */
     OPENING_OPEN       /* it has a session */
 };
 
@@ -24,14 +23,13 @@ struct stream_call {
     enum opening opening;
     union {
         struct session_claim *claim;
-        struct model_leasing *leasing;
         struct finding *finding;
     } awaited;
     int looks;     /* of OPENING_RESTORING */
     bool claimed;  /* the session was asked for */
     uint8_t *open; /* the Open that waits, packed */
     size_t open_len;
-    struct model_lease lease; /* the model, to the end */
+    struct model_file model; /* to the end; zeroed while it serves */
     uv_timer_t ack_timer;
     bool ack_waiting, held, full, half_closed, opened, resumed, ended;
     const char *outcome; /* how it ended, for the metric */

@@ -9,7 +9,7 @@
 #include "daemon/services/stream_call.h"
 #include "eeg/dsp.h"
 
-enum { MAX_RATE_HZ = 65536, MAX_LEASINGS = 8, RESTORING_LOOK_MS = 50, RESTORING_LOOKS = 100, RESTORING_RETRY_MS = 5000 };
+enum { MAX_RATE_HZ = 65536, RESTORING_LOOK_MS = 50, RESTORING_LOOKS = 100, RESTORING_RETRY_MS = 5000 };
 
 enum { MAX_LANES = 64 /* channels that a montage reads at most */ };
 static const double MAX_COST = 0.1;         /* seconds of a processor per second of EEG: others have their share too */
@@ -278,17 +278,6 @@ static bool claim_session(struct stream_call *c, const Brr__V1__Open *in) {
     return keep_open(c, in) || true;
 }
 
-static void on_leased(void *ctx, const struct model_lease *lease, const struct err *err) {
-    struct stream_call *c = ctx;
-    c->opening = OPENING_NONE;
-    if (!lease) {
-        stream_call_refuse(c, err, NULL, 0);
-        return;
-    }
-    c->lease = *lease;
-    open_kept(c, c->lease.path, "store");
-}
-
 /* A fetch takes room in the cache and traffic of the store, as a job does. */
 static bool may_fetch(const struct stream_call *c, struct err *err) {
     const struct auth_caller *caller = rpc_caller(c->call);
@@ -301,73 +290,70 @@ static bool may_fetch(const struct stream_call *c, struct err *err) {
     return false;
 }
 
-/* The model lies in a store: the stream begins when it is here. */
-static void lease_model(struct stream_call *c, const Brr__V1__Open *in) {
-    struct services *services = services_of(c->call);
-    struct err err;
-    const struct model_lease_start start = {
-        .loop = services->loop, .config = &services->source, .threads = &services->leasings, .done = on_leased, .ctx = c};
-    if (services->leasings == MAX_LEASINGS) {
-        err_set(&err, ERR_UNAVAILABLE, "%d models are being fetched for other streams; try again later", services->leasings);
-        stream_call_refuse(c, &err, "OVERLOADED", SESSION_RETRY_MS);
-        return;
-    }
-    if (!keep_open(c, in))
-        return;
-    if (model_lease_start(&start, in->model, &c->awaited.leasing, &err))
-        stream_call_refuse(c, &err, NULL, 0);
-    else
-        c->opening = OPENING_LEASING;
-}
-
-/* A model that does not serve: whether its file is there is found out on libuv's thread pool. */
+/* The file of a model that does not serve, looked for or fetched on libuv's thread pool. */
 struct finding {
     struct pool_work work;
     struct stream_call *c; /* NULL once the call has ended */
+    uv_loop_t *loop;
+    const struct source_config *source;
     struct model_ref ref;
+    struct model_file file;
+    atomic_bool stop;
     struct err err;
 };
 
 static void find_work(struct pool_work *work) {
     struct finding *f = (struct finding *)work;
-    model_ref_find(&f->ref, &f->err);
+    model_resolve(&f->ref, &(struct model_wish){.source = f->source, .stop = &f->stop}, &f->file, &f->err);
 }
 
 static void find_done(struct pool_work *work) {
     struct finding *f = (struct finding *)work;
     struct stream_call *c = f->c;
-    if (c)
+    if (c) {
         c->opening = OPENING_NONE;
+        c->model = f->file;
+    } else {
+        model_file_release_later(f->loop, &f->file);
+    }
     if (c && f->err.code)
         stream_call_refuse(c, &f->err, NULL, 0);
     else if (c)
-        open_kept(c, f->ref.path, f->ref.name);
+        open_kept(c, c->model.path, f->ref.name);
     free(f);
 }
 
 static void find_model(struct stream_call *c, const struct model_ref *ref, const Brr__V1__Open *in) {
-    struct finding *f = calloc(1, sizeof *f);
+    struct services *services = services_of(c->call);
+    const bool object = ref->origin == MODEL_OBJECT;
+    struct pool_share *share = offload_share(services, object ? OFFLOAD_FETCH : OFFLOAD_OPEN);
+    struct finding *f = NULL;
     struct err err;
-    if (!f) {
+    if (object && share->working == share->most) {
+        err_set(&err, ERR_UNAVAILABLE, "%d models are being fetched for other streams; try again later", share->working);
+        stream_call_refuse(c, &err, "OVERLOADED", SESSION_RETRY_MS);
+        return;
+    }
+    if (!keep_open(c, in))
+        return;
+    if (!(f = calloc(1, sizeof *f))) {
         err_set(&err, ERR_EXHAUSTED, "out of memory for a stream");
         stream_call_refuse(c, &err, NULL, 0);
         return;
     }
-    if (!keep_open(c, in)) {
-        free(f);
-        return;
-    }
-    struct services *services = services_of(c->call);
     f->c = c;
+    f->loop = services->loop;
+    f->source = &services->source;
     f->ref = *ref;
     c->awaited.finding = f;
     c->opening = OPENING_FINDING;
-    pool_share_start(offload_share(services, OFFLOAD_OPEN), services->loop, &f->work, find_work, find_done);
+    pool_share_start(share, services->loop, &f->work, find_work, find_done);
 }
 
 /* Its call has ended. */
 static void forget_finding(struct finding *f) {
     f->c = NULL;
+    atomic_store(&f->stop, true);
     if (pool_share_cancel(&f->work))
         free(f);
 }
@@ -381,11 +367,9 @@ void stream_call_open(struct stream_call *c, const Brr__V1__Open *in) {
         return;
     else if (model_fetch_is_url(in->model) && !may_fetch(c, &err))
         stream_call_refuse(c, &err, "ROLE_TOO_SMALL", 0);
-    else if (model_fetch_is_url(in->model))
-        lease_model(c, in);
     else if (models_refer(services_of(c->call)->models, in->model, &ref, &err))
         stream_call_refuse(c, &err, NULL, 0);
-    else if (ref.known)
+    else if (ref.origin == MODEL_SERVED)
         open_session(c, in, ref.path, ref.name, true);
     else
         find_model(c, &ref, in);
@@ -396,9 +380,6 @@ void stream_call_opening_done(struct stream_call *c) {
     case OPENING_CLAIMING:
         c->awaited.claim->ctx = NULL;
         break;
-    case OPENING_LEASING:
-        model_lease_forget(c->awaited.leasing);
-        break;
     case OPENING_FINDING:
         forget_finding(c->awaited.finding);
         break;
@@ -407,6 +388,6 @@ void stream_call_opening_done(struct stream_call *c) {
     case OPENING_OPEN:
         break;
     }
-    model_lease_release(services_of(c->call)->loop, &c->lease);
+    model_file_release_later(services_of(c->call)->loop, &c->model);
     free(c->open);
 }

@@ -7,7 +7,6 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "daemon/models/served_file.h"
 #include "daemon/models/upload_owner.h"
 #include "daemon/services/checkpoint_find.h"
 #include "daemon/services/convert.h"
@@ -272,30 +271,32 @@ struct pinning {
     struct checkpoint_find one;
     const char *results_dir;
     bool pinned;
-    char name[JOB_ID_SIZE + 32], kept[LIVE_PATH];
 };
 
 /* A second link of the file survives pruning; it is what the pin records. On the pool. */
 static void keep_link(struct offload *work) {
     struct pinning *p = (struct pinning *)work;
     const struct jobdb_checkpoint *c = &p->one.record;
-    const char *from = p->one.file.path;
-    if (served_file_link(p->results_dir, "pinned", p->name, from, p->kept, &work->err))
+    char owner[JOB_ID_SIZE + 32];
+    struct model_file kept, before = model_file_recorded(p->results_dir, c->kept);
+    str_format(owner, sizeof owner, "%s@%lld", c->job_id, (long long)c->c.step); /* no name of a model that serves */
+    if (model_file_link(p->results_dir, owner, p->one.file.path, &kept, &work->err))
         return;
-    if (!strcmp(p->kept, from) && strcmp(p->kept, c->kept) != 0)
+    if (kept.hold == MODEL_FREE)
         err_set(&work->err, ERR_UNSUPPORTED,
                 "job:%s@%lld cannot be pinned: the volume of paths.results has no hard links; "
                 "`brrctl checkpoint get` copies it to a place of yours",
                 c->job_id, (long long)c->c.step);
-    else
-        change_record(&p->one, write_pin, p->kept);
+    else if (!change_record(&p->one, write_pin, kept.path) && strcmp(before.path, kept.path) != 0)
+        model_file_release(&before); /* of an earlier version */
 }
 
 /* On the pool. */
 static void drop_link(struct offload *work) {
     struct pinning *p = (struct pinning *)work;
-    if (!change_record(&p->one, write_unpin, "") && *p->one.record.kept)
-        unlink(p->one.record.kept);
+    struct model_file kept = model_file_recorded(p->results_dir, p->one.record.kept);
+    if (!change_record(&p->one, write_unpin, ""))
+        model_file_release(&kept);
 }
 
 static void answer_pin(struct offload *work) {
@@ -315,7 +316,6 @@ static void answer_pin(struct offload *work) {
 
 static void pin_found(struct offload *work) {
     struct pinning *p = (struct pinning *)work;
-    const struct jobdb_checkpoint *c = &p->one.record;
     if (!checkpoint_found(&p->one))
         return;
     if (!p->one.recorded) {
@@ -324,7 +324,6 @@ static void pin_found(struct offload *work) {
         rpc_finish(work->call, &work->err);
         return;
     }
-    str_format(p->name, sizeof p->name, "%s-%lld", c->job_id, (long long)c->c.step);
     if (p->pinned)
         offload_start(work, keep_link, answer_pin);
     else

@@ -148,13 +148,14 @@ struct description {
     struct offload work;
     char name[LIVE_PATH], served[LIVE_PATH]; /* the reference that the name serves, while it loads */
     struct model_ref ref;
+    struct model_file found;
     struct modelfile file;
 };
 
 static void read_model(struct offload *work) {
     struct description *d = (struct description *)work;
-    if (!model_ref_find(&d->ref, &work->err))
-        modelfile_read(d->ref.path, &d->file, &work->err);
+    if (!model_resolve(&d->ref, NULL, &d->found, &work->err))
+        modelfile_read(d->found.path, &d->file, &work->err);
 }
 
 static void answer_description(struct offload *work) {
@@ -162,7 +163,7 @@ static void answer_description(struct offload *work) {
     if (!offload_good(work))
         return;
     struct arena *arena = rpc_arena(work->call);
-    Brr__V1__ModelDescription *m = describe(arena, d->name, d->ref.path, &d->file);
+    Brr__V1__ModelDescription *m = describe(arena, d->name, d->found.path, &d->file);
     if (m && !(m->ref = arena_strdup(arena, d->served)))
         m = NULL;
     if (answer(work->call, m, &work->err))

@@ -10,7 +10,6 @@
 #include "base/queue.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
-#include "daemon/models/model_lease.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/offload.h"
 #include "daemon/services/services.h"
@@ -30,7 +29,7 @@ struct validate {
     struct estimate_config config;
     struct estimate estimate;
     struct submission_refs refs;
-    struct model_lease leases[JOBFILE_MAX_REFS];  /* of refs that are objects, while they are looked at */
+    struct model_file leases[JOBFILE_MAX_REFS];   /* of refs that are objects, while they are looked at */
     struct estimate_file files[JOBFILE_MAX_REFS]; /* those at hand */
     int64_t default_wall_clock_ms;
     bool limit_only;     /* the limit alone is asked about */
@@ -79,10 +78,10 @@ static void patient(void *ctx, const char *name) {
 /* Fetches an object, unless it is in the cache. A store that does not answer now may do so when the job runs. */
 static int lease_object(struct validate *v, int i, struct err *err) {
     const struct jobfile_ref *ref = &v->refs.at[i].ref;
-    struct model_lease *lease = &v->leases[i];
+    struct model_file *lease = &v->leases[i];
     struct err why = {0};
     char text[800], line[1000];
-    int rc = model_lease_take(&v->source, ref->value, &v->work.gone, lease, &why);
+    int rc = model_file_lease(&v->source, ref->value, &v->work.gone, lease, &why);
     if (rc == ERR_UNAVAILABLE || (rc && why.room != ERR_ROOM_ENOUGH)) {
         str_format(line, sizeof line, "%s cannot be looked at now: %s", ref->key, err_text(&why, text, sizeof text));
         notice(v, line);
@@ -148,7 +147,7 @@ static void look_apart(struct offload *work) {
     int rc = measure(v, &v->work.err);
     source_close(v->fetched);
     for (int i = 0; i < v->refs.n; i++)
-        model_lease_drop(&v->leases[i]);
+        model_file_release(&v->leases[i]);
     if (!atomic_load(&v->measure))
         v->estimate.seconds_per_step = v->estimate.seconds_total = 0;
     if (v->limit_only)

@@ -133,8 +133,8 @@ def main():
         with open(f"{tmp}/backup/backup.json", encoding="utf-8") as f:
             manifest = json.load(f)
         names = [f["path"] for f in manifest["files"]]
-        assert json.loads(out)["files"] == len(names) and names[0] == "jobs.sqlite" and any(re.fullmatch(r"served/ward-\w{64}\.safetensors", n) for n in names)
-        assert any(n.startswith("pinned/") for n in names) and any(re.fullmatch("sessions/[0-9a-f]{32}", n) for n in names), names
+        assert json.loads(out)["files"] == len(names) and names[0] == "jobs.sqlite" and any(re.fullmatch(r"models/\w{64}-ward\.safetensors", n) for n in names)
+        assert any(re.fullmatch(r"models/\w{64}-.*@\d+\.safetensors", n) for n in names) and any(re.fullmatch("sessions/[0-9a-f]{32}", n) for n in names), names
         assert os.stat(f"{tmp}/backup").st_mode & 0o077 == 0
         code, _, err = d.ctl("backup", f"{tmp}/backup")
         assert code and "holds a backup already" in err, err

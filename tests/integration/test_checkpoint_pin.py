@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """A pinned checkpoint outlives its pruning under the same REF: it is listed, verified, fetched and streamed with, until it is unpinned."""
+import contextlib
 import json
 import os
+import sqlite3
 import sys
 import time
 import urllib.request
@@ -57,6 +59,21 @@ def check_card(d, job, source):
     assert code == 0 and "note" not in err and said()["card"] == card, err
 
 
+def as_before(d, job, kept):
+    """The folders of version 0.1, whose links were named otherwise, and a link that a crash left behind; the new paths."""
+    results = f"{d.dir}/results"
+    with contextlib.closing(sqlite3.connect(f"{d.dir}/jobs.sqlite")) as db, db:
+        [(path, sha256)] = db.execute("SELECT path, sha256 FROM served WHERE name='ward'")
+        new = [f"{results}/served/ward-{sha256}.safetensors", f"{results}/pinned/{job}-1.safetensors"]
+        for old, to in zip([path, kept], new):
+            os.makedirs(os.path.dirname(to), exist_ok=True)
+            os.rename(old, to)
+        os.link(new[0], f"{results}/models/left.safetensors")
+        db.execute("UPDATE served SET path=? WHERE path=?", (new[0], path))
+        assert db.execute("UPDATE pins SET path=? WHERE path=?", (new[1], kept)).rowcount == 1
+    return new
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=3, patients=2, hours=0.03)
@@ -76,7 +93,7 @@ def main():
         now = listed(d, job["job"])
         assert pinned in now and now[pinned]["pinned"] and now[pinned]["sha256"] == written["sha256"], now
         kept = now[pinned]["path"]
-        assert kept != original and "/pinned/" in kept and os.path.exists(kept), kept
+        assert kept != original and "/results/models/" in kept and os.path.exists(kept), kept
         code, out, err = d.ctl("checkpoint", "verify", pinned)
         assert code == 0, (out, err)
         assert d.ctl("checkpoint", "get", pinned, "--out", f"{tmp}/copy.safetensors")[0] == 0
@@ -85,12 +102,16 @@ def main():
         d.wait(job["job"], lambda j: j["state"] == "cancelled")
         check_card(d, job["job"], f"file://{tmp}/eeg")
         d.kill()
+        served, kept = as_before(d, job["job"], kept)
         d.start()  # the record of the pin is durable
+        assert listed(d, job["job"])[pinned]["path"] == kept
+        assert [m["checkpoint"] for m in map(json.loads, d.ctl("models", "--json")[1].splitlines()) if m["name"] == "ward"] == [served]
+        assert not os.path.exists(f"{d.dir}/results/models/left.safetensors"), "a link that no record names"
         models = [json.loads(line) for line in d.ctl("models", "--json")[1].splitlines()]
         assert [m["ref"] for m in models if m["name"] == "ward"] == [f"job:{job['job']}"], models  # while it loads too
         assert d.ctl("checkpoint", "pin", pinned)[0] == 0, "twice is fine"
         assert d.ctl("checkpoint", "unpin", pinned)[0] == 0
-        assert not os.path.exists(kept) and pinned not in listed(d, job["job"])
+        assert not os.path.exists(kept) and pinned not in listed(d, job["job"]), (kept, listed(d, job["job"]))
         code, _, err = d.ctl("checkpoint", "verify", pinned)
         assert code != 0 and "no such checkpoint" in err, err
         uploads = f"{d.dir}/results/uploads"

@@ -75,12 +75,13 @@ def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=21, patients=2, hours=0.04)
         d = HeldDaemon(tmp)
-        os.environ["BRR_HOLD_PATH"] = f"{tmp}/results/served"  # the models that serve, alone
         d.start()
         model = train(d, f"{tmp}/eeg")
         until(lambda: readyz(d)[0] == 200, "a daemon without models is not ready")
         assert d.ctl("checkpoint", "promote", model, "ward")[0] == 0
         assert d.stop() == 0
+        [served] = glob.glob(f"{tmp}/results/models/*-ward.safetensors")
+        os.environ["BRR_HOLD_PATH"] = served  # the model that serves, alone
 
         notified = Notified(f"{tmp}/notify")
         os.environ["NOTIFY_SOCKET"] = notified.path
@@ -106,7 +107,6 @@ def main():
         assert watch.next() == NOT_SERVING, "a Watch does not hear that the daemon stops"
         assert d.process.wait(timeout=120) == 0 and notified.said("STOPPING=1")
 
-        [served] = glob.glob(f"{tmp}/results/served/ward-*.safetensors")
         os.remove(served)
         d.start()
         until(lambda: "could not be loaded" in readyz(d)[1], "a model that cannot be loaded is not named")

@@ -238,16 +238,16 @@ static void the_link_of_a_served_model_is_durable(void **state) {
     char folder[400];
     struct stat st;
     serve_a(b);
-    str_format(folder, sizeof folder, "%s/served", b->results);
+    str_format(folder, sizeof folder, "%s/models", b->results);
     assert_int_equal(stat(folder, &st), 0);
     assert_true(synced.st_ino == st.st_ino && synced.st_dev == st.st_dev);
 }
 
-/* The files of served/. */
-static int served_files(const struct bench *b) {
+/* The links of the folder. */
+static int links(const struct bench *b) {
     char folder[400];
     int n = 0;
-    str_format(folder, sizeof folder, "%s/served", b->results);
+    str_format(folder, sizeof folder, "%s/models", b->results);
     DIR *d = opendir(folder);
     for (struct dirent *e; d && (e = readdir(d));)
         n += *e->d_name != '.';
@@ -263,7 +263,7 @@ static void the_file_of_a_model_is_named_by_its_weights_and_goes_after_the_recor
     serve_a(b);
     str_copy(first, sizeof first, models_find(b->models, "ward")->path);
     assert_int_equal(digest_file(first, sha256, NULL), 0);
-    str_format(name, sizeof name, "/served/ward-%s.safetensors", sha256);
+    str_format(name, sizeof name, "/models/%s-ward.safetensors", sha256);
     assert_true(str_ends(first, name));
     assert_int_equal(db_query(b->db, "ALTER TABLE served RENAME TO away", "rename", &q, NULL) || db_run(&q, NULL), 0);
     assert_int_not_equal(serve(b, "ward", "upload:b", NULL), 0);
@@ -271,12 +271,12 @@ static void the_file_of_a_model_is_named_by_its_weights_and_goes_after_the_recor
     assert_int_equal(db_query(b->db, "ALTER TABLE away RENAME TO served", "rename", &q, NULL) || db_run(&q, NULL), 0);
     assert_int_equal(serve(b, "ward", "upload:b", NULL), 0);
     assert_false(fsio_exists(first));
-    assert_int_equal(served_files(b), 1);
+    assert_int_equal(links(b), 1);
     assert_true(fsio_exists(models_find(b->models, "ward")->path));
     loaded(b);
     assert_int_equal(models_unserve(b->models, "ward", NULL), 0);
     run(b);
-    assert_int_equal(served_files(b), 0);
+    assert_int_equal(links(b), 0);
 }
 
 static void the_configuration_only_seeds_names_without_a_record(void **state) {
@@ -411,26 +411,113 @@ static void a_file_of_an_earlier_version_gets_a_name_of_its_own(void **state) {
     start(b);
     const struct served_model *s = models_find(b->models, "ward");
     assert_non_null(s);
-    assert_non_null(strstr(s->path, "/served/ward-"));
+    assert_true(str_ends(s->path, "-ward.safetensors") && strstr(s->path, "/models/"));
     assert_string_equal(s->ref, "a");
     assert_true(fsio_exists(old)); /* snapshots may name it */
     loaded(b);
     stop(b);
     start(b);
-    assert_non_null(strstr(models_find(b->models, "ward")->path, "/served/ward-"));
+    assert_non_null(strstr(models_find(b->models, "ward")->path, "/models/"));
     loaded(b);
     assert_int_equal(serve(b, "ward", "upload:b", NULL), 0);
-    assert_int_equal(served_files(b), 1);
+    assert_int_equal(links(b), 1);
+}
+
+static void run_sql(struct bench *b, const char *sql, const char *text) {
+    struct db_query q;
+    assert_int_equal(db_query(b->db, sql, "test", &q, NULL), 0);
+    if (text)
+        db_put_text(&q, text);
+    assert_int_equal(db_run(&q, NULL), 0);
+}
+
+/* As version 0.1 named it, with its SHA-256. */
+static void a_link_of_the_folder_served_serves_and_goes_with_its_record(void **state) {
+    struct bench *b = *state;
+    char old[600];
+    serve_a(b);
+    const struct served_model *s = models_find(b->models, "ward");
+    str_format(old, sizeof old, "%s/served/ward-%s.safetensors", b->results, s->sha256);
+    assert_int_equal(fsio_mkdirs_above(old, NULL) || rename(s->path, old), 0);
+    run_sql(b, "UPDATE served SET path=?", old);
+    stop(b);
+    start(b);
+    assert_string_equal(models_find(b->models, "ward")->path, old);
+    loaded(b);
+    assert_int_equal(serve(b, "ward", "ward", NULL), 0); /* the same weights again */
+    loaded(b);
+    assert_false(fsio_exists(old));
+    assert_int_equal(links(b), 1);
+    assert_int_equal(rename(models_find(b->models, "ward")->path, old), 0);
+    run_sql(b, "UPDATE served SET path=?", old);
+    stop(b);
+    start(b);
+    loaded(b);
+    assert_int_equal(models_unserve(b->models, "ward", NULL), 0);
+    run(b);
+    assert_false(fsio_exists(old));
+}
+
+static void each_name_has_its_own_link_of_the_same_weights(void **state) {
+    struct bench *b = *state;
+    struct err said[2] = {{0}};
+    begin(b, "ward", "upload:a", &said[0]);
+    begin(b, "icu", "upload:a", &said[1]); /* at once */
+    run(b);
+    loaded(b);
+    load_named(b, "icu");
+    assert_int_equal(links(b), 2);
+    assert_int_equal(models_unserve(b->models, "ward", NULL), 0);
+    run(b);
+    assert_int_equal(links(b), 1);
+    assert_true(fsio_exists(models_find(b->models, "icu")->path));
+}
+
+static bool is_named(void *db, const char *path) { return serveddb_names_file(db, path); }
+
+static void links_that_a_crash_left_are_swept_but_never_the_last_name_of_weights(void **state) {
+    struct bench *b = *state;
+    char upload[600], left[600], last[600], pin[600];
+    serve_a(b);
+    str_format(upload, sizeof upload, "%s/uploads/a.safetensors", b->results);
+    str_format(left, sizeof left, "%s/models/0-icu.safetensors", b->results);
+    str_format(last, sizeof last, "%s/served/last.safetensors", b->results);
+    str_format(pin, sizeof pin, "%s/pinned/train-1-20.safetensors", b->results);
+    assert_int_equal(fsio_mkdirs_above(pin, NULL) || fsio_mkdirs_above(last, NULL) || link(upload, left) || link(upload, pin) ||
+                         fsio_copy(upload, last, NULL),
+                     0);
+    model_file_sweep(b->results, is_named, b->db);
+    assert_true(fsio_exists(left)); /* pins cannot be read */
+    run_sql(b, "CREATE TABLE pins(job_id TEXT, step INTEGER, path TEXT)", NULL);
+    run_sql(b, "INSERT INTO pins VALUES('train-1', 20, ?)", pin);
+    model_file_sweep(b->results, is_named, b->db);
+    assert_true(fsio_exists(models_find(b->models, "ward")->path) && fsio_exists(pin) && fsio_exists(last));
+    assert_false(fsio_exists(left));
+}
+
+static void an_object_is_refused_where_it_cannot_be_held(void **state) {
+    struct bench *b = *state;
+    const struct source_store store = {.name = "bucket"};
+    struct model_ref ref;
+    struct model_file file;
+    struct err err;
+    b->places.stores = &store;
+    b->places.n_stores = 1;
+    assert_int_equal(models_refer(b->models, "store://other/m.safetensors", &ref, &err), ERR_NOT_FOUND);
+    assert_int_equal(models_refer(b->models, "store://bucket/m.safetensors", &ref, &err), 0);
+    assert_int_equal(model_resolve(&ref, NULL, &file, &err), ERR_PRECONDITION);
+    assert_non_null(strstr(err.message, "brrctl checkpoint promote"));
 }
 
 static void a_bare_name_is_never_that_of_an_upload(void **state) {
     struct bench *b = *state;
     struct model_ref ref;
+    struct model_file file;
     struct err err;
     assert_int_equal(models_refer(b->models, "a", &ref, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.message, "upload:NAME"));
     assert_int_equal(models_refer(b->models, "upload:a", &ref, &err), 0);
-    assert_int_equal(model_ref_find(&ref, &err), 0);
+    assert_int_equal(model_resolve(&ref, NULL, &file, &err), 0);
     assert_int_equal(models_refer(b->models, "upload:../a", &ref, &err), ERR_INVALID);
     assert_int_equal(serve(b, "a", "upload:b", NULL), 0);
     load_named(b, "a");
@@ -458,6 +545,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_configuration_leaves_a_record_whose_model_is_gone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(weights_that_changed_behind_the_record_do_not_serve, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_of_an_earlier_version_gets_a_name_of_its_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_link_of_the_folder_served_serves_and_goes_with_its_record, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(each_name_has_its_own_link_of_the_same_weights, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(links_that_a_crash_left_are_swept_but_never_the_last_name_of_weights, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_object_is_refused_where_it_cannot_be_held, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_bare_name_is_never_that_of_an_upload, set_up, tear_down),
         cmocka_unit_test_setup_teardown(orders_that_nobody_takes_go_with_the_models, set_up, tear_down),
     };

@@ -15,7 +15,7 @@ static int refer_model(void *ctx, const char *ref, struct model_ref *ret, struct
     const struct fixture *f = ctx;
     if (strcmp(ref, "job:known") != 0)
         return err_set(err, ERR_NOT_FOUND, "there is no %s", ref);
-    *ret = (struct model_ref){.known = true};
+    *ret = (struct model_ref){.origin = MODEL_SERVED};
     str_copy(ret->path, sizeof ret->path, f->model);
     return 0;
 }
