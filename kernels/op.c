@@ -634,29 +634,6 @@ int op_noise(struct stream *s, const struct noise_args *a, struct err *err) {
     RUN(noise);
 }
 
-/* Dense u8 (R,T) with at most 2^30 samples a row. */
-static void check_mask(struct checker *c, const struct tensor *mask) {
-    require(c, tensor_present(mask) && mask->rank == 2 && mask->dim[0] > 0 && mask->dim[1] > 0, "mask must be (R,T)");
-    require(c, mask->dim[1] < (int64_t)1 << 30, "mask has more than 2^30 samples in a row");
-    check_u8(c, mask, mask, "mask must be dense u8");
-}
-
-int op_hysteresis(struct stream *s, const struct hysteresis_args *a, struct err *err) {
-    CHECKER(hysteresis);
-    check_mask(&c, &a->mask);
-    check(&c, &a->p, WANT("p", 2, DIM(a->p.dim[0] == 1 ? 1 : a->mask.dim[0], a->mask.dim[1])));
-    require(&c, a->on && a->off, "on or off is missing");
-    require(&c, a->min_onset >= 1 && a->min_offset >= 1, "min_onset and min_offset must be at least 1");
-    RUN(hysteresis);
-}
-
-int op_morphology(struct stream *s, const struct morphology_args *a, struct err *err) {
-    CHECKER(morphology);
-    check_mask(&c, &a->mask);
-    require(&c, a->opening >= 1 && a->opening % 2 && a->closing >= 1 && a->closing % 2, "opening and closing must be odd");
-    RUN(morphology);
-}
-
 int op_spike_tick(struct stream *s, const struct spike_tick_args *a, struct err *err) {
     CHECKER(spike_tick);
     const struct spike_net *net = &a->net;

@@ -412,28 +412,6 @@ int op_noise(struct stream *s, const struct noise_args *a, struct err *err);
 
 /* ---- post-processing ------------------------------------------------------------------------------------------- */
 
-/* The state of a trace's sample. MASK_GAP: no value; it ends a segment as the trace's ends do. */
-enum { MASK_OFF, MASK_ON, MASK_GAP };
-
-/* A latch along each row of probabilities p (R,T) F32, NaN = gap: on at the sample that completes min_onset samples p ≥ on[r] in a
- * row, off again at the one that completes min_offset samples p < off[r], and off at a gap. mask (R,T) U8: MASK_ON from the first
- * of the samples that set it to the last before the one that resets it. p may be (1,T), the same for all rows. on, off (R): device
- * memory; the caller vouches for off ≤ on. The same samples as detect/events.h finds. T < 2³⁰. */
-struct hysteresis_args {
-    struct tensor p, mask;
-    const double *on, *off;
-    int64_t min_onset, min_offset; /* ≥ 1 */
-};
-int op_hysteresis(struct stream *s, const struct hysteresis_args *a, struct err *err);
-
-/* Binary opening, then closing, of each row of mask (R,T) U8 in place, by flat kernels of odd widths; samples outside the segment
- * are left out of account, gaps stay. */
-struct morphology_args {
-    struct tensor mask;
-    int64_t opening, closing;
-};
-int op_morphology(struct stream *s, const struct morphology_args *a, struct err *err);
-
 /* ---- spiking networks ------------------------------------------------------------------------------------------ */
 
 /* One tick of a network (kernels/spike.h): what `before` fired is delivered, injections join, neurons with an input advance. after:
@@ -485,8 +463,6 @@ struct op_table {
     X(windows, windows_args)                                                                                                       \
     X(augment, augment_args)                                                                                                       \
     X(noise, noise_args)                                                                                                           \
-    X(hysteresis, hysteresis_args)                                                                                                 \
-    X(morphology, morphology_args)                                                                                                 \
     X(spike_tick, spike_tick_args)
 #define OP_SLOT(op, args) int (*op)(struct stream * s, const struct args *a, struct err *err);
     OP_MAP(OP_SLOT)

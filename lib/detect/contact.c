@@ -4,23 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eeg/half.h"
+#include "eeg/half_rows.h"
 
 enum { RATE_HZ = 256, CLIPPED_SAMPLES = RATE_HZ / 100 };
 static const float flat_uv = 0.5f, limit_uv = 2000;
 
-/* A channel in the second at hand. */
-struct channel {
-    float lowest, highest;
-    int32_t beyond; /* samples beyond the limit */
-};
-
 struct contact {
     int channels;
-    int64_t segment;     /* its first sample */
-    int64_t samples;     /* of the second at hand */
-    struct channel *now; /* channels */
-    uint8_t *bad;        /* bad channels, capped, of the seconds [first, first + n) of the segment */
+    int64_t segment; /* its first sample */
+    int64_t samples; /* of the second at hand */
+    /* Of each channel in it: the newest sample, the lowest and the highest, and how many lie beyond the limit. */
+    float *x, *lowest, *highest;
+    int32_t *beyond;
+    uint8_t *bad; /* bad channels, capped, of the seconds [first, first + n) of the segment */
     int64_t first, n, capacity;
 };
 
@@ -29,8 +25,11 @@ struct contact *contact_new(int channels) {
     if (!c)
         return NULL;
     c->channels = channels;
-    c->now = calloc((size_t)channels, sizeof *c->now);
-    if (c->now)
+    c->x = calloc((size_t)channels, 3 * sizeof *c->x);
+    c->lowest = c->x ? c->x + channels : NULL;
+    c->highest = c->x ? c->lowest + channels : NULL;
+    c->beyond = calloc((size_t)channels, sizeof *c->beyond);
+    if (c->x && c->beyond)
         return c;
     contact_free(c);
     return NULL;
@@ -39,7 +38,8 @@ struct contact *contact_new(int channels) {
 void contact_free(struct contact *c) {
     if (!c)
         return;
-    free(c->now);
+    free(c->x);
+    free(c->beyond);
     free(c->bad);
     free(c);
 }
@@ -54,11 +54,16 @@ void contact_skip(struct contact *c, int64_t sample) {
     c->first = n / RATE_HZ;
     c->samples = n % RATE_HZ;
     c->n = 0;
-    for (int i = 0; i < c->channels; i++)
-        c->now[i] = (struct channel){-flat_uv, flat_uv, 0};
+    for (int i = 0; i < c->channels; i++) {
+        c->lowest[i] = -flat_uv;
+        c->highest[i] = flat_uv;
+        c->beyond[i] = 0;
+    }
 }
 
-static bool is_bad(const struct channel *at) { return at->highest - at->lowest < flat_uv || at->beyond > CLIPPED_SAMPLES; }
+static bool is_bad(const struct contact *c, int i) {
+    return c->highest[i] - c->lowest[i] < flat_uv || c->beyond[i] > CLIPPED_SAMPLES;
+}
 
 static int end_second(struct contact *c, struct err *err) {
     int bad = 0;
@@ -71,21 +76,27 @@ static int end_second(struct contact *c, struct err *err) {
         c->capacity = capacity;
     }
     for (int i = 0; i < c->channels; i++)
-        bad += is_bad(&c->now[i]);
+        bad += is_bad(c, i);
     c->bad[c->n++] = (uint8_t)(bad < UINT8_MAX ? bad : UINT8_MAX);
     c->samples = 0;
     return 0;
 }
 
 static void add_row(struct contact *c, const uint16_t *row) {
-    for (int i = 0; i < c->channels; i++) {
-        struct channel *at = &c->now[i];
-        float x = half_to_f32(row[i]);
-        if (!c->samples)
-            *at = (struct channel){x, x, 0};
-        at->lowest = x < at->lowest ? x : at->lowest;
-        at->highest = x > at->highest ? x : at->highest;
-        at->beyond += fabsf(x) > limit_uv;
+    float *restrict x = c->x, *restrict lowest = c->lowest, *restrict highest = c->highest;
+    int32_t *restrict beyond = c->beyond;
+    const int n = c->channels;
+    half_to_floats(row, (size_t)n, x);
+    if (!c->samples) {
+        memcpy(lowest, x, (size_t)n * sizeof *x);
+        memcpy(highest, x, (size_t)n * sizeof *x);
+        memset(beyond, 0, (size_t)n * sizeof *beyond);
+    }
+#pragma omp simd
+    for (int i = 0; i < n; i++) {
+        lowest[i] = x[i] < lowest[i] ? x[i] : lowest[i];
+        highest[i] = x[i] > highest[i] ? x[i] : highest[i];
+        beyond[i] += fabsf(x[i]) > limit_uv;
     }
 }
 
@@ -116,9 +127,9 @@ void contact_save(const struct contact *c, struct str *out) {
     pack_i64(out, c->segment);
     pack_i64(out, c->samples);
     for (int i = 0; i < c->channels; i++) {
-        pack_f64(out, (double)c->now[i].lowest);
-        pack_f64(out, (double)c->now[i].highest);
-        pack_i64(out, c->now[i].beyond);
+        pack_f64(out, (double)c->lowest[i]);
+        pack_f64(out, (double)c->highest[i]);
+        pack_i64(out, c->beyond[i]);
     }
     pack_i64(out, c->first);
     pack_i64(out, c->n);
@@ -131,9 +142,9 @@ int contact_load(struct contact *c, struct unpack *in, struct err *err) {
     c->segment = unpack_i64(in, 0, far);
     c->samples = unpack_i64(in, 0, RATE_HZ - 1);
     for (int i = 0; i < c->channels; i++) {
-        c->now[i].lowest = (float)unpack_f64(in);
-        c->now[i].highest = (float)unpack_f64(in);
-        c->now[i].beyond = (int32_t)unpack_i64(in, 0, RATE_HZ);
+        c->lowest[i] = (float)unpack_f64(in);
+        c->highest[i] = (float)unpack_f64(in);
+        c->beyond[i] = (int32_t)unpack_i64(in, 0, RATE_HZ);
     }
     c->first = unpack_i64(in, 0, far);
     c->n = c->capacity = unpack_i64(in, 0, (int64_t)in->left);

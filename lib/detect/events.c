@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/order.h"
-#include "kernels/op.h"
 
 enum {
     RATE_HZ = 256,
@@ -13,7 +12,8 @@ enum {
     MAX_RULE_S = 86400,
     MAX_LATCH_S = 3600,
     MAX_LOOKBACK_S = 3600,
-    FIND_CHUNK = 65536
+    FIND_CHUNK = 65536,
+    BLOCK = 64 /* samples, of struct events_trace */
 };
 
 /* The rejecter's verdict on an event. A judged run's first part was given out or dropped already: it certainly lasts long enough,
@@ -40,6 +40,7 @@ struct events {
     int64_t on_first;      /* first sample of the running on-state */
     bool on_settled;       /* the running on-state follows what was judged already (enum verdict) */
     bool rejects;          /* config has a rejecter */
+    bool spans_only;       /* nobody wants the confidence */
     struct run closed;     /* newest run after opening, still open to closing */
     struct run event;      /* newest run after closing and duration, still open to merging */
 };
@@ -222,7 +223,7 @@ static void emit_span(struct events *e, int64_t first, int64_t end) {
     }
     if (e->event.verdict == VERDICT_DROPPED)
         return;
-    event.confidence = confidence_of(e, first, end);
+    event.confidence = e->spans_only ? 0 : confidence_of(e, first, end);
     e->emit(e->ctx, &event);
 }
 
@@ -518,24 +519,69 @@ int events_find(const struct events_config *config, const float *p, int64_t n, s
     return deliver(&c, rc, ret, ret_count, err);
 }
 
-int events_of_mask(const struct events_config *config, const struct events_trace *trace, struct event **ret, int64_t *ret_count,
-                   struct err *err) {
+/* ---- whole traces, under many thresholds ---- */
+
+int events_trace_init(struct events_trace *t, const float *p, int64_t n, struct err *err) {
+    struct events_block *blocks = malloc((size_t)(n / BLOCK + 1) * sizeof *blocks), *b = blocks;
+    if (!blocks)
+        return err_set(err, ERR_EXHAUSTED, "out of memory finding events");
+    for (int64_t at = 0; at < n; at += BLOCK, b++) {
+        const int64_t end = at + BLOCK < n ? at + BLOCK : n;
+        bool missing = false;
+        *b = (struct events_block){INFINITY, -INFINITY};
+        for (int64_t i = at; i < end; i++) {
+            b->lowest = p[i] < b->lowest ? p[i] : b->lowest;
+            b->highest = p[i] > b->highest ? p[i] : b->highest;
+            missing |= isnan(p[i]);
+        }
+        if (missing)
+            *b = (struct events_block){NAN, NAN};
+    }
+    *t = (struct events_trace){p, n, blocks};
+    return 0;
+}
+
+void events_trace_done(struct events_trace *t) {
+    free(t->blocks);
+    *t = (struct events_trace){0};
+}
+
+/* Takes a block of samples at once if they only count for the next change, or do not; comparisons with NaN are false. */
+static bool pass_block(struct events *e, const struct events_block *b, int64_t n) {
+    const struct events_config *c = &e->config;
+    int64_t *count = e->on ? &e->offset : &e->onset;
+    const bool none = e->on ? (double)b->lowest >= c->off : (double)b->highest < c->on;
+    const bool all = e->on ? (double)b->highest < c->off && e->offset + n < c->min_offset
+                           : (double)b->lowest >= c->on && e->onset + n < c->min_onset;
+    if (!none && !all)
+        return false;
+    *count = none ? 0 : *count + n;
+    e->now += n;
+    return true;
+}
+
+int events_find_spans(const struct events_config *config, const struct events_trace *trace, struct event **ret, int64_t *ret_count,
+                      struct err *err) {
     struct collected c = {0};
     struct events e = {.config = *config,
                        .emit = collect,
                        .ctx = &c,
                        .trace = (float *)(uintptr_t)trace->p,
-                       .rejects = rejecter_is_set(&config->rejecter)};
-    for (int64_t i = 0, end; i < trace->n; i = end) {
-        for (end = i + 1; end < trace->n && trace->mask[end] == trace->mask[i];)
-            end++;
-        if (trace->mask[i] == MASK_ON) {
-            e.closed = (struct run){.present = true, .first = rise(&e, i), .end = end};
-            finish_closed(&e);
-        } else if (trace->mask[i] == MASK_GAP) {
-            finish_event(&e);
+                       .rejects = rejecter_is_set(&config->rejecter),
+                       .spans_only = true};
+    const struct events_block *block = trace->blocks;
+    for (int64_t at = 0; at < trace->n; at += BLOCK, block++) {
+        const int64_t end = at + BLOCK < trace->n ? at + BLOCK : trace->n;
+        for (int64_t i = pass_block(&e, block, end - at) ? end : at; i < end; i++) {
+            if (isnan(trace->p[i])) {
+                events_finish(&e, NULL);
+                e.now = e.segment = i + 1;
+                continue;
+            }
+            hysteresis(&e, trace->p[i]);
+            e.now++;
         }
     }
-    finish_event(&e);
+    events_finish(&e, NULL);
     return deliver(&c, 0, ret, ret_count, err);
 }

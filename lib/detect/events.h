@@ -63,13 +63,19 @@ bool events_running(const struct events *e, struct event *ret);
 void events_save(const struct events *e, struct str *out);
 int events_load(struct events *e, struct unpack *in, struct err *err);
 
-/* The steps after hysteresis and morphology, over samples that are on (1), off (0) or gaps (2) as op_morphology leaves them. */
-struct events_trace {
-    const float *p;
-    const uint8_t *mask;
-    int64_t n;
+/* A whole trace to be searched under many thresholds: what each block of its samples can change at most is known. */
+struct events_block {
+    float lowest, highest; /* NaN where a sample is */
 };
-int events_of_mask(const struct events_config *config, const struct events_trace *trace, struct event **ret, int64_t *ret_count,
-                   struct err *err);
+struct events_trace {
+    const float *p; /* borrowed */
+    int64_t n;
+    struct events_block *blocks;
+};
+int events_trace_init(struct events_trace *t, const float *p, int64_t n, struct err *err);
+void events_trace_done(struct events_trace *t);
+/* The events of events_find with confidence 0. Several threads may search one trace. */
+int events_find_spans(const struct events_config *config, const struct events_trace *trace, struct event **ret, int64_t *ret_count,
+                      struct err *err);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/pack.h"
 
@@ -22,6 +23,7 @@ struct feature;
  * its own. */
 int feature_new(int normalize, int channels, struct feature **ret, struct err *err);
 void feature_free(struct feature *f); /* takes NULL */
+OWNABLE(struct feature, feature_free)
 /* Forgets everything: the next row is the first one of a segment, and `row` is that row. */
 void feature_start(struct feature *f, const uint16_t *row);
 /* n rows, `stride` values apart, of which the first are the channels. Rows that are held over a gap leave the feature as it is. */

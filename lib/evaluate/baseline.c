@@ -1,8 +1,10 @@
 #include "evaluate/baseline.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 
+#include "base/cleanup.h"
 #include "detect/builtin.h"
 #include "eeg/feature.h"
 #include "eeg/half.h"
@@ -12,23 +14,34 @@ enum { ROWS = 4096 };
 
 struct baseline {
     struct modelfile model;
-    struct evaluation_samples samples;
-    struct score_counts sums[SCORE_KINDS];
+    pthread_mutex_t lock;              /* samples */
+    struct evaluation_samples samples; /* its loss depends on the order, and nobody reads it */
+    int64_t entries;
+    struct score_counts (*counts)[SCORE_KINDS]; /* of each entry */
 };
 
-int baseline_new(const char *name, struct baseline **ret, struct err *err) {
+int baseline_new(const char *name, int64_t entries, struct baseline **ret, struct err *err) {
     struct baseline *b = calloc(1, sizeof *b);
     if (!b)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a baseline");
-    int rc = builtin_model(name, &b->model, err);
+    pthread_mutex_init(&b->lock, NULL);
+    b->entries = entries;
+    b->counts = calloc((size_t)entries + 1, sizeof *b->counts);
+    int rc = b->counts ? builtin_model(name, &b->model, err) : err_set(err, ERR_EXHAUSTED, "out of memory for a baseline");
     if (rc)
-        free(b);
+        baseline_free(b);
     else
         *ret = b;
     return rc;
 }
 
-void baseline_free(struct baseline *b) { free(b); }
+void baseline_free(struct baseline *b) {
+    if (!b)
+        return;
+    pthread_mutex_destroy(&b->lock);
+    free(b->counts);
+    free(b);
+}
 
 static bool is_held(const struct recording_info *info, int64_t at, int *held) {
     while (*held < info->n_held && at >= info->held[*held].end)
@@ -46,9 +59,8 @@ static void run_rows(const struct baseline *b, struct feature *f, const struct f
 }
 
 /* The trace as in struct score_trace. */
-static void run_segments(const struct baseline *b, const struct evaluation_recording *r, const struct recording_info *info,
+static void run_segments(const struct baseline *b, const struct recording *rec, const struct recording_info *info,
                          struct feature *f, float *p) {
-    const struct recording *rec = r->entry->recording;
     int held = 0;
     for (int s = 0; s < info->n_segments; s++) {
         int64_t end = info->segments[s].end;
@@ -66,38 +78,43 @@ static void run_segments(const struct baseline *b, const struct evaluation_recor
 }
 
 /* Events of the trace in file time, and their scores. */
-static int score(struct baseline *b, const struct evaluation_recording *r, const float *p, struct err *err) {
+static int score(const struct baseline *b, const struct score_trace *view, const float *p, struct score_counts *ret,
+                 struct err *err) {
     struct event *events = NULL;
     int64_t n = 0;
-    int rc = events_find(&b->model.events, p, r->trace.n, &events, &n, err);
+    int rc = events_find(&b->model.events, p, view->n, &events, &n, err);
     if (rc)
         return rc;
-    score_trace_to_time(&r->trace, events, n);
-    rc = score_apply(&r->trace, events, n, b->sums, err);
+    score_trace_to_time(view, events, n);
+    rc = score_apply(view, events, n, ret, err);
     free(events);
     return rc;
 }
 
-int baseline_add(struct baseline *b, const struct evaluation_recording *r, struct err *err) {
+int baseline_add(struct baseline *b, int64_t i, const struct manifest_entry *entry, struct err *err) {
+    OWNED(evaluation_view_done) struct score_trace view = {0};
+    OWNED_POINTER(feature_free) struct feature *f = NULL;
     struct recording_info info;
-    struct feature *f = NULL;
-    recording_info(r->entry->recording, &info);
-    float *p = malloc(((size_t)r->trace.n + 1) * sizeof *p);
-    if (!p)
-        return err_set(err, ERR_EXHAUSTED, "%s: out of memory for a baseline", r->entry->relative_path);
-    int rc = feature_new(b->model.frontend.normalize, info.channels, &f, err);
-    if (!rc) {
-        run_segments(b, r, &info, f, p);
-        evaluation_add_samples(&b->samples, &info, p);
-        rc = score(b, r, p, err);
-    }
-    feature_free(f);
-    free(p);
-    return rc;
+    recording_info(entry->recording, &info);
+    int rc = evaluation_view(entry, &view, err);
+    OWNED_MEMORY float *p = rc ? NULL : malloc(((size_t)view.n + 1) * sizeof *p);
+    if (!rc && !p)
+        rc = err_set(err, ERR_EXHAUSTED, "%s: out of memory for a baseline", entry->relative_path);
+    if (rc || (rc = feature_new(b->model.frontend.normalize, info.channels, &f, err)))
+        return rc;
+    run_segments(b, entry->recording, &info, f, p);
+    pthread_mutex_lock(&b->lock);
+    evaluation_add_samples(&b->samples, &info, p);
+    pthread_mutex_unlock(&b->lock);
+    return score(b, &view, p, b->counts[i], err);
 }
 
 void baseline_json(const struct baseline *b, struct json_writer *w) {
     static const enum score_kind kinds[] = {SCORE_EVENT, SCORE_SAMPLE};
+    struct score_counts sums[SCORE_KINDS] = {{0}};
+    for (int64_t i = 0; i < b->entries; i++)
+        for (int k = 0; k < SCORE_KINDS; k++)
+            score_counts_add(&sums[k], &b->counts[i][k]);
     json_begin_object(w, NULL);
     json_put_str(w, "name", seizure_type_name(b->model.model.type));
     json_put_f64(w, "auroc", auroc_value(&b->samples.auroc));
@@ -105,7 +122,7 @@ void baseline_json(const struct baseline *b, struct json_writer *w) {
     json_put_f64(w, "off", b->model.events.off);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         struct score s;
-        score_from_counts(&b->sums[kinds[i]], &s);
+        score_from_counts(&sums[kinds[i]], &s);
         json_begin_object(w, score_kind_name(kinds[i]));
         json_put_f64(w, "f1", s.f1);
         json_put_f64(w, "sensitivity", s.sensitivity);

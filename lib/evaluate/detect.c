@@ -390,7 +390,8 @@ static int begin(struct detect *d, struct err *err) {
                                          .lost = give_up};
     if ((rc = detect_list_begin(d->list_path, &d->list, err)) || (rc = flight_new(&flight, &d->flight, err)))
         return rc;
-    if ((rc = loader_start(recordings, d->n_queue, (int)d->job->data->loader_workers, &d->loader, err)) || !d->n_queue)
+    const struct loader_work work = {.recordings = recordings, .n = d->n_queue, .workers = (int)d->job->data->loader_workers};
+    if ((rc = loader_start(&work, &d->loader, err)) || !d->n_queue)
         return rc;
     return detector_warm_up(d->detector, d->stream, d->n_queue, err); /* while the first recordings are read */
 }

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/counted.h"
+#include "base/crew.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "base/yaml.h"
@@ -117,23 +119,20 @@ static int list_recording(struct evaluate *e, const struct manifest_entry *entry
     return rc;
 }
 
-static int add_baselines(struct evaluate *e, const struct evaluation_recording *r, struct err *err) {
-    int rc;
-    for (size_t k = 0; k < e->config->baselines.count; k++)
-        if ((rc = baseline_add(e->baselines[k], r, err)))
-            return rc;
-    return 0;
+/* Of an entry whose samples are loaded; several threads at a time. */
+static int add_baselines(void *ctx, int64_t i, struct err *err) {
+    struct evaluate *e = ctx;
+    int rc = 0;
+    for (size_t k = 0; !rc && k < e->config->baselines.count; k++)
+        rc = baseline_add(e->baselines[k], i, manifest_entry(e->manifest, i), err);
+    return rc;
 }
 
 static int finished(void *ctx, int64_t i, struct err *err) {
     struct evaluate *e = ctx;
     const struct manifest_entry *entry = manifest_entry(e->manifest, i);
-    struct evaluation_recording r;
     int rc = task_check_recording(&e->env, e->job, entry, err);
     if (rc)
-        return rc;
-    evaluation_recording(e->evaluation, evaluation_current(e->evaluation), &r);
-    if ((rc = add_baselines(e, &r, err)))
         return rc;
     recording_unload(entry->recording); /* thousands of them would stay mapped */
     return list_recording(e, entry, err);
@@ -235,6 +234,7 @@ static int begin(struct evaluate *e, struct err *err) {
                                        .directory = e->env.directory,
                                        .keep = true,
                                        .memory_bytes = e->env.memory_limit_bytes,
+                                       .loaded = e->config->baselines.count ? add_baselines : NULL,
                                        .finished = finished,
                                        .ctx = e};
     if (chooses) {
@@ -245,7 +245,7 @@ static int begin(struct evaluate *e, struct err *err) {
         return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
     rc = open_list(e, &config, err);
     for (size_t k = 0; !rc && k < e->config->baselines.count; k++)
-        rc = baseline_new(e->config->baselines.items[k], &e->baselines[k], err);
+        rc = baseline_new(e->config->baselines.items[k], manifest_count(e->manifest), &e->baselines[k], err);
     config.kept = e->kept;
     rc = rc ? rc : evaluation_start(&config, &e->evaluation, err);
     int64_t n = rc ? 0 : evaluation_count(e->evaluation) - evaluation_current(e->evaluation);
@@ -303,32 +303,61 @@ static int score_next(struct evaluate *e, bool *ret_done, struct err *err) {
     return rc;
 }
 
-/* The baselines over the recordings whose traces were kept from an earlier attempt, which must be loaded for it. */
-static int finish_baselines(struct evaluate *e, struct err *err) {
-    int n = evaluation_count(e->evaluation), rc = 0;
-    for (int i = 0; !rc && e->config->baselines.count && i < n; i++) {
-        struct evaluation_recording r;
-        evaluation_recording(e->evaluation, i, &r);
-        if (!e->kept[r.index])
-            continue;
-        if ((rc = task_point(&e->env, err)) || (rc = recording_load(r.entry->recording, err)))
-            return rc;
-        rc = add_baselines(e, &r, err);
+struct writing {
+    struct evaluate *e;
+    struct err *err;
+    int rc; /* of task_point */
+};
+
+/* Files of a recording, and the baselines if its trace was kept from an earlier attempt; several threads at a time. */
+static int write_recording(void *ctx, int64_t i, struct err *err) {
+    const struct writing *w = ctx;
+    struct evaluate *e = w->e;
+    struct evaluation_recording r;
+    evaluation_recording(e->evaluation, (int)i, &r);
+    const bool adds = e->kept[r.index] && e->config->baselines.count, load = adds || i < e->config->plots;
+    int rc = load ? recording_load(r.entry->recording, err) : 0;
+    if (rc)
+        return rc;
+    rc = adds ? add_baselines(e, r.index, err) : 0;
+    rc = rc ? rc : evaluate_report_recording(e, (int)i, err);
+    if (load)
         recording_unload(r.entry->recording);
-        task_phase(&e->env, &e->progress, "baselines", i + 1, n);
-    }
     return rc;
 }
 
-/* The files of each recording, then those of all. */
+static bool stop_at_error(void *ctx, int64_t i, int rc) {
+    (void)ctx, (void)i;
+    return rc != 0;
+}
+
+static bool writing_turn(void *ctx, int64_t done, int64_t newest) {
+    struct writing *w = ctx;
+    (void)newest;
+    task_phase(&w->e->env, &w->e->progress, "write", done, evaluation_count(w->e->evaluation));
+    w->rc = task_point(&w->e->env, w->err);
+    return !w->rc;
+}
+
+/* The files of each recording, side by side, then those of all. */
 static int write_files(struct evaluate *e, struct err *err) {
-    int n = evaluation_count(e->evaluation), rc;
-    for (int i = 0; i < n; i++) {
-        if ((rc = task_point(&e->env, err)) || (rc = evaluate_report_recording(e, i, err)))
-            return rc;
-        task_phase(&e->env, &e->progress, "write", i + 1, n);
-    }
-    return evaluate_report_write(e, err);
+    struct writing writing = {.e = e, .err = err};
+    struct device_info device;
+    OWNED_POINTER(crew_close) struct crew *crew = NULL;
+    device_describe(e->env.device, &device);
+    const int readers = (int)e->job->data->loader_workers;
+    const struct crew_work work = {.n = evaluation_count(e->evaluation),
+                                   .threads = readers > device.threads ? readers : device.threads,
+                                   .run = write_recording,
+                                   .finished = stop_at_error,
+                                   .ctx = &writing};
+    int rc = crew_start(&work, &crew, err);
+    if (rc)
+        return rc;
+    if (!crew_follow(crew, writing_turn, &writing))
+        return writing.rc;
+    rc = crew_failure(crew, err);
+    return rc ? rc : evaluate_report_write(e, err);
 }
 
 /* The traces are of no use once the report is there. */
@@ -344,7 +373,7 @@ static int evaluate_run(void *task, struct err *err) {
     for (bool done = false; !done;)
         if ((rc = task_point(&e->env, err)) || (rc = score_next(e, &done, err)))
             return rc;
-    if ((rc = evaluate_report_score(e, err)) || (rc = finish_baselines(e, err)) || (rc = write_files(e, err)))
+    if ((rc = evaluate_report_score(e, err)) || (rc = write_files(e, err)))
         return rc;
     return drop_traces(e, err);
 }

@@ -178,7 +178,7 @@ static int draw(const char *path, const struct evaluate *e, const float *p, cons
 }
 
 static int write_plot(struct evaluate *e, int index, const struct evaluation_recording *r, struct err *err) {
-    const float *p = NULL;
+    OWNED(trace_drop) struct trace_values shown = {0};
     char relative[PATH_SIZE], path[PATH_SIZE];
     OWNED_MEMORY struct plot_trace *traces = calloc(PLOT_MAX_CHANNELS + 1, sizeof *traces);
     int rc;
@@ -186,12 +186,9 @@ static int write_plot(struct evaluate *e, int index, const struct evaluation_rec
         return err_set(err, ERR_EXHAUSTED, "out of memory for a plot");
     if (!str_format(relative, sizeof relative, "%s.svg", r->entry->relative_path))
         return err_set(err, ERR_RANGE, "path too long: %.200s…", r->entry->relative_path);
-    if ((rc = output_path(e, "plots", relative, path, err)) || (rc = evaluation_trace(e->evaluation, index, &p, err)) ||
-        (rc = recording_load(r->entry->recording, err)))
-        return rc;
-    rc = draw(path, e, p, r, traces, err);
-    recording_unload(r->entry->recording);
-    return rc;
+    rc = output_path(e, "plots", relative, path, err);
+    rc = rc ? rc : evaluation_read_trace(e->evaluation, index, &shown, err);
+    return rc ? rc : draw(path, e, shown.p, r, traces, err);
 }
 
 int evaluate_report_recording(struct evaluate *e, int index, struct err *err) {

@@ -1,12 +1,13 @@
 /* evaluate_report: what an evaluate task leaves behind: scores, events of each recording, plots, a table and the whole report. The
- * thread that drives the task. Internal to lib/train. */
+ * thread that drives the task, except where noted. Internal to lib/evaluate. */
 #ifndef BRR_EVALUATE_EVALUATE_REPORT_H
 #define BRR_EVALUATE_EVALUATE_REPORT_H
 #include "evaluate/evaluate_state.h"
 
 /* Scores of all recordings under the thresholds in force. */
 int evaluate_report_score(struct evaluate *e, struct err *err);
-/* events/PATH_events.tsv and, for the first evaluate.plots of them, plots/PATH.svg of recording `index`. */
+/* events/PATH_events.tsv and, for the first evaluate.plots of them, whose samples must be loaded, plots/PATH.svg of recording
+ * `index`. Several threads at a time. */
 int evaluate_report_recording(struct evaluate *e, int index, struct err *err);
 /* The member "baselines" of an object: a list of what baseline_json writes. */
 void evaluate_report_baselines(const struct evaluate *e, struct json_writer *w);

@@ -20,6 +20,7 @@ void evaluation_free(struct evaluation *e) {
         return;
     flight_free(e->flight);
     loader_stop(e->loader);
+    free(e->entries);
     evaluation_traces_done(e);
     score_sweep_done(&e->sweep);
     score_rejecter_done(&e->rejecter);

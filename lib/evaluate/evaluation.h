@@ -8,6 +8,7 @@
 #define BRR_EVALUATE_EVALUATION_H
 #include "base/world.h"
 #include "detect/detector.h"
+#include "evaluate/traces.h"
 #include "score/alarm_sweep.h"
 #include "score/score_alarms.h"
 #include "score/score_rejecter.h"
@@ -42,6 +43,8 @@ struct evaluation_config {
     bool keep;
     int64_t memory_bytes; /* that the process may use; 0 = no limit. A trace larger than a quarter of it is the recording's fault */
     const uint8_t *kept;  /* per manifest entry, may be NULL: 1 = its trace is in the folder already (evaluation_trace_path) */
+    /* The samples of an entry whose trace is wanted were loaded: on a reader thread, several at a time. May be NULL. */
+    int (*loaded)(void *ctx, int64_t entry, struct err *err);
     /* The trace of the recording evaluation_current is in its file, and its samples are loaded. May be NULL. */
     int (*finished)(void *ctx, int64_t entry, struct err *err);
     void *ctx;
@@ -75,6 +78,9 @@ struct evaluation_samples {
     double loss;
     int64_t count;
 };
+/* An entry as it is scored, without its p. Ends with evaluation_view_done. */
+int evaluation_view(const struct manifest_entry *entry, struct score_trace *ret, struct err *err);
+void evaluation_view_done(struct score_trace *view);
 /* p as in struct score_trace, of the recording's segments. */
 void evaluation_add_samples(struct evaluation_samples *sums, const struct recording_info *info, const float *p);
 
@@ -93,6 +99,8 @@ const struct score_rejecter *evaluation_rejecter(const struct evaluation *e);
 const struct alarm_sweep *evaluation_alarm_sweep(const struct evaluation *e);
 /* The trace of a recording that is complete; valid until the next call that takes e. */
 int evaluation_trace(struct evaluation *e, int index, const float **ret_p, struct err *err);
+/* As evaluation_trace, from the file of a recording that is in no memory; several threads at a time. Ends with trace_drop. */
+int evaluation_read_trace(const struct evaluation *e, int index, struct trace_values *ret, struct err *err);
 /* The file of an entry's trace under this configuration, and the number of samples in it. */
 int evaluation_trace_path(const struct evaluation_config *config, int64_t entry, char *ret_path, size_t size, int64_t *ret_n,
                           struct err *err);

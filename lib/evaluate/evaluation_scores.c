@@ -22,7 +22,7 @@ static int begin_search(struct evaluation *e, struct err *err) {
     score_search_default(&search, &e->config.events);
     search.load = load_trace;
     search.ctx = e;
-    return score_sweep_begin(e->views, e->n_traces, &search, e->config.stream, &e->sweep, err);
+    return score_sweep_begin(e->views, e->n_traces, &search, &e->sweep, err);
 }
 
 /* A rejecter of the events of a sensitive pair, once all pairs were tried. */

@@ -5,7 +5,6 @@
 #include "evaluate/evaluation.h"
 #include "evaluate/flight.h"
 #include "evaluate/temperature.h"
-#include "evaluate/traces.h"
 #include "windows/loader.h"
 
 /* One recording's trace, reference and what was found. */
@@ -16,11 +15,9 @@ struct trace {
     int owner;        /* the rank that computes it */
     struct err *lost; /* why this rank could not, or NULL */
     struct recording_info info;
-    struct score_span *segments;
-    int64_t n;      /* samples of p */
-    float *p;       /* as in struct score_trace; NULL: not computed yet, or in its file */
-    float *alarm_p; /* the alarm trace, as p; NULL without alarms too */
-    struct score_event *ref;
+    int64_t n;            /* samples of p */
+    float *p;             /* as in struct score_trace; NULL: not computed yet, or in its file */
+    float *alarm_p;       /* the alarm trace, as p; NULL without alarms too */
     struct event *events; /* in file time */
     int64_t n_events;
     double *alarms_s;
@@ -45,11 +42,12 @@ struct evaluation {
     bool collected; /* rank 0 has the traces of all */
     char folder[TRACES_PATH];
     struct loader *loader; /* readies the recordings in the order of the traces */
+    int64_t *entries;      /* of the loader's recordings */
     struct flight *flight; /* over the traces */
     struct seat seats[FLIGHT_MOST];
     int64_t under_way; /* bytes of the traces of recordings that have a seat */
     struct trace *traces;
-    struct score_trace *views; /* the same for score/score_sweep.h */
+    struct score_trace *views; /* the same for score/score_sweep.h (evaluation_view) */
     int n_traces, current;
     int64_t room, held;        /* bytes of traces that may stay in memory, and that do */
     bool spooled;              /* the folder was made */

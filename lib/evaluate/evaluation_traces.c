@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "detect/detector.h"
 
@@ -87,48 +88,61 @@ static void put_events(const struct window_span *spans, int n, struct score_even
         ret[i] = (struct score_event){(double)spans[i].first / FRONTEND_RATE_HZ, (double)spans[i].end / FRONTEND_RATE_HZ};
 }
 
+int evaluation_view(const struct manifest_entry *entry, struct score_trace *ret, struct err *err) {
+    struct recording_info info;
+    recording_info(entry->recording, &info);
+    struct score_span *segments = segments_of(&info);
+    struct score_event *ref = calloc((size_t)info.n_seizures + (size_t)info.n_unknown + 1, sizeof *ref);
+    if (!ref || !segments) {
+        free(ref);
+        free(segments);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for the reference of %s", entry->relative_path);
+    }
+    put_events(info.seizures, info.n_seizures, ref);
+    put_events(info.unknown, info.n_unknown, ref + info.n_seizures);
+    *ret = (struct score_trace){.name = entry->relative_path,
+                                .subject = entry->patient,
+                                .n = score_trace_length(segments, info.n_segments),
+                                .duration_s = (double)info.samples / FRONTEND_RATE_HZ,
+                                .ref = ref,
+                                .n_ref = info.n_seizures,
+                                .unsure = ref + info.n_seizures,
+                                .n_unsure = info.n_unknown,
+                                .segments = segments,
+                                .n_segments = info.n_segments};
+    return 0;
+}
+
+void evaluation_view_done(struct score_trace *view) {
+    free((void *)(uintptr_t)view->ref);
+    free((void *)(uintptr_t)view->segments);
+    *view = (struct score_trace){0};
+}
+
 static int add_trace(struct evaluation *e, int64_t index, struct err *err) {
     const struct manifest_entry *entry = manifest_entry(e->config.manifest, index);
-    struct trace *t = &e->traces[e->n_traces];
     struct score_trace *view = &e->views[e->n_traces];
-    t->entry = entry;
-    t->index = index;
-    t->loaded = -1;
-    recording_info(entry->recording, &t->info);
-    t->segments = segments_of(&t->info);
-    t->ref = calloc((size_t)t->info.n_seizures + (size_t)t->info.n_unknown + 1, sizeof *t->ref);
-    e->n_traces++;
-    if (!t->ref || !t->segments)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for the reference of %s", entry->relative_path);
-    t->n = score_trace_length(t->segments, t->info.n_segments);
-    put_events(t->info.seizures, t->info.n_seizures, t->ref);
-    put_events(t->info.unknown, t->info.n_unknown, t->ref + t->info.n_seizures);
-    *view = (struct score_trace){.name = entry->relative_path,
-                                 .subject = entry->patient,
-                                 .n = t->n,
-                                 .duration_s = (double)t->info.samples / FRONTEND_RATE_HZ,
-                                 .ref = t->ref,
-                                 .n_ref = t->info.n_seizures,
-                                 .unsure = t->ref + t->info.n_seizures,
-                                 .n_unsure = t->info.n_unknown,
-                                 .segments = t->segments,
-                                 .n_segments = t->info.n_segments};
+    int rc = evaluation_view(entry, view, err);
+    if (rc)
+        return rc;
+    e->traces[e->n_traces] = (struct trace){.entry = entry, .index = index, .loaded = -1, .n = view->n};
+    recording_info(entry->recording, &e->traces[e->n_traces++].info);
     return 0;
 }
 
 static void trace_done(struct trace *t) {
     free(t->p);
     free(t->alarm_p);
-    free(t->ref);
     free(t->events);
     free(t->alarms_s);
-    free(t->segments);
     free(t->lost);
 }
 
 void evaluation_traces_done(struct evaluation *e) {
-    for (int i = 0; i < e->n_traces; i++)
+    for (int i = 0; i < e->n_traces; i++) {
         trace_done(&e->traces[i]);
+        evaluation_view_done(&e->views[i]);
+    }
     free(e->traces);
     free(e->views);
     trace_drop(&e->shown);
@@ -147,6 +161,7 @@ int evaluation_drop(struct evaluation *e, const struct err *why, struct err *err
     if (rc)
         return rc;
     trace_done(t);
+    evaluation_view_done(&e->views[e->current]);
     e->n_traces--;
     memmove(t, t + 1, (size_t)(e->n_traces - e->current) * sizeof *t);
     memmove(&e->views[e->current], &e->views[e->current + 1], (size_t)(e->n_traces - e->current) * sizeof *e->views);
@@ -183,20 +198,42 @@ static int share_traces(struct evaluation *e, struct err *err) {
     return 0;
 }
 
+static int64_t trace_bytes(const struct evaluation *e, const struct trace *t) {
+    return t->n * (int64_t)sizeof *t->p * (e->config.alarm_hop ? 2 : 1);
+}
+
+/* Gaps take none, and the manifest bounds the duration. */
+static int check_length(const struct evaluation *e, const struct trace *t, struct err *err) {
+    int64_t bytes = trace_bytes(e, t), most = e->config.memory_bytes / TRACE_SHARE;
+    if (most && bytes > most)
+        return err_set(err, ERR_RANGE,
+                       "its trace takes %lld MiB, more than a quarter of the %lld MiB that may be used (limits.memory); split it",
+                       (long long)(bytes >> 20), (long long)(e->config.memory_bytes >> 20));
+    return 0;
+}
+
+/* On a thread of the loader. */
+static int tell_loaded(void *ctx, int64_t i, struct err *err) {
+    const struct evaluation *e = ctx;
+    return e->config.loaded(e->config.ctx, e->entries[i], err);
+}
+
 static int start_loader(struct evaluation *e, struct err *err) {
-    struct recording **recordings = calloc((size_t)e->n_traces + 1, sizeof *recordings);
-    if (!recordings)
+    OWNED_MEMORY struct recording **recordings = calloc((size_t)e->n_traces + 1, sizeof *recordings);
+    e->entries = calloc((size_t)e->n_traces + 1, sizeof *e->entries);
+    if (!recordings || !e->entries)
         return err_set(err, ERR_EXHAUSTED, "out of memory for an evaluation");
-    int n = 0;
+    struct loader_work work = {
+        .recordings = recordings, .workers = e->config.workers, .loaded = e->config.loaded ? tell_loaded : NULL, .ctx = e};
     for (int i = 0; i < e->n_traces; i++) {
         struct trace *t = &e->traces[i];
-        if ((e->config.kept && e->config.kept[t->index]) || t->owner != e->rank)
+        if ((e->config.kept && e->config.kept[t->index]) || t->owner != e->rank || check_length(e, t, NULL))
             continue;
-        recordings[t->loaded = n++] = t->entry->recording;
+        recordings[work.n] = t->entry->recording;
+        e->entries[work.n] = t->index;
+        t->loaded = (int)work.n++;
     }
-    int rc = loader_start(recordings, n, e->config.workers, &e->loader, err);
-    free(recordings);
-    return rc;
+    return loader_start(&work, &e->loader, err);
 }
 
 int evaluation_trace_path(const struct evaluation_config *config, int64_t entry, char *ret_path, size_t size, int64_t *ret_n,
@@ -211,21 +248,23 @@ int evaluation_trace_path(const struct evaluation_config *config, int64_t entry,
     return trace_path(config->directory, &origin, ret_path, size, err);
 }
 
-/* Reads the traces of a recording from their file, unless they are in memory or were read last. */
-static int show(struct evaluation *e, int i, struct err *err) {
-    const struct trace *t = &e->traces[i];
+int evaluation_read_trace(const struct evaluation *e, int index, struct trace_values *ret, struct err *err) {
+    const struct trace *t = &e->traces[index];
     char path[TRACES_PATH];
     int64_t n;
-    int rc;
-    if (t->p || e->shown_index == i)
+    int rc = evaluation_trace_path(&e->config, t->index, path, sizeof path, &n, err);
+    return rc ? rc : trace_read(path, t->n, ret, err);
+}
+
+/* Reads the traces of a recording from their file, unless they are in memory or were read last. */
+static int show(struct evaluation *e, int i, struct err *err) {
+    if (e->traces[i].p || e->shown_index == i)
         return 0;
     trace_drop(&e->shown);
     e->shown_index = -1;
-    if ((rc = evaluation_trace_path(&e->config, t->index, path, sizeof path, &n, err)) ||
-        (rc = trace_read(path, t->n, &e->shown, err)))
-        return rc;
-    e->shown_index = i;
-    return 0;
+    int rc = evaluation_read_trace(e, i, &e->shown, err);
+    e->shown_index = rc ? -1 : i;
+    return rc;
 }
 
 int evaluation_trace(struct evaluation *e, int i, const float **ret_p, struct err *err) {
@@ -270,10 +309,6 @@ void evaluation_add_samples(struct evaluation_samples *sums, const struct record
 int evaluation_add_up(struct evaluation *e, const struct trace *t, const float *p, struct err *err) {
     evaluation_add_samples(&e->samples, &t->info, p);
     return e->config.temperature ? temperature_add(&e->seconds, &t->info, p, err) : 0;
-}
-
-static int64_t trace_bytes(const struct evaluation *e, const struct trace *t) {
-    return t->n * (int64_t)sizeof *t->p * (e->config.alarm_hop ? 2 : 1);
 }
 
 /* The trace of an earlier attempt. */
@@ -325,16 +360,6 @@ static int finish_trace(struct evaluation *e, struct err *err) {
     return rc;
 }
 
-/* Gaps take none, and the manifest bounds the duration. */
-static int check_length(const struct evaluation *e, const struct trace *t, struct err *err) {
-    int64_t bytes = trace_bytes(e, t), most = e->config.memory_bytes / TRACE_SHARE;
-    if (most && bytes > most)
-        return err_set(err, ERR_RANGE,
-                       "its trace takes %lld MiB, more than a quarter of the %lld MiB that may be used (limits.memory); split it",
-                       (long long)(bytes >> 20), (long long)(e->config.memory_bytes >> 20));
-    return 0;
-}
-
 float *evaluation_new_trace(int64_t n) {
     float *p = malloc(((size_t)n + 1) * sizeof *p);
     for (int64_t i = 0; p && i < n; i++)
@@ -359,7 +384,6 @@ static int make_timeline(struct evaluation *e, struct trace *t, struct seat *sea
 static enum flight_begun begin_trace(void *ctx, int64_t i, int at, struct timeline **ret, struct err *err) {
     struct evaluation *e = ctx;
     struct trace *t = &e->traces[i];
-    struct recording *rec = t->entry->recording;
     const bool alone = !flight_under_way(e->flight);
     if (t->owner != e->rank)
         return FLIGHT_IS_DONE;
@@ -369,9 +393,10 @@ static enum flight_begun begin_trace(void *ctx, int64_t i, int at, struct timeli
         return FLIGHT_IS_DONE;
     if (!alone && e->under_way + trace_bytes(e, t) > most_room)
         return FLIGHT_WAITS;
-    if (!recording_ready(rec) && !loader_wait(e->loader, t->loaded, alone ? WAIT_MS : 0))
+    const bool ready = !e->config.loaded && recording_ready(t->entry->recording);
+    if (!ready && !loader_wait(e->loader, t->loaded, alone ? WAIT_MS : 0))
         return FLIGHT_WAITS; /* still being fetched or decoded */
-    if (recording_ready(rec) || !loader_result(e->loader, t->loaded, err))
+    if (ready || !loader_result(e->loader, t->loaded, err))
         make_timeline(e, t, &e->seats[at], ret, err);
     e->under_way += *ret ? trace_bytes(e, t) : 0;
     return FLIGHT_FLIES;

@@ -48,8 +48,8 @@ void plot_trace_add(struct plot_trace *t, int64_t first, const float *values, in
             continue;
         int column = (int)at;
         bool empty = is_empty(t, column);
-        t->low[column] = empty ? values[i] : fminf(t->low[column], values[i]);
-        t->high[column] = empty ? values[i] : fmaxf(t->high[column], values[i]);
+        t->low[column] = empty || values[i] < t->low[column] ? values[i] : t->low[column];
+        t->high[column] = empty || values[i] > t->high[column] ? values[i] : t->high[column];
         t->sum[column] += (double)values[i];
         t->count[column]++;
     }

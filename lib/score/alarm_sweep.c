@@ -33,7 +33,8 @@ struct alarm_progress {
     int *patient;          /* of each trace */
     struct block *blocks;  /* of the present trace */
     int64_t n_blocks;
-    double *at_s; /* alarms of one rule on the present trace */
+    int64_t *next; /* of each block: the first one from it on that reaches the `on` of the rules at hand; n_blocks: none */
+    double *at_s;  /* alarms of one rule on the present trace */
     int n_alarms, capacity;
 };
 
@@ -43,6 +44,7 @@ static void end_progress(struct alarm_sweep *s) {
     free(s->progress->tallies);
     free(s->progress->patient);
     free(s->progress->blocks);
+    free(s->progress->next);
     free(s->progress->at_s);
     free(s->progress);
     s->progress = NULL;
@@ -135,24 +137,33 @@ static int make_blocks(struct alarm_progress *p, const struct score_trace *t, st
     int n = t->segments ? t->n_segments : 1;
     const float *x = t->p;
     struct block *blocks = realloc(p->blocks, (size_t)(t->n / BLOCK + n + 1) * sizeof *blocks);
-    if (!blocks)
+    p->blocks = blocks ? blocks : p->blocks;
+    int64_t *next = blocks ? realloc(p->next, (size_t)(t->n / BLOCK + n + 1) * sizeof *next) : NULL;
+    if (!next)
         return err_set(err, ERR_EXHAUSTED, "%s: out of memory for a sweep of alarm rules", t->name);
-    p->blocks = blocks;
+    p->next = next;
     p->n_blocks = 0;
     for (int s = 0; s < n; s++, x++)
         for (int64_t left = segments[s].end - segments[s].first; left > 0;) {
             int64_t size = left < BLOCK ? left : BLOCK;
             struct block b = {INFINITY, -INFINITY, true};
             for (int64_t i = 0; i < size; i++) {
-                b.present = b.present && !isnan(x[i]);
-                b.lowest = fminf(b.lowest, x[i]);
-                b.highest = fmaxf(b.highest, x[i]);
+                b.present &= !isnan(x[i]);
+                b.lowest = x[i] < b.lowest ? x[i] : b.lowest;
+                b.highest = x[i] > b.highest ? x[i] : b.highest;
             }
             blocks[p->n_blocks++] = b;
             x += size;
             left -= size;
         }
     return 0;
+}
+
+/* Where a rule with this `on` that is off may go on. */
+static void find_next(struct alarm_progress *p, double on) {
+    int64_t next = p->n_blocks;
+    for (int64_t i = p->n_blocks - 1; i >= 0; i--)
+        p->next[i] = next = (double)p->blocks[i].highest >= on ? i : next;
 }
 
 /* What `size` samples do to a rule, if it can be said without looking at each: they raise no alarm, and none, or all, count for the
@@ -183,9 +194,15 @@ static bool pass_block(struct alarm_rule *rule, const struct block *b, int64_t s
 static int run_segment(struct alarm_progress *p, const struct alarm_config *rule_of, const struct score_span *segment,
                        const float *x, const struct block *blocks, struct err *err) {
     struct alarm_rule rule = {.config = *rule_of};
-    int64_t n = segment->end - segment->first, hop = p->search.alarm_hop;
+    const int64_t n = segment->end - segment->first, hop = p->search.alarm_hop, first = blocks - p->blocks;
     int rc;
-    for (int64_t at = 0, size; at < n; at += size, blocks++) {
+    for (int64_t at = 0, size; at < n; at += size) {
+        int64_t block = first + at / BLOCK;
+        if (!rule.active && !rule.run && p->next[block] > block) {
+            size = (p->next[block] - block) * BLOCK;
+            continue;
+        }
+        blocks = p->blocks + block;
         size = n - at < BLOCK ? n - at : BLOCK;
         if (pass_block(&rule, blocks, size))
             continue;
@@ -395,8 +412,11 @@ int alarm_sweep_step(struct alarm_sweep *s, bool *ret_done, struct err *err) {
     int rc = p->search.load ? p->search.load(p->search.ctx, p->trace, &t.p, err) : 0;
     if (!rc)
         rc = make_blocks(p, &t, err);
-    for (int i = 0; !rc && i < s->n; i++)
-        rc = try_rule(s, i, &t, err);
+    for (int on = 0, n_on = s->n / (N_RATIOS * N_ONSETS); !rc && on < n_on; on++) { /* as make_points puts them */
+        find_next(p, s->points[on].rule.on);
+        for (int i = on; !rc && i < s->n; i += n_on)
+            rc = try_rule(s, i, &t, err);
+    }
     p->trace++;
     return rc;
 }

@@ -462,7 +462,7 @@ void auroc_add(struct auroc *a, const float *p, const uint8_t *labels, int64_t n
     for (int64_t i = 0; i < n; i++) {
         if (isnan(p[i]) || labels[i] > 1)
             continue;
-        float clipped = fminf(fmaxf(p[i], 0), 1);
+        float clipped = p[i] > 0 ? p[i] < 1 ? p[i] : 1 : 0;
         uint64_t *bins = labels[i] ? a->positive : a->negative;
         bins[(size_t)(clipped * 65535)]++;
     }

@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/order.h"
 
-enum { RATE_HZ = 256, BINS = 65536 };
+enum { RATE_HZ = 256, BINS = 65536, STEP_SAMPLES = 1 << 28 };
 
 const double score_limits_fa_per_24h[SCORE_LIMITS] = {10, 5, 2.5, 1};
 
@@ -61,7 +61,8 @@ static void add_trace(struct histogram *h, const struct score_trace *t, uint8_t 
     for (int64_t i = 0; i < t->n; i++) {
         if (isnan(t->p[i]))
             continue;
-        size_t bin = (size_t)(fminf(fmaxf(t->p[i], 0), 1) * (BINS - 1));
+        float clipped = t->p[i] > 0 ? t->p[i] < 1 ? t->p[i] : 1 : 0;
+        size_t bin = (size_t)(clipped * (BINS - 1));
         h->all[bin]++;
         h->n_all++;
         h->inside[bin] += inside[i];
@@ -171,19 +172,18 @@ void score_sweep_sensitivities(struct score_sweep *s) {
 struct sweep_progress {
     const struct score_trace *traces;
     int n_traces, trace, point; /* the next to try */
+    struct score_trace shown;   /* the present trace, loaded */
+    struct events_trace search;
     struct events_config base;
     score_load_fn *load;
     void *ctx;
-    struct finder *finder;
-    struct finder_pair *pairs;
     struct score_counts (*sums)[SCORE_KINDS]; /* of each point */
 };
 
 static void end_progress(struct score_sweep *s) {
     if (!s->progress)
         return;
-    finder_free(s->progress->finder);
-    free(s->progress->pairs);
+    events_trace_done(&s->progress->search);
     free(s->progress->sums);
     free(s->progress);
     s->progress = NULL;
@@ -195,8 +195,8 @@ void score_sweep_done(struct score_sweep *s) {
     *s = (struct score_sweep){0};
 }
 
-int score_sweep_begin(const struct score_trace *traces, int n, const struct score_search *search, struct stream *stream,
-                      struct score_sweep *ret, struct err *err) {
+int score_sweep_begin(const struct score_trace *traces, int n, const struct score_search *search, struct score_sweep *ret,
+                      struct err *err) {
     double on[SCORE_MAX_CANDIDATES];
     int n_on = 0;
     if (search->n_off_ratios < 1 || search->n_off_ratios > SCORE_MAX_RATIOS)
@@ -210,46 +210,55 @@ int score_sweep_begin(const struct score_trace *traces, int n, const struct scor
     if (p) {
         *p = (struct sweep_progress){
             .traces = traces, .n_traces = n, .base = *search->base, .load = search->load, .ctx = search->ctx};
-        p->pairs = calloc((size_t)s.n + 1, sizeof *p->pairs);
         p->sums = calloc((size_t)s.n + 1, sizeof *p->sums);
     }
-    if (!s.points || !p || !p->pairs || !p->sums)
+    if (!s.points || !p || !p->sums)
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for a threshold sweep");
     for (int i = 0; !rc && i < s.n; i++) {
-        double above = on[i % n_on];
-        p->pairs[i] = (struct finder_pair){above, above * search->off_ratios[i / n_on]};
-        s.points[i].on = p->pairs[i].on;
-        s.points[i].off = p->pairs[i].off;
+        struct events_config pair = *search->base;
+        s.points[i].on = pair.on = on[i % n_on];
+        s.points[i].off = pair.off = on[i % n_on] * search->off_ratios[i / n_on];
+        rc = events_config_check(&pair, err);
     }
-    if (rc || (rc = finder_new(stream, &p->finder, err)))
+    if (rc)
         score_sweep_done(&s);
     else
         *ret = s;
     return rc;
 }
 
-/* As many pairs on the present trace as one call takes. */
+static int next_trace(struct sweep_progress *p, struct err *err) {
+    int rc = load(p->traces, p->trace, p->load, p->ctx, &p->shown, err);
+    events_trace_done(&p->search);
+    return rc ? rc : events_trace_init(&p->search, p->shown.p, p->shown.n, err);
+}
+
+static int try_pair(struct score_sweep *s, int point, struct err *err) {
+    struct sweep_progress *p = s->progress;
+    struct events_config pair = p->base;
+    struct event *events = NULL;
+    int64_t count = 0;
+    pair.on = s->points[point].on;
+    pair.off = s->points[point].off;
+    int rc = events_find_spans(&pair, &p->search, &events, &count, err);
+    if (rc)
+        return rc;
+    score_trace_to_time(&p->shown, events, count);
+    rc = score_apply(&p->shown, events, count, p->sums[point], err);
+    free(events);
+    return rc;
+}
+
+/* All pairs on the present trace, or some if it is long. */
 static int try_pairs(struct score_sweep *s, struct err *err) {
     struct sweep_progress *p = s->progress;
-    const struct score_trace *t = &p->traces[p->trace];
-    struct score_trace loaded;
-    int rc = 0;
-    if (!p->point && !(rc = load(p->traces, p->trace, p->load, p->ctx, &loaded, err)))
-        rc = finder_load(p->finder, loaded.p, t->n, err);
-    int n = finder_most(p->finder);
-    n = s->n - p->point < n ? s->n - p->point : n;
-    if (!rc)
-        rc = finder_try(p->finder, &p->base, p->pairs + p->point, n, err);
-    for (int i = 0; !rc && i < n; i++) {
-        struct event *events = NULL;
-        int64_t count = 0;
-        if ((rc = finder_events(p->finder, i, &events, &count, err)))
-            break;
-        score_trace_to_time(t, events, count);
-        rc = score_apply(t, events, count, p->sums[p->point + i], err);
-        free(events);
+    int most = (int)(STEP_SAMPLES / p->traces[p->trace].n) + 1, rc = p->point ? 0 : next_trace(p, err);
+    while (!rc && most-- && p->point < s->n)
+        rc = try_pair(s, p->point++, err);
+    if (p->point == s->n) {
+        p->point = 0;
+        p->trace++;
     }
-    p->point += n;
     return rc;
 }
 
@@ -261,11 +270,8 @@ int score_sweep_step(struct score_sweep *s, bool *ret_done, struct err *err) {
     while (p->trace < p->n_traces && p->traces[p->trace].n < 1)
         p->trace++;
     if (s->n && p->trace < p->n_traces) {
-        int rc = try_pairs(s, err);
-        p->trace += p->point == s->n;
-        p->point %= s->n;
         *ret_done = false;
-        return rc;
+        return try_pairs(s, err);
     }
     for (int i = 0; i < s->n; i++)
         for (int k = 0; k < SCORE_KINDS; k++)

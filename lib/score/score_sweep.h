@@ -1,10 +1,9 @@
 /* score_sweep: evaluation of many thresholds. Every candidate goes through the whole post-processing (detect/events.h) on whole
  * probability traces and is scored in absolute time (score/score.h); nothing is interpolated between candidates, because false
- * alarms are not monotone in the threshold (low thresholds fuse events). Many candidates are evaluated at a time on a device
- * (detect/finder.h), on the thread of its stream. Definitions: docs/scores.md. */
+ * alarms are not monotone in the threshold (low thresholds fuse events). One thread. Definitions: docs/scores.md. */
 #ifndef BRR_SCORE_SCORE_SWEEP_H
 #define BRR_SCORE_SCORE_SWEEP_H
-#include "detect/finder.h"
+#include "detect/events.h"
 #include "score/score.h"
 
 enum {
@@ -76,8 +75,8 @@ struct score_sweep {
 };
 extern const double score_limits_fa_per_24h[SCORE_LIMITS];
 /* Chooses the pairs: ret->points with on and off and without scores. The traces are borrowed until all pairs are evaluated. */
-int score_sweep_begin(const struct score_trace *traces, int n, const struct score_search *search, struct stream *s,
-                      struct score_sweep *ret, struct err *err);
+int score_sweep_begin(const struct score_trace *traces, int n, const struct score_search *search, struct score_sweep *ret,
+                      struct err *err);
 /* Evaluates some pairs on one trace; *ret_done: scores and sensitivities are complete. */
 int score_sweep_step(struct score_sweep *s, bool *ret_done, struct err *err);
 void score_sweep_sensitivities(struct score_sweep *s); /* computes sensitivity_at from the points */

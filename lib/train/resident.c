@@ -133,7 +133,7 @@ static int load_all(struct resident *r, struct stream *s, struct err *err) {
     for (int64_t i = 0; i < count; i++)
         if (wanted(c, i))
             recordings[n++] = wanted(c, i);
-    int rc = loader_start(recordings, n, c->workers, &loader, err);
+    int rc = loader_start(&(struct loader_work){.recordings = recordings, .n = n, .workers = c->workers}, &loader, err);
     if (rc)
         return rc;
     rc = fill(r, loader, s, err);

@@ -255,7 +255,8 @@ static int start_arrival(struct train *t, struct err *err) {
     if (rc)
         return rc;
     t->arriving = n;
-    return loader_start(recordings, n, (int)t->job->data.loader_workers, &t->arrival, err);
+    const struct loader_work work = {.recordings = recordings, .n = n, .workers = (int)t->job->data.loader_workers};
+    return loader_start(&work, &t->arrival, err);
 }
 
 static int open_feed(struct train *t, struct err *err) {

@@ -7,19 +7,25 @@
 
 struct loader {
     struct crew *crew;
+    struct loader_work work;
     struct recording *recordings[];
 };
 
-static int load(void *ctx, int64_t i, struct err *err) { return recording_load(((struct loader *)ctx)->recordings[i], err); }
+static int load(void *ctx, int64_t i, struct err *err) {
+    const struct loader *l = ctx;
+    int rc = recording_load(l->recordings[i], err);
+    return rc || !l->work.loaded ? rc : l->work.loaded(l->work.ctx, i, err);
+}
 
-int loader_start(struct recording *const *recordings, int64_t n, int workers, struct loader **ret, struct err *err) {
-    struct loader *l = malloc(sizeof *l + sizeof *l->recordings * (size_t)n);
-    const struct crew_work work = {.n = n, .threads = workers, .run = load, .ctx = l};
+int loader_start(const struct loader_work *work, struct loader **ret, struct err *err) {
+    struct loader *l = malloc(sizeof *l + sizeof *l->recordings * (size_t)work->n);
+    const struct crew_work crew = {.n = work->n, .threads = work->workers, .run = load, .ctx = l};
     if (!l)
-        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)n);
-    if (n)
-        memcpy(l->recordings, recordings, sizeof *l->recordings * (size_t)n);
-    int rc = crew_start(&work, &l->crew, err);
+        return err_set(err, ERR_EXHAUSTED, "out of memory for %lld recordings", (long long)work->n);
+    l->work = *work;
+    if (work->n)
+        memcpy(l->recordings, work->recordings, sizeof *l->recordings * (size_t)work->n);
+    int rc = crew_start(&crew, &l->crew, err);
     if (rc)
         free(l);
     else

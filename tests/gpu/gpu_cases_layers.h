@@ -372,25 +372,6 @@ static int run_sigmoid(const struct op_test *c, struct stream *s, const struct t
     struct sigmoid_args a = {.x = t[0], .y = t[1]};
     return op_sigmoid(s, &a, err);
 }
-/* p (3,T) or (1,T), mask (3,T). */
-static int run_hysteresis(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)c, (void)sums;
-    static const double thresholds[6] = {0.5, 0.6, 0.25, 0.4, 0.6, 0.125};
-    void *there = NULL;
-    int rc = device_alloc(stream_device(s), sizeof thresholds, &there, err);
-    const double *on = there;
-    struct hysteresis_args latch = {.p = t[0], .mask = t[1], .on = on, .off = rc ? NULL : on + 3, .min_onset = 2, .min_offset = 3};
-    rc = rc ? rc : stream_to_device(s, there, thresholds, sizeof thresholds, err);
-    rc = rc ? rc : op_hysteresis(s, &latch, err);
-    rc = rc ? rc : stream_sync(s, err);
-    device_free(stream_device(s), there);
-    return rc;
-}
-static int run_morphology(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
-    (void)c, (void)sums;
-    struct morphology_args a = {.mask = t[0], .opening = 3, .closing = 5};
-    return op_morphology(s, &a, err);
-}
 /* Whole rows of four taps: what a GPU's wide accesses take. */
 static int run_depthwise_wide(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2], struct err *err) {
     (void)sums;

@@ -405,9 +405,6 @@ static const struct op_test tests[] = {
      .run = run_adamw_rows,
      .f32_only = true},
     {"sigmoid", {P2(37, 45), P2(37, 45)}, .run = run_sigmoid, .f32_only = true},
-    {"hysteresis", {{F32, {3, 9001}, 0, 1}, BITS(3, 9001)}, .run = run_hysteresis, .f32_only = true},
-    {"hysteresis, one trace for all rows", {{F32, {1, 4096}, 0, 1}, BITS(3, 4096)}, .run = run_hysteresis, .f32_only = true},
-    {"morphology", {{U8, {3, 9001}, 0, 2.02f}}, .run = run_morphology, .f32_only = true},
 };
 
 #endif

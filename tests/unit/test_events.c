@@ -300,6 +300,57 @@ static void alarms_keep_the_thresholds_that_a_rejecter_replaces(void **state) {
     str_done(&text);
 }
 
+static int64_t below(struct rng *rng, int64_t n) { return (int64_t)rng_below(rng, (uint64_t)n); }
+
+/* Runs of levels at and beside the thresholds, or of gaps, many of them as long as what is counted to. */
+static void draw_levels(struct rng *rng, const struct events_config *c, float *to, int64_t n) {
+    const int64_t lengths[] = {1, c->min_onset, c->min_offset, c->opening, c->closing, c->opening / 2, c->closing / 2};
+    const float levels[] = {(float)c->on, nextafterf((float)c->on, 0), (float)c->off, nextafterf((float)c->off, 0), 0, 1, NAN};
+    bool gaps = below(rng, 2);
+    for (int64_t i = 0; i < n;) {
+        int64_t length = below(rng, 4) ? lengths[below(rng, 7)] + below(rng, 3) - 1 : below(rng, 200);
+        float level = levels[below(rng, below(rng, gaps ? 4 : 1 << 20) ? 6 : 7)];
+        for (; length > 0 && i < n; length--, i++)
+            to[i] = level;
+    }
+}
+
+/* One trace under several pairs of thresholds. */
+static void a_trace_with_blocks_gives_the_events_of_the_stream(void **state) {
+    (void)state;
+    enum { MOST = 20000, PAIRS = 3, TRACES = 1500 };
+    static float p[MOST];
+    struct rng rng;
+    int64_t found = 0;
+    rng_init(&rng, seed, 2, 0);
+    for (int round = 0; round < TRACES; round++) {
+        int64_t n = 1 + below(&rng, round % 10 ? 5000 : MOST);
+        struct events_config c = random_config(&rng);
+        struct events_trace trace = {0};
+        draw_levels(&rng, &c, p, n);
+        assert_int_equal(events_trace_init(&trace, p, n, NULL), 0);
+        for (int pair = 0; pair < PAIRS; pair++, c.on *= 0.9, c.off *= 0.75) {
+            struct event *spans = NULL, *expected = NULL;
+            int64_t count = 0, n_expected = 0;
+            assert_int_equal(events_find_spans(&c, &trace, &spans, &count, NULL), 0);
+            assert_int_equal(events_find(&c, p, n, &expected, &n_expected, NULL), 0);
+            if (count != n_expected)
+                fail_msg("seed %llu, round %d, pair %d: %lld events, expected %lld", (unsigned long long)seed, round, pair,
+                         (long long)count, (long long)n_expected);
+            for (int64_t i = 0; i < count; i++)
+                if (spans[i].first != expected[i].first || spans[i].end != expected[i].end)
+                    fail_msg("seed %llu, round %d, pair %d: event %lld is [%lld, %lld), expected [%lld, %lld)",
+                             (unsigned long long)seed, round, pair, (long long)i, (long long)spans[i].first,
+                             (long long)spans[i].end, (long long)expected[i].first, (long long)expected[i].end);
+            found += count;
+            free(spans);
+            free(expected);
+        }
+        events_trace_done(&trace);
+    }
+    assert_true(found > TRACES);
+}
+
 static void nan_gaps_split_events(void **state) {
     (void)state;
     static float p[4096];
@@ -528,6 +579,7 @@ int main(void) {
         cmocka_unit_test(incremental_equals_whole_for_any_chunking),
         cmocka_unit_test(a_rejecter_drops_whole_events),
         cmocka_unit_test(alarms_keep_the_thresholds_that_a_rejecter_replaces),
+        cmocka_unit_test(a_trace_with_blocks_gives_the_events_of_the_stream),
         cmocka_unit_test(nan_gaps_split_events),
         cmocka_unit_test(a_recording_may_have_more_events_than_65536),
         cmocka_unit_test(hysteresis_switches_at_the_exact_sample),

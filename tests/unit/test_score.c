@@ -242,29 +242,11 @@ static struct score try_at(const struct score_trace *trace, const struct events_
     return score;
 }
 
-struct place {
-    struct device *device;
-    struct stream *stream;
-};
-
-static void open_place(struct place *p) {
-    assert_int_equal(device_open("cpu", 0, &p->device, NULL), 0);
-    assert_int_equal(stream_open(p->device, STREAM_NORMAL, &p->stream, NULL), 0);
-}
-
-static void close_place(struct place *p) {
-    stream_close(p->stream);
-    device_close(p->device);
-}
-
 static void sweep_all(const struct score_trace *traces, int n, const struct score_search *search, struct score_sweep *ret) {
-    struct place place;
     bool done = false;
-    open_place(&place);
-    assert_int_equal(score_sweep_begin(traces, n, search, place.stream, ret, NULL), 0);
+    assert_int_equal(score_sweep_begin(traces, n, search, ret, NULL), 0);
     while (!done)
         assert_int_equal(score_sweep_step(ret, &done, NULL), 0);
-    close_place(&place);
 }
 
 static void sweep_applies_every_threshold(void **state) {
@@ -588,14 +570,14 @@ static void sweeps_out_of_their_limits_are_errors(void **state) {
         score_search_default(&search, &base);
         search.candidates = counts[i];
         assert_int_equal(score_candidates(NULL, 0, counts[i], on, &n, &err), ERR_INVALID);
-        assert_int_equal(score_sweep_begin(NULL, 0, &search, NULL, &s, &err), ERR_INVALID);
+        assert_int_equal(score_sweep_begin(NULL, 0, &search, &s, &err), ERR_INVALID);
         assert_non_null(strstr(err.message, "expected 2 to 64"));
     }
     const int ratios[] = {0, SCORE_MAX_RATIOS + 1};
     for (int i = 0; i < 2; i++) {
         score_search_default(&search, &base);
         search.n_off_ratios = ratios[i];
-        assert_int_equal(score_sweep_begin(NULL, 0, &search, NULL, &s, &err), ERR_INVALID);
+        assert_int_equal(score_sweep_begin(NULL, 0, &search, &s, &err), ERR_INVALID);
         assert_non_null(strstr(err.message, "expected 1 to 8"));
     }
     assert_int_equal(n, -1);

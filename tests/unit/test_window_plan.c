@@ -362,10 +362,17 @@ static void a_source_that_changed_after_planning_is_refused_with_the_mend(void *
     recording_close(rec);
 }
 
+static int count_loaded(void *ctx, int64_t i, struct err *err) {
+    ((int *)ctx)[i]++;
+    return i == 2 ? err_set(err, ERR_RANGE, "the samples are of no use") : 0;
+}
+
 static void a_loader_readies_recordings_and_passes_over_what_it_cannot_read(void **state) {
     (void)state;
     enum { N = 4 };
     struct recording *recordings[N] = {0};
+    int loaded[N] = {0};
+    const struct loader_work work = {.recordings = recordings, .n = N, .workers = 2, .loaded = count_loaded, .ctx = loaded};
     char edf[4200];
     bool skipped;
     struct loader *l = NULL;
@@ -377,18 +384,19 @@ static void a_loader_readies_recordings_and_passes_over_what_it_cannot_read(void
         if (i == 1)
             assert_int_equal(unlink(edf), 0);
     }
-    assert_int_equal(loader_start(recordings, N, 2, &l, NULL), 0);
+    assert_int_equal(loader_start(&work, &l, NULL), 0);
     for (int i = 0; i < N; i++) {
         assert_true(loader_wait(l, i, 60000));
         assert_int_equal(recording_ready(recordings[i]), i != 1);
         struct err err = {0};
         int rc = loader_result(l, i, &err);
-        assert_int_equal(rc != 0, i == 1);
-        assert_int_equal(err.code, rc);
+        assert_int_equal(rc, i == 1 ? err.code : i == 2 ? ERR_RANGE : 0); /* 2: what was done with its samples failed */
+        assert_int_equal(rc != 0, i == 1 || i == 2);
+        assert_int_equal(loaded[i], i != 1);
     }
     assert_int_equal(loader_done(l), N);
     loader_stop(l);
-    assert_int_equal(loader_start(recordings, N, 2, &l, NULL), 0); /* ended at once, whatever it is at */
+    assert_int_equal(loader_start(&work, &l, NULL), 0); /* ended at once, whatever it is at */
     loader_stop(l);
     loader_stop(NULL);
     for (int i = 0; i < N; i++)
