@@ -255,23 +255,19 @@ int op_conv1d_depthwise_backward(struct stream *s, const struct conv1d_depthwise
     RUN(conv1d_depthwise_backward);
 }
 
-static void check_batchnorm(struct checker *c, const struct batchnorm_args *a) {
-    int64_t ch = a->x.dim[2];
-    check(c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true, .act = true));
-    check(c, &a->weight, WANT("weight", 1, DIM(ch)));
-    check(c, &a->bias, WANT("bias", 1, DIM(ch)));
-    check(c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], ch), .slice = true, .act = true));
-    check(c, &a->running_mean, WANT("running_mean", 1, DIM(ch)));
-    check(c, &a->running_var, WANT("running_var", 1, DIM(ch)));
-}
-
 int op_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *err) {
     CHECKER(batchnorm);
-    check_batchnorm(&c, a);
-    check(&c, &a->save_mean, WANT("save_mean", 1, DIM(a->x.dim[2])));
-    check(&c, &a->save_rstd, WANT("save_rstd", 1, DIM(a->x.dim[2])));
-    check(&c, &a->leaf_mean, WANT("leaf_mean", 1, DIM(a->x.dim[2]), .optional = true));
-    check(&c, &a->leaf_var, WANT("leaf_var", 1, DIM(a->x.dim[2]), .optional = !tensor_present(&a->leaf_mean)));
+    int64_t ch = a->x.dim[2];
+    check(&c, &a->x, WANT("x", 3, DIM(-1, -1, -1), .slice = true, .act = true));
+    check(&c, &a->weight, WANT("weight", 1, DIM(ch)));
+    check(&c, &a->bias, WANT("bias", 1, DIM(ch)));
+    check(&c, &a->y, WANT("y", 3, DIM(a->x.dim[0], a->x.dim[1], ch), .slice = true, .act = true));
+    check(&c, &a->running_mean, WANT("running_mean", 1, DIM(ch)));
+    check(&c, &a->running_var, WANT("running_var", 1, DIM(ch)));
+    check(&c, &a->save_mean, WANT("save_mean", 1, DIM(ch)));
+    check(&c, &a->save_rstd, WANT("save_rstd", 1, DIM(ch)));
+    check(&c, &a->leaf_mean, WANT("leaf_mean", 1, DIM(ch), .optional = true));
+    check(&c, &a->leaf_var, WANT("leaf_var", 1, DIM(ch), .optional = !tensor_present(&a->leaf_mean)));
     require(&c, tensor_present(&a->leaf_mean) || !tensor_present(&a->leaf_var), "leaf_var needs leaf_mean");
     RUN(batchnorm);
 }
@@ -281,12 +277,6 @@ int op_running_statistics(struct stream *s, const struct running_statistics_args
     check(&c, &a->running, WANT("running", 1, DIM(-1)));
     check(&c, &a->leaves, WANT("leaves", 2, DIM(-1, a->running.dim[0])));
     RUN(running_statistics);
-}
-
-int op_batchnorm_inference(struct stream *s, const struct batchnorm_args *a, struct err *err) {
-    CHECKER(batchnorm_inference);
-    check_batchnorm(&c, a);
-    RUN(batchnorm_inference);
 }
 
 int op_batchnorm_backward(struct stream *s, const struct batchnorm_backward_args *a, struct err *err) {

@@ -112,8 +112,6 @@ struct running_statistics_args {
     float momentum;
 };
 int op_running_statistics(struct stream *s, const struct running_statistics_args *a, struct err *err);
-/* y = (x − running_mean)/sqrt(running_var + eps)·weight + bias, optional ReLU (save_* unused). */
-int op_batchnorm_inference(struct stream *s, const struct batchnorm_args *a, struct err *err);
 /* y: the forward output, needed only with relu (its mask). dx may equal dy. */
 struct batchnorm_backward_args {
     struct tensor x, y, weight, save_mean, save_rstd, dy, dx, dweight, dbias;
@@ -441,7 +439,6 @@ struct op_table {
     X(conv1d_depthwise_backward, conv1d_depthwise_backward_args)                                                                   \
     X(batchnorm, batchnorm_args)                                                                                                   \
     X(running_statistics, running_statistics_args)                                                                                 \
-    X(batchnorm_inference, batchnorm_args)                                                                                         \
     X(batchnorm_backward, batchnorm_backward_args)                                                                                 \
     X(layernorm, layernorm_args)                                                                                                   \
     X(layernorm_backward, layernorm_backward_args)                                                                                 \

@@ -128,21 +128,6 @@ int cpu_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *
     return 0;
 }
 
-int cpu_batchnorm_inference(struct stream *s, const struct batchnorm_args *a, struct err *err) {
-    int64_t c = a->x.dim[2];
-    float *scale_shift = cpu_scratch(s, ((size_t)(2 * c) + row_buffer_floats(s, &a->x, c)) * sizeof *scale_shift, err);
-    if (!scale_shift)
-        return ERR_EXHAUSTED;
-    struct rows buffers = {scale_shift + 2 * c, c};
-    for (int64_t j = 0; j < c; j++) {
-        double scale = (double)cf(&a->weight)[j] / sqrt((double)cf(&a->running_var)[j] + (double)a->eps);
-        scale_shift[j] = (float)scale;
-        scale_shift[c + j] = (float)((double)cf(&a->bias)[j] - (double)cf(&a->running_mean)[j] * scale);
-    }
-    apply_affine(s, a, scale_shift, &buffers);
-    return 0;
-}
-
 /* Inputs of the gradients of a row; y is only read with a ReLU. */
 struct gradient_row {
     const float *x, *dy, *y;

@@ -97,14 +97,6 @@ static __global__ void bn_statistics(struct bn_job j) {
     }
 }
 
-static __global__ void bn_constants(struct bn_job j) {
-    for (int64_t c = cuda_index(); c < j.sums.cols; c += cuda_stride()) {
-        double scale = (double)j.weight[c] / sqrt((double)j.running_var[c] + (double)j.eps);
-        j.scale_shift[c] = (float)scale;
-        j.scale_shift[j.sums.cols + c] = (float)((double)j.bias[c] - (double)j.running_mean[c] * scale);
-    }
-}
-
 struct running_job {
     float *running;
     const float *leaves;
@@ -127,7 +119,7 @@ extern "C" int cuda_running_statistics(struct stream *s, const struct running_st
     return 0;
 }
 
-static int batchnorm(struct stream *s, const struct batchnorm_args *a, bool training, struct err *err) {
+extern "C" int cuda_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *err) {
     struct bn_job j = {};
     j.sums.term = COLUMN_MOMENTS;
     j.sums.rows = tensor_rows(&a->x);
@@ -148,24 +140,11 @@ static int batchnorm(struct stream *s, const struct batchnorm_args *a, bool trai
     if (rc)
         return rc;
     j.scale_shift = j.sums.shares + shares / sizeof(float);
-    cudaStream_t stream = cuda_stream(s)->stream;
-    if (training) {
-        cuda_columns_run(s, &j.sums);
-        CUDA_LAUNCH(bn_statistics, columns_total_blocks(j.sums.cols), COLUMN_THREADS, stream, j);
-    } else {
-        CUDA_LAUNCH(bn_constants, cuda_blocks(j.sums.cols, 32), 32, stream, j);
-    }
+    cuda_columns_run(s, &j.sums);
+    CUDA_LAUNCH(bn_statistics, columns_total_blocks(j.sums.cols), COLUMN_THREADS, cuda_stream(s)->stream, j);
     struct affine_job f = {act_of(&a->x), act_of(&a->y), j.sums.rows * j.sums.cols, j.sums.cols, j.scale_shift, a->relu};
     affine(s, &f);
     return 0;
-}
-
-extern "C" int cuda_batchnorm(struct stream *s, const struct batchnorm_args *a, struct err *err) {
-    return batchnorm(s, a, true, err);
-}
-
-extern "C" int cuda_batchnorm_inference(struct stream *s, const struct batchnorm_args *a, struct err *err) {
-    return batchnorm(s, a, false, err);
 }
 
 /* dx = k0·(g − k1 − x̂·k2), k0 = w·rstd, k1 = Σg/n, k2 = Σ(g·x̂)/n. */

@@ -166,21 +166,6 @@ static int run_running_statistics(const struct op_test *c, struct stream *s, con
     struct running_statistics_args a = {.running = t[0], .leaves = t[1], .momentum = 0.1f};
     return op_running_statistics(s, &a, err);
 }
-static int run_batchnorm_inference(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2],
-                                   struct err *err) {
-    (void)c, (void)sums;
-    struct batchnorm_args a = {.x = t[0],
-                               .weight = t[1],
-                               .bias = t[2],
-                               .y = t[3],
-                               .save_mean = t[4],
-                               .save_rstd = t[5],
-                               .running_mean = t[6],
-                               .running_var = t[7],
-                               .eps = 1e-5f,
-                               .relu = true};
-    return op_batchnorm_inference(s, &a, err);
-}
 static int run_batchnorm_backward(const struct op_test *c, struct stream *s, const struct tensor *t, double sums[2],
                                   struct err *err) {
     (void)c, (void)sums;

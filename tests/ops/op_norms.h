@@ -52,42 +52,19 @@ static void bn_reference(const struct op_case *c, double *const *v) {
     }
 }
 
-static struct batchnorm_args bn_args(const struct op_case *c, const struct tensor *t) {
-    return (struct batchnorm_args){.x = t[BN_X],
-                                   .weight = t[BN_WEIGHT],
-                                   .bias = t[BN_BIAS],
-                                   .y = t[BN_Y],
-                                   .save_mean = t[BN_MEAN],
-                                   .save_rstd = t[BN_RSTD],
-                                   .running_mean = t[BN_RMEAN],
-                                   .running_var = t[BN_RVAR],
-                                   .eps = 1e-5f,
-                                   .momentum = 0.1f,
-                                   .relu = c->relu};
-}
-
 static int bn_run(const struct op_case *c, const struct tensor *t, struct err *err) {
-    struct batchnorm_args a = bn_args(c, t);
+    struct batchnorm_args a = {.x = t[BN_X],
+                               .weight = t[BN_WEIGHT],
+                               .bias = t[BN_BIAS],
+                               .y = t[BN_Y],
+                               .save_mean = t[BN_MEAN],
+                               .save_rstd = t[BN_RSTD],
+                               .running_mean = t[BN_RMEAN],
+                               .running_var = t[BN_RVAR],
+                               .eps = 1e-5f,
+                               .momentum = 0.1f,
+                               .relu = c->relu};
     return op_batchnorm(fixture.stream, &a, err);
-}
-
-static void bn_inference_arrays(const struct op_case *c, struct array_spec *s) {
-    bn_arrays(c, s);
-    s[BN_RMEAN].role = s[BN_RVAR].role = ROLE_IN;
-    s[BN_MEAN].role = s[BN_RSTD].role = ROLE_NONE;
-}
-
-static void bn_inference_reference(const struct op_case *c, double *const *v) {
-    for (int64_t n = 0; n < c->b * c->t * c->ci; n++) {
-        int64_t j = n % c->ci;
-        double hat = (v[BN_X][n] - v[BN_RMEAN][j]) / sqrt(v[BN_RVAR][j] + norm_eps);
-        v[BN_Y][n] = relu_of(c, hat * v[BN_WEIGHT][j] + v[BN_BIAS][j]);
-    }
-}
-
-static int bn_inference_run(const struct op_case *c, const struct tensor *t, struct err *err) {
-    struct batchnorm_args a = bn_args(c, t);
-    return op_batchnorm_inference(fixture.stream, &a, err);
 }
 
 static void bn_backward_arrays(const struct op_case *c, struct array_spec *s) {

@@ -14,8 +14,6 @@ static const struct family families[] = {
      linear_cases, .bf16 = true},
     {"batchnorm", bn_arrays, NULL, bn_reference, NULL, bn_run, bn_cases, .any_threads = true, .bf16 = true},
     {"running_statistics", rs_arrays, NULL, rs_reference, NULL, rs_run, rs_cases, .any_threads = true},
-    {"batchnorm_inference", bn_inference_arrays, NULL, bn_inference_reference, NULL, bn_inference_run, bn_cases,
-     .any_threads = true, .row_free = true, .bf16 = true},
     {"batchnorm_backward", bn_backward_arrays, bn_derive, bn_backward_reference, bn_objective, bn_backward_run, bn_cases,
      .any_threads = true, .bf16 = true},
     {"layernorm", ln_arrays, NULL, ln_reference, NULL, ln_run, ln_cases, .any_threads = true, .row_free = true, .bf16 = true},
