@@ -47,8 +47,8 @@ def base_archive():
 
 
 class Root:
-    """A bare Debian 12, with what programs expect of a running system: its / is a mount, as podman needs it, and Node.js knows the authorities
-    that this machine's own Node.js was given."""
+    """A bare Debian 12, with what programs expect of a running system: its / is a mount and has cgroups, as podman needs it, and
+    Node.js knows the authorities that this machine's own Node.js was given."""
 
     AUTHORITIES = os.environ.get("NODE_EXTRA_CA_CERTS")
 
@@ -65,11 +65,10 @@ class Root:
         run("mount", "--bind", directory, directory)
         for kind, place in self.MOUNTS:
             run("mount", "-t", kind, kind, f"{directory}/{place}")
+        run("mount", "--rbind", "--make-rslave", "/sys/fs/cgroup", f"{directory}/sys/fs/cgroup")
 
     def close(self):
-        for _, place in reversed(self.MOUNTS):
-            run("umount", f"{self.dir}/{place}")
-        run("umount", self.dir)
+        run("umount", "--recursive", self.dir)
 
     def __call__(self, *command, user="root"):
         return run("chroot", f"--userspec={user}", self.dir, "env", "HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive",
