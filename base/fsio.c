@@ -1,6 +1,5 @@
 #include "base/fsio.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -2,8 +2,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* struct json is json_t under another name: nobody above sees jansson. */
 static const json_t *tree(const struct json *j) { return (const json_t *)(const void *)j; }

@@ -1,7 +1,6 @@
 #include "base/rng.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 #include "base/philox.h"
 

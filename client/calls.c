@@ -1,6 +1,5 @@
 /* Calls as bytes: one request and one answer, or many messages either way. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "client/conn.h"

@@ -1,5 +1,4 @@
 #include "client/message.h"
-#include "base/cleanup.h"
 
 #include <stdlib.h>
 

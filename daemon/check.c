@@ -1,7 +1,6 @@
 #include "daemon/check.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

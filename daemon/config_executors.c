@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/options.h"
-#include "base/str.h"
 
 enum { EXECUTOR_SLURM, EXECUTOR_PROCESS };
 struct executor_raw {

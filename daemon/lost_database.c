@@ -3,7 +3,6 @@
 #include <dirent.h>
 
 #include "base/fsio.h"
-#include "base/str.h"
 #include "daemon/db/db.h"
 
 enum { PATH_SIZE = 4096 };

@@ -1,7 +1,5 @@
 #include "kernels/tensor.h"
 
-#include <string.h>
-
 size_t dtype_bytes(enum dtype dtype) { return dtype == DTYPE_F32 ? 4 : dtype == DTYPE_BF16 ? 2 : 1; }
 const char *dtype_name(enum dtype dtype) { return dtype == DTYPE_F32 ? "f32" : dtype == DTYPE_BF16 ? "bf16" : "u8"; }
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <math.h>
 #include <protobuf-c/protobuf-c.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>

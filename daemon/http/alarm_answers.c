@@ -1,6 +1,5 @@
 /* POST /alarms: a person answers an alarm, puts a bed in standby or tests it. Never by GET: mail scanners follow
  * links. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

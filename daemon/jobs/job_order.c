@@ -1,8 +1,6 @@
 #include "daemon/jobs/job_order.h"
 
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/fsio.h"

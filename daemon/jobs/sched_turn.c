@@ -2,7 +2,6 @@
  * Declared in sched.h. */
 #include <string.h>
 
-#include "base/log.h"
 #include "base/str.h"
 #include "base/volume.h"
 #include "daemon/jobs/array.h"

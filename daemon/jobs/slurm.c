@@ -1,6 +1,5 @@
 #include "daemon/jobs/slurm.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>

@@ -8,7 +8,6 @@
 #include "base/str.h"
 #include "base/world.h"
 #include "daemon/hosts/host.h"
-#include "daemon/jobs/job.h"
 
 enum { REPORTS_MAX = 4096, ARRAY_BYTES = 4 << 20 };
 

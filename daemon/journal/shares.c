@@ -1,7 +1,6 @@
 #include "daemon/journal/shares.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/map.h"
 #include "base/str.h"

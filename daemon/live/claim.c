@@ -1,8 +1,6 @@
 #include "daemon/live/claim.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

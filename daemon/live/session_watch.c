@@ -1,5 +1,4 @@
 /* Sessions as those see them who watch over them (live/session.h). */
-#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -15,7 +15,6 @@
 #include "base/order.h"
 #include "base/pack.h"
 #include "base/str.h"
-#include "store/digest.h"
 
 static const char magic[] = "brrsnap1";
 enum { MAGIC = sizeof magic - 1, HEAD = MAGIC + 8, TAIL = DIGEST_HEX_SIZE - 1 };

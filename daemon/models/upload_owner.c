@@ -1,7 +1,5 @@
 #include "daemon/models/upload_owner.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"

@@ -1,5 +1,4 @@
 /* /alarms: open alarms, technical ones, and those of the last hours, with the forms to answer them. */
-#include <math.h>
 
 #include "daemon/page/answer_forms.h"
 #include "daemon/page/shell.h"

@@ -1,6 +1,5 @@
 /* What has changed since the event before, for the script of the pages: one line of JSON. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"

@@ -1,6 +1,5 @@
 /* /jobs/ID: what the job is, how far it is, what came of it. The record is read from the database, progress from the status. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"

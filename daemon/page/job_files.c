@@ -9,7 +9,6 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
-#include "base/json.h"
 #include "daemon/jobs/jobdb.h"
 #include "daemon/page/chart.h"
 

@@ -1,5 +1,4 @@
 /* /jobs: what runs and waits, and the newest that ended; and jobs side by side. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"

@@ -1,7 +1,5 @@
 #include "daemon/page/shell.h"
 
-#include <string.h>
-
 #include "daemon/page/banner.h"
 #include "daemon/page/words.h"
 

@@ -1,7 +1,6 @@
 /* /streams/ID: one stream: its last minute and hours, what the journal has of it, the quality of its channels. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "daemon/journal/journaldb.h"

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/str.h"

@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/str.h"
 #include "daemon/rpc/unix_listener.h"
 
 /* A connection without a call ends after IDLE_MS; one that never gets as far as its first frame after HANDSHAKE_MS. */

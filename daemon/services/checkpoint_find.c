@@ -5,7 +5,6 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "daemon/services/convert.h"
 
 /* ---- messages ---- */
 

@@ -5,7 +5,6 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "daemon/rpc/texts.h"
-#include "daemon/services/convert.h"
 #include "daemon/services/stream_call.h"
 #include "eeg/dsp.h"
 

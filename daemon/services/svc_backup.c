@@ -1,9 +1,7 @@
 /* brr.v1.Admin/Backup: the files of daemon/backup as parts, read on the thread pool as the client takes them. The job database is
  * copied first, so that the files which its records name are there when they are read. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -11,7 +9,6 @@
 #include "base/str.h"
 #include "brr/v1/admin.pb-c.h"
 #include "daemon/backup/backup.h"
-#include "daemon/services/convert.h"
 #include "daemon/services/services.h"
 #include "store/digest.h"
 

@@ -12,7 +12,6 @@
 #include "burst/netfile.h"
 #include "daemon/hosts/device_hosts.h"
 #include "daemon/services/burst_ask.h"
-#include "daemon/services/convert.h"
 
 enum { PART_BYTES = 1 << 20, PATH_SIZE = 4096, MOST_FILES = 8, RETRY_MS = 1000 };
 

@@ -8,7 +8,6 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
-#include "daemon/jobs/jobref.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/offload.h"
 #include "daemon/services/services.h"

@@ -1,9 +1,7 @@
 /* brr.v1.Hooks: a test alarm for the hooks of daemon.yaml, on libuv's thread pool. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/str.h"
 #include "brr/v1/hooks.pb-c.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/offload.h"

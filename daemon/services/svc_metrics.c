@@ -1,6 +1,5 @@
 /* brr.v1.Metrics: the registry behind /metrics, once or again and again. */
 #include <stdlib.h>
-#include <string.h>
 #include <uv.h>
 
 #include "base/clock.h"

@@ -1,6 +1,5 @@
 /* brr.v1.Models: which models serve and what they are. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"

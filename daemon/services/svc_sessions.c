@@ -1,10 +1,8 @@
 /* brr.v1.Sessions: the open streams, their results, and closing a session from another client. */
 #include <stdlib.h>
-#include <string.h>
 #include <uv.h>
 
 #include "base/principal.h"
-#include "base/str.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "daemon/services/convert.h"
 #include "daemon/services/convert_stream.h"

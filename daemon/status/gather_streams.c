@@ -1,7 +1,6 @@
 /* The streams of a status: what session_describe says, and the recent past of the bed. */
 #include <limits.h>
 #include <math.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/str.h"

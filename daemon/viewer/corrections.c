@@ -1,7 +1,5 @@
 #include "daemon/viewer/corrections.h"
 
-#include <string.h>
-
 #include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/json.h"

@@ -9,7 +9,6 @@
 #include "base/container.h"
 #include "base/pages.h"
 #include "base/str.h"
-#include "base/subnormals.h"
 
 static const struct op_table cpu_ops = {.name = "cpu",
 #define CPU_ROW(op, args) .op = cpu_##op,

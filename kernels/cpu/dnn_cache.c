@@ -3,7 +3,6 @@
 #include <dnnl.h>
 #include <omp.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct conv_key conv_key_of(int64_t t, int64_t ci, int64_t co, int64_t k, int64_t pad) {
     return (struct conv_key){.t = t, .ci = ci, .co = co, .k = k, .pad = pad, .pad_right = pad};

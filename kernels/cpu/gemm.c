@@ -1,5 +1,4 @@
 /* Projections and the transposed convolution as matrix products (kernels/cpu/products.c). */
-#include <string.h>
 
 #include "kernels/cpu/columns.h"
 #include "kernels/cpu/dnn.h"

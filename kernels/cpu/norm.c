@@ -6,7 +6,6 @@
 
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/vmath.h"
 
 enum { BLOCK = 256, SMALL_BLOCK = 16 };
 

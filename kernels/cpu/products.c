@@ -2,7 +2,6 @@
  * small result (gradients of weights) are also cut along the sum; the parts are added in their order. So the bits do not depend on
  * the number of threads. */
 #include <dnnl.h>
-#include <string.h>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/lanes.h"

@@ -1,6 +1,5 @@
 #include "burst/connectome_rows.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

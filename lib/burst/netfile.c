@@ -1,7 +1,6 @@
 #include "burst/netfile.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 

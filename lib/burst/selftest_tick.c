@@ -1,6 +1,5 @@
 #include "burst/selftest_tick.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 #include "detect/builtin.h"
 
 #include <errno.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/fsio.h"

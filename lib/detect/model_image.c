@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/cleanup.h"
 #include "base/str.h"
 #include "detect/seizure_net.h"
 #include "nn/ckpt.h"

@@ -1,7 +1,6 @@
 #include "detect/seizure.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "detect/seizure_net.h"
 

@@ -1,7 +1,6 @@
 #include "eeg/bids.h"
 
 #include <ctype.h>
-#include <math.h>
 #include <string.h>
 #include <strings.h>
 

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/str.h"
 #include "eeg/montage.h"
 
 void channels_done(struct channels *c) {

@@ -7,7 +7,6 @@
 
 #include "base/cleanup.h"
 #include "base/fsio.h"
-#include "base/str.h"
 #include "eeg/events_formats.h"
 #include "eeg/label_rule.h"
 #include "formats/civil.h"

@@ -1,6 +1,5 @@
 /* Event files as JSON, for programs: the recording, and an array of its events. Declared in events.h. */
 #include <math.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/json.h"

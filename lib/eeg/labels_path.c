@@ -5,7 +5,6 @@
 
 #include "base/fsio.h"
 #include "base/str.h"
-#include "eeg/labels.h"
 #include "eeg/labels_path.h"
 #include "formats/eegfile.h"
 #include "store/outputs.h"

@@ -4,7 +4,6 @@
 #include <complex.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/order.h"
 

@@ -8,7 +8,6 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "eeg/half.h"
-#include "eeg/labels.h"
 #include "eeg/montage.h"
 #include "evaluate/evaluate_operating.h"
 #include "plot/plot.h"

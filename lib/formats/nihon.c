@@ -4,7 +4,6 @@
  * the time that passed between their starts. */
 #include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/fsio.h"

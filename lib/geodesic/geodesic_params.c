@@ -1,11 +1,9 @@
 #include "geodesic/geodesic_params.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/rng.h"
 #include "base/str.h"
-#include "kernels/geodesic.h"
 
 int64_t geodesic_params_count(enum geodesic_head head) { return mlp_count(GEODESIC_METRIC) + mlp_count(geodesic_head_shape(head)); }
 

@@ -1,7 +1,6 @@
 /* Output files of a geodesic job: report.json, predictions.csv, spectra.svg, metric.svg, model.safetensors. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/fsio.h"

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "base/cleanup.h"
 #include "base/fsio.h"

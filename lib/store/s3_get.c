@@ -1,7 +1,6 @@
 /* get of store/s3.h: ranges of one object side by side into PATH.part, each checked and noted in PATH.part.journal. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>

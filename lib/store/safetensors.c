@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/json.h"
 #include "base/map.h"

@@ -6,7 +6,6 @@
 
 #include "base/cleanup.h"
 #include "base/order.h"
-#include "base/str.h"
 #include "kernels/op.h"
 #include "train/train_ranks.h"
 #include "windows/window.h"

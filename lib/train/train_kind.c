@@ -3,7 +3,6 @@
 #include "train/best.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/counted.h"

@@ -5,7 +5,6 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 

@@ -1,7 +1,6 @@
 #include "windows/augment_noise.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"

@@ -1,7 +1,6 @@
 #include "windows/patients.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

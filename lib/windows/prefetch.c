@@ -1,9 +1,7 @@
 #include "windows/prefetch.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"

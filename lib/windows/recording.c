@@ -5,10 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/arena.h"
 #include "base/cleanup.h"
 #include "base/fsio.h"
-#include "base/json.h"
 #include "base/str.h"
 
 static const int64_t MAX_SAMPLES = INT64_C(1) << 40; /* of file time: a century; keeps sizes in range */

@@ -1,11 +1,9 @@
 /* The whole detector: one inference pass (samples to probabilities; of the causal network, one second with its state), and one
  * training step (zero the gradients, forward, focal loss, backward, AdamW), for presets and batches. Random weights and input;
  * floors count the products of every layer. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/str.h"
 #include "bench.h"
 #include "detect/seizure.h"
 #include "train/step.h"

@@ -7,7 +7,6 @@
 #include "bench.h"
 #include "geodesic/geodesic_fit.h"
 #include "geodesic/ode.h"
-#include "kernels/geodesic.h"
 
 enum {
     WAVELENGTHS = 50,

@@ -1,7 +1,6 @@
 #include "tools/edfgen/writer.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/cleanup.h"

@@ -1,6 +1,5 @@
 /* alarms: the alarms of beds, and answers to them: acknowledge, silence, mark, note, standby; a test alarm. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/clock.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "brr/v1/admin.pb-c.h"

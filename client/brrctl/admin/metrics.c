@@ -1,7 +1,6 @@
 /* metrics [PREFIX], and top: device, jobs, streams and rates at a glance. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"

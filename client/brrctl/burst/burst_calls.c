@@ -1,6 +1,5 @@
 /* burst create, list, inject, observe, snapshot, restore, destroy: networks in the daemon. */
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

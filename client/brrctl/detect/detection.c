@@ -1,7 +1,6 @@
 #include "client/brrctl/detect/detection.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,6 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/str.h"
 #include "brr/v1/sessions.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/interrupt.h"

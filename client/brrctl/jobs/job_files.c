@@ -1,7 +1,5 @@
 #include "client/brrctl/jobs/job_files.h"
 
-#include <string.h>
-
 #include "base/fsio.h"
 #include "base/str.h"
 

@@ -1,6 +1,5 @@
 /* keys [KIND]: the kinds of job, and what their files may say. */
 #include <stdio.h>
-#include <string.h>
 
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/output.h"

@@ -1,7 +1,6 @@
 /* sweep FILE: a training for each combination of values (--grid) and each left-out patient (--folds), as jobs of the daemon's queue
  * or of an executor, and one table of their scores. With folds each model is evaluated on the patients that it has not seen, and
  * the counts of a combination's folds are pooled. */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 #include "client/brrctl/jobs/sweep_record.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/fsio.h"

@@ -1,12 +1,9 @@
 /* validate FILE: what a job would need and mean, before it runs. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/counted.h"
-#include "base/fsio.h"
-#include "base/str.h"
 #include "brr/v1/jobs.pb-c.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/message_json.h"

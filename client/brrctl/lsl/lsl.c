@@ -2,7 +2,6 @@
  * streams that other programs record. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/fsio.h"

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/str.h"
-
 static struct lsl_library library;
 static struct err failure;
 static pthread_once_t once = PTHREAD_ONCE_INIT;

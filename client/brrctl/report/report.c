@@ -10,7 +10,6 @@
 #include "base/counted.h"
 #include "base/fsio.h"
 #include "base/str.h"
-#include "base/yaml.h"
 #include "client/brrctl/jobs/job_files.h"
 #include "client/brrctl/output.h"
 #include "eeg/frontend.h"

@@ -1,7 +1,6 @@
 /* score REF HYP: files or directories of labelled recordings and events. Runs here, without a daemon. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"

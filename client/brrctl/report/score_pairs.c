@@ -8,7 +8,6 @@
 
 #include "base/counted.h"
 #include "base/fsio.h"
-#include "base/str.h"
 #include "client/brrctl/report/score_files.h"
 #include "client/brrctl/report/stems.h"
 #include "eeg/labels.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/fsio.h"
-#include "base/str.h"
 #include "client/brrctl/report/score_files.h"
 #include "eeg/tree.h"
 

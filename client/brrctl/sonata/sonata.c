@@ -1,7 +1,6 @@
 #include "client/brrctl/sonata/sonata.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/cleanup.h"
 #include "base/str.h"

@@ -1,7 +1,6 @@
 #include "client/brrctl/sonata/sonata_config.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/fsio.h"

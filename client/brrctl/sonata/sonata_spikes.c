@@ -6,7 +6,6 @@
 #include "base/fsio.h"
 #include "base/str.h"
 #include "burst/spikefile.h"
-#include "client/brrctl/sonata/sonata.h"
 #include "client/brrctl/sonata/sonata_parts.h"
 
 /* ---- inputs ----------------------------------------------------------------------------------------------------- */
