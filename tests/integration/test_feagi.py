@@ -162,10 +162,12 @@ def check_refusals(tmp, neurons, synapses):
         assert words in refused(tmp, "bad.json", json.dumps({**good, key: value}).encode())
     heavy, memory = {**good["synapses"], "weights": [.5] + good["synapses"]["weights"][1:]}, {**good["synapses"], "valid_mask": [True] * S, "target_neurons": [50000000] * S}
     assert "weights[0]" in refused(tmp, "bad.json", json.dumps({**good, "synapses": heavy}).encode())
-    for key, value in (("refractory_periods", -1), ("refractory_countdowns", 65536), ("cortical_areas", -1), ("valid_mask", -1), ("neuron_types", 1 << 31), ("neuron_types", -(1 << 31) - 1)):
+    for key, value in (("refractory_periods", -1), ("refractory_periods", True), ("refractory_countdowns", 65536), ("cortical_areas", -1), ("valid_mask", -1), ("neuron_types", 1 << 31), ("neuron_types", -(1 << 31) - 1)):
         wrapped = {**good["neurons"], key: [value] + good["neurons"][key][1:]}
         assert f"{key}[0]" in refused(tmp, "bad.json", json.dumps({**good, "neurons": wrapped}).encode())
-    assert "burst_count is -1" in refused(tmp, "bad.json", json.dumps({**good, "burst_count": -1}).encode())
+    for key, values, words in (("burst_count", (-1, .5, "1", 1e300), "burst_count is no"), ("burst_count", (1 << 62,), "expected at most"), ("power_amount", ("1", 1e300, True), "power_amount is no"), ("version", (0, 3, "1"), "version is not")):
+        for value in values:
+            assert words in refused(tmp, "bad.json", json.dumps({**good, key: value}).encode()), (key, value)
     assert "memory neurons" in refused(tmp, "bad.json", json.dumps({**good, "synapses": memory}).encode())
     less, plastic, remembers = genome(True), genome(True), genome(False)
     less["blueprint"].pop("_____10c-aTM=-nx-snooze-f")
@@ -273,6 +275,7 @@ def check_refused_genomes(tmp):
     for genes, words in (({"cx-synatt-i": 99}, "synapse_attractivity is 99"), ({"cx-memory-b": True}, "area of memory"), ({"cx-_group-t": "MEMORY"}, "area of memory"), ({"nx-leak_v-f": 1}, "leak_variability"),
                          ({"nx-leak_c-f": 10}, "leak_coefficient is 10"), ({"cx-_n_cnt-i": 2}, "per_voxel_neuron_cnt is 2"), ({"nx-excite-f": 50}, "neuron_excitability is 50"),
                          ({"nx-pstcr_-f": 500}, "postsynaptic_current is 500"), ({"nx-pstcr_-f": 1.5}, "postsynaptic_current is 1.5"), ({"nx-fire_t-f": "none"}, "has no firing_threshold"),
+                         ({"nx-fire_t-f": True}, "of area a is no number"), ({"nx-fthlim-f": 1e300}, "of area a is no number"), ({"nx-mp_acc-b": .5}, "of area a is no flag"), ({"cx-memory-b": "true"}, "area of memory"),
                          ({"cx-___bbx-i": 0}, "block_boundaries is 0"), ({"cx-___bbz-i": "none"}, "no block_boundaries"), ({"cx-___bbx-i": 1 << 20, "cx-___bby-i": 65}, "more than 67108864 neurons"),
                          ({"cx-___bbx-i": 1 << 17}, "synapses"), ({"cx-dstmap-d": {"b": [["projector", 1, 1, False]]}}, "area b, which the genome has not")):
         refused(words, genes, {"projector": {"type": "patterns", "parameters": {"patterns": [[ANY, ANY]]}}} if words == "synapses" else None)

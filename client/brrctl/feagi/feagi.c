@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "burst/burst_data.h"
 #include "burst/netfile.h"
 #include "client/brrctl/feagi/feagi_file.h"
 #include "client/brrctl/feagi/feagi_genome.h"
@@ -184,6 +185,9 @@ int feagi_import(const char *path, const char *genome_path, const char *output, 
                        path);
     if ((rc = feagi_genome_load(genome_path, &genome, err)) || (rc = feagi_file_load(path, &n.from, err)))
         return rc;
+    if (n.from.burst_count > BURST_MOST_TICK)
+        return err_set(err, ERR_INVALID, "%s: its burst_count is %llu; expected at most %llu", path,
+                       (unsigned long long)n.from.burst_count, (unsigned long long)BURST_MOST_TICK);
     int64_t synapses = n.from.n_synapses;
     if ((rc = alloc_network(&n, err)) || (rc = take_areas(&n, genome, err)) || (rc = take_neurons(&n, err)) ||
         (rc = take_synapses(&n, err)) || (rc = build_network(&n, &c, err)) || (rc = save_snapshot(&n, c, output, err)))

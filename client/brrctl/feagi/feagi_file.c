@@ -207,8 +207,9 @@ static int load_binary(const char *data, size_t len, struct feagi_connectome *c,
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */
 
-static double number_of_json(const struct json *j) {
-    return json_kind(j) == JSON_KIND_BOOL ? (double)json_bool(j, false) : json_f64(j, NAN);
+/* Only masks have elements that are true or false. */
+static double number_of_json(const struct feagi_array *a, const struct json *j) {
+    return json_kind(j) == JSON_KIND_BOOL && !strcmp(a->name, "valid_mask") ? (double)json_bool(j, false) : json_f64(j, NAN);
 }
 
 static bool element_fits(const struct feagi_array *a, double value) {
@@ -236,7 +237,7 @@ static int read_list(const struct json *group, const struct feagi_array *a, int6
     if (!(*a->data = calloc(used + 1, a->bytes)))
         return err_set(err, ERR_EXHAUSTED, "out of memory for %zu elements of %s", used, a->name);
     for (size_t i = 0; i < used; i++)
-        if (!put_element(a, i, number_of_json(json_at(list, i))))
+        if (!put_element(a, i, number_of_json(a, json_at(list, i))))
             return err_set(err, ERR_UNSUPPORTED, "%s[%zu] is no number of %zu bytes as FEAGI's first version has them", a->name, i,
                            a->bytes);
     return 0;
@@ -272,7 +273,9 @@ static int read_area_names(const struct json *names, struct feagi_connectome *c,
 /* Parts of later versions that change what a network does. */
 static int check_later(const struct json *root, struct err *err) {
     static const char *const later[] = {"lite_synapses", "long_term_memory_neurons", "plastic_mappings"};
-    const struct json *delays = json_get(json_get(root, "synapses"), "delay_bursts");
+    const struct json *delays = json_get(json_get(root, "synapses"), "delay_bursts"), *version = json_get(root, "version");
+    if (version && (json_i64(version, 0) < 1 || json_i64(version, 0) > NEWEST_VERSION))
+        return err_set(err, ERR_UNSUPPORTED, "its version is not 1 or %d", NEWEST_VERSION);
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         if (json_count(json_get(root, later[i])))
             return err_set(err, ERR_UNSUPPORTED, "it has %s, which the engine has not", later[i]);
@@ -289,11 +292,15 @@ static int load_json(const char *text, size_t len, const char *path, struct feag
         (rc = read_group(json_get(root, "neurons"), arrays, arrays_of_neurons(c, arrays), &c->n_neurons, err)) ||
         (rc = read_group(json_get(root, "synapses"), arrays, arrays_of_synapses(c, arrays), &c->n_synapses, err)))
         return rc;
-    int64_t count = json_i64(json_get(root, "burst_count"), 0);
-    if (count < 0)
-        return err_set(err, ERR_INVALID, "its burst_count is %lld; expected 0 or more", (long long)count);
-    c->burst_count = (uint64_t)count;
-    c->power_amount = (float)json_f64(json_get(root, "power_amount"), 1);
+    const struct json *count = json_get(root, "burst_count"), *power = json_get(root, "power_amount");
+    int64_t bursts = count ? json_i64(count, -1) : 0;
+    double amount = power ? json_f64(power, NAN) : 1;
+    if (bursts < 0)
+        return err_set(err, ERR_INVALID, "its burst_count is no whole number from 0 up, or one beyond 2^63");
+    if (!(fabs(amount) <= 3.4e38))
+        return err_set(err, ERR_INVALID, "its power_amount is no number of float32");
+    c->burst_count = (uint64_t)bursts;
+    c->power_amount = (float)amount;
     return read_area_names(json_get(root, "cortical_area_names"), c, err);
 }
 

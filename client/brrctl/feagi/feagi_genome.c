@@ -1,5 +1,6 @@
 #include "client/brrctl/feagi/feagi_genome.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,20 +33,24 @@ static const char *part_of(const char *key, size_t *ret_area) {
     return NULL;
 }
 
+/* A flag that is neither true nor false counts as set, so that it is refused. */
+static bool is_true(const struct json *j) {
+    enum json_kind kind = json_kind(j);
+    return kind == JSON_KIND_BOOL ? json_bool(j, false) : kind == JSON_KIND_NULL ? false : json_f64(j, 1) != 0;
+}
+
 /* FEAGI has areas of memory by a flag, by a group, or by both. */
 static bool is_memory(const char *part, const struct json *value) {
     static const char *const FLAGS[] = {"cx-memory-b", "is_mem_type"}, *const GROUPS[] = {"cx-_group-t", "group_id",
                                                                                           "cortical_group"};
     for (size_t i = 0; i < sizeof FLAGS / sizeof *FLAGS; i++)
         if (!strcmp(part, FLAGS[i]))
-            return json_bool(value, false) || json_f64(value, 0) != 0;
+            return is_true(value);
     for (size_t i = 0; i < sizeof GROUPS / sizeof *GROUPS; i++)
         if (!strcmp(part, GROUPS[i]))
             return !strcasecmp(json_str(value, ""), "memory");
     return false;
 }
-
-static bool is_true(const struct json *j) { return json_bool(j, false) || json_f64(j, 0) != 0; }
 
 /* A rule of a mapping is a list whose fourth element says that it is plastic, or an object. */
 static bool is_plastic(const struct json *rule) {
@@ -140,8 +145,12 @@ static const struct json *trait_of(const struct feagi_genome *g, const char *are
     return value ? value : json_get(json_get(g->blueprint, area), name);
 }
 
-static double scalar_of(const struct json *value) {
-    return json_kind(value) == JSON_KIND_BOOL ? (double)json_bool(value, false) : json_f64(value, NAN);
+/* Of a flag 0 or 1, of a number one that float32 holds; NAN: neither. */
+static double scalar_of(const struct json *value, bool flag) {
+    double number = json_f64(value, NAN);
+    if (flag)
+        return json_kind(value) == JSON_KIND_BOOL ? (double)json_bool(value, false) : number == 0 || number == 1 ? number : NAN;
+    return fabs(number) <= (double)FLT_MAX ? number : NAN;
 }
 
 struct property {
@@ -150,8 +159,12 @@ struct property {
 };
 static int read_property(const struct feagi_genome *g, const char *area, struct property p, struct err *err) {
     const struct json *value = trait_of(g, area, p.gene, p.name);
-    *p.ret = value ? scalar_of(value) : p.absent;
-    return isfinite(*p.ret) ? 0 : err_set(err, ERR_INVALID, "%s: area %s has no %s (%s)", g->path, area, p.name, p.gene);
+    *p.ret = value ? scalar_of(value, str_ends(p.gene, "-b")) : p.absent;
+    if (isfinite(*p.ret))
+        return 0;
+    return value ? err_set(err, ERR_INVALID, "%s: %s (%s) of area %s is no %s", g->path, p.name, p.gene, area,
+                           str_ends(p.gene, "-b") ? "flag" : "number of float32")
+                 : err_set(err, ERR_INVALID, "%s: area %s has no %s (%s)", g->path, area, p.name, p.gene);
 }
 
 #define READ(field, gene, name, absent)                                                                                            \
@@ -171,7 +184,7 @@ int feagi_genome_seeds(const struct feagi_genome *g, const char *area, struct fe
     const struct json *sizes = json_get(json_get(g->blueprint, area), "block_boundaries");
     for (size_t i = 0; i < 3; i++) {
         const struct json *gene = gene_of(g, area, GENES[i]);
-        ret->size[i] = scalar_of(gene ? gene : json_at(sizes, i));
+        ret->size[i] = scalar_of(gene ? gene : json_at(sizes, i), false);
         if (!isfinite(ret->size[i]))
             return err_set(err, ERR_INVALID, "%s: area %s has no block_boundaries (%s)", g->path, area, GENES[i]);
     }

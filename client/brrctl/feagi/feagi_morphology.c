@@ -202,21 +202,21 @@ static void aim_pattern(const struct part *p, const struct feagi_voxel *to, cons
     }
 }
 
-/* FEAGI divides in float32. */
+/* FEAGI divides in float32. A longer target has several voxels for one of the source, side by side. */
 static void aim_projector(const struct feagi_morphology *m, const struct feagi_voxel *from, const struct feagi_voxel *to,
                           const struct feagi_voxel *source, struct feagi_targets *ret) {
     for (int i = 0; i < 3; i++) {
         uint32_t size = from->at[m->turn[i]], at = source->at[m->turn[i]];
-        if (size > to->at[i]) {
-            float ratio = (float)size / (float)to->at[i];
-            uint32_t v = (uint32_t)((float)at / ratio);
+        if (size >= to->at[i]) {
+            uint32_t v = (uint32_t)((float)at / ((float)size / (float)to->at[i]));
             if (v < to->at[i])
                 put_target(ret, i, v);
             continue;
         }
         float ratio = (float)to->at[i] / (float)size;
-        for (uint32_t v = 0; v < to->at[i]; v++)
-            if (size == to->at[i] ? v == at : (uint32_t)((float)v / ratio) == at)
+        uint32_t v = (uint32_t)((float)at * ratio);
+        for (v = v > 2 ? v - 2 : 0; v < to->at[i] && (uint32_t)((float)v / ratio) <= at; v++)
+            if ((uint32_t)((float)v / ratio) == at)
                 put_target(ret, i, v);
     }
 }
@@ -252,7 +252,7 @@ static void aim_bitmask(const struct feagi_morphology *m, const struct feagi_vox
         if (i != m->axis)
             put_target(ret, i, lower_of(at, size - 1));
         else
-            for (uint32_t v = 0; v < size; v++)
+            for (uint32_t v = m->kind == DECODER && size > 32 ? size - 32 : 0; v < size; v++)
                 if (m->kind == ENCODER ? has_bit(v, at, from->at[i]) : has_bit(at, v, size))
                     put_target(ret, i, v);
     }

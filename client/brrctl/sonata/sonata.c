@@ -48,7 +48,7 @@ static void tell_import(const struct sonata_network *n, const struct sonata_conf
     ret->neurons = n->neurons;
     ret->rounded = n->rounded;
     ret->tick_ms = n->tick_ms;
-    ret->ticks = stop > 0 ? (int64_t)ceil(stop / n->tick_ms - 1e-6) : 0;
+    ret->ticks = stop > 0 && stop / n->tick_ms < 1e15 ? (int64_t)ceil(stop / n->tick_ms - 1e-6) : 0;
     for (int64_t i = 0; i < n->neurons; i++)
         ret->virtual_neurons += n->model[i] == SONATA_VIRTUAL;
 }
