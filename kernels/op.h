@@ -326,7 +326,9 @@ int op_mlp_backward(struct stream *s, const struct mlp_backward_args *a, struct 
  * loss (G,2), optional (=): the sums of (prediction − target)² and of d², d the second divided differences of ln w over
  * neighbouring nodes. grads (G,P), optional (+=), needs loss: of loss₀/(n_pairs·B) + smoothness·loss₁/((nodes − 2)·B).
  *
- * rows, pairs and loss: device memory. A group's results do not depend on the other groups. */
+ * rows, pairs and loss: device memory. A group's results do not depend on the other groups.
+ *
+ * bf16x3: products of the hidden layers on tensor cores, each as three of bfloat16, within 2^-16 of it; a CPU does not heed it. */
 enum geodesic_head { GEODESIC_FLOW, GEODESIC_DECODER };
 enum { GEODESIC_MAX_KNOTS = 32, GEODESIC_MAX_ORDER = 8 };
 static const struct mlp_shape GEODESIC_METRIC = {2, 128, 256};
@@ -341,6 +343,7 @@ struct geodesic_args {
     enum geodesic_head head;
     int order; /* 4, 5, 6 or 8 */
     float floor, smoothness;
+    bool bf16x3;
     struct tensor params, knots, wavelengths, spectra, prediction, grads;
     const int32_t *rows;
     int64_t n_rows;

@@ -90,6 +90,7 @@ static __device__ void path_inputs(const struct geodesic_job &j, struct geodesic
 }
 
 /* The next tile of paths: rows, inputs, the head's values. false: there is none. */
+template <bool X3>
 static __device__ bool next_tile(const struct geodesic_job &j, struct geodesic_shared &g, struct mlp_weights head,
                                  const float *knots, float wavelength) {
     bool more = g.next_pair < j.n_pairs;
@@ -102,7 +103,7 @@ static __device__ bool next_tile(const struct geodesic_job &j, struct geodesic_s
     if (threadIdx.x < MLP_ROWS)
         path_inputs(j, g, knots, wavelength, (int)threadIdx.x);
     __syncthreads();
-    mlp_tile_forward<64, 128>(head, g.m, MLP_ROWS);
+    mlp_tile_forward<64, 128, X3>(head, g.m, MLP_ROWS);
     return true;
 }
 
@@ -115,6 +116,7 @@ static __device__ void rewind(struct geodesic_shared &g) {
 }
 
 /* Predictions of all pairs, and, training, their differences; thread 0 returns the sum of squares. */
+template <bool X3>
 static __device__ double paths_forward(const struct geodesic_job &j, struct geodesic_shared &g, struct mlp_weights head,
                                        const float *knots, float wavelength, const float *spectra) {
     int64_t group = blockIdx.y, at = blockIdx.x;
@@ -122,7 +124,7 @@ static __device__ double paths_forward(const struct geodesic_job &j, struct geod
     for (int m = (int)threadIdx.x; m < j.n_pairs; m += MLP_THREADS)
         g.value[m] = 0;
     rewind(g);
-    while (next_tile(j, g, head, knots, wavelength)) {
+    while (next_tile<X3>(j, g, head, knots, wavelength)) {
         if (threadIdx.x == 0)
             for (int r = 0; r < MLP_ROWS; r++)
                 if (g.pair[r] >= 0)
@@ -169,25 +171,27 @@ static __device__ void collect(const struct geodesic_job &j, struct geodesic_sha
     __syncthreads();
 }
 
+template <bool X3>
 static __device__ void paths_backward(const struct geodesic_job &j, struct geodesic_shared &g, struct mlp_weights head,
                                       const float *knots, float wavelength, float *sums) {
     float scale = (float)(2.0 / ((double)j.n_pairs * (double)j.n_rows));
     bool first = true;
     rewind(g);
-    while (next_tile(j, g, head, knots, wavelength)) {
+    while (next_tile<X3>(j, g, head, knots, wavelength)) {
         if (threadIdx.x < MLP_ROWS) {
             int r = (int)threadIdx.x, q = g.node[r];
             float dt = j.flow ? g.weight[q] * g.w[q] / g.s[r] : 1.0f;
             g.m.dy[r] = g.pair[r] < 0 ? 0.0f : g.value[g.pair[r]] * scale * dt;
         }
         __syncthreads();
-        mlp_tile_backward<64, 128>(head, g.m, MLP_ROWS, sums, first, true);
+        mlp_tile_backward<64, 128, X3>(head, g.m, MLP_ROWS, sums, first, true);
         collect(j, g);
         first = false;
     }
 }
 
 /* The metric's tile of nodes from `first` on. */
+template <bool X3>
 static __device__ void metric_tile(const struct geodesic_job &j, struct geodesic_shared &g, struct mlp_weights metric,
                                    float wavelength, int first) {
     int tid = (int)threadIdx.x;
@@ -196,9 +200,10 @@ static __device__ void metric_tile(const struct geodesic_job &j, struct geodesic
         g.m.x[1][tid] = wavelength;
     }
     __syncthreads();
-    mlp_tile_forward<128, 256>(metric, g.m, MLP_ROWS);
+    mlp_tile_forward<128, 256, X3>(metric, g.m, MLP_ROWS);
 }
 
+template <bool X3>
 static __device__ void measure(const struct geodesic_job &j, struct geodesic_shared &g, struct mlp_weights metric,
                                const float *knots, float wavelength) {
     int tid = (int)threadIdx.x;
@@ -210,7 +215,7 @@ static __device__ void measure(const struct geodesic_job &j, struct geodesic_sha
     }
     __syncthreads();
     for (int first = 0; first < j.nodes; first += MLP_ROWS) {
-        metric_tile(j, g, metric, wavelength, first);
+        metric_tile<X3>(j, g, metric, wavelength, first);
         if (tid < MLP_ROWS && first + tid < j.nodes) {
             float z = g.m.y[tid], w = sqrtf(fmaxf(z, 0.0f) + log1pf(expf(-fabsf(z))) + j.floor);
             g.w[first + tid] = w;
@@ -245,21 +250,22 @@ static __device__ double roughness(const struct geodesic_job &j, struct geodesic
     return sum;
 }
 
+template <bool X3>
 static __device__ void metric_backward(const struct geodesic_job &j, struct geodesic_shared &g, struct mlp_weights metric,
                                        float wavelength, float *sums) {
     int tid = (int)threadIdx.x;
     for (int first = 0; first < j.nodes; first += MLP_ROWS) {
-        metric_tile(j, g, metric, wavelength, first);
+        metric_tile<X3>(j, g, metric, wavelength, first);
         if (tid < MLP_ROWS) {
             int q = first + tid;
             g.m.dy[tid] = q < j.nodes ? (g.dw[q] + g.weight[q] * g.dlength[q / j.order]) * g.slope[q] : 0.0f;
         }
         __syncthreads();
-        mlp_tile_backward<128, 256>(metric, g.m, MLP_ROWS, sums, first == 0, false);
+        mlp_tile_backward<128, 256, X3>(metric, g.m, MLP_ROWS, sums, first == 0, false);
     }
 }
 
-static __global__ void __launch_bounds__(MLP_THREADS, 2) geodesic_kernel(struct geodesic_job j) {
+template <bool X3> static __global__ void __launch_bounds__(MLP_THREADS, 2) geodesic_kernel(struct geodesic_job j) {
     __shared__ struct geodesic_shared g;
     int64_t group = blockIdx.y, at = blockIdx.x, block = group * j.n_rows + at;
     struct mlp_shape metric_shape = {2, 128, 256}, head_shape = {j.flow ? 3 : 5, 64, 128};
@@ -268,14 +274,14 @@ static __global__ void __launch_bounds__(MLP_THREADS, 2) geodesic_kernel(struct 
     struct mlp_weights metric = mlp_weights_of(metric_shape, row, j.metric_w2t + group * 128 * 256);
     struct mlp_weights head = mlp_weights_of(head_shape, row + j.metric_count, j.head_w2t + group * 64 * 128);
     float wavelength = j.wavelengths[j.rows[at]];
-    measure(j, g, metric, knots, wavelength);
-    double squares = paths_forward(j, g, head, knots, wavelength, spectra), rough = 0;
+    measure<X3>(j, g, metric, knots, wavelength);
+    double squares = paths_forward<X3>(j, g, head, knots, wavelength, spectra), rough = 0;
     if (j.training)
-        paths_backward(j, g, head, knots, wavelength, j.partial + block * j.count + j.metric_count);
+        paths_backward<X3>(j, g, head, knots, wavelength, j.partial + block * j.count + j.metric_count);
     if (j.losses)
         rough = roughness(j, g);
     if (j.training)
-        metric_backward(j, g, metric, wavelength, j.partial + block * j.count);
+        metric_backward<X3>(j, g, metric, wavelength, j.partial + block * j.count);
     if (j.losses && threadIdx.x == 0) {
         j.losses[2 * block] = squares;
         j.losses[2 * block + 1] = rough;
@@ -338,7 +344,10 @@ extern "C" int cuda_geodesic(struct stream *s, const struct geodesic_args *a, st
     mlp_transpose(s, metric, j.params, j.ld, groups, (float *)j.metric_w2t);
     mlp_transpose(s, head, j.params + mlp_count(metric), j.ld, groups, (float *)j.head_w2t);
     dim3 grid((unsigned)a->n_rows, (unsigned)groups);
-    CUDA_LAUNCH(geodesic_kernel, grid, MLP_THREADS, stream, j);
+    if (a->bf16x3)
+        CUDA_LAUNCH(geodesic_kernel<true>, grid, MLP_THREADS, stream, j);
+    else
+        CUDA_LAUNCH(geodesic_kernel<false>, grid, MLP_THREADS, stream, j);
     if (a->loss)
         CUDA_LAUNCH(add_losses, (unsigned)groups, 32, stream, (const double *)j.losses, a->n_rows, a->loss);
     if (j.training)

@@ -4,11 +4,12 @@
  * Activations of the tile lie in shared memory; weights come from global memory, where a warp reads neighbours: the forward pass
  * from a transposed copy of w2, the gradients from w2 itself. A thread keeps a column's sums of several rows in registers; the rows
  * of h1 lie side by side, so that it reads four of them at once. With a tangent 8 of the 16 rows are values and 8 their derivatives
- * by the first input. Gradients are added to (or, for a first tile, written as) the block's own row of partial sums; the blocks'
+ * by the first input. With X3 the products of the hidden layers run on tensor cores, each as three of bfloat16 (mlp_multiply).
+ * Gradients are added to (or, for a first tile, written as) the block's own row of partial sums; the blocks'
  * rows are added in order by geodesic_add. */
 #ifndef BRR_KERNELS_CUDA_GEODESIC_MLP_CUH
 #define BRR_KERNELS_CUDA_GEODESIC_MLP_CUH
-#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/mma.cuh"
 
 extern "C" {
 #include "kernels/geodesic.h"
@@ -41,21 +42,64 @@ struct mlp_shared {
     float part[MLP_ROWS][MLP_THREADS / MLP_ROWS];
 };
 
-/* y from x; rows is 16, or 8 with a tangent. All threads of the block; x is written and synchronised. */
-template <int H1, int H2> static __device__ void mlp_tile_forward(const struct mlp_weights w, struct mlp_shared &m, int rows) {
+/* Two numbers, each as the sum of two of bfloat16; what is lost is 2^-17 of it. */
+struct mlp_halves {
+    uint32_t high, low;
+};
+static __device__ inline struct mlp_halves mlp_halve(float a, float b) {
+    struct mlp_halves h;
+    h.high = mma_pack(a, b);
+    h.low = mma_pack(a - mma_low(h.high), b - mma_high(h.high));
+    return h;
+}
+
+/* d (16,8) += A (16,16) · B (16,8) by a warp, as high·high + high·low + low·high; a(row, k) and b(k, column) are the elements. */
+template <class A, class B> static __device__ inline void mlp_multiply(float (&d)[4], A a, B b) {
+    int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4 * 2;
+    uint32_t ah[4], al[4], bh[2], bl[2];
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        int row = g + e % 2 * 8, k = t + e / 2 * 8;
+        struct mlp_halves h = mlp_halve(a(row, k), a(row, k + 1));
+        ah[e] = h.high;
+        al[e] = h.low;
+    }
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        struct mlp_halves h = mlp_halve(b(t + e * 8, g), b(t + e * 8 + 1, g));
+        bh[e] = h.high;
+        bl[e] = h.low;
+    }
+    mma_bf16(d, al, bh);
+    mma_bf16(d, ah, bl);
+    mma_bf16(d, ah, bh);
+}
+/* Calls each(row, column, value) with the warp's four sums of a lane. */
+template <class Each> static __device__ inline void mlp_sums(const float (&d)[4], Each each) {
+    int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4 * 2;
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+        each(g + e / 2 * 8, t + e % 2, d[e]);
+}
+
+/* The second layer of a tile: warps share its columns. */
+template <int H1, int H2> static __device__ inline void mlp_hidden_x3(const struct mlp_weights w, struct mlp_shared &m, int rows) {
+    for (int first = (int)threadIdx.x / 32 * 8; first < H2; first += MLP_THREADS / 32 * 8) {
+        float d[4] = {};
+        for (int at = 0; at < H1; at += 16)
+            mlp_multiply(
+                d, [&](int row, int k) { return m.h1[(at + k) * MLP_ROOM + row]; },
+                [&](int k, int column) { return w.w2[(first + column) * H1 + at + k]; });
+        mlp_sums(d, [&](int row, int column, float z) {
+            m.h2[row * H2 + first + column] = row < rows ? tanhf(z + w.b2[first + column]) : z;
+        });
+    }
+}
+
+/* The same in plain multiply-adds: a thread keeps a column's sums of several rows. */
+template <int H1, int H2> static __device__ inline void mlp_hidden(const struct mlp_weights w, struct mlp_shared &m, int rows) {
     constexpr int SHARE = MLP_ROWS * H2 / MLP_THREADS;
     int tid = (int)threadIdx.x;
-    for (int e = tid; e < rows * H1; e += MLP_THREADS) {
-        int i = e / rows, r = e % rows;
-        float z = w.b1[i];
-        for (int k = 0; k < w.in; k++)
-            z += w.w1[i * w.in + k] * m.x[k][r];
-        float h = tanhf(z);
-        m.h1[i * MLP_ROOM + r] = h;
-        if (rows < MLP_ROWS)
-            m.h1[i * MLP_ROOM + rows + r] = (1.0f - h * h) * w.w1[i * w.in];
-    }
-    __syncthreads();
     int j = tid % H2, first = tid / H2 * SHARE;
     float acc[SHARE];
     for (int r = 0; r < SHARE; r++)
@@ -73,6 +117,27 @@ template <int H1, int H2> static __device__ void mlp_tile_forward(const struct m
     }
     for (int r = 0; r < SHARE; r++)
         m.h2[(first + r) * H2 + j] = first + r < rows ? tanhf(acc[r] + w.b2[j]) : acc[r];
+}
+
+/* y from x; rows is 16, or 8 with a tangent. All threads of the block; x is written and synchronised. */
+template <int H1, int H2, bool X3 = false>
+static __device__ void mlp_tile_forward(const struct mlp_weights w, struct mlp_shared &m, int rows) {
+    int tid = (int)threadIdx.x;
+    for (int e = tid; e < rows * H1; e += MLP_THREADS) {
+        int i = e / rows, r = e % rows;
+        float z = w.b1[i];
+        for (int k = 0; k < w.in; k++)
+            z += w.w1[i * w.in + k] * m.x[k][r];
+        float h = tanhf(z);
+        m.h1[i * MLP_ROOM + r] = h;
+        if (rows < MLP_ROWS)
+            m.h1[i * MLP_ROOM + rows + r] = (1.0f - h * h) * w.w1[i * w.in];
+    }
+    __syncthreads();
+    if (X3)
+        mlp_hidden_x3<H1, H2>(w, m, rows);
+    else
+        mlp_hidden<H1, H2>(w, m, rows);
     __syncthreads();
     int row = tid / MLP_ROWS, lane = tid % MLP_ROWS;
     float sum = 0;
@@ -93,11 +158,61 @@ template <int H1, int H2> static __device__ void mlp_tile_forward(const struct m
 
 static __device__ inline void mlp_put(float *at, float value, bool first) { *at = first ? value : *at + value; }
 
-/* After mlp_tile_forward, with dy written and synchronised: gradients of the parameters to the row `sums`, and dx when wanted. */
+/* Gradients of the second layer's weights, and of the first layer's values (d1), from those of the second layer's sums (h2). */
 template <int H1, int H2>
+static __device__ inline void mlp_hidden_backward(const struct mlp_weights w, struct mlp_shared &m, float *g2, bool first) {
+    constexpr int LANES = MLP_THREADS / H1, SHARE = MLP_ROWS / LANES;
+    int tid = (int)threadIdx.x;
+    int i = tid % H1, lane = tid / H1;
+    float column[MLP_ROWS], acc[SHARE];
+#pragma unroll
+    for (int s = 0; s < MLP_ROWS; s++)
+        column[s] = m.h1[i * MLP_ROOM + s];
+    for (int j = lane; j < H2; j += LANES) {
+        float sum = 0;
+#pragma unroll
+        for (int s = 0; s < MLP_ROWS; s++)
+            sum += m.h2[s * H2 + j] * column[s];
+        mlp_put(g2 + j * H1 + i, sum, first);
+    }
+    for (int s = 0; s < SHARE; s++)
+        acc[s] = 0;
+    for (int j = 0; j < H2; j++) {
+        float v = w.w2[j * H1 + i];
+#pragma unroll
+        for (int s = 0; s < SHARE; s++)
+            acc[s] += v * m.h2[(lane * SHARE + s) * H2 + j];
+    }
+    for (int s = 0; s < SHARE; s++)
+        m.d1[(lane * SHARE + s) * H1 + i] = acc[s];
+}
+
+template <int H1, int H2>
+static __device__ inline void mlp_hidden_backward_x3(const struct mlp_weights w, struct mlp_shared &m, float *g2, bool first) {
+    constexpr int WARPS = MLP_THREADS / 32;
+    int warp = (int)threadIdx.x / 32;
+    for (int tile = warp; tile < H2 / 16 * (H1 / 8); tile += WARPS) {
+        int row0 = tile / (H1 / 8) * 16, column0 = tile % (H1 / 8) * 8;
+        float d[4] = {};
+        mlp_multiply(
+            d, [&](int row, int k) { return m.h2[k * H2 + row0 + row]; },
+            [&](int k, int column) { return m.h1[(column0 + column) * MLP_ROOM + k]; });
+        mlp_sums(d, [&](int row, int column, float sum) { mlp_put(g2 + (row0 + row) * H1 + column0 + column, sum, first); });
+    }
+    for (int column0 = warp * 8; column0 < H1; column0 += WARPS * 8) {
+        float d[4] = {};
+        for (int at = 0; at < H2; at += 16)
+            mlp_multiply(
+                d, [&](int row, int k) { return m.h2[row * H2 + at + k]; },
+                [&](int k, int column) { return w.w2[(at + k) * H1 + column0 + column]; });
+        mlp_sums(d, [&](int row, int column, float sum) { m.d1[row * H1 + column0 + column] = sum; });
+    }
+}
+
+/* After mlp_tile_forward, with dy written and synchronised: gradients of the parameters to the row `sums`, and dx when wanted. */
+template <int H1, int H2, bool X3 = false>
 static __device__ void mlp_tile_backward(const struct mlp_weights w, struct mlp_shared &m, int rows, float *sums, bool first,
                                          bool dx) {
-    constexpr int LANES = MLP_THREADS / H1, SHARE = MLP_ROWS / LANES;
     int tid = (int)threadIdx.x;
     bool tangent = rows < MLP_ROWS;
     float *g1 = sums, *gb1 = g1 + H1 * w.in, *g2 = gb1 + H1, *gb2 = g2 + H1 * H2, *g3 = gb2 + H2, *gb3 = g3 + H2;
@@ -126,28 +241,10 @@ static __device__ void mlp_tile_backward(const struct mlp_weights w, struct mlp_
         mlp_put(gb3, total, first);
     }
     __syncthreads();
-    int i = tid % H1, lane = tid / H1;
-    float column[MLP_ROWS], acc[SHARE];
-#pragma unroll
-    for (int s = 0; s < MLP_ROWS; s++)
-        column[s] = m.h1[i * MLP_ROOM + s];
-    for (int j = lane; j < H2; j += LANES) {
-        float sum = 0;
-#pragma unroll
-        for (int s = 0; s < MLP_ROWS; s++)
-            sum += m.h2[s * H2 + j] * column[s];
-        mlp_put(g2 + j * H1 + i, sum, first);
-    }
-    for (int s = 0; s < SHARE; s++)
-        acc[s] = 0;
-    for (int j = 0; j < H2; j++) {
-        float v = w.w2[j * H1 + i];
-#pragma unroll
-        for (int s = 0; s < SHARE; s++)
-            acc[s] += v * m.h2[(lane * SHARE + s) * H2 + j];
-    }
-    for (int s = 0; s < SHARE; s++)
-        m.d1[(lane * SHARE + s) * H1 + i] = acc[s];
+    if (X3)
+        mlp_hidden_backward_x3<H1, H2>(w, m, g2, first);
+    else
+        mlp_hidden_backward<H1, H2>(w, m, g2, first);
     __syncthreads();
     if (tid < H1) {
         float slope0 = w.w1[tid * w.in], db = 0, extra = 0, dw[MLP_MAX_INPUTS] = {};

@@ -158,9 +158,13 @@ static int add_runs(struct geodesic_fit *f, const geodesic_members *members, str
 
 int geodesic_fit_new(const struct geodesic_fit_config *config, const struct spectra *spectra, const geodesic_members *members,
                      int groups, struct stream *s, struct geodesic_fit **ret, struct err *err) {
+    struct device_info info;
     int rc;
     if (groups < 1 || groups > GEODESIC_MAX_GROUPS)
         return err_set(err, ERR_RANGE, "%d models at once; expected 1 to %d", groups, GEODESIC_MAX_GROUPS);
+    device_describe(stream_device(s), &info);
+    if (config->products == GEODESIC_BF16X3 && !info.is_async)
+        return err_set(err, ERR_UNSUPPORTED, "training.products bf16x3 runs on GPUs only, not on %s; use f32", info.name);
     struct geodesic_fit *f = calloc(1, sizeof *f);
     if (!f)
         return err_set(err, ERR_EXHAUSTED, "out of memory for a training");
@@ -235,6 +239,7 @@ static int gradients(struct geodesic_fit *f, const struct fit_run *run, int firs
                               .order = f->orders[first],
                               .floor = (float)f->config.floor,
                               .smoothness = (float)f->config.smoothness,
+                              .bf16x3 = f->config.products == GEODESIC_BF16X3,
                               .params = tensor_2d(f->params + first * f->count, DTYPE_F32, n, f->count),
                               .grads = tensor_2d(f->grads + first * f->count, DTYPE_F32, n, f->count),
                               .knots = tensor_2d(run->knots + at * run->n, DTYPE_F32, n, run->n),

@@ -17,10 +17,12 @@
 
 enum { GEODESIC_MAX_GROUPS = 512, GEODESIC_FIT_CHECKS = 16 };
 enum geodesic_solver { GEODESIC_CLOSED_FORM, GEODESIC_ODE };
+enum geodesic_products { GEODESIC_F32, GEODESIC_BF16X3 };
 
 struct geodesic_fit_config {
     enum geodesic_head head;
     enum geodesic_solver solver;
+    enum geodesic_products products;
     int64_t epochs, batch, ode_steps; /* batch: wavelengths of a step */
     double metric_rate, head_rate, decay, clip, smoothness, floor, head_gain;
     uint64_t seed;

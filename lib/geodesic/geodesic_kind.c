@@ -20,6 +20,8 @@ static const struct option rows[] = {
     {"model.head_gain", OPTION_F64, C(head_gain), "0.7", 0, 10, NULL, "gain of the head's initial weights"},
     {"training.solver", OPTION_ENUM, C(solver), "closed_form", 0, 0, "closed_form|ode",
      "quadratures, or Runge-Kutta with shooting (CPU, flow, hundreds of times slower)"},
+    {"training.products", OPTION_ENUM, C(products), "f32", 0, 0, "f32|bf16x3",
+     "bf16x3: products of the hidden layers on a GPU's tensor cores, each as three of bfloat16"},
     {"training.ode_steps", OPTION_I64, C(ode_steps), "100", 10, 10000, NULL, "Runge-Kutta steps of a path"},
     {"training.epochs", OPTION_I64, C(epochs), "500", 1, 1000000, NULL,
      "passes over the wavelengths; the learning rate's schedule"},

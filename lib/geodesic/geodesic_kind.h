@@ -12,7 +12,7 @@ enum geodesic_selection { GEODESIC_SELECTION_FIXED, GEODESIC_SELECTION_NESTED };
 struct geodesic_config {
     const char *csv;                                    /* NULL: the built-in formula */
     int head, solver, selection;                        /* enum geodesic_head, geodesic_solver, geodesic_selection */
-    int prior;                                          /* enum geodesic_prior_kind */
+    int prior, products;                                /* enum geodesic_prior_kind, geodesic_products */
     int64_t epochs, stop_epoch, batch, ode_steps, seed; /* stop_epoch 0: the last */
     double metric_rate, head_rate, decay, clip, smoothness, floor, head_gain, gp_length, gp_noise;
     struct option_numbers decays; /* tried by selection nested */

@@ -41,6 +41,7 @@ struct geodesic_fit_config geodesic_phase_config(const struct geodesic_config *c
     bool tries = c->selection == GEODESIC_SELECTION_NESTED && phase < (int)c->decays.count;
     return (struct geodesic_fit_config){.head = (enum geodesic_head)c->head,
                                         .solver = (enum geodesic_solver)c->solver,
+                                        .products = (enum geodesic_products)c->products,
                                         .epochs = c->epochs,
                                         .batch = c->batch,
                                         .ode_steps = c->ode_steps,

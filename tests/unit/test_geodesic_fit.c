@@ -283,7 +283,42 @@ static void solvers_agree_on_trained_networks(void **state) {
     spectra_done(&s);
 }
 
-/* One step of training by each: the first moments are a tenth of the clipped gradients. */
+/* Of the first moments, which are a tenth of the clipped gradients after one step, relative to their size. */
+static double apart(const struct geodesic_fit_state *a, const struct geodesic_fit_state *b) {
+    double size = 0, difference = 0;
+    for (int64_t i = 0; i < a->count; i++) {
+        double x = (double)a->m[i], y = (double)b->m[i];
+        size += x * x;
+        difference += (x - y) * (x - y);
+    }
+    return sqrt(difference / size);
+}
+
+/* On tensor cores a step is nearly the same, and not to the bit; processors have none. */
+static void a_step_on_tensor_cores_is_one_in_fp32(void **state) {
+    (void)state;
+    const geodesic_members members[1] = {0x15};
+    struct spectra s = some_spectra();
+    struct geodesic_fit_config c = config_of(GEODESIC_FLOW);
+    struct run plain = start(&c, &s, members, 1);
+    c.products = GEODESIC_BF16X3;
+    if (on_gpu()) {
+        struct run tensor = start(&c, &s, members, 1);
+        advance(&plain, 1);
+        advance(&tensor, 1);
+        double d = apart(&plain.state, &tensor.state);
+        if (!(d > 0 && d <= 1e-4))
+            fail_msg("the gradients differ by %g", d);
+        end(&tensor);
+    } else {
+        struct geodesic_fit *refused = NULL;
+        assert_int_equal(geodesic_fit_new(&c, &s, members, 1, stream, &refused, &err), ERR_UNSUPPORTED);
+        assert_non_null(strstr(err.message, "runs on GPUs only"));
+    }
+    end(&plain);
+    spectra_done(&s);
+}
+
 static void a_step_by_runge_kutta_is_one_in_closed_form(void **state) {
     (void)state;
     const geodesic_members members[1] = {0x15};
@@ -304,13 +339,7 @@ static void a_step_by_runge_kutta_is_one_in_closed_form(void **state) {
     struct run ode = start(&c, &s, members, 1);
     advance(&closed, 1);
     advance(&ode, 1);
-    double size = 0, difference = 0;
-    for (int64_t i = 0; i < closed.state.count; i++) {
-        double x = (double)closed.state.m[i], y = (double)ode.state.m[i];
-        size += x * x;
-        difference += (x - y) * (x - y);
-    }
-    assert_true(sqrt(difference / size) <= 1e-4);
+    assert_true(apart(&closed.state, &ode.state) <= 1e-4);
     const struct geodesic_convergence *went = geodesic_fit_convergence(ode.fit);
     assert_true(went && went->paths > 0 && went->converged == went->paths);
     assert_true(went->largest_miss > 0 && went->largest_miss <= 1e-5);
@@ -466,6 +495,7 @@ int main(void) {
         cmocka_unit_test(training_lowers_the_loss),
         cmocka_unit_test(solvers_agree_on_trained_networks),
         cmocka_unit_test(a_step_by_runge_kutta_is_one_in_closed_form),
+        cmocka_unit_test(a_step_on_tensor_cores_is_one_in_fp32),
         in_temp_dir(a_model_file_gives_back_what_was_trained),
         cmocka_unit_test(the_device_and_plain_loops_say_the_same),
         cmocka_unit_test(predictions_at_a_member_keep_its_own_spectrum_and_the_metric_is_scaled),
