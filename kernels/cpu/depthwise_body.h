@@ -54,6 +54,12 @@ static vf sum_taps_careful(const struct depthwise_job *j, int64_t row, int64_t t
     return sum;
 }
 
+/* True if `DEPTHWISE_AT_ONCE` outputs from t on lie in the row, and all that they read. */
+static bool reads_inside(const struct depthwise_job *j, int64_t len, int64_t t) {
+    int64_t last = t + DEPTHWISE_AT_ONCE - 1, read = last + j->taps - 1 - j->pad;
+    return !j->resets && t - j->pad >= 0 && read < len && last < len;
+}
+
 /* `DEPTHWISE_AT_ONCE` interior outputs from t on. */
 INLINE void sum_taps(const struct depthwise_job *j, int64_t row, int64_t t, int64_t c, const int taps, const bool bf16,
                      vf ret[DEPTHWISE_AT_ONCE]) {
@@ -96,40 +102,43 @@ static void output_careful(const struct depthwise_job *j, int64_t row, int64_t t
     }
 }
 
-INLINE void outputs_typed(const struct depthwise_job *j, int64_t row, int64_t t, const int taps) {
-    if (j->bf16)
-        outputs_inside(j, row, t, taps, true);
-    else
-        outputs_inside(j, row, t, taps, false);
-}
+/* call(j->taps): known to the compiler, so that taps stay in registers. */
+#define WITH_TAPS(j, call)                                                                                                         \
+    switch ((j)->taps) {                                                                                                           \
+    case 1:                                                                                                                        \
+        call(1);                                                                                                                   \
+        break;                                                                                                                     \
+    case 2:                                                                                                                        \
+        call(2);                                                                                                                   \
+        break;                                                                                                                     \
+    case 3:                                                                                                                        \
+        call(3);                                                                                                                   \
+        break;                                                                                                                     \
+    case 4:                                                                                                                        \
+        call(4);                                                                                                                   \
+        break;                                                                                                                     \
+    case 5:                                                                                                                        \
+        call(5);                                                                                                                   \
+        break;                                                                                                                     \
+    case 6:                                                                                                                        \
+        call(6);                                                                                                                   \
+        break;                                                                                                                     \
+    case 7:                                                                                                                        \
+        call(7);                                                                                                                   \
+        break;                                                                                                                     \
+    default:                                                                                                                       \
+        call(8);                                                                                                                   \
+        break;                                                                                                                     \
+    }
 
 static void outputs_fast(const struct depthwise_job *j, int64_t row, int64_t t) {
-    switch (j->taps) { /* known to the compiler, so that taps stay in registers */
-    case 1:
-        outputs_typed(j, row, t, 1);
-        break;
-    case 2:
-        outputs_typed(j, row, t, 2);
-        break;
-    case 3:
-        outputs_typed(j, row, t, 3);
-        break;
-    case 4:
-        outputs_typed(j, row, t, 4);
-        break;
-    case 5:
-        outputs_typed(j, row, t, 5);
-        break;
-    case 6:
-        outputs_typed(j, row, t, 6);
-        break;
-    case 7:
-        outputs_typed(j, row, t, 7);
-        break;
-    default:
-        outputs_typed(j, row, t, 8);
-        break;
-    }
+#define CALL(taps)                                                                                                                 \
+    if (j->bf16)                                                                                                                   \
+        outputs_inside(j, row, t, taps, true);                                                                                     \
+    else                                                                                                                           \
+        outputs_inside(j, row, t, taps, false)
+    WITH_TAPS(j, CALL)
+#undef CALL
 }
 
 /* Time of row i of the final state: the last K−1 inputs in processing order; may lie outside the row. */
@@ -153,8 +162,7 @@ static void depthwise_item(const struct depthwise_job *j, int64_t item, char *sc
     int64_t end = t + DEPTHWISE_ROWS < j->length ? t + DEPTHWISE_ROWS : j->length, len = row_length(j, row);
     bool first = t == 0;
     while (t < end) {
-        bool inside = !j->resets && t - j->pad >= 0 && t + DEPTHWISE_AT_ONCE <= end &&
-                      t + DEPTHWISE_AT_ONCE - 1 + j->taps - 1 - j->pad < len && t + DEPTHWISE_AT_ONCE <= len;
+        bool inside = t + DEPTHWISE_AT_ONCE <= end && reads_inside(j, len, t);
         if (inside)
             outputs_fast(j, row, t);
         else
@@ -170,69 +178,82 @@ static size_t depthwise_bytes(const struct depthwise_job *j) {
     return (size_t)DEPTHWISE_RING * DEPTHWISE_BLOCK * sizeof(float);
 }
 
-/* gp = dy·act'(pre) of one vector for the times of a tile, and the sums for w and bias. */
-INLINE void pre_gradients(const struct depthwise_job *j, int64_t row, const int64_t times[2], int64_t c, const int64_t sums[2],
-                          float *ring, const int taps) {
-    int64_t left = j->channels - c, len = row_length(j, row);
-    float *part_w = j->part_w + sums[0] * j->taps * j->channels, *part_bias = j->part_bias + sums[0] * j->channels;
-    vf dw[8], w[8], db = act_load(part_bias, false, c, left);
-#pragma GCC unroll 8
-    for (int k = 0; k < taps; k++) {
-        dw[k] = act_load(part_w, false, k * j->channels + c, left);
-        w[k] = act_load(j->w, false, k * j->channels + c, left);
+/* Where the gradients of one vector of channels go: shares of dw and dbias, and gp = dy·act'(pre) in the ring. */
+struct gradient_sums {
+    float *w, *bias, *ring;
+};
+
+/* `DEPTHWISE_AT_ONCE` interior times from t on. */
+INLINE void gradients_inside(const struct depthwise_job *j, int64_t row, int64_t t, int64_t c, const int taps, const bool bf16,
+                             vf dw[8], vf *db, float *ring) {
+    int64_t left = j->channels - c, at = (row * j->length + t - j->pad) * j->x.row + c;
+    vf g[DEPTHWISE_AT_ONCE], pre[DEPTHWISE_AT_ONCE];
+#pragma GCC unroll 4
+    for (int r = 0; r < DEPTHWISE_AT_ONCE; r++)
+        g[r] = act_load(j->dy.data, bf16, (row * j->length + t + r) * j->dy.row + c, left);
+    if (j->silu) {
+        sum_taps(j, row, t, c, taps, bf16, pre);
+#pragma GCC unroll 4
+        for (int r = 0; r < DEPTHWISE_AT_ONCE; r++)
+            g[r] *= vf_silu_grad(pre[r]);
     }
-    for (int64_t t = times[0]; t < times[1]; t++) {
-        vf g = act_load(j->dy.data, j->bf16, (row * j->length + t) * j->dy.row + c, left);
-        bool inside = !j->resets && t - j->pad >= 0 && t + j->taps - 1 - j->pad < len;
-        vf x[8], pre = j->bias ? act_load(j->bias, false, c, left) : (vf){0};
-#pragma GCC unroll 8
-        for (int k = 0; k < taps; k++) {
-            int64_t u = t + k - j->pad;
-            x[k] = inside ? act_load(j->x.data, j->bf16, (row * j->length + u) * j->x.row + c, left) : tap_at(j, row, t, u, c);
-            pre += w[k] * x[k];
-        }
-        if (j->silu)
-            g *= vf_silu_grad(pre);
-#pragma GCC unroll 8
-        for (int k = 0; k < taps; k++)
-            dw[k] += g * x[k];
-        db += g;
-        vf_store(ring + (t % DEPTHWISE_RING) * DEPTHWISE_BLOCK + (c - sums[1]), g);
+#pragma GCC unroll 4
+    for (int r = 0; r < DEPTHWISE_AT_ONCE; r++) {
+        *db += g[r];
+        vf_store(ring + (t + r) % DEPTHWISE_RING * DEPTHWISE_BLOCK, g[r]);
     }
-    act_store(part_bias, false, c, left, db);
-#pragma GCC unroll 8
-    for (int k = 0; k < taps; k++)
-        act_store(part_w, false, k * j->channels + c, left, dw[k]);
+#pragma GCC unroll 11
+    for (int i = 0; i < taps + DEPTHWISE_AT_ONCE - 1; i++) {
+        vf x = act_load(j->x.data, bf16, at + i * j->x.row, left);
+#pragma GCC unroll 4
+        for (int r = 0; r < DEPTHWISE_AT_ONCE; r++)
+            if (i - r >= 0 && i - r < taps)
+                dw[i - r] += g[r] * x;
+    }
 }
 
-static void pre_gradients_tile(const struct depthwise_job *j, int64_t row, const int64_t times[2], int64_t c, const int64_t sums[2],
-                               float *ring) {
-    switch (j->taps) { /* known to the compiler, so that taps stay in registers */
-    case 1:
-        pre_gradients(j, row, times, c, sums, ring, 1);
-        break;
-    case 2:
-        pre_gradients(j, row, times, c, sums, ring, 2);
-        break;
-    case 3:
-        pre_gradients(j, row, times, c, sums, ring, 3);
-        break;
-    case 4:
-        pre_gradients(j, row, times, c, sums, ring, 4);
-        break;
-    case 5:
-        pre_gradients(j, row, times, c, sums, ring, 5);
-        break;
-    case 6:
-        pre_gradients(j, row, times, c, sums, ring, 6);
-        break;
-    case 7:
-        pre_gradients(j, row, times, c, sums, ring, 7);
-        break;
-    default:
-        pre_gradients(j, row, times, c, sums, ring, 8);
-        break;
+static vf gradient_careful(const struct depthwise_job *j, int64_t row, int64_t t, int64_t c) {
+    vf g = act_load(j->dy.data, j->bf16, (row * j->length + t) * j->dy.row + c, j->channels - c);
+    return j->silu ? g * vf_silu_grad(sum_taps_careful(j, row, t, c)) : g;
+}
+
+/* One vector for the times of a tile. */
+INLINE void pre_gradients(const struct depthwise_job *j, int64_t row, const int64_t times[2], int64_t c,
+                          const struct gradient_sums *to, const int taps, const bool bf16) {
+    int64_t left = j->channels - c, len = row_length(j, row);
+    vf dw[8], db = act_load(to->bias, false, c, left);
+#pragma GCC unroll 8
+    for (int k = 0; k < taps; k++)
+        dw[k] = act_load(to->w, false, k * j->channels + c, left);
+    for (int64_t t = times[0]; t < times[1];) {
+        if (t + DEPTHWISE_AT_ONCE <= times[1] && reads_inside(j, len, t)) {
+            gradients_inside(j, row, t, c, taps, bf16, dw, &db, to->ring);
+            t += DEPTHWISE_AT_ONCE;
+            continue;
+        }
+        vf g = gradient_careful(j, row, t, c);
+#pragma GCC unroll 8
+        for (int k = 0; k < taps; k++)
+            dw[k] += g * tap_at(j, row, t, t + k - j->pad, c);
+        db += g;
+        vf_store(to->ring + t % DEPTHWISE_RING * DEPTHWISE_BLOCK, g);
+        t++;
     }
+    act_store(to->bias, false, c, left, db);
+#pragma GCC unroll 8
+    for (int k = 0; k < taps; k++)
+        act_store(to->w, false, k * j->channels + c, left, dw[k]);
+}
+
+static void pre_gradients_tile(const struct depthwise_job *j, int64_t row, const int64_t times[2], int64_t c,
+                               const struct gradient_sums *to) {
+#define CALL(taps)                                                                                                                 \
+    if (j->bf16)                                                                                                                   \
+        pre_gradients(j, row, times, c, to, taps, true);                                                                           \
+    else                                                                                                                           \
+        pre_gradients(j, row, times, c, to, taps, false)
+    WITH_TAPS(j, CALL)
+#undef CALL
 }
 
 /* Gradient of the input at time u (inside the row or in the carried state). */
@@ -251,20 +272,60 @@ static vf input_gradient(const struct depthwise_job *j, int64_t row, int64_t u, 
     return g;
 }
 
+/* True if inputs u to u + `DEPTHWISE_AT_ONCE` − 1 are read only by outputs inside the row. */
+static bool read_inside(const struct depthwise_job *j, int64_t len, int64_t u) {
+    int64_t first = u - (j->taps - 1) + j->pad, last = u + DEPTHWISE_AT_ONCE - 1;
+    return !j->resets && !j->dstate && first >= 0 && last + j->pad < len && u >= 0 && last < len;
+}
+
+/* Their gradients. */
+INLINE void inputs_inside(const struct depthwise_job *j, int64_t row, int64_t u, const int64_t channels[2], const float *ring,
+                          const int taps) {
+    for (int64_t c = channels[0]; c < channels[1]; c += VW) {
+        vf g[DEPTHWISE_AT_ONCE] = {{0}}, w[8];
+#pragma GCC unroll 8
+        for (int k = 0; k < taps; k++)
+            w[k] = act_load(j->w, false, k * j->channels + c, channels[1] - c);
+#pragma GCC unroll 11
+        for (int i = taps + DEPTHWISE_AT_ONCE - 2; i >= 0; i--) { /* downwards: each sum begins with its first tap */
+            int64_t t = u + i - (taps - 1) + j->pad;
+            vf gp = vf_load(ring + t % DEPTHWISE_RING * DEPTHWISE_BLOCK + (c - channels[0]));
+#pragma GCC unroll 4
+            for (int r = 0; r < DEPTHWISE_AT_ONCE; r++)
+                if (r + taps - 1 - i >= 0 && r + taps - 1 - i < taps)
+                    g[r] += w[r + taps - 1 - i] * gp;
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < DEPTHWISE_AT_ONCE; r++)
+            act_store(j->dx.data, j->bf16, (row * j->length + u + r) * j->dx.row + c, channels[1] - c, g[r]);
+    }
+}
+
+static void inputs_careful(const struct depthwise_job *j, int64_t row, int64_t u, const int64_t channels[2], const float *ring) {
+    int64_t carried = state_row(j, row, u);
+    bool inside = u >= 0 && u < row_length(j, row);
+    if (!(inside && j->dx.data) && !(carried >= 0 && j->dstate0))
+        return;
+    for (int64_t c = channels[0]; c < channels[1]; c += VW) {
+        vf g = input_gradient(j, row, u, c, ring + (c - channels[0]));
+        if (inside)
+            act_store(j->dx.data, j->bf16, (row * j->length + u) * j->dx.row + c, channels[1] - c, g);
+        else
+            act_store(j->dstate0, false, (row * (j->taps - 1) + carried) * j->channels + c, channels[1] - c, g);
+    }
+}
+
 static void input_gradients(const struct depthwise_job *j, int64_t row, const int64_t times[2], const int64_t channels[2],
                             const float *ring) {
-    for (int64_t u = times[0]; u < times[1]; u++) {
-        int64_t carried = state_row(j, row, u);
-        bool inside = u >= 0 && u < row_length(j, row);
-        if (!(inside && j->dx.data) && !(carried >= 0 && j->dstate0))
-            continue;
-        for (int64_t c = channels[0]; c < channels[1]; c += VW) {
-            vf g = input_gradient(j, row, u, c, ring + (c - channels[0]));
-            if (inside)
-                act_store(j->dx.data, j->bf16, (row * j->length + u) * j->dx.row + c, channels[1] - c, g);
-            else
-                act_store(j->dstate0, false, (row * (j->taps - 1) + carried) * j->channels + c, channels[1] - c, g);
-        }
+    for (int64_t u = times[0]; u < times[1];) {
+        bool inside = j->dx.data && u + DEPTHWISE_AT_ONCE <= times[1] && read_inside(j, row_length(j, row), u);
+#define CALL(taps) inputs_inside(j, row, u, channels, ring, taps)
+        if (inside)
+            WITH_TAPS(j, CALL)
+        else
+            inputs_careful(j, row, u, channels, ring);
+#undef CALL
+        u += inside ? DEPTHWISE_AT_ONCE : 1;
     }
 }
 
@@ -273,8 +334,11 @@ static void depthwise_backward_row(const struct depthwise_job *j, int64_t row, c
     int64_t len = row_length(j, row), reach = j->taps - 1, done = -reach;
     for (int64_t t = 0; t < len; t += DEPTHWISE_TILE) {
         int64_t end = t + DEPTHWISE_TILE < len ? t + DEPTHWISE_TILE : len;
-        for (int64_t c = channels[0]; c < channels[1]; c += VW)
-            pre_gradients_tile(j, row, (int64_t[]){t, end}, c, (int64_t[]){slice, channels[0]}, ring);
+        for (int64_t c = channels[0]; c < channels[1]; c += VW) {
+            struct gradient_sums to = {j->part_w + slice * j->taps * j->channels, j->part_bias + slice * j->channels,
+                                       ring + (c - channels[0])};
+            pre_gradients_tile(j, row, (int64_t[]){t, end}, c, &to);
+        }
         int64_t ready = end == len ? len + reach : end - j->pad; /* inputs whose last reader has been seen */
         if (ready > done)
             input_gradients(j, row, (int64_t[]){done, ready}, channels, ring);
