@@ -191,6 +191,12 @@ INLINE void gradients_inside(const struct depthwise_job *j, int64_t row, int64_t
 #pragma GCC unroll 4
     for (int r = 0; r < DEPTHWISE_AT_ONCE; r++)
         g[r] = act_load(j->dy.data, bf16, (row * j->length + t + r) * j->dy.row + c, left);
+#pragma GCC unroll 4
+    for (int r = 0; r < DEPTHWISE_AT_ONCE; r++) { /* rows of a tile lie too far apart for the processor to see them coming */
+        int64_t next = row * j->length + t + r + DEPTHWISE_TILE;
+        __builtin_prefetch(act_address(j->dy.data, bf16, next * j->dy.row + c));
+        __builtin_prefetch(act_address(j->x.data, bf16, next * j->x.row + c));
+    }
     if (j->silu) {
         sum_taps(j, row, t, c, taps, bf16, pre);
 #pragma GCC unroll 4

@@ -45,11 +45,28 @@ INLINE float vf_sum(vf x) {
 }
 
 /* bf16 widened; narrowed to nearest even, NaN kept quiet. */
-INLINE vf vf_from_bf16(vh x) { return (vf)(__builtin_convertvector(x, vu) << 16); }
+INLINE vf vf_from_bf16(vh x) {
+#if defined(__AVX512F__)
+    return (vf)((vu)_mm512_cvtepu16_epi32((__m256i)x) << 16);
+#elif defined(__AVX2__)
+    return (vf)((vu)_mm256_cvtepu16_epi32((__m128i)x) << 16);
+#else
+    return (vf)(__builtin_convertvector(x, vu) << 16);
+#endif
+}
 INLINE vh vf_to_bf16(vf x) {
     vu bits = (vu)x, rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16, quiet = (bits >> 16) | 0x40;
+#if defined(__AVX512F__)
+    __mmask16 nan = _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
+    return (vh)_mm512_cvtepi32_epi16(_mm512_mask_mov_epi32((__m512i)rounded, nan, (__m512i)quiet));
+#else
     vi number = x == x;
     return __builtin_convertvector((rounded & (vu)number) | (quiet & ~(vu)number), vh);
+#endif
+}
+
+INLINE const void *act_address(const void *base, bool bf16, int64_t at) {
+    return (const char *)base + at * (bf16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float));
 }
 
 /* `count` elements (1..VW) from element `at` of an array of floats or bf16; missing lanes are 0. */
@@ -95,8 +112,11 @@ INLINE float act_get(const void *base, bool bf16, int64_t at) {
 
 /* NaN stays NaN. */
 INLINE vf vf_clamp(vf x, float low, float high) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
-    x = (vf)_mm256_max_ps((__m256)vf_all(low), (__m256)x); /* of a NaN and a number, the second operand */
+#if defined(__AVX512F__)
+    x = (vf)_mm512_max_ps((__m512)vf_all(low), (__m512)x); /* of a NaN and a number, the second operand */
+    return (vf)_mm512_min_ps((__m512)vf_all(high), (__m512)x);
+#elif defined(__AVX2__)
+    x = (vf)_mm256_max_ps((__m256)vf_all(low), (__m256)x);
     return (vf)_mm256_min_ps((__m256)vf_all(high), (__m256)x);
 #else
     x = vf_pick(x < low, vf_all(low), x);
@@ -142,8 +162,7 @@ INLINE vf vf_exp2(vf x) {
 
 /* e^x with the argument reduced in two parts: full precision for large |x|. */
 INLINE vf vf_exp(vf x) {
-    x = vf_pick(x < -87.0f, vf_all(-87.0f), x);
-    x = vf_pick(x > 88.0f, vf_all(88.0f), x);
+    x = vf_clamp(x, -87.0f, 88.0f);
     vf shifted = x * 1.44269504f + 12582912.0f, k = shifted - 12582912.0f;
     vf r = x - k * 0.693359375f;
     r = r + k * 2.12194440e-4f;
