@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/philox.h"
 #include "base/rng.h"
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/cpu.h"
@@ -92,31 +93,40 @@ int cpu_eltwise(struct stream *s, const struct eltwise_args *a, struct err *err)
     return 0;
 }
 
-/* keep with probability 1 − p: uniform in [0,1) from element n of the batch row's own draw sequence. */
-static float keep_scale(const struct dropout_args *a, uint32_t step, uint64_t n, float scale) {
-    struct rng_block block = rng_philox(a->seed, a->rng_stream, step, n / 4);
-    return rng_unit_f32(block.v[n % 4]) >= a->p ? scale : 0.0f;
+enum { PIECE = 256 }; /* elements of a row that are dropped at once */
+
+/* Element n of a batch row's own draw sequence is word n % 4 of block n / 4: the words of `blocks` blocks from `first` on. */
+CPU_CLONES static void draw_words(const struct dropout_args *a, uint32_t step, uint64_t first, int blocks, uint32_t *words) {
+    const uint64_t seed = a->seed;
+    const uint32_t stream = a->rng_stream;
+#pragma omp simd
+    for (int i = 0; i < blocks; i++) {
+        uint32_t c[4];
+        philox(seed, stream, step, first + (uint64_t)i, c);
+        words[4 * i] = c[0];
+        words[4 * i + 1] = c[1];
+        words[4 * i + 2] = c[2];
+        words[4 * i + 3] = c[3];
+    }
 }
 
-/* y = x·mask of n elements; the first draws as number `base`. */
+/* y = x·mask of n elements, which keeps with probability 1 − p. */
+CPU_CLONES static void drop_words(const float *x, float *y, const uint32_t *words, int64_t n, float p) {
+    const float scale = 1.0f / (1.0f - p);
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++)
+        y[j] = x[j] * (rng_unit_f32(words[j]) >= p ? scale : 0.0f);
+}
+
+/* n ≤ PIECE elements, of which the first draws as number `base`. */
 static void dropout_piece(const struct dropout_args *a, uint64_t base, const float *x, float *y, int64_t n) {
-    float scale = 1.0f / (1.0f - a->p);
-    uint32_t step = a->place ? a->place->step : a->step;
-    if (base % 4 || n % 4) {
-        for (int64_t j = 0; j < n; j++)
-            y[j] = x[j] * keep_scale(a, step, base + (uint64_t)j, scale);
-        return;
-    }
-    for (int64_t j = 0; j < n; j += 4) {
-        struct rng_block block = rng_philox(a->seed, a->rng_stream, step, (base + (uint64_t)j) / 4);
-        for (int q = 0; q < 4; q++)
-            y[j + q] = x[j + q] * (rng_unit_f32(block.v[q]) >= a->p ? scale : 0.0f);
-    }
+    uint32_t words[PIECE + 8], lead = base % 4;
+    draw_words(a, a->place ? a->place->step : a->step, base / 4, (int)((lead + n + 3) / 4), words);
+    drop_words(x, y, words + lead, n, a->p);
 }
 
 int cpu_dropout(struct stream *s, const struct dropout_args *a, struct err *err) {
     (void)err;
-    enum { PIECE = 256 };
     int64_t b = a->x.dim[0], t = a->x.dim[1], c = a->x.dim[2], row0 = a->place ? a->place->row0 : a->row0;
     if (a->p == 0) {
         memmove(a->y.data, a->x.data, (size_t)(b * t * c) * dtype_bytes(a->x.dtype));

@@ -104,19 +104,21 @@ struct adam_step {
     float beta1, beta2, eps, rate, decay_rate, scale, correct2;
 };
 
-CPU_CLONES static void adam_block(const struct adam_step *h, const struct adamw_args *a, int64_t row, int64_t at, int64_t n) {
+CPU_CLONES static void adam_block(const struct adam_step *step, const struct adamw_args *a, int64_t row, int64_t at, int64_t n) {
+    const struct adam_step h = *step; /* local, so that no store can be thought to change it */
     const float *restrict g = cf(&a->grad) + row * a->grad.ld + at;
     const uint8_t *restrict decay = (const uint8_t *)a->decay.data + at;
     float *restrict p = mf(&a->param) + row * a->param.ld + at;
     float *restrict m = mf(&a->m) + row * a->m.ld + at, *restrict v = mf(&a->v) + row * a->v.ld + at;
+#pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float grad = g[i] * h->scale;
-        float mi = h->beta1 * m[i] + (1.0f - h->beta1) * grad;
-        float vi = h->beta2 * v[i] + (1.0f - h->beta2) * grad * grad;
+        float grad = g[i] * h.scale;
+        float mi = h.beta1 * m[i] + (1.0f - h.beta1) * grad;
+        float vi = h.beta2 * v[i] + (1.0f - h.beta2) * grad * grad;
         m[i] = mi;
         v[i] = vi;
-        float keep = 1.0f - (decay[i] ? h->decay_rate : 0.0f);
-        p[i] = p[i] * keep - h->rate * mi / (__builtin_sqrtf(vi) * h->correct2 + h->eps);
+        float keep = 1.0f - (decay[i] ? h.decay_rate : 0.0f);
+        p[i] = p[i] * keep - h.rate * mi / (__builtin_sqrtf(vi) * h.correct2 + h.eps);
     }
 }
 
