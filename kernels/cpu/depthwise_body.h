@@ -81,7 +81,8 @@ INLINE void sum_taps(const struct depthwise_job *j, int64_t row, int64_t t, int6
     }
 }
 
-INLINE void outputs_inside(const struct depthwise_job *j, int64_t row, int64_t t, const int taps, const bool bf16) {
+INLINE void outputs_inside(const struct depthwise_job *job, int64_t row, int64_t t, const int taps, const bool bf16) {
+    const struct depthwise_job own = *job, *j = &own; /* so that no store can be thought to change it */
     for (int64_t c = 0; c < j->channels; c += VW) {
         vf sum[DEPTHWISE_AT_ONCE];
         sum_taps(j, row, t, c, taps, bf16, sum);
@@ -226,14 +227,16 @@ static vf gradient_careful(const struct depthwise_job *j, int64_t row, int64_t t
 /* One vector for the times of a tile. */
 INLINE void pre_gradients(const struct depthwise_job *j, int64_t row, const int64_t times[2], int64_t c,
                           const struct gradient_sums *to, const int taps, const bool bf16) {
+    const struct depthwise_job own = *j; /* so that no store can be thought to change it */
     int64_t left = j->channels - c, len = row_length(j, row);
+    float *const ring = to->ring;
     vf dw[8], db = act_load(to->bias, false, c, left);
 #pragma GCC unroll 8
     for (int k = 0; k < taps; k++)
         dw[k] = act_load(to->w, false, k * j->channels + c, left);
     for (int64_t t = times[0]; t < times[1];) {
         if (t + DEPTHWISE_AT_ONCE <= times[1] && reads_inside(j, len, t)) {
-            gradients_inside(j, row, t, c, taps, bf16, dw, &db, to->ring);
+            gradients_inside(&own, row, t, c, taps, bf16, dw, &db, ring);
             t += DEPTHWISE_AT_ONCE;
             continue;
         }
@@ -242,7 +245,7 @@ INLINE void pre_gradients(const struct depthwise_job *j, int64_t row, const int6
         for (int k = 0; k < taps; k++)
             dw[k] += g * tap_at(j, row, t, t + k - j->pad, c);
         db += g;
-        vf_store(to->ring + t % DEPTHWISE_RING * DEPTHWISE_BLOCK, g);
+        vf_store(ring + t % DEPTHWISE_RING * DEPTHWISE_BLOCK, g);
         t++;
     }
     act_store(to->bias, false, c, left, db);
@@ -285,8 +288,9 @@ static bool read_inside(const struct depthwise_job *j, int64_t len, int64_t u) {
 }
 
 /* Their gradients. */
-INLINE void inputs_inside(const struct depthwise_job *j, int64_t row, int64_t u, const int64_t channels[2], const float *ring,
+INLINE void inputs_inside(const struct depthwise_job *job, int64_t row, int64_t u, const int64_t channels[2], const float *ring,
                           const int taps) {
+    const struct depthwise_job own = *job, *j = &own; /* so that no store can be thought to change it */
     for (int64_t c = channels[0]; c < channels[1]; c += VW) {
         vf g[DEPTHWISE_AT_ONCE] = {{0}}, w[8];
 #pragma GCC unroll 8

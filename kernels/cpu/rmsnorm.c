@@ -53,15 +53,17 @@ int cpu_rmsnorm_gated_backward(struct stream *s, const struct rmsnorm_gated_back
         .rstd = a->save_rstd.data,
     };
     j.slices = j.rows < SCAN_SLICES ? j.rows : SCAN_SLICES;
-    j.part_w = cpu_scratch(s, (size_t)(j.slices * j.channels) * sizeof(float), err);
+    int threads = cpu_threads(s);
+    j.part_w = cpu_scratch(s, (size_t)((j.slices + threads) * j.channels) * sizeof(float), err);
     if (!j.part_w)
         return ERR_EXHAUSTED;
-#pragma omp parallel num_threads(cpu_threads(s))
+#pragma omp parallel num_threads(threads)
     {
         CPU_TEAM_BEGIN;
+        float *own = j.part_w + (j.slices + omp_get_thread_num()) * j.channels;
 #pragma omp for schedule(static)
         for (int64_t slice = 0; slice < j.slices; slice++)
-            kernels->rmsnorm_backward(&j, slice);
+            kernels->rmsnorm_backward(&j, slice, own);
         CPU_TEAM_END(s);
     }
     for (int64_t c = 0; c < j.channels && tensor_present(&a->dweight); c++) {

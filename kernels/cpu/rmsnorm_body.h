@@ -28,7 +28,8 @@ INLINE void norm_row(const struct rmsnorm_job *j, int64_t row, float *q, const b
     }
 }
 
-static void rmsnorm_rows(const struct rmsnorm_job *j, int64_t first, int64_t count, float *scratch) {
+static void rmsnorm_rows(const struct rmsnorm_job *job, int64_t first, int64_t count, float *scratch) {
+    const struct rmsnorm_job own = *job, *j = &own; /* so that no store can be thought to change it */
     for (int64_t row = first; row < first + count; row++)
         if (j->bf16)
             norm_row(j, row, scratch, true);
@@ -36,7 +37,8 @@ static void rmsnorm_rows(const struct rmsnorm_job *j, int64_t first, int64_t cou
             norm_row(j, row, scratch, false);
 }
 
-INLINE void norm_row_backward(const struct rmsnorm_job *j, int64_t row, float *part, const bool bf16) {
+/* gates: silu(z) of the row, for its second pass. */
+INLINE void norm_row_backward(const struct rmsnorm_job *j, int64_t row, float *part, float *gates, const bool bf16) {
     int64_t width = j->channels / j->groups;
     for (int64_t g = 0; g < j->groups; g++) {
         int64_t first = g * width;
@@ -45,7 +47,8 @@ INLINE void norm_row_backward(const struct rmsnorm_job *j, int64_t row, float *p
         for (int64_t c = 0; c < width; c += VW) {
             int64_t d = first + c, left = width - c;
             vf y = act_load(j->y.data, bf16, row * j->y.row + d, left), z = act_load(j->z.data, bf16, row * j->z.row + d, left);
-            vf go = act_load(j->dout.data, bf16, row * j->dout.row + d, left), unit = y * vf_silu(z) * rs;
+            vf go = act_load(j->dout.data, bf16, row * j->dout.row + d, left), gate = vf_silu(z), unit = y * gate * rs;
+            act_store(gates, false, d, left, gate);
             dot += go * act_load(j->weight, false, d, left) * unit;
             act_store(part, false, d, left, act_load(part, false, d, left) + go * unit);
         }
@@ -53,7 +56,7 @@ INLINE void norm_row_backward(const struct rmsnorm_job *j, int64_t row, float *p
         for (int64_t c = 0; c < width; c += VW) {
             int64_t d = first + c, left = width - c;
             vf y = act_load(j->y.data, bf16, row * j->y.row + d, left), z = act_load(j->z.data, bf16, row * j->z.row + d, left);
-            vf go = act_load(j->dout.data, bf16, row * j->dout.row + d, left), gate = vf_silu(z);
+            vf go = act_load(j->dout.data, bf16, row * j->dout.row + d, left), gate = act_load(gates, false, d, left);
             vf dq = (go * act_load(j->weight, false, d, left) - y * gate * (rs * mean)) * rs;
             if (j->dy.data)
                 act_store(j->dy.data, bf16, row * j->dy.row + d, left, dq * gate);
@@ -63,14 +66,15 @@ INLINE void norm_row_backward(const struct rmsnorm_job *j, int64_t row, float *p
     }
 }
 
-static void rmsnorm_backward_slice(const struct rmsnorm_job *j, int64_t slice) {
+static void rmsnorm_backward_slice(const struct rmsnorm_job *job, int64_t slice, float *scratch) {
+    const struct rmsnorm_job own = *job, *j = &own; /* so that no store can be thought to change it */
     float *part = j->part_w + slice * j->channels;
     memset(part, 0, (size_t)j->channels * sizeof(float));
     for (int64_t row = slice * j->rows / j->slices; row < (slice + 1) * j->rows / j->slices; row++)
         if (j->bf16)
-            norm_row_backward(j, row, part, true);
+            norm_row_backward(j, row, part, scratch, true);
         else
-            norm_row_backward(j, row, part, false);
+            norm_row_backward(j, row, part, scratch, false);
 }
 
 #endif

@@ -91,7 +91,7 @@ struct scan_kernels {
     void (*depthwise)(const struct depthwise_job *j, int64_t item, char *scratch);
     void (*depthwise_backward)(const struct depthwise_job *j, int64_t item, char *scratch);
     void (*rmsnorm)(const struct rmsnorm_job *j, int64_t first, int64_t count, float *scratch); /* scratch: D floats */
-    void (*rmsnorm_backward)(const struct rmsnorm_job *j, int64_t slice);
+    void (*rmsnorm_backward)(const struct rmsnorm_job *j, int64_t slice, float *scratch);
     /* One thread's peak, for benchmarks: `rounds` × 8 vectors of 2^x, × 12 vectors of x·a + b. */
     float (*probe_exponentials)(int64_t rounds);
     float (*probe_multiply_adds)(int64_t rounds);

@@ -69,33 +69,49 @@ INLINE const void *act_address(const void *base, bool bf16, int64_t at) {
     return (const char *)base + at * (bf16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float));
 }
 
-/* `count` elements (1..VW) from element `at` of an array of floats or bf16; missing lanes are 0. */
-INLINE vf act_load(const void *base, bool bf16, int64_t at, int64_t count) {
-    if (bf16) {
-        const uint16_t *p = (const uint16_t *)base + at;
-        vh h = {0};
-        if (count >= VW)
-            h = *(const vh_mem *)p;
-        else
-            memcpy(&h, p, (size_t)count * sizeof *p);
-        return vf_from_bf16(h);
-    }
-    const float *p = (const float *)base + at;
-    if (count >= VW)
-        return vf_load(p);
+/* The first `count` < VW elements of an array of floats or bf16; missing lanes are 0. */
+INLINE vf part_load(const void *p, bool bf16, int64_t count) {
+#if defined(__AVX512F__)
+    __mmask16 mask = (__mmask16)((1u << count) - 1);
+    return bf16 ? vf_from_bf16((vh)_mm256_maskz_loadu_epi16(mask, p)) : (vf)_mm512_maskz_loadu_ps(mask, p);
+#else
+    vh h = {0};
     vf x = {0};
-    memcpy(&x, p, (size_t)count * sizeof *p);
-    return x;
+    if (bf16)
+        memcpy(&h, p, (size_t)count * sizeof(uint16_t));
+    else
+        memcpy(&x, p, (size_t)count * sizeof(float));
+    return bf16 ? vf_from_bf16(h) : x;
+#endif
+}
+INLINE void part_store(void *p, bool bf16, int64_t count, vf x) {
+#if defined(__AVX512F__)
+    __mmask16 mask = (__mmask16)((1u << count) - 1);
+    if (bf16)
+        _mm256_mask_storeu_epi16(p, mask, (__m256i)vf_to_bf16(x));
+    else
+        _mm512_mask_storeu_ps(p, mask, (__m512)x);
+#else
+    vh h = vf_to_bf16(x);
+    memcpy(p, bf16 ? (void *)&h : (void *)&x, (size_t)count * (bf16 ? sizeof(uint16_t) : sizeof(float)));
+#endif
+}
+
+/* `count` elements (1..VW, or more, which counts as VW) from element `at` of an array of floats or bf16; missing lanes are 0. */
+INLINE vf act_load(const void *base, bool bf16, int64_t at, int64_t count) {
+    const void *p = act_address(base, bf16, at);
+    if (count < VW)
+        return part_load(p, bf16, count);
+    return bf16 ? vf_from_bf16(*(const vh_mem *)p) : vf_load(p);
 }
 INLINE void act_store(void *base, bool bf16, int64_t at, int64_t count, vf x) {
-    if (bf16) {
-        vh h = vf_to_bf16(x);
-        memcpy((uint16_t *)base + at, &h, (count >= VW ? VW : (size_t)count) * sizeof(uint16_t));
-    } else if (count >= VW) {
-        vf_store((float *)base + at, x);
-    } else {
-        memcpy((float *)base + at, &x, (size_t)count * sizeof(float));
-    }
+    void *p = (char *)base + at * (bf16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float));
+    if (count < VW)
+        part_store(p, bf16, count, x);
+    else if (bf16)
+        *(vh_mem *)p = vf_to_bf16(x);
+    else
+        vf_store(p, x);
 }
 INLINE float act_get(const void *base, bool bf16, int64_t at) {
     float x;
