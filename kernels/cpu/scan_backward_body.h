@@ -52,20 +52,18 @@ static size_t backward_bytes(const struct scan_job *j) {
     return c.used;
 }
 
-/* gy, and zeroed S1, S2. */
+/* gy: the gradient of y before the gate. */
 INLINE void stage_gradient(const struct scan_job *j, const struct block *k, int64_t step, const struct back *w, const bool bf16) {
     const int64_t count = k->count;
     const bool gate = j->z.data != NULL;
     for (int i = 0; i < w->t.steps; i++) {
         int64_t row = row_of(j, k, step + i), at = i * w->t.width;
         const struct act_row dy = act_row(&j->dy, row, k->first, bf16), z = act_row(&j->z, row, k->first, bf16);
-        float *gy = w->gy + at, *s1 = w->s1 + at, *s2 = w->s2 + at;
+        float *gy = w->gy + at;
 #define BODY(c, left)                                                                                                              \
     do {                                                                                                                           \
         vf g = act_at(dy, c, left);                                                                                                \
         vf_store(gy + (c), gate ? g * vf_silu(act_at(z, c, left)) : g);                                                            \
-        vf_store(s1 + (c), (vf){0});                                                                                               \
-        vf_store(s2 + (c), (vf){0});                                                                                               \
     } while (0)
         EACH_VECTOR(count, BODY);
 #undef BODY
@@ -132,7 +130,7 @@ INLINE void sweep(const struct back *w, int64_t at, int64_t n0, const float *a2,
         vf delta = vf_load(tdelta + row), dx = vf_load(tdx + row), gy = vf_load(wgy + row), a = {0}, u = {0};
         if (n0 == 0)
             fetch_ahead(t, at, i);
-        vf s1 = vf_load(ws1 + row), s2 = vf_load(ws2 + row);
+        vf s1 = n0 ? vf_load(ws1 + row) : (vf){0}, s2 = n0 ? vf_load(ws2 + row) : (vf){0};
         if (kind == DECAY_HEAD)
             a = vf_load(tdecay + row);
         if (kind == DECAY_ZOH)
