@@ -51,9 +51,14 @@ def main():
         check(worse.returncode == 1 and "further from their floors" in worse.stderr, "a regression was not reported")
         better = run("--filter", "norm layer", "--compare", scaled(first, directory / "slow.json", 1e3))
         check(better.returncode == 0 and "x of before" in better.stdout, "an improvement was refused")
+        alone = run("norm", "gated rms fwd", "--processor-time", "--json", directory / "alone.json")
+        check(alone.returncode == 0, f"processor time failed: {alone.stderr}")
+        clocks = [json.loads((directory / name).read_text())["clock"] for name in ("first.json", "alone.json")]
+        check(clocks == ["wall", "processor time of one thread"], f"the files name the clocks {clocks}")
         other = run("norm", "gated rms fwd", "--compare", first)
         check(other.returncode == 1 and "none of these cases" in other.stderr, "a comparison with nothing passed")
-    for args, text in ((("no-such-bench",), "no case"), (("--dtype", "f16"), "lists the options"), (("--compare", "/nonexistent"), "/nonexistent")):
+    for args, text in ((("no-such-bench",), "no case"), (("--dtype", "f16"), "lists the options"), (("--compare", "/nonexistent"), "/nonexistent"),
+                       (("--processor-time", "--threads", "2"), "one thread")):
         done = run(*args)
         check(done.returncode == 1 and text in done.stderr, f"{args}: {done.stderr}")
     print("brr-bench:", "failed" if failures else "lines, file, comparison and refusals as promised")
