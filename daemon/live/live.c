@@ -7,9 +7,12 @@
 #include "base/clock.h"
 #include "base/queue.h"
 #include "base/str.h"
+#include "base/subnormals.h"
 #include "daemon/live/live_loads.h"
 #include "daemon/live/live_models.h"
 #include "daemon/live/live_stream.h"
+#include "detect/timeline.h"
+#include "kernels/lanes.h"
 
 enum { ALARM_HOP_CPU = 5 * FRONTEND_RATE_HZ, ALARM_HOP_CUDA = FRONTEND_RATE_HZ };
 
@@ -22,6 +25,7 @@ struct live {
     void *serve_ctx;
     struct eegring_limits viewer;
     int64_t alarm_hop;           /* 256 Hz samples; of streams that ask for none */
+    int lanes;                   /* threads that take samples in */
     struct live_stream *streams; /* all, the newest first */
     struct live_stream **due;    /* the line: those that may have something to do, at least; there is room for all */
     int n_streams, n_due, due_capacity;
@@ -306,20 +310,53 @@ static bool holds(struct live *l, const struct live_model *m, const struct choic
     return true;
 }
 
-/* Streams of a model with a window that waits, at most as many as its batches have windows. A replay waits with so many. */
+struct absorbing {
+    struct live_stream *const *who;
+    int windows;
+    unsigned subnormals; /* as the host's thread takes them */
+};
+
+static int absorb(const void *ctx, int64_t i, int lane, struct err *err) {
+    const struct absorbing *a = ctx;
+    (void)lane, (void)err; /* a stream keeps its error */
+    const unsigned was = subnormals_set(a->subnormals);
+    live_stream_absorb(a->who[i], a->windows);
+    subnormals_restore(was);
+    return 0;
+}
+
+/* The samples that wait, side by side where several streams have some. Replays go on without new ones while their windows fill a
+ * batch: else each batch, which takes the windows of one stream first, would leave one stream with room for samples. */
+static void absorb_all(const struct live *l, const struct choice *c, int windows) {
+    struct absorbing a = {.who = c->who, .windows = windows, .subnormals = subnormals_keep() & SUBNORMALS_FLUSHED};
+    int64_t waiting = 0;
+    int busy = 0;
+    subnormals_restore(a.subnormals);
+    for (int i = 0; i < c->n; i++) {
+        busy += live_stream_absorbs(c->who[i], windows);
+        waiting += timeline_waiting(live_stream_timeline(c->who[i]));
+    }
+    if (windows > 1 && waiting >= windows)
+        return;
+    lanes_run(&(struct lanes_work){absorb, &a, 0, c->n, busy > 1 ? l->lanes : 1}, NULL);
+}
+
+/* Streams of a model with a window that waits, live ones at most as many as its batches have windows. A replay waits with so many.
+ */
 static int gather(struct live *l, const struct live_model *m, bool realtime, struct live_stream **who,
                   struct timeline **timelines) {
+    const int most = realtime ? m->most : LIVE_MAX_BATCH; /* replays: beyond a batch, so that many take samples in side by side */
     struct choice c;
     int n = 0;
     l->looks++;
-    for (bool first = true; n < m->most; first = false) {
-        choose_due(l, m, realtime, m->most - n, &c);
+    for (bool first = true; n < most; first = false) {
+        choose_due(l, m, realtime, most - n, &c);
         if (!c.n || (first && realtime && holds(l, m, &c)))
             break;
+        absorb_all(l, &c, realtime ? 1 : m->most);
         for (int i = 0; i < c.n; i++) {
             struct live_stream *s = c.who[i];
             live_stream_turn(s)->looked = l->looks;
-            live_stream_absorb(s, realtime ? 1 : m->most);
             if (live_stream_ready(s)) {
                 who[n] = s;
                 timelines[n++] = live_stream_timeline(s);
@@ -410,6 +447,7 @@ struct live *live_new(const struct live_config *config) {
     l->serve = config->serve;
     l->serve_ctx = config->serve_ctx;
     l->viewer = config->viewer;
+    l->lanes = config->lanes > 1 ? config->lanes : 1;
     if (stream_open(config->device, config->priority, &l->stream, NULL)) {
         free(l);
         return NULL;

@@ -2,11 +2,12 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/niceness.h"
 
 /* Steps take milliseconds to seconds. Replays sleep nine tenths of the time while live windows run. */
-enum { STALLED_MS = 60 * 1000, REPLAYS_STALLED_MS = 10 * STALLED_MS };
+enum { STALLED_MS = 60 * 1000, REPLAYS_STALLED_MS = 10 * STALLED_MS, LANES_BESIDE_GPU = 8 };
 static_assert((int)HOST_WAITS_TEXT >= (int)MODEL_LOADER_TEXT, "the loader's text fits");
 static_assert((int)LIVE_MAX_BATCH >= (int)DETECTOR_BATCH_GPU && (int)LIVE_MAX_BATCH >= (int)LIVE_BATCH_GPU, "batches fit");
 
@@ -28,6 +29,12 @@ static struct message *close_streams(void *state) {
 /* To a host of the device; ctx is where its pointer is. */
 static bool pass_order(void *ctx, struct live_order *o) { return host_post_wait(*(struct host **)ctx, &o->message); }
 
+/* Threads that take in the samples of replays: those of the device, beside a GPU some of the machine's. */
+static int replay_lanes(const struct device_info *info) {
+    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    return !info->is_async ? info->threads : cpus > LANES_BESIDE_GPU ? LANES_BESIDE_GPU : cpus > 1 ? (int)cpus : 1;
+}
+
 static int open_streams(struct host_site *site, bool replays, void **ret, struct err *err) {
     const struct live_host_config *own = site->config;
     const enum dtype precision = !own->automatic ? own->precision : site->info.is_async ? DTYPE_BF16 : DTYPE_F32;
@@ -43,6 +50,7 @@ static int open_streams(struct host_site *site, bool replays, void **ret, struct
                                        .batch = !site->info.is_async ? LIVE_BATCH_CPU
                                                 : replays            ? DETECTOR_BATCH_GPU
                                                                      : LIVE_BATCH_GPU,
+                                       .lanes = replays ? replay_lanes(&site->info) : 1,
                                        .max_delay_ms = site->info.is_async && !replays ? LIVE_MAX_DELAY_MS_GPU : 0,
                                        .may_be_fp32 = own->automatic,
                                        .loader = h->loader,

@@ -569,9 +569,13 @@ static int carry_out(struct live_stream *s, struct live_order *o, struct err *er
     return timeline_push(s->timeline, (const float *const *)rows, n, err);
 }
 
+bool live_stream_absorbs(const struct live_stream *s, int windows) {
+    return s->first && !s->failed && timeline_waiting(s->timeline) < windows;
+}
+
 void live_stream_absorb(struct live_stream *s, int windows) {
     struct err err = {0};
-    while (s->first && !s->failed && timeline_waiting(s->timeline) < windows) {
+    while (live_stream_absorbs(s, windows)) {
         struct live_order *o = (struct live_order *)s->first;
         QUEUE_DROP(s, next);
         if (carry_out(s, o, &err)) {

@@ -90,7 +90,9 @@ bool live_stream_is_live(const struct live_stream *s, double now_s);
 double live_stream_newest_s(const struct live_stream *s);
 const struct live_model *live_stream_model(const struct live_stream *s); /* NULL until live_stream_begin */
 
-/* For runnable streams. Carries out orders until so many windows wait or none is left. */
+/* For runnable streams. Carries out orders until so many windows wait or none is left; one thread at a time, and not while others
+ * use the stream. */
+bool live_stream_absorbs(const struct live_stream *s, int windows); /* false: nothing would be done */
 void live_stream_absorb(struct live_stream *s, int windows);
 struct timeline *live_stream_timeline(const struct live_stream *s); /* for detector_run */
 /* After windows were completed, or when none waits: posts FAILED if the timeline has failed, SUMMARY if it is done. */

@@ -31,6 +31,7 @@ struct bench {
     struct model_loader *loader;
     struct live *live;
     int batch;                   /* of live; 0: the default */
+    int lanes;                   /* of live */
     int64_t max_delay_ms;        /* of live */
     bool automatic;              /* bf16, where the bound of a model allows it */
     float x[CHANNELS * SAMPLES]; /* channel-major */
@@ -45,6 +46,8 @@ static inline struct live *live_of(struct bench *b, int64_t memory_limit_bytes) 
                                           .reports = b->reports,
                                           .memory_limit_bytes = memory_limit_bytes,
                                           .batch = b->batch,
+                                          .lanes = b->lanes,
+                                          .viewer = {.samples = SAMPLES, .max_bytes = 1 << 24},
                                           .max_delay_ms = b->max_delay_ms,
                                           .may_be_fp32 = b->automatic,
                                           .loader = b->loader,
@@ -106,6 +109,7 @@ struct heard {
     struct live_stream *stream;
     int64_t at, windows, consumed, alarm_hop, bytes;
     float p[SAMPLES]; /* the first of them, gaps left out */
+    bool has_eeg;
     int results, gaps, provisional, opened, summaries, failures, closed;
     int64_t gap_samples, gap_first;
     struct err err;
@@ -143,6 +147,7 @@ static inline void listen(struct bench *b, struct heard *const *who, int n) {
         case LIVE_OPENED:
             h->opened++;
             h->alarm_hop = r->opened->alarm_hop;
+            h->has_eeg = r->eeg != NULL;
             break;
         case LIVE_CONSUMED:
             h->consumed += r->samples;

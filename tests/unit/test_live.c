@@ -45,6 +45,72 @@ static void chunks_of_any_size_and_overlaps_give_the_same_trace(void **state) {
     close_stream(b, &other);
 }
 
+static void only_a_stream_in_real_time_keeps_eeg_for_people(void **state) {
+    struct bench *b = *state;
+    struct heard h, *one = &h;
+    for (int realtime = 0; realtime < 2; realtime++) {
+        open_stream(b, &h, &(struct live_open){.realtime = realtime, .alarm_hop_s = -1});
+        listen(b, &one, 1);
+        assert_int_equal(h.opened, 1);
+        assert_int_equal(h.has_eeg, realtime);
+        close_stream(b, &h);
+    }
+}
+
+/* Replays whose samples are taken in by several threads; one fails and one is closed in the middle. */
+static void replays_side_by_side_are_the_same_on_any_number_of_lanes(void **state) {
+    enum { STREAMS = 5, FAILS = 3, CLOSES = 4, PIECE = 700 };
+    struct bench *b = *state;
+    struct heard *one = calloc(1, sizeof *one), *many = calloc(STREAMS, sizeof *many), *who[STREAMS];
+    b->batch = 8;
+    whole(b, one);
+    close_stream(b, one);
+    for (int lanes = 1; lanes <= 4; lanes *= 2) {
+        close_live(b);
+        b->lanes = lanes;
+        b->live = live_of(b, 0);
+        for (int i = 0; i < STREAMS; i++) {
+            open_stream(b, &many[i], NULL);
+            who[i] = &many[i];
+        }
+        for (int64_t at = 0; at < SAMPLES; at += PIECE) {
+            const int64_t end = at + PIECE < SAMPLES ? at + PIECE : SAMPLES;
+            for (int i = 0; i < STREAMS; i++)
+                if (i != CLOSES || at < SAMPLES / 2)
+                    live_order(b->live, chunk(b, many[i].stream, at, end, 0));
+            if (at / PIECE % 3 == 2) /* several chunks of each wait */
+                run(b);
+            if (at < SAMPLES / 2 && end >= SAMPLES / 2) {
+                const struct err err = {.code = ERR_INVALID};
+                order(b, LIVE_CLOSE, many[CLOSES].stream); /* with samples that wait */
+                live_stream_fail(many[FAILS].stream, &err);
+            }
+        }
+        for (int i = 0; i < STREAMS - 1; i++)
+            order(b, LIVE_FINISH, many[i].stream);
+        run(b);
+        listen(b, who, STREAMS);
+        for (int i = 0; i < STREAMS; i++) {
+            const bool ends = i != FAILS && i != CLOSES;
+            assert_int_equal(many[i].summaries, ends);
+            assert_int_equal(many[i].failures, i == FAILS);
+            assert_int_equal(many[i].closed, i == CLOSES);
+            if (ends) {
+                assert_int_equal(many[i].consumed, SAMPLES);
+                assert_int_equal(many[i].windows, one->windows);
+                assert_int_equal(many[i].results, one->results);
+            }
+            assert_memory_equal(many[i].p, one->p, (size_t)(ends ? SAMPLES : many[i].at) * sizeof(float));
+            if (i == CLOSES)
+                live_stream_free(many[i].stream);
+            else
+                close_stream(b, &many[i]);
+        }
+    }
+    free(one);
+    free(many);
+}
+
 /* ---- results are a function of the samples ---- */
 
 /* Results and alarms of a stream as bytes, in order; counts the events and alarms. */
@@ -583,6 +649,8 @@ static void what_waits_for_an_abandoned_stream_is_dropped(void **state) {
 int main(void) {
 #define LIVE_TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {LIVE_TEST(chunks_of_any_size_and_overlaps_give_the_same_trace),
+                                       LIVE_TEST(only_a_stream_in_real_time_keeps_eeg_for_people),
+                                       LIVE_TEST(replays_side_by_side_are_the_same_on_any_number_of_lanes),
                                        LIVE_TEST(results_and_their_numbers_depend_on_no_chunking),
                                        LIVE_TEST(integers_times_their_scale_are_the_same_samples),
                                        LIVE_TEST(a_gap_of_a_day_is_one_report_without_samples),

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/counted.h"
@@ -48,13 +49,13 @@ static const struct argument rows[] = {
            "ends "
            "in .svg, .png or .pdf; docs/trends.md"),
     INTEGER("--chunk-samples", chunk_samples, "N", "samples per message; default 8 s", 1, 1e7),
-    INTEGER("--parallel", parallel, "N", "recordings processed at the same time, default 2", 1, 16),
+    INTEGER("--parallel", parallel, "N", "recordings processed at the same time; default: one for each processor, 2 to 8", 1, 16),
     TEXT("--id-file", id_file, "FILE", "write the job's id to this file"),
 };
 #undef AT
 static const struct argument_table detect_arguments = ARGUMENT_TABLE(rows, struct detect_options);
 
-enum { MAX_RECORDINGS = 1 << 20, DEFAULT_PARALLEL = 2 };
+enum { MAX_RECORDINGS = 1 << 20, LEAST_PARALLEL = 2, MOST_PARALLEL = 8 };
 
 struct batch {
     const struct arguments *o;
@@ -311,10 +312,15 @@ static int finish(const struct batch *b) {
     return code;
 }
 
+static int default_parallel(void) {
+    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    return cpus < LEAST_PARALLEL ? LEAST_PARALLEL : cpus > MOST_PARALLEL ? MOST_PARALLEL : (int)cpus;
+}
+
 static int run(struct batch *b) {
     const int64_t parallel = detect_options_of(b->o)->parallel;
     const struct crew_work work = {.n = b->n,
-                                   .threads = parallel > 0 ? (int)parallel : DEFAULT_PARALLEL,
+                                   .threads = parallel > 0 ? (int)parallel : default_parallel(),
                                    .run = detect_item,
                                    .finished = item_finished,
                                    .ctx = b};
