@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cleanup.h"
+
 int64_t trusted_boot_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_BOOTTIME, &t);
@@ -11,12 +13,10 @@ int64_t trusted_boot_ms(void) {
 }
 
 void trusted_boot_id(char ret[TRUSTED_BOOT_ID]) {
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    OWNED_FILE FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (!f || !fgets(ret, TRUSTED_BOOT_ID, f))
         ret[0] = '\0';
     ret[strcspn(ret, "\n")] = '\0';
-    if (f)
-        fclose(f);
 }
 
 bool trusted_time_look(struct trusted_time *t, int64_t boot_ms, int64_t wall_ms, int64_t keep_ms) {

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "daemon/db/db.h"
 
@@ -11,11 +12,9 @@ enum { PATH_SIZE = 4096 };
 static bool has_entries(const struct config *c, const char *folder) {
     char path[PATH_SIZE];
     bool found = false;
-    DIR *dir = fsio_join(path, sizeof path, c->results, folder, NULL) ? NULL : opendir(path);
+    OWNED_DIR DIR *dir = fsio_join(path, sizeof path, c->results, folder, NULL) ? NULL : opendir(path);
     for (const struct dirent *e; dir && !found && (e = readdir(dir));) /* NOLINT(concurrency-mt-unsafe) */
         found = *e->d_name != '.';
-    if (dir)
-        closedir(dir);
     return found;
 }
 

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -106,11 +107,9 @@ static void measure_process(struct meters *m) {
         metric_add(cpu, now - metric_value(cpu));
     }
     long long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
+    OWNED_FILE FILE *f = fopen("/proc/self/statm", "re");
     if (f && fscanf(f, "%*s %lld", &pages) == 1) // NOLINT(cert-err34-c): the kernel's own number
         metric_set(series(m, "process_resident_memory_bytes", ""), (double)pages * (double)sysconf(_SC_PAGESIZE));
-    if (f)
-        fclose(f);
 }
 
 void meters_tick(struct meters *m, const struct sched *sched, const struct rpc_server *rpc) {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -33,15 +34,13 @@ static bool is_of_network(const char *name) {
 
 /* Removes the entries of a folder that are an earlier process's by their names. */
 static int clear_folder(const char *folder, bool (*is_own)(const char *name), struct err *err) {
-    DIR *d = opendir(folder);
+    OWNED_DIR DIR *d = opendir(folder);
     struct dirent *e = NULL;
     char path[4096];
     int rc = d || errno == ENOENT ? 0 : err_errno(err, errno, "cannot open directory %s", folder);
     while (d && !rc && !(rc = fsio_next_entry(d, &e, err)) && e)
         if (is_own(e->d_name) && !(rc = fsio_join(path, sizeof path, folder, e->d_name, err)))
             rc = fsio_remove_tree(path, err);
-    if (d)
-        closedir(d);
     return rc;
 }
 

@@ -28,13 +28,11 @@ static bool is_left(const char *folder, const char *name) {
 
 static void remove_left(const char *configured) {
     char folder[4096];
-    DIR *dir = opendir(configured);
+    OWNED_DIR DIR *dir = opendir(configured);
     struct dirent *entry;
     while (dir && !fsio_next_entry(dir, &entry, NULL) && entry)
         if (!fsio_join(folder, sizeof folder, configured, entry->d_name, NULL) && is_left(folder, entry->d_name))
             fsio_remove_tree(folder, NULL);
-    if (dir)
-        closedir(dir);
 }
 
 static int open_own(const char *configured, struct run_cache *c, struct err *err) {

@@ -180,7 +180,7 @@ static void put_cpu(struct json_writer *j) {
         {"model name", "cpu_model"}, {"cpu family", "cpu_family"}, {"model\t", "cpu_model_number"}, {"stepping", "cpu_stepping"}};
     char line[256];
     unsigned seen = 0;
-    FILE *f = fopen("/proc/cpuinfo", "re");
+    OWNED_FILE FILE *f = fopen("/proc/cpuinfo", "re");
     while (f && fgets(line, sizeof line, f))
         for (unsigned i = 0; i < sizeof keys / sizeof *keys; i++) {
             char *value = strncmp(line, keys[i][0], strlen(keys[i][0])) ? NULL : strchr(line, ':');
@@ -191,8 +191,6 @@ static void put_cpu(struct json_writer *j) {
             value[strcspn(value, "\n")] = '\0';
             json_put_str(j, keys[i][1], value);
         }
-    if (f)
-        fclose(f);
 }
 
 /* The machine and its rates, as the first line and in the file. */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -65,7 +66,7 @@ void model_file_sweep(const char *results_dir, bool (*named)(void *ctx, const ch
     struct dirent *e = NULL;
     struct stat st;
     for (int i = 0; i < FOLDERS; i++) {
-        DIR *d = fsio_join(folder, sizeof folder, results_dir, folders[i], NULL) ? NULL : opendir(folder);
+        OWNED_DIR DIR *d = fsio_join(folder, sizeof folder, results_dir, folders[i], NULL) ? NULL : opendir(folder);
         while (d && !fsio_next_entry(d, &e, NULL) && e)
             if (fsio_join(path, sizeof path, folder, e->d_name, NULL) || named(ctx, path) || stat(path, &st) ||
                 !S_ISREG(st.st_mode))
@@ -74,8 +75,6 @@ void model_file_sweep(const char *results_dir, bool (*named)(void *ctx, const ch
                 unlink(path);
             else
                 log_warn("a model file that nothing names stays: remove it, or move it to uploads", "path=%s", path);
-        if (d)
-            closedir(d);
     }
 }
 

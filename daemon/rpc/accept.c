@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -299,22 +300,18 @@ static bool listens_at(int fd, int port) {
 /* True if one of the process's epoll sets has the descriptor. */
 static bool in_epoll_set(int fd) {
     char path[64], line[128];
-    DIR *all = opendir("/proc/self/fdinfo");
+    OWNED_DIR DIR *all = opendir("/proc/self/fdinfo");
     bool found = !all; /* unknown: no reason to give up */
     for (struct dirent *entry; all && !found && (entry = readdir(all));) {
         int64_t n, target;
         str_format(path, sizeof path, "/proc/self/fdinfo/%s", entry->d_name);
-        FILE *f = str_to_i64(entry->d_name, &n) ? fopen(path, "re") : NULL;
+        OWNED_FILE FILE *f = str_to_i64(entry->d_name, &n) ? fopen(path, "re") : NULL;
         while (f && !found && fgets(line, sizeof line, f)) {
             char *save = NULL, *word = strtok_r(line, " \t", &save);
             found =
                 word && !strcmp(word, "tfd:") && (word = strtok_r(NULL, " \t", &save)) && str_to_i64(word, &target) && target == fd;
         }
-        if (f)
-            fclose(f);
     }
-    if (all)
-        closedir(all);
     return found;
 }
 
@@ -322,7 +319,7 @@ static bool was_given_up(int fd) { return fd < COUNTED && atomic_load(&given_up[
 static uint64_t accepted_by(int fd) { return fd < COUNTED ? atomic_load(&accepted[fd]) : 0; }
 
 void accept_watch_init(struct accept_watch *w, int port, int64_t now_ms) {
-    DIR *all = opendir("/proc/self/fd");
+    OWNED_DIR DIR *all = opendir("/proc/self/fd");
     *w = (struct accept_watch){0};
     for (struct dirent *entry; all && w->n < ACCEPT_WATCHED && (entry = readdir(all));) {
         int64_t fd;
@@ -334,8 +331,6 @@ void accept_watch_init(struct accept_watch *w, int port, int64_t now_ms) {
         w->sockets[w->n].polled = in_epoll_set((int)fd);
         w->sockets[w->n++].heard_ms = now_ms;
     }
-    if (all)
-        closedir(all);
 }
 
 enum accept_state accept_watch_look(struct accept_watch *w, int64_t now_ms) {

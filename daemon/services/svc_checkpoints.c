@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fsio.h"
 #include "base/str.h"
 #include "daemon/models/upload_owner.h"
@@ -74,7 +75,7 @@ static void look_at_files(struct offload *work) {
         for (int k = 1; k >= 0; k--)
             if (l->records[i].paths[k] && *l->records[i].paths[k] && fsio_exists(l->records[i].paths[k]))
                 l->records[i].there = k;
-    DIR *d = *l->folder ? opendir(l->folder) : NULL;
+    OWNED_DIR DIR *d = *l->folder ? opendir(l->folder) : NULL;
     char path[LIVE_PATH], ref[256];
     struct dirent *e = NULL;
     struct err err;
@@ -94,8 +95,6 @@ static void look_at_files(struct offload *work) {
         ref[strlen(ref) - strlen(".safetensors")] = '\0';
         l->n_uploads += !checkpoint_file_read(&more[l->n_uploads], ref, path, &err);
     }
-    if (d)
-        closedir(d);
     db_wait(l->db); /* the records are read next */
 }
 

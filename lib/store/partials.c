@@ -127,12 +127,10 @@ static int take_left(void *ctx, const char *relative, int64_t size, struct err *
 /* Names in a directory, malloc'd, sorted. */
 static size_t names_of(const char *dir, char **names, size_t most) {
     size_t n = 0;
-    DIR *d = opendir(dir);
+    OWNED_DIR DIR *d = opendir(dir);
     for (const struct dirent *e; d && n < most && (e = readdir(d));)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && (names[n] = strdup(e->d_name)))
             n++;
-    if (d)
-        closedir(d);
     qsort(names, n, sizeof *names, order_strings);
     return n;
 }
