@@ -25,10 +25,7 @@ static bool sound(const Brr__V1__ServerMessage *m) {
     }
 }
 
-void inbox_free_message(Brr__V1__ServerMessage *m) {
-    if (m)
-        brr__v1__server_message__free_unpacked(m, NULL);
-}
+void inbox_free_message(Brr__V1__ServerMessage *m) { brr__v1__server_message__free_unpacked(m, NULL); }
 
 Brr__V1__ServerMessage *inbox_unpack(const uint8_t *data, size_t len) {
     Brr__V1__ServerMessage *m = brr__v1__server_message__unpack(NULL, len, data);

@@ -101,10 +101,8 @@ int db_writer_start(struct db *db, mailbox_wake_fn *wake, void *wake_ctx, struct
     *ret = w;
     return 0;
 fail:
-    if (ended)
-        mailbox_free(ended);
-    if (orders)
-        mailbox_free(orders);
+    mailbox_free(ended);
+    mailbox_free(orders);
     free(w);
     return rc;
 }

@@ -215,8 +215,7 @@ void draft_discard(struct draft *d) {
 void draft_free(struct draft *d) {
     if (!d)
         return;
-    if (d->job)
-        job_free(d->job);
+    job_free(d->job);
     arena_done(&d->arena);
     free(d);
 }

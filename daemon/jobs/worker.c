@@ -206,8 +206,7 @@ static bool nothing_due(void *state) {
 
 static struct message *close_thread(void *state) {
     struct worker *w = state;
-    if (w->stream)
-        stream_close(w->stream);
+    stream_close(w->stream);
     return NULL;
 }
 

@@ -32,8 +32,7 @@ int server_ask(brr_client *client, struct server_use *ret, struct brr_error *err
         else if (!strcmp(m->samples[i]->name, "process_resident_memory_bytes"))
             ret->rss_bytes = m->samples[i]->value;
     }
-    if (m)
-        brr__v1__metrics_response__free_unpacked(m, NULL);
+    brr__v1__metrics_response__free_unpacked(m, NULL);
     brr_free(answer);
     return 0;
 }

@@ -123,8 +123,7 @@ static int cmd_devices(const struct arguments *o) {
     Brr__V1__DevicesResponse *d = brrctl_call(o, &method, &in.base, &code);
     for (size_t i = 0; d && i < d->n_devices; i++)
         print_device(d->devices[i], o->json);
-    if (d)
-        brr__v1__devices_response__free_unpacked(d, NULL);
+    brr__v1__devices_response__free_unpacked(d, NULL);
     return code;
 }
 

@@ -263,10 +263,8 @@ static bool show(struct top *t, const Brr__V1__MetricsResponse *m) {
         print_text(t, &now, devices, jobs);
     t->before = now;
     t->any = true;
-    if (devices)
-        brr__v1__devices_response__free_unpacked(devices, NULL);
-    if (jobs)
-        brr__v1__list_jobs_response__free_unpacked(jobs, NULL);
+    brr__v1__devices_response__free_unpacked(devices, NULL);
+    brr__v1__list_jobs_response__free_unpacked(jobs, NULL);
     return !t->code;
 }
 

@@ -220,8 +220,7 @@ static void close_session(brr_client *client, const brr_stream *stream, const ch
     in.session_id = (char *)(uintptr_t)brr_stream_info(stream)->session_id;
     in.reason = (char *)(uintptr_t)why;
     Brr__V1__CloseSessionResponse *out = brrctl_ask(client, &method, &in.base, &err);
-    if (out)
-        brr__v1__close_session_response__free_unpacked(out, NULL);
+    brr__v1__close_session_response__free_unpacked(out, NULL);
 }
 
 /* The Unix time of a local one; −1 when the clock never showed it with this setting of daylight saving time. */

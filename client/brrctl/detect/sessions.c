@@ -308,8 +308,7 @@ static void keep_info(struct view *v, const Brr__V1__SessionInfo *info) {
     if (!bytes)
         return;
     brr__v1__session_info__pack(info, bytes);
-    if (v->info)
-        brr__v1__session_info__free_unpacked(v->info, NULL);
+    brr__v1__session_info__free_unpacked(v->info, NULL);
     v->info = brr__v1__session_info__unpack(NULL, len, bytes);
     free(bytes);
 }
@@ -352,8 +351,7 @@ static int observe(const struct arguments *o) {
     int code = brrctl_follow(o, &method, &in.base, on_update, &v);
     if (!code && !o->json)
         puts("the session has ended");
-    if (v.info)
-        brr__v1__session_info__free_unpacked(v.info, NULL);
+    brr__v1__session_info__free_unpacked(v.info, NULL);
     return code;
 }
 

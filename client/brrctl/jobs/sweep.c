@@ -337,8 +337,7 @@ static int look_at_job(struct sweep *s, char *id) {
         return code;
     if (!job || job->state == BRR__V1__JOB_STATE__JOB_STATE_FAILED || job->state == BRR__V1__JOB_STATE__JOB_STATE_CANCELLED)
         *id = '\0';
-    if (job)
-        brr__v1__job__free_unpacked(job, NULL);
+    brr__v1__job__free_unpacked(job, NULL);
     return 0;
 }
 
