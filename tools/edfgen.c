@@ -31,7 +31,8 @@ struct options {
 
 static const char USAGE[] =
     "usage: edfgen --out DIR --patients N --hours-per-patient H --seizures-per-patient K --seed S\n"
-    "              [--style simple|rich|wide|icu] [--montage referential|bipolar] [--labels csv_bi] [--bids] [--burst-suppression "
+    "              [--style simple|rich|people|wide|icu] [--montage referential|bipolar] [--labels csv_bi] [--bids] "
+    "[--burst-suppression "
     "RATIO]\n"
     "Writes N synthetic patients with H hours (fractions allowed) and K seizures each: 256 Hz EDF+, one run per started hour,\n"
     "DIR/sub-NN/sub-NN_run-MM_eeg.edf with _events.tsv (and .csv_bi when asked for). The same seed gives the same files.\n"
@@ -39,7 +40,9 @@ static const char USAGE[] =
     "seizures\n"
     "build up in amplitude and fall in frequency, patients differ in reference and mains, and artefacts of eyes, muscle, "
     "electrodes and\n"
-    "movement, interictal spikes and changes of sleep have as much band power as seizures. wide ones are rich ones whose patients "
+    "movement, interictal spikes and changes of sleep have as much band power as seizures. people: rich ones whose patients have\n"
+    "the waking background of healthy adults: amplitude, slope, alpha and muscle as measured. wide ones are rich ones whose "
+    "patients "
     "and\n"
     "seizures are of all kinds: rhythms, spikes and waves, low and fast onsets, with muscle and without. icu: wide seizures among\n"
     "periodic discharges and rhythmic delta, which last for minutes and are no seizures.\n"
@@ -207,7 +210,7 @@ static bool whole(const char *text, int64_t low, int64_t high, int64_t *ret) {
 /* 0, or the exit status. */
 static bool read_style(const char *text, enum style *ret) {
     static const char *const names[] = {
-        [STYLE_SIMPLE] = "simple", [STYLE_RICH] = "rich", [STYLE_WIDE] = "wide", [STYLE_ICU] = "icu"};
+        [STYLE_SIMPLE] = "simple", [STYLE_RICH] = "rich", [STYLE_PEOPLE] = "people", [STYLE_WIDE] = "wide", [STYLE_ICU] = "icu"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(text, names[i])) {
             *ret = (enum style)i;
@@ -268,7 +271,7 @@ static int parse_options(int argc, char **argv, struct options *o) {
             o->bids = true;
             break;
         case 'y':
-            wrong = read_style(optarg, &o->style) ? NULL : "--style takes simple, rich, wide or icu";
+            wrong = read_style(optarg, &o->style) ? NULL : "--style takes simple, rich, people, wide or icu";
             break;
         case 'b':
             wrong = str_to_f64(optarg, &o->suppressed) && o->suppressed >= BURSTS_LEAST_RATIO && o->suppressed <= BURSTS_MOST_RATIO

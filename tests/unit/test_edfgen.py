@@ -14,6 +14,9 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 import baseline_bandpower as baseline
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools"))
+import edfgen_spectra as spectra
+
 EDFGEN = os.path.join(os.environ.get("BRR_BIN", "build/bin"), "edfgen")
 REFERENTIAL = [f"EEG {n}-REF" for n in "Fp1 F3 C3 P3 F7 T3 T5 O1 Fz Cz Pz Fp2 F4 C4 P4 F8 T4 T6 O2".split()]
 BIPOLAR = ("Fp1-F7 F7-T3 T3-T5 T5-O1 Fp1-F3 F3-C3 C3-P3 P3-O1 Fp2-F4 F4-C4 C4-P4 P4-O2 Fp2-F8 F8-T4 T4-T6 T6-O2 Fz-Cz Cz-Pz").split()
@@ -210,6 +213,15 @@ class Edfgen(unittest.TestCase):
         self.assertEqual(len(growth), 30)
         self.assertGreater(np.median(growth), 1)
         self.assertGreater(np.median(slowing), 0, "Hz")
+
+    def test_the_background_of_people_is_as_measured(self):
+        """Quieter and steeper than that of rich patients, as tools/edfgen_spectra.py fits both."""
+        fits = {}
+        for style in ("people", "rich"):
+            self.assertEqual(generate(self.out(style), 3, "0.05", 0, 3, "--style", style).returncode, 0)
+            fits[style] = np.mean([spectra.fitted(self.out(f"{style}/sub-0{p}/sub-0{p}_run-01_eeg.edf")).x for p in (1, 2, 3)], axis=0)
+        self.assertTrue(2.2 < fits["people"][0] < fits["rich"][0] - 0.3, fits)  # ln µV; 2.32 in people awake, and more in sleep
+        self.assertTrue(fits["rich"][1] + 0.1 < fits["people"][1] < 0.95, fits)  # slope
 
     def test_wide_seizures_are_of_all_kinds(self):
         for name in "ab":

@@ -45,6 +45,8 @@ void plan_patient(struct patient *p, uint64_t seed, uint32_t index, enum style s
     p->spikes_per_hour = log_between(&rng, 5, 60);
     if (style == STYLE_RICH)
         plan_rich_patient(&rng, p);
+    if (style == STYLE_PEOPLE)
+        plan_people_patient(&rng, p);
     if (style == STYLE_WIDE)
         plan_wide_patient(&rng, p);
     if (style == STYLE_ICU)
@@ -75,7 +77,7 @@ static void draw_seizure(struct rng *rng, const struct patient *p, struct event 
     e->hz[0] = p->seizure_hz[0] * between(rng, 0.88f, 1.12f);
     e->hz[1] = p->seizure_hz[1] * between(rng, 0.88f, 1.12f);
     e->growth = between(rng, 0.4f, 0.7f);
-    if (p->style == STYLE_RICH)
+    if (p->style != STYLE_SIMPLE)
         plan_rich_seizure(rng, p, e);
     spike_wave(rng, e);
     scalp_weights(x, y, between(rng, 0.35f, 0.55f), e->weight[0]);
@@ -277,6 +279,7 @@ static int plan_recording(const struct patient *p, const struct placed *placed, 
     static int (*const scenes[])(struct rng * rng, const struct patient *p,
                                  struct recording_plan *plan) = {[STYLE_SIMPLE] = add_distractors,
                                                                  [STYLE_RICH] = plan_rich_scenes,
+                                                                 [STYLE_PEOPLE] = plan_rich_scenes,
                                                                  [STYLE_WIDE] = plan_wide_scenes,
                                                                  [STYLE_ICU] = plan_icu_scenes};
     struct rng rng;

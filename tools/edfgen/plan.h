@@ -13,10 +13,11 @@
 enum { HARMONICS = 4 };
 
 /* STYLE_SIMPLE: seizures among rhythms of fixed frequency; learned within minutes. STYLE_RICH: nearer to a ward: seizures that
- * build up, and artefacts, rhythms and sleep whose band power is as high as theirs. STYLE_WIDE: as rich, with patients and seizures
+ * build up, and artefacts, rhythms and sleep whose band power is as high as theirs. STYLE_PEOPLE: as rich, with the
+ * background of healthy adults. STYLE_WIDE: as rich, with patients and seizures
  * of all kinds: rhythms of 1 to 25 Hz, spikes and waves, low and fast onsets, which grow by a factor of up to 16 or not at all.
  * STYLE_ICU: patients and seizures as wide, among periodic discharges and rhythmic delta that last for minutes. */
-enum style { STYLE_SIMPLE, STYLE_RICH, STYLE_WIDE, STYLE_ICU };
+enum style { STYLE_SIMPLE, STYLE_RICH, STYLE_PEOPLE, STYLE_WIDE, STYLE_ICU };
 /* What is subtracted from all electrodes: nothing (a remote electrode), their mean, linked ears. */
 enum reference { REFERENCE_REMOTE, REFERENCE_AVERAGE, REFERENCE_EARS };
 

@@ -20,6 +20,22 @@ void plan_rich_patient(struct rng *rng, struct patient *p) {
     p->spikes_per_hour = log_between(rng, 10, 200);
 }
 
+/* Normal, within what was measured. */
+static float like(struct rng *rng, float mean, float deviation, float low, float high) {
+    return fminf(high, fmaxf(low, mean + deviation * (float)rng_normal(rng)));
+}
+
+/* Means, deviations and ranges over twelve healthy adults of eegmat and eegmmidb (PhysioNet, ODC-By 1.0; tools/edfgen_spectra.py).
+ */
+void plan_people_patient(struct rng *rng, struct patient *p) {
+    plan_rich_patient(rng, p);
+    p->rms_uv = expf(like(rng, 2.32f, 0.59f, 1.64f, 3.74f));
+    p->slope = like(rng, 0.71f, 0.18f, 0.51f, 1);
+    p->alpha_hz = like(rng, 10.32f, 0.80f, 8.48f, 11.18f);
+    p->alpha = expf(like(rng, 0.50f, 0.42f, -0.24f, 1.15f));
+    p->muscle = log_between(rng, 0.18f, 1.03f); /* of two people: the others are filtered */
+}
+
 void plan_rich_seizure(struct rng *rng, const struct patient *p, struct event *e) {
     e->amplitude_uv = p->rms_uv * log_between(rng, 0.9f, 2.2f);
     e->growth = between(rng, 0.2f, 0.45f);
