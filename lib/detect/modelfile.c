@@ -37,7 +37,8 @@ static int parse(const struct safetensors *st, const char *key, const char *path
     return json_parse(text, strlen(text), key, ret, err);
 }
 
-/* A model file without "normalize" takes z-scored windows; one without "reference" takes channels as recorded. */
+/* A model file without "normalize" takes z-scored windows; one without "reference" takes channels as recorded,
+ * and baselines follow always in one without "hold_baseline". */
 static int read_frontend(const struct json *j, const char *path, struct modelfile *m, struct err *err) {
     const struct json *band = json_get(j, "bandpass_hz");
     const char *normalize = json_str(json_get(j, "normalize"), frontend_normalize_name(FRONTEND_WINDOW));
@@ -48,6 +49,7 @@ static int read_frontend(const struct json *j, const char *path, struct modelfil
         .fill_gap_s = json_f64(json_get(j, "fill_gap_s"), 2),
         .normalize = frontend_normalize_from_name(normalize),
         .reference = frontend_reference_from_name(reference),
+        .hold_baseline = json_bool(json_get(j, "hold_baseline"), false),
     };
     if (f.normalize < 0)
         return err_set(err, ERR_INVALID, "%s: brr.frontend says normalize '%.40s'; expected " FRONTEND_NORMALIZE_NAMES, path,

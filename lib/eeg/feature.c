@@ -10,7 +10,13 @@
 #include "eeg/half.h"
 #include "eeg/half_rows.h"
 
-enum { BLOCKS_PER_S = DSP_RATE_HZ / FEATURE_BLOCK, FIRST = FRONTEND_LINE_LENGTH, PIECE = 64 };
+enum {
+    BLOCKS_PER_S = DSP_RATE_HZ / FEATURE_BLOCK,
+    MOST_HELD = FEATURE_HOLD_S * BLOCKS_PER_S,
+    LOW_FIRST = FEATURE_LOW_S * BLOCKS_PER_S,
+    FIRST = FRONTEND_LINE_LENGTH,
+    PIECE = 64
+};
 
 /* What a feature measures of a filtered channel: a whole number of steps per sample, so that running sums are exact. */
 static const struct measure {
@@ -19,9 +25,10 @@ static const struct measure {
     bool square;           /* y² and the root of its mean; false: |y[t] − y[t−1]| */
     double steps_per_unit; /* of µV, or of µV² */
     double prior_uv;       /* of M and b */
+    double raised;         /* where the probability of its model is 0.5 (detect/seizure_config.c) */
 } measures[] = {
-    [FRONTEND_LINE_LENGTH - FIRST] = {{1, 25}, 1, false, 4096, 4},
-    [FRONTEND_BAND_POWER - FIRST] = {{2.5, 8}, 2, true, 256, 20},
+    [FRONTEND_LINE_LENGTH - FIRST] = {{1, 25}, 1, false, 4096, 4, 0.3},
+    [FRONTEND_BAND_POWER - FIRST] = {{2.5, 8}, 2, true, 256, 20, 0.5},
 };
 static const float BESIDE = 0.6F; /* the slopes of the models are 6 and 10 */
 static const double LARGEST_UV = 1 << 17, OFFSET_UV = 0.3, DOUBLING_S = 240, NEAR = 0.25;
@@ -34,6 +41,8 @@ struct feature {
     int64_t *block, *ring, *sum;       /* (channels) of the present block; (blocks, channels) of the blocks before; their sums */
     int64_t at, filled;                /* the oldest block in the ring; samples in the present block */
     double level;                      /* ln(b + OFFSET_UV) */
+    bool hold;                         /* feature_hold */
+    int64_t held;                      /* blocks that b has stayed; < 0: it follows, for so many low blocks */
     uint16_t value;
     struct feature *beside; /* the second of two, whose mean is given; or NULL */
 };
@@ -93,6 +102,16 @@ void feature_free(struct feature *f) {
     free(f);
 }
 
+void feature_hold(struct feature *f) {
+    f->hold = true;
+    if (f->beside)
+        feature_hold(f->beside);
+}
+
+bool feature_holds(const struct feature *f) { return f->held > 0 || (f->beside && f->beside->held > 0); }
+
+int64_t feature_ahead(const struct feature *f) { return FEATURE_BLOCK - f->filled; }
+
 static void unpack_row(const struct feature *f, const uint16_t *row, double *to) {
     float x[PIECE];
     for (int c = 0; c < f->channels; c += PIECE) {
@@ -117,6 +136,7 @@ void feature_start(struct feature *f, const uint16_t *row) {
     }
     f->at = f->filled = 0;
     f->level = log(prior + OFFSET_UV);
+    f->held = -LOW_FIRST;
     f->value = half_from_f32(0);
     if (f->beside)
         feature_start(f->beside, row);
@@ -142,6 +162,17 @@ static double median(struct feature *f) {
     return (f->medians[(n - 1) / 2] + f->medians[n / 2]) / 2;
 }
 
+/* b stays where it is, now that the feature is z. */
+static bool stays(struct feature *f, double z) {
+    if (!f->hold)
+        return false;
+    if (z < f->measure->raised)
+        f->held = f->held < 0 ? f->held + 1 : 0;
+    else
+        f->held = f->held < 0 || f->held == MOST_HELD ? -LOW_FIRST : f->held + 1;
+    return f->held > 0;
+}
+
 static void end_block(struct feature *f) {
     static const double rate = 1 / (DOUBLING_S * BLOCKS_PER_S) / NEAR; /* in ln 2, of the distance up to NEAR */
     int64_t *oldest = f->ring + f->at * f->channels;
@@ -153,7 +184,8 @@ static void end_block(struct feature *f) {
     f->at = (f->at + 1) % f->blocks;
     f->filled = 0;
     double now = log(median(f) + OFFSET_UV), distance = now - f->level;
-    f->level += M_LN2 * rate * fmin(fmax(distance, -NEAR), NEAR);
+    if (!stays(f, distance))
+        f->level += M_LN2 * rate * fmin(fmax(distance, -NEAR), NEAR);
     f->value = half_from_f32((float)(now - f->level));
 }
 
@@ -204,6 +236,8 @@ void feature_save(const struct feature *f, struct str *out) {
     pack_i64(out, f->filled);
     pack_f64(out, f->level);
     pack_i64(out, f->value);
+    if (f->hold)
+        pack_i64(out, f->held);
     if (f->beside)
         feature_save(f->beside, out);
 }
@@ -226,6 +260,7 @@ void feature_load(struct feature *f, struct unpack *in) {
     f->filled = unpack_i64(in, 0, FEATURE_BLOCK - 1);
     f->level = unpack_f64(in);
     f->value = (uint16_t)unpack_i64(in, 0, UINT16_MAX);
+    f->held = f->hold ? unpack_i64(in, -LOW_FIRST, MOST_HELD) : 0;
     memset(f->sum, 0, n * sizeof *f->sum);
     unpack_require(in, isfinite(f->level) && within(f->block, n) && within(f->ring, (size_t)f->blocks * n));
     for (size_t i = 0; !in->failed && i < (size_t)f->blocks * n; i++)

@@ -24,6 +24,14 @@ struct feature;
 int feature_new(int normalize, int channels, struct feature **ret, struct err *err);
 void feature_free(struct feature *f); /* takes NULL */
 OWNABLE(struct feature, feature_free)
+/* From now on b stays while the model of the feature alone says 0.5 or more, at most FEATURE_HOLD_S at a time, so that a seizure
+ * does not become its own baseline. It does so once the feature has been below that for FEATURE_LOW_S in the segment, so that b
+ * finds the level of a recording first. Of two features each holds its own. */
+enum { FEATURE_HOLD_S = 600, FEATURE_LOW_S = 5 };
+void feature_hold(struct feature *f);
+bool feature_holds(const struct feature *f); /* b stays at present; never without feature_hold */
+/* Rows that count until the feature changes next, 1 to FEATURE_BLOCK. */
+int64_t feature_ahead(const struct feature *f);
 /* Forgets everything: the next row is the first one of a segment, and `row` is that row. */
 void feature_start(struct feature *f, const uint16_t *row);
 /* n rows, `stride` values apart, of which the first are the channels. Rows that are held over a gap leave the feature as it is. */

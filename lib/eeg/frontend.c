@@ -25,6 +25,7 @@ struct frontend {
     struct dsp_cascade cascade;
     struct history *history; /* NULL: none of its columns are wanted */
     struct feature *feature; /* NULL: its column is not wanted */
+    bool hold_baseline;
     frontend_sink_fn *sink;
     void *ctx;
     frontend_look_fn *look; /* NULL: nobody looks */
@@ -118,6 +119,14 @@ static int check_reference(const struct frontend_config *c, struct err *err) {
     return rc;
 }
 
+static int check_hold(const struct frontend_config *c, struct err *err) {
+    if (!c->hold_baseline || frontend_has_baseline(c->normalize) || frontend_is_feature(c->normalize))
+        return 0;
+    return err_set(err, ERR_INVALID,
+                   "hold_baseline needs normalize baseline, baselines or bands, or a model without a network; it is %s",
+                   frontend_normalize_name(c->normalize));
+}
+
 static int check_config(const struct frontend_config *c, struct err *err) {
     if (!c->montage)
         return err_set(err, ERR_INVALID, "no montage given; expected referential-19, bipolar-18 or custom:LABEL,…");
@@ -125,7 +134,8 @@ static int check_config(const struct frontend_config *c, struct err *err) {
         return err_set(err, ERR_INVALID, "fill_gap_s is %g; expected 0 to 60 seconds", c->fill_gap_s);
     if (c->notch_hz != 0 && c->notch_hz != 50 && c->notch_hz != 60 && c->notch_hz != FRONTEND_BOTH_NOTCHES)
         return err_set(err, ERR_INVALID, "notch_hz is %g; expected 0, 50, 60 or both", c->notch_hz);
-    return check_reference(c, err);
+    int rc = check_hold(c, err);
+    return rc ? rc : check_reference(c, err);
 }
 
 static int design(const struct frontend_config *config, struct dsp_section sections[DSP_MAX_SECTIONS], int *ret_n,
@@ -182,17 +192,22 @@ static int make_measured(struct frontend *f, int reference, struct err *err) {
 }
 
 /* What gives the columns behind the channels. */
-static int make_columns(struct frontend *f, int normalize, struct err *err) {
+static int make_columns(struct frontend *f, const struct frontend_config *config, struct err *err) {
+    int normalize = config->normalize, rc = 0;
     if (normalize == FRONTEND_WINDOW)
         return 0;
-    if (frontend_is_feature(normalize))
-        return feature_new(normalize, f->channels, &f->feature, err);
+    f->hold_baseline = config->hold_baseline;
+    if (frontend_is_feature(normalize) || frontend_has_baseline(normalize))
+        rc = feature_new(normalize, f->channels, &f->feature, err);
+    if (f->feature && f->hold_baseline)
+        feature_hold(f->feature);
+    if (rc || frontend_is_feature(normalize))
+        return rc;
     enum history_columns columns = normalize == FRONTEND_CAUSAL    ? HISTORY_SIGNAL
                                    : normalize == FRONTEND_CONTEXT ? HISTORY_CONTEXT
                                    : normalize == FRONTEND_BANDS   ? HISTORY_BANDS
                                                                    : HISTORY_ENVELOPE;
-    int rc = history_new(f->channels, f->lanes, columns, &f->history, err);
-    return rc || !frontend_has_baseline(normalize) ? rc : feature_new(normalize, f->channels, &f->feature, err);
+    return history_new(f->channels, f->lanes, columns, &f->history, err);
 }
 
 int frontend_new(const struct frontend_config *config, const struct frontend_source *source, frontend_sink_fn *sink, void *ctx,
@@ -214,7 +229,7 @@ int frontend_new(const struct frontend_config *config, const struct frontend_sou
     if ((rc = resampler_new(source->rate_hz, f->lanes, &f->resampler, err)) || (rc = make_filters(f, config, err)) ||
         (rc = make_buffers(f, err)))
         goto fail;
-    if ((rc = make_measured(f, config->reference, err)) || (rc = make_columns(f, config->normalize, err)))
+    if ((rc = make_measured(f, config->reference, err)) || (rc = make_columns(f, config, err)))
         goto fail;
     f->fill_gap = frontend_fill_gap(config, source->rate_hz);
     if (report) {
@@ -291,6 +306,8 @@ static void subtract_average(struct frontend *f, int64_t n) {
 static void run_columns(struct frontend *f, int64_t from, int64_t n) {
     uint16_t *columns = f->halves + from * f->columns + f->channels;
     bool held = f->marks[from];
+    if (f->history && f->hold_baseline)
+        history_keep(f->history, feature_holds(f->feature));
     if (f->history)
         history_run(f->history, f->measured + from * f->lanes, n, held, (struct history_output){columns, f->columns});
     if (f->feature)
@@ -309,7 +326,11 @@ static int emit(struct frontend *f, int64_t n, int64_t first, struct err *err) {
         for (to = from + 1; to < n && f->marks[to] == f->marks[from];)
             to++;
         uint16_t *rows = f->halves + from * f->columns;
-        run_columns(f, from, to - from);
+        for (int64_t at = from, most; at < to; at += most) { /* the history holds from one change of the feature to the next */
+            most = f->hold_baseline && !f->marks[from] ? feature_ahead(f->feature) : to - at;
+            most = most < to - at ? most : to - at;
+            run_columns(f, at, most);
+        }
         int rc = f->sink(f->ctx, rows, to - from, first + from, !f->announced, f->marks[from], err);
         f->announced = true;
         if (rc)

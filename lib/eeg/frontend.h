@@ -58,6 +58,7 @@ struct frontend_config {
     int reference;         /* enum frontend_reference; AVERAGE needs a montage of electrodes and columns of eeg/history */
     const char *rename;    /* rules of channels_rename for the labels of files; NULL: none */
     const char *unit;      /* of signals that state none, or one that is no voltage: "uV", "mV", "V"; NULL: as edf.h */
+    bool hold_baseline;    /* baselines stay while the feature is high (feature_hold); needs a feature among the columns */
 };
 /* A row has the `channels` of the montage in µV and behind them, unless windows are z-scored, the columns that the network takes.
  */

@@ -34,7 +34,7 @@ struct envelope {
 struct history {
     int channels, lanes;
     int n_envelopes;
-    bool context;
+    bool context, keep;
     double decay, weight; /* per sample; of all decayed sums */
     double *power;        /* (channels) decayed sums of x² */
     struct envelope envelopes[BANDS];
@@ -116,8 +116,12 @@ void history_start(struct history *h, const double *row) {
         start_envelope(h, &h->envelopes[i], row);
 }
 
+void history_keep(struct history *h, bool keep) { h->keep = keep; }
+
 /* Adds v to a decayed sum of h->weight samples, as at most `most` times their mean or `floor`, whichever is larger. */
 static void add(const struct history *h, double *sum, double v, double most, double floor) {
+    if (h->keep)
+        return;
     double mean = *sum / h->weight, limit = most * (mean > floor ? mean : floor);
     *sum = h->decay * *sum + (v < limit ? v : limit);
 }
@@ -168,7 +172,8 @@ static void count_row(struct history *h, const double *x, int64_t i) {
         add(h, &h->power[c], x[c] * x[c], MOST * MOST, FLOOR_UV * FLOOR_UV);
     for (struct envelope *e = h->envelopes; e < h->envelopes + h->n_envelopes; e++)
         count_step(h, e, e->banded + i * h->lanes);
-    h->weight = h->decay * h->weight + 1;
+    if (!h->keep)
+        h->weight = h->decay * h->weight + 1;
 }
 
 void history_run(struct history *h, const double *rows, int64_t n, bool held, struct history_output out) {

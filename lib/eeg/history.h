@@ -28,11 +28,12 @@ void history_free(struct history *h); /* takes NULL */
 void history_start(struct history *h, const double *row);
 /* n ≤ DSP_BLOCK filtered rows → binary16: the signal columns of row i at to + i·stride, its envelope columns right behind them (all
  * channels of a band, then those of the next), and then its context column. Rows that are held over a gap say nothing about the
- * amplitude: means and envelopes stay as they are. */
+ * amplitude: means and envelopes stay as they are. `keep`: the decaying means alone stay, as in a seizure (feature_holds). */
 struct history_output {
     uint16_t *to;
     int stride;
 };
+void history_keep(struct history *h, bool keep); /* of the next calls; false after history_new */
 void history_run(struct history *h, const double *rows, int64_t n, bool held, struct history_output out);
 /* The state between two calls, for snapshots; load into an object made alike. */
 void history_save(const struct history *h, struct str *out);

@@ -66,6 +66,10 @@ static const struct option window_rows[] = {
     {"data.reference", OPTION_ENUM, D(reference), "recorded", 0, 0, FRONTEND_REFERENCE_NAMES,
      "average: the network's input is measured against the mean of all electrodes, so that it is the same whatever reference a "
      "recording has"},
+    {"data.hold_baseline", OPTION_BOOL, D(hold_baseline), "false", 0, 0, NULL,
+     "with normalize baseline, baselines or bands, or a model without a network: the running baselines stay while the feature "
+     "alone "
+     "says a seizure, at most 10 minutes"},
 };
 const struct option_table job_data_window_keys = TABLE(window_rows);
 
@@ -270,5 +274,6 @@ void job_data_frontend(const struct job_data *data, struct frontend_config *ret)
         .fill_gap_s = data->fill_gap_s,
         .normalize = data->normalize,
         .reference = data->reference,
+        .hold_baseline = data->hold_baseline,
     };
 }
