@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """The detector in PyTorch beside brr-bench: same network, weights and batch, on the same processor or GPU, in one run.
 
-    torch_compare.py [--preset tiny|small|base] [--batch N] [--rounds N] [--device cpu|cuda] [--dtype f32|bf16] [--json FILE]
+    torch_compare.py [--preset tiny|small|base] [--batch N] [--rounds N] [--device cpu|cuda] [--dtype f32|bf16] [--processor-time]
+                     [--json FILE]
 
 PyTorch runs as well as it lets itself be written: batch norm folded into the convolutions for inference, projections that follow each
 other left as they are trained, inference_mode, oneDNN convolutions; the scan in its chunked matrix form. On a GPU: torch.compile where
@@ -48,9 +49,10 @@ def config_of(preset):
 
 
 class Peer:
-    """How PyTorch runs: where, in what, and by what means; `words` for people."""
+    """How PyTorch runs: where, in what, timed by which clock, and by what means; `words` for people."""
 
-    def __init__(self, device, dtype):
+    def __init__(self, device, dtype, clock):
+        self.clock = clock
         self.device, self.dtype, self.triton_difference = device, dtype, None
         self.compiles = device == "cuda" and hasattr(torch, "compile")
         self.scan, scan_words = torch_scan.matrix_scan, "scan in matrix form"
@@ -193,10 +195,10 @@ def seconds(function, least, peer):
     peer.wait()
     samples, end = [], time.perf_counter() + least
     while len(samples) < 2 or time.perf_counter() < end:
-        start = time.perf_counter()
+        start = peer.clock()
         function()
         peer.wait()
-        samples.append(time.perf_counter() - start)
+        samples.append(peer.clock() - start)
     return samples
 
 
@@ -206,7 +208,7 @@ def bench(kind, options):
         out = pathlib.Path(directory) / "out.json"
         subprocess.run([str(BUILD / "bin" / "brr-bench"), "detector." + kind, f"{options.preset} b{options.batch}", "--device",
                         options.device, "--dtype", options.dtype, "--threads", str(options.threads), "--seconds",
-                        str(options.seconds), "--json", str(out)], check=True, stdout=subprocess.DEVNULL)
+                        str(options.seconds), "--json", str(out), *options.processor_time], check=True, stdout=subprocess.DEVNULL)
         found = json.loads(out.read_text())
     return found["results"][0], found
 
@@ -239,6 +241,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3, help="turns of PyTorch and brr-bench")
     parser.add_argument("--seconds", type=float, default=2, help="least time of a turn")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--processor-time", action="store_const", const=["--processor-time"], default=[],
+                        help="of one thread each, for a machine with other work")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("f32", "bf16"), default="f32", help="bf16: on a GPU only")
     parser.add_argument("--json", type=pathlib.Path)
@@ -248,12 +252,13 @@ def main():
         return 77
     if options.device == "cpu" and options.dtype == "bf16":
         parser.error("--dtype bf16 needs --device cuda")
+    options.threads = 1 if options.processor_time else options.threads
     torch.set_num_threads(options.threads)
     torch.ones(2, 2) @ torch.ones(2, 2)
     if options.device == "cpu" and blas() in ("libblas", "unknown"):
         print("warning: PyTorch runs on the reference BLAS; install libopenblas0-openmp for a fair comparison")
     torch.set_flush_denormal(True)
-    peer = Peer(options.device, options.dtype)
+    peer = Peer(options.device, options.dtype, time.thread_time if options.processor_time else time.perf_counter)
     rng = np.random.default_rng(int(os.environ.get("BRR_TEST_SEED", time.time_ns() % 1_000_000)))
     with tempfile.TemporaryDirectory() as directory:
         weights, config, x, error = same_function(pathlib.Path(directory), options, rng, peer)
@@ -278,7 +283,7 @@ def main():
     for r in rows:
         print(f"{r['case']:28} {r['torch_ms']:11.1f} {r['brr_ms']:9.1f} {r['speedup']:7.1f}x {r['ratio_to_floor']:9.2f}")
     if options.json:
-        keys = ("machine", "os", "commit", "time", "copy_gbps", "gflops_f32")
+        keys = ("machine", "os", "commit", "time", "clock", "copy_gbps", "gflops_f32")
         result = dict({k: machine[k] for k in keys}, torch=torch.__version__, torch_onednn=onednn, blas=blas(),
                       threads=options.threads, device=options.device, dtype=options.dtype, torch_means=peer.words,
                       triton_difference=peer.triton_difference, logits_difference=error, results=rows)
