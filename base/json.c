@@ -99,23 +99,10 @@ const struct json *json_at(const struct json *array, size_t index) {
     return json_kind(array) == JSON_KIND_ARRAY ? node(json_array_get(tree(array), index)) : NULL;
 }
 
-const struct json *json_member(const struct json *object, size_t index, const char **ret_key) {
-    if (json_kind(object) != JSON_KIND_OBJECT)
-        return NULL;
-    json_t *mutable = (json_t *)(uintptr_t)tree(object); /* jansson's iterators want it so; nothing is changed */
-    void *iter = json_object_iter(mutable);
-    while (iter && index--)
-        iter = json_object_iter_next(mutable, iter);
-    if (!iter)
-        return NULL;
-    *ret_key = json_object_iter_key(iter);
-    return node(json_object_iter_value(iter));
-}
-
 bool json_next(const struct json *object, struct json_cursor *cursor, const char **ret_key, const struct json **ret_value) {
     if (json_kind(object) != JSON_KIND_OBJECT)
         return false;
-    json_t *mutable = (json_t *)(uintptr_t)tree(object); /* as in json_member */
+    json_t *mutable = (json_t *)(uintptr_t)tree(object); /* jansson's iterators want it so; nothing is changed */
     cursor->at = cursor->started ? json_object_iter_next(mutable, cursor->at) : json_object_iter(mutable);
     cursor->started = true;
     if (!cursor->at)

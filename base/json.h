@@ -34,8 +34,6 @@ enum json_kind json_kind(const struct json *j);                          /* JSON
 const struct json *json_get(const struct json *object, const char *key); /* NULL when absent or not an object */
 size_t json_count(const struct json *j);                                 /* members or elements; 0 otherwise */
 const struct json *json_at(const struct json *array, size_t index);
-/* The i-th member in insertion order, in O(index); NULL past the end. */
-const struct json *json_member(const struct json *object, size_t index, const char **ret_key);
 /* Iterates over the members in insertion order, O(1) each: start with a zeroed cursor; json_next returns false at the end. */
 struct json_cursor {
     void *at;

@@ -32,8 +32,6 @@ void log_setup(enum log_level level, bool json) {
     atomic_store(&sink_json, json);
 }
 
-void log_set_level(enum log_level level) { atomic_store(&sink_level, (int)level); }
-
 void log_hook(log_hook_fn *hook, void *ctx) {
     atomic_store(&sink_hook, NULL);
     atomic_store(&sink_hook_ctx, ctx);
@@ -41,16 +39,6 @@ void log_hook(log_hook_fn *hook, void *ctx) {
 }
 
 const char *log_level_name(enum log_level level) { return level_names[level]; }
-
-bool log_level_parse(const char *text, enum log_level *ret) {
-    for (int i = 0; i < 4; i++) {
-        if (strcmp(text, level_names[i]))
-            continue;
-        *ret = (enum log_level)i;
-        return true;
-    }
-    return false;
-}
 
 /* ---- fields ---- */
 

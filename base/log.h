@@ -8,8 +8,6 @@
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
 void log_setup(enum log_level level, bool json);
-void log_set_level(enum log_level level);
-bool log_level_parse(const char *text, enum log_level *ret);
 /* fields is "job=%s step=%lld"-style printf text of key=value pairs, or NULL. Quote values that may hold
  * blanks with "%s" inside double quotes. Control characters become blanks; a message is cut at 1 KiB, its fields at 2 KiB. */
 void log_write(enum log_level level, const char *message, const char *fields, ...) __attribute__((format(printf, 3, 4)));

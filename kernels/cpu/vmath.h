@@ -35,12 +35,4 @@ static inline float vm_sigmoid(float x) {
     return x < 0 ? e * s : s;
 }
 
-static inline float vm_silu(float x) { return x * vm_sigmoid(x); }
-
-/* d silu / dx */
-static inline float vm_silu_grad(float x) {
-    float s = vm_sigmoid(x);
-    return s * (1.0f + x * (1.0f - s));
-}
-
 #endif
