@@ -1,7 +1,6 @@
 /* arena: a bump allocator owned by one request, job or document; freeing the arena frees every allocation made from it.
  * Single allocations cannot be freed. One thread at a time. */
-#ifndef BRR_BASE_ARENA_H
-#define BRR_BASE_ARENA_H
+#pragma once
 #include <stddef.h>
 
 struct arena_block;
@@ -22,5 +21,3 @@ void *arena_alloc(struct arena *arena, size_t size);
 char *arena_strdup(struct arena *arena, const char *text);
 char *arena_strndup(struct arena *arena, const char *text, size_t len);
 char *arena_printf(struct arena *arena, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-#endif

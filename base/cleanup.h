@@ -6,8 +6,7 @@
  *     OWNED_MEMORY float *row = malloc(bytes);
  *     OWNED(str_done) struct str text;
  *     OWNED_POINTER(json_free) struct json *note = NULL; */
-#ifndef BRR_BASE_CLEANUP_H
-#define BRR_BASE_CLEANUP_H
+#pragma once
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,5 +44,3 @@ static inline void cleanup_fd(const int *owned) {
     if (*owned >= 0)
         close(*owned);
 }
-
-#endif

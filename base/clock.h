@@ -1,7 +1,6 @@
 /* clock: the machine's clocks. The monotonic clock measures durations and times waits, since nobody can set it; the wall clock
  * gives dates for people and other machines. Any thread. */
-#ifndef BRR_BASE_CLOCK_H
-#define BRR_BASE_CLOCK_H
+#pragma once
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,5 +17,3 @@ bool clock_zone_known(void);
  * pthread_cond_timedwait on it. */
 void clock_cond_init(pthread_cond_t *cond);
 struct timespec clock_after_ms(int64_t ms);
-
-#endif

@@ -1,7 +1,6 @@
 /* container: what this process may use: the limits of its control groups (v1 and v2, with those above them) and of the process
  * itself. A container shows the memory and processors of the whole machine everywhere else. Any thread; reads a few small files. */
-#ifndef BRR_BASE_CONTAINER_H
-#define BRR_BASE_CONTAINER_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ int64_t container_memory(const struct container_limits *limits, int64_t machine_
 int container_processors(const struct container_limits *limits, int processors);
 /* "memory 500 MiB, 1.5 processors, 100 processes (12 in use), 1024 open files"; "no limits" if there are none. Returns buf. */
 const char *container_text(const struct container_limits *limits, char *buf, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* counted: a number with its noun, for people: "1 thread", "2 threads", "930,087 windows". Any thread. */
-#ifndef BRR_BASE_COUNTED_H
-#define BRR_BASE_COUNTED_H
+#pragma once
 #include <stdint.h>
 
 /* By value, for the arguments of a print: counted(n, "event").text. noun: singular, its plural ends with s; "" = the number alone.
@@ -9,5 +8,3 @@ struct counted {
     char text[64];
 };
 struct counted counted(int64_t n, const char *noun);
-
-#endif

@@ -1,8 +1,7 @@
 /* crew: threads that share a list of items. Each thread takes the next item, works on it, keeps its result and takes another one,
  * until the list ends or the crew is stopped. Items are taken in their order, each by one thread, and finish in any order: whenever
  * an item has begun, all earlier ones have. */
-#ifndef BRR_BASE_CREW_H
-#define BRR_BASE_CREW_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -44,5 +43,3 @@ int crew_result(struct crew *c, int64_t item, struct err *err);
 int crew_failure(struct crew *c, struct err *err);
 /* The number of finished items. */
 int64_t crew_done(struct crew *c);
-
-#endif

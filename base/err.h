@@ -4,8 +4,7 @@
  * it is sent as. The last parameter `struct err *err` is owned by the caller, of fixed size, never
  * allocates and may be NULL when the caller needs only the code. Any thread, one owner at a time.
  * A good message says what went wrong, where (file, line, column, channel, index), what was expected, and the fix. */
-#ifndef BRR_BASE_ERR_H
-#define BRR_BASE_ERR_H
+#pragma once
 
 #define ERR_MAP(X)                                                                                                                 \
     X(CANCELLED, 1, "cancelled")                                                                                                   \
@@ -68,5 +67,3 @@ int err_in_cache(struct err *err);
 
 /* Writes "message (cause)" into buf, always NUL-terminated. Returns buf. */
 const char *err_text(const struct err *err, char *buf, unsigned long size);
-
-#endif

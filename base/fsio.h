@@ -1,6 +1,5 @@
 /* fsio: files and directories with durable writes. Errors name the path and the fix. Any thread. */
-#ifndef BRR_BASE_FSIO_H
-#define BRR_BASE_FSIO_H
+#pragma once
 #include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -112,5 +111,3 @@ void fsio_map_close(struct fsio_map *map);
 int fsio_lock(const char *path, int *ret_fd, struct err *err);
 int64_t fsio_free_bytes(const char *path); /* -1 when unknown */
 int64_t fsio_size_bytes(const char *path); /* of the whole volume; -1 when unknown */
-
-#endif

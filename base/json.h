@@ -1,7 +1,6 @@
 /* json: a reader (immutable tree over jansson) and a writer (streams into a struct str).
  * The only module that includes jansson. One thread per document. */
-#ifndef BRR_BASE_JSON_H
-#define BRR_BASE_JSON_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -63,5 +62,3 @@ void json_put_i64(struct json_writer *w, const char *key, int64_t value);
 void json_put_bool(struct json_writer *w, const char *key, bool value);
 void json_put_null(struct json_writer *w, const char *key);
 void json_put_raw(struct json_writer *w, const char *key, const char *json_text); /* already valid JSON */
-
-#endif

@@ -1,8 +1,7 @@
 /* log: the process-wide log of daemon/ and client/ (libraries return errors and do not log).
  * One line per call on stderr, as key=value text or JSON. A line that a pipe or socket has no room for is left out and counted in
  * the log itself, so that a reader that has stopped holds up no thread. Any thread. */
-#ifndef BRR_BASE_LOG_H
-#define BRR_BASE_LOG_H
+#pragma once
 #include <stdbool.h>
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
@@ -26,5 +25,3 @@ const char *log_level_name(enum log_level level);
  * name a session, an alarm or a job by its id as well. log_names switches; names are written until its first call. Any thread. */
 const char *log_name(const char *name);
 void log_names(bool written);
-
-#endif

@@ -2,8 +2,7 @@
  * It connects a thread with the owner of some state (device worker → loop, loop → worker).
  * Any thread may post; only the owning thread may take. The poster owns a message until post succeeds;
  * from then on the taker owns it. */
-#ifndef BRR_BASE_MAILBOX_H
-#define BRR_BASE_MAILBOX_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ struct message *mailbox_wait(struct mailbox *box, int64_t timeout_ms);
 /* After close, posts fail; takers receive the queued messages and then NULL. */
 void mailbox_close(struct mailbox *box);
 size_t mailbox_count(const struct mailbox *box);
-
-#endif

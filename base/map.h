@@ -1,7 +1,6 @@
 /* map: a hash table from strings to pointers, iterated in insertion order. Keys are copied; the caller owns the values.
  * At most max_entries entries. One thread at a time. */
-#ifndef BRR_BASE_MAP_H
-#define BRR_BASE_MAP_H
+#pragma once
 #include <stddef.h>
 
 struct map;
@@ -18,5 +17,3 @@ void *map_remove(struct map *map, const char *key);    /* the value, or NULL */
 size_t map_count(const struct map *map);
 /* Iterates: *cursor starts at 0; returns false at the end. Removing the current entry is allowed. */
 int map_next(const struct map *map, size_t *cursor, const char **ret_key, void **ret_value);
-
-#endif

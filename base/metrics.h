@@ -1,7 +1,6 @@
 /* metrics: the process-wide registry behind /metrics and the Metrics RPC. Families are declared once in a
  * table; updates are lock-free atomics; HELP and TYPE of every family are always printed. Any thread. */
-#ifndef BRR_BASE_METRICS_H
-#define BRR_BASE_METRICS_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -47,5 +46,3 @@ void metrics_print(struct metrics *m, struct str *out);
 /* Calls visit(ctx, name with suffix, "k=\"v\",…", value) for every sample. Used by the Metrics RPC. */
 typedef void metrics_visit_fn(void *ctx, const char *name, const char *labels, double value);
 void metrics_visit(struct metrics *m, metrics_visit_fn *visit, void *ctx);
-
-#endif

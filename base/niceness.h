@@ -1,8 +1,7 @@
 /* niceness: which thread of the daemon computes first when cores are few. The loop, which reads and writes sockets, keeps the
  * daemon's own niceness, which is that of the main thread; live windows come next, then all other work. The functions set the
  * niceness of the calling thread; threads that it starts later inherit it. */
-#ifndef BRR_BASE_NICENESS_H
-#define BRR_BASE_NICENESS_H
+#pragma once
 #include <errno.h>
 #include <stdint.h>
 #include <sys/resource.h>
@@ -37,5 +36,3 @@ static inline void niceness_set_prompt(int more) {
     niceness_set(more);
     (void)syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * defaults, types and ranges; unknown keys, wrong types and values out of range are errors that name
  * file:line:column, the expected value and the nearest known key. daemon.yaml and every job kind have one
  * table each; --help texts and docs are generated from the tables. */
-#ifndef BRR_BASE_OPTIONS_H
-#define BRR_BASE_OPTIONS_H
+#pragma once
 #include <stddef.h>
 #include <stdio.h>
 
@@ -82,5 +81,3 @@ int options_error(const struct yaml_node *node, const char *file, struct err *er
 void options_print(const struct option_table *table, FILE *out);
 /* Members of an open object for programs: key, accepts, required, default, meaning. */
 void options_put_json(const struct option *row, struct json_writer *w);
-
-#endif

@@ -1,8 +1,7 @@
 /* order: comparisons for sorted arrays. Each returns a negative number, 0 or a positive number, as qsort and bsearch need it.
  * Numbers are compared and not subtracted, so nothing overflows. A NaN comes after every number and equals every NaN; -0 equals 0.
  * For a descending order swap the arguments. Any thread. */
-#ifndef BRR_BASE_ORDER_H
-#define BRR_BASE_ORDER_H
+#pragma once
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -19,5 +18,3 @@ static inline int order_f64s(const void *a, const void *b) { return order_f64(*(
 static inline int order_u32s(const void *a, const void *b) { return order_u64(*(const uint32_t *)a, *(const uint32_t *)b); }
 static inline int order_u64s(const void *a, const void *b) { return order_u64(*(const uint64_t *)a, *(const uint64_t *)b); }
 static inline int order_strings(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-#endif

@@ -1,8 +1,7 @@
 /* pack: the state of objects as bytes, for snapshots that another process restores. Values are little-endian and of fixed
  * width, written and read by the same sequence of calls; the reader checks every length and range and never reads past the
  * end. A snapshot's container adds version and checksum. One thread per text or reader. */
-#ifndef BRR_BASE_PACK_H
-#define BRR_BASE_PACK_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ void unpack_same(struct unpack *u, int64_t expected);
 void unpack_require(struct unpack *u, bool condition);
 /* True if nothing failed and all input was read. */
 bool unpack_done(const struct unpack *u);
-
-#endif

@@ -1,7 +1,6 @@
 /* philox: the rounds of Philox4x32-10, for the host (base/rng.h) and for CUDA kernels, so that both draw the same bits.
  * Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC'11). */
-#ifndef BRR_BASE_PHILOX_H
-#define BRR_BASE_PHILOX_H
+#pragma once
 #include <stdint.h>
 
 #ifdef __CUDACC__
@@ -27,5 +26,3 @@ PHILOX_RULE void philox(uint64_t seed, uint32_t stream, uint32_t step, uint64_t 
         k1 += 0xBB67AE85u;
     }
 }
-
-#endif

@@ -1,9 +1,6 @@
 /* principal: names of callers, such as "token:ana" or "uid:1000". Any thread. */
-#ifndef BRR_BASE_PRINCIPAL_H
-#define BRR_BASE_PRINCIPAL_H
+#pragma once
 #include <stdbool.h>
 
 /* True if both are one principal. Those of earlier versions, in snapshots, journals and jobs, may end in ",certificate:NAME". */
 bool principal_is_same(const char *principal, const char *other);
-
-#endif

@@ -1,7 +1,6 @@
 /* queue: intrusive lists, linked by a member `next` of their items. An item is in one list at a time; the lists own nothing and
  * lock nothing. A queue is a struct with pointers `first` and `last`, a list a pointer to its first item; NULL means empty. */
-#ifndef BRR_BASE_QUEUE_H
-#define BRR_BASE_QUEUE_H
+#pragma once
 
 /* Appends an item. `next` may be a member of the item's first member, hence void. */
 #define QUEUE_ADD(queue, item, next)                                                                                               \
@@ -38,5 +37,3 @@
         if (*link_)                                                                                                                \
             *link_ = (item)->next;                                                                                                 \
     } while (0)
-
-#endif

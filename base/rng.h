@@ -2,8 +2,7 @@
  * bits on every device and thread count. Stateless; any thread.
  * Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC'11). Key = seed (2 × 32 bits),
  * counter = (index low, index high, step, stream). */
-#ifndef BRR_BASE_RNG_H
-#define BRR_BASE_RNG_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,5 +41,3 @@ uint64_t rng_below(struct rng *rng, uint64_t bound); /* unbiased, bound > 0 */
 double rng_uniform(struct rng *rng);                 /* [0,1), 53 bits */
 double rng_normal(struct rng *rng);                  /* Box-Muller */
 void rng_shuffle_u32(struct rng *rng, uint32_t *items, size_t count);
-
-#endif

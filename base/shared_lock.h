@@ -1,6 +1,5 @@
 /* shared_lock: a mutex in memory that processes share. A process that dies with the lock leaves it to the next one. */
-#ifndef BRR_BASE_SHARED_LOCK_H
-#define BRR_BASE_SHARED_LOCK_H
+#pragma once
 #include <errno.h>
 #include <pthread.h>
 
@@ -19,5 +18,3 @@ static inline int shared_lock_taken(pthread_mutex_t *lock, int rc, int *ret_died
     *ret_died = rc == EOWNERDEAD;
     return *ret_died ? pthread_mutex_consistent(lock) : rc;
 }
-
-#endif

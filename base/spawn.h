@@ -1,6 +1,5 @@
 /* spawn: starts another program. Any thread. */
-#ifndef BRR_BASE_SPAWN_H
-#define BRR_BASE_SPAWN_H
+#pragma once
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -14,5 +13,3 @@ int spawn_start_in(const char *const *words, const char *const *environment, int
 /* An environment for a program: `set` ("NAME=value") and, of this process's variables, those whose names match one of the patterns
  * (fnmatch). NULL ends both lists, and either may be NULL. One allocation, which the caller frees; NULL when out of memory. */
 const char **spawn_environment(const char *const *set, const char *const *patterns);
-
-#endif

@@ -1,7 +1,6 @@
 /* str: a growing byte string with a maximum length, and the text functions that all modules share.
  * One thread at a time. After an overflow the string keeps the bytes that fitted and str_ok() is false. */
-#ifndef BRR_BASE_STR_H
-#define BRR_BASE_STR_H
+#pragma once
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,5 +59,3 @@ bool str_to_duration_ms(const char *text, int64_t *ret_ms);
 bool str_to_bytes(const char *text, int64_t *ret_bytes);
 /* Returns the edit distance, at most 32; used for "did you mean". */
 int str_distance(const char *a, const char *b);
-
-#endif

@@ -1,7 +1,6 @@
 /* subnormals: whether the calling thread computes with subnormal floats or takes them for 0. Threads of a CPU stream take them for
  * 0 (kernels/device.h); code whose bits are to be the same on every thread keeps them. No effect on processors without SSE2. */
-#ifndef BRR_BASE_SUBNORMALS_H
-#define BRR_BASE_SUBNORMALS_H
+#pragma once
 #if defined(__SSE2__)
 #include <xmmintrin.h>
 #endif
@@ -21,5 +20,3 @@ static inline unsigned subnormals_set(unsigned flushed) {
 static inline unsigned subnormals_keep(void) { return subnormals_set(0); }
 static inline unsigned subnormals_flush(void) { return subnormals_set(SUBNORMALS_FLUSHED); }
 static inline void subnormals_restore(unsigned was) { subnormals_set(was & SUBNORMALS_FLUSHED); }
-
-#endif

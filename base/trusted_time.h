@@ -2,8 +2,7 @@
  * boot of the machine cannot be set and goes on while the machine sleeps, but begins anew with each boot. Ages are measured by the
  * second one together with the id of the boot, and what is deleted because it is old is deleted only while the wall clock is
  * steady. */
-#ifndef BRR_BASE_TRUSTED_TIME_H
-#define BRR_BASE_TRUSTED_TIME_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ struct trusted_time {
  * not been stepped by more than TRUSTED_STEP_MS for keep_ms, so that all that was there before a step is truly so old, or for
  * TRUSTED_STEADY_MS, in which people set a wrong clock right. */
 bool trusted_time_look(struct trusted_time *t, int64_t boot_ms, int64_t wall_ms, int64_t keep_ms);
-
-#endif

@@ -1,7 +1,6 @@
 /* user_paths: where one user's own daemon keeps its files and listens, by the XDG Base Directory Specification. Any thread, as long
  * as nobody changes the environment. */
-#ifndef BRR_BASE_USER_PATHS_H
-#define BRR_BASE_USER_PATHS_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ int user_path(enum user_path kind, const char *name, char buf[USER_PATH_SIZE], s
 int user_path_socket(char buf[USER_PATH_SIZE], struct err *err);
 /* True if a process listens on that socket now. Never waits. */
 bool user_path_answers(const char *socket_path);
-
-#endif

@@ -1,8 +1,7 @@
 /* volume: whether the volume of a directory answers. A network file system whose server is gone makes every call on it wait, maybe
  * for hours; a thread of this module makes the call that may wait, so that a thread that must not wait can ask first. What answers
  * now may still be gone a moment later: the answer narrows the risk to the time between it and the caller's own call. */
-#ifndef BRR_BASE_VOLUME_H
-#define BRR_BASE_VOLUME_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ void volume_wait(struct volume *v);
 int64_t volume_free_bytes(struct volume *v);
 /* Size of the volume, by its newest answer; never waits. -1 before the first answer, or when it is unknown. Any thread. */
 int64_t volume_size_bytes(struct volume *v);
-
-#endif

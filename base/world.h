@@ -4,8 +4,7 @@
  *
  * All ranks call the same operations in the same order. Once a call has failed the ranks no
  * longer agree: nothing else can be exchanged, and the process ends. One thread per rank. */
-#ifndef BRR_BASE_WORLD_H
-#define BRR_BASE_WORLD_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -49,5 +48,3 @@ int world_barrier(struct world *w, int limit_ms, struct err *err);
 /* Threads of one process: ranks[0..n) are joined, each to be used by one thread. world_close of each; the last frees what they
  * share. */
 int world_threads(struct world *ranks, int n, struct err *err);
-
-#endif

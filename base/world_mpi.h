@@ -1,7 +1,6 @@
 /* world_mpi: the world of a process that a launcher (mpirun, srun) has started. MPI is in libbrr_mpi.so, which is loaded only then,
  * so that programs start on machines without it. */
-#ifndef BRR_BASE_WORLD_MPI_H
-#define BRR_BASE_WORLD_MPI_H
+#pragma once
 #include "base/world.h"
 
 /* Joins the ranks of the launcher that the environment names; without one the world has one rank. UNAVAILABLE: libbrr_mpi.so is
@@ -23,5 +22,3 @@ struct world_mpi {
     int (*exchange)(int peer, const struct world_parts *parts, int limit_ms, char error[WORLD_MPI_ERROR]);
     void (*close)(void); /* collective */
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* yaml: one YAML document as a tree whose nodes carry line and column. The only module that includes libyaml.
  * Tags, anchors, aliases, further documents and duplicate keys are errors with file:line:column. */
-#ifndef BRR_BASE_YAML_H
-#define BRR_BASE_YAML_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -29,5 +28,3 @@ struct yaml_node *yaml_path(const struct yaml_node *root, const char *path);
 int yaml_set(struct arena *arena, struct yaml_node *root, const char *assignment, struct err *err);
 /* True for an unquoted empty value, "~" and null. */
 bool yaml_is_null(const struct yaml_node *node);
-
-#endif

@@ -1,7 +1,6 @@
 /* conn: a connection to brrd and one call on it as bytes, driven by one thread at a time; the only file of the client that includes
  * gRPC. At most one message is being sent and one waits to be taken; the owner (calls.c, stream.c) queues the others. */
-#ifndef BRR_CLIENT_CONN_H
-#define BRR_CLIENT_CONN_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ int conn_call_status(const struct conn_call *call, struct brr_error *err);
 
 /* Fills *err (unless NULL) and returns the code. */
 int conn_error(struct brr_error *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-
-#endif

@@ -1,6 +1,5 @@
 /* credentials: what a client shows of itself and trusts: files named by options or the environment, read once per connection. */
-#ifndef BRR_CLIENT_CREDENTIALS_H
-#define BRR_CLIENT_CREDENTIALS_H
+#pragma once
 #include "base/err.h"
 #include "client/brr.h"
 
@@ -16,5 +15,3 @@ struct credentials {
 int credentials_read(const struct brr_connect_options *options, const char *endpoint, struct credentials *ret, struct err *err);
 /* Overwrites the secrets before they are freed. */
 void credentials_done(struct credentials *c);
-
-#endif

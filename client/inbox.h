@@ -1,7 +1,6 @@
 /* inbox: the daemon's messages that wait to be taken, at most BRR_STREAM_IN_MESSAGES, and the numbers of the newest results and
  * alarms: what a resumed session sends again is dropped here. One thread at a time. */
-#ifndef BRR_CLIENT_INBOX_H
-#define BRR_CLIENT_INBOX_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ int inbox_add(struct inbox *b, Brr__V1__ServerMessage *m, int64_t away_ms, struc
 /* The next message; pointers are valid until the next call. AGAIN: none waits. */
 int inbox_take(struct inbox *b, struct brr_message *ret, struct brr_error *err);
 void inbox_done(struct inbox *b);
-
-#endif

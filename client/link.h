@@ -3,8 +3,7 @@
  * that stopped, is tried again with growing pauses for resume_ms; the daemon then says from where to send again, and what the
  * client has already is dropped (inbox.h). With several endpoints the session may go on at another daemon, which shares its
  * snapshots. One thread at a time. */
-#ifndef BRR_CLIENT_LINK_H
-#define BRR_CLIENT_LINK_H
+#pragma once
 #include "client/conn.h"
 #include "client/inbox.h"
 #include "client/outbox.h"
@@ -51,5 +50,3 @@ int64_t link_pause_ms(const struct link *l, int64_t retry_after_ms, uint32_t ran
 /* Ends the link with an error of this side, unless it failed before. Returns the code of the first error. */
 int link_fail(struct link *l, int code, const char *text);
 void link_done(struct link *l);
-
-#endif

@@ -1,7 +1,6 @@
 /* message: protobuf messages over the calls of brr.h, for the functions of libbrr that take plain values. Thread rules as in brr.h.
  */
-#ifndef BRR_CLIENT_MESSAGE_H
-#define BRR_CLIENT_MESSAGE_H
+#pragma once
 #include <protobuf-c/protobuf-c.h>
 
 #include "base/cleanup.h"
@@ -26,5 +25,3 @@ int message_ask(brr_client *client, const struct message_call *call, const Proto
 int message_send(brr_rpc *rpc, const ProtobufCMessage *in, struct brr_error *err);
 /* A call with one request and many answers, without a deadline. */
 int message_follow(brr_client *client, const char *method, const ProtobufCMessage *in, brr_rpc **ret, struct brr_error *err);
-
-#endif

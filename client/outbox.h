@@ -1,8 +1,7 @@
 /* outbox: the samples of a stream on their way to the daemon, as packed messages in order. Each is kept until it was sent or, where
  * the session can be resumed, until the daemon has it durably: after a cut outbox_rewind sends again from where the daemon asks.
  * One thread at a time. */
-#ifndef BRR_CLIENT_OUTBOX_H
-#define BRR_CLIENT_OUTBOX_H
+#pragma once
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ void outbox_durable(struct outbox *o, int64_t through);
 /* Continues with the first message that holds samples from `from` on. False: some of them are no longer here. */
 bool outbox_rewind(struct outbox *o, int64_t from);
 void outbox_done(struct outbox *o);
-
-#endif

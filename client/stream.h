@@ -1,6 +1,5 @@
 /* stream: what stream.c (one stream, waiting) and loop.c (many streams, callbacks) share. */
-#ifndef BRR_CLIENT_STREAM_H
-#define BRR_CLIENT_STREAM_H
+#pragma once
 #include "client/link.h"
 
 struct brr_stream {
@@ -28,5 +27,3 @@ bool stream_has_room(const brr_stream *s, size_t need);
 int64_t stream_open_timeout_ms(const struct brr_stream_config *config);
 /* Frees a stream that is in no list. */
 void stream_free(brr_stream *s);
-
-#endif

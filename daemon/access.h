@@ -1,8 +1,7 @@
 /* access: the daemon's certificate, tokens and client CAs, and how they follow their files on SIGHUP or when one of them changes.
  * The tokens, the client CAs, and the certificate with its key are read by three threads (daemon/reload.h), since a revoked token
  * must not wait for the volume of the certificate. Loop thread, which waits for no file after access_open. */
-#ifndef BRR_DAEMON_ACCESS_H
-#define BRR_DAEMON_ACCESS_H
+#pragma once
 #include "daemon/config.h"
 #include "daemon/reload.h"
 #include "daemon/rpc/auth.h"
@@ -30,5 +29,3 @@ void access_tick(struct access *a);
 void access_take(struct access *a, struct http *http);
 /* Ends the threads as reload_stop does, then frees everything. */
 void access_close(struct access *a);
-
-#endif

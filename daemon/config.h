@@ -1,6 +1,5 @@
 /* config: daemon.yaml as plain data. The table in config.c is the only list of keys. Nothing reads YAML after the start. */
-#ifndef BRR_DAEMON_CONFIG_H
-#define BRR_DAEMON_CONFIG_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -88,5 +87,3 @@ int config_read(const struct config_source *source, struct arena *arena, struct 
 int config_parse(const struct config_source *source, const char *text, size_t len, struct arena *arena, struct config *ret,
                  struct err *err);
 void config_print_keys(FILE *out);
-
-#endif

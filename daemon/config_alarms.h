@@ -1,6 +1,5 @@
 /* config_alarms: the list alarms.escalation and the roster `beds` of daemon.yaml. */
-#ifndef BRR_DAEMON_CONFIG_ALARMS_H
-#define BRR_DAEMON_CONFIG_ALARMS_H
+#pragma once
 #include "base/options.h"
 #include "daemon/config.h"
 
@@ -9,5 +8,3 @@ int config_read_escalation(const struct yaml_node *node, const char *file, struc
                            struct err *err);
 int config_read_beds(const struct option_list *beds, const struct yaml_node *root, const char *file, struct config *ret,
                      struct err *err);
-
-#endif

@@ -1,11 +1,8 @@
 /* config_executors: the mapping `executors` of daemon.yaml: clusters that run jobs, and whether
  * jobs of this machine run in processes. */
-#ifndef BRR_DAEMON_CONFIG_EXECUTORS_H
-#define BRR_DAEMON_CONFIG_EXECUTORS_H
+#pragma once
 #include "base/yaml.h"
 #include "daemon/config.h"
 
 /* node: NULL or null = none. */
 int config_read_executors(const struct yaml_node *node, const char *file, struct arena *arena, struct config *ret, struct err *err);
-
-#endif

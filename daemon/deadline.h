@@ -1,7 +1,6 @@
 /* deadline: ends the process at a certain time, on a thread of its own, whatever the loop thread waits for. A volume that does not
  * answer can hold up any step of the daemon's end; none of these steps is needed for the data. */
-#ifndef BRR_DAEMON_DEADLINE_H
-#define BRR_DAEMON_DEADLINE_H
+#pragma once
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ void deadline_start(struct deadline *d, int64_t ms, int status);
 void deadline_shorten(struct deadline *d, int64_t ms);
 /* The end is there. Does nothing if the deadline was not started. */
 void deadline_cancel(struct deadline *d);
-
-#endif

@@ -1,8 +1,7 @@
 /* devices: the devices of the daemon with all that it has for each: hosts, the thread of jobs, the watch over its health. It opens
  * and closes them, carries out what the scheduler decides, gives streams their device, and shows the devices in /metrics. Loop
  * thread. */
-#ifndef BRR_DAEMON_DEVICES_H
-#define BRR_DAEMON_DEVICES_H
+#pragma once
 #include "daemon/config.h"
 #include "daemon/services/services.h"
 
@@ -19,5 +18,3 @@ const char *devices_jobs(const struct services *s, int device, char buf[DEVICES_
 int devices_place_stream(void *ctx, const char *wanted, const char *model, int *ret, struct err *err);
 /* Sets brrd_device_…; once a second. */
 void devices_measure(struct services *s);
-
-#endif

@@ -1,8 +1,7 @@
 /* drain: the end of all streams when the daemon stops. Clients hear it and have a moment for what is on its way; then no more
  * samples are read, resumable sessions get a last snapshot, and every connection ends with the number of samples that are durable.
  * Loop thread. */
-#ifndef BRR_DAEMON_DRAIN_H
-#define BRR_DAEMON_DRAIN_H
+#pragma once
 #include <uv.h>
 
 #include "daemon/live/session.h"
@@ -21,5 +20,3 @@ void drain_init(struct drain *d, uv_loop_t *loop);
 void drain_start(struct drain *d, struct sessions *sessions, void (*over)(void *ctx), void *ctx);
 bool drain_is_over(const struct drain *d);
 void drain_close(struct drain *d); /* its handle, before the loop ends */
-
-#endif

@@ -1,8 +1,7 @@
 /* meters: what the daemon measures about itself, in the registry behind /metrics: its calls, jobs and log lines, the readiness of
  * its parts, CPU time and memory of the process. Other modules update their own families (metrics_table.c). Embedded in the server;
  * loop thread, except that log lines are counted on the thread that logs. It decides nothing. */
-#ifndef BRR_DAEMON_METERS_H
-#define BRR_DAEMON_METERS_H
+#pragma once
 #include "base/volume.h"
 #include "daemon/jobs/job_metrics.h"
 #include "daemon/jobs/sched.h"
@@ -37,5 +36,3 @@ void meters_call_ended(struct meters *m, const char *path, int code, const char 
 void meters_models(struct meters *m, const struct models *models, const struct sessions *sessions);
 /* Measures what is a state: jobs by state, unsent answers, the process. Once a second. */
 void meters_tick(struct meters *m, const struct sched *sched, const struct rpc_server *rpc);
-
-#endif

@@ -1,7 +1,6 @@
 /* notify: tells the service manager (the socket in NOTIFY_SOCKET) about the state of the daemon. No function waits: sd_notify of
  * libsystemd blocks while the queue of that socket is full, and with it the loop. Loop thread. */
-#ifndef BRR_DAEMON_NOTIFY_H
-#define BRR_DAEMON_NOTIFY_H
+#pragma once
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -23,5 +22,3 @@ void notify_state(struct notify *n, const char *text);
 void notify_pulse(struct notify *n, const char *text);
 /* Once a second: tries again what is due. */
 void notify_tick(struct notify *n);
-
-#endif

@@ -1,7 +1,6 @@
 /* paths: creates and locks the directories that the configuration names, and removes files that an earlier process left there. All
  * functions wait for the volumes of these directories: call them before the loop runs. */
-#ifndef BRR_DAEMON_PATHS_H
-#define BRR_DAEMON_PATHS_H
+#pragma once
 #include "daemon/config.h"
 
 /* Creates paths.cache and paths.results, locks the cache, empties its folder of networks and writes the built-in models there; logs
@@ -14,5 +13,3 @@ int paths_restoring(const struct config *config, char *buf, size_t size, struct 
 int paths_lock(const struct config *config, int *ret_lock, struct err *err);
 /* Checks that paths.cache and paths.results are directories that this user can write or create. Creates nothing. */
 int paths_check(const struct config *config, struct err *err);
-
-#endif

@@ -2,8 +2,7 @@
  * never waits for the volume of these files. It knows nothing of their contents: those come to the owner as reports. Files that
  * must not wait for one another's volumes are groups of their own. Owned by the loop thread, which calls all functions; the wake
  * callback runs on the thread of the group. */
-#ifndef BRR_DAEMON_RELOAD_H
-#define BRR_DAEMON_RELOAD_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -49,5 +48,3 @@ OWNABLE(struct reload_report, reload_report_free)
  * within RELOAD_STOP_MS is left behind: it uses only memory of its own, reports nothing, and frees that memory if the volume
  * answers before the process ends. */
 void reload_stop(struct reload *r);
-
-#endif

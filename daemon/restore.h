@@ -1,6 +1,5 @@
 /* restore: `brrd --restore`, a daemon made of a backup (daemon/backup). */
-#ifndef BRR_DAEMON_RESTORE_H
-#define BRR_DAEMON_RESTORE_H
+#pragma once
 #include "daemon/config.h"
 
 /* Makes a daemon of the backup in `directory`: checks every file against the manifest first, then copies models and streams to
@@ -10,5 +9,3 @@
  * PRECONDITION: a daemon runs; there is a database already; the backup is of a later schema. DATA_LOSS: a file is missing or is not
  * what the manifest says. */
 int restore_run(const struct config *config, const char *directory, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* run_cache: the folder of the cache that a process of `brrd run` works in: the configured one, or, while another process holds
  * that one's lock, a folder in it that is removed at the end. One thread. */
-#ifndef BRR_DAEMON_RUN_CACHE_H
-#define BRR_DAEMON_RUN_CACHE_H
+#pragma once
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -15,5 +14,3 @@ struct run_cache {
 /* Makes the folder, takes its lock, and removes such folders of processes that were killed. */
 int run_cache_open(const char *configured, struct run_cache *ret, struct err *err);
 void run_cache_close(struct run_cache *c); /* one that was not opened too, if its lock is −1 */
-
-#endif

@@ -1,12 +1,9 @@
 /* run_command: `brrd run`: one job from its file to its end in this process, without sockets, clients or a database. Batch
  * systems start it. At SIGTERM or SIGUSR1 the job saves a checkpoint and the process ends; started again, the job goes on from
  * there. */
-#ifndef BRR_DAEMON_RUN_COMMAND_H
-#define BRR_DAEMON_RUN_COMMAND_H
+#pragma once
 
 enum { RUN_DONE = 0, RUN_FAILED = 1, RUN_USAGE = 2, RUN_AGAIN = 75 /* EX_TEMPFAIL: saved; start it again to go on */ };
 
 /* argv[0] is "run". Returns the exit code. */
 int run_command(int argc, char **argv);
-
-#endif

@@ -1,6 +1,5 @@
 /* server: the daemon's loop and everything that runs on it: worker, scheduler, RPC, HTTP, signals. Loop thread. */
-#ifndef BRR_DAEMON_SERVER_H
-#define BRR_DAEMON_SERVER_H
+#pragma once
 #include "base/metrics.h"
 #include "daemon/config.h"
 
@@ -16,5 +15,3 @@ int server_run(const struct config *config, const struct config_source *source, 
 /* Families of /metrics. */
 extern const struct metric_family metrics_families[];
 extern const size_t metrics_family_count;
-
-#endif

@@ -1,7 +1,6 @@
 /* server_open: the parts of the daemon, opened from its configuration in the order in which they need each other, and closed. Loop
  * thread. */
-#ifndef BRR_DAEMON_SERVER_OPEN_H
-#define BRR_DAEMON_SERVER_OPEN_H
+#pragma once
 #include "daemon/server_state.h"
 
 /* The configuration, loop, handles and meters are there. An error leaves what was opened to server_close. */
@@ -9,5 +8,3 @@ int server_open(struct daemon *d, struct err *err);
 void server_close(struct daemon *d); /* half-opened ones too */
 /* Asks for the models of `serve`. Those that are there already stay. */
 void server_seed_models(struct services *s, const struct config *c);
-
-#endif

@@ -1,7 +1,6 @@
 /* The daemon's state, shared by the files of the server: server.c (its loop), server_open.c (its parts), server_watch.c (what may
  * go wrong with them), server_stop.c (its end). Services reach their half of it as struct services. Loop thread. */
-#ifndef BRR_DAEMON_SERVER_STATE_H
-#define BRR_DAEMON_SERVER_STATE_H
+#pragma once
 #include <stddef.h>
 #include <uv.h>
 
@@ -61,5 +60,3 @@ struct daemon {
 static inline struct daemon *daemon_of(struct services *s) {
     return (struct daemon *)((char *)s - offsetof(struct daemon, services));
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* server_stop: the end of the daemon. Running jobs checkpoint first, while streams go on and new ones are taken. Then streams are
  * saved and end, then the listeners go, then the loop's handles. Loop thread. */
-#ifndef BRR_DAEMON_SERVER_STOP_H
-#define BRR_DAEMON_SERVER_STOP_H
+#pragma once
 #include "daemon/server_state.h"
 
 /* Begins the end. Calling it again does nothing. */
@@ -18,5 +17,3 @@ void server_leave_if_late(const struct daemon *d);
 int server_exit_status(const struct daemon *d);
 /* The handles of server.c; nothing keeps the loop alive then. */
 void server_close_handles(struct daemon *d);
-
-#endif

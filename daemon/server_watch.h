@@ -1,7 +1,6 @@
 /* server_watch: what may go wrong with the daemon's parts while it runs, and what it does then: logs it once, shows it in
  * brrd_ready and /readyz, holds what cannot work, and stops when only another start of the process helps. Loop thread. */
-#ifndef BRR_DAEMON_SERVER_WATCH_H
-#define BRR_DAEMON_SERVER_WATCH_H
+#pragma once
 #include "daemon/server_state.h"
 
 /* Devices that a fault took from the process, or that went bad. First in each turn: the scheduler must begin nothing on them. */
@@ -12,5 +11,3 @@ void server_watch_models(struct daemon *d);
 void server_watch_tick(struct daemon *d);
 /* False while an order or call of a device takes so long that only another start of the process helps. Once a second. */
 bool server_watch_pulse(struct daemon *d);
-
-#endif

@@ -1,12 +1,9 @@
 /* thread_room: whether the process may start as many threads as a daemon has. Without this check a library ends the process without
  * a word when it cannot start one of its own. */
-#ifndef BRR_DAEMON_THREAD_ROOM_H
-#define BRR_DAEMON_THREAD_ROOM_H
+#pragma once
 #include "base/err.h"
 
 /* Starts `n` threads at once and ends them. EXHAUSTED: names how many there were, and the limits. Main thread. */
 int thread_room_check(int n, struct err *err);
 /* The threads of an idle daemon on this machine, and some for its first streams. */
 int thread_room_needed(void);
-
-#endif

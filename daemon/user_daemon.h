@@ -1,7 +1,6 @@
 /* user_daemon: `brrd --user`, a daemon for one person: its files are theirs alone, it takes any local path that they can read, and
  * their brrctl finds it without a word. */
-#ifndef BRR_DAEMON_USER_DAEMON_H
-#define BRR_DAEMON_USER_DAEMON_H
+#pragma once
 #include "base/arena.h"
 #include "base/err.h"
 
@@ -9,5 +8,3 @@
  * daemon.yaml unless there is one, with the first port from 9465 on that is free. *ret_config: its path; *ret_override:
  * "listen.unix=SOCKET", because clients look there alone. Both in the arena. */
 int user_daemon_prepare(struct arena *arena, const char **ret_config, const char **ret_override, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* versions: versions of this build and of the libraries it uses. Any thread. */
-#ifndef BRR_DAEMON_VERSIONS_H
-#define BRR_DAEMON_VERSIONS_H
+#pragma once
 #include "daemon/services/services.h"
 
 const char *versions_own(void);
@@ -11,5 +10,3 @@ size_t versions_list(struct service_library *rows, size_t max);
 void versions_describe(const struct service_library *rows, size_t n, char *ret, size_t size);
 /* Logs why there is no GPU, or which part of its software does not fit. */
 void versions_log_parts(void);
-
-#endif

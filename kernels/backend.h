@@ -1,7 +1,6 @@
 /* backend: the functions of a device implementation. Internal to kernels/. The CPU backend always exists; cuda_backend() returns
  * NULL in a build without CUDA. */
-#ifndef BRR_KERNELS_BACKEND_H
-#define BRR_KERNELS_BACKEND_H
+#pragma once
 #include <pthread.h>
 
 #include "base/world.h"
@@ -150,5 +149,3 @@ const struct backend *cpu_backend(void);
 const struct backend *cuda_backend(void);
 /* Why cuda_backend is NULL: the loader's message, or "" when there is no library to load. */
 const char *cuda_backend_error(void);
-
-#endif

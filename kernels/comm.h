@@ -1,8 +1,7 @@
 /* comm: exchange of device memory between the ranks of a world (base/world.h). Where ops run on host memory the world's transport
  * takes it as it is. GPUs exchange by NCCL where every rank has the same version of it and a GPU of its own, else through pinned
  * host memory and the world's transport. The bits are the same. The thread of the stream. */
-#ifndef BRR_KERNELS_COMM_H
-#define BRR_KERNELS_COMM_H
+#pragma once
 #include "base/world.h"
 #include "kernels/device.h"
 
@@ -22,5 +21,3 @@ void comm_close(struct comm *c); /* takes NULL */
 int comm_exchange(struct comm *c, struct stream *s, int peer, const struct world_parts *parts, int limit_ms, struct err *err);
 /* The same as world_gather, of device memory. */
 int comm_gather(struct comm *c, struct stream *s, void *all, size_t bytes, int limit_ms, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* device: where tensors live and ops run; a stream is an ordered queue of ops on it with its own scratch. One thread at a time per
  * stream. CPU: ops run at once on the calling thread and the one OpenMP pool (oneDNN's). Opening "cuda:N" in a build or on a
  * machine without it is an error; there is no silent substitute. */
-#ifndef BRR_KERNELS_DEVICE_H
-#define BRR_KERNELS_DEVICE_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -194,5 +193,3 @@ void stream_give_back(const struct stream_loan *loan);
 
 /* Identifies a stream and its working memory: differs between streams and after the memory has grown. */
 uint64_t stream_epoch(const struct stream *s);
-
-#endif

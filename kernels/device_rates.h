@@ -1,11 +1,8 @@
 /* device_rates: the rates of a device (kernels/rates.h), measured on a stream's thread. */
-#ifndef BRR_KERNELS_DEVICE_RATES_H
-#define BRR_KERNELS_DEVICE_RATES_H
+#pragma once
 #include "base/err.h"
 #include "kernels/rates.h"
 
 struct stream;
 /* Takes about a second. */
 int rates_measure(struct stream *s, struct rates *ret, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* geodesic: what every implementation of the geodesic ops shares: Gauss–Legendre rules and how the parameters of an MLP lie in a
  * row. Internal to kernels, and used by lib/geodesic for the same quadrature. Plain functions, any thread. */
-#ifndef BRR_KERNELS_GEODESIC_H
-#define BRR_KERNELS_GEODESIC_H
+#pragma once
 #include <stdbool.h>
 
 #include "kernels/op.h"
@@ -58,5 +57,3 @@ static inline struct mlp_offsets mlp_offsets_of(struct mlp_shape n) {
     o.b3 = o.w3 + n.hidden2;
     return o;
 }
-
-#endif

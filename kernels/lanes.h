@@ -1,8 +1,7 @@
 /* lanes: units of work side by side, each on one thread of the OpenMP pool. Parallel regions inside a unit have one thread, so a
  * unit waits for no other. Where threads are shared with other work that costs less than one unit on all threads, which waits at
  * the end of every region for the thread that was interrupted. */
-#ifndef BRR_KERNELS_LANES_H
-#define BRR_KERNELS_LANES_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -16,5 +15,3 @@ struct lanes_work {
 };
 /* The error of one of the units that failed; with several lanes the others have run all the same. */
 int lanes_run(const struct lanes_work *work, struct err *err);
-
-#endif

@@ -10,8 +10,7 @@
  * does not depend on the other rows or on B.
  * Every function: 0 or negative ERR_*; INVALID names op, argument, shape found and shape expected. Asynchronous on
  * CUDA: faults may surface at stream_sync. */
-#ifndef BRR_KERNELS_OP_H
-#define BRR_KERNELS_OP_H
+#pragma once
 #include <math.h>
 #include <stdbool.h>
 
@@ -476,5 +475,3 @@ struct op_table {
  * on the same stream since they changed last. Neither makes it another version. */
 #define WEIGHTS_UNCHANGED          ((uint64_t)1 << 62)
 #define WEIGHTS_VERSION_OF(number) ((number) & ~(WEIGHTS_CONSTANT | WEIGHTS_UNCHANGED))
-
-#endif

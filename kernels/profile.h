@@ -1,8 +1,7 @@
 /* profile: how long the ops of a stream take, op by op, by events of the device where it queues its work and by the clock
  * elsewhere. A stream with a profile records nothing (stream_record), so that each op is there to be timed; its results have the
  * same bits. One thread at a time. */
-#ifndef BRR_KERNELS_PROFILE_H
-#define BRR_KERNELS_PROFILE_H
+#pragma once
 #include "base/err.h"
 #include "base/str.h"
 #include "kernels/rates.h"
@@ -40,5 +39,3 @@ struct profile_call {
 /* Around the call of a backend. */
 void profile_begin(struct profile *p, struct stream *s);
 void profile_end(struct profile *p, struct stream *s, const struct profile_call *call);
-
-#endif

@@ -1,6 +1,5 @@
 /* rates: how fast a device copies, exponentiates, multiplies and adds, and the floors of work that follow from it. Plain data. */
-#ifndef BRR_KERNELS_RATES_H
-#define BRR_KERNELS_RATES_H
+#pragma once
 #include "kernels/tensor.h"
 
 /* Per second. */
@@ -20,5 +19,3 @@ struct rates_work {
 };
 /* Seconds: the slowest of bytes, exponentials and operations, and then the copies between host and device. */
 double rates_floor(const struct rates *rates, const struct rates_work *work, enum dtype activations);
-
-#endif

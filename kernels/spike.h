@@ -7,8 +7,7 @@
  * synapses the sum joins its current, and what the current gives is its input. Sums are integers, so neither threads nor their
  * order change a bit. Source: FEAGI's published tick, sequential CPU path, with the differences that docs/burst.md lists.
  */
-#ifndef BRR_KERNELS_SPIKE_H
-#define BRR_KERNELS_SPIKE_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -198,5 +197,3 @@ SPIKE_RULE uint8_t spike_psp_of(float x) {
 /* The units that a synapse delivers: weight·2^f·p, divided by k if k > 1. Exact: the quotient of integers below 2^37 and 2^32 in
  * double is a half only where the true one is, and rounds to the side where it lies. */
 SPIKE_RULE int64_t spike_divided(int64_t units, uint32_t k) { return (int64_t)__builtin_rint((double)units / (double)k); }
-
-#endif

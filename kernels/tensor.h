@@ -1,8 +1,7 @@
 /* tensor: a view of numbers on a device. Plain data; owns nothing. Everything is channel-last: activations are
  * (B, T, C) or (B, L, D), the channel contiguous, so a convolution, a projection and a scan read the same
  * memory and no transposes exist between them. */
-#ifndef BRR_KERNELS_TENSOR_H
-#define BRR_KERNELS_TENSOR_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ struct tensor tensor_2d(void *data, enum dtype dtype, int64_t rows, int64_t cols
 struct tensor tensor_3d(void *data, enum dtype dtype, int64_t b, int64_t t, int64_t c);
 /* Channels [first, first+count) of t, same ld. */
 struct tensor tensor_slice(const struct tensor *t, int64_t first, int64_t count);
-
-#endif

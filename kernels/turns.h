@@ -7,8 +7,7 @@
  *
  * The structure may lie in memory that processes share; a process that dies holds up nobody. Any thread; a place asks on one thread
  * at a time. */
-#ifndef BRR_KERNELS_TURNS_H
-#define BRR_KERNELS_TURNS_H
+#pragma once
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ void turns_take_counts(struct turns *t, int64_t *ret_turns, int64_t *ret_waited_
 
 /* turns_enter without sleep: true if the place has the turn, else it is one that waits, and asks again. */
 bool turns_ask(struct turn_at turn);
-
-#endif

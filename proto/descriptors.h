@@ -1,10 +1,7 @@
 /* descriptors: every .proto file of this folder as one packed google.protobuf.FileDescriptorSet, written at build time. */
-#ifndef BRR_PROTO_DESCRIPTORS_H
-#define BRR_PROTO_DESCRIPTORS_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 
 extern const uint8_t proto_descriptors[];
 extern const size_t proto_descriptors_len;
-
-#endif

@@ -1,6 +1,5 @@
 /* Reading of EDF files record by record, as their writers think of them. */
-#ifndef BRR_TESTS_EDF_RECORDS_H
-#define BRR_TESTS_EDF_RECORDS_H
+#pragma once
 #include "formats/eegfile.h"
 
 /* n whole records of one signal. */
@@ -27,5 +26,3 @@ static inline int64_t edf_whole_bytes(void *ctx, const char *path) {
 static inline int edf_open_head(const char *path, int64_t whole_bytes, struct eegfile **ret, bool *ret_enough, struct err *err) {
     return eegfile_open_head(path, (struct eegfile_sizes){edf_whole_bytes, &whole_bytes}, ret, ret_enough, err);
 }
-
-#endif

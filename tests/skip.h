@@ -1,7 +1,6 @@
 /* skip: leaves a cmocka test undone and says why, in a line that `./dev test` shows at its end ("skipped: CLASS: REASON"). The
  * class says what the machine lacks; tools/test_report.py knows which classes are failures there. */
-#ifndef BRR_TESTS_SKIP_H
-#define BRR_TESTS_SKIP_H
+#pragma once
 #include "unit/cmocka_all.h"
 
 #define SKIP_PACKAGE  "package"  /* a program or library that `./dev test` installs */
@@ -17,5 +16,3 @@
     } while (0)
 
 #define skip_without_eeg() skip_because(SKIP_DATA, "no EEG recordings (BRR_EEG_DIR)")
-
-#endif

@@ -1,7 +1,6 @@
 /* arguments: the command line after the command, read by a table of options for each command into the command's own struct. Help,
  * completion and errors come from the same tables. */
-#ifndef BRR_CLIENT_BRRCTL_ARGUMENTS_H
-#define BRR_CLIENT_BRRCTL_ARGUMENTS_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -100,5 +99,3 @@ typedef void arguments_visit_fn(void *ctx, const struct argument *option);
 void arguments_each(const struct argument_table *table, arguments_visit_fn *visit, void *ctx);
 /* Returns the name among n that is nearest to `word`, or NULL when none is near; stride: bytes between the name pointers. */
 const char *arguments_nearest(const char *word, const void *names, int n, unsigned long stride);
-
-#endif

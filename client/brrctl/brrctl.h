@@ -1,7 +1,6 @@
 /* brrctl: what its commands share: the row of a command, calls, errors, exit codes. A command is a file of a room with its row at
  * the end, and a line of commands.def. */
-#ifndef BRR_CLIENT_BRRCTL_BRRCTL_H
-#define BRR_CLIENT_BRRCTL_BRRCTL_H
+#pragma once
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -120,5 +119,3 @@ enum { BRRCTL_MAX_TABLES = 128 };
 struct task_kind;
 struct option_table;
 int brrctl_key_tables(const struct task_kind *only, const struct option_table *ret[BRRCTL_MAX_TABLES]);
-
-#endif

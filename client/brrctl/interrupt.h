@@ -1,7 +1,6 @@
 /* interrupt: lets a command clean up after Ctrl-C (SIGINT) or SIGTERM. The first signal sets a flag, the second one kills the
  * process. One use per process. */
-#ifndef BRR_CLIENT_BRRCTL_INTERRUPT_H
-#define BRR_CLIENT_BRRCTL_INTERRUPT_H
+#pragma once
 #include <stdbool.h>
 
 void interrupt_catch(void);
@@ -11,5 +10,3 @@ bool interrupt_seen(void);
 void interrupt_detach(const char *text);
 /* The exit code of a shell for the signal that was seen: 130 after Ctrl-C. */
 int interrupt_exit(void);
-
-#endif

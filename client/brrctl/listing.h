@@ -1,6 +1,5 @@
 /* listing: a list for people, whose columns are as wide as their widest cell: no name is cut, and no row is shifted. */
-#ifndef BRR_CLIENT_BRRCTL_LISTING_H
-#define BRR_CLIENT_BRRCTL_LISTING_H
+#pragma once
 #include "base/str.h"
 
 enum { LISTING_COLUMNS = 16 };
@@ -16,5 +15,3 @@ void listing_begin(struct listing *l, const char *titles);
 void listing_row(struct listing *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Prints titles and rows, unless there is no row; frees the text. */
 void listing_end(struct listing *l);
-
-#endif

@@ -1,6 +1,5 @@
 /* message_json: fields of a protobuf message as members of a JSON object, read through the message's descriptor. */
-#ifndef BRR_CLIENT_BRRCTL_MESSAGE_JSON_H
-#define BRR_CLIENT_BRRCTL_MESSAGE_JSON_H
+#pragma once
 #include <protobuf-c/protobuf-c.h>
 
 #include "base/json.h"
@@ -15,5 +14,3 @@
  *
  * A word that names no field, or one that cannot be printed so, is a mistake of the program and ends it. */
 void message_json(struct json_writer *w, const ProtobufCMessage *message, const char *fields);
-
-#endif

@@ -1,6 +1,5 @@
 /* output: JSON lines, the progress line on a terminal, and numbers for people. */
-#ifndef BRR_CLIENT_BRRCTL_OUTPUT_H
-#define BRR_CLIENT_BRRCTL_OUTPUT_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -54,5 +53,3 @@ const char *output_bytes(double bytes, char *buf, size_t size);
 const char *output_names(char *const *names, size_t n, const char *none, char *buf, size_t size);
 /* Formats a Unix time in ms as "2026-01-31 12:00:00" local time, "-" for 0. */
 const char *output_time(int64_t time_ms, char *buf, size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* work_thread: a thread that computes for callers who wait, one after the other. A stream of the CPU belongs to the thread that
  * opened it, and a program's own threads are not to be changed by it. Internal to client/detector. */
-#ifndef BRR_CLIENT_DETECTOR_WORK_THREAD_H
-#define BRR_CLIENT_DETECTOR_WORK_THREAD_H
+#pragma once
 #include "base/err.h"
 
 struct work_thread;
@@ -9,5 +8,3 @@ int work_thread_start(struct work_thread **ret, struct err *err);
 /* Runs work(context, err) on the thread and returns what it returns. Any thread but this one. */
 int work_thread_run(struct work_thread *t, int (*work)(void *context, struct err *err), void *context, struct err *err);
 void work_thread_stop(struct work_thread *t); /* takes NULL; nobody may wait */
-
-#endif

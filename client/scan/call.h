@@ -1,8 +1,7 @@
 /* call: one call of libbrr_scan, from its arguments to an op of the table: tensors of strides become those of the kernels, the
  * calling thread and a workspace are lent to the stream. The first error sticks and the functions after it do nothing, so that an
  * op reads as a list of its tensors. Internal to client/scan. */
-#ifndef BRR_CLIENT_SCAN_CALL_H
-#define BRR_CLIENT_SCAN_CALL_H
+#pragma once
 #include "client/scan/brr_scan.h"
 #include "kernels/op.h"
 
@@ -30,5 +29,3 @@ struct tensor scan_call_heads(struct scan_call *c, const char *name, const struc
 /* Between the two the thread is the stream's. enter: 0 when the op can run. */
 int scan_call_enter(struct scan_call *c, struct brr_scan_workspace *workspace);
 int scan_call_leave(struct scan_call *c, int rc);
-
-#endif

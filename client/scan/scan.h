@@ -1,6 +1,5 @@
 /* scan: a brr_scan, a device with one stream. Internal to client/scan. */
-#ifndef BRR_CLIENT_SCAN_SCAN_H
-#define BRR_CLIENT_SCAN_SCAN_H
+#pragma once
 #include "client/scan/brr_scan.h"
 #include "kernels/device.h"
 
@@ -9,5 +8,3 @@ struct brr_scan {
     struct stream *stream;
     char description[160];
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* xla_ffi: what a handler of XLA's foreign functions is called with: the structures of its C interface, version 0.x, as far as the
  * scans need them. The layouts are XLA's (xla/ffi/api/c_api.h of OpenXLA): members are in its order, later ones are left out, and
  * every structure begins with its size and a list of extensions. Plain data. Internal to client/scan. */
-#ifndef BRR_CLIENT_SCAN_XLA_FFI_H
-#define BRR_CLIENT_SCAN_XLA_FFI_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 
@@ -113,5 +112,3 @@ struct xla_call {
     struct xla_buffers arguments, results;
     struct xla_attributes attributes;
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* alarm: an alarm of a bed and what people answered: plain data. An alarm about a patient (ALARM_SEIZURE) comes from a stream and
  * stays until somebody acknowledges it; a technical alarm says that the monitoring of a bed, or the daemon, does not work, and is
  * over when its cause is. Any thread. */
-#ifndef BRR_DAEMON_ALARMS_ALARM_H
-#define BRR_DAEMON_ALARMS_ALARM_H
+#pragma once
 #include "base/err.h"
 #include "daemon/journal/journal_entry.h"
 
@@ -80,5 +79,3 @@ bool alarm_is_open(const struct alarm *a);
 /* True while somebody should acknowledge it. */
 bool alarm_is_waiting(const struct alarm *a);
 enum alarm_sound alarm_sound(const struct alarm *a, int64_t boot_ms);
-
-#endif

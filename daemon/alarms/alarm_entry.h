@@ -1,7 +1,6 @@
 /* alarm_entry: alarms as entries of the journal: what the model appends (answers, steps, standbys), and what an entry means for the
  * model, whether it was just made or comes from the disk after a restart. Loop thread. */
-#ifndef BRR_DAEMON_ALARMS_ALARM_ENTRY_H
-#define BRR_DAEMON_ALARMS_ALARM_ENTRY_H
+#pragma once
 #include "daemon/alarms/alarms.h"
 
 /* Kinds of entries that alarm_entry_take uses, as bits 1 << enum journal_kind. */
@@ -15,5 +14,3 @@ void alarm_entry_make(const struct alarms_row *row, struct journal_entry *ret);
  * take an alarm; its detail is ALARM_ENTRY_TEST. */
 #define ALARM_ENTRY_TEST "a test; no alarm"
 void alarm_entry_test(const char *bed, const char *principal, const struct alarms_now *now, struct journal_entry *ret);
-
-#endif

@@ -3,8 +3,7 @@
  * journal, and comes back through alarms_began, alarms_ended, alarms_answer, alarms_escalated, alarms_technical and alarms_standby
  * between alarms_restore(true) and alarms_restore(false). Bounded: ALARMS_MAX alarms, of which closed ones go first, and
  * ALARMS_STANDBYS beds. Loop thread. */
-#ifndef BRR_DAEMON_ALARMS_ALARMS_H
-#define BRR_DAEMON_ALARMS_ALARMS_H
+#pragma once
 #include <stddef.h>
 
 #include "daemon/alarms/alarm.h"
@@ -118,5 +117,3 @@ struct alarms_cursor {
 const struct alarm *alarms_next(const struct alarms *all, struct alarms_cursor *cursor);
 /* True once after an alarm, an answer or a standby has changed. */
 bool alarms_changed(struct alarms *all);
-
-#endif

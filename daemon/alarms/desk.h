@@ -1,7 +1,6 @@
 /* desk: the alarms of a running daemon: the model (alarms/alarms.h) with the machine's clocks, its rows in the journal, and orders
  * of people, each checked for the right to give it. Loop thread, except for desk_ask. */
-#ifndef BRR_DAEMON_ALARMS_DESK_H
-#define BRR_DAEMON_ALARMS_DESK_H
+#pragma once
 #include "daemon/alarms/alarms.h"
 #include "daemon/journal/journal.h"
 
@@ -57,5 +56,3 @@ int desk_do(struct desk *d, struct desk_order *order, struct err *err);
 int desk_ask(struct desk *d, struct desk_order *order, struct err *err);
 void desk_take(struct desk *d); /* carries out what was asked */
 void desk_stop(struct desk *d); /* from now on desk_ask fails at once */
-
-#endif

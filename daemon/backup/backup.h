@@ -2,8 +2,7 @@
  * brrctl writes them to a directory with their manifest, backup.json, and `brrd --restore` reads that directory (daemon/restore).
  * In it are the job database and the files of BACKUP_FOLDERS; folders of jobs are left out, because they can be large and copied as
  * they are. */
-#ifndef BRR_DAEMON_BACKUP_BACKUP_H
-#define BRR_DAEMON_BACKUP_BACKUP_H
+#pragma once
 #include <stddef.h>
 
 #include "base/err.h"
@@ -18,5 +17,3 @@ struct backup_files {
 /* The files that exist now, without temporary and rejected ones. A thread that may wait for the volume. */
 int backup_files(const char *results, struct backup_files *ret, struct err *err);
 void backup_files_done(struct backup_files *files);
-
-#endif

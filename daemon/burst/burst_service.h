@@ -1,7 +1,6 @@
 /* burst_service: the spiking networks of the daemon over all devices. It knows the device of each network, gives new ones a device,
  * and keeps what calls on networks share. Loop thread. */
-#ifndef BRR_DAEMON_BURST_BURST_SERVICE_H
-#define BRR_DAEMON_BURST_BURST_SERVICE_H
+#pragma once
 #include "daemon/burst/networks.h"
 #include "daemon/hosts/device_set.h"
 
@@ -33,5 +32,3 @@ int burst_service_devices(const struct burst_service *b, const char *text, int *
  * or to the first of so many of one kind; a LIST visits all devices. Takes ownership; false if too many orders wait. */
 bool burst_service_post(struct burst_service *b, struct network_order *o);
 struct network_order *burst_service_take(struct burst_service *b); /* NULL if no answer waits */
-
-#endif

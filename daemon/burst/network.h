@@ -1,6 +1,5 @@
 /* network: one network of daemon/burst/networks: its engine, the Steps that wait for it, and its observers. Device worker only. */
-#ifndef BRR_DAEMON_BURST_NETWORK_H
-#define BRR_DAEMON_BURST_NETWORK_H
+#pragma once
 #include "burst/ledger.h"
 #include "daemon/burst/network_team.h"
 #include "daemon/burst/networks.h"
@@ -46,5 +45,3 @@ bool network_slice(struct network *n, struct network_order *o);
 int network_describe(struct network *n, struct network_order *o, struct err *err);
 /* Ends its observers and frees the engine; no order is left. */
 void network_done(struct network *n);
-
-#endif

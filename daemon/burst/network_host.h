@@ -1,6 +1,5 @@
 /* network_host: spiking networks (burst/networks.h) as the work of a host of a device. */
-#ifndef BRR_DAEMON_BURST_NETWORK_HOST_H
-#define BRR_DAEMON_BURST_NETWORK_HOST_H
+#pragma once
 #include "daemon/burst/networks.h"
 #include "daemon/hosts/device_hosts.h"
 
@@ -10,5 +9,3 @@ struct network_host_config {
 };
 /* The row of HOST_NETWORKS; the config outlives the hosts. An order is answered by the same order. */
 struct host_row network_host_row(const struct network_host_config *config);
-
-#endif

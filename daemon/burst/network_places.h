@@ -1,7 +1,6 @@
 /* network_places: the names of the daemon's spiking networks and the device of each, for burst/burst_service. A name is there from
  * the order that creates the network to the answer that it is gone. Loop thread. */
-#ifndef BRR_DAEMON_BURST_NETWORK_PLACES_H
-#define BRR_DAEMON_BURST_NETWORK_PLACES_H
+#pragma once
 #include "daemon/burst/networks.h"
 
 struct network_places;
@@ -16,5 +15,3 @@ void network_places_pick(struct network_places *p, char ret_name[NETWORK_NAME_SI
 void network_places_begin(struct network_places *p, const char *name, int device);
 void network_places_end(struct network_places *p, const char *name, bool made);
 void network_places_drop(struct network_places *p, const char *name); /* it was destroyed */
-
-#endif

@@ -1,8 +1,7 @@
 /* network_team: the engine of one network, on one device or shared by several. On several each rank has a thread of its own, but
  * for rank 0, which is the caller: all of them carry out each call together and return when all are done, with the same bits as one
  * device. One owner; all calls on the host's thread. */
-#ifndef BRR_DAEMON_BURST_NETWORK_TEAM_H
-#define BRR_DAEMON_BURST_NETWORK_TEAM_H
+#pragma once
 #include "burst/burst.h"
 
 enum { NETWORK_MOST_DEVICES = 16 };
@@ -44,5 +43,3 @@ struct team_ticks {
 int network_team_step(struct network_team *t, const struct team_ticks *step, struct err *err);
 int network_team_save(struct network_team *t, struct burst_state *ret, struct err *err);
 int network_team_restore(struct network_team *t, const struct burst_state *state, struct err *err);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Bounded: networks, memory of each and of all, orders that wait for one network, its observers.
  * Thread: network_order_new and _free any; everything else belongs to the host. */
-#ifndef BRR_DAEMON_BURST_NETWORKS_H
-#define BRR_DAEMON_BURST_NETWORKS_H
+#pragma once
 #include <stdatomic.h>
 
 #include "base/metrics.h"
@@ -135,5 +134,3 @@ void networks_free(struct networks *n, struct message **ret_left);
 void networks_order(struct networks *n, struct network_order *o);
 /* Runs one slice of one network; false when no network has anything to do. */
 bool networks_step(struct networks *n);
-
-#endif

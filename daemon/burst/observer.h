@@ -3,8 +3,7 @@
  * are dropped and counted as missed, then the new one, so a reader that does not read never slows the network. Shared by both
  * threads and freed by whoever releases it last. Any thread, except where noted.
  */
-#ifndef BRR_DAEMON_BURST_OBSERVER_H
-#define BRR_DAEMON_BURST_OBSERVER_H
+#pragma once
 #include <stdatomic.h>
 
 #include "base/mailbox.h"
@@ -44,5 +43,3 @@ void observer_frame_free(struct observer_frame *f); /* NULL is fine */
 struct observer_frame *observer_take(struct observer *o, int64_t *ret_missed, bool *ret_ended);
 /* The loop: nobody reads any more. Frees what waits. */
 void observer_leave(struct observer *o);
-
-#endif

@@ -3,8 +3,7 @@
  * tables and write the SQL. The server opens the job database and lends it to them; the journal's thread opens its own file.
  * Outside a transaction every statement asks first whether the volume of the file answers (base/volume.h), and fails as
  * UNAVAILABLE if it does not. One thread at a time for each database that is open. */
-#ifndef BRR_DAEMON_DB_DB_H
-#define BRR_DAEMON_DB_DB_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -82,5 +81,3 @@ int db_copy(const char *path, const char *to, struct err *err);
 int db_verify(const char *path, struct err *err);
 
 const char *db_library_version(void);
-
-#endif

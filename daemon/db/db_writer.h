@@ -1,8 +1,7 @@
 /* db_writer: the thread that writes to a SQLite file, so that the loop never waits for a disk. Orders are carried out one after the
  * other, each in a transaction of its own, in the order in which they were given. Memory is ahead of the file meanwhile: what is
  * acknowledged to others waits for db_writer_await. Loop thread, except where noted. */
-#ifndef BRR_DAEMON_DB_DB_WRITER_H
-#define BRR_DAEMON_DB_DB_WRITER_H
+#pragma once
 #include "base/mailbox.h"
 #include "daemon/db/db.h"
 
@@ -48,5 +47,3 @@ void db_writer_turn(struct db_writer *w);
 void db_writer_settle(struct db_writer *w);
 /* True if the file or its volume has kept an order waiting for DB_WRITER_LATE_MS. */
 bool db_writer_late(struct db_writer *w);
-
-#endif

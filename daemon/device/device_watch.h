@@ -1,8 +1,7 @@
 /* device_watch: polls the state of the device on its own thread, because a failing driver may answer late. It feeds the brrd_gpu_…
  * metrics and decides whether the device is bad. Its fault stays until the process ends, because repairing the device needs a
  * restart of the daemon too. The module decides nothing about jobs or streams: others read the fault. */
-#ifndef BRR_DAEMON_DEVICE_DEVICE_WATCH_H
-#define BRR_DAEMON_DEVICE_DEVICE_WATCH_H
+#pragma once
 #include "base/mailbox.h"
 #include "base/metrics.h"
 #include "kernels/device.h"
@@ -38,5 +37,3 @@ const struct device_fault *device_watch_fault(const struct device_watch *w);
 
 /* The same for n watches: the fault of the first bad device; all: NULL unless every device is bad. */
 const struct device_fault *device_watch_faults(struct device_watch *const *watches, int n, bool all);
-
-#endif

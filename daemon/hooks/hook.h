@@ -1,7 +1,6 @@
 /* hook: somebody to tell about alarms: a command, the receiver of a signed POST, or mailboxes. Plain data and one attempt at a
  * delivery; any thread. */
-#ifndef BRR_DAEMON_HOOKS_HOOK_H
-#define BRR_DAEMON_HOOKS_HOOK_H
+#pragma once
 #include <stdatomic.h>
 
 #include "base/err.h"
@@ -62,5 +61,3 @@ struct hook_attempt {
     const atomic_bool *stop;
 };
 int hook_attempt(const struct hook *h, const struct hook_attempt *a, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* hook_format: what a receiver is told, in the format that it reads: brrd's own JSON, or a message of Slack (and Mattermost), Teams
  * or ntfy, or an e-mail. Any thread. */
-#ifndef BRR_DAEMON_HOOKS_HOOK_FORMAT_H
-#define BRR_DAEMON_HOOKS_HOOK_FORMAT_H
+#pragma once
 #include "daemon/hooks/hook.h"
 
 enum hook_format { HOOK_BRRD, HOOK_SLACK, HOOK_TEAMS, HOOK_NTFY, HOOK_EMAIL };
@@ -13,5 +12,3 @@ enum hook_format { HOOK_BRRD, HOOK_SLACK, HOOK_TEAMS, HOOK_NTFY, HOOK_EMAIL };
 char *hook_format_body(enum hook_format format, const struct hook_message *m, const char *url);
 /* One sentence about the entry without any name. */
 const char *hook_format_nameless(const struct journal_entry *e);
-
-#endif

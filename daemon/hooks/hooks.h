@@ -6,8 +6,7 @@
  * journal's outbox, so they survive a restart; a receiver may see one twice when it or the daemon dies between attempt and answer,
  * and knows it by its id. A hook whose files cannot be read is tried again with each delivery, and stops nothing else. Loop thread,
  * except for the outlet and hooks_test. */
-#ifndef BRR_DAEMON_HOOKS_HOOKS_H
-#define BRR_DAEMON_HOOKS_HOOKS_H
+#pragma once
 #include "base/metrics.h"
 #include "daemon/hooks/hook.h"
 #include "daemon/journal/outlet.h"
@@ -72,5 +71,3 @@ struct hooks_state {
 };
 void hooks_describe(struct hooks *all, int i, struct hooks_state *ret);
 bool hooks_ready(struct hooks *all); /* none is failing */
-
-#endif

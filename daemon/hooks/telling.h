@@ -2,8 +2,7 @@
  * an alarm that is over before anybody was told is one line ("was on 10:01-10:03"); other entries follow one by one. Technical
  * alarms of one kind are one bed, whatever their beds, and what waits of them is one line ("12 beds: connection lost"). Plain
  * data; one thread at a time. */
-#ifndef BRR_DAEMON_HOOKS_TELLING_H
-#define BRR_DAEMON_HOOKS_TELLING_H
+#pragma once
 #include "daemon/hooks/hook.h"
 #include "daemon/journal/journal_line.h"
 
@@ -37,5 +36,3 @@ bool telling_take(struct telling_item **list, int64_t now_ms, int64_t rejoin_ms,
 void telling_return(struct telling *t, struct telling_item **list);
 /* One sentence for people. */
 void telling_text(const struct telling *t, char ret[TELLING_TEXT]);
-
-#endif

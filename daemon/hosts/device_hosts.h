@@ -2,8 +2,7 @@
  * working memory. On a CPU live windows come first (device_live_begin, kernels/device.h), and the threads differ in niceness; a GPU
  * runs the stream of live windows first. Jobs use the same device from a thread of their own (jobs/worker.h). Loop thread only,
  * except where noted. */
-#ifndef BRR_DAEMON_HOSTS_DEVICE_HOSTS_H
-#define BRR_DAEMON_HOSTS_DEVICE_HOSTS_H
+#pragma once
 #include "base/metrics.h"
 #include "daemon/hosts/host.h"
 #include "kernels/device.h"
@@ -62,5 +61,3 @@ bool device_hosts_waits(const struct device_hosts *h, char ret_text[HOST_WAITS_T
 /* Posts an order, and takes ownership of it; false if too many orders wait (the caller then still owns it). */
 bool device_hosts_post(struct device_hosts *h, enum host_kind kind, struct message *order);
 struct message *device_hosts_take(struct device_hosts *h, enum host_kind kind); /* an answer; NULL if none waits */
-
-#endif

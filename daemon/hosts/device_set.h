@@ -2,8 +2,7 @@
  * and networks hold, and what a job was promised. Which stream or network lies where, live/stream_places and burst/burst_service
  * know. Jobs run on the same devices on threads of their own (jobs/worker.h). Devices are named by their index in the
  * configuration's list. Loop thread only, except where noted. */
-#ifndef BRR_DAEMON_HOSTS_DEVICE_SET_H
-#define BRR_DAEMON_HOSTS_DEVICE_SET_H
+#pragma once
 #include "daemon/hosts/device_hosts.h"
 
 enum { DEVICE_SET_MAX = 16, DEVICE_ANY = -1 };
@@ -52,5 +51,3 @@ void device_set_room(const struct device_set *set, int device, struct device_roo
 /* A job that needs so much begins on the device; 0: unknown. device_set_release: this job has ended. */
 void device_set_reserve(struct device_set *set, int device, int64_t bytes);
 void device_set_release(struct device_set *set, int device, int64_t bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * no files and shares nothing with the device's other threads but the device. The owner of the orders is the loop thread; answers
  * travel through mailboxes that the work knows. What it computes is a struct host_work: live windows and replays
  * (live/live_host.h), spiking networks (burst/network_host.h). */
-#ifndef BRR_DAEMON_HOSTS_HOST_H
-#define BRR_DAEMON_HOSTS_HOST_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -44,5 +43,3 @@ bool host_post_wait(struct host *h, struct message *order);
 int64_t host_busy_ms(const struct host *h);
 /* host_work.waits. Any thread. */
 bool host_waits(const struct host *h, char ret_text[HOST_WAITS_TEXT]);
-
-#endif

@@ -1,7 +1,6 @@
 /* event_cache: the texts of server-sent events, each written once for all clients that follow the same page with the same rights.
  * Bounded: EVENT_CACHE_TEXTS texts of at most EVENT_CACHE_BYTES, the newest ones. Any thread. */
-#ifndef BRR_DAEMON_HTTP_EVENT_CACHE_H
-#define BRR_DAEMON_HTTP_EVENT_CACHE_H
+#pragma once
 #include <stdatomic.h>
 
 #include "base/str.h"
@@ -22,5 +21,3 @@ void event_cache_free(struct event_cache *cache); /* texts that clients hold sta
 const struct event_text *event_cache_get(struct event_cache *cache, const struct page_view *before, const struct page_view *after,
                                          const char *path);
 void event_text_drop(const struct event_text *text); /* NULL is allowed */
-
-#endif

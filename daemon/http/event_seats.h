@@ -1,7 +1,6 @@
 /* event_seats: who has how many of the streams of events that pages hold open. One principal has at most a share of them, and the
  * last ones are kept for callers who see all streams, so that a ward's screen finds a seat whatever others open. Any thread. */
-#ifndef BRR_DAEMON_HTTP_EVENT_SEATS_H
-#define BRR_DAEMON_HTTP_EVENT_SEATS_H
+#pragma once
 #include <stdbool.h>
 
 #include "daemon/rpc/auth.h"
@@ -17,5 +16,3 @@ void event_seats_free(struct event_seats *s);
  * name, because no tokens are configured; then only the number of seats counts. */
 bool event_seats_take(struct event_seats *s, const struct auth_caller *caller, bool shared);
 void event_seats_leave(struct event_seats *s, const struct auth_caller *caller);
-
-#endif

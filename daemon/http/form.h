@@ -1,7 +1,6 @@
 /* form: the fields of a form as browsers send it (application/x-www-form-urlencoded), and which of them may be used for what. Any
  * thread. */
-#ifndef BRR_DAEMON_HTTP_FORM_H
-#define BRR_DAEMON_HTTP_FORM_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -12,5 +11,3 @@ bool form_has(const char *body, const char *name); /* a field of this name that 
 bool form_is_token(const char *text);
 /* True for a path of this host, to which a browser may be sent: letters, digits and /-_. alone, after a single slash. */
 bool form_is_own_path(const char *text);
-
-#endif

@@ -4,8 +4,7 @@
  * address, the time that one may be silent and that a request or answer may take (http/patience.h), the pages that wait for files
  * (http/reading.h), the streams of events in all and of one principal (http/event_seats.h). Pages are read under a name of this
  * daemon alone (http/origin.h), by a token, a cookie (http/cookie.h) or, without tokens, after a one-time link (http/link.h). */
-#ifndef BRR_DAEMON_HTTP_HTTP_H
-#define BRR_DAEMON_HTTP_HTTP_H
+#pragma once
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -52,5 +51,3 @@ int http_renew(struct http *http, struct err *err);
  * not open). UNAVAILABLE if http is NULL. Loop thread. */
 int http_page_url(struct http *http, const char *path, char *ret, size_t size, struct err *err);
 void http_stop(struct http *http); /* NULL is allowed */
-
-#endif

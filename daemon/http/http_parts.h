@@ -1,6 +1,5 @@
 /* http_parts: the server's state and the kinds of answers, for the files of daemon/http; nobody else includes it. */
-#ifndef BRR_DAEMON_HTTP_HTTP_PARTS_H
-#define BRR_DAEMON_HTTP_HTTP_PARTS_H
+#pragma once
 #include <microhttpd.h>
 
 #include "daemon/alarms/desk.h"
@@ -96,5 +95,3 @@ void http_await_next(struct http_server *server, struct MHD_Connection *connecti
 
 /* Server-sent events for a page, until the client goes, its token ends or the server stops. */
 enum MHD_Result http_follow(struct http_request *r);
-
-#endif

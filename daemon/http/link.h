@@ -1,7 +1,6 @@
 /* link: the keys of one-time links, by which a user of this machine opens the pages of a daemon without tokens: who may use the
  * unix socket asks for one, and the first browser that follows it is signed in. Any thread. */
-#ifndef BRR_DAEMON_HTTP_LINK_H
-#define BRR_DAEMON_HTTP_LINK_H
+#pragma once
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ void links_done(struct links *l);
 bool links_make(struct links *l, int64_t now_ms, char ret[LINK_KEY_SIZE]);
 /* True if the key is valid; it is not any more then. */
 bool links_use(struct links *l, const char *key, int64_t now_ms);
-
-#endif

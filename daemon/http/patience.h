@@ -1,7 +1,6 @@
 /* patience: closes the HTTP connections whose requests do not arrive whole, or whose answers are not read, within a time. A client
  * that sends or reads a byte now and then is never silent, so libmicrohttpd's own timeout does not end it. Any thread. */
-#ifndef BRR_DAEMON_HTTP_PATIENCE_H
-#define BRR_DAEMON_HTTP_PATIENCE_H
+#pragma once
 #include <stdint.h>
 
 /* A request must have arrived PATIENCE_READ_MS after its connection was opened or the answer before was sent; a whole answer must
@@ -20,5 +19,3 @@ void patience_until(struct patience *p, struct patience_place *place, int64_t un
 void patience_leave(struct patience *p, struct patience_place *place);
 /* Shuts the connections whose time is over; returns their number. Once a second. */
 int patience_look(struct patience *p, int64_t now_ms);
-
-#endif

@@ -1,8 +1,7 @@
 /* reading: answers that need files: the journal of a stream, the folder of a job. A thread of its own reads and the caller waits a
  * few seconds at most, so that a volume that does not answer costs only these pages, and no stop of the server waits for it.
  * Bounded: READINGS at a time, and READINGS_OF_RECORDINGS of those of a recording's volume beside them. Any thread. */
-#ifndef BRR_DAEMON_HTTP_READING_H
-#define BRR_DAEMON_HTTP_READING_H
+#pragma once
 #include "base/err.h"
 #include "daemon/page/page.h"
 #include "daemon/viewer/corrections.h"
@@ -34,5 +33,3 @@ struct reading;
 int reading_run(const struct reading_request *request, struct reading **ret, struct err *err);
 const struct html *reading_page(const struct reading *r); /* a page, the picture (image/svg+xml), traces, answers, a label file */
 void reading_done(struct reading *r);
-
-#endif

@@ -1,6 +1,5 @@
 /* command: a program that is run to its end, for its exit status and what it prints. Any thread; blocks. */
-#ifndef BRR_DAEMON_JOBS_COMMAND_H
-#define BRR_DAEMON_JOBS_COMMAND_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -11,5 +10,3 @@
  * program was killed after timeout_ms; INVALID: a signal ended it; NOT_FOUND: there is no such program. */
 int command_run(const char *const *words, const char *const *environment, int64_t timeout_ms, struct str *out, int *ret_status,
                 struct err *err);
-
-#endif

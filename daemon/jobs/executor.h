@@ -1,8 +1,7 @@
 /* executor: what runs an attempt at a job. Three rows: a thread of this daemon, on one of its devices (jobs/runner.h), a child of
  * it (jobs/process.h), and a Slurm cluster (jobs/slurm.h). The thread of the attempt (jobs/worker.h) calls run, which blocks until
  * the attempt has ended. */
-#ifndef BRR_DAEMON_JOBS_EXECUTOR_H
-#define BRR_DAEMON_JOBS_EXECUTOR_H
+#pragma once
 #include "daemon/jobs/process.h"
 #include "daemon/jobs/slurm.h"
 
@@ -19,5 +18,3 @@ struct executor {
                 const struct runner_owner *owner, struct runner_wish *wish);
 };
 extern const struct executor executor_local, executor_process, executor_slurm;
-
-#endif

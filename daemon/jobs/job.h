@@ -1,6 +1,5 @@
 /* job: the record of one piece of work and its states. Plain data owned by the loop thread; no RPC, no database. */
-#ifndef BRR_DAEMON_JOBS_JOB_H
-#define BRR_DAEMON_JOBS_JOB_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -99,5 +98,3 @@ char *job_overrides(const char *array, const char *const *more, int n);
 int job_override_items(const char *array, struct arena *arena, char ***ret, int *ret_n, struct err *err);
 /* Parses the job file `yaml` with a JSON array of overrides. INVALID, EXHAUSTED. */
 int job_parse(const char *yaml, const char *file, const char *overrides, struct arena *arena, struct jobfile *ret, struct err *err);
-
-#endif

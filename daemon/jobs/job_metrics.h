@@ -1,6 +1,5 @@
 /* job_metrics: updates the metric families of the kinds of job (work/kind.h) while a job runs. Loop thread. */
-#ifndef BRR_DAEMON_JOBS_JOB_METRICS_H
-#define BRR_DAEMON_JOBS_JOB_METRICS_H
+#pragma once
 #include "daemon/jobs/slots.h"
 
 struct job_metrics {
@@ -19,5 +18,3 @@ void job_metrics_follow(struct job_metrics *m, const struct job *job);
 /* Returns the daemon's families followed by those of all kinds, *ret_count in total; the caller frees the array. NULL when out of
  * memory. */
 struct metric_family *job_metrics_families(const struct metric_family *own, size_t n_own, size_t *ret_count);
-
-#endif

@@ -1,6 +1,5 @@
 /* job_order: what the process of a job gets from the daemon, as a file: the job, resolved, and its place on the machine. */
-#ifndef BRR_DAEMON_JOBS_JOB_ORDER_H
-#define BRR_DAEMON_JOBS_JOB_ORDER_H
+#pragma once
 #include "base/arena.h"
 #include "daemon/jobs/runner.h"
 
@@ -17,5 +16,3 @@ struct job_order {
 int job_order_write(const struct job_order *o, char path[4096], struct err *err);
 /* Everything lives in the arena. */
 int job_order_read(const char *path, struct arena *arena, struct job_order *ret, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* job_page: memory that the daemon shares with the processes of a device's jobs: how many live batches are under way on the device,
  * for which jobs park, whose turn it is, and the file that each job is in. */
-#ifndef BRR_DAEMON_JOBS_JOB_PAGE_H
-#define BRR_DAEMON_JOBS_JOB_PAGE_H
+#pragma once
 #include "base/err.h"
 #include "kernels/turns.h"
 #include "work/file_cell.h"
@@ -15,5 +14,3 @@ struct job_page {
 int job_page_new(struct job_page **ret, char path[64], struct err *err);
 /* The page of another process. */
 int job_page_open(const char *path, struct job_page **ret, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* jobdb: the records of jobs and of their checkpoints in the daemon's database. Writes are durable when they return. Loop thread.
  */
-#ifndef BRR_DAEMON_JOBS_JOBDB_H
-#define BRR_DAEMON_JOBS_JOBDB_H
+#pragma once
 #include "daemon/db/db.h"
 #include "daemon/jobs/job.h"
 
@@ -55,5 +54,3 @@ int jobdb_remove_checkpoint(struct db *db, const char *job_id, int64_t step, str
 /* Marks a checkpoint as pinned; kept: the hard link that keeps its file. */
 int jobdb_pin(struct db *db, const char *job_id, int64_t step, const char *kept, struct err *err);
 int jobdb_unpin(struct db *db, const char *job_id, int64_t step, struct err *err);
-
-#endif

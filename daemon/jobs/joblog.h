@@ -1,8 +1,7 @@
 /* joblog: the log files of jobs (log.txt in the directory of each), written by a thread of its own, so that a volume that does not
  * answer delays nobody else. Bounded: JOBLOG_MAX lines wait; further ones are dropped, and the log says how many once it can be
  * written again. joblog_written is for any thread, the rest for the loop thread. */
-#ifndef BRR_DAEMON_JOBS_JOBLOG_H
-#define BRR_DAEMON_JOBS_JOBLOG_H
+#pragma once
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -17,5 +16,3 @@ void joblog_stop(struct joblog *log);
 void joblog_append(struct joblog *log, const char *directory, const char *level, const char *text);
 /* Every line appended so far is in its file, or could not be written. */
 bool joblog_written(const struct joblog *log);
-
-#endif

@@ -1,7 +1,6 @@
 /* jobref: finds a job by its id or the beginning of it, and the model file of a reference to a job: "job:ID" (its best checkpoint,
  * else its last), "job:ID@best", "job:ID@last", "job:ID@STEP". Loop thread. */
-#ifndef BRR_DAEMON_JOBS_JOBREF_H
-#define BRR_DAEMON_JOBS_JOBREF_H
+#pragma once
 #include "daemon/jobs/sched.h"
 
 /* The job of this id, or the only one whose id begins with it (at least JOBREF_PREFIX characters). NOT_FOUND; INVALID: several do.
@@ -16,5 +15,3 @@ struct jobref {
 };
 /* No file is looked at; the id must be whole. INVALID for a malformed REF, NOT_FOUND when there is no such job or checkpoint. */
 int jobref_resolve(const struct sched *sched, struct db *db, const char *ref, struct jobref *ret, struct err *err);
-
-#endif

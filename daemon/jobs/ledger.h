@@ -2,8 +2,7 @@
  * there, and the caller acknowledges it to others when ledger_await says that it is in the file. A change that cannot be written
  * stays in memory and is written as soon as the database is writable again; until then the ledger is broken, no job starts, and
  * further requests are refused. Loop thread. */
-#ifndef BRR_DAEMON_JOBS_LEDGER_H
-#define BRR_DAEMON_JOBS_LEDGER_H
+#pragma once
 #include "daemon/db/db_writer.h"
 #include "daemon/jobs/jobdb.h"
 
@@ -53,5 +52,3 @@ int ledger_remove(struct ledger *l, const struct job *job, const char *folder, s
 /* Call every second. Sees whether the volume of the database answers; if the ledger is broken, writes everything that waits, and
  * clears `broken` on success. */
 void ledger_retry(struct ledger *l, struct job *const *jobs, int count);
-
-#endif

@@ -1,8 +1,7 @@
 /* process: an attempt at a job as a child of the daemon, `brrd run --order FILE`, on the calling thread. The child reports by lines
  * (work/report_line.h) on its standard output, and hears on its standard input how it is to end; when that pipe closes it saves and
  * ends. It holds the lock of the job's directory. A child that dies, or hangs in a cancel, ends its job alone. */
-#ifndef BRR_DAEMON_JOBS_PROCESS_H
-#define BRR_DAEMON_JOBS_PROCESS_H
+#pragma once
 #include "daemon/jobs/runner.h"
 
 enum { PROCESS_CANCEL_MS = 10000 /* for a cancel, then the child is killed */ };
@@ -17,5 +16,3 @@ struct process_config {
 /* Errors of a child that ended without a last report: UNAVAILABLE. */
 void process_run(const struct process_config *config, const struct runner_config *runner, const struct runner_job *job,
                  const struct runner_owner *owner, struct runner_wish *wish);
-
-#endif

@@ -1,7 +1,6 @@
 /* removal: deletes jobs that have ended: first the record of the job, then its folder. The folder is recorded until it is gone, so
  * that a later process can finish the removal (jobs/retention.h). Loop thread, except removal_files. */
-#ifndef BRR_DAEMON_JOBS_REMOVAL_H
-#define BRR_DAEMON_JOBS_REMOVAL_H
+#pragma once
 #include "daemon/jobs/jobdb.h"
 #include "daemon/jobs/sched.h"
 #include "daemon/models/models.h"
@@ -23,5 +22,3 @@ int removal_record(const struct removal *r, const char *id, char ret_folder[2048
 int removal_files(const char *folder, struct err *err);
 /* Call after removal_files succeeded: nothing of the job is left. */
 void removal_end(const struct removal *r, const char *id);
-
-#endif

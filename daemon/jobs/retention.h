@@ -1,8 +1,7 @@
 /* retention: deletes the oldest jobs that have ended, with their folders, by age and by the size of all such folders. Jobs that are
  * in use stay (jobs/removal.h). First it finishes the removals that an earlier process began. Folders are measured and removed on
  * libuv's thread pool, one piece of work at a time. Loop thread. */
-#ifndef BRR_DAEMON_JOBS_RETENTION_H
-#define BRR_DAEMON_JOBS_RETENTION_H
+#pragma once
 #include <uv.h>
 
 #include "daemon/jobs/removal.h"
@@ -21,5 +20,3 @@ int retention_new(const struct retention_config *config, struct retention **ret,
 void retention_free(struct retention *r);
 /* Once a second: begins a piece of work if none is under way. */
 void retention_tick(struct retention *r);
-
-#endif

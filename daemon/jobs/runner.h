@@ -2,8 +2,7 @@
  * from the newest checkpoint of the job's directory, and saves when a checkpoint is due, shortly before the time limit, and when it
  * is to stop. It knows nothing of queues, records or clients; the daemon's thread of jobs (jobs/worker.h) and `brrd run` call it.
  */
-#ifndef BRR_DAEMON_JOBS_RUNNER_H
-#define BRR_DAEMON_JOBS_RUNNER_H
+#pragma once
 #include <stdatomic.h>
 
 #include "base/metrics.h"
@@ -58,5 +57,3 @@ struct runner_owner {
 /* Runs the attempt to its end, which is the last report. */
 void runner_run(const struct runner_config *config, const struct runner_job *job, const struct runner_owner *owner,
                 struct runner_wish *wish);
-
-#endif

@@ -7,8 +7,7 @@
  * job runs, and no other starts before its first checkpoint, so that the job at fault crashes alone. A shutdown or a full cache
  * volume counts no restart: on a full cache volume the job is paused (queued, passed over, and retried when there is room, and at
  * intervals). Loop thread. */
-#ifndef BRR_DAEMON_JOBS_SCHED_H
-#define BRR_DAEMON_JOBS_SCHED_H
+#pragma once
 #include "daemon/db/db_writer.h"
 #include "daemon/jobs/slots.h"
 #include "daemon/jobs/submission.h"
@@ -119,5 +118,3 @@ const struct job *sched_beside(const struct sched *s, const struct job *job, con
  * have ended. Returns the size of the array; 0: the job goes alone. */
 int sched_array(const struct sched *s, const struct job *job, const struct job *ret[JOBFILE_MAX_ARRAY],
                 const struct job **ret_head);
-
-#endif

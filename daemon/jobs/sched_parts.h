@@ -1,7 +1,6 @@
 /* sched_parts: the state of the scheduler, for sched.c (the table of jobs, and what clients ask of it), sched_turn.c (which job
  * runs where) and sched_attempts.c (how an attempt at a job goes and ends); nobody else includes it. Loop thread. */
-#ifndef BRR_DAEMON_JOBS_SCHED_PARTS_H
-#define BRR_DAEMON_JOBS_SCHED_PARTS_H
+#pragma once
 #include "base/trusted_time.h"
 #include "daemon/jobs/ledger.h"
 #include "daemon/jobs/sched.h"
@@ -64,5 +63,3 @@ void sched_restart(struct sched *s, struct job *job, int64_t limit, const char *
 void sched_see_jobs(struct sched *s);
 /* Queues, fails or cancels each job that was active when the daemon ended, and counts the time of its attempt. */
 void sched_recover(struct sched *s);
-
-#endif

@@ -2,8 +2,7 @@
  * waiting job may have, and which running job makes room for another. A device has several places: there one job of any kind runs
  * beside jobs that infer, if the memory that each needs is known and they all fit. It changes nothing but its own fields. Loop
  * thread. */
-#ifndef BRR_DAEMON_JOBS_SLOTS_H
-#define BRR_DAEMON_JOBS_SLOTS_H
+#pragma once
 #include "daemon/jobs/job.h"
 
 enum { SLOTS_MAX = 120 /* 16 devices of 4 places, 56 places in clusters */ };
@@ -52,5 +51,3 @@ void slots_free(struct slots *s, const struct job *job); /* it has ended */
 /* The slot whose job, of lowest priority, makes room for `next`; NULL: none does, or one does already. A job that wants several
  * devices gets room only where enough of one kind can be had. */
 struct slot *slots_victim(struct slots *s, const struct job *next);
-
-#endif

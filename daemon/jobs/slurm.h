@@ -6,8 +6,7 @@
  * Slurm's job is called brrd-ID-ATTEMPT, and its working directory is the job's. The attempt is recorded (slurm) before sbatch, and
  * looked for by name and directory before sbatch is called, so that a daemon that dies in between submits it once. A daemon that
  * stops leaves Slurm's job alone; the next one follows it further. */
-#ifndef BRR_DAEMON_JOBS_SLURM_H
-#define BRR_DAEMON_JOBS_SLURM_H
+#pragma once
 #include "daemon/jobs/runner.h"
 
 /* A cluster: an entry of `executors` in daemon.yaml. */
@@ -24,5 +23,3 @@ struct slurm_config {
  * submission that Slurm does not take and for a job that fails for good; UNAVAILABLE for one that was lost, or tried in vain. */
 void slurm_run(const struct slurm_config *config, const struct runner_job *job, const struct runner_owner *owner,
                struct runner_wish *wish);
-
-#endif

@@ -1,8 +1,7 @@
 /* slurm_record: the files by which a job's directory and a Slurm cluster speak to each other. The daemon leaves the record of the
  * newest attempt (slurm) and, for a task of an array, what the batch script reads (job.yaml, sets); the batch script leaves the
  * exit code (exit) and how often it tried in vain (tries). Any thread; blocks. */
-#ifndef BRR_DAEMON_JOBS_SLURM_RECORD_H
-#define BRR_DAEMON_JOBS_SLURM_RECORD_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -36,5 +35,3 @@ int slurm_record_clear(const char *directory, struct err *err);
 int slurm_record_exit(const char *directory);
 /* Writes job.yaml and sets. overrides: a JSON array of KEY=VALUE texts. */
 int slurm_record_job(const char *directory, const char *yaml, const char *overrides, struct err *err);
-
-#endif

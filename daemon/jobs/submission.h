@@ -1,8 +1,7 @@
 /* submission: turns a job file that a client sent into the record of a new job. References to recordings, models and stores are
  * resolved once, on submission; the record keeps the resolved files. What needs the daemon's tables comes first, on the loop; what
  * looks at files may wait for a volume and runs on any thread. */
-#ifndef BRR_DAEMON_JOBS_SUBMISSION_H
-#define BRR_DAEMON_JOBS_SUBMISSION_H
+#pragma once
 #include <stdatomic.h>
 
 #include "daemon/jobs/job.h"
@@ -80,5 +79,3 @@ void draft_free(struct draft *d); /* NULL is allowed */
  * directory; number, id and directory are the job's then, and *next is beyond it. A directory that exists belongs to a job of
  * another database. Any thread; blocks. */
 int submission_place(const char *results_dir, struct job *job, _Atomic int64_t *next, struct err *err);
-
-#endif

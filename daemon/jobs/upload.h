@@ -1,7 +1,6 @@
 /* upload: copies checkpoints of a running job to a store on its own thread, so that training continues meanwhile. A failure is
  * logged and does not end the job: the file stays in the job's folder. */
-#ifndef BRR_DAEMON_JOBS_UPLOAD_H
-#define BRR_DAEMON_JOBS_UPLOAD_H
+#pragma once
 #include "daemon/models/source.h"
 
 /* Called on the upload's thread with one line about a file. */
@@ -22,5 +21,3 @@ void upload_add(struct upload *u, const char *path);
 bool upload_idle(struct upload *u); /* no file waits or is being uploaded */
 /* Cancels remaining uploads. NULL is allowed. */
 void upload_close(struct upload *u);
-
-#endif

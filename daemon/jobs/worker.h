@@ -1,7 +1,6 @@
 /* worker: a thread of jobs, of a device or of a place in a cluster. It runs them one at a time (jobs/executor.h) and reports to the
  * loop through a mailbox. A volume that does not answer holds up its job alone. Nice +10. Loop thread only, except where noted. */
-#ifndef BRR_DAEMON_JOBS_WORKER_H
-#define BRR_DAEMON_JOBS_WORKER_H
+#pragma once
 #include "base/mailbox.h"
 #include "daemon/jobs/executor.h"
 #include "daemon/jobs/job.h"
@@ -44,5 +43,3 @@ void worker_interrupt(struct worker *w, enum stop_reason why);
 void worker_waits(struct worker *w, int64_t at_least_ms, char *buf, size_t size);
 struct worker_report *worker_take(struct worker *w);       /* NULL if no report is waiting */
 int64_t worker_default_wall_clock(const struct worker *w); /* time limit in ms of an attempt of a job without a limit; -1 = none */
-
-#endif

@@ -5,8 +5,7 @@
  * alarms (outlet.h) get them all the same. Entries that cannot be written are tried again every second; a full volume takes the
  * room of the oldest entries. Entries older than keep_ms are deleted once the wall clock has been steady for a day, and above
  * max_bytes those of whoever has most. journal_add, _add_again and _tick are for the loop thread, the rest for any thread. */
-#ifndef BRR_DAEMON_JOURNAL_JOURNAL_H
-#define BRR_DAEMON_JOURNAL_JOURNAL_H
+#pragma once
 #include "base/err.h"
 #include "base/metrics.h"
 #include "daemon/journal/journal_entry.h"
@@ -50,5 +49,3 @@ bool journal_is_failing(const struct journal *j);
 void journal_tick(struct journal *j);
 int64_t journal_newest(const struct journal *j); /* id of the newest entry on the disk; 0: there is none */
 const char *journal_path(const struct journal *j);
-
-#endif

@@ -1,6 +1,5 @@
 /* journal_entry: one line of the journal: what happened to a stream, and when. Plain data; any thread. */
-#ifndef BRR_DAEMON_JOURNAL_JOURNAL_ENTRY_H
-#define BRR_DAEMON_JOURNAL_JOURNAL_ENTRY_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -79,5 +78,3 @@ struct journal_entry {
 };
 /* The id of the alarm of this session that begins at this sample (256 Hz): "SESSION-SAMPLE". */
 void journal_alarm_id(const char *session, int64_t sample, char ret[JOURNAL_ALARM]);
-
-#endif

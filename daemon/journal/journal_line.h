@@ -1,7 +1,6 @@
 /* journal_line: an entry on its way to the disk and to receivers. The journal's mailbox, its thread and each receiver hold it; the
  * last holder frees it. All fields but the atomic ones are constant once the line is posted. Any thread. */
-#ifndef BRR_DAEMON_JOURNAL_JOURNAL_LINE_H
-#define BRR_DAEMON_JOURNAL_JOURNAL_LINE_H
+#pragma once
 #include <stdatomic.h>
 
 #include "base/mailbox.h"
@@ -32,5 +31,3 @@ struct journal_line {
 struct journal_line *journal_line_new(const struct journal_entry *e); /* held once; NULL when out of memory */
 struct journal_line *journal_line_hold(struct journal_line *l);
 void journal_line_drop(struct journal_line *l); /* NULL is fine */
-
-#endif

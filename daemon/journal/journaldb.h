@@ -1,7 +1,6 @@
 /* journaldb: the table of the journal: entries go in once, come out page by page, and the oldest go first. One thread at a time for
  * each database. */
-#ifndef BRR_DAEMON_JOURNAL_JOURNALDB_H
-#define BRR_DAEMON_JOURNAL_JOURNALDB_H
+#pragma once
 #include <stdatomic.h>
 
 #include "daemon/db/db.h"
@@ -53,5 +52,3 @@ int journaldb_open_alarms(struct db *db, int64_t since_ms, journal_visit_fn *vis
  * journal_owner is made of this text. */
 #define JOURNALDB_IS_ALARM "(kind IN ('alarm_on','alarm_off','ended','moved','told','answered','escalated','standby'))"
 bool journaldb_row(const struct db_query *q, int first, struct journal_entry *ret);
-
-#endif

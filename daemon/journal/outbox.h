@@ -1,7 +1,6 @@
 /* outbox: deliveries that are not done, in the journal's database. Ages are by the clock that runs from the boot of the machine,
  * which nobody can set. The journal's thread. */
-#ifndef BRR_DAEMON_JOURNAL_OUTBOX_H
-#define BRR_DAEMON_JOURNAL_OUTBOX_H
+#pragma once
 #include "daemon/db/db.h"
 #include "daemon/journal/outlet.h"
 
@@ -15,5 +14,3 @@ enum { OUTBOX_MOST = 4096 };
 int outbox_offer(struct db *db, const struct outlet *outlet, int i, struct err *err);
 /* Deletes deliveries older than this: their receiver is no longer configured. */
 int outbox_prune(struct db *db, int64_t older_than_ms, int64_t *ret_n, struct err *err);
-
-#endif

@@ -2,8 +2,7 @@
  * wants when the entry is made; it waits until the entry is on the disk, or for OUTLET_WAIT_MS, and so needs no disk. In the
  * transaction that writes the entry its delivery goes into the outbox, and leaves it when the receiver is done (journal_told): a
  * restart offers again what is left there. */
-#ifndef BRR_DAEMON_JOURNAL_OUTLET_H
-#define BRR_DAEMON_JOURNAL_OUTLET_H
+#pragma once
 #include "daemon/journal/journal_line.h"
 
 enum { OUTLET_MAX = 16, OUTLET_WAIT_MS = 500 };
@@ -19,5 +18,3 @@ struct outlet {
 
 /* The id of a delivery: a digest of receiver, session, kind and number, so that it is the same after any restart. */
 void outlet_id(const char *receiver, const struct journal_entry *e, char ret[LINE_DELIVERY]);
-
-#endif

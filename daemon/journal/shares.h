@@ -1,7 +1,6 @@
 /* shares: how many entries of the journal each principal has, and each bed of it, so that a journal that is too large shrinks by
  * the entries of whoever has most. The journal's thread. */
-#ifndef BRR_DAEMON_JOURNAL_SHARES_H
-#define BRR_DAEMON_JOURNAL_SHARES_H
+#pragma once
 #include "daemon/journal/journaldb.h"
 
 struct shares;
@@ -12,5 +11,3 @@ void shares_add(struct shares *s, const char *principal, const char *client, int
 /* Deletes the oldest entries, at most `most`, of the largest bed of the principal that has most; its alarms only when it has
  * nothing else. *ret_n: how many; 0: nothing can go. */
 int shares_prune(struct shares *s, struct db *db, int most, int64_t *ret_n, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* claim: the snapshots of daemons that share a folder. Each daemon has a folder below it, with its own name; a snapshot belongs to
  * the daemon in whose folder it lies. A daemon takes a snapshot over by rename(2) into its own folder, which one of several daemons
  * can do; the former owner notices at its next write (snapshot_renew). There is no lease and no clock. Any thread. */
-#ifndef BRR_DAEMON_LIVE_CLAIM_H
-#define BRR_DAEMON_LIVE_CLAIM_H
+#pragma once
 #include "daemon/live/snapshot.h"
 
 /* The result of a claim: the snapshot was in this daemon's folder already, or was moved there together with its model. */
@@ -13,5 +12,3 @@ struct claim {
 };
 /* The snapshot `id` belongs to the daemon of folder dir from now on. NOT_FOUND: no daemon has it. */
 int claim_take(const char *dir, const char *id, struct claim *ret, struct err *err);
-
-#endif

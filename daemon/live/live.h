@@ -7,8 +7,7 @@
  * never waits for its owner, but for room in the mailbox of the reports. Thread: all functions belong to the host. A device has two
  * of these: one for realtime streams, and one for replays, which gets the contents of served models from the first (SERVED).
  */
-#ifndef BRR_DAEMON_LIVE_LIVE_H
-#define BRR_DAEMON_LIVE_LIVE_H
+#pragma once
 #include "base/metrics.h"
 #include "daemon/live/model_loader.h"
 #include "kernels/device.h"
@@ -43,5 +42,3 @@ enum live_step { LIVE_IDLE, LIVE_RAN_REALTIME, LIVE_RAN_REPLAY };
 enum live_step live_step(struct live *l);
 /* After LIVE_IDLE: when to step again though no order came, as live streams wait for others; -1: never. */
 int64_t live_pause_ms(const struct live *l);
-
-#endif

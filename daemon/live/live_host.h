@@ -1,7 +1,6 @@
 /* live_host: live windows and replays (streams that are not realtime) as the work of two hosts of a device. The host of live
  * windows loads the models that serve and passes their contents to that of replays. */
-#ifndef BRR_DAEMON_LIVE_LIVE_HOST_H
-#define BRR_DAEMON_LIVE_LIVE_HOST_H
+#pragma once
 #include "daemon/hosts/device_hosts.h"
 #include "daemon/live/live.h"
 
@@ -14,5 +13,3 @@ struct live_host_config {
  */
 struct host_row live_host_row(const struct live_host_config *config);
 struct host_row live_host_replays_row(const struct live_host_config *config);
-
-#endif

@@ -1,8 +1,7 @@
 /* live_loads: orders of a host that wait for the contents of a model file, which a loader reads (live/model_loader.h). A file is
  * read once for all orders that name it. Bounded: LIVE_MAX_LOADS files for streams; the owner of served models bounds their LOAD
  * orders. The host's thread. */
-#ifndef BRR_DAEMON_LIVE_LIVE_LOADS_H
-#define BRR_DAEMON_LIVE_LIVE_LOADS_H
+#pragma once
 #include "daemon/live/model_loader.h"
 
 enum { LIVE_MAX_LOADS = LIVE_MAX_MODELS };
@@ -38,5 +37,3 @@ struct message *live_loads_remove(struct live_loads *w, struct live_load *load);
 /* Drops the OPEN order of this stream, if it waits. */
 void live_loads_drop(struct live_loads *w, const struct live_stream *stream);
 void live_loads_done(struct live_loads *w); /* drops all orders */
-
-#endif

@@ -1,7 +1,6 @@
 /* live_message: what the owner of streams and the host tell each other: orders for a stream and reports about it
  * (live/live_stream.h). A message belongs to who takes it. */
-#ifndef BRR_DAEMON_LIVE_LIVE_MESSAGE_H
-#define BRR_DAEMON_LIVE_LIVE_MESSAGE_H
+#pragma once
 #include "base/mailbox.h"
 #include "daemon/journal/journal_entry.h"
 #include "daemon/viewer/eegring.h"
@@ -137,5 +136,3 @@ void live_report_post(struct live_report *r, struct mailbox *to);
 int64_t live_report_bytes(const struct live_report *r);
 /* A copy that the caller frees, with its values and events, outside of any credit; NULL when out of memory. */
 struct live_report *live_report_copy(const struct live_report *r);
-
-#endif

@@ -1,7 +1,6 @@
 /* live_models: the detectors that are loaded on one device, each by its file and shared by all who ask for it. One that nothing
  * pins and no stream uses stays until another needs its place; the longest unused goes first. Device worker's thread. */
-#ifndef BRR_DAEMON_LIVE_LIVE_MODELS_H
-#define BRR_DAEMON_LIVE_LIVE_MODELS_H
+#pragma once
 #include "base/metrics.h"
 #include "daemon/live/live_message.h"
 
@@ -50,5 +49,3 @@ bool live_models_unpin(struct live_models *s, const char *path);
 void live_models_done(struct live_models *s);
 /* A description of the model for OPENED and LOADED reports; free() it. NULL when out of memory. */
 struct live_opened *live_model_describe(const struct live_model *m);
-
-#endif

@@ -4,8 +4,7 @@
  * owner limits the orders that wait (live/session.h); a stream whose reports reach LIVE_CREDIT_BYTES does not run again until its
  * owner has released some of them. Thread: the functions of each section belong to the thread that it names. The owner's thread
  * makes the stream and frees it, before OPEN was posted or after CLOSED; between these two the host holds it. */
-#ifndef BRR_DAEMON_LIVE_LIVE_STREAM_H
-#define BRR_DAEMON_LIVE_LIVE_STREAM_H
+#pragma once
 #include "daemon/live/live_message.h"
 
 struct device;
@@ -97,5 +96,3 @@ void live_stream_absorb(struct live_stream *s, int windows);
 struct timeline *live_stream_timeline(const struct live_stream *s); /* for detector_run */
 /* After windows were completed, or when none waits: posts FAILED if the timeline has failed, SUMMARY if it is done. */
 void live_stream_settle(struct live_stream *s);
-
-#endif

@@ -1,8 +1,7 @@
 /* model_loader: reads and checks model files for the hosts of a device, which open no files themselves. Each file is read by a
  * thread of its own, so that a volume that does not answer holds up only the callers who wait for that file. The hosts bound how
  * many files are read at a time (live/live_loads.h). Owned by the loop thread; functions may be called on any thread. */
-#ifndef BRR_DAEMON_LIVE_MODEL_LOADER_H
-#define BRR_DAEMON_LIVE_MODEL_LOADER_H
+#pragma once
 #include "daemon/live/live_message.h"
 
 /* A file that is being read for longer than MODEL_LOADER_SLOW_MS is reported by model_loader_waits; model_loader_stop waits
@@ -22,5 +21,3 @@ bool model_loader_waits(struct model_loader *l, char ret_text[MODEL_LOADER_TEXT]
 void model_loader_stop(struct model_loader *l);
 /* After model_loader_stop. The last thread that was left behind frees the memory. Takes NULL. */
 void model_loader_free(struct model_loader *l);
-
-#endif

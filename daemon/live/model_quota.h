@@ -1,7 +1,6 @@
 /* model_quota: how many different models that do not serve a principal opens streams of. Loading such a model costs the device time
  * and may unload the model of others, so a client that goes from model to model must not be faster than this. Loop thread. */
-#ifndef BRR_DAEMON_LIVE_MODEL_QUOTA_H
-#define BRR_DAEMON_LIVE_MODEL_QUOTA_H
+#pragma once
 #include <stdint.h>
 
 #include "daemon/live/resume_token.h"
@@ -20,5 +19,3 @@ struct model_quota {
 };
 /* EXHAUSTED if the model would be one more than MODEL_QUOTA, or if there are MODEL_QUOTA_ROWS of all principals. */
 int model_quota_take(struct model_quota *q, const char *principal, const char *path, int64_t now_ms, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* resume_token: what lets a client come back to its session: a random token, of which only the digest is kept with the session's
  * state, and the principal that opened the session. One thread. */
-#ifndef BRR_DAEMON_LIVE_RESUME_TOKEN_H
-#define BRR_DAEMON_LIVE_RESUME_TOKEN_H
+#pragma once
 #include "base/err.h"
 #include "store/digest.h"
 
@@ -24,5 +23,3 @@ void resume_token_id(const char digest[DIGEST_HEX_SIZE], char ret[RESUME_TOKEN_S
 /* True if a caller who presents a token of this digest has this principal's token. The comparison of digests takes the same time
  * for all. */
 bool resume_token_fits(const struct resume_token *token, const char digest[DIGEST_HEX_SIZE], const char *principal);
-
-#endif

@@ -1,7 +1,6 @@
 /* ring: the results and alarms of a stream that its client may not have yet, oldest first. They are kept until the client says that
  * it has them, or until they are more than the owner wants to keep. One thread. */
-#ifndef BRR_DAEMON_LIVE_RING_H
-#define BRR_DAEMON_LIVE_RING_H
+#pragma once
 #include "base/pack.h"
 #include "daemon/live/live_message.h"
 
@@ -23,5 +22,3 @@ void ring_clear(struct ring *ring);
 void ring_save(const struct ring *ring, struct str *out);
 /* Into an empty ring; false: the bytes are corrupt, or memory is out. */
 bool ring_load(struct ring *ring, struct unpack *in);
-
-#endif

@@ -4,8 +4,7 @@
  * resume_ttl_ms: what was received goes on being processed, results and alarms are kept, and the next connection with its token
  * goes on where the first one ended. Bounded: the number of sessions, the samples that wait per session, the length of a gap, the
  * results kept. Loop thread. */
-#ifndef BRR_DAEMON_LIVE_SESSION_H
-#define BRR_DAEMON_LIVE_SESSION_H
+#pragma once
 #include "base/metrics.h"
 #include "daemon/journal/journal.h"
 #include "daemon/live/live_stream.h"
@@ -263,5 +262,3 @@ void sessions_end(struct sessions *all);
 void sessions_journaled(struct sessions *all);
 /* Once a second: idle sessions expire, orders that found no room are posted again, gauges are set. */
 void sessions_tick(struct sessions *all);
-
-#endif

@@ -1,7 +1,6 @@
 /* session_parts: a session's state and the steps of its life, for session.c, session_save.c and session_watch.c; nobody else
  * includes it. Loop thread. */
-#ifndef BRR_DAEMON_LIVE_SESSION_PARTS_H
-#define BRR_DAEMON_LIVE_SESSION_PARTS_H
+#pragma once
 #include "daemon/journal/journal.h"
 #include "daemon/live/model_quota.h"
 #include "daemon/live/ring.h"
@@ -211,5 +210,3 @@ void session_save_far(struct session *s);
 void session_saved(struct session *s, struct live_report *r);
 /* The worker cannot go on from the snapshot. */
 void session_restore_failed(struct session *s, const struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* snapshot: the states of sessions as files, one per session, and an empty file ID.ended beside it if the stream has ended, in a
  * folder that only the daemon's user may read (they derive from EEG). A file is its magic word, the length and bytes of the state,
  * and a SHA-256 over all of these. Writing replaces the file atomically and durably. Any thread; one at a time per id. */
-#ifndef BRR_DAEMON_LIVE_SNAPSHOT_H
-#define BRR_DAEMON_LIVE_SNAPSHOT_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -53,5 +52,3 @@ struct snapshot_entry {
 };
 /* The snapshots in the folder: first those of streams that have not ended, sorted by id; free(). */
 int snapshot_list(const char *dir, struct snapshot_entry **ret, size_t *ret_n, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* snapshot_store: reads, writes and removes snapshots of sessions on libuv's thread pool, one after the other in the order they
  * were asked for, so that the loop never waits for a disk. Bounded by its caller: one unfinished write per session; it reads one
  * snapshot at a time. Loop thread. */
-#ifndef BRR_DAEMON_LIVE_SNAPSHOT_STORE_H
-#define BRR_DAEMON_LIVE_SNAPSHOT_STORE_H
+#pragma once
 #include <uv.h>
 
 #include "daemon/live/session.h"
@@ -24,5 +23,3 @@ bool snapshot_store_restoring(const struct snapshot_store *s); /* some snapshots
 void snapshot_store_tick(struct snapshot_store *s);
 /* Returns the callbacks that the sessions need; their ctx is the snapshot store. */
 struct session_store snapshot_store_for_sessions(struct snapshot_store *s);
-
-#endif

@@ -1,7 +1,6 @@
 /* stream_places: the device of each stream, and how many each device has. It carries orders of streams and models to their host and
  * brings the reports back. Loop thread. */
-#ifndef BRR_DAEMON_LIVE_STREAM_PLACES_H
-#define BRR_DAEMON_LIVE_STREAM_PLACES_H
+#pragma once
 #include "daemon/hosts/device_set.h"
 #include "daemon/live/live_message.h"
 
@@ -16,5 +15,3 @@ int stream_places_choose(const struct stream_places *p, const char *wanted, uint
 bool stream_places_post(struct stream_places *p, struct live_order *o);
 /* A report of any device, whose index it carries; NULL if none waits. */
 struct live_report *stream_places_take(struct stream_places *p);
-
-#endif

@@ -1,6 +1,5 @@
 /* model_fetch: fetches a model file from a store into a file of the daemon. */
-#ifndef BRR_DAEMON_MODELS_MODEL_FETCH_H
-#define BRR_DAEMON_MODELS_MODEL_FETCH_H
+#pragma once
 #include <stdatomic.h>
 
 #include "daemon/models/places.h"
@@ -21,5 +20,3 @@ int model_fetch_locate(const struct source_store *stores, int n, const char *url
 int model_fetch(const struct places *places, const char *url, const char *path, const atomic_bool *stop, struct err *err);
 /* Removes leftovers of killed fetches from a folder of such files. No fetch may be running. */
 void model_fetch_clean(const char *folder);
-
-#endif

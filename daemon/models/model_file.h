@@ -2,8 +2,7 @@
  * cache. A link is models/SHA256-OWNER.safetensors below paths.results: a hard link, so that neither a job's pruning nor a new
  * upload can remove or replace the weights, and one for each owner, so that whoever lets go removes no other's. Earlier versions
  * had their links in served/ and pinned/, where they are used and removed as well. Any thread; blocks. */
-#ifndef BRR_DAEMON_MODELS_MODEL_FILE_H
-#define BRR_DAEMON_MODELS_MODEL_FILE_H
+#pragma once
 #include <stdatomic.h>
 
 #include "daemon/models/source.h"
@@ -38,5 +37,3 @@ void model_file_release_later(uv_loop_t *loop, struct model_file *file);
 /* At the start: removes links that a crash has left, whose path no record names. Weights that have no other name stay, and are
  * logged. */
 void model_file_sweep(const char *results_dir, bool (*named)(void *ctx, const char *path), void *ctx);
-
-#endif

@@ -1,7 +1,6 @@
 /* model_ref: the reference by which a caller names a model, and the one way from it to a file. What the tables of the daemon say
  * comes first, on the loop (models_refer); the file is looked for, fetched and held by model_resolve, on any other thread. */
-#ifndef BRR_DAEMON_MODELS_MODEL_REF_H
-#define BRR_DAEMON_MODELS_MODEL_REF_H
+#pragma once
 #include "daemon/live/live_message.h"
 #include "daemon/models/model_file.h"
 #include "daemon/models/places.h"
@@ -37,5 +36,3 @@ struct model_wish {
  * object, which the caller cannot use; those of model_fetch and model_file_lease, and INVALID for an object or a file to be
  * linked that is no model. Blocks. */
 int model_resolve(const struct model_ref *ref, const struct model_wish *wish, struct model_file *ret, struct err *err);
-
-#endif

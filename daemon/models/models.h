@@ -4,8 +4,7 @@
  * after a restart, each from a link of its own (models/model_file.h), whose SHA-256 is in the record: weights that have changed do
  * not serve. A model to be served may be in a store ("store://NAME/KEY"): it is fetched first, on libuv's thread pool, and becomes
  * the upload of the served name; all other uses of such a file lease it. Loop thread. */
-#ifndef BRR_DAEMON_MODELS_MODELS_H
-#define BRR_DAEMON_MODELS_MODELS_H
+#pragma once
 #include "base/metrics.h"
 #include "daemon/db/db_writer.h"
 #include "daemon/models/model_ref.h"
@@ -89,5 +88,3 @@ const struct served_model *models_find(const struct models *m, const char *name)
 void models_report(struct models *m, struct live_report *r);
 /* Once a second: hands over orders that the worker had no room for. */
 void models_tick(struct models *m);
-
-#endif

@@ -1,7 +1,6 @@
 /* object_cache: the daemon's cache of objects from buckets and of windows, which share its limit. It is open only while in use, so
  * that another process may open it in between. Updates the metrics brrd_cache_…. Any thread. */
-#ifndef BRR_DAEMON_MODELS_OBJECT_CACHE_H
-#define BRR_DAEMON_MODELS_OBJECT_CACHE_H
+#pragma once
 #include "base/metrics.h"
 #include "store/cache.h"
 
@@ -19,5 +18,3 @@ void object_cache_count(struct object_cache *c);
 /* A number for a user of the folder `name` that no other present user of it has, from 0; -1: there are too many. Any thread. */
 int object_cache_claim(struct object_cache *c, const char *name);
 void object_cache_unclaim(struct object_cache *c, const char *name, int number);
-
-#endif

@@ -1,7 +1,6 @@
 /* places: the directories and stores that the daemon opens for its clients, and the file or directory that a client's path refers
  * to. Any thread. */
-#ifndef BRR_DAEMON_MODELS_PLACES_H
-#define BRR_DAEMON_MODELS_PLACES_H
+#pragma once
 #include "daemon/models/source.h"
 
 enum { PLACES_VIEWER = 256 };
@@ -28,5 +27,3 @@ bool places_show(const struct places *p, const char *owner);
 /* The model file at a path or file:// URL, with symbolic links resolved; path has 4096 bytes. DENIED outside the results and the
  * data directory unless local_paths, and for a limited caller in the results directory; NOT_FOUND. */
 int places_model_file(const struct places *p, const char *ref, char path[4096], struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* pool_share: file work on libuv's thread pool, of which each class of work has a share. Work beyond the share waits in a line, so
  * that a volume that does not answer holds the threads of the classes that use it and no others. Of work that has an owner, one
  * owner has at most half of the share. Loop thread, except `run`. */
-#ifndef BRR_DAEMON_MODELS_POOL_SHARE_H
-#define BRR_DAEMON_MODELS_POOL_SHARE_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
@@ -28,5 +27,3 @@ void pool_share_start(struct pool_share *share, uv_loop_t *loop, struct pool_wor
                       void (*done)(struct pool_work *w));
 /* True if the work had not begun: neither function will be called. */
 bool pool_share_cancel(struct pool_work *w);
-
-#endif

@@ -1,7 +1,6 @@
 /* serveddb: the names under which models are served, in the daemon's database. Writes belong to the caller's transaction
  * (db/db_writer.h). One thread at a time for each connection. */
-#ifndef BRR_DAEMON_MODELS_SERVEDDB_H
-#define BRR_DAEMON_MODELS_SERVEDDB_H
+#pragma once
 #include "daemon/db/db.h"
 
 /* Call once before all other functions: creates the table. */
@@ -24,5 +23,3 @@ int serveddb_path(struct db *db, const char *name, char path[4096], struct err *
 bool serveddb_names_file(struct db *db, const char *path);
 /* Visits every name, in alphabetical order. */
 int serveddb_load(struct db *db, void (*visit)(void *ctx, const struct served_record *record), void *ctx, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* source: the stores of daemon.yaml, and access to a bucket's recordings as a local directory while a job runs. */
-#ifndef BRR_DAEMON_MODELS_SOURCE_H
-#define BRR_DAEMON_MODELS_SOURCE_H
+#pragma once
 #include "daemon/models/object_cache.h"
 #include "store/store.h"
 #include "work/job_data.h"
@@ -32,5 +31,3 @@ int source_open(const struct source_config *config, const struct jobfile *job, s
                 struct err *err);
 /* Unpins the files, which may then be evicted. NULL is allowed. */
 void source_close(struct source *s);
-
-#endif

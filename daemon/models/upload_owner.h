@@ -1,7 +1,6 @@
 /* upload_owner: to whom an uploaded model file belongs: the principal who was the first to give it its name. The name lies in a
  * file beside the upload. They touch files: on the pool. */
-#ifndef BRR_DAEMON_MODELS_UPLOAD_OWNER_H
-#define BRR_DAEMON_MODELS_UPLOAD_OWNER_H
+#pragma once
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -13,5 +12,3 @@ bool upload_owner_is(const char *path, const char *principal);
 int upload_owner_claim(const char *path, const char *principal, bool any, struct err *err);
 /* Forgets the owner of an upload that was deleted. */
 void upload_owner_forget(const char *path);
-
-#endif

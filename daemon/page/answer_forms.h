@@ -1,6 +1,5 @@
 /* answer_forms: the forms with which people answer alarms: POST /alarms, with and without script. */
-#ifndef BRR_DAEMON_PAGE_ANSWER_FORMS_H
-#define BRR_DAEMON_PAGE_ANSWER_FORMS_H
+#pragma once
 #include "daemon/page/page.h"
 
 /* Acknowledge and silence, as buttons for a tile; nothing if the reader may not answer. */
@@ -11,5 +10,3 @@ void answer_forms_put(struct html *h, const struct page_view *v, const struct st
 void page_put_alarm(struct html *h, const struct page_view *v, const struct status_alarm *a, const char *next);
 /* Standby and test of a bed. */
 void answer_forms_put_bed(struct html *h, const struct page_view *v);
-
-#endif

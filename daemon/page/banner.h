@@ -1,8 +1,7 @@
 /* banner: what stands at the top of every page about alarms: alarms of patients that are on, those that were and that nobody has
  * acknowledged, and technical alarms in groups; and the sound that goes with them. The same when a page is written and when its
  * script updates it. */
-#ifndef BRR_DAEMON_PAGE_BANNER_H
-#define BRR_DAEMON_PAGE_BANNER_H
+#pragma once
 #include "base/json.h"
 #include "daemon/page/page.h"
 
@@ -22,5 +21,3 @@ void banner_of(const struct page_view *v, struct banner *ret);
 void banner_put(struct html *h, const struct banner *b);
 void banner_json(struct json_writer *w, const struct banner *b);
 const char *banner_sound(const struct banner *b); /* "none", "low", "high" */
-
-#endif

@@ -1,6 +1,5 @@
 /* chart: the drawings of the pages as inline SVG, which take their colours from page.css. One thread per object. */
-#ifndef BRR_DAEMON_PAGE_CHART_H
-#define BRR_DAEMON_PAGE_CHART_H
+#pragma once
 #include "daemon/page/html.h"
 #include "daemon/status/status.h"
 
@@ -39,5 +38,3 @@ void chart_put_spark(struct html *h, const float *values, int n, const char *wha
 
 /* The electrodes of the 10-20 system on a head, each with its quality. False when fewer than four of the channels are there. */
 bool chart_put_head(struct html *h, const struct status_channel *channels, int n);
-
-#endif

@@ -1,7 +1,6 @@
 /* html: writes HTML. Every text that is filled in is escaped here and nowhere else, so that no name of a client, a model or a file
  * can become markup. One thread per object. */
-#ifndef BRR_DAEMON_PAGE_HTML_H
-#define BRR_DAEMON_PAGE_HTML_H
+#pragma once
 #include "base/str.h"
 
 enum { HTML_MAX_BYTES = 16 << 20 };
@@ -18,5 +17,3 @@ void html_put(struct html *h, const char *fmt, ...) __attribute__((format(printf
 void html_put_url(struct html *h, const char *text);
 /* Escaped text of len bytes: & < > " ' as entities; invalid UTF-8 and control characters but tab and newline as U+FFFD. */
 void html_put_text(struct html *h, const char *text, size_t len);
-
-#endif

@@ -1,7 +1,6 @@
 /* job_files: what a job's record and folder hold for people: results, pictures, curves, the end of its log. Reads files and may
  * wait for their volume; bounded in bytes and number. Any thread. */
-#ifndef BRR_DAEMON_PAGE_JOB_FILES_H
-#define BRR_DAEMON_PAGE_JOB_FILES_H
+#pragma once
 #include "base/json.h"
 #include "daemon/jobs/job.h"
 #include "daemon/page/page.h"
@@ -22,5 +21,3 @@ void job_put_value(struct html *h, const struct json *value);
 void job_put_log(struct html *h, const char *directory);
 /* Rows of the tables of events that the job found, of a few recordings. */
 void job_put_events(struct html *h, const char *directory);
-
-#endif

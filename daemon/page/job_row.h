@@ -1,6 +1,5 @@
 /* job_row: a job of a status as a line of a table, which can be sorted, or at length while it runs. For the pages. */
-#ifndef BRR_DAEMON_PAGE_JOB_ROW_H
-#define BRR_DAEMON_PAGE_JOB_ROW_H
+#pragma once
 #include "daemon/page/html.h"
 #include "daemon/status/status.h"
 
@@ -13,5 +12,3 @@ void job_put_row(struct html *h, const struct status_job *j, bool box);
 void job_sort(const struct status_job **jobs, int n, const char *sort);
 void job_put_foot(struct html *h);
 void job_put_running(struct html *h, const struct status_job *j, int64_t now_ms);
-
-#endif

@@ -1,7 +1,6 @@
 /* page: the web pages, each written from a status (status/status.h) for one reader. Pages that show one stream or one job also read
  * files: those of the journal and of the job, and may wait for their volume. Any thread; nothing of the loop is touched. */
-#ifndef BRR_DAEMON_PAGE_PAGE_H
-#define BRR_DAEMON_PAGE_PAGE_H
+#pragma once
 #include "daemon/page/html.h"
 #include "daemon/status/status.h"
 #include "daemon/viewer/recordings.h"
@@ -63,5 +62,3 @@ struct page_asset {
     size_t len;
 };
 const struct page_asset *page_asset_find(const char *path); /* NULL: there is none */
-
-#endif

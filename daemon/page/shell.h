@@ -1,6 +1,5 @@
 /* shell: what all pages have: head, navigation, the line of alarms, foot. For the pages. */
-#ifndef BRR_DAEMON_PAGE_SHELL_H
-#define BRR_DAEMON_PAGE_SHELL_H
+#pragma once
 #include "daemon/page/page.h"
 
 enum shell_place { SHELL_OVERVIEW, SHELL_STREAMS, SHELL_ALARMS, SHELL_JOBS, SHELL_MODELS, SHELL_NOWHERE };
@@ -21,5 +20,3 @@ void shell_end(struct html *h, const struct page_view *v);
 void shell_put_time(struct html *h, int64_t wall_ms);
 /* "<dt>name</dt><dd>text</dd>". */
 void shell_put_fact(struct html *h, const char *name, const char *text);
-
-#endif

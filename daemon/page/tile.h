@@ -1,6 +1,5 @@
 /* tile: what the pages say of a stream in a few words; the same texts when a page is written and when its script updates it. */
-#ifndef BRR_DAEMON_PAGE_TILE_H
-#define BRR_DAEMON_PAGE_TILE_H
+#pragma once
 #include "daemon/page/page.h"
 
 enum tile_field { TILE_MOOD, TILE_P, TILE_VALUE, TILE_LAG, TILE_SEEN, TILE_NOTE, TILE_FIELDS };
@@ -20,5 +19,3 @@ void tile_put(struct html *h, const struct page_view *v, const struct status_str
 const char *tile_mood_words(enum status_mood m);
 /* The word for a probability beside the threshold of its alarm: "low", "raised", "high"; "": there is none. */
 const char *tile_word(const struct status_stream *s);
-
-#endif

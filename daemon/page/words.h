@@ -1,6 +1,5 @@
 /* words: numbers and times as people read them, for the pages. Each function fills the caller's text and returns it. Any thread. */
-#ifndef BRR_DAEMON_PAGE_WORDS_H
-#define BRR_DAEMON_PAGE_WORDS_H
+#pragma once
 #include <stdint.h>
 
 struct words {
@@ -14,5 +13,3 @@ const char *words_p(struct words *w, float p);                               /* 
 const char *words_seconds(struct words *w, double seconds);                  /* "0.3 s", "12 s" */
 const char *words_time(struct words *w, int64_t wall_ms);                    /* "2026-11-25T03:04:05Z" */
 const char *words_clock(struct words *w, int64_t wall_ms);                   /* "2026-11-25 03:04:05 UTC" */
-
-#endif

@@ -3,8 +3,7 @@
  * (CVE-2023-4785). A connection whose descriptor would come from the reserve for files is closed at once instead; the unix socket,
  * where the machine's administrator calls, has a reserve of its own. Callers who are not known cannot take all connections: see
  * strangers. Any thread, except where noted. */
-#ifndef BRR_DAEMON_RPC_ACCEPT_H
-#define BRR_DAEMON_RPC_ACCEPT_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,5 +39,3 @@ void accept_watch_init(struct accept_watch *w, int port, int64_t now_ms);
  * from accept4 after which its owner gives it up. */
 enum accept_state { ACCEPT_WELL, ACCEPT_SLOW, ACCEPT_DEAF };
 enum accept_state accept_watch_look(struct accept_watch *w, int64_t now_ms);
-
-#endif

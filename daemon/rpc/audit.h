@@ -1,8 +1,7 @@
 /* audit: which lines the audit log gets. A caller has an allowance of lines for each method and one for all methods, which grow
  * back slowly; lines beyond are counted, and their number is logged every AUDIT_SAY_MS. So no caller can fill a disk, or hide what
  * others do, with calls. Any thread. */
-#ifndef BRR_DAEMON_RPC_AUDIT_H
-#define BRR_DAEMON_RPC_AUDIT_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ void audit_free(struct audit *a);
 bool audit_allows(struct audit *a, const char *principal, const char *method, const char *id, int64_t now_ms);
 /* Logs how many lines were left out, for each caller and method at most every AUDIT_SAY_MS. Once a second. */
 void audit_tick(struct audit *a, int64_t now_ms);
-
-#endif

@@ -1,8 +1,7 @@
 /* auth: identifies callers of the daemon and decides what they may do. It holds the tokens and the CAs of client certificates,
  * counts refused callers by reason, and writes the audit log; it reads no files (daemon/reload.h). Tokens, keys and certificates
  * never appear in logs. Any thread, except where noted: RPC calls it on the loop, HTTP on its own thread. */
-#ifndef BRR_DAEMON_RPC_AUTH_H
-#define BRR_DAEMON_RPC_AUTH_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -115,5 +114,3 @@ void auth_count_failure(struct auth *auth, const char *reason, const char *detai
 void auth_audit(struct auth *auth, const struct auth_caller *caller, const struct auth_record *record);
 /* Once a second: logs how many lines were left out. */
 void auth_tick(struct auth *auth);
-
-#endif

@@ -2,8 +2,7 @@
  * that each call reliably shows how its connection was made: one listener for TCP, and one for each user (and role) that connects
  * to the unix socket. When all places are taken, the listener without calls that was used least recently gives way to a new user;
  * its idle connections end with GOAWAY, and their clients connect again. Loop thread. */
-#ifndef BRR_DAEMON_RPC_LISTENERS_H
-#define BRR_DAEMON_RPC_LISTENERS_H
+#pragma once
 #include "base/err.h"
 #include "daemon/rpc/accept.h"
 #include "daemon/rpc/auth.h"
@@ -62,5 +61,3 @@ void listeners_free(struct listeners *listeners);
 /* From now on, gRPC's own log lines go to the log, and failed TLS handshakes to auth. Process-wide, because gRPC's log function is
  * global. Call with NULL before auth is freed. */
 void listeners_watch_transport(struct auth *auth);
-
-#endif

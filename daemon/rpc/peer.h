@@ -1,6 +1,5 @@
 /* peer: what gRPC knows about the other side of a call. */
-#ifndef BRR_DAEMON_RPC_PEER_H
-#define BRR_DAEMON_RPC_PEER_H
+#pragma once
 #include <stddef.h>
 
 #include "base/str.h"
@@ -10,5 +9,3 @@ struct grpc_call;
 void peer_address(struct grpc_call *call, char *ret, size_t size);
 /* Appends the client's certificate, then those behind it, as PEM; nothing where there is none. */
 void peer_chain(struct grpc_call *call, struct str *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* quota: how many calls may be open: in all, and of one caller. The role admin has a reserve and no limit of its own, so that Drain
  * and Doctor are answered whatever others do. */
-#ifndef BRR_DAEMON_RPC_QUOTA_H
-#define BRR_DAEMON_RPC_QUOTA_H
+#pragma once
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -18,5 +17,3 @@ struct quota_use {
 /* True, with an EXHAUSTED error that names the limit, if a new call is one too many. Health.Check is always answered. */
 bool quota_exceeded(const struct quota_limits *limits, const struct quota_use *use, enum role role, const char *path,
                     struct err *err);
-
-#endif

@@ -4,8 +4,7 @@
  * Bounded: the calls that are open; message sizes per method; per client stream RPC_MESSAGES_S messages a second, beyond which
  * nothing more is read from its client; per call RPC_SEND_MAX answers or RPC_SEND_BYTES that the client has
  * not read (the producer is told when there is room again), and max_unsent_bytes over all calls. */
-#ifndef BRR_DAEMON_RPC_RPC_H
-#define BRR_DAEMON_RPC_RPC_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -109,5 +108,3 @@ void rpc_release(struct rpc_call *call);
 /* Calls the handler as `message` is called: for what happens later. */
 void rpc_handle(struct rpc_call *call, rpc_handler *handler, const void *request);
 const char *rpc_library_version(void);
-
-#endif

@@ -2,8 +2,7 @@
  * rpc_events.c (operations that grpc was asked for, and their way back), rpc_call.c (the life of a call and its messages),
  * rpc_answers.c (what leaves, the status at the end), rpc_admission.c (who may call what, and how often). Loop thread, except
  * tag_drain. */
-#ifndef BRR_DAEMON_RPC_RPC_STATE_H
-#define BRR_DAEMON_RPC_RPC_STATE_H
+#pragma once
 #include <grpc/byte_buffer.h>
 #include <grpc/grpc.h>
 #include <pthread.h>
@@ -146,5 +145,3 @@ bool call_admit(struct rpc_call *c);
 bool call_still_admitted(struct rpc_call *c);
 /* True, with the limit, if this call is one too many. */
 bool call_is_crowded(const struct rpc_call *c, struct err *err);
-
-#endif

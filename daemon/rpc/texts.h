@@ -1,7 +1,6 @@
 /* texts: text fields of protobuf messages are UTF-8. Those of callers are checked; those of the daemon, which may hold names of
  * files in another encoding, are repaired, because most clients refuse a whole message for one such text. Any thread. */
-#ifndef BRR_DAEMON_RPC_TEXTS_H
-#define BRR_DAEMON_RPC_TEXTS_H
+#pragma once
 #include <protobuf-c/protobuf-c.h>
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ const char *texts_long_field(const ProtobufCMessage *message, size_t *ret_most);
 const char *texts_bad_field(const ProtobufCMessage *message);
 /* Replaces each byte that is not part of a UTF-8 character by '?', in the text fields of a packed message of this type. */
 void texts_repair(const ProtobufCMessageDescriptor *type, uint8_t *packed, size_t len);
-
-#endif

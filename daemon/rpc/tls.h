@@ -1,7 +1,6 @@
 /* tls: the daemon's certificate and private key, which may be replaced while it runs. New connections use the new pair; open
  * connections continue. Used by gRPC and HTTP. It reads no files (daemon/reload.h). Any thread. */
-#ifndef BRR_DAEMON_RPC_TLS_H
-#define BRR_DAEMON_RPC_TLS_H
+#pragma once
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -30,5 +29,3 @@ int tls_pair(struct tls *tls, struct certificate_pair *ret, struct err *err);
 /* gRPC credentials for a listener; they follow tls_set_pair and tls_set_roots. The caller releases them; tls must outlive the
  * listener. */
 struct grpc_server_credentials *tls_credentials(struct tls *tls);
-
-#endif

@@ -1,8 +1,7 @@
 /* unix_listener: the unix socket of the RPC server. The daemon accepts its connections itself, because only then can it ask the
  * kernel for the peer's identity: the daemon's own uid and root have the role admin, members of the group the role submit, others
  * none. Loop thread. */
-#ifndef BRR_DAEMON_RPC_UNIX_LISTENER_H
-#define BRR_DAEMON_RPC_UNIX_LISTENER_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ struct unix_listener;
 int unix_listener_open(uv_loop_t *loop, const struct unix_listener_config *config, struct unix_listener **ret, struct err *err);
 /* Stops accepting connections and removes the socket file. The loop frees the object later. NULL is allowed. */
 void unix_listener_close(struct unix_listener *listener);
-
-#endif

@@ -1,7 +1,6 @@
 /* burst_ask: a call that waits for an order to the host about spiking networks (burst/networks.h). Shared by svc_burst.c
  * and svc_burst_files.c. Loop thread. */
-#ifndef BRR_DAEMON_SERVICES_BURST_ASK_H
-#define BRR_DAEMON_SERVICES_BURST_ASK_H
+#pragma once
 #include "brr/v1/burst.pb-c.h"
 #include "daemon/burst/networks.h"
 #include "daemon/services/offload.h"
@@ -25,5 +24,3 @@ bool burst_ask_good(const struct burst_ask *a);
 Brr__V1__Network *burst_message_of(struct rpc_call *call, const struct network_info *info);
 /* Answers a call with the order's network. */
 void burst_answer_network(const struct burst_ask *a);
-
-#endif

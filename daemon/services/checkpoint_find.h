@@ -1,7 +1,6 @@
 /* checkpoint_find: a call about one checkpoint, which its REF names. Its file is found on the pool; its record, if a job wrote it,
  * on the loop. Shared by svc_checkpoints.c and svc_checkpoint_files.c. Loop thread, except for what runs on the pool. */
-#ifndef BRR_DAEMON_SERVICES_CHECKPOINT_FIND_H
-#define BRR_DAEMON_SERVICES_CHECKPOINT_FIND_H
+#pragma once
 #include "brr/v1/checkpoints.pb-c.h"
 #include "daemon/services/offload.h"
 #include "daemon/services/services.h"
@@ -39,5 +38,3 @@ int checkpoint_file_read(struct checkpoint_file *f, const char *ref, const char 
 /* Messages in an arena, NULL when it is full: of a record, of a file without one. */
 Brr__V1__Checkpoint *checkpoint_message_of(struct rpc_call *call, const struct jobdb_checkpoint *c);
 Brr__V1__Checkpoint *checkpoint_message_of_file(struct arena *arena, const struct checkpoint_file *f);
-
-#endif

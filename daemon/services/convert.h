@@ -1,6 +1,5 @@
 /* convert: packs the protobuf messages of answers, directly into a queued answer. Loop thread. */
-#ifndef BRR_DAEMON_SERVICES_CONVERT_H
-#define BRR_DAEMON_SERVICES_CONVERT_H
+#pragma once
 #include <protobuf-c/protobuf-c.h>
 
 #include "brr/v1/jobs.pb-c.h"
@@ -16,5 +15,3 @@ Brr__V1__JobState convert_job_state(enum job_state state);
 /* Builds a job's message in the call's arena (strings point into the job: pack it before the job changes). NULL if the arena is
  * full. */
 Brr__V1__Job *convert_job(struct arena *arena, const struct job *job, int queue_position);
-
-#endif

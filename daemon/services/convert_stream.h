@@ -1,6 +1,5 @@
 /* convert_stream: what streams report as messages, for the client of a stream and for those who watch over it. Loop thread. */
-#ifndef BRR_DAEMON_SERVICES_CONVERT_STREAM_H
-#define BRR_DAEMON_SERVICES_CONVERT_STREAM_H
+#pragma once
 #include "brr/v1/stream.pb-c.h"
 #include "daemon/live/session.h"
 
@@ -31,5 +30,3 @@ struct stream_message {
  * be sent. */
 bool stream_message(const struct live_report *r, struct stream_message *ret);
 void stream_message_done(struct stream_message *m);
-
-#endif

@@ -1,8 +1,7 @@
 /* offload: file work of a call on libuv's thread pool, so that the loop never waits for a disk. Embedded as the first member of a
  * call's state (rpc_state); the state lives until the work has come back, also when the client is gone before. One piece of work at
  * a time. Loop thread, except for `run`. */
-#ifndef BRR_DAEMON_SERVICES_OFFLOAD_H
-#define BRR_DAEMON_SERVICES_OFFLOAD_H
+#pragma once
 #include <protobuf-c/protobuf-c.h>
 #include <stdatomic.h>
 
@@ -70,5 +69,3 @@ int offload_record(struct rpc_call *call, const void *request, rpc_handler *then
 /* For a run function that computes on a device: calls it on a thread of its own and waits. The teams of computing threads that it
  * makes end with that thread; on the pool each thread would keep a team for ever. Nice +10, as jobs. */
 void offload_compute(struct offload *o, void (*run)(struct offload *o));
-
-#endif

@@ -1,7 +1,6 @@
 /* services: the method tables of svc_*.c and health.c, one row per RPC, and the parts of the daemon that methods use. Methods
  * that are in no table are answered UNIMPLEMENTED. Loop thread, except for the atomics. */
-#ifndef BRR_DAEMON_SERVICES_SERVICES_H
-#define BRR_DAEMON_SERVICES_SERVICES_H
+#pragma once
 #include <stdatomic.h>
 
 #include "base/metrics.h"
@@ -141,5 +140,3 @@ void svc_validate_tick(struct services *services);
  * passed to svc_models_load_end. */
 int svc_models_load(struct rpc_call *call, const char *name, const char *ref, const char *device, struct err *err);
 void svc_models_load_end(struct rpc_call *call);
-
-#endif

@@ -1,6 +1,5 @@
 /* stream_call: one call of brr.v1.Stream; shared by the files that implement the service. Loop thread only. */
-#ifndef BRR_DAEMON_SERVICES_STREAM_CALL_H
-#define BRR_DAEMON_SERVICES_STREAM_CALL_H
+#pragma once
 #include <uv.h>
 
 #include "brr/v1/stream.pb-c.h"
@@ -59,5 +58,3 @@ void stream_call_finish_samples(struct rpc_call *call);
 void stream_call_open(struct stream_call *c, const Brr__V1__Open *in);
 /* At the end of the call: cancels what an Open waits for, and releases the model. */
 void stream_call_opening_done(struct stream_call *c);
-
-#endif

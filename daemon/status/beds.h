@@ -1,8 +1,7 @@
 /* beds: the recent past of every stream, for the pages: its probability of the last minute and hours, when samples came last, since
  * when its alarm is on. A stream that has ended stays for BEDS_ENDED_MS, so that people see that it is gone. Bounded by the number
  * of sessions and BEDS_ENDED. Loop thread. */
-#ifndef BRR_DAEMON_STATUS_BEDS_H
-#define BRR_DAEMON_STATUS_BEDS_H
+#pragma once
 #include "daemon/live/session.h"
 #include "daemon/status/status.h"
 
@@ -44,5 +43,3 @@ const struct bed *beds_find(const struct beds *all, const char *session);
 void beds_set_mood(struct beds *all, const char *session, enum status_mood mood);
 /* Those that have ended, newest first; NULL after the last. */
 const struct bed *beds_ended(const struct beds *all);
-
-#endif

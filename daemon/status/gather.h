@@ -1,8 +1,7 @@
 /* gather: makes the status (status/status.h) from the daemon's state, on the loop: each second, and when an alarm goes on or off.
  * It reads state, and keeps of its own only what no other module has: the recent past of streams (status/beds.h) and the losses of
  * the running job. Loop thread. */
-#ifndef BRR_DAEMON_STATUS_GATHER_H
-#define BRR_DAEMON_STATUS_GATHER_H
+#pragma once
 #include "base/metrics.h"
 #include "base/volume.h"
 #include "daemon/alarms/desk.h"
@@ -48,5 +47,3 @@ void gather_tick(struct gather *g); /* once a second */
 const char *gather_state(const struct gather *g, const char *session);
 /* Call when streams have reported: publishes at once what people must not wait for. */
 void gather_look(struct gather *g);
-
-#endif

@@ -1,7 +1,6 @@
 /* gather_parts: the state of gather, for gather.c, gather_alarms.c, gather_streams.c and gather_models.c; nobody else includes it.
  * Loop thread. */
-#ifndef BRR_DAEMON_STATUS_GATHER_PARTS_H
-#define BRR_DAEMON_STATUS_GATHER_PARTS_H
+#pragma once
 #include "daemon/status/beds.h"
 #include "daemon/status/gather.h"
 #include "daemon/status/machine.h"
@@ -39,5 +38,3 @@ void gather_roster(const struct gather *g, struct status *to);
 /* Once a second: tells the desk what of this is a technical alarm now. */
 void gather_causes(struct gather *g, const struct status *from, const struct alarms_now *now);
 void gather_models(const struct gather *g, struct status *to);
-
-#endif

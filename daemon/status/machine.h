@@ -1,7 +1,6 @@
 /* machine: how busy the processors and the memory of this machine are, and what the daemon takes of them, read from /proc. One
  * thread per object. */
-#ifndef BRR_DAEMON_STATUS_MACHINE_H
-#define BRR_DAEMON_STATUS_MACHINE_H
+#pragma once
 #include <stdint.h>
 
 /* Zeroed before the first look. Unknown: NaN, -1. */
@@ -14,5 +13,3 @@ struct machine {
     double cpu_s, at_s;
 };
 void machine_look(struct machine *m);
-
-#endif

@@ -1,7 +1,6 @@
 /* past: the seizure probability of a stream over the last hours, one point for PAST_STEP_MS: the highest value in it. Shared by
  * reference: the loop adds points, threads that draw it copy them. Bounded: the oldest points go. */
-#ifndef BRR_DAEMON_STATUS_PAST_H
-#define BRR_DAEMON_STATUS_PAST_H
+#pragma once
 #include <stdint.h>
 
 enum { PAST_STEP_MS = 10 * 1000, PAST_POINTS = 6 * 360 /* six hours */, PAST_BACK_MS = 60 * 1000 };
@@ -15,5 +14,3 @@ void past_drop(struct past *t); /* NULL is fine */
 void past_put(struct past *t, int64_t wall_ms, float p);
 /* The points that end at `wall_ms`, oldest first, NaN where there is none. Any thread. */
 void past_copy(struct past *t, int64_t wall_ms, float ret[PAST_POINTS]);
-
-#endif

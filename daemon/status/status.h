@@ -1,8 +1,7 @@
 /* status: what the pages show, as one picture of the daemon that never changes once it is published. The loop makes one each
  * second and at each alarm (status/gather.h); threads that answer HTTP share it by reference, so that they touch nothing of the
  * loop. Plain data, all of it in the arena of the status. Bounded: STATUS_STREAMS, STATUS_JOBS, STATUS_BYTES. */
-#ifndef BRR_DAEMON_STATUS_STATUS_H
-#define BRR_DAEMON_STATUS_STATUS_H
+#pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -182,5 +181,3 @@ const struct status *status_newest(struct status_board *b);
 const struct status *status_await(struct status_board *b, uint64_t number, int64_t ms);
 /* From now on nobody waits. */
 void status_board_stop(struct status_board *b);
-
-#endif

@@ -1,7 +1,6 @@
 /* corrections: the answers of readers about a recording that is shown (viewer/recordings.h), for the script of its page: one line
  * of JSON with `revision`, `file` and `answers`. Waits for the volumes of the recording and of the answers. Any thread. */
-#ifndef BRR_DAEMON_VIEWER_CORRECTIONS_H
-#define BRR_DAEMON_VIEWER_CORRECTIONS_H
+#pragma once
 #include "daemon/viewer/recordings.h"
 #include "eeg/correction.h"
 
@@ -15,5 +14,3 @@ struct correction_form {
 int corrections_answer(struct recording_entry *r, const struct correction_form *form, struct str *out, struct err *err);
 /* Writes the label file itself. NOT_FOUND: there is none yet. */
 int corrections_export(struct recording_entry *r, struct str *out, struct err *err);
-
-#endif

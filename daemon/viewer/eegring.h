@@ -3,8 +3,7 @@
  * events; and the minute around each of the newest alarms, which outlives the ring. Indices are those of results and alarms:
  * samples at 256 Hz from the beginning of the stream. One thread writes (the host of the stream) and never waits: readers copy what
  * is there, and notice what was overwritten meanwhile. Memory of all rings together is bounded by struct eegring_limits. */
-#ifndef BRR_DAEMON_VIEWER_EEGRING_H
-#define BRR_DAEMON_VIEWER_EEGRING_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -69,5 +68,3 @@ void eegring_copy(const struct eegring *r, int row, int64_t first, int64_t n, in
 void eegring_copy_p(const struct eegring *r, int64_t first, int64_t n, int16_t *ret);
 /* The newest marks, oldest first; returns their number. */
 int eegring_marks(const struct eegring *r, struct eegring_mark ret[EEGRING_MARKS]);
-
-#endif

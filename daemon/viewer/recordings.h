@@ -1,8 +1,7 @@
 /* recordings: the recordings that callers asked to look at (Admin.View), each under an id: where it lies, who asked, and what is
  * marked in it. Bounded: RECORDINGS of them; the oldest goes. The file is opened when its samples are asked for, and kept open.
  * Thread-safe; only the functions that say so wait for the volume of a recording. */
-#ifndef BRR_DAEMON_VIEWER_RECORDINGS_H
-#define BRR_DAEMON_VIEWER_RECORDINGS_H
+#pragma once
 #include <stdatomic.h>
 
 #include "daemon/viewer/traces.h"
@@ -48,5 +47,3 @@ bool recording_answers(const struct recording_entry *r, struct correction_place 
  * when *gone becomes true: nobody waits for the answer any more. gone may be NULL. */
 int recording_traces(struct recording_entry *r, const struct traces_query *query, const atomic_bool *gone, struct str *out,
                      struct err *err);
-
-#endif

@@ -2,8 +2,7 @@
  * byte of padding to an even length, and the values row by row as little-endian 16-bit numbers of `scale` microvolts, −32768 where
  * there is none. An answer holds samples of at most TRACES_SAMPLES_S, or the lowest and the highest value of at most TRACES_BINS
  * bins of at most TRACES_BINNED_S, and of these what the source has. Any thread. */
-#ifndef BRR_DAEMON_VIEWER_TRACES_H
-#define BRR_DAEMON_VIEWER_TRACES_H
+#pragma once
 #include "base/str.h"
 #include "daemon/viewer/eegring.h"
 
@@ -27,5 +26,3 @@ struct traces_stream {
     bool live;
 };
 int traces_of_stream(const struct traces_stream *s, const struct traces_query *query, struct str *out, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* bf16: rows of activations as floats, whatever their dtype. F32 rows are used where they lie; bf16 rows pass through a buffer that
  * the caller gives. Narrowing rounds to nearest even and keeps NaN. */
-#ifndef BRR_KERNELS_CPU_BF16_H
-#define BRR_KERNELS_CPU_BF16_H
+#pragma once
 #include <stdint.h>
 #include <string.h>
 
@@ -53,5 +52,3 @@ static inline void act_put(const struct tensor *t, int64_t at, int64_t n, const 
     if (t->dtype == DTYPE_BF16)
         bf16_narrow_row((uint16_t *)t->data + at, buffer, n);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* cpu: the CPU backend's internals: its op table, scratch memory and instruction-set variants. Internal to kernels/cpu. */
-#ifndef BRR_KERNELS_CPU_CPU_H
-#define BRR_KERNELS_CPU_CPU_H
+#pragma once
 #include <stddef.h>
 
 #include "base/subnormals.h"
@@ -64,5 +63,3 @@ int cpu_gemm(struct stream *s, const struct gemm *g, struct err *err);
 
 static inline const float *cf(const struct tensor *t) { return t->data; }
 static inline float *mf(const struct tensor *t) { return t->data; }
-
-#endif

@@ -1,8 +1,7 @@
 /* depthwise_body: y[t,c] = act(bias[c] + Σ_k w[k,c]·x[t + k − pad, c]) and its gradients. Reverse is the same sum with the taps
  * flipped (the caller packs them so), only the carried state then lies at the other end. A tap outside the row reads the
  * carried state or zero; a tap in another segment reads zero. Interior rows take the path without questions. */
-#ifndef BRR_KERNELS_CPU_DEPTHWISE_BODY_H
-#define BRR_KERNELS_CPU_DEPTHWISE_BODY_H
+#pragma once
 #include "kernels/cpu/scan_job.h"
 #include "kernels/cpu/scan_simd.h"
 
@@ -374,5 +373,3 @@ static void depthwise_backward_item(const struct depthwise_job *j, int64_t item,
     for (int64_t row = slice * j->batch / j->slices; row < (slice + 1) * j->batch / j->slices; row++)
         depthwise_backward_row(j, row, channels, slice, (float *)(void *)scratch);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* dnn: convolutions of batch rows on oneDNN, channel-last, in F32 or bf16 (accumulated in F32). A piece of a
  * row is a call of oneDNN's own on one thread, and pieces run side by side, so that a row's result depends neither on the other
  * rows nor on the number of threads. A projection is a convolution of one tap. Internal to kernels/cpu. One stream, one thread. */
-#ifndef BRR_KERNELS_CPU_DNN_H
-#define BRR_KERNELS_CPU_DNN_H
+#pragma once
 #include "kernels/cpu/dnn_cache.h"
 
 /* Activations of `batch` rows. A logical row of t tokens × c channels lies as t·split memory rows of c/split channels, ld apart. */
@@ -42,5 +41,3 @@ int dnn_convt1d(struct stream *s, const struct convt1d_args *a, struct err *err)
 int dnn_convt1d_backward(struct stream *s, const struct convt1d_backward_args *a, struct err *err);
 int dnn_linear(struct stream *s, const struct linear_args *a, struct err *err);
 int dnn_linear_backward(struct stream *s, const struct linear_backward_args *a, struct err *err);
-
-#endif

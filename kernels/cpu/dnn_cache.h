@@ -2,8 +2,7 @@
  * number; the one unused for longest is replaced. A primitive computes on one thread, so that its sums do not depend on the number
  * of threads, and runs on several lanes at once, each on its own thread. Internal to kernels/cpu. One stream, one thread, except
  * where noted. */
-#ifndef BRR_KERNELS_CPU_DNN_CACHE_H
-#define BRR_KERNELS_CPU_DNN_CACHE_H
+#pragma once
 #include "kernels/cpu/cpu.h"
 
 /* A convolution of stride 1. */
@@ -47,5 +46,3 @@ bool conv_prim_same_packing(const struct conv_prim *a, const struct conv_prim *b
  * those of its version, which is not 0. */
 int packed_find(struct dnn_cache *c, struct conv_prim *p, const struct packed *weights, struct packed **ret, bool *ret_fresh,
                 struct err *err);
-
-#endif

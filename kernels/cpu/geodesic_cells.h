@@ -4,8 +4,7 @@
  * W quadrature weight of a node, w = √g there, L length of a cell, S = Σ L of the cells a path spans. On a path v = ±S/w, dt =
  * W·w/S, and for a sum P = Σ f(c, v)·dt with G = ∂loss/∂P: dw += r/w and dS −= Σ r/S where r = G·dt·(f − v·f_v); dS goes to each
  * spanned cell, and from a cell's length to its nodes as W. */
-#ifndef BRR_KERNELS_CPU_GEODESIC_CELLS_H
-#define BRR_KERNELS_CPU_GEODESIC_CELLS_H
+#pragma once
 #include <math.h>
 #include <string.h>
 
@@ -145,5 +144,3 @@ static inline void geodesic_cells_gradient(const struct geodesic_cells *g, float
     for (int q = 0; q < g->nodes; q++)
         dz[q] = (g->dw[q] + g->weight[q] * g->dlength[q / g->order]) * g->slope[q];
 }
-
-#endif

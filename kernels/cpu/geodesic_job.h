@@ -3,8 +3,7 @@
  *
  * Matrices lie in panels: `panel` neighbouring columns of all rows together, element (r, c) at (c/panel)·rows·panel + r·panel +
  * c%panel. The rows of a tile are its samples and even in number; with a tangent as many rows again follow them. */
-#ifndef BRR_KERNELS_CPU_GEODESIC_JOB_H
-#define BRR_KERNELS_CPU_GEODESIC_JOB_H
+#pragma once
 #include <stdbool.h>
 
 #include "kernels/geodesic.h"
@@ -45,5 +44,3 @@ struct geodesic_kernels {
     void (*root)(const float *z, int n, float floor, float *w, float *slope);
 };
 extern const struct geodesic_kernels geodesic_kernels_base, geodesic_kernels_avx2, geodesic_kernels_avx512;
-
-#endif

@@ -1,6 +1,5 @@
 /* probe_body: loops that do nothing but exponentials or multiply-adds in registers: the rates that floors are computed from. */
-#ifndef BRR_KERNELS_CPU_PROBE_BODY_H
-#define BRR_KERNELS_CPU_PROBE_BODY_H
+#pragma once
 #include "kernels/cpu/scan_simd.h"
 
 /* `rounds` exponentials of each of 8 vectors; returns something that depends on all of them. */
@@ -38,5 +37,3 @@ static float probe_multiply_adds(int64_t rounds) {
         sum += x[i];
     return vf_sum(sum);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* rmsnorm_body: q = y·silu(z), out = weight·q·rs, rs = 1/sqrt(mean q² + eps) within each channel group; and its gradients
  * dq = rs·(t − q̂·mean(t·q̂)), t = dout·weight, q̂ = q·rs; dy = dq·silu(z), dz = dq·y·silu'(z), dweight = Σ dout·q̂. */
-#ifndef BRR_KERNELS_CPU_RMSNORM_BODY_H
-#define BRR_KERNELS_CPU_RMSNORM_BODY_H
+#pragma once
 #include <math.h>
 
 #include "kernels/cpu/scan_job.h"
@@ -76,5 +75,3 @@ static void rmsnorm_backward_slice(const struct rmsnorm_job *job, int64_t slice,
         else
             norm_row_backward(j, row, part, scratch, false);
 }
-
-#endif

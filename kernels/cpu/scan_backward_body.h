@@ -4,8 +4,7 @@
  * States are kept at tile starts (and every SCAN_SPAN tiles at a first level), the products a·h_{t−1} are recomputed within a tile
  * and never formed as a difference. dB and dC gather lane by lane over the block's channels and are summed across lanes
  * once per tile; blocks and batch slices leave partial sums that the caller adds in order. */
-#ifndef BRR_KERNELS_CPU_SCAN_BACKWARD_BODY_H
-#define BRR_KERNELS_CPU_SCAN_BACKWARD_BODY_H
+#pragma once
 #include "kernels/cpu/scan_forward_body.h"
 #include "kernels/cpu/scan_stage_body.h"
 
@@ -447,5 +446,3 @@ static void write_row(const float *row, int64_t count, bool bf16, void *dst, int
     for (int64_t i = 0; i < count; i += VW)
         act_store(dst, bf16, at + i, count - i, act_load(row, false, i, count - i));
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* scan_forward_body: h = a·h + Δ·B·x, y = C·h + D·x, out = y·silu(z), for one block of channels of one batch row. Three passes per
  * time tile: Δ, Δ·x and the decay to level-1 scratch; the recurrence, 8 or 16 states at a time in registers; D, gate and
  * store. The channels are the lanes, so a result depends on nothing but its own channel. */
-#ifndef BRR_KERNELS_CPU_SCAN_FORWARD_BODY_H
-#define BRR_KERNELS_CPU_SCAN_FORWARD_BODY_H
+#pragma once
 #include "kernels/cpu/scan_stage_body.h"
 
 static size_t forward_bytes(const struct scan_job *j) {
@@ -129,5 +128,3 @@ static void forward_item(const struct scan_job *j, int64_t item, char *scratch) 
     if (j->ht)
         store_state(j, &k, state, j->ht);
 }
-
-#endif

@@ -5,8 +5,7 @@
  * Work is cut into blocks of channels inside a group, whole heads, at most SCAN_BLOCK channels (one head may be wider). The cut
  * does not depend on the batch or the number of threads, so neither do the results. A block is processed in vectors of
  * `lanes` channels, the last one padded with zeros; "packed" arrays are ordered [vector][state][lane]. */
-#ifndef BRR_KERNELS_CPU_SCAN_JOB_H
-#define BRR_KERNELS_CPU_SCAN_JOB_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -100,5 +99,3 @@ struct scan_kernels {
 extern const struct scan_kernels scan_kernels_base, scan_kernels_avx2, scan_kernels_avx512;
 /* The table for device_isa(). */
 const struct scan_kernels *scan_kernels(void);
-
-#endif

@@ -1,8 +1,7 @@
 /* scan_simd: one vector of floats as wide as the instruction set of the file that includes it, and the few functions on it that
  * the scan, convolution and norm kernels need. Included only by the per-instruction-set files scan_{base,avx2,avx512}.c. Every
  * function is element-wise, NaN stays in its lane, and pointers need no alignment. */
-#ifndef BRR_KERNELS_CPU_SCAN_SIMD_H
-#define BRR_KERNELS_CPU_SCAN_SIMD_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -212,5 +211,3 @@ INLINE vf vf_silu_grad(vf x) {
     vf s = vf_sigmoid(x);
     return s + x * s * (1.0f - s);
 }
-
-#endif

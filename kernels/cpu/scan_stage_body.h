@@ -1,7 +1,6 @@
 /* scan_stage_body: what the forward and backward scans share: the cut into blocks and time tiles, a tile's Δ, Δ·x, decay, B and C
  * brought to packed float rows in level-1 cache, states moved between (D,N) and packed order, and the recurrence itself. */
-#ifndef BRR_KERNELS_CPU_SCAN_STAGE_BODY_H
-#define BRR_KERNELS_CPU_SCAN_STAGE_BODY_H
+#pragma once
 #include "kernels/cpu/scan_job.h"
 #include "kernels/cpu/scan_simd.h"
 
@@ -387,5 +386,3 @@ INLINE void recur(const struct stage *t, int64_t at, int64_t n0, const float *a2
     for (int n = 0; n < nb; n++)
         vf_store(packed + n * VW, h[n]);
 }
-
-#endif

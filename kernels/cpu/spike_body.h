@@ -1,7 +1,6 @@
 /* spike_body: one range of targets in one tick, in plain C that the compiler turns into vectors; each spike_<isa>.c compiles it for
  * its instruction set. The arithmetic is that of kernels/spike.h, operation for operation, so every set gives the same bits. */
-#ifndef BRR_KERNELS_CPU_SPIKE_BODY_H
-#define BRR_KERNELS_CPU_SPIKE_BODY_H
+#pragma once
 #include <string.h>
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -411,5 +410,3 @@ static void spike_part(const struct spike_tick_args *a, int part, struct spike_p
 }
 
 const struct spike_kernels SPIKE_KERNELS = {.isa = SPIKE_ISA, .part = spike_part};
-
-#endif

@@ -1,6 +1,5 @@
 /* spike_job: the table of spike kernels that each instruction set fills in. Internal to kernels/cpu. */
-#ifndef BRR_KERNELS_CPU_SPIKE_JOB_H
-#define BRR_KERNELS_CPU_SPIKE_JOB_H
+#pragma once
 #include "kernels/op.h"
 
 /* Result of one range of targets. Its fired neurons lie in the new list from the index of the range's first neuron on. */
@@ -16,5 +15,3 @@ struct spike_kernels {
     void (*part)(const struct spike_tick_args *a, int part, struct spike_part *ret);
 };
 extern const struct spike_kernels spike_kernels_base, spike_kernels_avx2, spike_kernels_avx512;
-
-#endif

@@ -2,8 +2,7 @@
  *   c_i = Σ_{k≤i} Δ_k·A;  Y_i = Σ_{j≤i} (C_i·B_j)·e^{c_i − c_j}·X_j + e^{c_i}·C_i·H;  H' = e^{c_Q}·H + Σ_j e^{c_Q − c_j}·B_j ⊗ X_j,
  * X = Δ·x The sums c are kept in double and only their differences, never above zero, are rounded. A segment ends its chunk early.
  */
-#ifndef BRR_KERNELS_CPU_SSD_CHUNKED_BODY_H
-#define BRR_KERNELS_CPU_SSD_CHUNKED_BODY_H
+#pragma once
 #include "kernels/cpu/scan_forward_body.h"
 
 struct chunk {
@@ -132,5 +131,3 @@ static void chunked_item(const struct scan_job *j, int64_t chunk, int64_t item, 
     for (int64_t i = 0; i < j->share * j->states && j->ht; i++)
         j->ht[state_at + i] = w.state[i % j->states * w.width + i / j->states];
 }
-
-#endif

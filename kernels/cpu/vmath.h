@@ -1,6 +1,5 @@
 /* vmath: float exp and friends as plain branch-free C that compilers vectorise; relative error about 2e-7. */
-#ifndef BRR_KERNELS_CPU_VMATH_H
-#define BRR_KERNELS_CPU_VMATH_H
+#pragma once
 #include <stdint.h>
 #include <string.h>
 
@@ -34,5 +33,3 @@ static inline float vm_sigmoid(float x) {
     float s = 1.0f / (1.0f + e);
     return x < 0 ? e * s : s;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* columns: sums down the rows of a (rows, cols) matrix, in two fixed steps: shares of stretches of rows in F32, added in order in
  * double. What is summed at an element is one of a few terms, two sums at a time. Internal to kernels/cuda. */
-#ifndef BRR_KERNELS_CUDA_COLUMNS_CUH
-#define BRR_KERNELS_CUDA_COLUMNS_CUH
+#pragma once
 #include "kernels/cuda/cuda.cuh"
 
 enum column_term {
@@ -66,5 +65,3 @@ static __device__ inline bool columns_totals(const struct columns &c, struct col
     }
     return true;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * act_put whatever their type. No float atomics; sums go through trees of fixed shape, blocks' shares are added in order.
  * Launches go through CUDA_LAUNCH; launch faults are collected once per op by the table's entry (device.cu), which also makes the
  * stream's device current. */
-#ifndef BRR_KERNELS_CUDA_CUDA_CUH
-#define BRR_KERNELS_CUDA_CUDA_CUH
+#pragma once
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -173,5 +172,3 @@ template <typename real> static __device__ inline real cuda_block_sum(real v, re
     __syncthreads();
     return total;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* cudnn: dense convolutions of stride 1 in bf16 through cuDNN's graph interface, with bias and ReLU in the same kernel, when
  * BRR_CUDNN=1 is in the environment. The library is loaded when first needed. Its plans, whose choice may take seconds, are kept
  * for the process: a stream leaves them to the next one on the device. Internal to kernels/cuda. */
-#ifndef BRR_KERNELS_CUDA_CUDNN_CUH
-#define BRR_KERNELS_CUDA_CUDNN_CUH
+#pragma once
 #include "kernels/cuda/cuda.cuh"
 
 enum cudnn_what { CUDNN_FORWARD, CUDNN_DATA_GRADIENT, CUDNN_FILTER_GRADIENT };
@@ -25,5 +24,3 @@ int cudnn_run(struct stream *s, const struct cudnn_convolution *c, void *workspa
 void cudnn_close(struct cudnn *c); /* the stream still exists and is idle; NULL is fine */
 /* Row of cuda_parts. */
 void cudnn_describe(struct device_part *part);
-
-#endif

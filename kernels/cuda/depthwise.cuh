@@ -1,6 +1,5 @@
 /* depthwise: a depthwise convolution as its kernels see it (depthwise.cu, depthwise_wide.cu). Internal to kernels/cuda. */
-#ifndef BRR_KERNELS_CUDA_DEPTHWISE_CUH
-#define BRR_KERNELS_CUDA_DEPTHWISE_CUH
+#pragma once
 #include "kernels/cuda/cuda.cuh"
 
 struct depthwise_job {
@@ -20,5 +19,3 @@ void depthwise_wide_forward(struct stream *s, const struct depthwise_job *j);
 int64_t depthwise_wide_stretches(const struct depthwise_job *j); /* shares of the backward pass */
 /* Everything but the sums over the shares. */
 void depthwise_wide_backward(struct stream *s, const struct depthwise_job *j);
-
-#endif

@@ -7,8 +7,7 @@
  * by the first input. With X3 the products of the hidden layers run on tensor cores, each as three of bfloat16 (mlp_multiply).
  * Gradients are added to (or, for a first tile, written as) the block's own row of partial sums; the blocks'
  * rows are added in order by geodesic_add. */
-#ifndef BRR_KERNELS_CUDA_GEODESIC_MLP_CUH
-#define BRR_KERNELS_CUDA_GEODESIC_MLP_CUH
+#pragma once
 #include "kernels/cuda/mma.cuh"
 
 extern "C" {
@@ -281,5 +280,3 @@ static __device__ void mlp_tile_backward(const struct mlp_weights w, struct mlp_
 void mlp_transpose(struct stream *s, struct mlp_shape n, const float *params, int64_t ld, int64_t groups, float *w2t);
 /* out (groups rows, ld apart) += the sums, in order, of `blocks` rows of `count` partial sums each. */
 void geodesic_add(struct stream *s, const float *partial, int64_t blocks, int64_t count, int64_t groups, float *out, int64_t ld);
-
-#endif

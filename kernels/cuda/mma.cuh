@@ -9,8 +9,7 @@
  *   a[3] row g + 8, k 2t + 8, 2t + 9     d[2], d[3] row g + 8, columns 2t, 2t + 1
  * So the sums of two neighbouring products (columns 0..7 and 8..15), packed in pairs, are the A of a product that follows:
  *   a = {pack(d0[0], d0[1]), pack(d0[2], d0[3]), pack(d1[0], d1[1]), pack(d1[2], d1[3])}  (mma_pack_a). */
-#ifndef BRR_KERNELS_CUDA_MMA_CUH
-#define BRR_KERNELS_CUDA_MMA_CUH
+#pragma once
 #include "kernels/cuda/cuda.cuh"
 
 static __device__ inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
@@ -94,5 +93,3 @@ static __device__ inline void mma_load_b_trans(uint32_t (&b)[2][2], const __nv_b
     b[1][0] = r[2];
     b[1][1] = r[3];
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* nvml: what the driver's management library tells of a device: temperature, power, memory errors, why its clocks are held down.
  * The library comes with the driver and is loaded when somebody asks. Devices are found by their address on the PCI bus, since NVML
  * counts all of a machine and CUDA those that CUDA_VISIBLE_DEVICES leaves. One thread at a time per handle. */
-#ifndef BRR_KERNELS_CUDA_NVML_CUH
-#define BRR_KERNELS_CUDA_NVML_CUH
+#pragma once
 #include <stddef.h>
 
 extern "C" {
@@ -17,5 +16,3 @@ void nvml_close(struct nvml *n); /* NULL is fine */
 void nvml_read(struct nvml *n, struct device_health *ret);
 /* The driver's own number ("580.159.03"); "" without. */
 void nvml_driver_version(char *ret, size_t size);
-
-#endif

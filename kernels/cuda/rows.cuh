@@ -1,7 +1,6 @@
 /* rows: a warp takes a row of activations in 16-byte pieces and keeps it in registers, so that norms read each value once. Piece k
  * of a lane begins at column (k·32 + lane)·WIDE; sums over the warp go through a butterfly. Internal to kernels/cuda. */
-#ifndef BRR_KERNELS_CUDA_ROWS_CUH
-#define BRR_KERNELS_CUDA_ROWS_CUH
+#pragma once
 #include "kernels/cuda/vector.cuh"
 
 enum {
@@ -87,5 +86,3 @@ template <bool BF16, int P> struct row_part {
         else                                                                                                                       \
             LAUNCH(false, 8);                                                                                                      \
     } while (0)
-
-#endif

@@ -17,8 +17,7 @@
  * TAPS_COLUMNS and TAPS_STRIDED give an output row the same bits: the sums run over the same elements in the same order by the same
  * algorithm (cuda_gemm's `like`). So the choice may depend on the number of windows. B·T must be below 2³¹. Internal to
  * kernels/cuda. */
-#ifndef BRR_KERNELS_CUDA_TAPS_CUH
-#define BRR_KERNELS_CUDA_TAPS_CUH
+#pragma once
 #include "kernels/cuda/weights.cuh"
 
 enum taps_way { TAPS_INPUT, TAPS_COLUMNS, TAPS_STRIDED };
@@ -44,5 +43,3 @@ int taps_gradient(struct stream *s, const struct taps *t, const struct tensor *o
 
 /* dw (A,C,K) += Σ over `parts` of packed (parts,A,pitch), whose rows hold K taps of `width`; the parts are added in order. */
 void taps_unpack(struct stream *s, const float *packed, int64_t parts, int64_t pitch, int64_t width, const struct tensor *dw);
-
-#endif

@@ -1,8 +1,7 @@
 /* teams: a team of T threads takes a row of activations, a piece of 16 bytes for each thread. The teams of a block walk down a
  * stretch of rows together, so that sums down the columns stay in registers while the rows are read once. Internal to kernels/cuda.
  */
-#ifndef BRR_KERNELS_CUDA_TEAMS_CUH
-#define BRR_KERNELS_CUDA_TEAMS_CUH
+#pragma once
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/rows.cuh"
 
@@ -96,5 +95,3 @@ static __device__ inline void team_share(const struct columns &c, int which, int
         else                                                                                                                       \
             LAUNCH(false, 128);                                                                                                    \
     } while (0)
-
-#endif

@@ -1,7 +1,6 @@
 /* vector: accesses of 16 bytes to activations, WIDE elements at once: 8 of bf16, 4 of F32. Address and leading dimension must be
  * multiples of 16 bytes (act_is_wide). Internal to kernels/cuda. */
-#ifndef BRR_KERNELS_CUDA_VECTOR_CUH
-#define BRR_KERNELS_CUDA_VECTOR_CUH
+#pragma once
 #include "kernels/cuda/cuda.cuh"
 
 /* Whether all pieces of `wide` elements at multiples of `wide` columns lie on 16 bytes; an absent activation does. */
@@ -71,5 +70,3 @@ static __device__ inline int64_t piece_first_row(const struct piece_grid &g) {
 static __device__ inline int64_t piece_row_step(const struct piece_grid &g) {
     return (int64_t)gridDim.x * (PIECE_THREADS >> g.shift);
 }
-
-#endif

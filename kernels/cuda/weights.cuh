@@ -2,8 +2,7 @@
  * with a version (kernels/op.h) are made once for each version and stream, and their memory is kept until the stream closes or the
  * weights' memory is freed. Recorded work relies on copies where the version says that it may (WEIGHTS_CONSTANT,
  * WEIGHTS_UNCHANGED); other weights it copies itself, each once. Internal to kernels/cuda. */
-#ifndef BRR_KERNELS_CUDA_WEIGHTS_CUH
-#define BRR_KERNELS_CUDA_WEIGHTS_CUH
+#pragma once
 #include "kernels/cuda/cuda.cuh"
 
 /* w (A,C,K) as rows of `pitch`: row a holds w[a][c][k] at k·C + c, or flipped, as rows of A: row c holds w[a][c][K−1−k] at k·A + a.
@@ -25,5 +24,3 @@ int cuda_weights(struct stream *s, const struct weights_job *j, void *room, stru
 
 /* device.cu's hooks: the copies of a stream, or of weights in [from, from + bytes), are dropped. */
 void cuda_weights_forget(struct device *dev, const struct stream *s, const void *from, size_t bytes);
-
-#endif

@@ -4,8 +4,7 @@
  * Ticks count from 1. Injections are staged for a tick to come. Changes of weights, parameters and areas, and deletions, act from
  * the next tick on. A network keeps the fraction bits it was built with while every neuron's inputs fit; a change that breaks this
  * lowers them. The divisor k of a source counts the synapses it was built with, those deleted later too. */
-#ifndef BRR_BURST_BURST_H
-#define BRR_BURST_BURST_H
+#pragma once
 #include "base/world.h"
 #include "burst/burst_data.h"
 #include "burst/connectome.h"
@@ -90,5 +89,3 @@ int burst_save(struct burst *b, struct burst_state *ret, struct err *err);
 /* Into a network of the same arrays; it goes on exactly as the one that was saved, but that options.every_tick stays. Checked as a
  * stranger's file: INVALID names the array and the index, and nothing has changed. */
 int burst_restore(struct burst *b, const struct burst_state *state, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* burst_data: what goes into a network of spiking neurons and what comes out of it: injections, frames of fired neurons, states.
  * Plain data for programs that read and write files of networks without running one; the engine is burst/burst.h. Any thread. */
-#ifndef BRR_BURST_BURST_DATA_H
-#define BRR_BURST_BURST_DATA_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -44,5 +43,3 @@ struct burst_state {
     int64_t n_ledger_ticks, n_ledger_ids;
 };
 void burst_state_done(struct burst_state *state);
-
-#endif

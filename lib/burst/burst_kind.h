@@ -1,6 +1,5 @@
 /* burst_kind: the configuration of a job of kind burst, as its keys write it (burst_kind.c). */
-#ifndef BRR_BURST_BURST_KIND_H
-#define BRR_BURST_BURST_KIND_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ struct burst_config {
     int64_t rates_every, membranes_every; /* ticks; 0 = none */
     int64_t ledger;                       /* newest ticks whose spikes are written; 0 = none */
 };
-
-#endif

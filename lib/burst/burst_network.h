@@ -1,7 +1,6 @@
 /* burst_network: the network of a burst job and what goes into it: loaded or generated, and driven by the injections that the job
  * names. One owner. */
-#ifndef BRR_BURST_BURST_NETWORK_H
-#define BRR_BURST_BURST_NETWORK_H
+#pragma once
 #include "burst/burst.h"
 #include "burst/burst_kind.h"
 #include "store/digest.h"
@@ -31,5 +30,3 @@ int burst_network_start(struct burst_network *n, const struct burst_config *conf
 int burst_network_drive(const struct burst_config *config, struct burst *b, int64_t n, uint64_t *driven, struct err *err);
 /* The largest number of ticks that burst_network_drive takes at once. */
 int64_t burst_network_drive_most(const struct burst_config *config, const struct burst *b);
-
-#endif

@@ -2,8 +2,7 @@
  * DIR/NAME.part, is cut back to where a checkpoint was when the job resumes, and gets its name at the end; so a job that was killed
  * leaves the same bytes as one that was not. Also counts what a result tells. One owner, one thread; all
  * functions that write may block on the volume. */
-#ifndef BRR_BURST_BURST_OUTPUT_H
-#define BRR_BURST_BURST_OUTPUT_H
+#pragma once
 #include "base/json.h"
 #include "burst/burst.h"
 #include "burst/burst_kind.h"
@@ -50,5 +49,3 @@ int burst_output_sync(struct burst_output *o, struct json_writer *counts, struct
 int burst_output_finish(struct burst_output *o, struct err *err);
 /* Members of the result object. */
 void burst_output_result(const struct burst_output *o, struct json_writer *w);
-
-#endif

@@ -1,7 +1,6 @@
 /* burst_parts: the engine's inside, shared by burst.c (ticks), burst_device.c (where its arrays lie), burst_ring.c (sums),
  * burst_change.c and burst_state.c. Internal to lib/burst. */
-#ifndef BRR_BURST_BURST_PARTS_H
-#define BRR_BURST_BURST_PARTS_H
+#pragma once
 #include "burst/burst.h"
 #include "kernels/op.h"
 
@@ -77,5 +76,3 @@ void burst_list_power(struct burst *b);
 /* array: what messages call the list, "state.pending"; NULL: its elements are injections 0, 1, … */
 int burst_check_injections(const struct burst *b, uint64_t tick, const char *array, const struct burst_injection *list, int64_t n,
                            struct err *err);
-
-#endif

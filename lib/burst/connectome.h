@@ -3,8 +3,7 @@
  * (burst/wiring.h). Lies in host memory, one owner, one thread; nothing here reads or writes files.
  *
  * Meaning of the parameters: kernels/spike.h and docs/burst.md. */
-#ifndef BRR_BURST_CONNECTOME_H
-#define BRR_BURST_CONNECTOME_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -135,5 +134,3 @@ void connectome_apply_areas(struct connectome *c);
 /* The arrays of a network file again, the synapses sorted by source and target: malloc'd, one free of *ret_memory for all. v is
  * the membrane as it is. */
 int connectome_export(const struct connectome *c, struct connectome_arrays *ret, void **ret_memory, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* connectome_rows: how rows of a connectome are filled. Internal to lib/burst: connectome and wiring. */
-#ifndef BRR_BURST_CONNECTOME_ROWS_H
-#define BRR_BURST_CONNECTOME_ROWS_H
+#pragma once
 #include <stddef.h>
 
 #include "burst/connectome.h"
@@ -28,5 +27,3 @@ static inline void connectome_set(struct connectome *c, int64_t at, struct conne
 int connectome_whole_divisors(struct connectome *c, const uint32_t *whole, struct err *err);
 /* Once all rows are filled and net.flags, area and base_psp (of packed rows) are set: sorts rows, sums up inputs, scales. */
 int connectome_finish(struct connectome *c, struct err *err);
-
-#endif

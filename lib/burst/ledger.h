@@ -1,7 +1,6 @@
 /* ledger: who fired in the newest ticks of a network. Dense in time: it holds each of its ticks, also one without a spike; the
  * oldest ticks leave when there are too many ticks or spikes. One owner, one thread. */
-#ifndef BRR_BURST_LEDGER_H
-#define BRR_BURST_LEDGER_H
+#pragma once
 #include "base/err.h"
 #include "burst/burst_data.h"
 
@@ -29,5 +28,3 @@ void ledger_each(const struct ledger *l, int64_t most, ledger_sink *sink, void *
 /* As a part of a state, and back: INVALID names the array and the index. A state without one leaves the ledger empty. */
 int ledger_save(const struct ledger *l, struct burst_state *state, struct err *err);
 int ledger_restore(struct ledger *l, const struct burst_state *state, struct err *err);
-
-#endif

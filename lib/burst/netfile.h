@@ -1,7 +1,6 @@
 /* netfile: networks of spiking neurons as safetensors files (docs/burst.md), and their snapshots: a snapshot is a network file that
  * has the state too, so it may stand wherever a network does and goes on where it was. Any thread. */
-#ifndef BRR_BURST_NETFILE_H
-#define BRR_BURST_NETFILE_H
+#pragma once
 #include "burst/burst_data.h"
 #include "burst/connectome.h"
 #include "store/digest.h"
@@ -33,5 +32,3 @@ int netfile_save(const char *path, const struct connectome *c, const struct burs
 int netfile_save_state(const char *path, const struct burst_state *state, const char *note, char ret_sha256[DIGEST_HEX_SIZE],
                        struct err *err);
 int netfile_load_state(const char *path, struct burst_state *ret, char **ret_note, struct err *err);
-
-#endif

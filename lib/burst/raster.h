@@ -2,8 +2,7 @@
  * neurons that fires. Memory and file are bounded for any number of neurons and ticks: of many neurons an even sample is drawn, in
  * which neurons that fire take the rows of silent neighbours, many ticks share a column, and beyond RASTER_MOST_AREAS areas the
  * small ones are drawn as one. One thread per raster. */
-#ifndef BRR_BURST_RASTER_H
-#define BRR_BURST_RASTER_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -27,5 +26,3 @@ void raster_free(struct raster *r); /* NULL is fine */
 void raster_add(struct raster *r, int64_t tick, const uint32_t *ids, int64_t n);
 /* Writes atomically. subtitle may be NULL. */
 int raster_save(const struct raster *r, const char *path, const char *title, const char *subtitle, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* selftest_tick: checks that a device computes ticks of a small spiking network correctly. The network is the same on every device.
  * Opens the device itself; any thread. */
-#ifndef BRR_BURST_SELFTEST_TICK_H
-#define BRR_BURST_SELFTEST_TICK_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -13,5 +12,3 @@ struct selftest_tick {
     double seconds;
 };
 int selftest_tick(const char *device, int threads, struct selftest_tick *ret, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* spikefile: what goes into a network and what comes out of it, as files: injections as a table, fired neurons as numpy's .npy. */
-#ifndef BRR_BURST_SPIKEFILE_H
-#define BRR_BURST_SPIKEFILE_H
+#pragma once
 #include "base/fsio.h"
 #include "burst/burst_data.h"
 
@@ -28,5 +27,3 @@ int spikefile_open(struct spikefile *f, const char *path, struct err *err);
 int spikefile_add(struct spikefile *f, const struct burst_frame *frame, struct err *err);
 int spikefile_close(struct spikefile *f, struct err *err);
 void spikefile_abort(struct spikefile *f);
-
-#endif

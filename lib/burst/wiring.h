@@ -1,7 +1,6 @@
 /* wiring: networks drawn from a seed: the same numbers give the same network on every machine and with any number of threads. Draws
  * are base/rng's, one sequence per source neuron (RNG_WIRING). */
-#ifndef BRR_BURST_WIRING_H
-#define BRR_BURST_WIRING_H
+#pragma once
 #include "burst/connectome.h"
 
 enum wiring_kind {
@@ -30,5 +29,3 @@ void wiring_default(struct wiring *w); /* 1,000 random neurons with 100 synapses
 int wiring_kind_of(const char *name, enum wiring_kind *ret, struct err *err);
 /* max_bytes as in connectome_new. */
 int wiring_make(const struct wiring *w, int64_t max_bytes, struct connectome **ret, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* alarms: the rule by which an alarm goes on and off, and the thresholds that a model has for a wanted number of false alarms.
  * The rule is hysteresis over the alarm trace at 256 Hz, without morphology, closing or merging; an alarm that went on stays on for
  * at least `latch` samples, so that a seizure whose probability flickers raises one alarm. Pure arithmetic; any thread. */
-#ifndef BRR_DETECT_ALARMS_H
-#define BRR_DETECT_ALARMS_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -54,5 +53,3 @@ const struct alarm_set *alarm_sets_find(const struct alarm_sets *sets, double ra
 void alarm_sets_to_json(const struct alarm_sets *sets, struct json_writer *w, const char *key); /* an array */
 /* INVALID: thresholds, rates or samples that cannot be. */
 int alarm_sets_from_json(const struct json *array, struct alarm_sets *ret, struct err *err);
-
-#endif

@@ -2,8 +2,7 @@
  * (seizure_feature_from_name knows their names), with its initial weights and the thresholds below, and the trained networks `ward`
  * and `demo`, which lie beside the programs (models/NAME.md are their cards). They are ordinary model files in the cache, always
  * the same bytes, so that whatever takes a model file takes them. Any thread; builtin_write waits for the volume. */
-#ifndef BRR_DETECT_BUILTIN_H
-#define BRR_DETECT_BUILTIN_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -27,5 +26,3 @@ extern const char *const builtin_trained[BUILTIN_TRAINED];
 bool builtin_is_trained(const char *name);
 /* Where a trained model of this name is installed: ../share/brrd/models of the program. NOT_FOUND for other names. */
 int builtin_installed(const char *name, char *ret, size_t size, struct err *err);
-
-#endif

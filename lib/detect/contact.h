@@ -3,8 +3,7 @@
  * disconnected, or its samples are missing) or clipped (more than 1 % of its samples beyond ±2,000 µV, which no scalp EEG
  * reaches). A pure function of the samples, whatever the chunks, so that it holds for streams and for cached recordings, which have
  * no raw samples. One thread at a time. */
-#ifndef BRR_DETECT_CONTACT_H
-#define BRR_DETECT_CONTACT_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ bool contact_bad(struct contact *c, int64_t sample);
 /* The state, for snapshots; load into a new one of as many channels. */
 void contact_save(const struct contact *c, struct str *out);
 int contact_load(struct contact *c, struct unpack *in, struct err *err);
-
-#endif

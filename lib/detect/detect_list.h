@@ -1,8 +1,7 @@
 /* detect_list: recordings.jsonl in the folder of a detect job: one line per recording that is done or failed, in order of
  * completion while the job runs and in path order when it has ended; the events files are in events/ beside it. A job resumes from
  * it, and its results are read from it. A list belongs to one thread. */
-#ifndef BRR_DETECT_DETECT_LIST_H
-#define BRR_DETECT_DETECT_LIST_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ void detect_list_end(struct detect_list *list); /* takes NULL */
 /* Replaces the whole list atomically: `row` returns row i. */
 typedef void detect_list_row_fn(void *ctx, int64_t i, struct detect_row *ret);
 int detect_list_write(const char *path, int64_t n, detect_list_row_fn *row, void *ctx, struct err *err);
-
-#endif

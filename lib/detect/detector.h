@@ -1,8 +1,7 @@
 /* detector: a loaded model, immutable and shared by any number of timelines (detect/timeline.h), on one device. Runs waiting
  * windows of many timelines in batches; on the CPU a result does not depend on the other windows of its batch. The device's thread.
  */
-#ifndef BRR_DETECT_DETECTOR_H
-#define BRR_DETECT_DETECTOR_H
+#pragma once
 #include "detect/model_image.h"
 
 struct device;
@@ -50,5 +49,3 @@ int detector_side_by_side(const struct detector *d, int64_t *ret_windows);
  * where so many wait: the device is waited for once for each batch. The bits do not depend on it. */
 int detector_run(struct detector *d, struct stream *s, struct timeline *const *timelines, int n, int64_t max_windows,
                  int64_t *ret_windows, struct err *err);
-
-#endif

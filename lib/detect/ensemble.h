@@ -1,7 +1,6 @@
 /* ensemble: one model file of several, of one shape and one input, whose networks answer together: the mean of their logits
  * (seizure_config.members). Needs no network, so that brrctl can write it. Any thread. */
-#ifndef BRR_DETECT_ENSEMBLE_H
-#define BRR_DETECT_ENSEMBLE_H
+#pragma once
 #include "base/err.h"
 #include "store/digest.h"
 
@@ -11,5 +10,3 @@
  * their SHA-256. INVALID: files that differ in network, input or hop, or are ensembles.
  */
 int ensemble_write(const char *const *paths, int n, const char *to, char ret_sha256[DIGEST_HEX_SIZE], struct err *err);
-
-#endif

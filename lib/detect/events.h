@@ -2,8 +2,7 @@
  * and a whole recording give the same events. Pure arithmetic; one thread per object.
  * hysteresis (on, off, min_onset, min_offset) → opening → closing → look back to where the trace rose to off → minimum duration →
  * merge gap → rejecter → split above the maximum (pieces are not merged again) → confidence. Definitions: docs/models.md. */
-#ifndef BRR_DETECT_EVENTS_H
-#define BRR_DETECT_EVENTS_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -77,5 +76,3 @@ void events_trace_done(struct events_trace *t);
 /* The events of events_find with confidence 0. Several threads may search one trace. */
 int events_find_spans(const struct events_config *config, const struct events_trace *trace, struct event **ret, int64_t *ret_count,
                       struct err *err);
-
-#endif

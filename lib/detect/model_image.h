@@ -1,7 +1,6 @@
 /* model_image: the contents of a model file in memory, read and checked, before they are uploaded to a device (detect/detector.h).
  * Needs no device. Any thread; model_image_open waits for the volume of the file. */
-#ifndef BRR_DETECT_MODEL_IMAGE_H
-#define BRR_DETECT_MODEL_IMAGE_H
+#pragma once
 #include "base/cleanup.h"
 #include "detect/modelfile.h"
 #include "store/safetensors.h"
@@ -43,5 +42,3 @@ OWNABLE(struct model_image, model_image_close)
 /* Loads the parameters of a network of the image's configuration. */
 struct stream;
 int model_image_upload(const struct model_image *image, struct seizure_net *net, struct stream *s, struct err *err);
-
-#endif

@@ -8,8 +8,7 @@
  * one that began as it, is given to others, such as the sources of its data; `brr.most_missing` (whole number): how many channels
  * of its montage a recording may lack; `brr.card` (JSON): where the model comes from, for people (train/train_card.h). Any thread.
  */
-#ifndef BRR_DETECT_MODELFILE_H
-#define BRR_DETECT_MODELFILE_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -75,5 +74,3 @@ int modelfile_patients(const char *path, char **ret, struct err *err);
 struct safetensors;
 int modelfile_parse(const struct safetensors *st, const char *path, struct modelfile *ret, struct err *err);
 int modelfile_parse_patients(const struct safetensors *st, const char *path, char **ret, struct err *err);
-
-#endif

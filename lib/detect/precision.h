@@ -1,8 +1,7 @@
 /* precision: how far a network in bf16 is from the same weights in fp32: logits of both over windows that depend on the model's
  * shape alone, noise with a rhythm in its second half. The greatest difference that a model allows is in its file
  * (modelfile.bf16_bound). The device's thread. */
-#ifndef BRR_DETECT_PRECISION_H
-#define BRR_DETECT_PRECISION_H
+#pragma once
 #include "detect/model_image.h"
 
 struct device;
@@ -18,5 +17,3 @@ int precision_logits(struct device *dev, const struct model_image *image, enum d
 double precision_difference(const float *a, const float *b, int64_t n);
 /* The image's network in bf16 against fp32. PRECONDITION: they differ by more than the file allows. */
 int precision_check(struct device *dev, const struct model_image *image, struct stream *s, double *ret_difference, struct err *err);
-
-#endif

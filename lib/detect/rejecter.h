@@ -1,7 +1,6 @@
 /* rejecter: a logistic function of a few features of a finished event, which drops events that look like false alarms, and its fit
  * to labelled events. Arithmetic in double; any thread. Definitions: docs/models.md. */
-#ifndef BRR_DETECT_REJECTER_H
-#define BRR_DETECT_REJECTER_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -37,5 +36,3 @@ enum { REJECTER_LEAST = 3 };
 /* Bias and weights with the least Σ ln(1 + exp(−y·sum)) + Σ v²/2, y = ±1, v the weights of standardised features; on and off stay.
  * PRECONDITION: too few events of a kind. */
 int rejecter_fit(const struct rejecter_event *events, int64_t n, struct event_rejecter *ret, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* retune: a copy of a model file with other thresholds of events and alarms, and another rejecter of events or none; tensors and
  * all other metadata stay as they are. Needs no network, so that brrctl can do it. Any thread. */
-#ifndef BRR_DETECT_RETUNE_H
-#define BRR_DETECT_RETUNE_H
+#pragma once
 #include "base/err.h"
 #include "store/digest.h"
 
@@ -14,5 +13,3 @@ struct retune {
 };
 /* Writes `to` atomically, also over `from`. INVALID: not a seizure model, or no thresholds. */
 int retune_model(const char *from, const char *to, const struct retune *retune, char ret_sha256[DIGEST_HEX_SIZE], struct err *err);
-
-#endif

@@ -6,8 +6,7 @@
  * kernels/op. A net owns parameters, gradients and activations on one device, each one allocation cut by a table (lib/nn/param,
  * plan). One thread at a time. x (B,T,C) F32 channel-last, logits (B,T) F32; T divisible by 16. Tensor names and shapes of
  * checkpoints are PyTorch's (docs/models.md). */
-#ifndef BRR_DETECT_SEIZURE_H
-#define BRR_DETECT_SEIZURE_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -132,5 +131,3 @@ int seizure_infer_step(struct seizure_net *net, struct stream *s, const struct t
  * (steps·B,SEIZURE_STEP) hold all rows of the first step, then those of the second. The same bits. No ensembles. */
 int seizure_infer_steps(struct seizure_net *net, struct stream *s, const struct tensor *x, int steps, const struct tensor *state,
                         struct tensor *logits, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* seizure_net: the internal structure of the detector's network, shared by the work that all types have (seizure.c), the wiring of
  * each type (seizure_unet.c, seizure_causal.c, seizure_feature.c), the initialisation (seizure_init.c) and the folded inference
  * weights (seizure_table.c). Internal to lib/detect. */
-#ifndef BRR_DETECT_SEIZURE_NET_H
-#define BRR_DETECT_SEIZURE_NET_H
+#pragma once
 #include "detect/seizure.h"
 #include "nn/blocks.h"
 #include "nn/causal.h"
@@ -93,5 +92,3 @@ int64_t seizure_net_padded_count(struct seizure_net *net);
 void seizure_net_place_padded(struct seizure_net *net, float *device_memory);
 /* Refreshes the folded weights if parameters changed since the last refresh. */
 int seizure_net_fold(struct seizure_net *net, struct stream *s, struct err *err);
-
-#endif

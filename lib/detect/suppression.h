@@ -16,8 +16,7 @@
  *
  * A burst of variance V fades below the threshold only 0.1047 s · ln(V / 12.5 µV²) after its end: 0.5 s at 38 µV root mean square.
  * That much of every suppression counts as activity, as in the published method. */
-#ifndef BRR_DETECT_SUPPRESSION_H
-#define BRR_DETECT_SUPPRESSION_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -75,5 +74,3 @@ void suppression_totals(const struct suppression *s, struct suppression_totals *
  */
 void suppression_save(const struct suppression *s, struct str *out);
 int suppression_load(struct suppression *s, struct unpack *in, struct err *err);
-
-#endif

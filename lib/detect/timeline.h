@@ -7,8 +7,7 @@
  * a segment are padded on the left; no alarm begins before one of them has TIMELINE_ALARM_SIGNAL samples of signal (a whole window,
  * where that is shorter), and while channels without a usable signal (detect/contact.h) make a decision void, the alarm rule takes
  * 0. In memory: two windows of samples, the newest push, and TIMELINE_MAX_PENDING waiting windows. One thread at a time. */
-#ifndef BRR_DETECT_TIMELINE_H
-#define BRR_DETECT_TIMELINE_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -121,5 +120,3 @@ int timeline_save(struct timeline *t, struct str *out, struct err *err);
 /* Into a new timeline made with the same model, source, options and callbacks. DATA_LOSS: the bytes are corrupt or belong to
  * another model, source or options; the timeline can only be freed then. */
 int timeline_load(struct timeline *t, struct unpack *in, struct err *err);
-
-#endif

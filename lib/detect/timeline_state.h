@@ -1,6 +1,5 @@
 /* timeline_state: the state of a timeline, shared by the files that implement it. One thread at a time. */
-#ifndef BRR_DETECT_TIMELINE_STATE_H
-#define BRR_DETECT_TIMELINE_STATE_H
+#pragma once
 #include "detect/contact.h"
 #include "detect/timeline.h"
 
@@ -78,5 +77,3 @@ int timeline_run_marks(struct timeline *t, struct err *err);
 /* The newest probabilities of an alarm window, and all of a window of the grid; p: one for each sample of the window. */
 int timeline_complete_alarm(struct timeline *t, const struct item *item, const float *p, struct err *err);
 int timeline_complete_record(struct timeline *t, const struct item *item, const float *p, struct err *err);
-
-#endif

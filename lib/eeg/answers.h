@@ -1,8 +1,7 @@
 /* answers: what readers said about spans of a recording, kept as its label file (X_events.tsv) with the columns reader and comment.
  * Time that no reader has judged keeps the labels that the recording has anyway; without labels it is of the type unknown, which
  * training and scores leave out. Times are seconds of file time. Any thread; one writer of a file at a time. */
-#ifndef BRR_EEG_ANSWERS_H
-#define BRR_EEG_ANSWERS_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -48,5 +47,3 @@ struct answers_file {
     bool force;
 };
 int answers_write(const struct answers *a, const struct answers_file *file, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* bids: names and side files of a dataset in the Brain Imaging Data Structure (EEG; bids-specification.readthedocs.io, version
  * 1.9.0), and what a folder lacks to be one. Knows no events: those are eeg/events. Pure functions over files; any thread. */
-#ifndef BRR_EEG_BIDS_H
-#define BRR_EEG_BIDS_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -34,5 +33,3 @@ int bids_write_recording(const char *root, const struct bids_name *name, const s
 typedef void bids_lack_fn(void *ctx, const char *text);
 void bids_check_dataset(const char *root, bids_lack_fn *lack, void *ctx);
 void bids_check_recording(const char *root, const char *relative_path, const struct eeg_info *info, bids_lack_fn *lack, void *ctx);
-
-#endif

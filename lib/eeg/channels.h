@@ -1,7 +1,6 @@
 /* channels: which signals of a file feed a montage, and whether they can: all of one rate, and each a voltage. Looks at headers
  * only. Pure functions, any thread. */
-#ifndef BRR_EEG_CHANNELS_H
-#define BRR_EEG_CHANNELS_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ int channels_add_rename(struct str *rules, const char *pattern, const char *name
 /* Checks the units of n signals: PRECONDITION names one that is no voltage. ret_faults (size) receives a sentence on signals
  * without a unit, which are read as µV, or "". */
 int channels_check_units(const struct eeg_info *info, const int *signals, int n, char *ret_faults, size_t size, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* correction: an answer of a reader about a recording, saved in the label file of that recording below a folder of answers, beside
  * a link to the recording, so that the folder is a data source. The recording and its own labels stay as they are. A process that
  * ends within a save leaves the old label file or the new one. Any thread, any number of processes. */
-#ifndef BRR_EEG_CORRECTION_H
-#define BRR_EEG_CORRECTION_H
+#pragma once
 #include "eeg/answers.h"
 #include "store/digest.h"
 
@@ -46,5 +45,3 @@ int correction_read(const struct correction_place *place, struct answers *ret, c
  * withdraw; UNAVAILABLE: another program keeps the folder locked; errors of the recording, of its labels and of the volume. */
 int correction_save(const struct correction_place *place, const struct correction *c, const char *seen, struct answers *ret,
                     correction_revision ret_revision, struct err *err);
-
-#endif

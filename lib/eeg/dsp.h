@@ -3,8 +3,7 @@
  * channel, so the bits do not depend on chunking, on the other channels, or on the instruction set (no contraction).
  * Rows have `lanes` doubles (dsp_lanes: channels rounded up to a multiple of 8), 64-byte aligned. One thread at a time per object.
  */
-#ifndef BRR_EEG_DSP_H
-#define BRR_EEG_DSP_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -71,5 +70,3 @@ void resampler_save(const struct resampler *r, struct str *out);
 void resampler_load(struct resampler *r, struct unpack *in);
 /* 256/rate as up/down. */
 void resampler_ratio(const struct resampler *r, int64_t *ret_up, int64_t *ret_down);
-
-#endif

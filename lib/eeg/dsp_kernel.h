@@ -1,7 +1,6 @@
 /* dsp_kernel: the two inner loops of dsp, written once over 8-lane vectors and compiled per instruction set (dsp.c baseline,
  * dsp_avx2.c, dsp_avx512.c). Products and sums are separate operations in a fixed order, so all variants give the same bits. */
-#ifndef BRR_EEG_DSP_KERNEL_H
-#define BRR_EEG_DSP_KERNEL_H
+#pragma once
 #include <stdint.h>
 
 #include "eeg/dsp.h"
@@ -62,6 +61,4 @@ static void cascade(const struct dsp_section *sections, int n_sections, double *
                 *(dsp_v8 *)(void *)(state + (2 * s + k) * lanes + c) = z[s][k];
     }
 }
-#endif
-
 #endif

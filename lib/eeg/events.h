@@ -1,8 +1,7 @@
 /* events: the event files of recordings in every format that brrd writes: their names, writers and readers, as one table. A new
  * format is a row of events_formats.def and a file events_NAME.c with its two functions. Times are seconds of file time (0 = first
  * sample). Pure functions over files; any thread. */
-#ifndef BRR_EEG_EVENTS_H
-#define BRR_EEG_EVENTS_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -98,5 +97,3 @@ int events_path(const struct events_format *format, const char *recording_path, 
 /* Writes a file, atomically. */
 int events_write(const struct events_format *format, const char *path, const struct label_run *runs, size_t n_runs,
                  const struct events_header *header, struct err *err);
-
-#endif

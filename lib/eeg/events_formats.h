@@ -1,6 +1,5 @@
 /* events_formats: the functions behind the table of event formats; for events.c and the files of the formats alone. */
-#ifndef BRR_EEG_EVENTS_FORMATS_H
-#define BRR_EEG_EVENTS_FORMATS_H
+#pragma once
 #include "eeg/events.h"
 
 #define EVENTS_FORMAT(id, name, ending)                                                                                            \
@@ -8,5 +7,3 @@
     int events_read_##id(const char *path, struct events_file *ret, struct err *err);
 #include "eeg/events_formats.def"
 #undef EVENTS_FORMAT
-
-#endif

@@ -6,8 +6,7 @@
  * (band_power) and moves towards M by at most a factor of 2 in 240 s, more slowly within ±25 % of M, so that a seizure hardly moves
  * it. The feature changes every FEATURE_BLOCK samples of a segment. Its bits do not depend on how the rows were divided into calls.
  * One thread at a time per object. */
-#ifndef BRR_EEG_FEATURE_H
-#define BRR_EEG_FEATURE_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -50,5 +49,3 @@ void feature_run(struct feature *f, struct feature_rows in, struct feature_outpu
 /* The state between two calls, for snapshots; load into an object made alike. */
 void feature_save(const struct feature *f, struct str *out);
 void feature_load(struct feature *f, struct unpack *in);
-
-#endif

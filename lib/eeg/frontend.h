@@ -4,8 +4,7 @@
  * cache, training, validation, detection and live streams all read its output. One thread at a time per frontend. Segments: a gap
  * of at most fill_gap_s is filled by holding the last sample (flagged); a longer gap ends the segment, and the filters restart
  * (steady state for the first sample). Output index = time in 1/256 s from file time 0 of the source. */
-#ifndef BRR_EEG_FRONTEND_H
-#define BRR_EEG_FRONTEND_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -135,5 +134,3 @@ int frontend_load(struct frontend *f, struct unpack *in, struct err *err);
  * caller frees the list with montage_channels_free. ERR_INVALID for an unknown montage. */
 int montage_channels(const char *montage, const char *const **ret_names, int *ret_n, struct err *err);
 void montage_channels_free(const char *const *names);
-
-#endif

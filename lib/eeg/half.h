@@ -1,7 +1,6 @@
 /* half: IEEE 754 binary16 to and from float, round to nearest even, subnormals kept: the same bits as the F16C instructions.
  * Pure functions. */
-#ifndef BRR_EEG_HALF_H
-#define BRR_EEG_HALF_H
+#pragma once
 #include <stdint.h>
 #include <string.h>
 
@@ -37,5 +36,3 @@ static inline uint16_t half_from_f32(float f) {
     magnitude += 0xfff + ((magnitude >> 13) & 1);
     return (uint16_t)(sign | ((magnitude - 0x38000000) >> 13));
 }
-
-#endif

@@ -8,8 +8,7 @@
  * In both decaying means a sample counts as at most ten times the mean, so that a short artefact does not hide the next minutes.
  * The output is a fixed sequence of operations on its own channel: its bits do not depend on how the rows were divided into calls.
  * One thread at a time per object. */
-#ifndef BRR_EEG_HISTORY_H
-#define BRR_EEG_HISTORY_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -38,5 +37,3 @@ void history_run(struct history *h, const double *rows, int64_t n, bool held, st
 /* The state between two calls, for snapshots; load into an object made alike. */
 void history_save(const struct history *h, struct str *out);
 void history_load(struct history *h, struct unpack *in);
-
-#endif

@@ -7,8 +7,7 @@
  * "seiz", "seizure" or "seizures", or with one of the eleven TUSZ codes of seizures, is a seizure ("seizure-free" is none); and
  * "unknown" is unsure. A seizure whose text has a question mark is unsure. Only letters belong to a word: "sz_foc" begins with
  * "sz", "Szymon" does not. */
-#ifndef BRR_EEG_LABEL_RULE_H
-#define BRR_EEG_LABEL_RULE_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ const char *label_rule_format(const char *rule, char buf[LABEL_FORMAT_SIZE]);
 /* Writes the rule of a format and n patterns. Errors: INVALID names a pattern that is blank or has a line end; RANGE. */
 enum { LABEL_RULE_SIZE = 4096 };
 int label_rule_write(const char *format, const char *const *patterns, size_t n, char ret[LABEL_RULE_SIZE], struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* label_table: the seizures of many recordings in one table, as people keep them in a spreadsheet and save it as text: a row for
  * each seizure with the name of its recording, its onset, and its end or duration. A row without times says that its recording has
  * no seizure. Times are seconds from the first sample, hours:minutes:seconds, or dates with a time of day. One thread per table. */
-#ifndef BRR_EEG_LABEL_TABLE_H
-#define BRR_EEG_LABEL_TABLE_H
+#pragma once
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -44,5 +43,3 @@ int label_table_next(struct label_table *table, bool *ret_more, struct label_tab
  * state. */
 int label_table_place(const struct label_table *table, const struct label_table_row *row, const struct eeg_info *recording,
                       bool clock, double ret_span_s[2], struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* labels: the seizures of a recording, read from the label file of its corpus. Also the rules that derive patient and split from a
  * path. Times are seconds of file time (0 = first sample). Pure functions over files; any thread. A
  * recording without a label source is not a recording without seizures: see `source`. */
-#ifndef BRR_EEG_LABELS_H
-#define BRR_EEG_LABELS_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -82,5 +81,3 @@ int labels_patient(const char *relative_path, enum labels_patient_rule rule, cha
                    struct err *err);
 /* "train", "dev" or "eval" when a folder of the path has that name, else "". */
 const char *labels_split(const char *relative_path);
-
-#endif

@@ -1,6 +1,5 @@
 /* labels_path: the expected path of a recording's label file. Used by labels.c. Pure; any thread. */
-#ifndef BRR_EEG_LABELS_PATH_H
-#define BRR_EEG_LABELS_PATH_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -9,5 +8,3 @@
 /* Writes the path of a source's label file into buf; false if the source has none for this recording. *ret_fits is false when buf
  * is too small. */
 bool labels_candidate(enum labels_source source, const char *recording_path, char *buf, size_t size, bool *ret_fits);
-
-#endif

@@ -7,8 +7,7 @@
  * reverse), the difference of two electrodes, spherical-spline interpolation when only Fz or Pz are missing, and for electrodes of
  * a bipolar recording the minimum-norm inverse of its derivations followed by the average reference. Anything else is an error.
  * Immutable after montage_new; any thread. */
-#ifndef BRR_EEG_MONTAGE_H
-#define BRR_EEG_MONTAGE_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -62,5 +61,3 @@ int montage_invert(const int *plus, const int *minus, int n_edges, int n_nodes, 
 /* Weights (n_known) of the spherical-spline interpolation (Perrin et al. 1989, order 4, 50 Legendre terms) of one of
  * the 19 electrodes from others; names are cleaned. ERR_INVALID for a name without a known position. */
 int montage_spline(const char *target, const char *const *known, int n_known, double *weights, struct err *err);
-
-#endif

@@ -2,8 +2,7 @@
  * the chains of bipolar-18 over the electrodes that are there, so that Fp1, C3 and O1 give Fp1-C3 and C3-O1; or, where the
  * recording has more of them, the derivations that it holds. For networks: the channels of their own montage that can be made.
  * Pure functions; any thread. */
-#ifndef BRR_EEG_MONTAGE_PARTIAL_H
-#define BRR_EEG_MONTAGE_PARTIAL_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ struct montage_rest {
 /* PRECONDITION when fewer than `least` channels of the montage can be made: names those that can. */
 int montage_rest_of(const char *whole, const char *const *labels, int n_labels, int least, struct montage_rest *ret,
                     struct err *err);
-
-#endif

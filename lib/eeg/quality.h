@@ -1,8 +1,7 @@
 /* quality: defects in the raw signal of a stream: channels that are flat, clipped, missing or noisy, and samples that were
  * lost. It is judged for each second of the source and gathered for the samples of a result, so that what is said of a result is a
  * function of the samples alone, however they were cut into pushes. One thread. */
-#ifndef BRR_EEG_QUALITY_H
-#define BRR_EEG_QUALITY_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,5 +39,3 @@ int quality_take(struct quality *q, int64_t first, int64_t end, struct quality_r
 /* The state, for snapshots; load into a new one made alike. false: the bytes are corrupt, or memory is out. */
 void quality_save(const struct quality *q, struct str *out);
 bool quality_load(struct quality *q, struct unpack *in);
-
-#endif

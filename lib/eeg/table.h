@@ -2,8 +2,7 @@
  * that begin with '#' are comments; blank lines are skipped; line ends and encodings are those of eeg/text.h. A cell may stand in
  * quotes as in RFC 4180, also with separators and line ends inside; a quote that does not end a cell is one of its characters.
  * One thread per table. */
-#ifndef BRR_EEG_TABLE_H
-#define BRR_EEG_TABLE_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -57,5 +56,3 @@ bool table_parse_number(const char *text, double *ret);
 /* A number of the row last read. A blank one (table_is_blank) gives NaN when optional; anything else that is not a number is an
  * error with file, line, column name and text. */
 int table_number(const struct table *table, int column, bool optional, double *ret, struct err *err);
-
-#endif

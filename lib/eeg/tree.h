@@ -2,8 +2,7 @@
  * "derivatives" are left out below the one that is named, as are the "._" files in which macOS keeps attributes. Several names of
  * one file, by links of both kinds, are one recording, and so are files of two formats whose names differ in their endings alone,
  * of which EDF counts; links to folders are not followed. One thread. */
-#ifndef BRR_EEG_TREE_H
-#define BRR_EEG_TREE_H
+#pragma once
 #include <stdbool.h>
 
 #include "base/fsio.h"
@@ -33,5 +32,3 @@ int tree_absent(const char *path, struct err *err);
 bool tree_is_apple_double(const char *path);
 /* True for a small text file that stands for content elsewhere. */
 bool tree_is_pointer(const char *path);
-
-#endif

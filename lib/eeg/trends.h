@@ -1,7 +1,6 @@
 /* trends: hours of EEG at a glance: numbers for each ten seconds of the montage bipolar-18 at 256 Hz. Every column is defined in
  * docs/trends.md, in double precision, so that another program computes the same. Pure functions; any thread. */
-#ifndef BRR_EEG_TRENDS_H
-#define BRR_EEG_TRENDS_H
+#pragma once
 #include "base/err.h"
 
 enum { TRENDS_EPOCH_S = 10, TRENDS_EPOCH = 2560, TRENDS_CHANNELS = 18, TRENDS_CSA_HZ = 20 };
@@ -20,5 +19,3 @@ enum {
 const char *trends_column(int column);
 /* uv: (TRENDS_EPOCH, TRENDS_CHANNELS) in µV, in the order of the montage bipolar-18. All columns are NaN where a sample is NaN. */
 int trends_epoch(const float *uv, double ret[TRENDS_COLUMNS], struct err *err);
-
-#endif

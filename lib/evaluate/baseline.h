@@ -1,8 +1,7 @@
 /* baseline: a built-in model without a network (detect/builtin.h) over the recordings of an evaluation, so that every score can be
  * read beside one of arithmetic. Its feature is computed from the filtered µV that the evaluated model's recordings hold, with that
  * model's montage, and its probabilities, thresholds and events are the built-in model's. */
-#ifndef BRR_EVALUATE_BASELINE_H
-#define BRR_EVALUATE_BASELINE_H
+#pragma once
 #include "evaluate/evaluation.h"
 
 struct baseline;
@@ -14,5 +13,3 @@ void baseline_free(struct baseline *b); /* takes NULL */
 int baseline_add(struct baseline *b, int64_t i, const struct manifest_entry *entry, struct err *err);
 /* An object: name, auroc, on, off, and the scores of its events. */
 void baseline_json(const struct baseline *b, struct json_writer *w);
-
-#endif

@@ -1,6 +1,5 @@
 /* detect_kind: what a detect job asks for: the configuration that its keys are read into. Any thread. */
-#ifndef BRR_EVALUATE_DETECT_KIND_H
-#define BRR_EVALUATE_DETECT_KIND_H
+#pragma once
 #include "work/job_data.h"
 
 struct detect_config {
@@ -10,5 +9,3 @@ struct detect_config {
     int format;        /* of the events files, an index of eeg/events.h */
     int precision;     /* enum task_precision */
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* estimate_manifest: the recordings that an estimate counts, and the estimates of the kinds that read EEG. Any thread. */
-#ifndef BRR_EVALUATE_ESTIMATE_MANIFEST_H
-#define BRR_EVALUATE_ESTIMATE_MANIFEST_H
+#pragma once
 #include "detect/modelfile.h"
 #include "windows/manifest.h"
 #include "work/estimate.h"
@@ -14,5 +13,3 @@ int estimate_manifest(const struct estimate_config *config, const struct modelfi
 int estimate_train(const struct estimate_config *config, struct estimate *ret, struct err *err);
 int estimate_evaluate(const struct estimate_config *config, struct estimate *ret, struct err *err);
 int estimate_detect(const struct estimate_config *config, struct estimate *ret, struct err *err);
-
-#endif

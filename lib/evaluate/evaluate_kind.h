@@ -1,6 +1,5 @@
 /* evaluate_kind: what an evaluate job asks for: the configuration that its keys are read into. Any thread. */
-#ifndef BRR_EVALUATE_EVALUATE_KIND_H
-#define BRR_EVALUATE_EVALUATE_KIND_H
+#pragma once
 #include "work/job_data.h"
 
 enum { EVALUATE_THRESHOLD_MODEL, EVALUATE_THRESHOLD_AUTO };
@@ -19,5 +18,3 @@ struct evaluate_config {
     int64_t plots;
     struct option_list baselines; /* names of built-in models (detect/builtin.h) */
 };
-
-#endif

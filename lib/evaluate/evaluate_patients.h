@@ -1,7 +1,6 @@
 /* evaluate_patients: which of the evaluated patients a model has seen in its training, from the hashes in its file. Internal to
  * lib/train. */
-#ifndef BRR_EVALUATE_EVALUATE_PATIENTS_H
-#define BRR_EVALUATE_EVALUATE_PATIENTS_H
+#pragma once
 #include "base/json.h"
 #include "windows/manifest.h"
 
@@ -17,5 +16,3 @@ int seen_patients_init(struct seen_patients *s, const struct manifest *m, const 
 void seen_patients_done(struct seen_patients *s);
 /* {"known": true, "training": ["sub-01", …], "validation": […], "unseen": […]}: names of the patients evaluated. */
 void seen_patients_json(const struct seen_patients *s, const struct manifest *m, struct json_writer *w, const char *key);
-
-#endif

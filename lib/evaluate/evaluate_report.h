@@ -1,7 +1,6 @@
 /* evaluate_report: what an evaluate task leaves behind: scores, events of each recording, plots, a table and the whole report. The
  * thread that drives the task, except where noted. Internal to lib/evaluate. */
-#ifndef BRR_EVALUATE_EVALUATE_REPORT_H
-#define BRR_EVALUATE_EVALUATE_REPORT_H
+#pragma once
 #include "evaluate/evaluate_state.h"
 
 /* Scores of all recordings under the thresholds in force. */
@@ -13,5 +12,3 @@ int evaluate_report_recording(struct evaluate *e, int index, struct err *err);
 void evaluate_report_baselines(const struct evaluate *e, struct json_writer *w);
 /* report.json: everything; recordings.tsv: a line per recording. */
 int evaluate_report_write(struct evaluate *e, struct err *err);
-
-#endif

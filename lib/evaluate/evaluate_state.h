@@ -1,7 +1,6 @@
 /* evaluate_state: the inside of an evaluate task, shared by its steps (evaluate) and its output files (evaluate_report). Internal
  * to lib/train. */
-#ifndef BRR_EVALUATE_EVALUATE_STATE_H
-#define BRR_EVALUATE_EVALUATE_STATE_H
+#pragma once
 #include "detect/detect_list.h"
 #include "evaluate/baseline.h"
 #include "evaluate/evaluate_kind.h"
@@ -28,5 +27,3 @@ struct evaluate {
     char **mislabelled;       /* per entry that was kept: what its samples said (recording_mislabelled), or NULL */
     char **errors;            /* per entry: why a recording was left out once its samples were wanted, or NULL */
 };
-
-#endif

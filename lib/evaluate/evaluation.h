@@ -4,8 +4,7 @@
  * thresholds on one recording; the choice of the pairs and the scores under the chosen one read every trace once. A trace takes 4
  * bytes per sample of signal, 8 with alarms; those that do not stay in memory are in files (evaluate/traces.h). Ranks share the
  * traces by whole recordings; rank 0 collects them in order, and has the bits of an evaluation by one rank. The device's thread. */
-#ifndef BRR_EVALUATE_EVALUATION_H
-#define BRR_EVALUATE_EVALUATION_H
+#pragma once
 #include "base/world.h"
 #include "detect/detector.h"
 #include "evaluate/traces.h"
@@ -105,5 +104,3 @@ int evaluation_read_trace(const struct evaluation *e, int index, struct trace_va
 int evaluation_trace_path(const struct evaluation_config *config, int64_t entry, char *ret_path, size_t size, int64_t *ret_n,
                           struct err *err);
 void evaluation_recording(const struct evaluation *e, int index, struct evaluation_recording *ret);
-
-#endif

@@ -1,6 +1,5 @@
 /* evaluation_state: the state of an evaluation, shared by the files that implement it. The device's thread only. */
-#ifndef BRR_EVALUATE_EVALUATION_STATE_H
-#define BRR_EVALUATE_EVALUATION_STATE_H
+#pragma once
 #include "detect/timeline.h"
 #include "evaluate/evaluation.h"
 #include "evaluate/flight.h"
@@ -91,5 +90,3 @@ int evaluation_collect(struct evaluation *e, struct err *err);
 
 /* The next step of the search for thresholds, a rejecter and alarm rules, and after the last one the scores. */
 int evaluation_search(struct evaluation *e, bool *ret_done, struct evaluation_result *ret, struct err *err);
-
-#endif

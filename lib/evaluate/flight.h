@@ -1,8 +1,7 @@
 /* flight: recordings of a list that go through a detector side by side, as many as its batches gain from: rows of a network with
  * state, and the last windows of one recording beside the first of the next. Each recording has a seat while it is under way. What
  * a recording gives does not depend on the others, and its end is reported in the order of the list. The device's thread. */
-#ifndef BRR_EVALUATE_FLIGHT_H
-#define BRR_EVALUATE_FLIGHT_H
+#pragma once
 #include "detect/detector.h"
 #include "detect/timeline.h"
 
@@ -36,5 +35,3 @@ int flight_step(struct flight *f, struct err *err);
 bool flight_is_over(const struct flight *f);
 int64_t flight_number(const struct flight *f, int seat); /* of the recording in the seat */
 int flight_under_way(const struct flight *f);            /* recordings that have a seat */
-
-#endif

@@ -1,7 +1,6 @@
 /* task_eeg: what the tasks that read EEG recordings share: their manifest, the reports on recordings that cannot be used or look
  * mislabelled, and the detector of a model that the job names. The task's thread. */
-#ifndef BRR_EVALUATE_TASK_EEG_H
-#define BRR_EVALUATE_TASK_EEG_H
+#pragma once
 #include <stdbool.h>
 
 #include "detect/detector.h"
@@ -32,5 +31,3 @@ enum task_precision { TASK_FP32, TASK_BF16, TASK_AUTO };
 #define TASK_PRECISIONS "fp32|bf16|auto"
 int task_open_detector(const struct task_env *env, const char *ref, enum task_precision precision, struct detector **ret,
                        struct err *err);
-
-#endif

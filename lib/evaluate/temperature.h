@@ -1,7 +1,6 @@
 /* temperature: the number by which logits are divided so that the probabilities of a network are calibrated: it has the least cross
  * entropy over the seconds of traces. Arithmetic in double, in the order of the traces; one thread per object. */
-#ifndef BRR_EVALUATE_TEMPERATURE_H
-#define BRR_EVALUATE_TEMPERATURE_H
+#pragma once
 #include "base/err.h"
 #include "windows/window.h"
 
@@ -25,5 +24,3 @@ int temperature_add(struct temperature_seconds *s, const struct recording_info *
  * where seconds with or without seizure are missing. */
 double temperature_fit(const struct temperature_seconds *s);
 void temperature_seconds_done(struct temperature_seconds *s);
-
-#endif

@@ -1,7 +1,6 @@
 /* traces: record traces, alarm traces and alarms of recordings that an evaluation has finished, so that it holds one at a time: a
  * file each, whole and durable before it has its name. One thread. Internal to lib/train. */
-#ifndef BRR_EVALUATE_TRACES_H
-#define BRR_EVALUATE_TRACES_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ int trace_read(const char *path, int64_t n, struct trace_values *ret, struct err
 /* Looks at the file's header alone. */
 int trace_check(const char *path, int64_t n, struct err *err);
 void trace_drop(struct trace_values *values);
-
-#endif

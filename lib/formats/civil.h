@@ -1,6 +1,5 @@
 /* civil: dates and times of day as recordings and label files state them, without a time zone. Pure functions; any thread. */
-#ifndef BRR_EEG_CIVIL_H
-#define BRR_EEG_CIVIL_H
+#pragma once
 #include <stdbool.h>
 
 struct civil {
@@ -17,5 +16,3 @@ double civil_seconds(const struct civil *at);
 /* Reads "YYYY-MM-DD HH:MM:SS", also with a T between, a fraction, and a zone ("Z", "+01:00"), which is subtracted. Blanks around
  * are skipped. */
 bool civil_parse(const char *text, double *ret_seconds);
-
-#endif

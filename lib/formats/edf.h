@@ -1,7 +1,6 @@
 /* edf: reader of EDF, EDF+C, EDF+D, BDF and BDF+ files, as the format "EDF" of eegfile.h; here, what only these files have: a
  * header that precedes records in a pipe. */
-#ifndef BRR_FORMATS_EDF_H
-#define BRR_FORMATS_EDF_H
+#pragma once
 #include "formats/eegfile.h"
 
 /* For records that arrive one after another, from a pipe or a growing file; the header's record count is ignored. edf_header_bytes:
@@ -11,5 +10,3 @@ int64_t edf_header_bytes(const void *data);
 /* How many bytes behind that length still belong to the header by its own field, at most 64 KiB: padding if they are all blank. */
 int64_t edf_header_padding(const void *data);
 int edf_open_feed(const void *header, size_t len, const char *name, struct eegfile **ret, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* edf_decode: digital samples (little-endian int16 or int24, unaligned) to scaled binary32.
  * out = (float)((double)digital · gain + offset), multiplication and addition rounded separately, so that every variant gives
  * the same bits. Reads exactly the bytes of n samples. Any thread. */
-#ifndef BRR_FORMATS_EDF_DECODE_H
-#define BRR_FORMATS_EDF_DECODE_H
+#pragma once
 #include <stdint.h>
 
 struct edf_scale {
@@ -18,6 +17,4 @@ edf_decode_fn edf_decode_i24;
 #if defined(__x86_64__)
 edf_decode_fn edf_decode_i16_avx2;
 edf_decode_fn edf_decode_i24_avx2;
-#endif
-
 #endif

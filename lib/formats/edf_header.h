@@ -1,7 +1,6 @@
 /* edf_header: the fixed and per-signal header of EDF and BDF, checked and repaired in memory. Fills struct eeg_info and the layout
  * of a record; does not read records. Used by edf.c only. One thread per header. */
-#ifndef BRR_FORMATS_EDF_HEADER_H
-#define BRR_FORMATS_EDF_HEADER_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ struct edf_header {
 int edf_header_parse(struct edf_header *header, const uint8_t *data, size_t len, struct err *err);
 /* Adds a sentence to the repairs; after EDF_MAX_REPAIRS the last one states how many more there are. */
 void edf_header_repair(struct edf_header *header, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-#endif

@@ -1,7 +1,6 @@
 /* An open file, shared by edf.c (opening, feeding, reading samples) and edf_timeline.c (which records there are, when each begins,
  * and their annotations). While it is opened one thread has it. */
-#ifndef BRR_FORMATS_EDF_STATE_H
-#define BRR_FORMATS_EDF_STATE_H
+#pragma once
 #include "base/arena.h"
 #include "formats/edf.h"
 #include "formats/edf_decode.h"
@@ -74,5 +73,3 @@ void edf_see_first_record(struct edf *edf);
 int edf_place_records(struct edf *edf, int64_t from, struct err *err);
 /* All annotations, by onset. A read that failed stays in edf->window.err, and 0 is returned. */
 int edf_read_annotations(struct edf *edf, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* edf_write: what all writers of EDF+C files share: the header and the time-keeping annotation of a record. Callers write samples
  * and other annotations. Plain functions. */
-#ifndef BRR_FORMATS_EDF_WRITE_H
-#define BRR_FORMATS_EDF_WRITE_H
+#pragma once
 #include <stdint.h>
 
 #include "base/str.h"
@@ -31,5 +30,3 @@ const char *edf_write_time(double seconds, char buf[EDF_WRITE_TIME_SIZE]);
 /* The annotation that begins each record: when the record begins, in seconds from the start of the file, not negative. Returns its
  * number of bytes, the final NUL included. */
 size_t edf_write_keeper(double seconds, char buf[EDF_WRITE_KEEPER_SIZE]);
-
-#endif

@@ -10,8 +10,7 @@
  * File time: 0 s is the first sample. A sub-second start is moved into eeg_info.start; onsets of segments and annotations are
  * relative to file time 0. Samples are counted in records, within which every signal has a whole number of samples: EDF has such
  * records; in formats that store sample after sample a record is one sample of each signal. */
-#ifndef BRR_FORMATS_EEGFILE_H
-#define BRR_FORMATS_EEGFILE_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -189,5 +188,3 @@ struct eeg_range {
  * signals of different samples_per_record, PRECONDITION for an unusable or annotation signal; then uv is untouched. */
 int eegfile_read(const struct eegfile *file, const int *signals, int n_signals, struct eeg_range range, float *const *uv,
                  struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* filebytes: where the bytes of an EDF file come from: memory of the caller, or a regular file that is read with pread, so that a
  * file that is cut short or replaced while it is read is an error and no fault of the process. After opening it is immutable; any
  * number of threads may read. */
-#ifndef BRR_FORMATS_FILEBYTES_H
-#define BRR_FORMATS_FILEBYTES_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,5 +25,3 @@ void filebytes_scattered(const struct filebytes *b, bool scattered);
 /* The n bytes from offset on, offset + n ≤ len: a pointer into memory, or to buffer (of at least n bytes) after reading them.
  * DATA_LOSS when the file no longer has them. */
 int filebytes_get(const struct filebytes *b, size_t offset, size_t n, uint8_t *buffer, const uint8_t **ret, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* format: what a recording format is made of; for lib/formats only. A format is a file, a row of recordings.def, and its line in
  * docs/formats.md. */
-#ifndef BRR_FORMATS_FORMAT_H
-#define BRR_FORMATS_FORMAT_H
+#pragma once
 #include "formats/eegfile.h"
 #include "formats/filebytes.h"
 
@@ -58,5 +57,3 @@ struct recording_format {
 enum { FORMAT_PATH_SIZE = 4096 };
 int format_open_companion(const struct format_source *source, const char *name, char path[FORMAT_PATH_SIZE], struct filebytes *ret,
                           size_t *ret_whole, struct err *err);
-
-#endif

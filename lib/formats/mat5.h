@@ -1,8 +1,7 @@
 /* mat5: the variables of a MAT file of level 5 (MATLAB 5 to 7.2, Octave): structs, cells, texts and numbers, compressed or not.
  * Source: "MAT-File Format", The MathWorks. For lib/formats only. Sizes come from the file and are checked against it; large arrays
  * stay in the file and are described by their place. One thread per file. */
-#ifndef BRR_FORMATS_MAT5_H
-#define BRR_FORMATS_MAT5_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ const char *mat_text(const struct mat_value *value);
 
 /* Writes the inflated bytes of a compressed place to fd. */
 int mat_inflate(const struct filebytes *bytes, const struct mat_place *place, int fd, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* matrix: a recording whose samples are a matrix in a file, sample after sample or signal after signal; what the formats share that
  * only add headers, segments and annotations to it. For lib/formats only. A format makes one, adds signals, blocks and annotations,
  * and finishes it; reading is the same for all. A record (eegfile.h) is one sample of each signal. */
-#ifndef BRR_FORMATS_MATRIX_H
-#define BRR_FORMATS_MATRIX_H
+#pragma once
 #include "base/arena.h"
 #include "formats/format.h"
 
@@ -79,5 +78,3 @@ int matrix_read(const struct eegfile *file, const int *signals, int n_signals, s
                 struct err *err);
 int matrix_feed(struct eegfile *file, const void *records, int64_t n, struct err *err);
 int64_t matrix_record_bytes(const struct eegfile *file);
-
-#endif

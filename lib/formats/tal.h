@@ -2,8 +2,7 @@
  * by headers and annotations. Independent of files and records. Pure functions, any thread. Source: the EDF+ specification,
  * section 2.2 (www.edfplus.info). Accepts the deviations of real writers: lists joined without the NUL between them, a single 0x14
  * after a time-keeping onset, comma decimals, Latin-1 text. */
-#ifndef BRR_EEG_TAL_H
-#define BRR_EEG_TAL_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ int tal_parse(const uint8_t *bytes, size_t len, tal_visit_fn *visit, void *ctx, 
  * control characters replaced by '?' (tab and newlines by a blank). Writes at most size bytes with the NUL; returns the length.
  * `size` of 2 · len + 1 always suffices. *ret_foreign (may be NULL) is set when any byte was not printable ASCII. */
 size_t tal_text(char *out, size_t size, const uint8_t *bytes, size_t len, bool *ret_foreign);
-
-#endif

@@ -1,8 +1,7 @@
 /* text: a small text file, read whole and made uniform, whatever program wrote it: lines end with '\n' (CRLF and CR become LF), a
  * byte order mark is removed, UTF-16 with one becomes UTF-8, and so does Windows-1252, in which spreadsheets save their "CSV":
  * text that is no UTF-8 and has no UTF-8 character of several bytes. Other bytes stay as they are. Any thread. */
-#ifndef BRR_EEG_TEXT_H
-#define BRR_EEG_TEXT_H
+#pragma once
 #include <stddef.h>
 
 #include "base/err.h"
@@ -12,5 +11,3 @@
 int text_read(const char *path, size_t max_bytes, char **ret, size_t *ret_len, struct err *err);
 /* Cuts the next line out of a text in place, without its line end; NULL behind the last one. *next moves. */
 char *text_line(char **next);
-
-#endif

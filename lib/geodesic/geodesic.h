@@ -7,8 +7,7 @@
  * Paths come in batches: point i of a call belongs to path i, which a field may look up (its wavelength, its network). Gradients of
  * the field's parameters are added by the pull functions where the field keeps them. Nothing here allocates but where said. Any
  * thread, one call per field at a time. */
-#ifndef BRR_GEODESIC_GEODESIC_H
-#define BRR_GEODESIC_GEODESIC_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -66,5 +65,3 @@ int geodesic_transport_ode(const struct geodesic_paths *p, const struct geodesic
 /* Newton shooting from the starting velocities in v (in, out): v −= (c(1) − b)·w(c(1))/w(a), at most `rounds` times. *ret_miss: the
  * largest |c(1) − b| at the end, infinite when a path has left the numbers. */
 int geodesic_shoot(const struct geodesic_paths *p, double *v, int rounds, double *ret_miss, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* geodesic_exact: predictions of a trained geodesic model, computed in double precision by plain loops: no device, no kernels, so
  * that the client can answer from a model file. geodesic_predict and geodesic_metric (geodesic_fit.h) give the same on a device in
  * single precision. Plain functions, any thread. */
-#ifndef BRR_GEODESIC_GEODESIC_EXACT_H
-#define BRR_GEODESIC_GEODESIC_EXACT_H
+#pragma once
 #include <stdint.h>
 
 #include "geodesic/spectra.h"
@@ -35,5 +34,3 @@ int geodesic_exact_predict(const struct geodesic_model *model, const struct spec
 /* g at n concentrations for every wavelength, (n, width), scaled so that ∫√g dc = 2 over the table's range. */
 int geodesic_exact_metric(const struct geodesic_model *model, const struct spectra *spectra, const double *at, int n, double *ret,
                           struct err *err);
-
-#endif

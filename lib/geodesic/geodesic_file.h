@@ -1,7 +1,6 @@
 /* geodesic_file: geodesic models in one safetensors file: the spectra they learned from, their parameters
  * ("model.0.metric.0.weight", …) and, in a checkpoint, the state of their training. One thread per object. */
-#ifndef BRR_GEODESIC_GEODESIC_FILE_H
-#define BRR_GEODESIC_GEODESIC_FILE_H
+#pragma once
 #include "geodesic/geodesic_fit.h"
 #include "store/safetensors.h"
 
@@ -36,5 +35,3 @@ int geodesic_file_read_state(const char *path, struct geodesic_fit_state *fit, d
 /* The model for predictions between measured spectra: that of most spectra, the first of several. */
 int geodesic_file_best(const struct geodesic_file *file);
 void geodesic_file_model(const struct geodesic_file *file, int group, struct geodesic_model *ret);
-
-#endif

@@ -6,8 +6,7 @@
  * A step works on the paths between all its spectra at some wavelengths. On a device that can record, its work is one recording
  * (nn/replay). Owned by the driving thread; allocates nothing in a step.
  */
-#ifndef BRR_GEODESIC_GEODESIC_FIT_H
-#define BRR_GEODESIC_GEODESIC_FIT_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -87,5 +86,3 @@ struct geodesic_grid {
 };
 int geodesic_metric(struct stream *s, const struct geodesic_model *model, const struct spectra *spectra,
                     const struct geodesic_grid *grid, double *ret, struct err *err);
-
-#endif

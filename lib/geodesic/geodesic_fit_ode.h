@@ -1,7 +1,6 @@
 /* geodesic_fit_ode: gradients of a step by Runge–Kutta and shooting instead of quadratures: the same arguments and results as
  * op_geodesic with the flow head, on the CPU, and some hundred times the work. Internal to geodesic_fit.c. */
-#ifndef BRR_GEODESIC_GEODESIC_FIT_ODE_H
-#define BRR_GEODESIC_GEODESIC_FIT_ODE_H
+#pragma once
 #include "kernels/op.h"
 
 struct geodesic_fit;
@@ -13,5 +12,3 @@ void fit_ode_free(struct fit_ode *o); /* NULL is fine */
 int fit_ode_gradients(struct fit_ode *o, const struct geodesic_args *a, const int32_t *rows, struct err *err);
 struct geodesic_convergence;
 const struct geodesic_convergence *fit_ode_convergence(const struct fit_ode *o); /* of all its calls */
-
-#endif

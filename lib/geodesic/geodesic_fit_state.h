@@ -1,6 +1,5 @@
 /* geodesic_fit_state: what the files of a geodesic training share. Internal to geodesic_fit*.c. */
-#ifndef BRR_GEODESIC_GEODESIC_FIT_STATE_H
-#define BRR_GEODESIC_GEODESIC_FIT_STATE_H
+#pragma once
 #include "geodesic/geodesic_fit.h"
 #include "nn/replay.h"
 
@@ -62,5 +61,3 @@ int fit_orders_new(struct geodesic_fit *f, struct fit_run *run, struct err *err)
 /* At an epoch's start: lengths of cells at some wavelengths by every rule; a group takes the first rule whose lengths agree with
  * those by 8 nodes, and never a smaller one again. */
 int fit_choose_orders(struct geodesic_fit *f, struct err *err);
-
-#endif

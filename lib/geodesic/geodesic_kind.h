@@ -1,6 +1,5 @@
 /* geodesic_kind: the configuration of a job of kind geodesic, as its keys write it (geodesic_kind.c). */
-#ifndef BRR_GEODESIC_GEODESIC_KIND_H
-#define BRR_GEODESIC_GEODESIC_KIND_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,5 +17,3 @@ struct geodesic_config {
     struct option_numbers decays; /* tried by selection nested */
     bool final_model;
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* geodesic_params: the parameters of a group (one metric and one head) as a row of floats: how they are drawn, and by which names
  * they stand in a model file. Plain functions, any thread. */
-#ifndef BRR_GEODESIC_GEODESIC_PARAMS_H
-#define BRR_GEODESIC_GEODESIC_PARAMS_H
+#pragma once
 #include <stdint.h>
 
 #include "kernels/op.h"
@@ -26,5 +25,3 @@ struct geodesic_part {
     int64_t dim[2], offset, count;
 };
 void geodesic_params_parts(enum geodesic_head head, struct geodesic_part ret[GEODESIC_PARTS]);
-
-#endif

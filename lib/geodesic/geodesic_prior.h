@@ -1,8 +1,7 @@
 /* geodesic_prior: what is to be expected of a spectrum before a network has learned: the process INTERPOLATE_GP_EVIDENCE through
  * the spectra that a model learns from. The model answers with weight·prior + (1 − weight)·network: the network's difference from
  * the prior is a residual that counts as much as inner folds bear out. Plain functions, any thread. */
-#ifndef BRR_GEODESIC_GEODESIC_PRIOR_H
-#define BRR_GEODESIC_GEODESIC_PRIOR_H
+#pragma once
 #include "geodesic/geodesic_exact.h"
 #include "geodesic/interpolate.h"
 
@@ -14,5 +13,3 @@ int geodesic_prior(const struct spectra *spectra, geodesic_members members, doub
 /* Answers of the networks at a concentration (members, width) become answers of the model, in place. */
 int geodesic_prior_blend(const struct geodesic_model *model, const struct spectra *spectra, double at, double *each,
                          struct err *err);
-
-#endif

@@ -4,8 +4,7 @@
  * on both at a quarter, half, three quarters and all of the epochs; with a prior and no selection, one such phase. Then the folds:
  * a model without each spectrum in turn, and, if wanted, one of all. A held-out spectrum has no part in the choice made for its own
  * fold. */
-#ifndef BRR_GEODESIC_GEODESIC_TASK_H
-#define BRR_GEODESIC_GEODESIC_TASK_H
+#pragma once
 #include "geodesic/geodesic_file.h"
 #include "geodesic/geodesic_fit.h"
 #include "geodesic/geodesic_kind.h"
@@ -85,5 +84,3 @@ int estimate_geodesic(const struct estimate_config *config, struct estimate *ret
 int geodesic_task_picture(const struct geodesic_task *t, struct err *err);
 int geodesic_task_report(struct geodesic_task *t, struct err *err);
 void geodesic_task_result(void *task, struct json_writer *w, const char *key);
-
-#endif

@@ -1,7 +1,6 @@
 /* interpolate: curves through a few points by classical rules, for many curves over the same abscissas at once: the
  * baselines of the geodesic models. Plain functions, any thread. */
-#ifndef BRR_GEODESIC_INTERPOLATE_H
-#define BRR_GEODESIC_INTERPOLATE_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -38,5 +37,3 @@ struct interpolate {
 };
 /* RANGE: fewer than 2 or more than INTERPOLATE_MAX_POINTS points. */
 int interpolate(const struct interpolate *a, double *ret, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* ode: the classical Runge–Kutta method of order four with fixed steps for a batch of trajectories, and its exact discrete adjoint.
  * The state is one array of `count` doubles, for example (3, n) for n trajectories of three numbers, so that a rate function works
  * on whole arrays. Nothing is allocated; work arrays are the caller's. Any thread, one call per work array. */
-#ifndef BRR_GEODESIC_ODE_H
-#define BRR_GEODESIC_ODE_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -28,5 +27,3 @@ struct ode_run {
 int ode_rk4(const struct ode_system *system, const struct ode_run *run, double *y, struct err *err);
 /* gy: gradient of the last state, becomes that of the first. run->path as ode_rk4 left it. */
 int ode_rk4_backward(const struct ode_system *system, const struct ode_run *run, double *gy, struct err *err);
-
-#endif

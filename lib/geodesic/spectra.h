@@ -2,8 +2,7 @@
  * header row names the wavelength column and then the concentrations (numbers); each further row is a wavelength in nm with one
  * absorbance per concentration. Columns and rows may come in any order and are sorted; a byte order mark and CRLF are accepted
  * (eeg/table.h). Plain data once read; any thread. */
-#ifndef BRR_GEODESIC_SPECTRA_H
-#define BRR_GEODESIC_SPECTRA_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -27,5 +26,3 @@ int spectra_read(const char *path, struct spectra *ret, struct err *err);
  * A(c, λ) = .09 + .16·e^(−(λ−200)/14) + .03·e^(−((c−20)/14)²)·(.6 + .4·e^(−((λ−663)/60)²)) + .012·c/(c+15)·λ/800. */
 int spectra_formula(struct spectra *ret, struct err *err);
 void spectra_done(struct spectra *s);
-
-#endif

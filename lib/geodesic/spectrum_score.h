@@ -1,6 +1,5 @@
 /* spectrum_score: how far a predicted spectrum is from the measured one. Plain functions, any thread. */
-#ifndef BRR_GEODESIC_SPECTRUM_SCORE_H
-#define BRR_GEODESIC_SPECTRUM_SCORE_H
+#pragma once
 #include <stdint.h>
 
 #include "base/json.h"
@@ -16,5 +15,3 @@ struct spectrum_score {
 struct spectrum_score spectrum_score(const double *wavelengths, const double *predicted, const double *measured, int64_t width);
 /* One JSON object; key as in base/json.h. */
 void spectrum_score_put(struct json_writer *w, const char *key, const struct spectrum_score *s);
-
-#endif

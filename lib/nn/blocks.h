@@ -1,7 +1,6 @@
 /* blocks: the detector's parts other than its mixer: an encoder stage, a decoder stage with its skip, a residual block of three
  * branches. Same rules as layers.h. */
-#ifndef BRR_NN_BLOCKS_H
-#define BRR_NN_BLOCKS_H
+#pragma once
 #include "nn/layers.h"
 
 enum { STAGE_TAPS = 5, RESCNN_BRANCHES = 3 };
@@ -49,5 +48,3 @@ int rescnn_params(struct param_set *set, int index, int64_t d, struct err *err);
 void rescnn_bind(struct rescnn *l, const struct param_set *set, int index, bool padded);
 int rescnn_forward(struct rescnn *l, const struct pass *p, const struct tensor *x, struct tensor *y);
 int rescnn_backward(struct rescnn *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx);
-
-#endif

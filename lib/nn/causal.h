@@ -1,8 +1,7 @@
 /* causal: convolution blocks that look at no later sample and can go on where a pass ended. Each convolution of stride 1 reads the
  * CAUSAL_TAPS − 1 (of a residual block CAUSAL_BLOCK_TAPS − 1) samples before its input and the input side by side in one array, so
  * that it needs no padding; these samples are its state. Same rules as layers.h. */
-#ifndef BRR_NN_CAUSAL_H
-#define BRR_NN_CAUSAL_H
+#pragma once
 #include "nn/layers.h"
 
 enum { CAUSAL_TAPS = 5, CAUSAL_BLOCK_TAPS = 9, CAUSAL_STAGE_CONVS = 4 /* at most */ };
@@ -45,5 +44,3 @@ int64_t causal_block_state(int64_t d);
 int causal_block_forward(struct causal_block *l, const struct pass *p, const struct tensor *x, const struct tensor *state,
                          struct tensor *y);
 int causal_block_backward(struct causal_block *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx);
-
-#endif

@@ -1,8 +1,7 @@
 /* ckpt: a model file (safetensors, F32, exactly the table's tensors) and the state file beside it (optimizer moments, raw weights
  * under EMA). Writes are atomic and durable and are read back; loads check every name and shape. Any thread that owns the
  * parameter set; files are read and written on the calling thread. */
-#ifndef BRR_NN_CKPT_H
-#define BRR_NN_CKPT_H
+#pragma once
 #include "nn/optim.h"
 #include "store/safetensors.h"
 
@@ -30,5 +29,3 @@ int ckpt_save_state(const struct ckpt_file *file, const struct optim *o, struct 
  * with their running statistics (older files have none of these: the model file's are theirs); o->updates comes from the metadata
  * `updates`. INVALID changes nothing. The caller owns the open file. */
 int ckpt_load_state(const struct safetensors *st, const char *path, struct optim *o, struct stream *s, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* layers: the smallest pieces with parameters, each written once over the op table: forward, and backward for training. A layer
  * keeps pointers to its rows of the parameter table and, in training, the activations that backward needs. Channel-last (B,T,C).
  * Every call takes a struct pass; a dry pass lays out tensors and runs no op. One thread. */
-#ifndef BRR_NN_LAYERS_H
-#define BRR_NN_LAYERS_H
+#pragma once
 #include "kernels/op.h"
 #include "nn/param.h"
 #include "nn/plan.h"
@@ -87,5 +86,3 @@ void resample_bind(struct resample *l, const struct param_set *set, const char *
 int64_t resample_channels(const struct resample *l); /* of the output */
 int resample_forward(struct resample *l, const struct pass *p, const struct tensor *x, const struct tensor *y);
 int resample_backward(struct resample *l, const struct pass *p, const struct tensor *dy, const struct tensor *dx);
-
-#endif

@@ -3,8 +3,7 @@
  * mamba2: f and b are Mamba-2 blocks (in_proj → causal depthwise convolution and SiLU → scan → gated RMS norm → out_proj), b on
  * the reversed sequence (read from the end, no flips). conv: f and b are depthwise convolutions of K = 5 with bias. Separate
  * weights per direction. Same rules as layers.h. */
-#ifndef BRR_NN_MAMBA_H
-#define BRR_NN_MAMBA_H
+#pragma once
 #include "nn/layers.h"
 
 enum mamba_mixer { MAMBA_MIXER_SSD, MAMBA_MIXER_CONV };
@@ -48,5 +47,3 @@ int mamba_backward(struct mamba_layer *l, const struct pass *p, const struct ten
  * read the same input. */
 int64_t mamba_folded_count(const struct mamba_layer *l);
 int mamba_fold(struct mamba_layer *l, const struct param_set *set, struct stream *s, float *device_memory, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* optim: AdamW over the flat arrays of a parameter set: warm-up and cosine, constant or late falling learning rate, global-norm
  * clipping, skipped non-finite steps, optional average of the weights and of the running statistics (EMA). Betas 0.9/0.999, eps
  * 1e-8. One owner, one thread. */
-#ifndef BRR_NN_OPTIM_H
-#define BRR_NN_OPTIM_H
+#pragma once
 #include "kernels/op.h"
 #include "nn/param.h"
 
@@ -56,5 +55,3 @@ int optim_queue(struct optim *o, struct stream *s, const struct train_place *dev
 void optim_account(struct optim *o, int64_t t, double squares, struct optim_report *ret);
 /* The three parts at once; waits for the stream. */
 int optim_step(struct optim *o, struct stream *s, int64_t t, struct optim_report *ret, struct err *err);
-
-#endif

@@ -4,8 +4,7 @@
  * not those of the pass before (WEIGHTS_UNCHANGED of kernels/op.h), and the gradient of the copy is added to the table's. Channels
  * of zeros stay zero forwards and backwards, and so do their values of the batch norm, which lie behind those of the table's
  * tensors. Same rules as layers.h. */
-#ifndef BRR_NN_PADDED_H
-#define BRR_NN_PADDED_H
+#pragma once
 #include "nn/layers.h"
 
 enum { PADDED_PIECE = 8 };
@@ -23,5 +22,3 @@ void padded_set(struct conv_block *l, float *device_memory);
 /* padded_w = the weights; gradient of the weights += padded_dw. */
 int padded_copy(const struct conv_block *l, const struct pass *p);
 int padded_gradient(const struct conv_block *l, const struct pass *p);
-
-#endif

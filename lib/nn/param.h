@@ -1,7 +1,6 @@
 /* param: a model's tensors as one table (name, shape, offset), which is also the checkpoint index. Parameters, gradients and
  * buffers (running statistics) are flat F32 arrays on the device, one allocation each, cut by this table. One owner. */
-#ifndef BRR_NN_PARAM_H
-#define BRR_NN_PARAM_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -59,5 +58,3 @@ int64_t param_live_count(const struct param_set *set);                   /* para
 /* Views in checkpoint shape. */
 struct tensor param_value(const struct param_set *set, const struct param *p);
 struct tensor param_grad(const struct param_set *set, const struct param *p);
-
-#endif

@@ -1,8 +1,7 @@
 /* plan: activation memory of a net as one reserved allocation. The same layer code runs twice: first dry, to measure the peak for
  * the worst batch, and then for real inside the reservation. A stack discipline (mark, release) reuses memory. Steps allocate
  * nothing. One owner. */
-#ifndef BRR_NN_PLAN_H
-#define BRR_NN_PLAN_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ static inline void plan_scope_end(struct plan_scope *scope) {
     if (scope->plan)
         plan_release(scope->plan, scope->mark);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * number of ranks that share them: ((0 + 1) + (2 + 3)) + … A rank adds its leaves like a binary counter; then the ranks exchange
  * halves of the sum with the nearest neighbour first, and double them again. Batch norm's statistics of the leaves are kept in a
  * table, gathered, and applied in the order of leaves. One owner, the thread of the stream. */
-#ifndef BRR_NN_REDUCTION_H
-#define BRR_NN_REDUCTION_H
+#pragma once
 #include "base/world.h"
 #include "nn/param.h"
 
@@ -30,5 +29,3 @@ int reduction_add(struct reduction *r, struct stream *s, int leaf, struct err *e
 int reduction_exchange(struct reduction *r, struct stream *s, struct err *err);
 /* Moves the running statistics; can be recorded. */
 int reduction_apply_statistics(struct reduction *r, struct stream *s, struct err *err);
-
-#endif

@@ -3,8 +3,7 @@
  * instead of hundreds. Devices that cannot record always run op by op: the same ops, so the same bits. Work whose recording fails
  * runs op by op from then on, and replay_warning states why. Values that change between runs must lie in device memory. One owner,
  * one thread. */
-#ifndef BRR_NN_REPLAY_H
-#define BRR_NN_REPLAY_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -44,5 +43,3 @@ int replay_run(struct replay *r, struct stream *s, const struct replay_key *key,
 bool replay_warning(struct replay *r, struct err *ret);
 /* Drops all recordings; none may be running. */
 void replay_done(struct replay *r);
-
-#endif

@@ -1,7 +1,6 @@
 /* selftest: checks that a device computes correctly: the selective scan forward and backward on a small case against
  * double-precision loops. The case is the same on every device. Opens the device itself; any thread. */
-#ifndef BRR_NN_SELFTEST_H
-#define BRR_NN_SELFTEST_H
+#pragma once
 #include "base/err.h"
 
 /* Largest errors relative to the largest value. INTERNAL when one is above 1e-4: the device must not be used. */
@@ -9,5 +8,3 @@ struct selftest {
     double forward_error, backward_error, seconds;
 };
 int selftest_scan(const char *device, int threads, struct selftest *ret, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* eeg_page: a picture of some seconds of EEG as clinicians read it: channels below each other, negative up, chains of the left in
  * blue and of the right in red, clock time, events and alarms. One thread per picture. */
-#ifndef BRR_PLOT_EEG_PAGE_H
-#define BRR_PLOT_EEG_PAGE_H
+#pragma once
 #include "plot/plot.h"
 
 struct str;
@@ -29,5 +28,3 @@ struct eeg_page {
 int eeg_page_draw(const struct eeg_page *page, struct str *out, struct err *err);
 /* µV between two channels of the page: a round number at which the traces have room. */
 double eeg_page_spacing_uv(const struct eeg_page *page);
-
-#endif

@@ -1,8 +1,7 @@
 /* plot: pictures (SVG) of results: a recording with probability, events and reference over time, and the course of a training.
  * Memory is bounded for recordings of any length: a trace keeps minimum, maximum and mean of each column. Only values passed by the
  * caller are drawn, nothing from file headers. One thread per object. */
-#ifndef BRR_PLOT_PLOT_H
-#define BRR_PLOT_PLOT_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -61,5 +60,3 @@ struct plot_training {
     double best_step;
 };
 int plot_training(const char *path, const struct plot_training *t, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* plot_compare: the courses of two trainings in one picture: losses in one panel, scores between 0 and 1 in another, a colour for
  * each quantity, A drawn through and B dashed. One thread per picture. */
-#ifndef BRR_PLOT_PLOT_COMPARE_H
-#define BRR_PLOT_PLOT_COMPARE_H
+#pragma once
 #include <stdbool.h>
 
 #include "plot/plot.h"
@@ -21,5 +20,3 @@ struct plot_compare {
 };
 /* Atomic. INVALID when no quantity has a point behind step 0. */
 int plot_compare_draw(const char *path, const struct plot_compare *p, struct err *err);
-
-#endif

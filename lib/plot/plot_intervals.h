@@ -1,7 +1,6 @@
 /* plot_intervals: estimates with their intervals side by side: a row for each thing that is compared, a column for each figure. One
  * thread per picture. */
-#ifndef BRR_PLOT_PLOT_INTERVALS_H
-#define BRR_PLOT_PLOT_INTERVALS_H
+#pragma once
 #include "base/err.h"
 
 enum { PLOT_MAX_INTERVALS = 64, PLOT_MAX_INTERVAL_COLUMNS = 4 };
@@ -24,5 +23,3 @@ struct plot_intervals {
 };
 /* Atomic. INVALID for no row or column, or for more than the most. */
 int plot_intervals(const char *path, const struct plot_intervals *p, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* plot_operating: one picture of how a detector may be used: sensitivity over false alarms per 24 h for all thresholds and alarm
  * rules that were tried, with the chosen ones, and beside it the distribution of the alarms' delay. One thread per picture. */
-#ifndef BRR_PLOT_PLOT_OPERATING_H
-#define BRR_PLOT_PLOT_OPERATING_H
+#pragma once
 #include "plot/plot.h"
 
 struct plot_mark {
@@ -31,5 +30,3 @@ struct plot_operating {
 };
 /* Atomic. */
 int plot_operating(const char *path, const struct plot_operating *p, struct err *err);
-
-#endif

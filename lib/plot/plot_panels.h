@@ -1,7 +1,6 @@
 /* plot_panels: several small diagrams of curves over a common kind of axis in one picture: spectra as measured and predicted, or a
  * metric at some wavelengths. One thread per picture. */
-#ifndef BRR_PLOT_PLOT_PANELS_H
-#define BRR_PLOT_PLOT_PANELS_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -27,5 +26,3 @@ struct plot_panels {
 };
 /* Atomic. All panels have the same axes. INVALID without a finite value, or for more panels than PLOT_MAX_PANELS. */
 int plot_panels(const char *path, const struct plot_panels *p, struct err *err);
-
-#endif

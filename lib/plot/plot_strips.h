@@ -1,7 +1,6 @@
 /* plot_strips: hours at a glance: strips below each other over one axis of time, of bands, curves or a map of colours, from rows of
  * numbers at equal steps. Rows that do not fit on the width share a pixel. One thread per picture. */
-#ifndef BRR_PLOT_PLOT_STRIPS_H
-#define BRR_PLOT_PLOT_STRIPS_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -32,5 +31,3 @@ struct plot_strips {
 };
 /* Atomic; PNG or PDF where the name says so. INVALID for no rows, or for more strips than PLOT_MAX_STRIPS. */
 int plot_strips_draw(const char *path, const struct plot_strips *p, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* svg: writes SVG text for plot/plot: escaped text, shapes in tenths of a pixel, round axis steps. One thread per object. */
-#ifndef BRR_PLOT_SVG_H
-#define BRR_PLOT_SVG_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -52,5 +51,3 @@ double svg_step(double range, int most);
 double svg_time_step(double seconds, int most);
 /* "1:02:03", "12:30", or "1:02:03.5" below a second's step. */
 void svg_time(char *buf, unsigned long size, double seconds, double step);
-
-#endif

@@ -1,8 +1,7 @@
 /* alarm_sweep: evaluation of many alarm rules on the alarm traces of labelled recordings, and the choice of one for each rate of
  * false alarms. Every rule (thresholds and shortest onset) runs over every trace as in a stream (detect/alarms.h) and its alarms
  * are scored (score/score_alarms.h); nothing is interpolated. Definitions: docs/scores.md. One thread. */
-#ifndef BRR_SCORE_ALARM_SWEEP_H
-#define BRR_SCORE_ALARM_SWEEP_H
+#pragma once
 #include "detect/alarms.h"
 #include "score/score_alarms.h"
 #include "score/score_sweep.h"
@@ -41,5 +40,3 @@ int alarm_sweep_begin(const struct score_trace *traces, int n, const struct alar
 int alarm_sweep_step(struct alarm_sweep *s, bool *ret_done, struct err *err);
 void alarm_sweep_done(struct alarm_sweep *s);
 void alarm_sweep_json(const struct alarm_sweep *s, struct json_writer *w, const char *key);
-
-#endif

@@ -1,6 +1,5 @@
 /* interval: 95 % confidence intervals of counts, for figures that rest on few of them. Pure arithmetic; any thread. */
-#ifndef BRR_SCORE_INTERVAL_H
-#define BRR_SCORE_INTERVAL_H
+#pragma once
 
 struct interval {
     double low, high;
@@ -9,5 +8,3 @@ struct interval {
 struct interval interval_share(double found, double of);
 /* Of a count of rare events, by Byar's approximation of the exact Poisson limits; divide by the time for a rate. */
 struct interval interval_count(double count);
-
-#endif

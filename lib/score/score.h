@@ -2,8 +2,7 @@
  * result names its definition and version. Pure arithmetic; any thread. SzCORE event and sample scores: timescoring semantics with
  * the F1 definition of 2026-01-16. any_overlap: NEDC OVLP (any overlap = hit, hypothesis touching no reference = false alarm).
  * taes: NEDC time-aligned event scoring. Definitions: docs/scores.md. */
-#ifndef BRR_SCORE_SCORE_H
-#define BRR_SCORE_SCORE_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -70,5 +69,3 @@ struct auroc {
 };
 void auroc_add(struct auroc *a, const float *p, const uint8_t *labels, int64_t n);
 double auroc_value(const struct auroc *a); /* NaN with one class only */
-
-#endif

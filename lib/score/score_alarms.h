@@ -1,6 +1,5 @@
 /* score_alarms: the score of alarms, their delays and their false alarms. Definitions: docs/scores.md, Alarms. Any thread. */
-#ifndef BRR_SCORE_SCORE_ALARMS_H
-#define BRR_SCORE_SCORE_ALARMS_H
+#pragma once
 #include "score/score.h"
 
 /* Alarms of one recording. at_s: recording time of the alarm, the end of the window that raised it. */
@@ -24,5 +23,3 @@ struct score_alarm_report {
 int score_alarms(const struct score_alarms *recs, int n, struct score_alarm_report *ret, struct err *err);
 void score_alarm_report_done(struct score_alarm_report *r);
 void score_alarm_report_json(const struct score_alarm_report *r, struct json_writer *w, const char *key);
-
-#endif

@@ -3,8 +3,7 @@
  * patient pass a rejecter that was fitted to those of the others. It is used only if so the event F1, pooled over all patients,
  * exceeds that of the usual pair without one, or equals it with fewer false alarms. One thread per object. Definitions:
  * docs/scores.md. */
-#ifndef BRR_SCORE_SCORE_REJECTER_H
-#define BRR_SCORE_SCORE_REJECTER_H
+#pragma once
 #include "detect/rejecter.h"
 #include "score/score_sweep.h"
 
@@ -37,5 +36,3 @@ void score_rejecter_done(struct score_rejecter *r);
 /* An object with the members used, why, on, off, true_events, false_events, patients; usual and left_out (counts, F1, false alarms)
  * where there are these scores; and rejecter, if it is used. */
 void score_rejecter_json(const struct score_rejecter *r, struct json_writer *w, const char *key);
-
-#endif

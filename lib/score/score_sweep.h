@@ -1,8 +1,7 @@
 /* score_sweep: evaluation of many thresholds. Every candidate goes through the whole post-processing (detect/events.h) on whole
  * probability traces and is scored in absolute time (score/score.h); nothing is interpolated between candidates, because false
  * alarms are not monotone in the threshold (low thresholds fuse events). One thread. Definitions: docs/scores.md. */
-#ifndef BRR_SCORE_SCORE_SWEEP_H
-#define BRR_SCORE_SCORE_SWEEP_H
+#pragma once
 #include "detect/events.h"
 #include "score/score.h"
 
@@ -90,5 +89,3 @@ double score_f1_chance(double seizures);
  * target_fa_per_24h: 0 = none; otherwise points above it (in whole false alarms, rounded up) are used only if no point within it
  * finds an event. */
 int score_sweep_best(const struct score_sweep *s, double target_fa_per_24h);
-
-#endif

@@ -11,8 +11,7 @@
  * evicted; an open or mapped file stays readable even after eviction. Recency is kept in memory and in the files' times, so it
  * survives the process. Files left by a killed or suspended writer count as used and are removed first when room is needed. All
  * functions are thread-safe. */
-#ifndef BRR_STORE_CACHE_H
-#define BRR_STORE_CACHE_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -72,5 +71,3 @@ struct cache_stats {
     int64_t window_hits, window_misses, window_evictions;
 };
 void cache_stats(struct cache *cache, struct cache_stats *ret);
-
-#endif

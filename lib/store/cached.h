@@ -1,7 +1,6 @@
 /* cached: one object of a store as a file of a cache. The key is made of store, name, tag and size, so an unchanged object is not
  * fetched again and a changed one is never mistaken for the old. Thread-safe; several threads may request the same object. */
-#ifndef BRR_STORE_CACHED_H
-#define BRR_STORE_CACHED_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ bool cached_find(const struct cached_place *place, const struct cached_object *o
 /* Fetches and verifies the whole object unless the cache has it; pinned at path until cache_unpin of its cache_key. Errors: those
  * of the store, ABORTED when the object has changed since it was listed, and those of the cache. */
 int cached_fetch(const struct cached_place *place, const struct cached_object *o, char path[CACHE_PATH_SIZE], struct err *err);
-
-#endif

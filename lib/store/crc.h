@@ -2,8 +2,7 @@
  * as fast as SHA-256 on processors with carry-less multiplication. The checksums of neighbouring pieces combine into the checksum
  * of the whole. They detect accidental corruption in transit or on disk; they are no protection against tampering. One thread per
  * crc. Parameters: CRC-64/NVME, CRC-32/ISCSI and CRC-32/ISO-HDLC of the catalogue of CRC algorithms. */
-#ifndef BRR_STORE_CRC_H
-#define BRR_STORE_CRC_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ uint64_t crc_finish(struct crc *c);
 uint64_t crc_join(enum crc_kind kind, uint64_t a, uint64_t b, uint64_t b_len);
 int crc_bits(enum crc_kind kind);
 const char *crc_name(enum crc_kind kind); /* for messages */
-
-#endif

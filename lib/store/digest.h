@@ -1,6 +1,5 @@
 /* digest: SHA-256, incremental and of whole files. One thread per digest. */
-#ifndef BRR_STORE_DIGEST_H
-#define BRR_STORE_DIGEST_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ bool digest_bytes(const void *data, size_t len, char ret_hex[DIGEST_HEX_SIZE]);
 int digest_file(const char *path, char ret_hex[DIGEST_HEX_SIZE], struct err *err);
 /* True for exactly 64 lower-case hexadecimal digits. */
 bool digest_is_hex(const char *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* fetch: HTTP requests on libcurl's multi interface, driven by a thread of its own. It neither follows redirects nor retries; the
  * caller interprets the answer. start, wait and done are thread-safe; the caller owns a request except while it is in progress. */
-#ifndef BRR_STORE_FETCH_H
-#define BRR_STORE_FETCH_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -77,5 +76,3 @@ void fetch_wait(struct fetch *f, uint64_t *seen, int timeout_ms);
 bool fetch_untrusted(const struct fetch_request *r);
 /* True if the failure is one of the network (connect, stall, reset, short body), so that a retry may help. */
 bool fetch_transient(const struct fetch_request *request);
-
-#endif

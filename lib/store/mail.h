@@ -1,6 +1,5 @@
 /* mail: one text as an e-mail, handed to a mail server by SMTP. Any thread; the caller waits for the server's answer. */
-#ifndef BRR_STORE_MAIL_H
-#define BRR_STORE_MAIL_H
+#pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ struct mail {
 int mail_send(const struct mail *m, char ret_refused[MAIL_REFUSED_SIZE], struct err *err);
 /* True for one address: NAME@DOMAIN without spaces, brackets and control characters. */
 bool mail_is_address(const char *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* md5_batch: MD5 of whole files for several threads at about the same time, computed in parallel lanes (store/md5_lanes.h): one of
  * the threads computes for all. Any thread. */
-#ifndef BRR_STORE_MD5_BATCH_H
-#define BRR_STORE_MD5_BATCH_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -16,5 +15,3 @@ void md5_batch_leave(struct md5_batch *b);
 /* Returns the MD5 of the whole file, read with pread, as 32 hexadecimal digits. Call between enter and leave. name: the file's name
  * for errors. */
 int md5_batch_file(struct md5_batch *b, int fd, const char *name, char ret[33], struct err *err);
-
-#endif

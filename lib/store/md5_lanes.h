@@ -1,7 +1,6 @@
 /* md5_lanes: MD5 of up to sixteen streams at once, one per lane of vector registers. Each step of MD5 depends on the one before, so
  * sixteen streams take little longer than one. Pure; any thread. Source of the algorithm: RFC 1321. */
-#ifndef BRR_STORE_MD5_LANES_H
-#define BRR_STORE_MD5_LANES_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ void md5_lanes_blocks(struct md5_lanes *l, const unsigned char *const at[MD5_LAN
 size_t md5_lanes_last(const unsigned char *rest, size_t len, uint64_t total_bytes, unsigned char ret[2 * MD5_BLOCK]);
 /* The digest as 32 hexadecimal digits, after the last blocks. */
 void md5_lanes_hex(const struct md5_lanes *l, int lane, char ret[33]);
-
-#endif

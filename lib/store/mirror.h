@@ -6,8 +6,7 @@
  * With head_bytes, opening fetches only the start of each recording and links to it. A reader that needs the whole file calls
  * mirror_take, which fetches it on the calling thread, and mirror_drop afterwards. Only taken files are pinned, so a prefix may be
  * larger than the cache. */
-#ifndef BRR_STORE_MIRROR_H
-#define BRR_STORE_MIRROR_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -79,5 +78,3 @@ void mirror_drop(struct mirror *m, const char *path);
 void mirror_stop(struct mirror *m);
 /* The error of the first failed take other than CANCELLED; 0 when none has failed. */
 int mirror_failure(struct mirror *m, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* outputs: the files that brrd wrote into a folder, listed with their SHA-256 in ".brrd-output.json" of that folder. A listed file
  * that somebody has changed since, such as corrected events, is no longer brrd's own: it is not replaced, and its events may be
  * labels. Any thread, any number of processes. */
-#ifndef BRR_STORE_OUTPUTS_H
-#define BRR_STORE_OUTPUTS_H
+#pragma once
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -24,5 +23,3 @@ int outputs_announce(const char *path, const char *sha256, struct err *err);
 /* Lists the digest of a copy that will replace the present file, beside the digest of that one: whichever of the two files an
  * interrupted replacement leaves is listed. outputs_add_copy follows. */
 int outputs_announce_copy(const char *path, const char *sha256, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* partials: the directories of files being written, either by a current writer or left by a suspended or killed one. Internal to
  * store/cache.h, whose lock is held during every call. */
-#ifndef BRR_STORE_PARTIALS_H
-#define BRR_STORE_PARTIALS_H
+#pragma once
 #include <stdbool.h>
 
 #include "store/cache.h"
@@ -44,5 +43,3 @@ int64_t partials_windows(const struct partials *all);
 int64_t partials_promised(const struct partials *all, bool left);
 /* Bytes that the files below a directory occupy on the volume; sparse files occupy less than their size. */
 int64_t partials_bytes_below(const char *dir);
-
-#endif

@@ -1,7 +1,6 @@
 /* s3_client: one bucket of an S3 server: signed requests, retries where they help, readable errors. Internal to store/s3.h.
  * Thread-safe; one call belongs to one thread. */
-#ifndef BRR_STORE_S3_CLIENT_H
-#define BRR_STORE_S3_CLIENT_H
+#pragma once
 #include "base/arena.h"
 #include "store/digest.h"
 #include "store/fetch.h"
@@ -72,5 +71,3 @@ struct s3_batch {
 };
 /* Runs them to their end, or until the first fails or watch cancels: CANCELLED. No call is in flight afterwards. */
 int s3_batch_run(struct s3_client *c, const struct s3_batch *batch, struct err *err);
-
-#endif

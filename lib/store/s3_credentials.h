@@ -1,6 +1,5 @@
 /* s3_credentials: sources of the key of an S3 store. Any thread. */
-#ifndef BRR_STORE_S3_CREDENTIALS_H
-#define BRR_STORE_S3_CREDENTIALS_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ struct s3_credentials {
  * "env"; "file:PATH#profile"; "systemd:NAME" (a file of that form in $CREDENTIALS_DIRECTORY); "imds". Reads files but never the
  * network. UNAUTHENTICATED names the sources tried and the fix. */
 int s3_credentials_load(const char *spec, struct s3_credentials *ret, struct err *err);
-
-#endif

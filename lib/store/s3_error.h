@@ -1,6 +1,5 @@
 /* s3_error: interprets an answer of an S3 server: retry, or fail with an error and its fix. Pure; any thread. */
-#ifndef BRR_STORE_S3_ERROR_H
-#define BRR_STORE_S3_ERROR_H
+#pragma once
 #include "base/err.h"
 #include "store/fetch.h"
 
@@ -11,5 +10,3 @@ struct s3_error {
 void s3_error_read(const struct fetch_request *answer, struct s3_error *ret);
 /* object: "s3://bucket/key"; tries: number of attempts made. */
 int s3_error_set(const struct s3_error *e, const struct fetch_request *answer, const char *object, int tries, struct err *err);
-
-#endif

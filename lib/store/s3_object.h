@@ -1,6 +1,5 @@
 /* s3_object: names and one object's state, shared by the operations of store/s3.h. Any thread. */
-#ifndef BRR_STORE_S3_OBJECT_H
-#define BRR_STORE_S3_OBJECT_H
+#pragma once
 #include "store/md5_batch.h"
 #include "store/s3_client.h"
 
@@ -45,5 +44,3 @@ int s3_get(struct store *store, const char *key, const char *path, const struct 
 /* store_ops.get_beside: at most so many bytes has the journal of a get. */
 int64_t s3_get_beside(int64_t bytes);
 int s3_put(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* s3_xml: reads the XML of S3 answers: elements by name; attributes are ignored. Pure; any thread. */
-#ifndef BRR_STORE_S3_XML_H
-#define BRR_STORE_S3_XML_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -15,5 +14,3 @@ bool s3_xml_text(const char *xml, size_t len, const char *tag, char *buf, size_t
 /* Decodes %XX and '+' of encoding-type=url in place; false for a malformed or NUL byte. */
 bool s3_xml_url_decode(char *text);
 void s3_xml_escape(const char *text, struct str *out);
-
-#endif

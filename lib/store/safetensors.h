@@ -1,8 +1,7 @@
 /* safetensors: named tensors in one file (u64 header length, JSON header, raw little-endian data), the project's format for
  * checkpoints and test cases. Reading copies the file into memory and validates everything before giving out a pointer; writing is
  * atomic and durable and computes SHA-256 on the way. One thread per object. */
-#ifndef BRR_STORE_SAFETENSORS_H
-#define BRR_STORE_SAFETENSORS_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -81,5 +80,3 @@ struct safetensors_content {
 };
 int safetensors_write(const char *path, const struct safetensors_content *content, char ret_sha256[DIGEST_HEX_SIZE],
                       struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* signed_post: one HTTP POST of a JSON text whose receiver can check that it comes from who knows the secret. Any thread; the
  * caller waits for the answer. */
-#ifndef BRR_STORE_SIGNED_POST_H
-#define BRR_STORE_SIGNED_POST_H
+#pragma once
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ int signed_post_signature(const char *secret, const char *body, size_t len, char
 /* Sends it with the headers Brr-Delivery (the id) and, with a secret, Brr-Signature; follows no redirection. Errors: INVALID when
  * the receiver refused it and would do so again (a status of 4xx but 408, 425 and 429), else UNAVAILABLE. */
 int signed_post_send(const struct signed_post *p, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* sigv4: AWS Signature Version 4 for S3, header style. Pure functions; any thread.
  * Source: "Authenticating Requests (AWS Signature Version 4)", Amazon S3 API reference. */
-#ifndef BRR_STORE_SIGV4_H
-#define BRR_STORE_SIGV4_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -41,5 +40,3 @@ int sigv4_query(const struct sigv4_pair *query, int n, struct str *out, struct e
 void sigv4_date(int64_t unix_s, char ret[SIGV4_DATE_SIZE]);
 /* The value of the Authorization header. INVALID for more than SIGV4_MAX_PAIRS headers or parameters. */
 int sigv4_sign(const struct sigv4_request *request, const struct sigv4_key *key, struct str *ret, struct err *err);
-
-#endif

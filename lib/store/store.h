@@ -2,8 +2,7 @@
  * one table of operations. A key is a relative path of 1 to 1024 bytes with '/' between its parts; no part is empty, "." or "..";
  * no control characters. Calls block: make them on reader threads, never on the loop thread. Several threads may use one store at
  * once. */
-#ifndef BRR_STORE_STORE_H
-#define BRR_STORE_STORE_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -101,5 +100,3 @@ int store_stat(struct store *store, const char *key, struct store_item *ret, con
 int store_read(struct store *store, const char *key, struct store_piece *piece, const struct store_watch *watch, struct err *err);
 int store_get(struct store *store, const char *key, const char *path, const struct store_watch *watch, struct err *err);
 int store_put(struct store *store, const char *path, const char *key, const struct store_watch *watch, struct err *err);
-
-#endif

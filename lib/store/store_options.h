@@ -1,6 +1,5 @@
 /* store_options: one entry of `stores:` in daemon.yaml as a store_config. Any thread. */
-#ifndef BRR_STORE_STORE_OPTIONS_H
-#define BRR_STORE_STORE_OPTIONS_H
+#pragma once
 #include "base/arena.h"
 #include "base/yaml.h"
 #include "store/store.h"
@@ -8,5 +7,3 @@
 /* node: the mapping {url, endpoint, …}; its key is the store's name. Strings live in the arena. Errors point into the file. */
 int store_options_read(const struct yaml_node *node, const char *file, struct arena *arena, struct store_config *ret,
                        struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* best: decides which of a run's validated weights are its best. A metric over few seizures varies by chance, so among weights
  * within the tolerance the newest are kept: their learning rate is the lowest, their average the longest. docs/scores.md. Pure. */
-#ifndef BRR_TRAIN_BEST_H
-#define BRR_TRAIN_BEST_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ bool best_offer(struct best *b, int64_t step, const struct best_value *v, bool *
 void best_score(struct best *b, int64_t step, double rank);
 /* True if the weights of `step` are the best, or among the keep - 1 others of the highest ranks. */
 bool best_keeps(const struct best *b, int64_t step, int64_t keep);
-
-#endif

@@ -2,8 +2,7 @@
  * windows are cut out there, or reader threads fill a ring of batches (windows/prefetch) in memory from which the device copies at
  * full speed; an asynchronous device copies the next micro-batch during the current one. Both give the same windows in the same
  * order with the same bits. One owner, the device's thread. */
-#ifndef BRR_TRAIN_FEED_H
-#define BRR_TRAIN_FEED_H
+#pragma once
 #include "kernels/tensor.h"
 #include "train/resident.h"
 #include "windows/augment.h"
@@ -48,5 +47,3 @@ int feed_micro(struct feed *f, struct stream *s, int64_t micro, struct tensor *r
 /* Call after the work on a micro-batch was queued: starts the copy of the next one. */
 int feed_ahead(struct feed *f, struct err *err);
 void feed_release(struct feed *f, const struct batch *b);
-
-#endif

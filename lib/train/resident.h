@@ -1,7 +1,6 @@
 /* resident: the recordings of a training in device memory, as the window cache stores them: binary16 rows of all channels, and a
  * label for each row. op_windows cuts windows out of it. One owner, the device's thread. */
-#ifndef BRR_TRAIN_RESIDENT_H
-#define BRR_TRAIN_RESIDENT_H
+#pragma once
 #include "kernels/device.h"
 #include "windows/manifest.h"
 #include "windows/sampler.h"
@@ -30,5 +29,3 @@ const uint8_t *resident_labels(const struct resident *r);
 /* The row at which a window of the loaded role begins and how many of its `window` samples are valid. */
 void resident_locate(const struct resident *r, const struct window_ref *ref, int64_t window, int64_t *ret_first,
                      int32_t *ret_valid);
-
-#endif

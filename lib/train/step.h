@@ -4,8 +4,7 @@
  * that can record, all of it is one recording (nn/replay): values that differ between micro-batches are copied in before it,
  * results for the host are copied out after it. Other devices run the same ops one by one, with the same bits. One owner, the
  * device's thread. */
-#ifndef BRR_TRAIN_STEP_H
-#define BRR_TRAIN_STEP_H
+#pragma once
 #include "detect/seizure.h"
 #include "nn/optim.h"
 #include "nn/reduction.h"
@@ -47,5 +46,3 @@ int step_wait(struct step *step, struct stream *s, struct step_result *ret, stru
 bool step_warning(struct step *step, struct err *ret);
 /* Logits of the newest micro-batch, (rows,T) F32 in device memory. */
 const float *step_logits(const struct step *step);
-
-#endif

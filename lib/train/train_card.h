@@ -1,11 +1,8 @@
 /* train_card: where a model comes from, as its file says it: {"version", "source", "training": {"patients", "hours", "seizures"},
  * "validation": {the same, and the scores of this step's validation}}. Counts, never names of patients; no date and no job, since
  * trainings of the same job file leave the same bytes. Internal to lib/train. */
-#ifndef BRR_TRAIN_TRAIN_CARD_H
-#define BRR_TRAIN_TRAIN_CARD_H
+#pragma once
 #include "train/train_state.h"
 
 /* Writes the card of the training as it is now into its model file's metadata. */
 void train_card_update(struct train *t);
-
-#endif

@@ -2,8 +2,7 @@
  * where another attempt may still write (task_env.contended) in checkpoints/aN of attempt N, which reads those of the others.
  * A training that was killed at any moment is restored from the newest usable pair and ends with the same bits. The thread that
  * drives the task; nobody else writes into the folder. Internal to lib/train. */
-#ifndef BRR_TRAIN_TRAIN_CHECKPOINT_H
-#define BRR_TRAIN_TRAIN_CHECKPOINT_H
+#pragma once
 #include "train/train_state.h"
 
 /* Writes the pair of the present step, reports it, and removes the files that are no longer wanted. After
@@ -21,5 +20,3 @@ int train_checkpoint_restore(struct train *t, bool *ret_found, struct err *err);
 /* Loads the pair of this step and attempt, which rank 0 has restored, and changes no file; step −1: there is none, and nothing is
  * loaded. */
 int train_checkpoint_follow(struct train *t, int64_t step, int64_t attempt, bool *ret_found, struct err *err);
-
-#endif

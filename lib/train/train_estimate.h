@@ -1,6 +1,5 @@
 /* train_estimate: what a training and its estimate both compute: device memory, and which recordings train. Any thread. */
-#ifndef BRR_TRAIN_TRAIN_ESTIMATE_H
-#define BRR_TRAIN_TRAIN_ESTIMATE_H
+#pragma once
 #include "train/train_kind.h"
 
 /* Bytes a train job takes on the device (optimizer included; on a CPU also the working memory of its ops, at most; device NULL
@@ -19,5 +18,3 @@ struct sampler;
 int train_limit_windows(const struct train_config *job, struct sampler *sampler, struct err *err);
 /* Steps of an epoch of so many windows, at least 1. Errors: PRECONDITION, the windows do not fill one batch. */
 int train_steps_per_epoch(const struct train_config *job, int64_t windows, int64_t *ret, struct err *err);
-
-#endif

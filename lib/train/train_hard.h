@@ -2,8 +2,7 @@
  * score the training's background, and the worst windows, of no patient more than twice its equal share, are shown more often from
  * then on (windows/sampler). They are part of the checkpoint, so that a training that was killed goes on with the same windows.
  * Internal to lib/train; the thread that drives the task. */
-#ifndef BRR_TRAIN_TRAIN_HARD_H
-#define BRR_TRAIN_TRAIN_HARD_H
+#pragma once
 #include "train/train_state.h"
 
 /* Replaces t->hard, with the weights that a validation judges; rank 0 finds the windows for all. Does nothing without
@@ -14,5 +13,3 @@ int train_hard_apply(struct train *t, struct err *err);
 /* The windows as a member of the object open in w, and from such an object; without the member there are none. */
 void train_hard_put(const struct train *t, struct json_writer *w);
 int train_hard_get(struct train *t, const struct json *counters, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* train_kind: what a train job asks for: the configuration that its keys are read into. Any thread. */
-#ifndef BRR_TRAIN_TRAIN_KIND_H
-#define BRR_TRAIN_TRAIN_KIND_H
+#pragma once
 #include "detect/events.h"
 #include "detect/seizure.h"
 #include "kernels/op.h"
@@ -49,5 +48,3 @@ int train_leaves(const struct train_config *config);
 const char *train_reduction_name(int reduction);
 /* The data type that training.precision selects on this device. */
 enum dtype train_precision(const struct train_config *config, const struct device_info *device);
-
-#endif

@@ -1,7 +1,6 @@
 /* train_ranks: what the ranks of a training agree on (base/world.h). They share each batch by whole micro-batches; rank 0 writes
  * all files, and its records decide. With one rank the functions do nothing. The task's thread. Internal to lib/train. */
-#ifndef BRR_TRAIN_TRAIN_RANKS_H
-#define BRR_TRAIN_TRAIN_RANKS_H
+#pragma once
 #include "train/train_state.h"
 
 /* Limits of an exchange: until rank 0 has indexed the recordings; while others may read, save or validate; once all are ready. */
@@ -39,5 +38,3 @@ int train_ranks_losses(struct train *t, struct err *err);
 int train_ranks_validated(struct train *t, struct validation_result *r, struct err *err);
 /* Rank 0 comes with the result of writing its files; the others return once it has. */
 int train_ranks_saved(struct train *t, int rc, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* train_roles: which patients train, validate and are kept for tests: drawn when a training begins, the same in all its attempts.
  * Internal to lib/train. */
-#ifndef BRR_TRAIN_TRAIN_ROLES_H
-#define BRR_TRAIN_TRAIN_ROLES_H
+#pragma once
 #include "train/train_state.h"
 
 /* Makes and sets t->split, t->role and t->left_out of every recording, as the newest checkpoint has them or else as the job asks,
@@ -15,5 +14,3 @@ int train_roles_leave_out(struct train *t, int64_t entry, const struct err *why,
 int train_roles_record(struct train *t, const char *origin, struct err *err);
 /* The same for a training that goes on: as its checkpoint has it (t->patients). NULL: older versions did not record it. */
 int train_roles_resume(struct train *t, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* train_state: the inside of a training task, shared by its steps (train), its validations (train_validate), its checkpoints
  * (train_checkpoint) and the record of its course (train_course). Internal to lib/train. */
-#ifndef BRR_TRAIN_TRAIN_STATE_H
-#define BRR_TRAIN_TRAIN_STATE_H
+#pragma once
 #include "evaluate/evaluation.h"
 #include "nn/optim.h"
 #include "train/best.h"
@@ -86,5 +85,3 @@ struct train {
     int64_t timed_steps;
     double first_step_s; /* from opening the task to the end of its first step, data decoded for the first time included */
 };
-
-#endif

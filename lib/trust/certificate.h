@@ -1,7 +1,6 @@
 /* certificate: X.509 for a laboratory: a certificate authority (CA), certificates that it issues, and verification of client
  * certificates. Keys are P-256. All texts are PEM. One thread per object; no global state. */
-#ifndef BRR_TRUST_CERTIFICATE_H
-#define BRR_TRUST_CERTIFICATE_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,5 +47,3 @@ enum certificate_result { CERTIFICATE_VALID, CERTIFICATE_EXPIRED, CERTIFICATE_FO
  * gets the common name, also of a refused certificate. */
 enum certificate_result authorities_verify(const struct authorities *a, const char *chain, size_t len,
                                            char ret_name[CERTIFICATE_NAME_SIZE], const char **ret_why);
-
-#endif

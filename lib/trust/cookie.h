@@ -1,8 +1,7 @@
 /* cookie: what a browser keeps after it has signed in. It is no token, but what this daemon says about one (its digest), or about a
  * user of this machine, until a time, with an HMAC under a key that only this daemon has; so it opens nothing at another server of
  * the host, to which browsers send it too. Any thread. */
-#ifndef BRR_TRUST_COOKIE_H
-#define BRR_TRUST_COOKIE_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ struct cookie {
 bool cookie_write(const struct cookie_key *key, const struct cookie *c, char ret[COOKIE_SIZE]);
 /* False: the text is no cookie of this key, or its time is over. */
 bool cookie_read(const struct cookie_key *key, const char *text, int64_t now_ms, struct cookie *ret);
-
-#endif

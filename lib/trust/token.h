@@ -7,8 +7,7 @@
  * `proxy`: its owner signs people in, and names the person for whom it asks. Empty lines
  * and lines that begin with '#' are comments. The file holds digests only; the tokens themselves stay with their owners. A table is
  * immutable: any thread. */
-#ifndef BRR_TRUST_TOKEN_H
-#define BRR_TRUST_TOKEN_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -75,5 +74,3 @@ struct token_request {
 /* INVALID unless role, name and day may stand in the file. *ret_until_ms (may be NULL): the time of day at which the token ends; 0
  * = never. */
 int token_check_request(const struct token_request *request, int64_t *ret_until_ms, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* arrival: the order in which a training first needs its recordings, so that they can be fetched and decoded ahead of it. A pure
  * function of manifest, roles and sampler: it affects when recordings are loaded, never which windows are shown. */
-#ifndef BRR_WINDOWS_ARRIVAL_H
-#define BRR_WINDOWS_ARRIVAL_H
+#pragma once
 #include "windows/recording.h"
 #include "windows/sampler.h"
 
@@ -18,5 +17,3 @@ struct arrival_config {
  * must not be used by others meanwhile. */
 int arrival_order(const struct manifest *m, struct sampler *s, const struct arrival_config *config, struct recording ***ret,
                   int64_t *ret_n, struct err *err);
-
-#endif

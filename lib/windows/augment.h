@@ -1,8 +1,7 @@
 /* augment: random changes of training windows, each a pure function of (seed, epoch, position in the epoch): Philox stream
  * RNG_AUGMENT, step = epoch. A training that was killed goes on with the same windows, whoever cuts them. Immutable once made; any
  * thread. */
-#ifndef BRR_WINDOWS_AUGMENT_H
-#define BRR_WINDOWS_AUGMENT_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -42,5 +41,3 @@ struct augment_draw {
 void augment_draw(const struct augment *a, int64_t epoch, int64_t index, struct augment_draw *ret);
 /* How far the start of that window moves, −hop/2 to hop/2. */
 int64_t augment_jitter(uint64_t seed, int64_t epoch, int64_t index, int64_t hop);
-
-#endif

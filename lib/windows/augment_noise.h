@@ -2,8 +2,7 @@
  * position in the epoch): Philox stream RNG_NOISE, step = epoch. They change the signal columns of a window alone. Envelope columns
  * measure 1–25 Hz in proportion to its last minutes, so that mains noise and most of the muscle noise leave them as they are, and a
  * band that is missing throughout cancels in the proportion. Any thread. */
-#ifndef BRR_WINDOWS_AUGMENT_NOISE_H
-#define BRR_WINDOWS_AUGMENT_NOISE_H
+#pragma once
 #include "windows/augment.h"
 
 /* Lengths of the tables: muscle noise of 32 s, and a period of a sine. */
@@ -28,5 +27,3 @@ struct augment_noise {
     struct augment_noise_channel channels[FRONTEND_MAX_CHANNELS];
 };
 void augment_noise_draw(const struct augment *a, int64_t epoch, int64_t index, struct augment_noise *ret);
-
-#endif

@@ -1,7 +1,6 @@
 /* draws: chooses and orders the windows of an epoch out of those of some entries of a manifest; windows/sampler says how. The
  * functions are those of a sampler without jitter. One thread at a time. */
-#ifndef BRR_WINDOWS_DRAWS_H
-#define BRR_WINDOWS_DRAWS_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -44,5 +43,3 @@ struct window_ref draws_at(struct draws *d, int64_t epoch, int64_t i);
 const struct window_ref *draws_background(const struct draws *d, int64_t *ret_n);
 int64_t draws_hard_wanted(const struct draws *d);
 int draws_set_hard(struct draws *d, const struct window_ref *hard, int64_t n, struct err *err);
-
-#endif

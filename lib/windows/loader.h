@@ -1,7 +1,6 @@
 /* loader: threads that load planned recordings in a given order, ahead of their readers: for a reader that must not wait for
  * fetching, decoding and filtering, or a training whose data are still arriving. */
-#ifndef BRR_WINDOWS_LOADER_H
-#define BRR_WINDOWS_LOADER_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ int loader_result(struct loader *l, int64_t i, struct err *err);
 int64_t loader_done(struct loader *l);
 /* Finishes the recordings in progress and ends; blocks while a reader waits for its volume. Takes NULL. */
 void loader_stop(struct loader *l);
-
-#endif

@@ -3,8 +3,7 @@
  * filtered into the window cache at first use (recording_load). Errors of single files are kept in their entries and do not stop
  * the job unless fail_on_bad_file; a failed fetch always does. Immutable once open except for the loading of samples; any thread
  * may read it. */
-#ifndef BRR_WINDOWS_MANIFEST_H
-#define BRR_WINDOWS_MANIFEST_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -117,5 +116,3 @@ struct split_config {
  * and validate by fraction. role[i] is an enum patient_role. Patients in two lists, no seizure in training, or no seizure in a
  * required validation set are errors that state what was found and the fix. */
 int manifest_split(const struct manifest *m, const struct split_config *config, uint8_t *role, struct err *err);
-
-#endif

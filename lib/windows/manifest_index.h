@@ -2,8 +2,7 @@
  * only compares file times and opens no file. One text file per (source, settings): a line per recording with the identity of its
  * file and labels and the facts read from them. It is a cache: unreadable or outdated entries count as absent. Used by manifest.c.
  * Loading and writing: one thread; manifest_index_find: any. */
-#ifndef BRR_WINDOWS_MANIFEST_INDEX_H
-#define BRR_WINDOWS_MANIFEST_INDEX_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -38,5 +37,3 @@ struct manifest_index_content {
     int64_t n;
 };
 int manifest_index_write(const struct manifest_index *index, const struct manifest_index_content *content, struct err *err);
-
-#endif

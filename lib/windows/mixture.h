@@ -3,8 +3,7 @@
  * windows end sooner. Of an epoch's windows, as many as the sources' own epochs have together, each source gives its share; which
  * one comes at each place is drawn by Philox (stream RNG_SAMPLER, step = epoch). Internal to windows/sampler; one thread at a time.
  */
-#ifndef BRR_WINDOWS_MIXTURE_H
-#define BRR_WINDOWS_MIXTURE_H
+#pragma once
 #include "windows/draws.h"
 
 struct mixture;
@@ -25,5 +24,3 @@ struct window_ref mixture_at(struct mixture *x, int64_t epoch, int64_t i);
 const struct window_ref *mixture_background(const struct mixture *x, int64_t *ret_n);
 int64_t mixture_hard_wanted(const struct mixture *x);
 int mixture_set_hard(struct mixture *x, const struct window_ref *hard, int64_t n, struct err *err);
-
-#endif

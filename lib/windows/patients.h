@@ -1,8 +1,7 @@
 /* patients: the roles of patients in a training (trains, validates, is kept for tests), as names for people and as salted hashes
  * for files that leave the site. Hashes tell whether a patient took part, without his name; they hide names that cannot be guessed,
  * not a numbering such as sub-01. Pure; any thread. */
-#ifndef BRR_WINDOWS_PATIENTS_H
-#define BRR_WINDOWS_PATIENTS_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -46,5 +45,3 @@ struct lone_patients {
     int64_t folders, patients; /* folders with at least two of them, and how many there are */
 };
 bool patients_lone(const struct manifest *m, struct lone_patients *ret);
-
-#endif

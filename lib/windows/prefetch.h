@@ -1,7 +1,6 @@
 /* prefetch: reader threads that fill a bounded ring of ready batches, delivered strictly in the sampler's order for any timing of
  * the threads. One consumer thread. */
-#ifndef BRR_WINDOWS_PREFETCH_H
-#define BRR_WINDOWS_PREFETCH_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -45,5 +44,3 @@ bool prefetch_poll(struct prefetch *p, int wait_ms);
 void prefetch_release(struct prefetch *p, const struct batch *b);
 /* Joins the readers, which may wait for their volume, and frees everything, including batches still held. Takes NULL. */
 void prefetch_stop(struct prefetch *p);
-
-#endif

@@ -3,8 +3,7 @@
  * bytes of magic and padding; the binary16 rows (frontend.h) of the segments back to back; padding to 8; the index, one JSON
  * object; a trailer of u64 index offset, u64 index length (little-endian) and the magic again. The trailer detects truncated files.
  * Reading: window.h. A writer belongs to one thread; an open recording's facts are immutable, any thread. */
-#ifndef BRR_WINDOWS_RECORDING_H
-#define BRR_WINDOWS_RECORDING_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -80,5 +79,3 @@ const char *recording_tell_mislabelled(struct recording *rec);
 const uint16_t *recording_rows(const struct recording *rec, int segment, int64_t at);
 /* Cache key stored in the file. */
 const char *recording_key(const struct recording *rec);
-
-#endif

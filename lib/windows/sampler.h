@@ -1,8 +1,7 @@
 /* sampler: chooses and orders the windows of an epoch: all partial windows, some full ones and some without seizure, redrawn each
  * epoch from the seed (Philox, stream RNG_SAMPLER, step = epoch). Windows less than half valid are never shown. Where the sources
  * of the manifest have weights, these are the shares of their windows in an epoch, and each source has a balance of its own. */
-#ifndef BRR_WINDOWS_SAMPLER_H
-#define BRR_WINDOWS_SAMPLER_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -36,5 +35,3 @@ int64_t sampler_hard_wanted(const struct sampler *s);
  * from the rest; n = 0: from all. Windows that are no background windows of s are passed over. The pure function of sampler_at is
  * then one of (manifest, seed, these, epoch, i). */
 int sampler_set_hard(struct sampler *s, const struct window_ref *hard, int64_t n, struct err *err);
-
-#endif

@@ -6,8 +6,7 @@
  * normalisation; the same for segments shorter than a window. z-score per channel over valid samples, population std, (x −
  * m)/max(s, 0.1 µV), two-pass in double, clip ±10; a recording whose rows hold the network's columns (frontend.h) gives those
  * instead. Reading is thread-safe. */
-#ifndef BRR_WINDOWS_WINDOW_H
-#define BRR_WINDOWS_WINDOW_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -112,5 +111,3 @@ int window_plan(const struct window_build *b, struct recording **ret, bool *ret_
 /* The same from stored facts (recording_put_facts), when this source with these labels was planned before. */
 struct recording_facts;
 int window_replan(const struct window_build *b, const struct recording_facts *facts, struct recording **ret, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* One recording on its way into the cache, shared by window_build.c (which builds it) and window_plan.c (which says beforehand what
  * it will hold). */
-#ifndef BRR_WINDOWS_WINDOW_BUILDER_H
-#define BRR_WINDOWS_WINDOW_BUILDER_H
+#pragma once
 #include "eeg/channels.h"
 #include "eeg/frontend.h"
 #include "eeg/labels.h"
@@ -64,5 +63,3 @@ int builder_segment_start(const struct eeg_segment *segment, double rate_hz, int
 static inline int64_t builder_output_at(int64_t at, int64_t up, int64_t down) {
     return (int64_t)(((__int128)at * up + down - 1) / down);
 }
-
-#endif

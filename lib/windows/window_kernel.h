@@ -1,8 +1,7 @@
 /* window_kernel: the three passes of the normaliser over whole groups of 8 rows, written once and compiled per instruction set
  * (window.c baseline, window_avx2.c, window_avx512.c). Element e of a group adds only to sum e, so the order of every
  * sum is fixed by the layout and all variants give the same bits. period = 8 · channels ≤ WINDOW_PERIOD_MAX. */
-#ifndef BRR_WINDOWS_WINDOW_KERNEL_H
-#define BRR_WINDOWS_WINDOW_KERNEL_H
+#pragma once
 #include <stdint.h>
 
 #include "eeg/frontend.h"
@@ -85,6 +84,4 @@ static void kernel_apply(const uint16_t *rows, int64_t groups, int period, const
             *(window_f8 *)(to + e) = WINDOW_CLIP(__builtin_convertvector(z, window_f8));
         }
 }
-#endif
-
 #endif

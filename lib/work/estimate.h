@@ -1,7 +1,6 @@
 /* estimate: what a job would need and take, without starting it. Each kind makes its own (task_work.estimate); this file is what
  * they and those who ask have in common. Any thread. */
-#ifndef BRR_WORK_ESTIMATE_H
-#define BRR_WORK_ESTIMATE_H
+#pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ int estimate_stopped(const struct estimate_config *config, struct err *err);
 /* True if a job of `seconds` goes past the limit of one attempt: limits.wall_clock, else the daemon's default (not above 0: none).
  * Then one sentence for people with both figures and what will happen. */
 bool estimate_past_limit(const struct jobfile *job, int64_t default_limit_ms, double seconds, char *buf, size_t size);
-
-#endif

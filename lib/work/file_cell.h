@@ -1,7 +1,6 @@
 /* file_cell: the file or folder in which a task is, for others to read while the task hangs there. It may lie in memory that
  * processes share: whoever dies or stops in it holds up nobody. Any thread. */
-#ifndef BRR_WORK_FILE_CELL_H
-#define BRR_WORK_FILE_CELL_H
+#pragma once
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,5 +15,3 @@ void file_cell_init(struct file_cell *cell);
 void file_cell_set(struct file_cell *cell, const char *path);
 /* Writes "waits for PATH since TIME" if the task has been in the same file or folder for at_least_ms, else "". Never waits. */
 void file_cell_describe(struct file_cell *cell, int64_t at_least_ms, char *buf, size_t size);
-
-#endif

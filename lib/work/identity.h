@@ -1,7 +1,6 @@
 /* identity: what a job is, beside its checkpoints: its kind and every key that changes its results, in DIRECTORY/identity.json. A
  * folder in use is asked whose it is before anything in it is read, replaced or removed. Any thread; blocks in files. */
-#ifndef BRR_WORK_IDENTITY_H
-#define BRR_WORK_IDENTITY_H
+#pragma once
 #include <stdbool.h>
 
 #include "work/jobfile.h"
@@ -9,5 +8,3 @@
 /* Checks that the folder is this job's, and with `write` makes it so if it is nobody's. PRECONDITION names the other kind, or the
  * keys whose values differ, with both values. A folder without identity.json is nobody's: older versions wrote none. */
 int identity_claim(const struct jobfile *job, const char *directory, bool write, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* job_data: the keys data.* that kinds of job share, and their meaning. A kind names the tables that it has a use for and calls
  * job_data_read from its config function. Any thread. */
-#ifndef BRR_WORK_JOB_DATA_H
-#define BRR_WORK_JOB_DATA_H
+#pragma once
 #include "eeg/frontend.h"
 #include "windows/augment.h"
 #include "windows/manifest.h"
@@ -47,5 +46,3 @@ int job_data_read(struct jobfile *job, struct job_data *data, struct arena *aren
 struct balance_config job_data_balance(const struct job_data *data);
 /* How recordings are read; strings are the job's. Needs job_data_window_keys. */
 void job_data_frontend(const struct job_data *data, struct frontend_config *ret);
-
-#endif

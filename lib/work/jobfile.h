@@ -1,8 +1,7 @@
 /* jobfile: a job file (brrctl submit FILE) as plain data: what every kind of job has, and the configuration of its own kind, which
  * its row of kind.h reads. Unknown keys, keys of other kinds, wrong types and values out of range are errors with
  * file:line:column and the nearest known key. Everything lives in the arena given. Any thread. */
-#ifndef BRR_WORK_JOBFILE_H
-#define BRR_WORK_JOBFILE_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -76,5 +75,3 @@ int jobfile_refs(const struct jobfile *job, struct jobfile_ref ret[JOBFILE_MAX_R
 int jobfile_tables(const struct task_kind *kind, const struct option_table *ret[JOBFILE_MAX_TABLES]);
 /* The key's row among them; NULL: no such key. */
 const struct option *jobfile_key(const struct task_kind *kind, const char *key);
-
-#endif

@@ -2,8 +2,7 @@
  * before it runs. The work itself stands beside it as a row of its own (struct task_work, task.h), so that the client carries no
  * kernels. A kind is added by a file that defines both rows, kind_NAME and work_NAME (two files where the work needs kernels), and
  * a line in kinds.def. Constant data; any thread. */
-#ifndef BRR_WORK_KIND_H
-#define BRR_WORK_KIND_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -68,5 +67,3 @@ extern const int task_kind_count;
 const struct task_kind *task_kind_find(const char *name); /* NULL when unknown */
 /* "train, evaluate or detect". Returns buf. */
 const char *task_kind_names(char *buf, size_t size);
-
-#endif

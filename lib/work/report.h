@@ -1,7 +1,6 @@
 /* report: what a task, or an attempt at a job, tells its owner while it runs: one struct, whether the work is done on a thread of
  * this process, in a child or in a cluster. report_line.h writes and reads it as JSON. Plain data. */
-#ifndef BRR_WORK_REPORT_H
-#define BRR_WORK_REPORT_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -87,5 +86,3 @@ struct task_report {
 
 /* Takes a report, on the thread of the work, and does not block for long. Not 0: refused. */
 typedef int task_report_fn(void *ctx, const struct task_report *report);
-
-#endif

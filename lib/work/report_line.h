@@ -1,7 +1,6 @@
 /* report_line: a report of a task (report.h) as one line of JSON. `brrd run --json` writes such lines; the daemon reads them from
  * the children and the clusters that run jobs for it. Any thread. */
-#ifndef BRR_WORK_REPORT_LINE_H
-#define BRR_WORK_REPORT_LINE_H
+#pragma once
 #include <stddef.h>
 
 #include "base/str.h"
@@ -27,5 +26,3 @@ struct report_line {
 /* Free it with report_line_done after success. INVALID: no report, such as a line that a kill has torn. */
 int report_read(const char *line, size_t len, struct report_line *ret, struct err *err);
 void report_line_done(struct report_line *line);
-
-#endif

@@ -1,7 +1,6 @@
 /* series: the checkpoints of a task that are one file each: DIRECTORY/checkpoints/WORD-NUMBER.safetensors, numbered by step or
  * tick. A file is either whole or not there (safetensors_save). One thread per folder. */
-#ifndef BRR_WORK_SERIES_H
-#define BRR_WORK_SERIES_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -30,5 +29,3 @@ int series_write(const struct series *s, struct task_checkpoint *c, int64_t keep
  * nothing about the file and are returned. *ret_found is true if one was restored. RANGE: the path is too long. */
 int series_restore(const struct series *s, int (*restore)(void *task, const char *path, struct err *err), void *task,
                    bool *ret_found, struct err *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* task: a job's work as plain code behind one small vtable, whatever its kind. A task knows data, models and its own output
  * directory; it knows nothing of queues, RPC or processes. One thread runs it from open to close, and may block in files. Between
  * pieces of work (one micro-batch, one recording of a validation) it calls task_point, where its owner saves and ends it. */
-#ifndef BRR_WORK_TASK_H
-#define BRR_WORK_TASK_H
+#pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -110,5 +109,3 @@ void task_stop_mirrors(const struct task_env *env);
 /* True if the model reference is the URL of an object. task_model_find gives the file of a model named by URL or path. */
 bool task_model_is_url(const char *ref);
 int task_model_find(const struct task_env *env, const char *ref, struct task_model *ret, struct err *err);
-
-#endif

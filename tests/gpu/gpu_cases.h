@@ -1,6 +1,5 @@
 /* gpu_cases: how a call of an op is described to test_ops_vs_cpu: its arrays, and how to run it. */
-#ifndef BRR_TESTS_GPU_GPU_CASES_H
-#define BRR_TESTS_GPU_GPU_CASES_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -49,5 +48,3 @@ struct op_test {
 
 static const int32_t lengths[3] = {37, 0, 21};
 static const int32_t long_lengths[3] = {197, 0, 83}, longest_lengths[3] = {299, 0, 130};
-
-#endif

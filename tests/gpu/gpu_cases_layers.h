@@ -1,6 +1,5 @@
 /* gpu_cases_layers: calls of the ops other than the scans. */
-#ifndef BRR_TESTS_GPU_GPU_CASES_LAYERS_H
-#define BRR_TESTS_GPU_GPU_CASES_LAYERS_H
+#pragma once
 #include <math.h>
 
 #include "gpu_cases.h"
@@ -379,5 +378,3 @@ static int run_depthwise_wide_backward(const struct op_test *c, struct stream *s
                                                .reverse = c->reverse};
     return op_conv1d_depthwise_backward(s, &a, err);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* gpu_cases_scans: calls of both selective scans. */
-#ifndef BRR_TESTS_GPU_GPU_CASES_SCANS_H
-#define BRR_TESTS_GPU_GPU_CASES_SCANS_H
+#pragma once
 #include "gpu_cases.h"
 
 enum { CHUNK = 16 };
@@ -137,5 +136,3 @@ static int run_ssd_chunks_backward(const struct op_test *c, struct stream *s, co
     a.fwd.resets = t[15];
     return op_ssd_backward(s, &a, err);
 }
-
-#endif

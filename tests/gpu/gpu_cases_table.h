@@ -1,6 +1,5 @@
 /* gpu_cases_table: every call with its arrays: kind, shape and range. */
-#ifndef BRR_TESTS_GPU_GPU_CASES_TABLE_H
-#define BRR_TESTS_GPU_GPU_CASES_TABLE_H
+#pragma once
 #include "gpu_cases_layers.h"
 #include "gpu_cases_scans.h"
 
@@ -400,5 +399,3 @@ static const struct op_test tests[] = {
      .f32_only = true},
     {"sigmoid", {P2(37, 45), P2(37, 45)}, .run = run_sigmoid, .f32_only = true},
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* gpu_model: the networks that the programs beside it run. */
-#ifndef BRR_TESTS_GPU_GPU_MODEL_H
-#define BRR_TESTS_GPU_GPU_MODEL_H
+#pragma once
 #include <string.h>
 
 #include "detect/seizure.h"
@@ -18,5 +17,3 @@ static inline int gpu_model(const char *name, int channels, struct seizure_confi
     }
     return rc;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Families of the convolutions and the projection: references are the formulas of kernels/op.h, loop by loop. */
-#ifndef BRR_TESTS_OPS_OP_CONVOLUTION_H
-#define BRR_TESTS_OPS_OP_CONVOLUTION_H
+#pragma once
 #include "op_harness.h"
 
 static struct array_spec act_in(const char *name, int64_t b, int64_t t, int64_t c) {
@@ -267,5 +266,3 @@ static const struct op_case linear_cases[] = {
     {.name = "wide", .b = 2, .t = 40, .ci = 128, .co = 130},
     {.name = NULL},
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* Families of the element-wise ops, the loss, the gradient norm and the optimizer step. */
-#ifndef BRR_TESTS_OPS_OP_ELEMENTS_H
-#define BRR_TESTS_OPS_OP_ELEMENTS_H
+#pragma once
 #include "op_norms.h"
 
 /* ---- element-wise ---------------------------------------------------------------------------------------------- */
@@ -284,5 +283,3 @@ static const struct op_case adamw_cases[] = {
     {.name = "one parameter", .ci = 1, .k = 3},
     {.name = NULL},
 };
-
-#endif

@@ -1,8 +1,7 @@
 /* op_harness: runs one op of the table on random tensors in guarded memory and holds every output against a double reference.
  * A family describes its arrays; outputs come from `reference`, gradients (arrays with `of`) from central differences of
  * `objective`, both plain loops in double over dense arrays. Inputs are rounded to their dtype before the reference reads them. */
-#ifndef BRR_TESTS_OPS_OP_HARNESS_H
-#define BRR_TESTS_OPS_OP_HARNESS_H
+#pragma once
 #include "scan_fixture.h"
 
 enum { MAX_ARRAYS = 14, GUARD = 128, SAMPLES = 48, GAP = 3 };
@@ -338,5 +337,3 @@ static inline void check_refusals(struct instance *x) {
             check_refused(x, i, wrong, "with gaps");
     }
 }
-
-#endif

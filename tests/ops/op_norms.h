@@ -1,6 +1,5 @@
 /* Families of batch and layer norm. */
-#ifndef BRR_TESTS_OPS_OP_NORMS_H
-#define BRR_TESTS_OPS_OP_NORMS_H
+#pragma once
 #include "op_convolution.h"
 
 static const double norm_eps = 1e-5f; /* what the ops get is a float */
@@ -286,5 +285,3 @@ static const struct op_case ln_cases[] = {
     {.name = "more rows than a block", .b = 2, .t = 290, .ci = 33, .more = true},
     {.name = NULL},
 };
-
-#endif

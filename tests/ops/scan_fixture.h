@@ -1,7 +1,6 @@
 /* scan_fixture: a device, seeded random tensors, and both selective scans as plain double loops with their gradients, to compare
  * the kernels with. One problem describes Mamba-1 (share 1, A per channel and state) and Mamba-2 (share P, A per head). */
-#ifndef BRR_TESTS_OPS_SCAN_FIXTURE_H
-#define BRR_TESTS_OPS_SCAN_FIXTURE_H
+#pragma once
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -489,5 +488,3 @@ static inline void assert_near_reference(const struct problem *p, const struct a
             fail_msg("gradient of %s is off by %.2e (allowed %.1e): %s", names[i], error, most, shape);
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* brainvision_writer: recordings of BrainVision with the samples of unit/edf_writer.h, written from the definition of the format.
  */
-#ifndef BRR_TESTS_UNIT_BRAINVISION_WRITER_H
-#define BRR_TESTS_UNIT_BRAINVISION_WRITER_H
+#pragma once
 #include "unit/edf_writer.h"
 #include "unit/temp_dir.h"
 
@@ -72,5 +71,3 @@ static inline void write_brainvision(const char *stem, const struct written_brai
     }
     str_done(&header);
 }
-
-#endif

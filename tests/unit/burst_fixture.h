@@ -1,7 +1,6 @@
 /* burst_fixture: networks and engines for the tests of the burst engine. A network is written down by its arrays, as a file has
  * them; an engine runs on the device and the instruction set that the test names. */
-#ifndef BRR_TESTS_UNIT_BURST_FIXTURE_H
-#define BRR_TESTS_UNIT_BURST_FIXTURE_H
+#pragma once
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -306,5 +305,3 @@ static inline int64_t drawn_injections(uint64_t seed, uint64_t tick, int64_t n, 
     }
     return count;
 }
-
-#endif

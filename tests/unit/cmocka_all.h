@@ -1,6 +1,5 @@
 /* cmocka_all: cmocka and the headers it wants in front of it. */
-#ifndef BRR_TESTS_CMOCKA_ALL_H
-#define BRR_TESTS_CMOCKA_ALL_H
+#pragma once
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,5 +8,3 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#endif

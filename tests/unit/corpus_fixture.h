@@ -1,6 +1,5 @@
 /* corpus_fixture: a small corpus of four patients with known windows, opened as a manifest (window 2 s, hop 1 s). */
-#ifndef BRR_TESTS_UNIT_CORPUS_FIXTURE_H
-#define BRR_TESTS_UNIT_CORPUS_FIXTURE_H
+#pragma once
 #include "eeg_fixture.h"
 #include "windows/manifest.h"
 
@@ -41,5 +40,3 @@ static inline void corpus_make(char folder[4096], char root[4200], char cache[42
     snprintf(cache, 4200, "%s/cache", folder);
     corpus_write(root);
 }
-
-#endif

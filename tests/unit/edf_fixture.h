@@ -1,6 +1,5 @@
 /* EDF files made in memory (unit/edf_writer.h), opened, and opened again after a test changed their bytes. */
-#ifndef BRR_TESTS_UNIT_EDF_FIXTURE_H
-#define BRR_TESTS_UNIT_EDF_FIXTURE_H
+#pragma once
 #include <string.h>
 
 #include "base/str.h"
@@ -59,5 +58,3 @@ static inline void put(struct opened *o, size_t at, const char *text, size_t wid
     memset(o->bytes.data + at, ' ', width);
     memcpy(o->bytes.data + at, text, strlen(text));
 }
-
-#endif

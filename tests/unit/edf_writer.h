@@ -1,6 +1,5 @@
 /* edf_writer: builds small EDF and BDF files in memory for tests, correct by default; tests then damage them. */
-#ifndef BRR_TESTS_UNIT_EDF_WRITER_H
-#define BRR_TESTS_UNIT_EDF_WRITER_H
+#pragma once
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,5 +103,3 @@ static inline void edf_write(const struct written_file *f, bool bdf, struct str 
         }
     }
 }
-
-#endif

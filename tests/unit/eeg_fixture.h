@@ -1,6 +1,5 @@
 /* eeg_fixture: recordings for tests: small EDF+ files with a known signal, and the folder of real ones when there is one. */
-#ifndef BRR_TESTS_UNIT_EEG_FIXTURE_H
-#define BRR_TESTS_UNIT_EEG_FIXTURE_H
+#pragma once
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -113,5 +112,3 @@ static inline const char *fixture_real(const char *name, char *path, size_t size
     snprintf(path, size, "%s/%s", folder && *folder ? folder : BRR_SOURCE_DIR "/../shared/eeg", name);
     return access(path, R_OK) == 0 ? path : NULL;
 }
-
-#endif

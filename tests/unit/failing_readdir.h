@@ -1,6 +1,5 @@
 /* failing_readdir: a volume that fails in the middle of a directory. The program is linked with --wrap=readdir. */
-#ifndef BRR_TESTS_UNIT_FAILING_READDIR_H
-#define BRR_TESTS_UNIT_FAILING_READDIR_H
+#pragma once
 #include <dirent.h>
 #include <errno.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ struct dirent *__wrap_readdir(DIR *dir) {
     entries -= entries > 0;
     return __real_readdir(dir);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* geodesic_fixture: metrics with known geodesics, and networks evaluated in plain double loops, as fields (geodesic/geodesic.h). */
-#ifndef BRR_TESTS_GEODESIC_FIXTURE_H
-#define BRR_TESTS_GEODESIC_FIXTURE_H
+#pragma once
 #include <math.h>
 #include <string.h>
 
@@ -204,5 +203,3 @@ static inline int exact_flow_pull(void *ctx, const struct geodesic_points *at, c
 static inline struct geodesic_field exact_field(struct exact_nets *e) {
     return (struct geodesic_field){e, exact_metric, exact_metric_pull, exact_flow, exact_flow_pull};
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* live_fixture: a small model with live streams, the loader of its files, and the streams' owner that counts reports. */
-#ifndef BRR_TESTS_UNIT_LIVE_FIXTURE_H
-#define BRR_TESTS_UNIT_LIVE_FIXTURE_H
+#pragma once
 #include <math.h>
 #include <stdio.h>
 
@@ -253,5 +252,3 @@ static inline void whole(struct bench *b, struct heard *h) {
     assert_int_equal(h->summaries, 1);
     assert_int_equal(h->at, SAMPLES);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* model_fixture: the file of a small untrained network for three channels. */
-#ifndef BRR_TESTS_UNIT_MODEL_FIXTURE_H
-#define BRR_TESTS_UNIT_MODEL_FIXTURE_H
+#pragma once
 #include <string.h>
 
 #include "detect/modelfile.h"
@@ -38,5 +37,3 @@ static inline int fixture_bounded_model(struct device *device, struct stream *qu
 static inline int fixture_model(struct device *device, struct stream *queue, const char *path) {
     return fixture_bounded_model(device, queue, path, 0);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* sched_fixture: a scheduler whose workers are the test, which takes jobs and reports what it wants, beside a real database. */
-#ifndef BRR_TESTS_SCHED_FIXTURE_H
-#define BRR_TESTS_SCHED_FIXTURE_H
+#pragma once
 #include "daemon/jobs/sched.h"
 
 #include <dirent.h>
@@ -266,5 +265,3 @@ static UNUSED int recorded_checkpoints(struct fixture *f, const char *id) {
 }
 
 #define rigged(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-#endif

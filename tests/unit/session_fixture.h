@@ -1,6 +1,5 @@
 /* session_fixture: sessions between a worker's side that keeps the orders and an owner's side that counts what it is told. */
-#ifndef BRR_TESTS_UNIT_SESSION_FIXTURE_H
-#define BRR_TESTS_UNIT_SESSION_FIXTURE_H
+#pragma once
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -235,5 +234,3 @@ static inline void large_result(struct bench *b, struct live_stream *stream, int
     sessions_report(b->all, &r);
     free(r.p);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* temp_dir: a directory of its own for each test: setup and teardown functions for cmocka, and paths below it. */
-#ifndef BRR_TESTS_TEMP_DIR_H
-#define BRR_TESTS_TEMP_DIR_H
+#pragma once
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ static inline void put_file(const char *path, const void *data, size_t len) {
 }
 
 #define in_temp_dir(test) cmocka_unit_test_setup_teardown(test, temp_dir_make, temp_dir_remove)
-
-#endif

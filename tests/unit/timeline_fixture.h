@@ -1,7 +1,6 @@
 /* What the tests of timelines share: sources, what their traces must be, computed all at once from the same filtered samples, and
  * the streams that are compared with them. The network is a fixed function of the window; test_detector.c runs a real one. */
-#ifndef UNIT_TIMELINE_FIXTURE_H
-#define UNIT_TIMELINE_FIXTURE_H
+#pragma once
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -530,5 +529,3 @@ static inline struct timeline *half_way(const struct detector *d, struct str *st
     assert_int_equal(timeline_save(t, state, NULL), 0);
     return t;
 }
-
-#endif

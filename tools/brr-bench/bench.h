@@ -1,7 +1,6 @@
 /* bench: the frame of brr-bench. A case opens its data once, runs many times, and says how much work one run is; the frame
  * measures, divides by this machine's own measured rates and prints. Cases of one subject live in one file, as a table. */
-#ifndef BRR_TOOLS_BRR_BENCH_BENCH_H
-#define BRR_TOOLS_BRR_BENCH_BENCH_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -48,5 +47,3 @@ struct bench_range {
 /* A tensor of uniform values on the device; its rank is the number of dimensions that are not zero. */
 struct tensor bench_fill(struct bench_memory *m, enum dtype dtype, const int64_t dim[3], struct bench_range r);
 void bench_memory_done(struct bench_memory *m, struct device *dev);
-
-#endif

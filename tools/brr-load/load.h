@@ -1,6 +1,5 @@
 /* brr-load: the types its files share: the plan of a run, one worker thread with its sessions, and their measurements. */
-#ifndef BRR_TOOLS_LOAD_H
-#define BRR_TOOLS_LOAD_H
+#pragma once
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ struct server_use {
 int server_ask(brr_client *client, struct server_use *ret, struct brr_error *err);
 /* Cuts one of this process's connections to the endpoint, the i-th modulo their number; false when there is none. */
 bool server_cut(const char *endpoint, uint32_t i);
-
-#endif

@@ -1,7 +1,6 @@
 /* noise: cheap random waves for synthetic EEG: parallel lanes of 1/f noise, narrow-band rhythms, slow jitter. State is plain data;
  * every wave is a pure function of its seed. */
-#ifndef BRR_TOOLS_EDFGEN_NOISE_H
-#define BRR_TOOLS_EDFGEN_NOISE_H
+#pragma once
 #include <stdint.h>
 
 enum { LANES = 32, POLES = 5 };
@@ -42,5 +41,3 @@ static inline float rhythm_next(struct rhythm *r) {
 
 /* A well-mixed, non-zero xorshift state of two numbers. */
 uint32_t noise_seed(uint32_t a, uint32_t b);
-
-#endif

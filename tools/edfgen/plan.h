@@ -1,7 +1,6 @@
 /* plan: what a synthetic patient is like and what happens in each recording: seizures, distractors, artefacts, vigilance.
  * Everything is drawn here, from one seed; the renderer only plays it. One thread per plan. */
-#ifndef BRR_TOOLS_EDFGEN_PLAN_H
-#define BRR_TOOLS_EDFGEN_PLAN_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -101,5 +100,3 @@ int plan_recordings(const struct patient *patient, const int64_t *samples, int n
 int plan_burst_suppression(const struct patient *patient, const int64_t *samples, int n, double ratio, struct recording_plan *plans,
                            struct err *err);
 void plan_done(struct recording_plan *plan);
-
-#endif

@@ -1,6 +1,5 @@
 /* plan_parts: the pieces of a plan that all styles of corpus are made of. Private to plan, plan_rich, plan_wide and plan_icu. */
-#ifndef BRR_TOOLS_EDFGEN_PLAN_PARTS_H
-#define BRR_TOOLS_EDFGEN_PLAN_PARTS_H
+#pragma once
 #include <math.h>
 
 #include "tools/edfgen/plan.h"
@@ -17,5 +16,3 @@ bool plan_add_vigil(struct recording_plan *plan, struct vigil vigil);
 bool plan_near_seizure(const struct recording_plan *plan, int64_t first, int64_t end);
 void plan_draw_chewing(struct rng *rng, const struct patient *p, struct event *e);
 void plan_draw_rocking(struct rng *rng, const struct patient *p, struct event *e);
-
-#endif

@@ -1,6 +1,5 @@
 /* plan_rich: what the rich style adds to a plan (plan.h): traits, seizures, scenes and sleep as on a ward. Private to plan. */
-#ifndef BRR_TOOLS_EDFGEN_PLAN_RICH_H
-#define BRR_TOOLS_EDFGEN_PLAN_RICH_H
+#pragma once
 #include "tools/edfgen/plan.h"
 
 /* Further traits; a seizure's amplitude, frequencies and build-up; everything else that happens; sleep. The functions
@@ -10,5 +9,3 @@ void plan_people_patient(struct rng *rng, struct patient *p); /* and with the wa
 void plan_rich_seizure(struct rng *rng, const struct patient *p, struct event *e);
 int plan_rich_scenes(struct rng *rng, const struct patient *p, struct recording_plan *plan);
 int plan_rich_vigils(struct rng *rng, struct recording_plan *plan);
-
-#endif

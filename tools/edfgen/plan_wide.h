@@ -1,7 +1,6 @@
 /* plan_wide: what the wide style changes in a rich plan (plan_rich.h): patients and seizures of all kinds that a network may meet.
  * Private to plan. */
-#ifndef BRR_TOOLS_EDFGEN_PLAN_WIDE_H
-#define BRR_TOOLS_EDFGEN_PLAN_WIDE_H
+#pragma once
 #include "tools/edfgen/plan.h"
 
 /* Traits drawn wider; a seizure whole, its waveform and places included; the muscle in seizures, beside the rich scenes
@@ -9,5 +8,3 @@
 void plan_wide_patient(struct rng *rng, struct patient *p);
 void plan_wide_seizure(struct rng *rng, const struct patient *p, struct event *e);
 int plan_wide_scenes(struct rng *rng, const struct patient *p, struct recording_plan *plan);
-
-#endif

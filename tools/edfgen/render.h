@@ -1,8 +1,7 @@
 /* render: plays a recording_plan as microvolts, one second at a time: 1/f background in regional and local sources, alpha, sleep
  * waves, spindles, muscle noise, drift and mains, suppressed outside of the plan's bursts if it has any, and the plan's events on
  * top. The same plan gives the same samples. One thread per renderer. */
-#ifndef BRR_TOOLS_EDFGEN_RENDER_H
-#define BRR_TOOLS_EDFGEN_RENDER_H
+#pragma once
 #include <stdint.h>
 
 #include "tools/edfgen/plan.h"
@@ -12,5 +11,3 @@ struct renderer *render_new(const struct patient *patient, const struct recordin
 void render_free(struct renderer *r);
 /* The next RATE_HZ samples of every electrode against a common reference. */
 void render_second(struct renderer *r, float uv[ELECTRODES][RATE_HZ]);
-
-#endif

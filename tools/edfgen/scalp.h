@@ -1,6 +1,5 @@
 /* scalp: the nineteen electrodes of the 10-20 system on a flat head, the double banana, and spatial weights. Pure data. */
-#ifndef BRR_TOOLS_EDFGEN_SCALP_H
-#define BRR_TOOLS_EDFGEN_SCALP_H
+#pragma once
 
 enum { ELECTRODES = 19, BIPOLAR = 18, RATE_HZ = 256 };
 
@@ -15,5 +14,3 @@ extern const int DOUBLE_BANANA[BIPOLAR][2];
 /* exp(-d²/2σ²) of each electrode's distance to (x, y), scaled so that the largest is 1. */
 void scalp_weights(float x, float y, float sigma, float weights[ELECTRODES]);
 float scalp_distance(int electrode, float x, float y);
-
-#endif

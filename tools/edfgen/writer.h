@@ -1,7 +1,6 @@
 /* writer: one EDF+C file of one-second records, microvolt in steps of 0.1, with a time-keeping annotation signal. One thread per
  * writer. */
-#ifndef BRR_TOOLS_EDFGEN_WRITER_H
-#define BRR_TOOLS_EDFGEN_WRITER_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -30,5 +29,3 @@ int writer_second(struct edf_writer *w, const float *const *uv, struct err *err)
 /* The file appears under its name only here. */
 int writer_commit(struct edf_writer *w, struct err *err);
 void writer_abort(struct edf_writer *w);
-
-#endif

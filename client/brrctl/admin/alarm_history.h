@@ -1,6 +1,5 @@
 /* alarm_history: the alarms of live streams in the journal, with what people answered, for reports and labels. */
-#ifndef BRR_CLIENT_BRRCTL_ADMIN_ALARM_HISTORY_H
-#define BRR_CLIENT_BRRCTL_ADMIN_ALARM_HISTORY_H
+#pragma once
 #include "client/brrctl/brrctl.h"
 
 enum history_mark { HISTORY_UNMARKED, HISTORY_TRUE, HISTORY_FALSE, HISTORY_UNCLEAR };
@@ -38,5 +37,3 @@ int history_read(const struct arguments *o, int64_t since_ms, const char *bed, s
 void history_done(struct history *h);
 /* The span of the alarm's seizure: that of the events that overlap it, else the alarm's own; false: it has none. */
 bool history_span(const struct history *h, const struct history_alarm *a, double *ret_start_s, double *ret_end_s);
-
-#endif

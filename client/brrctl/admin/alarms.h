@@ -1,6 +1,5 @@
 /* alarms: the options of `brrctl alarms`, which its files share. */
-#ifndef BRR_CLIENT_BRRCTL_ADMIN_ALARMS_H
-#define BRR_CLIENT_BRRCTL_ADMIN_ALARMS_H
+#pragma once
 #include "client/brrctl/brrctl.h"
 
 struct alarms_options {
@@ -12,5 +11,3 @@ bool alarms_since(const struct arguments *o, int64_t *ret);
 
 int alarms_report(const struct arguments *o);
 int alarms_export(const struct arguments *o);
-
-#endif

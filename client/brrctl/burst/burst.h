@@ -1,7 +1,6 @@
 /* burst: what the files of `brrctl burst` share. One function per verb; each gets the words after `burst`, the verb among them, and
  * returns an exit code. */
-#ifndef BRR_CLIENT_BRRCTL_BURST_BURST_H
-#define BRR_CLIENT_BRRCTL_BURST_BURST_H
+#pragma once
 #include "client/brr.h"
 #include "client/brrctl/arguments.h"
 
@@ -74,5 +73,3 @@ int burst_send_injections(brr_client *client, const struct brr_network *network,
                           int64_t *ret_pending, struct brr_error *err);
 /* The network of this name, from the daemon's list. */
 int burst_find(brr_client *client, const char *name, struct brr_network *ret, struct brr_error *err);
-
-#endif

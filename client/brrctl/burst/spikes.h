@@ -1,7 +1,6 @@
 /* spikes: the file of fired neurons that --fired names: .npy (int64 [n,2]: tick, id) or .tsv (header "tick id"), sorted as ticks
  * come. It appears when it is closed. One owner. */
-#ifndef BRR_CLIENT_BRRCTL_BURST_SPIKES_H
-#define BRR_CLIENT_BRRCTL_BURST_SPIKES_H
+#pragma once
 #include <stdbool.h>
 
 #include "burst/spikefile.h"
@@ -18,5 +17,3 @@ int spikes_open(struct spikes *s, const char *path, struct err *err);
 int spikes_add(struct spikes *s, int64_t tick, const uint32_t *ids, size_t n, struct err *err);
 int spikes_close(struct spikes *s, struct err *err);
 void spikes_abort(struct spikes *s); /* also after spikes_close */
-
-#endif

@@ -1,7 +1,6 @@
 /* detect_server: detect store://NAME/prefix as a detect job on the daemon's machine, where the recordings are, with the event files
  * written here; and detect job:ID, the same for a job queued earlier. */
-#ifndef BRR_CLIENT_BRRCTL_DETECT_DETECT_SERVER_H
-#define BRR_CLIENT_BRRCTL_DETECT_DETECT_SERVER_H
+#pragma once
 #include "client/brrctl/arguments.h"
 
 /* The options of detect. */
@@ -39,5 +38,3 @@ static inline const char *detect_model(const struct arguments *o) {
 int detect_on_server(const struct arguments *o);
 /* The same for recordings of this machine (detect.c). */
 int detect_local(const struct arguments *o);
-
-#endif

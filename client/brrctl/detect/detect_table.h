@@ -1,6 +1,5 @@
 /* detect_table: the table of recordings that detect prints, for local and server runs. */
-#ifndef BRR_CLIENT_BRRCTL_DETECT_DETECT_TABLE_H
-#define BRR_CLIENT_BRRCTL_DETECT_DETECT_TABLE_H
+#pragma once
 #include <stdbool.h>
 
 #include "client/brr.h"
@@ -22,5 +21,3 @@ void detect_item_json(const struct detect_item *item);
 void detect_table_print(const struct detect_item *items, int n);
 /* Prints the notes to stderr, each once: the first few of them. */
 void detect_table_notes(const struct detect_item *items, int n);
-
-#endif

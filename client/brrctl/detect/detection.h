@@ -1,7 +1,6 @@
 /* detection: one recording through a model and all its results: events, alarms, probabilities, envelopes for a plot, and the
  * reference events beside it. Writes events TSV, traces and plots. One thread per detection. */
-#ifndef BRR_CLIENT_BRRCTL_DETECT_DETECTION_H
-#define BRR_CLIENT_BRRCTL_DETECT_DETECTION_H
+#pragma once
 #include "client/brrctl/detect/playback.h"
 #include "client/brrctl/detect/suppression.h"
 #include "eeg/labels.h"
@@ -72,5 +71,3 @@ int detection_check_events(const struct detection_config *config, const char *pa
 int detection_write_events(const struct detection *d, const char *path, struct err *err);
 int detection_write_probabilities(const struct detection *d, const char *path, struct err *err);
 int detection_write_plot(const struct detection *d, const char *path, struct err *err);
-
-#endif

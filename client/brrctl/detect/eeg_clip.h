@@ -1,7 +1,6 @@
 /* eeg_clip: some seconds of a recording as a reader wants to see them: a montage, filtered, at 256 Hz. Only the records around them
  * are read. One thread per clip. */
-#ifndef BRR_CLIENT_BRRCTL_DETECT_EEG_CLIP_H
-#define BRR_CLIENT_BRRCTL_DETECT_EEG_CLIP_H
+#pragma once
 #include "eeg/frontend.h"
 #include "formats/eegfile.h"
 
@@ -23,5 +22,3 @@ struct eeg_clip_config {
 int eeg_clip_read(const struct eegfile *edf, const struct eeg_clip_config *config, double from_s, double seconds,
                   struct eeg_clip *ret, struct err *err);
 void eeg_clip_done(struct eeg_clip *c);
-
-#endif

@@ -1,8 +1,7 @@
 /* feed: an EDF or BDF that is still being written: standard input, a pipe, or a growing file. Whole records are returned as they
  * arrive; an incomplete record waits for its rest. A pipe ends with its writer; a file when nothing was added for a while; both
  * with the first SIGINT or SIGTERM (the second one kills, as usual). One feed per process, one thread. */
-#ifndef BRR_CLIENT_BRRCTL_DETECT_FEED_H
-#define BRR_CLIENT_BRRCTL_DETECT_FEED_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ int feed_next(struct feed *feed, int64_t *ret_records, struct err *err);
 const char *feed_ended(const struct feed *feed);
 /* Bytes of an incomplete last record, which is left out. */
 int64_t feed_left_bytes(const struct feed *feed);
-
-#endif

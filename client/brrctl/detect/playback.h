@@ -1,6 +1,5 @@
 /* playback: a source of samples as a stream of the daemon, sent unchanged. One thread per playback; several may share a client. */
-#ifndef BRR_CLIENT_BRRCTL_DETECT_PLAYBACK_H
-#define BRR_CLIENT_BRRCTL_DETECT_PLAYBACK_H
+#pragma once
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -50,5 +49,3 @@ struct playback_sink {
  * interrupt.h has seen, with BRR_CANCELLED. After an error no session waits for its client. */
 int playback_run(struct playback *r, brr_client *client, const struct playback_config *config, const struct playback_sink *sink,
                  struct brr_error *err);
-
-#endif

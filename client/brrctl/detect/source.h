@@ -1,7 +1,6 @@
 /* source: where the samples of a stream come from: a recording, one that is still being written (a growing file or a pipe), or a
  * stream of the Lab Streaming Layer. Each kind gives samples in µV, in order, with the gaps between them. One thread per source. */
-#ifndef BRR_CLIENT_BRRCTL_DETECT_SOURCE_H
-#define BRR_CLIENT_BRRCTL_DETECT_SOURCE_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -61,5 +60,3 @@ int source_open_feed(const char *path, double idle_s, const struct source_readin
 int source_rename(const struct argument_list *list, struct str *ret, struct err *err);
 /* takes NULL */
 void source_close(struct source *s);
-
-#endif

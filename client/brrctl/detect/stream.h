@@ -1,7 +1,6 @@
 /* stream: one source of samples through a model, with events, alarms and files as the options say; the command `stream`, and others
  * whose samples come from elsewhere. */
-#ifndef BRR_CLIENT_BRRCTL_DETECT_STREAM_H
-#define BRR_CLIENT_BRRCTL_DETECT_STREAM_H
+#pragma once
 #include <stdbool.h>
 
 #include "client/brrctl/arguments.h"
@@ -42,5 +41,3 @@ struct stream_input {
     const char **ended; /* receives why its source ended; NULL: nobody asks */
 };
 int stream_play(const struct arguments *o, const struct stream_input *input);
-
-#endif

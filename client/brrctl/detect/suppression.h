@@ -1,7 +1,6 @@
 /* suppression: burst suppression of one recording as a stream reports it, second by second: a table, the highest minute, and the
  * trace of a plot. One thread per object. */
-#ifndef BRR_CLIENT_BRRCTL_DETECT_SUPPRESSION_H
-#define BRR_CLIENT_BRRCTL_DETECT_SUPPRESSION_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ void suppression_table_begin(struct suppression_table *t, const struct brr_strea
 bool suppression_table_add(struct suppression_table *t, const struct brr_message *m);
 /* time_s (end of the minute), observed_s, ratio, bursts_per_minute, then ratio and bursts_per_minute of every channel. Atomic. */
 int suppression_table_write(const struct suppression_table *t, const char *path, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* feagi: a connectome or a genome of FEAGI as a network file of the burst engine (docs/burst.md). One thread. */
-#ifndef BRR_CLIENT_BRRCTL_FEAGI_FEAGI_H
-#define BRR_CLIENT_BRRCTL_FEAGI_FEAGI_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ bool feagi_is_genome(const char *path);
 /* The network that FEAGI grows of a genome, before its first tick. UNSUPPORTED names what FEAGI draws, and what the engine has not.
  */
 int feagi_grow(const char *genome, const char *output, struct feagi_told *ret, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* feagi_file: a connectome that FEAGI has written, as plain arrays: a download as JSON, or the binary file of versions 1 and 2.
  * Other layouts are refused. One thread. */
-#ifndef BRR_CLIENT_BRRCTL_FEAGI_FEAGI_FILE_H
-#define BRR_CLIENT_BRRCTL_FEAGI_FEAGI_FILE_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -51,5 +50,3 @@ struct feagi_connectome {
 /* UNSUPPORTED names what another version of FEAGI has; DATA_LOSS: the checksum is another one. */
 int feagi_file_load(const char *path, struct feagi_connectome *ret, struct err *err);
 void feagi_connectome_done(struct feagi_connectome *c); /* also of a zeroed struct */
-
-#endif

@@ -1,7 +1,6 @@
 /* feagi_genome: what a genome of FEAGI says of cortical areas and a connectome lacks. Both forms of a blueprint are read: genes
  * ("_____10c-AREA-nx-snooze-f"), and an object for each area. One thread. */
-#ifndef BRR_CLIENT_BRRCTL_FEAGI_FEAGI_GENOME_H
-#define BRR_CLIENT_BRRCTL_FEAGI_FEAGI_GENOME_H
+#pragma once
 #include <stdbool.h>
 
 #include "base/err.h"
@@ -52,5 +51,3 @@ const struct json *feagi_genome_morphologies(const struct feagi_genome *g);
 /* Names of its areas, in its order. */
 enum { FEAGI_NAME_SIZE = 64 };
 int feagi_genome_names(const struct feagi_genome *g, char (**ret)[FEAGI_NAME_SIZE], int *ret_n, struct err *err);
-
-#endif

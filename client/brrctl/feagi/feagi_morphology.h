@@ -1,7 +1,6 @@
 /* feagi_morphology: rules by which FEAGI connects the voxels of two areas, as far as its published source determines their result.
  * One thread. */
-#ifndef BRR_CLIENT_BRRCTL_FEAGI_FEAGI_MORPHOLOGY_H
-#define BRR_CLIENT_BRRCTL_FEAGI_FEAGI_MORPHOLOGY_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ void feagi_morphology_aim(const struct feagi_morphology *m, int part, const stru
                           const struct feagi_voxel *source, struct feagi_targets *ret);
 /* True where a target that several parts reach gets one synapse, and not one from each. */
 bool feagi_morphology_unites(const struct feagi_morphology *m);
-
-#endif

@@ -1,7 +1,6 @@
 /* curves: the course of a training, read from its metrics.jsonl: a table of its lines as CSV, and single figures over steps. After
  * a kill the steps since the newest checkpoint stand in the file twice; the later ones count. One thread per object. */
-#ifndef BRR_CLIENT_BRRCTL_JOBS_CURVES_H
-#define BRR_CLIENT_BRRCTL_JOBS_CURVES_H
+#pragma once
 #include "client/brrctl/jobs/job_files.h"
 #include "plot/plot.h"
 
@@ -30,5 +29,3 @@ struct curve_points {
     int n, best; /* best: index; -1 = none */
 };
 int curves_points(const struct curves *c, const struct curve *which, struct curve_points *ret, struct err *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* job_files: files of a job's folder, which the daemon sends: curves, reports, pictures, events. One thread. */
-#ifndef BRR_CLIENT_BRRCTL_JOBS_JOB_FILES_H
-#define BRR_CLIENT_BRRCTL_JOBS_JOB_FILES_H
+#pragma once
 #include <stddef.h>
 
 #include "client/brrctl/brrctl.h"
@@ -22,5 +21,3 @@ int job_files_fetch(const struct arguments *o, const char *id, const char *const
 
 /* The job itself, or NULL after printing the error. */
 Brr__V1__Job *job_files_job(const struct arguments *o, const char *id, int *ret_exit);
-
-#endif

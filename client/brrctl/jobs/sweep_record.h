@@ -1,6 +1,5 @@
 /* sweep_record: the jobs of a sweep in a file, so that the same command, given again, goes on with them. */
-#ifndef BRR_CLIENT_BRRCTL_JOBS_SWEEP_RECORD_H
-#define BRR_CLIENT_BRRCTL_JOBS_SWEEP_RECORD_H
+#pragma once
 #include "client/brrctl/jobs/sweep_state.h"
 
 /* Writes the jobs of all members, replacing the file. */
@@ -8,5 +7,3 @@ int sweep_record_write(const struct sweep *s, const char *path, struct err *err)
 /* Gives the first `n` members the jobs of the file; a file that is not there gives none. PRECONDITION: it is of another sweep,
  * whose job file, overrides, grid or patients differ. */
 int sweep_record_read(struct sweep *s, int n, const char *path, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* sweep_state: a sweep of jobs (sweep.c) as its parts see it: what is tried, the jobs, their scores. Private to sweep, sweep_table
  * and sweep_record. */
-#ifndef BRR_CLIENT_BRRCTL_JOBS_SWEEP_STATE_H
-#define BRR_CLIENT_BRRCTL_JOBS_SWEEP_STATE_H
+#pragma once
 #include "base/arena.h"
 #include "base/str.h"
 #include "client/brrctl/brrctl.h"
@@ -44,5 +43,3 @@ struct sweep {
 const char *sweep_value(const struct sweep *s, int point, int axis);
 /* "a, b": the patients of a fold, each in `quote`; group f has every n_folds-th. */
 void sweep_fold_text(const struct sweep *s, int fold, const char *quote, struct str *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* lsl_library: liblsl, loaded at run time (the Lab Streaming Layer is no package of Debian). LSL_LIBRARY names the file; otherwise
  * the names under which it is installed are tried. Handles are the library's own. Any thread. */
-#ifndef BRR_CLIENT_BRRCTL_LSL_LSL_LIBRARY_H
-#define BRR_CLIENT_BRRCTL_LSL_LSL_LIBRARY_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -63,5 +62,3 @@ struct lsl_library {
 
 /* Loaded once, and kept until the process ends. NOT_FOUND says how to get it; UNSUPPORTED names a function that it lacks. */
 int lsl_library_load(const struct lsl_library **ret, struct err *err);
-
-#endif

@@ -2,8 +2,7 @@
  * stamps decide only where something is missing: a stamp that is off by more than 0.25 s for half a second is a gap, one that is
  * off for less is jitter of the sender. A silence becomes a gap while it lasts. Knows no library and no clock: times are given, in
  * seconds. One thread. */
-#ifndef BRR_CLIENT_BRRCTL_LSL_LSL_TIMELINE_H
-#define BRR_CLIENT_BRRCTL_LSL_LSL_TIMELINE_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -53,5 +52,3 @@ double lsl_timeline_measure(const double *stamps, int64_t n, double declared_hz)
 int64_t lsl_timeline_resume(int64_t next, int64_t first, int64_t most);
 /* Samples in a second by their stamps; NaN before ten seconds. */
 double lsl_timeline_rate(const struct lsl_timeline *t);
-
-#endif

@@ -1,7 +1,6 @@
 /* source_lsl: a stream of the Lab Streaming Layer as a source of samples. A watchdog of its own looks after senders that fall
  * silent, are killed or come back: the library reports none of these reliably. One source per process, one thread. */
-#ifndef BRR_CLIENT_BRRCTL_LSL_SOURCE_LSL_H
-#define BRR_CLIENT_BRRCTL_LSL_SOURCE_LSL_H
+#pragma once
 #include "client/brrctl/detect/source.h"
 
 struct source_lsl_config {
@@ -15,5 +14,3 @@ int source_open_lsl(const struct source_lsl_config *config, struct source **ret,
 
 /* Factor to µV of a unit as senders write it: "microvolts", "uV", "mV", "V", "-6" (a power of ten of volts); 0 for other texts. */
 double source_lsl_unit(const char *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* report: the recordings of a report: what was detected in them, what is true, when alarms turned on, and where their EEG is. */
-#ifndef BRR_CLIENT_BRRCTL_REPORT_REPORT_H
-#define BRR_CLIENT_BRRCTL_REPORT_REPORT_H
+#pragma once
 #include "base/json.h"
 #include "client/brrctl/brrctl.h"
 #include "client/brrctl/detect/eeg_clip.h"
@@ -52,5 +51,3 @@ int report_html(const struct report_content *c, struct str *out, int *ret_pages,
 int report_overlap(const struct plot_span *span, const struct plot_span *others, int n);
 /* Writes operating points of events and alarms as SVG to path; *ret_drawn false when there is nothing to draw. */
 int report_operating(const struct report_data *data, const char *path, bool *ret_drawn, struct err *err);
-
-#endif

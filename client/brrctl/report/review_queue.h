@@ -1,7 +1,6 @@
 /* review_queue: the spans of recordings that a reader should look at, those most worth it first: what models found or people
  * labelled, joined where it overlaps. One thread. */
-#ifndef BRR_CLIENT_BRRCTL_REPORT_REVIEW_QUEUE_H
-#define BRR_CLIENT_BRRCTL_REPORT_REVIEW_QUEUE_H
+#pragma once
 #include "client/brrctl/report/report.h"
 
 enum { REVIEW_MODELS = ARGUMENTS_MAX_LIST };
@@ -23,5 +22,3 @@ struct review_queue {
 /* data: what each of n models found in the same recordings; kept while the queue is used. */
 int review_queue_make(const struct report_data *data, int n, struct review_queue *ret, struct err *err);
 void review_queue_done(struct review_queue *q);
-
-#endif

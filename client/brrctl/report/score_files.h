@@ -1,7 +1,6 @@
 /* score_files: the seizures of one recording for `score`, from every form of labels that training reads: an event file of any
  * format, a TUSZ csv or csv_bi, or a recording whose labels stand beside it or in it. One thread. */
-#ifndef BRR_CLIENT_BRRCTL_REPORT_SCORE_FILES_H
-#define BRR_CLIENT_BRRCTL_REPORT_SCORE_FILES_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -35,5 +34,3 @@ bool score_is_labels(const char *path);
 bool score_stem(const char *path, char *ret, size_t size);
 /* The first file with labels whose path is the stem and an ending of theirs. */
 bool score_beside(const char *stem, char *ret, size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* score_pairs: the recordings of two files or two folders of labels and events, each with its reference and hypothesis, as `score`
  * and `benchmark` compare them. Notes about what is left out go to stderr. One thread. */
-#ifndef BRR_CLIENT_BRRCTL_REPORT_SCORE_PAIRS_H
-#define BRR_CLIENT_BRRCTL_REPORT_SCORE_PAIRS_H
+#pragma once
 #include <stdbool.h>
 
 #include "eeg/label_rule.h"
@@ -22,5 +21,3 @@ struct score_pairs {
  * an error. */
 int score_pairs_find(struct score_pairs *p, struct err *err);
 void score_pairs_done(struct score_pairs *p);
-
-#endif

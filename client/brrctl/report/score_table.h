@@ -1,6 +1,5 @@
 /* score_table: event scores with their 95 % intervals as the rows of a table, in CSV or LaTeX. Any thread. */
-#ifndef BRR_CLIENT_BRRCTL_REPORT_SCORE_TABLE_H
-#define BRR_CLIENT_BRRCTL_REPORT_SCORE_TABLE_H
+#pragma once
 #include <stdbool.h>
 
 #include "base/str.h"
@@ -16,5 +15,3 @@ struct score_intervals {
     double sensitivity_low, sensitivity_high, rate_low, rate_high;
 };
 struct score_intervals score_intervals(const struct score *s);
-
-#endif

@@ -1,8 +1,7 @@
 /* stems: the files of a folder that belong to recordings, as paths without the ending that says what a file holds. Files of two
  * folders belong together when their stems are equal; when only the last parts are equal, if no other file has that part. One
  * thread. */
-#ifndef BRR_CLIENT_BRRCTL_REPORT_STEMS_H
-#define BRR_CLIENT_BRRCTL_REPORT_STEMS_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ const char *stems_path(const struct stems *s, const char *stem);
 int stems_check_alone(const struct stems *s, const char *stem, const char *where, struct err *err);
 /* The whole path of the only file with this last part; NULL without one. INVALID names two of them. */
 int stems_find(const struct stems *s, const char *last_part, const char **ret, struct err *err);
-
-#endif

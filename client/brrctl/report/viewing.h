@@ -1,6 +1,5 @@
 /* viewing: a recording with marks that the daemon shows on a page (Admin.View). One thread. */
-#ifndef BRR_CLIENT_BRRCTL_REPORT_VIEWING_H
-#define BRR_CLIENT_BRRCTL_REPORT_VIEWING_H
+#pragma once
 #include "client/brrctl/brrctl.h"
 
 enum { VIEWING_TEXT = 64 };
@@ -15,5 +14,3 @@ void viewing_answers(struct viewing *v, char *folder, char *relative);
 void viewing_at(struct viewing *v, double at_s); /* the page opens there */
 /* Prints the address of the page. Returns an exit code. */
 int viewing_show(const struct arguments *o, struct viewing *v);
-
-#endif

@@ -1,7 +1,6 @@
 /* hdf5_file: HDF5 files as lists of numbers: arrays of one dimension by their path, and files of spikes written. The only module
  * that includes HDF5's header. Errors name the file and the array. One thread. */
-#ifndef BRR_CLIENT_BRRCTL_SONATA_HDF5_FILE_H
-#define BRR_CLIENT_BRRCTL_SONATA_HDF5_FILE_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ struct hdf5_spikes {
 };
 /* Replaces the file at path when all of it is written. */
 int hdf5_write_spikes(const char *path, const struct hdf5_spikes *populations, int n, struct err *err);
-
-#endif

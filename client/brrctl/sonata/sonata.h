@@ -1,7 +1,6 @@
 /* sonata: networks of point neurons as SONATA files (github.com/AllenInstitute/sonata): read into network files of the burst engine
  * (docs/burst.md), and its spikes written. What a file asks for that the engine has not is UNSUPPORTED, by name. One thread. */
-#ifndef BRR_CLIENT_BRRCTL_SONATA_SONATA_H
-#define BRR_CLIENT_BRRCTL_SONATA_SONATA_H
+#pragma once
 #include <stdint.h>
 
 #include "base/err.h"
@@ -25,5 +24,3 @@ int sonata_import(const struct sonata_files *files, struct sonata_told *ret, str
 /* The fired neurons of a run of that network (.npy or .tsv) as SONATA's spikes, by population, without those of virtual nodes:
  * output ends in .h5, or in .csv. */
 int sonata_export(const struct sonata_files *files, const char *fired, const char *output, int64_t *ret_spikes, struct err *err);
-
-#endif

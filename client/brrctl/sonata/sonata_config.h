@@ -1,6 +1,5 @@
 /* sonata_config: the configuration of a SONATA network: which JSON documents it has, and where its files lie. One thread. */
-#ifndef BRR_CLIENT_BRRCTL_SONATA_SONATA_CONFIG_H
-#define BRR_CLIENT_BRRCTL_SONATA_SONATA_CONFIG_H
+#pragma once
 #include "base/json.h"
 
 /* A document, and the folder that its relative paths begin in. */
@@ -20,5 +19,3 @@ int sonata_config_path(const struct sonata_document *d, const char *text, const 
 int sonata_config_component(const struct sonata_config *c, const char *key, const char *name, char ret[4096], struct err *err);
 /* A JSON file of at most 64 MiB. */
 int sonata_json(const char *path, struct json **ret, struct err *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* sonata_parts: a SONATA network while it is read: nodes by population, then the edges between them, in arrays as the engine takes
  * them. Internal to client/brrctl/sonata. */
-#ifndef BRR_CLIENT_BRRCTL_SONATA_SONATA_PARTS_H
-#define BRR_CLIENT_BRRCTL_SONATA_SONATA_PARTS_H
+#pragma once
 #include "burst/connectome.h"
 #include "client/brrctl/sonata/hdf5_file.h"
 #include "client/brrctl/sonata/sonata_config.h"
@@ -71,5 +70,3 @@ int sonata_spikes_write(const struct sonata_network *n, const char *fired, const
                         struct err *err);
 
 void sonata_network_done(struct sonata_network *n); /* also of a zeroed struct */
-
-#endif

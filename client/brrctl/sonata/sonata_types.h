@@ -1,7 +1,6 @@
 /* sonata_types: a table of node types or edge types (columns separated by blanks, NULL for an absent value), and the parameters
  * that its rows name. One thread. */
-#ifndef BRR_CLIENT_BRRCTL_SONATA_SONATA_TYPES_H
-#define BRR_CLIENT_BRRCTL_SONATA_SONATA_TYPES_H
+#pragma once
 #include "client/brrctl/sonata/sonata_config.h"
 
 enum { SONATA_MOST_TYPES = 4096 };
@@ -25,5 +24,3 @@ int sonata_types_row(const struct sonata_types *t, int64_t id);
 const char *sonata_types_text(const struct sonata_types *t, int row, const char *column);
 /* The same as a number; *ret stays where there is none. */
 int sonata_types_number(const struct sonata_types *t, int row, const char *column, double *ret, struct err *err);
-
-#endif

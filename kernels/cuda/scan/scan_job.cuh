@@ -2,8 +2,7 @@
  * A, D and bias (Mamba-1: 1; Mamba-2: the head width, `per_head`, and then A does not depend on the state). A block takes CHANNELS
  * channels of a group and one batch row; each channel has LANES threads with PER states each (state n = lane + i·LANES). Time runs
  * in tiles that are staged in shared memory. Internal to kernels/cuda. */
-#ifndef BRR_KERNELS_CUDA_SCAN_SCAN_JOB_CUH
-#define BRR_KERNELS_CUDA_SCAN_SCAN_JOB_CUH
+#pragma once
 #include "kernels/cuda/cuda.cuh"
 
 enum { SCAN_THREADS = 128, SSD_CHANNELS = 64, SSD_STATES = 16, SSD_SEGMENT = 64 };
@@ -142,4 +141,3 @@ template <int CHANNELS> static __device__ inline struct scan_place scan_place_of
     p.count = left < CHANNELS ? left : CHANNELS;
     return p;
 }
-#endif

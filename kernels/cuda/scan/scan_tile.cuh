@@ -1,7 +1,6 @@
 /* scan_tile: what the forward and backward scans share: a tile's Δ, Δ·x, decay, B and C staged in shared memory, the states in
  * registers, and one step of the recurrence. Internal to kernels/cuda. */
-#ifndef BRR_KERNELS_CUDA_SCAN_SCAN_TILE_CUH
-#define BRR_KERNELS_CUDA_SCAN_SCAN_TILE_CUH
+#pragma once
 #include "kernels/cuda/scan/scan_job.cuh"
 
 #define SCAN_LOG2E 1.44269504f
@@ -104,5 +103,3 @@ static __device__ inline void scan_clear_tail(const struct scan_job &j, const st
     for (int64_t e = threadIdx.x; to.data && e < (j.length - len) * p.count; e += SCAN_THREADS)
         act_put(to, (p.row * j.length + len + e / p.count) * to.ld + p.first + e % p.count, 0.0f);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* ssd_chunk_parts: what the kernels of the chunked gradient of heads share: what is stored of each chunk, and how chunks come
  * to shared memory. The formulas are in ssd_chunks_backward.cu. Internal to kernels/cuda. */
-#ifndef BRR_KERNELS_CUDA_SCAN_SSD_CHUNK_PARTS_CUH
-#define BRR_KERNELS_CUDA_SCAN_SSD_CHUNK_PARTS_CUH
+#pragma once
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/scan/scan_tile.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -165,5 +164,3 @@ static __device__ inline void land_times(const wide<true> &piece, struct times *
     if ((int)threadIdx.x < TIMES_PIECES)
         piece.store(to, (int64_t)threadIdx.x * 8);
 }
-
-#endif

@@ -1,9 +1,6 @@
 /* ssd_chunks_starts: sums of a·Δ in each chunk of a head, and the states at the starts of chunks. Internal to kernels/cuda. */
-#ifndef BRR_KERNELS_CUDA_SCAN_SSD_CHUNKS_STARTS_CUH
-#define BRR_KERNELS_CUDA_SCAN_SSD_CHUNKS_STARTS_CUH
+#pragma once
 #include "kernels/cuda/scan/scan_job.cuh"
 
 /* Fills the chunk_starts of the job's rows. */
 void ssd_chunks_starts_launch(struct stream *s, const struct scan_job *j);
-
-#endif

@@ -2,8 +2,7 @@
  * shape; here an algorithm is in how long pieces k is summed. It depends on every dimension, m too, and on where rows of the result
  * lie, so that a program whose bits must not depend on these has to ask once. It declines what the library declines: operands whose
  * rows do not lie on 4 bytes. */
-#ifndef BRR_TESTS_GPU_EMULATOR_CUBLASLT_H
-#define BRR_TESTS_GPU_EMULATOR_CUBLASLT_H
+#pragma once
 #include <cuda_runtime.h>
 
 #define CUBLAS_VER_MAJOR   13
@@ -84,5 +83,3 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t layout_a, const void *b, cublasLtMatrixLayout_t layout_b, const void *beta,
                               const void *c, cublasLtMatrixLayout_t layout_c, void *d, cublasLtMatrixLayout_t layout_d,
                               const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes, cudaStream_t stream);
-
-#endif

@@ -1,6 +1,5 @@
 /* cuda_bf16 (emulated): see cuda_runtime.h beside it. */
-#ifndef BRR_TESTS_GPU_EMULATOR_CUDA_BF16_H
-#define BRR_TESTS_GPU_EMULATOR_CUDA_BF16_H
+#pragma once
 #include <stdint.h>
 #include <string.h>
 
@@ -20,5 +19,3 @@ static inline __nv_bfloat16 __float2bfloat16_rn(float f) {
     return __nv_bfloat16{(uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? 0x7fff : rounded)};
 }
 static inline uint16_t __bfloat16_as_ushort(__nv_bfloat16 h) { return h.bits; }
-
-#endif

@@ -1,6 +1,5 @@
 /* cuda_fp16 (emulated): see cuda_runtime.h beside it. */
-#ifndef BRR_TESTS_GPU_EMULATOR_CUDA_FP16_H
-#define BRR_TESTS_GPU_EMULATOR_CUDA_FP16_H
+#pragma once
 #include <math.h>
 #include <stdint.h>
 
@@ -17,5 +16,3 @@ static inline float __half2float(__half h) {
 }
 static inline double __dadd_rn(double a, double b) { return a + b; }
 static inline double __dmul_rn(double a, double b) { return a * b; }
-
-#endif

@@ -3,8 +3,7 @@
  * blocks, missing waits between streams and with the host, memory that is not the device's (emulator.h names the parts). A block's
  * threads are fibers that meet at __syncthreads and at shuffles; blocks run one after another. A kernel that touches memory it must
  * not is a fault that stays, as on a GPU; what depends on chance ends the program with a message. For correctness only. */
-#ifndef BRR_TESTS_GPU_EMULATOR_CUDA_RUNTIME_H
-#define BRR_TESTS_GPU_EMULATOR_CUDA_RUNTIME_H
+#pragma once
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -183,5 +182,3 @@ cudaError_t cudaGetLastError(void);
 cudaError_t cudaPeekAtLastError(void);
 const char *cudaGetErrorString(cudaError_t code);
 const char *cudaGetErrorName(cudaError_t code);
-
-#endif

@@ -7,8 +7,7 @@
  *   matmul.cc   cuBLASLt (cublasLt.h beside it)
  *   communicators.cc  NCCL, for the threads of one process
  * One gate: whoever runs queued work, or changes what it runs in, holds it. */
-#ifndef BRR_TESTS_GPU_EMULATOR_EMULATOR_H
-#define BRR_TESTS_GPU_EMULATOR_EMULATOR_H
+#pragma once
 #include <cuda_runtime.h>
 
 #include <memory>
@@ -67,5 +66,3 @@ cudaError_t memory_take(void **ret, size_t bytes);
 void memory_give(void *p);
 /* Whether all of it is allocated, where it is device memory at all. */
 bool memory_holds(const void *p, size_t bytes);
-
-#endif
