@@ -34,7 +34,7 @@ RUN ./dev build && DESTDIR=/stage cmake --install build --prefix /usr --strip
 FROM nvidia/cuda:13.0.1-cudnn-runtime-ubuntu24.04 AS runtime-cuda
 ARG DEBIAN_FRONTEND=noninteractive
 RUN apt-get update && apt-get install -y --no-install-recommends libuv1t64 libgrpc29t64 libprotobuf-c1 libjansson4 libyaml-0-2 libssl3t64 \
-        libcurl4t64 libsqlite3-0 libdnnl3 libmicrohttpd12t64 libgomp1 ca-certificates tini \
+        libcurl4t64 libsqlite3-0 libdnnl3 libmicrohttpd12t64 libgomp1 libhdf5-103-1t64 liblz4-1 zlib1g ca-certificates tini \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 900 --home-dir /results brrd \
     && install -d -o brrd -g brrd /data /cache /results /run/brrd
