@@ -6,6 +6,7 @@
 
 #include "eeg/dsp.h"
 #include "eeg/half.h"
+#include "eeg/half_asinh.h"
 
 enum {
     RECENT = DSP_RATE_HZ,
@@ -132,8 +133,10 @@ static double scale_of(const struct history *h, int c) {
 }
 
 static void signal_row(const struct history *h, const double *x, uint16_t *to) {
+    double scaled[HALF_ASINH_MOST];
     for (int c = 0; c < h->channels; c++)
-        to[c] = half_from_f32((float)asinh(x[c] / scale_of(h, c)));
+        scaled[c] = x[c] / scale_of(h, c);
+    half_asinh(scaled, h->channels, to);
 }
 
 static void context_value(const struct history *h, uint16_t *to) {

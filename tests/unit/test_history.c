@@ -12,6 +12,7 @@
 #include "eeg/dsp.h"
 #include "eeg/frontend.h"
 #include "eeg/half.h"
+#include "eeg/half_asinh.h"
 #include "eeg/history.h"
 #include "unit/eeg_fixture.h"
 
@@ -312,6 +313,32 @@ static void the_context_is_the_scale_of_the_last_minutes_over_all_channels(void 
     history_free(context);
 }
 
+/* Also of values beside those that lie between two binary16 numbers, where the rounding is hardest. */
+static void many_asinh_have_the_bits_of_libm(void **state) {
+    (void)state;
+    double x[HALF_ASINH_MOST];
+    uint16_t asinhs[HALF_ASINH_MOST];
+    struct rng rng;
+    rng_init(&rng, 9, RNG_SYNTH, 0);
+    for (int round = 0; round < 20000; round++) {
+        const int n = 1 + (int)rng_below(&rng, HALF_ASINH_MOST);
+        for (int i = 0; i < n; i++) {
+            const uint16_t half = (uint16_t)rng_below(&rng, 0x4a00); /* up to 12 */
+            const double between = ((double)half_to_f32(half) + (double)half_to_f32((uint16_t)(half + 1))) / 2;
+            const double beside = between + ((double)rng_below(&rng, 9) - 4) * 2e-13 * (double)rng_below(&rng, 3);
+            x[i] = rng_below(&rng, 2) ? sinh(beside) : 20 * rng_normal(&rng) * pow(10, rng_normal(&rng));
+            x[i] = rng_below(&rng, 2) ? x[i] : -x[i];
+        }
+        if (round % 100 == 0) {
+            const double special[] = {NAN, -0.0, 0, 60000, INFINITY, 1e300};
+            x[0] = special[round / 100 % 6];
+        }
+        half_asinh(x, n, asinhs);
+        for (int i = 0; i < n; i++)
+            assert_int_equal(asinhs[i], half_from_f32((float)asinh(x[i])));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_signal_is_in_proportion_to_its_decaying_mean_square),
@@ -320,6 +347,7 @@ int main(void) {
         cmocka_unit_test(the_context_is_the_scale_of_the_last_minutes_over_all_channels),
         cmocka_unit_test(an_artefact_does_not_hide_the_next_minutes),
         cmocka_unit_test(silence_of_any_length_ends),
+        cmocka_unit_test(many_asinh_have_the_bits_of_libm),
         cmocka_unit_test(held_rows_leave_the_history_as_it_was),
         cmocka_unit_test(chunks_and_snapshots_change_no_bit),
         cmocka_unit_test(rows_begin_with_the_microvolt_of_before_and_restart_with_a_segment),
