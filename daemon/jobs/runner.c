@@ -16,6 +16,7 @@
 #include "kernels/profile.h"
 #include "work/estimate.h"
 #include "work/identity.h"
+#include "work/job_source.h"
 
 enum { WALL_MARGIN_MS = 3000, MAX_RESULT = 1 << 20, ARENA_BYTES = 32 << 20 };
 enum { POINT_LIMIT_MS = 15 * 60 * 1000 }; /* until all ranks are at a point, while others read, save or validate */
@@ -323,6 +324,8 @@ void runner_run(const struct runner_config *config, const struct runner_job *job
     arena_init(&arena, ARENA_BYTES);
     device_health(config->device, &before);
     end.rc = job_parse(job->yaml, job->file, job->overrides, &arena, &r.job, &end.err);
+    if (end.rc == 0)
+        end.rc = job_source_place(&r.job, job->data_root, &arena, &end.err);
     if (!end.rc) {
         attempt(&r, &end);
         end.energy_j = spent(&r, &before);

@@ -28,8 +28,6 @@ void sched_log(struct sched *s, const struct job *job, const char *level, const 
 /* A text that does not fit is cut. */
 static void take_data(struct job *job, const struct job_data *data) {
     str_copy(job->source, sizeof job->source, data->source ? data->source : "");
-    for (char *p = job->source; (p = strchr(p, '\n'));)
-        *p = ' ';
     *job->fold = '\0';
     if (data->split_folds)
         str_format(job->fold, sizeof job->fold, "%lld of %lld", (long long)data->split_fold, (long long)data->split_folds);

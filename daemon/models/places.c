@@ -76,18 +76,14 @@ static int find_source(const struct places *p, const struct jobfile *job, const 
 
 int places_source(const struct places *p, const struct jobfile *job, char *buf, size_t size, struct err *err) {
     const struct job_data *data = job->data;
-    const char *line = data->source;
     size_t used = 0;
-    char source[4096], path[4096];
+    char path[4096];
     if (!data->n_sources) {
         int rc = find_source(p, job, data->source, path, err);
         return rc ? rc : str_copy(buf, size, path) ? 0 : err_set(err, ERR_RANGE, "data.source is too long");
     }
-    for (int i = 0; i < data->n_sources; i++, line += strcspn(line, "\n") + 1) {
-        int n = (int)strcspn(line, "\n");
-        if (!str_format(source, sizeof source, "%.*s", n, line))
-            return err_set(err, ERR_RANGE, "data.source %s is too long", data->sources[i].name);
-        if (find_source(p, job, source, path, err))
+    for (int i = 0; i < data->n_sources; i++) {
+        if (find_source(p, job, data->sources[i].root, path, err))
             return err_wrap(err, "source %s", data->sources[i].name);
         if (!str_format(buf + used, size - used, "%s%s", i ? "\n" : "", path))
             return err_set(err, ERR_RANGE, "data.source has too many or too long paths");

@@ -8,10 +8,11 @@
 #include "eeg/mirrored.h"
 #include "store/mirror.h"
 
-enum { HEAD_BYTES = 16 << 10 };       /* of a recording: the header of up to 63 signals */
+enum { HEAD_BYTES = 16 << 10 }; /* of a recording: the header of up to 63 signals */
+static const char scheme[] = "store://";
 enum { SMALL_FILES_BYTES = 4 << 20 }; /* indexes, labels and links of a job */
 
-/* One source of the job; without a store its folder is used as it is. */
+/* A source of the job that is in a store. */
 struct part {
     struct store *store;
     struct mirror *mirror;
@@ -23,8 +24,6 @@ struct source {
     struct object_cache *objects;
     struct cache *cache; /* NULL: not entered */
     const struct task_env *env;
-    char *roots; /* of several parts, separated by line ends */
-    struct mirror *mirrors[MANIFEST_MAX_SOURCES];
     struct part parts[MANIFEST_MAX_SOURCES];
     int n_parts;
 };
@@ -97,55 +96,36 @@ static int fetch_first(struct source *s, struct part *p, const struct source_con
     return err_wrap(err, "data.source store://%.200s cannot be fetched", name);
 }
 
-/* The folder at `root`, or the tree of the store that it names. */
-static int open_part(struct source *s, const struct source_config *config, const struct jobfile *job, const char *root,
-                     struct err *err) {
-    struct part *p = &s->parts[s->n_parts++];
+/* A root that is a store's becomes the tree of it. */
+static int mirror_root(struct source *s, const struct source_config *config, const struct jobfile *job, const char **root,
+                       struct mirror **ret, struct err *err) {
+    struct part *p = &s->parts[s->n_parts];
+    if (!str_starts(*root, scheme))
+        return 0;
+    s->n_parts++;
     p->number = -1;
-    if (!str_starts(root, "store://"))
-        return str_copy(p->root, sizeof p->root, root) ? 0 : err_set(err, ERR_RANGE, "data.source is too long");
-    return fetch_first(s, p, config, job, root + strlen("store://"), err);
+    int rc = fetch_first(s, p, config, job, *root + strlen(scheme), err);
+    if (rc)
+        return rc;
+    *root = mirror_directory(p->mirror);
+    *ret = p->mirror;
+    return 0;
 }
 
-/* One part for each of the job's sources. */
-static int open_parts(struct source *s, const struct source_config *config, const struct jobfile *job, struct err *err) {
-    const char *line = s->env->data_root;
-    char root[4096];
-    int rc = 0;
+static int open_parts(struct source *s, const struct source_config *config, const struct jobfile *job, struct task_env *env,
+                      struct err *err) {
     if (object_cache_enter(config->objects, &s->cache, err))
         return err_in_cache(err);
     cache_make_room(s->cache, SMALL_FILES_BYTES);
-    if (!job->data || !strstr(line, "store://"))
-        return 0;
-    for (int i = 0; i < job->data->n_sources && !rc; i++, line += strcspn(line, "\n") + 1) {
-        rc = str_format(root, sizeof root, "%.*s", (int)strcspn(line, "\n"), line)
-                 ? open_part(s, config, job, root, err)
-                 : err_set(err, ERR_RANGE, "data.source %s is too long", job->data->sources[i].name);
-        s->mirrors[i] = s->parts[i].mirror;
-    }
-    return rc || job->data->n_sources || !str_starts(line, "store://") ? rc : open_part(s, config, job, line, err);
-}
-
-/* Tells the task where the parts are. */
-static int point_env(struct source *s, const struct jobfile *job, struct task_env *env, struct err *err) {
-    struct str roots;
     env->cache = s->cache;
-    if (!s->n_parts)
+    if (!job->data)
         return 0;
-    if (!job->data->n_sources) {
-        env->data_root = mirror_directory(s->parts[0].mirror);
-        env->mirror = s->parts[0].mirror;
-        return 0;
-    }
-    str_init(&roots, MANIFEST_MAX_SOURCES * sizeof s->parts[0].root);
-    for (int i = 0; i < s->n_parts; i++)
-        str_printf(&roots, "%s%s", i ? "\n" : "", s->mirrors[i] ? mirror_directory(s->mirrors[i]) : s->parts[i].root);
-    if (!(s->roots = str_take(&roots)))
-        return err_set(err, ERR_EXHAUSTED, "out of memory for the data of a job");
-    env->data_root = s->roots;
-    env->mirrors = s->mirrors;
-    env->n_mirrors = s->n_parts;
-    return 0;
+    env->sources = job->data->sources;
+    env->n_sources = job->data->n_sources;
+    int rc = env->n_sources ? 0 : mirror_root(s, config, job, &env->data_root, &env->mirror, err);
+    for (int i = 0; i < env->n_sources && !rc; i++)
+        rc = mirror_root(s, config, job, &job->data->sources[i].root, &job->data->sources[i].mirror, err);
+    return rc;
 }
 
 int source_open(const struct source_config *config, const struct jobfile *job, struct task_env *env, struct source **ret,
@@ -158,8 +138,8 @@ int source_open(const struct source_config *config, const struct jobfile *job, s
         return err_set(err, ERR_EXHAUSTED, "out of memory for the data of a job");
     s->env = env;
     s->objects = config->objects;
-    int rc = open_parts(s, config, job, err);
-    if (rc || (rc = point_env(s, job, env, err))) {
+    int rc = open_parts(s, config, job, env, err);
+    if (rc) {
         source_close(s);
         return rc;
     }
@@ -179,6 +159,5 @@ void source_close(struct source *s) {
     }
     if (s->cache)
         object_cache_leave(s->objects);
-    free(s->roots);
     free(s);
 }

@@ -25,8 +25,8 @@ struct source;
 /* Sets env->cache until source_close, and makes room for the small files of a job if the volume is full. If the job's data root is
  * "store://NAME/prefix" (or, for a detect job, the key of one recording): fetches the labels and the headers of all recordings into
  * cache_dir (phase "download" of env's progress; env's stop cancels it), sets env->data_root to their tree, and sets env->mirror,
- * which fetches whole recordings as the job needs them. Of several sources each that is in a store is fetched so, into the roots
- * and the mirrors of env. Worker thread. */
+ * which fetches whole recordings as the job needs them. Of several sources each that is in a store is fetched so, and the root and
+ * mirror in job->data are set. Worker thread. */
 int source_open(const struct source_config *config, const struct jobfile *job, struct task_env *env, struct source **ret,
                 struct err *err);
 /* Unpins the files, which may then be evicted. NULL is allowed. */

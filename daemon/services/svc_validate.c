@@ -14,9 +14,11 @@
 #include "daemon/services/offload.h"
 #include "daemon/services/services.h"
 #include "work/estimate.h"
+#include "work/job_source.h"
 #include "work/task.h"
 
 enum { MAX_NOTICES = 40, MAX_FACTS = 24, MAX_PATIENTS = 4096, MAX_LINE = 16, MAX_OWN = MAX_LINE / 2, RETRY_MS = 5000 };
+static const char scheme[] = "store://";
 
 struct validate {
     struct offload work;
@@ -102,7 +104,6 @@ static int fetch_data(struct validate *v, struct err *err) {
     int rc = source_open(&v->source, &v->job, &v->env, &v->fetched, err);
     v->config.data_root = v->env.data_root;
     v->config.mirror = v->env.mirror;
-    v->config.mirrors = v->env.mirrors;
     return rc;
 }
 
@@ -110,14 +111,16 @@ static int fetch_data(struct validate *v, struct err *err) {
 static int find_data(struct validate *v, struct err *err) {
     char line[4200];
     const char *root = v->refs.data_root;
-    const char *url = strstr(root, "store://");
-    bool stored = url && (url == root || url[-1] == '\n');
-    if (!stored)
+    int rc = job_source_place(&v->job, root, &v->arena, err);
+    for (int i = 0; v->job.data && i < v->job.data->n_sources && !(i && str_starts(root, scheme)); i++)
+        root = v->job.data->sources[i].root;
+    if (rc)
+        return rc;
+    if (!str_starts(root, scheme))
         v->config.data_root = *root ? root : NULL;
     else if (v->read_stores)
         return fetch_data(v, err);
-    else if (str_format(line, sizeof line, "%.*s is fetched when the job runs; its recordings are not counted here",
-                        (int)strcspn(url, "\n"), url))
+    else if (str_format(line, sizeof line, "%s is fetched when the job runs; its recordings are not counted here", root))
         notice(v, line);
     return 0;
 }

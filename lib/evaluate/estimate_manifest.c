@@ -23,11 +23,10 @@ static void tell_data(const struct estimate_config *config, const struct manifes
         recording_info(manifest_entry(m, i)->recording, &info);
         hours += info.duration_s / 3600;
     }
-    const char *root = config->data_root;
-    for (int i = 0; i < config->job->data->n_sources; i++, root += strcspn(root, "\n") + 1)
-        estimate_fact(config, config->job->data->sources[i].name, "%.*s", (int)strcspn(root, "\n"), root);
+    for (int i = 0; i < config->job->data->n_sources; i++)
+        estimate_fact(config, config->job->data->sources[i].name, "%s", config->job->data->sources[i].root);
     if (!config->job->data->n_sources)
-        estimate_fact(config, "data", "%s", root);
+        estimate_fact(config, "data", "%s", config->data_root);
     estimate_fact(config, "hours", "%.2f", hours);
     int64_t n_bad = manifest_describe_bad(m, BAD_NAMED, bad, sizeof bad);
     if (!n_bad)
@@ -46,8 +45,7 @@ static bool go_on(void *ctx, int64_t done, int64_t total, const char *path) {
 }
 
 int estimate_manifest(const struct estimate_config *config, const struct modelfile *file, struct manifest **ret, struct err *err) {
-    struct task_env env = {
-        .data_root = config->data_root, .cache_dir = config->cache_dir, .mirror = config->mirror, .mirrors = config->mirrors};
+    struct task_env env = {.data_root = config->data_root, .cache_dir = config->cache_dir, .mirror = config->mirror};
     struct manifest_config manifest = task_manifest_config(config->job, &env, file);
     manifest.fail_on_bad_file = false;
     int rc = manifest_open(&manifest, go_on, (void *)(uintptr_t)config, ret, err);

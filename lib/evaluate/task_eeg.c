@@ -15,7 +15,6 @@ struct manifest_config task_manifest_config(const struct jobfile *job, const str
                                      .mirror = env->mirror,
                                      .sources = job->data->sources,
                                      .n_sources = job->data->n_sources,
-                                     .mirrors = env->mirrors,
                                      .cache_dir = env->cache_dir,
                                      .cache = env->cache,
                                      .frontend = file->frontend,
@@ -122,8 +121,8 @@ bool task_goes_on_without(const struct task_env *env, const struct jobfile *job,
     bool own = why->code == ERR_INVALID || why->code == ERR_PRECONDITION || why->code == ERR_RANGE ||
                why->code == ERR_UNSUPPORTED || why->code == ERR_NOT_FOUND || why->code == ERR_DENIED;
     bool failed = env->mirror && mirror_failure(env->mirror, NULL);
-    for (int i = 0; i < env->n_mirrors; i++)
-        failed |= env->mirrors[i] && mirror_failure(env->mirrors[i], NULL);
+    for (int i = 0; i < env->n_sources; i++)
+        failed |= env->sources[i].mirror && mirror_failure(env->sources[i].mirror, NULL);
     return own && !job->data->fail_on_bad_file && !failed;
 }
 

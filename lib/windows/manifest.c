@@ -321,26 +321,16 @@ static int open_one(const struct manifest_config *config, manifest_progress_fn *
 
 /* ---- several sources ---- */
 
-/* Line i of text. */
-static bool line_of(const char *text, int i, char *ret, size_t size) {
-    for (; i > 0; i--)
-        text = strchr(text, '\n') ? strchr(text, '\n') + 1 : "";
-    return *text && str_format(ret, size, "%.*s", (int)strcspn(text, "\n"), text);
-}
-
 static int open_part(struct manifest *m, const struct manifest_config *config, int i, manifest_progress_fn *progress, void *ctx,
                      struct err *err) {
     const struct manifest_source *source = &config->sources[i];
     struct manifest_config part = *config;
-    char root[PATH_BYTES];
     m->sources[i] = *source;
     m->sources[i].name = arena_strdup(&m->text, source->name);
     if (!m->sources[i].name)
         return err_set(err, ERR_EXHAUSTED, "out of memory for the sources");
-    if (!line_of(config->root, i, root, sizeof root))
-        return err_set(err, ERR_INVALID, "data.source %s has no folder", source->name);
-    part.root = root;
-    part.mirror = config->mirrors ? config->mirrors[i] : NULL;
+    part.root = source->root;
+    part.mirror = source->mirror;
     part.n_sources = 0;
     int rc = open_one(&part, progress, ctx, &m->parts[i], err);
     return rc ? err_wrap(err, "data.source %s", source->name) : 0;

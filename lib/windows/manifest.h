@@ -23,14 +23,15 @@ enum { MANIFEST_MAX_S = 60 * 24 * 3600 - 1, MANIFEST_MAX_GAP_S = 30 * 24 * 3600 
 struct manifest_source {
     const char *name;
     double weight; /* share of an epoch's windows in proportion to the other sources' (windows/sampler); 0: none of them has one */
+    const char *root;      /* absolute local directory; in a job file as it says */
+    struct mirror *mirror; /* that owns root, or NULL */
 };
 
 struct manifest_config {
-    const char *root;                      /* absolute local directory; with sources: one for each, separated by line ends */
+    const char *root;                      /* absolute local directory */
     struct mirror *mirror;                 /* the mirror that owns root, or NULL; must outlive the manifest */
-    const struct manifest_source *sources; /* (n_sources) in the order of root's lines; NULL: a single source without a name */
+    const struct manifest_source *sources; /* (n_sources) in place of root and mirror; NULL: a single source without a name */
     int n_sources;
-    struct mirror *const *mirrors; /* (n_sources) the mirrors that own the roots, in place of `mirror`; may be NULL or hold NULL */
     const char *cache_dir;
     struct cache *cache; /* of windows, as in struct window_build; may be NULL */
     struct frontend_config frontend;

@@ -25,10 +25,10 @@ struct estimate_file {
 
 struct estimate_config {
     const struct jobfile *job;
-    const char *data_root;                  /* absolute folder of the recordings, or NULL: not at hand; several as in task_env */
-    struct mirror *mirror, *const *mirrors; /* whose trees these are, as in task_env; NULL: none */
-    const char *cache_dir;                  /* window cache volume */
-    const char *device;                     /* "cpu", "cuda:0" */
+    const char *data_root; /* absolute folder of the recordings, or NULL: not at hand; several are those of the job */
+    struct mirror *mirror; /* whose tree it is, as in task_env; NULL: none */
+    const char *cache_dir; /* window cache volume */
+    const char *device;    /* "cpu", "cuda:0" */
     int threads;
     int64_t memory_limit_bytes; /* 0 = no limit */
     const atomic_bool *measure; /* run a few steps on the device, as long as it is true; once false, the seconds mean nothing */

@@ -8,10 +8,10 @@
 #include "work/jobfile.h"
 
 struct job_data {
-    const char *source; /* with several sources their URIs, separated by line ends */
-    const struct manifest_source *sources;
-    int n_sources;                  /* 0: one source without a name */
-    const char *labels, *unlabeled; /* labels: a rule (eeg/label_rule.h), with data.seizure_labels */
+    const char *source;              /* of several sources all URIs, for people */
+    struct manifest_source *sources; /* where they lie is the owner's to change (job_source_place) */
+    int n_sources;                   /* 0: one source without a name */
+    const char *labels, *unlabeled;  /* labels: a rule (eeg/label_rule.h), with data.seizure_labels */
     struct option_list seizure_labels;
     const char *montage;       /* frontend_config form */
     const char *rename, *unit; /* of frontend_config; NULL: none */

@@ -78,7 +78,7 @@ static int add_item(const struct jobfile *job, const struct item *item, struct m
         if (!strcmp(sources[i].name, item->name))
             return options_error(item->node, job->file, err, "data.source[%d]: another source has the name %s; add a name to each",
                                  item->number, item->name);
-    sources[item->number] = (struct manifest_source){item->name, item->weight};
+    sources[item->number] = (struct manifest_source){item->name, item->weight, item->uri, NULL};
     return 0;
 }
 
@@ -109,7 +109,7 @@ int job_source_read(const struct jobfile *job, struct job_data *data, struct are
         if ((rc = read_item(job, &item, arena, err)) || (rc = add_item(job, &item, sources, err)))
             break;
         weighted |= item.weight > 0;
-        if (!(text = arena_printf(arena, "%s%s%s", text, n ? "\n" : "", item.uri)))
+        if (!(text = arena_printf(arena, "%s%s%s", text, n ? " " : "", item.uri)))
             rc = err_set(err, ERR_EXHAUSTED, "%s: data.source is too long", job->file);
     }
     if (rc)
@@ -122,4 +122,17 @@ int job_source_read(const struct jobfile *job, struct job_data *data, struct are
     data->sources = sources;
     data->n_sources = n;
     return check_kind(job, list, sources, n, err);
+}
+
+int job_source_place(const struct jobfile *job, const char *roots, struct arena *arena, struct err *err) {
+    for (int i = 0; job->data && i < job->data->n_sources; i++) {
+        struct manifest_source *source = &job->data->sources[i];
+        const size_t len = strcspn(roots, "\n");
+        if (!len)
+            return err_set(err, ERR_INVALID, "data.source %s has no folder", source->name);
+        if (!(source->root = arena_strndup(arena, roots, len)))
+            return err_set(err, ERR_EXHAUSTED, "%s: data.source is too long", job->file);
+        roots += len + (roots[len] == '\n');
+    }
+    return 0;
 }

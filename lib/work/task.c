@@ -7,6 +7,7 @@
 #include "kernels/profile.h"
 #include "store/digest.h"
 #include "store/mirror.h"
+#include "windows/manifest.h"
 
 void task_log(const struct task_env *env, enum task_level level, const char *fmt, ...) {
     char text[1000];
@@ -28,17 +29,17 @@ int task_stream(const struct task_env *env, struct stream **ret, struct err *err
 
 bool task_is_mirrored(const struct task_env *env) {
     bool mirrored = env->mirror != NULL;
-    for (int i = 0; i < env->n_mirrors; i++)
-        mirrored |= env->mirrors[i] != NULL;
+    for (int i = 0; i < env->n_sources; i++)
+        mirrored |= env->sources[i].mirror != NULL;
     return mirrored;
 }
 
 void task_stop_mirrors(const struct task_env *env) {
     if (env->mirror)
         mirror_stop(env->mirror);
-    for (int i = 0; i < env->n_mirrors; i++)
-        if (env->mirrors[i])
-            mirror_stop(env->mirrors[i]);
+    for (int i = 0; i < env->n_sources; i++)
+        if (env->sources[i].mirror)
+            mirror_stop(env->sources[i].mirror);
 }
 
 bool task_phase(const struct task_env *env, struct task_progress *p, const char *phase, int64_t done, int64_t total) {

@@ -16,6 +16,8 @@
 struct estimate_config;
 struct estimate;
 
+struct manifest_source;
+
 /* A model file that a job names. */
 struct task_model {
     char path[4096];
@@ -31,11 +33,11 @@ struct task_env {
     bool contended;        /* another process may still write into the folder, such as an attempt on a node that was cut off */
     const char *cache_dir; /* window cache volume */
     struct cache *cache;   /* bounds its windows (windows/window.h); NULL: no limit */
-    const char *data_root; /* absolute directory with the recordings; already confined by the owner. Several, one for each of
-                            * job->data->sources: separated by line ends */
+    const char *data_root; /* absolute directory with the recordings; already confined by the owner */
     struct mirror *mirror; /* whose tree data_root is (store/mirror.h): recordings are taken from it; NULL: they are there */
-    struct mirror *const *mirrors; /* with several sources, in place of it: whose tree each is; NULL or an element NULL: none */
-    int n_mirrors;
+    const struct manifest_source *sources; /* (n_sources) those of job->data with their mirrors, where a job has several and some
+                                            * are in stores; data_root is a text for people then */
+    int n_sources;
     struct world *world;        /* the ranks that share the task (base/world.h), if its kind can be shared; NULL: none */
     int64_t memory_limit_bytes; /* refuse before start what needs more; 0 = no limit */
     atomic_bool *stop;          /* set by the owner: return from long preparation soon with ERR_CANCELLED */

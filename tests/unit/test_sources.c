@@ -12,23 +12,21 @@
 #include "base/str.h"
 #include "corpus_fixture.h"
 #include "windows/sampler.h"
-#include "work/job_data.h"
+#include "work/job_source.h"
 
 enum { EACH = 5, ALL = 2 * EACH };
 
-static char folder[4096], roots[9000], cache[4200];
+static char folder[4096], first_root[4200], second_root[4200], cache[4200];
 static struct err err;
 
 static int set_up(void **state) {
     (void)state;
-    char a[4200], b[4200];
     fixture_folder(folder, sizeof folder);
-    snprintf(a, sizeof a, "%s/one", folder);
-    snprintf(b, sizeof b, "%s/two", folder);
-    snprintf(roots, sizeof roots, "%s\n%s", a, b);
+    snprintf(first_root, sizeof first_root, "%s/one", folder);
+    snprintf(second_root, sizeof second_root, "%s/two", folder);
     snprintf(cache, sizeof cache, "%s/cache", folder);
-    corpus_write(a); /* patients of the same names */
-    corpus_write(b);
+    corpus_write(first_root); /* patients of the same names */
+    corpus_write(second_root);
     return 0;
 }
 
@@ -39,8 +37,8 @@ static int tear_down(void **state) {
 }
 
 static struct manifest *open_sources(double first, double second) {
-    const struct manifest_source sources[] = {{"b", first}, {"a", second}};
-    struct manifest_config config = corpus_config(roots, cache);
+    const struct manifest_source sources[] = {{"b", first, first_root, NULL}, {"a", second, second_root, NULL}};
+    struct manifest_config config = corpus_config("", cache);
     struct manifest *m = NULL;
     config.sources = sources;
     config.n_sources = 2;
@@ -71,11 +69,9 @@ static void recordings_and_patients_have_their_source_in_front(void **state) {
 
 static void errors_name_the_source(void **state) {
     (void)state;
-    const struct manifest_source sources[] = {{"b", 0}, {"a", 0}};
-    char lines[9000];
+    const struct manifest_source sources[] = {{"b", 0, first_root, NULL}, {"a", 0, "/absent", NULL}};
     struct manifest *m = NULL;
-    snprintf(lines, sizeof lines, "%s/one\n%s/absent", folder, folder);
-    struct manifest_config config = corpus_config(lines, cache);
+    struct manifest_config config = corpus_config("", cache);
     config.sources = sources;
     config.n_sources = 2;
     assert_int_not_equal(manifest_open(&config, NULL, NULL, &m, &err), 0);
@@ -303,7 +299,12 @@ static void the_list_is_read_from_the_job_file(void **state) {
             fail_msg("%s: %s", cases[i].list, rc ? err.message : "accepted");
         if (!rc) {
             assert_int_equal(job.data->n_sources, 2);
-            assert_string_equal(job.data->source, i ? "eeg/one\neeg/two" : "eeg/one\nfile:///x/one/");
+            assert_string_equal(job.data->source, i ? "eeg/one eeg/two" : "eeg/one file:///x/one/");
+            assert_string_equal(job.data->sources[1].root, i ? "eeg/two" : "file:///x/one/");
+            assert_int_equal(job_source_place(&job, "/one\nstore://s/two", &arena, &err), 0);
+            assert_string_equal(job.data->sources[0].root, "/one");
+            assert_string_equal(job.data->sources[1].root, "store://s/two");
+            assert_int_equal(job_source_place(&job, "/one", &arena, &err), ERR_INVALID);
             assert_string_equal(job.data->sources[1].name, i ? "two" : "other");
             assert_true(fabs(job.data->sources[0].weight - (i ? 0 : 2)) < 1e-12);
             assert_true(fabs(job.data->sources[1].weight - (i ? 0 : 1)) < 1e-12);
