@@ -46,6 +46,7 @@ static const char usage[] =
     "example: brrd run configs/tiny.yaml --set data.source=file:///srv/eeg --directory /scratch/run-1\n";
 
 enum { RANKS_MEET_MS = 5 * 60 * 1000, PATH_SIZE = 4096, ARENA_BYTES = 24 << 20, JOB_FILE_BYTES = 1 << 20, LINE_BYTES = 2 << 20 };
+enum { LEAST_URGENT = 19 /* niceness */ };
 enum { ORPHAN_MS = 100 * 1000 /* for the last checkpoint, without a daemon */, LOCK_LOOK_MS = 50 };
 #define PROGRESS_EVERY_S 1.0
 
@@ -387,16 +388,23 @@ static int64_t memory_limit(const struct run *r) {
 }
 
 /* Linux groups processes by session, and niceness counts within a group only: without a terminal, as under a batch system, the
- * whole session gives way to others, a daemon's live streams among them. */
-static void be_nice(void) {
-    int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
-    int group = terminal < 0 ? open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC) : -1;
-    if (group >= 0 && write(group, "19", 2) != 2)
-        setpriority(PRIO_PROCESS, 0, 19); /* groups are switched off */
+ * whole session gives way to others, a daemon's live streams among them, for as long as the job runs. Sets the niceness of the
+ * session; returns that which it had, or `niceness` where nothing has changed: at a terminal, or where groups are switched off. */
+static int session_niceness(int niceness) {
+    int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC), before = niceness;
+    int group = terminal < 0 ? open("/proc/self/autogroup", O_RDWR | O_CLOEXEC) : -1;
+    char text[64] = "", wanted[8];
+    snprintf(wanted, sizeof wanted, "%d", niceness);
+    if (group >= 0 && read(group, text, sizeof text - 1) > 0 && sscanf(text, "%*s nice %d", &before) == 1 && before != niceness &&
+        write(group, wanted, strlen(wanted)) < 0) {
+        setpriority(PRIO_PROCESS, 0, niceness); /* groups are switched off */
+        before = niceness;
+    }
     if (group >= 0)
         close(group);
     if (terminal >= 0)
         close(terminal);
+    return before;
 }
 
 static void heed_signals(void) {
@@ -526,8 +534,7 @@ int run_command(int argc, char **argv) {
     heed_signals();
     if (r.args.order)
         signal(SIGPIPE, SIG_IGN); /* the daemon may be gone */
-    else
-        be_nice();
+    const int niceness = r.args.order ? LEAST_URGENT : session_niceness(LEAST_URGENT);
     int rc = r.args.order ? open_order(&r, &err) : open_run(&r, &err);
     int code = r.world.broken ? RUN_AGAIN : RUN_FAILED;
     if (rc && r.args.order)
@@ -537,5 +544,7 @@ int run_command(int argc, char **argv) {
     else
         code = r.args.order ? run_order(&r) : run_job(&r);
     close_run(&r, !rc && (code == RUN_DONE || code == RUN_AGAIN));
+    if (niceness != LEAST_URGENT)
+        session_niceness(niceness);
     return code;
 }

@@ -20,7 +20,7 @@ def command(tmp, directory, file, *extra, program=f"{BIN}/brrd"):
 
 
 def surroundings(tmp):
-    """A session of its own: a run without a terminal gives its niceness to its whole session."""
+    """A session of its own: while it runs, a run without a terminal gives its niceness to its whole session."""
     return {"env": {**os.environ, "XDG_CACHE_HOME": f"{tmp}/cache"}, "cwd": tmp, "start_new_session": True}
 
 
@@ -68,6 +68,16 @@ def counting(tmp):
     assert end["result"]["count"] == 60 and end["result"]["began"] > 0, end
     end = run(tmp, "limit", file, "--set", "limits.wall_clock=1s", "--set", "counter.to=100000", expected=AGAIN, program=KINDS)
     assert end["reason"] == "time_limit" and end["checkpoint"], end
+
+
+def niceness_of_session(tmp):
+    """It is that of the run while it is there, and then as before."""
+    if not os.path.exists("/proc/self/autogroup"):
+        return
+    file = write(f"{tmp}/nice.yaml", "kind: counter\ncounter: { to: 100000, pause_ms: 20 }\n")
+    script = '"$@" >/dev/null & while kill -0 $! && ! grep "nice 19" {0}; do sleep 0.02; done; kill $!; wait $!; cat {0}'.format("/proc/self/autogroup")
+    said = subprocess.run(["sh", "-c", script, "sh", *command(tmp, "nice", file, program=KINDS)], capture_output=True, text=True, **surroundings(tmp)).stdout
+    assert [line.split()[-1] for line in said.splitlines()] == ["19", "0"], said
 
 
 def whose_folder(tmp):
@@ -148,7 +158,7 @@ def training(tmp):
 def main():
     started = time.time()
     with temporary() as tmp:
-        for check in (counting, whose_folder, two_processes, mistakes, networks, training):
+        for check in (counting, niceness_of_session, whose_folder, two_processes, mistakes, networks, training):
             check(tmp)
             print(f"{check.__name__}: {time.time() - started:.1f} s")
     return 0
