@@ -164,10 +164,10 @@ foreach(source ${driver_programs})
 endforeach()
 
 target_link_libraries(away_driver PRIVATE brr)
-foreach(part lsl/source_lsl lsl/lsl_library lsl/lsl_timeline interrupt output)
+foreach(part lsl/source_lsl lsl/lsl_library lsl/lsl_timeline interrupt output message_json)
   target_sources(lsl_driver PRIVATE ${CMAKE_SOURCE_DIR}/client/brrctl/${part}.c)
 endforeach()
-target_link_libraries(lsl_driver PRIVATE ${CMAKE_DL_LIBS})
+target_link_libraries(lsl_driver PRIVATE brr_proto ${CMAKE_DL_LIBS})
 
 # build/kinds: brrd and brrctl with one kind of job more, from the same objects. tests/kinds adds its file and its line of the table.
 foreach(program brrd brrctl)
