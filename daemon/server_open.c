@@ -164,7 +164,7 @@ static int open_journal(struct daemon *d, struct err *err) {
     return open_desk(d, err);
 }
 
-static bool names_file(void *db, const char *path) { return serveddb_names_file(db, path); }
+static bool names_file(void *db, const char *below) { return serveddb_names_file(db, below); }
 
 static int open_streams(struct daemon *d, struct err *err) {
     struct services *s = &d->services;

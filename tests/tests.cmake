@@ -84,7 +84,7 @@ endforeach()
 foreach(name test_worker test_live test_models test_rpc test_session_resume)
   target_link_options(${name} PRIVATE -Wl,--wrap=calloc) # memory runs short where the test says
 endforeach()
-target_link_options(test_models PRIVATE -Wl,--wrap=fsync)
+target_link_options(test_models PRIVATE -Wl,--wrap=fsync -Wl,--wrap=link)
 target_link_options(test_removal PRIVATE -Wl,--wrap=fsio_remove_tree -Wl,--wrap=link) # so do volumes
 target_link_options(test_turns PRIVATE -Wl,--wrap=clock_ms) # time as the test says
 target_link_options(test_auth PRIVATE -Wl,--wrap=clock_wall_ms)

@@ -36,15 +36,24 @@ int model_file_link(const char *results_dir, const char *owner, const char *from
     if ((rc = fsio_mkdirs_above(made.path, err)))
         return rc;
     unlink(tmp);
-    if (strcmp(from, made.path) != 0 && link(from, tmp) < 0) { /* another volume, or one without links */
+    if (!strcmp(from, made.path)) {
+        *ret = made;
+        return 0;
+    }
+    if (link(from, tmp) < 0) { /* another volume, or one without links */
         if (errno != EXDEV && errno != EPERM && errno != EMLINK && errno != ENOTSUP)
             return err_errno(err, errno, "cannot keep %s", from);
-        str_copy(made.path, sizeof made.path, from);
-        made.hold = MODEL_FREE;
-    } else if (strcmp(from, made.path) != 0) {
-        rc = fsio_rename(tmp, made.path, err); /* durable before its name is recorded */
-        unlink(tmp);                           /* rename does nothing when both are the same file already */
+        if (model_file_recorded(results_dir, from).hold == MODEL_FREE) {
+            str_copy(made.path, sizeof made.path, from);
+            made.hold = MODEL_FREE;
+            *ret = made;
+            return 0;
+        }
+        rc = fsio_copy(from, tmp, err); /* the other owner may let go */
     }
+    if (!rc)
+        rc = fsio_rename(tmp, made.path, err); /* durable before its name is recorded */
+    unlink(tmp);                               /* rename does nothing when both are the same file already */
     if (rc)
         return err_wrap(err, "cannot keep %s as %s", from, made.path);
     *ret = made;
@@ -61,14 +70,15 @@ struct model_file model_file_recorded(const char *results_dir, const char *path)
     return file;
 }
 
-void model_file_sweep(const char *results_dir, bool (*named)(void *ctx, const char *path), void *ctx) {
-    char folder[CACHE_PATH_SIZE], path[CACHE_PATH_SIZE];
+void model_file_sweep(const char *results_dir, bool (*named)(void *ctx, const char *below), void *ctx) {
+    char folder[CACHE_PATH_SIZE], path[CACHE_PATH_SIZE], below[300];
     struct dirent *e = NULL;
     struct stat st;
     for (int i = 0; i < FOLDERS; i++) {
         OWNED_DIR DIR *d = fsio_join(folder, sizeof folder, results_dir, folders[i], NULL) ? NULL : opendir(folder);
         while (d && !fsio_next_entry(d, &e, NULL) && e)
-            if (fsio_join(path, sizeof path, folder, e->d_name, NULL) || named(ctx, path) || stat(path, &st) ||
+            if (fsio_join(path, sizeof path, folder, e->d_name, NULL) ||
+                fsio_join(below, sizeof below, folders[i], e->d_name, NULL) || named(ctx, below) || stat(path, &st) ||
                 !S_ISREG(st.st_mode))
                 continue;
             else if (st.st_nlink > 1)

@@ -19,7 +19,8 @@ struct model_file {
     char cache_key[DIGEST_HEX_SIZE];
 };
 
-/* Links the file `from`, durably. Where hard links are impossible, *ret is `from` itself, without a hold. */
+/* Links the file `from`, durably. Where hard links are impossible, *ret is `from` itself, without a hold, or a copy of another
+ * owner's link. */
 int model_file_link(const char *results_dir, const char *owner, const char *from, struct model_file *ret, struct err *err);
 /* The file that a record names; its hold is that of the record. */
 struct model_file model_file_recorded(const char *results_dir, const char *path);
@@ -34,6 +35,6 @@ int model_file_lease(const struct source_config *config, const char *url, const 
 void model_file_release(struct model_file *file);
 /* Same on libuv's thread pool. Loop thread. */
 void model_file_release_later(uv_loop_t *loop, struct model_file *file);
-/* At the start: removes links that a crash has left, whose path no record names. Weights that have no other name stay, and are
- * logged. */
-void model_file_sweep(const char *results_dir, bool (*named)(void *ctx, const char *path), void *ctx);
+/* At the start: removes links that a crash has left, which no record names. Weights that have no other name stay, and are logged.
+ * below: the path of a link below paths.results, which records may have spelled otherwise. */
+void model_file_sweep(const char *results_dir, bool (*named)(void *ctx, const char *below), void *ctx);

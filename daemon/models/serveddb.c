@@ -70,9 +70,12 @@ int serveddb_path(struct db *db, const char *name, char path[PATH], struct err *
     return look_up(db, "SELECT path FROM served WHERE name=?", name, &row, path, err);
 }
 
-bool serveddb_names_file(struct db *db, const char *path) {
+bool serveddb_names_file(struct db *db, const char *below) {
     bool row;
-    return look_up(db, "SELECT 1 FROM served WHERE path=?1 UNION ALL SELECT 1 FROM pins WHERE path=?1", path, &row, NULL, NULL) ||
+    return look_up(db,
+                   "SELECT 1 FROM served WHERE substr(path, -length(?1) - 1) = '/' || ?1 UNION ALL "
+                   "SELECT 1 FROM pins WHERE substr(path, -length(?1) - 1) = '/' || ?1",
+                   below, &row, NULL, NULL) ||
            row;
 }
 

@@ -19,7 +19,8 @@ int serveddb_remove(struct db *db, const char *name, struct err *err);
 int serveddb_find(struct db *db, const char *name, bool *ret, struct err *err);
 /* The path in the record of a name; "" if it has none. */
 int serveddb_path(struct db *db, const char *name, char path[4096], struct err *err);
-/* True if the record of a name or of a pin (jobs/jobdb.h) names the file at this path, or when that cannot be found out. */
-bool serveddb_names_file(struct db *db, const char *path);
+/* True if the record of a name or of a pin (jobs/jobdb.h) names a file whose path ends with "/BELOW", or when that cannot be found
+ * out. */
+bool serveddb_names_file(struct db *db, const char *below);
 /* Visits every name, in alphabetical order. */
 int serveddb_load(struct db *db, void (*visit)(void *ctx, const struct served_record *record), void *ctx, struct err *err);

@@ -3,6 +3,7 @@
 #include "daemon/models/serveddb.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,6 +29,17 @@ int __wrap_fsync(int fd) {
     if (!fstat(fd, &st) && S_ISDIR(st.st_mode))
         synced = st;
     return __real_fsync(fd);
+}
+
+/* As on a volume without hard links. */
+static bool no_links;
+int __real_link(const char *from, const char *to);
+int __wrap_link(const char *from, const char *to);
+int __wrap_link(const char *from, const char *to) {
+    if (!no_links)
+        return __real_link(from, to);
+    errno = EPERM;
+    return -1;
 }
 
 struct bench {
@@ -473,7 +485,43 @@ static void each_name_has_its_own_link_of_the_same_weights(void **state) {
     assert_true(fsio_exists(models_find(b->models, "icu")->path));
 }
 
-static bool is_named(void *db, const char *path) { return serveddb_names_file(db, path); }
+static void a_name_keeps_its_file_when_another_that_could_not_be_linked_goes(void **state) {
+    struct bench *b = *state;
+    serve_a(b);
+    no_links = true;
+    int rc = serve(b, "icu", "ward", NULL);
+    no_links = false;
+    assert_int_equal(rc, 0);
+    load_named(b, "icu");
+    assert_int_equal(models_unserve(b->models, "icu", NULL), 0);
+    run(b);
+    assert_true(fsio_exists(models_find(b->models, "ward")->path));
+    assert_int_equal(links(b), 1);
+}
+
+static bool is_named(void *db, const char *below) { return serveddb_names_file(db, below); }
+
+static void the_sweep_spares_links_however_paths_results_is_written_now(void **state) {
+    struct bench *b = *state;
+    char slash[400], other[400];
+    run_sql(b, "CREATE TABLE pins(job_id TEXT, step INTEGER, path TEXT)", NULL);
+    serve_a(b);
+    str_format(slash, sizeof slash, "%s/", b->results);
+    str_format(other, sizeof other, "%s/other", b->dir);
+    assert_int_equal(symlink(b->results, other), 0);
+    model_file_sweep(slash, is_named, b->db);
+    model_file_sweep(other, is_named, b->db);
+    assert_true(fsio_exists(models_find(b->models, "ward")->path));
+    stop(b);
+    b->places.results_dir = slash; /* from the first record on */
+    start(b);
+    loaded(b);
+    assert_int_equal(serve(b, "ward", "upload:b", NULL), 0);
+    loaded(b);
+    model_file_sweep(slash, is_named, b->db);
+    assert_true(fsio_exists(models_find(b->models, "ward")->path));
+    assert_int_equal(links(b), 1);
+}
 
 static void links_that_a_crash_left_are_swept_but_never_the_last_name_of_weights(void **state) {
     struct bench *b = *state;
@@ -547,6 +595,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_file_of_an_earlier_version_gets_a_name_of_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_link_of_the_folder_served_serves_and_goes_with_its_record, set_up, tear_down),
         cmocka_unit_test_setup_teardown(each_name_has_its_own_link_of_the_same_weights, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_name_keeps_its_file_when_another_that_could_not_be_linked_goes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_sweep_spares_links_however_paths_results_is_written_now, set_up, tear_down),
         cmocka_unit_test_setup_teardown(links_that_a_crash_left_are_swept_but_never_the_last_name_of_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_object_is_refused_where_it_cannot_be_held, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_bare_name_is_never_that_of_an_upload, set_up, tear_down),
