@@ -387,16 +387,31 @@ static int64_t memory_limit(const struct run *r) {
     return r->config.memory_bytes ? r->config.memory_bytes : info.total_bytes / 10 * 9;
 }
 
+/* Linux takes the niceness of a session at most every 0.1 s from others than root. */
+static bool write_niceness(int group, int niceness) {
+    static const struct timespec turn = {.tv_nsec = 20 * 1000 * 1000};
+    enum { TURNS = 50 };
+    char text[8];
+    snprintf(text, sizeof text, "%d", niceness);
+    for (int i = 0; i < TURNS; i++) {
+        if (write(group, text, strlen(text)) >= 0)
+            return true;
+        if (errno != EAGAIN)
+            return false;
+        nanosleep(&turn, NULL);
+    }
+    return false;
+}
+
 /* Linux groups processes by session, and niceness counts within a group only: without a terminal, as under a batch system, the
  * whole session gives way to others, a daemon's live streams among them, for as long as the job runs. Sets the niceness of the
  * session; returns that which it had, or `niceness` where nothing has changed: at a terminal, or where groups are switched off. */
 static int session_niceness(int niceness) {
     int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC), before = niceness;
     int group = terminal < 0 ? open("/proc/self/autogroup", O_RDWR | O_CLOEXEC) : -1;
-    char text[64] = "", wanted[8];
-    snprintf(wanted, sizeof wanted, "%d", niceness);
-    if (group >= 0 && read(group, text, sizeof text - 1) > 0 && sscanf(text, "%*s nice %d", &before) == 1 && before != niceness &&
-        write(group, wanted, strlen(wanted)) < 0) {
+    char text[64] = "";
+    if (group >= 0 && !(read(group, text, sizeof text - 1) > 0 && sscanf(text, "%*s nice %d", &before) == 1 &&
+                        (before == niceness || write_niceness(group, niceness)))) {
         setpriority(PRIO_PROCESS, 0, niceness); /* groups are switched off */
         before = niceness;
     }
