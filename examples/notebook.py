@@ -29,16 +29,15 @@ from brr.v1 import jobs_pb2
 
 # %% [markdown]
 # ## Load
-# Anything that MNE reads will do. The detector takes microvolts, the rate, and the names of the channels.
+# `brr.read` reads every format of docs/formats.md, as the daemon reads it: microvolts, the rate, the names of the channels, and gaps.
 
 # %%
 os.makedirs(f"{OUT}/found", exist_ok=True)
 folder = os.path.abspath(os.path.join(CLONE, "examples"))
 path = f"{folder}/sub-01/sub-01_run-01_eeg.edf"
-raw = mne.io.read_raw_edf(path, preload=True, verbose="ERROR")
-uv, rate, seconds = raw.get_data() * 1e6, raw.info["sfreq"], raw.n_times / raw.info["sfreq"]
-labels = np.genfromtxt(path.replace("_eeg.edf", "_events.tsv"), delimiter="\t", names=True, usecols=(0, 1), ndmin=1)
-print(f"{len(raw.ch_names)} channels at {rate:g} Hz, {seconds:g} s, {len(labels)} labelled seizure")
+recording = brr.read(path)
+uv, rate, seconds, labels = recording.data, recording.rate, recording.seconds, recording.seizures()
+print(f"{len(recording.labels)} channels at {rate:g} Hz, {seconds:g} s, {len(labels)} labelled seizure")
 
 # %% [markdown]
 # ## Look
@@ -49,19 +48,20 @@ onset = labels["onset"][0]
 part = slice(int((onset - 5) * rate), int((onset + 5) * rate))
 traces, axis = plt.subplots(figsize=(10, 6), layout="constrained")
 for i, row in enumerate(uv[:, part]):
-    axis.plot(raw.times[part], (row - row.mean()) / 100 - i, linewidth=0.6, color="#0b6aa2")
+    axis.plot(recording.times()[part], (row - row.mean()) / 100 - i, linewidth=0.6, color="#0b6aa2")
 axis.axvline(onset, color="#b00018")
-axis.set(yticks=-np.arange(len(uv)), yticklabels=raw.ch_names, xlabel="s", title="100 µV from line to line; the label begins at the red line")
+axis.set(yticks=-np.arange(len(uv)), yticklabels=recording.labels, xlabel="s", title="100 µV from line to line; the label begins at the red line")
 traces.savefig(f"{OUT}/traces.png")
 
 # %% [markdown]
 # ## Detect
 # In this process, without the daemon; `brr.connect().detector("ward")` gives the same results from it. The events are a table, annotations of MNE,
-# or an event file.
+# for everything that MNE does, or an event file.
 
 # %%
 ward = brr.Detector("ward")
-found = ward.detect(uv, rate, raw.ch_names)
+found = ward.detect(recording)
+raw = mne.io.read_raw_edf(path, preload=True, verbose="ERROR")
 raw.set_annotations(found.annotations())
 print(found.table().dtype.names, found.table().tolist())  # pandas.DataFrame(found.table()), where pandas is installed
 
@@ -101,7 +101,7 @@ print(job.id, job.checkpoint)
 # On the recording that it has learned from, so that this is no measure of what the model is worth: for that, score recordings of other patients.
 
 # %%
-again = brr.Detector(job.checkpoint).detect(uv, rate, raw.ch_names)
+again = brr.Detector(job.checkpoint).detect(recording)
 scores[job.id] = score(again)
 for name, s in scores.items():
     print(f"{name}: sensitivity {s['sensitivity']}, precision {s['precision']}, false alarms per 24 h {s['false_alarms_per_24h']}")

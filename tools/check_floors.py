@@ -51,7 +51,7 @@ FLOORS = {
     "client/brrctl": ["client", "lib/trust", "proto"] + [room for room in LIB if room not in ("kernels", "lib/nn", "lib/kinds")],
     "client/examples": ["client", "client/scan"],
     "client/scan": ["base", "kernels"],
-    "client/detector": ["base", "kernels", "lib/detect", "lib/eeg", "lib/windows"],
+    "client/detector": ["base", "kernels", "lib/detect", "lib/eeg", "lib/formats", "lib/windows"],
 }
 # The rooms of brrctl: each may use what its commands share, and one the files of another where it says so.
 BRRCTL = {"jobs": [], "detect": [], "report": ["jobs", "detect"], "burst": ["sonata", "feagi"], "sonata": [], "feagi": [], "geodesic": [], "lsl": ["detect"], "admin": []}

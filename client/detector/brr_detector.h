@@ -2,7 +2,8 @@
  * `pkg-config --cflags --libs brr_detector`. No daemon is needed; the results are those of a daemon, to the bit.
  *
  * A detector is a model on a device; a stream is one recording or live source under it. Samples go in as they come, probabilities
- * and events come out as soon as no later sample can change them. It is no medical device.
+ * and events come out as soon as no later sample can change them. A recording is a file of any format that brrd reads. It is no
+ * medical device.
  *
  * Units: source samples are counted at the rate of the source, samples of results at 256 Hz; both from 0 = the first sample.
  * Errors: functions return 0 or a negative enum brr_detector_code; then *err, which the caller owns and which may be NULL, says
@@ -32,6 +33,7 @@ enum brr_detector_code { /* the numbers of enum brr_code */
                          BRR_DETECTOR_NOT_FOUND = -5,
                          BRR_DETECTOR_EXHAUSTED = -8,
                          BRR_DETECTOR_PRECONDITION = -9, /* channels are missing, with their names; the stream has ended */
+                         BRR_DETECTOR_RANGE = -11,
                          BRR_DETECTOR_UNSUPPORTED = -12,
                          BRR_DETECTOR_INTERNAL = -13,
                          BRR_DETECTOR_DATA_LOSS = -15,
@@ -117,6 +119,76 @@ struct brr_detector_results {
 };
 BRR_DETECTOR_API int brr_detector_take(brr_detector_stream *stream, struct brr_detector_results *ret,
                                        struct brr_detector_error *err);
+
+/* ---- recording ---- */
+
+/* An open file of a format that brrd reads (docs/formats.md). It may be read by several threads at a time. */
+typedef struct brr_recording brr_recording;
+/* NOT_FOUND, INVALID for a file that is no recording or cannot be trusted, UNSUPPORTED for a format that is known and not read: the
+ * message names the export that is. Companions (the samples of a header) are found beside the file. */
+BRR_DETECTOR_API int brr_recording_open(const char *path, brr_recording **ret, struct brr_detector_error *err);
+/* Takes NULL. */
+BRR_DETECTOR_API void brr_recording_close(brr_recording *recording);
+
+struct brr_recording_channel {
+    const char *label, *unit; /* as the file has them, in UTF-8 */
+    const char *note;         /* "", or why values cannot be read or what is odd about them */
+    double rate_hz;
+    int64_t samples_per_record;
+    int32_t readable; /* 0: no samples, or none that can be trusted */
+    int32_t volt;     /* 1: values are in microvolts; 0: in unit */
+};
+/* Consecutive records without a gap: of a channel the samples first_record * samples_per_record and so on. */
+struct brr_recording_segment {
+    int64_t first_record, n_records;
+    double start_s; /* file time: seconds from the first sample of the file, gaps counted */
+};
+struct brr_recording_annotation {
+    double onset_s, duration_s; /* file time; NaN: the file states no duration */
+    const char *text;
+};
+/* Arrays and texts belong to the recording, until it is closed. */
+struct brr_recording_facts {
+    size_t size;
+    const char *format; /* "EDF", "BrainVision", ... */
+    const char *start;  /* "YYYY-MM-DD HH:MM:SS" without a time zone, or "n/a" */
+    double duration_s;  /* gaps included */
+    int64_t n_records;
+    const struct brr_recording_channel *channels;
+    int64_t n_channels;
+    const struct brr_recording_segment *segments;
+    int64_t n_segments;
+    const struct brr_recording_annotation *annotations; /* by onset */
+    int64_t n_annotations;
+    const char *const *repairs; /* faults of the file that were put right, a sentence each */
+    int64_t n_repairs;
+};
+BRR_DETECTOR_API int brr_recording_get(const brr_recording *recording, struct brr_recording_facts *ret,
+                                       struct brr_detector_error *err);
+/* range.n samples of each of these channels (numbers in facts.channels) from range.first on, counted from the first of the file,
+ * gaps left out: uv[i][0..n) receives channels[i], the values that brrd reads. RANGE for samples or channels that do not exist,
+ * INVALID for channels of different samples_per_record, PRECONDITION for a channel that is not readable; DATA_LOSS for a file that
+ * was cut since it was opened, when uv may be partly written. */
+struct brr_recording_range {
+    int64_t first, n;
+};
+BRR_DETECTOR_API int brr_recording_read(const brr_recording *recording, const int32_t *channels, int32_t n_channels,
+                                        struct brr_recording_range range, float *const *uv, struct brr_detector_error *err);
+/* The labelled seizures of the recording, or with unknown = 1 the spans that the labels call unknown: from the label file beside it
+ * or its own annotations, as data.labels takes them; rule NULL: "auto". Arrays and texts are valid until the next call on this
+ * recording or its close: one thread. Seconds of file time. */
+struct brr_recording_span {
+    double onset_s, end_s;
+    const char *type; /* "sz", or what the labels say more exactly */
+};
+struct brr_recording_labels {
+    size_t size;
+    const char *source; /* name of the format; "none" without labels */
+    const struct brr_recording_span *spans;
+    int64_t n_spans;
+};
+BRR_DETECTOR_API int brr_recording_find_labels(brr_recording *recording, const char *rule, int32_t unknown,
+                                               struct brr_recording_labels *ret, struct brr_detector_error *err);
 
 #ifdef __cplusplus
 }

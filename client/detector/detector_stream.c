@@ -103,11 +103,12 @@ int brr_detector_stream_open(brr_detector *detector, const struct brr_detector_s
                              struct brr_detector_error *err) {
     struct err e = {0};
     brr_detector_stream *s = calloc(1, sizeof *s);
-    if (open_stream(detector, source, s, &e))
+    const int rc = open_stream(detector, source, s, &e);
+    if (rc)
         brr_detector_stream_close(s);
     else
         *ret = s;
-    return detector_report(&e, err);
+    return detector_report(rc, &e, err);
 }
 
 static int close_timeline(void *context, struct err *err) {
@@ -196,13 +197,14 @@ static int apply_change(void *context, struct err *err) {
 
 static int change_stream(struct stream_change c, struct brr_detector_error *err) {
     struct err e = {0};
+    int rc;
     if (!c.stream || (c.apply == push_samples && c.n > 0 && !c.uv))
-        err_set(&e, ERR_INVALID, "%s is NULL", c.stream ? "uv" : "the stream");
+        rc = err_set(&e, ERR_INVALID, "%s is NULL", c.stream ? "uv" : "the stream");
     else if (c.n < 0)
-        err_set(&e, ERR_INVALID, "%lld samples; expected 0 or more", (long long)c.n);
+        rc = err_set(&e, ERR_INVALID, "%lld samples; expected 0 or more", (long long)c.n);
     else
-        work_thread_run(c.stream->detector->thread, apply_change, &c, &e);
-    return detector_report(&e, err);
+        rc = work_thread_run(c.stream->detector->thread, apply_change, &c, &e);
+    return detector_report(rc, &e, err);
 }
 
 int brr_detector_push(brr_detector_stream *stream, const float *const *uv, int64_t n, struct brr_detector_error *err) {
@@ -249,10 +251,9 @@ int brr_detector_take(brr_detector_stream *stream, struct brr_detector_results *
     struct err e = {0};
     struct taking t = {.stream = stream};
     struct brr_detector_results known;
-    if (!stream)
-        err_set(&e, ERR_INVALID, "the stream is NULL");
-    if (!stream || detector_arguments(ret, &known, sizeof known, &e))
-        return detector_report(&e, err);
+    int rc = stream ? detector_arguments(ret, &known, sizeof known, &e) : err_set(&e, ERR_INVALID, "the stream is NULL");
+    if (rc)
+        return detector_report(rc, &e, err);
     work_thread_run(stream->detector->thread, take_results, &t, &e);
     t.results.size = known.size;
     memcpy(ret, &t.results, known.size < sizeof t.results ? known.size : sizeof t.results);

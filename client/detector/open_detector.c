@@ -11,12 +11,12 @@
 
 const char *brr_detector_library_version(void) { return BRR_LIBRARY_VERSION; }
 
-int detector_report(const struct err *err, struct brr_detector_error *to) {
-    if (err->code && to) {
-        to->code = err->code;
+int detector_report(int rc, const struct err *err, struct brr_detector_error *to) {
+    if (rc && to) {
+        to->code = rc;
         err_text(err, to->message, sizeof to->message);
     }
-    return err->code;
+    return rc;
 }
 
 int detector_arguments(const void *args, void *known, size_t known_bytes, struct err *err) {
@@ -125,11 +125,12 @@ int brr_detector_open(const char *model, const struct brr_detector_options *opti
                       struct brr_detector_error *err) {
     struct err e = {0};
     struct opening o = {.to = calloc(1, sizeof *o.to), .model = model};
-    if (open_on_thread(&o, options, &e))
+    const int rc = open_on_thread(&o, options, &e);
+    if (rc)
         brr_detector_close(o.to);
     else
         *ret = o.to;
-    return detector_report(&e, err);
+    return detector_report(rc, &e, err);
 }
 
 void brr_detector_close(brr_detector *detector) {

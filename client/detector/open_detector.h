@@ -16,7 +16,7 @@ struct brr_detector {
 
 /* Copies the caller's structure, whose first member is its size, into *known: members that it does not have are 0. */
 int detector_arguments(const void *args, void *known, size_t known_bytes, struct err *err);
-/* For the caller of the library: 0, or the code of *err with its text in *to. */
-int detector_report(const struct err *err, struct brr_detector_error *to);
+/* Returns rc, for the caller of the library; unless it is 0, *to has the text of *err. */
+int detector_report(int rc, const struct err *err, struct brr_detector_error *to);
 
 #endif

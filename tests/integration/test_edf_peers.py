@@ -16,6 +16,8 @@ import unittest
 
 import numpy as np
 
+from package_reading import check_reading
+
 SOURCE = os.environ.get("BRR_SOURCE_DIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 FOLDER = pathlib.Path(os.environ.get("BRR_EEG_DIR") or os.path.join(SOURCE, "..", "shared", "eeg"))
 PROGRAM = os.path.join(os.environ.get("BRR_BUILD_DIR", os.path.join(SOURCE, "build")), "tests", "edf_samples")
@@ -116,6 +118,11 @@ class EdfPeers(unittest.TestCase):
         for name, reason in refused.items():
             self.assertIn(name, reason)
             self.assertIn("expected", reason)
+
+    def test_the_python_package_reads_the_same(self):
+        for path, ours in self.ours.items():
+            with self.subTest(path.name):
+                check_reading(str(path), ours.facts, [s["uv"] for s in ours.signals] if ours.error is None else None)
 
     def test_gaps_are_kept(self):
         by_name = {p.name: o for p, o in self.readable()}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Recordings of other formats than EDF through lib/formats and through MNE (Debian python3-mne): the same samples to one rounding of a float,
+"""Recordings of other formats than EDF through lib/formats, brr.read and MNE (Debian python3-mne): the same samples to one rounding of a float,
 the same rate, names and annotations; a training on a folder of five formats leaves the weights of the same folder in EDF. The files are written here from the definitions of the formats; where the optional folder of small
 recordings by other programs (BRR_FORMATS_DIR) is, those are compared too. Skips without MNE and NumPy."""
 import datetime
@@ -22,6 +22,7 @@ PROGRAM = os.path.join(os.environ.get("BRR_BUILD_DIR", os.path.join(SOURCE, "bui
 try:
     import mne
     import numpy as np
+    from package_reading import brr, check_reading
     mne.set_log_level("ERROR")
 except ImportError:
     print("skipped: package: MNE (python3-mne) is not installed")
@@ -246,7 +247,9 @@ def read(path, scratch):
     out = os.path.join(scratch, "samples.bin")
     r = subprocess.run([PROGRAM, str(path), out], check=True, capture_output=True, text=True)
     facts = json.loads(r.stdout)
-    return facts, None if "error" in facts else np.fromfile(out, "<f4").reshape(len(facts["signals"]), -1)
+    x = None if "error" in facts else np.fromfile(out, "<f4").reshape(len(facts["signals"]), -1)
+    check_reading(str(path), facts, x)
+    return facts, x
 
 
 class Peers(unittest.TestCase):
@@ -402,6 +405,14 @@ class Peers(unittest.TestCase):
         job = {"kind": "detect", "data": {"source": f"file://{folder}"}, "detect": {"model": str(model), "on": 0.05, "off": 0.03}}
         pathlib.Path(run, "detect.yaml").write_text(json.dumps(job), encoding="utf-8")
         call(BRRD, "run", os.path.join(run, "detect.yaml"), "--directory", os.path.join(run, "job"))
+        detector = brr.Detector(str(model))
+        for stem, files in recordings.items():
+            path = os.path.join(folder, stem + files[0][1])
+            read, saved = brr.read(path), os.path.join(run, "saved.tsv")
+            detector.detect(read, on=0.05, off=0.03).save(saved, read.seconds)
+            ours, theirs = (pathlib.Path(p).read_text(encoding="utf-8").splitlines() for p in (saved, os.path.join(found, stem + "_events.tsv")))
+            self.assertEqual([line.split("\t")[:4] for line in ours], [line.split("\t")[:4] for line in theirs], stem)
+            self.assertEqual(read.seizures().tolist()[0][:3], (8, 6, "sz"))
         events = {stem: [line.split("\t")[:4] for line in pathlib.Path(found, stem + "_events.tsv").read_text(encoding="utf-8").splitlines()] for stem in recordings}
         score = json.loads(call(BRRCTL, "score", folder, found, "--json"))
         return {name: at["data_offsets"] for name, at in header.items() if name != "__metadata__"}, raw[8 + struct.unpack("<Q", raw[:8])[0]:], events, score

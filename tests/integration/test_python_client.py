@@ -127,6 +127,11 @@ def check_detector(d, recording, model):
     with open(f"{d.dir}/saved.tsv", encoding="utf-8") as f:
         saved = [line.split("\t") for line in f.read().splitlines()]
     assert saved == table[:1] + [row[:5] + ["n/a"] + row[6:] for row in table[1:]], (saved, table)  # an array has no date
+    read = brr.read(recording)
+    assert numpy.array_equal(read.data, uv) and read.labels == labels and read.rate == rate and read.seizures().tolist()[0][2].startswith("sz")
+    again = detector.detect(read)
+    assert numpy.array_equal(again.probabilities, found.probabilities) and again.events == found.events
+    assert list(found.table().annotations().onset) == [e.onset for e in found.events]
     assert numpy.array_equal(found.probabilities, want), f"{model}: {numpy.abs(found.probabilities - want).max()}"
     assert [(f"{e.onset:.2f}", f"{e.duration:.2f}") for e in found.events] == [(f"{float(a):.2f}", f"{float(b):.2f}") for a, b in events], (found, events)
     check_connection(d, model, found, (uv, rate, labels))
@@ -143,6 +148,11 @@ def check_detector(d, recording, model):
     stream.gap(far)
     stream.push(uv[:, half:])
     assert stream.finish().first >= 0
+    gapped = brr.read(recording)  # the same, by the gap of a file
+    gapped._starts, gapped.data = [(0, 0.0), (half, (half + far) / rate)], uv
+    apart = detector.stream(rate, labels)
+    apart_parts = [apart.push(uv[:, :half]), apart.gap(far), apart.push(uv[:, half:]), apart.finish()]
+    assert numpy.array_equal(detector.detect(gapped).probabilities, numpy.concatenate([p.probabilities for p in apart_parts if p]), equal_nan=True)
     owner = [detector, stream, brr.Detector(model)]  # a cycle, which is collected in whatever order
     owner += [owner, owner[2].stream(rate, labels)]
     del owner

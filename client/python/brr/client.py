@@ -6,11 +6,12 @@
         bed = daemon.detector("ward").stream(256, channels, alarm_hop_s=1, live=True)   # outlives cuts and restarts of the daemon
         jobs = daemon.call("/brr.v1.Jobs/List", jobs_pb2.ListJobsRequest(), jobs_pb2.ListJobsResponse)
 """
+import contextlib
 import ctypes
 import os
 
 from ._library import Error, Streams, load
-from .detector import RATE_HZ, Alarm, Event, Results
+from .detector import RATE_HZ, Alarm, Event, Results, push_all
 
 END, AGAIN, UNKNOWN = 1, 2, -2
 RESULT, ALARM = 1, 2
@@ -161,10 +162,11 @@ class RemoteDetector:
         served before recordings, and what hooks hear."""
         return RemoteStream(self, rate, channels, on, off, alarm_hop_s, live)
 
-    def detect(self, uv, rate, channels, on=0, off=0):
-        """All results of an array in microvolts (channels, samples), from its first sample on."""
-        with self.stream(rate, channels, on, off) as stream:
-            parts = [stream.push(uv), stream.finish()]
+    def detect(self, uv, rate=None, channels=None, on=0, off=0):
+        """All results of a recording (brr.read), or of an array in microvolts (channels, samples) with its rate and the names of its channels, from
+        the first sample on."""
+        with contextlib.ExitStack() as opened:
+            parts = push_all(lambda rate, channels: opened.enter_context(self.stream(rate, channels, on, off)), uv, rate, channels)
         return _joined(parts)._replace(first=0, alarms=[])
 
 

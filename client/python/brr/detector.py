@@ -1,7 +1,7 @@
 """brrd's seizure detectors in this process: the results of a daemon, to the bit, without one. It is no medical device.
 
-    from brr import Detector
-    found = Detector("ward").detect(uv, 256, ["Fp1", "F3", ...])     # microvolts (channels, samples)
+    from brr import Detector, read
+    found = Detector("ward").detect(read("night.edf"))               # or an array: detect(uv, 256, ["Fp1", "F3", ...])
     for event in found.events: print(event.onset, event.duration, event.confidence)
 """
 import collections
@@ -20,15 +20,13 @@ class Results(collections.namedtuple("Results", "first probabilities events alar
     __slots__ = ()
 
     def table(self):
-        """The events as a NumPy record array with columns of an event file; pandas.DataFrame(found.table()) has the same columns."""
-        import numpy
-        return numpy.rec.array([(e.onset, e.duration, "sz", e.confidence) for e in self.events],
-                               dtype=[("onset", "f8"), ("duration", "f8"), ("eventType", "U8"), ("confidence", "f8")])
+        """The events as a NumPy record array with columns of an event file (brr.events); pandas.DataFrame(found.table()) has the same columns."""
+        from .events import Events
+        return Events.of((e.onset, e.duration, "sz", e.confidence) for e in self.events)
 
     def annotations(self):
         """The events as mne.Annotations, for raw.set_annotations."""
-        import mne
-        return mne.Annotations([e.onset for e in self.events], [e.duration for e in self.events], ["sz"] * len(self.events))
+        return self.table().annotations()
 
     def save(self, path, seconds):
         """Writes an event file of a recording of so many seconds, as brrctl detect does; brrctl score compares it with labels."""
@@ -98,6 +96,14 @@ def _call(name, *arguments):
         raise Error(code, error.message.decode("utf-8", "replace"))
 
 
+def push_all(open_stream, uv, rate, channels):
+    """The results, in parts, of a whole recording, or of an array with its rate and channels, through a stream that is opened for it."""
+    if hasattr(uv, "push_to"):
+        return uv.push_to(open_stream(uv.rate, uv.labels))
+    stream = open_stream(rate, channels)
+    return [stream.push(uv), stream.finish()]
+
+
 class Detector:
     """A model: a file, or "ward", "demo", "line_length" or "band_power". device: "cpu" or "cuda:N"; threads of a CPU: 0 = all."""
 
@@ -114,11 +120,11 @@ class Detector:
         """A live source: rate in Hz, names of its channels, thresholds of events (0: the model's), seconds between decisions of alarms (0: none)."""
         return Stream(self, rate, channels, on, off, alarm_hop_s)
 
-    def detect(self, uv, rate, channels, on=0, off=0):
-        """All results of an array in microvolts (channels, samples), from its first sample on."""
+    def detect(self, uv, rate=None, channels=None, on=0, off=0):
+        """All results of a recording (brr.read), or of an array in microvolts (channels, samples) with its rate and the names of its channels, from
+        the first sample on."""
         import numpy
-        stream = self.stream(rate, channels, on, off)
-        parts = [stream.push(uv), stream.finish()]
+        parts = push_all(lambda rate, channels: self.stream(rate, channels, on, off), uv, rate, channels)
         return Results(0, numpy.concatenate([p.probabilities for p in parts]), [e for p in parts for e in p.events], [])
 
     def rows(self, uv, rate, channels):
