@@ -68,10 +68,11 @@ static int read_form_line(const char *body, const char *name, char *ret, size_t 
 static int read_form(const char *body, struct correction_form *ret, struct err *err) {
     struct correction *c = &ret->correction;
     struct answer *a = &c->answer;
-    char verb[WORD];
+    char verb[WORD], replace[WORD];
     double from_s, to_s;
     int rc;
     form_field(body, "action", verb, sizeof verb);
+    form_field(body, "replace", replace, sizeof replace);
     form_field(body, "seen", ret->seen, sizeof ret->seen);
     if (!correction_verb_find(verb, &c->verb))
         return err_set(err, ERR_INVALID, "action: expected accept, reject, unsure, add, done or withdraw");
@@ -85,6 +86,7 @@ static int read_form(const char *body, struct correction_form *ret, struct err *
     c->has_event = isfinite(from_s) && isfinite(to_s);
     c->event_onset_s = from_s;
     c->event_end_s = to_s;
+    c->replace = !strcmp(replace, "1");
     return 0;
 }
 

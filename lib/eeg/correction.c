@@ -104,6 +104,22 @@ static int withdraw_answer(struct answers *a, const struct answer *gone, struct 
     return err_set(err, ERR_NOT_FOUND, "nobody has answered %.2f to %.2f s", gone->onset_s, gone->end_s);
 }
 
+/* Puts an answer. Without c->replace an answer of a seizure or of unsure time that it overlaps is the error EXISTS; *a then counts
+ * for nothing. */
+static int put_correction(struct answers *a, const struct answer *put, const struct correction *c, double recording_s,
+                          struct err *err) {
+    const struct answer *found = c->replace ? NULL : answers_find(a, put->onset_s, put->end_s);
+    struct answer old = {0};
+    if (found && strcmp(found->type, ANSWER_BACKGROUND) != 0)
+        old = *found;
+    int rc = answers_put(a, put, recording_s, err);
+    return rc || !*old.type
+               ? rc
+               : err_set(err, ERR_EXISTS,
+                         "%.2f to %.2f s has the answer %s by %s already; nothing was saved: ask to replace it (brrctl: --replace)",
+                         old.onset_s, old.end_s, old.type, old.reader);
+}
+
 static int apply_correction(struct answers *a, const struct correction *c, double recording_s, const struct labels *labels,
                             struct err *err) {
     struct answer answer = c->answer, rest = c->answer;
@@ -122,9 +138,9 @@ static int apply_correction(struct answers *a, const struct correction *c, doubl
         rest.confidence = NAN;
         rest.comment[0] = '\0';
         str_copy(rest.type, sizeof rest.type, ANSWER_BACKGROUND);
-        rc = answers_put(a, &rest, recording_s, err);
+        rc = put_correction(a, &rest, c, recording_s, err);
     }
-    return rc ? rc : answers_put(a, &answer, recording_s, err);
+    return rc ? rc : put_correction(a, &answer, c, recording_s, err);
 }
 
 /* A link without a label file would be a recording without labels: it goes if the file cannot be written. */

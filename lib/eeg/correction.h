@@ -33,6 +33,7 @@ struct correction {
     struct answer answer; /* its type counts with ACCEPT and ADD; "" is "sz" */
     bool has_event;       /* the event that is answered */
     double event_onset_s, event_end_s;
+    bool replace; /* in place of the answers that it overlaps */
 };
 /* State of a label file, which changes with each save; "" where there is none. */
 typedef char correction_revision[DIGEST_HEX_SIZE];
@@ -40,8 +41,9 @@ typedef char correction_revision[DIGEST_HEX_SIZE];
 /* Reads the answers. ret_revision may be NULL. Call answers_done after success. */
 int correction_read(const struct correction_place *place, struct answers *ret, correction_revision ret_revision, struct err *err);
 /* Saves a correction. seen: the revision that the reader saw, NULL = any. *ret has all answers after success, for answers_done.
- * ABORTED: the label file is of another revision; EXISTS: it is not brrd's, or the link
- * beside it is another recording; INVALID, as answers_put; NOT_FOUND: no such answer to
- * withdraw; UNAVAILABLE: another program keeps the folder locked; errors of the recording, of its labels and of the volume. */
+ * ABORTED: the label file is of another revision; EXISTS: without `replace` an answer that is not background is overlapped, and
+ * named; the label file is not brrd's, or the link beside it is another recording; INVALID, as answers_put; NOT_FOUND: no such
+ * answer to withdraw; UNAVAILABLE: another program keeps the folder locked; errors of the recording, of its labels and of the
+ * volume. */
 int correction_save(const struct correction_place *place, const struct correction *c, const char *seen, struct answers *ret,
                     correction_revision ret_revision, struct err *err);

@@ -369,7 +369,10 @@ def check_answers(p, tmp):
     browser.run(f"{page}.form.elements.new.click(); {page}.chosen.onset = 160; {page}.chosen.end = 170.25")
     click(browser, "form.answer button[value=accept]")
     browser.wait(f"{said}.startsWith('Saved: 160.00 to 170.25 s')")
-    assert browser.run(other.replace("ACTION", "reject").replace("FROM", "161").replace("TO", "162")) == 200
+    over = other.replace("ACTION", "reject").replace("FROM", "161").replace("TO", "162").replace(".then(a => a.status)", ".then(a => a.text().then(t => [a.status, t]))")
+    status, text = browser.run(over)
+    assert status == 409 and "160.00 to 170.25 s has the answer" in text and "by Ana B already" in text, (status, text)
+    assert browser.run(over.replace("seen:", "replace: '1', seen:"))[0] == 200
     click(browser, "form.answer button[value=unsure]")
     browser.wait(f"{said}.includes('somebody else has answered')")
     click(browser, "form.answer button[value=withdraw]")

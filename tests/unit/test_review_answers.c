@@ -194,10 +194,13 @@ static struct correction_place place_of(void **state) {
     return (struct correction_place){.eeg = eeg, .folder = folder, .relative = "ward/night.edf"};
 }
 
+static bool replaces; /* corrections are saved in place of those that they overlap */
+
 /* Saves a correction of the event from 100 to 160 s, and takes the answers; returns the code. */
 static int correct(const struct correction_place *place, enum correction_verb verb, double onset_s, double end_s, const char *seen,
                    correction_revision ret_revision) {
-    struct correction c = {.verb = verb, .answer = answer(onset_s, end_s, ""), .has_event = verb != CORRECTION_ADD};
+    struct correction c = {
+        .verb = verb, .answer = answer(onset_s, end_s, ""), .has_event = verb != CORRECTION_ADD, .replace = replaces};
     struct answers now;
     c.event_onset_s = 100;
     c.event_end_s = 160;
@@ -225,6 +228,27 @@ static void corrections_are_saved_beside_a_link(void **state) {
     assert_int_equal(correct(&place, CORRECTION_WITHDRAW, 95, 140, revision, revision), ERR_NOT_FOUND);
     assert_int_equal(correct(&place, CORRECTION_DONE, 0, 600, revision, revision), 0);
     labelled("300-310 sz");
+}
+
+/* Background gives way; an answer of a seizure or of unsure time only to who says so. */
+static void an_overlapped_answer_is_named_and_kept(void **state) {
+    const struct correction_place place = place_of(state);
+    correction_revision revision;
+    assert_int_equal(correct(&place, CORRECTION_REJECT, 100, 160, NULL, revision), 0);
+    assert_int_equal(correct(&place, CORRECTION_ADD, 300, 310, NULL, revision), 0);
+    assert_int_equal(correct(&place, CORRECTION_ACCEPT, 110, 150, NULL, revision), 0);
+    is("100-110 bckg, 110-150 sz, 150-160 bckg, 300-310 sz");
+    for (int verb = CORRECTION_ACCEPT; verb <= CORRECTION_ADD; verb++) {
+        assert_int_equal(correct(&place, (enum correction_verb)verb, 149, 305, NULL, revision), ERR_EXISTS);
+        assert_non_null(strstr(err.message, "110.00 to 150.00 s has the answer sz by Ana B already"));
+    }
+    assert_int_equal(correct(&place, CORRECTION_ACCEPT, 170, 180, NULL, revision), ERR_EXISTS); /* the event that it leaves */
+    assert_int_equal(answers_read(path, &list, &err), 0);
+    is("100-110 bckg, 110-150 sz, 150-160 bckg, 300-310 sz");
+    replaces = true;
+    assert_int_equal(correct(&place, CORRECTION_UNSURE, 149, 305, NULL, revision), 0);
+    replaces = false;
+    is("100-110 bckg, 149-305 unknown");
 }
 
 /* The folder keeps the old file of a recording that was replaced; answers about the new one do not come beside it. */
@@ -293,7 +317,9 @@ static void a_full_volume_leaves_what_was_there(void **state) {
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
         assert_int_equal(fsio_exists(path), old);
         assert_int_equal(fsio_exists(in_dir(state, "answers/ward/night.edf")), old); /* no recording without labels */
+        replaces = old;
         assert_int_equal(correct(&place, CORRECTION_ADD, 300, 310, NULL, revision), 0);
+        replaces = false;
     }
     is("300-310 sz");
 }
@@ -307,6 +333,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_was_written_is_read_again, make, clear),
         cmocka_unit_test_setup_teardown(files_of_others_are_not_replaced, make, clear),
         cmocka_unit_test_setup_teardown(corrections_are_saved_beside_a_link, make, clear),
+        cmocka_unit_test_setup_teardown(an_overlapped_answer_is_named_and_kept, make, clear),
         cmocka_unit_test_setup_teardown(answers_do_not_come_beside_another_recording, make, clear),
         cmocka_unit_test_setup_teardown(of_two_readers_the_second_one_is_told, make, clear),
         cmocka_unit_test_setup_teardown(an_interrupted_save_does_not_lock_the_file, make, clear),

@@ -23,7 +23,7 @@ struct review_options {
     const char *eeg, *type, *reader, *comment;
     double on, onset_s, end_s, confidence;
     int64_t most, parallel;
-    bool all;
+    bool all, replace;
 };
 #define AT(field) offsetof(struct review_options, field)
 static const struct argument rows[] = {
@@ -39,6 +39,7 @@ static const struct argument rows[] = {
     TEXT("--type", type, "TYPE", "accept, add: sz (the default) or a type of the ILAE, such as sz_foc_ia_nm"),
     NUMBER("--confidence", confidence, "P", "how sure the reader is, 0 to 1", 0, 1),
     TEXT("--comment", comment, "TEXT", "one line"),
+    FLAG("--replace", replace, "answer in place of the answers that this one overlaps"),
     TEXT("--reader", reader, "NAME", "who answers; default: the user's name"),
 };
 #undef AT
@@ -444,6 +445,7 @@ static int fill_correction(const struct review *r, const struct reviewed *v, con
         return err_set(err, ERR_INVALID, "--type is what an accepted or added event is; `%s` has none", correction_verbs[c->verb]);
     if (adds && (isnan(options->onset_s) || isnan(options->end_s)))
         return err_set(err, ERR_INVALID, "add needs --onset and --end, in seconds of the recording");
+    c->replace = options->replace;
     c->has_event = item != NULL;
     c->event_onset_s = item ? item->onset_s : 0;
     c->event_end_s = item ? fmin(item->end_s, end_s) : end_s;

@@ -100,13 +100,18 @@
             return (chosen.own && this.answers.find((a) => same(a, chosen.own))) || this.answerOf(chosen);
         }
 
-        /* The answers about other events that would go. */
-        replaced(action) {
+        /* The answers that would go. */
+        gone(action) {
             const c = this.chosen;
             if (!c || action === 'done') return [];
             const span = action === 'accept' && c.from !== undefined ? {onset: Math.min(c.onset, c.from), end: Math.max(c.end, c.to)} : c;
             const gone = action === 'withdraw' ? [this.answerNow(c)] : this.answers.filter((a) => overlaps(a, span));
-            return gone.filter((a) => a && a.type !== 'bckg' && !(c.own && same(a, c.own)));
+            return gone.filter((a) => a && a.type !== 'bckg');
+        }
+
+        /* Those about other events, which the reader is asked about. */
+        replaced(action) {
+            return this.gone(action).filter((a) => !(this.chosen.own && same(a, this.chosen.own)));
         }
 
         async ask(fields) {
@@ -176,6 +181,7 @@
             form.set('end', span.end ?? '');
             if (!fresh) form.set('from', chosen.from), form.set('to', chosen.to);
             form.set('seen', this.revision);
+            if (this.gone(action).length) form.set('replace', '1');
             return new URLSearchParams(form);
         }
 
