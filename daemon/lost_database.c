@@ -5,16 +5,19 @@
 #include "base/cleanup.h"
 #include "base/fsio.h"
 #include "daemon/db/db.h"
+#include "daemon/models/model_file.h"
 
 enum { PATH_SIZE = 4096 };
 
-/* True if the folder of paths.results has an entry. */
-static bool has_entries(const struct config *c, const char *folder) {
+static bool is_any(const char *name) { return *name != '.'; }
+
+/* True if the folder of paths.results has an entry that counts. */
+static bool has_entries(const struct config *c, const char *folder, bool (*counts)(const char *name)) {
     char path[PATH_SIZE];
     bool found = false;
     OWNED_DIR DIR *dir = fsio_join(path, sizeof path, c->results, folder, NULL) ? NULL : opendir(path);
     for (const struct dirent *e; dir && !found && (e = readdir(dir));) /* NOLINT(concurrency-mt-unsafe) */
-        found = *e->d_name != '.';
+        found = counts(e->d_name);
     return found;
 }
 
@@ -29,7 +32,7 @@ int lost_database_look(const struct config *c, struct err *err) {
                         "backup (brrd --restore DIR)",
                         c->database);
     }
-    if (!has_entries(c, "jobs") && !has_entries(c, "models") && !has_entries(c, "served"))
+    if (!has_entries(c, "jobs", is_any) && !has_entries(c, "models", model_file_is_link) && !has_entries(c, "served", is_any))
         return 0;
     return err_set(err, ERR_DATA_LOSS,
                    "jobs.database %s is %s, and %s has results of jobs or models that serve: stop the daemon and put the file "

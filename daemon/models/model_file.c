@@ -24,6 +24,14 @@ enum { TRIES = 2 }; /* of an object that is replaced while it is fetched */
 static const char *const folders[] = {"models", "served", "pinned"};
 enum { FOLDERS = sizeof folders / sizeof *folders };
 
+bool model_file_is_link(const char *name) {
+    enum { DIGITS = DIGEST_HEX_SIZE - 1 };
+    return strspn(name, "0123456789abcdef") == DIGITS && name[DIGITS] == '-';
+}
+
+/* The folders of earlier versions have nothing else. */
+static bool is_link(int folder, const char *name) { return folder > 0 || model_file_is_link(name); }
+
 int model_file_link(const char *results_dir, const char *owner, const char *from, struct model_file *ret, struct err *err) {
     struct model_file made = {.hold = MODEL_LINKED};
     char tmp[CACHE_PATH_SIZE];
@@ -65,7 +73,8 @@ struct model_file model_file_recorded(const char *results_dir, const char *path)
     char folder[CACHE_PATH_SIZE];
     str_copy(file.path, sizeof file.path, path);
     for (int i = 0; i < FOLDERS; i++)
-        if (str_format(folder, sizeof folder, "%s/%s/", results_dir, folders[i]) && str_starts(path, folder))
+        if (str_format(folder, sizeof folder, "%s/%s/", results_dir, folders[i]) && str_starts(path, folder) &&
+            is_link(i, path + strlen(folder)))
             file.hold = MODEL_LINKED;
     return file;
 }
@@ -77,7 +86,7 @@ void model_file_sweep(const char *results_dir, bool (*named)(void *ctx, const ch
     for (int i = 0; i < FOLDERS; i++) {
         OWNED_DIR DIR *d = fsio_join(folder, sizeof folder, results_dir, folders[i], NULL) ? NULL : opendir(folder);
         while (d && !fsio_next_entry(d, &e, NULL) && e)
-            if (fsio_join(path, sizeof path, folder, e->d_name, NULL) ||
+            if (!is_link(i, e->d_name) || fsio_join(path, sizeof path, folder, e->d_name, NULL) ||
                 fsio_join(below, sizeof below, folders[i], e->d_name, NULL) || named(ctx, below) || stat(path, &st) ||
                 !S_ISREG(st.st_mode))
                 continue;

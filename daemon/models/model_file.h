@@ -19,6 +19,8 @@ struct model_file {
     char cache_key[DIGEST_HEX_SIZE];
 };
 
+/* True for the name of a link in models/: another file there is not the daemon's. */
+bool model_file_is_link(const char *name);
 /* Links the file `from`, durably. Where hard links are impossible, *ret is `from` itself, without a hold, or a copy of another
  * owner's link. */
 int model_file_link(const char *results_dir, const char *owner, const char *from, struct model_file *ret, struct err *err);

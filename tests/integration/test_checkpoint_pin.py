@@ -10,6 +10,8 @@ import urllib.request
 
 from daemon import MINI, SOURCE, Daemon, make_corpus, temporary
 
+LEFT = "0" * 64 + "-left.safetensors"
+
 
 def listed(d, job):
     code, out, err = d.ctl("checkpoints", job, "--json")
@@ -68,7 +70,7 @@ def as_before(d, job, kept):
         for old, to in zip([path, kept], new):
             os.makedirs(os.path.dirname(to), exist_ok=True)
             os.rename(old, to)
-        os.link(new[0], f"{results}/models/left.safetensors")
+        os.link(new[0], f"{results}/models/{LEFT}")
         db.execute("UPDATE served SET path=? WHERE path=?", (new[0], path))
         assert db.execute("UPDATE pins SET path=? WHERE path=?", (new[1], kept)).rowcount == 1
     return new
@@ -106,7 +108,7 @@ def main():
         d.start()  # the record of the pin is durable
         assert listed(d, job["job"])[pinned]["path"] == kept
         assert [m["checkpoint"] for m in map(json.loads, d.ctl("models", "--json")[1].splitlines()) if m["name"] == "ward"] == [served]
-        assert not os.path.exists(f"{d.dir}/results/models/left.safetensors"), "a link that no record names"
+        assert not os.path.exists(f"{d.dir}/results/models/{LEFT}"), "a link that no record names"
         models = [json.loads(line) for line in d.ctl("models", "--json")[1].splitlines()]
         assert [m["ref"] for m in models if m["name"] == "ward"] == [f"job:{job['job']}"], models  # while it loads too
         assert d.ctl("checkpoint", "pin", pinned)[0] == 0, "twice is fine"

@@ -53,6 +53,8 @@ def main():
     with temporary() as tmp:
         with open(f"{tmp}/job.yaml", "w", encoding="ascii") as f:
             f.write(JOB)
+        os.makedirs(f"{tmp}/results/models")
+        shutil.copy(f"{tmp}/job.yaml", f"{tmp}/results/models/own.safetensors")  # no sign of an earlier daemon
         d = Daemon(tmp).start()
         code, job, err = d.submit(file=f"{tmp}/job.yaml")
         assert code == 0, err

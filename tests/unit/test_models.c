@@ -523,12 +523,34 @@ static void the_sweep_spares_links_however_paths_results_is_written_now(void **s
     assert_int_equal(links(b), 1);
 }
 
+static void a_file_of_people_in_the_folder_of_links_stays(void **state) {
+    struct bench *b = *state;
+    char upload[600], own[600];
+    run_sql(b, "CREATE TABLE pins(job_id TEXT, step INTEGER, path TEXT)", NULL);
+    str_format(upload, sizeof upload, "%s/uploads/a.safetensors", b->results);
+    str_format(own, sizeof own, "%s/models/own.safetensors", b->results);
+    b->places.data_dir = b->dir;
+    assert_int_equal(fsio_mkdirs_above(own, NULL) || fsio_copy(upload, own, NULL), 0);
+    assert_int_equal(serve(b, "ward", own, NULL), 0);
+    loaded(b);
+    model_file_sweep(b->results, is_named, b->db);
+    assert_true(fsio_exists(own)); /* which has two names now */
+    no_links = true;
+    int rc = serve(b, "ward", own, NULL);
+    no_links = false;
+    assert_int_equal(rc, 0);
+    loaded(b);
+    assert_int_equal(models_unserve(b->models, "ward", NULL), 0);
+    run(b);
+    assert_true(fsio_exists(own));
+}
+
 static void links_that_a_crash_left_are_swept_but_never_the_last_name_of_weights(void **state) {
     struct bench *b = *state;
     char upload[600], left[600], last[600], pin[600];
     serve_a(b);
     str_format(upload, sizeof upload, "%s/uploads/a.safetensors", b->results);
-    str_format(left, sizeof left, "%s/models/0-icu.safetensors", b->results);
+    str_format(left, sizeof left, "%s/models/%064d-icu.safetensors", b->results, 0);
     str_format(last, sizeof last, "%s/served/last.safetensors", b->results);
     str_format(pin, sizeof pin, "%s/pinned/train-1-20.safetensors", b->results);
     assert_int_equal(fsio_mkdirs_above(pin, NULL) || fsio_mkdirs_above(last, NULL) || link(upload, left) || link(upload, pin) ||
@@ -597,6 +619,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(each_name_has_its_own_link_of_the_same_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_name_keeps_its_file_when_another_that_could_not_be_linked_goes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_sweep_spares_links_however_paths_results_is_written_now, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_of_people_in_the_folder_of_links_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(links_that_a_crash_left_are_swept_but_never_the_last_name_of_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_object_is_refused_where_it_cannot_be_held, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_bare_name_is_never_that_of_an_upload, set_up, tear_down),
