@@ -341,15 +341,16 @@ static void absorb_all(const struct live *l, const struct choice *c, int windows
     lanes_run(&(struct lanes_work){absorb, &a, 0, c->n, busy > 1 ? l->lanes : 1}, NULL);
 }
 
-/* Streams of a model with a window that waits, live ones at most as many as its batches have windows. A replay waits with so many.
- */
+/* Streams of a model with a window that waits: live ones at most as many as its batches have windows, replays until their windows
+ * fill a batch. A replay waits with so many; each lane has one to take samples from, and not more, so that a step stays short. */
 static int gather(struct live *l, const struct live_model *m, bool realtime, struct live_stream **who,
                   struct timeline **timelines) {
-    const int most = realtime ? m->most : LIVE_MAX_BATCH; /* replays: beyond a batch, so that many take samples in side by side */
+    const int lanes = l->lanes < LIVE_MAX_BATCH ? l->lanes : LIVE_MAX_BATCH, most = realtime || lanes < m->most ? m->most : lanes;
     struct choice c;
+    int64_t waiting = 0;
     int n = 0;
     l->looks++;
-    for (bool first = true; n < most; first = false) {
+    for (bool first = true; n < most && (realtime || waiting < m->most); first = false) {
         choose_due(l, m, realtime, most - n, &c);
         if (!c.n || (first && realtime && holds(l, m, &c)))
             break;
@@ -359,7 +360,8 @@ static int gather(struct live *l, const struct live_model *m, bool realtime, str
             live_stream_turn(s)->looked = l->looks;
             if (live_stream_ready(s)) {
                 who[n] = s;
-                timelines[n++] = live_stream_timeline(s);
+                timelines[n] = live_stream_timeline(s);
+                waiting += timeline_waiting(timelines[n++]);
             } else {
                 live_stream_settle(s);
             }

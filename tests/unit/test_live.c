@@ -111,6 +111,35 @@ static void replays_side_by_side_are_the_same_on_any_number_of_lanes(void **stat
     free(many);
 }
 
+/* Else a step would take as long as the samples of all replays take, and nothing else of its host goes on meanwhile. */
+static void a_step_takes_in_samples_of_as_many_replays_as_there_are_lanes(void **state) {
+    enum { REPLAYS = 12, LANES = LIVE_BATCH_CPU + 2 };
+    struct bench *b = *state;
+    struct heard *all = calloc(REPLAYS, sizeof *all), *who[REPLAYS];
+    int began = 0;
+    close_live(b);
+    b->lanes = LANES;
+    b->live = live_of(b, 0);
+    for (int i = 0; i < REPLAYS; i++) {
+        who[i] = &all[i];
+        open_stream(b, who[i], NULL);
+        live_order(b->live, chunk(b, who[i]->stream, 0, SAMPLES, 0));
+    }
+    assert_int_equal(live_step(b->live), LIVE_RAN_REPLAY);
+    listen(b, who, REPLAYS);
+    for (int i = 0; i < REPLAYS; i++)
+        began += all[i].consumed > 0;
+    assert_int_equal(began, LANES);
+    run(b);
+    listen(b, who, REPLAYS);
+    for (int i = 0; i < REPLAYS; i++) {
+        assert_int_equal(all[i].consumed, SAMPLES);
+        assert_int_equal(all[i].results, all[0].results);
+        close_stream(b, who[i]);
+    }
+    free(all);
+}
+
 /* ---- results are a function of the samples ---- */
 
 /* Results and alarms of a stream as bytes, in order; counts the events and alarms. */
@@ -651,6 +680,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {LIVE_TEST(chunks_of_any_size_and_overlaps_give_the_same_trace),
                                        LIVE_TEST(only_a_stream_in_real_time_keeps_eeg_for_people),
                                        LIVE_TEST(replays_side_by_side_are_the_same_on_any_number_of_lanes),
+                                       LIVE_TEST(a_step_takes_in_samples_of_as_many_replays_as_there_are_lanes),
                                        LIVE_TEST(results_and_their_numbers_depend_on_no_chunking),
                                        LIVE_TEST(integers_times_their_scale_are_the_same_samples),
                                        LIVE_TEST(a_gap_of_a_day_is_one_report_without_samples),
