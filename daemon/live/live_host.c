@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/container.h"
 #include "base/niceness.h"
 
 /* Steps take milliseconds to seconds. Replays sleep nine tenths of the time while live windows run. */
@@ -29,10 +30,14 @@ static struct message *close_streams(void *state) {
 /* To a host of the device; ctx is where its pointer is. */
 static bool pass_order(void *ctx, struct live_order *o) { return host_post_wait(*(struct host **)ctx, &o->message); }
 
-/* Threads that take in the samples of replays: those of the device, beside a GPU some of the machine's. */
+/* Threads that take in the samples of replays: those of the device, beside a GPU some of those that the container may use. */
 static int replay_lanes(const struct device_info *info) {
-    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    return !info->is_async ? info->threads : cpus > LANES_BESIDE_GPU ? LANES_BESIDE_GPU : cpus > 1 ? (int)cpus : 1;
+    struct container_limits limits;
+    if (!info->is_async)
+        return info->threads;
+    container_read("", &limits);
+    const int cpus = container_processors(&limits, (int)sysconf(_SC_NPROCESSORS_ONLN));
+    return cpus < LANES_BESIDE_GPU ? cpus : LANES_BESIDE_GPU;
 }
 
 static int open_streams(struct host_site *site, bool replays, void **ret, struct err *err) {
