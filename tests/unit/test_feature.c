@@ -290,7 +290,24 @@ static int keep(void *ctx, const uint16_t *values, int64_t n, int64_t first, boo
     return 0;
 }
 
-/* Ten seconds, a gap that ends the segment, and the same ten seconds. */
+/* Goes on from its saved state. */
+static struct frontend *restored(struct frontend *f, const struct frontend_config *config, const struct frontend_source *source,
+                                 struct heard *h) {
+    struct frontend *other = NULL;
+    struct str saved;
+    str_init(&saved, 1 << 20);
+    assert_int_equal(frontend_save(f, &saved, NULL), 0);
+    assert_int_equal(frontend_new(config, source, keep, h, &other, NULL, NULL), 0);
+    struct unpack in = unpack_of(saved.data, saved.len);
+    assert_int_equal(frontend_load(other, &in, NULL), 0);
+    assert_true(unpack_done(&in));
+    str_done(&saved);
+    frontend_free(f);
+    return other;
+}
+
+/* Ten seconds, a gap that ends the segment, and the same ten seconds. In small chunks it goes on from its saved state after each.
+ */
 static void stream_of(int normalize, bool hold, bool quiet_first, int chunk, struct heard *h) {
     static const char *const labels[] = {"Fp1", "F3", "C3", "P3"};
     const struct frontend_config config = {.montage = "custom:Fp1,F3,C3,P3",
@@ -316,6 +333,7 @@ static void stream_of(int normalize, bool hold, bool quiet_first, int chunk, str
                     data[c][k] = (float)fixture_sample(c, at + k, 200) * (quiet_first && at + k < 1000 ? 0.25F : 1);
             }
             assert_int_equal(frontend_push(f, uv, n, NULL), 0);
+            f = chunk < 100 ? restored(f, &config, &source, h) : f;
         }
         assert_int_equal(frontend_gap(f, 1000, NULL), 0);
     }
