@@ -46,6 +46,9 @@ function send(call, first) {
 
 const state = { token: "", next: 0, resumed: 0, lost: 0, acks: 0, probabilities: crypto.createHash("sha256"), samples: 0, events: [], summary: null };
 
+// grpc-js on Node.js 18 names a connection that ends under a write INTERNAL.
+const isCut = (error) => error.code === grpc.status.UNAVAILABLE || (error.code === grpc.status.INTERNAL && error.details.startsWith("Write error"));
+
 // One connection; ends with "done" or "lost".
 function run(client) {
   return new Promise((done, fail) => {
@@ -70,7 +73,7 @@ function run(client) {
     });
     call.on("error", (error) => {
       call.lost = true;
-      if (error.code === grpc.status.UNAVAILABLE && state.lost++ < 200) done("lost");
+      if (isCut(error) && state.lost++ < 200) done("lost");
       else fail(error);
     });
     call.on("end", () => state.summary && done("done"));
