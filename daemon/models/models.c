@@ -297,13 +297,12 @@ static int write_record(struct db *db, void *what, struct err *err) {
     return rc ? rc : serveddb_save(db, &record, err);
 }
 
-/* Files that a record names stay until it is gone. */
 static void fetch_work(uv_work_t *work) {
     struct fetching *f = work->data;
-    if (!f->removes)
-        model_resolve(&f->from, &(struct model_wish){.owner = f->name, .stop = &f->stop}, &f->file, &f->err);
-    else if (!db_writer_sync(f->models->config.writer, NULL))
+    if (f->removes)
         model_file_release(&f->file);
+    else
+        model_resolve(&f->from, &(struct model_wish){.owner = f->name, .stop = &f->stop}, &f->file, &f->err);
 }
 
 static bool from_store(const struct fetching *f) { return !f->removes && f->from.origin == MODEL_OBJECT; }
@@ -358,6 +357,25 @@ static void leave_list(struct models *m, const struct fetching *f) {
     memmove(m->fetching + i, m->fetching + i + 1, (size_t)(--m->n_fetching - i) * sizeof *m->fetching);
 }
 
+/* Its change of a record has ended, and others may take its turn. */
+static void leave_recording(struct models *m, const struct fetching *f) {
+    leave_list(m, f);
+    if (!m->stopping)
+        start_fetches(m);
+}
+
+/* The file that the record named goes; at the end of the daemon at once, as no thread may be left to do it. */
+static void remove_before(struct models *m, struct fetching *f) {
+    f->removes = true;
+    f->file = model_file_recorded(m->config.places->results_dir, f->before);
+    if (!m->stopping) {
+        queue_fetch(m, f);
+        return;
+    }
+    model_file_release(&f->file);
+    free(f);
+}
+
 /* The record names the file, which takes the name and is loaded next. The file before it goes last. */
 static void serve_kept(struct models *m, struct fetching *f) {
     struct served_model *old = (struct served_model *)(uintptr_t)models_find(m, f->name), *s = f->row;
@@ -366,18 +384,16 @@ static void serve_kept(struct models *m, struct fetching *f) {
     s->done = f->done;
     s->ctx = f->ctx;
     add(m, s);
-    f->removes = true;
-    f->file = model_file_recorded(m->config.places->results_dir, f->before);
     if (f->adopted || !strcmp(s->path, f->before)) /* adopted: snapshots of streams may still name the file */
         free(f);
     else
-        queue_fetch(m, f);
+        remove_before(m, f);
 }
 
 static void recorded(void *ctx, void *what, int rc, const struct err *err) {
     struct models *m = ctx;
     struct fetching *f = *(struct fetching **)what;
-    leave_list(m, f);
+    leave_recording(m, f);
     if (!rc && !m->stopping) {
         serve_kept(m, f);
         return;
@@ -508,28 +524,43 @@ void models_stop(struct models *m) {
         atomic_store(&m->fetching[i]->stop, true);
 }
 
-static int remove_record(struct db *db, void *name, struct err *err) { return serveddb_remove(db, name, err); }
+static int remove_record(struct db *db, void *what, struct err *err) {
+    struct fetching *f = *(struct fetching **)what;
+    int rc = serveddb_path(db, f->name, f->before, err);
+    return rc ? rc : serveddb_remove(db, f->name, err);
+}
+
+/* A file that a record names stays. */
+static void unrecorded(void *ctx, void *what, int rc, const struct err *err) {
+    struct models *m = ctx;
+    struct fetching *f = *(struct fetching **)what;
+    char text[800];
+    leave_recording(m, f);
+    if (rc)
+        log_error("a model that was unloaded is served again after a restart: its record cannot be removed",
+                  "model=%s error=\"%s\"", f->name, err_text(err, text, sizeof text));
+    if (rc)
+        free(f);
+    else
+        remove_before(m, f);
+}
 
 int models_unserve(struct models *m, const char *name, struct err *err) {
     struct served_model *s = (struct served_model *)(uintptr_t)models_find(m, name);
     struct fetching *f = NULL;
     if (!s && !find_missing(m, name, false))
         return err_set(err, ERR_NOT_FOUND, "no model is served as '%s'; `brrctl models` lists them", name);
-    char what[LIVE_NAME];
-    const struct db_order order = {.write = remove_record, .what = what, .size = sizeof what};
+    const struct db_order order = {.write = remove_record, .what = &f, .size = sizeof f, .ended = unrecorded, .ctx = m};
     int rc;
-    str_copy(what, sizeof what, name);
-    if ((rc = new_fetch(m, name, "", &f, err)) || (rc = serveddb_path(m->config.db, name, f->before, err)) ||
-        (rc = db_writer_post(m->config.writer, &order, err))) {
+    if ((rc = new_fetch(m, name, "", &f, err)) || (rc = db_writer_post(m->config.writer, &order, err))) {
         free(f);
         return rc;
     }
-    f->removes = true;
-    f->file = model_file_recorded(m->config.places->results_dir, f->before);
+    f->removes = f->started = true;
+    m->fetching[m->n_fetching++] = f; /* no other work for the name meanwhile */
     if (s)
         drop(m, s);
     find_missing(m, name, true);
-    queue_fetch(m, f);
     return 0;
 }
 

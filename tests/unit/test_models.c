@@ -523,6 +523,46 @@ static void the_sweep_spares_links_however_paths_results_is_written_now(void **s
     assert_int_equal(links(b), 1);
 }
 
+static int write_nothing(struct db *db, void *what, struct err *err) { return (void)db, (void)what, (void)err, 0; }
+
+static void the_file_of_a_model_stays_when_its_record_could_not_be_removed(void **state) {
+    struct bench *b = *state;
+    const struct db_order other = {.write = write_nothing, .what = "", .size = 1};
+    char path[LIVE_PATH];
+    serve_a(b);
+    str_copy(path, sizeof path, models_find(b->models, "ward")->path);
+    run_sql(b, "ALTER TABLE unloaded RENAME TO away", NULL);
+    assert_int_equal(models_unserve(b->models, "ward", NULL), 0);
+    assert_int_equal(db_writer_post(b->writer, &other, NULL), 0); /* which succeeds */
+    run(b);
+    run_sql(b, "ALTER TABLE away RENAME TO unloaded", NULL);
+    assert_true(fsio_exists(path));
+    stop(b);
+    start(b);
+    assert_non_null(models_find(b->models, "ward"));
+    loaded(b);
+    assert_int_equal(models_unserve(b->models, "ward", NULL), 0);
+    run(b);
+    assert_false(fsio_exists(path));
+}
+
+static void work_that_waits_begins_when_records_could_not_be_changed(void **state) {
+    struct bench *b = *state;
+    static const char *const names[] = {"n0", "n1", "n2", "n3"};
+    struct err err = {0};
+    for (int i = 0; i < MODELS_MAX_WORK; i++) {
+        assert_int_equal(serve(b, names[i], "upload:a", NULL), 0);
+        load_named(b, names[i]);
+    }
+    run_sql(b, "ALTER TABLE unloaded RENAME TO away", NULL);
+    for (int i = 0; i < MODELS_MAX_WORK; i++)
+        assert_int_equal(models_unserve(b->models, names[i], NULL), 0);
+    begin(b, "late", "upload:none", &err);
+    run(b);
+    run_sql(b, "ALTER TABLE away RENAME TO unloaded", NULL);
+    assert_int_equal(err.code, ERR_NOT_FOUND);
+}
+
 static void a_file_of_people_in_the_folder_of_links_stays(void **state) {
     struct bench *b = *state;
     char upload[600], own[600];
@@ -619,6 +659,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(each_name_has_its_own_link_of_the_same_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_name_keeps_its_file_when_another_that_could_not_be_linked_goes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_sweep_spares_links_however_paths_results_is_written_now, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_file_of_a_model_stays_when_its_record_could_not_be_removed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(work_that_waits_begins_when_records_could_not_be_changed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_of_people_in_the_folder_of_links_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(links_that_a_crash_left_are_swept_but_never_the_last_name_of_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_object_is_refused_where_it_cannot_be_held, set_up, tear_down),
