@@ -36,8 +36,8 @@ class Podman:
 
 def build(podman, tmp):
     base = debian.base_archive()
-    for tag in ("12", "12-slim"):
-        podman("import", "-q", base, f"docker.io/library/debian:{tag}")
+    for tag in ("12", "12-slim"):  # with the PATH that Debian's images have
+        podman("import", "-q", "--change", "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", base, f"docker.io/library/debian:{tag}")
     words = ["build", "-q", "--format", "docker", "--layers=false", "--network", "host", "-f", f"{SOURCE}/Dockerfile"]
     context = SOURCE
     if not FULL:
