@@ -13,7 +13,8 @@ import xml.etree.ElementTree
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 CLASSES = ("package", "data", "rights", "hardware", "network")
-DATA = {"BRR_EEG_DIR": "eeg", "BRR_SPECTRA_CSV": "data/0.30MB_AuNP_As.csv"}  # where they lie beside the sources unless the variable says
+# Where data lie in ../shared beside the sources unless the variable says.
+DATA = {"BRR_EEG_DIR": "eeg", "BRR_FORMATS_DIR": "formats", "BRR_SONATA_DIR": "sonata", "BRR_SPECTRA_CSV": "data/0.30MB_AuNP_As.csv"}
 
 
 def reasons_of(output):

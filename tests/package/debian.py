@@ -47,12 +47,15 @@ def base_archive():
 
 
 class Root:
-    """A bare Debian 12, with what programs expect of a running system: its / is a mount and has cgroups, as podman needs it, and
-    Node.js knows the authorities that this machine's own Node.js was given."""
+    """A bare Debian 12, with what programs expect of a running system, in a mount namespace whose / it is: podman and user namespaces refuse a
+    chroot. Node.js knows the authorities that this machine's own Node.js was given. It ends with close(), or with this process."""
 
     AUTHORITIES = os.environ.get("NODE_EXTRA_CA_CERTS")
-
-    MOUNTS = (("proc", "proc"), ("sysfs", "sys"), ("devpts", "dev/pts"), ("tmpfs", "dev/shm"))
+    ENTER = """cd "$0" && mount --bind . . && cd "$0"
+mount -t proc proc proc && mount -t sysfs sysfs sys && mount --rbind /sys/fs/cgroup sys/fs/cgroup
+mount -t devpts devpts dev/pts && mount -t tmpfs tmpfs dev/shm
+mkdir old && pivot_root . old && umount -l /old && rmdir /old
+echo ready && exec cat"""
 
     def __init__(self, directory):
         self.dir = directory
@@ -62,17 +65,17 @@ class Root:
             shutil.copy(f"/etc/{name}", f"{directory}/etc/{name}")
         if self.AUTHORITIES:
             shutil.copy(self.AUTHORITIES, f"{directory}/etc/authorities.crt")
-        run("mount", "--bind", directory, directory)
-        for kind, place in self.MOUNTS:
-            run("mount", "-t", kind, kind, f"{directory}/{place}")
-        run("mount", "--rbind", "--make-rslave", "/sys/fs/cgroup", f"{directory}/sys/fs/cgroup")
+        words = ("unshare", "--mount", "--propagation", "private", "sh", "-ec", self.ENTER, directory)
+        self.holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.holder.stdout.readline() == "ready\n", "the mount namespace of a bare Debian could not be made"
 
     def close(self):
-        run("umount", "--recursive", self.dir)
+        self.holder.communicate(timeout=PATIENCE)
 
     def __call__(self, *command, user="root"):
-        return run("chroot", f"--userspec={user}", self.dir, "env", "HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive",
-                   "BRR_ENDPOINT=unix:/run/brrd/brrd.sock", *(["NODE_EXTRA_CA_CERTS=/etc/authorities.crt"] if self.AUTHORITIES else []), *command)
+        return run("nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "chroot", f"--userspec={user}", "/", "env", "HOME=/",
+                   "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "BRR_ENDPOINT=unix:/run/brrd/brrd.sock",
+                   *(["NODE_EXTRA_CA_CERTS=/etc/authorities.crt"] if self.AUTHORITIES else []), *command)
 
     def apt(self, *words):
         return self("apt-get", "-y", "-q", "--no-install-recommends", *words)

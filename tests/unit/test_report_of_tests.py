@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The closing lines of `./dev test` (tools/test_report.py): every skipped test with its class and reason, the command that repeats a failed
 one, and which skips are failures."""
+import glob
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,7 +18,7 @@ UNITTEST = "test_values (__main__.Peers.test_values) ... skipped 'package: MNE (
 def report(cases, **env):
     """Exit status and lines for (name, status, output) of each test."""
     body = "".join(f'<testcase name="{n}" status="{s}"><system-out>{escape(o)}</system-out></testcase>' for n, s, o in cases)
-    clean = {k: v for k, v in os.environ.items() if k not in ("CI", "BRR_TEST_SEED", "BRR_EEG_DIR", "BRR_SPECTRA_CSV")}
+    clean = {k: v for k, v in os.environ.items() if k not in ("CI", "BRR_TEST_SEED", "BRR_EEG_DIR", "BRR_FORMATS_DIR", "BRR_SONATA_DIR", "BRR_SPECTRA_CSV")}
     with tempfile.NamedTemporaryFile("w", suffix=".xml") as f:
         f.write(f'<?xml version="1.0" encoding="UTF-8"?><testsuite>{body}</testsuite>')
         f.flush()
@@ -65,6 +67,17 @@ class Report(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(report(cases, BRR_EEG_DIR=folder)[0], 1)
             self.assertEqual(report(cases, BRR_EEG_DIR=f"{folder}/none")[0], 0)
+
+    def test_the_variables_of_all_skips_are_known(self):
+        named = set()
+        for path in glob.glob(f"{SOURCE}/tests/**/*.*", recursive=True):
+            if os.path.isfile(path) and path.endswith((".c", ".h", ".py")):
+                with open(path, encoding="utf-8") as f:
+                    named.update(re.findall(r"data: [^\n]*\((BRR_\w+)\)", f.read()))
+        self.assertIn("BRR_SONATA_DIR", named)
+        for variable in sorted(named):
+            cases = [("real", SKIPPED, f"skipped: data: nothing ({variable})\n")]
+            self.assertEqual(report(cases, **{variable: "/nonexistent"})[0], 0, variable)
 
     def test_only_ci_must_have_a_network(self):
         cases = [("npm", SKIPPED, "skipped: network: the npm registry cannot be reached\n")]
