@@ -403,15 +403,25 @@ static bool write_niceness(int group, int niceness) {
     return false;
 }
 
+/* The niceness in a line such as "/autogroup-7 nice 0". */
+static bool read_niceness(int group, int *ret) {
+    static const char before[] = " nice ";
+    char text[64], *end = NULL;
+    const ssize_t n = read(group, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = '\0';
+    const char *at = strstr(text, before);
+    if (at)
+        *ret = (int)strtol(at + strlen(before), &end, 10);
+    return at && end > at + strlen(before);
+}
+
 /* Linux groups processes by session, and niceness counts within a group only: without a terminal, as under a batch system, the
  * whole session gives way to others, a daemon's live streams among them, for as long as the job runs. Sets the niceness of the
  * session; returns that which it had, or `niceness` where nothing has changed: at a terminal, or where groups are switched off. */
 static int session_niceness(int niceness) {
     int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC), before = niceness;
     int group = terminal < 0 ? open("/proc/self/autogroup", O_RDWR | O_CLOEXEC) : -1;
-    char text[64] = "";
-    if (group >= 0 && !(read(group, text, sizeof text - 1) > 0 && sscanf(text, "%*s nice %d", &before) == 1 &&
-                        (before == niceness || write_niceness(group, niceness)))) {
+    if (group >= 0 && !(read_niceness(group, &before) && (before == niceness || write_niceness(group, niceness)))) {
         setpriority(PRIO_PROCESS, 0, niceness); /* groups are switched off */
         before = niceness;
     }
