@@ -72,10 +72,13 @@ echo ready && exec cat"""
     def close(self):
         self.holder.communicate(timeout=PATIENCE)
 
+    def inside(self, user="root"):
+        """The words before a command that runs there; the process is the command's."""
+        return ["nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "chroot", f"--userspec={user}", "/"]
+
     def __call__(self, *command, user="root"):
-        return run("nsenter", f"--mount=/proc/{self.holder.pid}/ns/mnt", "chroot", f"--userspec={user}", "/", "env", "HOME=/",
-                   "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", "BRR_ENDPOINT=unix:/run/brrd/brrd.sock",
-                   *(["NODE_EXTRA_CA_CERTS=/etc/authorities.crt"] if self.AUTHORITIES else []), *command)
+        return run(*self.inside(user), "env", "HOME=/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive",
+                   "BRR_ENDPOINT=unix:/run/brrd/brrd.sock", *(["NODE_EXTRA_CA_CERTS=/etc/authorities.crt"] if self.AUTHORITIES else []), *command)
 
     def apt(self, *words):
         return self("apt-get", "-y", "-q", "--no-install-recommends", *words)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The Debian packages on a bare Debian: install, serve the shipped model, stream, page, scrape, train, upgrade under a running stream, roll back,
-remove, purge. With BRR_TEST_PACKAGE=full also two ranks of mpirun, for which brrd-mpi brings 200 MB. The chroot has no systemd running, so this
+remove, purge. With BRR_TEST_PACKAGE=full also two ranks of mpirun, for which brrd-mpi brings 200 MB. The bare Debian has no systemd running, so this
 test starts and stops the daemon as the unit does. It needs root (debootstrap, chroot, mount)."""
 import glob
 import json
@@ -35,7 +35,7 @@ class Service:
         user, command = self.command()
         self.root("install", "-d", "-o", user, "-g", user, "-m", "0755", "/run/brrd")
         with open(f"{self.root.dir}/var/log/brrd.log", "ab") as log:
-            self.process = subprocess.Popen(["chroot", f"--userspec={user}:{user}", self.root.dir, *command, "--set", f"http.listen=127.0.0.1:{self.port}"],
+            self.process = subprocess.Popen([*self.root.inside(f"{user}:{user}"), *command, "--set", f"http.listen=127.0.0.1:{self.port}"],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.time() + PATIENCE
         while not self.ready():
@@ -99,7 +99,7 @@ def check_installed(root):
     root("useradd", "--no-create-home", "--groups", "brrd", "nurse")
     root("brrctl", "version", user="nurse")
     assert "/data does not exist" in root("brrctl", "doctor")
-    refused = subprocess.run(["chroot", "--userspec=nobody", root.dir, "brrctl", "version", "--endpoint", "unix:/run/brrd/brrd.sock"], capture_output=True,
+    refused = subprocess.run([*root.inside("nobody"), "brrctl", "version", "--endpoint", "unix:/run/brrd/brrd.sock"], capture_output=True,
                              text=True, timeout=PATIENCE)
     assert refused.returncode != 0 and "join the group" in refused.stderr, refused
 
@@ -167,7 +167,7 @@ def scraped(port, directory):
 
 
 def stream(root, recording, out, *words):
-    return subprocess.Popen(["chroot", "--userspec=nurse", root.dir, "brrctl", "stream", recording, "--model", "ward", "--endpoint", "unix:/run/brrd/brrd.sock",
+    return subprocess.Popen([*root.inside("nurse"), "brrctl", "stream", recording, "--model", "ward", "--endpoint", "unix:/run/brrd/brrd.sock",
                              "--probabilities", out, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -181,7 +181,7 @@ def check_ranks(root):
             "training.max_steps=2", "data.source=file:///data/eeg"]
     words = ["brrd", "run", "/usr/share/brrd/configs/tiny.yaml", *(w for s in sets for w in ("--set", s)), "--json", "--directory"]
     ranks = ["env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"]
-    r = subprocess.run(["chroot", root.dir, "env", "PMIX_RANK=0", *words, "/tmp/none"], capture_output=True, text=True, timeout=PATIENCE)
+    r = subprocess.run([*root.inside(), "env", "PMIX_RANK=0", *words, "/tmp/none"], capture_output=True, text=True, timeout=PATIENCE)
     assert r.returncode == 1 and "install the package brrd-mpi" in r.stderr + r.stdout, r
     shutil.copy(made, f"{root.dir}/tmp/brrd-mpi.deb")
     root.apt("install", "/tmp/brrd-mpi.deb", "openmpi-bin")
@@ -228,14 +228,14 @@ def check_rollback(root, service, packages):
         db.execute("PRAGMA user_version=99")
     db.close()
     user, command = service.command()
-    r = subprocess.run(["chroot", f"--userspec={user}:{user}", root.dir, *command], capture_output=True, text=True, timeout=PATIENCE)
+    r = subprocess.run([*root.inside(f"{user}:{user}"), *command], capture_output=True, text=True, timeout=PATIENCE)
     assert r.returncode == 1 and "jobs.sqlite has schema 99, of a later version of brrd" in r.stderr, r
     root("mv", "/var/lib/brrd", "/var/lib/brrd-later")
     root("install", "-d", "-o", user, "-g", user, "-m", "0750", "/var/lib/brrd")
-    restore = ["chroot", root.dir, "brrd", "--restore", "/tmp/before", "--config", "/etc/brrd/daemon.yaml"]
-    r = subprocess.run(restore, capture_output=True, text=True, timeout=PATIENCE)
+    words = ["brrd", "--restore", "/tmp/before", "--config", "/etc/brrd/daemon.yaml"]
+    r = subprocess.run([*root.inside(), *words], capture_output=True, text=True, timeout=PATIENCE)
     assert r.returncode == 1 and f"belongs to another user ({user}," in r.stderr, r
-    restore.insert(1, f"--userspec={user}:{user}")
+    restore = [*root.inside(f"{user}:{user}"), *words]
     r = subprocess.run(restore, capture_output=True, text=True, timeout=PATIENCE)
     assert r.returncode == 1 and "give it to the daemon's user" in r.stderr, r
     root("chown", "-R", f"{user}:", "/tmp/before")
