@@ -35,8 +35,8 @@ static const char usage[] =
     "\n"
     "example: brrd --config configs/demo.yaml --set http.listen=none\n";
 
-/* Of libuv, which has 4 unless told otherwise: room for all shares of services/offload.c (27) and for the files of models,
- * snapshots and leases. */
+/* libuv's pool has 4 threads unless told otherwise. These are enough for all shares of services/offload.c (27) and for the files of
+ * models, snapshots and leases. */
 static const char pool_threads[] = "36";
 
 enum { MAX_OVERRIDES = 64, EXIT_USAGE = 2, MAX_DESCRIPTORS = 65536 };

@@ -30,7 +30,7 @@ static struct message *close_streams(void *state) {
 /* To a host of the device; ctx is where its pointer is. */
 static bool pass_order(void *ctx, struct live_order *o) { return host_post_wait(*(struct host **)ctx, &o->message); }
 
-/* Threads that take in the samples of replays: those of the device, beside a GPU some of those that the container may use. */
+/* Returns how many threads take in samples of replays: a CPU device's own; beside a GPU, some of those the container may use. */
 static int replay_lanes(const struct device_info *info) {
     struct container_limits limits;
     if (!info->is_async)

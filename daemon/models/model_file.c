@@ -20,7 +20,7 @@ enum { TRIES = 2 }; /* of an object that is replaced while it is fetched */
 
 /* ---- links ---- */
 
-/* Those of links: the first for new ones, the others of earlier versions. */
+/* Folders of links: new links go into the first; earlier versions left some in the others. */
 static const char *const folders[] = {"models", "served", "pinned"};
 enum { FOLDERS = sizeof folders / sizeof *folders };
 

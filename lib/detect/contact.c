@@ -13,7 +13,7 @@ struct contact {
     int channels;
     int64_t segment; /* its first sample */
     int64_t samples; /* of the second at hand */
-    /* Of each channel in it: the newest sample, the lowest and the highest, and how many lie beyond the limit. */
+    /* For each channel, in that second: the newest, lowest and highest sample, and how many lie beyond the limit. */
     float *x, *lowest, *highest;
     int32_t *beyond;
     uint8_t *bad; /* bad channels, capped, of the seconds [first, first + n) of the segment */

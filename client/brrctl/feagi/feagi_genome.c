@@ -145,7 +145,7 @@ static const struct json *trait_of(const struct feagi_genome *g, const char *are
     return value ? value : json_get(json_get(g->blueprint, area), name);
 }
 
-/* Of a flag 0 or 1, of a number one that float32 holds; NAN: neither. */
+/* Returns 0 or 1 for a flag, the value for a number that float32 holds, NAN for anything else. */
 static double scalar_of(const struct json *value, bool flag) {
     double number = json_f64(value, NAN);
     if (flag)

@@ -235,7 +235,7 @@ static void put_synapse(struct growth *g, const struct link *l, uint32_t source,
     g->delay[i] = l->rule.delay;
 }
 
-/* All combinations of the lists; those that the same source has reached before are left out where a rule unites its parts. */
+/* Connects the source with every combination of the lists. A rule that unites its parts connects it with each target once. */
 static void connect_targets(struct growth *g, const struct link *l, uint32_t source, const struct feagi_targets *t) {
     const uint32_t *size = l->to->size.at;
     if (!g->src && !l->unites) {

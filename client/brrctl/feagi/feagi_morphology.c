@@ -14,7 +14,7 @@ struct span {
     bool relative, hole;
     int32_t low, high;
 };
-/* Of a vector, low of `to` is its component. */
+/* A vector keeps its components in `low` of `to`. */
 struct part {
     struct span from[3], to[3];
 };
