@@ -25,13 +25,14 @@ struct db_writer {
     mailbox_wake_fn *wake;
     void *wake_ctx;
     pthread_t thread;
-    struct db_wait *waits; /* loop */
-    pthread_mutex_t lock;  /* all below */
+    uint64_t turned;      /* loop: the newest that was given before the last turn */
+    pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
-    int open;                    /* orders that are given and not taken back */
-    uint64_t posted, done, good; /* numbers: the newest given, the newest that has ended, the newest that was written */
-    int64_t begun_ms;            /* when the order at work began; 0: none */
-    struct err err;              /* of the newest that was not written */
+    struct db_wait *waits;
+    int open;                      /* orders that are given and not taken back */
+    uint64_t posted, done, failed; /* numbers: the newest given, the newest that has ended, the newest that was not written */
+    int64_t begun_ms;              /* when the order at work began; 0: none */
+    struct err err;                /* of the newest that was not written */
 };
 
 static int carry_out(struct db_writer *w, struct order *o) {
@@ -42,15 +43,21 @@ static int carry_out(struct db_writer *w, struct order *o) {
     return db_end(w->db, o->of.write(w->db, o->what, &o->err), &o->err);
 }
 
+/* An order was not written: it fails those who wait for it, whatever is written after it. The lock is held. */
+static void note_failure(struct db_writer *w, uint64_t number, const struct err *err) {
+    w->err = *err;
+    w->failed = number;
+    for (struct db_wait *wait = w->waits; wait; wait = wait->next)
+        wait->failed |= wait->after < number && number <= wait->number;
+}
+
 /* An order has ended, for those who wait. The loop may have freed it already, if it does not run for another thread. */
 static void note_end(struct db_writer *w, uint64_t number, int rc, const struct err *err, struct order *runs) {
     pthread_mutex_lock(&w->lock);
     w->done = number;
     w->begun_ms = 0;
     if (rc)
-        w->err = *err;
-    else
-        w->good = number;
+        note_failure(w, number, err);
     if (runs)
         runs->done = true;
     const bool left = runs && runs->left;
@@ -141,15 +148,6 @@ static int late(struct err *err) {
     return err_set(err, ERR_UNAVAILABLE, "the volume of the database does not answer; what was asked for may still happen");
 }
 
-/* The end of an order that was given with this number, which has ended. The lock is held. */
-static int outcome(const struct db_writer *w, uint64_t number, struct err *err) {
-    if (number <= w->good)
-        return 0;
-    if (err)
-        *err = w->err;
-    return w->err.code;
-}
-
 int db_writer_run(struct db_writer *w, const struct db_order *order, struct err *err) {
     struct order *o = order_new(order, err);
     int rc;
@@ -173,55 +171,64 @@ int db_writer_run(struct db_writer *w, const struct db_order *order, struct err 
     return rc;
 }
 
-int db_writer_sync(struct db_writer *w, struct err *err) {
+void db_writer_sync(struct db_writer *w) {
     const struct timespec until = clock_after_ms(DB_WRITER_PATIENCE_MS);
     pthread_mutex_lock(&w->lock);
     const uint64_t number = w->posted;
     while (w->done < number && pthread_cond_timedwait(&w->changed, &w->lock, &until) != ETIMEDOUT)
         ;
-    const int rc = w->done < number ? late(err) : outcome(w, number, err);
     pthread_mutex_unlock(&w->lock);
-    return rc;
 }
 
-/* True if the wait is over. */
-static bool look(struct db_writer *w, const struct db_wait *wait, int *ret_rc, struct err *err) {
-    pthread_mutex_lock(&w->lock);
-    const bool ended = w->done >= wait->number;
-    if (ended)
-        *ret_rc = outcome(w, wait->number, err);
-    pthread_mutex_unlock(&w->lock);
-    if (!ended && clock_ms() >= wait->until_ms)
+/* True if the wait is over. The lock is held. */
+static bool look(const struct db_writer *w, const struct db_wait *wait, int *ret_rc, struct err *err) {
+    const bool ended = w->done >= wait->number, is_late = clock_ms() >= wait->until_ms;
+    if (ended && wait->failed) {
+        *err = w->err;
+        *ret_rc = w->err.code;
+    } else if (!ended && is_late) {
         *ret_rc = late(err);
-    return ended || clock_ms() >= wait->until_ms;
+    }
+    return ended || is_late;
 }
 
 void db_writer_await(struct db_writer *w, struct db_wait *wait, void (*over)(struct db_wait *wait, int rc, const struct err *err)) {
     struct err err = {0};
     int rc = 0;
     pthread_mutex_lock(&w->lock);
-    *wait = (struct db_wait){.number = w->posted, .until_ms = clock_ms() + DB_WRITER_PATIENCE_MS, .over = over};
-    pthread_mutex_unlock(&w->lock);
-    if (look(w, wait, &rc, &err)) {
-        over(wait, rc, &err);
-        return;
+    *wait = (struct db_wait){.after = w->turned, .number = w->posted, .until_ms = clock_ms() + DB_WRITER_PATIENCE_MS, .over = over};
+    wait->failed = w->failed > wait->after;
+    const bool is_over = look(w, wait, &rc, &err);
+    if (!is_over) {
+        wait->next = w->waits;
+        w->waits = wait;
     }
-    wait->next = w->waits;
-    w->waits = wait;
+    pthread_mutex_unlock(&w->lock);
+    if (is_over)
+        over(wait, rc, &err);
+}
+
+/* Takes one wait that is over off the list; NULL: none is. */
+static struct db_wait *take_over(struct db_writer *w, int *ret_rc, struct err *err) {
+    struct db_wait *wait = NULL;
+    pthread_mutex_lock(&w->lock);
+    for (struct db_wait **at = &w->waits; *at && !wait;) {
+        if (look(w, *at, ret_rc, err)) {
+            wait = *at;
+            *at = wait->next;
+        } else {
+            at = &(*at)->next;
+        }
+    }
+    pthread_mutex_unlock(&w->lock);
+    return wait;
 }
 
 static void end_waits(struct db_writer *w) {
-    for (struct db_wait **at = &w->waits, *wait; (wait = *at);) {
-        struct err err = {0};
-        int rc = 0;
-        if (!look(w, wait, &rc, &err)) {
-            at = &wait->next;
-            continue;
-        }
-        *at = wait->next;
-        wait->over(wait, rc, &err);
-        at = &w->waits; /* `over` may have begun another one */
-    }
+    struct err err = {0};
+    int rc = 0;
+    for (struct db_wait *wait; (wait = take_over(w, &rc, &err)); rc = 0, err = (struct err){0})
+        wait->over(wait, rc, &err); /* it may begin another one */
 }
 
 void db_writer_turn(struct db_writer *w) {
@@ -234,6 +241,9 @@ void db_writer_turn(struct db_writer *w) {
         free(o);
     }
     end_waits(w);
+    pthread_mutex_lock(&w->lock);
+    w->turned = w->posted;
+    pthread_mutex_unlock(&w->lock);
 }
 
 void db_writer_settle(struct db_writer *w) {

@@ -28,18 +28,19 @@ int db_writer_post(struct db_writer *w, const struct db_order *order, struct err
 /* The same from another thread, which waits for the end. `ended` and ctx are not used. UNAVAILABLE after DB_WRITER_PATIENCE_MS: it
  * may still happen. */
 int db_writer_run(struct db_writer *w, const struct db_order *order, struct err *err);
-/* On another thread: waits until all orders given so far are in the file. Errors as those of db_writer_await. */
-int db_writer_sync(struct db_writer *w, struct err *err);
+/* On another thread: waits until all orders given so far have ended, DB_WRITER_PATIENCE_MS at most. */
+void db_writer_sync(struct db_writer *w);
 
 /* Somebody who waits until all that was given so far is in the file; embedded, lives until `over`. */
 struct db_wait {
     struct db_wait *next;
-    uint64_t number;
+    uint64_t after, number; /* it waits for all up to `number`, and fails with those after `after` */
+    bool failed;
     int64_t until_ms;
     void (*over)(struct db_wait *wait, int rc, const struct err *err);
 };
-/* Calls over, at once if nothing has to be waited for. An order that could not be written: its error. UNAVAILABLE after
- * DB_WRITER_PATIENCE_MS: what was ordered may still happen. */
+/* Calls over, at once if nothing has to be waited for. An order of this turn of the loop that could not be written: its error, also
+ * when later ones could. UNAVAILABLE after DB_WRITER_PATIENCE_MS: what was ordered may still happen. */
 void db_writer_await(struct db_writer *w, struct db_wait *wait, void (*over)(struct db_wait *wait, int rc, const struct err *err));
 /* Call when woken, and once a second. */
 void db_writer_turn(struct db_writer *w);

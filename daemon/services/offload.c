@@ -136,7 +136,7 @@ struct recording {
 static void wait_volume(struct offload *work) {
     const struct recording *r = (const struct recording *)work;
     db_wait(r->db);
-    db_writer_sync(r->writer, NULL);
+    db_writer_sync(r->writer);
 }
 
 static void answered(struct offload *work) {

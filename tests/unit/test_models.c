@@ -525,6 +525,37 @@ static void the_sweep_spares_links_however_paths_results_is_written_now(void **s
 
 static int write_nothing(struct db *db, void *what, struct err *err) { return (void)db, (void)what, (void)err, 0; }
 
+static int write_fails(struct db *db, void *what, struct err *err) {
+    return (void)db, (void)what, err_set(err, ERR_INTERNAL, "not written");
+}
+
+struct waiter {
+    struct db_wait wait;
+    int rc;
+};
+
+static void heard(struct db_wait *wait, int rc, const struct err *err) { ((struct waiter *)wait)->rc = rc ? err->code : 1; }
+
+static void who_waits_for_a_failed_order_hears_of_it_when_later_ones_succeed(void **state) {
+    struct bench *b = *state;
+    const struct db_order good = {.write = write_nothing, .what = "", .size = 1},
+                          bad = {.write = write_fails, .what = "", .size = 1};
+    struct waiter first = {0}, second = {0}, third = {0};
+    db_writer_settle(b->writer);
+    assert_int_equal(db_writer_post(b->writer, &bad, NULL) || db_writer_post(b->writer, &good, NULL), 0);
+    db_writer_sync(b->writer); /* both have ended before anybody waits */
+    db_writer_await(b->writer, &first.wait, heard);
+    db_writer_settle(b->writer);
+    assert_int_equal(first.rc, ERR_INTERNAL);
+    assert_int_equal(db_writer_post(b->writer, &good, NULL), 0);
+    db_writer_await(b->writer, &second.wait, heard);
+    assert_int_equal(db_writer_post(b->writer, &bad, NULL) || db_writer_post(b->writer, &good, NULL), 0);
+    db_writer_await(b->writer, &third.wait, heard);
+    db_writer_settle(b->writer);
+    assert_int_equal(second.rc, 1); /* the failed order came after it */
+    assert_int_equal(third.rc, ERR_INTERNAL);
+}
+
 static void the_file_of_a_model_stays_when_its_record_could_not_be_removed(void **state) {
     struct bench *b = *state;
     const struct db_order other = {.write = write_nothing, .what = "", .size = 1};
@@ -659,6 +690,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(each_name_has_its_own_link_of_the_same_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_name_keeps_its_file_when_another_that_could_not_be_linked_goes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_sweep_spares_links_however_paths_results_is_written_now, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_waits_for_a_failed_order_hears_of_it_when_later_ones_succeed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_file_of_a_model_stays_when_its_record_could_not_be_removed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(work_that_waits_begins_when_records_could_not_be_changed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_of_people_in_the_folder_of_links_stays, set_up, tear_down),
