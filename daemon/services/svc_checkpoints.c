@@ -1,6 +1,7 @@
 /* brr.v1.Checkpoints: the model files of jobs and uploads, but for calls that carry or read them whole (svc_checkpoint_files.c). */
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -272,17 +273,20 @@ struct pinning {
     bool pinned;
 };
 
-/* A second link of the file survives pruning; it is what the pin records. On the pool. */
-static void keep_link(struct offload *work) {
-    struct pinning *p = (struct pinning *)work;
+/* A pin and an unpin of one checkpoint at once: the link that one records is not the one that the other removes. */
+static pthread_mutex_t pins = PTHREAD_MUTEX_INITIALIZER;
+
+/* A second link of the file survives pruning; it is what the pin records. */
+static void make_link(struct pinning *p) {
     const struct jobdb_checkpoint *c = &p->one.record;
+    struct err *err = &p->one.work.err;
     char owner[JOB_ID_SIZE + 32];
     struct model_file kept, before = model_file_recorded(p->results_dir, c->kept);
     str_format(owner, sizeof owner, "%s@%lld", c->job_id, (long long)c->c.step); /* no name of a model that serves */
-    if (model_file_link(p->results_dir, owner, p->one.file.path, &kept, &work->err))
+    if (model_file_link(p->results_dir, owner, p->one.file.path, &kept, err))
         return;
     if (kept.hold == MODEL_FREE)
-        err_set(&work->err, ERR_UNSUPPORTED,
+        err_set(err, ERR_UNSUPPORTED,
                 "job:%s@%lld cannot be pinned: the volume of paths.results has no hard links; "
                 "`brrctl checkpoint get` copies it to a place of yours",
                 c->job_id, (long long)c->c.step);
@@ -291,11 +295,20 @@ static void keep_link(struct offload *work) {
 }
 
 /* On the pool. */
+static void keep_link(struct offload *work) {
+    pthread_mutex_lock(&pins);
+    make_link((struct pinning *)work);
+    pthread_mutex_unlock(&pins);
+}
+
+/* On the pool. */
 static void drop_link(struct offload *work) {
     struct pinning *p = (struct pinning *)work;
     struct model_file kept = model_file_recorded(p->results_dir, p->one.record.kept);
+    pthread_mutex_lock(&pins);
     if (!change_record(&p->one, write_unpin, ""))
         model_file_release(&kept);
+    pthread_mutex_unlock(&pins);
 }
 
 static void answer_pin(struct offload *work) {

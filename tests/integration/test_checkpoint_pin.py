@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """A pinned checkpoint outlives its pruning under the same REF: it is listed, verified, fetched and streamed with, until it is unpinned."""
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -76,6 +77,18 @@ def as_before(d, job, kept):
     return new
 
 
+def check_both_at_once(d, job):
+    """A pin and an unpin in the same moment: whoever was last, a checkpoint that is said to be pinned has its link."""
+    ref = list(listed(d, job))[-1]
+    with concurrent.futures.ThreadPoolExecutor(2) as both:
+        for _ in range(8):
+            assert not any(code for code, _, _ in both.map(lambda verb: d.ctl("checkpoint", verb, ref), ("pin", "unpin")))
+            with contextlib.closing(sqlite3.connect(f"{d.dir}/jobs.sqlite")) as db:
+                pins = db.execute("SELECT path FROM pins").fetchall()
+            assert listed(d, job)[ref]["pinned"] == (len(pins) == 2) and all(os.path.exists(path) for path, in pins), pins
+    assert d.ctl("checkpoint", "unpin", ref)[0] == 0
+
+
 def main():
     with temporary() as tmp:
         make_corpus(f"{tmp}/eeg", seed=3, patients=2, hours=0.03)
@@ -102,6 +115,7 @@ def main():
         assert d.ctl("checkpoint", "delete", pinned)[0] != 0, "pinned"
         d.ctl("cancel", job["job"])
         d.wait(job["job"], lambda j: j["state"] == "cancelled")
+        check_both_at_once(d, job["job"])
         check_card(d, job["job"], f"file://{tmp}/eeg")
         d.kill()
         served, kept = as_before(d, job["job"], kept)
