@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A fault that takes the device from the process ends the daemon with a code of its own after the job went back to the queue; the next
 daemon finishes the job, and resumable streams go on from their snapshots. A driver that is too old is named with the fix, and a machine
-without one computes on its CPU. The device is the emulated one."""
+without one computes on its CPU. In the precision `auto` a GPU computes in bf16, but in fp32 where the model's bound is exceeded, and says
+which. The device is the emulated one."""
 import glob
 import json
 import os
@@ -57,6 +58,26 @@ def check_stream(tmp):
     assert stream.returncode == 0, err.decode() + daemon.read_log()[-4000:]
     end = json.loads(out.splitlines()[-1])
     assert end["reconnects"] >= 1 and "streams resumed from snapshots" in daemon.read_log(), (end, daemon.read_log())
+    assert daemon.stop() == 0
+    check_auto(tmp, recording, model)
+
+
+def check_auto(tmp, recording, model):
+    strict = stream_fixture.with_metadata(model, f"{tmp}/strict.safetensors", lambda pairs: pairs.update({"brr.bf16_bound": "1e-9"}))
+    alone = f"{tmp}/one"
+    os.makedirs(alone)
+    os.link(recording, f"{alone}/{os.path.basename(recording)}")
+    daemon = start(tmp, {"BRR_CUDA_LIBRARY": EMULATED}, "devices=[cuda:0]", "serve_precision=auto")
+    for file, precision, words in ((model, "bf16", "in bf16: logits differ from fp32 by at most"),
+                                   (strict, "fp32", "in fp32: in bf16 its logits would differ by more than the model allows, 1e-09")):
+        with open(f"{tmp}/detect.yaml", "w", encoding="ascii") as f:
+            f.write(f"kind: detect\ndata: {{ source: file://{alone} }}\ndetect: {{ model: {file}, precision: auto }}\n")
+        code, end, err = daemon.submit(file=f"{tmp}/detect.yaml")
+        assert code == 0 and end["result"]["precision"] == precision, (end, err)
+        assert words in daemon.ctl("logs", end["job"])[1], daemon.ctl("logs", end["job"])
+        assert daemon.ctl("load", "ward", file)[0] == 0
+        [served] = [m for m in map(json.loads, daemon.ctl("models", "--json")[1].splitlines()) if m["name"] == "ward"]
+        assert served["precision"] == {"fp32": "f32"}.get(precision, precision), served
     assert daemon.stop() == 0
 
 
