@@ -128,8 +128,10 @@ def check_demo(root, service):
     assert "bedside" in page(opener, service, "/models")
     (session,) = set(re.findall(r'href="/streams/(\w+)"', page(opener, service, "/streams")))
     assert "bed-1" in page(opener, service, "/streams") and "Alarm on" in page(opener, service, f"/streams/{session}")
-    kinds = [json.loads(line)["kind"] for line in root("brrctl", "journal", "--bed", "bed-1", "--json").splitlines()]
-    assert {"opened", "alarm_on", "event", "ended"} <= set(kinds), kinds
+    wanted, deadline = {"opened", "alarm_on", "event", "ended"}, time.monotonic() + PATIENCE
+    while not wanted <= (kinds := {json.loads(line)["kind"] for line in root("brrctl", "journal", "--bed", "bed-1", "--json").splitlines()}):
+        assert time.monotonic() < deadline, kinds  # the journal writes beside the stream
+        time.sleep(0.1)
 
 
 def train(root, corpus):
