@@ -11,6 +11,7 @@
 #include "base/str.h"
 #include "daemon/live/live_models.h"
 #include "detect/timeline.h"
+#include "eeg/dsp.h"
 #include "eeg/montage.h"
 #include "eeg/montage_partial.h"
 #include "kernels/device.h"
@@ -34,6 +35,7 @@ struct live_stream {
     struct mailbox *reports;
     const struct eegring_limits *viewer;
     struct eegring *eeg; /* NULL: it keeps none */
+    uint64_t *rows_of;   /* of eeg: the rows, as bits, that each used channel is part of */
     struct live_model *model;
     struct timeline *timeline;
     struct message *first, *last; /* orders that wait for the windows before them */
@@ -280,10 +282,10 @@ static int on_provisional(void *ctx, int64_t first, const float *p, int64_t n, s
     return 0;
 }
 
-static void on_look(void *ctx, const double *uv, int stride, int64_t n, int64_t first) {
+static void on_look(void *ctx, const double *uv, int stride, int64_t n, int64_t first, const uint8_t *held) {
     struct live_stream *s = ctx;
     if (s->eeg)
-        eegring_put(s->eeg, uv, stride, n, first);
+        eegring_put(s->eeg, uv, stride, n, first, held);
 }
 
 /* ---- opening, saving, ending ---- */
@@ -435,6 +437,22 @@ void live_stream_join(struct live_stream *s, const struct device *device, struct
     s->reports = reports;
 }
 
+/* Memory for the newest EEG, where there is room for it; a stream faster than time is over before somebody looks at it. */
+static int keep_eeg(struct live_stream *s, const char *montage, struct err *err) {
+    OWNED_POINTER(montage_free) struct montage *m = NULL;
+    int rc;
+    if (!s->open.realtime || eegring_new(montage, s->viewer, &s->eeg, NULL))
+        return 0;
+    if ((rc = montage_new(montage, s->open.labels, s->open.n_labels, &m, err)))
+        return rc;
+    if (!(s->rows_of = calloc((size_t)m->n_sources, sizeof *s->rows_of)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a stream");
+    for (int row = 0; row < m->n_outputs; row++)
+        for (int c = 0; c < m->n_sources; c++)
+            s->rows_of[c] |= (uint64_t)(m->matrix[row * m->n_sources + c] != 0) << row;
+    return 0;
+}
+
 int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t device_hop, struct live_order *o, struct err *err) {
     struct unpack state = unpack_of(o->data, (size_t)o->data_bytes);
     s->model = m;
@@ -454,10 +472,9 @@ int live_stream_begin(struct live_stream *s, struct live_model *m, int64_t devic
         o->answer->opened->alarms = set->rule;
     if ((rc = open_timeline(s, o->answer->opened, o->data ? &state : NULL, err)))
         return rc;
-    /* A stream faster than time is over before somebody looks at it and keeps no EEG; another goes on without where memory has no
-     * room. */
-    if (s->open.realtime && !eegring_new(file->montage, s->viewer, &s->eeg, NULL))
-        o->answer->eeg = eegring_share(s->eeg);
+    if ((rc = keep_eeg(s, file->montage, err)))
+        return rc;
+    o->answer->eeg = eegring_share(s->eeg);
     post(s, live_order_answer(o));
     return 0;
 }
@@ -494,7 +511,9 @@ void live_stream_leave(struct live_stream *s) {
     quality_free(s->quality);
     s->quality = NULL;
     eegring_drop(s->eeg);
+    free(s->rows_of);
     s->eeg = NULL;
+    s->rows_of = NULL;
     if (s->model)
         s->model->streams--;
     s->model = NULL;
@@ -550,6 +569,34 @@ static int convert(struct live_stream *s, const struct live_order *o, float **ro
     return 0;
 }
 
+/* Samples [first, end) of the source, counted from the next one, are held in these rows of the EEG that people look at. */
+static int show_held(struct live_stream *s, uint64_t rows, int64_t first, int64_t end, struct err *err) {
+    const __int128 at = timeline_position(s->timeline);
+    int64_t up, down;
+    int rc = dsp_ratio(s->open.rate_hz, &up, &down, err);
+    if (rc)
+        return rc;
+    if (!eegring_hold_rows(s->eeg, rows, (int64_t)(((at + first) * up + down - 1) / down),
+                           (int64_t)(((at + end) * up + down - 1) / down)))
+        return err_set(err, ERR_EXHAUSTED, "out of memory for a chunk");
+    return 0;
+}
+
+/* quality_push holds the last number of a channel where its samples are none. */
+static int show_missing(struct live_stream *s, float *const *rows, int64_t n, struct err *err) {
+    const int *sources;
+    const int n_sources = s->eeg && s->open.format == LIVE_F32_UV ? timeline_sources(s->timeline, &sources) : 0;
+    int rc = 0;
+    for (int c = 0; c < n_sources; c++)
+        for (int64_t i = 0, end; i < n && !rc; i = end) {
+            const bool missing = !isfinite(rows[c][i]);
+            for (end = i + 1; end < n && !isfinite(rows[c][end]) == missing;)
+                end++;
+            rc = missing ? show_held(s, s->rows_of[c], i, end, err) : 0;
+        }
+    return rc;
+}
+
 /* The oldest order that waits. */
 static int carry_out(struct live_stream *s, struct live_order *o, struct err *err) {
     float *rows[FRONTEND_MAX_LABELS];
@@ -562,7 +609,7 @@ static int carry_out(struct live_stream *s, struct live_order *o, struct err *er
     }
     if (o->message.kind == LIVE_GAP)
         return (rc = quality_gap(s->quality, n, err)) ? rc : timeline_gap(s->timeline, n, err);
-    if ((rc = convert(s, o, rows, err)) || (rc = quality_push(s->quality, rows, n, err)))
+    if ((rc = convert(s, o, rows, err)) || (rc = show_missing(s, rows, n, err)) || (rc = quality_push(s->quality, rows, n, err)))
         return rc;
     s->newest_s = o->received_s;
     s->newest_due_s = o->due_s;

@@ -20,6 +20,11 @@ struct strip {
 struct slot {
     _Atomic int64_t kind, first, end, wall_ms;
 };
+/* Samples of some rows that are held, from the ones that are put next on. */
+struct held_samples {
+    uint64_t rows;
+    int64_t first, end;
+};
 struct eegring {
     atomic_int references, mentions; /* all references are together one mention */
     const char *const *names;
@@ -32,6 +37,8 @@ struct eegring {
     struct slot marks[EEGRING_MARKS];
     /* the writer's */
     int64_t started; /* its first sample; -1: none yet */
+    struct held_samples *held;
+    int n_held, held_room;
     double in[FRONTEND_MAX_CHANNELS], out[FRONTEND_MAX_CHANNELS];
 };
 
@@ -116,6 +123,7 @@ void eegring_drop(struct eegring *r) {
     free((void *)r->ring.samples);
     for (int i = 0; i < EEGRING_PINS; i++)
         free((void *)r->pins[i].samples);
+    free(r->held);
     montage_channels_free(r->names);
     eegring_unmention(r);
 }
@@ -131,7 +139,7 @@ static int16_t without_drift(struct eegring *r, int row, double uv) {
     r->out[row] = uv - r->in[row] + POLE * r->out[row];
     r->in[row] = uv;
     const double units = r->out[row] / EEGRING_UV;
-    return (int16_t)lrint(units > INT16_MAX ? INT16_MAX : units < -INT16_MAX ? -INT16_MAX : units);
+    return (int16_t)lrint(units > INT16_MAX ? INT16_MAX : units < EEGRING_LOWEST ? EEGRING_LOWEST : units);
 }
 
 /* Samples [first, end) of a strip are about to be written: their probabilities are unknown yet. */
@@ -166,7 +174,35 @@ static void pin_follow(struct eegring *r, struct strip *pin) {
     atomic_store(&pin->next, end);
 }
 
-void eegring_put(struct eegring *r, const double *uv, int stride, int64_t n, int64_t first) {
+bool eegring_hold_rows(struct eegring *r, uint64_t rows, int64_t first, int64_t end) {
+    if (r->n_held == r->held_room) {
+        const int room = 2 * r->held_room + 16;
+        struct held_samples *more = realloc(r->held, (size_t)room * sizeof *more);
+        if (!more)
+            return false;
+        r->held = more;
+        r->held_room = room;
+    }
+    r->held[r->n_held++] = (struct held_samples){rows, first, end};
+    return true;
+}
+
+/* Marks the held ones among the samples [first, end) of the ring, which are not published yet. */
+static void put_held(struct eegring *r, int64_t first, int64_t end) {
+    const struct strip *s = &r->ring;
+    int n = 0;
+    for (int k = 0; k < r->n_held; k++) {
+        const struct held_samples h = r->held[k];
+        for (int row = 0; row < r->rows; row++)
+            for (int64_t i = h.first > first ? h.first : first; h.rows >> row & 1 && i < h.end && i < end; i++)
+                put_sample(&s->samples[row * s->capacity + i % s->capacity], EEGRING_HELD);
+        if (h.end > end)
+            r->held[n++] = h;
+    }
+    r->n_held = n;
+}
+
+void eegring_put(struct eegring *r, const double *uv, int stride, int64_t n, int64_t first, const uint8_t *held) {
     struct strip *s = &r->ring;
     const bool begins = r->started < 0 || first != atomic_load(&s->next);
     if (r->started < 0) {
@@ -184,10 +220,12 @@ void eegring_put(struct eegring *r, const double *uv, int stride, int64_t n, int
         }
         _Atomic int16_t *samples = s->samples + row * s->capacity;
         for (int64_t i = 0, at = first % s->capacity; i < n; i++) {
-            put_sample(&samples[at], without_drift(r, row, uv[i * stride + row]));
+            const int16_t value = without_drift(r, row, uv[i * stride + row]);
+            put_sample(&samples[at], held && held[i] ? EEGRING_HELD : value);
             at = at + 1 < s->capacity ? at + 1 : 0;
         }
     }
+    put_held(r, first, first + n);
     atomic_store(&r->wall_ms, clock_wall_ms());
     atomic_store(&s->next, first + n);
     for (int i = 0; i < EEGRING_PINS; i++)

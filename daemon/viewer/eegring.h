@@ -10,8 +10,10 @@
 #include "base/err.h"
 
 enum {
-    EEGRING_NONE = INT16_MIN, /* there is no such sample or probability */
-    EEGRING_P_STEP = 64,      /* samples of one probability: the highest in a quarter of a second, in thousandths */
+    EEGRING_NONE = INT16_MIN,       /* there is no such sample or probability */
+    EEGRING_HELD = INT16_MIN + 1,   /* the sample was not measured: the value before it was held in its place */
+    EEGRING_LOWEST = INT16_MIN + 2, /* of a measured sample */
+    EEGRING_P_STEP = 64,            /* samples of one probability: the highest in a quarter of a second, in thousandths */
     EEGRING_MARKS = 64,
     EEGRING_PINS = 4,              /* alarms whose minute is kept */
     EEGRING_PIN_BEFORE = 30 * 256, /* of that minute, before the alarm */
@@ -37,8 +39,11 @@ int64_t eegring_bytes(void); /* of all rings */
 
 /* ---- the writer's thread ---- */
 
-/* n rows in microvolt, `stride` values apart; samples between the newest one and `first` are missing. */
-void eegring_put(struct eegring *r, const double *uv, int stride, int64_t n, int64_t first);
+/* n rows in microvolt, `stride` values apart; samples between the newest one and `first` are missing. held[i] is not 0 for samples
+ * that are held in all rows; NULL: there are none. */
+void eegring_put(struct eegring *r, const double *uv, int stride, int64_t n, int64_t first, const uint8_t *held);
+/* Samples [first, end), which are still to be put, are held in the rows that have a bit in `rows`. False when out of memory. */
+bool eegring_hold_rows(struct eegring *r, uint64_t rows, int64_t first, int64_t end);
 void eegring_put_p(struct eegring *r, int64_t first, const float *p, int64_t n);
 enum eegring_kind { EEGRING_ALARM_ON, EEGRING_ALARM_OFF, EEGRING_EVENT };
 struct eegring_mark {
@@ -62,7 +67,8 @@ struct eegring_state {
     int64_t newest_wall_ms; /* Unix time at which sample kept.end was received; 0: none was */
 };
 void eegring_describe(const struct eegring *r, struct eegring_state *ret);
-/* Samples [first, first + n) of a row, from the ring or the minute of an alarm; EEGRING_NONE where there is none. */
+/* Samples [first, first + n) of a row, from the ring or the minute of an alarm; EEGRING_NONE where there is none, EEGRING_HELD
+ * where it was held. */
 void eegring_copy(const struct eegring *r, int row, int64_t first, int64_t n, int16_t *ret);
 /* Probabilities of the steps [first, first + n), numbered by sample / EEGRING_P_STEP. */
 void eegring_copy_p(const struct eegring *r, int64_t first, int64_t n, int16_t *ret);

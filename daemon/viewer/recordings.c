@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/principal.h"
 #include "eeg/correction.h"
+#include "eeg/frontend.h"
 #include "eeg/labels.h"
 #include "eeg/montage.h"
 #include "formats/civil.h"
@@ -250,37 +251,45 @@ static int open_once(struct recording_entry *r, struct err *err) {
 struct answer_values {
     const atomic_bool *gone; /* nobody waits for them any more; NULL: somebody does */
     float *uv;
-    uint16_t *counts;      /* of means: how many samples each has, fewer beside a gap */
-    int64_t per_row, step; /* samples of the file for one value, or for a bin */
+    uint16_t *counts;         /* of means: how many samples each has, fewer beside a gap */
+    uint64_t *held;           /* of each value or bin: bits of the rows in which some of its samples are held in a stream */
+    int64_t n, per_row, step; /* values or bins; samples of the file for one of them */
     bool bins;
 };
 
-/* Formats of floating-point samples may have some that are no number; these are shown as missing. Means are sums until all are
- * added. */
+/* Formats of floating-point samples may have some that are no number; these are not shown, and a stream holds the last number
+ * there. Means are sums until all are added. */
 static void add_samples(struct answer_values *a, const float *row, int64_t n, int64_t at, int64_t to_row, float mean) {
     float *to = a->uv + to_row * a->per_row;
     for (int64_t i = 0; i < n; i++) {
         const int64_t k = (at + i) / a->step;
         const float uv = row[i] - mean;
-        if (!isfinite(uv))
+        if (k >= a->n)
             continue;
-        if (!a->bins) {
-            if (k >= a->per_row)
-                continue;
+        if (!isfinite(uv)) {
+            a->held[k] |= UINT64_C(1) << to_row;
+        } else if (!a->bins) {
             to[k] = isnan(to[k]) ? uv : to[k] + uv;
             a->counts[to_row * a->per_row + k]++;
-        } else if (2 * k < a->per_row) {
+        } else {
             to[2 * k] = to[2 * k] <= uv ? to[2 * k] : uv;
             to[2 * k + 1] = to[2 * k + 1] >= uv ? to[2 * k + 1] : uv;
         }
     }
 }
 
+static int64_t segment_start(const struct recording_entry *r, const struct eeg_segment *s) {
+    return llround(s->start_s * r->rate_hz);
+}
+static int64_t segment_end(const struct recording_entry *r, const struct eeg_segment *s) {
+    return segment_start(r, s) + s->n_records * r->per_record;
+}
+
 /* Samples [from, end) of file time, of one segment that begins at `start`. */
 static int read_segment(const struct recording_entry *r, const struct eeg_segment *s, struct eegring_span want, struct piece *p,
                         struct answer_values *a, struct err *err) {
-    const int64_t start = llround(s->start_s * r->rate_hz), length = s->n_records * r->per_record;
-    const int64_t first = want.first > start ? want.first : start, end = want.end < start + length ? want.end : start + length;
+    const int64_t start = segment_start(r, s), stop = segment_end(r, s);
+    const int64_t first = want.first > start ? want.first : start, end = want.end < stop ? want.end : stop;
     int rc;
     for (int64_t at = first, n; at < end; at += n) {
         n = end - at < PIECE ? end - at : PIECE;
@@ -295,6 +304,17 @@ static int read_segment(const struct recording_entry *r, const struct eeg_segmen
     return 0;
 }
 
+/* A gap before file sample `start` that a stream bridges, by the default of data.fill_gap_s: it holds the last samples before it.
+ */
+static void hold_gap(const struct recording_entry *r, int64_t gap, int64_t start, struct eegring_span want,
+                     struct answer_values *a) {
+    const struct frontend_config config = {.fill_gap_s = 2};
+    const int64_t end = start < want.end ? start : want.end;
+    if (gap <= frontend_fill_gap(&config, r->rate_hz))
+        for (int64_t i = start - gap > want.first ? start - gap : want.first; i < end; i++)
+            a->held[(i - want.first) / a->step] |= UINT64_MAX >> (ROWS - r->rows);
+}
+
 static int read_values(const struct recording_entry *r, const struct traces_query *q, struct answer_values *a, struct err *err) {
     const struct eegring_span want = {q->from * r->every, (q->from + q->n) * r->every};
     const struct eeg_segment *segments;
@@ -302,14 +322,18 @@ static int read_values(const struct recording_entry *r, const struct traces_quer
     struct piece p = {0};
     a->bins = q->bin > 1;
     a->step = q->bin * r->every;
-    a->per_row = a->bins ? 2 * (q->n / q->bin) : q->n;
+    a->n = q->n / q->bin;
+    a->per_row = a->bins ? 2 * a->n : a->n;
     int rc = piece_open(&p, r->rows, err);
     a->uv = malloc((size_t)(a->per_row * r->rows + 1) * sizeof *a->uv);
     a->counts = calloc((size_t)(a->per_row * r->rows + 1), sizeof *a->counts);
-    if (!a->uv || !a->counts)
+    a->held = calloc((size_t)a->n + 1, sizeof *a->held);
+    if (!a->uv || !a->counts || !a->held)
         rc = err_set(err, ERR_EXHAUSTED, "out of memory for EEG");
     for (int64_t i = 0; i < a->per_row * r->rows && a->uv; i++)
         a->uv[i] = NAN;
+    for (int i = 1; i < n && rc == 0; i++)
+        hold_gap(r, segment_start(r, &segments[i]) - segment_end(r, &segments[i - 1]), segment_start(r, &segments[i]), want, a);
     for (int i = 0; i < n && rc == 0; i++)
         rc = read_segment(r, &segments[i], want, &p, a, err);
     for (int64_t i = 0; i < a->per_row * r->rows && !a->bins && rc == 0; i++)
@@ -371,7 +395,7 @@ static double start_ms(const struct eeg_start *s) {
 }
 
 static void put_recording_head(struct json_writer *w, const struct recording_entry *r, const struct traces_query *q, double scale,
-                               int64_t end) {
+                               int64_t end, const uint64_t *held) {
     const double rate = r->rate_hz / (double)r->every;
     json_put_f64(w, "rate", rate);
     json_put_f64(w, "scale", scale);
@@ -389,6 +413,7 @@ static void put_recording_head(struct json_writer *w, const struct recording_ent
     json_end(w, ']');
     json_put_f64(w, "start_ms", start_ms(&eegfile_info(r->file)->start));
     json_put_bool(w, "live", false);
+    traces_put_held(w, q, held, r->rows);
     put_recording_marks(w, r, rate);
     put_recording_p(w, r, q, rate);
 }
@@ -409,11 +434,12 @@ int recording_traces(struct recording_entry *r, const struct traces_query *query
         const double scale = find_scale(&values, r->rows);
         json_writer_init(&w, out);
         json_begin_object(&w, NULL);
-        put_recording_head(&w, r, &q, scale, end);
+        put_recording_head(&w, r, &q, scale, end, values.held);
         json_end(&w, '}');
         str_puts(out, out->len % 2 ? "\n" : " \n");
         put_values(out, &values, r->rows, scale);
     }
     free(values.uv);
+    free(values.held);
     return rc ? rc : str_ok(out) ? 0 : err_set(err, ERR_EXHAUSTED, "the answer is too long");
 }

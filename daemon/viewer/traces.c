@@ -3,10 +3,15 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "base/json.h"
 #include "eeg/frontend.h"
 
 enum { LATEST_P = 4 * TRACES_SAMPLES_S };
+
+struct scratch {
+    uint64_t held[TRACES_BINS + 1]; /* bins need not begin where the query does */
+    int16_t values[TRACES_BIN];
+};
+_Static_assert(TRACES_BINS >= TRACES_SAMPLES_S * FRONTEND_RATE_HZ, "held has room for an answer of samples");
 
 static int read_argument_number(const char *name, const char *text, int64_t low, int64_t high, int64_t *ret, struct err *err) {
     if (text && (!str_to_i64(text, ret) || *ret < low || *ret > high))
@@ -71,6 +76,25 @@ static void put_span(struct json_writer *w, const char *key, int64_t first, int6
     json_end(w, ']');
 }
 
+void traces_put_held(struct json_writer *w, const struct traces_query *q, const uint64_t *held, int rows) {
+    const int64_t n = q->n / q->bin;
+    json_begin_array(w, "held");
+    for (int64_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && held[end] == held[i];)
+            end++;
+        if (!held[i])
+            continue;
+        json_begin_array(w, NULL);
+        json_put_i64(w, NULL, q->from + i * q->bin);
+        json_put_i64(w, NULL, q->from + end * q->bin);
+        for (int row = 0; row < rows && held[i] != UINT64_MAX >> (64 - rows); row++)
+            if (held[i] >> row & 1)
+                json_put_i64(w, NULL, row);
+        json_end(w, ']');
+    }
+    json_end(w, ']');
+}
+
 static void put_marks(struct json_writer *w, const struct eegring *r) {
     static const char *const kinds[] = {
         [EEGRING_ALARM_ON] = "alarm_on", [EEGRING_ALARM_OFF] = "alarm_off", [EEGRING_EVENT] = "event"};
@@ -104,7 +128,8 @@ static void put_probabilities(struct json_writer *w, const struct eegring *r, co
     json_end(w, ']');
 }
 
-static void put_traces_head(struct json_writer *w, const struct traces_stream *s, const struct traces_query *q, int16_t *scratch) {
+static void put_traces_head(struct json_writer *w, const struct traces_stream *s, const struct traces_query *q,
+                            struct scratch *scratch) {
     const char *const *names;
     struct eegring_state state;
     const int rows = eegring_rows(s->eeg, &names);
@@ -126,17 +151,23 @@ static void put_traces_head(struct json_writer *w, const struct traces_stream *s
     json_put_i64(w, "newest_ms", state.newest_wall_ms);
     json_put_f64(w, "on", s->on);
     json_put_bool(w, "live", s->live);
+    traces_put_held(w, q, scratch->held, rows);
     put_marks(w, s->eeg);
-    put_probabilities(w, s->eeg, q, scratch);
+    put_probabilities(w, s->eeg, q, scratch->values);
 }
 
-/* The values of a row, in parts of whole bins. */
-static void put_trace(struct str *out, const struct eegring *r, int row, const struct traces_query *q, int16_t *scratch) {
+/* The values of a row, in parts of whole bins, and a bit for the row where they are held. */
+static void put_trace(struct str *out, const struct eegring *r, int row, const struct traces_query *q, struct scratch *s) {
     for (int64_t done = 0, part; done < q->n; done += part) {
         part = TRACES_BIN / q->bin * q->bin;
         part = q->n - done < part ? q->n - done : part;
-        eegring_copy(r, row, q->from + done, part, scratch);
-        traces_put_values(out, scratch, q->bin > 1 ? fold_bins(scratch, part, q->bin) : part);
+        eegring_copy(r, row, q->from + done, part, s->values);
+        for (int64_t i = 0; i < part; i++)
+            if (s->values[i] == EEGRING_HELD) {
+                s->values[i] = EEGRING_NONE;
+                s->held[(done + i) / q->bin] |= UINT64_C(1) << row;
+            }
+        traces_put_values(out, s->values, q->bin > 1 ? fold_bins(s->values, part, q->bin) : part);
     }
 }
 
@@ -145,7 +176,9 @@ int traces_of_stream(const struct traces_stream *s, const struct traces_query *q
     struct eegring_state state;
     struct json_writer w;
     const char *const *names;
-    OWNED_MEMORY int16_t *scratch = malloc(TRACES_BIN * sizeof *scratch);
+    OWNED_MEMORY struct scratch *scratch = calloc(1, sizeof *scratch);
+    OWNED(str_done) struct str values;
+    str_init(&values, TRACES_BYTES);
     if (!scratch)
         return err_set(err, ERR_EXHAUSTED, "out of memory for EEG");
     eegring_describe(s->eeg, &state);
@@ -154,13 +187,14 @@ int traces_of_stream(const struct traces_stream *s, const struct traces_query *q
     int rc = traces_fit(&q, FRONTEND_RATE_HZ, state.kept, err);
     if (rc)
         return rc;
+    const int rows = eegring_rows(s->eeg, &names);
+    for (int row = 0; row < rows; row++)
+        put_trace(&values, s->eeg, row, &q, scratch);
     json_writer_init(&w, out);
     json_begin_object(&w, NULL);
     put_traces_head(&w, s, &q, scratch);
     json_end(&w, '}');
     str_puts(out, out->len % 2 ? "\n" : " \n");
-    const int rows = eegring_rows(s->eeg, &names);
-    for (int row = 0; row < rows; row++)
-        put_trace(out, s->eeg, row, &q, scratch);
-    return str_ok(out) ? 0 : err_set(err, ERR_EXHAUSTED, "the answer is too long");
+    str_append(out, values.data, values.len);
+    return str_ok(out) && str_ok(&values) ? 0 : err_set(err, ERR_EXHAUSTED, "the answer is too long");
 }

@@ -410,6 +410,7 @@ int timeline_complete(struct timeline *t, const float *p, struct err *err) {
 
 bool timeline_done(const struct timeline *t) { return t->finished && t->n_items == 0; }
 int64_t timeline_samples(const struct timeline *t) { return t->now; }
+int64_t timeline_position(const struct timeline *t) { return frontend_position(t->frontend); }
 int64_t timeline_windows(const struct timeline *t) { return t->windows; }
 
 void timeline_mislabelled(const struct timeline *t, char *ret, size_t size) {

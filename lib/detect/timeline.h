@@ -102,8 +102,9 @@ int timeline_complete(struct timeline *t, const float *p, struct err *err);
 bool timeline_done(const struct timeline *t);
 /* The first error of an earlier call, or 0. */
 int timeline_status(const struct timeline *t, struct err *err);
-int64_t timeline_samples(const struct timeline *t); /* 256 Hz samples of file time so far */
-int64_t timeline_windows(const struct timeline *t); /* windows completed */
+int64_t timeline_samples(const struct timeline *t);  /* 256 Hz samples of file time so far */
+int64_t timeline_position(const struct timeline *t); /* source samples that came, gaps included; not of a cached recording */
+int64_t timeline_windows(const struct timeline *t);  /* windows completed */
 /* A sentence about channels that the samples so far show to be swapped, inverted or wrongly named; "" when there are none, or their
  * names cannot be checked (frontend_loops_close). */
 void timeline_mislabelled(const struct timeline *t, char *ret, size_t size);

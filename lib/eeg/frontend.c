@@ -273,6 +273,8 @@ void frontend_show(struct frontend *f, frontend_look_fn *look, void *ctx) {
     f->look_ctx = ctx;
 }
 
+int64_t frontend_position(const struct frontend *f) { return f->position + f->missing; }
+
 int frontend_sources(const struct frontend *f, const int **ret_indices) {
     if (ret_indices)
         *ret_indices = f->montage->sources;
@@ -346,7 +348,7 @@ static int drain(struct frontend *f, struct err *err) {
         if (n == 0)
             return 0;
         if (f->look)
-            f->look(f->look_ctx, f->filtered, f->lanes, n, first);
+            f->look(f->look_ctx, f->filtered, f->lanes, n, first, f->marks);
         if (!f->announced)
             dsp_cascade_settle(&f->cascade, f->filtered);
         dsp_cascade_run(&f->cascade, f->filtered, n);

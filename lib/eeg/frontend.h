@@ -90,8 +90,8 @@ typedef int frontend_sink_fn(void *ctx, const uint16_t *rows_f16, int64_t n, int
                              struct err *err);
 
 /* Is shown n rows of the montage in microvolt at 256 Hz before the filters, `stride` values apart, the first one at output index
- * `first`. */
-typedef void frontend_look_fn(void *ctx, const double *uv, int stride, int64_t n, int64_t first);
+ * `first`; held[i] is not 0 for a row made by holding over a short gap. */
+typedef void frontend_look_fn(void *ctx, const double *uv, int stride, int64_t n, int64_t first, const uint8_t *held);
 
 /* Describes the source. */
 struct frontend_source {
@@ -110,6 +110,8 @@ int frontend_new(const struct frontend_config *config, const struct frontend_sou
 void frontend_free(struct frontend *f);
 /* From now on `look` is shown the rows. */
 void frontend_show(struct frontend *f, frontend_look_fn *look, void *ctx);
+/* Source samples since file time 0 so far, gaps included. */
+int64_t frontend_position(const struct frontend *f);
 /* Index (into labels) of each source channel read, in the order frontend_push wants them. */
 int frontend_sources(const struct frontend *f, const int **ret_indices);
 /* n samples of the used channels, channel-major: uv[c][0..n). ERR_INVALID for NaN or infinity. After an error of the sink or of a

@@ -3,7 +3,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "daemon/viewer/eegring.h"
+#include "base/rng.h"
+#include "daemon/viewer/traces.h"
 #include "unit/cmocka_all.h"
 
 enum { RATE = 256, MINUTE = 60 * RATE, PATTERN = 6000 };
@@ -34,7 +35,7 @@ static void write_pattern(struct writer *w, int64_t n) {
             uv[2 * i] = w->in;
             uv[2 * i + 1] = 5;
         }
-        eegring_put(w->ring, uv, 2, part, w->at);
+        eegring_put(w->ring, uv, 2, part, w->at, NULL);
         w->at += part;
     }
 }
@@ -79,14 +80,14 @@ static void a_gap_has_no_samples_and_large_values_stay_in_range(void **state) {
     double uv[RATE];
     for (int i = 0; i < RATE; i++)
         uv[i] = i % 2 ? 1e9 : -1e9;
-    eegring_put(r, uv, 1, RATE, 1000); /* restored: it does not begin at 0 */
+    eegring_put(r, uv, 1, RATE, 1000, NULL); /* restored: it does not begin at 0 */
     assert_int_equal(one(r, 0, 1001), INT16_MAX);
-    assert_int_equal(one(r, 0, 1002), -INT16_MAX);
+    assert_int_equal(one(r, 0, 1002), EEGRING_LOWEST);
     assert_int_equal(one(r, 0, 999), EEGRING_NONE);
-    eegring_put(r, uv, 1, RATE, 2000);
+    eegring_put(r, uv, 1, RATE, 2000, NULL);
     assert_int_equal(one(r, 0, 1999), EEGRING_NONE);
     assert_int_equal(one(r, 0, 2000), 0); /* the filter begins anew */
-    eegring_put(r, uv, 1, 10, 2000 + RATE + 10 * MINUTE);
+    eegring_put(r, uv, 1, 10, 2000 + RATE + 10 * MINUTE, NULL);
     assert_int_equal(one(r, 0, 2000), EEGRING_NONE);
     assert_int_equal(one(r, 0, 2000 + RATE + 10 * MINUTE - 1), EEGRING_NONE);
     eegring_drop(r);
@@ -180,6 +181,103 @@ static void memory_is_bounded_over_all_streams(void **state) {
     eegring_unmention(a);
 }
 
+/* The rows in which each sample of a stream is held, all of them HELD_ALL, and NOT_SENT in its gaps. */
+enum { HELD_ROWS = 3, HELD_ALL = 7, NOT_SENT = 8, HELD_SAMPLES = 2 * MINUTE };
+struct held_truth {
+    uint8_t at[HELD_SAMPLES + 1000];
+};
+
+/* Rows of random length, some of whose samples are held in all rows; before them spans of some rows, which may begin later and last
+ * into the next ones; gaps. */
+static struct eegring *write_held(uint64_t seed, struct held_truth *truth) {
+    static const double uv[300 * HELD_ROWS];
+    struct eegring *r = ring_of("custom:Fp1,F3,C3");
+    struct rng rng;
+    uint8_t held[300];
+    memset(truth, 0, sizeof *truth);
+    rng_init(&rng, seed, 1, 0);
+    for (int64_t at = 0, n; at < HELD_SAMPLES; at += n) {
+        for (uint64_t gap = rng_below(&rng, 20) ? 0 : rng_below(&rng, 200); gap > 0; gap--)
+            truth->at[at++] = NOT_SENT;
+        if (!rng_below(&rng, 3)) {
+            const int64_t first = at + (int64_t)rng_below(&rng, 300), end = first + 1 + (int64_t)rng_below(&rng, 300);
+            const uint64_t rows = 1 + rng_below(&rng, HELD_ALL);
+            assert_true(eegring_hold_rows(r, rows, first, end));
+            for (int64_t i = first; i < end && i < HELD_SAMPLES; i++)
+                truth->at[i] |= (uint8_t)rows;
+        }
+        n = 1 + (int64_t)rng_below(&rng, 300);
+        n = n < HELD_SAMPLES - at ? n : HELD_SAMPLES - at;
+        for (int64_t i = 0; i < n; i++) {
+            held[i] = rng_below(&rng, 50) ? i && held[i - 1] : !(i && held[i - 1]);
+            truth->at[at + i] |= held[i] ? HELD_ALL : 0;
+        }
+        if (n > 0)
+            eegring_put(r, uv, HELD_ROWS, n, at, held);
+    }
+    return r;
+}
+
+/* Rows in which a bin is held, read out of the spans of an answer. */
+static unsigned answered(const struct json *spans, int64_t first) {
+    unsigned rows = 0;
+    for (size_t k = 0; k < json_count(spans); k++) {
+        const struct json *span = json_at(spans, k);
+        if (json_i64(json_at(span, 0), 0) > first || json_i64(json_at(span, 1), 0) <= first)
+            continue;
+        assert_int_equal(rows, 0); /* spans do not overlap */
+        rows = json_count(span) == 2 ? HELD_ALL : 0;
+        for (size_t i = 2; i < json_count(span); i++)
+            rows |= 1U << json_i64(json_at(span, i), 0);
+    }
+    return rows;
+}
+
+static void check_answer(const struct eegring *r, struct traces_query q, const struct held_truth *truth) {
+    const struct traces_stream stream = {.eeg = r};
+    struct eegring_state s;
+    struct json *head = NULL;
+    struct str out;
+    eegring_describe(r, &s);
+    str_init(&out, TRACES_BYTES);
+    assert_int_equal(traces_of_stream(&stream, &q, &out, NULL), 0);
+    const char *end = memchr(out.data, '\n', out.len);
+    assert_int_equal(json_parse(out.data, (size_t)(end - out.data), "head", &head, NULL), 0);
+    const int16_t *values = (const int16_t *)(end + 1);
+    const int64_t from = json_i64(json_get(head, "from"), 0), n = json_i64(json_get(head, "n"), 0) / q.bin;
+    assert_int_equal((out.data + out.len - (end + 1)) / 2, n * HELD_ROWS * (q.bin > 1 ? 2 : 1));
+    for (int64_t k = 0; k < n; k++) {
+        unsigned rows = 0, measured = 0;
+        for (int64_t i = from + k * q.bin; i < from + (k + 1) * q.bin && i < s.kept.end; i++)
+            if (i >= s.kept.first && !(truth->at[i] & NOT_SENT)) {
+                rows |= truth->at[i];
+                measured |= HELD_ALL & ~truth->at[i];
+            }
+        assert_int_equal(answered(json_get(head, "held"), from + k * q.bin), rows);
+        for (int row = 0; row < HELD_ROWS; row++)
+            assert_int_equal(values[(row * n + k) * (q.bin > 1 ? 2 : 1)], measured >> row & 1 ? 0 : EEGRING_NONE);
+    }
+    json_free(head);
+    str_done(&out);
+}
+
+static void held_samples_are_told_from_measured_ones(void **state) {
+    (void)state;
+    static struct held_truth truth;
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        struct eegring *r = write_held(seed, &truth);
+        struct traces_query q = {.from = HELD_SAMPLES - MINUTE - 100 + (int64_t)seed * 37, .n = 15 * RATE, .bin = 1};
+        struct eegring_state s;
+        eegring_describe(r, &s);
+        for (int row = 0; row < HELD_ROWS; row++)
+            for (int64_t i = s.kept.first; i < s.kept.end; i++)
+                assert_int_equal(one(r, row, i), truth.at[i] & NOT_SENT ? EEGRING_NONE : truth.at[i] >> row & 1 ? EEGRING_HELD : 0);
+        check_answer(r, q, &truth);
+        check_answer(r, (struct traces_query){.from = -1, .n = MINUTE, .bin = 1 + 11 * (int64_t)seed}, &truth);
+        eegring_drop(r);
+    }
+}
+
 static atomic_bool ended;
 
 static void *read_on(void *ctx) {
@@ -218,6 +316,7 @@ static void a_reader_never_gets_samples_of_another_lap(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_keeps_the_newest_minute),
+        cmocka_unit_test(held_samples_are_told_from_measured_ones),
         cmocka_unit_test(a_gap_has_no_samples_and_large_values_stay_in_range),
         cmocka_unit_test(probabilities_are_the_highest_of_each_step),
         cmocka_unit_test(the_minutes_of_the_newest_alarms_stay),

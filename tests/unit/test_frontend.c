@@ -19,7 +19,7 @@ enum { MAX_ROWS = 200000, CHANNELS = 19 };
 struct heard {
     int channels;
     int64_t rows, first[MAX_ROWS];
-    bool start[MAX_ROWS], held[MAX_ROWS];
+    bool start[MAX_ROWS], held[MAX_ROWS], looked[MAX_ROWS]; /* looked: held, by who looks at them first */
     uint16_t *values;
     int answer; /* what the sink returns */
 };
@@ -37,6 +37,14 @@ static int hear(void *ctx, const uint16_t *rows_f16, int64_t n, int64_t first, b
     }
     h->rows += n;
     return 0;
+}
+
+static void look(void *ctx, const double *uv, int stride, int64_t n, int64_t first, const uint8_t *held) {
+    struct heard *h = ctx;
+    (void)uv;
+    (void)stride;
+    for (int64_t i = 0; i < n && first + i < MAX_ROWS; i++)
+        h->looked[first + i] = held[i];
 }
 
 static struct heard *new_heard(int channels) {
@@ -59,6 +67,7 @@ static struct frontend *open_frontend(double rate, struct heard *h) {
     struct err err = {0};
     if (frontend_new(&config, &(struct frontend_source){fixture_referential, CHANNELS, rate}, hear, h, &f, NULL, &err))
         fail_msg("%s", err.message);
+    frontend_show(f, look, h);
     return f;
 }
 
@@ -123,6 +132,7 @@ static void short_gaps_are_held_and_flagged_long_ones_end_the_segment(void **sta
             assert_int_equal(h->first[i], i < 20 * 256 ? i : i + 5 * 256);
             assert_int_equal(h->start[i], i == 0 || i == 20 * 256);
             assert_int_equal(h->held[i], i >= 10 * 256 && i < 11 * 256);
+            assert_int_equal(h->looked[h->first[i]], h->held[i]);
         }
         free_heard(h);
     }

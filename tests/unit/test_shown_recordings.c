@@ -9,8 +9,8 @@
 
 enum { RATE = 100, RECORDS = 20, SIGNALS = 3 };
 
-/* An EDF+D file of 1 s records: two voltages, annotations, a gap of 5 s after record 9. */
-static void write_edf(const char *path, int rate) {
+/* An EDF+D file of 1 s records: two voltages, annotations, a gap after record 9. */
+static void write_edf(const char *path, int rate, double gap_s) {
     const struct written_signal signals[SIGNALS] = {{.label = "EEG Fp1-REF", .samples = rate},
                                                     {.label = "ECG", .samples = rate},
                                                     {.label = "EDF Annotations",
@@ -18,11 +18,11 @@ static void write_edf(const char *path, int rate) {
                                                      .tal = "+3\x15"
                                                             "2\x14"
                                                             "spikes\x14@"}};
-    static char texts[RECORDS][8];
+    static char texts[RECORDS][16];
     const char *keepers[RECORDS];
     struct str out;
     for (int i = 0; i < RECORDS; i++) {
-        str_format(texts[i], sizeof texts[i], "+%d", i < 10 ? i : i + 5);
+        str_format(texts[i], sizeof texts[i], "+%g", i < 10 ? i : i + gap_s);
         keepers[i] = texts[i];
     }
     const struct written_file f = {
@@ -85,6 +85,24 @@ static double value_uv(const struct parsed *p, int row, int64_t at) {
     return units == EEGRING_NONE ? NAN : units * p->scale;
 }
 
+/* "[[2,4],[7,8,0]]" */
+static void check_held(const struct parsed *p, const char *wanted) {
+    const struct json *held = json_get(p->head, "held");
+    struct str text;
+    str_init(&text, 1000);
+    str_puts(&text, "[");
+    for (size_t i = 0; i < json_count(held); i++)
+        for (size_t k = 0, n = json_count(json_at(held, i)); k < n; k++)
+            str_printf(&text, "%s%lld%s",
+                       k   ? ","
+                       : i ? ",["
+                           : "[",
+                       (long long)json_i64(json_at(json_at(held, i), k), -1), k + 1 < n ? "" : "]");
+    str_puts(&text, "]");
+    assert_string_equal(str_cstr(&text), wanted);
+    str_done(&text);
+}
+
 static void samples_gaps_and_marks_are_those_of_the_file(void **state) {
     const char *path = in_dir(state, "a.edf");
     const struct recording_mark mark = {.onset_s = 1, .end_s = 2.5, .text = "ward 0.9"};
@@ -92,13 +110,14 @@ static void samples_gaps_and_marks_are_those_of_the_file(void **state) {
     struct recordings *all = recordings_new();
     struct parsed got;
     double mean = 0;
-    write_edf(path, RATE);
+    write_edf(path, RATE, 5);
     const struct recording_request request = {.marks = &mark, .n_marks = 1, .p = p, .n_p = sizeof p, .p_step_s = 1};
     struct recording_entry *r = shown(all, path, &request);
     for (int i = 0; i < 10 * RATE; i++)
         mean += sample_uv(0, RATE, i) / (10 * RATE);
     ask(r, (struct traces_query){.from = 900, .n = 700, .bin = 1}, &got);
     assert_int_equal(got.n, 700);
+    check_held(&got, "[]"); /* 5 s are not bridged */
     assert_int_equal(json_count(json_get(got.head, "rows")), 2);
     assert_string_equal(json_str(json_at(json_get(got.head, "rows"), 0), ""), "Fp1");
     assert_int_equal(json_i64(json_at(json_get(got.head, "kept"), 1), 0), 2500);
@@ -137,7 +156,7 @@ static void high_rates_are_shown_as_means(void **state) {
     const char *path = in_dir(state, "fast.edf");
     struct recordings *all = recordings_new();
     struct parsed got;
-    write_edf(path, 2000);
+    write_edf(path, 2000, 5);
     struct recording_entry *r = shown(all, path, NULL);
     ask(r, (struct traces_query){.from = 10, .n = 20, .bin = 1}, &got);
     assert_float_equal(json_f64(json_get(got.head, "rate"), 0), 500, 0);
@@ -156,7 +175,7 @@ static void a_mean_beside_a_gap_is_of_the_samples_that_are_there(void **state) {
     const char *path = in_dir(state, "odd.edf");
     struct recordings *all = recordings_new();
     struct parsed got;
-    write_edf(path, 999);
+    write_edf(path, 999, 5);
     struct recording_entry *r = shown(all, path, NULL);
     ask(r, (struct traces_query){.from = 15 * 999 / 2 - 1, .n = 3, .bin = 1}, &got);
     assert_true(isnan(value_uv(&got, 0, 0)));
@@ -167,21 +186,51 @@ static void a_mean_beside_a_gap_is_of_the_samples_that_are_there(void **state) {
     recordings_free(all);
 }
 
+static void short_gaps_are_held_as_a_stream_holds_them(void **state) {
+    static const struct {
+        int rate;
+        double gap_s;
+        struct traces_query q;
+        const char *held;
+    } cases[] = {{RATE, 2, {.from = 900, .n = 700, .bin = 1}, "[[1000,1200]]"},
+                 {RATE, 2.01, {.from = 900, .n = 700, .bin = 1}, "[]"},
+                 {RATE, 2, {.from = 1100, .n = 50, .bin = 1}, "[[1100,1150]]"},
+                 {RATE, 1.5, {.from = 0, .n = 2000, .bin = 400}, "[[800,1200]]"},
+                 {RATE, 0.1, {.from = 0, .n = 2000, .bin = 7}, "[[994,1015]]"},
+                 {999, 1, {.from = 4950, .n = 900, .bin = 1}, "[[4995,5495]]"}}; /* the last value has one sample of the gap */
+    const char *path = in_dir(state, "a.edf");
+    struct recordings *all = recordings_new();
+    struct parsed got;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_edf(path, cases[i].rate, cases[i].gap_s);
+        struct recording_entry *r = shown(all, path, NULL);
+        ask(r, cases[i].q, &got);
+        check_held(&got, cases[i].held);
+        parsed_done(&got);
+        recording_drop(r);
+        recordings_free(all);
+        all = recordings_new();
+    }
+    recordings_free(all);
+}
+
 static void samples_that_are_no_number_are_missing_and_no_others(void **state) {
     static const char header[] = "Brain Vision Data Exchange Header File Version 1.0\n[Common Infos]\nDataFile=f.eeg\n"
-                                 "DataFormat=BINARY\nDataOrientation=MULTIPLEXED\nNumberOfChannels=1\nSamplingInterval=10000\n"
-                                 "[Binary Infos]\nBinaryFormat=IEEE_FLOAT_32\n[Channel Infos]\nCh1=Fp1,,1,\302\265V\n";
-    float samples[15 * RATE];
+                                 "DataFormat=BINARY\nDataOrientation=MULTIPLEXED\nNumberOfChannels=2\nSamplingInterval=10000\n"
+                                 "[Binary Infos]\nBinaryFormat=IEEE_FLOAT_32\n[Channel Infos]\nCh1=Fp1,,1,\302\265V\n"
+                                 "Ch2=F3,,1,\302\265V\n";
+    float samples[15 * RATE][2];
     struct recordings *all = recordings_new();
     struct parsed got;
     for (int i = 0; i < 15 * RATE; i++)
-        samples[i] = i == 3 ? NAN : i == 1200 ? INFINITY : i % 2 ? 7 : 5;
+        samples[i][0] = i == 3 ? NAN : i == 1200 ? INFINITY : i % 2 ? 7 : 5, samples[i][1] = i >= 1200 && i < 1300 ? NAN : 0;
     put_file(in_dir(state, "f.eeg"), samples, sizeof samples);
     const char *path = in_dir(state, "f.vhdr");
     put_file(path, header, strlen(header));
     struct recording_entry *r = shown(all, path, NULL);
     ask(r, (struct traces_query){.from = 0, .n = 15 * RATE, .bin = 1}, &got);
     assert_float_equal(got.scale, EEGRING_UV, 1e-9);
+    check_held(&got, "[[3,4,0],[1200,1201],[1201,1300,1]]");
     for (int i = 0; i < 15 * RATE; i++)
         if (i == 3 || i == 1200)
             assert_true(isnan(value_uv(&got, 0, i)));
@@ -211,7 +260,7 @@ static void what_cannot_be_shown_is_an_error_and_the_oldest_goes(void **state) {
     str_init(&out, TRACES_BYTES);
     const struct traces_query few = {.from = 0, .n = 10, .bin = 1}, many = {.from = 0, .n = 10000, .bin = 1};
     assert_int_equal(recording_traces(held, &few, NULL, &out, &err), ERR_NOT_FOUND); /* held without the table, and not there */
-    write_edf(path, RATE);
+    write_edf(path, RATE, 5);
     assert_int_equal(recording_traces(held, &many, NULL, &out, &err), ERR_INVALID);
     str_clear(&out);
     const atomic_bool gone = true;
@@ -231,6 +280,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(samples_gaps_and_marks_are_those_of_the_file, temp_dir_make, temp_dir_remove),
         cmocka_unit_test_setup_teardown(high_rates_are_shown_as_means, temp_dir_make, temp_dir_remove),
         cmocka_unit_test_setup_teardown(a_mean_beside_a_gap_is_of_the_samples_that_are_there, temp_dir_make, temp_dir_remove),
+        cmocka_unit_test_setup_teardown(short_gaps_are_held_as_a_stream_holds_them, temp_dir_make, temp_dir_remove),
         cmocka_unit_test_setup_teardown(samples_that_are_no_number_are_missing_and_no_others, temp_dir_make, temp_dir_remove),
         cmocka_unit_test_setup_teardown(what_cannot_be_shown_is_an_error_and_the_oldest_goes, temp_dir_make, temp_dir_remove),
     };
