@@ -1,5 +1,6 @@
 """Beds whose signal a test decides: streams of made-up EEG over gRPC, in real time after a first burst, with a seizure on demand."""
 import json
+import os
 import threading
 import time
 
@@ -18,6 +19,34 @@ def traces(body):
     head = json.loads(head)
     uv = numpy.frombuffer(values, "<i2").reshape(len(head["rows"]), -1)
     return head, numpy.where(uv == -32768, numpy.nan, uv * head["scale"])
+
+
+def held(head):
+    """Of an answer for the viewer: which samples or bins of which rows were held (rows, n)."""
+    at = numpy.zeros((len(head["rows"]), head["n"] // head["bin"]), bool)
+    for first, end, *rows in head["held"]:
+        at[rows or slice(None), (first - head["from"]) // head["bin"]:(end - head["from"]) // head["bin"]] = True
+    return at
+
+
+def write_holes(stem):
+    """A BrainVision recording of 20 s that lacks 0.5 s, 2 s and 3.5 s of all channels, 1.4 s of C3 and a sample of O2."""
+    rng, n = numpy.random.default_rng(3), 14 * RATE
+    uv = (rng.normal(0, 12, (len(LABELS), n)) + 15 * numpy.sin(2 * numpy.pi * 9.5 * numpy.arange(n) / RATE)).astype("<f4")
+    uv[LABELS.index("C3"), 5 * RATE:6 * RATE + 100] = numpy.nan
+    uv[LABELS.index("O2"), RATE + 7] = numpy.inf
+    uv.T.tofile(f"{stem}.eeg")
+    marks, late_s = "", 0
+    for i, (at, gap_s) in enumerate(((0, 0), (3 * RATE, 0.5), (6 * RATE + 11, 2), (8 * RATE, 3.5)), 1):
+        late_s += gap_s
+        marks += f"Mk{i}=New Segment,,{at + 1},1,0,20260131120{round((at / RATE + late_s) * 1e6):09d}\n"
+    with open(f"{stem}.vmrk", "w", encoding="utf-8") as f:
+        f.write("Brain Vision Data Exchange Marker File, Version 1.0\n[Marker Infos]\n" + marks)
+    with open(f"{stem}.vhdr", "w", encoding="utf-8") as f:
+        f.write(f"Brain Vision Data Exchange Header File Version 1.0\n[Common Infos]\nDataFile={os.path.basename(stem)}.eeg\nMarkerFile={os.path.basename(stem)}.vmrk\n"
+                f"DataFormat=BINARY\nDataOrientation=MULTIPLEXED\nNumberOfChannels={len(LABELS)}\nSamplingInterval={1e6 / RATE:g}\n[Binary Infos]\n"
+                "BinaryFormat=IEEE_FLOAT_32\n[Channel Infos]\n" + "".join(f"Ch{i}={name},,1,\u00b5V\n" for i, name in enumerate(LABELS, 1)))
+    return f"{stem}.vhdr"
 
 
 class Bed:

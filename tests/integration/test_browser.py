@@ -14,10 +14,12 @@ import subprocess
 import sys
 import time
 
+import numpy
+
 from chromium import Chromium
 from daemon import BIN, MINI, PATIENCE, SOURCE, make_corpus, temporary
 from npm import npm_modules, skip
-from page_beds import Bed
+from page_beds import Bed, held, traces, write_holes
 from secured import Secured
 from test_alarm_hooks import script
 from test_answers import Ward, rows, steps
@@ -34,13 +36,17 @@ class Pages:
     def __init__(self, browser, d):
         self.browser, self.d, self.base = browser, d, f"http://127.0.0.1:{d.port}"
 
-    def ask(self, path, method="GET", **headers):
+    def get(self, path, method="GET", **headers):
         c = http.client.HTTPConnection("127.0.0.1", self.d.port, timeout=PATIENCE)
         c.request(method, path, headers={"Accept": "text/html", **headers})
         answer = c.getresponse()
-        body = answer.read().decode()
+        body = answer.read()
         c.close()
         return answer.status, dict(answer.getheaders()), body
+
+    def ask(self, path, method="GET", **headers):
+        status, headers, body = self.get(path, method, **headers)
+        return status, headers, body.decode()
 
     def keep(self, path, name):
         status, _, body = self.ask(path)
@@ -402,6 +408,9 @@ def check_answers(p, tmp):
 def check_recording(p, tmp):
     """The events of a model over a recording: the page goes from one to the next."""
     browser, viewer = p.browser, "document.getElementById('eeg').viewer"
+    holes = write_holes(f"{tmp}/holes")
+    playback = subprocess.Popen([f"{BIN}/brrctl", "stream", holes, "--model", "line_length", "--realtime", "8", "--as-live", "--client", "holes"],
+                                env=p.d.env, stdout=subprocess.DEVNULL)
     code, url, err = p.d.ctl("view", f"{tmp}/eeg/sub-01/sub-01_run-01_eeg.edf", "--model", "line_length")
     assert code == 0, err
     assert p.keep(url.strip().removeprefix(p.base), "recording") == 200
@@ -426,6 +435,43 @@ def check_recording(p, tmp):
     assert code == 0 and "the page shows 1024 marks at most; 76 are left out" in err, err
     code, _, err = p.d.ctl("view", f"{SOURCE}/README.md")
     assert code == 1 and "README.md" in err, err
+    check_held(p, holes, playback)
+
+
+def check_held(p, recording, playback):
+    """Samples that were not measured are hatched, in the EEG of a stream where they are in that of its recording."""
+    browser, viewer = p.browser, "document.getElementById('eeg').viewer"
+    code, url, err = p.d.ctl("view", recording)
+    assert code == 0 and playback.wait(timeout=PATIENCE) == 0, err
+    browser.open(p.base + "/streams")
+    browser.wait("[...document.querySelectorAll('.tile h2')].some(h => h.textContent === 'holes')")
+    stream = browser.run("[...document.querySelectorAll('.tile')].find(t => t.querySelector('h2').textContent === 'holes').id.slice(2)")
+    for query in ("from=0&n=3840", "from=3840&n=3840", "from=0&n=5000&bin=50"):
+        bed, file = (traces(p.get(f"{path}/eeg?{query}")[2]) for path in (f"/streams/{stream}", url.strip().removeprefix(p.base)))
+        rows, wanted = bed[0]["rows"], dict(zip(file[0]["rows"], held(file[0])))
+        assert all((shown == wanted[a] | wanted[b]).all() for (a, b), shown in zip((row.split("-") for row in rows), held(bed[0]))), (query, bed[0]["held"], file[0]["held"])
+        if "bin" not in query:
+            assert numpy.isnan(bed[1][held(bed[0])]).all() and numpy.isnan(file[1][held(file[0])]).all()
+        if query == "from=0&n=3840":
+            assert [span[:2] for span in file[0]["held"]] == [[263, 264], [768, 896], [1408, 1675], [1675, 2187], [2187, 2276]], file[0]["held"]
+    for path in (f"{p.base}/streams/{stream}", url.strip()):
+        browser.open(path)
+        browser.wait(f"{viewer}.head")
+        browser.run(f"{viewer}.choose('seconds', 15), {viewer}.go(15 * 256)")
+        browser.wait(f"{viewer}.missing(0, 15 * 256) < 0 && {viewer}.said.textContent.endsWith('Hatched: held, not measured.')")
+        assert browser.run(f"{viewer}.canvas.getAttribute('aria-label').endsWith('held, not measured.')")
+        chain = browser.run(f"{viewer}.traces().findIndex(t => t[0] === 'F3-C3')")
+        places = [(0, 2), (0, 3.1), (0, 5.8), (chain, 5.8), (0, 7.5), (chain, 9), (0, 11.5)]
+        shares = browser.run(f"""(v => {{ let x; v.layers.push((c, at) => x = at.x); v.draw(); v.layers.pop();
+            const copy = new OffscreenCanvas(v.canvas.width, v.canvas.height).getContext('2d', {{willReadFrequently: true}}); copy.drawImage(v.canvas, 0, 0);
+            return {json.dumps(places)}.map(([row, s]) => {{ const d = copy.getImageData(x(s * 256), row * v.plan.row + 2, 12, v.plan.row - 4).data, n = d.length / 4;
+                let k = 0; for (let i = 0; i < n; i++) k += '#' + [0, 1, 2].map(c => d[4 * i + c].toString(16).padStart(2, '0')).join('') === v.colours.line;
+                return k / n; }}); }})({viewer})""")
+        assert [share > 0.3 for share in shares] == [False, True, False, True, True, False, False], (path, places, shares)
+        browser.run(f"{viewer}.choose('seconds', 120)")
+        browser.wait(f"{viewer}.bins && {viewer}.plan.holds")
+        browser.run("localStorage.removeItem('eeg')")
+    browser.screenshot(f"{SHOTS}/held.png")
 
 
 def check_many(p):

@@ -229,7 +229,7 @@
             const size = Math.round(this.rate());
             let block = this.blocks.get(number);
             if (block) return block;
-            block = {have: 0, uv: this.head.rows.map(() => new Float32Array(size).fill(NaN))};
+            block = {have: 0, held: [], uv: this.head.rows.map(() => new Float32Array(size).fill(NaN))};
             this.blocks.set(number, block);
             if (this.blocks.size > BLOCKS) this.blocks.delete(this.blocks.keys().next().value);
             return block;
@@ -254,6 +254,7 @@
                         const v = values[row * head.n + i - head.from];
                         block.uv[row][i - base] = v === NONE ? NaN : v * head.scale;
                     }
+                block.held.push(...head.held.filter(([from, to]) => from < last && to > first));
                 block.have = Math.max(block.have, last - base);
             }
         }
@@ -304,7 +305,7 @@
             this.head = head;
             for (let i = 0; i < head.p.length; i++) if (head.p[i] >= 0) this.probabilities.set(head.p_first / head.p_step + i, head.p[i] / 1000);
             if (this.probabilities.size > 100000) this.probabilities.clear();
-            if (q.bin > 1) this.bins = {key: q.key, from: head.from, n: head.n, bin: head.bin, values: little};
+            if (q.bin > 1) this.bins = {key: q.key, from: head.from, n: head.n, bin: head.bin, held: head.held, values: little};
             else if (q.n) this.keep(q.from, head, little);
             if (before) return;
             this.begin();
@@ -357,9 +358,16 @@
         }
 
         average(rows) {
-            const used = rows.filter((row, i) => ELECTRODE.test(this.head.rows[i])), mean = new Float32Array(rows[0].length);
-            for (const row of used) for (let i = 0; i < mean.length; i++) mean[i] += row[i] / used.length;
-            return mean;
+            const sum = new Float32Array(rows[0].length), n = new Float32Array(sum.length);
+            for (const row of rows.filter((_, i) => ELECTRODE.test(this.head.rows[i]))) for (let i = 0; i < sum.length; i++) if (!isNaN(row[i])) sum[i] += row[i], n[i]++;
+            return sum.map((x, i) => x / n[i]);
+        }
+
+        /* Spans within [from, to) that were held, not measured: [first, end, rows…], without rows those of all. */
+        held(from, to) {
+            const size = Math.round(this.rate()), spans = this.binned() ? this.bins ? this.bins.held : [] : [];
+            if (!this.binned()) for (let number = Math.floor(from / size); number * size < to; number++) spans.push(...(this.blocks.get(number) || {held: []}).held);
+            return spans.filter((span) => span[0] < to && span[1] > from);
         }
 
         /* What is drawn where: pages of [from, to) whose first sample stands at `left`. A sweep writes over the page before. */
@@ -388,7 +396,8 @@
             c.fillRect(0, 0, wide, high);
             c.font = '11px system-ui, "DejaVu Sans", sans-serif';
             c.textBaseline = 'middle';
-            this.plan = {row, wide, high, body: traces.length * row, scale: this.width() / this.length()};
+            this.plan = {row, wide, high, body: traces.length * row, scale: this.width() / this.length(), holds: false};
+            this.hatch = this.makeHatch(c, dense);
             for (const part of this.parts()) this.drawPart(c, part, traces);
             this.drawLabels(c, traces);
             this.say();
@@ -410,6 +419,7 @@
             c.beginPath();
             c.rect(LABEL, 0, this.plan.wide, this.plan.body);
             c.clip();
+            this.drawHeld(c, part, traces, x);
             if (this.binned()) this.drawBins(c, traces, x);
             else this.drawTraces(c, part, traces, x);
             c.restore();
@@ -417,6 +427,35 @@
             this.drawProbability(c, part, x);
             for (const layer of this.layers) layer(c, {x, top: 0, bottom: this.plan.body, from: part.from, to: part.to});
             c.restore();
+        }
+
+        makeHatch(c, dense) {
+            const size = Math.round(6 * dense), tile = make('canvas', {width: size, height: size}), t = tile.getContext('2d');
+            t.fillStyle = this.colours.line;
+            t.fillRect(0, 0, size, size);
+            t.strokeStyle = this.colours.soft;
+            t.lineWidth = dense;
+            for (const at of [-size, 0, size]) t.moveTo(at - 1, size + 1), t.lineTo(at + size + 1, -1);
+            t.stroke();
+            const pattern = c.createPattern(tile, 'repeat');
+            pattern.setTransform(new DOMMatrix().scale(1 / dense));
+            return pattern;
+        }
+
+        /* Hatches each pixel of a trace that has held samples: those of the trace itself, or of what is taken from it. */
+        drawHeld(c, part, traces, x) {
+            const spans = this.held(part.from, part.to);
+            c.beginPath();
+            traces.forEach(([, plus, minus], k) => {
+                for (const [first, end, ...rows] of spans) {
+                    if (rows.length && !rows.includes(plus) && !rows.includes(minus)) continue;
+                    const left = Math.floor(x(first));
+                    c.rect(left, k * this.plan.row, Math.ceil(x(end)) - left, this.plan.row);
+                    this.plan.holds = true;
+                }
+            });
+            c.fillStyle = this.hatch;
+            c.fill();
         }
 
         drawGrid(c, part, x) {
@@ -545,6 +584,11 @@
             });
             c.fillStyle = this.colours.soft;
             c.fillText('probability', 2, this.plan.body + AXIS + TRACK / 2 - 3, LABEL - 4);
+            if (this.plan.holds) {
+                c.fillText('held', 16, this.plan.body + AXIS / 2, LABEL - 18);
+                c.fillStyle = this.hatch;
+                c.fillRect(2, this.plan.body + 4, 11, AXIS - 8);
+            }
             c.strokeStyle = c.fillStyle = this.colours.ink; /* the scale: a row in height, a second in width where there is room */
             const right = this.plan.wide - 6, bottom = this.plan.body - 6, text = this.view.gain + ' µV';
             c.lineWidth = 2;
@@ -560,9 +604,9 @@
         }
 
         say() {
-            const h = this.head, from = this.right() - this.length(), gone = this.right() <= this.first() || (this.end !== null && !this.binned() && this.missing(from, this.right()) < 0 && this.empty(from));
+            const h = this.head, from = this.right() - this.length(), gone = this.right() <= this.first() || (this.end !== null && !this.plan.holds && !this.binned() && this.missing(from, this.right()) < 0 && this.empty(from));
             const text = this.problem || (gone ? 'The EEG of this time is no longer kept.' : this.clock(Math.max(0, from)) + ' to ' + this.clock(this.right()) + (this.end === null && h.live ? ', live' : '') +
-                (this.binned() ? '. Lowest and highest values, as recorded and without filters.' : '. Negative is up.'));
+                (this.binned() ? '. Lowest and highest values, as recorded and without filters.' : '. Negative is up.') + (this.plan.holds ? ' Hatched: held, not measured.' : ''));
             if (this.said.textContent !== text) this.said.textContent = text;
             this.live.setAttribute('aria-pressed', this.end === null);
             this.box.dataset.newest = h.kept[1];
