@@ -68,7 +68,7 @@ class Machine:
 
     def __call__(self, script):
         began = time.monotonic()
-        said = self.root("bash", "-c", f'cd /src && export PATH=/src/build/bin:$PATH && unset "${{!BRR_@}}" && {script}')
+        said = self.root("bash", "-c", f'cd /src && export HOME=/root PATH=/src/build/bin:$PATH && unset "${{!BRR_@}}" && {script}')
         print(f"{self.root.dir[-5:]} {script[:60]}: {time.monotonic() - began:.0f} s, {said.strip().splitlines()[-1] if said.strip() else ''}", flush=True)
         return said
 
@@ -91,7 +91,8 @@ def first_commands():
     chapter = re.search(r"^## The first ten minutes\n(.*?)^## ", text(f"{SOURCE}/README.md"), re.M | re.S)[1]
     lines = [line[4:] for line in re.findall(r"^    .*$", chapter, re.M)]
     assert lines[0].startswith("./dev build") and len(lines) > 3, lines
-    return "set -e; " + "\n".join(re.sub(r"& *#.*$|&$", "& daemon=$!", line) for line in lines) + "\nkill $daemon; wait $daemon"
+    up = "& daemon=$!; until brrctl version; do kill -0 $daemon; sleep 0.1; done"
+    return "set -e; " + "\n".join(re.sub(r"& *#.*$|&$", up, line) for line in lines) + "\nkill $daemon; wait $daemon"
 
 
 def check_bare_machines(tmp):
