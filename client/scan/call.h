@@ -29,3 +29,18 @@ struct tensor scan_call_heads(struct scan_call *c, const char *name, const struc
 /* Between the two the thread is the stream's. enter: 0 when the op can run. */
 int scan_call_enter(struct scan_call *c, struct brr_scan_workspace *workspace);
 int scan_call_leave(struct scan_call *c, int rc);
+
+/* A function of the library, whose structure of arguments has its name, begins with SCAN_CALL: `c` is the call, `a` its arguments
+ * as this version knows them. A backward pass goes on with SCAN_FORWARD: `f` is what the forward pass was called with. T and F are
+ * tensors of these, named as their members. SCAN_RUN calls the op with the arguments `op`, and returns. */
+#define SCAN_CALL(name)                                                                                                            \
+    struct scan_call call, *c = &call;                                                                                             \
+    struct name known, *a = &known;                                                                                                \
+    scan_call_begin(c, #name, scan, err);                                                                                          \
+    scan_call_arguments(c, args, &known, sizeof known)
+#define SCAN_FORWARD(name)                                                                                                         \
+    struct name forward, *f = &forward;                                                                                            \
+    scan_call_arguments(c, known.forward, &forward, sizeof forward)
+#define T(member, rank)          scan_call_tensor(c, #member, &a->member, rank)
+#define F(member, rank)          scan_call_tensor(c, #member, &f->member, rank)
+#define SCAN_RUN(function, room) return scan_call_leave(c, scan_call_enter(c, room) ? 0 : function(c->stream, &op, &c->err))

@@ -1,8 +1,6 @@
 /* The selective scans of brr_scan.h. */
 #include "client/scan/call.h"
 
-#define T(member, rank) scan_call_tensor(c, #member, &a->member, rank)
-
 static struct scan1_args selective_of(struct scan_call *c, const struct brr_scan_selective *a) {
     return (struct scan1_args){
         .u = T(u, 3),
@@ -27,23 +25,16 @@ static struct scan1_args selective_of(struct scan_call *c, const struct brr_scan
 }
 
 int brr_scan_selective(brr_scan *scan, const struct brr_scan_selective *args, struct brr_scan_error *err) {
-    struct scan_call call, *c = &call;
-    struct brr_scan_selective known;
-    scan_call_begin(c, "brr_scan_selective", scan, err);
-    scan_call_arguments(c, args, &known, sizeof known);
-    struct scan1_args op = selective_of(c, &known);
-    return scan_call_leave(c, scan_call_enter(c, known.workspace) ? 0 : op_scan1(c->stream, &op, &c->err));
+    SCAN_CALL(brr_scan_selective);
+    struct scan1_args op = selective_of(c, a);
+    SCAN_RUN(op_scan1, a->workspace);
 }
 
 int brr_scan_selective_backward(brr_scan *scan, const struct brr_scan_selective_backward *args, struct brr_scan_error *err) {
-    struct scan_call call, *c = &call;
-    struct brr_scan_selective_backward known, *a = &known;
-    struct brr_scan_selective forward;
-    scan_call_begin(c, "brr_scan_selective_backward", scan, err);
-    scan_call_arguments(c, args, &known, sizeof known);
-    scan_call_arguments(c, known.forward, &forward, sizeof forward);
+    SCAN_CALL(brr_scan_selective_backward);
+    SCAN_FORWARD(brr_scan_selective);
     struct scan1_backward_args op = {
-        .fwd = selective_of(c, &forward),
+        .fwd = selective_of(c, f),
         .dout = T(dout, 3),
         .dhT = T(dhT, 3),
         .du = T(du, 3),
@@ -56,7 +47,7 @@ int brr_scan_selective_backward(brr_scan *scan, const struct brr_scan_selective_
         .dz = T(dz, 3),
         .dh0 = T(dh0, 3),
     };
-    return scan_call_leave(c, scan_call_enter(c, forward.workspace) ? 0 : op_scan1_backward(c->stream, &op, &c->err));
+    SCAN_RUN(op_scan1_backward, f->workspace);
 }
 
 /* Heads and groups are dimensions here, numbers in the op, whose channels lie side by side. */
@@ -87,25 +78,18 @@ static struct ssd_args ssd_of(struct scan_call *c, const struct brr_scan_ssd *a)
 }
 
 int brr_scan_ssd(brr_scan *scan, const struct brr_scan_ssd *args, struct brr_scan_error *err) {
-    struct scan_call call, *c = &call;
-    struct brr_scan_ssd known;
-    scan_call_begin(c, "brr_scan_ssd", scan, err);
-    scan_call_arguments(c, args, &known, sizeof known);
-    struct ssd_args op = ssd_of(c, &known);
-    return scan_call_leave(c, scan_call_enter(c, known.workspace) ? 0 : op_ssd(c->stream, &op, &c->err));
+    SCAN_CALL(brr_scan_ssd);
+    struct ssd_args op = ssd_of(c, a);
+    SCAN_RUN(op_ssd, a->workspace);
 }
 
 int brr_scan_ssd_backward(brr_scan *scan, const struct brr_scan_ssd_backward *args, struct brr_scan_error *err) {
-    struct scan_call call, *c = &call;
-    struct brr_scan_ssd_backward known, *a = &known;
-    struct brr_scan_ssd forward;
-    scan_call_begin(c, "brr_scan_ssd_backward", scan, err);
-    scan_call_arguments(c, args, &known, sizeof known);
-    scan_call_arguments(c, known.forward, &forward, sizeof forward);
+    SCAN_CALL(brr_scan_ssd_backward);
+    SCAN_FORWARD(brr_scan_ssd);
     struct ssd_backward_args op = {
-        .fwd = ssd_of(c, &forward),
+        .fwd = ssd_of(c, f),
         .dy = T(dy, 3),
-        .dhT = scan_call_heads(c, "dhT", &known.dhT),
+        .dhT = scan_call_heads(c, "dhT", &a->dhT),
         .dx = T(dx, 3),
         .ddelta = T(ddelta, 3),
         .dA = T(dA, 1),
@@ -113,7 +97,7 @@ int brr_scan_ssd_backward(brr_scan *scan, const struct brr_scan_ssd_backward *ar
         .dCm = T(dC, 3),
         .dDskip = T(dD, 1),
         .ddbias = T(ddelta_bias, 1),
-        .dh0 = scan_call_heads(c, "dh0", &known.dh0),
+        .dh0 = scan_call_heads(c, "dh0", &a->dh0),
     };
-    return scan_call_leave(c, scan_call_enter(c, forward.workspace) ? 0 : op_ssd_backward(c->stream, &op, &c->err));
+    SCAN_RUN(op_ssd_backward, f->workspace);
 }
