@@ -49,18 +49,6 @@ void contact_start(struct contact *c, int64_t sample) {
     c->samples = c->first = c->n = 0;
 }
 
-void contact_skip(struct contact *c, int64_t sample) {
-    int64_t n = sample - c->segment;
-    c->first = n / RATE_HZ;
-    c->samples = n % RATE_HZ;
-    c->n = 0;
-    for (int i = 0; i < c->channels; i++) {
-        c->lowest[i] = -flat_uv;
-        c->highest[i] = flat_uv;
-        c->beyond[i] = 0;
-    }
-}
-
 static bool is_bad(const struct contact *c, int i) {
     return c->highest[i] - c->lowest[i] < flat_uv || c->beyond[i] > CLIPPED_SAMPLES;
 }

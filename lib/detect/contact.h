@@ -17,8 +17,6 @@ struct contact *contact_new(int channels); /* NULL when out of memory */
 void contact_free(struct contact *c);      /* takes NULL */
 /* A segment begins at this sample; what was said of the one before is forgotten. */
 void contact_start(struct contact *c, int64_t sample);
-/* Nothing is known of the samples of the segment before this one: the seconds that they are in are not bad. */
-void contact_skip(struct contact *c, int64_t sample);
 /* The next n rows of the segment; the channels are the first values of each row of `columns` values. */
 int contact_push(struct contact *c, const uint16_t *rows, int columns, int64_t n, struct err *err);
 /* True if in the newest whole second of the segment that ends at or before `sample` CONTACT_BAD_CHANNELS channels or more are bad;

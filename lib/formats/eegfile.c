@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/fsio.h"
 #include "base/str.h"
@@ -257,13 +256,6 @@ bool eegfile_annotations_known(const struct eegfile *file) { return file->annota
 int eegfile_segments(const struct eegfile *file, const struct eeg_segment **ret) {
     *ret = file->info->segments;
     return file->info->n_segments;
-}
-
-int eegfile_find(const struct eegfile *file, const char *label) {
-    for (int i = 0; i < file->info->n_signals; i++)
-        if (file->signals[i].usable && !strcasecmp(file->signals[i].label, label))
-            return i;
-    return -1;
 }
 
 const char *eegfile_start_text(const struct eegfile *file, char *buf, size_t size) {

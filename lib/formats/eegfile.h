@@ -172,8 +172,6 @@ const char *eegfile_format(const struct eegfile *file);
 bool eegfile_annotations_known(const struct eegfile *file);
 /* Same as info->segments. Returns their number. */
 int eegfile_segments(const struct eegfile *file, const struct eeg_segment **ret);
-/* First usable non-annotation signal with this label, letter case ignored; -1 when there is none. */
-int eegfile_find(const struct eegfile *file, const char *label);
 /* "YYYY-MM-DD HH:MM:SS" of info->start, or "n/a". Returns buf; size ≥ 20. */
 const char *eegfile_start_text(const struct eegfile *file, char *buf, size_t size);
 const char *eeg_start_text(const struct eeg_start *start, char *buf, size_t size);

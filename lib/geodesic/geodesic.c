@@ -39,35 +39,6 @@ int geodesic_lengths(const struct geodesic_paths *p, double *ret_s, struct err *
     return 0;
 }
 
-/* Newton steps on S(a, c) = t·S, each with a quadrature over [a, c]; kept between a and b. */
-int geodesic_positions(const struct geodesic_paths *p, const double *s, double t, double *ret_c, struct err *err) {
-    int64_t n = p->n;
-    OWNED_MEMORY double *work = calloc((size_t)n * 3, sizeof *work);
-    if (!work)
-        return out_of_memory(err);
-    double *c = work, *length = c + n, *g = length + n;
-    struct geodesic_paths part = *p;
-    part.b = c;
-    for (int64_t i = 0; i < n; i++)
-        c[i] = p->a[i] + t * (p->b[i] - p->a[i]);
-    for (int round = 0; round < 40; round++) {
-        double worst = 0;
-        int rc;
-        if ((rc = geodesic_lengths(&part, length, err)) || (rc = p->field->metric(p->field->ctx, n, c, g, NULL, err)))
-            return rc;
-        for (int64_t i = 0; i < n; i++) {
-            double low = fmin(p->a[i], p->b[i]), high = fmax(p->a[i], p->b[i]);
-            double next = fmin(high, fmax(low, c[i] - (length[i] - t * s[i]) / sqrt(g[i])));
-            worst = fmax(worst, fabs(next - c[i]));
-            c[i] = next;
-        }
-        if (worst < 1e-13)
-            break;
-    }
-    memcpy(ret_c, c, (size_t)n * sizeof *c);
-    return 0;
-}
-
 /* Working memory of the closed form: arrays of (nodes, n), and some of n. */
 struct closed {
     const struct geodesic_paths *p;

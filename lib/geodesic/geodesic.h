@@ -42,8 +42,6 @@ struct geodesic_paths {
 
 /* Signed lengths S. */
 int geodesic_lengths(const struct geodesic_paths *p, double *ret_s, struct err *err);
-/* Positions c(t), 0 ≤ t ≤ 1, by inverting the length. `s` from geodesic_lengths; within 1e-12 of the quadrature's own inverse. */
-int geodesic_positions(const struct geodesic_paths *p, const double *s, double t, double *ret_c, struct err *err);
 
 /* Results of a transport: value = A(1) − A(0) of each path. */
 struct geodesic_transport {

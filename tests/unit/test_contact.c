@@ -73,24 +73,10 @@ static void four_of_many_channels_make_a_second_bad(void **state) {
     }
 }
 
-static void seconds_of_which_a_part_is_not_known_are_not_bad(void **state) {
-    (void)state;
-    static uint16_t zeros[700 * C];
-    struct contact *c = contact_new(C);
-    contact_start(c, 0);
-    contact_skip(c, 300);
-    assert_int_equal(contact_push(c, zeros, C, 700, NULL), 0);
-    assert_false(contact_bad(c, 256));
-    assert_false(contact_bad(c, 512));
-    assert_true(contact_bad(c, 768));
-    contact_free(c);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(half_of_few_channels_make_a_second_bad_in_any_chunks),
         cmocka_unit_test(four_of_many_channels_make_a_second_bad),
-        cmocka_unit_test(seconds_of_which_a_part_is_not_known_are_not_bad),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
