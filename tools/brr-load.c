@@ -8,8 +8,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/needed.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "brr-load/load.h"
@@ -207,7 +209,7 @@ static void join(struct outcome *to, struct outcome *from) {
 /* ---- the report ---- */
 
 static void print_json(const struct plan *p, struct outcome *o, const struct watch *w, double seconds) {
-    struct str text;
+    OWNED(str_done) struct str text;
     struct json_writer j;
     struct rusage own;
     str_init(&text, 1 << 20);
@@ -247,7 +249,6 @@ static void print_json(const struct plan *p, struct outcome *o, const struct wat
                          (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec) * 1e-6);
     json_end(&j, '}');
     puts(str_cstr(&text));
-    str_done(&text);
 }
 
 /* "-" where nothing was measured. */
@@ -277,17 +278,14 @@ static int run(const struct plan *p) {
     struct watch watch = {0};
     struct brr_error err = {0};
     int running = (int)p->threads;
-    struct job *jobs = calloc((size_t)p->threads, sizeof *jobs);
-    float *bank = signal_bank();
-    int rc = jobs && bank ? brr_connect_with(&p->connect, &watch.client, &err) : BRR_EXHAUSTED;
+    OWNED_MEMORY struct job *jobs = needed(calloc((size_t)p->threads, sizeof *jobs));
+    OWNED_MEMORY float *bank = needed(signal_bank());
+    int rc = brr_connect_with(&p->connect, &watch.client, &err);
     if (!rc)
         rc = server_ask(watch.client, &watch.last, &err);
     if (rc) {
-        fprintf(stderr, "brr-load: %s%s%s\n", rc == BRR_EXHAUSTED && !*err.message ? "out of memory" : err.message,
-                *err.reason ? " " : "", err.reason);
+        fprintf(stderr, "brr-load: %s%s%s\n", err.message, *err.reason ? " " : "", err.reason);
         brr_disconnect(watch.client);
-        free(bank);
-        free(jobs);
         return 1;
     }
     look(&watch);
@@ -318,8 +316,6 @@ static int run(const struct plan *p) {
     free(all.ack.ms);
     free(all.result_lag.ms);
     free(all.alarm_lag.ms);
-    free(bank);
-    free(jobs);
     return rc || all.finished < p->sessions || all.samples_lost ? 1 : 0;
 }
 

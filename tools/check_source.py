@@ -77,7 +77,10 @@ def check(path):
         return
     code = strip(text)
     library = path.startswith(("base/", "lib/", "kernels/", "client/")) and not path.startswith(("client/brrctl/", "client/examples/"))
-    for pattern, allowed in ((BANNED, False), (EXITS, not library)):
+    ends = path == "base/needed.h"  # for programs: no library may include it
+    if library and '#include "base/needed.h"' in text:
+        yield f"{path}: base/needed.h ends the process: it is for brrctl and tools"
+    for pattern, allowed in ((BANNED, False), (EXITS, ends or not library)):
         for m in pattern.finditer(code):
             if not allowed:
                 yield f"{path}:{code.count(chr(10), 0, m.start()) + 1}: {m.group(1)}() is banned here"

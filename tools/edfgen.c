@@ -11,6 +11,7 @@
 #include "base/counted.h"
 #include "base/crew.h"
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "eeg/bids.h"
 #include "eeg/events.h"
@@ -80,8 +81,6 @@ static int write_signal(const struct job *job, struct err *err) {
         config.labels[s] = labels[s];
     }
     struct renderer *renderer = render_new(job->patient, job->plan);
-    if (!renderer)
-        return err_set(err, ERR_EXHAUSTED, "out of memory");
     struct edf_writer writer;
     int rc = writer_open(&writer, &config, err);
     if (rc) {
@@ -130,9 +129,7 @@ static size_t list_runs(const struct recording_plan *plan, struct label_run *run
 
 static int write_labels(const struct job *job, struct err *err) {
     char path[PATH_SIZE + 16], start[32];
-    struct label_run *runs = calloc(job->plan->n_events + job->plan->n_bursts + 1, sizeof *runs);
-    if (!runs)
-        return err_set(err, ERR_EXHAUSTED, "out of memory");
+    OWNED_MEMORY struct label_run *runs = needed(calloc(job->plan->n_events + job->plan->n_bursts + 1, sizeof *runs));
     size_t n = list_runs(job->plan, runs);
     str_format(start, sizeof start, "2030-01-%02d %02d:00:00", 1 + (8 + job->run) / 24 % 28, (8 + job->run) % 24);
     char record_name[64];
@@ -146,7 +143,6 @@ static int write_labels(const struct job *job, struct err *err) {
         rc = events_write(events_format_find("csv_bi"), path, runs, job->plan->bursts ? 0 : n, &header,
                           err); /* it knows seizures only */
     }
-    free(runs);
     return rc;
 }
 
@@ -189,14 +185,14 @@ static int make_patient(const struct options *o, int index, struct err *err) {
     str_format(folder, sizeof folder, "%s%s", job.subject, o->bids ? "/eeg" : "");
     if ((rc = fsio_join(dir, sizeof dir - 64, o->out, folder, err)) || (rc = fsio_mkdirs(dir, err)))
         return rc;
-    OWNED_MEMORY int64_t *samples = calloc((size_t)n, sizeof *samples);
-    OWNED_MEMORY struct recording_plan *plans = calloc((size_t)n, sizeof *plans);
-    if (!samples || !plans)
-        return err_set(err, ERR_EXHAUSTED, "out of memory");
+    OWNED_MEMORY int64_t *samples = needed(calloc((size_t)n, sizeof *samples));
+    OWNED_MEMORY struct recording_plan *plans = needed(calloc((size_t)n, sizeof *plans));
     for (int r = 0; r < n; r++)
         samples[r] = (r + 1 < n ? HOUR_S : seconds - (int64_t)r * HOUR_S) * RATE_HZ;
-    rc = o->suppressed > 0 ? plan_burst_suppression(&patient, samples, n, o->suppressed, plans, err)
-                           : plan_recordings(&patient, samples, n, (int)o->seizures, plans, err);
+    if (o->suppressed > 0)
+        plan_burst_suppression(&patient, samples, n, o->suppressed, plans);
+    else
+        rc = plan_recordings(&patient, samples, n, (int)o->seizures, plans, err);
     rc = rc ? rc : make_recordings(&job, dir, n, plans, err);
     for (int r = 0; r < n; r++)
         plan_done(&plans[r]);

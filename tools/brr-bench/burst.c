@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/needed.h"
 #include "base/str.h"
 #include "bench.h"
 #include "burst/burst.h"
@@ -98,11 +99,9 @@ static void burst_case_close(void *state, struct device *dev) {
 }
 
 static int burst_case_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
-    struct burst_bench *s = calloc(1, sizeof *s);
+    struct burst_bench *s = needed(calloc(1, sizeof *s));
     struct connectome *net = NULL;
     memset(&seen, 0, sizeof seen);
-    if (!s)
-        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
     s->c = c->parameters;
     s->stream = x->stream;
     int rc;
@@ -137,13 +136,11 @@ static struct rates_work burst_work(const struct bench_case *c, const struct ben
 /* ---- drawing and loading --------------------------------------------------------------------------------------- */
 
 static int file_case_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
-    struct burst_bench *s = calloc(1, sizeof *s);
+    struct burst_bench *s = needed(calloc(1, sizeof *s));
     struct connectome *net = NULL;
     const char *base = getenv("TMPDIR");
     char sha256[DIGEST_HEX_SIZE];
     (void)x;
-    if (!s)
-        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
     s->c = c->parameters;
     str_format(s->path, sizeof s->path, "%s/brr-bench-%ld.safetensors", base && *base ? base : "/tmp", (long)getpid());
     int rc = draw(s->c, &net, err);
@@ -158,10 +155,8 @@ static int file_case_open(const struct bench_case *c, const struct bench_context
 }
 
 static int wiring_case_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
-    struct burst_bench *s = calloc(1, sizeof *s);
-    (void)x;
-    if (!s)
-        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    struct burst_bench *s = needed(calloc(1, sizeof *s));
+    (void)x, (void)err;
     s->c = c->parameters;
     *ret = s;
     return 0;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/needed.h"
 #include "bench.h"
 #include "detect/seizure.h"
 #include "train/step.h"
@@ -45,7 +46,7 @@ static void detector_close(void *state, struct device *dev) {
     free(s);
 }
 
-static int take(struct detector_state *s, const struct bench_case *c, const struct seizure_config *config, struct err *err) {
+static int take(struct detector_state *s, const struct bench_case *c, const struct seizure_config *config) {
     bool steps = seizure_step(config) && !s->training;
     int64_t b = c->batch, t = steps ? seizure_step(config) : config->window;
     struct bench_range unit = {-1, 1}, label = {0, 1.3};
@@ -55,9 +56,7 @@ static int take(struct detector_state *s, const struct bench_case *c, const stru
     s->logits = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, t, 0}, unit);
     s->p = bench_fill(&s->memory, DTYPE_F32, (const int64_t[3]){b, t, 0}, unit);
     s->labels = bench_fill(&s->memory, DTYPE_U8, (const int64_t[3]){b, t, 0}, label);
-    s->valid = calloc((size_t)b, sizeof *s->valid);
-    if (!s->valid)
-        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    s->valid = needed(calloc((size_t)b, sizeof *s->valid));
     for (int64_t i = 0; i < b; i++)
         s->valid[i] = (int32_t)t;
     return s->memory.rc;
@@ -83,14 +82,12 @@ static int open_state(struct detector_state *s, const struct bench_case *c, cons
                                .pos_weight = 1};
     if (d->training && (rc = step_new(x->device, &work, &s->work, err)))
         return rc;
-    return take(s, c, &config, err);
+    return take(s, c, &config);
 }
 
 static int detector_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
     const struct detector_case *d = c->parameters;
-    struct detector_state *s = calloc(1, sizeof *s);
-    if (!s)
-        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    struct detector_state *s = needed(calloc(1, sizeof *s));
     s->training = d->training;
     s->memory = (struct bench_memory){.device = x->device, .stream = x->stream, .err = err};
     int rc = open_state(s, c, x, err);

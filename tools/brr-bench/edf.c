@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/fsio.h"
+#include "base/needed.h"
 #include "base/str.h"
 #include "bench.h"
 #include "formats/eegfile.h"
@@ -98,12 +99,10 @@ static void edf_close_case(void *arg, struct device *dev) {
 }
 
 static int edf_open_case(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
-    struct edf_state *s = calloc(1, sizeof *s);
+    struct edf_state *s = needed(calloc(1, sizeof *s));
     const char *base = getenv("TMPDIR");
     int rc = 0;
     (void)x;
-    if (!s)
-        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
     s->c = c->parameters;
     if (!str_format(s->folder, sizeof s->folder - 32, "%s/brr-bench-XXXXXX", base && *base ? base : "/tmp") ||
         !mkdtemp(s->folder)) {
@@ -117,9 +116,8 @@ static int edf_open_case(const struct bench_case *c, const struct bench_context 
     if (!rc && !s->c->montage) {
         size_t bytes = sizeof(float) * (size_t)s->c->rate_hz * SECONDS;
         rc = eegfile_open(s->path, &s->edf, err);
-        for (int i = 0; i < CHANNELS && !rc; i++)
-            if (!(s->uv[i] = malloc(bytes)))
-                rc = err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+        for (int i = 0; i < CHANNELS; i++)
+            s->uv[i] = needed(malloc(bytes));
     }
     if (rc)
         edf_close_case(s, NULL);

@@ -4,6 +4,7 @@
  * C loop. */
 #include <stdlib.h>
 
+#include "base/needed.h"
 #include "bench.h"
 #include "geodesic/geodesic_fit.h"
 #include "geodesic/ode.h"
@@ -55,9 +56,7 @@ static int fold_open(const struct bench_case *c, const struct bench_context *x, 
     geodesic_members members[FOLDS];
     for (int i = 0; i < c->batch; i++) /* each without one of the six spectra */
         members[i] = c->batch == 1 ? MEMBERS : (geodesic_members)(ALL_SPECTRA & ~(1U << i));
-    struct fold_state *s = calloc(1, sizeof *s);
-    if (!s)
-        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    struct fold_state *s = needed(calloc(1, sizeof *s));
     int rc;
     if ((rc = spectra_formula(&s->spectra, err)) ||
         (rc = geodesic_fit_new(&config, &s->spectra, members, c->batch, x->stream, &s->fit, err))) {
@@ -175,9 +174,9 @@ static int lorenz_loop(void *state, struct stream *stream, struct err *err) {
 }
 
 static int lorenz_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
-    (void)c, (void)x;
-    *ret = calloc(1, sizeof(struct lorenz));
-    return *ret ? 0 : err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    (void)c, (void)x, (void)err;
+    *ret = needed(calloc(1, sizeof(struct lorenz)));
+    return 0;
 }
 static void lorenz_close(void *state, struct device *dev) {
     (void)dev;

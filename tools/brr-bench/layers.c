@@ -2,6 +2,7 @@
  */
 #include <stdlib.h>
 
+#include "base/needed.h"
 #include "bench.h"
 
 enum kind { DENSE, BATCH, LAYER, GATED, LINEAR };
@@ -189,9 +190,7 @@ static void layer_close(void *state, struct device *dev) {
 static int layer_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
     static void (*const openers[])(struct layer_state *, const struct maker *) = {
         [DENSE] = open_dense, [BATCH] = open_batch, [LAYER] = open_layer, [GATED] = open_gated, [LINEAR] = open_linear};
-    struct layer_state *s = calloc(1, sizeof *s);
-    if (!s)
-        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    struct layer_state *s = needed(calloc(1, sizeof *s));
     s->shape = *(const struct shape *)c->parameters;
     s->memory = (struct bench_memory){.device = x->device, .stream = x->stream, .err = err};
     struct maker m = {&s->memory, x->dtype, c->batch, s->shape.t};

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/needed.h"
 #include "bench.h"
 
 enum kind { SCAN1, SSD, CONV };
@@ -133,9 +134,7 @@ static void scan_close(void *state, struct device *dev) {
 }
 
 static int scan_open(const struct bench_case *c, const struct bench_context *x, void **ret, struct err *err) {
-    struct scan_state *s = calloc(1, sizeof *s);
-    if (!s)
-        return err_set(err, ERR_EXHAUSTED, "bench: out of memory");
+    struct scan_state *s = needed(calloc(1, sizeof *s));
     s->shape = *(const struct shape *)c->parameters;
     s->dtype = x->dtype;
     s->memory = (struct bench_memory){.device = x->device, .stream = x->stream, .err = err};

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/needed.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "brr-load/load.h"
@@ -140,8 +141,7 @@ static int open_clients(struct run *r) {
     const struct plan *p = r->w->plan;
     int64_t each = p->connections ? (p->connections + p->threads - 1) / p->threads : r->w->n;
     r->n_clients = each < r->w->n ? each : r->w->n;
-    if (!(r->clients = calloc((size_t)r->n_clients + 1, sizeof(*r->clients))))
-        return BRR_EXHAUSTED;
+    r->clients = needed(calloc((size_t)r->n_clients + 1, sizeof(*r->clients)));
     int rc = 0;
     for (int64_t i = 0; i < r->n_clients && !rc; i++)
         rc = brr_connect_with(&p->connect, &r->clients[i], &r->w->err);
@@ -167,8 +167,7 @@ static int open_session(struct run *r, int64_t i) {
                           .source_samples = -1,
                           .opening_s = clock_s(),
                           .chunks = (int64_t)ceil(p->seconds * LOAD_RATE_HZ / (double)r->chunk_samples)};
-    if (!(s->pushed_s = calloc((size_t)s->chunks, sizeof *s->pushed_s)))
-        return BRR_EXHAUSTED;
+    s->pushed_s = needed(calloc((size_t)s->chunks, sizeof *s->pushed_s));
     return brr_loop_open(r->loop, r->clients[i % r->n_clients], &config, &handler, &s->stream, &r->w->err);
 }
 
@@ -248,15 +247,13 @@ static int run_all(struct run *r) {
 void *worker_run(void *worker) {
     struct worker *w = worker;
     struct run r = {.w = w, .chunk_samples = chunk_samples(w->plan)};
-    r.sessions = calloc((size_t)w->n + 1, sizeof *r.sessions);
-    r.uv = malloc(sizeof *r.uv * (size_t)(r.chunk_samples * LOAD_CHANNELS));
-    w->rc = r.sessions && r.uv ? brr_loop_new(&r.loop, &w->err) : BRR_EXHAUSTED;
+    r.sessions = needed(calloc((size_t)w->n + 1, sizeof *r.sessions));
+    r.uv = needed(malloc(sizeof *r.uv * (size_t)(r.chunk_samples * LOAD_CHANNELS)));
+    w->rc = brr_loop_new(&r.loop, &w->err);
     if (!w->rc)
         w->rc = open_clients(&r);
     if (!w->rc)
         w->rc = run_all(&r);
-    if (w->rc == BRR_EXHAUSTED && !*w->err.message)
-        str_copy(w->err.message, sizeof w->err.message, "out of memory for sessions");
     brr_loop_free(r.loop);
     for (int64_t i = 0; i < r.n_clients && r.clients; i++)
         brr_disconnect(r.clients[i]);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
+#include "base/needed.h"
 #include "base/order.h"
 #include "tools/edfgen/plan_icu.h"
 #include "tools/edfgen/plan_parts.h"
@@ -126,11 +128,9 @@ static bool try_lengths(struct rng *rng, const int64_t *samples, int n, int seiz
 }
 
 /* Seizures of one recording at random times: the free time is cut at sorted random points. */
-static int place_seizures(struct rng *rng, const struct patient *p, const struct placed *placed, int n, int recording,
-                          struct recording_plan *plan) {
-    double *cuts = malloc((size_t)n * sizeof *cuts);
-    if (!cuts)
-        return ERR_EXHAUSTED;
+static void place_seizures(struct rng *rng, const struct patient *p, const struct placed *placed, int n, int recording,
+                           struct recording_plan *plan) {
+    OWNED_MEMORY double *cuts = needed(malloc(((size_t)n + 1) * sizeof *cuts));
     int count = 0;
     for (int i = 0; i < n; i++)
         if (placed[i].recording == recording)
@@ -138,20 +138,15 @@ static int place_seizures(struct rng *rng, const struct patient *p, const struct
     qsort(cuts, (size_t)count, sizeof *cuts, order_f64s);
     double slack = (double)(room_s(plan->samples, placed, n, recording));
     double used = SEIZURE_MARGIN_S;
-    int rc = 0, k = 0;
-    for (int i = 0; i < n && !rc; i++) {
+    int k = 0;
+    for (int i = 0; i < n; i++) {
         if (placed[i].recording != recording)
             continue;
         int64_t first = (int64_t)((used + cuts[k++] * slack) * RATE_HZ);
         struct event *e = plan_add_event(plan, EVENT_SEIZURE, first, placed[i].length_s * RATE_HZ);
-        if (e)
-            (p->style >= STYLE_WIDE ? plan_wide_seizure : draw_seizure)(rng, p, e);
-        else
-            rc = ERR_EXHAUSTED;
+        (p->style >= STYLE_WIDE ? plan_wide_seizure : draw_seizure)(rng, p, e);
         used += (double)(placed[i].length_s + SEIZURE_APART_S);
     }
-    free(cuts);
-    return rc;
 }
 
 /* ---- everything else ---- */
@@ -172,14 +167,14 @@ static void draw_run(struct rng *rng, const struct patient *p, struct event *e) 
         e->lag[c] = 0.12f * scalp_distance(c, x, y);
 }
 
-static int add_distractors(struct rng *rng, const struct patient *p, struct recording_plan *plan) {
+static void add_distractors(struct rng *rng, const struct patient *p, struct recording_plan *plan) {
     const float mean_length_s = 25;
     float gap_s = 3600 / p->distractors_per_hour - mean_length_s;
     int64_t at = (int64_t)(between(rng, 0, 2 * gap_s) * RATE_HZ);
     for (;;) {
         int64_t length = (int64_t)(between(rng, 10, 40) * RATE_HZ);
         if (at + length > plan->samples)
-            return 0;
+            return;
         double kind = rng_uniform(rng);
         if (!plan_near_seizure(plan, at, at + length)) {
             struct event *e = plan_add_event(plan,
@@ -187,8 +182,6 @@ static int add_distractors(struct rng *rng, const struct patient *p, struct reco
                                              : kind < 0.82 ? EVENT_CHEWING
                                                            : EVENT_ROCKING,
                                              at, length);
-            if (!e)
-                return ERR_EXHAUSTED;
             if (e->kind == EVENT_RUN)
                 draw_run(rng, p, e);
             else if (e->kind == EVENT_CHEWING)
@@ -205,8 +198,8 @@ static int add_distractors(struct rng *rng, const struct patient *p, struct reco
 }
 
 /* Short artefacts and spikes: Poisson in time. */
-static int add_short_events(struct rng *rng, const struct patient *p, struct recording_plan *plan, enum event_kind kind,
-                            float per_hour) {
+static void add_short_events(struct rng *rng, const struct patient *p, struct recording_plan *plan, enum event_kind kind,
+                             float per_hour) {
     for (double at_s = 0;;) {
         at_s -= log(1 - rng_uniform(rng)) * 3600 / per_hour;
         int64_t first = (int64_t)(at_s * RATE_HZ);
@@ -215,10 +208,8 @@ static int add_short_events(struct rng *rng, const struct patient *p, struct rec
                          : kind == EVENT_POP    ? 2
                                                 : 0.4f;
         if (first + (int64_t)(length_s * RATE_HZ) > plan->samples)
-            return 0;
+            return;
         struct event *e = plan_add_event(plan, kind, first, (int64_t)(length_s * RATE_HZ));
-        if (!e)
-            return ERR_EXHAUSTED;
         float x, y;
         switch (kind) {
         case EVENT_BLINK:
@@ -244,25 +235,22 @@ static int add_short_events(struct rng *rng, const struct patient *p, struct rec
     }
 }
 
-static int add_vigils(struct rng *rng, struct recording_plan *plan) {
+static void add_vigils(struct rng *rng, struct recording_plan *plan) {
     bool asleep = rng_uniform(rng) < 0.4;
     for (int64_t at = 0; at < plan->samples;) {
         int64_t end = at + (int64_t)(between(rng, 240, 1200) * RATE_HZ);
         if (asleep) {
-            if (!plan_add_vigil(plan, (struct vigil){at, between(rng, 0.4f, 1), true}))
-                return ERR_EXHAUSTED;
+            plan_add_vigil(plan, (struct vigil){at, between(rng, 0.4f, 1), true});
         } else {
             /* Awake: eyes open and closed in turn. */
             for (int64_t part = at; part < end;) {
-                if (!plan_add_vigil(plan, (struct vigil){part, between(rng, 0, 0.15f), rng_uniform(rng) < 0.5}))
-                    return ERR_EXHAUSTED;
+                plan_add_vigil(plan, (struct vigil){part, between(rng, 0, 0.15f), rng_uniform(rng) < 0.5});
                 part += (int64_t)(log_between(rng, 6, 90) * RATE_HZ);
             }
         }
         asleep = !asleep;
         at = end;
     }
-    return 0;
 }
 
 static int by_first(const void *a, const void *b) {
@@ -270,90 +258,78 @@ static int by_first(const void *a, const void *b) {
     return order_then(order_i64(x->first, y->first), (int)x->kind - (int)y->kind);
 }
 
-static int plan_recording(const struct patient *p, const struct placed *placed, int seizures, int recording,
-                          struct recording_plan *plan) {
+static void plan_recording(const struct patient *p, const struct placed *placed, int seizures, int recording,
+                           struct recording_plan *plan) {
     static const struct {
         enum event_kind kind;
         float per_hour;
     } artefacts[] = {{EVENT_BLINK, 400}, {EVENT_MUSCLE, 50}, {EVENT_POP, 12}};
-    static int (*const scenes[])(struct rng * rng, const struct patient *p,
-                                 struct recording_plan *plan) = {[STYLE_SIMPLE] = add_distractors,
-                                                                 [STYLE_RICH] = plan_rich_scenes,
-                                                                 [STYLE_PEOPLE] = plan_rich_scenes,
-                                                                 [STYLE_WIDE] = plan_wide_scenes,
-                                                                 [STYLE_ICU] = plan_icu_scenes};
+    static void (*const scenes[])(struct rng * rng, const struct patient *p,
+                                  struct recording_plan *plan) = {[STYLE_SIMPLE] = add_distractors,
+                                                                  [STYLE_RICH] = plan_rich_scenes,
+                                                                  [STYLE_PEOPLE] = plan_rich_scenes,
+                                                                  [STYLE_WIDE] = plan_wide_scenes,
+                                                                  [STYLE_ICU] = plan_icu_scenes};
     struct rng rng;
-    int rc;
     patient_rng(&rng, p, 2 + (uint32_t)recording);
     plan->noise = rng_u32(&rng);
-    if ((rc = place_seizures(&rng, p, placed, seizures, recording, plan)) || (rc = scenes[p->style](&rng, p, plan)))
-        return rc;
+    place_seizures(&rng, p, placed, seizures, recording, plan);
+    scenes[p->style](&rng, p, plan);
     for (size_t i = 0; i < sizeof artefacts / sizeof *artefacts; i++)
-        if ((rc = add_short_events(&rng, p, plan, artefacts[i].kind, artefacts[i].per_hour)))
-            return rc;
-    if ((rc = add_short_events(&rng, p, plan, EVENT_SPIKE, p->spikes_per_hour)) ||
-        (rc = p->style == STYLE_SIMPLE ? add_vigils(&rng, plan) : plan_rich_vigils(&rng, plan)))
-        return rc;
+        add_short_events(&rng, p, plan, artefacts[i].kind, artefacts[i].per_hour);
+    add_short_events(&rng, p, plan, EVENT_SPIKE, p->spikes_per_hour);
+    (p->style == STYLE_SIMPLE ? add_vigils : plan_rich_vigils)(&rng, plan);
     if (plan->n_events)
         qsort(plan->events, plan->n_events, sizeof *plan->events, by_first);
-    return 0;
 }
 
 int plan_recordings(const struct patient *p, const int64_t *samples, int n, int seizures, struct recording_plan *plans,
                     struct err *err) {
     struct rng rng;
     patient_rng(&rng, p, 1);
-    struct placed *placed = calloc((size_t)seizures + 1, sizeof *placed);
-    if (!placed)
-        return err_set(err, ERR_EXHAUSTED, "out of memory");
+    OWNED_MEMORY struct placed *placed = needed(calloc((size_t)seizures + 1, sizeof *placed));
     bool fits = false;
     for (int longest = SEIZURE_MAX_S; !fits && longest >= SEIZURE_MIN_S; longest -= 5)
         fits = try_lengths(&rng, samples, n, seizures, longest, placed);
-    int rc = fits ? 0
-                  : err_set(err, ERR_RANGE,
-                            "%d seizures of 15 s or more, 120 s apart and 30 s from the ends, do not fit one patient's hours; "
-                            "give fewer seizures or more hours",
-                            seizures);
-    for (int r = 0; r < n && !rc; r++) {
+    if (!fits)
+        return err_set(err, ERR_RANGE,
+                       "%d seizures of 15 s or more, 120 s apart and 30 s from the ends, do not fit one patient's hours; "
+                       "give fewer seizures or more hours",
+                       seizures);
+    for (int r = 0; r < n; r++) {
         plans[r].samples = samples[r];
-        if (plan_recording(p, placed, seizures, r, &plans[r]))
-            rc = err_set(err, ERR_EXHAUSTED, "out of memory");
+        plan_recording(p, placed, seizures, r, &plans[r]);
     }
-    free(placed);
-    return rc;
+    return 0;
 }
 
 /* ---- burst suppression ---- */
 
-static int place_bursts(struct rng *rng, double ratio, struct recording_plan *plan) {
+static void place_bursts(struct rng *rng, double ratio, struct recording_plan *plan) {
     const float shortest_s = 1.2f, longest_s = 3;
     float pause_s = (shortest_s + longest_s) / 2 * (float)(ratio / (1 - ratio));
     size_t most = (size_t)(plan->samples / (int64_t)(shortest_s * RATE_HZ)) + 1;
-    plan->bursts = calloc(most, sizeof *plan->bursts);
-    if (!plan->bursts)
-        return ERR_EXHAUSTED;
+    plan->bursts = needed(calloc(most, sizeof *plan->bursts));
     for (int64_t at = 0;;) {
         at += (int64_t)(pause_s * between(rng, 0.5f, 1.5f) * RATE_HZ);
         int64_t end = at + (int64_t)(between(rng, shortest_s, longest_s) * RATE_HZ);
         if (end + (int64_t)(pause_s / 2 * RATE_HZ) > plan->samples)
-            return 0;
+            return;
         plan->bursts[plan->n_bursts++] = (struct burst){at, end};
         at = end;
     }
 }
 
-int plan_burst_suppression(const struct patient *p, const int64_t *samples, int n, double ratio, struct recording_plan *plans,
-                           struct err *err) {
+void plan_burst_suppression(const struct patient *p, const int64_t *samples, int n, double ratio, struct recording_plan *plans) {
     for (int r = 0; r < n; r++) {
         struct rng rng;
         patient_rng(&rng, p, BURSTS_STEP + (uint32_t)r);
         plans[r].samples = samples[r];
         plans[r].noise = rng_u32(&rng);
         /* Coma: slow waves as in the deepest sleep, no alpha rhythm. */
-        if (!plan_add_vigil(&plans[r], (struct vigil){0, 1, true}) || place_bursts(&rng, ratio, &plans[r]))
-            return err_set(err, ERR_EXHAUSTED, "out of memory");
+        plan_add_vigil(&plans[r], (struct vigil){0, 1, true});
+        place_bursts(&rng, ratio, &plans[r]);
     }
-    return 0;
 }
 
 void plan_done(struct recording_plan *plan) {

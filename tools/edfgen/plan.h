@@ -97,6 +97,6 @@ int plan_recordings(const struct patient *patient, const int64_t *samples, int n
  * No seizures, artefacts or rhythms. */
 #define BURSTS_LEAST_RATIO 0.5
 #define BURSTS_MOST_RATIO  0.95
-int plan_burst_suppression(const struct patient *patient, const int64_t *samples, int n, double ratio, struct recording_plan *plans,
-                           struct err *err);
+void plan_burst_suppression(const struct patient *patient, const int64_t *samples, int n, double ratio,
+                            struct recording_plan *plans);
 void plan_done(struct recording_plan *plan);

@@ -3,7 +3,6 @@
 #pragma once
 #include "tools/edfgen/plan.h"
 
-/* Traits of a slow background; what fills a recording beside its seizures, from its first second on (ERR_EXHAUSTED without
- * memory). */
+/* Traits of a slow background; what fills a recording beside its seizures, from its first second on. */
 void plan_icu_patient(struct rng *rng, struct patient *p);
-int plan_icu_scenes(struct rng *rng, const struct patient *p, struct recording_plan *plan);
+void plan_icu_scenes(struct rng *rng, const struct patient *p, struct recording_plan *plan);

@@ -3,36 +3,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/needed.h"
+
 enum { QUIET_AROUND_SEIZURE_S = 4 };
 
-/* Room for one item more: NULL when memory is short, and then nothing has changed. */
+/* Room for one item more. */
 static void *grown(void *items, size_t n, size_t *capacity, size_t bytes_each) {
     if (n < *capacity)
         return items;
-    size_t more = *capacity ? *capacity * 2 : 256;
-    void *moved = realloc(items, more * bytes_each);
-    if (moved)
-        *capacity = more;
-    return moved;
+    *capacity = *capacity ? *capacity * 2 : 256;
+    return needed(realloc(items, *capacity * bytes_each));
 }
 
 struct event *plan_add_event(struct recording_plan *plan, enum event_kind kind, int64_t first, int64_t length) {
-    struct event *events = grown(plan->events, plan->n_events, &plan->event_capacity, sizeof *events);
-    if (!events)
-        return NULL;
-    plan->events = events;
-    struct event *e = &events[plan->n_events++];
+    plan->events = grown(plan->events, plan->n_events, &plan->event_capacity, sizeof *plan->events);
+    struct event *e = &plan->events[plan->n_events++];
     *e = (struct event){.kind = kind, .first = first, .length = length, .growth = 1, .build = 0.5f};
     return e;
 }
 
-bool plan_add_vigil(struct recording_plan *plan, struct vigil vigil) {
-    struct vigil *vigils = grown(plan->vigils, plan->n_vigils, &plan->vigil_capacity, sizeof *vigils);
-    if (!vigils)
-        return false;
-    plan->vigils = vigils;
-    vigils[plan->n_vigils++] = vigil;
-    return true;
+void plan_add_vigil(struct recording_plan *plan, struct vigil vigil) {
+    plan->vigils = grown(plan->vigils, plan->n_vigils, &plan->vigil_capacity, sizeof *plan->vigils);
+    plan->vigils[plan->n_vigils++] = vigil;
 }
 
 bool plan_near_seizure(const struct recording_plan *plan, int64_t first, int64_t end) {
@@ -65,16 +57,13 @@ void plan_draw_rocking(struct rng *rng, const struct patient *p, struct event *e
     }
 }
 
-int plan_add_train(struct rng *rng, struct recording_plan *plan, const struct event *one, int64_t length, float hz) {
+void plan_add_train(struct rng *rng, struct recording_plan *plan, const struct event *one, int64_t length, float hz) {
     for (int64_t at = one->first, end = at + length; at + one->length < end;) {
         struct event *e = plan_add_event(plan, one->kind, at, one->length);
-        if (!e)
-            return ERR_EXHAUSTED;
         float strength = between(rng, 0.7f, 1.2f);
         e->amplitude_uv = one->amplitude_uv * strength;
         memcpy(e->weight, one->weight, sizeof e->weight);
         e->noise = rng_u32(rng);
         at += (int64_t)(RATE_HZ / hz * between(rng, 0.85f, 1.15f));
     }
-    return 0;
 }

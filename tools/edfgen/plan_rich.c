@@ -89,42 +89,37 @@ static void draw_muscle(struct rng *rng, const struct patient *p, struct event *
 }
 
 /* A loose electrode: pops without end. */
-static int add_pops(struct rng *rng, const struct patient *p, struct recording_plan *plan, int64_t first, int64_t length) {
+static void add_pops(struct rng *rng, const struct patient *p, struct recording_plan *plan, int64_t first, int64_t length) {
     struct event one = {.kind = EVENT_POP, .first = first, .length = RATE_HZ};
     one.amplitude_uv = p->rms_uv * between(rng, 4, 14) * (rng_uniform(rng) < 0.5 ? -1 : 1);
     one.weight[0][rng_below(rng, ELECTRODES)] = 1;
-    return plan_add_train(rng, plan, &one, length, between(rng, 0.5f, 2));
+    plan_add_train(rng, plan, &one, length, between(rng, 0.5f, 2));
 }
 
 /* Periodic discharges: interictal spikes at a fixed pace. */
-static int add_discharges(struct rng *rng, const struct patient *p, struct recording_plan *plan, int64_t first, int64_t length) {
+static void add_discharges(struct rng *rng, const struct patient *p, struct recording_plan *plan, int64_t first, int64_t length) {
     struct event one = {.kind = EVENT_SPIKE, .first = first, .length = (int64_t)(0.4 * RATE_HZ)};
     one.amplitude_uv = p->rms_uv * between(rng, 2.5f, 6);
     scalp_weights(p->focus_x, p->focus_y, log_between(rng, 0.35f, 1.8f), one.weight[0]);
-    return plan_add_train(rng, plan, &one, length, between(rng, 0.7f, 2));
+    plan_add_train(rng, plan, &one, length, between(rng, 0.7f, 2));
 }
 
 /* Waking up: faster waves and muscle at once. */
-static int add_arousal(struct rng *rng, const struct patient *p, struct recording_plan *plan, int64_t first, int64_t length) {
+static void add_arousal(struct rng *rng, const struct patient *p, struct recording_plan *plan, int64_t first, int64_t length) {
     struct event *e = plan_add_event(plan, EVENT_RUN, first, length);
-    if (!e)
-        return ERR_EXHAUSTED;
     draw_rhythm(rng, p, e);
     e->noise = rng_u32(rng);
     e = plan_add_event(plan, EVENT_MUSCLE, first, length);
-    if (!e)
-        return ERR_EXHAUSTED;
     draw_muscle(rng, p, e);
     e->noise = rng_u32(rng);
-    return 0;
 }
 
-static int add_scene(struct rng *rng, const struct patient *p, struct recording_plan *plan, int64_t first, int64_t length) {
+static void add_scene(struct rng *rng, const struct patient *p, struct recording_plan *plan, int64_t first, int64_t length) {
     static const struct {
         float share; /* of all scenes */
         enum event_kind kind;
         void (*draw)(struct rng *rng, const struct patient *p, struct event *e); /* one event, or: */
-        int (*add)(struct rng *rng, const struct patient *p, struct recording_plan *plan, int64_t first, int64_t length);
+        void (*add)(struct rng *rng, const struct patient *p, struct recording_plan *plan, int64_t first, int64_t length);
     } scenes[] = {
         {0.44f, EVENT_RUN, draw_rhythm, NULL},           {0.10f, EVENT_CHEWING, plan_draw_chewing, NULL},
         {0.12f, EVENT_ROCKING, plan_draw_rocking, NULL}, {0.10f, EVENT_RUN, draw_eyes, NULL},
@@ -135,28 +130,25 @@ static int add_scene(struct rng *rng, const struct patient *p, struct recording_
     size_t i = 0;
     while (i + 1 < sizeof scenes / sizeof *scenes && pick >= scenes[i].share)
         pick -= scenes[i++].share;
-    if (scenes[i].add)
-        return scenes[i].add(rng, p, plan, first, length);
+    if (scenes[i].add) {
+        scenes[i].add(rng, p, plan, first, length);
+        return;
+    }
     struct event *e = plan_add_event(plan, scenes[i].kind, first, length);
-    if (!e)
-        return ERR_EXHAUSTED;
     scenes[i].draw(rng, p, e);
     e->noise = rng_u32(rng);
-    return 0;
 }
 
 /* Scenes of 8 to 90 s, often one right after another, so that power stays high for as long as in a seizure. */
-int plan_rich_scenes(struct rng *rng, const struct patient *p, struct recording_plan *plan) {
+void plan_rich_scenes(struct rng *rng, const struct patient *p, struct recording_plan *plan) {
     float gap_s = fmaxf(20, 3600 / p->distractors_per_hour - 35);
     int64_t at = (int64_t)(between(rng, 0, 2 * gap_s) * RATE_HZ);
     for (;;) {
         int64_t length = (int64_t)(log_between(rng, 8, LONGEST_SCENE_S) * RATE_HZ);
         if (at + length > plan->samples)
-            return 0;
+            return;
         if (!plan_near_seizure(plan, at, at + length)) {
-            int rc = add_scene(rng, p, plan, at, length);
-            if (rc)
-                return rc;
+            add_scene(rng, p, plan, at, length);
             at += length;
         }
         float pause_s = rng_uniform(rng) < 0.35 ? between(rng, 0.5f, 4) : -1.5f * gap_s * logf(1 - (float)rng_uniform(rng));
@@ -165,18 +157,16 @@ int plan_rich_scenes(struct rng *rng, const struct patient *p, struct recording_
 }
 
 /* Awake with eyes open and closed in turn, drowsy, light and deep sleep, each for some minutes. */
-int plan_rich_vigils(struct rng *rng, struct recording_plan *plan) {
+void plan_rich_vigils(struct rng *rng, struct recording_plan *plan) {
     static const float depths[4][2] = {{0, 0.15f}, {0.15f, 0.4f}, {0.4f, 0.7f}, {0.7f, 1}};
     int stage = (int)rng_below(rng, 4);
     for (int64_t at = 0; at < plan->samples;) {
         int64_t end = at + (int64_t)(log_between(rng, 60, 900) * RATE_HZ);
         while (at < end) { /* depth and alpha wander within a stage */
-            if (!plan_add_vigil(plan, (struct vigil){at, between(rng, depths[stage][0], depths[stage][1]), rng_uniform(rng) < 0.5}))
-                return ERR_EXHAUSTED;
+            plan_add_vigil(plan, (struct vigil){at, between(rng, depths[stage][0], depths[stage][1]), rng_uniform(rng) < 0.5});
             at += (int64_t)(log_between(rng, 6, 90) * RATE_HZ);
         }
         bool deeper = stage == 0 || (stage < 3 && rng_uniform(rng) < 0.5);
         stage = deeper ? stage + 1 : rng_uniform(rng) < 0.3 ? 0 : stage - 1;
     }
-    return 0;
 }

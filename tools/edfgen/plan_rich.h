@@ -2,10 +2,9 @@
 #pragma once
 #include "tools/edfgen/plan.h"
 
-/* Further traits; a seizure's amplitude, frequencies and build-up; everything else that happens; sleep. The functions
- * that return int return ERR_EXHAUSTED without memory. */
+/* Further traits; a seizure's amplitude, frequencies and build-up; everything else that happens; sleep. */
 void plan_rich_patient(struct rng *rng, struct patient *p);
 void plan_people_patient(struct rng *rng, struct patient *p); /* and with the waking background of people */
 void plan_rich_seizure(struct rng *rng, const struct patient *p, struct event *e);
-int plan_rich_scenes(struct rng *rng, const struct patient *p, struct recording_plan *plan);
-int plan_rich_vigils(struct rng *rng, struct recording_plan *plan);
+void plan_rich_scenes(struct rng *rng, const struct patient *p, struct recording_plan *plan);
+void plan_rich_vigils(struct rng *rng, struct recording_plan *plan);

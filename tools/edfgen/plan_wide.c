@@ -72,23 +72,20 @@ void plan_wide_seizure(struct rng *rng, const struct patient *p, struct event *e
 }
 
 /* Muscle in the later part of some seizures. */
-static int add_muscle(struct rng *rng, const struct patient *p, struct recording_plan *plan) {
+static void add_muscle(struct rng *rng, const struct patient *p, struct recording_plan *plan) {
     size_t seizures = plan->n_events;
     for (size_t i = 0; i < seizures; i++) {
         int64_t length = plan->events[i].length, late = (int64_t)(between(rng, 0.1f, 0.6f) * (float)length);
         if (rng_uniform(rng) >= 0.4)
             continue;
         struct event *e = plan_add_event(plan, EVENT_MUSCLE, plan->events[i].first + late, length - late);
-        if (!e)
-            return ERR_EXHAUSTED;
         e->amplitude_uv = p->rms_uv * log_between(rng, 0.3f, 2.5f);
         scalp_weights(rng_uniform(rng) < 0.5 ? -1 : 1, between(rng, -0.4f, 0.9f), log_between(rng, 0.6f, 2.5f), e->weight[0]);
         e->noise = rng_u32(rng);
     }
-    return 0;
 }
 
-int plan_wide_scenes(struct rng *rng, const struct patient *p, struct recording_plan *plan) {
-    int rc = add_muscle(rng, p, plan);
-    return rc ? rc : plan_rich_scenes(rng, p, plan);
+void plan_wide_scenes(struct rng *rng, const struct patient *p, struct recording_plan *plan) {
+    add_muscle(rng, p, plan);
+    plan_rich_scenes(rng, p, plan);
 }

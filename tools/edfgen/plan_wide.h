@@ -3,8 +3,7 @@
 #pragma once
 #include "tools/edfgen/plan.h"
 
-/* Traits drawn wider; a seizure whole, its waveform and places included; the muscle in seizures, beside the rich scenes
- * (ERR_EXHAUSTED without memory). */
+/* Traits drawn wider; a seizure whole, its waveform and places included; the muscle in seizures, beside the rich scenes. */
 void plan_wide_patient(struct rng *rng, struct patient *p);
 void plan_wide_seizure(struct rng *rng, const struct patient *p, struct event *e);
-int plan_wide_scenes(struct rng *rng, const struct patient *p, struct recording_plan *plan);
+void plan_wide_scenes(struct rng *rng, const struct patient *p, struct recording_plan *plan);

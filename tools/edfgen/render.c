@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/needed.h"
 #include "tools/edfgen/noise.h"
 
 enum { REGIONS = 7, SLOW_SOURCES = 3, TABLE = 1024, MAX_ACTIVE = 64 };
@@ -76,9 +77,7 @@ static void init_weights(struct renderer *r) {
 }
 
 struct renderer *render_new(const struct patient *patient, const struct recording_plan *plan) {
-    struct renderer *r = calloc(1, sizeof *r);
-    if (!r)
-        return NULL;
+    struct renderer *r = needed(calloc(1, sizeof *r));
     r->patient = patient;
     r->plan = plan;
     pink_init(&r->pink, plan->noise, patient->slope);
